@@ -1,0 +1,40 @@
+# One library per folder of src/, one test program per folder of tests/unit/.
+include(GoogleTest OPTIONAL)
+
+# dllm_folder(base SOURCES a.cpp b.cpp DEPENDS tensor LINK fmt::fmt [PRIVATE_LINK ZLIB::ZLIB])
+function(dllm_folder name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK;PRIVATE_LINK" ${ARGN})
+  add_library(dllm_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(dllm_${name} PUBLIC "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+  target_link_libraries(dllm_${name} PUBLIC dllm_flags ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK})
+  foreach(lower IN LISTS ARG_DEPENDS)
+    target_link_libraries(dllm_${name} PUBLIC dllm_${lower})
+  endforeach()
+endfunction()
+
+# dllm_unit_test(base SOURCES x_test.cpp DEPENDS tensor): program test_base with ctest label "unit".
+function(dllm_unit_test name)
+  cmake_parse_arguments(ARG "" "LABEL" "SOURCES;DEPENDS;LINK" ${ARGN})
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL unit)
+  endif()
+  string(REPLACE "/" "_" target "test_${name}")
+  add_executable(${target} ${ARG_SOURCES})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+  target_link_libraries(${target} PRIVATE dllm_flags ${ARG_LINK} GTest::gtest GTest::gtest_main)
+  foreach(lower IN LISTS ARG_DEPENDS)
+    target_link_libraries(${target} PRIVATE dllm_${lower})
+  endforeach()
+  target_compile_definitions(${target} PRIVATE DLLM_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(${target} PROPERTIES LABELS ${ARG_LABEL} DISCOVERY_MODE PRE_TEST
+                       DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+endfunction()
+
+# Adds each listed sub-folder that has its CMakeLists.txt.
+function(dllm_subdirectories)
+  foreach(folder IN LISTS ARGN)
+    if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/CMakeLists.txt")
+      add_subdirectory(${folder})
+    endif()
+  endforeach()
+endfunction()

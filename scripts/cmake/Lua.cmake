@@ -1,0 +1,60 @@
+# Lua 5.4 from source, compiled as C++ and hidden: target dllm_lua_vm.
+# Debian's archives are not position independent, and a shared Lua would meet the host's own.
+set(DLLM_LUA_SOURCE "" CACHE PATH "folder with the sources of Lua 5.4 (lapi.c, lua.h, ...)")
+
+# One copy for all presets, so that only the first configure needs a network.
+function(dllm_lua_sources out)
+  set(cache "${PROJECT_SOURCE_DIR}/build/_deps/lua-src")
+  if(DLLM_LUA_SOURCE)
+    foreach(folder IN ITEMS "${DLLM_LUA_SOURCE}" "${DLLM_LUA_SOURCE}/src")
+      if(EXISTS "${folder}/lapi.c" AND EXISTS "${folder}/lua.h")
+        set(${out} "${folder}" PARENT_SCOPE)
+        return()
+      endif()
+    endforeach()
+    message(FATAL_ERROR "DLLM_LUA_SOURCE=${DLLM_LUA_SOURCE} holds no lapi.c and lua.h")
+  endif()
+  file(MAKE_DIRECTORY "${PROJECT_SOURCE_DIR}/build/_deps")
+  file(LOCK "${PROJECT_SOURCE_DIR}/build/_deps/lua-src.lock" GUARD FUNCTION TIMEOUT 120)
+  if(NOT EXISTS "${cache}/lapi.c")
+    execute_process(COMMAND "${PROJECT_SOURCE_DIR}/scripts/cmake/fetch-lua" "${cache}.new"
+                    RESULT_VARIABLE failed OUTPUT_VARIABLE way ERROR_VARIABLE log
+                    OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(failed)
+      message(FATAL_ERROR "the sources of Lua 5.4 cannot be had; one of these is needed:\n"
+        "  -DDLLM_LUA_SOURCE=<folder with lapi.c and lua.h>\n"
+        "  Debian's source package lua5.4, through apt-get (network or local mirror)\n"
+        "  the crate lua-src =547.0.0, through cargo (network or local registry)\n"
+        "or build without scripts: -DDLLM_LUA=OFF\n${log}")
+    endif()
+    file(REMOVE_RECURSE "${cache}")
+    file(RENAME "${cache}.new" "${cache}")
+    message(STATUS "Lua 5.4 sources fetched with ${way}")
+  endif()
+  set(${out} "${cache}" PARENT_SCOPE)
+endfunction()
+
+dllm_lua_sources(dllm_lua_folder)
+file(STRINGS "${dllm_lua_folder}/lua.h" dllm_lua_version
+     REGEX "^#define[ \t]+LUA_VERSION_(MAJOR|MINOR)[ \t]+\"[0-9]+\"")
+if(NOT "${dllm_lua_version}" MATCHES "MAJOR[ \t]+\"5\".*MINOR[ \t]+\"4\"")
+  message(FATAL_ERROR "${dllm_lua_folder} is not Lua 5.4")
+endif()
+
+set(dllm_lua_files)
+foreach(part IN ITEMS lapi lauxlib lbaselib lcode lcorolib lctype ldblib ldebug ldo ldump lfunc lgc
+                      linit liolib llex lmathlib lmem loadlib lobject lopcodes loslib lparser lstate
+                      lstring lstrlib ltable ltablib ltm lundump lutf8lib lvm lzio)
+  list(APPEND dllm_lua_files "${dllm_lua_folder}/${part}.c")
+endforeach()
+set_source_files_properties(${dllm_lua_files} PROPERTIES LANGUAGE CXX)
+
+add_library(dllm_lua_vm STATIC ${dllm_lua_files})
+# Include "lua.h", not "lua.hpp": Debian's headers say extern "C" themselves, upstream's mangle.
+target_include_directories(dllm_lua_vm SYSTEM PUBLIC "${dllm_lua_folder}")
+target_compile_definitions(dllm_lua_vm PUBLIC LUA_USE_POSIX)
+# Its warnings are not ours; nor are its habits with pointers, which UBSan would stop at.
+target_compile_options(dllm_lua_vm PRIVATE -w -fno-sanitize=undefined)
+set_target_properties(dllm_lua_vm PROPERTIES POSITION_INDEPENDENT_CODE ON
+                      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+target_link_libraries(dllm_lua_vm PUBLIC ${CMAKE_DL_LIBS} m PRIVATE dllm_flags)
