@@ -1,0 +1,79 @@
+#pragma once
+// The one exception type of the core. Only abi/guard.h turns it into a status.
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dllm {
+
+// Numbers are those of include/dllm/base.h (0 to 16 canonical, ours from 100).
+enum class Code : int32_t {
+  ok = 0,
+  cancelled = 1,
+  unknown = 2,
+  invalid_argument = 3,
+  deadline_exceeded = 4,
+  not_found = 5,
+  already_exists = 6,
+  permission_denied = 7,
+  resource_exhausted = 8,
+  failed_precondition = 9,
+  aborted = 10,
+  out_of_range = 11,
+  unimplemented = 12,
+  internal = 13,
+  unavailable = 14,
+  data_loss = 15,
+  unauthenticated = 16,
+  callback_failed = 100,
+  script_failed = 101,
+};
+
+// The name of a code as the C ABI spells it ("not_found"); never null.
+const char* code_name(Code code) noexcept;
+
+// text: one line that names the thing and the numbers, no full stop. hint: what to try, may be empty.
+class Error : public std::exception {
+ public:
+  Error(Code code, std::string text, std::string hint = {})
+      : code_(code), text_(std::move(text)), hint_(std::move(hint)) {}
+
+  Code code() const noexcept { return code_; }
+  const std::string& text() const noexcept { return text_; }
+  const std::string& hint() const noexcept { return hint_; }
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  Code code_;
+  std::string text_;
+  std::string hint_;
+};
+
+template <class... Args>
+[[noreturn]] void fail(Code code, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+// fail_with_hint("use one of ...", Code::not_found, "no policy named {}", name)
+template <class... Args>
+[[noreturn]] void fail_with_hint(std::string hint, Code code, fmt::format_string<Args...> format,
+                                 Args&&... args) {
+  throw Error(code, fmt::format(format, std::forward<Args>(args)...), std::move(hint));
+}
+
+// The entry of `names` that is closest to `word` by edit distance, or "" when nothing is near.
+std::string nearest(const std::string& word, const char* const* names, size_t count);
+
+template <class Names>
+std::string nearest(const std::string& word, const Names& names) {
+  std::vector<const char*> list;
+  for (const auto& name : names) list.push_back(name.data());
+  return nearest(word, list.data(), list.size());
+}
+
+}  // namespace dllm

@@ -1,0 +1,219 @@
+#include "base/files.h"
+
+#include "base/error.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>  // renameat2
+#include <cstring>
+#include <filesystem>
+
+namespace dllm {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail_errno(const char* verb, const std::string& path) {
+  const int number = errno;
+  Code code = Code::internal;
+  if (number == ENOENT || number == ENOTDIR) code = Code::not_found;
+  if (number == EACCES || number == EPERM || number == EROFS) code = Code::permission_denied;
+  if (number == ENAMETOOLONG || number == EISDIR || number == EINVAL) code = Code::invalid_argument;
+  if (number == ENOSPC || number == EDQUOT || number == ENOMEM) code = Code::resource_exhausted;
+  fail(code, "cannot {} {}: {}", verb, path, std::strerror(number));
+}
+
+std::atomic<FileHook> file_hook{nullptr};
+
+void announce(const char* operation, const std::string& path) {
+  if (const FileHook hook = file_hook.load(std::memory_order_relaxed)) hook(operation, path);
+}
+
+struct OpenFile {
+  int fd;
+  ~OpenFile() { ::close(fd); }
+};
+
+// Opens a regular file for reading and tells its size.
+int open_regular(const std::string& path, size_t* size) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail_errno("open", path);
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    fail(Code::invalid_argument, "{} is not a regular file", path);
+  }
+  *size = static_cast<size_t>(info.st_size);
+  return fd;
+}
+
+}  // namespace
+
+bool file_exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+bool is_directory(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+int64_t file_size(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) fail_errno("read", path);
+  return info.st_size;
+}
+
+Bytes map_file(const std::string& path) {
+  size_t size = 0;
+  const OpenFile file{open_regular(path, &size)};
+  if (size == 0) return {};
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (data == MAP_FAILED) fail_errno("map", path);
+  std::shared_ptr<const void> owner(data, [size](const void* p) {
+    ::munmap(const_cast<void*>(p), size);
+  });
+  return {data, size, std::move(owner)};
+}
+
+std::string read_text(const std::string& path, int64_t limit) {
+  size_t size = 0;
+  const OpenFile file{open_regular(path, &size)};
+  if (static_cast<int64_t>(size) > limit) {
+    fail(Code::resource_exhausted, "{} has {} bytes, more than the limit of {}", path, size, limit);
+  }
+  std::string text(size, '\0');
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t got = ::read(file.fd, text.data() + done, size - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno("read", path);
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  text.resize(done);
+  return text;
+}
+
+void set_file_hook(FileHook hook) { file_hook.store(hook); }
+
+FileWriter::FileWriter(const std::string& path) : path_(path) {
+  announce("create", path_);
+  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd_ < 0) fail_errno("create", path);
+}
+
+FileWriter::~FileWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void FileWriter::write(const void* data, size_t size) {
+  const char* from = static_cast<const char*>(data);
+  size_t left = size;
+  while (left > 0) {
+    announce("write", path_);
+    const ssize_t put = ::write(fd_, from, std::min<size_t>(left, size_t{1} << 30));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail_errno("write", path_);
+    from += put;
+    left -= static_cast<size_t>(put);
+  }
+  written_ += static_cast<int64_t>(size);
+}
+
+void FileWriter::close() {
+  announce("sync", path_);
+  const int fd = fd_;
+  fd_ = -1;
+  const bool synced = ::fsync(fd) == 0;
+  if (::close(fd) != 0 || !synced) fail_errno("write", path_);
+}
+
+void sync_path(const std::string& path) {
+  announce("sync", path);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail_errno("open", path);
+  const OpenFile file{fd};
+  if (::fsync(fd) != 0 && errno != EINVAL) fail_errno("sync", path);
+}
+
+void write_file_atomic(const std::string& path, std::string_view content) {
+  const std::string partial = path + ".partial";
+  FileWriter writer(partial);
+  writer.write(content.data(), content.size());
+  writer.close();
+  rename_path(partial, path);
+}
+
+void make_directories(const std::string& path) {
+  announce("create", path);
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) {
+    errno = error.value();
+    fail_errno("create", path);
+  }
+}
+
+void rename_path(const std::string& from, const std::string& to) {
+  announce("rename", from);
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_errno("rename", from);
+  sync_path(parent_path(to));
+}
+
+bool swap_paths(const std::string& a, const std::string& b) {
+  announce("swap", a);
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
+  if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return false;
+  fail_errno("swap", a);
+}
+
+// Entry by entry, links not followed, so that the hook sees every step.
+void remove_all(const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return;
+    fail_errno("remove", path);
+  }
+  const bool folder = S_ISDIR(info.st_mode);
+  if (folder) {
+    for (const std::string& name : list_directory(path)) remove_all(join_path(path, name));
+  }
+  announce("remove", path);
+  const int status = folder ? ::rmdir(path.c_str()) : ::unlink(path.c_str());
+  if (status != 0 && errno != ENOENT) fail_errno("remove", path);
+}
+
+std::vector<std::string> list_directory(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  if (error) {
+    errno = error.value();
+    fail_errno("list", path);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string join_path(std::string_view folder, std::string_view name) {
+  return (fs::path(folder) / fs::path(name)).string();
+}
+
+std::string parent_path(const std::string& path) {
+  const std::string parent = fs::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+std::string file_name(const std::string& path) { return fs::path(path).filename().string(); }
+
+}  // namespace dllm

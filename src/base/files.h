@@ -1,0 +1,60 @@
+#pragma once
+// Files: mapping, whole reads, and writes that survive a kill at any moment. Errors name the path.
+
+#include "base/bytes.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dllm {
+
+bool file_exists(const std::string& path);
+bool is_directory(const std::string& path);
+int64_t file_size(const std::string& path);  // not_found when there is none
+
+// Memory-maps a regular file, read-only. The bytes stay valid as long as a copy of the result lives.
+Bytes map_file(const std::string& path);
+// Whole file as text; refuses more than `limit` bytes.
+std::string read_text(const std::string& path, int64_t limit = int64_t{1} << 30);
+
+// Writes `path`.partial, fsyncs, renames over `path`, fsyncs the folder: a reader sees old or new, never half.
+void write_file_atomic(const std::string& path, std::string_view content);
+// Makes a file's or folder's content durable.
+void sync_path(const std::string& path);
+void make_directories(const std::string& path);
+void rename_path(const std::string& from, const std::string& to);
+// Exchanges two existing paths of one file system in one step. False where the file system cannot.
+bool swap_paths(const std::string& a, const std::string& b);
+// Removes a file or a folder with all it holds; nothing there is fine.
+void remove_all(const std::string& path);
+std::vector<std::string> list_directory(const std::string& path);  // names, sorted
+std::string join_path(std::string_view folder, std::string_view name);
+std::string parent_path(const std::string& path);
+std::string file_name(const std::string& path);
+
+// A seam for tests: called with "create", "write", "sync", "rename", "swap" or "remove" and the path right before the
+// disk is changed, so that a test can die at any of them. Null: none.
+using FileHook = void (*)(const char* operation, const std::string& path);
+void set_file_hook(FileHook hook);
+
+// An open file that is written front to back and made durable on close(). The destructor closes without fsync.
+class FileWriter {
+ public:
+  explicit FileWriter(const std::string& path);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void write(const void* data, size_t size);
+  void close();  // flush, fsync, close
+  int64_t written() const { return written_; }
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+  int64_t written_ = 0;
+};
+
+}  // namespace dllm

@@ -1,0 +1,57 @@
+#include "base/log.h"
+
+#include <atomic>
+#include <cstdio>
+#include <deque>
+#include <mutex>
+
+namespace dllm {
+namespace {
+
+constexpr size_t kQueueLines = 1000;
+std::atomic<int32_t> min_level{static_cast<int32_t>(LogLevel::info)};
+std::atomic<int32_t> sink{static_cast<int32_t>(LogSink::none)};
+
+struct Queue {
+  std::mutex mutex;
+  std::deque<std::pair<LogLevel, std::string>> lines;
+};
+
+Queue& queue() {
+  static auto* instance = new Queue;  // never destroyed: a thread may log while the process ends
+  return *instance;
+}
+
+}  // namespace
+
+void log_config(LogLevel level, LogSink to) {
+  min_level.store(static_cast<int32_t>(level));
+  sink.store(static_cast<int32_t>(to));
+}
+
+bool log_enabled(LogLevel level) noexcept {
+  return sink.load(std::memory_order_relaxed) != static_cast<int32_t>(LogSink::none) &&
+         static_cast<int32_t>(level) >= min_level.load(std::memory_order_relaxed);
+}
+
+void log_line(LogLevel level, std::string text) {
+  if (!log_enabled(level)) return;
+  if (sink.load() == static_cast<int32_t>(LogSink::standard_error)) {
+    constexpr const char* kNames[] = {"", "debug", "info", "warn", "error"};
+    std::fprintf(stderr, "dllm %s: %s\n", kNames[static_cast<int>(level)], text.c_str());
+    return;
+  }
+  const std::lock_guard lock(queue().mutex);
+  queue().lines.emplace_back(level, std::move(text));
+  if (queue().lines.size() > kQueueLines) queue().lines.pop_front();
+}
+
+std::optional<std::pair<LogLevel, std::string>> log_next() {
+  const std::lock_guard lock(queue().mutex);
+  if (queue().lines.empty()) return std::nullopt;
+  auto line = std::move(queue().lines.front());
+  queue().lines.pop_front();
+  return line;
+}
+
+}  // namespace dllm

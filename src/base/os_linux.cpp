@@ -1,0 +1,40 @@
+// What the operating system tells about this process: CPUs it may use. Linux.
+
+#include "base/parallel.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <thread>
+
+namespace dllm {
+namespace {
+
+// cgroup v2 writes "quota period" in microseconds, or "max period". 0: no limit.
+int cgroup_quota() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 0;
+  try {
+    return std::max(1, static_cast<int>(std::stod(quota) / period));
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
+}  // namespace
+
+int allowed_cpus() {
+  int count = static_cast<int>(std::thread::hardware_concurrency());
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) count = CPU_COUNT(&set);
+  if (const int quota = cgroup_quota(); quota > 0) count = std::min(count, quota);
+  return std::max(1, count);
+}
+
+}  // namespace dllm

@@ -1,0 +1,154 @@
+#include "base/parallel.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace dllm {
+namespace {
+
+constexpr int kSpins = 2000;  // about 20 us: shorter than a futex wake, longer than the gap between two kernels
+constexpr uint32_t kClosed = 0xFFFFFFFFu;
+
+thread_local bool inside_chunk = false;  // a nested parallel() runs inline
+
+void pause_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+// One job at a time. `ticket` holds job number << 32 | next chunk; a compare-and-swap on it claims a chunk and at the
+// same time proves that the fields read before still belong to that job.
+struct ThreadPool::Impl {
+  explicit Impl(int count) : threads(count) {}
+
+  const int threads;
+  std::mutex callers;
+  std::atomic<uint64_t> ticket{kClosed};
+  std::atomic<ChunkFn> fn{nullptr};
+  std::atomic<void*> context{nullptr};
+  std::atomic<uint32_t> chunks{0};
+  std::atomic<uint32_t> done{0};
+  std::atomic<uint32_t> wake{0};
+  std::atomic<uint32_t> sleepers{0};
+  std::atomic<bool> stop{false};
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;
+  std::vector<std::thread> workers;
+  pid_t owner = 0;
+
+  bool step(uint64_t job);
+  void work();
+  void start();
+  void run(int64_t count, ChunkFn f, void* c);
+};
+
+// Claims and runs one chunk of `job`; false when none is left.
+bool ThreadPool::Impl::step(uint64_t job) {
+  uint64_t now = ticket.load(std::memory_order_acquire);
+  // Acquire: whoever sees a field of the next job also sees that this one is closed, and the swap below fails.
+  const uint32_t count = chunks.load(std::memory_order_acquire);
+  const ChunkFn call = fn.load(std::memory_order_acquire);
+  void* const argument = context.load(std::memory_order_acquire);
+  do {
+    if ((now >> 32) != job || static_cast<uint32_t>(now) >= count) return false;
+  } while (!ticket.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel));
+  inside_chunk = true;
+  try {
+    if (!failed.load(std::memory_order_relaxed)) call(argument, static_cast<uint32_t>(now));
+  } catch (...) {
+    if (!failed.exchange(true)) error = std::current_exception();
+  }
+  inside_chunk = false;
+  if (done.fetch_add(1, std::memory_order_acq_rel) + 1 == count) done.notify_one();
+  return true;
+}
+
+void ThreadPool::Impl::work() {
+  uint32_t seen = wake.load(std::memory_order_acquire);
+  for (;;) {
+    // Looked at after `seen` was read: a worker that starts only when the pool is already ending must not wait for a
+    // wake that has happened.
+    if (stop.load(std::memory_order_acquire)) return;
+    while (step(ticket.load(std::memory_order_acquire) >> 32)) {
+    }
+    int spins = 0;
+    while (wake.load(std::memory_order_acquire) == seen && ++spins < kSpins) pause_cpu();
+    if (spins >= kSpins) {
+      sleepers.fetch_add(1, std::memory_order_seq_cst);
+      wake.wait(seen, std::memory_order_seq_cst);
+      sleepers.fetch_sub(1, std::memory_order_relaxed);
+    }
+    seen = wake.load(std::memory_order_acquire);
+  }
+}
+
+// Workers are made at the first job, and again in a forked child, where the parent's threads do not exist.
+void ThreadPool::Impl::start() {
+  if (owner == getpid()) return;
+  for (std::thread& dead : workers) dead.detach();
+  workers.clear();
+  sleepers.store(0);
+  owner = getpid();
+  for (int i = 1; i < threads; ++i) workers.emplace_back([this] { work(); });
+}
+
+void ThreadPool::Impl::run(int64_t count, ChunkFn f, void* c) {
+  const std::lock_guard lock(callers);
+  start();
+  const uint64_t job = ((ticket.load(std::memory_order_relaxed) >> 32) + 1) & 0xFFFFFFFFu;
+  ticket.store(job << 32 | kClosed, std::memory_order_seq_cst);  // late workers of the last job find nothing
+  fn.store(f, std::memory_order_release);
+  context.store(c, std::memory_order_release);
+  chunks.store(static_cast<uint32_t>(count), std::memory_order_release);
+  done.store(0, std::memory_order_relaxed);
+  failed.store(false, std::memory_order_relaxed);
+  error = nullptr;
+  ticket.store(job << 32, std::memory_order_seq_cst);
+  wake.fetch_add(1, std::memory_order_seq_cst);
+  if (sleepers.load(std::memory_order_seq_cst) > 0) wake.notify_all();
+  while (step(job)) {
+  }
+  for (int spins = 0; done.load(std::memory_order_acquire) != static_cast<uint32_t>(count);) {
+    if (++spins < kSpins) {
+      pause_cpu();
+      continue;
+    }
+    const uint32_t now = done.load(std::memory_order_acquire);
+    if (now != static_cast<uint32_t>(count)) done.wait(now, std::memory_order_acquire);
+  }
+  if (failed.load(std::memory_order_acquire)) std::rethrow_exception(error);
+}
+
+ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>(threads < 1 ? 1 : threads)) {}
+
+ThreadPool::~ThreadPool() {
+  impl_->stop.store(true, std::memory_order_release);
+  impl_->wake.fetch_add(1, std::memory_order_seq_cst);
+  impl_->wake.notify_all();
+  const bool forked = impl_->owner != 0 && impl_->owner != getpid();
+  for (std::thread& worker : impl_->workers) {
+    if (forked) worker.detach();
+    else worker.join();
+  }
+}
+
+int ThreadPool::threads() const { return impl_->threads; }
+
+void ThreadPool::run(int64_t chunks, ChunkFn fn, void* context) {
+  const bool serial = impl_->threads == 1 || chunks <= 1 || inside_chunk;
+  if (serial || chunks >= int64_t{kClosed}) {
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) fn(context, chunk);
+    return;
+  }
+  impl_->run(chunks, fn, context);
+}
+
+}  // namespace dllm

@@ -1,0 +1,40 @@
+#pragma once
+// Named arrays: token rows, prepared noise, injected masks, forward results, statistics. The order of insertion is
+// kept. Reserved names: ids targets weights keep segments positions t flag embeddings prompt_length sample rows.
+//   ids i32 (batch, seq)       tokens
+//   keep u8 (batch, seq)       1: given (a prompt): never corrupted, never counted in a loss
+//   segments i32 (batch, seq)  documents of a packed row, from 1; 0: padding. Tokens see their own segment only
+//   targets i32 (batch, seq)   -1: not counted;   weights f32 (batch, seq)
+//   rows i64 (2)               global index of the first row, rows over all ranks
+
+#include "tensor/tensor.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace dllm {
+
+class Batch {
+ public:
+  void set(std::string name, Tensor value);  // replaces
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  const Tensor* find(std::string_view name) const;
+  const Tensor& at(std::string_view name) const;  // fails with not_found and the nearest name
+  void remove(std::string_view name);
+
+  size_t size() const { return arrays_.size(); }
+  const std::string& name(size_t index) const { return arrays_[index].first; }
+  const Tensor& value(size_t index) const { return arrays_[index].second; }
+  auto begin() const { return arrays_.begin(); }
+  auto end() const { return arrays_.end(); }
+
+  // Global index of the first row and number of rows over all ranks ("rows", i64[2]); default 0 and own count.
+  std::pair<int64_t, int64_t> global_rows(int64_t own_rows) const;
+
+ private:
+  std::vector<std::pair<std::string, Tensor>> arrays_;
+};
+
+}  // namespace dllm

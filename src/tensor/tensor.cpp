@@ -1,0 +1,89 @@
+#include "tensor/tensor.h"
+
+#include "base/error.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace dllm {
+namespace {
+
+constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
+
+std::shared_ptr<void> allocate_zeroed(size_t size) {
+  const size_t rounded = (size + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
+  void* data = std::aligned_alloc(kAlignment, rounded);
+  if (data == nullptr) throw std::bad_alloc();
+  std::memset(data, 0, rounded);
+  return {data, std::free};
+}
+
+}  // namespace
+
+Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape)), writable_(true) {
+  auto owner = allocate_zeroed(static_cast<size_t>(byte_size()));
+  data_ = static_cast<std::byte*>(owner.get());
+  owner_ = std::move(owner);
+}
+
+Tensor::Tensor(DType dtype, Shape shape, Bytes bytes) : dtype_(dtype), shape_(std::move(shape)) {
+  if (static_cast<int64_t>(bytes.size()) != byte_size()) {
+    fail(Code::invalid_argument, "{} bytes do not fill {} {}", bytes.size(), dtype_name(dtype), shape_.text());
+  }
+  data_ = const_cast<std::byte*>(bytes.data());
+  owner_ = bytes.owner();
+}
+
+std::byte* Tensor::mutable_bytes() {
+  if (!writable_) fail(Code::failed_precondition, "the array is a read-only view");
+  return data_;
+}
+
+void Tensor::check_type(DType wanted) const {
+  if (wanted != dtype_) {
+    fail(Code::invalid_argument, "the array holds {}, not {}", dtype_name(dtype_), dtype_name(wanted));
+  }
+}
+
+void Tensor::assign(const void* values, int64_t given) {
+  if (given != count()) fail(Code::invalid_argument, "{} values do not fill the shape {}", given, shape_.text());
+  if (given > 0) std::memcpy(data_, values, static_cast<size_t>(byte_size()));
+}
+
+Tensor Tensor::reshaped(Shape shape) const {
+  if (shape.count() != count()) {
+    fail(Code::invalid_argument, "cannot reshape {} to {}", shape_.text(), shape.text());
+  }
+  Tensor changed = *this;
+  changed.shape_ = std::move(shape);
+  return changed;
+}
+
+Tensor Tensor::row(int64_t index) const { return rows(index, index + 1).reshaped(shape_.without(0)); }
+
+Tensor Tensor::rows(int64_t begin, int64_t end) const {
+  if (begin < 0 || end < begin || end > shape_.dim(0)) {
+    fail(Code::out_of_range, "rows {} to {} are not in {}", begin, end, shape_.text());
+  }
+  Tensor part = *this;
+  part.shape_ = shape_.with_dim(0, end - begin);
+  const int64_t row_bytes = shape_.without(0).count() * dtype_size(dtype_);
+  part.data_ += begin * row_bytes;
+  return part;
+}
+
+Tensor Tensor::to(DType dtype) const {
+  if (dtype == dtype_) return *this;
+  Tensor converted(dtype, shape_);
+  convert(dtype_, data_, dtype, converted.data_, count());
+  return converted;
+}
+
+Tensor Tensor::clone() const {
+  Tensor copy(dtype_, shape_);
+  std::memcpy(copy.data_, data_, static_cast<size_t>(byte_size()));
+  return copy;
+}
+
+}  // namespace dllm

@@ -1,0 +1,80 @@
+#pragma once
+// A host array: type, shape, and shared, contiguous, row-major storage. Copies share the storage (cheap); clone()
+// copies the numbers. Not synchronised: many readers or one writer.
+
+#include "base/bytes.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace dllm {
+
+template <class T> constexpr DType dtype_of();
+template <> constexpr DType dtype_of<float>() { return DType::f32; }
+template <> constexpr DType dtype_of<double>() { return DType::f64; }
+template <> constexpr DType dtype_of<int32_t>() { return DType::i32; }
+template <> constexpr DType dtype_of<int64_t>() { return DType::i64; }
+template <> constexpr DType dtype_of<uint8_t>() { return DType::u8; }
+template <> constexpr DType dtype_of<int8_t>() { return DType::i8; }
+template <> constexpr DType dtype_of<uint32_t>() { return DType::u32; }
+
+class Tensor {
+ public:
+  Tensor() = default;                     // no array; defined() is false
+  Tensor(DType dtype, Shape shape);       // zeros, 64-byte aligned
+  // A read-only view of bytes somebody else holds (a mapped file). Fails when the size does not fit.
+  Tensor(DType dtype, Shape shape, Bytes bytes);
+
+  template <class T>
+  static Tensor from(Shape shape, std::span<const T> values) {
+    Tensor made(dtype_of<T>(), std::move(shape));
+    made.assign(values.data(), static_cast<int64_t>(values.size()));
+    return made;
+  }
+  template <class T>
+  static Tensor from(Shape shape, const std::vector<T>& values) {
+    return from(std::move(shape), std::span<const T>(values));
+  }
+  template <class T> static Tensor scalar(T value) { return from(Shape{}, std::span<const T>(&value, 1)); }
+
+  bool defined() const { return data_ != nullptr || (owner_ != nullptr); }
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  int64_t count() const { return shape_.count(); }
+  int64_t byte_size() const { return count() * dtype_size(dtype_); }
+  bool writable() const { return writable_; }
+
+  const std::byte* bytes() const { return data_; }
+  std::byte* mutable_bytes();  // fails with failed_precondition on a view of read-only bytes
+
+  // Typed access; fails with invalid_argument when T is not the element type.
+  template <class T> std::span<const T> as() const {
+    check_type(dtype_of<T>());
+    return {reinterpret_cast<const T*>(data_), static_cast<size_t>(count())};
+  }
+  template <class T> std::span<T> mutable_as() {
+    check_type(dtype_of<T>());
+    return {reinterpret_cast<T*>(mutable_bytes()), static_cast<size_t>(count())};
+  }
+
+  Tensor reshaped(Shape shape) const;           // same storage, same count
+  Tensor row(int64_t index) const;              // view of element `index` of the first axis
+  Tensor rows(int64_t begin, int64_t end) const;  // view of a range of the first axis
+  Tensor to(DType dtype) const;                 // this when the type fits already, else a converted copy
+  Tensor clone() const;
+
+ private:
+  void check_type(DType wanted) const;
+  void assign(const void* values, int64_t count);
+
+  DType dtype_ = DType::f32;
+  Shape shape_;
+  std::byte* data_ = nullptr;
+  std::shared_ptr<const void> owner_;
+  bool writable_ = false;
+};
+
+}  // namespace dllm
