@@ -1,0 +1,221 @@
+#include "ckpt/checkpoint_folder.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "ckpt/safe_path.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace dllm::ckpt {
+namespace {
+
+constexpr std::string_view kPrefix = "step_";
+constexpr std::string_view kPartial = ".partial";
+constexpr std::string_view kTrash = ".trash";
+constexpr int64_t kMaxCommitBytes = int64_t{64} << 20;
+
+// CRC-32 of a file, with a look at the task every 16 MB. Adds what it reads to *done.
+uint32_t checksum(const Bytes& bytes, const Task* task) {
+  constexpr size_t kChunk = size_t{16} << 20;
+  uLong crc = crc32(0, nullptr, 0);
+  for (size_t at = 0; at < bytes.size(); at += kChunk) {
+    check_task(task);
+    const size_t size = std::min(kChunk, bytes.size() - at);
+    crc = crc32(crc, reinterpret_cast<const Bytef*>(bytes.data() + at), static_cast<uInt>(size));
+  }
+  return static_cast<uint32_t>(crc);
+}
+
+// Lists every file below `folder` in `files`, and every folder, deepest first, in `folders`.
+void walk(const std::string& folder, const std::string& relative, std::vector<std::string>* files,
+          std::vector<std::string>* folders) {
+  for (const std::string& name : list_directory(folder)) {
+    const std::string below = relative.empty() ? name : relative + "/" + name;
+    const std::string path = join_path(folder, name);
+    if (is_directory(path))
+      walk(path, below, files, folders);
+    else
+      files->push_back(below);
+  }
+  folders->push_back(folder);
+}
+
+// Makes all content durable and describes it.
+Commit seal(const std::string& folder, int64_t step, const Task* task) {
+  std::vector<std::string> files, folders;
+  walk(folder, "", &files, &folders);
+  std::sort(files.begin(), files.end());
+  Commit commit;
+  commit.step = step;
+  for (const std::string& relative : files) {
+    check_task(task);
+    if (!is_safe_path(relative)) {
+      fail(Code::invalid_argument, "the file name \"{}\" cannot stand in a checkpoint", relative);
+    }
+    const std::string path = join_path(folder, relative);
+    sync_path(path);
+    const Bytes bytes = map_file(path);
+    commit.files.push_back({relative, static_cast<int64_t>(bytes.size()), checksum(bytes, task)});
+  }
+  for (const std::string& path : folders) sync_path(path);
+  return commit;
+}
+
+// "step_000500" to 500; empty for other names.
+std::optional<int64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
+  return step;
+}
+
+void clean_leftovers(const std::string& root) {
+  for (const std::string& name : list_directory(root)) {
+    const bool ours =
+        name.starts_with(kPrefix) && (name.ends_with(kPartial) || name.ends_with(kTrash));
+    if (ours) remove_all(join_path(root, name));
+  }
+}
+
+// Out of sight first: a kill halfway leaves a folder that no reader takes for a checkpoint.
+void delete_checkpoint(const std::string& folder) {
+  const std::string trash = folder + std::string(kTrash);
+  remove_all(trash);
+  rename_path(folder, trash);
+  remove_all(trash);
+}
+
+// Puts `partial` in the place of `final`, which may hold an older checkpoint of the same step.
+void publish(const std::string& partial, const std::string& final) {
+  if (!file_exists(final)) return rename_path(partial, final);
+  if (swap_paths(partial, final)) {
+    sync_path(parent_path(final));
+    return remove_all(partial);
+  }
+  fail_with_hint("save at another step, or remove the folder first", Code::already_exists,
+                 "{} is there already and this file system cannot replace a folder in one step",
+                 final);
+}
+
+} // namespace
+
+std::string checkpoint_name(int64_t step) {
+  return fmt::format("step_{:06}", step);
+}
+
+CheckpointWriter::CheckpointWriter(std::string root, int64_t step)
+    : root_(std::move(root)), step_(step) {
+  if (step < 0)
+    fail(Code::invalid_argument, "a checkpoint's step must not be negative, got {}", step);
+  make_directories(root_);
+  sync_path(parent_path(root_));
+  clean_leftovers(root_);
+  final_ = join_path(root_, checkpoint_name(step));
+  partial_ = final_ + std::string(kPartial);
+  make_directories(partial_);
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (committed_) return;
+  try {
+    remove_all(partial_);
+  } catch (const Error& e) {
+    log(LogLevel::warn, "{} stays behind: {}", partial_, e.text());
+  }
+}
+
+std::string CheckpointWriter::path(const std::string& relative) const {
+  if (!is_safe_path(relative) || relative == kCommitName) {
+    fail(Code::invalid_argument, "\"{}\" is no file name inside a checkpoint", relative);
+  }
+  const std::string path = join_path(partial_, relative);
+  make_directories(parent_path(path));
+  return path;
+}
+
+std::string CheckpointWriter::commit(int64_t keep_last, const Task* task) {
+  if (committed_) fail(Code::failed_precondition, "checkpoint {} is committed already", final_);
+  const Commit commit = seal(partial_, step_, task);
+  check_task(task);
+  write_file_atomic(join_path(partial_, kCommitName), commit_text(commit));
+  publish(partial_, final_);
+  committed_ = true;
+  if (keep_last <= 0) return final_;
+  std::vector<CheckpointEntry> all = list_checkpoints(root_);
+  // A run that was set back to an earlier step keeps what it has just written, whatever lies ahead
+  // of it.
+  std::erase_if(all, [&](const CheckpointEntry& entry) { return entry.step == step_; });
+  for (size_t i = 0; i + static_cast<size_t>(keep_last) < all.size() + 1; ++i)
+    delete_checkpoint(all[i].folder);
+  return final_;
+}
+
+Commit open_checkpoint(const std::string& folder) {
+  const std::string path = join_path(folder, kCommitName);
+  if (!file_exists(path)) {
+    fail_with_hint("a checkpoint folder is named step_000500 and holds a file COMMIT",
+                   Code::not_found, "{} is no finished checkpoint: it holds no COMMIT", folder);
+  }
+  Commit commit = parse_commit(read_text(path, kMaxCommitBytes), path);
+  for (const CommitEntry& entry : commit.files) {
+    const std::string file = join_path(folder, entry.path);
+    if (!file_exists(file)) {
+      fail(Code::data_loss, "{}: {} is missing, expected {} bytes", folder, entry.path, entry.size);
+    }
+    const int64_t size = file_size(file);
+    if (size != entry.size) {
+      fail(Code::data_loss, "{}: {} has {} bytes, expected {}", folder, entry.path, size,
+           entry.size);
+    }
+  }
+  return commit;
+}
+
+void verify_checkpoint(const std::string& folder, Task* task) {
+  const Commit commit = open_checkpoint(folder);
+  int64_t done = 0, total = 0;
+  for (const CommitEntry& entry : commit.files) total += entry.size;
+  for (const CommitEntry& entry : commit.files) {
+    if (task != nullptr) task->set_progress(done, total);
+    const Bytes bytes = map_file(join_path(folder, entry.path));
+    const uint32_t found = checksum(bytes, task);
+    if (found != entry.crc32 || static_cast<int64_t>(bytes.size()) != entry.size) {
+      fail(Code::data_loss, "{}: {} has the checksum {:08x}, expected {:08x}", folder, entry.path,
+           found, entry.crc32);
+    }
+    done += entry.size;
+  }
+  if (task != nullptr) task->set_progress(total, total);
+}
+
+std::vector<CheckpointEntry> list_checkpoints(const std::string& root) {
+  std::vector<CheckpointEntry> found;
+  if (!is_directory(root)) return found;
+  for (const std::string& name : list_directory(root)) {
+    const auto step = step_of(name);
+    if (!step) continue;
+    const std::string folder = join_path(root, name);
+    try {
+      if (open_checkpoint(folder).step == *step) found.push_back({*step, folder});
+    } catch (const Error& e) {
+      log(LogLevel::warn, "{} is passed over: {}", folder, e.text());
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.step < b.step; });
+  return found;
+}
+
+std::optional<CheckpointEntry> latest_checkpoint(const std::string& root) {
+  std::vector<CheckpointEntry> all = list_checkpoints(root);
+  if (all.empty()) return std::nullopt;
+  return all.back();
+}
+
+} // namespace dllm::ckpt

@@ -1,0 +1,128 @@
+#pragma once
+// The GGUF format, versions 2 and 3 (ggml docs, gguf.md): typed metadata, tensor table, aligned
+// data. Little-endian.
+
+#include "base/bytes.h"
+#include "tensor/tensor.h"
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dllm::ckpt {
+
+enum class GgufType : uint32_t {
+  u8 = 0,
+  i8 = 1,
+  u16 = 2,
+  i16 = 3,
+  u32 = 4,
+  i32 = 5,
+  f32 = 6,
+  boolean = 7,
+  text = 8,
+  array = 9,
+  u64 = 10,
+  i64 = 11,
+  f64 = 12,
+};
+
+// One metadata value: a checked range of the file, decoded when it is read, so that a list of
+// 100,000 tokens costs nothing until somebody wants it.
+struct GgufValue {
+  GgufType type = GgufType::u8; // of the value, or of the elements of an array
+  bool is_array = false;
+  int64_t count = 1; // elements
+  Bytes raw;         // the elements as they stand in the file
+};
+
+// Storage types of ggml that we read. Numbers are those of the file.
+enum class GgmlType : uint32_t {
+  f32 = 0,
+  f16 = 1,
+  q4_0 = 2,
+  q4_1 = 3,
+  q5_0 = 6,
+  q5_1 = 7,
+  q8_0 = 8,
+  q2_k = 10,
+  q3_k = 11,
+  q4_k = 12,
+  q5_k = 13,
+  q6_k = 14,
+  i8 = 24,
+  i32 = 26,
+  i64 = 27,
+  f64 = 28,
+  bf16 = 30,
+};
+
+struct GgmlTypeInfo {
+  const char* name; // "Q4_1"
+  int64_t block;    // elements per block along a row
+  int64_t bytes;    // bytes per block
+  bool readable;    // false: known, so that sizes are checked, but not dequantized
+};
+
+// Null for numbers that no version of the format used when this was written.
+const GgmlTypeInfo* ggml_type_info(uint32_t type);
+// Blocks of one type to f32. REQUIRES: count is a multiple of the block, src holds its bytes, the
+// type is readable.
+void dequantize_blocks(uint32_t type, const std::byte* src, float* dst, int64_t count);
+
+struct GgufTensor {
+  uint32_t type = 0;     // GgmlType, or a number we do not read
+  std::string type_name; // "Q4_1"
+  Shape shape;           // row-major: the file's dimensions reversed
+  int64_t begin = 0; // byte range in the file; end == begin when the size of the type is not known
+  int64_t end = 0;
+};
+
+// A file that was checked whole when it was opened. Reads are lock-free from any thread. Errors
+// name the file, the key or tensor, and the expected and found numbers.
+class GgufFile {
+public:
+  GgufFile(Bytes bytes, std::string name);
+
+  const std::string& name() const { return name_; }
+  uint32_t version() const { return version_; }
+  const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }
+  const std::map<std::string, GgufTensor, std::less<>>& tensors() const { return tensors_; }
+
+  // Metadata by key. not_found names the nearest key; a value of another type is data_loss.
+  bool has(std::string_view key) const { return metadata_.find(key) != metadata_.end(); }
+  const GgufValue& value(std::string_view key) const;
+  int64_t integer(std::string_view key) const; // any integer type
+  double number(std::string_view key) const;   // any number type
+  bool boolean(std::string_view key) const;
+  std::string text(std::string_view key) const;
+  std::vector<int64_t> integers(std::string_view key) const;
+  std::vector<double> numbers(std::string_view key) const;
+  std::vector<std::string> texts(std::string_view key) const;
+
+  bool has_tensor(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
+  const GgufTensor& tensor_info(std::string_view name) const;
+  // Rows [row_begin, row_end) as f32; a row is the last axis, rows count over all the others.
+  // dst.size() must be (row_end - row_begin) x row length. Any thread; callers cut the rows among
+  // threads.
+  void dequantize(std::string_view name, std::span<float> dst, int64_t row_begin,
+                  int64_t row_end) const;
+  // F32, F16, BF16, F64 and integer types as they are (a view where aligned); quantized types as
+  // f32.
+  Tensor tensor(std::string_view name) const;
+
+private:
+  const GgufValue& typed(std::string_view key, bool is_array, const char* wanted) const;
+  const GgufTensor& readable(std::string_view name) const;
+
+  Bytes bytes_;
+  std::string name_;
+  uint32_t version_ = 0;
+  std::map<std::string, GgufValue, std::less<>> metadata_;
+  std::map<std::string, GgufTensor, std::less<>> tensors_;
+};
+
+} // namespace dllm::ckpt

@@ -1,0 +1,206 @@
+// Reading from a GGUF file that is open: metadata by key, tensors by name.
+
+#include "base/error.h"
+#include "ckpt/gguf.h"
+#include "ckpt/tensor_view.h"
+
+#include <cstring>
+#include <limits>
+#include <optional>
+
+namespace dllm::ckpt {
+namespace {
+
+template <class T> T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+// Element `index` of an integer value; empty for other types and for u64 beyond i64.
+std::optional<int64_t> integer_at(const GgufValue& value, int64_t index) {
+  const std::byte* raw = value.raw.data();
+  switch (value.type) {
+  case GgufType::u8:
+  case GgufType::boolean: return load<uint8_t>(raw + index);
+  case GgufType::i8: return load<int8_t>(raw + index);
+  case GgufType::u16: return load<uint16_t>(raw + 2 * index);
+  case GgufType::i16: return load<int16_t>(raw + 2 * index);
+  case GgufType::u32: return load<uint32_t>(raw + 4 * index);
+  case GgufType::i32: return load<int32_t>(raw + 4 * index);
+  case GgufType::i64: return load<int64_t>(raw + 8 * index);
+  case GgufType::u64: {
+    const auto word = load<uint64_t>(raw + 8 * index);
+    if (word > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
+    return static_cast<int64_t>(word);
+  }
+  default: return std::nullopt;
+  }
+}
+
+std::optional<double> number_at(const GgufValue& value, int64_t index) {
+  if (value.type == GgufType::f32) return load<float>(value.raw.data() + 4 * index);
+  if (value.type == GgufType::f64) return load<double>(value.raw.data() + 8 * index);
+  const auto whole = integer_at(value, index);
+  if (!whole) return std::nullopt;
+  return static_cast<double>(*whole);
+}
+
+std::vector<std::string> split_texts(const GgufValue& value) {
+  std::vector<std::string> texts;
+  texts.reserve(static_cast<size_t>(value.count));
+  const std::byte* at = value.raw.data();
+  for (int64_t i = 0; i < value.count; ++i) {
+    const auto size = static_cast<size_t>(load<uint64_t>(at));
+    texts.emplace_back(reinterpret_cast<const char*>(at + sizeof(uint64_t)), size);
+    at += sizeof(uint64_t) + size;
+  }
+  return texts;
+}
+
+template <class Map>
+[[noreturn]] void fail_unknown(const Map& map, std::string_view name, const std::string& file,
+                               const char* what) {
+  std::vector<std::string> names;
+  for (const auto& entry : map) names.push_back(entry.first);
+  const std::string near = nearest(std::string(name), names);
+  fail_with_hint(near.empty() ? "" : fmt::format("did you mean {}?", near), Code::not_found,
+                 "{} holds no {} {}", file, what, name);
+}
+
+// Types that a Tensor holds as they are.
+std::optional<DType> plain_dtype(uint32_t type) {
+  switch (static_cast<GgmlType>(type)) {
+  case GgmlType::f32: return DType::f32;
+  case GgmlType::f16: return DType::f16;
+  case GgmlType::bf16: return DType::bf16;
+  case GgmlType::f64: return DType::f64;
+  case GgmlType::i8: return DType::i8;
+  case GgmlType::i32: return DType::i32;
+  case GgmlType::i64: return DType::i64;
+  default: return std::nullopt;
+  }
+}
+
+} // namespace
+
+const GgufValue& GgufFile::value(std::string_view key) const {
+  const auto found = metadata_.find(key);
+  if (found == metadata_.end()) fail_unknown(metadata_, key, name_, "key");
+  return found->second;
+}
+
+const GgufValue& GgufFile::typed(std::string_view key, bool is_array, const char* wanted) const {
+  const GgufValue& found = value(key);
+  if (found.is_array != is_array) {
+    fail(Code::data_loss, "{}: key {} is {}, expected {}", name_, key,
+         found.is_array ? "a list" : "one value", wanted);
+  }
+  return found;
+}
+
+int64_t GgufFile::integer(std::string_view key) const {
+  const auto whole = integer_at(typed(key, false, "an integer"), 0);
+  if (!whole) fail(Code::data_loss, "{}: key {} is no integer", name_, key);
+  return *whole;
+}
+
+double GgufFile::number(std::string_view key) const {
+  const auto found = number_at(typed(key, false, "a number"), 0);
+  if (!found) fail(Code::data_loss, "{}: key {} is no number", name_, key);
+  return *found;
+}
+
+bool GgufFile::boolean(std::string_view key) const {
+  const GgufValue& found = typed(key, false, "a boolean");
+  if (found.type != GgufType::boolean)
+    fail(Code::data_loss, "{}: key {} is no boolean", name_, key);
+  return integer_at(found, 0).value() != 0;
+}
+
+std::string GgufFile::text(std::string_view key) const {
+  const GgufValue& found = typed(key, false, "a text");
+  if (found.type != GgufType::text) fail(Code::data_loss, "{}: key {} is no text", name_, key);
+  return split_texts(found).front();
+}
+
+std::vector<int64_t> GgufFile::integers(std::string_view key) const {
+  const GgufValue& found = typed(key, true, "a list of integers");
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i < found.count; ++i) {
+    const auto whole = integer_at(found, i);
+    if (!whole) fail(Code::data_loss, "{}: key {} is no list of integers", name_, key);
+    values.push_back(*whole);
+  }
+  return values;
+}
+
+std::vector<double> GgufFile::numbers(std::string_view key) const {
+  const GgufValue& found = typed(key, true, "a list of numbers");
+  std::vector<double> values;
+  for (int64_t i = 0; i < found.count; ++i) {
+    const auto one = number_at(found, i);
+    if (!one) fail(Code::data_loss, "{}: key {} is no list of numbers", name_, key);
+    values.push_back(*one);
+  }
+  return values;
+}
+
+std::vector<std::string> GgufFile::texts(std::string_view key) const {
+  const GgufValue& found = typed(key, true, "a list of texts");
+  if (found.type != GgufType::text)
+    fail(Code::data_loss, "{}: key {} is no list of texts", name_, key);
+  return split_texts(found);
+}
+
+const GgufTensor& GgufFile::tensor_info(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) fail_unknown(tensors_, name, name_, "tensor");
+  return found->second;
+}
+
+const GgufTensor& GgufFile::readable(std::string_view name) const {
+  const GgufTensor& found = tensor_info(name);
+  const GgmlTypeInfo* type = ggml_type_info(found.type);
+  if (type == nullptr || !type->readable) {
+    fail_with_hint("dllm reads F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K",
+                   Code::unimplemented, "{}: tensor {} is stored as {}, which dllm does not read",
+                   name_, name, found.type_name);
+  }
+  return found;
+}
+
+void GgufFile::dequantize(std::string_view name, std::span<float> dst, int64_t row_begin,
+                          int64_t row_end) const {
+  const GgufTensor& found = readable(name);
+  const GgmlTypeInfo& type = *ggml_type_info(found.type);
+  const int64_t row = found.shape.rank() > 0 ? found.shape.dim(-1) : 1;
+  const int64_t rows = row > 0 ? found.shape.count() / row : 0;
+  if (row_begin < 0 || row_end < row_begin || row_end > rows) {
+    fail(Code::out_of_range, "{}: rows {} to {} are not in tensor {} of {} rows", name_, row_begin,
+         row_end, name, rows);
+  }
+  const int64_t count = (row_end - row_begin) * row;
+  if (static_cast<int64_t>(dst.size()) != count) {
+    fail(Code::invalid_argument, "{}: {} numbers of tensor {} do not fit {} places", name_, count,
+         name, dst.size());
+  }
+  const std::byte* src = bytes_.data() + found.begin + row_begin * (row / type.block) * type.bytes;
+  dequantize_blocks(found.type, src, dst.data(), count);
+}
+
+Tensor GgufFile::tensor(std::string_view name) const {
+  const GgufTensor& found = readable(name);
+  const auto dtype = plain_dtype(found.type);
+  if (!dtype) {
+    Tensor numbers(DType::f32, found.shape);
+    const int64_t row = found.shape.rank() > 0 ? found.shape.dim(-1) : 1;
+    dequantize(name, numbers.mutable_as<float>(), 0, row > 0 ? found.shape.count() / row : 0);
+    return numbers;
+  }
+  const Bytes part =
+      bytes_.part(static_cast<size_t>(found.begin), static_cast<size_t>(found.end - found.begin));
+  return view_or_copy(*dtype, found.shape, part);
+}
+
+} // namespace dllm::ckpt

@@ -1,0 +1,99 @@
+#include "base/error.h"
+#include "ckpt/safetensors.h"
+#include "ckpt/safetensors_header.h"
+#include "ckpt/tensor_view.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace dllm::ckpt {
+namespace {
+
+constexpr size_t kLengthBytes = 8;
+constexpr uint64_t kMaxHeader = 100'000'000; // the limit of the format's own reader
+
+// Length of the header, checked against the file before anybody believes it.
+size_t header_length(const Bytes& bytes, const std::string& file) {
+  if (bytes.size() < kLengthBytes) {
+    fail_with_hint("is the download complete?", Code::data_loss,
+                   "{}: a safetensors file begins with 8 bytes of header length, found {} bytes",
+                   file, bytes.size());
+  }
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  const uint64_t left = bytes.size() - kLengthBytes;
+  if (length > kMaxHeader) {
+    fail(Code::data_loss, "{}: the header length {} is over the format's limit of {}", file, length,
+         kMaxHeader);
+  }
+  if (length > left) {
+    fail_with_hint("is the download complete?", Code::data_loss,
+                   "{}: the header wants {} bytes, found {}", file, length, left);
+  }
+  return static_cast<size_t>(length);
+}
+
+// The tensors must tile the data: no gap, no overlap, nothing left over.
+void check_ranges(const TensorTable& tensors, int64_t data_size, const std::string& file) {
+  std::vector<TensorTable::const_iterator> order;
+  for (auto it = tensors.begin(); it != tensors.end(); ++it) order.push_back(it);
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::pair(a->second.begin, a->second.end) < std::pair(b->second.begin, b->second.end);
+  });
+  int64_t at = 0;
+  for (const auto& entry : order) {
+    const auto& [name, tensor] = *entry;
+    if (tensor.end > data_size) {
+      fail_with_hint("is the download complete?", Code::data_loss,
+                     "{}: tensor {} ends at byte {} of the data, found {} bytes", file, name,
+                     tensor.end, data_size);
+    }
+    if (tensor.begin != at) {
+      fail(Code::data_loss, "{}: tensor {} begins at byte {} of the data, expected {} ({})", file,
+           name, tensor.begin, at, tensor.begin < at ? "it overlaps another" : "there is a gap");
+    }
+    at = tensor.end;
+  }
+  if (at != data_size) {
+    fail(Code::data_loss, "{}: the tensors fill {} bytes of data, found {}", file, at, data_size);
+  }
+}
+
+} // namespace
+
+SafetensorsFile::SafetensorsFile(Bytes bytes, std::string name)
+    : bytes_(std::move(bytes)), name_(std::move(name)) {
+  const size_t length = header_length(bytes_, name_);
+  parse_safetensors_header(bytes_.text().substr(kLengthBytes, length), name_, &tensors_,
+                           &metadata_);
+  const auto data_begin = static_cast<int64_t>(kLengthBytes + length);
+  check_ranges(tensors_, static_cast<int64_t>(bytes_.size()) - data_begin, name_);
+  for (auto& [tensor, info] : tensors_) {
+    info.begin += data_begin;
+    info.end += data_begin;
+  }
+}
+
+const TensorInfo& SafetensorsFile::info(std::string_view tensor) const {
+  const auto found = tensors_.find(tensor);
+  if (found != tensors_.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& entry : tensors_) names.push_back(entry.first);
+  const std::string near = nearest(std::string(tensor), names);
+  fail_with_hint(near.empty() ? "" : fmt::format("did you mean {}?", near), Code::not_found,
+                 "{} holds no tensor {}", name_, tensor);
+}
+
+Tensor SafetensorsFile::tensor(std::string_view tensor) const {
+  const TensorInfo& found = info(tensor);
+  if (!found.dtype) {
+    fail_with_hint("convert it to F32, F16 or BF16", Code::unimplemented,
+                   "{}: tensor {} has the element type {}, which dllm does not read", name_, tensor,
+                   found.type);
+  }
+  const Bytes part =
+      bytes_.part(static_cast<size_t>(found.begin), static_cast<size_t>(found.end - found.begin));
+  return view_or_copy(*found.dtype, found.shape, part);
+}
+
+} // namespace dllm::ckpt

@@ -1,0 +1,77 @@
+#pragma once
+// Writing safetensors: the header first, then one tensor at a time, so that no second copy of a
+// model is ever in memory. The same tensors, metadata and limit give the same bytes.
+
+#include "base/files.h"
+#include "ckpt/safetensors.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dllm::ckpt {
+
+// One file. Tensors come in the order of order(). The file appears under its name at close(),
+// durable and whole; before that, and after a failure, only `path`.partial exists, which the
+// destructor removes.
+class SafetensorsWriter {
+public:
+  SafetensorsWriter(std::string path, std::vector<TensorSpec> specs, const Metadata& metadata = {});
+  ~SafetensorsWriter();
+  SafetensorsWriter(const SafetensorsWriter&) = delete;
+  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+
+  const std::vector<TensorSpec>& order() const { return order_; }
+  // name must be the next of order(), with its type and shape; else invalid_argument.
+  void write(std::string_view name, const Tensor& tensor);
+  void close(); // failed_precondition when a tensor is missing
+
+private:
+  std::string path_;
+  std::vector<TensorSpec> order_;
+  size_t next_ = 0;
+  std::unique_ptr<FileWriter> file_;
+};
+
+// The weights of a model in a folder: <base>.safetensors, or <base>-00001-of-0000N.safetensors with
+// <base>.safetensors.index.json when they are larger than max_bytes (a single larger tensor gets a
+// file of its own).
+class WeightWriter {
+public:
+  // max_bytes <= 0: one file.
+  WeightWriter(std::string folder, const std::string& base, std::vector<TensorSpec> specs,
+               int64_t max_bytes, Metadata metadata = {});
+
+  const std::vector<TensorSpec>& order() const { return order_; } // over all files
+  void write(std::string_view name, const Tensor& tensor);
+  void close();
+
+private:
+  void open_next();
+  void write_index() const;
+
+  struct Shard {
+    std::string name;
+    std::vector<TensorSpec> specs;
+  };
+
+  std::string folder_;
+  std::string base_;
+  Metadata metadata_;
+  std::vector<TensorSpec> order_;
+  std::vector<Shard> shards_;
+  int64_t total_bytes_ = 0;
+  size_t written_ = 0;    // tensors so far
+  size_t next_shard_ = 0; // the one to open next
+  size_t shard_left_ = 0; // tensors the open file still waits for
+  std::unique_ptr<SafetensorsWriter> file_;
+};
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+// Everything at once, for arrays that are in memory anyway.
+void write_safetensors(const std::string& path, const NamedTensors& tensors,
+                       const Metadata& metadata = {});
+
+} // namespace dllm::ckpt
