@@ -1,0 +1,68 @@
+#include "graph/clone.h"
+
+#include "base/error.h"
+
+namespace dllm::graph {
+
+void Cloner::map(int32_t from_value, Value to_value) {
+  if (values_.size() <= static_cast<size_t>(from_value))
+    values_.resize(static_cast<size_t>(from_.value_count()));
+  values_[static_cast<size_t>(from_value)] = to_value;
+}
+
+const Value* Cloner::find(int32_t from_value) const {
+  const auto index = static_cast<size_t>(from_value);
+  return index < values_.size() && values_[index].defined() ? &values_[index] : nullptr;
+}
+
+Value Cloner::at(int32_t from_value) const {
+  const Value* found = find(from_value);
+  if (found == nullptr)
+    fail(Code::internal, "value %{} of graph {} was not copied", from_value, from_.name());
+  return *found;
+}
+
+std::vector<Value> Cloner::at(std::span<const int32_t> from_values) const {
+  std::vector<Value> values;
+  for (int32_t id : from_values) values.push_back(at(id));
+  return values;
+}
+
+void Cloner::inputs() {
+  for (const GraphInput& input : from_.inputs()) {
+    map(input.value, to_.input(input.name, from_.type(input.value), input.is_parameter));
+  }
+}
+
+std::vector<Value> Cloner::node(int32_t index) {
+  const Node& node = from_.nodes()[static_cast<size_t>(index)];
+  std::vector<Value> made =
+      to_.add(*node.op, at(node.inputs), node.attributes, node.bodies, node.literal);
+  for (size_t i = 0; i < made.size(); ++i) map(node.outputs[i], made[i]);
+  return made;
+}
+
+void Cloner::outputs() {
+  for (const GraphOutput& output : from_.outputs()) {
+    const std::string donated =
+        output.donated_input < 0 ? ""
+                                 : from_.inputs()[static_cast<size_t>(output.donated_input)].name;
+    to_.output(output.name, at(output.value), donated);
+  }
+}
+
+std::vector<bool> live_nodes(const Graph& graph, std::span<const int32_t> roots) {
+  std::vector<bool> live(graph.nodes().size());
+  const auto mark = [&](int32_t value) {
+    const int32_t node = graph.producer(value);
+    if (node >= 0) live[static_cast<size_t>(node)] = true;
+  };
+  for (int32_t root : roots) mark(root);
+  for (size_t i = live.size(); i-- > 0;) {
+    if (!live[i]) continue;
+    for (int32_t id : graph.nodes()[i].inputs) mark(id);
+  }
+  return live;
+}
+
+} // namespace dllm::graph

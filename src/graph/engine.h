@@ -1,0 +1,69 @@
+#pragma once
+// What an engine is to everybody above: compile a graph, run it, keep arrays in the form it likes.
+
+#include "base/json.h"
+#include "base/task.h"
+#include "graph/graph.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dllm::graph {
+
+// An array an engine holds. Reads are safe from many threads; a donated buffer must not be used again.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual const Shape& shape() const = 0;
+  virtual DType dtype() const = 0;
+  virtual Tensor read() const = 0;        // on the host; may share storage with the buffer: treat as read-only
+  virtual int64_t memory_bytes() const = 0;  // all forms together
+};
+using BufferRef = std::shared_ptr<Buffer>;
+
+struct PlanReport {
+  int64_t input_bytes = 0;     // parameters and other inputs, in the forms the program wants
+  int64_t output_bytes = 0;    // those that take over no input
+  int64_t constant_bytes = 0;
+  int64_t arena_bytes = 0;     // temporaries at their peak, scratch of kernels included
+  int64_t peak_bytes = 0;      // sum of the above: known before anything runs
+  double flops = 0;            // of one run, scans multiplied out; multiply-add counts 2
+};
+
+// A compiled graph. run() may be called from any thread; calls on one program are served one after the other.
+class Program {
+ public:
+  virtual ~Program() = default;
+  virtual const Graph& graph() const = 0;
+  virtual const PlanReport& plan() const = 0;
+  // Inputs in the order of graph().inputs(); types are checked and named in errors. Inputs taken over by outputs are
+  // consumed (the engine writes in place when nobody else holds the buffer, else copies first). Looks at `task` before
+  // every node and inside scans; a cancelled run throws and leaves donated inputs undefined only if it says so in
+  // Error::hint ("state lost").
+  virtual std::vector<BufferRef> run(std::span<const BufferRef> inputs, const Task* task = nullptr) = 0;
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  virtual std::string kind() const = 0;  // "cpu"
+  virtual std::shared_ptr<Program> compile(std::shared_ptr<const Graph> graph) = 0;
+  // Takes an array in. share: the engine may keep using the tensor's storage (it must not change afterwards).
+  virtual BufferRef upload(const Tensor& tensor, bool share = false) = 0;
+  // Takes a parameter in and prepares the forms matrix products want. Stacked weights are (count, out, in). keep_plain false: only
+  // the packed form stays (frozen weights; read() undoes the packing exactly).
+  virtual BufferRef upload_weight(const Tensor& tensor, bool keep_plain) = 0;
+
+  virtual int64_t device_count() const = 0;
+  virtual std::string device_name(int64_t index) const = 0;
+  virtual Json describe() const = 0;
+  virtual void set_i64(std::string_view key, int64_t value) = 0;  // threads memory_limit
+  virtual int64_t i64(std::string_view key) const = 0;            // rank ranks threads memory_used compiles
+  virtual double peak_flops() = 0;                                // f32 multiply-adds x 2 per second, measured once
+  virtual void trim() = 0;                                        // gives cached memory and plans back
+};
+
+}  // namespace dllm::graph

@@ -1,0 +1,197 @@
+#include "graph/gradients.h"
+
+#include "base/error.h"
+#include "graph/op.h"
+#include "graph/ops.h"
+#include "graph/ops/build.h"
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+
+namespace dllm::graph {
+
+bool is_differentiable(DType dtype) {
+  return dtype == DType::f32;
+}
+
+namespace {
+
+class Reverse {
+public:
+  Reverse(Graph& graph, int32_t first_node)
+      : graph_(graph), first_(first_node), last_(static_cast<int32_t>(graph.nodes().size())) {
+    const auto count = static_cast<size_t>(graph.value_count());
+    reached_.resize(count);
+    grads_.resize(count);
+  }
+
+  void want(std::span<const Value> wrt) {
+    for (Value x : wrt) reached_[index(x.id)] = true;
+    for (int32_t n = first_; n < last_; ++n) reach(graph_.nodes()[static_cast<size_t>(n)]);
+  }
+
+  void seed(Value value, Value grad) {
+    if (reached_[index(value.id)]) accumulate(value, grad, "seed");
+  }
+
+  void run() {
+    for (int32_t n = last_; n-- > first_;) step(n);
+  }
+
+  Value grad(Value x) const { return grads_[index(x.id)]; }
+
+private:
+  static size_t index(int32_t id) { return static_cast<size_t>(id); }
+
+  // A result depends on a wanted value when an operand does and gradients may pass.
+  void reach(const Node& node) {
+    if (node.op->stops_gradient) return;
+    bool any = false;
+    for (int32_t id : node.inputs) any = any || reached_[index(id)];
+    if (!any) return;
+    for (int32_t id : node.outputs) {
+      // A value of a widened scan may be newer than this table.
+      if (index(id) < reached_.size() && is_differentiable(graph_.type(id).dtype))
+        reached_[index(id)] = true;
+    }
+  }
+
+  void accumulate(Value value, Value grad, const char* from) {
+    const ValueType& type = value.type();
+    if (!(grad.shape() == type.shape) || grad.dtype() != type.dtype ||
+        !type.axes.contains(grad.type().axes)) {
+      fail(Code::internal, "[{}] gradient {} does not fit {}", from, grad.type().text(),
+           type.text());
+    }
+    grad = vary(grad, type.axes);
+    Value& sum = grads_[index(value.id)];
+    sum = sum.defined() ? join(sum, grad) : grad;
+  }
+
+  // Rows scattered onto zeros go straight into the sum: the table of an embedding is large.
+  Value join(Value sum, Value grad) {
+    const int32_t producer = graph_.producer(grad.id);
+    if (producer >= 0) {
+      const Node& node = graph_.nodes()[index(producer)];
+      const bool scatters =
+          std::string_view(node.op->name) == "scatter_add" && is_zero(node.inputs[0]);
+      if (scatters)
+        return scatter_add(sum, graph_.value(node.inputs[1]), graph_.value(node.inputs[2]));
+    }
+    return add(sum, grad);
+  }
+
+  bool is_zero(int32_t id) const {
+    const int32_t producer = graph_.producer(id);
+    if (producer < 0) return false;
+    const Node& node = graph_.nodes()[index(producer)];
+    if (std::string_view(node.op->name) == "broadcast") return is_zero(node.inputs[0]);
+    return std::string_view(node.op->name) == "constant" && node.literal.dtype() == DType::f32 &&
+           node.literal.count() == 1 && node.literal.as<float>()[0] == 0.0f;
+  }
+
+  void step(int32_t n) {
+    const Node node =
+        graph_.nodes()[static_cast<size_t>(n)]; // a copy: nodes move as the graph grows
+    if (node.op->stops_gradient) return;
+    std::vector<Value> inputs, outputs, grads;
+    bool arrives = false, asked = false;
+    for (int32_t id : node.outputs) {
+      outputs.push_back(graph_.value(id));
+      grads.push_back(index(id) < grads_.size() ? grads_[index(id)] : Value{});
+      arrives = arrives || grads.back().defined();
+    }
+    auto wanted = std::make_unique<bool[]>(node.inputs.size() + 1);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      inputs.push_back(graph_.value(node.inputs[i]));
+      wanted[i] = reached_[index(node.inputs[i])] && is_differentiable(inputs.back().dtype());
+      asked = asked || wanted[i];
+    }
+    if (!arrives || !asked) return;
+    const std::span<const bool> wishes(wanted.get(), node.inputs.size());
+    const auto made = pull(node, inputs, outputs, grads, wishes);
+    for (size_t i = 0; i < made.size(); ++i) {
+      if (wishes[i] && made[i].defined()) accumulate(inputs[i], made[i], node.op->name);
+    }
+  }
+
+  std::vector<Value> pull(const Node& node, std::span<const Value> inputs,
+                          std::span<const Value> outputs, std::span<const Value> grads,
+                          std::span<const bool> wanted) {
+    if (node.op->vjp != nullptr)
+      return node.op->vjp({graph_, node, inputs, outputs, grads, wanted});
+    if (node.op->decompose == nullptr) {
+      const std::string which = node.bodies.empty() ? "" : " " + node.bodies.back()->name();
+      fail_with_hint("put stop_gradient before it, or use scan", Code::invalid_argument,
+                     "[{}]{} has no gradient", node.op->name, which);
+    }
+    const auto first = static_cast<int32_t>(graph_.nodes().size());
+    const auto plain = node.op->decompose(graph_, node, inputs);
+    std::vector<Value> wrt;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      // An operand given twice has its whole gradient once.
+      if (wanted[i] && std::find(wrt.begin(), wrt.end(), inputs[i]) == wrt.end())
+        wrt.push_back(inputs[i]);
+    }
+    const std::vector<Value> made = pull_back(graph_, plain, grads, wrt, first);
+    std::vector<Value> results(inputs.size());
+    for (size_t i = 0; i < wrt.size(); ++i) {
+      const auto at = std::find(inputs.begin(), inputs.end(), wrt[i]) - inputs.begin();
+      results[static_cast<size_t>(at)] = made[i];
+    }
+    return results;
+  }
+
+  Graph& graph_;
+  int32_t first_, last_;
+  std::vector<bool> reached_;
+  std::vector<Value> grads_;
+};
+
+} // namespace
+
+std::vector<Value> pull_back(Graph& graph, std::span<const Value> outputs,
+                             std::span<const Value> seeds, std::span<const Value> wrt,
+                             int32_t first_node) {
+  Reverse reverse(graph, first_node);
+  std::vector<Value> wishes;
+  for (Value x : wrt) {
+    if (is_differentiable(x.dtype())) wishes.push_back(x);
+  }
+  reverse.want(wishes);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (seeds[i].defined()) reverse.seed(outputs[i], seeds[i]);
+  }
+  reverse.run();
+  std::vector<Value> grads;
+  for (Value x : wrt) grads.push_back(reverse.grad(x));
+  return grads;
+}
+
+std::vector<Value> gradients(Value loss, const std::vector<Value>& wrt) {
+  Graph& graph = *loss.graph;
+  if (loss.dtype() != DType::f32 || loss.rank() != 0) {
+    fail(Code::invalid_argument, "[gradients] loss is {}, expected an f32 scalar",
+         loss.type().text());
+  }
+  if (!loss.type().axes.empty()) {
+    fail_with_hint("all_reduce it first", Code::invalid_argument,
+                   "[gradients] loss {} differs from rank to rank: a reduction is missing",
+                   loss.type().text());
+  }
+  for (Value x : wrt) {
+    if (is_differentiable(x.dtype())) continue;
+    fail(Code::invalid_argument, "[gradients] {} has no gradient, only f32 has", x.type().text());
+  }
+  const std::vector<Value> outputs{loss}, seeds{scalar(graph, 1.0f)};
+  std::vector<Value> grads = pull_back(graph, outputs, seeds, wrt);
+  for (size_t i = 0; i < wrt.size(); ++i) {
+    if (grads[i].defined()) continue;
+    const ValueType type = wrt[i].type();
+    grads[i] = vary(ops::zeros_of(graph, type), type.axes);
+  }
+  return grads;
+}
+
+} // namespace dllm::graph

@@ -1,0 +1,146 @@
+#include "graph/graph.h"
+
+#include "base/error.h"
+#include "graph/op.h"
+#include "graph/ops.h"
+
+#include <algorithm>
+
+namespace dllm::graph {
+namespace {
+
+bool is_value_type(DType dtype) {
+  switch (dtype) {
+  case DType::f32:
+  case DType::bf16:
+  case DType::i32:
+  case DType::u32:
+  case DType::u8:
+  case DType::i8: return true;
+  default: return false;
+  }
+}
+
+} // namespace
+
+std::string ValueType::text() const {
+  std::string text = dtype_name(dtype) + shape.text();
+  if (!axes.empty()) text += axes.text();
+  return text;
+}
+
+const ValueType& Value::type() const {
+  return graph->type(id);
+}
+
+int32_t Graph::new_value(ValueType type, int32_t node) {
+  values_.push_back({std::move(type), node});
+  return value_count() - 1;
+}
+
+Value Graph::input(std::string name, ValueType type, bool is_parameter) {
+  if (find_input(name) >= 0)
+    fail(Code::invalid_argument, "graph {} has an input {} already", name_, name);
+  if (!is_value_type(type.dtype)) {
+    fail_with_hint("convert it to f32, bf16, i32, u32, u8 or i8 first", Code::invalid_argument,
+                   "input {} of graph {} is {}, which graphs do not compute with", name, name_,
+                   dtype_name(type.dtype));
+  }
+  checked_shape(type.shape.dims(), dtype_size(type.dtype), "input " + name);
+  const int32_t id = new_value(std::move(type), -1);
+  inputs_.push_back({std::move(name), id, is_parameter});
+  return {this, id};
+}
+
+void Graph::output(std::string name, Value value, const std::string& donated_input) {
+  if (value.graph != this)
+    fail(Code::internal, "output {} does not belong to graph {}", name, name_);
+  if (find_output(name) >= 0)
+    fail(Code::invalid_argument, "graph {} has an output {} already", name_, name);
+  int32_t donated = -1;
+  if (!donated_input.empty()) {
+    donated = find_input(donated_input);
+    if (donated < 0)
+      fail(Code::not_found, "output {} takes over {}, which is no input", name, donated_input);
+    const ValueType& given = type(inputs_[static_cast<size_t>(donated)].value);
+    if (!(given == value.type())) {
+      const bool same_array = given.shape == value.shape() && given.dtype == value.dtype();
+      fail_with_hint(same_array ? "a reduction over mesh axes is missing or doubled" : "",
+                     Code::invalid_argument, "output {} {} cannot take over input {} {}", name,
+                     value.type().text(), donated_input, given.text());
+    }
+    for (const GraphOutput& other : outputs_) {
+      if (other.donated_input != donated) continue;
+      fail(Code::invalid_argument, "input {} is taken over by both {} and {}", donated_input,
+           other.name, name);
+    }
+  }
+  outputs_.push_back({std::move(name), value.id, donated});
+}
+
+std::vector<Value> Graph::add(const OpDef& op, std::span<const Value> inputs, Attributes attributes,
+                              std::vector<std::shared_ptr<const Graph>> bodies, Tensor literal) {
+  AxisSet joined;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined())
+      fail(Code::invalid_argument, "[{}] operand {} is missing", op.name, i);
+    if (inputs[i].graph != this) {
+      fail(Code::invalid_argument, "[{}] operand {} belongs to graph {}, not to {}", op.name, i,
+           inputs[i].graph->name(), name_);
+    }
+    joined = joined.with(inputs[i].type().axes);
+  }
+  std::vector<int32_t> ids;
+  std::vector<ValueType> types;
+  for (Value x : inputs) {
+    if (!op.own_axes && !(x.type().axes == joined)) x = vary(x, joined);
+    ids.push_back(x.id);
+    types.push_back(x.type());
+  }
+  std::vector<ValueType> results = op.infer({op, types, attributes, bodies, literal});
+  const auto index = static_cast<int32_t>(nodes_.size());
+  Node node{&op, std::move(ids), {}, std::move(attributes), std::move(literal), std::move(bodies)};
+  std::vector<Value> made;
+  for (ValueType& result : results) {
+    checked_shape(result.shape.dims(), dtype_size(result.dtype), op.name);
+    if (!op.own_axes) result.axes = joined;
+    node.outputs.push_back(new_value(std::move(result), index));
+    made.push_back({this, node.outputs.back()});
+  }
+  nodes_.push_back(std::move(node));
+  return made;
+}
+
+std::vector<Value> Graph::widen_scan(int32_t index, std::shared_ptr<const Graph> body) {
+  Node& node = nodes_[static_cast<size_t>(index)];
+  std::vector<ValueType> types;
+  for (int32_t id : node.inputs) types.push_back(type(id));
+  const std::vector<std::shared_ptr<const Graph>> bodies{std::move(body)};
+  const auto results = node.op->infer({*node.op, types, node.attributes, bodies, node.literal});
+  node.bodies = bodies;
+  std::vector<Value> added;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (i < node.outputs.size()) {
+      if (!(results[i] == type(node.outputs[i])))
+        fail(Code::internal, "a widened scan changed result {}", i);
+      continue;
+    }
+    node.outputs.push_back(new_value(results[i], index));
+    added.push_back({this, node.outputs.back()});
+  }
+  return added;
+}
+
+int32_t Graph::find_input(std::string_view name) const {
+  const auto it =
+      std::find_if(inputs_.begin(), inputs_.end(), [&](const auto& x) { return x.name == name; });
+  return it == inputs_.end() ? -1 : static_cast<int32_t>(it - inputs_.begin());
+}
+
+int32_t Graph::find_output(std::string_view name) const {
+  const auto it =
+      std::find_if(outputs_.begin(), outputs_.end(), [&](const auto& x) { return x.name == name; });
+  return it == outputs_.end() ? -1 : static_cast<int32_t>(it - outputs_.begin());
+}
+
+} // namespace dllm::graph

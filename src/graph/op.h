@@ -1,0 +1,53 @@
+#pragma once
+// What an operation is: a name, a shape rule, a gradient, and for fused ones the same thing in plain operations.
+// How an engine runs it lives with the engine (cpu/kernels/<op>.cpp, pjrt/emit/<op>.cpp).
+
+#include "graph/graph.h"
+
+#include <span>
+#include <vector>
+
+namespace dllm::graph {
+
+// What a shape rule sees.
+struct OpCall {
+  const OpDef& op;
+  std::span<const ValueType> inputs;
+  const Attributes& attributes;
+  std::span<const std::shared_ptr<const Graph>> bodies;
+  const Tensor& literal;
+};
+
+// What a gradient sees. grads has one entry per output; an undefined Value means that output has no gradient.
+struct VjpCall {
+  Graph& graph;
+  const Node& node;
+  std::span<const Value> inputs;
+  std::span<const Value> outputs;
+  std::span<const Value> grads;
+  std::span<const bool> wanted;  // per input: is a gradient asked for
+};
+
+struct OpDef {
+  const char* name;
+  // Types of the results. Fails through fail_op() with the shapes it saw.
+  std::vector<ValueType> (*infer)(const OpCall&);
+  // One gradient per input (undefined: none). Null: no gradient exists (integer results, decisions); then gradients stop
+  // here silently only if `stops_gradient`, else asking for one is an error that names the op.
+  std::vector<Value> (*vjp)(const VjpCall&) = nullptr;
+  bool stops_gradient = false;
+  // The definition in other operations, for fused ops: the gradient's fallback, the test's oracle, PJRT's fallback.
+  std::vector<Value> (*decompose)(Graph&, const Node&, std::span<const Value> inputs) = nullptr;
+  // Mesh and control operations state the axes of their results themselves; elsewhere operands are made varying over
+  // the union of their axes and the results vary over the same.
+  bool own_axes = false;
+};
+
+// All operations, sorted by name: one explicit table in graph/ops/registry.cpp.
+std::span<const OpDef* const> all_ops();
+const OpDef& find_op(std::string_view name);  // fails with not_found
+
+// "[add] f32(2, 3) and f32(4) do not broadcast"
+[[noreturn]] void fail_op(const OpCall& call, const std::string& what);
+
+}  // namespace dllm::graph

@@ -1,0 +1,129 @@
+#include "graph/ops/build.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace dllm::graph::ops {
+
+std::vector<Value> apply_all(const char* op, const std::vector<Value>& inputs,
+                             Attributes attributes) {
+  const OpDef& def = find_op(op);
+  if (inputs.empty() || !inputs[0].defined())
+    fail(Code::invalid_argument, "[{}] operand 0 is missing", op);
+  return inputs[0].graph->add(def, inputs, std::move(attributes));
+}
+
+Value apply(const char* op, const std::vector<Value>& inputs, Attributes attributes) {
+  return apply_all(op, inputs, std::move(attributes))[0];
+}
+
+void expect_inputs(const OpCall& call, size_t count) {
+  if (call.inputs.size() == count) return;
+  fail_op(call, fmt::format("takes {} operands, got {}", count, call.inputs.size()));
+}
+
+void expect_dtype(const OpCall& call, size_t index, const char* what,
+                  std::initializer_list<DType> allowed) {
+  const ValueType& given = call.inputs[index];
+  if (std::find(allowed.begin(), allowed.end(), given.dtype) != allowed.end()) return;
+  std::string names;
+  for (DType dtype : allowed)
+    names += (names.empty() ? "" : " or ") + std::string(dtype_name(dtype));
+  fail_op(call, fmt::format("{} is {}, expected {}", what, given.text(), names));
+}
+
+void expect_rank(const OpCall& call, size_t index, const char* what, int64_t rank) {
+  if (call.inputs[index].shape.rank() == rank) return;
+  fail_op(call, fmt::format("{} is {}, expected {} axes", what, call.inputs[index].text(), rank));
+}
+
+void expect_shape(const OpCall& call, size_t index, const char* what, const Shape& wanted) {
+  if (call.inputs[index].shape == wanted) return;
+  fail_op(call,
+          fmt::format("{} is {}, expected {}", what, call.inputs[index].text(), wanted.text()));
+}
+
+std::string types_text(std::span<const ValueType> types) {
+  std::string text;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (i > 0) text += i + 1 == types.size() ? " and " : ", ";
+    text += types[i].text();
+  }
+  return text;
+}
+
+int64_t normal_axis(const char* op, const Shape& shape, int64_t axis) {
+  const int64_t index = axis < 0 ? axis + shape.rank() : axis;
+  if (index < 0 || index >= shape.rank()) {
+    fail(Code::invalid_argument, "[{}] shape {} has no axis {}", op, shape.text(), axis);
+  }
+  return index;
+}
+
+Shape broadcast_shape(const char* op, const ValueType& x, const ValueType& y) {
+  const int64_t rank = std::max(x.shape.rank(), y.shape.rank());
+  std::vector<int64_t> dims(static_cast<size_t>(rank));
+  for (int64_t i = 1; i <= rank; ++i) {
+    const int64_t a = i <= x.shape.rank() ? x.shape.dim(-i) : 1;
+    const int64_t b = i <= y.shape.rank() ? y.shape.dim(-i) : 1;
+    if (a != b && a != 1 && b != 1) {
+      fail(Code::invalid_argument, "[{}] {} and {} do not broadcast", op, x.text(), y.text());
+    }
+    dims[static_cast<size_t>(rank - i)] = a == 1 ? b : a;
+  }
+  return Shape(std::move(dims));
+}
+
+Value full_like(Value x, double value) {
+  Tensor wide = Tensor::scalar<double>(value);
+  return broadcast(constant(*x.graph, wide.to(x.dtype())), x.shape());
+}
+
+Value zeros_of(Graph& graph, const ValueType& type) {
+  return broadcast(constant(graph, Tensor(type.dtype, Shape{})), type.shape);
+}
+
+Value sum_to(Value g, const Shape& shape) {
+  if (g.shape() == shape) return g;
+  std::vector<int64_t> axes;
+  const int64_t extra = g.rank() - shape.rank();
+  for (int64_t i = 0; i < g.rank(); ++i) {
+    if (i < extra || (shape.dim(i - extra) == 1 && g.dim(i) != 1)) axes.push_back(i);
+  }
+  return reshape(axes.empty() ? g : sum(g, axes), shape);
+}
+
+Value as_rows(Value x) {
+  const int64_t n = x.dim(-1);
+  int64_t rows = 1;
+  for (int64_t i = 0; i + 1 < x.rank(); ++i) rows *= x.dim(i);
+  return reshape(x, Shape{rows, n});
+}
+
+Value swap_last(Value x) {
+  std::vector<int64_t> permutation(static_cast<size_t>(x.rank()));
+  std::iota(permutation.begin(), permutation.end(), int64_t{0});
+  std::swap(permutation[permutation.size() - 1], permutation[permutation.size() - 2]);
+  return transpose(x, permutation);
+}
+
+Value scatter_along_last(Value g, Value indices, const Shape& shape) {
+  Graph& graph = *g.graph;
+  const int64_t n = shape.dim(-1);
+  const Value flat = as_rows(indices); // (rows, k)
+  const Value row = iota(graph, flat.shape(), DType::i32, 0);
+  const Value at = add(flat, multiply(row, scalar_i32(graph, static_cast<int32_t>(n))));
+  const Value zeros = zeros_of(graph, {Shape{shape.count()}, g.dtype(), {}});
+  const int64_t count = g.shape().count();
+  return reshape(scatter_add(zeros, reshape(at, Shape{count}), reshape(g, Shape{count})), shape);
+}
+
+Value widen_weight(Value weight, Value scale) {
+  Value wide = weight.dtype() == DType::f32 ? weight : convert(weight, DType::f32);
+  if (!scale.defined()) return wide;
+  return multiply(wide, reshape(scale, Shape{scale.dim(0), 1}));
+}
+
+} // namespace dllm::graph::ops

@@ -1,0 +1,54 @@
+#pragma once
+// What the operation files share: making nodes by name, checking operands, undoing a broadcast.
+
+#include "graph/op.h"
+#include "graph/ops.h"
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace dllm::graph::ops {
+
+using Types = std::vector<ValueType>;
+using Bodies = std::vector<std::shared_ptr<const Graph>>;
+
+// Appends a node to the graph of its first operand.
+std::vector<Value> apply_all(const char* op, const std::vector<Value>& inputs,
+                             Attributes attributes = {});
+Value apply(const char* op, const std::vector<Value>& inputs, Attributes attributes = {});
+
+// --- checks of shape rules; all fail through fail_op ---
+void expect_inputs(const OpCall& call, size_t count);
+void expect_dtype(const OpCall& call, size_t index, const char* what,
+                  std::initializer_list<DType> allowed);
+void expect_rank(const OpCall& call, size_t index, const char* what, int64_t rank);
+void expect_shape(const OpCall& call, size_t index, const char* what, const Shape& wanted);
+// "f32(2, 3) and f32(4)"
+std::string types_text(std::span<const ValueType> types);
+// Optional operands follow in a fixed order; take(flag) answers with the next index or -1.
+class OperandOrder {
+public:
+  explicit OperandOrder(int next = 0) : next_(next) {}
+  int take(bool present = true) { return present ? next_++ : -1; }
+  int count() const { return next_; }
+
+private:
+  int next_;
+};
+
+// --- building ---
+// Axis -1 is the last one; fails naming the operation and the shape.
+int64_t normal_axis(const char* op, const Shape& shape, int64_t axis);
+Shape broadcast_shape(const char* op, const ValueType& x, const ValueType& y);
+Value full_like(Value x, double value);              // same shape and type
+Value zeros_of(Graph& graph, const ValueType& type); // equal on all ranks
+Value sum_to(Value g, const Shape& shape);           // undoes a broadcast from `shape`
+Value as_rows(Value x);                              // (.., n) -> (rows, n)
+Value swap_last(Value x);                            // (.., m, n) -> (.., n, m)
+// Adds g at `indices` of the last axis of zeros of `shape`; leading axes run along.
+Value scatter_along_last(Value g, Value indices, const Shape& shape);
+Value widen_weight(Value weight,
+                   Value scale); // f32 of an f32, bf16 or i8 matrix (out, in); scale f32(out)
+
+} // namespace dllm::graph::ops

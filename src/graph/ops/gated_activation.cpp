@@ -1,0 +1,107 @@
+// gated_activation: act(gate) * up (Shazeer 2020).
+
+#include "graph/ops/build.h"
+#include "graph/ops/registry.h"
+
+#include "base/error.h"
+
+namespace dllm::graph {
+namespace {
+
+using namespace ops;
+
+void expect_equal(const OpCall& call, size_t count) {
+  expect_inputs(call, count);
+  for (size_t i = 0; i < count; ++i) {
+    expect_dtype(call, i, i == 0 ? "gate" : i == 1 ? "up" : "dy", {DType::f32});
+    if (!(call.inputs[i].shape == call.inputs[0].shape))
+      fail_op(call, types_text(call.inputs) + " differ");
+  }
+  const std::string& kind = call.attributes.text("kind");
+  if (kind != "silu" && kind != "gelu" && kind != "gelu_tanh" && kind != "relu") {
+    fail_op(call, "no activation named " + kind + ": silu, gelu, gelu_tanh or relu");
+  }
+}
+
+Types types(const OpCall& call) {
+  expect_equal(call, 2);
+  return {call.inputs[0]};
+}
+
+Types grad_types(const OpCall& call) {
+  expect_equal(call, 3);
+  return {call.inputs[0], call.inputs[0]};
+}
+
+std::vector<Value> vjp(const VjpCall& call) {
+  return apply_all("gated_activation_grad", {call.inputs[0], call.inputs[1], call.grads[0]},
+                   call.node.attributes);
+}
+
+Value activation(Value x, const std::string& kind) {
+  if (kind == "silu") return silu(x);
+  if (kind == "relu") return maximum(x, full_like(x, 0));
+  return gelu(x, kind == "gelu_tanh");
+}
+
+Value silu_slope(Value x, Value one) {
+  const Value s = logistic(x);
+  return multiply(s, add(one, multiply(x, subtract(one, s))));
+}
+
+// Phi(x) + x phi(x)
+Value gelu_slope(Value x, Value one) {
+  constexpr double kInverseSqrt2 = 0.70710678118654752440, kInverseSqrt2Pi = 0.39894228040143267794;
+  const Value half = full_like(x, 0.5);
+  const Value phi =
+      multiply(exp(negate(multiply(half, multiply(x, x)))), full_like(x, kInverseSqrt2Pi));
+  const Value cdf = multiply(half, add(one, erf(multiply(x, full_like(x, kInverseSqrt2)))));
+  return add(cdf, multiply(x, phi));
+}
+
+Value gelu_tanh_slope(Value x, Value one) {
+  constexpr double kSqrt2OverPi = 0.79788456080286535588, kCubic = 0.044715;
+  const Value half = full_like(x, 0.5), c = full_like(x, kSqrt2OverPi);
+  const Value square = multiply(x, x);
+  const Value inner = multiply(c, add(x, multiply(multiply(square, x), full_like(x, kCubic))));
+  const Value slope = multiply(c, add(one, multiply(square, full_like(x, 3 * kCubic))));
+  const Value t = tanh(inner);
+  const Value bend = multiply(multiply(half, x), multiply(subtract(one, multiply(t, t)), slope));
+  return add(multiply(half, add(one, t)), bend);
+}
+
+Value slope(Value x, const std::string& kind) {
+  const Value one = full_like(x, 1);
+  if (kind == "silu") return silu_slope(x, one);
+  if (kind == "relu") return convert(greater(x, full_like(x, 0)), DType::f32);
+  return kind == "gelu" ? gelu_slope(x, one) : gelu_tanh_slope(x, one);
+}
+
+std::vector<Value> plain(Graph&, const Node& node, std::span<const Value> inputs) {
+  return {multiply(activation(inputs[0], node.attributes.text("kind")), inputs[1])};
+}
+
+std::vector<Value> grad_plain(Graph&, const Node& node, std::span<const Value> inputs) {
+  const std::string& kind = node.attributes.text("kind");
+  const Value gate = inputs[0], up = inputs[1], dy = inputs[2];
+  return {multiply(multiply(dy, up), slope(gate, kind)), multiply(dy, activation(gate, kind))};
+}
+
+constexpr OpDef kOps[] = {
+    {.name = "gated_activation", .infer = types, .vjp = vjp, .decompose = plain},
+    {.name = "gated_activation_grad", .infer = grad_types, .decompose = grad_plain},
+};
+
+} // namespace
+
+namespace ops {
+std::span<const OpDef> gated_activation_ops() {
+  return kOps;
+}
+} // namespace ops
+
+Value gated_activation(Value gate, Value up, const std::string& kind) {
+  return apply("gated_activation", {gate, up}, {{"kind", kind}});
+}
+
+} // namespace dllm::graph

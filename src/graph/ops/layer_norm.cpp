@@ -1,0 +1,118 @@
+// layer_norm: y = xhat weight + bias, xhat = (x - mean) / sqrt(variance + eps), over the last axis.
+
+#include "graph/ops/build.h"
+#include "graph/ops/registry.h"
+
+namespace dllm::graph {
+namespace {
+
+using namespace ops;
+
+struct Operands {
+  int weight, bias, count;
+};
+
+Operands operands(const Attributes& attributes, int tensors, bool with_bias) {
+  OperandOrder order(tensors);
+  Operands at{};
+  at.weight = order.take(attributes.flag("has_weight"));
+  at.bias = order.take(with_bias && attributes.flag("has_bias"));
+  at.count = order.count();
+  return at;
+}
+
+void expect_row(const OpCall& call, int index, const char* what) {
+  if (index < 0) return;
+  expect_dtype(call, static_cast<size_t>(index), what, {DType::f32});
+  expect_shape(call, static_cast<size_t>(index), what, Shape{call.inputs[0].shape.dim(-1)});
+}
+
+Types types(const OpCall& call) {
+  const Operands at = operands(call.attributes, 1, true);
+  expect_inputs(call, static_cast<size_t>(at.count));
+  expect_dtype(call, 0, "x", {DType::f32});
+  normal_axis("layer_norm", call.inputs[0].shape, -1);
+  expect_row(call, at.weight, "weight");
+  expect_row(call, at.bias, "bias");
+  return {call.inputs[0]};
+}
+
+Types grad_types(const OpCall& call) {
+  const Operands at = operands(call.attributes, 2, false);
+  expect_inputs(call, static_cast<size_t>(at.count));
+  const ValueType& x = call.inputs[0];
+  expect_dtype(call, 0, "x", {DType::f32});
+  normal_axis("layer_norm_grad", x.shape, -1);
+  expect_dtype(call, 1, "dy", {DType::f32});
+  expect_shape(call, 1, "dy", x.shape);
+  expect_row(call, at.weight, "weight");
+  const ValueType row{Shape{x.shape.dim(-1)}, DType::f32, {}};
+  Types results{x};
+  if (call.attributes.flag("has_weight")) results.push_back(row);
+  if (call.attributes.flag("has_bias")) results.push_back(row);
+  return results;
+}
+
+std::vector<Value> vjp(const VjpCall& call) {
+  const Operands at = operands(call.node.attributes, 1, true);
+  std::vector<Value> inputs{call.inputs[0], call.grads[0]};
+  if (at.weight >= 0) inputs.push_back(call.inputs[static_cast<size_t>(at.weight)]);
+  return apply_all("layer_norm_grad", inputs, call.node.attributes);
+}
+
+struct Normal {
+  Value xhat, r;
+};
+
+Normal normalize(Value x, double eps) {
+  const Value centred = subtract(x, mean(x, {-1}, true));
+  const Value variance = mean(multiply(centred, centred), {-1}, true);
+  const Value r = rsqrt(add(variance, full_like(variance, eps)));
+  return {multiply(centred, r), r};
+}
+
+std::vector<Value> plain(Graph&, const Node& node, std::span<const Value> inputs) {
+  const Operands at = operands(node.attributes, 1, true);
+  Value y = normalize(inputs[0], node.attributes.number("eps")).xhat;
+  if (at.weight >= 0) y = multiply(y, inputs[static_cast<size_t>(at.weight)]);
+  if (at.bias >= 0) y = add(y, inputs[static_cast<size_t>(at.bias)]);
+  return {y};
+}
+
+// dx = r (d - mean(d) - xhat mean(d xhat)) with d = dy weight
+std::vector<Value> grad_plain(Graph&, const Node& node, std::span<const Value> inputs) {
+  const Operands at = operands(node.attributes, 2, false);
+  const Value dy = inputs[1];
+  const auto [xhat, r] = normalize(inputs[0], node.attributes.number("eps"));
+  const Value d = at.weight >= 0 ? multiply(dy, inputs[static_cast<size_t>(at.weight)]) : dy;
+  const Value along = multiply(xhat, mean(multiply(d, xhat), {-1}, true));
+  std::vector<Value> results{multiply(r, subtract(subtract(d, mean(d, {-1}, true)), along))};
+  if (node.attributes.flag("has_weight")) results.push_back(sum(as_rows(multiply(dy, xhat)), {0}));
+  if (node.attributes.flag("has_bias")) results.push_back(sum(as_rows(dy), {0}));
+  return results;
+}
+
+constexpr OpDef kOps[] = {
+    {.name = "layer_norm", .infer = types, .vjp = vjp, .decompose = plain},
+    {.name = "layer_norm_grad", .infer = grad_types, .decompose = grad_plain},
+};
+
+} // namespace
+
+namespace ops {
+std::span<const OpDef> layer_norm_ops() {
+  return kOps;
+}
+} // namespace ops
+
+Value layer_norm(Value x, Value weight, Value bias, float eps) {
+  std::vector<Value> inputs{x};
+  if (weight.defined()) inputs.push_back(weight);
+  if (bias.defined()) inputs.push_back(bias);
+  return apply("layer_norm", inputs,
+               {{"eps", static_cast<double>(eps)},
+                {"has_weight", weight.defined()},
+                {"has_bias", bias.defined()}});
+}
+
+} // namespace dllm::graph

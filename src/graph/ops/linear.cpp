@@ -1,0 +1,147 @@
+// linear: y = x w^T + bias, with its two products of the gradient: dx = dy w and dw = dy^T x.
+
+#include "graph/ops/build.h"
+#include "graph/ops/registry.h"
+
+#include "base/error.h"
+
+namespace dllm::graph {
+namespace {
+
+using namespace ops;
+
+// weight (out, in) and its scale; gives the shape of the weight.
+Shape expect_weight(const OpCall& call, size_t weight, int scale) {
+  expect_dtype(call, weight, "weight", {DType::f32, DType::bf16, DType::i8});
+  expect_rank(call, weight, "weight", 2);
+  const ValueType& w = call.inputs[weight];
+  if ((scale >= 0) != (w.dtype == DType::i8)) {
+    fail_op(call,
+            fmt::format("weight {} {} a scale", w.text(), scale >= 0 ? "cannot have" : "needs"));
+  }
+  if (scale >= 0) {
+    expect_dtype(call, static_cast<size_t>(scale), "scale", {DType::f32});
+    expect_shape(call, static_cast<size_t>(scale), "scale", Shape{w.shape.dim(0)});
+  }
+  return w.shape;
+}
+
+void expect_last(const OpCall& call, size_t index, const char* what, int64_t extent) {
+  expect_dtype(call, index, what, {DType::f32});
+  const ValueType& x = call.inputs[index];
+  if (x.shape.rank() >= 1 && x.shape.dim(-1) == extent) return;
+  fail_op(call, types_text(call.inputs) + " do not fit: the last axis of " + what + " must be " +
+                    std::to_string(extent));
+}
+
+Types linear_types(const OpCall& call) {
+  OperandOrder order(2);
+  const int bias = order.take(call.attributes.flag("has_bias"));
+  const int scale = order.take(call.attributes.flag("has_scale"));
+  expect_inputs(call, static_cast<size_t>(order.count()));
+  const Shape weight = expect_weight(call, 1, scale);
+  expect_last(call, 0, "x", weight.dim(1));
+  if (bias >= 0) {
+    expect_dtype(call, static_cast<size_t>(bias), "bias", {DType::f32});
+    expect_shape(call, static_cast<size_t>(bias), "bias", Shape{weight.dim(0)});
+  }
+  return {{call.inputs[0].shape.with_dim(-1, weight.dim(0)), DType::f32, {}}};
+}
+
+Types input_grad_types(const OpCall& call) {
+  const int scale = call.attributes.flag("has_scale") ? 2 : -1;
+  expect_inputs(call, scale >= 0 ? 3 : 2);
+  const Shape weight = expect_weight(call, 1, scale);
+  expect_last(call, 0, "dy", weight.dim(0));
+  return {{call.inputs[0].shape.with_dim(-1, weight.dim(1)), DType::f32, {}}};
+}
+
+Types weight_grad_types(const OpCall& call) {
+  expect_inputs(call, 2);
+  const Shape& dy = call.inputs[0].shape;
+  const Shape& x = call.inputs[1].shape;
+  expect_dtype(call, 0, "dy", {DType::f32});
+  expect_dtype(call, 1, "x", {DType::f32});
+  if (dy.rank() < 1 || dy.rank() != x.rank() || !(dy.without(-1) == x.without(-1))) {
+    fail_op(call, types_text(call.inputs) + " do not have the same rows");
+  }
+  return {{Shape{dy.dim(-1), x.dim(-1)}, DType::f32, {}}};
+}
+
+Value input_grad(Value dy, Value weight, Value scale) {
+  std::vector<Value> inputs{dy, weight};
+  if (scale.defined()) inputs.push_back(scale);
+  return apply("linear_input_grad", inputs, {{"has_scale", scale.defined()}});
+}
+
+std::vector<Value> linear_vjp(const VjpCall& call) {
+  const Value x = call.inputs[0], weight = call.inputs[1], dy = call.grads[0];
+  OperandOrder order(2);
+  const int bias = order.take(call.node.attributes.flag("has_bias"));
+  const int scale = order.take(call.node.attributes.flag("has_scale"));
+  std::vector<Value> grads(call.inputs.size());
+  if (call.wanted[0]) {
+    grads[0] =
+        input_grad(dy, weight, scale >= 0 ? call.inputs[static_cast<size_t>(scale)] : Value{});
+  }
+  if (call.wanted[1]) {
+    if (weight.dtype() != DType::f32) {
+      fail_with_hint("train an f32 master and keep the base frozen", Code::unimplemented,
+                     "[linear] weight {} has no gradient, only f32 has", weight.type().text());
+    }
+    grads[1] = apply("linear_weight_grad", {dy, x});
+  }
+  if (bias >= 0 && call.wanted[static_cast<size_t>(bias)]) {
+    grads[static_cast<size_t>(bias)] = sum(as_rows(dy), {0});
+  }
+  if (scale >= 0 && call.wanted[static_cast<size_t>(scale)]) {
+    fail(Code::unimplemented, "[linear] scale of an i8 weight has no gradient");
+  }
+  return grads;
+}
+
+std::vector<Value> linear_plain(Graph&, const Node& node, std::span<const Value> inputs) {
+  OperandOrder order(2);
+  const int bias = order.take(node.attributes.flag("has_bias"));
+  const int scale = order.take(node.attributes.flag("has_scale"));
+  const Value x = inputs[0];
+  const Value weight =
+      widen_weight(inputs[1], scale >= 0 ? inputs[static_cast<size_t>(scale)] : Value{});
+  Value y = dot(as_rows(x), transpose(weight, {1, 0}));
+  if (bias >= 0) y = add(y, inputs[static_cast<size_t>(bias)]);
+  return {reshape(y, x.shape().with_dim(-1, weight.dim(0)))};
+}
+
+std::vector<Value> input_grad_plain(Graph&, const Node& node, std::span<const Value> inputs) {
+  const Value dy = inputs[0];
+  const Value weight =
+      widen_weight(inputs[1], node.attributes.flag("has_scale") ? inputs[2] : Value{});
+  return {reshape(dot(as_rows(dy), weight), dy.shape().with_dim(-1, weight.dim(1)))};
+}
+
+std::vector<Value> weight_grad_plain(Graph&, const Node&, std::span<const Value> inputs) {
+  return {dot(transpose(as_rows(inputs[0]), {1, 0}), as_rows(inputs[1]))};
+}
+
+constexpr OpDef kOps[] = {
+    {.name = "linear", .infer = linear_types, .vjp = linear_vjp, .decompose = linear_plain},
+    {.name = "linear_input_grad", .infer = input_grad_types, .decompose = input_grad_plain},
+    {.name = "linear_weight_grad", .infer = weight_grad_types, .decompose = weight_grad_plain},
+};
+
+} // namespace
+
+namespace ops {
+std::span<const OpDef> linear_ops() {
+  return kOps;
+}
+} // namespace ops
+
+Value linear(Value x, Value weight, Value bias, Value scale) {
+  std::vector<Value> inputs{x, weight};
+  if (bias.defined()) inputs.push_back(bias);
+  if (scale.defined()) inputs.push_back(scale);
+  return apply("linear", inputs, {{"has_bias", bias.defined()}, {"has_scale", scale.defined()}});
+}
+
+} // namespace dllm::graph

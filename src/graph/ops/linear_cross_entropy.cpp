@@ -1,0 +1,166 @@
+// linear_cross_entropy: -log softmax(x w^T + bias)[target] per row; head and loss in one, never
+// (rows, vocab).
+
+#include "graph/ops/head_rows.h"
+#include "graph/ops/registry.h"
+
+#include "base/error.h"
+
+namespace dllm::graph {
+namespace {
+
+using namespace ops;
+
+struct Operands {
+  HeadOperands head;
+  int targets, count, lse, dnll, size;
+};
+
+Operands operands(const Attributes& attributes, bool gradient) {
+  OperandOrder order(2);
+  Operands at{};
+  at.head = head_operands(attributes, order);
+  at.targets = order.take();
+  at.count = order.take(attributes.flag("has_count"));
+  at.lse = order.take(gradient);
+  at.dnll = order.take(gradient);
+  at.size = order.count();
+  return at;
+}
+
+Operands expect_operands(const OpCall& call, bool gradient) {
+  const Operands at = operands(call.attributes, gradient);
+  expect_inputs(call, static_cast<size_t>(at.size));
+  expect_head(call, at.head);
+  const Shape rows{call.inputs[0].shape.dim(0)};
+  expect_row_values(call, at.targets, "targets", DType::i32, rows);
+  expect_row_values(call, at.count, "count", DType::i32, Shape{});
+  expect_row_values(call, at.lse, "lse", DType::f32, rows);
+  expect_row_values(call, at.dnll, "dnll", DType::f32, rows);
+  return at;
+}
+
+Types types(const OpCall& call) {
+  expect_operands(call, false);
+  const ValueType row{Shape{call.inputs[0].shape.dim(0)}, DType::f32, {}};
+  return {row, row};
+}
+
+Types grad_types(const OpCall& call) {
+  const Operands at = expect_operands(call, true);
+  const ValueType& weight = call.inputs[1];
+  Types results{call.inputs[0]};
+  if (call.attributes.flag("want_weight")) results.push_back({weight.shape, DType::f32, {}});
+  if (call.attributes.flag("want_bias")) {
+    if (at.head.bias < 0) fail_op(call, "there is no bias to have a gradient");
+    results.push_back({Shape{weight.shape.dim(0)}, DType::f32, {}});
+  }
+  return results;
+}
+
+bool is_wanted(const VjpCall& call, int operand) {
+  return operand >= 0 && call.wanted[static_cast<size_t>(operand)];
+}
+
+std::vector<Value> vjp(const VjpCall& call) {
+  const Operands at = operands(call.node.attributes, false);
+  const Value weight = call.inputs[1];
+  if (call.grads[1].defined())
+    fail(Code::unimplemented, "[linear_cross_entropy] log-sum-exp has no gradient");
+  if (call.wanted[1] && weight.dtype() != DType::f32) {
+    fail_with_hint("train an f32 master and keep the base frozen", Code::unimplemented,
+                   "[linear_cross_entropy] weight {} has no gradient, only f32 has",
+                   weight.type().text());
+  }
+  if (is_wanted(call, at.head.scale))
+    fail(Code::unimplemented, "[linear_cross_entropy] scale has no gradient");
+  const bool want_bias = is_wanted(call, at.head.bias);
+  Attributes attributes = call.node.attributes;
+  attributes.set("want_weight", bool{call.wanted[1]});
+  attributes.set("want_bias", want_bias);
+  std::vector<Value> inputs(call.inputs.begin(), call.inputs.end());
+  inputs.push_back(call.outputs[1]);
+  inputs.push_back(call.grads[0]);
+  const auto made = apply_all("linear_cross_entropy_grad", inputs, attributes);
+  std::vector<Value> grads(call.inputs.size());
+  size_t next = 0;
+  grads[0] = made[next++];
+  if (call.wanted[1]) grads[1] = made[next++];
+  if (want_bias) grads[static_cast<size_t>(at.head.bias)] = made[next++];
+  return grads;
+}
+
+struct Rows {
+  Value logits; // (rows, vocab)
+  Value counts; // u8(rows): the row has a target and is in use
+  Value target; // i32(rows, 1), inside the vocabulary
+};
+
+Rows rows_of(Graph& graph, const Operands& at, std::span<const Value> inputs) {
+  const Value targets = inputs[static_cast<size_t>(at.targets)];
+  const auto vocab = static_cast<double>(inputs[1].dim(0));
+  const Value zero = full_like(targets, 0);
+  const Value named =
+      logical_and(greater_equal(targets, zero), less(targets, full_like(targets, vocab)));
+  const Value count = at.count >= 0 ? inputs[static_cast<size_t>(at.count)] : Value{};
+  return {head_logits(at.head, inputs),
+          logical_and(named, rows_in_use(graph, targets.dim(0), count)),
+          reshape(clamp(zero, targets, full_like(targets, vocab - 1)), Shape{targets.dim(0), 1})};
+}
+
+std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
+  const Rows at = rows_of(graph, operands(node.attributes, false), inputs);
+  const Value lse = log_sum_exp(at.logits);
+  const Value none = full_like(lse, 0);
+  const Value hit = reshape(take_along(at.logits, at.target, 1), lse.shape());
+  return {select(at.counts, subtract(lse, hit), none), select(at.counts, lse, none)};
+}
+
+// d logits = (softmax - onehot) dnll
+std::vector<Value> grad_plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
+  const Operands where = operands(node.attributes, true);
+  const Rows at = rows_of(graph, where, inputs);
+  const int64_t rows = at.logits.dim(0);
+  const Value x = inputs[0], column = reshape(at.counts, Shape{rows, 1});
+  const Value lse = reshape(inputs[static_cast<size_t>(where.lse)], Shape{rows, 1});
+  const Value dnll = reshape(inputs[static_cast<size_t>(where.dnll)], Shape{rows, 1});
+  const Value none = full_like(at.logits, 0);
+  const Value p = exp(select(column, subtract(at.logits, lse), none));
+  const Value onehot =
+      convert(equal(iota(graph, at.logits.shape(), DType::i32, 1), at.target), DType::f32);
+  const Value d = select(column, multiply(subtract(p, onehot), dnll), none);
+  const Value scale =
+      where.head.scale >= 0 ? inputs[static_cast<size_t>(where.head.scale)] : Value{};
+  std::vector<Value> results{dot(d, widen_weight(inputs[1], scale))};
+  if (node.attributes.flag("want_weight")) results.push_back(dot(transpose(d, {1, 0}), x));
+  if (node.attributes.flag("want_bias")) results.push_back(sum(d, {0}));
+  return results;
+}
+
+constexpr OpDef kOps[] = {
+    {.name = "linear_cross_entropy", .infer = types, .vjp = vjp, .decompose = plain},
+    {.name = "linear_cross_entropy_grad", .infer = grad_types, .decompose = grad_plain},
+};
+
+} // namespace
+
+namespace ops {
+std::span<const OpDef> linear_cross_entropy_ops() {
+  return kOps;
+}
+} // namespace ops
+
+Value linear_cross_entropy(Value x, Value weight, Value bias, Value scale, Value targets,
+                           Value count) {
+  std::vector<Value> inputs{x, weight};
+  if (bias.defined()) inputs.push_back(bias);
+  if (scale.defined()) inputs.push_back(scale);
+  inputs.push_back(targets);
+  if (count.defined()) inputs.push_back(count);
+  return apply("linear_cross_entropy", inputs,
+               {{"has_bias", bias.defined()},
+                {"has_scale", scale.defined()},
+                {"has_count", count.defined()}});
+}
+
+} // namespace dllm::graph

@@ -1,0 +1,283 @@
+// The gradient of scan. The body is copied and extended by its own gradient; the added nodes become
+// the body of a scan in the other direction. What they need of the forward body is kept as extra
+// per-step results of the forward scan, or with remat only the carries are, and the backward body
+// computes the rest again.
+
+#include "graph/ops/scan_grad.h"
+
+#include "base/error.h"
+#include "graph/clone.h"
+#include "graph/gradients.h"
+#include "graph/ops/build.h"
+#include "graph/ops/scan_plan.h"
+
+#include <string_view>
+
+namespace dllm::graph::ops {
+namespace {
+
+// Nodes the backward body repeats instead of keeping their result: moves without arithmetic, and
+// gathered weights, which must never be kept (the unsharded model would stay alive).
+bool is_repeated(const Graph& graph, const Node& node) {
+  constexpr std::string_view kMoves[] = {"all_gather", "axis_index", "broadcast", "constant",
+                                         "iota",       "reshape",    "vary"};
+  const std::string_view name = node.op->name;
+  for (std::string_view move : kMoves) {
+    if (name == move) return true;
+  }
+  const auto size = [&](int32_t id) { return dtype_size(graph.type(id).dtype); };
+  return name == "convert" && size(node.inputs[0]) < size(node.outputs[0]);
+}
+
+// The name, with as many primes as it takes to be new.
+std::string free_name(const Graph& graph, std::string name) {
+  while (graph.find_input(name) >= 0) name += '\'';
+  return name;
+}
+
+class ScanGradient {
+public:
+  explicit ScanGradient(const VjpCall& call)
+      : call_(call), plan_(call.node.attributes), body_(*call.node.bodies[0]), work_(body_.name()),
+        copy_(body_, work_) {}
+
+  std::vector<Value> run() {
+    extend_body();
+    collect();
+    keep_residuals();
+    build_backward();
+    return launch();
+  }
+
+private:
+  // A value of the work graph that the backward scan receives.
+  struct Passed {
+    int32_t work;  // value id in work_
+    Value outside; // the scan's operand or result in the outer graph
+  };
+
+  void extend_body() {
+    copy_.inputs();
+    for (const GraphInput& input : body_.inputs()) inputs_.push_back(copy_.at(input.value));
+    for (size_t n = 0; n < body_.nodes().size(); ++n) copy_.node(static_cast<int32_t>(n));
+    forward_nodes_ = work_.nodes().size();
+
+    std::vector<Value> outputs, seeds, wrt;
+    for (size_t i = 0; i < body_.outputs().size(); ++i) {
+      const Value result = copy_.at(body_.outputs()[i].value);
+      const bool carried = i < plan_.carry;
+      if (!is_differentiable(result.dtype()) || (!carried && !call_.grads[i].defined())) continue;
+      const std::string name = free_name(work_, "d:" + body_.outputs()[i].name);
+      const Value seed = work_.input(name, result.type());
+      (carried ? carry_seeds_ : stacked_seeds_).push_back({seed.id, call_.grads[i]});
+      outputs.push_back(result);
+      seeds.push_back(seed);
+    }
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const bool asked =
+          plan_.is_carry(i) ? is_differentiable(inputs_[i].dtype()) : call_.wanted[i];
+      if (!asked) continue;
+      wrt.push_back(inputs_[i]);
+      wrt_.push_back(i);
+    }
+    grads_ = pull_back(work_, outputs, seeds, wrt);
+    for (size_t i = 0; i < wrt.size(); ++i) {
+      if (plan_.is_carry(wrt_[i]) && !grads_[i].defined()) {
+        const ValueType type = wrt[i].type();
+        grads_[i] = vary(zeros_of(work_, type), type.axes);
+      }
+    }
+  }
+
+  // Decides which nodes run in the backward body and which values reach it from outside.
+  void collect() {
+    std::vector<int32_t> roots;
+    for (Value grad : grads_) {
+      if (grad.defined()) roots.push_back(grad.id);
+    }
+    const std::vector<bool> live = live_nodes(work_, roots);
+    runs_.assign(live.size(), false);
+    seen_.assign(static_cast<size_t>(work_.value_count()), false);
+    for (size_t n = forward_nodes_; n < live.size(); ++n) {
+      if (!live[n]) continue;
+      runs_[n] = true;
+      for (int32_t id : work_.nodes()[n].inputs) need(id);
+    }
+    for (int32_t root : roots) need(root);
+  }
+
+  void need(int32_t id) {
+    if (seen_[static_cast<size_t>(id)]) return;
+    seen_[static_cast<size_t>(id)] = true;
+    const int32_t producer = work_.producer(id);
+    if (producer < 0) {
+      need_input(id);
+    } else if (static_cast<size_t>(producer) < forward_nodes_) {
+      const Node& node = work_.nodes()[static_cast<size_t>(producer)];
+      if (plan_.remat || is_repeated(work_, node)) {
+        runs_[static_cast<size_t>(producer)] = true;
+        for (int32_t operand : node.inputs) need(operand);
+      } else {
+        residuals_.push_back({id, {}});
+      }
+    }
+  }
+
+  void need_input(int32_t id) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i].id != id) continue;
+      if (plan_.is_carry(i)) {
+        residuals_.push_back({id, {}});
+      } else {
+        (plan_.is_per_layer(i) ? layers_ : consts_).push_back({id, call_.inputs[i]});
+      }
+    }
+  }
+
+  // Makes every residual a per-step result of the forward scan; one that is a result already is
+  // used as it is.
+  void keep_residuals() {
+    // With remat inner scans keep their own bodies: what they were widened by belongs to the
+    // backward body.
+    const Graph& source = plan_.remat ? body_ : work_;
+    auto wide = std::make_shared<Graph>(body_.name());
+    Cloner cloner(source, *wide);
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const GraphInput& input = body_.inputs()[i];
+      const int32_t id = plan_.remat ? input.value : inputs_[i].id;
+      cloner.map(id, wide->input(input.name, body_.type(input.value), input.is_parameter));
+    }
+    for (size_t n = 0; n < forward_nodes_; ++n) cloner.node(static_cast<int32_t>(n));
+    for (const GraphOutput& output : body_.outputs()) {
+      wide->output(output.name, cloner.at(plan_.remat ? output.value : copy_.at(output.value).id));
+    }
+    std::vector<size_t> added;
+    for (size_t r = 0; r < residuals_.size(); ++r) {
+      residuals_[r].outside = kept_already(residuals_[r].work);
+      if (residuals_[r].outside.defined()) continue;
+      wide->output("saved:" + std::to_string(wide->outputs().size()),
+                   cloner.at(in_source(residuals_[r].work)));
+      added.push_back(r);
+    }
+    if (added.empty()) return;
+    const int32_t node = call_.graph.producer(call_.outputs[0].id);
+    const std::vector<Value> kept = call_.graph.widen_scan(node, wide);
+    for (size_t i = 0; i < added.size(); ++i) residuals_[added[i]].outside = kept[i];
+  }
+
+  // The body's own id of a value of the work graph; residuals of a remat scan are carries.
+  int32_t in_source(int32_t work) const {
+    if (!plan_.remat) return work;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i].id == work) return body_.inputs()[i].value;
+    }
+    fail(Code::internal, "[scan] body {} keeps a value that is no carry", body_.name());
+  }
+
+  Value kept_already(int32_t work) const {
+    for (size_t i = plan_.carry; i < body_.outputs().size(); ++i) {
+      if (copy_.at(body_.outputs()[i].value).id == work) return call_.outputs[i];
+    }
+    return {};
+  }
+
+  void pass(Cloner& cloner, const Passed& value, size_t number) {
+    std::string name = "kept:" + std::to_string(number);
+    bool is_parameter = false;
+    for (const GraphInput& input : work_.inputs()) {
+      if (input.value != value.work) continue;
+      name = input.name;
+      is_parameter = input.is_parameter;
+    }
+    const ValueType& type = work_.type(value.work);
+    cloner.map(value.work, backward_->input(free_name(*backward_, name), type, is_parameter));
+  }
+
+  void build_backward() {
+    backward_ = std::make_shared<Graph>(body_.name() + ".grad");
+    Cloner cloner(work_, *backward_);
+    std::vector<Value> sums; // one per wanted const that has a gradient
+    for (size_t i = 0; i < carry_seeds_.size(); ++i) pass(cloner, carry_seeds_[i], i);
+    for (size_t i = 0; i < wrt_.size(); ++i) {
+      if (!is_summed(i)) continue;
+      sums.push_back(backward_->input(name_of("sum:", i), inputs_[wrt_[i]].type()));
+    }
+    for (size_t i = 0; i < stacked_seeds_.size(); ++i) pass(cloner, stacked_seeds_[i], i);
+    for (size_t i = 0; i < layers_.size(); ++i) pass(cloner, layers_[i], i);
+    for (size_t i = 0; i < residuals_.size(); ++i) pass(cloner, residuals_[i], i);
+    for (size_t i = 0; i < consts_.size(); ++i) pass(cloner, consts_[i], i);
+    for (size_t n = 0; n < runs_.size(); ++n) {
+      if (runs_[n]) cloner.node(static_cast<int32_t>(n));
+    }
+    size_t next = 0;
+    for (size_t i = 0; i < wrt_.size(); ++i) {
+      if (plan_.is_carry(wrt_[i])) backward_->output(name_of("d:", i), cloner.at(grads_[i].id));
+    }
+    for (size_t i = 0; i < wrt_.size(); ++i) {
+      if (!is_summed(i)) continue;
+      const Value grad = vary(cloner.at(grads_[i].id), inputs_[wrt_[i]].type().axes);
+      backward_->output(name_of("sum:", i), add(sums[next++], grad));
+    }
+    for (size_t i = 0; i < wrt_.size(); ++i) {
+      if (is_stacked(i)) backward_->output(name_of("d:", i), cloner.at(grads_[i].id));
+    }
+  }
+
+  std::string name_of(const char* prefix, size_t i) const {
+    return prefix + body_.inputs()[wrt_[i]].name;
+  }
+
+  bool is_stacked(size_t i) const { return plan_.is_per_layer(wrt_[i]) && grads_[i].defined(); }
+  bool is_summed(size_t i) const {
+    return !plan_.is_carry(wrt_[i]) && !plan_.is_per_layer(wrt_[i]) && grads_[i].defined();
+  }
+
+  std::vector<Value> launch() {
+    std::vector<Value> carry, per_layer, consts, results(call_.inputs.size());
+    for (const Passed& seed : carry_seeds_) {
+      carry.push_back(seed.outside.defined() ? seed.outside
+                                             : zeros_of(call_.graph, work_.type(seed.work)));
+    }
+    for (size_t i = 0; i < wrt_.size(); ++i) {
+      if (is_summed(i)) carry.push_back(zeros_of(call_.graph, inputs_[wrt_[i]].type()));
+    }
+    for (const auto* group : {&stacked_seeds_, &layers_, &residuals_}) {
+      for (const Passed& value : *group) per_layer.push_back(value.outside);
+    }
+    for (const Passed& value : consts_) consts.push_back(value.outside);
+    if (carry.empty() && per_layer.empty()) return results;
+    const ScanOptions options{plan_.begin, plan_.end, !plan_.reverse, false};
+    const ScanResult made = scan(backward_, carry, per_layer, consts, plan_.count, options);
+    size_t next_carry = 0, next_stacked = 0;
+    for (size_t i = 0; i < wrt_.size(); ++i) {
+      if (plan_.is_carry(wrt_[i])) results[wrt_[i]] = made.carry[next_carry++];
+    }
+    for (size_t i = 0; i < wrt_.size(); ++i) {
+      if (is_summed(i)) results[wrt_[i]] = made.carry[next_carry++];
+      if (is_stacked(i)) results[wrt_[i]] = made.stacked[next_stacked++];
+    }
+    return results;
+  }
+
+  const VjpCall& call_;
+  ScanPlan plan_;
+  const Graph& body_;
+  Graph work_;  // the body, then its gradient
+  Cloner copy_; // body_ -> work_
+  size_t forward_nodes_ = 0;
+  std::vector<Value> inputs_; // of the body, in work_
+  std::vector<size_t> wrt_;   // operands a gradient is computed of
+  std::vector<Value> grads_;  // in work_, one per wrt_
+  std::vector<bool> runs_;    // nodes of work_ the backward body has
+  std::vector<bool> seen_;
+  std::vector<Passed> carry_seeds_, stacked_seeds_, layers_, residuals_, consts_;
+  std::shared_ptr<Graph> backward_;
+};
+
+} // namespace
+
+std::vector<Value> scan_vjp(const VjpCall& call) {
+  return ScanGradient(call).run();
+}
+
+} // namespace dllm::graph::ops

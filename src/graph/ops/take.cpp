@@ -1,0 +1,106 @@
+// take: rows of a table by index. take_along: elements along one axis by index.
+
+#include "graph/ops/build.h"
+#include "graph/ops/registry.h"
+
+#include "base/error.h"
+
+#include <numeric>
+
+namespace dllm::graph {
+namespace {
+
+using namespace ops;
+
+Types take_types(const OpCall& call) {
+  const bool has_scale = call.attributes.flag("has_scale");
+  expect_inputs(call, has_scale ? 3 : 2);
+  expect_dtype(call, 1, "indices", {DType::i32});
+  const ValueType& table = call.inputs[0];
+  if (table.shape.rank() == 0 || table.shape.dim(0) == 0)
+    fail_op(call, "table " + table.text() + " has no rows");
+  if (has_scale != (table.dtype == DType::i8)) {
+    fail_op(call,
+            fmt::format("table {} {} a scale", table.text(), has_scale ? "cannot have" : "needs"));
+  }
+  if (has_scale) {
+    expect_dtype(call, 2, "scale", {DType::f32});
+    expect_shape(call, 2, "scale", Shape{table.shape.dim(0)});
+  }
+  std::vector<int64_t> dims = call.inputs[1].shape.dims();
+  dims.insert(dims.end(), table.shape.dims().begin() + 1, table.shape.dims().end());
+  const bool widened = table.dtype == DType::bf16 || table.dtype == DType::i8;
+  return {{Shape(std::move(dims)), widened ? DType::f32 : table.dtype, {}}};
+}
+
+Value clamp_rows(Value indices, int64_t rows) {
+  return clamp(full_like(indices, 0), indices, full_like(indices, static_cast<double>(rows - 1)));
+}
+
+std::vector<Value> take_vjp(const VjpCall& call) {
+  const Value table = call.inputs[0], indices = call.inputs[1], g = call.grads[0];
+  std::vector<Value> grads(call.inputs.size());
+  if (call.inputs.size() > 2 && call.wanted[2])
+    fail(Code::unimplemented, "[take] scale has no gradient");
+  if (!call.wanted[0]) return grads;
+  if (table.dtype() != DType::f32) {
+    fail(Code::unimplemented, "[take] table {} has no gradient, only f32 has", table.type().text());
+  }
+  const int64_t m = indices.shape().count();
+  std::vector<int64_t> row{m};
+  row.insert(row.end(), table.shape().dims().begin() + 1, table.shape().dims().end());
+  const Value at = reshape(clamp_rows(indices, table.dim(0)), Shape{m});
+  grads[0] = scatter_add(full_like(table, 0), at, reshape(g, Shape(row)));
+  return grads;
+}
+
+Types along_types(const OpCall& call) {
+  expect_inputs(call, 2);
+  expect_dtype(call, 1, "indices", {DType::i32});
+  const ValueType& x = call.inputs[0];
+  const ValueType& indices = call.inputs[1];
+  const int64_t axis = normal_axis("take_along", x.shape, call.attributes.integer("axis"));
+  if (indices.shape.rank() != x.shape.rank() ||
+      !(indices.shape.without(axis) == x.shape.without(axis)) || x.shape.dim(axis) == 0) {
+    fail_op(call, fmt::format("indices {} do not run along axis {} of {}", indices.text(), axis,
+                              x.text()));
+  }
+  return {{indices.shape, x.dtype, {}}};
+}
+
+std::vector<Value> along_vjp(const VjpCall& call) {
+  const Value x = call.inputs[0];
+  const int64_t axis = call.node.attributes.integer("axis"), last = x.rank() - 1;
+  std::vector<int64_t> swap(static_cast<size_t>(x.rank()));
+  std::iota(swap.begin(), swap.end(), int64_t{0});
+  std::swap(swap[static_cast<size_t>(axis)], swap[static_cast<size_t>(last)]); // its own inverse
+  std::vector<int64_t> dims;
+  for (int64_t i : swap) dims.push_back(x.dim(i));
+  const Value at = transpose(clamp_rows(call.inputs[1], x.dim(axis)), swap);
+  return {transpose(scatter_along_last(transpose(call.grads[0], swap), at, Shape(dims)), swap), {}};
+}
+
+constexpr OpDef kOps[] = {
+    {.name = "take", .infer = take_types, .vjp = take_vjp},
+    {.name = "take_along", .infer = along_types, .vjp = along_vjp},
+};
+
+} // namespace
+
+namespace ops {
+std::span<const OpDef> take_ops() {
+  return kOps;
+}
+} // namespace ops
+
+Value take(Value table, Value indices, Value scale) {
+  std::vector<Value> inputs{table, indices};
+  if (scale.defined()) inputs.push_back(scale);
+  return apply("take", inputs, {{"has_scale", scale.defined()}});
+}
+
+Value take_along(Value x, Value indices, int64_t axis) {
+  return apply("take_along", {x, indices}, {{"axis", normal_axis("take_along", x.shape(), axis)}});
+}
+
+} // namespace dllm::graph

@@ -1,0 +1,165 @@
+// token_statistics: what decoding wants to know of a row of logits; never (rows, vocab) on the
+// host. A decision: no gradient.
+
+#include "graph/ops/head_rows.h"
+#include "graph/ops/registry.h"
+
+#include <limits>
+
+namespace dllm::graph {
+namespace {
+
+using namespace ops;
+
+struct Operands {
+  HeadOperands head;
+  int count, temperature, top_k, top_p, uniform, banned, size;
+};
+
+Operands operands(const Attributes& attributes) {
+  OperandOrder order(2);
+  Operands at{};
+  at.head = head_operands(attributes, order);
+  at.count = order.take(attributes.flag("has_count"));
+  at.temperature = order.take();
+  at.top_k = order.take();
+  at.top_p = order.take();
+  at.uniform = order.take();
+  at.banned = order.take(attributes.flag("has_banned"));
+  at.size = order.count();
+  return at;
+}
+
+Types types(const OpCall& call) {
+  const Operands at = operands(call.attributes);
+  expect_inputs(call, static_cast<size_t>(at.size));
+  expect_head(call, at.head);
+  const int64_t rows = call.inputs[0].shape.dim(0), vocab = call.inputs[1].shape.dim(0);
+  expect_row_values(call, at.count, "count", DType::i32, Shape{});
+  expect_row_values(call, at.temperature, "temperature", DType::f32, Shape{rows});
+  expect_row_values(call, at.top_k, "top_k", DType::i32, Shape{rows});
+  expect_row_values(call, at.top_p, "top_p", DType::f32, Shape{rows});
+  expect_row_values(call, at.uniform, "uniform", DType::f32, Shape{rows});
+  expect_row_values(call, at.banned, "banned", DType::u8, Shape{vocab});
+  const int64_t top = call.attributes.integer("top");
+  if (top < 1 || top > vocab) fail_op(call, fmt::format("top {} is not in 1..{}", top, vocab));
+  const ValueType number{Shape{rows}, DType::f32, {}}, id{Shape{rows}, DType::i32, {}};
+  return {id,
+          number,
+          number,
+          number,
+          {Shape{rows, top}, DType::i32, {}},
+          {Shape{rows, top}, DType::f32, {}},
+          id,
+          number};
+}
+
+Value column(Value row) {
+  return reshape(row, Shape{row.dim(0), 1});
+}
+
+// u8(rows, vocab): ids the draw may take, after top_k and then top_p. z: logits / temperature.
+Value kept_ids(Graph& graph, Value z, Value top_k_limit, Value top_p_limit) {
+  const TopK sorted = sort(z, true);
+  const Value place = iota(graph, z.shape(), DType::i32, 1);
+  const Value limit = column(top_k_limit), none = full_like(z, 0),
+              first = equal(place, full_like(place, 0));
+  const Value allowed =
+      greater(sorted.values, full_like(z, -std::numeric_limits<double>::infinity()));
+  const Value in_k =
+      logical_and(allowed, logical_or(less_equal(limit, full_like(limit, 0)), less(place, limit)));
+  const Value top = slice_axis(sorted.values, 1, 0, 1);
+  const Value weight = select(in_k, exp(subtract(sorted.values, top)), none);
+  const Value p = divide(weight, sum(weight, {1}, true));
+  const Value before = subtract(cumsum(p, 1), p), mass = column(top_p_limit);
+  const Value in_p =
+      logical_or(first, logical_or(greater_equal(mass, full_like(mass, 1)), less(before, mass)));
+  const Value kept = convert(logical_and(in_k, in_p), DType::f32);
+  const Value by_id = scatter_along_last(kept, sorted.indices, z.shape());
+  return greater(by_id, full_like(by_id, 0.5));
+}
+
+// The first kept id whose running weight exceeds uniform * total, else the last kept one.
+Value draw_id(Graph& graph, Value z, Value kept, Value uniform) {
+  const Value none = full_like(z, 0), id = iota(graph, z.shape(), DType::i32, 1);
+  const Value weight = select(kept, exp(subtract(z, max(z, {1}, true))), none);
+  const Value total = sum(weight, {1}, true);
+  const Value passed =
+      logical_and(kept, greater(cumsum(weight, 1), multiply(column(uniform), total)));
+  const Value hit = convert(passed, DType::i32);
+  const Value last = max(select(kept, id, full_like(id, -1)), {1});
+  const Value any = greater(max(hit, {1}), full_like(last, 0));
+  return select(any, argmax(hit, 1), last);
+}
+
+std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
+  const Operands at = operands(node.attributes);
+  const auto given = [&](int index) {
+    return index >= 0 ? inputs[static_cast<size_t>(index)] : Value{};
+  };
+  Value logits = head_logits(at.head, inputs);
+  const Value lowest = full_like(logits, -std::numeric_limits<double>::infinity()),
+              none = full_like(logits, 0);
+  if (at.banned >= 0) {
+    const Value ban = convert(given(at.banned), DType::i32);
+    logits = select(not_equal(ban, full_like(ban, 0)), lowest, logits);
+  }
+  const Value use = rows_in_use(graph, logits.dim(0), given(at.count));
+  const Value best = argmax(logits, 1), lse = log_sum_exp(logits);
+  const Value seen = greater(logits, lowest), p = exp(subtract(logits, column(lse)));
+  const Value entropy =
+      subtract(lse, sum(select(seen, multiply(p, select(seen, logits, none)), none), {1}));
+  const TopK tops = top_k(logits, node.attributes.integer("top"));
+  const Value top_seen = greater(tops.values, slice_axis(lowest, 1, 0, tops.values.dim(1)));
+  const Value top_probs = exp(subtract(tops.values, column(lse)));
+
+  const Value temperature = given(at.temperature),
+              greedy = less_equal(temperature, full_like(temperature, 0));
+  const Value divisor = column(select(greedy, full_like(temperature, 1), temperature));
+  const Value z = divide(logits, divisor);
+  const Value kept = kept_ids(graph, z, given(at.top_k), given(at.top_p));
+  const Value draw = select(greedy, best, draw_id(graph, z, kept, given(at.uniform)));
+  const auto prob_of = [&](Value id) {
+    return exp(subtract(reshape(take_along(logits, column(id), 1), lse.shape()), lse));
+  };
+  const auto rows = [&](Value x) {
+    return select(x.rank() == 2 ? column(use) : use, x, full_like(x, 0));
+  };
+  return {rows(best),
+          rows(prob_of(best)),
+          rows(lse),
+          rows(entropy),
+          rows(select(top_seen, tops.indices, full_like(tops.indices, 0))),
+          rows(top_probs),
+          rows(draw),
+          rows(prob_of(draw))};
+}
+
+constexpr OpDef kOps[] = {
+    {.name = "token_statistics", .infer = types, .stops_gradient = true, .decompose = plain}};
+
+} // namespace
+
+namespace ops {
+std::span<const OpDef> token_statistics_ops() {
+  return kOps;
+}
+} // namespace ops
+
+TokenStatistics token_statistics(const TokenStatisticsInputs& in, int64_t top) {
+  std::vector<Value> inputs{in.x, in.weight};
+  for (Value optional : {in.bias, in.scale, in.count}) {
+    if (optional.defined()) inputs.push_back(optional);
+  }
+  inputs.insert(inputs.end(), {in.temperature, in.top_k, in.top_p, in.uniform});
+  if (in.banned.defined()) inputs.push_back(in.banned);
+  const auto made = apply_all("token_statistics", inputs,
+                              {{"top", top},
+                               {"has_bias", in.bias.defined()},
+                               {"has_scale", in.scale.defined()},
+                               {"has_count", in.count.defined()},
+                               {"has_banned", in.banned.defined()}});
+  return {made[0], made[1], made[2], made[3], made[4], made[5], made[6], made[7]};
+}
+
+} // namespace dllm::graph

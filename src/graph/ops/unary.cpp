@@ -1,0 +1,180 @@
+// Elementwise functions of one value: one shape rule, one row of the table each. g: gradient of the
+// result y = f(x).
+
+#include "graph/ops/build.h"
+#include "graph/ops/registry.h"
+
+namespace dllm::graph {
+namespace {
+
+using namespace ops;
+
+Types float_types(const OpCall& call) {
+  expect_inputs(call, 1);
+  expect_dtype(call, 0, "x", {DType::f32});
+  return {call.inputs[0]};
+}
+
+Types number_types(const OpCall& call) {
+  expect_inputs(call, 1);
+  expect_dtype(call, 0, "x", {DType::f32, DType::i32});
+  return {call.inputs[0]};
+}
+
+Types finite_types(const OpCall& call) {
+  float_types(call);
+  return {{call.inputs[0].shape, DType::u8, {}}};
+}
+
+Types not_types(const OpCall& call) {
+  expect_inputs(call, 1);
+  expect_dtype(call, 0, "x", {DType::u8});
+  return {call.inputs[0]};
+}
+
+using Rule = Value (*)(Value g, Value x, Value y);
+template <Rule rule> std::vector<Value> vjp(const VjpCall& call) {
+  return {rule(call.grads[0], call.inputs[0], call.outputs[0])};
+}
+
+Value times(Value x, double factor) {
+  return multiply(x, full_like(x, factor));
+}
+Value plus(Value x, double term) {
+  return add(x, full_like(x, term));
+}
+
+constexpr double kSqrtPi = 1.7724538509055160273;
+
+Value d_negate(Value g, Value, Value) {
+  return negate(g);
+}
+Value d_absolute(Value g, Value x, Value) {
+  return multiply(g, sign(x));
+}
+Value d_exp(Value g, Value, Value y) {
+  return multiply(g, y);
+}
+Value d_expm1(Value g, Value, Value y) {
+  return multiply(g, plus(y, 1));
+}
+Value d_log(Value g, Value x, Value) {
+  return divide(g, x);
+}
+Value d_log1p(Value g, Value x, Value) {
+  return divide(g, plus(x, 1));
+}
+Value d_tanh(Value g, Value, Value y) {
+  return multiply(g, subtract(full_like(y, 1), multiply(y, y)));
+}
+Value d_logistic(Value g, Value, Value y) {
+  return multiply(g, multiply(y, subtract(full_like(y, 1), y)));
+}
+Value d_sqrt(Value g, Value, Value y) {
+  return divide(times(g, 0.5), y);
+}
+Value d_rsqrt(Value g, Value, Value y) {
+  return multiply(times(g, -0.5), multiply(y, multiply(y, y)));
+}
+Value d_sin(Value g, Value x, Value) {
+  return multiply(g, cos(x));
+}
+Value d_cos(Value g, Value x, Value) {
+  return negate(multiply(g, sin(x)));
+}
+Value d_erf(Value g, Value x, Value) {
+  return multiply(times(g, 2 / kSqrtPi), exp(negate(multiply(x, x))));
+}
+Value d_erf_inv(Value g, Value, Value y) {
+  return multiply(times(g, kSqrtPi / 2), exp(multiply(y, y)));
+}
+
+constexpr OpDef kOps[] = {
+    {.name = "negate", .infer = number_types, .vjp = vjp<d_negate>},
+    {.name = "absolute", .infer = number_types, .vjp = vjp<d_absolute>},
+    {.name = "sign", .infer = number_types, .stops_gradient = true},
+    {.name = "exp", .infer = float_types, .vjp = vjp<d_exp>},
+    {.name = "expm1", .infer = float_types, .vjp = vjp<d_expm1>},
+    {.name = "log", .infer = float_types, .vjp = vjp<d_log>},
+    {.name = "log1p", .infer = float_types, .vjp = vjp<d_log1p>},
+    {.name = "tanh", .infer = float_types, .vjp = vjp<d_tanh>},
+    {.name = "logistic", .infer = float_types, .vjp = vjp<d_logistic>},
+    {.name = "sqrt", .infer = float_types, .vjp = vjp<d_sqrt>},
+    {.name = "rsqrt", .infer = float_types, .vjp = vjp<d_rsqrt>},
+    {.name = "sin", .infer = float_types, .vjp = vjp<d_sin>},
+    {.name = "cos", .infer = float_types, .vjp = vjp<d_cos>},
+    {.name = "erf", .infer = float_types, .vjp = vjp<d_erf>},
+    {.name = "erf_inv", .infer = float_types, .vjp = vjp<d_erf_inv>},
+    {.name = "floor", .infer = float_types, .stops_gradient = true},
+    {.name = "round", .infer = float_types, .stops_gradient = true},
+    {.name = "is_finite", .infer = finite_types, .stops_gradient = true},
+    {.name = "logical_not", .infer = not_types, .stops_gradient = true},
+};
+
+} // namespace
+
+namespace ops {
+std::span<const OpDef> unary_ops() {
+  return kOps;
+}
+} // namespace ops
+
+Value negate(Value x) {
+  return apply("negate", {x});
+}
+Value absolute(Value x) {
+  return apply("absolute", {x});
+}
+Value sign(Value x) {
+  return apply("sign", {x});
+}
+Value exp(Value x) {
+  return apply("exp", {x});
+}
+Value expm1(Value x) {
+  return apply("expm1", {x});
+}
+Value log(Value x) {
+  return apply("log", {x});
+}
+Value log1p(Value x) {
+  return apply("log1p", {x});
+}
+Value tanh(Value x) {
+  return apply("tanh", {x});
+}
+Value logistic(Value x) {
+  return apply("logistic", {x});
+}
+Value sqrt(Value x) {
+  return apply("sqrt", {x});
+}
+Value rsqrt(Value x) {
+  return apply("rsqrt", {x});
+}
+Value sin(Value x) {
+  return apply("sin", {x});
+}
+Value cos(Value x) {
+  return apply("cos", {x});
+}
+Value erf(Value x) {
+  return apply("erf", {x});
+}
+Value erf_inv(Value x) {
+  return apply("erf_inv", {x});
+}
+Value floor(Value x) {
+  return apply("floor", {x});
+}
+Value round(Value x) {
+  return apply("round", {x});
+}
+Value is_finite(Value x) {
+  return apply("is_finite", {x});
+}
+Value logical_not(Value x) {
+  return apply("logical_not", {x});
+}
+
+} // namespace dllm::graph

@@ -1,0 +1,137 @@
+// remove_dead_code: nodes nobody needs go, and of a scan also results, carries and operands nobody
+// needs.
+
+#include "graph/op.h"
+#include "graph/ops/scan_plan.h"
+#include "graph/passes.h"
+#include "graph/passes/rewrite.h"
+
+#include <string_view>
+
+namespace dllm::graph {
+namespace {
+
+// Values of `graph` that the given ones depend on; one entry per value.
+std::vector<bool> needed_values(const Graph& graph, std::span<const int32_t> roots) {
+  std::vector<bool> needed(static_cast<size_t>(graph.value_count()));
+  for (int32_t root : roots) needed[static_cast<size_t>(root)] = true;
+  const std::vector<bool> live = live_nodes(graph, roots);
+  for (size_t n = 0; n < live.size(); ++n) {
+    if (!live[n]) continue;
+    for (int32_t id : graph.nodes()[n].inputs) needed[static_cast<size_t>(id)] = true;
+  }
+  return needed;
+}
+
+struct LiveScan {
+  std::vector<bool> outputs; // results of the node
+  std::vector<bool> inputs;  // operands of the node
+};
+
+// A carry lives when its final value is used or when a step of something alive reads it.
+LiveScan live_scan(const Node& node, const ops::ScanPlan& plan, const std::vector<bool>& used) {
+  const Graph& body = *node.bodies[0];
+  LiveScan live{used, std::vector<bool>(node.inputs.size())};
+  for (bool changed = true; changed;) {
+    changed = false;
+    std::vector<int32_t> roots;
+    for (size_t i = 0; i < live.outputs.size(); ++i) {
+      if (live.outputs[i]) roots.push_back(body.outputs()[i].value);
+    }
+    const std::vector<bool> needed = needed_values(body, roots);
+    for (size_t i = 0; i < live.inputs.size(); ++i) {
+      live.inputs[i] = needed[static_cast<size_t>(body.inputs()[i].value)];
+    }
+    for (size_t i = 0; i < plan.carry; ++i) {
+      if (live.inputs[i] && !live.outputs[i]) live.outputs[i] = changed = true;
+    }
+  }
+  for (size_t i = 0; i < plan.carry; ++i) live.inputs[i] = live.outputs[i];
+  return live;
+}
+
+std::shared_ptr<const Graph> narrow_body(const Graph& body, const LiveScan& live) {
+  auto made = std::make_shared<Graph>(body.name());
+  Cloner cloner(body, *made);
+  std::vector<int32_t> roots;
+  for (size_t i = 0; i < live.inputs.size(); ++i) {
+    const GraphInput& input = body.inputs()[i];
+    if (live.inputs[i])
+      cloner.map(input.value, made->input(input.name, body.type(input.value), input.is_parameter));
+  }
+  for (size_t i = 0; i < live.outputs.size(); ++i) {
+    if (live.outputs[i]) roots.push_back(body.outputs()[i].value);
+  }
+  const std::vector<bool> kept = live_nodes(body, roots);
+  for (size_t n = 0; n < kept.size(); ++n) {
+    if (kept[n]) cloner.node(static_cast<int32_t>(n));
+  }
+  for (size_t i = 0; i < live.outputs.size(); ++i) {
+    if (live.outputs[i]) made->output(body.outputs()[i].name, cloner.at(body.outputs()[i].value));
+  }
+  return remove_dead_code(*made);
+}
+
+void copy_scan(Cloner& cloner, Graph& to, const Node& node, const LiveScan& live) {
+  const ops::ScanPlan plan(node.attributes);
+  int64_t counts[3] = {0, 0, 0}; // carry, per_layer, consts
+  std::vector<Value> inputs;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!live.inputs[i]) continue;
+    inputs.push_back(cloner.at(node.inputs[i]));
+    ++counts[plan.is_carry(i) ? 0 : plan.is_per_layer(i) ? 1 : 2];
+  }
+  Attributes attributes = node.attributes;
+  attributes.set("carry", counts[0]);
+  attributes.set("per_layer", counts[1]);
+  attributes.set("consts", counts[2]);
+  const auto made = to.add(*node.op, inputs, attributes, {narrow_body(*node.bodies[0], live)});
+  size_t next = 0;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (live.outputs[i]) cloner.map(node.outputs[i], made[next++]);
+  }
+}
+
+} // namespace
+
+std::shared_ptr<Graph> remove_dead_code(const Graph& graph) {
+  // Backward: which values are needed, scans counted by what lives inside them.
+  std::vector<bool> needed(static_cast<size_t>(graph.value_count()));
+  std::vector<LiveScan> scans(graph.nodes().size());
+  for (const GraphOutput& output : graph.outputs())
+    needed[static_cast<size_t>(output.value)] = true;
+  const auto is_scan = [](const Node& node) { return std::string_view(node.op->name) == "scan"; };
+  std::vector<bool> live(graph.nodes().size());
+  for (size_t n = live.size(); n-- > 0;) {
+    const Node& node = graph.nodes()[n];
+    std::vector<bool> used;
+    for (int32_t id : node.outputs) {
+      used.push_back(needed[static_cast<size_t>(id)]);
+      live[n] = live[n] || used.back();
+    }
+    if (!live[n]) continue;
+    if (is_scan(node)) scans[n] = live_scan(node, ops::ScanPlan(node.attributes), used);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!is_scan(node) || scans[n].inputs[i]) needed[static_cast<size_t>(node.inputs[i])] = true;
+    }
+  }
+
+  auto made = std::make_shared<Graph>(graph.name());
+  Cloner cloner(graph, *made);
+  cloner.inputs();
+  for (size_t n = 0; n < live.size(); ++n) {
+    if (!live[n]) continue;
+    const Node& node = graph.nodes()[n];
+    if (is_scan(node)) {
+      copy_scan(cloner, *made, node, scans[n]);
+      continue;
+    }
+    std::vector<std::shared_ptr<const Graph>> bodies;
+    for (const auto& body : node.bodies) bodies.push_back(remove_dead_code(*body));
+    copy_node(cloner, *made, static_cast<int32_t>(n), std::move(bodies));
+  }
+  cloner.outputs();
+  return made;
+}
+
+} // namespace dllm::graph
