@@ -1,0 +1,161 @@
+#include "cpu/buffer.h"
+
+#include "base/error.h"
+#include "cpu/gemm/pack.h"
+
+#include <cstring>
+
+namespace dllm::cpu {
+namespace {
+
+struct Stack {
+  int64_t matrices, out, in;
+};
+
+Stack stack_of(const Shape& shape) {
+  Stack stack{1, shape.dim(-2), shape.dim(-1)};
+  for (int64_t axis = 0; axis < shape.rank() - 2; ++axis) stack.matrices *= shape.dim(axis);
+  return stack;
+}
+
+} // namespace
+
+bool has_forms(const Shape& shape, DType dtype) {
+  return shape.rank() >= 2 && (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::i8);
+}
+
+int64_t form_bytes(const Shape& shape, DType dtype, Form form) {
+  if (form == kPlain) return shape.count() * dtype_size(dtype);
+  const Stack stack = stack_of(shape);
+  return stack.matrices * (form == kPacked ? packed_bytes(stack.out, stack.in, dtype)
+                                           : packed_bytes(stack.in, stack.out, dtype));
+}
+
+CpuBuffer::CpuBuffer(std::shared_ptr<MemoryLedger> ledger, const Tensor& shared)
+    : ledger_(std::move(ledger)), dtype_(shared.dtype()), shape_(shared.shape()), shared_(shared) {
+  ledger_->add(shared_.byte_size());
+}
+
+CpuBuffer::CpuBuffer(std::shared_ptr<MemoryLedger> ledger, DType dtype, Shape shape,
+                     std::shared_ptr<Block> block)
+    : ledger_(std::move(ledger)), dtype_(dtype), shape_(std::move(shape)),
+      block_(std::move(block)) {}
+
+CpuBuffer::~CpuBuffer() {
+  if (shared_.defined()) ledger_->remove(shared_.byte_size());
+}
+
+Tensor CpuBuffer::read() const {
+  const std::lock_guard lock(mutex_);
+  if (shared_.defined()) return shared_;
+  const std::shared_ptr<Block> block = plain_block_locked();
+  const auto size = static_cast<size_t>(form_bytes(shape_, dtype_, kPlain));
+  return Tensor(dtype_, shape_, Bytes(block->data(), size, block));
+}
+
+int64_t CpuBuffer::memory_bytes() const {
+  const std::lock_guard lock(mutex_);
+  int64_t bytes = shared_.defined() ? shared_.byte_size() : 0;
+  if (block_ != nullptr) bytes += block_->bytes();
+  for (const PackedForm* form : {&packed_, &transposed_}) {
+    if (form->block != nullptr) bytes += form->block->bytes();
+  }
+  return bytes;
+}
+
+// Only the packed form was kept: undo it, exactly.
+std::shared_ptr<Block> CpuBuffer::unpacked_locked() const {
+  auto plain = std::make_shared<Block>(ledger_, form_bytes(shape_, dtype_, kPlain), "a weight");
+  const Stack stack = stack_of(shape_);
+  const int64_t plain_step = stack.out * stack.in * dtype_size(dtype_);
+  const int64_t packed_step = packed_bytes(stack.out, stack.in, dtype_);
+  for (int64_t i = 0; i < stack.matrices; ++i) {
+    unpack(dtype_, packed_.block->data() + i * packed_step, stack.out, stack.in,
+           plain->data() + i * plain_step);
+  }
+  return plain;
+}
+
+// The plain numbers for one use; a weight that is kept packed stays so. REQUIRES: shared_ is not
+// defined.
+std::shared_ptr<Block> CpuBuffer::plain_block_locked() const {
+  if (donated_) {
+    fail_with_hint("use the output that took it over", Code::failed_precondition,
+                   "the buffer {}{} was donated to an earlier run", dtype_name(dtype_),
+                   shape_.text());
+  }
+  return block_ != nullptr ? block_ : unpacked_locked();
+}
+
+// The plain numbers for as long as the buffer lives.
+const std::byte* CpuBuffer::plain_locked() const {
+  if (shared_.defined()) return shared_.bytes();
+  block_ = plain_block_locked();
+  return block_->data();
+}
+
+const std::byte* CpuBuffer::packed_locked(Form form, ThreadPool* pool) const {
+  PackedForm& made = form == kPacked ? packed_ : transposed_;
+  if (made.valid) return made.block->data();
+  const std::shared_ptr<Block> block = shared_.defined() ? nullptr : plain_block_locked();
+  const std::byte* plain = block == nullptr ? shared_.bytes() : block->data();
+  const int64_t bytes = form_bytes(shape_, dtype_, form);
+  if (made.block == nullptr || made.block->bytes() != bytes) {
+    made.block = std::make_unique<Block>(ledger_, bytes, "the packed form of a weight");
+  }
+  const Stack stack = stack_of(shape_);
+  const int64_t plain_step = stack.out * stack.in * dtype_size(dtype_);
+  const int64_t packed_step = stack.matrices == 0 ? 0 : bytes / stack.matrices;
+  for (int64_t i = 0; i < stack.matrices; ++i) {
+    const std::byte* from = plain + i * plain_step;
+    std::byte* to = made.block->data() + i * packed_step;
+    if (form == kPacked) {
+      pack(dtype_, from, stack.in, stack.out, stack.in, to, pool);
+    } else {
+      pack_transposed(dtype_, from, stack.in, stack.in, stack.out, to, pool);
+    }
+  }
+  made.valid = true;
+  return made.block->data();
+}
+
+Operand CpuBuffer::operand(FormSet wanted, ThreadPool* pool) const {
+  const std::lock_guard lock(mutex_);
+  Operand operand;
+  if ((wanted & kPlain) != 0 || donated_) operand.data = const_cast<std::byte*>(plain_locked());
+  if ((wanted & kPacked) != 0) operand.packed = packed_locked(kPacked, pool);
+  if ((wanted & kPackedTransposed) != 0)
+    operand.packed_transposed = packed_locked(kPackedTransposed, pool);
+  return operand;
+}
+
+std::shared_ptr<Block> CpuBuffer::writable_block() const {
+  const std::lock_guard lock(mutex_);
+  // A second owner is a tensor that read() handed out.
+  return block_ != nullptr && block_.use_count() == 1 ? block_ : nullptr;
+}
+
+void CpuBuffer::donate(CpuBuffer* heir) {
+  const std::lock_guard lock(mutex_);
+  donated_ = true;
+  if (shared_.defined()) ledger_->remove(shared_.byte_size());
+  shared_ = Tensor();
+  block_.reset();
+  packed_.valid = transposed_.valid = false;
+  if (heir != nullptr) {
+    heir->packed_ = std::move(packed_);
+    heir->transposed_ = std::move(transposed_);
+  }
+  packed_ = PackedForm();
+  transposed_ = PackedForm();
+}
+
+void CpuBuffer::drop_plain(ThreadPool* pool) {
+  const std::lock_guard lock(mutex_);
+  packed_locked(kPacked, pool);
+  if (shared_.defined()) ledger_->remove(shared_.byte_size());
+  shared_ = Tensor();
+  block_.reset();
+}
+
+} // namespace dllm::cpu

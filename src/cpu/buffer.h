@@ -1,0 +1,67 @@
+#pragma once
+// An array of the CPU engine: the plain numbers and, for weights, packed forms made at first use
+// and kept.
+
+#include "cpu/kernel.h"
+#include "cpu/memory.h"
+#include "graph/engine.h"
+
+#include <memory>
+#include <mutex>
+
+namespace dllm::cpu {
+
+// Bytes of one form of an array. Stacked weights (.., out, in) are packed matrix by matrix.
+int64_t form_bytes(const Shape& shape, DType dtype, Form form);
+// True for arrays that have packed forms at all: two axes or more, of f32, bf16 or i8.
+bool has_forms(const Shape& shape, DType dtype);
+
+// Any number of threads may read and ask for forms; whoever donates it must be its only holder.
+class CpuBuffer final : public graph::Buffer {
+public:
+  // Takes the storage of the tensor over as read-only numbers.
+  CpuBuffer(std::shared_ptr<MemoryLedger> ledger, const Tensor& shared);
+  // Owned storage; contents are what the block holds.
+  CpuBuffer(std::shared_ptr<MemoryLedger> ledger, DType dtype, Shape shape,
+            std::shared_ptr<Block> block);
+  ~CpuBuffer() override;
+
+  const Shape& shape() const override { return shape_; }
+  DType dtype() const override { return dtype_; }
+  Tensor read() const override;
+  int64_t memory_bytes() const override;
+
+  // The pointers of the wanted forms; makes those that are missing. Fails with failed_precondition
+  // when the buffer was donated to an earlier run.
+  Operand operand(FormSet wanted, ThreadPool* pool) const;
+
+  // Gives the numbers up to whoever writes them in place; null when the storage is shared (a mapped
+  // file, a tensor that somebody read) or there is none. The buffer stays intact until donate().
+  std::shared_ptr<Block> writable_block() const;
+  // After this the buffer is used up. Its packed memory goes to `heir`, stale.
+  void donate(CpuBuffer* heir);
+  // Keeps only the packed form (frozen weights). REQUIRES: has_forms.
+  void drop_plain(ThreadPool* pool);
+
+private:
+  const std::byte* plain_locked() const;
+  std::shared_ptr<Block> unpacked_locked() const;
+  std::shared_ptr<Block> plain_block_locked() const;
+  const std::byte* packed_locked(Form form, ThreadPool* pool) const;
+
+  struct PackedForm {
+    std::unique_ptr<Block> block;
+    bool valid = false;
+  };
+
+  std::shared_ptr<MemoryLedger> ledger_;
+  DType dtype_;
+  Shape shape_;
+  mutable std::mutex mutex_;
+  Tensor shared_;                        // read-only storage of somebody else, or
+  mutable std::shared_ptr<Block> block_; // our own
+  mutable PackedForm packed_, transposed_;
+  bool donated_ = false;
+};
+
+} // namespace dllm::cpu

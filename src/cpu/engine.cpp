@@ -1,0 +1,159 @@
+#include "cpu/engine.h"
+
+#include "base/error.h"
+#include "cpu/buffer.h"
+#include "cpu/gemm/gemm.h"
+#include "cpu/program.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstring>
+
+namespace dllm::cpu {
+
+const Schema& engine_schema() {
+  static const Schema schema(
+      "engine", {
+                    option_choice("kind", "cpu", {"cpu"}, "Which engine runs graphs."),
+                    option_i64("threads", 0, 0, 1024,
+                               "Threads of the engine; 0: as many as the process may use."),
+                    option_i64("memory_limit", 0, 0, INT64_MAX,
+                               "Most bytes of arrays and temporaries; 0: no limit."),
+                    option_choice("check", "none", {"none", "finite"},
+                                  "finite: stop at the first operation that makes a number that is "
+                                  "not finite, and name it."),
+                    option_i64("ranks", 1, 1, 1, "Ranks of the mesh inside this process."),
+                });
+  return schema;
+}
+
+EngineState::EngineState(int threads, int64_t memory_limit, bool check_finite)
+    : ledger_(std::make_shared<MemoryLedger>()), arenas_(ledger_), check_finite_(check_finite) {
+  ledger_->set_limit(memory_limit);
+  set_threads(threads);
+}
+
+std::shared_ptr<ThreadPool> EngineState::pool() const {
+  const std::lock_guard lock(mutex_);
+  return pool_;
+}
+
+void EngineState::set_threads(int threads) {
+  auto pool = std::make_shared<ThreadPool>(threads > 0 ? threads : allowed_cpus());
+  const std::lock_guard lock(mutex_);
+  pool_ = std::move(pool);
+}
+
+namespace {
+
+class CpuEngine final : public graph::Engine {
+public:
+  explicit CpuEngine(const Options& options)
+      : state_(std::make_shared<EngineState>(static_cast<int>(options.i64("threads")),
+                                             options.i64("memory_limit"),
+                                             options.str("check") == "finite")) {}
+
+  std::string kind() const override { return "cpu"; }
+
+  std::shared_ptr<graph::Program> compile(std::shared_ptr<const graph::Graph> graph) override {
+    auto program = std::make_shared<CpuProgram>(state_, std::move(graph));
+    state_->compiles().fetch_add(1, std::memory_order_relaxed);
+    return program;
+  }
+
+  graph::BufferRef upload(const Tensor& tensor, bool share) override {
+    return make_buffer(tensor, share);
+  }
+
+  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain) override {
+    // Read-only bytes (a mapped file) cannot change, so they need no copy.
+    auto buffer = make_buffer(tensor, !tensor.writable() || !keep_plain);
+    if (!keep_plain && has_forms(tensor.shape(), tensor.dtype()))
+      buffer->drop_plain(state_->pool().get());
+    return buffer;
+  }
+
+  int64_t device_count() const override { return 1; }
+  std::string device_name(int64_t index) const override {
+    if (index != 0)
+      fail(Code::out_of_range, "device {} does not exist, the cpu engine has 1", index);
+    return "cpu:0";
+  }
+
+  Json describe() const override {
+    const MemoryLedger& ledger = *state_->ledger();
+    return Json{{"kind", "cpu"},
+                {"devices", Json::array({device_name(0)})},
+                {"threads", state_->pool()->threads()},
+                {"simd", simd_target()},
+                {"ranks", 1},
+                {"check", state_->check_finite() ? "finite" : "none"},
+                {"memory",
+                 Json{{"used", ledger.used()}, {"peak", ledger.peak()}, {"limit", ledger.limit()}}},
+                {"compiles", state_->compiles().load()}};
+  }
+
+  void set_i64(std::string_view key, int64_t value) override {
+    const OptionSpec& spec = engine_schema().find(key);
+    if (key != "threads" && key != "memory_limit") {
+      fail_with_hint("threads and memory_limit can be changed", Code::failed_precondition,
+                     "{} of an engine is fixed when it is made", key);
+    }
+    if (value < 0 || static_cast<double>(value) > spec.max) {
+      fail(Code::out_of_range, "{} = {} is not between 0 and {}", key, value, spec.max);
+    }
+    if (key == "threads") state_->set_threads(static_cast<int>(value));
+    if (key == "memory_limit") state_->ledger()->set_limit(value);
+  }
+
+  int64_t i64(std::string_view key) const override {
+    const MemoryLedger& ledger = *state_->ledger();
+    if (key == "rank") return 0;
+    if (key == "ranks") return 1;
+    if (key == "threads") return state_->pool()->threads();
+    if (key == "memory_used") return ledger.used();
+    if (key == "memory_peak") return ledger.peak();
+    if (key == "memory_limit") return ledger.limit();
+    if (key == "compiles") return state_->compiles().load();
+    static const std::vector<std::string> keys{
+        "rank", "ranks", "threads", "memory_used", "memory_peak", "memory_limit", "compiles"};
+    fail_with_hint("did you mean " + nearest(std::string(key), keys), Code::not_found,
+                   "an engine has no number {}", key);
+  }
+
+  double peak_flops() override {
+    const std::lock_guard lock(measuring_);
+    const std::shared_ptr<ThreadPool> pool = state_->pool();
+    if (measured_threads_ != pool->threads()) {
+      measured_flops_ = measure_peak_flops(pool.get(), pool->threads());
+      measured_threads_ = pool->threads();
+    }
+    return measured_flops_;
+  }
+
+  void trim() override { state_->arenas().trim(); }
+
+private:
+  std::shared_ptr<CpuBuffer> make_buffer(const Tensor& tensor, bool share) const {
+    if (!tensor.defined()) fail(Code::invalid_argument, "there is no array to upload");
+    if (share && tensor.count() > 0) return std::make_shared<CpuBuffer>(state_->ledger(), tensor);
+    auto block = std::make_shared<Block>(state_->ledger(), tensor.byte_size(), "an array");
+    if (tensor.byte_size() > 0)
+      std::memcpy(block->data(), tensor.bytes(), static_cast<size_t>(tensor.byte_size()));
+    return std::make_shared<CpuBuffer>(state_->ledger(), tensor.dtype(), tensor.shape(),
+                                       std::move(block));
+  }
+
+  std::shared_ptr<EngineState> state_;
+  std::mutex measuring_;
+  int measured_threads_ = 0;
+  double measured_flops_ = 0;
+};
+
+} // namespace
+
+std::shared_ptr<graph::Engine> make_engine(const Options& options) {
+  return std::make_shared<CpuEngine>(options);
+}
+
+} // namespace dllm::cpu

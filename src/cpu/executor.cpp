@@ -1,0 +1,88 @@
+#include "cpu/executor.h"
+
+#include "base/error.h"
+#include "graph/op.h"
+
+#include <bit>
+#include <cstring>
+
+namespace dllm::cpu {
+namespace {
+
+// Index of the first element that is no finite number, or -1.
+int64_t first_non_finite(const float* x, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    if ((std::bit_cast<uint32_t>(x[i]) & 0x7F800000u) == 0x7F800000u) return i;
+  }
+  return -1;
+}
+
+void check_results(const Frame& frame, const Step& step, const Operand* outputs) {
+  for (size_t o = 0; o < step.outputs.size(); ++o) {
+    const graph::ValueType& type = frame.graph->type(step.outputs[o]);
+    if (type.dtype != DType::f32) continue;
+    const int64_t at = first_non_finite(outputs[o].in<float>(), type.shape.count());
+    if (at < 0) continue;
+    const graph::Node& node = frame.graph->nodes()[static_cast<size_t>(step.node)];
+    fail_with_hint("look at its operands, or run with check = none", Code::failed_precondition,
+                   "[{}] node {} of graph {} made {} at element {} of result {} {}", node.op->name,
+                   step.node, frame.graph->name(), outputs[o].in<float>()[at], at, o, type.text());
+  }
+}
+
+} // namespace
+
+FrameRun::FrameRun(const Frame& frame, std::byte* arena)
+    : frame_(frame), arena_(arena), values_(frame.places.size()), operands_(frame.most_operands) {
+  for (size_t v = 0; v < values_.size(); ++v) {
+    const Place& place = frame_.places[v];
+    if (place.kind == Place::kArena) values_[v].data = arena_ + place.offset;
+    if (place.kind == Place::kConstant) {
+      const graph::Node& node = frame_.graph->nodes()[static_cast<size_t>(place.index)];
+      values_[v].data = const_cast<std::byte*>(node.literal.bytes());
+    }
+  }
+}
+
+void FrameRun::resolve(std::span<const Operand> inputs, std::span<const Operand> outputs) {
+  for (size_t v = 0; v < values_.size(); ++v) {
+    const Place& place = frame_.places[v];
+    if (place.kind == Place::kInput) values_[v] = inputs[static_cast<size_t>(place.index)];
+    if (place.kind == Place::kOutput) values_[v] = outputs[static_cast<size_t>(place.index)];
+  }
+  for (size_t v = 0; v < values_.size(); ++v) {
+    const auto source = static_cast<size_t>(frame_.source[v]);
+    if (source != v) values_[v] = values_[source];
+  }
+}
+
+void FrameRun::run_step(const Step& step, const RunContext& context) {
+  size_t count = 0;
+  for (int32_t v : step.inputs) operands_[count++] = values_[static_cast<size_t>(v)];
+  for (int32_t v : step.outputs) operands_[count++] = values_[static_cast<size_t>(v)];
+  const Operand* outputs = operands_.data() + step.inputs.size();
+  const KernelCall call{operands_.data(), outputs, arena_ + step.scratch_offset, context.pool};
+  if (step.loop != nullptr) {
+    run_loop(*step.loop, frame_.graph->nodes()[static_cast<size_t>(step.node)], call, context);
+  } else {
+    step.kernel.run(call);
+  }
+  if (context.check_finite) check_results(frame_, step, outputs);
+}
+
+void FrameRun::run(std::span<const Operand> inputs, std::span<const Operand> outputs,
+                   const RunContext& context, int32_t* step) {
+  resolve(inputs, outputs);
+  for (size_t s = 0; s < frame_.steps.size(); ++s) {
+    check_task(context.task);
+    if (step != nullptr) *step = static_cast<int32_t>(s);
+    run_step(frame_.steps[s], context);
+  }
+  for (const Copy& copy : frame_.copies) {
+    const Operand& to = outputs[static_cast<size_t>(copy.output)];
+    std::memcpy(to.data, values_[static_cast<size_t>(copy.value)].data,
+                static_cast<size_t>(copy.bytes));
+  }
+}
+
+} // namespace dllm::cpu

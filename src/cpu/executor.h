@@ -1,0 +1,44 @@
+#pragma once
+// Walks the steps of a frame. State of one run; the frame itself is read-only.
+
+#include "base/task.h"
+#include "cpu/plan.h"
+
+#include <span>
+#include <vector>
+
+namespace dllm::cpu {
+
+struct RunContext {
+  ThreadPool* pool = nullptr;
+  const Task* task = nullptr;
+  bool check_finite = false;
+};
+
+class FrameRun {
+public:
+  // arena: frame.arena_bytes, aligned. The frame outlives the run.
+  FrameRun(const Frame& frame, std::byte* arena);
+
+  // Operands in the order of the graph's inputs and outputs. An output that takes over an input has
+  // the input's operand and ignores its own. May be called again with other operands (a loop does).
+  // *step, when given, counts the steps that were started: after an exception it tells whether
+  // inputs were written.
+  void run(std::span<const Operand> inputs, std::span<const Operand> outputs,
+           const RunContext& context, int32_t* step = nullptr);
+
+private:
+  void resolve(std::span<const Operand> inputs, std::span<const Operand> outputs);
+  void run_step(const Step& step, const RunContext& context);
+
+  const Frame& frame_;
+  std::byte* arena_;
+  std::vector<Operand> values_;   // by value id
+  std::vector<Operand> operands_; // of the current step: inputs, then outputs
+};
+
+// Runs a planned loop as one step.
+void run_loop(const Loop& loop, const graph::Node& node, const KernelCall& call,
+              const RunContext& context);
+
+} // namespace dllm::cpu

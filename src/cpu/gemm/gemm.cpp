@@ -1,0 +1,99 @@
+#include "cpu/gemm/gemm.h"
+
+#include "base/parallel.h"
+#include "cpu/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/gemm/gemm.cpp"
+#include <hwy/foreach_target.h>
+
+#include "cpu/gemm/gemm-inl.h"
+
+#if HWY_ONCE
+
+#include <chrono>
+#include <vector>
+
+namespace dllm::cpu {
+HWY_EXPORT(GemmPart);
+HWY_EXPORT(FmaChains);
+
+namespace {
+
+// A chunk below this is not worth waking a thread for: about 50 us of arithmetic, or of reading
+// panels from memory.
+constexpr double kChunkFlops = 4e6;
+constexpr double kChunkBytes = 6e5;
+constexpr int64_t kChunksPerThread = 3;
+constexpr int64_t kRowStep = 8; // whole tiles
+
+// Border `index` of `count` nearly equal parts of `size`, at a multiple of `step`.
+int64_t border(int64_t size, int64_t index, int64_t count, int64_t step) {
+  return index == count ? size : size * index / count / step * step;
+}
+
+// Panels that stay together, so that the wide tiles of few rows stay whole.
+int64_t panel_step(int64_t rows) {
+  return rows == 1 ? 8 : rows <= 4 ? 4 : 2;
+}
+
+} // namespace
+
+void gemm_part(const Gemm& gemm, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+               int64_t panel_end) {
+  HWY_DYNAMIC_DISPATCH(GemmPart)(gemm, row_begin, row_end, panel_begin, panel_end);
+}
+
+void gemm_parallel(const Gemm& gemm, ThreadPool* pool) {
+  const int64_t panels = panel_count(gemm.n);
+  const double flops =
+      2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
+  const double bytes = static_cast<double>(panels * kPanel * gemm.k * dtype_size(gemm.b_type));
+  const double worth = std::max(flops / kChunkFlops, bytes / kChunkBytes);
+  const int64_t threads = pool == nullptr ? 1 : pool->threads();
+  const int64_t wanted = threads <= 1 ? 1
+                                      : std::clamp<int64_t>(static_cast<int64_t>(worth), 1,
+                                                            threads * kChunksPerThread);
+  if (panels == 0 || gemm.m == 0) return;
+  // Panels are cut first: then every weight is read once.
+  const int64_t step = panel_step(gemm.m);
+  const int64_t across = std::clamp<int64_t>(panels / step, 1, wanted);
+  const int64_t down =
+      std::clamp<int64_t>(gemm.m / kRowStep, 1, std::max<int64_t>(1, wanted / across));
+  parallel(pool, across * down, [&](int64_t chunk) {
+    const int64_t column = chunk % across, row = chunk / across;
+    gemm_part(gemm, border(gemm.m, row, down, kRowStep), border(gemm.m, row + 1, down, kRowStep),
+              border(panels, column, across, step), border(panels, column + 1, across, step));
+  });
+}
+
+double measure_peak_flops(ThreadPool* pool, int threads) {
+  using Clock = std::chrono::steady_clock;
+  const int64_t rounds = int64_t{1} << 15;
+  const auto end = Clock::now() + std::chrono::milliseconds(60);
+  double best = 0;
+  std::vector<float> sinks(static_cast<size_t>(threads) * 16, 0.999f);
+  for (int attempt = 0; attempt < 3 || Clock::now() < end; ++attempt) {
+    std::vector<double> rates(static_cast<size_t>(threads), 0.0);
+    parallel(pool, threads, [&](int64_t i) {
+      float* sink = &sinks[static_cast<size_t>(i) * 16];
+      *sink = 0.999f;
+      const auto begin = Clock::now();
+      const int64_t done = HWY_DYNAMIC_DISPATCH(FmaChains)(rounds, sink);
+      const std::chrono::duration<double> seconds = Clock::now() - begin;
+      rates[static_cast<size_t>(i)] = 2.0 * static_cast<double>(done) / seconds.count();
+    });
+    double sum = 0;
+    for (double rate : rates) sum += rate;
+    best = std::max(best, sum);
+  }
+  return best;
+}
+
+HWY_EXPORT(TargetId);
+const char* simd_target() {
+  return hwy::TargetName(HWY_DYNAMIC_DISPATCH(TargetId)());
+}
+
+} // namespace dllm::cpu
+#endif

@@ -1,0 +1,44 @@
+#pragma once
+// C = A B^T with B in panels (pack.h). Every element of C is one chain of fused multiply-adds over
+// k = 0..K-1, then times scale, then plus bias: the same bits for any cut into rows, panels and
+// threads, and on every instruction set.
+
+#include "cpu/gemm/pack.h"
+#include "tensor/dtype.h"
+
+#include <cstdint>
+
+namespace dllm::cpu {
+
+struct Gemm {
+  const float* a = nullptr;  // (m, k)
+  int64_t a_stride = 0;      // elements between rows
+  int64_t a_step = 1;        // elements between k and k + 1: a transposed A is read in place
+  const void* b = nullptr;   // panels of an (n, k) matrix
+  DType b_type = DType::f32; // f32, bf16, i8
+  int64_t b_chain = 0; // chain length the panels were packed with, when `b` points into it; 0: k
+  float* c = nullptr;  // (m, n)
+  int64_t c_stride = 0;
+  int64_t m = 0, n = 0, k = 0;
+  bool accumulate = false;      // the chain starts at C instead of 0; REQUIRES: no scale
+  const float* scale = nullptr; // f32(n), or none
+  const float* bias = nullptr;  // f32(n), or none
+};
+
+// On the calling thread. Rows [row_begin, row_end) and panels [panel_begin, panel_end) of C.
+void gemm_part(const Gemm& gemm, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+               int64_t panel_end);
+inline void gemm_serial(const Gemm& gemm) {
+  gemm_part(gemm, 0, gemm.m, 0, panel_count(gemm.n));
+}
+// Cut over the pool's threads.
+void gemm_parallel(const Gemm& gemm, ThreadPool* pool);
+
+// f32 multiply-adds x 2 per second of all threads together, from independent chains in registers.
+// About 50 ms.
+double measure_peak_flops(ThreadPool* pool, int threads);
+
+// The name of the instruction set in use: "AVX3", "AVX2", "SCALAR".
+const char* simd_target();
+
+} // namespace dllm::cpu

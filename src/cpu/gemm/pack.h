@@ -1,0 +1,35 @@
+#pragma once
+// Panels: an (n, k) matrix as [ceil(n / 16)][k][16], columns of the last panel beyond n are zero. A
+// product streams one panel from front to back, whatever the instruction set, and every output is
+// one chain over k.
+
+#include "tensor/dtype.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dllm {
+class ThreadPool;
+}
+
+namespace dllm::cpu {
+
+inline constexpr int64_t kPanel = 16;
+
+inline int64_t panel_count(int64_t n) {
+  return (n + kPanel - 1) / kPanel;
+}
+
+// dtype: f32, bf16 or i8. `destination` holds packed_bytes(n, k, dtype) (cpu/kernel.h). pool may be
+// null. source (n, k), rows `stride` elements apart.
+void pack(DType dtype, const void* source, int64_t stride, int64_t n, int64_t k, void* destination,
+          ThreadPool* pool);
+// source (k, n), rows `stride` elements apart: packs its transpose, the matrix (n, k).
+void pack_transposed(DType dtype, const void* source, int64_t stride, int64_t n, int64_t k,
+                     void* destination, ThreadPool* pool);
+// The exact inverse of pack: destination (n, k), dense.
+void unpack(DType dtype, const void* packed, int64_t n, int64_t k, void* destination);
+// The exact inverse of pack_transposed: destination (k, n), dense.
+void unpack_transposed(DType dtype, const void* packed, int64_t n, int64_t k, void* destination);
+
+} // namespace dllm::cpu

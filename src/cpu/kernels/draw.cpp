@@ -1,0 +1,176 @@
+#include "cpu/kernels/draw.h"
+
+#include "cpu/kernels/rows.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+namespace dllm::cpu {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+// Larger logit first, lower id first.
+struct Better {
+  const float* logits;
+  bool operator()(int32_t a, int32_t b) const {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  }
+};
+
+int64_t allowed_ids(const float* logits, int64_t vocab, int32_t* ids) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < vocab; ++i) {
+    ids[count] = static_cast<int32_t>(i);
+    count += logits[i] > kNever;
+  }
+  return count;
+}
+
+// Of ids (count, in no order) keeps in front those whose better ones, and `before`, weigh less than
+// limit; at least one when nothing came before. Sorts only as far as it must.
+int64_t nucleus(const Better& better, const float* weights, double before, double limit,
+                int32_t* ids, int64_t count) {
+  const bool must_keep = before == 0;
+  int64_t sorted = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (i == sorted) {
+      sorted = std::min(count, std::max<int64_t>(64, sorted * 4));
+      std::partial_sort(ids + i, ids + sorted, ids + count, better);
+    }
+    if (!(before < limit) && !(must_keep && i == 0)) return i;
+    before += static_cast<double>(weights[ids[i]]);
+  }
+  return count;
+}
+
+// The same for all allowed ids of a vocabulary, given and answered in ascending order. Ids fall
+// into buckets of equal steps of the logit, so that only the bucket where the limit lies is sorted.
+int64_t wide_nucleus(const Better& better, const float* weights, float top_p, float maximum,
+                     float factor, int32_t* ids, int64_t count) {
+  constexpr int kBuckets = 2048;
+  constexpr float kPerNat = 64.0f; // 2048 buckets reach e^-32 of the largest weight
+  const auto bucket_of = [&](int32_t id) {
+    const float gap = (maximum - better.logits[id]) * factor * kPerNat;
+    return gap < kBuckets - 1 ? static_cast<int>(gap) : kBuckets - 1;
+  };
+  std::vector<double> sums(kBuckets, 0.0);
+  for (int64_t i = 0; i < count; ++i)
+    sums[static_cast<size_t>(bucket_of(ids[i]))] += static_cast<double>(weights[ids[i]]);
+  const double limit = static_cast<double>(top_p) * std::accumulate(sums.begin(), sums.end(), 0.0);
+  double before = 0;
+  int cut = 0;
+  while (cut < kBuckets - 1 && before + sums[static_cast<size_t>(cut)] < limit)
+    before += sums[static_cast<size_t>(cut++)];
+  std::vector<int32_t> border;
+  int64_t kept = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const int bucket = bucket_of(ids[i]);
+    if (bucket == cut) border.push_back(ids[i]);
+    if (bucket < cut) ids[kept++] = ids[i];
+  }
+  const int64_t more =
+      nucleus(better, weights, before, limit, border.data(), static_cast<int64_t>(border.size()));
+  std::sort(border.begin(), border.begin() + more);
+  std::copy_n(border.begin(), more, ids + kept);
+  std::inplace_merge(ids, ids + kept, ids + kept + more);
+  return kept + more;
+}
+
+// Ids in ascending order; the first whose running weight exceeds uniform of the total, else the
+// last.
+int32_t invert(const float* weights, const int32_t* ids, int64_t count, float uniform) {
+  double total = 0;
+  for (int64_t i = 0; i < count; ++i) total += static_cast<double>(weights[ids[i]]);
+  const double limit = static_cast<double>(uniform) * total;
+  double running = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    running += static_cast<double>(weights[ids[i]]);
+    if (running > limit) return ids[i];
+  }
+  return ids[count - 1];
+}
+
+} // namespace
+
+int64_t best_ids(const float* logits, int64_t vocab, int64_t count, int32_t* ids) {
+  // A heap of the best so far, worst on top: most ids fail one comparison.
+  const Better better{logits};
+  int64_t size = 0;
+  for (int64_t i = 0; i < vocab && count > 0; ++i) {
+    const int32_t id = static_cast<int32_t>(i);
+    if (!(logits[i] > kNever)) continue;
+    if (size < count) {
+      ids[size++] = id;
+      std::push_heap(ids, ids + size, better);
+    } else if (better(id, ids[0])) {
+      std::pop_heap(ids, ids + size, better);
+      ids[size - 1] = id;
+      std::push_heap(ids, ids + size, better);
+    }
+  }
+  std::sort_heap(ids, ids + size, better);
+  return size;
+}
+
+namespace {
+
+// No filter: sums of pieces find the piece, then ids are tried one by one.
+int32_t draw_unfiltered(const float* logits, int64_t vocab, float factor, float maximum,
+                        float uniform, float* weights) {
+  constexpr int64_t kPiece = 512;
+  std::vector<double> pieces;
+  double total = 0;
+  for (int64_t i = 0; i < vocab; i += kPiece) {
+    const float sum = rows().exp_sum(logits + i, factor, maximum * factor,
+                                     std::min(kPiece, vocab - i), weights + i);
+    pieces.push_back(static_cast<double>(sum));
+    total += pieces.back();
+  }
+  const double limit = static_cast<double>(uniform) * total;
+  double running = 0;
+  int64_t last = 0; // of positive weight
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    const int64_t begin = static_cast<int64_t>(p) * kPiece, end = std::min(vocab, begin + kPiece);
+    const bool here = running + pieces[p] > limit;
+    double inside = running;
+    for (int64_t i = begin; i < end && (here || p + 1 == pieces.size()); ++i) {
+      inside += static_cast<double>(weights[i]);
+      if (weights[i] > 0) last = i;
+      if (inside > limit && weights[i] > 0) return static_cast<int32_t>(i);
+    }
+    if (here) break; // the piece's own sum was rounded up
+    running += pieces[p];
+  }
+  return static_cast<int32_t>(last);
+}
+
+} // namespace
+
+int32_t draw(const DrawRequest& request, const float* logits, int64_t vocab, float maximum,
+             float* weights, int32_t* ids) {
+  const float factor = 1.0f / request.temperature;
+  const bool few = request.top_k > 0 && request.top_k < vocab, nuclear = request.top_p < 1.0f;
+  if (!few && !nuclear)
+    return draw_unfiltered(logits, vocab, factor, maximum, request.uniform, weights);
+  rows().exp_sum(logits, factor, maximum * factor, vocab, weights);
+  const Better better{logits};
+  if (!few) {
+    const int64_t allowed = allowed_ids(logits, vocab, ids);
+    const int64_t kept =
+        wide_nucleus(better, weights, request.top_p, maximum, factor, ids, allowed);
+    return invert(weights, ids, kept, request.uniform);
+  }
+  int64_t count = best_ids(logits, vocab, request.top_k, ids);
+  if (nuclear) {
+    double total = 0;
+    for (int64_t i = 0; i < count; ++i) total += static_cast<double>(weights[ids[i]]);
+    count = nucleus(better, weights, 0.0, static_cast<double>(request.top_p) * total, ids, count);
+  }
+  std::sort(ids, ids + count);
+  return invert(weights, ids, count, request.uniform);
+}
+
+} // namespace dllm::cpu

@@ -1,0 +1,33 @@
+#include "base/error.h"
+#include "cpu/kernels/activation.h"
+#include "cpu/kernels/factories.h"
+#include "cpu/kernels/split.h"
+
+namespace dllm::cpu {
+
+Activation activation_from_name(const std::string& name) {
+  if (name == "silu") return Activation::silu;
+  if (name == "gelu") return Activation::gelu;
+  if (name == "gelu_tanh") return Activation::gelu_tanh;
+  if (name == "relu") return Activation::relu;
+  fail(Code::internal, "[gated_activation] no kernel for the activation {}", name);
+}
+
+Kernel make_gated_activation(const CompileInfo& info) {
+  const Activation kind = activation_from_name(info.node.attributes.text("kind"));
+  const int64_t count = info.input(0).shape.count();
+  Kernel kernel;
+  kernel.may_overwrite = {0};
+  kernel.run = [=](const KernelCall& call) {
+    const Rows& math = rows();
+    const float* gate = call.inputs[0].in<float>();
+    const float* up = call.inputs[1].in<float>();
+    float* y = call.outputs[0].out<float>();
+    split(call.pool, count, grain_of(4), [&](int64_t begin, int64_t end) {
+      math.gated(kind, gate + begin, up + begin, end - begin, y + begin);
+    });
+  };
+  return kernel;
+}
+
+} // namespace dllm::cpu

@@ -1,0 +1,129 @@
+#include "cpu/kernels/draw.h"
+#include "cpu/kernels/factories.h"
+#include "cpu/kernels/head.h"
+#include "cpu/kernels/online_softmax.h"
+
+#include <cmath>
+#include <limits>
+
+namespace dllm::cpu {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+constexpr int64_t kTileFloats =
+    int64_t{1} << 23; // logits of one tile of rows: 32 MB at most, unless one row is longer
+
+struct Inputs {
+  const float* temperature;
+  const int32_t* top_k;
+  const float* top_p;
+  const float* uniform;
+  const uint8_t* banned; // u8(vocab) or null
+};
+
+struct Outputs {
+  int32_t* argmax;
+  float* max_prob;
+  float* log_sum_exp;
+  float* entropy;
+  int32_t* top_ids; // (capacity, top)
+  float* top_probs; // (capacity, top)
+  int32_t* draw;
+  float* draw_prob;
+  int64_t top;
+
+  Outputs(const KernelCall& call, int64_t width)
+      : argmax(call.outputs[0].out<int32_t>()), max_prob(call.outputs[1].out<float>()),
+        log_sum_exp(call.outputs[2].out<float>()), entropy(call.outputs[3].out<float>()),
+        top_ids(call.outputs[4].out<int32_t>()), top_probs(call.outputs[5].out<float>()),
+        draw(call.outputs[6].out<int32_t>()), draw_prob(call.outputs[7].out<float>()), top(width) {}
+
+  void clear(int64_t row) const {
+    argmax[row] = draw[row] = 0;
+    max_prob[row] = log_sum_exp[row] = entropy[row] = draw_prob[row] = 0.0f;
+    std::fill_n(top_ids + row * top, top, 0);
+    std::fill_n(top_probs + row * top, top, 0.0f);
+  }
+};
+
+// Everything about one row of logits (vocab); weights and ids (vocab) are work space.
+void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* logits, int64_t vocab,
+                    float* weights, int32_t* ids) {
+  out.clear(row);
+  if (in.banned != nullptr) {
+    for (int64_t i = 0; i < vocab; ++i) logits[i] = in.banned[i] != 0 ? kNever : logits[i];
+  }
+  OnlineSoftmax softmax;
+  softmax.add_with_entropy(logits, vocab);
+  if (!std::isfinite(softmax.maximum)) return; // every id is banned, or the model overflowed
+  const float lse = softmax.log_sum_exp();
+  const auto probability = [&](int64_t id) { return exact_exp(logits[id] - lse); };
+  out.log_sum_exp[row] = lse;
+  out.entropy[row] = softmax.entropy();
+  const int64_t best = std::find(logits, logits + vocab, softmax.maximum) - logits;
+  out.argmax[row] = static_cast<int32_t>(best);
+  out.max_prob[row] = probability(best);
+  const int64_t found = best_ids(logits, vocab, out.top, ids);
+  for (int64_t i = 0; i < found; ++i) {
+    out.top_ids[row * out.top + i] = ids[i];
+    out.top_probs[row * out.top + i] = probability(ids[i]);
+  }
+  const DrawRequest request{in.temperature[row], in.top_k[row], in.top_p[row], in.uniform[row]};
+  const bool greedy = !(request.temperature > 0.0f) || std::isinf(1.0f / request.temperature);
+  out.draw[row] =
+      greedy ? out.argmax[row] : draw(request, logits, vocab, softmax.maximum, weights, ids);
+  out.draw_prob[row] = probability(out.draw[row]);
+}
+
+} // namespace
+
+// x, weight, [bias], [scale], [count], temperature, top_k, top_p, uniform, [banned] ->
+// TokenStatistics. Logits exist for one tile of rows at a time; a row is worked on by one thread,
+// alone.
+Kernel make_token_statistics(const CompileInfo& info) {
+  ScratchLayout layout;
+  const Head head(info, layout);
+  const int count_input =
+      info.node.attributes.flag("has_count") ? static_cast<int>(head.next_input()) : -1;
+  const size_t first = head.next_input() + (count_input >= 0 ? 1 : 0);
+  const bool has_banned = info.node.attributes.flag("has_banned");
+  const int64_t top = info.node.attributes.integer("top");
+  const int64_t capacity = head.capacity(), vocab = head.vocab();
+  const int64_t most = std::max<int64_t>(8, kTileFloats / std::max<int64_t>(1, vocab));
+  const int64_t tiles = (capacity + most - 1) / most;
+  const int64_t tile = tiles == 0 ? 0 : (capacity + tiles - 1) / tiles;
+  const int64_t slots = std::min<int64_t>(tile, 4 * info.threads);
+  const int64_t logits = layout.add_floats(tile * vocab);
+  const int64_t weights = layout.add_floats(slots * vocab), ids = layout.add_floats(slots * vocab);
+
+  Kernel kernel;
+  kernel.scratch_bytes = layout.bytes();
+  kernel.wants.assign(info.node.inputs.size(), kPlain);
+  kernel.wants[1] = head.wants();
+  kernel.run = [=](const KernelCall& call) {
+    const auto input = [&](size_t i) -> const Operand& { return call.inputs[first + i]; };
+    const Inputs in{input(0).in<float>(), input(1).in<int32_t>(), input(2).in<float>(),
+                    input(3).in<float>(), has_banned ? input(4).in<uint8_t>() : nullptr};
+    const Outputs out(call, top);
+    const int64_t count = rows_in_use(call, count_input, capacity);
+    for (int64_t row = count; row < capacity; ++row) out.clear(row);
+    if (count == 0) return;
+    const std::byte* panels = head.panels(call);
+    const float* x = call.inputs[0].in<float>();
+    float* z = reinterpret_cast<float*>(call.scratch + logits);
+    for (int64_t begin = 0; begin < count; begin += tile) {
+      const int64_t height = std::min(tile, count - begin);
+      head.logits(call, panels, x + begin * head.in(), height, 0, vocab, z, vocab);
+      parallel(call.pool, std::min(slots, height), [&](int64_t slot) {
+        float* w = reinterpret_cast<float*>(call.scratch + weights) + slot * vocab;
+        int32_t* order = reinterpret_cast<int32_t*>(call.scratch + ids) + slot * vocab;
+        for (int64_t row = slot; row < height; row += std::min(slots, height)) {
+          row_statistics(in, out, begin + row, z + row * vocab, vocab, w, order);
+        }
+      });
+    }
+  };
+  return kernel;
+}
+
+} // namespace dllm::cpu

@@ -1,0 +1,76 @@
+#include "cpu/memory.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace dllm::cpu {
+
+std::string memory_text(int64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} bytes", bytes);
+  const char* units[] = {"KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes) / 1024;
+  int unit = 0;
+  for (; value >= 1024 && unit < 3; ++unit) value /= 1024;
+  return fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+void MemoryLedger::add(int64_t bytes) {
+  const int64_t now = used_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  int64_t seen = peak_.load(std::memory_order_relaxed);
+  while (now > seen && !peak_.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
+  }
+}
+
+Block::Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* what)
+    : ledger_(std::move(ledger)), bytes_(bytes) {
+  if (!ledger_->fits(bytes)) {
+    fail_with_hint("raise the engine's memory_limit, or use a smaller batch",
+                   Code::resource_exhausted, "{} needs {}, {} of the limit of {} are in use", what,
+                   memory_text(bytes), memory_text(ledger_->used()), memory_text(ledger_->limit()));
+  }
+  data_ = static_cast<std::byte*>(
+      std::aligned_alloc(kAlignment, static_cast<size_t>(align_up(bytes) + kAlignment)));
+  if (data_ == nullptr) {
+    fail_with_hint("use a smaller batch or model", Code::resource_exhausted,
+                   "{} needs {}, which the machine refused", what, memory_text(bytes));
+  }
+  ledger_->add(bytes_);
+}
+
+Block::~Block() {
+  std::free(data_);
+  ledger_->remove(bytes_);
+}
+
+std::unique_ptr<Block> ArenaStore::take(int64_t bytes) {
+  std::unique_lock lock(mutex_);
+  // The smallest idle arena that is large enough; a new one replaces those that are too small.
+  auto best = idle_.end();
+  for (auto it = idle_.begin(); it != idle_.end(); ++it) {
+    if ((*it)->bytes() >= bytes && (best == idle_.end() || (*it)->bytes() < (*best)->bytes()))
+      best = it;
+  }
+  if (best != idle_.end()) {
+    std::unique_ptr<Block> found = std::move(*best);
+    idle_.erase(best);
+    return found;
+  }
+  idle_.clear();
+  lock.unlock();
+  return std::make_unique<Block>(ledger_, bytes, "the arena of a program");
+}
+
+void ArenaStore::give(std::unique_ptr<Block> arena) {
+  constexpr size_t kMostIdle = 4;
+  const std::lock_guard lock(mutex_);
+  if (idle_.size() < kMostIdle) idle_.push_back(std::move(arena));
+}
+
+void ArenaStore::trim() {
+  const std::lock_guard lock(mutex_);
+  idle_.clear();
+}
+
+} // namespace dllm::cpu

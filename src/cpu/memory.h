@@ -1,0 +1,76 @@
+#pragma once
+// Memory an engine owns: aligned blocks, counted, with an optional limit.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace dllm::cpu {
+
+inline constexpr int64_t kAlignment = 64; // bytes: a cache line, and the widest vector
+
+inline int64_t align_up(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// "3.2 MiB"
+std::string memory_text(int64_t bytes);
+
+// Counts the bytes of one engine. Any thread.
+class MemoryLedger {
+public:
+  int64_t used() const { return used_.load(std::memory_order_relaxed); }
+  int64_t peak() const { return peak_.load(std::memory_order_relaxed); }
+  int64_t limit() const { return limit_.load(std::memory_order_relaxed); } // 0: none
+  void set_limit(int64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
+  void reset_peak() { peak_.store(used(), std::memory_order_relaxed); }
+  bool fits(int64_t bytes) const { return limit() == 0 || used() + bytes <= limit(); }
+
+  void add(int64_t bytes);
+  void remove(int64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+private:
+  std::atomic<int64_t> used_{0};
+  std::atomic<int64_t> peak_{0};
+  std::atomic<int64_t> limit_{0};
+};
+
+// One aligned piece of memory, contents undefined. Keeps its ledger alive.
+class Block {
+public:
+  // Fails with resource_exhausted when the ledger's limit or the machine's memory is spent; `what`
+  // names the use.
+  Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* what);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+private:
+  std::shared_ptr<MemoryLedger> ledger_;
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+// Arenas between runs: one is lent to each run and comes back. Any thread.
+class ArenaStore {
+public:
+  explicit ArenaStore(std::shared_ptr<MemoryLedger> ledger) : ledger_(std::move(ledger)) {}
+
+  std::unique_ptr<Block> take(int64_t bytes);
+  void give(std::unique_ptr<Block> arena);
+  void trim();
+
+private:
+  std::shared_ptr<MemoryLedger> ledger_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Block>> idle_;
+};
+
+} // namespace dllm::cpu

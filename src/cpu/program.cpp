@@ -1,0 +1,187 @@
+#include "cpu/program.h"
+
+#include "base/error.h"
+#include "cpu/executor.h"
+#include "graph/op.h"
+#include "graph/passes.h"
+
+#include <cstring>
+
+namespace dllm::cpu {
+namespace {
+
+using graph::BufferRef;
+
+// Definitions of the fused operations that have no kernel here take their place.
+std::shared_ptr<const graph::Graph> lower(const graph::Graph& source) {
+  std::vector<std::string> kept;
+  for (const graph::OpDef* op : graph::all_ops()) {
+    if (find_kernel(op->name) != nullptr || op->decompose == nullptr) kept.emplace_back(op->name);
+  }
+  const std::shared_ptr<graph::Graph> plain = graph::decompose(source, kept);
+  return graph::simplify(*plain);
+}
+
+Frame plan_source(const graph::Graph& source, int threads) {
+  FrameRequest request{lower(source), threads, {}, {}};
+  std::vector<bool> donated(source.inputs().size(), false);
+  for (const graph::GraphOutput& output : source.outputs()) {
+    request.donations.push_back(output.donated_input);
+    if (output.donated_input >= 0) donated[static_cast<size_t>(output.donated_input)] = true;
+  }
+  // A parameter that changes in every run gains nothing from forms that outlive the run.
+  for (size_t i = 0; i < source.inputs().size(); ++i) {
+    request.keeps_forms.push_back(source.inputs()[i].is_parameter && !donated[i]);
+  }
+  return plan_frame(request);
+}
+
+int64_t type_bytes(const graph::ValueType& type) {
+  return type.shape.count() * dtype_size(type.dtype);
+}
+
+CpuBuffer& cpu_buffer(const BufferRef& buffer, const std::string& name) {
+  auto* mine = dynamic_cast<CpuBuffer*>(buffer.get());
+  if (mine == nullptr) fail(Code::invalid_argument, "input {} belongs to another engine", name);
+  return *mine;
+}
+
+} // namespace
+
+CpuProgram::CpuProgram(std::shared_ptr<EngineState> state,
+                       std::shared_ptr<const graph::Graph> source)
+    : state_(std::move(state)), source_(std::move(source)),
+      frame_(plan_source(*source_, state_->pool()->threads())) {
+  fill_report();
+  const int64_t limit = state_->ledger()->limit();
+  if (limit != 0 && report_.peak_bytes > limit) {
+    fail_with_hint("use a smaller batch or a shorter sequence, or raise memory_limit",
+                   Code::resource_exhausted,
+                   "graph {} needs {} at its peak, the engine's limit is {}", source_->name(),
+                   memory_text(report_.peak_bytes), memory_text(limit));
+  }
+}
+
+void CpuProgram::fill_report() {
+  const graph::Graph& planned = *frame_.graph;
+  for (size_t i = 0; i < planned.inputs().size(); ++i) {
+    const graph::ValueType& type = planned.type(planned.inputs()[i].value);
+    for (Form form : {kPlain, kPacked, kPackedTransposed}) {
+      if ((frame_.input_forms[i] & form) != 0)
+        report_.input_bytes += form_bytes(type.shape, type.dtype, form);
+    }
+    if (frame_.input_forms[i] == 0) report_.input_bytes += type_bytes(type);
+  }
+  for (size_t o = 0; o < planned.outputs().size(); ++o) {
+    if (frame_.takes_over[o] < 0)
+      report_.output_bytes += type_bytes(planned.type(planned.outputs()[o].value));
+  }
+  report_.constant_bytes = frame_.constant_bytes;
+  report_.arena_bytes = frame_.arena_bytes;
+  report_.peak_bytes =
+      report_.input_bytes + report_.output_bytes + report_.constant_bytes + report_.arena_bytes;
+  report_.flops = graph::count_flops(planned);
+}
+
+void CpuProgram::check_inputs(std::span<const BufferRef> inputs) const {
+  const auto& wanted = source_->inputs();
+  if (inputs.size() != wanted.size()) {
+    fail(Code::invalid_argument, "graph {} has {} inputs, {} were given", source_->name(),
+         wanted.size(), inputs.size());
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const graph::ValueType& type = source_->type(wanted[i].value);
+    if (inputs[i] == nullptr)
+      fail(Code::invalid_argument, "input {} of graph {} is missing", wanted[i].name,
+           source_->name());
+    if (inputs[i]->dtype() != type.dtype || !(inputs[i]->shape() == type.shape)) {
+      fail(Code::invalid_argument, "input {} of graph {} is {}, given is {}{}", wanted[i].name,
+           source_->name(), type.text(), dtype_name(inputs[i]->dtype()), inputs[i]->shape().text());
+    }
+  }
+}
+
+// Forms first: they may need memory, and nothing is written yet.
+void CpuProgram::bind_inputs(Binding& binding, ThreadPool* pool) const {
+  for (size_t i = 0; i < binding.inputs.size(); ++i) {
+    binding.in.push_back(buffer_at(binding, i).operand(frame_.input_forms[i], pool));
+  }
+}
+
+CpuBuffer& CpuProgram::buffer_at(const Binding& binding, size_t input) const {
+  return cpu_buffer(binding.inputs[input], source_->inputs()[input].name);
+}
+
+// The storage of one output: that of the input it takes over, a copy of it when somebody else holds
+// the numbers, or fresh.
+std::shared_ptr<Block> CpuProgram::output_block(Binding& binding, size_t output,
+                                                ThreadPool* pool) const {
+  const int64_t bytes = type_bytes(frame_.graph->type(frame_.graph->outputs()[output].value));
+  if (frame_.takes_over[output] < 0)
+    return std::make_shared<Block>(state_->ledger(), bytes, "an output");
+  const auto donor = static_cast<size_t>(frame_.takes_over[output]);
+  CpuBuffer& given = buffer_at(binding, donor);
+  std::shared_ptr<Block> block =
+      binding.inputs[donor].use_count() == 1 ? given.writable_block() : nullptr;
+  if (block != nullptr) {
+    binding.overwrites = true;
+  } else {
+    block = std::make_shared<Block>(state_->ledger(), bytes, "a copy of a donated input");
+    std::memcpy(block->data(), given.operand(kPlain, pool).data, static_cast<size_t>(bytes));
+  }
+  binding.in[donor].data = block->data();
+  return block;
+}
+
+void CpuProgram::bind_outputs(Binding& binding, ThreadPool* pool) const {
+  for (size_t o = 0; o < frame_.takes_over.size(); ++o) {
+    binding.blocks.push_back(output_block(binding, o, pool));
+    binding.out.push_back({});
+    binding.out.back().data = binding.blocks.back()->data();
+  }
+}
+
+void CpuProgram::execute(const Binding& binding, const RunContext& context) const {
+  std::unique_ptr<Block> arena = state_->arenas().take(frame_.arena_bytes);
+  int32_t step = -1;
+  try {
+    FrameRun(frame_, arena->data()).run(binding.in, binding.out, context, &step);
+  } catch (const Error& error) {
+    state_->arenas().give(std::move(arena));
+    if (!binding.overwrites || step < frame_.first_overwrite) throw;
+    for (int32_t donor : frame_.takes_over) {
+      if (donor >= 0) buffer_at(binding, static_cast<size_t>(donor)).donate(nullptr);
+    }
+    throw Error(error.code(), error.text(), "state lost: donated inputs were half written");
+  }
+  state_->arenas().give(std::move(arena));
+}
+
+std::vector<BufferRef> CpuProgram::results(Binding& binding) const {
+  std::vector<BufferRef> made;
+  for (size_t o = 0; o < binding.blocks.size(); ++o) {
+    const graph::ValueType& type = frame_.graph->type(frame_.graph->outputs()[o].value);
+    auto buffer = std::make_shared<CpuBuffer>(state_->ledger(), type.dtype, type.shape,
+                                              std::move(binding.blocks[o]));
+    const int32_t donor = source_->outputs()[o].donated_input;
+    if (donor >= 0 && binding.inputs[static_cast<size_t>(donor)].use_count() == 1) {
+      buffer_at(binding, static_cast<size_t>(donor)).donate(buffer.get());
+    }
+    made.push_back(std::move(buffer));
+  }
+  return made;
+}
+
+std::vector<BufferRef> CpuProgram::run(std::span<const BufferRef> inputs, const Task* task) {
+  const std::lock_guard lock(running_);
+  check_task(task);
+  check_inputs(inputs);
+  const std::shared_ptr<ThreadPool> pool = state_->pool();
+  Binding binding{inputs, {}, {}, {}};
+  bind_inputs(binding, pool.get());
+  bind_outputs(binding, pool.get());
+  execute(binding, {pool.get(), task, state_->check_finite()});
+  return results(binding);
+}
+
+} // namespace dllm::cpu

@@ -1,0 +1,48 @@
+#pragma once
+// A graph with its plan, ready to run on the CPU.
+
+#include "cpu/buffer.h"
+#include "cpu/engine.h"
+#include "cpu/executor.h"
+#include "cpu/plan.h"
+
+#include <mutex>
+#include <vector>
+
+namespace dllm::cpu {
+
+class CpuProgram final : public graph::Program {
+public:
+  // Plans; fails with resource_exhausted when the peak is over the engine's limit.
+  CpuProgram(std::shared_ptr<EngineState> state, std::shared_ptr<const graph::Graph> source);
+
+  const graph::Graph& graph() const override { return *source_; }
+  const graph::PlanReport& plan() const override { return report_; }
+  std::vector<graph::BufferRef> run(std::span<const graph::BufferRef> inputs,
+                                    const Task* task) override;
+
+private:
+  // One run: where its operands lie.
+  struct Binding {
+    std::span<const graph::BufferRef> inputs;
+    std::vector<Operand> in, out;
+    std::vector<std::shared_ptr<Block>> blocks; // by output
+    bool overwrites = false;                    // an input's own storage will be written
+  };
+  void fill_report();
+  void check_inputs(std::span<const graph::BufferRef> inputs) const;
+  CpuBuffer& buffer_at(const Binding& binding, size_t input) const;
+  void bind_inputs(Binding& binding, ThreadPool* pool) const;
+  void bind_outputs(Binding& binding, ThreadPool* pool) const;
+  std::shared_ptr<Block> output_block(Binding& binding, size_t output, ThreadPool* pool) const;
+  void execute(const Binding& binding, const RunContext& context) const;
+  std::vector<graph::BufferRef> results(Binding& binding) const;
+
+  std::shared_ptr<EngineState> state_;
+  std::shared_ptr<const graph::Graph> source_;
+  Frame frame_;
+  graph::PlanReport report_;
+  std::mutex running_;
+};
+
+} // namespace dllm::cpu

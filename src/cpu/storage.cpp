@@ -1,0 +1,201 @@
+#include "cpu/storage.h"
+
+#include <algorithm>
+
+namespace dllm::cpu {
+
+using graph::Graph;
+
+StoragePlanner::StoragePlanner(Frame& frame, std::vector<int32_t> donations)
+    : frame_(frame), donations_(std::move(donations)) {
+  find_last_reads();
+}
+
+int64_t StoragePlanner::bytes_of(int32_t value) const {
+  const graph::ValueType& type = frame_.graph->type(value);
+  return type.shape.count() * dtype_size(type.dtype);
+}
+
+void StoragePlanner::find_last_reads() {
+  last_read_.assign(frame_.places.size(), -1);
+  for (size_t s = 0; s < frame_.steps.size(); ++s) {
+    for (int32_t input : frame_.steps[s].inputs)
+      last_read_[static_cast<size_t>(root(input))] = static_cast<int32_t>(s);
+  }
+  const auto end = static_cast<int32_t>(frame_.steps.size());
+  for (const graph::GraphOutput& output : frame_.graph->outputs()) {
+    last_read_[static_cast<size_t>(root(output.value))] = end;
+  }
+}
+
+bool StoragePlanner::assign() {
+  storage_of_.assign(frame_.places.size(), -1);
+  storages_.clear();
+  copies_.clear();
+  first_overwrite_ = INT32_MAX;
+  donated_to_.assign(frame_.graph->inputs().size(), -1);
+  for (size_t o = 0; o < donations_.size(); ++o) {
+    if (donations_[o] >= 0)
+      donated_to_[static_cast<size_t>(donations_[o])] = static_cast<int32_t>(o);
+  }
+  takes_over_.assign(frame_.graph->outputs().size(), -1);
+  assign_inputs();
+  for (size_t s = 0; s < frame_.steps.size(); ++s) assign_step(static_cast<int32_t>(s));
+  return assign_outputs();
+}
+
+void StoragePlanner::assign_inputs() {
+  for (size_t i = 0; i < frame_.graph->inputs().size(); ++i) {
+    const int32_t value = frame_.graph->inputs()[i].value;
+    storage_of(value) = static_cast<int32_t>(storages_.size());
+    storages_.push_back({bytes_of(value), -1, last_read_[static_cast<size_t>(value)], Place::kInput,
+                         static_cast<int32_t>(i)});
+  }
+  for (const graph::Node& node : frame_.graph->nodes()) {
+    for (int32_t value : node.outputs) {
+      const Place& place = frame_.places[static_cast<size_t>(value)];
+      if (place.kind != Place::kConstant) continue;
+      storage_of(value) = static_cast<int32_t>(storages_.size());
+      storages_.push_back({bytes_of(value), -1, INT32_MAX, Place::kConstant, place.index});
+    }
+  }
+}
+
+bool StoragePlanner::may_take(int32_t time, size_t input, size_t output,
+                              const std::vector<int32_t>& taken) const {
+  const Step& step = frame_.steps[static_cast<size_t>(time)];
+  const int32_t value = root(step.inputs[input]);
+  if (last_read_[static_cast<size_t>(value)] != time) return false;
+  const int32_t found = storage_of(value);
+  const Storage& storage = storages_[static_cast<size_t>(found)];
+  const bool writable =
+      storage.kind == Place::kArena ||
+      (storage.kind == Place::kInput && donated_to_[static_cast<size_t>(storage.index)] >= 0);
+  if (!writable || storage.bytes != bytes_of(step.outputs[output])) return false;
+  if (std::find(taken.begin(), taken.end(), found) != taken.end()) return false;
+  if (step.kernel.elementwise) {
+    return frame_.graph->type(value).shape.count() ==
+           frame_.graph->type(step.outputs[output]).shape.count();
+  }
+  // Another operand of a kernel that looks around must not change under it.
+  return std::count_if(step.inputs.begin(), step.inputs.end(),
+                       [&](int32_t v) { return root(v) == value; }) == 1;
+}
+
+// The storage of an input this output may be written over, or -1. The storage the output will take
+// over in the end comes first, then the arena, then storage of other donated inputs.
+int32_t StoragePlanner::storage_to_overwrite(int32_t time, size_t output,
+                                             const std::vector<int32_t>& taken) const {
+  const Step& step = frame_.steps[static_cast<size_t>(time)];
+  int32_t best = -1, best_rank = -1;
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    const bool named = output < step.kernel.may_overwrite.size() &&
+                       step.kernel.may_overwrite[output] == static_cast<int>(i);
+    if (!(named || step.kernel.elementwise) || !may_take(time, i, output, taken)) continue;
+    const int32_t found = storage_of(step.inputs[i]);
+    const Storage& storage = storages_[static_cast<size_t>(found)];
+    int32_t rank = storage.kind == Place::kArena ? 1 : 0;
+    if (storage.kind == Place::kInput) {
+      const int32_t heir = donated_to_[static_cast<size_t>(storage.index)];
+      if (root(frame_.graph->outputs()[static_cast<size_t>(heir)].value) == step.outputs[output])
+        rank = 2;
+    }
+    if (rank > best_rank) {
+      best = found;
+      best_rank = rank;
+    }
+  }
+  return best;
+}
+
+void StoragePlanner::assign_step(int32_t time) {
+  const Step& step = frame_.steps[static_cast<size_t>(time)];
+  std::vector<int32_t> taken;
+  for (size_t o = 0; o < step.outputs.size(); ++o) {
+    const int32_t value = step.outputs[o];
+    const int32_t last = std::max(time, last_read_[static_cast<size_t>(value)]);
+    int32_t found = storage_to_overwrite(time, o, taken);
+    if (found >= 0) {
+      Storage& storage = storages_[static_cast<size_t>(found)];
+      storage.end = std::max(storage.end, last);
+      if (storage.kind == Place::kInput) first_overwrite_ = std::min(first_overwrite_, time);
+      taken.push_back(found);
+    } else {
+      found = static_cast<int32_t>(storages_.size());
+      storages_.push_back({bytes_of(value), time, last, Place::kArena, -1});
+    }
+    storage_of(value) = found;
+  }
+}
+
+// Gives output its storage; false when it was to take over an input and cannot.
+bool StoragePlanner::claim_output(size_t o) {
+  const int32_t value = frame_.graph->outputs()[o].value;
+  const int32_t donor = o < donations_.size() ? donations_[o] : -1;
+  const auto number = static_cast<int32_t>(o);
+  Storage& storage = storages_[static_cast<size_t>(storage_of(value))];
+  const bool reached =
+      std::find(takes_over_.begin(), takes_over_.end(), donor) != takes_over_.end();
+  if (storage.kind == Place::kInput && storage.index == donor && !reached) {
+    takes_over_[o] = donor;
+    return true;
+  }
+  if (storage.kind != Place::kArena) {
+    copies_.push_back({value, number, bytes_of(value)});
+    return donor < 0;
+  }
+  if (donor >= 0) {
+    const int32_t donor_value = frame_.graph->inputs()[static_cast<size_t>(donor)].value;
+    const Storage& given = storages_[static_cast<size_t>(storage_of(donor_value))];
+    if (given.end < storage.begin && given.bytes == storage.bytes) {
+      storage.kind = Place::kInput;
+      storage.index = donor;
+      first_overwrite_ = std::min(first_overwrite_, storage.begin);
+      takes_over_[o] = donor;
+      return true;
+    }
+  }
+  storage.kind = Place::kOutput;
+  storage.index = number;
+  return donor < 0;
+}
+
+bool StoragePlanner::assign_outputs() {
+  bool all = true;
+  for (size_t o = 0; o < takes_over_.size(); ++o) {
+    if (claim_output(o)) continue;
+    donations_[o] = -1;
+    all = false;
+  }
+  return all;
+}
+
+void StoragePlanner::write_places() {
+  for (size_t v = 0; v < storage_of_.size(); ++v) {
+    if (storage_of_[v] < 0) continue;
+    const Storage& storage = storages_[static_cast<size_t>(storage_of_[v])];
+    frame_.places[v] = {storage.kind, storage.index, -1};
+  }
+  frame_.copies = copies_;
+  frame_.takes_over = takes_over_;
+  frame_.first_overwrite = first_overwrite_;
+}
+
+std::vector<ArenaPiece> StoragePlanner::arena_pieces() const {
+  std::vector<ArenaPiece> pieces;
+  std::vector<int32_t> piece_of(storages_.size(), -1);
+  for (size_t v = 0; v < storage_of_.size(); ++v) {
+    if (storage_of_[v] < 0) continue;
+    const auto number = static_cast<size_t>(storage_of_[v]);
+    const Storage& storage = storages_[number];
+    if (storage.kind != Place::kArena) continue;
+    if (piece_of[number] < 0) {
+      piece_of[number] = static_cast<int32_t>(pieces.size());
+      pieces.push_back({storage.bytes, storage.begin, storage.end, {}});
+    }
+    pieces[static_cast<size_t>(piece_of[number])].values.push_back(static_cast<int32_t>(v));
+  }
+  return pieces;
+}
+
+} // namespace dllm::cpu
