@@ -1,0 +1,84 @@
+#pragma once
+// Binds one graph to one model: parameters become graph inputs, layers become scans over them.
+
+#include "graph/graph.h"
+#include "graph/mask.h"
+#include "model/model.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace dllm::model {
+
+struct ForwardInputs {
+  graph::Value ids;        // i32(batch, seq)
+  graph::Value embeddings; // f32(batch, seq, hidden) instead of ids
+  graph::Value
+      positions; // i32(batch, seq); undefined: 0, 1, ... (two_stream wants 0.. twice: give them)
+  graph::Value timesteps; // f32(batch), in steps; models with time conditioning only
+  graph::Mask mask;
+  bool empty_average = false; // a query that sees nothing averages all values (dllm-jax)
+};
+
+struct ForwardOutputs {
+  graph::Value hidden; // f32(batch, seq, hidden), after the last norm
+  std::vector<graph::Value>
+      taps; // asked for: the embedding, then what each layer leaves; before the last norm
+};
+
+struct Head {
+  graph::Value weight; // (vocab, hidden)
+  graph::Value bias;   // f32(vocab) or undefined
+  graph::Value scale;  // f32(vocab) for int8, or undefined
+};
+
+// Lives as long as its graph is being built. Its construction makes one input "param:<physical>"
+// (is_parameter) for every entry of ParamStore::physical(), in that order.
+class Builder {
+public:
+  // Shapes and dtypes alone are read from the model: a program fits every version of the same
+  // model.
+  Builder(graph::Graph& graph, const Model& model);
+  // From shapes alone, for plans: dtypes as they would be loaded.
+  struct Parameter {
+    std::string name;
+    Shape shape;
+    DType dtype;
+  };
+  Builder(graph::Graph& graph, const ModelConfig& config, std::vector<Parameter> parameters);
+
+  graph::Graph& graph() const { return graph_; }
+  const ModelConfig& config() const { return config_; }
+  // The gradient recomputes every layer instead of keeping what it made.
+  void set_remat(bool remat) { remat_ = remat; }
+  bool remat() const { return remat_; }
+
+  ForwardOutputs forward(const ForwardInputs& inputs, bool taps = false);
+  Head head();                              // logits = linear(hidden, weight, bias, scale)
+  graph::Value logits(graph::Value hidden); // small uses only
+  graph::Value embed(graph::Value ids);     // rows of the embedding, f32
+
+  const std::vector<graph::Value>& parameters() const {
+    return values_;
+  } // one per ParamStore::physical(), same order
+  graph::Value parameter(const std::string& physical_name); // undefined when there is none
+  // The scale of an int8 parameter, else undefined.
+  graph::Value scale(const std::string& physical_name) {
+    return parameter(physical_name + ".scale");
+  }
+
+private:
+  graph::Graph& graph_;
+  const ModelConfig& config_;
+  std::vector<Parameter> table_;
+  std::vector<graph::Value> values_;
+  std::map<std::string, size_t> index_;
+  bool remat_ = false;
+};
+
+// block: i32 scalar, for block_causal and two_stream; length: i32 scalar, for two_stream. Fails
+// with invalid_argument when one is missing, or for `automatic`.
+graph::Mask make_mask(AttentionKind kind, graph::Value block = {}, graph::Value length = {});
+
+} // namespace dllm::model

@@ -1,0 +1,96 @@
+#pragma once
+// What a model is, apart from its numbers: read from Hugging Face's config.json or GGUF metadata,
+// checked, printed back.
+
+#include "base/json.h"
+#include "base/options.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dllm::ckpt {
+class GgufFile;
+}
+
+namespace dllm::model {
+
+// What a query sees. automatic: the model's own (options only; a config never holds it after
+// parsing).
+enum class AttentionKind { automatic, causal, bidirectional, block_causal, two_stream };
+const char* attention_name(AttentionKind kind); // "auto", "causal", ...
+AttentionKind
+attention_from_name(std::string_view name); // fails with invalid_argument and the choices
+
+enum class NormKind { rms, layer };
+enum class PositionKind { rotary, learned };
+
+// Rotary positions; numbers as in config.json ("rope_theta" and "rope_scaling", or
+// "rope_parameters").
+struct RopeConfig {
+  std::string type = "default"; // default linear dynamic yarn llama3
+  double theta = 10000.0;
+  double partial = 1.0; // part of head_dim that turns
+  double factor = 1.0;
+  double low_freq_factor = 1.0, high_freq_factor = 4.0; // llama3
+  double beta_fast = 32.0, beta_slow = 1.0;             // yarn
+  double mscale = 0.0, mscale_all_dim = 0.0;            // yarn; 0: not given
+  double attention_factor = 0.0;                        // yarn; 0: from factor
+  bool truncate = true;                                 // yarn
+  int64_t original_max_positions = 0;                   // llama3, yarn; 0: max_positions
+};
+
+struct ModelConfig {
+  std::string family;     // name in the family table: "llama"
+  std::string model_type; // as the file says: "a2d-qwen3"
+  int64_t vocab_size = 0; // rows of the embedding and of the head
+  int64_t hidden_size = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t intermediate_size = 0;
+  int64_t max_positions = 0;
+  double norm_eps = 1e-6;
+  double init_std = 0.02;
+  NormKind norm = NormKind::rms;
+  PositionKind positions = PositionKind::rotary;
+  RopeConfig rope;
+  std::string activation = "silu"; // silu gelu gelu_tanh relu
+  bool gated_mlp = true;
+  bool tie_embeddings = false;
+  bool qkv_bias = false;
+  bool out_bias = false; // of the attention's output projection
+  bool mlp_bias = false;
+  bool qk_norm = false;
+  bool time_conditioning = false; // adaptive norms fed by a time embedding
+  int64_t time_steps = 0;         // the model is fed t / time_steps
+  // Settings beside the family (design 7), kept under "dllm" in config.json.
+  AttentionKind attention = AttentionKind::causal;
+  int shift = 0;              // 1: the hidden state before a token predicts it
+  int64_t mask_token_id = -1; // -1: none
+  int64_t block_length = 0;   // of block_causal; 0: none
+  std::string source;         // the file's JSON object: keys we do not read are kept for saving
+
+  int64_t query_size() const { return heads * head_dim; }
+  int64_t kv_size() const { return kv_heads * head_dim; }
+};
+
+// Fails with data_loss (not JSON), invalid_argument (a number that makes no model: key, found,
+// expected), or unimplemented for a family or feature that is not there yet. file: for error texts.
+ModelConfig config_from_json(const Json& object, const std::string& file);
+ModelConfig config_from_text(std::string_view text, const std::string& file);
+// Architectures llama, qwen2, qwen3.
+ModelConfig config_from_gguf(const ckpt::GgufFile& file);
+// The words of the family's config.json, plus "dllm".
+Json config_to_json(const ModelConfig& config);
+// Checks every number against the others.
+void check_config(const ModelConfig& config, const std::string& file);
+
+// Overwrites the model's own attention and shift by options of kind "model" that are set.
+// mask_token is handled by load.
+void apply_model_options(ModelConfig& config, const Options& options);
+
+std::vector<std::string> family_names(); // sorted
+
+} // namespace dllm::model

@@ -1,0 +1,32 @@
+// Dream 7B (Ye et al. 2025): Qwen2's layers, every token sees every token, the hidden state before
+// a token predicts it.
+
+#include "model/families/transformer.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dllm::model {
+namespace {
+
+void parse(const ConfigReader& reader, ModelConfig& config) {
+  parse_llama_keys(reader, config);
+  config.tie_embeddings = reader.flag("tie_word_embeddings", false);
+  config.qkv_bias = true;
+  config.attention = AttentionKind::bidirectional;
+  config.shift = 1;
+}
+
+void print(const ModelConfig& config, Json& object) {
+  if (!object.contains("architectures")) object["architectures"] = {"DreamModel"};
+  print_llama_keys(config, object);
+}
+
+std::vector<ParamSpec> params(const ModelConfig& config) {
+  return transformer_params(config, llama_names());
+}
+
+} // namespace
+
+const Family kDream = {"dream", {"Dream"}, {}, parse, print, params, transformer_layer};
+
+} // namespace dllm::model

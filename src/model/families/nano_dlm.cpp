@@ -1,0 +1,122 @@
+// nano-dlm (spec-nano-dlm 2): RMSNorm blocks without time, or adaptive LayerNorm blocks fed by an
+// embedding of the noise level; matrices stored (in, out); untied head; every token sees every
+// token.
+
+#include "base/error.h"
+#include "graph/ops.h"
+#include "model/families/transformer.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dllm::model {
+namespace {
+
+void parse(const ConfigReader& reader, ModelConfig& config) {
+  config.vocab_size = reader.integer("vocab_size", 1, kMaxVocab, 50304);
+  config.hidden_size = reader.integer("d_model", 1, kMaxSize, 512);
+  config.layers = reader.integer("n_layers", 1, kMaxLayers, 8);
+  config.heads = config.kv_heads = reader.integer("n_heads", 1, kMaxSize, 8);
+  if (config.hidden_size % config.heads != 0) {
+    reader.bad("n_heads", fmt::format("a divisor of d_model {}", config.hidden_size));
+  }
+  config.head_dim = config.hidden_size / config.heads;
+  const int64_t inner = reader.integer("d_ff", -1, kMaxSize, 2048);
+  config.intermediate_size = inner > 0 ? inner : 4 * config.hidden_size;
+  config.max_positions = reader.integer("seq_len", 1, kMaxPositions, 1024);
+  config.norm_eps = 1e-6;
+  config.activation = "gelu_tanh";
+  config.gated_mlp = false;
+  config.out_bias = config.mlp_bias = true;
+  config.time_conditioning = reader.flag("time_conditioning", false);
+  config.time_steps = reader.integer("T", 1, kMaxPositions, 1000);
+  config.attention = AttentionKind::bidirectional;
+}
+
+void print(const ModelConfig& config, Json& object) {
+  object["vocab_size"] = config.vocab_size;
+  object["seq_len"] = config.max_positions;
+  object["n_layers"] = config.layers;
+  object["n_heads"] = config.heads;
+  object["d_model"] = config.hidden_size;
+  object["d_ff"] = config.intermediate_size;
+  object["T"] = config.time_steps;
+  object["time_conditioning"] = config.time_conditioning;
+}
+
+ParamSpec spec(const std::string& name, const std::string& logical, ParamRole role, Shape element,
+               int64_t layers) {
+  ParamSpec made;
+  made.name = name;
+  made.role = role;
+  made.layers = layers;
+  made.pieces = {{logical, element[0], role == ParamRole::weight}};
+  made.element = std::move(element);
+  return made;
+}
+
+// norm -> (gamma, beta) = split(time W + b): y = layer_norm * (1 + gamma) + beta
+void use_adaptive_norm(std::vector<ParamSpec>& specs, const ModelConfig& config,
+                       const std::string& name, const std::string& logical) {
+  const int64_t hidden = config.hidden_size, layers = config.layers;
+  const std::string own = "layers." + name;
+  specs.push_back(spec(own + ".bias", logical + ".norm.bias", ParamRole::bias, {hidden}, layers));
+  specs.push_back(spec(own + ".time", logical + ".proj.kernel", ParamRole::weight,
+                       {2 * hidden, 4 * hidden}, layers));
+  specs.push_back(
+      spec(own + ".time.bias", logical + ".proj.bias", ParamRole::bias, {2 * hidden}, layers));
+}
+
+std::vector<ParamSpec> params(const ModelConfig& config) {
+  const std::string layer = "blocks.{}.";
+  TransformerNames names;
+  names.embedding = "token_emb.embedding";
+  names.final_norm = "final_norm.scale";
+  names.head = "lm_head.kernel";
+  names.attention_norm = layer + (config.time_conditioning ? "adnorm1.norm.scale" : "norm1.scale");
+  names.mlp_norm = layer + (config.time_conditioning ? "adnorm2.norm.scale" : "norm2.scale");
+  names.q = layer + "attn.q_proj.kernel";
+  names.k = layer + "attn.k_proj.kernel";
+  names.v = layer + "attn.v_proj.kernel";
+  names.out = layer + "attn.out_proj.kernel";
+  names.up = layer + "ffn.fc1.kernel";
+  names.down = layer + "ffn.fc2.kernel";
+  names.transpose = true;
+  std::vector<ParamSpec> specs = transformer_params(config, names);
+  if (!config.time_conditioning) return specs;
+
+  const int64_t hidden = config.hidden_size;
+  use_adaptive_norm(specs, config, "attention_norm", layer + "adnorm1");
+  use_adaptive_norm(specs, config, "mlp_norm", layer + "adnorm2");
+  specs.push_back(spec("time.in", "time_fc1.kernel", ParamRole::weight, {4 * hidden, hidden}, 0));
+  specs.push_back(spec("time.in.bias", "time_fc1.bias", ParamRole::bias, {4 * hidden}, 0));
+  specs.push_back(
+      spec("time.out", "time_fc2.kernel", ParamRole::weight, {4 * hidden, 4 * hidden}, 0));
+  specs.push_back(spec("time.out.bias", "time_fc2.bias", ParamRole::bias, {4 * hidden}, 0));
+  return specs;
+}
+
+graph::Value adaptive_norm(const LayerInputs& inputs, graph::Value x, const std::string& name) {
+  const int64_t batch = x.dim(0), hidden = inputs.config.hidden_size;
+  const graph::Value normed = graph::layer_norm(x, inputs.param(name), inputs.param(name + ".bias"),
+                                                static_cast<float>(inputs.config.norm_eps));
+  const graph::Value both = linear_param(inputs, inputs.time, name + ".time"); // (batch, 2 hidden)
+  const graph::Value gamma =
+      graph::reshape(graph::slice_axis(both, 1, 0, hidden), {batch, 1, hidden});
+  const graph::Value beta =
+      graph::reshape(graph::slice_axis(both, 1, hidden, 2 * hidden), {batch, 1, hidden});
+  return graph::add(graph::multiply(normed, graph::add(gamma, graph::scalar(*x.graph, 1.0f))),
+                    beta);
+}
+
+graph::Value layer(const LayerInputs& inputs, graph::Value hidden) {
+  if (!inputs.config.time_conditioning) return transformer_layer(inputs, hidden);
+  hidden =
+      graph::add(hidden, attention_block(inputs, adaptive_norm(inputs, hidden, "attention_norm")));
+  return graph::add(hidden, mlp_block(inputs, adaptive_norm(inputs, hidden, "mlp_norm")));
+}
+
+} // namespace
+
+const Family kNanoDlm = {"nano-dlm", {"nano-dlm"}, {}, parse, print, params, layer};
+
+} // namespace dllm::model

@@ -1,0 +1,35 @@
+// Qwen3, dense: an RMSNorm on every head of q and k before they turn (Hugging Face "qwen3"), and
+// "a2d-qwen3", turned into a diffusion model.
+
+#include "model/families/transformer.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dllm::model {
+namespace {
+
+void parse(const ConfigReader& reader, ModelConfig& config) {
+  parse_llama_keys(reader, config);
+  config.head_dim = reader.integer("head_dim", 1, kMaxSize, 128);
+  config.tie_embeddings = reader.flag("tie_word_embeddings", false);
+  config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
+  config.qk_norm = true;
+  if (config.model_type == "a2d-qwen3") config.attention = AttentionKind::bidirectional;
+}
+
+void print(const ModelConfig& config, Json& object) {
+  if (config.model_type == "qwen3") object["architectures"] = {"Qwen3ForCausalLM"};
+  print_llama_keys(config, object);
+  object["attention_bias"] = config.qkv_bias;
+}
+
+std::vector<ParamSpec> params(const ModelConfig& config) {
+  return transformer_params(config, llama_names());
+}
+
+} // namespace
+
+const Family kQwen3 = {"qwen3", {"qwen3", "a2d-qwen3"}, {"qwen3"}, parse, print,
+                       params,  transformer_layer};
+
+} // namespace dllm::model

@@ -1,0 +1,43 @@
+#include "base/error.h"
+#include "model/families/family.h"
+
+#include <algorithm>
+
+namespace dllm::model {
+namespace {
+
+const Family* const kFamilies[] = {&kDream, &kGpt2, &kLlada, &kLlama, &kNanoDlm, &kQwen2, &kQwen3};
+
+} // namespace
+
+std::span<const Family* const> all_families() {
+  return kFamilies;
+}
+
+std::vector<std::string> family_names() {
+  std::vector<std::string> names;
+  for (const Family* family : kFamilies) names.emplace_back(family->name);
+  return names;
+}
+
+const Family& find_family(const std::string& name) {
+  for (const Family* family : kFamilies) {
+    if (name == family->name) return *family;
+  }
+  fail(Code::internal, "no family named {}", name);
+}
+
+const Family& family_of_model_type(const std::string& type) {
+  std::string known;
+  for (const Family* family : kFamilies) {
+    for (const char* name : family->model_types) {
+      if (name == nullptr) break;
+      if (type == name) return *family;
+      known += known.empty() ? name : std::string(" ") + name;
+    }
+  }
+  fail_with_hint("model_type may be one of: " + known, Code::unimplemented,
+                 "family {} is not supported yet", type.substr(0, 60));
+}
+
+} // namespace dllm::model

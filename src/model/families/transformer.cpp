@@ -1,0 +1,187 @@
+#include "model/families/transformer.h"
+
+#include "graph/ops.h"
+
+#include <cmath>
+
+namespace dllm::model {
+namespace {
+
+std::string bias_name(const std::string& weight) {
+  const size_t cut = weight.rfind('.');
+  return weight.substr(0, cut) + ".bias";
+}
+
+// Collects the tensors of one model in the order in which they will be numbered.
+class Table {
+public:
+  explicit Table(bool transpose) : transpose_(transpose) {}
+
+  void add(const std::string& name, const std::string& logical, ParamRole role, Shape element,
+           int64_t layers = 0) {
+    ParamSpec spec;
+    spec.name = name;
+    spec.role = role;
+    spec.layers = layers;
+    spec.pieces = {{logical, element[0], transpose_ && role == ParamRole::weight}};
+    spec.element = std::move(element);
+    specs_.push_back(std::move(spec));
+  }
+  // A matrix (out, in) and, when there is one, its bias.
+  void linear(const std::string& name, const std::string& logical, int64_t out, int64_t in,
+              bool bias, int64_t layers) {
+    add(name, logical, ParamRole::weight, {out, in}, layers);
+    if (bias) add(name + ".bias", bias_name(logical), ParamRole::bias, {out}, layers);
+  }
+  void norm(const std::string& name, const std::string& logical, const std::string& bias,
+            int64_t size, int64_t layers) {
+    add(name, logical, ParamRole::norm, {size}, layers);
+    if (!bias.empty()) add(name + ".bias", bias, ParamRole::bias, {size}, layers);
+  }
+  std::vector<ParamSpec> take() { return std::move(specs_); }
+
+private:
+  bool transpose_;
+  std::vector<ParamSpec> specs_;
+};
+
+} // namespace
+
+TransformerNames llama_names() {
+  const std::string layer = "model.layers.{}.";
+  TransformerNames names;
+  names.embedding = "model.embed_tokens.weight";
+  names.final_norm = "model.norm.weight";
+  names.head = "lm_head.weight";
+  names.attention_norm = layer + "input_layernorm.weight";
+  names.mlp_norm = layer + "post_attention_layernorm.weight";
+  names.q = layer + "self_attn.q_proj.weight";
+  names.k = layer + "self_attn.k_proj.weight";
+  names.v = layer + "self_attn.v_proj.weight";
+  names.out = layer + "self_attn.o_proj.weight";
+  names.q_norm = layer + "self_attn.q_norm.weight";
+  names.k_norm = layer + "self_attn.k_norm.weight";
+  names.gate = layer + "mlp.gate_proj.weight";
+  names.up = layer + "mlp.up_proj.weight";
+  names.down = layer + "mlp.down_proj.weight";
+  return names;
+}
+
+std::vector<ParamSpec> transformer_params(const ModelConfig& config,
+                                          const TransformerNames& names) {
+  const int64_t hidden = config.hidden_size, layers = config.layers, q = config.query_size(),
+                kv = config.kv_size();
+  Table table(names.transpose);
+  table.add("embedding", names.embedding, ParamRole::embedding, {config.vocab_size, hidden});
+  if (config.positions == PositionKind::learned) {
+    table.add("positions", names.positions, ParamRole::positions, {config.max_positions, hidden});
+  }
+  table.norm("layers.attention_norm", names.attention_norm, names.attention_norm_bias, hidden,
+             layers);
+  if (!names.qkv.empty()) {
+    table.linear("layers.qkv", names.qkv, q + 2 * kv, hidden, config.qkv_bias, layers);
+  } else {
+    table.linear("layers.q", names.q, q, hidden, config.qkv_bias, layers);
+    table.linear("layers.k", names.k, kv, hidden, config.qkv_bias, layers);
+    table.linear("layers.v", names.v, kv, hidden, config.qkv_bias, layers);
+  }
+  if (config.qk_norm) {
+    table.norm("layers.q_norm", names.q_norm, "", config.head_dim, layers);
+    table.norm("layers.k_norm", names.k_norm, "", config.head_dim, layers);
+  }
+  table.linear("layers.out", names.out, hidden, q, config.out_bias, layers);
+  table.norm("layers.mlp_norm", names.mlp_norm, names.mlp_norm_bias, hidden, layers);
+  if (config.gated_mlp)
+    table.linear("layers.gate", names.gate, config.intermediate_size, hidden, config.mlp_bias,
+                 layers);
+  table.linear("layers.up", names.up, config.intermediate_size, hidden, config.mlp_bias, layers);
+  table.linear("layers.down", names.down, hidden, config.intermediate_size, config.mlp_bias,
+               layers);
+  table.norm("norm", names.final_norm, names.final_norm_bias, hidden, 0);
+  if (!config.tie_embeddings) table.linear("head", names.head, config.vocab_size, hidden, false, 0);
+  return table.take();
+}
+
+graph::Value LayerInputs::param(const std::string& name) const {
+  const auto found = params.find(name);
+  return found == params.end() ? graph::Value{} : found->second;
+}
+
+graph::Value linear_param(const LayerInputs& inputs, graph::Value x, const std::string& name) {
+  return graph::linear(x, inputs.param(name), inputs.param(name + ".bias"),
+                       inputs.param(name + ".scale"));
+}
+
+namespace {
+
+graph::Value norm(const LayerInputs& inputs, graph::Value x, const std::string& name) {
+  const auto eps = static_cast<float>(inputs.config.norm_eps);
+  if (inputs.config.norm == NormKind::rms) return graph::rms_norm(x, inputs.param(name), eps);
+  return graph::layer_norm(x, inputs.param(name), inputs.param(name + ".bias"), eps);
+}
+
+graph::Value activate(const std::string& kind, graph::Value x) {
+  if (kind == "silu") return graph::silu(x);
+  if (kind == "relu") return graph::maximum(x, graph::scalar(*x.graph, 0.0f));
+  return graph::gelu(x, kind == "gelu_tanh");
+}
+
+struct Heads {
+  graph::Value q, k, v; // (batch, seq, heads or kv_heads, head_dim)
+};
+
+Heads project(const LayerInputs& inputs, graph::Value x) {
+  const ModelConfig& config = inputs.config;
+  const int64_t q = config.query_size(), kv = config.kv_size();
+  Heads heads;
+  if (inputs.param("qkv").defined()) {
+    const graph::Value all = linear_param(inputs, x, "qkv"); // (batch, seq, q + 2 kv)
+    heads = {graph::slice_axis(all, 2, 0, q), graph::slice_axis(all, 2, q, q + kv),
+             graph::slice_axis(all, 2, q + kv, q + 2 * kv)};
+  } else {
+    heads = {linear_param(inputs, x, "q"), linear_param(inputs, x, "k"),
+             linear_param(inputs, x, "v")};
+  }
+  const int64_t batch = x.dim(0), seq = x.dim(1);
+  heads.q = graph::reshape(heads.q, {batch, seq, config.heads, config.head_dim});
+  heads.k = graph::reshape(heads.k, {batch, seq, config.kv_heads, config.head_dim});
+  heads.v = graph::reshape(heads.v, {batch, seq, config.kv_heads, config.head_dim});
+  return heads;
+}
+
+} // namespace
+
+graph::Value attention_block(const LayerInputs& inputs, graph::Value x) {
+  const ModelConfig& config = inputs.config;
+  Heads heads = project(inputs, x);
+  if (config.qk_norm) {
+    const auto eps = static_cast<float>(config.norm_eps);
+    heads.q = graph::rms_norm(heads.q, inputs.param("q_norm"), eps);
+    heads.k = graph::rms_norm(heads.k, inputs.param("k_norm"), eps);
+  }
+  if (inputs.inv_freq.defined()) {
+    heads.q = graph::rope(heads.q, inputs.positions, inputs.inv_freq, false, inputs.rope_amplitude);
+    heads.k = graph::rope(heads.k, inputs.positions, inputs.inv_freq, false, inputs.rope_amplitude);
+  }
+  graph::AttentionOptions options;
+  options.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+  options.empty_average = inputs.empty_average;
+  const graph::Value seen = graph::attention(heads.q, heads.k, heads.v, inputs.mask, options);
+  return linear_param(inputs, graph::reshape(seen, {x.dim(0), x.dim(1), config.query_size()}),
+                      "out");
+}
+
+graph::Value mlp_block(const LayerInputs& inputs, graph::Value x) {
+  const std::string& kind = inputs.config.activation;
+  const graph::Value up = linear_param(inputs, x, "up");
+  if (!inputs.config.gated_mlp) return linear_param(inputs, activate(kind, up), "down");
+  const graph::Value gate = linear_param(inputs, x, "gate");
+  return linear_param(inputs, graph::gated_activation(gate, up, kind), "down");
+}
+
+graph::Value transformer_layer(const LayerInputs& inputs, graph::Value hidden) {
+  hidden = graph::add(hidden, attention_block(inputs, norm(inputs, hidden, "attention_norm")));
+  return graph::add(hidden, mlp_block(inputs, norm(inputs, hidden, "mlp_norm")));
+}
+
+} // namespace dllm::model

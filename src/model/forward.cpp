@@ -1,0 +1,253 @@
+#include "model/forward.h"
+
+#include "base/error.h"
+#include "graph/ops.h"
+#include "model/builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace dllm::model {
+namespace {
+
+constexpr size_t kPrograms = 4;
+
+// The options of one call, resolved against the model.
+struct Call {
+  AttentionKind attention;
+  int shift = 0;
+  int64_t block = 0;
+  bool logits = false, hidden = false, layers = false, empty_average = false;
+  int64_t batch = 0, seq = 0;
+};
+
+// Arrays as the program takes them, by name.
+using Feed = std::vector<std::pair<std::string, Tensor>>;
+
+Tensor wanted(const Batch& batch, const char* name, DType dtype, const Shape& shape) {
+  const Tensor& found = batch.at(name);
+  if (found.shape() != shape) {
+    fail(Code::invalid_argument, "{}: shape {}, expected {}", name, found.shape().text(),
+         shape.text());
+  }
+  return found.to(dtype);
+}
+
+void check_range(const Tensor& values, const char* name, int64_t end, const char* what) {
+  for (const int32_t value : values.as<int32_t>()) {
+    if (value < 0 || value >= end) {
+      fail(Code::invalid_argument, "{} holds {}, expected 0 to {} ({})", name, value, end - 1,
+           what);
+    }
+  }
+}
+
+Call resolve(const ModelConfig& config, const Batch& batch, const Options& options) {
+  Call call;
+  call.attention = attention_from_name(options.str("attention"));
+  if (call.attention == AttentionKind::automatic) call.attention = config.attention;
+  call.shift = options.i64("shift") >= 0 ? static_cast<int>(options.i64("shift")) : config.shift;
+  call.block = options.i64("block_length") > 0 ? options.i64("block_length") : config.block_length;
+  call.empty_average = options.boolean("empty_average");
+  for (const std::string& name : options.list("outputs")) {
+    if (name == "logits")
+      call.logits = true;
+    else if (name == "hidden")
+      call.hidden = true;
+    else if (name == "layers")
+      call.layers = true;
+    else
+      fail_with_hint("outputs are logits, hidden, layers", Code::invalid_argument,
+                     "no output named {}", name);
+  }
+  const Tensor* input = batch.find("embeddings");
+  if (input == nullptr) input = &batch.at("ids");
+  const int64_t rank = batch.has("embeddings") ? 3 : 2;
+  if (input->shape().rank() != rank || input->count() == 0) {
+    fail(Code::invalid_argument, "{}: shape {}, expected {} axes and no empty one",
+         rank == 3 ? "embeddings" : "ids", input->shape().text(), rank);
+  }
+  call.batch = input->shape()[0];
+  call.seq = input->shape()[1];
+  const bool blocks =
+      call.attention == AttentionKind::block_causal || call.attention == AttentionKind::two_stream;
+  if (blocks && call.block <= 0) {
+    fail_with_hint("set block_length, or \"dllm\": {\"block_length\"} in config.json",
+                   Code::failed_precondition, "{} attention needs a block length",
+                   attention_name(call.attention));
+  }
+  if (call.attention == AttentionKind::two_stream && call.seq % 2 != 0) {
+    fail(Code::invalid_argument, "two_stream attention needs rows of even length, found {}",
+         call.seq);
+  }
+  return call;
+}
+
+// Both streams count from 0.
+Tensor two_stream_positions(const Call& call) {
+  Tensor positions(DType::i32, {call.batch, call.seq});
+  const auto out = positions.mutable_as<int32_t>();
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<int32_t>(static_cast<int64_t>(i) % call.seq % (call.seq / 2));
+  }
+  return positions;
+}
+
+Tensor dense_mask(const Batch& batch, const Call& call) {
+  const Tensor& mask = batch.at("mask");
+  const Shape whole{call.batch, call.seq, call.seq};
+  if (mask.shape() != Shape{1, call.seq, call.seq}) return wanted(batch, "mask", DType::u8, whole);
+  const Tensor one = mask.to(DType::u8);
+  Tensor all(DType::u8, whole);
+  for (int64_t b = 0; b < call.batch; ++b) {
+    std::copy_n(one.as<uint8_t>().begin(), one.count(),
+                all.mutable_as<uint8_t>().begin() + b * one.count());
+  }
+  return all;
+}
+
+Feed feed_of(const ModelConfig& config, const Batch& batch, const Call& call) {
+  const Shape rows{call.batch, call.seq};
+  Feed feed;
+  if (batch.has("embeddings")) {
+    feed.emplace_back("embeddings", wanted(batch, "embeddings", DType::f32,
+                                           {call.batch, call.seq, config.hidden_size}));
+  } else {
+    feed.emplace_back("ids", wanted(batch, "ids", DType::i32, rows));
+    check_range(feed.back().second, "ids", config.vocab_size, "vocabulary");
+  }
+  if (batch.has("positions"))
+    feed.emplace_back("positions", wanted(batch, "positions", DType::i32, rows));
+  else if (call.attention == AttentionKind::two_stream)
+    feed.emplace_back("positions", two_stream_positions(call));
+  if (config.positions == PositionKind::learned) {
+    if (feed.back().first == "positions") {
+      check_range(feed.back().second, "positions", config.max_positions, "learned positions");
+    } else if (call.seq > config.max_positions) {
+      fail(Code::invalid_argument, "rows of {} tokens, but the model has {} learned positions",
+           call.seq, config.max_positions);
+    }
+  }
+  if (config.time_conditioning)
+    feed.emplace_back("timesteps", wanted(batch, "timesteps", DType::f32, {call.batch}));
+  if (batch.has("segments"))
+    feed.emplace_back("segments", wanted(batch, "segments", DType::i32, rows));
+  if (batch.has("keys")) feed.emplace_back("keys", wanted(batch, "keys", DType::u8, rows));
+  if (batch.has("mask")) feed.emplace_back("mask", dense_mask(batch, call));
+  feed.emplace_back("block", Tensor::scalar(static_cast<int32_t>(call.block)));
+  feed.emplace_back("length", Tensor::scalar(static_cast<int32_t>(call.seq / 2)));
+  return feed;
+}
+
+std::string key_of(const ModelConfig& config, const ParamStore& params, const Call& call,
+                   const Feed& feed) {
+  std::string key =
+      fmt::format("{} {} {} {} {} {} v{}", attention_name(call.attention), call.shift, call.logits,
+                  call.hidden, call.layers, call.empty_average, config.vocab_size);
+  for (const auto& [name, tensor] : feed) key += " " + name + tensor.shape().text();
+  for (const ParamStore::Physical& entry : params.physical()) key += dtype_name(entry.dtype);
+  return key;
+}
+
+// Row i of the result tells about token i: with shift 1 that is what the state before it says.
+graph::Value shifted(graph::Value logits) {
+  const int64_t seq = logits.dim(1);
+  if (seq == 1) return logits;
+  return graph::concat(
+      {graph::slice_axis(logits, 1, 0, 1), graph::slice_axis(logits, 1, 0, seq - 1)}, 1);
+}
+
+std::shared_ptr<graph::Program> compile(Model& model, const Call& call, const Feed& feed) {
+  const auto graph = std::make_shared<graph::Graph>("forward");
+  Builder builder(*graph, model);
+  std::map<std::string, graph::Value> values;
+  for (const auto& [name, tensor] : feed)
+    values[name] = graph->input("batch:" + name, tensor.dtype(), tensor.shape());
+  const auto optional = [&](const char* name) {
+    const auto found = values.find(name);
+    return found == values.end() ? graph::Value{} : found->second;
+  };
+
+  ForwardInputs inputs;
+  inputs.ids = optional("ids");
+  inputs.embeddings = optional("embeddings");
+  inputs.positions = optional("positions");
+  inputs.timesteps = optional("timesteps");
+  inputs.empty_average = call.empty_average;
+  inputs.mask = make_mask(call.attention, values.at("block"), values.at("length"));
+  if (const graph::Value segments = optional("segments"); segments.defined())
+    inputs.mask.and_segments(segments, segments);
+  if (const graph::Value keys = optional("keys"); keys.defined()) inputs.mask.and_key_keep(keys);
+  if (const graph::Value mask = optional("mask"); mask.defined()) inputs.mask.and_dense(mask);
+
+  const ForwardOutputs result = builder.forward(inputs, call.layers);
+  if (call.logits) {
+    const graph::Value logits = builder.logits(result.hidden);
+    graph->output("logits", call.shift == 1 ? shifted(logits) : logits);
+  }
+  if (call.hidden) graph->output("hidden", result.hidden);
+  if (call.layers) {
+    std::vector<graph::Value> taps;
+    for (const graph::Value& tap : result.taps)
+      taps.push_back(graph::reshape(tap, tap.shape().with_front(1)));
+    graph->output("layers", graph::concat(taps, 0));
+  }
+  return model.engine().compile(graph);
+}
+
+} // namespace
+
+std::shared_ptr<graph::Program> ForwardCache::find(const std::string& key) {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.key == key; });
+  if (found == entries_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, found);
+  return entries_.front().program;
+}
+
+void ForwardCache::add(std::string key, std::shared_ptr<graph::Program> program) {
+  entries_.push_front({std::move(key), std::move(program)});
+  if (entries_.size() > kPrograms) entries_.pop_back();
+}
+
+const Schema& forward_schema() {
+  static const Schema schema(
+      "forward",
+      {option_choice("attention", "auto",
+                     {"auto", "causal", "bidirectional", "block_causal", "two_stream"},
+                     "What a token sees; auto: the model's own."),
+       option_i64("shift", -1, -1, 1,
+                  "1: logits of row i are those of the state before it; -1: the model's own."),
+       option_i64("block_length", 0, 0, 1 << 24,
+                  "Block of block_causal and two_stream; 0: the model's own."),
+       option_list("outputs", {"logits"}, "Arrays of the result: logits, hidden, layers."),
+       option_bool("empty_average", false,
+                   "A token that sees nothing averages all values, as dllm-jax does.")});
+  return schema;
+}
+
+Batch forward(Model& model, const Batch& batch, Task* task) {
+  return forward(model, batch, Options(forward_schema()), task);
+}
+
+Batch forward(Model& model, const Batch& batch, const Options& options, Task* task) {
+  check_task(task);
+  const Call call = resolve(model.config(), batch, options);
+  const Feed feed = feed_of(model.config(), batch, call);
+  const std::string key = key_of(model.config(), model.params(), call, feed);
+  std::shared_ptr<graph::Program> program = model.forward_cache().find(key);
+  if (!program) {
+    program = compile(model, call, feed);
+    model.forward_cache().add(key, program);
+  }
+  std::vector<graph::BufferRef> inputs = model.params().snapshot();
+  for (const auto& [name, tensor] : feed) inputs.push_back(model.engine().upload(tensor, true));
+  const std::vector<graph::BufferRef> results = program->run(inputs, task);
+  Batch answer;
+  for (size_t i = 0; i < results.size(); ++i)
+    answer.set(program->graph().outputs()[i].name, results[i]->read());
+  return answer;
+}
+
+} // namespace dllm::model

@@ -1,0 +1,157 @@
+#include "base/error.h"
+#include "base/files.h"
+#include "model/families/family.h"
+#include "model/mask_token.h"
+#include "model/model.h"
+#include "model/weights.h"
+
+#include <algorithm>
+
+namespace dllm::model {
+namespace {
+
+constexpr const char* kConfig = "config.json";
+// Files of a model folder that we do not read here but write back.
+constexpr const char* kSideFiles[] = {"tokenizer.json",
+                                      "tokenizer_config.json",
+                                      "special_tokens_map.json",
+                                      "generation_config.json",
+                                      "added_tokens.json",
+                                      "vocab.json",
+                                      "merges.txt",
+                                      "chat_template.jinja"};
+constexpr int64_t kLargestF32 = int64_t{1}
+                                << 30; // design 7: above it a quantized GGUF becomes int8
+
+// The weights of a source, and where they come from.
+struct Opened {
+  ModelConfig config;
+  std::shared_ptr<const ckpt::GgufFile> gguf; // null: safetensors
+};
+
+std::string gguf_of(const Source& source) {
+  for (const std::string& name : source.names()) {
+    if (name.ends_with(".gguf")) return name;
+  }
+  return {};
+}
+
+Opened open_model(const Source& source) {
+  Opened opened;
+  if (source.has(kConfig)) {
+    opened.config =
+        config_from_text(source.open(kConfig).text(), source.describe() + "/" + kConfig);
+    return opened;
+  }
+  const std::string name = gguf_of(source);
+  if (name.empty()) {
+    fail_with_hint("a model folder holds config.json and model.safetensors, or give one .gguf file",
+                   Code::not_found, "{}: no {} and no .gguf file", source.describe(), kConfig);
+  }
+  opened.gguf = std::make_shared<ckpt::GgufFile>(source.open(name), name);
+  opened.config = config_from_gguf(*opened.gguf);
+  return opened;
+}
+
+int64_t f32_bytes(const std::vector<ParamSpec>& specs) {
+  int64_t bytes = 0;
+  for (const ParamSpec& spec : specs) bytes += spec.shape().count() * 4;
+  return bytes;
+}
+
+// The form a stack is kept in: asked for, or what its tensors are in the file (f32 when they
+// differ).
+DType wanted_dtype(const std::string& option, const ParamSpec& spec, const WeightSource& weights,
+                   bool shrink) {
+  if (option != "auto")
+    return storage_dtype(spec.role, option == "int8" ? DType::i8 : dtype_from_name(option));
+  if (shrink) return storage_dtype(spec.role, DType::i8);
+  for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+    for (const ParamPiece& piece : spec.pieces) {
+      if (weights.dtype(spec.logical_name(piece, layer)) != DType::bf16) return DType::f32;
+    }
+  }
+  return storage_dtype(spec.role, DType::bf16);
+}
+
+void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const WeightSource& weights,
+                     const std::string& dtype, Task* task) {
+  int64_t total = 0, done = 0;
+  for (const ParamSpec& spec : specs) {
+    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+      for (const ParamPiece& piece : spec.pieces)
+        total += weights.file_bytes(spec.logical_name(piece, layer));
+    }
+  }
+  const bool shrink = dtype == "auto" && weights.quantized() && f32_bytes(specs) > kLargestF32;
+  for (const ParamSpec& spec : specs) {
+    ParamForm form(spec, wanted_dtype(dtype, spec, weights, shrink));
+    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+      for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
+        check_task(task);
+        const std::string name = spec.logical_name(spec.pieces[piece], layer);
+        form.put(spec, piece, layer, weights.read(name));
+        done += weights.file_bytes(name);
+        if (task != nullptr) task->set_progress(done, total);
+      }
+    }
+    model.params().add(spec, form);
+  }
+}
+
+} // namespace
+
+const Schema& model_schema() {
+  static const Schema schema(
+      "model",
+      {option_choice("dtype", "auto", {"auto", "f32", "bf16", "int8"},
+                     "Form the weights are kept in; auto: as in the file, quantized GGUF f32 up to "
+                     "1 GB, else int8."),
+       option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
+                     "What a token sees; auto: what the config says."),
+       option_i64("shift", -1, -1, 1,
+                  "1: the hidden state before a token predicts it; -1: what the config says."),
+       option_str(
+           "mask_token", "",
+           "Token that stands for a masked one, its text or its id; empty: found by itself."),
+       option_i64("seed", 0, 0, int64_t{1} << 53, "Seed of the first weights of a new model.")});
+  return schema;
+}
+
+ModelConfig read_config(const Source& source) {
+  Opened opened = open_model(source);
+  return opened.config;
+}
+
+std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const Source& source,
+                                  const Options& options, Task* task) {
+  check_task(task);
+  Opened opened = open_model(source);
+  apply_model_options(opened.config, options);
+  const std::vector<ParamSpec> specs = find_family(opened.config.family).params(opened.config);
+  const std::unique_ptr<WeightSource> weights =
+      opened.gguf ? open_gguf_weights(opened.gguf, opened.config)
+                  : open_safetensors(source, opened.config.tie_embeddings);
+  weights->check(specs);
+
+  const auto model = std::make_shared<Model>(std::move(engine), opened.config);
+  load_parameters(*model, specs, *weights, options.str("dtype"), task);
+  if (!opened.gguf) {
+    for (const char* name : kSideFiles) {
+      if (source.has(name)) model->set_side_file(name, source.open(name));
+    }
+  }
+  resolve_mask_token(*model, options.str("mask_token"), opened.gguf.get());
+  return model;
+}
+
+std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,
+                                  const Options& options, Task* task) {
+  // A checkpoint of a training run holds its model one folder down.
+  const std::string inner = join_path(path, "model");
+  const bool checkpoint = is_directory(path) && !file_exists(join_path(path, kConfig)) &&
+                          file_exists(join_path(inner, kConfig));
+  return load_model(std::move(engine), *open_source(checkpoint ? inner : path), options, task);
+}
+
+} // namespace dllm::model

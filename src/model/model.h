@@ -1,0 +1,98 @@
+#pragma once
+// A model: a config and parameters on an engine. Shared by trainer, decoder and host.
+
+#include "base/options.h"
+#include "base/source.h"
+#include "base/task.h"
+#include "graph/engine.h"
+#include "model/config.h"
+#include "model/param_store.h"
+#include "tensor/batch.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dllm::model {
+
+class ForwardCache;
+
+// One call at a time but for const members. Keeps its engine alive.
+class Model {
+public:
+  using SideFiles = std::vector<std::pair<std::string, Bytes>>;
+
+  Model(std::shared_ptr<graph::Engine> engine, ModelConfig config);
+  ~Model();
+
+  graph::Engine& engine() const { return *engine_; }
+  const std::shared_ptr<graph::Engine>& engine_ref() const { return engine_; }
+  const ModelConfig& config() const { return config_; }
+  ParamStore& params() { return params_; }
+  const ParamStore& params() const { return params_; }
+  int64_t version() const { return params_.version(); }
+
+  // tokenizer.json, generation_config.json ...: carried from load to save.
+  const SideFiles& side_files() const { return side_files_; }
+  void set_side_file(const std::string& name, Bytes content); // replaces
+
+  // Answers the mask token; a model without one gets one (design 7): an unused row past the
+  // tokenizer's last id, else a new row; embedding (and head) = mean of the rows; tokenizer.json
+  // gets "<|mask|>". Version + 1 when something changed.
+  int64_t ensure_mask_token();
+  void set_mask_token(int64_t id); // fails with out_of_range
+
+  int64_t i64(const std::string& key) const; // vocab hidden layers max_length mask_id params bytes
+  Json describe() const;                     // family, attention, shift, runs, storage forms, bytes
+
+  ForwardCache& forward_cache() { return *cache_; }
+
+private:
+  std::shared_ptr<graph::Engine> engine_;
+  ModelConfig config_;
+  ParamStore params_;
+  SideFiles side_files_;
+  std::unique_ptr<ForwardCache> cache_;
+};
+
+const Schema& model_schema();   // "model": dtype attention shift mask_token seed
+const Schema& save_schema();    // "save": dtype max_shard_bytes overwrite
+const Schema& forward_schema(); // "forward": attention shift block_length outputs empty_average
+const Schema& plan_schema();    // "plan": what batch length dtype format
+
+// A Hugging Face folder (config.json, safetensors whole or sharded), one .gguf file, or the same in
+// memory; a checkpoint folder of ours is found by its model/ folder. Progress in bytes. Fails with
+// not_found, data_loss (file, tensor, expected, found), unimplemented (family, tensor type,
+// pickle), resource_exhausted, cancelled.
+std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const Source& source,
+                                  const Options& options, Task* task = nullptr);
+std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,
+                                  const Options& options, Task* task = nullptr);
+// Random weights: normal(0, init_std), norms 1, biases 0, drawn by (seed, logical name, element):
+// the same on any machine.
+std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Json& config,
+                                 const Options& options, Task* task = nullptr);
+// A copy with its own parameters on the same engine.
+std::shared_ptr<Model> clone_model(const Model& model);
+// A Hugging Face folder that appears whole or not at all.
+void save_model(const Model& model, const std::string& folder, const Options& options,
+                Task* task = nullptr);
+
+// Batch: ids i32(batch, seq), or embeddings f32(batch, seq, hidden); optional positions i32,
+// segments i32, keys u8 (1: may be seen), mask u8(batch or 1, queries, keys), timesteps f32(batch).
+// (`keep` marks given tokens and changes nothing here.) Answers the arrays of option outputs:
+// logits f32(batch, seq, vocab), hidden (after the last norm), layers f32(layers + 1, batch, seq,
+// hidden): the embedding and what every layer leaves, before the last norm.
+Batch forward(Model& model, const Batch& batch, const Options& options, Task* task = nullptr);
+Batch forward(Model& model, const Batch& batch, Task* task = nullptr);
+
+// Bytes and flops of a job, from the config alone: {"weights", "arena", "peak", "flops", ...}. What
+// training adds is the trainer's to say: here "train" means forward and backward of the mean of the
+// logits' log-sum-exp, masters and two moments.
+Json plan_model(graph::Engine& engine, const ModelConfig& config, const Options& options);
+// The config of a source without its weights.
+ModelConfig read_config(const Source& source);
+
+} // namespace dllm::model

@@ -1,0 +1,77 @@
+#include "base/error.h"
+#include "base/random.h"
+#include "model/families/family.h"
+#include "model/mask_token.h"
+#include "model/model.h"
+#include "model/normal.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace dllm::model {
+namespace {
+
+// FNV-1a, 64 bits: the name of a tensor as a number that never changes.
+uint64_t name_number(std::string_view name) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3u;
+  return hash;
+}
+
+Tensor first_values(const ParamSpec& spec, const ParamPiece& piece, const std::string& name,
+                    const ModelConfig& config, uint64_t seed) {
+  Tensor values(DType::f32, spec.logical_shape(piece));
+  const auto out = values.mutable_as<float>();
+  if (spec.role == ParamRole::bias) return values;
+  if (spec.role == ParamRole::norm) {
+    std::fill(out.begin(), out.end(), 1.0f);
+    return values;
+  }
+  const double narrow =
+      spec.residual_out ? std::sqrt(2.0 * static_cast<double>(config.layers)) : 1.0;
+  const double deviation = config.init_std / narrow;
+  const Key key = stream_key(seed, Stream::init, name_number(name), 0);
+  for (size_t i = 0; i < out.size(); ++i) {
+    // The middle of one of 2^24 equal steps: never 0 or 1.
+    const double uniform = (static_cast<double>(random_bits_at(key, i) >> 8) + 0.5) / 16777216.0;
+    out[i] = static_cast<float>(deviation * normal_quantile(uniform));
+  }
+  return values;
+}
+
+} // namespace
+
+std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Json& object,
+                                 const Options& options, Task* task) {
+  ModelConfig config = config_from_json(object, "config");
+  apply_model_options(config, options);
+  const std::string& wanted = options.str("dtype");
+  const DType dtype = wanted == "auto"   ? DType::f32
+                      : wanted == "int8" ? DType::i8
+                                         : dtype_from_name(wanted);
+  const auto seed = static_cast<uint64_t>(options.i64("seed"));
+
+  const auto model = std::make_shared<Model>(std::move(engine), config);
+  const std::vector<ParamSpec> specs = find_family(config.family).params(config);
+  int64_t total = 0, done = 0;
+  for (const ParamSpec& spec : specs) total += spec.shape().count() * 4;
+  for (const ParamSpec& spec : specs) {
+    ParamForm form(spec, storage_dtype(spec.role, dtype));
+    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+      for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
+        check_task(task);
+        const std::string name = spec.logical_name(spec.pieces[piece], layer);
+        form.put(spec, piece, layer, first_values(spec, spec.pieces[piece], name, config, seed));
+        done += spec.logical_shape(spec.pieces[piece]).count() * 4;
+        if (task != nullptr) task->set_progress(done, total);
+      }
+    }
+    model->params().add(spec, form);
+  }
+  resolve_mask_token(*model, options.str("mask_token"), nullptr);
+  return model;
+}
+
+} // namespace dllm::model

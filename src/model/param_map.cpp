@@ -1,0 +1,119 @@
+#include "model/param_map.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace dllm::model {
+namespace {
+
+// out (columns, rows) = in (rows, columns), in tiles that stay in the cache.
+template <class T>
+void transpose_into(const std::byte* in, std::byte* out, int64_t rows, int64_t columns) {
+  constexpr int64_t kTile = 32;
+  const T* from = reinterpret_cast<const T*>(in);
+  T* to = reinterpret_cast<T*>(out);
+  for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
+    for (int64_t c0 = 0; c0 < columns; c0 += kTile) {
+      for (int64_t r = r0; r < std::min(r0 + kTile, rows); ++r) {
+        for (int64_t c = c0; c < std::min(c0 + kTile, columns); ++c)
+          to[c * rows + r] = from[r * columns + c];
+      }
+    }
+  }
+}
+
+void transpose_bytes(const std::byte* in, std::byte* out, int64_t rows, int64_t columns,
+                     int64_t size) {
+  switch (size) {
+  case 1: return transpose_into<uint8_t>(in, out, rows, columns);
+  case 2: return transpose_into<uint16_t>(in, out, rows, columns);
+  case 4: return transpose_into<uint32_t>(in, out, rows, columns);
+  default: return transpose_into<uint64_t>(in, out, rows, columns);
+  }
+}
+
+int64_t row_size(const ParamSpec& spec) {
+  return spec.element.count() / spec.element[0];
+}
+
+// First element of a piece in the physical tensor.
+int64_t piece_begin(const ParamSpec& spec, size_t piece, int64_t layer) {
+  if (layer < 0 || layer >= spec.copies())
+    fail(Code::internal, "{} has no layer {}", spec.name, layer);
+  int64_t row = 0;
+  for (size_t i = 0; i < piece; ++i) row += spec.pieces[i].rows;
+  return layer * spec.element.count() + row * row_size(spec);
+}
+
+void check_shape(const std::string& what, const Shape& found, const Shape& expected) {
+  if (found != expected) {
+    fail(Code::invalid_argument, "{}: shape {}, expected {}", what, found.text(), expected.text());
+  }
+}
+
+} // namespace
+
+std::string ParamSpec::logical_name(const ParamPiece& piece, int64_t layer) const {
+  const size_t mark = piece.logical.find("{}");
+  if (mark == std::string::npos) return piece.logical;
+  return piece.logical.substr(0, mark) + std::to_string(first_layer + layer) +
+         piece.logical.substr(mark + 2);
+}
+
+Shape ParamSpec::logical_shape(const ParamPiece& piece) const {
+  if (element.rank() == 1) return {piece.rows};
+  return piece.transpose ? Shape{element[1], piece.rows} : Shape{piece.rows, element[1]};
+}
+
+void write_piece(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical,
+                 Tensor& physical) {
+  const ParamPiece& part = spec.pieces[piece];
+  check_shape(spec.logical_name(part, layer), logical.shape(), spec.logical_shape(part));
+  check_shape(spec.name, physical.shape(), spec.shape());
+  const Tensor same = logical.to(physical.dtype());
+  const int64_t size = dtype_size(physical.dtype());
+  std::byte* to = physical.mutable_bytes() + piece_begin(spec, piece, layer) * size;
+  if (part.transpose)
+    transpose_bytes(same.bytes(), to, logical.shape()[0], logical.shape()[1], size);
+  else
+    std::memcpy(to, same.bytes(), static_cast<size_t>(same.byte_size()));
+}
+
+Tensor read_piece(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& physical) {
+  check_shape(spec.name, physical.shape(), spec.shape());
+  const ParamPiece& part = spec.pieces[piece];
+  Tensor logical(physical.dtype(), spec.logical_shape(part));
+  const int64_t size = dtype_size(physical.dtype());
+  const std::byte* from = physical.bytes() + piece_begin(spec, piece, layer) * size;
+  if (part.transpose)
+    transpose_bytes(from, logical.mutable_bytes(), part.rows, logical.shape()[0], size);
+  else
+    std::memcpy(logical.mutable_bytes(), from, static_cast<size_t>(logical.byte_size()));
+  return logical;
+}
+
+NamedTensors split_physical(const ParamSpec& spec, const Tensor& physical) {
+  NamedTensors parts;
+  for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+    for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
+      parts.emplace_back(spec.logical_name(spec.pieces[piece], layer),
+                         read_piece(spec, piece, layer, physical));
+    }
+  }
+  return parts;
+}
+
+Tensor join_logical(const ParamSpec& spec, DType dtype,
+                    const std::function<Tensor(const std::string&)>& read) {
+  Tensor physical(dtype, spec.shape());
+  for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+    for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
+      write_piece(spec, piece, layer, read(spec.logical_name(spec.pieces[piece], layer)), physical);
+    }
+  }
+  return physical;
+}
+
+} // namespace dllm::model

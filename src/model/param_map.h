@@ -1,0 +1,58 @@
+#pragma once
+// How logical tensors (one per Hugging Face name) lie in physical ones (stacked over layers): data,
+// not code. physical[layer][row_begin .. row_end, :] = logical or its transpose.
+
+#include "tensor/tensor.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dllm::model {
+
+// What a parameter is for: decides its storage form, first value and weight decay.
+enum class ParamRole {
+  weight,    // matrix of a linear: (out, in)
+  embedding, // rows are looked up; also the head when tied
+  positions, // rows are looked up only
+  norm,      // first value 1
+  bias,      // first value 0
+};
+
+// Part of a physical tensor that comes from one logical tensor.
+struct ParamPiece {
+  std::string logical;    // "{}" stands for the layer: "model.layers.{}.self_attn.q_proj.weight"
+  int64_t rows = 0;       // extent of the first physical axis (of one layer)
+  bool transpose = false; // stored (in, out)
+};
+
+struct ParamSpec {
+  std::string name; // "layers.q"; unique
+  ParamRole role = ParamRole::weight;
+  int64_t layers = 0;             // 0: not stacked
+  int64_t first_layer = 0;        // "{}" counts from here
+  Shape element;                  // of one layer: (out, in) or (size)
+  std::vector<ParamPiece> pieces; // their rows add up to element[0]
+  bool residual_out = false; // first values are divided by sqrt(2 layers), as GPT-2 does where it
+                             // adds to the residual
+
+  Shape shape() const { return layers > 0 ? element.with_front(layers) : element; }
+  int64_t copies() const { return layers > 0 ? layers : 1; }
+  std::string logical_name(const ParamPiece& piece, int64_t layer) const;
+  Shape logical_shape(const ParamPiece& piece) const;
+};
+
+// The same map for anything of the same layout: weights, moments, gradients, averages. Any dtype.
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+NamedTensors split_physical(const ParamSpec& spec, const Tensor& physical);
+// read(name) answers the logical tensor in `dtype`.
+Tensor join_logical(const ParamSpec& spec, DType dtype,
+                    const std::function<Tensor(const std::string&)>& read);
+// One logical tensor into or out of its place.
+void write_piece(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical,
+                 Tensor& physical);
+Tensor read_piece(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& physical);
+
+} // namespace dllm::model

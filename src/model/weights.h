@@ -1,0 +1,36 @@
+#pragma once
+// Where the logical tensors of a model come from: safetensors or GGUF, under the names and in the
+// row order of Hugging Face.
+
+#include "base/source.h"
+#include "ckpt/gguf.h"
+#include "model/config.h"
+#include "model/param_map.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dllm::model {
+
+class WeightSource {
+public:
+  virtual ~WeightSource() = default;
+  // Every tensor of the table is there in its shape and nothing else is: data_loss naming file,
+  // tensor, expected, found. Called before anything is allocated.
+  virtual void check(const std::vector<ParamSpec>& specs) const = 0;
+  virtual DType
+  dtype(const std::string& logical) const = 0; // of the numbers in the file; quantized types: f32
+  virtual bool quantized() const = 0;          // a GGUF whose matrices are not floats
+  virtual int64_t file_bytes(const std::string& logical) const = 0;
+  virtual Tensor read(const std::string& logical) const = 0; // any float type
+};
+
+std::unique_ptr<WeightSource> open_safetensors(const Source& source, bool tied);
+std::unique_ptr<WeightSource> open_gguf_weights(std::shared_ptr<const ckpt::GgufFile> file,
+                                                const ModelConfig& config);
+
+// The GGUF name of a Hugging Face name of the Llama kind; "" when there is none.
+std::string gguf_name(const std::string& logical);
+
+} // namespace dllm::model

@@ -1,0 +1,113 @@
+#include "base/error.h"
+#include "ckpt/weight_files.h"
+#include "model/weights.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace dllm::model {
+namespace {
+
+// What old checkpoints of real models carry beside their weights: tables that follow from the
+// config.
+bool is_leftover(std::string_view name) {
+  constexpr std::string_view kEndings[] = {".rotary_emb.inv_freq", ".attn.bias",
+                                           ".attn.masked_bias"};
+  return std::any_of(std::begin(kEndings), std::end(kEndings),
+                     [&](std::string_view end) { return name.ends_with(end); });
+}
+
+class SafetensorsWeights final : public WeightSource {
+public:
+  SafetensorsWeights(const Source& source, bool tied)
+      : described_(source.describe()), files_(source), tied_(tied) {}
+
+  void check(const std::vector<ParamSpec>& specs) const override {
+    std::set<std::string> known;
+    for (const ParamSpec& spec : specs) {
+      for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+        for (const ParamPiece& piece : spec.pieces) {
+          const std::string name = spec.logical_name(piece, layer);
+          known.insert(check_tensor(name, spec.logical_shape(piece)));
+        }
+      }
+    }
+    for (const std::string& name : files_.names()) {
+      if (known.contains(name) || is_leftover(name) || (tied_ && name.ends_with("lm_head.weight")))
+        continue;
+      const ckpt::TensorInfo& info = files_.info(name);
+      fail_with_hint("config.json and weights do not belong together, or it is another family",
+                     Code::data_loss, "{}: unexpected tensor {} {}", info.file, name,
+                     info.shape.text());
+    }
+  }
+
+  DType dtype(const std::string& logical) const override {
+    return *files_.info(find(logical)).dtype;
+  }
+  bool quantized() const override { return false; }
+  int64_t file_bytes(const std::string& logical) const override {
+    const ckpt::TensorInfo& info = files_.info(find(logical));
+    return info.end - info.begin;
+  }
+  Tensor read(const std::string& logical) const override { return files_.tensor(find(logical)); }
+
+private:
+  // Some checkpoints leave the name of the whole model out: "h.0.ln_1.weight" for
+  // "transformer.h.0.ln_1.weight".
+  std::string find(const std::string& logical) const {
+    if (files_.has(logical)) return logical;
+    const size_t dot = logical.find('.');
+    if (dot != std::string::npos && files_.has(logical.substr(dot + 1)))
+      return logical.substr(dot + 1);
+    return {};
+  }
+
+  std::string check_tensor(const std::string& logical, const Shape& expected) const {
+    const std::string name = find(logical);
+    if (name.empty()) {
+      const std::string near = nearest(logical, files_.names());
+      fail_with_hint(near.empty() ? "" : "there is a tensor named " + near, Code::data_loss,
+                     "{}: tensor {} {} is missing", described_, logical, expected.text());
+    }
+    const ckpt::TensorInfo& info = files_.info(name);
+    if (info.shape != expected) {
+      fail(Code::data_loss, "{}: tensor {} has shape {}, expected {}", info.file, name,
+           info.shape.text(), expected.text());
+    }
+    if (!info.dtype || !is_float(*info.dtype)) {
+      fail_with_hint("f32, bf16, f16 and f64 are read", Code::unimplemented,
+                     "{}: tensor {} has type {}", info.file, name, info.type);
+    }
+    return name;
+  }
+
+  std::string described_;
+  ckpt::WeightFiles files_;
+  bool tied_;
+};
+
+} // namespace
+
+std::unique_ptr<WeightSource> open_safetensors(const Source& source, bool tied) {
+  const std::vector<std::string> names = source.names();
+  const auto ends = [&](const char* end) {
+    return std::find_if(names.begin(), names.end(),
+                        [&](const std::string& name) { return name.ends_with(end); });
+  };
+  if (ends(".safetensors") == names.end()) {
+    if (const auto pickle = ends(".bin"); pickle != names.end()) {
+      fail_with_hint("save the model again with safetensors: model.save_pretrained(folder, "
+                     "safe_serialization=True)",
+                     Code::unimplemented,
+                     "{}: {} is a pickle, which may run any code when it is read",
+                     source.describe(), *pickle);
+    }
+    fail_with_hint("a model folder holds config.json and model.safetensors", Code::not_found,
+                   "{}: no .safetensors file", source.describe());
+  }
+  return std::make_unique<SafetensorsWeights>(source, tied);
+}
+
+} // namespace dllm::model

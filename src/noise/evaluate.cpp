@@ -1,0 +1,120 @@
+#include "noise/evaluate.h"
+
+#include "base/error.h"
+#include "graph/ops.h"
+#include "graph/passes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace dllm::noise {
+
+std::string feed_signature(const Batch& feed) {
+  std::string text;
+  for (const auto& [name, array] : feed) {
+    text += fmt::format("{}:{}{};", name, dtype_name(array.dtype()), array.shape().text());
+  }
+  return text;
+}
+
+std::map<std::string, graph::Value> feed_inputs(graph::Graph& graph, const Batch& feed) {
+  std::map<std::string, graph::Value> arrays;
+  for (const auto& [name, array] : feed) {
+    arrays[name] = graph.input("batch:" + name, array.dtype(), array.shape());
+  }
+  return arrays;
+}
+
+struct LossRunner::Entry {
+  std::string signature;
+  std::shared_ptr<graph::Program> program;
+};
+
+LossRunner::LossRunner(std::shared_ptr<model::Model> model, ObjectiveRef objective)
+    : model_(std::move(model)), objective_(std::move(objective)) {}
+
+namespace {
+
+// Inputs: parameters, then the feed; outputs: sum, normalizer.
+std::shared_ptr<graph::Program> compile_loss(const model::Model& model, const Objective& objective,
+                                             const Batch& feed) {
+  auto graph = std::make_shared<graph::Graph>("loss");
+  model::Builder builder(*graph, model);
+  builder.parameters();
+  const auto arrays = feed_inputs(*graph, feed);
+  const Loss loss = objective.loss(builder, arrays);
+  graph->output("sum", loss.sum);
+  graph->output("normalizer", loss.normalizer);
+  return model.engine().compile(graph::simplify(*graph));
+}
+
+// Parameters, then the arrays of the feed.
+std::vector<graph::BufferRef> feed_buffers(const model::Model& model, const Batch& feed) {
+  std::vector<graph::BufferRef> inputs = model.params().snapshot();
+  for (const auto& [name, array] : feed) inputs.push_back(model.engine().upload(array, true));
+  return inputs;
+}
+
+} // namespace
+
+LossGradients loss_gradients(const model::Model& model, const Objective& objective,
+                             const Batch& prepared, const Task* task) {
+  const Batch feed = objective.feed(prepared, model.config());
+  const auto graph = std::make_shared<graph::Graph>("loss_gradients");
+  model::Builder builder(*graph, model);
+  const std::vector<graph::Value> parameters = builder.parameters();
+  const Loss loss = objective.loss(builder, feed_inputs(*graph, feed));
+  std::vector<graph::Value> trained;
+  std::vector<size_t> indices;
+  const auto& physical = model.params().physical();
+  for (size_t i = 0; i < physical.size(); ++i) {
+    if (!physical[i].trainable || physical[i].dtype != DType::f32 || physical[i].scale_of >= 0)
+      continue;
+    trained.push_back(parameters[i]);
+    indices.push_back(i);
+  }
+  graph->output("sum", loss.sum);
+  graph->output("normalizer", loss.normalizer);
+  const std::vector<graph::Value> gradients = graph::gradients(loss.sum, trained);
+  for (size_t i = 0; i < gradients.size(); ++i)
+    graph->output(fmt::format("gradient{}", i), gradients[i]);
+
+  const auto outputs =
+      model.engine().compile(graph::simplify(*graph))->run(feed_buffers(model, feed), task);
+  LossGradients made;
+  made.loss = {outputs[0]->read().as<float>()[0], outputs[1]->read().as<float>()[0]};
+  const auto scale = static_cast<float>(1.0 / std::max(made.loss.normalizer, 1.0));
+  for (size_t i = 0; i < indices.size(); ++i) {
+    Tensor gradient = outputs[i + 2]->read().clone();
+    for (float& value : gradient.mutable_as<float>()) value *= scale;
+    for (auto& entry : model.params().to_logical(indices[i], gradient))
+      made.gradients.push_back(std::move(entry));
+  }
+  return made;
+}
+
+LossValue LossRunner::run(const Batch& batch, uint64_t seed, int64_t step, const Task* task) {
+  constexpr size_t kKeptPrograms = 4;
+  const model::ModelConfig& config = model_->config();
+  const Batch prepared =
+      objective_->is_prepared(batch)
+          ? batch
+          : objective_->prepare(batch, seed, step, prepare_context(*objective_, config));
+  const Batch feed = objective_->feed(prepared, config);
+  const std::string signature = feed_signature(feed);
+  auto found = programs_.begin();
+  while (found != programs_.end() && (*found)->signature != signature) ++found;
+  if (found == programs_.end()) {
+    auto made = std::make_shared<Entry>(Entry{signature, compile_loss(*model_, *objective_, feed)});
+    programs_.push_front(std::move(made));
+    if (programs_.size() > kKeptPrograms) programs_.pop_back();
+  } else {
+    programs_.splice(programs_.begin(), programs_, found);
+  }
+
+  const auto outputs = programs_.front()->program->run(feed_buffers(*model_, feed), task);
+  return {outputs[0]->read().as<float>()[0], outputs[1]->read().as<float>()[0]};
+}
+
+} // namespace dllm::noise

@@ -1,0 +1,200 @@
+#include "noise/objective.h"
+
+#include "base/error.h"
+#include "noise/objectives/factories.h"
+#include "noise/token_ce.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace dllm::noise {
+namespace {
+
+struct Entry {
+  const char* name;
+  const char* default_schedule;
+  ObjectiveRef (*make)(ScheduleRef, const Options&);
+  Schema schema;
+};
+
+const std::vector<Entry>& table() {
+  static const std::vector<Entry> entries = {
+      {"ar", "linear", make_ar, {"objective:ar", ar_keys()}},
+      {"mdlm", "linear", make_mdlm, {"objective:mdlm", mdlm_keys()}},
+      {"nano", "nano_cosine", make_nano, {"objective:nano", nano_keys_of_objective()}},
+      {"token_ce", "linear", make_token_ce, {"objective:token_ce", token_ce_keys()}},
+  };
+  return entries;
+}
+
+const Entry& find_entry(const std::string& name) {
+  for (const Entry& entry : table()) {
+    if (name == entry.name) return entry;
+  }
+  const std::string near = nearest(name, objective_names());
+  fail_with_hint(near.empty() ? "the objectives are ar, mdlm, nano, token_ce"
+                              : "did you mean " + near + "?",
+                 Code::not_found, "no objective named {}", name);
+}
+
+// Options of the generic schema, carried over to the objective's own.
+Options specialised(const Entry& entry, const Options& options) {
+  if (&options.schema() == &entry.schema) return options;
+  Options own(entry.schema);
+  for (const OptionSpec& spec : options.schema().specs()) {
+    if (!options.is_set(spec.key)) continue;
+    if (spec.type == OptionType::i64)
+      own.set_i64(spec.key, options.i64(spec.key));
+    else
+      own.set_str(spec.key, options.str(spec.key));
+  }
+  return own;
+}
+
+} // namespace
+
+std::vector<OptionSpec> shared_objective_keys() {
+  return {
+      option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
+                    "What a token sees; auto: what the objective needs, else the model's own."),
+      option_i64("shift", -1, -1, 1,
+                 "1: the hidden state before a token predicts it; -1: the model's own."),
+      option_i64("block_length", 0, 0, 1 << 24,
+                 "Block of block_causal attention; 0: the model's own."),
+      option_i64("mask_id", -1, -1, 1 << 30,
+                 "Token that stands for a masked one; -1: the model's own."),
+      option_choice("compat", "none", {"none", "dllm-jax", "dllm", "dmax", "nano", "open-dllm"},
+                    "Reproduces the known quirks of a reference."),
+  };
+}
+
+Batch TokenCeArrays::added_to(const Batch& batch) const {
+  Batch made = batch;
+  made.set("ids", ids);
+  made.set("targets", targets);
+  made.set("weights", weights);
+  made.set("normalizer", normalizer);
+  made.set("t", t);
+  return made;
+}
+
+void inject_draws(const Batch& batch, const char* name, std::vector<float>& draws) {
+  const Tensor* given = batch.find(name);
+  if (given == nullptr) return;
+  if (given->count() != static_cast<int64_t>(draws.size())) {
+    fail(Code::invalid_argument, "array {} has {} draws, expected {}", name, given->count(),
+         draws.size());
+  }
+  const Tensor values = given->to(DType::f32);
+  draws.assign(values.as<float>().begin(), values.as<float>().end());
+}
+
+TokenCeArrays::TokenCeArrays(int64_t batch, int64_t seq, std::span<const int32_t> clean)
+    : ids(Tensor::from(Shape{batch, seq}, clean)), targets(DType::i32, {batch, seq}),
+      weights(DType::f32, {batch, seq}), normalizer(DType::f32, {batch}), t(DType::f32, {batch}) {
+  std::ranges::fill(targets.mutable_as<int32_t>(), -1);
+}
+
+int32_t MaskingObjective::mask_id(const PrepareContext& context) const {
+  if (context.mask_id < 0) {
+    fail_with_hint("set the model option mask_token to a token or an id, or train from a model "
+                   "that has a mask token",
+                   Code::failed_precondition,
+                   "objective {} needs a mask token and the model has none", name());
+  }
+  if (context.vocab > 0 && context.mask_id >= context.vocab) {
+    fail(Code::invalid_argument, "mask id {} is not in the vocabulary of {}", context.mask_id,
+         context.vocab);
+  }
+  return static_cast<int32_t>(context.mask_id);
+}
+
+model::AttentionKind MaskingObjective::attention(const model::ModelConfig& config) const {
+  return options_.str("attention") == "auto" ? model::AttentionKind::bidirectional
+                                             : Objective::attention(config);
+}
+
+bool Objective::is_prepared(const Batch& batch) const {
+  return batch.has("targets") && batch.has("weights");
+}
+
+Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) const {
+  TokenCeSettings settings;
+  settings.shift = shift(config);
+  settings.time_conditioning = config.time_conditioning;
+  const std::string& compat = options_.str("compat");
+  settings.first_predicts_itself = compat == "dllm-jax" || compat == "dllm";
+  if (attention(config) == model::AttentionKind::block_causal) {
+    settings.block =
+        options_.i64("block_length") > 0 ? options_.i64("block_length") : config.block_length;
+    if (settings.block <= 0) {
+      fail_with_hint("set block_length", Code::invalid_argument,
+                     "block_causal attention needs a block length");
+    }
+  }
+  return token_ce_feed(prepared, settings);
+}
+
+Loss Objective::loss(model::Builder& builder,
+                     const std::map<std::string, graph::Value>& arrays) const {
+  // spec-dllm-jax, golden README: a query that sees nothing averages all values.
+  const bool empty_average = options_.str("compat") == "dllm-jax";
+  return token_ce_loss(builder, arrays, attention(builder.config()), empty_average);
+}
+
+model::AttentionKind Objective::attention(const model::ModelConfig& config) const {
+  const model::AttentionKind wanted = model::attention_from_name(options_.str("attention"));
+  return wanted == model::AttentionKind::automatic ? config.attention : wanted;
+}
+
+int Objective::shift(const model::ModelConfig& config) const {
+  const int64_t wanted = options_.i64("shift");
+  return static_cast<int>(wanted >= 0 ? wanted : config.shift);
+}
+
+Json Objective::describe() const {
+  Json made = options_.to_json();
+  made["name"] = name();
+  made["schedule"] = schedule_->describe();
+  made["quirks"] = Json::array();
+  return made;
+}
+
+PrepareContext prepare_context(const Objective& objective, const model::ModelConfig& config) {
+  PrepareContext context;
+  context.vocab = config.vocab_size;
+  const int64_t mask = objective.options().i64("mask_id");
+  context.mask_id = mask >= 0 ? mask : config.mask_token_id;
+  context.shift = objective.shift(config);
+  return context;
+}
+
+std::vector<std::string> objective_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : table()) names.emplace_back(entry.name);
+  return names;
+}
+
+const Schema& objective_schema(const std::string& name) {
+  static const Schema shared("objective", shared_objective_keys());
+  return name.empty() ? shared : find_entry(name).schema;
+}
+
+ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const Options& options) {
+  const Entry& entry = find_entry(name);
+  const Options own = specialised(entry, options);
+  if (schedule == nullptr) {
+    Options generic(schedule_schema(""));
+    const std::string& compat = own.str("compat");
+    if (compat == "dllm-jax" || compat == "dllm") generic.set_str("compat", compat);
+    schedule = make_schedule(entry.default_schedule, generic);
+  }
+  return entry.make(std::move(schedule), own);
+}
+
+ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule) {
+  return make_objective(name, std::move(schedule), Options(objective_schema(name)));
+}
+
+} // namespace dllm::noise

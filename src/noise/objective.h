@@ -1,0 +1,101 @@
+#pragma once
+// What is corrupted and how the loss counts it. `prepare` makes named arrays on the host; `loss`
+// builds a graph that reads them. Nearly all objectives share one loss graph, token_ce, and differ
+// only in prepare.
+
+#include "base/options.h"
+#include "base/random.h"
+#include "base/task.h"
+#include "graph/graph.h"
+#include "model/builder.h"
+#include "noise/schedule.h"
+#include "tensor/batch.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dllm::noise {
+
+struct PrepareContext {
+  int64_t vocab = 0;    // ids must be below; 0: not checked
+  int64_t mask_id = -1; // -1: none; objectives that corrupt fail with failed_precondition
+  int64_t bos_id = -1;  // used by compat = dllm-jax | dllm with shift = 1 only
+  int shift =
+      0; // the resolved shift: an objective that always has a first position untrained needs it
+  std::optional<Key> batch_key; // compat = dllm-jax | nano: the key of this batch, in place of the
+                                // one of (seed, step)
+};
+// vocab and mask id of a model, shift as Objective::shift says.
+class Objective;
+PrepareContext prepare_context(const Objective& objective, const model::ModelConfig& config);
+
+// A loss as the trainer wants it: sum / normalizer is the loss, each may be summed over
+// micro-batches and ranks.
+struct Loss {
+  graph::Value sum;        // f32 scalar, unnormalized
+  graph::Value normalizer; // f32 scalar
+  struct Part {
+    std::string name;
+    graph::Value sum, count; // f32 scalars; the part is sum / count
+  };
+  std::vector<Part> parts;
+};
+
+class Objective {
+public:
+  virtual ~Objective() = default;
+  virtual const std::string& name() const = 0;
+  virtual bool needs_mask_id() const = 0;
+  // True when noise is keyed by the number of prepared batches, not of updates and rows (compat
+  // quirks).
+  virtual bool keyed_by_batch() const { return false; }
+
+  // Adds to the arrays of `batch` (ids i32(batch, seq); optional keep, labels, segments, positions,
+  // keys, mask, t, rows):
+  //   ids i32 with masks, targets i32 (negative: none), weights f32, all (batch, seq); normalizer
+  //   f32(batch); t f32(batch).
+  // Depends on (seed, step, global row) alone, so any cut of a batch draws the same noise.
+  // Thread-safe.
+  virtual Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
+                        const PrepareContext& context) const = 0;
+  // True when the arrays of the loss are there already; prepare is not called then (scripts,
+  // tests).
+  virtual bool is_prepared(const Batch& batch) const;
+
+  // The arrays the graph of loss() reads, from a prepared batch. Programs depend on their names,
+  // types and shapes only.
+  virtual Batch feed(const Batch& prepared, const model::ModelConfig& config) const;
+  // arrays: one value per array of feed(), by name.
+  virtual Loss loss(model::Builder& builder,
+                    const std::map<std::string, graph::Value>& arrays) const;
+
+  // What the loss uses for a model: option > the objective's need > the model's own (design 7).
+  virtual model::AttentionKind attention(const model::ModelConfig& config) const;
+  virtual int shift(const model::ModelConfig& config) const;
+
+  virtual Json describe() const; // name, effective options, schedule, active quirks
+  const Options& options() const { return options_; }
+  const ScheduleRef& schedule() const { return schedule_; }
+
+protected:
+  Objective(ScheduleRef schedule, Options options)
+      : schedule_(std::move(schedule)), options_(std::move(options)) {}
+
+  ScheduleRef schedule_;
+  Options options_;
+};
+using ObjectiveRef = std::shared_ptr<const Objective>;
+
+std::vector<std::string> objective_names(); // "ar" "mdlm" "nano" "token_ce"
+// "objective:<name>"; name "" gives the keys all share ("objective").
+const Schema& objective_schema(const std::string& name);
+// schedule null: the objective's default ("linear"; nano: "nano_cosine"). Fails with not_found and
+// the nearest name.
+ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const Options& options);
+ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule = nullptr);
+
+} // namespace dllm::noise

@@ -1,0 +1,63 @@
+#include "base/error.h"
+#include "noise/objectives/factories.h"
+#include "noise/token_ce.h"
+
+namespace dllm::noise {
+namespace {
+
+// Next-token prediction: nothing is corrupted, the hidden state before a token predicts it, each
+// counts the same.
+class Ar final : public Objective {
+public:
+  Ar(ScheduleRef schedule, const Options& options) : Objective(std::move(schedule), options) {
+    if (options_.i64("shift") == 0) {
+      fail_with_hint("leave shift out, or use the objective token_ce", Code::invalid_argument,
+                     "objective ar needs shift 1: with shift 0 a token would predict itself");
+    }
+  }
+  const std::string& name() const override { return name_; }
+  bool needs_mask_id() const override { return false; }
+
+  Batch prepare(const Batch& batch, uint64_t, int64_t,
+                const PrepareContext& context) const override {
+    const TokenRows rows = token_rows(batch, context.vocab);
+    TokenCeArrays made(rows.batch, rows.seq, rows.ids);
+    const auto targets = made.targets.mutable_as<int32_t>();
+    const auto weights = made.weights.mutable_as<float>();
+    for (int64_t b = 0; b < rows.batch; ++b) {
+      int64_t counted = 0;
+      for (int64_t i = 1; i < rows.seq; ++i) {
+        const auto at = static_cast<size_t>(b * rows.seq + i);
+        // The first token of a document has no context of its own.
+        const bool starts = !rows.segments.empty() && rows.segments[at] != rows.segments[at - 1];
+        if (starts || !rows.trainable(static_cast<int64_t>(at))) continue;
+        targets[at] = rows.ids[at];
+        weights[at] = 1.0f;
+        ++counted;
+      }
+      made.normalizer.mutable_as<float>()[static_cast<size_t>(b)] = static_cast<float>(counted);
+    }
+    return made.added_to(batch);
+  }
+
+  model::AttentionKind attention(const model::ModelConfig& config) const override {
+    return options_.str("attention") == "auto" ? model::AttentionKind::causal
+                                               : Objective::attention(config);
+  }
+  int shift(const model::ModelConfig&) const override { return 1; }
+
+private:
+  std::string name_ = "ar";
+};
+
+} // namespace
+
+std::vector<OptionSpec> ar_keys() {
+  return shared_objective_keys();
+}
+
+ObjectiveRef make_ar(ScheduleRef schedule, const Options& options) {
+  return std::make_shared<Ar>(std::move(schedule), options);
+}
+
+} // namespace dllm::noise

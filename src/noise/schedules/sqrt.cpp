@@ -1,0 +1,23 @@
+#include "noise/schedules/factories.h"
+
+#include <cmath>
+
+namespace dllm::noise {
+namespace {
+
+// alpha = 1 - sqrt(t'): the power schedule of BD3-LM with exponent 1/2, weight 1 / (2t)
+// (spec-nano-dlm 18).
+class Sqrt final : public NamedSchedule {
+public:
+  explicit Sqrt(const Options& options) : NamedSchedule("sqrt", options) {}
+  double alpha(double t) const override { return 1.0 - std::sqrt(scaled(t)); }
+  double dalpha(double t) const override { return -(1.0 - eps()) / (2.0 * std::sqrt(scaled(t))); }
+};
+
+} // namespace
+
+ScheduleRef make_sqrt(const Options& options) {
+  return std::make_shared<Sqrt>(options);
+}
+
+} // namespace dllm::noise

@@ -1,0 +1,139 @@
+#include "noise/token_ce.h"
+
+#include "base/error.h"
+#include "graph/ops.h"
+
+namespace dllm::noise {
+namespace {
+
+Tensor wanted(const Batch& batch, const char* name, DType dtype, const Shape& shape) {
+  const Tensor& array = batch.at(name);
+  if (array.shape() != shape) {
+    fail(Code::invalid_argument, "array {} has shape {}, expected {}", name, array.shape().text(),
+         shape.text());
+  }
+  return array.to(dtype);
+}
+
+// One entry per target: where the hidden state lies that predicts it.
+struct PackedRows {
+  Tensor rows, targets, weights;
+  int64_t count = 0;
+};
+
+PackedRows pack_rows(const Tensor& targets, const Tensor& weights,
+                     const TokenCeSettings& settings) {
+  const int64_t batch = targets.shape()[0], seq = targets.shape()[1];
+  PackedRows packed{Tensor(DType::i32, {batch * seq}), Tensor(DType::i32, {batch * seq}),
+                    Tensor(DType::f32, {batch * seq})};
+  const auto rows = packed.rows.mutable_as<int32_t>();
+  const auto row_targets = packed.targets.mutable_as<int32_t>();
+  const auto row_weights = packed.weights.mutable_as<float>();
+  const auto target = targets.as<int32_t>();
+  const auto weight = weights.as<float>();
+  for (int64_t b = 0; b < batch; ++b) {
+    for (int64_t i = 0; i < seq; ++i) {
+      const auto at = static_cast<size_t>(b * seq + i);
+      if (target[at] < 0 || weight[at] == 0.0f) continue;
+      int64_t source = i - settings.shift;
+      if (source < 0) {
+        if (!settings.first_predicts_itself) {
+          fail_with_hint(
+              "give position 0 the target -1, or use shift = 0", Code::invalid_argument,
+              "targets[{}, {}] cannot be predicted with shift {}: nothing stands before it", b, i,
+              settings.shift);
+        }
+        source = i;
+      }
+      const auto slot = static_cast<size_t>(packed.count++);
+      rows[slot] = static_cast<int32_t>(b * seq + source);
+      row_targets[slot] = target[at];
+      row_weights[slot] = weight[at];
+    }
+  }
+  for (auto slot = static_cast<size_t>(packed.count); slot < rows.size(); ++slot)
+    row_targets[slot] = -1;
+  return packed;
+}
+
+// Rows of a batch that gives no normalizer count their targets.
+Tensor default_normalizer(const Tensor& targets) {
+  const int64_t batch = targets.shape()[0], seq = targets.shape()[1];
+  Tensor counts(DType::f32, {batch});
+  const auto target = targets.as<int32_t>();
+  for (int64_t b = 0; b < batch; ++b) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < seq; ++i)
+      count += target[static_cast<size_t>(b * seq + i)] >= 0 ? 1 : 0;
+    counts.mutable_as<float>()[static_cast<size_t>(b)] = static_cast<float>(count);
+  }
+  return counts;
+}
+
+} // namespace
+
+Batch token_ce_feed(const Batch& prepared, const TokenCeSettings& settings) {
+  const Tensor& ids = prepared.at("ids");
+  if (ids.shape().rank() != 2) {
+    fail(Code::invalid_argument, "array ids has shape {}, expected (batch, seq)",
+         ids.shape().text());
+  }
+  const Shape shape = ids.shape();
+  const Tensor targets = wanted(prepared, "targets", DType::i32, shape);
+  const PackedRows packed =
+      pack_rows(targets, wanted(prepared, "weights", DType::f32, shape), settings);
+
+  Batch feed;
+  feed.set("ids", ids.to(DType::i32));
+  for (const char* name : {"positions", "segments"}) {
+    if (prepared.has(name)) feed.set(name, wanted(prepared, name, DType::i32, shape));
+  }
+  if (prepared.has("keys")) feed.set("keys", wanted(prepared, "keys", DType::u8, shape));
+  if (prepared.has("mask"))
+    feed.set("mask", wanted(prepared, "mask", DType::u8, {shape[0], shape[1], shape[1]}));
+  if (settings.time_conditioning)
+    feed.set("timesteps", wanted(prepared, "timesteps", DType::f32, {shape[0]}));
+  if (settings.block > 0) feed.set("block", Tensor::scalar(static_cast<int32_t>(settings.block)));
+  feed.set("rows", packed.rows);
+  feed.set("row_targets", packed.targets);
+  feed.set("row_weights", packed.weights);
+  feed.set("count", Tensor::scalar(static_cast<int32_t>(packed.count)));
+  feed.set("normalizer", prepared.has("normalizer")
+                             ? wanted(prepared, "normalizer", DType::f32, {shape[0]})
+                             : default_normalizer(targets));
+  return feed;
+}
+
+Loss token_ce_loss(model::Builder& builder, const std::map<std::string, graph::Value>& arrays,
+                   model::AttentionKind attention, bool empty_average) {
+  const auto optional = [&](const char* name) {
+    const auto found = arrays.find(name);
+    return found == arrays.end() ? graph::Value{} : found->second;
+  };
+  model::ForwardInputs inputs;
+  inputs.ids = arrays.at("ids");
+  inputs.positions = optional("positions");
+  inputs.timesteps = optional("timesteps");
+  inputs.mask = model::make_mask(attention, optional("block"));
+  if (const graph::Value segments = optional("segments"); segments.defined())
+    inputs.mask.and_segments(segments, segments);
+  if (const graph::Value keys = optional("keys"); keys.defined()) inputs.mask.and_key_keep(keys);
+  if (const graph::Value mask = optional("mask"); mask.defined()) inputs.mask.and_dense(mask);
+  inputs.empty_average = empty_average;
+
+  const graph::Value hidden = builder.forward(inputs).hidden; // (batch, seq, hidden)
+  const graph::Value flat = graph::reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)});
+  const graph::Value rows = graph::take(flat, arrays.at("rows")); // (capacity, hidden)
+  const model::Head head = builder.head();
+  const graph::Value count = arrays.at("count");
+  const graph::Value nll = graph::linear_cross_entropy(
+      rows, head.weight, head.bias, head.scale, arrays.at("row_targets"), count); // (capacity)
+  Loss loss;
+  loss.sum = graph::sum(graph::multiply(nll, arrays.at("row_weights")), {0});
+  loss.normalizer = graph::sum(arrays.at("normalizer"), {0});
+  loss.parts.push_back(
+      {"nll", graph::sum(graph::stop_gradient(nll), {0}), graph::convert(count, DType::f32)});
+  return loss;
+}
+
+} // namespace dllm::noise

@@ -1,0 +1,95 @@
+#include "text/added_tokens.h"
+
+#include "text/unicode.h"
+
+#include <algorithm>
+
+namespace dllm::text {
+
+void AddedTokens::add(AddedToken token, const std::string& normalized_content) {
+  const std::string& wanted = token.normalized ? normalized_content : token.content;
+  if (!wanted.empty()) {
+    tries_[token.normalized][1].add(wanted, token.id);
+    if (!token.special) tries_[token.normalized][0].add(wanted, token.id);
+  }
+  by_content_[token.content] = token.id;
+  tokens_[token.id] = std::move(token);
+}
+
+const AddedToken* AddedTokens::find(int32_t id) const {
+  const auto found = tokens_.find(id);
+  return found == tokens_.end() ? nullptr : &found->second;
+}
+
+const AddedToken* AddedTokens::find(std::string_view content) const {
+  const auto found = by_content_.find(content);
+  return found == by_content_.end() ? nullptr : find(found->second);
+}
+
+namespace {
+
+size_t skip_space_back(std::string_view text, size_t end, size_t floor) {
+  while (end > floor) {
+    const Char c = char_before(text, end);
+    if (!c.valid || !is_whitespace(c.code)) break;
+    end -= static_cast<size_t>(c.size);
+  }
+  return end;
+}
+
+size_t skip_space(std::string_view text, size_t at) {
+  while (at < text.size()) {
+    const Char c = char_at(text, at);
+    if (!c.valid || !is_whitespace(c.code)) break;
+    at += static_cast<size_t>(c.size);
+  }
+  return at;
+}
+
+bool stands_alone(std::string_view text, size_t begin, size_t end) {
+  if (begin > 0) {
+    const Char before = char_before(text, begin);
+    if (before.valid && is_word(before.code)) return false;
+  }
+  if (end < text.size()) {
+    const Char after = char_at(text, end);
+    if (after.valid && is_word(after.code)) return false;
+  }
+  return true;
+}
+
+} // namespace
+
+std::vector<TextPart> AddedTokens::split(std::string_view text, bool normalized,
+                                         bool special) const {
+  std::vector<TextPart> parts;
+  const Trie& trie = tries_[normalized][special];
+  size_t done = 0;
+  for (size_t at = 0; at < text.size() && !trie.empty();) {
+    size_t size = 0;
+    int32_t id = -1;
+    trie.prefixes(text, at, [&](size_t length, int32_t found) {
+      size = length;
+      id = found;
+    });
+    if (id < 0) {
+      ++at;
+      continue;
+    }
+    const AddedToken& token = tokens_.at(id);
+    size_t begin = at, end = at + size;
+    at = end;
+    if (token.single_word && !stands_alone(text, begin, end)) continue;
+    if (token.lstrip) begin = skip_space_back(text, begin, done);
+    if (token.rstrip) end = skip_space(text, end);
+    if (begin < done) continue; // inside white space that the token before took
+    if (begin > done) parts.push_back({done, begin, -1});
+    parts.push_back({begin, end, id});
+    done = end;
+    at = std::max(at, end);
+  }
+  if (done < text.size()) parts.push_back({done, text.size(), -1});
+  return parts;
+}
+
+} // namespace dllm::text

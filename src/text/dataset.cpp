@@ -1,0 +1,152 @@
+#include "text/dataset.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/task.h"
+#include "text/record_reader.h"
+
+#include <algorithm>
+
+namespace dllm::text {
+
+const Schema& dataset_schema() {
+  static const Schema schema(
+      "dataset",
+      {option_choice("format", "detect", {"detect", "text", "jsonl", "fortunes", "tokens"},
+                     "what the files are; detect: by name, index file and first bytes"),
+       option_choice("rows", "file", {"file", "paragraph", "line"},
+                     "what becomes a row of a text file"),
+       option_str("text_key", "text", "member of a JSONL row that holds a whole text"),
+       option_str("prompt_key", "prompt", "member of a JSONL row that is given and not learned"),
+       option_str("response_key", "response", "member of a JSONL row that follows the prompt"),
+       option_bool("append_eos", true,
+                   "end every text with the tokenizer's eos token, if it has one"),
+       option_bool("prepend_bos", false, "begin every text with the tokenizer's bos token"),
+       option_bool("parse_special", false, "special tokens written in the text count as such")});
+  return schema;
+}
+
+namespace {
+
+ReadSettings read_settings(const Options& options) {
+  ReadSettings settings;
+  const std::string& format = options.str("format");
+  const std::string& rows = options.str("rows");
+  settings.format = format == "text"       ? Format::text
+                    : format == "jsonl"    ? Format::jsonl
+                    : format == "fortunes" ? Format::fortunes
+                                           : Format::detect;
+  settings.rows = rows == "line"        ? RowsOf::line
+                  : rows == "paragraph" ? RowsOf::paragraph
+                                        : RowsOf::file;
+  settings.keys = {options.str("text_key"), options.str("prompt_key"), options.str("response_key")};
+  return settings;
+}
+
+} // namespace
+
+Dataset::Dataset(std::shared_ptr<const Tokenizer> tokenizer, const Options& options)
+    : tokenizer_(std::move(tokenizer)), is_text_(tokenizer_ == nullptr),
+      append_eos_(options.boolean("append_eos")), prepend_bos_(options.boolean("prepend_bos")),
+      parse_special_(options.boolean("parse_special")), keys_(read_settings(options).keys) {
+  if (tokenizer_ == nullptr) return;
+  info_ = {tokenizer_->size(), tokenizer_->special()};
+  if (prepend_bos_ && info_.special.bos < 0) {
+    fail_with_hint("name it with the option bos of the tokenizer", Code::failed_precondition,
+                   "prepend_bos: {} has no bos token", tokenizer_->name());
+  }
+  if (append_eos_ && info_.special.eos < 0) {
+    if (options.is_set("append_eos")) {
+      fail_with_hint("name it with the option eos of the tokenizer", Code::failed_precondition,
+                     "append_eos: {} has no eos token", tokenizer_->name());
+    }
+    append_eos_ = false;
+  }
+}
+
+std::shared_ptr<Dataset> Dataset::open(const std::string& path,
+                                       std::shared_ptr<const Tokenizer> tokenizer,
+                                       const Options& options, Task* task) {
+  if (!file_exists(path) && !is_directory(path))
+    fail(Code::not_found, "no file or folder {}", path);
+  auto data = std::make_shared<Dataset>(std::move(tokenizer), options);
+  const std::string& format = options.str("format");
+  if (format == "tokens" || (format == "detect" && is_token_file(path))) {
+    TokenFileInfo info;
+    data->rows_ = open_token_file(path, info, task);
+    if (data->tokenizer_ != nullptr && data->tokenizer_->size() != info.vocabulary_size) {
+      fail_with_hint("use the tokenizer the file was made with", Code::invalid_argument,
+                     "{} was made with {} tokens, {} has {}", path, info.vocabulary_size,
+                     data->tokenizer_->name(), data->tokenizer_->size());
+    }
+    data->info_ = info;
+    data->is_text_ = false;
+    return data;
+  }
+  read_records(path, read_settings(options), task, [&](Record record) { data->add(record); });
+  if (data->size() == 0) fail(Code::not_found, "{} holds no rows", path);
+  return data;
+}
+
+void Dataset::add(std::string_view json) {
+  const std::vector<Record> records = parse_records(json, fmt::format("row {}", size()), keys_);
+  for (const Record& record : records) check_ids(record);
+  for (const Record& record : records) add(record);
+}
+
+void Dataset::check_ids(const Record& record) const {
+  if (record.kind != Record::Kind::ids) return;
+  if (is_text_) {
+    fail_with_hint("give the dataset a tokenizer", Code::failed_precondition,
+                   "a dataset of texts takes no ids");
+  }
+  for (int32_t id : record.ids) {
+    if (id >= info_.vocabulary_size) {
+      fail(Code::invalid_argument, "row {}: token {} is outside the vocabulary of {}", size(), id,
+           info_.vocabulary_size);
+    }
+  }
+}
+
+void Dataset::add(const Record& record) {
+  check_ids(record);
+  if (!is_text_) return add_tokens(record);
+  std::string text = record.prompt + record.text;
+  if (!text.empty()) texts_.push_back(std::move(text));
+}
+
+void Dataset::add_tokens(const Record& record) {
+  if (tokenizer_ == nullptr && record.kind != Record::Kind::ids) {
+    fail(Code::failed_precondition, "a token file opened without a tokenizer takes no text");
+  }
+  const EncodeOptions encode{.parse_special = parse_special_};
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> keep = record.keep;
+  if (record.kind == Record::Kind::ids) {
+    ids = record.ids;
+  } else {
+    if (prepend_bos_ && record.starts) ids.push_back(info_.special.bos);
+    if (record.kind == Record::Kind::answer) {
+      const std::vector<int32_t> prompt = tokenizer_->encode(record.prompt, encode);
+      ids.insert(ids.end(), prompt.begin(), prompt.end());
+      keep.assign(ids.size(), 1);
+    }
+    const std::vector<int32_t> text = tokenizer_->encode(record.text, encode);
+    ids.insert(ids.end(), text.begin(), text.end());
+  }
+  if (append_eos_ && record.ends && (ids.empty() || ids.back() != info_.special.eos)) {
+    ids.push_back(info_.special.eos);
+  }
+  if (!keep.empty()) keep.resize(ids.size(), 0);
+  if (!ids.empty()) rows_.add(ids, keep, record.starts);
+}
+
+void Dataset::save(const std::string& path, Task* task) const {
+  if (is_text_) {
+    fail_with_hint("open it with a tokenizer", Code::failed_precondition,
+                   "a dataset of texts cannot be saved as a token file");
+  }
+  save_token_file(path, rows_, info_, task);
+}
+
+} // namespace dllm::text

@@ -1,0 +1,69 @@
+#pragma once
+// Rows of text or of token numbers, from files or from a host.
+
+#include "base/options.h"
+#include "text/record.h"
+#include "text/token_file.h"
+#include "text/token_rows.h"
+#include "text/tokenizer.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dllm {
+class Task;
+}
+
+namespace dllm::text {
+
+// format, rows, text_key, prompt_key, response_key, append_eos, prepend_bos, parse_special.
+const Schema& dataset_schema();
+
+// Without a tokenizer it holds texts (to train one from), else token numbers. Not synchronised:
+// many readers or one add at a time. Loaders keep it alive and see the rows that were there when
+// they were made.
+class Dataset {
+public:
+  // tokenizer may be null. Fails naming file, line and what was expected; not_found when there are
+  // no rows at all.
+  static std::shared_ptr<Dataset> open(const std::string& path,
+                                       std::shared_ptr<const Tokenizer> tokenizer,
+                                       const Options& options, Task* task);
+  Dataset(std::shared_ptr<const Tokenizer> tokenizer, const Options& options);
+
+  // One JSON object or an array of them (record.h). Adds all or nothing.
+  void add(std::string_view json);
+
+  int64_t size() const { return is_text() ? static_cast<int64_t>(texts_.size()) : rows_.size(); }
+  int64_t tokens() const { return rows_.tokens(); }
+  bool is_text() const { return is_text_; }
+  // REQUIRES: !is_text(), 0 <= index < size().
+  TokenRow row(int64_t index) const { return rows_.row(index); }
+  // REQUIRES: is_text(), 0 <= index < size().
+  std::string_view text(int64_t index) const { return texts_[static_cast<size_t>(index)]; }
+
+  // Of the tokenizer, or of the one the token file was made with.
+  const SpecialIds& special() const { return info_.special; }
+  int64_t vocabulary_size() const { return info_.vocabulary_size; }
+
+  // Writes a token file (token_file.h). Fails with failed_precondition for texts.
+  void save(const std::string& path, Task* task) const;
+
+private:
+  void add(const Record& record);
+  void add_tokens(const Record& record);
+  void check_ids(const Record& record) const;
+
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  bool is_text_;
+  bool append_eos_, prepend_bos_, parse_special_;
+  RecordKeys keys_;
+  TokenFileInfo info_;
+  TokenRows rows_;
+  std::vector<std::string> texts_;
+};
+
+} // namespace dllm::text

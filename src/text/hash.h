@@ -1,0 +1,31 @@
+#pragma once
+// A 64-bit hash of bytes: which split a row falls in, and the checksum of token files. The same
+// everywhere and for ever (little-endian words); not for security.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace dllm::text {
+
+inline uint64_t mix64(uint64_t x) { // finalizer of SplitMix64 (Steele et al. 2014)
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+inline uint64_t hash_bytes(const void* data, size_t size, uint64_t seed = 0) {
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  uint64_t h = mix64(seed + size + 0x9E3779B97F4A7C15u);
+  for (; size >= 8; bytes += 8, size -= 8) {
+    uint64_t word;
+    std::memcpy(&word, bytes, 8);
+    h = (h ^ word) * 0x9E3779B97F4A7C15u;
+    h ^= h >> 29;
+  }
+  uint64_t rest = 0;
+  for (size_t i = 0; i < size; ++i) rest |= static_cast<uint64_t>(bytes[i]) << (8 * i);
+  return mix64(h ^ rest);
+}
+
+} // namespace dllm::text

@@ -1,0 +1,98 @@
+#include "text/row_index.h"
+
+#include "text/hash.h"
+
+#include <algorithm>
+
+namespace dllm::text {
+
+bool is_held_out(const TokenRow& row, double fraction) {
+  constexpr uint64_t kSplitSeed = 0x5350'4C49'5431u; // fixed: a split never changes
+  const uint64_t hash = hash_bytes(row.ids.data(), row.ids.size_bytes(), kSplitSeed);
+  return static_cast<double>(hash >> 11) * 0x1p-53 < fraction;
+}
+
+RowIndex::RowIndex(std::shared_ptr<const Dataset> data, const RowIndexSettings& settings)
+    : data_(std::move(data)), settings_(settings) {
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < data_->size(); ++i) {
+    const TokenRow row = data_->row(i);
+    const auto count = static_cast<int64_t>(row.ids.size());
+    if (settings_.split != Split::all &&
+        is_held_out(row, settings_.split_fraction) != (settings_.split == Split::held_out)) {
+      continue;
+    }
+    if (!settings_.pack && settings_.truncate == Truncate::drop && count > settings_.length)
+      continue;
+    rows_.push_back(i);
+    if (settings_.pack) begins_.push_back(tokens);
+    tokens += count;
+  }
+  sequences_ = static_cast<int64_t>(rows_.size());
+  if (settings_.pack) {
+    begins_.push_back(tokens);
+    sequences_ = (tokens + (settings_.drop_tail ? 0 : settings_.length - 1)) / settings_.length;
+  }
+}
+
+void RowIndex::fill(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
+                    std::span<int32_t> segments) const {
+  if (settings_.pack) {
+    fill_packed(index, ids, keep, segments);
+  } else {
+    fill_single(index, ids, keep, segments);
+  }
+}
+
+namespace {
+
+// Copies row tokens [from, from + count) to `at`.
+void copy_part(const TokenRow& row, size_t from, size_t count, size_t at, int32_t segment,
+               std::span<int32_t> ids, std::span<uint8_t> keep, std::span<int32_t> segments) {
+  std::copy_n(row.ids.begin() + static_cast<std::ptrdiff_t>(from), count,
+              ids.begin() + static_cast<std::ptrdiff_t>(at));
+  for (size_t i = 0; i < count; ++i) {
+    keep[at + i] = row.keep.empty() ? 0 : row.keep[from + i];
+    segments[at + i] = segment;
+  }
+}
+
+} // namespace
+
+void RowIndex::fill_single(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
+                           std::span<int32_t> segments) const {
+  const TokenRow row = data_->row(rows_[static_cast<size_t>(index)]);
+  const size_t count = std::min(row.ids.size(), ids.size());
+  const size_t from = settings_.truncate == Truncate::left ? row.ids.size() - count : 0;
+  copy_part(row, from, count, 0, 1, ids, keep, segments);
+  for (size_t i = count; i < ids.size(); ++i) {
+    ids[i] = settings_.pad;
+    keep[i] = 1;
+    segments[i] = 0;
+  }
+}
+
+void RowIndex::fill_packed(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
+                           std::span<int32_t> segments) const {
+  const int64_t begin = index * settings_.length;
+  const auto after = std::upper_bound(begins_.begin(), begins_.end(), begin);
+  auto place = static_cast<size_t>(after - begins_.begin()) - 1; // the row that holds token `begin`
+  size_t from = static_cast<size_t>(begin - begins_[place]);
+  size_t at = 0;
+  int32_t segment = 0;
+  for (; at < ids.size() && place < rows_.size(); ++place, from = 0) {
+    const TokenRow row = data_->row(rows_[place]);
+    const bool goes_on = segment > 0 && !row.starts && rows_[place] == rows_[place - 1] + 1;
+    if (!goes_on && row.ids.size() > from) ++segment;
+    const size_t count = std::min(row.ids.size() - from, ids.size() - at);
+    copy_part(row, from, count, at, segment, ids, keep, segments);
+    at += count;
+  }
+  for (; at < ids.size(); ++at) {
+    ids[at] = settings_.pad;
+    keep[at] = 1;
+    segments[at] = 0;
+  }
+}
+
+} // namespace dllm::text

@@ -1,0 +1,36 @@
+#pragma once
+// The file a tokenized dataset is saved in, used by mapping it. Little-endian:
+//
+//   0    "dllmtok1"
+//   8    u32 version (1), u32 has_keep
+//   16   i64 rows, i64 tokens
+//   32   i32 vocabulary size, bos, eos, pad, mask (-1: none), i32 0
+//   56   u64 hash of the payload, u64 hash of the 64 bytes before (hash.h)
+//   72   i64 offsets[rows + 1], u8 starts[rows], u8 keep[tokens] if has_keep, i32 ids[tokens]; each
+//   padded to 8 bytes
+
+#include "text/token_rows.h"
+#include "text/tokenizer_parts.h" // SpecialIds
+
+#include <cstdint>
+#include <string>
+
+namespace dllm {
+class Task;
+}
+
+namespace dllm::text {
+
+struct TokenFileInfo {
+  int64_t vocabulary_size = 0;
+  SpecialIds special;
+};
+
+bool is_token_file(const std::string& path);
+void save_token_file(const std::string& path, const TokenRows& rows, const TokenFileInfo& info,
+                     const Task* task);
+// Every size, offset and number is checked before anything is used. Fails with data_loss naming the
+// file and the fault.
+TokenRows open_token_file(const std::string& path, TokenFileInfo& info, const Task* task);
+
+} // namespace dllm::text

@@ -1,0 +1,121 @@
+#pragma once
+// Text to token numbers and back.
+
+#include "base/options.h"
+#include "base/source.h"
+#include "text/gguf_vocabulary.h"
+#include "text/post_processor.h"
+#include "text/tokenizer_parts.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dllm::text {
+
+class Normalizer;
+class PreTokenizer;
+class TokenDecoder;
+
+// bos, eos, pad, mask (names), add_tokens, add_special, parse_special, skip_special.
+const Schema& tokenizer_schema();
+
+struct EncodeOptions {
+  bool add_special = false; // put the file's special tokens around the text
+  bool parse_special =
+      false; // special tokens written in the text count as such; never for what a user typed
+};
+
+struct DecodeOptions {
+  bool skip_special = false;
+  bool raw = false; // bytes as they are, else broken characters become U+FFFD
+};
+
+// Encoding and decoding may run on any number of threads at once; add_special_token only alone.
+class Tokenizer {
+public:
+  // A folder or a tokenizer.json. Fails with not_found or data_loss naming what is wrong in which
+  // file.
+  static std::shared_ptr<Tokenizer> load(const std::string& path, const Options& options);
+  // tokenizer.json, else vocab.json + merges.txt; tokenizer_config.json names the special tokens
+  // when it is there.
+  static std::shared_ptr<Tokenizer> load(const Source& source, const Options& options);
+  static std::shared_ptr<Tokenizer> from_gguf(const GgufVocabulary& vocabulary,
+                                              const Options& options);
+
+  Tokenizer(TokenizerParts parts, const Options& options);
+  ~Tokenizer();
+
+  // Numbers are below size(); some may be unused.
+  int64_t size() const;
+  // The number of a token by its text, nothing when there is none.
+  std::optional<int32_t> find(std::string_view name) const;
+  int32_t id(std::string_view name) const; // fails with not_found
+  // The token's text as the file has it, "" for an unused number.
+  std::string_view token(int32_t id) const;
+  bool is_special(int32_t id) const;
+  const SpecialIds& special() const { return special_; }
+  const std::string& name() const { return name_; }
+
+  // What the options of load() ask for.
+  const EncodeOptions& encode_options() const { return encode_options_; }
+  const DecodeOptions& decode_options() const { return decode_options_; }
+
+  std::vector<int32_t> encode(std::string_view text) const { return encode(text, encode_options_); }
+  std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const;
+  // Two texts in the file's template for pairs (always with its special tokens).
+  Encoding encode_pair(std::string_view first, std::string_view second,
+                       const EncodeOptions& options) const;
+
+  std::string decode(std::span<const int32_t> ids) const { return decode(ids, decode_options_); }
+  // Numbers without a token give nothing; negative ones fail with invalid_argument.
+  std::string decode(std::span<const int32_t> ids, const DecodeOptions& options) const;
+  // The text of the first `used` numbers: all of them, less those at the end whose last character
+  // is not whole yet. Decoders that treat the first token apart (Metaspace, WordPiece) need the
+  // numbers from the start of the text.
+  std::string decode_stream(std::span<const int32_t> ids, const DecodeOptions& options,
+                            int64_t& used) const;
+
+  // Gives a new special token the next number, or returns the number it has.
+  int32_t add_special_token(const std::string& content);
+  void set_special(const SpecialIds& special) { special_ = special; }
+
+  // The file format of the tokenizers library.
+  std::string to_json() const;
+  // A folder (then tokenizer_config.json is written too) or the path of the file.
+  void save(const std::string& path) const;
+
+private:
+  class Encoder;
+
+  void add(AddedToken token);
+  void mark_special();
+  // Makes the tokenizer, with what tokenizer_config.json of `source` says.
+  static std::shared_ptr<Tokenizer> finish(TokenizerParts parts, const Source& source,
+                                           const Options& options);
+  void choose_special(const Options& options);
+
+  std::string name_;
+  std::shared_ptr<const Vocabulary> vocabulary_;
+  std::unique_ptr<TokenModel> model_;
+  AddedTokens added_;
+  TreeJson normalizer_json_, pre_tokenizer_json_, post_processor_json_, decoder_json_;
+  std::unique_ptr<Normalizer> normalizer_;
+  std::unique_ptr<PreTokenizer> pre_tokenizer_;
+  std::unique_ptr<TokenDecoder> decoder_;
+  PostProcessor post_processor_;
+  SpecialIds special_;
+  EncodeOptions encode_options_;
+  DecodeOptions decode_options_;
+  bool keeps_bytes_ = false; // every byte has a token: text that is no UTF-8 survives
+  int64_t size_ = 0;
+
+  struct Caches;
+  std::unique_ptr<Caches> caches_;
+};
+
+} // namespace dllm::text

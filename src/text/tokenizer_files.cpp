@@ -1,0 +1,146 @@
+// Loading and saving of a Tokenizer: which files, and which tokens have a job.
+#include "base/error.h"
+#include "base/files.h"
+#include "text/tokenizer.h"
+
+#include <initializer_list>
+
+namespace dllm::text {
+
+namespace {
+
+constexpr const char* kTokenizerJson = "tokenizer.json";
+constexpr const char* kConfigJson = "tokenizer_config.json";
+
+struct Role {
+  const char* option; // key of the tokenizer schema
+  const char* config; // key of tokenizer_config.json
+  int32_t SpecialIds::*id;
+  std::initializer_list<const char*> names; // spellings in use, looked for when nobody says
+};
+
+const Role kRoles[] = {
+    {"bos",
+     "bos_token",
+     &SpecialIds::bos,
+     {"<|bos|>", "<s>", "<|begin_of_text|>", "<bos>", "[CLS]"}},
+    {"eos",
+     "eos_token",
+     &SpecialIds::eos,
+     {"<|eos|>", "</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "[SEP]"}},
+    {"pad", "pad_token", &SpecialIds::pad, {"<|pad|>", "<pad>", "[PAD]"}},
+    {"mask",
+     "mask_token",
+     &SpecialIds::mask,
+     {"<|mask|>", "<mask>", "[MASK]", "<|mdm_mask|>", "<|MASK|>"}},
+};
+
+// A token in tokenizer_config.json: its text, or an object with "content".
+std::string token_text(const TreeJson* value) {
+  if (value == nullptr) return "";
+  if (value->is_string()) return value->get<std::string>();
+  const TreeJson* content = find_member(*value, "content");
+  return content != nullptr && content->is_string() ? content->get<std::string>() : "";
+}
+
+std::string scheme_of(const Source& source) {
+  if (!source.has(kConfigJson)) return "gpt2";
+  const std::string where = source.describe() + "/" + kConfigJson;
+  const std::string family = string_member(parse_tree(source.open(kConfigJson).text(), where),
+                                           "tokenizer_class", where, "GPT2Tokenizer");
+  if (family.find("Qwen2") != std::string::npos) return "qwen2";
+  if (family.find("GPT2") != std::string::npos) return "gpt2";
+  fail_with_hint("save it as tokenizer.json", Code::unimplemented,
+                 "{}: vocab.json and merges.txt of a {} say too little", source.describe(), family);
+}
+
+} // namespace
+
+std::shared_ptr<Tokenizer> Tokenizer::load(const std::string& path, const Options& options) {
+  if (is_directory(path)) return load(*open_source(path), options);
+  // A file of any name; tokenizer_config.json beside it counts.
+  TokenizerParts parts = read_tokenizer_json(map_file(path).text(), path);
+  const std::string folder = parent_path(path);
+  return finish(std::move(parts), *open_source(folder.empty() ? "." : folder), options);
+}
+
+std::shared_ptr<Tokenizer> Tokenizer::load(const Source& source, const Options& options) {
+  std::string file = kTokenizerJson;
+  const std::vector<std::string> names = source.names();
+  if (!source.has(file) && names.size() == 1 && names[0].ends_with(".json")) file = names[0];
+  TokenizerParts parts;
+  if (source.has(file)) {
+    parts = read_tokenizer_json(source.open(file).text(), source.describe() + "/" + file);
+  } else if (source.has("vocab.json") && source.has("merges.txt")) {
+    parts =
+        read_vocab_and_merges(source.open("vocab.json").text(), source.open("merges.txt").text(),
+                              source.describe(), scheme_of(source));
+  } else {
+    fail_with_hint("a tokenizer is a tokenizer.json, or vocab.json with merges.txt",
+                   Code::not_found, "{} holds no tokenizer.json", source.describe());
+  }
+  return finish(std::move(parts), source, options);
+}
+
+std::shared_ptr<Tokenizer> Tokenizer::finish(TokenizerParts parts, const Source& source,
+                                             const Options& options) {
+  if (source.has(kConfigJson)) {
+    const TreeJson config =
+        parse_tree(source.open(kConfigJson).text(), source.describe() + "/" + kConfigJson);
+    for (const Role& role : kRoles) {
+      parts.role_names.emplace_back(role.id, token_text(find_member(config, role.config)));
+    }
+  }
+  return std::make_shared<Tokenizer>(std::move(parts), options);
+}
+
+std::shared_ptr<Tokenizer> Tokenizer::from_gguf(const GgufVocabulary& vocabulary,
+                                                const Options& options) {
+  return std::make_shared<Tokenizer>(read_gguf_vocabulary(vocabulary), options);
+}
+
+void Tokenizer::choose_special(const Options& options) {
+  for (const Role& role : kRoles) {
+    const std::string& wanted = options.str(role.option);
+    if (!wanted.empty()) {
+      const auto found = find(wanted);
+      if (!found) {
+        fail_with_hint(fmt::format("put {} in add_tokens to add it", wanted), Code::not_found,
+                       "{} has no token {} for {}", name_, wanted, role.option);
+      }
+      special_.*role.id = *found;
+    }
+    for (const char* name : role.names) {
+      if (special_.*role.id >= 0) break;
+      if (const AddedToken* token = added_.find(name)) special_.*role.id = token->id;
+    }
+  }
+}
+
+std::string Tokenizer::to_json() const {
+  std::string added;
+  for (const auto& [id, token] : added_.all()) {
+    added += fmt::format(
+        R"({}{{"id":{},"content":{},"single_word":{},"lstrip":{},"rstrip":{},"normalized":{},"special":{}}})",
+        added.empty() ? "" : ",", id, json_string(token.content), token.single_word, token.lstrip,
+        token.rstrip, token.normalized, token.special);
+  }
+  return fmt::format(
+      R"({{"version":"1.0","truncation":null,"padding":null,"added_tokens":[{}],"normalizer":{},)"
+      R"("pre_tokenizer":{},"post_processor":{},"decoder":{},"model":{}}})",
+      added, normalizer_json_.dump(), pre_tokenizer_json_.dump(), post_processor_json_.dump(),
+      decoder_json_.dump(), model_->to_json());
+}
+
+void Tokenizer::save(const std::string& path) const {
+  if (!is_directory(path)) return write_file_atomic(path, to_json());
+  write_file_atomic(join_path(path, kTokenizerJson), to_json());
+  TreeJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  for (const Role& role : kRoles) {
+    if (special_.*role.id >= 0) config[role.config] = std::string(token(special_.*role.id));
+  }
+  write_file_atomic(join_path(path, kConfigJson),
+                    config.dump(2, ' ', false, TreeJson::error_handler_t::replace));
+}
+
+} // namespace dllm::text
