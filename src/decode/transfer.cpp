@@ -1,0 +1,38 @@
+#include "decode/policy.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dllm::decode {
+namespace {
+
+// std::nearbyint follows the host's rounding mode; this does not.
+int64_t round_half_even(double x) {
+  const double low = std::floor(x);
+  const double rest = x - low;
+  const auto whole = static_cast<int64_t>(low);
+  if (rest > 0.5) return whole + 1;
+  if (rest < 0.5) return whole;
+  return whole % 2 == 0 ? whole : whole + 1;
+}
+
+}  // namespace
+
+std::vector<int64_t> transfer_counts(const noise::Schedule& schedule, int64_t open, int64_t steps) {
+  std::vector<int64_t> counts;
+  int64_t left = open;
+  for (int64_t j = 0; j < steps && left > 0; ++j) {
+    const double t = static_cast<double>(steps - j) / static_cast<double>(steps);
+    const double s = static_cast<double>(steps - j - 1) / static_cast<double>(steps);
+    // The published schedule evaluates the ratio in single precision; ties fall as they do there.
+    const double stay = static_cast<float>(schedule.reverse_mask_prob(s, t));
+    const double reveal = s <= 0 ? 1.0 : 1.0 - stay;
+    const int64_t count = std::min(round_half_even(static_cast<double>(left) * reveal), left);
+    if (count <= 0) continue;
+    counts.push_back(count);
+    left -= count;
+  }
+  return counts;
+}
+
+}  // namespace dllm::decode

@@ -1,0 +1,20 @@
+#pragma once
+// Where a run takes its batches from. text/loader is one; tests and scripts have others.
+
+#include "tensor/batch.h"
+
+#include <cstdint>
+#include <optional>
+
+namespace dllm::train {
+
+// One call at a time.
+class BatchSource {
+public:
+  virtual ~BatchSource() = default;
+  virtual std::optional<Batch> next() = 0; // nothing at the end of the data
+  virtual int64_t position() const = 0;    // batches taken since the start, over all epochs
+  virtual void seek(int64_t position) = 0; // fails with out_of_range past the end
+};
+
+} // namespace dllm::train

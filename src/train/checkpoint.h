@@ -1,0 +1,35 @@
+#pragma once
+// A training run on disk (design 11): model in HF form, optimizer state under HF names,
+// trainer.json, COMMIT last.
+
+#include "base/options.h"
+#include "base/task.h"
+#include "train/trainer.h"
+
+#include <string>
+
+namespace dllm::train {
+
+const Schema&
+checkpoint_schema(); // "checkpoint": keep_last, script_state (JSON text), wait, overwrite
+
+// Saves everything a run needs to go on bit for bit into root/step_<n>; answers that path. source
+// may be null. Fails with already_exists when this step is saved already, unless option overwrite
+// is set or gradients are accumulated. Safe to call between any two calls of the trainer, also
+// while gradients are accumulated.
+std::string save_checkpoint(const Trainer& trainer, const BatchSource* source,
+                            const std::string& root, const Options& options, Task* task = nullptr);
+
+// Everything is read and checked before anything is changed. Fails with data_loss for a checkpoint
+// that is not whole, with failed_precondition naming what differs when it belongs to another model,
+// objective or optimizer. Options that only shape the rest of the run (lr, schedule, steps, ...)
+// are those of `trainer`; lr, weight_decay and clip changed by set_f64 come back when the options
+// they started from are the same.
+struct Restored {
+  int64_t step = 0;
+  std::string script_state; // JSON text, empty when none was saved
+};
+Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::string& dir,
+                            Task* task = nullptr);
+
+} // namespace dllm::train

@@ -1,0 +1,183 @@
+#include "base/error.h"
+#include "base/files.h"
+#include "base/source.h"
+#include "ckpt/checkpoint_folder.h"
+#include "ckpt/weight_files.h"
+#include "train/checkpoint.h"
+#include "train/state_file.h"
+
+#include <nlohmann/json.hpp>
+
+#include <type_traits>
+
+namespace dllm::train {
+namespace {
+
+[[noreturn]] void fail_differs(const std::string& what, const std::string& saved,
+                               const std::string& here) {
+  fail_with_hint("make the trainer as it was when the checkpoint was saved",
+                 Code::failed_precondition, "the checkpoint has {} {}, this trainer {}", what,
+                 saved, here);
+}
+
+// A member of trainer.json; the file is ours, so a missing or wrong one means damage.
+template <class T> T member(const Json& record, const char* key) {
+  const bool there = record.is_object() && record.contains(key);
+  const bool fits = there && (!std::is_same_v<T, int64_t> || record.at(key).is_number_integer());
+  if (!fits) fail(Code::data_loss, "trainer.json: {} is missing or of another type", key);
+  return record.at(key).get<T>();
+}
+
+// What must be equal for the run to go on bit for bit.
+void check_options(const Json& record, const Trainer::State& state) {
+  const Json saved = member<Json>(record, "options"), here = state.options.to_json();
+  for (const char* key : {"beta1", "beta2", "eps", "decay", "seed", "ema", "compat"}) {
+    const Json before = saved.value(key, Json(nullptr));
+    if (before != here.at(key)) fail_differs(key, before.dump(), here.at(key).dump());
+  }
+  const Json objective = member<Json>(record, "objective"), own = state.objective->describe();
+  for (const auto& [key, value] : own.items()) {
+    const Json before = objective.value(key, Json(nullptr));
+    if (before != value) fail_differs("objective." + key, before.dump(), value.dump());
+  }
+}
+
+void check_model(const ckpt::WeightFiles& files, const model::ParamStore& store) {
+  for (const std::string& name : store.names()) {
+    if (!files.has(name)) fail_differs("no tensor", name, "has it");
+    const Shape& saved = files.info(name).shape;
+    if (saved != store.shape(name)) fail_differs(name, saved.text(), store.shape(name).text());
+  }
+}
+
+// The weights in physical layout. Trained ones come back as the masters they were, to the bit.
+std::vector<std::pair<size_t, Tensor>> read_weights(const ckpt::WeightFiles& files,
+                                                    const model::ParamStore& store,
+                                                    const std::vector<Slot>& slots,
+                                                    const Task* task) {
+  std::vector<std::pair<size_t, Tensor>> made;
+  for (const Slot& slot : slots) {
+    check_task(task);
+    made.emplace_back(slot.physical, store.to_physical(slot.physical, [&](const std::string& name) {
+      return files.tensor(name);
+    }));
+  }
+  return made;
+}
+
+Accumulated read_accumulated(const Json& record) {
+  Accumulated sums;
+  const Json saved = member<Json>(record, "accumulated");
+  if (saved.is_null()) return sums;
+  sums.batches = member<int64_t>(saved, "batches");
+  sums.rows = member<int64_t>(saved, "rows");
+  sums.tokens = member<int64_t>(saved, "tokens");
+  sums.sum = member<double>(saved, "sum");
+  sums.normalizer = member<double>(saved, "normalizer");
+  sums.mean_sum = member<double>(saved, "mean_sum");
+  sums.seconds = member<double>(saved, "seconds");
+  sums.flops = member<double>(saved, "flops");
+  const Json parts = member<Json>(saved, "parts");
+  for (const auto& [name, part] : parts.items())
+    sums.parts[name] = {part.at(0).get<double>(), part.at(1).get<double>()};
+  return sums;
+}
+
+Counters read_counters(const Json& record) {
+  Counters counters;
+  counters.step = member<int64_t>(record, "step");
+  counters.updates = member<int64_t>(record, "updates");
+  counters.skipped = member<int64_t>(record, "skipped");
+  counters.tokens = member<int64_t>(record, "tokens");
+  counters.batches = member<int64_t>(record, "batches");
+  return counters;
+}
+
+// Values changed by set_f64 come back, unless the options they started from were changed on
+// purpose.
+Hyper read_hyper(const Json& record, const Trainer::State& state) {
+  const Json saved = member<Json>(record, "options");
+  Hyper hyper = hyper_of(state.options);
+  if (saved.value("lr", -1.0) == hyper.lr) hyper.lr = member<double>(record, "lr");
+  if (saved.value("weight_decay", -1.0) == hyper.weight_decay)
+    hyper.weight_decay = member<double>(record, "weight_decay");
+  if (saved.value("clip", -1.0) == hyper.clip) hyper.clip = member<double>(record, "clip");
+  return hyper;
+}
+
+void seek(BatchSource* source, const Json& record) {
+  if (source == nullptr) return;
+  const Json position = member<Json>(record, "position");
+  if (!position.is_number_integer()) {
+    fail_with_hint("restore without a loader", Code::failed_precondition,
+                   "the checkpoint holds no position of the data");
+  }
+  source->seek(position.get<int64_t>());
+}
+
+// trainer.json in numbers, compared with the trainer it is for.
+struct Record {
+  Json json;
+  Counters counters;
+  Accumulated accumulated;
+  Hyper hyper;
+  std::string script_state;
+};
+
+Record read_record(const std::string& dir, const Trainer::State& state) {
+  Record made;
+  made.json = parse_json(read_text(join_path(dir, "trainer.json")), "trainer.json");
+  const auto format = member<int64_t>(made.json, "format");
+  if (format != 1) {
+    fail(Code::unimplemented, "trainer.json has format {}, this version reads 1", format);
+  }
+  try {
+    check_options(made.json, state);
+    made.counters = read_counters(made.json);
+    made.accumulated = read_accumulated(made.json);
+    made.hyper = read_hyper(made.json, state);
+    const Json script = made.json.value("script_state", Json(nullptr));
+    if (!script.is_null()) made.script_state = script.dump();
+  } catch (const nlohmann::json::exception& error) {
+    fail(Code::data_loss, "trainer.json: {}", error.what());
+  }
+  return made;
+}
+
+} // namespace
+
+Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::string& dir,
+                            Task* task) {
+  Trainer::State& state = trainer.state();
+  ckpt::verify_checkpoint(dir, task);
+  const std::unique_ptr<Source> folder = open_source(join_path(dir, "model"));
+  const ckpt::WeightFiles files(*folder);
+  check_model(files, state.model->params());
+  const Record record = read_record(dir, state);
+  std::vector<Slot> slots = read_state(state, join_path(dir, "state/rank_000.safetensors"),
+                                       record.accumulated.batches > 0, task);
+  std::vector<std::pair<size_t, graph::BufferRef>> weights;
+  for (const auto& [index, tensor] :
+       read_weights(files, state.model->params(), state.slots, task)) {
+    weights.emplace_back(index, state.engine().upload(tensor));
+  }
+  seek(source, record.json);
+
+  // From here on nothing fails.
+  for (auto& [index, buffer] : weights) state.model->params().replace(index, std::move(buffer));
+  state.model->params().bump();
+  state.slots = std::move(slots);
+  state.counters = record.counters;
+  state.accumulated = record.accumulated;
+  state.hyper = record.hyper;
+  state.lost.clear();
+  {
+    const std::lock_guard lock(state.metrics_mutex);
+    state.metrics["step"] = static_cast<double>(record.counters.step);
+    state.metrics["tokens"] = static_cast<double>(record.counters.tokens);
+    state.metrics["skipped"] = static_cast<double>(record.counters.skipped);
+  }
+  return {record.counters.step, record.script_state};
+}
+
+} // namespace dllm::train

@@ -1,0 +1,25 @@
+#pragma once
+// The learning rate by number of applied updates.
+
+#include <cstdint>
+#include <string>
+
+namespace dllm::train {
+
+// constant: warm-up, then flat. linear, cosine: warm-up, then down to the floor at `total`. wsd:
+// warm-up, flat to `cooldown_start`, linear to the floor at `total`.
+struct LearningRate {
+  std::string kind = "constant";
+  double floor_share = 0; // min_lr / lr
+  int64_t warmup = 0;     // updates
+  int64_t total = 0;
+  int64_t cooldown_start = 0; // wsd only
+  // The references' first update has rate 0 (spec-dllm-jax 5.1, spec-nano-dlm 7); ours has peak /
+  // warmup.
+  bool starts_at_zero = false;
+
+  // Factor of the peak rate for the update after `updates` applied ones.
+  double factor(int64_t updates) const;
+};
+
+} // namespace dllm::train

@@ -1,0 +1,98 @@
+#include "train/options.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+
+namespace dllm::train {
+
+const Schema& trainer_schema() {
+  static const Schema schema(
+      "trainer",
+      {
+          option_f64("lr", 3e-4, 0.0, 10.0, "Peak learning rate."),
+          option_choice("schedule", "constant", {"constant", "linear", "cosine", "wsd"},
+                        "How the rate goes on after warm-up; all but constant need steps."),
+          option_i64("warmup", -1, -1, 1 << 30,
+                     "Updates of linear warm-up; -1: warmup_ratio of steps."),
+          option_f64("warmup_ratio", 0.05, 0.0, 1.0,
+                     "Warm-up as a share of steps, used when warmup is -1."),
+          option_i64("steps", 0, 0, int64_t{1} << 40,
+                     "Updates of the whole run, the length of the schedule; 0: not known."),
+          option_i64("cooldown_start", 0, 0, int64_t{1} << 40,
+                     "Update at which schedule wsd starts to fall; 0: a fifth "
+                     "before the end."),
+          option_f64("min_lr", 0.0, 0.0, 10.0, "Rate at the end of the schedule."),
+          option_f64("beta1", 0.9, 0.0, 0.999999, "AdamW's decay of the first moment."),
+          option_f64("beta2", 0.95, 0.0, 0.999999, "AdamW's decay of the second moment."),
+          option_f64("eps", 1e-8, 1e-20, 1.0, "AdamW's epsilon, outside the root."),
+          option_f64("weight_decay", 0.01, 0.0, 10.0, "Decoupled weight decay."),
+          option_choice("decay", "matrices", {"matrices", "all"},
+                        "What decays: matrices, or norms and biases too."),
+          option_f64("clip", 1.0, 0.0, 1e12,
+                     "Largest global norm of the gradient; 0: no clipping."),
+          option_i64("accumulate", 1, 1, 1 << 20,
+                     "Batches whose gradients make one update in dllm_trainer_run."),
+          option_i64("seed", 0, 0, INT64_MAX, "Seed of the noise."),
+          option_choice(
+              "nonfinite", "stop", {"stop", "skip"},
+              "A loss or gradient that is not finite: fail, or leave the update out and count it."),
+          option_f64("ema", 0.0, 0.0, 0.9999999,
+                     "Decay of the moving average of the weights; 0: none is kept."),
+          option_list("freeze", {}, "Tensors that stay as they are: names, * stands for any text."),
+          option_bool("remat", false,
+                      "Recompute each layer in the backward pass: less memory, a third more time."),
+          option_i64("tokens", 0, 0, INT64_MAX,
+                     "Budget: a run ends after so many tokens; 0: none."),
+          option_str("root", "", "Folder that a run saves checkpoints into; empty: none."),
+          option_i64("save_every", 0, 0, 1 << 30,
+                     "Steps between checkpoints of a run; 0: only at its end."),
+          option_i64("keep_last", 3, 1, 1 << 20, "Checkpoints to keep in root."),
+          option_choice("compat", "none", {"none", "dllm-jax", "dllm", "dmax", "nano", "open-dllm"},
+                        "Reproduces the known quirks of a reference."),
+      });
+  return schema;
+}
+
+const Schema& sink_schema() {
+  static const Schema schema(
+      "sink", {
+                  option_i64("every", 1, 1, 1 << 30, "Steps between written lines."),
+                  option_bool("append", true, "Go on writing at the end of an existing file."),
+              });
+  return schema;
+}
+
+Hyper hyper_of(const Options& options) {
+  return {options.f64("lr"), options.f64("weight_decay"), options.f64("clip")};
+}
+
+LearningRate learning_rate_of(const Options& options) {
+  LearningRate made;
+  made.kind = options.str("schedule");
+  made.total = options.i64("steps");
+  if (made.kind != "constant" && made.total == 0) {
+    fail_with_hint("set steps, or schedule = constant", Code::invalid_argument,
+                   "schedule {} needs the number of steps", made.kind);
+  }
+  const double peak = options.f64("lr");
+  if (options.f64("min_lr") > peak) {
+    fail(Code::invalid_argument, "min_lr {} is above lr {}", options.f64("min_lr"), peak);
+  }
+  made.floor_share = peak > 0 ? options.f64("min_lr") / peak : 0.0;
+  made.warmup =
+      options.i64("warmup") >= 0
+          ? options.i64("warmup")
+          : static_cast<int64_t>(static_cast<double>(made.total) * options.f64("warmup_ratio"));
+  const int64_t cooldown = options.i64("cooldown_start");
+  made.cooldown_start = cooldown > 0 ? cooldown : made.total - made.total / 5;
+  if (made.kind != "constant" && made.warmup >= made.total && made.total > 1) {
+    fail_with_hint("set warmup below steps", Code::invalid_argument,
+                   "warmup {} leaves nothing of {} steps", made.warmup, made.total);
+  }
+  const std::string& compat = options.str("compat");
+  made.starts_at_zero = compat == "dllm-jax" || compat == "dllm" || compat == "nano";
+  return made;
+}
+
+} // namespace dllm::train

@@ -1,0 +1,163 @@
+#include "base/error.h"
+#include "ckpt/checkpoint_folder.h"
+#include "train/checkpoint.h"
+#include "train/state.h"
+
+#include <chrono>
+#include <cmath>
+
+namespace dllm::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Event step_event(const Trainer::State& state) {
+  Event event(EventKind::train_step);
+  const std::lock_guard lock(state.metrics_mutex);
+  for (const auto& [key, value] : state.metrics) {
+    const bool whole = key == "step" || key == "tokens" || key == "memory" || key == "compiles" ||
+                       key == "skipped";
+    if (whole)
+      event.set(key, static_cast<int64_t>(value));
+    else
+      event.set(key, value);
+  }
+  return event;
+}
+
+// One run: sends events, acts on the wishes that all ranks agreed on.
+class Run {
+public:
+  Run(Trainer& trainer, BatchSource& source, int64_t steps, const EventFn& fn, Task* task)
+      : trainer_(trainer), state_(trainer.state()), source_(source), steps_(steps), fn_(fn),
+        task_(task) {}
+
+  bool go() {
+    while (done_ < steps_ && !stopped_ && !over_budget()) {
+      make_wishes();
+      take_step();
+      ++done_;
+      if (task_ != nullptr) task_->set_progress(done_, steps_);
+      tell(step_event(state_));
+      if (state_.agreed[kCheckpoint] > 0) save();
+      if (state_.agreed[kStop] > 0 || should_stop(task_)) break;
+    }
+    const bool cancelled = done_ < steps_ && should_stop(task_);
+    if (done_ > 0) save();
+    for (const auto& sink : state_.sinks) sink->finish();
+    state_.control.assign(kControlCount, 0);
+    if (cancelled) check_task(task_);
+    return done_ == steps_;
+  }
+
+private:
+  bool over_budget() const {
+    const int64_t budget = state_.options.i64("tokens");
+    return budget > 0 && state_.counters.tokens >= budget;
+  }
+
+  // This process's wishes for the coming step; all act on the sum after it.
+  void make_wishes() {
+    const int64_t every = state_.options.i64("save_every");
+    const int64_t next = state_.counters.step + 1;
+    state_.control[kStop] = should_stop(task_) ? 1 : 0;
+    state_.control[kCheckpoint] = every > 0 && next % every == 0 ? 1 : 0;
+    state_.control[kError] = 0;
+    state_.control[kStep] = static_cast<int32_t>(next);
+  }
+
+  // The step is not interrupted by the task: a cancelled run leaves after it, with a checkpoint.
+  void take_step() {
+    const int64_t batches = state_.options.i64("accumulate");
+    if (batches == 1 && trainer_.accumulated() == 0) {
+      trainer_.step(next_batch());
+      return;
+    }
+    while (trainer_.accumulated() < batches) trainer_.accumulate(next_batch());
+    trainer_.apply();
+  }
+
+  Batch next_batch() {
+    std::optional<Batch> batch = source_.next();
+    if (!batch) {
+      for (const auto& sink : state_.sinks) sink->finish();
+      fail_with_hint("give more data, or more epochs to the loader", Code::out_of_range,
+                     "the data ended after {} of {} steps", done_, steps_);
+    }
+    return *std::move(batch);
+  }
+
+  void save() {
+    const std::string& root = state_.options.str("root");
+    if (root.empty() || saved_step_ == state_.counters.step) return;
+    Options options(checkpoint_schema());
+    options.set_i64("keep_last", state_.options.i64("keep_last"));
+    options.set_i64("overwrite",
+                    1); // a run that goes on from an older checkpoint passes its former ones
+    const std::string dir = save_checkpoint(trainer_, &source_, root, options);
+    saved_step_ = state_.counters.step;
+    tell(Event(EventKind::checkpoint).set("step", state_.counters.step).set("dir", dir));
+  }
+
+  void tell(const Event& event) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    for (const auto& sink : state_.sinks) sink->write(event, {done_, steps_, seconds});
+    if (!fn_) return;
+    const Answer answer = fn_(event);
+    if (answer == Answer::fail) {
+      for (const auto& sink : state_.sinks) sink->finish();
+      fail(Code::callback_failed, "the callback of the run failed at step {}",
+           state_.counters.step);
+    }
+    stopped_ = stopped_ || answer == Answer::stop;
+  }
+
+  Trainer& trainer_;
+  Trainer::State& state_;
+  BatchSource& source_;
+  int64_t steps_;
+  const EventFn& fn_;
+  Task* task_;
+  Clock::time_point start_ = Clock::now();
+  int64_t done_ = 0;
+  int64_t saved_step_ = -1;
+  bool stopped_ = false;
+};
+
+} // namespace
+
+bool Trainer::run(BatchSource& source, int64_t steps, const EventFn& fn, Task* task) {
+  check_task(task);
+  return Run(*this, source, steps, fn, task).go();
+}
+
+double Trainer::eval(BatchSource& source, int64_t max_batches, Task* task) {
+  constexpr uint64_t kEvalSeed =
+      0x6576616C; // "eval": the same noise for every model and every trainer
+  State& state = *state_;
+  state.check_usable();
+  noise::LossValue total;
+  std::vector<double> means;
+  for (int64_t i = 0; i < max_batches; ++i) {
+    check_task(task);
+    const int64_t position = source.position();
+    const std::optional<Batch> batch = source.next();
+    if (!batch) break;
+    const noise::LossValue one = state.evaluator.run(*batch, kEvalSeed, position, task);
+    total.sum += one.sum;
+    total.normalizer += one.normalizer;
+    means.push_back(one.mean());
+    if (task != nullptr) task->set_progress(i + 1, max_batches);
+  }
+  if (means.empty()) fail(Code::out_of_range, "the data holds not one batch to evaluate");
+  double spread = 0;
+  for (const double mean : means) spread += (mean - total.mean()) * (mean - total.mean());
+  const auto count = static_cast<double>(means.size());
+  Event event(EventKind::eval);
+  event.set("step", state.counters.step).set("loss", total.mean());
+  event.set("stderr", count > 1 ? std::sqrt(spread / (count - 1) / count) : 0.0);
+  for (const auto& sink : state.sinks) sink->write(event, {});
+  return total.mean();
+}
+
+} // namespace dllm::train

@@ -1,0 +1,31 @@
+#pragma once
+// Places that the events of a trainer are written to.
+
+#include "base/event.h"
+#include "base/options.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace dllm::train {
+
+// How far the current run is; total 0 when nothing is known.
+struct Progress {
+  int64_t done = 0;
+  int64_t total = 0;
+  double seconds = 0; // since the run began
+};
+
+class Sink {
+public:
+  virtual ~Sink() = default;
+  virtual void write(const Event& event, const Progress& progress) = 0;
+  virtual void finish() {} // the run ended: a progress line is closed
+};
+
+// "jsonl" (target: a file) or "console" (standard error). Fails with not_found for another kind.
+std::unique_ptr<Sink> make_sink(const std::string& kind, const std::string& target,
+                                const Options& options);
+
+} // namespace dllm::train

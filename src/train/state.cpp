@@ -1,0 +1,80 @@
+#include "train/state.h"
+
+#include "base/error.h"
+
+namespace dllm::train {
+namespace {
+
+bool references_mean_of_means(const std::string& compat) {
+  return compat == "dllm-jax" || compat == "dllm" || compat == "nano";
+}
+
+void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options) {
+  if (objective.needs_mask_id() && objective.options().i64("mask_id") < 0)
+    model.ensure_mask_token();
+  for (const std::string& pattern : options.list("freeze"))
+    model.params().set_trainable(pattern, false);
+  model.params().make_masters();
+}
+
+ProgramSpec make_spec(const model::Model& model, const noise::Objective& objective,
+                      const Options& options) {
+  ProgramSpec spec;
+  spec.model = &model;
+  spec.objective = &objective;
+  const bool decay_all = options.str("decay") == "all";
+  const auto& physical = model.params().physical();
+  for (size_t i = 0; i < physical.size(); ++i) {
+    if (!physical[i].trainable || physical[i].scale_of >= 0) continue;
+    spec.trained.push_back(i);
+    spec.decay.push_back(decay_all || physical[i].decay);
+  }
+  if (spec.trained.empty()) {
+    fail_with_hint("let freeze name fewer tensors", Code::invalid_argument,
+                   "every parameter is frozen");
+  }
+  spec.ema = options.f64("ema") > 0;
+  spec.remat = options.boolean("remat");
+  spec.mean_of_means = references_mean_of_means(options.str("compat"));
+  return spec;
+}
+
+} // namespace
+
+Trainer::State::State(std::shared_ptr<model::Model> model_in, noise::ObjectiveRef objective_in,
+                      const Options& options_in)
+    : model(std::move(model_in)), objective(std::move(objective_in)), options(options_in),
+      rate(learning_rate_of(options)), hyper(hyper_of(options)), evaluator(model, objective),
+      control(kControlCount), agreed(kControlCount) {
+  prepare_model(*model, *objective, options);
+  spec = make_spec(*model, *objective, options);
+  for (const size_t index : spec.trained) {
+    const auto& entry = model->params().physical()[index];
+    Slot slot;
+    slot.physical = index;
+    slot.first = engine().upload(Tensor(DType::f32, entry.shape));
+    slot.second = engine().upload(Tensor(DType::f32, entry.shape));
+    if (spec.ema) slot.ema = engine().upload(entry.buffer->read().clone());
+    slots.push_back(std::move(slot));
+  }
+  for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_second", "mfu",
+                          "memory", "compiles", "skipped"}) {
+    metrics[key] = 0.0;
+  }
+}
+
+void Trainer::State::check_usable() const {
+  if (lost.empty()) return;
+  fail_with_hint("restore the last checkpoint", Code::aborted, "the trainer's state was lost: {}",
+                 lost);
+}
+
+void Trainer::State::allocate_sums() {
+  for (Slot& slot : slots) {
+    if (slot.sums == nullptr)
+      slot.sums =
+          engine().upload(Tensor(DType::f32, model->params().physical()[slot.physical].shape));
+  }
+}
+
+} // namespace dllm::train

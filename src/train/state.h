@@ -1,0 +1,95 @@
+#pragma once
+// What a trainer holds between calls. Private to src/train.
+
+#include "graph/engine.h"
+#include "noise/evaluate.h"
+#include "train/options.h"
+#include "train/programs.h"
+#include "train/sink.h"
+#include "train/trainer.h"
+
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace dllm::train {
+
+// Arrays of one trained parameter, in its physical layout. sums: null until something is
+// accumulated.
+struct Slot {
+  size_t physical = 0;
+  graph::BufferRef first, second, ema, sums;
+};
+
+struct Counters {
+  int64_t step = 0;    // optimizer steps, those left out included
+  int64_t updates = 0; // steps that changed the weights
+  int64_t skipped = 0; // steps left out because something was not finite
+  int64_t tokens = 0;
+  int64_t batches = 0; // prepared batches, micro-batches included
+};
+
+// Micro-batches since the last update. The numbers of the gradient are in Slot::sums.
+struct Accumulated {
+  int64_t batches = 0;
+  int64_t rows = 0; // global rows so far: the next micro-batch's noise starts there
+  int64_t tokens = 0;
+  double sum = 0; // of the losses, unnormalized
+  double normalizer = 0;
+  double mean_sum = 0; // of the means of the micro-batches (compat)
+  double seconds = 0, flops = 0;
+  std::map<std::string, std::pair<double, double>> parts; // sum, count
+};
+
+// A compiled program and where its inputs and outputs live.
+class Bound;
+
+struct Trainer::State {
+  State(std::shared_ptr<model::Model> model, noise::ObjectiveRef objective, const Options& options);
+
+  std::shared_ptr<model::Model> model;
+  noise::ObjectiveRef objective;
+  Options options;
+  LearningRate rate;
+  Hyper hyper;
+  ProgramSpec spec;
+  std::vector<Slot> slots;
+  Counters counters;
+  Accumulated accumulated;
+  std::string lost; // why the state cannot be used any more, or ""
+
+  std::list<std::shared_ptr<Bound>> programs; // most recently used first
+  noise::LossRunner evaluator;
+  std::vector<std::unique_ptr<Sink>> sinks;
+  std::vector<int32_t> control; // wishes of this process for the next step
+  std::vector<int32_t> agreed;  // wishes of all after the last step
+
+  mutable std::mutex metrics_mutex;
+  std::map<std::string, double> metrics;
+
+  graph::Engine& engine() const { return model->engine(); }
+  bool mean_of_means() const { return spec.mean_of_means; }
+  void check_usable() const; // fails with aborted
+  void allocate_sums();      // zeros, when there are none
+};
+
+// Results of one run of a program.
+struct StepNumbers {
+  double sum = 0, normalizer = 0, grad_norm = 0;
+  bool finite = true;
+  std::map<std::string, std::pair<double, double>> parts; // sum, count
+};
+
+enum class ProgramKind { fused, accumulate, apply };
+
+// Runs the program of this kind (compiled when the feed has a new shape) on the trainer's arrays,
+// which are then those after the step. A run that fails leaves them as they were, or sets `lost`.
+StepNumbers execute(Trainer::State& state, ProgramKind kind, const Batch& feed,
+                    const std::vector<float>& scalars);
+// Flops of the last program run, rows of the head that were not used taken off.
+double flops_of_last_run(const Trainer::State& state);
+
+} // namespace dllm::train

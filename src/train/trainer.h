@@ -1,0 +1,75 @@
+#pragma once
+// Changes a model so that the loss falls: AdamW on programs that hold model, loss and update in one
+// graph.
+
+#include "base/event.h"
+#include "base/options.h"
+#include "base/task.h"
+#include "model/model.h"
+#include "noise/objective.h"
+#include "train/batch_source.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dllm::train {
+
+const Schema& trainer_schema(); // "trainer"
+const Schema& sink_schema();    // "sink"
+
+// One call at a time; metric() and describe() from any thread. The one writer of its model while a
+// call runs; keeps model and objective alive.
+class Trainer {
+public:
+  // Fails with failed_precondition when the objective needs a mask token and the model has none.
+  Trainer(std::shared_ptr<model::Model> model, noise::ObjectiveRef objective,
+          const Options& options);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // One optimizer step; answers the loss before the update, in nats. A step that fails or is
+  // cancelled changes nothing and does not count. The task is looked at before the program runs; a
+  // step is never cut in two. Fails with aborted when the loss or a gradient is not finite and
+  // nonfinite = stop.
+  double step(const Batch& batch, const Task* task = nullptr);
+  // The halves of a step: gradients and counts are summed, then divided once.
+  void accumulate(const Batch& batch, const Task* task = nullptr);
+  double apply(const Task* task = nullptr);
+  int64_t accumulated() const; // micro-batches since the last update
+  void sync();                 // waits for steps in flight; the first late failure
+
+  // `steps` more steps, events after each (kinds train_step, checkpoint). Answers true when all
+  // were taken, false when the callback or a budget (option tokens) ended the run. Fails with
+  // out_of_range when the data ends first, with cancelled when the task was (after saving into
+  // option `root`, when one is set).
+  bool run(BatchSource& source, int64_t steps, const EventFn& fn = nullptr, Task* task = nullptr);
+  // Mean loss over at most max_batches, without an update; noise by position in the source alone.
+  double eval(BatchSource& source, int64_t max_batches, Task* task = nullptr);
+
+  // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped; also the parts of
+  // the loss.
+  double metric(const std::string& key) const;
+  Json describe() const; // metrics, effective options, objective, quirks
+  void set_f64(const std::string& key, double value); // lr weight_decay clip
+  void add_sink(const std::string& kind, const std::string& target,
+                const Options& options); // jsonl, console
+  // "live", or "ema": a copy of the moving average. not_found for another role.
+  std::shared_ptr<model::Model> model(const std::string& role) const;
+
+  int64_t steps_done() const;
+  const Options& options() const;
+  const noise::ObjectiveRef& objective() const;
+
+  // For train/checkpoint only.
+  struct State;
+  State& state() { return *state_; }
+  const State& state() const { return *state_; }
+
+private:
+  std::unique_ptr<State> state_;
+};
+
+} // namespace dllm::train
