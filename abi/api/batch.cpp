@@ -1,0 +1,71 @@
+#include "batch_handle.h"
+
+#include "tensor_handle.h"
+
+using namespace dllm;
+using namespace dllm::abi;
+
+namespace {
+
+struct Reserved {
+  std::string_view name;
+  DType dtype;
+  int64_t rank;
+};
+
+constexpr Reserved kReserved[] = {
+    {"ids", DType::i32, 2},      {"targets", DType::i32, 2},   {"weights", DType::f32, 2},
+    {"keep", DType::u8, 2},      {"segments", DType::i32, 2},  {"positions", DType::i32, 2},
+    {"t", DType::f32, 1},        {"flag", DType::u8, 1},       {"embeddings", DType::f32, 3},
+    {"prompt_length", DType::i32, 1}, {"rows", DType::i64, 1},
+};
+
+void check_reserved(std::string_view name, const Tensor& array) {
+  for (const Reserved& row : kReserved) {
+    if (row.name != name) continue;
+    if (array.dtype() == row.dtype && array.shape().rank() == row.rank) return;
+    fail(Code::invalid_argument, "array {} must be {} with {} dimensions, not {} {}", name, dtype_name(row.dtype),
+         row.rank, dtype_name(array.dtype()), array.shape().text());
+  }
+}
+
+}  // namespace
+
+dllm_status dllm_batch_new(dllm_batch** out, dllm_error* err) {
+  return guard(err, [&] {
+    need_out(out, "out");
+    *out = new dllm_batch;
+  });
+}
+
+void dllm_batch_release(dllm_batch* batch) {
+  if (usable(batch)) delete batch;
+}
+
+dllm_status dllm_batch_set(dllm_batch* batch, const char* name, int32_t dtype, const int64_t* dims, int64_t rank,
+                           const void* data, dllm_error* err) {
+  return guard(err, [&] {
+    Batch& object = need(batch, "batch").object;
+    if (*need_text(name, "name") == '\0') fail(Code::invalid_argument, "name is empty");
+    Tensor array = tensor_from(dtype, dims, rank, data);
+    check_reserved(name, array);
+    object.set(name, std::move(array));
+  });
+}
+
+dllm_status dllm_batch_array(const dllm_batch* batch, const char* name, dllm_tensor** out, dllm_error* err) {
+  return guard(err, [&] {
+    need_out(out, "out");
+    // Shares the storage: arrays of a batch are replaced, never written in place.
+    *out = new dllm_tensor(need(batch, "batch").object.at(need_text(name, "name")));
+  });
+}
+
+int64_t dllm_batch_count(const dllm_batch* batch) {
+  return usable(batch) ? static_cast<int64_t>(batch->object.size()) : 0;
+}
+
+const char* dllm_batch_name(const dllm_batch* batch, int64_t index) {
+  if (!usable(batch) || index < 0 || index >= static_cast<int64_t>(batch->object.size())) return nullptr;
+  return batch->object.name(static_cast<size_t>(index)).c_str();
+}

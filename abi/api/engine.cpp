@@ -1,0 +1,67 @@
+// The one place that names the engines there are.
+
+#include "engine_handle.h"
+
+#include "buffer_handle.h"
+#include "cpu/engine.h"
+#include "model/model.h"
+#include "options_handle.h"
+#include "task_handle.h"
+
+#include <nlohmann/json.hpp>
+
+using namespace dllm;
+using namespace dllm::abi;
+
+dllm_status dllm_engine_new(const dllm_options* opts, dllm_engine** out, dllm_error* err) {
+  return guard(err, [&] {
+    need_out(out, "out");
+    const Options options = options_of(opts, "engine");
+    *out = new dllm_engine(cpu::make_engine(options));
+  });
+}
+
+void dllm_engine_release(dllm_engine* engine) {
+  if (usable(engine)) delete engine;
+}
+
+int64_t dllm_engine_device_count(const dllm_engine* engine) {
+  return usable(engine) ? static_cast<int64_t>(engine->device_names.size()) : 0;
+}
+
+const char* dllm_engine_device_name(const dllm_engine* engine, int64_t index) {
+  if (!usable(engine) || index < 0 || index >= static_cast<int64_t>(engine->device_names.size())) return nullptr;
+  return engine->device_names[static_cast<size_t>(index)].c_str();
+}
+
+dllm_status dllm_engine_describe(const dllm_engine* engine, dllm_buffer* out, dllm_error* err) {
+  return guard(err, [&] { fill(out, need(engine, "engine").object->describe().dump()); });
+}
+
+dllm_status dllm_engine_set_i64(dllm_engine* engine, const char* key, int64_t value, dllm_error* err) {
+  return guard(err, [&] { need(engine, "engine").object->set_i64(need_text(key, "key"), value); });
+}
+
+dllm_status dllm_engine_i64(const dllm_engine* engine, const char* key, int64_t* out, dllm_error* err) {
+  return guard(err, [&] {
+    const int64_t value = need(engine, "engine").object->i64(need_text(key, "key"));
+    need_out(out, "out") = value;
+  });
+}
+
+dllm_status dllm_engine_plan(dllm_engine* engine, const char* path, const dllm_options* opts, dllm_task* task,
+                             dllm_buffer* out, dllm_error* err) {
+  return guard(err, [&] {
+    graph::Engine& object = *need(engine, "engine").object;
+    need(out, "out");
+    const Options options = options_of(opts, "plan");
+    check_task(task_of(task));
+    const auto source = open_source(need_text(path, "path"));
+    const Json plan = model::plan_model(object, model::read_config(*source), options);
+    fill(out, options.str("format") == "graph" ? plan.at("graph").get<std::string>() : plan.dump());
+  });
+}
+
+dllm_status dllm_engine_trim(dllm_engine* engine, dllm_error* err) {
+  return guard(err, [&] { need(engine, "engine").object->trim(); });
+}

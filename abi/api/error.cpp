@@ -1,0 +1,44 @@
+#include "dllm/error.h"
+
+#include "check.h"
+#include "guard.h"
+
+using namespace dllm::abi;
+
+namespace dllm::abi {
+
+dllm_status put(dllm_error* err, Code code, const char* message, const char* hint) noexcept {
+  const auto status = static_cast<dllm_status>(code);
+  if (!usable(err)) return status;
+  err->code = status;
+  try {
+    err->message = message;
+    err->hint = hint;
+  } catch (...) {  // no memory for the words: the code has to do
+    err->message.clear();
+    err->hint.clear();
+  }
+  return status;
+}
+
+}  // namespace dllm::abi
+
+const char* dllm_status_name(dllm_status code) {
+  const char* name = dllm::code_name(static_cast<dllm::Code>(code));
+  const bool known = code == DLLM_UNKNOWN || std::string_view(name) != "unknown";
+  return known ? name : "unknown_status";
+}
+
+dllm_error* dllm_error_new(void) {
+  return guard_value<dllm_error*>(nullptr, [] { return new dllm_error; });
+}
+
+void dllm_error_release(dllm_error* err) {
+  if (usable(err)) delete err;
+}
+
+dllm_status dllm_error_code(const dllm_error* err) { return usable(err) ? err->code : DLLM_OK; }
+
+const char* dllm_error_message(const dllm_error* err) { return usable(err) ? err->message.c_str() : ""; }
+
+const char* dllm_error_hint(const dllm_error* err) { return usable(err) ? err->hint.c_str() : ""; }

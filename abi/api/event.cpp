@@ -1,0 +1,76 @@
+#include "event_handle.h"
+
+#include "buffer_handle.h"
+
+#include <nlohmann/json.hpp>
+
+using namespace dllm;
+using namespace dllm::abi;
+
+namespace {
+
+const Event::Value& need_value(const dllm_event* event, const char* key) {
+  const Event& object = need(event, "event").object;
+  if (const Event::Value* value = object.find(need_text(key, "key"))) return *value;
+  const std::string near = nearest(key, object.keys());
+  fail_with_hint(near.empty() ? "" : fmt::format("did you mean {}?", near), Code::not_found,
+                 "the event has no key \"{}\"", key);
+}
+
+template <class T>
+const T* lend(const dllm_event* event, const char* key) noexcept {
+  if (!usable(event) || key == nullptr) return nullptr;
+  const Event::Value* value = event->object.find(key);
+  return value == nullptr ? nullptr : std::get_if<T>(value);
+}
+
+template <class T>
+const T* lend_array(const dllm_event* event, const char* key, int64_t* out_count) noexcept {
+  static const T kNothing{};
+  const auto* array = lend<std::vector<T>>(event, key);
+  if (array == nullptr) return nullptr;
+  if (out_count != nullptr) *out_count = static_cast<int64_t>(array->size());
+  return array->empty() ? &kNothing : array->data();
+}
+
+}  // namespace
+
+int32_t dllm_event_kind(const dllm_event* event) {
+  return usable(event) ? static_cast<int32_t>(event->object.kind()) : 0;
+}
+
+dllm_status dllm_event_i64(const dllm_event* event, const char* key, int64_t* out, dllm_error* err) {
+  return guard(err, [&] {
+    const Event::Value& value = need_value(event, key);
+    const int64_t* number = std::get_if<int64_t>(&value);
+    if (number == nullptr) fail(Code::invalid_argument, "{} is not a whole number", key);
+    need_out(out, "out") = *number;
+  });
+}
+
+dllm_status dllm_event_f64(const dllm_event* event, const char* key, double* out, dllm_error* err) {
+  return guard(err, [&] {
+    const Event::Value& value = need_value(event, key);
+    const int64_t* whole = std::get_if<int64_t>(&value);
+    const double* real = std::get_if<double>(&value);
+    if (whole == nullptr && real == nullptr) fail(Code::invalid_argument, "{} is not a number", key);
+    need_out(out, "out") = real != nullptr ? *real : static_cast<double>(*whole);
+  });
+}
+
+const char* dllm_event_str(const dllm_event* event, const char* key) {
+  const std::string* text = lend<std::string>(event, key);
+  return text == nullptr ? nullptr : text->c_str();
+}
+
+const int32_t* dllm_event_i32s(const dllm_event* event, const char* key, int64_t* out_count) {
+  return lend_array<int32_t>(event, key, out_count);
+}
+
+const float* dllm_event_f32s(const dllm_event* event, const char* key, int64_t* out_count) {
+  return lend_array<float>(event, key, out_count);
+}
+
+dllm_status dllm_event_describe(const dllm_event* event, dllm_buffer* out, dllm_error* err) {
+  return guard(err, [&] { fill(out, need(event, "event").object.to_json().dump()); });
+}

@@ -1,0 +1,134 @@
+#include "dllm/lua.h"
+
+#include "batch_handle.h"
+#include "buffer_handle.h"
+#include "dataset_handle.h"
+#include "engine_handle.h"
+#include "lua/runner.h"
+#include "model_handle.h"
+#include "objective_handle.h"
+#include "options_handle.h"
+#include "schedule_handle.h"
+#include "task_handle.h"
+#include "tensor_handle.h"
+#include "tokenizer_handle.h"
+
+#include <optional>
+
+using namespace dllm;
+using namespace dllm::abi;
+
+struct dllm_lua : Handle<Kind::lua> {
+  explicit dllm_lua(const lua::RunnerSettings& settings) : object(settings) {}
+  lua::Runner object;
+};
+
+namespace {
+
+// A second handle to the same object, for the script to own.
+template <class H>
+void* another(void* object) {
+  return new H(need(static_cast<H*>(object), "object").object);
+}
+
+struct Noun {
+  std::string_view name;
+  void* (*copy)(void*);
+};
+
+// Objects that are shared inside. Loaders, trainers and decoders belong to one caller at a time and stay with the host.
+constexpr Noun kNouns[] = {
+    {"batch", another<dllm_batch>},         {"dataset", another<dllm_dataset>}, {"engine", another<dllm_engine>},
+    {"model", another<dllm_model>},         {"objective", another<dllm_objective>}, {"schedule", another<dllm_schedule>},
+    {"tensor", another<dllm_tensor>},       {"tokenizer", another<dllm_tokenizer>},
+};
+
+void* copy_handle(const char* kind, void* object) {
+  if (object == nullptr) fail(Code::invalid_argument, "object is NULL");
+  for (const Noun& noun : kNouns) {
+    if (noun.name == kind) return noun.copy(object);
+  }
+  fail_with_hint("scripts share batch dataset engine model objective schedule tensor tokenizer; a trainer, loader or decoder "
+                 "is made by the script itself",
+                 Code::not_found, "objects of kind \"{}\" cannot be handed to a script", kind);
+}
+
+// A runner's own exception becomes the core's.
+template <class F>
+dllm_status script_guard(dllm_error* err, F&& f) {
+  return guard(err, [&] {
+    try {
+      f();
+    } catch (const lua::ScriptError& e) {
+      throw Error(static_cast<Code>(e.status()), e.what(), e.hint());
+    }
+  });
+}
+
+std::string_view args_of(const char* args_json, int64_t size) { return need_content(args_json, size, "args_json"); }
+
+void answer(dllm_buffer* out_json, std::string json) {
+  if (out_json != nullptr) fill(out_json, std::move(json), "out_json");
+}
+
+}  // namespace
+
+dllm_status dllm_lua_new(const dllm_options* opts, dllm_lua** out, dllm_error* err) {
+  return script_guard(err, [&] {
+    need_out(out, "out");
+    const Options options = options_of(opts, "lua");
+    *out = new dllm_lua({options.str("sandbox") == "full", options.i64("memory_limit"), options.str("path"),
+                         options.i64("seed")});
+  });
+}
+
+void dllm_lua_release(dllm_lua* lua) {
+  if (usable(lua)) delete lua;
+}
+
+dllm_status dllm_lua_set_json(dllm_lua* lua, const char* name, const char* json, int64_t size, dllm_error* err) {
+  return script_guard(err, [&] {
+    lua::Runner& runner = need(lua, "lua").object;
+    if (json == nullptr) fail(Code::invalid_argument, "json is NULL");
+    runner.set_json(need_text(name, "name"), need_content(json, size, "json"));
+  });
+}
+
+dllm_status dllm_lua_set_object(dllm_lua* lua, const char* name, const char* kind, void* object, dllm_error* err) {
+  return script_guard(err, [&] {
+    lua::Runner& runner = need(lua, "lua").object;
+    const char* global = need_text(name, "name");
+    const char* noun = need_text(kind, "kind");
+    runner.set_object(global, noun, copy_handle(noun, object));
+  });
+}
+
+dllm_status dllm_lua_run_file(dllm_lua* lua, const char* path, const char* args_json, int64_t size, dllm_task* task,
+                              dllm_buffer* out_json, dllm_error* err) {
+  return script_guard(err, [&] {
+    lua::Runner& runner = need(lua, "lua").object;
+    task_of(task);
+    optional(out_json, "out_json");
+    answer(out_json, runner.run_file(need_text(path, "path"), args_of(args_json, size), task));
+  });
+}
+
+dllm_status dllm_lua_run_text(dllm_lua* lua, const char* name, const char* code, int64_t size, dllm_task* task,
+                              dllm_buffer* out_json, dllm_error* err) {
+  return script_guard(err, [&] {
+    lua::Runner& runner = need(lua, "lua").object;
+    task_of(task);
+    optional(out_json, "out_json");
+    answer(out_json, runner.run_text(need_text(name, "name"), need_content(code, size, "code"), task));
+  });
+}
+
+dllm_status dllm_lua_call(dllm_lua* lua, const char* function, const char* args_json, int64_t size, dllm_task* task,
+                          dllm_buffer* out_json, dllm_error* err) {
+  return script_guard(err, [&] {
+    lua::Runner& runner = need(lua, "lua").object;
+    task_of(task);
+    optional(out_json, "out_json");
+    answer(out_json, runner.call(need_text(function, "function"), args_of(args_json, size), task));
+  });
+}

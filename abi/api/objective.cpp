@@ -1,0 +1,53 @@
+#include "objective_handle.h"
+
+#include "batch_handle.h"
+#include "model_handle.h"
+#include "noise/evaluate.h"
+#include "options_handle.h"
+#include "schedule_handle.h"
+#include "task_handle.h"
+
+using namespace dllm;
+using namespace dllm::abi;
+
+dllm_status dllm_objective_new(const char* name, const dllm_schedule* schedule, const dllm_options* opts,
+                               dllm_objective** out, dllm_error* err) {
+  return guard(err, [&] {
+    need_out(out, "out");
+    const std::string wanted = need_text(name, "name");
+    noise::objective_schema(wanted);
+    const dllm_schedule* given = optional(schedule, "schedule");
+    *out = new dllm_objective(noise::make_objective(wanted, given == nullptr ? nullptr : given->object,
+                                                    options_of(opts, "objective:" + wanted)));
+  });
+}
+
+void dllm_objective_release(dllm_objective* objective) {
+  if (usable(objective)) delete objective;
+}
+
+dllm_status dllm_objective_prepare(const dllm_objective* objective, const dllm_batch* batch, int64_t seed, int64_t step,
+                                   dllm_batch** out, dllm_error* err) {
+  return guard(err, [&] {
+    need_out(out, "out");
+    const noise::Objective& object = *need(objective, "objective").object;
+    const Batch& rows = need(batch, "batch").object;
+    if (step < 0) fail(Code::invalid_argument, "step is {}, not 0 or more", step);
+    noise::PrepareContext context;  // no model here: mask id and shift are the objective's own options
+    context.mask_id = object.options().i64("mask_id");
+    context.shift = static_cast<int>(std::max<int64_t>(object.options().i64("shift"), 0));
+    *out = new dllm_batch(object.prepare(rows, static_cast<uint64_t>(seed), step, context));
+  });
+}
+
+dllm_status dllm_objective_loss(dllm_objective* objective, dllm_model* model, const dllm_batch* batch, int64_t seed,
+                                dllm_task* task, double* out_loss, dllm_error* err) {
+  return guard(err, [&] {
+    const auto& object = need(objective, "objective").object;
+    const auto& on = need(model, "model").object;
+    const Batch& rows = need(batch, "batch").object;
+    double& loss = need_out(out_loss, "out_loss");
+    noise::LossRunner runner(on, object);
+    loss = runner.run(rows, static_cast<uint64_t>(seed), 0, task_of(task)).mean();
+  });
+}

@@ -1,0 +1,76 @@
+// Every kind of option and the schema behind it: the one table that names them all.
+
+#include "cpu/engine.h"
+#include "decode/policy.h"
+#include "decode/slot.h"
+#include "lua_runner.h"
+#include "model/model.h"
+#include "noise/objective.h"
+#include "noise/schedule.h"
+#include "options_handle.h"
+#include "text/bpe_trainer.h"
+#include "text/dataset.h"
+#include "text/loader.h"
+#include "text/tokenizer.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
+namespace dllm::abi {
+namespace {
+
+struct KindRow {
+  std::string kind;
+  const Schema* schema;
+};
+
+void add_named(std::vector<KindRow>& rows, const std::string& base, const Schema& general,
+               const std::vector<std::string>& names, const Schema& (*schema)(const std::string&)) {
+  rows.push_back({base, &general});
+  for (const std::string& name : names) rows.push_back({base + ":" + name, &schema(name)});
+}
+
+const std::vector<KindRow>& kinds() {
+  static const std::vector<KindRow> table = [] {
+    std::vector<KindRow> rows = {
+        {"checkpoint", &train::checkpoint_schema()},
+        {"dataset", &text::dataset_schema()},
+        {"engine", &cpu::engine_schema()},
+        {"forward", &model::forward_schema()},
+        {"loader", &text::loader_schema()},
+        {"lua", &lua_schema()},
+        {"model", &model::model_schema()},
+        {"plan", &model::plan_schema()},
+        {"save", &model::save_schema()},
+        {"sink", &train::sink_schema()},
+        {"slot", &decode::slot_schema()},
+        {"tokenizer", &text::tokenizer_schema()},
+        {"tokenizer_train", &text::tokenizer_train_schema()},
+        {"trainer", &train::trainer_schema()},
+    };
+    add_named(rows, "decoder", decode::decoder_schema(""), decode::policy_names(), decode::decoder_schema);
+    add_named(rows, "objective", noise::objective_schema(""), noise::objective_names(), noise::objective_schema);
+    add_named(rows, "schedule", noise::schedule_schema(""), noise::schedule_names(), noise::schedule_schema);
+    return rows;
+  }();
+  return table;
+}
+
+}  // namespace
+
+const Schema& schema_of(std::string_view kind) {
+  std::vector<std::string> names;
+  for (const KindRow& row : kinds()) {
+    if (row.kind == kind) return *row.schema;
+    names.push_back(row.kind);
+  }
+  const std::string near = nearest(std::string(kind), names);
+  fail_with_hint(near.empty() ? "dllm_registry_name(\"options\", i) lists the kinds" : fmt::format("did you mean {}?", near),
+                 Code::not_found, "there is no kind of options \"{}\"", kind);
+}
+
+const char* option_kind_name(int64_t index) {
+  if (index < 0 || index >= static_cast<int64_t>(kinds().size())) return nullptr;
+  return kinds()[static_cast<size_t>(index)].kind.c_str();
+}
+
+}  // namespace dllm::abi

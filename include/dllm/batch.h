@@ -1,0 +1,106 @@
+#ifndef DLLM_BATCH_H
+#define DLLM_BATCH_H
+/* dllm/batch.h -- named arrays.
+ *
+ * Token rows, prepared noise, injected masks, anchors and forward results are all batches:
+ *
+ *     int64_t dims[2] = {2, 128};
+ *     dllm_batch_new(&batch, err);
+ *     dllm_batch_set(batch, "ids", DLLM_I32, dims, 2, ids, err);
+ *     dllm_model_forward(model, batch, NULL, NULL, &result, err);
+ *
+ * Reserved names, all (batch, seq) unless said otherwise:
+ *   ids i32   targets i32   weights f32   segments i32   positions i32   sample u8
+ *   keep u8 (1: given, never corrupted)   t (batch) f32   flag (batch) u8
+ *   prompt_length (batch) i32   embeddings (batch, seq, hidden) f32
+ *   rows (2) i64: first global row, global rows
+ *
+ * Lifetime   stands alone.
+ * Threads    one call at a time per batch; reads may run together.
+ */
+#include "dllm/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes an empty batch.
+ *
+ *   out   not NULL
+ *
+ * Returns  DLLM_OK
+ * Owns     out is yours
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_batch_new(dllm_batch **out, dllm_error *err);
+
+/* Gives a batch back.
+ *
+ *   batch   NULL: does nothing
+ *
+ * Returns  nothing
+ * Owns     batch is gone
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API void dllm_batch_release(dllm_batch *batch);
+
+/* Copies an array into the batch under a name, in place of what was there.
+ *
+ *   batch   not NULL
+ *   name    not NULL, not empty
+ *   dtype   one of DLLM_F32 to DLLM_U32
+ *   dims    NULL only when rank is 0; each 0 or more
+ *   rank    0 to 8
+ *   data    NULL only when a dimension is 0; row-major, product(dims) elements of dtype
+ *
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT, also for a reserved name with another dtype or rank
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_batch_set(dllm_batch *batch, const char *name, int32_t dtype,
+                                    const int64_t *dims, int64_t rank, const void *data,
+                                    dllm_error *err);
+
+/* Takes one array out as a tensor.
+ *
+ *   batch   not NULL
+ *   name    not NULL
+ *   out     not NULL
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest
+ * Owns     out is yours
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_batch_array(const dllm_batch *batch, const char *name, dllm_tensor **out,
+                                      dllm_error *err);
+
+/* Counts the arrays.
+ *
+ *   batch   NULL: 0
+ *
+ * Returns  arrays
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API int64_t dllm_batch_count(const dllm_batch *batch);
+
+/* Names an array, in the order in which they were first set.
+ *
+ *   batch   NULL: NULL
+ *   index   0 to dllm_batch_count - 1
+ *
+ * Returns  text; NULL when index is out of range
+ * Owns     result is lent until the batch is changed or released
+ * Threads  any
+ * Since    1
+ */
+DLLM_API const char *dllm_batch_name(const dllm_batch *batch, int64_t index);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

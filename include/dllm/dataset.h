@@ -1,0 +1,108 @@
+#ifndef DLLM_DATASET_H
+#define DLLM_DATASET_H
+/* dllm/dataset.h -- documents to train on.
+ *
+ *     dllm_dataset_open("corpus.txt", tok, NULL, NULL, &data, err);
+ *     dllm_loader_new(data, NULL, &loader, err);
+ *
+ * Text files (option rows: a document is a file, a paragraph or a line), JSON lines (text, or prompt
+ * and response), token files made by dllm_dataset_save. Without a tokenizer a dataset holds raw
+ * text, for dllm_tokenizer_train.
+ *
+ * Lifetime   a dataset keeps its tokenizer alive; loaders keep their dataset alive.
+ * Threads    one call at a time while it grows; reads and loaders may run together.
+ */
+#include "dllm/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Opens a file, or all files of a folder in the order of their names.
+ *
+ *   path   not NULL; what the files are is told by name and first bytes unless option format says
+ *   tok    NULL: raw text, for dllm_tokenizer_train
+ *   opts   NULL: defaults; kind "dataset": format (detect text jsonl fortunes tokens), rows,
+ *          text_key, prompt_key, response_key, append_eos
+ *   task   NULL, or looked at between documents; progress in bytes
+ *   out    not NULL
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a bad line or a damaged token file, the
+ *          message has file and line; DLLM_CANCELLED
+ * Owns     out is yours, keeps tok
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_dataset_open(const char *path, const dllm_tokenizer *tok,
+                                       const dllm_options *opts, dllm_task *task,
+                                       dllm_dataset **out, dllm_error *err);
+
+/* Makes an empty dataset to fill with dllm_dataset_add.
+ *
+ *   tok    NULL: raw text
+ *   opts   NULL: defaults; kind "dataset"
+ *   out    not NULL
+ *
+ * Returns  DLLM_OK
+ * Owns     out is yours, keeps tok
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_dataset_new(const dllm_tokenizer *tok, const dllm_options *opts,
+                                      dllm_dataset **out, dllm_error *err);
+
+/* Adds one document: a JSON object as in a line of a JSONL file.
+ *
+ *   data   not NULL
+ *   json   not NULL: {"text"}, {"prompt", "response"} or {"ids"}
+ *   size   bytes of json, 0 or more
+ *
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for JSON that is no document
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_dataset_add(dllm_dataset *data, const char *json, int64_t size,
+                                      dllm_error *err);
+
+/* Gives a dataset back.
+ *
+ *   data   NULL: does nothing
+ *
+ * Returns  nothing
+ * Owns     data is gone
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API void dllm_dataset_release(dllm_dataset *data);
+
+/* Counts the documents.
+ *
+ *   data   NULL: 0
+ *
+ * Returns  documents
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API int64_t dllm_dataset_size(const dllm_dataset *data);
+
+/* Saves the ids as a token file that opens by memory map.
+ *
+ *   data   not NULL, holds ids
+ *   path   not NULL, the file to make
+ *   opts   NULL: defaults; kind "save": overwrite
+ *   task   NULL, or looked at between documents; progress in documents
+ *
+ * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text; DLLM_ALREADY_EXISTS unless overwrite is
+ *          1; DLLM_PERMISSION_DENIED; DLLM_CANCELLED
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_dataset_save(const dllm_dataset *data, const char *path,
+                                       const dllm_options *opts, dllm_task *task, dllm_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,233 @@
+#ifndef DLLM_DECODER_H
+#define DLLM_DECODER_H
+/* dllm/decoder.h -- turn prompts into text, step by step.
+ *
+ * A decoder holds slots, one per request. Make it from a model, start it with a prompt (or add
+ * several canvases), then step it until no slot is active:
+ *
+ *     dllm_decoder *d;
+ *     int64_t active = 1, count = 0;
+ *     if (dllm_decoder_new(model, NULL, &d, err)) return fail(err);
+ *     if (dllm_decoder_start(d, prompt, prompt_count, 7, err)) return fail(err);
+ *     while (active > 0)
+ *       if (dllm_decoder_step(d, NULL, &active, err)) return fail(err);
+ *     dllm_decoder_ids(d, 0, ids, room, &count, err);
+ *     dllm_decoder_release(d);
+ *
+ * The same seed gives the same tokens with step and with run, alone or beside other slots, on any
+ * number of threads.
+ *
+ * Lifetime   a decoder keeps its model alive.
+ * Threads    one call at a time per decoder; different decoders of one model may run together.
+ */
+#include "dllm/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes a decoder without slots.
+ *
+ *   model   not NULL
+ *   opts    NULL: defaults; kind "decoder" or "decoder:<policy>": policy, steps, block_length,
+ *           gen_length, temperature, top_k, top_p, attention, shift
+ *   out     not NULL
+ *
+ * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the model has no mask token, the hint has the
+ *          choices; DLLM_INVALID_ARGUMENT for options that contradict each other
+ * Owns     out is yours, keeps model
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_decoder_new(dllm_model *model, const dllm_options *opts,
+                                      dllm_decoder **out, dllm_error *err);
+
+/* Gives a decoder back.
+ *
+ *   decoder   NULL: does nothing
+ *
+ * Returns  nothing
+ * Owns     decoder is gone
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API void dllm_decoder_release(dllm_decoder *decoder);
+
+/* Drops all slots and starts one request in slot 0: the prompt, then gen_length open positions.
+ *
+ *   decoder   not NULL
+ *   prompt    NULL only when count is 0
+ *   count     ids of the prompt, 0 or more
+ *   seed      any number
+ *
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for an id out of the vocabulary; DLLM_OUT_OF_RANGE when
+ *          prompt and answer are longer than the model allows
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_decoder_start(dllm_decoder *decoder, const int32_t *prompt, int64_t count,
+                                        int64_t seed, dllm_error *err);
+
+/* Adds a request with a canvas of your own, so that open positions may lie anywhere (infilling).
+ *
+ *   decoder    not NULL
+ *   canvas     NULL only when count is 0; ids, the ones at open positions are ignored
+ *   fixed      NULL: all given and gen_length open positions follow; else 1: given, 0: open
+ *   count      positions of canvas and fixed, 0 or more
+ *   opts       NULL: defaults; kind "slot": seed, gen_length, stop
+ *   out_slot   NULL, or gets the slot's number
+ *
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for an id out of the vocabulary; DLLM_OUT_OF_RANGE when
+ *          the canvas is longer than the model allows; DLLM_RESOURCE_EXHAUSTED when no slot is free
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_decoder_add(dllm_decoder *decoder, const int32_t *canvas,
+                                      const uint8_t *fixed, int64_t count, const dllm_options *opts,
+                                      int64_t *out_slot, dllm_error *err);
+
+/* Takes a request out; its number may be given to a later one.
+ *
+ *   decoder   not NULL
+ *   slot      as dllm_decoder_add told it
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for a slot that is not in use
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_decoder_remove(dllm_decoder *decoder, int64_t slot, dllm_error *err);
+
+/* Takes one denoising step of every active slot.
+ *
+ *   decoder      not NULL, holds a slot
+ *   task         NULL, or looked at before every layer
+ *   out_active   NULL, or gets the slots that still have open positions; 0: everything is decided
+ *
+ * Returns  DLLM_OK; DLLM_CANCELLED; DLLM_FAILED_PRECONDITION before dllm_decoder_start or
+ *          dllm_decoder_add
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_decoder_step(dllm_decoder *decoder, dllm_task *task, int64_t *out_active,
+                                       dllm_error *err);
+
+/* Steps until no slot is active and tells about each step.
+ *
+ * Sends DECODE_STEP for every active slot after each step, and BLOCK when a block is decided.
+ * DLLM_STOP ends the run cleanly; a later run goes on from there.
+ *
+ *   decoder     not NULL, holds a slot
+ *   fn          NULL, or called on this thread between steps
+ *   user_data   NULL, or handed to fn
+ *   task        NULL, or looked at before every layer; progress in steps
+ *
+ * Returns  DLLM_OK; DLLM_CALLBACK_FAILED; all of dllm_decoder_step
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_decoder_run(dllm_decoder *decoder, dllm_event_fn fn, void *user_data,
+                                      dllm_task *task, dllm_error *err);
+
+/* Copies the canvas of a slot out: prompt and answer, the mask id where a position is open.
+ *
+ *   decoder     not NULL
+ *   slot        as dllm_decoder_add told it
+ *   dst         NULL only when dst_count is 0
+ *   dst_count   room in dst, 0 or more
+ *   out_count   not NULL; positions, also when dst is too small
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for a slot that is not in use; DLLM_OUT_OF_RANGE when dst is too
+ *          small, out_count has the need
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_decoder_ids(const dllm_decoder *decoder, int64_t slot, int32_t *dst,
+                                      int64_t dst_count, int64_t *out_count, dllm_error *err);
+
+/* Copies the state of every position out, each one of DLLM_MASKED to DLLM_FIXED.
+ *
+ *   decoder     not NULL
+ *   slot        as dllm_decoder_add told it
+ *   dst         NULL only when dst_count is 0
+ *   dst_count   room in dst, 0 or more
+ *   out_count   not NULL; positions, also when dst is too small
+ *
+ * Returns  as dllm_decoder_ids
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_decoder_states(const dllm_decoder *decoder, int64_t slot, uint8_t *dst,
+                                         int64_t dst_count, int64_t *out_count, dllm_error *err);
+
+/* Copies out the probability each token had when it was last looked at; 1 at fixed positions, 0 at
+ * ones that were never looked at.
+ *
+ *   decoder     not NULL
+ *   slot        as dllm_decoder_add told it
+ *   dst         NULL only when dst_count is 0
+ *   dst_count   room in dst, 0 or more
+ *   out_count   not NULL; positions, also when dst is too small
+ *
+ * Returns  as dllm_decoder_ids
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_decoder_confidence(const dllm_decoder *decoder, int64_t slot, float *dst,
+                                             int64_t dst_count, int64_t *out_count,
+                                             dllm_error *err);
+
+/* Reads one metric.
+ *
+ *   decoder   not NULL
+ *   slot      as dllm_decoder_add told it; -1: all slots together
+ *   key       not NULL: "done" (0 or 1) "finish" (0: still open, 1: all decided, 2: stopped)
+ *             "prefills" "steps" "commits" "nfe" "open" (positions); of slot -1 also "slots"
+ *   out       not NULL
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for a slot that is not in use or an unknown key
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_decoder_metric(const dllm_decoder *decoder, int64_t slot, const char *key,
+                                         double *out, dllm_error *err);
+
+/* Writes what happened in a slot as JSON lines, one per step: step, ids, states, confidence.
+ *
+ *   decoder   not NULL
+ *   slot      as dllm_decoder_add told it
+ *   out       not NULL
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for a slot that is not in use; DLLM_FAILED_PRECONDITION when the
+ *          decoder was made with option trace = 0
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_decoder_trace(const dllm_decoder *decoder, int64_t slot, dllm_buffer *out,
+                                        dllm_error *err);
+
+/* Writes the effective options, the slots and the metrics as a JSON object.
+ *
+ *   decoder   not NULL
+ *   out       not NULL
+ *
+ * Returns  DLLM_OK
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_decoder_describe(const dllm_decoder *decoder, dllm_buffer *out,
+                                           dllm_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

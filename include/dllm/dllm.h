@@ -1,0 +1,60 @@
+#ifndef DLLM_DLLM_H
+#define DLLM_DLLM_H
+/* dllm/dllm.h -- the whole public interface of dllm.
+ *
+ * dllm trains and decodes diffusion language models. Include this header, link `dllm` (or load
+ * libdllm.so at run time), and check dllm_abi_version() first.
+ *
+ * Promises that hold for every function
+ *  1. Handles are pointers to types you never see inside. `release(NULL)` does nothing. Release in
+ *     any order: children keep their parents alive.
+ *  2. A function that can fail returns `dllm_status`; 0 is success. `err` may be NULL; on failure
+ *     it holds one line of text until you use it again; on success it is left alone. One
+ *     `dllm_error` per thread of yours is enough.
+ *  3. Text is UTF-8. Names and paths end with a 0 byte; content comes with its size. Counts and
+ *     sizes are `int64_t`, never negative.
+ *  4. What you pass in stays yours and may be freed when the call returns (one exception, stated in
+ *     dllm/source.h). What is handed out through `out` is yours to release. What is returned as a
+ *     pointer is lent.
+ *  5. `const` handle: many threads may call at once. Otherwise: one call at a time per object,
+ *     unless the function's block says `Threads any`. `dllm_task_*`, `dllm_error_*` of your own,
+ *     and everything in library.h: any thread.
+ *  6. Callbacks run on your thread, inside your call, and never after it.
+ *  7. Outs are written only on success, except counts of a too-small array.
+ *  8. A symbol of ABI 1 keeps its name, its signature and its meaning as long as the number that
+ *     `dllm_abi_version()` answers does not move. New symbols and new option keys may appear.
+ *     `dllmx_` symbols promise nothing. Before release 1.0 this promise is not given yet.
+ *  9. The library never exits, never aborts on your input, never writes to standard output, never
+ *     changes locale, signal handlers or floating-point modes behind your back.
+ *
+ * How a function's block reads
+ *   A first sentence that says what it does; one line per parameter; then Returns, Owns, Threads,
+ *   Since. `err` is in no block: it may always be NULL. `Threads` is one of: any; owner (one call
+ *   at a time per object); callback (also allowed inside a callback). Every function that can fail
+ *   also returns DLLM_INVALID_ARGUMENT for NULL where not allowed and for a negative count, and
+ *   may return DLLM_RESOURCE_EXHAUSTED, DLLM_INTERNAL and DLLM_UNKNOWN. A function without a
+ *   status never crashes on NULL: it answers 0 or NULL.
+ */
+#include "dllm/base.h"
+#include "dllm/batch.h"
+#include "dllm/buffer.h"
+#include "dllm/checkpoint.h"
+#include "dllm/dataset.h"
+#include "dllm/decoder.h"
+#include "dllm/engine.h"
+#include "dllm/error.h"
+#include "dllm/event.h"
+#include "dllm/library.h"
+#include "dllm/loader.h"
+#include "dllm/lua.h"
+#include "dllm/model.h"
+#include "dllm/objective.h"
+#include "dllm/options.h"
+#include "dllm/registry.h"
+#include "dllm/schedule.h"
+#include "dllm/source.h"
+#include "dllm/task.h"
+#include "dllm/tensor.h"
+#include "dllm/tokenizer.h"
+#include "dllm/trainer.h"
+#endif

@@ -1,0 +1,146 @@
+#ifndef DLLM_ENGINE_H
+#define DLLM_ENGINE_H
+/* dllm/engine.h -- the devices and threads that compute.
+ *
+ * An engine owns its threads and its memory; models live on one. Most programs make one and keep
+ * it:
+ *
+ *     dllm_engine *engine;
+ *     if (dllm_engine_new(NULL, &engine, err)) return fail(err);
+ *     dllm_model_load(engine, "SmolLM2-135M", NULL, NULL, &model, err);
+ *     dllm_engine_release(engine);                      the model keeps it alive
+ *
+ * The default is the CPU with as many threads as this process may use (affinity, cgroup quota).
+ * Results of the CPU engine do not depend on the number of threads.
+ *
+ * Lifetime   stands alone; models keep their engine alive.
+ * Threads    any thread may call; calls that compute wait for each other.
+ */
+#include "dllm/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes an engine.
+ *
+ *   opts   NULL: defaults; kind "engine": kind, threads, memory_limit (bytes), ranks, check
+ *   out    not NULL
+ *
+ * Returns  DLLM_OK; DLLM_UNIMPLEMENTED for a kind this build does not have; DLLM_UNAVAILABLE when a
+ *          plugin cannot be loaded
+ * Owns     out is yours
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_engine_new(const dllm_options *opts, dllm_engine **out, dllm_error *err);
+
+/* Gives an engine back; it goes away with the last object that uses it.
+ *
+ *   engine   NULL: does nothing
+ *
+ * Returns  nothing
+ * Owns     engine is gone
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API void dllm_engine_release(dllm_engine *engine);
+
+/* Counts the devices.
+ *
+ *   engine   NULL: 0
+ *
+ * Returns  devices, 1 or more
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API int64_t dllm_engine_device_count(const dllm_engine *engine);
+
+/* Names a device, such as "cpu:0".
+ *
+ *   engine   NULL: NULL
+ *   index    0 to dllm_engine_device_count - 1
+ *
+ * Returns  text; NULL when index is out of range
+ * Owns     result is lent until the engine is released
+ * Threads  any
+ * Since    1
+ */
+DLLM_API const char *dllm_engine_device_name(const dllm_engine *engine, int64_t index);
+
+/* Writes what the engine is as a JSON object: kind, devices, threads, simd, memory.
+ *
+ *   engine   not NULL
+ *   out      not NULL
+ *
+ * Returns  DLLM_OK
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_engine_describe(const dllm_engine *engine, dllm_buffer *out,
+                                          dllm_error *err);
+
+/* Changes a setting of a living engine.
+ *
+ *   engine   not NULL
+ *   key      not NULL: "threads" (1 or more), "memory_limit" (bytes, 0: none)
+ *   value    within the key's bounds
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key; DLLM_INVALID_ARGUMENT when out of bounds
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_engine_set_i64(dllm_engine *engine, const char *key, int64_t value,
+                                         dllm_error *err);
+
+/* Reads a number of the engine.
+ *
+ *   engine   not NULL
+ *   key      not NULL: "threads" "rank" "ranks" "compiles", and in bytes "memory_used"
+ *            "memory_peak" "memory_limit"
+ *   out      not NULL
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key, int64_t *out,
+                                     dllm_error *err);
+
+/* Works out what a job on a model would need, without loading its weights.
+ *
+ *   engine   not NULL
+ *   path     not NULL, a model folder or file, as dllm_model_load
+ *   opts     NULL: defaults; kind "plan": what (train decode prefill), format (json: bytes per
+ *            rank; graph: text), batch, length
+ *   task     NULL, or looked at before every program
+ *   out      not NULL
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a damaged file; DLLM_UNIMPLEMENTED for a
+ *          format this engine cannot write; DLLM_CANCELLED
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_engine_plan(dllm_engine *engine, const char *path,
+                                      const dllm_options *opts, dllm_task *task, dllm_buffer *out,
+                                      dllm_error *err);
+
+/* Gives memory that nothing uses right now back to the system: arenas, cached plans.
+ *
+ *   engine   not NULL
+ *
+ * Returns  DLLM_OK
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_engine_trim(dllm_engine *engine, dllm_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

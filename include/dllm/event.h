@@ -1,0 +1,127 @@
+#ifndef DLLM_EVENT_H
+#define DLLM_EVENT_H
+/* dllm/event.h -- the one argument of the one callback type.
+ *
+ * A callback reads an event by key, so events can grow without a new symbol:
+ *
+ *     static int32_t show(const dllm_event *event, void *user_data) {
+ *       double loss;
+ *       if (dllm_event_kind(event) != DLLM_EVENT_TRAIN_STEP) return DLLM_CONTINUE;
+ *       dllm_event_f64(event, "loss", &loss, NULL);
+ *       return loss < 1.0 ? DLLM_STOP : DLLM_CONTINUE;
+ *     }
+ *
+ * Keys by kind (s text, i int64, f double, a array of int32, c array of float):
+ *   PROGRESS      what s, done i, total i
+ *   TRAIN_STEP    step i, loss f, grad_norm f, lr f, tokens i, tokens_per_second f, mfu f, memory
+ *                 i (bytes), compiles i
+ *   EVAL          step i, loss f, stderr f, bits_per_byte f
+ *   DECODE_STEP   slot i, block i, step i, nfe i, open i, ids a, states a, confidence c
+ *   BLOCK         slot i, block i, begin i, end i, ids a
+ *   CHECKPOINT    step i, dir s
+ *
+ * Lifetime   the event and all it lends live until the callback returns.
+ * Threads    the thread that runs the callback.
+ */
+#include "dllm/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Tells what kind of event this is.
+ *
+ *   event   NULL: 0
+ *
+ * Returns  one of DLLM_EVENT_PROGRESS to DLLM_EVENT_CHECKPOINT; later versions may send others
+ * Owns     nothing
+ * Threads  callback
+ * Since    1
+ */
+DLLM_API int32_t dllm_event_kind(const dllm_event *event);
+
+/* Reads a whole number.
+ *
+ *   event   not NULL
+ *   key     not NULL
+ *   out     not NULL
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND when the event has no such key, the hint names the nearest;
+ *          DLLM_INVALID_ARGUMENT when the key holds something else
+ * Owns     nothing
+ * Threads  callback
+ * Since    1
+ */
+DLLM_API dllm_status dllm_event_i64(const dllm_event *event, const char *key, int64_t *out,
+                                    dllm_error *err);
+
+/* Reads a real number; whole numbers are converted.
+ *
+ *   event   not NULL
+ *   key     not NULL
+ *   out     not NULL
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT, as dllm_event_i64
+ * Owns     nothing
+ * Threads  callback
+ * Since    1
+ */
+DLLM_API dllm_status dllm_event_f64(const dllm_event *event, const char *key, double *out,
+                                    dllm_error *err);
+
+/* Reads a text.
+ *
+ *   event   NULL: NULL
+ *   key     NULL: NULL
+ *
+ * Returns  text; NULL when there is no such key or it holds something else
+ * Owns     result is lent until the callback returns
+ * Threads  callback
+ * Since    1
+ */
+DLLM_API const char *dllm_event_str(const dllm_event *event, const char *key);
+
+/* Reads an array of whole numbers.
+ *
+ *   event       NULL: NULL
+ *   key         NULL: NULL
+ *   out_count   NULL, or gets the number of elements
+ *
+ * Returns  the first element, not NULL even for an empty array; NULL when there is no such key or
+ *          it holds something else, out_count is left alone then
+ * Owns     result is lent until the callback returns
+ * Threads  callback
+ * Since    1
+ */
+DLLM_API const int32_t *dllm_event_i32s(const dllm_event *event, const char *key,
+                                        int64_t *out_count);
+
+/* Reads an array of real numbers.
+ *
+ *   event       NULL: NULL
+ *   key         NULL: NULL
+ *   out_count   NULL, or gets the number of elements
+ *
+ * Returns  the first element, as dllm_event_i32s
+ * Owns     result is lent until the callback returns
+ * Threads  callback
+ * Since    1
+ */
+DLLM_API const float *dllm_event_f32s(const dllm_event *event, const char *key, int64_t *out_count);
+
+/* Writes the whole event as a JSON object; "kind" is its name in lower case.
+ *
+ *   event   not NULL
+ *   out     not NULL
+ *
+ * Returns  DLLM_OK
+ * Owns     nothing
+ * Threads  callback
+ * Since    1
+ */
+DLLM_API dllm_status dllm_event_describe(const dllm_event *event, dllm_buffer *out,
+                                         dllm_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

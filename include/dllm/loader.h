@@ -1,0 +1,88 @@
+#ifndef DLLM_LOADER_H
+#define DLLM_LOADER_H
+/* dllm/loader.h -- batches out of a dataset, in an order that repeats.
+ *
+ *     while (dllm_loader_next(loader, &batch, err) == DLLM_OK) {
+ *       dllm_trainer_step(trainer, batch, NULL, &loss, err);
+ *       dllm_batch_release(batch);
+ *     }
+ *
+ * The order is a keyed shuffle: a seed and a position name a batch for ever, so a resumed run goes
+ * on exactly where it stopped.
+ *
+ * Lifetime   a loader keeps its dataset alive.
+ * Threads    one call at a time per loader.
+ */
+#include "dllm/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes a loader at position 0.
+ *
+ *   data   not NULL, holds ids
+ *   opts   NULL: defaults; kind "loader": batch (rows), length (ids per row), seed, split, pack,
+ *          shuffle, epochs
+ *   out    not NULL
+ *
+ * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text or a split with no row
+ * Owns     out is yours, keeps data
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_loader_new(dllm_dataset *data, const dllm_options *opts,
+                                     dllm_loader **out, dllm_error *err);
+
+/* Gives a loader back.
+ *
+ *   loader   NULL: does nothing
+ *
+ * Returns  nothing
+ * Owns     loader is gone
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API void dllm_loader_release(dllm_loader *loader);
+
+/* Takes the next batch: ids (batch, length) i32, rows (2) i64, and keep, segments, positions where
+ * the documents call for them.
+ *
+ *   loader   not NULL
+ *   out      not NULL
+ *
+ * Returns  DLLM_OK; DLLM_OUT_OF_RANGE at the end of the data
+ * Owns     out is yours
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_loader_next(dllm_loader *loader, dllm_batch **out, dllm_error *err);
+
+/* Moves to a position, as dllm_loader_position told it.
+ *
+ *   loader     not NULL
+ *   position   rows taken since the start, 0 or more
+ *
+ * Returns  DLLM_OK; DLLM_OUT_OF_RANGE past the end
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_loader_seek(dllm_loader *loader, int64_t position, dllm_error *err);
+
+/* Tells how many rows were taken since the start, over all epochs and ranks.
+ *
+ * Rows, not batches: a run may go on with another batch size.
+ *
+ *   loader   NULL: 0
+ *
+ * Returns  rows
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API int64_t dllm_loader_position(const dllm_loader *loader);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

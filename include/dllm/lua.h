@@ -1,0 +1,134 @@
+#ifndef DLLM_LUA_H
+#define DLLM_LUA_H
+/* dllm/lua.h -- run Lua scripts inside the library.
+ *
+ *     dllm_lua_new(NULL, &lua, err);
+ *     dllm_lua_set_object(lua, "model", "model", model, err);
+ *     dllm_lua_run_file(lua, "train.lua", "[\"--steps\", 100]", 17, task, result, err);
+ *
+ * Scripts use the module "dllm", which is made on these headers and nothing else. The default
+ * level is "safe": no files, no processes, no native code, text chunks only. What a script returns
+ * comes back as a JSON array of its values. In a build without Lua every function here that can
+ * fail returns DLLM_UNIMPLEMENTED.
+ *
+ * Lifetime   a runner keeps the objects it was given alive.
+ * Threads    one call at a time per runner; different runners may run together.
+ */
+#include "dllm/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes a runner with its own Lua state.
+ *
+ *   opts   NULL: defaults; kind "lua": sandbox (safe full), memory_limit (bytes), path, seed
+ *   out    not NULL
+ *
+ * Returns  DLLM_OK; DLLM_UNIMPLEMENTED in a build without Lua
+ * Owns     out is yours
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_lua_new(const dllm_options *opts, dllm_lua **out, dllm_error *err);
+
+/* Gives a runner back; objects that scripts made are released with it.
+ *
+ *   lua   NULL: does nothing
+ *
+ * Returns  nothing
+ * Owns     lua is gone
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API void dllm_lua_release(dllm_lua *lua);
+
+/* Sets a global to the value of a JSON text.
+ *
+ *   lua    not NULL
+ *   name   not NULL, the global's name
+ *   json   not NULL, any JSON value
+ *   size   bytes of json, 0 or more
+ *
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for text that is no JSON
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_lua_set_json(dllm_lua *lua, const char *name, const char *json,
+                                       int64_t size, dllm_error *err);
+
+/* Sets a global to an object of the library; Lua takes a reference of its own.
+ *
+ *   lua      not NULL
+ *   name     not NULL, the global's name
+ *   kind     not NULL, the handle's noun: "model" "engine" "tokenizer" "trainer" ...
+ *   object   not NULL, a handle of that kind
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown kind; DLLM_INVALID_ARGUMENT for a handle of
+ *          another kind, where the build can tell
+ * Owns     lua keeps object
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_lua_set_object(dllm_lua *lua, const char *name, const char *kind,
+                                         void *object, dllm_error *err);
+
+/* Runs a file.
+ *
+ *   lua         not NULL
+ *   path        not NULL
+ *   args_json   NULL only when size is 0; a JSON array, the script's `...` and `arg`
+ *   size        bytes of args_json, 0 or more; 0: no arguments
+ *   task        NULL, or looked at every few thousand instructions and handed to long calls
+ *   out_json    NULL, or gets a JSON array of what the script returns
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_SCRIPT_FAILED, the message has file and line, the hint the
+ *          traceback; DLLM_RESOURCE_EXHAUSTED at the memory limit; DLLM_CANCELLED
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_lua_run_file(dllm_lua *lua, const char *path, const char *args_json,
+                                       int64_t size, dllm_task *task, dllm_buffer *out_json,
+                                       dllm_error *err);
+
+/* Runs a text.
+ *
+ *   lua        not NULL
+ *   name       not NULL, how messages call the text
+ *   code       NULL only when size is 0
+ *   size       bytes of code, 0 or more
+ *   task       NULL, or looked at every few thousand instructions and handed to long calls
+ *   out_json   NULL, or gets a JSON array of what the text returns
+ *
+ * Returns  as dllm_lua_run_file
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_lua_run_text(dllm_lua *lua, const char *name, const char *code,
+                                       int64_t size, dllm_task *task, dllm_buffer *out_json,
+                                       dllm_error *err);
+
+/* Calls a global function.
+ *
+ *   lua         not NULL
+ *   function    not NULL, a global's name; dots reach into tables
+ *   args_json   NULL only when size is 0; a JSON array of arguments
+ *   size        bytes of args_json, 0 or more; 0: no arguments
+ *   task        NULL, or looked at every few thousand instructions and handed to long calls
+ *   out_json    NULL, or gets a JSON array of what the function returns
+ *
+ * Returns  as dllm_lua_run_file; DLLM_NOT_FOUND when there is no such function
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_lua_call(dllm_lua *lua, const char *function, const char *args_json,
+                                   int64_t size, dllm_task *task, dllm_buffer *out_json,
+                                   dllm_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

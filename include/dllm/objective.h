@@ -1,0 +1,92 @@
+#ifndef DLLM_OBJECTIVE_H
+#define DLLM_OBJECTIVE_H
+/* dllm/objective.h -- what is corrupted and how the loss counts it.
+ *
+ * An objective is two things: `prepare` turns token rows into named arrays on the host (ids with
+ * masks, targets, weights), and a loss reads them. Arrays that a batch already holds are not
+ * prepared again, so a test or a script can inject any mask, weight or target:
+ *
+ *     dllm_objective_new("mdlm", schedule, NULL, &objective, err);
+ *     dllm_objective_prepare(objective, batch, 7, step, &prepared, err);
+ *     dllm_objective_loss(objective, model, prepared, 7, NULL, &loss, err);
+ *
+ * Lifetime   an objective keeps its schedule alive.
+ * Threads    prepare may run on many threads; loss: one call at a time per model.
+ */
+#include "dllm/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes an objective by name: "mdlm", "ar", "token_ce".
+ *
+ *   name       not NULL; dllm_registry_name("objective", i) lists them
+ *   schedule   NULL: linear; objectives without noise ignore it
+ *   opts       NULL: defaults; kind "objective" or "objective:<name>": attention, shift, mask_id,
+ *              normalizer
+ *   out        not NULL
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest
+ * Owns     out is yours, keeps schedule
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_objective_new(const char *name, const dllm_schedule *schedule,
+                                        const dllm_options *opts, dllm_objective **out,
+                                        dllm_error *err);
+
+/* Gives an objective back.
+ *
+ *   objective   NULL: does nothing
+ *
+ * Returns  nothing
+ * Owns     objective is gone
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API void dllm_objective_release(dllm_objective *objective);
+
+/* Draws the noise of one step and fills the arrays that the loss reads.
+ *
+ * The result holds all arrays of the batch and ids (with masks), targets and weights, each
+ * (batch, seq), plus what the objective adds, such as t (batch). The draw depends on seed, step
+ * and the global row (array rows), nothing else.
+ *
+ *   objective   not NULL
+ *   batch       not NULL, holds ids (batch, seq) i32
+ *   seed        any number
+ *   step        0 or more
+ *   out         not NULL
+ *
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array or a wrong shape;
+ *          DLLM_FAILED_PRECONDITION when the objective needs a mask id and has none
+ * Owns     out is yours
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_objective_prepare(const dllm_objective *objective,
+                                            const dllm_batch *batch, int64_t seed, int64_t step,
+                                            dllm_batch **out, dllm_error *err);
+
+/* Computes the loss of one batch without changing anything.
+ *
+ *   objective   not NULL
+ *   model       not NULL
+ *   batch       not NULL, token rows or prepared arrays
+ *   seed        any number; used when the batch is not prepared
+ *   task        NULL, or looked at before every layer
+ *   out_loss    not NULL; nats, normalized as the objective says
+ *
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array or a wrong shape; DLLM_CANCELLED
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_objective_loss(dllm_objective *objective, dllm_model *model,
+                                         const dllm_batch *batch, int64_t seed, dllm_task *task,
+                                         double *out_loss, dllm_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

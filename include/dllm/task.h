@@ -1,0 +1,94 @@
+#ifndef DLLM_TASK_H
+#define DLLM_TASK_H
+/* dllm/task.h -- cancel and watch a long call from any thread.
+ *
+ * Pass a task to a long call, keep it where another thread or a signal handler can reach it:
+ *
+ *     dllm_task *task = dllm_task_new();
+ *     start_thread(watch, task);                        watch: dllm_task_progress, dllm_task_cancel
+ *     dllm_trainer_run(trainer, loader, 1000, NULL, NULL, task, err);
+ *
+ * Work stops at the next layer or step with DLLM_CANCELLED (or DLLM_DEADLINE_EXCEEDED) and leaves
+ * every object in a consistent state. A cancelled task stays cancelled: make a new one for the
+ * next call.
+ *
+ * Lifetime   release it after the calls that use it have returned.
+ * Threads    every function here may be called from any thread.
+ */
+#include "dllm/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes a task that is not cancelled and has no deadline.
+ *
+ * Returns  a new task; NULL when memory is out
+ * Owns     result is yours
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_task *dllm_task_new(void);
+
+/* Gives a task back.
+ *
+ *   task   NULL: does nothing
+ *
+ * Returns  nothing
+ * Owns     task is gone
+ * Threads  any
+ * Since    1
+ */
+DLLM_API void dllm_task_release(dllm_task *task);
+
+/* Asks the calls that use this task to stop; safe inside a signal handler.
+ *
+ *   task   NULL: does nothing
+ *
+ * Returns  nothing
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API void dllm_task_cancel(dllm_task *task);
+
+/* Tells whether dllm_task_cancel was called or the deadline has passed.
+ *
+ *   task   NULL: 0
+ *
+ * Returns  1 or 0
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API int32_t dllm_task_is_cancelled(const dllm_task *task);
+
+/* Sets a deadline counted from now.
+ *
+ *   task           NULL: does nothing
+ *   milliseconds   0 or more; 0: at once; a negative number takes the deadline away
+ *
+ * Returns  nothing
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API void dllm_task_set_deadline(dllm_task *task, int64_t milliseconds);
+
+/* Tells how far the running call is.
+ *
+ *   task        NULL: both outs get 0
+ *   out_done    NULL, or gets the units of work done: bytes, steps, records, as the call counts
+ *               them
+ *   out_total   NULL, or gets the units in all; 0: not known yet
+ *
+ * Returns  nothing
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API void dllm_task_progress(const dllm_task *task, int64_t *out_done, int64_t *out_total);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,228 @@
+#ifndef DLLM_TRAINER_H
+#define DLLM_TRAINER_H
+/* dllm/trainer.h -- change a model so that the loss falls.
+ *
+ *     dllm_trainer_new(model, objective, opts, &trainer, err);
+ *     for (step = 0; step < 1000; step++) {
+ *       dllm_loader_next(loader, &batch, err);
+ *       dllm_trainer_step(trainer, batch, task, &loss, err);
+ *       dllm_batch_release(batch);
+ *     }
+ *
+ * or dllm_trainer_run, which is the same loop with events. accumulate and apply are the halves of a
+ * step, for batches that do not fit at once: gradients and counts are summed, then divided once.
+ *
+ * Lifetime   a trainer keeps its model and its objective alive.
+ * Threads    one call at a time per trainer, which is the one writer of its model.
+ */
+#include "dllm/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes a trainer at step 0.
+ *
+ *   model       not NULL
+ *   objective   not NULL
+ *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, steps, beta1, beta2,
+ *               weight_decay, clip, seed
+ *   out         not NULL
+ *
+ * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the objective needs a mask token and the model
+ *          has none; DLLM_RESOURCE_EXHAUSTED
+ * Owns     out is yours, keeps model, objective
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_trainer_new(dllm_model *model, dllm_objective *objective,
+                                      const dllm_options *opts, dllm_trainer **out,
+                                      dllm_error *err);
+
+/* Gives a trainer back; the model keeps its trained weights.
+ *
+ *   trainer   NULL: does nothing
+ *
+ * Returns  nothing
+ * Owns     trainer is gone
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API void dllm_trainer_release(dllm_trainer *trainer);
+
+/* Takes one optimizer step on one batch.
+ *
+ * A step that fails or is cancelled changes no weight and does not count.
+ *
+ *   trainer    not NULL
+ *   batch      not NULL, token rows or prepared arrays
+ *   task       NULL, or looked at before the program runs
+ *   out_loss   NULL: do not wait for the result; else the loss before the update, in nats
+ *
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array or a wrong shape;
+ *          DLLM_FAILED_PRECONDITION while gradients are accumulated; DLLM_ABORTED after a device
+ *          error or when the loss is not finite and option nonfinite is "stop"; DLLM_CANCELLED
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_trainer_step(dllm_trainer *trainer, const dllm_batch *batch,
+                                       dllm_task *task, double *out_loss, dllm_error *err);
+
+/* Adds the gradients of one batch to the sum, without an update.
+ *
+ *   trainer   not NULL
+ *   batch     not NULL, token rows or prepared arrays
+ *   task      NULL, or looked at before the program runs
+ *
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT; DLLM_ABORTED; DLLM_CANCELLED
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_trainer_accumulate(dllm_trainer *trainer, const dllm_batch *batch,
+                                             dllm_task *task, dllm_error *err);
+
+/* Divides the summed gradients by the summed count, clips, updates the weights.
+ *
+ *   trainer    not NULL
+ *   task       NULL, or looked at before the update
+ *   out_loss   NULL: do not wait for the result; else the mean loss of the accumulated batches, in
+ *              nats
+ *
+ * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when nothing is accumulated; DLLM_ABORTED;
+ *          DLLM_CANCELLED
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_trainer_apply(dllm_trainer *trainer, dllm_task *task, double *out_loss,
+                                        dllm_error *err);
+
+/* Waits for all steps in flight and tells the first late failure.
+ *
+ *   trainer   not NULL
+ *
+ * Returns  DLLM_OK; what the failed step would have returned
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
+
+/* Takes many steps from a loader and tells about each.
+ *
+ * Sends TRAIN_STEP after every step. DLLM_STOP ends the run cleanly.
+ *
+ *   trainer     not NULL
+ *   loader      not NULL
+ *   steps       more steps to take, 0 or more
+ *   fn          NULL, or called on this thread between steps
+ *   user_data   NULL, or handed to fn
+ *   task        NULL, or looked at before every step; progress in steps
+ *
+ * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when the data ends first; DLLM_CALLBACK_FAILED; all of
+ *          dllm_trainer_step
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_trainer_run(dllm_trainer *trainer, dllm_loader *loader, int64_t steps,
+                                      dllm_event_fn fn, void *user_data, dllm_task *task,
+                                      dllm_error *err);
+
+/* Computes the mean loss over batches of a loader, without an update.
+ *
+ * The noise depends on the loader's position alone, so that two evaluations of one text compare.
+ *
+ *   trainer       not NULL
+ *   loader        not NULL, usually of split "held_out"
+ *   max_batches   1 or more; fewer when the data ends first
+ *   task          NULL, or looked at before every batch; progress in batches
+ *   out_loss      not NULL; nats
+ *
+ * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when there is not one batch; DLLM_CANCELLED
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loader,
+                                       int64_t max_batches, dllm_task *task, double *out_loss,
+                                       dllm_error *err);
+
+/* Reads one metric of the last finished step.
+ *
+ *   trainer   not NULL
+ *   key       not NULL: "step" "loss" "lr" "grad_norm" "tokens" "tokens_per_second" "mfu" "memory"
+ *             "compiles" "skipped"
+ *   out       not NULL
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_trainer_metric(const dllm_trainer *trainer, const char *key, double *out,
+                                         dllm_error *err);
+
+/* Writes all metrics and the effective options as a JSON object.
+ *
+ *   trainer   not NULL
+ *   out       not NULL
+ *
+ * Returns  DLLM_OK
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_trainer_describe(const dllm_trainer *trainer, dllm_buffer *out,
+                                           dllm_error *err);
+
+/* Changes a setting between steps.
+ *
+ *   trainer   not NULL
+ *   key       not NULL: "lr" "weight_decay" "clip"
+ *   value     finite, 0 or more
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key; DLLM_INVALID_ARGUMENT when out of bounds
+ * Owns     nothing
+ * Threads  callback
+ * Since    1
+ */
+DLLM_API dllm_status dllm_trainer_set_f64(dllm_trainer *trainer, const char *key, double value,
+                                          dllm_error *err);
+
+/* Adds a place that every event of the trainer is written to.
+ *
+ *   trainer   not NULL
+ *   kind      not NULL: "jsonl" (a file, one JSON object per line), "console" (standard error)
+ *   target    NULL only for "console"; the path of the file
+ *   opts      NULL: defaults; kind "sink": every (steps), append
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown kind; DLLM_PERMISSION_DENIED
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_trainer_add_sink(dllm_trainer *trainer, const char *kind,
+                                           const char *target, const dllm_options *opts,
+                                           dllm_error *err);
+
+/* Hands out the model in one of its roles.
+ *
+ *   trainer   not NULL
+ *   role      not NULL: "live" (what is trained), "ema" (its moving average, a copy)
+ *   out       not NULL
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown role; DLLM_FAILED_PRECONDITION for "ema" without
+ *          one
+ * Owns     out is yours
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_trainer_model(const dllm_trainer *trainer, const char *role,
+                                        dllm_model **out, dllm_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

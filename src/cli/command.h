@@ -1,0 +1,79 @@
+#pragma once
+// A command of the program: what it takes, what it does. Its options are the schemas of the library.
+
+#include "handles.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dllm::cli {
+
+// An argument of a command's own, beside the schemas' keys.
+struct Argument {
+  enum class Kind { text, number, flag, positional } kind;
+  std::string name;      // without dashes
+  std::string fallback;  // "" : none
+  std::string sentence;
+  bool required = false;
+};
+
+class Context;
+
+struct Command {
+  std::string name;
+  std::string summary;  // one line
+  std::string example;  // one command that works, for --help
+  std::vector<Argument> arguments;
+  // Kinds of options whose keys become --<kind>.<key> and, where only one kind has it, --<key>. A kind "decoder:policy"
+  // takes the schema of the value of --policy ("decoder:low_confidence").
+  std::vector<std::string> kinds;
+  int (*run)(Context&);
+  // The first word without a dash is the last one parsed; what follows belongs to the script.
+  bool passes_rest = false;
+  // Where the program's default is not the library's.
+  struct Preset {
+    std::string kind, key, value;
+  };
+  std::vector<Preset> presets = {};
+};
+
+// What the user typed, checked.
+class Context {
+ public:
+  std::string text(const std::string& name) const;
+  bool has(const std::string& name) const;  // typed, or with a fallback
+  bool flag(const std::string& name) const;
+  int64_t number(const std::string& name) const;  // fails with a Failure naming the argument
+  // Options of one kind with what was typed and what --config held; never null.
+  dllm_options* options(const std::string& kind) const;
+  // Cancelled by Ctrl-C.
+  dllm_task* task() const { return task_.get(); }
+  bool json() const { return flag("json"); }
+  const std::vector<std::string>& rest() const { return rest_; }
+
+ private:
+  friend class Parser;
+  std::map<std::string, std::string> values_;
+  std::map<std::string, Owned<dllm_options>> options_;
+  std::vector<std::string> rest_;
+  Owned<dllm_task> task_{dllm_task_new()};
+};
+
+// Parses argv of one command. Prints --help itself: then `done` holds the exit code.
+struct Parsed {
+  Context context;
+  std::optional<int> done;
+};
+Parsed parse(const Command& command, int argc, char** argv);
+
+const std::vector<Command>& commands();
+
+// Exit codes: 0 fine, 1 failed, 2 wrong usage, 130 interrupted.
+inline constexpr int kFailed = 1, kUsage = 2, kInterrupted = 130;
+
+}  // namespace dllm::cli

@@ -1,0 +1,13 @@
+#include "registry.h"
+
+namespace dllm::cli {
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> table = {
+      train_command(),           generate_command(), infill_command(),  tokenize_command(),
+      tokenizer_train_command(), inspect_command(),  devices_command(), graph_command(),
+      run_script_command()};
+  return table;
+}
+
+}  // namespace dllm::cli

@@ -1,0 +1,18 @@
+#pragma once
+// One function per command; the table is in registry.cpp.
+
+#include "../command.h"
+
+namespace dllm::cli {
+
+Command devices_command();
+Command generate_command();
+Command graph_command();
+Command infill_command();
+Command inspect_command();
+Command run_script_command();
+Command tokenize_command();
+Command tokenizer_train_command();
+Command train_command();
+
+}  // namespace dllm::cli

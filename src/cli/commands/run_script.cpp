@@ -1,0 +1,39 @@
+// dllm run: a Lua script that drives the library.
+
+#include "../session.h"
+#include "registry.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+
+namespace dllm::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+int run_script(Context& context) {
+  const auto lua = make<dllm_lua>(
+      [&](dllm_lua** out, dllm_error* err) { return dllm_lua_new(context.options("lua"), out, err); });
+  const std::string json = Json(context.rest()).dump();
+  const std::string result = text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_lua_run_file(lua.get(), context.text("script").c_str(), json.data(), static_cast<int64_t>(json.size()),
+                             context.task(), out, err);
+  });
+  if (!result.empty() && result != "null" && result != "[]") std::printf("%s\n", result.c_str());
+  return 0;
+}
+
+}  // namespace
+
+Command run_script_command() {
+  using Kind = Argument::Kind;
+  return {"run", "run a Lua script", "dllm run scripts/recipes/train_from_scratch.lua --data corpus.txt",
+          {{Kind::positional, "script", "", "the script", true}},
+          {"lua"},
+          run_script,
+          true,
+          {{"lua", "sandbox", "full"}}};  // who types a command may use the machine; a library may not
+}
+
+}  // namespace dllm::cli

@@ -1,0 +1,95 @@
+#include "session.h"
+
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+namespace dllm::cli {
+namespace {
+
+// Reads an array whose length the library tells: asks for the need first, then fills.
+template <class T, class F>
+std::vector<T> read_array(F&& read) {
+  int64_t count = 0;
+  dllm_error* err = dllm_error_new();
+  const dllm_status status = read(static_cast<T*>(nullptr), int64_t{0}, &count, err);
+  const Failure failure(status, dllm_error_message(err), dllm_error_hint(err));
+  dllm_error_release(err);
+  if (status != DLLM_OK && status != DLLM_OUT_OF_RANGE) throw failure;
+  std::vector<T> values(static_cast<size_t>(count));
+  call([&](dllm_error* e) { return read(values.data(), count, &count, e); });
+  values.resize(static_cast<size_t>(count));
+  return values;
+}
+
+}  // namespace
+
+Owned<dllm_engine> open_engine(const Context& context) {
+  return make<dllm_engine>(
+      [&](dllm_engine** out, dllm_error* err) { return dllm_engine_new(context.options("engine"), out, err); });
+}
+
+std::string model_path(const std::string& path) {
+  const Owned<dllm_buffer> dir(dllm_buffer_new());
+  if (dllm_checkpoint_latest(path.c_str(), dir.get(), nullptr) != DLLM_OK) return path;
+  return std::string(static_cast<const char*>(dllm_buffer_data(dir.get()))) + "/model";
+}
+
+Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path) {
+  return make<dllm_model>([&](dllm_model** out, dllm_error* err) {
+    return dllm_model_load(engine, model_path(path).c_str(), context.options("model"), context.task(), out, err);
+  });
+}
+
+Owned<dllm_tokenizer> open_tokenizer(const std::string& path) {
+  return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
+    return dllm_tokenizer_load(model_path(path).c_str(), nullptr, out, err);
+  });
+}
+
+std::vector<int32_t> encode(const dllm_tokenizer* tokenizer, const std::string& text) {
+  return read_array<int32_t>([&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) {
+    return dllm_tokenizer_encode(tokenizer, text.data(), static_cast<int64_t>(text.size()), dst, room, count, err);
+  });
+}
+
+std::string decode(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& ids) {
+  return text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_tokenizer_decode(tokenizer, ids.data(), static_cast<int64_t>(ids.size()), out, err);
+  });
+}
+
+int64_t model_number(const dllm_model* model, const char* key) {
+  int64_t value = 0;
+  call([&](dllm_error* err) { return dllm_model_i64(model, key, &value, err); });
+  return value;
+}
+
+Canvas canvas_of(const dllm_decoder* decoder, int64_t slot) {
+  Canvas canvas;
+  canvas.ids = read_array<int32_t>([&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) {
+    return dllm_decoder_ids(decoder, slot, dst, room, count, err);
+  });
+  canvas.states = read_array<uint8_t>([&](uint8_t* dst, int64_t room, int64_t* count, dllm_error* err) {
+    return dllm_decoder_states(decoder, slot, dst, room, count, err);
+  });
+  canvas.confidence = read_array<float>([&](float* dst, int64_t room, int64_t* count, dllm_error* err) {
+    return dllm_decoder_confidence(decoder, slot, dst, room, count, err);
+  });
+  return canvas;
+}
+
+double decoder_metric(const dllm_decoder* decoder, int64_t slot, const char* key) {
+  double value = 0;
+  call([&](dllm_error* err) { return dllm_decoder_metric(decoder, slot, key, &value, err); });
+  return value;
+}
+
+std::string read_all(const std::string& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Failure(DLLM_NOT_FOUND, "cannot read " + path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace dllm::cli

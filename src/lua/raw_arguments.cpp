@@ -1,0 +1,190 @@
+#include "lua/raw_arguments.h"
+
+#include "lua/boxes.h"
+#include "lua/json_values.h"
+#include "lua/state.h"
+
+#include <lauxlib.h>
+
+#include <cstring>
+#include <string>
+
+namespace dllm::lua {
+namespace {
+
+[[noreturn]] void fail_argument(lua_State* L, const Function& f, const Param& p, const char* wanted, int index) {
+  lua_pushfstring(L, "%s: %s must be %s, not %s", f.name.c_str(), p.name.c_str(), wanted, luaL_typename(L, index));
+  const std::string message = lua_tostring(L, -1);
+  raise(L, "invalid_argument", message.c_str(), "");
+}
+
+int64_t check_whole(lua_State* L, const Function& f, const Param& p, int index) {
+  if (lua_isboolean(L, index)) return lua_toboolean(L, index);
+  int exact = 0;
+  const lua_Integer value = lua_tointegerx(L, index, &exact);
+  if (!exact) fail_argument(L, f, p, "a whole number", index);
+  if (p.kind == ParamKind::i32 && (value < INT32_MIN || value > INT32_MAX)) {
+    fail_argument(L, f, p, "a number of 32 bits", index);
+  }
+  return value;
+}
+
+template <class T>
+void append(std::vector<std::byte>& bytes, T value) {
+  const auto* from = reinterpret_cast<const std::byte*>(&value);
+  bytes.insert(bytes.end(), from, from + sizeof value);
+}
+
+void append_number(lua_State* L, std::vector<std::byte>& bytes, Element element) {
+  switch (element) {
+    case Element::f64: return append(bytes, luaL_checknumber(L, -1));
+    case Element::f32: return append(bytes, static_cast<float>(luaL_checknumber(L, -1)));
+    case Element::i64: return append(bytes, static_cast<int64_t>(luaL_checkinteger(L, -1)));
+    case Element::i32: return append(bytes, static_cast<int32_t>(luaL_checkinteger(L, -1)));
+    default: return append(bytes, static_cast<uint8_t>(lua_isboolean(L, -1) ? lua_toboolean(L, -1) : luaL_checkinteger(L, -1)));
+  }
+}
+
+// A flat list of numbers, or a string of their bytes.
+int64_t read_elements(lua_State* L, const Function& f, const Param& p, int index, Element element,
+                      std::vector<std::byte>& bytes) {
+  if (lua_type(L, index) == LUA_TSTRING) {
+    size_t size = 0;
+    const char* text = lua_tolstring(L, index, &size);
+    if (size % static_cast<size_t>(element_size(element)) != 0) fail_argument(L, f, p, "whole elements", index);
+    bytes.assign(reinterpret_cast<const std::byte*>(text), reinterpret_cast<const std::byte*>(text) + size);
+    return static_cast<int64_t>(size) / element_size(element);
+  }
+  if (!lua_istable(L, index)) fail_argument(L, f, p, "a list of numbers", index);
+  const auto count = static_cast<lua_Integer>(lua_rawlen(L, index));
+  for (lua_Integer i = 1; i <= count; ++i) {
+    lua_rawgeti(L, index, i);
+    append_number(L, bytes, element);
+    lua_pop(L, 1);
+  }
+  return count;
+}
+
+// Elements of a shaped array, whose type is the value of the parameter dtype.
+Element element_of_dtype(int32_t dtype) {
+  switch (dtype) {
+    case DLLM_F32: return Element::f32;
+    case DLLM_F64: return Element::f64;
+    case DLLM_I64: return Element::i64;
+    case DLLM_U8:
+    case DLLM_I8: return Element::u8;
+    case DLLM_F16:
+    case DLLM_BF16: return Element::byte;
+    default: return Element::i32;
+  }
+}
+
+// What the parameters before a shaped array say of it. bytes: -1 when no memory holds that much.
+struct Shaped {
+  int32_t dtype = 0;
+  int64_t bytes = 0;
+};
+
+Shaped shape_before(const Call& call, size_t end) {
+  Shaped shape;
+  int64_t count = 1;
+  for (size_t j = 0; j < end; ++j) {
+    const Param& p = call.function.params[j];
+    if (p.name == "dtype") shape.dtype = call.values[j].i32;
+    if (p.name != "dims") continue;
+    for (size_t at = 0; at + 8 <= call.storage[j].size(); at += 8) {
+      int64_t extent = 0;
+      std::memcpy(&extent, call.storage[j].data() + at, 8);
+      if (extent < 0 || __builtin_mul_overflow(count, extent, &count)) return {shape.dtype, -1};
+    }
+  }
+  const bool half = shape.dtype == DLLM_F16 || shape.dtype == DLLM_BF16;
+  const int64_t size = half ? 2 : element_size(element_of_dtype(shape.dtype));
+  if (__builtin_mul_overflow(count, size, &shape.bytes)) shape.bytes = -1;
+  return shape;
+}
+
+void set_length(lua_State* L, Call& call, const Param& p, int64_t count) {
+  if (p.length < 0) return;
+  Slot& slot = call.values[static_cast<size_t>(p.length)];
+  if (slot.i64 >= 0 && slot.i64 != count) {
+    const std::string message = call.function.name + ": the arrays have unequal lengths";
+    raise(L, "invalid_argument", message.c_str(), "");
+  }
+  slot.i64 = count;
+}
+
+void* read_handle(lua_State* L, Call& call, const Param& p, int index) {
+  if (p.noun == "task" && lua_isnoneornil(L, index)) return shared(L).task;
+  if (p.noun != "options" || !lua_istable(L, index)) {
+    return check_box(L, index, p.noun, p.nullable, p.name.c_str());
+  }
+  dllm_options* options = nullptr;
+  dllm_error* err = shared(L).error;
+  if (dllm_options_new(p.schema.c_str(), &options, err) != DLLM_OK) {
+    raise(L, dllm_status_name(dllm_error_code(err)), dllm_error_message(err), dllm_error_hint(err));
+  }
+  call.made_options.push_back(options);
+  const std::string json = to_json(L, index);
+  if (dllm_options_set_json(options, json.data(), static_cast<int64_t>(json.size()), err) != DLLM_OK) {
+    raise(L, dllm_status_name(dllm_error_code(err)), dllm_error_message(err), dllm_error_hint(err));
+  }
+  return options;
+}
+
+}  // namespace
+
+// One argument of the script into its slot.
+void read_argument(lua_State* L, Call& call, size_t i, int index) {
+  const Param& p = call.function.params[i];
+  Slot& slot = call.values[i];
+  switch (p.kind) {
+    case ParamKind::handle:
+      slot.pointer = read_handle(L, call, p, index);
+      if (call.function.takes == p.name) call.taken = index;
+      return;
+    case ParamKind::text:
+      if (p.nullable && lua_isnoneornil(L, index)) slot.pointer = nullptr;
+      else if (lua_type(L, index) != LUA_TSTRING) fail_argument(L, call.function, p, "a string", index);
+      else slot.pointer = const_cast<char*>(lua_tostring(L, index));
+      return;
+    case ParamKind::bytes: {
+      size_t size = 0;
+      if (lua_type(L, index) != LUA_TSTRING && !lua_isnoneornil(L, index)) fail_argument(L, call.function, p, "a string", index);
+      slot.pointer = const_cast<char*>(lua_tolstring(L, index, &size));
+      return set_length(L, call, p, static_cast<int64_t>(size));
+    }
+    case ParamKind::array:
+      slot.pointer = nullptr;
+      if (p.nullable && lua_isnoneornil(L, index)) return;
+      set_length(L, call, p, read_elements(L, call.function, p, index, p.element, call.storage[i]));
+      slot.pointer = data_or_null(call.storage[i]);
+      return;
+    case ParamKind::shaped: {
+      const Shaped shape = shape_before(call, i);
+      read_elements(L, call.function, p, index, element_of_dtype(shape.dtype), call.storage[i]);
+      if (static_cast<int64_t>(call.storage[i].size()) != shape.bytes) {
+        fail_argument(L, call.function, p, ("data of " + std::to_string(shape.bytes) + " bytes").c_str(), index);
+      }
+      slot.pointer = data_or_null(call.storage[i]);
+      return;
+    }
+    case ParamKind::i32: slot.i64 = 0; slot.i32 = static_cast<int32_t>(check_whole(L, call.function, p, index)); return;
+    case ParamKind::i64:
+    case ParamKind::length: slot.i64 = check_whole(L, call.function, p, index); return;
+    case ParamKind::f64:
+      if (!lua_isnumber(L, index)) fail_argument(L, call.function, p, "a number", index);
+      slot.f64 = lua_tonumber(L, index);
+      return;
+    case ParamKind::callback:
+      slot.pointer = nullptr;
+      if (lua_isnoneornil(L, index)) return;
+      if (!lua_isfunction(L, index)) fail_argument(L, call.function, p, "a function", index);
+      call.callback.set(L, index);
+      slot.pointer = reinterpret_cast<void*>(&Callback::trampoline);
+      return;
+    default: return;
+  }
+}
+
+}  // namespace dllm::lua

@@ -1,0 +1,283 @@
+#include "lua/runner.h"
+
+#include "lua/boxes.h"
+#include "lua/json_values.h"
+#include "lua/raw_call.h"
+#include "lua/sandbox.h"
+#include "lua/state.h"
+
+#include <lauxlib.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace dllm::lua {
+namespace {
+
+constexpr int kInstructionsPerLook = 10000;
+
+void* allocate(void* data, void* block, size_t old_size, size_t new_size) {
+  auto& own = *static_cast<Shared*>(data);
+  const auto before = static_cast<int64_t>(block == nullptr ? 0 : old_size);
+  if (new_size == 0) {
+    std::free(block);
+    own.heap -= before;
+    return nullptr;
+  }
+  const int64_t after = own.heap - before + static_cast<int64_t>(new_size);
+  if (own.limit > 0 && after > own.limit && after > own.heap) {
+    own.over_limit = true;
+    return nullptr;
+  }
+  void* moved = std::realloc(block, new_size);
+  if (moved != nullptr) own.heap = after;
+  return moved;
+}
+
+// Once the task is cancelled every line raises, so pcall cannot swallow it.
+void look_at_task(lua_State* L, lua_Debug*) {
+  dllm_task* task = shared(L).task;
+  if (task == nullptr || dllm_task_is_cancelled(task) == 0) return;
+  lua_sethook(L, look_at_task, LUA_MASKLINE, 0);
+  raise(L, "cancelled", "the script was cancelled", "");
+}
+
+// Turns any error value into the table form, with a traceback as hint.
+int with_traceback(lua_State* L) {
+  std::string code = "script_failed", hint;
+  if (lua_istable(L, 1) && lua_getfield(L, 1, "code") == LUA_TSTRING) {
+    code = lua_tostring(L, -1);
+    lua_getfield(L, 1, "hint");
+    if (const char* text = lua_tostring(L, -1)) hint = text;
+  }
+  lua_settop(L, 1);
+  const std::string message = luaL_tolstring(L, 1, nullptr);
+  luaL_traceback(L, L, nullptr, 1);
+  const std::string trace = lua_tostring(L, -1);
+  lua_newtable(L);
+  for (const auto& [key, value] : {std::pair<const char*, const std::string&>{"code", code}, {"message", message},
+                                   {"hint", hint}, {"traceback", trace}}) {
+    lua_pushlstring(L, value.data(), value.size());
+    lua_setfield(L, -2, key);
+  }
+  return 1;
+}
+
+dllm_status status_of(const std::string& code) {
+  for (dllm_status status = 0; status <= DLLM_SCRIPT_FAILED; ++status) {
+    if (code == dllm_status_name(status)) return status;
+  }
+  return DLLM_SCRIPT_FAILED;
+}
+
+std::string field(lua_State* L, const char* key) {
+  lua_getfield(L, -1, key);
+  size_t size = 0;
+  const char* text = lua_tolstring(L, -1, &size);
+  std::string value = text == nullptr ? std::string() : std::string(text, size);
+  lua_pop(L, 1);
+  return value;
+}
+
+std::string read_file(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw ScriptError(DLLM_INVALID_ARGUMENT, path + " is a folder, not a script");
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw ScriptError(DLLM_NOT_FOUND, "cannot read " + path);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (text.rfind("#!", 0) == 0) text.insert(0, "--");  // a script may name its interpreter
+  return text;
+}
+
+}  // namespace
+
+struct Runner::State {
+  Shared shared;
+  lua_State* L = nullptr;
+  bool full = false;
+
+  ~State() {
+    if (L != nullptr) lua_close(L);
+    dllm_error_release(shared.error);
+  }
+
+  // Runs `body` protected; throws what it raised.
+  template <class F>
+  void guarded(F&& body);
+  template <class F>
+  std::string run(std::string_view args_json, dllm_task* task, F&& push_function);
+  void open(const RunnerSettings& settings);
+  [[noreturn]] void fail_with_top();
+};
+
+// The error table (or the allocator's message) on top of the stack becomes an exception.
+void Runner::State::fail_with_top() {
+  if (shared.over_limit) {
+    shared.over_limit = false;
+    lua_settop(L, 0);
+    lua_gc(L, LUA_GCCOLLECT, 0);
+    throw ScriptError(DLLM_RESOURCE_EXHAUSTED, "the script needs more memory than its limit of " +
+                                                   std::to_string(shared.limit) + " bytes", "raise option memory_limit");
+  }
+  if (!lua_istable(L, -1)) {
+    const char* text = lua_tostring(L, -1);
+    const std::string message = text == nullptr ? "unknown error" : text;
+    lua_settop(L, 0);
+    throw ScriptError(DLLM_SCRIPT_FAILED, message);
+  }
+  const dllm_status status = status_of(field(L, "code"));
+  const std::string message = field(L, "message"), hint = field(L, "hint"), trace = field(L, "traceback");
+  lua_settop(L, 0);
+  throw ScriptError(status, message, hint.empty() ? trace : hint + "\n" + trace);
+}
+
+template <class F>
+void Runner::State::guarded(F&& body) {
+  using Body = std::remove_reference_t<F>;
+  lua_settop(L, 0);
+  lua_pushcfunction(L, with_traceback);
+  lua_pushcfunction(L, [](lua_State* inner) {
+    (*static_cast<Body*>(lua_touserdata(inner, 1)))();
+    return 0;
+  });
+  lua_pushlightuserdata(L, const_cast<std::remove_const_t<Body>*>(&body));
+  if (lua_pcall(L, 1, 0, 1) != LUA_OK) fail_with_top();
+  lua_settop(L, 0);
+}
+
+void Runner::State::open(const RunnerSettings& settings) {
+  open_libraries(L, settings.full);
+  open_searchers(L, settings.full, settings.path);
+  open_boxes(L);
+  // The friendly layer is the embedded module; the raw layer reaches it as an argument and nobody else.
+  lua_getglobal(L, "require");
+  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  push_raw(L);
+  open_json(L);
+  lua_setfield(L, -2, "json");
+  for (const char* noun : {"engine", "model", "tokenizer", "dataset", "loader", "batch", "schedule", "objective", "trainer",
+                           "decoder", "checkpoint", "tensor", "source", "task"}) {
+    luaL_getmetatable(L, (std::string("dllm.") + noun).c_str());
+    lua_getfield(L, -1, "__index");
+    lua_setfield(L, -3, (std::string("class_") + noun).c_str());
+    lua_pop(L, 1);
+  }
+  lua_pushinteger(L, settings.seed);
+  lua_setfield(L, -2, "seed");
+  lua_setfield(L, -2, "dllm.raw");
+  lua_pop(L, 1);
+  lua_pushliteral(L, "dllm");
+  lua_call(L, 1, 1);
+  lua_setglobal(L, "dllm");
+  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  lua_pushnil(L);
+  lua_setfield(L, -2, "dllm.raw");
+}
+
+// Calls what push_function pushes with the elements of args_json; answers a JSON array of its results.
+template <class F>
+std::string Runner::State::run(std::string_view args_json, dllm_task* task, F&& push_function) {
+  shared.task = task;
+  shared.over_limit = false;
+  lua_sethook(L, look_at_task, LUA_MASKCOUNT, kInstructionsPerLook);
+  std::string json = "[";
+  const auto body = [&] {
+    push_function();
+    const int function = lua_gettop(L);
+    int count = 0;
+    if (!args_json.empty()) {
+      push_json(L, args_json);
+      if (!lua_istable(L, -1)) raise(L, "invalid_argument", "args_json is not a JSON array", "");
+      lua_pushvalue(L, -1);
+      lua_setglobal(L, "arg");
+      count = static_cast<int>(lua_rawlen(L, -1));
+      luaL_checkstack(L, count + 8, "too many arguments");
+      for (int i = 1; i <= count; ++i) lua_rawgeti(L, function + 1, i);
+      lua_remove(L, function + 1);
+    }
+    lua_call(L, count, LUA_MULTRET);
+    for (int i = function; i <= lua_gettop(L); ++i) json += (i > function ? "," : "") + to_json(L, i);
+  };
+  try {
+    guarded(body);
+  } catch (...) {
+    shared.task = nullptr;
+    throw;
+  }
+  shared.task = nullptr;
+  return json + "]";
+}
+
+Runner::Runner(const RunnerSettings& settings) : state_(std::make_unique<State>()) {
+  state_->shared.error = dllm_error_new();
+  state_->full = settings.full;
+  state_->L = lua_newstate(allocate, &state_->shared);
+  if (state_->L == nullptr) throw ScriptError(DLLM_RESOURCE_EXHAUSTED, "no memory for a Lua state");
+  state_->guarded([&] { state_->open(settings); });
+  state_->shared.limit = settings.memory_limit;
+}
+
+Runner::~Runner() = default;
+
+void Runner::set_json(const std::string& name, std::string_view json) {
+  state_->guarded([&] {
+    push_json(state_->L, json);
+    lua_setglobal(state_->L, name.c_str());
+  });
+}
+
+void Runner::set_object(const std::string& name, const std::string& noun, void* handle) {
+  state_->guarded([&] {
+    push_box(state_->L, noun, handle);
+    lua_setglobal(state_->L, name.c_str());
+  });
+}
+
+std::string Runner::run_file(const std::string& path, std::string_view args_json, dllm_task* task) {
+  const std::string code = read_file(path);
+  lua_State* L = state_->L;
+  return state_->run(args_json, task, [&] {
+    // Modules beside the script, at the level that may read files.
+    if (state_->full) {
+      const size_t slash = path.rfind('/');
+      const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);
+      lua_getglobal(L, "package");
+      lua_getfield(L, -1, "path");
+      const std::string before = lua_tostring(L, -1);
+      if (before.find(folder + "/?.lua") == std::string::npos) {
+        lua_pushstring(L, (folder + "/?.lua" + (before.empty() ? "" : ";" + before)).c_str());
+        lua_setfield(L, -3, "path");
+      }
+      lua_pop(L, 2);
+    }
+    if (luaL_loadbufferx(L, code.data(), code.size(), ("@" + path).c_str(), "t") != LUA_OK) lua_error(L);
+  });
+}
+
+std::string Runner::run_text(const std::string& name, std::string_view code, dllm_task* task) {
+  lua_State* L = state_->L;
+  return state_->run({}, task, [&] {
+    if (luaL_loadbufferx(L, code.data(), code.size(), ("=" + name).c_str(), "t") != LUA_OK) lua_error(L);
+  });
+}
+
+std::string Runner::call(const std::string& function, std::string_view args_json, dllm_task* task) {
+  lua_State* L = state_->L;
+  return state_->run(args_json, task, [&] {
+    lua_pushglobaltable(L);
+    for (size_t begin = 0; begin <= function.size();) {
+      const size_t end = std::min(function.find('.', begin), function.size());
+      if (!lua_istable(L, -1)) break;
+      lua_getfield(L, -1, function.substr(begin, end - begin).c_str());
+      lua_remove(L, -2);
+      begin = end + 1;
+    }
+    if (!lua_isfunction(L, -1)) raise(L, "not_found", ("there is no function " + function).c_str(), "");
+  });
+}
+
+}  // namespace dllm::lua

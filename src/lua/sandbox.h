@@ -1,0 +1,16 @@
+#pragma once
+// What a script may reach.
+
+#include <lua.h>
+
+#include <string>
+
+namespace dllm::lua {
+
+// Opens the standard libraries. full false: an allow-list of globals, os with clock, date and time alone, no io, no debug,
+// no way to load files or bytecode; then `require` knows the embedded modules and preloaded ones only.
+void open_libraries(lua_State* L, bool full);
+// Puts `require`'s searchers in order: preload, folders of `path` (full level), the library's own modules.
+void open_searchers(lua_State* L, bool full, const std::string& path);
+
+}  // namespace dllm::lua

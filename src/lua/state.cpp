@@ -1,0 +1,52 @@
+#include "lua/state.h"
+
+#include <lauxlib.h>
+
+namespace dllm::lua {
+
+Shared& shared(lua_State* L) {
+  void* data = nullptr;
+  lua_getallocf(L, &data);  // the allocator's user data is the one pointer that is always at hand
+  return *static_cast<Shared*>(data);
+}
+
+namespace {
+
+int error_to_string(lua_State* L) {
+  lua_getfield(L, 1, "message");
+  lua_getfield(L, 1, "hint");
+  if (lua_rawlen(L, -1) == 0) {
+    lua_pop(L, 1);
+    return 1;
+  }
+  lua_pushfstring(L, "%s (%s)", lua_tostring(L, -2), lua_tostring(L, -1));
+  return 1;
+}
+
+}  // namespace
+
+void push_error(lua_State* L, const char* code, const char* message, const char* hint) {
+  lua_createtable(L, 0, 3);
+  lua_pushstring(L, code);
+  lua_setfield(L, -2, "code");
+  lua_pushstring(L, message);
+  lua_setfield(L, -2, "message");
+  lua_pushstring(L, hint);
+  lua_setfield(L, -2, "hint");
+  // Not "dllm.error": that is the metatable of boxed handles of the noun error.
+  if (luaL_newmetatable(L, "dllm.failure")) {
+    lua_pushcfunction(L, error_to_string);
+    lua_setfield(L, -2, "__tostring");
+    lua_pushliteral(L, "dllm.error");
+    lua_setfield(L, -2, "__name");
+  }
+  lua_setmetatable(L, -2);
+}
+
+void raise(lua_State* L, const char* code, const char* message, const char* hint) {
+  push_error(L, code, message, hint);
+  lua_error(L);
+  __builtin_unreachable();
+}
+
+}  // namespace dllm::lua
