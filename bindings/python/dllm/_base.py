@@ -1,0 +1,151 @@
+"""What every object shares: closing, calling, buffers, options."""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from ctypes import byref, c_void_p
+from typing import Any
+
+from . import errors
+from ._lib import lib
+
+
+def check(status: int) -> None:
+    """Raises the exception of a status other than 0."""
+    if status:
+        raise errors.from_status(status)
+
+
+def call(name: str, *args: Any) -> None:
+    """Calls a function whose last parameter is the error, and raises when it fails."""
+    check(getattr(lib, name)(*args, errors.thread_error()))
+
+
+def make(name: str, *args: Any) -> c_void_p:
+    """Calls a function whose last parameters are `out` and the error; answers the new handle."""
+    out = c_void_p()
+    call(name, *args, byref(out))
+    return out
+
+
+class Managed:
+    """Owns one handle. Closing twice is fine; using a closed object raises ClosedError.
+
+    The library keeps parents alive, so objects may be closed in any order.
+    """
+
+    _release = ""
+
+    def __init__(self, pointer: c_void_p):
+        self._pointer: c_void_p | None = pointer
+
+    @property
+    def pointer(self) -> c_void_p:
+        pointer = getattr(self, "_pointer", None)
+        if pointer is None:
+            raise errors.ClosedError(f"this {type(self).__name__} is closed")
+        return pointer
+
+    @property
+    def closed(self) -> bool:
+        return getattr(self, "_pointer", None) is None
+
+    def close(self) -> None:
+        pointer, self._pointer = getattr(self, "_pointer", None), None
+        if pointer is not None:
+            getattr(lib, self._release)(pointer)
+
+    def __enter__(self):
+        self.pointer
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if lib is not None:  # the interpreter may be going down
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<dllm.{type(self).__name__}{' (closed)' if self.closed else ''}>"
+
+    def _json(self, name: str) -> Any:
+        """What a function that writes JSON about this object says."""
+        return json.loads(read_text(name, self.pointer))
+
+    def _number(self, name: str, kind: type, *args: Any) -> Any:
+        """A function of this object whose last parameter before the error is one number."""
+        out = kind()
+        call(name, self.pointer, *args, byref(out))
+        return out.value
+
+
+class Buffer(Managed):
+    """Text or bytes that the library wrote."""
+
+    _release = "dllm_buffer_release"
+
+    def __init__(self) -> None:
+        super().__init__(c_void_p(lib.dllm_buffer_new()))
+
+    def bytes(self) -> bytes:
+        size = lib.dllm_buffer_size(self.pointer)
+        return ctypes.string_at(lib.dllm_buffer_data(self.pointer), size)
+
+    def text(self) -> str:
+        return self.bytes().decode("utf-8", "replace")
+
+
+def read_text(name: str, *args: Any) -> str:
+    """Calls a function whose last parameters are a buffer and the error; answers the text."""
+    with Buffer() as out:
+        call(name, *args, out.pointer)
+        return out.text()
+
+
+def pointer_of(thing: Managed | None) -> c_void_p | None:
+    return None if thing is None else thing.pointer
+
+
+def path_bytes(path: str | os.PathLike[str]) -> bytes:
+    return os.fsencode(path)
+
+
+class Options(Managed):
+    """Keys and values of one kind; unknown or wrong ones raise when they are set."""
+
+    _release = "dllm_options_release"
+
+    def __init__(self, kind: str, values: dict[str, Any] | None = None):
+        super().__init__(make("dllm_options_new", kind.encode()))
+        if values:
+            text = json.dumps(values).encode()
+            call("dllm_options_set_json", self.pointer, text, len(text))
+
+    def values(self) -> dict[str, Any]:
+        """Every key with its effective value."""
+        return self._json("dllm_options_to_json")
+
+
+def schema(kind: str) -> dict[str, Any]:
+    """The keys of a kind of options, with types, defaults, bounds and one sentence each."""
+    return json.loads(read_text("dllm_options_schema", kind.encode()))
+
+
+class _NoOptions:
+    pointer = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+def options(kind: str, values: dict[str, Any]) -> Options | _NoOptions:
+    """Options made of keyword arguments; None stands for the default."""
+    given = {key: value for key, value in values.items() if value is not None}
+    return Options(kind, given) if given else _NoOptions()
+
+

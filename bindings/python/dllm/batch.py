@@ -1,0 +1,66 @@
+"""Named arrays: token rows, prepared noise, results of a forward pass."""
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Iterator, Mapping
+
+from . import _arrays
+from ._base import Managed, call, make
+from ._lib import lib
+from .tensor import Tensor
+
+# What the library expects of the reserved names, so that plain lists arrive with the right type.
+RESERVED = {"ids": "i32", "targets": "i32", "weights": "f32", "segments": "i32",
+            "positions": "i32", "sample": "u8", "keep": "u8", "t": "f32", "flag": "u8",
+            "prompt_length": "i32", "embeddings": "f32", "rows": "i64"}
+
+
+class Batch(Managed):
+    """`Batch({"ids": [[1, 2], [3, 4]]})`; batch["ids"] is an array (numpy's, else nested lists)."""
+
+    _release, noun = "dllm_batch_release", "batch"
+
+    def __init__(self, arrays: Mapping[str, Any] | None = None):
+        super().__init__(make("dllm_batch_new"))
+        for name, values in (arrays or {}).items():
+            self[name] = values
+
+    @classmethod
+    def _wrap(cls, pointer: ctypes.c_void_p) -> Batch:
+        made = cls.__new__(cls)
+        Managed.__init__(made, pointer)
+        return made
+
+    def set(self, name: str, values: Any, dtype: str | None = None) -> None:
+        """Copies an array in; dtype is one of f32 f64 i32 i64 u8 i8 u32."""
+        dtype = dtype or RESERVED.get(name) or _arrays.guess_dtype(values)
+        dims, rank = _arrays.dims_of(values)
+        call("dllm_batch_set", self.pointer, name.encode(), _arrays.DTYPES[dtype][0], dims, rank,
+             _arrays.to_c(values, dtype))
+
+    def tensor(self, name: str) -> Tensor:
+        return Tensor._wrap(make("dllm_batch_array", self.pointer, name.encode()))
+
+    def names(self) -> list[str]:
+        count = lib.dllm_batch_count(self.pointer)
+        return [lib.dllm_batch_name(self.pointer, index).decode() for index in range(count)]
+
+    def __setitem__(self, name: str, values: Any) -> None:
+        self.set(name, values)
+
+    def __getitem__(self, name: str) -> Any:
+        with self.tensor(name) as tensor:
+            return tensor.read()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        return lib.dllm_batch_count(self.pointer)
+
+
+def as_batch(rows: Batch | Mapping[str, Any]) -> Batch:
+    return rows if isinstance(rows, Batch) else Batch(rows)

@@ -1,0 +1,60 @@
+"""Save a training run, go on later, look inside."""
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from ._base import Managed, call, make, options, path_bytes, pointer_of, read_text
+from .errors import NotFound
+from .loader import Loader
+from .task import Task
+from .tensor import Tensor
+from .trainer import Trainer
+
+Path = "str | os.PathLike[str]"
+
+
+def save_checkpoint(trainer: Trainer, loader: Loader | None, root: Path,
+                    task: Task | None = None, script_state: Any = None, **settings: Any) -> str:
+    """Saves all a run needs to go on bit for bit; the new folder. script_state: any JSON value."""
+    if script_state is not None:
+        settings["script_state"] = json.dumps(script_state)
+    with options("checkpoint", settings) as opts:
+        return read_text("dllm_checkpoint_save", trainer.pointer, pointer_of(loader),
+                         path_bytes(root), opts.pointer, pointer_of(task))
+
+
+def restore_checkpoint(trainer: Trainer, loader: Loader | None, dir: Path,
+                       task: Task | None = None) -> None:
+    """Puts trainer, model and loader back to where they were."""
+    call("dllm_checkpoint_restore", trainer.pointer, pointer_of(loader), path_bytes(dir),
+         pointer_of(task))
+
+
+def latest_checkpoint(root: Path) -> str | None:
+    """The folder of a run's highest committed checkpoint, None when there is none."""
+    try:
+        return read_text("dllm_checkpoint_latest", path_bytes(root))
+    except NotFound:
+        return None
+
+
+
+class Checkpoint(Managed):
+    """Weights to look into: a checkpoint, a model folder, a safetensors or GGUF file."""
+
+    _release, noun = "dllm_checkpoint_release", "checkpoint"
+
+    def __init__(self, path: Path):
+        super().__init__(make("dllm_checkpoint_open", path_bytes(path)))
+
+    def describe(self) -> dict[str, Any]:
+        return self._json("dllm_checkpoint_describe")
+
+    def tensor(self, name: str) -> Tensor:
+        return Tensor._wrap(make("dllm_checkpoint_tensor", self.pointer, name.encode()))
+
+    def verify(self, task: Task | None = None) -> None:
+        """Reads every byte and compares sizes and checksums; raises DataLoss for a bad file."""
+        call("dllm_checkpoint_verify", self.pointer, pointer_of(task))

@@ -1,0 +1,50 @@
+"""Documents to train on."""
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Iterable, Mapping
+
+from ._base import Managed, call, make, options, path_bytes, pointer_of
+from ._lib import lib
+from .task import Task
+from .tokenizer import Tokenizer
+
+
+class Dataset(Managed):
+    """`Dataset(path, tokenizer)` opens text, JSON lines or token files; without tokenizer raw text."""
+
+    _release, noun = "dllm_dataset_release", "dataset"
+
+    def __init__(self, path: str | os.PathLike[str] | None = None,
+                 tokenizer: Tokenizer | None = None, task: Task | None = None, **settings: Any):
+        """path None: empty, to fill with add()."""
+        with options("dataset", settings) as opts:
+            if path is None:
+                made = make("dllm_dataset_new", pointer_of(tokenizer), opts.pointer)
+            else:
+                made = make("dllm_dataset_open", path_bytes(path), pointer_of(tokenizer),
+                            opts.pointer, pointer_of(task))
+        super().__init__(made)
+
+    @classmethod
+    def of(cls, rows: Iterable[str | Mapping[str, Any]], tokenizer: Tokenizer | None = None,
+           **settings: Any) -> Dataset:
+        """A dataset of texts, or of mappings as in a line of a JSONL file."""
+        made = cls(None, tokenizer, **settings)
+        for row in rows:
+            made.add(row)
+        return made
+
+    def add(self, row: str | Mapping[str, Any]) -> None:
+        text = json.dumps({"text": row} if isinstance(row, str) else dict(row)).encode()
+        call("dllm_dataset_add", self.pointer, text, len(text))
+
+    def __len__(self) -> int:
+        return lib.dllm_dataset_size(self.pointer)
+
+    def save(self, path: str | os.PathLike[str], task: Task | None = None, **settings: Any) -> None:
+        """Writes a token file that opens by memory map."""
+        with options("save", settings) as opts:
+            call("dllm_dataset_save", self.pointer, path_bytes(path), opts.pointer,
+                 pointer_of(task))

@@ -1,0 +1,79 @@
+"""Turn prompts into text, step by step."""
+from __future__ import annotations
+
+import json
+from ctypes import byref, c_double, c_int64
+from typing import Any, Iterator, Sequence
+
+from . import _arrays
+from ._base import Managed, call, make, options, pointer_of, read_text
+from .event import Callback, run_with
+from .model import Model
+from .task import Task
+
+
+class Decoder(Managed):
+    """`Decoder(model, steps=32, gen_length=64)`; keywords are the options of kind "decoder"."""
+
+    _release, noun = "dllm_decoder_release", "decoder"
+
+    def __init__(self, model: Model, **settings: Any):
+        policy = settings.get("policy")
+        with options(f"decoder:{policy}" if policy else "decoder", settings) as opts:
+            super().__init__(make("dllm_decoder_new", model.pointer, opts.pointer))
+
+    def start(self, prompt: Sequence[int] = (), seed: int = 0) -> None:
+        """Drops all requests and starts one in slot 0: the prompt, then gen_length open positions."""
+        ids = _arrays.to_c(prompt, "i32")
+        call("dllm_decoder_start", self.pointer, ids, len(ids), seed)
+
+    def add(self, canvas: Sequence[int], fixed: Sequence[int] | None = None,
+            **settings: Any) -> int:
+        """Adds a request with a canvas of your own (fixed 1: given, 0: open); its slot."""
+        ids, slot = _arrays.to_c(canvas, "i32"), c_int64()
+        given = None if fixed is None else _arrays.to_c([int(flag) for flag in fixed], "u8")
+        if given is not None and len(given) != len(ids):
+            raise ValueError(f"canvas has {len(ids)} positions, fixed {len(given)}")
+        with options("slot", settings) as opts:
+            call("dllm_decoder_add", self.pointer, ids, given, len(ids), opts.pointer, byref(slot))
+        return slot.value
+
+    def remove(self, slot: int) -> None:
+        call("dllm_decoder_remove", self.pointer, slot)
+
+    def step(self, task: Task | None = None) -> int:
+        """One denoising step of every active slot; how many still have open positions."""
+        return self._number("dllm_decoder_step", c_int64, pointer_of(task))
+
+    def steps(self, task: Task | None = None) -> Iterator[int]:
+        """Steps until everything is decided, yielding what step() answers."""
+        active = 1
+        while active:
+            active = self.step(task)
+            yield active
+
+    def run(self, callback: Callback | None = None, task: Task | None = None) -> None:
+        """Steps until everything is decided; callback gets every event, may return dllm.STOP."""
+        run_with("dllm_decoder_run", callback, self.pointer, after=(pointer_of(task),))
+
+    def ids(self, slot: int = 0) -> Any:
+        """The canvas: prompt and answer, the mask id where a position is open."""
+        return _arrays.ask("dllm_decoder_ids", "i32", self.pointer, slot)
+
+    def states(self, slot: int = 0) -> Any:
+        """dllm.MASKED, PROVISIONAL, FINAL or FIXED for every position."""
+        return _arrays.ask("dllm_decoder_states", "u8", self.pointer, slot)
+
+    def confidence(self, slot: int = 0) -> Any:
+        return _arrays.ask("dllm_decoder_confidence", "f32", self.pointer, slot)
+
+    def metric(self, key: str, slot: int = -1) -> float:
+        return self._number("dllm_decoder_metric", c_double, slot, key.encode())
+
+    def trace(self, slot: int = 0) -> list[dict[str, Any]]:
+        """What happened, one object per step: step, ids, states, confidence."""
+        text = read_text("dllm_decoder_trace", self.pointer, slot)
+        return [json.loads(line) for line in text.splitlines() if line]
+
+    def describe(self) -> dict[str, Any]:
+        return self._json("dllm_decoder_describe")

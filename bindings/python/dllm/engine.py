@@ -1,0 +1,57 @@
+"""The devices and threads that compute."""
+from __future__ import annotations
+
+import os
+import threading
+from ctypes import c_int64
+from typing import Any
+
+from ._base import Managed, call, make, options, path_bytes, pointer_of, read_text
+from ._lib import lib
+from .task import Task
+
+
+class Engine(Managed):
+    """An engine; keyword arguments are the options of kind "engine": threads, memory_limit, ..."""
+
+    _release, noun = "dllm_engine_release", "engine"
+
+    def __init__(self, **settings: Any):
+        with options("engine", settings) as opts:
+            super().__init__(make("dllm_engine_new", opts.pointer))
+
+    def devices(self) -> list[str]:
+        count = lib.dllm_engine_device_count(self.pointer)
+        return [lib.dllm_engine_device_name(self.pointer, index).decode() for index in range(count)]
+
+    def describe(self) -> dict[str, Any]:
+        return self._json("dllm_engine_describe")
+
+    def __getitem__(self, key: str) -> int:
+        return self._number("dllm_engine_i64", c_int64, key.encode())
+
+    def __setitem__(self, key: str, value: int) -> None:
+        call("dllm_engine_set_i64", self.pointer, key.encode(), value)
+
+    def plan(self, path: str | os.PathLike[str], task: Task | None = None, **settings: Any) -> str:
+        """What a job on a model would need, as text of the chosen format (JSON unless "graph")."""
+        with options("plan", settings) as opts:
+            return read_text("dllm_engine_plan", self.pointer, path_bytes(path), opts.pointer,
+                             pointer_of(task))
+
+    def trim(self) -> None:
+        """Gives memory that nothing uses right now back to the system."""
+        call("dllm_engine_trim", self.pointer)
+
+
+_default: Engine | None = None
+_lock = threading.Lock()
+
+
+def default_engine() -> Engine:
+    """The engine of models that were made without one; made once."""
+    global _default
+    with _lock:
+        if _default is None or _default.closed:
+            _default = Engine()
+        return _default

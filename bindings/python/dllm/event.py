@@ -1,0 +1,91 @@
+"""What callbacks get, and the trampoline that calls them."""
+from __future__ import annotations
+
+import json
+from ctypes import byref, c_double, c_int64
+from typing import Any, Callable
+
+from . import _arrays, _raw
+from ._base import check, read_text
+from ._lib import lib
+from .errors import ClosedError, NotFound, from_status, thread_error
+
+KINDS = {value: name[len("EVENT_"):].lower() for name, value in vars(_raw).items()
+         if name.startswith("EVENT_") and isinstance(value, int)}
+
+
+class Event:
+    """One event, valid until the callback returns: event.kind, event["loss"], event["ids"]."""
+
+    def __init__(self, pointer: int):
+        self._pointer: int | None = pointer
+
+    @property
+    def pointer(self) -> int:
+        if self._pointer is None:
+            raise ClosedError("this event is over: read it inside the callback")
+        return self._pointer
+
+    @property
+    def kind(self) -> str:
+        number = lib.dllm_event_kind(self.pointer)
+        return KINDS.get(number, str(number))
+
+    def values(self) -> dict[str, Any]:
+        """Everything the event says."""
+        return json.loads(read_text("dllm_event_describe", self.pointer))
+
+    def __getitem__(self, key: str) -> Any:
+        name, count = key.encode(), c_int64()
+        whole, real = c_int64(), c_double()
+        status = lib.dllm_event_i64(self.pointer, name, byref(whole), thread_error())
+        if status == _raw.OK:
+            return whole.value
+        if status == _raw.NOT_FOUND:
+            raise from_status(status)
+        if lib.dllm_event_f64(self.pointer, name, byref(real), thread_error()) == _raw.OK:
+            return real.value
+        text = lib.dllm_event_str(self.pointer, name)
+        if text is not None:
+            return text.decode()
+        ids = lib.dllm_event_i32s(self.pointer, name, byref(count))
+        if ids:
+            return _arrays.from_c(ids, "i32", count.value)
+        reals = lib.dllm_event_f32s(self.pointer, name, byref(count))
+        if reals:
+            return _arrays.from_c(reals, "f32", count.value)
+        raise NotFound(f"event {self.kind} has no key {key!r}")
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except NotFound:
+            return default
+
+
+Callback = Callable[[Event], Any]
+
+
+def run_with(name: str, callback: Callback | None, *before: Any, after: tuple[Any, ...]) -> None:
+    """Calls a function `(before..., fn, user_data, after..., err)`.
+
+    An exception of the callback is parked while C frames are on the stack, and raised again when
+    the call is back.
+    """
+    parked: list[BaseException] = []
+
+    def trampoline(pointer: int, _: Any) -> int:
+        event = Event(pointer)
+        try:
+            return int(callback(event) or _raw.CONTINUE)  # type: ignore[misc]
+        except BaseException as problem:
+            parked.append(problem)
+            return _raw.FAIL
+        finally:
+            event._pointer = None
+
+    fn = _raw.EVENT_FN(trampoline) if callback else _raw.EVENT_FN()
+    status = getattr(lib, name)(*before, fn, None, *after, thread_error())
+    if parked:
+        raise parked[0]
+    check(status)

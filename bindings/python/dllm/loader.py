@@ -1,0 +1,40 @@
+"""Batches out of a dataset, in an order that repeats."""
+from __future__ import annotations
+
+from typing import Any, Iterator
+
+from ._base import Managed, call, make, options
+from ._lib import lib
+from .batch import Batch
+from .dataset import Dataset
+from .errors import OutOfRange
+
+
+class Loader(Managed):
+    """`for batch in Loader(data, batch=8, length=128)`; keywords are the options of kind "loader"."""
+
+    _release, noun = "dllm_loader_release", "loader"
+
+    def __init__(self, data: Dataset, **settings: Any):
+        with options("loader", settings) as opts:
+            super().__init__(make("dllm_loader_new", data.pointer, opts.pointer))
+
+    def next(self) -> Batch:
+        """The next batch; raises OutOfRange at the end of the data."""
+        return Batch._wrap(make("dllm_loader_next", self.pointer))
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        try:
+            return self.next()
+        except OutOfRange:
+            raise StopIteration from None
+
+    @property
+    def position(self) -> int:
+        return lib.dllm_loader_position(self.pointer)
+
+    def seek(self, position: int) -> None:
+        call("dllm_loader_seek", self.pointer, position)

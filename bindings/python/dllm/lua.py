@@ -1,0 +1,44 @@
+"""Run Lua scripts inside the library."""
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from ._base import Buffer, Managed, call, make, options, path_bytes, pointer_of
+from .task import Task
+
+
+class Lua(Managed):
+    """A runner with its own Lua state; what scripts return comes back as a list of values."""
+
+    _release, noun = "dllm_lua_release", "lua"
+
+    def __init__(self, **settings: Any):
+        with options("lua", settings) as opts:
+            super().__init__(make("dllm_lua_new", opts.pointer))
+
+    def set(self, name: str, value: Any) -> None:
+        """Sets a global to an object of the library, or to anything JSON can say."""
+        if isinstance(value, Managed):
+            call("dllm_lua_set_object", self.pointer, name.encode(), value.noun.encode(),
+                 value.pointer)
+            return
+        text = json.dumps(value).encode()
+        call("dllm_lua_set_json", self.pointer, name.encode(), text, len(text))
+
+    def run_file(self, path: str | os.PathLike[str], *args: Any,
+                 task: Task | None = None) -> list[Any]:
+        return self._run("dllm_lua_run_file", path_bytes(path), json.dumps(args).encode(), task)
+
+    def run_text(self, code: str, name: str = "text", task: Task | None = None) -> list[Any]:
+        return self._run("dllm_lua_run_text", name.encode(), code.encode(), task)
+
+    def call(self, function: str, *args: Any, task: Task | None = None) -> list[Any]:
+        """Calls a global function; dots reach into tables."""
+        return self._run("dllm_lua_call", function.encode(), json.dumps(args).encode(), task)
+
+    def _run(self, function: str, name: bytes, text: bytes, task: Task | None) -> list[Any]:
+        with Buffer() as out:
+            call(function, self.pointer, name, text, len(text), pointer_of(task), out.pointer)
+            return json.loads(out.bytes() or b"[]")

@@ -1,0 +1,34 @@
+"""What is corrupted and how the loss counts it."""
+from __future__ import annotations
+
+from ctypes import c_double
+from typing import Any, Mapping
+
+from ._base import Managed, make, options, pointer_of
+from .batch import Batch, as_batch
+from .model import Model
+from .schedule import Schedule
+from .task import Task
+
+
+class Objective(Managed):
+    """`Objective("mdlm")`; dllm.names("objective") lists them."""
+
+    _release, noun = "dllm_objective_release", "objective"
+
+    def __init__(self, name: str, schedule: Schedule | None = None, **settings: Any):
+        with options("objective:" + name if settings else "objective", settings) as opts:
+            super().__init__(make("dllm_objective_new", name.encode(), pointer_of(schedule),
+                                  opts.pointer))
+
+    def prepare(self, rows: Batch | Mapping[str, Any], seed: int = 0, step: int = 0) -> Batch:
+        """Draws the noise of one step: ids with masks, targets, weights."""
+        batch = as_batch(rows)
+        return Batch._wrap(make("dllm_objective_prepare", self.pointer, batch.pointer, seed, step))
+
+    def loss(self, model: Model, rows: Batch | Mapping[str, Any], seed: int = 0,
+             task: Task | None = None) -> float:
+        """The loss of one batch in nats; nothing is changed."""
+        batch = as_batch(rows)
+        return self._number("dllm_objective_loss", c_double, model.pointer, batch.pointer, seed,
+                            pointer_of(task))

@@ -1,0 +1,46 @@
+"""How much is masked at time t, and how much it weighs."""
+from __future__ import annotations
+
+from ctypes import c_double
+from typing import Any, NamedTuple, Sequence
+
+from . import _arrays
+from ._base import Managed, call, make, options
+
+
+class Values(NamedTuple):
+    """A schedule at some times: arrays with one number per time."""
+
+    alpha: Any
+    dalpha: Any
+    weight: Any
+
+
+class Schedule(Managed):
+    """`Schedule("linear")`, or a table: `Schedule.table(t, alpha)`."""
+
+    _release, noun = "dllm_schedule_release", "schedule"
+
+    def __init__(self, name: str = "linear", **settings: Any):
+        with options("schedule:" + name if settings else "schedule", settings) as opts:
+            super().__init__(make("dllm_schedule_new", name.encode(), opts.pointer))
+
+    @classmethod
+    def table(cls, t: Sequence[float], alpha: Sequence[float],
+              dalpha: Sequence[float] | None = None,
+              weight: Sequence[float] | None = None) -> Schedule:
+        """A schedule of points; dalpha and weight are derived when they are not given."""
+        columns = [None if column is None else _arrays.to_c(column, "f64")
+                   for column in (t, alpha, dalpha, weight)]
+        counts = {len(column) for column in columns if column is not None}
+        if len(counts) != 1:
+            raise ValueError(f"columns of different lengths: {sorted(counts)}")
+        made = cls.__new__(cls)
+        Managed.__init__(made, make("dllm_schedule_table", *columns, counts.pop()))
+        return made
+
+    def eval(self, t: Sequence[float]) -> Values:
+        times = _arrays.to_c(t, "f64")
+        rooms = [(c_double * len(times))() for _ in range(3)]
+        call("dllm_schedule_eval", self.pointer, times, len(times), *rooms)
+        return Values(*(_arrays.from_c(room, "f64", len(times)) for room in rooms))

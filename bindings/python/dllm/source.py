@@ -1,0 +1,19 @@
+"""Files held in memory, to load models and tokenizers from."""
+from __future__ import annotations
+
+from ._base import Managed, call, make
+
+
+class Source(Managed):
+    """Stands for a folder: `Source({"config.json": ..., "model.safetensors": ...})`."""
+
+    _release, noun = "dllm_source_release", "source"
+
+    def __init__(self, files: dict[str, bytes] | None = None):
+        super().__init__(make("dllm_source_new"))
+        for name, data in (files or {}).items():
+            self.add(name, data)
+
+    def add(self, name: str, data: bytes) -> None:
+        """Copies a file in under the name it would have in the folder."""
+        call("dllm_source_add", self.pointer, name.encode(), bytes(data), len(data), 0)

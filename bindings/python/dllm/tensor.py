@@ -1,0 +1,75 @@
+"""Arrays in and out of the library; their elements never change."""
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from . import _arrays
+from ._base import Managed, call, make
+from ._lib import lib
+
+
+class Tensor(Managed):
+    """An element type, dimensions and elements in row-major order."""
+
+    _release, noun = "dllm_tensor_release", "tensor"
+
+    def __init__(self, values: Any, dtype: str | None = None):
+        dtype = dtype or _arrays.guess_dtype(values)
+        if dtype not in _arrays.DTYPES:
+            raise ValueError(f"unknown dtype {dtype!r}; there are {', '.join(_arrays.DTYPES)}")
+        dims, rank = _arrays.dims_of(values)
+        super().__init__(make("dllm_tensor_new", _arrays.DTYPES[dtype][0], dims, rank,
+                              _arrays.to_c(values, dtype)))
+
+    @classmethod
+    def _wrap(cls, pointer: ctypes.c_void_p) -> Tensor:
+        made = cls.__new__(cls)
+        Managed.__init__(made, pointer)
+        return made
+
+    @property
+    def dtype(self) -> str:
+        return _arrays.NAMES[lib.dllm_tensor_dtype(self.pointer)]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        rank = lib.dllm_tensor_rank(self.pointer)
+        return tuple(lib.dllm_tensor_dim(self.pointer, axis) for axis in range(rank))
+
+    def read(self, dtype: str | None = None) -> Any:
+        """A copy: a numpy array of the same shape, or nested lists. f16 and bf16 become f32."""
+        dtype = dtype or self.dtype
+        dtype = dtype if dtype in _arrays.DTYPES else "f32"
+        number, ctype, _ = _arrays.DTYPES[dtype]
+        shape, count = self.shape, 1
+        for extent in shape:
+            count *= extent
+        room = (ctype * count)()
+        call("dllm_tensor_read", self.pointer, number, room, ctypes.sizeof(room))
+        flat = _arrays.from_c(room, dtype, count)
+        return flat.reshape(shape) if hasattr(flat, "reshape") else _nest(flat, shape)
+
+    def view(self) -> Any:
+        """The elements without a copy, as a read-only memoryview; valid while this tensor is open."""
+        dtype, shape = self.dtype, self.shape
+        count = 1
+        for extent in shape:
+            count *= extent
+        address = lib.dllm_tensor_data(self.pointer)
+        if dtype not in _arrays.DTYPES or address is None:
+            raise TypeError(f"no view of {dtype}: use read()")
+        ctype, code = _arrays.DTYPES[dtype][1:]
+        block = (ctype * count).from_address(address)
+        block._tensor = self  # the view keeps the tensor
+        flat = memoryview(block).cast("B").cast(code)
+        return (flat.cast("B").cast(code, shape) if shape else flat).toreadonly()
+
+
+def _nest(flat: list[Any], shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return flat[0]
+    if len(shape) == 1:
+        return flat
+    step = len(flat) // shape[0] if shape[0] else 0
+    return [_nest(flat[i * step:(i + 1) * step], shape[1:]) for i in range(shape[0])]

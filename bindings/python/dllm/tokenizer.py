@@ -1,0 +1,66 @@
+"""Text to ids and back."""
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import byref, c_int32, c_int64
+from typing import TYPE_CHECKING, Any, Sequence
+
+from . import _arrays
+from ._base import Buffer, Managed, call, make, options, path_bytes, pointer_of, read_text
+from ._lib import lib
+from .source import Source
+from .task import Task
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
+
+
+class Tokenizer(Managed):
+    """`Tokenizer(path)` loads tokenizer.json, a folder that holds one, a GGUF file or a Source."""
+
+    _release, noun = "dllm_tokenizer_release", "tokenizer"
+
+    def __init__(self, path: str | os.PathLike[str] | Source, **settings: Any):
+        with options("tokenizer", settings) as opts:
+            if isinstance(path, Source):
+                made = make("dllm_tokenizer_load_source", path.pointer, opts.pointer)
+            else:
+                made = make("dllm_tokenizer_load", path_bytes(path), opts.pointer)
+        super().__init__(made)
+
+    @classmethod
+    def train(cls, text: Dataset, task: Task | None = None, **settings: Any) -> Tokenizer:
+        """A byte-level BPE tokenizer of a dataset that was opened without a tokenizer."""
+        made = cls.__new__(cls)
+        with options("tokenizer_train", settings) as opts:
+            Managed.__init__(made, make("dllm_tokenizer_train", text.pointer, opts.pointer,
+                                        pointer_of(task)))
+        return made
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        call("dllm_tokenizer_save", self.pointer, path_bytes(path))
+
+    def __len__(self) -> int:
+        return lib.dllm_tokenizer_size(self.pointer)
+
+    def id(self, name: str) -> int:
+        """The id of one token by its text, or of "mask", "bos", "eos", "pad"."""
+        return self._number("dllm_tokenizer_id", c_int32, name.encode())
+
+    def encode(self, text: str | bytes) -> list[int]:
+        data = text.encode() if isinstance(text, str) else bytes(text)
+        return list(map(int, _arrays.ask("dllm_tokenizer_encode", "i32", self.pointer, data,
+                                         len(data))))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        values = _arrays.to_c(ids, "i32")
+        return read_text("dllm_tokenizer_decode", self.pointer, values, len(values))
+
+    def decode_stream(self, ids: Sequence[int]) -> tuple[str, int]:
+        """(text, used): whole characters only; keep ids[used:] for the next call."""
+        values, used = _arrays.to_c(ids, "i32"), c_int64()
+        with Buffer() as out:
+            call("dllm_tokenizer_decode_stream", self.pointer, values, len(values), out.pointer,
+                 byref(used))
+            return out.text(), used.value

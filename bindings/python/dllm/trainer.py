@@ -1,0 +1,72 @@
+"""Change a model so that the loss falls."""
+from __future__ import annotations
+
+import os
+from ctypes import c_double
+from typing import Any, Mapping
+
+from ._base import Managed, call, make, options, path_bytes, pointer_of
+from .batch import Batch, as_batch
+from .event import Callback, run_with
+from .loader import Loader
+from .model import Model
+from .objective import Objective
+from .task import Task
+
+
+class Trainer(Managed):
+    """`Trainer(model, Objective("mdlm"), lr=1e-3)`; keywords are the options of kind "trainer"."""
+
+    _release, noun = "dllm_trainer_release", "trainer"
+
+    def __init__(self, model: Model, objective: Objective, **settings: Any):
+        with options("trainer", settings) as opts:
+            super().__init__(make("dllm_trainer_new", model.pointer, objective.pointer,
+                                  opts.pointer))
+
+    def step(self, rows: Batch | Mapping[str, Any], task: Task | None = None) -> float:
+        """One optimizer step; the loss before the update, in nats."""
+        batch = as_batch(rows)
+        return self._number("dllm_trainer_step", c_double, batch.pointer, pointer_of(task))
+
+    def accumulate(self, rows: Batch | Mapping[str, Any], task: Task | None = None) -> None:
+        batch = as_batch(rows)
+        call("dllm_trainer_accumulate", self.pointer, batch.pointer, pointer_of(task))
+
+    def apply(self, task: Task | None = None) -> float:
+        """Updates with the gradients summed by accumulate; their mean loss."""
+        return self._number("dllm_trainer_apply", c_double, pointer_of(task))
+
+    def sync(self) -> None:
+        call("dllm_trainer_sync", self.pointer)
+
+    def run(self, loader: Loader, steps: int, callback: Callback | None = None,
+            task: Task | None = None) -> None:
+        """Takes many steps; callback gets every event and may return dllm.STOP."""
+        run_with("dllm_trainer_run", callback, self.pointer, loader.pointer, steps,
+                 after=(pointer_of(task),))
+
+    def eval(self, loader: Loader, max_batches: int = 8, task: Task | None = None) -> float:
+        """The mean loss over batches, in nats; nothing is changed but the loader's position."""
+        return self._number("dllm_trainer_eval", c_double, loader.pointer, max_batches,
+                            pointer_of(task))
+
+    def metric(self, key: str) -> float:
+        return self._number("dllm_trainer_metric", c_double, key.encode())
+
+    def describe(self) -> dict[str, Any]:
+        return self._json("dllm_trainer_describe")
+
+    def set(self, key: str, value: float) -> None:
+        """Changes "lr", "weight_decay" or "clip" between steps."""
+        call("dllm_trainer_set_f64", self.pointer, key.encode(), value)
+
+    def add_sink(self, kind: str, target: str | os.PathLike[str] | None = None,
+                 **settings: Any) -> None:
+        """Writes every event to a "jsonl" file or to the "console"."""
+        with options("sink", settings) as opts:
+            call("dllm_trainer_add_sink", self.pointer, kind.encode(),
+                 None if target is None else path_bytes(target), opts.pointer)
+
+    def model(self, role: str = "live") -> Model:
+        return Model._wrap(make("dllm_trainer_model", self.pointer, role.encode()))

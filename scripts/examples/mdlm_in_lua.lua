@@ -1,0 +1,43 @@
+-- An objective of your own: fill ids, targets and weights, the library does the rest (objective "token_ce").
+-- This one is masked diffusion with a linear schedule, drawn from the library's own keys: it equals "mdlm" bit for bit.
+local dllm = require "dllm"
+local random = dllm.random
+
+local EPSILON = random.f32(1e-3)  -- smallest time
+local linear = dllm.schedule("linear")
+
+-- rows: a batch with ids (batch, seq) and, when there, keep and segments; mask_id: the token that hides one.
+local function prepare(rows, mask_id, seed, step)
+  local ids, dims = rows:values("ids"), rows:dims("ids")
+  local optional = {}
+  for _, name in ipairs(rows:names()) do
+    if name == "keep" or name == "segments" then optional[name] = rows:values(name) end
+  end
+  local batch, seq = dims[1], dims[2]
+  local targets, weights, normalizer, times = {}, {}, {}, {}
+  for b = 0, batch - 1 do
+    local k0, k1 = random.key(seed, "time", step, b)
+    local scaled = random.f32(random.f32(1 - EPSILON) * random.uniform(k0, k1, 0))
+    local t = random.f32(EPSILON + scaled)
+    local alpha, _, weight = linear:eval({ t })
+    local probability = random.f32(1 - alpha[1])
+    k0, k1 = random.key(seed, "mask", step, b)
+    local trainable = 0
+    for i = 0, seq - 1 do
+      local at = b * seq + i + 1
+      local given = (optional.keep and optional.keep[at] == 1) or (optional.segments and optional.segments[at] == 0)
+      local hidden = not given and random.uniform(k0, k1, i) < probability
+      if not given then trainable = trainable + 1 end
+      targets[at] = hidden and ids[at] or -1
+      weights[at] = hidden and weight[1] or 0
+      if hidden then ids[at] = mask_id end
+    end
+    normalizer[b + 1], times[b + 1] = trainable, t
+  end
+  local made = dllm.batch()
+  for name, values in pairs(optional) do made:set(name, name == "keep" and "u8" or "i32", dims, values) end
+  made:set("ids", "i32", dims, ids):set("targets", "i32", dims, targets):set("weights", "f32", dims, weights)
+  return made:set("normalizer", "f32", { batch }, normalizer):set("t", "f32", { batch }, times)
+end
+
+return prepare

@@ -1,0 +1,240 @@
+-- The friendly layer: objects with methods, options as tables, failures as errors {code, message, hint}.
+-- Everything here is made on the raw functions of the C ABI; their contracts are in include/dllm.
+local raw = package.loaded["dllm.raw"]
+local random = require "dllm.random"
+
+local dllm = { json = raw.json, random = random, version = raw.version() }
+
+for name, value in pairs(raw) do
+  if type(value) == "number" and name:match("^%u") then dllm[name] = value end
+end
+
+-- math.random repeats itself for a seed, on any machine.
+math.random = random.generator(raw.seed)
+math.randomseed = function(seed) math.random = random.generator(seed or 0) end
+
+local DTYPES = { f32 = raw.F32, f16 = raw.F16, bf16 = raw.BF16, f64 = raw.F64, i32 = raw.I32, i64 = raw.I64,
+                 u8 = raw.U8, i8 = raw.I8, u32 = raw.U32 }
+local FORMATS = { [raw.F32] = "f", [raw.F64] = "d", [raw.I32] = "i4", [raw.I64] = "i8", [raw.U8] = "B",
+                  [raw.I8] = "b", [raw.U32] = "I4" }
+
+-- A table of options becomes an object of the kind a name has: "objective:mdlm".
+local function options(kind, values)
+  if values == nil or type(values) ~= "table" then return values end
+  local made = raw.options_new(kind)
+  raw.options_set_json(made, raw.json.encode(values))
+  return made
+end
+dllm.options = options
+
+-- { "name", "other" } of a registry kind: engine family objective options policy schedule sink.
+function dllm.names(kind)
+  local names = {}
+  for i = 0, math.maxinteger do
+    local name = raw.registry_name(kind, i)
+    if name == nil then return names end
+    names[#names + 1] = name
+  end
+end
+
+function dllm.schema(kind) return raw.json.decode(raw.options_schema(kind)) end
+
+-- ---- engine ----
+local engine = raw.class_engine
+function dllm.engine(values) return raw.engine_new(values) end
+function engine:describe() return raw.json.decode(raw.engine_describe(self)) end
+function engine:get(key) return raw.engine_i64(self, key) end
+function engine:set(key, value) raw.engine_set_i64(self, key, value) end
+
+local shared_engine
+local function default_engine()
+  shared_engine = shared_engine or dllm.engine()
+  return shared_engine
+end
+
+-- ---- tensor and batch ----
+local tensor = raw.class_tensor
+function tensor:dims()
+  local dims = {}
+  for axis = 0, raw.tensor_rank(self) - 1 do dims[axis + 1] = raw.tensor_dim(self, axis) end
+  return dims
+end
+function tensor:count()
+  local count = 1
+  for _, extent in ipairs(self:dims()) do count = count * extent end
+  return count
+end
+-- A flat list of numbers, row-major.
+function tensor:values()
+  local dtype = raw.tensor_dtype(self)
+  if dtype == raw.F16 or dtype == raw.BF16 then dtype = raw.F32 end
+  local format, count = FORMATS[dtype], self:count()
+  local bytes = raw.tensor_read(self, dtype, count * string.packsize("<" .. format))
+  local values, at = {}, 1
+  for i = 1, count do values[i], at = string.unpack("<" .. format, bytes, at) end
+  return values
+end
+function dllm.tensor(dtype, dims, values) return raw.tensor_new(DTYPES[dtype], dims, values) end
+
+local batch = raw.class_batch
+-- dllm.batch { ids = {"i32", {2, 8}, {...}} } or an empty one to fill with set().
+function dllm.batch(arrays)
+  local made = raw.batch_new()
+  for name, array in pairs(arrays or {}) do made:set(name, table.unpack(array, 1, 3)) end
+  return made
+end
+-- values: a flat list, row-major, or a string of their bytes.
+function batch:set(name, dtype, dims, values)
+  raw.batch_set(self, name, assert(DTYPES[dtype], "unknown dtype " .. tostring(dtype)), dims, values)
+  return self
+end
+function batch:array(name) return raw.batch_array(self, name) end
+function batch:values(name) return self:array(name):values() end
+function batch:dims(name) return self:array(name):dims() end
+function batch:names()
+  local names = {}
+  for i = 0, raw.batch_count(self) - 1 do names[i + 1] = raw.batch_name(self, i) end
+  return names
+end
+
+-- ---- tokenizer, data ----
+local tokenizer = raw.class_tokenizer
+function dllm.tokenizer(path, values) return raw.tokenizer_load(path, values) end
+function dllm.train_tokenizer(data, values) return raw.tokenizer_train(data, values) end
+function tokenizer:encode(text) return raw.tokenizer_encode(self, text) end
+function tokenizer:decode(ids) return raw.tokenizer_decode(self, ids) end
+function tokenizer:id(name) return raw.tokenizer_id(self, name) end
+function tokenizer:save(path) raw.tokenizer_save(self, path) end
+function tokenizer:size() return raw.tokenizer_size(self) end
+
+local dataset = raw.class_dataset
+-- A file or folder; tok nil: raw text.
+function dllm.dataset(path, tok, values) return raw.dataset_open(path, tok, values) end
+-- Rows from memory: {"text", "more text"} or tables as in JSON lines.
+function dllm.dataset_from(rows, tok, values)
+  local made = raw.dataset_new(tok, values)
+  for _, row in ipairs(rows) do made:add(row) end
+  return made
+end
+function dataset:add(row)
+  raw.dataset_add(self, raw.json.encode(type(row) == "string" and { text = row } or row))
+end
+function dataset:size() return raw.dataset_size(self) end
+
+local loader = raw.class_loader
+function dllm.loader(data, values) return raw.loader_new(data, values) end
+-- The next batch, or nil at the end of the data.
+function loader:next()
+  local ok, result = pcall(raw.loader_next, self)
+  if ok then return result end
+  if result.code == "out_of_range" then return nil, result.code end
+  error(result, 0)
+end
+function loader:batches() return function() return (self:next()) end end
+function loader:position() return raw.loader_position(self) end
+function loader:seek(position) raw.loader_seek(self, position) end
+
+-- ---- model ----
+local model = raw.class_model
+function dllm.model(path, values, on) return raw.model_load(on or default_engine(), path, values) end
+-- config: a table as config.json has it.
+function dllm.new_model(config, values, on)
+  return raw.model_new(on or default_engine(), raw.json.encode(config), values)
+end
+function model:save(path, values) raw.model_save(self, path, values) end
+-- Every save writes the tokenizer too.
+function model:set_tokenizer(tok) raw.model_set_tokenizer(self, tok) end
+function model:config() return raw.json.decode(raw.model_config(self)) end
+function model:describe() return raw.json.decode(raw.model_describe(self)) end
+function model:get(key) return raw.model_i64(self, key) end
+function model:version() return raw.model_version(self) end
+function model:forward(arrays, values) return raw.model_forward(self, arrays, values) end
+function model:param(name) return raw.model_param(self, name) end
+function model:set_param(name, value) raw.model_set_param(self, name, value) end
+function model:params()
+  local names = {}
+  for i = 0, raw.model_param_count(self) - 1 do names[i + 1] = raw.model_param_name(self, i) end
+  return names
+end
+
+-- ---- noise ----
+local schedule = raw.class_schedule
+-- A name of the registry, a function alpha(t) that is sampled into a table, or {t = , alpha = , dalpha = , weight = }.
+function dllm.schedule(what, values)
+  if type(what) == "string" then return raw.schedule_new(what, options("schedule:" .. what, values)) end
+  if type(what) == "table" then return raw.schedule_table(what.t, what.alpha, what.dalpha, what.weight) end
+  local points = values and values.points or 1001
+  local t, alpha = {}, {}
+  for i = 1, points do
+    t[i] = (i - 1) / (points - 1)
+    alpha[i] = what(t[i])
+  end
+  return raw.schedule_table(t, alpha)
+end
+-- alpha, dalpha, weight: lists for a list of times.
+function schedule:eval(times) return raw.schedule_eval(self, times) end
+function schedule:alpha(t) return (raw.schedule_eval(self, { t }))[1] end
+
+local objective = raw.class_objective
+function dllm.objective(name, values, with_schedule)
+  return raw.objective_new(name, with_schedule, options("objective:" .. name, values))
+end
+function objective:prepare(rows, seed, step) return raw.objective_prepare(self, rows, seed, step) end
+function objective:loss(on, rows, seed) return raw.objective_loss(self, on, rows, seed or 0) end
+
+-- ---- trainer ----
+local trainer = raw.class_trainer
+function dllm.trainer(on, what, values) return raw.trainer_new(on, what, values) end
+function trainer:step(rows) return raw.trainer_step(self, rows) end
+function trainer:accumulate(rows) raw.trainer_accumulate(self, rows) end
+function trainer:apply() return raw.trainer_apply(self) end
+function trainer:run(from, steps, fn) raw.trainer_run(self, from, steps, fn) end
+function trainer:eval(from, max_batches) return raw.trainer_eval(self, from, max_batches or 8) end
+function trainer:metric(key) return raw.trainer_metric(self, key) end
+function trainer:describe() return raw.json.decode(raw.trainer_describe(self)) end
+function trainer:set(key, value) raw.trainer_set_f64(self, key, value) end
+function trainer:add_sink(kind, target, values) raw.trainer_add_sink(self, kind, target or "", values) end
+function trainer:model(role) return raw.trainer_model(self, role or "live") end
+-- script_state: any table, handed back by restore.
+function trainer:save(root, from, values)
+  values = values or {}
+  if type(values.script_state) == "table" then values.script_state = raw.json.encode(values.script_state) end
+  return raw.checkpoint_save(self, from, root, values)
+end
+function trainer:restore(dir, from) raw.checkpoint_restore(self, from, dir) end
+
+-- The folder of a run's latest checkpoint, or nil.
+function dllm.latest_checkpoint(root)
+  local ok, result = pcall(raw.checkpoint_latest, root)
+  if ok then return result end
+  if result.code == "not_found" then return nil end
+  error(result, 0)
+end
+
+-- ---- decoder ----
+local decoder = raw.class_decoder
+function dllm.decoder(on, values)
+  local kind = values and values.policy and "decoder:" .. values.policy or "decoder"
+  return raw.decoder_new(on, options(kind, values))
+end
+function decoder:start(prompt, seed) raw.decoder_start(self, prompt, seed or 0) end
+-- canvas: ids; fixed: list of 0 and 1, or nil (all given, gen_length open positions follow).
+function decoder:add(canvas, fixed, values) return raw.decoder_add(self, canvas, fixed, values) end
+function decoder:remove(slot) raw.decoder_remove(self, slot) end
+function decoder:step() return raw.decoder_step(self) end
+function decoder:run(fn) raw.decoder_run(self, fn) end
+function decoder:ids(slot) return raw.decoder_ids(self, slot or 0) end
+function decoder:states(slot) return raw.decoder_states(self, slot or 0) end
+function decoder:confidence(slot) return raw.decoder_confidence(self, slot or 0) end
+function decoder:metric(key, slot) return raw.decoder_metric(self, slot or -1, key) end
+function decoder:trace(slot) return raw.decoder_trace(self, slot or 0) end
+function decoder:describe() return raw.json.decode(raw.decoder_describe(self)) end
+
+-- Weights to look into: a checkpoint, a model folder, a safetensors or GGUF file.
+local checkpoint = raw.class_checkpoint
+function dllm.checkpoint(path) return raw.checkpoint_open(path) end
+function checkpoint:describe() return raw.json.decode(raw.checkpoint_describe(self)) end
+function checkpoint:tensor(name) return raw.checkpoint_tensor(self, name) end
+function checkpoint:verify() raw.checkpoint_verify(self) end
+
+return dllm
