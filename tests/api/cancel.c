@@ -1,0 +1,111 @@
+/* Long calls that another thread cancels: how soon they return, and that the objects go on. */
+#define _POSIX_C_SOURCE 200809L
+#include "world.h"
+
+#include <pthread.h>
+#include <time.h>
+
+struct cancel {
+  dllm_task* task;
+  int64_t after_ms;
+  double at_ms; /* when it was cancelled */
+};
+
+static double now_ms(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
+}
+
+static void* cancel_later(void* data) {
+  struct cancel* cancel = (struct cancel*)data;
+  struct timespec wait = {cancel->after_ms / 1000, cancel->after_ms % 1000 * 1000000};
+  nanosleep(&wait, NULL);
+  cancel->at_ms = now_ms();
+  dllm_task_cancel(cancel->task);
+  return NULL;
+}
+
+typedef dllm_status (*long_call)(void* object, dllm_task* task, dllm_error* err);
+
+/* Goal: 50 ms. What is asserted leaves room for a loaded machine and for sanitizers. */
+static void test_cancel(const char* what, long_call call, void* object, int64_t after_ms,
+                        dllm_error* err) {
+  struct cancel cancel = {dllm_task_new(), after_ms, 0};
+  pthread_t thread;
+  dllm_status status;
+  double took;
+  pthread_create(&thread, NULL, cancel_later, &cancel);
+  status = call(object, cancel.task, err);
+  took = now_ms() - cancel.at_ms;
+  pthread_join(thread, NULL);
+  printf("# %s: returned %.1f ms after the cancel\n", what, took);
+  CHECK(status == DLLM_CANCELLED);
+  CHECK(dllm_error_code(err) == DLLM_CANCELLED);
+  CHECK(took < 1000);
+  CHECK(dllm_task_is_cancelled(cancel.task) == 1);
+  /* A cancelled task stays cancelled. */
+  CHECK(call(object, cancel.task, err) == DLLM_CANCELLED);
+  dllm_task_release(cancel.task);
+}
+
+struct training {
+  dllm_trainer* trainer;
+  dllm_loader* loader;
+};
+
+static dllm_status train_for_ever(void* object, dllm_task* task, dllm_error* err) {
+  struct training* t = (struct training*)object;
+  return dllm_trainer_run(t->trainer, t->loader, 1000000, NULL, NULL, task, err);
+}
+
+static dllm_status decode_for_ever(void* object, dllm_task* task, dllm_error* err) {
+  return dllm_decoder_run((dllm_decoder*)object, NULL, NULL, task, err);
+}
+
+static void test_deadline(dllm_decoder* decoder, dllm_error* err) {
+  dllm_task* task = dllm_task_new();
+  dllm_task_set_deadline(task, 0);
+  CHECK(dllm_decoder_run(decoder, NULL, NULL, task, err) == DLLM_DEADLINE_EXCEEDED);
+  dllm_task_release(task);
+}
+
+int main(void) {
+  struct world w;
+  struct training t;
+  dllm_model* model;
+  dllm_decoder* decoder = NULL;
+  dllm_options* opts;
+  double steps = 0, loss = 0;
+  dllm_batch* batch = NULL;
+  open_world(&w, 2);
+  /* One step takes longer than 50 ms: the cancel must come through inside of it. The first step
+   * also makes the program. */
+  model = make_model(w.engine, w.tok, 128, 4, w.err);
+  t.trainer = make_trainer(model, NULL, w.err);
+  t.loader = make_loader(w.data, "{\"batch\": 8, \"length\": 128, \"epochs\": 0}", w.err);
+  NEED(dllm_trainer_run(t.trainer, t.loader, 1, NULL, NULL, NULL, w.err), w.err);
+  test_cancel("training", train_for_ever, &t, 300, w.err);
+  NEED(dllm_loader_next(t.loader, &batch, w.err), w.err);
+  NEED(dllm_trainer_metric(t.trainer, "step", &steps, w.err), w.err);
+  NEED(dllm_trainer_step(t.trainer, batch, NULL, &loss, w.err), w.err);
+  dllm_batch_release(batch);
+  CHECK(loss > 0);
+  CHECK(steps >= 1);
+
+  opts = make_options("decoder", "{\"steps\": 500, \"gen_length\": 500, \"trace\": false}", w.err);
+  NEED(dllm_decoder_new(model, opts, &decoder, w.err), w.err);
+  NEED(dllm_decoder_start(decoder, NULL, 0, 1, w.err), w.err);
+  test_cancel("decoding", decode_for_ever, decoder, 300, w.err);
+  NEED(dllm_decoder_step(decoder, NULL, NULL, w.err), w.err);
+  test_deadline(decoder, w.err);
+
+  dllm_options_release(opts);
+  dllm_decoder_release(decoder);
+  dllm_loader_release(t.loader);
+  dllm_trainer_release(t.trainer);
+  dllm_model_release(model);
+  close_world(&w);
+  printf("# %d failures\n", failures);
+  return failures != 0;
+}

@@ -1,0 +1,188 @@
+"""The ten points that every binding shows: version, bad option, load, encode, decode with callback,
+cancel, a callback that raises, double close, parent first, a thousand objects."""
+import os
+import tempfile
+import threading
+import time
+import unittest
+
+import dllm
+from tiny import Tiny
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+
+class Scenario(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.tiny = Tiny()
+
+    def decoder(self, **settings):
+        made = dllm.Decoder(self.tiny.model, **{"steps": 6, "gen_length": 12, **settings})
+        made.start(self.tiny.tokenizer.encode("the cat"), seed=7)
+        return made
+
+    def test_01_version(self):
+        self.assertEqual(dllm.abi_version(), 1)
+        self.assertRegex(dllm.version(), r"^\d+\.\d+\.\d+")
+        self.assertIn("compiler", dllm.build_info())
+        self.assertIn("mdlm", dllm.names("objective"))
+
+    def test_02_bad_option_names_the_nearest_key(self):
+        with self.assertRaises(dllm.errors.NotFound) as caught:
+            dllm.Decoder(self.tiny.model, stepz=4)
+        self.assertEqual(caught.exception.name, "not_found")
+        self.assertIn("stepz", caught.exception.message)
+        self.assertIn("steps", str(caught.exception))
+        with self.assertRaises(dllm.errors.InvalidArgument):
+            dllm.Decoder(self.tiny.model, steps="many")
+
+    def test_03_save_and_load_a_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model")
+            self.tiny.model.save(path)
+            with dllm.Model(path, self.tiny.engine) as loaded:
+                self.assertEqual(loaded["vocab"], len(self.tiny.tokenizer))
+                name = loaded.param_names()[0]
+                with loaded.param(name) as a, self.tiny.model.param(name) as b:
+                    self.assertEqual(bytes(a.view()), bytes(b.view()))
+            with self.assertRaises(dllm.errors.NotFound):
+                dllm.Model(os.path.join(folder, "nowhere"), self.tiny.engine)
+
+    def test_04_encode_and_decode_text(self):
+        text = "the cat sat on the möön"
+        ids = self.tiny.tokenizer.encode(text)
+        self.assertEqual(self.tiny.tokenizer.decode(ids), text)
+        shown, used = self.tiny.tokenizer.decode_stream(ids)
+        self.assertEqual((shown, used), (text, len(ids)))
+
+    def test_05_decode_with_callback_equals_steps(self):
+        seen = []
+        with self.decoder() as pushed, self.decoder() as pulled:
+            def look(event):
+                if event.kind == "decode_step":
+                    seen.append((event["open"], len(event["ids"]), event.get("no such key")))
+            pushed.run(look)
+            self.assertEqual([left for left in pulled.steps()][-1], 0)
+            self.assertEqual(list(pushed.ids()), list(pulled.ids()))
+            self.assertEqual(set(map(int, pushed.states())) - {dllm.FINAL, dllm.FIXED}, set())
+            self.assertEqual(pushed.trace()[-1]["step"], int(pushed.metric("steps", 0)))
+        self.assertEqual(seen[-1][0], 0)
+        self.assertGreater(len(seen), 1)
+        self.assertIsNone(seen[0][2])
+
+    def test_06_cancel_from_another_thread(self):
+        with dllm.Task() as task, dllm.Trainer(self.tiny.model, dllm.Objective("mdlm")) as trainer:
+            started, when = threading.Event(), []
+
+            def cancel():
+                started.wait()
+                when.append(time.monotonic())
+                task.cancel()
+            other = threading.Thread(target=cancel)
+            other.start()
+            with self.assertRaises(dllm.errors.Cancelled):
+                trainer.run(self.tiny.loader, 1_000_000, lambda event: started.set(), task)
+            other.join()
+            self.assertLess(time.monotonic() - when[0], 2.0)
+            self.assertTrue(task.cancelled)
+            self.assertGreaterEqual(trainer.metric("step"), 1)
+
+    def test_07_callback_raises_the_very_same_exception(self):
+        mine = KeyError("mine")
+
+        def bad(event):
+            raise mine
+        with self.decoder() as decoder:
+            with self.assertRaises(KeyError) as caught:
+                decoder.run(bad)
+            self.assertIs(caught.exception, mine)
+            decoder.run(lambda event: dllm.STOP)  # ends cleanly, and the decoder still works
+            decoder.run()
+            self.assertEqual(decoder.metric("open"), 0)
+        kept = []
+        with self.decoder() as decoder:
+            decoder.run(kept.append)
+        with self.assertRaises(dllm.ClosedError):
+            kept[0]["open"]
+
+    def test_08_double_close_and_use_after_close(self):
+        decoder = self.decoder()
+        decoder.close()
+        decoder.close()
+        self.assertTrue(decoder.closed)
+        with self.assertRaises(dllm.ClosedError):
+            decoder.step()
+        with self.assertRaises(dllm.ClosedError):
+            dllm.Decoder(decoder)
+
+    def test_09_parents_may_be_closed_first(self):
+        tiny = Tiny(layers=1)
+        decoder = dllm.Decoder(tiny.model, steps=2, gen_length=4)
+        tiny.engine.close()
+        tiny.model.close()
+        decoder.start()
+        decoder.run()
+        self.assertEqual(len(decoder.ids()), 4)
+        tiny.tokenizer.close()
+        tiny.data.close()
+        self.assertIn("ids", next(tiny.loader))
+        decoder.close()
+
+    def test_10_a_thousand_objects(self):
+        for number in range(1000):
+            with dllm.Batch({"ids": [[number, 1, 2]]}) as batch:
+                self.assertEqual(list(batch["ids"][0]), [number, 1, 2])
+            dllm.Task()
+        for _ in range(1000):
+            dllm.Decoder(self.tiny.model)
+
+
+class Values(unittest.TestCase):
+    def test_arrays_that_do_not_fit_raise(self):
+        with self.assertRaises(ValueError):
+            dllm.Batch({"ids": [[1, 2], [3]]})
+        with self.assertRaises(OverflowError):
+            dllm.Batch({"ids": [[2 ** 40]]})
+        with self.assertRaises(TypeError):
+            dllm.Batch({"ids": [[0.5]]})
+
+    def test_schedule(self):
+        values = dllm.Schedule("linear").eval([0.25, 0.5])
+        self.assertAlmostEqual(values.alpha[0], 0.75, places=6)
+        self.assertAlmostEqual(values.weight[1], 2.0, places=6)
+        table = dllm.Schedule.table([0, 1], [1, 0]).eval([0.25])
+        self.assertAlmostEqual(table.alpha[0], 0.75, places=6)
+
+    def test_tensor_views_keep_their_tensor(self):
+        view = dllm.Tensor([[1.5, 2.5, 3.5], [4.5, 5.5, 6.5]]).view()
+        self.assertEqual(view.tolist(), [[1.5, 2.5, 3.5], [4.5, 5.5, 6.5]])
+
+    @unittest.skipIf(numpy is None, "numpy is not installed")
+    def test_numpy_arrays_in_and_out(self):
+        batch = dllm.Batch({"ids": numpy.arange(6).reshape(2, 3)})
+        self.assertEqual(batch["ids"].dtype, numpy.int32)
+        self.assertEqual(batch["ids"].tolist(), [[0, 1, 2], [3, 4, 5]])
+        with self.assertRaises(OverflowError):
+            batch["ids"] = numpy.array([[2 ** 40]])
+        with dllm.Tensor(numpy.ones((2, 2), numpy.float32)) as tensor:
+            shown = numpy.asarray(tensor.view())
+            self.assertEqual(shown.shape, (2, 2))
+            self.assertFalse(shown.flags.owndata)
+
+    @unittest.skipUnless(dllm.has_feature("lua"), "a build without Lua")
+    def test_lua(self):
+        with dllm.Lua() as lua:
+            lua.set("n", {"a": [1, 2, 3]})
+            lua.set("words", dllm.Dataset.of(["one", "two"]))
+            self.assertEqual(lua.run_text("return n.a[3], words:size()"), [3, 2])
+            with self.assertRaises(dllm.errors.ScriptFailed) as caught:
+                lua.run_text("error 'no'", "mine")
+            self.assertIn("mine", str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()

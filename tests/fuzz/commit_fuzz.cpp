@@ -1,0 +1,24 @@
+// Any bytes as a COMMIT. What is accepted must stay in its folder and survive being written again.
+
+#include "base/error.h"
+#include "ckpt/commit_file.h"
+
+#include <cstdlib>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace dllm;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  ckpt::Commit commit;
+  try {
+    commit = ckpt::parse_commit(text, "COMMIT");
+  } catch (const Error&) {
+    return 0;
+  }
+  for (const ckpt::CommitEntry& entry : commit.files) {
+    if (entry.path.find("..") == 0 || entry.path.front() == '/' || entry.size < 0) std::abort();
+    if (entry.path.find("/../") != std::string::npos) std::abort();
+  }
+  const std::string again = ckpt::commit_text(commit);
+  if (ckpt::commit_text(ckpt::parse_commit(again, "COMMIT")) != again) std::abort();
+  return 0;
+}

@@ -1,0 +1,28 @@
+#include "handlers.h"
+
+namespace dllm::parity {
+namespace {
+
+struct Entry {
+  std::string_view topic;
+  Handler run;
+};
+
+constexpr Entry kHandlers[] = {
+    {"forward", run_forward},       {"loss", run_loss},           {"losses", run_losses},
+    {"masks", run_masks},           {"models", run_models},       {"noise", run_noise},
+    {"objectives", run_objectives}, {"optim", run_optim},         {"rng", run_rng},
+    {"samplers", run_samplers},     {"schedules", run_schedules}, {"smollm2", run_smollm2},
+    {"tokenizers", run_tokenizers},
+};
+
+} // namespace
+
+Handler find_handler(std::string_view topic) {
+  for (const Entry& entry : kHandlers) {
+    if (entry.topic == topic) return entry.run;
+  }
+  return nullptr;
+}
+
+} // namespace dllm::parity

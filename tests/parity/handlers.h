@@ -1,0 +1,28 @@
+#pragma once
+// One handler per topic, chosen by the folder's name: handlers/<topic>.cpp.
+
+#include <string_view>
+
+namespace dllm::parity {
+
+class Topic;
+using Handler = void (*)(Topic&);
+
+void run_forward(Topic& topic);
+void run_loss(Topic& topic);
+void run_losses(Topic& topic);
+void run_masks(Topic& topic);
+void run_models(Topic& topic);
+void run_noise(Topic& topic);
+void run_objectives(Topic& topic);
+void run_optim(Topic& topic);
+void run_rng(Topic& topic);
+void run_samplers(Topic& topic);
+void run_schedules(Topic& topic);
+void run_smollm2(Topic& topic);
+void run_tokenizers(Topic& topic);
+
+// Null for a topic nobody knows.
+Handler find_handler(std::string_view topic);
+
+} // namespace dllm::parity

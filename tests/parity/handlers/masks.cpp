@@ -1,0 +1,63 @@
+// jax/masks: what the symbolic masks let a query see. Arrays block_causal_<L>_<block> (L, L),
+// two_stream_<L>_<block> (2L, 2L), 1 = visible.
+
+#include "graph/engine.h"
+#include "graph/ops.h"
+#include "handlers.h"
+#include "model/builder.h"
+#include "runner.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dllm::parity {
+namespace {
+
+// Attention over equal scores with the identity as values: the result is above zero exactly where a
+// key is seen.
+Tensor visible(graph::Engine& engine, model::AttentionKind kind, int64_t seq, int32_t length,
+               int32_t block) {
+  const auto graph = std::make_shared<graph::Graph>("mask");
+  const graph::Value blocks = graph->input("block", DType::i32, {});
+  const graph::Value lengths = graph->input("length", DType::i32, {});
+  Tensor eye(DType::f32, {1, seq, 1, seq});
+  for (int64_t i = 0; i < seq; ++i) eye.mutable_as<float>()[static_cast<size_t>(i * seq + i)] = 1;
+  const graph::Value zeros = graph::full(*graph, {1, seq, 1, 8}, 0.0f);
+  const graph::Mask mask = model::make_mask(kind, blocks, lengths);
+  graph->output("seen", graph::attention(zeros, zeros, graph::constant(*graph, eye), mask, {}));
+
+  const std::vector<graph::BufferRef> inputs = {engine.upload(Tensor::scalar(block)),
+                                                engine.upload(Tensor::scalar(length))};
+  const Tensor weights = engine.compile(graph)->run(inputs).front()->read();
+  Tensor seen(DType::i32, {seq, seq});
+  for (int64_t i = 0; i < seq * seq; ++i) {
+    seen.mutable_as<int32_t>()[static_cast<size_t>(i)] =
+        weights.as<float>()[static_cast<size_t>(i)] > 0 ? 1 : 0;
+  }
+  return seen;
+}
+
+void run_mask(Case& c, const std::string& array, int32_t length, int32_t block) {
+  const Tensor& want = c.array(array);
+  const bool two = array.starts_with("two_stream");
+  if (!two && !array.starts_with("block_causal")) c.skip("mask " + array + " is not supported yet");
+  const model::AttentionKind kind =
+      two ? model::AttentionKind::two_stream : model::AttentionKind::block_causal;
+  c.equal(visible(*c.topic().engine(), kind, want.shape()[0], length, block), want.to(DType::i32),
+          array);
+}
+
+} // namespace
+
+void run_masks(Topic& topic) {
+  for (const Json& entry : topic.list("masks")) {
+    for (const Json& array : entry.at("arrays")) {
+      const std::string name = array.get<std::string>();
+      topic.run(name, [&](Case& c) {
+        c.set_prefix("");
+        run_mask(c, name, entry.at("L").get<int32_t>(), entry.at("block").get<int32_t>());
+      });
+    }
+  }
+}
+
+} // namespace dllm::parity

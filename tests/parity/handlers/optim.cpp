@@ -1,0 +1,178 @@
+// jax/optim and nano/optim: learning-rate tables, bare optimizer steps, and short training runs.
+
+#include "base/error.h"
+#include "graph/engine.h"
+#include "graph/ops.h"
+#include "handlers.h"
+#include "optim_runs.h"
+#include "runner.h"
+#include "train/learning_rate.h"
+#include "train/optimizer.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <regex>
+
+namespace dllm::parity {
+namespace {
+
+// The reference counts steps from 0; a run of one step has no schedule (spec-dllm-jax 5.1).
+train::LearningRate jax_rate(const Json& entry) {
+  const int64_t total = entry.at("total_steps").get<int64_t>();
+  return jax_learning_rate(
+      entry.at("kind").get<std::string>(), total, entry.at("warmup_ratio").get<double>(),
+      entry.at("learning_rate").get<double>(), entry.at("min_learning_rate").get<double>());
+}
+
+void compare_rates(Case& c, const train::LearningRate& rate, double peak, const Tensor& want,
+                   Tolerance tolerance) {
+  Tensor got(DType::f64, want.shape());
+  for (int64_t i = 0; i < want.count(); ++i)
+    got.mutable_as<double>()[static_cast<size_t>(i)] = peak * rate.factor(i);
+  c.close(tolerance, got, want, "learning rates");
+}
+
+void run_rates(Topic& topic) {
+  const Json& cases = topic.cases();
+  if (cases.contains("lr_schedules")) {
+    const Json& group = cases.at("lr_schedules");
+    for (const Json& entry : group.at("arrays")) {
+      const std::string array = entry.at("array").get<std::string>();
+      topic.run(Json{{"name", array}, {"file", group.at("file")}}, [&](Case& c) {
+        c.set_prefix("");
+        compare_rates(c, jax_rate(entry), entry.at("learning_rate").get<double>(), c.array(array),
+                      {1e-12, group.value("rtol", 1e-5)});
+      });
+    }
+  }
+  if (cases.contains("learning_rates")) {
+    for (const auto& [name, entry] : cases.at("learning_rates").items()) {
+      topic.run("lr." + name, [&, &name = name, &entry = entry](Case& c) {
+        c.set_prefix("");
+        compare_rates(c, nano_learning_rate(entry), entry.at("lr").get<double>(),
+                      c.array("lr." + name), {1e-9, 1e-5});
+      });
+    }
+  }
+}
+
+// Hyperparameters stand in the description: "clip 1.0, AdamW b1 .9 b2 .999 eps 1e-8 wd .01".
+double described(const std::string& text, const std::string& word, double otherwise) {
+  std::smatch match;
+  const std::regex form("\\b" + word + " ([0-9.]+(?:e-?[0-9]+)?)");
+  return std::regex_search(text, match, form) ? std::stod(match[1]) : otherwise;
+}
+
+// The AdamW of the trainer's programs, on bare arrays.
+class BareAdamW {
+public:
+  BareAdamW(graph::Engine& engine, std::vector<Tensor> params) : engine_(engine) {
+    const auto graph = std::make_shared<graph::Graph>("adamw");
+    train::UpdateValues update;
+    const auto input = [&](const char* kind, size_t i) {
+      return graph->input(kind + std::to_string(i), DType::f32, params[i].shape());
+    };
+    for (size_t i = 0; i < params.size(); ++i) {
+      update.params.push_back(input("p", i));
+      update.first.push_back(input("m", i));
+      update.second.push_back(input("v", i));
+      update.gradients.push_back(input("g", i));
+      update.decay.push_back(true);
+    }
+    update.scalars = graph->input("scalars", DType::f32, {train::kScalarCount});
+    update.normalizer = graph::scalar(*graph, 1.0f);
+    update.loss_sum = graph::scalar(*graph, 0.0f);
+    const train::Updated next = train::clipped_adamw(*graph, update);
+    for (size_t i = 0; i < params.size(); ++i) {
+      graph->output("p" + std::to_string(i), next.params[i]);
+      graph->output("m" + std::to_string(i), next.first[i]);
+      graph->output("v" + std::to_string(i), next.second[i]);
+    }
+    program_ = engine.compile(graph);
+    for (Tensor& param : params)
+      state_.push_back(
+          {param, Tensor(DType::f32, param.shape()), Tensor(DType::f32, param.shape())});
+  }
+
+  void step(const std::vector<Tensor>& gradients, const std::vector<float>& scalars) {
+    std::vector<graph::BufferRef> inputs;
+    for (size_t i = 0; i < state_.size(); ++i) {
+      for (const Tensor& tensor : state_[i]) inputs.push_back(engine_.upload(tensor));
+      inputs.push_back(engine_.upload(gradients[i]));
+    }
+    inputs.push_back(engine_.upload(Tensor::from(Shape{train::kScalarCount}, scalars)));
+    const auto outputs = program_->run(inputs);
+    for (size_t i = 0; i < state_.size(); ++i) {
+      for (size_t k = 0; k < 3; ++k) state_[i][k] = outputs[3 * i + k]->read().clone();
+    }
+  }
+  const Tensor& param(size_t i) const { return state_[i][0]; }
+
+private:
+  graph::Engine& engine_;
+  std::shared_ptr<graph::Program> program_;
+  std::vector<std::vector<Tensor>> state_; // parameter, first, second
+};
+
+void run_bare(Case& c, const Json& entry, Tolerance tolerance) {
+  const std::string name = entry.at("name").get<std::string>(),
+                    text = entry.at("description").get<std::string>();
+  if (!name.starts_with("adamw"))
+    c.skip("optimizer " + name.substr(0, name.find('_')) + " arrives later");
+  c.set_prefix("");
+  const std::vector<std::string> names = {"w", "norm", "b"};
+  std::vector<Tensor> params;
+  for (const std::string& param : names) params.push_back(c.array("init." + param));
+  BareAdamW optimizer(*c.topic().engine(), params);
+  const Tensor& rates = c.array("lr");
+  const double beta1 = described(text, "b1", 0.9), beta2 = described(text, "b2", 0.999);
+  for (int64_t i = 0; i < rates.count(); ++i) {
+    const auto t = static_cast<double>(i + 1);
+    std::vector<float> scalars(train::kScalarCount);
+    scalars[train::kLr] = rates.as<float>()[static_cast<size_t>(i)];
+    scalars[train::kBeta1] = static_cast<float>(beta1);
+    scalars[train::kBeta2] = static_cast<float>(beta2);
+    scalars[train::kEps] = static_cast<float>(described(text, "eps", 1e-8));
+    scalars[train::kWeightDecay] = static_cast<float>(described(text, "wd", 0.01));
+    scalars[train::kBias1] = static_cast<float>(1 - std::pow(beta1, t));
+    scalars[train::kBias2] = static_cast<float>(1 - std::pow(beta2, t));
+    scalars[train::kClip] = static_cast<float>(described(text, "clip", 1.0));
+    std::vector<Tensor> gradients;
+    for (const std::string& param : names)
+      gradients.push_back(c.array("grad" + std::to_string(i) + "." + param));
+    optimizer.step(gradients, scalars);
+    for (size_t p = 0; p < names.size(); ++p) {
+      const std::string after = name + ".after" + std::to_string(i) + "." + names[p];
+      c.close(tolerance, optimizer.param(p), c.array(after), after);
+    }
+  }
+}
+
+void run_bare_steps(Topic& topic) {
+  if (!topic.cases().contains("optimizer_steps")) return;
+  const Json& group = topic.cases().at("optimizer_steps");
+  for (const Json& optimizer : group.at("optimizers")) {
+    Json entry = optimizer;
+    entry["file"] = group.at("file");
+    topic.run(entry, [&](Case& c) {
+      run_bare(c, entry, {group.value("atol", 1e-6), group.value("rtol", 2e-5)});
+    });
+  }
+}
+
+} // namespace
+
+void run_optim(Topic& topic) {
+  for (const Json& entry : topic.list("runs")) {
+    topic.run(entry, [&](Case& c) { run_jax_training(c, entry); });
+  }
+  for (const Json& entry : topic.list("cases")) {
+    topic.run(entry, [&](Case& c) { run_nano_training(c, entry); });
+  }
+  run_rates(topic);
+  run_bare_steps(topic);
+}
+
+} // namespace dllm::parity

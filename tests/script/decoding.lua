@@ -1,0 +1,33 @@
+-- Decoding step by step and at once, holes, seeds.
+local dllm = require "dllm"
+local tap = require "tap"
+
+local model = dllm.new_model({
+  model_type = "llama", vocab_size = 40, hidden_size = 64, intermediate_size = 96, num_hidden_layers = 2,
+  num_attention_heads = 2, num_key_value_heads = 2, max_position_embeddings = 64, tie_word_embeddings = true,
+  dllm = { attention = "bidirectional", shift = 0, mask_token_id = 39 },
+}, { seed = 1 })
+
+local values = { steps = 6, gen_length = 10, temperature = 1.0 }
+local pulled = dllm.decoder(model, values)
+pulled:start({ 1, 2, 3 }, 5)
+local steps = 0
+while pulled:step() > 0 do steps = steps + 1 end
+local pushed = dllm.decoder(model, values)
+pushed:start({ 1, 2, 3 }, 5)
+local events = 0
+pushed:run(function(event) if event.open then events = events + 1 end end)
+tap.is(table.concat(pushed:ids(0), " "), table.concat(pulled:ids(0), " "), "step and run give the same tokens")
+tap.is(events, steps + 1, "one event a step")
+pushed:start({ 1, 2, 3 }, 6)
+pushed:run()
+tap.ok(table.concat(pushed:ids(0), " ") ~= table.concat(pulled:ids(0), " "), "another seed gives other tokens")
+
+local slot = pushed:add({ 7, 0, 0, 9, 0, 11 }, { 1, 0, 0, 1, 0, 1 }, { seed = 2 })
+pushed:run()
+local ids = pushed:ids(slot)
+tap.ok(ids[1] == 7 and ids[4] == 9 and ids[6] == 11, "given tokens stay")
+tap.ok(ids[2] ~= 39 and ids[3] ~= 39 and ids[5] ~= 39, "no mask is left")
+tap.is(pushed:metric("done", slot), 1.0, "the slot is done")
+tap.is(tap.fails("a token out of the vocabulary raises", pushed.start, pushed, { 99 }, 0).code, "invalid_argument", "by position")
+tap.done()

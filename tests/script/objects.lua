@@ -1,0 +1,34 @@
+-- Objects, options as tables, errors, closing.
+local dllm = require "dllm"
+local tap = require "tap"
+
+tap.is(type(dllm.version), "string", "the module knows its version")
+tap.ok(#dllm.names "objective" >= 3, "the registry lists objectives")
+
+local err = tap.fails("an unknown option raises", dllm.engine, { thread = 1 })
+tap.is(err.code, "not_found", "with its code")
+tap.ok(tostring(err):find "threads", "and the nearest key: " .. tostring(err))
+
+local engine = dllm.engine { threads = 1 }
+tap.is(engine:get "threads", 1, "options reach the engine")
+tap.ok(tostring(engine):find "dllm.engine", "an object prints its kind")
+engine:close()
+engine:close()
+tap.ok(tostring(engine):find "closed", "closing twice is fine")
+tap.is(tap.fails("a closed object raises", engine.get, engine, "threads").code, "invalid_argument", "as an argument error")
+
+local batch = dllm.batch { ids = { "i32", { 2, 3 }, { 1, 2, 3, 4, 5, 6 } } }
+tap.is(table.concat(batch:values "ids", ","), "1,2,3,4,5,6", "arrays come back")
+tap.is(tap.fails("a wrong type raises", batch.set, batch, "ids", "f32", { 1 }, { 1 }).code, "invalid_argument", "by name")
+tap.fails("too few elements raise", batch.set, batch, "x", "f32", { 4 }, { 1 })
+tap.fails("text for a handle raises", dllm.loader, "text", {})
+
+local schedule = dllm.schedule(function(t) return 1 - t end)
+tap.ok(math.abs(schedule:alpha(0.25) - 0.75) < 1e-9, "a Lua function is a schedule")
+tap.is(dllm.json.decode(dllm.json.encode { a = { 1, 2.5, "x" } }).a[2], 2.5, "JSON goes both ways")
+
+local a, b = math.random(), math.random()
+math.randomseed(0)
+tap.is(math.random(), a, "math.random repeats itself")
+tap.ok(a ~= b and a >= 0 and a < 1, "and draws numbers")
+tap.done()

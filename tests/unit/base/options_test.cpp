@@ -1,0 +1,152 @@
+#include "base/options.h"
+
+#include "base/error.h"
+#include "unit/test_files.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <limits>
+
+namespace dllm {
+namespace {
+
+using test::error_of;
+using test::expect_error;
+
+const Schema& schema() {
+  static const Schema instance("decoder",
+                               {option_bool("greedy", false, "Take the most likely token."),
+                                option_i64("steps", 64, 1, 1000, "Denoising steps."),
+                                option_i64("seed", 0, INT64_MIN, INT64_MAX, "Seed."),
+                                option_f64("temperature", 1.0, 0, 10, "Softness."),
+                                option_f64("optimizer.lr", 1e-3, 0, 1, "Rate."),
+                                option_str("label", "none", "Any text."),
+                                option_choice("policy", "random", {"random", "margin"}, "Which."),
+                                option_list("stop", {"</s>"}, "Stop texts.")});
+  return instance;
+}
+
+TEST(Options, DefaultsAndSetters) {
+  Options options(schema());
+  EXPECT_EQ(options.i64("steps"), 64);
+  EXPECT_FALSE(options.is_set("steps"));
+  options.set_i64("steps", 10);
+  options.set_i64("greedy", 1);
+  options.set_i64("temperature", 2);
+  options.set_str("policy", "margin");
+  EXPECT_TRUE(options.is_set("steps"));
+  EXPECT_EQ(options.i64("steps"), 10);
+  EXPECT_TRUE(options.boolean("greedy"));
+  EXPECT_EQ(options.f64("temperature"), 2.0);
+  EXPECT_EQ(options.str("policy"), "margin");
+  EXPECT_EQ(options.list("stop"), std::vector<std::string>{"</s>"});
+  Options copy = options;
+  copy.set_i64("steps", 20);
+  EXPECT_EQ(options.i64("steps"), 10);
+}
+
+TEST(Options, UnknownKeyNamesTheNearest) {
+  Options options(schema());
+  const Error e = error_of([&] { options.set_i64("stpes", 1); });
+  EXPECT_EQ(e.code(), Code::not_found);
+  EXPECT_EQ(e.text(), "decoder has no option \"stpes\"");
+  EXPECT_EQ(e.hint(), "did you mean steps?");
+  EXPECT_NE(
+      error_of([&] { options.i64("zzzzzzzzz"); }).hint().find("keys of decoder: greedy, steps"),
+      std::string::npos);
+}
+
+TEST(Options, BadValuesAreRefusedAndChangeNothing) {
+  Options options(schema());
+  options.set_i64("steps", 5);
+  const Error bounds = error_of([&] { options.set_i64("steps", 1001); });
+  EXPECT_EQ(bounds.text(), "option steps = 1001 is out of bounds");
+  EXPECT_EQ(bounds.hint(), "steps takes 1 to 1000");
+  expect_error(Code::invalid_argument, "out of bounds", [&] { options.set_i64("steps", 0); });
+  expect_error(Code::invalid_argument, "option steps wants i64, not f64",
+               [&] { options.set_f64("steps", 1.0); });
+  expect_error(Code::invalid_argument, "option steps wants i64, not str",
+               [&] { options.set_str("steps", "1"); });
+  expect_error(Code::invalid_argument, "option greedy wants bool, not 2",
+               [&] { options.set_i64("greedy", 2); });
+  expect_error(Code::invalid_argument, "must not be NaN",
+               [&] { options.set_f64("temperature", std::nan("")); });
+  expect_error(Code::invalid_argument, "out of bounds",
+               [&] { options.set_f64("temperature", INFINITY); });
+  const Error choice = error_of([&] { options.set_str("policy", "margins"); });
+  EXPECT_EQ(choice.text(), "option policy has no choice \"margins\"");
+  EXPECT_EQ(choice.hint(), "policy is one of: random, margin");
+  EXPECT_EQ(options.i64("steps"), 5);
+}
+
+TEST(Options, JsonIsAllOrNothing) {
+  Options options(schema());
+  options.set_json(parse_json(
+      R"({"steps":7,"optimizer":{"lr":0.5},"stop":["a",1],"greedy":true,"temperature":3})", "x"));
+  EXPECT_EQ(options.i64("steps"), 7);
+  EXPECT_EQ(options.f64("optimizer.lr"), 0.5);
+  EXPECT_EQ(options.list("stop"), (std::vector<std::string>{"a", "1"}));
+  EXPECT_EQ(options.f64("temperature"), 3.0);
+  const Json before = options.to_json();
+  for (const char* bad : {R"({"steps":8,"nothing":1})", R"({"steps":8,"optimizer":{"rate":1}})",
+                          R"({"steps":8,"policy":"x"})", R"({"greedy":false,"steps":1.5})",
+                          R"({"steps":"8"})", R"({"steps":null})", R"([1])", "7"}) {
+    EXPECT_THROW(options.set_json(parse_json(bad, "x")), Error) << bad;
+    EXPECT_EQ(options.to_json(), before) << bad;
+  }
+}
+
+TEST(Options, IntegersKeepAll64Bits) {
+  Options options(schema());
+  options.set_json(parse_json(R"({"seed":9223372036854775807})", "x"));
+  EXPECT_EQ(options.i64("seed"), INT64_MAX);
+  options.set_json(parse_json(R"({"seed":-9223372036854775808})", "x"));
+  EXPECT_EQ(options.i64("seed"), INT64_MIN);
+  expect_error(Code::invalid_argument, "seed",
+               [&] { options.set_json(parse_json(R"({"seed":9223372036854775808})", "x")); });
+  expect_error(Code::invalid_argument, "seed",
+               [&] { options.set_json(parse_json(R"({"seed":18446744073709551615})", "x")); });
+  EXPECT_EQ(options.i64("seed"), INT64_MIN);
+  options.set_text("seed", "9223372036854775807");
+  EXPECT_EQ(options.i64("seed"), INT64_MAX);
+  expect_error(Code::invalid_argument, "seed",
+               [&] { options.set_text("seed", "9223372036854775808"); });
+}
+
+TEST(Options, TextOfACommandLine) {
+  Options options(schema());
+  options.set_text("steps", "1e2");
+  EXPECT_EQ(options.i64("steps"), 100);
+  options.set_text("temperature", "0.25");
+  EXPECT_EQ(options.f64("temperature"), 0.25);
+  options.set_text("greedy", "on");
+  EXPECT_TRUE(options.boolean("greedy"));
+  options.set_text("stop", "a,b,");
+  EXPECT_EQ(options.list("stop"), (std::vector<std::string>{"a", "b", ""}));
+  options.set_text("stop", "");
+  EXPECT_TRUE(options.list("stop").empty());
+  for (const auto& [key, text] :
+       std::vector<std::pair<std::string, std::string>>{{"steps", "1.5"},
+                                                        {"steps", "x"},
+                                                        {"steps", "5x"},
+                                                        {"steps", ""},
+                                                        {"greedy", "maybe"},
+                                                        {"temperature", "nan"}}) {
+    EXPECT_THROW(options.set_text(key, text), Error) << key << "=" << text;
+  }
+}
+
+TEST(Options, SchemaDescribesItself) {
+  const Json described = schema().to_json();
+  EXPECT_EQ(described["kind"], "decoder");
+  ASSERT_EQ(described["keys"].size(), 8u);
+  EXPECT_EQ(described["keys"][1]["name"], "steps");
+  EXPECT_EQ(described["keys"][1]["type"], "i64");
+  EXPECT_EQ(described["keys"][1]["max"], 1000);
+  EXPECT_EQ(described["keys"][6]["choices"][1], "margin");
+  EXPECT_EQ(described["keys"][7]["default"][0], "</s>");
+}
+
+} // namespace
+} // namespace dllm

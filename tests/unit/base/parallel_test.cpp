@@ -1,0 +1,143 @@
+#include "base/parallel.h"
+
+#include "base/error.h"
+#include "unit/test_files.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace dllm {
+namespace {
+
+TEST(ThreadPool, RunsEveryChunkOnce) {
+  for (const int threads : {1, 2, 3, 4}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.threads(), threads);
+    for (const int64_t chunks : {0, 1, 2, 7, 64, 1000}) {
+      std::vector<std::atomic<int>> hits(static_cast<size_t>(chunks));
+      parallel(&pool, chunks,
+               [&](int64_t chunk) { hits[static_cast<size_t>(chunk)].fetch_add(1); });
+      for (const auto& hit : hits) ASSERT_EQ(hit.load(), 1) << threads << " " << chunks;
+    }
+  }
+  EXPECT_EQ(ThreadPool(0).threads(), 1);
+}
+
+TEST(ThreadPool, NullPoolRunsInline) {
+  std::vector<int64_t> order;
+  parallel(nullptr, 4, [&](int64_t chunk) { order.push_back(chunk); });
+  EXPECT_EQ(order, (std::vector<int64_t>{0, 1, 2, 3}));
+}
+
+TEST(ThreadPool, ManySmallJobsInARow) {
+  ThreadPool pool(3);
+  std::atomic<int64_t> sum{0};
+  for (int job = 0; job < 20000; ++job) {
+    parallel(&pool, 3, [&](int64_t chunk) { sum.fetch_add(chunk, std::memory_order_relaxed); });
+  }
+  EXPECT_EQ(sum.load(), 3 * 20000);
+}
+
+TEST(ThreadPool, NestedCallsRunInline) {
+  ThreadPool pool(3);
+  std::atomic<int> inner{0};
+  std::atomic<bool> same_thread{true};
+  parallel(&pool, 8, [&](int64_t) {
+    const auto outer_thread = std::this_thread::get_id();
+    parallel(&pool, 8, [&](int64_t) {
+      if (std::this_thread::get_id() != outer_thread) same_thread = false;
+      inner.fetch_add(1);
+    });
+  });
+  EXPECT_EQ(inner.load(), 64);
+  EXPECT_TRUE(same_thread.load());
+}
+
+TEST(ThreadPool, NestedCallsOfOtherPoolsAndAfterAnInlineRunStillWork) {
+  ThreadPool outer(2), inner(2);
+  std::atomic<int> hits{0};
+  parallel(&outer, 4, [&](int64_t) { parallel(&inner, 4, [&](int64_t) { hits.fetch_add(1); }); });
+  parallel(&outer, 4, [&](int64_t) { hits.fetch_add(1); });
+  EXPECT_EQ(hits.load(), 20);
+}
+
+TEST(ThreadPool, ExceptionReachesTheCallerAndThePoolGoesOn) {
+  for (const int threads : {1, 2, 4}) {
+    ThreadPool pool(threads);
+    for (int round = 0; round < 200; ++round) {
+      const auto call = [&] {
+        parallel(&pool, 16, [&](int64_t chunk) {
+          if (chunk == 5) fail(Code::data_loss, "chunk {}", chunk);
+        });
+      };
+      test::expect_error(Code::data_loss, "chunk 5", call);
+      std::atomic<int> hits{0};
+      parallel(&pool, 16, [&](int64_t) { hits.fetch_add(1); });
+      ASSERT_EQ(hits.load(), 16);
+    }
+  }
+}
+
+TEST(ThreadPool, AllChunksMayThrow) {
+  ThreadPool pool(4);
+  for (int round = 0; round < 200; ++round) {
+    EXPECT_THROW(parallel(&pool, 32, [](int64_t) { throw std::runtime_error("x"); }),
+                 std::runtime_error);
+  }
+}
+
+TEST(ThreadPool, SeveralCallersAreServedOneAfterTheOther) {
+  ThreadPool pool(3);
+  std::atomic<int64_t> sum{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      for (int job = 0; job < 500; ++job) {
+        std::vector<int> own(10, 0);
+        parallel(&pool, 10, [&](int64_t chunk) { own[static_cast<size_t>(chunk)] = 1; });
+        for (const int hit : own) sum.fetch_add(hit);
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(sum.load(), 4 * 500 * 10);
+}
+
+TEST(ThreadPool, WorksInAForkedChild) {
+  ThreadPool pool(3);
+  std::atomic<int> before{0};
+  parallel(&pool, 8, [&](int64_t) { before.fetch_add(1); });
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::atomic<int> hits{0};
+    for (int job = 0; job < 50; ++job) parallel(&pool, 8, [&](int64_t) { hits.fetch_add(1); });
+    ::_exit(hits.load() == 400 ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  parallel(&pool, 8, [&](int64_t) { before.fetch_add(1); });
+  EXPECT_EQ(before.load(), 16);
+}
+
+TEST(ThreadPool, IdleWorkersSleep) {
+  ThreadPool pool(4);
+  parallel(&pool, 8, [](int64_t) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const std::clock_t start = std::clock(); // CPU time of all threads
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  EXPECT_LT(seconds, 0.1);
+}
+
+TEST(AllowedCpus, IsAtLeastOne) {
+  EXPECT_GE(allowed_cpus(), 1);
+}
+
+} // namespace
+} // namespace dllm

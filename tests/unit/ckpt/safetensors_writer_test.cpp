@@ -1,0 +1,106 @@
+#include "ckpt/safetensors_writer.h"
+
+#include "ckpt/weight_files.h"
+#include "unit/test_files.h"
+
+#include <numeric>
+
+namespace dllm::ckpt {
+namespace {
+
+using test::expect_error;
+using test::TempFolder;
+
+Tensor counting(DType dtype, Shape shape) {
+  std::vector<float> values(static_cast<size_t>(shape.count()));
+  std::iota(values.begin(), values.end(), 1.0f);
+  return Tensor::from(shape, values).to(dtype);
+}
+
+NamedTensors some_tensors() {
+  return {{"b.bf16", counting(DType::bf16, {3})},  {"a.f32", counting(DType::f32, {2, 3})},
+          {"z.i64", counting(DType::i64, {1})},    {"m.u8", counting(DType::u8, {5})},
+          {"empty", counting(DType::f32, {0, 4})}, {"scalar", counting(DType::f64, {})}};
+}
+
+TEST(SafetensorsWriter, RoundTripsEveryTypeAligned) {
+  TempFolder folder;
+  const NamedTensors tensors = some_tensors();
+  write_safetensors(folder.path("model.safetensors"), tensors, {{"made by", "a \"test\"\n"}});
+  const WeightFiles files(*open_source(folder.path()));
+  EXPECT_EQ(files.metadata().at("made by"), "a \"test\"\n");
+  EXPECT_EQ(files.names().size(), tensors.size());
+  for (const auto& [name, tensor] : tensors) {
+    const Tensor back = files.tensor(name);
+    EXPECT_EQ(back.dtype(), tensor.dtype()) << name;
+    ASSERT_EQ(back.shape(), tensor.shape()) << name;
+    EXPECT_EQ(std::memcmp(back.bytes(), tensor.bytes(), static_cast<size_t>(tensor.byte_size())), 0)
+        << name;
+    EXPECT_FALSE(back.writable()) << name << " should be a view of the mapped file";
+  }
+}
+
+TEST(SafetensorsWriter, SameTensorsGiveSameBytes) {
+  TempFolder folder;
+  NamedTensors tensors = some_tensors();
+  write_safetensors(folder.path("one"), tensors);
+  std::reverse(tensors.begin(), tensors.end());
+  write_safetensors(folder.path("two"), tensors);
+  EXPECT_EQ(read_text(folder.path("one")), read_text(folder.path("two")));
+}
+
+TEST(SafetensorsWriter, ChecksWhatItIsGiven) {
+  TempFolder folder;
+  const std::string path = folder.path("x");
+  {
+    SafetensorsWriter writer(path, {{"b", DType::f32, {2}}, {"a", DType::f32, {1}}});
+    EXPECT_EQ(writer.order()[0].name, "a");
+    expect_error(Code::invalid_argument, "tensor a comes next, not b",
+                 [&] { writer.write("b", counting(DType::f32, {2})); });
+    expect_error(Code::invalid_argument, "announced as f32 (1), got f32 (2)",
+                 [&] { writer.write("a", counting(DType::f32, {2})); });
+    writer.write("a", counting(DType::f32, {1}));
+    expect_error(Code::failed_precondition, "1 of 2 tensors are missing, the next is b",
+                 [&] { writer.close(); });
+    EXPECT_FALSE(file_exists(path));
+  }
+  EXPECT_TRUE(list_directory(folder.path()).empty()) << "the unfinished file should be gone";
+  expect_error(Code::invalid_argument, "tensor a would be written twice", [&] {
+    SafetensorsWriter writer(path, {{"a", DType::f32, {2}}, {"a", DType::f32, {1}}});
+  });
+  expect_error(Code::invalid_argument, "UTF-8", [&] {
+    SafetensorsWriter writer(path, {{"\xFF", DType::f32, {2}}});
+  });
+}
+
+TEST(WeightWriter, ShardsByBytesWithAnIndex) {
+  TempFolder folder;
+  std::vector<TensorSpec> specs;
+  for (int i = 0; i < 7; ++i) specs.push_back({fmt::format("layer.{}", i), DType::f32, {4}});
+  specs.push_back({"large", DType::f32, {100}});
+  WeightWriter writer(folder.path(), "model", specs, 40); // two small tensors per file
+  for (const TensorSpec& spec : writer.order())
+    writer.write(spec.name, counting(spec.dtype, spec.shape));
+  writer.close();
+  EXPECT_TRUE(file_exists(folder.path("model-00001-of-00005.safetensors")));
+  EXPECT_TRUE(file_exists(folder.path("model.safetensors.index.json")));
+  const WeightFiles files(*open_source(folder.path()));
+  EXPECT_EQ(files.file_count(), 5u);
+  EXPECT_EQ(files.names().size(), 8u);
+  for (const TensorSpec& spec : specs)
+    EXPECT_EQ(files.tensor(spec.name).as<float>().back(), spec.shape.count());
+}
+
+TEST(WeightWriter, OneFileWithoutLimitAndNoTensorMissing) {
+  TempFolder folder;
+  WeightWriter writer(folder.path(), "model", {{"a", DType::f32, {4}}, {"b", DType::f32, {4}}}, 0);
+  writer.write("a", counting(DType::f32, {4}));
+  expect_error(Code::failed_precondition, "the next is b", [&] { writer.close(); });
+  writer.write("b", counting(DType::f32, {4}));
+  writer.close();
+  EXPECT_EQ(list_directory(folder.path()), std::vector<std::string>{"model.safetensors"});
+  EXPECT_EQ(WeightFiles(*open_source(folder.path())).metadata().at("format"), "pt");
+}
+
+} // namespace
+} // namespace dllm::ckpt

@@ -1,0 +1,84 @@
+#include "ckpt/weight_files.h"
+
+#include "ckpt/safetensors_writer.h"
+#include "unit/ckpt/safetensors_bytes.h"
+#include "unit/test_files.h"
+
+namespace dllm::ckpt {
+namespace {
+
+using test::expect_error;
+
+const char* const kOne = R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+
+struct Folder {
+  MemorySource source;
+  void add(const std::string& name, const std::string& text) {
+    source.add(name, text.data(), text.size(), true);
+  }
+};
+
+TEST(WeightFiles, ReadsShardedGoldenFromFolderAndMemory) {
+  const std::string folder = test::golden_path("models/torch-qwen3-tiny");
+  DLLM_NEEDS_FILE(folder);
+  const WeightFiles weights(*open_source(folder));
+  EXPECT_EQ(weights.file_count(), 3u);
+  MemorySource memory;
+  for (const std::string& name : list_directory(folder)) {
+    const std::string text = read_text(join_path(folder, name));
+    memory.add(name, text.data(), text.size(), true);
+  }
+  const WeightFiles same(memory);
+  ASSERT_EQ(weights.names(), same.names());
+  EXPECT_GT(weights.names().size(), 10u);
+  for (const std::string& name : weights.names()) {
+    const Tensor a = weights.tensor(name), b = same.tensor(name);
+    ASSERT_EQ(a.shape(), b.shape()) << name;
+    EXPECT_EQ(std::memcmp(a.bytes(), b.bytes(), static_cast<size_t>(a.byte_size())), 0) << name;
+  }
+}
+
+TEST(WeightFiles, OpensALoneFile) {
+  Folder folder;
+  folder.add("weights.safetensors", test::safetensors_bytes(kOne, "x"));
+  EXPECT_TRUE(WeightFiles(folder.source).has("w"));
+  folder.add("more.safetensors", test::safetensors_bytes(kOne, "x"));
+  expect_error(Code::not_found, "holds no model.safetensors",
+               [&] { WeightFiles files(folder.source); });
+}
+
+TEST(WeightFiles, SaysWhatToDoAboutPickles) {
+  const std::string folder = test::golden_path("models/torch-qwen2-bin-tiny");
+  DLLM_NEEDS_FILE(folder);
+  const Error e = test::error_of([&] { WeightFiles weights(*open_source(folder)); });
+  EXPECT_EQ(e.code(), Code::unimplemented);
+  EXPECT_NE(e.text().find("pytorch_model.bin"), std::string::npos);
+  EXPECT_NE(e.hint().find("safe_serialization"), std::string::npos);
+}
+
+TEST(WeightFiles, RefusesBadIndexes) {
+  const auto open = [](const std::string& index, const std::string& shard) {
+    Folder folder;
+    folder.add("model.safetensors.index.json", index);
+    folder.add(shard, test::safetensors_bytes(kOne, "x"));
+    WeightFiles files(folder.source);
+  };
+  open(R"({"weight_map":{"w":"s.safetensors"}})", "s.safetensors");
+  for (const char* escape : {"../s.safetensors", "/etc/passwd", "a/../../b", "", "a\\\\b", "."}) {
+    expect_error(Code::data_loss, "which is no file of this folder", [&] {
+      open(fmt::format(R"({{"weight_map":{{"w":"{}"}}}})", escape), "s.safetensors");
+    });
+  }
+  expect_error(Code::not_found, "names the file t.safetensors, which is not there",
+               [&] { open(R"({"weight_map":{"w":"t.safetensors"}})", "s.safetensors"); });
+  expect_error(Code::data_loss, "tensor v should lie in s.safetensors",
+               [&] { open(R"({"weight_map":{"v":"s.safetensors"}})", "s.safetensors"); });
+  expect_error(Code::data_loss, "the key \"w\" twice", [&] {
+    open(R"({"weight_map":{"w":"s.safetensors","w":"s.safetensors"}})", "s.safetensors");
+  });
+  expect_error(Code::data_loss, "no weight_map", [&] { open("{}", "s.safetensors"); });
+  expect_error(Code::data_loss, "no weight_map", [&] { open("[1]", "s.safetensors"); });
+}
+
+} // namespace
+} // namespace dllm::ckpt

@@ -1,0 +1,186 @@
+#include "base/parallel.h"
+#include "cpu/gemm/gemm.h"
+#include "cpu/kernel.h"
+#include "unit/cpu/simd_targets.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace dllm::cpu {
+namespace {
+
+std::vector<float> numbers(int64_t count, uint32_t state) {
+  std::vector<float> made(static_cast<size_t>(count));
+  for (float& x : made) {
+    state = state * 1664525u + 1013904223u;
+    x = static_cast<float>(state >> 8) / 16777216.0f - 0.5f;
+  }
+  return made;
+}
+
+// A weight matrix (n, k) in one storage type, its packed form, and the numbers it stands for.
+struct Weights {
+  DType dtype;
+  int64_t n, k;
+  std::vector<std::byte> plain, packed;
+  std::vector<float> values, scale, bias;
+
+  Weights(DType type, int64_t rows, int64_t columns) : dtype(type), n(rows), k(columns) {
+    values = numbers(n * k, 7);
+    plain.resize(values.size() * static_cast<size_t>(dtype_size(dtype)));
+    if (dtype == DType::i8) {
+      for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = std::nearbyint(values[i] * 254.0f);
+        plain[i] = static_cast<std::byte>(static_cast<int8_t>(values[i]));
+      }
+      scale = numbers(n, 3);
+    } else {
+      convert(DType::f32, values.data(), dtype, plain.data(), n * k);
+      convert(dtype, plain.data(), DType::f32, values.data(), n * k);
+    }
+    bias = numbers(n, 5);
+    packed.resize(static_cast<size_t>(packed_bytes(n, k, dtype)));
+    pack(dtype, plain.data(), k, n, k, packed.data(), nullptr);
+  }
+
+  Gemm gemm(const std::vector<float>& x, std::vector<float>& y, int64_t m) const {
+    Gemm g;
+    g.a = x.data(), g.a_stride = k, g.b = packed.data(), g.b_type = dtype, g.c = y.data(),
+    g.c_stride = n;
+    g.m = m, g.n = n, g.k = k, g.bias = bias.data();
+    g.scale = scale.empty() ? nullptr : scale.data();
+    return g;
+  }
+
+  // The definition: one chain of std::fma, times scale, plus bias.
+  std::vector<float> oracle(const std::vector<float>& x, int64_t m) const {
+    std::vector<float> y(static_cast<size_t>(m * n));
+    for (int64_t r = 0; r < m; ++r) {
+      for (int64_t j = 0; j < n; ++j) {
+        float acc = 0;
+        for (int64_t i = 0; i < k; ++i) acc = std::fma(x[r * k + i], values[j * k + i], acc);
+        if (!scale.empty()) acc *= scale[j];
+        y[r * n + j] = acc + bias[j];
+      }
+    }
+    return y;
+  }
+};
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::i8};
+
+TEST(Gemm, EqualsTheScalarChainOnEveryTarget) {
+  for (DType dtype : kTypes) {
+    for (const auto& [n, k] :
+         {std::pair<int64_t, int64_t>{1, 1}, {16, 5}, {33, 64}, {150, 77}, {288, 31}}) {
+      const Weights w(dtype, n, k);
+      for (int64_t m : {1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 17, 25}) {
+        const std::vector<float> x = numbers(m * k, 11);
+        const std::vector<float> expected = w.oracle(x, m);
+        for_each_simd_target([&](const char* target) {
+          std::vector<float> y(expected.size(), NAN);
+          gemm_serial(w.gemm(x, y, m));
+          EXPECT_TRUE(same_bits(y, expected))
+              << target << ' ' << dtype_name(dtype) << ' ' << m << ' ' << n << ' ' << k;
+        });
+      }
+    }
+  }
+}
+
+// 64 rows are worth several chunks (gemm.cpp), so the threads do cut them.
+TEST(Gemm, RowsDoNotDependOnTheBatchNorThreads) {
+  const int64_t most = 64, n = 630, k = 160;
+  for (DType dtype : kTypes) {
+    const Weights w(dtype, n, k);
+    const std::vector<float> x = numbers(most * k, 13);
+    std::vector<float> whole(static_cast<size_t>(most * n));
+    gemm_serial(w.gemm(x, whole, most));
+    for (int threads : {1, 2, 4}) {
+      ThreadPool pool(threads);
+      for (int64_t m : {1, 2, 3, 5, 8, 17, 31, 64}) {
+        std::vector<float> y(static_cast<size_t>(m * n), NAN);
+        gemm_parallel(w.gemm(x, y, m), &pool);
+        EXPECT_TRUE(same_bits(y, {whole.begin(), whole.begin() + m * n}))
+            << threads << " threads, m " << m;
+      }
+    }
+  }
+}
+
+TEST(Gemm, AccumulatingContinuesTheChain) {
+  const Weights whole(DType::f32, 50, 40);
+  Weights head(DType::f32, 50, 25), tail(DType::f32, 50, 15);
+  for (int64_t j = 0; j < 50; ++j) {
+    std::copy_n(&whole.values[j * 40], 25, &head.values[j * 25]);
+    std::copy_n(&whole.values[j * 40 + 25], 15, &tail.values[j * 15]);
+  }
+  pack(DType::f32, head.values.data(), 25, 50, 25, head.packed.data(), nullptr);
+  pack(DType::f32, tail.values.data(), 15, 50, 15, tail.packed.data(), nullptr);
+  const std::vector<float> x = numbers(9 * 40, 1);
+  std::vector<float> expected(9 * 50), y(9 * 50);
+  gemm_serial(whole.gemm(x, expected, 9));
+  Gemm first = head.gemm(x, y, 9), second = tail.gemm(x, y, 9);
+  first.a_stride = second.a_stride = 40;
+  first.bias = nullptr;
+  second.a += 25;
+  second.bias = whole.bias.data();
+  second.accumulate = true;
+  gemm_serial(first);
+  gemm_serial(second);
+  EXPECT_TRUE(same_bits(y, expected));
+}
+
+TEST(Gemm, ReadsATransposedAInPlace) {
+  const Weights w(DType::f32, 50, 40);
+  const std::vector<float> x = numbers(9 * 40, 1);
+  std::vector<float> turned(x.size()), expected(9 * 50), y(9 * 50);
+  for (int64_t r = 0; r < 9; ++r) {
+    for (int64_t i = 0; i < 40; ++i) turned[i * 9 + r] = x[r * 40 + i];
+  }
+  gemm_serial(w.gemm(x, expected, 9));
+  Gemm g = w.gemm(turned, y, 9);
+  g.a_stride = 1;
+  g.a_step = 9;
+  gemm_serial(g);
+  EXPECT_TRUE(same_bits(y, expected));
+}
+
+TEST(Gemm, LongChainsAreCutExactly) {
+  const Weights w(DType::f32, 3, 20000);
+  const std::vector<float> x = numbers(2 * 20000, 17);
+  std::vector<float> y(6);
+  gemm_serial(w.gemm(x, y, 2));
+  EXPECT_TRUE(same_bits(y, w.oracle(x, 2)));
+}
+
+TEST(Pack, UnpackIsTheExactInverse) {
+  for (DType dtype : kTypes) {
+    const Weights w(dtype, 37, 70);
+    std::vector<std::byte> back(w.plain.size());
+    unpack(dtype, w.packed.data(), 37, 70, back.data());
+    EXPECT_EQ(back, w.plain);
+    // The same bytes read as (70, 37): a matrix whose transpose is packed.
+    ThreadPool pool(2);
+    std::vector<std::byte> transposed(static_cast<size_t>(packed_bytes(70, 37, dtype)));
+    pack_transposed(dtype, w.plain.data(), 70, 70, 37, transposed.data(), &pool);
+    unpack_transposed(dtype, transposed.data(), 70, 37, back.data());
+    EXPECT_EQ(back, w.plain);
+  }
+}
+
+TEST(Gemm, PeakIsAPlausibleNumber) {
+  const double peak = measure_peak_flops(nullptr, 1);
+  EXPECT_GT(peak, 1e8);
+  EXPECT_LT(peak, 1e12);
+}
+
+} // namespace
+} // namespace dllm::cpu

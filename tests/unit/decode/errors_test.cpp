@@ -1,0 +1,96 @@
+// Requests that cannot be: what the error says, and that nothing changed.
+
+#include "unit/decode/requests.h"
+#include "unit/test_files.h"
+
+#include <gtest/gtest.h>
+
+namespace dllm::decode {
+namespace {
+
+using test::error_of;
+using test::expect_error;
+
+TEST(DecoderErrors, NoMaskTokenNamesTheChoices) {
+  Json config = tiny_config();
+  config.erase("mask_token_id");
+  const auto model = tiny_model(1, config);
+  const Error error = error_of([&] { make_decoder(model); });
+  EXPECT_EQ(error.code(), Code::failed_precondition);
+  EXPECT_NE(error.text().find("no mask token"), std::string::npos);
+  EXPECT_NE(error.hint().find("mask_token"), std::string::npos);
+  EXPECT_NE(error.hint().find("config.json"), std::string::npos);
+  EXPECT_NE(error.hint().find("train"), std::string::npos);
+}
+
+TEST(DecoderErrors, BadRequestsNameTokenAndPlaceAndKeepTheSlots) {
+  const auto decoder = make_decoder(tiny_model(), {{"gen_length", 8}, {"slots", 2}});
+  decoder->start(std::vector<int32_t>{1, 2}, 5);
+  const std::string before = decoder->describe().dump();
+  expect_error(Code::invalid_argument, "token 31 at position 1", [&] {
+    decoder->start(std::vector<int32_t>{1, 31}, 0);
+  });
+  expect_error(Code::invalid_argument, "token -1 at position 0",
+               [&] { decoder->start(std::vector<int32_t>{-1}, 0); });
+  expect_error(Code::out_of_range, "65 positions, the model allows 64",
+               [&] { decoder->start(std::vector<int32_t>(57, 1), 0); });
+  expect_error(Code::invalid_argument, "fixed has 1 entries, the canvas 2", [&] {
+    decoder->add(std::vector<int32_t>{1, 2}, std::vector<uint8_t>{1}, slot_options());
+  });
+  expect_error(Code::invalid_argument, "empty", [&] {
+    decoder->add({}, {}, slot_options({{"gen_length", 0}}));
+  });
+  expect_error(Code::invalid_argument, "\"x\"", [&] {
+    decoder->add({}, {}, slot_options({{"stop", {"x"}}}));
+  });
+  expect_error(Code::invalid_argument, "\"31\"", [&] {
+    decoder->add({}, {}, slot_options({{"stop", {"31"}}}));
+  });
+  EXPECT_EQ(decoder->describe().dump(), before);
+  decoder->add({}, {}, slot_options());
+  expect_error(Code::resource_exhausted, "all 2 slots",
+               [&] { decoder->add({}, {}, slot_options()); });
+}
+
+TEST(DecoderErrors, UnknownNamesTellTheNearest) {
+  const auto decoder = make_decoder(tiny_model());
+  decoder->start({}, 0);
+  expect_error(Code::not_found, "no slot 3", [&] { decoder->slot(3); });
+  expect_error(Code::not_found, "no slot 3", [&] { decoder->remove(3); });
+  expect_error(Code::not_found, "no slot -2", [&] { decoder->metric(-2, "nfe"); });
+  expect_error(Code::not_found, "nearest: steps", [&] { decoder->metric(0, "stepps"); });
+  const Error policy = error_of([] { decoder_schema("low_confidance"); });
+  EXPECT_EQ(policy.code(), Code::not_found);
+  EXPECT_NE(policy.hint().find("low_confidence"), std::string::npos);
+}
+
+TEST(DecoderErrors, BadOptions) {
+  const auto model = tiny_model();
+  expect_error(Code::invalid_argument, "\"31\"", [&] {
+    make_decoder(model, {{"suppress", {"31"}}});
+  });
+  expect_error(Code::invalid_argument, "block length", [&] {
+    make_decoder(model, {{"attention", "block_causal"}});
+  });
+  EXPECT_EQ(error_of([&] {
+              make_decoder(model, {{"schedule", "linaer"}});
+            }).code(),
+            Code::not_found);
+}
+
+TEST(DecoderErrors, StepNeedsARequestAndTraceAnOption) {
+  const auto decoder = make_decoder(tiny_model(), {{"trace", false}});
+  expect_error(Code::failed_precondition, "no request", [&] { decoder->step(); });
+  decoder->start({}, 0);
+  expect_error(Code::failed_precondition, "no trace", [&] { decoder->trace(0); });
+}
+
+TEST(DecoderErrors, AFailingCallbackIsToldAsSuch) {
+  const auto decoder = make_decoder(tiny_model());
+  decoder->start({}, 0);
+  expect_error(Code::callback_failed, "",
+               [&] { decoder->run([](const Event&) { return dllm::Answer::fail; }); });
+}
+
+} // namespace
+} // namespace dllm::decode

@@ -1,0 +1,68 @@
+#pragma once
+// A tiny model and decoders of it, for the tests of decoding.
+
+#include "cpu/engine.h"
+#include "decode/decoder.h"
+
+#include <nlohmann/json.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dllm::decode {
+
+constexpr int32_t kVocab = 31;
+constexpr int32_t kMask = 30;
+
+inline Json tiny_config() {
+  return {
+      {"model_type", "a2d-llama"}, {"vocab_size", kVocab},          {"hidden_size", 24},
+      {"num_hidden_layers", 2},    {"num_attention_heads", 4},      {"num_key_value_heads", 2},
+      {"intermediate_size", 40},   {"max_position_embeddings", 64}, {"tie_word_embeddings", false},
+      {"initializer_range", 0.4},  {"mask_token_id", kMask}};
+}
+
+inline std::shared_ptr<model::Model> tiny_model(int64_t threads = 1,
+                                                const Json& config = tiny_config()) {
+  Options options(cpu::engine_schema());
+  options.set_i64("threads", threads);
+  return model::new_model(cpu::make_engine(options), config, Options(model::model_schema()));
+}
+
+inline std::unique_ptr<Decoder> make_decoder(std::shared_ptr<model::Model> model,
+                                             const Json& values = Json::object()) {
+  Options options(decoder_schema(""));
+  options.set_json(values);
+  return std::make_unique<Decoder>(std::move(model), options);
+}
+
+inline Options slot_options(const Json& values = Json::object()) {
+  Options options(slot_schema());
+  options.set_json(values);
+  return options;
+}
+
+// What a request is asked and what must not depend on its neighbours.
+struct Request {
+  std::vector<int32_t> prompt;
+  int64_t seed;
+  int64_t gen_length;
+};
+
+struct Answer {
+  std::vector<int32_t> ids;
+  std::vector<float> confidence; // compared bit for bit
+  bool operator==(const Answer&) const = default;
+};
+
+inline Answer answer_of(const Decoder& decoder, int64_t slot = 0) {
+  return {decoder.slot(slot).ids, decoder.slot(slot).confidence};
+}
+
+inline int64_t add(Decoder& decoder, const Request& request) {
+  return decoder.add(request.prompt, {},
+                     slot_options({{"seed", request.seed}, {"gen_length", request.gen_length}}));
+}
+
+} // namespace dllm::decode

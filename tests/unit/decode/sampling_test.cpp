@@ -1,0 +1,210 @@
+// The distribution of what is drawn, on models whose logits are known.
+
+#include "unit/decode/requests.h"
+#include "unit/test_files.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+namespace dllm::decode {
+namespace {
+
+// Tokens 0 to 4 with these logits at every position, whatever the canvas holds; 5 is the mask and
+// would win if it were not forbidden.
+constexpr std::array<float, 6> kLogits = {1.2f, 0.4f, 0.0f, -0.7f, -1.5f, 6.0f};
+
+void fill(model::Model& model, const std::string& name, float value) {
+  Tensor tensor = model.params().read(name).clone();
+  for (float& x : tensor.mutable_as<float>()) x = value;
+  model.params().write(name, tensor);
+}
+
+// All embeddings are the same vector of ones and no layer adds to it: after the norm every element
+// is 1 (but for epsilon), and a row of the head that holds logit / hidden in each gives that logit.
+std::shared_ptr<model::Model> known_model() {
+  constexpr int64_t kHidden = 8;
+  const Json config = {{"model_type", "a2d-llama"},    {"vocab_size", 6},
+                       {"hidden_size", kHidden},       {"num_hidden_layers", 1},
+                       {"num_attention_heads", 2},     {"num_key_value_heads", 2},
+                       {"intermediate_size", 8},       {"max_position_embeddings", 64},
+                       {"tie_word_embeddings", false}, {"mask_token_id", 5}};
+  const auto model = tiny_model(2, config);
+  fill(*model, "model.embed_tokens.weight", 1);
+  fill(*model, "model.layers.0.self_attn.o_proj.weight", 0);
+  fill(*model, "model.layers.0.mlp.down_proj.weight", 0);
+  Tensor head(DType::f32, {6, kHidden});
+  for (size_t i = 0; i < 6 * kHidden; ++i)
+    head.mutable_as<float>()[i] = kLogits[i / kHidden] / kHidden;
+  model->params().write("lm_head.weight", head);
+  return model;
+}
+
+std::vector<double> softmax(std::vector<double> logits) {
+  double sum = 0;
+  for (double& x : logits) sum += x = std::exp(x);
+  for (double& x : logits) x /= sum;
+  return logits;
+}
+
+// Draws of 40 positions each by many requests with different seeds.
+std::vector<std::vector<int32_t>> draw(const Json& settings, int64_t requests) {
+  Json own = settings;
+  own["trace"] = false;
+  own["slots"] = requests;
+  const auto decoder = make_decoder(known_model(), own);
+  for (int64_t seed = 0; seed < requests; ++seed) add(*decoder, {{}, seed, 40});
+  decoder->run();
+  std::vector<std::vector<int32_t>> made;
+  for (int64_t slot = 0; slot < requests; ++slot) made.push_back(decoder->slot(slot).ids);
+  return made;
+}
+
+double chi_square(const std::vector<int64_t>& counts, const std::vector<double>& expected) {
+  const auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+  double sum = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const double want = total * expected[i];
+    sum += (static_cast<double>(counts[i]) - want) * (static_cast<double>(counts[i]) - want) / want;
+  }
+  return sum;
+}
+
+class KnownModel : public ::testing::TestWithParam<std::string> {};
+
+// 1 % points of chi-square: 4 degrees 13.28, 24 degrees 42.98 (any table). The seeds are fixed, so
+// the test gives the same verdict for ever.
+TEST_P(KnownModel, DrawsFollowTheModel) {
+  // Low confidence draws again what it does not keep and keeps the likely: only a single step shows
+  // the model's distribution.
+  const int steps = GetParam() == "low_confidence" ? 1 : 5;
+  const auto rows = draw({{"policy", GetParam()}, {"steps", steps}, {"temperature", 1.0}}, 100);
+  const std::vector<double> p =
+      softmax({kLogits[0], kLogits[1], kLogits[2], kLogits[3], kLogits[4]});
+  std::vector<int64_t> single(5), pairs(25);
+  for (const std::vector<int32_t>& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      ASSERT_LT(row[i], 5);
+      ++single[static_cast<size_t>(row[i])];
+      if (i % 2 == 1) ++pairs[static_cast<size_t>(row[i - 1] * 5 + row[i])];
+    }
+  }
+  EXPECT_LT(chi_square(single, p), 13.28);
+  // Neighbours are independent in this model.
+  std::vector<double> joint;
+  for (double a : p) {
+    for (double b : p) joint.push_back(a * b);
+  }
+  EXPECT_LT(chi_square(pairs, joint), 42.98);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KnownModel, ::testing::ValuesIn(policy_names()),
+                         [](const auto& info) { return info.param; });
+
+TEST(Sampling, TemperatureAndFiltersShapeTheDraw) {
+  // top_k 3 at temperature 0.5: tokens 0 to 2 with doubled logits. 2 degrees, 1 %: 9.21.
+  std::vector<int64_t> counts(3);
+  for (const auto& row :
+       draw({{"policy", "random"}, {"steps", 4}, {"temperature", 0.5}, {"top_k", 3}}, 50)) {
+    for (int32_t id : row) {
+      ASSERT_LT(id, 3);
+      ++counts[static_cast<size_t>(id)];
+    }
+  }
+  EXPECT_LT(chi_square(counts, softmax({2 * kLogits[0], 2 * kLogits[1], 2 * kLogits[2]})), 9.21);
+
+  // p(0) = 0.48, p(0) + p(1) = 0.70: top_p 0.6 keeps two. 1 degree, 1 %: 6.63.
+  std::vector<int64_t> two(2);
+  for (const auto& row :
+       draw({{"policy", "random"}, {"steps", 4}, {"temperature", 1.0}, {"top_p", 0.6}}, 50)) {
+    for (int32_t id : row) {
+      ASSERT_LT(id, 2);
+      ++two[static_cast<size_t>(id)];
+    }
+  }
+  EXPECT_LT(chi_square(two, softmax({kLogits[0], kLogits[1]})), 6.63);
+
+  for (const auto& row : draw({{"steps", 4}, {"temperature", 0.0}}, 2)) {
+    for (int32_t id : row) EXPECT_EQ(id, 0);
+  }
+}
+
+TEST(Sampling, ConfidenceIsTheProbabilityOfTheToken) {
+  const std::vector<double> p =
+      softmax({kLogits[0], kLogits[1], kLogits[2], kLogits[3], kLogits[4]});
+  const auto decoder =
+      make_decoder(known_model(), {{"steps", 4}, {"temperature", 2.0}, {"gen_length", 40}});
+  decoder->start({}, 3);
+  decoder->run();
+  const Slot& slot = decoder->slot(0);
+  for (size_t i = 0; i < slot.ids.size(); ++i) {
+    // At temperature 1 whatever the draw's was.
+    EXPECT_NEAR(slot.confidence[i], p[static_cast<size_t>(slot.ids[i])], 1e-5);
+  }
+}
+
+// After k of n steps a position is clean with probability alpha(1 - k / n), independently of
+// others.
+TEST(Sampling, AncestralRevealsAsTheScheduleSays) {
+  constexpr int64_t kSteps = 7, kRequests = 128, kLength = 40;
+  for (const char* name : {"linear", "cosine"}) {
+    const auto schedule = noise::make_schedule(name);
+    const auto decoder = make_decoder(
+        known_model(),
+        {{"policy", "ancestral"}, {"schedule", name}, {"steps", kSteps}, {"trace", false}});
+    for (int64_t seed = 0; seed < kRequests; ++seed) add(*decoder, {{}, seed + 1000, kLength});
+    for (int64_t k = 1; k <= kSteps; ++k) {
+      decoder->step();
+      const double total = kRequests * kLength;
+      const double clean = 1 - decoder->metric(-1, "open") / total;
+      const double alpha = schedule->alpha(1 - static_cast<double>(k) / kSteps);
+      EXPECT_NEAR(clean, alpha, 4 * std::sqrt(alpha * (1 - alpha) / total) + 1e-12)
+          << name << " step " << k;
+    }
+    EXPECT_EQ(decoder->metric(-1, "open"), 0);
+  }
+}
+
+// A step whose draw reveals nothing costs no forward pass.
+TEST(Sampling, AncestralSkipsForwardPassesThatDecideNothing) {
+  const auto decoder =
+      make_decoder(known_model(), {{"policy", "ancestral"}, {"steps", 200}, {"gen_length", 10}});
+  decoder->start({}, 1);
+  decoder->run();
+  EXPECT_LE(decoder->metric(0, "nfe"), 10);
+  EXPECT_GT(decoder->metric(0, "steps"), decoder->metric(0, "nfe"));
+}
+
+TEST(TransferCounts, EqualTheGoldens) {
+  const std::string path = test::golden_path("torch/samplers/cases.json");
+  DLLM_NEEDS_FILE(path);
+  const Json cases = parse_json(read_text(path), path);
+  ASSERT_FALSE(cases.at("transfer_schedules").empty());
+  for (const Json& entry : cases.at("transfer_schedules")) {
+    const bool linear = entry.at("scheduler") == "LinearAlphaScheduler";
+    if (!linear && entry.at("scheduler") != "CosineAlphaScheduler") continue;
+    const auto schedule = noise::make_schedule(linear ? "linear" : "cosine");
+    EXPECT_EQ(transfer_counts(*schedule, entry.at("masks").get<int64_t>(),
+                              entry.at("steps").get<int64_t>()),
+              entry.at("transfer").get<std::vector<int64_t>>())
+        << entry.dump();
+  }
+}
+
+TEST(TransferCounts, AddUpAndNeverStandStill) {
+  for (const char* name : {"linear", "cosine", "sqrt"}) {
+    const auto schedule = noise::make_schedule(name);
+    for (int64_t open = 0; open <= 40; open += 3) {
+      for (int64_t steps : {1, 2, 7, 64}) {
+        const std::vector<int64_t> counts = transfer_counts(*schedule, open, steps);
+        EXPECT_LE(static_cast<int64_t>(counts.size()), steps);
+        EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), int64_t{0}), open) << name;
+        for (int64_t count : counts) EXPECT_GT(count, 0);
+      }
+    }
+  }
+}
+
+} // namespace
+} // namespace dllm::decode

@@ -1,0 +1,247 @@
+// What gradients are made of: zeros, stops, errors, and what a scan keeps for its backward pass.
+
+#include "base/error.h"
+#include "graph/op.h"
+#include "graph/ops.h"
+#include "graph/ops/scan_plan.h"
+#include "graph/passes.h"
+#include "unit/graph/reference_evaluator.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+namespace dllm::graph {
+namespace {
+
+Error error_of(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const Error& e) {
+    return e;
+  }
+  return Error(Code::ok, "no error");
+}
+
+size_t count_ops(const Graph& graph, std::string_view op) {
+  size_t count = 0;
+  for (const Node& node : graph.nodes()) {
+    count += node.op->name == op;
+    for (const auto& body : node.bodies) count += count_ops(*body, op);
+  }
+  return count;
+}
+
+std::vector<const Node*> scans_of(const Graph& graph) {
+  std::vector<const Node*> found;
+  for (const Node& node : graph.nodes()) {
+    if (std::string_view(node.op->name) == "scan") found.push_back(&node);
+  }
+  return found;
+}
+
+TEST(Gradients, UnreachedValuesGetZeros) {
+  Graph graph;
+  const Value x = graph.input("x", DType::f32, {2}), other = graph.input("other", DType::f32, {3});
+  const Value stopped = graph.input("stopped", DType::f32, {2});
+  const auto grads = gradients(sum(multiply(x, stop_gradient(stopped)), {0}), {x, other, stopped});
+  for (size_t i = 0; i < 3; ++i) graph.output(std::to_string(i), grads[i]);
+  const auto out = test::evaluate(graph, {Tensor::from(Shape{2}, std::vector<float>{1, 2}),
+                                          Tensor(DType::f32, Shape{3}),
+                                          Tensor::from(Shape{2}, std::vector<float>{5, 7})});
+  EXPECT_EQ(out[0].as<double>()[1], 7);
+  EXPECT_EQ(out[1].as<double>()[2], 0);
+  EXPECT_EQ(out[2].as<double>()[1], 0);
+}
+
+TEST(Gradients, OneValueUsedOftenAndTwiceInOneNode) {
+  Graph graph;
+  const Value x = graph.input("x", DType::f32, {});
+  const Value y = add(multiply(x, x), multiply(multiply(x, x), x)); // x^2 + x^3
+  const Value z =
+      sum(gated_activation(reshape(x, {1}), reshape(x, {1}), "relu"), {0}); // x^2 for x > 0
+  graph.output("dx", gradients(add(y, z), {x})[0]);
+  graph.output("ddx", gradients(graph.value(graph.outputs()[0].value),
+                                {x})[0]); // through the gradient operation too
+  const auto out = test::evaluate(graph, {Tensor::scalar(3.0f)});
+  EXPECT_NEAR(out[0].as<double>()[0], 2 * 3 + 3 * 9 + 2 * 3, 1e-9);
+  EXPECT_NEAR(out[1].as<double>()[0], 2 + 6 * 3 + 2, 1e-9);
+}
+
+// A table used for both ends of a model: one walk over it, not three.
+TEST(Gradients, RowsAreScatteredIntoTheSum) {
+  Graph graph;
+  const Value table = graph.input("table", DType::f32, {5, 3}),
+              ids = graph.input("ids", DType::i32, {4});
+  const Value y = linear(take(table, ids), table); // (4, 5)
+  graph.output("d", gradients(sum(y, {0, 1}), {table})[0], "table");
+  const auto small = simplify(graph);
+  EXPECT_EQ(count_ops(*small, "scatter_add"), 1u) << small->dump();
+  EXPECT_EQ(count_ops(*small, "add"), 0u) << small->dump();
+}
+
+TEST(Gradients, ErrorsNameWhatIsWrong) {
+  Graph graph;
+  const Value x = graph.input("x", DType::f32, {2}), n = graph.input("n", DType::i32, {2});
+  const Value stored = graph.input("stored", DType::bf16, {3, 2});
+  EXPECT_EQ(error_of([&] { gradients(x, {x}); }).text(),
+            "[gradients] loss is f32(2), expected an f32 scalar");
+  EXPECT_EQ(error_of([&] { gradients(sum(x, {0}), {n}); }).text(),
+            "[gradients] i32(2) has no gradient, only f32 has");
+  EXPECT_EQ(error_of([&] { gradients(sum(linear(x, stored), {0}), {stored}); }).text(),
+            "[gradients] bf16(3, 2) has no gradient, only f32 has");
+  const Value through =
+      gradients(sum(linear(x, stored), {0}), {x})[0]; // a frozen base passes gradients on
+  EXPECT_EQ(through.shape(), x.shape());
+}
+
+TEST(Gradients, WhileHasNone) {
+  auto cond = std::make_shared<Graph>("cond"), body = std::make_shared<Graph>("halve until small");
+  cond->output("go", greater(sum(cond->input("x", DType::f32, {2}), {0}), scalar(*cond, 1)));
+  const Value inside = body->input("x", DType::f32, {2});
+  body->output("x", multiply(inside, scalar(*body, 0.5f)));
+  Graph graph;
+  const Value x = graph.input("x", DType::f32, {2});
+  const Value y = while_loop(cond, body, {multiply(x, x)})[0];
+  const Error error = error_of([&] { gradients(sum(y, {0}), {x}); });
+  EXPECT_EQ(error.code(), Code::invalid_argument);
+  EXPECT_EQ(error.text(), "[while] halve until small has no gradient");
+  EXPECT_NE(error.hint().find("scan"), std::string::npos);
+  gradients(sum(stop_gradient(y), {0}), {x}); // asked for nothing through it
+}
+
+// h' = tanh(h w_i^T), scale is a const.
+struct Layers {
+  Graph graph;
+  Value h, w, scale, loss;
+  explicit Layers(bool remat) {
+    auto body = std::make_shared<Graph>("layer");
+    const Value c = body->input("h", DType::f32, {2, 3}),
+                layer = body->input("w", DType::f32, {3, 3});
+    const Value s = body->input("scale", DType::f32, {3});
+    body->output("h", tanh(linear(multiply(c, s), layer)));
+    h = graph.input("h", DType::f32, {2, 3});
+    w = graph.input("w", DType::f32, {4, 3, 3});
+    scale = graph.input("scale", DType::f32, {3});
+    loss = sum(scan(body, {h}, {w}, {scale}, 4, {0, -1, false, remat}).carry[0], {0, 1});
+  }
+};
+
+TEST(ScanGradient, KeepsWhatTheBackwardBodyNeedsAndRecomputesNothing) {
+  Layers made(false);
+  const auto grads = gradients(made.loss, {made.h, made.w, made.scale});
+  EXPECT_EQ(grads[1].type(), made.w.type());
+  EXPECT_EQ(grads[2].type(), made.scale.type());
+  const auto scans = scans_of(made.graph);
+  ASSERT_EQ(scans.size(), 2u);
+  // Kept: h (for the gradient of scale), h * scale (for that of w) and tanh (its own slope).
+  EXPECT_EQ(scans[0]->outputs.size(), 1u + 3u) << made.graph.dump();
+  const Graph& backward = *scans[1]->bodies[0];
+  EXPECT_EQ(count_ops(backward, "tanh"), 0u);
+  EXPECT_EQ(count_ops(backward, "linear"), 0u);
+  EXPECT_EQ(count_ops(backward, "linear_input_grad"), 1u);
+  EXPECT_EQ(count_ops(backward, "linear_weight_grad"), 1u);
+  const ops::ScanPlan plan(scans[1]->attributes);
+  EXPECT_TRUE(plan.reverse);
+  EXPECT_EQ(plan.carry, 2u);     // d h, sum of d scale
+  EXPECT_EQ(plan.per_layer, 4u); // w and the three kept values
+  EXPECT_EQ(plan.consts, 1u);    // scale
+}
+
+TEST(ScanGradient, RematKeepsOnlyCarries) {
+  Layers made(true);
+  gradients(made.loss, {made.h, made.w, made.scale});
+  const auto scans = scans_of(made.graph);
+  ASSERT_EQ(scans.size(), 2u);
+  ASSERT_EQ(scans[0]->outputs.size(), 2u) << made.graph.dump();
+  EXPECT_EQ(made.graph.type(scans[0]->outputs[1]).text(), "f32(4, 2, 3)");
+  EXPECT_EQ(count_ops(*scans[1]->bodies[0], "tanh"), 1u);
+  EXPECT_EQ(count_ops(*scans[1]->bodies[0], "linear"), 1u);
+}
+
+TEST(ScanGradient, NothingIsKeptForWhatIsNotAsked) {
+  Layers made(false);
+  gradients(made.loss, {made.h}); // the layers are frozen: only slopes are needed
+  const auto scans = scans_of(made.graph);
+  ASSERT_EQ(scans.size(), 2u);
+  EXPECT_EQ(scans[0]->outputs.size(), 2u) << made.graph.dump();
+  EXPECT_EQ(count_ops(made.graph, "linear_weight_grad"), 0u);
+}
+
+TEST(ScanGradient, GatheredWeightsAreGatheredAgainNotKept) {
+  const AxisSet fsdp(Axis::fsdp);
+  auto body = std::make_shared<Graph>("layer");
+  const Value c = body->input("h", {Shape{2, 4}, DType::f32, fsdp});
+  const Value w = body->input("w", {Shape{2, 4}, DType::f32, fsdp});
+  body->output("h", tanh(linear(c, all_gather(w, Axis::fsdp, 0, 2))));
+  Graph graph;
+  const Value h = graph.input("h", {Shape{2, 4}, DType::f32, fsdp});
+  const Value layers = graph.input("w", {Shape{3, 2, 4}, DType::f32, fsdp});
+  const Value out = scan(body, {h}, {layers}, {}, 3).carry[0];
+  const auto grads = gradients(all_reduce(sum(out, {0, 1}), fsdp), {layers});
+  EXPECT_EQ(grads[0].type(), layers.type());
+  const auto scans = scans_of(graph);
+  for (int32_t id : scans[0]->outputs)
+    EXPECT_NE(graph.type(id).shape, (Shape{3, 4, 4})) << graph.dump();
+  EXPECT_EQ(count_ops(*scans[1]->bodies[0], "all_gather"), 1u);
+  EXPECT_EQ(count_ops(*scans[1]->bodies[0], "reduce_scatter"), 1u);
+}
+
+TEST(ScanGradient, SecondGradientCallWorks) {
+  Layers made(false);
+  const Value first = gradients(made.loss, {made.w})[0];
+  const Value second = gradients(made.loss, {made.w})[0];
+  made.graph.output("difference", subtract(first, second));
+  std::vector<float> numbers(36, 0.3f);
+  const auto out =
+      test::evaluate(made.graph, {Tensor::from(Shape{2, 3}, std::vector<float>(6, 0.5f)),
+                                  Tensor::from(Shape{4, 3, 3}, numbers),
+                                  Tensor::from(Shape{3}, std::vector<float>(3, 1.5f))});
+  for (double d : out[0].as<double>()) EXPECT_EQ(d, 0);
+}
+
+// d |d loss / d h|^2 / d w, against the slope along one direction.
+TEST(ScanGradient, GradientOfAGradient) {
+  for (bool remat : {false, true}) {
+    Layers made(remat);
+    const Value dh = gradients(made.loss, {made.h})[0];
+    const Value norm = sum(multiply(dh, dh), {0, 1});
+    made.graph.output("norm", norm);
+    made.graph.output("dw", gradients(norm, {made.w})[0]);
+    Tensor h(DType::f64, Shape{2, 3}), w(DType::f64, Shape{4, 3, 3}), scale(DType::f64, Shape{3});
+    for (Tensor* x : {&h, &w, &scale}) {
+      auto values = x->mutable_as<double>();
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = std::sin(1.0 + 2.3 * static_cast<double>(i));
+    }
+    const auto norm_along = [&](double step) {
+      Tensor moved = w.clone();
+      auto values = moved.mutable_as<double>();
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] += step * std::cos(static_cast<double>(i));
+      return test::evaluate(made.graph, {h, moved, scale});
+    };
+    const auto at = norm_along(0);
+    double along = 0;
+    for (size_t i = 0; i < 36; ++i)
+      along += at[1].as<double>()[i] * std::cos(static_cast<double>(i));
+    const double slope =
+        (norm_along(1e-5)[0].as<double>()[0] - norm_along(-1e-5)[0].as<double>()[0]) / 2e-5;
+    EXPECT_NEAR(along, slope, 1e-6 * (1 + std::abs(slope))) << "remat " << remat;
+    EXPECT_GT(std::abs(slope), 1e-3);
+  }
+}
+
+TEST(Gradients, SameGraphTwice) {
+  const auto text = [] {
+    Layers made(false);
+    const auto grads = gradients(made.loss, {made.h, made.w, made.scale});
+    for (size_t i = 0; i < grads.size(); ++i) made.graph.output(std::to_string(i), grads[i]);
+    return made.graph.dump();
+  };
+  EXPECT_EQ(text(), text());
+}
+
+} // namespace
+} // namespace dllm::graph

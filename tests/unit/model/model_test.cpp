@@ -1,0 +1,281 @@
+#include "model/model.h"
+
+#include "model_tools.h"
+#include "unit/test_files.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace dllm::model {
+namespace {
+
+using test::expect_error;
+using test::model_options;
+using test::small_config;
+using test::small_engine;
+using test::small_ids;
+
+const char* const kTypes[] = {"llama", "qwen2", "qwen3", "gpt2", "Dream", "llada", "nano-dlm"};
+
+std::shared_ptr<Model> make(const std::string& type, const char* seed = "1") {
+  return new_model(small_engine(), small_config(type), model_options({{"seed", seed}}));
+}
+
+Batch batch_for(const Model& model) {
+  Batch batch = small_ids(2, 6, static_cast<int32_t>(model.config().vocab_size));
+  if (model.config().time_conditioning)
+    batch.set("timesteps", Tensor::from(Shape{2}, std::vector<float>{3, 40}));
+  return batch;
+}
+
+Tensor logits(Model& model, const Batch& batch) {
+  return forward(model, batch).at("logits");
+}
+
+TEST(NewModel, SameSeedSameWeights) {
+  const auto a = make("llama"), b = make("llama"), c = make("llama", "2");
+  for (const std::string& name : a->params().names()) {
+    EXPECT_TRUE(test::same_bytes(a->params().read(name), b->params().read(name))) << name;
+  }
+  const std::string q = "model.layers.1.self_attn.q_proj.weight";
+  EXPECT_FALSE(test::same_bytes(a->params().read(q), c->params().read(q)));
+  EXPECT_FALSE(test::same_bytes(a->params().read(q),
+                                a->params().read("model.layers.0.self_attn.q_proj.weight")));
+}
+
+TEST(NewModel, DrawsTheConfigsDeviation) {
+  Json config = small_config("gpt2");
+  config["initializer_range"] = 0.5;
+  config["n_embd"] = 64;
+  const auto model = new_model(small_engine(), config, model_options());
+  const auto deviation = [&](const std::string& name) {
+    const Tensor tensor = model->params().read(name);
+    double sum = 0;
+    for (const float value : tensor.as<float>()) sum += static_cast<double>(value) * value;
+    return std::sqrt(sum / static_cast<double>(tensor.count()));
+  };
+  EXPECT_NEAR(deviation("transformer.h.0.mlp.c_fc.weight"), 0.5, 0.01);
+  EXPECT_NEAR(deviation("transformer.h.0.mlp.c_proj.weight"), 0.5 / std::sqrt(6.0), 0.01);
+  EXPECT_EQ(deviation("transformer.h.0.ln_1.weight"), 1.0);
+  EXPECT_EQ(deviation("transformer.h.0.ln_1.bias"), 0.0);
+}
+
+TEST(SaveModel, LoadsBackBitForBit) {
+  for (const char* type : kTypes) {
+    const test::TempFolder folder;
+    const auto model = make(type);
+    Options save(save_schema());
+    save.set_i64("max_shard_bytes", 4096);
+    save_model(*model, folder.path("m"), save);
+    EXPECT_TRUE(file_exists(folder.path("m/model.safetensors.index.json"))) << type;
+    const auto back = load_model(small_engine(), folder.path("m"), model_options());
+    ASSERT_EQ(back->params().names(), model->params().names()) << type;
+    for (const std::string& name : model->params().names()) {
+      EXPECT_TRUE(test::same_bytes(back->params().read(name), model->params().read(name)))
+          << type << " " << name;
+    }
+    const Batch batch = batch_for(*model);
+    EXPECT_TRUE(test::same_bytes(logits(*model, batch), logits(*back, batch))) << type;
+  }
+}
+
+TEST(SaveModel, NeverHalf) {
+  const test::TempFolder folder;
+  const auto model = make("llama");
+  save_model(*model, folder.path("m"), Options(save_schema()));
+  expect_error(Code::already_exists, "is there already",
+               [&] { save_model(*model, folder.path("m"), Options(save_schema())); });
+  Options over(save_schema());
+  over.set_text("overwrite", "true");
+  Task task;
+  task.cancel();
+  EXPECT_THROW(save_model(*model, folder.path("m"), over, &task), Error);
+  EXPECT_FALSE(file_exists(folder.path("m.partial")));
+  save_model(*model, folder.path("m"), over);
+  EXPECT_NO_THROW(load_model(small_engine(), folder.path("m"), model_options()));
+}
+
+TEST(LoadModel, Bf16AndInt8AreNear) {
+  const test::TempFolder folder;
+  const auto model = make("qwen3");
+  save_model(*model, folder.path("m"), Options(save_schema()));
+  const Tensor want = logits(*model, batch_for(*model));
+  for (const char* dtype : {"bf16", "int8"}) {
+    const auto small =
+        load_model(small_engine(), folder.path("m"), model_options({{"dtype", dtype}}));
+    EXPECT_LT(small->params().bytes(), model->params().bytes()) << dtype;
+    const Tensor got = logits(*small, batch_for(*small));
+    double worst = 0, largest = 0;
+    for (size_t i = 0; i < want.as<float>().size(); ++i) {
+      worst =
+          std::max(worst, static_cast<double>(std::abs(got.as<float>()[i] - want.as<float>()[i])));
+      largest = std::max(largest, static_cast<double>(std::abs(want.as<float>()[i])));
+    }
+    EXPECT_LT(worst, 0.05 * largest) << dtype;
+    EXPECT_GT(worst, 0.0) << dtype;
+  }
+}
+
+TEST(LoadModel, FromMemory) {
+  const test::TempFolder folder;
+  const auto model = make("gpt2");
+  save_model(*model, folder.path("m"), Options(save_schema()));
+  MemorySource source;
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    const Bytes bytes = map_file(folder.path(std::string("m/") + name));
+    source.add(name, bytes.data(), bytes.size(), true);
+  }
+  const auto back = load_model(small_engine(), source, model_options());
+  EXPECT_TRUE(test::same_bytes(logits(*model, batch_for(*model)), logits(*back, batch_for(*back))));
+}
+
+TEST(LoadModel, NamesWhatDoesNotFit) {
+  const test::TempFolder folder;
+  const auto model = make("llama");
+  save_model(*model, folder.path("m"), Options(save_schema()));
+  const auto load_with = [&](const char* key, int64_t value) {
+    Json config = parse_json(read_text(folder.path("m/config.json")), "config.json");
+    config[key] = value;
+    write_file_atomic(folder.path("m/config.json"), config.dump());
+    load_model(small_engine(), folder.path("m"), model_options());
+  };
+  expect_error(
+      Code::data_loss,
+      "model.safetensors: tensor model.embed_tokens.weight has shape (23, 16), expected (24, 16)",
+      [&] { load_with("vocab_size", 24); });
+  expect_error(Code::data_loss, "tensor model.layers.3.input_layernorm.weight (16) is missing",
+               [&] {
+                 load_with("vocab_size", 23);
+                 load_with("num_hidden_layers", 4);
+               });
+  expect_error(Code::data_loss, "model.safetensors: unexpected tensor model.layers.2.",
+               [&] { load_with("num_hidden_layers", 2); });
+  expect_error(Code::not_found, "no config.json and no .gguf",
+               [&] { load_model(small_engine(), folder.path(), model_options()); });
+  write_file_atomic(folder.path("pytorch_model.bin"), "x");
+  write_file_atomic(folder.path("config.json"), small_config("llama").dump());
+  expect_error(Code::unimplemented, "pytorch_model.bin is a pickle",
+               [&] { load_model(small_engine(), folder.path(), model_options()); });
+}
+
+TEST(ParamStore, WriteMovesTheVersionAndTheLogits) {
+  const auto model = make("qwen2");
+  const Batch batch = batch_for(*model);
+  const Tensor before = logits(*model, batch);
+  const int64_t version = model->version();
+  const std::string name = "model.layers.1.mlp.down_proj.weight";
+  model->params().write(name, Tensor(DType::f32, model->params().shape(name)));
+  EXPECT_EQ(model->version(), version + 1);
+  EXPECT_FALSE(test::same_bytes(before, logits(*model, batch)));
+  expect_error(Code::invalid_argument, "expected (16, 24)", [&] {
+    model->params().write(name, Tensor(DType::f32, {24, 16}));
+  });
+  const Error unknown =
+      test::error_of([&] { model->params().read("model.layers.1.mlp.down_prj.weight"); });
+  EXPECT_EQ(unknown.code(), Code::not_found);
+  EXPECT_NE(unknown.hint().find("down_proj"), std::string::npos);
+}
+
+TEST(ParamStore, MastersAreF32AndTheSameModel) {
+  const auto model =
+      new_model(small_engine(), small_config("llama"), model_options({{"dtype", "int8"}}));
+  const Batch batch = batch_for(*model);
+  const Tensor before = logits(*model, batch);
+  const size_t entries = model->params().physical().size();
+  model->params().make_masters();
+  EXPECT_LT(model->params().physical().size(), entries);
+  for (const ParamStore::Physical& entry : model->params().physical())
+    EXPECT_EQ(entry.dtype, DType::f32) << entry.name;
+  const Tensor after = logits(*model, batch);
+  for (size_t i = 0; i < before.as<float>().size(); ++i)
+    EXPECT_NEAR(before.as<float>()[i], after.as<float>()[i], 1e-5);
+}
+
+TEST(ParamStore, FreezesWholeStacks) {
+  const auto model = make("llama");
+  model->params().set_trainable("model.layers.*.mlp.*", false);
+  EXPECT_FALSE(model->params().physical()[model->params().index("layers.gate")].trainable);
+  EXPECT_TRUE(model->params().physical()[model->params().index("layers.q")].trainable);
+  expect_error(Code::unimplemented, "1 of the 3 tensors",
+               [&] { model->params().set_trainable("model.layers.0.mlp.gate_proj.weight", true); });
+  expect_error(Code::not_found, "no parameter matches",
+               [&] { model->params().set_trainable("nothing.*", true); });
+}
+
+TEST(MaskToken, IsAddedAsTheMeanOfTheRows) {
+  const auto model = make("llama");
+  const Tensor rows = model->params().read("model.embed_tokens.weight");
+  model->set_side_file("tokenizer.json", Bytes());
+  EXPECT_THROW(model->ensure_mask_token(), Error); // an empty file is no tokenizer
+  const auto other = make("llama");
+  EXPECT_EQ(other->ensure_mask_token(), 23);
+  EXPECT_EQ(other->ensure_mask_token(), 23);
+  EXPECT_EQ(other->config().vocab_size, 24);
+  const Tensor grown = other->params().read("model.embed_tokens.weight");
+  EXPECT_EQ(grown.shape(), (Shape{24, 16}));
+  for (int64_t column = 0; column < 16; ++column) {
+    double sum = 0;
+    for (int64_t row = 0; row < 23; ++row)
+      sum += rows.row(row).as<float>()[static_cast<size_t>(column)];
+    EXPECT_NEAR(grown.row(23).as<float>()[static_cast<size_t>(column)], sum / 23, 1e-6);
+  }
+  EXPECT_EQ(forward(*other, small_ids(1, 4, 24)).at("logits").shape(), (Shape{1, 4, 24}));
+}
+
+// Heads that are tied, transposed in the file, or kept as int8 grow as well.
+TEST(MaskToken, GrowsEveryKindOfTable) {
+  for (const auto& [type, dtype] :
+       {std::pair{"gpt2", "f32"}, {"nano-dlm", "bf16"}, {"qwen3", "int8"}}) {
+    const auto model =
+        new_model(small_engine(), small_config(type), model_options({{"dtype", dtype}}));
+    EXPECT_EQ(model->ensure_mask_token(), 23) << type;
+    const test::TempFolder folder;
+    save_model(*model, folder.path("m"), Options(save_schema()));
+    const auto back = load_model(small_engine(), folder.path("m"), model_options());
+    EXPECT_EQ(back->config().vocab_size, 24) << type;
+    EXPECT_EQ(back->config().mask_token_id, 23) << type;
+    const Tensor got = logits(*back, batch_for(*back)), want = logits(*model, batch_for(*back));
+    ASSERT_EQ(got.shape(), (Shape{2, 6, 24})) << type;
+    for (size_t i = 0; i < got.as<float>().size(); ++i) {
+      EXPECT_NEAR(got.as<float>()[i], want.as<float>()[i], 1e-5) << type;
+    }
+  }
+}
+
+TEST(MaskToken, UsesAnUnusedRowAndTheTokenizersNames) {
+  const auto tokenizer = [](const std::string& text) {
+    const auto holder = std::make_shared<const std::string>(text);
+    return Bytes(holder->data(), holder->size(), holder);
+  };
+  const auto model = make("gpt2");
+  model->set_side_file(
+      "tokenizer.json",
+      tokenizer(R"({"model": {"vocab": {"a": 0, "b": 1, "c": 2}}, "added_tokens": []})"));
+  EXPECT_EQ(model->ensure_mask_token(), 3);
+  EXPECT_EQ(model->config().vocab_size, 23);
+  const test::TempFolder folder;
+  save_model(*model, folder.path("m"), Options(save_schema()));
+  EXPECT_NE(read_text(folder.path("m/tokenizer.json")).find("<|mask|>"), std::string::npos);
+
+  // Found by its text after a load that names no id.
+  Json config = parse_json(read_text(folder.path("m/config.json")), "config.json");
+  config.erase("mask_token_id");
+  config.erase("dllm");
+  write_file_atomic(folder.path("m/config.json"), config.dump());
+  EXPECT_EQ(load_model(small_engine(), folder.path("m"), model_options())->config().mask_token_id,
+            3);
+  EXPECT_EQ(load_model(small_engine(), folder.path("m"), model_options({{"mask_token", "7"}}))
+                ->config()
+                .mask_token_id,
+            7);
+  expect_error(Code::not_found, "no token [M]", [&] {
+    load_model(small_engine(), folder.path("m"), model_options({{"mask_token", "[M]"}}));
+  });
+  expect_error(Code::out_of_range, "23", [&] {
+    load_model(small_engine(), folder.path("m"), model_options({{"mask_token", "23"}}));
+  });
+}
+
+} // namespace
+} // namespace dllm::model

@@ -1,0 +1,75 @@
+#pragma once
+// Small models for tests.
+
+#include "cpu/engine.h"
+#include "model/model.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace dllm::test {
+
+inline std::shared_ptr<graph::Engine> small_engine() {
+  Options options(cpu::engine_schema());
+  options.set_i64("threads", 2);
+  return cpu::make_engine(options);
+}
+
+inline Json small_config(const std::string& model_type) {
+  if (model_type == "gpt2") {
+    return {{"model_type", "gpt2"}, {"vocab_size", 23}, {"n_embd", 16},
+            {"n_layer", 3},         {"n_head", 2},      {"n_positions", 24}};
+  }
+  if (model_type == "nano-dlm") {
+    return {{"model_type", "nano-dlm"},
+            {"vocab_size", 23},
+            {"d_model", 16},
+            {"n_layers", 2},
+            {"n_heads", 2},
+            {"d_ff", 24},
+            {"seq_len", 16},
+            {"T", 50},
+            {"time_conditioning", true}};
+  }
+  if (model_type == "llada") {
+    return {{"model_type", "llada"}, {"vocab_size", 21},
+            {"embedding_size", 24},  {"d_model", 16},
+            {"n_layers", 2},         {"n_heads", 2},
+            {"mlp_hidden_size", 24}, {"max_sequence_length", 32},
+            {"mask_token_id", 20}};
+  }
+  return {{"model_type", model_type},
+          {"vocab_size", 23},
+          {"hidden_size", 16},
+          {"num_hidden_layers", 3},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"head_dim", 4},
+          {"intermediate_size", 24},
+          {"max_position_embeddings", 32}};
+}
+
+inline Options
+model_options(std::initializer_list<std::pair<const char*, const char*>> values = {}) {
+  Options options(model::model_schema());
+  for (const auto& [key, text] : values) options.set_text(key, text);
+  return options;
+}
+
+inline Batch small_ids(int64_t batch, int64_t seq, int32_t vocab) {
+  Tensor ids(DType::i32, {batch, seq});
+  for (int64_t i = 0; i < ids.count(); ++i) {
+    ids.mutable_as<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>(i * 7 + 3) % vocab;
+  }
+  Batch made;
+  made.set("ids", ids);
+  return made;
+}
+
+inline bool same_bytes(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
+         std::memcmp(a.bytes(), b.bytes(), static_cast<size_t>(a.byte_size())) == 0;
+}
+
+} // namespace dllm::test

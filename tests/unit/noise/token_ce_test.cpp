@@ -1,0 +1,158 @@
+#include "noise/token_ce.h"
+
+#include "base/error.h"
+#include "cpu/engine.h"
+#include "noise/evaluate.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+
+namespace dllm::noise {
+namespace {
+
+std::shared_ptr<model::Model> tiny_model() {
+  const Json config = {{"model_type", "qwen3"},
+                       {"vocab_size", 23},
+                       {"hidden_size", 16},
+                       {"num_hidden_layers", 2},
+                       {"num_attention_heads", 4},
+                       {"num_key_value_heads", 2},
+                       {"head_dim", 4},
+                       {"intermediate_size", 20},
+                       {"max_position_embeddings", 64},
+                       {"rms_norm_eps", 1e-6},
+                       {"rope_theta", 10000.0},
+                       {"tie_word_embeddings", true},
+                       {"initializer_range", 0.4},
+                       {"mask_token_id", 22}};
+  const auto engine = cpu::make_engine(Options(cpu::engine_schema()));
+  return model::new_model(engine, config, Options(model::model_schema()));
+}
+
+Batch prepared_batch() {
+  Batch batch;
+  batch.set("ids",
+            Tensor::from(Shape{2, 5}, std::vector<int32_t>{1, 22, 3, 22, 5, 22, 7, 8, 22, 10}));
+  batch.set("targets",
+            Tensor::from(Shape{2, 5}, std::vector<int32_t>{-1, 2, -1, 4, -1, 6, -1, -1, 9, -1}));
+  batch.set("weights",
+            Tensor::from(Shape{2, 5}, std::vector<float>{0, 2, 0, 2, 0, .5f, 0, 0, .5f, 0}));
+  batch.set("normalizer", Tensor::from(Shape{2}, std::vector<float>{5, 5}));
+  return batch;
+}
+
+ObjectiveRef token_ce(int64_t shift = 0) {
+  Options options(objective_schema("token_ce"));
+  options.set_str("attention", "bidirectional");
+  options.set_i64("shift", shift);
+  return make_objective("token_ce", nullptr, options);
+}
+
+// The loss from whole logits, by its formula.
+double by_hand(model::Model& model, const Batch& batch, int64_t shift) {
+  Batch input;
+  input.set("ids", batch.at("ids"));
+  Options options(model::forward_schema());
+  options.set_str("attention", "bidirectional");
+  options.set_i64("shift", 0);
+  const Tensor logits = model::forward(model, input, options).at("logits");
+  const int64_t vocab = logits.shape()[2];
+  double sum = 0;
+  for (int64_t i = 0; i < 10; ++i) {
+    const int32_t target = batch.at("targets").as<int32_t>()[static_cast<size_t>(i)];
+    if (target < 0) continue;
+    const auto row = logits.as<float>().subspan(static_cast<size_t>((i - shift) * vocab),
+                                                static_cast<size_t>(vocab));
+    double total = 0;
+    for (const float logit : row) total += std::exp(static_cast<double>(logit));
+    sum += batch.at("weights").as<float>()[static_cast<size_t>(i)] *
+           (std::log(total) - row[static_cast<size_t>(target)]);
+  }
+  return sum / 10;
+}
+
+TEST(TokenCe, EqualsTheFormulaOverWholeLogits) {
+  const auto model = tiny_model();
+  EXPECT_NEAR(LossRunner(model, token_ce()).run(prepared_batch(), 0, 0, nullptr).mean(),
+              by_hand(*model, prepared_batch(), 0), 1e-5);
+}
+
+TEST(TokenCe, ShiftReadsTheHiddenStateBefore) {
+  const auto model = tiny_model();
+  Batch batch = prepared_batch();
+  batch.set("targets",
+            Tensor::from(Shape{2, 5}, std::vector<int32_t>{-1, 2, -1, 4, -1, -1, 6, -1, 9, -1}));
+  batch.set("weights",
+            Tensor::from(Shape{2, 5}, std::vector<float>{0, 2, 0, 2, 0, 0, .5f, 0, .5f, 0}));
+  EXPECT_NEAR(LossRunner(model, token_ce(1)).run(batch, 0, 0, nullptr).mean(),
+              by_hand(*model, batch, 1), 1e-5);
+}
+
+TEST(TokenCe, TargetWithNothingBeforeItIsAnError) {
+  TokenCeSettings settings;
+  settings.shift = 1;
+  try {
+    token_ce_feed(prepared_batch(), settings);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(error.text().find("targets[1, 0]"), std::string::npos) << error.text();
+  }
+  settings.first_predicts_itself = true;
+  EXPECT_EQ(token_ce_feed(prepared_batch(), settings).at("count").as<int32_t>()[0], 4);
+}
+
+TEST(TokenCe, NothingTrainedIsLossZero) {
+  const auto model = tiny_model();
+  Batch batch = prepared_batch();
+  batch.set("targets", Tensor::from(Shape{2, 5}, std::vector<int32_t>(10, -1)));
+  batch.set("normalizer", Tensor(DType::f32, {2}));
+  EXPECT_EQ(LossRunner(model, token_ce()).run(batch, 0, 0, nullptr).mean(), 0.0);
+}
+
+// Directional finite differences of the whole loss, tensor by tensor: the derivative along the
+// gradient itself.
+TEST(TokenCe, GradientMatchesFiniteDifferences) {
+  const auto model = tiny_model();
+  const ObjectiveRef objective = token_ce();
+  const LossGradients got = loss_gradients(*model, *objective, prepared_batch());
+  LossRunner runner(model, objective);
+  for (const auto& [name, gradient] : got.gradients) {
+    double norm = 0;
+    for (const float value : gradient.as<float>()) norm += static_cast<double>(value) * value;
+    norm = std::sqrt(norm);
+    if (norm < 1e-6) continue;
+    const Tensor kept = model->params().read(name).to(DType::f32).clone();
+    const auto loss_at = [&](double step) {
+      Tensor moved = kept.clone();
+      for (size_t i = 0; i < moved.as<float>().size(); ++i) {
+        moved.mutable_as<float>()[i] += static_cast<float>(step * gradient.as<float>()[i] / norm);
+      }
+      model->params().write(name, moved);
+      return runner.run(prepared_batch(), 0, 0, nullptr).mean();
+    };
+    const double h = 1e-2;
+    // Fourth order: float32 rounding of the loss allows no smaller h.
+    const double slope =
+        (8 * (loss_at(h) - loss_at(-h)) - (loss_at(2 * h) - loss_at(-2 * h))) / (12 * h);
+    model->params().write(name, kept);
+    EXPECT_NEAR(slope, norm, 2e-3 * norm + 2e-4) << name;
+  }
+}
+
+TEST(TokenCe, SegmentsAndKeysReachTheMask) {
+  const auto model = tiny_model();
+  LossRunner runner(model, token_ce());
+  const double plain = runner.run(prepared_batch(), 0, 0, nullptr).mean();
+  Batch segments = prepared_batch();
+  segments.set("segments",
+               Tensor::from(Shape{2, 5}, std::vector<int32_t>{1, 1, 2, 2, 2, 1, 1, 1, 1, 1}));
+  EXPECT_NE(runner.run(segments, 0, 0, nullptr).mean(), plain);
+  Batch keys = prepared_batch();
+  keys.set("keys", Tensor::from(Shape{2, 5}, std::vector<uint8_t>(10, 1)));
+  EXPECT_EQ(runner.run(keys, 0, 0, nullptr).mean(), plain);
+}
+
+} // namespace
+} // namespace dllm::noise

@@ -1,0 +1,176 @@
+#include "text/dataset.h"
+
+#include "base/error.h"
+#include "byte_tokenizer.h"
+#include "golden.h"
+#include "scratch.h"
+
+#include <gtest/gtest.h>
+
+namespace dllm::text {
+namespace {
+
+Options with(const char* json) {
+  Options options(dataset_schema());
+  options.set_json(parse_json(json, "options"));
+  return options;
+}
+
+std::string decoded(const Dataset& data, int64_t row) {
+  return make_byte_tokenizer()->decode(data.row(row).ids, {});
+}
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.text();
+  }
+  return "no error";
+}
+
+TEST(Dataset, FortunesAreSeparatedByPercentLines) {
+  Scratch scratch;
+  scratch.write("wise", "one\ntwo\n%\n\n%\n100 %\n%\nlast\n");
+  scratch.write("wise.dat", "index");
+  std::filesystem::create_symlink(scratch.path("wise"), scratch.path("wise.u8"));
+  const auto data = Dataset::open(scratch.path(), nullptr, Options(dataset_schema()), nullptr);
+  ASSERT_TRUE(data->is_text());
+  ASSERT_EQ(data->size(), 3);
+  EXPECT_EQ(data->text(0), "one\ntwo\n");
+  EXPECT_EQ(data->text(1), "100 %\n");
+  EXPECT_EQ(data->text(2), "last\n");
+}
+
+TEST(Dataset, LongTextKeepsEveryByteInParts) {
+  Scratch scratch;
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += "line " + std::to_string(i) + (i % 7 == 0 ? "\n\n" : "\n");
+  const auto data = Dataset::open(scratch.write("a.txt", text), make_byte_tokenizer(),
+                                  Options(dataset_schema()), nullptr);
+  std::string back;
+  ASSERT_GT(data->size(), 5);
+  for (int64_t i = 0; i < data->size(); ++i) {
+    EXPECT_EQ(data->row(i).starts, i == 0);
+    back += decoded(*data, i);
+  }
+  EXPECT_EQ(back, text + "<|endoftext|>");
+}
+
+TEST(Dataset, RowsOfTextFiles) {
+  Scratch scratch;
+  const std::string file = scratch.write("a.txt", "a\nb\n\n \nc\r\nd");
+  const auto lines = Dataset::open(file, nullptr, with(R"({"rows": "line"})"), nullptr);
+  ASSERT_EQ(lines->size(), 4);
+  EXPECT_EQ(lines->text(2), "c");
+  const auto paragraphs = Dataset::open(file, nullptr, with(R"({"rows": "paragraph"})"), nullptr);
+  ASSERT_EQ(paragraphs->size(), 2);
+  EXPECT_EQ(paragraphs->text(0), "a\nb");
+  EXPECT_EQ(paragraphs->text(1), "c\r\nd");
+}
+
+TEST(Dataset, PromptsAreKeptAsTheyAre) {
+  Scratch scratch;
+  const std::string file =
+      scratch.write("a.jsonl", "{\"text\": \"abc\"}\n\n{\"prompt\": \"Q?\", \"response\": "
+                               "\"A\"}\n{\"ids\": [1, 2], \"keep\": [1, 0]}\n");
+  const auto data = Dataset::open(file, make_byte_tokenizer(), Options(dataset_schema()), nullptr);
+  ASSERT_EQ(data->size(), 3);
+  EXPECT_EQ(decoded(*data, 1), "Q?A<|endoftext|>");
+  EXPECT_EQ(std::vector<uint8_t>(data->row(0).keep.begin(), data->row(0).keep.end()),
+            std::vector<uint8_t>(4, 0));
+  EXPECT_EQ(std::vector<uint8_t>(data->row(1).keep.begin(), data->row(1).keep.end()),
+            (std::vector<uint8_t>{1, 1, 0, 0}));
+  EXPECT_EQ(std::vector<uint8_t>(data->row(2).keep.begin(), data->row(2).keep.end()),
+            (std::vector<uint8_t>{1, 0, 0}));
+}
+
+TEST(Dataset, TextIsNeverReadAsSpecialTokens) {
+  Dataset data(make_byte_tokenizer(), Options(dataset_schema()));
+  data.add(R"({"text": "<|mask|>"})");
+  EXPECT_EQ(data.row(0).ids.size(), 9u);
+  Dataset parsed(make_byte_tokenizer(), with(R"({"parse_special": true})"));
+  parsed.add(R"({"text": "<|mask|>"})");
+  EXPECT_EQ(parsed.row(0).ids.size(), 2u);
+}
+
+TEST(Dataset, BadLinesAreNamed) {
+  Scratch scratch;
+  const auto tokenizer = make_byte_tokenizer();
+  const auto open = [&](const std::string& content) {
+    const std::string file = scratch.write("bad.jsonl", content);
+    return message_of([&] { Dataset::open(file, tokenizer, Options(dataset_schema()), nullptr); });
+  };
+  EXPECT_NE(open("{\"text\": \"a\"}\n{\"text\": }\n").find("bad.jsonl line 2 is not valid JSON"),
+            std::string::npos);
+  EXPECT_NE(open("[1]\n").find("bad.jsonl line 1: expected an object, found array"),
+            std::string::npos);
+  EXPECT_NE(open("\n{\"prompt\": \"a\"}\n").find("line 2: \"response\" is missing"),
+            std::string::npos);
+  EXPECT_NE(open("{\"text\": 3}\n").find("\"text\" must be a string, found number"),
+            std::string::npos);
+  EXPECT_NE(open("{\"x\": 3}\n").find("expected \"text\""), std::string::npos);
+  EXPECT_NE(open("{\"ids\": [258]}\n").find("token 258 is outside the vocabulary of 258"),
+            std::string::npos);
+  EXPECT_NE(open("{\"ids\": [1], \"keep\": []}\n").find("1 ids but 0 keep"), std::string::npos);
+  EXPECT_NE(open("").find("holds no rows"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              Dataset::open(scratch.path("none"), nullptr, Options(dataset_schema()), nullptr);
+            }).find("no file or folder"),
+            std::string::npos);
+}
+
+TEST(Dataset, AddTakesAllOrNothing) {
+  Dataset data(make_byte_tokenizer(), Options(dataset_schema()));
+  EXPECT_THROW(data.add(R"([{"text": "a"}, {"ids": [999]}])"), Error);
+  EXPECT_EQ(data.size(), 0);
+  data.add(R"([{"text": "a"}, {"text": "b"}])");
+  EXPECT_EQ(data.size(), 2);
+}
+
+TEST(Dataset, TokenFileComesBackEqual) {
+  Scratch scratch;
+  Dataset data(make_byte_tokenizer(), Options(dataset_schema()));
+  data.add(R"([{"text": "hello"}, {"prompt": "a", "response": "bc"}, {"text": ""}])");
+  const std::string path = scratch.path("rows.tok");
+  data.save(path, nullptr);
+  const auto back = Dataset::open(path, nullptr, Options(dataset_schema()), nullptr);
+  ASSERT_EQ(back->size(), data.size());
+  EXPECT_EQ(back->special().eos, 256);
+  EXPECT_EQ(back->vocabulary_size(), 258);
+  for (int64_t i = 0; i < data.size(); ++i) {
+    EXPECT_TRUE(std::ranges::equal(back->row(i).ids, data.row(i).ids));
+    EXPECT_TRUE(std::ranges::equal(back->row(i).keep, data.row(i).keep));
+    EXPECT_EQ(back->row(i).starts, data.row(i).starts);
+  }
+  EXPECT_EQ(message_of([&] { back->add(R"({"ids": [1]})"); }),
+            "rows cannot be added to a token file");
+}
+
+TEST(Dataset, EveryBrokenByteOfATokenFileIsSeen) {
+  Scratch scratch;
+  Dataset data(make_byte_tokenizer(), Options(dataset_schema()));
+  data.add(R"([{"text": "hello"}, {"prompt": "a", "response": "bc"}])");
+  data.save(scratch.path("rows.tok"), nullptr);
+  const std::string good = read_text(scratch.path("rows.tok"));
+  const auto padding =
+      [&](size_t at) { // not covered by the hash: zeros up to the next multiple of 8
+        return (at >= 72 + 24 + 2 && at < 72 + 24 + 8) || (at >= 72 + 32 + 10 && at < 72 + 32 + 16);
+      };
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 0x41);
+    const std::string path = scratch.write("bad.tok", bad);
+    Options options = with(R"({"format": "tokens"})");
+    if (padding(i)) continue;
+    EXPECT_THROW(Dataset::open(path, nullptr, options, nullptr), Error) << "byte " << i;
+  }
+  for (size_t size = 0; size < good.size(); ++size) {
+    const std::string path = scratch.write("bad.tok", good.substr(0, size));
+    EXPECT_THROW(Dataset::open(path, nullptr, with(R"({"format": "tokens"})"), nullptr), Error)
+        << size;
+  }
+}
+
+} // namespace
+} // namespace dllm::text

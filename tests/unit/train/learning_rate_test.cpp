@@ -1,0 +1,60 @@
+#include "train/learning_rate.h"
+
+#include "base/error.h"
+#include "train/options.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace dllm::train {
+namespace {
+
+// spec-dllm-jax 9.12: total 10, peak 1e-3, warm-up 1, counted from zero.
+TEST(LearningRate, ReferenceTables) {
+  LearningRate rate{"cosine", 0, 1, 10, 0, true};
+  const double cosine[] = {0,          1e-3,   9.69846e-4, 8.83022e-4, 7.5e-4, 5.86824e-4,
+                           4.13176e-4, 2.5e-4, 1.16978e-4, 3.01537e-5, 0,      0};
+  for (int i = 0; i < 12; ++i) EXPECT_NEAR(1e-3 * rate.factor(i), cosine[i], 1e-9) << i;
+  rate.kind = "linear";
+  EXPECT_NEAR(1e-3 * rate.factor(2), 8.88889e-4, 1e-9);
+  EXPECT_NEAR(1e-3 * rate.factor(9), 1.11111e-4, 1e-9);
+}
+
+TEST(LearningRate, OursNeverWastesTheFirstUpdate) {
+  const LearningRate rate{"cosine", 0.1, 4, 20, 0, false};
+  EXPECT_NEAR(rate.factor(0), 0.25, 1e-12);
+  EXPECT_NEAR(rate.factor(3), 1.0, 1e-12);
+  EXPECT_NEAR(rate.factor(4), 1.0, 1e-12);
+  EXPECT_GT(rate.factor(19), 0.1);
+  EXPECT_NEAR(rate.factor(20), 0.1, 1e-12);
+  EXPECT_NEAR(rate.factor(500), 0.1, 1e-12);
+}
+
+TEST(LearningRate, WsdIsFlatThenFalls) {
+  const LearningRate rate{"wsd", 0, 2, 20, 10, false};
+  EXPECT_NEAR(rate.factor(9), 1.0, 1e-12);
+  EXPECT_NEAR(rate.factor(15), 0.5, 1e-12);
+  EXPECT_NEAR(rate.factor(20), 0.0, 1e-12);
+}
+
+TEST(TrainerOptions, BadCombinationsAreNamed) {
+  const auto message = [](const Json& values) -> std::string {
+    Options options(trainer_schema());
+    options.set_json(values);
+    try {
+      learning_rate_of(options);
+    } catch (const Error& error) {
+      return error.text();
+    }
+    return "no error";
+  };
+  EXPECT_NE(message({{"schedule", "cosine"}}).find("needs the number of steps"), std::string::npos);
+  EXPECT_NE(message({{"lr", 1e-3}, {"min_lr", 1e-2}}).find("above lr"), std::string::npos);
+  EXPECT_NE(
+      message({{"schedule", "linear"}, {"steps", 10}, {"warmup", 10}}).find("leaves nothing of 10"),
+      std::string::npos);
+  EXPECT_EQ(message({{"schedule", "linear"}, {"steps", 10}}), "no error");
+}
+
+} // namespace
+} // namespace dllm::train

@@ -1,0 +1,310 @@
+#include "train/trainer.h"
+
+#include "base/error.h"
+#include "tiny.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <thread>
+
+namespace dllm::train {
+namespace {
+
+TEST(Trainer, LearnsATinyText) {
+  auto trainer = tiny_trainer({{"lr", 5e-3}});
+  TextSource source, held;
+  held.seek(1000);
+  const double before = trainer->eval(held, 8);
+  trainer->run(source, 150);
+  held.seek(1000);
+  const double after = trainer->eval(held, 8);
+  EXPECT_GT(before, 2.5);
+  EXPECT_LT(after, 0.6 * before) << "from " << before;
+  EXPECT_EQ(trainer->metric("step"), 150);
+  EXPECT_EQ(trainer->metric("tokens"), 150 * 4 * 16);
+  EXPECT_GT(trainer->metric("tokens_per_second"), 0);
+  EXPECT_GT(trainer->metric("mfu"), 0);
+}
+
+TEST(Trainer, AutoregressiveLearnsToo) {
+  auto trainer = tiny_trainer({{"lr", 5e-3}}, 1, "ar");
+  TextSource source;
+  trainer->run(source, 80);
+  EXPECT_LT(trainer->metric("loss"), 0.5);
+}
+
+TEST(Trainer, EvaluationRepeatsAndChangesNothing) {
+  auto trainer = tiny_trainer();
+  TextSource source;
+  const auto before = weights_of(*trainer);
+  const double first = trainer->eval(source, 3);
+  source.seek(0);
+  EXPECT_EQ(trainer->eval(source, 3), first);
+  EXPECT_EQ(weights_of(*trainer), before);
+  TextSource empty(4, 16, 0);
+  EXPECT_THROW(trainer->eval(empty, 1), Error);
+}
+
+TEST(Trainer, ThreadsChangeNoBit) {
+  const auto trained = [](int64_t threads) {
+    auto trainer = tiny_trainer(Json::object(), threads);
+    TextSource source;
+    trainer->run(source, 6);
+    return weights_of(*trainer);
+  };
+  EXPECT_EQ(trained(1), trained(2));
+}
+
+TEST(Trainer, RematerializationChangesNoBit) {
+  const auto trained = [](bool remat) {
+    auto trainer = tiny_trainer({{"remat", remat}});
+    TextSource source;
+    trainer->run(source, 3);
+    return weights_of(*trainer);
+  };
+  EXPECT_EQ(trained(false), trained(true));
+}
+
+// Two halves accumulated draw the same noise as one batch and give the same update up to rounding.
+TEST(Trainer, HalvesAccumulatedEqualOneBatch) {
+  TextSource source(8);
+  const Batch whole = *source.next();
+  auto one = tiny_trainer(), two = tiny_trainer();
+  const double loss = one->step(whole);
+  for (int64_t half = 0; half < 2; ++half) {
+    Batch part;
+    part.set("ids", whole.at("ids").rows(4 * half, 4 * half + 4).clone());
+    two->accumulate(part);
+  }
+  EXPECT_EQ(two->accumulated(), 2);
+  EXPECT_NEAR(two->apply(), loss, 1e-5 * loss);
+  EXPECT_EQ(two->accumulated(), 0);
+  EXPECT_NEAR(one->metric("grad_norm"), two->metric("grad_norm"), 1e-4 * one->metric("grad_norm"));
+  // Adam's first step moves every weight by lr whatever the gradient's size: allow a few that sit
+  // at zero.
+  const auto a = weights_of(*one), b = weights_of(*two);
+  int64_t far = 0, all = 0;
+  for (const auto& [name, values] : a) {
+    for (size_t i = 0; i < values.size(); ++i, ++all)
+      far += std::abs(values[i] - b.at(name)[i]) > 1e-5 ? 1 : 0;
+  }
+  EXPECT_LE(far, all / 500);
+}
+
+TEST(Trainer, SumsStartFromZeroAgain) {
+  TextSource source;
+  auto plain = tiny_trainer(), paired = tiny_trainer();
+  for (int i = 0; i < 3; ++i) {
+    const Batch batch = *source.next();
+    const double loss = plain->step(batch);
+    paired->accumulate(batch);
+    EXPECT_NEAR(paired->apply(), loss, 1e-4 * loss);
+  }
+}
+
+TEST(Trainer, HalvesAreCalledInOrder) {
+  TextSource source;
+  auto trainer = tiny_trainer();
+  EXPECT_THROW(trainer->apply(), Error);
+  trainer->accumulate(*source.next());
+  EXPECT_THROW(trainer->step(*source.next()), Error);
+  trainer->apply();
+  trainer->step(*source.next());
+}
+
+// A batch whose loss is not finite: prepared arrays with a weight that is none.
+Batch poisoned() {
+  Batch batch;
+  batch.set("ids", Tensor::from(Shape{1, 4}, std::vector<int32_t>{30, 3, 30, 5}));
+  batch.set("targets", Tensor::from(Shape{1, 4}, std::vector<int32_t>{3, -1, 5, -1}));
+  batch.set("weights",
+            Tensor::from(Shape{1, 4},
+                         std::vector<float>{std::numeric_limits<float>::quiet_NaN(), 0, 1, 0}));
+  return batch;
+}
+
+TEST(Trainer, NonFiniteStepsAreSkippedToTheBit) {
+  TextSource source;
+  auto skipping = tiny_trainer({{"nonfinite", "skip"}, {"ema", 0.9}}),
+       clean = tiny_trainer({{"nonfinite", "skip"}, {"ema", 0.9}});
+  const Batch first = *source.next(), second = *source.next();
+  skipping->step(first);
+  clean->step(first);
+  const auto before = weights_of(*skipping);
+  EXPECT_TRUE(std::isnan(skipping->step(poisoned())));
+  EXPECT_EQ(weights_of(*skipping), before);
+  EXPECT_EQ(skipping->metric("skipped"), 1);
+  // The moments, the average and the count of updates are untouched too: a prepared batch gives
+  // equal weights.
+  const noise::PrepareContext context =
+      noise::prepare_context(*clean->objective(), clean->model("live")->config());
+  const Batch prepared = clean->objective()->prepare(second, 1, 1, context);
+  skipping->step(prepared);
+  clean->step(prepared);
+  EXPECT_EQ(weights_of(*skipping), weights_of(*clean));
+  EXPECT_EQ(weights_of(*skipping->model("ema")), weights_of(*clean->model("ema")));
+}
+
+TEST(Trainer, NonFiniteStops) {
+  auto trainer = tiny_trainer();
+  const auto before = weights_of(*trainer);
+  try {
+    trainer->step(poisoned());
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::aborted);
+    EXPECT_NE(error.text().find("step 1"), std::string::npos) << error.text();
+  }
+  EXPECT_EQ(weights_of(*trainer), before);
+  EXPECT_EQ(trainer->steps_done(), 0);
+  TextSource source;
+  trainer->step(*source.next());
+}
+
+TEST(Trainer, FrozenTensorsStay) {
+  auto trainer = tiny_trainer({{"freeze", {"model.embed_tokens.weight", "*norm*"}}});
+  const auto before = weights_of(*trainer);
+  TextSource source;
+  trainer->run(source, 3);
+  const auto after = weights_of(*trainer);
+  for (const auto& [name, values] : before) {
+    const bool frozen =
+        name == "model.embed_tokens.weight" || name.find("norm") != std::string::npos;
+    EXPECT_EQ(after.at(name) == values, frozen) << name;
+  }
+}
+
+TEST(Trainer, AverageFollowsTheWeights) {
+  auto trainer = tiny_trainer({{"ema", 0.5}});
+  const auto start = weights_of(*trainer);
+  TextSource source;
+  trainer->step(*source.next());
+  const auto live = weights_of(*trainer), average = weights_of(*trainer->model("ema"));
+  for (const auto& [name, values] : live) {
+    for (size_t i = 0; i < values.size(); ++i)
+      EXPECT_NEAR(average.at(name)[i], 0.5 * (values[i] + start.at(name)[i]), 1e-6);
+  }
+  EXPECT_THROW(tiny_trainer()->model("ema"), Error);
+  EXPECT_THROW(trainer->model("best"), Error);
+}
+
+TEST(Trainer, VersionRisesWithEveryStep) {
+  auto trainer = tiny_trainer();
+  TextSource source;
+  const int64_t before = trainer->model("live")->version();
+  trainer->run(source, 2);
+  EXPECT_EQ(trainer->model("live")->version(), before + 2);
+}
+
+// Sampling while training works: a forward pass on another thread sees one whole version or the
+// next.
+TEST(Trainer, ReadersOnAnotherThreadWaitForTheStep) {
+  auto trainer = tiny_trainer(Json::object(), 2);
+  TextSource source;
+  const Batch batch = *source.next();
+  std::atomic<bool> done{false};
+  std::atomic<int> passes{0};
+  std::thread reader([&, model = trainer->model("live")] {
+    while (!done || passes == 0) {
+      const Tensor logits = model::forward(*model, batch).at("logits");
+      for (const float value : logits.as<float>()) ASSERT_TRUE(std::isfinite(value));
+      ++passes;
+    }
+  });
+  trainer->run(source, 20);
+  done = true;
+  reader.join();
+  EXPECT_EQ(trainer->steps_done(), 20);
+}
+
+TEST(Trainer, ShapesMayChangeAndCompilesStayBounded) {
+  auto trainer = tiny_trainer();
+  TextSource small(2, 8), large(4, 16);
+  for (int i = 0; i < 4; ++i) {
+    trainer->step(*small.next());
+    trainer->step(*large.next());
+  }
+  const double compiles = trainer->metric("compiles");
+  for (int i = 0; i < 4; ++i) {
+    trainer->step(*small.next());
+    trainer->step(*large.next());
+  }
+  EXPECT_EQ(trainer->metric("compiles"), compiles);
+}
+
+TEST(Trainer, EventsStopAndFail) {
+  TextSource source;
+  auto trainer = tiny_trainer();
+  int events = 0;
+  EXPECT_FALSE(trainer->run(source, 10, [&](const Event& event) {
+    EXPECT_EQ(event.kind(), EventKind::train_step);
+    for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_second", "mfu",
+                            "memory", "compiles"}) {
+      EXPECT_NE(event.find(key), nullptr) << key;
+    }
+    return ++events == 3 ? Answer::stop : Answer::go_on;
+  }));
+  EXPECT_EQ(events, 3);
+  try {
+    trainer->run(source, 10, [](const Event&) { return Answer::fail; });
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::callback_failed);
+  }
+  EXPECT_EQ(trainer->steps_done(), 4);
+}
+
+TEST(Trainer, EndOfDataAndBudget) {
+  TextSource short_source(4, 16, 3);
+  auto trainer = tiny_trainer({{"tokens", 5 * 4 * 16}});
+  EXPECT_THROW(trainer->run(short_source, 10), Error);
+  EXPECT_EQ(trainer->steps_done(), 3);
+  TextSource source;
+  EXPECT_FALSE(trainer->run(source, 10));
+  EXPECT_EQ(trainer->steps_done(), 5);
+}
+
+TEST(Trainer, CancelledStepDoesNotCount) {
+  TextSource source;
+  auto trainer = tiny_trainer();
+  const auto before = weights_of(*trainer);
+  Task task;
+  task.cancel();
+  EXPECT_THROW(trainer->step(*source.next(), &task), Error);
+  EXPECT_EQ(weights_of(*trainer), before);
+  EXPECT_EQ(trainer->steps_done(), 0);
+  trainer->step(*source.next());
+  EXPECT_EQ(trainer->steps_done(), 1);
+}
+
+TEST(Trainer, SettingsChangeBetweenSteps) {
+  TextSource source;
+  auto trainer = tiny_trainer({{"warmup", 0}});
+  trainer->set_f64("lr", 1e-4);
+  trainer->step(*source.next());
+  EXPECT_NEAR(trainer->metric("lr"), 1e-4, 1e-9);
+  EXPECT_THROW(trainer->set_f64("lrr", 1), Error);
+  EXPECT_THROW(trainer->set_f64("lr", -1), Error);
+  EXPECT_THROW(trainer->metric("los"), Error);
+  const Json described = trainer->describe();
+  EXPECT_EQ(described.at("objective").at("name"), "mdlm");
+  EXPECT_TRUE(described.at("metrics").contains("nll"));
+}
+
+TEST(Trainer, ClippingBoundsTheUpdate) {
+  TextSource source;
+  const Batch batch = *source.next();
+  auto trainer = tiny_trainer({{"clip", 1e-3}});
+  trainer->step(batch);
+  EXPECT_GT(trainer->metric("grad_norm"), 1e-3); // reported before clipping
+  // The first moment is (1 - beta1) times the clipped gradient.
+  auto free_trainer = tiny_trainer({{"clip", 0.0}});
+  free_trainer->step(batch);
+  EXPECT_NEAR(free_trainer->metric("grad_norm"), trainer->metric("grad_norm"), 1e-6);
+}
+
+} // namespace
+} // namespace dllm::train
