@@ -1,0 +1,108 @@
+// Question: what share of the f32 peak does the packed product reach, per shape, row count and
+// weight type, beside oneDNN (when built with it) or Eigen? Everything is timed in one run, best of
+// many short repetitions.
+//   bench_gemm [threads] [--quick] [--avx2]    (--avx2: as on a chip without AVX-512)
+
+#include "base/parallel.h"
+#include "cpu/gemm/gemm.h"
+#include "cpu/kernel.h"
+#include "other_gemm.h"
+#include "timing.h"
+
+#include <hwy/targets.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+namespace {
+
+using dllm::DType;
+
+struct MatrixShape {
+  int64_t n, k;
+};
+
+std::vector<float> numbers(int64_t count) {
+  std::vector<float> made(static_cast<size_t>(count));
+  uint32_t state = 1;
+  for (float& x : made) {
+    state = state * 1664525u + 1013904223u;
+    x = static_cast<float>(state >> 8) / 16777216.0f - 0.5f;
+  }
+  return made;
+}
+
+std::vector<std::byte> packed_weights(DType dtype, const std::vector<float>& w, MatrixShape s) {
+  std::vector<std::byte> plain(w.size() * static_cast<size_t>(dllm::dtype_size(dtype)));
+  if (dtype == DType::i8) {
+    for (size_t i = 0; i < w.size(); ++i)
+      plain[i] = static_cast<std::byte>(static_cast<int8_t>(w[i] * 127.0f));
+  } else {
+    dllm::convert(DType::f32, w.data(), dtype, plain.data(), static_cast<int64_t>(w.size()));
+  }
+  std::vector<std::byte> packed(static_cast<size_t>(dllm::cpu::packed_bytes(s.n, s.k, dtype)));
+  dllm::cpu::pack(dtype, plain.data(), s.k, s.n, s.k, packed.data(), nullptr);
+  return packed;
+}
+
+void measure(MatrixShape s, double peak, dllm::ThreadPool* pool, bool quick) {
+  const double budget = quick ? 0.05 : 0.3;
+  const int threads = pool->threads();
+  const std::vector<float> w = numbers(s.n * s.k);
+  const DType types[] = {DType::f32, DType::bf16, DType::i8};
+  std::vector<std::byte> packed[3];
+  for (int i = 0; i < 3; ++i) packed[i] = packed_weights(types[i], w, s);
+  const std::vector<float> scale(static_cast<size_t>(s.n), 0.01f);
+  for (int64_t m : {1, 4, 8, 16, 32, 64, 256}) {
+    const std::vector<float> x = numbers(m * s.k);
+    std::vector<float> y(static_cast<size_t>(m * s.n));
+    const double flops =
+        2.0 * static_cast<double>(m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+    std::printf("%6lld x %-5lld m %-4lld", static_cast<long long>(s.n), static_cast<long long>(s.k),
+                static_cast<long long>(m));
+    for (int i = 0; i < 3; ++i) {
+      dllm::cpu::Gemm g;
+      g.a = x.data(), g.a_stride = s.k, g.b = packed[i].data(), g.b_type = types[i];
+      g.c = y.data(), g.c_stride = s.n, g.m = m, g.n = s.n, g.k = s.k;
+      if (types[i] == DType::i8) g.scale = scale.data();
+      const double rate =
+          flops / best_seconds(threads, budget, [&] { dllm::cpu::gemm_parallel(g, pool); });
+      std::printf("  %-4s %6.1f GF/s %3.0f%%", dllm::dtype_name(types[i]), rate / 1e9,
+                  100 * rate / peak);
+    }
+    OtherGemm other(x.data(), w.data(), y.data(), m, s.n, s.k, threads);
+    const double rate = flops / best_seconds(threads, budget, [&] { other.run(); });
+    std::printf("  %s f32 %6.1f GF/s %3.0f%%\n", OtherGemm::name(), rate / 1e9, 100 * rate / peak);
+  }
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  int threads = dllm::allowed_cpus();
+  bool quick = false;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--quick") == 0) {
+      quick = true;
+    } else if (std::strcmp(argv[i], "--avx2") == 0) {
+      hwy::SetSupportedTargetsForTest(HWY_AVX2);
+      hwy::GetChosenTarget().Update(HWY_AVX2);
+    } else {
+      threads = std::atoi(argv[i]);
+    }
+  }
+  dllm::ThreadPool pool(threads);
+  const double peak = dllm::cpu::measure_peak_flops(&pool, threads);
+  std::printf("%s, %d threads, peak %.1f GF/s\n", dllm::cpu::simd_target(), threads, peak / 1e9);
+  for (MatrixShape s : {MatrixShape{896, 896},
+                        {4864, 896},
+                        {896, 4864},
+                        {1024, 1024},
+                        {2048, 2048},
+                        {32768, 896}}) {
+    measure(s, peak, &pool, quick);
+  }
+  return 0;
+}

@@ -1,0 +1,47 @@
+"""One masked-token training step in PyTorch on the CPU: prints tokens per second (median).
+Arguments: layers hidden heads inner vocab batch length steps. Peer of train_step_bench.cpp."""
+import os
+import sys
+import time
+
+import torch
+
+layers, hidden, heads, inner, vocab, batch, length, steps = map(int, sys.argv[1:9])
+torch.set_num_threads(len(os.sched_getaffinity(0)))
+torch.manual_seed(0)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens = torch.nn.Embedding(vocab, hidden)
+        self.places = torch.nn.Embedding(length, hidden)
+        block = torch.nn.TransformerEncoderLayer(hidden, heads, inner, 0.0, "gelu", batch_first=True, norm_first=True)
+        self.blocks = torch.nn.TransformerEncoder(block, layers, enable_nested_tensor=False)
+        self.norm = torch.nn.LayerNorm(hidden)
+
+    def forward(self, ids, rows):
+        x = self.tokens(ids) + self.places(torch.arange(length))
+        x = self.norm(self.blocks(x)).reshape(-1, hidden)[rows]
+        return x @ self.tokens.weight.T  # tied head, masked rows only
+
+
+net = Net()
+optimizer = torch.optim.AdamW(net.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.01)
+rates = []
+for step in range(steps + 1):
+    clean = torch.randint(0, vocab - 1, (batch, length))
+    start = time.perf_counter()
+    times = torch.rand(batch, 1) * 0.999 + 0.001
+    hit = torch.rand(batch, length) < times
+    ids = torch.where(hit, vocab - 1, clean)
+    rows = hit.reshape(-1).nonzero().squeeze(1)
+    nll = torch.nn.functional.cross_entropy(net(ids, rows), clean.reshape(-1)[rows], reduction="none")
+    loss = (nll / times.expand(batch, length).reshape(-1)[rows]).sum() / clean.numel()
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+    if step > 0:
+        rates.append(batch * length / (time.perf_counter() - start))
+print(sorted(rates)[len(rates) // 2])
