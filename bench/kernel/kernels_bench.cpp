@@ -113,11 +113,15 @@ void head(const Bench& bench, int64_t rows, int64_t in, int64_t vocab) {
          Tensor::from(Shape{rows}, std::vector<float>(rows, filters ? 0.95f : 1.0f)),
          Tensor::from(Shape{rows}, std::vector<float>(rows, 0.5f))},
         {i32_type({rows}), f32_type({rows}), f32_type({rows}), f32_type({rows}),
-         i32_type({rows, 8}), f32_type({rows, 8}), i32_type({rows}), f32_type({rows})},
+         i32_type({rows, 8}), f32_type({rows, 8}), i32_type({rows}), f32_type({rows}), f32_type({rows}),
+         f32_type({rows}), f32_type({rows})},
         {{"has_bias", false},
          {"has_scale", false},
          {"has_count", false},
+         {"has_noise", false},
          {"has_banned", false},
+         {"nucleus_first", false},
+         {"shaped", false},
          {"top", int64_t{8}}}};
     statistics.keeps_forms = {false, true, false, false, false, false};
     bench.report(std::string("token statistics ") + (filters ? "top-p " : "") + shape, statistics,

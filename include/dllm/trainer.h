@@ -55,7 +55,7 @@ DLLM_API void dllm_trainer_release(dllm_trainer *trainer);
  *
  *   trainer    not NULL
  *   batch      not NULL, token rows or prepared arrays
- *   task       NULL, or looked at before the program runs
+ *   task       NULL, or looked at before every operation until the weights begin to change
  *   out_loss   NULL: do not wait for the result; else the loss before the update, in nats
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array or a wrong shape;
@@ -72,7 +72,7 @@ DLLM_API dllm_status dllm_trainer_step(dllm_trainer *trainer, const dllm_batch *
  *
  *   trainer   not NULL
  *   batch     not NULL, token rows or prepared arrays
- *   task      NULL, or looked at before the program runs
+ *   task      NULL, or looked at before every operation until the sums begin to change
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT; DLLM_ABORTED; DLLM_CANCELLED
  * Owns     nothing
@@ -118,7 +118,7 @@ DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
  *   steps       more steps to take, 0 or more
  *   fn          NULL, or called on this thread between steps
  *   user_data   NULL, or handed to fn
- *   task        NULL, or looked at before every step; progress in steps
+ *   task        NULL, or looked at after every step, which is finished and saved; progress in steps
  *
  * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when the data ends first; DLLM_CALLBACK_FAILED; all of
  *          dllm_trainer_step

@@ -71,12 +71,14 @@ void FrameRun::run_step(const Step& step, const RunContext& context) {
 }
 
 void FrameRun::run(std::span<const Operand> inputs, std::span<const Operand> outputs,
-                   const RunContext& context, int32_t* step) {
+                   const RunContext& context, int32_t* step, int32_t stops_before) {
   resolve(inputs, outputs);
+  RunContext current = context;
   for (size_t s = 0; s < frame_.steps.size(); ++s) {
-    check_task(context.task);
+    if (static_cast<int32_t>(s) >= stops_before) current.task = nullptr;
+    check_task(current.task);
     if (step != nullptr) *step = static_cast<int32_t>(s);
-    run_step(frame_.steps[s], context);
+    run_step(frame_.steps[s], current);
   }
   for (const Copy& copy : frame_.copies) {
     const Operand& to = outputs[static_cast<size_t>(copy.output)];

@@ -23,9 +23,9 @@ public:
   // Operands in the order of the graph's inputs and outputs. An output that takes over an input has
   // the input's operand and ignores its own. May be called again with other operands (a loop does).
   // *step, when given, counts the steps that were started: after an exception it tells whether
-  // inputs were written.
+  // inputs were written. From step `stops_before` on the task is not looked at.
   void run(std::span<const Operand> inputs, std::span<const Operand> outputs,
-           const RunContext& context, int32_t* step = nullptr);
+           const RunContext& context, int32_t* step = nullptr, int32_t stops_before = INT32_MAX);
 
 private:
   void resolve(std::span<const Operand> inputs, std::span<const Operand> outputs);

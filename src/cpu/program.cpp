@@ -141,11 +141,14 @@ void CpuProgram::bind_outputs(Binding& binding, ThreadPool* pool) const {
   }
 }
 
-void CpuProgram::execute(const Binding& binding, const RunContext& context) const {
+void CpuProgram::execute(const Binding& binding, const RunContext& context,
+                         graph::StopRule rule) const {
   std::unique_ptr<Block> arena = state_->arenas().take(frame_.arena_bytes);
   int32_t step = -1;
+  const bool keeps = rule == graph::StopRule::before_overwrite && binding.overwrites;
+  const int32_t stops_before = keeps ? frame_.first_overwrite : INT32_MAX;
   try {
-    FrameRun(frame_, arena->data()).run(binding.in, binding.out, context, &step);
+    FrameRun(frame_, arena->data()).run(binding.in, binding.out, context, &step, stops_before);
   } catch (const Error& error) {
     state_->arenas().give(std::move(arena));
     if (!binding.overwrites || step < frame_.first_overwrite) throw;
@@ -172,7 +175,8 @@ std::vector<BufferRef> CpuProgram::results(Binding& binding) const {
   return made;
 }
 
-std::vector<BufferRef> CpuProgram::run(std::span<const BufferRef> inputs, const Task* task) {
+std::vector<BufferRef> CpuProgram::run(std::span<const BufferRef> inputs, const Task* task,
+                                       graph::StopRule rule) {
   const std::lock_guard lock(running_);
   check_task(task);
   check_inputs(inputs);
@@ -180,7 +184,7 @@ std::vector<BufferRef> CpuProgram::run(std::span<const BufferRef> inputs, const 
   Binding binding{inputs, {}, {}, {}};
   bind_inputs(binding, pool.get());
   bind_outputs(binding, pool.get());
-  execute(binding, {pool.get(), task, state_->check_finite()});
+  execute(binding, {pool.get(), task, state_->check_finite()}, rule);
   return results(binding);
 }
 

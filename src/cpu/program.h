@@ -19,7 +19,7 @@ public:
   const graph::Graph& graph() const override { return *source_; }
   const graph::PlanReport& plan() const override { return report_; }
   std::vector<graph::BufferRef> run(std::span<const graph::BufferRef> inputs,
-                                    const Task* task) override;
+                                    const Task* task, graph::StopRule rule) override;
 
 private:
   // One run: where its operands lie.
@@ -35,7 +35,7 @@ private:
   void bind_inputs(Binding& binding, ThreadPool* pool) const;
   void bind_outputs(Binding& binding, ThreadPool* pool) const;
   std::shared_ptr<Block> output_block(Binding& binding, size_t output, ThreadPool* pool) const;
-  void execute(const Binding& binding, const RunContext& context) const;
+  void execute(const Binding& binding, const RunContext& context, graph::StopRule rule) const;
   std::vector<graph::BufferRef> results(Binding& binding) const;
 
   std::shared_ptr<EngineState> state_;

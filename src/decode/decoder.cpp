@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "decode/trace.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <charconv>
 
@@ -12,48 +14,79 @@ namespace {
 int32_t parse_id(const std::string& text, int64_t vocab, const char* what) {
   int32_t id = -1;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), id);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || id < 0 || id >= vocab) {
-    fail(Code::invalid_argument, "{} holds \"{}\", which is no token id below {}", what, text, vocab);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || id < 0 ||
+      id >= vocab) {
+    fail(Code::invalid_argument, "{} holds \"{}\", which is no token id below {}", what, text,
+         vocab);
   }
   return id;
 }
 
 int32_t need_mask_id(const model::Model& model) {
   if (model.config().mask_token_id >= 0) return static_cast<int32_t>(model.config().mask_token_id);
-  fail_with_hint(
-      "set option mask_token of the model (a token's text or id), or \"dllm\": {\"mask_token_id\"} in its config.json, or "
-      "train it with a masked objective",
-      Code::failed_precondition, "the model has no mask token");
+  fail_with_hint("set option mask_token of the model (a token's text or id), or \"dllm\": "
+                 "{\"mask_token_id\"} in its config.json, or train it with a masked objective",
+                 Code::failed_precondition, "the model has no mask token");
 }
 
-StepSettings step_settings(const model::Model& model, const Options& options) {
+// The keys that were set, as options of the policy's own kind.
+Options policy_options(const Options& given) {
+  Options own(decoder_schema(given.str("policy")));
+  const Json values = given.to_json();
+  Json set = Json::object();
+  for (const OptionSpec& spec : given.schema().specs()) {
+    if (given.is_set(spec.key)) set[spec.key] = values.at(spec.key);
+  }
+  own.set_json(set);
+  return own;
+}
+
+Sight sight_of(const model::ModelConfig& config, const Options& options) {
+  model::AttentionKind kind = model::attention_from_name(options.str("attention"));
+  if (kind == model::AttentionKind::automatic) kind = config.attention;
+  if (kind == model::AttentionKind::causal) return {1, 0, false};
+  if (kind != model::AttentionKind::block_causal) return {};
+  const int64_t block = config.block_length > 0 ? config.block_length : options.i64("block_length");
+  if (block <= 0)
+    fail_with_hint("set block_length", Code::invalid_argument,
+                   "block_causal attention needs a block length");
+  return {block, 0, false};
+}
+
+PolicySetup policy_setup(const model::Model& model, const Options& options,
+                         const noise::Schedule& schedule, int32_t mask_id) {
+  for (const std::string& text : options.list("guidance_keep"))
+    parse_id(text, model.config().vocab_size, "option guidance_keep");
+  const int shift =
+      options.i64("shift") < 0 ? model.config().shift : static_cast<int>(options.i64("shift"));
+  return {options, schedule, model.config(), mask_id, sight_of(model.config(), options), shift};
+}
+
+StepSettings step_settings(const model::Model& model, const Options& options,
+                           const Policy& policy) {
   StepSettings settings;
   const model::ModelConfig& config = model.config();
-  settings.attention = model::attention_from_name(options.str("attention"));
-  if (settings.attention == model::AttentionKind::automatic) settings.attention = config.attention;
-  settings.attention_block = config.block_length > 0 ? config.block_length : options.i64("block_length");
-  if (settings.attention == model::AttentionKind::block_causal && settings.attention_block <= 0) {
-    fail_with_hint("set block_length", Code::invalid_argument, "block_causal attention needs a block length");
-  }
   settings.shift = options.i64("shift") < 0 ? config.shift : static_cast<int>(options.i64("shift"));
-  // A masked position is never decided to be masked.
+  settings.top = std::min(policy.top(), config.vocab_size);
+  settings.shaped = policy.shaped();
+  settings.nucleus_first = policy.nucleus_first();
+  settings.soft_width = policy.soft_width();
   settings.banned.assign(static_cast<size_t>(config.vocab_size), 0);
-  for (const std::string& text : options.list("suppress")) {
+  for (const std::string& text : options.list("suppress"))
     settings.banned[static_cast<size_t>(parse_id(text, config.vocab_size, "option suppress"))] = 1;
-  }
-  if (config.mask_token_id >= 0) settings.banned[static_cast<size_t>(config.mask_token_id)] = 1;
+  if (options.boolean("suppress_mask"))
+    settings.banned[static_cast<size_t>(config.mask_token_id)] = 1;
   return settings;
 }
 
-}  // namespace
+} // namespace
 
 Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
-    : model_(std::move(model)),
-      options_(options),
-      policy_(make_policy(options.str("policy"))),
-      schedule_(noise::make_schedule(options.str("schedule"))),
-      mask_id_(need_mask_id(*model_)),
-      program_(model_, step_settings(*model_, options)),
+    : model_(std::move(model)), options_(policy_options(options)),
+      schedule_(noise::make_schedule(options_.str("schedule"))), mask_id_(need_mask_id(*model_)),
+      policy_(make_policy(options_.str("policy"),
+                          policy_setup(*model_, options_, *schedule_, mask_id_))),
+      program_(model_, step_settings(*model_, options_, *policy_)), state_(model_),
       version_(model_->version()) {}
 
 Decoder::~Decoder() = default;
@@ -61,189 +94,152 @@ Decoder::~Decoder() = default;
 void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
   Options settings(slot_schema());
   settings.set_i64("seed", static_cast<int64_t>(seed));
-  std::map<int64_t, Slot> before = std::move(slots_);
-  slots_.clear();
+  std::map<int64_t, Request> before = std::move(requests_);
+  requests_.clear();
+  for (auto& [number, request] : before) drop_cache(request);
   try {
     add(prompt, {}, settings);
   } catch (...) {
-    slots_ = std::move(before);
+    requests_ = std::move(before);
     throw;
   }
 }
 
-int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed, const Options& options) {
-  const model::ModelConfig& config = model_->config();
-  if (static_cast<int64_t>(slots_.size()) >= options_.i64("slots")) {
-    fail_with_hint("remove finished requests, or raise option slots", Code::resource_exhausted,
-                   "all {} slots are in use", slots_.size());
-  }
-  if (!fixed.empty() && fixed.size() != canvas.size()) {
-    fail(Code::invalid_argument, "fixed has {} entries, the canvas {}", fixed.size(), canvas.size());
-  }
-  int64_t open_behind = 0;
-  if (fixed.empty()) {
-    open_behind = options.i64("gen_length") < 0 ? options_.i64("gen_length") : options.i64("gen_length");
-  }
-  const int64_t length = static_cast<int64_t>(canvas.size()) + open_behind;
-  if (length == 0) fail(Code::invalid_argument, "the canvas is empty");
-  if (length > config.max_positions) {
-    fail_with_hint("shorten the prompt or gen_length", Code::out_of_range,
-                   "the canvas has {} positions, the model allows {}", length, config.max_positions);
-  }
-  Slot slot;
+void Decoder::open_slot(Slot& slot, std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
+                        int64_t length) {
+  const int64_t vocab = model_->config().vocab_size;
   for (size_t i = 0; i < static_cast<size_t>(length); ++i) {
     const bool given = i < canvas.size() && (fixed.empty() || fixed[i] != 0);
-    if (given && (canvas[i] < 0 || canvas[i] >= config.vocab_size)) {
-      fail(Code::invalid_argument, "token {} at position {} is not in 0 to {}", canvas[i], i, config.vocab_size - 1);
+    if (given && (canvas[i] < 0 || canvas[i] >= vocab)) {
+      fail(Code::invalid_argument, "token {} at position {} is not in 0 to {}", canvas[i], i,
+           vocab - 1);
     }
     slot.ids.push_back(given ? canvas[i] : mask_id_);
     slot.states.push_back(given ? State::fixed : State::masked);
     slot.confidence.push_back(given ? 1.0f : 0.0f);
   }
+  slot.prompt = fixed.empty() ? static_cast<int64_t>(canvas.size()) : 0;
+}
+
+int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
+                     const Options& options) {
+  const model::ModelConfig& config = model_->config();
+  if (static_cast<int64_t>(requests_.size()) >= options_.i64("slots")) {
+    fail_with_hint("remove finished requests, or raise option slots", Code::resource_exhausted,
+                   "all {} slots are in use", requests_.size());
+  }
+  if (!fixed.empty() && fixed.size() != canvas.size()) {
+    fail(Code::invalid_argument, "fixed has {} entries, the canvas {}", fixed.size(),
+         canvas.size());
+  }
+  int64_t open_behind = 0;
+  if (fixed.empty())
+    open_behind =
+        options.i64("gen_length") < 0 ? options_.i64("gen_length") : options.i64("gen_length");
+  const int64_t length = static_cast<int64_t>(canvas.size()) + open_behind;
+  if (length == 0) fail(Code::invalid_argument, "the canvas is empty");
+  if (length > config.max_positions) {
+    fail_with_hint("shorten the prompt or gen_length", Code::out_of_range,
+                   "the canvas has {} positions, the model allows {}", length,
+                   config.max_positions);
+  }
+  Request made;
+  Slot& slot = made.slot;
+  open_slot(slot, canvas, fixed, length);
   slot.settings.seed = static_cast<uint64_t>(options.i64("seed"));
-  const auto pick = [&](const char* key) { return options.f64(key) < 0 ? options_.f64(key) : options.f64(key); };
+  const auto pick = [&](const char* key) {
+    return options.f64(key) < 0 ? options_.f64(key) : options.f64(key);
+  };
   slot.settings.temperature = static_cast<float>(pick("temperature"));
   slot.settings.top_p = static_cast<float>(pick("top_p"));
-  slot.settings.top_k = static_cast<int32_t>(options.i64("top_k") < 0 ? options_.i64("top_k") : options.i64("top_k"));
-  for (const std::string& text : options.list("stop")) {
+  slot.settings.top_k =
+      static_cast<int32_t>(options.i64("top_k") < 0 ? options_.i64("top_k") : options.i64("top_k"));
+  for (const std::string& text : options.list("stop"))
     slot.settings.stop.push_back(parse_id(text, config.vocab_size, "option stop"));
-  }
-  // Blocks follow the prompt; in a canvas with holes they are windows from its beginning.
-  slot.origin = fixed.empty() ? static_cast<int64_t>(canvas.size()) : 0;
-  const int64_t span = std::max<int64_t>(length - slot.origin, 1);
-  slot.block_length = options_.i64("block_length") > 0 ? options_.i64("block_length") : span;
-  const int64_t blocks = std::max<int64_t>(slot.block_count(), 1);
-  slot.steps_per_block = (options_.i64("steps") + blocks - 1) / blocks;
-  while (slots_.count(slot.number) != 0) ++slot.number;
-  finish_block(slot);
+  while (requests_.count(slot.number) != 0) ++slot.number;
+  const model::ModelConfig& own = model_->config();
+  slot.sight = sight_of(own, options_);
+  made.session = policy_->begin(slot);
   if (options_.boolean("trace")) slot.trace = trace_line(slot, {});
   const int64_t number = slot.number;
-  slots_.emplace(number, std::move(slot));
+  requests_.emplace(number, std::move(made));
   return number;
 }
 
-void Decoder::remove(int64_t number) {
-  slot(number);
-  slots_.erase(number);
+void Decoder::drop_cache(Request& request) {
+  if (request.cache_row >= 0) state_.release(request.cache_row);
+  request.cache_row = -1;
 }
 
-// Moves to the first block with open positions and plans it; a slot without any is done.
-void Decoder::finish_block(Slot& slot) {
-  while (slot.block < slot.block_count() && slot.open_count(slot.block_begin(), slot.block_end()) == 0) ++slot.block;
-  slot.step_in_block = 0;
-  if (slot.block >= slot.block_count()) {
-    slot.finish = Finish::decided;
-    return;
-  }
-  slot.transfer = policy_->plan(slot, *schedule_, slot.open_count(slot.block_begin(), slot.block_end()));
+void Decoder::remove(int64_t number) {
+  drop_cache(request(number));
+  requests_.erase(number);
 }
 
 void Decoder::check_weights() {
   const int64_t now = model_->version();
-  if (now != version_ && options_.str("on_change") == "fail") {
+  if (now == version_) return;
+  if (options_.str("on_change") == "fail") {
     fail_with_hint("make a new decoder, or set on_change to continue", Code::failed_precondition,
                    "the model's weights changed from version {} to {}", version_, now);
   }
+  state_.lose();
   version_ = now;
 }
 
 int64_t Decoder::active_count() const {
-  return std::count_if(slots_.begin(), slots_.end(), [](const auto& entry) { return entry.second.active(); });
+  return std::count_if(requests_.begin(), requests_.end(),
+                       [](const auto& entry) { return entry.second.slot.active(); });
 }
 
-// Most positions any step of the present requests can ask for.
-int64_t Decoder::capacity() const {
-  int64_t most = 0;
-  for (const auto& [number, slot] : slots_) {
-    if (slot.active()) most += std::min(slot.block_length, slot.length() - slot.origin);
-  }
-  return most;
+Decoder::Request& Decoder::request(int64_t number) {
+  const auto found = requests_.find(number);
+  if (found == requests_.end()) fail(Code::not_found, "there is no slot {}", number);
+  return found->second;
 }
 
-std::vector<Decoder::Change> Decoder::advance(const Task* task) {
-  if (slots_.empty()) {
-    fail_with_hint("call start or add first", Code::failed_precondition, "the decoder holds no request");
-  }
-  check_weights();
-  std::vector<Slot*> active;
-  std::vector<const Slot*> rows;
-  std::vector<Query> queries;
-  std::vector<size_t> query_end;
-  for (auto& [number, slot] : slots_) {
-    if (!slot.active()) continue;
-    std::vector<int64_t> open;
-    for (int64_t p = slot.block_begin(); p < slot.block_end(); ++p) {
-      if (slot.states[static_cast<size_t>(p)] == State::masked) open.push_back(p);
-    }
-    const std::vector<int64_t> wanted = policy_->wanted({slot, *schedule_, open});
-    active.push_back(&slot);
-    if (!wanted.empty()) {
-      for (int64_t position : wanted) queries.push_back({&slot, static_cast<int64_t>(rows.size()), position});
-      rows.push_back(&slot);
-    }
-    query_end.push_back(queries.size());
-  }
-  std::vector<Prediction> predictions;
-  if (!queries.empty()) predictions = program_.run(rows, queries, capacity(), task);
-  else check_task(task);
-
-  std::vector<Change> changes;
-  size_t begin = 0;
-  for (size_t i = 0; i < active.size(); ++i) {
-    changes.push_back(commit(*active[i], std::span(predictions).subspan(begin, query_end[i] - begin)));
-    begin = query_end[i];
-  }
-  return changes;
+const Decoder::Request& Decoder::request(int64_t number) const {
+  return const_cast<Decoder*>(this)->request(number);
 }
 
-// Writes what the policy chose and moves the slot on.
-Decoder::Change Decoder::commit(Slot& slot, std::span<const Prediction> predictions) {
-  Change change{slot.number, {}, false, slot.block, slot.block_begin(), slot.block_end()};
-  for (size_t index : policy_->choose({slot, *schedule_, {}}, predictions)) {
-    const Prediction& chosen = predictions[index];
-    const auto at = static_cast<size_t>(chosen.position);
-    slot.ids[at] = chosen.token;
-    slot.states[at] = State::final;
-    slot.confidence[at] = chosen.probability;
-    change.decided.push_back(chosen.position);
-  }
-  std::sort(change.decided.begin(), change.decided.end());
+const Slot& Decoder::slot(int64_t number) const {
+  return request(number).slot;
+}
+
+// Counts what was done and ends the request at a stop token.
+Decoder::Change Decoder::finish(Request& request, Outcome outcome) {
+  Slot& slot = request.slot;
+  const bool ran = request.asked.end > request.asked.begin;
   ++slot.steps;
-  ++slot.step_in_block;
-  slot.evaluations += predictions.empty() ? 0 : 1;
-  slot.commits += static_cast<int64_t>(change.decided.size());
-  apply_stop(slot, change);
-  change.block_ended = slot.open_count(change.begin, change.end) == 0;
-  if (slot.active() && change.block_ended) finish_block(slot);
-  if (options_.boolean("trace")) slot.trace += trace_line(slot, change.decided);
-  return change;
+  slot.evaluations += ran ? 1 : 0;
+  request.predicted = false;
+  request.predictions.clear();
+  apply_stop(slot, outcome);
+  slot.decided += static_cast<int64_t>(outcome.decided.size());
+  if (options_.boolean("trace")) slot.trace += trace_line(slot, outcome.decided);
+  if (!slot.active()) drop_cache(request);
+  return {slot.number, std::move(outcome)};
 }
 
-// A stop token with nothing open before it ends the request: what is open behind it becomes that token.
-void Decoder::apply_stop(Slot& slot, Change& change) {
+// A stop token with nothing open before it ends the request: what is open behind it becomes that
+// token.
+void Decoder::apply_stop(Slot& slot, Outcome& outcome) {
   const auto is_stop = [&](int32_t id) {
     const auto& stop = slot.settings.stop;
     return std::find(stop.begin(), stop.end(), id) != stop.end();
   };
-  for (int64_t p = slot.origin; p < slot.length() && slot.states[static_cast<size_t>(p)] != State::masked; ++p) {
+  if (slot.settings.stop.empty()) return;
+  for (int64_t p = slot.origin; p < slot.length() && !slot.is_open(p); ++p) {
     const auto at = static_cast<size_t>(p);
     if (slot.states[at] != State::final || !is_stop(slot.ids[at])) continue;
     for (int64_t rest = p + 1; rest < slot.length(); ++rest) {
-      const auto r = static_cast<size_t>(rest);
-      if (slot.states[r] != State::masked) continue;
-      slot.ids[r] = slot.ids[at];
-      slot.states[r] = State::final;
-      slot.confidence[r] = slot.confidence[at];
-      change.decided.push_back(rest);
+      if (!slot.is_open(rest)) continue;
+      slot.decide(rest, slot.ids[at], slot.confidence[at]);
+      outcome.decided.push_back(rest);
     }
     slot.finish = Finish::stopped;
     return;
   }
 }
 
-int64_t Decoder::step(const Task* task) {
-  advance(task);
-  return active_count();
-}
-
-}  // namespace dllm::decode
+} // namespace dllm::decode

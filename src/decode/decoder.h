@@ -1,13 +1,16 @@
 #pragma once
-// Turns canvases into text: holds the requests, runs the model on all active ones at once, lets a policy decide.
+// Turns canvases into text: holds the requests, runs the model on all active ones at once, lets a
+// policy decide.
 
 #include "base/event.h"
 #include "base/options.h"
 #include "base/task.h"
+#include "decode/decode_state.h"
 #include "decode/policy.h"
 #include "decode/slot.h"
 #include "decode/step_program.h"
 #include "model/model.h"
+#include "tensor/batch.h"
 
 #include <cstdint>
 #include <map>
@@ -18,11 +21,13 @@
 
 namespace dllm::decode {
 
-// One call at a time; different decoders of one model may run together. Keeps the model alive. The tokens of a request
-// depend on its canvas, its settings and the weights alone: not on other requests, threads, or step against run.
+// One call at a time; different decoders of one model may run together. Keeps the model alive. The
+// tokens of a request depend on its canvas, its settings and the weights alone: not on other
+// requests, threads, what is cached, or step against run.
 class Decoder {
- public:
-  // Options of kind "decoder" or "decoder:<policy>". Fails with failed_precondition when the model has no mask token.
+public:
+  // Options of kind "decoder" or "decoder:<policy>". Fails with failed_precondition when the model
+  // has no mask token.
   Decoder(std::shared_ptr<model::Model> model, const Options& options);
   ~Decoder();
   Decoder(const Decoder&) = delete;
@@ -30,46 +35,72 @@ class Decoder {
 
   // Drops all requests, then adds one: the prompt and gen_length open positions.
   void start(std::span<const int32_t> prompt, uint64_t seed);
-  // fixed empty: all of canvas is given and gen_length open positions follow; else 1 given, 0 open. Answers the slot.
-  int64_t add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed, const Options& options);
+  // fixed empty: all of canvas is given and gen_length open positions follow; else 1 given, 0 open.
+  // Answers the slot.
+  int64_t add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
+              const Options& options);
   void remove(int64_t slot);
 
-  // One denoising step of every active slot; answers how many still have open positions. A step that fails or is
-  // cancelled changes no canvas.
+  // One denoising step of every active slot; answers how many still have open positions. A step
+  // that fails or is cancelled changes no canvas.
   int64_t step(const Task* task = nullptr);
   // Steps until none is active. Answers false when the callback stopped it.
   bool run(const EventFn& fn = nullptr, Task* task = nullptr);
 
-  const Slot& slot(int64_t number) const;  // fails with not_found
-  // number -1: all. done finish steps nfe commits prefills open slots
+  // The same step in halves, for a host that decides itself: predict runs the model, statistics
+  // tells what it said of a slot, commit writes tokens. predict again without commit gives the
+  // same.
+  void predict(const Task* task = nullptr);
+  // positions i32(n), token i32(n), probability, max_probability, entropy f32(n), argmax i32(n),
+  // top_ids i32(n, top), top_probs f32(n, top). Fails with failed_precondition before predict.
+  Batch statistics(int64_t slot) const;
+  void commit(int64_t slot, std::span<const int64_t> positions, std::span<const int32_t> tokens);
+
+  const Slot& slot(int64_t number) const; // fails with not_found
+  // number -1: all. done finish steps nfe commits prefills decided open slots cache_bytes reused
   double metric(int64_t number, const std::string& key) const;
   std::string trace(int64_t number) const;
   Json describe() const;
 
- private:
+private:
+  struct Request {
+    Slot slot;
+    std::unique_ptr<Session> session;
+    int64_t cache_row = -1;
+    // Of predict; consumed by commit.
+    bool predicted = false;
+    Ask asked;
+    std::vector<Prediction> predictions;
+  };
   struct Change {
     int64_t slot;
-    std::vector<int64_t> decided;
-    bool block_ended = false;
-    int64_t block = 0, begin = 0, end = 0;
+    Outcome outcome;
   };
   std::vector<Change> advance(const Task* task);
-  Change commit(Slot& slot, std::span<const Prediction> predictions);
-  void plan_block(Slot& slot);
-  void finish_block(Slot& slot);
-  void apply_stop(Slot& slot, Change& change);
+  std::vector<Request*> active_requests();
+  // Asks and runs until every request has its predictions for a step.
+  void predict_all(const std::vector<Request*>& requests, const Task* task);
+  void run_passes(const std::vector<Request*>& requests, const Task* task);
+  Change finish(Request& request, Outcome outcome);
+  void apply_stop(Slot& slot, Outcome& outcome);
+  void open_slot(Slot& slot, std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
+                 int64_t length);
+  void drop_cache(Request& request);
   void check_weights();
   int64_t active_count() const;
-  int64_t capacity() const;
+  Request& request(int64_t number);
+  const Request& request(int64_t number) const;
 
   std::shared_ptr<model::Model> model_;
-  Options options_;
-  std::unique_ptr<Policy> policy_;
+  Options options_; // of kind decoder:<policy>
   noise::ScheduleRef schedule_;
   int32_t mask_id_;
+  std::unique_ptr<Policy> policy_;
   StepProgram program_;
-  std::map<int64_t, Slot> slots_;
+  DecodeState state_;
+  std::map<int64_t, Request> requests_;
+  int64_t capacity_ = 0; // most positions a pass asked for
   int64_t version_ = 0;
 };
 
-}  // namespace dllm::decode
+} // namespace dllm::decode

@@ -13,7 +13,10 @@ Event step_event(const Slot& slot, int64_t block) {
   std::vector<int32_t> states;
   for (State state : slot.states) states.push_back(static_cast<int32_t>(state));
   Event event(EventKind::decode_step);
-  event.set("slot", slot.number).set("block", block).set("step", slot.steps).set("nfe", slot.evaluations);
+  event.set("slot", slot.number)
+      .set("block", block)
+      .set("step", slot.steps)
+      .set("nfe", slot.evaluations);
   event.set("open", slot.open_count(0, slot.length())).set("ids", slot.ids).set("states", states);
   return event.set("confidence", slot.confidence);
 }
@@ -25,7 +28,7 @@ bool tell(const EventFn& fn, const Event& event) {
   return answer == Answer::go_on;
 }
 
-}  // namespace
+} // namespace
 
 bool Decoder::run(const EventFn& fn, Task* task) {
   while (active_count() > 0) {
@@ -35,11 +38,16 @@ bool Decoder::run(const EventFn& fn, Task* task) {
     bool go_on = true;
     for (const Change& change : changes) {
       const Slot& changed = slot(change.slot);
-      go_on = tell(fn, step_event(changed, change.block)) && go_on;
-      if (!change.block_ended) continue;
+      const Outcome& outcome = change.outcome;
+      go_on = tell(fn, step_event(changed, outcome.block)) && go_on;
+      if (!outcome.block_ended) continue;
       Event event(EventKind::block);
-      event.set("slot", change.slot).set("block", change.block).set("begin", change.begin).set("end", change.end);
-      event.set("ids", std::vector<int32_t>(changed.ids.begin() + change.begin, changed.ids.begin() + change.end));
+      event.set("slot", change.slot)
+          .set("block", outcome.block)
+          .set("begin", outcome.begin)
+          .set("end", outcome.end);
+      event.set("ids", std::vector<int32_t>(changed.ids.begin() + outcome.begin,
+                                            changed.ids.begin() + outcome.end));
       go_on = tell(fn, event) && go_on;
     }
     if (!go_on) return false;
@@ -47,50 +55,69 @@ bool Decoder::run(const EventFn& fn, Task* task) {
   return true;
 }
 
-const Slot& Decoder::slot(int64_t number) const {
-  const auto found = slots_.find(number);
-  if (found == slots_.end()) fail(Code::not_found, "there is no slot {}", number);
-  return found->second;
-}
-
 double Decoder::metric(int64_t number, const std::string& key) const {
-  const auto of = [&](const Slot& s) -> double {
+  const auto of = [&](const Request& held) -> double {
+    const Slot& s = held.slot;
     if (key == "done") return s.active() ? 0 : 1;
     if (key == "finish") return static_cast<double>(s.finish);
     if (key == "steps") return static_cast<double>(s.steps);
-    if (key == "nfe") return static_cast<double>(s.evaluations);
+    if (key == "nfe")
+      return static_cast<double>(held.session ? held.session->nfe(s) : s.evaluations);
     if (key == "commits") return static_cast<double>(s.commits);
-    if (key == "prefills") return 0;  // no cache yet: every step sees the whole canvas
+    if (key == "prefills") return static_cast<double>(s.prefills);
+    if (key == "decided") return static_cast<double>(s.decided);
     if (key == "open") return static_cast<double>(s.open_count(0, s.length()));
-    static const std::vector<std::string> keys = {"done", "finish", "steps", "nfe", "commits", "prefills", "open", "slots"};
-    fail_with_hint("metrics are done finish steps nfe commits prefills open; of slot -1 also slots", Code::not_found,
-                   "no metric named \"{}\", nearest: {}", key, nearest(key, keys));
+    static const std::vector<std::string> keys = {"done",    "finish",      "steps",   "nfe",
+                                                  "commits", "prefills",    "decided", "open",
+                                                  "slots",   "cache_bytes", "reused"};
+    fail_with_hint(
+        "metrics are done finish steps nfe commits prefills decided open; of slot -1 also slots "
+        "cache_bytes reused",
+        Code::not_found, "no metric named \"{}\", nearest: {}", key, nearest(key, keys));
   };
-  if (number >= 0) return of(slot(number));
+  if (number >= 0) return of(request(number));
   if (number != -1) fail(Code::not_found, "there is no slot {}", number);
-  if (key == "slots") return static_cast<double>(slots_.size());
+  if (key == "slots") return static_cast<double>(requests_.size());
+  if (key == "cache_bytes") return static_cast<double>(state_.bytes());
+  if (key == "reused") return static_cast<double>(state_.reused());
   const bool all_of = key == "done" || key == "finish";
   double total = all_of ? 1 : 0;
-  if (slots_.empty()) of(Slot{});  // an unknown key fails here too
-  for (const auto& [n, s] : slots_) total = all_of ? std::min(total, of(s) > 0 ? 1.0 : 0.0) : total + of(s);
+  if (requests_.empty()) of(Request{}); // an unknown key fails here too
+  for (const auto& [n, s] : requests_)
+    total = all_of ? std::min(total, of(s) > 0 ? 1.0 : 0.0) : total + of(s);
   return total;
 }
 
 std::string Decoder::trace(int64_t number) const {
   if (!options_.boolean("trace")) {
-    fail_with_hint("make the decoder with trace = true", Code::failed_precondition, "this decoder keeps no trace");
+    fail_with_hint("make the decoder with trace = true", Code::failed_precondition,
+                   "this decoder keeps no trace");
   }
   return slot(number).trace;
 }
 
 Json Decoder::describe() const {
   Json slots = Json::array();
-  for (const auto& [number, s] : slots_) {
-    slots.push_back({{"slot", number}, {"length", s.length()}, {"open", s.open_count(0, s.length())},
-                     {"steps", s.steps}, {"nfe", s.evaluations}, {"done", !s.active()}});
+  for (const auto& [number, held] : requests_) {
+    const Slot& s = held.slot;
+    slots.push_back({{"slot", number},
+                     {"length", s.length()},
+                     {"open", s.open_count(0, s.length())},
+                     {"steps", s.steps},
+                     {"nfe", s.evaluations},
+                     {"done", !s.active()}});
   }
-  return {{"policy", policy_->name()}, {"options", options_.to_json()}, {"schedule", schedule_->describe()},
-          {"mask_id", mask_id_}, {"cache", "none: every step sees the whole canvas"}, {"slots", slots}};
+  return {{"policy", options_.str("policy")},
+          {"options", options_.to_json()},
+          {"schedule", schedule_->describe()},
+          {"mask_id", mask_id_},
+          {"cache",
+           {{"bytes", state_.bytes()},
+            {"rows", state_.rows()},
+            {"capacity", state_.capacity()},
+            {"reused", state_.reused()}}},
+          {"approximation", policy_->approximation()},
+          {"slots", slots}};
 }
 
-}  // namespace dllm::decode
+} // namespace dllm::decode

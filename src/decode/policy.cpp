@@ -3,47 +3,82 @@
 #include "base/error.h"
 #include "decode/policies/factories.h"
 
+#include <algorithm>
+
 namespace dllm::decode {
 namespace {
 
+std::vector<OptionSpec> no_keys() {
+  return {};
+}
+
 struct Entry {
   const char* name;
-  std::unique_ptr<Policy> (*make)();
+  std::unique_ptr<Policy> (*make)(const PolicySetup&);
+  std::vector<OptionSpec> (*keys)(); // beyond those of every policy, or in place of one
 };
 
-constexpr Entry kPolicies[] = {
-    {"ancestral", make_ancestral}, {"low_confidence", make_low_confidence}, {"random", make_random}};
+constexpr Entry kPolicies[] = {{"ancestral", make_ancestral, no_keys},
+                               {"low_confidence", make_low_confidence, no_keys},
+                               {"random", make_random, no_keys}};
 
 std::vector<OptionSpec> decoder_keys(const std::string& policy) {
-  std::vector<OptionSpec> keys = {
-      option_choice("policy", policy, policy_names(), "Which open positions are decided in a step."),
-      option_i64("steps", 64, 1, 1 << 20, "Denoising steps of a request, spread evenly over its blocks."),
-      option_i64("block_length", 0, 0, 1 << 24, "Positions decided before the next ones begin; 0: all at once."),
+  return {
+      option_choice("policy", policy, policy_names(),
+                    "Which open positions are decided in a step."),
+      option_i64("steps", 64, 1, 1 << 20,
+                 "Denoising steps of a request, spread evenly over its blocks."),
+      option_i64("block_length", 0, 0, 1 << 24,
+                 "Positions decided before the next ones begin; 0: all at once."),
       option_i64("gen_length", 64, 0, 1 << 24, "Open positions after a prompt."),
-      option_f64("temperature", 0, 0, 100, "Divides the logits of a draw; 0 takes the likeliest token."),
+      option_f64("temperature", 0, 0, 100,
+                 "Divides the logits of a draw; 0 takes the likeliest token."),
       option_i64("top_k", 0, 0, 1 << 24, "Draw among so many likeliest tokens; 0: all."),
-      option_f64("top_p", 1, 0, 1, "Draw among the likeliest tokens of this total probability; 1: all."),
-      option_str("schedule", "linear", "Noise schedule that says how many positions a step decides."),
+      option_f64("top_p", 1, 0, 1,
+                 "Draw among the likeliest tokens of this total probability; 1: all."),
+      option_str("schedule", "linear",
+                 "Noise schedule that says how many positions a step decides."),
       option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
                     "What a token sees; auto: the model's own."),
-      option_i64("shift", -1, -1, 1, "1: the hidden state before a token predicts it; -1: the model's own."),
+      option_i64("shift", -1, -1, 1,
+                 "1: the hidden state before a token predicts it; -1: the model's own."),
+      option_choice(
+          "cache", "auto", {"auto", "none", "exact", "prefix", "dual"},
+          "K and V that are kept between steps. exact: of decided blocks, causal and "
+          "block_causal attention only, the same tokens as none. prefix, dual: also under "
+          "bidirectional attention, approximate. auto: exact where it is possible."),
+      option_f64("guidance", 0, 0, 100,
+                 "Classifier-free guidance: logits move away from those without the given tokens."),
+      option_list("guidance_keep", {}, "Given token ids that stay without guidance too."),
       option_list("suppress", {}, "Token ids that are never drawn."),
+      option_bool("suppress_mask", true, "The mask token is never drawn."),
       option_i64("slots", 256, 1, 1 << 16, "Most requests at a time."),
       option_bool("trace", true, "Keep every step of every request."),
-      option_choice("on_change", "continue", {"continue", "fail"}, "What a step does after the model's weights changed."),
+      option_choice("on_change", "continue", {"continue", "fail"},
+                    "What a step does after the model's weights changed."),
   };
-  return keys;
 }
 
-}  // namespace
-
-float Moment::uniform(int64_t position) const {
-  return uniform_from_bits(random_bits_at(position_key(slot, position), 1));
+Schema make_schema(const std::string& kind, const std::string& policy, const Entry* entry) {
+  std::vector<OptionSpec> keys = decoder_keys(policy);
+  if (entry != nullptr) {
+    for (OptionSpec& own : entry->keys()) {
+      const auto same = std::find_if(keys.begin(), keys.end(),
+                                     [&](const OptionSpec& key) { return key.key == own.key; });
+      if (same == keys.end())
+        keys.push_back(std::move(own));
+      else
+        *same = std::move(own);
+    }
+  }
+  return Schema(kind, std::move(keys));
 }
 
-Key position_key(const Slot& slot, int64_t position) {
-  return stream_key(slot.settings.seed, Stream::decode, static_cast<uint64_t>(slot.steps),
-                    static_cast<uint64_t>(position));
+} // namespace
+
+Outcome Session::settle(Slot&, const std::vector<int64_t>&) {
+  fail_with_hint("make the decoder with a block-wise policy, for example low_confidence",
+                 Code::unimplemented, "this policy does not let the host decide");
 }
 
 std::vector<std::string> policy_names() {
@@ -53,10 +88,11 @@ std::vector<std::string> policy_names() {
 }
 
 const Schema& decoder_schema(const std::string& policy) {
-  static const Schema general("decoder", decoder_keys("low_confidence"));
+  static const Schema general = make_schema("decoder", "low_confidence", nullptr);
   static const std::vector<Schema> own = [] {
     std::vector<Schema> list;
-    for (const std::string& name : policy_names()) list.emplace_back("decoder:" + name, decoder_keys(name));
+    for (const Entry& entry : kPolicies)
+      list.push_back(make_schema(std::string("decoder:") + entry.name, entry.name, &entry));
     return list;
   }();
   if (policy.empty()) return general;
@@ -64,16 +100,18 @@ const Schema& decoder_schema(const std::string& policy) {
     if (schema.kind() == "decoder:" + policy) return schema;
   }
   const std::string near = nearest(policy, policy_names());
-  fail_with_hint(near.empty() ? "policies are ancestral, low_confidence, random" : "did you mean " + near + "?",
+  std::string all;
+  for (const std::string& name : policy_names()) all += (all.empty() ? "" : ", ") + name;
+  fail_with_hint(near.empty() ? "policies are " + all : "did you mean " + near + "?",
                  Code::not_found, "no policy named {}", policy);
 }
 
-std::unique_ptr<Policy> make_policy(const std::string& name) {
-  decoder_schema(name);  // an unknown name fails here
+std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup) {
+  decoder_schema(name); // an unknown name fails here
   for (const Entry& entry : kPolicies) {
-    if (name == entry.name) return entry.make();
+    if (name == entry.name) return entry.make(setup);
   }
   fail(Code::internal, "policy {} has a schema but no factory", name);
 }
 
-}  // namespace dllm::decode
+} // namespace dllm::decode

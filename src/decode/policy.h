@@ -1,13 +1,13 @@
 #pragma once
-// Which open positions of a block are decided in a step. A policy never sees logits: it asks for positions before the
-// forward pass and chooses among their statistics after it. Policies hold no state of a request.
+// A policy decides which positions of a canvas become which tokens, and when. A policy is made once
+// for a decoder and read-only; what it remembers of one request is a session.
 
 #include "base/options.h"
-#include "base/random.h"
+#include "decode/ask.h"
 #include "decode/slot.h"
+#include "model/config.h"
 #include "noise/schedule.h"
 
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,47 +15,71 @@
 
 namespace dllm::decode {
 
-// What the model says about one position (graph::token_statistics).
-struct Prediction {
-  int64_t position = 0;
-  int32_t token = 0;      // the draw: at temperature 0 the likeliest token
-  float probability = 0;  // of that token, at temperature 1 without filters
-  float entropy = 0;      // nats
+// What a step did to a canvas, for events and traces.
+struct Outcome {
+  std::vector<int64_t> decided; // positions that were masked before and are not now, ascending
+  int64_t block = 0, begin = 0, end = 0; // the block it worked on
+  bool block_ended = false;
 };
 
-// The moment of a slot a policy decides for.
-struct Moment {
-  const Slot& slot;
+// One request under one policy. The decoder calls ask, runs the model, then calls apply; a pass
+// that fails or is cancelled is asked for again, so ask changes nothing.
+class Session {
+public:
+  virtual ~Session() = default;
+  virtual Ask ask(const Slot& slot, const CacheView& cache) const = 0;
+  // `predictions` in the order of ask.positions. Sets slot.finish when the request is done. After a
+  // pass that is no step the decoder asks again before the step ends.
+  virtual Outcome apply(Slot& slot, const Ask& ask, std::span<const Prediction> predictions) = 0;
+  // The host decided instead (dllmx_decoder_commit): positions were written. Default:
+  // unimplemented.
+  virtual Outcome settle(Slot& slot, const std::vector<int64_t>& decided);
+  // Function evaluations as the policy's source counts them; default: steps with a pass.
+  virtual int64_t nfe(const Slot& slot) const { return slot.evaluations; }
+};
+
+// What a policy is made from; all references outlive it.
+struct PolicySetup {
+  const Options& options; // of kind decoder:<name>
   const noise::Schedule& schedule;
-  std::span<const int64_t> open;  // open positions of the block, ascending
-  // Uniform number of a position in this step, independent of every other request.
-  float uniform(int64_t position) const;
+  const model::ModelConfig& config;
+  int32_t mask_id;
+  Sight sight; // of the decoder's attention; sessions may set another on their slot
+  int shift;   // 1: hidden state of the position before predicts
+
+  int64_t i64(const char* key) const { return options.i64(key); }
+  double f64(const char* key) const { return options.f64(key); }
 };
 
 class Policy {
- public:
+public:
+  explicit Policy(const PolicySetup& setup) : setup_(setup) {}
   virtual ~Policy() = default;
-  virtual const std::string& name() const = 0;
-  // Positions whose prediction is needed; none: the step decides nothing and costs no forward pass.
-  virtual std::vector<int64_t> wanted(const Moment& moment) const = 0;
-  // Which of the predictions become final: indices into `predictions`.
-  virtual std::vector<size_t> choose(const Moment& moment, std::span<const Prediction> predictions) const = 0;
-  // Positions decided in each step of a block with `open` open ones: planned when the block begins. Empty: the policy
-  // decides by chance and the block ends after steps_per_block.
-  virtual std::vector<int64_t> plan(const Slot& slot, const noise::Schedule& schedule, int64_t open) const = 0;
-};
+  // Prepares slot (its blocks, its sight; finish when nothing is open) and starts on it.
+  virtual std::unique_ptr<Session> begin(Slot& slot) const = 0;
 
-// Key of a position's random numbers: word 0 draws the token, word 1 is the policy's.
-Key position_key(const Slot& slot, int64_t position);
+  virtual int64_t top() const { return 1; }                // likeliest tokens a prediction lists
+  virtual bool shaped() const { return false; }            // wants Prediction::shaped_*
+  virtual bool nucleus_first() const { return false; }     // top_p before top_k
+  virtual int64_t soft_width() const { return 0; }         // most tokens of a SoftInput
+  virtual std::string approximation() const { return ""; } // what is not exact, for describe
+
+protected:
+  const PolicySetup& setup() const { return setup_; }
+
+private:
+  PolicySetup setup_;
+};
 
 std::vector<std::string> policy_names();
 // "decoder" for "", "decoder:<name>" else. Fails with not_found and the nearest name.
 const Schema& decoder_schema(const std::string& policy);
-std::unique_ptr<Policy> make_policy(const std::string& name);
+std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup);
 
-// Positions to decide in each of `steps` steps so that the expected masked share follows the schedule: at step j with
-// t = (steps - j) / steps and s = t - 1 / steps, round_half_even(left * (1 - (1 - alpha(s)) / (1 - alpha(t)))); steps that would
-// decide nothing are left out; the sum is `open` (spec-dllm-jax 4.0).
+// Positions to decide in each of `steps` steps so that the expected masked share follows the
+// schedule: at step j with t = (steps - j) / steps and s = t - 1 / steps,
+// round_half_even(left * (1 - (1 - alpha(s)) / (1 - alpha(t)))); steps that would decide nothing
+// are left out; the sum is `open` (spec-dllm-jax 4.0).
 std::vector<int64_t> transfer_counts(const noise::Schedule& schedule, int64_t open, int64_t steps);
 
-}  // namespace dllm::decode
+} // namespace dllm::decode

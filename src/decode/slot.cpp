@@ -4,22 +4,55 @@ namespace dllm::decode {
 
 const Schema& slot_schema() {
   static const Schema schema(
-      "slot", {
-                  option_i64("seed", 0, INT64_MIN, INT64_MAX, "The same seed gives the same tokens."),
-                  option_i64("gen_length", -1, -1, 1 << 24, "Open positions after the canvas; -1: as the decoder's."),
-                  option_f64("temperature", -1, -1, 100, "As the decoder's, for this request; -1: the decoder's."),
-                  option_i64("top_k", -1, -1, 1 << 24, "As the decoder's, for this request; -1: the decoder's."),
-                  option_f64("top_p", -1, -1, 1, "As the decoder's, for this request; -1: the decoder's."),
-                  option_list("stop", {},
-                              "Token ids: when one is decided and nothing before it is open, the rest becomes that token."),
-              });
+      "slot",
+      {
+          option_i64("seed", 0, INT64_MIN, INT64_MAX, "The same seed gives the same tokens."),
+          option_i64("gen_length", -1, -1, 1 << 24,
+                     "Open positions after the canvas; -1: as the decoder's."),
+          option_f64("temperature", -1, -1, 100,
+                     "As the decoder's, for this request; -1: the decoder's."),
+          option_i64("top_k", -1, -1, 1 << 24,
+                     "As the decoder's, for this request; -1: the decoder's."),
+          option_f64("top_p", -1, -1, 1, "As the decoder's, for this request; -1: the decoder's."),
+          option_list("stop", {},
+                      "Token ids: when one is decided and nothing before it is open, the rest "
+                      "becomes that token."),
+      });
   return schema;
 }
 
 int64_t Slot::open_count(int64_t begin, int64_t end) const {
   int64_t count = 0;
-  for (int64_t i = begin; i < end; ++i) count += states[static_cast<size_t>(i)] == State::masked;
+  for (int64_t i = begin; i < end; ++i) count += is_open(i);
   return count;
 }
 
-}  // namespace dllm::decode
+std::vector<int64_t> Slot::open_positions(int64_t begin, int64_t end) const {
+  std::vector<int64_t> open;
+  for (int64_t i = begin; i < end; ++i) {
+    if (is_open(i)) open.push_back(i);
+  }
+  return open;
+}
+
+void Slot::decide(int64_t position, int32_t token, float probability, State state) {
+  const auto at = static_cast<size_t>(position);
+  ids[at] = token;
+  confidence[at] = probability;
+  states[at] = state;
+}
+
+void Slot::reopen(int64_t position, int32_t mask_id) {
+  decide(position, mask_id, 0.0f, State::masked);
+}
+
+Key position_key(const Slot& slot, int64_t position) {
+  return stream_key(slot.settings.seed, Stream::decode, static_cast<uint64_t>(slot.steps),
+                    static_cast<uint64_t>(position));
+}
+
+float position_uniform(const Slot& slot, int64_t position) {
+  return uniform_from_bits(random_bits_at(position_key(slot, position), 1));
+}
+
+} // namespace dllm::decode

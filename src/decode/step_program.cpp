@@ -1,7 +1,9 @@
 #include "decode/step_program.h"
 
 #include "base/error.h"
+#include "decode/step_feed.h"
 #include "graph/ops.h"
+#include "model/embedding_mix.h"
 
 #include <algorithm>
 #include <bit>
@@ -18,40 +20,111 @@ struct StepProgram::Entry {
 
 namespace {
 
-constexpr size_t kPrograms = 4;
-constexpr int64_t kLeastCapacity = 16;
+constexpr size_t kPrograms = 12;
+constexpr int64_t kLeastCapacity = 16, kKeyStep = 64;
 
-// Row of hidden states that predicts a position: the one before it under shift 1 (the first predicts itself, as Dream).
-int64_t predicting(int64_t position, int shift) { return shift == 1 && position > 0 ? position - 1 : position; }
-
-graph::Mask attention_mask(Graph& graph, const StepSettings& settings, int64_t rows) {
-  Value block;
-  if (settings.attention == model::AttentionKind::block_causal) block = graph.input("block", DType::i32, Shape{});
-  graph::Mask mask = model::make_mask(settings.attention, block);
-  // Canvases of unequal length: what lies behind a canvas is seen by nobody.
-  mask.and_key_range(graph.input("begin", DType::i32, Shape{rows}), graph.input("end", DType::i32, Shape{rows}));
-  return mask;
+// The next of 1, 2, 3, 4, 6, 8, 12, 16, ... steps: at most half of a program is padding.
+int64_t round_up(int64_t count, int64_t step) {
+  const auto units = static_cast<uint64_t>(std::max<int64_t>(1, (count + step - 1) / step));
+  const uint64_t power = std::bit_ceil(units);
+  return static_cast<int64_t>(power >= 4 && units <= power / 4 * 3 ? power / 4 * 3 : power) * step;
 }
 
-}  // namespace
+// Embeddings of the window, mixed where the request says so.
+Value soft_embeddings(Graph& graph, model::Builder& builder, Value ids, int64_t width) {
+  const Shape window = ids.shape();
+  model::EmbeddingMix mix;
+  mix.hard = builder.embed(ids);
+  mix.ids = graph.input("soft_ids", DType::i32, Shape{window[0], window[1], width});
+  mix.weights = graph.input("soft_weights", DType::f32, Shape{window[0], window[1], width});
+  mix.on = graph.input("soft_on", DType::u8, window);
+  return model::embedding_mix(builder, mix);
+}
+
+} // namespace
 
 StepProgram::StepProgram(std::shared_ptr<model::Model> model, StepSettings settings)
     : model_(std::move(model)), settings_(std::move(settings)) {}
 
 StepProgram::~StepProgram() = default;
 
+int StepProgram::kind_of(const Ask& ask) {
+  return (ask.cached ? 1 : 0) | (ask.unconditional.empty() ? 0 : 2) | (ask.soft.empty() ? 0 : 4);
+}
+
+StepProgram::Key StepProgram::key_of(std::span<const PassRow> rows, const DecodeState& state,
+                                     int64_t capacity) const {
+  const Ask& first = *rows[0].ask;
+  Key key{round_up(static_cast<int64_t>(rows.size()), 1),
+          0,
+          capacity,
+          0,
+          0,
+          !first.unconditional.empty(),
+          !first.soft.empty()};
+  int64_t keys = 0, queries = 0;
+  for (const PassRow& row : rows) {
+    const Ask& ask = *row.ask;
+    key.window = std::max(key.window, ask.end - ask.begin);
+    queries += static_cast<int64_t>(ask.positions.size());
+    // The last position sees farthest.
+    const int64_t sight = ask.sight_end < 0 ? row.slot->length() : ask.sight_end;
+    keys = std::max(keys, std::min(row.slot->sight.limit(ask.end - 1), sight));
+  }
+  key.window =
+      std::min(round_up(key.window, 8), std::max(model_->config().max_positions, key.window));
+  key.capacity = static_cast<int64_t>(
+      std::bit_ceil(static_cast<uint64_t>(std::max({capacity, queries, kLeastCapacity}))));
+  if (first.cached) {
+    key.keys = std::min(round_up(keys, kKeyStep), state.capacity());
+    key.cache_rows = state.rows() * state.capacity();
+  }
+  return key;
+}
+
 void StepProgram::build(Graph& graph, const Key& key) const {
   const model::ModelConfig& config = model_->config();
-  model::ForwardInputs inputs;
-  inputs.ids = graph.input("ids", DType::i32, Shape{key.rows, key.length});
-  if (config.time_conditioning) inputs.timesteps = graph.input("timesteps", DType::f32, Shape{key.rows});
-  inputs.mask = attention_mask(graph, settings_, key.rows);
+  const int64_t rows = key.guided ? 2 * key.rows : key.rows;
+  const Shape window{rows, key.window};
   model::Builder builder(graph, *model_);
-  const Value hidden = builder.forward(inputs).hidden;  // (rows, length, hidden)
-
+  model::ForwardInputs inputs;
+  inputs.ids = graph.input("ids", DType::i32, window);
+  inputs.positions = graph.input("positions", DType::i32, window);
+  inputs.mask.and_key_limit(graph.input("limit", DType::i32, window));
+  if (config.time_conditioning)
+    inputs.timesteps = graph.input("timesteps", DType::f32, Shape{rows});
+  if (key.soft)
+    inputs.embeddings = soft_embeddings(graph, builder, inputs.ids, settings_.soft_width);
+  inputs.round_kv = key.keys == 0 && config.cache_dtype == DType::bf16;
+  if (key.keys > 0) {
+    const int64_t kept = config.layers * key.cache_rows;
+    const DType dtype = config.cache_dtype;
+    inputs.cache.keys = graph.input("keys", dtype, Shape{kept, config.kv_size()});
+    inputs.cache.values = graph.input("values", dtype, Shape{kept, config.kv_size()});
+    inputs.cache.write_at = graph.input("write_at", DType::i32, Shape{rows * key.window});
+    inputs.cache.read_at = graph.input("read_at", DType::i32, Shape{rows, key.keys});
+  }
+  const model::ForwardOutputs made = builder.forward(inputs);
+  if (key.keys > 0) {
+    graph.output("keys", made.cache.keys, "keys");
+    graph.output("values", made.cache.values, "values");
+  }
+  Value hidden = graph::reshape(made.hidden, Shape{rows * key.window, config.hidden_size});
+  const Value query = graph.input("query", DType::i32, Shape{key.capacity});
+  Value chosen = graph::take(hidden, query); // (capacity, hidden)
+  if (key.guided) {
+    // The head is affine, so u + (g + 1) (c - u) of the logits is that of the hidden states.
+    const auto half = static_cast<int32_t>(key.rows * key.window);
+    const Value plain = graph::take(hidden, graph::add(query, graph::scalar_i32(graph, half)));
+    const Value row =
+        graph::divide(query, graph::scalar_i32(graph, static_cast<int32_t>(key.window)));
+    const Value scale = graph::take(graph.input("guidance", DType::f32, Shape{key.rows}), row);
+    const Value factor =
+        graph::reshape(graph::add(scale, graph::scalar(graph, 1.0f)), {key.capacity, 1});
+    chosen = graph::add(plain, graph::multiply(factor, graph::subtract(chosen, plain)));
+  }
   graph::TokenStatisticsInputs head;
-  const Value flat = graph::reshape(hidden, Shape{key.rows * key.length, config.hidden_size});
-  head.x = graph::take(flat, graph.input("query", DType::i32, Shape{key.capacity}));
+  head.x = chosen;
   head.weight = builder.head().weight;
   head.bias = builder.head().bias;
   head.scale = builder.head().scale;
@@ -60,88 +133,96 @@ void StepProgram::build(Graph& graph, const Key& key) const {
   head.top_k = graph.input("top_k", DType::i32, Shape{key.capacity});
   head.top_p = graph.input("top_p", DType::f32, Shape{key.capacity});
   head.uniform = graph.input("uniform", DType::f32, Shape{key.capacity});
-  if (!settings_.banned.empty()) head.banned = graph.input("banned", DType::u8, Shape{config.vocab_size});
-  const graph::TokenStatistics statistics = graph::token_statistics(head, 1);
-  graph.output("token", statistics.draw);
-  graph.output("probability", statistics.draw_prob);
-  graph.output("entropy", statistics.entropy);
+  if (!settings_.banned.empty())
+    head.banned = graph.input("banned", DType::u8, Shape{config.vocab_size});
+  head.nucleus_first = settings_.nucleus_first;
+  head.shaped = settings_.shaped;
+  const graph::TokenStatistics s = graph::token_statistics(head, settings_.top);
+  graph.output("draw", s.draw);
+  graph.output("draw_prob", s.draw_prob);
+  graph.output("argmax", s.argmax);
+  graph.output("max_prob", s.max_prob);
+  graph.output("entropy", s.entropy);
+  graph.output("shaped_prob", s.shaped_prob);
+  graph.output("shaped_margin", s.shaped_margin);
+  graph.output("shaped_entropy", s.shaped_entropy);
+  graph.output("top_ids", s.top_ids);
+  graph.output("top_probs", s.top_probs);
 }
 
 StepProgram::Entry& StepProgram::compiled(const Key& key) {
-  const auto found = std::find_if(programs_.begin(), programs_.end(), [&](const auto& e) { return e->key == key; });
+  const auto found = std::find_if(programs_.begin(), programs_.end(),
+                                  [&](const auto& entry) { return entry->key == key; });
   if (found != programs_.end()) {
     programs_.splice(programs_.begin(), programs_, found);
     return *programs_.front();
   }
   auto graph = std::make_shared<Graph>("denoise");
   build(*graph, key);
-  programs_.push_front(std::make_unique<Entry>(Entry{key, model_->engine().compile(std::move(graph))}));
+  programs_.push_front(
+      std::make_unique<Entry>(Entry{key, model_->engine().compile(std::move(graph))}));
   if (programs_.size() > kPrograms) programs_.pop_back();
   return *programs_.front();
 }
 
-Batch StepProgram::feed(const Key& key, std::span<const Slot* const> rows, std::span<const Query> queries) const {
-  std::vector<int32_t> ids(static_cast<size_t>(key.rows * key.length), 0);
-  std::vector<int32_t> begin(rows.size(), 0), end;
-  std::vector<float> timesteps;
-  for (size_t r = 0; r < rows.size(); ++r) {
-    std::copy(rows[r]->ids.begin(), rows[r]->ids.end(), ids.begin() + static_cast<int64_t>(r) * key.length);
-    end.push_back(static_cast<int32_t>(rows[r]->length()));
-    const auto per_block = static_cast<double>(rows[r]->steps_per_block);
-    const double t = std::max(0.0, 1.0 - static_cast<double>(rows[r]->step_in_block) / per_block);
-    timesteps.push_back(static_cast<float>(t * static_cast<double>(model_->config().time_steps)));
-  }
-  const auto capacity = static_cast<size_t>(key.capacity);
-  std::vector<int32_t> query(capacity, 0), top_k(capacity, 0);
-  std::vector<float> temperature(capacity, 0), top_p(capacity, 1), uniform(capacity, 0);
-  for (size_t i = 0; i < queries.size(); ++i) {
-    const Query& q = queries[i];
-    query[i] = static_cast<int32_t>(q.row * key.length + predicting(q.position, settings_.shift));
-    temperature[i] = q.slot->settings.temperature;
-    top_k[i] = q.slot->settings.top_k;
-    top_p[i] = q.slot->settings.top_p;
-    uniform[i] = uniform_from_bits(random_bits_at(position_key(*q.slot, q.position), 0));
-  }
-  Batch feed;
-  feed.set("ids", Tensor::from(Shape{key.rows, key.length}, ids));
-  feed.set("timesteps", Tensor::from(Shape{key.rows}, timesteps));
-  feed.set("block", Tensor::scalar(static_cast<int32_t>(settings_.attention_block)));
-  feed.set("begin", Tensor::from(Shape{key.rows}, begin));
-  feed.set("end", Tensor::from(Shape{key.rows}, end));
-  feed.set("query", Tensor::from(Shape{key.capacity}, query));
-  feed.set("count", Tensor::scalar(static_cast<int32_t>(queries.size())));
-  feed.set("temperature", Tensor::from(Shape{key.capacity}, temperature));
-  feed.set("top_k", Tensor::from(Shape{key.capacity}, top_k));
-  feed.set("top_p", Tensor::from(Shape{key.capacity}, top_p));
-  feed.set("uniform", Tensor::from(Shape{key.capacity}, uniform));
-  if (!settings_.banned.empty()) feed.set("banned", Tensor::from(Shape{model_->config().vocab_size}, settings_.banned));
-  return feed;
-}
-
-std::vector<Prediction> StepProgram::run(std::span<const Slot* const> rows, std::span<const Query> queries,
-                                         int64_t capacity, const Task* task) {
-  Key key{static_cast<int64_t>(rows.size()), 0, 0};
-  for (const Slot* row : rows) key.length = std::max(key.length, row->length());
-  const int64_t most = std::max({capacity, static_cast<int64_t>(queries.size()), kLeastCapacity});
-  key.capacity = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(most)));
+std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> rows,
+                                                      DecodeState& state, int64_t capacity,
+                                                      const Task* task) {
+  const Key key = key_of(rows, state, capacity);
   Entry& entry = compiled(key);
-
-  const Batch arrays = feed(key, rows, queries);
+  const FeedShape shape{key.rows, key.window, key.capacity, key.keys, key.guided, key.soft};
+  const Batch arrays = step_feed(model_->config(), settings_, shape, rows, state);
   const std::vector<graph::BufferRef> parameters = model_->params().snapshot();
   std::vector<graph::BufferRef> inputs;
   size_t next_parameter = 0;
+  KvBuffers kept;
+  if (key.keys > 0) kept = state.lend();
   for (const graph::GraphInput& input : entry.program->graph().inputs()) {
-    inputs.push_back(input.is_parameter ? parameters[next_parameter++]
-                                        : model_->engine().upload(arrays.at(input.name), true));
+    if (input.is_parameter)
+      inputs.push_back(parameters[next_parameter++]);
+    else if (key.keys > 0 && input.name == "keys")
+      inputs.push_back(std::move(kept.keys));
+    else if (key.keys > 0 && input.name == "values")
+      inputs.push_back(std::move(kept.values));
+    else
+      inputs.push_back(model_->engine().upload(arrays.at(input.name), true));
   }
   const std::vector<graph::BufferRef> outputs = entry.program->run(inputs, task);
-  const Tensor token = outputs[0]->read(), probability = outputs[1]->read(), entropy = outputs[2]->read();
-  std::vector<Prediction> predictions;
-  for (size_t i = 0; i < queries.size(); ++i) {
-    predictions.push_back({queries[i].position, token.as<int32_t>()[i], probability.as<float>()[i],
-                           entropy.as<float>()[i]});
+  size_t next = 0;
+  if (key.keys > 0) {
+    state.give_back({outputs[0], outputs[1]});
+    next = 2;
   }
-  return predictions;
+  const auto numbers = [&] { return outputs[next++]->read(); };
+  const Tensor draw = numbers(), draw_prob = numbers(), argmax = numbers(), max_prob = numbers(),
+               entropy = numbers(), shaped_prob = numbers(), shaped_margin = numbers(),
+               shaped_entropy = numbers(), top_ids = numbers(), top_probs = numbers();
+  std::vector<std::vector<Prediction>> answers;
+  size_t i = 0;
+  for (const PassRow& row : rows) {
+    std::vector<Prediction>& answer = answers.emplace_back();
+    for (const int64_t position : row.ask->positions) {
+      Prediction p{position,
+                   draw.as<int32_t>()[i],
+                   draw_prob.as<float>()[i],
+                   argmax.as<int32_t>()[i],
+                   max_prob.as<float>()[i],
+                   entropy.as<float>()[i],
+                   shaped_prob.as<float>()[i],
+                   shaped_margin.as<float>()[i],
+                   shaped_entropy.as<float>()[i],
+                   {},
+                   {}};
+      const auto first = static_cast<std::ptrdiff_t>(i) * settings_.top;
+      p.top_ids.assign(top_ids.as<int32_t>().begin() + first,
+                       top_ids.as<int32_t>().begin() + first + settings_.top);
+      p.top_probs.assign(top_probs.as<float>().begin() + first,
+                         top_probs.as<float>().begin() + first + settings_.top);
+      answer.push_back(std::move(p));
+      ++i;
+    }
+  }
+  return answers;
 }
 
-}  // namespace dllm::decode
+} // namespace dllm::decode

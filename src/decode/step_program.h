@@ -1,8 +1,10 @@
 #pragma once
-// The model on a batch of canvases and the statistics of chosen positions, as one program. Shapes are rounded up, counts
-// are data, so one program serves all steps of a batch.
+// The model on windows of canvases and the statistics of chosen positions, as one program. Shapes
+// are rounded up, counts are data, so a few programs serve all steps of a batch.
 
-#include "decode/policy.h"
+#include "decode/ask.h"
+#include "decode/decode_state.h"
+#include "decode/slot.h"
 #include "model/builder.h"
 
 #include <list>
@@ -12,44 +14,53 @@
 
 namespace dllm::decode {
 
-// One position to predict: a row of the batch and a place in it.
-struct Query {
+// One request in a pass.
+struct PassRow {
   const Slot* slot;
-  int64_t row;
-  int64_t position;
+  const Ask* ask;
+  int64_t cache_row = -1; // in the decode state; -1: not cached
 };
 
 struct StepSettings {
-  model::AttentionKind attention = model::AttentionKind::bidirectional;
-  int64_t attention_block = 0;  // of block_causal
   int shift = 0;
-  std::vector<uint8_t> banned;  // (vocab); empty: nothing is
+  std::vector<uint8_t> banned; // (vocab); empty: nothing is
+  int64_t top = 1;
+  bool shaped = false;
+  bool nucleus_first = false;
+  int64_t soft_width = 0;
 };
 
-// Keeps the last few compiled programs. One call at a time.
+// Keeps the last compiled programs. One call at a time.
 class StepProgram {
- public:
+public:
   StepProgram(std::shared_ptr<model::Model> model, StepSettings settings);
   ~StepProgram();
 
-  // Predictions in the order of queries. A row's results depend on that row alone. capacity: most queries of any step of
-  // this batch, so that its steps share a program.
-  std::vector<Prediction> run(std::span<const Slot* const> rows, std::span<const Query> queries, int64_t capacity,
-                              const Task* task);
+  // Rows that may share a pass have equal keys.
+  static int kind_of(const Ask& ask);
 
- private:
+  // Predictions of every row, in the order of its ask.positions. A row's results depend on that row
+  // alone. capacity: most positions of any step of this batch, so that its steps share a program.
+  // state: where cached rows lie; lost after an exception.
+  std::vector<std::vector<Prediction>> run(std::span<const PassRow> rows, DecodeState& state,
+                                           int64_t capacity, const Task* task);
+
+private:
   struct Key {
-    int64_t rows, length, capacity;
+    int64_t rows, window, capacity;
+    int64_t keys;       // of attention in a cached pass; 0: not cached
+    int64_t cache_rows; // of one layer in the state's buffers
+    bool guided, soft;
     friend bool operator==(const Key&, const Key&) = default;
   };
   struct Entry;
+  Key key_of(std::span<const PassRow> rows, const DecodeState& state, int64_t capacity) const;
   Entry& compiled(const Key& key);
   void build(graph::Graph& graph, const Key& key) const;
-  Batch feed(const Key& key, std::span<const Slot* const> rows, std::span<const Query> queries) const;
 
   std::shared_ptr<model::Model> model_;
   StepSettings settings_;
-  std::list<std::unique_ptr<Entry>> programs_;  // most recently used first
+  std::list<std::unique_ptr<Entry>> programs_; // most recently used first
 };
 
-}  // namespace dllm::decode
+} // namespace dllm::decode

@@ -19,4 +19,4 @@ std::string trace_line(const Slot& slot, std::span<const int64_t> decided) {
   return line.dump() + "\n";
 }
 
-}  // namespace dllm::decode
+} // namespace dllm::decode

@@ -9,7 +9,8 @@
 
 namespace dllm::decode {
 
-// {"slot", "block", "step", "nfe", "open", "decided": [positions], "ids", "states", "confidence"} and a line break.
+// {"slot", "block", "step", "nfe", "open", "decided": [positions], "ids", "states", "confidence"}
+// and a line break.
 std::string trace_line(const Slot& slot, std::span<const int64_t> decided);
 
-}  // namespace dllm::decode
+} // namespace dllm::decode

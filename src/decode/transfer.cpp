@@ -1,7 +1,8 @@
-#include "decode/policy.h"
+#include "decode/policies/factories.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 namespace dllm::decode {
 namespace {
@@ -16,7 +17,7 @@ int64_t round_half_even(double x) {
   return whole % 2 == 0 ? whole : whole + 1;
 }
 
-}  // namespace
+} // namespace
 
 std::vector<int64_t> transfer_counts(const noise::Schedule& schedule, int64_t open, int64_t steps) {
   std::vector<int64_t> counts;
@@ -35,4 +36,9 @@ std::vector<int64_t> transfer_counts(const noise::Schedule& schedule, int64_t op
   return counts;
 }
 
-}  // namespace dllm::decode
+int64_t transfer_at(const std::vector<int64_t>& transfer, int64_t step) {
+  return step < static_cast<int64_t>(transfer.size()) ? transfer[static_cast<size_t>(step)]
+                                                      : INT32_MAX;
+}
+
+} // namespace dllm::decode

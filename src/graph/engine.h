@@ -33,6 +33,10 @@ struct PlanReport {
   double flops = 0;            // of one run, scans multiplied out; multiply-add counts 2
 };
 
+// When a run that is cancelled may stop. before_overwrite: not any more once a donated input is being written, so that a
+// cancelled run has lost nothing.
+enum class StopRule { anywhere, before_overwrite };
+
 // A compiled graph. run() may be called from any thread; calls on one program are served one after the other.
 class Program {
  public:
@@ -43,7 +47,8 @@ class Program {
   // consumed (the engine writes in place when nobody else holds the buffer, else copies first). Looks at `task` before
   // every node and inside scans; a cancelled run throws and leaves donated inputs undefined only if it says so in
   // Error::hint ("state lost").
-  virtual std::vector<BufferRef> run(std::span<const BufferRef> inputs, const Task* task = nullptr) = 0;
+  virtual std::vector<BufferRef> run(std::span<const BufferRef> inputs, const Task* task = nullptr,
+                                     StopRule rule = StopRule::anywhere) = 0;
 };
 
 class Engine {

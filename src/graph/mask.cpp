@@ -10,6 +10,7 @@ const char* mask_kind_name(MaskKind kind) {
   case MaskKind::key_range: return "key_range";
   case MaskKind::window: return "window";
   case MaskKind::segments: return "segments";
+  case MaskKind::key_limit: return "key_limit";
   case MaskKind::key_keep: return "key_keep";
   case MaskKind::dense: return "dense";
   }
@@ -48,6 +49,9 @@ Mask& Mask::and_window(Value reach) {
 }
 Mask& Mask::and_segments(Value query, Value key) {
   return and_term(*this, MaskKind::segments, {query, key});
+}
+Mask& Mask::and_key_limit(Value limit) {
+  return and_term(*this, MaskKind::key_limit, {limit});
 }
 Mask& Mask::and_key_keep(Value keep) {
   return and_term(*this, MaskKind::key_keep, {keep});

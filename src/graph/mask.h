@@ -17,6 +17,7 @@ enum class MaskKind {
   key_range,     // begin <= key < end, per row               params: begin i32(batch), end i32(batch)
   window,        // |query - key| <= reach                    params: reach i32()
   segments,      // segment of query == segment of key        params: query i32(batch, queries), key i32(batch, keys)
+  key_limit,     // key < limit[query]                        params: limit i32(batch, queries)
   key_keep,      // keep[key] != 0                            params: keep u8(batch, keys)
   dense,         // table != 0; given by a caller             params: table u8(batch, queries, keys)
 };
@@ -40,6 +41,7 @@ struct Mask {
   Mask& and_key_range(Value begin, Value end);
   Mask& and_window(Value reach);
   Mask& and_segments(Value query, Value key);
+  Mask& and_key_limit(Value limit);
   Mask& and_key_keep(Value keep);
   Mask& and_dense(Value table);
 

@@ -175,7 +175,10 @@ struct TokenStatisticsInputs {
   Value top_k;        // i32(capacity), 0: off. Filters of the draw
   Value top_p;        // f32(capacity), 1: off
   Value uniform;      // f32(capacity): inverse-CDF position of the draw
+  Value noise;        // f32(capacity, vocab): added to logits / temperature, the largest sum is drawn (Gumbel); may be undefined
   Value banned;       // u8(vocab): 1 = never drawn and out of every statistic; may be undefined
+  bool nucleus_first = false;  // top_p before top_k
+  bool shaped = false;         // fill the statistics of the shaped distribution: after temperature and filters
 };
 struct TokenStatistics {
   Value argmax;       // i32(capacity)
@@ -186,6 +189,9 @@ struct TokenStatistics {
   Value top_probs;    // f32(capacity, top), temperature 1
   Value draw;         // i32(capacity)
   Value draw_prob;    // f32(capacity): its probability at temperature 1 without filters
+  Value shaped_prob;     // f32(capacity): of the draw, after temperature and filters; like the next two 0 unless shaped
+  Value shaped_margin;   // f32(capacity): largest probability less the second
+  Value shaped_entropy;  // f32(capacity), nats
 };
 TokenStatistics token_statistics(const TokenStatisticsInputs& inputs, int64_t top);
 // One AdamW step (Loshchilov & Hutter 2019), elementwise. scalars f32(8): lr, beta1, beta2, eps, weight_decay, 1 - beta1^t,

@@ -140,7 +140,16 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
 
   const auto body = std::make_shared<graph::Graph>("layer");
   const graph::Value carry = body->input("hidden", hidden.type());
-  LayerInputs layer{config_, {}, {}, {}, amplitude, {}, inputs.empty_average, {}};
+  LayerInputs layer{config_, {}, {}, {}, amplitude, {}, inputs.empty_average, nullptr, inputs.round_kv, {}};
+  KvCache cache = inputs.cache;
+  std::vector<graph::Value> carries = {hidden};
+  if (cache.defined()) {
+    layer.cache = &cache;
+    for (graph::Value* kept : {&cache.keys, &cache.values}) {
+      carries.push_back(*kept);
+      *kept = body->input(kept == &cache.keys ? "keys" : "values", kept->type());
+    }
+  }
   std::vector<graph::Value> stacks;
   for (const Parameter& entry : table_) {
     if (!entry.name.starts_with(kLayerPrefix)) continue;
@@ -148,21 +157,40 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
     layer.params[name] = body->input(name, {entry.shape.without(0), entry.dtype, {}}, true);
     stacks.push_back(parameter(entry.name));
   }
+  graph::Value first_row; // of this layer in the cache
+  if (cache.defined()) {
+    const int64_t rows = inputs.cache.keys.dim(0) / config_.layers;
+    first_row = body->input("first_row", {{}, DType::i32, {}});
+    stacks.push_back(graph::multiply(graph::iota(graph_, {config_.layers}, DType::i32, 0),
+                                     graph::scalar_i32(graph_, static_cast<int32_t>(rows))));
+  }
   BodyConstants constants(*body);
   layer.positions = constants.inner(positions, "positions");
   layer.inv_freq = constants.inner(inv_freq, "inv_freq");
   layer.time = constants.inner(time, "time");
   layer.mask = constants.inner(inputs.mask);
+  if (cache.defined()) {
+    cache.write_at = graph::add(constants.inner(inputs.cache.write_at, "write_at"), first_row);
+    cache.read_at = graph::add(constants.inner(inputs.cache.read_at, "read_at"), first_row);
+  }
   const graph::Value next = find_family(config_.family).layer(layer, carry);
   body->output("hidden", next);
+  if (cache.defined()) {
+    body->output("keys", cache.keys);
+    body->output("values", cache.values);
+  }
   if (taps) body->output("tap", next);
 
   graph::ScanOptions options;
   options.remat = remat_;
   const graph::ScanResult result =
-      graph::scan(body, {hidden}, stacks, constants.outer(), config_.layers, options);
+      graph::scan(body, carries, stacks, constants.outer(), config_.layers, options);
 
   ForwardOutputs outputs;
+  if (cache.defined()) {
+    outputs.cache.keys = result.carry[1];
+    outputs.cache.values = result.carry[2];
+  }
   if (taps) {
     outputs.taps.push_back(hidden);
     for (int64_t i = 0; i < config_.layers; ++i) {

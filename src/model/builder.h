@@ -11,6 +11,15 @@
 
 namespace dllm::model {
 
+// K and V kept between runs: rows of all layers one after the other, each layer with `layer_rows`
+// rows of kv_size numbers, f32 or bf16. The program writes the window's own and reads the rest.
+struct KvCache {
+  graph::Value keys, values; // (layers * layer_rows, kv_size)
+  graph::Value write_at;     // i32(batch * seq): row in a layer; layers * layer_rows: nowhere
+  graph::Value read_at;      // i32(batch, keys): row in a layer of every key
+  bool defined() const { return keys.defined(); }
+};
+
 struct ForwardInputs {
   graph::Value ids;        // i32(batch, seq)
   graph::Value embeddings; // f32(batch, seq, hidden) instead of ids
@@ -19,12 +28,15 @@ struct ForwardInputs {
   graph::Value timesteps; // f32(batch), in steps; models with time conditioning only
   graph::Mask mask;
   bool empty_average = false; // a query that sees nothing averages all values (dllm-jax)
+  KvCache cache;              // mask speaks of its keys then
+  bool round_kv = false;      // K and V are rounded to bf16, as a bf16 cache would
 };
 
 struct ForwardOutputs {
   graph::Value hidden; // f32(batch, seq, hidden), after the last norm
   std::vector<graph::Value>
       taps; // asked for: the embedding, then what each layer leaves; before the last norm
+  KvCache cache; // keys and values after the window was written
 };
 
 struct Head {

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/options.h"
+#include "tensor/dtype.h"
 
 #include <cstdint>
 #include <string>
@@ -70,6 +71,7 @@ struct ModelConfig {
   int shift = 0;              // 1: the hidden state before a token predicts it
   int64_t mask_token_id = -1; // -1: none
   int64_t block_length = 0;   // of block_causal; 0: none
+  DType cache_dtype = DType::f32; // of K and V kept between decoding steps: f32 or bf16
   std::string source;         // the file's JSON object: keys we do not read are kept for saving
 
   int64_t query_size() const { return heads * head_dim; }

@@ -114,6 +114,8 @@ const Schema& model_schema() {
        option_str(
            "mask_token", "",
            "Token that stands for a masked one, its text or its id; empty: found by itself."),
+       option_choice("cache_dtype", "auto", {"auto", "f32", "bf16"},
+                     "Form of K and V in decoding, cached or not; auto: that of the arithmetic, f32."),
        option_i64("seed", 0, 0, int64_t{1} << 53, "Seed of the first weights of a new model.")});
   return schema;
 }

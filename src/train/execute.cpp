@@ -15,7 +15,8 @@ public:
   bool is(ProgramKind kind, const std::string& signature) const {
     return kind_ == kind && signature_ == signature;
   }
-  StepNumbers run(Trainer::State& state, const Batch& feed, const std::vector<float>& scalars);
+  StepNumbers run(Trainer::State& state, const Batch& feed, const std::vector<float>& scalars,
+                  const Task* task);
   double flops(double used_rows) const {
     return program_->plan().flops - head_flops_per_row_ * (capacity_ - used_rows);
   }
@@ -153,14 +154,15 @@ graph::BufferRef Bound::input_buffer(Trainer::State& state, const Input& input, 
   }
 }
 
-// Not cancelled halfway: the update is written over the weights, and half of one would be neither.
-StepNumbers Bound::run(Trainer::State& state, const Batch& feed,
-                       const std::vector<float>& scalars) {
+// Cancelled before the update begins or not at all: it is written over the weights, and half of one
+// would be neither.
+StepNumbers Bound::run(Trainer::State& state, const Batch& feed, const std::vector<float>& scalars,
+                       const Task* task) {
   std::vector<graph::BufferRef> inputs;
   std::vector<graph::BufferRef> outputs;
   try {
     for (const Input& input : inputs_) inputs.push_back(input_buffer(state, input, feed, scalars));
-    outputs = program_->run(inputs);
+    outputs = program_->run(inputs, task, graph::StopRule::before_overwrite);
   } catch (const Error& error) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (inputs_[i].donated) put(state, inputs_[i], std::move(inputs[i]));
@@ -197,7 +199,7 @@ StepNumbers Bound::run(Trainer::State& state, const Batch& feed,
 }
 
 StepNumbers execute(Trainer::State& state, ProgramKind kind, const Batch& feed,
-                    const std::vector<float>& scalars) {
+                    const std::vector<float>& scalars, const Task* task) {
   constexpr size_t kKeptPrograms = 8;
   const std::string signature = noise::feed_signature(feed);
   auto& programs = state.programs;
@@ -209,7 +211,8 @@ StepNumbers execute(Trainer::State& state, ProgramKind kind, const Batch& feed,
   } else {
     programs.splice(programs.begin(), programs, found);
   }
-  return programs.front()->run(state, feed, scalars);
+  check_task(task);
+  return programs.front()->run(state, feed, scalars, task);
 }
 
 double flops_of_last_run(const Trainer::State& state) {

@@ -88,7 +88,7 @@ enum class ProgramKind { fused, accumulate, apply };
 // Runs the program of this kind (compiled when the feed has a new shape) on the trainer's arrays,
 // which are then those after the step. A run that fails leaves them as they were, or sets `lost`.
 StepNumbers execute(Trainer::State& state, ProgramKind kind, const Batch& feed,
-                    const std::vector<float>& scalars);
+                    const std::vector<float>& scalars, const Task* task);
 // Flops of the last program run, rows of the head that were not used taken off.
 double flops_of_last_run(const Trainer::State& state);
 

@@ -127,7 +127,7 @@ double Trainer::step(const Batch& batch, const Task* task) {
   const Batch feed = make_feed(state, batch);
   const std::vector<float> scalars = make_scalars(state);
   check_task(task);
-  const StepNumbers numbers = execute(state, ProgramKind::fused, feed, scalars);
+  const StepNumbers numbers = execute(state, ProgramKind::fused, feed, scalars, task);
   const double loss = numbers.sum / std::max(numbers.normalizer, 1.0);
   if (!numbers.finite && state.options.str("nonfinite") == "stop")
     fail_nonfinite(state, loss, numbers.grad_norm);
@@ -144,7 +144,7 @@ void Trainer::accumulate(const Batch& batch, const Task* task) {
   const Batch feed = make_feed(state, batch);
   state.allocate_sums();
   check_task(task);
-  const StepNumbers numbers = execute(state, ProgramKind::accumulate, feed, {});
+  const StepNumbers numbers = execute(state, ProgramKind::accumulate, feed, {}, task);
   Accumulated& sums = state.accumulated;
   ++state.counters.batches;
   ++sums.batches;
@@ -170,7 +170,7 @@ double Trainer::apply(const Task* task) {
   const auto start = Clock::now();
   const std::vector<float> scalars = make_scalars(state);
   check_task(task);
-  const StepNumbers numbers = execute(state, ProgramKind::apply, {}, scalars);
+  const StepNumbers numbers = execute(state, ProgramKind::apply, {}, scalars, task);
   const double loss = state.mean_of_means() ? sums.mean_sum / static_cast<double>(sums.batches)
                                             : sums.sum / std::max(sums.normalizer, 1.0);
   reset_accumulated(state);

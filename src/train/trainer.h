@@ -31,8 +31,8 @@ public:
   Trainer& operator=(const Trainer&) = delete;
 
   // One optimizer step; answers the loss before the update, in nats. A step that fails or is
-  // cancelled changes nothing and does not count. The task is looked at before the program runs; a
-  // step is never cut in two. Fails with aborted when the loss or a gradient is not finite and
+  // cancelled changes nothing and does not count. The task is looked at until the weights begin to
+  // change: an update is never cut in two. Fails with aborted when the loss or a gradient is not finite and
   // nonfinite = stop.
   double step(const Batch& batch, const Task* task = nullptr);
   // The halves of a step: gradients and counts are summed, then divided once.

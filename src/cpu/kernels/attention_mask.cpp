@@ -55,7 +55,8 @@ MaskPlan::MaskPlan(const CompileInfo& info, size_t first_input)
       {"causal", Kind::causal, 0},         {"block_causal", Kind::block_causal, 1},
       {"two_stream", Kind::two_stream, 2}, {"key_range", Kind::key_range, 2},
       {"window", Kind::window, 1},         {"segments", Kind::segments, 2},
-      {"key_keep", Kind::key_keep, 1},     {"dense", Kind::dense, 1},
+      {"key_limit", Kind::key_limit, 1},   {"key_keep", Kind::key_keep, 1},
+      {"dense", Kind::dense, 1},
   };
   for (size_t at = 0; at <= kinds.size();) {
     const size_t plus = std::min(kinds.find('+', at), kinds.size());
@@ -94,6 +95,9 @@ KeyRanges MaskView::ranges(int64_t batch, int64_t query) const {
     case MaskPlan::Kind::key_range:
       keep(ranges, call_.inputs[term.input].in<int32_t>()[batch],
            call_.inputs[term.input + 1].in<int32_t>()[batch]);
+      break;
+    case MaskPlan::Kind::key_limit:
+      keep(ranges, 0, call_.inputs[term.input].in<int32_t>()[batch * plan_.queries_ + query]);
       break;
     case MaskPlan::Kind::window: {
       const int64_t reach = scalar(term.input);

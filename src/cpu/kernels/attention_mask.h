@@ -37,6 +37,7 @@ private:
     key_range,
     window,
     segments,
+    key_limit,
     key_keep,
     dense
   };

@@ -3,6 +3,7 @@
 #include "cpu/kernels/rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -149,28 +150,86 @@ int32_t draw_unfiltered(const float* logits, int64_t vocab, float factor, float 
 
 } // namespace
 
-int32_t draw(const DrawRequest& request, const float* logits, int64_t vocab, float maximum,
-             float* weights, int32_t* ids) {
-  const float factor = 1.0f / request.temperature;
-  const bool few = request.top_k > 0 && request.top_k < vocab, nuclear = request.top_p < 1.0f;
-  if (!few && !nuclear)
-    return draw_unfiltered(logits, vocab, factor, maximum, request.uniform, weights);
-  rows().exp_sum(logits, factor, maximum * factor, vocab, weights);
+namespace {
+
+bool has_filter(const DrawRequest& request, int64_t vocab) {
+  return (request.top_k > 0 && request.top_k < vocab) || request.top_p < 1.0f;
+}
+
+// The ids a draw may take, ascending; weights: exp((logit - maximum) * factor) of all.
+int64_t kept_ids(const DrawRequest& request, const float* logits, int64_t vocab, float maximum,
+                 float factor, const float* weights, int32_t* ids) {
   const Better better{logits};
-  if (!few) {
-    const int64_t allowed = allowed_ids(logits, vocab, ids);
-    const int64_t kept =
-        wide_nucleus(better, weights, request.top_p, maximum, factor, ids, allowed);
-    return invert(weights, ids, kept, request.uniform);
+  const bool few = request.top_k > 0 && request.top_k < vocab, nuclear = request.top_p < 1.0f;
+  int64_t count = 0;
+  if (nuclear && (!few || request.nucleus_first)) {
+    count = wide_nucleus(better, weights, request.top_p, maximum, factor, ids,
+                         allowed_ids(logits, vocab, ids));
+    if (few && count > request.top_k) {
+      std::partial_sort(ids, ids + request.top_k, ids + count, better);
+      count = request.top_k;
+      std::sort(ids, ids + count);
+    }
+    return count;
   }
-  int64_t count = best_ids(logits, vocab, request.top_k, ids);
+  if (!few) return allowed_ids(logits, vocab, ids);
+  count = best_ids(logits, vocab, request.top_k, ids);
   if (nuclear) {
     double total = 0;
     for (int64_t i = 0; i < count; ++i) total += static_cast<double>(weights[ids[i]]);
     count = nucleus(better, weights, 0.0, static_cast<double>(request.top_p) * total, ids, count);
   }
   std::sort(ids, ids + count);
-  return invert(weights, ids, count, request.uniform);
+  return count;
+}
+
+int32_t noisiest(const float* logits, float factor, const float* noise, const int32_t* ids,
+                 int64_t count) {
+  int32_t best = ids[0];
+  const auto score = [&](int32_t id) { return logits[id] * factor + noise[id]; };
+  for (int64_t i = 1; i < count; ++i)
+    if (score(ids[i]) > score(best)) best = ids[i];
+  return best;
+}
+
+} // namespace
+
+int32_t draw(const DrawRequest& request, const float* logits, int64_t vocab, float maximum,
+             float* weights, int32_t* ids) {
+  const float factor = 1.0f / request.temperature;
+  if (!has_filter(request, vocab) && request.noise == nullptr)
+    return draw_unfiltered(logits, vocab, factor, maximum, request.uniform, weights);
+  rows().exp_sum(logits, factor, maximum * factor, vocab, weights);
+  const int64_t count = kept_ids(request, logits, vocab, maximum, factor, weights, ids);
+  return request.noise != nullptr ? noisiest(logits, factor, request.noise, ids, count)
+                                  : invert(weights, ids, count, request.uniform);
+}
+
+ShapedRow shaped_row(const DrawRequest& request, const float* logits, int64_t vocab, float maximum,
+                     int32_t token, float* weights, int32_t* ids) {
+  const float factor = request.temperature > 0.0f ? 1.0f / request.temperature : 1.0f;
+  rows().exp_sum(logits, factor, maximum * factor, vocab, weights);
+  const int64_t count = kept_ids(request, logits, vocab, maximum, factor, weights, ids);
+  double total = 0, products = 0;
+  float first = 0, second = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const float weight = weights[ids[i]];
+    total += static_cast<double>(weight);
+    // p log p = p (z - maximum - log total); the logarithms are the logits themselves.
+    products += static_cast<double>(weight) *
+                (weight > 0 ? static_cast<double>((logits[ids[i]] - maximum) * factor) : 0.0);
+    if (weight > first) {
+      second = first;
+      first = weight;
+    } else if (weight > second) {
+      second = weight;
+    }
+  }
+  ShapedRow row;
+  row.prob = static_cast<float>(static_cast<double>(weights[token]) / total);
+  row.margin = static_cast<float>(static_cast<double>(first - second) / total);
+  row.entropy = static_cast<float>(std::log(total) - products / total);
+  return row;
 }
 
 } // namespace dllm::cpu

@@ -18,7 +18,9 @@ struct Inputs {
   const int32_t* top_k;
   const float* top_p;
   const float* uniform;
+  const float* noise;    // (capacity, vocab) or null
   const uint8_t* banned; // u8(vocab) or null
+  bool nucleus_first, shaped;
 };
 
 struct Outputs {
@@ -30,17 +32,23 @@ struct Outputs {
   float* top_probs; // (capacity, top)
   int32_t* draw;
   float* draw_prob;
+  float* shaped_prob;
+  float* shaped_margin;
+  float* shaped_entropy;
   int64_t top;
 
   Outputs(const KernelCall& call, int64_t width)
       : argmax(call.outputs[0].out<int32_t>()), max_prob(call.outputs[1].out<float>()),
         log_sum_exp(call.outputs[2].out<float>()), entropy(call.outputs[3].out<float>()),
         top_ids(call.outputs[4].out<int32_t>()), top_probs(call.outputs[5].out<float>()),
-        draw(call.outputs[6].out<int32_t>()), draw_prob(call.outputs[7].out<float>()), top(width) {}
+        draw(call.outputs[6].out<int32_t>()), draw_prob(call.outputs[7].out<float>()),
+        shaped_prob(call.outputs[8].out<float>()), shaped_margin(call.outputs[9].out<float>()),
+        shaped_entropy(call.outputs[10].out<float>()), top(width) {}
 
   void clear(int64_t row) const {
     argmax[row] = draw[row] = 0;
     max_prob[row] = log_sum_exp[row] = entropy[row] = draw_prob[row] = 0.0f;
+    shaped_prob[row] = shaped_margin[row] = shaped_entropy[row] = 0.0f;
     std::fill_n(top_ids + row * top, top, 0);
     std::fill_n(top_probs + row * top, top, 0.0f);
   }
@@ -68,17 +76,28 @@ void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* lo
     out.top_ids[row * out.top + i] = ids[i];
     out.top_probs[row * out.top + i] = probability(ids[i]);
   }
-  const DrawRequest request{in.temperature[row], in.top_k[row], in.top_p[row], in.uniform[row]};
+  const DrawRequest request{in.temperature[row],
+                            in.top_k[row],
+                            in.top_p[row],
+                            in.uniform[row],
+                            in.noise == nullptr ? nullptr : in.noise + row * vocab,
+                            in.nucleus_first};
   const bool greedy = !(request.temperature > 0.0f) || std::isinf(1.0f / request.temperature);
   out.draw[row] =
       greedy ? out.argmax[row] : draw(request, logits, vocab, softmax.maximum, weights, ids);
   out.draw_prob[row] = probability(out.draw[row]);
+  if (!in.shaped) return;
+  const ShapedRow shaped =
+      shaped_row(request, logits, vocab, softmax.maximum, out.draw[row], weights, ids);
+  out.shaped_prob[row] = shaped.prob;
+  out.shaped_margin[row] = shaped.margin;
+  out.shaped_entropy[row] = shaped.entropy;
 }
 
 } // namespace
 
-// x, weight, [bias], [scale], [count], temperature, top_k, top_p, uniform, [banned] ->
-// TokenStatistics. Logits exist for one tile of rows at a time; a row is worked on by one thread,
+// x, weight, [bias], [scale], [count], temperature, top_k, top_p, uniform, [noise],
+// [banned] -> TokenStatistics. Logits exist for one tile of rows at a time; a row is worked on by one thread,
 // alone.
 Kernel make_token_statistics(const CompileInfo& info) {
   ScratchLayout layout;
@@ -86,7 +105,10 @@ Kernel make_token_statistics(const CompileInfo& info) {
   const int count_input =
       info.node.attributes.flag("has_count") ? static_cast<int>(head.next_input()) : -1;
   const size_t first = head.next_input() + (count_input >= 0 ? 1 : 0);
-  const bool has_banned = info.node.attributes.flag("has_banned");
+  const bool has_noise = info.node.attributes.flag("has_noise"),
+             has_banned = info.node.attributes.flag("has_banned"),
+             nucleus_first = info.node.attributes.flag("nucleus_first"),
+             shaped = info.node.attributes.flag("shaped");
   const int64_t top = info.node.attributes.integer("top");
   const int64_t capacity = head.capacity(), vocab = head.vocab();
   const int64_t most = std::max<int64_t>(8, kTileFloats / std::max<int64_t>(1, vocab));
@@ -102,8 +124,14 @@ Kernel make_token_statistics(const CompileInfo& info) {
   kernel.wants[1] = head.wants();
   kernel.run = [=](const KernelCall& call) {
     const auto input = [&](size_t i) -> const Operand& { return call.inputs[first + i]; };
-    const Inputs in{input(0).in<float>(), input(1).in<int32_t>(), input(2).in<float>(),
-                    input(3).in<float>(), has_banned ? input(4).in<uint8_t>() : nullptr};
+    const Inputs in{input(0).in<float>(),
+                    input(1).in<int32_t>(),
+                    input(2).in<float>(),
+                    input(3).in<float>(),
+                    has_noise ? input(4).in<float>() : nullptr,
+                    has_banned ? input(has_noise ? 5 : 4).in<uint8_t>() : nullptr,
+                    nucleus_first,
+                    shaped};
     const Outputs out(call, top);
     const int64_t count = rows_in_use(call, count_input, capacity);
     for (int64_t row = count; row < capacity; ++row) out.clear(row);

@@ -1,12 +1,18 @@
 #pragma once
-// One file per policy; the table is in ../policy.cpp.
+// One file per policy; the table is in ../policy.cpp. A policy with options of its own has a
+// function <name>_keys beside its factory.
 
-#include "decode/policy.h"
+#include "decode/blockwise.h"
 
 namespace dllm::decode {
 
-std::unique_ptr<Policy> make_ancestral();
-std::unique_ptr<Policy> make_low_confidence();
-std::unique_ptr<Policy> make_random();
+std::unique_ptr<Policy> make_ancestral(const PolicySetup& setup);
+std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup);
+std::unique_ptr<Policy> make_random(const PolicySetup& setup);
 
-}  // namespace dllm::decode
+// Everything predicted becomes final.
+Choice all_of(std::span<const Prediction> predictions);
+// Positions to decide in a step of a planned block; after the plan: all that is left.
+int64_t transfer_at(const std::vector<int64_t>& transfer, int64_t step);
+
+} // namespace dllm::decode

@@ -11,7 +11,7 @@ MaskPlan mask_plan(const Attributes& attributes) {
   if (text == "full") return plan;
   constexpr MaskKind kAll[] = {MaskKind::causal,    MaskKind::block_causal, MaskKind::two_stream,
                                MaskKind::key_range, MaskKind::window,       MaskKind::segments,
-                               MaskKind::key_keep,  MaskKind::dense};
+                               MaskKind::key_limit, MaskKind::key_keep,     MaskKind::dense};
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find('+', begin), text.size());
     const std::string name = text.substr(begin, end - begin);
@@ -75,6 +75,7 @@ void expect_mask(const OpCall& call, const MaskPlan& plan, size_t first) {
       expect("query segments", DType::i32, Shape{batch, queries});
       expect("key segments", DType::i32, Shape{batch, keys});
       break;
+    case MaskKind::key_limit: expect("limit", DType::i32, Shape{batch, queries}); break;
     case MaskKind::key_keep: expect("keep", DType::u8, Shape{batch, keys}); break;
     case MaskKind::dense: expect("table", DType::u8, Shape{batch, queries, keys}); break;
     }
@@ -137,6 +138,7 @@ Value visible_table(const MaskPlan& plan, std::span<const Value> params, const S
                  reshape(params[next + 1], Shape{batch, 1, keys})));
       next += 2;
       break;
+    case MaskKind::key_limit: both(less(key, reshape(params[next++], Shape{batch, queries, 1}))); break;
     case MaskKind::key_keep:
       both(not_equal(convert(reshape(params[next++], Shape{batch, 1, keys}), DType::i32), zero));
       break;

@@ -4,6 +4,7 @@
 #include "graph/ops/head_rows.h"
 #include "graph/ops/registry.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace dllm::graph {
@@ -13,7 +14,7 @@ using namespace ops;
 
 struct Operands {
   HeadOperands head;
-  int count, temperature, top_k, top_p, uniform, banned, size;
+  int count, temperature, top_k, top_p, uniform, noise, banned, size;
 };
 
 Operands operands(const Attributes& attributes) {
@@ -25,6 +26,7 @@ Operands operands(const Attributes& attributes) {
   at.top_k = order.take();
   at.top_p = order.take();
   at.uniform = order.take();
+  at.noise = order.take(attributes.flag("has_noise"));
   at.banned = order.take(attributes.flag("has_banned"));
   at.size = order.count();
   return at;
@@ -40,6 +42,7 @@ Types types(const OpCall& call) {
   expect_row_values(call, at.top_k, "top_k", DType::i32, Shape{rows});
   expect_row_values(call, at.top_p, "top_p", DType::f32, Shape{rows});
   expect_row_values(call, at.uniform, "uniform", DType::f32, Shape{rows});
+  expect_row_values(call, at.noise, "noise", DType::f32, Shape{rows, vocab});
   expect_row_values(call, at.banned, "banned", DType::u8, Shape{vocab});
   const int64_t top = call.attributes.integer("top");
   if (top < 1 || top > vocab) fail_op(call, fmt::format("top {} is not in 1..{}", top, vocab));
@@ -51,6 +54,9 @@ Types types(const OpCall& call) {
           {Shape{rows, top}, DType::i32, {}},
           {Shape{rows, top}, DType::f32, {}},
           id,
+          number,
+          number,
+          number,
           number};
 }
 
@@ -58,8 +64,8 @@ Value column(Value row) {
   return reshape(row, Shape{row.dim(0), 1});
 }
 
-// u8(rows, vocab): ids the draw may take, after top_k and then top_p. z: logits / temperature.
-Value kept_ids(Graph& graph, Value z, Value top_k_limit, Value top_p_limit) {
+// u8(rows, vocab): ids the draw may take, after both filters. z: logits / temperature.
+Value kept_ids(Graph& graph, Value z, Value top_k_limit, Value top_p_limit, bool nucleus_first) {
   const TopK sorted = sort(z, true);
   const Value place = iota(graph, z.shape(), DType::i32, 1);
   const Value limit = column(top_k_limit), none = full_like(z, 0),
@@ -69,7 +75,7 @@ Value kept_ids(Graph& graph, Value z, Value top_k_limit, Value top_p_limit) {
   const Value in_k =
       logical_and(allowed, logical_or(less_equal(limit, full_like(limit, 0)), less(place, limit)));
   const Value top = slice_axis(sorted.values, 1, 0, 1);
-  const Value weight = select(in_k, exp(subtract(sorted.values, top)), none);
+  const Value weight = select(nucleus_first ? allowed : in_k, exp(subtract(sorted.values, top)), none);
   const Value p = divide(weight, sum(weight, {1}, true));
   const Value before = subtract(cumsum(p, 1), p), mass = column(top_p_limit);
   const Value in_p =
@@ -90,6 +96,32 @@ Value draw_id(Graph& graph, Value z, Value kept, Value uniform) {
   const Value last = max(select(kept, id, full_like(id, -1)), {1});
   const Value any = greater(max(hit, {1}), full_like(last, 0));
   return select(any, argmax(hit, 1), last);
+}
+
+// The kept id whose logit and noise sum highest.
+Value noisy_id(Value z, Value kept, Value noise) {
+  const Value lowest = full_like(z, -std::numeric_limits<double>::infinity());
+  return argmax(select(kept, add(z, noise), lowest), 1);
+}
+
+struct Shaped {
+  Value prob, margin, entropy; // (rows)
+};
+
+// Of softmax(z) over the kept ids.
+Shaped shaped_statistics(Value z, Value kept, Value draw) {
+  const Value none = full_like(z, 0);
+  const Value weight = select(kept, exp(subtract(z, max(z, {1}, true))), none);
+  const Value p = divide(weight, sum(weight, {1}, true));
+  const Value seen = greater(p, none);
+  const Value terms = multiply(p, log(select(seen, p, full_like(z, 1))));
+  const Shape rows = draw.shape();
+  const int64_t most = std::min<int64_t>(2, z.dim(1));
+  const Value best = top_k(p, most).values;
+  const auto place = [&](int64_t i) { return reshape(slice_axis(best, 1, i, i + 1), rows); };
+  const Value first = place(0);
+  return {reshape(take_along(p, column(draw), 1), rows),
+          most < 2 ? first : subtract(first, place(1)), negate(sum(terms, {1}))};
 }
 
 std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
@@ -117,8 +149,14 @@ std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> 
               greedy = less_equal(temperature, full_like(temperature, 0));
   const Value divisor = column(select(greedy, full_like(temperature, 1), temperature));
   const Value z = divide(logits, divisor);
-  const Value kept = kept_ids(graph, z, given(at.top_k), given(at.top_p));
-  const Value draw = select(greedy, best, draw_id(graph, z, kept, given(at.uniform)));
+  const Value kept = kept_ids(graph, z, given(at.top_k), given(at.top_p),
+                              node.attributes.flag("nucleus_first"));
+  const Value drawn = at.noise >= 0 ? noisy_id(z, kept, given(at.noise))
+                                    : draw_id(graph, z, kept, given(at.uniform));
+  const Value draw = select(greedy, best, drawn);
+  const Value zero = full_like(lse, 0);
+  const Shaped shaped = node.attributes.flag("shaped") ? shaped_statistics(z, kept, draw)
+                                                       : Shaped{zero, zero, zero};
   const auto prob_of = [&](Value id) {
     return exp(subtract(reshape(take_along(logits, column(id), 1), lse.shape()), lse));
   };
@@ -132,7 +170,10 @@ std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> 
           rows(select(top_seen, tops.indices, full_like(tops.indices, 0))),
           rows(top_probs),
           rows(draw),
-          rows(prob_of(draw))};
+          rows(prob_of(draw)),
+          rows(shaped.prob),
+          rows(shaped.margin),
+          rows(shaped.entropy)};
 }
 
 constexpr OpDef kOps[] = {
@@ -152,14 +193,19 @@ TokenStatistics token_statistics(const TokenStatisticsInputs& in, int64_t top) {
     if (optional.defined()) inputs.push_back(optional);
   }
   inputs.insert(inputs.end(), {in.temperature, in.top_k, in.top_p, in.uniform});
+  if (in.noise.defined()) inputs.push_back(in.noise);
   if (in.banned.defined()) inputs.push_back(in.banned);
   const auto made = apply_all("token_statistics", inputs,
                               {{"top", top},
                                {"has_bias", in.bias.defined()},
                                {"has_scale", in.scale.defined()},
                                {"has_count", in.count.defined()},
-                               {"has_banned", in.banned.defined()}});
-  return {made[0], made[1], made[2], made[3], made[4], made[5], made[6], made[7]};
+                               {"has_noise", in.noise.defined()},
+                               {"has_banned", in.banned.defined()},
+                               {"nucleus_first", in.nucleus_first},
+                               {"shaped", in.shaped}});
+  return {made[0], made[1], made[2], made[3], made[4], made[5],
+          made[6], made[7], made[8], made[9], made[10]};
 }
 
 } // namespace dllm::graph

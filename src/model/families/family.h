@@ -24,6 +24,9 @@ struct LayerInputs {
   float rope_amplitude = 1;
   graph::Mask mask;
   bool empty_average = false;
+  // Null when nothing is kept. attention_block replaces keys and values by what it has written.
+  KvCache* cache = nullptr;
+  bool round_kv = false; // to bf16
   std::map<std::string, graph::Value> params; // by name without "layers.": "q", "q.bias", "q.scale"
 
   graph::Value param(const std::string& name) const; // undefined when the layer has none

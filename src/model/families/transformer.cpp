@@ -149,6 +149,21 @@ Heads project(const LayerInputs& inputs, graph::Value x) {
   return heads;
 }
 
+// Writes the window's K and V into the cache and takes those of all keys out of it. One gather per
+// layer: the keys are copied, not the whole cache.
+void keep_heads(KvCache& cache, Heads& heads) {
+  const int64_t rows = cache.write_at.shape().count(), kv_heads = heads.k.dim(2),
+                dim = heads.k.dim(3);
+  const Shape all{cache.read_at.dim(0), cache.read_at.dim(1), kv_heads, dim};
+  const auto keep = [&](graph::Value& kept, graph::Value fresh) {
+    const graph::Value flat = graph::reshape(fresh, {rows, kv_heads * dim});
+    kept = graph::scatter_set(kept, cache.write_at, graph::convert(flat, kept.dtype()));
+    return graph::reshape(graph::take(kept, cache.read_at), all);
+  };
+  heads.k = keep(cache.keys, heads.k);
+  heads.v = keep(cache.values, heads.v);
+}
+
 } // namespace
 
 graph::Value attention_block(const LayerInputs& inputs, graph::Value x) {
@@ -163,6 +178,11 @@ graph::Value attention_block(const LayerInputs& inputs, graph::Value x) {
     heads.q = graph::rope(heads.q, inputs.positions, inputs.inv_freq, false, inputs.rope_amplitude);
     heads.k = graph::rope(heads.k, inputs.positions, inputs.inv_freq, false, inputs.rope_amplitude);
   }
+  if (inputs.round_kv) {
+    heads.k = graph::convert(graph::convert(heads.k, DType::bf16), DType::f32);
+    heads.v = graph::convert(graph::convert(heads.v, DType::bf16), DType::f32);
+  }
+  if (inputs.cache != nullptr) keep_heads(*inputs.cache, heads);
   graph::AttentionOptions options;
   options.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
   options.empty_average = inputs.empty_average;

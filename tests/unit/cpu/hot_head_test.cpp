@@ -228,7 +228,10 @@ TEST(TokenStatistics, EqualTheDefinition) {
                         {{"has_bias", true},
                          {"has_scale", head.has_scale},
                          {"has_count", true},
+                         {"has_noise", false},
                          {"has_banned", true},
+                         {"nucleus_first", false},
+                         {"shaped", true},
                          {"top", top}}};
       setup.inputs.push_back(Tensor::scalar<int32_t>(count));
       setup.inputs.push_back(Tensor::from(Shape{rows}, temperature));
@@ -238,7 +241,8 @@ TEST(TokenStatistics, EqualTheDefinition) {
       setup.inputs.push_back(Tensor::from(Shape{vocab}, banned));
       setup.outputs = {i32_type({rows}), f32_type({rows}),      f32_type({rows}),
                        f32_type({rows}), i32_type({rows, top}), f32_type({rows, top}),
-                       i32_type({rows}), f32_type({rows})};
+                       i32_type({rows}), f32_type({rows}),      f32_type({rows}),
+                       f32_type({rows}), f32_type({rows})};
       const std::vector<Tensor> got = run_kernel(setup);
       const Doubles all = head.logits();
       Doubles max_prob(rows), lse(rows), entropy(rows), top_probs(rows * top), draw_prob(rows);
@@ -297,11 +301,15 @@ TEST(TokenStatistics, ManyDrawsFollowTheDistribution) {
                      Tensor::from(column, std::vector<float>(rows, 1.0f)),
                      Tensor::from(column, uniform)},
                     {i32_type(column), f32_type(column), f32_type(column), f32_type(column),
-                     i32_type({rows, 0}), f32_type({rows, 0}), i32_type(column), f32_type(column)},
+                     i32_type({rows, 0}), f32_type({rows, 0}), i32_type(column), f32_type(column),
+                     f32_type(column), f32_type(column), f32_type(column)},
                     {{"has_bias", true},
                      {"has_scale", false},
                      {"has_count", false},
+                     {"has_noise", false},
                      {"has_banned", false},
+                     {"nucleus_first", false},
+                     {"shaped", false},
                      {"top", int64_t{0}}}};
   const std::vector<Tensor> got = run_kernel(setup);
   const Doubles z = one.logits();
@@ -322,11 +330,15 @@ TEST(TokenStatistics, EveryIdBannedGivesZeros) {
                            Tensor::from(column, std::vector<float>{0.5f, 0.5f}),
                            Tensor::from(Shape{20}, std::vector<uint8_t>(20, 1))},
                           {i32_type(column), f32_type(column), f32_type(column), f32_type(column),
-                           i32_type({2, 3}), f32_type({2, 3}), i32_type(column), f32_type(column)},
+                           i32_type({2, 3}), f32_type({2, 3}), i32_type(column), f32_type(column),
+                           f32_type(column), f32_type(column), f32_type(column)},
                           {{"has_bias", false},
                            {"has_scale", false},
                            {"has_count", false},
-                           {"has_banned", true},
+                           {"has_noise", false},
+                         {"has_banned", true},
+                         {"nucleus_first", false},
+                         {"shaped", true},
                            {"top", int64_t{3}}}};
   for (const Tensor& result : run_kernel(setup)) {
     for (int64_t i = 0; i < result.byte_size(); ++i) EXPECT_EQ(result.bytes()[i], std::byte{0});

@@ -121,7 +121,7 @@ TEST_P(EveryPolicy, FillsTheOpenPositionsAndNothingElse) {
     EXPECT_LE(done.confidence[i], 1);
     if (fixed[i] != 0) EXPECT_EQ(done.confidence[i], 1);
   }
-  EXPECT_EQ(decoder->metric(0, "commits"), 15);
+  EXPECT_EQ(decoder->metric(0, "decided"), 15);
   EXPECT_EQ(decoder->metric(0, "finish"), 1);
 }
 

@@ -155,6 +155,7 @@ bool sees(const std::string& label, const std::vector<Numbers>& in, size_t b, in
     return !noised_k && block_k <= block_q;
   }
   if (label.find("key_range") == 0) return k >= param(3, b) && k < param(4, b);
+  if (label.find("key_limit") == 0) return k < param(3, b * 5 + static_cast<size_t>(q));
   if (label.find("key_keep") == 0) return in[3][b * 6 + static_cast<size_t>(k)] != 0;
   if (label.find("dense") == 0)
     return in[3][(b * 5 + static_cast<size_t>(q)) * 6 + static_cast<size_t>(k)] != 0;
@@ -245,22 +246,32 @@ struct Draw {
   double temperature;
   int top_k;
   double top_p, uniform;
+  bool nucleus_first = false;
 };
 
-// The procedure of ops/README.md, step by step.
-size_t draw_of(const Numbers& logits, size_t best, const Draw& d) {
-  if (d.temperature <= 0) return best;
+// What the filters leave, in ascending order, with the weight of every id.
+struct Kept {
+  std::vector<size_t> ids;
+  Numbers weight;
+};
+
+// The procedure of ops/README.md, step by step; temperature <= 0 counts as 1.
+Kept kept_of(const Numbers& logits, size_t best, const Draw& d) {
+  const double temperature = d.temperature > 0 ? d.temperature : 1;
   std::vector<size_t> order;
   for (size_t v = 0; v < logits.size(); ++v) {
     if (std::isfinite(logits[v])) order.push_back(v);
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return logits[a] > logits[b]; });
-  if (d.top_k > 0 && order.size() > static_cast<size_t>(d.top_k))
-    order.resize(static_cast<size_t>(d.top_k));
+  const auto cut = [&] {
+    if (d.top_k > 0 && order.size() > static_cast<size_t>(d.top_k))
+      order.resize(static_cast<size_t>(d.top_k));
+  };
+  if (!d.nucleus_first) cut();
   Numbers weight(logits.size());
   double total = 0;
-  for (size_t v : order) total += weight[v] = std::exp((logits[v] - logits[best]) / d.temperature);
+  for (size_t v : order) total += weight[v] = std::exp((logits[v] - logits[best]) / temperature);
   if (d.top_p < 1) {
     double before = 0;
     size_t kept = 0;
@@ -271,12 +282,18 @@ size_t draw_of(const Numbers& logits, size_t best, const Draw& d) {
     }
     order.resize(kept);
   }
+  if (d.nucleus_first) cut();
   std::sort(order.begin(), order.end());
+  return {order, weight};
+}
+
+size_t draw_of(const Kept& kept, double uniform) {
+  const auto& [order, weight] = kept;
   double mass = 0, running = 0;
   for (size_t v : order) mass += weight[v];
   for (size_t v : order) {
     running += weight[v];
-    if (running > d.uniform * mass) return v;
+    if (running > uniform * mass) return v;
   }
   return order.back();
 }
@@ -290,7 +307,8 @@ TEST(Definitions, TokenStatistics) {
     const double top_p[] = {1, 1, 1, 0.5, static_cast<double>(0.8f), static_cast<double>(0.01f)};
     const Numbers& uniform = in[in.size() - (count ? 2 : 1)];
     Numbers best_ids(6), best_p(6), lses(6), entropies(6), top_ids(18), top_probs(18), draws(6),
-        draw_p(6);
+        draw_p(6), shaped_p(6), margin(6), shaped_entropy(6);
+    const bool nucleus_first = c.label.find("bias") != std::string::npos;
     for (size_t r = 0; r < 6; ++r) {
       if (count && r >= 5) continue;
       if (count) {
@@ -312,11 +330,22 @@ TEST(Definitions, TokenStatistics) {
         const double p = std::exp(logit - lses[r]);
         if (p > 0) entropies[r] -= p * std::log(p);
       }
-      const size_t draw = draw_of(l, best, {temperature[r], top_k[r], top_p[r], uniform[r]});
+      const Kept kept = kept_of(
+          l, best, {temperature[r], top_k[r], top_p[r], uniform[r], nucleus_first});
+      const size_t draw = temperature[r] <= 0 ? best : draw_of(kept, uniform[r]);
+      double mass = 0;
+      Numbers p;
+      for (size_t v : kept.ids) mass += kept.weight[v];
+      for (size_t v : kept.ids) p.push_back(kept.weight[v] / mass);
+      shaped_p[r] = kept.weight[draw] / mass;
+      for (double x : p) shaped_entropy[r] -= x * std::log(x);
+      std::sort(p.rbegin(), p.rend());
+      margin[r] = p[0] - (p.size() > 1 ? p[1] : 0);
       draws[r] = static_cast<double>(draw);
       draw_p[r] = std::exp(l[draw] - lses[r]);
     }
-    return Expected{best_ids, best_p, lses, entropies, top_ids, top_probs, draws, draw_p};
+    return Expected{best_ids, best_p, lses, entropies, top_ids, top_probs, draws, draw_p,
+                    shaped_p, margin, shaped_entropy};
   });
 }
 

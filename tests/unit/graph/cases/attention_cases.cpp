@@ -39,6 +39,10 @@ const MaskCase kMasks[] = {
                    key = b.i({batch, keys}, 0, 2);
        return mask.and_window(reach).and_segments(query, key);
      }},
+    {"key_limit",
+     [](B& b, int64_t, int64_t, int64_t) {
+       return Mask{}.and_key_limit(b.ints({2, 5}, {1, 6, 0, 3, 4, 6, 2, 2, 5, 1}));
+     }},
     {"key_keep",
      [](B& b, int64_t batch, int64_t, int64_t keys) {
        return Mask{}.and_key_keep(b.u8({batch, keys}));

@@ -69,9 +69,12 @@ void add_head(Cases& c) {
           if (form.count)
             in.banned = b.given(
                 Tensor::from(Shape{11}, std::vector<uint8_t>{0, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0}));
+          in.shaped = true;
+          in.nucleus_first = form.bias;
           const TokenStatistics s = token_statistics(in, 3);
           return Values{s.argmax,  s.max_prob,  s.log_sum_exp, s.entropy,
-                        s.top_ids, s.top_probs, s.draw,        s.draw_prob};
+                        s.top_ids, s.top_probs, s.draw,        s.draw_prob,
+                        s.shaped_prob, s.shaped_margin, s.shaped_entropy};
         },
         0);
   }

@@ -1,0 +1,181 @@
+#include "decode/blockwise.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+
+namespace dllm::decode {
+
+CacheMode cache_mode(const std::string& cache, const Sight& sight) {
+  if (cache == "auto") return sight.is_exact() ? CacheMode::exact : CacheMode::none;
+  if (cache == "none") return CacheMode::none;
+  if (cache == "exact") {
+    if (!sight.is_exact()) {
+      fail_with_hint(
+          "use cache none, prefix or dual (the last two approximate), or a block_causal model",
+          Code::invalid_argument,
+          "cache exact needs causal or block_causal attention: under bidirectional attention "
+          "K and V of decided positions change with every later token");
+    }
+    return CacheMode::exact;
+  }
+  if (sight.is_exact()) {
+    fail_with_hint(
+        "use cache exact", Code::invalid_argument,
+        "cache {} approximates bidirectional attention; this attention allows an exact one", cache);
+  }
+  return cache == "prefix" ? CacheMode::prefix : CacheMode::dual;
+}
+
+BlockwiseSettings blockwise_settings(const PolicySetup& setup) {
+  BlockwiseSettings settings;
+  settings.cache = cache_mode(setup.options.str("cache"), setup.sight);
+  settings.steps = setup.i64("steps");
+  settings.block_length = setup.i64("block_length");
+  settings.shift = setup.shift;
+  settings.mask_id = setup.mask_id;
+  settings.guidance = static_cast<float>(setup.f64("guidance"));
+  for (const std::string& text : setup.options.list("guidance_keep"))
+    settings.guidance_keep.push_back(static_cast<int32_t>(std::stol(text)));
+  if (settings.guidance == 0) return settings;
+  if (settings.cache == CacheMode::prefix || settings.cache == CacheMode::dual) {
+    fail_with_hint("use cache none, or guidance 0", Code::invalid_argument,
+                   "guidance {} needs a second canvas, which cache {} does not keep",
+                   settings.guidance, setup.options.str("cache"));
+  }
+  settings.cache = CacheMode::none; // the same bits
+  return settings;
+}
+
+BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, RuleMaker make_rule)
+    : Policy(setup), settings_(blockwise_settings(setup)), make_rule_(std::move(make_rule)) {}
+
+std::unique_ptr<Session> BlockwisePolicy::begin(Slot& slot) const {
+  return std::make_unique<BlockwiseSession>(settings_, setup().schedule, make_rule_(setup()), slot);
+}
+
+std::string BlockwisePolicy::approximation() const {
+  switch (settings_.cache) {
+  case CacheMode::prefix:
+    return "cache prefix: K and V before a block are those of its first step; they would change "
+           "with "
+           "every later token";
+  case CacheMode::dual:
+    return "cache dual: K and V outside a block are those of its first step; they would change "
+           "with "
+           "every later token";
+  default: return "";
+  }
+}
+
+BlockwiseSession::BlockwiseSession(const BlockwiseSettings& settings,
+                                   const noise::Schedule& schedule, std::unique_ptr<Rule> rule,
+                                   Slot& slot)
+    : settings_(settings), schedule_(schedule), rule_(std::move(rule)) {
+  // Blocks follow the prompt; in a canvas with holes they are windows from its beginning.
+  slot.origin = slot.prompt;
+  const int64_t span = std::max<int64_t>(slot.length() - slot.origin, 1);
+  slot.block_length = settings_.block_length > 0 ? settings_.block_length : span;
+  const int64_t blocks = std::max<int64_t>(slot.block_count(), 1);
+  steps_per_block_ = (settings_.steps + blocks - 1) / blocks;
+  begin_block(slot);
+}
+
+Moment BlockwiseSession::moment(const Slot& slot, const std::vector<int64_t>& open) const {
+  return {slot, schedule_, steps_per_block_, open, slot.block_begin(), slot.block_end()};
+}
+
+// Moves to the first block with open positions; a slot without any is done.
+void BlockwiseSession::begin_block(Slot& slot) {
+  while (slot.block < slot.block_count() &&
+         slot.open_count(slot.block_begin(), slot.block_end()) == 0)
+    ++slot.block;
+  slot.step_in_block = 0;
+  if (slot.block >= slot.block_count()) {
+    slot.finish = Finish::decided;
+    return;
+  }
+  const std::vector<int64_t> open = slot.open_positions(slot.block_begin(), slot.block_end());
+  rule_->start(moment(slot, open));
+}
+
+Ask BlockwiseSession::ask(const Slot& slot, const CacheView& cache) const {
+  Ask ask;
+  const std::vector<int64_t> open = slot.open_positions(slot.block_begin(), slot.block_end());
+  const Moment now = moment(slot, open);
+  ask.positions = rule_->wanted(now);
+  if (ask.positions.empty()) return ask;
+  ask.time = std::max(now.t(), 1.0 / static_cast<double>(steps_per_block_));
+  set_window(slot, cache, ask);
+  if (settings_.guidance != 0) set_guidance(slot, ask);
+  return ask;
+}
+
+void BlockwiseSession::set_window(const Slot& slot, const CacheView& cache, Ask& ask) const {
+  const int64_t begin = slot.block_begin(), length = slot.length();
+  // What the block's last position sees.
+  ask.end = std::min(slot.sight.limit(slot.block_end() - 1), length);
+  if (settings_.cache == CacheMode::none) return;
+  ask.cached = true;
+  ask.generation = cache.generation;
+  if (settings_.cache == CacheMode::exact) {
+    ask.final_end = slot.sight.floor(begin);
+    // A position that is predicted from the one before it needs that one in the window.
+    ask.begin = std::max<int64_t>(0, std::min(cache.final_end, ask.final_end) - settings_.shift);
+    return;
+  }
+  ask.end = length;
+  if (filled_block_ != slot.block || filled_generation_ != cache.generation) return;
+  ask.begin = begin;
+  if (settings_.cache == CacheMode::dual) ask.end = slot.block_end();
+}
+
+void BlockwiseSession::set_guidance(const Slot& slot, Ask& ask) const {
+  ask.guidance = settings_.guidance;
+  const auto& keep = settings_.guidance_keep;
+  for (int64_t i = ask.begin; i < ask.end; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const bool kept = slot.states[at] != State::fixed ||
+                      std::find(keep.begin(), keep.end(), slot.ids[at]) != keep.end();
+    ask.unconditional.push_back(kept ? slot.ids[at] : settings_.mask_id);
+  }
+}
+
+Outcome BlockwiseSession::apply(Slot& slot, const Ask& ask,
+                                std::span<const Prediction> predictions) {
+  Outcome outcome{{}, slot.block, slot.block_begin(), slot.block_end(), false};
+  const std::vector<int64_t> open = slot.open_positions(outcome.begin, outcome.end);
+  const Choice choice = rule_->choose(moment(slot, open), predictions);
+  for (const int64_t position : choice.remask) slot.reopen(position, settings_.mask_id);
+  for (const size_t index : choice.commit) {
+    const Prediction& chosen = predictions[index];
+    if (slot.is_open(chosen.position)) outcome.decided.push_back(chosen.position);
+    slot.decide(chosen.position, chosen.token, chosen.probability, choice.state);
+  }
+  if (ask.cached) {
+    filled_block_ = slot.block;
+    filled_generation_ = ask.generation;
+  }
+  return finish_step(slot, std::move(outcome));
+}
+
+Outcome BlockwiseSession::settle(Slot& slot, const std::vector<int64_t>& decided) {
+  return finish_step(slot, {decided, slot.block, slot.block_begin(), slot.block_end(), false});
+}
+
+Outcome BlockwiseSession::finish_step(Slot& slot, Outcome outcome) {
+  std::sort(outcome.decided.begin(), outcome.decided.end());
+  ++slot.step_in_block;
+  const std::vector<int64_t> open = slot.open_positions(outcome.begin, outcome.end);
+  outcome.block_ended = rule_->block_ended(moment(slot, open));
+  if (!outcome.block_ended) return outcome;
+  for (int64_t i = outcome.begin; i < outcome.end; ++i) {
+    State& state = slot.states[static_cast<size_t>(i)];
+    if (state == State::provisional) state = State::final;
+  }
+  ++slot.block;
+  begin_block(slot);
+  return outcome;
+}
+
+} // namespace dllm::decode

@@ -1,0 +1,76 @@
+#pragma once
+// Block after block of a canvas under one rule: LLaDA's semi-autoregressive decoding, MDLM, Dream,
+// BD3LM and Fast-dLLM differ in the rule, the grid and the cache alone.
+
+#include "decode/policy.h"
+#include "decode/rule.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dllm::decode {
+
+// What a window leaves out because K and V of it are kept.
+enum class CacheMode {
+  none,   // every pass sees the whole canvas
+  exact,  // decided blocks of a block-causal model: the same bits as none
+  prefix, // Fast-dLLM: everything before the block, as it was when the block began (approximate)
+  dual    // and everything behind the block too (approximate)
+};
+
+struct BlockwiseSettings {
+  CacheMode cache = CacheMode::none;
+  int64_t steps = 1; // of a request, spread evenly over its blocks
+  int64_t block_length = 0;
+  int shift = 0;
+  int32_t mask_id = 0;
+  float guidance = 0;
+  std::vector<int32_t> guidance_keep; // given tokens the unconditional canvas keeps
+};
+
+// cache: the option's text; auto: exact where the sight allows it. Fails with invalid_argument,
+// with the modes this attention allows.
+CacheMode cache_mode(const std::string& cache, const Sight& sight);
+BlockwiseSettings blockwise_settings(const PolicySetup& setup);
+
+class BlockwisePolicy : public Policy {
+public:
+  using RuleMaker = std::function<std::unique_ptr<Rule>(const PolicySetup&)>;
+  BlockwisePolicy(const PolicySetup& setup, RuleMaker make_rule);
+
+  std::unique_ptr<Session> begin(Slot& slot) const override;
+  std::string approximation() const override;
+
+private:
+  BlockwiseSettings settings_;
+  RuleMaker make_rule_;
+};
+
+class BlockwiseSession : public Session {
+public:
+  BlockwiseSession(const BlockwiseSettings& settings, const noise::Schedule& schedule,
+                   std::unique_ptr<Rule> rule, Slot& slot);
+
+  Ask ask(const Slot& slot, const CacheView& cache) const override;
+  Outcome apply(Slot& slot, const Ask& ask, std::span<const Prediction> predictions) override;
+  Outcome settle(Slot& slot, const std::vector<int64_t>& decided) override;
+
+private:
+  Moment moment(const Slot& slot, const std::vector<int64_t>& open) const;
+  void set_window(const Slot& slot, const CacheView& cache, Ask& ask) const;
+  void set_guidance(const Slot& slot, Ask& ask) const;
+  Outcome finish_step(Slot& slot, Outcome outcome);
+  void begin_block(Slot& slot);
+
+  BlockwiseSettings settings_;
+  const noise::Schedule& schedule_;
+  std::unique_ptr<Rule> rule_;
+  int64_t steps_per_block_ = 1;
+  // Block and generation the approximate cache was filled for.
+  int64_t filled_block_ = -1;
+  uint64_t filled_generation_ = 0;
+};
+
+} // namespace dllm::decode

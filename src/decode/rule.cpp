@@ -1,0 +1,29 @@
+#include "decode/rule.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace dllm::decode {
+
+double Moment::t() const {
+  return static_cast<double>(steps - slot.step_in_block) / static_cast<double>(steps);
+}
+
+double Moment::s() const {
+  return static_cast<double>(steps - slot.step_in_block - 1) / static_cast<double>(steps);
+}
+
+std::vector<int64_t> Rule::wanted(const Moment& moment) const {
+  return {moment.open.begin(), moment.open.end()};
+}
+
+std::vector<size_t> largest(const std::vector<double>& scores, int64_t count) {
+  std::vector<size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+  order.resize(std::min(order.size(), static_cast<size_t>(std::max<int64_t>(count, 0))));
+  return order;
+}
+
+} // namespace dllm::decode

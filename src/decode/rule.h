@@ -1,0 +1,50 @@
+#pragma once
+// The part of a block-wise policy that chooses: which positions it wants predicted, which of them
+// become final, which are masked again. Made anew for every request, so it may remember.
+
+#include "decode/ask.h"
+#include "decode/slot.h"
+#include "noise/schedule.h"
+
+#include <span>
+#include <vector>
+
+namespace dllm::decode {
+
+// The moment of a request a rule decides in.
+struct Moment {
+  const Slot& slot;
+  const noise::Schedule& schedule;
+  int64_t steps;                 // of this block, at most
+  std::span<const int64_t> open; // masked positions of the block, ascending
+  int64_t begin, end;            // the block
+
+  // Noise levels of the coming step, from 1 down: t now, s after it.
+  double t() const;
+  double s() const;
+  float uniform(int64_t position) const { return position_uniform(slot, position); }
+};
+
+struct Choice {
+  std::vector<size_t> commit;  // indices into the predictions
+  std::vector<int64_t> remask; // decided positions that become masked again
+  State state = State::final;  // of what is committed
+};
+
+class Rule {
+public:
+  virtual ~Rule() = default;
+  // A block begins with `open` masked positions.
+  virtual void start(const Moment&) {}
+  // Positions whose prediction is needed, ascending; none: the step costs no pass. Default: the
+  // open ones.
+  virtual std::vector<int64_t> wanted(const Moment& moment) const;
+  virtual Choice choose(const Moment& moment, std::span<const Prediction> predictions) = 0;
+  // Asked after every step.
+  virtual bool block_ended(const Moment& moment) const { return moment.open.empty(); }
+};
+
+// Indices of the `count` largest scores; equal scores: the earlier one first.
+std::vector<size_t> largest(const std::vector<double>& scores, int64_t count);
+
+} // namespace dllm::decode

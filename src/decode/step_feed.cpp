@@ -1,0 +1,144 @@
+#include "decode/step_feed.h"
+
+#include <algorithm>
+
+namespace dllm::decode {
+namespace {
+
+// Arrays by (row, place in the window); a window shorter than the program's is padded with
+// positions that see nothing and are kept nowhere.
+struct Windows {
+  std::vector<int32_t> ids, positions, limit, write_at;
+
+  Windows(int64_t count, int32_t nowhere)
+      : ids(static_cast<size_t>(count), 0), positions(ids), limit(ids),
+        write_at(ids.size(), nowhere) {}
+
+  void put(size_t at, const PassRow& row, int64_t position, int32_t id, int32_t first_row) {
+    const Slot& slot = *row.slot;
+    const int64_t end = row.ask->sight_end < 0 ? slot.length() : row.ask->sight_end;
+    const int64_t seen = row.ask->cached ? end : std::min(end, row.ask->end);
+    ids[at] = id;
+    positions[at] = static_cast<int32_t>(position);
+    limit[at] = static_cast<int32_t>(std::min(slot.sight.limit(position), seen));
+    if (row.ask->cached) write_at[at] = first_row + static_cast<int32_t>(position);
+  }
+};
+
+void put_window(Windows& windows, int64_t first, const PassRow& row,
+                const std::vector<int32_t>& ids, int32_t first_row) {
+  const Ask& ask = *row.ask;
+  for (int64_t position = ask.begin; position < ask.end; ++position) {
+    const auto in_window = static_cast<size_t>(position - ask.begin);
+    const int32_t id = ids.empty() ? row.slot->ids[static_cast<size_t>(position)] : ids[in_window];
+    windows.put(static_cast<size_t>(first) + in_window, row, position, id, first_row);
+  }
+}
+
+void add_windows(Batch& feed, const FeedShape& shape, std::span<const PassRow> rows,
+                 const DecodeState& state) {
+  const int64_t copies = shape.guided ? 2 : 1, all = copies * shape.rows;
+  Windows windows(all * shape.window, static_cast<int32_t>(state.nowhere()));
+  std::vector<float> guidance;
+  for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
+    const PassRow& row = rows[static_cast<size_t>(r)];
+    const auto first_row = static_cast<int32_t>(row.cache_row * state.capacity());
+    put_window(windows, r * shape.window, row, row.ask->ids, first_row);
+    if (!shape.guided) continue;
+    put_window(windows, (shape.rows + r) * shape.window, row, row.ask->unconditional, 0);
+    guidance.push_back(row.ask->guidance);
+  }
+  guidance.resize(static_cast<size_t>(shape.rows), 0.0f);
+  const Shape window{all, shape.window};
+  feed.set("ids", Tensor::from(window, windows.ids));
+  feed.set("positions", Tensor::from(window, windows.positions));
+  feed.set("limit", Tensor::from(window, windows.limit));
+  if (shape.guided) feed.set("guidance", Tensor::from(Shape{shape.rows}, guidance));
+  if (shape.keys == 0) return;
+  feed.set("write_at", Tensor::from(Shape{all * shape.window}, windows.write_at));
+  std::vector<int32_t> read_at;
+  for (const PassRow& row : rows) {
+    for (int64_t key = 0; key < shape.keys; ++key)
+      read_at.push_back(static_cast<int32_t>(row.cache_row * state.capacity() + key));
+  }
+  read_at.resize(static_cast<size_t>(shape.rows * shape.keys), 0);
+  feed.set("read_at", Tensor::from(Shape{shape.rows, shape.keys}, read_at));
+}
+
+void add_times(Batch& feed, const model::ModelConfig& config, const FeedShape& shape,
+               std::span<const PassRow> rows) {
+  std::vector<float> times;
+  for (int copy = 0; copy < (shape.guided ? 2 : 1); ++copy) {
+    for (const PassRow& row : rows)
+      times.push_back(static_cast<float>(row.ask->time * static_cast<double>(config.time_steps)));
+    times.resize(static_cast<size_t>((copy + 1) * shape.rows), 0.0f);
+  }
+  const auto count = static_cast<int64_t>(times.size());
+  feed.set("timesteps", Tensor::from(Shape{count}, times));
+}
+
+void add_soft(Batch& feed, const StepSettings& settings, const FeedShape& shape,
+              std::span<const PassRow> rows) {
+  const int64_t places = shape.rows * shape.window, width = settings.soft_width;
+  std::vector<uint8_t> on(static_cast<size_t>(places), 0);
+  std::vector<int32_t> ids(static_cast<size_t>(places * width), 0);
+  std::vector<float> weights(ids.size(), 0.0f);
+  for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
+    const Ask& ask = *rows[static_cast<size_t>(r)].ask;
+    for (const SoftInput& soft : ask.soft) {
+      const int64_t place = r * shape.window + soft.position - ask.begin;
+      on[static_cast<size_t>(place)] = 1;
+      std::copy(soft.ids.begin(), soft.ids.end(), ids.begin() + place * width);
+      std::copy(soft.weights.begin(), soft.weights.end(), weights.begin() + place * width);
+    }
+  }
+  feed.set("soft_on", Tensor::from(Shape{shape.rows, shape.window}, on));
+  feed.set("soft_ids", Tensor::from(Shape{shape.rows, shape.window, width}, ids));
+  feed.set("soft_weights", Tensor::from(Shape{shape.rows, shape.window, width}, weights));
+}
+
+void add_queries(Batch& feed, const StepSettings& settings, const FeedShape& shape,
+                 std::span<const PassRow> rows) {
+  const auto capacity = static_cast<size_t>(shape.capacity);
+  std::vector<int32_t> query(capacity, 0), top_k(capacity, 0);
+  std::vector<float> temperature(capacity, 0), top_p(capacity, 1), uniform(capacity, 0);
+  size_t i = 0;
+  for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
+    const PassRow& row = rows[static_cast<size_t>(r)];
+    for (const int64_t position : row.ask->positions) {
+      const int64_t from = predicting(position, settings.shift, row.ask->begin) - row.ask->begin;
+      query[i] = static_cast<int32_t>(r * shape.window + from);
+      temperature[i] = row.slot->settings.temperature;
+      top_k[i] = row.slot->settings.top_k;
+      top_p[i] = row.slot->settings.top_p;
+      uniform[i] = uniform_from_bits(random_bits_at(position_key(*row.slot, position), 0));
+      ++i;
+    }
+  }
+  feed.set("query", Tensor::from(Shape{shape.capacity}, query));
+  feed.set("count", Tensor::scalar(static_cast<int32_t>(i)));
+  feed.set("temperature", Tensor::from(Shape{shape.capacity}, temperature));
+  feed.set("top_k", Tensor::from(Shape{shape.capacity}, top_k));
+  feed.set("top_p", Tensor::from(Shape{shape.capacity}, top_p));
+  feed.set("uniform", Tensor::from(Shape{shape.capacity}, uniform));
+}
+
+} // namespace
+
+int64_t predicting(int64_t position, int shift, int64_t begin) {
+  return std::max(position - shift, begin);
+}
+
+Batch step_feed(const model::ModelConfig& config, const StepSettings& settings,
+                const FeedShape& shape, std::span<const PassRow> rows, const DecodeState& state) {
+  Batch feed;
+  add_windows(feed, shape, rows, state);
+  if (config.time_conditioning) add_times(feed, config, shape, rows);
+  if (shape.soft) add_soft(feed, settings, shape, rows);
+  add_queries(feed, settings, shape, rows);
+  if (!settings.banned.empty())
+    feed.set("banned", Tensor::from(Shape{config.vocab_size}, settings.banned));
+  return feed;
+}
+
+} // namespace dllm::decode
