@@ -1,0 +1,126 @@
+// What is cached must not be seen in the tokens: exact caches give the bits of none.
+
+#include "unit/decode/requests.h"
+
+#include <gtest/gtest.h>
+
+namespace dllm::decode {
+namespace {
+
+const std::vector<Request> kRequests = {
+    {{3, 1, 4}, 11, 9}, {{}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 13}};
+
+Json settings(const std::string& policy, const std::string& attention, int shift,
+              const std::string& cache) {
+  return {{"policy", policy}, {"steps", 12},     {"block_length", 4}, {"attention", attention},
+          {"shift", shift},   {"cache", cache},  {"temperature", 0.9}, {"top_p", 0.95}};
+}
+
+struct Kind {
+  std::string policy, attention;
+  int shift;
+};
+
+class ExactCache : public ::testing::TestWithParam<Kind> {
+protected:
+  std::unique_ptr<Decoder> decoder(const std::string& cache) const {
+    const Kind& kind = GetParam();
+    return make_decoder(model_, settings(kind.policy, kind.attention, kind.shift, cache));
+  }
+  std::shared_ptr<model::Model> model_ = tiny_model(2);
+};
+
+TEST_P(ExactCache, GivesTheBitsOfNone) {
+  const auto cached = decoder("exact"), plain = decoder("none");
+  for (const Request& request : kRequests) add(*cached, request), add(*plain, request);
+  cached->run(), plain->run();
+  for (int64_t slot = 0; slot < 3; ++slot) {
+    EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot)) << "slot " << slot;
+    EXPECT_EQ(cached->trace(slot), plain->trace(slot));
+  }
+  EXPECT_GT(cached->metric(-1, "cache_bytes"), 0);
+  EXPECT_EQ(plain->metric(-1, "cache_bytes"), 0);
+}
+
+TEST_P(ExactCache, SurvivesACancelledStepAndLateNeighbours) {
+  const auto cached = decoder("exact"), plain = decoder("none");
+  add(*cached, kRequests[0]), add(*plain, kRequests[0]);
+  cached->step();
+  Task cancelled;
+  cancelled.cancel();
+  EXPECT_THROW(cached->step(&cancelled), Error);
+  cached->step();
+  add(*cached, kRequests[2]), add(*plain, kRequests[2]);
+  cached->run(), plain->run();
+  for (int64_t slot = 0; slot < 2; ++slot)
+    EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot)) << "slot " << slot;
+}
+
+TEST_P(ExactCache, ALaterRequestKeepsTheBeginningItShares) {
+  const auto cached = decoder("exact"), plain = decoder("none");
+  const std::vector<int32_t> prompt = {9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2};
+  add(*cached, {prompt, 1, 8});
+  cached->run();
+  cached->remove(0);
+  std::vector<int32_t> second = prompt;
+  second.back() = 4;
+  add(*cached, {second, 2, 8}), add(*plain, {second, 2, 8});
+  cached->run(), plain->run();
+  EXPECT_EQ(answer_of(*cached), answer_of(*plain));
+  EXPECT_GE(cached->metric(-1, "reused"), 8);
+}
+
+TEST_P(ExactCache, NewWeightsAreSeen) {
+  const auto cached = decoder("exact"), plain = decoder("none");
+  add(*cached, kRequests[2]), add(*plain, kRequests[2]);
+  for (int i = 0; i < 5; ++i) cached->step(), plain->step();
+  model_->set_mask_token(kMask); // the version goes up
+  model_->params().bump();
+  cached->run(), plain->run();
+  EXPECT_EQ(answer_of(*cached), answer_of(*plain));
+}
+
+INSTANTIATE_TEST_SUITE_P(Decode, ExactCache,
+                         ::testing::Values(Kind{"low_confidence", "block_causal", 0},
+                                           Kind{"low_confidence", "block_causal", 1},
+                                           Kind{"random", "block_causal", 1},
+                                           Kind{"ancestral", "block_causal", 0},
+                                           Kind{"low_confidence", "causal", 1}),
+                         [](const auto& info) {
+                           return info.param.policy + "_" + info.param.attention + "_" +
+                                  std::to_string(info.param.shift);
+                         });
+
+TEST(ApproximateCache, DecodesAndSaysWhatItIs) {
+  const auto model = tiny_model();
+  for (const std::string cache : {"prefix", "dual"}) {
+    const auto decoder = make_decoder(
+        model, settings("low_confidence", "bidirectional", 0, cache));
+    for (const Request& request : kRequests) add(*decoder, request);
+    decoder->run();
+    EXPECT_EQ(decoder->metric(-1, "open"), 0);
+    EXPECT_NE(decoder->describe().dump().find("cache " + cache + ": K and V"), std::string::npos);
+  }
+}
+
+TEST(ApproximateCache, IsRefusedWhereAnExactOneIsPossible) {
+  EXPECT_THROW(make_decoder(tiny_model(), settings("random", "causal", 0, "dual")), Error);
+  EXPECT_THROW(make_decoder(tiny_model(), settings("random", "bidirectional", 0, "exact")), Error);
+}
+
+TEST(CacheDtype, RoundedCachesGiveTheBitsOfRoundedNone) {
+  Json config = tiny_config();
+  Options engine(cpu::engine_schema());
+  Options options(model::model_schema());
+  options.set_str("cache_dtype", "bf16");
+  const auto model = model::new_model(cpu::make_engine(engine), config, options);
+  const auto cached = make_decoder(model, settings("low_confidence", "block_causal", 0, "exact"));
+  const auto plain = make_decoder(model, settings("low_confidence", "block_causal", 0, "none"));
+  for (const Request& request : kRequests) add(*cached, request), add(*plain, request);
+  cached->run(), plain->run();
+  for (int64_t slot = 0; slot < 3; ++slot)
+    EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot)) << "slot " << slot;
+}
+
+} // namespace
+} // namespace dllm::decode
