@@ -91,6 +91,11 @@ Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
 
 Decoder::~Decoder() = default;
 
+void Decoder::set_draws(std::shared_ptr<const DrawSource> draws) {
+  draws_ = std::move(draws);
+  program_.set_noise(draws_ != nullptr && draws_->has_noise());
+}
+
 void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
   Options settings(slot_schema());
   settings.set_i64("seed", static_cast<int64_t>(seed));
@@ -146,6 +151,7 @@ int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> f
   Request made;
   Slot& slot = made.slot;
   open_slot(slot, canvas, fixed, length);
+  slot.draws = draws_.get();
   slot.settings.seed = static_cast<uint64_t>(options.i64("seed"));
   const auto pick = [&](const char* key) {
     return options.f64(key) < 0 ? options_.f64(key) : options.f64(key);

@@ -33,6 +33,10 @@ public:
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
+  // Random numbers of all requests from here on; null: by key from their seeds. Before the first
+  // request.
+  void set_draws(std::shared_ptr<const DrawSource> draws);
+
   // Drops all requests, then adds one: the prompt and gen_length open positions.
   void start(std::span<const int32_t> prompt, uint64_t seed);
   // fixed empty: all of canvas is given and gen_length open positions follow; else 1 given, 0 open.
@@ -96,6 +100,7 @@ private:
   noise::ScheduleRef schedule_;
   int32_t mask_id_;
   std::unique_ptr<Policy> policy_;
+  std::shared_ptr<const DrawSource> draws_;
   StepProgram program_;
   DecodeState state_;
   std::map<int64_t, Request> requests_;

@@ -22,7 +22,9 @@ struct Moment {
   // Noise levels of the coming step, from 1 down: t now, s after it.
   double t() const;
   double s() const;
-  float uniform(int64_t position) const { return position_uniform(slot, position); }
+  float uniform(int64_t position, int word = 1) const {
+    return position_uniform(slot, position, word);
+  }
 };
 
 struct Choice {

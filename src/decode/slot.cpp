@@ -46,13 +46,11 @@ void Slot::reopen(int64_t position, int32_t mask_id) {
   decide(position, mask_id, 0.0f, State::masked);
 }
 
-Key position_key(const Slot& slot, int64_t position) {
-  return stream_key(slot.settings.seed, Stream::decode, static_cast<uint64_t>(slot.steps),
-                    static_cast<uint64_t>(position));
-}
-
-float position_uniform(const Slot& slot, int64_t position) {
-  return uniform_from_bits(random_bits_at(position_key(slot, position), 1));
+float position_uniform(const Slot& slot, int64_t position, int word) {
+  if (slot.draws != nullptr) return slot.draws->uniform(slot, position, word);
+  const Key key = stream_key(slot.settings.seed, Stream::decode, static_cast<uint64_t>(slot.steps),
+                             static_cast<uint64_t>(position));
+  return uniform_from_bits(random_bits_at(key, static_cast<uint64_t>(word)));
 }
 
 } // namespace dllm::decode

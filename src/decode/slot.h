@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "base/random.h"
+#include "decode/draws.h"
 #include "decode/sight.h"
 
 #include <algorithm>
@@ -34,8 +35,9 @@ struct Slot {
   std::vector<State> states;
   std::vector<float> confidence; // probability of the token when it was last looked at; 1 for
                                  // given, 0 for open ones
-  int64_t prompt = 0; // given positions at the front; 0 in a canvas with holes
+  int64_t prompt = 0;            // given positions at the front; 0 in a canvas with holes
   Sight sight;
+  const DrawSource* draws = nullptr; // null: by key from the seed
 
   // Where the session is; it moves them.
   int64_t origin = 0; // where block 0 begins
@@ -67,10 +69,8 @@ struct Slot {
   void reopen(int64_t position, int32_t mask_id);
 };
 
-// Key of a position's random numbers in the coming step: word 0 draws the token, word 1 is the
-// policy's.
-Key position_key(const Slot& slot, int64_t position);
-// Word 1 as a number in [0, 1), independent of every other request.
-float position_uniform(const Slot& slot, int64_t position);
+// A number in [0, 1) for a position in the coming step, independent of every other request: word 0
+// draws the token, word 1 is the policy's, words from 2 on are its further ones.
+float position_uniform(const Slot& slot, int64_t position, int word);
 
 } // namespace dllm::decode

@@ -98,10 +98,11 @@ void add_soft(Batch& feed, const StepSettings& settings, const FeedShape& shape,
 }
 
 void add_queries(Batch& feed, const StepSettings& settings, const FeedShape& shape,
-                 std::span<const PassRow> rows) {
+                 std::span<const PassRow> rows, size_t vocab) {
   const auto capacity = static_cast<size_t>(shape.capacity);
   std::vector<int32_t> query(capacity, 0), top_k(capacity, 0);
   std::vector<float> temperature(capacity, 0), top_p(capacity, 1), uniform(capacity, 0);
+  std::vector<float> noise(settings.noise ? capacity * vocab : 0, 0);
   size_t i = 0;
   for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
     const PassRow& row = rows[static_cast<size_t>(r)];
@@ -111,7 +112,10 @@ void add_queries(Batch& feed, const StepSettings& settings, const FeedShape& sha
       temperature[i] = row.slot->settings.temperature;
       top_k[i] = row.slot->settings.top_k;
       top_p[i] = row.slot->settings.top_p;
-      uniform[i] = uniform_from_bits(random_bits_at(position_key(*row.slot, position), 0));
+      uniform[i] = position_uniform(*row.slot, position, 0);
+      if (settings.noise)
+        row.slot->draws->noise(*row.slot, position,
+                               std::span<float>(noise).subspan(i * vocab, vocab));
       ++i;
     }
   }
@@ -121,6 +125,8 @@ void add_queries(Batch& feed, const StepSettings& settings, const FeedShape& sha
   feed.set("top_k", Tensor::from(Shape{shape.capacity}, top_k));
   feed.set("top_p", Tensor::from(Shape{shape.capacity}, top_p));
   feed.set("uniform", Tensor::from(Shape{shape.capacity}, uniform));
+  if (settings.noise)
+    feed.set("noise", Tensor::from(Shape{shape.capacity, static_cast<int64_t>(vocab)}, noise));
 }
 
 } // namespace
@@ -135,7 +141,7 @@ Batch step_feed(const model::ModelConfig& config, const StepSettings& settings,
   add_windows(feed, shape, rows, state);
   if (config.time_conditioning) add_times(feed, config, shape, rows);
   if (shape.soft) add_soft(feed, settings, shape, rows);
-  add_queries(feed, settings, shape, rows);
+  add_queries(feed, settings, shape, rows, static_cast<size_t>(config.vocab_size));
   if (!settings.banned.empty())
     feed.set("banned", Tensor::from(Shape{config.vocab_size}, settings.banned));
   return feed;

@@ -48,6 +48,11 @@ StepProgram::StepProgram(std::shared_ptr<model::Model> model, StepSettings setti
 
 StepProgram::~StepProgram() = default;
 
+void StepProgram::set_noise(bool noise) {
+  settings_.noise = noise;
+  programs_.clear();
+}
+
 int StepProgram::kind_of(const Ask& ask) {
   return (ask.cached ? 1 : 0) | (ask.unconditional.empty() ? 0 : 2) | (ask.soft.empty() ? 0 : 4);
 }
@@ -133,6 +138,8 @@ void StepProgram::build(Graph& graph, const Key& key) const {
   head.top_k = graph.input("top_k", DType::i32, Shape{key.capacity});
   head.top_p = graph.input("top_p", DType::f32, Shape{key.capacity});
   head.uniform = graph.input("uniform", DType::f32, Shape{key.capacity});
+  if (settings_.noise)
+    head.noise = graph.input("noise", DType::f32, Shape{key.capacity, config.vocab_size});
   if (!settings_.banned.empty())
     head.banned = graph.input("banned", DType::u8, Shape{config.vocab_size});
   head.nucleus_first = settings_.nucleus_first;

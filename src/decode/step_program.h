@@ -28,6 +28,7 @@ struct StepSettings {
   bool shaped = false;
   bool nucleus_first = false;
   int64_t soft_width = 0;
+  bool noise = false; // of the slots' draw source
 };
 
 // Keeps the last compiled programs. One call at a time.
@@ -35,6 +36,7 @@ class StepProgram {
 public:
   StepProgram(std::shared_ptr<model::Model> model, StepSettings settings);
   ~StepProgram();
+  void set_noise(bool noise); // forgets the programs
 
   // Rows that may share a pass have equal keys.
   static int kind_of(const Ask& ask);
