@@ -40,9 +40,11 @@ Value power(int64_t base, int64_t exponent) {
 
 Value whole(std::string_view sign, int64_t a, int64_t b) {
   int64_t result = 0;
-  if (sign == "+") return checked(__builtin_add_overflow(a, b, &result), result);
-  if (sign == "-") return checked(__builtin_sub_overflow(a, b, &result), result);
-  if (sign == "*") return checked(__builtin_mul_overflow(a, b, &result), result);
+  bool overflow = false;
+  if (sign == "+") overflow = __builtin_add_overflow(a, b, &result);
+  if (sign == "-") overflow = __builtin_sub_overflow(a, b, &result);
+  if (sign == "*") overflow = __builtin_mul_overflow(a, b, &result);
+  if (sign == "+" || sign == "-" || sign == "*") return checked(overflow, result);
   if (sign == "**") return power(a, b);
   if (b == 0) fail(Code::invalid_argument, "{} {} 0 divides by zero", a, sign);
   if (sign == "/") return Value(static_cast<double>(a) / static_cast<double>(b));
