@@ -100,9 +100,9 @@ TEST(Chat, TokensOfTheTextThatAreNotSpecialStay) {
 
 TEST(Chat, ATokenAcrossTheBorderBelongsToTheAnswer) {
   const auto tokenizer = make_tokenizer();
-  const ChatRow row = row_of(tokenizer, R"([{"role": "assistant", "content": "\nx"}])");
+  const ChatRow row = row_of(tokenizer, R"([{"role": "assistant", "content": "\n\nx"}])");
   EXPECT_EQ(row.ids, tokenizer->encode(row.text, {.parse_special = true}));
-  EXPECT_EQ(spoken(*tokenizer, row), "\n\nx<|im_end|>");
+  EXPECT_EQ(spoken(*tokenizer, row), "\n\n\nx<|im_end|>");
 }
 
 TEST(Chat, TheOpeningIsGivenAndThoughtsAreSpoken) {

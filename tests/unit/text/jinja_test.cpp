@@ -11,7 +11,8 @@ namespace {
 
 Entries variables(const char* json = "{}") {
   Entries entries;
-  for (const auto& [name, value] : Json::parse(json).items()) {
+  const Json object = Json::parse(json);
+  for (const auto& [name, value] : object.items()) {
     entries.emplace_back(Value(name), from_json(value, {Mark::kData, false}));
   }
   return entries;
@@ -122,7 +123,7 @@ TEST(Jinja, HostileTemplatesEnd) {
     EXPECT_EQ(refused(source).code(), Code::resource_exhausted) << source;
   }
   const std::string many(100'000, '(');
-  EXPECT_EQ(refused("{{ " + many).code(), Code::resource_exhausted);
+  EXPECT_EQ(refused("{{ " + many + " }}").code(), Code::resource_exhausted);
   std::string sum = "{{ 1";
   for (int i = 0; i < 100'000; ++i) sum += "+1";
   EXPECT_EQ(refused(sum + " }}").code(), Code::resource_exhausted);
