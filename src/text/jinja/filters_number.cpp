@@ -89,7 +89,10 @@ Value round_number(Evaluator&, const Value& input, Arguments& arguments) {
   const double scaled = number.real() * unit;
   if (method == "common") {
     const double rounded = std::nearbyint(scaled) / unit;
-    return number.is_whole() ? Value(static_cast<int64_t>(rounded)) : Value(rounded);
+    if (!number.is_whole()) return Value(rounded);
+    const auto whole = truncated(rounded);
+    if (!whole) fail(Code::out_of_range, "an integer passes 64 bits");
+    return Value(*whole);
   }
   if (method == "ceil") return Value(std::ceil(scaled) / unit);
   if (method == "floor") return Value(std::floor(scaled) / unit);

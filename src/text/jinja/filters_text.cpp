@@ -7,6 +7,11 @@ namespace dllm::text::jinja {
 
 namespace {
 
+// Small enough to reckon with.
+int64_t need_length(const Value& value, std::string_view what) {
+  return std::clamp<int64_t>(need_integer(value, what), -(int64_t{1} << 40), int64_t{1} << 40);
+}
+
 Value upper(Evaluator& e, const Value& input, Arguments&) {
   return Value(change_case(e, e.text_of(input), Case::upper));
 }
@@ -96,7 +101,7 @@ Value indent(Evaluator& e, const Value& input, Arguments& arguments) {
 
 Value center(Evaluator& e, const Value& input, Arguments& arguments) {
   const Value* given = arguments.take(0, "width");
-  const int64_t width = given != nullptr ? need_integer(*given, "width") : 80;
+  const int64_t width = given != nullptr ? need_length(*given, "width") : 80;
   const MarkedText text = e.text_of(input);
   const auto size = static_cast<int64_t>(Characters(e.budget, text).count());
   const int64_t room = std::max<int64_t>(width - size, 0);
@@ -114,10 +119,10 @@ Value truncate(Evaluator& e, const Value& input, Arguments& arguments) {
   const bool kill = flag(arguments, 1, "killwords", false);
   const Value* ending = arguments.take(2, "end");
   const Value* leeway = arguments.take(3, "leeway");
-  const int64_t length = given != nullptr ? need_integer(*given, "length") : 255;
+  const int64_t length = given != nullptr ? need_length(*given, "length") : 255;
   const MarkedText end = ending != nullptr ? need_text(*ending, "end") : MarkedText("...");
   const int64_t slack =
-      leeway != nullptr && !leeway->is_none() ? need_integer(*leeway, "leeway") : 5;
+      leeway != nullptr && !leeway->is_none() ? need_length(*leeway, "leeway") : 5;
   const MarkedText text = e.text_of(input);
   const Characters characters(e.budget, text);
   const auto rest = length - static_cast<int64_t>(Characters(e.budget, end).count());

@@ -2,6 +2,7 @@
 
 #include "text/jinja/evaluator.h"
 
+#include <algorithm>
 #include <map>
 
 namespace dllm::text::jinja {
@@ -66,7 +67,17 @@ Entries entries_of(Evaluator& evaluator, Arguments& arguments, const char* who) 
     if (!first->is(Type::map)) fail(Code::invalid_argument, "{} takes a dict and names", who);
     entries = first->entries();
   }
-  for (const auto& [name, value] : arguments.named) entries.emplace_back(Value(name), value);
+  for (const auto& [name, value] : arguments.named) {
+    const auto known =
+        std::find_if(entries.begin(), entries.end(), [&, &name = name](const auto& entry) {
+          return entry.first.is_text() && entry.first.bytes() == name;
+        });
+    if (known != entries.end()) {
+      known->second = value;
+    } else {
+      entries.emplace_back(Value(name), value);
+    }
+  }
   evaluator.budget.grow(entries.size() * 2 * sizeof(Value));
   return entries;
 }

@@ -107,7 +107,10 @@ Value Value::space(Entries entries) {
   Value made;
   made.type_ = Type::space;
   made.data_ = std::make_shared<Space>();
-  for (auto& [name, value] : entries) made.set(name.bytes(), std::move(value));
+  for (auto& [name, value] : entries) {
+    if (!name.is_text()) fail(Code::invalid_argument, "the names of a namespace are strings");
+    made.set(name.bytes(), std::move(value));
+  }
   return made;
 }
 
