@@ -141,8 +141,9 @@ dllm_status dllm_tokenizer_chat(const dllm_tokenizer* tok, const char* messages_
                                 const dllm_options* opts, dllm_batch** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
-    const text::Chat chat(need(tok, "tok").object, options_of(opts, "chat"));
-    const text::ChatRow row = chat.row(parse_json(need_content(messages_json, size, "messages_json"), "messages"));
+    const std::shared_ptr<const text::Tokenizer>& tokenizer = need(tok, "tok").object;
+    const Json messages = parse_json(need_content(messages_json, size, "messages_json"), "messages");
+    const text::ChatRow row = text::Chat(tokenizer, options_of(opts, "chat")).row(messages);
     const Shape shape{1, static_cast<int64_t>(row.ids.size())};
     auto made = std::make_unique<dllm_batch>();
     made->object.set("ids", Tensor::from(shape, row.ids));

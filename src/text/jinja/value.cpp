@@ -176,7 +176,9 @@ void Value::set(const std::string& name, Value value) {
       return;
     }
   }
-  entries.emplace_back(Value(name), std::move(value));
+  auto& [key, held] = entries.emplace_back();
+  key = Value(name);
+  held = std::move(value);
 }
 
 const std::string& Value::undefined_name() const {
