@@ -109,6 +109,10 @@ dllm_status dllm_model_set_tokenizer(dllm_model* model, const dllm_tokenizer* to
     }
     auto text = std::make_shared<std::string>(tokenizer.to_json());
     object.set_side_file("tokenizer.json", Bytes(text->data(), text->size(), text));
+    // Several templates with names stay where they came from, in the model's tokenizer_config.json.
+    if (tokenizer.chat_templates().size() != 1) return;
+    auto chat = std::make_shared<std::string>(tokenizer.chat_templates()[0].text);
+    object.set_side_file("chat_template.jinja", Bytes(chat->data(), chat->size(), chat));
   });
 }
 

@@ -1,6 +1,8 @@
 #include "tokenizer_handle.h"
 
 #include "base/files.h"
+#include "base/json.h"
+#include "batch_handle.h"
 #include "buffer_handle.h"
 #include "ckpt/gguf_vocabulary.h"
 #include "dataset_handle.h"
@@ -8,6 +10,9 @@
 #include "source_handle.h"
 #include "task_handle.h"
 #include "text/bpe_trainer.h"
+#include "text/chat.h"
+
+#include <nlohmann/json.hpp>
 
 using namespace dllm;
 using namespace dllm::abi;
@@ -33,6 +38,7 @@ text::GgufVocabulary text_vocabulary(const ckpt::GgufFile& file) {
   to.add_bos = from.add_bos.value_or(false);
   to.add_eos = from.add_eos.value_or(false);
   to.add_space_prefix = from.add_space_prefix.value_or(true);
+  to.chat_template = std::move(from.chat_template);
   to.name = file.name();
   return to;
 }
@@ -128,5 +134,22 @@ dllm_status dllm_tokenizer_decode_stream(const dllm_tokenizer* tok, const int32_
     int64_t& told = need_out(out_used, "out_used");
     fill(out, std::move(text));
     told = used;
+  });
+}
+
+dllm_status dllm_tokenizer_chat(const dllm_tokenizer* tok, const char* messages_json, int64_t size,
+                                const dllm_options* opts, dllm_batch** out, dllm_error* err) {
+  return guard(err, [&] {
+    need_out(out, "out");
+    const std::shared_ptr<const text::Tokenizer>& tokenizer = need(tok, "tok").object;
+    const Json messages = parse_json(need_content(messages_json, size, "messages_json"), "messages");
+    const text::ChatRow row = text::Chat(tokenizer, options_of(opts, "chat")).row(messages);
+    const Shape shape{1, static_cast<int64_t>(row.ids.size())};
+    auto made = std::make_unique<dllm_batch>();
+    made->object.set("ids", Tensor::from(shape, row.ids));
+    std::vector<uint8_t> keep;
+    for (const uint8_t spoken : row.spoken) keep.push_back(spoken == 0 ? 1 : 0);
+    made->object.set("keep", Tensor::from(shape, keep));
+    *out = made.release();
   });
 }

@@ -104,6 +104,12 @@ function dllm.train_tokenizer(data, values) return raw.tokenizer_train(data, val
 function tokenizer:encode(text) return raw.tokenizer_encode(self, text) end
 function tokenizer:decode(ids) return raw.tokenizer_decode(self, ids) end
 function tokenizer:id(name) return raw.tokenizer_id(self, name) end
+-- A conversation by the tokenizer's chat template: flat lists ids and keep (0 where the assistant speaks).
+-- values: options of kind chat; messages: {{role = "user", content = "Hi"}, ...}
+function tokenizer:chat(messages, values)
+  local row = raw.tokenizer_chat(self, raw.json.encode(messages), values)
+  return row:values("ids"), row:values("keep")
+end
 function tokenizer:save(path) raw.tokenizer_save(self, path) end
 function tokenizer:size() return raw.tokenizer_size(self) end
 

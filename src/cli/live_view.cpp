@@ -80,6 +80,12 @@ void LiveView::draw(const std::string& picture, const std::string& status) {
   std::fflush(stderr);
 }
 
+void LiveView::clear() {
+  if (!terminal_ || lines_ == 0) return;
+  std::fprintf(stderr, "\x1b[%dA\r\x1b[J", lines_);
+  lines_ = 0;
+}
+
 void LiveView::show(const Canvas& canvas, int64_t step, double open) {
   const std::string status =
       "step " + std::to_string(step) + ", " + std::to_string(static_cast<int64_t>(open)) + " open";

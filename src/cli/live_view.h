@@ -14,6 +14,7 @@ class LiveView {
   ~LiveView();  // leaves the cursor below the picture
 
   void show(const Canvas& canvas, int64_t step, double open);
+  void clear();  // takes the picture away
   bool is_terminal() const { return terminal_; }
 
  private:

@@ -19,6 +19,16 @@ void on_interrupt(int) {
   std::signal(SIGINT, SIG_DFL);
 }
 
+}  // namespace
+
+void watch_interrupt(dllm_task* task) {
+  std::signal(SIGINT, SIG_DFL);
+  interrupted_task = task;
+  if (task != nullptr) std::signal(SIGINT, on_interrupt);
+}
+
+namespace {
+
 void print_usage(std::FILE* to) {
   std::fprintf(to,
                "dllm %s: train and decode diffusion language models\n\n"
@@ -45,10 +55,9 @@ int run_command(const Command& command, int argc, char** argv) {
   try {
     Parsed parsed = parse(command, argc, argv);
     if (parsed.done) return *parsed.done;
-    interrupted_task = parsed.context.task();
-    std::signal(SIGINT, on_interrupt);
+    watch_interrupt(parsed.context.task());
     const int code = command.run(parsed.context);
-    std::signal(SIGINT, SIG_DFL);
+    watch_interrupt(nullptr);
     return code;
   } catch (const Failure& failure) {
     return report(failure, json);

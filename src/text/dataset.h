@@ -25,6 +25,8 @@ const Schema& dataset_schema();
 // Without a tokenizer it holds texts (to train one from), else token numbers. Not synchronised:
 // many readers or one add at a time. Loaders keep it alive and see the rows that were there when
 // they were made.
+class Chat;
+
 class Dataset {
 public:
   // tokenizer may be null. Fails naming file, line and what was expected; not_found when there are
@@ -55,12 +57,15 @@ public:
 private:
   void add(const Record& record);
   void add_tokens(const Record& record);
+  // A chat with its ids and keep; other records as they are.
+  Record rendered(Record record);
   void check_ids(const Record& record) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool is_text_;
   bool append_eos_, prepend_bos_, parse_special_;
   RecordKeys keys_;
+  std::shared_ptr<const Chat> chat_; // made for the first row of messages
   TokenFileInfo info_;
   TokenRows rows_;
   std::vector<std::string> texts_;

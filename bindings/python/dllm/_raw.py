@@ -220,6 +220,8 @@ PROTOTYPES = {
     "dllm_tokenizer_decode": (c_int32, [c_void_p, POINTER(c_int32), c_int64, c_void_p, c_void_p]),
     "dllm_tokenizer_decode_stream": (c_int32, [
         c_void_p, POINTER(c_int32), c_int64, c_void_p, POINTER(c_int64), c_void_p]),
+    "dllm_tokenizer_chat": (c_int32, [
+        c_void_p, c_void_p, c_int64, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_trainer_new": (c_int32, [c_void_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_trainer_release": (None, [c_void_p]),
     "dllm_trainer_step": (c_int32, [c_void_p, c_void_p, c_void_p, POINTER(c_double), c_void_p]),

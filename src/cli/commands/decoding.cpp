@@ -10,20 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-int64_t add_request(Context& context, dllm_decoder* decoder, const Request& request) {
-  if (context.has("length")) {
-    call([&](dllm_error* err) {
-      return dllm_options_set_i64(context.options("slot"), "gen_length", context.number("length"), err);
-    });
-  }
-  int64_t slot = 0;
-  call([&](dllm_error* err) {
-    return dllm_decoder_add(decoder, request.canvas.data(), request.fixed.empty() ? nullptr : request.fixed.data(),
-                            static_cast<int64_t>(request.canvas.size()), context.options("slot"), &slot, err);
-  });
-  return slot;
-}
-
 void step_until_done(Context& context, dllm_decoder* decoder, int64_t shown, LiveView* view) {
   int64_t active = 1;
   for (int64_t step = 0; active > 0; ++step) {
@@ -49,6 +35,20 @@ void print_result(const Context& context, const Session& session, const dllm_dec
 }
 
 }  // namespace
+
+int64_t add_request(Context& context, dllm_decoder* decoder, const Request& request) {
+  if (context.has("length")) {
+    call([&](dllm_error* err) {
+      return dllm_options_set_i64(context.options("slot"), "gen_length", context.number("length"), err);
+    });
+  }
+  int64_t slot = 0;
+  call([&](dllm_error* err) {
+    return dllm_decoder_add(decoder, request.canvas.data(), request.fixed.empty() ? nullptr : request.fixed.data(),
+                            static_cast<int64_t>(request.canvas.size()), context.options("slot"), &slot, err);
+  });
+  return slot;
+}
 
 Session::Session(Context& context)
     : engine(open_engine(context)),

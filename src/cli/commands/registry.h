@@ -5,6 +5,7 @@
 
 namespace dllm::cli {
 
+Command chat_command();
 Command devices_command();
 Command generate_command();
 Command graph_command();
