@@ -60,7 +60,7 @@ std::string config_from_scratch(const Context& context, const dllm_tokenizer* to
                  {"num_attention_heads", heads}, {"num_key_value_heads", heads}, {"head_dim", 64},
                  {"hidden_act", "silu"}, {"max_position_embeddings", 1024}, {"rms_norm_eps", 1e-5},
                  {"rope_theta", 10000.0}, {"tie_word_embeddings", true},
-                 // Products of unit variance: with the usual 0.02 a narrow model stands still for hundreds of steps.
+                 // Products of unit variance; the usual 0.02 is meant for wider models.
                  {"initializer_range", 1.0 / std::sqrt(static_cast<double>(hidden))}};
   config["dllm"] = {{"attention", context.text("objective") == "ar" ? "causal" : "bidirectional"}, {"shift", context.text("objective") == "ar" ? 1 : 0}};
   int32_t mask_id = -1;
