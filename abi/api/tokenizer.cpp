@@ -43,14 +43,6 @@ text::GgufVocabulary text_vocabulary(const ckpt::GgufFile& file) {
   return to;
 }
 
-std::shared_ptr<text::Tokenizer> load(const Source& source, const Options& options) {
-  for (const std::string& name : source.names()) {
-    if (name.size() < 5 || name.compare(name.size() - 5, 5, ".gguf") != 0 || source.has("tokenizer.json")) continue;
-    return text::Tokenizer::from_gguf(text_vocabulary(ckpt::GgufFile(source.open(name), name)), options);
-  }
-  return text::Tokenizer::load(source, options);
-}
-
 // "mask", "bos", "eos" and "pad" are the roles, never the words of these letters.
 int32_t id_of(const text::Tokenizer& tokenizer, std::string_view name) {
   const text::SpecialIds& special = tokenizer.special();
@@ -67,6 +59,14 @@ int32_t id_of(const text::Tokenizer& tokenizer, std::string_view name) {
 
 }  // namespace
 
+std::shared_ptr<text::Tokenizer> dllm::abi::load_tokenizer(const Source& source, const Options& options) {
+  for (const std::string& name : source.names()) {
+    if (name.size() < 5 || name.compare(name.size() - 5, 5, ".gguf") != 0 || source.has("tokenizer.json")) continue;
+    return text::Tokenizer::from_gguf(text_vocabulary(ckpt::GgufFile(source.open(name), name)), options);
+  }
+  return text::Tokenizer::load(source, options);
+}
+
 dllm_status dllm_tokenizer_load(const char* path, const dllm_options* opts, dllm_tokenizer** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
@@ -74,7 +74,8 @@ dllm_status dllm_tokenizer_load(const char* path, const dllm_options* opts, dllm
     const Options options = options_of(opts, "tokenizer");
     // A file of any name may hold the JSON; a folder or a .gguf file is looked into.
     const bool is_json = !is_directory(from) && (from.size() < 5 || from.compare(from.size() - 5, 5, ".gguf") != 0);
-    *out = new dllm_tokenizer(is_json ? text::Tokenizer::load(from, options) : load(*open_source(from), options));
+    *out = new dllm_tokenizer(is_json ? text::Tokenizer::load(from, options)
+                                      : load_tokenizer(*open_source(from), options));
   });
 }
 
@@ -82,7 +83,7 @@ dllm_status dllm_tokenizer_load_source(const dllm_source* source, const dllm_opt
                                        dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
-    *out = new dllm_tokenizer(load(*need(source, "source").object, options_of(opts, "tokenizer")));
+    *out = new dllm_tokenizer(load_tokenizer(*need(source, "source").object, options_of(opts, "tokenizer")));
   });
 }
 

@@ -84,6 +84,7 @@ std::shared_ptr<Dataset> Dataset::open(const std::string& path,
                      data->tokenizer_->name(), data->tokenizer_->size());
     }
     data->info_ = info;
+    data->text_bytes_ = -1;
     data->is_text_ = false;
     return data;
   }
@@ -170,7 +171,10 @@ void Dataset::add_tokens(const Record& record) {
   const bool is_chat = record.kind == Record::Kind::chat;
   if (record.kind == Record::Kind::ids || is_chat) {
     ids = record.ids;
+    text_bytes_ = -1;
   } else {
+    if (text_bytes_ >= 0)
+      text_bytes_ += static_cast<int64_t>(record.prompt.size() + record.text.size());
     if (prepend_bos_ && record.starts) ids.push_back(info_.special.bos);
     if (record.kind == Record::Kind::answer) {
       const std::vector<int32_t> prompt = tokenizer_->encode(record.prompt, encode);
@@ -185,6 +189,11 @@ void Dataset::add_tokens(const Record& record) {
   }
   if (!keep.empty()) keep.resize(ids.size(), 0);
   if (!ids.empty()) rows_.add(ids, keep, record.starts);
+}
+
+double Dataset::bytes_per_token() const {
+  if (text_bytes_ < 0 || tokens() == 0) return 0;
+  return static_cast<double>(text_bytes_) / static_cast<double>(tokens());
 }
 
 void Dataset::save(const std::string& path, Task* task) const {

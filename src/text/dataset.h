@@ -41,6 +41,8 @@ public:
 
   int64_t size() const { return is_text() ? static_cast<int64_t>(texts_.size()) : rows_.size(); }
   int64_t tokens() const { return rows_.tokens(); }
+  // On average; 0 when the bytes of a row are not known (token files, rows of ids).
+  double bytes_per_token() const;
   bool is_text() const { return is_text_; }
   // REQUIRES: !is_text(), 0 <= index < size().
   TokenRow row(int64_t index) const { return rows_.row(index); }
@@ -68,6 +70,7 @@ private:
   std::shared_ptr<const Chat> chat_; // made for the first row of messages
   TokenFileInfo info_;
   TokenRows rows_;
+  int64_t text_bytes_ = 0; // of what rows_ were made from; -1: not known
   std::vector<std::string> texts_;
 };
 

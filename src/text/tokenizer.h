@@ -94,6 +94,8 @@ public:
 
   // The file format of the tokenizers library.
   std::string to_json() const;
+  // tokenizer_config.json: which tokens have a job, and the class that other readers take.
+  std::string config_json() const;
   // A folder (then tokenizer_config.json is written too) or the path of the file.
   void save(const std::string& path) const;
 

@@ -156,9 +156,7 @@ std::string Tokenizer::to_json() const {
       decoder_json_.dump(), model_->to_json());
 }
 
-void Tokenizer::save(const std::string& path) const {
-  if (!is_directory(path)) return write_file_atomic(path, to_json());
-  write_file_atomic(join_path(path, kTokenizerJson), to_json());
+std::string Tokenizer::config_json() const {
   TreeJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   for (const Role& role : kRoles) {
     if (special_.*role.id >= 0) config[role.config] = std::string(token(special_.*role.id));
@@ -170,8 +168,13 @@ void Tokenizer::save(const std::string& path) const {
       config["chat_template"].push_back({{"name", chat.name}, {"template", chat.text}});
     }
   }
-  write_file_atomic(join_path(path, kConfigJson),
-                    config.dump(2, ' ', false, TreeJson::error_handler_t::replace));
+  return config.dump(2, ' ', false, TreeJson::error_handler_t::replace);
+}
+
+void Tokenizer::save(const std::string& path) const {
+  if (!is_directory(path)) return write_file_atomic(path, to_json());
+  write_file_atomic(join_path(path, kTokenizerJson), to_json());
+  write_file_atomic(join_path(path, kConfigJson), config_json());
 }
 
 } // namespace dllm::text
