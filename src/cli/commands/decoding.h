@@ -1,7 +1,6 @@
 #pragma once
 // Runs requests on a model, shows them, prints what came out. Shared by generate, infill and the end of train.
 
-#include "../live_view.h"
 #include "../session.h"
 
 namespace dllm::cli {
