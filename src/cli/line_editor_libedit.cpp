@@ -41,7 +41,7 @@ struct LineEditor::Impl {
   // Ctrl-C gives the line up. The terminal sends no signal while a line is edited.
   static unsigned char cancel(EditLine* editor, int) {
     of(editor).interrupted = true;
-    std::fputs("^C", stdout);
+    std::fputs("^C\n", stdout);
     return CC_NEWLINE;
   }
 
@@ -78,7 +78,7 @@ struct LineEditor::Impl {
     el_set(editor, EL_ADDFN, "dllm-cancel", "give the line up", cancel);
     el_set(editor, EL_BIND, "^I", "dllm-complete", nullptr);
     el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
-    el_set(editor, EL_SETTY, "-d", "intr=", nullptr);
+    el_set(editor, EL_SETTY, "-d", "-isig", nullptr);  // Ctrl-C is a key while a line is edited
     el_set(editor, EL_BIND, "^C", "dllm-cancel", nullptr);
     history = history_init();
     HistEvent event;

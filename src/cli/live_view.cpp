@@ -33,22 +33,21 @@ bool can_draw(std::FILE* to) {
 
 LiveView::LiveView(std::FILE* to) : to_(to), terminal_(can_draw(to)), colour_(terminal_ && !is_set("NO_COLOR")) {}
 
-// "step 12 · 14 evaluations · 20 open · confidence ▃▅▆▇ 0.81": the bars are the means of the last steps.
+// "step 12 · 20 open · confidence ▃▅▆▇ 0.81 · 14 evaluations": the bars are the means of the last steps.
 std::string LiveView::status(const std::vector<TokenCell>& cells, const Progress& progress) {
-  const float mean = mean_confidence(cells);
-  if (mean > 0) means_.push_back(mean);
   const char* between = terminal_ ? " \u00b7 " : ", ";
-  char number[16];
-  std::snprintf(number, sizeof number, "%.2f", static_cast<double>(mean));
-  std::string line = "step " + std::to_string(progress.step) + between + std::to_string(progress.evaluations) +
-                     " evaluations" + between + std::to_string(progress.open) + " open";
-  if (mean <= 0) return line;
-  line += std::string(between) + "confidence ";
-  if (terminal_) {
+  std::string line = "step " + std::to_string(progress.step) + between + std::to_string(progress.open) + " open" + between;
+  const float mean = mean_confidence(cells);
+  if (mean > 0) {
+    means_.push_back(mean);
     const size_t first = means_.size() > kBars ? means_.size() - kBars : 0;
-    line += bars({means_.begin() + static_cast<std::ptrdiff_t>(first), means_.end()}) + " ";
+    char number[16];
+    std::snprintf(number, sizeof number, "%.2f", static_cast<double>(mean));
+    line += "confidence ";
+    if (terminal_) line += bars({means_.begin() + static_cast<std::ptrdiff_t>(first), means_.end()}) + " ";
+    line += number + std::string(between);
   }
-  return line + number;
+  return line + std::to_string(progress.evaluations) + " evaluations";
 }
 
 void LiveView::show(const std::vector<TokenCell>& cells, const Progress& progress) {

@@ -70,10 +70,6 @@ class Pen {
   void put(const TokenCell& cell) {
     const bool open = cell.state == DLLM_MASKED;
     if (!open && cell.text.empty()) return;
-    if (open && !seen_open_) {
-      seen_open_ = true;
-      rows_.first_open = rows_.text.size();
-    }
     begin(cell);
     each_character(open ? kOpen : std::string_view(cell.text), [&](utf8proc_int32_t raw) {
       const utf8proc_int32_t code = harmless(raw);
@@ -82,6 +78,8 @@ class Pen {
         break_row();
         begin(cell);
       }
+      if (open && !seen_open_) rows_.first_open = rows_.text.size();
+      seen_open_ = seen_open_ || open;
       append_utf8(row_, code);
       column_ += width;
       if (raw == '\n') {
