@@ -36,7 +36,8 @@ LiveView::LiveView(std::FILE* to) : to_(to), terminal_(can_draw(to)), colour_(te
 // "step 12 · 20 open · confidence ▃▅▆▇ 0.81 · 14 evaluations": the bars are the means of the last steps.
 std::string LiveView::status(const std::vector<TokenCell>& cells, const Progress& progress) {
   const char* between = terminal_ ? " \u00b7 " : ", ";
-  std::string line = "step " + std::to_string(progress.step) + between + std::to_string(progress.open) + " open" + between;
+  std::string line =
+      "step " + std::to_string(progress.step) + between + std::to_string(progress.open) + " open" + between;
   const float mean = mean_confidence(cells);
   if (mean > 0) {
     means_.push_back(mean);
@@ -58,7 +59,8 @@ void LiveView::show(const std::vector<TokenCell>& cells, const Progress& progres
   }
   const winsize size = size_of(to_);
   // A full row makes some terminals begin a new one: the last column stays free.
-  const auto rows = visible_rows(draw_rows(cells, size.ws_col - 1, colour_), static_cast<size_t>(std::max(size.ws_row - 3, 1)));
+  const auto rows =
+      visible_rows(draw_rows(cells, size.ws_col - 1, colour_), static_cast<size_t>(std::max(size.ws_row - 3, 1)));
   std::string frame;
   if (lines_ > 0) frame = "\x1b[" + std::to_string(lines_) + "A\r\x1b[J";
   for (const std::string& row : rows) frame += row + "\n";

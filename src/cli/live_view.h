@@ -28,7 +28,7 @@ class LiveView {
 
   std::FILE* to_;
   bool terminal_, colour_;
-  size_t lines_ = 0;  // rows the last picture took
+  size_t lines_ = 0;          // rows the last picture took
   std::vector<float> means_;  // of the steps so far
 };
 

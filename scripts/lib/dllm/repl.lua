@@ -30,7 +30,7 @@ end
 function repl.show(value, depth, seen)
   depth, seen = depth or 0, seen or {}
   if type(value) == "string" then return text_of(value) end
-  if type(value) ~= "table" or (getmetatable(value) or {}).__tostring then return tostring(value) end
+  if type(value) ~= "table" or type(getmetatable(value)) == "table" and getmetatable(value).__tostring then return tostring(value) end
   if seen[value] then return "{...}" end
   if depth >= MOST_DEPTH then return next(value) == nil and "{}" or "{ ... }" end
   seen[value] = true
@@ -136,6 +136,9 @@ local function keys_here(text, stack)
   return #keys > 0 and keys or schema_keys(kind)
 end
 
+-- Objects hide their metatables from scripts; at the level "full" completion may look.
+local metatable_of = debug and debug.getmetatable or getmetatable
+
 local function fields_of(value)
   local fields, depth = {}, 0
   while depth < 8 and value ~= nil do
@@ -144,7 +147,7 @@ local function fields_of(value)
         if is_name(key) and not key:match("^__") and fields[key] == nil then fields[key] = field end
       end
     end
-    local meta = getmetatable(value)
+    local meta = metatable_of(value)
     value = type(meta) == "table" and rawget(meta, "__index") or nil
     if type(value) ~= "table" then break end
     depth = depth + 1

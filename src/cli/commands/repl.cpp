@@ -36,14 +36,18 @@ std::vector<std::string> split_words(const std::string& line) {
   bool inside = false;
   for (size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];
-    if (quote != 0 && c == quote) quote = 0;
-    else if (quote == 0 && (c == '"' || c == '\'')) quote = c, inside = true;
-    else if (c == '\\' && quote != '\'' && i + 1 < line.size()) word += line[++i], inside = true;
+    if (quote != 0 && c == quote)
+      quote = 0;
+    else if (quote == 0 && (c == '"' || c == '\''))
+      quote = c, inside = true;
+    else if (c == '\\' && quote != '\'' && i + 1 < line.size())
+      word += line[++i], inside = true;
     else if (quote == 0 && (c == ' ' || c == '\t')) {
       if (inside) words.push_back(word);
       word.clear();
       inside = false;
-    } else word += c, inside = true;
+    } else
+      word += c, inside = true;
   }
   if (quote != 0) throw Failure(DLLM_INVALID_ARGUMENT, std::string("the quote ") + quote + " is not closed");
   if (inside) words.push_back(word);
@@ -51,7 +55,8 @@ std::vector<std::string> split_words(const std::string& line) {
 }
 
 Json schema_of(const std::string& kind) {
-  return Json::parse(text([&](dllm_buffer* out, dllm_error* err) { return dllm_options_schema(kind.c_str(), out, err); }));
+  return Json::parse(
+      text([&](dllm_buffer* out, dllm_error* err) { return dllm_options_schema(kind.c_str(), out, err); }));
 }
 
 const Command* find_command(const std::string& name) {
@@ -69,7 +74,8 @@ std::vector<std::string> option_names(const Command& command) {
   for (const std::string& kind : command.kinds) {
     const std::string base = kind.substr(0, kind.find(':'));
     const Json schema = schema_of(base);
-    for (const Json& key : schema.at("keys")) names.push_back("--" + base + "." + key.at("name").get<std::string>() + " ");
+    for (const Json& key : schema.at("keys"))
+      names.push_back("--" + base + "." + key.at("name").get<std::string>() + " ");
   }
   return names;
 }
@@ -98,8 +104,9 @@ Completion complete_command(const std::string& line) {
 void print_options(const std::string& kind) {
   const Json schema = schema_of(kind);
   for (const Json& key : schema.at("keys")) {
-    std::printf("  %-22s %-5s %-14s %s\n", key.at("name").get<std::string>().c_str(), key.at("type").get<std::string>().c_str(),
-                key.at("default").dump().c_str(), key.at("doc").get<std::string>().c_str());
+    std::printf("  %-22s %-5s %-14s %s\n", key.at("name").get<std::string>().c_str(),
+                key.at("type").get<std::string>().c_str(), key.at("default").dump().c_str(),
+                key.at("doc").get<std::string>().c_str());
   }
 }
 
@@ -116,12 +123,14 @@ std::string history_path(const Context& context) {
 class Repl {
  public:
   explicit Repl(Context& context)
-      : lua_(make<dllm_lua>([&](dllm_lua** out, dllm_error* err) { return dllm_lua_new(context.options("lua"), out, err); })),
+      : lua_(make<dllm_lua>(
+            [&](dllm_lua** out, dllm_error* err) { return dllm_lua_new(context.options("lua"), out, err); })),
         interactive_(isatty(STDIN_FILENO) != 0),
         editor_([this](const std::string& line) { return complete(line); }, history_path(context)) {
     constexpr std::string_view kOpen = "__repl = require 'dllm.repl'";
     call([&](dllm_error* err) {
-      return dllm_lua_run_text(lua_.get(), "repl", kOpen.data(), static_cast<int64_t>(kOpen.size()), nullptr, nullptr, err);
+      return dllm_lua_run_text(lua_.get(), "repl", kOpen.data(), static_cast<int64_t>(kOpen.size()), nullptr, nullptr,
+                               err);
     });
     if (!context.has("first")) return;
     call([&](dllm_error* err) {
@@ -130,7 +139,8 @@ class Repl {
   }
 
   int run() {
-    if (interactive_) std::printf("dllm %s with %s. Tab completes, :help tells more, Ctrl-D leaves.\n", dllm_version(), "Lua 5.4");
+    if (interactive_)
+      std::printf("dllm %s with %s. Tab completes, :help tells more, Ctrl-D leaves.\n", dllm_version(), "Lua 5.4");
     bool failed = false;
     for (;;) {
       const Line line = editor_.read(chunk_.empty() ? "dllm> " : " ...> ");
@@ -187,7 +197,8 @@ class Repl {
       return Outcome::done;
     }
     const Command* command = find_command(name);
-    if (command == nullptr) throw Failure(DLLM_NOT_FOUND, "there is no command :" + line.substr(1), ":help lists what there is");
+    if (command == nullptr)
+      throw Failure(DLLM_NOT_FOUND, "there is no command :" + line.substr(1), ":help lists what there is");
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     Parsed parsed = parse(*command, static_cast<int>(argv.size()), argv.data());
@@ -207,7 +218,8 @@ class Repl {
   Json call_lua(const char* function, const std::string& argument, dllm_task* task) {
     const std::string arguments = Json::array({argument}).dump(-1, ' ', false, Json::error_handler_t::replace);
     return Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
-      return dllm_lua_call(lua_.get(), function, arguments.data(), static_cast<int64_t>(arguments.size()), task, out, err);
+      return dllm_lua_call(lua_.get(), function, arguments.data(), static_cast<int64_t>(arguments.size()), task, out,
+                           err);
     }));
   }
 
@@ -234,20 +246,21 @@ int repl(Context& context) { return Repl(context).run(); }
 
 Command repl_command() {
   using Kind = Argument::Kind;
-  return {"repl",
-          "try things out: a Lua prompt with completion",
-          "dllm repl\n"
-          "  dllm> m = dllm.model \"runs/quickstart\"\n"
-          "  dllm> d = dllm.decoder(m, { steps = 8, gen_length = 8 })\n"
-          "  dllm> d:start({}, 1) d:run()\n"
-          "  dllm> d:ids(0)\n"
-          "  echo 'dllm.names \"policy\"' | dllm repl",
-          {{Kind::text, "first", "", "run this script before the first prompt; its globals stay"},
-           {Kind::text, "history", "", "a file to keep the lines in, or none; default: $XDG_STATE_HOME/dllm/repl_history"}},
-          {"lua"},
-          repl,
-          false,
-          {{"lua", "sandbox", "full"}}};  // who types a command may use the machine
+  return {
+      "repl",
+      "try things out: a Lua prompt with completion",
+      "dllm repl\n"
+      "  dllm> m = dllm.model \"runs/quickstart\"\n"
+      "  dllm> d = dllm.decoder(m, { steps = 8, gen_length = 8 })\n"
+      "  dllm> d:start({}, 1) d:run()\n"
+      "  dllm> d:ids(0)\n"
+      "  echo 'dllm.names \"policy\"' | dllm repl",
+      {{Kind::text, "first", "", "run this script before the first prompt; its globals stay"},
+       {Kind::text, "history", "", "a file to keep the lines in, or none; default: $XDG_STATE_HOME/dllm/repl_history"}},
+      {"lua"},
+      repl,
+      false,
+      {{"lua", "sandbox", "full"}}};  // who types a command may use the machine
 }
 
 }  // namespace dllm::cli

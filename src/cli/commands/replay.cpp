@@ -1,8 +1,8 @@
 // dllm replay: a saved trace again, in the terminal or as a picture. Needs no model.
 
+#include "../pictures/replay.h"
 #include "../live_view.h"
 #include "../pictures/heat_map.h"
-#include "../pictures/replay.h"
 #include "../pictures/trace.h"
 #include "../session.h"
 #include "registry.h"
@@ -49,7 +49,8 @@ std::vector<TokenCell> cells_of(const Trace& trace, const TraceStep& step) {
 
 int play(const Context& context, const Trace& trace, const TraceSlot& slot) {
   const int64_t delay = context.number("delay");
-  if (delay < 0 || delay > 60000) throw Failure(DLLM_INVALID_ARGUMENT, "--delay " + std::to_string(delay) + " is not between 0 and 60000");
+  if (delay < 0 || delay > 60000)
+    throw Failure(DLLM_INVALID_ARGUMENT, "--delay " + std::to_string(delay) + " is not between 0 and 60000");
   LiveView view(stdout);
   for (const TraceStep& step : slot.steps) {
     view.show(cells_of(trace, step), {step.step, step.evaluations, step.open});
@@ -58,7 +59,8 @@ int play(const Context& context, const Trace& trace, const TraceSlot& slot) {
     if (dllm_task_is_cancelled(context.task()) != 0) return kInterrupted;
   }
   if (view.is_terminal()) return 0;
-  for (const std::string& row : draw_rows(cells_of(trace, slot.steps.back()), 80, false).text) std::printf("%s\n", row.c_str());
+  for (const std::string& row : draw_rows(cells_of(trace, slot.steps.back()), 80, false).text)
+    std::printf("%s\n", row.c_str());
   return 0;
 }
 
@@ -66,10 +68,15 @@ void print_summary(const Trace& trace) {
   Json slots = Json::array();
   for (const TraceSlot& slot : trace.slots) {
     const TraceStep& last = slot.steps.back();
-    slots.push_back({{"slot", slot.number}, {"steps", last.step}, {"nfe", last.evaluations}, {"open", last.open},
-                     {"positions", slot.positions()}, {"mean_confidence", mean_confidence(cells_of(trace, last))}});
+    slots.push_back({{"slot", slot.number},
+                     {"steps", last.step},
+                     {"nfe", last.evaluations},
+                     {"open", last.open},
+                     {"positions", slot.positions()},
+                     {"mean_confidence", mean_confidence(cells_of(trace, last))}});
   }
-  const Json summary = {{"model", trace.model}, {"mask_id", trace.mask_id}, {"tokens", trace.tokens.size()}, {"slots", slots}};
+  const Json summary = {
+      {"model", trace.model}, {"mask_id", trace.mask_id}, {"tokens", trace.tokens.size()}, {"slots", slots}};
   std::printf("%s\n", summary.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
 }
 

@@ -3,8 +3,8 @@
 #include "../session.h"
 #include "registry.h"
 
-#include <nlohmann/json.hpp>
 #include <zlib.h>
+#include <nlohmann/json.hpp>
 
 #include <unistd.h>
 
@@ -50,7 +50,8 @@ class Report {
     } else if (bad == 0) {
       std::printf("%s is whole: %zu checks\n", path.c_str(), checks_.size());
     } else {
-      std::printf("%s is damaged: %lld of %zu checks failed\n", path.c_str(), static_cast<long long>(bad), checks_.size());
+      std::printf("%s is damaged: %lld of %zu checks failed\n", path.c_str(), static_cast<long long>(bad),
+                  checks_.size());
     }
     return bad == 0 ? 0 : kFailed;
   }
@@ -63,7 +64,8 @@ class Report {
 
 std::string mib(double bytes) {
   char text[32];
-  std::snprintf(text, sizeof text, bytes < 1048576 ? "%.1f KiB" : "%.1f MiB", bytes < 1048576 ? bytes / 1024 : bytes / 1048576);
+  std::snprintf(text, sizeof text, bytes < 1048576 ? "%.1f KiB" : "%.1f MiB",
+                bytes < 1048576 ? bytes / 1024 : bytes / 1048576);
   return text;
 }
 
@@ -105,21 +107,27 @@ void check_commit(const Context& context, Report& report, const fs::path& folder
   std::vector<std::string> named = {"COMMIT"};
   attempt(report, shown + "COMMIT", [&] {
     const Json commit = Json::parse(read_all((folder / "COMMIT").string()), nullptr, false);
-    if (!commit.is_object() || !commit.contains("files")) throw Failure(DLLM_DATA_LOSS, "is no JSON object with \"files\"");
-    report.ok(shown + "COMMIT", std::to_string(commit["files"].size()) + " files of step " + std::to_string(commit.at("step").get<int64_t>()));
+    if (!commit.is_object() || !commit.contains("files"))
+      throw Failure(DLLM_DATA_LOSS, "is no JSON object with \"files\"");
+    report.ok(shown + "COMMIT", std::to_string(commit["files"].size()) + " files of step " +
+                                    std::to_string(commit.at("step").get<int64_t>()));
     for (const Json& entry : commit["files"]) {
       const auto path = entry.at("path").get<std::string>();
       named.push_back(path);
       attempt(report, shown + path, [&] {
         const auto wanted = entry.at("size").get<uint64_t>();
-        if (!fs::exists(folder / path)) throw Failure(DLLM_DATA_LOSS, "is missing, " + std::to_string(wanted) + " bytes expected");
+        if (!fs::exists(folder / path))
+          throw Failure(DLLM_DATA_LOSS, "is missing, " + std::to_string(wanted) + " bytes expected");
         const auto size = fs::file_size(folder / path);
-        if (size != wanted) throw Failure(DLLM_DATA_LOSS, "has " + std::to_string(size) + " bytes, " + std::to_string(wanted) + " expected");
+        if (size != wanted)
+          throw Failure(DLLM_DATA_LOSS,
+                        "has " + std::to_string(size) + " bytes, " + std::to_string(wanted) + " expected");
         const uint32_t crc = crc_of(context, (folder / path).string());
         char text[64];
         std::snprintf(text, sizeof text, "crc32 %08x", crc);
         if (crc != entry.at("crc32").get<uint32_t>()) {
-          std::snprintf(text, sizeof text, "has crc32 %08x, %08x expected: its content changed", crc, entry.at("crc32").get<uint32_t>());
+          std::snprintf(text, sizeof text, "has crc32 %08x, %08x expected: its content changed", crc,
+                        entry.at("crc32").get<uint32_t>());
           throw Failure(DLLM_DATA_LOSS, text);
         }
         report.ok(shown + path, mib(static_cast<double>(size)) + ", " + text);
@@ -156,16 +164,21 @@ Figures figures_of(const dllm_tensor* tensor) {
 // Headers, ranges and the numbers themselves.
 void check_weights(const Context& context, Report& report, const std::string& path) {
   attempt(report, "weights", [&] {
-    const auto file = make<dllm_checkpoint>([&](dllm_checkpoint** out, dllm_error* err) { return dllm_checkpoint_open(path.c_str(), out, err); });
+    const auto file = make<dllm_checkpoint>(
+        [&](dllm_checkpoint** out, dllm_error* err) { return dllm_checkpoint_open(path.c_str(), out, err); });
     call([&](dllm_error* err) { return dllm_checkpoint_verify(file.get(), context.task(), err); });
-    const Json about = Json::parse(text([&](dllm_buffer* out, dllm_error* err) { return dllm_checkpoint_describe(file.get(), out, err); }));
-    report.ok("weights", std::to_string(about.at("tensors").size()) + " tensors, " + mib(about.at("bytes").get<double>()) + ", every one inside its file");
+    const Json about = Json::parse(
+        text([&](dllm_buffer* out, dllm_error* err) { return dllm_checkpoint_describe(file.get(), out, err); }));
+    report.ok("weights", std::to_string(about.at("tensors").size()) + " tensors, " +
+                             mib(about.at("bytes").get<double>()) + ", every one inside its file");
     Figures all;
     for (const Json& row : about.at("tensors")) {
       stop_when_cancelled(context);
       const auto name = row.at("name").get<std::string>();
       attempt(report, name, [&] {
-        const auto tensor = make<dllm_tensor>([&](dllm_tensor** out, dllm_error* err) { return dllm_checkpoint_tensor(file.get(), name.c_str(), out, err); });
+        const auto tensor = make<dllm_tensor>([&](dllm_tensor** out, dllm_error* err) {
+          return dllm_checkpoint_tensor(file.get(), name.c_str(), out, err);
+        });
         const int32_t dtype = dllm_tensor_dtype(tensor.get());
         if (dtype != DLLM_F32 && dtype != DLLM_F16 && dtype != DLLM_BF16 && dtype != DLLM_F64) return;
         const Figures own = figures_of(tensor.get());
@@ -173,7 +186,8 @@ void check_weights(const Context& context, Report& report, const std::string& pa
         all.nan += own.nan;
         all.infinite += own.infinite;
         if (own.nan + own.infinite == 0) return;
-        report.bad(name, std::to_string(own.nan) + " NaN and " + std::to_string(own.infinite) + " infinite of " + std::to_string(own.values) + " numbers");
+        report.bad(name, std::to_string(own.nan) + " NaN and " + std::to_string(own.infinite) + " infinite of " +
+                             std::to_string(own.values) + " numbers");
       });
     }
     if (all.nan + all.infinite == 0) report.ok("numbers", std::to_string(all.values) + ", all finite");
@@ -195,11 +209,15 @@ void check_tokenizer(Report& report, const std::string& path, int64_t vocab) {
     }
     const auto ids = encode(tokenizer.get(), kSample);
     const std::string once = decode(tokenizer.get(), ids);
-    const std::string figures = std::to_string(size) + " tokens, a sample of " + std::to_string(ids.size()) + " tokens ";
+    const std::string figures =
+        std::to_string(size) + " tokens, a sample of " + std::to_string(ids.size()) + " tokens ";
     if (once.find(kSample) != std::string::npos) return report.ok("tokenizer", figures + "comes back as it was");
     // Lower-casing or accent-stripping tokenizers change a text once, and never again.
-    if (decode(tokenizer.get(), encode(tokenizer.get(), once)) == once) return report.note("tokenizer", figures + "comes back normalized: " + Json(once).dump(-1, ' ', false, Json::error_handler_t::replace));
-    throw Failure(DLLM_DATA_LOSS, figures + "comes back as " + Json(once).dump(-1, ' ', false, Json::error_handler_t::replace));
+    if (decode(tokenizer.get(), encode(tokenizer.get(), once)) == once)
+      return report.note("tokenizer", figures + "comes back normalized: " +
+                                          Json(once).dump(-1, ' ', false, Json::error_handler_t::replace));
+    throw Failure(DLLM_DATA_LOSS,
+                  figures + "comes back as " + Json(once).dump(-1, ' ', false, Json::error_handler_t::replace));
   });
 }
 
@@ -257,7 +275,8 @@ int verify(Context& context) {
   const std::vector<fs::path> checkpoints = fs::is_directory(path) ? checkpoints_of(path) : std::vector<fs::path>();
   if (!checkpoints.empty()) {
     check_run(context, report, checkpoints);
-  } else if (fs::is_directory(path) && (fs::exists(path + "/COMMIT") || fs::path(path).filename().string().rfind("step_", 0) == 0)) {
+  } else if (fs::is_directory(path) &&
+             (fs::exists(path + "/COMMIT") || fs::path(path).filename().string().rfind("step_", 0) == 0)) {
     check_run(context, report, {path});
   } else {
     check_model_folder(context, report, path);

@@ -15,8 +15,8 @@
 namespace dllm::cli {
 namespace {
 
-constexpr int kShades = 10;         // of confidence
-constexpr size_t kWordColumns = 48; // up to so many positions the final tokens stand under their columns
+constexpr int kShades = 10;          // of confidence
+constexpr size_t kWordColumns = 48;  // up to so many positions the final tokens stand under their columns
 constexpr int kLeft = 62, kTop = 64, kRight = 24;
 
 // Classes: m open, p provisional, f given, c0..c9 decided by confidence.
@@ -58,6 +58,13 @@ std::string class_of(const TraceStep& step, size_t begin, size_t end) {
   return count[state] == 0 ? "" : class_of(static_cast<uint8_t>(state), sum[state] / count[state]);
 }
 
+// The first of 1, 2, 5, 10, 20, 50, ... that is not below `least`.
+double round_number(double least) {
+  double number = 1;
+  for (int i = 0; number < least; ++i) number *= i % 3 == 1 ? 2.5 : 2;
+  return number;
+}
+
 class HeatMap {
  public:
   HeatMap(const Trace& trace, const TraceSlot& slot)
@@ -73,7 +80,8 @@ class HeatMap {
   }
 
   std::string draw() {
-    put("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\">\n",
+    put("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
+        "role=\"img\">\n",
         width_, height_);
     const std::string model = trace_.model.empty() ? "" : " \u00b7 " + xml_text(cut_to(visible_text(trace_.model), 60));
     put("<title>Decoding, slot {}{}</title>\n", slot_.number, model);
@@ -81,12 +89,14 @@ class HeatMap {
     put("<rect class=\"page\" width=\"{}\" height=\"{}\"/>\n", width_, height_);
     put("<text class=\"title\" x=\"{}\" y=\"26\">Which position was decided when, and how surely</text>\n", kLeft);
     const TraceStep& last = slot_.steps.back();
-    put("<text x=\"{}\" y=\"46\">slot {} \u00b7 {} positions \u00b7 {} steps \u00b7 {} network evaluations{}</text>\n", kLeft,
-        slot_.number, positions_, last.step, last.evaluations, model);
+    put("<text x=\"{}\" y=\"46\">slot {} \u00b7 {} positions \u00b7 {} steps \u00b7 {} network evaluations{}</text>\n",
+        kLeft, slot_.number, positions_, last.step, last.evaluations, model);
     cells();
     step_axis();
-    if (words_) words();
-    else position_axis();
+    if (words_)
+      words();
+    else
+      position_axis();
     legend();
     out_ += "</svg>\n";
     return std::move(out_);
@@ -107,7 +117,9 @@ class HeatMap {
       for (size_t column = 0; column < columns_;) {
         const std::string kind = class_of(step, column * per_column_, (column + 1) * per_column_);
         size_t end = column + 1;
-        while (gap(cell_x_) == 0 && end < columns_ && class_of(step, end * per_column_, (end + 1) * per_column_) == kind) ++end;
+        while (gap(cell_x_) == 0 && end < columns_ &&
+               class_of(step, end * per_column_, (end + 1) * per_column_) == kind)
+          ++end;
         if (!kind.empty()) {
           put("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>\n", kind,
               kLeft + static_cast<int>(column) * cell_x_, kTop + static_cast<int>(row) * cell_y_,
@@ -118,25 +130,29 @@ class HeatMap {
     }
   }
 
+  // A label every 1, 2, 5, 10, ... steps, at least 18 pixels apart.
   void step_axis() {
-    const auto every = static_cast<size_t>(std::max(1, (18 + cell_y_ - 1) / cell_y_));
-    for (size_t row = 0; row < rows_.size(); row += every) {
+    const size_t stride = rows_.size() < 2 ? 1 : rows_[1] - rows_[0];
+    const auto every = static_cast<int64_t>(round_number(18.0 / cell_y_));
+    for (size_t row = 0; row < rows_.size(); ++row) {
+      const int64_t step = slot_.steps[rows_[row]].step;
+      if (stride == 1 ? step % every != 0 : static_cast<int64_t>(row) % every != 0) continue;
       put("<text class=\"end\" x=\"{}\" y=\"{}\">{}</text>\n", kLeft - 8,
-          kTop + static_cast<int>(row) * cell_y_ + cell_y_ / 2 + 4, slot_.steps[rows_[row]].step);
+          kTop + static_cast<int>(row) * cell_y_ + cell_y_ / 2 + 4, step);
     }
     const int middle = (kTop + bottom_) / 2;
     put("<text class=\"middle\" transform=\"translate(16 {}) rotate(-90)\">step</text>\n", middle);
   }
 
   void position_axis() {
-    // A tick every 1, 2 or 5 times a power of ten positions, at least 44 pixels apart.
-    double every = 1;
     const double per_position = static_cast<double>(cell_x_) / static_cast<double>(per_column_);
-    for (int i = 0; every * per_position < 44; ++i) every *= i % 3 == 1 ? 2.5 : 2;
-    for (size_t position = 0; position < positions_; position += static_cast<size_t>(every)) {
-      put("<text x=\"{:.0f}\" y=\"{}\">{}</text>\n", kLeft + static_cast<double>(position) * per_position, bottom_ + 16, position);
+    const auto every = static_cast<size_t>(round_number(44 / per_position));
+    for (size_t position = 0; position < positions_; position += every) {
+      put("<text x=\"{:.0f}\" y=\"{}\">{}</text>\n", kLeft + static_cast<double>(position) * per_position, bottom_ + 16,
+          position);
     }
-    put("<text class=\"middle\" x=\"{}\" y=\"{}\">position</text>\n", kLeft + static_cast<int>(columns_) * cell_x_ / 2, bottom_ + 34);
+    put("<text class=\"middle\" x=\"{}\" y=\"{}\">position</text>\n", kLeft + static_cast<int>(columns_) * cell_x_ / 2,
+        bottom_ + 34);
   }
 
   // The final tokens, written downwards under their columns.
@@ -156,7 +172,8 @@ class HeatMap {
     int x = kLeft;
     const int y = height_ - 26;
     const auto entry = [&](const char* kind, const char* label, int width) {
-      put("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"14\" height=\"14\" rx=\"3\"/><text x=\"{}\" y=\"{}\">{}</text>\n",
+      put("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"14\" height=\"14\" rx=\"3\"/><text x=\"{}\" "
+          "y=\"{}\">{}</text>\n",
           kind, x, y, x + 20, y + 11, label);
       x += width;
     };

@@ -29,14 +29,19 @@ Json changes(const TraceStep* before, const TraceStep& now) {
 }
 
 Json slot_data(const TraceSlot& slot, int64_t most_cells) {
-  const auto most_steps = static_cast<size_t>(std::max<int64_t>(1, most_cells / static_cast<int64_t>(std::max<size_t>(slot.positions(), 1))));
+  const auto most_steps = static_cast<size_t>(
+      std::max<int64_t>(1, most_cells / static_cast<int64_t>(std::max<size_t>(slot.positions(), 1))));
   const std::vector<size_t> kept = thinned(slot.steps.size(), most_steps);
   Json steps = Json::array();
   const TraceStep* before = nullptr;
   for (size_t index : kept) {
     const TraceStep& step = slot.steps[index];
-    steps.push_back({{"step", step.step}, {"block", step.block}, {"nfe", step.evaluations}, {"open", step.open},
-                     {"length", step.ids.size()}, {"changes", changes(before, step)}});
+    steps.push_back({{"step", step.step},
+                     {"block", step.block},
+                     {"nfe", step.evaluations},
+                     {"open", step.open},
+                     {"length", step.ids.size()},
+                     {"changes", changes(before, step)}});
     before = &step;
   }
   return {{"slot", slot.number}, {"recorded", slot.steps.size()}, {"steps", std::move(steps)}};
@@ -46,10 +51,14 @@ Json slot_data(const TraceSlot& slot, int64_t most_cells) {
 std::string script_text(const Json& data) {
   std::string safe;
   for (char c : data.dump(-1, ' ', true, Json::error_handler_t::replace)) {
-    if (c == '<') safe += "\\u003c";
-    else if (c == '>') safe += "\\u003e";
-    else if (c == '&') safe += "\\u0026";
-    else safe += c;
+    if (c == '<')
+      safe += "\\u003c";
+    else if (c == '>')
+      safe += "\\u003e";
+    else if (c == '&')
+      safe += "\\u0026";
+    else
+      safe += c;
   }
   return safe;
 }
@@ -69,7 +78,8 @@ std::vector<size_t> thinned(size_t count, size_t most) {
 std::string replay_html(const Trace& trace, int64_t most_cells) {
   Json tokens = Json::object();
   for (const auto& [id, text] : trace.tokens) tokens[std::to_string(id)] = text;
-  Json data = {{"model", trace.model}, {"mask_id", trace.mask_id}, {"tokens", std::move(tokens)}, {"slots", Json::array()}};
+  Json data = {
+      {"model", trace.model}, {"mask_id", trace.mask_id}, {"tokens", std::move(tokens)}, {"slots", Json::array()}};
   const auto share = most_cells / static_cast<int64_t>(std::max<size_t>(trace.slots.size(), 1));
   for (const TraceSlot& slot : trace.slots) data["slots"].push_back(slot_data(slot, share));
   std::string page(kReplayPage);

@@ -10,13 +10,13 @@
 namespace dllm::cli {
 namespace {
 
-constexpr const char* kOpen = "\u2591";             // a light shade block stands for one open position
+constexpr const char* kOpen = "\u2591";  // a light shade block stands for one open position
 constexpr const char* kReset = "\x1b[0m";
-constexpr const char* kFixed = "\x1b[1m";           // bold: given
-constexpr const char* kSure = "\x1b[32m";           // green: decided with a confidence of 0.9 and more
-constexpr const char* kUnsure = "\x1b[36m";         // cyan: decided with less
-constexpr const char* kProvisional = "\x1b[33m";    // yellow: a later step may change it
-constexpr const char* kMasked = "\x1b[2m";          // dim
+constexpr const char* kFixed = "\x1b[1m";         // bold: given
+constexpr const char* kSure = "\x1b[32m";         // green: decided with a confidence of 0.9 and more
+constexpr const char* kUnsure = "\x1b[36m";       // cyan: decided with less
+constexpr const char* kProvisional = "\x1b[33m";  // yellow: a later step may change it
+constexpr const char* kMasked = "\x1b[2m";        // dim
 
 const char* colour_of(const TokenCell& cell) {
   switch (cell.state) {
@@ -58,7 +58,8 @@ utf8proc_int32_t harmless(utf8proc_int32_t code) {
   if (code == 0x7F) return 0x2421;
   const auto category = utf8proc_category(code);
   if (category == UTF8PROC_CATEGORY_CF && code != 0x200D) return 0xFFFD;
-  if (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP) return 0xFFFD;
+  if (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP)
+    return 0xFFFD;
   return code;
 }
 

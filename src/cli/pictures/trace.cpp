@@ -22,9 +22,12 @@ class TraceReader {
     if (text.find_first_not_of(" \t\r") == std::string_view::npos) return;
     const Json object = Json::parse(text, nullptr, false);
     if (!object.is_object()) fail("is no JSON object");
-    if (object.contains("slot")) add_step(object);
-    else if (object.contains("tokens") || object.contains("model")) read_header(object);
-    else fail("is neither a step (it has no \"slot\") nor a header (no \"tokens\")");
+    if (object.contains("slot"))
+      add_step(object);
+    else if (object.contains("tokens") || object.contains("model"))
+      read_header(object);
+    else
+      fail("is neither a step (it has no \"slot\") nor a header (no \"tokens\")");
   }
 
   Trace finish() {
@@ -82,7 +85,8 @@ class TraceReader {
     for (const Json& item : list(object, "confidence")) {
       // JSON has no NaN: writers put null there.
       const float value = item.is_number() ? item.get<float>() : item.is_null() ? 0.0f : -1.0f;
-      if (!(value >= 0 && value <= 1.001f)) fail("has " + item.dump().substr(0, 40) + " in \"confidence\", not a number from 0 to 1");
+      if (!(value >= 0 && value <= 1.001f))
+        fail("has " + item.dump().substr(0, 40) + " in \"confidence\", not a number from 0 to 1");
       values.push_back(std::min(value, 1.0f));
     }
     return values;
@@ -90,7 +94,8 @@ class TraceReader {
 
   void read_header(const Json& object) {
     if (const auto model = object.find("model"); model != object.end() && model->is_string()) trace_.model = *model;
-    if (const auto mask = object.find("mask_id"); mask != object.end() && mask->is_number_integer()) trace_.mask_id = *mask;
+    if (const auto mask = object.find("mask_id"); mask != object.end() && mask->is_number_integer())
+      trace_.mask_id = *mask;
     const auto tokens = object.find("tokens");
     if (tokens == object.end()) return;
     if (!tokens->is_object()) fail("has \"tokens\" that are no object");
@@ -114,7 +119,8 @@ class TraceReader {
       fail("has " + std::to_string(length) + " ids, " + std::to_string(step.states.size()) + " states and " +
            std::to_string(step.confidence.size()) + " confidences");
     }
-    if (object.contains("decided")) step.decided = numbers<int64_t>(object, "decided", static_cast<int64_t>(length) - 1);
+    if (object.contains("decided"))
+      step.decided = numbers<int64_t>(object, "decided", static_cast<int64_t>(length) - 1);
     step.open = object.contains("open") ? number(object, "open", true)
                                         : std::count(step.states.begin(), step.states.end(), DLLM_MASKED);
     cells_ += static_cast<int64_t>(length);

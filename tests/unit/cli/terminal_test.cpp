@@ -8,8 +8,11 @@ namespace dllm::cli {
 namespace {
 
 TEST(Terminal, ColoursByState) {
-  const std::vector<TokenCell> cells = {
-      {"a", DLLM_FIXED, 1}, {"b", DLLM_PROVISIONAL, .5f}, {"c", DLLM_FINAL, .95f}, {"d", DLLM_FINAL, .2f}, {"", DLLM_MASKED, 0}};
+  const std::vector<TokenCell> cells = {{"a", DLLM_FIXED, 1},
+                                        {"b", DLLM_PROVISIONAL, .5f},
+                                        {"c", DLLM_FINAL, .95f},
+                                        {"d", DLLM_FINAL, .2f},
+                                        {"", DLLM_MASKED, 0}};
   const Rows rows = draw_rows(cells, 40, true);
   ASSERT_EQ(rows.text.size(), 1u);
   EXPECT_EQ(rows.text[0], "\x1b[1ma\x1b[0m\x1b[33mb\x1b[0m\x1b[32mc\x1b[0m\x1b[36md\x1b[0m\x1b[2m\u2591\x1b[0m\x1b[0m");
@@ -72,7 +75,10 @@ TEST(Terminal, CutNeverSplitsACharacter) {
 }
 
 TEST(Terminal, MeanLeavesGivenAndOpenOut) {
-  EXPECT_FLOAT_EQ(mean_confidence({{"a", DLLM_FIXED, 1}, {"", DLLM_MASKED, .9f}, {"b", DLLM_FINAL, .5f}, {"c", DLLM_PROVISIONAL, .25f}}), .375f);
+  EXPECT_FLOAT_EQ(
+      mean_confidence(
+          {{"a", DLLM_FIXED, 1}, {"", DLLM_MASKED, .9f}, {"b", DLLM_FINAL, .5f}, {"c", DLLM_PROVISIONAL, .25f}}),
+      .375f);
   EXPECT_EQ(mean_confidence({}), 0.0f);
 }
 

@@ -34,7 +34,9 @@ TEST(Trace, ReadsHeaderAndSteps) {
 TEST(Trace, FallsBackToIdsWithoutHeader) {
   const std::string lines(kLines);
   const Trace trace = parse_trace(lines.substr(lines.find('\n') + 1), "t");
-  EXPECT_EQ(trace.text_of(3), "\u27e8" "3\u27e9");
+  EXPECT_EQ(trace.text_of(3),
+            "\u27e8"
+            "3\u27e9");
   EXPECT_EQ(parse_trace(lines, "t").text_of(4), " 猫");
 }
 
@@ -74,7 +76,8 @@ TEST(Trace, RefusesWhatIsNoTrace) {
       {R"({"slot":-1,"step":1,"ids":[1],"states":[2],"confidence":[1]})", "has a bad \"slot\": -1"},
       {R"({"slot":18446744073709551615,"step":1,"ids":[1],"states":[2],"confidence":[1]})", "has a bad \"slot\""},
       {R"({"slot":0,"step":1,"ids":7,"states":[2],"confidence":[1]})", "has no list \"ids\""},
-      {R"({"slot":0,"step":1,"ids":[1],"states":[4],"confidence":[1]})", "has 4 in \"states\", not a whole number from 0 to 3"},
+      {R"({"slot":0,"step":1,"ids":[1],"states":[4],"confidence":[1]})",
+       "has 4 in \"states\", not a whole number from 0 to 3"},
       {R"({"slot":0,"step":1,"ids":[-1],"states":[2],"confidence":[1]})", "has -1 in \"ids\""},
       {R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":["x"]})", "has \"x\" in \"confidence\""},
       {R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":[2.5]})", "has 2.5 in \"confidence\""},
