@@ -76,7 +76,8 @@ class HeatMap {
     words_ = positions_ <= kWordColumns && !trace.tokens.empty();
     width_ = std::max(kLeft + static_cast<int>(columns_) * cell_x_ + kRight, 620);
     bottom_ = kTop + static_cast<int>(rows_.size()) * cell_y_;
-    height_ = bottom_ + (words_ ? 176 : 76);
+    under_ = words_ ? 24 + longest_word() * 11 / 2 : 16;
+    height_ = bottom_ + under_ + 60;
   }
 
   std::string draw() {
@@ -152,20 +153,33 @@ class HeatMap {
           position);
     }
     put("<text class=\"middle\" x=\"{}\" y=\"{}\">position</text>\n", kLeft + static_cast<int>(columns_) * cell_x_ / 2,
-        bottom_ + 34);
+        bottom_ + under_ + 18);
+  }
+
+  static constexpr int kWordWidth = 14;
+
+  std::string word(size_t position) const {
+    const TraceStep& last = slot_.steps.back();
+    if (last.states[position] == DLLM_MASKED) return {};
+    return cut_to(visible_text(trace_.text_of(last.ids[position])), kWordWidth);
+  }
+
+  int longest_word() const {
+    int longest = 0;
+    for (size_t i = 0; i < slot_.steps.back().ids.size(); ++i) longest = std::max(longest, width_of(word(i)));
+    return longest;
   }
 
   // The final tokens, written downwards under their columns.
   void words() {
-    const TraceStep& last = slot_.steps.back();
-    for (size_t i = 0; i < last.ids.size(); ++i) {
-      if (last.states[i] == DLLM_MASKED) continue;
-      const std::string text = xml_text(cut_to(visible_text(trace_.text_of(last.ids[i])), 14));
+    for (size_t i = 0; i < slot_.steps.back().ids.size(); ++i) {
+      const std::string text = xml_text(word(i));
+      if (text.empty()) continue;
       put("<text class=\"word end\" xml:space=\"preserve\" transform=\"translate({} {}) rotate(-60)\">{}</text>\n",
           kLeft + static_cast<int>(i) * cell_x_ + cell_x_ / 2 + 4, bottom_ + 14, text);
     }
     put("<text class=\"middle\" x=\"{}\" y=\"{}\">position, with its last token</text>\n",
-        kLeft + static_cast<int>(columns_) * cell_x_ / 2, bottom_ + 124);
+        kLeft + static_cast<int>(columns_) * cell_x_ / 2, bottom_ + under_ + 18);
   }
 
   void legend() {
@@ -190,7 +204,7 @@ class HeatMap {
   const TraceSlot& slot_;
   size_t positions_, per_column_ = 1, columns_ = 1;
   std::vector<size_t> rows_;  // indices of the steps drawn
-  int cell_x_ = 0, cell_y_ = 0, width_ = 0, bottom_ = 0, height_ = 0;
+  int cell_x_ = 0, cell_y_ = 0, width_ = 0, bottom_ = 0, under_ = 0, height_ = 0;
   bool words_ = false;
   std::string out_;
 };
