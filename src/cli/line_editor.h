@@ -26,6 +26,7 @@ class LineEditor {
   ~LineEditor();
 
   Line read(const std::string& prompt);
+  bool completes() const;  // false: plain lines
 
  private:
   struct Impl;

@@ -110,6 +110,8 @@ LineEditor::LineEditor(std::function<Completion(const std::string&)> complete, c
 
 LineEditor::~LineEditor() { impl_->close(); }
 
+bool LineEditor::completes() const { return impl_->editor != nullptr; }
+
 Line LineEditor::read(const std::string& prompt) {
   if (impl_->editor == nullptr) {
     std::string text;

@@ -14,6 +14,8 @@ struct LineEditor::Impl {};
 LineEditor::LineEditor(std::function<Completion(const std::string&)>, const std::string&) {}
 LineEditor::~LineEditor() = default;
 
+bool LineEditor::completes() const { return false; }
+
 Line LineEditor::read(const std::string& prompt) {
   if (isatty(STDIN_FILENO) != 0) {
     std::fputs(prompt.c_str(), stdout);

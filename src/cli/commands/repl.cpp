@@ -140,7 +140,8 @@ class Repl {
 
   int run() {
     if (interactive_)
-      std::printf("dllm %s with %s. Tab completes, :help tells more, Ctrl-D leaves.\n", dllm_version(), "Lua 5.4");
+      std::printf("dllm %s with Lua 5.4. %s:help tells more, Ctrl-D leaves.\n", dllm_version(),
+                  editor_.completes() ? "Tab completes, " : "");
     bool failed = false;
     for (;;) {
       const Line line = editor_.read(chunk_.empty() ? "dllm> " : " ...> ");

@@ -199,10 +199,13 @@ constexpr const char* kSample = "The wise man said: 3 caf\u00e9s, \u6771\u4eac \
 
 void check_tokenizer(Report& report, const std::string& path, int64_t vocab) {
   attempt(report, "tokenizer", [&] {
-    if (fs::is_directory(path) && !fs::exists(path + "/tokenizer.json") && !fs::exists(path + "/vocab.txt")) {
-      return report.note("tokenizer", "there is none in the folder");
+    Owned<dllm_tokenizer> tokenizer;
+    try {
+      tokenizer = open_tokenizer(path);
+    } catch (const Failure& failure) {
+      if (failure.status() != DLLM_NOT_FOUND) throw;
+      return report.note("tokenizer", failure.what());
     }
-    const auto tokenizer = open_tokenizer(path);
     const int64_t size = dllm_tokenizer_size(tokenizer.get());
     if (vocab >= 0 && size > vocab) {
       throw Failure(DLLM_DATA_LOSS, "has " + std::to_string(size) + " tokens, the model " + std::to_string(vocab));
@@ -264,7 +267,8 @@ void check_run(const Context& context, Report& report, const std::vector<fs::pat
     check_commit(context, report, folder);
     newest = folder.string();
   }
-  if (!newest.empty()) check_model_folder(context, report, newest + "/model");
+  if (newest.empty()) report.bad("checkpoints", "there is none that was finished");
+  else check_model_folder(context, report, newest + "/model");
 }
 
 int verify(Context& context) {
