@@ -1,12 +1,13 @@
 #include "token_texts.h"
 
+#include "pictures/trace.h"  // joined_key
+
 #include <algorithm>
 
 namespace dllm::cli {
 namespace {
 
 constexpr const char* kBroken = "\xEF\xBF\xBD";  // U+FFFD: bytes that are no whole character
-constexpr size_t kLongestCharacter = 8;          // tokens: a sequence of joined emoji may take more, and stays broken
 
 bool is_whole(const std::string& text) { return text.find(kBroken) == std::string::npos; }
 
@@ -47,11 +48,11 @@ std::vector<TokenCell> TokenTexts::cells(const Canvas& canvas) {
   }
   for (size_t i = 0; i < cells.size(); ++i) {
     if (cells[i].state == DLLM_MASKED || is_whole(cells[i].text)) continue;
-    for (size_t count = 2; count <= kLongestCharacter && i + count <= cells.size(); ++count) {
+    for (size_t count = 2; count <= kMostJoined && i + count <= cells.size(); ++count) {
       if (cells[i + count - 1].state == DLLM_MASKED) break;
       const std::string joined = read({canvas.ids.data() + i, count});
       if (!is_whole(joined)) continue;
-      cells[i].text = joined;
+      cells[i].text = joined_[joined_key(canvas.ids.data() + i, count)] = joined;
       for (size_t k = 1; k < count; ++k) cells[i + k].text.clear();
       i += count - 1;
       break;

@@ -19,6 +19,8 @@ class TokenTexts {
   const std::string& of(int32_t id);
   // One cell per position. A character spread over several decided tokens stands in the first one's cell.
   std::vector<TokenCell> cells(const Canvas& canvas);
+  // The characters that cells() has put together so far, as a trace keeps them.
+  const std::map<std::string, std::string>& joined() const { return joined_; }
 
  private:
   std::string read(std::span<const int32_t> ids) const;
@@ -27,6 +29,7 @@ class TokenTexts {
   std::vector<int32_t> before_;  // a token in front, and its text
   std::string text_before_;
   std::map<int32_t, std::string> known_;
+  std::map<std::string, std::string> joined_;
 };
 
 }  // namespace dllm::cli

@@ -60,10 +60,11 @@ void save_trace(Context& context, const Session& session, const dllm_decoder* de
   for (const TraceSlot& slot : trace.slots) {
     for (const TraceStep& step : slot.steps) {
       for (int32_t id : step.ids) use(id);
+      texts.cells({step.ids, step.states, step.confidence});  // puts characters of several tokens together
     }
   }
   std::ofstream file(context.text("trace"), std::ios::binary);
-  file << trace_header(context.text("model"), mask_id, used) << lines;
+  file << trace_header(context.text("model"), mask_id, used, texts.joined()) << lines;
   file.close();
   if (!file) throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + context.text("trace"));
 }

@@ -39,11 +39,9 @@ const TraceSlot& wanted_slot(const Context& context, const Trace& trace) {
 }
 
 std::vector<TokenCell> cells_of(const Trace& trace, const TraceStep& step) {
+  const std::vector<std::string> texts = trace.texts_of(step);
   std::vector<TokenCell> cells;
-  for (size_t i = 0; i < step.ids.size(); ++i) {
-    const bool open = step.states[i] == DLLM_MASKED;
-    cells.push_back({open ? std::string() : trace.text_of(step.ids[i]), step.states[i], step.confidence[i]});
-  }
+  for (size_t i = 0; i < texts.size(); ++i) cells.push_back({texts[i], step.states[i], step.confidence[i]});
   return cells;
 }
 

@@ -74,6 +74,7 @@ class HeatMap {
     cell_x_ = std::clamp(static_cast<int>(900 / columns_), 3, 30);
     cell_y_ = std::clamp(static_cast<int>(480 / rows_.size()), 3, 22);
     words_ = positions_ <= kWordColumns && !trace.tokens.empty();
+    if (words_) texts_ = trace.texts_of(slot.steps.back());
     width_ = std::max(kLeft + static_cast<int>(columns_) * cell_x_ + kRight, 620);
     bottom_ = kTop + static_cast<int>(rows_.size()) * cell_y_;
     under_ = words_ ? 24 + longest_word() * 11 / 2 : 16;
@@ -159,20 +160,18 @@ class HeatMap {
   static constexpr int kWordWidth = 14;
 
   std::string word(size_t position) const {
-    const TraceStep& last = slot_.steps.back();
-    if (last.states[position] == DLLM_MASKED) return {};
-    return cut_to(visible_text(trace_.text_of(last.ids[position])), kWordWidth);
+    return cut_to(visible_text(texts_[position]), kWordWidth);
   }
 
   int longest_word() const {
     int longest = 0;
-    for (size_t i = 0; i < slot_.steps.back().ids.size(); ++i) longest = std::max(longest, width_of(word(i)));
+    for (size_t i = 0; i < texts_.size(); ++i) longest = std::max(longest, width_of(word(i)));
     return longest;
   }
 
   // The final tokens, written downwards under their columns.
   void words() {
-    for (size_t i = 0; i < slot_.steps.back().ids.size(); ++i) {
+    for (size_t i = 0; i < texts_.size(); ++i) {
       const std::string text = xml_text(word(i));
       if (text.empty()) continue;
       put("<text class=\"word end\" xml:space=\"preserve\" transform=\"translate({} {}) rotate(-60)\">{}</text>\n",
@@ -206,6 +205,7 @@ class HeatMap {
   std::vector<size_t> rows_;  // indices of the steps drawn
   int cell_x_ = 0, cell_y_ = 0, width_ = 0, bottom_ = 0, under_ = 0, height_ = 0;
   bool words_ = false;
+  std::vector<std::string> texts_;  // the final ones, with words_
   std::string out_;
 };
 

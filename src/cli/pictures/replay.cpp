@@ -78,8 +78,11 @@ std::vector<size_t> thinned(size_t count, size_t most) {
 std::string replay_html(const Trace& trace, int64_t most_cells) {
   Json tokens = Json::object();
   for (const auto& [id, text] : trace.tokens) tokens[std::to_string(id)] = text;
+  Json joined = Json::object();
+  for (const auto& [ids, text] : trace.joined) joined[ids] = text;
   Json data = {
-      {"model", trace.model}, {"mask_id", trace.mask_id}, {"tokens", std::move(tokens)}, {"slots", Json::array()}};
+      {"model", trace.model}, {"mask_id", trace.mask_id}, {"tokens", std::move(tokens)},
+               {"joined", joined}, {"slots", Json::array()}};
   const auto share = most_cells / static_cast<int64_t>(std::max<size_t>(trace.slots.size(), 1));
   for (const TraceSlot& slot : trace.slots) data["slots"].push_back(slot_data(slot, share));
   std::string page(kReplayPage);

@@ -96,6 +96,7 @@ class TraceReader {
     if (const auto model = object.find("model"); model != object.end() && model->is_string()) trace_.model = *model;
     if (const auto mask = object.find("mask_id"); mask != object.end() && mask->is_number_integer())
       trace_.mask_id = *mask;
+    read_joined(object);
     const auto tokens = object.find("tokens");
     if (tokens == object.end()) return;
     if (!tokens->is_object()) fail("has \"tokens\" that are no object");
@@ -103,6 +104,17 @@ class TraceReader {
       const bool is_id = !key.empty() && key.size() <= 9 && key.find_first_not_of("0123456789") == std::string::npos;
       if (!is_id || !value.is_string()) fail("has a token \"" + key.substr(0, 20) + "\" that is no id with a text");
       trace_.tokens[std::stoi(key)] = value.get<std::string>();
+    }
+  }
+
+  void read_joined(const Json& object) {
+    const auto joined = object.find("joined");
+    if (joined == object.end()) return;
+    if (!joined->is_object()) fail("has \"joined\" that is no object");
+    for (const auto& [key, value] : joined->items()) {
+      const bool are_ids = key.find_first_not_of("0123456789 ") == std::string::npos && key.size() < 100;
+      if (!are_ids || !value.is_string()) fail("has a \"joined\" entry that is no ids with a text");
+      trace_.joined[key] = value.get<std::string>();
     }
   }
 
@@ -155,6 +167,29 @@ std::string Trace::text_of(int32_t id) const {
   return found == tokens.end() ? "\u27e8" + std::to_string(id) + "\u27e9" : found->second;
 }
 
+std::vector<std::string> Trace::texts_of(const TraceStep& step) const {
+  std::vector<std::string> texts(step.ids.size());
+  for (size_t i = 0; i < step.ids.size(); ++i) {
+    if (step.states[i] == DLLM_MASKED) continue;
+    texts[i] = text_of(step.ids[i]);
+    for (size_t count = 2; !joined.empty() && count <= kMostJoined && i + count <= step.ids.size(); ++count) {
+      if (step.states[i + count - 1] == DLLM_MASKED) break;
+      const auto found = joined.find(joined_key(step.ids.data() + i, count));
+      if (found == joined.end()) continue;
+      texts[i] = found->second;
+      i += count - 1;
+      break;
+    }
+  }
+  return texts;
+}
+
+std::string joined_key(const int32_t* ids, size_t count) {
+  std::string key;
+  for (size_t i = 0; i < count; ++i) key += (i == 0 ? "" : " ") + std::to_string(ids[i]);
+  return key;
+}
+
 Trace parse_trace(std::string_view text, const std::string& name) {
   TraceReader reader(name);
   for (size_t begin = 0; begin < text.size();) {
@@ -165,10 +200,12 @@ Trace parse_trace(std::string_view text, const std::string& name) {
   return reader.finish();
 }
 
-std::string trace_header(const std::string& model, int64_t mask_id, const std::map<int32_t, std::string>& tokens) {
+std::string trace_header(const std::string& model, int64_t mask_id, const std::map<int32_t, std::string>& tokens,
+                         const std::map<std::string, std::string>& joined) {
   Json texts = Json::object();
   for (const auto& [id, piece] : tokens) texts[std::to_string(id)] = piece;
-  const Json header = {{"model", model}, {"mask_id", mask_id}, {"tokens", std::move(texts)}};
+  Json header = {{"model", model}, {"mask_id", mask_id}, {"tokens", std::move(texts)}};
+  if (!joined.empty()) header["joined"] = joined;
   return header.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -2,7 +2,8 @@
 // A saved trace in memory: what replays and pictures are drawn from, without a model.
 //
 // A file of JSON lines. One line per step and slot, as dllm_decoder_trace writes it; before them a header line of
-// `dllm generate --trace` may stand: {"model", "mask_id", "tokens": {"id": "text"}}.
+// `dllm generate --trace` may stand: {"model", "mask_id", "tokens": {"id": "text"}, "joined": {"id id": "text"}}, where
+// joined has the characters that only several tokens together spell.
 
 #include <cstdint>
 #include <map>
@@ -31,10 +32,13 @@ struct Trace {
   std::string model;
   int64_t mask_id = -1;
   std::map<int32_t, std::string> tokens;
+  std::map<std::string, std::string> joined;  // by ids with a space between
   std::vector<TraceSlot> slots;  // by number, never empty
 
   // The text a token stands for; "⟨id⟩" where the header does not know it.
   std::string text_of(int32_t id) const;
+  // One text per position; "" where it is open, and where the text stands in a cell before (a joined character).
+  std::vector<std::string> texts_of(const TraceStep& step) const;
 };
 
 // How much a trace may hold: all positions of all steps, and of one step.
@@ -44,6 +48,10 @@ inline constexpr int64_t kMostCells = 32'000'000, kMostPositions = 1'000'000;
 Trace parse_trace(std::string_view text, const std::string& name);
 
 // The header line of a trace file, with its line break.
-std::string trace_header(const std::string& model, int64_t mask_id, const std::map<int32_t, std::string>& tokens);
+std::string trace_header(const std::string& model, int64_t mask_id, const std::map<int32_t, std::string>& tokens,
+                         const std::map<std::string, std::string>& joined = {});
+// "12 7": how joined names a run of ids.
+std::string joined_key(const int32_t* ids, size_t count);
+inline constexpr size_t kMostJoined = 8;  // tokens of one character
 
 }  // namespace dllm::cli

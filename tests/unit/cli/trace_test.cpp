@@ -60,6 +60,13 @@ TEST(Trace, HeaderRoundTrips) {
   EXPECT_EQ(trace.text_of(7), "\uFFFD");
 }
 
+TEST(Trace, PutsCharactersOfSeveralTokensTogether) {
+  const std::string header = trace_header("", 9, {{1, "\uFFFD"}, {2, "\uFFFD"}, {3, "a"}}, {{"1 2", "\u732b"}});
+  const std::string step = R"({"slot":0,"step":1,"ids":[3,1,2,1,9],"states":[3,2,2,2,0],"confidence":[1,1,1,1,0]})";
+  const Trace trace = parse_trace(header + step, "t");
+  EXPECT_EQ(trace.texts_of(trace.slots[0].steps[0]), (std::vector<std::string>{"a", "\u732b", "", "\uFFFD", ""}));
+}
+
 TEST(Trace, NullConfidenceIsZero) {
   const Trace trace = parse_trace(R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":[null]})", "t");
   EXPECT_EQ(trace.slots[0].steps[0].confidence[0], 0.0f);
@@ -85,7 +92,9 @@ TEST(Trace, RefusesWhatIsNoTrace) {
       {R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":[1],"decided":[1]})", "has 1 in \"decided\""},
       {R"({"tokens":{"x":"y"}})", "has a token \"x\""},
       {R"({"tokens":{"99999999999":"y"}})", "has a token"},
-      {R"({"tokens":[1]})", "\"tokens\" that are no object"}};
+      {R"({"tokens":[1]})", "\"tokens\" that are no object"},
+      {R"({"tokens":{},"joined":{"1 x":"y"}})", "\"joined\" entry"},
+      {R"({"tokens":{},"joined":7})", "\"joined\" that is no object"}};
   for (const auto& [line, complaint] : cases) {
     const std::string message = message_of(good + "\n" + line + "\n");
     EXPECT_EQ(message.rfind("t.jsonl:2: ", 0), 0u) << message;
