@@ -75,9 +75,6 @@ Parsed parse(const Command& command, int argc, char** argv);
 
 const std::vector<Command>& commands();
 
-// Ctrl-C cancels this task from now on; at the second one, and with NULL, it ends the program.
-void watch_interrupt(dllm_task* task);
-
 // Exit codes: 0 fine, 1 failed, 2 wrong usage, 130 interrupted.
 inline constexpr int kFailed = 1, kUsage = 2, kInterrupted = 130;
 

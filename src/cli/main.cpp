@@ -1,32 +1,14 @@
 // The program `dllm`: a client of the shared library like any other.
 
 #include "command.h"
+#include "interrupt.h"
 
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <unistd.h>
 
 namespace dllm::cli {
-namespace {
-
-dllm_task* interrupted_task = nullptr;  // what Ctrl-C cancels
-
-// The first Ctrl-C asks the running call to finish its step; the second ends the process.
-void on_interrupt(int) {
-  dllm_task_cancel(interrupted_task);
-  std::signal(SIGINT, SIG_DFL);
-}
-
-}  // namespace
-
-void watch_interrupt(dllm_task* task) {
-  std::signal(SIGINT, SIG_DFL);
-  interrupted_task = task;
-  if (task != nullptr) std::signal(SIGINT, on_interrupt);
-}
-
 namespace {
 
 void print_usage(std::FILE* to) {
@@ -55,10 +37,8 @@ int run_command(const Command& command, int argc, char** argv) {
   try {
     Parsed parsed = parse(command, argc, argv);
     if (parsed.done) return *parsed.done;
-    watch_interrupt(parsed.context.task());
-    const int code = command.run(parsed.context);
-    watch_interrupt(nullptr);
-    return code;
+    const Interrupt interrupt(parsed.context.task());
+    return command.run(parsed.context);
   } catch (const Failure& failure) {
     return report(failure, json);
   } catch (const std::exception& e) {

@@ -3,6 +3,7 @@
 #include "conversation.h"
 #include "registry.h"
 
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <unistd.h>
@@ -66,7 +67,7 @@ int talk(Context& context, Conversation& conversation) {
 int chat(Context& context) {
   Session session(context);
   Conversation conversation(context, session);
-  watch_interrupt(nullptr);  // Ctrl-C while nobody speaks ends the program
+  std::signal(SIGINT, SIG_DFL);  // Ctrl-C while nobody speaks ends the program
   if (!context.has("message")) return talk(context, conversation);
   print(context, conversation.say(context.text("message")));
   return 0;

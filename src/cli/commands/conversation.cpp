@@ -1,5 +1,8 @@
 #include "conversation.h"
 
+#include "../interrupt.h"
+#include "../token_texts.h"
+
 #include <algorithm>
 
 namespace dllm::cli {
@@ -19,18 +22,6 @@ std::vector<T> read_row(const dllm_batch* batch, const char* name, int32_t dtype
 }
 
 Json turn(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
-
-// Ctrl-C belongs to one answer while this lives.
-class Interrupted {
- public:
-  Interrupted() : task_(dllm_task_new()) { watch_interrupt(task_.get()); }
-  ~Interrupted() { watch_interrupt(nullptr); }
-  Interrupted(const Interrupted&) = delete;
-  dllm_task* task() const { return task_.get(); }
-
- private:
-  Owned<dllm_task> task_;
-};
 
 }  // namespace
 
@@ -83,24 +74,23 @@ Canvas Conversation::decode_answer(const std::vector<int32_t>& prompt, Answer& a
     return dllm_decoder_new(session_.model.get(), context_.options("decoder"), out, err);
   });
   const int64_t slot = add_request(context_, decoder.get(), {prompt, {}});
-  const Interrupted interrupted;
-  const auto from = static_cast<std::ptrdiff_t>(prompt.size());
-  {
-    LiveView view(session_.tokenizer.get());
-    const bool shown = !context_.flag("quiet") && !context_.json() && view.is_terminal();
-    int64_t active = 1;
-    for (int64_t step = 0; active > 0; ++step) {
-      if (shown) {
-        Canvas canvas = canvas_of(decoder.get(), slot);
-        canvas.ids.erase(canvas.ids.begin(), canvas.ids.begin() + from);
-        canvas.states.erase(canvas.states.begin(), canvas.states.begin() + from);
-        canvas.confidence.erase(canvas.confidence.begin(), canvas.confidence.begin() + from);
-        view.show(canvas, step, static_cast<double>(std::count(canvas.states.begin(), canvas.states.end(), DLLM_MASKED)));
-      }
-      call([&](dllm_error* err) { return dllm_decoder_step(decoder.get(), interrupted.task(), &active, err); });
+  const Owned<dllm_task> task(dllm_task_new()); // of this answer alone
+  const Interrupt interrupt(task.get());
+  TokenTexts texts(session_.tokenizer.get());
+  LiveView view;
+  const bool shown = !context_.flag("quiet") && !context_.json() && view.is_terminal();
+  for (int64_t active = 1; active > 0;) {
+    if (shown) {
+      Canvas canvas = canvas_of(decoder.get(), slot);
+      const auto cut = [&](auto& values) {
+        values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
+      };
+      cut(canvas.ids), cut(canvas.states), cut(canvas.confidence);
+      view.show(texts.cells(canvas), progress_of(decoder.get(), slot));
     }
-    if (shown) view.clear();
+    call([&](dllm_error* err) { return dllm_decoder_step(decoder.get(), task.get(), &active, err); });
   }
+  if (shown) view.clear();
   answer.prompt_tokens = static_cast<int64_t>(prompt.size());
   answer.steps = static_cast<int64_t>(decoder_metric(decoder.get(), slot, "steps"));
   answer.nfe = static_cast<int64_t>(decoder_metric(decoder.get(), slot, "nfe"));
