@@ -163,6 +163,27 @@ TEST(Chat, TemplateComesFromTheFilesAndIsSaved) {
   EXPECT_EQ(Tokenizer::load(scratch.path(), options)->chat_templates()[0].text, "mine");
 }
 
+TEST(Chat, NamedTemplates) {
+  const Scratch scratch;
+  make_tokenizer()->save(scratch.path());
+  scratch.write("tokenizer_config.json", R"({"chat_template": [
+      {"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]})");
+  const auto load = [&] { return Tokenizer::load(scratch.path(), Options(tokenizer_schema())); };
+  EXPECT_EQ(row_of(load(), "[]").text, "plain");
+  EXPECT_EQ(row_of(load(), "[]", R"({"tools": "[]"})").text, "tools");
+  EXPECT_EQ(row_of(load(), "[]", R"({"name": "default", "tools": "[]"})").text, "plain");
+  load()->save(scratch.path()); // both survive
+  EXPECT_EQ(row_of(load(), "[]", R"({"name": "tool_use"})").text, "tools");
+  scratch.write("tokenizer_config.json", R"({"chat_template": 7})");
+  EXPECT_THROW(load(), Error);
+}
+
+TEST(Chat, AnEmptyConversationIsAnEmptyRow) {
+  const ChatRow row = row_of(make_tokenizer(), "[]");
+  EXPECT_TRUE(row.ids.empty());
+  EXPECT_TRUE(row.spoken.empty());
+}
+
 TEST(Chat, RowsOfMessagesKeepWhatIsGiven) {
   const auto tokenizer = make_tokenizer();
   Dataset data(tokenizer, Options(dataset_schema()));
