@@ -78,20 +78,6 @@ int64_t add_request(Context& context, dllm_decoder* decoder, const Request& requ
   return slot;
 }
 
-int64_t add_request(Context& context, dllm_decoder* decoder, const Request& request) {
-  if (context.has("length")) {
-    call([&](dllm_error* err) {
-      return dllm_options_set_i64(context.options("slot"), "gen_length", context.number("length"), err);
-    });
-  }
-  int64_t slot = 0;
-  call([&](dllm_error* err) {
-    return dllm_decoder_add(decoder, request.canvas.data(), request.fixed.empty() ? nullptr : request.fixed.data(),
-                            static_cast<int64_t>(request.canvas.size()), context.options("slot"), &slot, err);
-  });
-  return slot;
-}
-
 Progress progress_of(const dllm_decoder* decoder, int64_t slot) {
   const auto metric = [&](const char* key) { return static_cast<int64_t>(decoder_metric(decoder, slot, key)); };
   return {metric("steps"), metric("nfe"), metric("open")};
