@@ -68,9 +68,19 @@ class Terminal:
     def type(self, text):
         os.write(self.fd, text.encode())
 
+    def key(self, text):
+        """Types when the prompt takes keys: it is printed before the terminal stops editing lines by itself."""
+        end = time.monotonic() + SECONDS
+        while EDITING and termios.tcgetattr(self.fd)[3] & termios.ICANON and time.monotonic() < end:
+            time.sleep(0.01)
+        self.type(text)
+
     def end(self):
-        while self.more(SECONDS):
+        end = time.monotonic() + SECONDS
+        while self.more(max(end - time.monotonic(), 0)):
             pass
+        if time.monotonic() >= end:
+            os.kill(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         os.close(self.fd)
         return os.waitstatus_to_exitcode(status)
@@ -121,14 +131,14 @@ def prompt():
     t.type("6 * 7\n")
     at = t.until("42\n", at)
     t.until("dllm> ", at)
-    t.type("\x04")
+    t.key("\x04")
     ok(t.end() == 0, "Ctrl-D leaves with 0")
     print(t.plain())
     ok(True, "prompt, several lines, errors, Ctrl-C, Ctrl-D")
 
 
 def completion(t, at):
-    t.type("dllm.decod\t")
+    t.key("dllm.decod\t")
     at = t.until("dllm.decoder(", at)
     t.type("nil, { gen_l\t")
     at = t.until("gen_length = ", at)
@@ -136,9 +146,9 @@ def completion(t, at):
     at = t.until("policy = ", at)
     t.type('"low\t')
     at = t.until('"low_confidence"', at)
-    t.type("\x03")  # gives the line up
+    t.key("\x03")  # gives the line up
     at = t.until("dllm> ", t.until("^C", at))
-    t.type("dllm.tra\t")  # ambiguous: as far as all agree
+    t.key("dllm.tra\t")  # ambiguous: as far as all agree
     at = t.until("dllm.train", at)
     t.type("\t")  # and then what there is
     at = t.until("dllm.train_tokenizer(", at)
@@ -146,9 +156,9 @@ def completion(t, at):
     at = t.until(":generate ", at)
     t.type("--decoder.gen\t")
     t.until("--decoder.gen", at)
-    t.type("\x03")
+    t.key("\x03")
     at = t.until("dllm> ", t.until("^C", at))
-    t.type("\x1b[A\n")  # the last line that was entered
+    t.key("\x1b[A\n")  # the last line that was entered
     t.until("there is no command :nonsense", at)
     ok(True, "completion and history")
 
