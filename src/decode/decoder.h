@@ -89,6 +89,7 @@ private:
   void apply_stop(Slot& slot, Outcome& outcome);
   void open_slot(Slot& slot, std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
                  int64_t length);
+  void need_predictions(const Request& held) const;
   void drop_cache(Request& request);
   void check_weights();
   int64_t active_count() const;

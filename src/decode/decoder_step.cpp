@@ -122,12 +122,15 @@ void Decoder::predict(const Task* task) {
   predict_all(active, task);
 }
 
+void Decoder::need_predictions(const Request& held) const {
+  if (held.predicted) return;
+  fail_with_hint("call dllmx_decoder_predict first", Code::failed_precondition,
+                 "slot {} has no predictions", held.slot.number);
+}
+
 Batch Decoder::statistics(int64_t number) const {
   const Request& held = request(number);
-  if (!held.predicted) {
-    fail_with_hint("call dllmx_decoder_predict first", Code::failed_precondition,
-                   "slot {} has no predictions", number);
-  }
+  need_predictions(held);
   const std::vector<Prediction>& all = held.predictions;
   const auto count = static_cast<int64_t>(all.size());
   const int64_t top = all.empty() ? 1 : static_cast<int64_t>(all[0].top_ids.size());
@@ -158,25 +161,29 @@ Batch Decoder::statistics(int64_t number) const {
 void Decoder::commit(int64_t number, std::span<const int64_t> positions,
                      std::span<const int32_t> tokens) {
   Request& held = request(number);
-  if (!held.predicted) {
-    fail_with_hint("call dllmx_decoder_predict first", Code::failed_precondition,
-                   "slot {} has no predictions", number);
-  }
   if (positions.size() != tokens.size())
     fail(Code::invalid_argument, "{} positions and {} tokens", positions.size(), tokens.size());
+  const int64_t vocab = model_->config().vocab_size, length = held.slot.length();
+  for (size_t i = 0; i < positions.size(); ++i) {
+    if (positions[i] < 0 || positions[i] >= length) {
+      fail(Code::invalid_argument, "position {} is not on the canvas of slot {}, 0 to {}",
+           positions[i], number, length - 1);
+    }
+    if (tokens[i] < 0 || tokens[i] >= vocab || tokens[i] == mask_id_) {
+      fail(Code::invalid_argument,
+           "token {} at position {} is no token to decide (0 to {}, mask {})", tokens[i],
+           positions[i], vocab - 1, mask_id_);
+    }
+  }
+  need_predictions(held);
   const auto predicted = [&](int64_t position) {
     return std::find_if(held.predictions.begin(), held.predictions.end(),
                         [&](const Prediction& p) { return p.position == position; });
   };
-  for (size_t i = 0; i < positions.size(); ++i) {
-    if (predicted(positions[i]) == held.predictions.end()) {
+  for (const int64_t position : positions) {
+    if (predicted(position) == held.predictions.end()) {
       fail_with_hint("statistics lists the positions", Code::invalid_argument,
-                     "position {} of slot {} was not predicted in this step", positions[i], number);
-    }
-    if (tokens[i] < 0 || tokens[i] >= model_->config().vocab_size || tokens[i] == mask_id_) {
-      fail(Code::invalid_argument,
-           "token {} at position {} is no token to decide (0 to {}, mask {})", tokens[i],
-           positions[i], model_->config().vocab_size - 1, mask_id_);
+                     "position {} of slot {} was not predicted in this step", position, number);
     }
   }
   std::vector<int64_t> decided;

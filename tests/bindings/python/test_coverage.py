@@ -15,7 +15,7 @@ class Coverage(unittest.TestCase):
         used = set()
         for path in (BINDING / "dllm").glob("*.py"):
             if path.name != "_raw.py":
-                used |= set(re.findall(r"\bdllm_[a-z0-9_]+\b", path.read_text()))
+                used |= set(re.findall(r"\bdllmx?_[a-z0-9_]+\b", path.read_text()))
         lines = [line.split(None, 1) for line in (BINDING / "unbound.txt").read_text().splitlines()
                  if line and not line.startswith("#")]
         unbound = {line[0] for line in lines}
