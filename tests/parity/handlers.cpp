@@ -13,7 +13,7 @@ constexpr Entry kHandlers[] = {
     {"masks", run_masks},           {"models", run_models},       {"noise", run_noise},
     {"objectives", run_objectives}, {"optim", run_optim},         {"rng", run_rng},
     {"samplers", run_samplers},     {"schedules", run_schedules}, {"smollm2", run_smollm2},
-    {"tokenizers", run_tokenizers},
+    {"spd", run_spd},               {"tokenizers", run_tokenizers},
 };
 
 } // namespace

@@ -20,6 +20,7 @@ void run_rng(Topic& topic);
 void run_samplers(Topic& topic);
 void run_schedules(Topic& topic);
 void run_smollm2(Topic& topic);
+void run_spd(Topic& topic);
 void run_tokenizers(Topic& topic);
 
 // Null for a topic nobody knows.
