@@ -9,6 +9,7 @@ struct Entry {
 };
 
 constexpr Entry kHandlers[] = {
+    {"dmax_spd", run_dmax_spd},
     {"forward", run_forward},       {"loss", run_loss},           {"losses", run_losses},
     {"masks", run_masks},           {"models", run_models},       {"noise", run_noise},
     {"objectives", run_objectives}, {"optim", run_optim},         {"rng", run_rng},
