@@ -20,7 +20,8 @@ struct Entry {
 
 constexpr Entry kPolicies[] = {{"ancestral", make_ancestral, no_keys},
                                {"low_confidence", make_low_confidence, no_keys},
-                               {"random", make_random, no_keys}};
+                               {"random", make_random, no_keys},
+                               {"spd", make_spd, spd_keys}};
 
 std::vector<OptionSpec> decoder_keys(const std::string& policy) {
   return {

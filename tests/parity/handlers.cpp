@@ -10,11 +10,12 @@ struct Entry {
 
 constexpr Entry kHandlers[] = {
     {"chat_templates", run_chat_templates},
+    {"dmax_spd", run_dmax_spd},
     {"forward", run_forward},       {"loss", run_loss},           {"losses", run_losses},
     {"masks", run_masks},           {"models", run_models},       {"noise", run_noise},
     {"objectives", run_objectives}, {"optim", run_optim},         {"rng", run_rng},
     {"samplers", run_samplers},     {"schedules", run_schedules}, {"smollm2", run_smollm2},
-    {"tokenizers", run_tokenizers},
+    {"spd", run_spd},               {"tokenizers", run_tokenizers},
 };
 
 } // namespace

@@ -9,6 +9,7 @@ class Topic;
 using Handler = void (*)(Topic&);
 
 void run_chat_templates(Topic& topic);
+void run_dmax_spd(Topic& topic);
 void run_forward(Topic& topic);
 void run_loss(Topic& topic);
 void run_losses(Topic& topic);
@@ -21,6 +22,7 @@ void run_rng(Topic& topic);
 void run_samplers(Topic& topic);
 void run_schedules(Topic& topic);
 void run_smollm2(Topic& topic);
+void run_spd(Topic& topic);
 void run_tokenizers(Topic& topic);
 
 // Null for a topic nobody knows.

@@ -9,6 +9,8 @@ namespace dllm::decode {
 std::unique_ptr<Policy> make_ancestral(const PolicySetup& setup);
 std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup);
 std::unique_ptr<Policy> make_random(const PolicySetup& setup);
+std::unique_ptr<Policy> make_spd(const PolicySetup& setup);
+std::vector<OptionSpec> spd_keys();
 
 // Everything predicted becomes final.
 Choice all_of(std::span<const Prediction> predictions);
