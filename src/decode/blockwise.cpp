@@ -1,6 +1,7 @@
 #include "decode/blockwise.h"
 
 #include "base/error.h"
+#include "decode/policies/factories.h"
 
 #include <algorithm>
 
@@ -37,6 +38,7 @@ BlockwiseSettings blockwise_settings(const PolicySetup& setup) {
   settings.guidance = static_cast<float>(setup.f64("guidance"));
   for (const std::string& text : setup.options.list("guidance_keep"))
     settings.guidance_keep.push_back(static_cast<int32_t>(std::stol(text)));
+  settings.early_exit = static_cast<float>(setup.f64("early_exit"));
   if (settings.guidance == 0) return settings;
   if (settings.cache == CacheMode::prefix || settings.cache == CacheMode::dual) {
     fail_with_hint("use cache none, or guidance 0", Code::invalid_argument,
@@ -105,8 +107,9 @@ Ask BlockwiseSession::ask(const Slot& slot, const CacheView& cache) const {
   const Moment now = moment(slot, open);
   ask.positions = rule_->wanted(now);
   if (ask.positions.empty()) return ask;
-  ask.time = std::max(now.t(), 1.0 / static_cast<double>(steps_per_block_));
+  ask.time = rule_->time(now);
   set_window(slot, cache, ask);
+  if (first_alone(slot, ask)) ask.positions = {slot.block_begin()};
   if (settings_.guidance != 0) set_guidance(slot, ask);
   return ask;
 }
@@ -125,9 +128,23 @@ void BlockwiseSession::set_window(const Slot& slot, const CacheView& cache, Ask&
     return;
   }
   ask.end = length;
-  if (filled_block_ != slot.block || filled_generation_ != cache.generation) return;
+  if (fills_cache(slot, cache.generation)) return;
   ask.begin = begin;
   if (settings_.cache == CacheMode::dual) ask.end = slot.block_end();
+}
+
+// An approximate cache is filled in the first step of a block, and anew when it was lost.
+bool BlockwiseSession::fills_cache(const Slot& slot, uint64_t generation) const {
+  const bool approximate =
+      settings_.cache == CacheMode::prefix || settings_.cache == CacheMode::dual;
+  return approximate && (filled_block_ != slot.block || filled_generation_ != generation);
+}
+
+// Under shift 1 the window of a block lacks the position that predicts its first token: the pass
+// that fills the cache is the only one that knows it, and decides it alone (Fast-dLLM for Dream).
+bool BlockwiseSession::first_alone(const Slot& slot, const Ask& ask) const {
+  return settings_.shift != 0 && fills_cache(slot, ask.generation) &&
+         slot.is_open(slot.block_begin());
 }
 
 void BlockwiseSession::set_guidance(const Slot& slot, Ask& ask) const {
@@ -144,30 +161,42 @@ void BlockwiseSession::set_guidance(const Slot& slot, Ask& ask) const {
 Outcome BlockwiseSession::apply(Slot& slot, const Ask& ask,
                                 std::span<const Prediction> predictions) {
   Outcome outcome{{}, slot.block, slot.block_begin(), slot.block_end(), false};
-  const std::vector<int64_t> open = slot.open_positions(outcome.begin, outcome.end);
-  const Choice choice = rule_->choose(moment(slot, open), predictions);
+  bool exits = false;
+  const Choice choice = choose(slot, ask, predictions, &exits);
   for (const int64_t position : choice.remask) slot.reopen(position, settings_.mask_id);
-  for (const size_t index : choice.commit) {
-    const Prediction& chosen = predictions[index];
+  for (size_t i = 0; i < choice.commit.size(); ++i) {
+    const Prediction& chosen = predictions[choice.commit[i]];
+    const Token token =
+        choice.tokens.empty() ? Token{chosen.token, chosen.probability} : choice.tokens[i];
     if (slot.is_open(chosen.position)) outcome.decided.push_back(chosen.position);
-    slot.decide(chosen.position, chosen.token, chosen.probability, choice.state);
+    slot.decide(chosen.position, token.id, token.probability, choice.state);
   }
   if (ask.cached) {
     filled_block_ = slot.block;
     filled_generation_ = ask.generation;
   }
-  return finish_step(slot, std::move(outcome));
+  return finish_step(slot, std::move(outcome), exits);
+}
+
+Choice BlockwiseSession::choose(const Slot& slot, const Ask& ask,
+                                std::span<const Prediction> predictions, bool* exits) {
+  const std::vector<int64_t> open = slot.open_positions(slot.block_begin(), slot.block_end());
+  if (first_alone(slot, ask)) return all_of(predictions);
+  const auto sure = [&](const Prediction& p) { return p.probability >= settings_.early_exit; };
+  *exits = settings_.early_exit > 0 && !open.empty() && ask.positions == open &&
+           std::all_of(predictions.begin(), predictions.end(), sure);
+  return *exits ? all_of(predictions) : rule_->choose(moment(slot, open), predictions);
 }
 
 Outcome BlockwiseSession::settle(Slot& slot, const std::vector<int64_t>& decided) {
   return finish_step(slot, {decided, slot.block, slot.block_begin(), slot.block_end(), false});
 }
 
-Outcome BlockwiseSession::finish_step(Slot& slot, Outcome outcome) {
+Outcome BlockwiseSession::finish_step(Slot& slot, Outcome outcome, bool exits) {
   std::sort(outcome.decided.begin(), outcome.decided.end());
   ++slot.step_in_block;
   const std::vector<int64_t> open = slot.open_positions(outcome.begin, outcome.end);
-  outcome.block_ended = rule_->block_ended(moment(slot, open));
+  outcome.block_ended = exits || rule_->block_ended(moment(slot, open));
   if (!outcome.block_ended) return outcome;
   for (int64_t i = outcome.begin; i < outcome.end; ++i) {
     State& state = slot.states[static_cast<size_t>(i)];

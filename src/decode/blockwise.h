@@ -27,6 +27,7 @@ struct BlockwiseSettings {
   int shift = 0;
   int32_t mask_id = 0;
   float guidance = 0;
+  float early_exit = 0; // 0: off
   std::vector<int32_t> guidance_keep; // given tokens the unconditional canvas keeps
 };
 
@@ -59,9 +60,13 @@ public:
 
 private:
   Moment moment(const Slot& slot, const std::vector<int64_t>& open) const;
+  bool fills_cache(const Slot& slot, uint64_t generation) const;
+  bool first_alone(const Slot& slot, const Ask& ask) const;
+  Choice choose(const Slot& slot, const Ask& ask, std::span<const Prediction> predictions,
+                bool* exits);
   void set_window(const Slot& slot, const CacheView& cache, Ask& ask) const;
   void set_guidance(const Slot& slot, Ask& ask) const;
-  Outcome finish_step(Slot& slot, Outcome outcome);
+  Outcome finish_step(Slot& slot, Outcome outcome, bool exits = false);
   void begin_block(Slot& slot);
 
   BlockwiseSettings settings_;

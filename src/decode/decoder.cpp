@@ -41,6 +41,23 @@ Options policy_options(const Options& given) {
   return own;
 }
 
+noise::ScheduleRef schedule_of(const Options& options) {
+  const std::string& name = options.str("schedule");
+  const Schema& schema = noise::schedule_schema(name);
+  Options own(schema);
+  if (options.f64("schedule_eps") >= 0) own.set_f64("eps", options.f64("schedule_eps"));
+  if (options.i64("schedule_steps") == 0) return noise::make_schedule(name, own);
+  const bool discrete = std::any_of(schema.specs().begin(), schema.specs().end(),
+                                    [](const OptionSpec& spec) { return spec.key == "steps"; });
+  if (!discrete) {
+    fail_with_hint("leave schedule_steps at 0, or use a nano_ schedule", Code::invalid_argument,
+                   "schedule {} has no discrete times, schedule_steps is {}", name,
+                   options.i64("schedule_steps"));
+  }
+  own.set_i64("steps", options.i64("schedule_steps"));
+  return noise::make_schedule(name, own);
+}
+
 Sight sight_of(const model::ModelConfig& config, const Options& options) {
   model::AttentionKind kind = model::attention_from_name(options.str("attention"));
   if (kind == model::AttentionKind::automatic) kind = config.attention;
@@ -83,7 +100,7 @@ StepSettings step_settings(const model::Model& model, const Options& options,
 
 Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
     : model_(std::move(model)), options_(policy_options(options)),
-      schedule_(noise::make_schedule(options_.str("schedule"))), mask_id_(need_mask_id(*model_)),
+      schedule_(schedule_of(options_)), mask_id_(need_mask_id(*model_)),
       policy_(make_policy(options_.str("policy"),
                           policy_setup(*model_, options_, *schedule_, mask_id_))),
       program_(model_, step_settings(*model_, options_, *policy_)), state_(model_),

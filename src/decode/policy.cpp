@@ -18,9 +18,21 @@ struct Entry {
   std::vector<OptionSpec> (*keys)(); // beyond those of every policy, or in place of one
 };
 
-constexpr Entry kPolicies[] = {{"ancestral", make_ancestral, no_keys},
-                               {"low_confidence", make_low_confidence, no_keys},
-                               {"random", make_random, no_keys}};
+constexpr Entry kPolicies[] = {
+    {"ancestral", make_ancestral, no_keys},
+    {"confidence_remasking", make_confidence_remasking, confidence_remasking_keys},
+    {"credit", make_credit, credit_keys},
+    {"ddim", make_ddim, no_keys},
+    {"entropy_bound", make_entropy_bound, entropy_bound_keys},
+    {"factor", make_factor, factor_keys},
+    {"first_hitting", make_first_hitting, no_keys},
+    {"frechet", make_frechet, frechet_keys},
+    {"hierarchy", make_hierarchy, hierarchy_keys},
+    {"low_confidence", make_low_confidence, low_confidence_keys},
+    {"random", make_random, no_keys},
+    {"remdm", make_remdm, remdm_keys},
+    {"threshold", make_threshold, threshold_keys},
+};
 
 std::vector<OptionSpec> decoder_keys(const std::string& policy) {
   return {
@@ -38,6 +50,10 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
                  "Draw among the likeliest tokens of this total probability; 1: all."),
       option_str("schedule", "linear",
                  "Noise schedule that says how many positions a step decides."),
+      option_i64("schedule_steps", 0, 0, 1'000'000,
+                 "Discrete times of a nano_ schedule; 0: as many as it has by itself."),
+      option_f64("schedule_eps", -1, -1, 0.5,
+                 "The schedule's eps, the part of the noisiest end cut off; -1: its own."),
       option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
                     "What a token sees; auto: the model's own."),
       option_i64("shift", -1, -1, 1,
@@ -50,6 +66,9 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_f64("guidance", 0, 0, 100,
                  "Classifier-free guidance: logits move away from those without the given tokens."),
       option_list("guidance_keep", {}, "Given token ids that stay without guidance too."),
+      option_f64("early_exit", 0, 0, 1,
+                 "Decides what is left of a block at once when every open position of it is at "
+                 "least this probable; 0: off."),
       option_list("suppress", {}, "Token ids that are never drawn."),
       option_bool("suppress_mask", true, "The mask token is never drawn."),
       option_i64("slots", 256, 1, 1 << 16, "Most requests at a time."),

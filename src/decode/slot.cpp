@@ -44,6 +44,7 @@ void Slot::decide(int64_t position, int32_t token, float probability, State stat
 
 void Slot::reopen(int64_t position, int32_t mask_id) {
   decide(position, mask_id, 0.0f, State::masked);
+  --decided;
 }
 
 float position_uniform(const Slot& slot, int64_t position, int word) {

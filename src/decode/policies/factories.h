@@ -7,8 +7,27 @@
 namespace dllm::decode {
 
 std::unique_ptr<Policy> make_ancestral(const PolicySetup& setup);
+std::unique_ptr<Policy> make_confidence_remasking(const PolicySetup& setup);
+std::vector<OptionSpec> confidence_remasking_keys();
+std::unique_ptr<Policy> make_credit(const PolicySetup& setup);
+std::vector<OptionSpec> credit_keys();
+std::unique_ptr<Policy> make_ddim(const PolicySetup& setup);
+std::unique_ptr<Policy> make_entropy_bound(const PolicySetup& setup);
+std::vector<OptionSpec> entropy_bound_keys();
+std::unique_ptr<Policy> make_factor(const PolicySetup& setup);
+std::vector<OptionSpec> factor_keys();
+std::unique_ptr<Policy> make_first_hitting(const PolicySetup& setup);
+std::unique_ptr<Policy> make_frechet(const PolicySetup& setup);
+std::vector<OptionSpec> frechet_keys();
+std::unique_ptr<Policy> make_hierarchy(const PolicySetup& setup);
+std::vector<OptionSpec> hierarchy_keys();
 std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup);
+std::vector<OptionSpec> low_confidence_keys();
 std::unique_ptr<Policy> make_random(const PolicySetup& setup);
+std::unique_ptr<Policy> make_remdm(const PolicySetup& setup);
+std::vector<OptionSpec> remdm_keys();
+std::unique_ptr<Policy> make_threshold(const PolicySetup& setup);
+std::vector<OptionSpec> threshold_keys();
 
 // Everything predicted becomes final.
 Choice all_of(std::span<const Prediction> predictions);
