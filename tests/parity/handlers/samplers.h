@@ -1,0 +1,11 @@
+#pragma once
+// One function per sampler of torch/samplers; the table from the reference's class name is in
+// samplers.cpp.
+
+#include "sampler_case.h"
+
+namespace dllm::parity {
+
+void run_mdlm(Case& c, const Json& entry); // MDLMSampler: mdlm_sampler.cpp
+
+} // namespace dllm::parity
