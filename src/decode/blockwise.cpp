@@ -106,10 +106,11 @@ Ask BlockwiseSession::ask(const Slot& slot, const CacheView& cache) const {
   const std::vector<int64_t> open = slot.open_positions(slot.block_begin(), slot.block_end());
   const Moment now = moment(slot, open);
   ask.positions = rule_->wanted(now);
+  ask.generation = cache.generation;
+  if (first_alone(slot, ask)) ask.positions = {slot.block_begin()};
   if (ask.positions.empty()) return ask;
   ask.time = rule_->time(now);
   set_window(slot, cache, ask);
-  if (first_alone(slot, ask)) ask.positions = {slot.block_begin()};
   if (settings_.guidance != 0) set_guidance(slot, ask);
   return ask;
 }
@@ -120,7 +121,6 @@ void BlockwiseSession::set_window(const Slot& slot, const CacheView& cache, Ask&
   ask.end = std::min(slot.sight.limit(slot.block_end() - 1), length);
   if (settings_.cache == CacheMode::none) return;
   ask.cached = true;
-  ask.generation = cache.generation;
   if (settings_.cache == CacheMode::exact) {
     ask.final_end = slot.sight.floor(begin);
     // A position that is predicted from the one before it needs that one in the window.

@@ -70,6 +70,17 @@ Sight sight_of(const model::ModelConfig& config, const Options& options) {
   return {block, 0, false};
 }
 
+int64_t most_positions(const model::ModelConfig& config, const Options& options) {
+  const int64_t most = options.i64("max_length");
+  if (most == 0) return config.max_positions;
+  if (most > config.max_positions && config.positions == model::PositionKind::learned) {
+    fail_with_hint("leave max_length at 0", Code::invalid_argument,
+                   "max_length {} is more than the {} learned positions of the model", most,
+                   config.max_positions);
+  }
+  return most;
+}
+
 PolicySetup policy_setup(const model::Model& model, const Options& options,
                          const noise::Schedule& schedule, int32_t mask_id) {
   for (const std::string& text : options.list("guidance_keep"))
@@ -160,14 +171,20 @@ int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> f
         options.i64("gen_length") < 0 ? options_.i64("gen_length") : options.i64("gen_length");
   const int64_t length = static_cast<int64_t>(canvas.size()) + open_behind;
   if (length == 0) fail(Code::invalid_argument, "the canvas is empty");
-  if (length > config.max_positions) {
+  const int64_t most = most_positions(config, options_);
+  if (length > most) {
     fail_with_hint("shorten the prompt or gen_length", Code::out_of_range,
-                   "the canvas has {} positions, the model allows {}", length,
-                   config.max_positions);
+                   "the canvas has {} positions, the model allows {}", length, most);
   }
   Request made;
   Slot& slot = made.slot;
   open_slot(slot, canvas, fixed, length);
+  const int64_t given = options.i64("prompt_length");
+  if (given > length || (given > 0 && slot.open_count(0, given) > 0)) {
+    fail_with_hint("count the given positions at the front of the canvas", Code::invalid_argument,
+                   "prompt_length {} reaches beyond the given positions at the front", given);
+  }
+  if (given >= 0) slot.prompt = given;
   slot.draws = draws_.get();
   slot.settings.seed = static_cast<uint64_t>(options.i64("seed"));
   const auto pick = [&](const char* key) {

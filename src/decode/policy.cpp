@@ -43,6 +43,9 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_i64("block_length", 0, 0, 1 << 24,
                  "Positions decided before the next ones begin; 0: all at once."),
       option_i64("gen_length", 64, 0, 1 << 24, "Open positions after a prompt."),
+      option_i64("max_length", 0, 0, 1 << 24,
+                 "Most positions of a canvas; 0: as the model says. More than that only with "
+                 "rotary positions."),
       option_f64("temperature", 0, 0, 100,
                  "Divides the logits of a draw; 0 takes the likeliest token."),
       option_i64("top_k", 0, 0, 1 << 24, "Draw among so many likeliest tokens; 0: all."),

@@ -12,6 +12,8 @@ namespace {
 
 class Ddim final : public Rule {
 public:
+  explicit Ddim(int32_t mask_id) : mask_id_(mask_id) {}
+
   double time(const Moment& moment) const override { return at(moment, 0); }
 
   Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
@@ -21,7 +23,8 @@ public:
     Choice choice;
     choice.state = State::provisional;
     for (size_t i = 0; i < predictions.size(); ++i) {
-      if (stays(predictions[i].position)) choice.commit.push_back(i);
+      const bool guessed = last || predictions[i].token != mask_id_;
+      if (guessed && stays(predictions[i].position)) choice.commit.push_back(i);
     }
     for (int64_t i = moment.begin; i < moment.end; ++i) {
       const bool decided = moment.slot.states[static_cast<size_t>(i)] == State::provisional;
@@ -44,13 +47,15 @@ private:
     const float share = 1.0f - static_cast<float>(step) * (1.0f / static_cast<float>(moment.steps));
     return std::floor(static_cast<float>(times) * share) / static_cast<double>(times);
   }
+
+  int32_t mask_id_;
 };
 
 } // namespace
 
 std::unique_ptr<Policy> make_ddim(const PolicySetup& setup) {
   return std::make_unique<BlockwisePolicy>(
-      setup, [](const PolicySetup&) { return std::make_unique<Ddim>(); });
+      setup, [](const PolicySetup& own) { return std::make_unique<Ddim>(own.mask_id); });
 }
 
 } // namespace dllm::decode

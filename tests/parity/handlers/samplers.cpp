@@ -1,5 +1,5 @@
 // torch/samplers: canvases of a decoder after every step, at temperature 0, one file per sampler.
-// nano/samplers comes with its own random draws; a decoder draws its own.
+// nano/samplers is here too; it comes with its own random draws.
 
 #include "samplers.h"
 
@@ -18,13 +18,15 @@ struct Sampler {
 };
 
 constexpr Sampler kSamplers[] = {
+    {"FastdLLMDreamSampler", run_fast_dllm},
+    {"FastdLLMLLaDASampler", run_fast_dllm},
     {"MDLMSampler", run_mdlm},
+    {"ancestral", run_nano},
+    {"ddim", run_nano},
 };
 
 void run_case(Case& c, const Json& entry) {
   const auto name = entry.at("sampler").get<std::string>();
-  if (!entry.contains("method"))
-    c.skip("sampler " + name + " with recorded draws is not supported yet");
   for (const Sampler& sampler : kSamplers) {
     if (sampler.class_name == name) return sampler.run(c, entry);
   }

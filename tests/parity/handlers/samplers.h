@@ -6,6 +6,8 @@
 
 namespace dllm::parity {
 
+void run_fast_dllm(Case& c, const Json& entry); // FastdLLM*Sampler: fast_dllm_samplers.cpp
+void run_nano(Case& c, const Json& entry);      // ddim, ancestral: nano_samplers.cpp
 void run_mdlm(Case& c, const Json& entry); // MDLMSampler: mdlm_sampler.cpp
 
 } // namespace dllm::parity
