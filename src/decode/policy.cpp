@@ -19,6 +19,10 @@ struct Entry {
 };
 
 constexpr Entry kPolicies[] = {{"ancestral", make_ancestral, no_keys},
+                               {"autoregressive", make_autoregressive, autoregressive_keys},
+                               {"bd3lm", make_bd3lm, bd3lm_keys},
+                               {"dream", make_dream, dream_keys},
+                               {"llada2", make_llada2, llada2_keys},
                                {"low_confidence", make_low_confidence, no_keys},
                                {"random", make_random, no_keys}};
 

@@ -9,6 +9,7 @@ struct Entry {
 };
 
 constexpr Entry kHandlers[] = {
+    {"decoding_misc", run_decoding_misc},
     {"forward", run_forward},       {"loss", run_loss},           {"losses", run_losses},
     {"masks", run_masks},           {"models", run_models},       {"noise", run_noise},
     {"objectives", run_objectives}, {"optim", run_optim},         {"rng", run_rng},

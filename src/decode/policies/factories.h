@@ -7,6 +7,14 @@
 namespace dllm::decode {
 
 std::unique_ptr<Policy> make_ancestral(const PolicySetup& setup);
+std::unique_ptr<Policy> make_autoregressive(const PolicySetup& setup);
+std::vector<OptionSpec> autoregressive_keys();
+std::unique_ptr<Policy> make_bd3lm(const PolicySetup& setup);
+std::vector<OptionSpec> bd3lm_keys();
+std::unique_ptr<Policy> make_dream(const PolicySetup& setup);
+std::vector<OptionSpec> dream_keys();
+std::unique_ptr<Policy> make_llada2(const PolicySetup& setup);
+std::vector<OptionSpec> llada2_keys();
 std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup);
 std::unique_ptr<Policy> make_random(const PolicySetup& setup);
 

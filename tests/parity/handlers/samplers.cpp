@@ -18,7 +18,8 @@ struct Sampler {
 };
 
 constexpr Sampler kSamplers[] = {
-    {"MDLMSampler", run_mdlm},
+    {"BD3LMSampler", run_bd3lm},   {"DreamSampler", run_dream}, {"LLaDA21Sampler", run_llada21},
+    {"LLaDA2Sampler", run_llada2}, {"MDLMSampler", run_mdlm},
 };
 
 void run_case(Case& c, const Json& entry) {

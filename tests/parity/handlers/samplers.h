@@ -6,6 +6,10 @@
 
 namespace dllm::parity {
 
-void run_mdlm(Case& c, const Json& entry); // MDLMSampler: mdlm_sampler.cpp
+void run_bd3lm(Case& c, const Json& entry);   // BD3LMSampler: bd3lm_sampler.cpp
+void run_dream(Case& c, const Json& entry);   // DreamSampler: dream_sampler.cpp
+void run_llada2(Case& c, const Json& entry);  // LLaDA2Sampler: llada2_sampler.cpp
+void run_llada21(Case& c, const Json& entry); // LLaDA21Sampler: llada2_sampler.cpp
+void run_mdlm(Case& c, const Json& entry);    // MDLMSampler: mdlm_sampler.cpp
 
 } // namespace dllm::parity
