@@ -49,8 +49,39 @@ BlockwiseSettings blockwise_settings(const PolicySetup& setup) {
   return settings;
 }
 
+PolicySetup block_causal_setup(const PolicySetup& setup) {
+  const std::string& policy = setup.options.str("policy");
+  const std::string& attention = setup.options.str("attention");
+  if (attention != "auto" && attention != "block_causal") {
+    fail_with_hint("leave attention at auto, or use low_confidence", Code::invalid_argument,
+                   "policy {} decodes with block_causal attention, not {}", policy, attention);
+  }
+  const bool own = setup.config.attention == model::AttentionKind::block_causal;
+  const int64_t told = setup.i64("block_length"), trained = own ? setup.config.block_length : 0;
+  if (trained > 0 && setup.options.is_set("block_length") && told != trained) {
+    fail_with_hint("leave block_length alone", Code::invalid_argument,
+                   "block_length is {}, the model sees in blocks of {}", told, trained);
+  }
+  PolicySetup made = setup;
+  made.sight = {trained > 0 ? trained : told, 0, false};
+  return made;
+}
+
+int32_t eos_token(const PolicySetup& setup) {
+  const int64_t eos = setup.i64("eos");
+  if (eos >= setup.config.vocab_size) {
+    fail(Code::invalid_argument, "option eos is {}, which is no token id below {}", eos,
+         setup.config.vocab_size);
+  }
+  return static_cast<int32_t>(eos);
+}
+
 BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, RuleMaker make_rule)
-    : Policy(setup), settings_(blockwise_settings(setup)), make_rule_(std::move(make_rule)) {}
+    : BlockwisePolicy(setup, blockwise_settings(setup), std::move(make_rule)) {}
+
+BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, BlockwiseSettings settings,
+                                 RuleMaker make_rule)
+    : Policy(setup), settings_(std::move(settings)), make_rule_(std::move(make_rule)) {}
 
 std::unique_ptr<Session> BlockwisePolicy::begin(Slot& slot) const {
   return std::make_unique<BlockwiseSession>(settings_, setup().schedule, make_rule_(setup()), slot);
@@ -75,11 +106,14 @@ BlockwiseSession::BlockwiseSession(const BlockwiseSettings& settings,
                                    Slot& slot)
     : settings_(settings), schedule_(schedule), rule_(std::move(rule)) {
   // Blocks follow the prompt; in a canvas with holes they are windows from its beginning.
-  slot.origin = slot.prompt;
+  slot.origin = settings_.grid_at_zero ? 0 : slot.prompt;
   const int64_t span = std::max<int64_t>(slot.length() - slot.origin, 1);
   slot.block_length = settings_.block_length > 0 ? settings_.block_length : span;
-  const int64_t blocks = std::max<int64_t>(slot.block_count(), 1);
-  steps_per_block_ = (settings_.steps + blocks - 1) / blocks;
+  // Blocks of given tokens alone take no steps.
+  const int64_t skipped = (slot.prompt - slot.origin) / slot.block_length;
+  const int64_t blocks = std::max<int64_t>(slot.block_count() - skipped, 1);
+  steps_per_block_ = settings_.steps_per_block > 0 ? settings_.steps_per_block
+                                                   : (settings_.steps + blocks - 1) / blocks;
   begin_block(slot);
 }
 
@@ -202,9 +236,29 @@ Outcome BlockwiseSession::finish_step(Slot& slot, Outcome outcome, bool exits) {
     State& state = slot.states[static_cast<size_t>(i)];
     if (state == State::provisional) state = State::final;
   }
+  if (stop_at_eos(slot, outcome)) return outcome;
   ++slot.block;
   begin_block(slot);
   return outcome;
+}
+
+// A block that holds the end token is the last: what is open behind it becomes that token.
+bool BlockwiseSession::stop_at_eos(Slot& slot, Outcome& outcome) const {
+  if (settings_.eos < 0) return false;
+  int64_t found = outcome.begin;
+  const auto ends = [&](int64_t i) {
+    const auto at = static_cast<size_t>(i);
+    return slot.states[at] == State::final && slot.ids[at] == settings_.eos;
+  };
+  while (found < outcome.end && !ends(found)) ++found;
+  if (found == outcome.end) return false;
+  const float confidence = slot.confidence[static_cast<size_t>(found)];
+  for (const int64_t rest : slot.open_positions(outcome.end, slot.length())) {
+    slot.decide(rest, settings_.eos, confidence);
+    outcome.decided.push_back(rest);
+  }
+  slot.finish = Finish::stopped;
+  return true;
 }
 
 } // namespace dllm::decode

@@ -20,14 +20,18 @@ struct Entry {
 
 constexpr Entry kPolicies[] = {
     {"ancestral", make_ancestral, no_keys},
+    {"autoregressive", make_autoregressive, autoregressive_keys},
+    {"bd3lm", make_bd3lm, bd3lm_keys},
     {"confidence_remasking", make_confidence_remasking, confidence_remasking_keys},
     {"credit", make_credit, credit_keys},
     {"ddim", make_ddim, no_keys},
+    {"dream", make_dream, dream_keys},
     {"entropy_bound", make_entropy_bound, entropy_bound_keys},
     {"factor", make_factor, factor_keys},
     {"first_hitting", make_first_hitting, no_keys},
     {"frechet", make_frechet, frechet_keys},
     {"hierarchy", make_hierarchy, hierarchy_keys},
+    {"llada2", make_llada2, llada2_keys},
     {"low_confidence", make_low_confidence, low_confidence_keys},
     {"random", make_random, no_keys},
     {"remdm", make_remdm, remdm_keys},

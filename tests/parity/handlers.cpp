@@ -9,6 +9,7 @@ struct Entry {
 };
 
 constexpr Entry kHandlers[] = {
+    {"decoding_misc", run_decoding_misc},
     {"fast_dllm", run_fast_dllm_loops},
     {"forward", run_forward},       {"loss", run_loss},           {"losses", run_losses},
     {"masks", run_masks},           {"models", run_models},       {"noise", run_noise},

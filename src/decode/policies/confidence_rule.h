@@ -16,6 +16,9 @@ using Candidates = std::vector<const Prediction*>;
 // Answers indices of the candidates to commit.
 using Select = std::function<std::vector<size_t>(const Candidates& candidates)>;
 
+// A bound that probabilities are compared with, rounded as they are.
+inline double bound(double value) { return static_cast<double>(static_cast<float>(value)); }
+
 std::vector<double> confidences(const Candidates& candidates);
 
 // Candidates of a step with their indices into the predictions. Fails with failed_precondition

@@ -86,8 +86,8 @@ public:
 
 std::unique_ptr<Policy> make_credit(const PolicySetup& setup) {
   return std::make_unique<CreditPolicy>(
-      setup, Settings{setup.f64("threshold"), setup.f64("credit_alpha"), setup.f64("boost_gamma"),
-                      setup.f64("decay_beta"), setup.mask_id});
+      setup, Settings{bound(setup.f64("threshold")), setup.f64("credit_alpha"),
+                      setup.f64("boost_gamma"), setup.f64("decay_beta"), setup.mask_id});
 }
 
 std::vector<OptionSpec> credit_keys() {

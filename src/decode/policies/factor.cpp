@@ -14,7 +14,8 @@ enum class Ranks { count, prefix, scan };
 int64_t passing(const std::vector<double>& sorted, double factor, Ranks ranks) {
   const auto count = static_cast<int64_t>(sorted.size());
   const auto passes = [&](int64_t i) { // of rank i + 1
-    return i == 0 || sorted[static_cast<size_t>(i)] >= 1.0 - factor / static_cast<double>(i + 2);
+    return i == 0 ||
+           sorted[static_cast<size_t>(i)] >= bound(1.0 - factor / static_cast<double>(i + 2));
   };
   if (ranks == Ranks::count) {
     int64_t passed = 0;

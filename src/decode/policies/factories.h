@@ -7,11 +7,17 @@
 namespace dllm::decode {
 
 std::unique_ptr<Policy> make_ancestral(const PolicySetup& setup);
+std::unique_ptr<Policy> make_autoregressive(const PolicySetup& setup);
+std::vector<OptionSpec> autoregressive_keys();
+std::unique_ptr<Policy> make_bd3lm(const PolicySetup& setup);
+std::vector<OptionSpec> bd3lm_keys();
 std::unique_ptr<Policy> make_confidence_remasking(const PolicySetup& setup);
 std::vector<OptionSpec> confidence_remasking_keys();
 std::unique_ptr<Policy> make_credit(const PolicySetup& setup);
 std::vector<OptionSpec> credit_keys();
 std::unique_ptr<Policy> make_ddim(const PolicySetup& setup);
+std::unique_ptr<Policy> make_dream(const PolicySetup& setup);
+std::vector<OptionSpec> dream_keys();
 std::unique_ptr<Policy> make_entropy_bound(const PolicySetup& setup);
 std::vector<OptionSpec> entropy_bound_keys();
 std::unique_ptr<Policy> make_factor(const PolicySetup& setup);
@@ -21,6 +27,8 @@ std::unique_ptr<Policy> make_frechet(const PolicySetup& setup);
 std::vector<OptionSpec> frechet_keys();
 std::unique_ptr<Policy> make_hierarchy(const PolicySetup& setup);
 std::vector<OptionSpec> hierarchy_keys();
+std::unique_ptr<Policy> make_llada2(const PolicySetup& setup);
+std::vector<OptionSpec> llada2_keys();
 std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup);
 std::vector<OptionSpec> low_confidence_keys();
 std::unique_ptr<Policy> make_random(const PolicySetup& setup);

@@ -36,7 +36,7 @@ std::vector<size_t> best_of_runs(const Candidates& candidates, double threshold,
 } // namespace
 
 std::unique_ptr<Policy> make_hierarchy(const PolicySetup& setup) {
-  const double threshold = setup.f64("threshold"), low = setup.f64("low_threshold");
+  const double threshold = bound(setup.f64("threshold")), low = bound(setup.f64("low_threshold"));
   return std::make_unique<ConfidencePolicy>(setup, [=](const Candidates& candidates) {
     return best_of_runs(candidates, threshold, low);
   });

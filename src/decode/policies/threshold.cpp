@@ -82,7 +82,7 @@ std::unique_ptr<Policy> make_threshold(const PolicySetup& setup) {
   const Options& options = setup.options;
   return std::make_unique<ThresholdPolicy>(
       setup,
-      Settings{setup.f64("threshold"), options.str("ties") == "near_best",
+      Settings{bound(setup.f64("threshold")), options.str("ties") == "near_best",
                options.boolean("budget"), options.str("confidence") == "shaped", setup.mask_id});
 }
 

@@ -32,7 +32,8 @@ int64_t ceil_divide(int64_t a, int64_t b);
 std::string text_of(const Ids& ids);
 
 // Everything a case asks for that our decoder cannot do is a reason to skip, never to ignore: a
-// method that is neither sample nor infill, a parameter that is on and not listed.
+// method that is neither sample nor infill, a parameter that is on and not listed, a temperature
+// without recorded draws.
 void refuse_unknown(Case& c, const Json& entry, std::initializer_list<std::string_view> known);
 
 // Prompts with max_new_tokens behind them, or canvases with holes; right_shift: an empty prompt
@@ -41,8 +42,8 @@ std::vector<SamplerRow> rows_of(const Json& entry, bool right_shift);
 // Moves every row to the right edge of the widest one, rounded up to a multiple.
 void align_right(std::vector<SamplerRow>& rows, int64_t multiple = 1);
 
-// Settings most samplers share: temperature, schedule, attention, shift, suppressed tokens,
-// guidance. Options the policy does not have stay untouched.
+// Settings most samplers share: temperature, schedule, attention, shift, suppressed tokens (the
+// references let the mask win), guidance. Options the policy does not have stay untouched.
 Options sampler_options(const Json& entry, const std::string& policy, const char* attention,
                         bool right_shift);
 
@@ -58,5 +59,10 @@ void compare_first_logits(Case& c, model::Model& model, const Json& entry,
 // recorded canvas goes. Arrays trace i32(snapshots, batch, width), final; -1: not there yet.
 void compare_row(Case& c, const decode::Slot& done, const SamplerRow& row, int64_t number,
                  int32_t mask);
+
+// Decodes all rows with one decoder and compares each, and the most function evaluations of a row:
+// rows of a batch run together in the reference, one step for all.
+void run_rows(Case& c, const Json& entry, const std::shared_ptr<model::Model>& model,
+              const Options& options, const std::vector<SamplerRow>& rows);
 
 } // namespace dllm::parity

@@ -18,8 +18,12 @@ struct Sampler {
 };
 
 constexpr Sampler kSamplers[] = {
+    {"BD3LMSampler", run_bd3lm},
+    {"DreamSampler", run_dream},
     {"FastdLLMDreamSampler", run_fast_dllm},
     {"FastdLLMLLaDASampler", run_fast_dllm},
+    {"LLaDA21Sampler", run_llada21},
+    {"LLaDA2Sampler", run_llada2},
     {"MDLMSampler", run_mdlm},
     {"ancestral", run_nano},
     {"ddim", run_nano},
