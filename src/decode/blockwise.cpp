@@ -1,6 +1,7 @@
 #include "decode/blockwise.h"
 
 #include "base/error.h"
+#include "decode/policies/factories.h"
 
 #include <algorithm>
 
@@ -37,6 +38,7 @@ BlockwiseSettings blockwise_settings(const PolicySetup& setup) {
   settings.guidance = static_cast<float>(setup.f64("guidance"));
   for (const std::string& text : setup.options.list("guidance_keep"))
     settings.guidance_keep.push_back(static_cast<int32_t>(std::stol(text)));
+  settings.early_exit = static_cast<float>(setup.f64("early_exit"));
   if (settings.guidance == 0) return settings;
   if (settings.cache == CacheMode::prefix || settings.cache == CacheMode::dual) {
     fail_with_hint("use cache none, or guidance 0", Code::invalid_argument,
@@ -47,8 +49,39 @@ BlockwiseSettings blockwise_settings(const PolicySetup& setup) {
   return settings;
 }
 
+PolicySetup block_causal_setup(const PolicySetup& setup) {
+  const std::string& policy = setup.options.str("policy");
+  const std::string& attention = setup.options.str("attention");
+  if (attention != "auto" && attention != "block_causal") {
+    fail_with_hint("leave attention at auto, or use low_confidence", Code::invalid_argument,
+                   "policy {} decodes with block_causal attention, not {}", policy, attention);
+  }
+  const bool own = setup.config.attention == model::AttentionKind::block_causal;
+  const int64_t told = setup.i64("block_length"), trained = own ? setup.config.block_length : 0;
+  if (trained > 0 && setup.options.is_set("block_length") && told != trained) {
+    fail_with_hint("leave block_length alone", Code::invalid_argument,
+                   "block_length is {}, the model sees in blocks of {}", told, trained);
+  }
+  PolicySetup made = setup;
+  made.sight = {trained > 0 ? trained : told, 0, false};
+  return made;
+}
+
+int32_t eos_token(const PolicySetup& setup) {
+  const int64_t eos = setup.i64("eos");
+  if (eos >= setup.config.vocab_size) {
+    fail(Code::invalid_argument, "option eos is {}, which is no token id below {}", eos,
+         setup.config.vocab_size);
+  }
+  return static_cast<int32_t>(eos);
+}
+
 BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, RuleMaker make_rule)
-    : Policy(setup), settings_(blockwise_settings(setup)), make_rule_(std::move(make_rule)) {}
+    : BlockwisePolicy(setup, blockwise_settings(setup), std::move(make_rule)) {}
+
+BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, BlockwiseSettings settings,
+                                 RuleMaker make_rule)
+    : Policy(setup), settings_(std::move(settings)), make_rule_(std::move(make_rule)) {}
 
 std::unique_ptr<Session> BlockwisePolicy::begin(Slot& slot) const {
   return std::make_unique<BlockwiseSession>(settings_, setup().schedule, make_rule_(setup()), slot);
@@ -73,11 +106,14 @@ BlockwiseSession::BlockwiseSession(const BlockwiseSettings& settings,
                                    Slot& slot)
     : settings_(settings), schedule_(schedule), rule_(std::move(rule)) {
   // Blocks follow the prompt; in a canvas with holes they are windows from its beginning.
-  slot.origin = slot.prompt;
+  slot.origin = settings_.grid_at_zero ? 0 : slot.prompt;
   const int64_t span = std::max<int64_t>(slot.length() - slot.origin, 1);
   slot.block_length = settings_.block_length > 0 ? settings_.block_length : span;
-  const int64_t blocks = std::max<int64_t>(slot.block_count(), 1);
-  steps_per_block_ = (settings_.steps + blocks - 1) / blocks;
+  // Blocks of given tokens alone take no steps.
+  const int64_t skipped = (slot.prompt - slot.origin) / slot.block_length;
+  const int64_t blocks = std::max<int64_t>(slot.block_count() - skipped, 1);
+  steps_per_block_ = settings_.steps_per_block > 0 ? settings_.steps_per_block
+                                                   : (settings_.steps + blocks - 1) / blocks;
   begin_block(slot);
 }
 
@@ -104,8 +140,10 @@ Ask BlockwiseSession::ask(const Slot& slot, const CacheView& cache) const {
   const std::vector<int64_t> open = slot.open_positions(slot.block_begin(), slot.block_end());
   const Moment now = moment(slot, open);
   ask.positions = rule_->wanted(now);
+  ask.generation = cache.generation;
+  if (first_alone(slot, ask)) ask.positions = {slot.block_begin()};
   if (ask.positions.empty()) return ask;
-  ask.time = std::max(now.t(), 1.0 / static_cast<double>(steps_per_block_));
+  ask.time = rule_->time(now);
   set_window(slot, cache, ask);
   if (settings_.guidance != 0) set_guidance(slot, ask);
   return ask;
@@ -117,7 +155,6 @@ void BlockwiseSession::set_window(const Slot& slot, const CacheView& cache, Ask&
   ask.end = std::min(slot.sight.limit(slot.block_end() - 1), length);
   if (settings_.cache == CacheMode::none) return;
   ask.cached = true;
-  ask.generation = cache.generation;
   if (settings_.cache == CacheMode::exact) {
     ask.final_end = slot.sight.floor(begin);
     // A position that is predicted from the one before it needs that one in the window.
@@ -125,9 +162,23 @@ void BlockwiseSession::set_window(const Slot& slot, const CacheView& cache, Ask&
     return;
   }
   ask.end = length;
-  if (filled_block_ != slot.block || filled_generation_ != cache.generation) return;
+  if (fills_cache(slot, cache.generation)) return;
   ask.begin = begin;
   if (settings_.cache == CacheMode::dual) ask.end = slot.block_end();
+}
+
+// An approximate cache is filled in the first step of a block, and anew when it was lost.
+bool BlockwiseSession::fills_cache(const Slot& slot, uint64_t generation) const {
+  const bool approximate =
+      settings_.cache == CacheMode::prefix || settings_.cache == CacheMode::dual;
+  return approximate && (filled_block_ != slot.block || filled_generation_ != generation);
+}
+
+// Under shift 1 the window of a block lacks the position that predicts its first token: the pass
+// that fills the cache is the only one that knows it, and decides it alone (Fast-dLLM for Dream).
+bool BlockwiseSession::first_alone(const Slot& slot, const Ask& ask) const {
+  return settings_.shift != 0 && fills_cache(slot, ask.generation) &&
+         slot.is_open(slot.block_begin());
 }
 
 void BlockwiseSession::set_guidance(const Slot& slot, Ask& ask) const {
@@ -144,38 +195,70 @@ void BlockwiseSession::set_guidance(const Slot& slot, Ask& ask) const {
 Outcome BlockwiseSession::apply(Slot& slot, const Ask& ask,
                                 std::span<const Prediction> predictions) {
   Outcome outcome{{}, slot.block, slot.block_begin(), slot.block_end(), false};
-  const std::vector<int64_t> open = slot.open_positions(outcome.begin, outcome.end);
-  const Choice choice = rule_->choose(moment(slot, open), predictions);
+  bool exits = false;
+  const Choice choice = choose(slot, ask, predictions, &exits);
   for (const int64_t position : choice.remask) slot.reopen(position, settings_.mask_id);
-  for (const size_t index : choice.commit) {
-    const Prediction& chosen = predictions[index];
+  for (size_t i = 0; i < choice.commit.size(); ++i) {
+    const Prediction& chosen = predictions[choice.commit[i]];
+    const Token token =
+        choice.tokens.empty() ? Token{chosen.token, chosen.probability} : choice.tokens[i];
     if (slot.is_open(chosen.position)) outcome.decided.push_back(chosen.position);
-    slot.decide(chosen.position, chosen.token, chosen.probability, choice.state);
+    slot.decide(chosen.position, token.id, token.probability, choice.state);
   }
   if (ask.cached) {
     filled_block_ = slot.block;
     filled_generation_ = ask.generation;
   }
-  return finish_step(slot, std::move(outcome));
+  return finish_step(slot, std::move(outcome), exits);
+}
+
+Choice BlockwiseSession::choose(const Slot& slot, const Ask& ask,
+                                std::span<const Prediction> predictions, bool* exits) {
+  const std::vector<int64_t> open = slot.open_positions(slot.block_begin(), slot.block_end());
+  if (first_alone(slot, ask)) return all_of(predictions);
+  const auto sure = [&](const Prediction& p) { return p.probability >= settings_.early_exit; };
+  *exits = settings_.early_exit > 0 && !open.empty() && ask.positions == open &&
+           std::all_of(predictions.begin(), predictions.end(), sure);
+  return *exits ? all_of(predictions) : rule_->choose(moment(slot, open), predictions);
 }
 
 Outcome BlockwiseSession::settle(Slot& slot, const std::vector<int64_t>& decided) {
   return finish_step(slot, {decided, slot.block, slot.block_begin(), slot.block_end(), false});
 }
 
-Outcome BlockwiseSession::finish_step(Slot& slot, Outcome outcome) {
+Outcome BlockwiseSession::finish_step(Slot& slot, Outcome outcome, bool exits) {
   std::sort(outcome.decided.begin(), outcome.decided.end());
   ++slot.step_in_block;
   const std::vector<int64_t> open = slot.open_positions(outcome.begin, outcome.end);
-  outcome.block_ended = rule_->block_ended(moment(slot, open));
+  outcome.block_ended = exits || rule_->block_ended(moment(slot, open));
   if (!outcome.block_ended) return outcome;
   for (int64_t i = outcome.begin; i < outcome.end; ++i) {
     State& state = slot.states[static_cast<size_t>(i)];
     if (state == State::provisional) state = State::final;
   }
+  if (stop_at_eos(slot, outcome)) return outcome;
   ++slot.block;
   begin_block(slot);
   return outcome;
+}
+
+// A block that holds the end token is the last: what is open behind it becomes that token.
+bool BlockwiseSession::stop_at_eos(Slot& slot, Outcome& outcome) const {
+  if (settings_.eos < 0) return false;
+  int64_t found = outcome.begin;
+  const auto ends = [&](int64_t i) {
+    const auto at = static_cast<size_t>(i);
+    return slot.states[at] == State::final && slot.ids[at] == settings_.eos;
+  };
+  while (found < outcome.end && !ends(found)) ++found;
+  if (found == outcome.end) return false;
+  const float confidence = slot.confidence[static_cast<size_t>(found)];
+  for (const int64_t rest : slot.open_positions(outcome.end, slot.length())) {
+    slot.decide(rest, settings_.eos, confidence);
+    outcome.decided.push_back(rest);
+  }
+  slot.finish = Finish::stopped;
+  return true;
 }
 
 } // namespace dllm::decode

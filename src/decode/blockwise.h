@@ -22,11 +22,15 @@ enum class CacheMode {
 
 struct BlockwiseSettings {
   CacheMode cache = CacheMode::none;
-  int64_t steps = 1; // of a request, spread evenly over its blocks
+  bool grid_at_zero = false;   // blocks are counted from position 0, else from the prompt's end
+  int64_t steps_per_block = 0; // 0: steps, spread evenly over the blocks
+  int32_t eos = -1;            // a block that holds this one is the last; -1: none is
+  int64_t steps = 1;           // of a request
   int64_t block_length = 0;
   int shift = 0;
   int32_t mask_id = 0;
   float guidance = 0;
+  float early_exit = 0; // 0: off
   std::vector<int32_t> guidance_keep; // given tokens the unconditional canvas keeps
 };
 
@@ -34,14 +38,25 @@ struct BlockwiseSettings {
 // with the modes this attention allows.
 CacheMode cache_mode(const std::string& cache, const Sight& sight);
 BlockwiseSettings blockwise_settings(const PolicySetup& setup);
+// For policies of block-causal models: the same setup with a sight in blocks of the model's own
+// length, else of option block_length. Fails with invalid_argument when option attention says
+// something else, or both lengths are told and differ.
+PolicySetup block_causal_setup(const PolicySetup& setup);
+// Option eos; fails with invalid_argument for no token of the model.
+int32_t eos_token(const PolicySetup& setup);
 
 class BlockwisePolicy : public Policy {
 public:
   using RuleMaker = std::function<std::unique_ptr<Rule>(const PolicySetup&)>;
   BlockwisePolicy(const PolicySetup& setup, RuleMaker make_rule);
+  BlockwisePolicy(const PolicySetup& setup, BlockwiseSettings settings, RuleMaker make_rule);
 
   std::unique_ptr<Session> begin(Slot& slot) const override;
   std::string approximation() const override;
+
+protected:
+  const BlockwiseSettings& settings() const { return settings_; }
+  std::unique_ptr<Rule> rule() const { return make_rule_(setup()); }
 
 private:
   BlockwiseSettings settings_;
@@ -59,10 +74,15 @@ public:
 
 private:
   Moment moment(const Slot& slot, const std::vector<int64_t>& open) const;
+  bool fills_cache(const Slot& slot, uint64_t generation) const;
+  bool first_alone(const Slot& slot, const Ask& ask) const;
+  Choice choose(const Slot& slot, const Ask& ask, std::span<const Prediction> predictions,
+                bool* exits);
   void set_window(const Slot& slot, const CacheView& cache, Ask& ask) const;
   void set_guidance(const Slot& slot, Ask& ask) const;
-  Outcome finish_step(Slot& slot, Outcome outcome);
+  Outcome finish_step(Slot& slot, Outcome outcome, bool exits = false);
   void begin_block(Slot& slot);
+  bool stop_at_eos(Slot& slot, Outcome& outcome) const;
 
   BlockwiseSettings settings_;
   const noise::Schedule& schedule_;

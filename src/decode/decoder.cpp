@@ -41,6 +41,23 @@ Options policy_options(const Options& given) {
   return own;
 }
 
+noise::ScheduleRef schedule_of(const Options& options) {
+  const std::string& name = options.str("schedule");
+  const Schema& schema = noise::schedule_schema(name);
+  Options own(schema);
+  if (options.f64("schedule_eps") >= 0) own.set_f64("eps", options.f64("schedule_eps"));
+  if (options.i64("schedule_steps") == 0) return noise::make_schedule(name, own);
+  const bool discrete = std::any_of(schema.specs().begin(), schema.specs().end(),
+                                    [](const OptionSpec& spec) { return spec.key == "steps"; });
+  if (!discrete) {
+    fail_with_hint("leave schedule_steps at 0, or use a nano_ schedule", Code::invalid_argument,
+                   "schedule {} has no discrete times, schedule_steps is {}", name,
+                   options.i64("schedule_steps"));
+  }
+  own.set_i64("steps", options.i64("schedule_steps"));
+  return noise::make_schedule(name, own);
+}
+
 Sight sight_of(const model::ModelConfig& config, const Options& options) {
   model::AttentionKind kind = model::attention_from_name(options.str("attention"));
   if (kind == model::AttentionKind::automatic) kind = config.attention;
@@ -51,6 +68,17 @@ Sight sight_of(const model::ModelConfig& config, const Options& options) {
     fail_with_hint("set block_length", Code::invalid_argument,
                    "block_causal attention needs a block length");
   return {block, 0, false};
+}
+
+int64_t most_positions(const model::ModelConfig& config, const Options& options) {
+  const int64_t most = options.i64("max_length");
+  if (most == 0) return config.max_positions;
+  if (most > config.max_positions && config.positions == model::PositionKind::learned) {
+    fail_with_hint("leave max_length at 0", Code::invalid_argument,
+                   "max_length {} is more than the {} learned positions of the model", most,
+                   config.max_positions);
+  }
+  return most;
 }
 
 PolicySetup policy_setup(const model::Model& model, const Options& options,
@@ -83,7 +111,7 @@ StepSettings step_settings(const model::Model& model, const Options& options,
 
 Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
     : model_(std::move(model)), options_(policy_options(options)),
-      schedule_(noise::make_schedule(options_.str("schedule"))), mask_id_(need_mask_id(*model_)),
+      schedule_(schedule_of(options_)), mask_id_(need_mask_id(*model_)),
       policy_(make_policy(options_.str("policy"),
                           policy_setup(*model_, options_, *schedule_, mask_id_))),
       program_(model_, step_settings(*model_, options_, *policy_)), state_(model_),
@@ -143,14 +171,20 @@ int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> f
         options.i64("gen_length") < 0 ? options_.i64("gen_length") : options.i64("gen_length");
   const int64_t length = static_cast<int64_t>(canvas.size()) + open_behind;
   if (length == 0) fail(Code::invalid_argument, "the canvas is empty");
-  if (length > config.max_positions) {
+  const int64_t most = most_positions(config, options_);
+  if (length > most) {
     fail_with_hint("shorten the prompt or gen_length", Code::out_of_range,
-                   "the canvas has {} positions, the model allows {}", length,
-                   config.max_positions);
+                   "the canvas has {} positions, the model allows {}", length, most);
   }
   Request made;
   Slot& slot = made.slot;
   open_slot(slot, canvas, fixed, length);
+  const int64_t given = options.i64("prompt_length");
+  if (given > length || (given > 0 && slot.open_count(0, given) > 0)) {
+    fail_with_hint("count the given positions at the front of the canvas", Code::invalid_argument,
+                   "prompt_length {} reaches beyond the given positions at the front", given);
+  }
+  if (given >= 0) slot.prompt = given;
   slot.draws = draws_.get();
   slot.settings.seed = static_cast<uint64_t>(options.i64("seed"));
   const auto pick = [&](const char* key) {

@@ -18,10 +18,26 @@ struct Entry {
   std::vector<OptionSpec> (*keys)(); // beyond those of every policy, or in place of one
 };
 
-constexpr Entry kPolicies[] = {{"ancestral", make_ancestral, no_keys},
-                               {"low_confidence", make_low_confidence, no_keys},
-                               {"random", make_random, no_keys},
-                               {"spd", make_spd, spd_keys}};
+constexpr Entry kPolicies[] = {
+    {"ancestral", make_ancestral, no_keys},
+    {"autoregressive", make_autoregressive, autoregressive_keys},
+    {"bd3lm", make_bd3lm, bd3lm_keys},
+    {"confidence_remasking", make_confidence_remasking, confidence_remasking_keys},
+    {"credit", make_credit, credit_keys},
+    {"ddim", make_ddim, no_keys},
+    {"dream", make_dream, dream_keys},
+    {"entropy_bound", make_entropy_bound, entropy_bound_keys},
+    {"factor", make_factor, factor_keys},
+    {"first_hitting", make_first_hitting, no_keys},
+    {"frechet", make_frechet, frechet_keys},
+    {"hierarchy", make_hierarchy, hierarchy_keys},
+    {"llada2", make_llada2, llada2_keys},
+    {"low_confidence", make_low_confidence, low_confidence_keys},
+    {"random", make_random, no_keys},
+    {"remdm", make_remdm, remdm_keys},
+    {"spd", make_spd, spd_keys},
+    {"threshold", make_threshold, threshold_keys},
+};
 
 std::vector<OptionSpec> decoder_keys(const std::string& policy) {
   return {
@@ -32,6 +48,9 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_i64("block_length", 0, 0, 1 << 24,
                  "Positions decided before the next ones begin; 0: all at once."),
       option_i64("gen_length", 64, 0, 1 << 24, "Open positions after a prompt."),
+      option_i64("max_length", 0, 0, 1 << 24,
+                 "Most positions of a canvas; 0: as the model says. More than that only with "
+                 "rotary positions."),
       option_f64("temperature", 0, 0, 100,
                  "Divides the logits of a draw; 0 takes the likeliest token."),
       option_i64("top_k", 0, 0, 1 << 24, "Draw among so many likeliest tokens; 0: all."),
@@ -39,6 +58,10 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
                  "Draw among the likeliest tokens of this total probability; 1: all."),
       option_str("schedule", "linear",
                  "Noise schedule that says how many positions a step decides."),
+      option_i64("schedule_steps", 0, 0, 1'000'000,
+                 "Discrete times of a nano_ schedule; 0: as many as it has by itself."),
+      option_f64("schedule_eps", -1, -1, 0.5,
+                 "The schedule's eps, the part of the noisiest end cut off; -1: its own."),
       option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
                     "What a token sees; auto: the model's own."),
       option_i64("shift", -1, -1, 1,
@@ -51,6 +74,9 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_f64("guidance", 0, 0, 100,
                  "Classifier-free guidance: logits move away from those without the given tokens."),
       option_list("guidance_keep", {}, "Given token ids that stay without guidance too."),
+      option_f64("early_exit", 0, 0, 1,
+                 "Decides what is left of a block at once when every open position of it is at "
+                 "least this probable; 0: off."),
       option_list("suppress", {}, "Token ids that are never drawn."),
       option_bool("suppress_mask", true, "The mask token is never drawn."),
       option_i64("slots", 256, 1, 1 << 16, "Most requests at a time."),

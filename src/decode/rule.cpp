@@ -17,6 +17,10 @@ std::vector<int64_t> Rule::wanted(const Moment& moment) const {
   return {moment.open.begin(), moment.open.end()};
 }
 
+double Rule::time(const Moment& moment) const {
+  return std::max(moment.t(), 1.0 / static_cast<double>(moment.steps));
+}
+
 std::vector<size_t> largest(const std::vector<double>& scores, int64_t count) {
   std::vector<size_t> order(scores.size());
   std::iota(order.begin(), order.end(), size_t{0});

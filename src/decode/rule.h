@@ -27,8 +27,15 @@ struct Moment {
   }
 };
 
+// A token in place of the one predicted.
+struct Token {
+  int32_t id;
+  float probability;
+};
+
 struct Choice {
   std::vector<size_t> commit;  // indices into the predictions
+  std::vector<Token> tokens;   // of commit, in its order; empty: those predicted
   std::vector<int64_t> remask; // decided positions that become masked again
   State state = State::final;  // of what is committed
 };
@@ -42,6 +49,8 @@ public:
   // open ones.
   virtual std::vector<int64_t> wanted(const Moment& moment) const;
   virtual Choice choose(const Moment& moment, std::span<const Prediction> predictions) = 0;
+  // Noise level the model is told, if it is told. Default: t, but never below the last step's.
+  virtual double time(const Moment& moment) const;
   // Asked after every step.
   virtual bool block_ended(const Moment& moment) const { return moment.open.empty(); }
 };

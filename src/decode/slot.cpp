@@ -14,6 +14,9 @@ const Schema& slot_schema() {
           option_i64("top_k", -1, -1, 1 << 24,
                      "As the decoder's, for this request; -1: the decoder's."),
           option_f64("top_p", -1, -1, 1, "As the decoder's, for this request; -1: the decoder's."),
+          option_i64("prompt_length", -1, -1, 1 << 24,
+                     "Given positions at the front of a canvas with holes: blocks begin behind "
+                     "them; -1: at the canvas's beginning."),
           option_list("stop", {},
                       "Token ids: when one is decided and nothing before it is open, the rest "
                       "becomes that token."),
@@ -44,6 +47,7 @@ void Slot::decide(int64_t position, int32_t token, float probability, State stat
 
 void Slot::reopen(int64_t position, int32_t mask_id) {
   decide(position, mask_id, 0.0f, State::masked);
+  --decided;
 }
 
 float position_uniform(const Slot& slot, int64_t position, int word) {

@@ -49,7 +49,7 @@ struct Slot {
   int64_t evaluations = 0; // of them with a forward pass
   int64_t prefills = 0;    // passes of these kinds
   int64_t commits = 0;
-  int64_t decided = 0; // positions
+  int64_t decided = 0; // positions, without those opened again
   Finish finish = Finish::running;
   std::string trace; // JSON lines
 

@@ -36,6 +36,13 @@ std::vector<int64_t> transfer_counts(const noise::Schedule& schedule, int64_t op
   return counts;
 }
 
+std::vector<int64_t> even_counts(int64_t open, int64_t steps) {
+  std::vector<int64_t> counts;
+  for (int64_t j = 0; j < std::min(steps, open); ++j)
+    counts.push_back(open / steps + (j < open % steps ? 1 : 0));
+  return counts;
+}
+
 int64_t transfer_at(const std::vector<int64_t>& transfer, int64_t step) {
   return step < static_cast<int64_t>(transfer.size()) ? transfer[static_cast<size_t>(step)]
                                                       : INT32_MAX;

@@ -11,6 +11,8 @@ struct Entry {
 constexpr Entry kHandlers[] = {
     {"chat_templates", run_chat_templates},
     {"dmax_spd", run_dmax_spd},
+    {"decoding_misc", run_decoding_misc},
+    {"fast_dllm", run_fast_dllm_loops},
     {"forward", run_forward},       {"loss", run_loss},           {"losses", run_losses},
     {"masks", run_masks},           {"models", run_models},       {"noise", run_noise},
     {"objectives", run_objectives}, {"optim", run_optim},         {"rng", run_rng},

@@ -7,10 +7,37 @@
 namespace dllm::decode {
 
 std::unique_ptr<Policy> make_ancestral(const PolicySetup& setup);
+std::unique_ptr<Policy> make_autoregressive(const PolicySetup& setup);
+std::vector<OptionSpec> autoregressive_keys();
+std::unique_ptr<Policy> make_bd3lm(const PolicySetup& setup);
+std::vector<OptionSpec> bd3lm_keys();
+std::unique_ptr<Policy> make_confidence_remasking(const PolicySetup& setup);
+std::vector<OptionSpec> confidence_remasking_keys();
+std::unique_ptr<Policy> make_credit(const PolicySetup& setup);
+std::vector<OptionSpec> credit_keys();
+std::unique_ptr<Policy> make_ddim(const PolicySetup& setup);
+std::unique_ptr<Policy> make_dream(const PolicySetup& setup);
+std::vector<OptionSpec> dream_keys();
+std::unique_ptr<Policy> make_entropy_bound(const PolicySetup& setup);
+std::vector<OptionSpec> entropy_bound_keys();
+std::unique_ptr<Policy> make_factor(const PolicySetup& setup);
+std::vector<OptionSpec> factor_keys();
+std::unique_ptr<Policy> make_first_hitting(const PolicySetup& setup);
+std::unique_ptr<Policy> make_frechet(const PolicySetup& setup);
+std::vector<OptionSpec> frechet_keys();
+std::unique_ptr<Policy> make_hierarchy(const PolicySetup& setup);
+std::vector<OptionSpec> hierarchy_keys();
+std::unique_ptr<Policy> make_llada2(const PolicySetup& setup);
+std::vector<OptionSpec> llada2_keys();
 std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup);
+std::vector<OptionSpec> low_confidence_keys();
 std::unique_ptr<Policy> make_random(const PolicySetup& setup);
+std::unique_ptr<Policy> make_remdm(const PolicySetup& setup);
+std::vector<OptionSpec> remdm_keys();
 std::unique_ptr<Policy> make_spd(const PolicySetup& setup);
 std::vector<OptionSpec> spd_keys();
+std::unique_ptr<Policy> make_threshold(const PolicySetup& setup);
+std::vector<OptionSpec> threshold_keys();
 
 // Everything predicted becomes final.
 Choice all_of(std::span<const Prediction> predictions);

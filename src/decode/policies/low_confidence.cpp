@@ -8,9 +8,12 @@ namespace {
 
 class LowConfidence final : public Rule {
 public:
+  explicit LowConfidence(bool even) : even_(even) {}
+
   void start(const Moment& moment) override {
-    transfer_ =
-        transfer_counts(moment.schedule, static_cast<int64_t>(moment.open.size()), moment.steps);
+    const auto open = static_cast<int64_t>(moment.open.size());
+    transfer_ = even_ ? even_counts(open, moment.steps)
+                      : transfer_counts(moment.schedule, open, moment.steps);
   }
 
   Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
@@ -22,14 +25,22 @@ public:
   }
 
 private:
+  bool even_;
   std::vector<int64_t> transfer_;
 };
 
 } // namespace
 
 std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup) {
+  const bool even = setup.options.str("plan") == "even";
   return std::make_unique<BlockwisePolicy>(
-      setup, [](const PolicySetup&) { return std::make_unique<LowConfidence>(); });
+      setup, [even](const PolicySetup&) { return std::make_unique<LowConfidence>(even); });
+}
+
+std::vector<OptionSpec> low_confidence_keys() {
+  return {option_choice("plan", "schedule", {"schedule", "even"},
+                        "How many positions a step decides: as the schedule says, or the same "
+                        "number in each and what is left over in the first ones (LLaDA's own).")};
 }
 
 } // namespace dllm::decode

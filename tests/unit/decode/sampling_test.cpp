@@ -71,6 +71,19 @@ double chi_square(const std::vector<int64_t>& counts, const std::vector<double>&
   return sum;
 }
 
+// Policies that choose by what was drawn keep the likely: their tokens do not follow the model.
+std::vector<std::string> policies_that_follow_the_model() {
+  std::vector<std::string> names = policy_names();
+  std::erase_if(names, [](const std::string& name) {
+    for (const char* keeps_the_likely :
+         {"confidence_remasking", "credit", "factor", "frechet", "hierarchy", "threshold"}) {
+      if (name == keeps_the_likely) return true;
+    }
+    return false;
+  });
+  return names;
+}
+
 class KnownModel : public ::testing::TestWithParam<std::string> {};
 
 // 1 % points of chi-square: 4 degrees 13.28, 24 degrees 42.98 (any table). The seeds are fixed, so
@@ -102,7 +115,8 @@ TEST_P(KnownModel, DrawsFollowTheModel) {
   EXPECT_LT(chi_square(pairs, joint), 42.98);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, KnownModel, ::testing::ValuesIn(policy_names()),
+INSTANTIATE_TEST_SUITE_P(All, KnownModel,
+                         ::testing::ValuesIn(policies_that_follow_the_model()),
                          [](const auto& info) { return info.param; });
 
 TEST(Sampling, TemperatureAndFiltersShapeTheDraw) {

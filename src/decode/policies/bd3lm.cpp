@@ -1,0 +1,93 @@
+// Block diffusion (BD3-LM, Arriola et al. 2025, section 3; spec-dllm-jax 4.2): blocks counted from
+// the end of the prompt, each seeing itself and all before it; inside a block the surest tokens
+// first, as many as the schedule says. K and V of decided blocks are kept.
+
+#include "base/error.h"
+#include "decode/policies/factories.h"
+
+namespace dllm::decode {
+namespace {
+
+class Bd3lm final : public Rule {
+public:
+  explicit Bd3lm(bool random) : random_(random) {}
+
+  void start(const Moment& moment) override {
+    transfer_ =
+        transfer_counts(moment.schedule, static_cast<int64_t>(moment.open.size()), moment.steps);
+  }
+
+  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+    std::vector<double> scores;
+    for (const Prediction& p : predictions)
+      scores.push_back(static_cast<double>(random_ ? moment.uniform(p.position) : p.probability));
+    Choice choice;
+    choice.commit = largest(scores, transfer_at(transfer_, moment.slot.step_in_block));
+    return choice;
+  }
+
+private:
+  bool random_;
+  std::vector<int64_t> transfer_;
+};
+
+class Bd3lmSession final : public BlockwiseSession {
+public:
+  using BlockwiseSession::BlockwiseSession;
+
+  Outcome apply(Slot& slot, const Ask& ask, std::span<const Prediction> predictions) override {
+    if (slot.step_in_block == 0) ++blocks_;
+    copies_ = ask.unconditional.empty() ? 1 : 2;
+    return BlockwiseSession::apply(slot, ask, predictions);
+  }
+  // The source computes what lies before a block in a pass of its own, and the copies of guidance
+  // one after the other.
+  int64_t nfe(const Slot& slot) const override { return copies_ * (slot.evaluations + blocks_); }
+
+private:
+  int64_t blocks_ = 0, copies_ = 1;
+};
+
+BlockwiseSettings settings_of(const PolicySetup& setup) {
+  BlockwiseSettings settings = blockwise_settings(setup);
+  settings.block_length = setup.sight.block;
+  settings.steps_per_block = setup.i64("steps_per_block");
+  settings.eos = eos_token(setup);
+  return settings;
+}
+
+class Bd3lmPolicy final : public BlockwisePolicy {
+public:
+  explicit Bd3lmPolicy(const PolicySetup& setup)
+      : BlockwisePolicy(setup, settings_of(setup), [](const PolicySetup& own) {
+          return std::make_unique<Bd3lm>(own.options.str("remasking") == "random");
+        }) {}
+
+  std::unique_ptr<Session> begin(Slot& slot) const override {
+    slot.sight = {settings().block_length, slot.prompt, false};
+    return std::make_unique<Bd3lmSession>(settings(), setup().schedule, rule(), slot);
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Policy> make_bd3lm(const PolicySetup& setup) {
+  return std::make_unique<Bd3lmPolicy>(block_causal_setup(setup));
+}
+
+std::vector<OptionSpec> bd3lm_keys() {
+  return {
+      option_i64("block_length", 32, 1, 1 << 24,
+                 "Positions decided before the next ones begin, and seen together; a block_causal "
+                 "model's own goes first."),
+      option_i64("steps_per_block", 0, 0, 1 << 20,
+                 "Steps of a block; 0: steps, spread evenly over the blocks."),
+      option_choice("remasking", "low_confidence", {"low_confidence", "random"},
+                    "Which positions of a block are decided first: the surest, or any."),
+      option_i64("eos", -1, -1, 1 << 30,
+                 "Token id: a block that holds it is the last, what is open behind it becomes that "
+                 "token; -1: none."),
+  };
+}
+
+} // namespace dllm::decode

@@ -1,0 +1,136 @@
+// ReMDM (Wang et al. 2025): ancestral sampling that may mask a decided token again, with
+// probability sigma, and reveals the more for it. Sigma up to (1 - alpha(s)) / alpha(t) keeps the
+// share of clean tokens of ancestral sampling; any model trained for that serves.
+//   masked:  revealed with (alpha(s) - (1 - sigma) alpha(t)) / (1 - alpha(t))
+//   decided: masked again with sigma
+
+#include "base/error.h"
+#include "decode/policies/factories.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dllm::decode {
+namespace {
+
+enum class Variant { cap, rescale, conf, loop };
+
+struct Settings {
+  Variant variant;
+  double eta, t_on, t_off, alpha_on;
+};
+
+class ReMdm final : public Rule {
+public:
+  explicit ReMdm(const Settings& settings) : settings_(settings) {}
+
+  std::vector<int64_t> wanted(const Moment& moment) const override {
+    const double reveal = step(moment).reveal;
+    std::vector<int64_t> positions;
+    for (const int64_t position : moment.open) {
+      if (moment.uniform(position) < reveal) positions.push_back(position);
+    }
+    return positions;
+  }
+
+  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+    Choice choice = all_of(predictions);
+    choice.state = State::provisional;
+    const double sigma = step(moment).sigma;
+    const double weights = settings_.variant == Variant::conf ? total_doubt(moment) : 1;
+    for (int64_t i = moment.begin; i < moment.end; ++i) {
+      if (moment.slot.states[static_cast<size_t>(i)] != State::provisional) continue;
+      const double own = settings_.variant == Variant::conf ? doubt(moment, i) / weights : 1;
+      if (moment.uniform(i, 2) < sigma * own) choice.remask.push_back(i);
+    }
+    return choice;
+  }
+
+  bool block_ended(const Moment& moment) const override {
+    return moment.open.empty() && moment.slot.step_in_block >= moment.steps;
+  }
+
+private:
+  struct Step {
+    double sigma, reveal;
+  };
+
+  // Clean share at time t: the schedule's, or that of the loop, which rises to alpha_on until t_on,
+  // waits until t_off while tokens are exchanged, then rises to 1.
+  double alpha(const Moment& moment, double t) const {
+    if (t <= 0) return 1;
+    if (settings_.variant != Variant::loop) return moment.schedule.alpha(t);
+    const Settings& own = settings_;
+    if (t > own.t_on) return own.alpha_on * (1 - t) / (1 - own.t_on);
+    return t > own.t_off ? own.alpha_on : 1 - t * (1 - own.alpha_on) / own.t_off;
+  }
+
+  Step step(const Moment& moment) const {
+    const double t = moment.t(), s = moment.s();
+    const double now = alpha(moment, t), next = alpha(moment, s);
+    const double most = now > 0 ? std::min(1.0, (1 - next) / now) : 1.0;
+    const bool waiting = t <= settings_.t_on && t > settings_.t_off;
+    Step made{most, 1};
+    switch (settings_.variant) {
+    case Variant::cap: made.sigma = std::min(settings_.eta, most); break;
+    case Variant::rescale: made.sigma = settings_.eta * most; break;
+    case Variant::conf: break; // each position has its part of it
+    case Variant::loop: made.sigma = waiting ? std::min(settings_.eta, most) : 0; break;
+    }
+    // Masked positions carry no weight under conf.
+    const double stays = 1 - (settings_.variant == Variant::conf ? 0 : made.sigma);
+    if (now < 1) made.reveal = std::clamp((next - stays * now) / (1 - now), 0.0, 1.0);
+    return made;
+  }
+
+  // psi is the probability a token had when it was revealed.
+  static double doubt(const Moment& moment, int64_t position) {
+    return std::exp(-static_cast<double>(moment.slot.confidence[static_cast<size_t>(position)]));
+  }
+  static double total_doubt(const Moment& moment) {
+    double sum = 0;
+    for (int64_t i = moment.begin; i < moment.end; ++i) {
+      if (moment.slot.states[static_cast<size_t>(i)] == State::provisional) sum += doubt(moment, i);
+    }
+    return sum;
+  }
+
+  Settings settings_;
+};
+
+Settings remdm_settings(const PolicySetup& setup) {
+  const std::string& name = setup.options.str("variant");
+  const Variant variant = name == "cap"       ? Variant::cap
+                          : name == "rescale" ? Variant::rescale
+                          : name == "conf"    ? Variant::conf
+                                              : Variant::loop;
+  const double t_on = setup.f64("t_on"), t_off = setup.f64("t_off");
+  if (t_off >= t_on) {
+    fail_with_hint("choose t_off below t_on", Code::invalid_argument,
+                   "t_off {} is not below t_on {}: tokens would never be exchanged", t_off, t_on);
+  }
+  return {variant, setup.f64("eta"), t_on, t_off, setup.f64("alpha_on")};
+}
+
+} // namespace
+
+std::unique_ptr<Policy> make_remdm(const PolicySetup& setup) {
+  const Settings settings = remdm_settings(setup);
+  return std::make_unique<BlockwisePolicy>(
+      setup, [=](const PolicySetup&) { return std::make_unique<ReMdm>(settings); });
+}
+
+std::vector<OptionSpec> remdm_keys() {
+  return {
+      option_choice("variant", "cap", {"cap", "rescale", "conf", "loop"},
+                    "How likely a decided token is masked again: eta (cap), eta of the largest "
+                    "possible (rescale), the more the less sure it was (conf), eta while the loop "
+                    "waits (loop)."),
+      option_f64("eta", 0.02, 0, 1, "Probability to mask a decided token again; not with conf."),
+      option_f64("t_on", 0.55, 1e-6, 0.999999, "loop: the time at which exchanging begins."),
+      option_f64("t_off", 0.05, 1e-6, 0.999999, "loop: the time at which exchanging ends."),
+      option_f64("alpha_on", 0.9, 1e-6, 0.999999, "loop: the share of clean tokens meanwhile."),
+  };
+}
+
+} // namespace dllm::decode

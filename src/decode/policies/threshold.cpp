@@ -1,0 +1,104 @@
+// Confidence threshold (Fast-dLLM, Wu et al. 2025): all candidates at least this probable are
+// committed in one step, and at least the surest one, so that a block takes as many steps as it is
+// hard.
+
+#include "decode/policies/confidence_rule.h"
+#include "decode/policies/factories.h"
+
+#include <algorithm>
+
+namespace dllm::decode {
+namespace {
+
+struct Settings {
+  double threshold;
+  bool near_best; // the limit is never above the best - 1e-5 (dInfer)
+  bool budget;    // no more in a step than its share and what earlier steps left of theirs
+  bool shaped;    // probability after temperature and filters (Dream)
+  int32_t mask_id;
+};
+
+class Threshold final : public Rule {
+public:
+  explicit Threshold(const Settings& settings) : settings_(settings) {}
+
+  void start(const Moment& moment) override {
+    const auto open = static_cast<int64_t>(moment.open.size());
+    share_ = (open + moment.steps - 1) / moment.steps;
+    left_ = 0;
+  }
+
+  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+    const Eligible all = eligible(predictions, settings_.mask_id);
+    std::vector<double> scores;
+    for (const Prediction* p : all.candidates)
+      scores.push_back(settings_.shaped ? p->shaped_probability : p->probability);
+    Choice choice;
+    for (const size_t chosen : at_least(scores, limit(moment)))
+      choice.commit.push_back(all.index[chosen]);
+    left_ += share_ - static_cast<int64_t>(choice.commit.size());
+    return choice;
+  }
+
+private:
+  int64_t limit(const Moment& moment) const {
+    const bool planned = moment.slot.step_in_block < moment.steps;
+    if (!settings_.budget || !planned) return INT32_MAX;
+    return std::max<int64_t>(1, share_ + left_);
+  }
+
+  std::vector<size_t> at_least(const std::vector<double>& scores, int64_t most) const {
+    std::vector<size_t> chosen;
+    for (const size_t i : largest(scores, most)) {
+      const double best = scores[chosen.empty() ? i : chosen.front()];
+      const double limit =
+          settings_.near_best ? std::min(best - 1e-5, settings_.threshold) : settings_.threshold;
+      if (!chosen.empty() && scores[i] < limit) break;
+      chosen.push_back(i);
+    }
+    return chosen;
+  }
+
+  Settings settings_;
+  int64_t share_ = 1, left_ = 0;
+};
+
+class ThresholdPolicy final : public BlockwisePolicy {
+public:
+  ThresholdPolicy(const PolicySetup& setup, const Settings& settings)
+      : BlockwisePolicy(setup,
+                        [=](const PolicySetup&) { return std::make_unique<Threshold>(settings); }),
+        shaped_(settings.shaped) {}
+  bool shaped() const override { return shaped_; }
+  bool nucleus_first() const override { return shaped_; }
+
+private:
+  bool shaped_;
+};
+
+} // namespace
+
+std::unique_ptr<Policy> make_threshold(const PolicySetup& setup) {
+  const Options& options = setup.options;
+  return std::make_unique<ThresholdPolicy>(
+      setup,
+      Settings{bound(setup.f64("threshold")), options.str("ties") == "near_best",
+               options.boolean("budget"), options.str("confidence") == "shaped", setup.mask_id});
+}
+
+std::vector<OptionSpec> threshold_keys() {
+  return {
+      option_f64("threshold", 0.9, 0, 1,
+                 "Positions at least this probable are decided, and at least the surest one."),
+      option_choice("ties", "best", {"best", "near_best"},
+                    "When none is sure enough: the best alone, or all within 1e-5 of it (dInfer)."),
+      option_bool("budget", false,
+                  "A step decides no more than its even share and what earlier steps left of "
+                  "theirs; after the last planned step there is no limit (Dream in Fast-dLLM)."),
+      option_choice("confidence", "model", {"model", "shaped"},
+                    "Probability as the model gives it, or after temperature and filters, top_p "
+                    "before top_k (Dream)."),
+  };
+}
+
+} // namespace dllm::decode

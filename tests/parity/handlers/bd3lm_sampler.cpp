@@ -1,0 +1,36 @@
+// BD3LMSampler: block diffusion behind each row's prompt (spec-dllm-jax 4.2). The reference pads
+// prompts on the left to whole blocks, so its blocks begin at the prompt's end as ours do.
+
+#include "samplers.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dllm::parity {
+
+void run_bd3lm(Case& c, const Json& entry) {
+  refuse_unknown(c, entry,
+                 {"max_new_tokens", "steps", "block_size", "steps_per_block", "remasking",
+                  "cfg_scale", "cfg_keep_tokens", "right_shift_logits"});
+  const Json& params = entry.at("params");
+  if (params.value("remasking", "low_confidence") != "low_confidence")
+    c.skip("remasking " + params.at("remasking").dump() + " draws what is not recorded");
+  const bool shift = params.value("right_shift_logits", false);
+  const auto block = params.at("block_size").get<int64_t>();
+  const std::shared_ptr<model::Model> model = sampler_model(c, entry);
+  std::vector<SamplerRow> rows = rows_of(entry, shift);
+  align_right(rows, block);
+  std::vector<decode::Sight> sights;
+  for (const SamplerRow& row : rows)
+    sights.push_back({block, static_cast<int64_t>(row.canvas.size()), false});
+  compare_first_logits(c, *model, entry, rows, sights);
+
+  Options options = sampler_options(entry, "bd3lm", "auto", shift);
+  options.set_i64("block_length", block);
+  options.set_i64("steps", params.at("steps").get<int64_t>());
+  options.set_i64("steps_per_block", params.value("steps_per_block", int64_t{0}));
+  // A row of several goes on until all have met the end token; ours would not.
+  if (rows.size() == 1) options.set_i64("eos", entry.at("eos_id").get<int64_t>());
+  run_rows(c, entry, model, options, rows);
+}
+
+} // namespace dllm::parity
