@@ -39,7 +39,8 @@ void finish_training(Builder& builder, graph::Value hidden, Job& job) {
   const graph::Value targets = job.graph->input("batch:targets", DType::i32, {rows});
   const graph::Value loss =
       graph::sum(graph::linear_cross_entropy(graph::reshape(hidden, {rows, hidden.dim(2)}),
-                                             head.weight, head.bias, head.scale, targets, {}),
+                                             head.weight, head.bias, head.scale, targets, {},
+                                             head.softcap),
                  {0});
   const std::vector<graph::Value> gradients = graph::gradients(loss, builder.parameters());
   for (size_t i = 0; i < gradients.size(); ++i) {
@@ -110,6 +111,7 @@ Job make_job(const ModelConfig& config, const Options& options) {
     statistics.weight = head.weight;
     statistics.bias = head.bias;
     statistics.scale = head.scale;
+    statistics.softcap = head.softcap;
     statistics.temperature = job.graph->input("batch:temperature", DType::f32, {rows});
     statistics.top_k = job.graph->input("batch:top_k", DType::i32, {rows});
     statistics.top_p = job.graph->input("batch:top_p", DType::f32, {rows});

@@ -3,6 +3,7 @@
 // <case>.{input_ids, timesteps, logits}.
 
 #include "base/error.h"
+#include "cached_forward.h"
 #include "handlers.h"
 #include "model/model.h"
 #include "runner.h"
@@ -64,11 +65,36 @@ Tensor rounded_embeddings(model::Model& model, const Tensor& ids, DType dtype) {
   return model::forward(model, batch, options).at("layers").row(0).to(dtype).to(DType::f32);
 }
 
-void run_jax_case(Case& c, const Json& entry, const std::string& model_name) {
-  if (!lists(entry, "outputs", "logits")) {
-    c.skip(entry.contains("buffer") ? "cached forward is not supported yet"
-                                    : "outputs other than logits are not supported yet");
+// A window of `prefill` ids, then the rest, over one buffer of "buffer" rows.
+void run_cached_case(Case& c, const Json& entry, const std::string& model_name) {
+  const std::shared_ptr<model::Model> model = c.topic().model(model_name);
+  const Tensor& ids = c.array("input_ids");
+  const int64_t batch = ids.shape()[0], first = entry.at("prefill").get<int64_t>();
+  const auto part = [&](int64_t begin, int64_t end) {
+    Tensor window(DType::i32, {batch, end - begin});
+    for (int64_t b = 0; b < batch; ++b) {
+      std::copy_n(ids.as<int32_t>().begin() + b * ids.shape()[1] + begin, end - begin,
+                  window.mutable_as<int32_t>().begin() + b * (end - begin));
+    }
+    return window;
+  };
+  CachedForward forward(model, batch, entry.at("buffer").get<int64_t>());
+  const Tolerance tolerance = c.topic().tolerance(entry);
+  const Tensor prefill = forward.run(part(0, first), 0, c.array("prefill_mask"));
+  c.close(tolerance, prefill, c.array("prefill_logits"), "prefill_logits");
+  const Tensor block = forward.run(part(first, ids.shape()[1]), first, c.array("block_mask"));
+  c.close(tolerance, block, c.array("block_logits"), "block_logits");
+  for (int64_t layer = 0; layer < model->config().layers; ++layer) {
+    const std::string number = std::to_string(layer);
+    if (!c.has("k." + number)) continue; // some files keep the logits alone
+    c.close(tolerance, forward.keys(layer), c.array("k." + number), "k." + number);
+    c.close(tolerance, forward.values(layer), c.array("v." + number), "v." + number);
   }
+}
+
+void run_jax_case(Case& c, const Json& entry, const std::string& model_name) {
+  if (entry.contains("buffer")) return run_cached_case(c, entry, model_name);
+  if (!lists(entry, "outputs", "logits")) c.skip("outputs other than logits are not supported yet");
   const std::shared_ptr<model::Model> model = c.topic().model(model_name);
   const DType dtype = stated_dtype(c, entry);
   Batch batch;
