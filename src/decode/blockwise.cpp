@@ -57,13 +57,11 @@ PolicySetup block_causal_setup(const PolicySetup& setup) {
                    "policy {} decodes with block_causal attention, not {}", policy, attention);
   }
   const bool own = setup.config.attention == model::AttentionKind::block_causal;
-  const int64_t told = setup.i64("block_length"), trained = own ? setup.config.block_length : 0;
-  if (trained > 0 && setup.options.is_set("block_length") && told != trained) {
-    fail_with_hint("leave block_length alone", Code::invalid_argument,
-                   "block_length is {}, the model sees in blocks of {}", told, trained);
-  }
+  // What the caller says wins over what the model says of itself, or its family.
+  const int64_t trained = own ? setup.config.block_length : 0;
+  const bool told = setup.options.is_set("block_length") || trained == 0;
   PolicySetup made = setup;
-  made.sight = {trained > 0 ? trained : told, 0, false};
+  made.sight = {told ? setup.i64("block_length") : trained, 0, false};
   return made;
 }
 
@@ -91,12 +89,10 @@ std::string BlockwisePolicy::approximation() const {
   switch (settings_.cache) {
   case CacheMode::prefix:
     return "cache prefix: K and V before a block are those of its first step; they would change "
-           "with "
-           "every later token";
+           "with every later token";
   case CacheMode::dual:
     return "cache dual: K and V outside a block are those of its first step; they would change "
-           "with "
-           "every later token";
+           "with every later token";
   default: return "";
   }
 }
