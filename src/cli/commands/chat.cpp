@@ -83,7 +83,7 @@ Command chat_command() {
            {Kind::text, "message", "", "say this, print the answer and leave; else lines of standard input are read"},
            {Kind::text, "system", "", "what the model is told before the conversation"},
            {Kind::text, "template", "", "read the chat template from this file (as --chat.template has its text)"},
-           {Kind::text, "policy", "low_confidence", "which open positions to decide: ancestral low_confidence random"},
+           {Kind::text, "policy", "low_confidence", policy_sentence()},
            {Kind::number, "length", "", "open positions of an answer (as --slot.gen_length)"},
            {Kind::flag, "quiet", "", "do not show the denoising"}},
           {"engine", "model", "decoder:policy", "slot", "chat"},

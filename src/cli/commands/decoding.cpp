@@ -3,6 +3,7 @@
 #include "../live_view.h"
 #include "../pictures/trace.h"
 #include "../token_texts.h"
+#include "ending.h"
 
 #include <nlohmann/json.hpp>
 
@@ -14,12 +15,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void step_until_done(Context& context, dllm_decoder* decoder, int64_t shown, TokenTexts& texts, LiveView* view) {
+void step_until_done(Context& context, dllm_decoder* decoder, int64_t shown, const Ending& ending, TokenTexts& texts,
+                     LiveView* view) {
   const auto show = [&] {
     if (view != nullptr) view->show(texts.cells(canvas_of(decoder, shown)), progress_of(decoder, shown));
   };
   show();
-  for (int64_t active = 1; active > 0; show()) {
+  for (int64_t active = 1; active > 0 && !ending.reached(canvas_of(decoder, shown)); show()) {
     call([&](dllm_error* err) { return dllm_decoder_step(decoder, context.task(), &active, err); });
   }
 }
@@ -50,9 +52,9 @@ void save_trace(Context& context, const Session& session, const dllm_decoder* de
   if (!file) throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + context.text("trace"));
 }
 
-void print_result(const Context& context, const Session& session, const dllm_decoder* decoder, int64_t slot) {
+void print_result(const Context& context, const Ending& ending, const dllm_decoder* decoder, int64_t slot) {
   const Canvas canvas = canvas_of(decoder, slot);
-  const std::string text = decode(session.tokenizer.get(), canvas.ids);
+  const std::string text = ending.text(canvas);
   if (!context.json()) {
     std::printf("%s\n", text.c_str());
     return;
@@ -78,6 +80,12 @@ int64_t add_request(Context& context, dllm_decoder* decoder, const Request& requ
   return slot;
 }
 
+std::string policy_sentence() {
+  std::string sentence = "which open positions are decided when:";
+  for (int64_t i = 0; const char* name = dllm_registry_name("policy", i); ++i) sentence += std::string(" ") + name;
+  return sentence;
+}
+
 Progress progress_of(const dllm_decoder* decoder, int64_t slot) {
   const auto metric = [&](const char* key) { return static_cast<int64_t>(decoder_metric(decoder, slot, key)); };
   return {metric("steps"), metric("nfe"), metric("open")};
@@ -92,13 +100,16 @@ int run_requests(Context& context, Session& session, const std::vector<Request>&
   const auto decoder = make<dllm_decoder>([&](dllm_decoder** out, dllm_error* err) {
     return dllm_decoder_new(session.model.get(), context.options("decoder"), out, err);
   });
+  const bool has_holes = !requests[0].fixed.empty();
+  const Ending ending(context, session.tokenizer.get(),
+                      has_holes ? -1 : static_cast<int64_t>(requests[0].canvas.size()));
   std::vector<int64_t> slots;
   for (const Request& request : requests) slots.push_back(add_request(context, decoder.get(), request));
   TokenTexts texts(session.tokenizer.get());
   LiveView view;
   const bool shown = !context.flag("quiet") && !context.json() && view.is_terminal();
-  step_until_done(context, decoder.get(), slots[0], texts, shown ? &view : nullptr);
-  for (int64_t slot : slots) print_result(context, session, decoder.get(), slot);
+  step_until_done(context, decoder.get(), slots[0], ending, texts, shown ? &view : nullptr);
+  for (int64_t slot : slots) print_result(context, ending, decoder.get(), slot);
   if (context.has("trace")) save_trace(context, session, decoder.get(), slots, texts);
   return 0;
 }

@@ -21,6 +21,8 @@ struct Request {
 
 // Adds a request with the options of kind slot; --length wins over gen_length. Answers the slot.
 int64_t add_request(Context& context, dllm_decoder* decoder, const Request& request);
+// For --help: what the option policy chooses, and its names.
+std::string policy_sentence();
 Progress progress_of(const dllm_decoder* decoder, int64_t slot);
 // Steps until all is decided, with a picture of request 0 (option quiet: none), then prints the texts.
 int run_requests(Context& context, Session& session, const std::vector<Request>& requests);
