@@ -20,6 +20,7 @@ struct Entry {
 
 constexpr Entry kPolicies[] = {{"ancestral", make_ancestral, no_keys},
                                {"low_confidence", make_low_confidence, no_keys},
+                               {"multi_block", make_multi_block, multi_block_keys},
                                {"random", make_random, no_keys},
                                {"spd", make_spd, spd_keys}};
 

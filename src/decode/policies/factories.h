@@ -8,6 +8,8 @@ namespace dllm::decode {
 
 std::unique_ptr<Policy> make_ancestral(const PolicySetup& setup);
 std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup);
+std::unique_ptr<Policy> make_multi_block(const PolicySetup& setup);
+std::vector<OptionSpec> multi_block_keys();
 std::unique_ptr<Policy> make_random(const PolicySetup& setup);
 std::unique_ptr<Policy> make_spd(const PolicySetup& setup);
 std::vector<OptionSpec> spd_keys();
