@@ -33,6 +33,7 @@ constexpr Entry kPolicies[] = {
     {"hierarchy", make_hierarchy, hierarchy_keys},
     {"llada2", make_llada2, llada2_keys},
     {"low_confidence", make_low_confidence, low_confidence_keys},
+    {"multi_block", make_multi_block, multi_block_keys},
     {"random", make_random, no_keys},
     {"remdm", make_remdm, remdm_keys},
     {"spd", make_spd, spd_keys},

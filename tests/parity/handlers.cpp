@@ -15,6 +15,7 @@ constexpr Entry kHandlers[] = {
     {"fast_dllm", run_fast_dllm_loops},
     {"forward", run_forward},       {"loss", run_loss},           {"losses", run_losses},
     {"masks", run_masks},           {"models", run_models},       {"noise", run_noise},
+    {"multi_block", run_multi_block},
     {"objectives", run_objectives}, {"optim", run_optim},         {"rng", run_rng},
     {"samplers", run_samplers},     {"schedules", run_schedules}, {"smollm2", run_smollm2},
     {"spd", run_spd},               {"tokenizers", run_tokenizers},

@@ -17,6 +17,7 @@ void run_loss(Topic& topic);
 void run_losses(Topic& topic);
 void run_masks(Topic& topic);
 void run_models(Topic& topic);
+void run_multi_block(Topic& topic);
 void run_noise(Topic& topic);
 void run_objectives(Topic& topic);
 void run_optim(Topic& topic);

@@ -31,6 +31,8 @@ std::unique_ptr<Policy> make_llada2(const PolicySetup& setup);
 std::vector<OptionSpec> llada2_keys();
 std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup);
 std::vector<OptionSpec> low_confidence_keys();
+std::unique_ptr<Policy> make_multi_block(const PolicySetup& setup);
+std::vector<OptionSpec> multi_block_keys();
 std::unique_ptr<Policy> make_random(const PolicySetup& setup);
 std::unique_ptr<Policy> make_remdm(const PolicySetup& setup);
 std::vector<OptionSpec> remdm_keys();

@@ -1,0 +1,52 @@
+#pragma once
+// The life of blocks in multi-block decoding (spec-open-dllm 5.3, 5.4): when the next one is
+// created, when it may have tokens forced, how far a pass looks.
+
+#include "decode/slot.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace dllm::decode {
+
+struct PipelineSettings {
+  double add = 0.5;          // share of the last block that is decided when the next one is created
+  double activate = 0.5;     // of the block before, when a block becomes activated
+  double activate_new = 0.5; // the same in the moment of creation
+};
+
+// Blocks of one request, in order. Counts are read from the canvas; only what the canvas does not
+// tell is kept.
+class Pipeline {
+public:
+  // The blocks of slot (origin, block_length); the first one is created and activated.
+  Pipeline(const PipelineSettings& settings, const Slot& slot);
+
+  // The begin of a round: activates, creates one block at most. Then something before active_end()
+  // is open unless nothing is anywhere.
+  void advance(const Slot& slot);
+
+  int64_t count() const { return static_cast<int64_t>(totals_.size()); }
+  int64_t created() const { return created_; }
+  int64_t active_end() const { return active_end_; }
+  int64_t begin(int64_t block) const { return origin_ + block * length_; }
+  int64_t end(int64_t block) const { return std::min(begin(block) + length_, canvas_); }
+  int64_t open(const Slot& slot, int64_t block) const {
+    return slot.open_count(begin(block), end(block));
+  }
+  bool activated(int64_t block) const { return activated_[static_cast<size_t>(block)] != 0; }
+  // The first activated block with open positions; -1: there is none.
+  int64_t leading(const Slot& slot) const;
+
+private:
+  double progress(const Slot& slot, int64_t block) const;
+  void create(const Slot& slot);
+
+  PipelineSettings settings_;
+  int64_t origin_, length_, canvas_;
+  std::vector<int64_t> totals_; // open positions of a block at the beginning
+  std::vector<uint8_t> activated_;
+  int64_t created_ = 1, active_end_ = 0;
+};
+
+} // namespace dllm::decode
