@@ -96,6 +96,10 @@ void StepProgram::build(Graph& graph, const Key& key) const {
   inputs.ids = graph.input("ids", DType::i32, window);
   inputs.positions = graph.input("positions", DType::i32, window);
   inputs.mask.and_key_limit(graph.input("limit", DType::i32, window));
+  if (!config.sliding.empty()) { // windows count from a query's own place
+    inputs.slides = graph.input("slides", DType::i32, Shape{});
+    inputs.mask.query_start = graph.input("query_start", DType::i32, Shape{rows});
+  }
   if (config.time_conditioning)
     inputs.timesteps = graph.input("timesteps", DType::f32, Shape{rows});
   if (key.soft)
@@ -118,6 +122,8 @@ void StepProgram::build(Graph& graph, const Key& key) const {
   const Value query = graph.input("query", DType::i32, Shape{key.capacity});
   Value chosen = graph::take(hidden, query); // (capacity, hidden)
   if (key.guided) {
+    if (config.logit_softcap > 0)
+      fail(Code::unimplemented, "guidance of a model that caps its logits is not supported yet");
     // The head is affine, so u + (g + 1) (c - u) of the logits is that of the hidden states.
     const auto half = static_cast<int32_t>(key.rows * key.window);
     const Value plain = graph::take(hidden, graph::add(query, graph::scalar_i32(graph, half)));
@@ -133,6 +139,7 @@ void StepProgram::build(Graph& graph, const Key& key) const {
   head.weight = builder.head().weight;
   head.bias = builder.head().bias;
   head.scale = builder.head().scale;
+  head.softcap = builder.head().softcap;
   head.count = graph.input("count", DType::i32, Shape{});
   head.temperature = graph.input("temperature", DType::f32, Shape{key.capacity});
   head.top_k = graph.input("top_k", DType::i32, Shape{key.capacity});

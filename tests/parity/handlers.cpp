@@ -9,6 +9,7 @@ struct Entry {
 };
 
 constexpr Entry kHandlers[] = {
+    {"chat_templates", run_chat_templates},
     {"decoding_misc", run_decoding_misc},
     {"forward", run_forward},       {"loss", run_loss},           {"losses", run_losses},
     {"masks", run_masks},           {"models", run_models},       {"noise", run_noise},

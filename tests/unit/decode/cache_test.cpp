@@ -12,8 +12,8 @@ const std::vector<Request> kRequests = {
 
 Json settings(const std::string& policy, const std::string& attention, int shift,
               const std::string& cache) {
-  return {{"policy", policy}, {"steps", 12},     {"block_length", 4}, {"attention", attention},
-          {"shift", shift},   {"cache", cache},  {"temperature", 0.9}, {"top_p", 0.95}};
+  return {{"policy", policy}, {"steps", 12},    {"block_length", 4},  {"attention", attention},
+          {"shift", shift},   {"cache", cache}, {"temperature", 0.9}, {"top_p", 0.95}};
 }
 
 struct Kind {
@@ -99,8 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Decode, ExactCache,
 TEST(ApproximateCache, DecodesAndSaysWhatItIs) {
   const auto model = tiny_model();
   for (const std::string cache : {"prefix", "dual"}) {
-    const auto decoder = make_decoder(
-        model, settings("low_confidence", "bidirectional", 0, cache));
+    const auto decoder = make_decoder(model, settings("low_confidence", "bidirectional", 0, cache));
     for (const Request& request : kRequests) add(*decoder, request);
     decoder->run();
     EXPECT_EQ(decoder->metric(-1, "open"), 0);
