@@ -65,7 +65,7 @@ BlockwiseSettings settings_of(const PolicySetup& setup) {
   settings.steps_per_block = setup.i64("steps_per_block");
   settings.eos = token_option(setup, "eos");
   // K and V of a block would be final before its tokens are known to be left out.
-  if (setup.i64("compat_pad") >= 0) settings.cache = CacheMode::none;
+  if (token_option(setup, "compat_pad") >= 0) settings.cache = CacheMode::none;
   return settings;
 }
 

@@ -85,7 +85,12 @@ INSTANTIATE_TEST_SUITE_P(Decode, ExactCache,
                                            Kind{"low_confidence", "block_causal", 1},
                                            Kind{"random", "block_causal", 1},
                                            Kind{"ancestral", "block_causal", 0},
-                                           Kind{"low_confidence", "causal", 1}),
+                                           Kind{"low_confidence", "causal", 1},
+                                           Kind{"autoregressive", "auto", 0},
+                                           Kind{"autoregressive", "causal", 1},
+                                           Kind{"bd3lm", "auto", 0}, Kind{"bd3lm", "auto", 1},
+                                           Kind{"dream", "block_causal", 1},
+                                           Kind{"llada2", "auto", 0}),
                          [](const auto& info) {
                            return info.param.policy + "_" + info.param.attention + "_" +
                                   std::to_string(info.param.shift);
