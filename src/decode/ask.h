@@ -39,6 +39,9 @@ struct Ask {
   // u + (guidance + 1) (c - u). Not with a cache.
   std::vector<int32_t> unconditional;
   float guidance = 0;
+  // Positions of the window, ascending, that are as if they were not there: nobody sees them, and
+  // those behind them move up. Not with a cache.
+  std::vector<int64_t> left_out;
   std::vector<SoftInput> soft;
   std::vector<int64_t> positions; // whose predictions are wanted, inside the window, ascending
 };

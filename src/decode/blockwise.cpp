@@ -67,13 +67,13 @@ PolicySetup block_causal_setup(const PolicySetup& setup) {
   return made;
 }
 
-int32_t eos_token(const PolicySetup& setup) {
-  const int64_t eos = setup.i64("eos");
-  if (eos >= setup.config.vocab_size) {
-    fail(Code::invalid_argument, "option eos is {}, which is no token id below {}", eos,
+int32_t token_option(const PolicySetup& setup, const char* key) {
+  const int64_t id = setup.i64(key);
+  if (id >= setup.config.vocab_size) {
+    fail(Code::invalid_argument, "option {} is {}, which is no token id below {}", key, id,
          setup.config.vocab_size);
   }
-  return static_cast<int32_t>(eos);
+  return static_cast<int32_t>(id);
 }
 
 BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, RuleMaker make_rule)

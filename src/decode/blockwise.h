@@ -42,8 +42,8 @@ BlockwiseSettings blockwise_settings(const PolicySetup& setup);
 // length, else of option block_length. Fails with invalid_argument when option attention says
 // something else, or both lengths are told and differ.
 PolicySetup block_causal_setup(const PolicySetup& setup);
-// Option eos; fails with invalid_argument for no token of the model.
-int32_t eos_token(const PolicySetup& setup);
+// A token id, -1 for none; fails with invalid_argument for no token of the model.
+int32_t token_option(const PolicySetup& setup, const char* key);
 
 class BlockwisePolicy : public Policy {
 public:

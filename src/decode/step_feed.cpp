@@ -5,6 +5,16 @@
 namespace dllm::decode {
 namespace {
 
+// A position, or an edge of a sight, as the model counts it.
+int64_t counted(const Ask& ask, int64_t position) {
+  const auto behind = std::lower_bound(ask.left_out.begin(), ask.left_out.end(), position);
+  return position - (behind - ask.left_out.begin());
+}
+
+bool is_left_out(const Ask& ask, int64_t position) {
+  return std::binary_search(ask.left_out.begin(), ask.left_out.end(), position);
+}
+
 // Arrays by (row, place in the window); a window shorter than the program's is padded with
 // positions that see nothing and are kept nowhere.
 struct Windows {
@@ -19,8 +29,8 @@ struct Windows {
     const int64_t end = row.ask->sight_end < 0 ? slot.length() : row.ask->sight_end;
     const int64_t seen = row.ask->cached ? end : std::min(end, row.ask->end);
     ids[at] = id;
-    positions[at] = static_cast<int32_t>(position);
-    limit[at] = static_cast<int32_t>(std::min(slot.sight.limit(position), seen));
+    positions[at] = static_cast<int32_t>(counted(*row.ask, position));
+    limit[at] = static_cast<int32_t>(counted(*row.ask, std::min(slot.sight.limit(position), seen)));
     if (row.ask->cached) write_at[at] = first_row + static_cast<int32_t>(position);
   }
 };
@@ -29,9 +39,11 @@ void put_window(Windows& windows, int64_t first, const PassRow& row,
                 const std::vector<int32_t>& ids, int32_t first_row) {
   const Ask& ask = *row.ask;
   for (int64_t position = ask.begin; position < ask.end; ++position) {
+    if (is_left_out(ask, position)) continue;
     const auto in_window = static_cast<size_t>(position - ask.begin);
     const int32_t id = ids.empty() ? row.slot->ids[static_cast<size_t>(position)] : ids[in_window];
-    windows.put(static_cast<size_t>(first) + in_window, row, position, id, first_row);
+    windows.put(static_cast<size_t>(first + counted(ask, position) - ask.begin), row, position, id,
+                first_row);
   }
 }
 
@@ -107,7 +119,8 @@ void add_queries(Batch& feed, const StepSettings& settings, const FeedShape& sha
   for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
     const PassRow& row = rows[static_cast<size_t>(r)];
     for (const int64_t position : row.ask->positions) {
-      const int64_t from = predicting(position, settings.shift, row.ask->begin) - row.ask->begin;
+      const int64_t begin = row.ask->begin;
+      const int64_t from = counted(*row.ask, predicting(position, settings.shift, begin)) - begin;
       query[i] = static_cast<int32_t>(r * shape.window + from);
       temperature[i] = row.slot->settings.temperature;
       top_k[i] = row.slot->settings.top_k;

@@ -17,6 +17,13 @@ int64_t round_half_even(double x) {
   return whole % 2 == 0 ? whole : whole + 1;
 }
 
+// 1 - alpha(t), every operation in single precision as in the published schedule: ties of the
+// rounding below fall as they do there. Discrete times stay as they are.
+float masked_share(const noise::Schedule& schedule, double t) {
+  const double at = schedule.steps() > 0 ? t : static_cast<double>(static_cast<float>(t));
+  return 1.0f - static_cast<float>(schedule.alpha(at));
+}
+
 } // namespace
 
 std::vector<int64_t> transfer_counts(const noise::Schedule& schedule, int64_t open, int64_t steps) {
@@ -25,9 +32,8 @@ std::vector<int64_t> transfer_counts(const noise::Schedule& schedule, int64_t op
   for (int64_t j = 0; j < steps && left > 0; ++j) {
     const double t = static_cast<double>(steps - j) / static_cast<double>(steps);
     const double s = static_cast<double>(steps - j - 1) / static_cast<double>(steps);
-    // The published schedule evaluates the ratio in single precision; ties fall as they do there.
-    const double stay = static_cast<float>(schedule.reverse_mask_prob(s, t));
-    const double reveal = s <= 0 ? 1.0 : 1.0 - stay;
+    const float stay = masked_share(schedule, s) / masked_share(schedule, t);
+    const double reveal = s <= 0 ? 1.0 : 1.0 - static_cast<double>(stay);
     const int64_t count = std::min(round_half_even(static_cast<double>(left) * reveal), left);
     if (count <= 0) continue;
     counts.push_back(count);

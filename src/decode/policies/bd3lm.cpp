@@ -33,7 +33,17 @@ private:
 
 class Bd3lmSession final : public BlockwiseSession {
 public:
-  using BlockwiseSession::BlockwiseSession;
+  Bd3lmSession(const BlockwiseSettings& settings, int32_t pad, const noise::Schedule& schedule,
+               std::unique_ptr<Rule> rule, Slot& slot)
+      : BlockwiseSession(settings, schedule, std::move(rule), slot), pad_(pad) {}
+
+  Ask ask(const Slot& slot, const CacheView& cache) const override {
+    Ask ask = BlockwiseSession::ask(slot, cache);
+    for (int64_t i = 0; pad_ >= 0 && i < slot.block_begin(); ++i) {
+      if (slot.ids[static_cast<size_t>(i)] == pad_) ask.left_out.push_back(i);
+    }
+    return ask;
+  }
 
   Outcome apply(Slot& slot, const Ask& ask, std::span<const Prediction> predictions) override {
     if (slot.step_in_block == 0) ++blocks_;
@@ -45,6 +55,7 @@ public:
   int64_t nfe(const Slot& slot) const override { return copies_ * (slot.evaluations + blocks_); }
 
 private:
+  int32_t pad_; // its tokens are left out; -1: none
   int64_t blocks_ = 0, copies_ = 1;
 };
 
@@ -52,7 +63,9 @@ BlockwiseSettings settings_of(const PolicySetup& setup) {
   BlockwiseSettings settings = blockwise_settings(setup);
   settings.block_length = setup.sight.block;
   settings.steps_per_block = setup.i64("steps_per_block");
-  settings.eos = eos_token(setup);
+  settings.eos = token_option(setup, "eos");
+  // K and V of a block would be final before its tokens are known to be left out.
+  if (setup.i64("compat_pad") >= 0) settings.cache = CacheMode::none;
   return settings;
 }
 
@@ -65,7 +78,8 @@ public:
 
   std::unique_ptr<Session> begin(Slot& slot) const override {
     slot.sight = {settings().block_length, slot.prompt, false};
-    return std::make_unique<Bd3lmSession>(settings(), setup().schedule, rule(), slot);
+    return std::make_unique<Bd3lmSession>(settings(), token_option(setup(), "compat_pad"),
+                                          setup().schedule, rule(), slot);
   }
 };
 
@@ -87,6 +101,9 @@ std::vector<OptionSpec> bd3lm_keys() {
       option_i64("eos", -1, -1, 1 << 30,
                  "Token id: a block that holds it is the last, what is open behind it becomes that "
                  "token; -1: none."),
+      option_i64("compat_pad", -1, -1, 1 << 30,
+                 "Token id that is as if it were not there in all blocks before the current one, "
+                 "as in dllm, which tells padding by its id alone; no cache then. -1: none."),
   };
 }
 

@@ -102,7 +102,7 @@ BlockwiseSettings blocks_of(const PolicySetup& setup) {
   settings.grid_at_zero = true;
   settings.block_length = setup.sight.block;
   settings.steps_per_block = setup.i64("steps_per_block");
-  settings.eos = eos_token(setup);
+  settings.eos = token_option(setup, "eos");
   return settings;
 }
 

@@ -28,6 +28,7 @@ void run_bd3lm(Case& c, const Json& entry) {
   options.set_i64("block_length", block);
   options.set_i64("steps", params.at("steps").get<int64_t>());
   options.set_i64("steps_per_block", params.value("steps_per_block", int64_t{0}));
+  options.set_i64("compat_pad", entry.at("pad_id").get<int64_t>());
   // A row of several goes on until all have met the end token; ours would not.
   if (rows.size() == 1) options.set_i64("eos", entry.at("eos_id").get<int64_t>());
   run_rows(c, entry, model, options, rows);
