@@ -47,7 +47,7 @@ void put_window(Windows& windows, int64_t first, const PassRow& row,
   }
 }
 
-void add_windows(Batch& feed, const FeedShape& shape, std::span<const PassRow> rows,
+void add_windows(Batch& feed, const StepShape& shape, std::span<const PassRow> rows,
                  const DecodeState& state) {
   const int64_t copies = shape.guided ? 2 : 1, all = copies * shape.rows;
   Windows windows(all * shape.window, static_cast<int32_t>(state.nowhere()));
@@ -78,7 +78,7 @@ void add_windows(Batch& feed, const FeedShape& shape, std::span<const PassRow> r
 }
 
 // Layers with a sliding window use it where everything is causal.
-void add_slides(Batch& feed, const FeedShape& shape, std::span<const PassRow> rows) {
+void add_slides(Batch& feed, const StepShape& shape, std::span<const PassRow> rows) {
   std::vector<int32_t> start;
   bool causal = true;
   for (int copy = 0; copy < (shape.guided ? 2 : 1); ++copy) {
@@ -93,7 +93,7 @@ void add_slides(Batch& feed, const FeedShape& shape, std::span<const PassRow> ro
   feed.set("slides", Tensor::scalar(static_cast<int32_t>(causal ? 1 : 0)));
 }
 
-void add_times(Batch& feed, const model::ModelConfig& config, const FeedShape& shape,
+void add_times(Batch& feed, const model::ModelConfig& config, const StepShape& shape,
                std::span<const PassRow> rows) {
   std::vector<float> times;
   for (int copy = 0; copy < (shape.guided ? 2 : 1); ++copy) {
@@ -105,7 +105,7 @@ void add_times(Batch& feed, const model::ModelConfig& config, const FeedShape& s
   feed.set("timesteps", Tensor::from(Shape{count}, times));
 }
 
-void add_soft(Batch& feed, const StepSettings& settings, const FeedShape& shape,
+void add_soft(Batch& feed, const StepSettings& settings, const StepShape& shape,
               std::span<const PassRow> rows) {
   const int64_t places = shape.rows * shape.window, width = settings.soft_width;
   std::vector<uint8_t> on(static_cast<size_t>(places), 0);
@@ -125,7 +125,7 @@ void add_soft(Batch& feed, const StepSettings& settings, const FeedShape& shape,
   feed.set("soft_weights", Tensor::from(Shape{shape.rows, shape.window, width}, weights));
 }
 
-void add_queries(Batch& feed, const StepSettings& settings, const FeedShape& shape,
+void add_queries(Batch& feed, const StepSettings& settings, const StepShape& shape,
                  std::span<const PassRow> rows, size_t vocab) {
   const auto capacity = static_cast<size_t>(shape.capacity);
   std::vector<int32_t> query(capacity, 0), top_k(capacity, 0);
@@ -165,7 +165,7 @@ int64_t predicting(int64_t position, int shift, int64_t begin) {
 }
 
 Batch step_feed(const model::ModelConfig& config, const StepSettings& settings,
-                const FeedShape& shape, std::span<const PassRow> rows, const DecodeState& state) {
+                const StepShape& shape, std::span<const PassRow> rows, const DecodeState& state) {
   Batch feed;
   add_windows(feed, shape, rows, state);
   if (!config.sliding.empty()) add_slides(feed, shape, rows);

@@ -6,16 +6,11 @@
 
 namespace dllm::decode {
 
-struct FeedShape {
-  int64_t rows, window, capacity, keys;
-  bool guided, soft;
-};
-
 // The row of hidden states that predicts a position, inside a window that begins at `begin`: the
 // one before it under shift 1; the window's first predicts itself, as Dream's and Fast-dLLM's do.
 int64_t predicting(int64_t position, int shift, int64_t begin);
 
 Batch step_feed(const model::ModelConfig& config, const StepSettings& settings,
-                const FeedShape& shape, std::span<const PassRow> rows, const DecodeState& state);
+                const StepShape& shape, std::span<const PassRow> rows, const DecodeState& state);
 
 } // namespace dllm::decode

@@ -2,8 +2,7 @@
 
 #include "base/error.h"
 #include "decode/step_feed.h"
-#include "graph/ops.h"
-#include "model/embedding_mix.h"
+#include "decode/step_graph.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,10 +10,9 @@
 namespace dllm::decode {
 
 using graph::Graph;
-using graph::Value;
 
 struct StepProgram::Entry {
-  Key key;
+  StepShape key;
   std::shared_ptr<graph::Program> program;
 };
 
@@ -28,17 +26,6 @@ int64_t round_up(int64_t count, int64_t step) {
   const auto units = static_cast<uint64_t>(std::max<int64_t>(1, (count + step - 1) / step));
   const uint64_t power = std::bit_ceil(units);
   return static_cast<int64_t>(power >= 4 && units <= power / 4 * 3 ? power / 4 * 3 : power) * step;
-}
-
-// Embeddings of the window, mixed where the request says so.
-Value soft_embeddings(Graph& graph, model::Builder& builder, Value ids, int64_t width) {
-  const Shape window = ids.shape();
-  model::EmbeddingMix mix;
-  mix.hard = builder.embed(ids);
-  mix.ids = graph.input("soft_ids", DType::i32, Shape{window[0], window[1], width});
-  mix.weights = graph.input("soft_weights", DType::f32, Shape{window[0], window[1], width});
-  mix.on = graph.input("soft_on", DType::u8, window);
-  return model::embedding_mix(builder, mix);
 }
 
 } // namespace
@@ -57,16 +44,16 @@ int StepProgram::kind_of(const Ask& ask) {
   return (ask.cached ? 1 : 0) | (ask.unconditional.empty() ? 0 : 2) | (ask.soft.empty() ? 0 : 4);
 }
 
-StepProgram::Key StepProgram::key_of(std::span<const PassRow> rows, const DecodeState& state,
-                                     int64_t capacity) const {
+StepShape StepProgram::shape_of(std::span<const PassRow> rows, const DecodeState& state,
+                                int64_t capacity) const {
   const Ask& first = *rows[0].ask;
-  Key key{round_up(static_cast<int64_t>(rows.size()), 1),
-          0,
-          capacity,
-          0,
-          0,
-          !first.unconditional.empty(),
-          !first.soft.empty()};
+  StepShape key{round_up(static_cast<int64_t>(rows.size()), 1),
+                0,
+                capacity,
+                0,
+                0,
+                !first.unconditional.empty(),
+                !first.soft.empty()};
   int64_t keys = 0, queries = 0;
   for (const PassRow& row : rows) {
     const Ask& ask = *row.ask;
@@ -87,84 +74,7 @@ StepProgram::Key StepProgram::key_of(std::span<const PassRow> rows, const Decode
   return key;
 }
 
-void StepProgram::build(Graph& graph, const Key& key) const {
-  const model::ModelConfig& config = model_->config();
-  const int64_t rows = key.guided ? 2 * key.rows : key.rows;
-  const Shape window{rows, key.window};
-  model::Builder builder(graph, *model_);
-  model::ForwardInputs inputs;
-  inputs.ids = graph.input("ids", DType::i32, window);
-  inputs.positions = graph.input("positions", DType::i32, window);
-  inputs.mask.and_key_limit(graph.input("limit", DType::i32, window));
-  if (!config.sliding.empty()) { // windows count from a query's own place
-    inputs.slides = graph.input("slides", DType::i32, Shape{});
-    inputs.mask.query_start = graph.input("query_start", DType::i32, Shape{rows});
-  }
-  if (config.time_conditioning)
-    inputs.timesteps = graph.input("timesteps", DType::f32, Shape{rows});
-  if (key.soft)
-    inputs.embeddings = soft_embeddings(graph, builder, inputs.ids, settings_.soft_width);
-  inputs.round_kv = key.keys == 0 && config.cache_dtype == DType::bf16;
-  if (key.keys > 0) {
-    const int64_t kept = config.layers * key.cache_rows;
-    const DType dtype = config.cache_dtype;
-    inputs.cache.keys = graph.input("keys", dtype, Shape{kept, config.kv_size()});
-    inputs.cache.values = graph.input("values", dtype, Shape{kept, config.kv_size()});
-    inputs.cache.write_at = graph.input("write_at", DType::i32, Shape{rows * key.window});
-    inputs.cache.read_at = graph.input("read_at", DType::i32, Shape{rows, key.keys});
-  }
-  const model::ForwardOutputs made = builder.forward(inputs);
-  if (key.keys > 0) {
-    graph.output("keys", made.cache.keys, "keys");
-    graph.output("values", made.cache.values, "values");
-  }
-  Value hidden = graph::reshape(made.hidden, Shape{rows * key.window, config.hidden_size});
-  const Value query = graph.input("query", DType::i32, Shape{key.capacity});
-  Value chosen = graph::take(hidden, query); // (capacity, hidden)
-  if (key.guided) {
-    if (config.logit_softcap > 0)
-      fail(Code::unimplemented, "guidance of a model that caps its logits is not supported yet");
-    // The head is affine, so u + (g + 1) (c - u) of the logits is that of the hidden states.
-    const auto half = static_cast<int32_t>(key.rows * key.window);
-    const Value plain = graph::take(hidden, graph::add(query, graph::scalar_i32(graph, half)));
-    const Value row =
-        graph::divide(query, graph::scalar_i32(graph, static_cast<int32_t>(key.window)));
-    const Value scale = graph::take(graph.input("guidance", DType::f32, Shape{key.rows}), row);
-    const Value factor =
-        graph::reshape(graph::add(scale, graph::scalar(graph, 1.0f)), {key.capacity, 1});
-    chosen = graph::add(plain, graph::multiply(factor, graph::subtract(chosen, plain)));
-  }
-  graph::TokenStatisticsInputs head;
-  head.x = chosen;
-  head.weight = builder.head().weight;
-  head.bias = builder.head().bias;
-  head.scale = builder.head().scale;
-  head.softcap = builder.head().softcap;
-  head.count = graph.input("count", DType::i32, Shape{});
-  head.temperature = graph.input("temperature", DType::f32, Shape{key.capacity});
-  head.top_k = graph.input("top_k", DType::i32, Shape{key.capacity});
-  head.top_p = graph.input("top_p", DType::f32, Shape{key.capacity});
-  head.uniform = graph.input("uniform", DType::f32, Shape{key.capacity});
-  if (settings_.noise)
-    head.noise = graph.input("noise", DType::f32, Shape{key.capacity, config.vocab_size});
-  if (!settings_.banned.empty())
-    head.banned = graph.input("banned", DType::u8, Shape{config.vocab_size});
-  head.nucleus_first = settings_.nucleus_first;
-  head.shaped = settings_.shaped;
-  const graph::TokenStatistics s = graph::token_statistics(head, settings_.top);
-  graph.output("draw", s.draw);
-  graph.output("draw_prob", s.draw_prob);
-  graph.output("argmax", s.argmax);
-  graph.output("max_prob", s.max_prob);
-  graph.output("entropy", s.entropy);
-  graph.output("shaped_prob", s.shaped_prob);
-  graph.output("shaped_margin", s.shaped_margin);
-  graph.output("shaped_entropy", s.shaped_entropy);
-  graph.output("top_ids", s.top_ids);
-  graph.output("top_probs", s.top_probs);
-}
-
-StepProgram::Entry& StepProgram::compiled(const Key& key) {
+StepProgram::Entry& StepProgram::compiled(const StepShape& key) {
   const auto found = std::find_if(programs_.begin(), programs_.end(),
                                   [&](const auto& entry) { return entry->key == key; });
   if (found != programs_.end()) {
@@ -172,7 +82,7 @@ StepProgram::Entry& StepProgram::compiled(const Key& key) {
     return *programs_.front();
   }
   auto graph = std::make_shared<Graph>("denoise");
-  build(*graph, key);
+  build_step(*graph, *model_, settings_, key);
   programs_.push_front(
       std::make_unique<Entry>(Entry{key, model_->engine().compile(std::move(graph))}));
   if (programs_.size() > kPrograms) programs_.pop_back();
@@ -182,10 +92,9 @@ StepProgram::Entry& StepProgram::compiled(const Key& key) {
 std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> rows,
                                                       DecodeState& state, int64_t capacity,
                                                       const Task* task) {
-  const Key key = key_of(rows, state, capacity);
+  const StepShape key = shape_of(rows, state, capacity);
   Entry& entry = compiled(key);
-  const FeedShape shape{key.rows, key.window, key.capacity, key.keys, key.guided, key.soft};
-  const Batch arrays = step_feed(model_->config(), settings_, shape, rows, state);
+  const Batch arrays = step_feed(model_->config(), settings_, key, rows, state);
   const std::vector<graph::BufferRef> parameters = model_->params().snapshot();
   std::vector<graph::BufferRef> inputs;
   size_t next_parameter = 0;

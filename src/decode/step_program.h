@@ -31,6 +31,19 @@ struct StepSettings {
   bool noise = false; // of the slots' draw source
 };
 
+// What makes two passes the same program. Everything else is data.
+struct StepShape {
+  int64_t rows, window; // positions
+  int64_t capacity;     // of the positions whose predictions are wanted
+  int64_t keys;         // of attention in a cached pass; 0: not cached
+  int64_t cache_rows;   // of one layer in the state's buffers
+  bool guided, soft;
+
+  // A guided pass holds every row twice.
+  int64_t all_rows() const { return guided ? 2 * rows : rows; }
+  friend bool operator==(const StepShape&, const StepShape&) = default;
+};
+
 // Keeps the last compiled programs. One call at a time.
 class StepProgram {
 public:
@@ -48,17 +61,10 @@ public:
                                            int64_t capacity, const Task* task);
 
 private:
-  struct Key {
-    int64_t rows, window, capacity;
-    int64_t keys;       // of attention in a cached pass; 0: not cached
-    int64_t cache_rows; // of one layer in the state's buffers
-    bool guided, soft;
-    friend bool operator==(const Key&, const Key&) = default;
-  };
   struct Entry;
-  Key key_of(std::span<const PassRow> rows, const DecodeState& state, int64_t capacity) const;
-  Entry& compiled(const Key& key);
-  void build(graph::Graph& graph, const Key& key) const;
+  StepShape shape_of(std::span<const PassRow> rows, const DecodeState& state,
+                     int64_t capacity) const;
+  Entry& compiled(const StepShape& shape);
 
   std::shared_ptr<model::Model> model_;
   StepSettings settings_;
