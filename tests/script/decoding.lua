@@ -30,4 +30,15 @@ tap.ok(ids[1] == 7 and ids[4] == 9 and ids[6] == 11, "given tokens stay")
 tap.ok(ids[2] ~= 39 and ids[3] ~= 39 and ids[5] ~= 39, "no mask is left")
 tap.is(pushed:metric("done", slot), 1.0, "the slot is done")
 tap.is(tap.fails("a token out of the vocabulary raises", pushed.start, pushed, { 99 }, 0).code, "invalid_argument", "by position")
+
+-- Every policy, step by step and at once.
+for _, policy in ipairs(dllm.names "policy") do
+  local own = { policy = policy, steps = 8, gen_length = 8, block_length = 4 }
+  local stepped, whole = dllm.decoder(model, own), dllm.decoder(model, own)
+  stepped:start({ 1, 2, 3 }, 4)
+  while stepped:step() > 0 do end
+  whole:start({ 1, 2, 3 }, 4)
+  whole:run()
+  tap.is(table.concat(stepped:ids(), " "), table.concat(whole:ids(), " "), policy .. ": step and run agree")
+end
 tap.done()

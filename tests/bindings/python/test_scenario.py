@@ -87,6 +87,32 @@ class Scenario(unittest.TestCase):
         self.assertGreater(len(seen), 1)
         self.assertIsNone(seen[0][2])
 
+    def test_05_every_policy_decodes_step_by_step(self):
+        given = self.tiny.tokenizer.encode("the cat")
+        for policy in dllm.names("policy"):
+            with self.subTest(policy=policy):
+                pulled = dllm.Decoder(self.tiny.model, policy=policy, steps=8, gen_length=8, block_length=4)
+                pushed = dllm.Decoder(self.tiny.model, policy=policy, steps=8, gen_length=8, block_length=4)
+                pulled.start(given, seed=3)
+                pushed.start(given, seed=3)
+                for _ in pulled.steps():
+                    pass
+                pushed.run()
+                self.assertEqual(list(pulled.ids()), list(pushed.ids()))
+                self.assertEqual(list(pulled.ids())[:len(given)], list(given))
+                self.assertEqual(pulled.metric("done"), 1)
+
+    def test_05_the_host_may_decide(self):
+        mine = self.decoder(steps=12, temperature=0.8)
+        builtin = self.decoder(steps=12, temperature=0.8)
+        while mine.metric("done") == 0:
+            mine.predict()
+            with mine.statistics() as said:
+                best = max(range(len(said["probability"])), key=lambda i: said["probability"][i])
+                mine.commit(0, [int(said["positions"][best])], [int(said["token"][best])])
+        builtin.run()
+        self.assertEqual(list(mine.ids()), list(builtin.ids()))
+
     def test_06_cancel_from_another_thread(self):
         with dllm.Task() as task, dllm.Trainer(self.tiny.model, dllm.Objective("mdlm")) as trainer:
             started, when = threading.Event(), []
