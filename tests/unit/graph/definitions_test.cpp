@@ -213,6 +213,7 @@ std::vector<Numbers> logits_of(const OpCase& c, const std::vector<Numbers>& in) 
       for (size_t d = 0; d < 3; ++d) rows[r][v] += in[0][r * 3 + d] * in[1][v * 3 + d];
       if (scale) rows[r][v] *= in[3][v];
       if (bias) rows[r][v] += in[2][v];
+      if (c.label.find("softcap") != std::string::npos) rows[r][v] = 3 * std::tanh(rows[r][v] / 3);
     }
   }
   return rows;
@@ -225,7 +226,10 @@ double log_sum(const Numbers& logits) {
 }
 
 bool has_count(const OpCase& c) {
-  return c.label.find("count") != std::string::npos || c.label.find("bf16") != std::string::npos;
+  for (const char* label : {"count", "bf16", "softcap"}) {
+    if (c.label.find(label) != std::string::npos) return true;
+  }
+  return false;
 }
 
 TEST(Definitions, LinearCrossEntropy) {
@@ -308,7 +312,8 @@ TEST(Definitions, TokenStatistics) {
     const Numbers& uniform = in[in.size() - (count ? 2 : 1)];
     Numbers best_ids(6), best_p(6), lses(6), entropies(6), top_ids(18), top_probs(18), draws(6),
         draw_p(6), shaped_p(6), margin(6), shaped_entropy(6);
-    const bool nucleus_first = c.label.find("bias") != std::string::npos;
+    const bool nucleus_first =
+        c.label.find("bias") != std::string::npos || c.label.find("i8") != std::string::npos;
     for (size_t r = 0; r < 6; ++r) {
       if (count && r >= 5) continue;
       if (count) {
