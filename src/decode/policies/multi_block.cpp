@@ -13,6 +13,9 @@ namespace {
 
 enum class Keep : uint8_t { none, exact, delayed };
 
+// Whose defects are reproduced; see the option.
+enum class Compat : uint8_t { none, castlehill, d3llm_llada, d3llm_dream };
+
 struct Settings {
   PipelineSettings pipeline;
   int64_t block_length, cache_delay, cache_refresh;
@@ -21,6 +24,9 @@ struct Settings {
   int32_t eos, mask_id;
   int shift;
   Keep keep;
+  Compat compat;
+
+  bool is_d3llm() const { return compat == Compat::d3llm_llada || compat == Compat::d3llm_dream; }
 };
 
 // The window of a cache under full attention: decided blocks leave it a few steps after they were
@@ -35,12 +41,15 @@ public:
     bool waiting = false;
     if (leave_end_ < slot.origin && round >= settings.cache_delay) leave_end_ = slot.origin;
     for (int64_t block = 0; block < pipeline.created(); ++block) {
-      if (pipeline.end(block) <= kept_ || pipeline.open(slot, block) > 0) continue;
+      if (pipeline.end(block) <= kept_) continue;
+      if (pipeline.open(slot, block) > 0) break; // what is done behind it waits for it
       int64_t& done_at = done_at_[static_cast<size_t>(block)];
       if (done_at < 0) done_at = round;
       const bool settled = round >= done_at + settings.cache_delay;
       if (settled && leave_end_ == pipeline.begin(block)) leave_end_ = pipeline.end(block);
       waiting = waiting || !settled;
+      // d3LLM on LLaDA counts the delay of a block from the end of the one before.
+      if (!settled && settings.compat == Compat::d3llm_llada) break;
     }
     const bool refresh =
         waiting || (settings.cache_refresh > 0 && round % settings.cache_refresh == 0);
@@ -74,6 +83,9 @@ public:
     Ask ask;
     ask.positions = slot.open_positions(slot.origin, pipeline_.active_end());
     ask.end = std::min(slot.sight.limit(pipeline_.active_end() - 1), slot.length());
+    for (const int64_t position : stale_) {
+      if (position < ask.end) ask.positions.push_back(position); // all open ones lie before
+    }
     if (settings_.keep == Keep::none) return ask;
     ask.cached = true;
     ask.generation = cache.generation;
@@ -93,6 +105,7 @@ public:
     std::vector<int64_t> decided;
     for (const size_t i : chosen(slot, predictions)) {
       const Prediction& p = predictions[i];
+      if (!slot.is_open(p.position)) continue; // stale
       const auto [token, probability] = token_of(p);
       // Until all before it is decided an EOS there may still take its place.
       slot.decide(p.position, token, probability,
@@ -164,7 +177,8 @@ private:
   }
 
   // Everything behind the first EOS becomes EOS, decided or not.
-  void end_at_eos(Slot& slot, Outcome& outcome) const {
+  void end_at_eos(Slot& slot, Outcome& outcome) {
+    stale_.clear();
     const auto is_eos = [&](int64_t i) {
       const auto at = static_cast<size_t>(i);
       return slot.states[at] != State::fixed && slot.ids[at] == settings_.eos && !slot.is_open(i);
@@ -173,7 +187,10 @@ private:
     while (eos < slot.length() && !is_eos(eos)) ++eos;
     for (int64_t i = eos + 1; i < slot.length(); ++i) {
       if (slot.states[static_cast<size_t>(i)] == State::fixed) continue;
-      if (slot.is_open(i)) outcome.decided.push_back(i);
+      if (slot.is_open(i)) {
+        outcome.decided.push_back(i);
+        if (settings_.is_d3llm()) stale_.push_back(i);
+      }
       slot.decide(i, settings_.eos, slot.confidence[static_cast<size_t>(eos)]);
     }
     if (eos < slot.length() && slot.open_count(slot.origin, slot.length()) == 0)
@@ -198,7 +215,15 @@ private:
   Pipeline pipeline_;
   DelayedWindow delayed_;
   int64_t round_ = 0;
+  // Positions that EOS filled in the last step: d3LLM still takes them for open ones in the next.
+  std::vector<int64_t> stale_;
 };
+
+Compat compat_of(const std::string& name) {
+  if (name == "castlehill") return Compat::castlehill;
+  if (name == "d3llm-llada") return Compat::d3llm_llada;
+  return name == "d3llm-dream" ? Compat::d3llm_dream : Compat::none;
+}
 
 Keep keep_of(const PolicySetup& setup) {
   const std::string& cache = setup.options.str("cache");
@@ -230,9 +255,10 @@ public:
     }
     settings_.pipeline.add = setup.f64("block_add");
     settings_.pipeline.activate = setup.f64("block_activate");
+    settings_.compat = compat_of(setup.options.str("compat"));
     // dLLM-castlehill compares with a constant when a block is created.
     settings_.pipeline.activate_new =
-        setup.options.str("compat") == "castlehill" ? 0.5 : settings_.pipeline.activate;
+        settings_.compat == Compat::castlehill ? 0.5 : settings_.pipeline.activate;
     settings_.block_length = setup.i64("block_length");
     settings_.cache_delay = setup.i64("cache_delay");
     settings_.cache_refresh = setup.i64("cache_refresh");
@@ -294,8 +320,10 @@ std::vector<OptionSpec> multi_block_keys() {
       option_i64("cache_refresh", 8, 0, 1 << 20,
                  "Every so many steps cache delayed computes everything; 0: only while a decided "
                  "block waits."),
-      option_choice("compat", "none", {"none", "castlehill"},
-                    "castlehill: in the step that begins a block block_activate counts as 0.5."),
+      option_choice("compat", "none", {"none", "castlehill", "d3llm-llada", "d3llm-dream"},
+                    "castlehill: in the step that begins a block block_activate counts as 0.5; "
+                    "d3llm-*: what eos filled competes once more in the next step; d3llm-llada: "
+                    "moreover cache_delay of a block counts from the end of the one before."),
   };
 }
 

@@ -61,7 +61,9 @@ Options decoder_options(const Json& entry, int64_t generated) {
                  {"attention", full ? "bidirectional" : "block_causal"},
                  {"shift", !full || entry.at("shift").get<bool>() ? 1 : 0},
                  {"surest", full && !entry.at("shift").get<bool>()},
-                 {"compat", full ? "none" : "castlehill"},
+                 {"compat", !full                           ? "castlehill"
+                            : entry.at("shift").get<bool>() ? "d3llm-dream"
+                                                            : "d3llm-llada"},
                  {"suppress_mask", false}};
   if (p.contains("cache_delay_iter")) {
     values["cache"] = "delayed";

@@ -67,7 +67,10 @@ TEST_P(ExactCache, ALaterRequestKeepsTheBeginningItShares) {
   add(*cached, {second, 2, 8}), add(*plain, {second, 2, 8});
   cached->run(), plain->run();
   EXPECT_EQ(answer_of(*cached), answer_of(*plain));
-  EXPECT_GE(cached->metric(-1, "reused"), 8);
+  // multi_block's prompt is one block that sees itself: another last token changes all of it.
+  const bool one_block =
+      GetParam().policy == "multi_block" && GetParam().attention == "block_causal";
+  EXPECT_GE(cached->metric(-1, "reused"), one_block ? 0 : 8);
 }
 
 TEST_P(ExactCache, NewWeightsAreSeen) {
@@ -85,6 +88,8 @@ INSTANTIATE_TEST_SUITE_P(Decode, ExactCache,
                                            Kind{"low_confidence", "block_causal", 1},
                                            Kind{"random", "block_causal", 1},
                                            Kind{"ancestral", "block_causal", 0},
+                                           Kind{"multi_block", "block_causal", 1},
+                                           Kind{"multi_block", "causal", 1},
                                            Kind{"low_confidence", "causal", 1},
                                            Kind{"autoregressive", "auto", 0},
                                            Kind{"autoregressive", "causal", 1},

@@ -139,6 +139,82 @@ TEST(Spd, StepsAreOfABlockAndMasksMayStay) {
   EXPECT_EQ(capped->metric(0, "steps"), 2);
 }
 
+// The toy model of spec-dllm-jax 9.10, which looks at positions and counts alone: V = 13, mask 12,
+// EOS 5, blocks of 4.
+struct Toy {
+  std::vector<int32_t> ids;
+  int64_t nfe = 0, steps = 0;
+};
+
+Toy toy(const std::vector<int32_t>& prompt, int64_t length, const Json& more) {
+  constexpr int32_t kToyMask = 12;
+  Json config = tiny_config();
+  config.update({{"vocab_size", 13}, {"mask_token_id", kToyMask}});
+  const auto model = tiny_model(1, config);
+  Options options(decoder_schema("spd"));
+  options.set_json(with(spd({{"suppress_mask", false}, {"eos", 5}, {"threshold", 0.5}}), more));
+  const auto schedule = noise::make_schedule("linear");
+  const auto policy =
+      make_policy("spd", {options, *schedule, model->config(), kToyMask, Sight{}, 0});
+  Slot slot;
+  slot.ids.assign(static_cast<size_t>(length), kToyMask);
+  slot.states.assign(slot.ids.size(), State::masked);
+  slot.confidence.assign(slot.ids.size(), 0.0f);
+  slot.prompt = static_cast<int64_t>(prompt.size());
+  for (size_t i = 0; i < prompt.size(); ++i)
+    slot.decide(static_cast<int64_t>(i), prompt[i], 1.0f, State::fixed);
+  const auto session = policy->begin(slot);
+  CacheView view;
+  while (slot.active() && slot.steps < 99) {
+    const Ask ask = session->ask(slot, view);
+    std::vector<Prediction> said;
+    if (ask.cached) view.final_end = ask.final_end;
+    const int64_t known = 4 - slot.open_count(slot.block_begin(), slot.block_end());
+    for (const int64_t p : ask.positions) {
+      Prediction made;
+      made.position = p;
+      made.token = made.argmax = static_cast<int32_t>((7 * p + 3) % 11);
+      made.probability = made.max_probability = std::min(
+          0.99f, 0.30f + 0.08f * static_cast<float>(known) + 0.05f * static_cast<float>(p % 4));
+      made.top_ids = {made.token};
+      made.top_probs = {made.probability};
+      said.push_back(made);
+    }
+    session->apply(slot, ask, said);
+    if (ask.pass == Pass::step) ++slot.steps, ++slot.evaluations;
+  }
+  return {slot.ids, session->nfe(slot), slot.steps};
+}
+
+TEST(Spd, FollowsTheToyModel) {
+  using Ids = std::vector<int32_t>;
+  const Ids prompt = {1, 2, 3, 4, 6, 7};
+  const auto cut = [](Toy made, size_t length) {
+    made.ids.resize(length);
+    return made.ids;
+  };
+  const Toy first = toy(prompt, 20, Json::object());
+  EXPECT_EQ(cut(first, 18), (Ids{1, 2, 3, 4, 6, 7, 1, 8, 4, 0, 7, 3, 10, 6, 2, 9, 5, 1}));
+  EXPECT_EQ(first.steps, 14);
+  EXPECT_EQ(first.nfe, 18);
+  EXPECT_EQ(toy(prompt, 20, {{"implementation", "fast"}}).nfe, 14);
+  const Toy few = toy(prompt, 20, {{"steps", 2}});
+  EXPECT_EQ(cut(few, 18), (Ids{1, 2, 3, 4, 6, 7, 1, 8, 4, 0, 12, 12, 10, 6, 12, 12, 5, 1}));
+  EXPECT_EQ(few.nfe, 12);
+  EXPECT_EQ(toy(prompt, 20, {{"threshold", 0.0}}).nfe, 12);
+  EXPECT_EQ(toy(prompt, 20, {{"confidence_stop", 0.45}}).nfe, 14);
+  const Toy filled = toy({1, 2, 3, 4}, 12, {{"threshold", 0.95}});
+  EXPECT_EQ(filled.ids, (Ids{1, 2, 3, 4, 9, 5, 1, 8, 5, 5, 5, 5}));
+  EXPECT_EQ(filled.nfe, 5);
+  EXPECT_EQ(toy({1, 2, 3, 4}, 12, {{"threshold", 0.95}, {"eos_fill", false}}).ids,
+            (Ids{1, 2, 3, 4, 9, 5, 1, 8, 12, 12, 12, 12}));
+  // An EOS of the prompt ends nothing, but for dllm-jax it does.
+  EXPECT_EQ(toy({1, 2, 3, 4, 5, 7}, 20, Json::object()).steps, 14);
+  const Toy quirk = toy({1, 2, 3, 4, 5, 7}, 20, {{"compat", "dllm-jax"}});
+  EXPECT_EQ(quirk.steps, 2);
+  EXPECT_EQ(quirk.ids[8], 5);
+}
+
 // The token the model decides first in a request, to be its EOS.
 int32_t early_token(const std::shared_ptr<model::Model>& model, const Request& request) {
   const auto decoder = make_decoder(model, spd());
