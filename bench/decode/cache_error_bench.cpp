@@ -122,6 +122,7 @@ void run(const std::shared_ptr<model::Model>& model, const std::string& policy,
              100.0 * static_cast<double>(computed) / static_cast<double>(computed_without),
              100.0 * static_cast<double>(different) / static_cast<double>(requests * kLength),
              truth.largest, truth.sum / static_cast<double>(std::max<int64_t>(truth.count, 1)));
+  std::fflush(stdout);
 }
 
 } // namespace
