@@ -162,6 +162,10 @@ void StepProgram::build(Graph& graph, const Key& key) const {
   graph.output("shaped_entropy", s.shaped_entropy);
   graph.output("top_ids", s.top_ids);
   graph.output("top_probs", s.top_probs);
+  if (settings_.deferred.empty()) return;
+  head.banned = graph.input("banned_or_deferred", DType::u8, Shape{config.vocab_size});
+  const graph::TokenStatistics rest = graph::token_statistics(head, 1);
+  graph.output("rest", graph::exp(graph::subtract(rest.log_sum_exp, s.log_sum_exp)));
 }
 
 StepProgram::Entry& StepProgram::compiled(const Key& key) {
@@ -211,6 +215,8 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
   const Tensor draw = numbers(), draw_prob = numbers(), argmax = numbers(), max_prob = numbers(),
                entropy = numbers(), shaped_prob = numbers(), shaped_margin = numbers(),
                shaped_entropy = numbers(), top_ids = numbers(), top_probs = numbers();
+  const bool defers = !settings_.deferred.empty();
+  const Tensor rest = defers ? numbers() : Tensor(); // probability of all that are not deferred
   std::vector<std::vector<Prediction>> answers;
   size_t i = 0;
   for (const PassRow& row : rows) {
@@ -232,6 +238,10 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
                        top_ids.as<int32_t>().begin() + first + settings_.top);
       p.top_probs.assign(top_probs.as<float>().begin() + first,
                          top_probs.as<float>().begin() + first + settings_.top);
+      if (defers) {
+        const bool deferred = settings_.deferred[static_cast<size_t>(p.token)] != 0;
+        p.probability = deferred ? 0.0f : p.probability / rest.as<float>()[i];
+      }
       answer.push_back(std::move(p));
       ++i;
     }

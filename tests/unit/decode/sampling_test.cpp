@@ -104,6 +104,22 @@ TEST_P(KnownModel, DrawsFollowTheModel) {
 INSTANTIATE_TEST_SUITE_P(All, KnownModel, ::testing::ValuesIn(policy_names()),
                          [](const auto& info) { return info.param; });
 
+// Token 0 is the likeliest everywhere: deferred, all positions are equally unsure and the first are
+// decided first; its share is out of the others' confidence.
+TEST(Sampling, DeferredTokensCountAsImpossible) {
+  const auto model = known_model();
+  const auto decoder = make_decoder(model, {{"steps", 8}, {"defer", {"0"}}});
+  add(*decoder, {{}, 1, 8});
+  decoder->run();
+  EXPECT_EQ(decoder->slot(0).ids, std::vector<int32_t>(8, 0));
+  EXPECT_EQ(decoder->slot(0).confidence, std::vector<float>(8, 0.0f));
+  const auto other = make_decoder(model, {{"steps", 8}, {"defer", {"1", "2"}}});
+  add(*other, {{}, 1, 8});
+  other->run();
+  const std::vector<double> p = softmax({kLogits[0], kLogits[3], kLogits[4]});
+  for (const float confidence : other->slot(0).confidence) EXPECT_NEAR(confidence, p[0], 1e-5);
+}
+
 TEST(Sampling, TemperatureAndFiltersShapeTheDraw) {
   // top_k 3 at temperature 0.5: tokens 0 to 2 with doubled logits. 2 degrees, 1 %: 9.21.
   std::vector<int64_t> counts(3);
