@@ -1,5 +1,6 @@
 #include "decoder_handle.h"
 
+#include "batch_handle.h"
 #include "buffer_handle.h"
 #include "event_handle.h"
 #include "model_handle.h"
@@ -98,4 +99,24 @@ dllm_status dllm_decoder_trace(const dllm_decoder* decoder, int64_t slot, dllm_b
 
 dllm_status dllm_decoder_describe(const dllm_decoder* decoder, dllm_buffer* out, dllm_error* err) {
   return guard(err, [&] { fill(out, need(decoder, "decoder").object.describe().dump()); });
+}
+
+dllm_status dllmx_decoder_predict(dllm_decoder* decoder, dllm_task* task, dllm_error* err) {
+  return guard(err, [&] { need(decoder, "decoder").object.predict(task_of(task)); });
+}
+
+dllm_status dllmx_decoder_statistics(const dllm_decoder* decoder, int64_t slot, dllm_batch** out,
+                                     dllm_error* err) {
+  return guard(err, [&] {
+    need_out(out, "out");
+    *out = new dllm_batch(need(decoder, "decoder").object.statistics(slot));
+  });
+}
+
+dllm_status dllmx_decoder_commit(dllm_decoder* decoder, int64_t slot, const int64_t* positions,
+                                 const int32_t* ids, int64_t count, dllm_error* err) {
+  return guard(err, [&] {
+    decode::Decoder& object = need(decoder, "decoder").object;
+    object.commit(slot, need_array(positions, count, "positions"), need_array(ids, count, "ids"));
+  });
 }

@@ -20,6 +20,7 @@ class LoaderSource final : public train::BatchSource {
   std::optional<Batch> next() override { return loader_.try_next(); }
   int64_t position() const override { return loader_.position(); }
   void seek(int64_t position) override { loader_.seek(position); }
+  double bytes_per_token() const override { return loader_.bytes_per_token(); }
 
  private:
   text::Loader& loader_;

@@ -11,16 +11,52 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 using namespace dllm;
 using namespace dllm::abi;
+
+namespace {
+
+// Every save of the model writes the tokenizer's files too.
+void lay_beside(model::Model& model, const text::Tokenizer& tokenizer) {
+  const auto put = [&](const std::string& name, std::string content) {
+    const auto text = std::make_shared<std::string>(std::move(content));
+    model.set_side_file(name, Bytes(text->data(), text->size(), text));
+  };
+  put("tokenizer.json", tokenizer.to_json());
+  // A chat template and the like of a loaded model stay.
+  const auto& files = model.side_files();
+  const auto is_config = [](const auto& file) { return file.first == "tokenizer_config.json"; };
+  if (std::none_of(files.begin(), files.end(), is_config)) put("tokenizer_config.json", tokenizer.config_json());
+  // Several templates with names stay where they came from, in tokenizer_config.json.
+  if (tokenizer.chat_templates().size() == 1) put("chat_template.jinja", tokenizer.chat_templates()[0].text);
+}
+
+// A .gguf file holds words in its own form; a folder's files were taken along by load_model.
+std::shared_ptr<model::Model> with_tokenizer(std::shared_ptr<model::Model> model, const Source& source) {
+  const auto is_gguf = [](const std::string& name) { return name.ends_with(".gguf"); };
+  const std::vector<std::string> names = source.names();
+  if (source.has("config.json") || std::none_of(names.begin(), names.end(), is_gguf)) return model;
+  try {
+    const auto tokenizer = load_tokenizer(source, options_of(nullptr, "tokenizer"));
+    if (tokenizer->size() <= model->config().vocab_size) lay_beside(*model, *tokenizer);
+  } catch (const Error&) {
+    // The weights are good without words; dllm_tokenizer_load says what is wrong with these.
+  }
+  return model;
+}
+
+}  // namespace
 
 dllm_status dllm_model_load(dllm_engine* engine, const char* path, const dllm_options* opts, dllm_task* task,
                             dllm_model** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     const auto& on = need(engine, "engine").object;
-    *out = new dllm_model(
-        model::load_model(on, std::string(need_text(path, "path")), options_of(opts, "model"), task_of(task)));
+    const std::string from = need_text(path, "path");
+    auto model = model::load_model(on, from, options_of(opts, "model"), task_of(task));
+    *out = new dllm_model(with_tokenizer(std::move(model), *open_source(from)));
   });
 }
 
@@ -30,7 +66,8 @@ dllm_status dllm_model_load_source(dllm_engine* engine, const dllm_source* sourc
     need_out(out, "out");
     const auto& on = need(engine, "engine").object;
     const Source& files = *need(source, "source").object;
-    *out = new dllm_model(model::load_model(on, files, options_of(opts, "model"), task_of(task)));
+    *out = new dllm_model(
+        with_tokenizer(model::load_model(on, files, options_of(opts, "model"), task_of(task)), files));
   });
 }
 
@@ -107,8 +144,7 @@ dllm_status dllm_model_set_tokenizer(dllm_model* model, const dllm_tokenizer* to
       fail(Code::invalid_argument, "the tokenizer has {} tokens, the model's vocabulary {}", tokenizer.size(),
            object.config().vocab_size);
     }
-    auto text = std::make_shared<std::string>(tokenizer.to_json());
-    object.set_side_file("tokenizer.json", Bytes(text->data(), text->size(), text));
+    lay_beside(object, tokenizer);
   });
 }
 

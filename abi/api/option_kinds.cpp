@@ -9,6 +9,7 @@
 #include "noise/schedule.h"
 #include "options_handle.h"
 #include "text/bpe_trainer.h"
+#include "text/chat.h"
 #include "text/dataset.h"
 #include "text/loader.h"
 #include "text/tokenizer.h"
@@ -32,6 +33,7 @@ void add_named(std::vector<KindRow>& rows, const std::string& base, const Schema
 const std::vector<KindRow>& kinds() {
   static const std::vector<KindRow> table = [] {
     std::vector<KindRow> rows = {
+        {"chat", &text::chat_schema()},
         {"checkpoint", &train::checkpoint_schema()},
         {"dataset", &text::dataset_schema()},
         {"engine", &cpu::engine_schema()},

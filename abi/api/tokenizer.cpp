@@ -1,6 +1,8 @@
 #include "tokenizer_handle.h"
 
 #include "base/files.h"
+#include "base/json.h"
+#include "batch_handle.h"
 #include "buffer_handle.h"
 #include "ckpt/gguf_vocabulary.h"
 #include "dataset_handle.h"
@@ -8,6 +10,9 @@
 #include "source_handle.h"
 #include "task_handle.h"
 #include "text/bpe_trainer.h"
+#include "text/chat.h"
+
+#include <nlohmann/json.hpp>
 
 using namespace dllm;
 using namespace dllm::abi;
@@ -33,16 +38,9 @@ text::GgufVocabulary text_vocabulary(const ckpt::GgufFile& file) {
   to.add_bos = from.add_bos.value_or(false);
   to.add_eos = from.add_eos.value_or(false);
   to.add_space_prefix = from.add_space_prefix.value_or(true);
+  to.chat_template = std::move(from.chat_template);
   to.name = file.name();
   return to;
-}
-
-std::shared_ptr<text::Tokenizer> load(const Source& source, const Options& options) {
-  for (const std::string& name : source.names()) {
-    if (name.size() < 5 || name.compare(name.size() - 5, 5, ".gguf") != 0 || source.has("tokenizer.json")) continue;
-    return text::Tokenizer::from_gguf(text_vocabulary(ckpt::GgufFile(source.open(name), name)), options);
-  }
-  return text::Tokenizer::load(source, options);
 }
 
 // "mask", "bos", "eos" and "pad" are the roles, never the words of these letters.
@@ -61,6 +59,14 @@ int32_t id_of(const text::Tokenizer& tokenizer, std::string_view name) {
 
 }  // namespace
 
+std::shared_ptr<text::Tokenizer> dllm::abi::load_tokenizer(const Source& source, const Options& options) {
+  for (const std::string& name : source.names()) {
+    if (name.size() < 5 || name.compare(name.size() - 5, 5, ".gguf") != 0 || source.has("tokenizer.json")) continue;
+    return text::Tokenizer::from_gguf(text_vocabulary(ckpt::GgufFile(source.open(name), name)), options);
+  }
+  return text::Tokenizer::load(source, options);
+}
+
 dllm_status dllm_tokenizer_load(const char* path, const dllm_options* opts, dllm_tokenizer** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
@@ -68,7 +74,8 @@ dllm_status dllm_tokenizer_load(const char* path, const dllm_options* opts, dllm
     const Options options = options_of(opts, "tokenizer");
     // A file of any name may hold the JSON; a folder or a .gguf file is looked into.
     const bool is_json = !is_directory(from) && (from.size() < 5 || from.compare(from.size() - 5, 5, ".gguf") != 0);
-    *out = new dllm_tokenizer(is_json ? text::Tokenizer::load(from, options) : load(*open_source(from), options));
+    *out = new dllm_tokenizer(is_json ? text::Tokenizer::load(from, options)
+                                      : load_tokenizer(*open_source(from), options));
   });
 }
 
@@ -76,7 +83,7 @@ dllm_status dllm_tokenizer_load_source(const dllm_source* source, const dllm_opt
                                        dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
-    *out = new dllm_tokenizer(load(*need(source, "source").object, options_of(opts, "tokenizer")));
+    *out = new dllm_tokenizer(load_tokenizer(*need(source, "source").object, options_of(opts, "tokenizer")));
   });
 }
 
@@ -128,5 +135,22 @@ dllm_status dllm_tokenizer_decode_stream(const dllm_tokenizer* tok, const int32_
     int64_t& told = need_out(out_used, "out_used");
     fill(out, std::move(text));
     told = used;
+  });
+}
+
+dllm_status dllm_tokenizer_chat(const dllm_tokenizer* tok, const char* messages_json, int64_t size,
+                                const dllm_options* opts, dllm_batch** out, dllm_error* err) {
+  return guard(err, [&] {
+    need_out(out, "out");
+    const std::shared_ptr<const text::Tokenizer>& tokenizer = need(tok, "tok").object;
+    const Json messages = parse_json(need_content(messages_json, size, "messages_json"), "messages");
+    const text::ChatRow row = text::Chat(tokenizer, options_of(opts, "chat")).row(messages);
+    const Shape shape{1, static_cast<int64_t>(row.ids.size())};
+    auto made = std::make_unique<dllm_batch>();
+    made->object.set("ids", Tensor::from(shape, row.ids));
+    std::vector<uint8_t> keep;
+    for (const uint8_t spoken : row.spoken) keep.push_back(spoken == 0 ? 1 : 0);
+    made->object.set("keep", Tensor::from(shape, keep));
+    *out = made.release();
   });
 }

@@ -92,7 +92,7 @@ void head(const Bench& bench, int64_t rows, int64_t in, int64_t vocab) {
                     {f32_type({rows}), f32_type({rows})},
                     {{"has_bias", false},
                      {"has_scale", false},
-                     {"has_count", false},
+                     {"has_count", false}, {"softcap", 0.0},
                      {"want_weight", true},
                      {"want_bias", false}}};
   setup.keeps_forms = {false, true, false};
@@ -117,7 +117,7 @@ void head(const Bench& bench, int64_t rows, int64_t in, int64_t vocab) {
          f32_type({rows}), f32_type({rows})},
         {{"has_bias", false},
          {"has_scale", false},
-         {"has_count", false},
+         {"has_count", false}, {"softcap", 0.0},
          {"has_noise", false},
          {"has_banned", false},
          {"nucleus_first", false},

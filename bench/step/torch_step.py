@@ -1,13 +1,12 @@
-"""One masked-token training step in PyTorch on the CPU: prints tokens per second (median).
-Arguments: layers hidden heads inner vocab batch length steps. Peer of train_step_bench.cpp."""
-import os
+"""One masked-token training step in PyTorch on the CPU. Peer of train_step_bench.cpp (protocol: peer.h); random
+weights of the same shapes. Arguments: layers hidden heads inner vocab batch length threads."""
 import sys
 import time
 
 import torch
 
-layers, hidden, heads, inner, vocab, batch, length, steps = map(int, sys.argv[1:9])
-torch.set_num_threads(len(os.sched_getaffinity(0)))
+layers, hidden, heads, inner, vocab, batch, length, threads = map(int, sys.argv[1:9])
+torch.set_num_threads(threads)
 torch.manual_seed(0)
 
 
@@ -28,10 +27,10 @@ class Net(torch.nn.Module):
 
 net = Net()
 optimizer = torch.optim.AdamW(net.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.01)
-rates = []
-for step in range(steps + 1):
+
+
+def step():
     clean = torch.randint(0, vocab - 1, (batch, length))
-    start = time.perf_counter()
     times = torch.rand(batch, 1) * 0.999 + 0.001
     hit = torch.rand(batch, length) < times
     ids = torch.where(hit, vocab - 1, clean)
@@ -42,6 +41,12 @@ for step in range(steps + 1):
     loss.backward()
     torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
     optimizer.step()
-    if step > 0:
-        rates.append(batch * length / (time.perf_counter() - start))
-print(sorted(rates)[len(rates) // 2])
+
+
+step()
+step()
+print("ready", flush=True)
+for _ in sys.stdin:
+    wall, cpu = time.perf_counter(), time.process_time()
+    step()
+    print(time.perf_counter() - wall, time.process_time() - cpu, flush=True)

@@ -1,17 +1,15 @@
-// bench_train_step [quickstart|gpt2] [steps]: one masked-diffusion training step (forward,
-// backward, AdamW) of two shapes. Prints tokens/s, the share of the measured f32 peak, and the
-// ratio to the same step in PyTorch when that is installed.
+// bench_train_step [quickstart|gpt2|all] [turns] [threads]: one masked-diffusion training step
+// (forward, backward, AdamW) of two shapes, in turns with the same step in PyTorch where that is
+// installed. Prints tokens/s, the share of the measured f32 peak, and the ratio.
 
 #include "base/parallel.h"
 #include "cpu/engine.h"
+#include "peer.h"
 #include "train/trainer.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -25,7 +23,7 @@ struct ShapeOfRun {
 };
 // gpt2: GPT-2's 124M parameters. quickstart: what scripts/quickstart trains.
 constexpr ShapeOfRun kShapes[] = {{"quickstart", 4, 256, 4, 688, 2048, 16, 128},
-                                  {"gpt2", 12, 768, 12, 3072, 50304, 2, 256}};
+                                  {"gpt2", 12, 768, 12, 3072, 50304, 4, 128}};
 
 Json config_of(const ShapeOfRun& shape) {
   if (std::string(shape.name) == "gpt2") {
@@ -67,52 +65,55 @@ Batch batch_of(const ShapeOfRun& shape, int64_t step) {
   return batch;
 }
 
-// tokens/s that torch_step.py prints, or 0.
-double torch_rate(const ShapeOfRun& shape, int64_t steps) {
-  const std::string command = fmt::format(
-      "python3 {} {} {} {} {} {} {} {} {} 2>/dev/null", DLLM_TORCH_STEP, shape.layers, shape.hidden,
-      shape.heads, shape.inner, shape.vocab, shape.batch, shape.length, steps);
-  std::FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return 0;
-  double rate = 0;
-  if (std::fscanf(pipe, "%lf", &rate) != 1) rate = 0;
-  pclose(pipe);
-  return rate;
+// The peer's layers have two matrices of `inner` where the gated ones of qwen3 have three.
+std::vector<std::string> peer_arguments(const ShapeOfRun& shape, int threads) {
+  const bool gated = std::string(shape.name) != "gpt2";
+  std::vector<std::string> words;
+  for (const int64_t number :
+       {shape.layers, shape.hidden, shape.heads, gated ? shape.inner * 3 / 2 : shape.inner,
+        shape.vocab, shape.batch, shape.length, static_cast<int64_t>(threads)})
+    words.push_back(std::to_string(number));
+  return words;
 }
 
-void run(const ShapeOfRun& shape, int64_t steps) {
-  const auto engine = cpu::make_engine(Options(cpu::engine_schema()));
+void run(const ShapeOfRun& shape, int64_t turns, int threads) {
+  Options engine_options(cpu::engine_schema());
+  engine_options.set_json(Json{{"threads", threads}});
+  const auto engine = cpu::make_engine(engine_options);
   const auto model = model::new_model(engine, config_of(shape), Options(model::model_schema()));
   train::Trainer trainer(model, noise::make_objective("mdlm"), Options(train::trainer_schema()));
+  Peer peer(DLLM_TORCH_STEP, peer_arguments(shape, threads));
   trainer.step(batch_of(shape, 0)); // compiles
-  std::vector<double> rates, shares;
-  for (int64_t step = 1; step <= steps; ++step) {
-    trainer.step(batch_of(shape, step));
-    rates.push_back(trainer.metric("tokens_per_second"));
+  Turns times;
+  std::vector<double> shares;
+  for (int64_t turn = 1; turn <= turns; ++turn) {
+    const Seconds own = timed([&] {
+      trainer.step(batch_of(shape, turn));
+      trainer.sync();
+    });
     shares.push_back(trainer.metric("mfu"));
+    if (peer.ready())
+      times.add(own, peer.repeat());
+    else
+      times.add(own);
   }
-  std::sort(rates.begin(), rates.end());
   std::sort(shares.begin(), shares.end());
-  const double median = rates[rates.size() / 2], share = shares[shares.size() / 2];
-  std::printf("%-10s %.1fM parameters, batch %ld x %ld: %.0f tokens/s (best %.0f), mfu %.2f, "
-              "memory %.0f MB\n",
-              shape.name, static_cast<double>(model->params().parameter_count()) / 1e6,
-              static_cast<long>(shape.batch), static_cast<long>(shape.length), median, rates.back(),
-              share, trainer.metric("memory") / 1e6);
-  const double torch = torch_rate(shape, steps);
-  if (torch > 0)
-    std::printf("%-10s PyTorch %.0f tokens/s: ratio %.2f\n", shape.name, torch, median / torch);
-  else
-    std::printf("%-10s PyTorch: absent (python3 with torch)\n", shape.name);
+  print_machine(threads);
+  std::printf("%s: %.1fM parameters, batch %ld x %ld, mfu %.2f, memory %.0f MB\n", shape.name,
+              static_cast<double>(model->params().parameter_count()) / 1e6,
+              static_cast<long>(shape.batch), static_cast<long>(shape.length),
+              shares[shares.size() / 2], trainer.metric("memory") / 1e6);
+  times.print(shape.name, static_cast<double>(shape.batch * shape.length));
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
   const std::string wanted = argc > 1 ? argv[1] : "quickstart";
-  const int64_t steps = argc > 2 ? std::max(1L, std::atol(argv[2])) : 5;
+  const int64_t turns = argc > 2 ? std::max(1L, std::atol(argv[2])) : 5;
+  const int threads = argc > 3 ? std::max(1, std::atoi(argv[3])) : 2;
   for (const ShapeOfRun& shape : kShapes) {
-    if (wanted == shape.name || wanted == "all") run(shape, steps);
+    if (wanted == shape.name || wanted == "all") run(shape, turns, threads);
   }
   return 0;
 }

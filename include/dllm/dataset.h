@@ -5,8 +5,8 @@
  *     dllm_dataset_open("corpus.txt", tok, NULL, NULL, &data, err);
  *     dllm_loader_new(data, NULL, &loader, err);
  *
- * Text files (option rows: a document is a file, a paragraph or a line), JSON lines (text, or prompt
- * and response), token files made by dllm_dataset_save. Without a tokenizer a dataset holds raw
+ * Text files (option rows: a document is a file, a paragraph or a line), JSON lines (text, prompt and
+ * response, or messages for the chat template of the tokenizer), token files made by dllm_dataset_save. Without a tokenizer a dataset holds raw
  * text, for dllm_tokenizer_train.
  *
  * Lifetime   a dataset keeps its tokenizer alive; loaders keep their dataset alive.
@@ -53,7 +53,7 @@ DLLM_API dllm_status dllm_dataset_new(const dllm_tokenizer *tok, const dllm_opti
 /* Adds one document: a JSON object as in a line of a JSONL file.
  *
  *   data   not NULL
- *   json   not NULL: {"text"}, {"prompt", "response"} or {"ids"}
+ *   json   not NULL: {"text"}, {"prompt", "response"}, {"messages"} or {"ids"}
  *   size   bytes of json, 0 or more
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for JSON that is no document

@@ -29,7 +29,8 @@ extern "C" {
  *
  *   model   not NULL
  *   opts    NULL: defaults; kind "decoder" or "decoder:<policy>": policy, steps, block_length,
- *           gen_length, temperature, top_k, top_p, attention, shift
+ *           gen_length, temperature, top_k, top_p, attention, shift, cache, guidance and the
+ *           policy's own
  *   out     not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the model has no mask token, the hint has the
@@ -188,7 +189,8 @@ DLLM_API dllm_status dllm_decoder_confidence(const dllm_decoder *decoder, int64_
  *   decoder   not NULL
  *   slot      as dllm_decoder_add told it; -1: all slots together
  *   key       not NULL: "done" (0 or 1) "finish" (0: still open, 1: all decided, 2: stopped)
- *             "prefills" "steps" "commits" "nfe" "open" (positions); of slot -1 also "slots"
+ *             "prefills" "steps" "commits" (passes of these kinds) "nfe" "decided" "open" (positions);
+ *             of slot -1 also "slots" "cache_bytes" "reused" (positions not computed again)
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a slot that is not in use or an unknown key
@@ -226,6 +228,57 @@ DLLM_API dllm_status dllm_decoder_trace(const dllm_decoder *decoder, int64_t slo
  */
 DLLM_API dllm_status dllm_decoder_describe(const dllm_decoder *decoder, dllm_buffer *out,
                                            dllm_error *err);
+
+/* Runs the model for the coming step of every active slot and decides nothing: the host reads
+ * dllmx_decoder_statistics and calls dllmx_decoder_commit for each slot. Calling it again first
+ * changes nothing. Symbols that begin with dllmx_ may change between versions.
+ *
+ *   decoder   not NULL, holds an active slot
+ *   task      NULL, or looked at before every layer
+ *
+ * Returns  DLLM_OK; DLLM_CANCELLED; DLLM_FAILED_PRECONDITION when no slot has open positions
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllmx_decoder_predict(dllm_decoder *decoder, dllm_task *task, dllm_error *err);
+
+/* Tells what the model said of the positions the policy asked for in this step, n of them:
+ * positions, token, argmax i32 (n); probability (of token), max_probability, entropy (nats) f32 (n);
+ * top_ids i32 (n, top), top_probs f32 (n, top).
+ *
+ *   decoder   not NULL, after dllmx_decoder_predict
+ *   slot      as dllm_decoder_add told it
+ *   out       not NULL
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for a slot that is not in use; DLLM_FAILED_PRECONDITION when the
+ *          slot was not predicted, or was committed since
+ * Owns     out is yours
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllmx_decoder_statistics(const dllm_decoder *decoder, int64_t slot,
+                                              dllm_batch **out, dllm_error *err);
+
+/* Decides positions of one slot and ends its step. Positions of dllmx_decoder_statistics only; any
+ * tokens but the mask. None is allowed: the step decides nothing.
+ *
+ *   decoder     not NULL, after dllmx_decoder_predict
+ *   slot        as dllm_decoder_add told it
+ *   positions   NULL only when count is 0
+ *   ids         NULL only when count is 0; count token ids
+ *   count       positions, 0 or more
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT for a position that was not predicted or a
+ *          token that cannot be decided, and nothing is written; DLLM_FAILED_PRECONDITION before
+ *          dllmx_decoder_predict; DLLM_UNIMPLEMENTED when the policy does not let the host decide
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllmx_decoder_commit(dllm_decoder *decoder, int64_t slot,
+                                          const int64_t *positions, const int32_t *ids,
+                                          int64_t count, dllm_error *err);
 
 #ifdef __cplusplus
 }

@@ -115,7 +115,7 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
  *   engine   not NULL
  *   path     not NULL, a model folder or file, as dllm_model_load
  *   opts     NULL: defaults; kind "plan": what (train decode prefill), format (json: bytes per
- *            rank; graph: text), batch, length
+ *            rank, with the cache of a decode with a window; graph: text), batch, length, window
  *   task     NULL, or looked at before every program
  *   out      not NULL
  *

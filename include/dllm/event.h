@@ -15,7 +15,7 @@
  *   PROGRESS      what s, done i, total i
  *   TRAIN_STEP    step i, loss f, grad_norm f, lr f, tokens i, tokens_per_second f, mfu f, memory
  *                 i (bytes), compiles i
- *   EVAL          step i, loss f, stderr f, bits_per_byte f
+ *   EVAL          step i, loss f, stderr f, bits_per_byte f (where the text behind is known)
  *   DECODE_STEP   slot i, block i, step i, nfe i, open i, ids a, states a, confidence c
  *   BLOCK         slot i, block i, begin i, end i, ids a
  *   CHECKPOINT    step i, dir s

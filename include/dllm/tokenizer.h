@@ -162,6 +162,31 @@ DLLM_API dllm_status dllm_tokenizer_decode_stream(const dllm_tokenizer *tok, con
                                                   int64_t count, dllm_buffer *out_text,
                                                   int64_t *out_used, dllm_error *err);
 
+/* Writes a conversation as a chat template has it: ids, and who says what.
+ *
+ * The template comes from chat_template.jinja or tokenizer_config.json beside the tokenizer, from the
+ * GGUF file, or from the options. Its own special tokens count; those a message spells are plain text.
+ *
+ *   tok             not NULL
+ *   messages_json   not NULL, a list of {"role", "content"} or an object with "messages", "tools"
+ *   size            bytes of messages_json, 0 or more
+ *   opts            NULL: defaults; kind "chat": template, name, add_generation_prompt, tools,
+ *                   variables
+ *   out             not NULL; "ids" i32 (1, n) and "keep" u8 (1, n): 0 where the assistant speaks,
+ *                   what training learns, 1 elsewhere
+ *
+ * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when there is no template; DLLM_INVALID_ARGUMENT for
+ *          messages the template refuses, with its words, or a template that fails, with line and
+ *          tag; DLLM_UNIMPLEMENTED for a statement or filter we do not have; DLLM_RESOURCE_EXHAUSTED
+ *          when the template does not end; DLLM_DATA_LOSS for broken JSON
+ * Owns     out is yours
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_tokenizer_chat(const dllm_tokenizer *tok, const char *messages_json,
+                                         int64_t size, const dllm_options *opts, dllm_batch **out,
+                                         dllm_error *err);
+
 #ifdef __cplusplus
 }
 #endif

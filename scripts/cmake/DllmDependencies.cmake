@@ -35,6 +35,10 @@ foreach(dependency "HWY libhwy libhwy-dev" "PCRE2 libpcre2-8 libpcre2-dev" "UTF8
     dllm_missing(${module} ${package})
   endif()
 endforeach()
+# Line editing of `dllm repl`: a build without it reads plain lines.
+if(DLLM_LIBEDIT)
+  pkg_check_modules(EDIT QUIET IMPORTED_TARGET libedit)
+endif()
 
 if(DLLM_ONEDNN)
   # By hand: Debian's dnnl-config.cmake stops the whole configuration when OpenCL's headers are missing.

@@ -104,6 +104,12 @@ function dllm.train_tokenizer(data, values) return raw.tokenizer_train(data, val
 function tokenizer:encode(text) return raw.tokenizer_encode(self, text) end
 function tokenizer:decode(ids) return raw.tokenizer_decode(self, ids) end
 function tokenizer:id(name) return raw.tokenizer_id(self, name) end
+-- A conversation by the tokenizer's chat template: flat lists ids and keep (0 where the assistant speaks).
+-- values: options of kind chat; messages: {{role = "user", content = "Hi"}, ...}
+function tokenizer:chat(messages, values)
+  local row = raw.tokenizer_chat(self, raw.json.encode(messages), values)
+  return row:values("ids"), row:values("keep")
+end
 function tokenizer:save(path) raw.tokenizer_save(self, path) end
 function tokenizer:size() return raw.tokenizer_size(self) end
 
@@ -228,6 +234,16 @@ function decoder:states(slot) return raw.decoder_states(self, slot or 0) end
 function decoder:confidence(slot) return raw.decoder_confidence(self, slot or 0) end
 function decoder:metric(key, slot) return raw.decoder_metric(self, slot or -1, key) end
 function decoder:trace(slot) return raw.decoder_trace(self, slot or 0) end
+-- A step in halves: predict, then statistics(slot) = { positions, token, probability, entropy, ... } and
+-- commit(slot, positions, ids) for every slot.
+function decoder:predict() raw.decoder_predict(self) end
+function decoder:statistics(slot)
+  local found = raw.decoder_statistics(self, slot or 0)
+  local lists = {}
+  for _, name in ipairs(found:names()) do lists[name] = found:values(name) end
+  return lists
+end
+function decoder:commit(slot, positions, ids) raw.decoder_commit(self, slot, positions, ids) end
 function decoder:describe() return raw.json.decode(raw.decoder_describe(self)) end
 
 -- Weights to look into: a checkpoint, a model folder, a safetensors or GGUF file.

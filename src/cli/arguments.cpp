@@ -233,6 +233,12 @@ int64_t Context::number(const std::string& name) const {
   return parse_number<int64_t>(name, text(name), "a whole number");
 }
 
+std::string Context::option(const std::string& kind, const std::string& key) const {
+  const std::string all = dllm::cli::text(
+      [&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(options(kind), out, err); });
+  return Json::parse(all).at(key).dump();
+}
+
 dllm_options* Context::options(const std::string& kind) const { return options_.at(kind).get(); }
 
 }  // namespace dllm::cli

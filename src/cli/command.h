@@ -51,6 +51,8 @@ class Context {
   int64_t number(const std::string& name) const;  // fails with a Failure naming the argument
   // Options of one kind with what was typed and what --config held; never null.
   dllm_options* options(const std::string& kind) const;
+  // The value a key of a kind was given on the command line or in --config, else its default, as JSON.
+  std::string option(const std::string& kind, const std::string& key) const;
   // Cancelled by Ctrl-C.
   dllm_task* task() const { return task_.get(); }
   bool json() const { return flag("json"); }

@@ -4,87 +4,77 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 namespace dllm::cli {
 namespace {
 
-constexpr const char* kOpen = "\u2591";       // a light shade block stands for one open position
-constexpr const char* kReset = "\x1b[0m";
-constexpr const char* kFixed = "\x1b[1m";     // bold: given
-constexpr const char* kSure = "\x1b[32m";     // green: decided with confidence of 0.9 and more
-constexpr const char* kUnsure = "\x1b[33m";   // yellow: decided with less
-constexpr const char* kMasked = "\x1b[2m";    // dim
+constexpr size_t kBars = 24;  // steps the confidence bars reach back
 
-int terminal_columns() {
+winsize size_of(std::FILE* to) {
   winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
+  if (ioctl(fileno(to), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) size.ws_col = 80;
+  if (size.ws_row == 0) size.ws_row = 24;
+  return size;
 }
 
-// Columns a UTF-8 text takes, escape sequences left out; wide characters are counted as one.
-struct Cursor {
-  int columns;
-  int column = 0;
-  int rows = 1;
+bool is_set(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0';
+}
 
-  void put(std::string& out, const std::string& piece) {
-    for (size_t i = 0; i < piece.size(); ++i) {
-      const auto byte = static_cast<unsigned char>(piece[i]);
-      if (byte == '\n') {
-        ++rows;
-        column = 0;
-      } else if ((byte & 0xC0) != 0x80 && ++column > columns) {
-        out += '\n';
-        ++rows;
-        column = 1;
-      }
-      out += byte == '\r' || byte == '\t' ? ' ' : piece[i];
-    }
-  }
-};
-
-const char* colour_of(const Canvas& canvas, size_t i) {
-  if (canvas.states[i] == DLLM_FIXED) return kFixed;
-  if (canvas.states[i] == DLLM_MASKED) return kMasked;
-  return canvas.confidence[i] >= 0.9f ? kSure : kUnsure;
+bool can_draw(std::FILE* to) {
+  const char* kind = std::getenv("TERM");
+  return isatty(fileno(to)) != 0 && (kind == nullptr || std::string_view(kind) != "dumb");
 }
 
 }  // namespace
 
-LiveView::LiveView(const dllm_tokenizer* tokenizer)
-    : tokenizer_(tokenizer), terminal_(isatty(STDERR_FILENO) != 0) {}
+LiveView::LiveView(std::FILE* to) : to_(to), terminal_(can_draw(to)), colour_(terminal_ && !is_set("NO_COLOR")) {}
 
-LiveView::~LiveView() {
-  if (terminal_ && lines_ > 0) std::fputs(kReset, stderr);
-}
-
-std::string LiveView::render(const Canvas& canvas) const {
-  std::string picture;
-  Cursor cursor{terminal_columns()};
-  for (size_t i = 0; i < canvas.ids.size(); ++i) {
-    picture += colour_of(canvas, i);
-    const bool open = canvas.states[i] == DLLM_MASKED;
-    cursor.put(picture, open ? kOpen : decode(tokenizer_, {canvas.ids[i]}));
-    picture += kReset;
+// "step 12 · 20 open · confidence ▃▅▆▇ 0.81 · 14 evaluations": the bars are the means of the last steps.
+std::string LiveView::status(const std::vector<TokenCell>& cells, const Progress& progress) {
+  const char* between = terminal_ ? " \u00b7 " : ", ";
+  std::string line =
+      "step " + std::to_string(progress.step) + between + std::to_string(progress.open) + " open" + between;
+  const float mean = mean_confidence(cells);
+  if (mean > 0) {
+    means_.push_back(mean);
+    const size_t first = means_.size() > kBars ? means_.size() - kBars : 0;
+    char number[16];
+    std::snprintf(number, sizeof number, "%.2f", static_cast<double>(mean));
+    line += "confidence ";
+    if (terminal_) line += bars({means_.begin() + static_cast<std::ptrdiff_t>(first), means_.end()}) + " ";
+    line += number + std::string(between);
   }
-  return picture;
+  return line + std::to_string(progress.evaluations) + " evaluations";
 }
 
-void LiveView::draw(const std::string& picture, const std::string& status) {
+void LiveView::show(const std::vector<TokenCell>& cells, const Progress& progress) {
+  const std::string line = status(cells, progress);
+  if (!terminal_) {
+    std::fprintf(to_, "%s\n", line.c_str());
+    return;
+  }
+  const winsize size = size_of(to_);
+  // A full row makes some terminals begin a new one: the last column stays free.
+  const auto rows =
+      visible_rows(draw_rows(cells, size.ws_col - 1, colour_), static_cast<size_t>(std::max(size.ws_row - 3, 1)));
   std::string frame;
   if (lines_ > 0) frame = "\x1b[" + std::to_string(lines_) + "A\r\x1b[J";
-  frame += picture + "\n" + status + "\n";
-  lines_ = static_cast<int>(std::count(picture.begin(), picture.end(), '\n')) + 2;
-  std::fputs(frame.c_str(), stderr);
-  std::fflush(stderr);
+  for (const std::string& row : rows) frame += row + "\n";
+  const std::string cut = cut_to(line, size.ws_col - 1);
+  frame += (colour_ ? "\x1b[2m" + cut + "\x1b[0m" : cut) + "\n";
+  lines_ = rows.size() + 1;
+  std::fputs(frame.c_str(), to_);
+  std::fflush(to_);
 }
 
-void LiveView::show(const Canvas& canvas, int64_t step, double open) {
-  const std::string status =
-      "step " + std::to_string(step) + ", " + std::to_string(static_cast<int64_t>(open)) + " open";
-  if (terminal_) return draw(render(canvas), kMasked + status + kReset);
-  std::fprintf(stderr, "%s\n", status.c_str());
+void LiveView::clear() {
+  if (!terminal_ || lines_ == 0) return;
+  std::fprintf(to_, "\x1b[%zuA\r\x1b[J", lines_);
+  lines_ = 0;
 }
 
 }  // namespace dllm::cli

@@ -1,28 +1,36 @@
 #pragma once
 // Shows a canvas while it is denoised: in place and in colour in a terminal, one plain line a step elsewhere.
 
-#include "session.h"
+#include "pictures/terminal.h"
 
+#include <cstdint>
+#include <cstdio>
 #include <string>
+#include <vector>
 
 namespace dllm::cli {
 
+struct Progress {
+  int64_t step = 0, evaluations = 0, open = 0;
+};
+
 class LiveView {
  public:
-  // tokenizer outlives the view. Draws on standard error, so that standard output holds the result alone.
-  explicit LiveView(const dllm_tokenizer* tokenizer);
-  ~LiveView();  // leaves the cursor below the picture
+  // Draws on standard error while something is computed, so that standard output holds the result alone.
+  explicit LiveView(std::FILE* to = stderr);
 
-  void show(const Canvas& canvas, int64_t step, double open);
+  void show(const std::vector<TokenCell>& cells, const Progress& progress);
+  void clear();  // takes the picture away
+  // A terminal that can be drawn on: no pipe, not TERM=dumb. NO_COLOR keeps the picture and drops the colours.
   bool is_terminal() const { return terminal_; }
 
  private:
-  std::string render(const Canvas& canvas) const;
-  void draw(const std::string& picture, const std::string& status);
+  std::string status(const std::vector<TokenCell>& cells, const Progress& progress);
 
-  const dllm_tokenizer* tokenizer_;
-  bool terminal_;
-  int lines_ = 0;  // rows the last picture took
+  std::FILE* to_;
+  bool terminal_, colour_;
+  size_t lines_ = 0;          // rows the last picture took
+  std::vector<float> means_;  // of the steps so far
 };
 
 }  // namespace dllm::cli

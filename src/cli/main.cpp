@@ -1,8 +1,8 @@
 // The program `dllm`: a client of the shared library like any other.
 
 #include "command.h"
+#include "interrupt.h"
 
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,14 +10,6 @@
 
 namespace dllm::cli {
 namespace {
-
-dllm_task* interrupted_task = nullptr;  // what Ctrl-C cancels
-
-// The first Ctrl-C asks the running call to finish its step; the second ends the process.
-void on_interrupt(int) {
-  dllm_task_cancel(interrupted_task);
-  std::signal(SIGINT, SIG_DFL);
-}
 
 void print_usage(std::FILE* to) {
   std::fprintf(to,
@@ -45,11 +37,8 @@ int run_command(const Command& command, int argc, char** argv) {
   try {
     Parsed parsed = parse(command, argc, argv);
     if (parsed.done) return *parsed.done;
-    interrupted_task = parsed.context.task();
-    std::signal(SIGINT, on_interrupt);
-    const int code = command.run(parsed.context);
-    std::signal(SIGINT, SIG_DFL);
-    return code;
+    const Interrupt interrupt(parsed.context.task());
+    return command.run(parsed.context);
   } catch (const Failure& failure) {
     return report(failure, json);
   } catch (const std::exception& e) {

@@ -56,14 +56,10 @@ PolicySetup block_causal_setup(const PolicySetup& setup) {
     fail_with_hint("leave attention at auto, or use low_confidence", Code::invalid_argument,
                    "policy {} decodes with block_causal attention, not {}", policy, attention);
   }
-  const bool own = setup.config.attention == model::AttentionKind::block_causal;
-  const int64_t told = setup.i64("block_length"), trained = own ? setup.config.block_length : 0;
-  if (trained > 0 && setup.options.is_set("block_length") && told != trained) {
-    fail_with_hint("leave block_length alone", Code::invalid_argument,
-                   "block_length is {}, the model sees in blocks of {}", told, trained);
-  }
+  const bool own = setup.config.attention == model::AttentionKind::block_causal &&
+                   setup.config.block_length > 0 && !setup.options.is_set("block_length");
   PolicySetup made = setup;
-  made.sight = {trained > 0 ? trained : told, 0, false};
+  made.sight = {own ? setup.config.block_length : setup.i64("block_length"), 0, false};
   return made;
 }
 

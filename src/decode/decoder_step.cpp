@@ -173,10 +173,11 @@ void Decoder::commit(int64_t number, std::span<const int64_t> positions,
       fail_with_hint("statistics lists the positions", Code::invalid_argument,
                      "position {} of slot {} was not predicted in this step", positions[i], number);
     }
-    if (tokens[i] < 0 || tokens[i] >= model_->config().vocab_size || tokens[i] == mask_id_) {
+    if (tokens[i] < 0 || tokens[i] >= model_->config().vocab_size ||
+        tokens[i] == model_->config().mask_token_id) {
       fail(Code::invalid_argument,
            "token {} at position {} is no token to decide (0 to {}, mask {})", tokens[i],
-           positions[i], model_->config().vocab_size - 1, mask_id_);
+           positions[i], model_->config().vocab_size - 1, model_->config().mask_token_id);
     }
   }
   std::vector<int64_t> decided;

@@ -77,6 +77,22 @@ void add_windows(Batch& feed, const FeedShape& shape, std::span<const PassRow> r
   feed.set("read_at", Tensor::from(Shape{shape.rows, shape.keys}, read_at));
 }
 
+// Layers with a sliding window use it where everything is causal.
+void add_slides(Batch& feed, const FeedShape& shape, std::span<const PassRow> rows) {
+  std::vector<int32_t> start;
+  bool causal = true;
+  for (int copy = 0; copy < (shape.guided ? 2 : 1); ++copy) {
+    for (const PassRow& row : rows) {
+      start.push_back(static_cast<int32_t>(row.ask->begin));
+      causal = causal && row.slot->sight.block == 1;
+    }
+    start.resize(static_cast<size_t>((copy + 1) * shape.rows), 0);
+  }
+  const auto count = static_cast<int64_t>(start.size());
+  feed.set("query_start", Tensor::from(Shape{count}, start));
+  feed.set("slides", Tensor::scalar(static_cast<int32_t>(causal ? 1 : 0)));
+}
+
 void add_times(Batch& feed, const model::ModelConfig& config, const FeedShape& shape,
                std::span<const PassRow> rows) {
   std::vector<float> times;
@@ -152,11 +168,17 @@ Batch step_feed(const model::ModelConfig& config, const StepSettings& settings,
                 const FeedShape& shape, std::span<const PassRow> rows, const DecodeState& state) {
   Batch feed;
   add_windows(feed, shape, rows, state);
+  if (!config.sliding.empty()) add_slides(feed, shape, rows);
   if (config.time_conditioning) add_times(feed, config, shape, rows);
   if (shape.soft) add_soft(feed, settings, shape, rows);
   add_queries(feed, settings, shape, rows, static_cast<size_t>(config.vocab_size));
   if (!settings.banned.empty())
     feed.set("banned", Tensor::from(Shape{config.vocab_size}, settings.banned));
+  if (!settings.deferred.empty()) {
+    std::vector<uint8_t> both = settings.deferred;
+    for (size_t i = 0; i < settings.banned.size(); ++i) both[i] |= settings.banned[i];
+    feed.set("banned_or_deferred", Tensor::from(Shape{config.vocab_size}, both));
+  }
   return feed;
 }
 

@@ -96,6 +96,10 @@ void StepProgram::build(Graph& graph, const Key& key) const {
   inputs.ids = graph.input("ids", DType::i32, window);
   inputs.positions = graph.input("positions", DType::i32, window);
   inputs.mask.and_key_limit(graph.input("limit", DType::i32, window));
+  if (!config.sliding.empty()) { // windows count from a query's own place
+    inputs.slides = graph.input("slides", DType::i32, Shape{});
+    inputs.mask.query_start = graph.input("query_start", DType::i32, Shape{rows});
+  }
   if (config.time_conditioning)
     inputs.timesteps = graph.input("timesteps", DType::f32, Shape{rows});
   if (key.soft)
@@ -118,6 +122,8 @@ void StepProgram::build(Graph& graph, const Key& key) const {
   const Value query = graph.input("query", DType::i32, Shape{key.capacity});
   Value chosen = graph::take(hidden, query); // (capacity, hidden)
   if (key.guided) {
+    if (config.logit_softcap > 0)
+      fail(Code::unimplemented, "guidance of a model that caps its logits is not supported yet");
     // The head is affine, so u + (g + 1) (c - u) of the logits is that of the hidden states.
     const auto half = static_cast<int32_t>(key.rows * key.window);
     const Value plain = graph::take(hidden, graph::add(query, graph::scalar_i32(graph, half)));
@@ -133,6 +139,7 @@ void StepProgram::build(Graph& graph, const Key& key) const {
   head.weight = builder.head().weight;
   head.bias = builder.head().bias;
   head.scale = builder.head().scale;
+  head.softcap = builder.head().softcap;
   head.count = graph.input("count", DType::i32, Shape{});
   head.temperature = graph.input("temperature", DType::f32, Shape{key.capacity});
   head.top_k = graph.input("top_k", DType::i32, Shape{key.capacity});
@@ -155,6 +162,10 @@ void StepProgram::build(Graph& graph, const Key& key) const {
   graph.output("shaped_entropy", s.shaped_entropy);
   graph.output("top_ids", s.top_ids);
   graph.output("top_probs", s.top_probs);
+  if (settings_.deferred.empty()) return;
+  head.banned = graph.input("banned_or_deferred", DType::u8, Shape{config.vocab_size});
+  const graph::TokenStatistics rest = graph::token_statistics(head, 1);
+  graph.output("rest", graph::exp(graph::subtract(rest.log_sum_exp, s.log_sum_exp)));
 }
 
 StepProgram::Entry& StepProgram::compiled(const Key& key) {
@@ -204,6 +215,8 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
   const Tensor draw = numbers(), draw_prob = numbers(), argmax = numbers(), max_prob = numbers(),
                entropy = numbers(), shaped_prob = numbers(), shaped_margin = numbers(),
                shaped_entropy = numbers(), top_ids = numbers(), top_probs = numbers();
+  const bool defers = !settings_.deferred.empty();
+  const Tensor rest = defers ? numbers() : Tensor(); // probability of all that are not deferred
   std::vector<std::vector<Prediction>> answers;
   size_t i = 0;
   for (const PassRow& row : rows) {
@@ -225,6 +238,10 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
                        top_ids.as<int32_t>().begin() + first + settings_.top);
       p.top_probs.assign(top_probs.as<float>().begin() + first,
                          top_probs.as<float>().begin() + first + settings_.top);
+      if (defers) {
+        const bool deferred = settings_.deferred[static_cast<size_t>(p.token)] != 0;
+        p.probability = deferred ? 0.0f : p.probability / rest.as<float>()[i];
+      }
       answer.push_back(std::move(p));
       ++i;
     }

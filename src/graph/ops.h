@@ -106,6 +106,7 @@ Value stop_gradient(Value x);
 Value barrier(Value x);                              // keeps passes from merging across
 
 // --- compositions of the above ---
+Value softcap(Value x, float cap);                   // cap * tanh(x / cap); cap 0: x
 Value softmax(Value x, int64_t axis);
 Value log_softmax(Value x, int64_t axis);
 Value softplus(Value x);
@@ -160,11 +161,17 @@ struct AttentionOptions {
   bool empty_average = false;
 };
 Value attention(Value q, Value k, Value v, const Mask& mask, const AttentionOptions& options);
+// One matrix per row, chosen by number: y[r, j] = x[r] weight[experts[r, j]]^T. x (rows, in), experts i32(rows, choices),
+// weight (experts, out, in) f32, bf16 or i8 with scale f32(experts, out) -> (rows, choices, out). Rows are grouped by expert,
+// every weight is read once. A number outside 0..experts-1 gives zeros: an expert that lives on another rank.
+Value expert_linear(Value x, Value experts, Value weight, Value scale = {});
 // act(gate) * up; kind: silu | gelu | gelu_tanh | relu
 Value gated_activation(Value gate, Value up, const std::string& kind);
 // Negative log likelihood of targets under softmax(x w^T + bias), never (rows, vocab). x (capacity, in), weight (vocab, in),
 // targets i32(capacity); rows >= count (i32 scalar, may be undefined = all) and targets < 0 give 0. -> f32(capacity)
-Value linear_cross_entropy(Value x, Value weight, Value bias, Value scale, Value targets, Value count);
+// softcap > 0: logits are softcap * tanh(logits / softcap), as in Gemma 2.
+Value linear_cross_entropy(Value x, Value weight, Value bias, Value scale, Value targets, Value count,
+                           float softcap = 0.0f);
 // Statistics of softmax((x w^T + bias) / temperature) per row, never (rows, vocab) on the host.
 struct TokenStatisticsInputs {
   Value x;            // (capacity, in)
@@ -179,6 +186,7 @@ struct TokenStatisticsInputs {
   Value banned;       // u8(vocab): 1 = never drawn and out of every statistic; may be undefined
   bool nucleus_first = false;  // top_p before top_k
   bool shaped = false;         // fill the statistics of the shaped distribution: after temperature and filters
+  float softcap = 0.0f;  // as of linear_cross_entropy
 };
 struct TokenStatistics {
   Value argmax;       // i32(capacity)

@@ -192,7 +192,7 @@ void push_raw(lua_State* L) {
     if (function.result == ResultKind::array) continue;  // arrays of events: Lua gets events as tables
     lua_pushlightuserdata(L, const_cast<Function*>(&function));
     lua_pushcclosure(L, call_function, 1);
-    lua_setfield(L, -2, function.name.c_str() + 5);  // without "dllm_"
+    lua_setfield(L, -2, function.name.c_str() + function.name.find('_') + 1);  // without "dllm_", "dllmx_"
   }
   for (const Constant& constant : manifest().constants) {
     lua_pushinteger(L, constant.value);

@@ -9,6 +9,10 @@
 #include <string>
 #include <vector>
 
+namespace dllm::graph {
+struct ScanResult;
+}
+
 namespace dllm::model {
 
 // K and V kept between runs: rows of all layers one after the other, each layer with `layer_rows`
@@ -29,13 +33,16 @@ struct ForwardInputs {
   graph::Mask mask;
   bool empty_average = false; // a query that sees nothing averages all values (dllm-jax)
   KvCache cache;              // mask speaks of its keys then
-  bool round_kv = false;      // K and V are rounded to bf16, as a bf16 cache would
+  // i32(), 0 or 1: whether sliding layers slide, for a mask that says causal by other terms;
+  // undefined: they do where the mask has the term causal and no table of a caller.
+  graph::Value slides;
+  bool round_kv = false; // K and V are rounded to bf16, as a bf16 cache would
 };
 
 struct ForwardOutputs {
   graph::Value hidden; // f32(batch, seq, hidden), after the last norm
   std::vector<graph::Value>
-      taps; // asked for: the embedding, then what each layer leaves; before the last norm
+      taps;      // asked for: the embedding, then what each layer leaves; before the last norm
   KvCache cache; // keys and values after the window was written
 };
 
@@ -43,6 +50,7 @@ struct Head {
   graph::Value weight; // (vocab, hidden)
   graph::Value bias;   // f32(vocab) or undefined
   graph::Value scale;  // f32(vocab) for int8, or undefined
+  float softcap = 0;   // of logits; 0: none
 };
 
 // Lives as long as its graph is being built. Its construction makes one input "param:<physical>"
@@ -67,9 +75,9 @@ public:
   bool remat() const { return remat_; }
 
   ForwardOutputs forward(const ForwardInputs& inputs, bool taps = false);
-  Head head();                              // logits = linear(hidden, weight, bias, scale)
+  Head head(); // logits = softcap(linear(hidden, weight, bias, scale), softcap)
   graph::Value logits(graph::Value hidden); // small uses only
-  graph::Value embed(graph::Value ids);     // rows of the embedding, f32
+  graph::Value embed(graph::Value ids);     // rows of the embedding, f32, times embedding_scale
 
   const std::vector<graph::Value>& parameters() const {
     return values_;
@@ -81,6 +89,12 @@ public:
   }
 
 private:
+  struct Beside; // what layers get beside their parameters
+  Beside beside(const ForwardInputs& inputs, graph::Value positions, int64_t seq);
+  // cache: what the run's layers have written is in it afterwards.
+  graph::ScanResult run_layers(const LayerRun& run, const Beside& beside, graph::Value hidden,
+                               KvCache& cache, bool taps);
+
   graph::Graph& graph_;
   const ModelConfig& config_;
   std::vector<Parameter> table_;

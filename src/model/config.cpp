@@ -37,6 +37,20 @@ void check(bool holds, const std::string& file, const char* key, int64_t found,
 
 } // namespace
 
+std::string LayerRun::prefix() const {
+  return first == 0 ? "layers." : fmt::format("layers@{}.", first);
+}
+
+std::vector<LayerRun> layer_runs(const ModelConfig& config) {
+  std::vector<LayerRun> runs;
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const bool experts = !config.sparse.empty() && config.sparse[static_cast<size_t>(layer)];
+    if (runs.empty() || runs.back().experts != experts) runs.push_back({layer, 0, experts});
+    ++runs.back().count;
+  }
+  return runs;
+}
+
 const char* attention_name(AttentionKind kind) {
   switch (kind) {
   case AttentionKind::automatic: return "auto";
@@ -100,6 +114,18 @@ void check_config(const ModelConfig& config, const std::string& file) {
           fmt::format("an even number of turning dims, these are {}", rotary));
     if (config.rope.type == "dynamic")
       check(rotary > 2, file, "head_dim", config.head_dim, "more than 2 turning dims");
+  }
+  const ExpertConfig& experts = config.experts;
+  if (experts.count > 0) {
+    check(experts.count % experts.groups == 0, file, "n_group", experts.groups,
+          fmt::format("a divisor of the {} experts", experts.count));
+    check(experts.kept_groups <= experts.groups, file, "topk_group", experts.kept_groups,
+          fmt::format("at most the {} groups", experts.groups));
+    check(experts.per_token <= experts.count / experts.groups * experts.kept_groups, file,
+          "num_experts_per_tok", experts.per_token,
+          fmt::format("at most {}, the experts of {} of {} groups",
+                      experts.count / experts.groups * experts.kept_groups, experts.kept_groups,
+                      experts.groups));
   }
   check(config.mask_token_id < config.vocab_size, file, "mask_token_id", config.mask_token_id,
         fmt::format("less than vocab_size {}", config.vocab_size));

@@ -41,6 +41,27 @@ struct RopeConfig {
   int64_t original_max_positions = 0;                   // llama3, yarn; 0: max_positions
 };
 
+// Experts: many small networks of which a router picks a few for every token.
+struct ExpertConfig {
+  int64_t count = 0; // 0: the model has none
+  int64_t per_token = 0;
+  int64_t intermediate = 0; // width of one expert
+  int64_t shared = 0;       // width of the network that every token passes as well; 0: none
+  bool sigmoid = false;     // scores are sigmoids of the router's logits, else their softmax
+  bool normalize = false;   // the scores of the chosen are divided by their sum
+  double scale = 1;         // and multiplied by this
+  int64_t groups = 1;       // neighbouring experts form groups ...
+  int64_t kept_groups = 1;  // ... and only those of the best groups may be chosen
+  bool bias = false;        // a stored bias per expert enters the choice, not the scores
+};
+
+// Neighbouring layers of one kind: one stack of parameters and one scan.
+struct LayerRun {
+  int64_t first = 0, count = 0;
+  bool experts = false;
+  std::string prefix() const; // of the names of its stacks: "layers.", later runs "layers@<first>."
+};
+
 struct ModelConfig {
   std::string family;     // name in the family table: "llama"
   std::string model_type; // as the file says: "a2d-qwen3"
@@ -64,15 +85,26 @@ struct ModelConfig {
   bool out_bias = false; // of the attention's output projection
   bool mlp_bias = false;
   bool qk_norm = false;
+  double embedding_scale = 1;   // of the rows that are looked up
+  bool centered_norms = false;  // norms multiply by 1 + weight
+  bool post_norms = false;      // what a block adds to the residual stream is normed before
+  double query_scalar = 0;      // scores are divided by its square root; 0: head_dim
+  double attention_softcap = 0; // of scores, 0: none
+  double logit_softcap = 0;     // of logits, 0: none
+  int64_t window = 0;           // tokens that a sliding layer sees, its own included
+  std::vector<bool> sliding;    // by layer; empty: no layer slides
+  double sliding_theta = 0;     // rope of the sliding layers; 0: `rope`
+  ExpertConfig experts;
+  std::vector<bool> sparse;       // by layer: has experts; empty: no layer has
   bool time_conditioning = false; // adaptive norms fed by a time embedding
   int64_t time_steps = 0;         // the model is fed t / time_steps
   // Settings beside the family (design 7), kept under "dllm" in config.json.
   AttentionKind attention = AttentionKind::causal;
-  int shift = 0;              // 1: the hidden state before a token predicts it
-  int64_t mask_token_id = -1; // -1: none
-  int64_t block_length = 0;   // of block_causal; 0: none
+  int shift = 0;                  // 1: the hidden state before a token predicts it
+  int64_t mask_token_id = -1;     // -1: none
+  int64_t block_length = 0;       // of block_causal; 0: none
   DType cache_dtype = DType::f32; // of K and V kept between decoding steps: f32 or bf16
-  std::string source;         // the file's JSON object: keys we do not read are kept for saving
+  std::string source;             // the file's JSON object: keys we do not read are kept for saving
 
   int64_t query_size() const { return heads * head_dim; }
   int64_t kv_size() const { return kv_heads * head_dim; }
@@ -92,6 +124,8 @@ void check_config(const ModelConfig& config, const std::string& file);
 // Overwrites the model's own attention and shift by options of kind "model" that are set.
 // mask_token is handled by load.
 void apply_model_options(ModelConfig& config, const Options& options);
+
+std::vector<LayerRun> layer_runs(const ModelConfig& config); // in order, at least one
 
 std::vector<std::string> family_names(); // sorted
 

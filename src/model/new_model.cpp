@@ -24,7 +24,7 @@ Tensor first_values(const ParamSpec& spec, const ParamPiece& piece, const std::s
                     const ModelConfig& config, uint64_t seed) {
   Tensor values(DType::f32, spec.logical_shape(piece));
   const auto out = values.mutable_as<float>();
-  if (spec.role == ParamRole::bias) return values;
+  if (spec.role == ParamRole::bias || spec.role == ParamRole::centered_norm) return values;
   if (spec.role == ParamRole::norm) {
     std::fill(out.begin(), out.end(), 1.0f);
     return values;

@@ -24,7 +24,7 @@ double quantize_row(std::span<const float> row, int8_t* out, float* scale) {
 } // namespace
 
 DType storage_dtype(ParamRole role, DType wanted) {
-  if (role == ParamRole::norm || role == ParamRole::bias) return DType::f32;
+  if (is_vector(role) || role == ParamRole::router) return DType::f32;
   if (role == ParamRole::positions && wanted == DType::i8) return DType::f32;
   return wanted;
 }
@@ -36,17 +36,19 @@ ParamForm::ParamForm(const ParamSpec& spec, DType dtype) : values(dtype, spec.sh
 void ParamForm::put(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical) {
   if (values.dtype() != DType::i8) return write_piece(spec, piece, layer, logical, values);
   // The rows of one piece, in physical order, as f32.
+  const int64_t width = spec.element[-1];
+  const int64_t deep = spec.element.count() / spec.element[0] / width; // rows of one expert, or 1
   ParamSpec own = spec;
   own.layers = 0;
   own.first_layer = spec.first_layer + layer;
-  own.element = Shape{spec.pieces[piece].rows, spec.element[1]};
+  own.element = Shape{spec.pieces[piece].rows * deep, width};
   own.pieces = {spec.pieces[piece]};
+  own.pieces[0].rows = own.element[0];
   Tensor rows(DType::f32, own.element);
   write_piece(own, 0, 0, logical, rows);
 
-  int64_t first = layer * spec.element[0];
-  for (size_t i = 0; i < piece; ++i) first += spec.pieces[i].rows;
-  const int64_t width = spec.element[1];
+  int64_t first = layer * spec.element[0] * deep;
+  for (size_t i = 0; i < piece; ++i) first += spec.pieces[i].rows * deep;
   int8_t* out = reinterpret_cast<int8_t*>(values.mutable_bytes()) + first * width;
   float* scales = scale.mutable_as<float>().data() + first;
   for (int64_t r = 0; r < own.element[0]; ++r) {

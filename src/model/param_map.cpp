@@ -64,6 +64,7 @@ std::string ParamSpec::logical_name(const ParamPiece& piece, int64_t layer) cons
 
 Shape ParamSpec::logical_shape(const ParamPiece& piece) const {
   if (element.rank() == 1) return {piece.rows};
+  if (element.rank() == 3) return element.without(0);
   return piece.transpose ? Shape{element[1], piece.rows} : Shape{piece.rows, element[1]};
 }
 

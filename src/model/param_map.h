@@ -1,6 +1,7 @@
 #pragma once
 // How logical tensors (one per Hugging Face name) lie in physical ones (stacked over layers): data,
-// not code. physical[layer][row_begin .. row_end, :] = logical or its transpose.
+// not code. physical[layer][row_begin .. row_end, :] = logical or its transpose. Experts are
+// stacked once more: physical[layer][expert, :, :] = logical.
 
 #include "tensor/tensor.h"
 
@@ -14,17 +15,23 @@ namespace dllm::model {
 
 // What a parameter is for: decides its storage form, first value and weight decay.
 enum class ParamRole {
-  weight,    // matrix of a linear: (out, in)
-  embedding, // rows are looked up; also the head when tied
-  positions, // rows are looked up only
-  norm,      // first value 1
-  bias,      // first value 0
+  weight,        // matrix of a linear: (out, in)
+  embedding,     // rows are looked up; also the head when tied
+  positions,     // rows are looked up only
+  norm,          // first value 1
+  bias,          // first value 0
+  centered_norm, // first value 0: 1 + weight multiplies
+  router,        // as weight, but always f32: which expert is chosen must not hang on rounding
 };
+// Vectors beside the matrices: always f32, looked at as they are, no weight decay.
+inline bool is_vector(ParamRole role) {
+  return role == ParamRole::norm || role == ParamRole::bias || role == ParamRole::centered_norm;
+}
 
 // Part of a physical tensor that comes from one logical tensor.
 struct ParamPiece {
   std::string logical;    // "{}" stands for the layer: "model.layers.{}.self_attn.q_proj.weight"
-  int64_t rows = 0;       // extent of the first physical axis (of one layer)
+  int64_t rows = 0;       // extent of the first physical axis (of one layer); experts: 1
   bool transpose = false; // stored (in, out)
 };
 
@@ -33,7 +40,7 @@ struct ParamSpec {
   ParamRole role = ParamRole::weight;
   int64_t layers = 0;             // 0: not stacked
   int64_t first_layer = 0;        // "{}" counts from here
-  Shape element;                  // of one layer: (out, in) or (size)
+  Shape element;                  // of one layer: (out, in), (size) or (experts, out, in)
   std::vector<ParamPiece> pieces; // their rows add up to element[0]
   bool residual_out = false; // first values are divided by sqrt(2 layers), as GPT-2 does where it
                              // adds to the residual

@@ -127,7 +127,7 @@ Tensor ParamStore::to_physical(size_t physical_index,
 graph::BufferRef ParamStore::upload(const Physical& entry, const Tensor& tensor) const {
   const ParamRole role = entry.spec.role;
   const bool scale = entry.scale_of >= 0;
-  if (scale || role == ParamRole::norm || role == ParamRole::bias || role == ParamRole::positions) {
+  if (scale || is_vector(role) || role == ParamRole::positions) {
     return engine_->upload(tensor, true);
   }
   // The head of a tied model is this very table: both forms. An untied one is never multiplied.
@@ -155,7 +155,7 @@ void ParamStore::add(const ParamSpec& spec, const ParamForm& form) {
   entry.name = spec.name;
   entry.shape = spec.shape();
   entry.dtype = form.values.dtype();
-  entry.decay = spec.role != ParamRole::norm && spec.role != ParamRole::bias;
+  entry.decay = !is_vector(spec.role);
   physical_.push_back(entry);
   if (form.scale.defined()) {
     entry.name += ".scale";

@@ -127,7 +127,8 @@ Loss token_ce_loss(model::Builder& builder, const std::map<std::string, graph::V
   const model::Head head = builder.head();
   const graph::Value count = arrays.at("count");
   const graph::Value nll = graph::linear_cross_entropy(
-      rows, head.weight, head.bias, head.scale, arrays.at("row_targets"), count); // (capacity)
+      rows, head.weight, head.bias, head.scale, arrays.at("row_targets"), count,
+      head.softcap); // (capacity)
   Loss loss;
   loss.sum = graph::sum(graph::multiply(nll, arrays.at("row_weights")), {0});
   loss.normalizer = graph::sum(arrays.at("normalizer"), {0});

@@ -12,6 +12,9 @@ void AddedTokens::add(AddedToken token, const std::string& normalized_content) {
     tries_[token.normalized][1].add(wanted, token.id);
     if (!token.special) tries_[token.normalized][0].add(wanted, token.id);
   }
+  if (!token.content.empty() && (token.special || !token.normalized)) {
+    contents_.add(token.content, token.id);
+  }
   by_content_[token.content] = token.id;
   tokens_[token.id] = std::move(token);
 }
@@ -60,15 +63,16 @@ bool stands_alone(std::string_view text, size_t begin, size_t end) {
 
 } // namespace
 
-std::vector<TextPart> AddedTokens::split(std::string_view text, bool normalized,
-                                         bool special) const {
+template <class Accept>
+std::vector<TextPart> AddedTokens::cut(std::string_view text, const Trie& trie,
+                                       Accept&& accept) const {
   std::vector<TextPart> parts;
-  const Trie& trie = tries_[normalized][special];
   size_t done = 0;
   for (size_t at = 0; at < text.size() && !trie.empty();) {
     size_t size = 0;
     int32_t id = -1;
     trie.prefixes(text, at, [&](size_t length, int32_t found) {
+      if (!accept(found, at, at + length)) return;
       size = length;
       id = found;
     });
@@ -90,6 +94,17 @@ std::vector<TextPart> AddedTokens::split(std::string_view text, bool normalized,
   }
   if (done < text.size()) parts.push_back({done, text.size(), -1});
   return parts;
+}
+
+std::vector<TextPart> AddedTokens::split(std::string_view text, bool normalized,
+                                         bool special) const {
+  return cut(text, tries_[normalized][special], [](int32_t, size_t, size_t) { return true; });
+}
+
+std::vector<TextPart> AddedTokens::split(std::string_view text, const Trusted& trusted) const {
+  return cut(text, contents_, [&](int32_t id, size_t begin, size_t end) {
+    return !tokens_.at(id).special || trusted(begin, end);
+  });
 }
 
 } // namespace dllm::text

@@ -5,6 +5,7 @@
 #include "text/trie.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -41,11 +42,19 @@ public:
   // Cuts `text` into added tokens and plain text, longest match first. normalized: which of the two
   // kinds is looked for. special: special tokens are looked for too.
   std::vector<TextPart> split(std::string_view text, bool normalized, bool special) const;
+  // The same for texts of several authors: a special token is looked for by its content and counts
+  // only where trusted(begin, end) says yes. Normalized ones that are not special are left alone.
+  using Trusted = std::function<bool(size_t begin, size_t end)>;
+  std::vector<TextPart> split(std::string_view text, const Trusted& trusted) const;
 
 private:
+  template <class Accept>
+  std::vector<TextPart> cut(std::string_view text, const Trie& trie, Accept&& accept) const;
+
   std::map<int32_t, AddedToken> tokens_;
   std::map<std::string, int32_t, std::less<>> by_content_;
   Trie tries_[2][2]; // [normalized][special tokens too]
+  Trie contents_;    // for texts of several authors
 };
 
 } // namespace dllm::text

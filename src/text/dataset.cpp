@@ -2,8 +2,12 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/task.h"
+#include "text/chat.h"
 #include "text/record_reader.h"
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 
@@ -80,18 +84,59 @@ std::shared_ptr<Dataset> Dataset::open(const std::string& path,
                      data->tokenizer_->name(), data->tokenizer_->size());
     }
     data->info_ = info;
+    data->text_bytes_ = -1;
     data->is_text_ = false;
     return data;
   }
-  read_records(path, read_settings(options), task, [&](Record record) { data->add(record); });
+  read_records(path, read_settings(options), task, 
+               [&](Record record) { data->add(data->rendered(std::move(record))); });
   if (data->size() == 0) fail(Code::not_found, "{} holds no rows", path);
   return data;
 }
 
 void Dataset::add(std::string_view json) {
-  const std::vector<Record> records = parse_records(json, fmt::format("row {}", size()), keys_);
-  for (const Record& record : records) check_ids(record);
+  std::vector<Record> records = parse_records(json, fmt::format("row {}", size()), keys_);
+  for (Record& record : records) {
+    record = rendered(std::move(record));
+    check_ids(record);
+  }
   for (const Record& record : records) add(record);
+}
+
+namespace {
+
+// To train a tokenizer from: what was said, without what a template writes around it.
+std::string contents_of(const Json& conversation) {
+  std::string text;
+  const auto messages = conversation.find("messages");
+  if (messages == conversation.end() || !messages->is_array()) return text;
+  for (const Json& message : *messages) {
+    const bool said = message.is_object() && message.contains("content");
+    if (!said || !message.at("content").is_string()) continue;
+    text += (text.empty() ? "" : "\n") + message.at("content").get<std::string>();
+  }
+  return text;
+}
+
+} // namespace
+
+Record Dataset::rendered(Record record) {
+  if (record.kind != Record::Kind::chat) return record;
+  const Json conversation = parse_json(record.text, record.where);
+  if (is_text_) {
+    record.text = contents_of(conversation);
+    return record;
+  }
+  if (tokenizer_ == nullptr) return record;
+  try {
+    if (chat_ == nullptr) chat_ = std::make_shared<const Chat>(tokenizer_, Options(chat_schema()));
+    ChatRow row = chat_->row(conversation);
+    record.ids = std::move(row.ids);
+    for (const uint8_t spoken : row.spoken) record.keep.push_back(spoken == 0 ? 1 : 0);
+  } catch (const Error& error) {
+    throw Error(error.code(), record.where + ": " + error.text(), error.hint());
+  }
+  return record;
 }
 
 void Dataset::check_ids(const Record& record) const {
@@ -122,9 +167,14 @@ void Dataset::add_tokens(const Record& record) {
   const EncodeOptions encode{.parse_special = parse_special_};
   std::vector<int32_t> ids;
   std::vector<uint8_t> keep = record.keep;
-  if (record.kind == Record::Kind::ids) {
+  // A template has put its own tokens around a chat.
+  const bool is_chat = record.kind == Record::Kind::chat;
+  if (record.kind == Record::Kind::ids || is_chat) {
     ids = record.ids;
+    text_bytes_ = -1;
   } else {
+    if (text_bytes_ >= 0)
+      text_bytes_ += static_cast<int64_t>(record.prompt.size() + record.text.size());
     if (prepend_bos_ && record.starts) ids.push_back(info_.special.bos);
     if (record.kind == Record::Kind::answer) {
       const std::vector<int32_t> prompt = tokenizer_->encode(record.prompt, encode);
@@ -134,11 +184,16 @@ void Dataset::add_tokens(const Record& record) {
     const std::vector<int32_t> text = tokenizer_->encode(record.text, encode);
     ids.insert(ids.end(), text.begin(), text.end());
   }
-  if (append_eos_ && record.ends && (ids.empty() || ids.back() != info_.special.eos)) {
+  if (append_eos_ && record.ends && !is_chat && (ids.empty() || ids.back() != info_.special.eos)) {
     ids.push_back(info_.special.eos);
   }
   if (!keep.empty()) keep.resize(ids.size(), 0);
   if (!ids.empty()) rows_.add(ids, keep, record.starts);
+}
+
+double Dataset::bytes_per_token() const {
+  if (text_bytes_ < 0 || tokens() == 0) return 0;
+  return static_cast<double>(text_bytes_) / static_cast<double>(tokens());
 }
 
 void Dataset::save(const std::string& path, Task* task) const {

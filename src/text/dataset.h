@@ -25,6 +25,8 @@ const Schema& dataset_schema();
 // Without a tokenizer it holds texts (to train one from), else token numbers. Not synchronised:
 // many readers or one add at a time. Loaders keep it alive and see the rows that were there when
 // they were made.
+class Chat;
+
 class Dataset {
 public:
   // tokenizer may be null. Fails naming file, line and what was expected; not_found when there are
@@ -39,6 +41,8 @@ public:
 
   int64_t size() const { return is_text() ? static_cast<int64_t>(texts_.size()) : rows_.size(); }
   int64_t tokens() const { return rows_.tokens(); }
+  // On average; 0 when the bytes of a row are not known (token files, rows of ids).
+  double bytes_per_token() const;
   bool is_text() const { return is_text_; }
   // REQUIRES: !is_text(), 0 <= index < size().
   TokenRow row(int64_t index) const { return rows_.row(index); }
@@ -55,14 +59,18 @@ public:
 private:
   void add(const Record& record);
   void add_tokens(const Record& record);
+  // A chat with its ids and keep; other records as they are.
+  Record rendered(Record record);
   void check_ids(const Record& record) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool is_text_;
   bool append_eos_, prepend_bos_, parse_special_;
   RecordKeys keys_;
+  std::shared_ptr<const Chat> chat_; // made for the first row of messages
   TokenFileInfo info_;
   TokenRows rows_;
+  int64_t text_bytes_ = 0; // of what rows_ were made from; -1: not known
   std::vector<std::string> texts_;
 };
 

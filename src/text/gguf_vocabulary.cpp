@@ -153,6 +153,7 @@ TokenizerParts read_gguf_vocabulary(const GgufVocabulary& v) {
   }
   parts.post_processor = around(v);
   parts.special = {v.bos, v.eos, v.pad, v.mask};
+  if (!v.chat_template.empty()) parts.chat_templates = {{"default", v.chat_template}};
   return parts;
 }
 

@@ -19,6 +19,7 @@ struct GgufVocabulary {
   std::vector<std::string> merges; // tokenizer.ggml.merges, "left right"; "gpt2" needs them
   int32_t bos = -1, eos = -1, pad = -1, mask = -1, unk = -1; // tokenizer.ggml.*_token_id
   bool add_bos = false, add_eos = false, add_space_prefix = true;
+  std::string chat_template; // tokenizer.chat_template; may be empty
   std::string name = "gguf"; // of the file, for errors
 };
 

@@ -84,10 +84,11 @@ RowIndex make_index(const std::shared_ptr<const Dataset>& data, const Options& o
 } // namespace
 
 Loader::Loader(std::shared_ptr<const Dataset> data, const Options& options)
-    : index_(make_index(data, options)), batch_(options.i64("batch")),
-      length_(options.i64("length")), epochs_(options.i64("epochs")), rank_(options.i64("rank")),
-      ranks_(options.i64("ranks")), seed_(static_cast<uint64_t>(options.i64("seed"))),
-      shuffle_(options.boolean("shuffle")), segments_(options.boolean("segments")) {
+    : index_(make_index(data, options)), bytes_per_token_(data->bytes_per_token()),
+      batch_(options.i64("batch")), length_(options.i64("length")), epochs_(options.i64("epochs")),
+      rank_(options.i64("rank")), ranks_(options.i64("ranks")),
+      seed_(static_cast<uint64_t>(options.i64("seed"))), shuffle_(options.boolean("shuffle")),
+      segments_(options.boolean("segments")) {
   if (rank_ >= ranks_) fail(Code::invalid_argument, "rank {} of {} ranks", rank_, ranks_);
   if (batch_ * length_ > kMostTokens) {
     fail(Code::invalid_argument, "a batch of {} rows of {} tokens has more than {}", batch_,

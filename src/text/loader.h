@@ -34,7 +34,8 @@ public:
   int64_t position() const { return position_; }
   void seek(int64_t position); // fails with out_of_range beyond the end
 
-  int64_t sequences() const { return index_.size(); } // of one epoch
+  double bytes_per_token() const { return bytes_per_token_; } // of the dataset
+  int64_t sequences() const { return index_.size(); }         // of one epoch
   int64_t epoch() const { return position_ / index_.size(); }
 
 private:
@@ -42,6 +43,7 @@ private:
   int64_t sequence_at(int64_t position) const;
 
   RowIndex index_;
+  double bytes_per_token_;
   int64_t batch_, length_, epochs_, rank_, ranks_;
   uint64_t seed_;
   bool shuffle_, segments_;

@@ -1,7 +1,10 @@
 #include "text/record.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/json_reader.h"
+
+#include <algorithm>
 
 namespace dllm::text {
 
@@ -41,11 +44,11 @@ Record read_record(const TreeJson& object, const std::string& where, const Recor
     record.kind = Record::Kind::ids;
     read_ids(object, where, record);
   } else if (object.contains("messages")) {
-    fail_with_hint("render them to prompt and response first", Code::unimplemented,
-                   "{}: rows of messages are not read yet", where);
+    record.kind = Record::Kind::chat;
+    record.where = where;
   } else {
-    fail(Code::data_loss, "{}: expected \"{}\", or \"{}\" and \"{}\", or \"ids\"", where, keys.text,
-         keys.prompt, keys.response);
+    fail(Code::data_loss, "{}: expected \"{}\", or \"{}\" and \"{}\", or \"messages\", or \"ids\"",
+         where, keys.text, keys.prompt, keys.response);
   }
   return record;
 }
@@ -53,7 +56,9 @@ Record read_record(const TreeJson& object, const std::string& where, const Recor
 } // namespace
 
 Record parse_record(std::string_view json, const std::string& where, const RecordKeys& keys) {
-  return read_record(parse_tree(json, where), where, keys);
+  Record record = read_record(parse_tree(json, where), where, keys);
+  if (record.kind == Record::Kind::chat) record.text = json;
+  return record;
 }
 
 std::vector<Record> parse_records(std::string_view json, const std::string& where,
@@ -61,11 +66,18 @@ std::vector<Record> parse_records(std::string_view json, const std::string& wher
   const TreeJson value = parse_tree(json, where);
   std::vector<Record> records;
   if (!value.is_array()) {
-    records.push_back(read_record(value, where, keys));
+    records.push_back(parse_record(json, where, keys));
     return records;
   }
   for (const TreeJson& item : value) {
     records.push_back(read_record(item, where + fmt::format("[{}]", records.size()), keys));
+  }
+  // Templates print members in the order they were written in: the tree has lost it.
+  const auto is_chat = [](const Record& record) { return record.kind == Record::Kind::chat; };
+  if (std::none_of(records.begin(), records.end(), is_chat)) return records;
+  const Json ordered = parse_json(json, where);
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (is_chat(records[i])) records[i].text = ordered[i].dump();
   }
   return records;
 }

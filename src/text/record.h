@@ -17,8 +17,9 @@ struct RecordKeys {
 };
 
 struct Record {
-  enum class Kind { text, answer, ids } kind = Kind::text;
-  std::string text;          // kind text; of an answer: the response
+  enum class Kind { text, answer, ids, chat } kind = Kind::text;
+  std::string text;          // kind text; of an answer: the response; of a chat: the row's JSON
+  std::string where;         // kind chat: file and line, for errors of the template
   std::string prompt;        // kind answer
   std::vector<int32_t> ids;  // kind ids
   std::vector<uint8_t> keep; // kind ids: empty or one per id
@@ -26,7 +27,7 @@ struct Record {
   bool ends = true;          // false: the next one goes on here
 };
 
-// {"text"}, {"prompt", "response"} or {"ids", "keep"?}. Fails with data_loss; `where` names file
+// {"text"}, {"prompt", "response"}, {"ids", "keep"?} or {"messages", "tools"?}. Fails with data_loss; `where` names file
 // and line.
 Record parse_record(std::string_view json, const std::string& where, const RecordKeys& keys);
 // The same from one object or an array of them.

@@ -26,7 +26,9 @@ const Schema& tokenizer_schema() {
        option_bool(
            "parse_special", false,
            "special tokens written in the text count as such; leave off for what users type"),
-       option_bool("skip_special", false, "decode leaves special tokens out")});
+       option_bool("skip_special", false, "decode leaves special tokens out"),
+       option_str("chat_template", "",
+                  "text of the template that writes conversations; empty: the one the files have")});
   return schema;
 }
 
@@ -41,7 +43,7 @@ Tokenizer::Tokenizer(TokenizerParts parts, const Options& options)
       pre_tokenizer_json_(std::move(parts.pre_tokenizer)),
       post_processor_json_(std::move(parts.post_processor)),
       decoder_json_(std::move(parts.decoder)), special_(parts.special),
-      caches_(std::make_unique<Caches>()) {
+      chat_templates_(std::move(parts.chat_templates)), caches_(std::make_unique<Caches>()) {
   normalizer_ = read_normalizer(normalizer_json_, name_ + ": normalizer");
   pre_tokenizer_ = read_pre_tokenizer(pre_tokenizer_json_, name_ + ": pre_tokenizer");
   decoder_ = read_decoder(decoder_json_, name_ + ": decoder");
@@ -62,6 +64,8 @@ Tokenizer::Tokenizer(TokenizerParts parts, const Options& options)
     if (const auto id = text.empty() ? std::nullopt : find(text)) special_.*role = *id;
   }
   choose_special(options);
+  const std::string& chat = options.str("chat_template");
+  if (!chat.empty()) chat_templates_ = {{"default", chat}};
 }
 
 Tokenizer::~Tokenizer() = default;
@@ -145,7 +149,7 @@ public:
       : t_(tokenizer), parse_special_(parse_special), lock_(t_.caches_->mutex, std::try_to_lock),
         cache_(lock_.owns_lock() ? t_.caches_->words[parse_special] : own_cache_) {}
 
-  std::vector<int32_t> run(std::string_view text) {
+  std::vector<int32_t> run(std::string_view text, bool at_start = true) {
     for (const TextPart& part : t_.added_.split(text, false, parse_special_)) {
       if (part.id >= 0) {
         ids_.push_back(part.id);
@@ -153,9 +157,9 @@ public:
       }
       const std::string_view plain = text.substr(part.begin, part.end - part.begin);
       if (!is_valid_utf8(plain) && !t_.keeps_bytes_) {
-        valid(replace_invalid(plain), part.begin == 0);
+        valid(replace_invalid(plain), at_start && part.begin == 0);
       } else {
-        bytes(plain, part.begin == 0);
+        bytes(plain, at_start && part.begin == 0);
       }
     }
     return std::move(ids_);
@@ -207,6 +211,10 @@ private:
 std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   std::vector<int32_t> ids = Encoder(*this, options.parse_special).run(text);
   return options.add_special ? post_processor_.single(std::move(ids)).ids : ids;
+}
+
+std::vector<int32_t> Tokenizer::encode_part(std::string_view text, bool at_start) const {
+  return Encoder(*this, false).run(text, at_start);
 }
 
 Encoding Tokenizer::encode_pair(std::string_view first, std::string_view second,

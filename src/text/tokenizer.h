@@ -21,7 +21,7 @@ class Normalizer;
 class PreTokenizer;
 class TokenDecoder;
 
-// bos, eos, pad, mask (names), add_tokens, add_special, parse_special, skip_special.
+// bos, eos, pad, mask (names), add_tokens, add_special, parse_special, skip_special, chat_template.
 const Schema& tokenizer_schema();
 
 struct EncodeOptions {
@@ -67,6 +67,14 @@ public:
 
   std::vector<int32_t> encode(std::string_view text) const { return encode(text, encode_options_); }
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const;
+  // For texts of several authors (text/chat.h): cuts out added tokens, special ones only where
+  // `trusted` says yes; then encodes the parts between. at_start: the part begins the whole text.
+  std::vector<TextPart> split(std::string_view text, const AddedTokens::Trusted& trusted) const {
+    return added_.split(text, trusted);
+  }
+  std::vector<int32_t> encode_part(std::string_view text, bool at_start) const;
+  // How conversations are written, as the files have it; empty when they do not say.
+  const std::vector<ChatSource>& chat_templates() const { return chat_templates_; }
   // Two texts in the file's template for pairs (always with its special tokens).
   Encoding encode_pair(std::string_view first, std::string_view second,
                        const EncodeOptions& options) const;
@@ -86,6 +94,8 @@ public:
 
   // The file format of the tokenizers library.
   std::string to_json() const;
+  // tokenizer_config.json: which tokens have a job, and the class that other readers take.
+  std::string config_json() const;
   // A folder (then tokenizer_config.json is written too) or the path of the file.
   void save(const std::string& path) const;
 
@@ -109,6 +119,7 @@ private:
   std::unique_ptr<TokenDecoder> decoder_;
   PostProcessor post_processor_;
   SpecialIds special_;
+  std::vector<ChatSource> chat_templates_;
   EncodeOptions encode_options_;
   DecodeOptions decode_options_;
   bool keeps_bytes_ = false; // every byte has a token: text that is no UTF-8 survives

@@ -11,6 +11,7 @@ namespace {
 
 constexpr const char* kTokenizerJson = "tokenizer.json";
 constexpr const char* kConfigJson = "tokenizer_config.json";
+constexpr const char* kChatTemplate = "chat_template.jinja";
 
 struct Role {
   const char* option; // key of the tokenizer schema
@@ -41,6 +42,24 @@ std::string token_text(const TreeJson* value) {
   if (value->is_string()) return value->get<std::string>();
   const TreeJson* content = find_member(*value, "content");
   return content != nullptr && content->is_string() ? content->get<std::string>() : "";
+}
+
+// "chat_template" of tokenizer_config.json: a text, or a list of texts with names.
+std::vector<ChatSource> read_chat_templates(const TreeJson& config, const std::string& where) {
+  const TreeJson* value = find_member(config, "chat_template");
+  if (value == nullptr) return {};
+  if (value->is_string()) return {{"default", value->get<std::string>()}};
+  if (!value->is_array()) {
+    fail(Code::data_loss, "{}: chat_template must be a text or a list, found {}", where,
+         value->type_name());
+  }
+  std::vector<ChatSource> sources;
+  for (const TreeJson& item : *value) {
+    const std::string inside = fmt::format("{}: chat_template[{}]", where, sources.size());
+    sources.push_back(
+        {string_member(item, "name", inside), string_member(item, "template", inside)});
+  }
+  return sources;
 }
 
 std::string scheme_of(const Source& source) {
@@ -85,11 +104,16 @@ std::shared_ptr<Tokenizer> Tokenizer::load(const Source& source, const Options& 
 std::shared_ptr<Tokenizer> Tokenizer::finish(TokenizerParts parts, const Source& source,
                                              const Options& options) {
   if (source.has(kConfigJson)) {
-    const TreeJson config =
-        parse_tree(source.open(kConfigJson).text(), source.describe() + "/" + kConfigJson);
+    const std::string where = source.describe() + "/" + kConfigJson;
+    const TreeJson config = parse_tree(source.open(kConfigJson).text(), where);
+    parts.chat_templates = read_chat_templates(config, where);
     for (const Role& role : kRoles) {
       parts.role_names.emplace_back(role.id, token_text(find_member(config, role.config)));
     }
+  }
+  // The newer of the two places wins, as it does where these files come from.
+  if (source.has(kChatTemplate)) {
+    parts.chat_templates = {{"default", std::string(source.open(kChatTemplate).text())}};
   }
   return std::make_shared<Tokenizer>(std::move(parts), options);
 }
@@ -132,15 +156,25 @@ std::string Tokenizer::to_json() const {
       decoder_json_.dump(), model_->to_json());
 }
 
-void Tokenizer::save(const std::string& path) const {
-  if (!is_directory(path)) return write_file_atomic(path, to_json());
-  write_file_atomic(join_path(path, kTokenizerJson), to_json());
+std::string Tokenizer::config_json() const {
   TreeJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   for (const Role& role : kRoles) {
     if (special_.*role.id >= 0) config[role.config] = std::string(token(special_.*role.id));
   }
-  write_file_atomic(join_path(path, kConfigJson),
-                    config.dump(2, ' ', false, TreeJson::error_handler_t::replace));
+  if (chat_templates_.size() == 1) {
+    config["chat_template"] = chat_templates_[0].text;
+  } else if (!chat_templates_.empty()) {
+    for (const ChatSource& chat : chat_templates_) {
+      config["chat_template"].push_back({{"name", chat.name}, {"template", chat.text}});
+    }
+  }
+  return config.dump(2, ' ', false, TreeJson::error_handler_t::replace);
+}
+
+void Tokenizer::save(const std::string& path) const {
+  if (!is_directory(path)) return write_file_atomic(path, to_json());
+  write_file_atomic(join_path(path, kTokenizerJson), to_json());
+  write_file_atomic(join_path(path, kConfigJson), config_json());
 }
 
 } // namespace dllm::text

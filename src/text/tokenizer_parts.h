@@ -21,6 +21,12 @@ struct SpecialIds {
   int32_t mask = -1;
 };
 
+// One chat template; most tokenizers have one, called "default".
+struct ChatSource {
+  std::string name;
+  std::string text;
+};
+
 struct TokenizerParts {
   std::shared_ptr<const Vocabulary>
       vocabulary; // of the model; added tokens may have numbers beyond
@@ -31,6 +37,7 @@ struct TokenizerParts {
   SpecialIds special;
   // Tokens with a job by their text, which wins over `special`; "" and unknown texts say nothing.
   std::vector<std::pair<int32_t SpecialIds::*, std::string>> role_names;
+  std::vector<ChatSource> chat_templates;
   std::string name; // for errors: "qwen3/tokenizer.json"
 };
 

@@ -32,8 +32,11 @@ std::string short_number(double value) {
 
 std::string other_line(const Event& event) {
   if (event.kind() == EventKind::eval) {
-    return fmt::format("held-out loss {:.4f} +- {:.4f} at step {:.0f}", number(event, "loss"),
-                       number(event, "stderr"), number(event, "step"));
+    std::string line = fmt::format("held-out loss {:.4f} +- {:.4f}", number(event, "loss"),
+                                   number(event, "stderr"));
+    if (event.find("bits_per_byte") != nullptr)
+      line += fmt::format(", {:.3f} bits per byte", number(event, "bits_per_byte"));
+    return line + fmt::format(" at step {:.0f}", number(event, "step"));
   }
   if (event.kind() == EventKind::checkpoint) {
     const auto* dir = std::get_if<std::string>(event.find("dir"));

@@ -29,6 +29,29 @@ static void test_tokenizer(struct world* w) {
   dllm_buffer_release(back);
 }
 
+static const char kMessages[] =
+    "[{\"role\": \"user\", \"content\": \"the cat\"}, {\"role\": \"assistant\", \"content\": \"sat\"}]";
+
+static void test_chat(struct world* w) {
+  dllm_options* opts = NULL;
+  dllm_batch* row = NULL;
+  dllm_tensor* keep = NULL;
+  CHECK(dllm_tokenizer_chat(w->tok, kMessages, sizeof kMessages - 1, NULL, &row, w->err) ==
+        DLLM_FAILED_PRECONDITION);
+  CHECK(strstr(dllm_error_hint(w->err), "template") != NULL && row == NULL);
+  NEED(dllm_options_new("chat", &opts, w->err), w->err);
+  NEED(dllm_options_set_str(opts, "template",
+                            "{% for m in messages %}{{ m.content }};{% endfor %}", w->err),
+       w->err);
+  NEED(dllm_tokenizer_chat(w->tok, kMessages, sizeof kMessages - 1, opts, &row, w->err), w->err);
+  NEED(dllm_batch_array(row, "keep", &keep, w->err), w->err);
+  CHECK(dllm_tensor_dim(keep, 0) == 1 && dllm_tensor_dim(keep, 1) > 2);
+  CHECK(((const uint8_t*)dllm_tensor_data(keep))[0] == 1);
+  dllm_tensor_release(keep);
+  dllm_batch_release(row);
+  dllm_options_release(opts);
+}
+
 static int32_t count_event(const dllm_event* event, void* user_data) {
   int64_t* seen = (int64_t*)user_data;
   double loss = 0;
@@ -258,6 +281,7 @@ int main(void) {
   CHECK(dllm_abi_version() == 1);
   open_world(&w, 2);
   test_tokenizer(&w);
+  test_chat(&w);
   test_training(&w);
   test_decoding(&w);
   test_infilling(&w);

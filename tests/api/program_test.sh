@@ -79,6 +79,13 @@ check "generate --json: exit 0 and JSON" eval 'exits 0 && is_json && says out id
 run infill --model "$work/run" --text "the cat <mask:3> the mat" --quiet
 check "infill: exit 0" exits 0
 check "infill: keeps what was given" says out "^the cat.*the mat"
+echo '{% for m in messages %}{{ m.content }};{% endfor %}' >"$work/chat.jinja"
+run chat --model "$work/run" --message hi
+check "chat without a template: exit 1 and says so" eval 'exits 1 && says err "no chat template"'
+printf 'the cat\n/reset\nthe dog\n/quit\nno more\n' |
+  "$dllm" chat --model "$work/run" --template "$work/chat.jinja" --length 4 --json >"$work/out" 2>"$work/err"
+code=$?
+check "chat --json reads lines: exit 0, two answers" eval 'exits 0 && is_json && [ "$(wc -l <"$work/out")" -eq 2 ]'
 run inspect --verify "$work/run"
 check "inspect --verify of the run: exit 0" exits 0
 run tokenize --help

@@ -9,6 +9,7 @@ struct Entry {
 };
 
 constexpr Entry kHandlers[] = {
+    {"chat_templates", run_chat_templates},
     {"decoding_misc", run_decoding_misc},
     {"fast_dllm", run_fast_dllm_loops},
     {"forward", run_forward},       {"loss", run_loss},           {"losses", run_losses},

@@ -8,6 +8,7 @@ namespace dllm::parity {
 class Topic;
 using Handler = void (*)(Topic&);
 
+void run_chat_templates(Topic& topic);
 void run_decoding_misc(Topic& topic);
 void run_fast_dllm_loops(Topic& topic);
 void run_forward(Topic& topic);

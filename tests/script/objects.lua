@@ -23,6 +23,13 @@ tap.is(tap.fails("a wrong type raises", batch.set, batch, "ids", "f32", { 1 }, {
 tap.fails("too few elements raise", batch.set, batch, "x", "f32", { 4 }, { 1 })
 tap.fails("text for a handle raises", dllm.loader, "text", {})
 
+local tok = dllm.train_tokenizer(dllm.dataset_from { "the cat sat on the mat" }, { vocab_size = 300 })
+local ids, keep = tok:chat({ { role = "user", content = "a<|mask|>" }, { role = "assistant", content = "bc" } },
+  { template = "{% for m in messages %}{{ m.content }}{{ mask_token }}{% endfor %}" })
+tap.is(tok:decode(ids), "a<|mask|><|mask|>bc<|mask|>", "a template writes a conversation")
+tap.is(#ids, 13, "what a message spells is no special token")
+tap.is(table.concat(keep), string.rep("1", 10) .. "000", "what the assistant says is marked")
+
 local schedule = dllm.schedule(function(t) return 1 - t end)
 tap.ok(math.abs(schedule:alpha(0.25) - 0.75) < 1e-9, "a Lua function is a schedule")
 tap.is(dllm.json.decode(dllm.json.encode { a = { 1, 2.5, "x" } }).a[2], 2.5, "JSON goes both ways")

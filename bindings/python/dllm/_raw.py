@@ -102,6 +102,10 @@ PROTOTYPES = {
     "dllm_decoder_metric": (c_int32, [c_void_p, c_int64, c_char_p, POINTER(c_double), c_void_p]),
     "dllm_decoder_trace": (c_int32, [c_void_p, c_int64, c_void_p, c_void_p]),
     "dllm_decoder_describe": (c_int32, [c_void_p, c_void_p, c_void_p]),
+    "dllmx_decoder_predict": (c_int32, [c_void_p, c_void_p, c_void_p]),
+    "dllmx_decoder_statistics": (c_int32, [c_void_p, c_int64, POINTER(c_void_p), c_void_p]),
+    "dllmx_decoder_commit": (c_int32, [
+        c_void_p, c_int64, POINTER(c_int64), POINTER(c_int32), c_int64, c_void_p]),
     "dllm_engine_new": (c_int32, [c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_engine_release": (None, [c_void_p]),
     "dllm_engine_device_count": (c_int64, [c_void_p]),
@@ -216,6 +220,8 @@ PROTOTYPES = {
     "dllm_tokenizer_decode": (c_int32, [c_void_p, POINTER(c_int32), c_int64, c_void_p, c_void_p]),
     "dllm_tokenizer_decode_stream": (c_int32, [
         c_void_p, POINTER(c_int32), c_int64, c_void_p, POINTER(c_int64), c_void_p]),
+    "dllm_tokenizer_chat": (c_int32, [
+        c_void_p, c_void_p, c_int64, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_trainer_new": (c_int32, [c_void_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_trainer_release": (None, [c_void_p]),
     "dllm_trainer_step": (c_int32, [c_void_p, c_void_p, c_void_p, POINTER(c_double), c_void_p]),

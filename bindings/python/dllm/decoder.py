@@ -7,6 +7,7 @@ from typing import Any, Iterator, Sequence
 
 from . import _arrays
 from ._base import Managed, call, make, options, pointer_of, read_text
+from .batch import Batch
 from .event import Callback, run_with
 from .model import Model
 from .task import Task
@@ -55,6 +56,21 @@ class Decoder(Managed):
     def run(self, callback: Callback | None = None, task: Task | None = None) -> None:
         """Steps until everything is decided; callback gets every event, may return dllm.STOP."""
         run_with("dllm_decoder_run", callback, self.pointer, after=(pointer_of(task),))
+
+    def predict(self, task: Task | None = None) -> None:
+        """Runs the model for the coming step and decides nothing: see statistics and commit."""
+        call("dllmx_decoder_predict", self.pointer, pointer_of(task))
+
+    def statistics(self, slot: int = 0) -> Batch:
+        """What the model said: positions, token, probability, argmax, entropy, top_ids, ..."""
+        return Batch._wrap(make("dllmx_decoder_statistics", self.pointer, slot))
+
+    def commit(self, slot: int, positions: Sequence[int], ids: Sequence[int]) -> None:
+        """Decides these positions and ends the slot's step."""
+        where, tokens = _arrays.to_c(positions, "i64"), _arrays.to_c(ids, "i32")
+        if len(where) != len(tokens):
+            raise ValueError(f"{len(where)} positions, {len(tokens)} ids")
+        call("dllmx_decoder_commit", self.pointer, slot, where, tokens, len(where))
 
     def ids(self, slot: int = 0) -> Any:
         """The canvas: prompt and answer, the mask id where a position is open."""

@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 from ctypes import byref, c_int32, c_int64
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from . import _arrays
 from ._base import Buffer, Managed, call, make, options, path_bytes, pointer_of, read_text
 from ._lib import lib
+from .batch import Batch
 from .source import Source
 from .task import Task
 
@@ -52,6 +54,19 @@ class Tokenizer(Managed):
         data = text.encode() if isinstance(text, str) else bytes(text)
         return list(map(int, _arrays.ask("dllm_tokenizer_encode", "i32", self.pointer, data,
                                          len(data))))
+
+    def chat(self, messages: Sequence[Mapping[str, Any]],
+             **settings: Any) -> tuple[list[int], list[int]]:
+        """(ids, keep) of a conversation: keep is 0 where the assistant speaks. Settings of kind
+        chat; tools and variables may be Python objects."""
+        for key in ("tools", "variables"):
+            if key in settings and not isinstance(settings[key], str):
+                settings[key] = json.dumps(settings[key])
+        data = json.dumps(messages).encode()
+        with options("chat", settings) as opts:
+            made = make("dllm_tokenizer_chat", self.pointer, data, len(data), opts.pointer)
+        with Batch._wrap(made) as row:
+            return [int(x) for x in row["ids"][0]], [int(x) for x in row["keep"][0]]
 
     def decode(self, ids: Sequence[int]) -> str:
         values = _arrays.to_c(ids, "i32")

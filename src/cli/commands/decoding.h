@@ -19,6 +19,9 @@ struct Request {
   std::vector<uint8_t> fixed;
 };
 
+// Adds a request with the options of kind slot; --length wins over gen_length. Answers the slot.
+int64_t add_request(Context& context, dllm_decoder* decoder, const Request& request);
+Progress progress_of(const dllm_decoder* decoder, int64_t slot);
 // Steps until all is decided, with a picture of request 0 (option quiet: none), then prints the texts.
 int run_requests(Context& context, Session& session, const std::vector<Request>& requests);
 

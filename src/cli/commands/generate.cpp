@@ -61,7 +61,7 @@ Command generate_command() {
            {Kind::text, "prompt", "", "text to start from; may be empty"},
            {Kind::text, "policy", "low_confidence", "which open positions to decide: ancestral low_confidence random"},
            {Kind::number, "length", "", "open positions after the prompt (as --slot.gen_length)"},
-           {Kind::text, "trace", "", "write every step to this file (JSON lines)"},
+           {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
            {Kind::flag, "quiet", "", "do not show the denoising"}},
           {"engine", "model", "decoder:policy", "slot"},
           generate};
@@ -75,7 +75,7 @@ Command infill_command() {
            {Kind::text, "text", "", "text with holes: <mask:N> is N open tokens, <mask> one"},
            {Kind::text, "file", "", "read the text from a file, - for standard input"},
            {Kind::text, "policy", "low_confidence", "which open positions to decide: ancestral low_confidence random"},
-           {Kind::text, "trace", "", "write every step to this file (JSON lines)"},
+           {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
            {Kind::flag, "quiet", "", "do not show the denoising"}},
           {"engine", "model", "decoder:policy", "slot"},
           infill};

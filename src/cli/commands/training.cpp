@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -58,7 +59,9 @@ std::string config_from_scratch(const Context& context, const dllm_tokenizer* to
                  {"intermediate_size", (hidden * 8 / 3 + 31) / 32 * 32}, {"num_hidden_layers", context.number("layers")},
                  {"num_attention_heads", heads}, {"num_key_value_heads", heads}, {"head_dim", 64},
                  {"hidden_act", "silu"}, {"max_position_embeddings", 1024}, {"rms_norm_eps", 1e-5},
-                 {"rope_theta", 10000.0}, {"tie_word_embeddings", true}};
+                 {"rope_theta", 10000.0}, {"tie_word_embeddings", true},
+                 // Products of unit variance; the usual 0.02 is meant for wider models.
+                 {"initializer_range", 1.0 / std::sqrt(static_cast<double>(hidden))}};
   config["dllm"] = {{"attention", context.text("objective") == "ar" ? "causal" : "bidirectional"}, {"shift", context.text("objective") == "ar" ? 1 : 0}};
   int32_t mask_id = -1;
   if (dllm_tokenizer_id(tokenizer, "<|mask|>", &mask_id, nullptr) == DLLM_OK) config["dllm"]["mask_token_id"] = mask_id;

@@ -1,3 +1,4 @@
+#include "cpu/kernels/attention_keys.h"
 #include "cpu/kernels/attention_mask.h"
 #include "cpu/kernels/attention_shape.h"
 #include "cpu/kernels/factories.h"
@@ -5,35 +6,34 @@
 #include "cpu/kernels/rows.h"
 #include "cpu/kernels/split.h"
 
+#include <algorithm>
+#include <deque>
 #include <limits>
 
 namespace dllm::cpu {
 namespace {
 
 constexpr int64_t kQueryBlock = 32;
+constexpr int64_t kBlocksPerTask =
+    8; // share one packed tile of keys; also times the heads of a group
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-// Keys and values of every (batch, kv head) in panels.
-struct PackedKeys {
-  std::byte* keys;   // of (keys, dim)
-  std::byte* values; // of (vdim, keys): chains over keys
-  int64_t key_bytes, value_bytes;
-
-  void pack_all(const AttentionShape& s, const KernelCall& call) const {
-    const float* k = call.inputs[1].in<float>();
-    const float* v = call.inputs[2].in<float>();
-    split(call.pool, s.batch * s.kv_heads, grain_of(s.keys * (s.dim + s.vdim)),
-          [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) {
-              const int64_t b = i / s.kv_heads, head = i % s.kv_heads;
-              pack(DType::f32, k + s.k_at(b, head), s.kv_heads * s.dim, s.keys, s.dim,
-                   keys + i * key_bytes, nullptr);
-              pack_transposed(DType::f32, v + s.v_at(b, head), s.kv_heads * s.vdim, s.vdim, s.keys,
-                              values + i * value_bytes, nullptr);
-            }
-          });
-  }
+// A tile of keys and values of one (batch, kv head) in panels, packed when the first block sees it.
+struct KeyTile {
+  std::byte* keys;   // of (64, dim)
+  std::byte* values; // of (vdim, 64): chains over keys
+  float* plain;      // (64, max(dim, vdim)), for rows that do not lie evenly
 };
+
+void pack_tile(const AttentionShape& s, const KeyRows& k, const KeyRows& v, int64_t b, int64_t head,
+               int64_t tile, const KeyTile& to) {
+  const int64_t first = tile * kKeyTile, width = std::min(kKeyTile, s.keys - first);
+  int64_t stride = 0;
+  const float* keys = k.tile(b, first, width, head, to.plain, &stride);
+  pack(DType::f32, keys, stride, width, s.dim, to.keys, nullptr);
+  const float* values = v.tile(b, first, width, head, to.plain, &stride);
+  pack_transposed(DType::f32, values, stride, s.vdim, width, to.values, nullptr);
+}
 
 // One block of queries of one head: Milakov & Gimelshein 2018 (online softmax), Dao et al. 2022
 // (tiles). A masked score gives exactly 0 and a dead tile leaves maximum, sum and result as they
@@ -42,42 +42,44 @@ class QueryBlock {
 public:
   QueryBlock(const AttentionShape& shape, const MaskView& mask, const KernelCall& call, int64_t b,
              int64_t head, int64_t first)
-      : s_(shape), mask_(mask), call_(call), b_(b), head_(head), first_(first),
-        rows_(std::min(kQueryBlock, shape.queries - first)), math_(rows()) {
+      : s_(shape), call_(call), b_(b), head_(head), first_(first),
+        rows_(std::min(kQueryBlock, shape.queries - first)), math_(rows()),
+        mask_(mask, b, first, rows_, find_ranges(mask)) {
     for (int64_t r = 0; r < rows_; ++r) {
-      ranges_[r] = mask.ranges(b, first + r);
       maximum_[r] = kMasked;
       sum_[r] = 0.0f;
       std::fill_n(out(r), s_.vdim, 0.0f);
     }
   }
+  QueryBlock(const QueryBlock&) = delete;
+  QueryBlock& operator=(const QueryBlock&) = delete;
 
-  void run(const PackedKeys& packed) {
-    const int64_t kv = b_ * s_.kv_heads + head_ / s_.group();
-    const std::byte* keys = packed.keys + kv * packed.key_bytes;
-    const std::byte* values = packed.values + kv * packed.value_bytes;
-    const BlockMask block_mask(mask_, b_, first_, rows_, ranges_);
-    for (int64_t tile = block_mask.first_tile(); tile < block_mask.last_tile(); ++tile) {
-      if (block_mask.bits(tile, bits_)) add_tile(keys, values, tile);
-    }
-    finish();
+  int64_t first_tile() const { return mask_.first_tile(); }
+  int64_t last_tile() const { return mask_.last_tile(); }
+  // True when a query of the block sees a key of the tile; add_tile must follow.
+  bool sees(int64_t tile) {
+    return tile >= first_tile() && tile < last_tile() && mask_.bits(tile, bits_);
   }
 
-private:
-  float* out(int64_t r) const {
-    return call_.outputs[0].out<float>() + s_.out_at(b_, first_ + r, head_);
-  }
-
-  void add_tile(const std::byte* keys, const std::byte* values, int64_t tile) {
+  // scores_: work space (32, 64)
+  void add_tile(const KeyTile& packed, int64_t tile, float* scores) {
     const int64_t width = std::min(kKeyTile, s_.keys - tile * kKeyTile);
     const float* q = call_.inputs[0].in<float>() + s_.q_at(b_, first_, head_);
-    gemm_serial(s_.score_product(q, s_.heads * s_.dim, rows_, keys, s_.dim, tile, scores_));
-    for (int64_t r = 0; r < rows_; ++r) add_scores(r, width);
+    Gemm product;
+    product.a = q;
+    product.a_stride = s_.heads * s_.dim;
+    product.b = packed.keys;
+    product.c = scores;
+    product.c_stride = kKeyTile;
+    product.m = rows_;
+    product.n = panel_count(width) * kPanel; // columns beyond the last key are masked
+    product.k = s_.dim;
+    gemm_serial(product);
+    for (int64_t r = 0; r < rows_; ++r) add_scores(r, width, scores + r * kKeyTile);
     Gemm gemm; // out += p v
-    gemm.a = scores_;
+    gemm.a = scores;
     gemm.a_stride = kKeyTile;
-    gemm.b = values + tile * kKeyTile * kPanel * static_cast<int64_t>(sizeof(float));
-    gemm.b_chain = s_.keys;
+    gemm.b = packed.values;
     gemm.c = out(0);
     gemm.c_stride = s_.heads * s_.vdim;
     gemm.m = rows_;
@@ -87,9 +89,30 @@ private:
     gemm_serial(gemm);
   }
 
+  void finish(const KeyRows& v, float* buffer) const {
+    float* lse = call_.outputs[1].out<float>() + s_.lse_at(b_, head_, first_);
+    for (int64_t r = 0; r < rows_; ++r) {
+      if (sum_[r] > 0.0f) {
+        lse[r] = maximum_[r] + exact_log(sum_[r]);
+        math_.scale(1.0f / sum_[r], s_.vdim, out(r));
+      } else {
+        lse[r] = kMasked;
+        if (s_.empty_average) average_values(r, v, buffer);
+      }
+    }
+  }
+
+private:
+  const KeyRanges* find_ranges(const MaskView& mask) {
+    for (int64_t r = 0; r < rows_; ++r) ranges_[r] = mask.ranges(b_, first_ + r);
+    return ranges_;
+  }
+  float* out(int64_t r) const {
+    return call_.outputs[0].out<float>() + s_.out_at(b_, first_ + r, head_);
+  }
+
   // Scores of one row of the tile -> weights relative to the running maximum.
-  void add_scores(int64_t r, int64_t width) {
-    float* score = scores_ + r * kKeyTile;
+  void add_scores(int64_t r, int64_t width, float* score) {
     const uint64_t bits = bits_[r];
     if (bits == 0) {
       std::fill_n(score, width, 0.0f);
@@ -117,64 +140,95 @@ private:
     sum_[r] += math_.exp_sum(score, factor, maximum_[r], width, score);
   }
 
-  void finish() const {
-    float* lse = call_.outputs[1].out<float>() + s_.lse_at(b_, head_, first_);
-    for (int64_t r = 0; r < rows_; ++r) {
-      if (sum_[r] > 0.0f) {
-        lse[r] = maximum_[r] + exact_log(sum_[r]);
-        math_.scale(1.0f / sum_[r], s_.vdim, out(r));
-      } else {
-        lse[r] = kMasked;
-        if (s_.empty_average) average_values(r);
-      }
-    }
-  }
-
   // The plain mean of the values of all keys, in order.
-  void average_values(int64_t r) const {
-    const float* v = call_.inputs[2].in<float>() + s_.v_at(b_, head_ / s_.group());
+  void average_values(int64_t r, const KeyRows& v, float* buffer) const {
     for (int64_t key = 0; key < s_.keys; ++key)
-      math_.add_to(v + key * s_.kv_heads * s_.vdim, s_.vdim, out(r));
+      math_.add_to(v.row(b_, key, head_ / s_.group(), buffer), s_.vdim, out(r));
     math_.scale(1.0f / static_cast<float>(s_.keys), s_.vdim, out(r));
   }
 
   const AttentionShape& s_;
-  const MaskView& mask_;
   const KernelCall& call_;
   const int64_t b_, head_, first_, rows_;
   const Rows& math_;
   KeyRanges ranges_[kQueryBlock];
+  const BlockMask mask_;
   uint64_t bits_[kQueryBlock];
   float maximum_[kQueryBlock];
   float sum_[kQueryBlock];
-  alignas(64) float scores_[kQueryBlock * kKeyTile]; // (row, key of the tile)
 };
+
+// All blocks of one (batch, kv head) among [first, last) of the query blocks, heads of its group
+// included: every tile is packed once for all of them and stays in the nearest cache.
+void run_task(const AttentionShape& s, const MaskView& mask, const KernelCall& call,
+              const KeyRows& k, const KeyRows& v, int64_t b, int64_t kv_head, int64_t first,
+              int64_t last, const KeyTile& tile_space, float* scores) {
+  std::deque<QueryBlock> blocks;
+  int64_t begin = INT64_MAX, end = 0;
+  for (int64_t head = kv_head * s.group(); head < (kv_head + 1) * s.group(); ++head) {
+    for (int64_t block = first; block < last; ++block) {
+      const QueryBlock& made = blocks.emplace_back(s, mask, call, b, head, block * kQueryBlock);
+      if (made.first_tile() >= made.last_tile()) continue;
+      begin = std::min(begin, made.first_tile());
+      end = std::max(end, made.last_tile());
+    }
+  }
+  for (int64_t tile = begin; tile < end; ++tile) {
+    bool packed = false;
+    for (QueryBlock& block : blocks) {
+      if (!block.sees(tile)) continue;
+      if (!packed) pack_tile(s, k, v, b, kv_head, tile, tile_space);
+      packed = true;
+      block.add_tile(tile_space, tile, scores);
+    }
+  }
+  for (const QueryBlock& block : blocks) block.finish(v, tile_space.plain);
+}
 
 } // namespace
 
-// q, k, v, mask params -> out, lse
+// q, k, v, mask params -> out, lse. A k or v that is gathered is read in its table.
 Kernel make_attention(const CompileInfo& info) {
   const AttentionShape s(info);
   const MaskPlan plan(info, 3);
-  const int64_t kv = s.batch * s.kv_heads;
-  ScratchLayout layout;
-  const int64_t key_bytes = packed_bytes(s.keys, s.dim, DType::f32);
-  const int64_t value_bytes = packed_bytes(s.vdim, s.keys, DType::f32);
-  const int64_t keys = layout.add(kv * key_bytes), values = layout.add(kv * value_bytes);
+  const KeyPlan k_plan(info, 1), v_plan(info, 2);
   const int64_t blocks = (s.queries + kQueryBlock - 1) / kQueryBlock;
+  const int64_t parts = (blocks + kBlocksPerTask - 1) / kBlocksPerTask;
+  const int64_t tasks = s.batch * s.kv_heads * parts;
+  const int64_t slots = std::min<int64_t>(tasks, 4 * info.threads);
+  ScratchLayout layout; // of one slot
+  const int64_t keys = layout.add(packed_bytes(kKeyTile, s.dim, DType::f32));
+  const int64_t values = layout.add(packed_bytes(s.vdim, kKeyTile, DType::f32));
+  const int64_t plain = layout.add_floats(kKeyTile * std::max(s.dim, s.vdim));
+  const int64_t scores = layout.add_floats(kQueryBlock * kKeyTile);
+  const int64_t slot_bytes = layout.bytes();
 
   Kernel kernel;
-  kernel.scratch_bytes = layout.bytes();
+  kernel.scratch_bytes = slots * slot_bytes;
+  kernel.reads = info.node.inputs;
+  kernel.reads[1] = k_plan.value;
+  kernel.reads[2] = v_plan.value;
+  const size_t k_indices = kernel.reads.size();
+  if (k_plan.gathered) kernel.reads.push_back(k_plan.indices);
+  const size_t v_indices = kernel.reads.size();
+  if (v_plan.gathered) kernel.reads.push_back(v_plan.indices);
   kernel.run = [=](const KernelCall& call) {
-    const PackedKeys packed{call.scratch + keys, call.scratch + values, key_bytes, value_bytes};
-    packed.pack_all(s, call);
+    const auto rows_of = [&](const KeyPlan& of, size_t operand, size_t indices) {
+      return KeyRows{of, call.inputs[operand].data,
+                     of.gathered ? call.inputs[indices].in<int32_t>() : nullptr};
+    };
+    const KeyRows k = rows_of(k_plan, 1, k_indices), v = rows_of(v_plan, 2, v_indices);
     const MaskView mask(plan, call);
     const int64_t work = s.queries * s.keys * (s.dim + s.vdim) / 16; // of one head
-    const int64_t count = s.batch * s.heads * blocks;
-    parallel(work * s.batch * s.heads < 60000 ? nullptr : call.pool, count, [&](int64_t i) {
-      const int64_t head = i / blocks;
-      QueryBlock(s, mask, call, head / s.heads, head % s.heads, i % blocks * kQueryBlock)
-          .run(packed);
+    parallel(work * s.batch * s.heads < 60000 ? nullptr : call.pool, slots, [&](int64_t slot) {
+      std::byte* own = call.scratch + slot * slot_bytes;
+      const KeyTile tile{own + keys, own + values, reinterpret_cast<float*>(own + plain)};
+      for (int64_t task = slot; task < tasks; task += slots) {
+        const int64_t part = task % parts, kv = task / parts;
+        run_task(s, mask, call, k, v, kv / s.kv_heads, kv % s.kv_heads, part * kBlocksPerTask,
+                 std::min(blocks, (part + 1) * kBlocksPerTask), tile,
+                 reinterpret_cast<float*>(own + scores));
+      }
     });
   };
   return kernel;

@@ -9,6 +9,9 @@ namespace dllm::cpu {
 Kernel make_linear(const CompileInfo& info);
 Kernel make_linear_input_grad(const CompileInfo& info);
 Kernel make_linear_weight_grad(const CompileInfo& info);
+Kernel make_expert_linear(const CompileInfo& info);
+Kernel make_expert_linear_input_grad(const CompileInfo& info);
+Kernel make_expert_linear_weight_grad(const CompileInfo& info);
 Kernel make_dot(const CompileInfo& info);
 Kernel make_attention(const CompileInfo& info);
 Kernel make_attention_grad(const CompileInfo& info);

@@ -1,9 +1,12 @@
 #include "cpu/kernels/head.h"
 
+#include "cpu/kernels/rows.h"
+
 namespace dllm::cpu {
 
 Head::Head(const CompileInfo& info, ScratchLayout& layout)
-    : weight_(info, 1, kPacked, layout), capacity_(info.input(0).shape.dim(0)) {
+    : weight_(info, 1, kPacked, layout), capacity_(info.input(0).shape.dim(0)),
+      softcap_(static_cast<float>(info.node.attributes.number("softcap"))) {
   if (info.node.attributes.flag("has_bias")) bias_ = static_cast<int>(next_input_++);
   if (info.node.attributes.flag("has_scale")) scale_ = static_cast<int>(next_input_++);
 }
@@ -27,6 +30,11 @@ void Head::logits(const KernelCall& call, const std::byte* panels, const float* 
   if (bias_ >= 0) gemm.bias = call.inputs[bias_].in<float>() + begin;
   if (scale_ >= 0) gemm.scale = call.inputs[scale_].in<float>() + begin;
   gemm_parallel(gemm, call.pool);
+  if (!(softcap_ > 0)) return;
+  split(call.pool, rows, grain_of(16 * gemm.n), [&](int64_t first, int64_t last) {
+    for (int64_t row = first; row < last; ++row)
+      dllm::cpu::rows().scores(1.0f, softcap_, gemm.n, to + row * to_stride);
+  });
 }
 
 int64_t rows_in_use(const KernelCall& call, int input, int64_t capacity) {

@@ -1,7 +1,7 @@
 #pragma once
-// The head of a language model as an operand: logits = x w^T * scale + bias for a block of rows and
-// of the vocabulary. Inputs 0 x (capacity, in), 1 weight (vocab, in), then bias and scale as the
-// attributes say.
+// The head of a language model as an operand: logits = x w^T * scale + bias, then softcap * tanh(./
+// softcap) when the model has one, for a block of rows and of the vocabulary. Inputs 0 x (capacity,
+// in), 1 weight (vocab, in), then bias and scale as the attributes say.
 
 #include "cpu/kernels/weight.h"
 
@@ -16,6 +16,7 @@ public:
   int64_t in() const { return weight_.in(); }
   size_t next_input() const { return next_input_; } // the first one after scale
   const float* scale(const KernelCall& call) const; // or null
+  float softcap() const { return softcap_; }        // 0: none
   FormSet wants() const { return weight_.wants(); }
 
   const std::byte* panels(const KernelCall& call) const { return weight_.panels(call); }
@@ -29,6 +30,7 @@ private:
   int64_t capacity_;
   int bias_ = -1;
   int scale_ = -1;
+  float softcap_;
   size_t next_input_ = 2;
 };
 

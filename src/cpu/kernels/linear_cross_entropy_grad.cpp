@@ -14,8 +14,10 @@ struct LossGrad {
   const float* lse;
   const float* dnll;
   const float* scale; // or null
+  float softcap;      // 0: none
 
-  // z (rows, width) logits -> gradients of the logits: (softmax - onehot(target)) * dnll
+  // z (rows, width) logits -> gradients of the logits: (softmax - onehot(target)) * dnll, of the
+  // logits before the cap where there is one
   void logit_grads(float* z, int64_t begin, int64_t width) const {
     const Rows& math = rows();
     split(call.pool, active.size(), grain_of(width), [&](int64_t first, int64_t last) {
@@ -23,12 +25,27 @@ struct LossGrad {
         const size_t at = static_cast<size_t>(i);
         const int32_t row = active.rows[at];
         float* g = z + i * width;
-        math.exp_sum(g, 1.0f, lse[row], width, g);
         const int64_t target = active.targets[at] - begin;
-        if (target >= 0 && target < width) g[target] -= 1.0f;
-        math.scale(dnll[row], width, g);
+        for (int64_t j = 0; j < width; j += kSlopes) {
+          const int64_t count = std::min(kSlopes, width - j);
+          float slopes[kSlopes];
+          if (softcap > 0) cap_slopes(g + j, count, slopes);
+          math.exp_sum(g + j, 1.0f, lse[row], count, g + j);
+          if (target >= j && target < j + count) g[target] -= 1.0f;
+          math.scale(dnll[row], count, g + j);
+          for (int64_t s = 0; softcap > 0 && s < count; ++s) g[j + s] *= slopes[s];
+        }
       }
     });
+  }
+
+  static constexpr int64_t kSlopes = 512;
+  // d capped / d logit = 1 - (capped / softcap)^2
+  void cap_slopes(const float* capped, int64_t count, float* slopes) const {
+    for (int64_t j = 0; j < count; ++j) {
+      const float t = capped[j] / softcap;
+      slopes[j] = 1.0f - t * t;
+    }
   }
 
   // dbias = sum over rows, in order.
@@ -90,7 +107,8 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
                         in,
                         call.inputs[lse_input].in<float>(),
                         call.inputs[lse_input + 1].in<float>(),
-                        head.scale(call)};
+                        head.scale(call),
+                        head.softcap()};
     float* x = reinterpret_cast<float*>(call.scratch + gathered);
     float* z = reinterpret_cast<float*>(call.scratch + logits);
     active.gather(call.inputs[0].in<float>(), in, x, call.pool);

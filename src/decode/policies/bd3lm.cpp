@@ -65,7 +65,7 @@ BlockwiseSettings settings_of(const PolicySetup& setup) {
   settings.steps_per_block = setup.i64("steps_per_block");
   settings.eos = token_option(setup, "eos");
   // K and V of a block would be final before its tokens are known to be left out.
-  if (setup.i64("compat_pad") >= 0) settings.cache = CacheMode::none;
+  if (token_option(setup, "compat_pad") >= 0) settings.cache = CacheMode::none;
   return settings;
 }
 
@@ -92,8 +92,8 @@ std::unique_ptr<Policy> make_bd3lm(const PolicySetup& setup) {
 std::vector<OptionSpec> bd3lm_keys() {
   return {
       option_i64("block_length", 32, 1, 1 << 24,
-                 "Positions decided before the next ones begin, and seen together; a block_causal "
-                 "model's own goes first."),
+                 "Positions decided before the next ones begin, and seen together; not set: those "
+                 "of a block_causal model."),
       option_i64("steps_per_block", 0, 0, 1 << 20,
                  "Steps of a block; 0: steps, spread evenly over the blocks."),
       option_choice("remasking", "low_confidence", {"low_confidence", "random"},

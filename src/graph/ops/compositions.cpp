@@ -6,6 +6,12 @@ namespace dllm::graph {
 
 using namespace ops;
 
+Value softcap(Value x, float cap) {
+  if (cap == 0.0f) return x;
+  const Value most = full_like(x, static_cast<double>(cap));
+  return multiply(most, tanh(divide(x, most)));
+}
+
 Value softmax(Value x, int64_t axis) {
   const Value top = stop_gradient(max(x, {axis}, true));
   const Value weight = exp(subtract(x, top));

@@ -6,6 +6,7 @@ HeadOperands head_operands(const Attributes& attributes, OperandOrder& order) {
   HeadOperands at{};
   at.bias = order.take(attributes.flag("has_bias"));
   at.scale = order.take(attributes.flag("has_scale"));
+  at.softcap = attributes.number("softcap");
   return at;
 }
 
@@ -32,6 +33,7 @@ void expect_head(const OpCall& call, const HeadOperands& at) {
   const Shape row{weight.shape.dim(0)};
   expect_row_values(call, at.bias, "bias", DType::f32, row);
   expect_row_values(call, at.scale, "scale", DType::f32, row);
+  if (!(at.softcap >= 0)) fail_op(call, fmt::format("softcap {} is negative", at.softcap));
 }
 
 Value head_logits(const HeadOperands& at, std::span<const Value> inputs) {
@@ -39,7 +41,8 @@ Value head_logits(const HeadOperands& at, std::span<const Value> inputs) {
     return index >= 0 ? inputs[static_cast<size_t>(index)] : Value{};
   };
   const Value logits = dot(inputs[0], transpose(widen_weight(inputs[1], given(at.scale)), {1, 0}));
-  return at.bias >= 0 ? add(logits, given(at.bias)) : logits;
+  return softcap(at.bias >= 0 ? add(logits, given(at.bias)) : logits,
+                 static_cast<float>(at.softcap));
 }
 
 Value rows_in_use(Graph& graph, int64_t rows, Value count) {

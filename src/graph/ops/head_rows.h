@@ -8,6 +8,7 @@ namespace dllm::graph::ops {
 
 struct HeadOperands {
   int bias, scale; // -1: not there. x and weight are operands 0 and 1
+  double softcap;  // 0: none
 };
 
 HeadOperands head_operands(const Attributes& attributes, OperandOrder& order);
@@ -17,7 +18,7 @@ void expect_row_values(const OpCall& call, int index, const char* what, DType dt
                        const Shape& shape);
 
 // For decompositions.
-Value head_logits(const HeadOperands& at, std::span<const Value> inputs); // (rows, vocab)
+Value head_logits(const HeadOperands& at, std::span<const Value> inputs); // (rows, vocab), capped
 Value rows_in_use(Graph& graph, int64_t rows, Value count); // u8(rows); count may be undefined
 Value log_sum_exp(Value logits);                            // f32(rows)
 

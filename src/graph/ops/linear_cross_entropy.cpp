@@ -116,7 +116,7 @@ std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> 
   return {select(at.counts, subtract(lse, hit), none), select(at.counts, lse, none)};
 }
 
-// d logits = (softmax - onehot) dnll
+// d logits = (softmax - onehot) dnll, times 1 - (logit / softcap)^2 where logits are capped
 std::vector<Value> grad_plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
   const Operands where = operands(node.attributes, true);
   const Rows at = rows_of(graph, where, inputs);
@@ -128,7 +128,11 @@ std::vector<Value> grad_plain(Graph& graph, const Node& node, std::span<const Va
   const Value p = exp(select(column, subtract(at.logits, lse), none));
   const Value onehot =
       convert(equal(iota(graph, at.logits.shape(), DType::i32, 1), at.target), DType::f32);
-  const Value d = select(column, multiply(subtract(p, onehot), dnll), none);
+  Value d = select(column, multiply(subtract(p, onehot), dnll), none);
+  if (where.head.softcap > 0) {
+    const Value t = divide(at.logits, full_like(at.logits, where.head.softcap));
+    d = multiply(d, subtract(full_like(t, 1), multiply(t, t)));
+  }
   const Value scale =
       where.head.scale >= 0 ? inputs[static_cast<size_t>(where.head.scale)] : Value{};
   std::vector<Value> results{dot(d, widen_weight(inputs[1], scale))};
@@ -151,7 +155,7 @@ std::span<const OpDef> linear_cross_entropy_ops() {
 } // namespace ops
 
 Value linear_cross_entropy(Value x, Value weight, Value bias, Value scale, Value targets,
-                           Value count) {
+                           Value count, float softcap) {
   std::vector<Value> inputs{x, weight};
   if (bias.defined()) inputs.push_back(bias);
   if (scale.defined()) inputs.push_back(scale);
@@ -160,7 +164,8 @@ Value linear_cross_entropy(Value x, Value weight, Value bias, Value scale, Value
   return apply("linear_cross_entropy", inputs,
                {{"has_bias", bias.defined()},
                 {"has_scale", scale.defined()},
-                {"has_count", count.defined()}});
+                {"has_count", count.defined()},
+                {"softcap", static_cast<double>(softcap)}});
 }
 
 } // namespace dllm::graph

@@ -24,6 +24,7 @@ constexpr Family kFamilies[] = {
     ops::cumsum_ops,
     ops::dot_ops,
     ops::dynamic_slice_ops,
+    ops::expert_linear_ops,
     ops::gated_activation_ops,
     ops::identity_ops,
     ops::layer_norm_ops,

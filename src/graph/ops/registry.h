@@ -21,6 +21,7 @@ std::span<const OpDef> convert_ops();
 std::span<const OpDef> cumsum_ops();
 std::span<const OpDef> dot_ops();
 std::span<const OpDef> dynamic_slice_ops();
+std::span<const OpDef> expert_linear_ops();
 std::span<const OpDef> gated_activation_ops();
 std::span<const OpDef> identity_ops();
 std::span<const OpDef> layer_norm_ops();

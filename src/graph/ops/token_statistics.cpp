@@ -203,7 +203,8 @@ TokenStatistics token_statistics(const TokenStatisticsInputs& in, int64_t top) {
                                {"has_noise", in.noise.defined()},
                                {"has_banned", in.banned.defined()},
                                {"nucleus_first", in.nucleus_first},
-                               {"shaped", in.shaped}});
+                               {"shaped", in.shaped},
+                               {"softcap", static_cast<double>(in.softcap)}});
   return {made[0], made[1], made[2], made[3], made[4], made[5],
           made[6], made[7], made[8], made[9], made[10]};
 }

@@ -35,6 +35,9 @@ double node_flops(const Graph& graph, const Node& node) {
   if (name == "linear" || name == "linear_input_grad")
     return 2 * count(0) * (name == "linear" ? last(1, 0) : last(1, 1));
   if (name == "linear_weight_grad") return 2 * count(0) * last(1, -1);
+  if (name == "expert_linear") return 2 * count(0) * last(1, 1) * last(2, 1);
+  if (name == "expert_linear_input_grad") return 2 * count(0) * last(2, 2);
+  if (name == "expert_linear_weight_grad") return 2 * count(0) * last(1, 1);
   if (name == "dot") return 2 * count(0) * last(1, -1);
   if (name == "linear_cross_entropy" || name == "token_statistics")
     return 2 * count(0) * last(1, 0);

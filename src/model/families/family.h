@@ -18,16 +18,16 @@ namespace dllm::model {
 struct LayerInputs {
   const ModelConfig& config;
   graph::Value positions; // i32(batch, seq)
-  graph::Value inv_freq;  // f32(rotary / 2); undefined with learned positions
+  graph::Value inv_freq;  // f32(rotary / 2), this layer's; undefined with learned positions
   graph::Value
       time; // f32(batch, size): embedding of the noise level; models with time conditioning
   float rope_amplitude = 1;
-  graph::Mask mask;
+  graph::Mask mask; // with this layer's window
   bool empty_average = false;
   // Null when nothing is kept. attention_block replaces keys and values by what it has written.
   KvCache* cache = nullptr;
-  bool round_kv = false; // to bf16
-  std::map<std::string, graph::Value> params; // by name without "layers.": "q", "q.bias", "q.scale"
+  bool round_kv = false;                      // to bf16
+  std::map<std::string, graph::Value> params; // by name in its run: "q", "q.bias", "q.scale"
 
   graph::Value param(const std::string& name) const; // undefined when the layer has none
 };
@@ -52,6 +52,7 @@ const Family&
 family_of_model_type(const std::string& type); // unimplemented, naming the type and what there is
 
 // One per file in families/.
-extern const Family kDream, kGpt2, kLlada, kLlama, kNanoDlm, kQwen2, kQwen3;
+extern const Family kDllmMoe, kDream, kGemma2, kGemma3, kGpt2, kLlada, kLlada2, kLladaMoe, kLlama,
+    kNanoDlm, kQwen2, kQwen3, kQwen3Moe;
 
 } // namespace dllm::model

@@ -15,7 +15,11 @@ std::string bias_name(const std::string& weight) {
 // Collects the tensors of one model in the order in which they will be numbered.
 class Table {
 public:
-  explicit Table(bool transpose) : transpose_(transpose) {}
+  Table(bool transpose, bool centered_norms)
+      : transpose_(transpose),
+        norm_role_(centered_norms ? ParamRole::centered_norm : ParamRole::norm) {}
+
+  void start(const LayerRun& run) { first_layer_ = run.first; }
 
   void add(const std::string& name, const std::string& logical, ParamRole role, Shape element,
            int64_t layers = 0) {
@@ -23,6 +27,7 @@ public:
     spec.name = name;
     spec.role = role;
     spec.layers = layers;
+    spec.first_layer = first_layer_;
     spec.pieces = {{logical, element[0], transpose_ && role == ParamRole::weight}};
     spec.element = std::move(element);
     specs_.push_back(std::move(spec));
@@ -35,13 +40,27 @@ public:
   }
   void norm(const std::string& name, const std::string& logical, const std::string& bias,
             int64_t size, int64_t layers) {
-    add(name, logical, ParamRole::norm, {size}, layers);
+    add(name, logical, norm_role_, {size}, layers);
     if (!bias.empty()) add(name + ".bias", bias, ParamRole::bias, {size}, layers);
+  }
+  // One matrix (out, in) per expert, stacked.
+  void experts(const std::string& name, const std::string& logical, int64_t count, int64_t out,
+               int64_t in, int64_t layers) {
+    add(name, "", ParamRole::weight, {count, out, in}, layers);
+    specs_.back().pieces.clear();
+    const size_t mark = logical.find("[]");
+    for (int64_t e = 0; e < count; ++e) {
+      const std::string own =
+          logical.substr(0, mark) + std::to_string(e) + logical.substr(mark + 2);
+      specs_.back().pieces.push_back({own, 1, false});
+    }
   }
   std::vector<ParamSpec> take() { return std::move(specs_); }
 
 private:
   bool transpose_;
+  ParamRole norm_role_;
+  int64_t first_layer_ = 0;
   std::vector<ParamSpec> specs_;
 };
 
@@ -67,36 +86,84 @@ TransformerNames llama_names() {
   return names;
 }
 
+namespace {
+
+void add_attention(Table& table, const ModelConfig& config, const TransformerNames& names,
+                   const LayerRun& run) {
+  const std::string own = run.prefix();
+  const int64_t hidden = config.hidden_size, q = config.query_size(), kv = config.kv_size(),
+                layers = run.count;
+  table.norm(own + "attention_norm", names.attention_norm, names.attention_norm_bias, hidden,
+             layers);
+  if (!names.qkv.empty()) {
+    table.linear(own + "qkv", names.qkv, q + 2 * kv, hidden, config.qkv_bias, layers);
+  } else {
+    table.linear(own + "q", names.q, q, hidden, config.qkv_bias, layers);
+    table.linear(own + "k", names.k, kv, hidden, config.qkv_bias, layers);
+    table.linear(own + "v", names.v, kv, hidden, config.qkv_bias, layers);
+  }
+  if (config.qk_norm) {
+    table.norm(own + "q_norm", names.q_norm, "", config.head_dim, layers);
+    table.norm(own + "k_norm", names.k_norm, "", config.head_dim, layers);
+  }
+  table.linear(own + "out", names.out, hidden, q, config.out_bias, layers);
+  if (config.post_norms)
+    table.norm(own + "attention_post_norm", names.attention_post_norm, "", hidden, layers);
+}
+
+void add_mlp(Table& table, const ModelConfig& config, const TransformerNames& names,
+             const LayerRun& run) {
+  const std::string own = run.prefix();
+  const int64_t hidden = config.hidden_size, inner = config.intermediate_size;
+  table.norm(own + "mlp_norm", names.mlp_norm, names.mlp_norm_bias, hidden, run.count);
+  if (config.gated_mlp)
+    table.linear(own + "gate", names.gate, inner, hidden, config.mlp_bias, run.count);
+  table.linear(own + "up", names.up, inner, hidden, config.mlp_bias, run.count);
+  table.linear(own + "down", names.down, hidden, inner, config.mlp_bias, run.count);
+  if (config.post_norms)
+    table.norm(own + "mlp_post_norm", names.mlp_post_norm, "", hidden, run.count);
+}
+
+void add_experts(Table& table, const ModelConfig& config, const TransformerNames& names,
+                 const LayerRun& run) {
+  const std::string own = run.prefix();
+  const ExpertConfig& experts = config.experts;
+  const int64_t hidden = config.hidden_size, layers = run.count;
+  table.norm(own + "mlp_norm", names.mlp_norm, names.mlp_norm_bias, hidden, layers);
+  table.add(own + "router", names.router, ParamRole::router, {experts.count, hidden}, layers);
+  if (experts.bias)
+    table.add(own + "router.bias", names.router_bias, ParamRole::bias, {experts.count}, layers);
+  const auto stack = [&](const char* name, const std::string& logical, int64_t out, int64_t in) {
+    table.experts(own + name, logical, experts.count, out, in, layers);
+  };
+  stack("expert_gate", names.expert_gate, experts.intermediate, hidden);
+  stack("expert_up", names.expert_up, experts.intermediate, hidden);
+  stack("expert_down", names.expert_down, hidden, experts.intermediate);
+  if (experts.shared == 0) return;
+  table.linear(own + "gate", names.shared_gate, experts.shared, hidden, false, layers);
+  table.linear(own + "up", names.shared_up, experts.shared, hidden, false, layers);
+  table.linear(own + "down", names.shared_down, hidden, experts.shared, false, layers);
+}
+
+} // namespace
+
 std::vector<ParamSpec> transformer_params(const ModelConfig& config,
                                           const TransformerNames& names) {
-  const int64_t hidden = config.hidden_size, layers = config.layers, q = config.query_size(),
-                kv = config.kv_size();
-  Table table(names.transpose);
+  const int64_t hidden = config.hidden_size;
+  Table table(names.transpose, config.centered_norms);
   table.add("embedding", names.embedding, ParamRole::embedding, {config.vocab_size, hidden});
   if (config.positions == PositionKind::learned) {
     table.add("positions", names.positions, ParamRole::positions, {config.max_positions, hidden});
   }
-  table.norm("layers.attention_norm", names.attention_norm, names.attention_norm_bias, hidden,
-             layers);
-  if (!names.qkv.empty()) {
-    table.linear("layers.qkv", names.qkv, q + 2 * kv, hidden, config.qkv_bias, layers);
-  } else {
-    table.linear("layers.q", names.q, q, hidden, config.qkv_bias, layers);
-    table.linear("layers.k", names.k, kv, hidden, config.qkv_bias, layers);
-    table.linear("layers.v", names.v, kv, hidden, config.qkv_bias, layers);
+  for (const LayerRun& run : layer_runs(config)) {
+    table.start(run);
+    add_attention(table, config, names, run);
+    if (run.experts)
+      add_experts(table, config, names, run);
+    else
+      add_mlp(table, config, names, run);
   }
-  if (config.qk_norm) {
-    table.norm("layers.q_norm", names.q_norm, "", config.head_dim, layers);
-    table.norm("layers.k_norm", names.k_norm, "", config.head_dim, layers);
-  }
-  table.linear("layers.out", names.out, hidden, q, config.out_bias, layers);
-  table.norm("layers.mlp_norm", names.mlp_norm, names.mlp_norm_bias, hidden, layers);
-  if (config.gated_mlp)
-    table.linear("layers.gate", names.gate, config.intermediate_size, hidden, config.mlp_bias,
-                 layers);
-  table.linear("layers.up", names.up, config.intermediate_size, hidden, config.mlp_bias, layers);
-  table.linear("layers.down", names.down, hidden, config.intermediate_size, config.mlp_bias,
-               layers);
+  table.start({});
   table.norm("norm", names.final_norm, names.final_norm_bias, hidden, 0);
   if (!config.tie_embeddings) table.linear("head", names.head, config.vocab_size, hidden, false, 0);
   return table.take();
@@ -105,6 +172,10 @@ std::vector<ParamSpec> transformer_params(const ModelConfig& config,
 graph::Value LayerInputs::param(const std::string& name) const {
   const auto found = params.find(name);
   return found == params.end() ? graph::Value{} : found->second;
+}
+
+graph::Value norm_weight(const ModelConfig& config, graph::Value weight) {
+  return config.centered_norms ? graph::add(weight, graph::scalar(*weight.graph, 1.0f)) : weight;
 }
 
 graph::Value linear_param(const LayerInputs& inputs, graph::Value x, const std::string& name) {
@@ -116,7 +187,8 @@ namespace {
 
 graph::Value norm(const LayerInputs& inputs, graph::Value x, const std::string& name) {
   const auto eps = static_cast<float>(inputs.config.norm_eps);
-  if (inputs.config.norm == NormKind::rms) return graph::rms_norm(x, inputs.param(name), eps);
+  if (inputs.config.norm == NormKind::rms)
+    return graph::rms_norm(x, norm_weight(inputs.config, inputs.param(name)), eps);
   return graph::layer_norm(x, inputs.param(name), inputs.param(name + ".bias"), eps);
 }
 
@@ -170,9 +242,8 @@ graph::Value attention_block(const LayerInputs& inputs, graph::Value x) {
   const ModelConfig& config = inputs.config;
   Heads heads = project(inputs, x);
   if (config.qk_norm) {
-    const auto eps = static_cast<float>(config.norm_eps);
-    heads.q = graph::rms_norm(heads.q, inputs.param("q_norm"), eps);
-    heads.k = graph::rms_norm(heads.k, inputs.param("k_norm"), eps);
+    heads.q = norm(inputs, heads.q, "q_norm");
+    heads.k = norm(inputs, heads.k, "k_norm");
   }
   if (inputs.inv_freq.defined()) {
     heads.q = graph::rope(heads.q, inputs.positions, inputs.inv_freq, false, inputs.rope_amplitude);
@@ -184,7 +255,10 @@ graph::Value attention_block(const LayerInputs& inputs, graph::Value x) {
   }
   if (inputs.cache != nullptr) keep_heads(*inputs.cache, heads);
   graph::AttentionOptions options;
-  options.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+  const double size =
+      config.query_scalar > 0 ? config.query_scalar : static_cast<double>(config.head_dim);
+  options.scale = static_cast<float>(1.0 / std::sqrt(size));
+  options.softcap = static_cast<float>(config.attention_softcap);
   options.empty_average = inputs.empty_average;
   const graph::Value seen = graph::attention(heads.q, heads.k, heads.v, inputs.mask, options);
   return linear_param(inputs, graph::reshape(seen, {x.dim(0), x.dim(1), config.query_size()}),
@@ -200,8 +274,14 @@ graph::Value mlp_block(const LayerInputs& inputs, graph::Value x) {
 }
 
 graph::Value transformer_layer(const LayerInputs& inputs, graph::Value hidden) {
-  hidden = graph::add(hidden, attention_block(inputs, norm(inputs, hidden, "attention_norm")));
-  return graph::add(hidden, mlp_block(inputs, norm(inputs, hidden, "mlp_norm")));
+  const auto added = [&](graph::Value x, const char* post_norm) {
+    return graph::add(hidden, inputs.config.post_norms ? norm(inputs, x, post_norm) : x);
+  };
+  hidden =
+      added(attention_block(inputs, norm(inputs, hidden, "attention_norm")), "attention_post_norm");
+  const graph::Value x = norm(inputs, hidden, "mlp_norm");
+  return added(inputs.param("router").defined() ? expert_block(inputs, x) : mlp_block(inputs, x),
+               "mlp_post_norm");
 }
 
 } // namespace dllm::model

@@ -15,6 +15,10 @@ struct TransformerNames {
       out; // qkv: one tensor holds all three; biases: name with "weight" -> "bias"
   std::string q_norm, k_norm;
   std::string gate, up, down;
+  std::string attention_post_norm, mlp_post_norm; // with config.post_norms
+  // Of layers with experts: "[]" stands for the expert.
+  std::string router, router_bias, expert_gate, expert_up, expert_down;
+  std::string shared_gate, shared_up, shared_down;
   bool transpose = false; // matrices are stored (in, out)
 };
 
@@ -27,6 +31,10 @@ graph::Value transformer_layer(const LayerInputs& inputs, graph::Value hidden);
 // stream.
 graph::Value attention_block(const LayerInputs& inputs, graph::Value x);
 graph::Value mlp_block(const LayerInputs& inputs, graph::Value x);
+// What a token's experts make of it (experts.cpp).
+graph::Value expert_block(const LayerInputs& inputs, graph::Value x);
+// The factor of a norm's rows: the weight, or 1 + weight.
+graph::Value norm_weight(const ModelConfig& config, graph::Value weight);
 graph::Value linear_param(const LayerInputs& inputs, graph::Value x, const std::string& name);
 
 // Keys that Llama, Qwen and their relatives share.

@@ -59,6 +59,19 @@ class Scenario(unittest.TestCase):
         shown, used = self.tiny.tokenizer.decode_stream(ids)
         self.assertEqual((shown, used), (text, len(ids)))
 
+    def test_04_chat_keeps_what_is_given(self):
+        template = "{% for m in messages %}{{ m.content }}{{ mark }}{% endfor %}"
+        messages = [{"role": "user", "content": "the <|mask|>"},
+                    {"role": "assistant", "content": "cat"}]
+        with self.assertRaises(dllm.errors.FailedPrecondition) as caught:
+            self.tiny.tokenizer.chat(messages)
+        self.assertIn("chat_template", str(caught.exception))
+        ids, keep = self.tiny.tokenizer.chat(messages, template=template, variables={"mark": "."})
+        self.assertEqual(self.tiny.tokenizer.decode(ids), "the <|mask|>.cat.")
+        self.assertNotIn(self.tiny.tokenizer.id("mask"), ids)
+        said = [i for i, given in zip(ids, keep) if not given]
+        self.assertEqual(self.tiny.tokenizer.decode(said), "cat")
+
     def test_05_decode_with_callback_equals_steps(self):
         seen = []
         with self.decoder() as pushed, self.decoder() as pulled:

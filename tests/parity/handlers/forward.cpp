@@ -3,6 +3,7 @@
 // <case>.{input_ids, timesteps, logits}.
 
 #include "base/error.h"
+#include "cached_forward.h"
 #include "handlers.h"
 #include "model/model.h"
 #include "runner.h"
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <string_view>
 
 namespace dllm::parity {
 namespace {
@@ -36,27 +38,71 @@ void set_mask(Batch& batch, const Tensor& mask, int64_t seq) {
     batch.set("keys", bytes);
 }
 
-// The reference with dtype bfloat16 rounds what it looks up and nothing else.
-Tensor rounded_embeddings(model::Model& model, const Tensor& ids) {
+// The type of numbers that the file says the reference was built with: key "dtype", else the words
+// dtype "<name>" of the description; float32 where it says none.
+DType stated_dtype(Case& c, const Json& entry) {
+  std::string name = entry.value("dtype", "");
+  if (name.empty()) {
+    static constexpr std::string_view kWords = "dtype \"";
+    const std::string text = entry.value("description", "");
+    const size_t words = text.find(kWords);
+    if (words == std::string::npos) return DType::f32;
+    name = text.substr(words + kWords.size());
+    name = name.substr(0, name.find('"'));
+  }
+  if (name == "float32") return DType::f32;
+  if (name == "bfloat16") return DType::bf16;
+  if (name == "float16") return DType::f16;
+  c.skip("a reference with dtype " + name + " is not known");
+}
+
+// The reference with a narrower dtype rounds what it looks up and nothing else.
+Tensor rounded_embeddings(model::Model& model, const Tensor& ids, DType dtype) {
   Options options(model::forward_schema());
   options.set_json(Json{{"outputs", {"layers"}}});
   Batch batch;
   batch.set("ids", ids);
-  return model::forward(model, batch, options).at("layers").row(0).to(DType::bf16).to(DType::f32);
+  return model::forward(model, batch, options).at("layers").row(0).to(dtype).to(DType::f32);
+}
+
+// A window of `prefill` ids, then the rest, over one buffer of "buffer" rows.
+void run_cached_case(Case& c, const Json& entry, const std::string& model_name) {
+  const std::shared_ptr<model::Model> model = c.topic().model(model_name);
+  const Tensor& ids = c.array("input_ids");
+  const int64_t batch = ids.shape()[0], first = entry.at("prefill").get<int64_t>();
+  const auto part = [&](int64_t begin, int64_t end) {
+    Tensor window(DType::i32, {batch, end - begin});
+    for (int64_t b = 0; b < batch; ++b) {
+      std::copy_n(ids.as<int32_t>().begin() + b * ids.shape()[1] + begin, end - begin,
+                  window.mutable_as<int32_t>().begin() + b * (end - begin));
+    }
+    return window;
+  };
+  CachedForward forward(model, batch, entry.at("buffer").get<int64_t>());
+  const Tolerance tolerance = c.topic().tolerance(entry);
+  const Tensor prefill = forward.run(part(0, first), 0, c.array("prefill_mask"));
+  c.close(tolerance, prefill, c.array("prefill_logits"), "prefill_logits");
+  const Tensor block = forward.run(part(first, ids.shape()[1]), first, c.array("block_mask"));
+  c.close(tolerance, block, c.array("block_logits"), "block_logits");
+  for (int64_t layer = 0; layer < model->config().layers; ++layer) {
+    const std::string number = std::to_string(layer);
+    if (!c.has("k." + number)) continue; // some files keep the logits alone
+    c.close(tolerance, forward.keys(layer), c.array("k." + number), "k." + number);
+    c.close(tolerance, forward.values(layer), c.array("v." + number), "v." + number);
+  }
 }
 
 void run_jax_case(Case& c, const Json& entry, const std::string& model_name) {
-  if (!lists(entry, "outputs", "logits")) {
-    c.skip(entry.contains("buffer") ? "cached forward is not supported yet"
-                                    : "outputs other than logits are not supported yet");
-  }
+  if (entry.contains("buffer")) return run_cached_case(c, entry, model_name);
+  if (!lists(entry, "outputs", "logits")) c.skip("outputs other than logits are not supported yet");
   const std::shared_ptr<model::Model> model = c.topic().model(model_name);
+  const DType dtype = stated_dtype(c, entry);
   Batch batch;
   if (lists(entry, "inputs", "inputs_embeds"))
-    batch.set("embeddings", c.array("inputs_embeds"));
-  else if (entry.at("name").get<std::string>().starts_with("bf16_embedding")) {
-    batch.set("embeddings", rounded_embeddings(*model, c.array("input_ids")));
-  } else
+    batch.set("embeddings", c.array("inputs_embeds").to(dtype).to(DType::f32));
+  else if (dtype != DType::f32)
+    batch.set("embeddings", rounded_embeddings(*model, c.array("input_ids"), dtype));
+  else
     batch.set("ids", c.array("input_ids"));
   const int64_t seq = batch.value(0).shape()[1];
   if (lists(entry, "inputs", "position_ids")) batch.set("positions", c.array("position_ids"));

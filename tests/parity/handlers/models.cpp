@@ -18,11 +18,12 @@ struct Mode {
   std::string attention = "bidirectional";
   int64_t block = 0;
   bool hides_padding = false;
+  bool windows = false; // the framework's own mask, with the windows of sliding layers
   bool counts_real_tokens =
       false; // left padding: positions count valid tokens, padding stands at 1
 };
 
-// "full", "causal", "pad", "leftpad", "blockcausal<n>" and combinations with "_"; nothing for a
+// "full", "causal", "window", "pad", "leftpad", "blockcausal<n>" and combinations with "_"; nothing for a
 // mode we do not know.
 std::optional<Mode> parse_mode(std::string text) {
   constexpr std::string_view kBlock = "blockcausal";
@@ -33,6 +34,8 @@ std::optional<Mode> parse_mode(std::string text) {
     text = cut == std::string::npos ? "" : text.substr(cut + 1);
     if (word == "causal")
       mode.attention = "causal";
+    else if (word == "window")
+      mode.windows = true;
     else if (word == "pad")
       mode.hides_padding = true;
     else if (word == "leftpad")
@@ -86,6 +89,13 @@ void run_mode(Case& c, const Json& entry, const std::string& text) {
   const Tensor valid = c.has("valid") ? c.array("valid").to(DType::u8) : Tensor{};
   if (mode->hides_padding) batch.set("keys", valid);
   if (mode->counts_real_tokens) batch.set("positions", positions_of(valid));
+
+  // In every other mode the frameworks got a table of who sees whom, which replaces windows.
+  if (!mode->windows && !model->config().sliding.empty()) {
+    const int64_t seq = c.array("input_ids").shape()[1];
+    batch.set("mask", Tensor::from<uint8_t>(
+                          {1, seq, seq}, std::vector<uint8_t>(static_cast<size_t>(seq * seq), 1)));
+  }
 
   const bool wants_hidden = c.has(text + ".hidden.0");
   Options options(model::forward_schema());

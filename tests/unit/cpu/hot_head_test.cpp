@@ -118,7 +118,10 @@ TEST(LinearCrossEntropy, ValueAndGradientEqualTheDefinition) {
       KernelSetup setup{make_linear_cross_entropy,
                         head.inputs(),
                         {f32_type({rows}), f32_type({rows})},
-                        {{"has_bias", true}, {"has_scale", head.has_scale}, {"has_count", true}}};
+                        {{"has_bias", true},
+                         {"has_scale", head.has_scale},
+                         {"has_count", true},
+                         {"softcap", 0.0}}};
       setup.inputs.push_back(Tensor::from(Shape{rows}, targets));
       setup.inputs.push_back(Tensor::scalar<int32_t>(static_cast<int32_t>(count)));
       const std::vector<Tensor> got = run_kernel(setup);
@@ -148,10 +151,11 @@ TEST(LinearCrossEntropy, ARowDoesNotDependOnItsNeighbours) {
   const HeadCase head(40, 16, 2100, DType::f32);
   std::vector<int32_t> targets(40);
   for (int32_t r = 0; r < 40; ++r) targets[r] = r * 50;
-  KernelSetup setup{make_linear_cross_entropy,
-                    head.inputs(),
-                    {f32_type({40}), f32_type({40})},
-                    {{"has_bias", true}, {"has_scale", false}, {"has_count", false}}};
+  KernelSetup setup{
+      make_linear_cross_entropy,
+      head.inputs(),
+      {f32_type({40}), f32_type({40})},
+      {{"has_bias", true}, {"has_scale", false}, {"has_count", false}, {"softcap", 0.0}}};
   setup.inputs.push_back(Tensor::from(Shape{40}, targets));
   const std::vector<Tensor> whole = run_kernel(setup);
   for (int64_t r = 0; r < 40; ++r) {
@@ -228,6 +232,7 @@ TEST(TokenStatistics, EqualTheDefinition) {
                         {{"has_bias", true},
                          {"has_scale", head.has_scale},
                          {"has_count", true},
+                         {"softcap", 0.0},
                          {"has_noise", false},
                          {"has_banned", true},
                          {"nucleus_first", false},
@@ -306,6 +311,7 @@ TEST(TokenStatistics, ManyDrawsFollowTheDistribution) {
                     {{"has_bias", true},
                      {"has_scale", false},
                      {"has_count", false},
+                     {"softcap", 0.0},
                      {"has_noise", false},
                      {"has_banned", false},
                      {"nucleus_first", false},
@@ -335,10 +341,11 @@ TEST(TokenStatistics, EveryIdBannedGivesZeros) {
                           {{"has_bias", false},
                            {"has_scale", false},
                            {"has_count", false},
+                           {"softcap", 0.0},
                            {"has_noise", false},
-                         {"has_banned", true},
-                         {"nucleus_first", false},
-                         {"shaped", true},
+                           {"has_banned", true},
+                           {"nucleus_first", false},
+                           {"shaped", true},
                            {"top", int64_t{3}}}};
   for (const Tensor& result : run_kernel(setup)) {
     for (int64_t i = 0; i < result.byte_size(); ++i) EXPECT_EQ(result.bytes()[i], std::byte{0});

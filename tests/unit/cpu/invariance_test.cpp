@@ -75,5 +75,36 @@ TEST(Invariance, ARowAloneEqualsARowInABatch) {
   });
 }
 
+// Routed rows meet other neighbours in every batch: the group of an expert has another size.
+TEST(Invariance, ARoutedRowAloneEqualsARowInABatch) {
+  constexpr int64_t kRows = 23, kChoices = 3, kExperts = 5;
+  const auto routed = [](int64_t rows) {
+    auto graph = std::make_shared<Graph>("experts");
+    const Value x = graph->input("x", DType::f32, {rows, kHidden});
+    const Value experts = graph->input("experts", DType::i32, {rows, kChoices});
+    const Value up = graph->input("up", {{kExperts, kSeq, kHidden}, DType::f32, {}}, true);
+    const Value down = graph->input("down", {{kExperts, kHidden, kSeq}, DType::f32, {}}, true);
+    const Value inner = reshape(expert_linear(x, experts, up), {rows * kChoices, kSeq});
+    graph->output("y", expert_linear(inner, reshape(experts, {rows * kChoices, 1}), down));
+    return graph;
+  };
+  const Tensor x = random_tensor({kRows, kHidden}, 1);
+  const Tensor up = random_tensor({kExperts, kSeq, kHidden}, 2, 0.2f),
+               down = random_tensor({kExperts, kHidden, kSeq}, 3, 0.2f);
+  Tensor experts(DType::i32, {kRows, kChoices});
+  for (int64_t i = 0; i < experts.count(); ++i)
+    experts.mutable_as<int32_t>()[static_cast<size_t>(i)] =
+        static_cast<int32_t>((i * i + i / 4) % kExperts);
+  const Tensor all = run_graph(*test_engine(1), routed(kRows), {x, experts, up, down})[0];
+  for_each_simd_target([&](const char* target) {
+    for (int64_t row = 0; row < kRows; ++row) {
+      const Tensor one = run_graph(*test_engine(2), routed(1),
+                                   {x.rows(row, row + 1), experts.rows(row, row + 1), up, down})[0];
+      EXPECT_TRUE(same_bits(one, all.rows(row * kChoices, (row + 1) * kChoices)))
+          << target << " row " << row;
+    }
+  });
+}
+
 } // namespace
 } // namespace dllm::cpu

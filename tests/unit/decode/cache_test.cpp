@@ -12,8 +12,8 @@ const std::vector<Request> kRequests = {
 
 Json settings(const std::string& policy, const std::string& attention, int shift,
               const std::string& cache) {
-  return {{"policy", policy}, {"steps", 12},     {"block_length", 4}, {"attention", attention},
-          {"shift", shift},   {"cache", cache},  {"temperature", 0.9}, {"top_p", 0.95}};
+  return {{"policy", policy}, {"steps", 12},    {"block_length", 4},  {"attention", attention},
+          {"shift", shift},   {"cache", cache}, {"temperature", 0.9}, {"top_p", 0.95}};
 }
 
 struct Kind {
@@ -85,7 +85,12 @@ INSTANTIATE_TEST_SUITE_P(Decode, ExactCache,
                                            Kind{"low_confidence", "block_causal", 1},
                                            Kind{"random", "block_causal", 1},
                                            Kind{"ancestral", "block_causal", 0},
-                                           Kind{"low_confidence", "causal", 1}),
+                                           Kind{"low_confidence", "causal", 1},
+                                           Kind{"autoregressive", "auto", 0},
+                                           Kind{"autoregressive", "causal", 1},
+                                           Kind{"bd3lm", "auto", 0}, Kind{"bd3lm", "auto", 1},
+                                           Kind{"dream", "block_causal", 1},
+                                           Kind{"llada2", "auto", 0}),
                          [](const auto& info) {
                            return info.param.policy + "_" + info.param.attention + "_" +
                                   std::to_string(info.param.shift);
@@ -94,8 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Decode, ExactCache,
 TEST(ApproximateCache, DecodesAndSaysWhatItIs) {
   const auto model = tiny_model();
   for (const std::string cache : {"prefix", "dual"}) {
-    const auto decoder = make_decoder(
-        model, settings("low_confidence", "bidirectional", 0, cache));
+    const auto decoder = make_decoder(model, settings("low_confidence", "bidirectional", 0, cache));
     for (const Request& request : kRequests) add(*decoder, request);
     decoder->run();
     EXPECT_EQ(decoder->metric(-1, "open"), 0);

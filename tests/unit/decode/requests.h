@@ -32,7 +32,7 @@ inline std::shared_ptr<model::Model> tiny_model(int64_t threads = 1,
 
 inline std::unique_ptr<Decoder> make_decoder(std::shared_ptr<model::Model> model,
                                              const Json& values = Json::object()) {
-  Options options(decoder_schema(""));
+  Options options(decoder_schema(values.value("policy", std::string())));
   options.set_json(values);
   return std::make_unique<Decoder>(std::move(model), options);
 }

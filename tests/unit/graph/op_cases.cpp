@@ -11,6 +11,7 @@ std::vector<OpCase> op_cases() {
   add_reductions(cases);
   add_indexing(cases);
   add_products(cases);
+  add_experts(cases);
   add_attention(cases);
   add_head(cases);
   add_training(cases);

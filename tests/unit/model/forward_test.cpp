@@ -152,5 +152,19 @@ TEST(Plan, KnowsTheBytesWithoutWeights) {
   }
 }
 
+TEST(Plan, CountsTheCacheOfADecodingStep) {
+  const auto engine = small_engine();
+  const ModelConfig config = config_from_json(small_config("llama"), "config.json");
+  Options options(plan_schema());
+  options.set_json(Json{{"what", "decode"}, {"batch", 3}, {"length", 20}, {"window", 4}});
+  const Json plan = plan_model(*engine, config, options);
+  // K and V of every layer, row and position of a whole tile of 64 keys.
+  EXPECT_EQ(plan["cache"].get<int64_t>(), 2 * config.layers * 3 * 64 * config.kv_size() * 4);
+  EXPECT_GE(plan["peak"].get<int64_t>(),
+            plan["cache"].get<int64_t>() + plan["weights"].get<int64_t>());
+  options.set_i64("window", 0);
+  EXPECT_EQ(plan_model(*engine, config, options)["cache"].get<int64_t>(), 0);
+}
+
 } // namespace
 } // namespace dllm::model

@@ -16,7 +16,9 @@ using test::small_config;
 using test::small_engine;
 using test::small_ids;
 
-const char* const kTypes[] = {"llama", "qwen2", "qwen3", "gpt2", "Dream", "llada", "nano-dlm"};
+const char* const kTypes[] = {"llama",      "qwen2",    "qwen3",      "gpt2",     "Dream",
+                              "llada",      "nano-dlm", "qwen3_moe",  "dllm_moe", "lladamoe",
+                              "llada2_moe", "gemma2",   "gemma3_text"};
 
 std::shared_ptr<Model> make(const std::string& type, const char* seed = "1") {
   return new_model(small_engine(), small_config(type), model_options({{"seed", seed}}));

@@ -39,15 +39,36 @@ inline Json small_config(const std::string& model_type) {
             {"mlp_hidden_size", 24}, {"max_sequence_length", 32},
             {"mask_token_id", 20}};
   }
-  return {{"model_type", model_type},
-          {"vocab_size", 23},
-          {"hidden_size", 16},
-          {"num_hidden_layers", 3},
-          {"num_attention_heads", 4},
-          {"num_key_value_heads", 2},
-          {"head_dim", 4},
-          {"intermediate_size", 24},
-          {"max_position_embeddings", 32}};
+  Json config = {{"model_type", model_type},
+                 {"vocab_size", 23},
+                 {"hidden_size", 16},
+                 {"num_hidden_layers", 3},
+                 {"num_attention_heads", 4},
+                 {"num_key_value_heads", 2},
+                 {"head_dim", 4},
+                 {"intermediate_size", 24},
+                 {"max_position_embeddings", 32}};
+  if (model_type == "gemma2" || model_type == "gemma3_text") config["sliding_window"] = 2;
+  if (model_type == "lladamoe") {
+    config.update({{"num_experts", 5},
+                   {"num_experts_per_tok", 2},
+                   {"expert_intermediate_size", 9},
+                   {"qk_layernorm", true},
+                   {"shared_expert_intermediate_size", 7}});
+  }
+  if (model_type == "qwen3_moe" || model_type == "dllm_moe" || model_type.starts_with("llada2")) {
+    config.update({{"num_experts", 6}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 9}});
+  }
+  if (model_type == "qwen3_moe") config["mlp_only_layers"] = {1};
+  if (model_type == "dllm_moe") config["moe_layer_freq"] = {0, 1, 1};
+  if (model_type.starts_with("llada2")) {
+    config.update({{"n_group", 3},
+                   {"topk_group", 2},
+                   {"first_k_dense_replace", 1},
+                   {"num_shared_experts", 1},
+                   {"routed_scaling_factor", 2.5}});
+  }
+  return config;
 }
 
 inline Options

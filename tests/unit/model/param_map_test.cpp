@@ -59,7 +59,9 @@ TEST(ParamMap, RefusesAnotherShape) {
 }
 
 TEST(ParamMap, EveryFamilyNamesEveryTensorOnce) {
-  for (const char* type : {"llama", "qwen2", "qwen3", "gpt2", "Dream", "llada", "nano-dlm"}) {
+  for (const char* type :
+       {"llama", "qwen2", "qwen3", "gpt2", "Dream", "llada", "nano-dlm", "qwen3_moe", "dllm_moe",
+        "lladamoe", "llada2_moe", "gemma2", "gemma3_text"}) {
     const ModelConfig config = config_from_json(test::small_config(type), "config.json");
     std::map<std::string, int> seen;
     for (const ParamSpec& spec : find_family(config.family).params(config)) {

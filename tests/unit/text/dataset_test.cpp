@@ -128,6 +128,15 @@ TEST(Dataset, AddTakesAllOrNothing) {
   EXPECT_EQ(data.size(), 2);
 }
 
+TEST(Dataset, KnowsTheBytesBehindATokenUntilNumbersComeIn) {
+  Dataset data(make_byte_tokenizer(), Options(dataset_schema()));
+  EXPECT_EQ(data.bytes_per_token(), 0);
+  data.add(R"([{"text": "abc"}, {"prompt": "de", "response": "fg"}])");
+  EXPECT_EQ(data.bytes_per_token(), 7.0 / 9); // a token per byte, and an eos after each text
+  data.add(R"({"ids": [1, 2]})");
+  EXPECT_EQ(data.bytes_per_token(), 0);
+}
+
 TEST(Dataset, TokenFileComesBackEqual) {
   Scratch scratch;
   Dataset data(make_byte_tokenizer(), Options(dataset_schema()));

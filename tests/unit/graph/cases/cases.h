@@ -34,6 +34,7 @@ void add_elementwise(Cases& c);
 void add_reductions(Cases& c);
 void add_indexing(Cases& c);
 void add_products(Cases& c);
+void add_experts(Cases& c);
 void add_attention(Cases& c);
 void add_head(Cases& c);
 void add_training(Cases& c);

@@ -9,11 +9,13 @@ void add_head(Cases& c) {
     const char* label;
     bool bias, count;
     DType weight;
+    float softcap = 0;
   };
   const Form forms[] = {{"plain", false, false, DType::f32},
                         {"bias count", true, true, DType::f32},
                         {"bf16", false, true, DType::bf16},
-                        {"i8", true, false, DType::i8}};
+                        {"i8", true, false, DType::i8},
+                        {"softcap", false, true, DType::f32, 3.0f}};
   for (const Form& form : forms) {
     const auto weight_of = [&](B& b) {
       return form.weight == DType::f32    ? b.f({11, 3})
@@ -28,7 +30,7 @@ void add_head(Cases& c) {
           const Value scale = form.weight == DType::i8 ? b.fixed({11}, 0, 0.02) : Value{};
           const Value targets = b.ints({6}, {0, 10, -1, 4, 11, 7}),
                       count = form.count ? b.ints({}, {5}) : Value{};
-          const Value nll = linear_cross_entropy(x, weight, bias, scale, targets, count);
+          const Value nll = linear_cross_entropy(x, weight, bias, scale, targets, count, form.softcap);
           const Node& node = b.graph().nodes()[static_cast<size_t>(b.graph().producer(nll.id))];
           return Values{nll, b.graph().value(node.outputs[1])};
         },
@@ -40,7 +42,7 @@ void add_head(Cases& c) {
       const Value scale = form.weight == DType::i8 ? b.fixed({11}, 0, 0.02) : Value{};
       const Value targets = b.ints({6}, {0, 10, -1, 4, 11, 7}),
                   count = form.count ? b.ints({}, {5}) : Value{};
-      const Value nll = linear_cross_entropy(x, weight, bias, scale, targets, count);
+      const Value nll = linear_cross_entropy(x, weight, bias, scale, targets, count, form.softcap);
       const Node node = b.graph().nodes()[static_cast<size_t>(b.graph().producer(nll.id))];
       Values inputs;
       for (int32_t id : node.inputs) inputs.push_back(b.graph().value(id));
@@ -66,6 +68,7 @@ void add_head(Cases& c) {
           in.top_p =
               b.given(Tensor::from(Shape{6}, std::vector<float>{1, 1, 1, 0.5f, 0.8f, 0.01f}));
           in.uniform = b.fixed({6}, 0, 1);
+          in.softcap = form.softcap;
           if (form.count)
             in.banned = b.given(
                 Tensor::from(Shape{11}, std::vector<uint8_t>{0, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0}));

@@ -1,0 +1,81 @@
+#include "cpu/kernels/expert_groups.h"
+
+#include "base/error.h"
+
+namespace dllm::cpu {
+
+ExpertGroups::ExpertGroups(const ExpertShape& shape, const int32_t* chosen, std::byte* scratch)
+    : shape_(shape), places_(reinterpret_cast<int32_t*>(scratch)),
+      begins_(places_ + shape.pairs()) {
+  int32_t* next = begins_ + shape.experts + 1;
+  std::fill_n(next, shape.experts, 0);
+  const auto exists = [&](int64_t pair) {
+    return chosen[pair] >= 0 && chosen[pair] < shape.experts;
+  };
+  for (int64_t pair = 0; pair < shape.pairs(); ++pair) {
+    if (exists(pair)) ++next[chosen[pair]];
+  }
+  begins_[0] = 0;
+  for (int64_t e = 0; e < shape.experts; ++e) {
+    active_ += next[e] > 0 ? 1 : 0;
+    begins_[e + 1] = begins_[e] + next[e];
+    next[e] = begins_[e];
+  }
+  for (int64_t pair = 0; pair < shape.pairs(); ++pair) {
+    places_[pair] = exists(pair) ? next[chosen[pair]]++ : -1;
+  }
+}
+
+void ExpertGroups::gather(const float* from, int64_t n, int64_t repeat, float* to,
+                          ThreadPool* pool) const {
+  split(pool, shape_.pairs(), grain_of(n), [&](int64_t begin, int64_t end) {
+    for (int64_t pair = begin; pair < end; ++pair) {
+      if (places_[pair] >= 0) std::copy_n(from + pair / repeat * n, n, to + places_[pair] * n);
+    }
+  });
+}
+
+ExpertWeights::ExpertWeights(const CompileInfo& info, size_t input, Form form,
+                             ScratchLayout& layout)
+    : input_(input), form_(form), kept_(input < info.keeps_forms.size() && info.keeps_forms[input]),
+      experts_(info.input(input).shape.dim(0)), out_(info.input(input).shape.dim(1)),
+      in_(info.input(input).shape.dim(2)), dtype_(info.input(input).dtype) {
+  if (!kept_) scratch_ = layout.add(experts_ * matrix_bytes());
+}
+
+int64_t ExpertWeights::matrix_bytes() const {
+  return transposed() ? packed_bytes(in_, out_, dtype_) : packed_bytes(out_, in_, dtype_);
+}
+
+const std::byte* ExpertWeights::panels(const KernelCall& call, const ExpertGroups& groups) const {
+  const Operand& operand = call.inputs[input_];
+  if (kept_) {
+    const std::byte* kept = transposed() ? operand.packed_transposed : operand.packed;
+    if (kept == nullptr) fail(Code::internal, "[expert_linear] a kept weight has no packed form");
+    return kept;
+  }
+  std::byte* packed = call.scratch + scratch_;
+  const int64_t plain = out_ * in_ * dtype_size(dtype_);
+  for (int64_t e = 0; e < experts_; ++e) {
+    if (groups.size(e) == 0) continue;
+    const std::byte* from = operand.data + e * plain;
+    std::byte* to = packed + e * matrix_bytes();
+    if (transposed()) {
+      pack_transposed(dtype_, from, in_, in_, out_, to, call.pool);
+    } else {
+      pack(dtype_, from, in_, out_, in_, to, call.pool);
+    }
+  }
+  return packed;
+}
+
+Gemm ExpertWeights::gemm(const std::byte* panels, int64_t expert) const {
+  Gemm gemm;
+  gemm.b = panels + expert * matrix_bytes();
+  gemm.b_type = dtype_;
+  gemm.n = transposed() ? in_ : out_;
+  gemm.k = transposed() ? out_ : in_;
+  return gemm;
+}
+
+} // namespace dllm::cpu

@@ -1,0 +1,83 @@
+// LLaDA2.0 and 2.1 (inclusionAI 2025): blocks that see each other causally; experts by sigmoid, the
+// choice limited to the best groups and shifted by a stored bias; a shared network; q, k and v in
+// one tensor.
+
+#include "model/families/experts.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace dllm::model {
+namespace {
+
+constexpr int64_t kBlock = 32; // of training and of the published decoding loops
+
+void parse(const ConfigReader& reader, ModelConfig& config) {
+  reader.require_text("score_function", {"sigmoid"});
+  reader.require_flag("norm_head", false);
+  parse_llama_keys(reader, config);
+  config.tie_embeddings = reader.flag("tie_word_embeddings", false);
+  config.qkv_bias = reader.flag("use_qkv_bias", false);
+  config.out_bias = reader.flag("use_bias", false);
+  config.mlp_bias = false;
+  config.qk_norm = reader.flag("use_qk_norm", true);
+  config.attention = AttentionKind::block_causal;
+  config.block_length = kBlock;
+  ExpertConfig& experts = config.experts;
+  experts.count = reader.integer("num_experts", 1, kMaxSize);
+  experts.per_token = reader.integer("num_experts_per_tok", 1, experts.count);
+  experts.intermediate = reader.integer("moe_intermediate_size", 1, kMaxSize);
+  // Several shared networks are stored as one that is as wide as all of them.
+  experts.shared = experts.intermediate * reader.integer("num_shared_experts", 0, 1024, 0);
+  experts.sigmoid = true;
+  experts.normalize = experts.per_token > 1;
+  experts.scale = reader.number("routed_scaling_factor", 0, 1e6, 1.0);
+  experts.groups = reader.integer("n_group", 1, experts.count, 1);
+  experts.kept_groups = reader.integer("topk_group", 1, experts.groups, experts.groups);
+  experts.bias = reader.flag("moe_router_enable_expert_bias", true);
+  config.sparse =
+      sparse_after(reader.integer("first_k_dense_replace", 0, kMaxLayers, 0), config.layers);
+}
+
+void print(const ModelConfig& config, Json& object) {
+  if (!object.contains("architectures")) object["architectures"] = {"LLaDA2MoeModelLM"};
+  print_llama_keys(config, object);
+  object["use_qkv_bias"] = config.qkv_bias;
+  object["use_bias"] = config.out_bias;
+  object["use_qk_norm"] = config.qk_norm;
+  const ExpertConfig& experts = config.experts;
+  object["num_experts"] = experts.count;
+  object["num_experts_per_tok"] = experts.per_token;
+  object["moe_intermediate_size"] = experts.intermediate;
+  object["num_shared_experts"] = experts.shared / experts.intermediate;
+  object["score_function"] = "sigmoid";
+  object["routed_scaling_factor"] = experts.scale;
+  object["n_group"] = experts.groups;
+  object["topk_group"] = experts.kept_groups;
+  object["moe_router_enable_expert_bias"] = experts.bias;
+  object["first_k_dense_replace"] = std::count(config.sparse.begin(), config.sparse.end(), false);
+}
+
+std::vector<ParamSpec> params(const ModelConfig& config) {
+  const std::string layer = "model.layers.{}.";
+  TransformerNames names = expert_names();
+  names.embedding = "model.word_embeddings.weight";
+  names.q = names.k = names.v = "";
+  names.qkv = layer + "attention.query_key_value.weight";
+  names.out = layer + "attention.dense.weight";
+  names.q_norm = layer + "attention.query_layernorm.weight";
+  names.k_norm = layer + "attention.key_layernorm.weight";
+  names.router_bias = layer + "mlp.gate.expert_bias";
+  names.shared_gate = layer + "mlp.shared_experts.gate_proj.weight";
+  names.shared_up = layer + "mlp.shared_experts.up_proj.weight";
+  names.shared_down = layer + "mlp.shared_experts.down_proj.weight";
+  return transformer_params(config, names);
+}
+
+} // namespace
+
+const Family kLlada2 = {"llada2",         {"llada2_moe", "llada21_moe"}, {}, parse, print, params,
+                        transformer_layer};
+
+} // namespace dllm::model

@@ -1,0 +1,77 @@
+// LLaDA-MoE 7B-A1B: Llama's names, an RMSNorm on every head of q and k, experts by softmax without
+// dividing by the sum; every token sees every token.
+
+#include "model/families/experts.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dllm::model {
+namespace {
+
+// Switches of the original code that its published models leave as they are here.
+void require_published_form(const ConfigReader& reader) {
+  reader.require_flag("moe_router_enable_expert_bias", false);
+  reader.require_text("moe_router_score_function", {"softmax"});
+  for (const char* key : {"clip_qkv", "router_num_group", "router_topk_group"}) {
+    if (reader.has(key)) reader.bad(key, "null, as in the published models");
+  }
+  if (reader.number("routed_scaling_factor", 0, 1e6, 1.0) != 1.0)
+    reader.bad("routed_scaling_factor", "1, as in the published models");
+}
+
+void parse(const ConfigReader& reader, ModelConfig& config) {
+  require_published_form(reader);
+  ExpertConfig& experts = config.experts;
+  experts.intermediate = reader.integer("expert_intermediate_size", 1, kMaxSize);
+  // Dense layers have a width of their own; parse_llama_keys wants one even where there is none.
+  Json words = reader.object();
+  const char* dense =
+      reader.has("dense_intermediate_size") ? "dense_intermediate_size" : "intermediate_size";
+  words["intermediate_size"] = reader.integer(dense, 1, kMaxSize, experts.intermediate);
+  parse_llama_keys(ConfigReader(words, reader.file()), config);
+  config.tie_embeddings = reader.flag("tie_word_embeddings", false);
+  config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
+  config.qk_norm = reader.flag("qk_layernorm", false);
+  config.attention = AttentionKind::bidirectional;
+  experts.count = reader.integer("num_experts", 1, kMaxSize);
+  experts.per_token = reader.integer("num_experts_per_tok", 1, experts.count);
+  experts.shared = reader.integer("shared_expert_intermediate_size", 1, kMaxSize, 0);
+  experts.normalize = reader.flag("norm_topk_prob", false);
+  config.sparse = reader.has("moe_layer_freq")
+                      ? parse_layer_flags(reader, "moe_layer_freq", config.layers)
+                      : sparse_after(0, config.layers);
+}
+
+void print(const ModelConfig& config, Json& object) {
+  if (!object.contains("architectures")) object["architectures"] = {"LLaDAMoEModelLM"};
+  const bool plain_word = object.contains("intermediate_size");
+  print_llama_keys(config, object);
+  if (!plain_word) object.erase("intermediate_size");
+  object["dense_intermediate_size"] = config.intermediate_size;
+  object["attention_bias"] = config.qkv_bias;
+  object["qk_layernorm"] = config.qk_norm;
+  object["num_experts"] = config.experts.count;
+  object["num_experts_per_tok"] = config.experts.per_token;
+  object["expert_intermediate_size"] = config.experts.intermediate;
+  object["shared_expert_intermediate_size"] =
+      config.experts.shared > 0 ? Json(config.experts.shared) : Json(nullptr);
+  if (config.experts.normalize || !object.contains("norm_topk_prob"))
+    object["norm_topk_prob"] = config.experts.normalize;
+  object["moe_layer_freq"] = print_layer_flags(config.sparse);
+}
+
+std::vector<ParamSpec> params(const ModelConfig& config) {
+  TransformerNames names = expert_names();
+  const std::string shared = "model.layers.{}.shared_expert."; // beside the MLP, not inside
+  names.shared_gate = shared + "gate_proj.weight";
+  names.shared_up = shared + "up_proj.weight";
+  names.shared_down = shared + "down_proj.weight";
+  return transformer_params(config, names);
+}
+
+} // namespace
+
+const Family kLladaMoe = {"llada-moe", {"lladamoe", "llada_moe"}, {}, parse, print,
+                          params,      transformer_layer};
+
+} // namespace dllm::model

@@ -1,0 +1,126 @@
+// Functions every template has.
+
+#include "text/jinja/evaluator.h"
+
+#include <algorithm>
+#include <map>
+
+namespace dllm::text::jinja {
+
+namespace {
+
+using Run = Value (*)(Evaluator&, Arguments&);
+
+class Global final : public Function {
+public:
+  Global(std::string name, Run body) : name_(std::move(name)), body_(body) {}
+  Value call(Evaluator& evaluator, Arguments& arguments) override {
+    return body_(evaluator, arguments);
+  }
+  std::string describe() const override { return "<function " + name_ + ">"; }
+
+private:
+  std::string name_;
+  Run body_;
+};
+
+// Answers "" the first time, then the separator.
+class Joiner final : public Function {
+public:
+  explicit Joiner(Value separator) : separator_(std::move(separator)) {}
+  Value call(Evaluator&, Arguments& arguments) override {
+    arguments.done("joiner");
+    return std::exchange(used_, true) ? separator_ : Value(std::string());
+  }
+  std::string describe() const override { return "<joiner>"; }
+
+private:
+  Value separator_;
+  bool used_ = false;
+};
+
+Value range(Evaluator& evaluator, Arguments& arguments) {
+  constexpr int64_t kMost = 100'000; // as the sandbox of the original has it
+  int64_t bounds[3] = {0, 0, 1};
+  const size_t given = arguments.positional.size();
+  if (given < 1 || given > 3) fail(Code::invalid_argument, "range takes 1 to 3 numbers");
+  for (size_t i = 0; i < given; ++i) {
+    bounds[given == 1 ? 1 : i] = need_integer(*arguments.take(i, ""), "a bound of range");
+  }
+  arguments.done("range");
+  const auto [begin, end, step] = bounds;
+  if (step == 0) fail(Code::invalid_argument, "the step of range must not be 0");
+  Items items;
+  for (int64_t at = begin; step > 0 ? at < end : at > end;) {
+    if (static_cast<int64_t>(items.size()) == kMost) {
+      fail(Code::resource_exhausted, "range of more than {} numbers", kMost);
+    }
+    items.emplace_back(at);
+    if (__builtin_add_overflow(at, step, &at)) break;
+  }
+  return evaluator.list(std::move(items));
+}
+
+Entries entries_of(Evaluator& evaluator, Arguments& arguments, const char* who) {
+  Entries entries;
+  if (const Value* first = arguments.take(0, "")) {
+    if (!first->is(Type::map)) fail(Code::invalid_argument, "{} takes a dict and names", who);
+    entries = first->entries();
+  }
+  for (const auto& [name, value] : arguments.named) {
+    const auto known =
+        std::find_if(entries.begin(), entries.end(), [&, &name = name](const auto& entry) {
+          return entry.first.is_text() && entry.first.bytes() == name;
+        });
+    if (known != entries.end()) {
+      known->second = value;
+    } else {
+      entries.emplace_back(Value(name), value);
+    }
+  }
+  evaluator.budget.grow(entries.size() * 2 * sizeof(Value));
+  return entries;
+}
+
+Value make_namespace(Evaluator& evaluator, Arguments& arguments) {
+  return Value::space(entries_of(evaluator, arguments, "namespace"));
+}
+
+Value make_dict(Evaluator& evaluator, Arguments& arguments) {
+  return Value::map(entries_of(evaluator, arguments, "dict"));
+}
+
+Value make_joiner(Evaluator&, Arguments& arguments) {
+  const Value* separator = arguments.take(0, "sep");
+  arguments.done("joiner");
+  return Value(std::shared_ptr<Function>(
+      std::make_shared<Joiner>(separator != nullptr ? *separator : Value(std::string(", ")))));
+}
+
+Value raise_exception(Evaluator& evaluator, Arguments& arguments) {
+  const Value* message = arguments.take(0, "message");
+  fail(Code::invalid_argument, "{}",
+       message != nullptr ? evaluator.text_of(*message).bytes().substr(0, 1000)
+                          : std::string("the template refuses these messages"));
+}
+
+} // namespace
+
+const Value* find_global(std::string_view name) {
+  static const std::map<std::string, Value, std::less<>> table = [] {
+    std::map<std::string, Value, std::less<>> made;
+    const std::pair<const char*, Run> rows[] = {{"range", range},
+                                                {"namespace", make_namespace},
+                                                {"dict", make_dict},
+                                                {"joiner", make_joiner},
+                                                {"raise_exception", raise_exception}};
+    for (const auto& [key, body] : rows) {
+      made.emplace(key, Value(std::shared_ptr<Function>(std::make_shared<Global>(key, body))));
+    }
+    return made;
+  }();
+  const auto found = table.find(name);
+  return found == table.end() ? nullptr : &found->second;
+}
+
+} // namespace dllm::text::jinja

@@ -1,0 +1,152 @@
+// Arithmetic, joining and membership, as Python has them.
+
+#include "text/jinja/evaluator.h"
+
+#include <cmath>
+
+namespace dllm::text::jinja {
+
+namespace {
+
+[[noreturn]] void refuse(std::string_view sign, const Value& left, const Value& right) {
+  const auto name = [](const Value& value) {
+    return value.is_undefined() ? value.undefined_name() + " (undefined)"
+                                : std::string(value.type_name());
+  };
+  fail(Code::invalid_argument, "{} {} {} has no meaning", name(left), sign, name(right));
+}
+
+Value checked(bool overflow, int64_t result) {
+  if (overflow) fail(Code::out_of_range, "an integer passes 64 bits");
+  return Value(result);
+}
+
+int64_t floor_divide(int64_t a, int64_t b) {
+  const int64_t quotient = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+}
+
+Value power(int64_t base, int64_t exponent) {
+  if (exponent < 0)
+    return Value(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
+  int64_t result = 1;
+  for (; exponent > 0; exponent >>= 1) {
+    if ((exponent & 1) != 0 && __builtin_mul_overflow(result, base, &result))
+      return checked(true, 0);
+    if (exponent > 1 && __builtin_mul_overflow(base, base, &base)) return checked(true, 0);
+  }
+  return Value(result);
+}
+
+Value whole(std::string_view sign, int64_t a, int64_t b) {
+  int64_t result = 0;
+  bool overflow = false;
+  if (sign == "+") overflow = __builtin_add_overflow(a, b, &result);
+  if (sign == "-") overflow = __builtin_sub_overflow(a, b, &result);
+  if (sign == "*") overflow = __builtin_mul_overflow(a, b, &result);
+  if (sign == "+" || sign == "-" || sign == "*") return checked(overflow, result);
+  if (sign == "**") return power(a, b);
+  if (b == 0) fail(Code::invalid_argument, "{} {} 0 divides by zero", a, sign);
+  if (sign == "/") return Value(static_cast<double>(a) / static_cast<double>(b));
+  if (b == -1)
+    return sign == "//" ? checked(a == INT64_MIN, a == INT64_MIN ? 0 : -a) : Value(int64_t{0});
+  if (sign == "//") return Value(floor_divide(a, b));
+  return Value(a - floor_divide(a, b) * b);
+}
+
+Value real(std::string_view sign, double a, double b) {
+  if (sign == "+") return Value(a + b);
+  if (sign == "-") return Value(a - b);
+  if (sign == "*") return Value(a * b);
+  if (sign == "**") return Value(std::pow(a, b));
+  if (b == 0) fail(Code::invalid_argument, "{} {} 0 divides by zero", number_text(a), sign);
+  if (sign == "/") return Value(a / b);
+  if (sign == "//") return Value(std::floor(a / b));
+  const double rest = std::fmod(a, b);
+  return Value(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);
+}
+
+Value repeat(Evaluator& evaluator, const Value& value, int64_t count) {
+  const auto times = static_cast<size_t>(std::max<int64_t>(count, 0));
+  const size_t size =
+      value.is_text() ? value.text().footprint() : value.items().size() * sizeof(Value);
+  // Not one byte before it is paid for; the product cannot wrap: both are below 2^63 / 2^20.
+  if (size > 0 && times > (size_t{1} << 40) / size) evaluator.budget.grow(SIZE_MAX / 2);
+  evaluator.budget.grow(size * times);
+  evaluator.budget.step(size == 0 ? 0 : times);
+  if (value.is_text()) {
+    MarkedText out;
+    for (size_t i = 0; i < times && size > 0; ++i) out.append(value.text());
+    return Value(std::move(out));
+  }
+  Items items;
+  for (size_t i = 0; i < times && size > 0; ++i) {
+    items.insert(items.end(), value.items().begin(), value.items().end());
+  }
+  return value.is(Type::list) ? Value::list(std::move(items)) : Value::tuple(std::move(items));
+}
+
+Value add(Evaluator& evaluator, const Value& left, const Value& right) {
+  if (left.is_text()) {
+    evaluator.budget.grow(left.text().footprint() + right.text().footprint());
+    MarkedText out = left.text();
+    out.append(right.text());
+    return Value(std::move(out));
+  }
+  evaluator.budget.grow((left.items().size() + right.items().size()) * sizeof(Value));
+  Items items = left.items();
+  items.insert(items.end(), right.items().begin(), right.items().end());
+  return left.is(Type::list) ? Value::list(std::move(items)) : Value::tuple(std::move(items));
+}
+
+} // namespace
+
+Value apply_binary(Evaluator& evaluator, const std::string& sign, const Value& left,
+                   const Value& right) {
+  if (sign == "~") {
+    MarkedText out = evaluator.text_of(left);
+    out.append(evaluator.text_of(right));
+    evaluator.budget.grow(out.footprint());
+    return Value(std::move(out));
+  }
+  if (left.is_whole() && right.is_whole()) return whole(sign, left.integer(), right.integer());
+  if (left.is_number() && right.is_number()) return real(sign, left.real(), right.real());
+  if (sign == "%" && left.is_text()) return Value(format_percent(evaluator, left.text(), right));
+  const bool joins = left.type() == right.type() && (left.is_text() || left.is_sequence());
+  if (sign == "+" && joins) return add(evaluator, left, right);
+  if (sign == "*" && (left.is_text() || left.is_sequence()) && right.is_whole()) {
+    return repeat(evaluator, left, right.integer());
+  }
+  if (sign == "*" && left.is_whole() && (right.is_text() || right.is_sequence())) {
+    return repeat(evaluator, right, left.integer());
+  }
+  refuse(sign, left, right);
+}
+
+Value apply_unary(const std::string& sign, const Value& value) {
+  if (sign == "not") return Value(!value.truth());
+  if (value.is(Type::real)) return Value(sign == "-" ? -value.real() : value.real());
+  const int64_t number = need_integer(value, "what stands behind " + sign);
+  if (sign == "-" && number == INT64_MIN) return checked(true, 0);
+  return Value(sign == "-" ? -number : number);
+}
+
+bool contains(Evaluator& evaluator, const Value& item, const Value& in) {
+  if (in.is_text()) {
+    evaluator.budget.step(in.text().size() / 16);
+    return in.bytes().find(need_text(item, "what is looked for in a string").bytes()) !=
+           std::string::npos;
+  }
+  if (in.is(Type::map)) {
+    evaluator.budget.step(in.entries().size() / 16);
+    return in.find(item) != nullptr;
+  }
+  if (in.is_undefined()) return false;
+  if (!in.is_sequence()) refuse("in", item, in);
+  for (const Value& other : in.items()) {
+    if (equal(evaluator.budget, item, other)) return true;
+  }
+  return false;
+}
+
+} // namespace dllm::text::jinja

@@ -1,0 +1,162 @@
+// The statements of a template.
+
+#include "text/jinja/evaluator.h"
+#include "text/jinja/loop.h"
+
+namespace dllm::text::jinja {
+
+using Kind = Statement::Kind;
+
+MarkedText Evaluator::run(const Body& body, const Entries& variables) {
+  Scope scope(nullptr);
+  for (const auto& [name, value] : variables) scope.set(name.bytes(), value);
+  return render(body, scope);
+}
+
+MarkedText Evaluator::render(const Body& body, Scope& scope) {
+  MarkedText out;
+  execute(body, scope, out);
+  return out;
+}
+
+Evaluator::Flow Evaluator::execute(const Body& body, Scope& scope, MarkedText& out) {
+  const Budget::Level level(budget);
+  for (const StatementPtr& node : body) {
+    const Flow flow = execute(*node, scope, out);
+    if (flow != Flow::on) return flow;
+  }
+  return Flow::on;
+}
+
+void Evaluator::emit(const Value& value, MarkedText& out) {
+  if (value.is_text()) {
+    budget.grow(value.text().footprint());
+    out.append(value.text());
+  } else if (!value.is_undefined()) {
+    append_repr(budget, value, out);
+  }
+}
+
+Evaluator::Flow Evaluator::execute(const Statement& node, Scope& scope, MarkedText& out) {
+  budget.step();
+  current_ = &node;
+  switch (node.kind) {
+  case Kind::text:
+    budget.grow(node.text.size());
+    out.append(node.text);
+    return Flow::on;
+  case Kind::output: emit(evaluate(*node.value, scope), out); return Flow::on;
+  case Kind::branch:
+    return execute(evaluate(*node.value, scope).truth() ? node.body : node.otherwise, scope, out);
+  case Kind::loop: return run_loop(node, evaluate(*node.value, scope), scope, out, 0);
+  case Kind::set:
+  case Kind::set_block: run_set(node, scope); return Flow::on;
+  case Kind::macro: scope.set(node.text, make_macro(node, scope, node.text)); return Flow::on;
+  case Kind::call_block: run_call_block(node, scope, out); return Flow::on;
+  case Kind::filter_block: {
+    Scope inner(&scope);
+    const Value body(render(node.body, inner));
+    emit(apply_filters(*node.filter, body, scope), out);
+    return Flow::on;
+  }
+  case Kind::with: {
+    Scope inner(&scope);
+    for (size_t i = 0; i < node.targets.size(); ++i) {
+      inner.set(node.targets[i], evaluate(*node.values[i], scope));
+    }
+    return execute(node.body, inner, out);
+  }
+  case Kind::generation: {
+    MarkedText said;
+    const Flow flow = execute(node.body, scope, said);
+    said.mark_spoken();
+    budget.grow(said.footprint());
+    out.append(said);
+    return flow;
+  }
+  case Kind::leave: return Flow::leave;
+  case Kind::next: return Flow::next;
+  }
+  return Flow::on;
+}
+
+namespace {
+
+// One value into one name, or the items of one into several.
+void unpack(Evaluator& evaluator, const std::vector<std::string>& names, Value value,
+            Scope& scope) {
+  if (names.size() == 1) return scope.set(names[0], std::move(value));
+  const Items items = evaluator.items_of(value);
+  if (items.size() != names.size()) {
+    fail(Code::invalid_argument, "{} values for {} variables", items.size(), names.size());
+  }
+  for (size_t i = 0; i < names.size(); ++i) scope.set(names[i], items[i]);
+}
+
+} // namespace
+
+void Evaluator::run_set(const Statement& node, Scope& scope) {
+  Value value;
+  if (node.kind == Kind::set_block) {
+    Scope inner(&scope);
+    value = Value(render(node.body, inner));
+    if (node.filter != nullptr) value = apply_filters(*node.filter, value, scope);
+  } else {
+    value = evaluate(*node.value, scope);
+  }
+  if (node.attribute.empty()) return unpack(*this, node.targets, std::move(value), scope);
+  const Value* target = scope.find(node.text);
+  if (target == nullptr || !target->is(Type::space)) {
+    fail(Code::invalid_argument, "{} is no namespace, only those can be changed", node.text);
+  }
+  Value space = *target;
+  space.set(node.attribute, std::move(value));
+}
+
+void Evaluator::run_call_block(const Statement& node, Scope& scope, MarkedText& out) {
+  const Value callee = evaluate(*node.value->parts[0], scope);
+  Arguments arguments = arguments_of(*node.value, scope);
+  arguments.named.emplace_back("caller", make_macro(node, scope, "caller"));
+  emit(call(callee, std::move(arguments)), out);
+}
+
+Evaluator::Flow Evaluator::run_loop(const Statement& node, const Value& over, Scope& scope,
+                                    MarkedText& out, int depth) {
+  Items items = items_of(over);
+  if (node.test != nullptr) {
+    Items chosen;
+    for (Value& item : items) {
+      Scope inner(&scope);
+      unpack(*this, node.targets, item, inner);
+      if (evaluate(*node.test, inner).truth()) chosen.push_back(std::move(item));
+    }
+    items = std::move(chosen);
+  }
+  if (items.empty()) return execute(node.otherwise, scope, out);
+  const auto loop =
+      std::make_shared<Loop>(std::move(items), depth, node.recursive ? &node : nullptr, &scope);
+  for (loop->index = 0; loop->index < loop->items.size(); ++loop->index) {
+    budget.step();
+    Scope inner(&scope);
+    inner.set("loop", Value(std::shared_ptr<Function>(loop)));
+    unpack(*this, node.targets, loop->items[loop->index], inner);
+    const Flow flow = execute(node.body, inner, out);
+    current_ = &node;
+    if (flow == Flow::leave) break;
+  }
+  return Flow::on;
+}
+
+// loop(...) of a recursive loop: the same loop over other items.
+Value Loop::call(Evaluator& evaluator, Arguments& arguments) {
+  if (statement_ == nullptr) fail(Code::invalid_argument, "the loop is not recursive");
+  const Value* over = arguments.take(0, "iterable");
+  if (over == nullptr) fail(Code::invalid_argument, "loop() needs something to loop over");
+  arguments.done("loop");
+  Scope inner(scope_);
+  MarkedText out;
+  evaluator.run_loop(*statement_, *over, inner, out, depth_ + 1);
+  return Value(std::move(out));
+}
+
+} // namespace dllm::text::jinja
