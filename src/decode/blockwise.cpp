@@ -56,12 +56,10 @@ PolicySetup block_causal_setup(const PolicySetup& setup) {
     fail_with_hint("leave attention at auto, or use low_confidence", Code::invalid_argument,
                    "policy {} decodes with block_causal attention, not {}", policy, attention);
   }
-  const bool own = setup.config.attention == model::AttentionKind::block_causal;
-  // What the caller says wins over what the model says of itself, or its family.
-  const int64_t trained = own ? setup.config.block_length : 0;
-  const bool told = setup.options.is_set("block_length") || trained == 0;
+  const bool own = setup.config.attention == model::AttentionKind::block_causal &&
+                   setup.config.block_length > 0 && !setup.options.is_set("block_length");
   PolicySetup made = setup;
-  made.sight = {told ? setup.i64("block_length") : trained, 0, false};
+  made.sight = {own ? setup.config.block_length : setup.i64("block_length"), 0, false};
   return made;
 }
 

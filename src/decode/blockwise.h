@@ -38,9 +38,9 @@ struct BlockwiseSettings {
 // with the modes this attention allows.
 CacheMode cache_mode(const std::string& cache, const Sight& sight);
 BlockwiseSettings blockwise_settings(const PolicySetup& setup);
-// For policies of block-causal models: the same setup with a sight in blocks of the model's own
-// length, else of option block_length. Fails with invalid_argument when option attention says
-// something else, or both lengths are told and differ.
+// For policies of block-causal models: the same setup with a sight in blocks of option
+// block_length, where that is not set of a block_causal model's own length. Fails with
+// invalid_argument when option attention says something else.
 PolicySetup block_causal_setup(const PolicySetup& setup);
 // A token id, -1 for none; fails with invalid_argument for no token of the model.
 int32_t token_option(const PolicySetup& setup, const char* key);

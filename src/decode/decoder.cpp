@@ -22,8 +22,10 @@ int32_t parse_id(const std::string& text, int64_t vocab, const char* what) {
   return id;
 }
 
-int32_t need_mask_id(const model::Model& model) {
+// What open positions hold: any token where the policy does not show it to the model.
+int32_t mask_id_of(const model::Model& model, const Policy& policy) {
   if (model.config().mask_token_id >= 0) return static_cast<int32_t>(model.config().mask_token_id);
+  if (!policy.needs_mask()) return 0;
   fail_with_hint("set option mask_token of the model (a token's text or id), or \"dllm\": "
                  "{\"mask_token_id\"} in its config.json, or train it with a masked objective",
                  Code::failed_precondition, "the model has no mask token");
@@ -82,11 +84,12 @@ int64_t most_positions(const model::ModelConfig& config, const Options& options)
 }
 
 PolicySetup policy_setup(const model::Model& model, const Options& options,
-                         const noise::Schedule& schedule, int32_t mask_id) {
+                         const noise::Schedule& schedule) {
   for (const std::string& text : options.list("guidance_keep"))
     parse_id(text, model.config().vocab_size, "option guidance_keep");
   const int shift =
       options.i64("shift") < 0 ? model.config().shift : static_cast<int>(options.i64("shift"));
+  const auto mask_id = static_cast<int32_t>(model.config().mask_token_id);
   return {options, schedule, model.config(), mask_id, sight_of(model.config(), options), shift};
 }
 
@@ -102,7 +105,11 @@ StepSettings step_settings(const model::Model& model, const Options& options,
   settings.banned.assign(static_cast<size_t>(config.vocab_size), 0);
   for (const std::string& text : options.list("suppress"))
     settings.banned[static_cast<size_t>(parse_id(text, config.vocab_size, "option suppress"))] = 1;
-  if (options.boolean("suppress_mask"))
+  const std::vector<std::string> deferred = options.list("defer");
+  if (!deferred.empty()) settings.deferred.assign(settings.banned.size(), 0);
+  for (const std::string& text : deferred)
+    settings.deferred[static_cast<size_t>(parse_id(text, config.vocab_size, "option defer"))] = 1;
+  if (options.boolean("suppress_mask") && config.mask_token_id >= 0)
     settings.banned[static_cast<size_t>(config.mask_token_id)] = 1;
   return settings;
 }
@@ -111,9 +118,9 @@ StepSettings step_settings(const model::Model& model, const Options& options,
 
 Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
     : model_(std::move(model)), options_(policy_options(options)),
-      schedule_(schedule_of(options_)), mask_id_(need_mask_id(*model_)),
-      policy_(make_policy(options_.str("policy"),
-                          policy_setup(*model_, options_, *schedule_, mask_id_))),
+      schedule_(schedule_of(options_)),
+      policy_(make_policy(options_.str("policy"), policy_setup(*model_, options_, *schedule_))),
+      mask_id_(mask_id_of(*model_, *policy_)),
       program_(model_, step_settings(*model_, options_, *policy_)), state_(model_),
       version_(model_->version()) {}
 

@@ -27,7 +27,7 @@ namespace dllm::decode {
 class Decoder {
 public:
   // Options of kind "decoder" or "decoder:<policy>". Fails with failed_precondition when the model
-  // has no mask token.
+  // has no mask token and the policy needs one.
   Decoder(std::shared_ptr<model::Model> model, const Options& options);
   ~Decoder();
   Decoder(const Decoder&) = delete;
@@ -99,8 +99,8 @@ private:
   std::shared_ptr<model::Model> model_;
   Options options_; // of kind decoder:<policy>
   noise::ScheduleRef schedule_;
-  int32_t mask_id_;
   std::unique_ptr<Policy> policy_;
+  int32_t mask_id_;
   std::shared_ptr<const DrawSource> draws_;
   StepProgram program_;
   DecodeState state_;

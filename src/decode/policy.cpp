@@ -80,6 +80,9 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
                  "least this probable; 0: off."),
       option_list("suppress", {}, "Token ids that are never drawn."),
       option_bool("suppress_mask", true, "The mask token is never drawn."),
+      option_list("defer", {},
+                  "Token ids whose probability counts as 0, and 0 in the sum of the others', when "
+                  "positions are compared: they are decided last."),
       option_i64("slots", 256, 1, 1 << 16, "Most requests at a time."),
       option_bool("trace", true, "Keep every step of every request."),
       option_choice("on_change", "continue", {"continue", "fail"},

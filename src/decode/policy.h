@@ -58,6 +58,7 @@ public:
   // Prepares slot (its blocks, its sight; finish when nothing is open) and starts on it.
   virtual std::unique_ptr<Session> begin(Slot& slot) const = 0;
 
+  virtual bool needs_mask() const { return true; }         // a model without mask token is refused
   virtual int64_t top() const { return 1; }                // likeliest tokens a prediction lists
   virtual bool shaped() const { return false; }            // wants Prediction::shaped_*
   virtual bool nucleus_first() const { return false; }     // top_p before top_k

@@ -174,6 +174,11 @@ Batch step_feed(const model::ModelConfig& config, const StepSettings& settings,
   add_queries(feed, settings, shape, rows, static_cast<size_t>(config.vocab_size));
   if (!settings.banned.empty())
     feed.set("banned", Tensor::from(Shape{config.vocab_size}, settings.banned));
+  if (!settings.deferred.empty()) {
+    std::vector<uint8_t> both = settings.deferred;
+    for (size_t i = 0; i < settings.banned.size(); ++i) both[i] |= settings.banned[i];
+    feed.set("banned_or_deferred", Tensor::from(Shape{config.vocab_size}, both));
+  }
   return feed;
 }
 

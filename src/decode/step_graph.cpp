@@ -110,8 +110,9 @@ void build_step(Graph& graph, const model::Model& model, const StepSettings& set
   const Value query = graph.input("query", DType::i32, Shape{shape.capacity});
   const Value chosen =
       shape.guided ? guide(graph, hidden, query, shape) : graph::take(hidden, query);
-  const graph::TokenStatistics s = graph::token_statistics(
-      head_inputs(graph, builder, chosen, settings, shape.capacity), settings.top);
+  graph::TokenStatisticsInputs head =
+      head_inputs(graph, builder, chosen, settings, shape.capacity);
+  const graph::TokenStatistics s = graph::token_statistics(head, settings.top);
   graph.output("draw", s.draw);
   graph.output("draw_prob", s.draw_prob);
   graph.output("argmax", s.argmax);
@@ -122,6 +123,11 @@ void build_step(Graph& graph, const model::Model& model, const StepSettings& set
   graph.output("shaped_entropy", s.shaped_entropy);
   graph.output("top_ids", s.top_ids);
   graph.output("top_probs", s.top_probs);
+  if (settings.deferred.empty()) return;
+  // The share of probability that is left without the deferred tokens.
+  head.banned = graph.input("banned_or_deferred", DType::u8, Shape{model.config().vocab_size});
+  const graph::TokenStatistics rest = graph::token_statistics(head, 1);
+  graph.output("rest", graph::exp(graph::subtract(rest.log_sum_exp, s.log_sum_exp)));
 }
 
 } // namespace dllm::decode

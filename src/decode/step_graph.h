@@ -7,7 +7,8 @@
 namespace dllm::decode {
 
 // Outputs: keys, values (cached passes only, in the place of the inputs), then draw, draw_prob,
-// argmax, max_prob, entropy, shaped_prob, shaped_margin, shaped_entropy, top_ids, top_probs.
+// argmax, max_prob, entropy, shaped_prob, shaped_margin, shaped_entropy, top_ids, top_probs, and
+// rest where tokens are deferred.
 void build_step(graph::Graph& graph, const model::Model& model, const StepSettings& settings,
                 const StepShape& shape);
 

@@ -120,6 +120,8 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
   const Tensor draw = numbers(), draw_prob = numbers(), argmax = numbers(), max_prob = numbers(),
                entropy = numbers(), shaped_prob = numbers(), shaped_margin = numbers(),
                shaped_entropy = numbers(), top_ids = numbers(), top_probs = numbers();
+  const bool defers = !settings_.deferred.empty();
+  const Tensor rest = defers ? numbers() : Tensor(); // probability of all that are not deferred
   std::vector<std::vector<Prediction>> answers;
   size_t i = 0;
   for (const PassRow& row : rows) {
@@ -141,6 +143,10 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
                        top_ids.as<int32_t>().begin() + first + settings_.top);
       p.top_probs.assign(top_probs.as<float>().begin() + first,
                          top_probs.as<float>().begin() + first + settings_.top);
+      if (defers) {
+        const bool deferred = settings_.deferred[static_cast<size_t>(p.token)] != 0;
+        p.probability = deferred ? 0.0f : p.probability / rest.as<float>()[i];
+      }
       answer.push_back(std::move(p));
       ++i;
     }

@@ -74,6 +74,9 @@ public:
     return std::make_unique<AutoregressiveSession>(cached_, setup().shift, slot);
   }
 
+  // The hidden state before a position predicts it; its own would show the mask.
+  bool needs_mask() const override { return setup().shift == 0; }
+
 private:
   static constexpr Sight kCausal{1, 0, false};
   bool cached_;

@@ -92,8 +92,8 @@ std::unique_ptr<Policy> make_bd3lm(const PolicySetup& setup) {
 std::vector<OptionSpec> bd3lm_keys() {
   return {
       option_i64("block_length", 32, 1, 1 << 24,
-                 "Positions decided before the next ones begin, and seen together; a block_causal "
-                 "model's own goes first."),
+                 "Positions decided before the next ones begin, and seen together; not set: those "
+                 "of a block_causal model."),
       option_i64("steps_per_block", 0, 0, 1 << 20,
                  "Steps of a block; 0: steps, spread evenly over the blocks."),
       option_choice("remasking", "low_confidence", {"low_confidence", "random"},

@@ -138,8 +138,8 @@ std::unique_ptr<Policy> make_llada2(const PolicySetup& setup) {
 std::vector<OptionSpec> llada2_keys() {
   return {
       option_i64("block_length", 32, 1, 1 << 24,
-                 "Positions decided before the next ones begin, counted from the canvas's first; a "
-                 "block_causal model's own goes first."),
+                 "Positions decided before the next ones begin, counted from the canvas's first; "
+                 "not set: those of a block_causal model."),
       option_i64("steps_per_block", 0, 0, 1 << 20,
                  "Steps of a block; 0: steps, spread evenly over the blocks with open positions."),
       option_f64("threshold", 0.95, 0, 1,

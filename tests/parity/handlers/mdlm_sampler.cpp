@@ -26,7 +26,8 @@ int64_t block_count(const Json& entry, const SamplerRow& row) {
 void run_mdlm(Case& c, const Json& entry) {
   refuse_unknown(c, entry,
                  {"max_new_tokens", "steps", "block_size", "remasking", "cfg_scale",
-                  "cfg_keep_tokens", "suppress_tokens", "right_shift_logits"});
+                  "cfg_keep_tokens", "suppress_tokens", "begin_suppress_tokens",
+                  "right_shift_logits"});
   const Json& params = entry.at("params");
   const bool shift = params.value("right_shift_logits", false);
   const std::shared_ptr<model::Model> model = sampler_model(c, entry);

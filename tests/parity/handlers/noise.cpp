@@ -7,6 +7,7 @@
 #include "noise/evaluate.h"
 #include "reference_names.h"
 #include "runner.h"
+#include "samplers.h"
 
 #include <nlohmann/json.hpp>
 
@@ -86,7 +87,7 @@ void run_noise(Topic& topic) {
       else if (entry.contains("batches"))
         run_batches(c, entry);
       else
-        c.skip("the re-corrupting step is a decoding policy that arrives later");
+        run_nano_step(c, entry);
     });
   }
 }

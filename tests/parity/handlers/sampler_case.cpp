@@ -140,6 +140,7 @@ Options sampler_options(const Json& entry, const std::string& policy, const char
               {"guidance", params.value("cfg_scale", 0.0)},
               {"guidance_keep", id_texts(params.value("cfg_keep_tokens", Json()))},
               {"suppress_mask", false},
+              {"defer", id_texts(params.value("begin_suppress_tokens", Json()))},
               {"suppress", id_texts(params.value("suppress_tokens", Json()))}};
   if (entry.contains("scheduler")) {
     values["schedule"] =

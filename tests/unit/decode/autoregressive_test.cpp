@@ -55,6 +55,19 @@ TEST(Autoregressive, StopsAtAStopToken) {
   EXPECT_EQ(decoder->slot(0).ids.back(), stop);
 }
 
+TEST(Autoregressive, NeedsNoMaskToken) {
+  Json config = tiny_config();
+  config.erase("mask_token_id");
+  const auto model = tiny_model(1, config);
+  const auto decoder = make_decoder(model, {{"policy", "autoregressive"}, {"gen_length", 6}});
+  decoder->start(std::vector<int32_t>{3, 1}, 0);
+  decoder->run();
+  EXPECT_EQ(decoder->metric(0, "decided"), 6);
+  expect_error(Code::failed_precondition, "no mask token", [&] {
+    make_decoder(model, {{"policy", "autoregressive"}, {"shift", 0}});
+  });
+}
+
 TEST(Autoregressive, OptionsThatDoNotGoTogether) {
   const auto model = tiny_model();
   expect_error(Code::invalid_argument, "causal attention, not bidirectional", [&] {

@@ -94,6 +94,19 @@ TEST(Bd3lm, LeftOutTokensAreAsIfTheyWereNotThere) {
             std::vector<int32_t>(b.begin() + 3, b.end()));
 }
 
+TEST(Bd3lm, BlocksAreTheModelsUnlessTold) {
+  Json config = tiny_config();
+  config["dllm"] = {{"attention", "block_causal"}, {"block_length", 8}};
+  const auto model = tiny_model(1, config);
+  const auto first_end = [&](const Json& own) {
+    const auto decoder = make_decoder(model, own);
+    add(*decoder, {{3, 1, 4}, 1, 20});
+    return blocks_of(*decoder).front().second;
+  };
+  EXPECT_EQ(first_end({{"policy", "bd3lm"}}), 11);
+  EXPECT_EQ(first_end(settings()), 7);
+}
+
 TEST(Bd3lm, OptionsThatDoNotGoTogether) {
   const auto model = tiny_model();
   expect_error(Code::invalid_argument, "block_causal attention, not causal", [&] {

@@ -153,9 +153,8 @@ bool reveals(const Json& own, int64_t warm_up, float uniform) {
   return bench.open() == 0;
 }
 
-// spec-nano-dlm F3, linear: alpha_t = .4, alpha_s = .6, five steps, the third; cap .1 reveals with
-// .4. alpha .7 to .8, ten steps, the eighth: rescale .5 reveals with 2/3. Loop at
-// .9: .18.
+// spec-nano-dlm F3, linear. Third of five steps: alpha from .4 to .6; sigma .1 reveals with .4.
+// Eighth of ten: from .7 to .8; half the largest sigma reveals with 2/3. Loop waiting at .9: .18.
 TEST(ReMdm, RevealsWithThePublishedChances) {
   const auto between = [](const Json& own, int64_t warm_up, float chance) {
     EXPECT_TRUE(reveals(own, warm_up, chance - 1e-4f)) << own.dump();
@@ -163,7 +162,8 @@ TEST(ReMdm, RevealsWithThePublishedChances) {
   };
   between({{"steps", 5}, {"variant", "cap"}, {"eta", 0.1}}, 2, 0.4f);
   between({{"steps", 5}, {"variant", "cap"}, {"eta", 0.25}}, 2, 0.5f);
-  between({{"steps", 5}, {"variant", "rescale"}, {"eta", 1.0}}, 2, 2.0f / 3);
+  between({{"steps", 5}, {"variant", "cap"}, {"eta", 0.4}}, 2, 0.6f);
+  between({{"steps", 5}, {"variant", "cap"}, {"eta", 0.5}}, 2, 2.0f / 3);
   between({{"steps", 5}, {"variant", "conf"}}, 2, 1.0f / 3);
   between({{"steps", 10}, {"variant", "rescale"}, {"eta", 0.5}}, 7, 2.0f / 3);
   between({{"steps", 10}, {"variant", "loop"}, {"eta", 0.02}}, 6, 0.18f); // t = .4

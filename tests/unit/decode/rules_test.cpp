@@ -140,6 +140,66 @@ TEST(EvenCounts, AreLLaDAs) {
   EXPECT_EQ(even_counts(0, 5), (Positions{}));
 }
 
+class OwnPolicies : public ::testing::TestWithParam<std::string> {};
+
+// Also where decisions are taken back: a block's K and V are kept once it is over.
+TEST_P(OwnPolicies, GiveTheSameTokensWithAnExactCache) {
+  const auto model = tiny_model(2);
+  std::vector<Answer> answers;
+  for (const char* cache : {"exact", "none"}) {
+    const auto decoder = make_decoder(model, {{"policy", GetParam()},
+                                              {"steps", 20},
+                                              {"block_length", 5},
+                                              {"attention", "block_causal"},
+                                              {"cache", cache},
+                                              {"temperature", 0.9}});
+    add(*decoder, {{9, 2, 6, 5, 3, 5, 8}, 7, 18});
+    decoder->run();
+    answers.push_back(answer_of(*decoder));
+  }
+  EXPECT_EQ(answers[0], answers[1]);
+}
+
+// The answer's length and the states, whatever cache and shift.
+TEST_P(OwnPolicies, EndWithApproximateCaches) {
+  for (const char* cache : {"prefix", "dual"}) {
+    for (const int shift : {0, 1}) {
+      const auto decoder = make_decoder(tiny_model(), {{"policy", GetParam()},
+                                                       {"steps", 12},
+                                                       {"block_length", 4},
+                                                       {"shift", shift},
+                                                       {"attention", "bidirectional"},
+                                                       {"cache", cache},
+                                                       {"temperature", 0.9}});
+      add(*decoder, {{9, 2, 6}, 7, 12});
+      decoder->run();
+      EXPECT_EQ(decoder->metric(0, "open"), 0);
+      EXPECT_EQ(decoder->metric(0, "decided"), 12);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, OwnPolicies,
+                         ::testing::Values("confidence_remasking", "credit", "ddim",
+                                           "entropy_bound", "factor", "first_hitting", "frechet",
+                                           "hierarchy", "remdm", "threshold"),
+                         [](const auto& info) { return info.param; });
+
+// The pass that fills the cache is the only one that predicts a block's first token under shift 1.
+TEST(ApproximateCache, ShiftedBlocksDecideTheirFirstTokenAlone) {
+  const auto decoder = make_decoder(tiny_model(), {{"steps", 8},
+                                                   {"block_length", 4},
+                                                   {"shift", 1},
+                                                   {"attention", "bidirectional"},
+                                                   {"cache", "dual"}});
+  add(*decoder, {{9, 2, 6}, 7, 8});
+  decoder->step();
+  EXPECT_EQ(decoder->slot(0).open_positions(0, 11), (Positions{4, 5, 6, 7, 8, 9, 10}));
+  decoder->step();
+  EXPECT_LT(decoder->metric(0, "open"), 7);
+  EXPECT_FALSE(decoder->slot(0).is_open(3));
+}
+
 // Blocks begin behind the prompt also when given tokens stand behind the open ones.
 TEST(PromptLength, BlocksBeginBehindIt) {
   const auto decoder = make_decoder(tiny_model(), {{"steps", 4}, {"block_length", 4}});
