@@ -77,7 +77,8 @@ public:
         }) {}
 
   std::unique_ptr<Session> begin(Slot& slot) const override {
-    slot.sight = {settings().block_length, slot.prompt, false};
+    // The grid goes on to both sides: prompts of other lengths may share what is kept.
+    slot.sight = {settings().block_length, slot.prompt % settings().block_length, false};
     return std::make_unique<Bd3lmSession>(settings(), token_option(setup(), "compat_pad"),
                                           setup().schedule, rule(), slot);
   }

@@ -182,7 +182,9 @@ void compare_first_logits(Case& c, model::Model& model, const Json& entry,
 void compare_row(Case& c, const decode::Slot& done, const SamplerRow& row, int64_t number,
                  int32_t mask) {
   const Tensor &trace = c.array("trace"), &final = c.array("final");
-  const int64_t length = std::min(done.length(), trace.shape()[2] - row.column);
+  // Behind the block with the end token the reference leaves masks, or nothing at all.
+  const int64_t decided = done.finish == decode::Finish::stopped ? done.block_end() : done.length();
+  const int64_t length = std::min(decided, trace.shape()[2] - row.column);
   std::vector<Ids> want;
   for (int64_t i = 0; i < trace.shape()[0]; ++i)
     push_if_new(want, columns_of(trace.row(i), number, row.column, length, mask));

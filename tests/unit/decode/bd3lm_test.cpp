@@ -94,6 +94,21 @@ TEST(Bd3lm, LeftOutTokensAreAsIfTheyWereNotThere) {
             std::vector<int32_t>(b.begin() + 3, b.end()));
 }
 
+TEST(Bd3lm, APromptSharesWhatALongerOneLeft) {
+  const auto model = tiny_model();
+  const auto cached = make_decoder(model, settings());
+  const auto plain = make_decoder(model, settings({{"cache", "none"}}));
+  add(*cached, {{9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2}, 1, 8});
+  cached->run();
+  cached->remove(0);
+  for (Decoder* decoder : {cached.get(), plain.get()}) {
+    add(*decoder, {{9, 2, 6, 5, 3, 5, 8, 9}, 2, 8});
+    decoder->run();
+  }
+  EXPECT_EQ(answer_of(*cached), answer_of(*plain));
+  EXPECT_GE(cached->metric(-1, "reused"), 8);
+}
+
 TEST(Bd3lm, BlocksAreTheModelsUnlessTold) {
   Json config = tiny_config();
   config["dllm"] = {{"attention", "block_causal"}, {"block_length", 8}};
