@@ -137,6 +137,11 @@ const Schema& decoder_schema(const std::string& policy) {
                  Code::not_found, "no policy named {}", policy);
 }
 
+int64_t block_length_of(const PolicySetup& setup) {
+  const bool own = !setup.options.is_set("block_length") && setup.config.block_length > 0;
+  return own ? setup.config.block_length : setup.i64("block_length");
+}
+
 std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup) {
   decoder_schema(name); // an unknown name fails here
   for (const Entry& entry : kPolicies) {

@@ -43,6 +43,8 @@ std::vector<OptionSpec> threshold_keys();
 
 // Everything predicted becomes final.
 Choice all_of(std::span<const Prediction> predictions);
+// Option block_length where it is set, else the model's own where it has one, else the default.
+int64_t block_length_of(const PolicySetup& setup);
 // Positions to decide in a step of a planned block; after the plan: all that is left.
 int64_t transfer_at(const std::vector<int64_t>& transfer, int64_t step);
 

@@ -259,7 +259,7 @@ public:
     // dLLM-castlehill compares with a constant when a block is created.
     settings_.pipeline.activate_new =
         settings_.compat == Compat::castlehill ? 0.5 : settings_.pipeline.activate;
-    settings_.block_length = setup.i64("block_length");
+    settings_.block_length = block_length_of(setup);
     settings_.cache_delay = setup.i64("cache_delay");
     settings_.cache_refresh = setup.i64("cache_refresh");
     settings_.entropy_threshold = static_cast<float>(setup.f64("entropy_threshold"));
@@ -295,8 +295,8 @@ private:
 std::vector<OptionSpec> multi_block_keys() {
   return {
       option_i64("block_length", 32, 1, 1 << 24,
-                 "Positions of a block; the first begins behind "
-                 "the prompt."),
+                 "Positions of a block, the first begins behind the prompt; unset: the model's "
+                 "own, else 32."),
       option_i64("steps", 64, 1, 1 << 20, "Not used: as many as the entropies need."),
       option_f64("entropy_threshold", 0.9, 0, 1e6,
                  "Positions are decided when the entropy of their distribution is below this "

@@ -250,7 +250,7 @@ class Spd final : public Policy {
 public:
   explicit Spd(const PolicySetup& setup) : Policy(setup) {
     refuse_what_does_not_fit(setup);
-    settings_.block_length = setup.i64("block_length");
+    settings_.block_length = block_length_of(setup);
     settings_.steps = setup.i64("steps");
     settings_.minimal_topk = setup.i64("minimal_topk");
     settings_.mix_top_k = std::min(setup.i64("mix_top_k"), setup.config.vocab_size);
@@ -281,7 +281,8 @@ private:
 std::vector<OptionSpec> spd_keys() {
   return {
       option_i64("block_length", 32, 1, 1 << 24,
-                 "Positions of a block; blocks are counted from position 0, prompt included."),
+                 "Positions of a block, counted from position 0, prompt included; unset: the "
+                 "model's own, else 32."),
       option_i64("steps", 32, 1, 1 << 20,
                  "Most steps of a block (never more than its positions); what is open then stays."),
       option_i64("minimal_topk", 1, 1, 1 << 20,
