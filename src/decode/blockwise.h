@@ -30,7 +30,7 @@ struct BlockwiseSettings {
   int shift = 0;
   int32_t mask_id = 0;
   float guidance = 0;
-  float early_exit = 0; // 0: off
+  float early_exit = 0;               // 0: off
   std::vector<int32_t> guidance_keep; // given tokens the unconditional canvas keeps
 };
 

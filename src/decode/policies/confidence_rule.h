@@ -17,7 +17,9 @@ using Candidates = std::vector<const Prediction*>;
 using Select = std::function<std::vector<size_t>(const Candidates& candidates)>;
 
 // A bound that probabilities are compared with, rounded as they are.
-inline double bound(double value) { return static_cast<double>(static_cast<float>(value)); }
+inline double bound(double value) {
+  return static_cast<double>(static_cast<float>(value));
+}
 
 std::vector<double> confidences(const Candidates& candidates);
 

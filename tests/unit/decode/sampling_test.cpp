@@ -118,8 +118,7 @@ TEST_P(KnownModel, DrawsFollowTheModel) {
   EXPECT_LT(chi_square(pairs, joint), 42.98);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, KnownModel,
-                         ::testing::ValuesIn(policies_that_follow_the_model()),
+INSTANTIATE_TEST_SUITE_P(All, KnownModel, ::testing::ValuesIn(policies_that_follow_the_model()),
                          [](const auto& info) { return info.param; });
 
 // Token 0 is the likeliest everywhere: deferred, all positions are equally unsure and the first are
