@@ -110,8 +110,7 @@ void build_step(Graph& graph, const model::Model& model, const StepSettings& set
   const Value query = graph.input("query", DType::i32, Shape{shape.capacity});
   const Value chosen =
       shape.guided ? guide(graph, hidden, query, shape) : graph::take(hidden, query);
-  graph::TokenStatisticsInputs head =
-      head_inputs(graph, builder, chosen, settings, shape.capacity);
+  graph::TokenStatisticsInputs head = head_inputs(graph, builder, chosen, settings, shape.capacity);
   const graph::TokenStatistics s = graph::token_statistics(head, settings.top);
   graph.output("draw", s.draw);
   graph.output("draw_prob", s.draw_prob);

@@ -24,8 +24,8 @@ struct PassRow {
 struct StepSettings {
   int shift = 0;
   std::vector<uint8_t> banned; // (vocab); empty: nothing is
-  // (vocab); empty: nothing is. Probability 0, and those of the others as if banned: a draw does not
-  // know it.
+  // (vocab); empty: nothing is. Probability 0, and those of the others as if banned: a draw does
+  // not know it.
   std::vector<uint8_t> deferred;
   int64_t top = 1;
   bool shaped = false;

@@ -1,0 +1,113 @@
+#include "decode/decoder_setup.h"
+
+#include "base/error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <charconv>
+
+namespace dllm::decode {
+
+int32_t parse_id(const std::string& text, int64_t vocab, const char* what) {
+  int32_t id = -1;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || id < 0 ||
+      id >= vocab) {
+    fail(Code::invalid_argument, "{} holds \"{}\", which is no token id below {}", what, text,
+         vocab);
+  }
+  return id;
+}
+
+int32_t mask_id_of(const model::Model& model, const Policy& policy) {
+  if (model.config().mask_token_id >= 0) return static_cast<int32_t>(model.config().mask_token_id);
+  if (!policy.needs_mask()) return 0;
+  fail_with_hint("set option mask_token of the model (a token's text or id), or \"dllm\": "
+                 "{\"mask_token_id\"} in its config.json, or train it with a masked objective",
+                 Code::failed_precondition, "the model has no mask token");
+}
+
+Options policy_options(const Options& given) {
+  Options own(decoder_schema(given.str("policy")));
+  const Json values = given.to_json();
+  Json set = Json::object();
+  for (const OptionSpec& spec : given.schema().specs()) {
+    if (given.is_set(spec.key)) set[spec.key] = values.at(spec.key);
+  }
+  own.set_json(set);
+  return own;
+}
+
+noise::ScheduleRef schedule_of(const Options& options) {
+  const std::string& name = options.str("schedule");
+  const Schema& schema = noise::schedule_schema(name);
+  Options own(schema);
+  if (options.f64("schedule_eps") >= 0) own.set_f64("eps", options.f64("schedule_eps"));
+  if (options.i64("schedule_steps") == 0) return noise::make_schedule(name, own);
+  const bool discrete = std::any_of(schema.specs().begin(), schema.specs().end(),
+                                    [](const OptionSpec& spec) { return spec.key == "steps"; });
+  if (!discrete) {
+    fail_with_hint("leave schedule_steps at 0, or use a nano_ schedule", Code::invalid_argument,
+                   "schedule {} has no discrete times, schedule_steps is {}", name,
+                   options.i64("schedule_steps"));
+  }
+  own.set_i64("steps", options.i64("schedule_steps"));
+  return noise::make_schedule(name, own);
+}
+
+Sight sight_of(const model::ModelConfig& config, const Options& options) {
+  model::AttentionKind kind = model::attention_from_name(options.str("attention"));
+  if (kind == model::AttentionKind::automatic) kind = config.attention;
+  if (kind == model::AttentionKind::causal) return {1, 0, false};
+  if (kind != model::AttentionKind::block_causal) return {};
+  const int64_t block = config.block_length > 0 ? config.block_length : options.i64("block_length");
+  if (block <= 0)
+    fail_with_hint("set block_length", Code::invalid_argument,
+                   "block_causal attention needs a block length");
+  return {block, 0, false};
+}
+
+int64_t most_positions(const model::ModelConfig& config, const Options& options) {
+  const int64_t most = options.i64("max_length");
+  if (most == 0) return config.max_positions;
+  if (most > config.max_positions && config.positions == model::PositionKind::learned) {
+    fail_with_hint("leave max_length at 0", Code::invalid_argument,
+                   "max_length {} is more than the {} learned positions of the model", most,
+                   config.max_positions);
+  }
+  return most;
+}
+
+PolicySetup policy_setup(const model::Model& model, const Options& options,
+                         const noise::Schedule& schedule) {
+  for (const std::string& text : options.list("guidance_keep"))
+    parse_id(text, model.config().vocab_size, "option guidance_keep");
+  const int shift =
+      options.i64("shift") < 0 ? model.config().shift : static_cast<int>(options.i64("shift"));
+  const auto mask_id = static_cast<int32_t>(model.config().mask_token_id);
+  return {options, schedule, model.config(), mask_id, sight_of(model.config(), options), shift};
+}
+
+StepSettings step_settings(const model::Model& model, const Options& options,
+                           const Policy& policy) {
+  StepSettings settings;
+  const model::ModelConfig& config = model.config();
+  settings.shift = options.i64("shift") < 0 ? config.shift : static_cast<int>(options.i64("shift"));
+  settings.top = std::min(policy.top(), config.vocab_size);
+  settings.shaped = policy.shaped();
+  settings.nucleus_first = policy.nucleus_first();
+  settings.soft_width = policy.soft_width();
+  settings.banned.assign(static_cast<size_t>(config.vocab_size), 0);
+  for (const std::string& text : options.list("suppress"))
+    settings.banned[static_cast<size_t>(parse_id(text, config.vocab_size, "option suppress"))] = 1;
+  const std::vector<std::string> deferred = options.list("defer");
+  if (!deferred.empty()) settings.deferred.assign(settings.banned.size(), 0);
+  for (const std::string& text : deferred)
+    settings.deferred[static_cast<size_t>(parse_id(text, config.vocab_size, "option defer"))] = 1;
+  if (options.boolean("suppress_mask") && config.mask_token_id >= 0)
+    settings.banned[static_cast<size_t>(config.mask_token_id)] = 1;
+  return settings;
+}
+
+} // namespace dllm::decode

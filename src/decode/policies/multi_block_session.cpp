@@ -1,0 +1,212 @@
+// Multi-block decoding (d3LLM, hao-ai-lab; dLLM-castlehill; spec-open-dllm 5): the next block
+// begins while the one before is still being decided. Positions of all begun blocks are decided
+// when their entropy is low; the leading block gets at least one token a step.
+
+#include "decode/policies/multi_block_session.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+
+namespace dllm::decode {
+namespace {
+
+// The window of a cache under full attention: decided blocks leave it a few steps after they were
+// done, so their K and V have settled; full passes bring the rest up to date (spec-open-dllm 5.5).
+class DelayedWindow {
+public:
+  // What round number `round` (from 1) computes: [begin, ...); blocks up to leave_end are kept
+  // after it.
+  void plan(const MultiBlockSettings& settings, const Pipeline& pipeline, const Slot& slot,
+            int64_t round) {
+    done_at_.resize(static_cast<size_t>(pipeline.count()), -1);
+    leave_end_ = kept_;
+    bool waiting = false;
+    if (leave_end_ < slot.origin && round >= settings.cache_delay) leave_end_ = slot.origin;
+    for (int64_t block = 0; block < pipeline.created(); ++block) {
+      if (pipeline.end(block) <= kept_) continue;
+      if (pipeline.open(slot, block) > 0) break; // what is done behind it waits for it
+      int64_t& done_at = done_at_[static_cast<size_t>(block)];
+      if (done_at < 0) done_at = round;
+      const bool settled = round >= done_at + settings.cache_delay;
+      if (settled && leave_end_ == pipeline.begin(block)) leave_end_ = pipeline.end(block);
+      waiting = waiting || !settled;
+      // d3LLM on LLaDA counts the delay of a block from the end of the one before.
+      if (!settled && settings.compat == MultiBlockCompat::d3llm_llada) break;
+    }
+    const bool refresh =
+        waiting || (settings.cache_refresh > 0 && round % settings.cache_refresh == 0);
+    begin_ = leave_end_ == kept_ && refresh ? 0 : kept_;
+  }
+  void ran(uint64_t generation) {
+    kept_ = leave_end_;
+    generation_ = generation;
+    filled_ = true;
+  }
+  // Everything again when the contents were lost.
+  int64_t begin(uint64_t generation) const {
+    return filled_ && generation == generation_ ? begin_ : 0;
+  }
+
+private:
+  std::vector<int64_t> done_at_; // by block: the round that found it done; -1: not yet
+  int64_t kept_ = 0, leave_end_ = 0, begin_ = 0;
+  uint64_t generation_ = 0;
+  bool filled_ = false;
+};
+
+class MultiBlockSession final : public Session {
+public:
+  MultiBlockSession(const MultiBlockSettings& settings, Slot& slot)
+      : settings_(settings), pipeline_(settings.pipeline, slot) {
+    next_round(slot);
+  }
+
+  Ask ask(const Slot& slot, const CacheView& cache) const override {
+    Ask ask;
+    ask.positions = slot.open_positions(slot.origin, pipeline_.active_end());
+    ask.end = std::min(slot.sight.limit(pipeline_.active_end() - 1), slot.length());
+    for (const int64_t position : stale_) {
+      if (position < ask.end) ask.positions.push_back(position); // all open ones lie before
+    }
+    if (settings_.keep == MultiBlockKeep::none) return ask;
+    ask.cached = true;
+    ask.generation = cache.generation;
+    if (settings_.keep == MultiBlockKeep::delayed) {
+      ask.begin = delayed_.begin(cache.generation);
+      return ask;
+    }
+    // Blocks that are done join the final ones in the pass that sees them done.
+    ask.final_end = slot.sight.floor(ask.positions.front());
+    // A position that is predicted from the one before it needs that one in the window.
+    ask.begin = std::max<int64_t>(0, std::min(cache.final_end, ask.final_end) - settings_.shift);
+    return ask;
+  }
+
+  Outcome apply(Slot& slot, const Ask& ask, std::span<const Prediction> predictions) override {
+    if (settings_.keep == MultiBlockKeep::delayed) delayed_.ran(ask.generation);
+    std::vector<int64_t> decided;
+    for (const size_t i : chosen(slot, predictions)) {
+      const Prediction& p = predictions[i];
+      if (!slot.is_open(p.position)) continue; // stale
+      const auto [token, probability] = token_of(p);
+      // Until all before it is decided an EOS there may still take its place.
+      slot.decide(p.position, token, probability,
+                  settings_.eos >= 0 ? State::provisional : State::final);
+      decided.push_back(p.position);
+    }
+    return finish_step(slot, std::move(decided));
+  }
+
+  Outcome settle(Slot& slot, const std::vector<int64_t>& decided) override {
+    return finish_step(slot, decided);
+  }
+
+private:
+  // Indices of what is decided: low entropy, at least one of the leading block.
+  std::vector<size_t> chosen(const Slot& slot, std::span<const Prediction> predictions) const {
+    std::vector<uint8_t> take(predictions.size(), 0);
+    const int64_t leading = pipeline_.leading(slot);
+    size_t surest = predictions.size(), forced = predictions.size();
+    bool leads = leading < 0;
+    for (size_t i = 0; i < predictions.size(); ++i) {
+      const float entropy = predictions[i].entropy;
+      take[i] = settings_.surest ? entropy <= settings_.entropy_threshold
+                                 : entropy < settings_.entropy_threshold;
+      const auto lower = [&](size_t than) {
+        return than == predictions.size() || entropy < predictions[than].entropy;
+      };
+      if (lower(surest)) surest = i;
+      const int64_t position = predictions[i].position;
+      if (leading < 0 || position < pipeline_.begin(leading) || position >= pipeline_.end(leading))
+        continue;
+      leads = leads || take[i] != 0;
+      if (lower(forced)) forced = i;
+    }
+    if (settings_.surest && surest < take.size()) {
+      take[surest] = 1;
+      leads = leads || surest == forced;
+    }
+    if (!leads && forced < take.size()) take[forced] = 1;
+    std::vector<size_t> indices;
+    for (size_t i = 0; i < take.size(); ++i) {
+      if (take[i] != 0) indices.push_back(i);
+    }
+    return indices;
+  }
+
+  // The drawn token; in place of the mask, where that may be drawn, the likeliest other one.
+  std::pair<int32_t, float> token_of(const Prediction& p) const {
+    if (p.token != settings_.mask_id) return {p.token, p.probability};
+    const size_t other = p.top_ids[0] == settings_.mask_id ? 1 : 0;
+    return {p.top_ids[other], p.top_probs[other]};
+  }
+
+  Outcome finish_step(Slot& slot, std::vector<int64_t> decided) {
+    Outcome outcome{std::move(decided), slot.block, slot.block_begin(), slot.block_end(), false};
+    if (settings_.eos >= 0) end_at_eos(slot, outcome);
+    std::sort(outcome.decided.begin(), outcome.decided.end());
+    for (int64_t i = slot.origin; i < slot.length() && !slot.is_open(i); ++i) {
+      State& state = slot.states[static_cast<size_t>(i)];
+      if (state == State::provisional) state = State::final;
+    }
+    ++slot.step_in_block;
+    const int64_t before = slot.block;
+    next_round(slot);
+    outcome.block_ended = slot.block > before;
+    // Blocks that were done out of order end with the one they waited for.
+    if (outcome.block_ended) outcome.end = pipeline_.end(slot.block - 1);
+    return outcome;
+  }
+
+  // Everything behind the first EOS becomes EOS, decided or not.
+  void end_at_eos(Slot& slot, Outcome& outcome) {
+    stale_.clear();
+    const auto is_eos = [&](int64_t i) {
+      const auto at = static_cast<size_t>(i);
+      return slot.states[at] != State::fixed && slot.ids[at] == settings_.eos && !slot.is_open(i);
+    };
+    int64_t eos = slot.origin;
+    while (eos < slot.length() && !is_eos(eos)) ++eos;
+    for (int64_t i = eos + 1; i < slot.length(); ++i) {
+      if (slot.states[static_cast<size_t>(i)] == State::fixed) continue;
+      if (slot.is_open(i)) {
+        outcome.decided.push_back(i);
+        if (settings_.is_d3llm()) stale_.push_back(i);
+      }
+      slot.decide(i, settings_.eos, slot.confidence[static_cast<size_t>(eos)]);
+    }
+    if (eos < slot.length() && slot.open_count(slot.origin, slot.length()) == 0)
+      slot.finish = Finish::stopped;
+  }
+
+  void next_round(Slot& slot) {
+    ++round_;
+    while (slot.block < slot.block_count() && pipeline_.open(slot, slot.block) == 0) {
+      ++slot.block;
+      slot.step_in_block = 0;
+    }
+    if (slot.open_count(slot.origin, slot.length()) == 0) {
+      if (slot.active()) slot.finish = Finish::decided;
+      return;
+    }
+    pipeline_.advance(slot);
+    if (settings_.keep == MultiBlockKeep::delayed)
+      delayed_.plan(settings_, pipeline_, slot, round_);
+  }
+
+  MultiBlockSettings settings_;
+  Pipeline pipeline_;
+  DelayedWindow delayed_;
+  int64_t round_ = 0;
+  // Positions that EOS filled in the last step: d3LLM still takes them for open ones in the next.
+  std::vector<int64_t> stale_;
+};
+
+} // namespace
+
+std::unique_ptr<Session> make_multi_block_session(const MultiBlockSettings& settings, Slot& slot) {
+  return std::make_unique<MultiBlockSession>(settings, slot);
+}
+
+} // namespace dllm::decode
