@@ -146,10 +146,12 @@ void print_peer(const std::string& implementation, const std::vector<Seconds>& o
 }
 
 void full(const std::shared_ptr<model::Model>& model, const Plan& plan, Peer* peer) {
-  const double peak = model->engine().peak_flops();
+  const double peak = model->engine().peak_flops(); // of all threads
+  const auto threads = static_cast<double>(model->engine().i64("threads"));
   fmt::print("\n{} new tokens in full, peak {:.0f} GFLOP/s (f32)\n", kFull, peak * 1e-9);
-  fmt::print("{:<10} {:>9} {:>8} {:>8} {:>9} {:>9}  {:<22} {:>8} {:>9}\n", "", "tokens/s", "wall s",
-             "cpu s", "ms/step", "cpu ms", "steps/prefills/commits", "bound s", "of bound");
+  fmt::print("{:<10} {:>9} {:>8} {:>8} {:>9} {:>9}  {:<22} {:>8} {:>9} {:>9}\n", "", "tokens/s",
+             "wall s", "cpu s", "ms/step", "cpu ms", "steps/prefills/commits", "bound s", "of wall",
+             "of cpu");
   std::map<std::string, std::vector<Seconds>> own, other, steps;
   std::map<std::string, std::array<int64_t, 3>> passes;
   std::map<std::string, std::unique_ptr<Run>> runs;
@@ -171,9 +173,11 @@ void full(const std::shared_ptr<model::Model>& model, const Plan& plan, Peer* pe
     const Seconds taken = median(own[name]), step = median(steps[name]);
     const double bound = whole_flops(model->config(), name, kFull) / peak;
     const auto& [count, prefills, commits] = passes[name];
-    fmt::print("{:<10} {:>9.2f} {:>8.1f} {:>8.1f} {:>9.0f} {:>9.0f}  {:<22} {:>8.1f} {:>8.0f}%\n",
+    fmt::print("{:<10} {:>9.2f} {:>8.1f} {:>8.1f} {:>9.0f} {:>9.0f}  {:<22} {:>8.1f} {:>8.0f}% "
+               "{:>8.0f}%\n",
                name, kFull / taken.wall, taken.wall, taken.cpu, step.wall * 1e3, step.cpu * 1e3,
-               fmt::format("{}/{}/{}", count, prefills, commits), bound, 100 * bound / taken.wall);
+               fmt::format("{}/{}/{}", count, prefills, commits), bound, 100 * bound / taken.wall,
+               100 * threads * bound / taken.cpu);
   }
   for (const std::string& name : plan.implementations) {
     if (!other[name].empty()) print_peer(name, own[name], other[name]);
@@ -254,7 +258,7 @@ void bench_spd(const std::vector<std::string>& words) {
                  "are EXTRAPOLATED from the middle one\n{:>6} {:<10} {:>10} {:>8} {:>10} {:>8} "
                  "{:>12} {:>10} {:>9} {:>9}\n",
                  "new", "", "middle ms", "cpu ms", "last ms", "cpu ms", "total s", "tokens/s",
-                 "bound s", "of bound");
+                 "bound s", "of wall");
     }
     first = false;
     extrapolated(model, plan, std::atoll(length.c_str()));
