@@ -71,7 +71,9 @@ void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* lo
   const int64_t best = std::find(logits, logits + vocab, softmax.maximum) - logits;
   out.argmax[row] = static_cast<int32_t>(best);
   out.max_prob[row] = probability(best);
-  const int64_t found = best_ids(logits, vocab, out.top, ids);
+  int64_t found = 1;
+  ids[0] = static_cast<int32_t>(best); // one: without a second walk over the vocabulary
+  if (out.top != 1) found = best_ids(logits, vocab, out.top, ids);
   for (int64_t i = 0; i < found; ++i) {
     out.top_ids[row * out.top + i] = ids[i];
     out.top_probs[row * out.top + i] = probability(ids[i]);

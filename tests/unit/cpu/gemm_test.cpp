@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 namespace dllm::cpu {
@@ -173,6 +174,24 @@ TEST(Pack, UnpackIsTheExactInverse) {
     pack_transposed(dtype, w.plain.data(), 70, 70, 37, transposed.data(), &pool);
     unpack_transposed(dtype, transposed.data(), 70, 37, back.data());
     EXPECT_EQ(back, w.plain);
+  }
+}
+
+// Whole panels of long rows that lie apart, as attention packs its keys.
+TEST(Pack, PutsEveryNumberOfARowIntoItsLine) {
+  for (const int64_t k : {4, 66, 128, 260}) {
+    const int64_t n = 37, stride = k + 5;
+    std::vector<uint32_t> source(static_cast<size_t>(n * stride));
+    std::iota(source.begin(), source.end(), 1u);
+    std::vector<uint32_t> packed(static_cast<size_t>(packed_bytes(n, k, DType::f32)) / 4, 7u);
+    pack(DType::f32, source.data(), stride, n, k, packed.data(), nullptr);
+    for (int64_t j = 0; j < panel_count(n) * kPanel; ++j) {
+      for (int64_t i = 0; i < k; ++i) {
+        const uint32_t expected = j < n ? source[static_cast<size_t>(j * stride + i)] : 0u;
+        const int64_t at = (j / kPanel * k + i) * kPanel + j % kPanel;
+        ASSERT_EQ(packed[static_cast<size_t>(at)], expected) << "row " << j << ", place " << i;
+      }
+    }
   }
 }
 
