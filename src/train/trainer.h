@@ -7,6 +7,7 @@
 #include "base/task.h"
 #include "model/model.h"
 #include "noise/objective.h"
+#include "train/options.h"
 #include "train/batch_source.h"
 
 #include <cstdint>
@@ -16,8 +17,6 @@
 
 namespace dllm::train {
 
-const Schema& trainer_schema(); // "trainer"
-const Schema& sink_schema();    // "sink"
 
 // One call at a time; metric() and describe() from any thread. The one writer of its model while a
 // call runs; keeps model and objective alive.
