@@ -7,8 +7,8 @@
 #include "base/task.h"
 #include "model/model.h"
 #include "noise/objective.h"
-#include "train/options.h"
 #include "train/batch_source.h"
+#include "train/options.h"
 
 #include <cstdint>
 #include <memory>
@@ -16,7 +16,6 @@
 #include <vector>
 
 namespace dllm::train {
-
 
 // One call at a time; metric() and describe() from any thread. The one writer of its model while a
 // call runs; keeps model and objective alive.
@@ -31,8 +30,8 @@ public:
 
   // One optimizer step; answers the loss before the update, in nats. A step that fails or is
   // cancelled changes nothing and does not count. The task is looked at until the weights begin to
-  // change: an update is never cut in two. Fails with aborted when the loss or a gradient is not finite and
-  // nonfinite = stop.
+  // change: an update is never cut in two. Fails with aborted when the loss or a gradient is not
+  // finite and nonfinite = stop.
   double step(const Batch& batch, const Task* task = nullptr);
   // The halves of a step: gradients and counts are summed, then divided once.
   void accumulate(const Batch& batch, const Task* task = nullptr);
