@@ -26,6 +26,11 @@ function(dllm_unit_test name)
     target_link_libraries(${target} PRIVATE dllm_${lower})
   endforeach()
   target_compile_definitions(${target} PRIVATE DLLM_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(DLLM_SANITIZE) # a process for every single test takes longer to start than to run there
+    add_test(NAME ${target} COMMAND ${target} --gtest_brief=1 WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(${target} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 1500)
+    return()
+  endif()
   gtest_discover_tests(${target} PROPERTIES LABELS ${ARG_LABEL} DISCOVERY_MODE PRE_TEST
                        DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
 endfunction()
