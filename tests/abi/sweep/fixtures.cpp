@@ -58,12 +58,12 @@ const char* content_for(const std::string& param) {
 void* array_for(const Param& param) {
   static int32_t ids[4] = {1, 2, 3, 4};
   static uint8_t fixed[4] = {1, 1, 0, 0};
-  static int64_t dims[1] = {4};
+  static int64_t dims[1] = {4}, positions[4] = {0, 1, 2, 3};
   static double times[4] = {0, 0.25, 0.5, 1};
   static double kept[4] = {1, 0.75, 0.5, 0};
   if (param.elem == "i32") return ids;
   if (param.elem == "u8") return fixed;
-  if (param.elem == "i64") return dims;
+  if (param.elem == "i64") return param.name == "dims" ? dims : positions;
   return param.name == "t" ? times : kept;
 }
 
