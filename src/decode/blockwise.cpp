@@ -1,6 +1,7 @@
 #include "decode/blockwise.h"
 
 #include "base/error.h"
+#include "decode/decoder_setup.h"
 #include "decode/policies/factories.h"
 
 #include <algorithm>
@@ -37,7 +38,8 @@ BlockwiseSettings blockwise_settings(const PolicySetup& setup) {
   settings.mask_id = setup.mask_id;
   settings.guidance = static_cast<float>(setup.f64("guidance"));
   for (const std::string& text : setup.options.list("guidance_keep"))
-    settings.guidance_keep.push_back(static_cast<int32_t>(std::stol(text)));
+    settings.guidance_keep.push_back(
+        parse_id(text, setup.config.vocab_size, "option guidance_keep"));
   settings.early_exit = static_cast<float>(setup.f64("early_exit"));
   if (settings.guidance == 0) return settings;
   if (settings.cache == CacheMode::prefix || settings.cache == CacheMode::dual) {
@@ -56,10 +58,8 @@ PolicySetup block_causal_setup(const PolicySetup& setup) {
     fail_with_hint("leave attention at auto, or use low_confidence", Code::invalid_argument,
                    "policy {} decodes with block_causal attention, not {}", policy, attention);
   }
-  const bool own = setup.config.attention == model::AttentionKind::block_causal &&
-                   setup.config.block_length > 0 && !setup.options.is_set("block_length");
   PolicySetup made = setup;
-  made.sight = {own ? setup.config.block_length : setup.i64("block_length"), 0, false};
+  made.sight = {block_length_of(setup), 0, false};
   return made;
 }
 

@@ -121,6 +121,7 @@ void Decoder::check_weights() {
                    "the model's weights changed from version {} to {}", version_, now);
   }
   state_.lose();
+  for (auto& [number, request] : requests_) request.predicted = false; // by the old weights
   version_ = now;
 }
 

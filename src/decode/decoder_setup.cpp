@@ -79,21 +79,31 @@ int64_t most_positions(const model::ModelConfig& config, const Options& options)
   return most;
 }
 
+namespace {
+
+int shift_of(const model::ModelConfig& config, const Options& options) {
+  const int64_t told = options.i64("shift");
+  return told < 0 ? config.shift : static_cast<int>(told);
+}
+
+} // namespace
+
 PolicySetup policy_setup(const model::Model& model, const Options& options,
                          const noise::Schedule& schedule) {
-  for (const std::string& text : options.list("guidance_keep"))
-    parse_id(text, model.config().vocab_size, "option guidance_keep");
-  const int shift =
-      options.i64("shift") < 0 ? model.config().shift : static_cast<int>(options.i64("shift"));
   const auto mask_id = static_cast<int32_t>(model.config().mask_token_id);
-  return {options, schedule, model.config(), mask_id, sight_of(model.config(), options), shift};
+  return {options,
+          schedule,
+          model.config(),
+          mask_id,
+          sight_of(model.config(), options),
+          shift_of(model.config(), options)};
 }
 
 StepSettings step_settings(const model::Model& model, const Options& options,
                            const Policy& policy) {
   StepSettings settings;
   const model::ModelConfig& config = model.config();
-  settings.shift = options.i64("shift") < 0 ? config.shift : static_cast<int>(options.i64("shift"));
+  settings.shift = shift_of(config, options);
   settings.top = std::min(policy.top(), config.vocab_size);
   settings.shaped = policy.shaped();
   settings.nucleus_first = policy.nucleus_first();

@@ -56,6 +56,22 @@ TEST(HostDecides, PredictingTwiceSaysTheSame) {
   EXPECT_GT(decoder->step(), 0);
 }
 
+TEST(HostDecides, NewWeightsAreAskedAgain) {
+  const auto model = tiny_model();
+  const auto decoder = make_decoder(model, kOneByOne);
+  add(*decoder, {{3, 1, 4}, 1, 10});
+  decoder->predict();
+  const Tensor before = decoder->statistics(0).at("max_probability");
+  const size_t embedding = model->params().index("embedding");
+  Tensor changed = model->params().physical()[embedding].buffer->read().clone();
+  for (float& number : changed.mutable_as<float>()) number = -0.5f * number;
+  model->params().replace(embedding, model->engine().upload_weight(changed, true));
+  model->params().bump();
+  decoder->predict();
+  const Tensor after = decoder->statistics(0).at("max_probability");
+  EXPECT_FALSE(std::equal(before.bytes(), before.bytes() + before.byte_size(), after.bytes()));
+}
+
 TEST(HostDecides, BadCommitsWriteNothing) {
   const auto decoder = make_decoder(tiny_model(), kOneByOne);
   add(*decoder, {{3, 1, 4}, 1, 10});
