@@ -6,6 +6,7 @@
 #include "cpu/engine.h"
 #include "model/model.h"
 #include "options_handle.h"
+#include "pjrt/engine.h"
 #include "task_handle.h"
 
 #include <nlohmann/json.hpp>
@@ -17,7 +18,8 @@ dllm_status dllm_engine_new(const dllm_options* opts, dllm_engine** out, dllm_er
   return guard(err, [&] {
     need_out(out, "out");
     const Options options = options_of(opts, "engine");
-    *out = new dllm_engine(cpu::make_engine(options));
+    const bool plugin = options.str("kind") == "pjrt";
+    *out = new dllm_engine(plugin ? pjrt::make_engine(options) : cpu::make_engine(options));
   });
 }
 

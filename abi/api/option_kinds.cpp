@@ -1,6 +1,7 @@
 // Every kind of option and the schema behind it: the one table that names them all.
 
 #include "cpu/engine.h"
+#include "graph/engine_options.h"
 #include "decode/policy.h"
 #include "decode/slot.h"
 #include "lua_runner.h"
@@ -36,7 +37,7 @@ const std::vector<KindRow>& kinds() {
         {"chat", &text::chat_schema()},
         {"checkpoint", &train::checkpoint_schema()},
         {"dataset", &text::dataset_schema()},
-        {"engine", &cpu::engine_schema()},
+        {"engine", &graph::engine_schema()},
         {"forward", &model::forward_schema()},
         {"loader", &text::loader_schema()},
         {"lua", &lua_schema()},

@@ -3,6 +3,7 @@
 // and a request whose K and V before its block are taken to be in the cache already.
 
 #include "cpu/engine.h"
+#include "graph/engine_options.h"
 #include "decode/decode_state.h"
 #include "decode/step_program.h"
 #include "graph/engine.h"
@@ -53,7 +54,7 @@ inline Json shape_named(const std::string& name) {
 
 inline std::shared_ptr<model::Model> make_model(const std::string& shape,
                                                 const std::string& dtype = "f32") {
-  Options engine(cpu::engine_schema()), options(model::model_schema());
+  Options engine(graph::engine_schema()), options(model::model_schema());
   options.set_str("dtype", dtype);
   return model::new_model(cpu::make_engine(engine), shape_named(shape), options);
 }

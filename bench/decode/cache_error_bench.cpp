@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "cpu/engine.h"
+#include "graph/engine_options.h"
 #include "decode/decoder.h"
 
 #include <fmt/format.h>
@@ -24,7 +25,7 @@ using namespace dllm;
 constexpr int64_t kPrompt = 16, kLength = 64, kBlock = 16;
 
 std::shared_ptr<model::Model> load(const char* folder) {
-  const auto engine = cpu::make_engine(Options(cpu::engine_schema()));
+  const auto engine = cpu::make_engine(Options(graph::engine_schema()));
   if (folder != nullptr) return model::load_model(engine, folder, Options(model::model_schema()));
   const Json config = {
       {"model_type", "a2d-llama"},    {"vocab_size", 512},         {"hidden_size", 128},

@@ -5,6 +5,7 @@
 
 #include "base/files.h"
 #include "cpu/engine.h"
+#include "graph/engine_options.h"
 #include "model/model.h"
 #include "peer.h"
 
@@ -41,7 +42,7 @@ double worst_difference(const Tensor& logits, const std::string& path) {
 }
 
 void run(const std::string& path, int64_t length, int64_t turns, int threads) {
-  Options engine_options(cpu::engine_schema());
+  Options engine_options(graph::engine_schema());
   engine_options.set_json(Json{{"threads", threads}});
   Options load_options(model::model_schema()), forward_options(model::forward_schema());
   load_options.set_json(Json{{"dtype", "f32"}});

@@ -4,6 +4,7 @@
 
 #include "base/parallel.h"
 #include "cpu/engine.h"
+#include "graph/engine_options.h"
 #include "peer.h"
 #include "train/trainer.h"
 
@@ -77,7 +78,7 @@ std::vector<std::string> peer_arguments(const ShapeOfRun& shape, int threads) {
 }
 
 void run(const ShapeOfRun& shape, int64_t turns, int threads) {
-  Options engine_options(cpu::engine_schema());
+  Options engine_options(graph::engine_schema());
   engine_options.set_json(Json{{"threads", threads}});
   const auto engine = cpu::make_engine(engine_options);
   const auto model = model::new_model(engine, config_of(shape), Options(model::model_schema()));

@@ -4,28 +4,13 @@
 #include "cpu/buffer.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/program.h"
+#include "graph/engine_options.h"
 
 #include <nlohmann/json.hpp>
 
 #include <cstring>
 
 namespace dllm::cpu {
-
-const Schema& engine_schema() {
-  static const Schema schema(
-      "engine", {
-                    option_choice("kind", "cpu", {"cpu"}, "Which engine runs graphs."),
-                    option_i64("threads", 0, 0, 1024,
-                               "Threads of the engine; 0: as many as the process may use."),
-                    option_i64("memory_limit", 0, 0, INT64_MAX,
-                               "Most bytes of arrays and temporaries; 0: no limit."),
-                    option_choice("check", "none", {"none", "finite"},
-                                  "finite: stop at the first operation that makes a number that is "
-                                  "not finite, and name it."),
-                    option_i64("ranks", 1, 1, 1, "Ranks of the mesh inside this process."),
-                });
-  return schema;
-}
 
 EngineState::EngineState(int threads, int64_t memory_limit, bool check_finite)
     : ledger_(std::make_shared<MemoryLedger>()), arenas_(ledger_), check_finite_(check_finite) {
@@ -94,7 +79,7 @@ public:
   }
 
   void set_i64(std::string_view key, int64_t value) override {
-    const OptionSpec& spec = engine_schema().find(key);
+    const OptionSpec& spec = graph::engine_schema().find(key);
     if (key != "threads" && key != "memory_limit") {
       fail_with_hint("threads and memory_limit can be changed", Code::failed_precondition,
                      "{} of an engine is fixed when it is made", key);
@@ -115,8 +100,10 @@ public:
     if (key == "memory_peak") return ledger.peak();
     if (key == "memory_limit") return ledger.limit();
     if (key == "compiles") return state_->compiles().load();
+    if (key == "round_trips") return 0;
     static const std::vector<std::string> keys{
-        "rank", "ranks", "threads", "memory_used", "memory_peak", "memory_limit", "compiles"};
+        "rank",        "ranks",        "threads",  "memory_used",
+                                               "memory_peak", "memory_limit", "compiles", "round_trips"};
     fail_with_hint("did you mean " + nearest(std::string(key), keys), Code::not_found,
                    "an engine has no number {}", key);
   }

@@ -13,7 +13,6 @@
 
 namespace dllm::cpu {
 
-const Schema& engine_schema();
 std::shared_ptr<graph::Engine> make_engine(const Options& options);
 
 // What programs and buffers share with their engine; lives until the last of them is gone.

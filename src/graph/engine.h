@@ -24,6 +24,22 @@ class Buffer {
 };
 using BufferRef = std::shared_ptr<Buffer>;
 
+// What a compiler says of a program it made; bytes of one device. known false: the engine compiles by itself.
+struct CompiledReport {
+  bool known = false;
+  bool from_cache = false;
+  double seconds = 0;          // of compiling, or of loading from the cache
+  int64_t argument_bytes = 0;
+  int64_t output_bytes = 0;
+  int64_t alias_bytes = 0;     // of the outputs: those that take an argument's place
+  int64_t temporary_bytes = 0;
+  int64_t code_bytes = 0;
+  int64_t peak_bytes = 0;      // 0: not told
+  int64_t device_bytes = 0;    // memory of the device; 0: not told
+  double flops = 0;            // loops counted once, as compilers do; 0: not told
+  std::string fingerprint;
+};
+
 struct PlanReport {
   int64_t input_bytes = 0;     // parameters and other inputs, in the forms the program wants
   int64_t output_bytes = 0;    // those that take over no input
@@ -31,6 +47,7 @@ struct PlanReport {
   int64_t arena_bytes = 0;     // temporaries at their peak, scratch of kernels included
   int64_t peak_bytes = 0;      // sum of the above: known before anything runs
   double flops = 0;            // of one run, scans multiplied out; multiply-add counts 2
+  CompiledReport compiled;
 };
 
 // When a run that is cancelled may stop. before_overwrite: not any more once a donated input is being written, so that a
@@ -49,12 +66,17 @@ class Program {
   // Error::hint ("state lost").
   virtual std::vector<BufferRef> run(std::span<const BufferRef> inputs, const Task* task = nullptr,
                                      StopRule rule = StopRule::anywhere) = 0;
+  // The program as text: "stablehlo" (what a compiler was given), "optimized" (what it made). Fails with unimplemented
+  // where there is no such form.
+  virtual std::string text(std::string_view form) const;
 };
 
 class Engine {
  public:
   virtual ~Engine() = default;
-  virtual std::string kind() const = 0;  // "cpu"
+  virtual std::string kind() const = 0;  // "cpu" "pjrt"
+  // True: run() starts work and returns, read() waits for it; every read is a trip to the device and back.
+  virtual bool runs_ahead() const { return false; }
   virtual std::shared_ptr<Program> compile(std::shared_ptr<const Graph> graph) = 0;
   // Takes an array in. share: the engine may keep using the tensor's storage (it must not change afterwards).
   virtual BufferRef upload(const Tensor& tensor, bool share = false) = 0;
@@ -66,7 +88,7 @@ class Engine {
   virtual std::string device_name(int64_t index) const = 0;
   virtual Json describe() const = 0;
   virtual void set_i64(std::string_view key, int64_t value) = 0;  // threads memory_limit
-  virtual int64_t i64(std::string_view key) const = 0;            // rank ranks threads memory_used compiles
+  virtual int64_t i64(std::string_view key) const = 0;            // rank ranks threads memory_used compiles round_trips
   virtual double peak_flops() = 0;                                // f32 multiply-adds x 2 per second, measured once
   virtual void trim() = 0;                                        // gives cached memory and plans back
 };

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "cpu/engine.h"
+#include "graph/engine_options.h"
 #include "model/model.h"
 
 #include <fmt/core.h>
@@ -93,7 +94,7 @@ void Report::line(const char* verdict, const std::string& name, const std::strin
 }
 
 std::shared_ptr<graph::Engine> Session::engine() {
-  if (!engine_) engine_ = cpu::make_engine(Options(cpu::engine_schema()));
+  if (!engine_) engine_ = cpu::make_engine(Options(graph::engine_schema()));
   return engine_;
 }
 

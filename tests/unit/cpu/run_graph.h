@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "cpu/engine.h"
+#include "graph/engine_options.h"
 #include "graph/engine.h"
 #include "graph/graph.h"
 
@@ -15,7 +16,7 @@
 namespace dllm::cpu {
 
 inline std::shared_ptr<graph::Engine> test_engine(int64_t threads = 1, const char* check = "none") {
-  Options options(engine_schema());
+  Options options(graph::engine_schema());
   options.set_i64("threads", threads);
   options.set_str("check", check);
   return make_engine(options);

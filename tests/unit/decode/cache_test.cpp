@@ -119,7 +119,7 @@ TEST(ApproximateCache, IsRefusedWhereAnExactOneIsPossible) {
 
 TEST(CacheDtype, RoundedCachesGiveTheBitsOfRoundedNone) {
   Json config = tiny_config();
-  Options engine(cpu::engine_schema());
+  Options engine(graph::engine_schema());
   Options options(model::model_schema());
   options.set_str("cache_dtype", "bf16");
   const auto model = model::new_model(cpu::make_engine(engine), config, options);

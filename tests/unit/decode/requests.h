@@ -2,6 +2,7 @@
 // A tiny model and decoders of it, for the tests of decoding.
 
 #include "cpu/engine.h"
+#include "graph/engine_options.h"
 #include "decode/decoder.h"
 
 #include <nlohmann/json.hpp>
@@ -25,7 +26,7 @@ inline Json tiny_config() {
 
 inline std::shared_ptr<model::Model> tiny_model(int64_t threads = 1,
                                                 const Json& config = tiny_config()) {
-  Options options(cpu::engine_schema());
+  Options options(graph::engine_schema());
   options.set_i64("threads", threads);
   return model::new_model(cpu::make_engine(options), config, Options(model::model_schema()));
 }

@@ -2,6 +2,7 @@
 // Small models for tests.
 
 #include "cpu/engine.h"
+#include "graph/engine_options.h"
 #include "model/model.h"
 
 #include <nlohmann/json.hpp>
@@ -11,7 +12,7 @@
 namespace dllm::test {
 
 inline std::shared_ptr<graph::Engine> small_engine() {
-  Options options(cpu::engine_schema());
+  Options options(graph::engine_schema());
   options.set_i64("threads", 2);
   return cpu::make_engine(options);
 }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cpu/engine.h"
+#include "graph/engine_options.h"
 #include "noise/evaluate.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +28,7 @@ std::shared_ptr<model::Model> tiny_model() {
                        {"tie_word_embeddings", true},
                        {"initializer_range", 0.4},
                        {"mask_token_id", 22}};
-  const auto engine = cpu::make_engine(Options(cpu::engine_schema()));
+  const auto engine = cpu::make_engine(Options(graph::engine_schema()));
   return model::new_model(engine, config, Options(model::model_schema()));
 }
 

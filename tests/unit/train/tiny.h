@@ -2,6 +2,7 @@
 // A tiny model, a tiny text and a source of batches, for the tests of training.
 
 #include "cpu/engine.h"
+#include "graph/engine_options.h"
 #include "train/trainer.h"
 
 #include <nlohmann/json.hpp>
@@ -13,7 +14,7 @@
 namespace dllm::train {
 
 inline std::shared_ptr<graph::Engine> tiny_engine(int64_t threads = 1) {
-  Options options(cpu::engine_schema());
+  Options options(graph::engine_schema());
   options.set_i64("threads", threads);
   return cpu::make_engine(options);
 }

@@ -1,0 +1,11 @@
+#include "graph/engine.h"
+
+#include "base/error.h"
+
+namespace dllm::graph {
+
+std::string Program::text(std::string_view form) const {
+  fail_with_hint("use an engine of kind pjrt", Code::unimplemented, "this engine has no program text of form {}", form);
+}
+
+}  // namespace dllm::graph

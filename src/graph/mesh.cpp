@@ -1,0 +1,60 @@
+#include "graph/mesh.h"
+
+#include "base/error.h"
+
+namespace dllm::graph {
+
+Mesh& Mesh::set(Axis axis, int64_t size) {
+  if (size < 1) fail(Code::invalid_argument, "mesh axis {} has {} ranks, at least 1 is needed", axis_name(axis), size);
+  sizes_[static_cast<size_t>(axis)] = size;
+  return *this;
+}
+
+int64_t Mesh::ranks() const {
+  int64_t count = 1;
+  for (const int64_t size : sizes_) count *= size;
+  return count;
+}
+
+AxisSet Mesh::axes() const {
+  AxisSet set;
+  for (int i = 0; i < kAxisCount; ++i) {
+    if (sizes_[static_cast<size_t>(i)] > 1) set = set.with(AxisSet(static_cast<Axis>(i)));
+  }
+  return set;
+}
+
+int64_t Mesh::stride(Axis axis) const {
+  int64_t product = 1;
+  for (int i = static_cast<int>(axis) + 1; i < kAxisCount; ++i) product *= sizes_[static_cast<size_t>(i)];
+  return product;
+}
+
+int64_t Mesh::index(int64_t rank, Axis axis) const { return rank / stride(axis) % size(axis); }
+
+std::vector<std::vector<int64_t>> Mesh::groups(AxisSet axes) const {
+  // Ranks of one group agree in the number made of their other coordinates.
+  const auto others = [&](int64_t rank) {
+    int64_t key = 0;
+    for (int i = 0; i < kAxisCount; ++i) {
+      const auto axis = static_cast<Axis>(i);
+      key = key * size(axis) + (axes.has(axis) ? 0 : index(rank, axis));
+    }
+    return key;
+  };
+  std::vector<std::vector<int64_t>> made;
+  std::vector<int64_t> keys;
+  for (int64_t rank = 0; rank < ranks(); ++rank) {
+    const int64_t key = others(rank);
+    size_t at = 0;
+    while (at < keys.size() && keys[at] != key) ++at;
+    if (at == keys.size()) {
+      keys.push_back(key);
+      made.emplace_back();
+    }
+    made[at].push_back(rank);
+  }
+  return made;
+}
+
+}  // namespace dllm::graph
