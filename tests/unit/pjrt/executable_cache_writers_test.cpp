@@ -28,11 +28,17 @@ bool is_whole(const std::string& bytes) {
   return bytes == std::string(bytes.size(), bytes[0]) && beyond % 10 == 0 && beyond < 1000;
 }
 
-// Stores and loads; false when something came back that nobody stored.
-bool busy(const std::string& folder, int writer, int rounds) {
-  ExecutableCache cache(folder, 20000); // so low that they also remove each other's files
-  for (int round = 0; round < rounds; ++round) {
-    cache.store(kKeys[(writer + round) % 3], program(writer, round));
+// So low that writers remove each other's files; none.
+constexpr int64_t kLimits[] = {20000, 0};
+
+// Stores and loads. False when something came back that nobody stored, or nothing where nothing is
+// ever removed.
+bool busy(const std::string& folder, int writer, int64_t limit) {
+  ExecutableCache cache(folder, limit);
+  for (int round = 0; round < 40; ++round) {
+    const std::string& stored = kKeys[(writer + round) % 3];
+    cache.store(stored, program(writer, round));
+    if (limit == 0 && !cache.load(stored)) return false;
     for (const std::string& key : kKeys) {
       const auto found = cache.load(key);
       if (found && !is_whole(*found)) return false;
@@ -41,33 +47,40 @@ bool busy(const std::string& folder, int writer, int rounds) {
   return true;
 }
 
-TEST(ExecutableCacheWriters, ThreadsOfOneProcess) {
-  TempFolder folder(true);
-  std::atomic<int> good{0};
-  std::vector<std::thread> threads;
-  for (int writer = 0; writer < 8; ++writer)
-    threads.emplace_back([&, writer] { good += busy(folder.path(), writer, 40); });
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(good, 8);
-  for (const std::string& name : list_directory(folder.path()))
+void expect_no_partial_files(const std::string& folder) {
+  for (const std::string& name : list_directory(folder))
     EXPECT_FALSE(name.ends_with(".partial")) << name;
 }
 
+TEST(ExecutableCacheWriters, ThreadsOfOneProcess) {
+  for (const int64_t limit : kLimits) {
+    TempFolder folder(true);
+    std::atomic<int> good{0};
+    std::vector<std::thread> threads;
+    for (int writer = 0; writer < 8; ++writer)
+      threads.emplace_back([&, writer] { good += busy(folder.path(), writer, limit); });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(good, 8) << limit;
+    expect_no_partial_files(folder.path());
+  }
+}
+
 TEST(ExecutableCacheWriters, Processes) {
-  TempFolder folder(true);
-  std::vector<pid_t> children;
-  for (int writer = 0; writer < 8; ++writer) {
-    const pid_t child = ::fork();
-    if (child == 0) ::_exit(busy(folder.path(), writer, 40) ? 0 : 1);
-    children.push_back(child);
+  for (const int64_t limit : kLimits) {
+    TempFolder folder(true);
+    std::vector<pid_t> children;
+    for (int writer = 0; writer < 8; ++writer) {
+      const pid_t child = ::fork();
+      if (child == 0) ::_exit(busy(folder.path(), writer, limit) ? 0 : 1);
+      children.push_back(child);
+    }
+    for (const pid_t child : children) {
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << limit;
+    }
+    expect_no_partial_files(folder.path());
   }
-  for (const pid_t child : children) {
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  }
-  for (const std::string& name : list_directory(folder.path()))
-    EXPECT_FALSE(name.ends_with(".partial")) << name;
 }
 
 std::atomic<int> left{-1};
