@@ -50,13 +50,4 @@ void prepare_environment(bool compile_only) {
   }
 }
 
-std::vector<std::string> compiler_environment() {
-  std::vector<std::string> lines;
-  for (const char* name : {"XLA_FLAGS", "LIBTPU_INIT_ARGS"}) {
-    const char* value = std::getenv(name);
-    lines.push_back(std::string(name) + "=" + (value == nullptr ? "" : value));
-  }
-  return lines;
-}
-
 } // namespace dllm::pjrt

@@ -2,7 +2,6 @@
 // Variables that plugins read while they are loaded.
 
 #include <string>
-#include <vector>
 
 namespace dllm::pjrt {
 
@@ -13,8 +12,5 @@ void prepare_environment(bool compile_only);
 
 // True when a TPU sits on this machine's PCI bus; `root` is a seam for tests.
 bool has_tpu(const std::string& root = "/sys/bus/pci/devices");
-
-// Values of the variables that change what compilers make, for keys of caches: "XLA_FLAGS=..."
-std::vector<std::string> compiler_environment();
 
 } // namespace dllm::pjrt
