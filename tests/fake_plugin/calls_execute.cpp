@@ -37,11 +37,19 @@ Error* check_arguments(const Compiled& program, abi::Buffer* const* arguments, s
   return nullptr;
 }
 
-Error* check_donated_once(const Compiled& program, abi::Buffer* const* arguments) {
-  for (size_t i = 0; i < program.arguments.size(); ++i) {
-    if (program.arguments[i].result < 0) continue;
-    for (size_t j = 0; j < program.arguments.size(); ++j) {
-      if (i == j || arguments[i] != arguments[j]) continue;
+// Arguments that this run uses up.
+std::vector<bool> donated(const Compiled& program, const abi::ExecuteOptions* options) {
+  std::vector<bool> used;
+  for (const Argument& argument : program.arguments) used.push_back(argument.result >= 0);
+  for (size_t k = 0; options != nullptr && k < options->num_non_donatable_input_indices; ++k)
+    used.at(static_cast<size_t>(options->non_donatable_input_indices[k])) = false;
+  return used;
+}
+
+Error* check_donated_once(const std::vector<bool>& used, abi::Buffer* const* arguments) {
+  for (size_t i = 0; i < used.size(); ++i) {
+    for (size_t j = 0; j < used.size(); ++j) {
+      if (!used[i] || i == j || arguments[i] != arguments[j]) continue;
       return invalid(
           "Attempt to use a buffer that was previously donated in the same call to Execute()");
     }
@@ -49,24 +57,34 @@ Error* check_donated_once(const Compiled& program, abi::Buffer* const* arguments
   return nullptr;
 }
 
+// The argument whose content a result has; -1: zeros.
+int64_t source_of(const Compiled& program, size_t result) {
+  const auto count = static_cast<int64_t>(program.arguments.size());
+  for (int64_t i = 0; i < count; ++i)
+    if (program.arguments[i].result == static_cast<int64_t>(result)) return i;
+  for (int64_t i = 0; i < count; ++i)
+    if (program.arguments[i] == program.results[result]) return i;
+  return -1;
+}
+
 // The memory of each result, before any argument is consumed.
-Error* make_results(const Compiled& program, abi::Buffer* const* arguments, abi::Device* device,
+Error* make_results(const Compiled& program, const std::vector<bool>& used,
+                    abi::Buffer* const* arguments, abi::Device* device,
                     std::vector<std::shared_ptr<Storage>>* out) {
-  out->resize(program.results.size());
-  for (size_t i = 0; i < program.arguments.size(); ++i) {
-    const auto& filled = arguments[i]->storage->filled;
-    if (filled) filled->wait();
-    if (program.arguments[i].result >= 0)
-      (*out)[program.arguments[i].result] = arguments[i]->storage;
-  }
   for (size_t r = 0; r < program.results.size(); ++r) {
-    if ((*out)[r] != nullptr) continue;
-    if (Error* full = allocate(device, program.results[r].bytes(), &(*out)[r])) return full;
-    for (size_t i = 0; i < program.arguments.size(); ++i) {
-      if (!(program.arguments[i] == program.results[r])) continue;
-      std::memcpy((*out)[r]->data, arguments[i]->storage->data, (*out)[r]->size);
-      break;
+    const int64_t source = source_of(program, r);
+    const auto from = source < 0 ? nullptr : arguments[source]->storage;
+    if (from != nullptr && from->filled != nullptr) from->filled->wait();
+    const bool takes_over = source >= 0 && used[source] && program.arguments[source].result >= 0 &&
+                            static_cast<size_t>(program.arguments[source].result) == r;
+    // Memory that the host lent is not written to: such a result gets memory of its own.
+    if (takes_over && from->own != nullptr) {
+      out->push_back(from);
+      continue;
     }
+    out->emplace_back();
+    if (Error* full = allocate(device, program.results[r].bytes(), &out->back())) return full;
+    if (from != nullptr) std::memcpy(out->back()->data, from->data, out->back()->size);
   }
   return nullptr;
 }
@@ -96,9 +114,9 @@ std::shared_ptr<Moment> start(abi::Device* device) {
   return moment;
 }
 
-void consume(const Compiled& program, abi::Buffer* const* arguments) {
-  for (size_t i = 0; i < program.arguments.size(); ++i)
-    if (program.arguments[i].result >= 0) arguments[i]->storage = nullptr;
+void consume(const std::vector<bool>& used, abi::Buffer* const* arguments) {
+  for (size_t i = 0; i < used.size(); ++i)
+    if (used[i]) arguments[i]->storage = nullptr;
 }
 
 void check_options(const abi::LoadedExecutableExecuteArgs& args) {
@@ -124,17 +142,19 @@ Error* loaded_executable_execute(abi::LoadedExecutableExecuteArgs* args) {
   if (args->num_devices != executable.devices.size())
     return invalid("num_devices is " + number(args->num_devices) + ", expected " +
                    number(executable.devices.size()));
+  const std::vector<bool> used = donated(program, args->options);
   std::vector<std::vector<std::shared_ptr<Storage>>> results(args->num_devices);
   for (size_t d = 0; d < args->num_devices; ++d) {
     abi::Buffer* const* arguments = args->num_args > 0 ? args->argument_lists[d] : nullptr;
     if (Error* e = check_arguments(program, arguments, args->num_args, executable.devices[d]))
       return e;
-    if (Error* e = check_donated_once(program, arguments)) return e;
-    if (Error* e = make_results(program, arguments, executable.devices[d], &results[d])) return e;
+    if (Error* e = check_donated_once(used, arguments)) return e;
+    if (Error* e = make_results(program, used, arguments, executable.devices[d], &results[d]))
+      return e;
   }
   for (size_t d = 0; d < args->num_devices; ++d) {
     const std::shared_ptr<Moment> ready = start(executable.devices[d]);
-    if (args->num_args > 0) consume(program, args->argument_lists[d]);
+    if (args->num_args > 0) consume(used, args->argument_lists[d]);
     for (size_t r = 0; r < program.results.size(); ++r) {
       args->output_lists[d][r] = make_buffer(
           {executable.client, executable.devices[d], program.results[r], results[d][r], ready});
@@ -151,7 +171,7 @@ void consume_anyway(abi::LoadedExecutableExecuteArgs* args) {
     if (State::get().settings.consumes_on_failure == 0 || args->num_args == 0) return;
   }
   for (size_t d = 0; d < args->num_devices; ++d)
-    consume(*args->executable->compiled, args->argument_lists[d]);
+    consume(donated(*args->executable->compiled, args->options), args->argument_lists[d]);
 }
 
 } // namespace fake

@@ -10,6 +10,7 @@ void reset() {
   state.join();
   const std::lock_guard lock(state.mutex);
   state.settings = {};
+  state.platform = "fake";
   state.removed_slots.clear();
   state.failures.clear();
   state.poison = {"", -1, 0, "", 0};
@@ -36,6 +37,11 @@ void set(const char* key, int64_t value) {
     known = set_by_name(State::get().settings, key, value);
   }
   if (!known) State::get().violation(std::string("the test set ") + key + ", which is no setting");
+}
+
+void set_platform(const char* name) {
+  const std::lock_guard lock(State::get().mutex);
+  State::get().platform = name;
 }
 
 void remove_slot(const char* call) {
@@ -95,9 +101,10 @@ int64_t most_in_flight() {
 } // namespace fake
 
 const fake::Control* FakePluginControl() {
-  static const fake::Control control = {fake::reset,     fake::fail_at,      fake::poison_run,
-                                        fake::set,       fake::remove_slot,  fake::calls,
-                                        fake::count,     fake::violations,   fake::live,
-                                        fake::live_list, fake::bytes_in_use, fake::most_in_flight};
+  static const fake::Control control = {fake::reset,         fake::fail_at,      fake::poison_run,
+                                        fake::set,           fake::set_platform, fake::remove_slot,
+                                        fake::calls,         fake::count,        fake::violations,
+                                        fake::live,          fake::live_list,    fake::bytes_in_use,
+                                        fake::most_in_flight};
   return &control;
 }

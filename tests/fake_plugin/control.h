@@ -22,7 +22,8 @@ struct Control {
   // consumes_on_failure (see state.h). The table is made from minor and slots when GetPjrtApi is
   // called.
   void (*set)(const char* key, int64_t value);
-  void (*remove_slot)(const char* call); // its entry of the table is null
+  void (*set_platform)(const char* name); // of the next client
+  void (*remove_slot)(const char* call);  // its entry of the table is null
 
   // Names of all calls so far, a line each; valid until the next call of this function.
   const char* (*calls)();
