@@ -3,7 +3,7 @@
 
 #include "pjrt/client.h"
 #include "pjrt/executable.h"
-#include "unit/pjrt/fake_plugin.h"
+#include "unit/pjrt/fake/fake_plugin.h"
 
 #include <gtest/gtest.h>
 
@@ -44,8 +44,8 @@ void everything(const FakePlugin& fake) {
   ASSERT_FALSE(program->compiled().fingerprint().empty());
   ASSERT_FALSE(program->compiled().optimized_program().empty());
   const Tensor state = counted(DType::f32, {2, 3}), ids = counted(DType::i32, {4});
-  Buffer x = client->upload(state, device), y = client->upload(ids, device);
-  const std::vector<const Buffer*> arguments{&x, &y};
+  Array x = client->upload(state, device), y = client->upload(ids, device);
+  const std::vector<const Array*> arguments{&x, &y};
   const auto results = std::move(program->run(std::span(&arguments, 1)).front());
   ASSERT_TRUE(x.is_deleted());
   ASSERT_FALSE(y.is_deleted());
@@ -162,12 +162,12 @@ TEST(FakeCalls, TellWhenMemoryIsFull) {
     fake->set("memory_limit", 50);
     const Device& device = client->devices()[0];
     const auto program = client->compile(kProgram, {});
-    const Buffer x = client->upload(Tensor(DType::f32, {2, 3}), device);
-    const Buffer y = client->upload(Tensor(DType::i32, {4}), device);
+    const Array x = client->upload(Tensor(DType::f32, {2, 3}), device);
+    const Array y = client->upload(Tensor(DType::i32, {4}), device);
     test::expect_error(Code::resource_exhausted, "trying to allocate 24 bytes", [&] {
       client->upload(Tensor(DType::f32, {2, 3}), device);
     });
-    const std::vector<const Buffer*> arguments{&x, &y};
+    const std::vector<const Array*> arguments{&x, &y};
     test::expect_error(Code::resource_exhausted, "trying to allocate 16 bytes",
                        [&] { program->run(std::span(&arguments, 1)); });
     EXPECT_FALSE(x.is_deleted());
@@ -183,7 +183,7 @@ TEST(FakeCalls, HoldTheHostsMemoryUntilTransfersEnd) {
     fake->set("transfer_ms", 30);
     const Tensor numbers = counted(DType::f32, {1000});
     Tensor sent = counted(DType::f32, {1000});
-    const Buffer x = client->upload(sent, client->devices()[0]);
+    const Array x = client->upload(sent, client->devices()[0]);
     sent = Tensor(); // the only reference that is ours
     EXPECT_TRUE(same_bytes(x.read(), numbers));
   }

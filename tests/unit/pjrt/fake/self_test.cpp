@@ -1,7 +1,7 @@
 // The fake plugin itself: a test that uses it must not pass because the fake sees nothing.
 
 #include "pjrt/call.h"
-#include "unit/pjrt/fake_plugin.h"
+#include "unit/pjrt/fake/fake_plugin.h"
 
 #include <gtest/gtest.h>
 

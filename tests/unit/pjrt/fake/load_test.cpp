@@ -3,7 +3,7 @@
 
 #include "pjrt/client.h"
 #include "pjrt/executable.h"
-#include "unit/pjrt/fake_plugin.h"
+#include "unit/pjrt/fake/fake_plugin.h"
 
 #include <gtest/gtest.h>
 
@@ -44,8 +44,8 @@ TEST(FakeLoad, DrivesOlderAndNewerOnes) {
     {
       const auto client = Client::create(Plugin::load(fake.path()), {});
       const auto program = client->compile(kProgram, {});
-      const Buffer x = client->upload(Tensor(DType::f32, {2}), client->devices()[0]);
-      const std::vector<const Buffer*> arguments{&x};
+      const Array x = client->upload(Tensor(DType::f32, {2}), client->devices()[0]);
+      const std::vector<const Array*> arguments{&x};
       EXPECT_EQ(program->run(std::span(&arguments, 1)).front().front().read().shape(), Shape({2}));
     }
     fake.expect_clean();
@@ -59,7 +59,7 @@ TEST(FakeLoad, NamesWhatAShortTableLacks) {
     const Error error = test::error_of([&] {
       const auto client = Client::create(Plugin::load(fake.path()), {});
       client->compile(kProgram, {});
-      const Buffer x = client->upload(Tensor(DType::f32, {2}), client->devices()[0]);
+      const Array x = client->upload(Tensor(DType::f32, {2}), client->devices()[0]);
     });
     EXPECT_EQ(error.code(), Code::unimplemented) << slots;
     EXPECT_NE(error.text().find("is not in this plugin (API 0.116"), std::string::npos)
@@ -75,8 +75,8 @@ TEST(FakeLoad, NamesASlotThatIsEmpty) {
     expect_error(Code::unimplemented, std::string(call) + " is not in this plugin", [&] {
       const auto client = Client::create(Plugin::load(fake.path()), {});
       const auto program = client->compile(kProgram, {});
-      const Buffer x = client->upload(Tensor(DType::f32, {2}), client->devices()[0]);
-      const std::vector<const Buffer*> arguments{&x};
+      const Array x = client->upload(Tensor(DType::f32, {2}), client->devices()[0]);
+      const std::vector<const Array*> arguments{&x};
       program->run(std::span(&arguments, 1)).front().front().read();
     });
     fake.expect_clean();
