@@ -89,8 +89,8 @@ Error* make_results(const Compiled& program, const std::vector<bool>& used,
   return nullptr;
 }
 
-// When this run will have ended on the device, and how.
-std::shared_ptr<Moment> start(abi::Device* device) {
+// When this run will have ended on the device, and how: an argument that failed fails the run.
+std::shared_ptr<Moment> start(abi::Device* device, abi::Buffer* const* arguments, size_t count) {
   State& state = State::get();
   auto moment = std::make_shared<Moment>();
   int32_t code = 0;
@@ -109,6 +109,10 @@ std::shared_ptr<Moment> start(abi::Device* device) {
       code = state.poison.code;
       message = state.poison.message;
     }
+  }
+  for (size_t i = 0; i < count && code == 0; ++i) {
+    code = arguments[i]->ready->code();
+    message = arguments[i]->ready->message();
   }
   moment->finish(code, message, end);
   return moment;
@@ -153,7 +157,9 @@ Error* loaded_executable_execute(abi::LoadedExecutableExecuteArgs* args) {
       return e;
   }
   for (size_t d = 0; d < args->num_devices; ++d) {
-    const std::shared_ptr<Moment> ready = start(executable.devices[d]);
+    const std::shared_ptr<Moment> ready =
+        start(executable.devices[d], args->num_args > 0 ? args->argument_lists[d] : nullptr,
+              args->num_args);
     if (args->num_args > 0) consume(used, args->argument_lists[d]);
     for (size_t r = 0; r < program.results.size(); ++r) {
       args->output_lists[d][r] = make_buffer(
