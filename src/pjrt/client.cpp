@@ -87,9 +87,11 @@ Array Client::upload(const Tensor& tensor, const Device& device,
   try {
     when_ready(done, [held = tensor] {});
   } catch (const Error&) {
-    made = Array();
-    hold_until(done, tensor);
-    throw;
+    const bool lends = use == abi::HostBufferSemantics::zero_copy ||
+                       use == abi::HostBufferSemantics::mutable_zero_copy;
+    if (lends) made = Array();
+    await(done);
+    if (lends) throw;
   }
   return made;
 }

@@ -142,8 +142,7 @@ std::vector<BufferRef> PjrtProgram::run(std::span<const BufferRef> inputs, const
   bind(inputs); // wrong inputs are told before anybody waits
   state_->runs().make_room();
   check_task(task);
-  const Binding binding = bind(inputs); // what was waited for may have failed
-  return launch(binding);
+  return launch(bind(inputs)); // what was waited for may have failed
 }
 
 } // namespace dllm::pjrt
