@@ -35,6 +35,7 @@ ProgramSpec make_spec(const model::Model& model, const noise::Objective& objecti
   }
   spec.ema = options.f64("ema") > 0;
   spec.remat = options.boolean("remat");
+  spec.halts = options.str("nonfinite") == "stop";
   spec.mean_of_means = references_mean_of_means(options.str("compat"));
   return spec;
 }
