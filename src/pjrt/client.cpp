@@ -83,7 +83,10 @@ Array Client::upload(const Tensor& tensor, const Device& device,
   Array made(shared_from_this(), args.buffer);
   // The plugin reads the storage until then. Of lent storage that is the buffer's end: never wait
   // for it.
-  when_ready(EventHandle(plugin_->api(), args.done_with_host_buffer), [held = tensor] {});
+  const EventHandle done(plugin_->api(), args.done_with_host_buffer);
+  const bool lends = use == abi::HostBufferSemantics::zero_copy ||
+                     use == abi::HostBufferSemantics::mutable_zero_copy;
+  (lends ? when_ready : when_ready_or_wait)(done, [held = tensor] {});
   return made;
 }
 

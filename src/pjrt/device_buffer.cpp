@@ -44,7 +44,7 @@ DeviceBuffer::Fetch DeviceBuffer::start_fetch() const {
   Fetch fetch{Tensor(dtype_, shape_), {}};
   fetch.done = array_.copy_to(fetch.tensor);
   // The plugin writes into the tensor until then, whether somebody waits or not.
-  when_ready(fetch.done, [held = fetch.tensor] {});
+  when_ready_or_wait(fetch.done, [held = fetch.tensor] {});
   return fetch;
 }
 

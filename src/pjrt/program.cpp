@@ -8,6 +8,19 @@ namespace dllm::pjrt {
 
 using graph::BufferRef;
 
+namespace {
+
+// After a run that failed; what cannot be asked for is not counted on.
+bool is_gone(const DeviceBuffer& buffer) {
+  try {
+    return buffer.is_donated() || buffer.array().is_deleted();
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+} // namespace
+
 PjrtProgram::PjrtProgram(std::shared_ptr<EngineState> state,
                          std::shared_ptr<const graph::Graph> source)
     : state_(std::move(state)), source_(std::move(source)),
@@ -95,15 +108,15 @@ PjrtProgram::Binding PjrtProgram::bind(std::span<const BufferRef> inputs) const 
   return binding;
 }
 
-std::vector<Array> PjrtProgram::launch(const Binding& binding) const {
+std::vector<BufferRef> PjrtProgram::launch(const Binding& binding) const {
   try {
     auto results = executable_->run(std::span(&binding.arguments, 1), binding.kept);
     for (DeviceBuffer* buffer : binding.taken) buffer->mark_donated();
-    return std::move(results.front());
+    return wrap(std::move(results.front()), !binding.taken.empty());
   } catch (const Error& error) {
     bool lost = false;
     for (DeviceBuffer* buffer : binding.taken) {
-      if (!buffer->array().is_deleted()) continue;
+      if (!is_gone(*buffer)) continue;
       buffer->mark_donated();
       lost = true;
     }
@@ -138,8 +151,7 @@ std::vector<BufferRef> PjrtProgram::run(std::span<const BufferRef> inputs, const
   bind(inputs); // wrong inputs are told before anybody waits
   state_->runs().make_room();
   check_task(task);
-  const Binding binding = bind(inputs); // what was waited for may have failed
-  return wrap(launch(binding), !binding.taken.empty());
+  return launch(bind(inputs)); // what was waited for may have failed
 }
 
 } // namespace dllm::pjrt

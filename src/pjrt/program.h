@@ -36,7 +36,7 @@ private:
   void check_results() const;
   DeviceBuffer& checked_input(const graph::BufferRef& buffer, size_t index) const;
   Binding bind(std::span<const graph::BufferRef> inputs) const;
-  std::vector<Array> launch(const Binding& binding) const;
+  std::vector<graph::BufferRef> launch(const Binding& binding) const;
   std::vector<graph::BufferRef> wrap(std::vector<Array> results, bool took_state) const;
 
   std::shared_ptr<EngineState> state_;
