@@ -41,7 +41,8 @@ std::string flops_text(double flops) {
 
 std::string collectives_text(const Json& result) {
   std::string text;
-  for (const auto& [name, count] : result.value("collectives", Json::object()).items()) {
+  const Json counts = result.value("collectives", Json::object());
+  for (const auto& [name, count] : counts.items()) {
     text += (text.empty() ? "" : ", ") + name + " " + count.dump();
   }
   return text.empty() ? "none" : text;

@@ -2,11 +2,14 @@
 
 #include "../child.h"
 #include "../session.h"
+#include "compile_report.h"
 #include "probe.h"
 #include "registry.h"
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace dllm::cli {
@@ -101,16 +104,24 @@ void print_engine(const Json& engine) {
   row("simd", word(engine.at("simd")));
 }
 
+// Devices of one kind and size on one line: "4 x cpu", "8 x NVIDIA H200, 139.8 GiB each".
 void print_devices(const Json& engine) {
-  if (engine.contains("platform")) row("platform", word(engine["platform"]));
+  row("platform", word(engine.at("platform")));
+  std::vector<std::pair<std::string, int>> kinds;
   for (const Json& device : engine.value("devices", Json::array())) {
-    std::string line;
-    if (device.is_object()) {
-      for (const auto& [key, value] : device.items())
-        line += (line.empty() ? "" : "  ") + key + " " + word(value);
-    }
-    row("device", line.empty() ? word(device) : line);
+    std::string kind = device.is_object() ? device.value("kind", "") : word(device);
+    const Json memory =
+        device.is_object() ? device.value("memory", Json::object()) : Json::object();
+    if (memory.value("limit", 0.0) > 0)
+      kind += ", " + bytes_text(memory["limit"].get<double>()) + " each";
+    const auto same = [&](const auto& entry) { return entry.first == kind; };
+    const auto found = std::find_if(kinds.begin(), kinds.end(), same);
+    if (found == kinds.end())
+      kinds.emplace_back(kind, 1);
+    else
+      ++found->second;
   }
+  for (const auto& [kind, count] : kinds) row("devices", std::to_string(count) + " x " + kind);
 }
 
 void print_plugin(const std::string& platform, const Json& found) {
