@@ -26,6 +26,8 @@ std::vector<OptionSpec> keys() {
                     "Of f32 products on chips that split them; default may be bf16 or tf32."),
       option_str("pjrt.cache", "auto",
                  "Folder of compiled programs; auto: the user's cache folder, off: none."),
+      option_i64("pjrt.cache_limit", int64_t{4} << 30, 0, INT64_MAX,
+                 "Most bytes of that folder, programs used longest ago go first; 0: no limit."),
       option_i64("pjrt.in_flight", 2, 1, 64, "Most runs that are started and not finished."),
       option_list("pjrt.client", {},
                   "Options of the plugin's client as name=value, such as cpu_device_count=8."),

@@ -1,4 +1,4 @@
-// parity DIR... [--assets DIR]: golden numbers against ours, one line per case.
+// parity DIR... [--assets DIR] [--engine KEY=VALUE]...: golden numbers against ours, one line per case.
 
 #include "base/error.h"
 #include "base/files.h"
@@ -15,10 +15,11 @@ namespace dllm::parity {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: parity DIR... [--assets DIR]\n"
+    "usage: parity DIR... [--assets DIR] [--engine KEY=VALUE]...\n"
     "  DIR       a topic (a folder with cases.json), a set of topics, or a tree of sets\n"
     "  --assets  files the goldens do not store (default $DLLM_ASSETS), filled by "
-    "scripts/fetch-assets\n";
+    "scripts/fetch-assets\n"
+    "  --engine  an option of the engine that computes, such as kind=pjrt and plugin=PATH\n";
 
 // Topic folders below, by name. Checkpoint folders hold no cases and are not entered.
 void find_topics(const std::string& folder, int depth, std::vector<std::string>& topics) {
@@ -54,6 +55,13 @@ std::string full_path(const std::string& path) {
   return (full.has_filename() ? full : full.parent_path()).string();
 }
 
+void set_engine_option(Session& session, const std::string& assignment) {
+  const size_t equals = assignment.find('=');
+  if (equals == std::string::npos)
+    fail(Code::invalid_argument, "--engine {} is not KEY=VALUE", assignment);
+  session.engine_options.set_text(assignment.substr(0, equals), assignment.substr(equals + 1));
+}
+
 int run(int count, char** arguments) {
   Session session;
   if (const char* assets = std::getenv("DLLM_ASSETS")) session.assets = assets;
@@ -65,6 +73,8 @@ int run(int count, char** arguments) {
       session.assets = arguments[++i];
     else if (argument.starts_with("--assets="))
       session.assets = argument.substr(9);
+    else if (argument == "--engine" && i + 1 < count)
+      set_engine_option(session, arguments[++i]);
     else if (argument.starts_with("-"))
       return std::fputs(kUsage, stderr), 2;
     else

@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
 #include "model/model.h"
+#include "pjrt/engine.h"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -94,8 +94,9 @@ void Report::line(const char* verdict, const std::string& name, const std::strin
 }
 
 std::shared_ptr<graph::Engine> Session::engine() {
-  if (!engine_) engine_ = cpu::make_engine(Options(graph::engine_schema()));
-  return engine_;
+  if (engine_) return engine_;
+  const bool plugin = engine_options.str("kind") == "pjrt";
+  return engine_ = plugin ? pjrt::make_engine(engine_options) : cpu::make_engine(engine_options);
 }
 
 // --- Topic ---

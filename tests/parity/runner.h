@@ -18,6 +18,7 @@
 #include "ckpt/safetensors.h"
 #include "compare.h"
 #include "graph/engine.h"
+#include "graph/engine_options.h"
 
 #include <functional>
 #include <map>
@@ -87,6 +88,7 @@ public:
 struct Session {
   Report report;
   std::string assets; // folder, may be missing
+  Options engine_options{graph::engine_schema()};
   std::shared_ptr<graph::Engine> engine();
 
 private:

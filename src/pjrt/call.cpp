@@ -1,0 +1,78 @@
+#include "pjrt/call.h"
+
+#include "base/log.h"
+
+#include <algorithm>
+
+namespace dllm::pjrt {
+namespace {
+
+constexpr size_t kLongestText = 8000; // bytes of a plugin's message that are kept
+
+// One line, without a trailing full stop: our messages are lines.
+std::string one_line(const char* text, size_t size) {
+  std::string line;
+  for (char c : std::string_view(text, std::min(size, kLongestText))) {
+    const bool space = c == '\n' || c == '\r' || c == '\t' || c == ' ';
+    if (!space) {
+      line += c;
+    } else if (!line.empty() && line.back() != ' ') {
+      line += ' ';
+    }
+  }
+  while (!line.empty() && (line.back() == ' ' || line.back() == '.')) line.pop_back();
+  return line;
+}
+
+std::string message_of(const abi::Api& api, const abi::Error* error) {
+  if (!has_slot(api, &abi::Api::error_message)) return "the plugin tells no message";
+  auto args = sized<abi::ErrorMessageArgs>();
+  args.error = error;
+  api.error_message(&args);
+  return args.message == nullptr ? "" : one_line(args.message, args.message_size);
+}
+
+Code code_of(const abi::Api& api, const abi::Error* error) {
+  auto args = sized<abi::ErrorGetCodeArgs>();
+  args.error = error;
+  if (!has_slot(api, &abi::Api::error_get_code) || api.error_get_code(&args) != nullptr)
+    return Code::unknown;
+  // An error that says ok is still an error.
+  const bool known = args.code > 0 && args.code <= static_cast<int32_t>(Code::unauthenticated);
+  return known ? static_cast<Code>(args.code) : Code::unknown;
+}
+
+const char* hint_of(Code code) {
+  switch (code) {
+  case Code::resource_exhausted:
+    return "use a smaller batch or a shorter sequence, or a device with more memory";
+  case Code::unimplemented: return "a newer plugin may have it";
+  case Code::unavailable:
+  case Code::aborted:
+  case Code::data_loss:
+    return "the device may be lost: make a new engine and go on from a checkpoint";
+  default: return "";
+  }
+}
+
+} // namespace
+
+Error take_error(const abi::Api& api, abi::Error* error, const char* function) {
+  const Code code = code_of(api, error);
+  std::string text = fmt::format("{}: {}", function, message_of(api, error));
+  if (has_slot(api, &abi::Api::error_destroy)) {
+    auto args = sized<abi::ErrorDestroyArgs>();
+    args.error = error;
+    api.error_destroy(&args);
+  }
+  log(LogLevel::debug, "pjrt: {} ({})", text, code_name(code));
+  return Error(code, std::move(text), hint_of(code));
+}
+
+void fail_missing(const abi::Api& api, const char* function) {
+  fail_with_hint("a newer plugin has it", Code::unimplemented,
+                 "{} is not in this plugin (API {}.{}, table of {} bytes)", function,
+                 api.version.major, api.version.minor, api.struct_size);
+}
+
+} // namespace dllm::pjrt

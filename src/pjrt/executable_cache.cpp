@@ -1,0 +1,169 @@
+#include "pjrt/executable_cache.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "pjrt/cache_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <ctime>
+#include <random>
+#include <vector>
+
+namespace dllm::pjrt {
+namespace {
+
+constexpr std::string_view kEnding = ".program";
+constexpr std::string_view kPartial = ".partial";
+// A partial file this old has lost its writer: one hour.
+constexpr int64_t kAbandoned = int64_t{3600} * 1'000'000'000;
+
+struct Entry {
+  std::string path;
+  int64_t size;
+  int64_t used; // nanoseconds: when the program was last written or loaded
+};
+
+int64_t nanoseconds(const timespec& time) {
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
+int64_t now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_REALTIME, &time);
+  return nanoseconds(time);
+}
+
+// A name no other writer has, in this process or another, on this machine or another with the same
+// folder.
+std::string partial_name(const std::string& key) {
+  static std::atomic<uint64_t> count{0};
+  std::random_device random;
+  return fmt::format("{}.{}-{}-{:08x}{:08x}{}", key, ::getpid(), count.fetch_add(1), random(),
+                     random(), kPartial);
+}
+
+// Only names that cache_key() makes: never a path to elsewhere.
+bool is_key(const std::string& key) {
+  const auto plain = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z'); };
+  return !key.empty() && key.size() <= 128 && std::all_of(key.begin(), key.end(), plain);
+}
+
+std::vector<Entry> entries_of(const std::string& folder, std::string_view ending) {
+  std::vector<Entry> entries;
+  for (const std::string& name : list_directory(folder)) {
+    if (!name.ends_with(ending)) continue;
+    struct stat info {};
+    const std::string path = join_path(folder, name);
+    if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue; // gone, or not ours
+    entries.push_back({path, info.st_size, nanoseconds(info.st_mtim)});
+  }
+  return entries;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+} // namespace
+
+ExecutableCache::ExecutableCache(std::string folder, int64_t limit) : limit_(limit) {
+  if (folder == "auto") folder = default_folder();
+  if (folder != "off") folder_ = std::move(folder);
+}
+
+std::string ExecutableCache::default_folder() {
+  const std::string cache = environment("XDG_CACHE_HOME");
+  if (cache.starts_with('/'))
+    return join_path(cache, "dllm/pjrt"); // a relative one is to be ignored
+  const std::string home = environment("HOME");
+  return home.starts_with('/') ? join_path(home, ".cache/dllm/pjrt") : "";
+}
+
+std::string ExecutableCache::path_of(const std::string& key) const {
+  return join_path(folder_, key + std::string(kEnding));
+}
+
+void ExecutableCache::complain(const std::string& text) {
+  if (complained_.exchange(true)) return;
+  log(LogLevel::warn, "compiled programs are not kept in {}: {}", folder_, text);
+}
+
+std::optional<std::string> ExecutableCache::load(const std::string& key) {
+  if (!enabled() || !is_key(key)) return {};
+  const std::string path = path_of(key);
+  try {
+    if (!file_exists(path)) return {};
+    std::string file = read_text(path, int64_t{1} << 34);
+    const std::optional<std::string_view> program = cached_program(file, key);
+    if (!program) {
+      log(LogLevel::info, "{} is no compiled program of this key and is ignored", path);
+      return {};
+    }
+    ::utimensat(AT_FDCWD, path.c_str(), nullptr,
+                0); // used now; a folder we may only read stays as it is
+    file.erase(0, static_cast<size_t>(program->data() - file.data()));
+    return file;
+  } catch (const Error&) { // removed meanwhile, or not readable: then it is not there
+    return {};
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
+void ExecutableCache::store(const std::string& key, std::string_view bytes) {
+  if (!enabled() || !is_key(key)) return;
+  try {
+    write(key, bytes);
+  } catch (const std::exception& error) {
+    complain(error.what());
+  }
+}
+
+void ExecutableCache::write(const std::string& key, std::string_view bytes) {
+  const std::string head = cache_file_head(key, bytes);
+  const auto size = static_cast<int64_t>(head.size() + bytes.size());
+  if (limit_ > 0 && size > limit_) return; // it would push out all else
+  make_directories(folder_);
+  const std::string partial = join_path(folder_, partial_name(key));
+  try {
+    FileWriter writer(partial);
+    writer.write(head.data(), head.size());
+    writer.write(bytes.data(), bytes.size());
+    writer.close();
+    rename_path(partial, path_of(key));
+  } catch (...) {
+    ::unlink(partial.c_str());
+    throw;
+  }
+  trim(path_of(key));
+}
+
+// Several processes may do this at once: removing what another has removed is fine.
+void ExecutableCache::trim(const std::string& newest) const {
+  const int64_t time = now();
+  for (const Entry& left : entries_of(folder_, kPartial)) {
+    if (time - left.used > kAbandoned) ::unlink(left.path.c_str());
+  }
+  if (limit_ == 0) return;
+  std::vector<Entry> entries = entries_of(folder_, kEnding);
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.used < b.used; });
+  int64_t total = 0;
+  for (const Entry& entry : entries) total += entry.size;
+  for (const Entry& entry : entries) {
+    if (total <= limit_) return;
+    if (entry.path == newest) continue;
+    ::unlink(entry.path.c_str());
+    total -= entry.size;
+  }
+}
+
+} // namespace dllm::pjrt

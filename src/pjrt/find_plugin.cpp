@@ -1,0 +1,123 @@
+#include "pjrt/find_plugin.h"
+
+#include "base/error.h"
+#include "base/files.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+namespace dllm::pjrt {
+namespace {
+
+// files: as they lie in a folder of Python packages, the preferred one first.
+struct Platform {
+  std::string_view name;
+  std::vector<std::string> files;
+  const char* packages;
+};
+
+const std::vector<Platform>& platforms() {
+  static const std::vector<Platform> known{
+      {"cpu",
+       {"lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so", "fastatomstruct_xla_cpu/libpjrt_cpu.so",
+        "xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"},
+       "lammps-jax-pjrt-cpu or xla-cpu-pjrt"},
+      {"tpu", {"libtpu/libtpu.so"}, "libtpu"},
+      {"cuda",
+       {"jax_plugins/xla_cuda13/xla_cuda_plugin.so", "jax_plugins/xla_cuda12/xla_cuda_plugin.so"},
+       "jax-cuda13-pjrt or jax-cuda12-pjrt"}};
+  return known;
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// The folders of packages under a prefix such as /usr/local: lib/python3*/site-packages.
+void add_package_folders(const std::string& prefix, std::vector<std::string>& folders) {
+  const std::string lib = join_path(prefix, "lib");
+  if (prefix.empty() || !is_directory(lib)) return;
+  for (const std::string& python : list_directory(lib)) {
+    if (!python.starts_with("python3")) continue;
+    for (const char* kind : {"site-packages", "dist-packages"}) {
+      const std::string folder = join_path(join_path(lib, python), kind);
+      if (is_directory(folder)) folders.push_back(folder);
+    }
+  }
+}
+
+std::vector<std::string> package_folders() {
+  std::vector<std::string> folders;
+  const std::string home = variable("HOME");
+  for (const std::string& prefix : {variable("VIRTUAL_ENV"), variable("CONDA_PREFIX"),
+                                    home.empty() ? home : join_path(home, ".local"),
+                                    std::string("/usr/local"), std::string("/usr")}) {
+    add_package_folders(prefix, folders);
+  }
+  return folders;
+}
+
+std::vector<std::string> own_folders() {
+  std::vector<std::string> folders;
+  const std::string list = variable("DLLM_PLUGINS");
+  for (size_t begin = 0; begin < list.size();) {
+    const size_t end = std::min(list.find(':', begin), list.size());
+    if (end > begin) folders.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return folders;
+}
+
+std::vector<std::string> candidates(const Platform& platform) {
+  std::vector<std::string> paths;
+  for (const std::string& folder : own_folders()) {
+    for (const std::string& file : platform.files) {
+      paths.push_back(join_path(folder, file));
+      paths.push_back(join_path(folder, file_name(file))); // unpacked without its package
+    }
+  }
+  if (platform.name == "tpu" && !variable("TPU_LIBRARY_PATH").empty())
+    paths.push_back(variable("TPU_LIBRARY_PATH"));
+  for (const std::string& folder : package_folders()) {
+    for (const std::string& file : platform.files) paths.push_back(join_path(folder, file));
+  }
+  return paths;
+}
+
+[[noreturn]] void fail_nothing_found(const Platform& platform) {
+  std::vector<std::string> folders = own_folders();
+  for (std::string& folder : package_folders()) folders.push_back(std::move(folder));
+  fail_with_hint(fmt::format("pip install {}, or set DLLM_PLUGINS to the folder it lies in, or "
+                             "plugin to its path",
+                             platform.packages),
+                 Code::not_found, "there is no plugin for {}: none of {} lies in {}", platform.name,
+                 fmt::join(platform.files, ", "),
+                 folders.empty() ? "any folder of packages"
+                                 : fmt::format("{}", fmt::join(folders, ", ")));
+}
+
+} // namespace
+
+std::string find_plugin(const std::string& name) {
+  if (name.empty()) {
+    fail_with_hint("set plugin to a path, or to cpu, tpu or cuda", Code::invalid_argument,
+                   "an engine of kind pjrt needs a plugin");
+  }
+  if (name.find('/') != std::string::npos || name.ends_with(".so")) return name;
+  for (const Platform& platform : platforms()) {
+    if (platform.name != name) continue;
+    for (const std::string& path : candidates(platform)) {
+      if (file_exists(path)) return path;
+    }
+    fail_nothing_found(platform);
+  }
+  fail_with_hint("use cpu, tpu or cuda, or the path of a plugin", Code::invalid_argument,
+                 "no platform is called {}", name);
+}
+
+} // namespace dllm::pjrt
