@@ -74,7 +74,7 @@ LoopProgram::LoopProgram(std::shared_ptr<model::Model> model, StepSettings setti
 
 LoopShape LoopProgram::shape_of(std::span<const LoopRow> rows, std::span<const PassRow> passes,
                                 const DecodeState& state, int64_t least_rows) const {
-  LoopShape shape{pass_shape(model_->config(), passes, state, least_rows), 1, 1};
+  LoopShape shape{pass_shape(model_->config(), passes, {state.rows(), state.capacity()}, least_rows), 1, 1};
   shape.pass.soft = settings_.soft_width > 0;
   for (const LoopRow& row : rows) {
     const int64_t block = std::min(row.slot->block_length, row.slot->length());

@@ -4,14 +4,8 @@
 #include "decode/step_graph.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace dllm::decode {
-namespace {
-
-constexpr int64_t kLeastCapacity = 16;
-
-} // namespace
 
 StepProgram::StepProgram(std::shared_ptr<model::Model> model, StepSettings settings)
     : model_(std::move(model)), settings_(std::move(settings)) {}
@@ -28,14 +22,11 @@ int StepProgram::kind_of(const Ask& ask) {
 std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> rows,
                                                       DecodeState& state, int64_t capacity,
                                                       const Task* task, int64_t least_rows) {
-  StepShape shape = pass_shape(model_->config(), rows, state, least_rows);
+  StepShape shape = pass_shape(model_->config(), rows, {state.rows(), state.capacity()}, least_rows);
   int64_t queries = 0;
   for (const PassRow& row : rows) queries += static_cast<int64_t>(row.ask->positions.size());
   const bool reads = queries > 0 || shape.keys == 0;
-  if (reads) {
-    shape.capacity = static_cast<int64_t>(
-        std::bit_ceil(static_cast<uint64_t>(std::max({capacity, queries, kLeastCapacity}))));
-  }
+  if (reads) shape.capacity = head_capacity(std::max(capacity, queries));
   const std::shared_ptr<graph::Program> program = programs_.get(shape, [&] {
     auto graph = std::make_shared<graph::Graph>(reads ? "denoise" : "fill");
     build_step(*graph, *model_, settings_, shape);

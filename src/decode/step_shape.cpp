@@ -6,7 +6,7 @@
 namespace dllm::decode {
 namespace {
 
-constexpr int64_t kKeyStep = 64;
+constexpr int64_t kLeastCapacity = 16, kKeyStep = 64;
 
 } // namespace
 
@@ -16,8 +16,13 @@ int64_t round_up(int64_t count, int64_t step) {
   return static_cast<int64_t>(power >= 4 && units <= power / 4 * 3 ? power / 4 * 3 : power) * step;
 }
 
+int64_t head_capacity(int64_t positions) {
+  return static_cast<int64_t>(
+      std::bit_ceil(static_cast<uint64_t>(std::max(positions, kLeastCapacity))));
+}
+
 StepShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
-                     const DecodeState& state, int64_t least_rows) {
+                     const CacheShape& cache, int64_t least_rows) {
   const Ask& first = *rows[0].ask;
   const int64_t count = std::max(static_cast<int64_t>(rows.size()), least_rows);
   StepShape shape{round_up(count, 1), 0, 0, 0, 0, !first.unconditional.empty(),
@@ -32,8 +37,8 @@ StepShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> 
   }
   shape.window = std::min(round_up(shape.window, 8), std::max(config.max_positions, shape.window));
   if (first.cached) {
-    shape.keys = std::min(round_up(keys, kKeyStep), state.capacity());
-    shape.cache_rows = state.rows() * state.capacity();
+    shape.keys = std::min(round_up(keys, kKeyStep), cache.capacity);
+    shape.cache_rows = cache.rows * cache.capacity;
   }
   return shape;
 }

@@ -2,7 +2,6 @@
 // What makes two passes the same program; everything else is data.
 
 #include "decode/ask.h"
-#include "decode/decode_state.h"
 #include "decode/slot.h"
 #include "model/config.h"
 
@@ -33,8 +32,15 @@ struct StepShape {
 // The next of 1, 2, 3, 4, 6, 8, 12, 16, ... steps: at most half of a program is padding.
 int64_t round_up(int64_t count, int64_t step);
 
+// Positions of a head that predicts at least so many.
+int64_t head_capacity(int64_t positions);
+
+// Of the cache that cached rows lie in.
+struct CacheShape {
+  int64_t rows = 0, capacity = 0;
+};
 // Of a pass over these rows, capacity 0. least_rows: as if there were at least so many.
 StepShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
-                     const DecodeState& state, int64_t least_rows = 0);
+                     const CacheShape& cache, int64_t least_rows = 0);
 
 } // namespace dllm::decode

@@ -1,5 +1,6 @@
 #include "train/programs.h"
 
+#include "base/error.h"
 #include "graph/ops.h"
 #include "graph/passes.h"
 #include "noise/evaluate.h"
@@ -9,6 +10,10 @@ namespace dllm::train {
 namespace {
 
 using graph::Value;
+
+bool references_mean_of_means(const std::string& compat) {
+  return compat == "dllm-jax" || compat == "dllm" || compat == "nano";
+}
 
 const std::vector<model::ParamStore::Physical>& physical(const ProgramSpec& spec) {
   return spec.model->params().physical();
@@ -113,6 +118,29 @@ Parameters parameter_inputs(graph::Graph& graph, const ProgramSpec& spec) {
 }
 
 } // namespace
+
+ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
+                         const Options& options) {
+  ProgramSpec spec;
+  spec.model = &model;
+  spec.objective = &objective;
+  const bool decay_all = options.str("decay") == "all";
+  const auto& physical = model.params().physical();
+  for (size_t i = 0; i < physical.size(); ++i) {
+    if (!physical[i].trainable || physical[i].scale_of >= 0) continue;
+    spec.trained.push_back(i);
+    spec.decay.push_back(decay_all || physical[i].decay);
+  }
+  if (spec.trained.empty()) {
+    fail_with_hint("let freeze name fewer tensors", Code::invalid_argument,
+                   "every parameter is frozen");
+  }
+  spec.ema = options.f64("ema") > 0;
+  spec.remat = options.boolean("remat");
+  spec.halts = options.str("nonfinite") == "stop";
+  spec.mean_of_means = references_mean_of_means(options.str("compat"));
+  return spec;
+}
 
 StepGraph build_fused(const ProgramSpec& spec, const Batch& feed) {
   const auto graph = std::make_shared<graph::Graph>("train_step");

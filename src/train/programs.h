@@ -25,6 +25,10 @@ struct ProgramSpec {
   bool mean_of_means = false;
 };
 
+// Options of kind "trainer". Fails with invalid_argument when nothing would be trained.
+ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
+                         const Options& options);
+
 // Words of input and output "control" i32(kControlCount): wishes of any rank, known to all after
 // the same step.
 enum Control { kStop, kCheckpoint, kError, kStep, kControlCount };
