@@ -198,7 +198,7 @@ TEST_P(EmitEdges, LaterRowsWin) {
 }
 
 TEST_P(EmitEdges, RunningSumsOfAnyLength) {
-  for (int64_t length : {1, 2, 127, 128, 129, 300, 16384, 16500}) {
+  for (int64_t length : {1, 2, 64, 65, 300, 33000, 100000}) {
     Given g;
     std::vector<int32_t> values(static_cast<size_t>(length) * 2);
     for (size_t i = 0; i < values.size(); ++i)
