@@ -69,18 +69,18 @@ std::shared_ptr<const Executable> Client::load(std::string_view serialized) cons
   return std::make_shared<const Executable>(shared_from_this(), args.loaded_executable);
 }
 
-Buffer Client::upload(const Tensor& tensor, const Device& device, bool lend) const {
+Array Client::upload(const Tensor& tensor, const Device& device,
+                     abi::HostBufferSemantics use) const {
   abi::ClientBufferFromHostBufferArgs args{};
   args.client = get();
   args.data = tensor.bytes();
   args.type = buffer_type(tensor.dtype());
   args.dims = tensor.shape().dims().data();
   args.num_dims = tensor.shape().dims().size();
-  args.host_buffer_semantics = lend ? abi::HostBufferSemantics::zero_copy
-                                    : abi::HostBufferSemantics::until_transfer_completes;
+  args.host_buffer_semantics = use;
   args.device = device.get();
   call(plugin_->api(), &abi::Api::client_buffer_from_host_buffer, args);
-  Buffer made(shared_from_this(), args.buffer);
+  Array made(shared_from_this(), args.buffer);
   // The plugin reads the storage until then. Of lent storage that is the buffer's end: never wait
   // for it.
   when_ready(EventHandle(plugin_->api(), args.done_with_host_buffer), [held = tensor] {});

@@ -1,7 +1,7 @@
 #pragma once
 // A plugin's client: its devices, arrays put on them, programs compiled for them.
 
-#include "pjrt/buffer.h"
+#include "pjrt/array.h"
 #include "pjrt/compile_options.h"
 #include "pjrt/device.h"
 
@@ -35,9 +35,11 @@ public:
   // Bytes of Executable::serialize of the same plugin.
   std::shared_ptr<const Executable> load(std::string_view serialized) const;
 
-  // lend: the device may use the tensor's storage for as long as the buffer lives (it must not
-  // change).
-  Buffer upload(const Tensor& tensor, const Device& device, bool lend = false) const;
+  // `use` says until when the plugin reads the tensor's storage, which must not change before:
+  // during the call, until it is copied, or, lent (CPUs, 64-byte aligned), for as long as the
+  // buffer lives.
+  Array upload(const Tensor& tensor, const Device& device,
+               abi::HostBufferSemantics use = abi::HostBufferSemantics::during_call) const;
 
 private:
   Client(const Plugin& plugin, abi::Client* client);

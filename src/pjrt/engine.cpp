@@ -1,11 +1,151 @@
 #include "pjrt/engine.h"
 
 #include "base/error.h"
+#include "graph/engine_options.h"
+#include "pjrt/device_buffer.h"
+#include "pjrt/peak.h"
+#include "pjrt/program.h"
+
+#include <nlohmann/json.hpp>
+
+#include <mutex>
 
 namespace dllm::pjrt {
+namespace {
 
-std::shared_ptr<graph::Engine> make_engine(const Options&) {
-  fail(Code::unimplemented, "engine kind pjrt is being built");
+class PjrtEngine final : public graph::Engine {
+public:
+  explicit PjrtEngine(const Options& options) : state_(std::make_shared<EngineState>(options)) {}
+
+  std::string kind() const override { return "pjrt"; }
+  bool runs_ahead() const override { return true; }
+
+  std::shared_ptr<graph::Program> compile(std::shared_ptr<const graph::Graph> graph) override {
+    return std::make_shared<PjrtProgram>(state_, std::move(graph));
+  }
+
+  graph::BufferRef upload(const Tensor& tensor, bool share) override {
+    return pjrt::upload(state_, tensor, share);
+  }
+  // Compilers choose the forms of weights by themselves.
+  graph::BufferRef upload_weight(const Tensor& tensor, bool) override {
+    return pjrt::upload(state_, tensor, !tensor.writable());
+  }
+
+  int64_t device_count() const override {
+    return static_cast<int64_t>(state_->client().devices().size());
+  }
+  std::string device_name(int64_t index) const override {
+    if (index < 0 || index >= device_count())
+      fail(Code::out_of_range, "device {} does not exist, the engine has {}", index,
+           device_count());
+    return fmt::format("{}:{}", state_->client().platform_name(),
+                       state_->client().devices()[static_cast<size_t>(index)].id());
+  }
+
+  Json describe() const override;
+  void set_i64(std::string_view key, int64_t value) override;
+  int64_t i64(std::string_view key) const override;
+
+  double peak_flops() override {
+    const std::lock_guard lock(measuring_);
+    if (peak_flops_ == 0) peak_flops_ = measure_peak_flops(*state_);
+    return peak_flops_;
+  }
+  void trim() override { state_->runs().drain(); }
+
+private:
+  MemoryUse memory() const;
+  Json device_json(const Device& device) const;
+
+  std::shared_ptr<EngineState> state_;
+  std::mutex measuring_;
+  double peak_flops_ = 0;
+};
+
+// The device's own count where there is one, else that of the arrays handed out.
+MemoryUse PjrtEngine::memory() const {
+  if (const auto told = state_->device().memory_use()) return *told;
+  const Counters& counters = state_->counters();
+  return {counters.live_bytes.load(), counters.peak_bytes.load(), 0};
+}
+
+Json PjrtEngine::device_json(const Device& device) const {
+  Json made{{"name", fmt::format("{}:{}", state_->client().platform_name(), device.id())},
+            {"kind", device.facts().kind},
+            {"process", device.facts().process},
+            {"memories", device.memory_kinds()}};
+  if (const auto use = device.memory_use())
+    made["memory"] = Json{{"used", use->used}, {"peak", use->peak}, {"limit", use->limit}};
+  for (const auto& [name, value] : device.facts().attributes)
+    made["attributes"][name] = value_text(value);
+  return made;
+}
+
+Json PjrtEngine::describe() const {
+  const Client& client = state_->client();
+  const Plugin& plugin = client.plugin();
+  const Counters& counters = state_->counters();
+  Json devices = Json::array();
+  for (const Device& device : client.devices()) devices.push_back(device_json(device));
+  const MemoryUse use = memory();
+  return Json{{"kind", "pjrt"},
+              {"plugin", Json{{"path", plugin.path()},
+                              {"api", fmt::format("0.{}", plugin.minor())},
+                              {"xla", plugin.version("xla_version")},
+                              {"stablehlo", plugin.version("stablehlo_current_version")},
+                              {"stablehlo_minimum", plugin.version("stablehlo_minimum_version")}}},
+              {"platform", client.platform_name()},
+              {"platform_version", client.platform_version()},
+              {"device", device_name(client.index_of(state_->device().get()))},
+              {"devices", std::move(devices)},
+              {"ranks", 1},
+              {"compute", dtype_name(state_->emit_options().compute)},
+              {"precision", state_->emit_options().precision},
+              {"in_flight", state_->runs().limit()},
+              {"memory", Json{{"used", use.used}, {"peak", use.peak}, {"limit", use.limit}}},
+              {"cache", state_->cache().folder()},
+              {"compiles", counters.compiles.load()},
+              {"cache_hits", counters.cache_hits.load()},
+              {"round_trips", counters.round_trips.load()}};
+}
+
+void PjrtEngine::set_i64(std::string_view key, int64_t value) {
+  const OptionSpec& spec = graph::engine_schema().find(key);
+  if (key != "pjrt.in_flight") {
+    fail_with_hint("pjrt.in_flight can be changed", Code::failed_precondition,
+                   "{} of an engine of kind pjrt is fixed when it is made", key);
+  }
+  if (static_cast<double>(value) < spec.min || static_cast<double>(value) > spec.max)
+    fail(Code::out_of_range, "{} = {} is not between {} and {}", key, value, spec.min, spec.max);
+  state_->runs().set_limit(static_cast<size_t>(value));
+}
+
+int64_t PjrtEngine::i64(std::string_view key) const {
+  const Counters& counters = state_->counters();
+  if (key == "rank") return 0;
+  if (key == "ranks") return 1;
+  if (key == "threads") return 0; // the plugin's own affair
+  if (key == "memory_used") return memory().used;
+  if (key == "memory_peak") return memory().peak;
+  if (key == "memory_limit") return memory().limit;
+  if (key == "compiles") return counters.compiles.load();
+  if (key == "cache_hits") return counters.cache_hits.load();
+  if (key == "round_trips") return counters.round_trips.load();
+  if (key == "pjrt.in_flight") return static_cast<int64_t>(state_->runs().limit());
+  static const std::vector<std::string> keys{
+      "rank",         "ranks",    "threads",    "memory_used", "memory_peak",
+      "memory_limit", "compiles", "cache_hits", "round_trips", "pjrt.in_flight"};
+  fail_with_hint("did you mean " + nearest(std::string(key), keys), Code::not_found,
+                 "an engine has no number {}", key);
+}
+
+} // namespace
+
+std::shared_ptr<graph::Engine> make_engine(const Options& options) {
+  if (!options.str("target").empty())
+    fail(Code::unimplemented, "engines for hardware that is not there are being built");
+  return std::make_shared<PjrtEngine>(options);
 }
 
 } // namespace dllm::pjrt

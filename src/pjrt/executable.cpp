@@ -25,8 +25,8 @@ Executable::Executable(std::shared_ptr<const Client> client, abi::LoadedExecutab
   output_count_ = static_cast<size_t>(compiled_.output_count());
 }
 
-std::vector<std::vector<Buffer>>
-Executable::run(std::span<const std::vector<const Buffer*>> arguments,
+std::vector<std::vector<Array>>
+Executable::run(std::span<const std::vector<const Array*>> arguments,
                 std::span<const int64_t> keep) const {
   if (arguments.size() != devices_.size()) {
     fail(Code::invalid_argument, "a program of {} devices was given arguments for {}",
@@ -37,7 +37,7 @@ Executable::run(std::span<const std::vector<const Buffer*>> arguments,
   std::vector<abi::Buffer* const*> in_lists;
   std::vector<abi::Buffer**> out_lists;
   for (size_t d = 0; d < count; ++d) {
-    for (const Buffer* argument : arguments[d]) in[d].push_back(argument->get());
+    for (const Array* argument : arguments[d]) in[d].push_back(argument->get());
     out[d].resize(output_count_);
     in_lists.push_back(in[d].data());
     out_lists.push_back(out[d].data());
@@ -54,7 +54,7 @@ Executable::run(std::span<const std::vector<const Buffer*>> arguments,
   args.output_lists = out_lists.data();
   call(handle_.api(), &abi::Api::loaded_executable_execute, args);
 
-  std::vector<std::vector<Buffer>> results(count);
+  std::vector<std::vector<Array>> results(count);
   for (size_t d = 0; d < count; ++d) {
     for (abi::Buffer* made : out[d]) results[d].emplace_back(client_, made);
   }

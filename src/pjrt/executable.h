@@ -1,7 +1,7 @@
 #pragma once
 // A program loaded on the devices of a client, ready to run on one or all of them.
 
-#include "pjrt/buffer.h"
+#include "pjrt/array.h"
 #include "pjrt/compiled.h"
 
 #include <memory>
@@ -25,8 +25,8 @@ public:
   // ready events of the results. Arguments that the program donates are used up, except those of
   // the positions in `keep` (on all devices). Types and shapes are the caller's to check: the
   // plugin compares sizes alone. The result is [d][output].
-  std::vector<std::vector<Buffer>> run(std::span<const std::vector<const Buffer*>> arguments,
-                                       std::span<const int64_t> keep = {}) const;
+  std::vector<std::vector<Array>> run(std::span<const std::vector<const Array*>> arguments,
+                                      std::span<const int64_t> keep = {}) const;
 
 private:
   std::shared_ptr<const Client> client_;

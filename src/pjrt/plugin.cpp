@@ -3,6 +3,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "pjrt/environment.h"
+#include "pjrt/identity.h" // compiler_environment
 
 #include <dlfcn.h>
 
@@ -59,7 +60,8 @@ std::string real_path(const std::string& path) {
 
 } // namespace
 
-Plugin::Plugin(std::string path, const abi::Api* api) : path_(std::move(path)), api_(api) {
+Plugin::Plugin(std::string path, const abi::Api* api)
+    : path_(std::move(path)), api_(api), environment_(compiler_environment()) {
   check_table(path_, api);
   abi::PluginInitializeArgs start{};
   call(*api_, &abi::Api::plugin_initialize, start);

@@ -32,6 +32,8 @@ public:
   const abi::ExtensionBase* extension(int32_t type) const;
 
   const NamedValues& attributes() const { return attributes_; }
+  // compiler_environment() when it was loaded: plugins read it once.
+  const std::string& environment() const { return environment_; }
   // "1.20.0", or "" when the plugin does not tell: "stablehlo_current_version",
   // "stablehlo_minimum_version"
   std::string version(std::string_view attribute) const;
@@ -39,6 +41,7 @@ public:
 private:
   std::string path_;
   const abi::Api* api_;
+  std::string environment_;
   NamedValues attributes_;
 };
 

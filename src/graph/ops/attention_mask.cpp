@@ -106,16 +106,15 @@ Value two_stream_visible(Value query, Value key, Value length, Value block) {
 
 } // namespace
 
-Value visible_table(const MaskPlan& plan, std::span<const Value> params, const Shape& q,
-                    const Shape& k, Graph& graph) {
-  const int64_t batch = q.dim(0), queries = q.dim(1), keys = k.dim(1);
+Value visible_pairs(const MaskPlan& plan, std::span<const Value> params, Value query, Value key) {
+  const int64_t queries = query.dim(1), keys = key.dim(2);
   size_t next = 0;
-  Value query = iota(graph, Shape{1, queries, 1}, DType::i32, 1);
-  if (plan.has_query_start) query = add(query, reshape(params[next++], Shape{batch, 1, 1}));
-  const Value key = iota(graph, Shape{1, 1, keys}, DType::i32, 2);
-  const Value zero = scalar_i32(graph, 0);
+  const Value zero = scalar_i32(*query.graph, 0);
   Value visible = equal(key, key);
   const auto both = [&](Value term) { visible = logical_and(visible, term); };
+  const auto per_row = [&](Value x) { return reshape(x, Shape{x.dim(0), 1, 1}); };
+  const auto per_query = [&](Value x) { return reshape(x, Shape{x.dim(0), queries, 1}); };
+  const auto per_key = [&](Value x) { return reshape(x, Shape{x.dim(0), 1, keys}); };
   for (MaskKind kind : plan.kinds) {
     switch (kind) {
     case MaskKind::causal: both(less_equal(key, query)); break;
@@ -129,22 +128,34 @@ Value visible_table(const MaskPlan& plan, std::span<const Value> params, const S
       next += 2;
       break;
     case MaskKind::key_range:
-      both(greater_equal(key, reshape(params[next++], Shape{batch, 1, 1})));
-      both(less(key, reshape(params[next++], Shape{batch, 1, 1})));
+      both(greater_equal(key, per_row(params[next++])));
+      both(less(key, per_row(params[next++])));
       break;
     case MaskKind::window: both(less_equal(absolute(subtract(query, key)), params[next++])); break;
     case MaskKind::segments:
-      both(equal(reshape(params[next], Shape{batch, queries, 1}),
-                 reshape(params[next + 1], Shape{batch, 1, keys})));
+      both(equal(per_query(params[next]), per_key(params[next + 1])));
       next += 2;
       break;
-    case MaskKind::key_limit: both(less(key, reshape(params[next++], Shape{batch, queries, 1}))); break;
+    case MaskKind::key_limit: both(less(key, per_query(params[next++]))); break;
     case MaskKind::key_keep:
-      both(not_equal(convert(reshape(params[next++], Shape{batch, 1, keys}), DType::i32), zero));
+      both(not_equal(convert(per_key(params[next++]), DType::i32), zero));
       break;
     case MaskKind::dense: both(not_equal(convert(params[next++], DType::i32), zero)); break;
     }
   }
+  return visible;
+}
+
+Value visible_table(const MaskPlan& plan, std::span<const Value> params, const Shape& q,
+                    const Shape& k, Graph& graph) {
+  const int64_t batch = q.dim(0), queries = q.dim(1), keys = k.dim(1);
+  Value query = iota(graph, Shape{1, queries, 1}, DType::i32, 1);
+  if (plan.has_query_start) {
+    query = add(query, reshape(params[0], Shape{batch, 1, 1}));
+    params = params.subspan(1);
+  }
+  const Value key = iota(graph, Shape{1, 1, keys}, DType::i32, 2);
+  const Value visible = visible_pairs(plan, params, query, key);
   return reshape(broadcast(visible, Shape{batch, queries, keys}), Shape{batch, 1, queries, keys});
 }
 

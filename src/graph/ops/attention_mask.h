@@ -24,6 +24,10 @@ void expect_heads(const OpCall& call);
 // decompositions only.
 Value visible_table(const MaskPlan& plan, std::span<const Value> params, const Shape& q,
                     const Shape& k, Graph& graph);
+// u8, broadcasts to (batch, queries, keys). query i32(batch or 1, queries, 1) and key i32(1, 1,
+// keys) are coordinates; params are those of the kinds, without query_start, for these queries and
+// keys.
+Value visible_pairs(const MaskPlan& plan, std::span<const Value> params, Value query, Value key);
 
 // Scores (batch, heads, queries, keys) before and after the cap, and the operands by head.
 struct Scores {

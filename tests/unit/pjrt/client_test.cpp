@@ -42,8 +42,8 @@ std::vector<float> floats(const Tensor& tensor) {
   return {tensor.as<float>().begin(), tensor.as<float>().end()};
 }
 
-std::vector<Buffer> run(const Executable& program, const std::vector<const Buffer*>& arguments,
-                        std::span<const int64_t> keep = {}) {
+std::vector<Array> run(const Executable& program, const std::vector<const Array*>& arguments,
+                       std::span<const int64_t> keep = {}) {
   return std::move(program.run(std::span(&arguments, 1), keep).front());
 }
 
@@ -69,7 +69,7 @@ TEST_P(PjrtClient, Adds) {
   const auto made = client();
   const auto program = made->compile(kAdd, {});
   const Device& device = made->devices()[0];
-  const Buffer a = made->upload(numbers(4, 1), device), b = made->upload(numbers(4, 10), device);
+  const Array a = made->upload(numbers(4, 1), device), b = made->upload(numbers(4, 10), device);
   const auto out = run(*program, {&a, &b});
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(out[0].dtype(), DType::f32);
@@ -92,7 +92,7 @@ TEST_P(PjrtClient, LoadsWhatItSerialised) {
   const auto made = client();
   const std::string bytes = made->compile(kAdd, {})->compiled().serialize();
   const auto program = made->load(bytes);
-  const Buffer a = made->upload(numbers(4, 1), made->devices()[0]);
+  const Array a = made->upload(numbers(4, 1), made->devices()[0]);
   EXPECT_EQ(floats(run(*program, {&a, &a})[0].read()), (std::vector<float>{2, 4, 6, 8}));
   EXPECT_THROW(made->load(bytes.substr(0, bytes.size() / 2)), Error);
   EXPECT_THROW(made->load("nonsense"), Error);
@@ -102,7 +102,7 @@ TEST_P(PjrtClient, DonatesInPlace) {
   const auto made = client();
   const auto program = made->compile(kCount, {});
   EXPECT_GE(program->compiled().memory()->aliased, 4096);
-  const Buffer a = made->upload(numbers(1024, 0), made->devices()[0]);
+  const Array a = made->upload(numbers(1024, 0), made->devices()[0]);
   await(a.ready());
   const uintptr_t place = a.unsafe_pointer();
   const auto out = run(*program, {&a});
@@ -123,9 +123,9 @@ TEST_P(PjrtClient, LendsStorage) {
   const auto made = client();
   const auto program = made->compile(kCount, {});
   const Tensor mine = numbers(1024, 0);
-  std::vector<Buffer> out;
+  std::vector<Array> out;
   {
-    const Buffer lent = made->upload(mine, made->devices()[0], true);
+    const Array lent = made->upload(mine, made->devices()[0], abi::HostBufferSemantics::zero_copy);
     EXPECT_EQ(lent.unsafe_pointer(), reinterpret_cast<uintptr_t>(mine.bytes()));
     out = run(*program, {&lent});
   }
@@ -141,8 +141,8 @@ TEST_P(PjrtClient, RunsReplicasOnChosenDevices) {
   const auto program = made->compile(kSumOfAll, options);
   ASSERT_EQ(program->devices().size(), 3u);
   EXPECT_EQ(made->index_of(program->devices()[0]), 3);
-  std::vector<Buffer> given;
-  std::vector<std::vector<const Buffer*>> arguments(3);
+  std::vector<Array> given;
+  std::vector<std::vector<const Array*>> arguments(3);
   for (size_t d = 0; d < 3; ++d) {
     const Device& device = made->devices()[static_cast<size_t>(options.devices[d])];
     given.push_back(made->upload(numbers(2, static_cast<float>(d)), device));

@@ -1,4 +1,4 @@
-#include "pjrt/buffer.h"
+#include "pjrt/array.h"
 
 #include "pjrt/client.h"
 #include "pjrt/types.h"
@@ -7,44 +7,44 @@
 
 namespace dllm::pjrt {
 
-Buffer::Buffer(std::shared_ptr<const Client> client, abi::Buffer* buffer)
+Array::Array(std::shared_ptr<const Client> client, abi::Buffer* buffer)
     : client_(std::move(client)), handle_(client_->plugin().api(), buffer) {}
 
-Buffer& Buffer::operator=(Buffer&& other) noexcept {
+Array& Array::operator=(Array&& other) noexcept {
   handle_ = std::move(other.handle_);
   std::swap(client_, other.client_);
   return *this;
 }
 
-DType Buffer::dtype() const {
+DType Array::dtype() const {
   abi::BufferElementTypeArgs args{};
   args.buffer = handle_.get();
   call(handle_.api(), &abi::Api::buffer_element_type, args);
   return dtype_of(args.type);
 }
 
-Shape Buffer::shape() const {
+Shape Array::shape() const {
   abi::BufferDimensionsArgs args{};
   args.buffer = handle_.get();
   call(handle_.api(), &abi::Api::buffer_dimensions, args);
   return Shape(std::vector<int64_t>(args.dims, args.dims + args.num_dims));
 }
 
-int64_t Buffer::device_bytes() const {
+int64_t Array::device_bytes() const {
   abi::BufferOnDeviceSizeInBytesArgs args{};
   args.buffer = handle_.get();
   call(handle_.api(), &abi::Api::buffer_on_device_size_in_bytes, args);
   return static_cast<int64_t>(args.on_device_size_in_bytes);
 }
 
-abi::Device* Buffer::device() const {
+abi::Device* Array::device() const {
   abi::BufferDeviceArgs args{};
   args.buffer = handle_.get();
   call(handle_.api(), &abi::Api::buffer_device, args);
   return args.device;
 }
 
-bool Buffer::is_deleted() const {
+bool Array::is_deleted() const {
   if (!handle_) return true;
   abi::BufferIsDeletedArgs args{};
   args.buffer = handle_.get();
@@ -52,21 +52,21 @@ bool Buffer::is_deleted() const {
   return args.is_deleted;
 }
 
-EventHandle Buffer::ready() const {
+EventHandle Array::ready() const {
   abi::BufferReadyEventArgs args{};
   args.buffer = handle_.get();
   call(handle_.api(), &abi::Api::buffer_ready_event, args);
   return EventHandle(handle_.api(), args.event);
 }
 
-uintptr_t Buffer::unsafe_pointer() const {
+uintptr_t Array::unsafe_pointer() const {
   abi::BufferUnsafePointerArgs args{};
   args.buffer = handle_.get();
   call(handle_.api(), &abi::Api::buffer_unsafe_pointer, args);
   return args.buffer_pointer;
 }
 
-EventHandle Buffer::copy_to(Tensor& into) const {
+EventHandle Array::copy_to(Tensor& into) const {
   // Always said: without it the order is the device's own, which need not be row-major.
   std::vector<int64_t> minor_to_major(static_cast<size_t>(into.shape().rank()));
   std::iota(minor_to_major.rbegin(), minor_to_major.rend(), 0);
@@ -85,7 +85,7 @@ EventHandle Buffer::copy_to(Tensor& into) const {
   return EventHandle(handle_.api(), args.event);
 }
 
-Tensor Buffer::read() const {
+Tensor Array::read() const {
   Tensor made(dtype(), shape());
   if (made.count() > 0) await(copy_to(made));
   return made;

@@ -13,13 +13,13 @@ namespace dllm::pjrt {
 class Client;
 
 // Move-only; keeps its client alive. Reads may run together; not while it is donated.
-class Buffer {
+class Array {
 public:
-  Buffer() = default;
-  Buffer(std::shared_ptr<const Client> client, abi::Buffer* buffer);
-  Buffer(Buffer&&) noexcept = default;
-  Buffer& operator=(Buffer&& other) noexcept;
-  ~Buffer() = default; // handle_ goes before client_
+  Array() = default;
+  Array(std::shared_ptr<const Client> client, abi::Buffer* buffer);
+  Array(Array&&) noexcept = default;
+  Array& operator=(Array&& other) noexcept;
+  ~Array() = default; // handle_ goes before client_
 
   explicit operator bool() const { return static_cast<bool>(handle_); }
   abi::Buffer* get() const { return handle_.get(); }

@@ -1,0 +1,95 @@
+#include "pjrt/device_buffer.h"
+
+#include "base/error.h"
+
+namespace dllm::pjrt {
+namespace {
+
+constexpr int64_t kSmall = 1 << 20; // bytes of a result that is fetched along with another
+constexpr uintptr_t kLendable = 64; // alignment below which plugins copy
+
+abi::HostBufferSemantics host_use(const EngineState& state, const Tensor& tensor, bool share) {
+  if (!share && tensor.writable()) return abi::HostBufferSemantics::during_call;
+  const bool aligned = reinterpret_cast<uintptr_t>(tensor.bytes()) % kLendable == 0;
+  if (share && aligned && state.on_cpu()) return abi::HostBufferSemantics::zero_copy;
+  return abi::HostBufferSemantics::until_transfer_completes;
+}
+
+} // namespace
+
+DeviceBuffer::DeviceBuffer(std::shared_ptr<EngineState> state, DType dtype, Shape shape,
+                           Array array, std::shared_ptr<Run> run)
+    : state_(std::move(state)), dtype_(dtype), shape_(std::move(shape)), array_(std::move(array)),
+      run_(std::move(run)), bytes_(shape_.count() * dtype_size(dtype_)) {
+  state_->counters().add_bytes(bytes_);
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  if (!is_donated()) state_->counters().remove_bytes(bytes_);
+}
+
+int64_t DeviceBuffer::memory_bytes() const {
+  return is_donated() ? 0 : array_.device_bytes();
+}
+
+void DeviceBuffer::mark_donated() {
+  if (!donated_.exchange(true, std::memory_order_acq_rel)) state_->counters().remove_bytes(bytes_);
+}
+
+void DeviceBuffer::check_run() const {
+  if (run_ != nullptr) run_->check();
+}
+
+DeviceBuffer::Fetch DeviceBuffer::start_fetch() const {
+  Fetch fetch{Tensor(dtype_, shape_), {}};
+  fetch.done = array_.copy_to(fetch.tensor);
+  // The plugin writes into the tensor until then, whether somebody waits or not.
+  when_ready(fetch.done, [held = fetch.tensor] {});
+  return fetch;
+}
+
+void DeviceBuffer::prefetch() const noexcept {
+  if (bytes_ > kSmall || bytes_ == 0 || is_donated()) return;
+  const std::lock_guard lock(mutex_);
+  if (fetch_) return;
+  try {
+    fetch_ = start_fetch();
+  } catch (const std::exception&) { // whoever reads it meets the error again
+  }
+}
+
+DeviceBuffer::Fetch DeviceBuffer::take_fetch() const {
+  const std::lock_guard lock(mutex_);
+  if (!fetch_) return start_fetch();
+  Fetch taken = std::move(*fetch_);
+  fetch_.reset();
+  return taken;
+}
+
+Tensor DeviceBuffer::read() const {
+  if (is_donated()) {
+    fail_with_hint("read it before the run, or keep another reference to it",
+                   Code::failed_precondition, "an array {}{} was taken over by a run",
+                   dtype_name(dtype_), shape_.text());
+  }
+  if (bytes_ == 0) return Tensor(dtype_, shape_);
+  if (run_ == nullptr || run_->begin_trip()) state_->counters().round_trips.fetch_add(1);
+  Fetch fetch = take_fetch();
+  if (run_ != nullptr) {
+    for (const auto& result : run_->results()) result->prefetch();
+    run_->wait(); // its failure says more than that of the transfer
+    run_->check();
+  }
+  await(fetch.done);
+  return std::move(fetch.tensor);
+}
+
+std::shared_ptr<DeviceBuffer> upload(std::shared_ptr<EngineState> state, const Tensor& tensor,
+                                     bool share) {
+  if (!tensor.defined()) fail(Code::invalid_argument, "there is no array to upload");
+  Array array = state->client().upload(tensor, state->device(), host_use(*state, tensor, share));
+  return std::make_shared<DeviceBuffer>(std::move(state), tensor.dtype(), tensor.shape(),
+                                        std::move(array), nullptr);
+}
+
+} // namespace dllm::pjrt

@@ -1,0 +1,111 @@
+#include "pjrt/lower/loops.h"
+
+#include "base/error.h"
+#include "graph/ops/build.h"
+
+namespace dllm::pjrt {
+
+using graph::Value;
+
+graph::AxisSet axes_of(std::span<const Value> values) {
+  graph::AxisSet axes;
+  for (Value value : values) axes = axes.with(value.type().axes);
+  return axes;
+}
+
+LoopBody::LoopBody(const std::string& name, graph::AxisSet axes)
+    : body_(std::make_shared<graph::Graph>(name)), axes_(axes) {}
+
+Value LoopBody::declare(const Shape& shape, DType dtype) {
+  return body_->input("x" + std::to_string(body_->inputs().size()), {shape, dtype, axes_});
+}
+
+Value LoopBody::state(Value start) {
+  if (!elements_.empty() || !outside_.empty())
+    fail(Code::internal, "loop {} declares a state late", body_->name());
+  state_.push_back(start);
+  return declare(start.shape(), start.dtype());
+}
+
+Value LoopBody::outside(Value value) {
+  if (!value.defined()) return {};
+  outside_.push_back(value);
+  return declare(value.shape(), value.dtype());
+}
+
+void LoopBody::give(const std::vector<Value>& results) {
+  for (Value result : results)
+    body_->output("y" + std::to_string(body_->outputs().size()), vary(result, axes_));
+}
+
+Value ScanBody::element(Value stacked) {
+  if (!outside_.empty()) fail(Code::internal, "scan {} declares an element late", body_->name());
+  elements_.push_back(stacked);
+  return declare(stacked.shape().without(0), stacked.dtype());
+}
+
+graph::ScanResult ScanBody::run(const std::vector<Value>& next, const std::vector<Value>& results,
+                                int64_t count) {
+  give(next);
+  give(results);
+  return graph::scan(body_, state_, elements_, outside_, count);
+}
+
+CountedLoop::CountedLoop(const std::string& name, graph::AxisSet axes, Value limit)
+    : LoopBody(name, axes), limit_(limit), step_(state(graph::scalar_i32(*limit.graph, 0))) {}
+
+std::vector<Value> CountedLoop::run(const std::vector<Value>& next) {
+  outside(limit_); // the last operand
+  std::vector<Value> results{add(step_, graph::scalar_i32(*body_, 1))};
+  results.insert(results.end(), next.begin(), next.end());
+  give(results);
+  auto cond = std::make_shared<graph::Graph>(body_->name() + " goes on");
+  for (const graph::GraphInput& input : body_->inputs())
+    cond->input(input.name, body_->type(input.value));
+  const Value step = cond->value(cond->inputs().front().value);
+  const Value limit = cond->value(cond->inputs().back().value);
+  cond->output("goes_on", less(step, limit));
+  auto made = graph::while_loop(cond, body_, state_, outside_);
+  made.erase(made.begin()); // the step
+  return made;
+}
+
+Value zeros(graph::Graph& graph, Shape shape) {
+  return graph::full(graph, std::move(shape), 0);
+}
+
+Value column(Value row) {
+  return reshape(row, Shape{row.dim(0), 1});
+}
+
+Value times(Value x, int64_t factor) {
+  return multiply(x, graph::scalar_i32(*x.graph, static_cast<int32_t>(factor)));
+}
+
+namespace {
+
+std::vector<Value> begins(Value x, Value begin) {
+  std::vector<Value> all(static_cast<size_t>(x.rank()), graph::scalar_i32(*x.graph, 0));
+  all[0] = begin;
+  return all;
+}
+
+} // namespace
+
+Value rows_at(Value x, Value begin, int64_t count) {
+  return dynamic_slice(x, begins(x, begin), x.shape().with_dim(0, count).dims());
+}
+
+Value put_rows(Value x, Value rows, Value begin) {
+  return dynamic_update_slice(x, rows, begins(x, begin));
+}
+
+Value pad_rows(Value x, int64_t rows, double fill) {
+  if (x.dim(0) == rows) return x;
+  std::vector<int64_t> low(static_cast<size_t>(x.rank()), 0), high = low;
+  high[0] = rows - x.dim(0);
+  const Tensor number = Tensor::scalar<double>(fill);
+  return pad(x, low, high, constant(*x.graph, number.to(x.dtype())));
+}
+
+} // namespace dllm::pjrt

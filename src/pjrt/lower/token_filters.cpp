@@ -1,0 +1,105 @@
+// top_k and top_p without sorting the vocabulary: both keep a beginning of the order (z descending,
+// id ascending), and where it ends is found bit by bit. Every bit costs one sum over the row, which
+// a compiler fuses with the comparison; sorting 150000 ids of a row costs several times that on
+// CPUs and keeps every id twice in memory. Nothing of this runs unless a row asks for it.
+
+#include "graph/ops/build.h"
+#include "pjrt/lower/token_rows.h"
+
+#include <limits>
+
+namespace dllm::pjrt {
+
+using graph::Value;
+using namespace graph::ops;
+
+namespace {
+
+// Sum of the weights whose key is at least `floor` (rows), f32(rows).
+Value sum_from(Value key, Value weight, Value floor) {
+  return sum(select(greater_equal(key, column(floor)), weight, full_like(weight, 0)), {1});
+}
+
+// The largest key such that the ids from it on weigh at least `limit` f32(rows).
+Value search_key(Value key, Value weight, Value limit) {
+  std::vector<int32_t> bits{std::numeric_limits<int32_t>::min()}; // adding it flips the sign: exact
+  for (int bit = 30; bit >= 0; --bit) bits.push_back(int32_t{1} << bit);
+  graph::Graph& graph = *key.graph;
+  const auto steps = static_cast<int64_t>(bits.size());
+  const Value lowest =
+      broadcast(graph::scalar_i32(graph, std::numeric_limits<int32_t>::min()), Shape{key.dim(0)});
+  const std::vector<Value> operands{key, weight, limit};
+  ScanBody body("bit of a cut", axes_of(operands));
+  const Value found = body.state(lowest);
+  const Value bit = body.element(constant(graph, Tensor::from(Shape{steps}, bits)));
+  const Value keys = body.outside(key), weights = body.outside(weight),
+              wanted = body.outside(limit);
+  const Value next = add(found, bit);
+  const Value enough = greater_equal(sum_from(keys, weights, next), wanted);
+  return body.run({select(enough, next, found)}, {}, steps).carry[0];
+}
+
+// Ids are kept while those before them weigh less than `limit` > 0.
+Cut cut_where(Value key, Value weight, Value limit) {
+  Cut cut{search_key(key, weight, limit), {}};
+  const Value tie = equal(key, column(cut.key)), none = full_like(weight, 0);
+  const Value above = sum(select(greater(key, column(cut.key)), weight, none), {1});
+  const Value each = max(select(tie, weight, none), {1});
+  const Value some = select(greater(each, full_like(each, 0)), each, full_like(each, 1));
+  const Value left = divide(subtract(limit, above), some); // in ties
+  const Value ties = negate(floor(negate(left)));
+  const Value half = full_like(ties, 0.5);
+  cut.id =
+      first_beyond(convert(tie, DType::f32), subtract(maximum(ties, full_like(ties, 1)), half));
+  return cut;
+}
+
+// Filters that leave everything.
+Cut no_cut(graph::Graph& graph, int64_t rows, int64_t vocab) {
+  const auto all = [&](int32_t value) {
+    return broadcast(graph::scalar_i32(graph, value), Shape{rows});
+  };
+  return {all(std::numeric_limits<int32_t>::min()), all(static_cast<int32_t>(vocab))};
+}
+
+// `cut`, or where a row of `wanted` is set what `make` answers; it is not run when none is.
+template <class Make>
+Cut cut_on_demand(Cut cut, Value wanted, std::vector<Value> operands, Make make) {
+  operands.push_back(wanted);
+  CountedLoop once("cut", axes_of(operands), any_of(wanted));
+  const Cut before{once.state(cut.key), once.state(cut.id)};
+  std::vector<Value> inner;
+  for (Value value : operands) inner.push_back(once.outside(value));
+  const Cut made = make(inner);
+  const auto done = once.run(
+      {select(inner.back(), made.key, before.key), select(inner.back(), made.id, before.id)});
+  return {done[0], done[1]};
+}
+
+} // namespace
+
+Value kept_ids(const DrawRequest& ask, Value z, Value weight, Value active) {
+  graph::Graph& graph = *z.graph;
+  const int64_t rows = z.dim(0), vocab = z.dim(1);
+  const Value key = order_key(z);
+  const Value allowed = greater(z, full_like(z, -std::numeric_limits<double>::infinity()));
+  const Value few = logical_and(
+      active, logical_and(greater(ask.top_k, full_like(ask.top_k, 0)),
+                          less(ask.top_k, full_like(ask.top_k, static_cast<double>(vocab)))));
+  const Cut all = no_cut(graph, rows, vocab);
+  const Cut first_k = cut_on_demand(all, few, {key, ask.top_k}, [](const std::vector<Value>& in) {
+    const Value one = graph::full(*in[0].graph, in[0].shape(), 1);
+    return cut_where(in[0], one, convert(in[1], DType::f32));
+  });
+  const Value in_k = before_cut(key, first_k);
+  const Value nuclear = logical_and(active, less(ask.top_p, full_like(ask.top_p, 1)));
+  const Value counted = ask.nucleus_first ? weight : select(in_k, weight, full_like(weight, 0));
+  const Cut nucleus = cut_on_demand(
+      all, nuclear, {key, weight, counted, ask.top_p}, [](const std::vector<Value>& in) {
+        const Value limit = multiply(in[3], sum(in[2], {1}));
+        return cut_where(in[0], in[1], maximum(limit, full_like(limit, 1e-30)));
+      });
+  return logical_and(allowed, logical_and(in_k, before_cut(key, nucleus)));
+}
+
+} // namespace dllm::pjrt

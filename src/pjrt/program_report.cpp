@@ -1,0 +1,64 @@
+#include "pjrt/program_report.h"
+
+#include "base/error.h"
+#include "graph/passes.h"
+
+namespace dllm::pjrt {
+namespace {
+
+int64_t type_bytes(const graph::ValueType& type) {
+  return type.shape.count() * dtype_size(type.dtype);
+}
+
+graph::CompiledReport compiler_report(const Built& built, const Device& device) {
+  const Compiled& compiled = built.executable->compiled();
+  graph::CompiledReport report;
+  report.known = true;
+  report.from_cache = built.from_cache;
+  report.seconds = built.seconds;
+  report.fingerprint = compiled.fingerprint();
+  if (const auto memory = compiled.memory()) {
+    report.argument_bytes = memory->arguments;
+    report.output_bytes = memory->outputs;
+    report.alias_bytes = memory->aliased;
+    report.temporary_bytes = memory->temporaries;
+    report.code_bytes = memory->code;
+    report.peak_bytes = memory->peak;
+  }
+  const NamedValues costs = compiled.costs();
+  if (const float* flops = find_value<float>(costs, "flops")) report.flops = *flops;
+  if (const auto use = device.memory_use()) report.device_bytes = use->limit;
+  return report;
+}
+
+} // namespace
+
+graph::PlanReport make_report(const graph::Graph& source, const Built& built,
+                              const Device& device) {
+  graph::PlanReport report;
+  for (const graph::GraphInput& input : source.inputs())
+    report.input_bytes += type_bytes(source.type(input.value));
+  for (const graph::GraphOutput& output : source.outputs()) {
+    if (output.donated_input < 0) report.output_bytes += type_bytes(source.type(output.value));
+  }
+  report.compiled = compiler_report(built, device);
+  report.arena_bytes = report.compiled.temporary_bytes;
+  report.peak_bytes = report.input_bytes + report.output_bytes + report.arena_bytes;
+  report.flops = graph::count_flops(source);
+  return report;
+}
+
+void check_aliases(const graph::Graph& source, const graph::CompiledReport& compiled) {
+  int64_t given_up = 0;
+  for (const graph::GraphOutput& output : source.outputs()) {
+    if (output.donated_input >= 0) given_up += type_bytes(source.type(output.value));
+  }
+  const bool told = compiled.argument_bytes > 0 || compiled.output_bytes > 0;
+  if (!told || compiled.alias_bytes >= given_up) return;
+  fail_with_hint("this is a mistake of the plugin's compiler or of ours, please report it",
+                 Code::internal,
+                 "graph {} changes {} bytes of state, its compiled form changes {} in place",
+                 source.name(), given_up, compiled.alias_bytes);
+}
+
+} // namespace dllm::pjrt

@@ -1,0 +1,81 @@
+#include "pjrt/run.h"
+
+#include "pjrt/device_buffer.h"
+
+#include <fmt/core.h>
+
+namespace dllm::pjrt {
+
+Run::Run(EventHandle finished, std::string program, bool took_state)
+    : program_(std::move(program)), took_state_(took_state), finished_(std::move(finished)) {}
+
+void Run::wait() {
+  const std::lock_guard one(waiting_);
+  if (!finished_) return;
+  std::optional<Error> failure;
+  try {
+    await(finished_);
+  } catch (const Error& error) {
+    failure.emplace(error.code(), fmt::format("graph {}: {}", program_, error.text()),
+                    took_state_ ? "state lost: the run had taken its inputs over; " + error.hint()
+                                : error.hint());
+  }
+  const std::lock_guard lock(mutex_);
+  finished_.reset();
+  failure_ = std::move(failure);
+}
+
+void Run::check() const {
+  const std::lock_guard lock(mutex_);
+  if (failure_) throw *failure_;
+}
+
+bool Run::begin_trip() {
+  const std::lock_guard lock(mutex_);
+  return !std::exchange(trip_begun_, true);
+}
+
+void Run::set_results(std::vector<std::weak_ptr<DeviceBuffer>> results) {
+  results_ = std::move(results);
+}
+
+std::vector<std::shared_ptr<DeviceBuffer>> Run::results() const {
+  std::vector<std::shared_ptr<DeviceBuffer>> alive;
+  for (const auto& result : results_) {
+    if (auto buffer = result.lock()) alive.push_back(std::move(buffer));
+  }
+  return alive;
+}
+
+void RunQueue::set_limit(size_t limit) {
+  const std::lock_guard lock(mutex_);
+  limit_ = limit;
+}
+
+size_t RunQueue::limit() const {
+  const std::lock_guard lock(mutex_);
+  return limit_;
+}
+
+std::shared_ptr<Run> RunQueue::pop_beyond(size_t kept) {
+  const std::lock_guard lock(mutex_);
+  if (runs_.size() <= kept) return nullptr;
+  std::shared_ptr<Run> oldest = std::move(runs_.front());
+  runs_.pop_front();
+  return oldest;
+}
+
+void RunQueue::make_room() {
+  while (const auto oldest = pop_beyond(limit() - 1)) oldest->wait();
+}
+
+void RunQueue::add(std::shared_ptr<Run> run) {
+  const std::lock_guard lock(mutex_);
+  runs_.push_back(std::move(run));
+}
+
+void RunQueue::drain() {
+  while (const auto oldest = pop_beyond(0)) oldest->wait();
+}
+
+} // namespace dllm::pjrt
