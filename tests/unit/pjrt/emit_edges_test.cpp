@@ -2,7 +2,9 @@
 // outside. What the CPU engine gives is what every engine gives.
 
 #include "base/random.h"
+#include "graph/engine_options.h"
 #include "graph/ops.h"
+#include "pjrt/engine.h"
 #include "unit/cpu/run_graph.h"
 #include "unit/pjrt/run_emitted.h"
 
@@ -136,6 +138,19 @@ TEST_P(EmitEdges, NanIsPassedOnAndIsTheLargest) {
                   g.in<float>({2, 2, -2, 3, 2, 0})));
   g.out(power(g.in<float>({0, 0, -2, -8, 2, kInf}), g.in<float>({0, -1, 3, 0.5f, -kInf, 0})));
   check(g, 1e-6);
+}
+
+// The engine tells the compiler what the text needs.
+TEST_P(EmitEdges, TheEngineKeepsNan) {
+  Options options(graph::engine_schema());
+  options.set_str("plugin", path());
+  options.set_str("pjrt.cache", "off");
+  auto graph = std::make_shared<Graph>("nan");
+  const Value x = graph->input("x", DType::f32, {3});
+  graph->output("y", maximum(x, graph::scalar(*graph, 0)));
+  const Tensor y = cpu::run_graph(*make_engine(options), graph, {list<float>({kNan, -1, 2})})[0];
+  EXPECT_TRUE(std::isnan(y.as<float>()[0]));
+  EXPECT_EQ(y.as<float>()[1], 0);
 }
 
 // Functions at the ends of their domains.
