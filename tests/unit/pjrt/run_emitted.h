@@ -4,6 +4,7 @@
 #include "graph/op.h"
 #include "graph/passes.h"
 #include "pjrt/emit/emit.h"
+#include "pjrt/emit/flags.h"
 #include "pjrt/emit/registry.h"
 #include "unit/pjrt/plugins.h"
 
@@ -19,6 +20,7 @@ inline std::vector<std::vector<Tensor>> run_ranks(const std::shared_ptr<const Cl
                                                   const EmitOptions& options) {
   CompileOptions compile;
   compile.replicas = options.mesh.ranks();
+  compile.flags = needed_flags(client->platform_name());
   const auto program = client->compile(emit(graph, options), compile);
   std::vector<std::vector<Buffer>> given(inputs.size());
   std::vector<std::vector<const Buffer*>> arguments(inputs.size());
