@@ -182,7 +182,8 @@ private:
       std::vector<int64_t> dims = {shape_.pass.rows, shape_.block};
       if (wide) dims.push_back(back.dim(1));
       const Value zero = x.dtype() == DType::f32 ? graph::scalar(graph_, 0.0f) : i32(0);
-      return graph::reshape(graph::select(on, back, zero), Shape(dims));
+      // Made once: what is decided by and what is recorded are the same bits.
+      return graph::barrier(graph::reshape(graph::select(on, back, zero), Shape(dims)));
     };
     return {spread(s.draw),          spread(s.argmax),         spread(s.draw_prob),
             spread(s.max_prob),      spread(s.entropy),        spread(s.shaped_prob),

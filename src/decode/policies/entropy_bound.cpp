@@ -21,28 +21,38 @@ double sureness(const Prediction& p, const std::string& order) {
   return p.top_probs.size() > 1 ? p.top_probs[0] - p.top_probs[1] : 1.0;
 }
 
-// Sums are floats in the order of the candidates: the graph form adds the same ones.
+// Sums from the front, added by doubling reaches: the graph form does the same additions, and no
+// compiler orders them anew.
+std::vector<float> sums_of(std::vector<float> values) {
+  for (size_t reach = 1; reach < values.size(); reach *= 2) {
+    for (size_t i = values.size(); i-- > reach;) values[i] += values[i - reach];
+  }
+  return values;
+}
+
 std::vector<size_t> bounded(const Candidates& candidates, const std::string& order, float gamma) {
   std::vector<double> scores;
   for (const Prediction* p : candidates) scores.push_back(sureness(*p, order));
-  std::vector<size_t> chosen;
-  float sum = 0, most = 0;
-  for (const size_t i : largest(scores, static_cast<int64_t>(scores.size()))) {
-    sum += candidates[i]->entropy;
-    most = std::max(most, candidates[i]->entropy);
-    if (!chosen.empty() && sum - most > gamma) break;
-    chosen.push_back(i);
+  std::vector<size_t> chosen = largest(scores, static_cast<int64_t>(scores.size()));
+  std::vector<float> entropies;
+  for (const size_t i : chosen) entropies.push_back(candidates[i]->entropy);
+  const std::vector<float> sums = sums_of(entropies);
+  float most = 0;
+  size_t count = 0;
+  for (; count < sums.size(); ++count) {
+    most = std::max(most, entropies[count]);
+    if (count > 0 && sums[count] - most > gamma) break;
   }
+  chosen.resize(count);
   return chosen;
 }
 
-// The largest so far along every row of x (rows, block), 0 at least.
-Value running_max(Value x) {
+// join of all up to a place, along every row of x (rows, block); 0 changes nothing.
+Value running(Value x, Value (*join)(Value, Value)) {
   const int64_t rows = x.dim(0), block = x.dim(1);
-  x = graph::maximum(x, graph::scalar(*x.graph, 0.0f));
   for (int64_t reach = 1; reach < block; reach *= 2) {
     const Value zeros = graph::full(*x.graph, Shape{rows, reach}, 0.0f);
-    x = graph::maximum(x, graph::concat({zeros, graph::slice_axis(x, 1, 0, block - reach)}, 1));
+    x = join(x, graph::concat({zeros, graph::slice_axis(x, 1, 0, block - reach)}, 1));
   }
   return x;
 }
@@ -61,7 +71,8 @@ SelectGraph bounded_graph(const std::string& order, float gamma) {
                                                  : graph::full(graph, candidates.shape(), 1.0f);
     const LoopOrder by = order_of(scores, candidates, true);
     const Value entropy = sorted_by(by, said.entropy);
-    const Value risk = graph::subtract(graph::cumsum(entropy, 1), running_max(entropy));
+    const Value most = running(graph::maximum(entropy, graph::scalar(graph, 0.0f)), graph::maximum);
+    const Value risk = graph::subtract(running(entropy, graph::add), most);
     // The first is always decided.
     const Value first = graph::less(graph::iota(graph, candidates.shape(), DType::i32, 1),
                                     graph::scalar_i32(graph, 1));

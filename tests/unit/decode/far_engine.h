@@ -5,6 +5,9 @@
 #include "cpu/engine.h"
 #include "graph/engine_options.h"
 
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,8 +18,8 @@ namespace dllm::decode {
 class FarEngine final : public graph::Engine {
 public:
   // Changes an output of a program by name of program and output.
-  using Tamper = std::function<void(const std::string& program, const std::string& output,
-                                    Tensor& numbers)>;
+  using Tamper =
+      std::function<void(const std::string& program, const std::string& output, Tensor& numbers)>;
 
   FarEngine() : near_(cpu::make_engine(Options(graph::engine_schema()))) {}
 

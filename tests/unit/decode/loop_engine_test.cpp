@@ -65,8 +65,8 @@ TEST(LoopEngine, ALoopThatDecidesOtherwiseIsFoundOut) {
   const Far far;
   const auto run = [&](const FarEngine::Tamper& tamper) {
     far.engine->tamper = tamper;
-    const auto decoder = make_decoder(
-        far.model, {{"policy", "low_confidence"}, {"steps", 16}, {"block_length", 4}});
+    const auto decoder =
+        make_decoder(far.model, {{"policy", "low_confidence"}, {"steps", 16}, {"block_length", 4}});
     add(*decoder, kRequest);
     decoder->run();
   };
@@ -77,13 +77,14 @@ TEST(LoopEngine, ALoopThatDecidesOtherwiseIsFoundOut) {
     };
   };
   // A token that was not drawn.
-  expect_error(Code::internal, "slot 0, step 0, position",
-               [&] { run(in_answer([](Tensor& answer) {
-                       for (int64_t place = 0; place < 4; ++place) {
-                         int32_t& after = recorded(answer, 0, place, RecordColumns::after);
-                         if (after >= 0) after = (after + 1) % kMask;
-                       }
-                     })); });
+  expect_error(Code::internal, "slot 0, step 0, position", [&] {
+    run(in_answer([](Tensor& answer) {
+      for (int64_t place = 0; place < 4; ++place) {
+        int32_t& after = recorded(answer, 0, place, RecordColumns::after);
+        if (after >= 0) after = (after + 1) % kMask;
+      }
+    }));
+  });
   // One more position.
   expect_error(Code::internal, "(-1: masked)", [&] {
     run(in_answer([](Tensor& answer) {
@@ -164,10 +165,10 @@ TEST(LoopEngine, ACancelInsideALaunchChangesNoCanvas) {
   const auto model = tiny_model();
   const Json values = spd({{"threshold", 1.0}, {"confidence_stop", 2.0}, {"block_length", 32}});
   const auto whole = make_decoder(model, values), cut = make_decoder(model, [&] {
-               Json own = values;
-               own["loop"] = "device";
-               return own;
-             }());
+                                                    Json own = values;
+                                                    own["loop"] = "device";
+                                                    return own;
+                                                  }());
   const Request request{{1, 2, 3}, 5, 61};
   add(*whole, request), add(*cut, request);
   whole->run();
@@ -278,10 +279,9 @@ TEST(LoopEngine, AStepThatMayOnlyDecideMasksFailsAsOnTheHost) {
     if (i != kMask) all.push_back(std::to_string(i));
   }
   for (const char* loop : {"host", "device"}) {
-    const auto decoder = make_decoder(model, {{"policy", "threshold"},
-                                              {"suppress", all},
-                                              {"suppress_mask", false},
-                                              {"loop", loop}});
+    const auto decoder = make_decoder(
+        model,
+        {{"policy", "threshold"}, {"suppress", all}, {"suppress_mask", false}, {"loop", loop}});
     add(*decoder, kRequest);
     expect_error(Code::failed_precondition, "all 16 open positions", [&] { decoder->run(); });
   }
