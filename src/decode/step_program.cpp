@@ -44,8 +44,8 @@ int StepProgram::kind_of(const Ask& ask) {
   return (ask.cached ? 1 : 0) | (ask.unconditional.empty() ? 0 : 2) | (ask.soft.empty() ? 0 : 4);
 }
 
-StepShape StepProgram::shape_of(std::span<const PassRow> rows, const DecodeState& state,
-                                int64_t capacity) const {
+StepShape step_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
+                     const CacheShape& cache, int64_t capacity) {
   const Ask& first = *rows[0].ask;
   StepShape key{round_up(static_cast<int64_t>(rows.size()), 1),
                 0,
@@ -63,13 +63,12 @@ StepShape StepProgram::shape_of(std::span<const PassRow> rows, const DecodeState
     const int64_t sight = ask.sight_end < 0 ? row.slot->length() : ask.sight_end;
     keys = std::max(keys, std::min(row.slot->sight.limit(ask.end - 1), sight));
   }
-  key.window =
-      std::min(round_up(key.window, 8), std::max(model_->config().max_positions, key.window));
+  key.window = std::min(round_up(key.window, 8), std::max(config.max_positions, key.window));
   key.capacity = static_cast<int64_t>(
       std::bit_ceil(static_cast<uint64_t>(std::max({capacity, queries, kLeastCapacity}))));
   if (first.cached) {
-    key.keys = std::min(round_up(keys, kKeyStep), state.capacity());
-    key.cache_rows = state.rows() * state.capacity();
+    key.keys = std::min(round_up(keys, kKeyStep), cache.capacity);
+    key.cache_rows = cache.rows * cache.capacity;
   }
   return key;
 }
@@ -92,7 +91,8 @@ StepProgram::Entry& StepProgram::compiled(const StepShape& key) {
 std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> rows,
                                                       DecodeState& state, int64_t capacity,
                                                       const Task* task) {
-  const StepShape key = shape_of(rows, state, capacity);
+  const StepShape key =
+      step_shape(model_->config(), rows, {state.rows(), state.capacity()}, capacity);
   Entry& entry = compiled(key);
   const Batch arrays = step_feed(model_->config(), settings_, key, rows, state);
   const std::vector<graph::BufferRef> parameters = model_->params().snapshot();

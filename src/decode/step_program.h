@@ -47,6 +47,13 @@ struct StepShape {
   friend bool operator==(const StepShape&, const StepShape&) = default;
 };
 
+// Of a cache that cached rows lie in.
+struct CacheShape {
+  int64_t rows = 0, capacity = 0;
+};
+StepShape step_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
+                     const CacheShape& cache, int64_t capacity);
+
 // Keeps the last compiled programs. One call at a time.
 class StepProgram {
 public:
@@ -65,8 +72,6 @@ public:
 
 private:
   struct Entry;
-  StepShape shape_of(std::span<const PassRow> rows, const DecodeState& state,
-                     int64_t capacity) const;
   Entry& compiled(const StepShape& shape);
 
   std::shared_ptr<model::Model> model_;

@@ -2,19 +2,8 @@
 
 #include "base/error.h"
 #include "pjrt/hlo_text.h"
-#include "pjrt/program_report.h"
-
-#if __has_include("pjrt/lower/lower.h") // goes away with the merge of that folder
 #include "pjrt/lower/lower.h"
-#else
-#include "graph/op.h"
-#include "graph/passes.h"
-namespace dllm::pjrt {
-static std::shared_ptr<const graph::Graph> lower(const graph::Graph& source) {
-  return graph::simplify(*graph::decompose(source));
-}
-} // namespace dllm::pjrt
-#endif
+#include "pjrt/program_report.h"
 
 namespace dllm::pjrt {
 

@@ -94,6 +94,7 @@ Json compile_for(const Context& context, const std::string& target) {
   engine["kind"] = "pjrt";
   engine["target"] = target;
   plan["format"] = "json";
+  plan["texts"] = true;
 
   const std::string name = target.empty() ? engine.at("plugin").get<std::string>() : target;
   const Waiting waiting(name, context.json());

@@ -59,6 +59,10 @@ int graph(Context& context) {
     return dllm_engine_plan(engine.get(), model_path(context.text("model")).c_str(), context.options("plan"), context.task(), out, err);
   });
   std::printf("%s\n", report.c_str());
+  const Json plan = Json::parse(report, nullptr, false);
+  if (plan.is_object() && plan.contains("hint")) {
+    std::fprintf(stderr, "it does not fit: %s\n", plan["hint"].get<std::string>().c_str());
+  }
   return 0;
 }
 
