@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -162,7 +163,8 @@ ChildResult run_child(const ChildRequest& request) {
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - started).count(); };
   int status = 0;
   double asked = 0; // when `waiting` was called last
-  while (waitpid(pid, &status, WNOHANG) == 0) {
+  rusage use{};
+  while (wait4(pid, &status, WNOHANG, &use) == 0) {
     if (streams.open())
       streams.read_some(100);
     else
@@ -181,10 +183,14 @@ ChildResult run_child(const ChildRequest& request) {
       result.how = How::flooded;
     if (result.how == How::exited) continue;
     kill(-pid, SIGKILL);
-    waitpid(pid, &status, 0);
+    wait4(pid, &status, 0, &use);
     break;
   }
   result.seconds = passed();
+  for (const timeval& part : {use.ru_utime, use.ru_stime}) {
+    result.cpu_seconds +=
+        static_cast<double>(part.tv_sec) + static_cast<double>(part.tv_usec) * 1e-6;
+  }
   kill(-pid, SIGKILL); // whatever it left behind
   while (result.how == How::exited && streams.open() && streams.read_some(1000)) {
   }

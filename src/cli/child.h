@@ -24,8 +24,9 @@ struct ChildRequest {
 
 struct ChildResult {
   enum class How { exited, crashed, timed_out, flooded, stopped } how = How::exited;
-  int code = 0;       // exited: exit status; crashed: the signal
-  double seconds = 0; // it ran
+  int code = 0;           // exited: exit status; crashed: the signal
+  double seconds = 0;     // it ran
+  double cpu_seconds = 0; // it and what it started used, of all cores
   std::string output;
   std::string errors; // the last errors_kept bytes of standard error
 

@@ -94,6 +94,7 @@ Json compile_for(const Context& context, const std::string& target) {
   engine["kind"] = "pjrt";
   engine["target"] = target;
   plan["format"] = "json";
+  plan["texts"] = true;
 
   const std::string name = target.empty() ? engine.at("plugin").get<std::string>() : target;
   const Waiting waiting(name, context.json());
@@ -111,7 +112,10 @@ Json compile_for(const Context& context, const std::string& target) {
   const ChildResult child = run_child(request);
   if (child.how == ChildResult::How::stopped) throw Failure(DLLM_CANCELLED, "interrupted");
 
-  Json result = {{"target", name}, {"state", "ok"}, {"seconds", child.seconds}};
+  Json result = {{"target", name},
+                 {"state", "ok"},
+                 {"seconds", child.seconds},
+                 {"cpu_seconds", child.cpu_seconds}};
   // What a plugin prints comes before; our line is the last.
   const size_t last =
       child.output.rfind('\n', child.output.size() < 2 ? 0 : child.output.size() - 2);

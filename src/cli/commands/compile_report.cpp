@@ -153,10 +153,11 @@ void print_result(const Json& result) {
   }
   if (result.contains("collectives")) row("collectives", collectives_text(result));
   if (result.contains("seconds")) {
-    char seconds[64];
-    std::snprintf(seconds, sizeof seconds, "%.1f s, of them %.1f in the compiler%s",
+    char seconds[96];
+    std::snprintf(seconds, sizeof seconds, "%.1f s, %.1f of them in the compiler%s; %.1f s of CPU",
                   number(result, "seconds"), number(compiled, "seconds"),
-                  compiled.value("from_cache", false) ? " (from the cache)" : "");
+                  compiled.value("from_cache", false) ? " (from the cache)" : "",
+                  number(result, "cpu_seconds"));
     row("took", seconds);
   }
   if (compiled.contains("message")) row("compiler", word(compiled["message"]));

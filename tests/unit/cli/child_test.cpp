@@ -48,6 +48,12 @@ TEST(Child, ReadsItsInputAndEnvironment) {
   }
 }
 
+TEST(Child, CountsItsProcessorTime) {
+  const ChildResult busy = run_child(shell("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"));
+  EXPECT_GT(busy.cpu_seconds, 0.05);
+  EXPECT_LT(run_child(shell("sleep 0.5")).cpu_seconds, 0.3);
+}
+
 TEST(Child, IgnoredInputCostsNothing) {
   ChildRequest request = shell("exit 0");
   request.input = std::string(1 << 20, 'x');
