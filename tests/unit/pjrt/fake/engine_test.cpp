@@ -1,5 +1,5 @@
-// What the engine does when things go wrong: memory that is full, state that is lost, devices that
-// are gone, programs of the cache that are of no use; and what it never asks of a plugin.
+// What the engine never asks of a plugin, what it bounds, and what it holds on to. Runs that fail:
+// state_lost_test.cpp.
 
 #include "unit/pjrt/fake/fake_engine.h"
 
