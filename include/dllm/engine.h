@@ -114,13 +114,20 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
  *
  *   engine   not NULL
  *   path     not NULL, a model folder or file, as dllm_model_load
- *   opts     NULL: defaults; kind "plan": what (train decode prefill), format (json: bytes per
- *            rank, with the cache of a decode with a window; graph: text), batch, length, window
+ * The programs are those that a trainer or a decoder would run: a whole optimizer step, a pass of
+ * the decoder. On an engine with a compiler, also one for hardware that is not there, "compiled"
+ * holds what that compiler says, and "fits" whether the device holds it.
+ *
+ *   opts     NULL: defaults; kind "plan": what (train decode prefill forward), format (json: bytes
+ *            per rank, with the cache of a decode with a window; graph: text; stablehlo, optimized:
+ *            what a compiler got and made), batch, length, window, dtype, remat, ema, objective,
+ *            policy
  *   task     NULL, or looked at before every program
  *   out      not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a damaged file; DLLM_UNIMPLEMENTED for a
- *          format this engine cannot write; DLLM_CANCELLED
+ *          format this engine cannot write; DLLM_CANCELLED; what the compiler fails with, but for
+ *          a program that is too big for the device: that is a plan that does not fit
  * Owns     nothing
  * Threads  any
  * Since    1

@@ -48,14 +48,4 @@ void when_ready(const EventHandle& event, std::function<void()> done) {
   (void)waiter.release(); // on_ready owns it
 }
 
-void when_ready_or_wait(const EventHandle& event, std::function<void()> done) {
-  try {
-    when_ready(event, done);
-    return;
-  } catch (const Error&) { // logged by take_error
-  }
-  await(event);
-  done();
-}
-
 } // namespace dllm::pjrt

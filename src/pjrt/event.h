@@ -16,8 +16,5 @@ bool is_ready(const EventHandle& event);
 // Calls `done` once, on any thread or before this returns; it must be short and must not call the
 // plugin. The event may be destroyed at once. Errors of the event are dropped.
 void when_ready(const EventHandle& event, std::function<void()> done);
-// The same, but waits for the event when the plugin cannot call back: what `done` holds is never
-// let go too early.
-void when_ready_or_wait(const EventHandle& event, std::function<void()> done);
 
 } // namespace dllm::pjrt

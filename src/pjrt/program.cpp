@@ -1,25 +1,13 @@
 #include "pjrt/program.h"
 
 #include "base/error.h"
+#include "pjrt/hlo_text.h"
 #include "pjrt/lower/lower.h"
 #include "pjrt/program_report.h"
 
 namespace dllm::pjrt {
 
 using graph::BufferRef;
-
-namespace {
-
-// After a run that failed; what cannot be asked for is not counted on.
-bool is_gone(const DeviceBuffer& buffer) {
-  try {
-    return buffer.is_donated() || buffer.array().is_deleted();
-  } catch (const Error&) {
-    return true;
-  }
-}
-
-} // namespace
 
 PjrtProgram::PjrtProgram(std::shared_ptr<EngineState> state,
                          std::shared_ptr<const graph::Graph> source)
@@ -41,7 +29,8 @@ std::string PjrtProgram::emitted() const {
 
 std::string PjrtProgram::text(std::string_view form) const {
   if (form == "stablehlo") return emitted();
-  if (form == "optimized") return executable_->compiled().optimized_program();
+  if (form == "optimized")
+    return hlo_text(executable_->compiled().optimized_program(), "hlo_with_config");
   fail_with_hint("use stablehlo or optimized", Code::not_found, "a program has no text of form {}",
                  form);
 }
@@ -114,16 +103,20 @@ std::vector<BufferRef> PjrtProgram::launch(const Binding& binding) const {
     for (DeviceBuffer* buffer : binding.taken) buffer->mark_donated();
     return wrap(std::move(results.front()), !binding.taken.empty());
   } catch (const Error& error) {
-    bool lost = false;
-    for (DeviceBuffer* buffer : binding.taken) {
-      if (!is_gone(*buffer)) continue;
-      buffer->mark_donated();
-      lost = true;
-    }
-    throw Error(error.code(), fmt::format("graph {}: {}", source_->name(), error.text()),
-                lost ? "state lost: the run had taken its inputs over; " + error.hint()
-                     : error.hint());
+    fail_launch(binding, error);
   }
+}
+
+// Whether a launch that failed took its inputs is up to the plugin.
+void PjrtProgram::fail_launch(const Binding& binding, const Error& error) const {
+  bool lost = false;
+  for (DeviceBuffer* buffer : binding.taken) {
+    if (!buffer->is_gone()) continue;
+    buffer->mark_donated();
+    lost = true;
+  }
+  throw Error(error.code(), fmt::format("graph {}: {}", source_->name(), error.text()),
+              lost ? lost_state_hint(error) : error.hint());
 }
 
 std::vector<BufferRef> PjrtProgram::wrap(std::vector<Array> results, bool took_state) const {
@@ -151,7 +144,8 @@ std::vector<BufferRef> PjrtProgram::run(std::span<const BufferRef> inputs, const
   bind(inputs); // wrong inputs are told before anybody waits
   state_->runs().make_room();
   check_task(task);
-  return launch(bind(inputs)); // what was waited for may have failed
+  const Binding binding = bind(inputs); // what was waited for may have failed
+  return launch(binding);
 }
 
 } // namespace dllm::pjrt
