@@ -45,8 +45,8 @@ std::map<std::string, int64_t> counts_of(const FakePlugin& fake) {
   return counts;
 }
 
-// Calls whose failure ends nothing: destroying; the code of another error; being called back, which
-// is waited for instead; fetching results ahead, which are fetched again.
+// Calls whose failure ends nothing: destroying; the code of another error; the two that fetch
+// results ahead, which are fetched again.
 bool may_be_silent(const std::string& call) {
   return call.ends_with("_Destroy") || call == "PJRT_Error_GetCode" ||
          call == "PJRT_Event_OnReady" || call == "PJRT_Buffer_ToHostBuffer";
