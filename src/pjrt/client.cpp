@@ -87,11 +87,9 @@ Array Client::upload(const Tensor& tensor, const Device& device,
   try {
     when_ready(done, [held = tensor] {});
   } catch (const Error&) {
-    const bool lends = use == abi::HostBufferSemantics::zero_copy ||
-                       use == abi::HostBufferSemantics::mutable_zero_copy;
-    if (lends) made = Array();
-    await(done);
-    if (lends) throw;
+    made = Array();
+    hold_until(done, tensor);
+    throw;
   }
   return made;
 }

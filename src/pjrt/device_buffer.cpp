@@ -52,11 +52,7 @@ DeviceBuffer::Fetch DeviceBuffer::start_fetch() const {
   Fetch fetch{Tensor(dtype_, shape_), {}};
   fetch.done = array_.copy_to(fetch.tensor);
   // The plugin writes into the tensor until then, whether somebody waits or not.
-<<<<<<< HEAD
-  when_ready_or_wait(fetch.done, [held = fetch.tensor] {});
-=======
   hold_until(fetch.done, fetch.tensor);
->>>>>>> main
   return fetch;
 }
 

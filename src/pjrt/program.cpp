@@ -144,7 +144,8 @@ std::vector<BufferRef> PjrtProgram::run(std::span<const BufferRef> inputs, const
   bind(inputs); // wrong inputs are told before anybody waits
   state_->runs().make_room();
   check_task(task);
-  return launch(bind(inputs)); // what was waited for may have failed
+  const Binding binding = bind(inputs); // what was waited for may have failed
+  return launch(binding);
 }
 
 } // namespace dllm::pjrt
