@@ -1,5 +1,6 @@
 #include "pjrt/engine_state.h"
 
+#include "base/error.h"
 #include "base/log.h"
 #include "pjrt/client_options.h"
 #include "pjrt/emit/flags.h"
@@ -11,9 +12,17 @@
 namespace dllm::pjrt {
 namespace {
 
+// Plugins say in ways of their own that their hardware is missing.
 std::shared_ptr<const Client> make_client(const Options& options) {
   const NamedValues values = parse_client_options(options.list("pjrt.client"));
-  return Client::create(Plugin::load(find_plugin(options.str("plugin"))), values);
+  const Plugin& plugin = Plugin::load(find_plugin(options.str("plugin")));
+  try {
+    return Client::create(plugin, values);
+  } catch (const Error& error) {
+    if (error.code() != Code::not_found && error.code() != Code::failed_precondition) throw;
+    fail_with_hint("set target to compile for hardware that is not there", Code::unavailable,
+                   "plugin {} finds no device: {}", plugin.path(), error.text());
+  }
 }
 
 EmitOptions read_emit_options(const Options& options) {

@@ -344,6 +344,21 @@ TEST_P(PjrtEngine, MeasuresItsPeakOnce) {
   EXPECT_EQ(mine->peak_flops(), peak);
 }
 
+// Plugins of hardware that this machine may lack.
+TEST(PjrtEngineWithoutDevices, IsUnavailable) {
+  for (const char* file : {"libtpu.so", "xla_cuda_plugin.so"}) {
+    const std::string plugin = plugin_path(file);
+    if (!file_exists(plugin)) continue;
+    try {
+      make_engine(engine_options(plugin)); // the hardware is there
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::unavailable) << error.text();
+      EXPECT_NE(error.text().find("finds no device: PJRT_Client_Create: "), std::string::npos)
+          << error.text();
+    }
+  }
+}
+
 DLLM_ON_PLUGINS(PjrtEngine);
 
 } // namespace
