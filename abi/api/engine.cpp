@@ -4,15 +4,29 @@
 
 #include "buffer_handle.h"
 #include "cpu/engine.h"
-#include "model/model.h"
+#include "decode/plan.h"
 #include "options_handle.h"
 #include "pjrt/engine.h"
 #include "task_handle.h"
+#include "train/plan.h"
 
 #include <nlohmann/json.hpp>
 
 using namespace dllm;
 using namespace dllm::abi;
+
+namespace {
+
+// The program of a job is told by who runs it.
+model::Job planned_job(const std::shared_ptr<graph::Engine>& engine, const model::ModelConfig& config,
+                       const Options& options) {
+  const std::string& what = options.str("what");
+  if (what == "train") return train::training_job(engine, config, options);
+  if (what == "forward") return model::forward_job(engine, config, options);
+  return decode::decoding_job(engine, config, options);
+}
+
+}  // namespace
 
 dllm_status dllm_engine_new(const dllm_options* opts, dllm_engine** out, dllm_error* err) {
   return guard(err, [&] {
@@ -54,13 +68,14 @@ dllm_status dllm_engine_i64(const dllm_engine* engine, const char* key, int64_t*
 dllm_status dllm_engine_plan(dllm_engine* engine, const char* path, const dllm_options* opts, dllm_task* task,
                              dllm_buffer* out, dllm_error* err) {
   return guard(err, [&] {
-    graph::Engine& object = *need(engine, "engine").object;
+    const std::shared_ptr<graph::Engine>& object = need(engine, "engine").object;
     need(out, "out");
     const Options options = options_of(opts, "plan");
     check_task(task_of(task));
     const auto source = open_source(need_text(path, "path"));
-    const Json plan = model::plan_model(object, model::read_config(*source), options);
-    fill(out, options.str("format") == "graph" ? plan.at("graph").get<std::string>() : plan.dump());
+    const model::Job job = planned_job(object, model::read_config(*source), options);
+    check_task(task_of(task));
+    fill(out, model::plan_text(*object, job, options));
   });
 }
 

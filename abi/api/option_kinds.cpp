@@ -6,6 +6,7 @@
 #include "decode/slot.h"
 #include "lua_runner.h"
 #include "model/model.h"
+#include "model/plan.h"
 #include "noise/objective.h"
 #include "noise/schedule.h"
 #include "options_handle.h"

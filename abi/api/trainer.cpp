@@ -32,8 +32,11 @@ dllm_status dllm_trainer_step(dllm_trainer* trainer, const dllm_batch* batch, dl
                               dllm_error* err) {
   return guard(err, [&] {
     train::Trainer& object = need(trainer, "trainer").object;
-    const double loss = object.step(need(batch, "batch").object, task_of(task));
-    if (out_loss != nullptr) *out_loss = loss;
+    const Batch& arrays = need(batch, "batch").object;
+    if (out_loss == nullptr)
+      object.start_step(arrays, task_of(task));
+    else
+      *out_loss = object.step(arrays, task_of(task));
   });
 }
 
@@ -46,8 +49,11 @@ dllm_status dllm_trainer_accumulate(dllm_trainer* trainer, const dllm_batch* bat
 
 dllm_status dllm_trainer_apply(dllm_trainer* trainer, dllm_task* task, double* out_loss, dllm_error* err) {
   return guard(err, [&] {
-    const double loss = need(trainer, "trainer").object.apply(task_of(task));
-    if (out_loss != nullptr) *out_loss = loss;
+    train::Trainer& object = need(trainer, "trainer").object;
+    if (out_loss == nullptr)
+      object.start_apply(task_of(task));
+    else
+      *out_loss = object.apply(task_of(task));
   });
 }
 

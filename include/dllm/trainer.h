@@ -12,6 +12,16 @@
  * or dllm_trainer_run, which is the same loop with events. accumulate and apply are the halves of a
  * step, for batches that do not fit at once: gradients and counts are summed, then divided once.
  *
+ * Steps in flight. The CPU engine takes a step while you wait. An engine of kind "pjrt" starts it;
+ * with out_loss NULL, and in dllm_trainer_run, nobody waits, so that the next batch is prepared
+ * while the device works. At most two steps are unread then. What is known late: metrics, events
+ * and sinks stand up to two steps behind, in order, each event with its own step; "skipped" counts
+ * the steps that were read; a failure comes from a later call and names its step. After a loss that
+ * is not finite ("nonfinite" = "stop") the steps in flight behind it change no weight and do not
+ * count either, their batches are gone; with "skip" the learning rate and AdamW's bias correction
+ * of those behind it took it for an update. Asking for the loss, dllm_trainer_sync, an evaluation,
+ * a checkpoint and the end of a run wait for all.
+ *
  * Lifetime   a trainer keeps its model and its objective alive.
  * Threads    one call at a time per trainer, which is the one writer of its model.
  */
@@ -100,6 +110,8 @@ DLLM_API dllm_status dllm_trainer_apply(dllm_trainer *trainer, dllm_task *task, 
 
 /* Waits for all steps in flight and tells the first late failure.
  *
+ * A failure is told once. After a device error the trainer's state is lost: restore a checkpoint.
+ *
  *   trainer   not NULL
  *
  * Returns  DLLM_OK; what the failed step would have returned
@@ -111,7 +123,8 @@ DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
 
 /* Takes many steps from a loader and tells about each.
  *
- * Sends TRAIN_STEP after every step. DLLM_STOP ends the run cleanly.
+ * Sends TRAIN_STEP for every step. DLLM_STOP ends the run cleanly; steps that were in flight are
+ * taken, and sinks hear of them.
  *
  *   trainer     not NULL
  *   loader      not NULL
@@ -149,7 +162,7 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
                                        int64_t max_batches, dllm_task *task, double *out_loss,
                                        dllm_error *err);
 
-/* Reads one metric of the last finished step.
+/* Reads one metric of the last step that was read.
  *
  *   trainer   not NULL
  *   key       not NULL: "step" "loss" "lr" "grad_norm" "tokens" "tokens_per_second" "mfu" "memory"

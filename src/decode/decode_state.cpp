@@ -21,6 +21,10 @@ int64_t common_edge(std::span<const int32_t> kept, const Sight& kept_sight,
 
 } // namespace
 
+int64_t row_capacity(int64_t length) {
+  return (length + kCapacityStep - 1) / kCapacityStep * kCapacityStep;
+}
+
 DecodeState::DecodeState(std::shared_ptr<model::Model> model) : model_(std::move(model)) {}
 
 int64_t DecodeState::best_row(std::span<const int32_t> known, const Sight& sight,
@@ -42,7 +46,7 @@ int64_t DecodeState::best_row(std::span<const int32_t> known, const Sight& sight
 }
 
 int64_t DecodeState::acquire(int64_t length, std::span<const int32_t> known, const Sight& sight) {
-  const int64_t wanted = (length + kCapacityStep - 1) / kCapacityStep * kCapacityStep;
+  const int64_t wanted = row_capacity(length);
   int64_t common = 0;
   int64_t found = best_row(known, sight, &common);
   if (found < 0) {

@@ -21,6 +21,9 @@ struct KvBuffers {
   graph::BufferRef keys, values; // (layers * rows * capacity, kv_size)
 };
 
+// Positions that the row of a request of `length` has: whole tiles of keys.
+int64_t row_capacity(int64_t length);
+
 class DecodeState {
 public:
   explicit DecodeState(std::shared_ptr<model::Model> model);

@@ -4,25 +4,11 @@
 #include "graph/ops.h"
 
 namespace dllm::model {
-namespace {
 
-std::vector<Builder::Parameter> parameter_table(const Model& model) {
-  std::vector<Builder::Parameter> table;
+Builder::Builder(graph::Graph& graph, const Model& model) : graph_(graph), config_(model.config()) {
   for (const ParamStore::Physical& entry : model.params().physical()) {
-    table.push_back({entry.name, entry.shape, entry.dtype});
-  }
-  return table;
-}
-
-} // namespace
-
-Builder::Builder(graph::Graph& graph, const Model& model)
-    : Builder(graph, model.config(), parameter_table(model)) {}
-
-Builder::Builder(graph::Graph& graph, const ModelConfig& config, std::vector<Parameter> parameters)
-    : graph_(graph), config_(config), table_(std::move(parameters)) {
-  for (const Parameter& entry : table_) {
     index_[entry.name] = values_.size();
+    names_.push_back(entry.name);
     values_.push_back(graph_.input("param:" + entry.name, {entry.shape, entry.dtype, {}}, true));
   }
 }

@@ -60,13 +60,6 @@ public:
   // Shapes and dtypes alone are read from the model: a program fits every version of the same
   // model.
   Builder(graph::Graph& graph, const Model& model);
-  // From shapes alone, for plans: dtypes as they would be loaded.
-  struct Parameter {
-    std::string name;
-    Shape shape;
-    DType dtype;
-  };
-  Builder(graph::Graph& graph, const ModelConfig& config, std::vector<Parameter> parameters);
 
   graph::Graph& graph() const { return graph_; }
   const ModelConfig& config() const { return config_; }
@@ -97,7 +90,7 @@ private:
 
   graph::Graph& graph_;
   const ModelConfig& config_;
-  std::vector<Parameter> table_;
+  std::vector<std::string> names_; // of the values
   std::vector<graph::Value> values_;
   std::map<std::string, size_t> index_;
   bool remat_ = false;

@@ -184,11 +184,12 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const Beside& beside,
   }
   std::vector<graph::Value> stacks;
   const std::string prefix = run.prefix();
-  for (const Parameter& entry : table_) {
-    if (!entry.name.starts_with(prefix)) continue;
-    const std::string name = entry.name.substr(prefix.size());
-    layer.params[name] = body->input(name, {entry.shape.without(0), entry.dtype, {}}, true);
-    stacks.push_back(parameter(entry.name));
+  for (size_t i = 0; i < values_.size(); ++i) {
+    if (!names_[i].starts_with(prefix)) continue;
+    const std::string name = names_[i].substr(prefix.size());
+    const graph::ValueType& type = values_[i].type();
+    layer.params[name] = body->input(name, {type.shape.without(0), type.dtype, {}}, true);
+    stacks.push_back(values_[i]);
   }
   // Numbers that differ from layer to layer run along with the parameters.
   const auto per_layer = [&](graph::Value all, const char* name) {

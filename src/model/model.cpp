@@ -59,11 +59,12 @@ Json Model::describe() const {
 std::shared_ptr<Model> clone_model(const Model& model) {
   const auto copy = std::make_shared<Model>(model.engine_ref(), model.config());
   const std::vector<ParamStore::Physical>& physical = model.params().physical();
+  const std::vector<graph::BufferRef> buffers = model.params().snapshot();
   for (size_t i = 0; i < physical.size(); ++i) {
     if (physical[i].scale_of >= 0) continue;
     ParamForm form(physical[i].spec, physical[i].dtype);
-    form.values = physical[i].buffer->read().clone();
-    if (form.scale.defined()) form.scale = physical[i + 1].buffer->read().clone();
+    form.values = buffers[i]->read().clone();
+    if (form.scale.defined()) form.scale = buffers[i + 1]->read().clone();
     copy->params().add(physical[i].spec, form);
   }
   for (const auto& [name, content] : model.side_files()) copy->set_side_file(name, content);

@@ -60,7 +60,6 @@ private:
 const Schema& model_schema();   // "model": dtype attention shift mask_token seed
 const Schema& save_schema();    // "save": dtype max_shard_bytes overwrite
 const Schema& forward_schema(); // "forward": attention shift block_length outputs empty_average
-const Schema& plan_schema();    // "plan": what batch length dtype format
 
 // A Hugging Face folder (config.json, safetensors whole or sharded), one .gguf file, or the same in
 // memory; a checkpoint folder of ours is found by its model/ folder. Progress in bytes. Fails with
@@ -74,6 +73,11 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const s
 // the same on any machine.
 std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Json& config,
                                  const Options& options, Task* task = nullptr);
+// A model without numbers, for plans: shapes and types as load_model would keep them (auto: f32).
+// Programs can be built from it and compiled; what needs the numbers fails with
+// failed_precondition. Nothing is uploaded.
+std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
+                                    DType dtype);
 // A copy with its own parameters on the same engine.
 std::shared_ptr<Model> clone_model(const Model& model);
 // A Hugging Face folder that appears whole or not at all.
@@ -88,10 +92,6 @@ void save_model(const Model& model, const std::string& folder, const Options& op
 Batch forward(Model& model, const Batch& batch, const Options& options, Task* task = nullptr);
 Batch forward(Model& model, const Batch& batch, Task* task = nullptr);
 
-// Bytes and flops of a job, from the config alone: {"weights", "arena", "peak", "flops", ...}. What
-// training adds is the trainer's to say: here "train" means forward and backward of the mean of the
-// logits' log-sum-exp, masters and two moments.
-Json plan_model(graph::Engine& engine, const ModelConfig& config, const Options& options);
 // The config of a source without its weights.
 ModelConfig read_config(const Source& source);
 

@@ -74,4 +74,12 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
   return model;
 }
 
+std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
+                                    DType dtype) {
+  const auto model = std::make_shared<Model>(std::move(engine), std::move(config));
+  for (const ParamSpec& spec : find_family(model->config().family).params(model->config()))
+    model->params().add_sketch(spec, storage_dtype(spec.role, dtype));
+  return model;
+}
+
 } // namespace dllm::model

@@ -46,6 +46,7 @@ Shape ParamStore::shape(const std::string& name) const {
 }
 
 Tensor ParamStore::widened(size_t index) const {
+  need_numbers();
   const Physical& entry = physical_[index];
   const Tensor values = entry.buffer->read();
   if (entry.dtype != DType::i8) return values.to(DType::f32);
@@ -54,6 +55,7 @@ Tensor ParamStore::widened(size_t index) const {
 
 Tensor ParamStore::read(const std::string& name) const {
   const Place& where = place(name);
+  need_numbers();
   const Physical& entry = physical_[where.physical];
   const Tensor values = entry.dtype == DType::i8 ? widened(where.physical) : entry.buffer->read();
   return read_piece(entry.spec, where.piece, where.layer, values);
@@ -70,6 +72,7 @@ void ParamStore::write(const std::string& name, const Tensor& value) {
     fail(Code::invalid_argument, "{}: type {}, expected a float type", name,
          dtype_name(value.dtype()));
   }
+  need_numbers();
   const Physical& entry = physical_[where.physical];
   ParamForm form(entry.spec, entry.dtype);
   form.values = entry.buffer->read().clone();
@@ -97,7 +100,9 @@ size_t ParamStore::index(const std::string& physical_name) const {
 }
 
 std::vector<graph::BufferRef> ParamStore::snapshot(int64_t* version) const {
-  // A training step takes the buffers it writes out of the store: readers on other threads wait for the new ones.
+  need_numbers();
+  // A training step takes the buffers it writes out of the store: readers on other threads wait for
+  // the new ones.
   for (;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
     const std::lock_guard lock(mutex_);
     std::vector<graph::BufferRef> buffers;
@@ -148,18 +153,18 @@ void ParamStore::store(size_t index, const ParamForm& form) {
   }
 }
 
-void ParamStore::add(const ParamSpec& spec, const ParamForm& form) {
+size_t ParamStore::append(const ParamSpec& spec, DType dtype) {
   const size_t index = physical_.size();
   Physical entry;
   entry.spec = spec;
   entry.name = spec.name;
   entry.shape = spec.shape();
-  entry.dtype = form.values.dtype();
+  entry.dtype = dtype;
   entry.decay = !is_vector(spec.role);
   physical_.push_back(entry);
-  if (form.scale.defined()) {
+  if (dtype == DType::i8) {
     entry.name += ".scale";
-    entry.shape = form.scale.shape();
+    entry.shape = spec.shape().without(-1);
     entry.dtype = DType::f32;
     entry.decay = entry.trainable = false;
     entry.scale_of = static_cast<int>(index);
@@ -172,10 +177,26 @@ void ParamStore::add(const ParamSpec& spec, const ParamForm& form) {
       places_[name] = {index, piece, layer};
     }
   }
-  store(index, form);
+  return index;
+}
+
+void ParamStore::add(const ParamSpec& spec, const ParamForm& form) {
+  store(append(spec, form.values.dtype()), form);
+}
+
+void ParamStore::add_sketch(const ParamSpec& spec, DType dtype) {
+  sketch_ = true;
+  append(spec, dtype);
+}
+
+void ParamStore::need_numbers() const {
+  if (!sketch_) return;
+  fail_with_hint("load the model", Code::failed_precondition,
+                 "the model is a sketch: it has shapes and types, but no numbers");
 }
 
 void ParamStore::reshape(size_t index, const ParamSpec& spec, const ParamForm& form) {
+  need_numbers();
   Physical& entry = physical_[index];
   entry.spec = spec;
   entry.shape = spec.shape();
@@ -204,7 +225,7 @@ void ParamStore::make_masters() {
       rounding[kept.size()] = rounding_.at(i);
     if (entry.trainable) {
       // A copy of our own: the optimizer writes in place.
-      entry.buffer = engine_->upload(widened(i));
+      if (!sketch_) entry.buffer = engine_->upload(widened(i));
       changed = changed || entry.dtype != DType::f32;
       entry.dtype = DType::f32;
     }
@@ -244,6 +265,10 @@ int64_t ParamStore::parameter_count() const {
 
 int64_t ParamStore::bytes() const {
   int64_t bytes = 0;
+  if (sketch_) {
+    for (const Physical& entry : physical_) bytes += entry.shape.count() * dtype_size(entry.dtype);
+    return bytes;
+  }
   for (const graph::BufferRef& buffer : snapshot()) bytes += buffer->memory_bytes();
   return bytes;
 }

@@ -77,6 +77,10 @@ public:
   // --- for load and new: takes a tensor of the physical layout in ---
   // An int8 form is followed by an entry for its scales.
   void add(const ParamSpec& spec, const ParamForm& form);
+  // Shape and type without numbers: programs can be built, whatever needs the numbers fails with
+  // failed_precondition. REQUIRES: an empty store, or one of such entries.
+  void add_sketch(const ParamSpec& spec, DType dtype);
+  bool is_sketch() const { return sketch_; }
   // The same place with other rows (a longer vocabulary); places of logical tensors stay. Version
   // + 1.
   void reshape(size_t index, const ParamSpec& spec, const ParamForm& form);
@@ -89,6 +93,9 @@ private:
     int64_t layer;
   };
   const Place& place(const std::string& name) const;
+  // Entries and places of a parameter; answers the index of the first.
+  size_t append(const ParamSpec& spec, DType dtype);
+  void need_numbers() const;
   graph::BufferRef upload(const Physical& entry, const Tensor& tensor) const;
   void store(size_t index, const ParamForm& form);
 
@@ -99,6 +106,7 @@ private:
   std::map<std::string, Place, std::less<>> places_;
   mutable std::mutex mutex_;
   int64_t version_ = 1;
+  bool sketch_ = false;
 };
 
 } // namespace dllm::model

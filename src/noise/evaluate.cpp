@@ -36,7 +36,7 @@ LossRunner::LossRunner(std::shared_ptr<model::Model> model, ObjectiveRef objecti
 
 namespace {
 
-// Inputs: parameters, then the feed; outputs: sum, normalizer.
+// Inputs: parameters, then the feed; one output: sum and normalizer, f32(2).
 std::shared_ptr<graph::Program> compile_loss(const model::Model& model, const Objective& objective,
                                              const Batch& feed) {
   auto graph = std::make_shared<graph::Graph>("loss");
@@ -44,8 +44,9 @@ std::shared_ptr<graph::Program> compile_loss(const model::Model& model, const Ob
   builder.parameters();
   const auto arrays = feed_inputs(*graph, feed);
   const Loss loss = objective.loss(builder, arrays);
-  graph->output("sum", loss.sum);
-  graph->output("normalizer", loss.normalizer);
+  graph->output("numbers", graph::concat({graph::reshape(loss.sum, {1}),
+                                          graph::reshape(loss.normalizer, {1})},
+                                         0));
   return model.engine().compile(graph::simplify(*graph));
 }
 
@@ -114,7 +115,8 @@ LossValue LossRunner::run(const Batch& batch, uint64_t seed, int64_t step, const
   }
 
   const auto outputs = programs_.front()->program->run(feed_buffers(*model_, feed), task);
-  return {outputs[0]->read().as<float>()[0], outputs[1]->read().as<float>()[0]};
+  const Tensor numbers = outputs[0]->read();
+  return {numbers.as<float>()[0], numbers.as<float>()[1]};
 }
 
 } // namespace dllm::noise

@@ -1,6 +1,7 @@
 #include "pjrt/program.h"
 
 #include "base/error.h"
+#include "pjrt/hlo_text.h"
 #include "pjrt/lower/lower.h"
 #include "pjrt/program_report.h"
 
@@ -28,7 +29,8 @@ std::string PjrtProgram::emitted() const {
 
 std::string PjrtProgram::text(std::string_view form) const {
   if (form == "stablehlo") return emitted();
-  if (form == "optimized") return executable_->compiled().optimized_program();
+  if (form == "optimized")
+    return hlo_text(executable_->compiled().optimized_program(), "hlo_with_config");
   fail_with_hint("use stablehlo or optimized", Code::not_found, "a program has no text of form {}",
                  form);
 }

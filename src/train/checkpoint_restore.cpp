@@ -164,6 +164,8 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   seek(source, record.json);
 
   // From here on nothing fails.
+  state.in_flight.clear();
+  state.halted = nullptr;
   for (auto& [index, buffer] : weights) state.model->params().replace(index, std::move(buffer));
   state.model->params().bump();
   state.slots = std::move(slots);

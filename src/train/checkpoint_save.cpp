@@ -66,8 +66,8 @@ Json trainer_json(const Trainer& trainer, const BatchSource* source,
 
 std::string save_checkpoint(const Trainer& trainer, const BatchSource* source,
                             const std::string& root, const Options& options, Task* task) {
+  trainer.sync();
   const Trainer::State& state = trainer.state();
-  state.check_usable();
   const std::string final_folder = join_path(root, ckpt::checkpoint_name(state.counters.step));
   const bool may_replace = options.boolean("overwrite") || state.accumulated.batches > 0;
   if (!may_replace && file_exists(join_path(final_folder, ckpt::kCommitName))) {

@@ -6,21 +6,18 @@
 namespace dllm::train {
 
 // Where an input comes from, resolved once when the program is compiled.
-enum class Place { param, first, second, ema, sums, scalars, control, feed };
+enum class Place { param, first, second, ema, sums, scalars, control, halted, feed };
 
-class Bound {
+class Bound : public std::enable_shared_from_this<Bound> {
 public:
   Bound(Trainer::State& state, ProgramKind kind, std::string signature, const Batch& feed);
 
   bool is(ProgramKind kind, const std::string& signature) const {
     return kind_ == kind && signature_ == signature;
   }
-  StepNumbers run(Trainer::State& state, const Batch& feed, const std::vector<float>& scalars,
-                  const Task* task);
-  double flops(double used_rows) const {
-    return program_->plan().flops - head_flops_per_row_ * (capacity_ - used_rows);
-  }
-  double used_rows() const { return used_rows_; }
+  Launched run(Trainer::State& state, const Batch& feed, const std::vector<float>& scalars,
+               const Task* task);
+  const std::vector<std::string>& parts() const { return parts_; }
 
 private:
   struct Input {
@@ -40,18 +37,17 @@ private:
 
   ProgramKind kind_;
   std::string signature_;
+  std::vector<std::string> parts_;
   std::shared_ptr<graph::Program> program_;
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   double head_flops_per_row_ = 0;
   double capacity_ = 0;
-  double used_rows_ = 0;
 };
 
 namespace {
 
-std::shared_ptr<graph::Graph> build(const Trainer::State& state, ProgramKind kind,
-                                    const Batch& feed) {
+StepGraph build(const Trainer::State& state, ProgramKind kind, const Batch& feed) {
   switch (kind) {
   case ProgramKind::fused: return build_fused(state.spec, feed);
   case ProgramKind::accumulate: return build_accumulate(state.spec, feed);
@@ -60,15 +56,13 @@ std::shared_ptr<graph::Graph> build(const Trainer::State& state, ProgramKind kin
   fail(Code::internal, "unknown kind of program");
 }
 
-double read_scalar(const graph::BufferRef& buffer) {
-  return buffer->read().as<float>()[0];
-}
-
 } // namespace
 
 Bound::Bound(Trainer::State& state, ProgramKind kind, std::string signature, const Batch& feed)
-    : kind_(kind), signature_(std::move(signature)),
-      program_(state.engine().compile(build(state, kind, feed))) {
+    : kind_(kind), signature_(std::move(signature)) {
+  StepGraph built = build(state, kind, feed);
+  parts_ = std::move(built.parts);
+  program_ = state.engine().compile(std::move(built.graph));
   const graph::Graph& graph = program_->graph();
   for (const graph::GraphInput& input : graph.inputs())
     inputs_.push_back(locate(state, input.name, feed));
@@ -91,6 +85,7 @@ Bound::Input Bound::locate(const Trainer::State& state, const std::string& name,
                            const Batch& feed) const {
   if (name == "scalars") return {Place::scalars, 0};
   if (name == "control") return {Place::control, 0};
+  if (name == "halted") return {Place::halted, 0};
   const size_t colon = name.find(':');
   const std::string_view kind = std::string_view(name).substr(0, colon);
   const std::string rest = name.substr(colon + 1);
@@ -149,6 +144,8 @@ graph::BufferRef Bound::input_buffer(Trainer::State& state, const Input& input, 
   switch (input.place) {
   case Place::scalars: return engine.upload(Tensor::from(Shape{kScalarCount}, scalars));
   case Place::control: return engine.upload(Tensor::from(Shape{kControlCount}, state.control));
+  case Place::halted:
+    return state.halted ? state.halted : engine.upload(Tensor(DType::f32, Shape{}));
   case Place::feed: return engine.upload(feed.value(input.index), true);
   default: return take(state, input);
   }
@@ -156,8 +153,8 @@ graph::BufferRef Bound::input_buffer(Trainer::State& state, const Input& input, 
 
 // Cancelled before the update begins or not at all: it is written over the weights, and half of one
 // would be neither.
-StepNumbers Bound::run(Trainer::State& state, const Batch& feed, const std::vector<float>& scalars,
-                       const Task* task) {
+Launched Bound::run(Trainer::State& state, const Batch& feed, const std::vector<float>& scalars,
+                    const Task* task) {
   std::vector<graph::BufferRef> inputs;
   std::vector<graph::BufferRef> outputs;
   try {
@@ -171,35 +168,24 @@ StepNumbers Bound::run(Trainer::State& state, const Batch& feed, const std::vect
     throw;
   }
 
-  StepNumbers numbers;
+  Launched launched{nullptr, shared_from_this(), program_->plan().flops};
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const Output& output = outputs_[i];
     if (output.input >= 0)
       put(state, inputs_[static_cast<size_t>(output.input)], std::move(outputs[i]));
-    else if (output.name == "sum")
-      numbers.sum = read_scalar(outputs[i]);
-    else if (output.name == "normalizer")
-      numbers.normalizer = read_scalar(outputs[i]);
-    else if (output.name == "grad_norm")
-      numbers.grad_norm = read_scalar(outputs[i]);
-    else if (output.name == "finite")
-      numbers.finite = read_scalar(outputs[i]) != 0;
-    else if (output.name.starts_with("part:"))
-      numbers.parts[output.name.substr(5)].first = read_scalar(outputs[i]);
-    else if (output.name.starts_with("part_count:"))
-      numbers.parts[output.name.substr(11)].second = read_scalar(outputs[i]);
-    else if (output.name == "control") {
-      const Tensor words = outputs[i]->read();
-      state.agreed.assign(words.as<int32_t>().begin(), words.as<int32_t>().end());
-    }
+    else if (output.name == "halted")
+      state.halted = std::move(outputs[i]);
+    else
+      launched.numbers = std::move(outputs[i]);
   }
   if (kind_ != ProgramKind::accumulate) state.model->params().bump();
-  if (const Tensor* count = feed.find("count")) used_rows_ = count->as<int32_t>()[0];
-  return numbers;
+  if (const Tensor* count = feed.find("count"))
+    launched.flops -= head_flops_per_row_ * (capacity_ - count->as<int32_t>()[0]);
+  return launched;
 }
 
-StepNumbers execute(Trainer::State& state, ProgramKind kind, const Batch& feed,
-                    const std::vector<float>& scalars, const Task* task) {
+Launched execute(Trainer::State& state, ProgramKind kind, const Batch& feed,
+                 const std::vector<float>& scalars, const Task* task) {
   constexpr size_t kKeptPrograms = 8;
   const std::string signature = noise::feed_signature(feed);
   auto& programs = state.programs;
@@ -215,10 +201,23 @@ StepNumbers execute(Trainer::State& state, ProgramKind kind, const Batch& feed,
   return programs.front()->run(state, feed, scalars, task);
 }
 
-double flops_of_last_run(const Trainer::State& state) {
-  return state.programs.empty()
-             ? 0.0
-             : state.programs.front()->flops(state.programs.front()->used_rows());
+StepNumbers read_numbers(const Launched& run, std::vector<int32_t>& words) {
+  const Tensor read = run.numbers->read();
+  const std::span<const float> row = read.as<float>();
+  StepNumbers numbers;
+  numbers.sum = row[kNumberSum];
+  numbers.normalizer = row[kNumberNormalizer];
+  numbers.grad_norm = row[kNumberGradNorm];
+  numbers.finite = row[kNumberFinite] != 0;
+  words.resize(kControlCount);
+  for (size_t i = 0; i < kControlCount; ++i)
+    words[i] = static_cast<int32_t>(row[kNumberControl + i]);
+  size_t next = kNumberCount;
+  for (const std::string& part : run.by->parts()) {
+    numbers.parts[part] = {row[next], row[next + 1]};
+    next += 2;
+  }
+  return numbers;
 }
 
 } // namespace dllm::train

@@ -34,6 +34,8 @@ Updated clipped_adamw(graph::Graph& graph, const UpdateValues& update) {
   Updated next;
   next.norm = graph::divide(global_norm(graph, update.gradients), count);
   next.finite = graph::logical_and(graph::is_finite(next.norm), graph::is_finite(update.loss_sum));
+  if (update.halted.defined())
+    next.finite = graph::logical_and(next.finite, graph::equal(update.halted, zero));
 
   const Value clip = scalar_at(update.scalars, kClip);
   const Value shrink =

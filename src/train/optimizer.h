@@ -31,6 +31,7 @@ struct UpdateValues {
   graph::Value loss_sum;   // f32 scalar, checked for being finite
   graph::Value normalizer; // f32 scalar: gradients are divided by max(1, it)
   graph::Value scalars;    // f32(kScalarCount)
+  graph::Value halted;     // f32 scalar: not 0 leaves the update out; undefined: 0
 };
 struct Updated {
   std::vector<graph::Value> params, first, second, ema;

@@ -1,5 +1,6 @@
 #include "train/programs.h"
 
+#include "base/error.h"
 #include "graph/ops.h"
 #include "graph/passes.h"
 #include "noise/evaluate.h"
@@ -9,6 +10,10 @@ namespace dllm::train {
 namespace {
 
 using graph::Value;
+
+bool references_mean_of_means(const std::string& compat) {
+  return compat == "dllm-jax" || compat == "dllm" || compat == "nano";
+}
 
 const std::vector<model::ParamStore::Physical>& physical(const ProgramSpec& spec) {
   return spec.model->params().physical();
@@ -35,9 +40,54 @@ void state_outputs(graph::Graph& graph, const ProgramSpec& spec, const std::stri
   }
 }
 
+// What goes into the output "numbers"; undefined: 0.
+struct NumberValues {
+  Value control;
+  noise::Loss loss;
+  Value grad_norm, finite;
+};
+
+// Scalars side by side. Wishes of all ranks are summed inside the program, so that every process
+// acts on them after the same step; on one rank the set of axes is empty and the sum is the value
+// itself.
+StepGraph finish(const std::shared_ptr<graph::Graph>& graph, const NumberValues& numbers,
+                 const graph::AxisSet& axes = {}) {
+  StepGraph made;
+  std::vector<Value> row;
+  const auto put = [&](Value value) {
+    if (!value.defined()) value = graph::scalar(*graph, 0.0f);
+    row.push_back(graph::reshape(value, {1}));
+  };
+  put(numbers.loss.sum);
+  put(numbers.loss.normalizer);
+  put(numbers.grad_norm);
+  put(numbers.finite);
+  Value control = numbers.control;
+  if (!axes.empty()) control = graph::all_reduce(graph::vary(control, axes), axes);
+  row.push_back(graph::convert(control, DType::f32));
+  for (const auto& part : numbers.loss.parts) {
+    made.parts.push_back(part.name);
+    put(part.sum);
+    put(part.count);
+  }
+  graph->output("numbers", graph::concat(row, 0));
+  made.graph = graph::simplify(*graph);
+  return made;
+}
+
+Value control_input(graph::Graph& graph) {
+  return graph.input("control", DType::i32, {kControlCount});
+}
+
+// What an update takes from the host, and from the update before it.
+void update_inputs(graph::Graph& graph, const ProgramSpec& spec, UpdateValues& update) {
+  update.scalars = graph.input("scalars", DType::f32, {kScalarCount});
+  if (spec.halts) update.halted = graph.input("halted", DType::f32, Shape{});
+}
+
 // The outputs of an update and of the sums it used up.
 void emit_update(graph::Graph& graph, const ProgramSpec& spec, const UpdateValues& update,
-                 const std::vector<Value>& sums) {
+                 const std::vector<Value>& sums, NumberValues& numbers) {
   const Updated next = clipped_adamw(graph, update);
   state_outputs(graph, spec, "param", next.params);
   state_outputs(graph, spec, "first", next.first);
@@ -47,25 +97,10 @@ void emit_update(graph::Graph& graph, const ProgramSpec& spec, const UpdateValue
   for (const Value& sum : sums)
     cleared.push_back(graph::broadcast(graph::scalar(graph, 0.0f), sum.shape()));
   state_outputs(graph, spec, "sums", cleared);
-  graph.output("grad_norm", next.norm);
-  graph.output("finite", graph::convert(next.finite, DType::f32));
-}
-
-// Wishes of all ranks, summed inside the program, so that every process acts on them after the same
-// step. On one rank the set of axes is empty and the sum is the value itself.
-void emit_control(graph::Graph& graph, const graph::AxisSet& axes) {
-  const Value control = graph.input("control", DType::i32, {kControlCount});
-  graph.output("control", axes.empty() ? graph::barrier(control)
-                                       : graph::all_reduce(graph::vary(control, axes), axes));
-}
-
-void emit_loss(graph::Graph& graph, const noise::Loss& loss) {
-  graph.output("sum", loss.sum);
-  graph.output("normalizer", loss.normalizer);
-  for (const auto& part : loss.parts) {
-    graph.output("part:" + part.name, part.sum);
-    graph.output("part_count:" + part.name, part.count);
-  }
+  numbers.grad_norm = next.norm;
+  numbers.finite = graph::convert(next.finite, DType::f32);
+  if (spec.halts)
+    graph.output("halted", graph::subtract(graph::scalar(graph, 1.0f), numbers.finite));
 }
 
 // Parameters as inputs, all of them, and those that are trained.
@@ -84,8 +119,31 @@ Parameters parameter_inputs(graph::Graph& graph, const ProgramSpec& spec) {
 
 } // namespace
 
-std::shared_ptr<graph::Graph> build_fused(const ProgramSpec& spec, const Batch& feed) {
-  auto graph = std::make_shared<graph::Graph>("train_step");
+ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
+                         const Options& options) {
+  ProgramSpec spec;
+  spec.model = &model;
+  spec.objective = &objective;
+  const bool decay_all = options.str("decay") == "all";
+  const auto& physical = model.params().physical();
+  for (size_t i = 0; i < physical.size(); ++i) {
+    if (!physical[i].trainable || physical[i].scale_of >= 0) continue;
+    spec.trained.push_back(i);
+    spec.decay.push_back(decay_all || physical[i].decay);
+  }
+  if (spec.trained.empty()) {
+    fail_with_hint("let freeze name fewer tensors", Code::invalid_argument,
+                   "every parameter is frozen");
+  }
+  spec.ema = options.f64("ema") > 0;
+  spec.remat = options.boolean("remat");
+  spec.halts = options.str("nonfinite") == "stop";
+  spec.mean_of_means = references_mean_of_means(options.str("compat"));
+  return spec;
+}
+
+StepGraph build_fused(const ProgramSpec& spec, const Batch& feed) {
+  const auto graph = std::make_shared<graph::Graph>("train_step");
   Parameters parameters = parameter_inputs(*graph, spec);
   UpdateValues update;
   update.decay = spec.decay;
@@ -93,39 +151,40 @@ std::shared_ptr<graph::Graph> build_fused(const ProgramSpec& spec, const Batch& 
   update.first = state_inputs(*graph, spec, "first");
   update.second = state_inputs(*graph, spec, "second");
   if (spec.ema) update.ema = state_inputs(*graph, spec, "ema");
-  update.scalars = graph->input("scalars", DType::f32, {kScalarCount});
-  emit_control(*graph, {});
+  update_inputs(*graph, spec, update);
+  NumberValues numbers;
+  numbers.control = control_input(*graph);
   const auto arrays = noise::feed_inputs(*graph, feed);
 
-  const noise::Loss loss = spec.objective->loss(*parameters.builder, arrays);
-  update.gradients = graph::gradients(loss.sum, update.params);
-  update.loss_sum = loss.sum;
-  update.normalizer = loss.normalizer;
-  emit_update(*graph, spec, update, {});
-  emit_loss(*graph, loss);
-  return graph::simplify(*graph);
+  numbers.loss = spec.objective->loss(*parameters.builder, arrays);
+  update.gradients = graph::gradients(numbers.loss.sum, update.params);
+  update.loss_sum = numbers.loss.sum;
+  update.normalizer = numbers.loss.normalizer;
+  emit_update(*graph, spec, update, {}, numbers);
+  return finish(graph, numbers);
 }
 
-std::shared_ptr<graph::Graph> build_accumulate(const ProgramSpec& spec, const Batch& feed) {
-  auto graph = std::make_shared<graph::Graph>("train_accumulate");
+StepGraph build_accumulate(const ProgramSpec& spec, const Batch& feed) {
+  const auto graph = std::make_shared<graph::Graph>("train_accumulate");
   Parameters parameters = parameter_inputs(*graph, spec);
   const std::vector<Value> sums = state_inputs(*graph, spec, "sums");
-  emit_control(*graph, {});
+  NumberValues numbers;
+  numbers.control = control_input(*graph);
   const auto arrays = noise::feed_inputs(*graph, feed);
 
-  const noise::Loss loss = spec.objective->loss(*parameters.builder, arrays);
+  numbers.loss = spec.objective->loss(*parameters.builder, arrays);
   const Value objective =
-      spec.mean_of_means ? graph::divide(loss.sum, at_least_one(loss.normalizer)) : loss.sum;
+      spec.mean_of_means ? graph::divide(numbers.loss.sum, at_least_one(numbers.loss.normalizer))
+                         : numbers.loss.sum;
   const std::vector<Value> gradients = graph::gradients(objective, parameters.trained);
   std::vector<Value> next;
   for (size_t i = 0; i < sums.size(); ++i) next.push_back(graph::add(sums[i], gradients[i]));
   state_outputs(*graph, spec, "sums", next);
-  emit_loss(*graph, loss);
-  return graph::simplify(*graph);
+  return finish(graph, numbers);
 }
 
-std::shared_ptr<graph::Graph> build_apply(const ProgramSpec& spec) {
-  auto graph = std::make_shared<graph::Graph>("train_apply");
+StepGraph build_apply(const ProgramSpec& spec) {
+  const auto graph = std::make_shared<graph::Graph>("train_apply");
   UpdateValues update;
   update.decay = spec.decay;
   update.params = state_inputs(*graph, spec, "param", true);
@@ -133,13 +192,14 @@ std::shared_ptr<graph::Graph> build_apply(const ProgramSpec& spec) {
   update.second = state_inputs(*graph, spec, "second");
   if (spec.ema) update.ema = state_inputs(*graph, spec, "ema");
   update.gradients = state_inputs(*graph, spec, "sums");
-  update.scalars = graph->input("scalars", DType::f32, {kScalarCount});
-  emit_control(*graph, {});
+  update_inputs(*graph, spec, update);
+  NumberValues numbers;
+  numbers.control = control_input(*graph);
 
   update.normalizer = scalar_at(update.scalars, kNormalizer);
   update.loss_sum = scalar_at(update.scalars, kLossSum);
-  emit_update(*graph, spec, update, update.gradients);
-  return graph::simplify(*graph);
+  emit_update(*graph, spec, update, update.gradients, numbers);
+  return finish(graph, numbers);
 }
 
 } // namespace dllm::train

@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "ckpt/checkpoint_folder.h"
 #include "train/checkpoint.h"
-#include "train/state.h"
+#include "train/in_flight.h"
 
 #include <chrono>
 #include <cmath>
@@ -26,23 +26,31 @@ Event step_event(const Trainer::State& state) {
   return event;
 }
 
-// One run: sends events, acts on the wishes that all ranks agreed on.
+// One run: sends events, acts on the wishes that all ranks agreed on. Steps may be told about later
+// than they are started; before a checkpoint and at the end all have been.
 class Run {
 public:
   Run(Trainer& trainer, BatchSource& source, int64_t steps, const EventFn& fn, Task* task)
       : trainer_(trainer), state_(trainer.state()), source_(source), steps_(steps), fn_(fn),
-        task_(task) {}
+        task_(task) {
+    state_.on_step = [this] { tell_step(); };
+  }
+  ~Run() { state_.on_step = nullptr; }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
   bool go() {
     while (done_ < steps_ && !stopped_ && !over_budget()) {
       make_wishes();
       take_step();
       ++done_;
-      if (task_ != nullptr) task_->set_progress(done_, steps_);
-      tell(step_event(state_));
-      if (state_.agreed[kCheckpoint] > 0) save();
-      if (state_.agreed[kStop] > 0 || should_stop(task_)) break;
+      if (state_.control[kCheckpoint] > 0) trainer_.sync();
+      const bool wanted = state_.agreed[kCheckpoint] > 0, enough = state_.agreed[kStop] > 0;
+      state_.agreed.assign(kControlCount, 0);
+      if (wanted) save();
+      if (enough || should_stop(task_)) break;
     }
+    trainer_.sync();
     const bool cancelled = done_ < steps_ && should_stop(task_);
     if (done_ > 0) save();
     for (const auto& sink : state_.sinks) sink->finish();
@@ -71,16 +79,17 @@ private:
   void take_step() {
     const int64_t batches = state_.options.i64("accumulate");
     if (batches == 1 && trainer_.accumulated() == 0) {
-      trainer_.step(next_batch());
+      trainer_.start_step(next_batch());
       return;
     }
     while (trainer_.accumulated() < batches) trainer_.accumulate(next_batch());
-    trainer_.apply();
+    trainer_.start_apply();
   }
 
   Batch next_batch() {
     std::optional<Batch> batch = source_.next();
     if (!batch) {
+      trainer_.sync();
       for (const auto& sink : state_.sinks) sink->finish();
       fail_with_hint("give more data, or more epochs to the loader", Code::out_of_range,
                      "the data ended after {} of {} steps", done_, steps_);
@@ -91,6 +100,7 @@ private:
   void save() {
     const std::string& root = state_.options.str("root");
     if (root.empty() || saved_step_ == state_.counters.step) return;
+    trainer_.sync();
     Options options(checkpoint_schema());
     options.set_i64("keep_last", state_.options.i64("keep_last"));
     options.set_i64("overwrite",
@@ -100,15 +110,22 @@ private:
     tell(Event(EventKind::checkpoint).set("step", state_.counters.step).set("dir", dir));
   }
 
+  void tell_step() {
+    ++told_;
+    if (task_ != nullptr) task_->set_progress(told_, steps_);
+    tell(step_event(state_));
+  }
+
+  // A callback that said stop hears of no step more; sinks do, as these steps were taken too.
   void tell(const Event& event) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-    for (const auto& sink : state_.sinks) sink->write(event, {done_, steps_, seconds});
-    if (!fn_) return;
+    for (const auto& sink : state_.sinks) sink->write(event, {told_, steps_, seconds});
+    if (!fn_ || (stopped_ && event.kind() == EventKind::train_step)) return;
     const Answer answer = fn_(event);
     if (answer == Answer::fail) {
       for (const auto& sink : state_.sinks) sink->finish();
       fail(Code::callback_failed, "the callback of the run failed at step {}",
-           state_.counters.step);
+           std::get<int64_t>(*event.find("step")));
     }
     stopped_ = stopped_ || answer == Answer::stop;
   }
@@ -120,7 +137,8 @@ private:
   const EventFn& fn_;
   Task* task_;
   Clock::time_point start_ = Clock::now();
-  int64_t done_ = 0;
+  int64_t done_ = 0; // started
+  int64_t told_ = 0; // read, and told about
   int64_t saved_step_ = -1;
   bool stopped_ = false;
 };
@@ -136,7 +154,7 @@ double Trainer::eval(BatchSource& source, int64_t max_batches, Task* task) {
   constexpr uint64_t kEvalSeed =
       0x6576616C; // "eval": the same noise for every model and every trainer
   State& state = *state_;
-  state.check_usable();
+  sync();
   noise::LossValue total;
   std::vector<double> means;
   for (int64_t i = 0; i < max_batches; ++i) {

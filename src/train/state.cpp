@@ -5,38 +5,12 @@
 namespace dllm::train {
 namespace {
 
-bool references_mean_of_means(const std::string& compat) {
-  return compat == "dllm-jax" || compat == "dllm" || compat == "nano";
-}
-
 void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options) {
   if (objective.needs_mask_id() && objective.options().i64("mask_id") < 0)
     model.ensure_mask_token();
   for (const std::string& pattern : options.list("freeze"))
     model.params().set_trainable(pattern, false);
   model.params().make_masters();
-}
-
-ProgramSpec make_spec(const model::Model& model, const noise::Objective& objective,
-                      const Options& options) {
-  ProgramSpec spec;
-  spec.model = &model;
-  spec.objective = &objective;
-  const bool decay_all = options.str("decay") == "all";
-  const auto& physical = model.params().physical();
-  for (size_t i = 0; i < physical.size(); ++i) {
-    if (!physical[i].trainable || physical[i].scale_of >= 0) continue;
-    spec.trained.push_back(i);
-    spec.decay.push_back(decay_all || physical[i].decay);
-  }
-  if (spec.trained.empty()) {
-    fail_with_hint("let freeze name fewer tensors", Code::invalid_argument,
-                   "every parameter is frozen");
-  }
-  spec.ema = options.f64("ema") > 0;
-  spec.remat = options.boolean("remat");
-  spec.mean_of_means = references_mean_of_means(options.str("compat"));
-  return spec;
 }
 
 } // namespace
@@ -47,7 +21,7 @@ Trainer::State::State(std::shared_ptr<model::Model> model_in, noise::ObjectiveRe
       rate(learning_rate_of(options)), hyper(hyper_of(options)), evaluator(model, objective),
       control(kControlCount), agreed(kControlCount) {
   prepare_model(*model, *objective, options);
-  spec = make_spec(*model, *objective, options);
+  spec = program_spec(*model, *objective, options);
   for (const size_t index : spec.trained) {
     const auto& entry = model->params().physical()[index];
     Slot slot;

@@ -8,6 +8,9 @@
 #include "train/sink.h"
 #include "train/trainer.h"
 
+#include <chrono>
+#include <deque>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -47,6 +50,27 @@ struct Accumulated {
 // A compiled program and where its inputs and outputs live.
 class Bound;
 
+enum class ProgramKind { fused, accumulate, apply };
+
+// What execute answers: the numbers are not read yet.
+struct Launched {
+  graph::BufferRef numbers;        // enum Number
+  std::shared_ptr<const Bound> by; // knows the parts
+  double flops = 0;                // rows of the head that were not used taken off
+};
+
+// A step or micro-batch that was started and is not read yet.
+struct InFlight {
+  ProgramKind kind = ProgramKind::fused;
+  Launched run;
+  Counters before, after; // of the trainer, as if the step were finite
+  Accumulated sums;       // apply: of its micro-batches
+  double lr = 0;
+  int64_t tokens = 0;
+  std::chrono::steady_clock::time_point start;
+  double share = 1; // of the seconds until it is read: others were in flight when it started
+};
+
 struct Trainer::State {
   State(std::shared_ptr<model::Model> model, noise::ObjectiveRef objective, const Options& options);
 
@@ -57,15 +81,19 @@ struct Trainer::State {
   Hyper hyper;
   ProgramSpec spec;
   std::vector<Slot> slots;
-  Counters counters;
-  Accumulated accumulated;
-  std::string lost; // why the state cannot be used any more, or ""
+  Counters counters;       // steps in flight included, as if all were finite
+  Accumulated accumulated; // batches, rows and tokens of all; the rest of those that were read
+  std::string lost;        // why the state cannot be used any more, or ""
 
   std::list<std::shared_ptr<Bound>> programs; // most recently used first
+  std::deque<InFlight> in_flight;             // oldest first
+  graph::BufferRef halted; // f32 scalar of the last update: was one not finite?; null: none was
+  double last_loss = 0;
+  std::function<void()> on_step; // called after the numbers of a step were published
   noise::LossRunner evaluator;
   std::vector<std::unique_ptr<Sink>> sinks;
   std::vector<int32_t> control; // wishes of this process for the next step
-  std::vector<int32_t> agreed;  // wishes of all after the last step
+  std::vector<int32_t> agreed;  // wishes of all after the last step that was read
 
   mutable std::mutex metrics_mutex;
   std::map<std::string, double> metrics;
@@ -83,13 +111,11 @@ struct StepNumbers {
   std::map<std::string, std::pair<double, double>> parts; // sum, count
 };
 
-enum class ProgramKind { fused, accumulate, apply };
-
 // Runs the program of this kind (compiled when the feed has a new shape) on the trainer's arrays,
 // which are then those after the step. A run that fails leaves them as they were, or sets `lost`.
-StepNumbers execute(Trainer::State& state, ProgramKind kind, const Batch& feed,
-                    const std::vector<float>& scalars, const Task* task);
-// Flops of the last program run, rows of the head that were not used taken off.
-double flops_of_last_run(const Trainer::State& state);
+Launched execute(Trainer::State& state, ProgramKind kind, const Batch& feed,
+                 const std::vector<float>& scalars, const Task* task);
+// Waits for the run. words: control, as all ranks agreed.
+StepNumbers read_numbers(const Launched& run, std::vector<int32_t>& words);
 
 } // namespace dllm::train

@@ -37,7 +37,15 @@ public:
   void accumulate(const Batch& batch, const Task* task = nullptr);
   double apply(const Task* task = nullptr);
   int64_t accumulated() const; // micro-batches since the last update
-  void sync();                 // waits for steps in flight; the first late failure
+
+  // The same without waiting, where the engine runs ahead (elsewhere they wait). At most two steps
+  // are unread then: metrics, events and failures come that much later, in order. A step that was
+  // not finite under nonfinite = stop fails in a later call, which names it; the steps behind it
+  // changed no weight either and do not count. Under nonfinite = skip the rate and AdamW's counts
+  // of the steps behind it took it for an update.
+  void start_step(const Batch& batch, const Task* task = nullptr);
+  void start_apply(const Task* task = nullptr); // waits for its micro-batches
+  void sync() const;                            // waits for steps in flight; the first late failure
 
   // `steps` more steps, events after each (kinds train_step, checkpoint). Answers true when all
   // were taken, false when the callback or a budget (option tokens) ended the run. Fails with
@@ -57,7 +65,7 @@ public:
   // "live", or "ema": a copy of the moving average. not_found for another role.
   std::shared_ptr<model::Model> model(const std::string& role) const;
 
-  int64_t steps_done() const;
+  int64_t steps_done() const; // steps in flight included
   const Options& options() const;
   const noise::ObjectiveRef& objective() const;
 

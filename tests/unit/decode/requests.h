@@ -2,8 +2,8 @@
 // A tiny model and decoders of it, for the tests of decoding.
 
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
 #include "decode/decoder.h"
+#include "graph/engine_options.h"
 
 #include <nlohmann/json.hpp>
 
@@ -29,6 +29,11 @@ inline std::shared_ptr<model::Model> tiny_model(int64_t threads = 1,
   Options options(graph::engine_schema());
   options.set_i64("threads", threads);
   return model::new_model(cpu::make_engine(options), config, Options(model::model_schema()));
+}
+
+inline std::shared_ptr<model::Model> tiny_model(const std::shared_ptr<graph::Engine>& engine,
+                                                const Json& config = tiny_config()) {
+  return model::new_model(engine, config, Options(model::model_schema()));
 }
 
 inline std::unique_ptr<Decoder> make_decoder(std::shared_ptr<model::Model> model,

@@ -3,6 +3,7 @@
 
 #include "graph/engine.h"
 #include "model/model.h"
+#include "model/plan.h"
 #include "model_tools.h"
 #include "unit/test_files.h"
 
@@ -131,39 +132,55 @@ TEST(ForwardGpt2, LearnedPositionsEnd) {
                      [&] { forward(*model, small_ids(1, 25, 23)); });
 }
 
-TEST(Plan, KnowsTheBytesWithoutWeights) {
+TEST(Plan, ForwardOfASketch) {
   const auto engine = small_engine();
   const ModelConfig config = config_from_json(small_config("llama"), "config.json");
   const auto model = new_model(engine, small_config("llama"), model_options());
-  for (const char* what : {"train", "decode", "prefill", "forward"}) {
-    Options options(plan_schema());
-    options.set_json(Json{{"what", what}, {"batch", 2}, {"length", 8}});
-    const Json plan = plan_model(*engine, config, options);
-    EXPECT_EQ(plan["weights"].get<int64_t>(), model->params().parameter_count() * 4) << what;
-    EXPECT_GT(plan["arena"].get<int64_t>(), 0) << what;
-    EXPECT_GT(plan["flops"].get<double>(), 2.0 * 16 * 2 * 8 * 16) << what;
-    const int64_t moments =
-        std::string(what) == "train" ? model->params().parameter_count() * 8 : 0;
-    EXPECT_EQ(plan["moments"].get<int64_t>(), moments) << what;
-    options.set_text("format", "graph");
-    EXPECT_NE(
-        plan_model(*engine, config, options)["graph"].get<std::string>().find("param:layers.q"),
-        std::string::npos);
-  }
+  const int64_t used = engine->i64("memory_used");
+  Options options(plan_schema());
+  options.set_json(Json{{"what", "forward"}, {"batch", 2}, {"length", 8}});
+  const Job job = forward_job(engine, config, options);
+  const Json plan = parse_json(plan_text(*engine, job, options), "plan");
+  EXPECT_EQ(engine->i64("memory_used"), used); // nothing was uploaded
+  EXPECT_EQ(plan["weights"].get<int64_t>(), model->params().parameter_count() * 4);
+  EXPECT_GT(plan["arena"].get<int64_t>(), 0);
+  EXPECT_GT(plan["flops"].get<double>(), 2.0 * 16 * 2 * 8 * 16);
+  EXPECT_EQ(plan["compiled"]["known"], false);
+  EXPECT_TRUE(plan["compiled"]["fits"].is_null());
+  options.set_text("format", "graph");
+  EXPECT_NE(plan_text(*engine, job, options).find("param:layers.q"), std::string::npos);
+  options.set_text("format", "optimized");
+  test::expect_error(Code::unimplemented, "", [&] { plan_text(*engine, job, options); });
 }
 
-TEST(Plan, CountsTheCacheOfADecodingStep) {
+TEST(Sketch, HasShapesAndNoNumbers) {
   const auto engine = small_engine();
-  const ModelConfig config = config_from_json(small_config("llama"), "config.json");
-  Options options(plan_schema());
-  options.set_json(Json{{"what", "decode"}, {"batch", 3}, {"length", 20}, {"window", 4}});
-  const Json plan = plan_model(*engine, config, options);
-  // K and V of every layer, row and position of a whole tile of 64 keys.
-  EXPECT_EQ(plan["cache"].get<int64_t>(), 2 * config.layers * 3 * 64 * config.kv_size() * 4);
-  EXPECT_GE(plan["peak"].get<int64_t>(),
-            plan["cache"].get<int64_t>() + plan["weights"].get<int64_t>());
-  options.set_i64("window", 0);
-  EXPECT_EQ(plan_model(*engine, config, options)["cache"].get<int64_t>(), 0);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::i8}) {
+    const std::string name = dtype == DType::i8 ? "int8" : dtype_name(dtype);
+    const auto whole =
+        new_model(engine, small_config("llama"), model_options({{"dtype", name.c_str()}}));
+    const auto sketch = sketch_model(engine, whole->config(), dtype);
+    ASSERT_EQ(sketch->params().physical().size(), whole->params().physical().size()) << name;
+    for (size_t i = 0; i < sketch->params().physical().size(); ++i) {
+      const auto &a = sketch->params().physical()[i], &b = whole->params().physical()[i];
+      EXPECT_EQ(a.name, b.name);
+      EXPECT_EQ(a.shape, b.shape) << a.name;
+      EXPECT_EQ(a.dtype, b.dtype) << a.name;
+      EXPECT_EQ(a.decay, b.decay) << a.name;
+      EXPECT_EQ(a.scale_of, b.scale_of) << a.name;
+    }
+    EXPECT_EQ(sketch->params().names(), whole->params().names());
+    EXPECT_EQ(sketch->params().parameter_count(), whole->params().parameter_count());
+    const std::string any = sketch->params().names().front();
+    const auto refused = [&](const auto& use) {
+      test::expect_error(Code::failed_precondition, "the model is a sketch", use);
+    };
+    refused([&] { sketch->params().read(any); });
+    refused([&] { sketch->params().snapshot(); });
+    refused([&] { sketch->ensure_mask_token(); });
+    refused([&] { clone_model(*sketch); });
+    refused([&] { forward(*sketch, small_ids(1, 4, 23)); });
+  }
 }
 
 } // namespace

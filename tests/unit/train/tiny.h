@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,7 +20,8 @@ inline std::shared_ptr<graph::Engine> tiny_engine(int64_t threads = 1) {
   return cpu::make_engine(options);
 }
 
-inline std::shared_ptr<model::Model> tiny_model(int64_t threads = 1, bool tied = true) {
+inline std::shared_ptr<model::Model> tiny_model(const std::shared_ptr<graph::Engine>& engine,
+                                                bool tied = true) {
   const Json config = {{"model_type", "qwen3"},
                        {"vocab_size", 31},
                        {"hidden_size", 24},
@@ -34,7 +36,11 @@ inline std::shared_ptr<model::Model> tiny_model(int64_t threads = 1, bool tied =
                        {"tie_word_embeddings", tied},
                        {"initializer_range", 0.1},
                        {"mask_token_id", 30}};
-  return model::new_model(tiny_engine(threads), config, Options(model::model_schema()));
+  return model::new_model(engine, config, Options(model::model_schema()));
+}
+
+inline std::shared_ptr<model::Model> tiny_model(int64_t threads = 1, bool tied = true) {
+  return tiny_model(tiny_engine(threads), tied);
 }
 
 // Rows of one text of period 10, cut at places that depend on the position: easy to learn, never
@@ -78,6 +84,17 @@ inline std::unique_ptr<Trainer> tiny_trainer(const Json& values = Json::object()
                                              const std::string& objective = "mdlm") {
   return std::make_unique<Trainer>(tiny_model(threads), noise::make_objective(objective),
                                    trainer_options(values));
+}
+
+// A batch whose loss is not finite: prepared arrays with a weight that is none.
+inline Batch poisoned() {
+  Batch batch;
+  batch.set("ids", Tensor::from(Shape{1, 4}, std::vector<int32_t>{30, 3, 30, 5}));
+  batch.set("targets", Tensor::from(Shape{1, 4}, std::vector<int32_t>{3, -1, 5, -1}));
+  batch.set("weights",
+            Tensor::from(Shape{1, 4},
+                         std::vector<float>{std::numeric_limits<float>::quiet_NaN(), 0, 1, 0}));
+  return batch;
 }
 
 // Every weight, by name, as it is on the engine.

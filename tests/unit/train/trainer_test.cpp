@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <cmath>
-#include <limits>
 #include <thread>
 
 namespace dllm::train {
@@ -113,17 +112,6 @@ TEST(Trainer, HalvesAreCalledInOrder) {
   EXPECT_THROW(trainer->step(*source.next()), Error);
   trainer->apply();
   trainer->step(*source.next());
-}
-
-// A batch whose loss is not finite: prepared arrays with a weight that is none.
-Batch poisoned() {
-  Batch batch;
-  batch.set("ids", Tensor::from(Shape{1, 4}, std::vector<int32_t>{30, 3, 30, 5}));
-  batch.set("targets", Tensor::from(Shape{1, 4}, std::vector<int32_t>{3, -1, 5, -1}));
-  batch.set("weights",
-            Tensor::from(Shape{1, 4},
-                         std::vector<float>{std::numeric_limits<float>::quiet_NaN(), 0, 1, 0}));
-  return batch;
 }
 
 TEST(Trainer, NonFiniteStepsAreSkippedToTheBit) {

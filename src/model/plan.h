@@ -1,0 +1,41 @@
+#pragma once
+// What a program would need, from shapes alone: bytes, flops, and whether a compiler's device holds
+// it. Which program a job runs is told by who runs it: train/plan.h, decode/plan.h.
+
+#include "base/options.h"
+#include "graph/engine.h"
+#include "model/model.h"
+
+#include <memory>
+#include <string>
+
+namespace dllm::model {
+
+struct Job {
+  std::shared_ptr<graph::Graph> graph;
+  int64_t weights = 0; // bytes of the parameters, plain
+  int64_t moments = 0; // of the optimizer's state
+  int64_t cache = 0;   // of K and V kept between decoding steps
+};
+
+const Schema& plan_schema(); // "plan": what format batch length window dtype remat objective ...
+
+// The model a plan is about; training has f32 masters whatever option dtype says.
+std::shared_ptr<Model> planned_model(std::shared_ptr<graph::Engine> engine,
+                                     const ModelConfig& config, const Options& options);
+int64_t planned_length(const ModelConfig& config, const Options& options); // of a row
+int64_t parameter_bytes(const Model& model);
+
+// what = forward: the logits of every position.
+Job forward_job(const std::shared_ptr<graph::Engine>& engine, const ModelConfig& config,
+                const Options& options);
+
+// Compiles the job and answers the text of option format. json: {"what", "batch", "weights",
+// "moments", "cache"; by our own plan "inputs", "outputs", "constants", "arena", "peak", "flops";
+// "compiled": {"known", "fits", "argument", "output", "alias", "temporary", "code", "peak",
+// "device", "flops", "seconds", "from_cache"}, and "hint" when it does not fit}. Bytes of one
+// device. fits is null when the compiler does not tell, or the device; a program that is too big
+// for its compiler does not fit, "message" is what the compiler said.
+std::string plan_text(graph::Engine& engine, const Job& job, const Options& options);
+
+} // namespace dllm::model

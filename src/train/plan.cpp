@@ -1,0 +1,52 @@
+#include "train/plan.h"
+
+#include "noise/objective.h"
+#include "train/options.h"
+#include "train/programs.h"
+
+#include <algorithm>
+
+namespace dllm::train {
+namespace {
+
+// The arrays of the loss for rows of any tokens: a program depends on their shapes alone.
+Batch planned_feed(const noise::Objective& objective, const model::ModelConfig& config,
+                   int64_t batch, int64_t length) {
+  Batch rows;
+  rows.set("ids", Tensor(DType::i32, {batch, length}));
+  if (objective.name() == "token_ce") { // has no noise of its own
+    Tensor targets(DType::i32, {batch, length});
+    std::ranges::fill(targets.mutable_as<int32_t>(), -1);
+    rows.set("targets", targets);
+    rows.set("weights", Tensor(DType::f32, {batch, length}));
+    return objective.feed(rows, config);
+  }
+  noise::PrepareContext context = noise::prepare_context(objective, config);
+  if (context.mask_id < 0) context.mask_id = config.vocab_size - 1;
+  return objective.feed(objective.prepare(rows, 0, 0, context), config);
+}
+
+} // namespace
+
+model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
+                        const model::ModelConfig& config, const Options& options) {
+  const auto model = model::planned_model(engine, config, options);
+  const noise::ObjectiveRef objective = noise::make_objective(options.str("objective"));
+  Options settings(trainer_schema());
+  settings.set_i64("remat", options.boolean("remat") ? 1 : 0);
+  settings.set_f64("ema", options.boolean("ema") ? 0.999 : 0.0);
+  model->params().make_masters();
+  const ProgramSpec spec = program_spec(*model, *objective, settings);
+
+  model::Job job;
+  job.weights = model::parameter_bytes(*model);
+  const int64_t kinds = spec.ema ? 3 : 2; // first, second, average
+  for (const size_t index : spec.trained)
+    job.moments += kinds * 4 * model->params().physical()[index].shape.count();
+  const Batch feed = planned_feed(*objective, config, options.i64("batch"),
+                                  model::planned_length(config, options));
+  job.graph = build_fused(spec, feed).graph;
+  return job;
+}
+
+} // namespace dllm::train

@@ -1,0 +1,12 @@
+#pragma once
+// The training step of a config, for plans: the fused program that Trainer would compile.
+
+#include "model/plan.h"
+
+namespace dllm::train {
+
+// Options of kind "plan": batch, length, objective, remat, ema.
+model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
+                        const model::ModelConfig& config, const Options& options);
+
+} // namespace dllm::train

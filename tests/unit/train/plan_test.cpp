@@ -1,0 +1,68 @@
+// The plan of a training step is about the very program that a trainer runs.
+
+#include "train/plan.h"
+
+#include "tiny.h"
+#include "unit/watching_engine.h"
+
+#include <gtest/gtest.h>
+
+namespace dllm::train {
+namespace {
+
+Options plan_options(const Json& values) {
+  Options options(model::plan_schema());
+  options.set_json(Json{{"what", "train"}, {"batch", 4}, {"length", 16}});
+  options.set_json(values);
+  return options;
+}
+
+TEST(TrainPlan, IsTheProgramOfTheTrainer) {
+  for (const char* objective : {"mdlm", "ar", "token_ce"}) {
+    for (const bool remat : {false, true}) {
+      const auto engine = std::make_shared<test::WatchingEngine>(tiny_engine());
+      const auto model = tiny_model(engine);
+      const int64_t uploads = engine->uploads;
+      const Options options = plan_options({{"objective", objective}, {"remat", remat}});
+      const model::Job job = training_job(engine, model->config(), options);
+      const Json plan = parse_json(model::plan_text(*engine, job, options), "plan");
+      ASSERT_EQ(engine->compiled.size(), 1u);
+      EXPECT_EQ(engine->uploads, uploads);
+      const int64_t count = model->params().parameter_count();
+      EXPECT_EQ(plan["weights"], count * 4);
+      EXPECT_EQ(plan["moments"], count * 8);
+      EXPECT_GE(plan["inputs"].get<int64_t>(), count * 12);
+      EXPECT_GE(plan["peak"].get<int64_t>(), count * 12 + plan["arena"].get<int64_t>());
+
+      Trainer trainer(model, noise::make_objective(objective), trainer_options({{"remat", remat}}));
+      TextSource source;
+      Batch batch = *source.next();
+      if (std::string(objective) == "token_ce") {
+        batch.set("targets", batch.at("ids"));
+        batch.set("weights", Tensor(DType::f32, {4, 16}));
+      }
+      trainer.step(batch);
+      EXPECT_EQ(engine->compiled.at(1), engine->compiled.at(0)) << objective << remat;
+    }
+  }
+}
+
+TEST(TrainPlan, AverageAndRemat) {
+  const auto engine = tiny_engine();
+  const auto model = tiny_model(engine);
+  const auto plan = [&](const Json& values) {
+    const Options options = plan_options(values);
+    return parse_json(
+        model::plan_text(*engine, training_job(engine, model->config(), options), options), "plan");
+  };
+  const int64_t count = model->params().parameter_count();
+  EXPECT_EQ(plan({{"ema", true}})["moments"], count * 12);
+  const Json wide = {{"batch", 16}, {"length", 64}};
+  Json narrow = wide;
+  narrow["remat"] = true;
+  EXPECT_LT(plan(narrow)["arena"].get<int64_t>(), plan(wide)["arena"].get<int64_t>());
+  EXPECT_GT(plan(narrow)["flops"].get<double>(), plan(wide)["flops"].get<double>());
+}
+
+} // namespace
+} // namespace dllm::train
