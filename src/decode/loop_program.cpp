@@ -3,7 +3,6 @@
 #include "decode/loop_feed.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace dllm::decode {
 namespace {
@@ -17,13 +16,13 @@ LoopRecord::LoopRecord(const StepSettings& settings, const LoopShape& shape, Ten
     : settings_(settings), shape_(shape), answer_(std::move(answer)) {}
 
 std::span<const int32_t> LoopRecord::line(int64_t step, int64_t row, int64_t place) const {
-  const int64_t columns = RecordColumns(settings_).count;
+  const int64_t columns = record_columns(settings_);
   const int64_t at = (step * shape_.places() + row * shape_.block + place) * columns;
   return answer_.as<int32_t>().subspan(static_cast<size_t>(at), static_cast<size_t>(columns));
 }
 
 int64_t LoopRecord::steps(int64_t row) const {
-  const int64_t at = shape_.steps * shape_.places() * RecordColumns(settings_).count + row;
+  const int64_t at = shape_.steps * shape_.places() * record_columns(settings_) + row;
   return answer_.as<int32_t>()[static_cast<size_t>(at)];
 }
 
@@ -39,33 +38,11 @@ int64_t LoopRecord::most_steps() const {
 
 Prediction LoopRecord::prediction(int64_t step, int64_t row, int64_t place,
                                   int64_t position) const {
-  using Columns = RecordColumns;
-  const Columns columns(settings_);
-  const std::span<const int32_t> said = line(step, row, place);
-  const auto number = [&](int64_t column) {
-    return std::bit_cast<float>(said[static_cast<size_t>(column)]);
-  };
-  Prediction p;
-  p.position = position;
-  p.token = said[Columns::draw];
-  p.probability = number(Columns::draw_prob);
-  p.argmax = said[Columns::argmax];
-  p.max_probability = number(Columns::max_prob);
-  p.entropy = number(Columns::entropy);
-  if (settings_.shaped) {
-    p.shaped_probability = number(Columns::shaped);
-    p.shaped_margin = number(Columns::shaped + 1);
-    p.shaped_entropy = number(Columns::shaped + 2);
-  }
-  for (int64_t k = 0; k < settings_.top; ++k) {
-    p.top_ids.push_back(said[static_cast<size_t>(columns.top_ids + k)]);
-    p.top_probs.push_back(number(columns.top_probs + k));
-  }
-  return p;
+  return prediction_of(line(step, row, place), settings_.columns(), position);
 }
 
 int32_t LoopRecord::after(int64_t step, int64_t row, int64_t place) const {
-  return line(step, row, place)[RecordColumns::after];
+  return line(step, row, place).back();
 }
 
 LoopProgram::LoopProgram(std::shared_ptr<model::Model> model, StepSettings settings,
