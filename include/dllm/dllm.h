@@ -50,6 +50,7 @@
 #include "dllm/model.h"
 #include "dllm/objective.h"
 #include "dllm/options.h"
+#include "dllm/plugin.h"
 #include "dllm/registry.h"
 #include "dllm/schedule.h"
 #include "dllm/source.h"

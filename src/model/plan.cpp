@@ -41,6 +41,17 @@ std::string hint_of(const Options& options) {
   return options.boolean("remat") ? hint : "set remat; " + hint;
 }
 
+void add_texts(const graph::Program& program, Json& made) {
+  for (const char* form : {"stablehlo", "optimized"}) {
+    try {
+      made[form] = program.text(form);
+    } catch (const Error& error) {
+      if (error.code() != Code::unimplemented) throw;
+      made[form] = nullptr;
+    }
+  }
+}
+
 Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
   Json made = {{"what", options.str("what")},
                {"batch", options.i64("batch")},
@@ -70,6 +81,7 @@ Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
   made["flops"] = report.flops;
   made["compiled"] = compiled_json(report.compiled);
   if (made["compiled"]["fits"] == false) made["hint"] = hint_of(options);
+  if (options.boolean("texts")) add_texts(*program, made);
   return made;
 }
 
@@ -86,6 +98,9 @@ const Schema& plan_schema() {
            "format", "json", {"json", "graph", "stablehlo", "optimized"},
            "json: bytes; graph: the program as text; stablehlo: what a compiler is given; "
            "optimized: what it made."),
+       option_bool("texts", false,
+                   "json: also holds the program's texts, stablehlo and optimized; null where an "
+                   "engine has none."),
        option_i64("batch", 1, 1, 1 << 20, "Rows."),
        option_i64("length", 0, 0, int64_t{1} << 30, "Tokens a row; 0: the model's longest."),
        option_i64("window", 0, 0, int64_t{1} << 30,

@@ -47,6 +47,7 @@ void prepare_environment(bool compile_only) {
   if (compile_only) {
     set_default("ALLOW_MULTIPLE_LIBTPU_LOAD", "1"); // else a second process at the same time fails
     set_default("TPU_WORKER_HOSTNAMES", "localhost");
+    set_default("TPU_ACCELERATOR_TYPE", "v5e-8"); // any: without one it complains
   }
 }
 

@@ -89,16 +89,18 @@ std::vector<std::string> candidates(const Platform& platform) {
   return paths;
 }
 
-[[noreturn]] void fail_nothing_found(const Platform& platform) {
+std::string looked_in() {
   std::vector<std::string> folders = own_folders();
   for (std::string& folder : package_folders()) folders.push_back(std::move(folder));
+  return folders.empty() ? "any folder of packages" : fmt::format("{}", fmt::join(folders, ", "));
+}
+
+[[noreturn]] void fail_nothing_found(const Platform& platform) {
   fail_with_hint(fmt::format("pip install {}, or set DLLM_PLUGINS to the folder it lies in, or "
                              "plugin to its path",
                              platform.packages),
                  Code::not_found, "there is no plugin for {}: none of {} lies in {}", platform.name,
-                 fmt::join(platform.files, ", "),
-                 folders.empty() ? "any folder of packages"
-                                 : fmt::format("{}", fmt::join(folders, ", ")));
+                 fmt::join(platform.files, ", "), looked_in());
 }
 
 } // namespace
@@ -118,6 +120,22 @@ std::string find_plugin(const std::string& name) {
   }
   fail_with_hint("use cpu, tpu or cuda, or the path of a plugin", Code::invalid_argument,
                  "no platform is called {}", name);
+}
+
+std::vector<PluginSearch> find_plugins() {
+  std::vector<PluginSearch> all;
+  for (const Platform& platform : platforms()) {
+    PluginSearch& search = all.emplace_back();
+    search.platform = platform.name;
+    search.packages = platform.packages;
+    search.looked_in = looked_in();
+    for (std::string& path : candidates(platform)) {
+      const bool new_one =
+          std::find(search.paths.begin(), search.paths.end(), path) == search.paths.end();
+      if (new_one && file_exists(path)) search.paths.push_back(std::move(path));
+    }
+  }
+  return all;
 }
 
 } // namespace dllm::pjrt

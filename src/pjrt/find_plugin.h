@@ -2,6 +2,7 @@
 // Where plugins lie: a path, or a platform's name that is looked up.
 
 #include <string>
+#include <vector>
 
 namespace dllm::pjrt {
 
@@ -10,5 +11,14 @@ namespace dllm::pjrt {
 // the Python packages of VIRTUAL_ENV, CONDA_PREFIX, the user and the system. Fails with not_found
 // naming what was tried and the package to get, with invalid_argument when `name` is none of these.
 std::string find_plugin(const std::string& name);
+
+// Every platform that has a name, with all its plugins that are found; nothing is loaded.
+struct PluginSearch {
+  std::string platform;           // "cpu" "tpu" "cuda"
+  std::vector<std::string> paths; // the first is what find_plugin answers
+  std::string packages;           // that hold one: "lammps-jax-pjrt-cpu or xla-cpu-pjrt"
+  std::string looked_in;          // folders
+};
+std::vector<PluginSearch> find_plugins();
 
 } // namespace dllm::pjrt

@@ -14,6 +14,7 @@ from .loader import Loader
 from .lua import Lua
 from .model import Model
 from .objective import Objective
+from .plugin import describe_plugin, plugins
 from .schedule import Schedule
 from .source import Source
 from .task import Task
@@ -25,7 +26,8 @@ __all__ = [
     "Batch", "CONTINUE", "Checkpoint", "ClosedError", "Dataset", "Decoder", "Engine", "Error",
     "Event", "FINAL", "FIXED", "Loader", "Lua", "MASKED", "Managed", "Model", "Objective",
     "Options", "PROVISIONAL", "STOP", "Schedule", "Source", "Task", "Tensor", "Tokenizer",
-    "Trainer", "abi_version", "build_info", "default_engine", "errors", "has_feature",
+    "Trainer", "abi_version", "build_info", "default_engine",
+    "describe_plugin", "errors", "has_feature",
     "latest_checkpoint", "log_lines", "log_to", "names", "restore_checkpoint", "save_checkpoint",
     "schema", "version",
 ]

@@ -182,6 +182,8 @@ PROTOTYPES = {
     "dllm_options_set_json": (c_int32, [c_void_p, c_void_p, c_int64, c_void_p]),
     "dllm_options_to_json": (c_int32, [c_void_p, c_void_p, c_void_p]),
     "dllm_options_schema": (c_int32, [c_char_p, c_void_p, c_void_p]),
+    "dllm_plugin_list": (c_int32, [c_void_p, c_void_p]),
+    "dllm_plugin_describe": (c_int32, [c_char_p, c_void_p, c_void_p]),
     "dllm_registry_name": (c_char_p, [c_char_p, c_int64]),
     "dllm_schedule_new": (c_int32, [c_char_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_schedule_table": (c_int32, [

@@ -1,4 +1,4 @@
-// dllm inspect, dllm devices, dllm graph: look without changing anything.
+// dllm inspect, dllm graph: look without changing anything.
 
 #include "../session.h"
 #include "registry.h"
@@ -53,15 +53,6 @@ int inspect(Context& context) {
   return 0;
 }
 
-int devices(Context& context) {
-  const auto engine = open_engine(context);
-  const std::string description =
-      text([&](dllm_buffer* out, dllm_error* err) { return dllm_engine_describe(engine.get(), out, err); });
-  if (context.json()) std::printf("%s\n", description.c_str());
-  else print_tree(Json::parse(description), 0);
-  return 0;
-}
-
 int graph(Context& context) {
   const auto engine = open_engine(context);
   const std::string report = text([&](dllm_buffer* out, dllm_error* err) {
@@ -84,10 +75,6 @@ Command inspect_command() {
            {Kind::flag, "verify", "", "check every file against its checksum"}},
           {},
           inspect};
-}
-
-Command devices_command() {
-  return {"devices", "show what can compute here", "dllm devices --json", {}, {"engine"}, devices};
 }
 
 Command graph_command() {

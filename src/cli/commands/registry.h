@@ -6,6 +6,7 @@
 namespace dllm::cli {
 
 Command chat_command();
+Command compile_command();
 Command devices_command();
 Command generate_command();
 Command graph_command();

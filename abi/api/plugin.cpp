@@ -1,0 +1,23 @@
+#include "dllm/plugin.h"
+
+#include "buffer_handle.h"
+#include "pjrt/describe.h"
+
+#include <nlohmann/json.hpp>
+
+using namespace dllm;
+using namespace dllm::abi;
+
+dllm_status dllm_plugin_list(dllm_buffer* out, dllm_error* err) {
+  return guard(err, [&] {
+    need(out, "out");
+    fill(out, pjrt::list_plugins().dump());
+  });
+}
+
+dllm_status dllm_plugin_describe(const char* plugin, dllm_buffer* out, dllm_error* err) {
+  return guard(err, [&] {
+    need(out, "out");
+    fill(out, pjrt::describe_plugin(need_text(plugin, "plugin")).dump());
+  });
+}

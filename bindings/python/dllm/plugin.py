@@ -1,0 +1,18 @@
+"""PJRT plugins: which there are, what they are."""
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from ._base import path_bytes, read_text
+
+
+def plugins() -> list[dict[str, Any]]:
+    """The plugins that are found, by platform; none is loaded."""
+    return json.loads(read_text("dllm_plugin_list"))
+
+
+def describe_plugin(plugin: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a plugin (a path, or "cpu", "tpu", "cuda") is. Loads it into this process: a bad one may end it."""
+    return json.loads(read_text("dllm_plugin_describe", path_bytes(plugin)))

@@ -1,0 +1,202 @@
+// dllm devices: what can compute here, this library's engine and other people's plugins.
+
+#include "../child.h"
+#include "../session.h"
+#include "compile_report.h"
+#include "probe.h"
+#include "registry.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace dllm::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string word(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+void row(const std::string& name, const std::string& value) {
+  std::printf("  %-10s %s\n", name.c_str(), value.c_str());
+}
+
+Json own_engine(const Context& context) {
+  Json settings = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_options_to_json(context.options("engine"), out, err);
+  }));
+  settings["kind"] = "cpu";
+  const auto options = make<dllm_options>(
+      [](dllm_options** out, dllm_error* err) { return dllm_options_new("engine", out, err); });
+  const std::string json = settings.dump();
+  call([&](dllm_error* err) {
+    return dllm_options_set_json(options.get(), json.data(), static_cast<int64_t>(json.size()),
+                                 err);
+  });
+  const auto engine = make<dllm_engine>(
+      [&](dllm_engine** out, dllm_error* err) { return dllm_engine_new(options.get(), out, err); });
+  return Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_engine_describe(engine.get(), out, err);
+  }));
+}
+
+// The plugins to look at: one that was asked for, or all that are found.
+Json plugins_here(const Context& context) {
+  const auto asked = Json::parse(context.option("engine", "plugin")).get<std::string>();
+  if (!asked.empty())
+    return Json::array({{{"platform", asked}, {"paths", {asked}}, {"missing", ""}}});
+  try {
+    return Json::parse(
+        text([](dllm_buffer* out, dllm_error* err) { return dllm_plugin_list(out, err); }));
+  } catch (const Failure& failure) {
+    if (failure.status() != DLLM_UNIMPLEMENTED) throw;
+    return Json::array(
+        {{{"platform", "pjrt"}, {"paths", Json::array()}, {"missing", failure.what()}}});
+  }
+}
+
+// One plugin in a child: what it said at each stage, and how it ended when it did not end well.
+Json look_at(const Context& context, const std::string& path) {
+  Json settings = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_options_to_json(context.options("engine"), out, err);
+  }));
+  settings["kind"] = "pjrt";
+  settings["plugin"] = path;
+  ChildRequest request;
+  request.arguments = {"devices", "--in-process", "--config", "/dev/stdin"};
+  if (context.flag("probe")) request.arguments.push_back("--probe");
+  request.input = Json{{"engine", settings}}.dump();
+  request.time_limit = static_cast<double>(context.number("time-limit"));
+  request.environment = {"TF_CPP_MIN_LOG_LEVEL=2"};
+  request.waiting = [&](double) { return dllm_task_is_cancelled(context.task()) == 0; };
+  const ChildResult child = run_child(request);
+  if (child.how == ChildResult::How::stopped) throw Failure(DLLM_CANCELLED, "interrupted");
+
+  Json found = {{"path", path}, {"state", "ok"}};
+  for (size_t begin = 0; begin < child.output.size();) {
+    const size_t end = std::min(child.output.find('\n', begin), child.output.size());
+    const Json line = Json::parse(child.output.substr(begin, end - begin), nullptr, false);
+    begin = end + 1;
+    if (!line.is_object() || !line.contains("stage")) continue; // a plugin that prints
+    const auto stage = line["stage"].get<std::string>();
+    if (stage == "loaded") found["plugin"] = line["plugin"];
+    if (stage == "client") found["engine"] = line["engine"];
+    if (stage == "ran")
+      found["ran"] = {{"seconds", line["seconds"]}, {"difference", line["difference"]}};
+    if (stage != "failed") continue;
+    found["state"] = "failed";
+    for (const char* key : {"status", "message", "hint"}) found[key] = line[key];
+  }
+  if (child.ok() || found["state"] == "failed") return found;
+  found["state"] = child.how == ChildResult::How::timed_out ? "timed_out" : "crashed";
+  found["message"] = "the process that tried it " + child.story();
+  found["last_words"] = child.last_lines(4);
+  return found;
+}
+
+void print_engine(const Json& engine) {
+  std::printf("engine cpu\n");
+  row("threads", word(engine.at("threads")));
+  row("simd", word(engine.at("simd")));
+}
+
+// Devices of one kind and size on one line: "4 x cpu", "8 x NVIDIA H200, 139.8 GiB each".
+void print_devices(const Json& engine) {
+  row("platform", word(engine.at("platform")));
+  std::vector<std::pair<std::string, int>> kinds;
+  for (const Json& device : engine.value("devices", Json::array())) {
+    std::string kind = device.is_object() ? device.value("kind", "") : word(device);
+    const Json memory =
+        device.is_object() ? device.value("memory", Json::object()) : Json::object();
+    if (memory.value("limit", 0.0) > 0)
+      kind += ", " + bytes_text(memory["limit"].get<double>()) + " each";
+    const auto same = [&](const auto& entry) { return entry.first == kind; };
+    const auto found = std::find_if(kinds.begin(), kinds.end(), same);
+    if (found == kinds.end())
+      kinds.emplace_back(kind, 1);
+    else
+      ++found->second;
+  }
+  for (const auto& [kind, count] : kinds) row("devices", std::to_string(count) + " x " + kind);
+}
+
+void print_plugin(const std::string& platform, const Json& found) {
+  std::printf("plugin %s\n", platform.c_str());
+  row("path", word(found.contains("plugin") ? found["plugin"].at("path") : found.at("path")));
+  if (found.contains("plugin")) {
+    const Json& plugin = found["plugin"];
+    const Json version = plugin.value("stablehlo", Json());
+    row("api",
+        word(plugin.at("api")) + (version.is_string() ? ", StableHLO " + word(version) : ""));
+  }
+  if (found.contains("engine")) print_devices(found["engine"]);
+  if (found.contains("ran")) {
+    char line[128];
+    const Json& difference = found["ran"]["difference"];
+    std::snprintf(line, sizeof line,
+                  "a small model in %.2f s, at most %.1e away from the cpu engine",
+                  found["ran"]["seconds"].get<double>(),
+                  difference.is_number() ? difference.get<double>() : INFINITY);
+    row("ran", line);
+  }
+  if (!found.contains("message")) return;
+  row(word(found["state"]), word(found["message"]));
+  if (found.contains("hint") && !found["hint"].get<std::string>().empty())
+    row("", word(found["hint"]));
+  for (const Json& line : found.value("last_words", Json::array())) row("", "| " + word(line));
+}
+
+int devices(Context& context) {
+  if (context.flag("in-process")) return probe_plugin(context);
+  Json all = {{"engines", Json::array({own_engine(context)})}, {"plugins", Json::array()}};
+  if (!context.json()) print_engine(all["engines"][0]);
+  bool failed = false;
+  for (const Json& platform : plugins_here(context)) {
+    const auto name = platform.at("platform").get<std::string>();
+    for (const Json& path : platform.at("paths")) {
+      Json found = look_at(context, path.get<std::string>());
+      failed = failed || found["state"] != "ok";
+      if (!context.json()) print_plugin(name, found);
+      found["platform"] = name;
+      all["plugins"].push_back(std::move(found));
+    }
+    if (!platform.at("paths").empty()) continue;
+    all["plugins"].push_back(
+        {{"platform", name}, {"state", "missing"}, {"message", platform.at("missing")}});
+    if (platform.contains("packages")) all["plugins"].back()["packages"] = platform["packages"];
+    if (context.json()) continue;
+    std::printf("plugin %s\n", name.c_str());
+    row("missing", word(platform.at("missing")));
+    if (platform.contains("packages")) {
+      row("", "pip install " + word(platform["packages"]) + "; or scripts/fetch-plugins " + name +
+                  ", and DLLM_PLUGINS names its folder");
+    }
+  }
+  if (context.json())
+    std::printf("%s\n", all.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  // One that was asked for has to work; of all that lie around some may need hardware that is not
+  // there.
+  return failed && context.option("engine", "plugin") != "\"\"" ? kFailed : 0;
+}
+
+} // namespace
+
+Command devices_command() {
+  using Kind = Argument::Kind;
+  return {"devices",
+          "show what can compute here",
+          "dllm devices --probe\n"
+          "  Plugins of hardware are loaded in a process of their own: one that crashes is "
+          "reported, and no harm done.",
+          {{Kind::flag, "probe", "", "also open each plugin's devices and run a small model there"},
+           {Kind::number, "time-limit", "120", "seconds that a plugin may take"},
+           {Kind::flag, "in-process", "", "look at --plugin in this process: what the child runs"}},
+          {"engine"},
+          devices};
+}
+
+} // namespace dllm::cli

@@ -1,0 +1,107 @@
+// GPUs that the CUDA plugin compiles for without one: it carries descriptions of many as text.
+
+#include "base/error.h"
+#include "base/files.h"
+#include "pjrt/target.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+namespace dllm::pjrt {
+namespace {
+
+constexpr std::string_view kBegin = "gpu_device_info {";
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
+// Words of letters and digits: "nvidia h100 80gb hbm3".
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  std::string word;
+  for (char c : lower(text) + " ") {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      word += c;
+    } else if (!word.empty()) {
+      words.push_back(std::exchange(word, ""));
+    }
+  }
+  return words;
+}
+
+// The rest of the line behind `key: `, without quotes; "" where there is none.
+std::string value_of(std::string_view text, std::string_view key) {
+  const size_t found = text.find(std::string("\n") + std::string(key) + ": ");
+  if (found == std::string_view::npos) return {};
+  const size_t begin = found + key.size() + 3;
+  std::string value(text.substr(begin, text.find('\n', begin) - begin));
+  if (value.size() >= 2 && value.front() == '"') value = value.substr(1, value.size() - 2);
+  return value;
+}
+
+struct Description {
+  std::string name, text;
+  double bandwidth = 0;
+};
+
+// Each is readable text up to a zero byte.
+std::vector<Description> descriptions_in(const std::string& path) {
+  const Bytes file = map_file(path);
+  const std::string_view all(reinterpret_cast<const char*>(file.data()),
+                             static_cast<size_t>(file.size()));
+  std::vector<Description> found;
+  for (size_t at = all.find(kBegin); at != std::string_view::npos; at = all.find(kBegin, at + 1)) {
+    constexpr size_t kLongest = 1 << 16;
+    const std::string_view rest = all.substr(at, kLongest);
+    const size_t end = rest.find('\0');
+    if (end == std::string_view::npos) continue;
+    const std::string_view text = rest.substr(0, end);
+    const std::string name = value_of(text, "device_description_str");
+    if (name.empty() || value_of(text, "platform_name") != "CUDA") continue;
+    const std::string bandwidth = value_of(text, "  memory_bandwidth");
+    found.push_back({name, std::string(text), std::strtod(bandwidth.c_str(), nullptr)});
+  }
+  return found;
+}
+
+} // namespace
+
+std::string gpu_description(const std::string& path, std::string_view gpu) {
+  const std::vector<std::string> wanted = words_of(gpu);
+  const std::vector<Description> all = descriptions_in(path);
+  const Description* best = nullptr;
+  std::string names;
+  for (const Description& one : all) {
+    names += (names.empty() ? "" : ", ") + one.name;
+    const std::vector<std::string> words = words_of(one.name);
+    const bool fits = std::all_of(wanted.begin(), wanted.end(), [&](const std::string& word) {
+      return std::find(words.begin(), words.end(), word) != words.end();
+    });
+    if (fits && (best == nullptr || one.bandwidth > best->bandwidth)) best = &one;
+  }
+  if (best != nullptr) return best->text;
+  fail_with_hint(all.empty()
+                     ? "is it XLA's plugin for CUDA? scripts/fetch-plugins cuda gets one"
+                     : "it knows " + names + "; name one by its words, joined with -: h100-pcie",
+                 Code::not_found, "[target] {} describes no GPU named \"{}\"", path, gpu);
+}
+
+std::string cuda_folder(const std::string& path) {
+  const std::string folder = join_path(parent_path(path), "cuda");
+  return file_exists(join_path(folder, "bin/ptxas")) ? folder : "";
+}
+
+void use_cuda_folder(const std::string& folder) {
+  const std::string flag = "--xla_gpu_cuda_data_dir=";
+  const char* flags = std::getenv("XLA_FLAGS");
+  const std::string before = flags == nullptr ? "" : flags;
+  if (folder.empty() || before.find(flag) != std::string::npos) return;
+  const std::string all = (before.empty() ? "" : before + " ") + flag + folder;
+  setenv("XLA_FLAGS", all.c_str(), 1);
+}
+
+} // namespace dllm::pjrt

@@ -1,0 +1,227 @@
+#include "pjrt/target_engine.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "graph/engine_options.h"
+#include "graph/passes.h"
+#include "pjrt/emit/emit.h"
+#include "pjrt/find_plugin.h"
+#include "pjrt/hlo_text.h"
+#include "pjrt/lower/lower.h"
+#include "pjrt/target.h"
+#include "pjrt/topology.h"
+
+#include <nlohmann/json.hpp>
+
+#include <atomic>
+#include <chrono>
+
+namespace dllm::pjrt {
+namespace {
+
+// Shared by the engine and its programs. Any thread.
+struct TargetState {
+  Target target;
+  std::unique_ptr<const Topology> topology;
+  EmitOptions emit;
+  CompileOptions compile;
+  std::atomic<int64_t> compiles{0};
+};
+
+[[noreturn]] void fail_nothing_runs(const Target& target) {
+  fail_with_hint(
+      "leave out engine option target to run on what is here; such an engine compiles and plans",
+      Code::failed_precondition, "an engine of target {} has no device to hold or run anything",
+      target.text);
+}
+
+Compiled compile_for(const TargetState& state, const std::string& program) {
+  try {
+    return state.topology->compile(program, state.compile);
+  } catch (const Error& error) {
+    if (error.code() == Code::resource_exhausted) {
+      throw Error(error.code(), explain_no_room(error.text()),
+                  "try a smaller batch or length, bf16, remat");
+    }
+    if (error.code() == Code::unavailable && state.target.maker == Target::Maker::cuda) {
+      throw Error(error.code(), error.text(),
+                  "the compiler needs ptxas and libdevice: scripts/fetch-plugins cuda");
+    }
+    throw;
+  }
+}
+
+int64_t bytes_of(const graph::ValueType& type) {
+  return type.shape.count() * dtype_size(type.dtype);
+}
+
+class TargetProgram final : public graph::Program {
+public:
+  TargetProgram(std::shared_ptr<TargetState> state, std::shared_ptr<const graph::Graph> source)
+      : state_(std::move(state)), source_(std::move(source)),
+        program_(emit(*lower(*source_), state_->emit)), compiled_(build()) {
+    tell_bytes();
+    tell_compiler();
+  }
+
+  const graph::Graph& graph() const override { return *source_; }
+  const graph::PlanReport& plan() const override { return report_; }
+  std::vector<graph::BufferRef> run(std::span<const graph::BufferRef>, const Task*,
+                                    graph::StopRule) override {
+    fail_nothing_runs(state_->target);
+  }
+  std::string text(std::string_view form) const override {
+    if (form == "stablehlo") return program_;
+    if (form == "optimized") return hlo_text(compiled_.optimized_program(), "hlo_with_config");
+    return Program::text(form);
+  }
+
+private:
+  Compiled build() {
+    const auto started = std::chrono::steady_clock::now();
+    Compiled made = compile_for(*state_, program_);
+    ++state_->compiles;
+    report_.compiled.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    return made;
+  }
+
+  // Our own count: arrays as the graph has them, without a device's padding.
+  void tell_bytes() {
+    for (const graph::GraphInput& input : source_->inputs()) {
+      report_.input_bytes += bytes_of(source_->type(input.value));
+    }
+    for (const graph::GraphOutput& output : source_->outputs()) {
+      if (output.donated_input < 0) report_.output_bytes += bytes_of(source_->type(output.value));
+    }
+    report_.flops = graph::count_flops(*source_);
+  }
+
+  void tell_compiler() {
+    graph::CompiledReport& told = report_.compiled;
+    told.known = true;
+    told.fingerprint = compiled_.fingerprint();
+    told.device_bytes = state_->topology->memory_limit();
+    if (const auto memory = compiled_.memory()) {
+      told.argument_bytes = memory->arguments;
+      told.output_bytes = memory->outputs;
+      told.alias_bytes = memory->aliased;
+      told.temporary_bytes = memory->temporaries;
+      told.code_bytes = memory->code;
+      told.peak_bytes = memory->peak;
+    }
+    const NamedValues costs = compiled_.costs();
+    if (const float* flops = find_value<float>(costs, "flops")) told.flops = *flops;
+    report_.arena_bytes = told.temporary_bytes;
+    report_.peak_bytes = report_.input_bytes + report_.output_bytes + report_.arena_bytes;
+  }
+
+  std::shared_ptr<TargetState> state_;
+  std::shared_ptr<const graph::Graph> source_;
+  std::string program_; // StableHLO
+  graph::PlanReport report_;
+  Compiled compiled_;
+};
+
+class TargetEngine final : public graph::Engine {
+public:
+  explicit TargetEngine(std::shared_ptr<TargetState> state) : state_(std::move(state)) {}
+
+  std::string kind() const override { return "pjrt"; }
+  bool runs_ahead() const override { return true; } // graphs are made as for a device
+  std::shared_ptr<graph::Program> compile(std::shared_ptr<const graph::Graph> graph) override {
+    return std::make_shared<TargetProgram>(state_, std::move(graph));
+  }
+  graph::BufferRef upload(const Tensor&, bool) override { fail_nothing_runs(state_->target); }
+  graph::BufferRef upload_weight(const Tensor&, bool) override {
+    fail_nothing_runs(state_->target);
+  }
+
+  int64_t device_count() const override {
+    return static_cast<int64_t>(state_->topology->devices().size());
+  }
+  std::string device_name(int64_t index) const override {
+    if (index < 0 || index >= device_count()) {
+      fail(Code::out_of_range, "device {} does not exist, the target has {}", index,
+           device_count());
+    }
+    return fmt::format("{}:{}", state_->target.text,
+                       state_->topology->devices()[static_cast<size_t>(index)].id);
+  }
+  Json describe() const override;
+  void set_i64(std::string_view key, int64_t) override {
+    fail(Code::failed_precondition, "{} of an engine of target {} is fixed when it is made", key,
+         state_->target.text);
+  }
+  int64_t i64(std::string_view key) const override;
+  double peak_flops() override { return 0; } // nobody measured
+  void trim() override {}
+
+private:
+  std::shared_ptr<TargetState> state_;
+};
+
+Json TargetEngine::describe() const {
+  const Topology& topology = *state_->topology;
+  const DeviceFacts& first = topology.devices().front();
+  Json attributes = Json::object();
+  for (const auto& [name, value] : first.attributes) attributes[name] = value_text(value);
+  return Json{
+      {"kind", "pjrt"},
+      {"target", state_->target.text},
+      {"plugin",
+       {{"path", topology.plugin().path()},
+        {"api", fmt::format("0.{}", topology.plugin().minor())}}},
+      {"platform", topology.platform_name()},
+      {"devices",
+       {{{"kind", first.kind}, {"count", device_count()}, {"attributes", std::move(attributes)}}}},
+      {"ranks", 1},
+      {"compute", dtype_name(state_->emit.compute)},
+      {"precision", state_->emit.precision},
+      {"memory", {{"used", 0}, {"peak", 0}, {"limit", topology.memory_limit()}}},
+      {"compiles", state_->compiles.load()}};
+}
+
+int64_t TargetEngine::i64(std::string_view key) const {
+  if (key == "ranks") return 1;
+  if (key == "compiles") return state_->compiles.load();
+  if (key == "memory_limit") return state_->topology->memory_limit();
+  for (const char* zero :
+       {"rank", "threads", "memory_used", "memory_peak", "cache_hits", "round_trips"}) {
+    if (key == zero) return 0;
+  }
+  fail(Code::not_found, "an engine of a target has no number {}", key);
+}
+
+// The plugin's path: named by option plugin, else the target's own.
+std::string plugin_of(const Target& target, const Options& options) {
+  if (!options.str("plugin").empty()) return find_plugin(options.str("plugin"));
+  try {
+    return find_plugin(target.plugin());
+  } catch (const Error& error) {
+    throw Error(
+        error.code(), fmt::format("[target] {}: {}", target.text, error.text()),
+        fmt::format("scripts/fetch-plugins {} gets it; or {}", target.plugin(), error.hint()));
+  }
+}
+
+} // namespace
+
+std::shared_ptr<graph::Engine> make_target_engine(const Options& options) {
+  auto state = std::make_shared<TargetState>();
+  state->target = parse_target(options.str("target"));
+  const Target& target = state->target;
+  const std::string path = plugin_of(target, options);
+  if (target.maker == Target::Maker::cuda) use_cuda_folder(cuda_folder(path));
+  const Plugin& plugin = Plugin::load(path, true);
+  state->topology = std::make_unique<const Topology>(plugin, target.topology_name(),
+                                                     target.topology_options(path));
+  state->emit.compute = dtype_from_name(options.str("pjrt.compute"));
+  state->emit.precision = options.str("pjrt.precision");
+  state->compile.devices = {state->topology->devices().front().id};
+  for (const std::string& flag : options.list("pjrt.flags"))
+    state->compile.flags.push_back(parse_flag(flag));
+  return std::make_shared<TargetEngine>(std::move(state));
+}
+
+} // namespace dllm::pjrt
