@@ -45,24 +45,30 @@ int32_t LoopRecord::after(int64_t step, int64_t row, int64_t place) const {
   return line(step, row, place).back();
 }
 
+LoopShape loop_shape(const StepShape& pass, const StepSettings& settings, int64_t block,
+                     int64_t steps) {
+  LoopShape shape{pass, round_up(block, 1), 1};
+  shape.pass.soft = settings.soft_width > 0;
+  shape.pass.capacity = shape.places();
+  const int64_t most = std::max<int64_t>(1, kMostLines / shape.places());
+  shape.steps = std::min(round_up(std::min(steps, kMostLines), 1), most);
+  return shape;
+}
+
 LoopProgram::LoopProgram(std::shared_ptr<model::Model> model, StepSettings settings,
                          std::unique_ptr<LoopRule> rule)
     : model_(std::move(model)), settings_(std::move(settings)), rule_(std::move(rule)) {}
 
 LoopShape LoopProgram::shape_of(std::span<const LoopRow> rows, std::span<const PassRow> passes,
                                 const DecodeState& state, int64_t least_rows) const {
-  LoopShape shape{pass_shape(model_->config(), passes, {state.rows(), state.capacity()}, least_rows), 1, 1};
-  shape.pass.soft = settings_.soft_width > 0;
+  int64_t block = 1, steps = 1;
   for (const LoopRow& row : rows) {
-    const int64_t block = std::min(row.slot->block_length, row.slot->length());
-    shape.block = std::max(shape.block, block);
-    shape.steps = std::max(shape.steps, std::min(row.plan->most_steps, kMostLines));
+    block = std::max(block, std::min(row.slot->block_length, row.slot->length()));
+    steps = std::max(steps, row.plan->most_steps);
   }
-  shape.block = round_up(shape.block, 1);
-  shape.pass.capacity = shape.places();
-  const int64_t most = std::max<int64_t>(1, kMostLines / shape.places());
-  shape.steps = std::min(round_up(shape.steps, 1), most);
-  return shape;
+  const CacheShape cache{state.rows(), state.capacity()};
+  return loop_shape(pass_shape(model_->config(), passes, cache, least_rows), settings_, block,
+                    steps);
 }
 
 LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state, int64_t limit,
