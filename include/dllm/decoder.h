@@ -189,8 +189,9 @@ DLLM_API dllm_status dllm_decoder_confidence(const dllm_decoder *decoder, int64_
  *   decoder   not NULL
  *   slot      as dllm_decoder_add told it; -1: all slots together
  *   key       not NULL: "done" (0 or 1) "finish" (0: still open, 1: all decided, 2: stopped)
- *             "prefills" "steps" "commits" (passes of these kinds) "nfe" "decided" "open" (positions);
- *             of slot -1 also "slots" "cache_bytes" "reused" (positions not computed again)
+ *             "prefills" "steps" "commits" (passes of these kinds) "nfe" "launches" (programs that were
+ *             run for it, loops of many steps count 1) "round_trips" (of these, those the host waited
+ *             for) "decided" "open" (positions); of slot -1 also "slots" "cache_bytes" "reused" (positions not computed again)
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a slot that is not in use or an unknown key

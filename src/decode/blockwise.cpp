@@ -72,15 +72,26 @@ int32_t token_option(const PolicySetup& setup, const char* key) {
   return static_cast<int32_t>(id);
 }
 
-BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, RuleMaker make_rule)
-    : BlockwisePolicy(setup, blockwise_settings(setup), std::move(make_rule)) {}
+BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, RuleMaker make_rule, LoopMaker make_loop)
+    : BlockwisePolicy(setup, blockwise_settings(setup), std::move(make_rule),
+                      std::move(make_loop)) {}
 
 BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, BlockwiseSettings settings,
-                                 RuleMaker make_rule)
-    : Policy(setup), settings_(std::move(settings)), make_rule_(std::move(make_rule)) {}
+                                 RuleMaker make_rule, LoopMaker make_loop)
+    : Policy(setup), settings_(std::move(settings)), make_rule_(std::move(make_rule)),
+      make_loop_(std::move(make_loop)) {}
 
 std::unique_ptr<Session> BlockwisePolicy::begin(Slot& slot) const {
   return std::make_unique<BlockwiseSession>(settings_, setup().schedule, make_rule_(setup()), slot);
+}
+
+LoopOffer BlockwisePolicy::loop() const {
+  if (!make_loop_) return Policy::loop();
+  if (settings_.cache == CacheMode::prefix || settings_.cache == CacheMode::dual)
+    return {nullptr, "approximate caches change their window after the first step of a block"};
+  if (settings_.guidance != 0) return {nullptr, "guidance needs a second canvas"};
+  if (settings_.early_exit > 0) return {nullptr, "option early_exit has no graph form"};
+  return make_loop_();
 }
 
 std::string BlockwisePolicy::approximation() const {
@@ -141,6 +152,25 @@ Ask BlockwiseSession::ask(const Slot& slot, const CacheView& cache) const {
   set_window(slot, cache, ask);
   if (settings_.guidance != 0) set_guidance(slot, ask);
   return ask;
+}
+
+LoopAsk BlockwiseSession::loop_ask(const Slot& slot, const CacheView& cache) const {
+  LoopAsk plan{{}, slot.block_begin(), slot.block_end(), 1};
+  plan.ask.positions = slot.open_positions(plan.begin, plan.end);
+  plan.ask.generation = cache.generation;
+  set_window(slot, cache, plan.ask);
+  plan.most_steps = rule_->most_steps(std::min(slot.block_length, slot.length()), steps_per_block_);
+  return plan;
+}
+
+LoopTables BlockwiseSession::loop_tables(const Slot& slot, int64_t steps) const {
+  LoopTables tables(steps);
+  const std::vector<int64_t> open = slot.open_positions(slot.block_begin(), slot.block_end());
+  const Moment now = moment(slot, open);
+  for_coming_steps(now, tables.time.size(),
+                   [&](size_t i, const Moment& coming) { tables.time[i] = rule_->time(coming); });
+  rule_->fill_tables(now, tables);
+  return tables;
 }
 
 void BlockwiseSession::set_window(const Slot& slot, const CacheView& cache, Ask& ask) const {

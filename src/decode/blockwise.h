@@ -48,10 +48,13 @@ int32_t token_option(const PolicySetup& setup, const char* key);
 class BlockwisePolicy : public Policy {
 public:
   using RuleMaker = std::function<std::unique_ptr<Rule>(const PolicySetup&)>;
-  BlockwisePolicy(const PolicySetup& setup, RuleMaker make_rule);
-  BlockwisePolicy(const PolicySetup& setup, BlockwiseSettings settings, RuleMaker make_rule);
+  using LoopMaker = std::function<LoopOffer()>; // empty: the rule has no graph form
+  BlockwisePolicy(const PolicySetup& setup, RuleMaker make_rule, LoopMaker make_loop = {});
+  BlockwisePolicy(const PolicySetup& setup, BlockwiseSettings settings, RuleMaker make_rule,
+                  LoopMaker make_loop = {});
 
   std::unique_ptr<Session> begin(Slot& slot) const override;
+  LoopOffer loop() const override;
   std::string approximation() const override;
 
 protected:
@@ -61,6 +64,7 @@ protected:
 private:
   BlockwiseSettings settings_;
   RuleMaker make_rule_;
+  LoopMaker make_loop_;
 };
 
 class BlockwiseSession : public Session {
@@ -71,6 +75,8 @@ public:
   Ask ask(const Slot& slot, const CacheView& cache) const override;
   Outcome apply(Slot& slot, const Ask& ask, std::span<const Prediction> predictions) override;
   Outcome settle(Slot& slot, const std::vector<int64_t>& decided) override;
+  LoopAsk loop_ask(const Slot& slot, const CacheView& cache) const override;
+  LoopTables loop_tables(const Slot& slot, int64_t steps) const override;
 
 private:
   Moment moment(const Slot& slot, const std::vector<int64_t>& open) const;

@@ -12,12 +12,15 @@ Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
       policy_(make_policy(options_.str("policy"), policy_setup(*model_, options_, *schedule_))),
       mask_id_(mask_id_of(*model_, *policy_)),
       program_(model_, step_settings(*model_, options_, *policy_)), state_(model_),
-      version_(model_->version()) {}
+      version_(model_->version()) {
+  set_loop(step_settings(*model_, options_, *policy_));
+}
 
 Decoder::~Decoder() = default;
 
 void Decoder::set_draws(std::shared_ptr<const DrawSource> draws) {
   draws_ = std::move(draws);
+  stop_loop("random numbers come from a source of the caller");
   program_.set_noise(draws_ != nullptr && draws_->has_noise());
 }
 

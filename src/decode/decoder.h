@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "base/task.h"
 #include "decode/decode_state.h"
+#include "decode/loop_program.h"
 #include "decode/policy.h"
 #include "decode/slot.h"
 #include "decode/step_program.h"
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,7 +63,8 @@ public:
   void commit(int64_t slot, std::span<const int64_t> positions, std::span<const int32_t> tokens);
 
   const Slot& slot(int64_t number) const; // fails with not_found
-  // number -1: all. done finish steps nfe commits prefills decided open slots cache_bytes reused
+  // number -1: all. done finish steps nfe commits prefills launches round_trips decided open slots
+  // cache_bytes reused
   double metric(int64_t number, const std::string& key) const;
   std::string trace(int64_t number) const;
   Json describe() const;
@@ -80,11 +83,29 @@ private:
     int64_t slot;
     Outcome outcome;
   };
-  std::vector<Change> advance(const Task* task);
+  // Steps that a loop took and the host has not repeated yet.
+  struct Replay {
+    LoopRecord record;
+    std::vector<int64_t> slots; // by row of the record
+    int64_t next = 0;           // step
+  };
+  // limit: steps that are asked for at most; a loop may take them in one run.
+  std::vector<Change> advance(int64_t limit, const Task* task);
   std::vector<Request*> active_requests();
   // Asks and runs until every request has its predictions for a step.
   void predict_all(const std::vector<Request*>& requests, const Task* task);
-  void run_passes(const std::vector<Request*>& requests, const Task* task);
+  void run_passes(const std::vector<Request*>& requests, const Task* task, int64_t least_rows = 0);
+  void keep_final(const Request& request, const Ask& ask);
+  void take_cache_row(Request& request);
+  CacheView cache_view(const Request& request) const;
+  // decoder_loop.cpp
+  void set_loop(const StepSettings& settings);
+  void stop_loop(const std::string& why_not);
+  bool in_loop(const std::vector<Request*>& active) const;
+  void launch(const std::vector<Request*>& active, int64_t limit, const Task* task);
+  std::vector<LoopAsk> fill_caches(const std::vector<Request*>& active, const Task* task);
+  std::vector<Change> replay();
+  Change replay_step(Request& request, const LoopRecord& record, int64_t step, int64_t row);
   Change finish(Request& request, Outcome outcome);
   void apply_stop(Slot& slot, Outcome& outcome);
   void open_slot(Slot& slot, std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
@@ -103,8 +124,12 @@ private:
   int32_t mask_id_;
   std::shared_ptr<const DrawSource> draws_;
   StepProgram program_;
+  std::unique_ptr<LoopProgram> loop_; // null: the host goes from step to step
+  std::string loop_why_;              // why it is null
+  std::optional<Replay> replay_;
   DecodeState state_;
   std::map<int64_t, Request> requests_;
+  int64_t launches_ = 0, round_trips_ = 0;
   int64_t capacity_ = 0; // most positions a pass asked for
   int64_t version_ = 0;
 };

@@ -31,9 +31,10 @@ bool tell(const EventFn& fn, const Event& event) {
 } // namespace
 
 bool Decoder::run(const EventFn& fn, Task* task) {
+  replay_.reset();
   while (active_count() > 0) {
     check_task(task);
-    const std::vector<Change> changes = advance(task);
+    const std::vector<Change> changes = advance(INT64_MAX, task);
     if (!fn) continue;
     bool go_on = true;
     for (const Change& change : changes) {
@@ -65,14 +66,16 @@ double Decoder::metric(int64_t number, const std::string& key) const {
       return static_cast<double>(held.session ? held.session->nfe(s) : s.evaluations);
     if (key == "commits") return static_cast<double>(s.commits);
     if (key == "prefills") return static_cast<double>(s.prefills);
+    if (key == "launches") return static_cast<double>(s.launches);
+    if (key == "round_trips") return static_cast<double>(s.round_trips);
     if (key == "decided") return static_cast<double>(s.decided);
     if (key == "open") return static_cast<double>(s.open_count(0, s.length()));
-    static const std::vector<std::string> keys = {"done",    "finish",      "steps",   "nfe",
-                                                  "commits", "prefills",    "decided", "open",
-                                                  "slots",   "cache_bytes", "reused"};
+    static const std::vector<std::string> keys = {
+        "done",        "finish",  "steps", "nfe",   "commits",     "prefills", "launches",
+        "round_trips", "decided", "open",  "slots", "cache_bytes", "reused"};
     fail_with_hint(
-        "metrics are done finish steps nfe commits prefills decided open; of slot -1 also slots "
-        "cache_bytes reused",
+        "metrics are done finish steps nfe commits prefills launches round_trips decided open; of "
+        "slot -1 also slots cache_bytes reused",
         Code::not_found, "no metric named \"{}\", nearest: {}", key, nearest(key, keys));
   };
   if (number >= 0) return of(request(number));
@@ -80,6 +83,8 @@ double Decoder::metric(int64_t number, const std::string& key) const {
   if (key == "slots") return static_cast<double>(requests_.size());
   if (key == "cache_bytes") return static_cast<double>(state_.bytes());
   if (key == "reused") return static_cast<double>(state_.reused());
+  if (key == "launches") return static_cast<double>(launches_);
+  if (key == "round_trips") return static_cast<double>(round_trips_);
   const bool all_of = key == "done" || key == "finish";
   double total = all_of ? 1 : 0;
   if (requests_.empty()) of(Request{}); // an unknown key fails here too
@@ -117,6 +122,7 @@ Json Decoder::describe() const {
             {"capacity", state_.capacity()},
             {"reused", state_.reused()}}},
           {"approximation", policy_->approximation()},
+          {"loop", {{"runs_on", loop_ != nullptr ? "device" : "host"}, {"why", loop_why_}}},
           {"slots", slots}};
 }
 

@@ -26,7 +26,8 @@ std::vector<Decoder::Request*> Decoder::active_requests() {
 }
 
 // One pass for every request that asked for a window; requests of one kind share a program.
-void Decoder::run_passes(const std::vector<Request*>& requests, const Task* task) {
+void Decoder::run_passes(const std::vector<Request*>& requests, const Task* task,
+                         int64_t least_rows) {
   check_task(task);
   for (int kind = 0; kind < 8; ++kind) {
     std::vector<PassRow> rows;
@@ -41,17 +42,36 @@ void Decoder::run_passes(const std::vector<Request*>& requests, const Task* task
     }
     if (rows.empty()) continue;
     capacity_ = std::max(capacity_, positions);
-    std::vector<std::vector<Prediction>> answers = program_.run(rows, state_, capacity_, task);
+    std::vector<std::vector<Prediction>> answers =
+        program_.run(rows, state_, capacity_, task, least_rows);
+    ++launches_;
+    round_trips_ += positions > 0 ? 1 : 0;
     for (size_t i = 0; i < rows.size(); ++i) {
-      owners[i]->predictions = std::move(answers[i]);
-      const Ask& ask = owners[i]->asked;
-      if (!ask.cached) continue;
-      // A window over final positions may have changed them: what is not final any more is
-      // forgotten.
-      state_.rewind(owners[i]->cache_row, std::max(ask.begin, ask.final_end));
-      state_.commit(owners[i]->cache_row, owners[i]->slot.ids, ask.final_end);
+      Request& owner = *owners[i];
+      owner.predictions = std::move(answers[i]);
+      ++owner.slot.launches;
+      owner.slot.round_trips += positions > 0 ? 1 : 0;
+      if (owner.asked.cached) keep_final(owner, owner.asked);
     }
   }
+}
+
+// A window over final positions may have changed them: what is not final any more is forgotten.
+void Decoder::keep_final(const Request& request, const Ask& ask) {
+  state_.rewind(request.cache_row, std::max(ask.begin, ask.final_end));
+  state_.commit(request.cache_row, request.slot.ids, ask.final_end);
+}
+
+void Decoder::take_cache_row(Request& request) {
+  const Slot& slot = request.slot;
+  const auto open = std::find(slot.states.begin(), slot.states.end(), State::masked);
+  const auto known = static_cast<size_t>(open - slot.states.begin());
+  request.cache_row =
+      state_.acquire(slot.length(), std::span<const int32_t>(slot.ids).first(known), slot.sight);
+}
+
+CacheView Decoder::cache_view(const Request& request) const {
+  return request.cache_row >= 0 ? state_.view(request.cache_row) : CacheView{};
 }
 
 void Decoder::predict_all(const std::vector<Request*>& requests, const Task* task) {
@@ -65,16 +85,11 @@ void Decoder::predict_all(const std::vector<Request*>& requests, const Task* tas
     if (pass == kMostPasses)
       fail(Code::internal, "a request took {} passes without a step", kMostPasses);
     for (Request* request : waiting) {
-      Slot& slot = request->slot;
-      CacheView view;
-      if (request->cache_row >= 0) view = state_.view(request->cache_row);
-      request->asked = request->session->ask(slot, view);
+      const Slot& slot = request->slot;
+      request->asked = request->session->ask(slot, cache_view(*request));
       if (request->asked.cached && request->cache_row < 0) {
-        const auto open = std::find(slot.states.begin(), slot.states.end(), State::masked);
-        const auto known = static_cast<size_t>(open - slot.states.begin());
-        request->cache_row = state_.acquire(
-            slot.length(), std::span<const int32_t>(slot.ids).first(known), slot.sight);
-        request->asked = request->session->ask(slot, state_.view(request->cache_row));
+        take_cache_row(*request);
+        request->asked = request->session->ask(slot, cache_view(*request));
       }
     }
     run_passes(waiting, task);
@@ -93,8 +108,12 @@ void Decoder::predict_all(const std::vector<Request*>& requests, const Task* tas
   }
 }
 
-std::vector<Decoder::Change> Decoder::advance(const Task* task) {
+std::vector<Decoder::Change> Decoder::advance(int64_t limit, const Task* task) {
   const std::vector<Request*> active = active_requests();
+  if (in_loop(active)) {
+    if (!replay_) launch(active, limit, task);
+    return replay();
+  }
   predict_all(active, task);
   std::vector<Change> changes;
   for (Request* request : active) {
@@ -109,7 +128,8 @@ std::vector<Decoder::Change> Decoder::advance(const Task* task) {
 }
 
 int64_t Decoder::step(const Task* task) {
-  advance(task);
+  replay_.reset();
+  advance(1, task);
   return active_count();
 }
 

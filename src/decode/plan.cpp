@@ -2,6 +2,7 @@
 
 #include "decode/decoder_setup.h"
 #include "decode/step_graph.h"
+#include "decode/step_shape.h"
 
 #include <bit>
 #include <numeric>
@@ -51,7 +52,9 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
   // As DecodeState would lie.
   const CacheShape kept{static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(batch))),
                         row_capacity(planned.slot.length())};
-  const StepShape shape = step_shape(config, planned.rows, kept, 0);
+  StepShape shape = pass_shape(config, planned.rows, kept);
+  if (!planned.ask.positions.empty() || !planned.ask.cached)
+    shape.capacity = head_capacity(batch * static_cast<int64_t>(planned.ask.positions.size()));
   model::Job job;
   job.weights = model::parameter_bytes(*model);
   if (planned.ask.cached) {

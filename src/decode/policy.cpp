@@ -83,6 +83,11 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_list("defer", {},
                   "Token ids whose probability counts as 0, and 0 in the sum of the others', when "
                   "positions are compared: they are decided last."),
+      option_choice("loop", "auto", {"auto", "host", "device"},
+                    "Who goes from step to step. device: a program takes all steps of a block by "
+                    "itself and the host repeats them from its record, the same tokens with fewer "
+                    "trips; host: a program per step. auto: device on engines that run ahead of "
+                    "the host, where policy and options allow it."),
       option_i64("slots", 256, 1, 1 << 16, "Most requests at a time."),
       option_bool("trace", true, "Keep every step of every request."),
       option_choice("on_change", "continue", {"continue", "fail"},
@@ -110,6 +115,14 @@ Schema make_schema(const std::string& kind, const std::string& policy, const Ent
 Outcome Session::settle(Slot&, const std::vector<int64_t>&) {
   fail_with_hint("make the decoder with a block-wise policy, for example low_confidence",
                  Code::unimplemented, "this policy does not let the host decide");
+}
+
+LoopAsk Session::loop_ask(const Slot&, const CacheView&) const {
+  fail(Code::internal, "this policy has no loop");
+}
+
+LoopTables Session::loop_tables(const Slot&, int64_t) const {
+  fail(Code::internal, "this policy has no loop");
 }
 
 std::vector<std::string> policy_names() {

@@ -4,6 +4,8 @@
 
 #include "base/options.h"
 #include "decode/ask.h"
+#include "decode/loop_plan.h"
+#include "decode/loop_rule.h"
 #include "decode/slot.h"
 #include "model/config.h"
 #include "noise/schedule.h"
@@ -34,6 +36,10 @@ public:
   // The host decided instead (dllmx_decoder_commit): positions were written. Default:
   // unimplemented.
   virtual Outcome settle(Slot& slot, const std::vector<int64_t>& decided);
+  // For loops that run without the host (Policy::loop), default: none. The coming step and those
+  // behind it in the same block.
+  virtual LoopAsk loop_ask(const Slot& slot, const CacheView& cache) const;
+  virtual LoopTables loop_tables(const Slot& slot, int64_t steps) const;
   // Function evaluations as the policy's source counts them; default: steps with a pass.
   virtual int64_t nfe(const Slot& slot) const { return slot.evaluations; }
 };
@@ -63,6 +69,8 @@ public:
   virtual bool shaped() const { return false; }            // wants Prediction::shaped_*
   virtual bool nucleus_first() const { return false; }     // top_p before top_k
   virtual int64_t soft_width() const { return 0; }         // most tokens of a SoftInput
+  // The graph form of its rule, where it has one; asked for once.
+  virtual LoopOffer loop() const { return {nullptr, "this policy has no loop yet"}; }
   virtual std::string approximation() const { return ""; } // what is not exact, for describe
 
 protected:

@@ -3,9 +3,11 @@
 // become final, which are masked again. Made anew for every request, so it may remember.
 
 #include "decode/ask.h"
+#include "decode/loop_plan.h"
 #include "decode/slot.h"
 #include "noise/schedule.h"
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -51,9 +53,19 @@ public:
   virtual Choice choose(const Moment& moment, std::span<const Prediction> predictions) = 0;
   // Noise level the model is told, if it is told. Default: t, but never below the last step's.
   virtual double time(const Moment& moment) const;
+  // For its graph form: numbers of the coming steps, as many as the tables are long.
+  virtual void fill_tables(const Moment&, LoopTables&) const {}
+  // For the same: most steps a block of so many positions takes out of `steps` planned ones.
+  // Default: each decides at least one position.
+  virtual int64_t most_steps(int64_t block_length, int64_t /*steps*/) const { return block_length; }
   // Asked after every step.
   virtual bool block_ended(const Moment& moment) const { return moment.open.empty(); }
 };
+
+// Calls use(i, moment) for each of the coming `count` steps of the moment's block; only the
+// moment's times tell them apart.
+void for_coming_steps(const Moment& now, size_t count,
+                      const std::function<void(size_t, const Moment&)>& use);
 
 // Indices of the `count` largest scores; equal scores: the earlier one first.
 std::vector<size_t> largest(const std::vector<double>& scores, int64_t count);

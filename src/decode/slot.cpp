@@ -52,7 +52,11 @@ void Slot::reopen(int64_t position, int32_t mask_id) {
 
 float position_uniform(const Slot& slot, int64_t position, int word) {
   if (slot.draws != nullptr) return slot.draws->uniform(slot, position, word);
-  const Key key = stream_key(slot.settings.seed, Stream::decode, static_cast<uint64_t>(slot.steps),
+  return seeded_uniform(slot.settings.seed, slot.steps, position, word);
+}
+
+float seeded_uniform(uint64_t seed, int64_t step, int64_t position, int word) {
+  const Key key = stream_key(seed, Stream::decode, static_cast<uint64_t>(step),
                              static_cast<uint64_t>(position));
   return uniform_from_bits(random_bits_at(key, static_cast<uint64_t>(word)));
 }

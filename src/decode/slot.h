@@ -49,6 +49,8 @@ struct Slot {
   int64_t evaluations = 0; // of them with a forward pass
   int64_t prefills = 0;    // passes of these kinds
   int64_t commits = 0;
+  int64_t launches = 0; // programs it took part in
+  int64_t round_trips = 0; // of them, those whose results the host waited for
   int64_t decided = 0; // positions, without those opened again
   Finish finish = Finish::running;
   std::string trace; // JSON lines
@@ -72,5 +74,7 @@ struct Slot {
 // A number in [0, 1) for a position in the coming step, independent of every other request: word 0
 // draws the token, word 1 is the policy's, words from 2 on are its further ones.
 float position_uniform(const Slot& slot, int64_t position, int word);
+// The same by key alone: of a request's step `step`, counted from 0.
+float seeded_uniform(uint64_t seed, int64_t step, int64_t position, int word);
 
 } // namespace dllm::decode

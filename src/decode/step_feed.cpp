@@ -164,16 +164,23 @@ int64_t predicting(int64_t position, int shift, int64_t begin) {
   return std::max(position - shift, begin);
 }
 
-Batch step_feed(const model::ModelConfig& config, const StepSettings& settings,
-                const StepShape& shape, std::span<const PassRow> rows, const DecodeState& state) {
-  Batch feed;
+void add_window_feed(Batch& feed, const model::ModelConfig& config, const StepSettings& settings,
+                     const StepShape& shape, std::span<const PassRow> rows,
+                     const DecodeState& state) {
   add_windows(feed, shape, rows, state);
   if (!config.sliding.empty()) add_slides(feed, shape, rows);
   if (config.time_conditioning) add_times(feed, config, shape, rows);
   if (shape.soft) add_soft(feed, settings, shape, rows);
-  add_queries(feed, settings, shape, rows, static_cast<size_t>(config.vocab_size));
   if (!settings.banned.empty())
     feed.set("banned", Tensor::from(Shape{config.vocab_size}, settings.banned));
+}
+
+Batch step_feed(const model::ModelConfig& config, const StepSettings& settings,
+                const StepShape& shape, std::span<const PassRow> rows, const DecodeState& state) {
+  Batch feed;
+  add_window_feed(feed, config, settings, shape, rows, state);
+  if (shape.capacity == 0) return feed;
+  add_queries(feed, settings, shape, rows, static_cast<size_t>(config.vocab_size));
   if (!settings.deferred.empty()) {
     std::vector<uint8_t> both = settings.deferred;
     for (size_t i = 0; i < settings.banned.size(); ++i) both[i] |= settings.banned[i];

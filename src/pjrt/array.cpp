@@ -85,6 +85,18 @@ EventHandle Array::copy_to(Tensor& into) const {
   return EventHandle(handle_.api(), args.event);
 }
 
+void hold_until(const EventHandle& event, const Tensor& tensor) {
+  try {
+    when_ready(event, [held = tensor] {});
+  } catch (const Error&) {
+    try {
+      await(event);
+    } catch (const Error&) { // over either way
+    }
+    throw;
+  }
+}
+
 Tensor Array::read() const {
   Tensor made(dtype(), shape());
   if (made.count() > 0) await(copy_to(made));

@@ -44,4 +44,8 @@ private:
       handle_;
 };
 
+// Keeps the storage of a tensor alive until an event has happened. When the plugin cannot call
+// back, waits and fails. REQUIRES: the event happens by itself.
+void hold_until(const EventHandle& event, const Tensor& tensor);
+
 } // namespace dllm::pjrt

@@ -24,6 +24,13 @@ std::string one_line(const char* text, size_t size) {
   return line;
 }
 
+void destroy(const abi::Api& api, abi::Error* error) {
+  if (error == nullptr || !has_slot(api, &abi::Api::error_destroy)) return;
+  auto args = sized<abi::ErrorDestroyArgs>();
+  args.error = error;
+  api.error_destroy(&args);
+}
+
 std::string message_of(const abi::Api& api, const abi::Error* error) {
   if (!has_slot(api, &abi::Api::error_message)) return "the plugin tells no message";
   auto args = sized<abi::ErrorMessageArgs>();
@@ -35,8 +42,11 @@ std::string message_of(const abi::Api& api, const abi::Error* error) {
 Code code_of(const abi::Api& api, const abi::Error* error) {
   auto args = sized<abi::ErrorGetCodeArgs>();
   args.error = error;
-  if (!has_slot(api, &abi::Api::error_get_code) || api.error_get_code(&args) != nullptr)
+  if (!has_slot(api, &abi::Api::error_get_code)) return Code::unknown;
+  if (abi::Error* another = api.error_get_code(&args)) {
+    destroy(api, another);
     return Code::unknown;
+  }
   // An error that says ok is still an error.
   const bool known = args.code > 0 && args.code <= static_cast<int32_t>(Code::unauthenticated);
   return known ? static_cast<Code>(args.code) : Code::unknown;
@@ -60,11 +70,7 @@ const char* hint_of(Code code) {
 Error take_error(const abi::Api& api, abi::Error* error, const char* function) {
   const Code code = code_of(api, error);
   std::string text = fmt::format("{}: {}", function, message_of(api, error));
-  if (has_slot(api, &abi::Api::error_destroy)) {
-    auto args = sized<abi::ErrorDestroyArgs>();
-    args.error = error;
-    api.error_destroy(&args);
-  }
+  destroy(api, error);
   log(LogLevel::debug, "pjrt: {} ({})", text, code_name(code));
   return Error(code, std::move(text), hint_of(code));
 }

@@ -81,9 +81,16 @@ Array Client::upload(const Tensor& tensor, const Device& device,
   args.device = device.get();
   call(plugin_->api(), &abi::Api::client_buffer_from_host_buffer, args);
   Array made(shared_from_this(), args.buffer);
-  // The plugin reads the storage until then. Of lent storage that is the buffer's end: never wait
-  // for it.
-  when_ready(EventHandle(plugin_->api(), args.done_with_host_buffer), [held = tensor] {});
+  // The plugin reads the storage until then. Of lent storage that is the array's end: never wait
+  // for it while the array lives.
+  const EventHandle done(plugin_->api(), args.done_with_host_buffer);
+  try {
+    when_ready(done, [held = tensor] {});
+  } catch (const Error&) {
+    made = Array();
+    hold_until(done, tensor);
+    throw;
+  }
   return made;
 }
 

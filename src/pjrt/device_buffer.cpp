@@ -36,6 +36,14 @@ void DeviceBuffer::mark_donated() {
   if (!donated_.exchange(true, std::memory_order_acq_rel)) state_->counters().remove_bytes(bytes_);
 }
 
+bool DeviceBuffer::is_gone() const noexcept {
+  try {
+    return is_donated() || array_.is_deleted();
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
 void DeviceBuffer::check_run() const {
   if (run_ != nullptr) run_->check();
 }
@@ -44,7 +52,7 @@ DeviceBuffer::Fetch DeviceBuffer::start_fetch() const {
   Fetch fetch{Tensor(dtype_, shape_), {}};
   fetch.done = array_.copy_to(fetch.tensor);
   // The plugin writes into the tensor until then, whether somebody waits or not.
-  when_ready(fetch.done, [held = fetch.tensor] {});
+  hold_until(fetch.done, fetch.tensor);
   return fetch;
 }
 
@@ -73,10 +81,15 @@ Tensor DeviceBuffer::read() const {
                    dtype_name(dtype_), shape_.text());
   }
   if (bytes_ == 0) return Tensor(dtype_, shape_);
-  if (run_ == nullptr || run_->begin_trip()) state_->counters().round_trips.fetch_add(1);
+  const bool first = run_ == nullptr || run_->begin_trip();
+  if (first) state_->counters().round_trips.fetch_add(1);
   Fetch fetch = take_fetch();
   if (run_ != nullptr) {
-    for (const auto& result : run_->results()) result->prefetch();
+    if (first) {
+      for (const auto& result : run_->results()) {
+        if (result.get() != this) result->prefetch();
+      }
+    }
     run_->wait(); // its failure says more than that of the transfer
     run_->check();
   }

@@ -33,6 +33,8 @@ public:
   const Array& array() const { return array_; }
   bool is_donated() const { return donated_.load(std::memory_order_acquire); }
   void mark_donated(); // a run took it over
+  // Donated, or deleted by the plugin, or nobody can tell.
+  bool is_gone() const noexcept;
   // Throws what is known of the run it comes from.
   void check_run() const;
   // Starts the transfer to the host unless it is under way or of no use.

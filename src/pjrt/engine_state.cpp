@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "pjrt/client_options.h"
+#include "pjrt/emit/flags.h"
 #include "pjrt/find_plugin.h"
 #include "pjrt/identity.h"
 
@@ -22,9 +23,11 @@ EmitOptions read_emit_options(const Options& options) {
   return emit;
 }
 
-CompileOptions read_compile_options(const Options& options, const Device& device) {
+CompileOptions read_compile_options(const Options& options, const Client& client,
+                                    const Device& device) {
   CompileOptions compile;
   compile.devices = {device.id()};
+  compile.flags = needed_flags(client.platform_name());
   for (const std::string& flag : options.list("pjrt.flags"))
     compile.flags.push_back(parse_flag(flag));
   return compile;
@@ -50,7 +53,8 @@ void Counters::add_bytes(int64_t bytes) {
 
 EngineState::EngineState(const Options& options)
     : client_(make_client(options)), device_(checked_device(*client_, options.i64("pjrt.device"))),
-      emit_(read_emit_options(options)), compile_(read_compile_options(options, device())),
+      emit_(read_emit_options(options)),
+      compile_(read_compile_options(options, *client_, device())),
       runs_(static_cast<size_t>(options.i64("pjrt.in_flight"))),
       cache_(options.str("pjrt.cache"), options.i64("pjrt.cache_limit")) {
   if (cache_.enabled()) library_ = library_identity(client_->plugin().path());

@@ -97,22 +97,26 @@ PjrtProgram::Binding PjrtProgram::bind(std::span<const BufferRef> inputs) const 
   return binding;
 }
 
-std::vector<Array> PjrtProgram::launch(const Binding& binding) const {
+std::vector<BufferRef> PjrtProgram::launch(const Binding& binding) const {
   try {
     auto results = executable_->run(std::span(&binding.arguments, 1), binding.kept);
     for (DeviceBuffer* buffer : binding.taken) buffer->mark_donated();
-    return std::move(results.front());
+    return wrap(std::move(results.front()), !binding.taken.empty());
   } catch (const Error& error) {
-    bool lost = false;
-    for (DeviceBuffer* buffer : binding.taken) {
-      if (!buffer->array().is_deleted()) continue;
-      buffer->mark_donated();
-      lost = true;
-    }
-    throw Error(error.code(), fmt::format("graph {}: {}", source_->name(), error.text()),
-                lost ? "state lost: the run had taken its inputs over; " + error.hint()
-                     : error.hint());
+    fail_launch(binding, error);
   }
+}
+
+// Whether a launch that failed took its inputs is up to the plugin.
+void PjrtProgram::fail_launch(const Binding& binding, const Error& error) const {
+  bool lost = false;
+  for (DeviceBuffer* buffer : binding.taken) {
+    if (!buffer->is_gone()) continue;
+    buffer->mark_donated();
+    lost = true;
+  }
+  throw Error(error.code(), fmt::format("graph {}: {}", source_->name(), error.text()),
+              lost ? lost_state_hint(error) : error.hint());
 }
 
 std::vector<BufferRef> PjrtProgram::wrap(std::vector<Array> results, bool took_state) const {
@@ -141,7 +145,7 @@ std::vector<BufferRef> PjrtProgram::run(std::span<const BufferRef> inputs, const
   state_->runs().make_room();
   check_task(task);
   const Binding binding = bind(inputs); // what was waited for may have failed
-  return wrap(launch(binding), !binding.taken.empty());
+  return launch(binding);
 }
 
 } // namespace dllm::pjrt

@@ -1,6 +1,7 @@
 #pragma once
 // A graph compiled by a plugin.
 
+#include "base/error.h"
 #include "graph/engine.h"
 #include "pjrt/device_buffer.h"
 
@@ -36,8 +37,9 @@ private:
   void check_results() const;
   DeviceBuffer& checked_input(const graph::BufferRef& buffer, size_t index) const;
   Binding bind(std::span<const graph::BufferRef> inputs) const;
-  std::vector<Array> launch(const Binding& binding) const;
+  std::vector<graph::BufferRef> launch(const Binding& binding) const;
   std::vector<graph::BufferRef> wrap(std::vector<Array> results, bool took_state) const;
+  [[noreturn]] void fail_launch(const Binding& binding, const Error& error) const;
 
   std::shared_ptr<EngineState> state_;
   std::shared_ptr<const graph::Graph> source_;

@@ -6,6 +6,11 @@
 
 namespace dllm::pjrt {
 
+std::string lost_state_hint(const Error& error) {
+  const char* lost = "state lost: the run had taken its inputs over";
+  return error.hint().empty() ? lost : fmt::format("{}; {}", lost, error.hint());
+}
+
 Run::Run(EventHandle finished, std::string program, bool took_state)
     : program_(std::move(program)), took_state_(took_state), finished_(std::move(finished)) {}
 
@@ -17,8 +22,7 @@ void Run::wait() {
     await(finished_);
   } catch (const Error& error) {
     failure.emplace(error.code(), fmt::format("graph {}: {}", program_, error.text()),
-                    took_state_ ? "state lost: the run had taken its inputs over; " + error.hint()
-                                : error.hint());
+                    took_state_ ? lost_state_hint(error) : error.hint());
   }
   const std::lock_guard lock(mutex_);
   finished_.reset();

@@ -15,6 +15,9 @@ namespace dllm::pjrt {
 
 class DeviceBuffer;
 
+// The hint of an error that took donated arguments with it.
+std::string lost_state_hint(const Error& error);
+
 // Shared by the results of the launch. Any thread.
 class Run {
 public:

@@ -4,7 +4,10 @@
 // without any costs nothing.
 
 #include "decode/policies/factories.h"
+#include "graph/ops.h"
 
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace dllm::decode {
@@ -13,8 +16,7 @@ namespace {
 class Ancestral final : public Rule {
 public:
   std::vector<int64_t> wanted(const Moment& moment) const override {
-    const double s = moment.s();
-    const double reveal = s <= 0 ? 1.0 : 1.0 - moment.schedule.reverse_mask_prob(s, moment.t());
+    const double reveal = this->reveal(moment);
     std::vector<int64_t> positions;
     for (int64_t position : moment.open) {
       if (moment.uniform(position) < reveal) positions.push_back(position);
@@ -24,6 +26,36 @@ public:
 
   Choice choose(const Moment&, std::span<const Prediction> predictions) override {
     return all_of(predictions);
+  }
+
+  void fill_tables(const Moment& moment, LoopTables& tables) const override {
+    for_coming_steps(moment, tables.level.size(), [&](size_t i, const Moment& coming) {
+      tables.level[i] = float_from(reveal(coming));
+    });
+  }
+  int64_t most_steps(int64_t /*block_length*/, int64_t steps) const override { return steps; }
+
+private:
+  static double reveal(const Moment& moment) {
+    const double s = moment.s();
+    return s <= 0 ? 1.0 : 1.0 - moment.schedule.reverse_mask_prob(s, moment.t());
+  }
+  // The least float that is not below: a float is below one as it is below the other.
+  static float float_from(double x) {
+    const auto near = static_cast<float>(x);
+    if (static_cast<double>(near) >= x) return near;
+    return std::nextafter(near, std::numeric_limits<float>::infinity());
+  }
+};
+
+class AncestralLoop final : public LoopRule {
+public:
+  bool uses_chance() const override { return true; }
+  graph::Value wanted(const LoopMoment& moment) const override {
+    return graph::logical_and(moment.open, graph::less(moment.chance, per_row(moment.level)));
+  }
+  LoopChoice choose(const LoopMoment& moment, const LoopPredictions&) const override {
+    return {.commit = wanted(moment)};
   }
 };
 
@@ -38,7 +70,10 @@ Choice all_of(std::span<const Prediction> predictions) {
 
 std::unique_ptr<Policy> make_ancestral(const PolicySetup& setup) {
   return std::make_unique<BlockwisePolicy>(
-      setup, [](const PolicySetup&) { return std::make_unique<Ancestral>(); });
+      setup, [](const PolicySetup&) { return std::make_unique<Ancestral>(); },
+      [] {
+        return LoopOffer{std::make_unique<AncestralLoop>(), ""};
+      });
 }
 
 } // namespace dllm::decode

@@ -4,6 +4,9 @@
 
 #include "base/error.h"
 #include "decode/policies/factories.h"
+#include "decode/policies/planned_loop.h"
+
+#include <algorithm>
 
 namespace dllm::decode {
 namespace {
@@ -24,6 +27,13 @@ public:
     Choice choice;
     choice.commit = largest(scores, transfer_at(transfer_, moment.slot.step_in_block));
     return choice;
+  }
+
+  void fill_tables(const Moment& moment, LoopTables& tables) const override {
+    fill_planned(transfer_, moment, tables);
+  }
+  int64_t most_steps(int64_t block_length, int64_t steps) const override {
+    return std::min(block_length, steps);
   }
 
 private:
@@ -72,9 +82,19 @@ BlockwiseSettings settings_of(const PolicySetup& setup) {
 class Bd3lmPolicy final : public BlockwisePolicy {
 public:
   explicit Bd3lmPolicy(const PolicySetup& setup)
-      : BlockwisePolicy(setup, settings_of(setup), [](const PolicySetup& own) {
-          return std::make_unique<Bd3lm>(own.options.str("remasking") == "random");
-        }) {}
+      : BlockwisePolicy(
+            setup, settings_of(setup),
+            [](const PolicySetup& own) {
+              return std::make_unique<Bd3lm>(own.options.str("remasking") == "random");
+            },
+            [random = setup.options.str("remasking") == "random"] {
+              return planned_loop(random ? PlannedScore::chance : PlannedScore::probability);
+            }) {}
+
+  LoopOffer loop() const override {
+    if (token_option(setup(), "compat_pad") < 0) return BlockwisePolicy::loop();
+    return {nullptr, "option compat_pad leaves positions out"};
+  }
 
   std::unique_ptr<Session> begin(Slot& slot) const override {
     // The grid goes on to both sides: prompts of other lengths may share what is kept.

@@ -44,11 +44,14 @@ Eligible eligible(std::span<const Prediction> predictions, int32_t mask_id) {
   return all;
 }
 
-ConfidencePolicy::ConfidencePolicy(const PolicySetup& setup, Select select, int64_t top)
-    : BlockwisePolicy(setup,
-                      [select = std::move(select)](const PolicySetup& own) {
-                        return std::make_unique<ConfidenceRule>(select, own.mask_id);
-                      }),
+ConfidencePolicy::ConfidencePolicy(const PolicySetup& setup, Select select, int64_t top,
+                                   LoopMaker make_loop)
+    : BlockwisePolicy(
+          setup,
+          [select = std::move(select)](const PolicySetup& own) {
+            return std::make_unique<ConfidenceRule>(select, own.mask_id);
+          },
+          std::move(make_loop)),
       top_(top) {}
 
 } // namespace dllm::decode

@@ -34,7 +34,8 @@ Eligible eligible(std::span<const Prediction> predictions, int32_t mask_id);
 class ConfidencePolicy final : public BlockwisePolicy {
 public:
   // top: likeliest tokens a prediction lists
-  ConfidencePolicy(const PolicySetup& setup, Select select, int64_t top = 1);
+  ConfidencePolicy(const PolicySetup& setup, Select select, int64_t top = 1,
+                   LoopMaker make_loop = {});
   int64_t top() const override { return top_; }
 
 private:

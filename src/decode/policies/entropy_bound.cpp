@@ -2,13 +2,17 @@
 // proxy are committed together as long as the sum of their entropies without the largest one, which
 // bounds their dependence, stays within gamma. gamma 0 commits one, or several certain ones.
 
+#include "decode/policies/candidate_loop.h"
 #include "decode/policies/confidence_rule.h"
 #include "decode/policies/factories.h"
+#include "graph/ops.h"
 
 #include <algorithm>
 
 namespace dllm::decode {
 namespace {
+
+using graph::Value;
 
 // Larger is surer.
 double sureness(const Prediction& p, const std::string& order) {
@@ -17,28 +21,76 @@ double sureness(const Prediction& p, const std::string& order) {
   return p.top_probs.size() > 1 ? p.top_probs[0] - p.top_probs[1] : 1.0;
 }
 
-std::vector<size_t> bounded(const Candidates& candidates, const std::string& order, double gamma) {
+// Sums from the front, added by doubling reaches: the graph form does the same additions, and no
+// compiler orders them anew.
+std::vector<float> sums_of(std::vector<float> values) {
+  for (size_t reach = 1; reach < values.size(); reach *= 2) {
+    for (size_t i = values.size(); i-- > reach;) values[i] += values[i - reach];
+  }
+  return values;
+}
+
+std::vector<size_t> bounded(const Candidates& candidates, const std::string& order, float gamma) {
   std::vector<double> scores;
   for (const Prediction* p : candidates) scores.push_back(sureness(*p, order));
-  std::vector<size_t> chosen;
-  double sum = 0, most = 0;
-  for (const size_t i : largest(scores, static_cast<int64_t>(scores.size()))) {
-    sum += candidates[i]->entropy;
-    most = std::max(most, static_cast<double>(candidates[i]->entropy));
-    if (!chosen.empty() && sum - most > gamma) break;
-    chosen.push_back(i);
+  std::vector<size_t> chosen = largest(scores, static_cast<int64_t>(scores.size()));
+  std::vector<float> entropies;
+  for (const size_t i : chosen) entropies.push_back(candidates[i]->entropy);
+  const std::vector<float> sums = sums_of(entropies);
+  float most = 0;
+  size_t count = 0;
+  for (; count < sums.size(); ++count) {
+    most = std::max(most, entropies[count]);
+    if (count > 0 && sums[count] - most > gamma) break;
   }
+  chosen.resize(count);
   return chosen;
+}
+
+// join of all up to a place, along every row of x (rows, block); 0 changes nothing.
+Value running(Value x, Value (*join)(Value, Value)) {
+  const int64_t rows = x.dim(0), block = x.dim(1);
+  for (int64_t reach = 1; reach < block; reach *= 2) {
+    const Value zeros = graph::full(*x.graph, Shape{rows, reach}, 0.0f);
+    x = join(x, graph::concat({zeros, graph::slice_axis(x, 1, 0, block - reach)}, 1));
+  }
+  return x;
+}
+
+SelectGraph bounded_graph(const std::string& order, float gamma) {
+  return [=](const LoopMoment& moment, const LoopPredictions& said, Value candidates) {
+    graph::Graph& graph = moment.graph;
+    const int64_t rows = moment.rows(), block = moment.block();
+    const auto top = [&](int64_t k) {
+      return graph::reshape(graph::slice_axis(said.top_probs, 2, k, k + 1), Shape{rows, block});
+    };
+    const bool two = said.top_probs.dim(2) > 1;
+    const Value scores = order == "entropy"      ? graph::negate(said.entropy)
+                         : order == "confidence" ? said.max_probability
+                         : two                   ? graph::subtract(top(0), top(1))
+                                                 : graph::full(graph, candidates.shape(), 1.0f);
+    const LoopOrder by = order_of(scores, candidates, true);
+    const Value entropy = sorted_by(by, said.entropy);
+    const Value most = running(graph::maximum(entropy, graph::scalar(graph, 0.0f)), graph::maximum);
+    const Value risk = graph::subtract(running(entropy, graph::add), most);
+    // The first is always decided.
+    const Value first = graph::less(graph::iota(graph, candidates.shape(), DType::i32, 1),
+                                    graph::scalar_i32(graph, 1));
+    const Value within =
+        graph::logical_or(first, graph::less_equal(risk, graph::scalar(graph, gamma)));
+    return CandidateChoice{by, prefix_of(within), {}};
+  };
 }
 
 } // namespace
 
 std::unique_ptr<Policy> make_entropy_bound(const PolicySetup& setup) {
-  const double gamma = setup.f64("gamma");
+  const auto gamma = static_cast<float>(setup.f64("gamma"));
   const std::string order = setup.options.str("order");
   return std::make_unique<ConfidencePolicy>(
       setup, [=](const Candidates& candidates) { return bounded(candidates, order, gamma); },
-      order == "margin" ? 2 : 1);
+      order == "margin" ? 2 : 1,
+      [=, mask = setup.mask_id] { return candidate_loop(bounded_graph(order, gamma), mask); });
 }
 
 std::vector<OptionSpec> entropy_bound_keys() {

@@ -2,11 +2,15 @@
 // more may be committed with it: rank r passes when its probability is at least
 // 1 - factor / (r + 1); rank 1 always does.
 
+#include "decode/policies/candidate_loop.h"
 #include "decode/policies/confidence_rule.h"
 #include "decode/policies/factories.h"
+#include "graph/ops.h"
 
 namespace dllm::decode {
 namespace {
+
+using graph::Value;
 
 enum class Ranks { count, prefix, scan };
 
@@ -28,6 +32,32 @@ int64_t passing(const std::vector<double>& sorted, double factor, Ranks ranks) {
   return ranks == Ranks::scan && end == count - 1 ? count : end;
 }
 
+// Bounds of the ranks, (1, block).
+Value bounds(graph::Graph& graph, int64_t block, double factor) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < block; ++i) {
+    const double limit = bound(1.0 - factor / static_cast<double>(i + 2));
+    values.push_back(i == 0 ? std::numeric_limits<float>::lowest() : static_cast<float>(limit));
+  }
+  return graph::constant(graph, Tensor::from(Shape{1, block}, values));
+}
+
+SelectGraph factor_graph(double factor, Ranks ranks) {
+  return [=](const LoopMoment& moment, const LoopPredictions& said, Value candidates) {
+    const LoopOrder order = order_of(said.probability, candidates, true);
+    const Value count = count_of(candidates);
+    const Value high = graph::greater_equal(sorted_by(order, said.probability),
+                                            bounds(moment.graph, moment.block(), factor));
+    const Value passes = graph::logical_and(high, in_use(count, candidates.shape()));
+    if (ranks == Ranks::count) return CandidateChoice{order, count_of(passes), {}};
+    const Value end = prefix_of(passes);
+    if (ranks == Ranks::prefix) return CandidateChoice{order, end, {}};
+    const Value one_left =
+        graph::equal(end, graph::subtract(count, graph::scalar_i32(moment.graph, 1)));
+    return CandidateChoice{order, graph::select(one_left, count, end), {}};
+  };
+}
+
 } // namespace
 
 std::unique_ptr<Policy> make_factor(const PolicySetup& setup) {
@@ -36,13 +66,17 @@ std::unique_ptr<Policy> make_factor(const PolicySetup& setup) {
   const Ranks ranks = name == "count"    ? Ranks::count
                       : name == "prefix" ? Ranks::prefix
                                          : Ranks::scan;
-  return std::make_unique<ConfidencePolicy>(setup, [=](const Candidates& candidates) {
+  const auto select = [=](const Candidates& candidates) {
     const std::vector<double> scores = confidences(candidates);
     const std::vector<size_t> order = largest(scores, static_cast<int64_t>(scores.size()));
     std::vector<double> sorted;
     for (const size_t i : order) sorted.push_back(scores[i]);
     return largest(scores, passing(sorted, factor, ranks));
-  });
+  };
+  return std::make_unique<ConfidencePolicy>(
+      setup, select, 1, [factor, ranks, mask = setup.mask_id] {
+        return candidate_loop(factor_graph(factor, ranks), mask);
+      });
 }
 
 std::vector<OptionSpec> factor_keys() {

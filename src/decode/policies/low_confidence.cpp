@@ -2,6 +2,9 @@
 // the block, keep the surest of them, as many as the schedule says; the others stay masked.
 
 #include "decode/policies/factories.h"
+#include "decode/policies/planned_loop.h"
+
+#include <algorithm>
 
 namespace dllm::decode {
 namespace {
@@ -24,6 +27,13 @@ public:
     return choice;
   }
 
+  void fill_tables(const Moment& moment, LoopTables& tables) const override {
+    fill_planned(transfer_, moment, tables);
+  }
+  int64_t most_steps(int64_t block_length, int64_t steps) const override {
+    return std::min(block_length, steps);
+  }
+
 private:
   bool even_;
   std::vector<int64_t> transfer_;
@@ -34,7 +44,8 @@ private:
 std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup) {
   const bool even = setup.options.str("plan") == "even";
   return std::make_unique<BlockwisePolicy>(
-      setup, [even](const PolicySetup&) { return std::make_unique<LowConfidence>(even); });
+      setup, [even](const PolicySetup&) { return std::make_unique<LowConfidence>(even); },
+      [] { return planned_loop(PlannedScore::probability); });
 }
 
 std::vector<OptionSpec> low_confidence_keys() {

@@ -2,6 +2,8 @@
 // those are predicted.
 
 #include "decode/policies/factories.h"
+#include "decode/policies/planned_loop.h"
+#include "graph/ops.h"
 
 #include <algorithm>
 
@@ -31,15 +33,37 @@ public:
     return all_of(predictions);
   }
 
+  void fill_tables(const Moment& moment, LoopTables& tables) const override {
+    fill_planned(transfer_, moment, tables);
+  }
+  int64_t most_steps(int64_t block_length, int64_t steps) const override {
+    return std::min(block_length, steps);
+  }
+
 private:
   std::vector<int64_t> transfer_;
+};
+
+// The open positions of the smallest numbers.
+class RandomLoop final : public LoopRule {
+public:
+  bool uses_chance() const override { return true; }
+  graph::Value wanted(const LoopMoment& moment) const override {
+    return first_of(order_of(moment.chance, moment.open, false), moment.count, moment.open);
+  }
+  LoopChoice choose(const LoopMoment& moment, const LoopPredictions&) const override {
+    return {.commit = wanted(moment)};
+  }
 };
 
 } // namespace
 
 std::unique_ptr<Policy> make_random(const PolicySetup& setup) {
   return std::make_unique<BlockwisePolicy>(
-      setup, [](const PolicySetup&) { return std::make_unique<Random>(); });
+      setup, [](const PolicySetup&) { return std::make_unique<Random>(); },
+      [] {
+        return LoopOffer{std::make_unique<RandomLoop>(), ""};
+      });
 }
 
 } // namespace dllm::decode

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "decode/policies/factories.h"
+#include "decode/policies/spd_loop.h"
 #include "decode/policies/spd_session.h"
 
 #include <algorithm>
@@ -74,6 +75,7 @@ public:
     slot.sight = {settings_.block_length, 0, false};
     return make_spd_session(settings_, slot);
   }
+  LoopOffer loop() const override { return spd_loop(settings_); }
   int64_t top() const override { return settings_.mix_top_k; }
   int64_t soft_width() const override { return settings_.mix_top_k; }
 

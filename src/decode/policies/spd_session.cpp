@@ -69,6 +69,19 @@ public:
     return outcome;
   }
 
+  LoopAsk loop_ask(const Slot& slot, const CacheView& cache) const override {
+    return {ask(slot, cache), slot.block_begin(), slot.block_end(), steps_per_block_};
+  }
+  // count: steps that are left of the block.
+  LoopTables loop_tables(const Slot& slot, int64_t steps) const override {
+    LoopTables tables(steps);
+    for (size_t i = 0; i < tables.count.size(); ++i) {
+      tables.count[i] = static_cast<int32_t>(steps_per_block_ - slot.step_in_block) -
+                        static_cast<int32_t>(i);
+    }
+    return tables;
+  }
+
   int64_t nfe(const Slot& slot) const override {
     if (settings_.compat == SpdCompat::dmax) return 1 + slot.evaluations; // its prefill is counted
     const bool hard = settings_.implementation == SpdImplementation::kv_fast;

@@ -2,8 +2,10 @@
 // committed in one step, and at least the surest one, so that a block takes as many steps as it is
 // hard.
 
+#include "decode/policies/candidate_loop.h"
 #include "decode/policies/confidence_rule.h"
 #include "decode/policies/factories.h"
+#include "graph/ops.h"
 
 #include <algorithm>
 
@@ -26,6 +28,15 @@ public:
     const auto open = static_cast<int64_t>(moment.open.size());
     share_ = (open + moment.steps - 1) / moment.steps;
     left_ = 0;
+  }
+
+  void fill_tables(const Moment& moment, LoopTables& tables) const override {
+    if (!settings_.budget) return;
+    tables.carry = static_cast<int32_t>(left_);
+    for_coming_steps(moment, tables.count.size(), [&](size_t i, const Moment& coming) {
+      const bool planned = coming.slot.step_in_block < coming.steps;
+      if (planned) tables.count[i] = static_cast<int32_t>(share_);
+    });
   }
 
   Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
@@ -63,11 +74,41 @@ private:
   int64_t share_ = 1, left_ = 0;
 };
 
+// LoopTables: count is a step's share of the budget, INT32_MAX where there is none; carry what
+// earlier steps left of theirs.
+LoopOffer threshold_loop(const Settings& settings) {
+  using graph::Value;
+  // best - 1e-5 is a double between two floats.
+  if (settings.near_best) return {nullptr, "ties near_best compares doubles"};
+  return candidate_loop(
+      [settings](const LoopMoment& moment, const LoopPredictions& said, Value candidates) {
+        graph::Graph& graph = moment.graph;
+        const auto i32 = [&](int32_t x) { return graph::scalar_i32(graph, x); };
+        const Value scores = settings.shaped ? said.shaped_probability : said.probability;
+        const LoopOrder order = order_of(scores, candidates, true);
+        const Value high = graph::greater_equal(
+            scores, graph::scalar(graph, static_cast<float>(settings.threshold)));
+        // The surest passes always.
+        const Value passing =
+            graph::maximum(count_of(graph::logical_and(high, candidates)), i32(1));
+        if (!settings.budget) return CandidateChoice{order, passing, {}};
+        const Value planned = graph::less(moment.count, i32(INT32_MAX));
+        const Value share = graph::select(planned, moment.count, i32(0));
+        const Value left = graph::add(share, moment.carry);
+        const Value limit = graph::select(planned, graph::maximum(left, i32(1)), i32(INT32_MAX));
+        const Value count = graph::minimum(passing, limit);
+        const Value taken = graph::minimum(count, count_of(candidates));
+        return CandidateChoice{order, count, graph::subtract(left, taken)};
+      },
+      settings.mask_id);
+}
+
 class ThresholdPolicy final : public BlockwisePolicy {
 public:
   ThresholdPolicy(const PolicySetup& setup, const Settings& settings)
-      : BlockwisePolicy(setup,
-                        [=](const PolicySetup&) { return std::make_unique<Threshold>(settings); }),
+      : BlockwisePolicy(
+            setup, [=](const PolicySetup&) { return std::make_unique<Threshold>(settings); },
+            [=] { return threshold_loop(settings); }),
         shaped_(settings.shaped) {}
   bool shaped() const override { return shaped_; }
   bool nucleus_first() const override { return shaped_; }

@@ -125,10 +125,17 @@ TEST(CacheDtype, RoundedCachesGiveTheBitsOfRoundedNone) {
   const auto model = model::new_model(cpu::make_engine(engine), config, options);
   const auto cached = make_decoder(model, settings("low_confidence", "block_causal", 0, "exact"));
   const auto plain = make_decoder(model, settings("low_confidence", "block_causal", 0, "none"));
-  for (const Request& request : kRequests) add(*cached, request), add(*plain, request);
-  cached->run(), plain->run();
-  for (int64_t slot = 0; slot < 3; ++slot)
+  Json device = settings("low_confidence", "block_causal", 0, "exact");
+  device["loop"] = "device";
+  const auto looped = make_decoder(model, device);
+  for (Decoder* decoder : {cached.get(), plain.get(), looped.get()}) {
+    for (const Request& request : kRequests) add(*decoder, request);
+    decoder->run();
+  }
+  for (int64_t slot = 0; slot < 3; ++slot) {
     EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot)) << "slot " << slot;
+    EXPECT_EQ(answer_of(*looped, slot), answer_of(*plain, slot)) << "slot " << slot;
+  }
 }
 
 } // namespace

@@ -39,21 +39,27 @@ class FamilyCache : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(FamilyCache, GivesTheBitsOfNone) {
   const auto model = tiny_model(2, config_of(GetParam().model_type));
-  const auto decoder = [&](const char* cache) {
+  const auto decoder = [&](const char* cache, const char* loop = "host") {
     return make_decoder(model, {{"policy", "low_confidence"},
                                 {"steps", 12},
                                 {"block_length", 4},
                                 {"attention", GetParam().attention},
                                 {"cache", cache},
+                                {"loop", loop},
                                 {"temperature", 0.9}});
   };
   const std::vector<Request> requests = {{{3, 1, 4}, 11, 9}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 13}};
   const auto cached = decoder("exact"), plain = decoder("none"), alone = decoder("exact");
   for (const Request& request : requests) add(*cached, request), add(*plain, request);
   add(*alone, requests[1]);
-  cached->run(), plain->run(), alone->run();
+  const auto looped = decoder("exact", "device");
+  for (const Request& request : requests) add(*looped, request);
+  cached->run(), plain->run(), alone->run(), looped->run();
   for (int64_t slot = 0; slot < 2; ++slot)
+  {
     EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot)) << "slot " << slot;
+    EXPECT_EQ(looped->trace(slot), cached->trace(slot)) << "slot " << slot;
+  }
   EXPECT_EQ(answer_of(*alone), answer_of(*plain, 1));
 }
 

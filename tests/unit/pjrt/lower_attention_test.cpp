@@ -116,6 +116,11 @@ TEST(LowerAttention, LengthsAroundTheBorders) {
   check(kMasks[1], {1, 257, 2100, 3, 3, 8, 8}, false); // keys that no query sees
 }
 
+TEST(LowerAttention, AxesAreKept) {
+  for (const MaskCase& mask : kMasks)
+    expect_axes_kept(*attention_case(mask, {2, 600, 1060, 4, 2, 8, 6}, true).graph);
+}
+
 TEST(LowerAttention, FewQueriesOverALongCacheStayOneProduct) {
   const auto c = attention_case(kMasks[0], {1, 32, 3000, 2, 1, 4, 4}, false);
   const auto lowered = lower(*c.graph);

@@ -28,6 +28,13 @@ TEST_P(EveryLoweredCase, EqualsTheOracle) {
   expect_close(run_on_cpu(lowered, c.inputs), expected, tolerance, *c.graph, c.label);
 }
 
+TEST(LowerOps, AxesAreKept) {
+  for (const OpCase& c : EveryLoweredCase::cases()) {
+    SCOPED_TRACE(c.label);
+    if (graph::find_op(c.op).decompose != nullptr) expect_axes_kept(*c.graph);
+  }
+}
+
 std::string case_name(const testing::TestParamInfo<size_t>& info) {
   std::string name = EveryLoweredCase::cases()[info.param].label;
   for (char& ch : name) {

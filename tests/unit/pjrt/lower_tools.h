@@ -2,6 +2,7 @@
 // Graphs as they are and lowered, on the CPU engine: no plugin is needed to check the numbers.
 
 #include "cpu/engine.h"
+#include "graph/clone.h"
 #include "graph/engine_options.h"
 #include "graph/op.h"
 #include "graph/ops.h"
@@ -91,6 +92,24 @@ inline void expect_same_lowered(const std::shared_ptr<graph::Graph>& graph,
   const auto lowered = lower(*graph);
   EXPECT_EQ(fused_operations(*lowered), "") << what;
   expect_close(run_on_cpu(lowered, inputs), run_on_cpu(graph, inputs), tolerance, *graph, what);
+}
+
+// With every input varying over the ranks of an axis, results vary as they did before.
+inline void expect_axes_kept(const graph::Graph& graph) {
+  graph::Graph varying;
+  graph::Cloner cloner(graph, varying);
+  for (const graph::GraphInput& input : graph.inputs()) {
+    graph::ValueType type = graph.type(input.value);
+    type.axes = graph::AxisSet(graph::Axis::data);
+    cloner.map(input.value, varying.input(input.name, type));
+  }
+  for (size_t n = 0; n < graph.nodes().size(); ++n) cloner.node(static_cast<int32_t>(n));
+  cloner.outputs();
+  const auto lowered = lower(varying);
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    EXPECT_EQ(lowered->type(lowered->outputs()[i].value), varying.type(varying.outputs()[i].value))
+        << graph.outputs()[i].name;
+  }
 }
 
 // A loss over the given outputs, with weights that differ, and its gradients as more outputs.

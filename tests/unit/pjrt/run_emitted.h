@@ -4,6 +4,7 @@
 #include "graph/op.h"
 #include "graph/passes.h"
 #include "pjrt/emit/emit.h"
+#include "pjrt/emit/flags.h"
 #include "pjrt/emit/registry.h"
 #include "unit/pjrt/plugins.h"
 
@@ -19,18 +20,19 @@ inline std::vector<std::vector<Tensor>> run_ranks(const std::shared_ptr<const Cl
                                                   const EmitOptions& options) {
   CompileOptions compile;
   compile.replicas = options.mesh.ranks();
+  compile.flags = needed_flags(client->platform_name());
   const auto program = client->compile(emit(graph, options), compile);
-  std::vector<std::vector<Buffer>> given(inputs.size());
-  std::vector<std::vector<const Buffer*>> arguments(inputs.size());
+  std::vector<std::vector<Array>> given(inputs.size());
+  std::vector<std::vector<const Array*>> arguments(inputs.size());
   for (size_t rank = 0; rank < inputs.size(); ++rank) {
     const Device& device = client->devices().at(rank);
     for (const Tensor& input : inputs[rank]) given[rank].push_back(client->upload(input, device));
-    for (const Buffer& buffer : given[rank]) arguments[rank].push_back(&buffer);
+    for (const Array& array : given[rank]) arguments[rank].push_back(&array);
   }
   const auto made = program->run(arguments);
   std::vector<std::vector<Tensor>> results(made.size());
   for (size_t rank = 0; rank < made.size(); ++rank) {
-    for (const Buffer& buffer : made[rank]) results[rank].push_back(buffer.read());
+    for (const Array& array : made[rank]) results[rank].push_back(array.read());
   }
   return results;
 }

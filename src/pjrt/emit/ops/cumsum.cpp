@@ -1,5 +1,7 @@
-// cumsum: running sums by doubling inside blocks of 128, then over the sums of the blocks, so that
-// the work is some 8 additions an element however long the axis is.
+// cumsum: running sums inside blocks of 64, then over the sums of the blocks. Inside a block every
+// sum is made on its own where the table of all of them is small, else one after the other:
+// doubling (x += x shifted by 1, 2, 4, ..) is what compilers make slow code of, by repeating the
+// steps before.
 
 #include "pjrt/emit/build.h"
 #include "pjrt/emit/ops/ops.h"
@@ -7,25 +9,53 @@
 namespace dllm::pjrt::hlo::ops {
 namespace {
 
-constexpr int64_t kBlock = 128;
+using build::Order;
 
-// x[i] + x[i - distance], x[i] alone for the first ones.
-Ssa add_shifted(Writer& w, const Ssa& x, int64_t axis, int64_t distance) {
-  const int64_t length = x.shape().dim(axis);
-  std::vector<int64_t> low(x.shape().dims().size(), 0), high = low;
-  low[static_cast<size_t>(axis)] = distance;
-  const Ssa kept = build::slice_axis(w, x, axis, 0, length - distance);
-  const Ssa zero = w.splat({x.element(), Shape{}}, 0);
-  return build::binary(w, "add", x, build::pad(w, kept, zero, low, high));
+constexpr int64_t kBlock = 64;
+constexpr int64_t kTable = 4 << 20; // elements
+
+// y[i] = sum over j of x[j] where j <= i. x (outer, length, inner), summed as (outer, i, j, inner).
+Ssa by_table(Writer& w, const Ssa& x) {
+  const int64_t length = x.shape().dim(1);
+  const Shape table{x.shape().dim(0), length, length, x.shape().dim(2)};
+  const Ssa to = build::iota(w, {Element::i32, table}, 1);
+  const Ssa from = build::iota(w, {Element::i32, table}, 2);
+  const Ssa counts = build::compare(w, Order::le, from, to);
+  const Ssa spread = build::broadcast(w, x, table, {0, 2, 3});
+  const Ssa zero = build::number_like(w, spread, 0);
+  return build::reduce(w, "add", build::select(w, counts, spread, zero), 0, {2});
+}
+
+Ssa swap_first(Writer& w, const Ssa& x) {
+  const Shape swapped{x.shape().dim(1), x.shape().dim(0), x.shape().dim(2)};
+  return w.op1("stablehlo.transpose", {x}, {x.element(), swapped},
+               "permutation = " + array_text({1, 0, 2}));
+}
+
+// A loop along the axis, which comes first: each step adds one row.
+Ssa by_steps(Writer& w, const Ssa& given) {
+  const Ssa x = swap_first(w, given);
+  const Type row{x.element(), x.shape().without(0)}, counter{Element::i32, Shape{}};
+  const Ssas start{w.splat(counter, 0), w.splat(row, 0), w.splat(x.type, 0)};
+  const std::vector<Type> types{counter, row, x.type};
+  const Region cond{types, [&](const Ssas& v) {
+                      const auto length = static_cast<double>(x.shape().dim(0));
+                      return Ssas{build::compare_with(w, Order::lt, v[0], length)};
+                    }};
+  const Region body{types, [&](const Ssas& v) {
+                      const Ssa sum = build::binary(w, "add", v[1], read_row(w, x, v[0]));
+                      const Ssa sums = write_row(w, v[2], sum, v[0]);
+                      return Ssas{build::with(w, "add", v[0], 1), sum, sums};
+                    }};
+  return swap_first(w, w.op("stablehlo.while", start, types, {}, {cond, body})[2]);
 }
 
 // Running sums of x (outer, length, inner) along axis 1.
-Ssa running(Writer& w, Ssa x) {
+Ssa running(Writer& w, const Ssa& x) {
   const int64_t outer = x.shape().dim(0), length = x.shape().dim(1), inner = x.shape().dim(2);
-  if (length <= kBlock) {
-    for (int64_t distance = 1; distance < length; distance *= 2) x = add_shifted(w, x, 1, distance);
-    return x;
-  }
+  if (length <= 1) return x;
+  if (length <= kBlock)
+    return x.shape().count() * length <= kTable ? by_table(w, x) : by_steps(w, x);
   const int64_t blocks = (length + kBlock - 1) / kBlock;
   const Ssa zero = w.splat({x.element(), Shape{}}, 0);
   const Ssa whole = build::pad(w, x, zero, {0, 0, 0}, {0, blocks * kBlock - length, 0});
@@ -34,8 +64,8 @@ Ssa running(Writer& w, Ssa x) {
   const Ssa last = build::slice_axis(w, inside, 1, kBlock - 1, kBlock);
   const Ssa sums = running(w, build::reshape(w, last, Shape{outer, blocks, inner}));
   // What stands before a block: the sums shifted by one.
-  const Ssa earlier =
-      build::pad(w, build::slice_axis(w, sums, 1, 0, blocks - 1), zero, {0, 1, 0}, {0, 0, 0});
+  const Ssa kept = build::slice_axis(w, sums, 1, 0, blocks - 1);
+  const Ssa earlier = build::pad(w, kept, zero, {0, 1, 0}, {0, 0, 0});
   const Ssa before = build::reshape(w, earlier, Shape{outer * blocks, inner});
   const Ssa spread = build::broadcast(w, before, inside.shape(), {0, 2});
   const Ssa y = build::reshape(w, build::binary(w, "add", inside, spread), whole.shape());

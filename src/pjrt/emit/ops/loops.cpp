@@ -32,6 +32,8 @@ Ssas row_begin(Writer& w, const Ssa& index, const Shape& stacked) {
   return begin;
 }
 
+} // namespace
+
 Ssa read_row(Writer& w, const Ssa& stacked, const Ssa& index) {
   Ssas operands{stacked};
   for (const Ssa& begin : row_begin(w, index, stacked.shape())) operands.push_back(begin);
@@ -46,6 +48,8 @@ Ssa write_row(Writer& w, const Ssa& stacked, const Ssa& row, const Ssa& index) {
   for (const Ssa& begin : row_begin(w, index, stacked.shape())) operands.push_back(begin);
   return w.op1("stablehlo.dynamic_update_slice", operands, stacked.type);
 }
+
+namespace {
 
 // One step: values of the loop are step number, carries, stacked results.
 Ssas scan_step(EmitCall& call, const ScanPlan& plan, const Ssas& values) {

@@ -56,5 +56,8 @@ void emit_while(EmitCall& call);
 // Rows of the first axis, and elements along one: indices are clamped.
 Ssa take_rows(Writer& w, const Ssa& table, const Ssa& indices);
 Ssa take_along(Writer& w, const Ssa& x, const Ssa& indices, int64_t axis);
+// One row of the first axis, read and replaced; index i32().
+Ssa read_row(Writer& w, const Ssa& stacked, const Ssa& index);
+Ssa write_row(Writer& w, const Ssa& stacked, const Ssa& row, const Ssa& index);
 
 } // namespace dllm::pjrt::hlo::ops

@@ -1,0 +1,66 @@
+// What compiling costs: against the number of layers, and at the second start.
+
+#include "bed.h"
+
+#include "base/files.h"
+#include "decode/plan.h"
+
+namespace dllm::bench {
+namespace {
+
+double compile_seconds(const std::shared_ptr<graph::Engine>& engine, const model::Job& job) {
+  return timed([&] { engine->compile(job.graph); }).wall;
+}
+
+// The first step of a process: how long, and how many programs came from where.
+void start(const Told& told, const std::string& folder, const char* which) {
+  const ShapeOfRun shape = shape_named(told.shape);
+  const auto engine = engine_on(told.plugin, folder);
+  const auto model = model::new_model(engine, config_of(shape), Options(model::model_schema()));
+  train::Trainer trainer(model, noise::make_objective("mdlm"), Options(train::trainer_schema()));
+  const int64_t compiles = engine->i64("compiles"), hits = engine->i64("cache_hits");
+  const Seconds taken = timed([&] { trainer.start_step(batch_of(shape, 0)); });
+  const int64_t made = engine->i64("compiles") - compiles;
+  trainer.sync();
+  fmt::print("{} start: the first step begins after {:.2f} s, {} programs compiled, {} loaded\n",
+             which, taken.wall, made, engine->i64("cache_hits") - hits);
+}
+
+} // namespace
+
+void bench_layers(const Told& told) {
+  print_machine(0);
+  const auto engine = engine_on(told.plugin, "off");
+  ShapeOfRun shape = shape_named(told.shape);
+  const auto seconds = [&](const Json& values, const auto& job_of) {
+    std::vector<double> taken;
+    for (int turn = 0; turn < 3; ++turn) {
+      const auto config = model::config_from_json(config_of(shape), "bench");
+      taken.push_back(compile_seconds(engine, job_of(engine, config, plan_options(shape, values))));
+    }
+    return middle(taken);
+  };
+  double first[3] = {0, 0, 0};
+  fmt::print("{:>8} {:>10} {:>8} {:>12} {:>8} {:>10} {:>8}\n", "layers", "train s", "growth",
+             "remat s", "growth", "decode s", "growth");
+  for (const int64_t layers : {4, 16, 64}) {
+    shape.layers = layers;
+    const double taken[3] = {seconds(Json::object(), train::training_job),
+                             seconds({{"remat", true}}, train::training_job),
+                             seconds({{"what", "decode"}, {"window", 32}}, decode::decoding_job)};
+    for (int i = 0; i < 3; ++i) first[i] = first[i] > 0 ? first[i] : taken[i];
+    fmt::print("{:>8} {:>10.2f} {:>8.2f} {:>12.2f} {:>8.2f} {:>10.2f} {:>8.2f}\n", layers, taken[0],
+               taken[0] / first[0], taken[1], taken[1] / first[1], taken[2], taken[2] / first[2]);
+  }
+  fmt::print("goal: growth at most 1.20\n");
+}
+
+void bench_start(const Told& told) {
+  const std::string folder = scratch_folder("cache");
+  print_machine(0);
+  start(told, folder, "first ");
+  start(told, folder, "second");
+  remove_all(folder);
+}
+
+} // namespace dllm::bench

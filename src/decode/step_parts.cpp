@@ -1,0 +1,86 @@
+#include "decode/step_parts.h"
+
+#include "model/embedding_mix.h"
+
+namespace dllm::decode {
+
+using graph::Graph;
+using graph::Value;
+
+Value input_of(Graph& graph, const std::string& name, DType dtype, Shape shape) {
+  const int32_t found = graph.find_input(name);
+  if (found >= 0) return graph.value(graph.inputs()[static_cast<size_t>(found)].value);
+  return graph.input(name, dtype, std::move(shape));
+}
+
+namespace {
+
+// Embeddings of the window, mixed where the request says so.
+Value soft_embeddings(model::Builder& builder, Value ids, int64_t width) {
+  Graph& graph = builder.graph();
+  const Shape window = ids.shape();
+  model::EmbeddingMix mix;
+  mix.hard = builder.embed(ids);
+  mix.ids = input_of(graph, "soft_ids", DType::i32, Shape{window[0], window[1], width});
+  mix.weights = input_of(graph, "soft_weights", DType::f32, Shape{window[0], window[1], width});
+  mix.on = input_of(graph, "soft_on", DType::u8, window);
+  return model::embedding_mix(builder, mix);
+}
+
+model::KvCache cache_inputs(Graph& graph, const model::ModelConfig& config,
+                            const StepShape& shape) {
+  const Shape kept{config.layers * shape.cache_rows, config.kv_size()};
+  model::KvCache cache;
+  cache.keys = input_of(graph, "keys", config.cache_dtype, kept);
+  cache.values = input_of(graph, "values", config.cache_dtype, kept);
+  cache.write_at = input_of(graph, "write_at", DType::i32, Shape{shape.all_rows() * shape.window});
+  cache.read_at = input_of(graph, "read_at", DType::i32, Shape{shape.all_rows(), shape.keys});
+  return cache;
+}
+
+} // namespace
+
+WindowStates window_states(model::Builder& builder, const StepSettings& settings,
+                           const StepShape& shape, Value timesteps) {
+  Graph& graph = builder.graph();
+  const model::ModelConfig& config = builder.config();
+  const int64_t rows = shape.all_rows();
+  const Shape window{rows, shape.window};
+  model::ForwardInputs inputs;
+  inputs.ids = input_of(graph, "ids", DType::i32, window);
+  inputs.positions = input_of(graph, "positions", DType::i32, window);
+  inputs.mask.and_key_limit(input_of(graph, "limit", DType::i32, window));
+  if (!config.sliding.empty()) { // windows count from a query's own place
+    inputs.slides = input_of(graph, "slides", DType::i32, Shape{});
+    inputs.mask.query_start = input_of(graph, "query_start", DType::i32, Shape{rows});
+  }
+  if (config.time_conditioning) {
+    inputs.timesteps =
+        timesteps.defined() ? timesteps : input_of(graph, "timesteps", DType::f32, Shape{rows});
+  }
+  if (shape.soft) inputs.embeddings = soft_embeddings(builder, inputs.ids, settings.soft_width);
+  const bool cached = shape.keys > 0;
+  if (cached) inputs.cache = cache_inputs(graph, config, shape);
+  inputs.round_kv = !cached && config.cache_dtype == DType::bf16;
+  const model::ForwardOutputs made = builder.forward(inputs);
+  return {graph::reshape(made.hidden, Shape{rows * shape.window, config.hidden_size}), made.cache};
+}
+
+graph::TokenStatisticsInputs head_over(model::Builder& builder, Value hidden,
+                                       const StepSettings& settings) {
+  const model::Head own = builder.head();
+  graph::TokenStatisticsInputs head;
+  head.x = hidden;
+  head.weight = own.weight;
+  head.bias = own.bias;
+  head.scale = own.scale;
+  head.softcap = own.softcap;
+  if (!settings.banned.empty())
+    head.banned =
+        input_of(builder.graph(), "banned", DType::u8, Shape{builder.config().vocab_size});
+  head.nucleus_first = settings.nucleus_first;
+  head.shaped = settings.shaped;
+  return head;
+}
+
+} // namespace dllm::decode

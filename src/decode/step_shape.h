@@ -1,0 +1,46 @@
+#pragma once
+// What makes two passes the same program; everything else is data.
+
+#include "decode/ask.h"
+#include "decode/slot.h"
+#include "model/config.h"
+
+#include <cstdint>
+#include <span>
+
+namespace dllm::decode {
+
+// One request in a pass.
+struct PassRow {
+  const Slot* slot;
+  const Ask* ask;
+  int64_t cache_row = -1; // in the decode state; -1: not cached
+};
+
+struct StepShape {
+  int64_t rows, window; // positions
+  int64_t capacity;     // of the positions whose predictions are wanted; 0: none are
+  int64_t keys;         // of attention in a cached pass; 0: not cached
+  int64_t cache_rows;   // of one layer in the state's buffers
+  bool guided, soft;
+
+  // A guided pass holds every row twice.
+  int64_t all_rows() const { return guided ? 2 * rows : rows; }
+  friend bool operator==(const StepShape&, const StepShape&) = default;
+};
+
+// The next of 1, 2, 3, 4, 6, 8, 12, 16, ... steps: at most half of a program is padding.
+int64_t round_up(int64_t count, int64_t step);
+
+// Positions of a head that predicts at least so many.
+int64_t head_capacity(int64_t positions);
+
+// Of the cache that cached rows lie in.
+struct CacheShape {
+  int64_t rows = 0, capacity = 0;
+};
+// Of a pass over these rows, capacity 0. least_rows: as if there were at least so many.
+StepShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
+                     const CacheShape& cache, int64_t least_rows = 0);
+
+} // namespace dllm::decode

@@ -1,0 +1,139 @@
+// Clients.
+
+#include "calls.h"
+#include "guard.h"
+
+namespace fake {
+namespace {
+
+bool lives(abi::Client* client, const char* call) {
+  return State::get().check("client", client, call);
+}
+
+// Like the newest plugins: unknown names and wrong types are refused.
+Error* read_option(const abi::NamedValue& option, int64_t* devices) {
+  check_struct(option);
+  const std::string name(option.name, option.name_size);
+  if (name != "cpu_device_count")
+    return invalid("Unexpected option name passed to PJRT_Client_Create: " + name);
+  if (option.type != abi::NamedValueType::i64) {
+    return invalid(
+        "Option passed to PJRT_Client_Create with name cpu_device_count has type index " +
+        std::to_string(static_cast<int>(option.type)) + " but expected type index is 1");
+  }
+  *devices = option.int64_value;
+  return nullptr;
+}
+
+} // namespace
+
+Error* client_create(abi::ClientCreateArgs* args) {
+  int64_t devices = 0;
+  std::string platform;
+  {
+    const std::lock_guard lock(State::get().mutex);
+    devices = State::get().settings.devices;
+    platform = State::get().platform;
+  }
+  for (size_t i = 0; i < args->num_options; ++i)
+    if (Error* error = read_option(args->create_options[i], &devices)) return error;
+  args->client = new abi::Client(platform, devices);
+  State::get().add("client", args->client);
+  return nullptr;
+}
+
+Error* client_destroy(abi::ClientDestroyArgs* args) {
+  State& state = State::get();
+  if (!state.remove("client", args->client, "PJRT_Client_Destroy")) return nullptr;
+  for (const char* kind : {"buffer", "loaded executable"}) {
+    if (state.count_live(kind) > 0 && state.count_live("client") == 0) {
+      state.violation("PJRT_Client_Destroy: " + std::to_string(state.count_live(kind)) + " " +
+                      kind + " outlive the client");
+      return nullptr; // kept, so that nothing points into freed memory
+    }
+  }
+  state.join();
+  delete args->client;
+  return nullptr;
+}
+
+Error* client_platform_name(abi::ClientPlatformNameArgs* args) {
+  if (!lives(args->client, "PJRT_Client_PlatformName")) return invalid("no client");
+  lend(args->client->platform, &args->platform_name, &args->platform_name_size);
+  return nullptr;
+}
+
+Error* client_process_index(abi::ClientProcessIndexArgs* args) {
+  args->process_index = 0;
+  return nullptr;
+}
+
+Error* client_platform_version(abi::ClientPlatformVersionArgs* args) {
+  if (!lives(args->client, "PJRT_Client_PlatformVersion")) return invalid("no client");
+  lend(args->client->version, &args->platform_version, &args->platform_version_size);
+  return nullptr;
+}
+
+Error* client_devices(abi::ClientDevicesArgs* args) {
+  if (!lives(args->client, "PJRT_Client_Devices")) return invalid("no client");
+  args->devices = args->client->pointers.data();
+  args->num_devices = args->client->pointers.size();
+  return nullptr;
+}
+
+Error* client_addressable_devices(abi::ClientAddressableDevicesArgs* args) {
+  if (!lives(args->client, "PJRT_Client_AddressableDevices")) return invalid("no client");
+  args->addressable_devices = args->client->pointers.data();
+  args->num_addressable_devices = args->client->pointers.size();
+  return nullptr;
+}
+
+Error* client_lookup_device(abi::ClientLookupDeviceArgs* args) {
+  if (!lives(args->client, "PJRT_Client_LookupDevice")) return invalid("no client");
+  for (abi::Device& device : args->client->devices)
+    if (device.description.id == args->id) args->device = &device;
+  return args->device != nullptr ? nullptr : invalid("no device of this id");
+}
+
+Error* client_lookup_addressable_device(abi::ClientLookupAddressableDeviceArgs* args) {
+  if (!lives(args->client, "PJRT_Client_LookupAddressableDevice")) return invalid("no client");
+  for (abi::Device& device : args->client->devices)
+    if (device.description.id == args->local_hardware_id) args->addressable_device = &device;
+  return args->addressable_device != nullptr ? nullptr : invalid("no device of this id");
+}
+
+Error* client_addressable_memories(abi::ClientAddressableMemoriesArgs* args) {
+  if (!lives(args->client, "PJRT_Client_AddressableMemories")) return invalid("no client");
+  args->addressable_memories = args->client->memories.data();
+  args->num_addressable_memories = args->client->memories.size();
+  return nullptr;
+}
+
+Error* client_default_device_assignment(abi::ClientDefaultDeviceAssignmentArgs* args) {
+  const size_t wanted = static_cast<size_t>(args->num_replicas * args->num_partitions);
+  if (wanted > args->default_assignment_size)
+    return invalid("default_assignment_size is too small");
+  for (size_t i = 0; i < wanted; ++i) args->default_assignment[i] = static_cast<int>(i);
+  return nullptr;
+}
+
+Error* client_topology_description(abi::ClientTopologyDescriptionArgs* args) {
+  if (!lives(args->client, "PJRT_Client_TopologyDescription")) return invalid("no client");
+  args->topology = &args->client->topology;
+  return nullptr;
+}
+
+} // namespace fake
+
+namespace dllm::pjrt::abi {
+
+Client::Client(const std::string& its_platform, int64_t count)
+    : platform(its_platform), topology("fake:" + std::to_string(count), count) {
+  for (int64_t i = 0; i < count; ++i) {
+    devices.emplace_back(static_cast<int>(i));
+    pointers.push_back(&devices.back());
+    memories.push_back(&devices.back().memory);
+  }
+}
+
+} // namespace dllm::pjrt::abi

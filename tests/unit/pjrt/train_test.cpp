@@ -1,0 +1,116 @@
+// Training on every plugin beside the CPU engine: losses, weights, memory, events.
+
+#include "graph/engine_options.h"
+#include "pjrt/engine.h"
+#include "unit/pjrt/plugins.h"
+#include "unit/train/tiny.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace dllm::pjrt {
+namespace {
+
+using train::TextSource;
+using train::Trainer;
+
+constexpr int64_t kSteps = 5;
+constexpr double kLossTolerance = 2e-5; // relative
+// AdamW's first steps move a weight by the rate whatever the size of its gradient: where a gradient
+// is rounding itself, the two sides may step apart. So: nearly all weights within kNear, a share of
+// kFarShare anywhere between the two ends of five steps.
+constexpr double kNear = 2e-5, kFarShare = 2e-3, kRate = 3e-3;
+
+class PjrtTraining : public OnPlugins {
+protected:
+  static std::shared_ptr<graph::Engine> engine() {
+    Options options(graph::engine_schema());
+    options.set_str("plugin", path());
+    options.set_str("pjrt.cache", "off");
+    return make_engine(options);
+  }
+  static std::unique_ptr<Trainer> trainer(const std::shared_ptr<graph::Engine>& engine,
+                                          const Json& values = Json::object()) {
+    return std::make_unique<Trainer>(train::tiny_model(engine), noise::make_objective("mdlm"),
+                                     train::trainer_options(values));
+  }
+  static void expect_near(const Trainer& got, const Trainer& want) {
+    const auto a = train::weights_of(got), b = train::weights_of(want);
+    int64_t far = 0, all = 0;
+    for (const auto& [name, values] : b) {
+      for (size_t i = 0; i < values.size(); ++i, ++all) {
+        const double distance = std::fabs(a.at(name)[i] - values[i]);
+        far += distance > kNear ? 1 : 0;
+        ASSERT_LE(distance, 2 * kSteps * kRate) << name << " " << i;
+      }
+    }
+    EXPECT_LE(static_cast<double>(far), kFarShare * static_cast<double>(all)) << "of " << all;
+  }
+};
+
+TEST_P(PjrtTraining, FiveStepsAreThoseOfTheCpuEngine) {
+  const auto mine = engine();
+  for (const Json& options :
+       {Json{{"remat", false}}, Json{{"remat", true}, {"ema", 0.9}}, Json{{"accumulate", 2}}}) {
+    const auto got = trainer(mine, options), want = trainer(train::tiny_engine(), options);
+    std::vector<double> losses[2];
+    for (const auto* one : {&got, &want}) {
+      TextSource source;
+      (*one)->run(source, kSteps, [&](const Event& event) {
+        if (event.kind() == EventKind::train_step)
+          losses[one == &want].push_back(std::get<double>(*event.find("loss")));
+        return Answer::go_on;
+      });
+    }
+    ASSERT_EQ(losses[0].size(), static_cast<size_t>(kSteps));
+    for (size_t i = 0; i < losses[1].size(); ++i) {
+      EXPECT_NEAR(losses[0][i], losses[1][i], kLossTolerance * losses[1][i])
+          << options.dump() << " step " << i + 1;
+    }
+    expect_near(*got, *want);
+  }
+}
+
+TEST_P(PjrtTraining, StateIsWrittenInPlaceAndAStepIsReadOnce) {
+  const auto mine = engine();
+  const auto one = trainer(mine);
+  TextSource source;
+  one->run(source, 3);
+  const int64_t used = mine->i64("memory_used"), trips = mine->i64("round_trips");
+  const int64_t compiles = mine->i64("compiles");
+  one->run(source, 6);
+  EXPECT_EQ(mine->i64("memory_used"), used);
+  EXPECT_EQ(mine->i64("compiles"), compiles);
+  EXPECT_LE(mine->i64("round_trips") - trips, 6);
+}
+
+TEST_P(PjrtTraining, LossIsLateAndInOrder) {
+  const auto one = trainer(engine());
+  TextSource source;
+  for (int i = 1; i <= 5; ++i) {
+    one->start_step(*source.next());
+    EXPECT_EQ(one->metric("step"), std::max(i - 2, 0));
+  }
+  one->sync();
+  EXPECT_EQ(one->metric("step"), 5);
+  // A loss that is not finite is told late, and leaves the weights as they were before it.
+  const auto before = train::weights_of(*one);
+  one->start_step(train::poisoned());
+  one->start_step(*source.next());
+  try {
+    one->sync();
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::aborted);
+    EXPECT_NE(error.text().find("step 6"), std::string::npos) << error.text();
+  }
+  EXPECT_EQ(train::weights_of(*one), before);
+  EXPECT_TRUE(std::isfinite(one->step(*source.next())));
+  EXPECT_EQ(one->steps_done(), 6);
+}
+
+DLLM_ON_PLUGINS(PjrtTraining);
+
+} // namespace
+} // namespace dllm::pjrt

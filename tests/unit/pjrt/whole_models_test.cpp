@@ -1,0 +1,163 @@
+// Whole models: forward passes, training and decoding with lowered programs on the CPU engine, and
+// on every plugin that is there, against the CPU engine as it is.
+
+#include "pjrt/engine.h"
+#include "unit/decode/requests.h"
+#include "unit/model/model_tools.h"
+#include "unit/pjrt/lowered_engine.h"
+#include "unit/pjrt/plugins.h"
+#include "unit/train/tiny.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace dllm::pjrt {
+namespace {
+
+class WholeModels : public ::testing::TestWithParam<std::string> {
+protected:
+  void SetUp() override {
+    if (GetParam() == "lowered") {
+      engine_ = std::make_shared<LoweredEngine>();
+      return;
+    }
+    const std::string path = plugin_path(kPlugins[GetParam() == "oldest" ? 0 : 1]);
+    if (!file_exists(path)) GTEST_SKIP() << path << " is not there";
+    Options options(graph::engine_schema());
+    options.set_str("plugin", path);
+    options.set_str("pjrt.cache", "off");
+    engine_ = make_engine(options);
+  }
+  std::shared_ptr<graph::Engine> engine_;
+};
+
+// Largest difference over the largest number.
+double distance(std::span<const float> got, std::span<const float> want) {
+  EXPECT_EQ(got.size(), want.size());
+  double worst = 0, most = 0;
+  for (size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+    worst = std::max(worst, static_cast<double>(std::fabs(got[i] - want[i])));
+    most = std::max(most, static_cast<double>(std::fabs(want[i])));
+  }
+  return worst / most;
+}
+
+// Compilers take a second for each; what these leave out, the lowered programs are asked.
+const std::vector<std::string> kFewFamilies{"llama",       "gpt2",     "nano-dlm",  "llada",
+                                            "gemma3_text", "lladamoe", "llada2_moe"};
+const std::vector<std::string> kFamilies{
+    "llama",  "qwen2",       "qwen3",    "gpt2",      "nano-dlm", "llada",     "Dream",
+    "gemma2", "gemma3_text", "lladamoe", "qwen3_moe", "dllm_moe", "llada2_moe"};
+
+Tensor logits(std::shared_ptr<graph::Engine> engine, const std::string& family,
+              const std::string& dtype) {
+  const auto model =
+      model::new_model(std::move(engine), test::small_config(family),
+                       test::model_options({{"seed", "5"}, {"dtype", dtype.c_str()}}));
+  Batch batch = test::small_ids(2, 7, 20);
+  if (model->config().time_conditioning)
+    batch.set("timesteps", Tensor::from(Shape{2}, std::vector<float>{3, 41}));
+  return model::forward(*model, batch, Options(model::forward_schema())).at("logits");
+}
+
+TEST_P(WholeModels, Logits) {
+  const bool lowered = GetParam() == "lowered";
+  for (const std::string& family : lowered ? kFamilies : kFewFamilies) {
+    const Tensor got = logits(engine_, family, "f32"),
+                 want = logits(test::small_engine(), family, "f32");
+    EXPECT_LE(distance(got.as<float>(), want.as<float>()), 2e-5) << family;
+  }
+  for (const char* dtype : {"bf16", "int8"}) {
+    const Tensor got = logits(engine_, "qwen3_moe", dtype),
+                 want = logits(test::small_engine(), "qwen3_moe", dtype);
+    EXPECT_LE(distance(got.as<float>(), want.as<float>()), 2e-5) << dtype;
+  }
+}
+
+struct Steps {
+  std::vector<float> losses, norms;
+  std::map<std::string, std::vector<float>> weights;
+};
+
+Steps five_steps(std::shared_ptr<graph::Engine> engine, const std::string& objective,
+                 const Json& config, const Json& options) {
+  train::Trainer trainer(
+      model::new_model(std::move(engine), config, Options(model::model_schema())),
+      noise::make_objective(objective), train::trainer_options(options));
+  train::TextSource source;
+  Steps made;
+  for (int i = 0; i < 5; ++i) {
+    made.losses.push_back(static_cast<float>(trainer.step(*source.next())));
+    made.norms.push_back(static_cast<float>(trainer.metric("grad_norm")));
+  }
+  made.weights = train::weights_of(trainer);
+  return made;
+}
+
+void expect_same_steps(const Steps& got, const Steps& want, const std::string& what) {
+  EXPECT_LE(distance(got.losses, want.losses), 2e-5) << what;
+  EXPECT_LE(distance(got.norms, want.norms), 1e-4) << what;
+  for (const auto& [name, numbers] : want.weights) {
+    // AdamW's first steps move by the sign of a gradient, however small: a gradient that is all
+    // rounding moves a weight by up to 5 lr = 0.015 either way.
+    EXPECT_LE(distance(got.weights.at(name), numbers), 2e-3) << what << " " << name;
+  }
+}
+
+Json small_training_config() {
+  Json config = test::small_config("qwen3");
+  config.update({{"vocab_size", 31}, {"initializer_range", 0.1}, {"mask_token_id", 30}});
+  return config;
+}
+
+TEST_P(WholeModels, FiveTrainingSteps) {
+  for (const char* objective : {"mdlm", "ar"}) {
+    const Json config = small_training_config(), none = Json::object();
+    expect_same_steps(five_steps(engine_, objective, config, none),
+                      five_steps(test::small_engine(), objective, config, none), objective);
+  }
+  Json experts = test::small_config("qwen3_moe");
+  experts.update({{"vocab_size", 31}, {"initializer_range", 0.1}, {"mask_token_id", 30}});
+  const Json remat{{"remat", true}};
+  expect_same_steps(five_steps(engine_, "mdlm", experts, remat),
+                    five_steps(test::small_engine(), "mdlm", experts, remat), "experts, remat");
+}
+
+std::vector<int32_t> tokens(std::shared_ptr<graph::Engine> engine, const Json& options) {
+  const auto model =
+      model::new_model(std::move(engine), decode::tiny_config(), Options(model::model_schema()));
+  const auto decoder = decode::make_decoder(model, options);
+  decode::add(*decoder, {{3, 5, 7, 9}, 11, 12});
+  decode::add(*decoder, {{4, 6, 8, 10, 12, 14}, 12, 16});
+  decoder->run();
+  std::vector<int32_t> ids = decode::answer_of(*decoder, 0).ids;
+  const std::vector<int32_t> other = decode::answer_of(*decoder, 1).ids;
+  ids.insert(ids.end(), other.begin(), other.end());
+  return ids;
+}
+
+TEST_P(WholeModels, TheSameTokens) {
+  std::vector<Json> requests{
+      {{"policy", "low_confidence"},
+       {"block_length", 4},
+       {"temperature", 0.8},
+       {"top_p", 0.9},
+       {"top_k", 20}},
+      {{"policy", "spd"}, {"block_length", 4}},
+  };
+  if (GetParam() == "lowered") {
+    requests.push_back({{"policy", "low_confidence"}, {"block_length", 4}, {"steps", 8}});
+    requests.push_back({{"policy", "threshold"}, {"block_length", 4}});
+    requests.push_back({{"policy", "autoregressive"}, {"temperature", 1.0}});
+  }
+  for (const Json& options : requests)
+    EXPECT_EQ(tokens(engine_, options), tokens(test::small_engine(), options)) << options.dump();
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, WholeModels, ::testing::Values("lowered", "oldest", "newest"),
+                         [](const auto& info) { return info.param; });
+
+} // namespace
+} // namespace dllm::pjrt
