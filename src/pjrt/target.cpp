@@ -15,8 +15,9 @@ constexpr const char* kNames =
 } // namespace
 
 Target parse_target(std::string_view text) {
-  static const std::regex kTpu("(v[0-9]+[a-z]*|tpu[0-9]+[a-z]*):([0-9]+(?:x[0-9]+){1,2})(/cores)?");
-  static const std::regex kGpu("([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?::([0-9]+))?");
+  static const std::regex kTpu(
+      "(v[0-9]+[a-z]*|tpu[0-9]+[a-z]*):([0-9]{1,4}(?:x[0-9]{1,4}){1,2})(/cores)?");
+  static const std::regex kGpu("([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?::([0-9]{1,4}))?");
   Target target;
   target.text = text;
   std::smatch parts;
