@@ -24,7 +24,9 @@ extern "C" {
 /* Makes an engine.
  *
  *   opts   NULL: defaults; kind "engine": kind, threads, memory_limit (bytes), ranks, check, and
- *          for kind pjrt plugin, target, pjrt.device, pjrt.compute and the other pjrt keys
+ *          for kind pjrt plugin, pjrt.device, pjrt.compute and the other pjrt keys, target
+ *          (hardware that is not there: the engine plans and compiles, uploads and runs fail with
+ *          DLLM_FAILED_PRECONDITION)
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_UNIMPLEMENTED for a kind this build does not have; DLLM_NOT_FOUND when
@@ -118,16 +120,16 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
 
 /* Works out what a job on a model would need, without loading its weights.
  *
- *   engine   not NULL
- *   path     not NULL, a model folder or file, as dllm_model_load
  * The programs are those that a trainer or a decoder would run: a whole optimizer step, a pass of
  * the decoder. On an engine with a compiler, also one for hardware that is not there, "compiled"
  * holds what that compiler says, and "fits" whether the device holds it.
  *
+ *   engine   not NULL
+ *   path     not NULL, a model folder or file, as dllm_model_load
  *   opts     NULL: defaults; kind "plan": what (train decode prefill forward), format (json: bytes
  *            per rank, with the cache of a decode with a window; graph: text; stablehlo, optimized:
- *            what a compiler got and made), batch, length, window, dtype, remat, ema, objective,
- *            policy, loop
+ *            what a compiler got and made), texts (both of them in the json), batch, length,
+ *            window, dtype, remat, ema, objective, policy, loop
  *   task     NULL, or looked at before every program
  *   out      not NULL
  *

@@ -67,6 +67,7 @@ Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
     made["compiled"] = compiled_json(none);
     made["compiled"]["fits"] = false;
     made["compiled"]["message"] = error.text();
+    made["flops"] = graph::count_flops(*job.graph);
     made["hint"] = hint_of(options);
     return made;
   }
