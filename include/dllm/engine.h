@@ -127,7 +127,7 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
  *   opts     NULL: defaults; kind "plan": what (train decode prefill forward), format (json: bytes
  *            per rank, with the cache of a decode with a window; graph: text; stablehlo, optimized:
  *            what a compiler got and made), batch, length, window, dtype, remat, ema, objective,
- *            policy
+ *            policy, loop
  *   task     NULL, or looked at before every program
  *   out      not NULL
  *

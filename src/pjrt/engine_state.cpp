@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "pjrt/client_options.h"
+#include "pjrt/compile_text.h"
 #include "pjrt/emit/flags.h"
 #include "pjrt/find_plugin.h"
 #include "pjrt/identity.h"
@@ -106,7 +107,10 @@ Built EngineState::build(std::string_view program) {
   Built built;
   if (cache_.enabled()) built.executable = load_cached(name);
   built.from_cache = built.executable != nullptr;
-  if (!built.from_cache) built.executable = client_->compile(program, compile_);
+  if (!built.from_cache) {
+    built.executable =
+        compile_text(*client_, program, compile_, needed_flags(client_->platform_name()));
+  }
   built.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   (built.from_cache ? counters_.cache_hits : counters_.compiles).fetch_add(1);
   if (cache_.enabled() && !built.from_cache) {
