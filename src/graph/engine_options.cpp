@@ -29,8 +29,10 @@ std::vector<OptionSpec> keys() {
       option_i64("pjrt.cache_limit", int64_t{4} << 30, 0, INT64_MAX,
                  "Most bytes of that folder, programs used longest ago go first; 0: no limit."),
       option_i64("pjrt.in_flight", 2, 1, 64, "Most runs that are started and not finished."),
-      option_list("pjrt.client", {},
-                  "Options of the plugin's client as name=value, such as cpu_device_count=8."),
+      option_list(
+          "pjrt.client", {},
+          "Options of the plugin's client as name=value, such as cpu_device_count=8; one this "
+          "library does not know needs its type: name:i64=8 (string, i64, list, f32, bool)."),
       option_list("pjrt.flags", {},
                   "Options of the plugin's compiler as name=value, such as "
                   "xla_gpu_enable_latency_hiding_scheduler=true."),
