@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kChunk = 256; // queries
 constexpr int64_t kLeastChunk = 32;
 constexpr int64_t kDenseBelow = 1024;               // keys
-constexpr int64_t kScoreBytes = int64_t{256} << 20; // of one table of scores
+constexpr int64_t kScoreBytes = int64_t{128} << 20; // of one table of scores
 // Causal chunks are done in so many groups, each with the keys of its last chunk: with many chunks
 // (1 + 2 + 3 + 4) / 16 = 0.63 of the table is computed where 0.5 is seen; each group is one more
 // loop for the compiler.
