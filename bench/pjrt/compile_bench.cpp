@@ -36,7 +36,7 @@ void bench_layers(const Told& told) {
   ShapeOfRun shape = shape_named(told.shape);
   const auto seconds = [&](const Json& values, const auto& job_of) {
     std::vector<double> taken;
-    for (int turn = 0; turn < 3; ++turn) {
+    for (int64_t turn = 0; turn < std::min<int64_t>(told.turns, 3); ++turn) {
       const auto config = model::config_from_json(config_of(shape), "bench");
       taken.push_back(compile_seconds(engine, job_of(engine, config, plan_options(shape, values))));
     }
@@ -53,8 +53,9 @@ void bench_layers(const Told& told) {
     for (int i = 0; i < 3; ++i) first[i] = first[i] > 0 ? first[i] : taken[i];
     fmt::print("{:>8} {:>10.2f} {:>8.2f} {:>12.2f} {:>8.2f} {:>10.2f} {:>8.2f}\n", layers, taken[0],
                taken[0] / first[0], taken[1], taken[1] / first[1], taken[2], taken[2] / first[2]);
+    std::fflush(stdout);
   }
-  fmt::print("seconds of the processor, middle of 3; goal: growth at most 1.20\n");
+  fmt::print("seconds of the processor; goal: growth at most 1.20\n");
 }
 
 void bench_start(const Told& told) {
