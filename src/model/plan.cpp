@@ -9,9 +9,12 @@
 namespace dllm::model {
 namespace {
 
-// What the program takes at the same time, as the compiler tells it.
+// What the program takes at the same time, as the compiler tells it. Some call the peak of the
+// arguments and results alone a peak (plugins for CPUs): such a one is not taken for it.
 int64_t needed_bytes(const graph::CompiledReport& report) {
-  if (report.peak_bytes > 0) return report.peak_bytes;
+  const bool whole = report.peak_bytes >= report.argument_bytes &&
+                     report.peak_bytes >= report.temporary_bytes && report.peak_bytes > 0;
+  if (whole) return report.peak_bytes;
   return report.argument_bytes + report.output_bytes - report.alias_bytes + report.temporary_bytes;
 }
 
