@@ -23,11 +23,15 @@ extern "C" {
 
 /* Makes an engine.
  *
- *   opts   NULL: defaults; kind "engine": kind, threads, memory_limit (bytes), ranks, check
+ *   opts   NULL: defaults; kind "engine": kind, threads, memory_limit (bytes), ranks, check, and
+ *          for kind pjrt plugin, pjrt.device, pjrt.compute and the other pjrt keys, target
+ *          (hardware that is not there: the engine plans and compiles, uploads and runs fail with
+ *          DLLM_FAILED_PRECONDITION)
  *   out    not NULL
  *
- * Returns  DLLM_OK; DLLM_UNIMPLEMENTED for a kind this build does not have; DLLM_UNAVAILABLE when a
- *          plugin cannot be loaded
+ * Returns  DLLM_OK; DLLM_UNIMPLEMENTED for a kind this build does not have; DLLM_NOT_FOUND when
+ *          there is no such plugin; DLLM_UNAVAILABLE when a plugin cannot be loaded or has no
+ *          device; DLLM_FAILED_PRECONDITION when it is too old
  * Owns     out is yours
  * Threads  any
  * Since    1
@@ -84,10 +88,12 @@ DLLM_API dllm_status dllm_engine_describe(const dllm_engine *engine, dllm_buffer
 /* Changes a setting of a living engine.
  *
  *   engine   not NULL
- *   key      not NULL: "threads" (1 or more), "memory_limit" (bytes, 0: none)
+ *   key      not NULL: "threads" (1 or more), "memory_limit" (bytes, 0: none); of kind pjrt
+ *            "pjrt.in_flight"
  *   value    within the key's bounds
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key; DLLM_INVALID_ARGUMENT when out of bounds
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key; DLLM_OUT_OF_RANGE when out of bounds;
+ *          DLLM_FAILED_PRECONDITION for a key that is fixed when the engine is made
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -98,8 +104,10 @@ DLLM_API dllm_status dllm_engine_set_i64(dllm_engine *engine, const char *key, i
 /* Reads a number of the engine.
  *
  *   engine   not NULL
- *   key      not NULL: "threads" "rank" "ranks" "compiles", and in bytes "memory_used"
- *            "memory_peak" "memory_limit"
+ *   key      not NULL: "threads" "rank" "ranks" "compiles" "round_trips" (times the host waited
+ *            for a device's numbers; all results of one run are one), and in bytes "memory_used"
+ *            "memory_peak" "memory_limit"; of kind pjrt also "cache_hits" (programs that came from
+ *            disk) "pjrt.in_flight"
  *   out      not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key
@@ -112,16 +120,16 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
 
 /* Works out what a job on a model would need, without loading its weights.
  *
- *   engine   not NULL
- *   path     not NULL, a model folder or file, as dllm_model_load
  * The programs are those that a trainer or a decoder would run: a whole optimizer step, a pass of
  * the decoder. On an engine with a compiler, also one for hardware that is not there, "compiled"
  * holds what that compiler says, and "fits" whether the device holds it.
  *
+ *   engine   not NULL
+ *   path     not NULL, a model folder or file, as dllm_model_load
  *   opts     NULL: defaults; kind "plan": what (train decode prefill forward), format (json: bytes
  *            per rank, with the cache of a decode with a window; graph: text; stablehlo, optimized:
- *            what a compiler got and made), batch, length, window, dtype, remat, ema, objective,
- *            policy
+ *            what a compiler got and made), texts (both of them in the json), batch, length,
+ *            window, dtype, remat, ema, objective, policy, loop
  *   task     NULL, or looked at before every program
  *   out      not NULL
  *

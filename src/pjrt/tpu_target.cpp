@@ -17,16 +17,17 @@ std::vector<int64_t> sides_of(const std::string& grid) {
 
 } // namespace
 
-// A v4 chip has two cores that work as one device on real machines ("megacore"), but libtpu makes a
-// device of each core when it is told nothing. Later chips have one core, or are megacore by
-// themselves.
+// A v4 or v5p chip has two cores that work as one device on real machines ("megacore"). libtpu
+// makes a device of each core of v4 and of each chip of v5p when it is told nothing; "legacy" is
+// its word for devices that are cores. The other generations have one form.
 NamedValues tpu_options(const Target& target) {
-  if (target.chip != "v4" || target.cores) return {};
+  const bool v4 = target.chip == "v4", v5p = target.chip == "v5p" || target.chip == "v5";
+  if (!(v4 && !target.cores) && !(v5p && target.cores)) return {};
   const std::vector<int64_t> sides = sides_of(target.grid);
   // Only cubes of 4 x 4 x 4 chips and larger close into a torus.
   const bool torus = sides.size() == 3 && std::all_of(sides.begin(), sides.end(),
                                                       [](int64_t side) { return side % 4 == 0; });
-  return {{"chip_config_name", std::string("megacore")},
+  return {{"chip_config_name", std::string(v4 ? "megacore" : "legacy")},
           {"chips_per_host_bounds", std::vector<int64_t>{2, 2, 1}},
           {"num_slices", int64_t{1}},
           {"wrap", std::vector<int64_t>(3, torus ? 1 : 0)}};

@@ -148,8 +148,10 @@ void print_result(const Json& result) {
   std::printf("\n");
   if (number(compiled, "argument") > 0) print_bytes(plan, compiled);
   if (number(plan, "flops") > 0) {
-    row("flops", flops_text(number(plan, "flops")) + " a run; the compiler counts " +
-                     flops_text(number(compiled, "flops")) + ", loops once");
+    const double theirs = number(compiled, "flops");
+    row("flops",
+        flops_text(number(plan, "flops")) + " a run" +
+            (theirs > 0 ? "; the compiler counts " + flops_text(theirs) + ", loops once" : ""));
   }
   if (result.contains("collectives")) row("collectives", collectives_text(result));
   if (result.contains("seconds")) {

@@ -84,10 +84,9 @@ TEST(TargetEngine, CompilesAndRunsNothing) {
   EXPECT_EQ(engine->i64("compiles"), 1);
   EXPECT_NE(program->text("stablehlo").find("tf.aliasing_output"), std::string::npos);
   EXPECT_NE(program->text("optimized").find("ENTRY"), std::string::npos);
-  test::expect_error(
-      Code::failed_precondition, "v5e:2x4", [&] { engine->upload(Tensor(DType::f32, {2}), false); },
-      Code::failed_precondition, "v5e:2x4");
-  test::expect_error([&] { program->run({}); });
+  test::expect_error(Code::failed_precondition, "v5e:2x4",
+                     [&] { engine->upload(Tensor(DType::f32, {2}), false); });
+  test::expect_error(Code::failed_precondition, "v5e:2x4", [&] { program->run({}); });
 }
 
 TEST(TargetEngine, AProgramThatIsTooBigSaysWhatItNeeds) {

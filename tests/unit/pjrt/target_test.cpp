@@ -103,8 +103,8 @@ TEST(Target, TpusCompileWithoutOne) {
   const struct {
     const char* name;
     size_t devices;
-  } kTargets[] = {
-      {"v5e:1x1", 1}, {"v6e:1x1", 1}, {"v5p:2x2x1", 4}, {"v4:2x2x4", 16}, {"v4:2x2x4/cores", 32}};
+  } kTargets[] = {{"v5e:1x1", 1},   {"v6e:1x1", 1},         {"v5p:2x2x1", 4},
+                  {"v4:2x2x4", 16}, {"v4:2x2x4/cores", 32}, {"v5p:2x2x1/cores", 8}};
   for (const auto& [name, devices] : kTargets) {
     const Target target = parse_target(name);
     const Topology topology(plugin, target.topology_name(), target.topology_options(path));
