@@ -18,9 +18,9 @@ struct Control {
   // The nth run from now on (0: every one) starts, and its outputs' events end with this error.
   void (*poison_run)(int64_t nth, int32_t code, const char* message);
 
-  // key: devices minor slots memory_limit compile_limit temporary_bytes run_ms transfer_ms donates
-  // consumes_on_failure (see state.h). The table is made from minor and slots when GetPjrtApi is
-  // called.
+  // key: devices major minor slots memory_limit compile_limit temporary_bytes run_ms transfer_ms
+  // donates consumes_on_failure (see state.h). The table is made from minor and slots when
+  // GetPjrtApi is called.
   void (*set)(const char* key, int64_t value);
   void (*set_platform)(const char* name); // of the next client
   void (*remove_slot)(const char* call);  // its entry of the table is null

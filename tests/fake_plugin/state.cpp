@@ -40,6 +40,7 @@ void State::read_environment() {
 bool set_by_name(Settings& s, const std::string& key, int64_t value) {
   const std::map<std::string, int64_t*> all = {
       {"devices", &s.devices},
+      {"major", &s.major},
       {"minor", &s.minor},
       {"slots", &s.slots},
       {"memory_limit", &s.memory_limit},

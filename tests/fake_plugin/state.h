@@ -19,14 +19,14 @@ namespace abi = dllm::pjrt::abi;
 
 struct Settings {
   int64_t devices = 1;
-  int64_t minor = 116;
-  int64_t slots = 0;               // of the table; 0: as many as that minor had
-  int64_t memory_limit = 0;        // of each device; 0: none
-  int64_t compile_limit = 0;       // arguments + outputs + temporaries of a program; 0: none
-  int64_t temporary_bytes = 0;     // every program says so
-  int64_t run_ms = 0;              // a run takes that long; runs of a device follow each other
-  int64_t transfer_ms = 0;         // copies from and to the host happen that late
-  int64_t donates = 1;             // 0: tf.aliasing_output is ignored
+  int64_t major = 0, minor = 116;
+  int64_t slots = 0;           // of the table; 0: as many as that minor had, -1: there is no table
+  int64_t memory_limit = 0;    // of each device; 0: none
+  int64_t compile_limit = 0;   // arguments + outputs + temporaries of a program; 0: none
+  int64_t temporary_bytes = 0; // every program says so
+  int64_t run_ms = 0;          // a run takes that long; runs of a device follow each other
+  int64_t transfer_ms = 0;     // copies from and to the host happen that late
+  int64_t donates = 1;         // 0: tf.aliasing_output is ignored
   int64_t consumes_on_failure = 0; // 1: a run that is made to fail has consumed its donated inputs
 };
 

@@ -120,9 +120,10 @@ const abi::Api* table() {
   const std::lock_guard lock(State::get().mutex);
   abi::Api* api = make_table(State::get().removed_slots);
   const Settings& settings = State::get().settings;
+  if (settings.slots < 0) return nullptr;
   const int64_t slots = settings.slots > 0 ? settings.slots : slots_of(settings.minor);
   api->struct_size = offsetof(abi::Api, error_destroy) + 8 * static_cast<size_t>(slots);
-  api->version.major = 0;
+  api->version.major = static_cast<int32_t>(settings.major);
   api->version.minor = static_cast<int32_t>(settings.minor);
   return api;
 }

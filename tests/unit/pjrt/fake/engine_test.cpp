@@ -87,7 +87,7 @@ TEST(FakeEngine, StartsNothingWhenItIsCancelled) {
     EXPECT_EQ(fake->count(kExecute), 0);
 
     // While it waits for an earlier run to end.
-    fake->set("run_ms", 200);
+    fake->set("run_ms", 600); // far longer than the other thread needs, even on a busy machine
     auto results = program->run(inputs);
     inputs[0] = results[0];
     results.clear();

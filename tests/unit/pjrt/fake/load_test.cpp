@@ -37,6 +37,15 @@ TEST(FakeLoad, RefusesVersionsItCannotDrive) {
   }
 }
 
+TEST(FakeLoad, RefusesAnotherMajorVersionAndNoTable) {
+  const FakePlugin another(true), empty(true);
+  another->set("major", 1);
+  expect_error(Code::failed_precondition, "has API 1.116, which this library cannot",
+               [&] { Plugin::load(another.path()); });
+  empty->set("slots", -1);
+  expect_error(Code::unavailable, "has no table of functions", [&] { Plugin::load(empty.path()); });
+}
+
 TEST(FakeLoad, DrivesOlderAndNewerOnes) {
   for (const int minor : {57, 81, 106, 116, 200}) {
     const FakePlugin fake(true);
