@@ -139,5 +139,6 @@ struct Bed {
 };
 
 void bench_spd(const std::vector<std::string>& arguments);
+void bench_loop(const std::vector<std::string>& arguments);
 
 } // namespace dllm::decode

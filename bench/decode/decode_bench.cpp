@@ -69,9 +69,12 @@ int main(int argc, char** argv) {
       share(small ? "small" : "qwen3-0.6b");
     else if (what == "spd")
       bench_spd({words.begin() + 1, words.end()});
+    else if (what == "loop")
+      bench_loop({words.begin() + 1, words.end()});
     else {
       fmt::print("bench_decode context|share [--small]\nbench_decode spd [--shape qwen3-0.6b] "
-                 "[--dtype f32] [--lengths 128,512,1024,2048] [--turns 1] [--peer]\n");
+                 "[--dtype f32] [--lengths 128,512,1024,2048] [--turns 1] [--peer]\n"
+                 "bench_decode loop [--shape small] [--plugin P] [--turns 3]\n");
       return 2;
     }
   } catch (const Error& error) {

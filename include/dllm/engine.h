@@ -23,13 +23,15 @@ extern "C" {
 
 /* Makes an engine.
  *
- *   opts   NULL: defaults; kind "engine": kind, threads, memory_limit (bytes), ranks, check,
- *          plugin, target (hardware that is not there: the engine plans and compiles, uploads and
- *          runs fail with DLLM_FAILED_PRECONDITION), pjrt.*
+ *   opts   NULL: defaults; kind "engine": kind, threads, memory_limit (bytes), ranks, check, and
+ *          for kind pjrt plugin, pjrt.device, pjrt.compute and the other pjrt keys, target
+ *          (hardware that is not there: the engine plans and compiles, uploads and runs fail with
+ *          DLLM_FAILED_PRECONDITION)
  *   out    not NULL
  *
- * Returns  DLLM_OK; DLLM_UNIMPLEMENTED for a kind this build does not have; DLLM_UNAVAILABLE when a
- *          plugin cannot be loaded or has no device; DLLM_NOT_FOUND for a plugin that is not there
+ * Returns  DLLM_OK; DLLM_UNIMPLEMENTED for a kind this build does not have; DLLM_NOT_FOUND when
+ *          there is no such plugin; DLLM_UNAVAILABLE when a plugin cannot be loaded or has no
+ *          device; DLLM_FAILED_PRECONDITION when it is too old
  * Owns     out is yours
  * Threads  any
  * Since    1
@@ -86,10 +88,12 @@ DLLM_API dllm_status dllm_engine_describe(const dllm_engine *engine, dllm_buffer
 /* Changes a setting of a living engine.
  *
  *   engine   not NULL
- *   key      not NULL: "threads" (1 or more), "memory_limit" (bytes, 0: none)
+ *   key      not NULL: "threads" (1 or more), "memory_limit" (bytes, 0: none); of kind pjrt
+ *            "pjrt.in_flight"
  *   value    within the key's bounds
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key; DLLM_INVALID_ARGUMENT when out of bounds
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key; DLLM_OUT_OF_RANGE when out of bounds;
+ *          DLLM_FAILED_PRECONDITION for a key that is fixed when the engine is made
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -100,8 +104,10 @@ DLLM_API dllm_status dllm_engine_set_i64(dllm_engine *engine, const char *key, i
 /* Reads a number of the engine.
  *
  *   engine   not NULL
- *   key      not NULL: "threads" "rank" "ranks" "compiles", and in bytes "memory_used"
- *            "memory_peak" "memory_limit"
+ *   key      not NULL: "threads" "rank" "ranks" "compiles" "round_trips" (times the host waited
+ *            for a device's numbers; all results of one run are one), and in bytes "memory_used"
+ *            "memory_peak" "memory_limit"; of kind pjrt also "cache_hits" (programs that came from
+ *            disk) "pjrt.in_flight"
  *   out      not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key
@@ -123,7 +129,7 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
  *   opts     NULL: defaults; kind "plan": what (train decode prefill forward), format (json: bytes
  *            per rank, with the cache of a decode with a window; graph: text; stablehlo, optimized:
  *            what a compiler got and made), texts (both of them in the json), batch, length,
- *            window, dtype, remat, ema, objective, policy
+ *            window, dtype, remat, ema, objective, policy, loop
  *   task     NULL, or looked at before every program
  *   out      not NULL
  *

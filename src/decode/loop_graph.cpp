@@ -39,8 +39,8 @@ public:
       keys = own("keys", config.cache_dtype, kept);
       values = own("values", config.cache_dtype, kept);
     }
-    record = own("record", DType::i32,
-                 Shape{shape.steps, shape.places(), RecordColumns(settings).count});
+    record =
+        own("record", DType::i32, Shape{shape.steps, shape.places(), record_columns(settings)});
   }
 
   const std::vector<std::string>& names() const { return names_; }
@@ -72,7 +72,7 @@ public:
     Value timesteps;
     if (builder_.config().time_conditioning) timesteps = of_step("timesteps", DType::f32);
     const WindowStates made = window_states(builder_, settings_, shape_.pass, timesteps);
-    const LoopPredictions said = predict(made.hidden, wanted);
+    const PredictionValues said = predict(made.hidden, wanted);
     const LoopChoice choice = rule_.choose(moment, said);
     const Value commit = graph::logical_and(choice.commit, per_row(state_.alive));
     LoopState next = state_;
@@ -157,7 +157,7 @@ private:
   }
 
   // Statistics of the wanted positions alone: they are moved to the front, and back.
-  LoopPredictions predict(Value hidden, Value wanted) {
+  PredictionValues predict(Value hidden, Value wanted) {
     const Value flags = graph::reshape(wanted, flat());
     const Value upto = graph::cumsum(graph::convert(flags, DType::i32), 0);
     const Value nowhere = i32(shape_.places());
@@ -191,23 +191,10 @@ private:
             spread(s.top_probs)};
   }
 
-  Value write_record(const LoopPredictions& said, Value after) {
-    std::vector<Value> parts;
-    const auto add = [&](Value x) {
-      const int64_t width = x.shape().count() / shape_.places();
-      parts.push_back(
-          graph::reshape(graph::bitcast(x, DType::i32), Shape{1, shape_.places(), width}));
-    };
-    for (const Value& x :
-         {said.token, said.argmax, said.probability, said.max_probability, said.entropy, after})
-      add(x);
-    if (settings_.shaped) {
-      for (const Value& x : {said.shaped_probability, said.shaped_margin, said.shaped_entropy})
-        add(x);
-    }
-    add(said.top_ids);
-    add(said.top_probs);
-    return graph::dynamic_update_slice(state_.record, graph::concat(parts, 2),
+  Value write_record(const PredictionValues& said, Value after) {
+    const Value lines = prediction_lines(said, settings_.columns(), {after});
+    const Shape one{1, shape_.places(), record_columns(settings_)};
+    return graph::dynamic_update_slice(state_.record, graph::reshape(lines, one),
                                        {state_.step, i32(0), i32(0)});
   }
 

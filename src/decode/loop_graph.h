@@ -17,17 +17,11 @@ struct LoopShape {
   friend bool operator==(const LoopShape&, const LoopShape&) = default;
 };
 
-// One line of the record, i32 or the bits of an f32, (steps, places, columns).
-struct RecordColumns {
-  static constexpr int64_t draw = 0, argmax = 1, draw_prob = 2, max_prob = 3, entropy = 4;
-  // Token after the step; -1 where it is masked.
-  static constexpr int64_t after = 5, shaped = 6;
-  int64_t top_ids, top_probs, count;
-
-  explicit RecordColumns(const StepSettings& settings)
-      : top_ids(shaped + (settings.shaped ? 3 : 0)), top_probs(top_ids + settings.top),
-        count(top_probs + settings.top) {}
-};
+// A line of the record, (steps, places, columns): a prediction, then the token after the step, -1
+// where it is masked.
+inline int64_t record_columns(const StepSettings& settings) {
+  return settings.columns().count + 1;
+}
 
 // Inputs: those of window_states, and of a block at (row, place in the block):
 //   open, eligible u8; place i32, where it is in ids, flat (beyond: nowhere); query i32, the hidden

@@ -3,7 +3,6 @@
 #include "decode/loop_feed.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace dllm::decode {
 namespace {
@@ -17,13 +16,13 @@ LoopRecord::LoopRecord(const StepSettings& settings, const LoopShape& shape, Ten
     : settings_(settings), shape_(shape), answer_(std::move(answer)) {}
 
 std::span<const int32_t> LoopRecord::line(int64_t step, int64_t row, int64_t place) const {
-  const int64_t columns = RecordColumns(settings_).count;
+  const int64_t columns = record_columns(settings_);
   const int64_t at = (step * shape_.places() + row * shape_.block + place) * columns;
   return answer_.as<int32_t>().subspan(static_cast<size_t>(at), static_cast<size_t>(columns));
 }
 
 int64_t LoopRecord::steps(int64_t row) const {
-  const int64_t at = shape_.steps * shape_.places() * RecordColumns(settings_).count + row;
+  const int64_t at = shape_.steps * shape_.places() * record_columns(settings_) + row;
   return answer_.as<int32_t>()[static_cast<size_t>(at)];
 }
 
@@ -39,33 +38,21 @@ int64_t LoopRecord::most_steps() const {
 
 Prediction LoopRecord::prediction(int64_t step, int64_t row, int64_t place,
                                   int64_t position) const {
-  using Columns = RecordColumns;
-  const Columns columns(settings_);
-  const std::span<const int32_t> said = line(step, row, place);
-  const auto number = [&](int64_t column) {
-    return std::bit_cast<float>(said[static_cast<size_t>(column)]);
-  };
-  Prediction p;
-  p.position = position;
-  p.token = said[Columns::draw];
-  p.probability = number(Columns::draw_prob);
-  p.argmax = said[Columns::argmax];
-  p.max_probability = number(Columns::max_prob);
-  p.entropy = number(Columns::entropy);
-  if (settings_.shaped) {
-    p.shaped_probability = number(Columns::shaped);
-    p.shaped_margin = number(Columns::shaped + 1);
-    p.shaped_entropy = number(Columns::shaped + 2);
-  }
-  for (int64_t k = 0; k < settings_.top; ++k) {
-    p.top_ids.push_back(said[static_cast<size_t>(columns.top_ids + k)]);
-    p.top_probs.push_back(number(columns.top_probs + k));
-  }
-  return p;
+  return prediction_of(line(step, row, place), settings_.columns(), position);
 }
 
 int32_t LoopRecord::after(int64_t step, int64_t row, int64_t place) const {
-  return line(step, row, place)[RecordColumns::after];
+  return line(step, row, place).back();
+}
+
+LoopShape loop_shape(const StepShape& pass, const StepSettings& settings, int64_t block,
+                     int64_t steps) {
+  LoopShape shape{pass, round_up(block, 1), 1};
+  shape.pass.soft = settings.soft_width > 0;
+  shape.pass.capacity = shape.places();
+  const int64_t most = std::max<int64_t>(1, kMostLines / shape.places());
+  shape.steps = std::min(round_up(std::min(steps, kMostLines), 1), most);
+  return shape;
 }
 
 LoopProgram::LoopProgram(std::shared_ptr<model::Model> model, StepSettings settings,
@@ -74,18 +61,14 @@ LoopProgram::LoopProgram(std::shared_ptr<model::Model> model, StepSettings setti
 
 LoopShape LoopProgram::shape_of(std::span<const LoopRow> rows, std::span<const PassRow> passes,
                                 const DecodeState& state, int64_t least_rows) const {
-  LoopShape shape{pass_shape(model_->config(), passes, {state.rows(), state.capacity()}, least_rows), 1, 1};
-  shape.pass.soft = settings_.soft_width > 0;
+  int64_t block = 1, steps = 1;
   for (const LoopRow& row : rows) {
-    const int64_t block = std::min(row.slot->block_length, row.slot->length());
-    shape.block = std::max(shape.block, block);
-    shape.steps = std::max(shape.steps, std::min(row.plan->most_steps, kMostLines));
+    block = std::max(block, std::min(row.slot->block_length, row.slot->length()));
+    steps = std::max(steps, row.plan->most_steps);
   }
-  shape.block = round_up(shape.block, 1);
-  shape.pass.capacity = shape.places();
-  const int64_t most = std::max<int64_t>(1, kMostLines / shape.places());
-  shape.steps = std::min(round_up(shape.steps, 1), most);
-  return shape;
+  const CacheShape cache{state.rows(), state.capacity()};
+  return loop_shape(pass_shape(model_->config(), passes, cache, least_rows), settings_, block,
+                    steps);
 }
 
 LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state, int64_t limit,

@@ -40,6 +40,10 @@ private:
   Tensor answer_;
 };
 
+// Of a pass over the rows: blocks of so many positions, most steps of any.
+LoopShape loop_shape(const StepShape& pass, const StepSettings& settings, int64_t block,
+                     int64_t steps);
+
 // Keeps the last compiled programs. One call at a time.
 class LoopProgram {
 public:

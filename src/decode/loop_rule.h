@@ -3,6 +3,7 @@
 // all its rows at once. A loop is only offered where every comparison is one of f32 or i32 numbers
 // that the host compares too: then both decide alike, and the host replays the loop's record.
 
+#include "decode/prediction_line.h"
 #include "graph/graph.h"
 
 #include <cstdint>
@@ -26,14 +27,6 @@ struct LoopMoment {
   int64_t block() const { return open.dim(1); }
 };
 
-// As Prediction, (rows, block) each; zeros where a position was not wanted.
-struct LoopPredictions {
-  graph::Value token, argmax;                                     // i32
-  graph::Value probability, max_probability, entropy;             // f32
-  graph::Value shaped_probability, shaped_margin, shaped_entropy; // f32
-  graph::Value top_ids, top_probs;                                // (rows, block, top)
-};
-
 struct LoopChoice {
   graph::Value commit; // u8(rows, block): positions that take the predicted token
   graph::Value ended;  // u8(rows): the block is over; undefined: when nothing of it is open
@@ -51,7 +44,8 @@ public:
   virtual int32_t reopening() const { return -1; }
   // u8(rows, block), those to predict. Default: the open ones.
   virtual graph::Value wanted(const LoopMoment& moment) const { return moment.open; }
-  virtual LoopChoice choose(const LoopMoment& moment, const LoopPredictions& said) const = 0;
+  // said: (rows, block) each; zeros where a position was not wanted.
+  virtual LoopChoice choose(const LoopMoment& moment, const PredictionValues& said) const = 0;
 };
 
 // What a policy answers: a rule, or why there is none.

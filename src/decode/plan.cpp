@@ -1,6 +1,8 @@
 #include "decode/plan.h"
 
+#include "base/error.h"
 #include "decode/decoder_setup.h"
+#include "decode/loop_program.h"
 #include "decode/step_graph.h"
 #include "decode/step_shape.h"
 
@@ -36,6 +38,20 @@ Planned plan_rows(const model::ModelConfig& config, const Options& options, cons
   return made;
 }
 
+// The policy's rule as a graph where the decoder would use it, else null.
+std::unique_ptr<LoopRule> planned_loop(const graph::Engine& engine, const Options& options,
+                                       const Policy& policy) {
+  const std::string& wanted = options.str("loop");
+  const bool possible = wanted == "device" || (wanted == "auto" && engine.runs_ahead());
+  if (!possible || options.str("what") != "decode") return nullptr;
+  LoopOffer offer = policy.loop();
+  if (offer.rule == nullptr && wanted == "device")
+    fail_with_hint("set loop to auto or host", Code::unimplemented,
+                   "policy {} cannot run as a loop on the device: {}", options.str("policy"),
+                   offer.why_not);
+  return std::move(offer.rule);
+}
+
 } // namespace
 
 model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
@@ -53,16 +69,22 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
   const CacheShape kept{static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(batch))),
                         row_capacity(planned.slot.length())};
   StepShape shape = pass_shape(config, planned.rows, kept);
-  if (!planned.ask.positions.empty() || !planned.ask.cached)
-    shape.capacity = head_capacity(batch * static_cast<int64_t>(planned.ask.positions.size()));
   model::Job job;
   job.weights = model::parameter_bytes(*model);
   if (planned.ask.cached) {
     job.cache = 2 * config.layers * kept.rows * kept.capacity * config.kv_size() *
                 dtype_size(config.cache_dtype);
   }
+  const StepSettings step = step_settings(*model, settings, *policy);
+  const auto block = static_cast<int64_t>(planned.ask.positions.size());
+  if (const auto rule = planned_loop(*engine, options, *policy)) {
+    job.graph = std::make_shared<graph::Graph>("denoise_loop");
+    build_loop(*job.graph, *model, step, *rule, loop_shape(shape, step, block, block));
+    return job;
+  }
+  if (block > 0 || !planned.ask.cached) shape.capacity = head_capacity(batch * block);
   job.graph = std::make_shared<graph::Graph>("denoise");
-  build_step(*job.graph, *model, step_settings(*model, settings, *policy), shape);
+  build_step(*job.graph, *model, step, shape);
   return job;
 }
 

@@ -57,16 +57,10 @@ void build_step(Graph& graph, const model::Model& model, const StepSettings& set
       shape.guided ? guide(graph, made.hidden, query, shape) : graph::take(made.hidden, query);
   graph::TokenStatisticsInputs head = head_inputs(builder, chosen, settings, shape.capacity);
   const graph::TokenStatistics s = graph::token_statistics(head, settings.top);
-  graph.output("draw", s.draw);
-  graph.output("draw_prob", s.draw_prob);
-  graph.output("argmax", s.argmax);
-  graph.output("max_prob", s.max_prob);
-  graph.output("entropy", s.entropy);
-  graph.output("shaped_prob", s.shaped_prob);
-  graph.output("shaped_margin", s.shaped_margin);
-  graph.output("shaped_entropy", s.shaped_entropy);
-  graph.output("top_ids", s.top_ids);
-  graph.output("top_probs", s.top_probs);
+  const PredictionValues said{s.draw,    s.argmax,      s.draw_prob,     s.max_prob,
+                              s.entropy, s.shaped_prob, s.shaped_margin, s.shaped_entropy,
+                              s.top_ids, s.top_probs};
+  graph.output("answer", prediction_lines(said, settings.columns()));
   if (settings.deferred.empty()) return;
   // The share of probability that is left without the deferred tokens.
   head.banned = graph.input("banned_or_deferred", DType::u8, Shape{model.config().vocab_size});

@@ -6,9 +6,9 @@
 
 namespace dllm::decode {
 
-// Outputs: keys, values (cached passes only, in the place of the inputs), then draw, draw_prob,
-// argmax, max_prob, entropy, shaped_prob, shaped_margin, shaped_entropy, top_ids, top_probs, and
-// rest where tokens are deferred.
+// Outputs: keys, values (cached passes only, in the place of the inputs), then answer, a line of
+// numbers per wanted position (prediction_line.h), and rest where tokens are deferred. No answer
+// where the shape's capacity is 0.
 void build_step(graph::Graph& graph, const model::Model& model, const StepSettings& settings,
                 const StepShape& shape);
 

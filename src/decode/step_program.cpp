@@ -19,6 +19,33 @@ int StepProgram::kind_of(const Ask& ask) {
   return (ask.cached ? 1 : 0) | (ask.unconditional.empty() ? 0 : 2) | (ask.soft.empty() ? 0 : 4);
 }
 
+// Of every row, from the outputs of build_step in their order.
+std::vector<std::vector<Prediction>>
+StepProgram::predictions(std::span<const PassRow> rows,
+                         std::span<const graph::BufferRef> outputs) const {
+  const Tensor lines = outputs[0]->read();
+  const bool defers = !settings_.deferred.empty();
+  const Tensor rest = defers ? outputs[1]->read() : Tensor(); // probability of the not deferred
+  const PredictionColumns columns = settings_.columns();
+  std::vector<std::vector<Prediction>> answers;
+  size_t i = 0;
+  for (const PassRow& row : rows) {
+    std::vector<Prediction>& answer = answers.emplace_back();
+    for (const int64_t position : row.ask->positions) {
+      const auto width = static_cast<size_t>(columns.count);
+      Prediction p =
+          prediction_of(lines.as<int32_t>().subspan(i * width, width), columns, position);
+      if (defers) {
+        const bool deferred = settings_.deferred[static_cast<size_t>(p.token)] != 0;
+        p.probability = deferred ? 0.0f : p.probability / rest.as<float>()[i];
+      }
+      answer.push_back(std::move(p));
+      ++i;
+    }
+  }
+  return answers;
+}
+
 std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> rows,
                                                       DecodeState& state, int64_t capacity,
                                                       const Task* task, int64_t least_rows) {
@@ -44,42 +71,7 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
     next = 2;
   }
   if (!reads) return std::vector<std::vector<Prediction>>(rows.size());
-  const auto numbers = [&] { return outputs[next++]->read(); };
-  const Tensor draw = numbers(), draw_prob = numbers(), argmax = numbers(), max_prob = numbers(),
-               entropy = numbers(), shaped_prob = numbers(), shaped_margin = numbers(),
-               shaped_entropy = numbers(), top_ids = numbers(), top_probs = numbers();
-  const bool defers = !settings_.deferred.empty();
-  const Tensor rest = defers ? numbers() : Tensor(); // probability of all that are not deferred
-  std::vector<std::vector<Prediction>> answers;
-  size_t i = 0;
-  for (const PassRow& row : rows) {
-    std::vector<Prediction>& answer = answers.emplace_back();
-    for (const int64_t position : row.ask->positions) {
-      Prediction p{position,
-                   draw.as<int32_t>()[i],
-                   draw_prob.as<float>()[i],
-                   argmax.as<int32_t>()[i],
-                   max_prob.as<float>()[i],
-                   entropy.as<float>()[i],
-                   shaped_prob.as<float>()[i],
-                   shaped_margin.as<float>()[i],
-                   shaped_entropy.as<float>()[i],
-                   {},
-                   {}};
-      const auto first = static_cast<std::ptrdiff_t>(i) * settings_.top;
-      p.top_ids.assign(top_ids.as<int32_t>().begin() + first,
-                       top_ids.as<int32_t>().begin() + first + settings_.top);
-      p.top_probs.assign(top_probs.as<float>().begin() + first,
-                         top_probs.as<float>().begin() + first + settings_.top);
-      if (defers) {
-        const bool deferred = settings_.deferred[static_cast<size_t>(p.token)] != 0;
-        p.probability = deferred ? 0.0f : p.probability / rest.as<float>()[i];
-      }
-      answer.push_back(std::move(p));
-      ++i;
-    }
-  }
-  return answers;
+  return predictions(rows, std::span(outputs).subspan(next));
 }
 
 } // namespace dllm::decode

@@ -2,6 +2,7 @@
 // The model on windows of canvases and the statistics of chosen positions, as one program. Shapes
 // are rounded up, counts are data, so a few programs serve all steps of a batch.
 
+#include "decode/prediction_line.h"
 #include "decode/program_cache.h"
 #include "decode/step_shape.h"
 #include "model/model.h"
@@ -23,6 +24,8 @@ struct StepSettings {
   bool nucleus_first = false;
   int64_t soft_width = 0;
   bool noise = false; // of the slots' draw source
+
+  PredictionColumns columns() const { return {top, shaped}; }
 };
 
 // Keeps the last compiled programs. One call at a time.
@@ -44,6 +47,9 @@ public:
                                            int64_t least_rows = 0);
 
 private:
+  std::vector<std::vector<Prediction>> predictions(std::span<const PassRow> rows,
+                                                   std::span<const graph::BufferRef> outputs) const;
+
   std::shared_ptr<model::Model> model_;
   StepSettings settings_;
   ProgramCache<StepShape> programs_;

@@ -53,11 +53,9 @@ void add_texts(const graph::Program& program, Json& made) {
 }
 
 Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
-  Json made = {{"what", options.str("what")},
-               {"batch", options.i64("batch")},
-               {"weights", job.weights},
-               {"moments", job.moments},
-               {"cache", job.cache}};
+  Json made = {{"what", options.str("what")},   {"program", job.graph->name()},
+               {"batch", options.i64("batch")}, {"weights", job.weights},
+               {"moments", job.moments},        {"cache", job.cache}};
   std::shared_ptr<graph::Program> program;
   try {
     program = engine.compile(job.graph);
@@ -113,7 +111,10 @@ const Schema& plan_schema() {
                    "Training recomputes every layer instead of keeping what it made."),
        option_bool("ema", false, "Training keeps a moving average of the weights."),
        option_str("objective", "mdlm", "Objective of training, with its own defaults."),
-       option_str("policy", "low_confidence", "Policy of decoding, with its own defaults.")});
+       option_str("policy", "low_confidence", "Policy of decoding, with its own defaults."),
+       option_choice("loop", "auto", {"auto", "host", "device"},
+                     "decode: device: all steps of a block as one program; host: one step; auto: "
+                     "what a decoder does on this engine.")});
   return schema;
 }
 

@@ -30,12 +30,12 @@ int64_t parameter_bytes(const Model& model);
 Job forward_job(const std::shared_ptr<graph::Engine>& engine, const ModelConfig& config,
                 const Options& options);
 
-// Compiles the job and answers the text of option format. json: {"what", "batch", "weights",
-// "moments", "cache"; by our own plan "inputs", "outputs", "constants", "arena", "peak", "flops";
-// "compiled": {"known", "fits", "argument", "output", "alias", "temporary", "code", "peak",
-// "device", "flops", "seconds", "from_cache"}, and "hint" when it does not fit}. Bytes of one
-// device. fits is null when the compiler does not tell, or the device; a program that is too big
-// for its compiler does not fit, "message" is what the compiler said.
+// Compiles the job and answers the text of option format. json: {"what", "program", "batch",
+// "weights", "moments", "cache"; by our own plan "inputs", "outputs", "constants", "arena", "peak",
+// "flops"; "compiled": {"known", "fits", "argument", "output", "alias", "temporary", "code",
+// "peak", "device", "flops", "seconds", "from_cache"}, and "hint" when it does not fit}. Bytes of
+// one device. fits is null when the compiler does not tell, or the device; a program that is too
+// big for its compiler does not fit, "message" is what the compiler said.
 std::string plan_text(graph::Engine& engine, const Job& job, const Options& options);
 
 } // namespace dllm::model

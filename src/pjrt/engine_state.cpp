@@ -1,7 +1,9 @@
 #include "pjrt/engine_state.h"
 
+#include "base/error.h"
 #include "base/log.h"
 #include "pjrt/client_options.h"
+#include "pjrt/compile_text.h"
 #include "pjrt/emit/flags.h"
 #include "pjrt/find_plugin.h"
 #include "pjrt/identity.h"
@@ -11,9 +13,17 @@
 namespace dllm::pjrt {
 namespace {
 
+// Plugins say in ways of their own that their hardware is missing.
 std::shared_ptr<const Client> make_client(const Options& options) {
   const NamedValues values = parse_client_options(options.list("pjrt.client"));
-  return Client::create(Plugin::load(find_plugin(options.str("plugin"))), values);
+  const Plugin& plugin = Plugin::load(find_plugin(options.str("plugin")));
+  try {
+    return Client::create(plugin, values);
+  } catch (const Error& error) {
+    if (error.code() != Code::not_found && error.code() != Code::failed_precondition) throw;
+    fail_with_hint("set target to compile for hardware that is not there", Code::unavailable,
+                   "plugin {} finds no device: {}", plugin.path(), error.text());
+  }
 }
 
 EmitOptions read_emit_options(const Options& options) {
@@ -97,7 +107,10 @@ Built EngineState::build(std::string_view program) {
   Built built;
   if (cache_.enabled()) built.executable = load_cached(name);
   built.from_cache = built.executable != nullptr;
-  if (!built.from_cache) built.executable = client_->compile(program, compile_);
+  if (!built.from_cache) {
+    built.executable =
+        compile_text(*client_, program, compile_, needed_flags(client_->platform_name()));
+  }
   built.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   (built.from_cache ? counters_.cache_hits : counters_.compiles).fetch_add(1);
   if (cache_.enabled() && !built.from_cache) {

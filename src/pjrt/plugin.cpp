@@ -22,9 +22,16 @@ std::string last_load_error() {
   return text == nullptr ? "no reason given" : text;
 }
 
+std::string real_path(const std::string& path) {
+  const std::unique_ptr<char, decltype(&std::free)> full(::realpath(path.c_str(), nullptr),
+                                                         &std::free);
+  return full == nullptr ? path : full.get();
+}
+
 const abi::Api* open_table(const std::string& path) {
   if (!file_exists(path)) fail(Code::not_found, "plugin {} does not exist", path);
-  void* library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  // By its real name: plugins look for their libraries beside the file, not beside a link to it.
+  void* library = ::dlopen(real_path(path).c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (library == nullptr) {
     fail_with_hint("try ldd on the file: a library it needs may be missing", Code::unavailable,
                    "plugin {} cannot be loaded: {}", path, last_load_error());
@@ -50,12 +57,6 @@ void check_table(const std::string& path, const abi::Api* api) {
                    "plugin {} is too old: its API is 0.{}, 0.{} is needed", path, version.minor,
                    kOldestMinor);
   }
-}
-
-std::string real_path(const std::string& path) {
-  const std::unique_ptr<char, decltype(&std::free)> full(::realpath(path.c_str(), nullptr),
-                                                         &std::free);
-  return full == nullptr ? path : full.get();
 }
 
 } // namespace

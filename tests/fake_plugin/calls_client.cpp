@@ -52,8 +52,8 @@ Error* client_destroy(abi::ClientDestroyArgs* args) {
       return nullptr; // kept, so that nothing points into freed memory
     }
   }
-  state.join();
-  delete args->client;
+  const std::lock_guard lock(state.mutex);
+  state.graves.emplace_back(args->client); // transfers under way still count on its devices
   return nullptr;
 }
 

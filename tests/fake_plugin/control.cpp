@@ -1,5 +1,6 @@
 #include "control.h"
 
+#include "objects.h"
 #include "state.h"
 
 namespace fake {
@@ -18,6 +19,7 @@ void reset() {
   state.counts.clear();
   state.violations.clear();
   state.most_in_flight = 0;
+  state.graves.clear();
 }
 
 void fail_at(const char* call, int64_t nth, int32_t code, const char* message) {

@@ -13,6 +13,8 @@ State& State::get() {
   return *state;
 }
 
+State::~State() = default; // here objects are known
+
 State::State() {
   read_environment();
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -39,6 +40,7 @@ struct Failure {
 
 class State {
 public:
+  ~State();
   static State& get(); // lives as long as the process
 
   // Notes a call; the error that it is to fail with, or null.
@@ -66,7 +68,8 @@ public:
   std::string violations;
   std::map<const void*, std::string> live;
   std::vector<std::thread> threads;
-  std::string crash_at, hang_at; // calls that end the process, or never return
+  std::vector<std::unique_ptr<abi::Client>> graves; // of destroyed clients, until reset
+  std::string crash_at, hang_at;                    // calls that end the process, or never return
   std::string platform = "fake";
   int64_t most_in_flight = 0;
   int64_t bytes_in_use = 0; // of all devices

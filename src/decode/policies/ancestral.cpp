@@ -54,7 +54,7 @@ public:
   graph::Value wanted(const LoopMoment& moment) const override {
     return graph::logical_and(moment.open, graph::less(moment.chance, per_row(moment.level)));
   }
-  LoopChoice choose(const LoopMoment& moment, const LoopPredictions&) const override {
+  LoopChoice choose(const LoopMoment& moment, const PredictionValues&) const override {
     return {.commit = wanted(moment)};
   }
 };

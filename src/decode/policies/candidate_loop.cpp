@@ -12,7 +12,7 @@ public:
   CandidateLoop(SelectGraph select, int32_t mask_id)
       : select_(std::move(select)), mask_id_(mask_id) {}
 
-  LoopChoice choose(const LoopMoment& moment, const LoopPredictions& said) const override {
+  LoopChoice choose(const LoopMoment& moment, const PredictionValues& said) const override {
     const Value masked = graph::equal(said.token, graph::scalar_i32(moment.graph, mask_id_));
     const Value candidates = without(moment.open, masked);
     const CandidateChoice chosen = select_(moment, said, candidates);

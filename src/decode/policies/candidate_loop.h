@@ -15,7 +15,7 @@ struct CandidateChoice {
   graph::Value carry; // i32(rows) or undefined
 };
 using SelectGraph = std::function<CandidateChoice(
-    const LoopMoment& moment, const LoopPredictions& said, graph::Value candidates)>;
+    const LoopMoment& moment, const PredictionValues& said, graph::Value candidates)>;
 
 LoopOffer candidate_loop(SelectGraph select, int32_t mask_id);
 

@@ -58,7 +58,7 @@ Value running(Value x, Value (*join)(Value, Value)) {
 }
 
 SelectGraph bounded_graph(const std::string& order, float gamma) {
-  return [=](const LoopMoment& moment, const LoopPredictions& said, Value candidates) {
+  return [=](const LoopMoment& moment, const PredictionValues& said, Value candidates) {
     graph::Graph& graph = moment.graph;
     const int64_t rows = moment.rows(), block = moment.block();
     const auto top = [&](int64_t k) {

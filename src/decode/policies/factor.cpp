@@ -43,7 +43,7 @@ Value bounds(graph::Graph& graph, int64_t block, double factor) {
 }
 
 SelectGraph factor_graph(double factor, Ranks ranks) {
-  return [=](const LoopMoment& moment, const LoopPredictions& said, Value candidates) {
+  return [=](const LoopMoment& moment, const PredictionValues& said, Value candidates) {
     const LoopOrder order = order_of(said.probability, candidates, true);
     const Value count = count_of(candidates);
     const Value high = graph::greater_equal(sorted_by(order, said.probability),

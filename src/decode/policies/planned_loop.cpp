@@ -10,7 +10,7 @@ public:
   explicit PlannedLoop(PlannedScore score) : score_(score) {}
   bool uses_chance() const override { return score_ == PlannedScore::chance; }
 
-  LoopChoice choose(const LoopMoment& moment, const LoopPredictions& said) const override {
+  LoopChoice choose(const LoopMoment& moment, const PredictionValues& said) const override {
     const LoopOrder order =
         order_of(uses_chance() ? moment.chance : said.probability, moment.open, true);
     return {.commit = first_of(order, moment.count, moment.open)};

@@ -51,7 +51,7 @@ public:
   graph::Value wanted(const LoopMoment& moment) const override {
     return first_of(order_of(moment.chance, moment.open, false), moment.count, moment.open);
   }
-  LoopChoice choose(const LoopMoment& moment, const LoopPredictions&) const override {
+  LoopChoice choose(const LoopMoment& moment, const PredictionValues&) const override {
     return {.commit = wanted(moment)};
   }
 };

@@ -13,7 +13,7 @@ public:
   int32_t reopening() const override { return settings_.mask_id; }
   Value wanted(const LoopMoment& moment) const override { return moment.eligible; }
 
-  LoopChoice choose(const LoopMoment& moment, const LoopPredictions& said) const override {
+  LoopChoice choose(const LoopMoment& moment, const PredictionValues& said) const override {
     graph::Graph& graph = moment.graph;
     const Value decided = without(moment.eligible, moment.open);
     LoopChoice choice;
@@ -38,7 +38,7 @@ public:
 
 private:
   // Masks before the first one below the threshold, and the leftmost.
-  Value leading(const LoopMoment& moment, const LoopPredictions& said) const {
+  Value leading(const LoopMoment& moment, const PredictionValues& said) const {
     graph::Graph& graph = moment.graph;
     const auto upto = [](Value flags) { // how many there are up to a position, itself included
       return graph::cumsum(graph::convert(flags, DType::i32), 1);

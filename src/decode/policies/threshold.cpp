@@ -81,7 +81,7 @@ LoopOffer threshold_loop(const Settings& settings) {
   // best - 1e-5 is a double between two floats.
   if (settings.near_best) return {nullptr, "ties near_best compares doubles"};
   return candidate_loop(
-      [settings](const LoopMoment& moment, const LoopPredictions& said, Value candidates) {
+      [settings](const LoopMoment& moment, const PredictionValues& said, Value candidates) {
         graph::Graph& graph = moment.graph;
         const auto i32 = [&](int32_t x) { return graph::scalar_i32(graph, x); };
         const Value scores = settings.shaped ? said.shaped_probability : said.probability;

@@ -61,73 +61,84 @@ Value with_unseen(Value dv, Value unseen) {
 // (batch, kv_heads, fewer, n) -> (batch, kv_heads, keys, n)
 Value longer(Value x, int64_t keys) {
   if (x.dim(2) == keys) return x;
+  if (x.dim(2) == 0) return zeros(*x.graph, x.shape().with_dim(2, keys));
   return pad(x, {0, 0, 0, 0}, {0, 0, keys - x.dim(2), 0}, graph::scalar(*x.graph, 0));
 }
 
+// All chunks.
 struct Whole {
   Value k, v;                // (batch, kv_heads, keys, ..)
   Value q, lse, delta, dout; // (chunks, ..)
   Value first;               // i32(chunks)
+  NodeMask mask;
 };
+
+// Adds what the chunks of an extent give to dk, dv and unseen, which are as long as the extent's
+// keys; answers their dq (chunks of the extent, ..).
+Value pull_extent(const Chunks& chunks, const Whole& at, const graph::Attributes& attributes,
+                  const KeyExtent& extent, int64_t rows, graph::AxisSet axes, Slopes& sums) {
+  ScanBody body("attention gradient chunk", axes);
+  const auto part = [&](Value x) {
+    return body.element(slice_axis(x, 0, extent.begin, extent.end));
+  };
+  const auto keys_of = [&](Value x) { return body.outside(slice_axis(x, 2, 0, extent.keys)); };
+  const bool average = sums.unseen.defined();
+  const Value dk = body.state(sums.dk), dv = body.state(sums.dv);
+  const Value unseen = average ? body.state(sums.unseen) : Value{};
+  const Value q = part(at.q), lse = part(at.lse), delta = part(at.delta), dout = part(at.dout),
+              first = part(at.first);
+  NodeMask own = chunks.cut_mask(body, at.mask, extent);
+  own = chunks.share_mask(body, own, at.mask, extent);
+  const Value k = keys_of(at.k), v = keys_of(at.v);
+  const ChunkScores scores = chunk_scores(own, attributes, q, k, first, rows);
+  const Slopes made = pull(scores, attributes, {q, lse, delta, dout}, k, v);
+  std::vector<Value> next{add(dk, made.dk), add(dv, made.dv)};
+  if (average) next.push_back(add(unseen, made.unseen));
+  const graph::ScanResult done = body.run(next, {made.dq}, extent.end - extent.begin);
+  sums.dk = done.carry[0];
+  sums.dv = done.carry[1];
+  if (average) sums.unseen = done.carry[2];
+  return done.stacked[0];
+}
 
 } // namespace
 
 Results lower_attention_grad(graph::Graph& graph, const graph::Node& node, Operands inputs) {
   const AttentionShape s(inputs);
   const ChunkPlan plan = plan_chunks(s, node.attributes);
-  const NodeMask mask(node, inputs.subspan(6));
   const Chunks chunks(s, plan);
   const Value out = inputs[3], dout = inputs[5];
-  // (batch, heads, queries)
-  const Value delta = transpose(sum(multiply(dout, out), {3}), {0, 2, 1});
+  const Value delta = transpose(sum(multiply(dout, out), {3}), {0, 2, 1}); // as lse
   const double nothing = -std::numeric_limits<double>::infinity();
   const Whole at{by_kv_head(inputs[1], s.kv_heads), by_kv_head(inputs[2], s.kv_heads),
                  chunks.of_heads(inputs[0]),        chunks.of_rows(inputs[4], nothing),
                  chunks.of_rows(delta, 0),          chunks.of_heads(dout),
-                 chunks.first_queries(graph)};
-  const auto only = [](Value x) { return reshape(x, x.shape().without(0)); };
-  const bool average = node.attributes.flag("empty_average");
+                 chunks.first_queries(graph),       NodeMask(node, inputs.subspan(6))};
+  const auto by_place = [&](Value x) { return from_kv_head(x, s.keys, s.kv_heads); };
   if (plan.chunks == 1) {
+    const auto only = [](Value x) { return reshape(x, x.shape().without(0)); };
     const Pulled rows{only(at.q), only(at.lse), only(at.delta), only(at.dout)};
     const ChunkScores scores =
-        chunk_scores(mask, node.attributes, rows.q, at.k, only(at.first), s.queries);
+        chunk_scores(at.mask, node.attributes, rows.q, at.k, only(at.first), s.queries);
     const Slopes made = pull(scores, node.attributes, rows, at.k, at.v);
-    return {from_kv_head(made.dq, s.queries, s.heads), from_kv_head(made.dk, s.keys, s.kv_heads),
-            from_kv_head(with_unseen(made.dv, made.unseen), s.keys, s.kv_heads)};
+    return {from_kv_head(made.dq, s.queries, s.heads), by_place(made.dk),
+            by_place(with_unseen(made.dv, made.unseen))};
   }
-  Value dk, dv, unseen;
-  if (average) unseen = zeros(graph, Shape{s.batch, s.kv_heads, 1, s.vdim});
+  Slopes sums;
+  const Shape none{s.batch, s.kv_heads, 0, s.dim};
+  sums.dk = zeros(graph, none);
+  sums.dv = zeros(graph, none.with_dim(3, s.vdim));
+  if (node.attributes.flag("empty_average"))
+    sums.unseen = zeros(graph, Shape{s.batch, s.kv_heads, 1, s.vdim});
   std::vector<Value> dqs;
   for (const KeyExtent& extent : plan.extents) { // of growing lengths
-    const Shape keys{s.batch, s.kv_heads, extent.keys, s.dim};
-    dk = dk.defined() ? longer(dk, extent.keys) : zeros(graph, keys);
-    dv = dv.defined() ? longer(dv, extent.keys) : zeros(graph, keys.with_dim(3, s.vdim));
-    ScanBody body("attention gradient chunk", axes_of(inputs));
-    const auto part = [&](Value x) {
-      return body.element(slice_axis(x, 0, extent.begin, extent.end));
-    };
-    const Value dk_so_far = body.state(dk), dv_so_far = body.state(dv);
-    const Value unseen_so_far = average ? body.state(unseen) : Value{};
-    const Value q = part(at.q), lse = part(at.lse), row_delta = part(at.delta), d = part(at.dout),
-                first = part(at.first);
-    NodeMask own = chunks.cut_mask(body, mask, extent);
-    own = chunks.share_mask(body, own, mask, extent);
-    const Value k = body.outside(slice_axis(at.k, 2, 0, extent.keys));
-    const Value v = body.outside(slice_axis(at.v, 2, 0, extent.keys));
-    const ChunkScores scores = chunk_scores(own, node.attributes, q, k, first, plan.rows);
-    const Slopes made = pull(scores, node.attributes, {q, lse, row_delta, d}, k, v);
-    std::vector<Value> next{add(dk_so_far, made.dk), add(dv_so_far, made.dv)};
-    if (average) next.push_back(add(unseen_so_far, made.unseen));
-    const graph::ScanResult done = body.run(next, {made.dq}, extent.end - extent.begin);
-    dk = done.carry[0];
-    dv = done.carry[1];
-    if (average) unseen = done.carry[2];
-    dqs.push_back(done.stacked[0]);
+    sums.dk = longer(sums.dk, extent.keys);
+    sums.dv = longer(sums.dv, extent.keys);
+    dqs.push_back(
+        pull_extent(chunks, at, node.attributes, extent, plan.rows, axes_of(inputs), sums));
   }
-  dv = with_unseen(longer(dv, s.keys), unseen);
-  return {chunks.to_heads(graph::concat(dqs, 0)),
-          from_kv_head(longer(dk, s.keys), s.keys, s.kv_heads),
-          from_kv_head(dv, s.keys, s.kv_heads)};
+  const Value dv = with_unseen(longer(sums.dv, s.keys), sums.unseen);
+  return {chunks.to_heads(graph::concat(dqs, 0)), by_place(longer(sums.dk, s.keys)), by_place(dv)};
 }
 
 } // namespace dllm::pjrt

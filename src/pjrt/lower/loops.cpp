@@ -38,6 +38,20 @@ void LoopBody::give(const std::vector<Value>& results) {
     body_->output("y" + std::to_string(body_->outputs().size()), vary(result, axes_));
 }
 
+std::vector<Value> LoopBody::run_while(Value first_next, const std::vector<Value>& next,
+                                       Value (*goes_on)(Value first, Value last)) {
+  give({first_next});
+  give(next);
+  auto cond = std::make_shared<graph::Graph>(body_->name() + " goes on");
+  for (const graph::GraphInput& input : body_->inputs())
+    cond->input(input.name, body_->type(input.value));
+  cond->output("goes_on", goes_on(cond->value(cond->inputs().front().value),
+                                  cond->value(cond->inputs().back().value)));
+  auto made = graph::while_loop(cond, body_, state_, outside_);
+  made.erase(made.begin());
+  return made;
+}
+
 Value ScanBody::element(Value stacked) {
   if (!outside_.empty()) fail(Code::internal, "scan {} declares an element late", body_->name());
   elements_.push_back(stacked);
@@ -56,18 +70,18 @@ CountedLoop::CountedLoop(const std::string& name, graph::AxisSet axes, Value lim
 
 std::vector<Value> CountedLoop::run(const std::vector<Value>& next) {
   outside(limit_); // the last operand
-  std::vector<Value> results{add(step_, graph::scalar_i32(*body_, 1))};
-  results.insert(results.end(), next.begin(), next.end());
-  give(results);
-  auto cond = std::make_shared<graph::Graph>(body_->name() + " goes on");
-  for (const graph::GraphInput& input : body_->inputs())
-    cond->input(input.name, body_->type(input.value));
-  const Value step = cond->value(cond->inputs().front().value);
-  const Value limit = cond->value(cond->inputs().back().value);
-  cond->output("goes_on", less(step, limit));
-  auto made = graph::while_loop(cond, body_, state_, outside_);
-  made.erase(made.begin()); // the step
-  return made;
+  const Value after = add(step_, graph::scalar_i32(*body_, 1));
+  return run_while(after, next, [](Value step, Value limit) { return less(step, limit); });
+}
+
+OnDemand::OnDemand(const std::string& name, graph::AxisSet axes, Value demand)
+    : LoopBody(name, axes), demand_(state(demand)) {}
+
+std::vector<Value> OnDemand::run(const std::vector<Value>& next) {
+  const Value done = zeros(*body_, demand_.shape());
+  return run_while(done, next, [](Value demand, Value) {
+    return greater(max(demand, {0}), graph::scalar(*demand.graph, 0));
+  });
 }
 
 Value zeros(graph::Graph& graph, Shape shape) {

@@ -30,6 +30,10 @@ public:
 protected:
   graph::Value declare(const Shape& shape, DType dtype);
   void give(const std::vector<graph::Value>& results);
+  // A loop whose condition sees the first state and the last operand; answers the other states.
+  std::vector<graph::Value>
+  run_while(graph::Value first_next, const std::vector<graph::Value>& next,
+            graph::Value (*goes_on)(graph::Value first, graph::Value last));
 
   std::shared_ptr<graph::Graph> body_;
   graph::AxisSet axes_;
@@ -56,6 +60,19 @@ public:
 
 private:
   graph::Value limit_, step_;
+};
+
+// At most one step: there is no other branch in a graph. Work for the rows whose demand is
+// positive, f32(rows); what is computed must depend on demand(), since compilers move everything
+// else out of the loop and do it always. (So a counter would not do.)
+class OnDemand : public LoopBody {
+public:
+  OnDemand(const std::string& name, graph::AxisSet axes, graph::Value demand);
+  graph::Value demand() const { return demand_; }
+  std::vector<graph::Value> run(const std::vector<graph::Value>& next);
+
+private:
+  graph::Value demand_;
 };
 
 // --- small steps of building that the lowerings share ---

@@ -66,22 +66,20 @@ Drawn draw_rows(const DrawRequest& ask, Value logits, Value best, Value active) 
 
 Drawn draw(const DrawRequest& ask, Value logits, Value best, Value active) {
   if (ask.shaped) return draw_rows(ask, logits, best, active);
-  const Value wanted = logical_and(active, draws(ask.temperature));
-  std::vector<Value> operands{logits, active, ask.temperature, ask.top_k, ask.top_p, ask.uniform};
-  if (ask.noise.defined()) operands.push_back(ask.noise);
-  operands.push_back(best);
-  CountedLoop once("draw", axes_of(operands), any_of(wanted));
-  const Value greedy = once.state(best);
-  std::vector<Value> in;
-  for (Value value : operands) in.push_back(once.outside(value));
-  DrawRequest inner = ask;
-  inner.temperature = in[2];
-  inner.top_k = in[3];
-  inner.top_p = in[4];
-  inner.uniform = in[5];
-  if (ask.noise.defined()) inner.noise = in[6];
-  const Drawn made = draw_rows(inner, in[0], greedy, in[1]);
   const Value none = zeros(*logits.graph, best.shape());
+  const Value demand = select(logical_and(active, draws(ask.temperature)), ask.temperature, none);
+  std::vector<Value> operands{demand, best, logits, active, ask.top_k, ask.top_p, ask.uniform};
+  if (ask.noise.defined()) operands.push_back(ask.noise);
+  OnDemand once("draw", axes_of(operands), demand);
+  const Value greedy = once.state(best);
+  const Value inner_logits = once.outside(logits), inner_active = once.outside(active);
+  DrawRequest inner = ask;
+  inner.temperature = once.demand();
+  inner.top_k = once.outside(ask.top_k);
+  inner.top_p = once.outside(ask.top_p);
+  inner.uniform = once.outside(ask.uniform);
+  inner.noise = once.outside(ask.noise);
+  const Drawn made = draw_rows(inner, inner_logits, greedy, inner_active);
   return {once.run({made.id})[0], none, none, none};
 }
 

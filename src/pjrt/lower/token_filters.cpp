@@ -62,17 +62,20 @@ Cut no_cut(graph::Graph& graph, int64_t rows, int64_t vocab) {
   return {all(std::numeric_limits<int32_t>::min()), all(static_cast<int32_t>(vocab))};
 }
 
-// `cut`, or where a row of `wanted` is set what `make` answers; it is not run when none is.
+// `cut`, and where the demand is positive what make(demand, operands) answers; it is not run when
+// no row has any.
 template <class Make>
-Cut cut_on_demand(Cut cut, Value wanted, std::vector<Value> operands, Make make) {
-  operands.push_back(wanted);
-  CountedLoop once("cut", axes_of(operands), any_of(wanted));
+Cut cut_on_demand(Cut cut, Value demand, const std::vector<Value>& operands, Make make) {
+  std::vector<Value> all = operands;
+  all.push_back(demand);
+  OnDemand once("cut", axes_of(all), demand);
   const Cut before{once.state(cut.key), once.state(cut.id)};
   std::vector<Value> inner;
   for (Value value : operands) inner.push_back(once.outside(value));
-  const Cut made = make(inner);
-  const auto done = once.run(
-      {select(inner.back(), made.key, before.key), select(inner.back(), made.id, before.id)});
+  const Cut made = make(once.demand(), inner);
+  const Value wanted = greater(once.demand(), full_like(once.demand(), 0));
+  const auto done =
+      once.run({select(wanted, made.key, before.key), select(wanted, made.id, before.id)});
   return {done[0], done[1]};
 }
 
@@ -83,22 +86,25 @@ Value kept_ids(const DrawRequest& ask, Value z, Value weight, Value active) {
   const int64_t rows = z.dim(0), vocab = z.dim(1);
   const Value key = order_key(z);
   const Value allowed = greater(z, full_like(z, -std::numeric_limits<double>::infinity()));
-  const Value few = logical_and(
-      active, logical_and(greater(ask.top_k, full_like(ask.top_k, 0)),
-                          less(ask.top_k, full_like(ask.top_k, static_cast<double>(vocab)))));
+  const auto asked = [&](Value is_asked, Value number) {
+    return select(logical_and(active, is_asked), number, zeros(graph, Shape{rows}));
+  };
+  const Value is_few =
+      less(ask.top_k, full_like(ask.top_k, static_cast<double>(vocab))); // else nothing is cut
   const Cut all = no_cut(graph, rows, vocab);
-  const Cut first_k = cut_on_demand(all, few, {key, ask.top_k}, [](const std::vector<Value>& in) {
-    const Value one = graph::full(*in[0].graph, in[0].shape(), 1);
-    return cut_where(in[0], one, convert(in[1], DType::f32));
-  });
-  const Value in_k = before_cut(key, first_k);
-  const Value nuclear = logical_and(active, less(ask.top_p, full_like(ask.top_p, 1)));
-  const Value counted = ask.nucleus_first ? weight : select(in_k, weight, full_like(weight, 0));
-  const Cut nucleus = cut_on_demand(
-      all, nuclear, {key, weight, counted, ask.top_p}, [](const std::vector<Value>& in) {
-        const Value limit = multiply(in[3], sum(in[2], {1}));
-        return cut_where(in[0], in[1], maximum(limit, full_like(limit, 1e-30)));
+  const Cut first_k = cut_on_demand(
+      all, asked(is_few, maximum(convert(ask.top_k, DType::f32), zeros(graph, Shape{rows}))), {key},
+      [](Value count, const std::vector<Value>& in) {
+        return cut_where(in[0], graph::full(*in[0].graph, in[0].shape(), 1), count);
       });
+  const Value in_k = before_cut(key, first_k);
+  const Value least = graph::full(graph, Shape{rows}, 1e-30f); // one id is kept even of share 0
+  const Value counted = ask.nucleus_first ? weight : select(in_k, weight, full_like(weight, 0));
+  const Cut nucleus =
+      cut_on_demand(all, asked(less(ask.top_p, full_like(ask.top_p, 1)), maximum(ask.top_p, least)),
+                    {key, weight, counted}, [](Value share, const std::vector<Value>& in) {
+                      return cut_where(in[0], in[1], multiply(share, sum(in[2], {1})));
+                    });
   return logical_and(allowed, logical_and(in_k, before_cut(key, nucleus)));
 }
 

@@ -87,10 +87,6 @@ Value invert(Value weight, Value share) {
   return pieces.first_beyond(multiply(column(share), total));
 }
 
-Value any_of(Value rows) {
-  return max(convert(rows, DType::i32), {0});
-}
-
 Value at_id(Value x, Value id) {
   return reshape(take_along(x, column(id), 1), Shape{x.dim(0)});
 }

@@ -42,9 +42,6 @@ graph::Value first_beyond(graph::Value weight, graph::Value limit);
 // The same with a share f32(rows) of the row's sum as limit.
 graph::Value invert(graph::Value weight, graph::Value share);
 
-// 0 or 1 as i32(): is any of the u8(rows) set. The number of steps of a loop that does work on
-// demand; there is no other branch in a graph.
-graph::Value any_of(graph::Value rows);
 graph::Value at_id(graph::Value x, graph::Value id); // (rows, vocab), i32(rows) -> (rows)
 
 } // namespace dllm::pjrt

@@ -17,11 +17,12 @@ using namespace graph::ops;
 namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
-constexpr int64_t kTileLogits = int64_t{1} << 25; // 128 MiB
+constexpr int64_t kTileLogits = int64_t{1} << 24; // 64 MiB; a compiler holds up to 8 such arrays
 constexpr int64_t kFewRows = 32;
 // Up to here the best ids are found one by one, each by one walk that fuses with the comparison:
-// compilers for CPUs make top_k a sort of the whole vocabulary.
-constexpr int64_t kOneByOne = 4;
+// compilers for CPUs make top_k a sort of the whole vocabulary (32 rows of 151936 ids: 4.9 s, four
+// walks 0.3 s).
+constexpr int64_t kOneByOne = 64;
 
 struct Where {
   HeadOperands head;
@@ -40,47 +41,34 @@ struct Where {
   }
 };
 
-struct Best {
-  std::vector<Value> ids, values; // of each place, (rows)
-};
-
-// The first `top` of each row in the order (larger first, lower id first).
-Best best_of(Value logits, int64_t top) {
-  Best best;
-  if (top > kOneByOne) {
-    const graph::TopK found = top_k(logits, top);
-    for (int64_t i = 0; i < top; ++i) {
-      const Shape row{logits.dim(0)};
-      best.ids.push_back(reshape(slice_axis(found.indices, 1, i, i + 1), row));
-      best.values.push_back(reshape(slice_axis(found.values, 1, i, i + 1), row));
-    }
-    return best;
-  }
-  const Value id = iota(*logits.graph, logits.shape(), DType::i32, 1);
-  const Value never = full_like(logits, kNever);
-  Value left = logits;
-  for (int64_t i = 0; i < top; ++i) {
-    if (i > 0) { // those that come after the last one
-      const Value last = column(best.values.back());
-      const Value tie = logical_and(equal(logits, last), greater(id, column(best.ids.back())));
-      left = select(logical_or(less(logits, last), tie), logits, never);
-    }
-    best.ids.push_back(argmax(left, 1));
-    best.values.push_back(max(left, {1}));
-  }
-  return best;
-}
-
-Value side_by_side(const std::vector<Value>& rows) {
-  std::vector<Value> columns;
-  for (Value row : rows) columns.push_back(column(row));
-  return graph::concat(columns, 1);
+// (rows, top) in the order (larger first, lower id first).
+graph::TopK best_of(Value logits, int64_t top) {
+  if (top > kOneByOne) return top_k(logits, top);
+  const Value id = column(argmax(logits, 1)), value = max(logits, {1}, true);
+  if (top == 1) return {value, id};
+  const std::vector<Value> operands{logits};
+  ScanBody body("next best id", axes_of(operands));
+  const Value last = body.state(value), last_id = body.state(id);
+  const Value all = body.outside(logits);
+  const Value place = iota(body.graph(), all.shape(), DType::i32, 1);
+  // Those that come after the last one.
+  const Value tie = logical_and(equal(all, last), greater(place, last_id));
+  const Value left = select(logical_or(less(all, last), tie), all, full_like(all, kNever));
+  const Value next_id = column(argmax(left, 1)), next = max(left, {1}, true);
+  const auto rest = body.run({next, next_id}, {next, next_id}, top - 1).stacked;
+  const Shape wide{logits.dim(0), top - 1};
+  const auto beside = [&](Value first, Value stacked) { // (top - 1, rows, 1)
+    return graph::concat({first, reshape(transpose(stacked, {1, 0, 2}), wide)}, 1);
+  };
+  return {beside(value, rest[0]), beside(id, rest[1])};
 }
 
 // Everything about a tile: logits (rows, vocab), in_use u8(rows).
 Results tile_statistics(Value logits, Value in_use, const DrawRequest& ask, int64_t top) {
-  const Best best = best_of(logits, top);
-  const Value highest = best.values[0];
+  const graph::TopK best = best_of(logits, top);
+  const Shape row = in_use.shape();
+  const Value highest = reshape(slice_axis(best.values, 1, 0, 1), row);
+  const Value best_id = reshape(slice_axis(best.indices, 1, 0, 1), row);
   // All ids banned, or the model overflowed: such a row gives zeros, as on the CPU engine.
   const Value active = logical_and(in_use, is_finite(highest));
   const Value safe = select(active, highest, full_like(highest, 0));
@@ -89,20 +77,15 @@ Results tile_statistics(Value logits, Value in_use, const DrawRequest& ask, int6
   // entropy = lse - sum p logit = log total - sum weight gap / total
   const Value none = full_like(logits, 0);
   const Value terms = sum(select(greater(weight, none), multiply(weight, gap), none), {1});
-  const Drawn drawn = draw(ask, logits, best.ids[0], active);
+  const Drawn drawn = draw(ask, logits, best_id, active);
   const auto prob_of = [&](Value logit) { return exp(subtract(logit, lse)); };
-  std::vector<Value> top_ids, top_probs;
-  for (size_t i = 0; i < best.ids.size(); ++i) {
-    const Value seen = greater(best.values[i], full_like(best.values[i], kNever));
-    top_ids.push_back(select(seen, best.ids[i], full_like(best.ids[i], 0)));
-    top_probs.push_back(prob_of(best.values[i]));
-  }
-  Results made{best.ids[0],
+  const Value seen = greater(best.values, full_like(best.values, kNever));
+  Results made{best_id,
                prob_of(highest),
                lse,
                subtract(log(total), divide(terms, total)),
-               side_by_side(top_ids),
-               side_by_side(top_probs),
+               select(seen, best.indices, full_like(best.indices, 0)),
+               exp(subtract(best.values, column(lse))),
                drawn.id,
                prob_of(at_id(logits, drawn.id)),
                drawn.shaped_prob,

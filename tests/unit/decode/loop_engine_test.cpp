@@ -55,10 +55,10 @@ TEST(LoopEngine, ReadsOnceABlock) {
             host->metric(0, "steps") + host->metric(0, "prefills") + host->metric(0, "commits"));
 }
 
-// Where a number of the record is, behind it the steps of the rows and whether they go on.
-int32_t& recorded(Tensor& answer, int64_t step, int64_t place, int64_t column) {
-  const int64_t columns = RecordColumns(StepSettings()).count;
-  return answer.mutable_as<int32_t>()[static_cast<size_t>((step * 4 + place) * columns + column)];
+// The token after a step in the record, behind which the steps of the rows and whether they go on.
+int32_t& after(Tensor& answer, int64_t step, int64_t place) {
+  const int64_t columns = record_columns(StepSettings());
+  return answer.mutable_as<int32_t>()[static_cast<size_t>((step * 4 + place + 1) * columns - 1)];
 }
 
 TEST(LoopEngine, ALoopThatDecidesOtherwiseIsFoundOut) {
@@ -80,8 +80,8 @@ TEST(LoopEngine, ALoopThatDecidesOtherwiseIsFoundOut) {
   expect_error(Code::internal, "slot 0, step 0, position", [&] {
     run(in_answer([](Tensor& answer) {
       for (int64_t place = 0; place < 4; ++place) {
-        int32_t& after = recorded(answer, 0, place, RecordColumns::after);
-        if (after >= 0) after = (after + 1) % kMask;
+        int32_t& token = after(answer, 0, place);
+        if (token >= 0) token = (token + 1) % kMask;
       }
     }));
   });
@@ -89,8 +89,8 @@ TEST(LoopEngine, ALoopThatDecidesOtherwiseIsFoundOut) {
   expect_error(Code::internal, "(-1: masked)", [&] {
     run(in_answer([](Tensor& answer) {
       for (int64_t place = 0; place < 4; ++place) {
-        int32_t& after = recorded(answer, 1, place, RecordColumns::after);
-        if (after < 0) after = 3;
+        int32_t& token = after(answer, 1, place);
+        if (token < 0) token = 3;
       }
     }));
   });

@@ -3,6 +3,7 @@
 #include "decode/plan.h"
 
 #include "requests.h"
+#include "unit/test_files.h"
 #include "unit/watching_engine.h"
 
 #include <gtest/gtest.h>
@@ -49,6 +50,18 @@ TEST(DecodePlan, IsTheProgramOfAWindowOverACache) {
   Json soft = plan;
   soft["policy"] = "spd";
   EXPECT_NE(watched.planned(soft).find("soft_ids"), std::string::npos);
+}
+
+TEST(DecodePlan, IsTheLoopWhereADecoderTakesOne) {
+  Json config = tiny_config();
+  config["dllm"] = {{"attention", "block_causal"}, {"block_length", 8}};
+  const Watched watched(config);
+  const Json plan = {{"what", "decode"}, {"length", 24}, {"window", 8}, {"loop", "device"}};
+  EXPECT_EQ(watched.planned(plan),
+            watched.last_pass({{"steps", 8}, {"block_length", 8}, {"loop", "device"}}, 8));
+  Json without = plan;
+  without["policy"] = "dream";
+  test::expect_error(Code::unimplemented, "dream", [&] { watched.planned(without); });
 }
 
 TEST(DecodePlan, CountsTheCache) {

@@ -8,14 +8,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
 namespace dllm::pjrt {
 namespace {
 
 using decode::Decoder;
 
-const std::vector<decode::Request> kRequests = {
-    {{3, 1, 4}, 11, 9}, {{}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 13}, {{7, 7, 7, 7, 7}, 2, 2}};
+// Of equal length: a compiler takes its time for every shape.
+const std::vector<decode::Request> kRequests = {{{3, 1, 4, 1, 5}, 11, 11},
+                                                {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 8}};
 
 constexpr double kMargin = 1e-4;
 
@@ -56,8 +58,8 @@ double least_margin(const Decoder& host, int64_t slot, double threshold) {
     least = std::min(least, std::fabs(static_cast<double>(p[i]) - threshold));
     for (size_t j = 0; j < i; ++j)
       least = std::min(least, std::fabs(static_cast<double>(p[i]) - static_cast<double>(p[j])));
-    if (top.dim(1) < 2) continue;
-    const auto both = top.as<float>().subspan(i * static_cast<size_t>(top.dim(1)), 2);
+    if (top.shape()[1] < 2) continue;
+    const auto both = top.as<float>().subspan(i * static_cast<size_t>(top.shape()[1]), 2);
     least = std::min(least, static_cast<double>(both[0]) - static_cast<double>(both[1]));
   }
   return least;
@@ -74,7 +76,7 @@ protected:
     for (const decode::Request& request : kRequests) add(*host, request);
     host->run();
     int excused = 0;
-    for (int64_t slot = 0; slot < 4; ++slot) {
+    for (int64_t slot = 0; slot < 2; ++slot) {
       const std::vector<Json> want = steps_of(*host, slot), got = steps_of(device, slot);
       size_t same = 0;
       while (same < std::min(want.size(), got.size()) && want[same]["ids"] == got[same]["ids"])
@@ -100,13 +102,9 @@ TEST_P(PjrtDecode, TokensAreThoseOfTheCpuEngine) {
       blocks("spd", {{"threshold", 0.3}, {"mix_top_k", 2}}),
       blocks("spd",
              {{"threshold", 0.3}, {"mix_top_k", 2}, {"implementation", "fast"}, {"shift", 1}}),
-      blocks("low_confidence"),
-      blocks("low_confidence", {{"attention", "block_causal"}, {"shift", 1}}),
-      blocks("threshold", {{"threshold", 0.3}, {"attention", "block_causal"}}),
-      blocks("factor", {{"factor", 1.6}}),
+      blocks("threshold", {{"threshold", 0.3}, {"attention", "block_causal"}, {"shift", 1}}),
       blocks("entropy_bound", {{"gamma", 1.5}, {"order", "margin"}}),
-      blocks("random", {{"temperature", 0.9}}),
-      blocks("ancestral", {{"attention", "block_causal"}}),
+      blocks("factor", {{"factor", 1.6}}),
       blocks("bd3lm", {{"remasking", "random"}, {"temperature", 0.7}, {"top_k", 9}})};
   for (const Json& values : kinds) {
     const auto decoder = decode::make_decoder(model, values);
@@ -122,7 +120,7 @@ TEST_P(PjrtDecode, TokensAreThoseOfTheCpuEngine) {
     excused += compare(values, *decoder);
   }
   RecordProperty("excused", excused);
-  EXPECT_LE(excused, 4) << "of " << 4 * kinds.size() << " requests";
+  EXPECT_LE(excused, 2) << "of " << 2 * kinds.size() << " requests";
 }
 
 TEST_P(PjrtDecode, WaitsOnceABlockAndCompilesThreePrograms) {
@@ -139,7 +137,7 @@ TEST_P(PjrtDecode, WaitsOnceABlockAndCompilesThreePrograms) {
     EXPECT_LE(engine->i64("compiles") - compiles, 3);
     const int64_t first = engine->i64("compiles");
     decode::add(*decoder, {{9, 2, 6, 5, 3, 5, 8, 1}, 8, 24});
-    while (decoder->step() > 0) continue;
+    while (decoder->step() > 0) continue; // step by step: the same programs
     EXPECT_EQ(engine->i64("compiles"), first);
   }
 }

@@ -187,6 +187,12 @@ TEST_P(EmitEdges, OrderIsStable) {
     g.out(t.values);
     g.out(t.indices);
   }
+  const Value whole = g.in<int32_t>({3, -1, kLow, 0, -1, kHigh, 3, -7});
+  for (bool descending : {false, true}) {
+    const graph::TopK t = graph::sort(whole, descending);
+    g.out(t.values);
+    g.out(t.indices);
+  }
   g.out(argmax(x, 0));
   g.out(argmax(x, 1));
   check(g);

@@ -2,6 +2,7 @@
 // through them equal to one device's.
 
 #include "graph/ops.h"
+#include "pjrt/lower/lower.h"
 #include "unit/graph/reference_evaluator.h"
 #include "unit/pjrt/run_emitted.h"
 
@@ -192,7 +193,7 @@ TEST_P(EmitMesh, GradientsEqualThoseOfOneDevice) {
         {x.rows(d * kRows, (d + 1) * kRows).clone(), up_part(up, t), down_part(down, t), bias});
   }
   const Training ranks(kRows, kUnits, kD, kT, kLayers);
-  const auto got = run_ranks(client(kRanks), *plain(ranks.graph), inputs, mesh_4x2());
+  const auto got = run_ranks(client(kRanks), *lower(ranks.graph), inputs, mesh_4x2());
   for (int64_t r = 0; r < kRanks; ++r) {
     const int64_t d = r / kTensor, t = r % kTensor;
     const auto& out = got[static_cast<size_t>(r)];
@@ -224,7 +225,7 @@ TEST_P(EmitMesh, DataParallelLossEqualsTheWholeBatch) {
   const auto wanted = graph::test::evaluate(one, {x, w, g});
   std::vector<std::vector<Tensor>> inputs;
   for (int64_t r = 0; r < kRanks; ++r) inputs.push_back({x.rows(2 * r, 2 * r + 2).clone(), w, g});
-  const auto got = run_ranks(client(kRanks), *plain(many), inputs, mesh_4x2());
+  const auto got = run_ranks(client(kRanks), *lower(many), inputs, mesh_4x2());
   for (const auto& rank : got) {
     for (size_t i = 0; i < rank.size(); ++i) expect_near(rank[i], wanted[i], one.outputs()[i].name);
   }

@@ -1,6 +1,7 @@
 // The text itself, of small graphs: what a reader would expect, byte for byte.
 
 #include "graph/ops.h"
+#include "pjrt/compile_text.h"
 #include "unit/pjrt/run_emitted.h"
 
 #include <gtest/gtest.h>
@@ -127,6 +128,20 @@ TEST_P(EmitTextFiles, Compile) {
     const std::string text = read_text(test::data_path(std::string("stablehlo/") + name + ".mlir"));
     EXPECT_NO_THROW(client(8)->compile(text, options)) << name;
   }
+}
+
+// A flag we need that a compiler does not know is left out; one of the user's is an error.
+TEST_P(EmitTextFiles, UnknownFlags) {
+  const std::string text = read_text(test::data_path("stablehlo/product.mlir"));
+  CompileOptions options;
+  options.flags = needed_flags("cpu");
+  EXPECT_EQ(options.flags.size(), 1u);
+  options.flags.push_back(parse_flag("xla_gone=true"));
+  const auto made = client();
+  EXPECT_NE(compile_text(*made, text, options, {parse_flag("xla_gone=true")}), nullptr);
+  test::expect_error(Code::invalid_argument, "xla_gone",
+                     [&] { compile_text(*made, text, options, needed_flags("cpu")); });
+  EXPECT_TRUE(needed_flags("tpu").empty());
 }
 
 DLLM_ON_PLUGINS(EmitTextFiles);

@@ -192,6 +192,32 @@ TEST_P(PjrtEngine, SparesWhatOthersHold) {
   EXPECT_EQ(lent.as<float>()[0], 0);
 }
 
+// State that comes out as it went in, beside a copy of it; arrays without elements; no input at
+// all.
+TEST_P(PjrtEngine, TakesOddGraphs) {
+  const auto mine = engine();
+  auto same = std::make_shared<graph::Graph>("same");
+  const Value state = same->input("state", DType::f32, {8});
+  const Value none = same->input("none", DType::f32, {0, 3});
+  same->output("copy", state);
+  same->output("state", state, "state");
+  same->output("none", add(none, none));
+  const auto program = mine->compile(same);
+  std::vector<BufferRef> inputs{mine->upload(counting({8})),
+                                mine->upload(Tensor(DType::f32, {0, 3}))};
+  for (int i = 0; i < 2; ++i) {
+    const auto out = program->run(inputs);
+    EXPECT_EQ(floats(out[0]->read()), floats(counting({8})));
+    EXPECT_EQ(out[2]->read().shape(), Shape({0, 3}));
+    inputs[0] = out[1];
+  }
+  EXPECT_EQ(floats(inputs[0]->read())[7], 7);
+
+  auto constant = std::make_shared<graph::Graph>("constant");
+  constant->output("one", graph::scalar(*constant, 1.0f));
+  EXPECT_EQ(mine->compile(constant)->run({})[0]->read().as<float>()[0], 1);
+}
+
 TEST_P(PjrtEngine, CountsOneTripForTheResultsOfARun) {
   const auto mine = engine();
   const auto program = mine->compile(affine());
@@ -316,6 +342,21 @@ TEST_P(PjrtEngine, MeasuresItsPeakOnce) {
   const double peak = mine->peak_flops();
   EXPECT_GT(peak, 1e8);
   EXPECT_EQ(mine->peak_flops(), peak);
+}
+
+// Plugins of hardware that this machine may lack.
+TEST(PjrtEngineWithoutDevices, IsUnavailable) {
+  for (const char* file : {"libtpu.so", "xla_cuda_plugin.so"}) {
+    const std::string plugin = plugin_path(file);
+    if (!file_exists(plugin)) continue;
+    try {
+      make_engine(engine_options(plugin)); // the hardware is there
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::unavailable) << error.text();
+      EXPECT_NE(error.text().find("finds no device: PJRT_Client_Create: "), std::string::npos)
+          << error.text();
+    }
+  }
 }
 
 DLLM_ON_PLUGINS(PjrtEngine);

@@ -119,6 +119,8 @@ TEST(LowerStatistics, GreedyRows) {
   check({33, 1000, 1, false, false}, "greedy");
   check({33, 1000, 3, false, false, true}, "greedy, three, banned");
   check({33, 1000, 9, false, false, false, false, false, false, 20}, "greedy, nine, count");
+  check({5, 1000, 70, false, false}, "greedy, seventy");
+  check({5, 12, 12, false, false, true}, "all ids in order, some banned");
 }
 
 TEST(LowerStatistics, Draws) {
@@ -181,7 +183,7 @@ TEST(LowerStatistics, EverythingBanned) {
   expect_same_lowered(c.graph, c.inputs, 1e-6, c.label);
 }
 
-// Greedy decoding must not sort, and a sampled row does neither.
+// A sampled row does not sort either.
 TEST(LowerStatistics, NothingIsSorted) {
   const auto c = statistics_case({16, 500, 3}, "names");
   const std::string text = lower(*c.graph)->dump();

@@ -53,7 +53,8 @@ void append(OpCase& all, const OpCase& c) {
 TEST_P(LowerOnPlugins, EveryFusedOperation) {
   std::map<std::string, OpCase> by_op;
   for (OpCase& c : graph::test::op_cases()) {
-    if (graph::find_op(c.op).decompose == nullptr) continue;
+    // A gradient that is an operation of its own is run by the operation it belongs to.
+    if (graph::find_op(c.op).decompose == nullptr || c.op.ends_with("_grad")) continue;
     if (!c.wrt.empty() && !c.grad_outputs.empty()) add_gradients(*c.graph, c.wrt, c.grad_outputs);
     OpCase& all = by_op[c.op];
     if (all.graph == nullptr) all.graph = std::make_shared<graph::Graph>(c.op);

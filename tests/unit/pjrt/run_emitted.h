@@ -14,13 +14,14 @@
 namespace dllm::pjrt {
 
 // One rank a device: inputs[rank], results [rank], ranks as many as the mesh has.
-inline std::vector<std::vector<Tensor>> run_ranks(const std::shared_ptr<const Client>& client,
-                                                  const graph::Graph& graph,
-                                                  const std::vector<std::vector<Tensor>>& inputs,
-                                                  const EmitOptions& options) {
+inline std::vector<std::vector<Tensor>>
+run_ranks(const std::shared_ptr<const Client>& client, const graph::Graph& graph,
+          const std::vector<std::vector<Tensor>>& inputs, const EmitOptions& options,
+          const std::vector<std::pair<std::string, FlagValue>>& flags = {}) {
   CompileOptions compile;
   compile.replicas = options.mesh.ranks();
   compile.flags = needed_flags(client->platform_name());
+  compile.flags.insert(compile.flags.end(), flags.begin(), flags.end());
   const auto program = client->compile(emit(graph, options), compile);
   std::vector<std::vector<Array>> given(inputs.size());
   std::vector<std::vector<const Array*>> arguments(inputs.size());
@@ -37,10 +38,11 @@ inline std::vector<std::vector<Tensor>> run_ranks(const std::shared_ptr<const Cl
   return results;
 }
 
-inline std::vector<Tensor> run_emitted(const std::shared_ptr<const Client>& client,
-                                       const graph::Graph& graph, const std::vector<Tensor>& inputs,
-                                       const EmitOptions& options = {}) {
-  return run_ranks(client, graph, {inputs}, options).at(0);
+inline std::vector<Tensor>
+run_emitted(const std::shared_ptr<const Client>& client, const graph::Graph& graph,
+            const std::vector<Tensor>& inputs, const EmitOptions& options = {},
+            const std::vector<std::pair<std::string, FlagValue>>& flags = {}) {
+  return run_ranks(client, graph, {inputs}, options, flags).at(0);
 }
 
 // Fused operations by their definitions, those that are written as they are left alone.

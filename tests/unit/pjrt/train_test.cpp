@@ -1,7 +1,9 @@
 // Training on every plugin beside the CPU engine: losses, weights, memory, events.
 
 #include "graph/engine_options.h"
+#include "model/plan.h"
 #include "pjrt/engine.h"
+#include "train/plan.h"
 #include "unit/pjrt/plugins.h"
 #include "unit/train/tiny.h"
 
@@ -108,6 +110,34 @@ TEST_P(PjrtTraining, LossIsLateAndInOrder) {
   EXPECT_EQ(train::weights_of(*one), before);
   EXPECT_TRUE(std::isfinite(one->step(*source.next())));
   EXPECT_EQ(one->steps_done(), 6);
+}
+
+// The layers of the forward and of the backward pass are two loops: the compiler cannot merge what
+// the second one computes again with the first.
+TEST_P(PjrtTraining, RematSurvivesTheCompiler) {
+  constexpr int64_t kHidden = 32, kInner = 64, kBatch = 8, kLength = 64;
+  const auto mine = engine();
+  const auto temporaries = [&](int64_t layers, bool remat) {
+    Json config = train::tiny_config();
+    config.update({{"num_hidden_layers", layers},
+                   {"hidden_size", kHidden},
+                   {"head_dim", kHidden / 4},
+                   {"num_key_value_heads", 4},
+                   {"intermediate_size", kInner}});
+    Options options(model::plan_schema());
+    options.set_json(
+        Json{{"what", "train"}, {"batch", kBatch}, {"length", kLength}, {"remat", remat}});
+    const model::Job job =
+        train::training_job(mine, model::config_from_json(config, "test"), options);
+    return mine->compile(job.graph)->plan().compiled.temporary_bytes;
+  };
+  const int64_t plain = (temporaries(10, false) - temporaries(2, false)) / 8;
+  const int64_t remat = (temporaries(10, true) - temporaries(2, true)) / 8;
+  // Of a layer only its input is kept, and its gradients.
+  const int64_t input = 4 * kBatch * kLength * kHidden;
+  const int64_t gradients = 4 * (4 * kHidden * kHidden + 3 * kHidden * kInner + 4 * kHidden);
+  EXPECT_LE(remat, 2 * (input + gradients));
+  EXPECT_GE(plain, 5 * remat);
 }
 
 DLLM_ON_PLUGINS(PjrtTraining);

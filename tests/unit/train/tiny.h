@@ -20,23 +20,26 @@ inline std::shared_ptr<graph::Engine> tiny_engine(int64_t threads = 1) {
   return cpu::make_engine(options);
 }
 
+inline Json tiny_config(bool tied = true) {
+  return {{"model_type", "qwen3"},
+          {"vocab_size", 31},
+          {"hidden_size", 24},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"head_dim", 6},
+          {"intermediate_size", 40},
+          {"max_position_embeddings", 64},
+          {"rms_norm_eps", 1e-6},
+          {"rope_theta", 10000.0},
+          {"tie_word_embeddings", tied},
+          {"initializer_range", 0.1},
+          {"mask_token_id", 30}};
+}
+
 inline std::shared_ptr<model::Model> tiny_model(const std::shared_ptr<graph::Engine>& engine,
                                                 bool tied = true) {
-  const Json config = {{"model_type", "qwen3"},
-                       {"vocab_size", 31},
-                       {"hidden_size", 24},
-                       {"num_hidden_layers", 2},
-                       {"num_attention_heads", 4},
-                       {"num_key_value_heads", 2},
-                       {"head_dim", 6},
-                       {"intermediate_size", 40},
-                       {"max_position_embeddings", 64},
-                       {"rms_norm_eps", 1e-6},
-                       {"rope_theta", 10000.0},
-                       {"tie_word_embeddings", tied},
-                       {"initializer_range", 0.1},
-                       {"mask_token_id", 30}};
-  return model::new_model(engine, config, Options(model::model_schema()));
+  return model::new_model(engine, tiny_config(tied), Options(model::model_schema()));
 }
 
 inline std::shared_ptr<model::Model> tiny_model(int64_t threads = 1, bool tied = true) {

@@ -37,6 +37,10 @@ void add_reductions(Cases& c) {
       const TopK t = sort(b.f({3, 17}), descending), ties = sort(b.i({2, 20}, 0, 4), descending);
       return Values{t.values, t.indices, ties.values, ties.indices};
     });
+    c.add("sort", descending ? "i32 descending" : "i32 ascending", [&](B& b) {
+      const TopK t = sort(b.i({3, 40}, -99, 99), descending);
+      return Values{t.values, t.indices};
+    });
   }
 }
 

@@ -65,10 +65,9 @@ std::map<std::string, int64_t> counts_of(const FakePlugin& fake) {
   return counts;
 }
 
-// Calls whose failure need not end anything: destroying, the code of another error, and being
-// called back, which is waited for instead.
+// Calls whose failure need not end anything: destroying, and the code of another error.
 bool may_be_silent(const std::string& call) {
-  return call.ends_with("_Destroy") || call == "PJRT_Error_GetCode" || call == "PJRT_Event_OnReady";
+  return call.ends_with("_Destroy") || call == "PJRT_Error_GetCode";
 }
 
 TEST(FakeCalls, FailOneByOneAndLeaveNothingBehind) {

@@ -45,8 +45,8 @@ std::map<std::string, int64_t> counts_of(const FakePlugin& fake) {
   return counts;
 }
 
-// Calls whose failure ends nothing: destroying; the code of another error; being called back, which
-// is waited for instead; fetching results ahead, which are fetched again.
+// Calls whose failure ends nothing: destroying; the code of another error; the two that fetch
+// results ahead, which are fetched again.
 bool may_be_silent(const std::string& call) {
   return call.ends_with("_Destroy") || call == "PJRT_Error_GetCode" ||
          call == "PJRT_Event_OnReady" || call == "PJRT_Buffer_ToHostBuffer";
@@ -107,6 +107,35 @@ TEST(FakeEngineCalls, FailOneByOneWithACache) {
   for (const char* call : {"PJRT_Executable_Serialize", "PJRT_Executable_DeserializeAndLoad",
                            "PJRT_LoadedExecutable_GetExecutable"})
     fail_each(fake, call, counts.at(call), true, life);
+}
+
+// Compiling for hardware that is not there.
+TEST(FakeEngineCalls, FailOneByOneForATarget) {
+  const FakePlugin fake;
+  Options options = fake_options(fake);
+  options.set_str("target", "v5e:2x4");
+  const auto life = [&] {
+    const auto engine = make_engine(options);
+    ASSERT_EQ(engine->device_count(), 8);
+    ASSERT_EQ(engine->i64("memory_limit"), int64_t{1} << 30);
+    ASSERT_EQ(engine->describe()["platform"], "fake");
+    const auto program = engine->compile(counter());
+    ASSERT_EQ(program->plan().compiled.alias_bytes, 1024);
+    ASSERT_FALSE(program->text("optimized").empty());
+  };
+  life();
+  fake->reset();
+  life();
+  fake.expect_clean();
+  const auto counts = counts_of(fake);
+  EXPECT_EQ(counts.count("PJRT_Client_Create"), 0u);
+  for (const auto& [call, count] : counts) fail_each(fake, call, count, may_be_silent(call), life);
+
+  fake->reset();
+  fake->set("compile_limit", 1000);
+  test::expect_error(Code::resource_exhausted, "does not fit: needs 1032 bytes, has 1000 bytes",
+                     life);
+  fake.expect_clean();
 }
 
 } // namespace

@@ -1,5 +1,4 @@
-// What the engine does when things go wrong: memory that is full, state that is lost, devices that
-// are gone, programs of the cache that are of no use; and what it never asks of a plugin.
+// Runs that fail: what is left of the state, and what the error says of it.
 
 #include "unit/pjrt/fake/fake_engine.h"
 
