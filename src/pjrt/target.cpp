@@ -25,6 +25,11 @@ Target parse_target(std::string_view text) {
     target.chip = parts[1];
     target.grid = parts[2];
     target.cores = parts[3].matched;
+    const bool two_cores = target.chip == "v4" || target.chip == "v5" || target.chip == "v5p";
+    if (target.cores && !two_cores) {
+      fail_with_hint(kNames, Code::invalid_argument,
+                     "[target] {}: only chips of v4 and v5p can be cut into cores", text);
+    }
     return target;
   }
   // A word such as v5e alone is a TPU without its grid, v5e-8 a name of the cloud's.

@@ -18,6 +18,8 @@ struct Target {
   bool cores = false;  // tpu: a device is a core, not a chip of several
   int64_t devices = 1; // cuda: of one host
 
+  // Two cores of one chip share what libtpu tells as the memory of each.
+  int64_t memory_sharers() const { return cores ? 2 : 1; }
   const char* plugin() const { return maker == Maker::tpu ? "tpu" : "cuda"; }
   // Names the topology for the plugin at `path`; may read the plugin's file.
   std::string topology_name() const;

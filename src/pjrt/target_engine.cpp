@@ -26,6 +26,8 @@ struct TargetState {
   EmitOptions emit;
   CompileOptions compile;
   std::atomic<int64_t> compiles{0};
+
+  int64_t memory_limit() const { return topology->memory_limit() / target.memory_sharers(); }
 };
 
 [[noreturn]] void fail_nothing_runs(const Target& target) {
@@ -101,7 +103,7 @@ private:
     graph::CompiledReport& told = report_.compiled;
     told.known = true;
     told.fingerprint = compiled_.fingerprint();
-    told.device_bytes = state_->topology->memory_limit();
+    told.device_bytes = state_->memory_limit();
     if (const auto memory = compiled_.memory()) {
       told.argument_bytes = memory->arguments;
       told.output_bytes = memory->outputs;
@@ -178,14 +180,14 @@ Json TargetEngine::describe() const {
       {"ranks", 1},
       {"compute", dtype_name(state_->emit.compute)},
       {"precision", state_->emit.precision},
-      {"memory", {{"used", 0}, {"peak", 0}, {"limit", topology.memory_limit()}}},
+      {"memory", {{"used", 0}, {"peak", 0}, {"limit", state_->memory_limit()}}},
       {"compiles", state_->compiles.load()}};
 }
 
 int64_t TargetEngine::i64(std::string_view key) const {
   if (key == "ranks") return 1;
   if (key == "compiles") return state_->compiles.load();
-  if (key == "memory_limit") return state_->topology->memory_limit();
+  if (key == "memory_limit") return state_->memory_limit();
   for (const char* zero :
        {"rank", "threads", "memory_used", "memory_peak", "cache_hits", "round_trips"}) {
     if (key == zero) return 0;

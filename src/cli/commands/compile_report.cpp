@@ -40,6 +40,7 @@ std::string flops_text(double flops) {
 }
 
 std::string collectives_text(const Json& result) {
+  if (!result.contains("collectives")) return "-";
   std::string text;
   const Json counts = result.value("collectives", Json::object());
   for (const auto& [name, count] : counts.items()) {

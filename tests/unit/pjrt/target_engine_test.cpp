@@ -97,6 +97,27 @@ TEST(TargetEngine, AProgramThatIsTooBigSaysWhatItNeeds) {
                      [&] { engine->compile(step(1 << 22, 2048)); });
 }
 
+TEST(TargetEngine, CoresShareTheMemoryOfTheirChip) {
+  const std::string path = plugin_path("libtpu.so");
+  if (!file_exists(path)) GTEST_SKIP() << path << " is not there: scripts/fetch-plugins tpu";
+  for (const std::string chip : {"v4:2x2x1", "v5p:2x2x1"}) {
+    const auto whole = make_target_engine(target_options(chip, path));
+    const auto cores = make_target_engine(target_options(chip + "/cores", path));
+    EXPECT_EQ(cores->device_count(), 2 * whole->device_count());
+    const double part = static_cast<double>(cores->i64("memory_limit")) /
+                        static_cast<double>(whole->i64("memory_limit"));
+    EXPECT_NEAR(part, 0.5, 0.01) << chip;
+    // The compiler's own number agrees.
+    const std::string told = test::error_of([&] { cores->compile(step(1 << 24, 2048)); }).text();
+    const size_t has = told.find(", has ");
+    ASSERT_NE(has, std::string::npos) << told;
+    EXPECT_NEAR(std::strtod(told.c_str() + has + 6, nullptr) /
+                    static_cast<double>(cores->i64("memory_limit")),
+                1.0, 0.01)
+        << told;
+  }
+}
+
 TEST(TargetEngine, UnknownHardwareIsThePluginsToRefuse) {
   const std::string path = plugin_path("libtpu.so");
   if (!file_exists(path)) GTEST_SKIP() << path << " is not there: scripts/fetch-plugins tpu";
