@@ -47,6 +47,9 @@ const Schema& trainer_schema() {
           option_str("root", "", "Folder that a run saves checkpoints into; empty: none."),
           option_i64("save_every", 0, 0, 1 << 30,
                      "Steps between checkpoints of a run; 0: only at its end."),
+          option_i64("sync_every", 0, 0, 1 << 30,
+                     "A run waits for its steps after so many of them, so that a callback can "
+                     "save or evaluate there; engines that run ahead tell of steps late; 0: never."),
           option_i64("keep_last", 3, 1, 1 << 20, "Checkpoints to keep in root."),
           option_choice("compat", "none", {"none", "dllm-jax", "dllm", "dmax", "nano", "open-dllm"},
                         "Reproduces the known quirks of a reference."),

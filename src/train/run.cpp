@@ -44,7 +44,7 @@ public:
       make_wishes();
       take_step();
       ++done_;
-      if (state_.control[kCheckpoint] > 0) trainer_.sync();
+      if (state_.control[kCheckpoint] > 0 || wants_sync()) trainer_.sync();
       const bool wanted = state_.agreed[kCheckpoint] > 0, enough = state_.agreed[kStop] > 0;
       state_.agreed.assign(kControlCount, 0);
       if (wanted) save();
@@ -63,6 +63,12 @@ private:
   bool over_budget() const {
     const int64_t budget = state_.options.i64("tokens");
     return budget > 0 && state_.counters.tokens >= budget;
+  }
+
+  // So that a callback finds the trainer at the step it is told of.
+  bool wants_sync() const {
+    const int64_t every = state_.options.i64("sync_every");
+    return every > 0 && state_.counters.step % every == 0;
   }
 
   // This process's wishes for the coming step; all act on the sum after it.

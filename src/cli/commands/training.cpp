@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <numeric>
 
 namespace dllm::cli {
 namespace {
@@ -143,6 +144,9 @@ Run open_run(Context& context) {
   run.model = open_or_make_model(context, run, checkpoint);
   open_objective(context, run);
   call([&](dllm_error* err) { return dllm_options_set_i64(context.options("trainer"), "steps", context.number("steps"), err); });
+  // Held-out losses and checkpoints belong to the step that asks for them.
+  const int64_t stops = std::gcd(context.number("eval-every"), context.number("save-every"));
+  call([&](dllm_error* err) { return dllm_options_set_i64(context.options("trainer"), "sync_every", stops, err); });
   run.trainer = make<dllm_trainer>([&](dllm_trainer** made, dllm_error* err) {
     return dllm_trainer_new(run.model.get(), run.objective.get(), context.options("trainer"), made, err);
   });
@@ -161,7 +165,7 @@ Run open_run(Context& context) {
 }
 
 std::string describe_run(const Run& run) {
-  int64_t parameters = 0, threads = 0;
+  int64_t parameters = 0;
   for (int64_t i = 0; i < dllm_model_param_count(run.model.get()); ++i) {
     const auto tensor = make<dllm_tensor>([&](dllm_tensor** out, dllm_error* err) {
       return dllm_model_param(run.model.get(), dllm_model_param_name(run.model.get(), i), out, err);
@@ -170,11 +174,14 @@ std::string describe_run(const Run& run) {
     for (int64_t axis = 0; axis < dllm_tensor_rank(tensor.get()); ++axis) count *= dllm_tensor_dim(tensor.get(), axis);
     parameters += count;
   }
+  int64_t threads = 0;
   dllm_engine_i64(run.engine.get(), "threads", &threads, nullptr);
-  char line[160];
-  std::snprintf(line, sizeof line, "%.2f M parameters, vocabulary %lld, %lld documents or rows, %lld threads",
+  const char* device = dllm_engine_device_name(run.engine.get(), 0);
+  const std::string where = threads > 0 ? std::to_string(threads) + " threads" : std::string("on ") + (device != nullptr ? device : "a device");
+  char line[240];
+  std::snprintf(line, sizeof line, "%.2f M parameters, vocabulary %lld, %lld documents or rows, %s",
                 static_cast<double>(parameters) / 1e6, static_cast<long long>(dllm_tokenizer_size(run.tokenizer.get())),
-                static_cast<long long>(dllm_dataset_size(run.data.get())), static_cast<long long>(threads));
+                static_cast<long long>(dllm_dataset_size(run.data.get())), where.c_str());
   return line;
 }
 

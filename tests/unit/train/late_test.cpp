@@ -67,6 +67,20 @@ TEST(LateLoss, ValuesOrderAndBitsAreThoseOfSteps) {
   EXPECT_EQ(late.trainer->step(next), plain->step(next)); // asking for the loss waits for it
 }
 
+TEST(LateLoss, ARunWaitsWhereItsOptionsSay) {
+  Late late(Json{{"sync_every", 3}});
+  TextSource source;
+  std::vector<int64_t> ahead; // steps the trainer was beyond the one it told of
+  late.trainer->run(source, 7, [&](const Event& event) {
+    ahead.push_back(late.trainer->steps_done() - std::get<int64_t>(*event.find("step")));
+    return Answer::go_on;
+  });
+  ASSERT_EQ(ahead.size(), 7u);
+  EXPECT_EQ(ahead[2], 0);
+  EXPECT_EQ(ahead[5], 0);
+  EXPECT_GT(ahead[3], 0);
+}
+
 TEST(LateLoss, AccumulatedBatchesAreTheSame) {
   Late late(Json{{"accumulate", 3}});
   auto plain = tiny_trainer({{"accumulate", 3}});
