@@ -1,6 +1,8 @@
 // Whole models: forward passes, training and decoding with lowered programs on the CPU engine, and
 // on every plugin that is there, against the CPU engine as it is.
 
+#include "graph/ops.h"
+#include "model/builder.h"
 #include "pjrt/engine.h"
 #include "unit/decode/requests.h"
 #include "unit/model/model_tools.h"
@@ -73,6 +75,52 @@ TEST_P(WholeModels, Logits) {
     const Tensor got = logits(engine_, "qwen3_moe", dtype),
                  want = logits(test::small_engine(), "qwen3_moe", dtype);
     EXPECT_LE(distance(got.as<float>(), want.as<float>()), 2e-5) << dtype;
+  }
+}
+
+// Loss of the next token and its gradients by every parameter.
+std::vector<Tensor> gradients(std::shared_ptr<graph::Engine> engine, const std::string& family) {
+  const auto model = model::new_model(std::move(engine), test::small_config(family),
+                                      test::model_options({{"seed", "5"}}));
+  constexpr int64_t kRows = 2, kLength = 6;
+  auto graph = std::make_shared<graph::Graph>("gradients");
+  model::Builder builder(*graph, *model);
+  model::ForwardInputs inputs;
+  inputs.ids = graph->input("ids", DType::i32, {kRows, kLength});
+  inputs.mask = graph::Mask::causal();
+  const graph::Value targets = graph->input("targets", DType::i32, {kRows * kLength});
+  const graph::Value hidden = graph::reshape(builder.forward(inputs).hidden,
+                                             {kRows * kLength, model->config().hidden_size});
+  const model::Head head = builder.head();
+  const graph::Value loss =
+      graph::sum(graph::linear_cross_entropy(hidden, head.weight, head.bias, head.scale, targets,
+                                             {}, head.softcap),
+                 {0});
+  graph->output("loss", loss);
+  for (const graph::Value& gradient : graph::gradients(loss, builder.parameters()))
+    graph->output("gradient" + std::to_string(graph->outputs().size()), gradient);
+
+  const auto program = model->engine().compile(graph);
+  std::vector<graph::BufferRef> feed = model->params().snapshot();
+  const Batch rows = test::small_ids(kRows, kLength, 20);
+  std::vector<int32_t> next(rows.at("ids").as<int32_t>().begin(),
+                            rows.at("ids").as<int32_t>().end());
+  feed.push_back(model->engine().upload(rows.at("ids")));
+  std::rotate(next.begin(), next.begin() + 1, next.end());
+  feed.push_back(model->engine().upload(Tensor::from(Shape{kRows * kLength}, next)));
+  std::vector<Tensor> made;
+  for (const graph::BufferRef& result : program->run(feed)) made.push_back(result->read());
+  return made;
+}
+
+TEST_P(WholeModels, Gradients) {
+  for (const char* family : {"qwen2", "gpt2", "gemma3_text", "lladamoe"}) {
+    const std::vector<Tensor> got = gradients(engine_, family),
+                              want = gradients(test::small_engine(), family);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_LE(distance(got[i].as<float>(), want[i].as<float>()), 1e-4) << family << " " << i;
+    }
   }
 }
 
