@@ -95,11 +95,35 @@ std::string cuda_folder(const std::string& path) {
   return file_exists(join_path(folder, "bin/ptxas")) ? folder : "";
 }
 
+namespace {
+
+// Where XLA looks by itself: the search path, and the toolkit's usual folder.
+bool has_own_cuda_tools() {
+  const char* search = std::getenv("PATH");
+  std::string folders = search == nullptr ? "" : search;
+  folders += ":/usr/local/cuda/bin";
+  for (size_t at = 0; at < folders.size();) {
+    const size_t end = std::min(folders.find(':', at), folders.size());
+    const std::string folder = folders.substr(at, end - at);
+    if (!folder.empty() && file_exists(join_path(folder, "ptxas"))) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+} // namespace
+
 void use_cuda_folder(const std::string& folder) {
   const std::string flag = "--xla_gpu_cuda_data_dir=";
   const char* flags = std::getenv("XLA_FLAGS");
   const std::string before = flags == nullptr ? "" : flags;
-  if (folder.empty() || before.find(flag) != std::string::npos) return;
+  if (before.find(flag) != std::string::npos) return;
+  if (folder.empty()) {
+    if (has_own_cuda_tools()) return;
+    fail_with_hint("scripts/fetch-plugins cuda gets it", Code::failed_precondition,
+                   "[target] compiling for GPUs needs the program ptxas, which is neither beside "
+                   "the plugin (cuda/bin/ptxas) nor in PATH");
+  }
   const std::string all = (before.empty() ? "" : before + " ") + flag + folder;
   setenv("XLA_FLAGS", all.c_str(), 1);
 }

@@ -39,7 +39,8 @@ std::string gpu_description(const std::string& path, std::string_view gpu);
 // Folder with bin/ptxas and nvvm/libdevice beside the plugin, "" when there is none.
 std::string cuda_folder(const std::string& path);
 // Has XLA's compiler for GPUs find its tools in that folder, unless the user's XLA_FLAGS name one.
-// Call it before the plugin is loaded; not while other threads read the environment.
+// Fails with failed_precondition when there are none anywhere: some plugins crash then. Call it
+// before the plugin is loaded; not while other threads read the environment.
 void use_cuda_folder(const std::string& folder);
 
 } // namespace dllm::pjrt
