@@ -14,7 +14,7 @@ namespace {
 
 // The names of a kind, kept for ever because pointers into them are lent.
 const std::vector<std::string>* names_of(std::string_view kind) {
-  static const std::vector<std::string> engines = {"cpu"}, sinks = {"console", "jsonl"};
+  static const std::vector<std::string> engines = {"cpu", "pjrt"}, sinks = {"console", "jsonl"};
   static const std::vector<std::string> families = model::family_names(), objectives = noise::objective_names();
   static const std::vector<std::string> policies = decode::policy_names(), schedules = noise::schedule_names();
   if (kind == "engine") return &engines;
