@@ -47,6 +47,7 @@ void Sha256::block(const uint8_t* bytes) {
 }
 
 void Sha256::add(const void* data, size_t size) {
+  if (size == 0) return; // data may be null then
   const auto* bytes = static_cast<const uint8_t*>(data);
   const size_t held = size_ % 64;
   size_ += size;

@@ -103,6 +103,7 @@ private:
 
 class LateEngine final : public graph::Engine {
 public:
+  ~LateEngine() override { queue->runs.clear(); } // they hold arrays that hold the queue
   std::string kind() const override { return "late"; }
   bool runs_ahead() const override { return true; }
   std::shared_ptr<graph::Program> compile(std::shared_ptr<const graph::Graph> graph) override {
