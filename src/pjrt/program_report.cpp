@@ -10,12 +10,11 @@ int64_t type_bytes(const graph::ValueType& type) {
   return type.shape.count() * dtype_size(type.dtype);
 }
 
-graph::CompiledReport compiler_report(const Built& built, const Device& device) {
-  const Compiled& compiled = built.executable->compiled();
+} // namespace
+
+graph::CompiledReport compiler_report(const Compiled& compiled) {
   graph::CompiledReport report;
   report.known = true;
-  report.from_cache = built.from_cache;
-  report.seconds = built.seconds;
   report.fingerprint = compiled.fingerprint();
   if (const auto memory = compiled.memory()) {
     report.argument_bytes = memory->arguments;
@@ -27,25 +26,30 @@ graph::CompiledReport compiler_report(const Built& built, const Device& device) 
   }
   const NamedValues costs = compiled.costs();
   if (const float* flops = find_value<float>(costs, "flops")) report.flops = *flops;
-  if (const auto use = device.memory_use()) report.device_bytes = use->limit;
   return report;
 }
 
-} // namespace
-
-graph::PlanReport make_report(const graph::Graph& source, const Built& built,
-                              const Device& device) {
+graph::PlanReport make_report(const graph::Graph& source, graph::CompiledReport compiled) {
   graph::PlanReport report;
   for (const graph::GraphInput& input : source.inputs())
     report.input_bytes += type_bytes(source.type(input.value));
   for (const graph::GraphOutput& output : source.outputs()) {
     if (output.donated_input < 0) report.output_bytes += type_bytes(source.type(output.value));
   }
-  report.compiled = compiler_report(built, device);
-  report.arena_bytes = report.compiled.temporary_bytes;
+  report.arena_bytes = compiled.temporary_bytes;
   report.peak_bytes = report.input_bytes + report.output_bytes + report.arena_bytes;
   report.flops = graph::count_flops(source);
+  report.compiled = std::move(compiled);
   return report;
+}
+
+graph::PlanReport make_report(const graph::Graph& source, const Built& built,
+                              const Device& device) {
+  graph::CompiledReport told = compiler_report(built.executable->compiled());
+  told.from_cache = built.from_cache;
+  told.seconds = built.seconds;
+  if (const auto use = device.memory_use()) told.device_bytes = use->limit;
+  return make_report(source, std::move(told));
 }
 
 void check_aliases(const graph::Graph& source, const graph::CompiledReport& compiled) {

@@ -3,11 +3,11 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "graph/engine_options.h"
-#include "graph/passes.h"
 #include "pjrt/emit/emit.h"
 #include "pjrt/find_plugin.h"
 #include "pjrt/hlo_text.h"
 #include "pjrt/lower/lower.h"
+#include "pjrt/program_report.h"
 #include "pjrt/target.h"
 #include "pjrt/topology.h"
 
@@ -53,17 +53,15 @@ Compiled compile_for(const TargetState& state, const std::string& program) {
   }
 }
 
-int64_t bytes_of(const graph::ValueType& type) {
-  return type.shape.count() * dtype_size(type.dtype);
-}
-
 class TargetProgram final : public graph::Program {
 public:
   TargetProgram(std::shared_ptr<TargetState> state, std::shared_ptr<const graph::Graph> source)
       : state_(std::move(state)), source_(std::move(source)),
         program_(emit(*lower(*source_), state_->emit)), compiled_(build()) {
-    tell_bytes();
-    tell_compiler();
+    graph::CompiledReport told = compiler_report(compiled_);
+    told.seconds = seconds_;
+    told.device_bytes = state_->memory_limit();
+    report_ = make_report(*source_, std::move(told));
   }
 
   const graph::Graph& graph() const override { return *source_; }
@@ -83,46 +81,16 @@ private:
     const auto started = std::chrono::steady_clock::now();
     Compiled made = compile_for(*state_, program_);
     ++state_->compiles;
-    report_.compiled.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     return made;
-  }
-
-  // Our own count: arrays as the graph has them, without a device's padding.
-  void tell_bytes() {
-    for (const graph::GraphInput& input : source_->inputs()) {
-      report_.input_bytes += bytes_of(source_->type(input.value));
-    }
-    for (const graph::GraphOutput& output : source_->outputs()) {
-      if (output.donated_input < 0) report_.output_bytes += bytes_of(source_->type(output.value));
-    }
-    report_.flops = graph::count_flops(*source_);
-  }
-
-  void tell_compiler() {
-    graph::CompiledReport& told = report_.compiled;
-    told.known = true;
-    told.fingerprint = compiled_.fingerprint();
-    told.device_bytes = state_->memory_limit();
-    if (const auto memory = compiled_.memory()) {
-      told.argument_bytes = memory->arguments;
-      told.output_bytes = memory->outputs;
-      told.alias_bytes = memory->aliased;
-      told.temporary_bytes = memory->temporaries;
-      told.code_bytes = memory->code;
-      told.peak_bytes = memory->peak;
-    }
-    const NamedValues costs = compiled_.costs();
-    if (const float* flops = find_value<float>(costs, "flops")) told.flops = *flops;
-    report_.arena_bytes = told.temporary_bytes;
-    report_.peak_bytes = report_.input_bytes + report_.output_bytes + report_.arena_bytes;
   }
 
   std::shared_ptr<TargetState> state_;
   std::shared_ptr<const graph::Graph> source_;
   std::string program_; // StableHLO
-  graph::PlanReport report_;
+  double seconds_ = 0;  // build() sets it
   Compiled compiled_;
+  graph::PlanReport report_;
 };
 
 class TargetEngine final : public graph::Engine {

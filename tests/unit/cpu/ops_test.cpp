@@ -5,6 +5,7 @@
 #include "cpu/plan.h"
 #include "graph/op.h"
 #include "graph/ops.h"
+#include "unit/graph/expect_near.h"
 #include "unit/cpu/run_graph.h"
 #include "unit/cpu/run_kernel.h"
 #include "unit/cpu/simd_targets.h"
@@ -51,24 +52,6 @@ OpCase with_gradients(OpCase c) {
   return c;
 }
 
-void expect_equal(const Tensor& got, const Tensor& expected, const std::string& what) {
-  ASSERT_EQ(got.shape(), expected.shape()) << what;
-  if (expected.dtype() != DType::f64) {
-    ASSERT_EQ(got.dtype(), expected.dtype()) << what;
-    EXPECT_EQ(0, std::memcmp(got.bytes(), expected.bytes(), static_cast<size_t>(got.byte_size())))
-        << what;
-    return;
-  }
-  // bf16 results are rounded to 8 bits.
-  const double tolerance = got.dtype() == DType::bf16 ? 4e-3 : 3e-5;
-  const Tensor wide = got.to(DType::f64);
-  const auto x = wide.as<double>(), y = expected.as<double>();
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
-    ASSERT_NEAR(x[i], y[i], tolerance * (1 + std::fabs(y[i]))) << what << " element " << i;
-  }
-}
-
 class EveryCase : public testing::TestWithParam<size_t> {
 public:
   static const std::vector<OpCase>& cases() {
@@ -84,7 +67,7 @@ TEST_P(EveryCase, EqualsTheOracle) {
   const std::vector<Tensor> got = run_graph(*test_engine(2), c.graph, c.inputs);
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i)
-    expect_equal(got[i], expected[i], c.label + " " + c.graph->outputs()[i].name);
+    graph::test::expect_near(got[i], expected[i], c.label + " " + c.graph->outputs()[i].name);
 }
 
 TEST_P(EveryCase, HasTheSameBitsEverywhere) {

@@ -5,6 +5,7 @@
 #include "graph/clone.h"
 #include "graph/ops.h"
 #include "pjrt/lower/lower.h"
+#include "unit/graph/expect_near.h"
 #include "unit/graph/op_cases.h"
 #include "unit/graph/reference_evaluator.h"
 #include "unit/pjrt/run_emitted.h"
@@ -61,24 +62,6 @@ struct Batch {
   }
 };
 
-// Integers are equal, floats near: 3e-5 relative to 1 + |y| as on the CPU engine, 4e-3 of bf16.
-void expect_near(const Tensor& got, const Tensor& expected, const std::string& what) {
-  ASSERT_EQ(got.shape(), expected.shape()) << what;
-  if (expected.dtype() != DType::f64) {
-    ASSERT_EQ(got.dtype(), expected.dtype()) << what;
-    EXPECT_EQ(0, std::memcmp(got.bytes(), expected.bytes(), static_cast<size_t>(got.byte_size())))
-        << what;
-    return;
-  }
-  const double tolerance = got.dtype() == DType::bf16 ? 4e-3 : 3e-5;
-  const Tensor wide = got.to(DType::f64);
-  const auto x = wide.as<double>(), y = expected.as<double>();
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
-    ASSERT_NEAR(x[i], y[i], tolerance * (1 + std::fabs(y[i]))) << what << " element " << i;
-  }
-}
-
 class EmitOps : public OnPlugins {
 protected:
   void check(size_t batch) {
@@ -95,7 +78,7 @@ protected:
     const auto got = run_emitted(client(), *lower(all.graph), all.inputs, {}, flags);
     ASSERT_EQ(got.size(), all.expected.size());
     for (size_t i = 0; i < got.size(); ++i)
-      expect_near(got[i], all.expected[i], all.graph.outputs()[i].name);
+      graph::test::expect_near(got[i], all.expected[i], all.graph.outputs()[i].name);
   }
 };
 

@@ -17,12 +17,6 @@ namespace {
 using test::error_of;
 using test::expect_error;
 
-constexpr const char* kExecute = "PJRT_LoadedExecutable_Execute";
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST(FakeEngine, RefusesWrongInputsBeforeThePluginSeesThem) {
   const FakePlugin fake;
   {

@@ -17,6 +17,12 @@ namespace dllm::pjrt {
 
 using graph::BufferRef;
 
+inline constexpr const char* kExecute = "PJRT_LoadedExecutable_Execute";
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 inline Options fake_options(const FakePlugin& fake, const std::string& cache = "off",
                             int64_t in_flight = 2) {
   Options options(graph::engine_schema());

@@ -11,12 +11,6 @@ namespace {
 using test::error_of;
 using test::expect_error;
 
-constexpr const char* kExecute = "PJRT_LoadedExecutable_Execute";
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // A launch that finds no memory has taken nothing.
 TEST(FakeStateLost, KeepsItsStateWhenARunFindsNoMemory) {
   const FakePlugin fake;
