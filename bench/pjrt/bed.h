@@ -4,6 +4,7 @@
 #include "graph/engine_options.h"
 #include "pjrt/engine.h"
 #include "step/peer.h"
+#include "step/training_model.h"
 #include "train/plan.h"
 #include "train/trainer.h"
 
@@ -29,43 +30,13 @@ inline std::shared_ptr<graph::Engine> engine_on(const std::string& plugin,
   return pjrt::make_engine(options);
 }
 
-struct ShapeOfRun {
-  int64_t layers = 4, hidden = 256, heads = 4, inner = 688, vocab = 2048, batch = 16, length = 128;
-};
 // quickstart: what scripts/quickstart trains; small: a quarter of it.
-inline ShapeOfRun shape_named(const std::string& name) {
+inline TrainingSizes shape_named(const std::string& name) {
   if (name == "small") return {2, 128, 4, 344, 1024, 8, 64};
   return {};
 }
 
-inline Json config_of(const ShapeOfRun& shape) {
-  return {{"model_type", "qwen3"},
-          {"vocab_size", shape.vocab},
-          {"hidden_size", shape.hidden},
-          {"num_hidden_layers", shape.layers},
-          {"num_attention_heads", shape.heads},
-          {"num_key_value_heads", shape.heads},
-          {"head_dim", shape.hidden / shape.heads},
-          {"intermediate_size", shape.inner},
-          {"max_position_embeddings", 512},
-          {"rms_norm_eps", 1e-6},
-          {"rope_theta", 10000.0},
-          {"tie_word_embeddings", true},
-          {"mask_token_id", shape.vocab - 1}};
-}
-
-inline Batch batch_of(const ShapeOfRun& shape, int64_t step) {
-  Tensor ids(DType::i32, {shape.batch, shape.length});
-  for (int64_t i = 0; i < ids.count(); ++i) {
-    ids.mutable_as<int32_t>()[static_cast<size_t>(i)] =
-        static_cast<int32_t>((i * 7919 + step * 104729) % (shape.vocab - 1));
-  }
-  Batch batch;
-  batch.set("ids", ids);
-  return batch;
-}
-
-inline Options plan_options(const ShapeOfRun& shape, const Json& values = Json::object()) {
+inline Options plan_options(const TrainingSizes& shape, const Json& values = Json::object()) {
   Options options(model::plan_schema());
   options.set_json(Json{{"what", "train"}, {"batch", shape.batch}, {"length", shape.length}});
   options.set_json(values);

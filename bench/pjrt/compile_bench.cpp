@@ -15,9 +15,9 @@ double compile_seconds(const std::shared_ptr<graph::Engine>& engine, const model
 
 // The first step of a process: how long, and how many programs came from where.
 void start(const Told& told, const std::string& folder, const char* which) {
-  const ShapeOfRun shape = shape_named(told.shape);
+  const TrainingSizes shape = shape_named(told.shape);
   const auto engine = engine_on(told.plugin, folder);
-  const auto model = model::new_model(engine, config_of(shape), Options(model::model_schema()));
+  const auto model = model::new_model(engine, qwen3_config(shape), Options(model::model_schema()));
   train::Trainer trainer(model, noise::make_objective("mdlm"), Options(train::trainer_schema()));
   const int64_t compiles = engine->i64("compiles"), hits = engine->i64("cache_hits");
   const Seconds taken = timed([&] { trainer.start_step(batch_of(shape, 0)); });
@@ -33,11 +33,11 @@ void start(const Told& told, const std::string& folder, const char* which) {
 void bench_layers(const Told& told) {
   print_machine(0);
   const auto engine = engine_on(told.plugin, "off");
-  ShapeOfRun shape = shape_named(told.shape);
+  TrainingSizes shape = shape_named(told.shape);
   const auto seconds = [&](const Json& values, const auto& job_of) {
     std::vector<double> taken;
     for (int64_t turn = 0; turn < std::min<int64_t>(told.turns, 3); ++turn) {
-      const auto config = model::config_from_json(config_of(shape), "bench");
+      const auto config = model::config_from_json(qwen3_config(shape), "bench");
       taken.push_back(compile_seconds(engine, job_of(engine, config, plan_options(shape, values))));
     }
     return middle(taken);

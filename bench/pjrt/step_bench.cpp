@@ -11,7 +11,7 @@ namespace {
 // What the peer needs: the text, every argument's numbers, and which result takes whose place.
 class Handover {
 public:
-  Handover(graph::Engine& engine, const model::Model& model, const ShapeOfRun& shape)
+  Handover(graph::Engine& engine, const model::Model& model, const TrainingSizes& shape)
       : folder_(scratch_folder("step")) {
     make_directories(folder_);
     const model::Job job =
@@ -45,7 +45,7 @@ public:
   const std::string& folder() const { return folder_; }
 
 private:
-  static Batch feed_of(const model::Model& model, const ShapeOfRun& shape) {
+  static Batch feed_of(const model::Model& model, const TrainingSizes& shape) {
     const noise::ObjectiveRef objective = noise::make_objective("mdlm");
     const noise::PrepareContext context = noise::prepare_context(*objective, model.config());
     return objective->feed(objective->prepare(batch_of(shape, 1), 0, 1, context), model.config());
@@ -76,9 +76,9 @@ private:
 } // namespace
 
 void bench_step(const Told& told) {
-  const ShapeOfRun shape = shape_named(told.shape);
+  const TrainingSizes shape = shape_named(told.shape);
   const auto engine = engine_on(told.plugin, "off");
-  const auto model = model::new_model(engine, config_of(shape), Options(model::model_schema()));
+  const auto model = model::new_model(engine, qwen3_config(shape), Options(model::model_schema()));
   const Handover handover(*engine, *model, shape);
   train::Trainer trainer(model, noise::make_objective("mdlm"), Options(train::trainer_schema()));
   Peer peer(DLLM_JAX_STEP, {told.plugin, handover.folder()});

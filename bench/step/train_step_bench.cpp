@@ -7,6 +7,7 @@
 #include "graph/engine_options.h"
 #include "peer.h"
 #include "train/trainer.h"
+#include "training_model.h"
 
 #include <nlohmann/json.hpp>
 
@@ -18,13 +19,12 @@ namespace {
 
 using namespace dllm;
 
-struct ShapeOfRun {
+struct ShapeOfRun : bench::TrainingSizes {
   const char* name;
-  int64_t layers, hidden, heads, inner, vocab, batch, length;
 };
 // gpt2: GPT-2's 124M parameters. quickstart: what scripts/quickstart trains.
-constexpr ShapeOfRun kShapes[] = {{"quickstart", 4, 256, 4, 688, 2048, 16, 128},
-                                  {"gpt2", 12, 768, 12, 3072, 50304, 4, 128}};
+constexpr ShapeOfRun kShapes[] = {{{}, "quickstart"},
+                                  {{12, 768, 12, 3072, 50304, 4, 128}, "gpt2"}};
 
 Json config_of(const ShapeOfRun& shape) {
   if (std::string(shape.name) == "gpt2") {
@@ -40,30 +40,7 @@ Json config_of(const ShapeOfRun& shape) {
             {"tie_word_embeddings", true},
             {"mask_token_id", shape.vocab - 1}};
   }
-  return {{"model_type", "qwen3"},
-          {"vocab_size", shape.vocab},
-          {"hidden_size", shape.hidden},
-          {"num_hidden_layers", shape.layers},
-          {"num_attention_heads", shape.heads},
-          {"num_key_value_heads", shape.heads},
-          {"head_dim", shape.hidden / shape.heads},
-          {"intermediate_size", shape.inner},
-          {"max_position_embeddings", 512},
-          {"rms_norm_eps", 1e-6},
-          {"rope_theta", 10000.0},
-          {"tie_word_embeddings", true},
-          {"mask_token_id", shape.vocab - 1}};
-}
-
-Batch batch_of(const ShapeOfRun& shape, int64_t step) {
-  Tensor ids(DType::i32, {shape.batch, shape.length});
-  for (int64_t i = 0; i < ids.count(); ++i) {
-    ids.mutable_as<int32_t>()[static_cast<size_t>(i)] =
-        static_cast<int32_t>((i * 7919 + step * 104729) % (shape.vocab - 1));
-  }
-  Batch batch;
-  batch.set("ids", ids);
-  return batch;
+  return bench::qwen3_config(shape);
 }
 
 // The peer's layers have two matrices of `inner` where the gated ones of qwen3 have three.
