@@ -132,7 +132,9 @@ Operand CpuBuffer::operand(FormSet wanted, ThreadPool* pool) const {
 std::shared_ptr<Block> CpuBuffer::writable_block() const {
   const std::lock_guard lock(mutex_);
   // A second owner is a tensor that read() handed out.
-  return block_ != nullptr && block_.use_count() == 1 ? block_ : nullptr;
+  if (block_ == nullptr || block_.use_count() != 1) return nullptr;
+  std::shared_ptr<Block>(block_).reset(); // orders the reads of a former owner before our writes
+  return block_;
 }
 
 void CpuBuffer::donate(CpuBuffer* heir) {

@@ -4,8 +4,10 @@
 #include "cpu/executor.h"
 #include "graph/op.h"
 #include "graph/passes.h"
+#include "graph/state_lost.h"
 
 #include <cstring>
+#include <new>
 
 namespace dllm::cpu {
 namespace {
@@ -44,6 +46,14 @@ CpuBuffer& cpu_buffer(const BufferRef& buffer, const std::string& name) {
   auto* mine = dynamic_cast<CpuBuffer*>(buffer.get());
   if (mine == nullptr) fail(Code::invalid_argument, "input {} belongs to another engine", name);
   return *mine;
+}
+
+// Nobody else holds the buffer. The count alone orders nothing: a holder in another thread may have
+// read the numbers just before it let go, and the release of a copy of our own comes after that.
+bool is_sole(const BufferRef& buffer) {
+  if (buffer.use_count() != 1) return false;
+  BufferRef(buffer).reset();
+  return true;
 }
 
 } // namespace
@@ -122,7 +132,7 @@ std::shared_ptr<Block> CpuProgram::output_block(Binding& binding, size_t output,
   const auto donor = static_cast<size_t>(frame_.takes_over[output]);
   CpuBuffer& given = buffer_at(binding, donor);
   std::shared_ptr<Block> block =
-      binding.inputs[donor].use_count() == 1 ? given.writable_block() : nullptr;
+      is_sole(binding.inputs[donor]) ? given.writable_block() : nullptr;
   if (block != nullptr) {
     binding.overwrites = true;
   } else {
@@ -141,36 +151,56 @@ void CpuProgram::bind_outputs(Binding& binding, ThreadPool* pool) const {
   }
 }
 
-void CpuProgram::execute(const Binding& binding, const RunContext& context,
-                         graph::StopRule rule) const {
+// Whatever stops a run that has begun to write over its inputs loses them.
+void CpuProgram::fail_run(const Binding& binding, const Error& error) const {
+  for (int32_t donor : frame_.takes_over) {
+    if (donor >= 0) buffer_at(binding, static_cast<size_t>(donor)).donate(nullptr);
+  }
+  throw graph::StateLost(error.code(), error.text(), "donated inputs were half written");
+}
+
+std::vector<BufferRef> CpuProgram::execute(Binding& binding, const RunContext& context,
+                                           graph::StopRule rule) const {
   std::unique_ptr<Block> arena = state_->arenas().take(frame_.arena_bytes);
   int32_t step = -1;
   const bool keeps = rule == graph::StopRule::before_overwrite && binding.overwrites;
   const int32_t stops_before = keeps ? frame_.first_overwrite : INT32_MAX;
+  const auto has_written = [&] { return binding.overwrites && step >= frame_.first_overwrite; };
   try {
     FrameRun(frame_, arena->data()).run(binding.in, binding.out, context, &step, stops_before);
-  } catch (const Error& error) {
     state_->arenas().give(std::move(arena));
-    if (!binding.overwrites || step < frame_.first_overwrite) throw;
-    for (int32_t donor : frame_.takes_over) {
-      if (donor >= 0) buffer_at(binding, static_cast<size_t>(donor)).donate(nullptr);
-    }
-    throw Error(error.code(), error.text(), "state lost: donated inputs were half written");
+    return results(binding);
+  } catch (const Error& error) {
+    if (arena) state_->arenas().give(std::move(arena));
+    if (!has_written()) throw;
+    fail_run(binding, error);
+  } catch (const std::bad_alloc&) {
+    if (arena) state_->arenas().give(std::move(arena));
+    if (!has_written()) throw;
+    fail_run(binding, Error(Code::resource_exhausted, "out of memory"));
+  } catch (const std::exception& error) {
+    if (arena) state_->arenas().give(std::move(arena));
+    if (!has_written()) throw;
+    fail_run(binding, Error(Code::internal, error.what()));
   }
-  state_->arenas().give(std::move(arena));
 }
 
+// Donors are used up only when every output is there.
 std::vector<BufferRef> CpuProgram::results(Binding& binding) const {
-  std::vector<BufferRef> made;
+  std::vector<std::shared_ptr<CpuBuffer>> buffers;
+  std::vector<BufferRef> made(binding.blocks.size());
   for (size_t o = 0; o < binding.blocks.size(); ++o) {
     const graph::ValueType& type = frame_.graph->type(frame_.graph->outputs()[o].value);
-    auto buffer = std::make_shared<CpuBuffer>(state_->ledger(), type.dtype, type.shape,
-                                              std::move(binding.blocks[o]));
+    buffers.push_back(std::make_shared<CpuBuffer>(state_->ledger(), type.dtype, type.shape,
+                                                  binding.blocks[o]));
+  }
+  for (size_t o = 0; o < buffers.size(); ++o) {
+    binding.blocks[o].reset();
     const int32_t donor = source_->outputs()[o].donated_input;
     if (donor >= 0 && binding.inputs[static_cast<size_t>(donor)].use_count() == 1) {
-      buffer_at(binding, static_cast<size_t>(donor)).donate(buffer.get());
+      buffer_at(binding, static_cast<size_t>(donor)).donate(buffers[o].get());
     }
-    made.push_back(std::move(buffer));
+    made[o] = std::move(buffers[o]);
   }
   return made;
 }
@@ -184,8 +214,7 @@ std::vector<BufferRef> CpuProgram::run(std::span<const BufferRef> inputs, const 
   Binding binding{inputs, {}, {}, {}};
   bind_inputs(binding, pool.get());
   bind_outputs(binding, pool.get());
-  execute(binding, {pool.get(), task, state_->check_finite()}, rule);
-  return results(binding);
+  return execute(binding, {pool.get(), task, state_->check_finite()}, rule);
 }
 
 } // namespace dllm::cpu

@@ -35,7 +35,9 @@ private:
   void bind_inputs(Binding& binding, ThreadPool* pool) const;
   void bind_outputs(Binding& binding, ThreadPool* pool) const;
   std::shared_ptr<Block> output_block(Binding& binding, size_t output, ThreadPool* pool) const;
-  void execute(const Binding& binding, const RunContext& context, graph::StopRule rule) const;
+  std::vector<graph::BufferRef> execute(Binding& binding, const RunContext& context,
+                                        graph::StopRule rule) const;
+  [[noreturn]] void fail_run(const Binding& binding, const Error& error) const;
   std::vector<graph::BufferRef> results(Binding& binding) const;
 
   std::shared_ptr<EngineState> state_;

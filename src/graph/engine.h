@@ -62,8 +62,8 @@ class Program {
   virtual const PlanReport& plan() const = 0;
   // Inputs in the order of graph().inputs(); types are checked and named in errors. Inputs taken over by outputs are
   // consumed (the engine writes in place when nobody else holds the buffer, else copies first). Looks at `task` before
-  // every node and inside scans; a cancelled run throws and leaves donated inputs undefined only if it says so in
-  // Error::hint ("state lost").
+  // every node and inside scans. A run that throws graph::StateLost (state_lost.h) leaves donated inputs undefined; after
+  // any other exception, of whatever type, they are as before.
   virtual std::vector<BufferRef> run(std::span<const BufferRef> inputs, const Task* task = nullptr,
                                      StopRule rule = StopRule::anywhere) = 0;
   // The program as text: "stablehlo" (what a compiler was given), "optimized" (what it made). Fails with unimplemented

@@ -241,7 +241,7 @@ Batch forward(Model& model, const Batch& batch, const Options& options, Task* ta
     program = compile(model, call, feed);
     model.forward_cache().add(key, program);
   }
-  std::vector<graph::BufferRef> inputs = model.params().snapshot();
+  std::vector<graph::BufferRef> inputs = model.params().snapshot(nullptr, task);
   for (const auto& [name, tensor] : feed) inputs.push_back(model.engine().upload(tensor, true));
   const std::vector<graph::BufferRef> results = program->run(inputs, task);
   Batch answer;

@@ -17,11 +17,11 @@ constexpr const char* kTokenizer = "tokenizer.json";
 constexpr const char* kOwnToken = "<|mask|>";
 constexpr const char* kUsualNames[] = {kOwnToken, "<|mdm_mask|>", "[MASK]", "<mask>", "<M>"};
 
-const Bytes* side_file(const Model& model, const std::string& name) {
+std::optional<Bytes> side_file(const Model& model, const std::string& name) {
   for (const auto& [own, content] : model.side_files()) {
-    if (own == name) return &content;
+    if (own == name) return content;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 std::optional<int64_t> id_of(const Json& token) {
@@ -85,9 +85,9 @@ std::optional<int64_t> find_by_text(const Model& model, const std::vector<std::s
       if (found != tokens.end()) return found - tokens.begin();
     }
   }
-  const Bytes* file = side_file(model, kTokenizer);
+  const std::optional<Bytes> file = side_file(model, kTokenizer);
   // A tokenizer.json has ten megabytes: it is parsed only when one of the names stands in it.
-  if (file == nullptr || std::none_of(texts.begin(), texts.end(), [&](const std::string& text) {
+  if (!file || std::none_of(texts.begin(), texts.end(), [&](const std::string& text) {
         return file->text().find(text) != std::string_view::npos;
       })) {
     return std::nullopt;
@@ -165,23 +165,27 @@ void Model::set_mask_token(int64_t id) {
     fail(Code::out_of_range, "mask token {} is out of the vocabulary of {}", id,
          config_.vocab_size);
   }
+  const std::lock_guard lock(words_);
   config_.mask_token_id = id;
 }
 
 int64_t Model::ensure_mask_token() {
   if (config_.mask_token_id >= 0) return config_.mask_token_id;
-  const Bytes* file = side_file(*this, kTokenizer);
-  Json tokenizer = file != nullptr ? parse_json(file->text(), kTokenizer) : Json();
+  const std::optional<Bytes> file = side_file(*this, kTokenizer);
+  Json tokenizer = file.has_value() ? parse_json(file->text(), kTokenizer) : Json();
   const int64_t used =
-      std::min(file != nullptr ? token_count(tokenizer) : config_.vocab_size, config_.vocab_size);
+      std::min(file.has_value() ? token_count(tokenizer) : config_.vocab_size, config_.vocab_size);
   if (used < 1) fail(Code::failed_precondition, "{} holds no tokens", kTokenizer);
 
   set_mean_row(params_, params_.index("embedding"), used, used);
   if (!config_.tie_embeddings) set_mean_row(params_, params_.index("head"), used, used);
-  config_.vocab_size = std::max(config_.vocab_size, used + 1);
-  config_.mask_token_id = used;
+  {
+    const std::lock_guard lock(words_);
+    config_.vocab_size = std::max(config_.vocab_size, used + 1);
+    config_.mask_token_id = used;
+  }
   cache_->clear();
-  if (file != nullptr) {
+  if (file.has_value()) {
     if (!tokenizer.contains("added_tokens") || !tokenizer["added_tokens"].is_array())
       tokenizer["added_tokens"] = Json::array();
     tokenizer["added_tokens"].push_back(special_token(used));

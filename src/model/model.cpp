@@ -15,7 +15,18 @@ Model::Model(std::shared_ptr<graph::Engine> engine, ModelConfig config)
 
 Model::~Model() = default;
 
+Model::SideFiles Model::side_files() const {
+  const std::lock_guard lock(words_);
+  return side_files_;
+}
+
+ModelConfig Model::config_now() const {
+  const std::lock_guard lock(words_);
+  return config_;
+}
+
 void Model::set_side_file(const std::string& name, Bytes content) {
+  const std::lock_guard lock(words_);
   const auto found = std::find_if(side_files_.begin(), side_files_.end(),
                                   [&](const auto& entry) { return entry.first == name; });
   if (found != side_files_.end())
@@ -25,14 +36,15 @@ void Model::set_side_file(const std::string& name, Bytes content) {
 }
 
 int64_t Model::i64(const std::string& key) const {
-  if (key == "vocab") return config_.vocab_size;
-  if (key == "hidden") return config_.hidden_size;
-  if (key == "layers") return config_.layers;
-  if (key == "max_length") return config_.max_positions;
+  const ModelConfig config = config_now();
+  if (key == "vocab") return config.vocab_size;
+  if (key == "hidden") return config.hidden_size;
+  if (key == "layers") return config.layers;
+  if (key == "max_length") return config.max_positions;
   if (key == "params") return params_.parameter_count();
   if (key == "bytes") return params_.bytes();
   if (key == "mask_id") {
-    if (config_.mask_token_id >= 0) return config_.mask_token_id;
+    if (config.mask_token_id >= 0) return config.mask_token_id;
     fail_with_hint("set model.mask_token, or train the model, which adds one", Code::not_found,
                    "the model has no mask token");
   }
@@ -41,31 +53,35 @@ int64_t Model::i64(const std::string& key) const {
 }
 
 Json Model::describe() const {
-  return {{"family", config_.family},
-          {"attention", attention_name(config_.attention)},
-          {"shift", config_.shift},
-          {"mask_token_id", config_.mask_token_id},
-          {"block_length", config_.block_length},
-          {"vocab", config_.vocab_size},
-          {"hidden", config_.hidden_size},
-          {"max_length", config_.max_positions},
-          {"runs", Json::array({{{"kind", config_.family}, {"layers", config_.layers}}})},
-          {"params", params_.parameter_count()},
-          {"bytes", params_.bytes()},
-          {"version", params_.version()},
-          {"storage", params_.describe()}};
+  const ModelConfig config = config_now();
+  Json made = {{"family", config.family},
+               {"attention", attention_name(config.attention)},
+               {"shift", config.shift},
+               {"mask_token_id", config.mask_token_id},
+               {"block_length", config.block_length},
+               {"vocab", config.vocab_size},
+               {"hidden", config.hidden_size},
+               {"max_length", config.max_positions},
+               {"runs", Json::array({{{"kind", config.family}, {"layers", config.layers}}})},
+               {"params", params_.parameter_count()},
+               {"bytes", params_.bytes()},
+               {"version", params_.version()},
+               {"storage", params_.describe()}};
+  if (const std::string why = params_.lost(); !why.empty()) made["lost"] = why;
+  return made;
 }
 
-std::shared_ptr<Model> clone_model(const Model& model) {
-  const auto copy = std::make_shared<Model>(model.engine_ref(), model.config());
-  const std::vector<ParamStore::Physical>& physical = model.params().physical();
-  const std::vector<graph::BufferRef> buffers = model.params().snapshot();
-  for (size_t i = 0; i < physical.size(); ++i) {
-    if (physical[i].scale_of >= 0) continue;
-    ParamForm form(physical[i].spec, physical[i].dtype);
-    form.values = buffers[i]->read().clone();
-    if (form.scale.defined()) form.scale = buffers[i + 1]->read().clone();
-    copy->params().add(physical[i].spec, form);
+std::shared_ptr<Model> clone_model(const Model& model,
+                                   const std::function<Tensor(size_t index)>& instead) {
+  const auto copy = std::make_shared<Model>(model.engine_ref(), model.config_now());
+  const std::vector<ParamStore::Physical> entries = model.params().entries();
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].scale_of >= 0) continue;
+    const Tensor other = instead ? instead(i) : Tensor();
+    ParamForm form(entries[i].spec, entries[i].dtype);
+    form.values = (other.defined() ? other : entries[i].buffer->read()).clone();
+    if (form.scale.defined()) form.scale = entries[i + 1].buffer->read().clone();
+    copy->params().add(entries[i].spec, form);
   }
   for (const auto& [name, content] : model.side_files()) copy->set_side_file(name, content);
   return copy;

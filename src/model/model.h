@@ -10,7 +10,9 @@
 #include "tensor/batch.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,9 +36,11 @@ public:
   const ParamStore& params() const { return params_; }
   int64_t version() const { return params_.version(); }
 
-  // tokenizer.json, generation_config.json ...: carried from load to save.
-  const SideFiles& side_files() const { return side_files_; }
+  // tokenizer.json, generation_config.json ...: carried from load to save. A copy, from any thread.
+  SideFiles side_files() const;
   void set_side_file(const std::string& name, Bytes content); // replaces
+  // config() for threads that may meet a change of the mask token.
+  ModelConfig config_now() const;
 
   // Answers the mask token; a model without one gets one (design 7): an unused row past the
   // tokenizer's last id, else a new row; embedding (and head) = mean of the rows; tokenizer.json
@@ -53,6 +57,7 @@ private:
   std::shared_ptr<graph::Engine> engine_;
   ModelConfig config_;
   ParamStore params_;
+  mutable std::mutex words_; // of side_files_, and of config_ where it is written
   SideFiles side_files_;
   std::unique_ptr<ForwardCache> cache_;
 };
@@ -78,8 +83,10 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
 // failed_precondition. Nothing is uploaded.
 std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
                                     DType dtype);
-// A copy with its own parameters on the same engine.
-std::shared_ptr<Model> clone_model(const Model& model);
+// A copy with its own parameters on the same engine. instead(index) answers the numbers of a physical
+// parameter of type f32 where they are not the model's own; undefined: they are.
+std::shared_ptr<Model> clone_model(const Model& model,
+                                   const std::function<Tensor(size_t index)>& instead = nullptr);
 // A Hugging Face folder that appears whole or not at all.
 void save_model(const Model& model, const std::string& folder, const Options& options,
                 Task* task = nullptr);

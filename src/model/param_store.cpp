@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
+#include <utility>
 
 namespace dllm::model {
 namespace {
@@ -40,29 +40,40 @@ const ParamStore::Place& ParamStore::place(const std::string& name) const {
 }
 
 Shape ParamStore::shape(const std::string& name) const {
+  const Lock lock(mutex_);
   const Place& where = place(name);
   const ParamSpec& spec = physical_[where.physical].spec;
   return spec.logical_shape(spec.pieces[where.piece]);
 }
 
-Tensor ParamStore::widened(size_t index) const {
-  need_numbers();
-  const Physical& entry = physical_[index];
-  const Tensor values = entry.buffer->read();
-  if (entry.dtype != DType::i8) return values.to(DType::f32);
-  return dequantize(values, physical_[index + 1].buffer->read());
+// REQUIRES: an int8 entry, its scales behind it.
+Tensor ParamStore::dequantized(size_t index, const std::vector<Physical>& entries) const {
+  return dequantize(entries[index].buffer->read(), entries[index + 1].buffer->read());
 }
 
-Tensor ParamStore::read(const std::string& name) const {
-  const Place& where = place(name);
+Tensor ParamStore::widened(size_t index) const {
+  const std::vector<Physical> all = entries();
+  return all[index].dtype == DType::i8 ? dequantized(index, all)
+                                       : all[index].buffer->read().to(DType::f32);
+}
+
+Tensor ParamStore::read(const std::string& name, const Task* task) const {
   need_numbers();
-  const Physical& entry = physical_[where.physical];
-  const Tensor values = entry.dtype == DType::i8 ? widened(where.physical) : entry.buffer->read();
-  return read_piece(entry.spec, where.piece, where.layer, values);
+  Place where{};
+  Physical entry, scale;
+  {
+    Lock lock(mutex_);
+    where = place(name);
+    wait_until_whole(lock, task);
+    entry = physical_[where.physical];
+    if (entry.dtype == DType::i8) scale = physical_[where.physical + 1];
+  }
+  const Tensor values = entry.buffer->read();
+  return read_piece(entry.spec, where.piece, where.layer,
+                    scale.buffer ? dequantize(values, scale.buffer->read()) : values);
 }
 
 void ParamStore::write(const std::string& name, const Tensor& value) {
-  const Place& where = place(name);
   const Shape expected = shape(name);
   if (value.shape() != expected) {
     fail(Code::invalid_argument, "{}: shape {}, expected {}", name, value.shape().text(),
@@ -73,13 +84,34 @@ void ParamStore::write(const std::string& name, const Tensor& value) {
          dtype_name(value.dtype()));
   }
   need_numbers();
-  const Physical& entry = physical_[where.physical];
-  ParamForm form(entry.spec, entry.dtype);
-  form.values = entry.buffer->read().clone();
-  if (entry.dtype == DType::i8) form.scale = physical_[where.physical + 1].buffer->read().clone();
-  form.put(entry.spec, where.piece, where.layer, value);
-  store(where.physical, form);
-  bump();
+  Lock lock(mutex_);
+  begin_turn(lock, nullptr);
+  const Place where = place(name);
+  const Physical entry = physical_[where.physical];
+  auto form = written_.find(where.physical);
+  const bool is_first = form == written_.end();
+  const graph::BufferRef scale =
+      entry.dtype == DType::i8 ? physical_[where.physical + 1].buffer : nullptr;
+  lock.unlock();
+  try {
+    if (is_first) {
+      ParamForm made(entry.spec, entry.dtype);
+      made.values = entry.buffer->read().clone();
+      if (scale) made.scale = scale->read().clone();
+      made.put(entry.spec, where.piece, where.layer, value);
+      lock.lock();
+      written_.emplace(where.physical, std::move(made));
+    } else {
+      form->second.put(entry.spec, where.piece, where.layer, value);
+      lock.lock();
+    }
+  } catch (...) {
+    if (!lock.owns_lock()) lock.lock();
+    end_turn();
+    throw;
+  }
+  ++version_;
+  end_turn();
 }
 
 int64_t ParamStore::version() const {
@@ -99,19 +131,162 @@ size_t ParamStore::index(const std::string& physical_name) const {
   fail(Code::internal, "no physical parameter named {}", physical_name);
 }
 
-std::vector<graph::BufferRef> ParamStore::snapshot(int64_t* version) const {
-  need_numbers();
-  // A training step takes the buffers it writes out of the store: readers on other threads wait for
-  // the new ones.
-  for (;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
-    const std::lock_guard lock(mutex_);
-    std::vector<graph::BufferRef> buffers;
-    buffers.reserve(physical_.size());
-    for (const Physical& entry : physical_) buffers.push_back(entry.buffer);
-    if (std::find(buffers.begin(), buffers.end(), nullptr) != buffers.end()) continue;
-    if (version != nullptr) *version = version_;
-    return buffers;
+void ParamStore::check_lost() const {
+  if (lost_.empty()) return;
+  fail_with_hint("restore a checkpoint into its trainer, or load the model again", Code::aborted,
+                 "the model's weights were lost: {}", lost_);
+}
+
+void ParamStore::wait(Lock& lock, const Task* task, const std::function<bool()>& ready) const {
+  constexpr std::chrono::milliseconds kLook(10); // how often a waiting call looks at its task
+  for (check_lost(); !ready(); check_lost()) {
+    check_task(task);
+    if (task == nullptr)
+      moved_.wait(lock);
+    else
+      moved_.wait_for(lock, kLook);
   }
+}
+
+// A step takes the buffers it writes out of the store: readers wait for the new ones. The next step
+// lets those that wait go first.
+void ParamStore::wait_until_whole(Lock& lock, const Task* task) const {
+  const auto is_ready = [this] { return !taken_ && (written_.empty() || !turn_); };
+  check_lost();
+  if (!is_ready()) {
+    ++waiting_;
+    try {
+      wait(lock, task, is_ready);
+    } catch (...) {
+      --waiting_;
+      moved_.notify_all();
+      throw;
+    }
+    --waiting_;
+    moved_.notify_all();
+  }
+  if (!written_.empty()) upload_written(lock);
+}
+
+void ParamStore::begin_turn(Lock& lock, const Task* task) const {
+  wait(lock, task, [this] { return !turn_; });
+  turn_ = true;
+}
+
+void ParamStore::end_turn() const {
+  turn_ = false;
+  moved_.notify_all();
+}
+
+// REQUIRES: no writer has its turn. The lock is open during the uploads.
+void ParamStore::upload_written(Lock& lock) const {
+  turn_ = true;
+  try {
+    while (!written_.empty()) {
+      const auto next = written_.begin();
+      lock.unlock();
+      store(next->first, next->second);
+      lock.lock();
+      written_.erase(next);
+    }
+  } catch (...) {
+    lock.lock();
+    end_turn();
+    throw;
+  }
+  end_turn();
+}
+
+std::vector<ParamStore::Physical> ParamStore::entries(const Task* task) const {
+  need_numbers();
+  Lock lock(mutex_);
+  wait_until_whole(lock, task);
+  return physical_;
+}
+
+std::vector<graph::BufferRef> ParamStore::snapshot(int64_t* version, const Task* task) const {
+  need_numbers();
+  Lock lock(mutex_);
+  wait_until_whole(lock, task);
+  std::vector<graph::BufferRef> buffers;
+  buffers.reserve(physical_.size());
+  for (const Physical& entry : physical_) buffers.push_back(entry.buffer);
+  if (version != nullptr) *version = version_;
+  return buffers;
+}
+
+void ParamStore::visit(const std::function<void(const Stack&)>& look, const Task* task) const {
+  const std::vector<Physical> all = entries(task);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].scale_of >= 0) continue;
+    check_task(task);
+    const Tensor values = all[i].dtype == DType::i8 ? dequantized(i, all) : all[i].buffer->read();
+    look({i, all[i].spec, values});
+  }
+}
+
+void ParamStore::while_whole(const std::function<void()>& look, const Task* task) const {
+  need_numbers();
+  Lock lock(mutex_);
+  wait_until_whole(lock, task);
+  look();
+}
+
+std::vector<graph::BufferRef> ParamStore::take(std::span<const size_t> donated, const Task* task) {
+  need_numbers();
+  Lock lock(mutex_);
+  for (;;) {
+    wait(lock, task, [this] { return !turn_ && waiting_ == 0; });
+    if (written_.empty()) break;
+    upload_written(lock);
+  }
+  std::vector<graph::BufferRef> buffers;
+  buffers.reserve(physical_.size());
+  for (const Physical& entry : physical_) buffers.push_back(entry.buffer);
+  if (donated.empty()) return buffers; // a run that reads needs no turn
+  turn_ = taken_ = true;
+  taken_bytes_ = 0;
+  for (const size_t index : donated) {
+    taken_bytes_ += buffers[index]->memory_bytes();
+    physical_[index].buffer = nullptr;
+  }
+  return buffers;
+}
+
+void ParamStore::put(std::span<const size_t> donated, std::vector<graph::BufferRef> buffers,
+                     bool changed) {
+  if (donated.empty()) return;
+  const Lock lock(mutex_);
+  for (size_t i = 0; i < donated.size(); ++i)
+    physical_[donated[i]].buffer = std::move(buffers[i]);
+  if (changed) ++version_;
+  taken_ = false;
+  end_turn();
+}
+
+void ParamStore::lose(const std::string& why) {
+  const Lock lock(mutex_);
+  lost_ = why;
+  if (std::exchange(taken_, false)) turn_ = false;
+  moved_.notify_all();
+}
+
+std::string ParamStore::lost() const {
+  const Lock lock(mutex_);
+  return lost_;
+}
+
+void ParamStore::restore(std::vector<std::pair<size_t, graph::BufferRef>> buffers,
+                         const std::function<void()>& also) {
+  Lock lock(mutex_);
+  moved_.wait(lock, [this] { return !turn_; });
+  for (auto& [index, buffer] : buffers) {
+    physical_[index].buffer = std::move(buffer);
+    written_.erase(index);
+  }
+  lost_.clear();
+  ++version_;
+  also();
 }
 
 void ParamStore::replace(size_t index, graph::BufferRef buffer) {
@@ -140,7 +315,7 @@ graph::BufferRef ParamStore::upload(const Physical& entry, const Tensor& tensor)
   return engine_->upload_weight(tensor, false);
 }
 
-void ParamStore::store(size_t index, const ParamForm& form) {
+void ParamStore::store(size_t index, const ParamForm& form) const {
   Physical& entry = physical_[index];
   graph::BufferRef buffer = upload(entry, form.values);
   graph::BufferRef scale =
@@ -197,6 +372,7 @@ void ParamStore::need_numbers() const {
 
 void ParamStore::reshape(size_t index, const ParamSpec& spec, const ParamForm& form) {
   need_numbers();
+  entries(); // uploads what was written
   Physical& entry = physical_[index];
   entry.spec = spec;
   entry.shape = spec.shape();
@@ -210,6 +386,7 @@ void ParamStore::reshape(size_t index, const ParamSpec& spec, const ParamForm& f
 
 void ParamStore::make_masters() {
   bool changed = false;
+  if (!sketch_) entries(); // waits for a step, uploads what was written
   std::vector<Physical> kept;
   std::map<size_t, double> rounding;
   std::vector<size_t> moved(physical_.size());
@@ -258,22 +435,26 @@ void ParamStore::set_trainable(const std::string& pattern, bool trainable) {
 }
 
 int64_t ParamStore::parameter_count() const {
+  const Lock lock(mutex_);
   int64_t count = 0;
   for (const Physical& entry : physical_) count += entry.scale_of < 0 ? entry.shape.count() : 0;
   return count;
 }
 
 int64_t ParamStore::bytes() const {
-  int64_t bytes = 0;
-  if (sketch_) {
-    for (const Physical& entry : physical_) bytes += entry.shape.count() * dtype_size(entry.dtype);
-    return bytes;
+  const Lock lock(mutex_);
+  int64_t bytes = taken_ ? taken_bytes_ : 0;
+  for (const Physical& entry : physical_) {
+    if (sketch_)
+      bytes += entry.shape.count() * dtype_size(entry.dtype);
+    else if (entry.buffer != nullptr)
+      bytes += entry.buffer->memory_bytes();
   }
-  for (const graph::BufferRef& buffer : snapshot()) bytes += buffer->memory_bytes();
   return bytes;
 }
 
 Json ParamStore::describe() const {
+  const Lock lock(mutex_);
   Json list = Json::array();
   for (size_t i = 0; i < physical_.size(); ++i) {
     const Physical& entry = physical_[i];

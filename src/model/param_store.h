@@ -1,18 +1,24 @@
 #pragma once
 // The parameters of a model: logical tensors by Hugging Face name, physical stacked ones on an
-// engine, and a version. One writer or many readers: snapshot() and replace() may be called from
-// any thread; everything else needs the caller's own order (the C ABI asks for one call at a time
-// per model).
+// engine, and a version.
+//
+// Readers (read, visit, snapshot, bytes, version, describe, names, shape, lost) may be called from any
+// thread. A reader of numbers waits while a training step has the buffers, and gets all of one
+// version. Writers take turns: a step (take to put), write, reshape, make_masters. What changes the
+// list of parameters (add, add_sketch, set_trainable, reshape, make_masters) must not run beside
+// physical() or the building of a graph.
 
 #include "graph/engine.h"
 #include "model/param_form.h"
 #include "model/param_map.h"
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,9 +46,11 @@ public:
   } // order of the family's table, layer by layer
   bool has(const std::string& name) const;
   Shape shape(const std::string& name) const; // not_found with the nearest name
-  // In the form it is stored in; int8 comes back as f32.
-  Tensor read(const std::string& name) const;
-  // Any float type of the right shape; version + 1.
+  // In the form it is stored in; int8 comes back as f32. Reads the whole stack: visit() for many.
+  Tensor read(const std::string& name, const Task* task = nullptr) const;
+  // Any float type of the right shape; version + 1. Waits for a step that runs. The first write to a
+  // stack reads it, later ones change that host copy; the next reader or step uploads every changed
+  // stack once. So a loop over all names costs each stack one read and one upload.
   void write(const std::string& name, const Tensor& value);
 
   int64_t version() const;
@@ -54,8 +62,33 @@ public:
   const std::vector<Physical>& physical() const { return physical_; }
   size_t index(const std::string& physical_name) const;
   // Buffers of one version, in order.
-  std::vector<graph::BufferRef> snapshot(int64_t* version = nullptr) const;
+  std::vector<graph::BufferRef> snapshot(int64_t* version = nullptr,
+                                         const Task* task = nullptr) const;
+  // Every parameter with its buffer, of one version.
+  std::vector<Physical> entries(const Task* task = nullptr) const;
+  // Every stack on the host, read once, all of one version; int8 as f32, scales left out.
+  struct Stack {
+    size_t index;
+    const ParamSpec& spec;
+    const Tensor& values;
+  };
+  void visit(const std::function<void(const Stack&)>& look, const Task* task = nullptr) const;
+  // Runs `look` at a moment when no step has the buffers; no step begins meanwhile.
+  void while_whole(const std::function<void()>& look, const Task* task = nullptr) const;
+
+  // A step's turn. take: all buffers in order, those at `donated` moved out of the store; readers
+  // wait until put() or lose(). Exactly one of the two follows.
+  std::vector<graph::BufferRef> take(std::span<const size_t> donated, const Task* task = nullptr);
+  // changed: the buffers are those of a new version.
+  void put(std::span<const size_t> donated, std::vector<graph::BufferRef> buffers, bool changed);
+  // The step destroyed what it took. From here on every reader and writer fails with aborted.
+  void lose(const std::string& why);
+  std::string lost() const; // "": the numbers are there
   void replace(size_t index, graph::BufferRef buffer); // no bump
+  // Numbers of a checkpoint, version + 1; the model is not lost any more. `also` runs under the same
+  // lock.
+  void restore(std::vector<std::pair<size_t, graph::BufferRef>> buffers,
+               const std::function<void()>& also);
 
   // The affine map on any tensor of the physical layout (moments, EMA, gradients).
   NamedTensors to_logical(size_t physical_index, const Tensor& tensor) const;
@@ -95,16 +128,33 @@ private:
   const Place& place(const std::string& name) const;
   // Entries and places of a parameter; answers the index of the first.
   size_t append(const ParamSpec& spec, DType dtype);
+  using Lock = std::unique_lock<std::mutex>;
   void need_numbers() const;
   graph::BufferRef upload(const Physical& entry, const Tensor& tensor) const;
-  void store(size_t index, const ParamForm& form);
+  void store(size_t index, const ParamForm& form) const;
+  Tensor dequantized(size_t index, const std::vector<Physical>& entries) const;
+  // All with mutex_ held by `lock`.
+  void check_lost() const;
+  void wait(Lock& lock, const Task* task, const std::function<bool()>& ready) const;
+  void wait_until_whole(Lock& lock, const Task* task) const;
+  void begin_turn(Lock& lock, const Task* task) const;
+  void end_turn() const;
+  void upload_written(Lock& lock) const;
 
   std::shared_ptr<graph::Engine> engine_;
-  std::vector<Physical> physical_;
-  std::map<size_t, double> rounding_; // int8: largest error over largest value, by physical index
+  // A reader uploads what write() left: of an unchanged version, so the store stays const to it.
+  mutable std::vector<Physical> physical_;
+  mutable std::map<size_t, double> rounding_; // int8: largest error over largest value, by index
   std::vector<std::string> names_;
   std::map<std::string, Place, std::less<>> places_;
   mutable std::mutex mutex_;
+  mutable std::condition_variable moved_;      // a turn began or ended, a waiting reader left
+  mutable bool turn_ = false;                  // a writer has its turn
+  mutable int64_t waiting_ = 0;                // readers that wait for buffers
+  bool taken_ = false;                         // a step has buffers
+  int64_t taken_bytes_ = 0;                    // memory of those
+  mutable std::map<size_t, ParamForm> written_; // changed stacks that are not uploaded yet
+  std::string lost_;
   int64_t version_ = 1;
   bool sketch_ = false;
 };

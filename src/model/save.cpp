@@ -16,29 +16,31 @@ class Stacks {
 public:
   explicit Stacks(const ParamStore& params) : params_(params) {}
 
-  void fetch() {
-    const std::vector<graph::BufferRef> buffers = params_.snapshot();
-    for (size_t i = 0; i < buffers.size(); ++i) {
-      const ParamStore::Physical& entry = params_.physical()[i];
-      if (entry.scale_of >= 0) continue;
-      const Tensor values = entry.dtype == DType::i8 ? params_.widened(i) : buffers[i]->read();
-      for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
-        for (size_t piece = 0; piece < entry.spec.pieces.size(); ++piece) {
-          places_[entry.spec.logical_name(entry.spec.pieces[piece], layer)] = {&entry.spec, piece,
-                                                                               layer, values};
+  void fetch(const Task* task) {
+    const auto keep = [&](const ParamStore::Stack& stack) {
+      const auto spec = std::make_shared<const ParamSpec>(stack.spec);
+      for (int64_t layer = 0; layer < spec->copies(); ++layer) {
+        for (size_t piece = 0; piece < spec->pieces.size(); ++piece) {
+          places_[spec->logical_name(spec->pieces[piece], layer)] = {spec, piece, layer,
+                                                                     stack.values};
         }
       }
-    }
+    };
+    params_.visit(keep, task);
   }
   Tensor tensor(const std::string& name) const {
     const Place& place = places_.at(name);
     return read_piece(*place.spec, place.piece, place.layer, place.values);
   }
   DType dtype(const std::string& name) const { return places_.at(name).values.dtype(); }
+  Shape shape(const std::string& name) const {
+    const Place& place = places_.at(name);
+    return place.spec->logical_shape(place.spec->pieces[place.piece]);
+  }
 
 private:
   struct Place {
-    const ParamSpec* spec = nullptr;
+    std::shared_ptr<const ParamSpec> spec;
     size_t piece = 0;
     int64_t layer = 0;
     Tensor values;
@@ -59,14 +61,14 @@ const char* torch_name(DType dtype) {
 void write_weights(const Model& model, const std::string& folder, const Options& options,
                    Json& config, Task* task) {
   Stacks stacks(model.params());
-  stacks.fetch();
+  stacks.fetch(task);
   const std::string& wanted = options.str("dtype");
   std::vector<ckpt::TensorSpec> specs;
   int64_t total = 0, done = 0;
   std::map<DType, int64_t> counts;
   for (const std::string& name : model.params().names()) {
     const DType dtype = wanted == "auto" ? stacks.dtype(name) : dtype_from_name(wanted);
-    const Shape shape = model.params().shape(name);
+    const Shape shape = stacks.shape(name);
     specs.push_back({name, dtype, shape});
     counts[dtype] += shape.count();
     total += shape.count() * dtype_size(dtype);
@@ -130,7 +132,7 @@ void save_model(const Model& model, const std::string& path, const Options& opti
   remove_all(partial);
   make_directories(partial);
   try {
-    Json config = config_to_json(model.config());
+    Json config = config_to_json(model.config_now());
     write_weights(model, partial, options, config, task);
     write_file_atomic(join_path(partial, "config.json"), config.dump(2) + "\n");
     for (const auto& [name, content] : model.side_files()) {

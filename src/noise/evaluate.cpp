@@ -51,8 +51,9 @@ std::shared_ptr<graph::Program> compile_loss(const model::Model& model, const Ob
 }
 
 // Parameters, then the arrays of the feed.
-std::vector<graph::BufferRef> feed_buffers(const model::Model& model, const Batch& feed) {
-  std::vector<graph::BufferRef> inputs = model.params().snapshot();
+std::vector<graph::BufferRef> feed_buffers(const model::Model& model, const Batch& feed,
+                                           const Task* task) {
+  std::vector<graph::BufferRef> inputs = model.params().snapshot(nullptr, task);
   for (const auto& [name, array] : feed) inputs.push_back(model.engine().upload(array, true));
   return inputs;
 }
@@ -82,7 +83,7 @@ LossGradients loss_gradients(const model::Model& model, const Objective& objecti
     graph->output(fmt::format("gradient{}", i), gradients[i]);
 
   const auto outputs =
-      model.engine().compile(graph::simplify(*graph))->run(feed_buffers(model, feed), task);
+      model.engine().compile(graph::simplify(*graph))->run(feed_buffers(model, feed, task), task);
   LossGradients made;
   made.loss = {outputs[0]->read().as<float>()[0], outputs[1]->read().as<float>()[0]};
   const auto scale = static_cast<float>(1.0 / std::max(made.loss.normalizer, 1.0));
@@ -114,7 +115,7 @@ LossValue LossRunner::run(const Batch& batch, uint64_t seed, int64_t step, const
     programs_.splice(programs_.begin(), programs_, found);
   }
 
-  const auto outputs = programs_.front()->program->run(feed_buffers(*model_, feed), task);
+  const auto outputs = programs_.front()->program->run(feed_buffers(*model_, feed, task), task);
   const Tensor numbers = outputs[0]->read();
   return {numbers.as<float>()[0], numbers.as<float>()[1]};
 }

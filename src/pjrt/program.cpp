@@ -5,6 +5,8 @@
 #include "pjrt/lower/lower.h"
 #include "pjrt/program_report.h"
 
+#include <new>
+
 namespace dllm::pjrt {
 
 using graph::BufferRef;
@@ -104,6 +106,10 @@ std::vector<BufferRef> PjrtProgram::launch(const Binding& binding) const {
     return wrap(std::move(results.front()), !binding.taken.empty());
   } catch (const Error& error) {
     fail_launch(binding, error);
+  } catch (const std::bad_alloc&) {
+    fail_launch(binding, Error(Code::resource_exhausted, "out of memory"));
+  } catch (const std::exception& error) {
+    fail_launch(binding, Error(Code::internal, error.what()));
   }
 }
 
@@ -115,8 +121,9 @@ void PjrtProgram::fail_launch(const Binding& binding, const Error& error) const 
     buffer->mark_donated();
     lost = true;
   }
-  throw Error(error.code(), fmt::format("graph {}: {}", source_->name(), error.text()),
-              lost ? lost_state_hint(error) : error.hint());
+  const Error told(error.code(), fmt::format("graph {}: {}", source_->name(), error.text()), error.hint());
+  if (lost) throw lost_state(told);
+  throw told;
 }
 
 std::vector<BufferRef> PjrtProgram::wrap(std::vector<Array> results, bool took_state) const {

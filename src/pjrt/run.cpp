@@ -6,9 +6,8 @@
 
 namespace dllm::pjrt {
 
-std::string lost_state_hint(const Error& error) {
-  const char* lost = "state lost: the run had taken its inputs over";
-  return error.hint().empty() ? lost : fmt::format("{}; {}", lost, error.hint());
+graph::StateLost lost_state(const Error& error) {
+  return {error.code(), error.text(), "the run had taken its inputs over", error.hint()};
 }
 
 Run::Run(EventHandle finished, std::string program, bool took_state)
@@ -21,8 +20,7 @@ void Run::wait() {
   try {
     await(finished_);
   } catch (const Error& error) {
-    failure.emplace(error.code(), fmt::format("graph {}: {}", program_, error.text()),
-                    took_state_ ? lost_state_hint(error) : error.hint());
+    failure.emplace(error.code(), fmt::format("graph {}: {}", program_, error.text()), error.hint());
   }
   const std::lock_guard lock(mutex_);
   finished_.reset();
@@ -31,7 +29,9 @@ void Run::wait() {
 
 void Run::check() const {
   const std::lock_guard lock(mutex_);
-  if (failure_) throw *failure_;
+  if (!failure_) return;
+  if (took_state_) throw lost_state(*failure_);
+  throw *failure_;
 }
 
 bool Run::begin_trip() {

@@ -2,6 +2,7 @@
 // One launch of a program: when it is finished, how it ended, and who made the last trip for its
 // results.
 
+#include "graph/state_lost.h"
 #include "pjrt/event.h"
 
 #include <deque>
@@ -15,8 +16,8 @@ namespace dllm::pjrt {
 
 class DeviceBuffer;
 
-// The hint of an error that took donated arguments with it.
-std::string lost_state_hint(const Error& error);
+// The failure of a run that took donated arguments with it.
+graph::StateLost lost_state(const Error& error);
 
 // Shared by the results of the launch. Any thread.
 class Run {

@@ -5,6 +5,7 @@
 #include "tensor/batch.h"
 #include "text/row_index.h"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -48,7 +49,7 @@ private:
   uint64_t seed_;
   bool shuffle_, segments_;
   int64_t end_ = 0; // position after the last sequence
-  int64_t position_ = 0;
+  std::atomic<int64_t> position_{0}; // position() may be asked from any thread
 };
 
 } // namespace dllm::text

@@ -166,15 +166,13 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   // From here on nothing fails.
   state.in_flight.clear();
   state.halted = nullptr;
-  for (auto& [index, buffer] : weights) state.model->params().replace(index, std::move(buffer));
-  state.model->params().bump();
-  state.slots = std::move(slots);
+  state.model->params().restore(std::move(weights), [&] { state.slots = std::move(slots); });
   state.counters = record.counters;
   state.accumulated = record.accumulated;
-  state.hyper = record.hyper;
   state.lost.clear();
   {
     const std::lock_guard lock(state.metrics_mutex);
+    state.hyper = record.hyper;
     state.metrics["step"] = static_cast<double>(record.counters.step);
     state.metrics["tokens"] = static_cast<double>(record.counters.tokens);
     state.metrics["skipped"] = static_cast<double>(record.counters.skipped);

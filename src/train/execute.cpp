@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "graph/state_lost.h"
 #include "train/state.h"
 
 #include <string_view>
@@ -29,11 +30,10 @@ private:
     std::string name;
     int input = -1; // the input whose place it takes
   };
+  class Trip;
   Input locate(const Trainer::State& state, const std::string& name, const Batch& feed) const;
-  graph::BufferRef take(Trainer::State& state, const Input& input) const;
-  void put(Trainer::State& state, const Input& input, graph::BufferRef buffer) const;
-  graph::BufferRef input_buffer(Trainer::State& state, const Input& input, const Batch& feed,
-                                const std::vector<float>& scalars) const;
+  graph::BufferRef fresh_input(Trainer::State& state, const Input& input, const Batch& feed,
+                               const std::vector<float>& scalars) const;
 
   ProgramKind kind_;
   std::string signature_;
@@ -41,6 +41,7 @@ private:
   std::shared_ptr<graph::Program> program_;
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
+  std::vector<size_t> donated_params_; // physical index of each
   double head_flops_per_row_ = 0;
   double capacity_ = 0;
 };
@@ -70,6 +71,9 @@ Bound::Bound(Trainer::State& state, ProgramKind kind, std::string signature, con
     outputs_.push_back({output.name, output.donated_input});
     if (output.donated_input >= 0)
       inputs_[static_cast<size_t>(output.donated_input)].donated = true;
+  }
+  for (const Input& input : inputs_) {
+    if (input.donated && input.place == Place::param) donated_params_.push_back(input.index);
   }
   if (const Tensor* rows = feed.find("rows")) {
     // The head multiplies once forward, once again for the gradients, which take two products.
@@ -118,67 +122,121 @@ graph::BufferRef& state_buffer(Trainer::State& state, Place place, size_t index)
   }
 }
 
+bool is_held(Place place) {
+  return place == Place::param || place == Place::first || place == Place::second ||
+         place == Place::ema || place == Place::sums;
+}
+
 } // namespace
 
-// A donated buffer leaves its place: the engine writes in place only when nobody else holds it.
-graph::BufferRef Bound::take(Trainer::State& state, const Input& input) const {
-  if (input.place == Place::param) {
-    graph::BufferRef buffer = state.model->params().physical()[input.index].buffer;
-    if (input.donated) state.model->params().replace(input.index, nullptr);
-    return buffer;
-  }
-  graph::BufferRef& place = state_buffer(state, input.place, input.index);
-  return input.donated ? std::move(place) : place;
-}
-
-void Bound::put(Trainer::State& state, const Input& input, graph::BufferRef buffer) const {
-  if (input.place == Place::param)
-    state.model->params().replace(input.index, std::move(buffer));
-  else
-    state_buffer(state, input.place, input.index) = std::move(buffer);
-}
-
-graph::BufferRef Bound::input_buffer(Trainer::State& state, const Input& input, const Batch& feed,
-                                     const std::vector<float>& scalars) const {
+// What is made for this run alone.
+graph::BufferRef Bound::fresh_input(Trainer::State& state, const Input& input, const Batch& feed,
+                                    const std::vector<float>& scalars) const {
   graph::Engine& engine = state.engine();
   switch (input.place) {
   case Place::scalars: return engine.upload(Tensor::from(Shape{kScalarCount}, scalars));
   case Place::control: return engine.upload(Tensor::from(Shape{kControlCount}, state.control));
   case Place::halted:
     return state.halted ? state.halted : engine.upload(Tensor(DType::f32, Shape{}));
-  case Place::feed: return engine.upload(feed.value(input.index), true);
-  default: return take(state, input);
+  default: return engine.upload(feed.value(input.index), true);
   }
 }
+
+// The inputs of one run. Donated buffers leave their places: the engine writes in place only when
+// there is no other holder. Without finish() they go back, whatever ended the run; lose() puts back
+// what is left of them and marks trainer and model.
+class Bound::Trip {
+public:
+  Trip(const Bound& bound, Trainer::State& state, const Batch& feed,
+       const std::vector<float>& scalars, const Task* task)
+      : inputs(bound.inputs_.size()), bound_(bound), state_(state) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Input& input = bound.inputs_[i];
+      if (!is_held(input.place)) inputs[i] = bound.fresh_input(state, input, feed, scalars);
+    }
+    params_.reserve(bound.donated_params_.size());
+    std::vector<graph::BufferRef> params =
+        state.model->params().take(bound.donated_params_, task);
+    // From here to the end nothing fails.
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Input& input = bound.inputs_[i];
+      if (!is_held(input.place)) continue;
+      graph::BufferRef& place = input.place == Place::param
+                                    ? params[input.index]
+                                    : state_buffer(state, input.place, input.index);
+      if (input.donated)
+        inputs[i] = std::move(place);
+      else
+        inputs[i] = place;
+    }
+  }
+  ~Trip() {
+    if (ended_) return;
+    put_back();
+    state_.model->params().put(bound_.donated_params_, std::move(params_), false);
+  }
+  Trip(const Trip&) = delete;
+  Trip& operator=(const Trip&) = delete;
+
+  void lose(const Error& error) {
+    put_back();
+    ended_ = true;
+    state_.lost = error.text();
+    state_.model->params().lose(error.text());
+  }
+
+  // outputs[o] takes the place of the input that it was donated.
+  void finish(std::vector<graph::BufferRef>& outputs, bool changed) {
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      const int donor = bound_.outputs_[o].input;
+      if (donor >= 0) inputs[static_cast<size_t>(donor)] = std::move(outputs[o]);
+    }
+    put_back();
+    ended_ = true;
+    model::ParamStore& store = state_.model->params();
+    store.put(bound_.donated_params_, std::move(params_), changed);
+    if (changed && bound_.donated_params_.empty()) store.bump();
+  }
+
+  std::vector<graph::BufferRef> inputs;
+
+private:
+  // Arrays of the trainer into their places, parameters into params_.
+  void put_back() {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Input& input = bound_.inputs_[i];
+      if (!input.donated) continue;
+      if (input.place == Place::param)
+        params_.push_back(std::move(inputs[i]));
+      else
+        state_buffer(state_, input.place, input.index) = std::move(inputs[i]);
+    }
+  }
+
+  const Bound& bound_;
+  Trainer::State& state_;
+  std::vector<graph::BufferRef> params_; // as bound.donated_params_
+  bool ended_ = false;
+};
 
 // Cancelled before the update begins or not at all: it is written over the weights, and half of one
 // would be neither.
 Launched Bound::run(Trainer::State& state, const Batch& feed, const std::vector<float>& scalars,
                     const Task* task) {
-  std::vector<graph::BufferRef> inputs;
+  Launched launched{nullptr, shared_from_this(), program_->plan().flops};
+  Trip trip(*this, state, feed, scalars, task);
   std::vector<graph::BufferRef> outputs;
   try {
-    for (const Input& input : inputs_) inputs.push_back(input_buffer(state, input, feed, scalars));
-    outputs = program_->run(inputs, task, graph::StopRule::before_overwrite);
-  } catch (const Error& error) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs_[i].donated) put(state, inputs_[i], std::move(inputs[i]));
-    }
-    if (error.hint().find("state lost") != std::string::npos) state.lost = error.text();
+    outputs = program_->run(trip.inputs, task, graph::StopRule::before_overwrite);
+  } catch (const graph::StateLost& error) {
+    trip.lose(error);
     throw;
   }
-
-  Launched launched{nullptr, shared_from_this(), program_->plan().flops};
-  for (size_t i = 0; i < outputs_.size(); ++i) {
-    const Output& output = outputs_[i];
-    if (output.input >= 0)
-      put(state, inputs_[static_cast<size_t>(output.input)], std::move(outputs[i]));
-    else if (output.name == "halted")
-      state.halted = std::move(outputs[i]);
-    else
-      launched.numbers = std::move(outputs[i]);
+  trip.finish(outputs, kind_ != ProgramKind::accumulate);
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    if (outputs_[o].input >= 0) continue;
+    (outputs_[o].name == "halted" ? state.halted : launched.numbers) = std::move(outputs[o]);
   }
-  if (kind_ != ProgramKind::accumulate) state.model->params().bump();
   if (const Tensor* count = feed.find("count"))
     launched.flops -= head_flops_per_row_ * (capacity_ - count->as<int32_t>()[0]);
   return launched;

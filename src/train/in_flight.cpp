@@ -122,11 +122,14 @@ void add_micro_batch(Accumulated& sums, const StepNumbers& numbers) {
       step.after.step, loss, norm);
 }
 
-StepNumbers read_or_lose(Trainer::State& state, const InFlight& step) {
+// Of the oldest step. A device that failed took the weights with it; after any other failure of the
+// host the step stays in flight and can be read again.
+StepNumbers read_or_lose(Trainer::State& state) {
   try {
-    return read_numbers(step.run, state.agreed);
+    return read_numbers(state.in_flight.front().run, state.agreed);
   } catch (const Error& error) {
     state.lost = error.text();
+    state.model->params().lose(error.text());
     state.in_flight.clear();
     throw;
   }
@@ -135,9 +138,9 @@ StepNumbers read_or_lose(Trainer::State& state, const InFlight& step) {
 } // namespace
 
 void settle_oldest(Trainer::State& state) {
+  const StepNumbers numbers = read_or_lose(state);
   const InFlight step = std::move(state.in_flight.front());
   state.in_flight.pop_front();
-  const StepNumbers numbers = read_or_lose(state, step);
   const double seconds =
       std::chrono::duration<double>(Clock::now() - step.start).count() * step.share;
   if (step.kind == ProgramKind::accumulate) {

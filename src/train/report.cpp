@@ -26,12 +26,12 @@ Json Trainer::describe() const {
   {
     const std::lock_guard lock(state_->metrics_mutex);
     made["metrics"] = state_->metrics;
+    made["lr"] = state_->hyper.lr;
+    made["weight_decay"] = state_->hyper.weight_decay;
+    made["clip"] = state_->hyper.clip;
   }
   made["options"] = state_->options.to_json();
   made["objective"] = state_->objective->describe();
-  made["lr"] = state_->hyper.lr;
-  made["weight_decay"] = state_->hyper.weight_decay;
-  made["clip"] = state_->hyper.clip;
   Json quirks = Json::array();
   if (state_->mean_of_means()) {
     quirks.push_back(
@@ -47,6 +47,7 @@ void Trainer::set_f64(const std::string& key, double value) {
   if (!std::isfinite(value) || value < 0) {
     fail(Code::invalid_argument, "{} = {} must be finite and 0 or more", key, value);
   }
+  const std::lock_guard lock(state_->metrics_mutex);
   if (key == "lr")
     state_->hyper.lr = value;
   else if (key == "weight_decay")
@@ -70,13 +71,14 @@ std::shared_ptr<model::Model> Trainer::model(const std::string& role) const {
     fail_with_hint("make the trainer with ema = 0.999", Code::failed_precondition,
                    "this trainer keeps no moving average");
   }
-  std::shared_ptr<model::Model> copy = model::clone_model(*state_->model);
-  for (const Slot& slot : state_->slots) {
-    for (const auto& [name, tensor] : copy->params().to_logical(slot.physical, slot.ema->read())) {
-      copy->params().write(name, tensor);
-    }
-  }
-  return copy;
+  std::map<size_t, graph::BufferRef> averages; // by physical index
+  state_->model->params().while_whole([&] {
+    for (const Slot& slot : state_->slots) averages[slot.physical] = slot.ema;
+  });
+  return model::clone_model(*state_->model, [&](size_t index) {
+    const auto found = averages.find(index);
+    return found == averages.end() ? Tensor() : found->second->read();
+  });
 }
 
 } // namespace dllm::train

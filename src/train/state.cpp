@@ -22,13 +22,14 @@ Trainer::State::State(std::shared_ptr<model::Model> model_in, noise::ObjectiveRe
       control(kControlCount), agreed(kControlCount) {
   prepare_model(*model, *objective, options);
   spec = program_spec(*model, *objective, options);
+  const std::vector<graph::BufferRef> weights = model->params().snapshot();
   for (const size_t index : spec.trained) {
     const auto& entry = model->params().physical()[index];
     Slot slot;
     slot.physical = index;
     slot.first = engine().upload(Tensor(DType::f32, entry.shape));
     slot.second = engine().upload(Tensor(DType::f32, entry.shape));
-    if (spec.ema) slot.ema = engine().upload(entry.buffer->read().clone());
+    if (spec.ema) slot.ema = engine().upload(weights[index]->read());
     slots.push_back(std::move(slot));
   }
   for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_second", "mfu",

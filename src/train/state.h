@@ -80,7 +80,7 @@ struct Trainer::State {
   LearningRate rate;
   Hyper hyper;
   ProgramSpec spec;
-  std::vector<Slot> slots;
+  std::vector<Slot> slots; // written while a step has its turn in the ParamStore
   Counters counters;       // steps in flight included, as if all were finite
   Accumulated accumulated; // batches, rows and tokens of all; the rest of those that were read
   std::string lost;        // why the state cannot be used any more, or ""
@@ -95,6 +95,7 @@ struct Trainer::State {
   std::vector<int32_t> control; // wishes of this process for the next step
   std::vector<int32_t> agreed;  // wishes of all after the last step that was read
 
+  // Of metrics, and of hyper where it is written or another thread reads it.
   mutable std::mutex metrics_mutex;
   std::map<std::string, double> metrics;
 

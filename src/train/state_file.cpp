@@ -55,12 +55,19 @@ void write_state(const Trainer::State& state, const std::string& path, Task* tas
     by_name[tensor.name] = std::move(tensor);
   }
   ckpt::SafetensorsWriter writer(path, specs);
+  // Each stack is read once: the tensors of a kind stand together in the file, those of a stack do
+  // not, so the host holds the stacks of one kind.
+  std::map<size_t, Tensor> stacks; // by slot
+  graph::BufferRef Slot::*kind = nullptr;
   for (const ckpt::TensorSpec& next : writer.order()) {
     check_task(task);
     const StateTensor& tensor = by_name.at(next.name);
-    const Tensor physical = (state.slots[tensor.slot].*tensor.kind)->read();
+    if (tensor.kind != kind) stacks.clear();
+    kind = tensor.kind;
+    Tensor& stack = stacks[tensor.slot];
+    if (!stack.defined()) stack = (state.slots[tensor.slot].*kind)->read();
     writer.write(next.name, model::read_piece(spec_of(state, tensor.slot), tensor.piece,
-                                              tensor.layer, physical));
+                                              tensor.layer, stack));
   }
   writer.close();
 }
