@@ -125,7 +125,9 @@ struct Bed {
     if (ask.cached && row < 0) row = state.acquire(slot.length(), {}, slot.sight);
     return timed([&] {
       const PassRow one{&slot, &ask, row};
-      program.run(std::span<const PassRow>(&one, 1), state,
+      Weights weights;
+      weights.buffers = model->params().snapshot(&weights.version);
+      program.run(std::span<const PassRow>(&one, 1), state, weights,
                   static_cast<int64_t>(ask.positions.size()), nullptr);
     });
   }

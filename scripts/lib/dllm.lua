@@ -233,6 +233,7 @@ function decoder:ids(slot) return raw.decoder_ids(self, slot or 0) end
 function decoder:states(slot) return raw.decoder_states(self, slot or 0) end
 function decoder:confidence(slot) return raw.decoder_confidence(self, slot or 0) end
 function decoder:metric(key, slot) return raw.decoder_metric(self, slot or -1, key) end
+-- JSON lines; the decoder is made with trace = true.
 function decoder:trace(slot) return raw.decoder_trace(self, slot or 0) end
 -- A step in halves: predict, then statistics(slot) = { positions, token, probability, entropy, ... } and
 -- commit(slot, positions, ids) for every slot.

@@ -31,7 +31,7 @@ void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
   requests_.clear();
   for (auto& [number, request] : before) drop_cache(request);
   try {
-    add(prompt, {}, settings);
+    publish({&request(add_request(prompt, {}, settings))}, true);
   } catch (...) {
     requests_ = std::move(before);
     throw;
@@ -56,6 +56,13 @@ void Decoder::open_slot(Slot& slot, std::span<const int32_t> canvas, std::span<c
 
 int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
                      const Options& options) {
+  const int64_t number = add_request(canvas, fixed, options);
+  publish({&request(number)});
+  return number;
+}
+
+int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
+                             const Options& options) {
   const model::ModelConfig& config = model_->config();
   if (static_cast<int64_t>(requests_.size()) >= options_.i64("slots")) {
     fail_with_hint("remove finished requests, or raise option slots", Code::resource_exhausted,
@@ -100,7 +107,10 @@ int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> f
   const model::ModelConfig& own = model_->config();
   slot.sight = sight_of(own, options_);
   made.session = policy_->begin(slot);
-  if (options_.boolean("trace")) slot.trace = trace_line(slot, {});
+  if (options_.boolean("trace")) {
+    made.trace = std::make_shared<TraceLog>(options_.i64("trace_bytes"));
+    made.trace->add(slot, {});
+  }
   const int64_t number = slot.number;
   requests_.emplace(number, std::move(made));
   return number;
@@ -114,18 +124,56 @@ void Decoder::drop_cache(Request& request) {
 void Decoder::remove(int64_t number) {
   drop_cache(request(number));
   requests_.erase(number);
+  published_.remove(number, totals());
 }
 
-void Decoder::check_weights() {
-  const int64_t now = model_->version();
-  if (now == version_) return;
+Weights Decoder::take_weights(const Task* task) {
+  Weights weights;
+  weights.buffers = model_->params().snapshot(&weights.version, task);
+  if (weights.version == version_) return weights;
   if (options_.str("on_change") == "fail") {
     fail_with_hint("make a new decoder, or set on_change to continue", Code::failed_precondition,
-                   "the model's weights changed from version {} to {}", version_, now);
+                   "the model's weights changed from version {} to {}", version_, weights.version);
   }
   state_.lose();
   for (auto& [number, request] : requests_) request.predicted = false; // by the old weights
-  version_ = now;
+  version_ = weights.version;
+  return weights;
+}
+
+SlotCopyRef Decoder::copy_of(const Request& request) const {
+  const Slot& slot = request.slot;
+  auto copy = std::make_shared<SlotCopy>();
+  copy->number = slot.number;
+  copy->ids = slot.ids;
+  copy->states = slot.states;
+  copy->confidence = slot.confidence;
+  copy->finish = slot.finish;
+  copy->open = slot.open_count(0, slot.length());
+  copy->steps = slot.steps;
+  copy->evaluations = slot.evaluations;
+  copy->nfe = request.session->nfe(slot);
+  copy->prefills = slot.prefills;
+  copy->commits = slot.commits;
+  copy->launches = slot.launches;
+  copy->round_trips = slot.round_trips;
+  copy->decided = slot.decided;
+  if (request.predicted)
+    copy->predictions = std::make_shared<const std::vector<Prediction>>(request.predictions);
+  copy->trace = request.trace;
+  copy->trace_lines = request.trace ? request.trace->lines() : 0;
+  return copy;
+}
+
+DecoderTotals Decoder::totals() const {
+  return {launches_,      round_trips_,       state_.bytes(),
+          state_.rows(),  state_.capacity(),  state_.reused()};
+}
+
+void Decoder::publish(const std::vector<Request*>& changed, bool drop_others) {
+  Published::Slots copies;
+  for (const Request* request : changed) copies[request->slot.number] = copy_of(*request);
+  published_.put(std::move(copies), totals(), drop_others);
 }
 
 int64_t Decoder::active_count() const {
@@ -157,7 +205,7 @@ Decoder::Change Decoder::finish(Request& request, Outcome outcome) {
   request.predictions.clear();
   apply_stop(slot, outcome);
   slot.decided += static_cast<int64_t>(outcome.decided.size());
-  if (options_.boolean("trace")) slot.trace += trace_line(slot, outcome.decided);
+  if (request.trace) request.trace->add(slot, outcome.decided);
   if (!slot.active()) drop_cache(request);
   return {slot.number, std::move(outcome)};
 }

@@ -8,6 +8,7 @@
 #include "decode/decode_state.h"
 #include "decode/loop_program.h"
 #include "decode/policy.h"
+#include "decode/published.h"
 #include "decode/slot.h"
 #include "decode/step_program.h"
 #include "model/model.h"
@@ -23,7 +24,8 @@
 
 namespace dllm::decode {
 
-// One call at a time; different decoders of one model may run together. Keeps the model alive. The
+// One call at a time, but for the readers below; different decoders of one model may run together.
+// Keeps the model alive. The
 // tokens of a request depend on its canvas, its settings and the weights alone: not on other
 // requests, threads, what is cached, or step against run.
 class Decoder {
@@ -55,14 +57,18 @@ public:
 
   // The same step in halves, for a host that decides itself: predict runs the model, statistics
   // tells what it said of a slot, commit writes tokens. predict again without commit gives the
-  // same.
-  void predict(const Task* task = nullptr);
+  // same. Arrays of statistics:
   // positions i32(n), token i32(n), probability, max_probability, entropy f32(n), argmax i32(n),
   // top_ids i32(n, top), top_probs f32(n, top). Fails with failed_precondition before predict.
-  Batch statistics(int64_t slot) const;
+  void predict(const Task* task = nullptr);
   void commit(int64_t slot, std::span<const int64_t> positions, std::span<const int32_t> tokens);
 
   const Slot& slot(int64_t number) const; // fails with not_found
+
+  // Readers, from any thread, also while a step runs: they see the last complete step (or start, add,
+  // remove, predict, commit) and wait for nothing.
+  SlotCopyRef copy(int64_t number) const; // fails with not_found
+  Batch statistics(int64_t slot) const;
   // number -1: all. done finish steps nfe commits prefills launches round_trips decided open slots
   // cache_bytes reused
   double metric(int64_t number, const std::string& key) const;
@@ -74,6 +80,7 @@ private:
     Slot slot;
     std::unique_ptr<Session> session;
     int64_t cache_row = -1;
+    std::shared_ptr<TraceLog> trace; // null: none is kept
     // Of predict; consumed by commit.
     bool predicted = false;
     Ask asked;
@@ -91,10 +98,12 @@ private:
   };
   // limit: steps that are asked for at most; a loop may take them in one run.
   std::vector<Change> advance(int64_t limit, const Task* task);
+  std::vector<Change> advance(const std::vector<Request*>& active, int64_t limit, const Task* task);
   std::vector<Request*> active_requests();
   // Asks and runs until every request has its predictions for a step.
   void predict_all(const std::vector<Request*>& requests, const Task* task);
-  void run_passes(const std::vector<Request*>& requests, const Task* task, int64_t least_rows = 0);
+  void run_passes(const std::vector<Request*>& requests, const Weights& weights, const Task* task,
+                  int64_t least_rows = 0);
   void keep_final(const Request& request, const Ask& ask);
   void take_cache_row(Request& request);
   CacheView cache_view(const Request& request) const;
@@ -103,16 +112,22 @@ private:
   void stop_loop(const std::string& why_not);
   bool in_loop(const std::vector<Request*>& active) const;
   void launch(const std::vector<Request*>& active, int64_t limit, const Task* task);
-  std::vector<LoopAsk> fill_caches(const std::vector<Request*>& active, const Task* task);
+  std::vector<LoopAsk> fill_caches(const std::vector<Request*>& active, const Weights& weights,
+                                   const Task* task);
   std::vector<Change> replay();
   Change replay_step(Request& request, const LoopRecord& record, int64_t step, int64_t row);
   Change finish(Request& request, Outcome outcome);
   void apply_stop(Slot& slot, Outcome& outcome);
   void open_slot(Slot& slot, std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
                  int64_t length);
-  void need_predictions(const Request& held) const;
   void drop_cache(Request& request);
-  void check_weights();
+  // The weights of a step, all of its passes: K and V of other ones are dropped.
+  Weights take_weights(const Task* task);
+  int64_t add_request(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
+                      const Options& options);
+  SlotCopyRef copy_of(const Request& request) const;
+  DecoderTotals totals() const;
+  void publish(const std::vector<Request*>& changed, bool drop_others = false);
   int64_t active_count() const;
   Request& request(int64_t number);
   const Request& request(int64_t number) const;
@@ -131,7 +146,8 @@ private:
   std::map<int64_t, Request> requests_;
   int64_t launches_ = 0, round_trips_ = 0;
   int64_t capacity_ = 0; // most positions a pass asked for
-  int64_t version_ = 0;
+  int64_t version_ = 0; // of the weights that K and V were computed with
+  Published published_;
 };
 
 } // namespace dllm::decode

@@ -40,7 +40,8 @@ bool Decoder::in_loop(const std::vector<Request*>& active) const {
 
 // Passes that only write K and V, until every request's window is the one of all steps of its
 // block.
-std::vector<LoopAsk> Decoder::fill_caches(const std::vector<Request*>& active, const Task* task) {
+std::vector<LoopAsk> Decoder::fill_caches(const std::vector<Request*>& active,
+                                          const Weights& weights, const Task* task) {
   const int64_t shift = program_.shift();
   std::vector<LoopAsk> plans(active.size());
   // A session's own passes, then one over what is decided and not kept.
@@ -63,7 +64,7 @@ std::vector<LoopAsk> Decoder::fill_caches(const std::vector<Request*>& active, c
       filling.push_back(&request);
     }
     if (filling.empty()) break;
-    run_passes(filling, task, static_cast<int64_t>(active.size()));
+    run_passes(filling, weights, task, static_cast<int64_t>(active.size()));
     for (Request* request : filling) {
       if (request->asked.pass == Pass::step) continue;
       ++(request->asked.pass == Pass::prefill ? request->slot.prefills : request->slot.commits);
@@ -74,10 +75,10 @@ std::vector<LoopAsk> Decoder::fill_caches(const std::vector<Request*>& active, c
 }
 
 void Decoder::launch(const std::vector<Request*>& active, int64_t limit, const Task* task) {
-  check_weights();
+  const Weights weights = take_weights(task);
   state_.recover();
   check_task(task);
-  const std::vector<LoopAsk> plans = fill_caches(active, task);
+  const std::vector<LoopAsk> plans = fill_caches(active, weights, task);
   check_task(task);
   std::vector<LoopRow> rows;
   std::vector<int64_t> slots;
@@ -86,7 +87,7 @@ void Decoder::launch(const std::vector<Request*>& active, int64_t limit, const T
     rows.push_back({&request.slot, &plans[i], request.session.get(), request.cache_row});
     slots.push_back(request.slot.number);
   }
-  LoopRecord record = loop_->run(rows, state_, limit, 0, task);
+  LoopRecord record = loop_->run(rows, state_, weights, limit, 0, task);
   ++launches_;
   ++round_trips_;
   for (size_t i = 0; i < active.size(); ++i) {

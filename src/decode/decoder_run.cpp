@@ -56,40 +56,47 @@ bool Decoder::run(const EventFn& fn, Task* task) {
   return true;
 }
 
+SlotCopyRef Decoder::copy(int64_t number) const {
+  return published_.slot(number);
+}
+
+namespace {
+
+double metric_of(const SlotCopy& s, const std::string& key) {
+  if (key == "done") return s.active() ? 0 : 1;
+  if (key == "finish") return static_cast<double>(s.finish);
+  if (key == "steps") return static_cast<double>(s.steps);
+  if (key == "nfe") return static_cast<double>(s.nfe);
+  if (key == "commits") return static_cast<double>(s.commits);
+  if (key == "prefills") return static_cast<double>(s.prefills);
+  if (key == "launches") return static_cast<double>(s.launches);
+  if (key == "round_trips") return static_cast<double>(s.round_trips);
+  if (key == "decided") return static_cast<double>(s.decided);
+  if (key == "open") return static_cast<double>(s.open);
+  static const std::vector<std::string> keys = {
+      "done",        "finish",  "steps", "nfe",   "commits",     "prefills", "launches",
+      "round_trips", "decided", "open",  "slots", "cache_bytes", "reused"};
+  fail_with_hint(
+      "metrics are done finish steps nfe commits prefills launches round_trips decided open; of "
+      "slot -1 also slots cache_bytes reused",
+      Code::not_found, "no metric named \"{}\", nearest: {}", key, nearest(key, keys));
+}
+
+} // namespace
+
 double Decoder::metric(int64_t number, const std::string& key) const {
-  const auto of = [&](const Request& held) -> double {
-    const Slot& s = held.slot;
-    if (key == "done") return s.active() ? 0 : 1;
-    if (key == "finish") return static_cast<double>(s.finish);
-    if (key == "steps") return static_cast<double>(s.steps);
-    if (key == "nfe")
-      return static_cast<double>(held.session ? held.session->nfe(s) : s.evaluations);
-    if (key == "commits") return static_cast<double>(s.commits);
-    if (key == "prefills") return static_cast<double>(s.prefills);
-    if (key == "launches") return static_cast<double>(s.launches);
-    if (key == "round_trips") return static_cast<double>(s.round_trips);
-    if (key == "decided") return static_cast<double>(s.decided);
-    if (key == "open") return static_cast<double>(s.open_count(0, s.length()));
-    static const std::vector<std::string> keys = {
-        "done",        "finish",  "steps", "nfe",   "commits",     "prefills", "launches",
-        "round_trips", "decided", "open",  "slots", "cache_bytes", "reused"};
-    fail_with_hint(
-        "metrics are done finish steps nfe commits prefills launches round_trips decided open; of "
-        "slot -1 also slots cache_bytes reused",
-        Code::not_found, "no metric named \"{}\", nearest: {}", key, nearest(key, keys));
-  };
-  if (number >= 0) return of(request(number));
-  if (number != -1) fail(Code::not_found, "there is no slot {}", number);
-  if (key == "slots") return static_cast<double>(requests_.size());
-  if (key == "cache_bytes") return static_cast<double>(state_.bytes());
-  if (key == "reused") return static_cast<double>(state_.reused());
-  if (key == "launches") return static_cast<double>(launches_);
-  if (key == "round_trips") return static_cast<double>(round_trips_);
+  if (number != -1) return metric_of(*copy(number), key);
+  const Published::All now = published_.all();
+  if (key == "slots") return static_cast<double>(now.slots.size());
+  if (key == "cache_bytes") return static_cast<double>(now.totals.cache_bytes);
+  if (key == "reused") return static_cast<double>(now.totals.reused);
+  if (key == "launches") return static_cast<double>(now.totals.launches);
+  if (key == "round_trips") return static_cast<double>(now.totals.round_trips);
   const bool all_of = key == "done" || key == "finish";
   double total = all_of ? 1 : 0;
-  if (requests_.empty()) of(Request{}); // an unknown key fails here too
-  for (const auto& [n, s] : requests_)
-    total = all_of ? std::min(total, of(s) > 0 ? 1.0 : 0.0) : total + of(s);
+  if (now.slots.empty()) metric_of(SlotCopy{}, key); // an unknown key fails here too
+  for (const auto& [n, s] : now.slots)
+    total = all_of ? std::min(total, metric_of(*s, key) > 0 ? 1.0 : 0.0) : total + metric_of(*s, key);
   return total;
 }
 
@@ -98,29 +105,30 @@ std::string Decoder::trace(int64_t number) const {
     fail_with_hint("make the decoder with trace = true", Code::failed_precondition,
                    "this decoder keeps no trace");
   }
-  return slot(number).trace;
+  const SlotCopyRef held = copy(number);
+  return held->trace->text(held->trace_lines);
 }
 
 Json Decoder::describe() const {
+  const Published::All now = published_.all();
   Json slots = Json::array();
-  for (const auto& [number, held] : requests_) {
-    const Slot& s = held.slot;
+  for (const auto& [number, s] : now.slots) {
     slots.push_back({{"slot", number},
-                     {"length", s.length()},
-                     {"open", s.open_count(0, s.length())},
-                     {"steps", s.steps},
-                     {"nfe", s.evaluations},
-                     {"done", !s.active()}});
+                     {"length", s->length()},
+                     {"open", s->open},
+                     {"steps", s->steps},
+                     {"nfe", s->evaluations},
+                     {"done", !s->active()}});
   }
   return {{"policy", options_.str("policy")},
           {"options", options_.to_json()},
           {"schedule", schedule_->describe()},
           {"mask_id", mask_id_},
           {"cache",
-           {{"bytes", state_.bytes()},
-            {"rows", state_.rows()},
-            {"capacity", state_.capacity()},
-            {"reused", state_.reused()}}},
+           {{"bytes", now.totals.cache_bytes},
+            {"rows", now.totals.cache_rows},
+            {"capacity", now.totals.cache_capacity},
+            {"reused", now.totals.reused}}},
           {"approximation", policy_->approximation()},
           {"loop", {{"runs_on", loop_ != nullptr ? "device" : "host"}, {"why", loop_why_}}},
           {"slots", slots}};

@@ -26,8 +26,8 @@ std::vector<Decoder::Request*> Decoder::active_requests() {
 }
 
 // One pass for every request that asked for a window; requests of one kind share a program.
-void Decoder::run_passes(const std::vector<Request*>& requests, const Task* task,
-                         int64_t least_rows) {
+void Decoder::run_passes(const std::vector<Request*>& requests, const Weights& weights,
+                         const Task* task, int64_t least_rows) {
   check_task(task);
   for (int kind = 0; kind < 8; ++kind) {
     std::vector<PassRow> rows;
@@ -43,7 +43,7 @@ void Decoder::run_passes(const std::vector<Request*>& requests, const Task* task
     if (rows.empty()) continue;
     capacity_ = std::max(capacity_, positions);
     std::vector<std::vector<Prediction>> answers =
-        program_.run(rows, state_, capacity_, task, least_rows);
+        program_.run(rows, state_, weights, capacity_, task, least_rows);
     ++launches_;
     round_trips_ += positions > 0 ? 1 : 0;
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -75,7 +75,7 @@ CacheView Decoder::cache_view(const Request& request) const {
 }
 
 void Decoder::predict_all(const std::vector<Request*>& requests, const Task* task) {
-  check_weights();
+  const Weights weights = take_weights(task);
   state_.recover();
   std::vector<Request*> waiting;
   for (Request* request : requests) {
@@ -92,7 +92,7 @@ void Decoder::predict_all(const std::vector<Request*>& requests, const Task* tas
         request->asked = request->session->ask(slot, cache_view(*request));
       }
     }
-    run_passes(waiting, task);
+    run_passes(waiting, weights, task);
     std::vector<Request*> again;
     for (Request* request : waiting) {
       if (request->asked.pass == Pass::step) {
@@ -108,8 +108,21 @@ void Decoder::predict_all(const std::vector<Request*>& requests, const Task* tas
   }
 }
 
+// What a step that failed did to counters is published too.
 std::vector<Decoder::Change> Decoder::advance(int64_t limit, const Task* task) {
   const std::vector<Request*> active = active_requests();
+  try {
+    std::vector<Change> changes = advance(active, limit, task);
+    publish(active);
+    return changes;
+  } catch (...) {
+    publish(active);
+    throw;
+  }
+}
+
+std::vector<Decoder::Change> Decoder::advance(const std::vector<Request*>& active, int64_t limit,
+                                              const Task* task) {
   if (in_loop(active)) {
     if (!replay_) launch(active, limit, task);
     return replay();
@@ -140,18 +153,22 @@ void Decoder::predict(const Task* task) {
                    "no slot has open positions");
   }
   predict_all(active, task);
+  publish(active);
 }
 
-void Decoder::need_predictions(const Request& held) const {
-  if (held.predicted) return;
+namespace {
+
+[[noreturn]] void fail_unpredicted(int64_t number) {
   fail_with_hint("call dllmx_decoder_predict first", Code::failed_precondition,
-                 "slot {} has no predictions", held.slot.number);
+                 "slot {} has no predictions", number);
 }
+
+} // namespace
 
 Batch Decoder::statistics(int64_t number) const {
-  const Request& held = request(number);
-  need_predictions(held);
-  const std::vector<Prediction>& all = held.predictions;
+  const SlotCopyRef held = copy(number);
+  if (held->predictions == nullptr) fail_unpredicted(number);
+  const std::vector<Prediction>& all = *held->predictions;
   const auto count = static_cast<int64_t>(all.size());
   const int64_t top = all.empty() ? 1 : static_cast<int64_t>(all[0].top_ids.size());
   const auto column = [&](auto value) {
@@ -195,7 +212,7 @@ void Decoder::commit(int64_t number, std::span<const int64_t> positions,
            positions[i], vocab - 1, mask_id_);
     }
   }
-  need_predictions(held);
+  if (!held.predicted) fail_unpredicted(number);
   const auto predicted = [&](int64_t position) {
     return std::find_if(held.predictions.begin(), held.predictions.end(),
                         [&](const Prediction& p) { return p.position == position; });
@@ -214,6 +231,7 @@ void Decoder::commit(int64_t number, std::span<const int64_t> positions,
     held.slot.decide(positions[i], tokens[i], likeliest ? p.max_probability : p.probability);
   }
   finish(held, held.session->settle(held.slot, decided));
+  publish({&held});
 }
 
 } // namespace dllm::decode

@@ -71,8 +71,9 @@ LoopShape LoopProgram::shape_of(std::span<const LoopRow> rows, std::span<const P
                     steps);
 }
 
-LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state, int64_t limit,
-                            int64_t least_rows, const Task* task) {
+LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state,
+                            const Weights& weights, int64_t limit, int64_t least_rows,
+                            const Task* task) {
   std::vector<PassRow> passes;
   for (const LoopRow& row : rows) passes.push_back({row.slot, &row.plan->ask, row.cache_row});
   const LoopShape shape = shape_of(rows, passes, state, least_rows);
@@ -89,7 +90,7 @@ LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state, i
   const bool cached = shape.pass.keys > 0;
   if (cached) kept = state.lend();
   const std::vector<graph::BufferRef> inputs =
-      program_inputs(*program, *model_, arrays, std::move(kept));
+      program_inputs(*program, *model_, weights, arrays, std::move(kept));
   const std::vector<graph::BufferRef> outputs = program->run(inputs, task);
   if (cached) state.give_back({outputs[0], outputs[1]});
   return {settings_, shape, outputs[cached ? 2 : 0]->read()};

@@ -52,8 +52,8 @@ public:
 
   // At most `limit` steps; fewer where the record would be too large. least_rows as pass_shape has
   // it. state: lost after an exception.
-  LoopRecord run(std::span<const LoopRow> rows, DecodeState& state, int64_t limit,
-                 int64_t least_rows, const Task* task);
+  LoopRecord run(std::span<const LoopRow> rows, DecodeState& state, const Weights& weights,
+                 int64_t limit, int64_t least_rows, const Task* task);
 
 private:
   LoopShape shape_of(std::span<const LoopRow> rows, std::span<const PassRow> passes,

@@ -36,8 +36,15 @@ private:
   std::list<std::pair<Shape, std::shared_ptr<graph::Program>>> programs_;
 };
 
+// The parameters of one version, in the order of the ParamStore.
+struct Weights {
+  std::vector<graph::BufferRef> buffers;
+  int64_t version = 0;
+};
+
 // The program's inputs in its order: parameters, `kept` as keys and values, the arrays by name.
 std::vector<graph::BufferRef> program_inputs(const graph::Program& program, model::Model& model,
-                                             const Batch& arrays, KvBuffers kept);
+                                             const Weights& weights, const Batch& arrays,
+                                             KvBuffers kept);
 
 } // namespace dllm::decode

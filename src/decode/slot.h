@@ -53,7 +53,6 @@ struct Slot {
   int64_t round_trips = 0; // of them, those whose results the host waited for
   int64_t decided = 0; // positions, without those opened again
   Finish finish = Finish::running;
-  std::string trace; // JSON lines
 
   int64_t length() const { return static_cast<int64_t>(ids.size()); }
   int64_t block_count() const { return (length() - origin + block_length - 1) / block_length; }

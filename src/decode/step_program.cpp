@@ -47,8 +47,9 @@ StepProgram::predictions(std::span<const PassRow> rows,
 }
 
 std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> rows,
-                                                      DecodeState& state, int64_t capacity,
-                                                      const Task* task, int64_t least_rows) {
+                                                      DecodeState& state, const Weights& weights,
+                                                      int64_t capacity, const Task* task,
+                                                      int64_t least_rows) {
   StepShape shape = pass_shape(model_->config(), rows, {state.rows(), state.capacity()}, least_rows);
   int64_t queries = 0;
   for (const PassRow& row : rows) queries += static_cast<int64_t>(row.ask->positions.size());
@@ -63,7 +64,7 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
   KvBuffers kept;
   if (shape.keys > 0) kept = state.lend();
   const std::vector<graph::BufferRef> inputs =
-      program_inputs(*program, *model_, arrays, std::move(kept));
+      program_inputs(*program, *model_, weights, arrays, std::move(kept));
   const std::vector<graph::BufferRef> outputs = program->run(inputs, task);
   size_t next = 0;
   if (shape.keys > 0) {

@@ -43,8 +43,8 @@ public:
   // state: where cached rows lie; lost after an exception. A pass that wants no position fills the
   // cache and reads nothing back; least_rows as pass_shape has it.
   std::vector<std::vector<Prediction>> run(std::span<const PassRow> rows, DecodeState& state,
-                                           int64_t capacity, const Task* task,
-                                           int64_t least_rows = 0);
+                                           const Weights& weights, int64_t capacity,
+                                           const Task* task, int64_t least_rows = 0);
 
 private:
   std::vector<std::vector<Prediction>> predictions(std::span<const PassRow> rows,

@@ -19,4 +19,29 @@ std::string trace_line(const Slot& slot, std::span<const int64_t> decided) {
   return line.dump() + "\n";
 }
 
+void TraceLog::add(const Slot& slot, std::span<const int64_t> decided) {
+  if (stopped_) return;
+  std::string line = trace_line(slot, decided);
+  if (bytes_ + static_cast<int64_t>(line.size()) > bound_) {
+    const nlohmann::ordered_json last = {{"slot", slot.number},
+                                         {"step", slot.steps},
+                                         {"stopped", "trace_bytes"},
+                                         {"bytes", bytes_}};
+    line = last.dump() + "\n";
+    stopped_ = true;
+  }
+  bytes_ += static_cast<int64_t>(line.size());
+  lines_.push_back(std::move(line));
+}
+
+// The link behind the last of them is not looked at: another thread may be adding there.
+std::string TraceLog::text(size_t lines) const {
+  std::string all;
+  for (auto line = lines_.begin(); lines > 0; --lines) {
+    all += *line;
+    if (lines > 1) ++line;
+  }
+  return all;
+}
+
 } // namespace dllm::decode

@@ -97,6 +97,8 @@ Session::Session(Context& context)
       tokenizer(open_tokenizer(context.text("model"))) {}
 
 int run_requests(Context& context, Session& session, const std::vector<Request>& requests) {
+  if (context.has("trace"))
+    call([&](dllm_error* err) { return dllm_options_set_i64(context.options("decoder"), "trace", 1, err); });
   const auto decoder = make<dllm_decoder>([&](dllm_decoder** out, dllm_error* err) {
     return dllm_decoder_new(session.model.get(), context.options("decoder"), out, err);
   });

@@ -119,6 +119,7 @@ class TraceReader {
   }
 
   void add_step(const Json& object) {
+    if (object.contains("stopped")) return;  // the decoder's last line: the trace outgrew trace_bytes
     TraceStep step;
     step.step = number(object, "step", true);
     step.block = number(object, "block", false);

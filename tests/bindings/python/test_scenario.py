@@ -74,7 +74,7 @@ class Scenario(unittest.TestCase):
 
     def test_05_decode_with_callback_equals_steps(self):
         seen = []
-        with self.decoder() as pushed, self.decoder() as pulled:
+        with self.decoder(trace=True) as pushed, self.decoder() as pulled:
             def look(event):
                 if event.kind == "decode_step":
                     seen.append((event["open"], len(event["ids"]), event.get("no such key")))

@@ -179,8 +179,9 @@ void compare_first_logits(Case& c, model::Model& model, const Json& entry,
   }
 }
 
-void compare_row(Case& c, const decode::Slot& done, const SamplerRow& row, int64_t number,
+void compare_row(Case& c, const decode::Decoder& decoder, const SamplerRow& row, int64_t number,
                  int32_t mask) {
+  const decode::Slot& done = decoder.slot(number);
   const Tensor &trace = c.array("trace"), &final = c.array("final");
   // Behind the block with the end token the reference leaves masks, or nothing at all.
   const int64_t decided = done.finish == decode::Finish::stopped ? done.block_end() : done.length();
@@ -188,7 +189,7 @@ void compare_row(Case& c, const decode::Slot& done, const SamplerRow& row, int64
   std::vector<Ids> want;
   for (int64_t i = 0; i < trace.shape()[0]; ++i)
     push_if_new(want, columns_of(trace.row(i), number, row.column, length, mask));
-  const std::vector<Ids> got = decoder_history(done.trace, length);
+  const std::vector<Ids> got = decoder_history(decoder.trace(number), length);
   c.equal(static_cast<int64_t>(got.size()), static_cast<int64_t>(want.size()),
           fmt::format("canvases of row {}", number));
   for (size_t i = 0; i < std::min(got.size(), want.size()); ++i)
@@ -200,7 +201,9 @@ void compare_row(Case& c, const decode::Slot& done, const SamplerRow& row, int64
 
 void run_rows(Case& c, const Json& entry, const std::shared_ptr<model::Model>& model,
               const Options& options, const std::vector<SamplerRow>& rows) {
-  decode::Decoder decoder(model, options);
+  Options traced = options;
+  traced.set_i64("trace", 1);
+  decode::Decoder decoder(model, traced);
   for (const SamplerRow& row : rows) {
     Options slot(decode::slot_schema());
     if (row.fixed.empty())
@@ -210,7 +213,7 @@ void run_rows(Case& c, const Json& entry, const std::shared_ptr<model::Model>& m
   decoder.run();
   int64_t nfe = 0;
   for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
-    compare_row(c, decoder.slot(r), rows[static_cast<size_t>(r)], r,
+    compare_row(c, decoder, rows[static_cast<size_t>(r)], r,
                 entry.at("mask_id").get<int32_t>());
     nfe = std::max(nfe, static_cast<int64_t>(decoder.metric(r, "nfe")));
   }

@@ -13,7 +13,8 @@ const std::vector<Request> kRequests = {
 Json settings(const std::string& policy, const std::string& attention, int shift,
               const std::string& cache) {
   return {{"policy", policy}, {"steps", 12},    {"block_length", 4},  {"attention", attention},
-          {"shift", shift},   {"cache", cache}, {"temperature", 0.9}, {"top_p", 0.95}};
+          {"shift", shift},   {"cache", cache}, {"temperature", 0.9}, {"top_p", 0.95},
+          {"trace", true}};
 }
 
 struct Kind {
@@ -74,13 +75,17 @@ TEST_P(ExactCache, ALaterRequestKeepsTheBeginningItShares) {
 }
 
 TEST_P(ExactCache, NewWeightsAreSeen) {
-  const auto cached = decoder("exact"), plain = decoder("none");
-  add(*cached, kRequests[2]), add(*plain, kRequests[2]);
-  for (int i = 0; i < 5; ++i) cached->step(), plain->step();
-  model_->set_mask_token(kMask); // the version goes up
-  model_->params().bump();
-  cached->run(), plain->run();
+  const auto cached = decoder("exact"), plain = decoder("none"), before = decoder("none");
+  add(*cached, kRequests[2]), add(*plain, kRequests[2]), add(*before, kRequests[2]);
+  for (int i = 0; i < 5; ++i) cached->step(), plain->step(), before->step();
+  const std::string name = "model.layers.0.self_attn.v_proj.weight";
+  Tensor value = model_->params().read(name).to(DType::f32).clone();
+  before->run(); // the rest of the old model
+  for (float& number : value.mutable_as<float>()) number = 0.5f - 2 * number;
+  model_->params().write(name, value);
+  cached->run(), plain->run(); // one with K and V of the old model, one without
   EXPECT_EQ(answer_of(*cached), answer_of(*plain));
+  EXPECT_NE(answer_of(*plain).confidence, answer_of(*before).confidence);
 }
 
 INSTANTIATE_TEST_SUITE_P(Decode, ExactCache,

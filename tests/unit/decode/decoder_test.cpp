@@ -17,7 +17,7 @@ const std::vector<Request> kRequests = {
 Json drawing(const std::string& policy) {
   return {{"policy", policy},   {"steps", 6},  {"block_length", 4},
           {"temperature", 0.9}, {"top_k", 20}, {"top_p", 0.95},
-          {"suppress_mask", true}}; // where it may be drawn, masks may stay
+          {"suppress_mask", true}, {"trace", true}}; // where it may be drawn, masks may stay
 }
 
 class EveryPolicy : public ::testing::TestWithParam<std::string> {};

@@ -79,7 +79,7 @@ TEST(DecoderErrors, BadOptions) {
 }
 
 TEST(DecoderErrors, StepNeedsARequestAndTraceAnOption) {
-  const auto decoder = make_decoder(tiny_model(), {{"trace", false}});
+  const auto decoder = make_decoder(tiny_model()); // off by default
   expect_error(Code::failed_precondition, "no request", [&] { decoder->step(); });
   decoder->start({}, 0);
   expect_error(Code::failed_precondition, "no trace", [&] { decoder->trace(0); });

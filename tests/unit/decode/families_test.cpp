@@ -46,7 +46,8 @@ TEST_P(FamilyCache, GivesTheBitsOfNone) {
                                 {"attention", GetParam().attention},
                                 {"cache", cache},
                                 {"loop", loop},
-                                {"temperature", 0.9}});
+                                {"temperature", 0.9},
+                                {"trace", true}});
   };
   const std::vector<Request> requests = {{{3, 1, 4}, 11, 9}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 13}};
   const auto cached = decoder("exact"), plain = decoder("none"), alone = decoder("exact");

@@ -199,7 +199,8 @@ TEST(LoopEngine, ACancelInsideALaunchChangesNoCanvas) {
 
 TEST(LoopEngine, AStopTokenEndsItsRequestInsideALoop) {
   const auto model = tiny_model();
-  const Json values = {{"policy", "low_confidence"}, {"steps", 16}, {"block_length", 8}};
+  const Json values = {
+      {"policy", "low_confidence"}, {"steps", 16}, {"block_length", 8}, {"trace", true}};
   const auto host = make_decoder(model, values);
   add(*host, kRequest);
   host->run();
@@ -227,6 +228,7 @@ TEST(LoopEngine, HolesOwnSettingsAndNewWeightsAreSeen) {
                                             {"threshold", 0.2},
                                             {"attention", "block_causal"},
                                             {"block_length", 4},
+                                            {"trace", true},
                                             {"loop", loop}}));
     std::vector<int32_t> canvas;
     std::vector<uint8_t> fixed;
@@ -263,7 +265,8 @@ TEST(LoopEngine, TimesAreThoseOfEveryStep) {
     std::vector<std::string> traces;
     for (const char* loop : {"host", "device"}) {
       const auto decoder = make_decoder(
-          model, {{"policy", policy}, {"steps", 9}, {"temperature", 1.0}, {"loop", loop}});
+          model, {{"policy", policy}, {"steps", 9}, {"temperature", 1.0}, {"loop", loop},
+                  {"trace", true}});
       add(*decoder, {{3, 1}, 4, 17}), add(*decoder, {{}, 5, 12});
       decoder->run();
       traces.push_back(decoder->trace(0) + decoder->trace(1));
