@@ -10,11 +10,12 @@
 
 namespace dllm::abi {
 
-// A handle that must be there and be of its kind.
+// A handle that must be there and be of its kind. It stays until the call ends, also when it is released meanwhile.
 template <class H>
 H& need(H* handle, const char* name) {
   if (handle == nullptr) fail(Code::invalid_argument, "{} is NULL", name);
-  if (!is_alive(handle, H::kKind)) {
+  const auto destroy = [](const HandleHead* last) { delete static_cast<const H*>(last); };
+  if (!CallScope::innermost().use(handle, H::kKind, destroy)) {
     fail_with_hint("was it released, or is it another kind of handle?", Code::invalid_argument,
                    "{} is no {} handle", name, kind_name(H::kKind));
   }
@@ -25,12 +26,6 @@ H& need(H* handle, const char* name) {
 template <class H>
 H* optional(H* handle, const char* name) {
   return handle == nullptr ? nullptr : &need(handle, name);
-}
-
-// True for a living handle; for getters without a status.
-template <class H>
-bool usable(H* handle) noexcept {
-  return handle != nullptr && is_alive(handle, H::kKind);
 }
 
 template <class T>

@@ -21,6 +21,7 @@ dllm_status put(dllm_error* err, Code code, const char* message, const char* hin
 
 template <class F>
 dllm_status guard(dllm_error* err, F&& f) noexcept {
+  const CallScope scope;
   try {
     f();
     return DLLM_OK;
@@ -38,6 +39,7 @@ dllm_status guard(dllm_error* err, F&& f) noexcept {
 // For functions without a status: `otherwise` when anything fails.
 template <class T, class F>
 T guard_value(T otherwise, F&& f) noexcept {
+  const CallScope scope;
   try {
     return f();
   } catch (...) {

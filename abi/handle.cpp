@@ -1,5 +1,7 @@
 #include "handle.h"
 
+#include "base/error.h"
+
 #include <mutex>
 #include <unordered_map>
 
@@ -13,13 +15,35 @@ const char* kind_name(Kind kind) noexcept {
   return kNames[static_cast<uint32_t>(kind) - static_cast<uint32_t>(Kind::error)];
 }
 
+bool enter_by_stamp(const HandleHead* handle, Kind kind) noexcept {
+  if (handle->stamp.load(std::memory_order_acquire) != static_cast<uint32_t>(kind)) return false;
+  uint32_t now = handle->uses.load(std::memory_order_relaxed);
+  do {
+    if ((now & HandleHead::kReleased) != 0) return false;
+  } while (!handle->uses.compare_exchange_weak(now, now + 1, std::memory_order_acquire, std::memory_order_relaxed));
+  return true;
+}
+
+bool leave(const HandleHead* handle) noexcept {
+  return handle->uses.fetch_sub(1, std::memory_order_acq_rel) == (HandleHead::kReleased | 1);
+}
+
+namespace {
+
+bool retire_by_stamp(const HandleHead* handle, Kind kind) noexcept {
+  if (handle->stamp.load(std::memory_order_acquire) != static_cast<uint32_t>(kind)) return false;
+  return handle->uses.fetch_or(HandleHead::kReleased, std::memory_order_acq_rel) == 0;
+}
+
+}  // namespace
+
 #ifdef NDEBUG
 
-void remember(const void*, Kind) {}
-void forget(const void*) noexcept {}
-bool is_alive(const void* handle, Kind kind) noexcept {
-  return *static_cast<const volatile uint32_t*>(handle) == static_cast<uint32_t>(kind);
-}
+HandleHead::HandleHead(Kind kind) : stamp(static_cast<uint32_t>(kind)) {}
+HandleHead::~HandleHead() { stamp.store(0, std::memory_order_release); }
+
+bool enter(const HandleHead* handle, Kind kind) noexcept { return enter_by_stamp(handle, kind); }
+bool retire(const HandleHead* handle, Kind kind) noexcept { return retire_by_stamp(handle, kind); }
 
 #else
 
@@ -28,6 +52,11 @@ namespace {
 struct Table {
   std::mutex mutex;
   std::unordered_map<const void*, Kind> living;
+
+  bool holds(const HandleHead* handle, Kind kind) const {
+    const auto found = living.find(handle);
+    return found != living.end() && found->second == kind;
+  }
 };
 
 Table& table() {
@@ -37,22 +66,57 @@ Table& table() {
 
 }  // namespace
 
-void remember(const void* handle, Kind kind) {
+HandleHead::HandleHead(Kind kind) : stamp(static_cast<uint32_t>(kind)) {
   const std::lock_guard lock(table().mutex);
-  table().living[handle] = kind;
+  table().living[this] = kind;
 }
 
-void forget(const void* handle) noexcept {
+HandleHead::~HandleHead() {
   const std::lock_guard lock(table().mutex);
+  table().living.erase(this);
+  stamp.store(0, std::memory_order_release);
+}
+
+bool enter(const HandleHead* handle, Kind kind) noexcept {
+  const std::lock_guard lock(table().mutex);
+  return table().holds(handle, kind) && enter_by_stamp(handle, kind);
+}
+
+bool retire(const HandleHead* handle, Kind kind) noexcept {
+  const std::lock_guard lock(table().mutex);
+  if (!table().holds(handle, kind)) return false;
   table().living.erase(handle);
-}
-
-bool is_alive(const void* handle, Kind kind) noexcept {
-  const std::lock_guard lock(table().mutex);
-  const auto found = table().living.find(handle);
-  return found != table().living.end() && found->second == kind;
+  return retire_by_stamp(handle, kind);
 }
 
 #endif
+
+namespace {
+
+thread_local CallScope* innermost_scope = nullptr;
+
+}  // namespace
+
+CallScope::CallScope() noexcept : outer_(innermost_scope) { innermost_scope = this; }
+
+CallScope::~CallScope() {
+  innermost_scope = outer_;
+  while (count_ > 0) {
+    const Use& last = uses_[--count_];
+    if (leave(last.handle)) last.destroy(last.handle);
+  }
+}
+
+CallScope& CallScope::innermost() {
+  if (innermost_scope == nullptr) fail(Code::internal, "a handle is looked at outside a call");
+  return *innermost_scope;
+}
+
+bool CallScope::use(const HandleHead* handle, Kind kind, Destroy destroy) {
+  if (count_ == kMost) fail(Code::internal, "a call uses more than {} handles", kMost);
+  if (!enter(handle, kind)) return false;
+  uses_[count_++] = {handle, destroy};
+  return true;
+}
 
 }  // namespace dllm::abi

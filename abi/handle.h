@@ -1,7 +1,8 @@
 #pragma once
-// What is behind an opaque pointer: a stamp that tells its kind, then the object. Every struct of include/dllm/base.h
-// is defined in abi/api/<noun>_handle.h as a Handle.
+// What is behind an opaque pointer: a head that tells its kind and counts the calls inside it, then the object. Every
+// struct of include/dllm/base.h is defined in abi/api/<noun>_handle.h as a Handle.
 
+#include <atomic>
 #include <cstdint>
 
 namespace dllm::abi {
@@ -12,24 +13,83 @@ enum class Kind : uint32_t {
 };
 const char* kind_name(Kind kind) noexcept;
 
-// In debug builds every living handle is also kept in a table, so that a released or foreign pointer is told apart
-// without reading it.
-void remember(const void* handle, Kind kind);
-void forget(const void* handle) noexcept;
-bool is_alive(const void* handle, Kind kind) noexcept;
+struct HandleHead {
+  explicit HandleHead(Kind kind);
+  ~HandleHead();
+  HandleHead(const HandleHead&) = delete;
+  HandleHead& operator=(const HandleHead&) = delete;
+
+  static constexpr uint32_t kReleased = uint32_t{1} << 31;
+  std::atomic<uint32_t> stamp;             // the kind; 0 once destroyed
+  mutable std::atomic<uint32_t> uses{0};   // calls that use the handle, and kReleased
+};
 
 template <Kind K>
-struct Handle {
+struct Handle : HandleHead {
   static constexpr Kind kKind = K;
-  Handle() { remember(this, K); }
-  ~Handle() {
-    forget(this);
-    stamp = 0;
-  }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-
-  volatile uint32_t stamp = static_cast<uint32_t>(K);  // volatile: the destructor's write must stay
+  Handle() : HandleHead(K) {}
 };
+
+// A release while a call uses the handle is deferred: new calls are refused at once, the last call that leaves destroys
+// the object. In debug builds every living handle is also kept in a table, so that a released or foreign pointer is told
+// apart without reading it; a release build reads the stamp.
+
+// Begins a use. False when `handle` is no living handle of this kind. REQUIRES: not null.
+bool enter(const HandleHead* handle, Kind kind) noexcept;
+// The same by the stamp alone, without a lock: for signal handlers.
+bool enter_by_stamp(const HandleHead* handle, Kind kind) noexcept;
+// Ends a use. True: it was the last one of a released handle, the caller destroys it.
+bool leave(const HandleHead* handle) noexcept;
+// No use begins from here on. True: no call uses the handle, the caller destroys it. False also for what is no living
+// handle of this kind.
+bool retire(const HandleHead* handle, Kind kind) noexcept;
+
+// The uses of one call of the C ABI: need() begins them, the end of the scope ends them. Scopes of one thread nest (a
+// callback calls the library again).
+class CallScope {
+ public:
+  using Destroy = void (*)(const HandleHead*);
+  CallScope() noexcept;
+  ~CallScope();
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+  // Of the innermost call of this thread. Fails with internal when there is none.
+  static CallScope& innermost();
+  // False as enter().
+  bool use(const HandleHead* handle, Kind kind, Destroy destroy);
+
+ private:
+  static constexpr int kMost = 12;  // handles in one signature, with room
+  struct Use {
+    const HandleHead* handle;
+    Destroy destroy;
+  };
+  CallScope* outer_;
+  int count_ = 0;
+  Use uses_[kMost];
+};
+
+// One use, for functions without a status: true for a living handle.
+template <class H>
+class Held {
+ public:
+  explicit Held(H* handle) noexcept : handle_(handle != nullptr && enter(handle, H::kKind) ? handle : nullptr) {}
+  ~Held() {
+    if (handle_ != nullptr && leave(handle_)) delete handle_;
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+  H* operator->() const noexcept { return handle_; }
+
+ private:
+  H* handle_;
+};
+
+// What every dllm_*_release does.
+template <class H>
+void release(H* handle) noexcept {
+  if (handle != nullptr && retire(handle, H::kKind)) delete handle;
+}
 
 }  // namespace dllm::abi

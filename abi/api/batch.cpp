@@ -39,7 +39,7 @@ dllm_status dllm_batch_new(dllm_batch** out, dllm_error* err) {
 }
 
 void dllm_batch_release(dllm_batch* batch) {
-  if (usable(batch)) delete batch;
+  release(batch);
 }
 
 dllm_status dllm_batch_set(dllm_batch* batch, const char* name, int32_t dtype, const int64_t* dims, int64_t rank,
@@ -62,10 +62,12 @@ dllm_status dllm_batch_array(const dllm_batch* batch, const char* name, dllm_ten
 }
 
 int64_t dllm_batch_count(const dllm_batch* batch) {
-  return usable(batch) ? static_cast<int64_t>(batch->object.size()) : 0;
+  const Held held(batch);
+  return held ? static_cast<int64_t>(held->object.size()) : 0;
 }
 
 const char* dllm_batch_name(const dllm_batch* batch, int64_t index) {
-  if (!usable(batch) || index < 0 || index >= static_cast<int64_t>(batch->object.size())) return nullptr;
-  return batch->object.name(static_cast<size_t>(index)).c_str();
+  const Held held(batch);
+  if (!held || index < 0 || index >= static_cast<int64_t>(held->object.size())) return nullptr;
+  return held->object.name(static_cast<size_t>(index)).c_str();
 }

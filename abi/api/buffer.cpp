@@ -7,11 +7,15 @@ dllm_buffer* dllm_buffer_new(void) {
 }
 
 void dllm_buffer_release(dllm_buffer* buf) {
-  if (usable(buf)) delete buf;
+  release(buf);
 }
 
-const void* dllm_buffer_data(const dllm_buffer* buf) { return usable(buf) ? buf->content.c_str() : nullptr; }
+const void* dllm_buffer_data(const dllm_buffer* buf) {
+  const Held held(buf);
+  return held ? held->content.c_str() : nullptr;
+}
 
 int64_t dllm_buffer_size(const dllm_buffer* buf) {
-  return usable(buf) ? static_cast<int64_t>(buf->content.size()) : 0;
+  const Held held(buf);
+  return held ? static_cast<int64_t>(held->content.size()) : 0;
 }

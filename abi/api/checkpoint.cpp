@@ -62,7 +62,7 @@ dllm_status dllm_checkpoint_open(const char* path, dllm_checkpoint** out, dllm_e
 }
 
 void dllm_checkpoint_release(dllm_checkpoint* ckpt) {
-  if (usable(ckpt)) delete ckpt;
+  release(ckpt);
 }
 
 dllm_status dllm_checkpoint_describe(const dllm_checkpoint* ckpt, dllm_buffer* out, dllm_error* err) {

@@ -41,10 +41,13 @@ dllm_status dllm_dataset_add(dllm_dataset* data, const char* json, int64_t size,
 }
 
 void dllm_dataset_release(dllm_dataset* data) {
-  if (usable(data)) delete data;
+  release(data);
 }
 
-int64_t dllm_dataset_size(const dllm_dataset* data) { return usable(data) ? data->object->size() : 0; }
+int64_t dllm_dataset_size(const dllm_dataset* data) {
+  const Held held(data);
+  return held ? held->object->size() : 0;
+}
 
 dllm_status dllm_dataset_save(const dllm_dataset* data, const char* path, const dllm_options* opts, dllm_task* task,
                               dllm_error* err) {

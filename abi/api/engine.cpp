@@ -38,16 +38,18 @@ dllm_status dllm_engine_new(const dllm_options* opts, dllm_engine** out, dllm_er
 }
 
 void dllm_engine_release(dllm_engine* engine) {
-  if (usable(engine)) delete engine;
+  release(engine);
 }
 
 int64_t dllm_engine_device_count(const dllm_engine* engine) {
-  return usable(engine) ? static_cast<int64_t>(engine->device_names.size()) : 0;
+  const Held held(engine);
+  return held ? static_cast<int64_t>(held->device_names.size()) : 0;
 }
 
 const char* dllm_engine_device_name(const dllm_engine* engine, int64_t index) {
-  if (!usable(engine) || index < 0 || index >= static_cast<int64_t>(engine->device_names.size())) return nullptr;
-  return engine->device_names[static_cast<size_t>(index)].c_str();
+  const Held held(engine);
+  if (!held || index < 0 || index >= static_cast<int64_t>(held->device_names.size())) return nullptr;
+  return held->device_names[static_cast<size_t>(index)].c_str();
 }
 
 dllm_status dllm_engine_describe(const dllm_engine* engine, dllm_buffer* out, dllm_error* err) {

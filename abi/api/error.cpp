@@ -9,7 +9,8 @@ namespace dllm::abi {
 
 dllm_status put(dllm_error* err, Code code, const char* message, const char* hint) noexcept {
   const auto status = static_cast<dllm_status>(code);
-  if (!usable(err)) return status;
+  const Held held(err);
+  if (!held) return status;
   err->code = status;
   try {
     err->message = message;
@@ -34,11 +35,20 @@ dllm_error* dllm_error_new(void) {
 }
 
 void dllm_error_release(dllm_error* err) {
-  if (usable(err)) delete err;
+  release(err);
 }
 
-dllm_status dllm_error_code(const dllm_error* err) { return usable(err) ? err->code : DLLM_OK; }
+dllm_status dllm_error_code(const dllm_error* err) {
+  const Held held(err);
+  return held ? held->code : DLLM_OK;
+}
 
-const char* dllm_error_message(const dllm_error* err) { return usable(err) ? err->message.c_str() : ""; }
+const char* dllm_error_message(const dllm_error* err) {
+  const Held held(err);
+  return held ? held->message.c_str() : "";
+}
 
-const char* dllm_error_hint(const dllm_error* err) { return usable(err) ? err->hint.c_str() : ""; }
+const char* dllm_error_hint(const dllm_error* err) {
+  const Held held(err);
+  return held ? held->hint.c_str() : "";
+}

@@ -19,7 +19,8 @@ const Event::Value& need_value(const dllm_event* event, const char* key) {
 
 template <class T>
 const T* lend(const dllm_event* event, const char* key) noexcept {
-  if (!usable(event) || key == nullptr) return nullptr;
+  const Held held(event);
+  if (!held || key == nullptr) return nullptr;
   const Event::Value* value = event->object.find(key);
   return value == nullptr ? nullptr : std::get_if<T>(value);
 }
@@ -36,7 +37,8 @@ const T* lend_array(const dllm_event* event, const char* key, int64_t* out_count
 }  // namespace
 
 int32_t dllm_event_kind(const dllm_event* event) {
-  return usable(event) ? static_cast<int32_t>(event->object.kind()) : 0;
+  const Held held(event);
+  return held ? static_cast<int32_t>(held->object.kind()) : 0;
 }
 
 dllm_status dllm_event_i64(const dllm_event* event, const char* key, int64_t* out, dllm_error* err) {

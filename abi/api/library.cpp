@@ -33,7 +33,8 @@ void dllm_log_config(int32_t min_level, int32_t sink) {
 
 int32_t dllm_log_next(dllm_buffer* out_line, int32_t* out_level) {
   return guard_value<int32_t>(0, [&]() -> int32_t {
-    if (!usable(out_line)) return 0;
+    const Held held(out_line);
+    if (!held) return 0;
     auto line = log_next();
     if (!line) return 0;
     if (out_level != nullptr) *out_level = static_cast<int32_t>(line->first);

@@ -16,7 +16,7 @@ dllm_status dllm_loader_new(dllm_dataset* data, const dllm_options* opts, dllm_l
 }
 
 void dllm_loader_release(dllm_loader* loader) {
-  if (usable(loader)) delete loader;
+  release(loader);
 }
 
 dllm_status dllm_loader_next(dllm_loader* loader, dllm_batch** out, dllm_error* err) {
@@ -34,4 +34,7 @@ dllm_status dllm_loader_seek(dllm_loader* loader, int64_t position, dllm_error* 
   });
 }
 
-int64_t dllm_loader_position(const dllm_loader* loader) { return usable(loader) ? loader->object.position() : 0; }
+int64_t dllm_loader_position(const dllm_loader* loader) {
+  const Held held(loader);
+  return held ? held->object.position() : 0;
+}

@@ -83,7 +83,7 @@ dllm_status dllm_lua_new(const dllm_options* opts, dllm_lua** out, dllm_error* e
 }
 
 void dllm_lua_release(dllm_lua* lua) {
-  if (usable(lua)) delete lua;
+  release(lua);
 }
 
 dllm_status dllm_lua_set_json(dllm_lua* lua, const char* name, const char* json, int64_t size, dllm_error* err) {

@@ -26,7 +26,7 @@ void lay_beside(model::Model& model, const text::Tokenizer& tokenizer) {
   };
   put("tokenizer.json", tokenizer.to_json());
   // A chat template and the like of a loaded model stay.
-  const auto& files = model.side_files();
+  const auto files = model.side_files();
   const auto is_config = [](const auto& file) { return file.first == "tokenizer_config.json"; };
   if (std::none_of(files.begin(), files.end(), is_config)) put("tokenizer_config.json", tokenizer.config_json());
   // Several templates with names stay where they came from, in tokenizer_config.json.
@@ -91,11 +91,11 @@ dllm_status dllm_model_save(const dllm_model* model, const char* path, const dll
 }
 
 void dllm_model_release(dllm_model* model) {
-  if (usable(model)) delete model;
+  release(model);
 }
 
 dllm_status dllm_model_config(const dllm_model* model, dllm_buffer* out, dllm_error* err) {
-  return guard(err, [&] { fill(out, model::config_to_json(need(model, "model").object->config()).dump()); });
+  return guard(err, [&] { fill(out, model::config_to_json(need(model, "model").object->config_now()).dump()); });
 }
 
 dllm_status dllm_model_describe(const dllm_model* model, dllm_buffer* out, dllm_error* err) {
@@ -109,15 +109,20 @@ dllm_status dllm_model_i64(const dllm_model* model, const char* key, int64_t* ou
   });
 }
 
-int64_t dllm_model_version(const dllm_model* model) { return usable(model) ? model->object->version() : 0; }
+int64_t dllm_model_version(const dllm_model* model) {
+  const Held held(model);
+  return held ? held->object->version() : 0;
+}
 
 int64_t dllm_model_param_count(const dllm_model* model) {
-  return usable(model) ? static_cast<int64_t>(model->object->params().names().size()) : 0;
+  const Held held(model);
+  return held ? static_cast<int64_t>(held->object->params().names().size()) : 0;
 }
 
 const char* dllm_model_param_name(const dllm_model* model, int64_t index) {
-  if (index < 0 || index >= dllm_model_param_count(model)) return nullptr;
-  return model->object->params().names()[static_cast<size_t>(index)].c_str();
+  const Held held(model);
+  if (!held || index < 0 || index >= static_cast<int64_t>(held->object->params().names().size())) return nullptr;
+  return held->object->params().names()[static_cast<size_t>(index)].c_str();
 }
 
 dllm_status dllm_model_param(const dllm_model* model, const char* name, dllm_tensor** out, dllm_error* err) {

@@ -23,7 +23,7 @@ dllm_status dllm_objective_new(const char* name, const dllm_schedule* schedule, 
 }
 
 void dllm_objective_release(dllm_objective* objective) {
-  if (usable(objective)) delete objective;
+  release(objective);
 }
 
 dllm_status dllm_objective_prepare(const dllm_objective* objective, const dllm_batch* batch, int64_t seed, int64_t step,

@@ -29,7 +29,7 @@ dllm_status dllm_options_new(const char* kind, dllm_options** out, dllm_error* e
 }
 
 void dllm_options_release(dllm_options* opts) {
-  if (usable(opts)) delete opts;
+  release(opts);
 }
 
 dllm_status dllm_options_set_i64(dllm_options* opts, const char* key, int64_t value, dllm_error* err) {

@@ -28,7 +28,7 @@ dllm_status dllm_schedule_table(const double* t, const double* alpha, const doub
 }
 
 void dllm_schedule_release(dllm_schedule* schedule) {
-  if (usable(schedule)) delete schedule;
+  release(schedule);
 }
 
 dllm_status dllm_schedule_eval(const dllm_schedule* schedule, const double* t, int64_t count, double* dst_alpha,

@@ -11,7 +11,7 @@ dllm_status dllm_source_new(dllm_source** out, dllm_error* err) {
 }
 
 void dllm_source_release(dllm_source* source) {
-  if (usable(source)) delete source;
+  release(source);
 }
 
 dllm_status dllm_source_add(dllm_source* source, const char* name, const void* data, int64_t size, int32_t lend,

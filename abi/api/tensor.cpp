@@ -59,22 +59,28 @@ dllm_status dllm_tensor_new(int32_t dtype, const int64_t* dims, int64_t rank, co
 }
 
 void dllm_tensor_release(dllm_tensor* tensor) {
-  if (usable(tensor)) delete tensor;
+  release(tensor);
 }
 
 int32_t dllm_tensor_dtype(const dllm_tensor* tensor) {
-  return usable(tensor) ? static_cast<int32_t>(tensor->object.dtype()) : 0;
+  const Held held(tensor);
+  return held ? static_cast<int32_t>(held->object.dtype()) : 0;
 }
 
-int64_t dllm_tensor_rank(const dllm_tensor* tensor) { return usable(tensor) ? tensor->object.shape().rank() : 0; }
+int64_t dllm_tensor_rank(const dllm_tensor* tensor) {
+  const Held held(tensor);
+  return held ? held->object.shape().rank() : 0;
+}
 
 int64_t dllm_tensor_dim(const dllm_tensor* tensor, int64_t axis) {
-  if (!usable(tensor) || axis < 0 || axis >= tensor->object.shape().rank()) return 0;
-  return tensor->object.shape()[axis];
+  const Held held(tensor);
+  if (!held || axis < 0 || axis >= held->object.shape().rank()) return 0;
+  return held->object.shape()[axis];
 }
 
 const void* dllm_tensor_data(const dllm_tensor* tensor) {
-  return usable(tensor) ? tensor->object.bytes() : nullptr;
+  const Held held(tensor);
+  return held ? held->object.bytes() : nullptr;
 }
 
 dllm_status dllm_tensor_read(const dllm_tensor* tensor, int32_t dtype, void* dst, int64_t dst_size, dllm_error* err) {

@@ -101,10 +101,13 @@ dllm_status dllm_tokenizer_save(const dllm_tokenizer* tok, const char* path, dll
 }
 
 void dllm_tokenizer_release(dllm_tokenizer* tok) {
-  if (usable(tok)) delete tok;
+  release(tok);
 }
 
-int64_t dllm_tokenizer_size(const dllm_tokenizer* tok) { return usable(tok) ? tok->object->size() : 0; }
+int64_t dllm_tokenizer_size(const dllm_tokenizer* tok) {
+  const Held held(tok);
+  return held ? held->object->size() : 0;
+}
 
 dllm_status dllm_tokenizer_id(const dllm_tokenizer* tok, const char* name, int32_t* out, dllm_error* err) {
   return guard(err, [&] {

@@ -25,7 +25,7 @@ dllm_status dllm_trainer_new(dllm_model* model, dllm_objective* objective, const
 }
 
 void dllm_trainer_release(dllm_trainer* trainer) {
-  if (usable(trainer)) delete trainer;
+  release(trainer);
 }
 
 dllm_status dllm_trainer_step(dllm_trainer* trainer, const dllm_batch* batch, dllm_task* task, double* out_loss,

@@ -49,7 +49,8 @@ typedef int32_t dllm_status;
  * call. `event` and every array it lends live until the callback returns. Answers DLLM_CONTINUE,
  * DLLM_STOP (the call finishes cleanly with DLLM_OK) or DLLM_FAIL (the call returns
  * DLLM_CALLBACK_FAILED); any other number counts as DLLM_FAIL. May call only functions whose block
- * says Threads any or callback. */
+ * says Threads any or callback. So it may release the object whose call it runs in: that call goes on
+ * until the callback's answer or its work ends it, and the object is destroyed when it returns. */
 typedef int32_t (*dllm_event_fn)(const dllm_event *event, void *user_data);
 
 /* Status codes. 0 to 16 are the canonical set that PJRT uses too; ours start at 100. */

@@ -40,7 +40,7 @@ DLLM_API dllm_status dllm_batch_new(dllm_batch **out, dllm_error *err);
  *
  * Returns  nothing
  * Owns     batch is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_batch_release(dllm_batch *batch);

@@ -32,7 +32,7 @@ DLLM_API dllm_buffer *dllm_buffer_new(void);
  *
  * Returns  nothing
  * Owns     buf is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_buffer_release(dllm_buffer *buf);

@@ -90,7 +90,7 @@ DLLM_API dllm_status dllm_checkpoint_open(const char *path, dllm_checkpoint **ou
  *
  * Returns  nothing
  * Owns     ckpt is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_checkpoint_release(dllm_checkpoint *ckpt);

@@ -70,7 +70,7 @@ DLLM_API dllm_status dllm_dataset_add(dllm_dataset *data, const char *json, int6
  *
  * Returns  nothing
  * Owns     data is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_dataset_release(dllm_dataset *data);

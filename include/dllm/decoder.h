@@ -18,7 +18,11 @@
  * number of threads.
  *
  * Lifetime   a decoder keeps its model alive.
- * Threads    one call at a time per decoder; different decoders of one model may run together.
+ * Threads    start, add, remove, step, run, predict and commit: one call at a time per decoder. ids,
+ *            states, confidence, metric, trace, describe and statistics may be called at any time: they
+ *            give the last complete step and do not wait for the one that runs. Different decoders of
+ *            one model may run together, also beside its training: a step computes with the weights of
+ *            one version.
  */
 #include "dllm/base.h"
 #ifdef __cplusplus
@@ -48,7 +52,7 @@ DLLM_API dllm_status dllm_decoder_new(dllm_model *model, const dllm_options *opt
  *
  * Returns  nothing
  * Owns     decoder is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_decoder_release(dllm_decoder *decoder);
@@ -107,7 +111,8 @@ DLLM_API dllm_status dllm_decoder_remove(dllm_decoder *decoder, int64_t slot, dl
  *   out_active   NULL, or gets the slots that still have open positions; 0: everything is decided
  *
  * Returns  DLLM_OK; DLLM_CANCELLED; DLLM_FAILED_PRECONDITION before dllm_decoder_start or
- *          dllm_decoder_add
+ *          dllm_decoder_add, and under option on_change = "fail" when the weights are not those of the
+ *          step before; DLLM_ABORTED when the weights are lost
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -204,12 +209,15 @@ DLLM_API dllm_status dllm_decoder_metric(const dllm_decoder *decoder, int64_t sl
 
 /* Writes what happened in a slot as JSON lines, one per step: step, ids, states, confidence.
  *
+ * The decoder keeps them under option trace = 1, trace_bytes of them for a slot: then it stops, and a
+ * last line says so: {"slot", "step", "stopped": "trace_bytes", "bytes"}.
+ *
  *   decoder   not NULL
  *   slot      as dllm_decoder_add told it
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a slot that is not in use; DLLM_FAILED_PRECONDITION when the
- *          decoder was made with option trace = 0
+ *          decoder was made without option trace = 1
  * Owns     nothing
  * Threads  any
  * Since    1

@@ -7,7 +7,10 @@
  *
  * Promises that hold for every function
  *  1. Handles are pointers to types you never see inside. `release(NULL)` does nothing. Release in
- *     any order: children keep their parents alive.
+ *     any order: children keep their parents alive. A release while calls still use the handle (in
+ *     another thread, or a callback that releases the object it runs in) lets those calls finish;
+ *     new ones are refused, and the last one that returns destroys the object. What a handle lends
+ *     (names, data) ends with the release. A call that begins after the release is an error of yours.
  *  2. A function that can fail returns `dllm_status`; 0 is success. `err` may be NULL; on failure
  *     it holds one line of text until you use it again; on success it is left alone. One
  *     `dllm_error` per thread of yours is enough.
@@ -16,9 +19,12 @@
  *  4. What you pass in stays yours and may be freed when the call returns (one exception, stated in
  *     dllm/source.h). What is handed out through `out` is yours to release. What is returned as a
  *     pointer is lent.
- *  5. `const` handle: many threads may call at once. Otherwise: one call at a time per object,
- *     unless the function's block says `Threads any`. `dllm_task_*`, `dllm_error_*` of your own,
- *     and everything in library.h: any thread.
+ *  5. The word `Threads` of each block decides. any: from any thread, also while other calls use
+ *     the same objects, a training or decoding step for example. owner: at most one such call at a
+ *     time per object, which is the first handle of the signature. callback: as owner, and also
+ *     inside a callback of that object. Options, batches, tensors, buffers, errors, sources and
+ *     datasets have no lock: any number of calls may read one, none while another call writes into it
+ *     (set, add, or as `out` and `err`).
  *  6. Callbacks run on your thread, inside your call, and never after it.
  *  7. Outs are written only on success, except counts of a too-small array.
  *  8. A symbol of ABI 1 keeps its name, its signature and its meaning as long as the number that
@@ -29,8 +35,8 @@
  *
  * How a function's block reads
  *   A first sentence that says what it does; one line per parameter; then Returns, Owns, Threads,
- *   Since. `err` is in no block: it may always be NULL. `Threads` is one of: any; owner (one call
- *   at a time per object); callback (also allowed inside a callback). Every function that can fail
+ *   Since. `err` is in no block: it may always be NULL. `Threads` is one of: any, owner, callback
+ *   (promise 5). Every function that can fail
  *   also returns DLLM_INVALID_ARGUMENT for NULL where not allowed and for a negative count, and
  *   may return DLLM_RESOURCE_EXHAUSTED, DLLM_INTERNAL and DLLM_UNKNOWN. A function without a
  *   status never crashes on NULL: it answers 0 or NULL.

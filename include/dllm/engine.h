@@ -44,7 +44,7 @@ DLLM_API dllm_status dllm_engine_new(const dllm_options *opts, dllm_engine **out
  *
  * Returns  nothing
  * Owns     engine is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_engine_release(dllm_engine *engine);

@@ -45,7 +45,7 @@ DLLM_API dllm_error *dllm_error_new(void);
  *
  * Returns  nothing
  * Owns     err is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_error_release(dllm_error *err);

@@ -39,7 +39,7 @@ DLLM_API dllm_status dllm_loader_new(dllm_dataset *data, const dllm_options *opt
  *
  * Returns  nothing
  * Owns     loader is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_loader_release(dllm_loader *loader);

@@ -37,7 +37,7 @@ DLLM_API dllm_status dllm_lua_new(const dllm_options *opts, dllm_lua **out, dllm
  *
  * Returns  nothing
  * Owns     lua is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_lua_release(dllm_lua *lua);

@@ -11,7 +11,15 @@
  * safetensors). Its version grows with every change of weights.
  *
  * Lifetime   a model keeps its engine alive; trainers and decoders keep their model alive.
- * Threads    reads may run together; forward, set_param and training: one call at a time per model.
+ * Threads    what only reads may be called at any time. What reads numbers (param, save) waits while a
+ *            training step writes them and gets all of one version. forward, set_param, set_tokenizer,
+ *            a new trainer and training: one call at a time per model; set_param beside a step waits
+ *            for its end. Decoders of the model may step meanwhile, but for a new trainer, which may
+ *            give the model another vocabulary and other types.
+ *
+ * Lost       a step that fails on the device, or out of memory while it writes, loses the weights: from
+ *            then on whatever needs them (param, save, forward, a decoding step) fails at once with
+ *            DLLM_ABORTED, until a checkpoint is restored into the trainer.
  */
 #include "dllm/base.h"
 #ifdef __cplusplus
@@ -83,7 +91,8 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
  *   task    NULL, or looked at before every tensor; progress in bytes
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS unless overwrite is 1; DLLM_PERMISSION_DENIED;
- *          DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_CANCELLED
+ *          DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_ABORTED when the weights are lost;
+ *          DLLM_CANCELLED
  * Owns     nothing
  * Threads  any
  * Since    1
@@ -97,7 +106,7 @@ DLLM_API dllm_status dllm_model_save(const dllm_model *model, const char *path,
  *
  * Returns  nothing
  * Owns     model is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_model_release(dllm_model *model);
@@ -177,11 +186,14 @@ DLLM_API const char *dllm_model_param_name(const dllm_model *model, int64_t inde
 
 /* Copies one parameter out, in f32 or the exact form it is stored in.
  *
+ * Parameters of equal layers lie in one array on the engine, and a call reads all of it: to export a
+ * model, save it.
+ *
  *   model   not NULL
  *   name    not NULL
  *   out     not NULL
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest
+ * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest; DLLM_ABORTED when the weights are lost
  * Owns     out is yours
  * Threads  any
  * Since    1
@@ -189,13 +201,17 @@ DLLM_API const char *dllm_model_param_name(const dllm_model *model, int64_t inde
 DLLM_API dllm_status dllm_model_param(const dllm_model *model, const char *name, dllm_tensor **out,
                                       dllm_error *err);
 
-/* Replaces one parameter and moves the version.
+/* Replaces one parameter and moves the version. Waits for a training step that runs.
+ *
+ * The first call for an array of equal layers copies it to the host, further ones change that copy; the
+ * next call that needs the weights uploads every changed array once.
  *
  *   model   not NULL
  *   name    not NULL
  *   value   not NULL, of the parameter's shape, any float type
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT for another shape, the message has both
+ * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT for another shape, the message has both;
+ *          DLLM_ABORTED when the weights are lost
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -230,7 +246,8 @@ DLLM_API dllm_status dllm_model_set_tokenizer(dllm_model *model, const dllm_toke
  *   out     not NULL
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array, a wrong shape or an id out of the
- *          vocabulary; DLLM_RESOURCE_EXHAUSTED; DLLM_CANCELLED
+ *          vocabulary; DLLM_RESOURCE_EXHAUSTED; DLLM_ABORTED when the weights are lost;
+ *          DLLM_CANCELLED
  * Owns     out is yours
  * Threads  owner
  * Since    1

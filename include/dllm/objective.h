@@ -41,7 +41,7 @@ DLLM_API dllm_status dllm_objective_new(const char *name, const dllm_schedule *s
  *
  * Returns  nothing
  * Owns     objective is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_objective_release(dllm_objective *objective);

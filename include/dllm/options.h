@@ -43,7 +43,7 @@ DLLM_API dllm_status dllm_options_new(const char *kind, dllm_options **out, dllm
  *
  * Returns  nothing
  * Owns     opts is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_options_release(dllm_options *opts);

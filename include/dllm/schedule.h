@@ -56,7 +56,7 @@ DLLM_API dllm_status dllm_schedule_table(const double *t, const double *alpha, c
  *
  * Returns  nothing
  * Owns     schedule is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_schedule_release(dllm_schedule *schedule);

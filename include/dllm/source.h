@@ -36,7 +36,7 @@ DLLM_API dllm_status dllm_source_new(dllm_source **out, dllm_error *err);
  *
  * Returns  nothing
  * Owns     source is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_source_release(dllm_source *source);

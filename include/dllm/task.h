@@ -12,7 +12,7 @@
  * every object in a consistent state. A cancelled task stays cancelled: make a new one for the
  * next call.
  *
- * Lifetime   release it after the calls that use it have returned.
+ * Lifetime   a call keeps its task until it returns, also when you release it meanwhile.
  * Threads    every function here may be called from any thread.
  */
 #include "dllm/base.h"

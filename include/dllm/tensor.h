@@ -38,7 +38,7 @@ DLLM_API dllm_status dllm_tensor_new(int32_t dtype, const int64_t *dims, int64_t
  *
  * Returns  nothing
  * Owns     tensor is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_tensor_release(dllm_tensor *tensor);

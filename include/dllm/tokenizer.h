@@ -80,7 +80,7 @@ DLLM_API dllm_status dllm_tokenizer_save(const dllm_tokenizer *tok, const char *
  *
  * Returns  nothing
  * Owns     tok is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_tokenizer_release(dllm_tokenizer *tok);

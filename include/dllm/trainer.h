@@ -23,14 +23,16 @@
  * a checkpoint and the end of a run wait for all.
  *
  * Lifetime   a trainer keeps its model and its objective alive.
- * Threads    one call at a time per trainer, which is the one writer of its model.
+ * Threads    one call at a time per trainer, which is the one writer of its model; metric, describe and
+ *            model at any time.
  */
 #include "dllm/base.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Makes a trainer at step 0.
+/* Makes a trainer at step 0. The model's trained parameters become f32, and a model without a mask
+ * token gets one: no decoder of it may step meanwhile.
  *
  *   model       not NULL
  *   objective   not NULL
@@ -41,7 +43,7 @@ extern "C" {
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the objective needs a mask token and the model
  *          has none; DLLM_RESOURCE_EXHAUSTED
  * Owns     out is yours, keeps model, objective
- * Threads  any
+ * Threads  owner
  * Since    1
  */
 DLLM_API dllm_status dllm_trainer_new(dllm_model *model, dllm_objective *objective,
@@ -54,7 +56,7 @@ DLLM_API dllm_status dllm_trainer_new(dllm_model *model, dllm_objective *objecti
  *
  * Returns  nothing
  * Owns     trainer is gone
- * Threads  owner
+ * Threads  any
  * Since    1
  */
 DLLM_API void dllm_trainer_release(dllm_trainer *trainer);
@@ -220,14 +222,14 @@ DLLM_API dllm_status dllm_trainer_add_sink(dllm_trainer *trainer, const char *ki
                                            const char *target, const dllm_options *opts,
                                            dllm_error *err);
 
-/* Hands out the model in one of its roles.
+/* Hands out the model in one of its roles. "ema" waits while a step writes the average.
  *
  *   trainer   not NULL
  *   role      not NULL: "live" (what is trained), "ema" (its moving average, a copy)
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown role; DLLM_FAILED_PRECONDITION for "ema" without
- *          one
+ *          one; DLLM_ABORTED for "ema" when the weights are lost
  * Owns     out is yours
  * Threads  any
  * Since    1
