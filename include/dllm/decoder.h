@@ -33,8 +33,8 @@ extern "C" {
  *
  *   model   not NULL
  *   opts    NULL: defaults; kind "decoder" or "decoder:<policy>": policy, steps, block_length,
- *           gen_length, temperature, top_k, top_p, attention, shift, cache, guidance and the
- *           policy's own
+ *           gen_length, temperature, top_k, top_p, attention, shift, cache, guidance, on_change,
+ *           trace (default 0), trace_bytes and the policy's own
  *   out     not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the model has no mask token, the hint has the

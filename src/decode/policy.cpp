@@ -90,7 +90,7 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
                     "the host, where policy and options allow it."),
       option_i64("slots", 256, 1, 1 << 16, "Most requests at a time."),
       option_bool("trace", false,
-                  "Keep what every step did, one line of JSON a step (some 10 bytes a position)."),
+                  "Keep what every step did, one line of JSON a step (about 30 bytes a position)."),
       option_i64("trace_bytes", int64_t{64} << 20, 1 << 10, int64_t{1} << 40,
                  "Most bytes of the trace of one request; then recording stops, and a last line says "
                  "so."),
