@@ -45,12 +45,12 @@ Shape ParamStore::shape(const std::string& name) const {
   return spec.logical_shape(spec.pieces[where.piece]);
 }
 
-Tensor ParamStore::widened(size_t index) const {
+Tensor ParamStore::widened(size_t index, const Task* task) const {
   need_numbers();
   const Physical& entry = physical_[index];
-  const Tensor values = entry.buffer->read();
-  if (entry.dtype != DType::i8) return values.to(DType::f32);
-  return dequantize(values, physical_[index + 1].buffer->read());
+  const Tensor values = entry.buffer->read(task);
+  if (entry.dtype != DType::i8) return values.to(DType::f32, task);
+  return dequantize(values, physical_[index + 1].buffer->read(task), task);
 }
 
 Tensor ParamStore::read(const std::string& name) const {
@@ -129,7 +129,8 @@ Tensor ParamStore::to_physical(size_t physical_index,
 }
 
 // The plain form is kept where somebody looks rows up, or will train.
-graph::BufferRef ParamStore::upload(const Physical& entry, const Tensor& tensor) const {
+graph::BufferRef ParamStore::upload(const Physical& entry, const Tensor& tensor,
+                                    const Task* task) const {
   const ParamRole role = entry.spec.role;
   const bool scale = entry.scale_of >= 0;
   if (scale || is_vector(role) || role == ParamRole::positions) {
@@ -137,14 +138,14 @@ graph::BufferRef ParamStore::upload(const Physical& entry, const Tensor& tensor)
   }
   // The head of a tied model is this very table: both forms. An untied one is never multiplied.
   if (role == ParamRole::embedding) return engine_->upload(tensor, true);
-  return engine_->upload_weight(tensor, false);
+  return engine_->upload_weight(tensor, false, task);
 }
 
-void ParamStore::store(size_t index, const ParamForm& form) {
+void ParamStore::store(size_t index, const ParamForm& form, const Task* task) {
   Physical& entry = physical_[index];
-  graph::BufferRef buffer = upload(entry, form.values);
+  graph::BufferRef buffer = upload(entry, form.values, task);
   graph::BufferRef scale =
-      form.scale.defined() ? upload(physical_[index + 1], form.scale) : nullptr;
+      form.scale.defined() ? upload(physical_[index + 1], form.scale, task) : nullptr;
   const std::lock_guard lock(mutex_);
   entry.buffer = std::move(buffer);
   if (scale) {
@@ -180,8 +181,8 @@ size_t ParamStore::append(const ParamSpec& spec, DType dtype) {
   return index;
 }
 
-void ParamStore::add(const ParamSpec& spec, const ParamForm& form) {
-  store(append(spec, form.values.dtype()), form);
+void ParamStore::add(const ParamSpec& spec, const ParamForm& form, const Task* task) {
+  store(append(spec, form.values.dtype()), form, task);
 }
 
 void ParamStore::add_sketch(const ParamSpec& spec, DType dtype) {

@@ -16,12 +16,12 @@ class Stacks {
 public:
   explicit Stacks(const ParamStore& params) : params_(params) {}
 
-  void fetch() {
+  void fetch(const Task* task) {
     const std::vector<graph::BufferRef> buffers = params_.snapshot();
     for (size_t i = 0; i < buffers.size(); ++i) {
       const ParamStore::Physical& entry = params_.physical()[i];
       if (entry.scale_of >= 0) continue;
-      const Tensor values = entry.dtype == DType::i8 ? params_.widened(i) : buffers[i]->read();
+      const Tensor values = entry.dtype == DType::i8 ? params_.widened(i, task) : buffers[i]->read(task);
       for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
         for (size_t piece = 0; piece < entry.spec.pieces.size(); ++piece) {
           places_[entry.spec.logical_name(entry.spec.pieces[piece], layer)] = {&entry.spec, piece,
@@ -30,9 +30,9 @@ public:
       }
     }
   }
-  Tensor tensor(const std::string& name) const {
+  Tensor tensor(const std::string& name, const Task* task) const {
     const Place& place = places_.at(name);
-    return read_piece(*place.spec, place.piece, place.layer, place.values);
+    return read_piece(*place.spec, place.piece, place.layer, place.values, task);
   }
   DType dtype(const std::string& name) const { return places_.at(name).values.dtype(); }
 
@@ -59,7 +59,7 @@ const char* torch_name(DType dtype) {
 void write_weights(const Model& model, const std::string& folder, const Options& options,
                    Json& config, Task* task) {
   Stacks stacks(model.params());
-  stacks.fetch();
+  stacks.fetch(task);
   const std::string& wanted = options.str("dtype");
   std::vector<ckpt::TensorSpec> specs;
   int64_t total = 0, done = 0;
@@ -82,8 +82,8 @@ void write_weights(const Model& model, const std::string& folder, const Options&
                             {{"format", "pt"}});
   for (const ckpt::TensorSpec& spec : writer.order()) {
     check_task(task);
-    const Tensor tensor = stacks.tensor(spec.name).to(spec.dtype);
-    writer.write(spec.name, tensor);
+    const Tensor tensor = stacks.tensor(spec.name, task).to(spec.dtype, task);
+    writer.write(spec.name, tensor, task);
     done += tensor.byte_size();
     if (task != nullptr) task->set_progress(done, total);
   }

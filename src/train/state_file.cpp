@@ -58,9 +58,11 @@ void write_state(const Trainer::State& state, const std::string& path, Task* tas
   for (const ckpt::TensorSpec& next : writer.order()) {
     check_task(task);
     const StateTensor& tensor = by_name.at(next.name);
-    const Tensor physical = (state.slots[tensor.slot].*tensor.kind)->read();
-    writer.write(next.name, model::read_piece(spec_of(state, tensor.slot), tensor.piece,
-                                              tensor.layer, physical));
+    const Tensor physical = (state.slots[tensor.slot].*tensor.kind)->read(task);
+    writer.write(next.name,
+                 model::read_piece(spec_of(state, tensor.slot), tensor.piece, tensor.layer,
+                                   physical, task),
+                 task);
   }
   writer.close();
 }
