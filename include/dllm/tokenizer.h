@@ -49,7 +49,7 @@ DLLM_API dllm_status dllm_tokenizer_load_source(const dllm_source *source, const
  *
  *   text   not NULL, a dataset opened without a tokenizer
  *   opts   NULL: defaults; kind "tokenizer_train": vocab_size, min_count, special_tokens (list)
- *   task   NULL, or looked at between merges; progress in merges
+ *   task   NULL, or checked every few milliseconds; progress in merges
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the dataset holds ids instead of text;
