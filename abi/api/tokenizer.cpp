@@ -118,8 +118,14 @@ dllm_status dllm_tokenizer_id(const dllm_tokenizer* tok, const char* name, int32
 
 dllm_status dllm_tokenizer_encode(const dllm_tokenizer* tok, const char* text, int64_t size, int32_t* dst,
                                   int64_t dst_count, int64_t* out_count, dllm_error* err) {
+  return dllm_tokenizer_encode_task(tok, text, size, nullptr, dst, dst_count, out_count, err);
+}
+
+dllm_status dllm_tokenizer_encode_task(const dllm_tokenizer* tok, const char* text, int64_t size, dllm_task* task,
+                                       int32_t* dst, int64_t dst_count, int64_t* out_count, dllm_error* err) {
   return guard(err, [&] {
-    const std::vector<int32_t> ids = need(tok, "tok").object->encode(need_content(text, size, "text"));
+    const Task* const stop = task_of(task);
+    const std::vector<int32_t> ids = need(tok, "tok").object->encode(need_content(text, size, "text"), stop);
     copy_out(std::span<const int32_t>(ids), dst, dst_count, out_count, "dst");
   });
 }
@@ -143,11 +149,16 @@ dllm_status dllm_tokenizer_decode_stream(const dllm_tokenizer* tok, const int32_
 
 dllm_status dllm_tokenizer_chat(const dllm_tokenizer* tok, const char* messages_json, int64_t size,
                                 const dllm_options* opts, dllm_batch** out, dllm_error* err) {
+  return dllm_tokenizer_chat_task(tok, messages_json, size, opts, nullptr, out, err);
+}
+
+dllm_status dllm_tokenizer_chat_task(const dllm_tokenizer* tok, const char* messages_json, int64_t size,
+                                     const dllm_options* opts, dllm_task* task, dllm_batch** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     const std::shared_ptr<const text::Tokenizer>& tokenizer = need(tok, "tok").object;
     const Json messages = parse_json(need_content(messages_json, size, "messages_json"), "messages");
-    const text::ChatRow row = text::Chat(tokenizer, options_of(opts, "chat")).row(messages);
+    const text::ChatRow row = text::Chat(tokenizer, options_of(opts, "chat")).row(messages, task_of(task));
     const Shape shape{1, static_cast<int64_t>(row.ids.size())};
     auto made = std::make_unique<dllm_batch>();
     made->object.set("ids", Tensor::from(shape, row.ids));

@@ -27,7 +27,7 @@ extern "C" {
  *   loader    NULL, or its position is saved too
  *   root      not NULL, the run's folder; made when it does not exist
  *   opts      NULL: defaults; kind "checkpoint": keep_last, script_state (JSON text), wait
- *   task      NULL, or looked at before every tensor; progress in bytes
+ *   task      NULL, or checked every few milliseconds; progress in bytes
  *   out_dir   NULL, or gets the path of the new folder
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when this step is saved already; DLLM_PERMISSION_DENIED;
@@ -47,7 +47,7 @@ DLLM_API dllm_status dllm_checkpoint_save(dllm_trainer *trainer, const dllm_load
  *   trainer   not NULL, of the same model config and objective
  *   loader    NULL, or moved to the saved position
  *   dir       not NULL, a checkpoint folder, as dllm_checkpoint_latest tells it
- *   task      NULL, or looked at before every tensor; progress in bytes
+ *   task      NULL, or checked every few milliseconds; progress in bytes
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a checkpoint that is not whole;
  *          DLLM_FAILED_PRECONDITION when it belongs to another model; DLLM_CANCELLED
@@ -128,7 +128,7 @@ DLLM_API dllm_status dllm_checkpoint_tensor(const dllm_checkpoint *ckpt, const c
  * tensors lie inside their files.
  *
  *   ckpt   not NULL
- *   task   NULL, or looked at between files; progress in bytes
+ *   task   NULL, or checked every few milliseconds; progress in bytes
  *
  * Returns  DLLM_OK; DLLM_DATA_LOSS, the message names the first bad file; DLLM_CANCELLED
  * Owns     nothing

@@ -23,7 +23,7 @@ extern "C" {
  *   tok    NULL: raw text, for dllm_tokenizer_train
  *   opts   NULL: defaults; kind "dataset": format (detect text jsonl fortunes tokens), rows,
  *          text_key, prompt_key, response_key, append_eos
- *   task   NULL, or looked at between documents; progress in bytes
+ *   task   NULL, or checked every few milliseconds; progress in bytes
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a bad line or a damaged token file, the
@@ -91,7 +91,7 @@ DLLM_API int64_t dllm_dataset_size(const dllm_dataset *data);
  *   data   not NULL, holds ids
  *   path   not NULL, the file to make
  *   opts   NULL: defaults; kind "save": overwrite
- *   task   NULL, or looked at between documents; progress in documents
+ *   task   NULL, or checked every few milliseconds; progress in documents
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text; DLLM_ALREADY_EXISTS unless overwrite is
  *          1; DLLM_PERMISSION_DENIED; DLLM_CANCELLED

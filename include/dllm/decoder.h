@@ -107,7 +107,7 @@ DLLM_API dllm_status dllm_decoder_remove(dllm_decoder *decoder, int64_t slot, dl
 /* Takes one denoising step of every active slot.
  *
  *   decoder      not NULL, holds a slot
- *   task         NULL, or looked at before every layer
+ *   task         NULL, or checked every few milliseconds
  *   out_active   NULL, or gets the slots that still have open positions; 0: everything is decided
  *
  * Returns  DLLM_OK; DLLM_CANCELLED; DLLM_FAILED_PRECONDITION before dllm_decoder_start or
@@ -128,7 +128,7 @@ DLLM_API dllm_status dllm_decoder_step(dllm_decoder *decoder, dllm_task *task, i
  *   decoder     not NULL, holds a slot
  *   fn          NULL, or called on this thread between steps
  *   user_data   NULL, or handed to fn
- *   task        NULL, or looked at before every layer; progress in steps
+ *   task        NULL, or checked every few milliseconds; progress in steps
  *
  * Returns  DLLM_OK; DLLM_CALLBACK_FAILED; all of dllm_decoder_step
  * Owns     nothing
@@ -243,7 +243,7 @@ DLLM_API dllm_status dllm_decoder_describe(const dllm_decoder *decoder, dllm_buf
  * changes nothing. Symbols that begin with dllmx_ may change between versions.
  *
  *   decoder   not NULL, holds an active slot
- *   task      NULL, or looked at before every layer
+ *   task      NULL, or checked every few milliseconds
  *
  * Returns  DLLM_OK; DLLM_CANCELLED; DLLM_FAILED_PRECONDITION when no slot has open positions
  * Owns     nothing

@@ -31,7 +31,7 @@ extern "C" {
  *   engine   not NULL
  *   path     not NULL, a folder with config.json and safetensors, or a .gguf file
  *   opts     NULL: defaults; kind "model": dtype (auto f32 bf16 int8), attention, shift, mask_token
- *   task     NULL, or looked at before every tensor; progress in bytes
+ *   task     NULL, or checked every few milliseconds; progress in bytes
  *   out      not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a missing file or tensor; DLLM_DATA_LOSS for a damaged
@@ -50,7 +50,7 @@ DLLM_API dllm_status dllm_model_load(dllm_engine *engine, const char *path,
  *   engine   not NULL
  *   source   not NULL, holds the files of a model folder or one .gguf file
  *   opts     NULL: defaults; kind "model"
- *   task     NULL, or looked at before every tensor; progress in bytes
+ *   task     NULL, or checked every few milliseconds; progress in bytes
  *   out      not NULL
  *
  * Returns  as dllm_model_load
@@ -68,7 +68,7 @@ DLLM_API dllm_status dllm_model_load_source(dllm_engine *engine, const dllm_sour
  *   config_json   not NULL, the content of a config.json
  *   size          bytes of config_json, 0 or more
  *   opts          NULL: defaults; kind "model": seed, dtype, attention, shift, mask_token
- *   task          NULL, or looked at before every tensor
+ *   task          NULL, or checked every few milliseconds
  *   out           not NULL
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a config that makes no model, the message names the
@@ -88,7 +88,7 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
  *   model   not NULL
  *   path    not NULL, the folder to make
  *   opts    NULL: defaults; kind "save": dtype, overwrite
- *   task    NULL, or looked at before every tensor; progress in bytes
+ *   task    NULL, or checked every few milliseconds; progress in bytes
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS unless overwrite is 1; DLLM_PERMISSION_DENIED;
  *          DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_ABORTED when the weights are lost;
@@ -242,7 +242,7 @@ DLLM_API dllm_status dllm_model_set_tokenizer(dllm_model *model, const dllm_toke
  *   model   not NULL
  *   batch   not NULL, holds ids
  *   opts    NULL: defaults; kind "forward": attention, shift, outputs (logits hidden)
- *   task    NULL, or looked at before every layer
+ *   task    NULL, or checked every few milliseconds
  *   out     not NULL
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array, a wrong shape or an id out of the

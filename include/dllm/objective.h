@@ -74,7 +74,7 @@ DLLM_API dllm_status dllm_objective_prepare(const dllm_objective *objective,
  *   model       not NULL
  *   batch       not NULL, token rows or prepared arrays
  *   seed        any number; used when the batch is not prepared
- *   task        NULL, or looked at before every layer
+ *   task        NULL, or checked every few milliseconds
  *   out_loss    not NULL; nats, normalized as the objective says
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array or a wrong shape; DLLM_CANCELLED

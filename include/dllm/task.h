@@ -8,9 +8,12 @@
  *     start_thread(watch, task);                        watch: dllm_task_progress, dllm_task_cancel
  *     dllm_trainer_run(trainer, loader, 1000, NULL, NULL, task, err);
  *
- * Work stops at the next layer or step with DLLM_CANCELLED (or DLLM_DEADLINE_EXCEEDED) and leaves
- * every object in a consistent state. A cancelled task stays cancelled: make a new one for the
- * next call.
+ * The call returns DLLM_CANCELLED (or DLLM_DEADLINE_EXCEEDED) and leaves every object in a consistent
+ * state. On the CPU the task is checked every few milliseconds of work, whatever the size of model and
+ * text, so that a call returns within 50 ms on cores that are free for it. Two things are finished
+ * first: an update of weights that has begun (dllm/trainer.h), and the checkpoint that a cancelled run
+ * with the option root writes. A cancelled task stays cancelled:
+ * make a new one for the next call.
  *
  * Lifetime   a call keeps its task until it returns, also when you release it meanwhile.
  * Threads    every function here may be called from any thread.

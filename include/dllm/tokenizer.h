@@ -49,7 +49,7 @@ DLLM_API dllm_status dllm_tokenizer_load_source(const dllm_source *source, const
  *
  *   text   not NULL, a dataset opened without a tokenizer
  *   opts   NULL: defaults; kind "tokenizer_train": vocab_size, min_count, special_tokens (list)
- *   task   NULL, or looked at between merges; progress in merges
+ *   task   NULL, or checked every few milliseconds; progress in merges
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the dataset holds ids instead of text;
@@ -130,6 +130,27 @@ DLLM_API dllm_status dllm_tokenizer_encode(const dllm_tokenizer *tok, const char
                                            int64_t size, int32_t *dst, int64_t dst_count,
                                            int64_t *out_count, dllm_error *err);
 
+/* dllm_tokenizer_encode for long texts: a task can stop it.
+ *
+ *   tok         not NULL
+ *   text        NULL only when size is 0; UTF-8, bytes that are not are kept as bytes
+ *   size        bytes of text, 0 or more
+ *   task        NULL, or checked every few milliseconds
+ *   dst         NULL only when dst_count is 0
+ *   dst_count   room in dst, 0 or more
+ *   out_count   not NULL; the number of ids, also when dst is too small
+ *
+ * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when dst is too small, out_count has the need; DLLM_CANCELLED;
+ *          DLLM_DEADLINE_EXCEEDED
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_tokenizer_encode_task(const dllm_tokenizer *tok, const char *text,
+                                                int64_t size, dllm_task *task, int32_t *dst,
+                                                int64_t dst_count, int64_t *out_count,
+                                                dllm_error *err);
+
 /* Turns ids into text; bytes that are no UTF-8 become U+FFFD.
  *
  *   tok     not NULL
@@ -186,6 +207,24 @@ DLLM_API dllm_status dllm_tokenizer_decode_stream(const dllm_tokenizer *tok, con
 DLLM_API dllm_status dllm_tokenizer_chat(const dllm_tokenizer *tok, const char *messages_json,
                                          int64_t size, const dllm_options *opts, dllm_batch **out,
                                          dllm_error *err);
+
+/* dllm_tokenizer_chat for long conversations: a task can stop it.
+ *
+ *   tok             not NULL
+ *   messages_json   not NULL, a list of {"role", "content"} or an object with "messages", "tools"
+ *   size            bytes of messages_json, 0 or more
+ *   opts            NULL: defaults; kind "chat"
+ *   task            NULL, or checked every few milliseconds
+ *   out             not NULL; as of dllm_tokenizer_chat
+ *
+ * Returns  as dllm_tokenizer_chat; DLLM_CANCELLED; DLLM_DEADLINE_EXCEEDED
+ * Owns     out is yours
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_tokenizer_chat_task(const dllm_tokenizer *tok, const char *messages_json,
+                                              int64_t size, const dllm_options *opts,
+                                              dllm_task *task, dllm_batch **out, dllm_error *err);
 
 #ifdef __cplusplus
 }

@@ -63,11 +63,12 @@ DLLM_API void dllm_trainer_release(dllm_trainer *trainer);
 
 /* Takes one optimizer step on one batch.
  *
- * A step that fails or is cancelled changes no weight and does not count.
+ * A step that fails or is cancelled changes no weight and does not count. An update that has begun is
+ * finished: it reads and writes 28 bytes a parameter, about a second for 500 million on two cores.
  *
  *   trainer    not NULL
  *   batch      not NULL, token rows or prepared arrays
- *   task       NULL, or looked at before every operation until the weights begin to change
+ *   task       NULL, or checked until the weights begin to change; then the step is finished
  *   out_loss   NULL: do not wait for the result; else the loss before the update, in nats
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array or a wrong shape;
@@ -84,7 +85,7 @@ DLLM_API dllm_status dllm_trainer_step(dllm_trainer *trainer, const dllm_batch *
  *
  *   trainer   not NULL
  *   batch     not NULL, token rows or prepared arrays
- *   task      NULL, or looked at before every operation until the sums begin to change
+ *   task      NULL, or checked until the sums begin to change; then the call is finished
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT; DLLM_ABORTED; DLLM_CANCELLED
  * Owns     nothing
@@ -97,7 +98,7 @@ DLLM_API dllm_status dllm_trainer_accumulate(dllm_trainer *trainer, const dllm_b
 /* Divides the summed gradients by the summed count, clips, updates the weights.
  *
  *   trainer    not NULL
- *   task       NULL, or looked at before the update
+ *   task       NULL, or checked until the weights begin to change
  *   out_loss   NULL: do not wait for the result; else the mean loss of the accumulated batches, in
  *              nats
  *
@@ -126,14 +127,16 @@ DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
 /* Takes many steps from a loader and tells about each.
  *
  * Sends TRAIN_STEP for every step. DLLM_STOP ends the run cleanly; steps that were in flight are
- * taken, and sinks hear of them.
+ * taken, and sinks hear of them. A cancelled run gives up the step it is in, unless the update of
+ * the weights has begun (that one is finished), puts its batch back into the loader, and saves a
+ * checkpoint when option root is set and it has taken a step.
  *
  *   trainer     not NULL
  *   loader      not NULL
  *   steps       more steps to take, 0 or more
  *   fn          NULL, or called on this thread between steps
  *   user_data   NULL, or handed to fn
- *   task        NULL, or looked at after every step, which is finished and saved; progress in steps
+ *   task        NULL, or checked inside of every step; progress in steps
  *
  * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when the data ends first; DLLM_CALLBACK_FAILED; all of
  *          dllm_trainer_step
@@ -152,7 +155,7 @@ DLLM_API dllm_status dllm_trainer_run(dllm_trainer *trainer, dllm_loader *loader
  *   trainer       not NULL
  *   loader        not NULL, usually of split "held_out"
  *   max_batches   1 or more; fewer when the data ends first
- *   task          NULL, or looked at before every batch; progress in batches
+ *   task          NULL, or checked inside of every batch; progress in batches
  *   out_loss      not NULL; nats
  *
  * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when there is not one batch; DLLM_CANCELLED

@@ -101,13 +101,13 @@ end
 local tokenizer = raw.class_tokenizer
 function dllm.tokenizer(path, values) return raw.tokenizer_load(path, values) end
 function dllm.train_tokenizer(data, values) return raw.tokenizer_train(data, values) end
-function tokenizer:encode(text) return raw.tokenizer_encode(self, text) end
+function tokenizer:encode(text) return raw.tokenizer_encode_task(self, text) end
 function tokenizer:decode(ids) return raw.tokenizer_decode(self, ids) end
 function tokenizer:id(name) return raw.tokenizer_id(self, name) end
 -- A conversation by the tokenizer's chat template: flat lists ids and keep (0 where the assistant speaks).
 -- values: options of kind chat; messages: {{role = "user", content = "Hi"}, ...}
 function tokenizer:chat(messages, values)
-  local row = raw.tokenizer_chat(self, raw.json.encode(messages), values)
+  local row = raw.tokenizer_chat_task(self, raw.json.encode(messages), values)
   return row:values("ids"), row:values("keep")
 end
 function tokenizer:save(path) raw.tokenizer_save(self, path) end

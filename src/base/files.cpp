@@ -1,6 +1,7 @@
 #include "base/files.h"
 
 #include "base/error.h"
+#include "base/task.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -39,6 +40,8 @@ struct OpenFile {
   int fd;
   ~OpenFile() { ::close(fd); }
 };
+
+constexpr size_t kFlushed = size_t{8} << 20;  // bytes of a piece that is written at a time
 
 // Opens a regular file for reading and tells its size.
 int open_regular(const std::string& path, size_t* size) {
@@ -114,18 +117,30 @@ FileWriter::~FileWriter() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-void FileWriter::write(const void* data, size_t size) {
+void FileWriter::write(const void* data, size_t size, const Task* task) {
   const char* from = static_cast<const char*>(data);
   size_t left = size;
   while (left > 0) {
+    check_task(task);
     announce("write", path_);
-    const ssize_t put = ::write(fd_, from, std::min<size_t>(left, size_t{1} << 30));
+    const ssize_t put = ::write(fd_, from, std::min<size_t>(left, kFlushed));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) fail_errno("write", path_);
     from += put;
     left -= static_cast<size_t>(put);
+    written_ += put;
+    if (written_ - flushing_ >= static_cast<int64_t>(kFlushed)) flush_behind();
   }
-  written_ += static_cast<int64_t>(size);
+}
+
+// Waits for the piece before and hands the next one to the disk. Makes nothing durable, and a file system that cannot do
+// it loses nothing: close() does all that is left.
+void FileWriter::flush_behind() {
+  constexpr unsigned kWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  if (flushing_ > flushed_) ::sync_file_range(fd_, flushed_, flushing_ - flushed_, kWait);
+  ::sync_file_range(fd_, flushing_, written_ - flushing_, SYNC_FILE_RANGE_WRITE);
+  flushed_ = flushing_;
+  flushing_ = written_;
 }
 
 void FileWriter::close() {

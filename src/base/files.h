@@ -10,6 +10,8 @@
 
 namespace dllm {
 
+class Task;
+
 bool file_exists(const std::string& path);
 bool is_directory(const std::string& path);
 int64_t file_size(const std::string& path);  // not_found when there is none
@@ -47,14 +49,20 @@ class FileWriter {
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
-  void write(const void* data, size_t size);
+  // Large data in pieces, between which the task is checked; the disk works on a piece while the next is written, so
+  // that close() waits for the last one only.
+  void write(const void* data, size_t size, const Task* task = nullptr);
   void close();  // flush, fsync, close
   int64_t written() const { return written_; }
 
  private:
+  void flush_behind();
+
   std::string path_;
   int fd_ = -1;
   int64_t written_ = 0;
+  int64_t flushing_ = 0;  // bytes [flushed_, flushing_) are on their way to the disk
+  int64_t flushed_ = 0;
 };
 
 }  // namespace dllm

@@ -30,7 +30,7 @@ struct ThreadPool::Impl {
   explicit Impl(int count) : threads(count) {}
 
   const int threads;
-  std::mutex callers;
+  std::timed_mutex callers;
   std::atomic<uint64_t> ticket{kClosed};
   std::atomic<ChunkFn> fn{nullptr};
   std::atomic<void*> context{nullptr};
@@ -47,7 +47,7 @@ struct ThreadPool::Impl {
   bool step(uint64_t job);
   void work();
   void start();
-  void run(int64_t count, ChunkFn f, void* c);
+  void run(int64_t count, ChunkFn f, void* c, const Task* task);
 };
 
 // Claims and runs one chunk of `job`; false when none is left.
@@ -100,8 +100,8 @@ void ThreadPool::Impl::start() {
   for (int i = 1; i < threads; ++i) workers.emplace_back([this] { work(); });
 }
 
-void ThreadPool::Impl::run(int64_t count, ChunkFn f, void* c) {
-  const std::lock_guard lock(callers);
+void ThreadPool::Impl::run(int64_t count, ChunkFn f, void* c, const Task* task) {
+  const std::unique_lock lock = lock_with_task(callers, task);
   start();
   const uint64_t job = ((ticket.load(std::memory_order_relaxed) >> 32) + 1) & 0xFFFFFFFFu;
   ticket.store(job << 32 | kClosed, std::memory_order_seq_cst);  // late workers of the last job find nothing
@@ -142,13 +142,13 @@ ThreadPool::~ThreadPool() {
 
 int ThreadPool::threads() const { return impl_->threads; }
 
-void ThreadPool::run(int64_t chunks, ChunkFn fn, void* context) {
+void ThreadPool::run(int64_t chunks, ChunkFn fn, void* context, const Task* task) {
   const bool serial = impl_->threads == 1 || chunks <= 1 || inside_chunk;
   if (serial || chunks >= int64_t{kClosed}) {
     for (int64_t chunk = 0; chunk < chunks; ++chunk) fn(context, chunk);
     return;
   }
-  impl_->run(chunks, fn, context);
+  impl_->run(chunks, fn, context, task);
 }
 
 }  // namespace dllm

@@ -2,9 +2,11 @@
 // The one seam for threads. Chunks cut outputs only, so who runs a chunk never changes a bit; reductions keep fixed
 // borders and are summed in index order by the caller.
 
+#include "base/task.h"
+
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <type_traits>
 
 namespace dllm {
 
@@ -21,8 +23,9 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const;
-  // Runs fn(context, 0..chunks-1). The first exception of a chunk is rethrown here after all started chunks ended.
-  void run(int64_t chunks, ChunkFn fn, void* context);
+  // Runs fn(context, 0..chunks-1). The first exception of a chunk is rethrown here after all started chunks ended; chunks
+  // that had not started by then are left out. The task is checked while another caller has the pool.
+  void run(int64_t chunks, ChunkFn fn, void* context, const Task* task = nullptr);
 
  private:
   struct Impl;
@@ -32,15 +35,39 @@ class ThreadPool {
 // CPUs this process may use: affinity mask and cgroup quota, at least 1.
 int allowed_cpus();
 
-// pool may be null: runs inline.
+// The threads one piece of work may use and the task that may stop it. No pool: the calling thread. No task: it is
+// never stopped.
+struct Workers {
+  Workers() = default;
+  Workers(std::nullptr_t) {}  // NOLINT: null is "no pool", as it is for a pointer
+  Workers(ThreadPool* pool_in, const Task* task_in = nullptr) : pool(pool_in), task(task_in) {}  // NOLINT
+
+  int threads() const { return pool == nullptr ? 1 : pool->threads(); }
+  // The same work on the calling thread.
+  Workers serial() const { return {nullptr, task}; }
+  // Throws as check_task does. For long loops inside one chunk.
+  void check() const { check_task(task); }
+
+  ThreadPool* pool = nullptr;
+  const Task* task = nullptr;
+};
+
+// Runs fn(0..chunks-1). The task is checked before every chunk: once it is cancelled no further chunk runs, and the
+// call throws as check_task does after the chunks that had started. So a cancel waits for one chunk per thread at most:
+// keep a chunk below 10 ms.
 template <class F>
-void parallel(ThreadPool* pool, int64_t chunks, F&& fn) {
-  if (pool == nullptr || chunks <= 1) {
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) fn(chunk);
+void parallel(const Workers& workers, int64_t chunks, F&& fn) {
+  const Task* const task = workers.task;
+  auto checked = [&fn, task](int64_t chunk) {
+    check_task(task);
+    fn(chunk);
+  };
+  if (workers.pool == nullptr || chunks <= 1) {
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) checked(chunk);
     return;
   }
-  using Fn = std::remove_reference_t<F>;
-  pool->run(chunks, [](void* context, int64_t chunk) { (*static_cast<Fn*>(context))(chunk); }, &fn);
+  using Fn = decltype(checked);
+  workers.pool->run(chunks, [](void* context, int64_t chunk) { (*static_cast<Fn*>(context))(chunk); }, &checked, task);
 }
 
 }  // namespace dllm

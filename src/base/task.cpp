@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 
+#include <cstring>
+
 namespace dllm {
 namespace {
 
@@ -25,14 +27,35 @@ bool Task::is_late() const noexcept {
   return deadline != 0 && now_ns() >= deadline;
 }
 
+void Task::count_check() const noexcept {
+  if (checks_left_.fetch_sub(1, std::memory_order_relaxed) == 1) cancelled_.store(true, std::memory_order_relaxed);
+}
+
 bool should_stop(const Task* task) noexcept {
-  return task != nullptr && (task->is_cancelled() || task->is_late());
+  if (task == nullptr) return false;
+  if (task->checks_left() != Task::kNotCounted) task->count_check();
+  return task->is_cancelled() || task->is_late();
 }
 
 void check_task(const Task* task) {
-  if (task == nullptr) return;
+  if (!should_stop(task)) return;
   if (task->is_cancelled()) fail(Code::cancelled, "the task was cancelled");
-  if (task->is_late()) fail(Code::deadline_exceeded, "the task's deadline has passed");
+  fail(Code::deadline_exceeded, "the task's deadline has passed");
+}
+
+void copy_in_pieces(void* to, const void* from, int64_t bytes, const Task* task) {
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  in_pieces(bytes, kPiece, task, [&](int64_t begin, int64_t end) {
+    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, static_cast<size_t>(end - begin));
+  });
+}
+
+std::unique_lock<std::timed_mutex> lock_with_task(std::timed_mutex& mutex, const Task* task) {
+  // The system clock: ThreadSanitizer does not follow waits on the steady one.
+  const auto soon = [] { return std::chrono::system_clock::now() + std::chrono::milliseconds(10); };
+  std::unique_lock lock(mutex, std::try_to_lock);
+  while (!lock.owns_lock() && !lock.try_lock_until(soon())) check_task(task);
+  return lock;
 }
 
 }  // namespace dllm

@@ -2,9 +2,11 @@
 // Cancel flag, deadline and progress of one long call. Every member may be used from any thread; cancel() also
 // from a signal handler.
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 
 namespace dllm {
 
@@ -23,16 +25,42 @@ class Task {
   int64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
   int64_t total() const noexcept { return total_.load(std::memory_order_relaxed); }
 
+  // A seam for tests, which cannot cancel at a moment: the task cancels itself at the n-th check from now on and
+  // counts the checks before and after it. n: 1 or more.
+  void cancel_at_check(int64_t n) noexcept { checks_left_.store(n, std::memory_order_relaxed); }
+  int64_t checks_left() const noexcept { return checks_left_.load(std::memory_order_relaxed); }
+
  private:
-  std::atomic<bool> cancelled_{false};
+  friend bool should_stop(const Task* task) noexcept;
+  static constexpr int64_t kNotCounted = INT64_MIN;
+  void count_check() const noexcept;
+
+  mutable std::atomic<bool> cancelled_{false};
   std::atomic<int64_t> deadline_ns_{0};  // steady clock; 0: none
   std::atomic<int64_t> done_{0};
   std::atomic<int64_t> total_{0};
+  mutable std::atomic<int64_t> checks_left_{kNotCounted};
 };
 
-// True when work should stop. `task` may be null.
+// A check: true when work should stop. `task` may be null. Costs a few loads, with a deadline also a clock read (25 ns).
 bool should_stop(const Task* task) noexcept;
-// Throws Code::cancelled or Code::deadline_exceeded when work should stop. `task` may be null.
+// The same, and throws Code::cancelled or Code::deadline_exceeded when work should stop.
 void check_task(const Task* task);
+
+// Runs f(begin, end) over [0, count) in pieces of at most `piece` items, in order, and checks the task before each.
+// A piece should take a few milliseconds at most.
+template <class F>
+void in_pieces(int64_t count, int64_t piece, const Task* task, F&& f) {
+  for (int64_t begin = 0; begin < count; begin += piece) {
+    check_task(task);
+    f(begin, std::min(count, begin + piece));
+  }
+}
+
+// memcpy in pieces.
+void copy_in_pieces(void* to, const void* from, int64_t bytes, const Task* task);
+
+// Waits for the lock and checks the task every 10 ms.
+std::unique_lock<std::timed_mutex> lock_with_task(std::timed_mutex& mutex, const Task* task);
 
 }  // namespace dllm

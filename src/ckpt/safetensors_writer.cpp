@@ -90,7 +90,7 @@ SafetensorsWriter::~SafetensorsWriter() {
   }
 }
 
-void SafetensorsWriter::write(std::string_view name, const Tensor& tensor) {
+void SafetensorsWriter::write(std::string_view name, const Tensor& tensor, const Task* task) {
   if (next_ >= order_.size())
     fail(Code::invalid_argument, "{}: tensor {} is one too many", path_, name);
   const TensorSpec& spec = order_[next_];
@@ -101,7 +101,8 @@ void SafetensorsWriter::write(std::string_view name, const Tensor& tensor) {
          dtype_name(spec.dtype), spec.shape.text(), dtype_name(tensor.dtype()),
          tensor.shape().text());
   }
-  if (tensor.byte_size() > 0) file_->write(tensor.bytes(), static_cast<size_t>(tensor.byte_size()));
+  if (tensor.byte_size() > 0)
+    file_->write(tensor.bytes(), static_cast<size_t>(tensor.byte_size()), task);
   ++next_;
 }
 
@@ -150,12 +151,12 @@ void WeightWriter::open_next() {
   shard_left_ = shard.specs.size();
 }
 
-void WeightWriter::write(std::string_view name, const Tensor& tensor) {
+void WeightWriter::write(std::string_view name, const Tensor& tensor, const Task* task) {
   if (shard_left_ == 0 && next_shard_ < shards_.size()) {
     file_->close();
     open_next();
   }
-  file_->write(name, tensor);
+  file_->write(name, tensor, task);
   --shard_left_;
   ++written_;
 }

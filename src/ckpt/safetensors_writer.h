@@ -24,7 +24,7 @@ public:
 
   const std::vector<TensorSpec>& order() const { return order_; }
   // name must be the next of order(), with its type and shape; else invalid_argument.
-  void write(std::string_view name, const Tensor& tensor);
+  void write(std::string_view name, const Tensor& tensor, const Task* task = nullptr);
   void close(); // failed_precondition when a tensor is missing
 
 private:
@@ -44,7 +44,7 @@ public:
                int64_t max_bytes, Metadata metadata = {});
 
   const std::vector<TensorSpec>& order() const { return order_; } // over all files
-  void write(std::string_view name, const Tensor& tensor);
+  void write(std::string_view name, const Tensor& tensor, const Task* task = nullptr);
   void close();
 
 private:

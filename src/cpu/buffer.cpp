@@ -45,10 +45,10 @@ CpuBuffer::~CpuBuffer() {
   if (shared_.defined()) ledger_->remove(shared_.byte_size());
 }
 
-Tensor CpuBuffer::read() const {
-  const std::lock_guard lock(mutex_);
+Tensor CpuBuffer::read(const Task* task) const {
+  const std::unique_lock lock = lock_with_task(mutex_, task);
   if (shared_.defined()) return shared_;
-  const std::shared_ptr<Block> block = plain_block_locked();
+  const std::shared_ptr<Block> block = plain_block_locked({nullptr, task});
   const auto size = static_cast<size_t>(form_bytes(shape_, dtype_, kPlain));
   return Tensor(dtype_, shape_, Bytes(block->data(), size, block));
 }
@@ -64,40 +64,40 @@ int64_t CpuBuffer::memory_bytes() const {
 }
 
 // Only the packed form was kept: undo it, exactly.
-std::shared_ptr<Block> CpuBuffer::unpacked_locked() const {
+std::shared_ptr<Block> CpuBuffer::unpacked_locked(const Workers& pool) const {
   auto plain = std::make_shared<Block>(ledger_, form_bytes(shape_, dtype_, kPlain), "a weight");
   const Stack stack = stack_of(shape_);
   const int64_t plain_step = stack.out * stack.in * dtype_size(dtype_);
   const int64_t packed_step = packed_bytes(stack.out, stack.in, dtype_);
   for (int64_t i = 0; i < stack.matrices; ++i) {
     unpack(dtype_, packed_.block->data() + i * packed_step, stack.out, stack.in,
-           plain->data() + i * plain_step);
+           plain->data() + i * plain_step, pool);
   }
   return plain;
 }
 
 // The plain numbers for one use; a weight that is kept packed stays so. REQUIRES: shared_ is not
 // defined.
-std::shared_ptr<Block> CpuBuffer::plain_block_locked() const {
+std::shared_ptr<Block> CpuBuffer::plain_block_locked(const Workers& pool) const {
   if (donated_) {
     fail_with_hint("use the output that took it over", Code::failed_precondition,
                    "the buffer {}{} was donated to an earlier run", dtype_name(dtype_),
                    shape_.text());
   }
-  return block_ != nullptr ? block_ : unpacked_locked();
+  return block_ != nullptr ? block_ : unpacked_locked(pool);
 }
 
 // The plain numbers for as long as the buffer lives.
-const std::byte* CpuBuffer::plain_locked() const {
+const std::byte* CpuBuffer::plain_locked(const Workers& pool) const {
   if (shared_.defined()) return shared_.bytes();
-  block_ = plain_block_locked();
+  block_ = plain_block_locked(pool);
   return block_->data();
 }
 
-const std::byte* CpuBuffer::packed_locked(Form form, ThreadPool* pool) const {
+const std::byte* CpuBuffer::packed_locked(Form form, const Workers& pool) const {
   PackedForm& made = form == kPacked ? packed_ : transposed_;
   if (made.valid) return made.block->data();
-  const std::shared_ptr<Block> block = shared_.defined() ? nullptr : plain_block_locked();
+  const std::shared_ptr<Block> block = shared_.defined() ? nullptr : plain_block_locked(pool);
   const std::byte* plain = block == nullptr ? shared_.bytes() : block->data();
   const int64_t bytes = form_bytes(shape_, dtype_, form);
   if (made.block == nullptr || made.block->bytes() != bytes) {
@@ -119,10 +119,10 @@ const std::byte* CpuBuffer::packed_locked(Form form, ThreadPool* pool) const {
   return made.block->data();
 }
 
-Operand CpuBuffer::operand(FormSet wanted, ThreadPool* pool) const {
-  const std::lock_guard lock(mutex_);
+Operand CpuBuffer::operand(FormSet wanted, const Workers& pool) const {
+  const std::unique_lock lock = lock_with_task(mutex_, pool.task);
   Operand operand;
-  if ((wanted & kPlain) != 0 || donated_) operand.data = const_cast<std::byte*>(plain_locked());
+  if ((wanted & kPlain) != 0 || donated_) operand.data = const_cast<std::byte*>(plain_locked(pool));
   if ((wanted & kPacked) != 0) operand.packed = packed_locked(kPacked, pool);
   if ((wanted & kPackedTransposed) != 0)
     operand.packed_transposed = packed_locked(kPackedTransposed, pool);
@@ -152,7 +152,7 @@ void CpuBuffer::donate(CpuBuffer* heir) {
   transposed_ = PackedForm();
 }
 
-void CpuBuffer::drop_plain(ThreadPool* pool) {
+void CpuBuffer::drop_plain(const Workers& pool) {
   const std::lock_guard lock(mutex_);
   packed_locked(kPacked, pool);
   if (shared_.defined()) ledger_->remove(shared_.byte_size());

@@ -28,12 +28,12 @@ public:
 
   const Shape& shape() const override { return shape_; }
   DType dtype() const override { return dtype_; }
-  Tensor read() const override;
+  Tensor read(const Task* task) const override;
   int64_t memory_bytes() const override;
 
   // The pointers of the wanted forms; makes those that are missing. Fails with failed_precondition
   // when the buffer was donated to an earlier run.
-  Operand operand(FormSet wanted, ThreadPool* pool) const;
+  Operand operand(FormSet wanted, const Workers& pool) const;
 
   // Gives the numbers up to whoever writes them in place; null when the storage is shared (a mapped
   // file, a tensor that somebody read) or there is none. The buffer stays intact until donate().
@@ -41,13 +41,13 @@ public:
   // After this the buffer is used up. Its packed memory goes to `heir`, stale.
   void donate(CpuBuffer* heir);
   // Keeps only the packed form (frozen weights). REQUIRES: has_forms.
-  void drop_plain(ThreadPool* pool);
+  void drop_plain(const Workers& pool);
 
 private:
-  const std::byte* plain_locked() const;
-  std::shared_ptr<Block> unpacked_locked() const;
-  std::shared_ptr<Block> plain_block_locked() const;
-  const std::byte* packed_locked(Form form, ThreadPool* pool) const;
+  const std::byte* plain_locked(const Workers& pool) const;
+  std::shared_ptr<Block> unpacked_locked(const Workers& pool) const;
+  std::shared_ptr<Block> plain_block_locked(const Workers& pool) const;
+  const std::byte* packed_locked(Form form, const Workers& pool) const;
 
   struct PackedForm {
     std::unique_ptr<Block> block;
@@ -57,7 +57,7 @@ private:
   std::shared_ptr<MemoryLedger> ledger_;
   DType dtype_;
   Shape shape_;
-  mutable std::mutex mutex_;
+  mutable std::timed_mutex mutex_;
   Tensor shared_;                        // read-only storage of somebody else, or
   mutable std::shared_ptr<Block> block_; // our own
   mutable PackedForm packed_, transposed_;

@@ -8,8 +8,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <cstring>
-
 namespace dllm::cpu {
 
 EngineState::EngineState(int threads, int64_t memory_limit, bool check_finite)
@@ -50,11 +48,12 @@ public:
     return make_buffer(tensor, share);
   }
 
-  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain) override {
+  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain,
+                                 const Task* task) override {
     // Read-only bytes (a mapped file) cannot change, so they need no copy.
-    auto buffer = make_buffer(tensor, !tensor.writable() || !keep_plain);
+    auto buffer = make_buffer(tensor, !tensor.writable() || !keep_plain, task);
     if (!keep_plain && has_forms(tensor.shape(), tensor.dtype()))
-      buffer->drop_plain(state_->pool().get());
+      buffer->drop_plain({state_->pool().get(), task});
     return buffer;
   }
 
@@ -121,12 +120,12 @@ public:
   void trim() override { state_->arenas().trim(); }
 
 private:
-  std::shared_ptr<CpuBuffer> make_buffer(const Tensor& tensor, bool share) const {
+  std::shared_ptr<CpuBuffer> make_buffer(const Tensor& tensor, bool share,
+                                         const Task* task = nullptr) const {
     if (!tensor.defined()) fail(Code::invalid_argument, "there is no array to upload");
     if (share && tensor.count() > 0) return std::make_shared<CpuBuffer>(state_->ledger(), tensor);
     auto block = std::make_shared<Block>(state_->ledger(), tensor.byte_size(), "an array");
-    if (tensor.byte_size() > 0)
-      std::memcpy(block->data(), tensor.bytes(), static_cast<size_t>(tensor.byte_size()));
+    copy_in_pieces(block->data(), tensor.bytes(), tensor.byte_size(), task);
     return std::make_shared<CpuBuffer>(state_->ledger(), tensor.dtype(), tensor.shape(),
                                        std::move(block));
   }

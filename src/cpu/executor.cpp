@@ -4,7 +4,6 @@
 #include "graph/op.h"
 
 #include <bit>
-#include <cstring>
 
 namespace dllm::cpu {
 namespace {
@@ -75,15 +74,15 @@ void FrameRun::run(std::span<const Operand> inputs, std::span<const Operand> out
   resolve(inputs, outputs);
   RunContext current = context;
   for (size_t s = 0; s < frame_.steps.size(); ++s) {
-    if (static_cast<int32_t>(s) >= stops_before) current.task = nullptr;
-    check_task(current.task);
+    if (static_cast<int32_t>(s) >= stops_before) current.pool.task = nullptr;
+    current.pool.check();
     if (step != nullptr) *step = static_cast<int32_t>(s);
     run_step(frame_.steps[s], current);
   }
   for (const Copy& copy : frame_.copies) {
     const Operand& to = outputs[static_cast<size_t>(copy.output)];
-    std::memcpy(to.data, values_[static_cast<size_t>(copy.value)].data,
-                static_cast<size_t>(copy.bytes));
+    copy_in_pieces(to.data, values_[static_cast<size_t>(copy.value)].data, copy.bytes,
+                   current.pool.task);
   }
 }
 

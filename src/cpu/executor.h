@@ -10,8 +10,7 @@
 namespace dllm::cpu {
 
 struct RunContext {
-  ThreadPool* pool = nullptr;
-  const Task* task = nullptr;
+  Workers pool;
   bool check_finite = false;
 };
 
@@ -23,7 +22,7 @@ public:
   // Operands in the order of the graph's inputs and outputs. An output that takes over an input has
   // the input's operand and ignores its own. May be called again with other operands (a loop does).
   // *step, when given, counts the steps that were started: after an exception it tells whether
-  // inputs were written. From step `stops_before` on the task is not looked at.
+  // inputs were written. From step `stops_before` on the task is not checked.
   void run(std::span<const Operand> inputs, std::span<const Operand> outputs,
            const RunContext& context, int32_t* step = nullptr, int32_t stops_before = INT32_MAX);
 

@@ -35,11 +35,13 @@ struct KernelCall {
   const Operand* inputs; // in the node's order
   const Operand* outputs;
   std::byte* scratch; // Kernel::scratch_bytes, 64-byte aligned; content is undefined
-  ThreadPool* pool;
+  Workers pool; // threads, and the task that stops the run: kernels leave by its exception
 };
 
 struct Kernel {
-  std::function<void(const KernelCall&)> run; // does not throw but for Code::internal
+  // Throws Code::internal, and what check_task throws; then the outputs hold anything. Checks the
+  // task (parallel, split, gemm and pack do) so often that 10 ms of work at most lie between.
+  std::function<void(const KernelCall&)> run;
   int64_t scratch_bytes = 0;
   // Forms wanted of each input; empty: plain. Given only for inputs where CompileInfo::keeps_forms
   // is true.

@@ -112,7 +112,7 @@ void CpuProgram::check_inputs(std::span<const BufferRef> inputs) const {
 }
 
 // Forms first: they may need memory, and nothing is written yet.
-void CpuProgram::bind_inputs(Binding& binding, ThreadPool* pool) const {
+void CpuProgram::bind_inputs(Binding& binding, const Workers& pool) const {
   for (size_t i = 0; i < binding.inputs.size(); ++i) {
     binding.in.push_back(buffer_at(binding, i).operand(frame_.input_forms[i], pool));
   }
@@ -125,7 +125,7 @@ CpuBuffer& CpuProgram::buffer_at(const Binding& binding, size_t input) const {
 // The storage of one output: that of the input it takes over, a copy of it when somebody else holds
 // the numbers, or fresh.
 std::shared_ptr<Block> CpuProgram::output_block(Binding& binding, size_t output,
-                                                ThreadPool* pool) const {
+                                                const Workers& pool) const {
   const int64_t bytes = type_bytes(frame_.graph->type(frame_.graph->outputs()[output].value));
   if (frame_.takes_over[output] < 0)
     return std::make_shared<Block>(state_->ledger(), bytes, "an output");
@@ -137,13 +137,13 @@ std::shared_ptr<Block> CpuProgram::output_block(Binding& binding, size_t output,
     binding.overwrites = true;
   } else {
     block = std::make_shared<Block>(state_->ledger(), bytes, "a copy of a donated input");
-    std::memcpy(block->data(), given.operand(kPlain, pool).data, static_cast<size_t>(bytes));
+    copy_in_pieces(block->data(), given.operand(kPlain, pool).data, bytes, pool.task);
   }
   binding.in[donor].data = block->data();
   return block;
 }
 
-void CpuProgram::bind_outputs(Binding& binding, ThreadPool* pool) const {
+void CpuProgram::bind_outputs(Binding& binding, const Workers& pool) const {
   for (size_t o = 0; o < frame_.takes_over.size(); ++o) {
     binding.blocks.push_back(output_block(binding, o, pool));
     binding.out.push_back({});
@@ -207,14 +207,15 @@ std::vector<BufferRef> CpuProgram::results(Binding& binding) const {
 
 std::vector<BufferRef> CpuProgram::run(std::span<const BufferRef> inputs, const Task* task,
                                        graph::StopRule rule) {
-  const std::lock_guard lock(running_);
+  const std::unique_lock lock = lock_with_task(running_, task);
   check_task(task);
   check_inputs(inputs);
   const std::shared_ptr<ThreadPool> pool = state_->pool();
   Binding binding{inputs, {}, {}, {}};
-  bind_inputs(binding, pool.get());
-  bind_outputs(binding, pool.get());
-  return execute(binding, {pool.get(), task, state_->check_finite()}, rule);
+  const Workers workers(pool.get(), task);
+  bind_inputs(binding, workers);
+  bind_outputs(binding, workers);
+  return execute(binding, {workers, state_->check_finite()}, rule);
 }
 
 } // namespace dllm::cpu

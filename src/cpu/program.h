@@ -32,9 +32,9 @@ private:
   void fill_report();
   void check_inputs(std::span<const graph::BufferRef> inputs) const;
   CpuBuffer& buffer_at(const Binding& binding, size_t input) const;
-  void bind_inputs(Binding& binding, ThreadPool* pool) const;
-  void bind_outputs(Binding& binding, ThreadPool* pool) const;
-  std::shared_ptr<Block> output_block(Binding& binding, size_t output, ThreadPool* pool) const;
+  void bind_inputs(Binding& binding, const Workers& workers) const;
+  void bind_outputs(Binding& binding, const Workers& workers) const;
+  std::shared_ptr<Block> output_block(Binding& binding, size_t output, const Workers& workers) const;
   std::vector<graph::BufferRef> execute(Binding& binding, const RunContext& context,
                                         graph::StopRule rule) const;
   [[noreturn]] void fail_run(const Binding& binding, const Error& error) const;
@@ -44,7 +44,7 @@ private:
   std::shared_ptr<const graph::Graph> source_;
   Frame frame_;
   graph::PlanReport report_;
-  std::mutex running_;
+  std::timed_mutex running_;
 };
 
 } // namespace dllm::cpu

@@ -44,7 +44,7 @@ public:
 private:
   void move_to(size_t c, std::byte* to) {
     if (now_[c].data != to)
-      std::memcpy(to, now_[c].data, static_cast<size_t>(loop_.carry_bytes[c]));
+      copy_in_pieces(to, now_[c].data, loop_.carry_bytes[c], call_.pool.task);
     now_[c] = Operand{};
     now_[c].data = to;
   }
@@ -68,10 +68,11 @@ Operand element_at(const Operand& stacked, const graph::ValueType& element, int6
   return operand;
 }
 
-void zero_rows(const Operand& stacked, int64_t row_bytes, int64_t begin, int64_t end) {
-  if (end > begin)
-    std::memset(stacked.data + begin * row_bytes, 0,
-                static_cast<size_t>((end - begin) * row_bytes));
+void zero_rows(const Operand& stacked, int64_t row_bytes, int64_t begin, int64_t end,
+               const Task* task) {
+  in_pieces((end - begin) * row_bytes, int64_t{1} << 20, task, [&](int64_t from, int64_t to) {
+    std::memset(stacked.data + begin * row_bytes + from, 0, static_cast<size_t>(to - from));
+  });
 }
 
 void run_scan(const Loop& loop, const graph::Node& node, const KernelCall& call,
@@ -84,8 +85,8 @@ void run_scan(const Loop& loop, const graph::Node& node, const KernelCall& call,
   for (size_t o = carry; o < results; ++o) {
     const graph::ValueType& row = body.type(body.outputs()[o].value);
     const int64_t bytes = form_bytes(row.shape, row.dtype, kPlain);
-    zero_rows(call.outputs[o], bytes, 0, loop.begin);
-    zero_rows(call.outputs[o], bytes, loop.end, count);
+    zero_rows(call.outputs[o], bytes, 0, loop.begin, call.pool.task);
+    zero_rows(call.outputs[o], bytes, loop.end, count, call.pool.task);
   }
   Carries carries(loop, call);
   FrameRun run(loop.body, call.scratch + loop.frame_offset);
@@ -122,7 +123,7 @@ void run_while(const Loop& loop, const KernelCall& call, const RunContext& conte
     Operand answer;
     answer.data = go_on;
     cond.run(inputs, {&answer, 1}, context);
-    check_task(context.task);
+    context.pool.check();
     if (go_on[0] == std::byte{0}) break;
     carries.aim(0);
     body.run(inputs, carries.next(), context);

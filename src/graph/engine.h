@@ -19,7 +19,9 @@ class Buffer {
   virtual ~Buffer() = default;
   virtual const Shape& shape() const = 0;
   virtual DType dtype() const = 0;
-  virtual Tensor read() const = 0;        // on the host; may share storage with the buffer: treat as read-only
+  // On the host; may share storage with the buffer: treat as read-only. The task is checked where numbers must be copied
+  // or converted.
+  virtual Tensor read(const Task* task = nullptr) const = 0;
   virtual int64_t memory_bytes() const = 0;  // all forms together
 };
 using BufferRef = std::shared_ptr<Buffer>;
@@ -51,7 +53,7 @@ struct PlanReport {
 };
 
 // When a run that is cancelled may stop. before_overwrite: not any more once a donated input is being written, so that a
-// cancelled run has lost nothing.
+// cancelled run has lost nothing; the rest of the run is then finished however long it takes.
 enum class StopRule { anywhere, before_overwrite };
 
 // A compiled graph. run() may be called from any thread; calls on one program are served one after the other.
@@ -61,9 +63,9 @@ class Program {
   virtual const Graph& graph() const = 0;
   virtual const PlanReport& plan() const = 0;
   // Inputs in the order of graph().inputs(); types are checked and named in errors. Inputs taken over by outputs are
-  // consumed (the engine writes in place when nobody else holds the buffer, else copies first). Looks at `task` before
-  // every node and inside scans. A run that throws graph::StateLost (state_lost.h) leaves donated inputs undefined; after
-  // any other exception, of whatever type, they are as before.
+  // consumed (the engine writes in place when nobody else holds the buffer, else copies first). Checks `task` before
+  // every node, inside scans and inside long nodes (every 10 ms of work on the CPU). A run that throws graph::StateLost
+  // (state_lost.h) leaves donated inputs undefined; after any other exception, of whatever type, they are as before.
   virtual std::vector<BufferRef> run(std::span<const BufferRef> inputs, const Task* task = nullptr,
                                      StopRule rule = StopRule::anywhere) = 0;
   // The program as text: "stablehlo" (what a compiler was given), "optimized" (what it made). Fails with unimplemented
@@ -82,7 +84,7 @@ class Engine {
   virtual BufferRef upload(const Tensor& tensor, bool share = false) = 0;
   // Takes a parameter in and prepares the forms matrix products want. Stacked weights are (count, out, in). keep_plain false: only
   // the packed form stays (frozen weights; read() undoes the packing exactly).
-  virtual BufferRef upload_weight(const Tensor& tensor, bool keep_plain) = 0;
+  virtual BufferRef upload_weight(const Tensor& tensor, bool keep_plain, const Task* task = nullptr) = 0;
 
   virtual int64_t device_count() const = 0;
   virtual std::string device_name(int64_t index) const = 0;

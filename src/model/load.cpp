@@ -90,12 +90,12 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
       for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
         check_task(task);
         const std::string name = spec.logical_name(spec.pieces[piece], layer);
-        form.put(spec, piece, layer, weights.read(name));
+        form.put(spec, piece, layer, weights.read(name, task), task);
         done += weights.file_bytes(name);
         if (task != nullptr) task->set_progress(done, total);
       }
     }
-    model.params().add(spec, form);
+    model.params().add(spec, form, task);
   }
 }
 

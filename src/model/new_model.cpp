@@ -21,7 +21,8 @@ uint64_t name_number(std::string_view name) {
 }
 
 Tensor first_values(const ParamSpec& spec, const ParamPiece& piece, const std::string& name,
-                    const ModelConfig& config, uint64_t seed) {
+                    const ModelConfig& config, uint64_t seed, const Task* task) {
+  constexpr int64_t kPiece = int64_t{1} << 17; // draws between two checks of the task: about 2 ms
   Tensor values(DType::f32, spec.logical_shape(piece));
   const auto out = values.mutable_as<float>();
   if (spec.role == ParamRole::bias || spec.role == ParamRole::centered_norm) return values;
@@ -33,11 +34,13 @@ Tensor first_values(const ParamSpec& spec, const ParamPiece& piece, const std::s
       spec.residual_out ? std::sqrt(2.0 * static_cast<double>(config.layers)) : 1.0;
   const double deviation = config.init_std / narrow;
   const Key key = stream_key(seed, Stream::init, name_number(name), 0);
-  for (size_t i = 0; i < out.size(); ++i) {
-    // The middle of one of 2^24 equal steps: never 0 or 1.
-    const double uniform = (static_cast<double>(random_bits_at(key, i) >> 8) + 0.5) / 16777216.0;
-    out[i] = static_cast<float>(deviation * normal_quantile(uniform));
-  }
+  in_pieces(values.count(), kPiece, task, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      // The middle of one of 2^24 equal steps: never 0 or 1.
+      const double uniform = (static_cast<double>(random_bits_at(key, i) >> 8) + 0.5) / 16777216.0;
+      out[i] = static_cast<float>(deviation * normal_quantile(uniform));
+    }
+  });
   return values;
 }
 
@@ -63,12 +66,13 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
       for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
         check_task(task);
         const std::string name = spec.logical_name(spec.pieces[piece], layer);
-        form.put(spec, piece, layer, first_values(spec, spec.pieces[piece], name, config, seed));
+        form.put(spec, piece, layer,
+                 first_values(spec, spec.pieces[piece], name, config, seed, task), task);
         done += spec.logical_shape(spec.pieces[piece]).count() * 4;
         if (task != nullptr) task->set_progress(done, total);
       }
     }
-    model->params().add(spec, form);
+    model->params().add(spec, form, task);
   }
   resolve_mask_token(*model, options.str("mask_token"), nullptr);
   return model;

@@ -1,5 +1,7 @@
 #include "model/param_form.h"
 
+#include "base/task.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -33,8 +35,9 @@ ParamForm::ParamForm(const ParamSpec& spec, DType dtype) : values(dtype, spec.sh
   if (dtype == DType::i8) scale = Tensor(DType::f32, spec.shape().without(-1));
 }
 
-void ParamForm::put(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical) {
-  if (values.dtype() != DType::i8) return write_piece(spec, piece, layer, logical, values);
+void ParamForm::put(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical,
+                    const Task* task) {
+  if (values.dtype() != DType::i8) return write_piece(spec, piece, layer, logical, values, task);
   // The rows of one piece, in physical order, as f32.
   const int64_t width = spec.element[-1];
   const int64_t deep = spec.element.count() / spec.element[0] / width; // rows of one expert, or 1
@@ -45,28 +48,32 @@ void ParamForm::put(const ParamSpec& spec, size_t piece, int64_t layer, const Te
   own.pieces = {spec.pieces[piece]};
   own.pieces[0].rows = own.element[0];
   Tensor rows(DType::f32, own.element);
-  write_piece(own, 0, 0, logical, rows);
+  write_piece(own, 0, 0, logical, rows, task);
 
   int64_t first = layer * spec.element[0] * deep;
   for (size_t i = 0; i < piece; ++i) first += spec.pieces[i].rows * deep;
   int8_t* out = reinterpret_cast<int8_t*>(values.mutable_bytes()) + first * width;
   float* scales = scale.mutable_as<float>().data() + first;
   for (int64_t r = 0; r < own.element[0]; ++r) {
+    check_task(task);
     const auto row =
         rows.as<float>().subspan(static_cast<size_t>(r * width), static_cast<size_t>(width));
     rounding = std::max(rounding, quantize_row(row, out + r * width, scales + r));
   }
 }
 
-Tensor dequantize(const Tensor& values, const Tensor& scale) {
+Tensor dequantize(const Tensor& values, const Tensor& scale, const Task* task) {
   Tensor wide(DType::f32, values.shape());
   const int64_t width = values.shape()[-1];
   const auto from = values.as<int8_t>();
   const auto scales = scale.as<float>();
   const auto to = wide.mutable_as<float>();
-  for (size_t i = 0; i < from.size(); ++i) {
-    to[i] = static_cast<float>(from[i]) * scales[i / static_cast<size_t>(width)];
-  }
+  in_pieces(values.count(), int64_t{1} << 18, task, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      to[static_cast<size_t>(i)] = static_cast<float>(from[static_cast<size_t>(i)]) *
+                                   scales[static_cast<size_t>(i / width)];
+    }
+  });
   return wide;
 }
 

@@ -14,11 +14,12 @@ struct ParamForm {
   double rounding = 0; // int8: largest |stored - wanted| / largest |wanted| so far, over rows
 
   // Puts one logical tensor (any float type) into its place.
-  void put(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical);
+  void put(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical,
+           const Task* task = nullptr);
 };
 
 // int8 and scales back to f32.
-Tensor dequantize(const Tensor& values, const Tensor& scale);
+Tensor dequantize(const Tensor& values, const Tensor& scale, const Task* task = nullptr);
 // What forms a role may take: norms and biases are always f32, int8 is for matrices and tables.
 DType storage_dtype(ParamRole role, DType wanted);
 

@@ -1,36 +1,37 @@
 #include "model/param_map.h"
 
 #include "base/error.h"
+#include "base/task.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace dllm::model {
 namespace {
 
 // out (columns, rows) = in (rows, columns), in tiles that stay in the cache.
 template <class T>
-void transpose_into(const std::byte* in, std::byte* out, int64_t rows, int64_t columns) {
+void transpose_into(const std::byte* in, std::byte* out, int64_t rows, int64_t columns,
+                    const Task* task) {
   constexpr int64_t kTile = 32;
   const T* from = reinterpret_cast<const T*>(in);
   T* to = reinterpret_cast<T*>(out);
-  for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
+  in_pieces(rows, kTile, task, [&](int64_t begin, int64_t end) {
     for (int64_t c0 = 0; c0 < columns; c0 += kTile) {
-      for (int64_t r = r0; r < std::min(r0 + kTile, rows); ++r) {
+      for (int64_t r = begin; r < end; ++r) {
         for (int64_t c = c0; c < std::min(c0 + kTile, columns); ++c)
           to[c * rows + r] = from[r * columns + c];
       }
     }
-  }
+  });
 }
 
 void transpose_bytes(const std::byte* in, std::byte* out, int64_t rows, int64_t columns,
-                     int64_t size) {
+                     int64_t size, const Task* task) {
   switch (size) {
-  case 1: return transpose_into<uint8_t>(in, out, rows, columns);
-  case 2: return transpose_into<uint16_t>(in, out, rows, columns);
-  case 4: return transpose_into<uint32_t>(in, out, rows, columns);
-  default: return transpose_into<uint64_t>(in, out, rows, columns);
+  case 1: return transpose_into<uint8_t>(in, out, rows, columns, task);
+  case 2: return transpose_into<uint16_t>(in, out, rows, columns, task);
+  case 4: return transpose_into<uint32_t>(in, out, rows, columns, task);
+  default: return transpose_into<uint64_t>(in, out, rows, columns, task);
   }
 }
 
@@ -69,29 +70,31 @@ Shape ParamSpec::logical_shape(const ParamPiece& piece) const {
 }
 
 void write_piece(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical,
-                 Tensor& physical) {
+                 Tensor& physical, const Task* task) {
   const ParamPiece& part = spec.pieces[piece];
   check_shape(spec.logical_name(part, layer), logical.shape(), spec.logical_shape(part));
   check_shape(spec.name, physical.shape(), spec.shape());
-  const Tensor same = logical.to(physical.dtype());
   const int64_t size = dtype_size(physical.dtype());
   std::byte* to = physical.mutable_bytes() + piece_begin(spec, piece, layer) * size;
-  if (part.transpose)
-    transpose_bytes(same.bytes(), to, logical.shape()[0], logical.shape()[1], size);
-  else
-    std::memcpy(to, same.bytes(), static_cast<size_t>(same.byte_size()));
+  if (part.transpose) {
+    const Tensor same = logical.to(physical.dtype(), task);
+    return transpose_bytes(same.bytes(), to, logical.shape()[0], logical.shape()[1], size, task);
+  }
+  convert(logical.dtype(), logical.bytes(), physical.dtype(), to, logical.count(), task);
 }
 
-Tensor read_piece(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& physical) {
+Tensor read_piece(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& physical,
+                  const Task* task) {
   check_shape(spec.name, physical.shape(), spec.shape());
   const ParamPiece& part = spec.pieces[piece];
   Tensor logical(physical.dtype(), spec.logical_shape(part));
   const int64_t size = dtype_size(physical.dtype());
   const std::byte* from = physical.bytes() + piece_begin(spec, piece, layer) * size;
   if (part.transpose)
-    transpose_bytes(from, logical.mutable_bytes(), part.rows, logical.shape()[0], size);
+    transpose_bytes(from, logical.mutable_bytes(), part.rows, logical.shape()[0], size,
+                    task);
   else
-    std::memcpy(logical.mutable_bytes(), from, static_cast<size_t>(logical.byte_size()));
+    copy_in_pieces(logical.mutable_bytes(), from, logical.byte_size(), task);
   return logical;
 }
 

@@ -11,6 +11,10 @@
 #include <utility>
 #include <vector>
 
+namespace dllm {
+class Task;
+}
+
 namespace dllm::model {
 
 // What a parameter is for: decides its storage form, first value and weight decay.
@@ -57,9 +61,10 @@ NamedTensors split_physical(const ParamSpec& spec, const Tensor& physical);
 // read(name) answers the logical tensor in `dtype`.
 Tensor join_logical(const ParamSpec& spec, DType dtype,
                     const std::function<Tensor(const std::string&)>& read);
-// One logical tensor into or out of its place.
+// One logical tensor into or out of its place. The task is checked every MB.
 void write_piece(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical,
-                 Tensor& physical);
-Tensor read_piece(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& physical);
+                 Tensor& physical, const Task* task = nullptr);
+Tensor read_piece(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& physical,
+                  const Task* task = nullptr);
 
 } // namespace dllm::model

@@ -47,14 +47,15 @@ Shape ParamStore::shape(const std::string& name) const {
 }
 
 // REQUIRES: an int8 entry, its scales behind it.
-Tensor ParamStore::dequantized(size_t index, const std::vector<Physical>& entries) const {
-  return dequantize(entries[index].buffer->read(), entries[index + 1].buffer->read());
+Tensor ParamStore::dequantized(size_t index, const std::vector<Physical>& entries,
+                               const Task* task) const {
+  return dequantize(entries[index].buffer->read(task), entries[index + 1].buffer->read(task), task);
 }
 
-Tensor ParamStore::widened(size_t index) const {
-  const std::vector<Physical> all = entries();
-  return all[index].dtype == DType::i8 ? dequantized(index, all)
-                                       : all[index].buffer->read().to(DType::f32);
+Tensor ParamStore::widened(size_t index, const Task* task) const {
+  const std::vector<Physical> all = entries(task);
+  return all[index].dtype == DType::i8 ? dequantized(index, all, task)
+                                       : all[index].buffer->read(task).to(DType::f32, task);
 }
 
 Tensor ParamStore::read(const std::string& name, const Task* task) const {
@@ -68,9 +69,10 @@ Tensor ParamStore::read(const std::string& name, const Task* task) const {
     entry = physical_[where.physical];
     if (entry.dtype == DType::i8) scale = physical_[where.physical + 1];
   }
-  const Tensor values = entry.buffer->read();
+  const Tensor values = entry.buffer->read(task);
   return read_piece(entry.spec, where.piece, where.layer,
-                    scale.buffer ? dequantize(values, scale.buffer->read()) : values);
+                    scale.buffer ? dequantize(values, scale.buffer->read(task), task) : values,
+                    task);
 }
 
 void ParamStore::write(const std::string& name, const Tensor& value) {
@@ -304,7 +306,8 @@ Tensor ParamStore::to_physical(size_t physical_index,
 }
 
 // The plain form is kept where somebody looks rows up, or will train.
-graph::BufferRef ParamStore::upload(const Physical& entry, const Tensor& tensor) const {
+graph::BufferRef ParamStore::upload(const Physical& entry, const Tensor& tensor,
+                                    const Task* task) const {
   const ParamRole role = entry.spec.role;
   const bool scale = entry.scale_of >= 0;
   if (scale || is_vector(role) || role == ParamRole::positions) {
@@ -312,14 +315,14 @@ graph::BufferRef ParamStore::upload(const Physical& entry, const Tensor& tensor)
   }
   // The head of a tied model is this very table: both forms. An untied one is never multiplied.
   if (role == ParamRole::embedding) return engine_->upload(tensor, true);
-  return engine_->upload_weight(tensor, false);
+  return engine_->upload_weight(tensor, false, task);
 }
 
-void ParamStore::store(size_t index, const ParamForm& form) const {
+void ParamStore::store(size_t index, const ParamForm& form, const Task* task) const {
   Physical& entry = physical_[index];
-  graph::BufferRef buffer = upload(entry, form.values);
+  graph::BufferRef buffer = upload(entry, form.values, task);
   graph::BufferRef scale =
-      form.scale.defined() ? upload(physical_[index + 1], form.scale) : nullptr;
+      form.scale.defined() ? upload(physical_[index + 1], form.scale, task) : nullptr;
   const std::lock_guard lock(mutex_);
   entry.buffer = std::move(buffer);
   if (scale) {
@@ -355,8 +358,8 @@ size_t ParamStore::append(const ParamSpec& spec, DType dtype) {
   return index;
 }
 
-void ParamStore::add(const ParamSpec& spec, const ParamForm& form) {
-  store(append(spec, form.values.dtype()), form);
+void ParamStore::add(const ParamSpec& spec, const ParamForm& form, const Task* task) {
+  store(append(spec, form.values.dtype()), form, task);
 }
 
 void ParamStore::add_sketch(const ParamSpec& spec, DType dtype) {

@@ -105,11 +105,11 @@ public:
   int64_t parameter_count() const; // numbers, scales not counted
   int64_t bytes() const;           // all forms on the engine
   Json describe() const; // per physical tensor: name, shape, dtype, trainable; int8: rounding error
-  Tensor widened(size_t index) const; // a physical tensor as f32
+  Tensor widened(size_t index, const Task* task = nullptr) const; // a physical tensor as f32
 
   // --- for load and new: takes a tensor of the physical layout in ---
   // An int8 form is followed by an entry for its scales.
-  void add(const ParamSpec& spec, const ParamForm& form);
+  void add(const ParamSpec& spec, const ParamForm& form, const Task* task = nullptr);
   // Shape and type without numbers: programs can be built, whatever needs the numbers fails with
   // failed_precondition. REQUIRES: an empty store, or one of such entries.
   void add_sketch(const ParamSpec& spec, DType dtype);
@@ -130,9 +130,9 @@ private:
   size_t append(const ParamSpec& spec, DType dtype);
   using Lock = std::unique_lock<std::mutex>;
   void need_numbers() const;
-  graph::BufferRef upload(const Physical& entry, const Tensor& tensor) const;
-  void store(size_t index, const ParamForm& form) const;
-  Tensor dequantized(size_t index, const std::vector<Physical>& entries) const;
+  graph::BufferRef upload(const Physical& entry, const Tensor& tensor, const Task* task) const;
+  void store(size_t index, const ParamForm& form, const Task* task = nullptr) const;
+  Tensor dequantized(size_t index, const std::vector<Physical>& entries, const Task* task) const;
   // All with mutex_ held by `lock`.
   void check_lost() const;
   void wait(Lock& lock, const Task* task, const std::function<bool()>& ready) const;

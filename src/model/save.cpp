@@ -28,9 +28,9 @@ public:
     };
     params_.visit(keep, task);
   }
-  Tensor tensor(const std::string& name) const {
+  Tensor tensor(const std::string& name, const Task* task) const {
     const Place& place = places_.at(name);
-    return read_piece(*place.spec, place.piece, place.layer, place.values);
+    return read_piece(*place.spec, place.piece, place.layer, place.values, task);
   }
   DType dtype(const std::string& name) const { return places_.at(name).values.dtype(); }
   Shape shape(const std::string& name) const {
@@ -84,8 +84,8 @@ void write_weights(const Model& model, const std::string& folder, const Options&
                             {{"format", "pt"}});
   for (const ckpt::TensorSpec& spec : writer.order()) {
     check_task(task);
-    const Tensor tensor = stacks.tensor(spec.name).to(spec.dtype);
-    writer.write(spec.name, tensor);
+    const Tensor tensor = stacks.tensor(spec.name, task).to(spec.dtype, task);
+    writer.write(spec.name, tensor, task);
     done += tensor.byte_size();
     if (task != nullptr) task->set_progress(done, total);
   }

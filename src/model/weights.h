@@ -3,6 +3,7 @@
 // row order of Hugging Face.
 
 #include "base/source.h"
+#include "base/task.h"
 #include "ckpt/gguf.h"
 #include "model/config.h"
 #include "model/param_map.h"
@@ -23,7 +24,8 @@ public:
   dtype(const std::string& logical) const = 0; // of the numbers in the file; quantized types: f32
   virtual bool quantized() const = 0;          // a GGUF whose matrices are not floats
   virtual int64_t file_bytes(const std::string& logical) const = 0;
-  virtual Tensor read(const std::string& logical) const = 0; // any float type
+  // Any float type.
+  virtual Tensor read(const std::string& logical, const Task* task = nullptr) const = 0;
 };
 
 std::unique_ptr<WeightSource> open_safetensors(const Source& source, bool tied);

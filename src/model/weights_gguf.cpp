@@ -89,14 +89,32 @@ public:
     return info(logical).end - info(logical).begin;
   }
 
-  Tensor read(const std::string& logical) const override {
-    const Tensor tensor = file_->tensor(gguf_name(logical));
+  Tensor read(const std::string& logical, const Task* task) const override {
+    const Tensor tensor = read_rows(gguf_name(logical), task);
     const bool turns = logical.find(".q_proj.") != std::string::npos ||
                        logical.find(".k_proj.") != std::string::npos;
     return pairs_ && turns ? halves_from_pairs(tensor, head_dim_) : tensor;
   }
 
 private:
+  // Block formats become f32 some rows at a time.
+  Tensor read_rows(const std::string& name, const Task* task) const {
+    const ckpt::GgufTensor& found = file_->tensor_info(name);
+    const ckpt::GgmlTypeInfo* type = ckpt::ggml_type_info(found.type);
+    if (type == nullptr || type->block == 1) return file_->tensor(name);
+    Tensor numbers(DType::f32, found.shape);
+    const int64_t row = found.shape.rank() > 0 ? found.shape.dim(-1) : 1;
+    const auto to = numbers.mutable_as<float>();
+    in_pieces(row > 0 ? found.shape.count() / row : 0, std::max<int64_t>(1, kPiece / row), task,
+              [&](int64_t begin, int64_t end) {
+                file_->dequantize(name, to.subspan(static_cast<size_t>(begin * row),
+                                                   static_cast<size_t>((end - begin) * row)),
+                                  begin, end);
+              });
+    return numbers;
+  }
+  static constexpr int64_t kPiece = int64_t{1} << 18; // numbers
+
   const ckpt::GgufTensor& info(const std::string& logical) const {
     return file_->tensor_info(gguf_name(logical));
   }

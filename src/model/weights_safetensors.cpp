@@ -51,7 +51,9 @@ public:
     const ckpt::TensorInfo& info = files_.info(find(logical));
     return info.end - info.begin;
   }
-  Tensor read(const std::string& logical) const override { return files_.tensor(find(logical)); }
+  Tensor read(const std::string& logical, const Task*) const override {
+    return files_.tensor(find(logical));
+  }
 
 private:
   // Some checkpoints leave the name of the whole model out: "h.0.ln_1.weight" for

@@ -74,7 +74,7 @@ DeviceBuffer::Fetch DeviceBuffer::take_fetch() const {
   return taken;
 }
 
-Tensor DeviceBuffer::read() const {
+Tensor DeviceBuffer::read(const Task*) const {
   if (is_donated()) {
     fail_with_hint("read it before the run, or keep another reference to it",
                    Code::failed_precondition, "an array {}{} was taken over by a run",

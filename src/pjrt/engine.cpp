@@ -29,7 +29,7 @@ public:
     return pjrt::upload(state_, tensor, share);
   }
   // Compilers choose the forms of weights by themselves.
-  graph::BufferRef upload_weight(const Tensor& tensor, bool) override {
+  graph::BufferRef upload_weight(const Tensor& tensor, bool, const Task*) override {
     return pjrt::upload(state_, tensor, !tensor.writable());
   }
 

@@ -103,7 +103,7 @@ public:
     return std::make_shared<TargetProgram>(state_, std::move(graph));
   }
   graph::BufferRef upload(const Tensor&, bool) override { fail_nothing_runs(state_->target); }
-  graph::BufferRef upload_weight(const Tensor&, bool) override {
+  graph::BufferRef upload_weight(const Tensor&, bool, const Task*) override {
     fail_nothing_runs(state_->target);
   }
 

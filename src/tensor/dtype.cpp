@@ -1,6 +1,7 @@
 #include "tensor/dtype.h"
 
 #include "base/error.h"
+#include "base/task.h"
 
 #include <limits>
 
@@ -140,13 +141,18 @@ uint16_t f32_to_f16(float value) {
   return sign | static_cast<uint16_t>(result);
 }
 
-void convert(DType from, const void* src, DType to, void* dst, int64_t count) {
-  if (from == to) {
-    std::memcpy(dst, src, static_cast<size_t>(count * dtype_size(from)));
-    return;
-  }
+void convert(DType from, const void* src, DType to, void* dst, int64_t count, const Task* task) {
+  constexpr int64_t kPiece = int64_t{1} << 18;
+  if (from == to) return copy_in_pieces(dst, src, count * dtype_size(from), task);
+  const auto* in = static_cast<const std::byte*>(src);
+  auto* out = static_cast<std::byte*>(dst);
+  const int64_t in_size = dtype_size(from), out_size = dtype_size(to);
   with_type(from, [&](auto a) {
-    with_type(to, [&](auto b) { convert_loop<decltype(a), decltype(b)>(src, dst, count); });
+    with_type(to, [&](auto b) {
+      in_pieces(count, kPiece, task, [&](int64_t begin, int64_t end) {
+        convert_loop<decltype(a), decltype(b)>(in + begin * in_size, out + begin * out_size, end - begin);
+      });
+    });
   });
 }
 

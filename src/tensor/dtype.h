@@ -9,6 +9,8 @@
 
 namespace dllm {
 
+class Task;
+
 enum class DType : int32_t { f32 = 1, f16 = 2, bf16 = 3, f64 = 4, i32 = 5, i64 = 6, u8 = 7, i8 = 8, u32 = 9 };
 
 int64_t dtype_size(DType dtype);
@@ -36,7 +38,7 @@ float f16_to_f32(uint16_t bits);
 uint16_t f32_to_f16(float value);
 
 // Converts count elements; integers go through double. Floats to integers truncate, what does not fit is clamped, NaN
-// gives 0. dst and src must not overlap.
-void convert(DType from, const void* src, DType to, void* dst, int64_t count);
+// gives 0. dst and src must not overlap. The task is checked every quarter million elements.
+void convert(DType from, const void* src, DType to, void* dst, int64_t count, const Task* task = nullptr);
 
 }  // namespace dllm

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -11,12 +12,15 @@ namespace {
 
 constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
 
+// By calloc: the system gives large blocks out as zeros already, so that an array of gigabytes costs nothing before it
+// is written.
 std::shared_ptr<void> allocate_zeroed(size_t size) {
-  const size_t rounded = (size + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
-  void* data = std::aligned_alloc(kAlignment, rounded);
-  if (data == nullptr) throw std::bad_alloc();
-  std::memset(data, 0, rounded);
-  return {data, std::free};
+  const size_t rounded = (size + kAlignment - 1) / kAlignment * kAlignment + 2 * kAlignment;
+  void* const block = std::calloc(rounded, 1);
+  if (block == nullptr) throw std::bad_alloc();
+  const size_t past = reinterpret_cast<uintptr_t>(block) % kAlignment;
+  void* const data = static_cast<std::byte*>(block) + (past == 0 ? 0 : kAlignment - past);
+  return {data, [block](void*) { std::free(block); }};
 }
 
 }  // namespace
@@ -73,10 +77,10 @@ Tensor Tensor::rows(int64_t begin, int64_t end) const {
   return part;
 }
 
-Tensor Tensor::to(DType dtype) const {
+Tensor Tensor::to(DType dtype, const Task* task) const {
   if (dtype == dtype_) return *this;
   Tensor converted(dtype, shape_);
-  convert(dtype_, data_, dtype, converted.data_, count());
+  convert(dtype_, data_, dtype, converted.data_, count(), task);
   return converted;
 }
 

@@ -63,7 +63,8 @@ class Tensor {
   Tensor reshaped(Shape shape) const;           // same storage, same count
   Tensor row(int64_t index) const;              // view of element `index` of the first axis
   Tensor rows(int64_t begin, int64_t end) const;  // view of a range of the first axis
-  Tensor to(DType dtype) const;                 // this when the type fits already, else a converted copy
+  // This when the type fits already, else a converted copy.
+  Tensor to(DType dtype, const Task* task = nullptr) const;
   Tensor clone() const;
 
  private:

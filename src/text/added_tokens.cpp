@@ -1,5 +1,6 @@
 #include "text/added_tokens.h"
 
+#include "base/task.h"
 #include "text/unicode.h"
 
 #include <algorithm>
@@ -64,11 +65,16 @@ bool stands_alone(std::string_view text, size_t begin, size_t end) {
 } // namespace
 
 template <class Accept>
-std::vector<TextPart> AddedTokens::cut(std::string_view text, const Trie& trie,
+std::vector<TextPart> AddedTokens::cut(std::string_view text, const Trie& trie, const Task* task,
                                        Accept&& accept) const {
+  constexpr size_t kPiece = size_t{1} << 16; // bytes between two checks of the task
   std::vector<TextPart> parts;
-  size_t done = 0;
+  size_t done = 0, checked = 0;
   for (size_t at = 0; at < text.size() && !trie.empty();) {
+    if (at >= checked) {
+      check_task(task);
+      checked = at + kPiece;
+    }
     size_t size = 0;
     int32_t id = -1;
     trie.prefixes(text, at, [&](size_t length, int32_t found) {
@@ -96,13 +102,14 @@ std::vector<TextPart> AddedTokens::cut(std::string_view text, const Trie& trie,
   return parts;
 }
 
-std::vector<TextPart> AddedTokens::split(std::string_view text, bool normalized,
-                                         bool special) const {
-  return cut(text, tries_[normalized][special], [](int32_t, size_t, size_t) { return true; });
+std::vector<TextPart> AddedTokens::split(std::string_view text, bool normalized, bool special,
+                                         const Task* task) const {
+  return cut(text, tries_[normalized][special], task, [](int32_t, size_t, size_t) { return true; });
 }
 
-std::vector<TextPart> AddedTokens::split(std::string_view text, const Trusted& trusted) const {
-  return cut(text, contents_, [&](int32_t id, size_t begin, size_t end) {
+std::vector<TextPart> AddedTokens::split(std::string_view text, const Trusted& trusted,
+                                         const Task* task) const {
+  return cut(text, contents_, task, [&](int32_t id, size_t begin, size_t end) {
     return !tokens_.at(id).special || trusted(begin, end);
   });
 }

@@ -11,6 +11,10 @@
 #include <string_view>
 #include <vector>
 
+namespace dllm {
+class Task;
+}
+
 namespace dllm::text {
 
 struct AddedToken {
@@ -40,16 +44,19 @@ public:
   const std::map<int32_t, AddedToken>& all() const { return tokens_; }
 
   // Cuts `text` into added tokens and plain text, longest match first. normalized: which of the two
-  // kinds is looked for. special: special tokens are looked for too.
-  std::vector<TextPart> split(std::string_view text, bool normalized, bool special) const;
+  // kinds is looked for. special: special tokens are looked for too. The task is checked every 64 KB.
+  std::vector<TextPart> split(std::string_view text, bool normalized, bool special,
+                              const Task* task = nullptr) const;
   // The same for texts of several authors: a special token is looked for by its content and counts
   // only where trusted(begin, end) says yes. Normalized ones that are not special are left alone.
   using Trusted = std::function<bool(size_t begin, size_t end)>;
-  std::vector<TextPart> split(std::string_view text, const Trusted& trusted) const;
+  std::vector<TextPart> split(std::string_view text, const Trusted& trusted,
+                              const Task* task = nullptr) const;
 
 private:
   template <class Accept>
-  std::vector<TextPart> cut(std::string_view text, const Trie& trie, Accept&& accept) const;
+  std::vector<TextPart> cut(std::string_view text, const Trie& trie, const Task* task,
+                            Accept&& accept) const;
 
   std::map<int32_t, AddedToken> tokens_;
   std::map<std::string, int32_t, std::less<>> by_content_;

@@ -102,7 +102,7 @@ void Bpe::merge_short(std::vector<Symbol>& symbols) const {
   symbols.resize(count);
 }
 
-void Bpe::merge_long(std::vector<Symbol>& symbols) const {
+void Bpe::merge_long(std::vector<Symbol>& symbols, const Task* task) const {
   struct Candidate {
     int32_t rank;
     int32_t at;
@@ -119,8 +119,13 @@ void Bpe::merge_long(std::vector<Symbol>& symbols) const {
     const Step* s = step(left.id, symbols[static_cast<size_t>(left.next)].id);
     if (s != nullptr) queue.push({s->rank, at, s->result});
   };
-  for (size_t i = 0; i + 1 < symbols.size(); ++i) consider(static_cast<int32_t>(i));
-  while (!queue.empty()) {
+  constexpr size_t kChecked = 4096; // candidates between two checks of the task
+  for (size_t i = 0; i + 1 < symbols.size(); ++i) {
+    if (i % kChecked == 0) check_task(task);
+    consider(static_cast<int32_t>(i));
+  }
+  for (size_t taken = 0; !queue.empty(); ++taken) {
+    if (taken % kChecked == 0) check_task(task);
     const Candidate best = queue.top();
     queue.pop();
     Symbol& left = symbols[static_cast<size_t>(best.at)];
@@ -154,7 +159,7 @@ void Bpe::encode(std::string_view word, const WordOptions& options,
   symbols.reserve(word.size());
   start(word, symbols);
   if (symbols.size() > kShortWord) {
-    merge_long(symbols);
+    merge_long(symbols, options.task);
   } else {
     merge_short(symbols);
   }

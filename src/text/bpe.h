@@ -43,7 +43,7 @@ private:
 
   void start(std::string_view word, std::vector<Symbol>& symbols) const;
   void merge_short(std::vector<Symbol>& symbols) const;
-  void merge_long(std::vector<Symbol>& symbols) const;
+  void merge_long(std::vector<Symbol>& symbols, const Task* task) const;
   // The character as the vocabulary spells it at its place in a word; may be written to `buffer`.
   std::string_view with_affixes(std::string_view piece, bool first, bool last,
                                 std::string& buffer) const;

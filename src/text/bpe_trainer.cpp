@@ -35,6 +35,9 @@ const Schema& tokenizer_train_schema() {
 
 namespace {
 
+constexpr int64_t kTexts = 64;  // between two checks of the task
+constexpr size_t kWords = 4096; // the same, of words
+
 struct Word {
   std::vector<int32_t> symbols;
   int64_t count;
@@ -48,19 +51,25 @@ std::vector<std::pair<std::string, int64_t>> count_words(const Dataset& texts,
   const auto cut = read_pre_tokenizer(pre_tokenizer, "pre_tokenizer");
   std::unordered_map<std::string, int64_t> counts;
   for (int64_t i = 0; i < texts.size(); ++i) {
-    if (i % 256 == 0) check_task(task);
+    if (i % kTexts == 0) check_task(task);
     std::string text = replace_invalid(texts.text(i));
-    if (normalizer != nullptr) normalizer->apply(text);
-    Pieces pieces(std::move(text));
+    if (normalizer != nullptr) normalizer->apply(text, task);
+    Pieces pieces(std::move(text), true, task);
     cut->apply(pieces);
     for (size_t w = 0; w < pieces.spans.size(); ++w) {
+      if (w % kWords == 0) check_task(task);
       std::string bytes;
       append_bytes(bytes, pieces.view(w));
       ++counts[std::move(bytes)];
     }
   }
   std::vector<std::pair<std::string, int64_t>> words(counts.begin(), counts.end());
-  std::sort(words.begin(), words.end());
+  // A comparison may throw: whatever order is left behind is thrown away with the list.
+  size_t compared = 0;
+  std::sort(words.begin(), words.end(), [&](const auto& a, const auto& b) {
+    if (compared++ % kWords == 0) check_task(task);
+    return a < b;
+  });
   return words;
 }
 
@@ -87,8 +96,7 @@ public:
   }
 
   void run(int64_t size, Task* task) {
-    for (const uint64_t pair : changed_) push(pair);
-    changed_.clear();
+    push_changed(task);
     const int64_t from = vocabulary_->size();
     while (vocabulary_->size() < size && !queue_.empty()) {
       const Candidate best = queue_.top();
@@ -98,11 +106,9 @@ public:
         push(best.pair);
         continue;
       }
-      merge(best.pair);
-      if (merges_.size() % 64 == 0) {
-        check_task(task);
-        if (task != nullptr) task->set_progress(vocabulary_->size() - from, size - from);
-      }
+      check_task(task);
+      merge(best.pair, task);
+      if (task != nullptr) task->set_progress(vocabulary_->size() - from, size - from);
     }
   }
 
@@ -147,7 +153,7 @@ private:
     }
   }
 
-  void merge(uint64_t key) {
+  void merge(uint64_t key, const Task* task) {
     const auto left = static_cast<int32_t>(key >> 32),
                right = static_cast<int32_t>(key & 0xFFFFFFFFu);
     std::string bytes = bytes_[static_cast<size_t>(left)] + bytes_[static_cast<size_t>(right)];
@@ -162,10 +168,20 @@ private:
     }
     merges_.push_back({left, right, made, static_cast<int32_t>(merges_.size())});
     const std::vector<int32_t> holders = std::move(pairs_.find(key)->words);
-    for (int32_t index : holders) merge_word(index, left, right, made);
+    for (size_t i = 0; i < holders.size(); ++i) {
+      if (i % kWords == 0) check_task(task);
+      merge_word(holders[i], left, right, made);
+    }
     std::sort(changed_.begin(), changed_.end());
     changed_.erase(std::unique(changed_.begin(), changed_.end()), changed_.end());
-    for (const uint64_t pair : changed_) push(pair);
+    push_changed(task);
+  }
+
+  void push_changed(const Task* task) {
+    for (size_t i = 0; i < changed_.size(); ++i) {
+      if (i % kWords == 0) check_task(task);
+      push(changed_[i]);
+    }
     changed_.clear();
   }
 
@@ -248,8 +264,10 @@ std::shared_ptr<Tokenizer> train_tokenizer(const Dataset& texts, const Options& 
   }
   const auto normalizer = read_normalizer(parts.normalizer, "normalizer");
   Trainer trainer(special, options.i64("min_count"), options.i64("max_token_bytes"));
+  size_t words = 0;
   for (const auto& [bytes, count] :
        count_words(texts, parts.pre_tokenizer, normalizer.get(), task)) {
+    if (words++ % kWords == 0) check_task(task);
     trainer.add_word(bytes, count);
   }
   trainer.run(size, task);

@@ -106,30 +106,34 @@ Chat::Chat(std::shared_ptr<const Tokenizer> tokenizer, const Options& options)
       std::make_unique<const jinja::Template>(choose(*tokenizer_, options, !tools_.is_null()));
 }
 
-MarkedText Chat::render(const Entries& variables, bool opens, int64_t bytes) const {
+MarkedText Chat::render(const Entries& variables, bool opens, int64_t bytes,
+                        const Task* task) const {
   // Room that grows with the conversation: texts are copied a few times on their way.
   jinja::Limits limits;
   limits.steps += 64 * bytes;
   limits.bytes += 256 * bytes;
+  limits.task = task;
   Entries all = variables;
   add(all, "add_generation_prompt", jinja::Value(opens));
   return template_->render(all, limits);
 }
 
 // What the template writes when the assistant is to speak next: "<|im_start|>assistant\n".
-std::string Chat::opening(const Entries& variables, const MarkedText& text, int64_t bytes) const {
+std::string Chat::opening(const Entries& variables, const MarkedText& text, int64_t bytes,
+                          const Task* task) const {
   try {
-    const MarkedText other = render(variables, !opens_, bytes);
+    const MarkedText other = render(variables, !opens_, bytes, task);
     const std::string& longer = opens_ ? text.bytes() : other.bytes();
     const std::string& shorter = opens_ ? other.bytes() : text.bytes();
     if (longer.starts_with(shorter)) return longer.substr(shorter.size());
   } catch (const Error&) {
+    check_task(task);
     // Some templates refuse to let the assistant speak twice.
   }
   return {};
 }
 
-ChatRow Chat::row(const Json& conversation) const {
+ChatRow Chat::row(const Json& conversation, const Task* task) const {
   constexpr Mark kData{Mark::kData, false};
   const Json& messages = messages_of(conversation);
   Entries variables;
@@ -146,12 +150,12 @@ ChatRow Chat::row(const Json& conversation) const {
   }
   const auto bytes = static_cast<int64_t>(
       conversation.dump(-1, ' ', false, Json::error_handler_t::replace).size());
-  const MarkedText text = render(variables, opens_, bytes);
+  const MarkedText text = render(variables, opens_, bytes, task);
   const std::vector<bool> assistants = assistants_of(messages);
   const bool any = std::find(assistants.begin(), assistants.end(), true) != assistants.end();
   MaskRules rules{assistants, template_->has_generation(), {}};
-  if (any && !rules.by_generation) rules.opening = opening(variables, text, bytes);
-  return encode_chat(*tokenizer_, text, rules);
+  if (any && !rules.by_generation) rules.opening = opening(variables, text, bytes, task);
+  return encode_chat(*tokenizer_, text, rules, task);
 }
 
 } // namespace dllm::text

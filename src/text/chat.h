@@ -31,12 +31,14 @@ public:
 
   // A list of messages, or an object with "messages" and perhaps "tools". Fails with
   // invalid_argument for anything else and for messages the template refuses.
-  ChatRow row(const Json& conversation) const;
+  // The task is checked every few milliseconds.
+  ChatRow row(const Json& conversation, const Task* task = nullptr) const;
 
 private:
-  jinja::MarkedText render(const jinja::Entries& variables, bool opens, int64_t bytes) const;
+  jinja::MarkedText render(const jinja::Entries& variables, bool opens, int64_t bytes,
+                           const Task* task) const;
   std::string opening(const jinja::Entries& variables, const jinja::MarkedText& text,
-                      int64_t bytes) const;
+                      int64_t bytes, const Task* task) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<const jinja::Template> template_;

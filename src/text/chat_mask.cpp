@@ -91,30 +91,32 @@ std::vector<Stretch> answers(const Tokenizer& tokenizer, const std::vector<TextP
 // Tokens of `whole` that lie before byte `border` of the part: those that the text up to there
 // gives too. A token across the border lies behind it.
 size_t tokens_before(const Tokenizer& tokenizer, std::string_view part, size_t border,
-                     bool at_start, const std::vector<int32_t>& whole) {
+                     bool at_start, const std::vector<int32_t>& whole, const Task* task) {
   if (border == 0) return 0;
   if (border >= part.size()) return whole.size();
-  const std::vector<int32_t> head = tokenizer.encode_part(part.substr(0, border), at_start);
+  const std::vector<int32_t> head = tokenizer.encode_part(part.substr(0, border), at_start, task);
   const auto differs = std::mismatch(head.begin(), head.end(), whole.begin(), whole.end());
   return static_cast<size_t>(differs.first - head.begin());
 }
 
 } // namespace
 
-ChatRow encode_chat(const Tokenizer& tokenizer, const MarkedText& text, const MaskRules& rules) {
+ChatRow encode_chat(const Tokenizer& tokenizer, const MarkedText& text, const MaskRules& rules,
+                    const Task* task) {
   ChatRow row;
   row.text = text.bytes();
   const std::vector<TextPart> parts = tokenizer.split(
-      row.text, [&](size_t begin, size_t end) { return is_template(text, begin, end); });
+      row.text, [&](size_t begin, size_t end) { return is_template(text, begin, end); }, task);
   const std::vector<Stretch> stretches =
       rules.by_generation ? marked_by_template(text) : answers(tokenizer, parts, text, rules);
   for (const TextPart& part : parts) {
+    check_task(task);
     const size_t first = row.ids.size();
     const std::string_view plain =
         std::string_view(row.text).substr(part.begin, part.end - part.begin);
     const bool at_start = part.begin == 0;
     const std::vector<int32_t> ids =
-        part.id >= 0 ? std::vector<int32_t>{part.id} : tokenizer.encode_part(plain, at_start);
+        part.id >= 0 ? std::vector<int32_t>{part.id} : tokenizer.encode_part(plain, at_start, task);
     row.ids.insert(row.ids.end(), ids.begin(), ids.end());
     row.spoken.resize(row.ids.size(), 0);
     for (const Stretch& stretch : stretches) {
@@ -122,8 +124,8 @@ ChatRow encode_chat(const Tokenizer& tokenizer, const MarkedText& text, const Ma
       size_t from = 0, to = ids.size();
       if (part.id < 0) {
         const size_t begin = std::max(stretch.begin, part.begin) - part.begin;
-        from = tokens_before(tokenizer, plain, begin, at_start, ids);
-        to = tokens_before(tokenizer, plain, stretch.end - part.begin, at_start, ids);
+        from = tokens_before(tokenizer, plain, begin, at_start, ids, task);
+        to = tokens_before(tokenizer, plain, stretch.end - part.begin, at_start, ids, task);
       }
       for (size_t i = from; i < to; ++i) row.spoken[first + i] = 1;
     }

@@ -18,6 +18,7 @@ struct MaskRules {
 // answer is said from behind the opening to the special token that ends it (templates add thoughts
 // and calls around the content, and the model has to say those and the end too).
 ChatRow encode_chat(const Tokenizer& tokenizer, const jinja::MarkedText& text,
-                    const MaskRules& rules);
+                    const MaskRules& rules,
+                    const Task* task = nullptr);
 
 } // namespace dllm::text

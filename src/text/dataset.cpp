@@ -88,8 +88,9 @@ std::shared_ptr<Dataset> Dataset::open(const std::string& path,
     data->is_text_ = false;
     return data;
   }
-  read_records(path, read_settings(options), task, 
-               [&](Record record) { data->add(data->rendered(std::move(record))); });
+  read_records(path, read_settings(options), task, [&](Record record) {
+    data->add(data->rendered(std::move(record), task), task);
+  });
   if (data->size() == 0) fail(Code::not_found, "{} holds no rows", path);
   return data;
 }
@@ -120,7 +121,7 @@ std::string contents_of(const Json& conversation) {
 
 } // namespace
 
-Record Dataset::rendered(Record record) {
+Record Dataset::rendered(Record record, const Task* task) {
   if (record.kind != Record::Kind::chat) return record;
   const Json conversation = parse_json(record.text, record.where);
   if (is_text_) {
@@ -130,10 +131,11 @@ Record Dataset::rendered(Record record) {
   if (tokenizer_ == nullptr) return record;
   try {
     if (chat_ == nullptr) chat_ = std::make_shared<const Chat>(tokenizer_, Options(chat_schema()));
-    ChatRow row = chat_->row(conversation);
+    ChatRow row = chat_->row(conversation, task);
     record.ids = std::move(row.ids);
     for (const uint8_t spoken : row.spoken) record.keep.push_back(spoken == 0 ? 1 : 0);
   } catch (const Error& error) {
+    check_task(task);
     throw Error(error.code(), record.where + ": " + error.text(), error.hint());
   }
   return record;
@@ -153,18 +155,18 @@ void Dataset::check_ids(const Record& record) const {
   }
 }
 
-void Dataset::add(const Record& record) {
+void Dataset::add(const Record& record, const Task* task) {
   check_ids(record);
-  if (!is_text_) return add_tokens(record);
+  if (!is_text_) return add_tokens(record, task);
   std::string text = record.prompt + record.text;
   if (!text.empty()) texts_.push_back(std::move(text));
 }
 
-void Dataset::add_tokens(const Record& record) {
+void Dataset::add_tokens(const Record& record, const Task* task) {
   if (tokenizer_ == nullptr && record.kind != Record::Kind::ids) {
     fail(Code::failed_precondition, "a token file opened without a tokenizer takes no text");
   }
-  const EncodeOptions encode{.parse_special = parse_special_};
+  const EncodeOptions encode{.parse_special = parse_special_, .task = task};
   std::vector<int32_t> ids;
   std::vector<uint8_t> keep = record.keep;
   // A template has put its own tokens around a chat.

@@ -57,10 +57,10 @@ public:
   void save(const std::string& path, Task* task) const;
 
 private:
-  void add(const Record& record);
-  void add_tokens(const Record& record);
+  void add(const Record& record, const Task* task = nullptr);
+  void add_tokens(const Record& record, const Task* task);
   // A chat with its ids and keep; other records as they are.
-  Record rendered(Record record);
+  Record rendered(Record record, const Task* task = nullptr);
   void check_ids(const Record& record) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;

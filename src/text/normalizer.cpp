@@ -1,6 +1,7 @@
 #include "text/normalizer.h"
 
 #include "base/error.h"
+#include "base/task.h"
 #include "text/byte_level.h"
 #include "text/pattern.h"
 #include "text/unicode.h"
@@ -27,23 +28,58 @@ void check_growth(size_t before, size_t after) {
   }
 }
 
-// Keeps or replaces character by character.
-template <class F> void rewrite(std::string& text, F&& each) {
+constexpr size_t kPiece = size_t{1} << 16; // bytes between two checks of the task
+
+// Where a piece that begins at `begin` ends: before an ASCII character or a CJK ideograph. Neither
+// combines with what stands before it, so that the pieces may be normalized one by one.
+size_t piece_end(std::string_view text, size_t begin) {
+  for (size_t at = begin + kPiece; at < text.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const bool ideograph = byte >= 0xE4 && byte <= 0xE9 && char_at(text, at).code >= 0x4E00 &&
+                           char_at(text, at).code <= 0x9FFF;
+    if (byte < 0x80 || ideograph) return at;
+  }
+  return text.size();
+}
+
+// text = made(piece) of all its pieces.
+template <class F> void by_pieces(std::string& text, const Task* task, F&& made) {
+  if (text.size() <= kPiece) {
+    check_task(task);
+    text = made(std::string_view(text));
+    return;
+  }
   std::string out;
   out.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    const Char c = char_at(text, at);
-    each(c.code, out);
-    at += static_cast<size_t>(c.size);
+  for (size_t begin = 0; begin < text.size();) {
+    check_task(task);
+    const size_t end = piece_end(text, begin);
+    out += made(std::string_view(text).substr(begin, end - begin));
+    begin = end;
   }
   text = std::move(out);
+}
+
+// Keeps or replaces character by character.
+template <class F> void rewrite(std::string& text, const Task* task, F&& each) {
+  by_pieces(text, task, [&](std::string_view piece) {
+    std::string out;
+    out.reserve(piece.size());
+    for (size_t at = 0; at < piece.size();) {
+      const Char c = char_at(piece, at);
+      each(c.code, out);
+      at += static_cast<size_t>(c.size);
+    }
+    return out;
+  });
 }
 
 class FormNormalizer final : public Normalizer {
 public:
   explicit FormNormalizer(Form form) : form_(form) {}
-  void apply(std::string& text) const override {
-    if (!is_ascii(text)) text = normalize(text, form_);
+  void apply(std::string& text, const Task* task) const override {
+    if (is_ascii(text)) return;
+    by_pieces(text, task, [this](std::string_view piece) { return normalize(piece, form_); });
   }
 
 private:
@@ -52,13 +88,15 @@ private:
 
 class LowercaseNormalizer final : public Normalizer {
 public:
-  void apply(std::string& text) const override { text = lowercase(text); }
+  void apply(std::string& text, const Task* task) const override {
+    by_pieces(text, task, lowercase);
+  }
 };
 
 class StripNormalizer final : public Normalizer {
 public:
   StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
-  void apply(std::string& text) const override {
+  void apply(std::string& text, const Task*) const override {
     size_t begin = 0, end = text.size();
     while (left_ && begin < end) {
       const Char c = char_at(text, begin);
@@ -79,8 +117,8 @@ private:
 
 class StripAccentsNormalizer final : public Normalizer {
 public:
-  void apply(std::string& text) const override {
-    rewrite(text, [](char32_t c, std::string& out) {
+  void apply(std::string& text, const Task* task) const override {
+    rewrite(text, task, [](char32_t c, std::string& out) {
       if (!is_mark(c)) append_utf8(out, c);
     });
   }
@@ -89,7 +127,7 @@ public:
 class PrependNormalizer final : public Normalizer {
 public:
   explicit PrependNormalizer(std::string prefix) : prefix_(std::move(prefix)) {}
-  void apply(std::string& text) const override {
+  void apply(std::string& text, const Task*) const override {
     if (!text.empty()) text.insert(0, prefix_);
   }
 
@@ -101,11 +139,12 @@ class ReplaceNormalizer final : public Normalizer {
 public:
   ReplaceNormalizer(Regex regex, std::string content)
       : regex_(std::move(regex)), content_(std::move(content)) {}
-  void apply(std::string& text) const override {
+  void apply(std::string& text, const Task* task) const override {
     Regex::Search search(regex_, text);
     std::string out;
     size_t done = 0, begin = 0, end = 0;
     while (search.next(begin, end)) {
+      check_task(task);
       out.append(text, done, begin - done).append(content_);
       check_growth(text.size(), out.size());
       done = end;
@@ -122,10 +161,12 @@ private:
 
 class ByteLevelNormalizer final : public Normalizer {
 public:
-  void apply(std::string& text) const override {
-    std::string out;
-    append_byte_chars(out, text);
-    text = std::move(out);
+  void apply(std::string& text, const Task* task) const override {
+    by_pieces(text, task, [](std::string_view piece) {
+      std::string out;
+      append_byte_chars(out, piece);
+      return out;
+    });
   }
 };
 
@@ -135,9 +176,9 @@ public:
   BertNormalizer(bool clean, bool chinese, bool accents, bool lower)
       : clean_(clean), chinese_(chinese), accents_(accents), lower_(lower) {}
 
-  void apply(std::string& text) const override {
+  void apply(std::string& text, const Task* task) const override {
     if (clean_) {
-      rewrite(text, [](char32_t c, std::string& out) {
+      rewrite(text, task, [](char32_t c, std::string& out) {
         const bool blank = c == '\t' || c == '\n' || c == '\r';
         if (c == 0 || c == 0xFFFD || (!blank && is_other(c))) return;
         if (blank || is_whitespace(c)) {
@@ -148,7 +189,7 @@ public:
       });
     }
     if (chinese_) {
-      rewrite(text, [](char32_t c, std::string& out) {
+      rewrite(text, task, [](char32_t c, std::string& out) {
         if (!is_chinese(c)) return append_utf8(out, c);
         out.push_back(' ');
         append_utf8(out, c);
@@ -156,12 +197,12 @@ public:
       });
     }
     if (accents_) {
-      text = normalize(text, Form::nfd);
-      rewrite(text, [](char32_t c, std::string& out) {
+      by_pieces(text, task, [](std::string_view piece) { return normalize(piece, Form::nfd); });
+      rewrite(text, task, [](char32_t c, std::string& out) {
         if (!is_nonspacing_mark(c)) append_utf8(out, c);
       });
     }
-    if (lower_) text = lowercase(text);
+    if (lower_) by_pieces(text, task, lowercase);
   }
 
 private:
@@ -179,10 +220,10 @@ class SequenceNormalizer final : public Normalizer {
 public:
   explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> parts)
       : parts_(std::move(parts)) {}
-  void apply(std::string& text) const override {
+  void apply(std::string& text, const Task* task) const override {
     const size_t before = text.size();
     for (const auto& part : parts_) {
-      part->apply(text);
+      part->apply(text, task);
       check_growth(before, text.size());
     }
   }

@@ -6,13 +6,17 @@
 #include <memory>
 #include <string>
 
+namespace dllm {
+class Task;
+}
+
 namespace dllm::text {
 
 class Normalizer {
 public:
   virtual ~Normalizer() = default;
-  // REQUIRES: valid UTF-8, which it stays.
-  virtual void apply(std::string& text) const = 0;
+  // REQUIRES: valid UTF-8, which it stays. The task is checked every 64 KB.
+  virtual void apply(std::string& text, const Task* task = nullptr) const = 0;
 };
 
 // null gives a null pointer. Fails with unimplemented for a type this library does not know.

@@ -30,10 +30,12 @@ Behavior read_behavior(const TreeJson& object, const std::string& where, Behavio
                  Code::data_loss, "{}: unknown behavior {}", where, name);
 }
 
-void find_stretches(const Regex& regex, std::string_view text, std::vector<Stretch>& out) {
+void find_stretches(const Regex& regex, std::string_view text, std::vector<Stretch>& out,
+                    const Task* task) {
   Regex::Search search(regex, text);
   size_t done = 0, begin = 0, end = 0;
   while (search.next(begin, end)) {
+    check_task(task);
     if (begin > done) out.push_back({done, begin, false});
     out.push_back({begin, end, true});
     done = end;

@@ -1,6 +1,7 @@
 #pragma once
 // What Split and Replace search for: a literal text or a regular expression. Both become one Regex.
 
+#include "base/task.h"
 #include "text/json_reader.h"
 #include "text/regex.h"
 
@@ -23,8 +24,10 @@ struct Stretch {
 enum class Behavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 Behavior read_behavior(const TreeJson& object, const std::string& where, Behavior fallback);
 
-// Matches and what lies between them, in order, covering [begin, end) without empty stretches.
-void find_stretches(const Regex& regex, std::string_view text, std::vector<Stretch>& out);
+// Matches and what lies between them, in order, covering [begin, end) without empty stretches. The
+// task is checked at every match.
+void find_stretches(const Regex& regex, std::string_view text, std::vector<Stretch>& out,
+                    const Task* task = nullptr);
 // The pieces that `behavior` makes of the stretches: [begin, end) pairs, none empty.
 void cut(const std::vector<Stretch>& stretches, Behavior behavior,
          std::vector<std::pair<size_t, size_t>>& out);

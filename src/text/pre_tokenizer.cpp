@@ -1,10 +1,12 @@
 #include "text/pre_tokenizer.h"
 
 #include "base/error.h"
+#include "base/task.h"
 #include "text/byte_level.h"
 #include "text/pattern.h"
 #include "text/unicode.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace dllm::text {
@@ -13,15 +15,18 @@ namespace {
 
 using Spans = std::vector<std::pair<size_t, size_t>>;
 
-// Cuts every piece; find(piece, stretches) lists matches and gaps inside one piece.
+constexpr size_t kPiece = size_t{1} << 16; // bytes between two checks of the task
+
+// Cuts every piece; find(piece, stretches, task) lists matches and gaps inside one piece.
 template <class F> void cut_pieces(Pieces& pieces, Behavior behavior, bool invert, F&& find) {
   Spans out;
   out.reserve(pieces.spans.size() * 2);
   std::vector<Stretch> stretches;
   for (size_t i = 0; i < pieces.spans.size(); ++i) {
     const size_t base = pieces.spans[i].first;
+    if (i % 256 == 0) check_task(pieces.task);
     stretches.clear();
-    find(pieces.view(i), stretches);
+    find(pieces.view(i), stretches, pieces.task);
     for (Stretch& s : stretches) s = {base + s.begin, base + s.end, s.match != invert};
     cut(stretches, behavior, out);
   }
@@ -31,8 +36,14 @@ template <class F> void cut_pieces(Pieces& pieces, Behavior behavior, bool inver
 // Runs of characters with the same answer. merge = false: every matching character is a stretch of
 // its own.
 template <class P>
-void find_chars(std::string_view text, bool merge, std::vector<Stretch>& out, P&& matches) {
+void find_chars(std::string_view text, bool merge, std::vector<Stretch>& out, const Task* task,
+                P&& matches) {
+  size_t checked = 0;
   for (size_t at = 0; at < text.size();) {
+    if (at >= checked) {
+      check_task(task);
+      checked = at + kPiece;
+    }
     const Char c = char_at(text, at);
     const size_t end = at + static_cast<size_t>(c.size);
     const bool match = matches(c.code);
@@ -51,8 +62,8 @@ public:
       : regex_(std::move(regex)), behavior_(behavior), invert_(invert) {}
   void apply(Pieces& pieces) const override {
     cut_pieces(pieces, behavior_, invert_,
-               [this](std::string_view text, std::vector<Stretch>& out) {
-                 find_stretches(regex_, text, out);
+               [this](std::string_view text, std::vector<Stretch>& out, const Task* task) {
+                 find_stretches(regex_, text, out, task);
                });
   }
 
@@ -68,8 +79,8 @@ public:
   using Test = bool (*)(char32_t);
   ClassPreTokenizer(Test test, Behavior behavior) : test_(test), behavior_(behavior) {}
   void apply(Pieces& pieces) const override {
-    cut_pieces(pieces, behavior_, false, [this](std::string_view text, std::vector<Stretch>& out) {
-      find_chars(text, behavior_ == Behavior::contiguous, out, test_);
+    cut_pieces(pieces, behavior_, false, [this](std::string_view text, std::vector<Stretch>& out, const Task* task) {
+      find_chars(text, behavior_ == Behavior::contiguous, out, task, test_);
     });
   }
 
@@ -90,12 +101,12 @@ class WhitespacePreTokenizer final : public PreTokenizer {
 public:
   void apply(Pieces& pieces) const override {
     cut_pieces(pieces, Behavior::removed, false,
-               [](std::string_view text, std::vector<Stretch>& out) {
-                 find_chars(text, true, out, is_whitespace);
+               [](std::string_view text, std::vector<Stretch>& out, const Task* task) {
+                 find_chars(text, true, out, task, is_whitespace);
                });
     cut_pieces(pieces, Behavior::contiguous, false,
-               [](std::string_view text, std::vector<Stretch>& out) {
-                 find_chars(text, true, out, is_symbol_run);
+               [](std::string_view text, std::vector<Stretch>& out, const Task* task) {
+                 find_chars(text, true, out, task, is_symbol_run);
                });
   }
 };
@@ -110,15 +121,23 @@ public:
     if (prefix_space_) add_spaces(pieces);
     if (regex_) {
       cut_pieces(pieces, Behavior::isolated, false,
-                 [this](std::string_view text, std::vector<Stretch>& out) {
-                   find_stretches(*regex_, text, out);
+                 [this](std::string_view text, std::vector<Stretch>& out, const Task* task) {
+                   find_stretches(*regex_, text, out, task);
                  });
     }
     std::string out;
     out.reserve(pieces.text.size() + pieces.text.size() / 4);
+    size_t checked = 0;
     for (auto& [begin, end] : pieces.spans) {
       const size_t start = out.size();
-      append_byte_chars(out, std::string_view(pieces.text).substr(begin, end - begin));
+      for (size_t at = begin; at < end; at += kPiece) {
+        if (at > begin || out.size() >= checked) {
+          check_task(pieces.task);
+          checked = out.size() + kPiece;
+        }
+        append_byte_chars(out,
+                          std::string_view(pieces.text).substr(at, std::min(kPiece, end - at)));
+      }
       begin = start;
       end = out.size();
     }
@@ -155,6 +174,7 @@ public:
   void apply(Pieces& pieces) const override {
     std::string out;
     for (size_t i = 0; i < pieces.spans.size(); ++i) {
+      if (i % 256 == 0) check_task(pieces.task);
       auto& [begin, end] = pieces.spans[i];
       const size_t start = out.size();
       const std::string_view piece = pieces.view(i);
@@ -170,8 +190,8 @@ public:
     pieces.text = std::move(out);
     if (!split_) return;
     cut_pieces(pieces, Behavior::merged_with_next, false,
-               [this](std::string_view text, std::vector<Stretch>& found) {
-                 find_stretches(regex_, text, found);
+               [this](std::string_view text, std::vector<Stretch>& found, const Task* task) {
+                 find_stretches(regex_, text, found, task);
                });
   }
 

@@ -10,6 +10,10 @@
 #include <utility>
 #include <vector>
 
+namespace dllm {
+class Task;
+}
+
 namespace dllm::text {
 
 // A text and the pieces of it that are still wanted, in order, none empty.
@@ -17,9 +21,10 @@ struct Pieces {
   std::string text;
   std::vector<std::pair<size_t, size_t>> spans; // [begin, end) in text
   bool at_start = true; // the first piece begins where the caller's text begins
+  const Task* task = nullptr; // checked while it is cut
 
-  explicit Pieces(std::string whole, bool starts = true)
-      : text(std::move(whole)), at_start(starts) {
+  explicit Pieces(std::string whole, bool starts = true, const Task* task_in = nullptr)
+      : text(std::move(whole)), at_start(starts), task(task_in) {
     if (!text.empty()) spans.emplace_back(0, text.size());
   }
   std::string_view view(size_t i) const {

@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kPart = 4096; // bytes of a part of a long text
 constexpr int kMaxDepth = 16;  // folders in folders
+constexpr int64_t kRecords = 64; // between two checks of the task
 
 std::string_view trim(std::string_view text) {
   const auto blank = [](char c) { return c == ' ' || (c >= 9 && c <= 13); };
@@ -96,14 +97,13 @@ void read_fortunes(std::string_view text, const RecordSink& sink) {
   add_text(text.substr(begin), sink);
 }
 
-void read_jsonl(std::string_view text, const std::string& path, const RecordKeys& keys, Task* task,
+void read_jsonl(std::string_view text, const std::string& path, const RecordKeys& keys,
                 const RecordSink& sink) {
   int64_t number = 0;
   for (size_t at = 0; at < text.size();) {
     const std::string_view line = take_line(text, at);
     ++number;
     if (trim(line).empty()) continue;
-    if (number % 256 == 0) check_task(task);
     sink(parse_record(line, fmt::format("{} line {}", path, number), keys));
   }
 }
@@ -119,11 +119,16 @@ void read_file(const std::string& path, const ReadSettings& settings, Task* task
   check_task(task);
   if (file_size(path) == 0) return;
   const Bytes file = map_file(path);
+  int64_t records = 0;
+  const RecordSink checked = [&](Record record) {
+    if (records++ % kRecords == 0) check_task(task);
+    sink(std::move(record));
+  };
   const Format format = settings.format == Format::detect ? detect(path) : settings.format;
   switch (format) {
-  case Format::jsonl: return read_jsonl(file.text(), path, settings.keys, task, sink);
-  case Format::fortunes: return read_fortunes(file.text(), sink);
-  default: return read_text_rows(file.text(), settings.rows, sink);
+  case Format::jsonl: return read_jsonl(file.text(), path, settings.keys, checked);
+  case Format::fortunes: return read_fortunes(file.text(), checked);
+  default: return read_text_rows(file.text(), settings.rows, checked);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // How one word becomes token numbers: the "model" part of tokenizer.json.
 
+#include "base/task.h"
 #include "text/vocabulary.h"
 
 #include <cstdint>
@@ -13,6 +14,7 @@ namespace dllm::text {
 
 struct WordOptions {
   bool allow_special = false; // false: special tokens are never made out of plain text
+  const Task* task = nullptr; // checked inside long words
 };
 
 // Immutable after set_special; any number of threads may encode.

@@ -56,7 +56,7 @@ Tokenizer::Tokenizer(TokenizerParts parts, const Options& options)
   for (int byte = 0; byte < 256 && keeps_bytes_; ++byte) {
     keeps_bytes_ = vocabulary_->find(to_utf8(byte_char(static_cast<unsigned char>(byte)))) >= 0;
   }
-  encode_options_ = {options.boolean("add_special"), options.boolean("parse_special")};
+  encode_options_ = {options.boolean("add_special"), options.boolean("parse_special"), nullptr};
   decode_options_ = {options.boolean("skip_special"), false};
   mark_special();
   for (const std::string& token : options.list("add_tokens")) add_special_token(token);
@@ -145,12 +145,12 @@ int32_t Tokenizer::add_special_token(const std::string& content) {
 // One encode call: where the ids go and which cache it may use.
 class Tokenizer::Encoder {
 public:
-  Encoder(const Tokenizer& tokenizer, bool parse_special)
-      : t_(tokenizer), parse_special_(parse_special), lock_(t_.caches_->mutex, std::try_to_lock),
+  Encoder(const Tokenizer& tokenizer, bool parse_special, const Task* task)
+      : t_(tokenizer), parse_special_(parse_special), task_(task), lock_(t_.caches_->mutex, std::try_to_lock),
         cache_(lock_.owns_lock() ? t_.caches_->words[parse_special] : own_cache_) {}
 
   std::vector<int32_t> run(std::string_view text, bool at_start = true) {
-    for (const TextPart& part : t_.added_.split(text, false, parse_special_)) {
+    for (const TextPart& part : t_.added_.split(text, false, parse_special_, task_)) {
       if (part.id >= 0) {
         ids_.push_back(part.id);
         continue;
@@ -169,6 +169,7 @@ private:
   // Stretches of characters, and between them bytes that are none.
   void bytes(std::string_view text, bool at_start) {
     for (size_t at = 0; at < text.size();) {
+      check_task(task_);
       const size_t end = valid_utf8_end(text, at);
       if (end > at) valid(std::string(text.substr(at, end - at)), at_start && at == 0);
       at = end;
@@ -177,15 +178,19 @@ private:
   }
 
   void valid(std::string text, bool at_start) {
-    if (t_.normalizer_ != nullptr) t_.normalizer_->apply(text);
-    for (const TextPart& part : t_.added_.split(text, true, parse_special_)) {
+    if (t_.normalizer_ != nullptr) t_.normalizer_->apply(text, task_);
+    for (const TextPart& part : t_.added_.split(text, true, parse_special_, task_)) {
       if (part.id >= 0) {
         ids_.push_back(part.id);
         continue;
       }
-      Pieces pieces(text.substr(part.begin, part.end - part.begin), at_start && part.begin == 0);
+      Pieces pieces(text.substr(part.begin, part.end - part.begin), at_start && part.begin == 0,
+                    task_);
       if (t_.pre_tokenizer_ != nullptr) t_.pre_tokenizer_->apply(pieces);
-      for (size_t i = 0; i < pieces.spans.size(); ++i) word(pieces.view(i));
+      for (size_t i = 0; i < pieces.spans.size(); ++i) {
+        if (i % kWords == 0) check_task(task_);
+        word(pieces.view(i));
+      }
     }
   }
 
@@ -195,12 +200,14 @@ private:
       return;
     }
     const size_t before = ids_.size();
-    t_.model_->encode(text, {parse_special_}, ids_);
+    t_.model_->encode(text, {parse_special_, task_}, ids_);
     cache_.add(text, ids_.data() + before, ids_.size() - before);
   }
 
+  static constexpr size_t kWords = 1024; // between two checks of the task
   const Tokenizer& t_;
   bool parse_special_;
+  const Task* task_;
   std::unique_lock<std::mutex>
       lock_; // a second caller at the same time does without the shared cache
   WordCache own_cache_;
@@ -209,18 +216,19 @@ private:
 };
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
-  std::vector<int32_t> ids = Encoder(*this, options.parse_special).run(text);
+  std::vector<int32_t> ids = Encoder(*this, options.parse_special, options.task).run(text);
   return options.add_special ? post_processor_.single(std::move(ids)).ids : ids;
 }
 
-std::vector<int32_t> Tokenizer::encode_part(std::string_view text, bool at_start) const {
-  return Encoder(*this, false).run(text, at_start);
+std::vector<int32_t> Tokenizer::encode_part(std::string_view text, bool at_start,
+                                            const Task* task) const {
+  return Encoder(*this, false, task).run(text, at_start);
 }
 
 Encoding Tokenizer::encode_pair(std::string_view first, std::string_view second,
                                 const EncodeOptions& options) const {
-  std::vector<int32_t> a = Encoder(*this, options.parse_special).run(first);
-  std::vector<int32_t> b = Encoder(*this, options.parse_special).run(second);
+  std::vector<int32_t> a = Encoder(*this, options.parse_special, options.task).run(first);
+  std::vector<int32_t> b = Encoder(*this, options.parse_special, options.task).run(second);
   return post_processor_.pair(std::move(a), std::move(b));
 }
 

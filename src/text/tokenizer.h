@@ -3,6 +3,7 @@
 
 #include "base/options.h"
 #include "base/source.h"
+#include "base/task.h"
 #include "text/gguf_vocabulary.h"
 #include "text/post_processor.h"
 #include "text/tokenizer_parts.h"
@@ -24,10 +25,12 @@ class TokenDecoder;
 // bos, eos, pad, mask (names), add_tokens, add_special, parse_special, skip_special, chat_template.
 const Schema& tokenizer_schema();
 
+// A text of any length may be encoded under a task: it is checked every few milliseconds.
 struct EncodeOptions {
   bool add_special = false; // put the file's special tokens around the text
   bool parse_special =
       false; // special tokens written in the text count as such; never for what a user typed
+  const Task* task = nullptr;
 };
 
 struct DecodeOptions {
@@ -65,14 +68,18 @@ public:
   const EncodeOptions& encode_options() const { return encode_options_; }
   const DecodeOptions& decode_options() const { return decode_options_; }
 
-  std::vector<int32_t> encode(std::string_view text) const { return encode(text, encode_options_); }
+  std::vector<int32_t> encode(std::string_view text, const Task* task = nullptr) const {
+    return encode(text, {encode_options_.add_special, encode_options_.parse_special, task});
+  }
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const;
   // For texts of several authors (text/chat.h): cuts out added tokens, special ones only where
   // `trusted` says yes; then encodes the parts between. at_start: the part begins the whole text.
-  std::vector<TextPart> split(std::string_view text, const AddedTokens::Trusted& trusted) const {
-    return added_.split(text, trusted);
+  std::vector<TextPart> split(std::string_view text, const AddedTokens::Trusted& trusted,
+                              const Task* task = nullptr) const {
+    return added_.split(text, trusted, task);
   }
-  std::vector<int32_t> encode_part(std::string_view text, bool at_start) const;
+  std::vector<int32_t> encode_part(std::string_view text, bool at_start,
+                                   const Task* task = nullptr) const;
   // How conversations are written, as the files have it; empty when they do not say.
   const std::vector<ChatSource>& chat_templates() const { return chat_templates_; }
   // Two texts in the file's template for pairs (always with its special tokens).

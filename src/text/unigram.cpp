@@ -32,7 +32,13 @@ void Unigram::encode(std::string_view word, const WordOptions& options,
     int32_t id = -1; // -1: not reached
   };
   std::vector<Best> best(word.size() + 1); // of all cuts of word[0, i)
+  constexpr size_t kPiece = size_t{1} << 14; // bytes between two checks of the task
+  size_t checked = kPiece;
   for (size_t at = 0; at < word.size();) {
+    if (at >= checked) {
+      check_task(options.task);
+      checked = at + kPiece;
+    }
     const auto size = static_cast<size_t>(char_at(word, at).size);
     const double here = best[at].score;
     bool covered = false; // by a piece of exactly one character

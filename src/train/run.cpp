@@ -42,7 +42,7 @@ public:
   bool go() {
     while (done_ < steps_ && !stopped_ && !over_budget()) {
       make_wishes();
-      take_step();
+      if (!take_step()) break;
       ++done_;
       if (state_.control[kCheckpoint] > 0 || wants_sync()) trainer_.sync();
       const bool wanted = state_.agreed[kCheckpoint] > 0, enough = state_.agreed[kStop] > 0;
@@ -81,15 +81,38 @@ private:
     state_.control[kStep] = static_cast<int32_t>(next);
   }
 
-  // The step is not interrupted by the task: a cancelled run leaves after it, with a checkpoint.
-  void take_step() {
+  // False when the task stopped the step before the update began: it did not happen. Micro-batches
+  // that were added stay; the batch that was being worked on is the next one again.
+  bool take_step() {
     const int64_t batches = state_.options.i64("accumulate");
-    if (batches == 1 && trainer_.accumulated() == 0) {
-      trainer_.start_step(next_batch());
-      return;
+    const bool whole = batches == 1 && trainer_.accumulated() == 0;
+    while (!whole && trainer_.accumulated() < batches) {
+      if (!unless_stopped([&](const Batch& batch) { trainer_.accumulate(batch, task_); }))
+        return false;
     }
-    while (trainer_.accumulated() < batches) trainer_.accumulate(next_batch());
-    trainer_.start_apply();
+    if (whole)
+      return unless_stopped([&](const Batch& batch) { trainer_.start_step(batch, task_); });
+    return finished([&] { trainer_.start_apply(task_); });
+  }
+
+  template <class F> bool unless_stopped(const F& work) {
+    const int64_t position = source_.position();
+    const Batch batch = next_batch();
+    if (finished([&] { work(batch); })) return true;
+    source_.seek(position);
+    return false;
+  }
+
+  // Only the exception by which the task stops the work is taken for an answer.
+  template <class F> bool finished(const F& work) {
+    try {
+      work();
+      return true;
+    } catch (const Error& error) {
+      const bool stop = error.code() == Code::cancelled || error.code() == Code::deadline_exceeded;
+      if (!stop || !should_stop(task_) || !state_.lost.empty()) throw;
+      return false;
+    }
   }
 
   Batch next_batch() {

@@ -65,9 +65,11 @@ void write_state(const Trainer::State& state, const std::string& path, Task* tas
     if (tensor.kind != kind) stacks.clear();
     kind = tensor.kind;
     Tensor& stack = stacks[tensor.slot];
-    if (!stack.defined()) stack = (state.slots[tensor.slot].*kind)->read();
-    writer.write(next.name, model::read_piece(spec_of(state, tensor.slot), tensor.piece,
-                                              tensor.layer, stack));
+    if (!stack.defined()) stack = (state.slots[tensor.slot].*kind)->read(task);
+    writer.write(next.name,
+                 model::read_piece(spec_of(state, tensor.slot), tensor.piece, tensor.layer, stack,
+                                   task),
+                 task);
   }
   writer.close();
 }

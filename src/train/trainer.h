@@ -29,7 +29,7 @@ public:
   Trainer& operator=(const Trainer&) = delete;
 
   // One optimizer step; answers the loss before the update, in nats. A step that fails or is
-  // cancelled changes nothing and does not count. The task is looked at until the weights begin to
+  // cancelled changes nothing and does not count. The task is checked until the weights begin to
   // change: an update is never cut in two. Fails with aborted when the loss or a gradient is not
   // finite and nonfinite = stop.
   double step(const Batch& batch, const Task* task = nullptr);
@@ -49,8 +49,9 @@ public:
 
   // `steps` more steps, events after each (kinds train_step, checkpoint). Answers true when all
   // were taken, false when the callback or a budget (option tokens) ended the run. Fails with
-  // out_of_range when the data ends first, with cancelled when the task was (after saving into
-  // option `root`, when one is set).
+  // out_of_range when the data ends first, with cancelled when the task was: the step it is in does
+  // not happen, its batch goes back to the source, and the steps before it are saved into option
+  // `root`, when one is set.
   bool run(BatchSource& source, int64_t steps, const EventFn& fn = nullptr, Task* task = nullptr);
   // Mean loss over at most max_batches, without an update; noise by position in the source alone.
   double eval(BatchSource& source, int64_t max_batches, Task* task = nullptr);

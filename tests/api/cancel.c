@@ -3,6 +3,8 @@
 #include "world.h"
 
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 struct cancel {
@@ -28,8 +30,8 @@ static void* cancel_later(void* data) {
 
 typedef dllm_status (*long_call)(void* object, dllm_task* task, dllm_error* err);
 
-/* How long it took is printed (goal of a decode step: 50 ms; a training run finishes its step first),
- * not asserted: sanitizers and other work on the machine stretch it. */
+/* How long it took is printed (goal: 50 ms), not asserted: sanitizers and other work on the machine
+ * stretch it. What is asserted is work, below. */
 static void test_cancel(const char* what, long_call call, void* object, int64_t after_ms,
                         dllm_error* err) {
   struct cancel cancel = {dllm_task_new(), after_ms, 0};
@@ -74,6 +76,72 @@ static dllm_status decode_for_ever(void* object, dllm_task* task, dllm_error* er
   return dllm_decoder_run((dllm_decoder*)object, NULL, NULL, task, err);
 }
 
+/* A task that is late after a millisecond, so that it passes inside of the first piece of work or
+ * before it. */
+static dllm_task* soon_late(void) {
+  dllm_task* task = dllm_task_new();
+  dllm_task_set_deadline(task, 1);
+  return task;
+}
+
+/* A run gives up the step it is in: none is counted, and the loader hands its batch out again. */
+static void test_run_takes_no_step(struct training* t, dllm_error* err) {
+  dllm_task* task = soon_late();
+  double before = 0, after = 0;
+  NEED(dllm_trainer_metric(t->trainer, "step", &before, err), err);
+  CHECK(dllm_trainer_run(t->trainer, t->loader, 1, NULL, NULL, task, err) == DLLM_DEADLINE_EXCEEDED);
+  NEED(dllm_trainer_metric(t->trainer, "step", &after, err), err);
+  CHECK(after == before);
+  NEED(dllm_trainer_run(t->trainer, t->loader, 1, NULL, NULL, NULL, err), err);
+  NEED(dllm_trainer_metric(t->trainer, "step", &after, err), err);
+  CHECK(after == before + 1);
+  dllm_task_release(task);
+}
+
+/* The first tensor has 16 million numbers: a new model stops inside of it. */
+static void test_new_model_stops_inside_a_tensor(dllm_engine* engine, dllm_error* err) {
+  const char* config =
+      "{\"model_type\": \"llama\", \"vocab_size\": 32000, \"hidden_size\": 512,"
+      " \"intermediate_size\": 512, \"num_hidden_layers\": 1, \"num_attention_heads\": 4,"
+      " \"max_position_embeddings\": 64, \"tie_word_embeddings\": true,"
+      " \"dllm\": {\"attention\": \"bidirectional\", \"mask_token_id\": 0}}";
+  dllm_task* task = soon_late();
+  dllm_model* model = NULL;
+  int64_t done = 0, total = 0;
+  CHECK(dllm_model_new(engine, config, (int64_t)strlen(config), NULL, task, &model, err) ==
+        DLLM_DEADLINE_EXCEEDED);
+  CHECK(model == NULL);
+  dllm_task_progress(task, &done, &total);
+  CHECK(done == 0);
+  dllm_task_release(task);
+}
+
+static void test_text(const dllm_tokenizer* tok, dllm_error* err) {
+  const int64_t size = 8 << 20;
+  const char* chat = "[{\"role\": \"user\", \"content\": \"Hi\"}]";
+  char* text = (char*)malloc((size_t)size);
+  dllm_task* task = soon_late();
+  dllm_options* opts = make_options(
+      "chat", "{\"template\": \"{% for m in messages %}{{ m.content }}{% endfor %}\"}", err);
+  dllm_batch* row = NULL;
+  int64_t count = -1;
+  memset(text, 'x', (size_t)size);
+  CHECK(dllm_tokenizer_encode_task(tok, text, size, task, NULL, 0, &count, err) ==
+        DLLM_DEADLINE_EXCEEDED);
+  CHECK(count == -1);
+  CHECK(dllm_tokenizer_encode_task(tok, text, 10, NULL, NULL, 0, &count, err) == DLLM_OUT_OF_RANGE);
+  CHECK(count >= 1 && count <= 10);
+  dllm_task_cancel(task);
+  CHECK(dllm_tokenizer_chat_task(tok, chat, (int64_t)strlen(chat), opts, task, &row, err) ==
+        DLLM_CANCELLED);
+  CHECK(row == NULL);
+  NEED(dllm_tokenizer_chat_task(tok, chat, (int64_t)strlen(chat), opts, NULL, &row, err), err);
+  dllm_batch_release(row);
+  dllm_options_release(opts);
+  dllm_task_release(task);
+  free(text);
+}
+
 static void test_deadline(dllm_decoder* decoder, dllm_error* err) {
   dllm_task* task = dllm_task_new();
   dllm_task_set_deadline(task, 0);
@@ -98,6 +166,9 @@ int main(void) {
   NEED(dllm_trainer_run(t.trainer, t.loader, 1, NULL, NULL, NULL, w.err), w.err);
   test_cancel("training", train_for_ever, &t, 300, w.err);
   test_cancel("a training step", step_for_ever, &t, 300, w.err);
+  test_run_takes_no_step(&t, w.err);
+  test_new_model_stops_inside_a_tensor(w.engine, w.err);
+  test_text(w.tok, w.err);
   NEED(dllm_loader_next(t.loader, &batch, w.err), w.err);
   NEED(dllm_trainer_metric(t.trainer, "step", &steps, w.err), w.err);
   NEED(dllm_trainer_step(t.trainer, batch, NULL, &loss, w.err), w.err);

@@ -21,9 +21,10 @@ public:
     ++uploads;
     return inner_->upload(tensor, share);
   }
-  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain) override {
+  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain,
+                                 const Task* task) override {
     ++uploads;
-    return inner_->upload_weight(tensor, keep_plain);
+    return inner_->upload_weight(tensor, keep_plain, task);
   }
   int64_t device_count() const override { return 1; }
   std::string device_name(int64_t) const override { return "watching:0"; }

@@ -50,12 +50,12 @@ class Tokenizer(Managed):
         """The id of one token by its text, or of "mask", "bos", "eos", "pad"."""
         return self._number("dllm_tokenizer_id", c_int32, name.encode())
 
-    def encode(self, text: str | bytes) -> list[int]:
+    def encode(self, text: str | bytes, task: Task | None = None) -> list[int]:
         data = text.encode() if isinstance(text, str) else bytes(text)
-        return list(map(int, _arrays.ask("dllm_tokenizer_encode", "i32", self.pointer, data,
-                                         len(data))))
+        return list(map(int, _arrays.ask("dllm_tokenizer_encode_task", "i32", self.pointer, data,
+                                         len(data), pointer_of(task))))
 
-    def chat(self, messages: Sequence[Mapping[str, Any]],
+    def chat(self, messages: Sequence[Mapping[str, Any]], task: Task | None = None,
              **settings: Any) -> tuple[list[int], list[int]]:
         """(ids, keep) of a conversation: keep is 0 where the assistant speaks. Settings of kind
         chat; tools and variables may be Python objects."""
@@ -64,7 +64,8 @@ class Tokenizer(Managed):
                 settings[key] = json.dumps(settings[key])
         data = json.dumps(messages).encode()
         with options("chat", settings) as opts:
-            made = make("dllm_tokenizer_chat", self.pointer, data, len(data), opts.pointer)
+            made = make("dllm_tokenizer_chat_task", self.pointer, data, len(data), opts.pointer,
+                        pointer_of(task))
         with Batch._wrap(made) as row:
             return [int(x) for x in row["ids"][0]], [int(x) for x in row["keep"][0]]
 

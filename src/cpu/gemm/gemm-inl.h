@@ -211,6 +211,12 @@ void Panels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, TileCall<W>
 
 constexpr int64_t kRowBlock = 96;     // rows of A that stay in the second-level cache
 constexpr int64_t kChainBlock = 4096; // longer chains are stored and taken up again, exactly
+constexpr int64_t kCheckFlops = 100'000'000; // between two checks of the task: about 2 ms
+
+// Panels between two checks: a multiple of the widest group.
+inline int64_t panels_between_checks(int64_t rows, int64_t k) {
+  return std::max<int64_t>(8, kCheckFlops / (2 * kPanel * rows * std::max<int64_t>(1, k)) / 8 * 8);
+}
 
 template <class W>
 void Part(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
@@ -234,7 +240,11 @@ void Part(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin
       t.load = g.accumulate || k > 0;
       t.scale = last ? g.scale : nullptr;
       t.bias = last ? g.bias : nullptr;
-      Panels<W>(g, rows, panel_begin, panel_end, t);
+      const int64_t stride = panels_between_checks(rows, step);
+      for (int64_t p = panel_begin; p < panel_end; p += stride) {
+        check_task(g.task);
+        Panels<W>(g, rows, p, std::min(panel_end, p + stride), t);
+      }
       k += step;
     } while (k < g.k);
   }

@@ -44,13 +44,13 @@ void gemm_part(const Gemm& gemm, int64_t row_begin, int64_t row_end, int64_t pan
   HWY_DYNAMIC_DISPATCH(GemmPart)(gemm, row_begin, row_end, panel_begin, panel_end);
 }
 
-void gemm_parallel(const Gemm& gemm, ThreadPool* pool) {
+void gemm_parallel(const Gemm& gemm, const Workers& pool) {
   const int64_t panels = panel_count(gemm.n);
   const double flops =
       2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
   const double bytes = static_cast<double>(panels * kPanel * gemm.k * dtype_size(gemm.b_type));
   const double worth = std::max(flops / kChunkFlops, bytes / kChunkBytes);
-  const int64_t threads = pool == nullptr ? 1 : pool->threads();
+  const int64_t threads = pool.threads();
   const int64_t wanted = threads <= 1 ? 1
                                       : std::clamp<int64_t>(static_cast<int64_t>(worth), 1,
                                                             threads * kChunksPerThread);
@@ -60,14 +60,16 @@ void gemm_parallel(const Gemm& gemm, ThreadPool* pool) {
   const int64_t across = std::clamp<int64_t>(panels / step, 1, wanted);
   const int64_t down =
       std::clamp<int64_t>(gemm.m / kRowStep, 1, std::max<int64_t>(1, wanted / across));
+  Gemm checked = gemm;
+  checked.task = pool.task;
   parallel(pool, across * down, [&](int64_t chunk) {
     const int64_t column = chunk % across, row = chunk / across;
-    gemm_part(gemm, border(gemm.m, row, down, kRowStep), border(gemm.m, row + 1, down, kRowStep),
+    gemm_part(checked, border(gemm.m, row, down, kRowStep), border(gemm.m, row + 1, down, kRowStep),
               border(panels, column, across, step), border(panels, column + 1, across, step));
   });
 }
 
-double measure_peak_flops(ThreadPool* pool, int threads) {
+double measure_peak_flops(const Workers& pool, int threads) {
   using Clock = std::chrono::steady_clock;
   const int64_t rounds = int64_t{1} << 15;
   const auto end = Clock::now() + std::chrono::milliseconds(60);

@@ -3,6 +3,7 @@
 // k = 0..K-1, then times scale, then plus bias: the same bits for any cut into rows, panels and
 // threads, and on every instruction set.
 
+#include "base/parallel.h"
 #include "cpu/gemm/pack.h"
 #include "tensor/dtype.h"
 
@@ -23,6 +24,8 @@ struct Gemm {
   bool accumulate = false;      // the chain starts at C instead of 0; REQUIRES: no scale
   const float* scale = nullptr; // f32(n), or none
   const float* bias = nullptr;  // f32(n), or none
+  // Checked every few ms of arithmetic; gemm_parallel takes that of its workers.
+  const Task* task = nullptr;
 };
 
 // On the calling thread. Rows [row_begin, row_end) and panels [panel_begin, panel_end) of C.
@@ -32,11 +35,11 @@ inline void gemm_serial(const Gemm& gemm) {
   gemm_part(gemm, 0, gemm.m, 0, panel_count(gemm.n));
 }
 // Cut over the pool's threads.
-void gemm_parallel(const Gemm& gemm, ThreadPool* pool);
+void gemm_parallel(const Gemm& gemm, const Workers& pool);
 
 // f32 multiply-adds x 2 per second of all threads together, from independent chains in registers.
 // About 50 ms.
-double measure_peak_flops(ThreadPool* pool, int threads);
+double measure_peak_flops(const Workers& pool, int threads);
 
 // The name of the instruction set in use: "AVX3", "AVX2", "SCALAR".
 const char* simd_target();

@@ -83,7 +83,7 @@ void pack_panel_transposed(const T* source, int64_t stride, int64_t columns, int
 
 template <class T>
 void pack_typed(bool transposed, const void* source, int64_t stride, int64_t n, int64_t k,
-                void* destination, ThreadPool* pool) {
+                void* destination, const Workers& pool) {
   const T* from = static_cast<const T*>(source);
   T* to = static_cast<T*>(destination);
   const int64_t panels = panel_count(n);
@@ -102,15 +102,20 @@ void pack_typed(bool transposed, const void* source, int64_t stride, int64_t n, 
 }
 
 template <class T>
-void unpack_typed(bool transposed, const void* packed, int64_t n, int64_t k, void* destination) {
+void unpack_typed(bool transposed, const void* packed, int64_t n, int64_t k, void* destination,
+                  const Workers& pool) {
   const T* from = static_cast<const T*>(packed);
   T* to = static_cast<T*>(destination);
   const int64_t row = transposed ? 1 : k;
   const int64_t column = transposed ? n : 1;
-  for (int64_t j = 0; j < n; ++j) {
-    const T* panel = from + j / kPanel * k * kPanel + j % kPanel;
-    for (int64_t i = 0; i < k; ++i) to[j * row + i * column] = panel[i * kPanel];
-  }
+  const int64_t step = panels_per_chunk(k, sizeof(T));
+  const int64_t columns = step * kPanel;
+  parallel(pool, (n + columns - 1) / columns, [&](int64_t chunk) {
+    for (int64_t j = chunk * columns; j < std::min(n, (chunk + 1) * columns); ++j) {
+      const T* panel = from + j / kPanel * k * kPanel + j % kPanel;
+      for (int64_t i = 0; i < k; ++i) to[j * row + i * column] = panel[i * kPanel];
+    }
+  });
 }
 
 // Calls f with a value of the storage type of `dtype`.
@@ -130,25 +135,31 @@ int64_t packed_bytes(int64_t n, int64_t k, DType dtype) {
 }
 
 void pack(DType dtype, const void* source, int64_t stride, int64_t n, int64_t k, void* destination,
-          ThreadPool* pool) {
+          const Workers& pool) {
   with_storage(dtype, [&](auto t) {
     pack_typed<decltype(t)>(false, source, stride, n, k, destination, pool);
   });
 }
 
 void pack_transposed(DType dtype, const void* source, int64_t stride, int64_t n, int64_t k,
-                     void* destination, ThreadPool* pool) {
+                     void* destination, const Workers& pool) {
   with_storage(dtype, [&](auto t) {
     pack_typed<decltype(t)>(true, source, stride, n, k, destination, pool);
   });
 }
 
-void unpack(DType dtype, const void* packed, int64_t n, int64_t k, void* destination) {
-  with_storage(dtype, [&](auto t) { unpack_typed<decltype(t)>(false, packed, n, k, destination); });
+void unpack(DType dtype, const void* packed, int64_t n, int64_t k, void* destination,
+            const Workers& pool) {
+  with_storage(dtype, [&](auto t) {
+    unpack_typed<decltype(t)>(false, packed, n, k, destination, pool);
+  });
 }
 
-void unpack_transposed(DType dtype, const void* packed, int64_t n, int64_t k, void* destination) {
-  with_storage(dtype, [&](auto t) { unpack_typed<decltype(t)>(true, packed, n, k, destination); });
+void unpack_transposed(DType dtype, const void* packed, int64_t n, int64_t k, void* destination,
+                       const Workers& pool) {
+  with_storage(dtype, [&](auto t) {
+    unpack_typed<decltype(t)>(true, packed, n, k, destination, pool);
+  });
 }
 
 } // namespace dllm::cpu

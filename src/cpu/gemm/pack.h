@@ -9,7 +9,7 @@
 #include <cstdint>
 
 namespace dllm {
-class ThreadPool;
+struct Workers;
 }
 
 namespace dllm::cpu {
@@ -20,16 +20,17 @@ inline int64_t panel_count(int64_t n) {
   return (n + kPanel - 1) / kPanel;
 }
 
-// dtype: f32, bf16 or i8. `destination` holds packed_bytes(n, k, dtype) (cpu/kernel.h). pool may be
-// null. source (n, k), rows `stride` elements apart.
+// dtype: f32, bf16 or i8. `destination` holds packed_bytes(n, k, dtype) (cpu/kernel.h). source (n, k), rows `stride` elements apart.
 void pack(DType dtype, const void* source, int64_t stride, int64_t n, int64_t k, void* destination,
-          ThreadPool* pool);
+          const Workers& pool);
 // source (k, n), rows `stride` elements apart: packs its transpose, the matrix (n, k).
 void pack_transposed(DType dtype, const void* source, int64_t stride, int64_t n, int64_t k,
-                     void* destination, ThreadPool* pool);
+                     void* destination, const Workers& pool);
 // The exact inverse of pack: destination (n, k), dense.
-void unpack(DType dtype, const void* packed, int64_t n, int64_t k, void* destination);
+void unpack(DType dtype, const void* packed, int64_t n, int64_t k, void* destination,
+            const Workers& pool);
 // The exact inverse of pack_transposed: destination (k, n), dense.
-void unpack_transposed(DType dtype, const void* packed, int64_t n, int64_t k, void* destination);
+void unpack_transposed(DType dtype, const void* packed, int64_t n, int64_t k, void* destination,
+                       const Workers& pool);
 
 } // namespace dllm::cpu

@@ -142,6 +142,7 @@ private:
 
   // The plain mean of the values of all keys, in order.
   void average_values(int64_t r, const KeyRows& v, float* buffer) const {
+    call_.pool.check();
     for (int64_t key = 0; key < s_.keys; ++key)
       math_.add_to(v.row(b_, key, head_ / s_.group(), buffer), s_.vdim, out(r));
     math_.scale(1.0f / static_cast<float>(s_.keys), s_.vdim, out(r));
@@ -174,6 +175,7 @@ void run_task(const AttentionShape& s, const MaskView& mask, const KernelCall& c
     }
   }
   for (int64_t tile = begin; tile < end; ++tile) {
+    call.pool.check(); // a tile of all these blocks: about 1 ms
     bool packed = false;
     for (QueryBlock& block : blocks) {
       if (!block.sees(tile)) continue;
@@ -220,7 +222,7 @@ Kernel make_attention(const CompileInfo& info) {
     const KeyRows k = rows_of(k_plan, 1, k_indices), v = rows_of(v_plan, 2, v_indices);
     const MaskView mask(plan, call);
     const int64_t work = s.queries * s.keys * (s.dim + s.vdim) / 16; // of one head
-    parallel(work * s.batch * s.heads < 60000 ? nullptr : call.pool, slots, [&](int64_t slot) {
+    parallel(work * s.batch * s.heads < 60000 ? call.pool.serial() : call.pool, slots, [&](int64_t slot) {
       std::byte* own = call.scratch + slot * slot_bytes;
       const KeyTile tile{own + keys, own + values, reinterpret_cast<float*>(own + plain)};
       for (int64_t task = slot; task < tasks; task += slots) {

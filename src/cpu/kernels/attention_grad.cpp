@@ -47,10 +47,11 @@ public:
     clear(call_.outputs[2].out<float>() + s_.v_at(b_, kv_), s_.kv_heads * s_.vdim, s_.vdim);
     const float* k = in(1) + s_.k_at(b_, kv_);
     const float* v = in(2) + s_.v_at(b_, kv_);
-    pack(DType::f32, k, s_.kv_heads * s_.dim, s_.keys, s_.dim, scratch_ + at_.keys, nullptr);
+    pack(DType::f32, k, s_.kv_heads * s_.dim, s_.keys, s_.dim, scratch_ + at_.keys, call_.pool.serial());
     pack_transposed(DType::f32, k, s_.kv_heads * s_.dim, s_.dim, s_.keys,
-                    scratch_ + at_.keys_turned, nullptr);
-    pack(DType::f32, v, s_.kv_heads * s_.vdim, s_.keys, s_.vdim, scratch_ + at_.values, nullptr);
+                    scratch_ + at_.keys_turned, call_.pool.serial());
+    pack(DType::f32, v, s_.kv_heads * s_.vdim, s_.keys, s_.vdim, scratch_ + at_.values,
+         call_.pool.serial());
     for (int64_t head = kv_ * s_.group(); head < (kv_ + 1) * s_.group(); ++head) {
       for (int64_t first = 0; first < s_.queries; first += kBlock) block(head, first);
     }
@@ -83,12 +84,14 @@ private:
     }
     const BlockMask block_mask(mask_, b_, first, count_, ranges_);
     for (int64_t tile = block_mask.first_tile(); tile < block_mask.last_tile(); ++tile) {
+      call_.pool.check();
       if (block_mask.bits(tile, bits_)) add_tile(q, dout, tile);
     }
   }
 
   // A query that sees nothing averages all values: each gets dout / keys.
   void average_grad(const float* dout) const {
+    call_.pool.check();
     float* dv = call_.outputs[2].out<float>() + s_.v_at(b_, kv_);
     const float share = 1.0f / static_cast<float>(s_.keys);
     for (int64_t key = 0; key < s_.keys; ++key) {

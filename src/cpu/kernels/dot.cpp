@@ -15,7 +15,7 @@ Kernel make_dot(const CompileInfo& info) {
   Kernel kernel;
   kernel.scratch_bytes = slots * panel_bytes;
   kernel.run = [=](const KernelCall& call) {
-    const auto one = [&](int64_t index, std::byte* panels, ThreadPool* pool) {
+    const auto one = [&](int64_t index, std::byte* panels, const Workers& pool) {
       pack_transposed(DType::f32, call.inputs[1].in<float>() + index * k * n, n, n, k, panels,
                       pool);
       Gemm gemm;
@@ -35,7 +35,7 @@ Kernel make_dot(const CompileInfo& info) {
     }
     parallel(call.pool, slots, [&](int64_t slot) {
       for (int64_t i = batch * slot / slots; i < batch * (slot + 1) / slots; ++i) {
-        one(i, call.scratch + slot * panel_bytes, nullptr);
+        one(i, call.scratch + slot * panel_bytes, call.pool.serial());
       }
     });
   };

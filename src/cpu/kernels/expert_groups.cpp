@@ -27,7 +27,7 @@ ExpertGroups::ExpertGroups(const ExpertShape& shape, const int32_t* chosen, std:
 }
 
 void ExpertGroups::gather(const float* from, int64_t n, int64_t repeat, float* to,
-                          ThreadPool* pool) const {
+                          const Workers& pool) const {
   split(pool, shape_.pairs(), grain_of(n), [&](int64_t begin, int64_t end) {
     for (int64_t pair = begin; pair < end; ++pair) {
       if (places_[pair] >= 0) std::copy_n(from + pair / repeat * n, n, to + places_[pair] * n);

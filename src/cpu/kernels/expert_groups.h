@@ -31,12 +31,12 @@ public:
   int64_t place(int64_t pair) const { return places_[pair]; } // among the sorted pairs, or -1
 
   // to (sorted pairs, n) = from[pair / repeat].
-  void gather(const float* from, int64_t n, int64_t repeat, float* to, ThreadPool* pool) const;
+  void gather(const float* from, int64_t n, int64_t repeat, float* to, const Workers& pool) const;
   // f(expert, panel_begin, panel_end) for every expert that has rows, cut over `panels` where there
   // are fewer experts than threads; inline when `flops` of work are not worth a thread.
-  template <class F> void each(ThreadPool* pool, double flops, int64_t panels, const F& f) const {
-    ThreadPool* used = flops < 2e6 ? nullptr : pool;
-    const int64_t wanted = used == nullptr ? 1 : 3 * used->threads();
+  template <class F> void each(const Workers& pool, double flops, int64_t panels, const F& f) const {
+    const Workers used = flops < 2e6 ? pool.serial() : pool;
+    const int64_t wanted = used.pool == nullptr ? 1 : 3 * used.threads();
     const int64_t most = std::max<int64_t>(1, panels / kLeastPanels);
     const int64_t cuts = std::clamp<int64_t>(wanted / std::max<int64_t>(1, active_), 1, most);
     parallel(used, shape_.experts * cuts, [&](int64_t chunk) {

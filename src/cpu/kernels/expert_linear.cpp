@@ -35,6 +35,7 @@ Kernel make_expert_linear(const CompileInfo& info) {
       gemm.c_stride = out;
       gemm.m = groups.size(e);
       if (has_scale) gemm.scale = call.inputs[3].in<float>() + e * out;
+      gemm.task = call.pool.task;
       gemm_part(gemm, 0, gemm.m, first, last);
     });
     float* y = call.outputs[0].out<float>();

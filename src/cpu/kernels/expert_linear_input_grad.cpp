@@ -44,6 +44,7 @@ Kernel make_expert_linear_input_grad(const CompileInfo& info) {
       gemm.c = sorted + groups.begin(e) * in;
       gemm.c_stride = in;
       gemm.m = groups.size(e);
+      gemm.task = call.pool.task;
       gemm_part(gemm, 0, gemm.m, first, last);
     });
     float* dx = call.outputs[0].out<float>();

@@ -25,6 +25,7 @@ Kernel make_expert_linear_weight_grad(const CompileInfo& info) {
     groups.gather(call.inputs[2].in<float>(), in, shape.choices, x, call.pool);
     float* dw = call.outputs[0].out<float>();
     for (int64_t e = 0; e < shape.experts; ++e) {
+      call.pool.check();
       std::byte* panels = call.scratch + packed + groups.begin(e) * pair_bytes;
       if (groups.size(e) == 0)
         std::fill_n(dw + e * out * in, out * in, 0.0f);
@@ -44,6 +45,7 @@ Kernel make_expert_linear_weight_grad(const CompileInfo& info) {
       gemm.m = out;
       gemm.n = in;
       gemm.k = groups.size(e);
+      gemm.task = call.pool.task;
       gemm_part(gemm, 0, gemm.m, first, last);
     });
   };

@@ -98,7 +98,11 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
     float* dbias = want_bias ? call.outputs[want_weight ? 2 : 1].out<float>() : nullptr;
     std::fill_n(dx, capacity * in, 0.0f);
     if (active.size() == 0) {
-      if (want_weight) std::fill_n(dweight, vocab * in, 0.0f);
+      if (want_weight) {
+        split(call.pool, vocab * in, grain_of(1), [&](int64_t begin, int64_t end) {
+          std::fill(dweight + begin, dweight + end, 0.0f);
+        });
+      }
       if (want_bias) std::fill_n(dbias, vocab, 0.0f);
       return;
     }

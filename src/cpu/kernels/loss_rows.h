@@ -22,7 +22,7 @@ struct LossRows {
   int64_t size() const { return static_cast<int64_t>(rows.size()); }
 
   // to (size, n) = the rows of x (capacity, n).
-  void gather(const float* x, int64_t n, float* to, ThreadPool* pool) const {
+  void gather(const float* x, int64_t n, float* to, const Workers& pool) const {
     split(pool, size(), grain_of(n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
         std::copy_n(x + rows[static_cast<size_t>(i)] * n, n, to + i * n);

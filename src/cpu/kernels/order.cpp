@@ -43,6 +43,7 @@ template <class Before> Kernel make_ordered(const CompileInfo& info, int64_t kep
     parallel(call.pool, slots, [&](int64_t slot) {
       int32_t* index = reinterpret_cast<int32_t*>(call.scratch) + slot * length;
       for (int64_t row = rows * slot / slots; row < rows * (slot + 1) / slots; ++row) {
+        call.pool.check();
         const T* x = call.inputs[0].in<T>() + row * length;
         std::iota(index, index + length, 0);
         if (kept == length)

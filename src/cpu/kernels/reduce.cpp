@@ -84,7 +84,7 @@ template <class T> struct Min {
 };
 
 template <class T, class Op>
-void reduce_rows(const Group& group, const T* x, T* y, T* partial, ThreadPool* pool) {
+void reduce_rows(const Group& group, const T* x, T* y, T* partial, const Workers& pool) {
   const int64_t chunks = std::max<int64_t>(1, (group.length + kRowChunk - 1) / kRowChunk);
   T* results = chunks == 1 ? y : partial;
   split(pool, group.outer * chunks, grain_of(std::min(group.length, kRowChunk)),
@@ -122,7 +122,7 @@ void reduce_columns(const T* x, T* y, int64_t length, int64_t inner, int64_t beg
 }
 
 template <class T, class Op>
-void reduce_group(const Group& group, const T* x, T* y, T* partial, ThreadPool* pool) {
+void reduce_group(const Group& group, const T* x, T* y, T* partial, const Workers& pool) {
   if (group.inner == 1) return reduce_rows<T, Op>(group, x, y, partial, pool);
   // Cut along both outer and inner; each output belongs to one piece.
   constexpr int64_t kPiece = 256;

@@ -19,7 +19,7 @@ public:
   int64_t blocks() const { return (count_ + size_ - 1) / size_; }
 
   // body(row, block) for every row, the rows of a block in order.
-  template <class F> void each(ThreadPool* pool, const F& body) const {
+  template <class F> void each(const Workers& pool, const F& body) const {
     parallel(pool, blocks(), [&](int64_t block) {
       for (int64_t row = block * size_; row < std::min(count_, (block + 1) * size_); ++row)
         body(row, block);

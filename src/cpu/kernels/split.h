@@ -10,13 +10,20 @@
 namespace dllm::cpu {
 
 // Runs f(begin, end) over [0, count) in at most 4 ranges a thread, each worth `grain` items or
-// more. Only for work whose items do not influence each other.
-template <class F> void split(ThreadPool* pool, int64_t count, int64_t grain, F&& f) {
+// more; a long range in pieces, between which the task is checked. Only for work whose items do not
+// influence each other.
+template <class F> void split(const Workers& pool, int64_t count, int64_t grain, F&& f) {
   if (count <= 0) return;
-  const int64_t threads = pool == nullptr ? 1 : pool->threads();
+  constexpr int64_t kGrainsBetweenChecks = 64; // about 3 ms
+  const int64_t threads = pool.threads();
   const int64_t most = threads == 1 ? 1 : threads * 4;
   const int64_t chunks = std::clamp<int64_t>(count / std::max<int64_t>(grain, 1), 1, most);
-  parallel(pool, chunks, [&](int64_t i) { f(count * i / chunks, count * (i + 1) / chunks); });
+  const int64_t piece = std::max<int64_t>(grain, 1) * kGrainsBetweenChecks;
+  parallel(pool, chunks, [&](int64_t i) {
+    const int64_t first = count * i / chunks;
+    in_pieces(count * (i + 1) / chunks - first, piece, pool.task,
+              [&](int64_t begin, int64_t end) { f(first + begin, first + end); });
+  });
 }
 
 // Items that are worth a chunk when one item costs `operations` simple operations: about 50 us.

@@ -27,7 +27,7 @@ std::vector<int64_t> row_major(const std::vector<int64_t>& extents) {
   return strides;
 }
 
-void parallel_copy(std::byte* to, const std::byte* from, int64_t bytes, ThreadPool* pool) {
+void parallel_copy(std::byte* to, const std::byte* from, int64_t bytes, const Workers& pool) {
   split(pool, bytes, int64_t{1} << 18, [&](int64_t begin, int64_t end) {
     std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
   });
@@ -76,7 +76,7 @@ void StridedCopy::copy_rows(std::byte* to, const std::byte* from, int64_t begin,
   }
 }
 
-void StridedCopy::run(std::byte* to, const std::byte* from, ThreadPool* pool) const {
+void StridedCopy::run(std::byte* to, const std::byte* from, const Workers& pool) const {
   const Axis& inner = axes_.back();
   if (rows_ == 1 && inner.to == 1 && inner.from == 1) {
     return parallel_copy(to, from, inner.extent * element_size_, pool);

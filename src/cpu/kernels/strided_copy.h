@@ -16,7 +16,7 @@ public:
   StridedCopy(const std::vector<int64_t>& extents, const std::vector<int64_t>& to_strides,
               const std::vector<int64_t>& from_strides, int64_t element_size);
 
-  void run(std::byte* to, const std::byte* from, ThreadPool* pool) const;
+  void run(std::byte* to, const std::byte* from, const Workers& pool) const;
 
 private:
   struct Axis {
@@ -33,6 +33,6 @@ private:
 std::vector<int64_t> row_major(const std::vector<int64_t>& extents);
 
 // memcpy over the pool's threads.
-void parallel_copy(std::byte* to, const std::byte* from, int64_t bytes, ThreadPool* pool);
+void parallel_copy(std::byte* to, const std::byte* from, int64_t bytes, const Workers& pool);
 
 } // namespace dllm::cpu

@@ -148,6 +148,7 @@ Kernel make_token_statistics(const CompileInfo& info) {
         float* w = reinterpret_cast<float*>(call.scratch + weights) + slot * vocab;
         int32_t* order = reinterpret_cast<int32_t*>(call.scratch + ids) + slot * vocab;
         for (int64_t row = slot; row < height; row += std::min(slots, height)) {
+          call.pool.check();
           row_statistics(in, out, begin + row, z + row * vocab, vocab, w, order);
         }
       });

@@ -2,6 +2,7 @@
 // What a rendering may use: a template is a stranger's program.
 
 #include "base/error.h"
+#include "base/task.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@ struct Limits {
   int64_t steps = 5'000'000; // expressions, statements, items and 16 bytes of text looked at
   int64_t bytes = int64_t{64} << 20; // of all values and texts ever made, not only those alive
   int depth = 250;                   // expressions in expressions, through macro calls too
+  const Task* task = nullptr;        // checked every few thousand steps
 };
 
 class Budget {
@@ -21,6 +23,10 @@ public:
   void step(size_t count = 1) {
     // A count is the size of something that is there, far below 2^63.
     steps_ += static_cast<int64_t>(count);
+    if (steps_ >= next_check_) {
+      check_task(limits_.task);
+      next_check_ = steps_ + kStepsBetweenChecks;
+    }
     if (steps_ > limits_.steps) {
       fail_with_hint("does a loop in the template never end?", Code::resource_exhausted,
                      "it takes more than {} steps", limits_.steps);
@@ -53,7 +59,9 @@ public:
   };
 
 private:
+  static constexpr int64_t kStepsBetweenChecks = 4096;
   Limits limits_;
+  int64_t next_check_ = 0;
   int64_t steps_ = 0, bytes_ = 0;
   int depth_ = 0;
 };

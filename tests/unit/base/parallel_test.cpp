@@ -139,5 +139,26 @@ TEST(AllowedCpus, IsAtLeastOne) {
   EXPECT_GE(allowed_cpus(), 1);
 }
 
+// Every thread may be in a chunk when the task is cancelled; none begins another.
+TEST(Parallel, ACancelledTaskStopsTheClaimingOfChunks) {
+  for (const int threads : {1, 2, 4}) {
+    ThreadPool pool(threads);
+    Task task;
+    std::atomic<int> started{0}, late{0};
+    EXPECT_THROW(parallel(Workers(&pool, &task), 1000,
+                          [&](int64_t) {
+                            if (task.is_cancelled()) ++late;
+                            if (++started == 10) task.cancel();
+                          }),
+                 Error);
+    EXPECT_GE(started, 10) << threads;
+    EXPECT_LE(started, 10 + threads) << threads;
+    EXPECT_LE(late, threads) << threads;
+    int64_t sum = 0;
+    parallel(&pool, 1, [&](int64_t) { ++sum; }); // the pool goes on
+    EXPECT_EQ(sum, 1);
+  }
+}
+
 } // namespace
 } // namespace dllm

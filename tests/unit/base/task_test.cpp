@@ -1,5 +1,6 @@
 #include "base/task.h"
 
+#include "unit/cancel.h"
 #include "unit/test_files.h"
 
 #include <thread>
@@ -36,5 +37,28 @@ TEST(Task, CancelAndDeadline) {
   EXPECT_EQ(task.total(), 10);
 }
 
-} // namespace
-} // namespace dllm
+TEST(Task, PiecesStopAtTheCheckThatCancels) {
+  std::vector<int64_t> ends;
+  const auto work = [&](const Task* task) {
+    in_pieces(10, 4, task, [&](int64_t, int64_t end) { ends.push_back(end); });
+  };
+  EXPECT_EQ(test::count_checks(work), 3);
+  EXPECT_EQ(ends, (std::vector<int64_t>{4, 8, 10}));
+  ends.clear();
+  EXPECT_EQ(test::cancel_at(3, work), 0);
+  EXPECT_EQ(ends, (std::vector<int64_t>{4, 8}));
+  ends.clear();
+  in_pieces(0, 4, nullptr, [&](int64_t, int64_t end) { ends.push_back(end); });
+  EXPECT_TRUE(ends.empty());
+}
+
+TEST(Task, WaitsForALockOnlyUntilItIsCancelled) {
+  std::timed_mutex mutex;
+  const std::unique_lock held(mutex);
+  std::thread([&] {
+    test::cancel_at(2, [&](const Task* task) { lock_with_task(mutex, task); });
+  }).join();
+}
+
+}  // namespace
+}  // namespace dllm

@@ -166,13 +166,13 @@ TEST(Pack, UnpackIsTheExactInverse) {
   for (DType dtype : kTypes) {
     const Weights w(dtype, 37, 70);
     std::vector<std::byte> back(w.plain.size());
-    unpack(dtype, w.packed.data(), 37, 70, back.data());
+    unpack(dtype, w.packed.data(), 37, 70, back.data(), nullptr);
     EXPECT_EQ(back, w.plain);
     // The same bytes read as (70, 37): a matrix whose transpose is packed.
     ThreadPool pool(2);
     std::vector<std::byte> transposed(static_cast<size_t>(packed_bytes(70, 37, dtype)));
     pack_transposed(dtype, w.plain.data(), 70, 70, 37, transposed.data(), &pool);
-    unpack_transposed(dtype, transposed.data(), 70, 37, back.data());
+    unpack_transposed(dtype, transposed.data(), 70, 37, back.data(), nullptr);
     EXPECT_EQ(back, w.plain);
   }
 }

@@ -35,8 +35,9 @@ public:
   graph::BufferRef upload(const Tensor& tensor, bool share) override {
     return near_->upload(tensor, share);
   }
-  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain) override {
-    return near_->upload_weight(tensor, keep_plain);
+  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain,
+                                 const Task* task) override {
+    return near_->upload_weight(tensor, keep_plain, task);
   }
   int64_t device_count() const override { return 1; }
   std::string device_name(int64_t) const override { return "far"; }
@@ -55,9 +56,9 @@ private:
     const Shape& shape() const override { return near->shape(); }
     DType dtype() const override { return near->dtype(); }
     int64_t memory_bytes() const override { return near->memory_bytes(); }
-    Tensor read() const override {
+    Tensor read(const Task* task) const override {
       ++engine_.reads;
-      Tensor numbers = near->read();
+      Tensor numbers = near->read(task);
       if (!engine_.tamper) return numbers;
       Tensor own(numbers.dtype(), numbers.shape());
       std::copy_n(numbers.bytes(), numbers.byte_size(), own.mutable_bytes());

@@ -1,6 +1,7 @@
 // Multi-block decoding: when blocks begin, what is decided, and that an exact cache is not seen.
 
 #include "decode/policies/multi_block.h"
+#include "unit/cancel.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
 
@@ -125,10 +126,16 @@ TEST(MultiBlock, DelayedCacheDecodesAndSaysWhatItIs) {
       const auto decoder = make_decoder(
           model, multi({{"cache", "delayed"}, {"cache_delay", delay}, {"cache_refresh", refresh}}));
       for (const Request& request : kRequests) add(*decoder, request);
-      decoder->step();
-      Task cancelled;
-      cancelled.cancel();
-      EXPECT_THROW(decoder->step(&cancelled), Error);
+      const auto whole = make_decoder(
+          model, multi({{"cache", "delayed"}, {"cache_delay", delay}, {"cache_refresh", refresh}}));
+      for (const Request& request : kRequests) add(*whole, request);
+      decoder->step(), whole->step();
+      const int64_t checks = test::count_checks([&](const Task* task) { whole->step(task); });
+      for (const int64_t at : test::some_of(checks)) {
+        const std::vector<int32_t> before = decoder->slot(0).ids;
+        test::cancel_at(at, [&](const Task* task) { decoder->step(task); });
+        EXPECT_EQ(decoder->slot(0).ids, before) << "check " << at << " of " << checks;
+      }
       decoder->run();
       EXPECT_EQ(decoder->metric(-1, "open"), 0);
       EXPECT_NE(decoder->describe().dump().find("cache delayed: K and V"), std::string::npos);

@@ -1,6 +1,7 @@
 #include "model/model.h"
 
 #include "model_tools.h"
+#include "unit/cancel.h"
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>
@@ -90,12 +91,43 @@ TEST(SaveModel, NeverHalf) {
                [&] { save_model(*model, folder.path("m"), Options(save_schema())); });
   Options over(save_schema());
   over.set_text("overwrite", "true");
-  Task task;
-  task.cancel();
-  EXPECT_THROW(save_model(*model, folder.path("m"), over, &task), Error);
-  EXPECT_FALSE(file_exists(folder.path("m.partial")));
+  const auto save = [&](Task* task) { save_model(*model, folder.path("m"), over, task); };
+  const int64_t checks = test::count_checks(save);
+  for (int64_t at = 1; at <= checks; ++at) {
+    test::cancel_at(at, save);
+    ASSERT_EQ(list_directory(folder.path()), std::vector<std::string>{"m"}) << "check " << at;
+  }
   save_model(*model, folder.path("m"), over);
   EXPECT_NO_THROW(load_model(small_engine(), folder.path("m"), model_options()));
+}
+
+// A model in a folder of 3 MB and more: one tensor is copied, drawn and packed in several pieces.
+Json wide_config() {
+  Json config = small_config("qwen3");
+  config["vocab_size"] = 6000;
+  config["hidden_size"] = 128;
+  config["intermediate_size"] = 256;
+  return config;
+}
+
+TEST(LoadModel, LoadAndNewAreCancelledInsideOfATensor) {
+  const test::TempFolder folder;
+  const auto make_new = [](Task* task) {
+    new_model(small_engine(), wide_config(), model_options(), task);
+  };
+  save_model(*new_model(small_engine(), wide_config(), model_options()), folder.path("m"),
+             Options(save_schema()));
+  for (const char* dtype : {"f32", "bf16", "int8"}) {
+    const auto load = [&](Task* task) {
+      load_model(small_engine(), folder.path("m"), model_options({{"dtype", dtype}}), task);
+    };
+    const int64_t checks = test::count_checks(load);
+    EXPECT_GT(checks, 30) << dtype;
+    for (const int64_t at : test::some_of(checks)) test::cancel_at(at, load);
+  }
+  const int64_t checks = test::count_checks(make_new);
+  EXPECT_GE(checks, 6000 * 128 / (1 << 17)); // of the embedding alone
+  for (const int64_t at : test::some_of(checks)) test::cancel_at(at, make_new);
 }
 
 TEST(LoadModel, Bf16AndInt8AreNear) {

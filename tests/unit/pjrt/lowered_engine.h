@@ -27,7 +27,7 @@ public:
   graph::BufferRef upload(const Tensor& tensor, bool share) override {
     return cpu_->upload(tensor, share);
   }
-  graph::BufferRef upload_weight(const Tensor& tensor, bool) override {
+  graph::BufferRef upload_weight(const Tensor& tensor, bool, const Task*) override {
     return cpu_->upload(tensor, false);
   }
   int64_t device_count() const override { return cpu_->device_count(); }

@@ -5,6 +5,7 @@
 #include "base/task.h"
 #include "golden.h"
 #include "scratch.h"
+#include "unit/cancel.h"
 
 #include <gtest/gtest.h>
 
@@ -144,9 +145,23 @@ TEST(BpeTrainer, SavedAndLoadedAgain) {
 TEST(BpeTrainer, SaysWhatIsWrong) {
   EXPECT_THROW(train_tokenizer(*texts({"a"}), with(R"({"vocab_size": 258})"), nullptr), Error);
   EXPECT_THROW(train_tokenizer(*texts({"a"}), with(R"({"mask": "m"})"), nullptr), Error);
-  Task task;
-  task.cancel();
-  EXPECT_THROW(train_tokenizer(*texts({"a"}), with("{}"), &task), Error);
+}
+
+TEST(BpeTrainer, IsCancelledBetweenAnyTwoMerges) {
+  const auto data = texts({"the cat and the dog and the cat", "a cat is a cat is a cat"});
+  const auto train = [&](Task* task) {
+    train_tokenizer(*data, with(R"({"vocab_size": 300})"), task);
+  };
+  const int64_t checks = test::count_checks(train);
+  EXPECT_GT(checks, 20); // of each merge
+  for (const int64_t at : test::some_of(checks)) test::cancel_at(at, train);
+}
+
+// One text of a megabyte with one word in it: every stage works in pieces.
+TEST(BpeTrainer, IsCancelledInsideOfOneText) {
+  const auto data = texts({std::string(1 << 20, 'x')});
+  const auto train = [&](Task* task) { train_tokenizer(*data, with("{}"), task); };
+  for (const int64_t at : {1, 8, 16}) test::cancel_at(at, train);
 }
 
 } // namespace

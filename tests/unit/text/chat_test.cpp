@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "scratch.h"
+#include "unit/cancel.h"
 #include "text/byte_level.h"
 #include "text/dataset.h"
 #include "text/unicode.h"
@@ -205,6 +206,21 @@ TEST(Chat, RowsOfMessagesKeepWhatIsGiven) {
   texts.add(
       R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes."}]})");
   EXPECT_EQ(texts.text(0), "Hi\nYes.");
+}
+
+TEST(Chat, ALongConversationIsCancelledWhereItIs) {
+  const auto tokenizer = make_tokenizer();
+  const Chat chat(tokenizer, Options(chat_schema()));
+  Json messages = Json::array();
+  for (int i = 0; i < 300; ++i) {
+    messages.push_back({{"role", i % 2 == 0 ? "user" : "assistant"},
+                        {"content", std::string(500, static_cast<char>('a' + i % 26))}});
+  }
+  ChatRow whole;
+  const auto render = [&](const Task* task) { whole = chat.row(messages, task); };
+  const int64_t checks = test::count_checks(render);
+  EXPECT_GT(checks, 300); // of each part
+  for (const int64_t at : test::some_of(checks)) EXPECT_LE(test::cancel_at(at, render), 2) << at;
 }
 
 } // namespace

@@ -4,6 +4,7 @@
 #include "byte_tokenizer.h"
 #include "golden.h"
 #include "scratch.h"
+#include "unit/cancel.h"
 
 #include <gtest/gtest.h>
 
@@ -178,6 +179,22 @@ TEST(Dataset, EveryBrokenByteOfATokenFileIsSeen) {
     const std::string path = scratch.write("bad.tok", good.substr(0, size));
     EXPECT_THROW(Dataset::open(path, nullptr, with(R"({"format": "tokens"})"), nullptr), Error)
         << size;
+  }
+}
+
+TEST(Dataset, OpeningIsCancelledBetweenAndInsideOfRows) {
+  Scratch scratch;
+  std::string lines;
+  for (int i = 0; i < 2000; ++i) lines += "line " + std::to_string(i) + "\n";
+  const std::string many = scratch.write("many.txt", lines);
+  const std::string one = scratch.write("one.txt", std::string(1 << 20, 'x'));
+  for (const std::string& path : {many, one}) {
+    const auto open = [&](Task* task) {
+      Dataset::open(path, make_byte_tokenizer(), with(R"({"rows": "line"})"), task);
+    };
+    const int64_t checks = test::count_checks(open);
+    EXPECT_GT(checks, 30) << path;
+    for (const int64_t at : test::some_of(checks)) EXPECT_LE(test::cancel_at(at, open), 0);
   }
 }
 

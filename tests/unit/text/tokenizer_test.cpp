@@ -5,6 +5,8 @@
 #include "byte_tokenizer.h"
 #include "golden.h"
 #include "scratch.h"
+#include "text/normalizer.h"
+#include "unit/cancel.h"
 
 #include <gtest/gtest.h>
 
@@ -239,6 +241,48 @@ TEST(GgufVocabulary, SaysWhatDoesNotFit) {
   EXPECT_EQ(message(), "no pre-tokenizer scheme named smolm");
   v.model = "bert";
   EXPECT_EQ(message(), "x.gguf: tokenizer model bert is not known");
+}
+
+// The stages of encoding: added tokens, normalizer, words, model; each checks the task.
+TEST(Tokenizer, ALongTextIsCancelledInEveryStage) {
+  const auto tokenizer = make_byte_tokenizer();
+  std::string words, one_word(1 << 20, 'x');
+  while (words.size() < (1 << 20)) words += "some words\xC3\xA9 <|mask|> ";
+  for (const std::string& text : {words, one_word}) {
+    std::vector<int32_t> ids;
+    const auto encode = [&](const Task* task) { ids = tokenizer->encode(text, task); };
+    const int64_t checks = test::count_checks(encode);
+    EXPECT_GE(checks, 2 * 16) << "64 KB at most between two checks";
+    const std::vector<int32_t> whole = ids;
+    for (const int64_t at : test::some_of(checks)) EXPECT_LE(test::cancel_at(at, encode), 0);
+    encode(nullptr);
+    EXPECT_EQ(ids, whole);
+  }
+}
+
+// Pieces begin where nothing combines with what stands before, so that cutting changes nothing.
+TEST(Normalizer, LongTextsAreTheSameInPieces) {
+  const std::string unit = "Ae\xCC\x81 \xE3\x81\x8B\xE3\x82\x99 \xE4\xB8\xAD\xE6\x96\x87 "
+                           "\xEA\xB0\x80\xE1\x86\xA8 \xEF\xAC\x81 ";
+  for (const char* type : {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "ByteLevel"}) {
+    const auto normalizer = read_normalizer(TreeJson{{"type", type}}, "test");
+    std::string once = unit;
+    normalizer->apply(once);
+    std::string text, expected;
+    for (int i = 0; i < 9000; ++i) {
+      text += unit;
+      expected += once;
+    }
+    ASSERT_GT(text.size(), size_t{3} << 16);
+    normalizer->apply(text);
+    EXPECT_TRUE(text == expected) << type;
+    for (int64_t at : {1, 3}) {
+      test::cancel_at(at, [&](const Task* task) {
+        std::string again = expected + "\xC3\xA9";
+        normalizer->apply(again, task);
+      });
+    }
+  }
 }
 
 } // namespace

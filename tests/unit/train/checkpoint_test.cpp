@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
 #include "tiny.h"
+#include "unit/cancel.h"
 
 #include <gtest/gtest.h>
 
@@ -189,7 +190,42 @@ TEST_F(CheckpointTest, RunSavesEveryNStepsAndKeepsTheLast) {
   EXPECT_EQ(kept[1].step, 7);
 }
 
-TEST_F(CheckpointTest, CancelFinishesTheStepAndSaves) {
+TEST_F(CheckpointTest, CancelledInsideOfAStepSavesTheLastWholeOne) {
+  const auto twin = tiny_trainer();
+  TextSource same;
+  const int64_t checks = test::count_checks([&](Task* task) { twin->run(same, 3, nullptr, task); });
+  auto trainer = tiny_trainer({{"root", root_}});
+  TextSource source;
+  test::cancel_at(checks / 2, [&](Task* task) { trainer->run(source, 100, nullptr, task); });
+  EXPECT_EQ(trainer->steps_done(), 1);
+  const auto latest = ckpt::latest_checkpoint(root_);
+  ASSERT_TRUE(latest.has_value());
+  EXPECT_EQ(latest->step, 1);
+  auto other = tiny_trainer();
+  TextSource resumed;
+  restore_checkpoint(*other, &resumed, latest->folder);
+  EXPECT_EQ(resumed.position(), 1);
+  other->run(resumed, 2);
+  EXPECT_EQ(weights_of(*other), weights_of(*twin));
+}
+
+TEST_F(CheckpointTest, ACancelledSaveLeavesNothing) {
+  auto trainer = tiny_trainer();
+  TextSource source;
+  trainer->run(source, 1);
+  const Options options(checkpoint_schema());
+  const auto save_to = [&](const std::string& root) {
+    return [&, root](Task* task) { save_checkpoint(*trainer, &source, root, options, task); };
+  };
+  const int64_t checks = test::count_checks(save_to(join_path(root_, "whole")));
+  const std::string root = join_path(root_, "cut");
+  for (int64_t at = 1; at <= checks; ++at) {
+    test::cancel_at(at, save_to(root));
+    ASSERT_TRUE(list_directory(root).empty()) << "check " << at << " of " << checks;
+  }
+}
+
+TEST_F(CheckpointTest, CancelAfterAStepSaves) {
   auto trainer = tiny_trainer({{"root", root_}});
   TextSource source;
   Task task;

@@ -34,7 +34,7 @@ public:
   const Shape& shape() const override { return type_.shape; }
   DType dtype() const override { return type_.dtype; }
   int64_t memory_bytes() const override { return type_.shape.count() * dtype_size(type_.dtype); }
-  Tensor read() const override {
+  Tensor read(const Task*) const override {
     queue_->advance([this] { return there != nullptr || !error.empty(); });
     if (!error.empty()) fail(Code::unavailable, "{}", error);
     return there->read();
@@ -113,8 +113,9 @@ public:
   graph::BufferRef upload(const Tensor& tensor, bool share) override {
     return wrap(inner_->upload(tensor, share));
   }
-  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain) override {
-    return wrap(inner_->upload_weight(tensor, keep_plain));
+  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain,
+                                 const Task* task) override {
+    return wrap(inner_->upload_weight(tensor, keep_plain, task));
   }
   int64_t device_count() const override { return 1; }
   std::string device_name(int64_t) const override { return "late:0"; }

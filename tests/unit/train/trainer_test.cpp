@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "tiny.h"
+#include "unit/cancel.h"
 
 #include <gtest/gtest.h>
 
@@ -255,17 +256,58 @@ TEST(Trainer, EndOfDataAndBudget) {
   EXPECT_EQ(trainer->steps_done(), 5);
 }
 
-TEST(Trainer, CancelledStepDoesNotCount) {
+TEST(Trainer, AStepCancelledAnywhereDoesNotCount) {
+  TextSource source;
+  auto cut = tiny_trainer({{"ema", 0.9}}), whole = tiny_trainer({{"ema", 0.9}});
+  const Batch batch = *source.next();
+  const auto before = weights_of(*cut);
+  const int64_t checks =
+      test::count_checks([&](const Task* task) { whole->step(batch, task); });
+  EXPECT_GT(checks, 50); // every kernel, forward and backward
+  for (int64_t at = 1; at <= checks; ++at) {
+    test::cancel_at(at, [&](const Task* task) { cut->step(batch, task); });
+    ASSERT_EQ(weights_of(*cut), before) << "check " << at << " of " << checks;
+    ASSERT_EQ(cut->steps_done(), 0);
+  }
+  // Moments and averages are untouched too: both go on to the same bits.
+  EXPECT_EQ(cut->step(batch), whole->metric("loss"));
+  const Batch next = *source.next();
+  EXPECT_EQ(cut->step(next), whole->step(next));
+  EXPECT_EQ(weights_of(*cut), weights_of(*whole));
+}
+
+// The batch of the step that was given up comes again, micro-batches that were added stay.
+TEST(Trainer, ARunCancelledAnywhereGoesOnToTheSameBits) {
+  for (const int64_t accumulate : {1, 2}) {
+    const Json options = {{"accumulate", accumulate}};
+    const auto whole = tiny_trainer(options);
+    TextSource all;
+    const auto whole_run = [&](Task* task) { whole->run(all, 3, nullptr, task); };
+    const int64_t checks = test::count_checks(whole_run);
+    const auto cut = tiny_trainer(options);
+    TextSource parts;
+    for (int64_t left = 3; left > 0; left = 3 - cut->steps_done()) {
+      Task task;
+      task.cancel_at_check(accumulate == 1 ? checks / 2 : checks / 4);
+      try {
+        cut->run(parts, left, nullptr, &task);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::cancelled);
+        EXPECT_EQ(parts.position(), accumulate * cut->steps_done() + cut->accumulated());
+      }
+    }
+    EXPECT_EQ(parts.position(), all.position());
+    EXPECT_EQ(weights_of(*cut), weights_of(*whole)) << "accumulate " << accumulate;
+  }
+}
+
+TEST(Trainer, AnEvaluationIsCancelledInsideOfABatch) {
   TextSource source;
   auto trainer = tiny_trainer();
-  const auto before = weights_of(*trainer);
-  Task task;
-  task.cancel();
-  EXPECT_THROW(trainer->step(*source.next(), &task), Error);
-  EXPECT_EQ(weights_of(*trainer), before);
-  EXPECT_EQ(trainer->steps_done(), 0);
-  trainer->step(*source.next());
-  EXPECT_EQ(trainer->steps_done(), 1);
+  const auto evaluate = [&](Task* task) { trainer->eval(source, 1, task); };
+  const int64_t checks = test::count_checks(evaluate);
+  EXPECT_GT(checks, 20);
+  for (const int64_t at : test::some_of(checks)) test::cancel_at(at, evaluate);
 }
 
 TEST(Trainer, SettingsChangeBetweenSteps) {
