@@ -35,18 +35,31 @@ struct OpenFile {
 
 }  // namespace
 
+Code errno_code(int number) {
+  switch (number) {
+    case ENOENT:
+    case ENOTDIR: return Code::not_found;
+    case EACCES:
+    case EPERM:
+    case EROFS: return Code::permission_denied;
+    case ENAMETOOLONG:
+    case EISDIR:
+    case EINVAL:
+    case ELOOP:
+    case ENXIO: return Code::invalid_argument;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE: return Code::resource_exhausted;
+    default: return Code::internal;
+  }
+}
+
 void fail_errno(const char* verb, const std::string& path) {
   const int number = errno;
-  Code code = Code::internal;
-  if (number == ENOENT || number == ENOTDIR) code = Code::not_found;
-  if (number == EACCES || number == EPERM || number == EROFS) code = Code::permission_denied;
-  if (number == ENAMETOOLONG || number == EISDIR || number == EINVAL || number == ELOOP || number == ENXIO) {
-    code = Code::invalid_argument;
-  }
-  if (number == ENOSPC || number == EDQUOT || number == ENOMEM || number == EFBIG || number == EMFILE) {
-    code = Code::resource_exhausted;
-  }
-  fail(code, "cannot {} {}: {}", verb, path, std::strerror(number));
+  fail(errno_code(number), "cannot {} {}: {}", verb, path, std::strerror(number));
 }
 
 bool file_exists(const std::string& path) {

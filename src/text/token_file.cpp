@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 
 namespace dllm::text {
 
@@ -36,7 +37,7 @@ constexpr uint64_t padded(uint64_t size) {
   return (size + 7) / 8 * 8;
 }
 
-constexpr int64_t kBlock = int64_t{1} << 22; // bytes read at once
+constexpr int64_t kBlock = int64_t{1} << 22; // bytes or tokens in memory at once
 
 // Writes an array and the zeros up to the next multiple of 8, and folds both into the hash.
 struct Payload {
@@ -76,10 +77,10 @@ private:
   }
 };
 
-// Hash of the arrays as they lie in the file, and the first id outside the vocabulary, -1: none.
+// Hash of the arrays as they lie in the file, and the first id outside the vocabulary.
 struct Scanned {
   uint64_t hash = 0;
-  int64_t bad_id = -1;
+  std::optional<int32_t> bad_id;
 };
 
 Scanned scan_payload(const InputFile& file, const Header& h, const std::vector<int64_t>& offsets,
@@ -103,7 +104,7 @@ Scanned scan_payload(const InputFile& file, const Header& h, const std::vector<i
     const std::span ids(reinterpret_cast<const int32_t*>(block.data()), block.size() / 4);
     for (const int32_t id : ids) {
       const bool outside = id < 0 || id >= h.vocabulary_size;
-      if (outside && found.bad_id < 0) found.bad_id = static_cast<uint32_t>(id);
+      if (outside && !found.bad_id) found.bad_id = id;
     }
   });
   return found;
@@ -210,9 +211,9 @@ TokenRows open_token_file(std::shared_ptr<const InputFile> file, TokenFileInfo& 
   const Scanned scanned = scan_payload(*file, h, offsets, starts, places, task);
   if (scanned.hash != h.payload_hash) fail(Code::data_loss, "{}: the checksum is wrong", path);
   check_offsets(path, h, offsets);
-  if (scanned.bad_id >= 0) {
+  if (scanned.bad_id) {
     fail(Code::data_loss, "{}: token {} is outside the vocabulary of {}", path,
-         static_cast<int32_t>(scanned.bad_id), h.vocabulary_size);
+         *scanned.bad_id, h.vocabulary_size);
   }
   info.vocabulary_size = h.vocabulary_size;
   info.special = {h.bos, h.eos, h.pad, h.mask};
