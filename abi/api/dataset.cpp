@@ -53,7 +53,6 @@ dllm_status dllm_dataset_save(const dllm_dataset* data, const char* path, const 
                               dllm_error* err) {
   return guard(err, [&] {
     const text::Dataset& object = *need(data, "data").object;
-    options_of(opts, "dataset");  // nothing to set yet, but a wrong kind is told
-    object.save(need_text(path, "path"), task_of(task));
+    object.save(need_text(path, "path"), options_of(opts, "save").boolean("overwrite"), task_of(task));
   });
 }

@@ -1,5 +1,6 @@
 #include "model_handle.h"
 
+#include "base/log.h"
 #include "batch_handle.h"
 #include "buffer_handle.h"
 #include "engine_handle.h"
@@ -38,11 +39,17 @@ std::shared_ptr<model::Model> with_tokenizer(std::shared_ptr<model::Model> model
   const auto is_gguf = [](const std::string& name) { return name.ends_with(".gguf"); };
   const std::vector<std::string> names = source.names();
   if (source.has("config.json") || std::none_of(names.begin(), names.end(), is_gguf)) return model;
+  // A model without a usable tokenizer still loads; dllm_tokenizer_load fails with the same words.
   try {
     const auto tokenizer = load_tokenizer(source, options_of(nullptr, "tokenizer"));
-    if (tokenizer->size() <= model->config().vocab_size) lay_beside(*model, *tokenizer);
-  } catch (const Error&) {
-    // The weights are good without words; dllm_tokenizer_load says what is wrong with these.
+    if (tokenizer->size() <= model->config().vocab_size) {
+      lay_beside(*model, *tokenizer);
+    } else {
+      log(LogLevel::warn, "{}: the tokenizer is left out: it has {} tokens, the model's vocabulary {}",
+          source.describe(), tokenizer->size(), model->config().vocab_size);
+    }
+  } catch (const Error& error) {
+    log(LogLevel::warn, "{}: the tokenizer is left out: {}", source.describe(), error.text());
   }
   return model;
 }

@@ -62,7 +62,7 @@ int32_t id_of(const text::Tokenizer& tokenizer, std::string_view name) {
 std::shared_ptr<text::Tokenizer> dllm::abi::load_tokenizer(const Source& source, const Options& options) {
   for (const std::string& name : source.names()) {
     if (name.size() < 5 || name.compare(name.size() - 5, 5, ".gguf") != 0 || source.has("tokenizer.json")) continue;
-    return text::Tokenizer::from_gguf(text_vocabulary(ckpt::GgufFile(source.open(name), name)), options);
+    return text::Tokenizer::from_gguf(text_vocabulary(ckpt::GgufFile(source.content(name), name)), options);
   }
   return text::Tokenizer::load(source, options);
 }

@@ -12,7 +12,7 @@
  * is killed at any moment leaves its former checkpoints whole. The model inside opens with
  * dllm_model_load.
  *
- * Lifetime   an open checkpoint stands alone and must not outlive its files.
+ * Lifetime   an open checkpoint stands alone; reads fail when its files change.
  * Threads    reads may run together.
  */
 #include "dllm/base.h"
@@ -26,12 +26,14 @@ extern "C" {
  *   trainer   not NULL
  *   loader    NULL, or its position is saved too
  *   root      not NULL, the run's folder; made when it does not exist
- *   opts      NULL: defaults; kind "checkpoint": keep_last, script_state (JSON text), wait
+ *   opts      NULL: defaults; kind "checkpoint": keep_last, script_state (JSON text), wait,
+ *             overwrite (of a checkpoint; one that holds other files is never replaced)
  *   task      NULL, or checked every few milliseconds; progress in bytes
  *   out_dir   NULL, or gets the path of the new folder
  *
- * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when this step is saved already; DLLM_PERMISSION_DENIED;
- *          DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_CANCELLED
+ * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when this step is saved already, or its place holds files
+ *          that no save wrote; DLLM_PERMISSION_DENIED; DLLM_RESOURCE_EXHAUSTED when the disk is
+ *          full; DLLM_CANCELLED
  * Owns     nothing
  * Threads  callback
  * Since    1
@@ -116,7 +118,7 @@ DLLM_API dllm_status dllm_checkpoint_describe(const dllm_checkpoint *ckpt, dllm_
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest; DLLM_UNIMPLEMENTED for a type we
- *          do not read
+ *          do not read; DLLM_DATA_LOSS when the file changed since it was opened
  * Owns     out is yours
  * Threads  any
  * Since    1

@@ -19,6 +19,9 @@ extern "C" {
 
 /* Opens a file, or all files of a folder in the order of their names.
  *
+ * The files must stay as they are while the dataset is in use: dllm_loader_next fails after a
+ * change. A file that is removed is no change.
+ *
  *   path   not NULL; what the files are is told by name and first bytes unless option format says
  *   tok    NULL: raw text, for dllm_tokenizer_train
  *   opts   NULL: defaults; kind "dataset": format (detect text jsonl fortunes tokens), rows,
@@ -26,8 +29,9 @@ extern "C" {
  *   task   NULL, or checked every few milliseconds; progress in bytes
  *   out    not NULL
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a bad line or a damaged token file, the
- *          message has file and line; DLLM_CANCELLED
+ * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT for a pipe or a device;
+ *          DLLM_DATA_LOSS for a bad line or a damaged token file, the message has file and line;
+ *          DLLM_RESOURCE_EXHAUSTED for a line of more than 64 MiB; DLLM_CANCELLED
  * Owns     out is yours, keeps tok
  * Threads  any
  * Since    1
@@ -86,15 +90,16 @@ DLLM_API void dllm_dataset_release(dllm_dataset *data);
  */
 DLLM_API int64_t dllm_dataset_size(const dllm_dataset *data);
 
-/* Saves the ids as a token file that opens by memory map.
+/* Saves the ids as a token file: batches read their ids from it, so it may be larger than memory.
  *
  *   data   not NULL, holds ids
  *   path   not NULL, the file to make
- *   opts   NULL: defaults; kind "save": overwrite
+ *   opts   NULL: defaults; kind "save": overwrite (of a token file; another file is never replaced)
  *   task   NULL, or checked every few milliseconds; progress in documents
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text; DLLM_ALREADY_EXISTS unless overwrite is
- *          1; DLLM_PERMISSION_DENIED; DLLM_CANCELLED
+ *          1 and path is a token file; DLLM_PERMISSION_DENIED; DLLM_RESOURCE_EXHAUSTED when the disk
+ *          is full; DLLM_CANCELLED
  * Owns     nothing
  * Threads  any
  * Since    1

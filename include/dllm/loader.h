@@ -50,7 +50,8 @@ DLLM_API void dllm_loader_release(dllm_loader *loader);
  *   loader   not NULL
  *   out      not NULL
  *
- * Returns  DLLM_OK; DLLM_OUT_OF_RANGE at the end of the data
+ * Returns  DLLM_OK; DLLM_OUT_OF_RANGE at the end of the data; DLLM_DATA_LOSS when a file of the
+ *          dataset was written to or replaced since it was opened, the message names it
  * Owns     out is yours
  * Threads  owner
  * Since    1

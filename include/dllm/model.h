@@ -36,7 +36,8 @@ extern "C" {
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a missing file or tensor; DLLM_DATA_LOSS for a damaged
  *          file, the message names file, tensor, expected and found; DLLM_UNIMPLEMENTED for an
- *          unknown family or tensor type; DLLM_RESOURCE_EXHAUSTED; DLLM_CANCELLED
+ *          unknown family or tensor type; DLLM_RESOURCE_EXHAUSTED when the parameters need more
+ *          than the machine or the engine's memory_limit has, before memory is taken; DLLM_CANCELLED
  * Owns     out is yours, keeps engine
  * Threads  any
  * Since    1
@@ -72,7 +73,9 @@ DLLM_API dllm_status dllm_model_load_source(dllm_engine *engine, const dllm_sour
  *   out           not NULL
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a config that makes no model, the message names the
- *          key; DLLM_UNIMPLEMENTED for an unknown family; DLLM_RESOURCE_EXHAUSTED; DLLM_CANCELLED
+ *          key; DLLM_UNIMPLEMENTED for an unknown family; DLLM_RESOURCE_EXHAUSTED when the
+ *          parameters need more than the machine or the engine's memory_limit has, before memory is
+ *          taken; DLLM_CANCELLED
  * Owns     out is yours, keeps engine
  * Threads  any
  * Since    1
@@ -87,10 +90,12 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
  *
  *   model   not NULL
  *   path    not NULL, the folder to make
- *   opts    NULL: defaults; kind "save": dtype, overwrite
+ *   opts    NULL: defaults; kind "save": dtype, overwrite (of a folder that a save wrote; the
+ *           former one is removed when the new one stands)
  *   task    NULL, or checked every few milliseconds; progress in bytes
  *
- * Returns  DLLM_OK; DLLM_ALREADY_EXISTS unless overwrite is 1; DLLM_PERMISSION_DENIED;
+ * Returns  DLLM_OK; DLLM_ALREADY_EXISTS unless overwrite is 1, and when the folder holds a file that
+ *          no save wrote: the message names it; DLLM_PERMISSION_DENIED;
  *          DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_ABORTED when the weights are lost;
  *          DLLM_CANCELLED
  * Owns     nothing

@@ -66,7 +66,9 @@ DLLM_API dllm_status dllm_tokenizer_train(const dllm_dataset *text, const dllm_o
  *   tok    not NULL
  *   path   not NULL, a file, or a folder to put tokenizer.json into
  *
- * Returns  DLLM_OK; DLLM_PERMISSION_DENIED; DLLM_NOT_FOUND when the folder above does not exist
+ * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when a file is there that this function did not write;
+ *          DLLM_PERMISSION_DENIED; DLLM_RESOURCE_EXHAUSTED when the disk is full;
+ *          DLLM_NOT_FOUND when the folder above does not exist
  * Owns     nothing
  * Threads  any
  * Since    1

@@ -138,7 +138,8 @@ DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
  *   user_data   NULL, or handed to fn
  *   task        NULL, or checked inside of every step; progress in steps
  *
- * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when the data ends first; DLLM_CALLBACK_FAILED; all of
+ * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when the data ends first; DLLM_CALLBACK_FAILED;
+ *          DLLM_RESOURCE_EXHAUSTED when a sink or a checkpoint meets a full disk; all of
  *          dllm_trainer_step
  * Owns     nothing
  * Threads  owner
@@ -211,12 +212,16 @@ DLLM_API dllm_status dllm_trainer_set_f64(dllm_trainer *trainer, const char *key
 
 /* Adds a place that every event of the trainer is written to.
  *
+ * A place that takes no more (a full disk) is said once: the run ends behind that step, saves and
+ * fails; the step is done. Lines that are not written are kept and written with the next one.
+ *
  *   trainer   not NULL
  *   kind      not NULL: "jsonl" (a file, one JSON object per line), "console" (standard error)
  *   target    NULL only for "console"; the path of the file
  *   opts      NULL: defaults; kind "sink": every (steps), append
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown kind; DLLM_PERMISSION_DENIED
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown kind; DLLM_PERMISSION_DENIED;
+ *          DLLM_INVALID_ARGUMENT for a folder or a pipe
  * Owns     nothing
  * Threads  owner
  * Since    1

@@ -1,6 +1,9 @@
 #include "base/files.h"
 
 #include "base/error.h"
+#include "base/file_error.h"
+#include "base/input_file.h"
+#include "base/output_file.h"
 #include "base/task.h"
 
 #include <fcntl.h>
@@ -20,16 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail_errno(const char* verb, const std::string& path) {
-  const int number = errno;
-  Code code = Code::internal;
-  if (number == ENOENT || number == ENOTDIR) code = Code::not_found;
-  if (number == EACCES || number == EPERM || number == EROFS) code = Code::permission_denied;
-  if (number == ENAMETOOLONG || number == EISDIR || number == EINVAL) code = Code::invalid_argument;
-  if (number == ENOSPC || number == EDQUOT || number == ENOMEM) code = Code::resource_exhausted;
-  fail(code, "cannot {} {}: {}", verb, path, std::strerror(number));
-}
-
 std::atomic<FileHook> file_hook{nullptr};
 
 void announce(const char* operation, const std::string& path) {
@@ -43,20 +36,34 @@ struct OpenFile {
 
 constexpr size_t kFlushed = size_t{8} << 20;  // bytes of a piece that is written at a time
 
-// Opens a regular file for reading and tells its size.
-int open_regular(const std::string& path, size_t* size) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail_errno("open", path);
-  struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    ::close(fd);
-    fail(Code::invalid_argument, "{} is not a regular file", path);
+}  // namespace
+
+Code errno_code(int number) {
+  switch (number) {
+    case ENOENT:
+    case ENOTDIR: return Code::not_found;
+    case EACCES:
+    case EPERM:
+    case EROFS: return Code::permission_denied;
+    case ENAMETOOLONG:
+    case EISDIR:
+    case EINVAL:
+    case ELOOP:
+    case ENXIO: return Code::invalid_argument;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE: return Code::resource_exhausted;
+    default: return Code::internal;
   }
-  *size = static_cast<size_t>(info.st_size);
-  return fd;
 }
 
-}  // namespace
+void fail_errno(const char* verb, const std::string& path) {
+  const int number = errno;
+  fail(errno_code(number), "cannot {} {}: {}", verb, path, std::strerror(number));
+}
 
 bool file_exists(const std::string& path) {
   std::error_code ignored;
@@ -68,6 +75,11 @@ bool is_directory(const std::string& path) {
   return fs::is_directory(path, ignored);
 }
 
+bool is_link(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+}
+
 int64_t file_size(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) fail_errno("read", path);
@@ -75,10 +87,10 @@ int64_t file_size(const std::string& path) {
 }
 
 Bytes map_file(const std::string& path) {
-  size_t size = 0;
-  const OpenFile file{open_regular(path, &size)};
+  const InputFile file(path);
+  const auto size = static_cast<size_t>(file.size());
   if (size == 0) return {};
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
   if (data == MAP_FAILED) fail_errno("map", path);
   std::shared_ptr<const void> owner(data, [size](const void* p) {
     ::munmap(const_cast<void*>(p), size);
@@ -86,30 +98,23 @@ Bytes map_file(const std::string& path) {
   return {data, size, std::move(owner)};
 }
 
+Bytes read_bytes(const std::string& path, int64_t limit) {
+  const InputFile file(path);
+  if (file.size() > limit) {
+    fail(Code::resource_exhausted, "{} has {} bytes, more than the limit of {}", path, file.size(), limit);
+  }
+  return file.read(0, file.size());
+}
+
 std::string read_text(const std::string& path, int64_t limit) {
-  size_t size = 0;
-  const OpenFile file{open_regular(path, &size)};
-  if (static_cast<int64_t>(size) > limit) {
-    fail(Code::resource_exhausted, "{} has {} bytes, more than the limit of {}", path, size, limit);
-  }
-  std::string text(size, '\0');
-  size_t done = 0;
-  while (done < size) {
-    const ssize_t got = ::read(file.fd, text.data() + done, size - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_errno("read", path);
-    if (got == 0) break;
-    done += static_cast<size_t>(got);
-  }
-  text.resize(done);
-  return text;
+  return std::string(read_bytes(path, limit).text());
 }
 
 void set_file_hook(FileHook hook) { file_hook.store(hook); }
 
 FileWriter::FileWriter(const std::string& path) : path_(path) {
   announce("create", path_);
-  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
   if (fd_ < 0) fail_errno("create", path);
 }
 
@@ -123,7 +128,7 @@ void FileWriter::write(const void* data, size_t size, const Task* task) {
   while (left > 0) {
     check_task(task);
     announce("write", path_);
-    const ssize_t put = ::write(fd_, from, std::min<size_t>(left, kFlushed));
+    const ssize_t put = write_without_signal(fd_, from, std::min<size_t>(left, kFlushed));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) fail_errno("write", path_);
     from += put;
@@ -162,9 +167,14 @@ void sync_path(const std::string& path) {
 void write_file_atomic(const std::string& path, std::string_view content) {
   const std::string partial = path + ".partial";
   FileWriter writer(partial);
-  writer.write(content.data(), content.size());
-  writer.close();
-  rename_path(partial, path);
+  try {
+    writer.write(content.data(), content.size());
+    writer.close();
+    rename_path(partial, path);
+  } catch (const Error&) {
+    ::unlink(partial.c_str());  // a full disk has no room for half a file
+    throw;
+  }
 }
 
 void make_directories(const std::string& path) {

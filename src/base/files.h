@@ -1,5 +1,5 @@
 #pragma once
-// Files: mapping, whole reads, and writes that survive a kill at any moment. Errors name the path.
+// Files: whole reads, and writes that survive a kill at any moment. Errors name the path.
 
 #include "base/bytes.h"
 
@@ -14,11 +14,14 @@ class Task;
 
 bool file_exists(const std::string& path);
 bool is_directory(const std::string& path);
+bool is_link(const std::string& path);  // a symbolic link, wherever it leads
 int64_t file_size(const std::string& path);  // not_found when there is none
 
-// Memory-maps a regular file, read-only. The bytes stay valid as long as a copy of the result lives.
+// Memory-maps a regular file, read-only. The bytes stay valid as long as a copy of the result lives. Only for files
+// that nothing cuts (shared libraries, fixtures): touching a page that is gone is SIGBUS. input_file.h reads.
 Bytes map_file(const std::string& path);
-// Whole file as text; refuses more than `limit` bytes.
+// Whole regular file; refuses more than `limit` bytes before anything is allocated. input_file.h has the errors.
+Bytes read_bytes(const std::string& path, int64_t limit = int64_t{1} << 30);
 std::string read_text(const std::string& path, int64_t limit = int64_t{1} << 30);
 
 // Writes `path`.partial, fsyncs, renames over `path`, fsyncs the folder: a reader sees old or new, never half.
@@ -41,7 +44,8 @@ std::string file_name(const std::string& path);
 using FileHook = void (*)(const char* operation, const std::string& path);
 void set_file_hook(FileHook hook);
 
-// An open file that is written front to back and made durable on close(). The destructor closes without fsync.
+// An open file that is written front to back and made durable on close(). The destructor closes without fsync. What
+// lies at the path is replaced, but never written to through a link.
 class FileWriter {
  public:
   explicit FileWriter(const std::string& path);

@@ -1,8 +1,10 @@
-// What the operating system tells about this process: CPUs it may use. Linux.
+// What the operating system tells about this process: CPUs and memory it may use. Linux.
 
+#include "base/machine.h"
 #include "base/parallel.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -35,6 +37,15 @@ int allowed_cpus() {
   if (sched_getaffinity(0, sizeof set, &set) == 0) count = CPU_COUNT(&set);
   if (const int quota = cgroup_quota(); quota > 0) count = std::min(count, quota);
   return std::max(1, count);
+}
+
+int64_t machine_memory() {
+  const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  int64_t bytes = pages > 0 && page > 0 ? pages * page : 0;
+  std::ifstream file("/sys/fs/cgroup/memory.max");  // cgroup v2: bytes, or "max"
+  int64_t limit = 0;
+  if (file >> limit && limit > 0) bytes = bytes > 0 ? std::min(bytes, limit) : limit;
+  return bytes;
 }
 
 }  // namespace dllm

@@ -11,7 +11,8 @@ class FolderSource final : public Source {
   explicit FolderSource(std::string folder) : folder_(std::move(folder)) {}
 
   bool has(const std::string& name) const override { return file_exists(join_path(folder_, name)); }
-  Bytes open(const std::string& name) const override { return map_file(join_path(folder_, name)); }
+  Bytes open(const std::string& name) const override { return read_bytes(join_path(folder_, name)); }
+  ContentRef content(const std::string& name) const override { return open_content(join_path(folder_, name)); }
   std::vector<std::string> names() const override { return list_directory(folder_); }
   std::string describe() const override { return folder_; }
 
@@ -25,13 +26,21 @@ class FileSource final : public Source {
 
   bool has(const std::string& name) const override { return name == file_name(path_); }
   Bytes open(const std::string& name) const override {
-    if (!has(name)) fail(Code::not_found, "{} is one file, it has no {}", path_, name);
-    return map_file(path_);
+    check_name(name);
+    return read_bytes(path_);
+  }
+  ContentRef content(const std::string& name) const override {
+    check_name(name);
+    return open_content(path_);
   }
   std::vector<std::string> names() const override { return {file_name(path_)}; }
   std::string describe() const override { return path_; }
 
  private:
+  void check_name(const std::string& name) const {
+    if (!has(name)) fail(Code::not_found, "{} is one file, it has no {}", path_, name);
+  }
+
   std::string path_;
 };
 

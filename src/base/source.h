@@ -2,6 +2,7 @@
 // Where the files of a model or tokenizer come from: a folder, one file, or a host's memory.
 
 #include "base/bytes.h"
+#include "base/input_file.h"
 
 #include <map>
 #include <memory>
@@ -15,8 +16,10 @@ class Source {
   virtual ~Source() = default;
   // True when `name` ("config.json") can be opened.
   virtual bool has(const std::string& name) const = 0;
-  // Fails with not_found naming the source and the file.
+  // The whole file. Fails with not_found naming the source and the file, with resource_exhausted above 1 GiB.
   virtual Bytes open(const std::string& name) const = 0;
+  // The same to read piece by piece, of any size: weights.
+  virtual ContentRef content(const std::string& name) const = 0;
   virtual std::vector<std::string> names() const = 0;  // sorted
   virtual std::string describe() const = 0;            // for error texts: the path, or "memory"
 };
@@ -31,6 +34,7 @@ class MemorySource final : public Source {
 
   bool has(const std::string& name) const override;
   Bytes open(const std::string& name) const override;
+  ContentRef content(const std::string& name) const override { return memory_content(open(name)); }
   std::vector<std::string> names() const override;
   std::string describe() const override { return "memory"; }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/input_file.h"
 #include "base/log.h"
 #include "ckpt/safe_path.h"
 
@@ -9,6 +10,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
+#include <set>
 
 namespace dllm::ckpt {
 namespace {
@@ -16,27 +19,35 @@ namespace {
 constexpr std::string_view kPrefix = "step_";
 constexpr std::string_view kPartial = ".partial";
 constexpr std::string_view kTrash = ".trash";
+// Stands in a folder from its first moment until COMMIT takes its place, so that the next writer
+// can tell what a killed one left from a folder of the user's. It is the name under which COMMIT is
+// written.
+constexpr const char* kMark = "COMMIT.partial";
 constexpr int64_t kMaxCommitBytes = int64_t{64} << 20;
 
-// CRC-32 of a file, with a check of the task every 4 MB. Adds what it reads to *done.
-uint32_t checksum(const Bytes& bytes, const Task* task) {
-  constexpr size_t kChunk = size_t{4} << 20;
+// CRC-32 of a file, with a check of the task every 4 MB.
+uint32_t checksum(const InputFile& file, const Task* task) {
+  constexpr int64_t kChunk = int64_t{4} << 20;
+  const auto room = static_cast<size_t>(std::min(kChunk, file.size()));
+  const auto buffer = std::make_unique<Bytef[]>(room);
   uLong crc = crc32(0, nullptr, 0);
-  for (size_t at = 0; at < bytes.size(); at += kChunk) {
+  for (int64_t at = 0; at < file.size(); at += kChunk) {
     check_task(task);
-    const size_t size = std::min(kChunk, bytes.size() - at);
-    crc = crc32(crc, reinterpret_cast<const Bytef*>(bytes.data() + at), static_cast<uInt>(size));
+    const int64_t size = std::min(kChunk, file.size() - at);
+    file.read(at, buffer.get(), size);
+    crc = crc32(crc, buffer.get(), static_cast<uInt>(size));
   }
   return static_cast<uint32_t>(crc);
 }
 
-// Lists every file below `folder` in `files`, and every folder, deepest first, in `folders`.
+// Lists every file below `folder` in `files`, and every folder, deepest first, in `folders`. A link
+// is a file, wherever it leads.
 void walk(const std::string& folder, const std::string& relative, std::vector<std::string>* files,
           std::vector<std::string>* folders) {
   for (const std::string& name : list_directory(folder)) {
     const std::string below = relative.empty() ? name : relative + "/" + name;
     const std::string path = join_path(folder, name);
-    if (is_directory(path))
+    if (is_directory(path) && !is_link(path))
       walk(path, below, files, folders);
     else
       files->push_back(below);
@@ -53,13 +64,14 @@ Commit seal(const std::string& folder, int64_t step, const Task* task) {
   commit.step = step;
   for (const std::string& relative : files) {
     check_task(task);
-    if (!is_safe_path(relative)) {
+    if (relative == kMark) continue;
+    const std::string path = join_path(folder, relative);
+    if (!is_safe_path(relative) || is_link(path)) {
       fail(Code::invalid_argument, "the file name \"{}\" cannot stand in a checkpoint", relative);
     }
-    const std::string path = join_path(folder, relative);
     sync_path(path);
-    const Bytes bytes = map_file(path);
-    commit.files.push_back({relative, static_cast<int64_t>(bytes.size()), checksum(bytes, task)});
+    const InputFile file(path);
+    commit.files.push_back({relative, file.size(), checksum(file, task)});
   }
   for (const std::string& path : folders) sync_path(path);
   return commit;
@@ -75,20 +87,80 @@ std::optional<int64_t> step_of(std::string_view name) {
   return step;
 }
 
+// Removes a folder that a save wrote. COMMIT and the mark go last, so that a kill halfway leaves a
+// folder that is still known for what it is.
+void remove_save(const std::string& folder) {
+  for (const std::string& name : list_directory(folder)) {
+    if (name != kCommitName && name != kMark) remove_all(join_path(folder, name));
+  }
+  remove_all(folder);
+}
+
+// A folder that a save began, or that another save was removing: empty, marked or committed.
+bool is_leftover(const std::string& folder) {
+  if (is_link(folder) || !is_directory(folder)) return false;
+  return list_directory(folder).empty() || file_exists(join_path(folder, kMark)) ||
+         file_exists(join_path(folder, kCommitName));
+}
+
+// Of "step_000500.partial" and "step_000500.trash".
+bool is_leftover_name(const std::string& name) {
+  for (const std::string_view end : {kPartial, kTrash}) {
+    if (!name.ends_with(end)) continue;
+    const auto step = step_of(std::string_view(name).substr(0, name.size() - end.size()));
+    if (step && name == checkpoint_name(*step) + std::string(end)) return true;
+  }
+  return false;
+}
+
 void clean_leftovers(const std::string& root) {
   for (const std::string& name : list_directory(root)) {
-    const bool ours =
-        name.starts_with(kPrefix) && (name.ends_with(kPartial) || name.ends_with(kTrash));
-    if (ours) remove_all(join_path(root, name));
+    const std::string path = join_path(root, name);
+    if (!is_leftover_name(name)) continue;
+    if (is_leftover(path))
+      remove_save(path);
+    else
+      log(LogLevel::warn, "{} stays: no save wrote it", path);
   }
+}
+
+// The first file below `folder` that its COMMIT does not name; "" when there is none. No COMMIT:
+// the first file.
+std::string foreign_file(const std::string& folder) {
+  std::vector<std::string> files, folders;
+  if (is_link(folder) || !is_directory(folder)) return "(it is no folder)";
+  walk(folder, "", &files, &folders);
+  std::sort(files.begin(), files.end());
+  std::set<std::string> own;
+  const std::string path = join_path(folder, kCommitName);
+  if (file_exists(path) && !is_link(path)) {
+    try {
+      for (CommitEntry& entry : parse_commit(read_text(path, kMaxCommitBytes), path).files)
+        own.insert(std::move(entry.path));
+      own.insert(kCommitName);
+    } catch (const Error&) {
+      return kCommitName; // damaged: what the folder holds is not known
+    }
+  }
+  own.insert(kMark);
+  for (const std::string& file : files) {
+    if (!own.contains(file) || is_link(join_path(folder, file))) return file;
+  }
+  return "";
 }
 
 // Out of sight first: a kill halfway leaves a folder that no reader takes for a checkpoint.
 void delete_checkpoint(const std::string& folder) {
+  const std::string foreign = foreign_file(folder);
   const std::string trash = folder + std::string(kTrash);
-  remove_all(trash);
+  if (!foreign.empty() || (file_exists(trash) && !is_leftover(trash))) {
+    log(LogLevel::warn, "{} is kept: {} was not written by a save", folder,
+        foreign.empty() ? trash : foreign);
+    return;
+  }
+  if (file_exists(trash)) remove_save(trash);
   rename_path(folder, trash);
-  remove_all(trash);
+  remove_save(trash);
 }
 
 // Puts `partial` in the place of `final`, which may hold an older checkpoint of the same step.
@@ -96,11 +168,32 @@ void publish(const std::string& partial, const std::string& final) {
   if (!file_exists(final)) return rename_path(partial, final);
   if (swap_paths(partial, final)) {
     sync_path(parent_path(final));
-    return remove_all(partial);
+    return remove_save(partial);
   }
   fail_with_hint("save at another step, or remove the folder first", Code::already_exists,
                  "{} is there already and this file system cannot replace a folder in one step",
                  final);
+}
+
+// A folder without a COMMIT holds files that no save finished: a model folder of that name, notes.
+void check_replaceable(const std::string& folder) {
+  if (!file_exists(folder) && !is_link(folder)) return;
+  const std::string foreign = foreign_file(folder);
+  if (foreign.empty()) return;
+  fail_with_hint("move it away, or save elsewhere", Code::already_exists,
+                 "{} is not replaced: no save wrote {}", folder, foreign);
+}
+
+// The path as a file inside the checkpoint that no link leads out of.
+void check_no_link(const std::string& folder, const std::string& relative) {
+  for (size_t end = 0; end != std::string::npos;) {
+    end = relative.find('/', end + 1);
+    const std::string path = join_path(folder, relative.substr(0, end));
+    if (!is_link(path)) continue;
+    fail_with_hint("a checkpoint holds its files itself", Code::data_loss,
+                   "{}: {} is a symbolic link, which no save writes", folder,
+                   relative.substr(0, end));
+  }
 }
 
 } // namespace
@@ -117,21 +210,24 @@ CheckpointWriter::CheckpointWriter(std::string root, int64_t step)
   sync_path(parent_path(root_));
   clean_leftovers(root_);
   final_ = join_path(root_, checkpoint_name(step));
+  check_replaceable(final_);
   partial_ = final_ + std::string(kPartial);
+  check_replaceable(partial_); // it is gone, but for one that is not ours
   make_directories(partial_);
+  FileWriter(join_path(partial_, kMark)).close();
 }
 
 CheckpointWriter::~CheckpointWriter() {
   if (committed_) return;
   try {
-    remove_all(partial_);
+    remove_save(partial_);
   } catch (const Error& e) {
     log(LogLevel::warn, "{} stays behind: {}", partial_, e.text());
   }
 }
 
 std::string CheckpointWriter::path(const std::string& relative) const {
-  if (!is_safe_path(relative) || relative == kCommitName) {
+  if (!is_safe_path(relative) || relative == kCommitName || relative == kMark) {
     fail(Code::invalid_argument, "\"{}\" is no file name inside a checkpoint", relative);
   }
   const std::string path = join_path(partial_, relative);
@@ -162,8 +258,10 @@ Commit open_checkpoint(const std::string& folder) {
     fail_with_hint("a checkpoint folder is named step_000500 and holds a file COMMIT",
                    Code::not_found, "{} is no finished checkpoint: it holds no COMMIT", folder);
   }
+  check_no_link(folder, kCommitName);
   Commit commit = parse_commit(read_text(path, kMaxCommitBytes), path);
   for (const CommitEntry& entry : commit.files) {
+    check_no_link(folder, entry.path);
     const std::string file = join_path(folder, entry.path);
     if (!file_exists(file)) {
       fail(Code::data_loss, "{}: {} is missing, expected {} bytes", folder, entry.path, entry.size);
@@ -183,9 +281,9 @@ void verify_checkpoint(const std::string& folder, Task* task) {
   for (const CommitEntry& entry : commit.files) total += entry.size;
   for (const CommitEntry& entry : commit.files) {
     if (task != nullptr) task->set_progress(done, total);
-    const Bytes bytes = map_file(join_path(folder, entry.path));
-    const uint32_t found = checksum(bytes, task);
-    if (found != entry.crc32 || static_cast<int64_t>(bytes.size()) != entry.size) {
+    const InputFile file(join_path(folder, entry.path));
+    const uint32_t found = checksum(file, task);
+    if (found != entry.crc32 || file.size() != entry.size) {
       fail(Code::data_loss, "{}: {} has the checksum {:08x}, expected {:08x}", folder, entry.path,
            found, entry.crc32);
     }

@@ -13,9 +13,10 @@
 
 namespace dllm::ckpt {
 
-// Writes one checkpoint. The constructor removes what a killed writer left in `root` (*.partial,
-// *.trash): one writer per root at a time. Without commit() the destructor removes everything
-// again. Not synchronised.
+// Writes one checkpoint. The constructor removes what a killed writer left in `root`
+// (step_000500.partial, step_000500.trash) and nothing else: one writer per root at a time. It fails
+// with already_exists when the place of this step holds a file that no save wrote. Without commit()
+// the destructor removes everything again. Not synchronised.
 class CheckpointWriter {
 public:
   CheckpointWriter(std::string root, int64_t step);
@@ -31,7 +32,7 @@ public:
   const std::string& folder() const { return partial_; }
   // Syncs every file and folder, writes COMMIT and renames. A committed checkpoint of the same step
   // is replaced. Then deletes all but the newest `keep_last` committed checkpoints of the root (0
-  // or less keeps all). Returns the final folder. A cancelled task leaves the root as it was.
+  // or less keeps all; one that holds other files is kept). Returns the final folder. A cancelled task leaves the root as it was.
   std::string commit(int64_t keep_last, const Task* task = nullptr);
 
 private:
@@ -44,8 +45,8 @@ private:
 
 std::string checkpoint_name(int64_t step); // "step_000500"
 
-// Reads COMMIT and compares the size of every file. data_loss names the file, expected and found;
-// not_found when there is no COMMIT.
+// Reads COMMIT and compares the size of every file. data_loss names the file, expected and found,
+// or a symbolic link inside the folder; not_found when there is no COMMIT.
 Commit open_checkpoint(const std::string& folder);
 // open_checkpoint, and reads every byte to compare the checksums.
 void verify_checkpoint(const std::string& folder, Task* task);

@@ -3,6 +3,7 @@
 // data. Little-endian.
 
 #include "base/bytes.h"
+#include "base/input_file.h"
 #include "tensor/tensor.h"
 
 #include <cstdint>
@@ -30,8 +31,7 @@ enum class GgufType : uint32_t {
   f64 = 12,
 };
 
-// One metadata value: a checked range of the file, decoded when it is read, so that a list of
-// 100,000 tokens costs nothing until somebody wants it.
+// One metadata value: its checked bytes, decoded when it is asked for.
 struct GgufValue {
   GgufType type = GgufType::u8; // of the value, or of the elements of an array
   bool is_array = false;
@@ -82,9 +82,11 @@ struct GgufTensor {
 };
 
 // A file that was checked whole when it was opened. Reads are lock-free from any thread. Errors
-// name the file, the key or tensor, and the expected and found numbers.
+// name the file, the key or tensor, and the expected and found numbers; a file on disk that changed
+// since it was opened is data_loss.
 class GgufFile {
 public:
+  GgufFile(ContentRef content, std::string name);
   GgufFile(Bytes bytes, std::string name);
 
   const std::string& name() const { return name_; }
@@ -118,7 +120,7 @@ private:
   const GgufValue& typed(std::string_view key, bool is_array, const char* wanted) const;
   const GgufTensor& readable(std::string_view name) const;
 
-  Bytes bytes_;
+  ContentRef content_;
   std::string name_;
   uint32_t version_ = 0;
   std::map<std::string, GgufValue, std::less<>> metadata_;

@@ -4,6 +4,7 @@
 #include "ckpt/gguf.h"
 #include "ckpt/tensor_view.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -185,8 +186,16 @@ void GgufFile::dequantize(std::string_view name, std::span<float> dst, int64_t r
     fail(Code::invalid_argument, "{}: {} numbers of tensor {} do not fit {} places", name_, count,
          name, dst.size());
   }
-  const std::byte* src = bytes_.data() + found.begin + row_begin * (row / type.block) * type.bytes;
-  dequantize_blocks(found.type, src, dst.data(), count);
+  if (count == 0) return;
+  // Some rows at a time: the file's bytes are in memory beside the numbers for a moment only.
+  constexpr int64_t kChunk = int64_t{1} << 20;
+  const int64_t row_bytes = row / type.block * type.bytes;
+  const int64_t step = std::max<int64_t>(1, kChunk / row_bytes);
+  for (int64_t at = row_begin; at < row_end; at += step) {
+    const int64_t take = std::min(step, row_end - at);
+    const Bytes blocks = content_->read(found.begin + at * row_bytes, take * row_bytes);
+    dequantize_blocks(found.type, blocks.data(), dst.data() + (at - row_begin) * row, take * row);
+  }
 }
 
 Tensor GgufFile::tensor(std::string_view name) const {
@@ -198,8 +207,7 @@ Tensor GgufFile::tensor(std::string_view name) const {
     dequantize(name, numbers.mutable_as<float>(), 0, row > 0 ? found.shape.count() / row : 0);
     return numbers;
   }
-  const Bytes part =
-      bytes_.part(static_cast<size_t>(found.begin), static_cast<size_t>(found.end - found.begin));
+  const Bytes part = content_->read(found.begin, found.end - found.begin);
   return view_or_copy(*dtype, found.shape, part);
 }
 

@@ -32,14 +32,14 @@ int64_t scalar_size(GgufType type) {
 }
 
 // Reads front to back and never past the end: a length is compared with what is left before it is
-// used.
+// used. Holds a window of the content.
 class Cursor {
 public:
-  Cursor(const Bytes& bytes, const std::string& file) : bytes_(bytes), file_(file) {}
+  Cursor(const Content& content, const std::string& file) : content_(content), file_(file) {}
 
-  size_t at() const { return at_; }
-  uint64_t left() const { return bytes_.size() - at_; }
-  const Bytes& bytes() const { return bytes_; }
+  int64_t at() const { return at_; }
+  uint64_t left() const { return static_cast<uint64_t>(content_.size() - at_); }
+  const Content& content() const { return content_; }
   const std::string& file() const { return file_; }
 
   void skip(uint64_t size, const char* what) {
@@ -47,28 +47,42 @@ public:
       fail_with_hint("is the download complete?", Code::data_loss,
                      "{}: {} at byte {} wants {} bytes, found {}", file_, what, at_, size, left());
     }
-    at_ += static_cast<size_t>(size);
+    at_ += static_cast<int64_t>(size);
   }
 
   template <class T> T read(const char* what) {
-    const size_t from = at_;
+    const int64_t from = at_;
     skip(sizeof(T), what);
     T value;
-    std::memcpy(&value, bytes_.data() + from, sizeof value);
+    std::memcpy(&value, window(from, sizeof value).data(), sizeof value);
     return value;
   }
 
+  // Valid until the next read.
   std::string_view text(const char* what) {
     const auto size = read<uint64_t>(what);
-    const size_t from = at_;
+    const int64_t from = at_;
     skip(size, what);
-    return bytes_.text().substr(from, static_cast<size_t>(size));
+    return window(from, static_cast<int64_t>(size));
   }
+  void skip_text() { skip(read<uint64_t>("a text"), "a text"); }
 
 private:
-  const Bytes& bytes_;
+  std::string_view window(int64_t from, int64_t size) {
+    constexpr int64_t kWindow = int64_t{1} << 18;
+    const auto held = static_cast<int64_t>(window_.size());
+    if (from < begin_ || from + size > begin_ + held) {
+      window_ = content_.read(from, std::min(std::max(size, kWindow), content_.size() - from));
+      begin_ = from;
+    }
+    return window_.text().substr(static_cast<size_t>(from - begin_), static_cast<size_t>(size));
+  }
+
+  const Content& content_;
   const std::string& file_;
-  size_t at_ = 0;
+  int64_t at_ = 0;
+  int64_t begin_ = 0; // of the window
+  Bytes window_;
 };
 
 GgufType read_type(Cursor& cursor, std::string_view key) {
@@ -93,7 +107,7 @@ void skip_elements(Cursor& cursor, GgufType type, uint64_t count, std::string_vi
   if (size > 0) return cursor.skip(count * smallest, "a list");
   for (uint64_t i = 0; i < count; ++i) {
     if (type == GgufType::text) {
-      cursor.text("a text");
+      cursor.skip_text();
       continue;
     }
     if (depth >= kMaxArrayDepth) {
@@ -115,10 +129,10 @@ GgufValue read_value(Cursor& cursor, std::string_view key) {
     value.type = read_type(cursor, key);
     count = cursor.read<uint64_t>("a list length");
   }
-  const size_t from = cursor.at();
+  const int64_t from = cursor.at();
   skip_elements(cursor, value.type, count, key, 1);
   value.count = static_cast<int64_t>(count);
-  value.raw = cursor.bytes().part(from, cursor.at() - from);
+  value.raw = cursor.content().read(from, cursor.at() - from);
   return value;
 }
 
@@ -140,9 +154,9 @@ GgufTensor read_tensor(Cursor& cursor, const std::string& name) {
   }
   tensor.type = cursor.read<uint32_t>("a tensor type");
   const auto offset = cursor.read<uint64_t>("a tensor offset");
-  if (offset > cursor.bytes().size()) {
+  if (offset > static_cast<uint64_t>(cursor.content().size())) {
     fail(Code::data_loss, "{}: tensor {} begins at byte {} of the data, found {} bytes",
-         cursor.file(), name, offset, cursor.bytes().size());
+         cursor.file(), name, offset, cursor.content().size());
   }
   tensor.begin = static_cast<int64_t>(offset);
 
@@ -156,7 +170,7 @@ GgufTensor read_tensor(Cursor& cursor, const std::string& name) {
   if (type == nullptr) {
     // Nobody may size a buffer by a shape that the file cannot hold, whatever the type is.
     constexpr int64_t kMostPerByte = 8;
-    const auto bytes = static_cast<int64_t>(cursor.bytes().size());
+    const int64_t bytes = cursor.content().size();
     if (tensor.shape.count() / kMostPerByte > bytes) {
       fail(Code::data_loss, "{}: tensor {} has the shape {}, the file {} bytes", cursor.file(),
            name, tensor.shape.text(), bytes);
@@ -218,9 +232,12 @@ void check_ranges(std::map<std::string, GgufTensor, std::less<>>& tensors, int64
 } // namespace
 
 GgufFile::GgufFile(Bytes bytes, std::string name)
-    : bytes_(std::move(bytes)), name_(std::move(name)) {
-  Cursor cursor(bytes_, name_);
-  if (bytes_.size() < 4 || bytes_.text().substr(0, 4) != "GGUF") {
+    : GgufFile(memory_content(std::move(bytes)), std::move(name)) {}
+
+GgufFile::GgufFile(ContentRef content, std::string name)
+    : content_(std::move(content)), name_(std::move(name)) {
+  Cursor cursor(*content_, name_);
+  if (content_->size() < 4 || content_->read(0, 4).text() != "GGUF") {
     fail(Code::data_loss, "{}: a GGUF file begins with the letters GGUF, this one does not", name_);
   }
   cursor.skip(4, "the magic");
@@ -249,14 +266,13 @@ GgufFile::GgufFile(Bytes bytes, std::string name)
     }
   }
   const uint64_t alignment = alignment_of(metadata_, name_);
-  const uint64_t data_begin = (cursor.at() + alignment - 1) / alignment * alignment;
+  const uint64_t data_begin = (static_cast<uint64_t>(cursor.at()) + alignment - 1) / alignment * alignment;
   for (const auto& [tensor, info] : tensors_) {
     if (static_cast<uint64_t>(info.begin) % alignment == 0) continue;
     fail(Code::data_loss, "{}: tensor {} begins at byte {} of the data, expected a multiple of {}",
          name_, tensor, info.begin, alignment);
   }
-  check_ranges(tensors_, static_cast<int64_t>(data_begin), static_cast<int64_t>(bytes_.size()),
-               name_);
+  check_ranges(tensors_, static_cast<int64_t>(data_begin), content_->size(), name_);
 }
 
 } // namespace dllm::ckpt

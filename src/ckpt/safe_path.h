@@ -24,4 +24,9 @@ inline bool is_safe_path(std::string_view path) {
   return true;
 }
 
+// The same without a folder: shards lie beside their index.
+inline bool is_safe_name(std::string_view name) {
+  return is_safe_path(name) && name.find('/') == std::string_view::npos;
+}
+
 } // namespace dllm::ckpt

@@ -4,6 +4,7 @@
 // Little-endian hosts only.
 
 #include "base/bytes.h"
+#include "base/input_file.h"
 #include "tensor/tensor.h"
 
 #include <cstdint>
@@ -32,10 +33,12 @@ using TensorTable = std::map<std::string, TensorInfo, std::less<>>;
 using Metadata = std::map<std::string, std::string>;
 
 // A file that was checked whole when it was opened: header, names, shapes and ranges. Reads are
-// lock-free from any thread. Errors name the file and the tensor, with expected and found numbers.
+// lock-free from any thread. Errors name the file and the tensor, with expected and found numbers;
+// a file on disk that changed since it was opened is data_loss.
 class SafetensorsFile {
 public:
   // name: for error texts, and TensorInfo::file.
+  SafetensorsFile(ContentRef content, std::string name);
   SafetensorsFile(Bytes bytes, std::string name);
 
   const std::string& name() const { return name_; }
@@ -43,11 +46,11 @@ public:
   const Metadata& metadata() const { return metadata_; }
   bool has(std::string_view tensor) const { return tensors_.find(tensor) != tensors_.end(); }
   const TensorInfo& info(std::string_view tensor) const; // not_found with the nearest name
-  // A read-only view of the file's bytes where they are aligned for the type, else a copy.
+  // Read-only. Over bytes in memory a view where they are aligned for the type, else a copy.
   Tensor tensor(std::string_view tensor) const;
 
 private:
-  Bytes bytes_;
+  ContentRef content_;
   std::string name_;
   TensorTable tensors_;
   Metadata metadata_;

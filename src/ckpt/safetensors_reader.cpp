@@ -9,19 +9,19 @@
 namespace dllm::ckpt {
 namespace {
 
-constexpr size_t kLengthBytes = 8;
+constexpr int64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeader = 100'000'000; // the limit of the format's own reader
 
 // Length of the header, checked against the file before anybody believes it.
-size_t header_length(const Bytes& bytes, const std::string& file) {
-  if (bytes.size() < kLengthBytes) {
+int64_t header_length(const Content& content, const std::string& file) {
+  if (content.size() < kLengthBytes) {
     fail_with_hint("is the download complete?", Code::data_loss,
                    "{}: a safetensors file begins with 8 bytes of header length, found {} bytes",
-                   file, bytes.size());
+                   file, content.size());
   }
   uint64_t length = 0;
-  std::memcpy(&length, bytes.data(), sizeof length);
-  const uint64_t left = bytes.size() - kLengthBytes;
+  std::memcpy(&length, content.read(0, kLengthBytes).data(), sizeof length);
+  const auto left = static_cast<uint64_t>(content.size() - kLengthBytes);
   if (length > kMaxHeader) {
     fail(Code::data_loss, "{}: the header length {} is over the format's limit of {}", file, length,
          kMaxHeader);
@@ -30,7 +30,7 @@ size_t header_length(const Bytes& bytes, const std::string& file) {
     fail_with_hint("is the download complete?", Code::data_loss,
                    "{}: the header wants {} bytes, found {}", file, length, left);
   }
-  return static_cast<size_t>(length);
+  return static_cast<int64_t>(length);
 }
 
 // The tensors must tile the data: no gap, no overlap, nothing left over.
@@ -61,18 +61,21 @@ void check_ranges(const TensorTable& tensors, int64_t data_size, const std::stri
 
 } // namespace
 
-SafetensorsFile::SafetensorsFile(Bytes bytes, std::string name)
-    : bytes_(std::move(bytes)), name_(std::move(name)) {
-  const size_t length = header_length(bytes_, name_);
-  parse_safetensors_header(bytes_.text().substr(kLengthBytes, length), name_, &tensors_,
-                           &metadata_);
-  const auto data_begin = static_cast<int64_t>(kLengthBytes + length);
-  check_ranges(tensors_, static_cast<int64_t>(bytes_.size()) - data_begin, name_);
+SafetensorsFile::SafetensorsFile(ContentRef content, std::string name)
+    : content_(std::move(content)), name_(std::move(name)) {
+  const int64_t length = header_length(*content_, name_);
+  const Bytes header = content_->read(kLengthBytes, length);
+  parse_safetensors_header(header.text(), name_, &tensors_, &metadata_);
+  const int64_t data_begin = kLengthBytes + length;
+  check_ranges(tensors_, content_->size() - data_begin, name_);
   for (auto& [tensor, info] : tensors_) {
     info.begin += data_begin;
     info.end += data_begin;
   }
 }
+
+SafetensorsFile::SafetensorsFile(Bytes bytes, std::string name)
+    : SafetensorsFile(memory_content(std::move(bytes)), std::move(name)) {}
 
 const TensorInfo& SafetensorsFile::info(std::string_view tensor) const {
   const auto found = tensors_.find(tensor);
@@ -91,8 +94,7 @@ Tensor SafetensorsFile::tensor(std::string_view tensor) const {
                    "{}: tensor {} has the element type {}, which dllm does not read", name_, tensor,
                    found.type);
   }
-  const Bytes part =
-      bytes_.part(static_cast<size_t>(found.begin), static_cast<size_t>(found.end - found.begin));
+  const Bytes part = content_->read(found.begin, found.end - found.begin);
   return view_or_copy(*found.dtype, found.shape, part);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A tensor over bytes of a mapped file, without a copy where the address allows it.
+// A tensor over bytes, without a copy where the address allows it.
 
 #include "base/bytes.h"
 #include "tensor/tensor.h"

@@ -54,7 +54,7 @@ WeightFiles::WeightFiles(const Source& source, const std::string& base)
 }
 
 void WeightFiles::add_file(const Source& source, const std::string& name) {
-  files_.emplace_back(source.open(name), name);
+  files_.emplace_back(source.content(name), name);
   for (const auto& entry : files_.back().tensors()) where_.emplace(entry.first, files_.size() - 1);
 }
 
@@ -68,7 +68,7 @@ void WeightFiles::read_index(const Source& source, const std::string& name) {
   }
   std::map<std::string, size_t> opened;
   for (const auto& [tensor, file] : map->items()) {
-    if (!file.is_string() || !is_safe_path(file.get_ref<const std::string&>())) {
+    if (!file.is_string() || !is_safe_name(file.get_ref<const std::string&>())) {
       fail(Code::data_loss, "{}: tensor {} lies in {}, which is no file of this folder", name,
            tensor, file.dump());
     }
@@ -79,7 +79,7 @@ void WeightFiles::read_index(const Source& source, const std::string& name) {
         fail_with_hint("is the download complete?", Code::not_found,
                        "{}: {} names the file {}, which is not there", described_, name, shard);
       }
-      files_.emplace_back(source.open(shard), shard);
+      files_.emplace_back(source.content(shard), shard);
     }
     if (!files_[entry->second].has(tensor)) {
       fail(Code::data_loss, "{}: tensor {} should lie in {}, which does not hold it", name, tensor,

@@ -65,7 +65,7 @@ class WeightsOnDisk::Files final : public Content {
 
 class WeightsOnDisk::Gguf final : public Content {
  public:
-  explicit Gguf(const std::string& path) : file_(map_file(path), file_name(path)) {}
+  explicit Gguf(const std::string& path) : file_(open_content(path), file_name(path)) {}
 
   Json metadata() const override {
     Json object = Json::object();

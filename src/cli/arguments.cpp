@@ -1,6 +1,7 @@
 // Command lines from schemas: every key of every kind a command takes is an option with its sentence and default.
 
 #include "command.h"
+#include "read_file.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -8,7 +9,6 @@
 #include <algorithm>
 #include <charconv>
 #include <deque>
-#include <fstream>
 #include <sstream>
 
 namespace dllm::cli {
@@ -194,9 +194,8 @@ class Parser {
   }
 
   void fill_from_file(Context& context) {
-    std::ifstream file(config_);
-    if (!file) throw Failure(DLLM_NOT_FOUND, "cannot read " + config_);
-    const Json root = Json::parse(file, nullptr, false);
+    const std::string text = read_file(config_);
+    const Json root = Json::parse(text, nullptr, false);
     if (!root.is_object()) throw Failure(DLLM_INVALID_ARGUMENT, config_ + " is not a JSON object");
     for (const auto& [kind, values] : root.items()) {
       const auto found = context.options_.find(kind);

@@ -3,6 +3,7 @@
 #include "command.h"
 #include "interrupt.h"
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -50,6 +51,9 @@ int run_command(const Command& command, int argc, char** argv) {
 }  // namespace
 
 int run(int argc, char** argv) {
+  // A closed pipe and a file above the size limit are errors of the write that meets them, not the end.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   const std::string name = argc > 1 ? argv[1] : "";
   if (name.empty() || name == "-h" || name == "--help" || name == "help") {
     print_usage(name.empty() ? stderr : stdout);

@@ -1,6 +1,7 @@
 #include "session.h"
 
-#include <fstream>
+#include "read_file.h"
+
 #include <iostream>
 #include <iterator>
 
@@ -87,9 +88,7 @@ double decoder_metric(const dllm_decoder* decoder, int64_t slot, const char* key
 
 std::string read_all(const std::string& path) {
   if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Failure(DLLM_NOT_FOUND, "cannot read " + path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return read_file(path);
 }
 
 }  // namespace dllm::cli

@@ -82,9 +82,14 @@ std::string field(lua_State* L, const char* key) {
 }
 
 std::string read_file(const std::string& path) {
+  // A pipe without a writer hangs, a device never ends.
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
+  const auto status = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_directory(status)) {
     throw ScriptError(DLLM_INVALID_ARGUMENT, path + " is a folder, not a script");
+  }
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw ScriptError(DLLM_INVALID_ARGUMENT, path + " is not a regular file: it is a pipe, a socket or a device");
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) throw ScriptError(DLLM_NOT_FOUND, "cannot read " + path);

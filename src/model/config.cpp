@@ -117,6 +117,13 @@ void check_config(const ModelConfig& config, const std::string& file) {
   }
   const ExpertConfig& experts = config.experts;
   if (experts.count > 0) {
+    // Each is a tensor with a name: a small file must not ask for a list of billions.
+    constexpr int64_t kMaxExperts = int64_t{1} << 18; // of all layers; models of 10^12 numbers have 3 * 10^4
+    const int64_t layers = config.sparse.empty()
+                               ? 0
+                               : std::count(config.sparse.begin(), config.sparse.end(), true);
+    check(layers == 0 || experts.count <= kMaxExperts / layers, file, "num_experts", experts.count,
+          fmt::format("at most {} in the {} layers together", kMaxExperts, layers));
     check(experts.count % experts.groups == 0, file, "n_group", experts.groups,
           fmt::format("a divisor of the {} experts", experts.count));
     check(experts.kept_groups <= experts.groups, file, "topk_group", experts.kept_groups,

@@ -2,7 +2,9 @@
 #include "base/files.h"
 #include "model/families/family.h"
 #include "model/mask_token.h"
+#include "model/memory.h"
 #include "model/model.h"
+#include "model/saved_folder.h"
 #include "model/weights.h"
 
 #include <algorithm>
@@ -10,16 +12,7 @@
 namespace dllm::model {
 namespace {
 
-constexpr const char* kConfig = "config.json";
-// Files of a model folder that we do not read here but write back.
-constexpr const char* kSideFiles[] = {"tokenizer.json",
-                                      "tokenizer_config.json",
-                                      "special_tokens_map.json",
-                                      "generation_config.json",
-                                      "added_tokens.json",
-                                      "vocab.json",
-                                      "merges.txt",
-                                      "chat_template.jinja"};
+constexpr const char* kConfig = kConfigFile;
 constexpr int64_t kLargestF32 = int64_t{1}
                                 << 30; // design 7: above it a quantized GGUF becomes int8
 
@@ -48,7 +41,7 @@ Opened open_model(const Source& source) {
     fail_with_hint("a model folder holds config.json and model.safetensors, or give one .gguf file",
                    Code::not_found, "{}: no {} and no .gguf file", source.describe(), kConfig);
   }
-  opened.gguf = std::make_shared<ckpt::GgufFile>(source.open(name), name);
+  opened.gguf = std::make_shared<ckpt::GgufFile>(source.content(name), name);
   opened.config = config_from_gguf(*opened.gguf);
   return opened;
 }
@@ -84,8 +77,12 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
     }
   }
   const bool shrink = dtype == "auto" && weights.quantized() && f32_bytes(specs) > kLargestF32;
+  const auto form_of = [&](const ParamSpec& spec) {
+    return wanted_dtype(dtype, spec, weights, shrink);
+  };
+  check_memory(model.engine(), specs, form_of);
   for (const ParamSpec& spec : specs) {
-    ParamForm form(spec, wanted_dtype(dtype, spec, weights, shrink));
+    ParamForm form(spec, form_of(spec));
     for (int64_t layer = 0; layer < spec.copies(); ++layer) {
       for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
         check_task(task);

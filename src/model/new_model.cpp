@@ -2,6 +2,7 @@
 #include "base/random.h"
 #include "model/families/family.h"
 #include "model/mask_token.h"
+#include "model/memory.h"
 #include "model/model.h"
 #include "model/normal.h"
 
@@ -58,10 +59,12 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
 
   const auto model = std::make_shared<Model>(std::move(engine), config);
   const std::vector<ParamSpec> specs = find_family(config.family).params(config);
+  const auto form_of = [&](const ParamSpec& spec) { return storage_dtype(spec.role, dtype); };
+  check_memory(model->engine(), specs, form_of);
   int64_t total = 0, done = 0;
   for (const ParamSpec& spec : specs) total += spec.shape().count() * 4;
   for (const ParamSpec& spec : specs) {
-    ParamForm form(spec, storage_dtype(spec.role, dtype));
+    ParamForm form(spec, form_of(spec));
     for (int64_t layer = 0; layer < spec.copies(); ++layer) {
       for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
         check_task(task);

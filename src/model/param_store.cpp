@@ -222,7 +222,7 @@ void ParamStore::visit(const std::function<void(const Stack&)>& look, const Task
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i].scale_of >= 0) continue;
     check_task(task);
-    const Tensor values = all[i].dtype == DType::i8 ? dequantized(i, all) : all[i].buffer->read();
+    const Tensor values = all[i].dtype == DType::i8 ? dequantized(i, all, task) : all[i].buffer->read(task);
     look({i, all[i].spec, values});
   }
 }

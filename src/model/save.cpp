@@ -3,6 +3,7 @@
 #include "ckpt/safe_path.h"
 #include "ckpt/safetensors_writer.h"
 #include "model/model.h"
+#include "model/saved_folder.h"
 
 #include <nlohmann/json.hpp>
 
@@ -92,22 +93,6 @@ void write_weights(const Model& model, const std::string& folder, const Options&
   writer.close();
 }
 
-// Puts the finished folder in its place; what was there is gone only when the new one stands.
-void move_into_place(const std::string& partial, const std::string& folder) {
-  if (!file_exists(folder)) return rename_path(partial, folder);
-  if (swap_paths(partial, folder)) return remove_all(partial);
-  const std::string old = folder + ".old";
-  remove_all(old);
-  rename_path(folder, old);
-  rename_path(partial, folder);
-  remove_all(old);
-}
-
-std::string without_slash(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
-}
-
 } // namespace
 
 const Schema& save_schema() {
@@ -116,34 +101,20 @@ const Schema& save_schema() {
                              "Type of the numbers; auto: as they are kept, int8 as f32."),
                option_i64("max_shard_bytes", int64_t{5} << 30, 1 << 10, int64_t{1} << 50,
                           "Larger weights are cut into several files with an index."),
-               option_bool("overwrite", false, "A folder of that name may be replaced.")});
+               option_bool("overwrite", false, "A folder that a save wrote may be replaced.")});
   return schema;
 }
 
 void save_model(const Model& model, const std::string& path, const Options& options, Task* task) {
   check_task(task);
-  const std::string folder = without_slash(path);
-  if (folder.empty()) fail(Code::invalid_argument, "the path of the folder to save is empty");
-  if ((file_exists(folder) || is_directory(folder)) && !options.boolean("overwrite")) {
-    fail_with_hint("choose another path, or set overwrite", Code::already_exists,
-                   "{} is there already", folder);
+  FolderSave place(path, options.boolean("overwrite"));
+  Json config = config_to_json(model.config_now());
+  write_weights(model, place.partial(), options, config, task);
+  for (const auto& [name, content] : model.side_files()) {
+    if (ckpt::is_safe_name(name))
+      write_file_atomic(join_path(place.partial(), name), content.text());
   }
-  const std::string partial = folder + ".partial";
-  remove_all(partial);
-  make_directories(partial);
-  try {
-    Json config = config_to_json(model.config_now());
-    write_weights(model, partial, options, config, task);
-    write_file_atomic(join_path(partial, "config.json"), config.dump(2) + "\n");
-    for (const auto& [name, content] : model.side_files()) {
-      if (ckpt::is_safe_path(name)) write_file_atomic(join_path(partial, name), content.text());
-    }
-    sync_path(partial);
-    move_into_place(partial, folder);
-  } catch (...) {
-    remove_all(partial);
-    throw;
-  }
+  place.move_into_place(config.dump(2) + "\n");
 }
 
 } // namespace dllm::model

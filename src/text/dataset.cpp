@@ -77,7 +77,9 @@ std::shared_ptr<Dataset> Dataset::open(const std::string& path,
   const std::string& format = options.str("format");
   if (format == "tokens" || (format == "detect" && is_token_file(path))) {
     TokenFileInfo info;
-    data->rows_ = open_token_file(path, info, task);
+    const auto file = std::make_shared<const InputFile>(path);
+    data->rows_ = open_token_file(file, info, task);
+    data->files_ = {{path, file->stamp()}};
     if (data->tokenizer_ != nullptr && data->tokenizer_->size() != info.vocabulary_size) {
       fail_with_hint("use the tokenizer the file was made with", Code::invalid_argument,
                      "{} was made with {} tokens, {} has {}", path, info.vocabulary_size,
@@ -88,7 +90,7 @@ std::shared_ptr<Dataset> Dataset::open(const std::string& path,
     data->is_text_ = false;
     return data;
   }
-  read_records(path, read_settings(options), task, [&](Record record) {
+  data->files_ = read_records(path, read_settings(options), task, [&](Record record) {
     data->add(data->rendered(std::move(record), task), task);
   });
   if (data->size() == 0) fail(Code::not_found, "{} holds no rows", path);
@@ -101,7 +103,7 @@ void Dataset::add(std::string_view json) {
     record = rendered(std::move(record));
     check_ids(record);
   }
-  for (const Record& record : records) add(record);
+  for (Record& record : records) add(std::move(record));
 }
 
 namespace {
@@ -155,24 +157,25 @@ void Dataset::check_ids(const Record& record) const {
   }
 }
 
-void Dataset::add(const Record& record, const Task* task) {
+void Dataset::add(Record record, const Task* task) {
   check_ids(record);
-  if (!is_text_) return add_tokens(record, task);
-  std::string text = record.prompt + record.text;
+  if (!is_text_) return add_tokens(std::move(record), task);
+  std::string text = std::move(record.text);
+  if (!record.prompt.empty()) text.insert(0, record.prompt);
   if (!text.empty()) texts_.push_back(std::move(text));
 }
 
-void Dataset::add_tokens(const Record& record, const Task* task) {
+void Dataset::add_tokens(Record record, const Task* task) {
   if (tokenizer_ == nullptr && record.kind != Record::Kind::ids) {
     fail(Code::failed_precondition, "a token file opened without a tokenizer takes no text");
   }
   const EncodeOptions encode{.parse_special = parse_special_, .task = task};
   std::vector<int32_t> ids;
-  std::vector<uint8_t> keep = record.keep;
+  std::vector<uint8_t> keep = std::move(record.keep);
   // A template has put its own tokens around a chat.
   const bool is_chat = record.kind == Record::Kind::chat;
   if (record.kind == Record::Kind::ids || is_chat) {
-    ids = record.ids;
+    ids = std::move(record.ids);
     text_bytes_ = -1;
   } else {
     if (text_bytes_ >= 0)
@@ -198,12 +201,17 @@ double Dataset::bytes_per_token() const {
   return static_cast<double>(text_bytes_) / static_cast<double>(tokens());
 }
 
-void Dataset::save(const std::string& path, Task* task) const {
+void Dataset::check_file(int64_t index) const {
+  const ReadFile& file = files_[static_cast<size_t>(index)];
+  check_stamp(file.path, file.stamp);
+}
+
+void Dataset::save(const std::string& path, bool overwrite, Task* task) const {
   if (is_text_) {
     fail_with_hint("open it with a tokenizer", Code::failed_precondition,
                    "a dataset of texts cannot be saved as a token file");
   }
-  save_token_file(path, rows_, info_, task);
+  save_token_file(path, rows_, info_, overwrite, task);
 }
 
 } // namespace dllm::text

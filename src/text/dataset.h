@@ -3,11 +3,13 @@
 
 #include "base/options.h"
 #include "text/record.h"
+#include "text/record_reader.h"
 #include "text/token_file.h"
 #include "text/token_rows.h"
 #include "text/tokenizer.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -46,6 +48,12 @@ public:
   bool is_text() const { return is_text_; }
   // REQUIRES: !is_text(), 0 <= index < size().
   TokenRow row(int64_t index) const { return rows_.row(index); }
+  int64_t row_begin(int64_t index) const { return rows_.begin(index); } // tokens before it
+  int64_t row_length(int64_t index) const { return rows_.length(index); }
+  bool row_starts(int64_t index) const { return rows_.starts(index); }
+  // As TokenRows: tokens by number over the borders of rows, and all rows in order.
+  TokenRow part(int64_t first, int64_t count) const { return rows_.part(first, count); }
+  void scan(const std::function<void(int64_t, const TokenRow&)>& visit) const { rows_.scan(visit); }
   // REQUIRES: is_text(), 0 <= index < size().
   std::string_view text(int64_t index) const { return texts_[static_cast<size_t>(index)]; }
 
@@ -53,12 +61,17 @@ public:
   const SpecialIds& special() const { return info_.special; }
   int64_t vocabulary_size() const { return info_.vocabulary_size; }
 
+  // Files that the rows came from. data_loss naming file `index` when it was written to or replaced
+  // since it was read; a name that is gone is no change. REQUIRES: 0 <= index < file_count().
+  int64_t file_count() const { return static_cast<int64_t>(files_.size()); }
+  void check_file(int64_t index) const;
+
   // Writes a token file (token_file.h). Fails with failed_precondition for texts.
-  void save(const std::string& path, Task* task) const;
+  void save(const std::string& path, bool overwrite, Task* task) const;
 
 private:
-  void add(const Record& record, const Task* task = nullptr);
-  void add_tokens(const Record& record, const Task* task);
+  void add(Record record, const Task* task = nullptr);
+  void add_tokens(Record record, const Task* task);
   // A chat with its ids and keep; other records as they are.
   Record rendered(Record record, const Task* task = nullptr);
   void check_ids(const Record& record) const;
@@ -72,6 +85,7 @@ private:
   TokenRows rows_;
   int64_t text_bytes_ = 0; // of what rows_ were made from; -1: not known
   std::vector<std::string> texts_;
+  std::vector<ReadFile> files_;
 };
 
 } // namespace dllm::text

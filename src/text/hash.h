@@ -14,18 +14,32 @@ inline uint64_t mix64(uint64_t x) { // finalizer of SplitMix64 (Steele et al. 20
   return x ^ (x >> 31);
 }
 
-inline uint64_t hash_bytes(const void* data, size_t size, uint64_t seed = 0) {
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  uint64_t h = mix64(seed + size + 0x9E3779B97F4A7C15u);
-  for (; size >= 8; bytes += 8, size -= 8) {
-    uint64_t word;
-    std::memcpy(&word, bytes, 8);
-    h = (h ^ word) * 0x9E3779B97F4A7C15u;
-    h ^= h >> 29;
+// The hash of `size` bytes that come in pieces. Every piece but the last is a multiple of 8 bytes.
+class HashStream {
+public:
+  explicit HashStream(size_t size, uint64_t seed = 0) : h_(mix64(seed + size + 0x9E3779B97F4A7C15u)) {}
+
+  void add(const void* data, size_t size) {
+    const auto* bytes = static_cast<const unsigned char*>(data);
+    for (; size >= 8; bytes += 8, size -= 8) {
+      uint64_t word;
+      std::memcpy(&word, bytes, 8);
+      h_ = (h_ ^ word) * 0x9E3779B97F4A7C15u;
+      h_ ^= h_ >> 29;
+    }
+    for (size_t i = 0; i < size; ++i) rest_ |= static_cast<uint64_t>(bytes[i]) << (8 * i);
   }
-  uint64_t rest = 0;
-  for (size_t i = 0; i < size; ++i) rest |= static_cast<uint64_t>(bytes[i]) << (8 * i);
-  return mix64(h ^ rest);
+  uint64_t finish() const { return mix64(h_ ^ rest_); }
+
+private:
+  uint64_t h_;
+  uint64_t rest_ = 0;
+};
+
+inline uint64_t hash_bytes(const void* data, size_t size, uint64_t seed = 0) {
+  HashStream hash(size, seed);
+  hash.add(data, size);
+  return hash.finish();
 }
 
 } // namespace dllm::text

@@ -84,7 +84,7 @@ RowIndex make_index(const std::shared_ptr<const Dataset>& data, const Options& o
 } // namespace
 
 Loader::Loader(std::shared_ptr<const Dataset> data, const Options& options)
-    : index_(make_index(data, options)), bytes_per_token_(data->bytes_per_token()),
+    : data_(data), index_(make_index(data, options)), bytes_per_token_(data->bytes_per_token()),
       batch_(options.i64("batch")), length_(options.i64("length")), epochs_(options.i64("epochs")),
       rank_(options.i64("rank")), ranks_(options.i64("ranks")),
       seed_(static_cast<uint64_t>(options.i64("seed"))), shuffle_(options.boolean("shuffle")),
@@ -106,6 +106,15 @@ int64_t Loader::sequence_at(int64_t position) const {
                   stream_key(seed_, Stream::shuffle, static_cast<uint64_t>(epoch), 0));
 }
 
+void Loader::check_files() {
+  constexpr int64_t kPerBatch = 64; // about 1 us each
+  const int64_t count = data_->file_count();
+  for (int64_t i = 0; i < std::min(count, kPerBatch); ++i) {
+    data_->check_file(next_file_);
+    next_file_ = (next_file_ + 1) % count;
+  }
+}
+
 std::optional<Batch> Loader::try_next() {
   int64_t own = batch_, all = batch_ * ranks_;
   if (const int64_t left = end_ - position_; left < all) {
@@ -113,6 +122,7 @@ std::optional<Batch> Loader::try_next() {
       return std::nullopt; // ranks must agree on shapes: a ragged end is left out
     own = all = left;
   }
+  check_files();
   const Shape shape{own, length_};
   Tensor ids(DType::i32, shape), keep(DType::u8, shape), segments(DType::i32, shape);
   const auto width = static_cast<size_t>(length_);

@@ -25,7 +25,7 @@ public:
   // Fails with failed_precondition when the dataset holds texts or the split no rows.
   Loader(std::shared_ptr<const Dataset> data, const Options& options);
 
-  // Nothing at the end of the data.
+  // Nothing at the end of the data. data_loss when a file of the dataset changed since it was opened.
   std::optional<Batch> try_next();
   // Fails with out_of_range, "end of data after N batches".
   Batch next();
@@ -42,7 +42,10 @@ public:
 private:
   // The sequence at a position of the endless stream of epochs.
   int64_t sequence_at(int64_t position) const;
+  // Looks at the files of the dataset, some of them per batch when there are many.
+  void check_files();
 
+  std::shared_ptr<const Dataset> data_;
   RowIndex index_;
   double bytes_per_token_;
   int64_t batch_, length_, epochs_, rank_, ranks_;
@@ -50,6 +53,7 @@ private:
   bool shuffle_, segments_;
   int64_t end_ = 0; // position after the last sequence
   std::atomic<int64_t> position_{0}; // position() may be asked from any thread
+  int64_t next_file_ = 0;            // to check
 };
 
 } // namespace dllm::text

@@ -1,8 +1,7 @@
 #include "text/record.h"
 
 #include "base/error.h"
-#include "base/json.h"
-#include "text/json_reader.h"
+#include "text/json_scanner.h"
 
 #include <algorithm>
 
@@ -10,40 +9,123 @@ namespace dllm::text {
 
 namespace {
 
-void read_ids(const TreeJson& object, const std::string& where, Record& record) {
-  for (const TreeJson& id : array_member(object, "ids", where)) {
-    if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
-      fail(Code::data_loss, "{}: ids[{}] is not a token number", where, record.ids.size());
-    }
-    record.ids.push_back(id.get<int32_t>());
+// A member as it was found: absent, of a wrong type, or read.
+struct Member {
+  bool present = false;
+  const char* wrong_type = nullptr; // what stands there instead
+};
+
+struct TextMember : Member {
+  std::string value;
+};
+
+template <class T> struct NumbersMember : Member {
+  std::vector<T> values;
+  int64_t bad = -1; // first item that is no such number
+};
+
+bool begin_member(JsonScanner& json, char wanted, Member& member) {
+  member.present = true;
+  member.wrong_type = json.next() == wanted ? nullptr : json.next_type();
+  if (member.wrong_type != nullptr) json.skip();
+  return member.wrong_type == nullptr;
+}
+
+void read_text(JsonScanner& json, TextMember& member) {
+  member = {};
+  if (begin_member(json, '"', member)) member.value = json.string();
+}
+
+template <class T>
+void read_numbers(JsonScanner& json, std::string_view text, int64_t largest,
+                  NumbersMember<T>& member) {
+  member = {};
+  if (!begin_member(json, '[', member)) return;
+  // Memory for what is there and no more: a list that grows would need three times that.
+  const size_t end = std::min(text.find(']', json.at()), text.size());
+  member.values.reserve(1 + static_cast<size_t>(std::count(
+                                text.begin() + static_cast<std::ptrdiff_t>(json.at()),
+                                text.begin() + static_cast<std::ptrdiff_t>(end), ',')));
+  json.open_array();
+  for (int64_t i = 0; json.next_item(); ++i) {
+    int64_t value = -1;
+    const bool whole = json.next() == '0';
+    const bool good = whole ? json.integer(value) && value >= 0 && value <= largest : false;
+    if (!whole) json.skip();
+    if (!good && member.bad < 0) member.bad = i;
+    member.values.push_back(good ? static_cast<T>(value) : T{});
   }
-  if (find_member(object, "keep") == nullptr) return;
-  for (const TreeJson& keep : array_member(object, "keep", where)) {
-    if (!keep.is_number_integer() || keep < 0 || keep > 1) {
-      fail(Code::data_loss, "{}: keep[{}] is neither 0 nor 1", where, record.keep.size());
+}
+
+void need(const Member& member, std::string_view key, const char* type, const std::string& where) {
+  const bool null = member.wrong_type != nullptr && std::string_view(member.wrong_type) == "null";
+  if (!member.present || null) fail(Code::data_loss, "{}: \"{}\" is missing", where, key);
+  if (member.wrong_type == nullptr) return;
+  fail(Code::data_loss, "{}: \"{}\" must be {}, found {}", where, key, type, member.wrong_type);
+}
+
+// The members of a row that mean something.
+struct Row {
+  TextMember text, prompt, response;
+  NumbersMember<int32_t> ids;
+  NumbersMember<uint8_t> keep;
+  bool messages = false;
+};
+
+Row read_row(JsonScanner& json, std::string_view text, const RecordKeys& keys) {
+  Row row;
+  std::string key;
+  json.open_object();
+  while (json.next_key(key)) {
+    if (key == keys.text)
+      read_text(json, row.text);
+    else if (key == keys.prompt)
+      read_text(json, row.prompt);
+    else if (key == keys.response)
+      read_text(json, row.response);
+    else if (key == "ids")
+      read_numbers(json, text, INT32_MAX, row.ids);
+    else if (key == "keep")
+      read_numbers(json, text, 1, row.keep);
+    else {
+      row.messages = row.messages || key == "messages";
+      json.skip();
     }
-    record.keep.push_back(keep.get<uint8_t>());
   }
+  return row;
+}
+
+void take_ids(Row& row, const std::string& where, Record& record) {
+  need(row.ids, "ids", "an array", where);
+  if (row.ids.bad >= 0)
+    fail(Code::data_loss, "{}: ids[{}] is not a token number", where, row.ids.bad);
+  record.ids = std::move(row.ids.values);
+  const char* type = row.keep.wrong_type;
+  if (!row.keep.present || (type != nullptr && std::string_view(type) == "null")) return;
+  need(row.keep, "keep", "an array", where);
+  if (row.keep.bad >= 0)
+    fail(Code::data_loss, "{}: keep[{}] is neither 0 nor 1", where, row.keep.bad);
+  record.keep = std::move(row.keep.values);
   if (record.keep.size() != record.ids.size()) {
     fail(Code::data_loss, "{}: {} ids but {} keep", where, record.ids.size(), record.keep.size());
   }
 }
 
-Record read_record(const TreeJson& object, const std::string& where, const RecordKeys& keys) {
+Record record_of(Row row, const std::string& where, const RecordKeys& keys) {
   Record record;
-  if (!object.is_object()) {
-    fail(Code::data_loss, "{}: expected an object, found {}", where, object.type_name());
-  }
-  if (object.contains(keys.text)) {
-    record.text = string_member(object, keys.text.c_str(), where);
-  } else if (object.contains(keys.prompt)) {
+  if (row.text.present) {
+    need(row.text, keys.text, "a string", where);
+    record.text = std::move(row.text.value);
+  } else if (row.prompt.present) {
     record.kind = Record::Kind::answer;
-    record.prompt = string_member(object, keys.prompt.c_str(), where);
-    record.text = string_member(object, keys.response.c_str(), where);
-  } else if (object.contains("ids")) {
+    need(row.prompt, keys.prompt, "a string", where);
+    need(row.response, keys.response, "a string", where);
+    record.prompt = std::move(row.prompt.value);
+    record.text = std::move(row.response.value);
+  } else if (row.ids.present) {
     record.kind = Record::Kind::ids;
-    read_ids(object, where, record);
-  } else if (object.contains("messages")) {
+    take_ids(row, where, record);
+  } else if (row.messages) {
     record.kind = Record::Kind::chat;
     record.where = where;
   } else {
@@ -53,32 +135,41 @@ Record read_record(const TreeJson& object, const std::string& where, const Recor
   return record;
 }
 
+// The object that comes next. A chat keeps its text as it stands: templates print members in the
+// order they were written in.
+Record next_record(JsonScanner& json, std::string_view text, const std::string& where,
+                   const RecordKeys& keys) {
+  if (json.next() != '{') {
+    const char* found = json.next_type();
+    json.skip();
+    fail(Code::data_loss, "{}: expected an object, found {}", where, found);
+  }
+  const size_t begin = json.at();
+  Record record = record_of(read_row(json, text, keys), where, keys);
+  if (record.kind == Record::Kind::chat) record.text = text.substr(begin, json.at() - begin);
+  return record;
+}
+
 } // namespace
 
 Record parse_record(std::string_view json, const std::string& where, const RecordKeys& keys) {
-  Record record = read_record(parse_tree(json, where), where, keys);
-  if (record.kind == Record::Kind::chat) record.text = json;
+  JsonScanner scanner(json, where);
+  Record record = next_record(scanner, json, where, keys);
+  scanner.end();
   return record;
 }
 
 std::vector<Record> parse_records(std::string_view json, const std::string& where,
                                   const RecordKeys& keys) {
-  const TreeJson value = parse_tree(json, where);
+  JsonScanner scanner(json, where);
+  if (scanner.next() != '[') return {parse_record(json, where, keys)};
   std::vector<Record> records;
-  if (!value.is_array()) {
-    records.push_back(parse_record(json, where, keys));
-    return records;
+  scanner.open_array();
+  while (scanner.next_item()) {
+    const std::string inside = where + fmt::format("[{}]", records.size());
+    records.push_back(next_record(scanner, json, inside, keys));
   }
-  for (const TreeJson& item : value) {
-    records.push_back(read_record(item, where + fmt::format("[{}]", records.size()), keys));
-  }
-  // Templates print members in the order they were written in: the tree has lost it.
-  const auto is_chat = [](const Record& record) { return record.kind == Record::Kind::chat; };
-  if (std::none_of(records.begin(), records.end(), is_chat)) return records;
-  const Json ordered = parse_json(json, where);
-  for (size_t i = 0; i < records.size(); ++i) {
-    if (is_chat(records[i])) records[i].text = ordered[i].dump();
-  }
+  scanner.end();
   return records;
 }
 

@@ -3,10 +3,12 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/task.h"
-#include "text/unicode.h"
+#include "text/text_window.h"
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 namespace dllm::text {
 
@@ -23,12 +25,10 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-// The line at `at`, without its end; moves `at` behind it.
-std::string_view take_line(std::string_view text, size_t& at) {
-  const size_t end = std::min(text.find('\n', at), text.size());
-  std::string_view line = text.substr(at, end - at);
+// A raw line without its end.
+std::string_view without_end(std::string_view line) {
+  if (!line.empty() && line.back() == '\n') line.remove_suffix(1);
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-  at = end + 1;
   return line;
 }
 
@@ -48,15 +48,18 @@ size_t part_end(std::string_view text, size_t begin) {
   return end;
 }
 
-void read_parts(std::string_view text, const RecordSink& sink) {
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = part_end(text, at);
+void read_parts(TextWindow& text, const RecordSink& sink) {
+  constexpr int64_t kAhead = 16 * kPart; // more than part_end() looks at
+  for (bool starts = true;; starts = false) {
+    const std::string_view rest = text.look(kAhead);
+    if (rest.empty()) return;
+    const size_t end = part_end(rest, 0);
     Record record;
-    record.text = text.substr(at, end - at);
-    record.starts = at == 0;
-    record.ends = end == text.size();
+    record.text = rest.substr(0, end);
+    record.starts = starts;
+    text.skip(static_cast<int64_t>(end));
+    record.ends = text.left() == 0;
     sink(std::move(record));
-    at = end;
   }
 }
 
@@ -67,44 +70,78 @@ void add_text(std::string_view text, const RecordSink& sink) {
   sink(std::move(record));
 }
 
-void read_text_rows(std::string_view text, RowsOf rows, const RecordSink& sink) {
-  if (rows == RowsOf::file) return read_parts(text, sink);
-  size_t begin = 0, end = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t line_at = at;
-    const std::string_view line = take_line(text, at);
-    if (rows == RowsOf::line) {
-      add_text(line, sink);
-    } else if (trim(line).empty()) {
-      add_text(text.substr(begin, end - begin), sink);
-      begin = end = std::min(at, text.size());
-    } else {
-      end = line_at + line.size();
+// Lines that belong together, up to kMaxRecord bytes.
+class Gathered {
+public:
+  Gathered(const TextWindow& text, const char* what) : text_(text), what_(what) {}
+  void add(std::string_view raw) {
+    if (static_cast<int64_t>(gathered_.size() + raw.size()) > kMaxRecord) {
+      fail_with_hint("cut it, or choose other rows", Code::resource_exhausted,
+                     "{} line {}: a {} has more than {} bytes", text_.path(), text_.line(), what_,
+                     kMaxRecord);
     }
+    gathered_ += raw;
   }
-  if (rows == RowsOf::paragraph) add_text(text.substr(begin, end - begin), sink);
+  std::string take() { return std::exchange(gathered_, {}); }
+
+private:
+  const TextWindow& text_;
+  const char* what_;
+  std::string gathered_;
+};
+
+void read_lines(TextWindow& text, Task* task, const RecordSink& sink) {
+  while (const auto raw = text.next_line()) {
+    if (text.line() % 256 == 0) check_task(task);
+    add_text(without_end(*raw), sink);
+  }
+}
+
+// A paragraph ends at a blank line, and before the end of its own last line.
+void read_paragraphs(TextWindow& text, Task* task, const RecordSink& sink) {
+  Gathered paragraph(text, "paragraph");
+  std::string end; // of the line before
+  while (const auto raw = text.next_line()) {
+    if (text.line() % 256 == 0) check_task(task);
+    const std::string_view line = without_end(*raw);
+    if (trim(line).empty()) {
+      add_text(paragraph.take(), sink);
+      end.clear();
+      continue;
+    }
+    paragraph.add(end);
+    paragraph.add(line);
+    end = raw->substr(line.size());
+  }
+  add_text(paragraph.take(), sink);
+}
+
+void read_text_rows(TextWindow& text, RowsOf rows, Task* task, const RecordSink& sink) {
+  switch (rows) {
+  case RowsOf::file: return read_parts(text, sink);
+  case RowsOf::line: return read_lines(text, task, sink);
+  case RowsOf::paragraph: return read_paragraphs(text, task, sink);
+  }
 }
 
 // Texts between lines that hold a single "%" (strfile(1)).
-void read_fortunes(std::string_view text, const RecordSink& sink) {
-  size_t begin = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t line_at = at;
-    if (take_line(text, at) != "%") continue;
-    add_text(text.substr(begin, line_at - begin), sink);
-    begin = std::min(at, text.size());
+void read_fortunes(TextWindow& text, const RecordSink& sink) {
+  Gathered fortune(text, "fortune");
+  while (const auto raw = text.next_line()) {
+    if (without_end(*raw) == "%")
+      add_text(fortune.take(), sink);
+    else
+      fortune.add(*raw);
   }
-  add_text(text.substr(begin), sink);
+  add_text(fortune.take(), sink);
 }
 
-void read_jsonl(std::string_view text, const std::string& path, const RecordKeys& keys,
-                const RecordSink& sink) {
-  int64_t number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const std::string_view line = take_line(text, at);
-    ++number;
+void read_jsonl(TextWindow& text, const RecordKeys& keys, Task* task, const RecordSink& sink) {
+  while (const auto raw = text.next_line()) {
+    const std::string_view line = without_end(*raw);
     if (trim(line).empty()) continue;
-    sink(parse_record(line, fmt::format("{} line {}", path, number), keys));
+    if (text.line() % 256 == 0) check_task(task);
+    sink(parse_record(line, fmt::format("{} line {}", text.path(), text.line()), keys));
   }
 }
 
@@ -114,11 +151,10 @@ Format detect(const std::string& path) {
   return Format::text;
 }
 
-void read_file(const std::string& path, const ReadSettings& settings, Task* task,
-               const RecordSink& sink) {
+ReadFile read_file(const std::string& path, const ReadSettings& settings, Task* task,
+                   const RecordSink& sink) {
   check_task(task);
-  if (file_size(path) == 0) return;
-  const Bytes file = map_file(path);
+  TextWindow text(path, kMaxRecord);
   int64_t records = 0;
   const RecordSink checked = [&](Record record) {
     if (records++ % kRecords == 0) check_task(task);
@@ -126,10 +162,11 @@ void read_file(const std::string& path, const ReadSettings& settings, Task* task
   };
   const Format format = settings.format == Format::detect ? detect(path) : settings.format;
   switch (format) {
-  case Format::jsonl: return read_jsonl(file.text(), path, settings.keys, checked);
-  case Format::fortunes: return read_fortunes(file.text(), checked);
-  default: return read_text_rows(file.text(), settings.rows, checked);
+  case Format::jsonl: read_jsonl(text, settings.keys, task, checked); break;
+  case Format::fortunes: read_fortunes(text, checked); break;
+  default: read_text_rows(text, settings.rows, task, checked); break;
   }
+  return {path, text.stamp()};
 }
 
 void list_files(const std::string& path, int depth, std::vector<std::string>& out) {
@@ -150,8 +187,8 @@ void list_files(const std::string& path, int depth, std::vector<std::string>& ou
 
 } // namespace
 
-void read_records(const std::string& path, const ReadSettings& settings, Task* task,
-                  const RecordSink& sink) {
+std::vector<ReadFile> read_records(const std::string& path, const ReadSettings& settings,
+                                   Task* task, const RecordSink& sink) {
   std::vector<std::string> files;
   if (is_directory(path)) {
     list_files(path, 0, files);
@@ -160,12 +197,14 @@ void read_records(const std::string& path, const ReadSettings& settings, Task* t
     files.push_back(path);
   }
   int64_t total = 0, done = 0;
-  for (const std::string& file : files) total += file_size(file);
+  for (const std::string& file : files) total += file_stamp(file).size;
+  std::vector<ReadFile> read;
   for (const std::string& file : files) {
-    read_file(file, settings, task, sink);
-    done += file_size(file);
+    read.push_back(read_file(file, settings, task, sink));
+    done += read.back().stamp.size;
     if (task != nullptr) task->set_progress(done, total);
   }
+  return read;
 }
 
 } // namespace dllm::text

@@ -15,18 +15,20 @@ bool is_held_out(const TokenRow& row, double fraction) {
 RowIndex::RowIndex(std::shared_ptr<const Dataset> data, const RowIndexSettings& settings)
     : data_(std::move(data)), settings_(settings) {
   int64_t tokens = 0;
-  for (int64_t i = 0; i < data_->size(); ++i) {
-    const TokenRow row = data_->row(i);
-    const auto count = static_cast<int64_t>(row.ids.size());
-    if (settings_.split != Split::all &&
-        is_held_out(row, settings_.split_fraction) != (settings_.split == Split::held_out)) {
-      continue;
-    }
-    if (!settings_.pack && settings_.truncate == Truncate::drop && count > settings_.length)
-      continue;
-    rows_.push_back(i);
+  const auto take = [&](int64_t index) {
+    const int64_t count = data_->row_length(index);
+    if (!settings_.pack && settings_.truncate == Truncate::drop && count > settings_.length) return;
+    rows_.push_back(index);
     if (settings_.pack) begins_.push_back(tokens);
     tokens += count;
+  };
+  if (settings_.split == Split::all) {
+    for (int64_t i = 0; i < data_->size(); ++i) take(i);
+  } else {
+    data_->scan([&](int64_t index, const TokenRow& row) {
+      const bool held_out = is_held_out(row, settings_.split_fraction);
+      if (held_out == (settings_.split == Split::held_out)) take(index);
+    });
   }
   sequences_ = static_cast<int64_t>(rows_.size());
   if (settings_.pack) {
@@ -61,10 +63,13 @@ void copy_part(const TokenRow& row, size_t from, size_t count, size_t at, int32_
 
 void RowIndex::fill_single(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
                            std::span<int32_t> segments) const {
-  const TokenRow row = data_->row(rows_[static_cast<size_t>(index)]);
-  const size_t count = std::min(row.ids.size(), ids.size());
-  const size_t from = settings_.truncate == Truncate::left ? row.ids.size() - count : 0;
-  copy_part(row, from, count, 0, 1, ids, keep, segments);
+  const int64_t number = rows_[static_cast<size_t>(index)];
+  const auto length = static_cast<size_t>(data_->row_length(number));
+  const size_t count = std::min(length, ids.size());
+  const size_t from = settings_.truncate == Truncate::left ? length - count : 0;
+  const TokenRow row = data_->part(data_->row_begin(number) + static_cast<int64_t>(from),
+                                   static_cast<int64_t>(count));
+  copy_part(row, 0, count, 0, 1, ids, keep, segments);
   for (size_t i = count; i < ids.size(); ++i) {
     ids[i] = settings_.pad;
     keep[i] = 1;
@@ -80,12 +85,22 @@ void RowIndex::fill_packed(int64_t index, std::span<int32_t> ids, std::span<uint
   size_t from = static_cast<size_t>(begin - begins_[place]);
   size_t at = 0;
   int32_t segment = 0;
+  // Rows that follow each other in the data lie end to end: one read serves them all.
+  TokenRow held;
+  int64_t held_begin = 0, held_end = 0;
   for (; at < ids.size() && place < rows_.size(); ++place, from = 0) {
-    const TokenRow row = data_->row(rows_[place]);
-    const bool goes_on = segment > 0 && !row.starts && rows_[place] == rows_[place - 1] + 1;
-    if (!goes_on && row.ids.size() > from) ++segment;
-    const size_t count = std::min(row.ids.size() - from, ids.size() - at);
-    copy_part(row, from, count, at, segment, ids, keep, segments);
+    const int64_t row = rows_[place];
+    const auto length = static_cast<size_t>(data_->row_length(row));
+    const bool goes_on = segment > 0 && !data_->row_starts(row) && row == rows_[place - 1] + 1;
+    if (!goes_on && length > from) ++segment;
+    const size_t count = std::min(length - from, ids.size() - at);
+    const int64_t first = data_->row_begin(row) + static_cast<int64_t>(from);
+    if (first < held_begin || first + static_cast<int64_t>(count) > held_end) {
+      held_begin = first;
+      held_end = std::min(first + static_cast<int64_t>(ids.size() - at), data_->tokens());
+      held = data_->part(held_begin, held_end - held_begin);
+    }
+    copy_part(held, static_cast<size_t>(first - held_begin), count, at, segment, ids, keep, segments);
     at += count;
   }
   for (; at < ids.size(); ++at) {

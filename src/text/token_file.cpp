@@ -2,19 +2,21 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/input_file.h"
 #include "base/task.h"
 #include "text/hash.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 
 namespace dllm::text {
 
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "token files are little-endian and mapped as they are");
+              "token files are little-endian and read as they are");
 
 constexpr char kMagic[8] = {'d', 'l', 'l', 'm', 't', 'o', 'k', '1'};
 
@@ -35,38 +37,89 @@ constexpr uint64_t padded(uint64_t size) {
   return (size + 7) / 8 * 8;
 }
 
+constexpr int64_t kBlock = int64_t{1} << 22; // bytes or tokens in memory at once
+
 // Writes an array and the zeros up to the next multiple of 8, and folds both into the hash.
 struct Payload {
-  FileWriter* file;
+  FileWriter* file; // null: the hash alone
   uint64_t hash = 0;
 
   void add(const void* data, size_t size) {
-    static constexpr char kZeros[8] = {};
-    if (file != nullptr) {
-      file->write(data, size);
-      file->write(kZeros, padded(size) - size);
-    }
+    put(data, size);
+    pad(size);
     hash = hash_bytes(data, size, hash);
   }
   void add(const TokenRows& rows) {
     add(rows.offsets().data(), rows.offsets().size_bytes());
     add(rows.starts().data(), rows.starts().size_bytes());
-    if (!rows.keep().empty()) add(rows.keep().data(), rows.keep().size_bytes());
-    add(rows.ids().data(), rows.ids().size_bytes());
+    if (rows.has_keep()) add_tokens(rows, 1, [](const TokenRow& part) { return part.keep.data(); });
+    add_tokens(rows, sizeof(int32_t), [](const TokenRow& part) { return part.ids.data(); });
+  }
+
+private:
+  template <class Select> void add_tokens(const TokenRows& rows, size_t width, Select select) {
+    const size_t size = static_cast<size_t>(rows.tokens()) * width;
+    HashStream stream(size, hash);
+    for (int64_t at = 0; at < rows.tokens(); at += kBlock) {
+      const TokenRow part = rows.part(at, std::min(kBlock, rows.tokens() - at));
+      stream.add(select(part), part.ids.size() * width);
+      put(select(part), part.ids.size() * width);
+    }
+    pad(size);
+    hash = stream.finish();
+  }
+  void put(const void* data, size_t size) {
+    if (file != nullptr) file->write(data, size);
+  }
+  void pad(size_t size) {
+    static constexpr char kZeros[8] = {};
+    put(kZeros, padded(size) - size);
   }
 };
 
-void check_rows(const std::string& path, const Header& h, const TokenRows& rows) {
-  const auto offsets = rows.offsets();
+// Hash of the arrays as they lie in the file, and the first id outside the vocabulary.
+struct Scanned {
+  uint64_t hash = 0;
+  std::optional<int32_t> bad_id;
+};
+
+Scanned scan_payload(const InputFile& file, const Header& h, const std::vector<int64_t>& offsets,
+                     const std::vector<uint8_t>& starts, const TokenPlaces& places,
+                     const Task* task) {
+  Scanned found;
+  found.hash = hash_bytes(offsets.data(), offsets.size() * sizeof(int64_t));
+  found.hash = hash_bytes(starts.data(), starts.size(), found.hash);
+  const auto add = [&](int64_t begin, int64_t size, auto look) {
+    HashStream stream(static_cast<size_t>(size), found.hash);
+    for (int64_t at = 0; at < size; at += kBlock) {
+      check_task(task);
+      const Bytes block = file.read(begin + at, std::min(kBlock, size - at));
+      stream.add(block.data(), block.size());
+      look(block);
+    }
+    found.hash = stream.finish();
+  };
+  if (places.keep >= 0) add(places.keep, h.tokens, [](const Bytes&) {});
+  add(places.ids, 4 * h.tokens, [&](const Bytes& block) {
+    const std::span ids(reinterpret_cast<const int32_t*>(block.data()), block.size() / 4);
+    for (const int32_t id : ids) {
+      const bool outside = id < 0 || id >= h.vocabulary_size;
+      if (outside && !found.bad_id) found.bad_id = id;
+    }
+  });
+  return found;
+}
+
+void check_offsets(const std::string& path, const Header& h, const std::vector<int64_t>& offsets) {
   bool rising = offsets.front() == 0 && offsets.back() == h.tokens;
   for (size_t i = 1; i < offsets.size(); ++i) rising = rising && offsets[i] >= offsets[i - 1];
   if (!rising) fail(Code::data_loss, "{}: row offsets do not rise from 0 to {}", path, h.tokens);
-  for (int32_t id : rows.ids()) {
-    if (id < 0 || id >= h.vocabulary_size) {
-      fail(Code::data_loss, "{}: token {} is outside the vocabulary of {}", path, id,
-           h.vocabulary_size);
-    }
-  }
+}
+
+template <class T> std::vector<T> read_array(const InputFile& file, int64_t at, int64_t count) {
+  std::vector<T> made(static_cast<size_t>(count));
+  file.read(at, made.data(), count * static_cast<int64_t>(sizeof(T)));
+  return made;
 }
 
 } // namespace
@@ -76,18 +129,29 @@ bool is_token_file(const std::string& path) {
       file_size(path) < static_cast<int64_t>(sizeof(Header))) {
     return false;
   }
-  const Bytes file = map_file(path);
-  return std::memcmp(file.data(), kMagic, sizeof kMagic) == 0;
+  char magic[sizeof kMagic];
+  InputFile(path).read(0, magic, sizeof magic);
+  return std::memcmp(magic, kMagic, sizeof kMagic) == 0;
 }
 
 void save_token_file(const std::string& path, const TokenRows& rows, const TokenFileInfo& info,
-                     const Task* task) {
+                     bool overwrite, const Task* task) {
+  if (file_exists(path) || is_link(path)) {
+    if (!overwrite) {
+      fail_with_hint("choose another path, or set overwrite", Code::already_exists,
+                     "{} is there already", path);
+    }
+    if (is_link(path) || !is_token_file(path)) {
+      fail_with_hint("choose another path, or move it away", Code::already_exists,
+                     "{} is not replaced: it is no token file", path);
+    }
+  }
   Payload dry{nullptr};
   dry.add(rows);
   Header h{};
   std::memcpy(h.magic, kMagic, sizeof kMagic);
   h.version = 1;
-  h.has_keep = !rows.keep().empty();
+  h.has_keep = rows.has_keep();
   h.rows = rows.size();
   h.tokens = rows.tokens();
   h.vocabulary_size = static_cast<int32_t>(info.vocabulary_size);
@@ -100,29 +164,34 @@ void save_token_file(const std::string& path, const TokenRows& rows, const Token
   check_task(task);
   const std::string partial = path + ".partial";
   FileWriter file(partial);
-  file.write(&h, sizeof h);
-  Payload{&file}.add(rows);
-  file.close();
-  check_task(task);
-  rename_path(partial, path);
-  sync_path(parent_path(path).empty() ? "." : parent_path(path));
+  try {
+    file.write(&h, sizeof h);
+    Payload{&file}.add(rows);
+    file.close();
+    check_task(task);
+    rename_path(partial, path);
+  } catch (...) {
+    remove_all(partial);
+    throw;
+  }
 }
 
-TokenRows open_token_file(const std::string& path, TokenFileInfo& info, const Task* task) {
-  const Bytes file = map_file(path);
-  if (file.size() < sizeof(Header)) {
-    fail(Code::data_loss, "{}: {} bytes are less than a header of {}", path, file.size(),
+TokenRows open_token_file(std::shared_ptr<const InputFile> file, TokenFileInfo& info,
+                          const Task* task) {
+  const std::string& path = file->path();
+  if (file->size() < static_cast<int64_t>(sizeof(Header))) {
+    fail(Code::data_loss, "{}: {} bytes are less than a header of {}", path, file->size(),
          sizeof(Header));
   }
   Header h;
-  std::memcpy(&h, file.data(), sizeof h);
+  file->read(0, &h, sizeof h);
   if (std::memcmp(h.magic, kMagic, sizeof kMagic) != 0)
     fail(Code::data_loss, "{} is not a token file", path);
   if (h.version != 1)
     fail(Code::unimplemented, "{}: version {}, this library reads 1", path, h.version);
   if (hash_bytes(&h, kHashed) != h.header_hash)
     fail(Code::data_loss, "{}: the header's checksum is wrong", path);
-  const auto limit = static_cast<int64_t>(file.size()); // every row and token takes a byte at least
+  const int64_t limit = file->size(); // every row and token takes a byte at least
   if (h.rows < 0 || h.tokens < 0 || h.rows > limit || h.tokens > limit || h.vocabulary_size < 0) {
     fail(Code::data_loss, "{}: {} rows and {} tokens in {} bytes", path, h.rows, h.tokens, limit);
   }
@@ -131,23 +200,24 @@ TokenRows open_token_file(const std::string& path, TokenFileInfo& info, const Ta
   const size_t starts_at = offsets_at + 8 * (rows + 1);
   const size_t keep_at = starts_at + padded(rows);
   const size_t ids_at = keep_at + (h.has_keep != 0 ? padded(tokens) : 0);
-  if (ids_at + padded(4 * tokens) != file.size()) {
+  if (ids_at + padded(4 * tokens) != static_cast<size_t>(file->size())) {
     fail(Code::data_loss, "{}: {} rows and {} tokens need {} bytes, the file has {}", path, h.rows,
-         h.tokens, ids_at + padded(4 * tokens), file.size());
+         h.tokens, ids_at + padded(4 * tokens), file->size());
   }
-  const auto at = [&](size_t offset) { return file.data() + offset; };
-  const std::span keep(reinterpret_cast<const uint8_t*>(at(keep_at)), h.has_keep != 0 ? tokens : 0);
-  TokenRows found(file, {reinterpret_cast<const int64_t*>(at(offsets_at)), rows + 1},
-                  {reinterpret_cast<const uint8_t*>(at(starts_at)), rows}, keep,
-                  {reinterpret_cast<const int32_t*>(at(ids_at)), tokens});
-  Payload payload{nullptr};
-  payload.add(found);
-  check_task(task);
-  if (payload.hash != h.payload_hash) fail(Code::data_loss, "{}: the checksum is wrong", path);
-  check_rows(path, h, found);
+  const TokenPlaces places{static_cast<int64_t>(ids_at),
+                           h.has_keep != 0 ? static_cast<int64_t>(keep_at) : -1};
+  auto offsets = read_array<int64_t>(*file, static_cast<int64_t>(offsets_at), h.rows + 1);
+  auto starts = read_array<uint8_t>(*file, static_cast<int64_t>(starts_at), h.rows);
+  const Scanned scanned = scan_payload(*file, h, offsets, starts, places, task);
+  if (scanned.hash != h.payload_hash) fail(Code::data_loss, "{}: the checksum is wrong", path);
+  check_offsets(path, h, offsets);
+  if (scanned.bad_id) {
+    fail(Code::data_loss, "{}: token {} is outside the vocabulary of {}", path,
+         *scanned.bad_id, h.vocabulary_size);
+  }
   info.vocabulary_size = h.vocabulary_size;
   info.special = {h.bos, h.eos, h.pad, h.mask};
-  return found;
+  return TokenRows(std::move(file), places, std::move(offsets), std::move(starts));
 }
 
 } // namespace dllm::text

@@ -1,5 +1,5 @@
 #pragma once
-// The file a tokenized dataset is saved in, used by mapping it. Little-endian:
+// The file a tokenized dataset is saved in; batches read their tokens from it. Little-endian:
 //
 //   0    "dllmtok1"
 //   8    u32 version (1), u32 has_keep
@@ -13,6 +13,7 @@
 #include "text/tokenizer_parts.h" // SpecialIds
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace dllm {
@@ -27,10 +28,12 @@ struct TokenFileInfo {
 };
 
 bool is_token_file(const std::string& path);
+// already_exists when something is at `path`: overwrite replaces a token file, never another.
 void save_token_file(const std::string& path, const TokenRows& rows, const TokenFileInfo& info,
-                     const Task* task);
+                     bool overwrite, const Task* task);
 // Every size, offset and number is checked before anything is used. Fails with data_loss naming the
-// file and the fault.
-TokenRows open_token_file(const std::string& path, TokenFileInfo& info, const Task* task);
+// file and the fault. Offsets and starts are in memory from here on, the tokens stay in the file.
+TokenRows open_token_file(std::shared_ptr<const InputFile> file, TokenFileInfo& info,
+                          const Task* task);
 
 } // namespace dllm::text

@@ -103,7 +103,8 @@ public:
   std::string to_json() const;
   // tokenizer_config.json: which tokens have a job, and the class that other readers take.
   std::string config_json() const;
-  // A folder (then tokenizer_config.json is written too) or the path of the file.
+  // A folder (then tokenizer_config.json is written too) or the path of the file. already_exists
+  // when a file is there that no save() wrote.
   void save(const std::string& path) const;
 
 private:

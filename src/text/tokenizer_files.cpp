@@ -1,8 +1,10 @@
 // Loading and saving of a Tokenizer: which files, and which tokens have a job.
 #include "base/error.h"
 #include "base/files.h"
+#include "base/input_file.h"
 #include "text/tokenizer.h"
 
+#include <algorithm>
 #include <initializer_list>
 
 namespace dllm::text {
@@ -62,6 +64,41 @@ std::vector<ChatSource> read_chat_templates(const TreeJson& config, const std::s
   return sources;
 }
 
+// What to_json() begins with: no other program writes these members in one line.
+constexpr std::string_view kOwnBegin =
+    R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[)";
+
+bool is_own_tokenizer(const std::string& path) {
+  const InputFile file(path);
+  if (file.size() < static_cast<int64_t>(kOwnBegin.size())) return false;
+  return file.read(0, static_cast<int64_t>(kOwnBegin.size())).text() == kOwnBegin;
+}
+
+// config_json() names roles and templates, and nothing else.
+bool is_own_config(const std::string& path) {
+  const TreeJson config = parse_tree(read_text(path), path);
+  if (!config.is_object() || !config.contains("tokenizer_class")) return false;
+  for (const auto& [key, value] : config.items()) {
+    const bool is_role = std::any_of(std::begin(kRoles), std::end(kRoles),
+                                     [&, &name = key](const Role& role) { return name == role.config; });
+    if (!is_role && key != "tokenizer_class" && key != "chat_template") return false;
+  }
+  return true;
+}
+
+template <class IsOwn> void check_replaceable(const std::string& path, IsOwn is_own) {
+  if (!file_exists(path) && !is_link(path)) return;
+  bool own = false;
+  try {
+    own = !is_link(path) && is_own(path);
+  } catch (const Error&) {
+    own = false; // not even a file of JSON
+  }
+  if (own) return;
+  fail_with_hint("choose another path, or move it away", Code::already_exists,
+                 "{} is not replaced: no save of a tokenizer wrote it", path);
+}
+
 std::string scheme_of(const Source& source) {
   if (!source.has(kConfigJson)) return "gpt2";
   const std::string where = source.describe() + "/" + kConfigJson;
@@ -78,7 +115,7 @@ std::string scheme_of(const Source& source) {
 std::shared_ptr<Tokenizer> Tokenizer::load(const std::string& path, const Options& options) {
   if (is_directory(path)) return load(*open_source(path), options);
   // A file of any name; tokenizer_config.json beside it counts.
-  TokenizerParts parts = read_tokenizer_json(map_file(path).text(), path);
+  TokenizerParts parts = read_tokenizer_json(read_bytes(path).text(), path);
   const std::string folder = parent_path(path);
   return finish(std::move(parts), *open_source(folder.empty() ? "." : folder), options);
 }
@@ -150,9 +187,8 @@ std::string Tokenizer::to_json() const {
         token.rstrip, token.normalized, token.special);
   }
   return fmt::format(
-      R"({{"version":"1.0","truncation":null,"padding":null,"added_tokens":[{}],"normalizer":{},)"
-      R"("pre_tokenizer":{},"post_processor":{},"decoder":{},"model":{}}})",
-      added, normalizer_json_.dump(), pre_tokenizer_json_.dump(), post_processor_json_.dump(),
+      R"({}{}],"normalizer":{},"pre_tokenizer":{},"post_processor":{},"decoder":{},"model":{}}})",
+      kOwnBegin, added, normalizer_json_.dump(), pre_tokenizer_json_.dump(), post_processor_json_.dump(),
       decoder_json_.dump(), model_->to_json());
 }
 
@@ -172,9 +208,15 @@ std::string Tokenizer::config_json() const {
 }
 
 void Tokenizer::save(const std::string& path) const {
-  if (!is_directory(path)) return write_file_atomic(path, to_json());
-  write_file_atomic(join_path(path, kTokenizerJson), to_json());
-  write_file_atomic(join_path(path, kConfigJson), config_json());
+  if (!is_directory(path)) {
+    check_replaceable(path, is_own_tokenizer);
+    return write_file_atomic(path, to_json());
+  }
+  const std::string json = join_path(path, kTokenizerJson), config = join_path(path, kConfigJson);
+  check_replaceable(json, is_own_tokenizer);
+  check_replaceable(config, is_own_config);
+  write_file_atomic(json, to_json());
+  write_file_atomic(config, config_json());
 }
 
 } // namespace dllm::text

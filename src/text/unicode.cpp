@@ -4,8 +4,9 @@
 
 #include <utf8proc.h>
 
-#include <cstdlib>
-#include <memory>
+#include <algorithm>
+#include <array>
+#include <vector>
 
 namespace dllm::text {
 
@@ -134,20 +135,103 @@ size_t unfinished_tail(std::string_view text) {
   return 0;
 }
 
+namespace {
+
+using CodePoint = utf8proc_int32_t;
+
+int combining_class(CodePoint code) { return utf8proc_get_property(code)->combining_class; }
+
+// Appends the full decomposition of one character.
+void decompose(char32_t code, utf8proc_option_t options, std::vector<CodePoint>& out) {
+  constexpr size_t kLongest = 18; // U+FDFA under NFKD
+  const size_t begin = out.size();
+  out.resize(begin + kLongest);
+  int boundary = 0;
+  const auto made = utf8proc_decompose_char(static_cast<CodePoint>(code), out.data() + begin,
+                                            kLongest, options, &boundary);
+  if (made < 0 || made > static_cast<utf8proc_ssize_t>(kLongest))
+    fail(Code::internal, "[normalize] U+{:04X}: {}", static_cast<uint32_t>(code),
+         utf8proc_errmsg(made));
+  out.resize(begin + static_cast<size_t>(made));
+}
+
+// Canonical order (Unicode standard, D108 and D109): every run of characters with a combining class
+// other than 0 is sorted by it, equal ones stay in order. utf8proc sorts by exchanging neighbours,
+// which is quadratic in the length of a run; counting the 255 classes is linear and gives the same.
+void order_marks(std::vector<CodePoint>& codes) {
+  std::vector<CodePoint> sorted;
+  for (size_t begin = 0; begin < codes.size();) {
+    size_t end = begin;
+    while (end < codes.size() && combining_class(codes[end]) != 0) ++end;
+    const auto first = codes.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last = codes.begin() + static_cast<std::ptrdiff_t>(end);
+    constexpr size_t kFew = 32;
+    if (end - begin <= kFew) {
+      std::stable_sort(first, last, [](CodePoint a, CodePoint b) {
+        return combining_class(a) < combining_class(b);
+      });
+    } else {
+      std::array<size_t, 257> at{};
+      for (auto code = first; code != last; ++code)
+        ++at[static_cast<size_t>(combining_class(*code)) + 1];
+      for (size_t i = 1; i < at.size(); ++i) at[i] += at[i - 1];
+      sorted.resize(end - begin);
+      for (auto code = first; code != last; ++code)
+        sorted[at[static_cast<size_t>(combining_class(*code))]++] = *code;
+      std::copy(sorted.begin(), sorted.end(), first);
+    }
+    begin = end + 1;
+  }
+}
+
+// Normalizes `text` at the end of `out`.
+void append_normalized(std::string& out, std::string_view text, utf8proc_option_t options,
+                       std::vector<CodePoint>& codes) {
+  codes.clear();
+  for (size_t at = 0; at < text.size();) {
+    const Char c = char_at(text, at);
+    decompose(c.code, options, codes);
+    at += static_cast<size_t>(c.size);
+  }
+  order_marks(codes);
+  auto count = static_cast<utf8proc_ssize_t>(codes.size());
+  if ((options & UTF8PROC_COMPOSE) != 0)
+    count = utf8proc_normalize_utf32(codes.data(), count, options);
+  if (count < 0)
+    fail(Code::internal, "[normalize] {} bytes: {}", text.size(), utf8proc_errmsg(count));
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i)
+    append_utf8(out, static_cast<char32_t>(codes[i]));
+}
+
+bool is_ascii_byte(char c) {
+  return static_cast<unsigned char>(c) < 0x80;
+}
+
+} // namespace
+
 std::string normalize(std::string_view text, Form form) {
   int options = UTF8PROC_STABLE;
   if (form == Form::nfc || form == Form::nfkc) options |= UTF8PROC_COMPOSE;
   if (form == Form::nfd || form == Form::nfkd) options |= UTF8PROC_DECOMPOSE;
   if (form == Form::nfkc || form == Form::nfkd) options |= UTF8PROC_COMPAT;
-  utf8proc_uint8_t* made = nullptr;
-  const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                 static_cast<utf8proc_ssize_t>(text.size()), &made,
-                                 static_cast<utf8proc_option_t>(options));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(made, &std::free);
-  if (size < 0) {
-    fail(Code::resource_exhausted, "[normalize] {} bytes: {}", text.size(), utf8proc_errmsg(size));
+  std::string out;
+  out.reserve(text.size());
+  std::vector<CodePoint> codes;
+  for (size_t at = 0; at < text.size();) {
+    size_t plain = at;
+    while (plain < text.size() && is_ascii_byte(text[plain])) ++plain;
+    // No form changes ASCII, but its last character may take marks that follow.
+    const bool ends = plain == text.size();
+    const size_t begin = ends || plain == at ? plain : plain - 1;
+    out.append(text.substr(at, begin - at));
+    if (ends) break;
+    size_t end = plain;
+    while (end < text.size() && !is_ascii_byte(text[end])) ++end;
+    append_normalized(out, text.substr(begin, end - begin),
+                      static_cast<utf8proc_option_t>(options), codes);
+    at = end;
   }
-  return {reinterpret_cast<const char*>(made), static_cast<size_t>(size)};
+  return out;
 }
 
 std::string lowercase(std::string_view text) {

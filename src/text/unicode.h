@@ -30,7 +30,7 @@ std::string replace_invalid(std::string_view text);
 size_t unfinished_tail(std::string_view text);
 
 enum class Form { nfc, nfd, nfkc, nfkd };
-// REQUIRES: valid UTF-8.
+// REQUIRES: valid UTF-8. Linear in the size of the text, whatever stands in it.
 std::string normalize(std::string_view text, Form form);
 // One character after another with its full mapping (U+0130 gives two), without the context of the
 // final sigma.

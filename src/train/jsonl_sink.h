@@ -1,5 +1,5 @@
 #pragma once
-// One JSON object a line, appended to a file and flushed at once.
+// One JSON object a line, appended to a file and written at once.
 
 #include "train/sink.h"
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <numbers>
 
 namespace dllm::train {
@@ -40,7 +41,7 @@ public:
   Run& operator=(const Run&) = delete;
 
   bool go() {
-    while (done_ < steps_ && !stopped_ && !over_budget()) {
+    while (done_ < steps_ && !stopped_ && sink_error_ == nullptr && !over_budget()) {
       make_wishes();
       if (!take_step()) break;
       ++done_;
@@ -53,8 +54,9 @@ public:
     trainer_.sync();
     const bool cancelled = done_ < steps_ && should_stop(task_);
     if (done_ > 0) save();
-    for (const auto& sink : state_.sinks) sink->finish();
+    finish_sinks();
     state_.control.assign(kControlCount, 0);
+    if (sink_error_ != nullptr) std::rethrow_exception(sink_error_);
     if (cancelled) check_task(task_);
     return done_ == steps_;
   }
@@ -119,7 +121,7 @@ private:
     std::optional<Batch> batch = source_.next();
     if (!batch) {
       trainer_.sync();
-      for (const auto& sink : state_.sinks) sink->finish();
+      finish_sinks();
       fail_with_hint("give more data, or more epochs to the loader", Code::out_of_range,
                      "the data ended after {} of {} steps", done_, steps_);
     }
@@ -145,14 +147,29 @@ private:
     tell(step_event(state_));
   }
 
+  // A step that a sink could not write down is done all the same: the run ends behind it, with its
+  // checkpoint, and fails then. The callback hears of the step.
+  template <class F> void each_sink(F&& f) {
+    for (const auto& sink : state_.sinks) {
+      try {
+        f(*sink);
+      } catch (const Error&) {
+        if (sink_error_ == nullptr) sink_error_ = std::current_exception();
+      }
+    }
+  }
+  void finish_sinks() {
+    each_sink([](Sink& sink) { sink.finish(); });
+  }
+
   // A callback that said stop hears of no step more; sinks do, as these steps were taken too.
   void tell(const Event& event) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-    for (const auto& sink : state_.sinks) sink->write(event, {told_, steps_, seconds});
+    each_sink([&](Sink& sink) { sink.write(event, {told_, steps_, seconds}); });
     if (!fn_ || (stopped_ && event.kind() == EventKind::train_step)) return;
     const Answer answer = fn_(event);
     if (answer == Answer::fail) {
-      for (const auto& sink : state_.sinks) sink->finish();
+      finish_sinks();
       fail(Code::callback_failed, "the callback of the run failed at step {}",
            std::get<int64_t>(*event.find("step")));
     }
@@ -170,6 +187,7 @@ private:
   int64_t told_ = 0; // read, and told about
   int64_t saved_step_ = -1;
   bool stopped_ = false;
+  std::exception_ptr sink_error_; // the first
 };
 
 } // namespace

@@ -20,8 +20,11 @@ struct Progress {
 class Sink {
 public:
   virtual ~Sink() = default;
+  // Fails once when the place takes no more; what is not written is kept and tried again with the
+  // next event, without another error.
   virtual void write(const Event& event, const Progress& progress) = 0;
-  virtual void finish() {} // the run ended: a progress line is closed
+  // The run ended: a progress line is closed. Fails when lines are still kept.
+  virtual void finish() {}
 };
 
 // "jsonl" (target: a file) or "console" (standard error). Fails with not_found for another kind.

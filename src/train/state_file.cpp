@@ -87,7 +87,7 @@ std::string layout_text(const Trainer::State& state) {
 
 std::vector<Slot> read_state(const Trainer::State& state, const std::string& path, bool with_sums,
                              const Task* task) {
-  const ckpt::SafetensorsFile file(map_file(path), file_name(path));
+  const ckpt::SafetensorsFile file(open_content(path), file_name(path));
   const std::vector<StateTensor> wanted = state_tensors(state, with_sums);
   for (const StateTensor& tensor : wanted) {
     if (!file.has(tensor.name)) {

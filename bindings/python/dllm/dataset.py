@@ -44,7 +44,7 @@ class Dataset(Managed):
         return lib.dllm_dataset_size(self.pointer)
 
     def save(self, path: str | os.PathLike[str], task: Task | None = None, **settings: Any) -> None:
-        """Writes a token file that opens by memory map."""
+        """Writes a token file; batches read their ids from it."""
         with options("save", settings) as opts:
             call("dllm_dataset_save", self.pointer, path_bytes(path), opts.pointer,
                  pointer_of(task))

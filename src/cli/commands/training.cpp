@@ -109,11 +109,19 @@ void open_objective(Context& context, Run& run) {
   });
 }
 
+// A folder that a save wrote or began: step_000500, with the file by which it is known.
+bool is_checkpoint(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  const bool folder = entry.is_directory(ignored) && !entry.is_symlink(ignored);
+  return folder && entry.path().filename().string().rfind("step_", 0) == 0 &&
+         (fs::exists(entry.path() / "COMMIT", ignored) || fs::exists(entry.path() / "COMMIT.partial", ignored));
+}
+
 void remove_checkpoints(const std::string& root) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(root, ignored)) {
     const std::string name = entry.path().filename();
-    if (name.rfind("step_", 0) == 0 || name == "tokenizer.json" || name == "metrics.jsonl") {
+    if (is_checkpoint(entry) || name == "tokenizer.json" || name == "metrics.jsonl") {
       fs::remove_all(entry.path(), ignored);
     }
   }

@@ -89,6 +89,7 @@ void stop_when_cancelled(const Context& context) {
 }
 
 uint32_t crc_of(const Context& context, const std::string& path) {
+  if (!fs::is_regular_file(path)) throw Failure(DLLM_DATA_LOSS, "is not a regular file");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Failure(DLLM_NOT_FOUND, "cannot be read");
   std::vector<char> block(1 << 20);

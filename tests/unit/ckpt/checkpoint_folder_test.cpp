@@ -126,6 +126,63 @@ TEST(CheckpointFolder, WriterRefusesNamesAndCleansUp) {
   expect_error(Code::failed_precondition, "committed already", [&] { writer.commit(0); });
 }
 
+// ---- what no save wrote stays
+
+TEST(CheckpointFolder, CleansItsOwnLeftoversAndNoOthers) {
+  TempFolder root;
+  make_directories(root.path("step_000300.partial/notes"));
+  write_file_atomic(root.path("step_000300.partial/notes/thesis.txt"), "mine");
+  make_directories(root.path("step_ideas.partial"));
+  make_directories(root.path("elsewhere"));
+  write_file_atomic(root.path("elsewhere/COMMIT"), "mine");
+  ASSERT_EQ(::symlink(root.path("elsewhere").c_str(), root.path("step_000500.trash").c_str()), 0);
+  make_directories(root.path("step_000400.partial")); // killed before its first file
+  make_directories(root.path("step_000600.partial"));
+  write_file_atomic(root.path("step_000600.partial/COMMIT.partial"), "");
+  write_file_atomic(root.path("step_000600.partial/model"), "half");
+  save(root.path(), 100, 1, "x");
+  EXPECT_EQ(list_directory(root.path()),
+            (std::vector<std::string>{"elsewhere", "step_000100", "step_000300.partial",
+                                      "step_000500.trash", "step_ideas.partial"}));
+  EXPECT_EQ(read_text(root.path("step_000300.partial/notes/thesis.txt")), "mine");
+  EXPECT_EQ(read_text(root.path("elsewhere/COMMIT")), "mine");
+  expect_error(Code::already_exists, "step_000300.partial is not replaced: no save wrote notes/thesis.txt",
+               [&] { save(root.path(), 300, 1, "x"); });
+}
+
+TEST(CheckpointFolder, AFolderWithOtherFilesIsNeitherReplacedNorDeleted) {
+  TempFolder root;
+  save(root.path(), 1, 0, "old");
+  write_file_atomic(root.path("step_000001/plots.txt"), "mine");
+  expect_error(Code::already_exists, "step_000001 is not replaced: no save wrote plots.txt",
+               [&] { save(root.path(), 1, 0, "new"); });
+  save(root.path(), 2, 1, "x");
+  save(root.path(), 3, 1, "x");
+  EXPECT_EQ(list_directory(root.path()), (std::vector<std::string>{"step_000001", "step_000003"}));
+  EXPECT_EQ(read_text(root.path("step_000001/plots.txt")), "mine");
+  expect_whole({1, root.path("step_000001")}, "old");
+  make_directories(root.path("step_000009"));
+  write_file_atomic(root.path("step_000009/data"), "mine");
+  expect_error(Code::already_exists, "no save wrote data", [&] { save(root.path(), 9, 0, "x"); });
+}
+
+TEST(CheckpointFolder, NoLinkLeadsOutOfACheckpoint) {
+  for (const char* name : {"model/model.safetensors", "COMMIT", "model"}) {
+    TempFolder root, outside;
+    save(root.path(), 1, 0, "x");
+    const std::string inside = join_path(root.path("step_000001"), name);
+    rename_path(inside, outside.path("moved"));
+    ASSERT_EQ(::symlink(outside.path("moved").c_str(), inside.c_str()), 0);
+    expect_error(Code::data_loss, std::string(name) + " is a symbolic link",
+                 [&] { open_checkpoint(root.path("step_000001")); });
+    EXPECT_FALSE(latest_checkpoint(root.path()).has_value());
+    // Neither a clean-up nor a save in its place goes through the link.
+    EXPECT_THROW(save(root.path(), 1, 1, "y"), Error);
+    EXPECT_TRUE(file_exists(outside.path("moved"))) << name;
+    if (std::string(name) == "model") EXPECT_TRUE(file_exists(outside.path("moved/model.safetensors")));
+  }
+}
+
 // ---- killed at every change of the disk
 
 std::atomic<int> operations_left{-1};

@@ -192,5 +192,33 @@ TEST(GgufVocabulary, ReadsAndChecks) {
                [&] { read_gguf_vocabulary(open(bad)); });
 }
 
+// The window of the reader is 256 KB: lists and names cross it.
+TEST(GgufReader, ReadsAFileAsItReadsMemory) {
+  const test::TempFolder folder;
+  const std::string path = folder.path("a.gguf");
+  GgufBuilder b;
+  constexpr int kWords = 50000;
+  b.header(1, 2);
+  b.list("words", 8, kWords);
+  for (int i = 0; i < kWords; ++i) b.text("word " + std::to_string(i));
+  b.text_value("long", std::string(700000, 'x'));
+  b.tensor("t", {512, 1024}, 0, 0).align();
+  for (int i = 0; i < 512 * 1024; ++i) b.put<float>(static_cast<float>(i));
+  write_file_atomic(path, b.bytes);
+  const GgufFile file(open_content(path), "a.gguf");
+  const std::vector<std::string> words = file.texts("words");
+  ASSERT_EQ(words.size(), static_cast<size_t>(kWords));
+  for (int i = 0; i < kWords; ++i) ASSERT_EQ(words[static_cast<size_t>(i)], "word " + std::to_string(i));
+  EXPECT_EQ(file.text("long"), std::string(700000, 'x'));
+  const Tensor whole = file.tensor("t");
+  std::vector<float> rows(3 * 512);
+  file.dequantize("t", rows, 1021, 1024);
+  for (size_t i = 0; i < rows.size(); ++i) ASSERT_EQ(rows[i], static_cast<float>(1021 * 512 + i));
+  EXPECT_EQ(whole.as<float>()[512 * 1024 - 1], 512.0f * 1024 - 1);
+  ASSERT_EQ(::truncate(path.c_str(), 1 << 20), 0);
+  expect_error(Code::data_loss, path + " changed while it was in use", [&] { file.tensor("t"); });
+  expect_error(Code::data_loss, "changed", [&] { file.dequantize("t", rows, 1021, 1024); });
+}
+
 } // namespace
 } // namespace dllm::ckpt

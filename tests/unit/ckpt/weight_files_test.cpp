@@ -80,5 +80,37 @@ TEST(WeightFiles, RefusesBadIndexes) {
   expect_error(Code::data_loss, "no weight_map", [&] { open("[1]", "s.safetensors"); });
 }
 
+TEST(WeightFiles, ShardsLieBesideTheirIndex) {
+  for (const char* shard : {"../out.safetensors", "sub/out.safetensors", "/etc/out.safetensors"}) {
+    Folder folder;
+    const std::string index = fmt::format(R"({{"weight_map": {{"w": "{}"}}}})", shard);
+    folder.add("model.safetensors.index.json", index);
+    folder.add(shard, test::safetensors_bytes(kOne, "x"));
+    expect_error(Code::data_loss, "which is no file of this folder",
+                 [&] { WeightFiles files(folder.source); });
+  }
+}
+
+// The cache of Hugging Face is made of links: snapshots/<hash>/model.safetensors -> ../../blobs/<hash>.
+TEST(WeightFiles, FollowsTheLinksOfAModelFolder) {
+  const test::TempFolder folder;
+  make_directories(folder.path("blobs"));
+  make_directories(folder.path("snapshots/1"));
+  write_file_atomic(folder.path("blobs/ab"), test::safetensors_bytes(kOne, "x"));
+  ASSERT_EQ(::symlink("../../blobs/ab", folder.path("snapshots/1/model.safetensors").c_str()), 0);
+  const WeightFiles files(*open_source(folder.path("snapshots/1")));
+  EXPECT_EQ(files.tensor("w").as<uint8_t>()[0], 'x');
+}
+
+TEST(WeightFiles, AFileThatShrinksIsAnErrorNotASignal) {
+  const test::TempFolder folder;
+  const std::string path = folder.path("model.safetensors");
+  write_safetensors(path, {{"a", Tensor(DType::f32, {512, 512})}, {"b", Tensor(DType::f32, {512, 512})}});
+  const WeightFiles files(*open_source(folder.path()));
+  EXPECT_EQ(files.tensor("a").shape(), (Shape{512, 512}));
+  ASSERT_EQ(::truncate(path.c_str(), 8192), 0);
+  expect_error(Code::data_loss, path + " changed while it was in use", [&] { files.tensor("b"); });
+}
+
 } // namespace
 } // namespace dllm::ckpt

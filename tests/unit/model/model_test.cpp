@@ -5,8 +5,12 @@
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cmath>
+#include <csignal>
 
 namespace dllm::model {
 namespace {
@@ -128,6 +132,157 @@ TEST(LoadModel, LoadAndNewAreCancelledInsideOfATensor) {
   const int64_t checks = test::count_checks(make_new);
   EXPECT_GE(checks, 6000 * 128 / (1 << 17)); // of the embedding alone
   for (const int64_t at : test::some_of(checks)) test::cancel_at(at, make_new);
+}
+
+TEST(SaveModel, ReplacesWhatASaveWroteAndNothingElse) {
+  const test::TempFolder folder;
+  const auto model = make("llama");
+  Options over(save_schema());
+  over.set_text("overwrite", "true");
+  const auto refuses = [&](const std::string& place, const std::string& named) {
+    expect_error(Code::already_exists, named, [&] { save_model(*model, place, over); });
+  };
+  const std::string place = folder.path("m");
+  save_model(*model, place, Options(save_schema()));
+  write_file_atomic(place + "/notes.txt", "mine");
+  refuses(place, place + " is not replaced: no save wrote notes.txt");
+  remove_all(place + "/notes.txt");
+  make_directories(place + "/plots");
+  refuses(place, "no save wrote plots");
+  remove_all(place + "/plots");
+  save_model(*model, place, over);
+  save_model(*model, place + "/", over);
+
+  // A download of another program: its config has no member "dllm".
+  make_directories(folder.path("hub"));
+  write_file_atomic(folder.path("hub/config.json"), R"({"model_type": "llama"})");
+  write_file_atomic(folder.path("hub/model.safetensors"), "mine");
+  refuses(folder.path("hub"), "no save wrote config.json");
+  remove_all(folder.path("hub/config.json"));
+  refuses(folder.path("hub"), "no save wrote model.safetensors");
+  write_file_atomic(folder.path("file"), "mine");
+  refuses(folder.path("file"), "it is no folder");
+  ASSERT_EQ(::symlink(place.c_str(), folder.path("link").c_str()), 0);
+  refuses(folder.path("link"), "it is a symbolic link");
+  // Folders beside it with the names a save uses on its way.
+  for (const char* name : {"n.partial", "n.old"}) {
+    make_directories(folder.path(name));
+    write_file_atomic(folder.path(name) + "/thesis.txt", "mine");
+    expect_error(Code::already_exists, "no save wrote thesis.txt",
+                 [&] { save_model(*model, folder.path("n"), Options(save_schema())); });
+    EXPECT_EQ(read_text(folder.path(name) + "/thesis.txt"), "mine");
+    remove_all(folder.path(name));
+  }
+  EXPECT_EQ(read_text(folder.path("hub/model.safetensors")), "mine");
+  EXPECT_NO_THROW(load_model(small_engine(), place, model_options()));
+}
+
+// Killed before every change of the disk: the former model stands or the new one, and the next save
+// takes the leftovers for what they are.
+std::atomic<int> operations_left{-1};
+void die_at_zero(const char*, const std::string&) {
+  if (operations_left.fetch_sub(1) == 0) ::kill(::getpid(), SIGKILL);
+}
+
+TEST(SaveModel, KilledAtEveryOperationLeavesAWholeModel) {
+  Options over(save_schema());
+  over.set_text("overwrite", "true");
+  const auto model = make("llama"), other = make("llama", "2");
+  const std::string name = model->params().names().front();
+  const Tensor before = model->params().read(name), after = other->params().read(name);
+  bool saw_before = false, saw_after = false;
+  for (int n = 0;; ++n) {
+    const test::TempFolder folder(true);
+    const std::string place = folder.path("m");
+    save_model(*model, place, over);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      operations_left = n;
+      set_file_hook(die_at_zero);
+      try {
+        save_model(*other, place, over);
+      } catch (...) {
+        ::_exit(3);
+      }
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    const Tensor now = load_model(small_engine(), place, model_options())->params().read(name);
+    ASSERT_TRUE(test::same_bytes(now, before) || test::same_bytes(now, after)) << n;
+    (test::same_bytes(now, after) ? saw_after : saw_before) = true;
+    save_model(*model, place, over);
+    EXPECT_EQ(list_directory(folder.path()), std::vector<std::string>{"m"}) << n;
+    if (WIFSIGNALED(status)) continue;
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    break;
+  }
+  EXPECT_TRUE(saw_before && saw_after);
+}
+
+TEST(Memory, AConfigThatDoesNotFitIsRefusedWithTheSum) {
+  // 2^24 rows of 2^20 numbers, and 4096 layers of matrices of 2^20 x 2^20: 2^56 bytes.
+  Json huge = small_config("llama");
+  huge.update({{"vocab_size", 1 << 24}, {"hidden_size", 1 << 20}, {"num_hidden_layers", 4096},
+               {"intermediate_size", 1 << 20}, {"head_dim", 1 << 18}});
+  const auto engine = small_engine();
+  const Error e = test::error_of([&] { new_model(engine, huge, model_options()); });
+  EXPECT_EQ(e.code(), Code::resource_exhausted);
+  EXPECT_NE(e.text().find("the model has "), std::string::npos) << e.text();
+  EXPECT_NE(e.text().find("GiB (layers."), std::string::npos) << e.text();
+  EXPECT_NE(e.text().find("this machine has"), std::string::npos) << e.text();
+  EXPECT_EQ(engine->i64("memory_peak"), 0);
+
+  const auto fits = make("llama");
+  const test::TempFolder folder;
+  save_model(*fits, folder.path("m"), Options(save_schema()));
+  engine->set_i64("memory_limit", fits->params().bytes() - 1);
+  const auto says_limit = [&](const std::function<void()>& call) {
+    expect_error(Code::resource_exhausted, "the engine's memory_limit is", call);
+  };
+  says_limit([&] { new_model(engine, small_config("llama"), model_options()); });
+  says_limit([&] { load_model(engine, folder.path("m"), model_options()); });
+  EXPECT_EQ(engine->i64("memory_peak"), 0);
+}
+
+TEST(Memory, AListOfBillionsOfExpertsIsNeverMade) {
+  Json huge = small_config("qwen3_moe");
+  huge.update({{"num_experts", 1 << 20}, {"num_hidden_layers", 4096}, {"decoder_sparse_step", 2}});
+  expect_error(Code::invalid_argument, "num_experts is 1048576, expected at most 262144",
+               [&] { new_model(small_engine(), huge, model_options()); });
+}
+
+TEST(LoadModel, AFileThatShrinksMeanwhileIsAnErrorNotASignal) {
+  const test::TempFolder folder;
+  const std::string place = folder.path("m"), file = place + "/model.safetensors";
+  save_model(*make("llama"), place, Options(save_schema()));
+  // A source whose weights are cut when the second of them is read.
+  struct Cut final : Content {
+    Cut(ContentRef from, std::string to) : content(std::move(from)), path(std::move(to)) {}
+    int64_t size() const override { return content->size(); }
+    Bytes read(int64_t at, int64_t size) const override {
+      // The header is read in two pieces.
+      if (++reads == 4) EXPECT_EQ(::truncate(path.c_str(), 4096), 0);
+      return content->read(at, size);
+    }
+    ContentRef content;
+    std::string path;
+    mutable int reads = 0;
+  };
+  struct Cutting final : Source {
+    explicit Cutting(const std::string& path) : inner(open_source(path)) {}
+    bool has(const std::string& name) const override { return inner->has(name); }
+    Bytes open(const std::string& name) const override { return inner->open(name); }
+    ContentRef content(const std::string& name) const override {
+      return std::make_shared<Cut>(inner->content(name), join_path(inner->describe(), name));
+    }
+    std::vector<std::string> names() const override { return inner->names(); }
+    std::string describe() const override { return inner->describe(); }
+    std::unique_ptr<Source> inner;
+  };
+  const Cutting source(place);
+  expect_error(Code::data_loss, file + " changed while it was in use",
+               [&] { load_model(small_engine(), source, model_options()); });
 }
 
 TEST(LoadModel, Bf16AndInt8AreNear) {

@@ -143,7 +143,7 @@ TEST(Dataset, TokenFileComesBackEqual) {
   Dataset data(make_byte_tokenizer(), Options(dataset_schema()));
   data.add(R"([{"text": "hello"}, {"prompt": "a", "response": "bc"}, {"text": ""}])");
   const std::string path = scratch.path("rows.tok");
-  data.save(path, nullptr);
+  data.save(path, false, nullptr);
   const auto back = Dataset::open(path, nullptr, Options(dataset_schema()), nullptr);
   ASSERT_EQ(back->size(), data.size());
   EXPECT_EQ(back->special().eos, 256);
@@ -161,7 +161,7 @@ TEST(Dataset, EveryBrokenByteOfATokenFileIsSeen) {
   Scratch scratch;
   Dataset data(make_byte_tokenizer(), Options(dataset_schema()));
   data.add(R"([{"text": "hello"}, {"prompt": "a", "response": "bc"}])");
-  data.save(scratch.path("rows.tok"), nullptr);
+  data.save(scratch.path("rows.tok"), false, nullptr);
   const std::string good = read_text(scratch.path("rows.tok"));
   const auto padding =
       [&](size_t at) { // not covered by the hash: zeros up to the next multiple of 8

@@ -285,5 +285,33 @@ TEST(Normalizer, LongTextsAreTheSameInPieces) {
   }
 }
 
+TEST(SaveTokenizer, ReplacesItsOwnFilesAlone) {
+  Scratch scratch;
+  const auto tokenizer = make_byte_tokenizer();
+  const auto refuses = [&](const std::string& path, const std::string& named) {
+    try {
+      tokenizer->save(path);
+      ADD_FAILURE() << path;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::already_exists);
+      EXPECT_EQ(e.text(), named + " is not replaced: no save of a tokenizer wrote it");
+    }
+  };
+  for (int i = 0; i < 2; ++i) {
+    tokenizer->save(scratch.path("own.json"));
+    tokenizer->save(scratch.path()); // a folder
+  }
+  EXPECT_EQ(Tokenizer::load(scratch.path(), Options(tokenizer_schema()))->size(), tokenizer->size());
+  const std::string thesis = scratch.write("thesis.txt", "mine");
+  refuses(thesis, thesis);
+  const std::string config = scratch.write("hub/tokenizer_config.json",
+                                           R"({"tokenizer_class": "LlamaTokenizer", "model_max_length": 8})");
+  refuses(scratch.path("hub"), config);
+  EXPECT_EQ(list_directory(scratch.path("hub")), std::vector<std::string>{"tokenizer_config.json"});
+  std::filesystem::create_symlink(scratch.path("own.json"), scratch.path("link.json"));
+  refuses(scratch.path("link.json"), scratch.path("link.json"));
+  EXPECT_EQ(read_text(thesis), "mine");
+}
+
 } // namespace
 } // namespace dllm::text

@@ -4,10 +4,17 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "tiny.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cmath>
+#include <csignal>
 #include <sstream>
 
 namespace dllm::train {
@@ -56,11 +63,89 @@ TEST(JsonlSink, AppendsOneObjectPerLine) {
   remove_all(path);
 }
 
+// Runs `body` in a child whose files end at `bytes`.
+template <class F> int with_file_limit(rlim_t bytes, F&& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_DFL);
+    const rlimit limit{bytes, RLIM_INFINITY};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    ::_exit(body());
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_FALSE(WIFSIGNALED(status)) << "signal " << WTERMSIG(status);
+  return WEXITSTATUS(status);
+}
+
+TEST(JsonlSink, AFullDiskIsSaidOnceAndLosesNoLine) {
+  const std::string path = testing::TempDir() + "/sink_full.jsonl";
+  remove_all(path);
+  const int failed = with_file_limit(100, [&] {
+    const auto sink = make_sink("jsonl", path, Options(sink_schema()));
+    int errors = 0;
+    for (int i = 0; i < 10; ++i) {
+      try {
+        sink->write(step(i), {});
+      } catch (const Error& e) {
+        const bool named = e.text().find("sink jsonl: cannot write " + path) != std::string::npos;
+        if (!named || e.code() != Code::resource_exhausted) return 2;
+        ++errors;
+      }
+    }
+    if (errors != 1) return 3;
+    try {
+      sink->finish();
+      return 4;
+    } catch (const Error&) {
+    }
+    const rlimit room{RLIM_INFINITY, RLIM_INFINITY};
+    ::setrlimit(RLIMIT_FSIZE, &room);
+    sink->write(step(10), {});
+    sink->finish();
+    return 0;
+  });
+  EXPECT_EQ(failed, 0);
+  std::istringstream lines(read_text(path));
+  std::string line;
+  int64_t count = 0;
+  while (std::getline(lines, line)) EXPECT_EQ(parse_json(line, "line").at("step"), count++);
+  EXPECT_EQ(count, 11);
+  remove_all(path);
+}
+
+TEST(JsonlSink, ARunEndsBehindTheStepThatCouldNotBeWritten) {
+  auto trainer = tiny_trainer();
+  trainer->add_sink("jsonl", "/dev/full", Options(sink_schema()));
+  TextSource source;
+  std::vector<int64_t> heard;
+  const auto listen = [&](const Event& event) {
+    heard.push_back(std::get<int64_t>(*event.find("step")));
+    return Answer::go_on;
+  };
+  try {
+    trainer->run(source, 5, listen);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::resource_exhausted);
+    EXPECT_NE(e.text().find("sink jsonl: cannot write /dev/full"), std::string::npos) << e.text();
+  }
+  EXPECT_EQ(heard, std::vector<int64_t>{1});
+  EXPECT_EQ(trainer->metric("step"), 1);
+  EXPECT_TRUE(std::isfinite(trainer->metric("loss")));
+  EXPECT_EQ(trainer->steps_done(), 1);
+}
+
 TEST(Sink, UnknownKindAndBadPathAreErrors) {
   const Options options(sink_schema());
   EXPECT_THROW(make_sink("tensorboard", "", options), Error);
   EXPECT_THROW(make_sink("jsonl", "", options), Error);
   EXPECT_THROW(make_sink("jsonl", "/nowhere/at/all.jsonl", options), Error);
+  EXPECT_THROW(make_sink("jsonl", testing::TempDir(), options), Error);
+  const std::string pipe = testing::TempDir() + "/sink_pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(make_sink("jsonl", pipe, options), Error); // opening it would wait for a reader
+  remove_all(pipe);
 }
 
 } // namespace

@@ -1,0 +1,138 @@
+#include "base/input_file.h"
+
+#include "base/error.h"
+#include "base/file_error.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <new>
+
+namespace dllm {
+namespace {
+
+// Empty for a regular file.
+const char* other_kind(mode_t mode) {
+  if (S_ISREG(mode)) return "";
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+void check_regular(const struct stat& info, const std::string& path) {
+  const std::string kind = other_kind(info.st_mode);
+  if (kind.empty()) return;
+  fail_with_hint(kind == "a folder" ? "name a file in it" : "write its content to a file first: files are read in pieces",
+                 Code::invalid_argument, "{} is not a regular file: it is {}", path, kind);
+}
+
+FileStamp stamp_of(const struct stat& info) {
+  return {static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino), info.st_size, info.st_mtim.tv_sec,
+          info.st_mtim.tv_nsec};
+}
+
+[[noreturn]] void fail_changed(const std::string& path, const FileStamp& before, const FileStamp& now) {
+  const char* hint = "open it again; a file that is in use must not be written to";
+  if (before.size != now.size) {
+    fail_with_hint(hint, Code::data_loss, "{} changed while it was in use: {} bytes when it was opened, now {}", path,
+                   before.size, now.size);
+  }
+  fail_with_hint(hint, Code::data_loss, "{} changed while it was in use: it was written to after it was opened", path);
+}
+
+class FileContent final : public Content {
+ public:
+  explicit FileContent(const std::string& path) : file_(path) {}
+  int64_t size() const override { return file_.size(); }
+  Bytes read(int64_t at, int64_t size) const override { return file_.read(at, size); }
+
+ private:
+  InputFile file_;
+};
+
+class MemoryContent final : public Content {
+ public:
+  explicit MemoryContent(Bytes bytes) : bytes_(std::move(bytes)) {}
+  int64_t size() const override { return static_cast<int64_t>(bytes_.size()); }
+  Bytes read(int64_t at, int64_t size) const override {
+    return bytes_.part(static_cast<size_t>(at), static_cast<size_t>(size));
+  }
+
+ private:
+  Bytes bytes_;
+};
+
+}  // namespace
+
+FileStamp file_stamp(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) fail_errno("read", path);
+  check_regular(info, path);
+  return stamp_of(info);
+}
+
+void check_stamp(const std::string& path, const FileStamp& stamp) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return;
+  const FileStamp now = stamp_of(info);
+  if (!(now == stamp)) fail_changed(path, stamp, now);
+}
+
+// The look comes first, as opening a device may already do something to it. Without O_NONBLOCK a pipe that takes the
+// place in between would hang here.
+InputFile::InputFile(const std::string& path) : path_(path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) fail_errno("open", path);
+  check_regular(info, path);
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd_ < 0) fail_errno("open", path);
+  try {
+    if (::fstat(fd_, &info) != 0) fail_errno("open", path);
+    check_regular(info, path);
+  } catch (...) {
+    ::close(fd_);
+    throw;
+  }
+  stamp_ = stamp_of(info);
+}
+
+InputFile::~InputFile() { ::close(fd_); }
+
+void InputFile::read(int64_t at, void* to, int64_t size) const {
+  constexpr int64_t kChunk = int64_t{1} << 26;
+  char* out = static_cast<char*>(to);
+  for (int64_t done = 0; done < size;) {
+    const auto wanted = static_cast<size_t>(std::min(kChunk, size - done));
+    const ssize_t got = ::pread(fd_, out + done, wanted, at + done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno("read", path_);
+    if (got == 0) break;  // it was cut: the stamp says so
+    done += got;
+  }
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0) fail_errno("read", path_);
+  const FileStamp now = stamp_of(info);
+  if (!(now == stamp_)) fail_changed(path_, stamp_, now);
+}
+
+Bytes InputFile::read(int64_t at, int64_t size) const {
+  constexpr size_t kAlignment = 64;
+  if (size == 0) return {};
+  const size_t room = (static_cast<size_t>(size) + kAlignment - 1) / kAlignment * kAlignment;
+  void* memory = std::aligned_alloc(kAlignment, room);
+  if (memory == nullptr) throw std::bad_alloc();
+  const std::shared_ptr<void> owner(memory, &std::free);
+  read(at, memory, size);
+  return {memory, static_cast<size_t>(size), owner};
+}
+
+ContentRef open_content(const std::string& path) { return std::make_shared<FileContent>(path); }
+
+ContentRef memory_content(Bytes bytes) { return std::make_shared<MemoryContent>(std::move(bytes)); }
+
+}  // namespace dllm

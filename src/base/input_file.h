@@ -1,0 +1,64 @@
+#pragma once
+// Files that a caller named, opened for reading. What a path leads to is looked at before it is opened: a pipe, a
+// device or a socket would hang or never end, a folder has no bytes. Bytes are read, never mapped: a file that
+// shrinks under a mapping ends the process with SIGBUS.
+
+#include "base/bytes.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace dllm {
+
+// What tells one state of a file from the next.
+struct FileStamp {
+  uint64_t device = 0, inode = 0;
+  int64_t size = 0;
+  int64_t seconds = 0, nanoseconds = 0;  // of the last write
+  friend bool operator==(const FileStamp&, const FileStamp&) = default;
+};
+
+// Fails as InputFile does.
+FileStamp file_stamp(const std::string& path);
+// data_loss naming the path when it leads to other bytes than those of `stamp`. A name that is gone is no change.
+void check_stamp(const std::string& path, const FileStamp& stamp);
+
+// An open regular file. Reads may run together.
+class InputFile {
+ public:
+  // not_found, permission_denied, or invalid_argument for what is no regular file.
+  explicit InputFile(const std::string& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  int64_t size() const { return stamp_.size; }
+  const FileStamp& stamp() const { return stamp_; }
+  int descriptor() const { return fd_; }  // open as long as this
+  // REQUIRES: 0 <= at, at + size <= size(). data_loss when the file was written to or cut since it was opened.
+  void read(int64_t at, void* to, int64_t size) const;
+  // The same into memory of its own, aligned for any element type.
+  Bytes read(int64_t at, int64_t size) const;
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+  FileStamp stamp_;
+};
+
+// Bytes that are read piece by piece: of a file, or of a host's memory.
+class Content {
+ public:
+  virtual ~Content() = default;
+  virtual int64_t size() const = 0;
+  // REQUIRES: 0 <= at, at + size <= size(). A view of memory, a copy of a file's bytes.
+  virtual Bytes read(int64_t at, int64_t size) const = 0;
+};
+using ContentRef = std::shared_ptr<const Content>;
+
+ContentRef open_content(const std::string& path);
+ContentRef memory_content(Bytes bytes);
+
+}  // namespace dllm

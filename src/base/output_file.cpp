@@ -1,0 +1,73 @@
+#include "base/output_file.h"
+
+#include "base/error.h"
+#include "base/file_error.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+
+namespace dllm {
+
+ssize_t write_without_signal(int fd, const void* data, size_t size) {
+  sigset_t both, before, mask;
+  sigemptyset(&both);
+  sigaddset(&both, SIGXFSZ);
+  sigaddset(&both, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &both, &mask);
+  sigpending(&before);  // the host's own, which stay
+  const ssize_t put = ::write(fd, data, size);
+  const int number = errno;
+  const int sent = put >= 0 ? 0 : number == EFBIG ? SIGXFSZ : number == EPIPE ? SIGPIPE : 0;
+  if (sent != 0 && sigismember(&before, sent) == 0) {
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, sent);
+    const timespec at_once{};
+    while (sigtimedwait(&one, nullptr, &at_once) < 0 && errno == EINTR) {
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  errno = number;
+  return put;
+}
+
+AppendFile::AppendFile(const std::string& path, bool append) : path_(path) {
+  // Opening a pipe for writing fails with ENXIO under O_NONBLOCK while nothing reads it.
+  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
+  if (fd_ < 0 && errno != ENXIO) fail_errno("write", path);
+  struct stat info {};
+  const bool known = fd_ >= 0 && ::fstat(fd_, &info) == 0;
+  if (!known || !(S_ISREG(info.st_mode) || S_ISCHR(info.st_mode))) {
+    if (fd_ >= 0) ::close(fd_);
+    fail_with_hint("name a file", Code::invalid_argument, "cannot write {}: it is a pipe or a socket", path);
+  }
+  ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_NONBLOCK);
+  if (!append && S_ISREG(info.st_mode) && ::ftruncate(fd_, 0) != 0) {
+    const int number = errno;
+    ::close(fd_);
+    errno = number;
+    fail_errno("write", path);
+  }
+}
+
+AppendFile::~AppendFile() { ::close(fd_); }
+
+size_t AppendFile::write(std::string_view data) {
+  size_t done = 0;
+  while (done < data.size()) {
+    const ssize_t put = write_without_signal(fd_, data.data() + done, data.size() - done);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) break;
+    done += static_cast<size_t>(put);
+  }
+  return done;
+}
+
+}  // namespace dllm

@@ -1,0 +1,136 @@
+#include "model/saved_folder.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/log.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace dllm::model {
+namespace {
+
+constexpr std::string_view kPartial = ".partial";
+constexpr const char* kMark = "config.json.partial";  // the name under which config.json is written
+constexpr int64_t kMaxConfigBytes = int64_t{64} << 20;
+
+// model.safetensors, model-00001-of-00004.safetensors, model.safetensors.index.json.
+bool is_weights_name(std::string_view name) {
+  constexpr std::string_view kBase = "model";
+  if (!name.starts_with(kBase)) return false;
+  name.remove_prefix(kBase.size());
+  if (name == ".safetensors" || name == ".safetensors.index.json") return true;
+  constexpr std::string_view kShard = "-00000-of-00000.safetensors";
+  return name.size() == kShard.size() && std::equal(name.begin(), name.end(), kShard.begin(), [](char c, char shape) {
+           return shape == '0' ? c >= '0' && c <= '9' : c == shape;
+         });
+}
+
+bool is_own_name(std::string_view name) {
+  if (name.ends_with(kPartial)) name.remove_suffix(kPartial.size());
+  const auto same = [&](const char* side) { return name == side; };
+  return name == kConfigFile || is_weights_name(name) || std::any_of(std::begin(kSideFiles), std::end(kSideFiles), same);
+}
+
+// A config.json of a save has a member "dllm"; those of other programs have none.
+bool is_own_config(const std::string& path) {
+  try {
+    const Json config = parse_json(read_text(path, kMaxConfigBytes), path);
+    return config.is_object() && config.contains("dllm");
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// The first file of `folder` that no save wrote; "" when a save wrote all of it.
+std::string foreign_file(const std::string& folder) {
+  const std::vector<std::string> names = list_directory(folder);
+  for (const std::string& name : names) {
+    const std::string path = join_path(folder, name);
+    if (!is_own_name(name) || is_link(path) || is_directory(path)) return name;
+  }
+  if (names.empty() || file_exists(join_path(folder, kMark))) return "";
+  const std::string config = join_path(folder, kConfigFile);
+  if (!file_exists(config)) return names.front();
+  return is_own_config(config) ? "" : kConfigFile;
+}
+
+void check_removable(const std::string& folder) {
+  if (is_link(folder) || !is_directory(folder)) {
+    fail_with_hint("choose another path, or move it away", Code::already_exists, "{} is not replaced: it is {}", folder,
+                   is_link(folder) ? "a symbolic link" : "no folder");
+  }
+  const std::string foreign = foreign_file(folder);
+  if (foreign.empty()) return;
+  fail_with_hint("choose another path, or move that file away", Code::already_exists,
+                 "{} is not replaced: no save wrote {}", folder, foreign);
+}
+
+bool is_there(const std::string& path) { return file_exists(path) || is_link(path); }
+
+// config.json and the mark go last, so that a kill halfway leaves what is known for a save.
+void remove_save(const std::string& folder) {
+  if (!is_there(folder)) return;
+  for (const std::string& name : list_directory(folder)) {
+    if (name != kConfigFile && name != kMark) remove_all(join_path(folder, name));
+  }
+  remove_all(folder);
+}
+
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+FolderSave::FolderSave(std::string folder, bool overwrite) : folder_(without_slash(std::move(folder))) {
+  if (folder_.empty()) fail(Code::invalid_argument, "the path of the folder to save is empty");
+  if (is_there(folder_)) {
+    if (!overwrite) {
+      fail_with_hint("choose another path, or set overwrite", Code::already_exists, "{} is there already", folder_);
+    }
+    check_removable(folder_);
+  }
+  partial_ = folder_ + std::string(kPartial);
+  for (const std::string& leftover : {partial_, folder_ + ".old"}) {
+    if (is_there(leftover)) check_removable(leftover);
+  }
+  remove_save(partial_);
+  make_directories(partial_);
+  FileWriter(join_path(partial_, kMark)).close();
+}
+
+FolderSave::~FolderSave() {
+  if (moved_) return;
+  try {
+    remove_save(partial_);
+  } catch (const Error& e) {
+    log(LogLevel::warn, "{} stays behind: {}", partial_, e.text());
+  }
+}
+
+void FolderSave::move_into_place(const std::string& config_text) {
+  write_file_atomic(join_path(partial_, kConfigFile), config_text);
+  sync_path(partial_);
+  const std::string old = folder_ + ".old";
+  if (!is_there(folder_)) {
+    rename_path(partial_, folder_);
+    moved_ = true;
+    return remove_save(old);
+  }
+  if (swap_paths(partial_, folder_)) {
+    sync_path(parent_path(folder_));
+    moved_ = true;
+    return remove_save(partial_);
+  }
+  remove_save(old);
+  rename_path(folder_, old);
+  rename_path(partial_, folder_);
+  moved_ = true;
+  remove_save(old);
+}
+
+}  // namespace dllm::model
