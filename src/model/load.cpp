@@ -99,7 +99,23 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
   }
 }
 
+Origin origin_of(const ModelConfig& config, const Options& options) {
+  Origin origin = chosen_by(options);
+  const bool silent = !parse_json(config.source, kConfig).contains("dllm");
+  origin.next_token = silent && config.attention == AttentionKind::causal && config.shift == 0 &&
+                      config.mask_token_id < 0;
+  return origin;
+}
+
 } // namespace
+
+Origin chosen_by(const Options& options) {
+  Origin origin;
+  origin.attention_chosen = options.str("attention") != "auto";
+  origin.shift_chosen = options.i64("shift") >= 0;
+  origin.mask_chosen = !options.str("mask_token").empty();
+  return origin;
+}
 
 const Schema& model_schema() {
   static const Schema schema(
@@ -129,6 +145,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
                                   const Options& options, Task* task) {
   check_task(task);
   Opened opened = open_model(source);
+  const Origin origin = origin_of(opened.config, options);
   apply_model_options(opened.config, options);
   const std::vector<ParamSpec> specs = find_family(opened.config.family).params(opened.config);
   const std::unique_ptr<WeightSource> weights =
@@ -137,6 +154,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
   weights->check(specs);
 
   const auto model = std::make_shared<Model>(std::move(engine), opened.config);
+  model->set_origin(origin);
   load_parameters(*model, specs, *weights, options.str("dtype"), task);
   if (!opened.gguf) {
     for (const char* name : kSideFiles) {

@@ -14,7 +14,6 @@ bool is_held_out(const TokenRow& row, double fraction) {
 
 RowIndex::RowIndex(std::shared_ptr<const Dataset> data, const RowIndexSettings& settings)
     : data_(std::move(data)), settings_(settings) {
-  int64_t tokens = 0;
   for (int64_t i = 0; i < data_->size(); ++i) {
     const TokenRow row = data_->row(i);
     const auto count = static_cast<int64_t>(row.ids.size());
@@ -25,13 +24,13 @@ RowIndex::RowIndex(std::shared_ptr<const Dataset> data, const RowIndexSettings& 
     if (!settings_.pack && settings_.truncate == Truncate::drop && count > settings_.length)
       continue;
     rows_.push_back(i);
-    if (settings_.pack) begins_.push_back(tokens);
-    tokens += count;
+    if (settings_.pack) begins_.push_back(tokens_);
+    tokens_ += count;
   }
   sequences_ = static_cast<int64_t>(rows_.size());
   if (settings_.pack) {
-    begins_.push_back(tokens);
-    sequences_ = (tokens + (settings_.drop_tail ? 0 : settings_.length - 1)) / settings_.length;
+    begins_.push_back(tokens_);
+    sequences_ = (tokens_ + (settings_.drop_tail ? 0 : settings_.length - 1)) / settings_.length;
   }
 }
 

@@ -162,6 +162,7 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
     weights.emplace_back(index, state.engine().upload(tensor));
   }
   seek(source, record.json);
+  for (const auto& sink : state.sinks) sink->rewind(record.counters.step);
 
   // From here on nothing fails.
   state.in_flight.clear();
@@ -170,6 +171,7 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   state.model->params().bump();
   state.slots = std::move(slots);
   state.counters = record.counters;
+  state.restored = true;
   state.accumulated = record.accumulated;
   state.hyper = record.hyper;
   state.lost.clear();
