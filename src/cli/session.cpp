@@ -1,5 +1,6 @@
 #include "session.h"
 
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -29,21 +30,15 @@ Owned<dllm_engine> open_engine(const Context& context) {
       [&](dllm_engine** out, dllm_error* err) { return dllm_engine_new(context.options("engine"), out, err); });
 }
 
-std::string model_path(const std::string& path) {
-  const Owned<dllm_buffer> dir(dllm_buffer_new());
-  if (dllm_checkpoint_latest(path.c_str(), dir.get(), nullptr) != DLLM_OK) return path;
-  return std::string(static_cast<const char*>(dllm_buffer_data(dir.get()))) + "/model";
-}
-
 Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path) {
   return make<dllm_model>([&](dllm_model** out, dllm_error* err) {
-    return dllm_model_load(engine, model_path(path).c_str(), context.options("model"), context.task(), out, err);
+    return dllm_model_load(engine, path.c_str(), context.options("model"), context.task(), out, err);
   });
 }
 
 Owned<dllm_tokenizer> open_tokenizer(const std::string& path) {
   return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
-    return dllm_tokenizer_load(model_path(path).c_str(), nullptr, out, err);
+    return dllm_tokenizer_load(path.c_str(), nullptr, out, err);
   });
 }
 
@@ -53,7 +48,10 @@ std::vector<int32_t> encode(const dllm_tokenizer* tokenizer, const std::string& 
   });
 }
 
-std::string decode(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& ids) {
+std::string decode(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& all) {
+  std::vector<int32_t> ids = all;
+  const int64_t size = dllm_tokenizer_size(tokenizer);
+  std::erase_if(ids, [&](int32_t id) { return id < 0 || id >= size; });
   return text([&](dllm_buffer* out, dllm_error* err) {
     return dllm_tokenizer_decode(tokenizer, ids.data(), static_cast<int64_t>(ids.size()), out, err);
   });
@@ -87,8 +85,10 @@ double decoder_metric(const dllm_decoder* decoder, int64_t slot, const char* key
 
 std::string read_all(const std::string& path) {
   if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  if (std::filesystem::is_directory(path)) throw Failure(DLLM_INVALID_ARGUMENT, path + " is a folder, not a file");
+  if (!std::filesystem::exists(path)) throw Failure(DLLM_NOT_FOUND, "there is no file or folder " + path);
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw Failure(DLLM_NOT_FOUND, "cannot read " + path);
+  if (!file) throw Failure(DLLM_PERMISSION_DENIED, "cannot read " + path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 

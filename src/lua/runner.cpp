@@ -87,7 +87,7 @@ std::string read_file(const std::string& path) {
     throw ScriptError(DLLM_INVALID_ARGUMENT, path + " is a folder, not a script");
   }
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw ScriptError(DLLM_NOT_FOUND, "cannot read " + path);
+  if (!file) throw ScriptError(DLLM_NOT_FOUND, "there is no file or folder " + path);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (text.rfind("#!", 0) == 0) text.insert(0, "--");  // a script may name its interpreter
   return text;

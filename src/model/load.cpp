@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/files.h"
+#include "ckpt/model_folder.h"
 #include "model/families/family.h"
 #include "model/mask_token.h"
 #include "model/model.h"
@@ -167,11 +168,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
 
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,
                                   const Options& options, Task* task) {
-  // A checkpoint of a training run holds its model one folder down.
-  const std::string inner = join_path(path, "model");
-  const bool checkpoint = is_directory(path) && !file_exists(join_path(path, kConfig)) &&
-                          file_exists(join_path(inner, kConfig));
-  return load_model(std::move(engine), *open_source(checkpoint ? inner : path), options, task);
+  return load_model(std::move(engine), *open_source(ckpt::model_folder(path)), options, task);
 }
 
 } // namespace dllm::model
