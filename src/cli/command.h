@@ -104,7 +104,7 @@ Parsed parse(const Command& command, int argc, char** argv);  // throws UsageFai
 
 const std::vector<Command>& commands();
 
-// Exit codes: 0 fine, 1 failed, 2 wrong usage, 130 interrupted.
+// Exit codes: 0 fine, 1 failed, 2 wrong usage, 130 interrupted by Ctrl-C (143, 129: by SIGTERM, SIGHUP).
 inline constexpr int kFailed = 1, kUsage = 2, kInterrupted = 130;
 
 }  // namespace dllm::cli

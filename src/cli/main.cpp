@@ -38,7 +38,7 @@ int run_command(const Command& command, int argc, char** argv) {
   } catch (const UsageFailure& failure) {
     return report(failure, json, "dllm " + command.name, kUsage);
   } catch (const Failure& failure) {
-    return report(failure, json, "dllm", failure.status() == DLLM_CANCELLED ? kInterrupted : kFailed);
+    return report(failure, json, "dllm", failure.status() == DLLM_CANCELLED ? interrupted_code() : kFailed);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "dllm: %s\n", e.what());
     return kFailed;

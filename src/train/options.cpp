@@ -52,7 +52,7 @@ const Schema& trainer_schema() {
           option_i64("sync_every", 0, 0, 1 << 30,
                      "A run waits for its steps after so many of them, so that a callback can "
                      "save or evaluate there; engines that run ahead tell of steps late; 0: never."),
-          option_i64("keep_last", 3, 1, 1 << 20, "Checkpoints to keep in root."),
+          option_i64("keep_last", 3, 0, 1 << 20, "Checkpoints to keep in root; 0: all."),
           option_choice("compat", "none", {"none", "dllm-jax", "dllm", "dmax", "nano", "open-dllm"},
                         "Reproduces the known quirks of a reference."),
       });
