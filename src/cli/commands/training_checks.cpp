@@ -24,6 +24,15 @@ Json all_options(const Context& context, const std::string& kind) {
       [&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(context.options(kind), out, err); }));
 }
 
+// Options of the one kind of engine mean nothing to the other.
+void check_engine(const Context& context) {
+  if (context.option("engine", "kind") != "\"cpu\"") return;
+  for (const auto& [key, value] : all_options(context, "engine").items()) {
+    if (key.rfind("pjrt.", 0) != 0 && key != "plugin" && key != "target") continue;
+    if (context.typed("engine", key)) throw UsageFailure("--" + key + " needs --engine.kind pjrt");
+  }
+}
+
 // What a loader, a trainer or a model would take and this command decides by itself.
 void check_decided_here(const Context& context) {
   if (context.typed("trainer", "root")) {
@@ -37,6 +46,10 @@ void check_decided_here(const Context& context) {
       context.number("save-every") != std::stoll(context.option("trainer", "save_every"))) {
     throw UsageFailure("--save-every and --save_every are the same and differ");
   }
+  if (context.typed("model", "cache_dtype")) {
+    throw UsageFailure("--cache_dtype is for decoding: training keeps no K and V");
+  }
+  check_engine(context);
   if (context.has("schedule")) return;
   for (const auto& [key, value] : all_options(context, "schedule").items()) {
     if (!context.typed("schedule", key)) continue;
