@@ -94,8 +94,8 @@ void tell_end(Context& context, const Run& run, const std::string& reason) {
 
 int nothing_left(Context& context, const Run& run, int64_t done) {
   const bool epochs = context.typed("loader", "epochs") && context.option("loader", "epochs") != "0";
-  std::fprintf(stderr, "%s has %lld steps already: %s --steps %lld goes on, --fresh starts over\n",
-               context.text("out").c_str(), static_cast<long long>(done), epochs ? "without --epochs," : "",
+  std::fprintf(stderr, "%s has %lld steps already: %s--steps %lld goes on, --fresh starts over\n",
+               context.text("out").c_str(), static_cast<long long>(done), epochs ? "without --epochs, " : "",
                static_cast<long long>(2 * done));
   tell_end(context, run, "steps");
   return 0;

@@ -33,11 +33,10 @@ Json config_from_scratch(const Context& context, int64_t vocabulary, int64_t lay
   return config;
 }
 
-Owned<dllm_model> new_model(const Context& context, dllm_engine* engine, const Json& json) {
+Owned<dllm_model> new_model(dllm_engine* engine, const Json& json, const dllm_options* options, dllm_task* task) {
   const std::string config = json.dump();
   return make<dllm_model>([&](dllm_model** out, dllm_error* err) {
-    return dllm_model_new(engine, config.data(), static_cast<int64_t>(config.size()), context.options("model"),
-                          context.task(), out, err);
+    return dllm_model_new(engine, config.data(), static_cast<int64_t>(config.size()), options, task, out, err);
   });
 }
 
@@ -45,7 +44,7 @@ Owned<dllm_model> model_from_scratch(const Context& context, const Run& run) {
   Json config = config_from_scratch(context, dllm_tokenizer_size(run.tokenizer.get()), context.number("layers"));
   int32_t mask_id = -1;
   if (dllm_tokenizer_id(run.tokenizer.get(), "<|mask|>", &mask_id, nullptr) == DLLM_OK) config["dllm"]["mask_token_id"] = mask_id;
-  auto model = new_model(context, run.engine.get(), config);
+  auto model = new_model(run.engine.get(), config, context.options("model"), context.task());
   call([&](dllm_error* err) { return dllm_model_set_tokenizer(model.get(), run.tokenizer.get(), err); });
   return model;
 }
@@ -99,7 +98,7 @@ void try_trainer(const Context& context, const Run& run) {
   constexpr int64_t kFewTokens = 8;
   Json config = config_from_scratch(context, kFewTokens, 1);
   config["dllm"]["mask_token_id"] = kFewTokens - 1;
-  const auto model = new_model(context, run.engine.get(), config);
+  const auto model = new_model(run.engine.get(), config, nullptr, context.task());
   Json values = options_json(context, "trainer");
   values.erase("freeze");  // names of tensors of the whole model
   const std::string json = values.dump();

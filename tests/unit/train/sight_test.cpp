@@ -37,10 +37,12 @@ protected:
     write_file_atomic(join_path(folder, "config.json"), config.dump());
     return folder;
   }
-  std::string saved_by(Trainer& trainer) const {
+  std::string saved_by(Trainer& trainer, const std::string& run = "run") const {
     TextSource source;
     trainer.run(source, 2);
-    return join_path(save_checkpoint(trainer, nullptr, root_, Options(checkpoint_schema())),
+    const std::string root = join_path(root_, run);
+    make_directories(root);
+    return join_path(save_checkpoint(trainer, nullptr, root, Options(checkpoint_schema())),
                      "model");
   }
   static Json settings_of(const std::string& folder) {
@@ -102,7 +104,7 @@ TEST_F(SightTest, NextTokenTrainingIsSavedAsSuch) {
   // And from there back to a diffusion model: the shift stays.
   const auto adapted =
       trainer_of(model::load_model(tiny_engine(), folder, model_options()), "mdlm");
-  const Json settings = settings_of(saved_by(*adapted));
+  const Json settings = settings_of(saved_by(*adapted, "adapted"));
   EXPECT_EQ(settings.at("attention"), "bidirectional");
   EXPECT_EQ(settings.at("shift"), 1);
 }
