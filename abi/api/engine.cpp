@@ -3,6 +3,7 @@
 #include "engine_handle.h"
 
 #include "buffer_handle.h"
+#include "ckpt/model_folder.h"
 #include "cpu/engine.h"
 #include "decode/plan.h"
 #include "options_handle.h"
@@ -74,7 +75,7 @@ dllm_status dllm_engine_plan(dllm_engine* engine, const char* path, const dllm_o
     need(out, "out");
     const Options options = options_of(opts, "plan");
     check_task(task_of(task));
-    const auto source = open_source(need_text(path, "path"));
+    const auto source = open_source(ckpt::model_folder(need_text(path, "path")));
     const model::Job job = planned_job(object, model::read_config(*source), options);
     check_task(task_of(task));
     fill(out, model::plan_text(*object, job, options));

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "batch_handle.h"
 #include "buffer_handle.h"
+#include "ckpt/model_folder.h"
 #include "engine_handle.h"
 #include "options_handle.h"
 #include "source_handle.h"
@@ -63,7 +64,7 @@ dllm_status dllm_model_load(dllm_engine* engine, const char* path, const dllm_op
     const auto& on = need(engine, "engine").object;
     const std::string from = need_text(path, "path");
     auto model = model::load_model(on, from, options_of(opts, "model"), task_of(task));
-    *out = new dllm_model(with_tokenizer(std::move(model), *open_source(from)));
+    *out = new dllm_model(with_tokenizer(std::move(model), *open_source(ckpt::model_folder(from))));
   });
 }
 

@@ -5,6 +5,7 @@
 #include "batch_handle.h"
 #include "buffer_handle.h"
 #include "ckpt/gguf_vocabulary.h"
+#include "ckpt/model_folder.h"
 #include "dataset_handle.h"
 #include "options_handle.h"
 #include "source_handle.h"
@@ -43,6 +44,16 @@ text::GgufVocabulary text_vocabulary(const ckpt::GgufFile& file) {
   return to;
 }
 
+// Ids that a model has and the tokenizer has not are the caller's to leave out.
+std::span<const int32_t> known_ids(const text::Tokenizer& tokenizer, const int32_t* ids, int64_t count) {
+  const std::span<const int32_t> all = need_array(ids, count, "ids");
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i] >= 0 && all[i] < tokenizer.size()) continue;
+    fail(Code::invalid_argument, "ids[{}] = {} is out of the vocabulary of {}", i, all[i], tokenizer.size());
+  }
+  return all;
+}
+
 // "mask", "bos", "eos" and "pad" are the roles, never the words of these letters.
 int32_t id_of(const text::Tokenizer& tokenizer, std::string_view name) {
   const text::SpecialIds& special = tokenizer.special();
@@ -70,7 +81,7 @@ std::shared_ptr<text::Tokenizer> dllm::abi::load_tokenizer(const Source& source,
 dllm_status dllm_tokenizer_load(const char* path, const dllm_options* opts, dllm_tokenizer** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
-    const std::string from = need_text(path, "path");
+    const std::string from = ckpt::tokenizer_folder(need_text(path, "path"));
     const Options options = options_of(opts, "tokenizer");
     // A file of any name may hold the JSON; a folder or a .gguf file is looked into.
     const bool is_json = !is_directory(from) && (from.size() < 5 || from.compare(from.size() - 5, 5, ".gguf") != 0);
@@ -132,7 +143,10 @@ dllm_status dllm_tokenizer_encode_task(const dllm_tokenizer* tok, const char* te
 
 dllm_status dllm_tokenizer_decode(const dllm_tokenizer* tok, const int32_t* ids, int64_t count, dllm_buffer* out,
                                   dllm_error* err) {
-  return guard(err, [&] { fill(out, need(tok, "tok").object->decode(need_array(ids, count, "ids"))); });
+  return guard(err, [&] {
+    const text::Tokenizer& object = *need(tok, "tok").object;
+    fill(out, object.decode(known_ids(object, ids, count)));
+  });
 }
 
 dllm_status dllm_tokenizer_decode_stream(const dllm_tokenizer* tok, const int32_t* ids, int64_t count, dllm_buffer* out,
@@ -140,7 +154,7 @@ dllm_status dllm_tokenizer_decode_stream(const dllm_tokenizer* tok, const int32_
   return guard(err, [&] {
     const text::Tokenizer& object = *need(tok, "tok").object;
     int64_t used = 0;
-    std::string text = object.decode_stream(need_array(ids, count, "ids"), object.decode_options(), used);
+    std::string text = object.decode_stream(known_ids(object, ids, count), object.decode_options(), used);
     int64_t& told = need_out(out_used, "out_used");
     fill(out, std::move(text));
     told = used;

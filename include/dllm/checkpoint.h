@@ -44,7 +44,8 @@ DLLM_API dllm_status dllm_checkpoint_save(dllm_trainer *trainer, const dllm_load
 
 /* Puts a trainer, its model and a loader back to where they were when the checkpoint was saved.
  *
- * Everything is read and checked before anything is changed.
+ * Everything is read and checked before anything is changed. Lines of later steps that a "jsonl"
+ * sink of this trainer appended are taken out again: these steps did not last.
  *
  *   trainer   not NULL, of the same model config and objective
  *   loader    NULL, or moved to the saved position

@@ -34,10 +34,15 @@ extern "C" {
 /* Makes a trainer at step 0. The model's trained parameters become f32, and a model without a mask
  * token gets one: no decoder of it may step meanwhile.
  *
+ * The model gets a mask token where the objective needs one and it has none, and from here on sees
+ * as the objective trains it (attention, shift): so it decodes and is saved. A next-token model
+ * (causal, its file names no shift and no mask token) gets shift 1 from an objective that masks.
+ * Options of kind "model" that the model was made with stay.
+ *
  *   model       not NULL
  *   objective   not NULL
- *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, steps, beta1, beta2,
- *               weight_decay, clip, seed
+ *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, steps, minutes, beta1,
+ *               beta2, weight_decay, clip, seed
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the objective needs a mask token and the model
@@ -126,7 +131,8 @@ DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
 
 /* Takes many steps from a loader and tells about each.
  *
- * Sends TRAIN_STEP for every step. DLLM_STOP ends the run cleanly; steps that were in flight are
+ * Sends TRAIN_STEP for every step and CHECKPOINT for every save into option "root". DLLM_STOP and
+ * the budgets (options "tokens", "minutes") end the run cleanly; steps that were in flight are
  * taken, and sinks hear of them. A cancelled run gives up the step it is in, unless the update of
  * the weights has begun (that one is finished), puts its batch back into the loader, and saves a
  * checkpoint when option root is set and it has taken a step.

@@ -14,8 +14,7 @@ assert(settings.model ~= "", "--model: a model folder or a GGUF file")
 
 local function say(event) print(dllm.json.encode(event)) end
 
--- Bidirectional attention and shift 1 are settings beside the weights; they are written into every save.
-local model = dllm.model(settings.model, { dtype = "f32", attention = "bidirectional", shift = 1 })
+local model = dllm.model(settings.model, { dtype = "f32" })
 local tok = dllm.tokenizer(settings.model)
 local data = dllm.dataset(settings.data, tok)
 local loading = { batch = settings.batch, length = settings.length, epochs = 0, split = "train" }
@@ -25,7 +24,9 @@ local held_out = dllm.loader(data, loading)
 
 local trainer = dllm.trainer(model, dllm.objective("mdlm"),
   { lr = settings.lr, schedule = "cosine", warmup = math.min(10, settings.steps // 5), steps = settings.steps })
-say { event = "model", parameters = model:get "params", mask_id = model:get "mask_id", attention = model:describe().attention }
+-- The trainer lets the model see both ways, keeps the shift of one token and adds the mask token; every save says so.
+say { event = "model", parameters = model:get "params", mask_id = model:get "mask_id", attention = model:describe().attention,
+      shift = model:describe().shift }
 
 -- The same held-out rows under the same noise every time: what of the loss is luck stays equal.
 local function held_out_loss()

@@ -32,8 +32,19 @@ Json value_json(const OptionValue& value) {
       value);
 }
 
+const char* spoken_name(OptionType type) {
+  switch (type) {
+    case OptionType::boolean: return "true or false";
+    case OptionType::i64: return "a whole number";
+    case OptionType::f64: return "a number";
+    case OptionType::str: return "a text";
+    case OptionType::list: return "a list of texts";
+  }
+  return "?";
+}
+
 [[noreturn]] void fail_type(const OptionSpec& spec, std::string_view got) {
-  fail(Code::invalid_argument, "option {} wants {}, not {}", spec.key, type_name(spec.type), got);
+  fail(Code::invalid_argument, "option {} takes {}, not {}", spec.key, spoken_name(spec.type), got);
 }
 
 void check_number(const OptionSpec& spec, double number) {
@@ -92,7 +103,7 @@ OptionValue from_json(const OptionSpec& spec, const Json& json) {
     }
     return items;
   }
-  fail_type(spec, json.type_name());
+  fail_type(spec, json.is_string() ? "a text" : json.is_array() ? "a list" : json.dump());
 }
 
 }  // namespace
@@ -171,13 +182,13 @@ void Options::set_i64(std::string_view key, int64_t value) {
 
 void Options::set_f64(std::string_view key, double value) {
   const OptionSpec& spec = schema_->find(key);
-  if (spec.type != OptionType::f64) fail_type(spec, "f64");
+  if (spec.type != OptionType::f64) fail_type(spec, "a number with a fraction");
   set(key, from_number(spec, value, false));
 }
 
 void Options::set_str(std::string_view key, std::string_view value) {
   const OptionSpec& spec = schema_->find(key);
-  if (spec.type != OptionType::str) fail_type(spec, "str");
+  if (spec.type != OptionType::str) fail_type(spec, "a text");
   check_choice(spec, std::string(value));
   set(key, std::string(value));
 }

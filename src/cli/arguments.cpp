@@ -1,14 +1,14 @@
-// Command lines from schemas: every key of every kind a command takes is an option with its sentence and default.
+// From words to options: what was typed and what --config holds, into the option handles of a command.
 
-#include "command.h"
-#include "read_file.h"
+#include "config_file.h"
+#include "help.h"
+#include "nearest.h"
+#include "option_list.h"
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <charconv>
-#include <deque>
+#include <cstdio>
 #include <sstream>
 
 namespace dllm::cli {
@@ -17,219 +17,279 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// The value of `--name VALUE` or `--name=VALUE` before the real parse: kinds may depend on it.
-std::string peek(int argc, char** argv, const std::string& name) {
-  const std::string plain = "--" + name, joined = plain + "=";
-  for (int i = 0; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == plain && i + 1 < argc) return argv[i + 1];
-    if (word.rfind(joined, 0) == 0) return word.substr(joined.size());
-  }
-  return {};
-}
-
-Json schema_of(const std::string& kind) {
-  return Json::parse(text([&](dllm_buffer* out, dllm_error* err) { return dllm_options_schema(kind.c_str(), out, err); }));
-}
-
-std::string describe_key(const Json& key) {
-  std::string line = key.at("doc").get<std::string>();
-  if (key.contains("choices")) {
-    line += " (";
-    for (const Json& choice : key["choices"]) line += choice.get<std::string>() + " ";
-    line.back() = ')';
-  }
-  const Json& fallback = key.at("default");
-  if (!fallback.is_null() && !(fallback.is_string() && fallback.get<std::string>().empty()) &&
-      !(fallback.is_array() && fallback.empty())) {
-    line += " [" + (fallback.is_string() ? fallback.get<std::string>() : fallback.dump()) + "]";
-  }
-  return line;
-}
-
 template <class T>
-T parse_number(const std::string& name, const std::string& word, const char* what) {
+T parse_number(const std::string& shown, const std::string& word, const char* what) {
   T value{};
   const char* end = word.data() + word.size();
   const auto result = std::from_chars(word.data(), end, value);
   if (result.ec != std::errc() || result.ptr != end) {
-    throw Failure(DLLM_INVALID_ARGUMENT, "--" + name + " takes " + what + ", not \"" + word + "\"");
+    throw UsageFailure(shown + " takes " + what + ", not \"" + word + "\"");
   }
   return value;
 }
 
-void set_typed(dllm_options* options, const std::string& key, const std::string& type, const std::string& word) {
-  call([&](dllm_error* err) -> dllm_status {
-    if (type == "i64") return dllm_options_set_i64(options, key.c_str(), parse_number<int64_t>(key, word, "a whole number"), err);
-    if (type == "f64") return dllm_options_set_f64(options, key.c_str(), parse_number<double>(key, word, "a number"), err);
-    if (type == "bool") {
-      const bool yes = word == "true" || word == "1" || word == "yes" || word == "on";
-      const bool no = word == "false" || word == "0" || word == "no" || word == "off";
-      if (!yes && !no) throw Failure(DLLM_INVALID_ARGUMENT, "--" + key + " takes true or false, not \"" + word + "\"");
-      return dllm_options_set_i64(options, key.c_str(), yes ? 1 : 0, err);
-    }
-    if (type == "list") {
-      Json items = Json::array();
-      std::stringstream parts(word);
-      for (std::string item; std::getline(parts, item, ',');) items.push_back(item);
-      const std::string json = Json{{key, items}}.dump();
-      return dllm_options_set_json(options, json.data(), static_cast<int64_t>(json.size()), err);
-    }
-    return dllm_options_set_str(options, key.c_str(), word.c_str(), err);
-  });
+dllm_status set_json(dllm_options* options, const std::string& json, dllm_error* err) {
+  return dllm_options_set_json(options, json.data(), static_cast<int64_t>(json.size()), err);
+}
+
+dllm_status set_word(dllm_options* options, const Setting& setting, dllm_error* err) {
+  const auto& [kind, key, type, word, shown] = setting;
+  if (type == "json") return set_json(options, key.empty() ? word : Json{{key, Json::parse(word)}}.dump(), err);
+  if (type == "i64") {
+    return dllm_options_set_i64(options, key.c_str(), parse_number<int64_t>(shown, word, "a whole number"), err);
+  }
+  if (type == "f64") {
+    return dllm_options_set_f64(options, key.c_str(), parse_number<double>(shown, word, "a number"), err);
+  }
+  if (type == "bool") {
+    const bool yes = word == "true" || word == "1" || word == "yes" || word == "on";
+    const bool no = word == "false" || word == "0" || word == "no" || word == "off";
+    if (!yes && !no) throw UsageFailure(shown + " takes true or false, not \"" + word + "\"");
+    return dllm_options_set_i64(options, key.c_str(), yes ? 1 : 0, err);
+  }
+  if (type == "list") {
+    Json items = Json::array();
+    std::stringstream parts(word);
+    for (std::string item; std::getline(parts, item, ',');) items.push_back(item);
+    return set_json(options, Json{{key, items}}.dump(-1, ' ', false, Json::error_handler_t::replace), err);
+  }
+  return dllm_options_set_str(options, key.c_str(), word.c_str(), err);
 }
 
 }  // namespace
 
-// One command line: declares the options with CLI11, then carries what was typed into option handles.
+// One command line.
 class Parser {
  public:
-  Parser(const Command& command, int argc, char** argv) : command_(command), app_(command.summary, "dllm " + command.name) {
-    app_.footer("Example:\n  " + command.example);
-    app_.set_help_flag("-h,--help", "show this and leave");
-    app_.add_option("--config", config_, "a JSON file with the same keys: {\"trainer\": {\"lr\": 1e-3}}");
-    app_.add_flag("--json", json_, "print JSON for machines");
-    for (const Argument& argument : command.arguments) declare(argument);
-    for (const std::string& kind : command.kinds) load_kind(kind, argc, argv);
-    declare_keys();
-  }
+  Parser(const Command& command, int argc, char** argv)
+      : command_(command), config_(peek(argc, argv, "config")), kinds_(choose_kinds(argc, argv)), list_(command, kinds_) {}
 
   Parsed run(int argc, char** argv) {
     Parsed parsed;
-    int own = argc;
-    for (int i = 1; command_.passes_rest && i < argc && own == argc; ++i) {
-      if (argv[i][0] != '-') own = i + 1;
-    }
-    parsed.context.rest_.assign(argv + own, argv + argc);
-    try {
-      app_.parse(own, argv);
-    } catch (const CLI::ParseError& e) {
-      const int code = app_.exit(e);
-      parsed.done = code == 0 ? 0 : kUsage;
+    Context& context = parsed.context;
+    read_words(context, argc, argv);
+    if (flags_.count("help") != 0) {
+      std::fputs(help_text(command_, list_).c_str(), stdout);
+      parsed.done = 0;
       return parsed;
     }
-    fill(parsed.context);
-    return parsed;
-  }
-
- private:
-  struct KeyOption {
-    std::string kind, key, type, value;
-    CLI::Option* option = nullptr;
-  };
-  struct OwnArgument {
-    std::string value;
-    bool on = false;
-    CLI::Option* option = nullptr;
-  };
-
-  void declare(const Argument& argument) {
-    OwnArgument& own = own_[argument.name];
-    own.value = argument.fallback;
-    const std::string help =
-        argument.sentence + (argument.fallback.empty() ? "" : " [" + argument.fallback + "]");
-    switch (argument.kind) {
-      case Argument::Kind::flag: own.option = app_.add_flag("--" + argument.name, own.on, help); break;
-      case Argument::Kind::positional: own.option = app_.add_option(argument.name, own.value, help); break;
-      default: own.option = app_.add_option("--" + argument.name, own.value, help); break;
-    }
-    if (argument.required) own.option->required();
-  }
-
-  // "decoder:policy" -> kind name "decoder", schema "decoder:<value of --policy>" or "decoder".
-  void load_kind(const std::string& kind, int argc, char** argv) {
-    const size_t colon = kind.find(':');
-    const std::string base = kind.substr(0, colon);
-    std::string full = base;
-    if (colon != std::string::npos) {
-      std::string chosen = peek(argc, argv, kind.substr(colon + 1));
-      if (chosen.empty()) chosen = peek(argc, argv, base + "." + kind.substr(colon + 1));
-      if (chosen.empty()) {
-        const auto own = own_.find(kind.substr(colon + 1));
-        if (own != own_.end()) chosen = own->second.value;
-      }
-      if (!chosen.empty()) full = base + ":" + chosen;
-    }
-    full_kind_[base] = full;
-    Json schema = schema_of(full);
-    for (Json& key : schema.at("keys")) {
-      for (const Command::Preset& preset : command_.presets) {
-        if (preset.kind == base && preset.key == key.at("name")) key["default"] = preset.value;
-      }
-      keys_.push_back({base, key.at("name"), key.at("type"), "", nullptr});
-      help_.push_back(describe_key(key));
-    }
-  }
-
-  void declare_keys() {
-    std::map<std::string, int> owners;
-    for (const KeyOption& key : keys_) ++owners[key.key];
-    for (size_t i = 0; i < keys_.size(); ++i) {
-      KeyOption& key = keys_[i];
-      std::string names = "--" + key.kind + "." + key.key;
-      if (owners[key.key] == 1 && own_.count(key.key) == 0 && key.key != "config" && key.key != "json") {
-        names += ",--" + key.key;
-      }
-      key.option = app_.add_option(names, key.value, help_[i])->group("Options of the " + key.kind);
-    }
-  }
-
-  void fill(Context& context) {
-    for (const auto& [base, full] : full_kind_) {
+    for (const auto& [base, full] : kinds_) {
       context.options_[base] = make<dllm_options>(
           [&, &kind = full](dllm_options** out, dllm_error* err) { return dllm_options_new(kind.c_str(), out, err); });
     }
     for (const Command::Preset& preset : command_.presets) {
-      set_typed(context.options_[preset.kind].get(), preset.key, "str", preset.value);
+      context.settings_.push_back({preset.kind, preset.key, "str", preset.value, "--" + preset.kind + "." + preset.key});
     }
-    if (!config_.empty()) fill_from_file(context);
-    for (const KeyOption& key : keys_) {
-      if (key.option->count() > 0) set_typed(context.options_[key.kind].get(), key.key, key.type, key.value);
+    presets_ = context.settings_.size();
+    for (const Argument& argument : command_.arguments) {
+      if (!argument.fallback.empty()) context.values_[argument.name] = argument.fallback;
     }
-    for (const auto& [name, own] : own_) {
-      if (own.option->get_expected_min() == 0 && own.on) context.values_[name] = "1";
-      else if (!own.value.empty()) context.values_[name] = own.value;
-    }
-    if (json_) context.values_["json"] = "1";
+    take_config(context);
+    take_typed(context);
+    check_required(context);
+    for (const Setting& setting : context.settings_) context.apply(setting);
+    context.presets_ = presets_;
+    return parsed;
   }
 
-  void fill_from_file(Context& context) {
-    const std::string text = read_file(config_);
-    const Json root = Json::parse(text, nullptr, false);
-    if (!root.is_object()) throw Failure(DLLM_INVALID_ARGUMENT, config_ + " is not a JSON object");
-    for (const auto& [kind, values] : root.items()) {
-      const auto found = context.options_.find(kind);
-      if (found == context.options_.end()) {
-        throw Failure(DLLM_NOT_FOUND, config_ + ": this command takes no options of kind " + kind);
+ private:
+  struct Typed {
+    const Option* option;
+    std::string shown, word;
+  };
+
+  // The value of `--name VALUE` or `--name=VALUE` before the real parse: which options there are depends on it.
+  static std::string peek(int argc, char** argv, const std::string& name) {
+    const std::string plain = "--" + name, joined = plain + "=";
+    std::string value;
+    for (int i = 1; i < argc; ++i) {
+      const std::string word = argv[i];
+      if (word == plain && i + 1 < argc) value = argv[i + 1];
+      if (word.rfind(joined, 0) == 0) value = word.substr(joined.size());
+    }
+    return value;
+  }
+
+  // "decoder:policy" is the kind decoder with the schema of what --policy, --decoder.policy or --config chooses.
+  std::map<std::string, std::string> choose_kinds(int argc, char** argv) const {
+    std::map<std::string, std::string> kinds;
+    for (const std::string& kind : command_.kinds) {
+      const size_t colon = kind.find(':');
+      const std::string base = kind.substr(0, colon);
+      kinds[base] = base;
+      if (colon == std::string::npos) continue;
+      const std::string name = kind.substr(colon + 1);
+      std::string shown = "--" + name, chosen = peek(argc, argv, name);
+      if (chosen.empty()) chosen = peek(argc, argv, base + "." + name);
+      if (chosen.empty()) {
+        chosen = config_.text(base, name);
+        shown = config_.path() + ": " + name;
       }
-      const std::string json = values.dump();
-      call([&](dllm_error* err) {
-        return dllm_options_set_json(found->second.get(), json.data(), static_cast<int64_t>(json.size()), err);
-      });
+      for (const Argument& argument : command_.arguments) {
+        if (chosen.empty() && argument.name == name) chosen = argument.fallback;
+      }
+      if (chosen.empty()) continue;
+      const std::vector<std::string> known = registry_names(name);
+      if (std::find(known.begin(), known.end(), chosen) == known.end()) {
+        throw UsageFailure(shown + ": there is no " + name + " \"" + chosen + "\"", "there are " + listed(known));
+      }
+      kinds[base] = base + ":" + chosen;
+    }
+    return kinds;
+  }
+
+  void read_words(Context& context, int argc, char** argv) {
+    bool only_words = false;
+    for (int i = 1; i < argc; ++i) {
+      const std::string word = argv[i];
+      if (!only_words && word == "--") {
+        only_words = true;
+      } else if (!only_words && word.size() > 1 && word[0] == '-') {
+        i += read_option(word, i + 1 < argc ? argv[i + 1] : nullptr);
+      } else {
+        words_.push_back(word);
+        if (!command_.passes_rest) continue;
+        context.rest_.assign(argv + i + 1, argv + argc);
+        return;
+      }
+    }
+  }
+
+  // How many words behind it belong to it.
+  int read_option(const std::string& word, const char* next) {
+    const size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const Option* option = list_.find(name);
+    if (option == nullptr) throw UsageFailure("there is no option " + name + list_.advice(name), help_hint());
+    const bool joined = equals != std::string::npos;
+    if (option->type == "flag") {
+      if (joined) throw UsageFailure(name + " takes no value");
+      flags_.insert(option->argument);
+      return 0;
+    }
+    if (joined) return typed_.push_back({option, name, word.substr(equals + 1)}), 0;
+    const bool follows = next != nullptr && std::string_view(next).substr(0, 2) != "--";
+    if (!follows && option->type == "bool") return typed_.push_back({option, name, "true"}), 0;
+    if (!follows) {
+      throw UsageFailure(name + " needs a value", next == nullptr ? help_hint()
+                                                                  : "a value that begins with -- is written " + name +
+                                                                        "=" + next);
+    }
+    return typed_.push_back({option, name, next}), 1;
+  }
+
+  std::string help_hint() const { return "dllm " + command_.name + " --help lists the options"; }
+
+  void take_config(Context& context) {
+    for (const Setting& setting : config_.settings(list_, kinds_)) {
+      if (setting.kind.empty()) set_argument(context, setting.key, setting.type, setting.word, setting.shown);
+      else context.settings_.push_back(setting);
+    }
+  }
+
+  void set_argument(Context& context, const std::string& name, const std::string& type, const std::string& word,
+                    const std::string& shown) {
+    if (type == "number" && !word.empty()) parse_number<int64_t>(shown, word, "a whole number");
+    if (type == "flag" && word != "true") return;
+    context.values_[name] = type == "flag" ? "1" : word;
+    context.typed_.insert(name);
+  }
+
+  void take_typed(Context& context) {
+    for (const Typed& typed : typed_) {
+      const Option& option = *typed.option;
+      if (!option.argument.empty()) {
+        set_argument(context, option.argument, option.type, typed.word, typed.shown);
+        continue;
+      }
+      for (const Target& target : option.targets) {
+        context.settings_.push_back({target.kind, target.key, target.type, typed.word, typed.shown});
+      }
+    }
+    for (const std::string& flag : flags_) set_argument(context, flag, "flag", "true", "--" + flag);
+    take_words(context);
+  }
+
+  // Words without dashes fill the positional arguments, then those of Command::words that no option has filled.
+  void take_words(Context& context) {
+    std::vector<std::string> places;
+    std::set<std::string> by_option;
+    for (const Typed& typed : typed_) by_option.insert(typed.option->argument);
+    for (const Argument& argument : command_.arguments) {
+      if (argument.kind == Argument::Kind::positional) places.push_back(argument.name);
+    }
+    for (const std::string& name : command_.words) {
+      if (by_option.count(name) == 0) places.push_back(name);
+    }
+    if (words_.size() > places.size()) {
+      throw UsageFailure("the word \"" + words_[places.size()] + "\" is one too many", help_hint());
+    }
+    for (size_t i = 0; i < words_.size(); ++i) set_argument(context, places[i], "text", words_[i], places[i]);
+  }
+
+  void check_required(const Context& context) const {
+    for (const Argument& argument : command_.arguments) {
+      if (!argument.required || context.has(argument.name)) continue;
+      const bool word = argument.kind == Argument::Kind::positional;
+      throw UsageFailure((word ? argument.name : "--" + argument.name) + " is missing: " + argument.sentence,
+                         "example: " + command_.example.substr(0, command_.example.find('\n')));
     }
   }
 
   const Command& command_;
-  CLI::App app_;
-  std::string config_;
-  bool json_ = false;
-  std::map<std::string, OwnArgument> own_;
-  std::map<std::string, std::string> full_kind_;
-  std::deque<KeyOption> keys_;
-  std::vector<std::string> help_;
+  ConfigFile config_;
+  std::map<std::string, std::string> kinds_;
+  OptionList list_;
+  std::vector<Typed> typed_;
+  std::set<std::string> flags_;
+  std::vector<std::string> words_;
+  size_t presets_ = 0;
 };
 
 Parsed parse(const Command& command, int argc, char** argv) { return Parser(command, argc, argv).run(argc, argv); }
+
+void Context::apply(const Setting& setting) {
+  dllm_options* options = options_.at(setting.kind).get();
+  try {
+    call([&](dllm_error* err) { return set_word(options, setting, err); });
+  } catch (const UsageFailure&) {
+    throw;
+  } catch (const Failure& failure) {
+    throw UsageFailure(setting.shown + ": " + failure.what(), failure.hint());
+  }
+}
+
+void Context::change_kind(const std::string& kind, const std::string& full) {
+  options_[kind] =
+      make<dllm_options>([&](dllm_options** out, dllm_error* err) { return dllm_options_new(full.c_str(), out, err); });
+  for (const Setting& setting : settings_) {
+    if (setting.kind == kind) apply(setting);
+  }
+}
+
+bool Context::typed(const std::string& kind, const std::string& key) const {
+  for (size_t i = presets_; i < settings_.size(); ++i) {
+    const Setting& setting = settings_[i];
+    if (setting.kind != kind) continue;
+    if (setting.key == key || (setting.key.empty() && Json::parse(setting.word).contains(key))) return true;
+  }
+  return false;
+}
 
 std::string Context::text(const std::string& name) const {
   const auto found = values_.find(name);
   return found == values_.end() ? std::string() : found->second;
 }
 
-bool Context::has(const std::string& name) const { return values_.count(name) != 0; }
-bool Context::flag(const std::string& name) const { return values_.count(name) != 0; }
+bool Context::has(const std::string& name) const {
+  const auto found = values_.find(name);
+  return found != values_.end() && !found->second.empty();
+}
+
+bool Context::flag(const std::string& name) const { return has(name); }
+
 int64_t Context::number(const std::string& name) const {
-  return parse_number<int64_t>(name, text(name), "a whole number");
+  return parse_number<int64_t>("--" + name, text(name), "a whole number");
 }
 
 std::string Context::option(const std::string& kind, const std::string& key) const {

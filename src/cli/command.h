@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,24 @@ struct Command {
     std::string kind, key, value;
   };
   std::vector<Preset> presets = {};
+  // Arguments that a word without dashes fills, in this order, where their option was not typed:
+  // {"model", "prompt"} for dllm generate MODEL PROMPT.
+  std::vector<std::string> words = {};
+};
+
+// What was typed cannot be used: a wrong flag, a wrong value. The program ends with kUsage.
+class UsageFailure : public Failure {
+ public:
+  explicit UsageFailure(const std::string& message, std::string hint = {})
+      : Failure(DLLM_INVALID_ARGUMENT, message, std::move(hint)) {}
+};
+
+// A value for a key of a kind, from the command line or from --config.
+struct Setting {
+  std::string kind, key;  // key "": word is a JSON object with several keys
+  std::string type;       // of the key: i64 f64 bool str list; "json": word is JSON
+  std::string word;
+  std::string shown;      // for messages: "--slot.seed", "run.json: trainer"
 };
 
 // What the user typed, checked.
@@ -53,6 +72,11 @@ class Context {
   dllm_options* options(const std::string& kind) const;
   // The value a key of a kind was given on the command line or in --config, else its default, as JSON.
   std::string option(const std::string& kind, const std::string& key) const;
+  // True when the user gave it, on the command line or in --config.
+  bool typed(const std::string& name) const { return typed_.count(name) != 0; }
+  bool typed(const std::string& kind, const std::string& key) const;
+  // Options of `kind` follow another schema from here on ("decoder:autoregressive"), with what the user gave.
+  void change_kind(const std::string& kind, const std::string& full);
   // Cancelled by Ctrl-C.
   dllm_task* task() const { return task_.get(); }
   bool json() const { return flag("json"); }
@@ -60,7 +84,12 @@ class Context {
 
  private:
   friend class Parser;
+  void apply(const Setting& setting);
+
   std::map<std::string, std::string> values_;
+  std::set<std::string> typed_;        // own arguments
+  std::vector<Setting> settings_;      // the command's presets first; the last one of a key wins
+  size_t presets_ = 0;                 // how many of them are presets
   std::map<std::string, Owned<dllm_options>> options_;
   std::vector<std::string> rest_;
   Owned<dllm_task> task_{dllm_task_new()};
@@ -71,11 +100,11 @@ struct Parsed {
   Context context;
   std::optional<int> done;
 };
-Parsed parse(const Command& command, int argc, char** argv);
+Parsed parse(const Command& command, int argc, char** argv);  // throws UsageFailure
 
 const std::vector<Command>& commands();
 
-// Exit codes: 0 fine, 1 failed, 2 wrong usage, 130 interrupted.
+// Exit codes: 0 fine, 1 failed, 2 wrong usage, 130 interrupted by Ctrl-C (143, 129: by SIGTERM, SIGHUP).
 inline constexpr int kFailed = 1, kUsage = 2, kInterrupted = 130;
 
 }  // namespace dllm::cli

@@ -1,5 +1,6 @@
 #pragma once
-// While one lives, the first Ctrl-C asks the running call to finish its step; the second ends the process.
+// While one lives, the first Ctrl-C, SIGTERM or SIGHUP asks the running call to finish its step; the second ends the
+// process.
 
 #include "dllm/task.h"
 
@@ -13,8 +14,12 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
 
  private:
+  static constexpr int kCount = 3;  // signals
   dllm_task* before_;
-  void (*handler_before_)(int);
+  void (*handlers_before_[kCount])(int);
 };
+
+// Exit code of a program that a signal ended: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+int interrupted_code();
 
 }  // namespace dllm::cli

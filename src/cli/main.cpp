@@ -1,35 +1,30 @@
 // The program `dllm`: a client of the shared library like any other.
 
 #include "command.h"
+#include "help.h"
 #include "interrupt.h"
+#include "nearest.h"
+#include "standard_output.h"
 
-#include <csignal>
+#include <nlohmann/json.hpp>
+
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <unistd.h>
 
 namespace dllm::cli {
 namespace {
 
-void print_usage(std::FILE* to) {
-  std::fprintf(to,
-               "dllm %s: train and decode diffusion language models\n\n"
-               "usage: dllm COMMAND [OPTIONS]       dllm COMMAND --help shows every option\n\n",
-               dllm_version());
-  for (const Command& command : commands()) {
-    std::fprintf(to, "  %-16s %s\n", command.name.c_str(), command.summary.c_str());
-  }
-  std::fprintf(to, "\nA first model in a few minutes:  ./scripts/quickstart\n");
-}
-
-int report(const Failure& failure, bool json) {
+// "dllm generate: ..." for what the command line says, "dllm: ..." for all else.
+int report(const Failure& failure, bool json, const std::string& who, int code) {
   if (json) {
-    std::printf("{\"error\": \"%s\"}\n", dllm_status_name(failure.status()));
+    const nlohmann::ordered_json line = {{"error", dllm_status_name(failure.status())},
+                                         {"message", failure.what()},
+                                         {"hint", failure.hint()}};
+    std::printf("%s\n", line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   }
-  std::fprintf(stderr, "dllm: %s\n", failure.what());
+  std::fprintf(stderr, "%s: %s\n", who.c_str(), failure.what());
   if (!failure.hint().empty()) std::fprintf(stderr, "      %s\n", failure.hint().c_str());
-  return failure.status() == DLLM_CANCELLED ? kInterrupted : kFailed;
+  return code;
 }
 
 int run_command(const Command& command, int argc, char** argv) {
@@ -40,40 +35,66 @@ int run_command(const Command& command, int argc, char** argv) {
     if (parsed.done) return *parsed.done;
     const Interrupt interrupt(parsed.context.task());
     return command.run(parsed.context);
+  } catch (const UsageFailure& failure) {
+    return report(failure, json, "dllm " + command.name, kUsage);
   } catch (const Failure& failure) {
-    return report(failure, json);
+    return report(failure, json, "dllm", failure.status() == DLLM_CANCELLED ? interrupted_code() : kFailed);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "dllm: %s\n", e.what());
     return kFailed;
   }
 }
 
-}  // namespace
-
-int run(int argc, char** argv) {
-  // A closed pipe and a file above the size limit are errors of the write that meets them, not the end.
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);
-  const std::string name = argc > 1 ? argv[1] : "";
-  if (name.empty() || name == "-h" || name == "--help" || name == "help") {
-    print_usage(name.empty() ? stderr : stdout);
-    return name.empty() ? kUsage : 0;
-  }
-  if (name == "--version") {
-    std::printf("dllm %s\n%s\n", dllm_version(), dllm_build_info());
-    return 0;
-  }
+const Command* find_command(const std::string& name) {
   for (const Command& command : commands()) {
-    if (command.name == name) return run_command(command, argc - 1, argv + 1);
+    if (command.name == name) return &command;
   }
-  std::fprintf(stderr, "dllm: there is no command \"%s\"\n\n", name.c_str());
-  print_usage(stderr);
+  return nullptr;
+}
+
+int no_command(const std::string& name) {
+  std::vector<std::string> names = {"help"};
+  for (const Command& command : commands()) names.push_back(command.name);
+  const std::string near = nearest(name, names);
+  std::fprintf(stderr, "dllm: there is no command \"%s\"%s\n      dllm help lists the commands\n", name.c_str(),
+               near.empty() ? "" : ("; did you mean " + near + "?").c_str());
   return kUsage;
 }
 
+int help(const std::string& topic) {
+  if (topic.empty()) std::fputs(usage_text().c_str(), stdout);
+  else if (topic == "--man") std::fputs(manual_page().c_str(), stdout);
+  else if (topic == "--bash") std::fputs(bash_completion().c_str(), stdout);
+  else if (const Command* command = find_command(topic)) {
+    std::string name = topic, flag = "--help";
+    char* argv[] = {name.data(), flag.data()};
+    return run_command(*command, 2, argv);
+  } else {
+    return no_command(topic);
+  }
+  return 0;
+}
+
+int run(int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  if (name.empty()) {
+    std::fputs(usage_text().c_str(), stderr);
+    return kUsage;
+  }
+  if (name == "-h" || name == "--help" || name == "help") return help(argc > 2 ? argv[2] : "");
+  if (name == "--version" || name == "-v" || name == "-V") {
+    std::printf("dllm %s\n%s\n", dllm_version(), dllm_build_info());
+    return 0;
+  }
+  if (const Command* command = find_command(name)) return run_command(*command, argc - 1, argv + 1);
+  return no_command(name);
+}
+
+}  // namespace
 }  // namespace dllm::cli
 
 int main(int argc, char** argv) {
   dllm_log_config(DLLM_LOG_WARN, DLLM_SINK_STDERR);
-  return dllm::cli::run(argc, argv);
+  dllm::cli::watch_standard_output();
+  return dllm::cli::finish_standard_output(dllm::cli::run(argc, argv));
 }

@@ -30,21 +30,15 @@ Owned<dllm_engine> open_engine(const Context& context) {
       [&](dllm_engine** out, dllm_error* err) { return dllm_engine_new(context.options("engine"), out, err); });
 }
 
-std::string model_path(const std::string& path) {
-  const Owned<dllm_buffer> dir(dllm_buffer_new());
-  if (dllm_checkpoint_latest(path.c_str(), dir.get(), nullptr) != DLLM_OK) return path;
-  return std::string(static_cast<const char*>(dllm_buffer_data(dir.get()))) + "/model";
-}
-
 Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path) {
   return make<dllm_model>([&](dllm_model** out, dllm_error* err) {
-    return dllm_model_load(engine, model_path(path).c_str(), context.options("model"), context.task(), out, err);
+    return dllm_model_load(engine, path.c_str(), context.options("model"), context.task(), out, err);
   });
 }
 
 Owned<dllm_tokenizer> open_tokenizer(const std::string& path) {
   return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
-    return dllm_tokenizer_load(model_path(path).c_str(), nullptr, out, err);
+    return dllm_tokenizer_load(path.c_str(), nullptr, out, err);
   });
 }
 
@@ -54,7 +48,10 @@ std::vector<int32_t> encode(const dllm_tokenizer* tokenizer, const std::string& 
   });
 }
 
-std::string decode(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& ids) {
+std::string decode(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& all) {
+  std::vector<int32_t> ids = all;
+  const int64_t size = dllm_tokenizer_size(tokenizer);
+  std::erase_if(ids, [&](int32_t id) { return id < 0 || id >= size; });
   return text([&](dllm_buffer* out, dllm_error* err) {
     return dllm_tokenizer_decode(tokenizer, ids.data(), static_cast<int64_t>(ids.size()), out, err);
   });

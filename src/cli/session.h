@@ -10,12 +10,11 @@
 namespace dllm::cli {
 
 Owned<dllm_engine> open_engine(const Context& context);
-// A run folder (with step_* checkpoints) means the model of its latest checkpoint; any other path is left as it is.
-std::string model_path(const std::string& path);
 Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path);
 Owned<dllm_tokenizer> open_tokenizer(const std::string& path);
 
 std::vector<int32_t> encode(const dllm_tokenizer* tokenizer, const std::string& text);
+// Ids that the model has and the tokenizer has not (rows that fill up a vocabulary, an added mask token) have no text.
 std::string decode(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& ids);
 int64_t model_number(const dllm_model* model, const char* key);  // "vocab" "mask_id"
 

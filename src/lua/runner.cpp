@@ -92,7 +92,7 @@ std::string read_file(const std::string& path) {
     throw ScriptError(DLLM_INVALID_ARGUMENT, path + " is not a regular file: it is a pipe, a socket or a device");
   }
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw ScriptError(DLLM_NOT_FOUND, "cannot read " + path);
+  if (!file) throw ScriptError(DLLM_NOT_FOUND, "there is no file or folder " + path);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (text.rfind("#!", 0) == 0) text.insert(0, "--");  // a script may name its interpreter
   return text;

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/files.h"
+#include "ckpt/model_folder.h"
 #include "model/families/family.h"
 #include "model/mask_token.h"
 #include "model/memory.h"
@@ -96,7 +97,23 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
   }
 }
 
+Origin origin_of(const ModelConfig& config, const Options& options) {
+  Origin origin = chosen_by(options);
+  const bool silent = !parse_json(config.source, kConfig).contains("dllm");
+  origin.next_token = silent && config.attention == AttentionKind::causal && config.shift == 0 &&
+                      config.mask_token_id < 0;
+  return origin;
+}
+
 } // namespace
+
+Origin chosen_by(const Options& options) {
+  Origin origin;
+  origin.attention_chosen = options.str("attention") != "auto";
+  origin.shift_chosen = options.i64("shift") >= 0;
+  origin.mask_chosen = !options.str("mask_token").empty();
+  return origin;
+}
 
 const Schema& model_schema() {
   static const Schema schema(
@@ -126,6 +143,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
                                   const Options& options, Task* task) {
   check_task(task);
   Opened opened = open_model(source);
+  const Origin origin = origin_of(opened.config, options);
   apply_model_options(opened.config, options);
   const std::vector<ParamSpec> specs = find_family(opened.config.family).params(opened.config);
   const std::unique_ptr<WeightSource> weights =
@@ -134,6 +152,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
   weights->check(specs);
 
   const auto model = std::make_shared<Model>(std::move(engine), opened.config);
+  model->set_origin(origin);
   load_parameters(*model, specs, *weights, options.str("dtype"), task);
   if (!opened.gguf) {
     for (const char* name : kSideFiles) {
@@ -146,11 +165,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
 
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,
                                   const Options& options, Task* task) {
-  // A checkpoint of a training run holds its model one folder down.
-  const std::string inner = join_path(path, "model");
-  const bool checkpoint = is_directory(path) && !file_exists(join_path(path, kConfig)) &&
-                          file_exists(join_path(inner, kConfig));
-  return load_model(std::move(engine), *open_source(checkpoint ? inner : path), options, task);
+  return load_model(std::move(engine), *open_source(ckpt::model_folder(path)), options, task);
 }
 
 } // namespace dllm::model

@@ -14,6 +14,7 @@ namespace dllm::model {
 namespace {
 
 constexpr const char* kTokenizer = "tokenizer.json";
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kOwnToken = "<|mask|>";
 constexpr const char* kUsualNames[] = {kOwnToken, "<|mdm_mask|>", "[MASK]", "<mask>", "<M>"};
 
@@ -138,6 +139,17 @@ Bytes owned(std::string text) {
   return Bytes(holder->data(), holder->size(), holder);
 }
 
+// What tokenizer_config.json says of the new token.
+void name_mask_token(Json& config, int64_t id, const Json& token) {
+  config["mask_token"] = kOwnToken;
+  if (const auto listed = config.find("added_tokens_decoder");
+      listed != config.end() && listed->is_object()) {
+    Json entry = token;
+    entry.erase("id");
+    (*listed)[std::to_string(id)] = entry;
+  }
+}
+
 Json special_token(int64_t id) {
   return {{"id", id},        {"content", kOwnToken}, {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", false},  {"special", true}};
@@ -173,6 +185,10 @@ int64_t Model::ensure_mask_token() {
   if (config_.mask_token_id >= 0) return config_.mask_token_id;
   const std::optional<Bytes> file = side_file(*this, kTokenizer);
   Json tokenizer = file.has_value() ? parse_json(file->text(), kTokenizer) : Json();
+  const std::optional<Bytes> config_file =
+      file.has_value() ? side_file(*this, kTokenizerConfig) : std::nullopt;
+  Json config =
+      config_file.has_value() ? parse_json(config_file->text(), kTokenizerConfig) : Json();
   const int64_t used =
       std::min(file.has_value() ? token_count(tokenizer) : config_.vocab_size, config_.vocab_size);
   if (used < 1) fail(Code::failed_precondition, "{} holds no tokens", kTokenizer);
@@ -190,6 +206,10 @@ int64_t Model::ensure_mask_token() {
       tokenizer["added_tokens"] = Json::array();
     tokenizer["added_tokens"].push_back(special_token(used));
     set_side_file(kTokenizer, owned(tokenizer.dump(2)));
+  }
+  if (config.is_object()) {
+    name_mask_token(config, used, special_token(used));
+    set_side_file(kTokenizerConfig, owned(config.dump(2)));
   }
   return used;
 }

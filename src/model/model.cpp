@@ -35,6 +35,20 @@ void Model::set_side_file(const std::string& name, Bytes content) {
     side_files_.emplace_back(name, std::move(content));
 }
 
+void Model::set_sight(AttentionKind attention, int shift, int64_t block_length) {
+  const int64_t block = block_length > 0 ? block_length : config_.block_length;
+  if (attention == config_.attention && shift == config_.shift && block == config_.block_length)
+    return;
+  {
+    const std::lock_guard lock(words_);
+    config_.attention = attention;
+    config_.shift = shift;
+    config_.block_length = block;
+  }
+  cache_->clear();
+  params_.bump();
+}
+
 int64_t Model::i64(const std::string& key) const {
   const ModelConfig config = config_now();
   if (key == "vocab") return config.vocab_size;
@@ -84,6 +98,7 @@ std::shared_ptr<Model> clone_model(const Model& model,
     copy->params().add(entries[i].spec, form);
   }
   for (const auto& [name, content] : model.side_files()) copy->set_side_file(name, content);
+  copy->set_origin(model.origin());
   return copy;
 }
 

@@ -21,6 +21,14 @@ namespace dllm::model {
 
 class ForwardCache;
 
+// What is known of a model's settings beside its weights.
+struct Origin {
+  // Set by options of kind "model": training leaves these as they are.
+  bool attention_chosen = false, shift_chosen = false, mask_chosen = false;
+  // Weights of a next-token model: causal, and its file says nothing of a shift or a mask token.
+  bool next_token = false;
+};
+
 // One call at a time but for const members. Keeps its engine alive.
 class Model {
 public:
@@ -43,10 +51,16 @@ public:
   ModelConfig config_now() const;
 
   // Answers the mask token; a model without one gets one (design 7): an unused row past the
-  // tokenizer's last id, else a new row; embedding (and head) = mean of the rows; tokenizer.json
-  // gets "<|mask|>". Version + 1 when something changed.
+  // tokenizer's last id, else a new row; embedding (and head) = mean of the rows; tokenizer.json and
+  // tokenizer_config.json get "<|mask|>". Version + 1 when something changed.
   int64_t ensure_mask_token();
   void set_mask_token(int64_t id); // fails with out_of_range
+
+  const Origin& origin() const { return origin_; }
+  void set_origin(const Origin& origin) { origin_ = origin; }
+  // What a token sees and which state predicts it, from here on: in forward(), in decoding and in
+  // every save. block_length: 0 keeps the model's own. Version + 1 when something changed.
+  void set_sight(AttentionKind attention, int shift, int64_t block_length);
 
   int64_t i64(const std::string& key) const; // vocab hidden layers max_length mask_id params bytes
   Json describe() const;                     // family, attention, shift, runs, storage forms, bytes
@@ -59,9 +73,11 @@ private:
   ParamStore params_;
   mutable std::mutex words_; // of side_files_, and of config_ where it is written
   SideFiles side_files_;
+  Origin origin_;
   std::unique_ptr<ForwardCache> cache_;
 };
 
+Origin chosen_by(const Options& options); // of kind "model"
 const Schema& model_schema();   // "model": dtype attention shift mask_token seed
 const Schema& save_schema();    // "save": dtype max_shard_bytes overwrite
 const Schema& forward_schema(); // "forward": attention shift block_length outputs empty_average

@@ -58,6 +58,7 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
   const auto seed = static_cast<uint64_t>(options.i64("seed"));
 
   const auto model = std::make_shared<Model>(std::move(engine), config);
+  model->set_origin(chosen_by(options));
   const std::vector<ParamSpec> specs = find_family(config.family).params(config);
   const auto form_of = [&](const ParamSpec& spec) { return storage_dtype(spec.role, dtype); };
   check_memory(model->engine(), specs, form_of);

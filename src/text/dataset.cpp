@@ -72,7 +72,7 @@ std::shared_ptr<Dataset> Dataset::open(const std::string& path,
                                        std::shared_ptr<const Tokenizer> tokenizer,
                                        const Options& options, Task* task) {
   if (!file_exists(path) && !is_directory(path))
-    fail(Code::not_found, "no file or folder {}", path);
+    fail(Code::not_found, "there is no file or folder {}", path);
   auto data = std::make_shared<Dataset>(std::move(tokenizer), options);
   const std::string& format = options.str("format");
   if (format == "tokens" || (format == "detect" && is_token_file(path))) {

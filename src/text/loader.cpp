@@ -73,10 +73,12 @@ RowIndex make_index(const std::shared_ptr<const Dataset>& data, const Options& o
   settings.pad = pad_id(*data, options);
   RowIndex index(data, settings);
   if (index.size() == 0) {
-    fail_with_hint("add data, or change length, split_fraction or drop_tail",
-                   Code::failed_precondition,
-                   "split {} of {} rows and {} tokens gives no row of length {}", split,
-                   data->size(), data->tokens(), settings.length);
+    const std::string hint = split == "all" ? "add data, or change length, drop_tail or truncate"
+                                            : "add data, change split_fraction, or use split all";
+    fail_with_hint(hint, Code::failed_precondition,
+                   "split {} has {} of {} rows with {} of {} tokens: that makes no row of length {}",
+                   split, index.rows(), data->size(), index.tokens(), data->tokens(),
+                   settings.length);
   }
   return index;
 }

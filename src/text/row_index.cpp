@@ -14,13 +14,12 @@ bool is_held_out(const TokenRow& row, double fraction) {
 
 RowIndex::RowIndex(std::shared_ptr<const Dataset> data, const RowIndexSettings& settings)
     : data_(std::move(data)), settings_(settings) {
-  int64_t tokens = 0;
   const auto take = [&](int64_t index) {
     const int64_t count = data_->row_length(index);
     if (!settings_.pack && settings_.truncate == Truncate::drop && count > settings_.length) return;
     rows_.push_back(index);
-    if (settings_.pack) begins_.push_back(tokens);
-    tokens += count;
+    if (settings_.pack) begins_.push_back(tokens_);
+    tokens_ += count;
   };
   if (settings_.split == Split::all) {
     for (int64_t i = 0; i < data_->size(); ++i) take(i);
@@ -32,8 +31,8 @@ RowIndex::RowIndex(std::shared_ptr<const Dataset> data, const RowIndexSettings& 
   }
   sequences_ = static_cast<int64_t>(rows_.size());
   if (settings_.pack) {
-    begins_.push_back(tokens);
-    sequences_ = (tokens + (settings_.drop_tail ? 0 : settings_.length - 1)) / settings_.length;
+    begins_.push_back(tokens_);
+    sequences_ = (tokens_ + (settings_.drop_tail ? 0 : settings_.length - 1)) / settings_.length;
   }
 }
 

@@ -33,6 +33,8 @@ public:
   RowIndex(std::shared_ptr<const Dataset> data, const RowIndexSettings& settings);
 
   int64_t size() const { return sequences_; } // sequences
+  int64_t rows() const { return static_cast<int64_t>(rows_.size()); } // of the dataset, in this split
+  int64_t tokens() const { return tokens_; }                          // of these rows
   // Fills one sequence; each span has `length` elements. keep: 1 on padding and prompts. segments:
   // the rows of a sequence are numbered from 1, padding is 0. REQUIRES: 0 <= index < size().
   void fill(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
@@ -49,6 +51,7 @@ private:
   std::vector<int64_t> rows_; // numbers in the dataset, rising
   std::vector<int64_t>
       begins_; // packed: first token of each row in the stream of all, then their sum
+  int64_t tokens_ = 0;
   int64_t sequences_ = 0;
 };
 

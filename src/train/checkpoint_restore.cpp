@@ -162,12 +162,14 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
     weights.emplace_back(index, state.engine().upload(tensor));
   }
   seek(source, record.json);
+  for (const auto& sink : state.sinks) sink->rewind(record.counters.step);
 
   // From here on nothing fails.
   state.in_flight.clear();
   state.halted = nullptr;
   state.model->params().restore(std::move(weights), [&] { state.slots = std::move(slots); });
   state.counters = record.counters;
+  state.restored = true;
   state.accumulated = record.accumulated;
   state.lost.clear();
   {

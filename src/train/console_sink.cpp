@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <sys/ioctl.h>
 #include <unistd.h>
+#include <vector>
 
 namespace dllm::train {
 namespace {
@@ -45,6 +49,31 @@ std::string other_line(const Event& event) {
   return {};
 }
 
+// Of the terminal behind standard error, as it is now: it may have been resized.
+int terminal_columns() {
+  constexpr int kUsual = 80;
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const char* said = std::getenv("COLUMNS");
+  const int columns = said != nullptr ? std::atoi(said) : 0;
+  return columns > 0 ? columns : kUsual;
+}
+
+// Mean of the last steps, the latest weighing most: the loss of one batch is mostly noise.
+class MovingMean {
+public:
+  double add(double value) {
+    if (!std::isfinite(value)) return value;
+    constexpr double kKept = 0.95; // about 20 steps
+    sum_ = kKept * sum_ + value;
+    weight_ = kKept * weight_ + 1;
+    return sum_ / weight_;
+  }
+
+private:
+  double sum_ = 0, weight_ = 0;
+};
+
 class ConsoleSink final : public Sink {
 public:
   explicit ConsoleSink(int64_t every) : every_(every), terminal_(isatty(STDERR_FILENO) != 0) {}
@@ -57,13 +86,18 @@ public:
       if (!line.empty()) put(line + "\n");
       return;
     }
+    Event shown = event;
+    shown.set("loss", loss_.add(number(event, "loss")));
+    if (event.find("nll") != nullptr) shown.set("nll", nll_.add(number(event, "nll")));
     const bool last = progress.total > 0 && progress.done == progress.total;
     if (count_++ % every_ != 0 && !last) return;
     if (terminal_) {
-      put("\r\x1b[2K" + progress_line(event, progress, 24)); // back to the left edge, line erased
+      // Back to the left edge, line erased. The last column stays free: a full row makes some
+      // terminals begin a new one.
+      put("\r\x1b[2K" + progress_line(shown, progress, std::max(terminal_columns() - 1, 1)));
       open_ = true;
     } else if (last || progress.seconds >= next_plain_) {
-      put(progress_line(event, progress, 0) + "\n");
+      put(progress_line(shown, progress, 0) + "\n");
       next_plain_ = progress.seconds + kPlainSeconds;
     }
   }
@@ -84,34 +118,84 @@ private:
   bool terminal_;
   bool open_ = false;
   int64_t count_ = 0;
+  MovingMean loss_, nll_;
   double next_plain_ = 0;
 };
 
 } // namespace
 
-std::string progress_line(const Event& event, const Progress& progress, int width) {
-  std::string line = fmt::format("step {:.0f}", number(event, "step"));
-  if (progress.total > 0) {
-    const double part = static_cast<double>(progress.done) / static_cast<double>(progress.total);
-    if (width > 0) {
-      const int full = static_cast<int>(part * width);
-      line += fmt::format(" [{:#>{}}{:.>{}}]", "", full, "", width - full);
-    }
-    line += fmt::format(" {:.0f} %", 100 * part);
+namespace {
+
+// The larger of the shares of steps and of minutes; negative when nothing is known.
+double part_done(const Progress& progress) {
+  double part = -1;
+  if (progress.total > 0)
+    part = static_cast<double>(progress.done) / static_cast<double>(progress.total);
+  if (progress.budget > 0) part = std::max(part, progress.seconds / progress.budget);
+  return std::min(part, 1.0);
+}
+
+// Seconds until the first of steps and minutes is used up; negative when nothing is known.
+double seconds_left(const Progress& progress) {
+  double left = -1;
+  if (progress.total > 0 && progress.taken > 0) {
+    left = progress.seconds / static_cast<double>(progress.taken) *
+           static_cast<double>(progress.total - progress.done);
   }
-  line += fmt::format("  loss {:.4f}", number(event, "loss"));
-  const double nll = number(event, "nll");
-  if (std::isfinite(nll)) line += fmt::format("  nll {:.3f}", nll);
-  line += fmt::format("  lr {:.2e}  {} tok/s", number(event, "lr"),
-                      short_number(number(event, "tokens_per_second")));
-  const double mfu = number(event, "mfu");
-  if (std::isfinite(mfu) && mfu > 0) line += fmt::format("  mfu {:.0f} %", 100 * mfu);
-  if (progress.total > 0 && progress.done > 0) {
-    const double left = progress.seconds / static_cast<double>(progress.done) *
-                        static_cast<double>(progress.total - progress.done);
-    line += "  eta " + duration(left);
+  if (progress.budget > 0) {
+    const double clock = std::max(progress.budget - progress.seconds, 0.0);
+    left = left < 0 ? clock : std::min(left, clock);
   }
+  return left;
+}
+
+// A part of the line. rank: 0 is never left out, then the highest goes first.
+struct Field {
+  int rank;
+  std::string text;
+};
+
+std::string bar_of(double part, int columns) {
+  const int full = static_cast<int>(part * columns);
+  return fmt::format("[{:#>{}}{:.>{}}]", "", full, "", columns - full);
+}
+
+std::vector<Field> fields_of(const Event& event, const Progress& progress, bool with_bar) {
+  std::vector<Field> fields = {{0, fmt::format("step {:.0f}", number(event, "step"))}};
+  const double part = part_done(progress), left = seconds_left(progress);
+  if (part >= 0) {
+    constexpr int kBar = 16;
+    if (with_bar) fields.push_back({7, bar_of(part, kBar)});
+    fields.push_back({2, fmt::format("{:.0f} %", std::floor(100 * part))});
+  }
+  fields.push_back({1, fmt::format("loss {:.4f}", number(event, "loss"))});
+  const double nll = number(event, "nll"), mfu = number(event, "mfu");
+  if (std::isfinite(nll)) fields.push_back({8, fmt::format("nll {:.3f}", nll)});
+  fields.push_back({5, fmt::format("lr {:.2e}", number(event, "lr"))});
+  fields.push_back({4, short_number(number(event, "tokens_per_second")) + " tok/s"});
+  if (std::isfinite(mfu) && mfu > 0) fields.push_back({6, fmt::format("mfu {:.0f} %", 100 * mfu)});
+  if (left >= 0) fields.push_back({3, "eta " + duration(left)});
+  return fields;
+}
+
+std::string joined(const std::vector<Field>& fields) {
+  std::string line;
+  for (const Field& field : fields) line += (line.empty() ? "" : "  ") + field.text;
   return line;
+}
+
+} // namespace
+
+std::string progress_line(const Event& event, const Progress& progress, int columns) {
+  std::vector<Field> fields = fields_of(event, progress, columns > 0);
+  if (columns <= 0) return joined(fields);
+  const auto room = static_cast<size_t>(columns);
+  while (fields.size() > 1 && joined(fields).size() > room) {
+    fields.erase(std::max_element(fields.begin(), fields.end(), [](const Field& a, const Field& b) {
+      return a.rank < b.rank;
+    }));
+  }
+  return joined(fields).substr(0, room);
 }
 
 std::unique_ptr<Sink> make_console_sink(int64_t every) {

@@ -40,7 +40,7 @@ std::vector<float> make_scalars(const Trainer::State& state) {
   const auto t = static_cast<double>(state.counters.updates + 1);
   const double beta1 = state.options.f64("beta1"), beta2 = state.options.f64("beta2");
   std::vector<float> scalars(kScalarCount);
-  scalars[kLr] = static_cast<float>(state.hyper.lr * state.rate.factor(state.counters.updates));
+  scalars[kLr] = static_cast<float>(state.hyper.lr * state.rate.factor(state.counters.updates, state.clock));
   scalars[kBeta1] = static_cast<float>(beta1);
   scalars[kBeta2] = static_cast<float>(beta2);
   scalars[kEps] = static_cast<float>(state.options.f64("eps"));

@@ -6,7 +6,9 @@
 
 namespace dllm::train {
 
-double LearningRate::factor(int64_t updates) const {
+double LearningRate::factor(int64_t updates, double clock) const {
+  const auto ticks = static_cast<int64_t>(clock * static_cast<double>(total));
+  updates = by_clock ? ticks : std::max(updates, ticks);
   if (updates < warmup) {
     return static_cast<double>(starts_at_zero ? updates : updates + 1) /
            static_cast<double>(warmup);

@@ -12,7 +12,7 @@ const Schema& trainer_schema() {
       {
           option_f64("lr", 3e-4, 0.0, 10.0, "Peak learning rate."),
           option_choice("schedule", "constant", {"constant", "linear", "cosine", "wsd"},
-                        "How the rate goes on after warm-up; all but constant need steps."),
+                        "How the rate goes on after warm-up; all but constant need steps or minutes."),
           option_i64("warmup", -1, -1, 1 << 30,
                      "Updates of linear warm-up; -1: warmup_ratio of steps."),
           option_f64("warmup_ratio", 0.05, 0.0, 1.0,
@@ -22,6 +22,8 @@ const Schema& trainer_schema() {
           option_i64("cooldown_start", 0, 0, int64_t{1} << 40,
                      "Update at which schedule wsd starts to fall; 0: a fifth "
                      "before the end."),
+          option_f64("minutes", 0.0, 0.0, 1e9,
+                     "Budget: a run ends after so many minutes, and the schedule with it; 0: none."),
           option_f64("min_lr", 0.0, 0.0, 10.0, "Rate at the end of the schedule."),
           option_f64("beta1", 0.9, 0.0, 0.999999, "AdamW's decay of the first moment."),
           option_f64("beta2", 0.95, 0.0, 0.999999, "AdamW's decay of the second moment."),
@@ -50,7 +52,7 @@ const Schema& trainer_schema() {
           option_i64("sync_every", 0, 0, 1 << 30,
                      "A run waits for its steps after so many of them, so that a callback can "
                      "save or evaluate there; engines that run ahead tell of steps late; 0: never."),
-          option_i64("keep_last", 3, 1, 1 << 20, "Checkpoints to keep in root."),
+          option_i64("keep_last", 3, 0, 1 << 20, "Checkpoints to keep in root; 0: all."),
           option_choice("compat", "none", {"none", "dllm-jax", "dllm", "dmax", "nano", "open-dllm"},
                         "Reproduces the known quirks of a reference."),
       });
@@ -70,12 +72,30 @@ Hyper hyper_of(const Options& options) {
   return {options.f64("lr"), options.f64("weight_decay"), options.f64("clip")};
 }
 
+namespace {
+
+// What counts updates means nothing where their number is not known.
+void check_by_clock(const Options& options) {
+  for (const char* key : {"warmup", "cooldown_start"}) {
+    if (options.i64(key) > 0) {
+      fail_with_hint("set steps too, or warmup_ratio in place of warmup", Code::invalid_argument,
+                     "{} {} counts updates, and with minutes alone their number is not known", key,
+                     options.i64(key));
+    }
+  }
+}
+
+} // namespace
+
 LearningRate learning_rate_of(const Options& options) {
   LearningRate made;
   made.kind = options.str("schedule");
   made.total = options.i64("steps");
+  made.by_clock = made.total == 0 && options.f64("minutes") > 0;
+  if (made.by_clock) check_by_clock(options);
+  if (made.by_clock) made.total = LearningRate::kClockTicks;
   if (made.kind != "constant" && made.total == 0) {
-    fail_with_hint("set steps, or schedule = constant", Code::invalid_argument,
+    fail_with_hint("set steps or minutes, or schedule = constant", Code::invalid_argument,
                    "schedule {} needs the number of steps", made.kind);
   }
   const double peak = options.f64("lr");

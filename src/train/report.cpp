@@ -61,6 +61,7 @@ void Trainer::set_f64(const std::string& key, double value) {
 
 void Trainer::add_sink(const std::string& kind, const std::string& target, const Options& options) {
   state_->sinks.push_back(make_sink(kind, target, options));
+  if (state_->restored) state_->sinks.back()->rewind(state_->counters.step);
 }
 
 std::shared_ptr<model::Model> Trainer::model(const std::string& role) const {

@@ -3,6 +3,7 @@
 #include "train/checkpoint.h"
 #include "train/in_flight.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <exception>
@@ -36,7 +37,10 @@ public:
         task_(task) {
     state_.on_step = [this] { tell_step(); };
   }
-  ~Run() { state_.on_step = nullptr; }
+  ~Run() {
+    state_.on_step = nullptr;
+    state_.clock = 0;
+  }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
@@ -62,9 +66,20 @@ public:
   }
 
 private:
-  bool over_budget() const {
-    const int64_t budget = state_.options.i64("tokens");
-    return budget > 0 && state_.counters.tokens >= budget;
+  // Also moves the clock that the schedule follows.
+  bool over_budget() {
+    const int64_t tokens = state_.options.i64("tokens");
+    if (tokens > 0 && state_.counters.tokens >= tokens) return true;
+    if (budget_ <= 0) return false;
+    state_.clock = std::min(seconds() / budget_, 1.0);
+    return state_.clock >= 1.0 && done_ > 0;
+  }
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  Progress progress() const {
+    const int64_t total = steps_ < kUnknown ? begin_ + steps_ : 0;
+    return {begin_ + told_, total, seconds(), told_, budget_};
   }
 
   // So that a callback finds the trainer at the step it is told of.
@@ -121,6 +136,7 @@ private:
     std::optional<Batch> batch = source_.next();
     if (!batch) {
       trainer_.sync();
+      if (done_ > 0) save();
       finish_sinks();
       fail_with_hint("give more data, or more epochs to the loader", Code::out_of_range,
                      "the data ended after {} of {} steps", done_, steps_);
@@ -164,8 +180,7 @@ private:
 
   // A callback that said stop hears of no step more; sinks do, as these steps were taken too.
   void tell(const Event& event) {
-    const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-    each_sink([&](Sink& sink) { sink.write(event, {told_, steps_, seconds}); });
+    each_sink([&](Sink& sink) { sink.write(event, progress()); });
     if (!fn_ || (stopped_ && event.kind() == EventKind::train_step)) return;
     const Answer answer = fn_(event);
     if (answer == Answer::fail) {
@@ -182,7 +197,10 @@ private:
   int64_t steps_;
   const EventFn& fn_;
   Task* task_;
+  static constexpr int64_t kUnknown = int64_t{1} << 40; // more steps than any run takes
+  const double budget_ = 60 * state_.options.f64("minutes"); // seconds
   Clock::time_point start_ = Clock::now();
+  const int64_t begin_ = state_.counters.step;
   int64_t done_ = 0; // started
   int64_t told_ = 0; // read, and told about
   int64_t saved_step_ = -1;

@@ -10,11 +10,13 @@
 
 namespace dllm::train {
 
-// How far the current run is; total 0 when nothing is known.
+// How far a training is, steps before this run included.
 struct Progress {
   int64_t done = 0;
-  int64_t total = 0;
-  double seconds = 0; // since the run began
+  int64_t total = 0;  // 0: not known
+  double seconds = 0; // since this run began
+  int64_t taken = 0;  // steps of this run
+  double budget = 0;  // seconds this run may take; 0: any
 };
 
 class Sink {
@@ -25,6 +27,8 @@ public:
   virtual void write(const Event& event, const Progress& progress) = 0;
   // The run ended: a progress line is closed. Fails when lines are still kept.
   virtual void finish() {}
+  // Training goes on from this step: what was written of later ones did not happen.
+  virtual void rewind(int64_t /*step*/) {}
 };
 
 // "jsonl" (target: a file) or "console" (standard error). Fails with not_found for another kind.

@@ -5,9 +5,31 @@
 namespace dllm::train {
 namespace {
 
+// The model sees from here on as the objective trains it, so that it decodes, and is saved, that
+// way. What the user chose with the model stays.
+void set_sight(model::Model& model, const noise::Objective& objective) {
+  const model::ModelConfig& config = model.config();
+  const model::Origin& origin = model.origin();
+  const Options& options = objective.options();
+  int shift = objective.shift(config);
+  // A next-token model predicts from the state before, as it did so far.
+  if (objective.needs_mask_id() && origin.next_token && options.i64("shift") < 0 &&
+      options.str("compat") == "none")
+    shift = 1;
+  if (origin.shift_chosen) shift = config.shift;
+  const model::AttentionKind attention =
+      origin.attention_chosen ? config.attention : objective.attention(config);
+  model.set_sight(attention, shift, options.i64("block_length"));
+}
+
 void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options) {
-  if (objective.needs_mask_id() && objective.options().i64("mask_id") < 0)
+  const int64_t mask_id = objective.options().i64("mask_id");
+  if (objective.needs_mask_id() && mask_id < 0) {
     model.ensure_mask_token();
+  } else if (mask_id >= 0 && mask_id < model.config().vocab_size && !model.origin().mask_chosen) {
+    model.set_mask_token(mask_id);
+  }
+  set_sight(model, objective);
   for (const std::string& pattern : options.list("freeze"))
     model.params().set_trainable(pattern, false);
   model.params().make_masters();

@@ -81,6 +81,8 @@ struct Trainer::State {
   Hyper hyper;
   ProgramSpec spec;
   std::vector<Slot> slots; // written while a step has its turn in the ParamStore
+  bool restored = false;   // from a checkpoint
+  double clock = 0;        // share of the running run's minutes that is gone
   Counters counters;       // steps in flight included, as if all were finite
   Accumulated accumulated; // batches, rows and tokens of all; the rest of those that were read
   std::string lost;        // why the state cannot be used any more, or ""

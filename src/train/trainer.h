@@ -17,6 +17,8 @@
 
 namespace dllm::train {
 
+// Making one lets the model see as the objective trains it (attention, shift, mask token), but for
+// what the options of the model chose: so it decodes and is saved.
 // One call at a time; metric() and describe() from any thread. The one writer of its model while a
 // call runs; keeps model and objective alive.
 class Trainer {
@@ -48,10 +50,10 @@ public:
   void sync() const;                            // waits for steps in flight; the first late failure
 
   // `steps` more steps, events after each (kinds train_step, checkpoint). Answers true when all
-  // were taken, false when the callback or a budget (option tokens) ended the run. Fails with
-  // out_of_range when the data ends first, with cancelled when the task was: the step it is in does
-  // not happen, its batch goes back to the source, and the steps before it are saved into option
-  // `root`, when one is set.
+  // were taken, false when the callback or a budget (options tokens, minutes) ended the run. Fails
+  // with out_of_range when the data ends first (after saving into option `root`, when one is set),
+  // with cancelled when the task was: the step it is in does not happen, its batch goes back to the
+  // source, and the steps before it are saved into option `root`, when one is set.
   bool run(BatchSource& source, int64_t steps, const EventFn& fn = nullptr, Task* task = nullptr);
   // Mean loss over at most max_batches, without an update; noise by position in the source alone.
   double eval(BatchSource& source, int64_t max_batches, Task* task = nullptr);

@@ -30,7 +30,7 @@ std::string line_of(const Json& value) {
 // A config.json alone says what the shapes are.
 std::string shapes_path(const std::string& path) {
   const std::filesystem::path file(path);
-  if (file.filename() != "config.json") return model_path(path);
+  if (file.filename() != "config.json") return path;
   return file.has_parent_path() ? file.parent_path().string() : ".";
 }
 

@@ -56,7 +56,7 @@ int inspect(Context& context) {
 int graph(Context& context) {
   const auto engine = open_engine(context);
   const std::string report = text([&](dllm_buffer* out, dllm_error* err) {
-    return dllm_engine_plan(engine.get(), model_path(context.text("model")).c_str(), context.options("plan"), context.task(), out, err);
+    return dllm_engine_plan(engine.get(), context.text("model").c_str(), context.options("plan"), context.task(), out, err);
   });
   std::printf("%s\n", report.c_str());
   const Json plan = Json::parse(report, nullptr, false);

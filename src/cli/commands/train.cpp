@@ -2,26 +2,29 @@
 
 #include "training.h"
 
+#include "../interrupt.h"
 #include "registry.h"
+#include "training_end.h"
 
-#include <chrono>
+#include <nlohmann/json.hpp>
+
 #include <cstdio>
-#include <filesystem>
+#include <limits>
 
 namespace dllm::cli {
 namespace {
 
-namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
 
-// What happens between steps: held-out loss, checkpoints, the budget in minutes.
+void put_json_line(const std::string& json) {
+  std::printf("%s\n", json.c_str());
+  std::fflush(stdout);
+}
+
+// What happens between steps: held-out loss, events for --json. The library saves.
 class Watch {
  public:
-  Watch(Context& context, Run& run) : context_(context), run_(run), start_(Clock::now()) {
-    eval_every_ = context.number("eval-every");
-    save_every_ = context.number("save-every");
-    if (context.has("minutes")) minutes_ = std::stod(context.text("minutes"));
-  }
+  Watch(Context& context, Run& run) : context_(context), run_(run), eval_every_(context.number("eval-every")) {}
 
   static int32_t on_event(const dllm_event* event, void* user_data) {
     return static_cast<Watch*>(user_data)->look(event);
@@ -32,65 +35,83 @@ class Watch {
 
  private:
   int32_t look(const dllm_event* event) {
-    int64_t step = 0;
-    if (dllm_event_kind(event) != DLLM_EVENT_TRAIN_STEP || dllm_event_i64(event, "step", &step, nullptr) != DLLM_OK) {
-      return DLLM_CONTINUE;
-    }
     try {
-      if (eval_every_ > 0 && step % eval_every_ == 0) print_held_out(context_, run_, step);
-      if (save_every_ > 0 && step % save_every_ == 0) save(context_, run_);
+      if (context_.json()) {
+        put_json_line(text([&](dllm_buffer* out, dllm_error* err) { return dllm_event_describe(event, out, err); }));
+      }
+      if (dllm_event_kind(event) == DLLM_EVENT_CHECKPOINT) run_.saved = dllm_event_str(event, "dir");
+      int64_t step = 0;
+      const bool is_step = dllm_event_kind(event) == DLLM_EVENT_TRAIN_STEP &&
+                           dllm_event_i64(event, "step", &step, nullptr) == DLLM_OK;
+      if (is_step && eval_every_ > 0 && step % eval_every_ == 0) print_held_out(context_, run_, step);
     } catch (const Failure& failure) {
       failure_ = failure;
       return DLLM_FAIL;
     }
-    const std::chrono::duration<double, std::ratio<60>> spent = Clock::now() - start_;
-    if (minutes_ <= 0 || spent.count() < minutes_) return DLLM_CONTINUE;
-    std::fprintf(stderr, "\n%.1f minutes are over: stopping at step %lld\n", minutes_, static_cast<long long>(step));
-    return DLLM_STOP;
+    return DLLM_CONTINUE;
   }
 
   Context& context_;
   Run& run_;
-  Clock::time_point start_;
-  int64_t eval_every_ = 0, save_every_ = 0;
-  double minutes_ = 0;
+  int64_t eval_every_ = 0;
   std::optional<Failure> failure_;
 };
 
-// False when the user pressed Ctrl-C: the step was finished, the rest is for another run.
-bool run_steps(Context& context, Run& run, int64_t steps) {
+// Why a run ended: "steps", "budget" (--minutes, --tokens), "data" or "interrupted".
+std::string run_steps(Context& context, Run& run, int64_t done) {
   Watch watch(context, run);
+  const int64_t steps = run.steps > 0 ? run.steps - done : std::numeric_limits<int64_t>::max() - done;
   try {
     call([&](dllm_error* err) {
       return dllm_trainer_run(run.trainer.get(), run.loader.get(), steps, Watch::on_event, &watch, context.task(), err);
     });
   } catch (const Failure& failure) {
     watch.rethrow();
-    if (failure.status() == DLLM_OUT_OF_RANGE) std::fprintf(stderr, "\n%s\n", failure.what());
-    else if (failure.status() != DLLM_CANCELLED) throw;
-    return failure.status() != DLLM_CANCELLED;
+    if (failure.status() == DLLM_CANCELLED) return "interrupted";
+    if (failure.status() == DLLM_OUT_OF_RANGE) return "data";
+    throw;
   }
-  return true;
+  const bool all = run.steps > 0 && static_cast<int64_t>(trainer_metric(run, "step")) >= run.steps;
+  return all ? "steps" : "budget";
+}
+
+void tell_end(Context& context, const Run& run, const std::string& reason) {
+  const auto step = static_cast<int64_t>(trainer_metric(run, "step"));
+  if (context.json()) {
+    put_json_line(Json{{"event", "end"}, {"reason", reason}, {"step", step}, {"dir", run.saved}}.dump(
+        -1, ' ', false, Json::error_handler_t::replace));
+    return;
+  }
+  if (reason == "interrupted") std::fprintf(stderr, "interrupted; the same command goes on from here\n");
+  if (reason == "data") {
+    std::fprintf(stderr, "the data ended at step %lld; a larger --epochs, or none, goes on\n", static_cast<long long>(step));
+  }
+  if (reason == "budget") {
+    std::fprintf(stderr, "the budget is used up at step %lld; the same command goes on from here\n",
+                 static_cast<long long>(step));
+  }
+}
+
+int nothing_left(Context& context, const Run& run, int64_t done) {
+  const bool epochs = context.typed("loader", "epochs") && context.option("loader", "epochs") != "0";
+  std::fprintf(stderr, "%s has %lld steps already: %s--steps %lld goes on, --fresh starts over\n",
+               context.text("out").c_str(), static_cast<long long>(done), epochs ? "without --epochs, " : "",
+               static_cast<long long>(2 * done));
+  tell_end(context, run, "steps");
+  return 0;
 }
 
 int train(Context& context) {
   Run run = open_run(context);
   const auto done = static_cast<int64_t>(trainer_metric(run, "step"));
-  const int64_t steps = context.number("steps");
-  if (done >= steps) {
-    std::fprintf(stderr, "%s has %lld steps already; --steps %lld goes on, --fresh starts over\n",
-                 context.text("out").c_str(), static_cast<long long>(done), static_cast<long long>(done + steps));
-    return 0;
-  }
-  std::fprintf(stderr, "%s\n", describe_run(run).c_str());
-  const bool finished = run_steps(context, run, steps - done);
-  const std::string dir = save(context, run);
-  if (finished) print_held_out(context, run, static_cast<int64_t>(trainer_metric(run, "step")));
-  std::fprintf(stderr, "saved %s\n", dir.c_str());
-  if (!finished) {
-    std::fprintf(stderr, "interrupted; the same command goes on from here\n");
-    return kInterrupted;
-  }
+  if (context.json()) put_json_line(describe_run(context, run));
+  if (run.steps > 0 && done >= run.steps) return nothing_left(context, run, done);
+  if (!context.json()) std::fprintf(stderr, "%s\n", describe_run(context, run).c_str());
+  const std::string reason = run_steps(context, run, done);
+  if (reason != "interrupted") print_held_out(context, run, static_cast<int64_t>(trainer_metric(run, "step")));
+  tell_end(context, run, reason);
+  if (reason == "interrupted") return interrupted_code();
+  say_what_next(context, run);
   return 0;
 }
 
@@ -102,21 +123,19 @@ Command train_command() {
           "train a model on text; started again it resumes",
           "dllm train --data corpus.txt --out runs/first --steps 500",
           {{Kind::text, "data", "", "a text file, a folder of text files, or JSON lines", true},
-           {Kind::text, "out", "runs/train", "the run's folder: config, metrics, checkpoints"},
-           {Kind::text, "from", "", "start from this model (a folder or a GGUF file) instead of from scratch"},
+           {Kind::text, "out", "runs/train", "the run's folder: metrics and checkpoints; one training at a time"},
+           {Kind::text, "from", "", "start from this model (a folder, a GGUF file or a run) instead of from scratch"},
            {Kind::text, "tokenizer", "", "use this tokenizer; default: the model's, or one trained on the data"},
            {Kind::number, "vocab", "2048", "tokens of a tokenizer trained on the data"},
            {Kind::number, "layers", "4", "from scratch: layers"},
            {Kind::number, "hidden", "256", "from scratch: width, a multiple of 64"},
            {Kind::text, "objective", "mdlm", "what is learned: mdlm, ar, nano"},
            {Kind::text, "schedule", "", "noise schedule: linear, cosine, sqrt, ..."},
-           {Kind::number, "steps", "500", "optimizer steps in all, those of a resumed run included"},
-           {Kind::text, "minutes", "", "stop after so many minutes"},
            {Kind::number, "eval-every", "100", "held-out loss every so many steps; 0: only at the end"},
-           {Kind::number, "eval-batches", "8", "batches of a held-out loss"},
+           {Kind::number, "eval-batches", "8", "batches of a held-out loss; 0: none is computed"},
            {Kind::number, "save-every", "250", "checkpoint every so many steps; 0: only at the end"},
            {Kind::flag, "fresh", "", "start over: remove the run's checkpoints"}},
-          {"engine", "model", "dataset", "loader", "objective:objective", "schedule:schedule", "trainer", "checkpoint"},
+          {"engine", "model", "dataset", "loader", "objective:objective", "schedule:schedule", "trainer"},
           train};
 }
 

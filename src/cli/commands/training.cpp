@@ -1,5 +1,8 @@
 #include "training.h"
 
+#include "training_checks.h"
+#include "training_data.h"
+
 #include <nlohmann/json.hpp>
 
 #include <cmath>
@@ -13,70 +16,35 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-Owned<dllm_dataset> open_data(Context& context, const dllm_tokenizer* tokenizer) {
-  return make<dllm_dataset>([&](dllm_dataset** out, dllm_error* err) {
-    return dllm_dataset_open(context.text("data").c_str(), tokenizer, context.options("dataset"), context.task(), out, err);
-  });
-}
-
-// A split needs several documents: one long text is cut at its blank lines, else at its line ends.
-Owned<dllm_dataset> open_documents(Context& context, const dllm_tokenizer* tokenizer) {
-  auto data = open_data(context, tokenizer);
-  for (const char* rows : {"paragraph", "line"}) {
-    if (dllm_dataset_size(data.get()) > 1) break;
-    std::fprintf(stderr, "%s is one document: a %s is a document from here on (--dataset.rows)\n",
-                 context.text("data").c_str(), rows);
-    call([&](dllm_error* err) { return dllm_options_set_str(context.options("dataset"), "rows", rows, err); });
-    data = open_data(context, tokenizer);
-  }
-  return data;
-}
-
-// The run's own tokenizer when it was started before, the one asked for, the model's, or one trained on the data.
-Owned<dllm_tokenizer> choose_tokenizer(Context& context) {
-  const std::string own = context.text("out") + "/tokenizer.json";
-  if (fs::exists(own)) return open_tokenizer(own);
-  if (context.has("tokenizer")) return open_tokenizer(context.text("tokenizer"));
-  if (context.has("from")) return open_tokenizer(context.text("from"));
-  std::fprintf(stderr, "training a tokenizer of %s tokens on %s\n", context.text("vocab").c_str(), context.text("data").c_str());
-  const auto raw = open_data(context, nullptr);
-  const auto options = make<dllm_options>(
-      [](dllm_options** out, dllm_error* err) { return dllm_options_new("tokenizer_train", out, err); });
-  call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), "vocab_size", context.number("vocab"), err); });
-  return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
-    return dllm_tokenizer_train(raw.get(), options.get(), context.task(), out, err);
-  });
-}
-
 // A Llama shape: rotary positions, gated MLP of about 8/3 of the width, tied embeddings.
-std::string config_from_scratch(const Context& context, const dllm_tokenizer* tokenizer) {
+Json config_from_scratch(const Context& context, int64_t vocabulary, int64_t layers) {
   const int64_t hidden = context.number("hidden");
-  if (hidden < 64 || hidden % 64 != 0) {
-    throw Failure(DLLM_INVALID_ARGUMENT, "--hidden " + std::to_string(hidden) + " is not a multiple of 64");
-  }
   const int64_t heads = hidden / 64;
   Json config = {{"model_type", "llama"}, {"architectures", {"LlamaForCausalLM"}},
-                 {"vocab_size", dllm_tokenizer_size(tokenizer)}, {"hidden_size", hidden},
-                 {"intermediate_size", (hidden * 8 / 3 + 31) / 32 * 32}, {"num_hidden_layers", context.number("layers")},
+                 {"vocab_size", vocabulary}, {"hidden_size", hidden},
+                 {"intermediate_size", (hidden * 8 / 3 + 31) / 32 * 32}, {"num_hidden_layers", layers},
                  {"num_attention_heads", heads}, {"num_key_value_heads", heads}, {"head_dim", 64},
                  {"hidden_act", "silu"}, {"max_position_embeddings", 1024}, {"rms_norm_eps", 1e-5},
                  {"rope_theta", 10000.0}, {"tie_word_embeddings", true},
                  // Products of unit variance; the usual 0.02 is meant for wider models.
                  {"initializer_range", 1.0 / std::sqrt(static_cast<double>(hidden))}};
-  config["dllm"] = {{"attention", context.text("objective") == "ar" ? "causal" : "bidirectional"}, {"shift", context.text("objective") == "ar" ? 1 : 0}};
-  int32_t mask_id = -1;
-  if (dllm_tokenizer_id(tokenizer, "<|mask|>", &mask_id, nullptr) == DLLM_OK) config["dllm"]["mask_token_id"] = mask_id;
-  return config.dump();
+  const bool causal = context.text("objective") == "ar";
+  config["dllm"] = {{"attention", causal ? "causal" : "bidirectional"}, {"shift", causal ? 1 : 0}};
+  return config;
 }
 
-Owned<dllm_model> open_or_make_model(Context& context, const Run& run, const std::string& checkpoint) {
-  if (!checkpoint.empty()) return open_model(context, run.engine.get(), checkpoint + "/model");
-  if (context.has("from")) return open_model(context, run.engine.get(), context.text("from"));
-  const std::string config = config_from_scratch(context, run.tokenizer.get());
-  auto model = make<dllm_model>([&](dllm_model** out, dllm_error* err) {
-    return dllm_model_new(run.engine.get(), config.data(), static_cast<int64_t>(config.size()), context.options("model"),
-                          context.task(), out, err);
+Owned<dllm_model> new_model(dllm_engine* engine, const Json& json, const dllm_options* options, dllm_task* task) {
+  const std::string config = json.dump();
+  return make<dllm_model>([&](dllm_model** out, dllm_error* err) {
+    return dllm_model_new(engine, config.data(), static_cast<int64_t>(config.size()), options, task, out, err);
   });
+}
+
+Owned<dllm_model> model_from_scratch(const Context& context, const Run& run) {
+  Json config = config_from_scratch(context, dllm_tokenizer_size(run.tokenizer.get()), context.number("layers"));
+  int32_t mask_id = -1;
+  if (dllm_tokenizer_id(run.tokenizer.get(), "<|mask|>", &mask_id, nullptr) == DLLM_OK) config["dllm"]["mask_token_id"] = mask_id;
+  auto model = new_model(run.engine.get(), config, context.options("model"), context.task());
   call([&](dllm_error* err) { return dllm_model_set_tokenizer(model.get(), run.tokenizer.get(), err); });
   return model;
 }
@@ -87,17 +55,6 @@ std::string latest_checkpoint(const std::string& root) {
   return static_cast<const char*>(dllm_buffer_data(dir.get()));
 }
 
-void open_loaders(Context& context, Run& run) {
-  const auto open = [&](const char* split) {
-    call([&](dllm_error* err) { return dllm_options_set_str(context.options("loader"), "split", split, err); });
-    return make<dllm_loader>([&](dllm_loader** out, dllm_error* err) {
-      return dllm_loader_new(run.data.get(), context.options("loader"), out, err);
-    });
-  };
-  run.held_out = open("held_out");
-  run.loader = open("train");
-}
-
 void open_objective(Context& context, Run& run) {
   if (context.has("schedule")) {
     run.schedule = make<dllm_schedule>([&](dllm_schedule** out, dllm_error* err) {
@@ -106,6 +63,12 @@ void open_objective(Context& context, Run& run) {
   }
   run.objective = make<dllm_objective>([&](dllm_objective** out, dllm_error* err) {
     return dllm_objective_new(context.text("objective").c_str(), run.schedule.get(), context.options("objective"), out, err);
+  });
+}
+
+Owned<dllm_trainer> new_trainer(dllm_model* model, const Run& run, const dllm_options* options) {
+  return make<dllm_trainer>([&](dllm_trainer** made, dllm_error* err) {
+    return dllm_trainer_new(model, run.objective.get(), options, made, err);
   });
 }
 
@@ -121,10 +84,97 @@ void remove_checkpoints(const std::string& root) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(root, ignored)) {
     const std::string name = entry.path().filename();
-    if (is_checkpoint(entry) || name == "tokenizer.json" || name == "metrics.jsonl") {
+    if (is_checkpoint(entry) || name == "tokenizer.json" || name == "metrics.jsonl" || name == "run.json") {
       fs::remove_all(entry.path(), ignored);
     }
   }
+}
+
+Json parsed(const std::string& json) { return Json::parse(json, nullptr, false); }
+
+Json model_description(const dllm_model* model) {
+  return parsed(text([&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(model, out, err); }));
+}
+
+Json options_json(const Context& context, const char* kind) {
+  return parsed(
+      text([&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(context.options(kind), out, err); }));
+}
+
+// Training a tokenizer may take minutes: what a trainer refuses is found before, on a model of one layer.
+void try_trainer(const Context& context, const Run& run) {
+  constexpr int64_t kFewTokens = 8;
+  Json config = config_from_scratch(context, kFewTokens, 1);
+  config["dllm"]["mask_token_id"] = kFewTokens - 1;
+  const auto model = new_model(run.engine.get(), config, nullptr, context.task());
+  Json values = options_json(context, "trainer");
+  values.erase("freeze");  // names of tensors of the whole model
+  const std::string json = values.dump();
+  const auto options = make<dllm_options>(
+      [](dllm_options** out, dllm_error* err) { return dllm_options_new("trainer", out, err); });
+  call([&](dllm_error* err) {
+    return dllm_options_set_json(options.get(), json.data(), static_cast<int64_t>(json.size()), err);
+  });
+  new_trainer(model.get(), run, options.get());
+}
+
+// What the objective makes of a model that was trained otherwise.
+void tell_changes(const Context& context, const Json& before, const Json& after) {
+  const std::string name = fs::path(context.text("from")).filename();
+  const auto was = before.value("attention", ""), is = after.value("attention", "");
+  const int64_t shift = after.value("shift", 0);
+  if (was != is || before.value("shift", 0) != shift) {
+    const std::string way = is == "bidirectional" ? "in both directions" : is == "causal" ? "from left to right" : is;
+    std::fprintf(stderr, "%s is a %s model: trained from here on %s, shift %lld\n", name.c_str(), was.c_str(), way.c_str(),
+                 static_cast<long long>(shift));
+  }
+  const int64_t mask = after.value("mask_token_id", -1), rows = before.value("vocab", 0);
+  if (before.value("mask_token_id", -1) >= 0 || mask < 0) return;
+  std::fprintf(stderr, "%s has no mask token: %s %lld becomes <|mask|>, in the model and in its tokenizer\n", name.c_str(),
+               mask < rows ? "the unused row" : "the new row", static_cast<long long>(mask));
+}
+
+void set_whole(Context& context, const char* kind, const char* key, int64_t value) {
+  call([&](dllm_error* err) { return dllm_options_set_i64(context.options(kind), key, value, err); });
+}
+
+void set_cadence(Context& context, const std::string& out) {
+  if (!context.typed("loader", "epochs")) set_whole(context, "loader", "epochs", 0);
+  set_whole(context, "trainer", "save_every", save_every(context));
+  call([&](dllm_error* err) { return dllm_options_set_str(context.options("trainer"), "root", out.c_str(), err); });
+  // Held-out losses belong to the step that asks for them.
+  const int64_t own = std::stoll(context.option("trainer", "sync_every"));
+  set_whole(context, "trainer", "sync_every", std::gcd(own, context.number("eval-every")));
+}
+
+void open_model_and_rows(Context& context, Run& run) {
+  const bool resumed = !run.resumed_from.empty(), fresh_weights = !resumed && !context.has("from");
+  if (!fresh_weights) {
+    run.model = open_model(context, run.engine.get(), resumed ? run.resumed_from + "/model" : context.text("from"));
+  } else if (!context.has("tokenizer")) {
+    try_trainer(context, run);
+  }
+  run.tokenizer = choose_tokenizer(context, run.resumed_from);
+  open_rows(context, run);
+  if (fresh_weights) run.model = model_from_scratch(context, run);
+  if (!fresh_weights && !resumed && context.has("tokenizer")) {
+    call([&](dllm_error* err) { return dllm_model_set_tokenizer(run.model.get(), run.tokenizer.get(), err); });
+  }
+}
+
+void add_sinks(const Context& context, const Run& run, const std::string& out) {
+  const auto options =
+      make<dllm_options>([](dllm_options** made, dllm_error* err) { return dllm_options_new("sink", made, err); });
+  // Metrics of an attempt without a checkpoint are of steps that did not last.
+  const int64_t append = run.resumed_from.empty() ? 0 : 1;
+  call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), "append", append, err); });
+  const auto add = [&](const char* kind, const std::string& target) {
+    call([&](dllm_error* err) {
+      return dllm_trainer_add_sink(run.trainer.get(), kind, target.c_str(), options.get(), err);
+    });
+  };
+  add("jsonl", out + "/metrics.jsonl");
+  if (!context.json()) add("console", "");
 }
 
 }  // namespace
@@ -137,83 +187,76 @@ double trainer_metric(const Run& run, const char* key) {
 
 Run open_run(Context& context) {
   const std::string out = context.text("out");
-  if (context.flag("fresh")) remove_checkpoints(out);
-  std::error_code error;
-  fs::create_directories(out, error);
-  if (error) throw Failure(DLLM_PERMISSION_DENIED, "cannot create " + out + ": " + error.message());
-
+  check_values(context);
   Run run;
+  const bool fresh = context.flag("fresh");
+  if (fresh || latest_checkpoint(out).empty()) check_sources(context);
+  run.lock = std::make_unique<RunLock>(out);
+  if (fresh) remove_checkpoints(out);
+  run.resumed_from = latest_checkpoint(out);
+  if (!run.resumed_from.empty()) check_resumed(context, out);
   run.engine = open_engine(context);
-  run.tokenizer = choose_tokenizer(context);
-  call([&](dllm_error* err) { return dllm_tokenizer_save(run.tokenizer.get(), (out + "/tokenizer.json").c_str(), err); });
-  run.data = open_documents(context, run.tokenizer.get());
-  open_loaders(context, run);
-  const std::string checkpoint = latest_checkpoint(out);
-  run.model = open_or_make_model(context, run, checkpoint);
+  set_cadence(context, out);
   open_objective(context, run);
-  call([&](dllm_error* err) { return dllm_options_set_i64(context.options("trainer"), "steps", context.number("steps"), err); });
-  // Held-out losses and checkpoints belong to the step that asks for them.
-  const int64_t stops = std::gcd(context.number("eval-every"), context.number("save-every"));
-  call([&](dllm_error* err) { return dllm_options_set_i64(context.options("trainer"), "sync_every", stops, err); });
-  run.trainer = make<dllm_trainer>([&](dllm_trainer** made, dllm_error* err) {
-    return dllm_trainer_new(run.model.get(), run.objective.get(), context.options("trainer"), made, err);
-  });
-  const auto add_sink = [&](const char* kind, const std::string& target) {
-    call([&](dllm_error* err) { return dllm_trainer_add_sink(run.trainer.get(), kind, target.c_str(), nullptr, err); });
-  };
-  add_sink("jsonl", out + "/metrics.jsonl");
-  if (!context.json()) add_sink("console", "");
-  if (!checkpoint.empty()) {
-    call([&](dllm_error* err) {
-      return dllm_checkpoint_restore(run.trainer.get(), run.loader.get(), checkpoint.c_str(), context.task(), err);
-    });
-    std::fprintf(stderr, "resumed from %s\n", checkpoint.c_str());
+  open_model_and_rows(context, run);
+  run.steps = planned_steps(context, run);
+  set_whole(context, "trainer", "steps", run.steps);
+  const Json before = model_description(run.model.get());
+  run.trainer = new_trainer(run.model.get(), run, context.options("trainer"));
+  const bool started_from = run.resumed_from.empty() && context.has("from");
+  if (started_from) tell_changes(context, before, model_description(run.model.get()));
+  add_sinks(context, run, out);
+  if (run.resumed_from.empty()) {
+    call([&](dllm_error* err) { return dllm_tokenizer_save(run.tokenizer.get(), (out + "/tokenizer.json").c_str(), err); });
+    write_start(context, out);
+    return run;
   }
+  call([&](dllm_error* err) {
+    return dllm_checkpoint_restore(run.trainer.get(), run.loader.get(), run.resumed_from.c_str(), context.task(), err);
+  });
+  run.saved = run.resumed_from;
+  std::fprintf(stderr, "resumed from %s\n", run.resumed_from.c_str());
   return run;
 }
 
-std::string describe_run(const Run& run) {
-  int64_t parameters = 0;
-  for (int64_t i = 0; i < dllm_model_param_count(run.model.get()); ++i) {
-    const auto tensor = make<dllm_tensor>([&](dllm_tensor** out, dllm_error* err) {
-      return dllm_model_param(run.model.get(), dllm_model_param_name(run.model.get(), i), out, err);
-    });
-    int64_t count = 1;
-    for (int64_t axis = 0; axis < dllm_tensor_rank(tensor.get()); ++axis) count *= dllm_tensor_dim(tensor.get(), axis);
-    parameters += count;
+std::string describe_run(Context& context, const Run& run) {
+  const int64_t parameters = model_number(run.model.get(), "params"), rows = dllm_dataset_size(run.data.get());
+  const int64_t words = dllm_tokenizer_size(run.tokenizer.get());
+  if (context.json()) {
+    Json line = {{"event", "start"}, {"out", context.text("out")}, {"resumed_from", run.resumed_from},
+                 {"parameters", parameters}, {"vocabulary", words}, {"rows", rows},
+                 {"held_out", run.held_out != nullptr}, {"steps", run.steps},
+                 {"model", model_description(run.model.get())}};
+    line["model"].erase("storage");
+    for (const char* kind : {"engine", "model", "dataset", "loader", "objective", "schedule", "trainer"}) {
+      line["options"][kind] = options_json(context, kind);
+    }
+    return line.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
+  const std::string of = context.option("dataset", "rows");
+  const char* unit = of == "\"line\"" ? "lines" : of == "\"paragraph\"" ? "paragraphs" : "pieces";
   int64_t threads = 0;
   dllm_engine_i64(run.engine.get(), "threads", &threads, nullptr);
   const char* device = dllm_engine_device_name(run.engine.get(), 0);
   const std::string where = threads > 0 ? std::to_string(threads) + " threads" : std::string("on ") + (device != nullptr ? device : "a device");
   char line[240];
-  std::snprintf(line, sizeof line, "%.2f M parameters, vocabulary %lld, %lld documents or rows, %s",
-                static_cast<double>(parameters) / 1e6, static_cast<long long>(dllm_tokenizer_size(run.tokenizer.get())),
-                static_cast<long long>(dllm_dataset_size(run.data.get())), where.c_str());
+  std::snprintf(line, sizeof line, "%.2f M parameters, vocabulary %lld, %lld %s of text, %s",
+                static_cast<double>(parameters) / 1e6, static_cast<long long>(words), static_cast<long long>(rows), unit,
+                where.c_str());
   return line;
 }
 
 void print_held_out(Context& context, Run& run, int64_t step) {
-  if (run.last_eval == step) return;
+  if (run.held_out == nullptr || context.number("eval-batches") == 0 || run.last_eval == step) return;
   run.last_eval = step;
   call([&](dllm_error* err) { return dllm_loader_seek(run.held_out.get(), 0, err); });
   double loss = 0;  // the console and the metrics file hear of it from the trainer
   call([&](dllm_error* err) {
     return dllm_trainer_eval(run.trainer.get(), run.held_out.get(), context.number("eval-batches"), context.task(), &loss, err);
   });
-  if (context.json()) std::printf("{\"event\": \"eval\", \"step\": %lld, \"loss\": %.6f}\n", static_cast<long long>(step), loss);
-}
-
-std::string save(Context& context, Run& run) {
-  try {
-    return text([&](dllm_buffer* out, dllm_error* err) {
-      return dllm_checkpoint_save(run.trainer.get(), run.loader.get(), context.text("out").c_str(),
-                                  context.options("checkpoint"), nullptr, out, err);
-    });
-  } catch (const Failure& failure) {
-    if (failure.status() != DLLM_ALREADY_EXISTS) throw;
-    return latest_checkpoint(context.text("out"));
-  }
+  if (!context.json()) return;
+  std::printf("{\"event\": \"eval\", \"step\": %lld, \"loss\": %.6f}\n", static_cast<long long>(step), loss);
+  std::fflush(stdout);
 }
 
 }  // namespace dllm::cli

@@ -56,5 +56,24 @@ TEST(TrainerOptions, BadCombinationsAreNamed) {
   EXPECT_EQ(message({{"schedule", "linear"}, {"steps", 10}}), "no error");
 }
 
+TEST(LearningRate, TheClockBendsTheSchedule) {
+  LearningRate rate;
+  rate.kind = "cosine";
+  rate.total = 1000;
+  EXPECT_EQ(rate.factor(400, 0.2), rate.factor(400)); // steps are further
+  EXPECT_EQ(rate.factor(400, 0.7), rate.factor(700));
+  EXPECT_NEAR(rate.factor(400, 1.0), 0.0, 1e-12);
+
+  Options options(trainer_schema());
+  options.set_json({{"schedule", "cosine"}, {"minutes", 3.0}});
+  const LearningRate clock = learning_rate_of(options); // no number of steps is known
+  EXPECT_LT(clock.factor(100, 0.01), 0.21);             // a twentieth is warm-up
+  EXPECT_NEAR(clock.factor(100, 0.05), 1.0, 1e-9);
+  EXPECT_NEAR(clock.factor(9, 0.525), 0.5, 1e-5);
+  EXPECT_NEAR(clock.factor(9, 1.0), 0.0, 1e-9);
+  options.set_i64("warmup", 10);
+  EXPECT_THROW(learning_rate_of(options), Error);
+}
+
 } // namespace
 } // namespace dllm::train

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <sstream>
@@ -31,11 +32,55 @@ Event step(int64_t number) {
 }
 
 TEST(ConsoleSink, TheLineTellsWhatMatters) {
-  const std::string line = progress_line(step(25), {25, 100, 30.0}, 20);
-  for (const char* part : {"step 25", "[#####...............]", "25 %", "loss 2.5000",
+  const std::string line = progress_line(step(25), {25, 100, 30.0, 25}, 120);
+  for (const char* part : {"step 25", "[####............]", "25 %", "loss 2.5000",
                            "lr 3.00e-04", "12.3k tok/s", "mfu 41 %", "eta 1:30"}) {
     EXPECT_NE(line.find(part), std::string::npos) << part << " in: " << line;
   }
+}
+
+// At any width nothing wraps, and the step is there; the loss stays longer than the rest.
+TEST(ConsoleSink, TheLineFitsTheTerminal) {
+  for (int columns = 1; columns <= 120; ++columns) {
+    const std::string line = progress_line(step(25), {25, 100, 30.0, 25}, columns);
+    EXPECT_LE(line.size(), static_cast<size_t>(columns));
+    EXPECT_EQ(line.find("step 25"), columns >= 7 ? 0 : std::string::npos) << line;
+    EXPECT_EQ(line.find("loss 2.5000") != std::string::npos, columns >= 20) << line;
+    EXPECT_EQ(line.find("eta 1:30") != std::string::npos, columns >= 36) << line;
+  }
+}
+
+TEST(ConsoleSink, AResumedRunCountsTheStepsBefore) {
+  // 930 of 1200 were there; 135 more took 27 s, 135 are left.
+  const std::string line = progress_line(step(1065), {1065, 1200, 27.0, 135}, 0);
+  EXPECT_NE(line.find("88 %"), std::string::npos) << line;
+  EXPECT_NE(line.find("eta 0:27"), std::string::npos) << line;
+}
+
+TEST(ConsoleSink, MinutesBoundPercentageAndEta) {
+  const std::string both = progress_line(step(10), {10, 1000, 90.0, 10, 180.0}, 0);
+  EXPECT_NE(both.find("50 %"), std::string::npos) << both;
+  EXPECT_NE(both.find("eta 1:30"), std::string::npos) << both;
+  const std::string clock = progress_line(step(10), {10, 0, 45.0, 10, 180.0}, 0);
+  EXPECT_NE(clock.find("25 %"), std::string::npos) << clock;
+  const std::string endless = progress_line(step(10), {10, 0, 45.0, 10}, 0);
+  EXPECT_EQ(endless.find('%'), std::string::npos) << endless;
+}
+
+TEST(JsonlSink, RewindDropsUndoneStepsAndACutLine) {
+  const std::string path = testing::TempDir() + "/sink_rewind.jsonl";
+  write_file_atomic(path, "{\"note\": 1}\n{\"event\":\"train_step\",\"step\":2}\n"
+                          "{\"event\":\"eval\",\"step\":3}\n{\"event\":\"train_step\",\"step\":4}\n"
+                          "{\"event\":\"train_st");
+  const auto sink = make_sink("jsonl", path, Options(sink_schema()));
+  sink->rewind(3);
+  sink->write(step(4), {});
+  const std::string text = read_text(path);
+  EXPECT_TRUE(text.starts_with("{\"note\": 1}\n{\"event\":\"train_step\",\"step\":2}\n"
+                               "{\"event\":\"eval\",\"step\":3}\n{"))
+      << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
+  remove_all(path);
 }
 
 TEST(JsonlSink, AppendsOneObjectPerLine) {

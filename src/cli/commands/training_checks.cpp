@@ -1,0 +1,156 @@
+#include "training_checks.h"
+
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+namespace dllm::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kNumbers[] = {"vocab", "layers", "hidden"};
+constexpr const char* kPaths[] = {"from", "tokenizer"};
+
+void at_least(const Context& context, const char* name, int64_t least) {
+  if (context.number(name) >= least) return;
+  throw UsageFailure("--" + std::string(name) + " " + context.text(name) + " is below " + std::to_string(least));
+}
+
+Json all_options(const Context& context, const std::string& kind) {
+  return Json::parse(text(
+      [&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(context.options(kind), out, err); }));
+}
+
+// Options of the one kind of engine mean nothing to the other.
+void check_engine(const Context& context) {
+  if (context.option("engine", "kind") != "\"cpu\"") return;
+  for (const auto& [key, value] : all_options(context, "engine").items()) {
+    if (key.rfind("pjrt.", 0) != 0 && key != "plugin" && key != "target") continue;
+    if (context.typed("engine", key)) throw UsageFailure("--" + key + " needs --engine.kind pjrt");
+  }
+}
+
+// What a loader, a trainer or a model would take and this command decides by itself.
+void check_decided_here(const Context& context) {
+  if (context.typed("trainer", "root")) {
+    throw UsageFailure("--trainer.root: the folder of the run is --out " + context.text("out"));
+  }
+  if (context.typed("loader", "split") && context.option("loader", "split") == "\"held_out\"") {
+    throw UsageFailure("--loader.split held_out trains on what is kept for the held-out loss",
+                       "train: all but the held-out rows (so it is); all: every row, without a held-out loss");
+  }
+  if (context.typed("save-every") && context.typed("trainer", "save_every") &&
+      context.number("save-every") != std::stoll(context.option("trainer", "save_every"))) {
+    throw UsageFailure("--save-every and --save_every are the same and differ");
+  }
+  if (context.typed("model", "cache_dtype")) {
+    throw UsageFailure("--cache_dtype is for decoding: training keeps no K and V");
+  }
+  check_engine(context);
+  if (context.has("schedule")) return;
+  for (const auto& [key, value] : all_options(context, "schedule").items()) {
+    if (!context.typed("schedule", key)) continue;
+    throw UsageFailure("--schedule." + key + " needs --schedule with a name", "the rate's is --trainer.schedule");
+  }
+}
+
+// A model that exists has its shape, its first weights and its words.
+void check_from(const Context& context) {
+  if (!context.has("from")) return;
+  for (const char* name : {"layers", "hidden"}) {
+    if (context.typed(name)) throw UsageFailure("--" + std::string(name) + " is for a new model; --from brings its own");
+  }
+  if (context.typed("model", "seed")) throw UsageFailure("--model.seed is for a new model; --from brings its weights");
+}
+
+std::string full_path(const std::string& path) {
+  std::error_code ignored;
+  const fs::path full = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
+  return full.empty() ? path : full.string();
+}
+
+[[noreturn]] void fail_differs(const std::string& name, const std::string& given, const std::string& before,
+                               const std::string& out) {
+  throw UsageFailure("--" + name + " " + given + " differs from " + before + ", which " + out + " was started with",
+                     "leave it out to go on, or start over with --fresh");
+}
+
+}  // namespace
+
+void check_values(Context& context) {
+  at_least(context, "layers", 1);
+  at_least(context, "eval-every", 0);
+  at_least(context, "eval-batches", 0);
+  at_least(context, "save-every", 0);
+  const int64_t hidden = context.number("hidden");
+  if (hidden < 64 || hidden % 64 != 0) {
+    throw UsageFailure("--hidden " + std::to_string(hidden) + " is not a multiple of 64");
+  }
+  const auto words = make<dllm_options>(
+      [](dllm_options** out, dllm_error* err) { return dllm_options_new("tokenizer_train", out, err); });
+  try {
+    call([&](dllm_error* err) { return dllm_options_set_i64(words.get(), "vocab_size", context.number("vocab"), err); });
+  } catch (const Failure& failure) {
+    throw UsageFailure("--vocab: " + std::string(failure.what()), failure.hint());
+  }
+  check_decided_here(context);
+  check_from(context);
+}
+
+void check_sources(const Context& context) {
+  for (const char* name : {"data", "from", "tokenizer"}) {
+    if (!context.has(name) || fs::exists(context.text(name))) continue;
+    throw Failure(DLLM_NOT_FOUND, "--" + std::string(name) + ": there is no file or folder " + context.text(name));
+  }
+}
+
+void check_resumed(const Context& context, const std::string& out) {
+  if (!fs::exists(context.text("data"))) {
+    throw Failure(DLLM_NOT_FOUND, "--data: there is no file or folder " + context.text("data"));
+  }
+  std::ifstream file(out + "/run.json");
+  const Json start = Json::parse(file, nullptr, false);
+  const auto before = [&](const std::string& name) {
+    if (start.is_object() && start.contains(name)) return start.at(name);
+    throw UsageFailure("--" + name + ": " + out + " does not say what it was started with",
+                       "leave it out to go on, or start over with --fresh");
+  };
+  for (const char* name : kNumbers) {
+    if (context.typed(name) && before(name) != Json(context.number(name))) {
+      fail_differs(name, context.text(name), before(name).dump(), out);
+    }
+  }
+  for (const char* name : kPaths) {
+    if (!context.has(name) || before(name) == Json(full_path(context.text(name)))) continue;
+    fail_differs(name, context.text(name), before(name).is_null() ? "none" : before(name).dump(), out);
+  }
+  for (const auto& [key, value] : all_options(context, "model").items()) {
+    if (!context.typed("model", key)) continue;
+    const Json old = before("model").value(key, Json(nullptr));
+    if (old != value) fail_differs("model." + key, value.dump(), old.dump(), out);
+  }
+}
+
+void write_start(const Context& context, const std::string& out) {
+  Json start;
+  for (const char* name : kNumbers) start[name] = context.number(name);
+  for (const char* name : kPaths) {
+    start[name] = context.has(name) ? Json(full_path(context.text(name))) : Json(nullptr);
+  }
+  start["objective"] = context.text("objective");
+  start["model"] = all_options(context, "model");
+  std::ofstream file(out + "/run.json");
+  file << start.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
+  file.close();
+  if (!file) throw Failure(DLLM_RESOURCE_EXHAUSTED, "cannot write " + out + "/run.json");
+}
+
+int64_t save_every(const Context& context) {
+  const bool other = context.typed("trainer", "save_every") && !context.typed("save-every");
+  return other ? std::stoll(context.option("trainer", "save_every")) : context.number("save-every");
+}
+
+}  // namespace dllm::cli

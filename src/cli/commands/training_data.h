@@ -1,0 +1,15 @@
+#pragma once
+// The words and rows of a training: tokenizer, dataset, what is held out, how many steps the data makes.
+
+#include "training.h"
+
+namespace dllm::cli {
+
+// A resumed run has its own, else the one asked for, the model's, or one trained on the data.
+Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint);
+// run.data, run.loader and, where the text is enough, run.held_out.
+void open_rows(Context& context, Run& run);
+// Steps of the whole run: what --steps, --epochs and --minutes say together; 0: until the minutes are over.
+int64_t planned_steps(Context& context, Run& run);
+
+}  // namespace dllm::cli

@@ -1,0 +1,146 @@
+#include "option_list.h"
+
+#include "nearest.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace dllm::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A bare key that several kinds have goes to the kinds of this list that the command takes: where a user who types
+// it means it. A request (kind slot) without a temperature of its own has the decoder's.
+struct BareKey {
+  const char* key;
+  std::vector<std::string> kinds;
+};
+const std::vector<BareKey>& bare_keys() {
+  static const std::vector<BareKey> keys = {{"temperature", {"decoder"}},
+                                            {"top_k", {"decoder"}},
+                                            {"top_p", {"decoder"}},
+                                            {"gen_length", {"slot"}},
+                                            {"seed", {"slot", "model", "loader", "trainer"}}};
+  return keys;
+}
+
+std::string describe_key(const Json& key) {
+  std::string line = key.at("doc").get<std::string>();
+  if (key.contains("choices")) {
+    line += " (";
+    for (const Json& choice : key["choices"]) line += choice.get<std::string>() + " ";
+    line.back() = ')';
+  }
+  const Json& fallback = key.at("default");
+  if (!fallback.is_null() && !(fallback.is_string() && fallback.get<std::string>().empty()) &&
+      !(fallback.is_array() && fallback.empty())) {
+    line += " [" + (fallback.is_string() ? fallback.get<std::string>() : fallback.dump()) + "]";
+  }
+  return line;
+}
+
+// "decoder.steps" of an option made from a key.
+std::string bare_of(const Option& option) { return option.targets.empty() ? "" : option.targets[0].key; }
+
+}  // namespace
+
+OptionList::OptionList(const Command& command, const std::map<std::string, std::string>& kinds) {
+  add_argument({Argument::Kind::flag, "help", "", "show this and leave"});
+  options_.back().names.insert(options_.back().names.begin(), "-h");
+  for (const Argument& argument : command.arguments) add_argument(argument);
+  add_argument({Argument::Kind::text, "config", "",
+                "a JSON file of options: {\"steps\": 100, \"trainer\": {\"lr\": 1e-3}}; what is typed wins"});
+  add_argument({Argument::Kind::flag, "json", "", "print JSON for machines"});
+  for (const std::string& kind : command.kinds) {
+    const std::string base = kind.substr(0, kind.find(':'));
+    add_kind(command, base, kinds.at(base));
+  }
+  add_bare_names();
+}
+
+void OptionList::add_argument(const Argument& argument) {
+  constexpr const char* kTypes[] = {"text", "number", "flag", "text"};
+  Option option;
+  if (argument.kind != Argument::Kind::positional) option.names = {"--" + argument.name};
+  option.type = kTypes[static_cast<size_t>(argument.kind)];
+  option.help = argument.sentence + (argument.fallback.empty() ? "" : " [" + argument.fallback + "]");
+  option.group = argument.kind == Argument::Kind::positional ? "Arguments" : "Options";
+  option.argument = argument.name;
+  options_.push_back(std::move(option));
+}
+
+void OptionList::add_kind(const Command& command, const std::string& base, const std::string& full) {
+  Json schema =
+      Json::parse(text([&](dllm_buffer* out, dllm_error* err) { return dllm_options_schema(full.c_str(), out, err); }));
+  for (Json& key : schema.at("keys")) {
+    const auto name = key.at("name").get<std::string>();
+    const auto type = key.at("type").get<std::string>();
+    for (const Command::Preset& preset : command.presets) {
+      if (preset.kind == base && preset.key == name) key["default"] = preset.value;
+    }
+    options_.push_back({{"--" + base + "." + name}, type, describe_key(key), "Options of the " + base, "",
+                        {{base, name, type}}});
+  }
+}
+
+// A key of one kind alone has a bare name; one of several kinds only where bare_keys() says who is meant.
+void OptionList::add_bare_names() {
+  std::map<std::string, std::vector<Option*>> owners;
+  for (Option& option : options_) {
+    if (!option.targets.empty()) owners[bare_of(option)].push_back(&option);
+  }
+  std::vector<Option> shared;
+  for (auto& [key, options] : owners) {
+    const std::string name = "--" + key;
+    if (find(name) != nullptr) continue;  // an argument of the command's own
+    std::vector<Option*> meant = options;
+    if (options.size() > 1) {
+      const auto known = std::find_if(bare_keys().begin(), bare_keys().end(),
+                                      [&, &wanted = key](const BareKey& bare) { return wanted == bare.key; });
+      if (known == bare_keys().end()) continue;
+      std::erase_if(meant, [&](const Option* option) {
+        const auto& kinds = known->kinds;
+        return std::find(kinds.begin(), kinds.end(), option->targets[0].kind) == kinds.end();
+      });
+    }
+    if (meant.size() == 1) {
+      meant[0]->names.push_back(name);
+    } else if (meant.size() > 1) {
+      Option all = *meant[0];
+      all.names = {name};
+      all.group = "Options";
+      all.help = "the same for";
+      all.targets.clear();
+      for (const Option* option : meant) {
+        all.help += " " + option->names[0];
+        all.targets.push_back(option->targets[0]);
+      }
+      shared.push_back(std::move(all));
+    }
+  }
+  // Behind the command's own options, before the kinds'.
+  const auto first = std::find_if(options_.begin(), options_.end(), [](const Option& o) { return !o.targets.empty(); });
+  options_.insert(first, shared.begin(), shared.end());
+}
+
+const Option* OptionList::find(std::string_view name) const {
+  for (const Option& option : options_) {
+    if (std::find(option.names.begin(), option.names.end(), name) != option.names.end()) return &option;
+  }
+  return nullptr;
+}
+
+std::string OptionList::advice(const std::string& name) const {
+  std::vector<std::string> full, names;
+  for (const Option& option : options_) {
+    if (!option.targets.empty() && "--" + bare_of(option) == name) full.push_back(option.names[0]);
+    names.insert(names.end(), option.names.begin(), option.names.end());
+  }
+  if (!full.empty()) return "; it is one of " + listed(full);
+  const std::string near = nearest(name, names);
+  return near.empty() ? "" : "; did you mean " + near + "?";
+}
+
+}  // namespace dllm::cli

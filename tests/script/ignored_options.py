@@ -1,0 +1,183 @@
+"""No option of dllm train is accepted and ignored: each one of --help changes the result, or is refused.
+
+ignored_options.py DLLM SCRATCH
+
+The table names a value for every option and what else the command line needs for it to matter. An option that leaves
+the numbers alone by contract (threads, recomputation) must reach the library: it stands in the settings of --json.
+An option that --help lists and the table does not is a failure.
+"""
+import hashlib
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
+failures = 0
+
+BASE = {"--data": "text", "--rows": "line", "--layers": "1", "--hidden": "64", "--vocab": "300", "--length": "32",
+        "--batch": "4", "--steps": "6", "--save-every": "0", "--eval-every": "3", "--lr": "0.01"}
+SAME = "the numbers stay"  # the settings of --json show it
+REFUSED = "refused"
+JSONL = {"--data": "rows.jsonl"}
+UNPACKED = {"--pack": "false"}
+BLOCKS = {"--objective.attention": "block_causal"}
+
+# option: value, what else the command line has, what is expected when it is not another result
+TRAIN = {
+    "--data": ("other",), "--out": ("elsewhere",), "--from": ("made", {"--layers": None, "--hidden": None, "--vocab": None}),
+    "--tokenizer": ("made/tokenizer.json", {"--vocab": None}), "--vocab": ("280",), "--layers": ("2",), "--hidden": ("128",),
+    "--objective": ("ar",), "--schedule": ("cosine",), "--eval-every": ("2",), "--eval-batches": ("1",),
+    "--save-every": ("2",), "--config": ("settings.json",), "--json": (None,),
+    "--engine.kind": ("pjrt", {"--plugin": "nowhere"}, REFUSED), "--engine.threads": ("1", {}, SAME),
+    "--engine.memory_limit": ("1000", {}, REFUSED), "--engine.check": ("finite", {}, SAME),
+    "--engine.ranks": ("2", {}, REFUSED), "--engine.plugin": ("cpu", {}, REFUSED), "--engine.target": ("h100", {}, REFUSED),
+    "--engine.pjrt.device": ("1", {}, REFUSED), "--engine.pjrt.compute": ("bf16", {}, REFUSED),
+    "--engine.pjrt.precision": ("high", {}, REFUSED), "--engine.pjrt.cache": ("off", {}, REFUSED),
+    "--engine.pjrt.cache_limit": ("1", {}, REFUSED), "--engine.pjrt.in_flight": ("1", {}, REFUSED),
+    "--engine.pjrt.client": ("a=1", {}, REFUSED), "--engine.pjrt.flags": ("a=1", {}, REFUSED),
+    "--model.dtype": ("bf16",), "--model.attention": ("causal",), "--model.shift": ("1",), "--model.mask_token": ("7",),
+    "--model.cache_dtype": ("bf16", {}, REFUSED), "--model.seed": ("5",),
+    "--dataset.format": ("fortunes",), "--dataset.rows": ("file",), "--dataset.text_key": ("body", JSONL),
+    "--dataset.prompt_key": ("ask", JSONL), "--dataset.response_key": ("say", JSONL),
+    "--dataset.append_eos": ("false",), "--dataset.prepend_bos": ("true",), "--dataset.parse_special": ("true", {"--data": "special"}),
+    "--loader.batch": ("2",), "--loader.length": ("16",), "--loader.seed": ("5",), "--loader.split": ("all",),
+    "--loader.split_fraction": ("0.4",), "--loader.pack": ("false",), "--loader.drop_tail": ("true", {"--steps": "120", "--eval-every": "0"}),
+    "--loader.shuffle": ("false",), "--loader.epochs": ("1", {"--batch": "64"}), "--loader.truncate": ("left", {**UNPACKED, "--length": "16"}),
+    "--loader.pad_id": ("9", {**UNPACKED, "--length": "64", "--objective": "ar", "--objective.attention": "bidirectional", "--loader.segments": "false"}),
+    "--loader.segments": ("false",), "--loader.rank": ("1", {"--ranks": "2"}), "--loader.ranks": ("2",),
+    "--objective.attention": ("causal",), "--objective.shift": ("1",), "--objective.block_length": ("8", {**BLOCKS, "--objective.block_length": "4"}),
+    "--objective.mask_id": ("9",), "--objective.compat": ("dllm-jax",), "--objective.time_epsilon": ("0.4",),
+    "--objective.time_sampling": ("low_discrepancy",), "--objective.loss_weight": ("ones",), "--objective.max_weight": ("1.5",),
+    "--objective.loss_norm": ("masked",), "--objective.min_mask_ratio": ("0.8",), "--objective.max_mask_ratio": ("0.2",),
+    "--schedule.eps": ("0.4", {"--schedule": "linear"}), "--schedule.compat": ("dllm", {}, REFUSED),
+    "--trainer.lr": ("0.02",), "--trainer.schedule": ("cosine",), "--trainer.warmup": ("3",), "--trainer.warmup_ratio": ("0.5",),
+    "--trainer.steps": ("4",), "--trainer.cooldown_start": ("2", {"--trainer.schedule": "wsd"}), "--trainer.minutes": ("0.0000001",),
+    "--trainer.min_lr": ("0.009", {"--trainer.schedule": "cosine"}), "--trainer.beta1": ("0.5",), "--trainer.beta2": ("0.5",),
+    "--trainer.eps": ("0.1",), "--trainer.weight_decay": ("5",), "--trainer.decay": ("all", {"--weight_decay": "5"}), "--trainer.clip": ("0.001", {"--trainer.eps": "0.1"}),
+    "--trainer.accumulate": ("2",), "--trainer.seed": ("5",), "--trainer.nonfinite": ("skip", {}, SAME), "--trainer.ema": ("0.5",),
+    "--trainer.freeze": ("model.layers.0.*",), "--trainer.remat": ("true", {}, SAME), "--trainer.tokens": ("200",),
+    "--trainer.root": ("elsewhere", {}, REFUSED), "--trainer.save_every": ("2", {"--save-every": None}),
+    "--trainer.sync_every": ("2", {"--eval-every": "0"}, SAME), "--trainer.keep_last": ("1", {"--save-every": "2"}),
+    "--trainer.compat": ("nano", {"--warmup": "4"}),
+}
+ELSEWHERE = {"--help", "--fresh", "--seed"}  # --fresh: train_program_test.sh; --seed stands for several of the above
+
+
+def ok(condition, what):
+    global failures
+    print(("ok   " if condition else "FAIL ") + what, flush=True)
+    failures += not condition
+
+
+def run(*words):
+    return subprocess.run([DLLM, *words], cwd=SCRATCH, text=True, capture_output=True, timeout=60)
+
+
+def options_of(command):
+    """The full name of every option: the last of "--bare, --kind.key"."""
+    names = set()
+    for line in run(command, "--help").stdout.splitlines():
+        found = re.match(r" {1,6}((?:-h, )?--[^ ,]+(?:, --[^ ,]+)*)", line)
+        if found:
+            names.add(max(re.findall(r"--[^ ,]+", found.group(1)), key=lambda name: (name.count("."), len(name))))
+    return names
+
+
+def words_of(options):
+    words = []
+    for name, value in options.items():
+        if value is not None:
+            words += [name, value] if value != "" else [name]
+    return words
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else None
+
+
+def result(options):
+    """What a training left behind, without what differs from run to run by itself."""
+    out = SCRATCH / options.get("--out", "run")
+    for name in ("run", "elsewhere"):
+        shutil.rmtree(SCRATCH / name, ignore_errors=True)
+    done = run("train", *words_of({"--out": "run", **options}))
+    if done.returncode != 0:
+        return done, None
+    left = {"out": out.name, "stdout": bool(done.stdout), "steps": sorted(p.name for p in out.glob("step_*")),
+            "tokenizer": digest(out / "tokenizer.json"), "metrics": []}
+    for line in (out / "metrics.jsonl").read_text().splitlines():
+        event = json.loads(line)
+        for key in ("tokens_per_second", "mfu", "memory", "compiles", "dir"):
+            event.pop(key, None)
+        left["metrics"].append(event)
+    for step in sorted(out.glob("step_*")):
+        for file in ("model/model.safetensors", "model/config.json", "state/rank_000.safetensors"):
+            left[f"{step.name}/{file}"] = digest(step / file)
+    return done, left
+
+
+def settings(options):
+    shutil.rmtree(SCRATCH / "run", ignore_errors=True)
+    done = run("train", "--json", *words_of({"--out": "run", **options}))
+    return json.loads(done.stdout.splitlines()[0])["options"]
+
+
+def as_json(word):
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
+
+
+baselines = {}
+
+
+def look(name, value, more=None, expected=None):
+    short = "--" + name.split(".", 1)[1] if "." in name else name
+    around = {**BASE, **(more or {})}
+    key = tuple(sorted(around.items(), key=str))
+    if key not in baselines:
+        done, left = result(around)
+        ok(left is not None or expected == REFUSED, f"{name}: the command without it works: {done.stderr[-300:] if left is None else ''}")
+        baselines[key] = left
+    changed = {k: v for k, v in around.items() if k != short and k != name}
+    changed[name] = "" if value is None else value
+    done, left = result(changed)
+    if expected == REFUSED:
+        ok(done.returncode != 0 and done.stderr.startswith("dllm"), f"{name} {value}: refused ({done.stderr.splitlines()[-1:]})")
+    elif expected == SAME:
+        kind, inner = name[2:].split(".", 1)
+        ok(left is not None and settings(changed)[kind][inner] == as_json(value), f"{name} {value}: reaches the library")
+    else:
+        ok(left is not None, f"{name} {value}: runs {done.stderr[-300:] if left is None else ''}")
+        ok(left != baselines[key], f"{name} {value}: changes the result")
+
+
+def prepare():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+    lines = [f"line {i}: the cat sat on the mat and dog {i * 7 % 90} sat on the log." for i in range(120)]
+    (SCRATCH / "text").write_text("\n".join(lines) + "\n")
+    (SCRATCH / "other").write_text("\n".join(line.upper() for line in lines) + "\n")
+    (SCRATCH / "special").write_text("\n".join("<|eos|> " + line for line in lines) + "\n")
+    (SCRATCH / "rows.jsonl").write_text("".join(json.dumps(
+        {"text": line, "body": line[::-1]} if i % 2 else
+        {"prompt": line, "ask": line[::-1], "response": line.upper(), "say": line.title()}) + "\n"
+        for i, line in enumerate(lines)))
+    (SCRATCH / "settings.json").write_text('{"trainer": {"beta1": 0.4}}')
+    made = run("train", "--out", "made", *words_of(dict(BASE, **{"--vocab": "290"})))
+    ok(made.returncode == 0, "a run to start from: " + made.stderr[-200:])
+
+
+prepare()
+listed = options_of("train")
+ok(len(listed) > 60, f"--help lists {len(listed)} options")
+ok(not listed - set(TRAIN) - ELSEWHERE, f"not in the table: {sorted(listed - set(TRAIN) - ELSEWHERE)}")
+ok(not set(TRAIN) - listed, f"not in --help: {sorted(set(TRAIN) - listed)}")
+for option, row in TRAIN.items():
+    if option in listed:
+        look(option, *row)
+sys.exit(1 if failures else 0)
