@@ -21,7 +21,8 @@ public:
     for (size_t i = 0; i < buffers.size(); ++i) {
       const ParamStore::Physical& entry = params_.physical()[i];
       if (entry.scale_of >= 0) continue;
-      const Tensor values = entry.dtype == DType::i8 ? params_.widened(i, task) : buffers[i]->read(task);
+      const Tensor values =
+          entry.dtype == DType::i8 ? params_.widened(i, task) : buffers[i]->read(task);
       for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
         for (size_t piece = 0; piece < entry.spec.pieces.size(); ++piece) {
           places_[entry.spec.logical_name(entry.spec.pieces[piece], layer)] = {&entry.spec, piece,
