@@ -129,15 +129,21 @@ dllm_status dllm_tokenizer_id(const dllm_tokenizer* tok, const char* name, int32
 
 dllm_status dllm_tokenizer_encode(const dllm_tokenizer* tok, const char* text, int64_t size, int32_t* dst,
                                   int64_t dst_count, int64_t* out_count, dllm_error* err) {
-  return dllm_tokenizer_encode_task(tok, text, size, nullptr, dst, dst_count, out_count, err);
+  return guard(err, [&] {
+    const std::vector<int32_t> ids = need(tok, "tok").object->encode(need_content(text, size, "text"));
+    copy_out(std::span<const int32_t>(ids), dst, dst_count, out_count, "dst");
+  });
 }
 
 dllm_status dllm_tokenizer_encode_task(const dllm_tokenizer* tok, const char* text, int64_t size, dllm_task* task,
-                                       int32_t* dst, int64_t dst_count, int64_t* out_count, dllm_error* err) {
+                                       dllm_batch** out, dllm_error* err) {
   return guard(err, [&] {
-    const Task* const stop = task_of(task);
-    const std::vector<int32_t> ids = need(tok, "tok").object->encode(need_content(text, size, "text"), stop);
-    copy_out(std::span<const int32_t>(ids), dst, dst_count, out_count, "dst");
+    need_out(out, "out");
+    const text::Tokenizer& object = *need(tok, "tok").object;
+    const std::vector<int32_t> ids = object.encode(need_content(text, size, "text"), task_of(task));
+    auto made = std::make_unique<dllm_batch>();
+    made->object.set("ids", Tensor::from(Shape{1, static_cast<int64_t>(ids.size())}, ids));
+    *out = made.release();
   });
 }
 

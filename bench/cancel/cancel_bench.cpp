@@ -252,11 +252,12 @@ class Bench {
       return status;
     });
 #ifndef DLLM_BENCH_NO_ENCODE_TASK // for a build of an older tree
-    std::vector<int32_t> ids(content.size());
     measure("encode", cancels_, [&](dllm_task* task) {
-      int64_t count = 0;
-      return dllm_tokenizer_encode_task(tok, content.data(), static_cast<int64_t>(content.size()), task, ids.data(),
-                                        static_cast<int64_t>(ids.size()), &count, error);
+      dllm_batch* ids = nullptr;
+      const auto size = static_cast<int64_t>(content.size());
+      const dllm_status status = dllm_tokenizer_encode_task(tok, content.data(), size, task, &ids, error);
+      dllm_batch_release(ids);
+      return status;
     });
 #endif
     dllm_tokenizer_release(tok);

@@ -132,25 +132,21 @@ DLLM_API dllm_status dllm_tokenizer_encode(const dllm_tokenizer *tok, const char
                                            int64_t size, int32_t *dst, int64_t dst_count,
                                            int64_t *out_count, dllm_error *err);
 
-/* dllm_tokenizer_encode for long texts: a task can stop it.
+/* Turns a long text into a batch of ids and can be cancelled; else as dllm_tokenizer_encode.
  *
- *   tok         not NULL
- *   text        NULL only when size is 0; UTF-8, bytes that are not are kept as bytes
- *   size        bytes of text, 0 or more
- *   task        NULL, or checked every few milliseconds
- *   dst         NULL only when dst_count is 0
- *   dst_count   room in dst, 0 or more
- *   out_count   not NULL; the number of ids, also when dst is too small
+ *   tok    not NULL
+ *   text   NULL only when size is 0; UTF-8, bytes that are not are kept as bytes
+ *   size   bytes of text, 0 or more
+ *   task   NULL, or checked every few milliseconds
+ *   out    not NULL; "ids" i32 (1, n)
  *
- * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when dst is too small, out_count has the need; DLLM_CANCELLED;
- *          DLLM_DEADLINE_EXCEEDED
- * Owns     nothing
+ * Returns  DLLM_OK; DLLM_CANCELLED; DLLM_DEADLINE_EXCEEDED
+ * Owns     out is yours
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllm_tokenizer_encode_task(const dllm_tokenizer *tok, const char *text,
-                                                int64_t size, dllm_task *task, int32_t *dst,
-                                                int64_t dst_count, int64_t *out_count,
+                                                int64_t size, dllm_task *task, dllm_batch **out,
                                                 dllm_error *err);
 
 /* Turns ids into text; bytes that are no UTF-8 become U+FFFD.
@@ -210,7 +206,8 @@ DLLM_API dllm_status dllm_tokenizer_chat(const dllm_tokenizer *tok, const char *
                                          int64_t size, const dllm_options *opts, dllm_batch **out,
                                          dllm_error *err);
 
-/* dllm_tokenizer_chat for long conversations: a task can stop it.
+/* Writes a long conversation as a chat template has it and can be cancelled; else as
+ * dllm_tokenizer_chat.
  *
  *   tok             not NULL
  *   messages_json   not NULL, a list of {"role", "content"} or an object with "messages", "tools"

@@ -101,7 +101,7 @@ end
 local tokenizer = raw.class_tokenizer
 function dllm.tokenizer(path, values) return raw.tokenizer_load(path, values) end
 function dllm.train_tokenizer(data, values) return raw.tokenizer_train(data, values) end
-function tokenizer:encode(text) return raw.tokenizer_encode_task(self, text) end
+function tokenizer:encode(text) return raw.tokenizer_encode_task(self, text):values("ids") end
 function tokenizer:decode(ids) return raw.tokenizer_decode(self, ids) end
 function tokenizer:id(name) return raw.tokenizer_id(self, name) end
 -- A conversation by the tokenizer's chat template: flat lists ids and keep (0 where the assistant speaks).

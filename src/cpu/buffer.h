@@ -28,7 +28,7 @@ public:
 
   const Shape& shape() const override { return shape_; }
   DType dtype() const override { return dtype_; }
-  Tensor read(const Task* task) const override;
+  Tensor read(const Task* task = nullptr) const override;
   int64_t memory_bytes() const override;
 
   // The pointers of the wanted forms; makes those that are missing. Fails with failed_precondition

@@ -26,7 +26,7 @@ public:
   // for every read of an uploaded array. The first read of a result starts the transfers of the
   // run's other small results too. Fails with what the run failed with, and with
   // failed_precondition after donation.
-  Tensor read(const Task* task) const override;
+  Tensor read(const Task* task = nullptr) const override;
   int64_t memory_bytes() const override;
 
   const EngineState* engine() const { return state_.get(); }

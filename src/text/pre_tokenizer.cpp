@@ -79,9 +79,10 @@ public:
   using Test = bool (*)(char32_t);
   ClassPreTokenizer(Test test, Behavior behavior) : test_(test), behavior_(behavior) {}
   void apply(Pieces& pieces) const override {
-    cut_pieces(pieces, behavior_, false, [this](std::string_view text, std::vector<Stretch>& out, const Task* task) {
-      find_chars(text, behavior_ == Behavior::contiguous, out, task, test_);
-    });
+    cut_pieces(pieces, behavior_, false,
+               [this](std::string_view text, std::vector<Stretch>& out, const Task* task) {
+                 find_chars(text, behavior_ == Behavior::contiguous, out, task, test_);
+               });
   }
 
 private:

@@ -146,7 +146,8 @@ int32_t Tokenizer::add_special_token(const std::string& content) {
 class Tokenizer::Encoder {
 public:
   Encoder(const Tokenizer& tokenizer, bool parse_special, const Task* task)
-      : t_(tokenizer), parse_special_(parse_special), task_(task), lock_(t_.caches_->mutex, std::try_to_lock),
+      : t_(tokenizer), parse_special_(parse_special), task_(task),
+        lock_(t_.caches_->mutex, std::try_to_lock),
         cache_(lock_.owns_lock() ? t_.caches_->words[parse_special] : own_cache_) {}
 
   std::vector<int32_t> run(std::string_view text, bool at_start = true) {

@@ -219,11 +219,15 @@ PROTOTYPES = {
     "dllm_tokenizer_id": (c_int32, [c_void_p, c_char_p, POINTER(c_int32), c_void_p]),
     "dllm_tokenizer_encode": (c_int32, [
         c_void_p, c_void_p, c_int64, POINTER(c_int32), c_int64, POINTER(c_int64), c_void_p]),
+    "dllm_tokenizer_encode_task": (c_int32, [
+        c_void_p, c_void_p, c_int64, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_tokenizer_decode": (c_int32, [c_void_p, POINTER(c_int32), c_int64, c_void_p, c_void_p]),
     "dllm_tokenizer_decode_stream": (c_int32, [
         c_void_p, POINTER(c_int32), c_int64, c_void_p, POINTER(c_int64), c_void_p]),
     "dllm_tokenizer_chat": (c_int32, [
         c_void_p, c_void_p, c_int64, c_void_p, POINTER(c_void_p), c_void_p]),
+    "dllm_tokenizer_chat_task": (c_int32, [
+        c_void_p, c_void_p, c_int64, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_trainer_new": (c_int32, [c_void_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_trainer_release": (None, [c_void_p]),
     "dllm_trainer_step": (c_int32, [c_void_p, c_void_p, c_void_p, POINTER(c_double), c_void_p]),

@@ -52,8 +52,9 @@ class Tokenizer(Managed):
 
     def encode(self, text: str | bytes, task: Task | None = None) -> list[int]:
         data = text.encode() if isinstance(text, str) else bytes(text)
-        return list(map(int, _arrays.ask("dllm_tokenizer_encode_task", "i32", self.pointer, data,
-                                         len(data), pointer_of(task))))
+        made = make("dllm_tokenizer_encode_task", self.pointer, data, len(data), pointer_of(task))
+        with Batch._wrap(made) as row:
+            return [int(x) for x in row["ids"][0]]
 
     def chat(self, messages: Sequence[Mapping[str, Any]], task: Task | None = None,
              **settings: Any) -> tuple[list[int], list[int]]:

@@ -20,7 +20,8 @@ inline int64_t panel_count(int64_t n) {
   return (n + kPanel - 1) / kPanel;
 }
 
-// dtype: f32, bf16 or i8. `destination` holds packed_bytes(n, k, dtype) (cpu/kernel.h). source (n, k), rows `stride` elements apart.
+// dtype: f32, bf16 or i8. `destination` holds packed_bytes(n, k, dtype) (cpu/kernel.h). source (n,
+// k), rows `stride` elements apart.
 void pack(DType dtype, const void* source, int64_t stride, int64_t n, int64_t k, void* destination,
           const Workers& pool);
 // source (k, n), rows `stride` elements apart: packs its transpose, the matrix (n, k).

@@ -222,7 +222,8 @@ Kernel make_attention(const CompileInfo& info) {
     const KeyRows k = rows_of(k_plan, 1, k_indices), v = rows_of(v_plan, 2, v_indices);
     const MaskView mask(plan, call);
     const int64_t work = s.queries * s.keys * (s.dim + s.vdim) / 16; // of one head
-    parallel(work * s.batch * s.heads < 60000 ? call.pool.serial() : call.pool, slots, [&](int64_t slot) {
+    const Workers used = work * s.batch * s.heads < 60000 ? call.pool.serial() : call.pool;
+    parallel(used, slots, [&](int64_t slot) {
       std::byte* own = call.scratch + slot * slot_bytes;
       const KeyTile tile{own + keys, own + values, reinterpret_cast<float*>(own + plain)};
       for (int64_t task = slot; task < tasks; task += slots) {

@@ -47,7 +47,8 @@ public:
     clear(call_.outputs[2].out<float>() + s_.v_at(b_, kv_), s_.kv_heads * s_.vdim, s_.vdim);
     const float* k = in(1) + s_.k_at(b_, kv_);
     const float* v = in(2) + s_.v_at(b_, kv_);
-    pack(DType::f32, k, s_.kv_heads * s_.dim, s_.keys, s_.dim, scratch_ + at_.keys, call_.pool.serial());
+    pack(DType::f32, k, s_.kv_heads * s_.dim, s_.keys, s_.dim, scratch_ + at_.keys,
+         call_.pool.serial());
     pack_transposed(DType::f32, k, s_.kv_heads * s_.dim, s_.dim, s_.keys,
                     scratch_ + at_.keys_turned, call_.pool.serial());
     pack(DType::f32, v, s_.kv_heads * s_.vdim, s_.keys, s_.vdim, scratch_ + at_.values,
