@@ -87,7 +87,12 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
       for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
         check_task(task);
         const std::string name = spec.logical_name(spec.pieces[piece], layer);
-        form.put(spec, piece, layer, weights.read(name));
+        // Most tensors lie as in the file: they are read into their place.
+        std::byte* place = form.place(spec, piece, layer);
+        if (place != nullptr && weights.dtype(name) == form.values.dtype())
+          weights.read_to(name, place);
+        else
+          form.put(spec, piece, layer, weights.read(name));
         done += weights.file_bytes(name);
         if (task != nullptr) task->set_progress(done, total);
       }

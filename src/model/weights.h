@@ -24,6 +24,8 @@ public:
   virtual bool quantized() const = 0;          // a GGUF whose matrices are not floats
   virtual int64_t file_bytes(const std::string& logical) const = 0;
   virtual Tensor read(const std::string& logical) const = 0; // any float type
+  // The same numbers in `to`, in dtype(), and a view of them.
+  virtual Tensor read_to(const std::string& logical, std::byte* to) const = 0;
 };
 
 std::unique_ptr<WeightSource> open_safetensors(const Source& source, bool tied);

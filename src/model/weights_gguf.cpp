@@ -96,6 +96,13 @@ public:
     return pairs_ && turns ? halves_from_pairs(tensor, head_dim_) : tensor;
   }
 
+  Tensor read_to(const std::string& logical, std::byte* to) const override {
+    const Tensor tensor = read(logical).to(dtype(logical));
+    const auto size = static_cast<size_t>(tensor.byte_size());
+    std::memcpy(to, tensor.bytes(), size);
+    return Tensor(tensor.dtype(), tensor.shape(), Bytes(to, size, nullptr));
+  }
+
 private:
   const ckpt::GgufTensor& info(const std::string& logical) const {
     return file_->tensor_info(gguf_name(logical));

@@ -52,6 +52,9 @@ public:
     return info.end - info.begin;
   }
   Tensor read(const std::string& logical) const override { return files_.tensor(find(logical)); }
+  Tensor read_to(const std::string& logical, std::byte* to) const override {
+    return files_.tensor_to(find(logical), to);
+  }
 
 private:
   // Some checkpoints leave the name of the whole model out: "h.0.ln_1.weight" for
