@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 namespace dllm {
@@ -50,6 +51,7 @@ class FileContent final : public Content {
   explicit FileContent(const std::string& path) : file_(path) {}
   int64_t size() const override { return file_.size(); }
   Bytes read(int64_t at, int64_t size) const override { return file_.read(at, size); }
+  void read_to(int64_t at, int64_t size, void* to) const override { file_.read(at, to, size); }
 
  private:
   InputFile file_;
@@ -61,6 +63,9 @@ class MemoryContent final : public Content {
   int64_t size() const override { return static_cast<int64_t>(bytes_.size()); }
   Bytes read(int64_t at, int64_t size) const override {
     return bytes_.part(static_cast<size_t>(at), static_cast<size_t>(size));
+  }
+  void read_to(int64_t at, int64_t size, void* to) const override {
+    if (size > 0) std::memcpy(to, bytes_.data() + at, static_cast<size_t>(size));
   }
 
  private:

@@ -55,6 +55,8 @@ class Content {
   virtual int64_t size() const = 0;
   // REQUIRES: 0 <= at, at + size <= size(). A view of memory, a copy of a file's bytes.
   virtual Bytes read(int64_t at, int64_t size) const = 0;
+  // The same into memory of the caller.
+  virtual void read_to(int64_t at, int64_t size, void* to) const = 0;
 };
 using ContentRef = std::shared_ptr<const Content>;
 

@@ -48,8 +48,13 @@ public:
   const TensorInfo& info(std::string_view tensor) const; // not_found with the nearest name
   // Read-only. Over bytes in memory a view where they are aligned for the type, else a copy.
   Tensor tensor(std::string_view tensor) const;
+  // The same read into `to`, which has room for info(tensor).end - begin bytes and outlives the view.
+  // The task is checked every 4 MB.
+  Tensor tensor_to(std::string_view tensor, std::byte* to, const Task* task = nullptr) const;
 
 private:
+  const TensorInfo& readable(std::string_view tensor) const;
+
   ContentRef content_;
   std::string name_;
   TensorTable tensors_;

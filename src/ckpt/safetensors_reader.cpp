@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/task.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/safetensors_header.h"
 #include "ckpt/tensor_view.h"
@@ -87,15 +88,30 @@ const TensorInfo& SafetensorsFile::info(std::string_view tensor) const {
                  "{} holds no tensor {}", name_, tensor);
 }
 
-Tensor SafetensorsFile::tensor(std::string_view tensor) const {
+const TensorInfo& SafetensorsFile::readable(std::string_view tensor) const {
   const TensorInfo& found = info(tensor);
   if (!found.dtype) {
     fail_with_hint("convert it to F32, F16 or BF16", Code::unimplemented,
                    "{}: tensor {} has the element type {}, which dllm does not read", name_, tensor,
                    found.type);
   }
+  return found;
+}
+
+Tensor SafetensorsFile::tensor(std::string_view tensor) const {
+  const TensorInfo& found = readable(tensor);
   const Bytes part = content_->read(found.begin, found.end - found.begin);
   return view_or_copy(*found.dtype, found.shape, part);
+}
+
+Tensor SafetensorsFile::tensor_to(std::string_view tensor, std::byte* to, const Task* task) const {
+  constexpr int64_t kPiece = int64_t{4} << 20;
+  const TensorInfo& found = readable(tensor);
+  const int64_t size = found.end - found.begin;
+  in_pieces(size, kPiece, task, [&](int64_t begin, int64_t end) {
+    content_->read_to(found.begin + begin, end - begin, to + begin);
+  });
+  return Tensor(*found.dtype, found.shape, Bytes(to, static_cast<size_t>(size), nullptr));
 }
 
 } // namespace dllm::ckpt

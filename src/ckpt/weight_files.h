@@ -22,6 +22,9 @@ public:
   std::vector<std::string> names() const;              // sorted
   const TensorInfo& info(std::string_view name) const; // not_found with the nearest name
   Tensor tensor(std::string_view name) const;          // as SafetensorsFile::tensor
+  Tensor tensor_to(std::string_view name, std::byte* to, const Task* task = nullptr) const {
+    return file_of(name).tensor_to(name, to, task);
+  }
   const Metadata& metadata() const { return files_.front().metadata(); } // of the first file
   size_t file_count() const { return files_.size(); }
 

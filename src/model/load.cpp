@@ -88,7 +88,13 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
       for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
         check_task(task);
         const std::string name = spec.logical_name(spec.pieces[piece], layer);
-        form.put(spec, piece, layer, weights.read(name, task), task);
+        // Most tensors lie as in the file: they are read into their place.
+        std::byte* place = form.place(spec, piece, layer);
+        const bool direct = place != nullptr && weights.dtype(name) == form.values.dtype();
+        const Tensor tensor =
+            direct ? weights.read_to(name, place, task) : weights.read(name, task);
+        if (model.params().checks()) check_weight(name, tensor);
+        if (!direct) form.put(spec, piece, layer, tensor, task);
         done += weights.file_bytes(name);
         if (task != nullptr) task->set_progress(done, total);
       }

@@ -35,6 +35,11 @@ ParamForm::ParamForm(const ParamSpec& spec, DType dtype) : values(dtype, spec.sh
   if (dtype == DType::i8) scale = Tensor(DType::f32, spec.shape().without(-1));
 }
 
+std::byte* ParamForm::place(const ParamSpec& spec, size_t piece, int64_t layer) {
+  if (values.dtype() == DType::i8 || spec.pieces[piece].transpose) return nullptr;
+  return values.mutable_bytes() + piece_begin(spec, piece, layer) * dtype_size(values.dtype());
+}
+
 void ParamForm::put(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical,
                     const Task* task) {
   if (values.dtype() != DType::i8) return write_piece(spec, piece, layer, logical, values, task);

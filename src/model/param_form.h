@@ -13,6 +13,9 @@ struct ParamForm {
   Tensor scale;        // f32: values' shape without the last axis; int8 only
   double rounding = 0; // int8: largest |stored - wanted| / largest |wanted| so far, over rows
 
+  // Where the numbers of one logical tensor lie when they lie as in the tensor itself and in
+  // values' type; null when put() has to turn or round them.
+  std::byte* place(const ParamSpec& spec, size_t piece, int64_t layer);
   // Puts one logical tensor (any float type) into its place.
   void put(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical,
            const Task* task = nullptr);

@@ -39,15 +39,6 @@ int64_t row_size(const ParamSpec& spec) {
   return spec.element.count() / spec.element[0];
 }
 
-// First element of a piece in the physical tensor.
-int64_t piece_begin(const ParamSpec& spec, size_t piece, int64_t layer) {
-  if (layer < 0 || layer >= spec.copies())
-    fail(Code::internal, "{} has no layer {}", spec.name, layer);
-  int64_t row = 0;
-  for (size_t i = 0; i < piece; ++i) row += spec.pieces[i].rows;
-  return layer * spec.element.count() + row * row_size(spec);
-}
-
 void check_shape(const std::string& what, const Shape& found, const Shape& expected) {
   if (found != expected) {
     fail(Code::invalid_argument, "{}: shape {}, expected {}", what, found.text(), expected.text());
@@ -55,6 +46,14 @@ void check_shape(const std::string& what, const Shape& found, const Shape& expec
 }
 
 } // namespace
+
+int64_t piece_begin(const ParamSpec& spec, size_t piece, int64_t layer) {
+  if (layer < 0 || layer >= spec.copies())
+    fail(Code::internal, "{} has no layer {}", spec.name, layer);
+  int64_t row = 0;
+  for (size_t i = 0; i < piece; ++i) row += spec.pieces[i].rows;
+  return layer * spec.element.count() + row * row_size(spec);
+}
 
 std::string ParamSpec::logical_name(const ParamPiece& piece, int64_t layer) const {
   const size_t mark = piece.logical.find("{}");

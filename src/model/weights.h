@@ -26,6 +26,9 @@ public:
   virtual int64_t file_bytes(const std::string& logical) const = 0;
   // Any float type.
   virtual Tensor read(const std::string& logical, const Task* task = nullptr) const = 0;
+  // The same numbers in `to`, in dtype(), and a view of them.
+  virtual Tensor read_to(const std::string& logical, std::byte* to,
+                         const Task* task = nullptr) const = 0;
 };
 
 std::unique_ptr<WeightSource> open_safetensors(const Source& source, bool tied);

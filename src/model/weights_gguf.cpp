@@ -96,6 +96,13 @@ public:
     return pairs_ && turns ? halves_from_pairs(tensor, head_dim_) : tensor;
   }
 
+  Tensor read_to(const std::string& logical, std::byte* to, const Task* task) const override {
+    const Tensor tensor = read(logical, task).to(dtype(logical), task);
+    const auto size = static_cast<size_t>(tensor.byte_size());
+    std::memcpy(to, tensor.bytes(), size);
+    return Tensor(tensor.dtype(), tensor.shape(), Bytes(to, size, nullptr));
+  }
+
 private:
   // Block formats become f32 some rows at a time.
   Tensor read_rows(const std::string& name, const Task* task) const {

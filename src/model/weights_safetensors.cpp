@@ -51,8 +51,15 @@ public:
     const ckpt::TensorInfo& info = files_.info(find(logical));
     return info.end - info.begin;
   }
-  Tensor read(const std::string& logical, const Task*) const override {
-    return files_.tensor(find(logical));
+  Tensor read(const std::string& logical, const Task* task) const override {
+    const std::string& name = find(logical);
+    if (task == nullptr) return files_.tensor(name);
+    Tensor tensor(dtype(logical), files_.info(name).shape);
+    files_.tensor_to(name, tensor.mutable_bytes(), task);
+    return tensor;
+  }
+  Tensor read_to(const std::string& logical, std::byte* to, const Task* task) const override {
+    return files_.tensor_to(find(logical), to, task);
   }
 
 private:

@@ -209,7 +209,8 @@ void JsonScanner::skip() {
 }
 
 void JsonScanner::end() {
-  if (next() != 0) bad();
+  next();
+  if (at_ != text_.size()) bad();
 }
 
 } // namespace dllm::text

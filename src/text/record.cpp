@@ -135,18 +135,23 @@ Record record_of(Row row, const std::string& where, const RecordKeys& keys) {
   return record;
 }
 
-// The object that comes next. A chat keeps its text as it stands: templates print members in the
-// order they were written in.
+// The object that comes next; alone: nothing may follow it. A chat keeps its text as it stands:
+// templates print members in the order they were written in.
 Record next_record(JsonScanner& json, std::string_view text, const std::string& where,
-                   const RecordKeys& keys) {
-  if (json.next() != '{') {
-    const char* found = json.next_type();
-    json.skip();
-    fail(Code::data_loss, "{}: expected an object, found {}", where, found);
-  }
+                   const RecordKeys& keys, bool alone) {
+  const char* type = json.next_type();
   const size_t begin = json.at();
-  Record record = record_of(read_row(json, text, keys), where, keys);
-  if (record.kind == Record::Kind::chat) record.text = text.substr(begin, json.at() - begin);
+  const bool is_object = json.next() == '{';
+  Row row;
+  if (is_object)
+    row = read_row(json, text, keys);
+  else
+    json.skip();
+  const size_t end = json.at();
+  if (alone) json.end();
+  if (!is_object) fail(Code::data_loss, "{}: expected an object, found {}", where, type);
+  Record record = record_of(std::move(row), where, keys);
+  if (record.kind == Record::Kind::chat) record.text = text.substr(begin, end - begin);
   return record;
 }
 
@@ -154,9 +159,7 @@ Record next_record(JsonScanner& json, std::string_view text, const std::string& 
 
 Record parse_record(std::string_view json, const std::string& where, const RecordKeys& keys) {
   JsonScanner scanner(json, where);
-  Record record = next_record(scanner, json, where, keys);
-  scanner.end();
-  return record;
+  return next_record(scanner, json, where, keys, true);
 }
 
 std::vector<Record> parse_records(std::string_view json, const std::string& where,
@@ -167,7 +170,7 @@ std::vector<Record> parse_records(std::string_view json, const std::string& wher
   scanner.open_array();
   while (scanner.next_item()) {
     const std::string inside = where + fmt::format("[{}]", records.size());
-    records.push_back(next_record(scanner, json, inside, keys));
+    records.push_back(next_record(scanner, json, inside, keys, false));
   }
   scanner.end();
   return records;

@@ -67,10 +67,10 @@ dllm_status save(world& w, const std::string& path, bool overwrite) {
 
 void test_pipes_in_a_model_folder(world& w) {
   const Folder folder;
+  NEED(dllm_model_set_tokenizer(w.model, w.tok, w.err), w.err);
   for (const char* name : {"config.json", "model.safetensors", "tokenizer.json"}) {
     const std::string place = folder / std::string("m-") + name;
     NEED(save(w, place, false), w.err);
-    NEED(dllm_model_set_tokenizer(w.model, w.tok, w.err), w.err);
     fs::remove(place + "/" + name);
     make_pipe(place + "/" + name);
     CHECK(load(w, place) == DLLM_INVALID_ARGUMENT);
@@ -91,7 +91,8 @@ void test_pipes_elsewhere(world& w) {
   dllm_tokenizer* tok = nullptr;
   CHECK(dllm_tokenizer_load(pipe.c_str(), nullptr, &tok, w.err) == DLLM_INVALID_ARGUMENT);
   dllm_checkpoint* ckpt = nullptr;
-  CHECK(dllm_checkpoint_open(pipe.c_str(), &ckpt, w.err) == DLLM_INVALID_ARGUMENT);
+  make_pipe(pipe + ".safetensors");
+  CHECK(dllm_checkpoint_open((pipe + ".safetensors").c_str(), &ckpt, w.err) == DLLM_INVALID_ARGUMENT);
   dllm_trainer* trainer = make_trainer(w.model, nullptr, w.err);
   CHECK(dllm_trainer_add_sink(trainer, "jsonl", pipe.c_str(), nullptr, w.err) == DLLM_INVALID_ARGUMENT);
   dllm_trainer_release(trainer);
