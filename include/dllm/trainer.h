@@ -80,11 +80,16 @@ DLLM_API dllm_status dllm_trainer_step(dllm_trainer *trainer, const dllm_batch *
 
 /* Adds the gradients of one batch to the sum, without an update.
  *
+ * Batches of one update draw the noise that one large batch of all their rows would. Objectives
+ * that spread times over the rows of the whole update (time_sampling low_discrepancy) take their
+ * number from option accumulate and the rows of this batch, which must be equal in all of them.
+ *
  *   trainer   not NULL
  *   batch     not NULL, token rows or prepared arrays
  *   task      NULL, or looked at before every operation until the sums begin to change
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT; DLLM_ABORTED; DLLM_CANCELLED
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT; DLLM_FAILED_PRECONDITION when the objective spreads
+ *          times and option accumulate is reached; DLLM_ABORTED; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -99,8 +104,8 @@ DLLM_API dllm_status dllm_trainer_accumulate(dllm_trainer *trainer, const dllm_b
  *   out_loss   NULL: do not wait for the result; else the mean loss of the accumulated batches, in
  *              nats
  *
- * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when nothing is accumulated; DLLM_ABORTED;
- *          DLLM_CANCELLED
+ * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when nothing is accumulated, or fewer batches than
+ *          option accumulate and the objective spreads times; DLLM_ABORTED; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1
