@@ -34,8 +34,10 @@ extern "C" {
  *
  *   model       not NULL
  *   objective   not NULL
- *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, steps, beta1, beta2,
- *               weight_decay, clip, seed
+ *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps,
+ *               cooldown_start, min_lr, beta1, beta2, eps, weight_decay, decay, clip, accumulate,
+ *               seed, nonfinite, ema, freeze (list), remat, tokens, root, save_every, sync_every,
+ *               keep_last, compat
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the objective needs a mask token and the model

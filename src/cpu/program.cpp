@@ -184,8 +184,29 @@ std::vector<BufferRef> CpuProgram::run(std::span<const BufferRef> inputs, const 
   Binding binding{inputs, {}, {}, {}};
   bind_inputs(binding, pool.get());
   bind_outputs(binding, pool.get());
-  execute(binding, {pool.get(), task, state_->check_finite()}, rule);
+  RunContext context;
+  context.pool = pool.get();
+  context.task = task;
+  context.check_finite = state_->check_finite();
+  execute(binding, context, rule);
   return results(binding);
+}
+
+std::string CpuProgram::find_non_finite(std::span<const BufferRef> inputs, const Task* task) {
+  const std::lock_guard lock(running_);
+  check_task(task);
+  check_inputs(inputs);
+  const std::shared_ptr<ThreadPool> pool = state_->pool();
+  Binding binding{inputs, {}, {}, {}};
+  bind_inputs(binding, pool.get());
+  bind_outputs(binding, pool.get());
+  std::string finding;
+  RunContext context;
+  context.pool = pool.get();
+  context.task = task;
+  context.finding = &finding;
+  execute(binding, context, graph::StopRule::anywhere);
+  return finding;
 }
 
 } // namespace dllm::cpu

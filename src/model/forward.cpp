@@ -116,9 +116,9 @@ void add_positions(const ModelConfig& config, const Batch& batch, const Call& ca
   else if (call.attention == AttentionKind::two_stream)
     feed.emplace_back("positions", two_stream_positions(call));
   if (feed.back().first == "positions") {
-    check_between("positions", feed.back().second, 0, config.max_positions - 1,
+    check_between("positions", feed.back().second, 0, config.position_limit() - 1,
                   "the positions of the model");
-  } else if (call.seq > config.max_positions) {
+  } else if (call.seq > config.position_limit()) {
     fail_with_hint("cut the rows, or give positions", Code::invalid_argument,
                    "rows of {} tokens, the model has {} positions", call.seq,
                    config.max_positions);

@@ -58,6 +58,7 @@ Json Model::describe() const {
 
 std::shared_ptr<Model> clone_model(const Model& model) {
   const auto copy = std::make_shared<Model>(model.engine_ref(), model.config());
+  copy->params().set_checks(model.params().checks());
   const std::vector<ParamStore::Physical>& physical = model.params().physical();
   const std::vector<graph::BufferRef> buffers = model.params().snapshot();
   for (size_t i = 0; i < physical.size(); ++i) {

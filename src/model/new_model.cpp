@@ -54,6 +54,7 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
   const auto seed = static_cast<uint64_t>(options.i64("seed"));
 
   const auto model = std::make_shared<Model>(std::move(engine), config);
+  model->params().set_checks(options.str("check") == "finite");
   const std::vector<ParamSpec> specs = find_family(config.family).params(config);
   int64_t total = 0, done = 0;
   for (const ParamSpec& spec : specs) total += spec.shape().count() * 4;

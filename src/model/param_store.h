@@ -42,6 +42,9 @@ public:
   Shape shape(const std::string& name) const; // not_found with the nearest name
   // In the form it is stored in; int8 comes back as f32.
   Tensor read(const std::string& name) const;
+  // Whether write refuses numbers that are not finite; it does unless told otherwise.
+  void set_checks(bool checks) { checks_ = checks; }
+  bool checks() const { return checks_; }
   // Any float type of the right shape; version + 1.
   void write(const std::string& name, const Tensor& value);
 
@@ -107,6 +110,7 @@ private:
   mutable std::mutex mutex_;
   int64_t version_ = 1;
   bool sketch_ = false;
+  bool checks_ = true;
 };
 
 } // namespace dllm::model

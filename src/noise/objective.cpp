@@ -134,7 +134,7 @@ Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) c
   TokenCeSettings settings;
   settings.shift = shift(config);
   settings.vocab = config.vocab_size;
-  settings.max_positions = config.max_positions;
+  settings.max_positions = config.position_limit();
   settings.time_conditioning = config.time_conditioning;
   const std::string& compat = options_.str("compat");
   settings.first_predicts_itself = compat == "dllm-jax" || compat == "dllm";

@@ -118,6 +118,10 @@ Batch token_ce_feed(const Batch& prepared, const TokenCeSettings& settings) {
          given.shape().text());
   }
   const Shape shape = given.shape();
+  if (shape.count() > INT32_MAX) { // rows are numbered by i32
+    fail_with_hint("take smaller batches", Code::invalid_argument,
+                   "array ids has {} tokens, more than {}", shape.count(), INT32_MAX);
+  }
   const Tensor ids = wanted_tokens(prepared, "ids", 0, settings.vocab, shape);
   const Tensor targets = wanted_tokens(prepared, "targets", -1, settings.vocab, shape);
   const PackedRows packed =

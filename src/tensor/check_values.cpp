@@ -3,6 +3,8 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace dllm {
 namespace {
@@ -73,7 +75,10 @@ int64_t first_non_finite(const Tensor& values) {
   case DType::f32: return first_with_exponent<uint32_t>(values, 0x7F800000u);
   case DType::f16: return first_with_exponent<uint16_t>(values, 0x7C00u);
   case DType::bf16: return first_with_exponent<uint16_t>(values, 0x7F80u);
-  case DType::f64: return first_with_exponent<uint64_t>(values, 0x7FF0000000000000u);
+  case DType::f64:
+    return first_where(values.as<double>().data(), values.count(), [](double x) -> uint32_t {
+      return !(std::abs(x) <= static_cast<double>(std::numeric_limits<float>::max()));
+    });
   default: return -1;
   }
 }
@@ -81,8 +86,10 @@ int64_t first_non_finite(const Tensor& values) {
 void check_finite(std::string_view name, const Tensor& values) {
   const int64_t at = first_non_finite(values);
   if (at < 0) return;
+  double value;
+  convert(values.dtype(), values.bytes() + at * dtype_size(values.dtype()), DType::f64, &value, 1);
   fail(Code::invalid_argument, "{}{} = {} is not finite", name, place_text(values.shape(), at),
-       values.as<float>()[static_cast<size_t>(at)]);
+       value);
 }
 
 } // namespace dllm

@@ -14,10 +14,12 @@ namespace dllm {
 void check_between(std::string_view name, const Tensor& values, int64_t low, int64_t high,
                    std::string_view bound, const char* hint = "");
 
-// Index of the first NaN or infinity of an array of any float type, or -1.
+// Index of the first NaN or infinity of an array of any float type, or -1. Of f64: also of what f32
+// cannot hold.
 int64_t first_non_finite(const Tensor& values);
 
-// Fails with invalid_argument when an f32 array holds one: "weights[0, 2] = nan is not finite".
+// Fails with invalid_argument when an array of any float type holds one: "weights[0, 2] = nan is
+// not finite".
 void check_finite(std::string_view name, const Tensor& values);
 
 // "[1, 3]": place of an element of a row-major array.
