@@ -126,7 +126,7 @@ std::map<std::string, Words> listed_keys(const std::string& header) {
       const size_t end = std::min(text.find(',', begin), text.size());
       std::smatch found;
       const std::string piece = text.substr(begin, end - begin);
-      if (std::regex_match(piece, found, word)) listed[(*at)[1]].insert(found[1]);
+      if (std::regex_match(piece, found, word)) listed[(*at)[1].str()].insert(found[1].str());
       begin = end + 1;
     }
   }
