@@ -26,16 +26,21 @@ void dllm_objective_release(dllm_objective* objective) {
   release(objective);
 }
 
-dllm_status dllm_objective_prepare(const dllm_objective* objective, const dllm_batch* batch, int64_t seed, int64_t step,
-                                   dllm_batch** out, dllm_error* err) {
+dllm_status dllm_objective_prepare(const dllm_objective* objective, const dllm_model* model, const dllm_batch* batch,
+                                   int64_t seed, int64_t step, dllm_batch** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     const noise::Objective& object = *need(objective, "objective").object;
     const Batch& rows = need(batch, "batch").object;
     if (step < 0) fail(Code::invalid_argument, "step is {}, not 0 or more", step);
-    noise::PrepareContext context;  // no model here: mask id and shift are the objective's own options
-    context.mask_id = object.options().i64("mask_id");
-    context.shift = static_cast<int>(std::max<int64_t>(object.options().i64("shift"), 0));
+    const dllm_model* given = optional(model, "model");
+    noise::PrepareContext context;
+    if (given != nullptr) {
+      context = noise::prepare_context(object, given->object->config());
+    } else {  // mask id and shift are the objective's own options
+      context.mask_id = object.options().i64("mask_id");
+      context.shift = static_cast<int>(std::max<int64_t>(object.options().i64("shift"), 0));
+    }
     *out = new dllm_batch(object.prepare(rows, static_cast<uint64_t>(seed), step, context));
   });
 }

@@ -1,5 +1,6 @@
 #include "dllm/registry.h"
 
+#include "build_info.h"
 #include "decode/policy.h"
 #include "guard.h"
 #include "model/config.h"
@@ -12,9 +13,15 @@ using namespace dllm::abi;
 
 namespace {
 
+std::vector<std::string> engine_kinds() {
+  std::vector<std::string> kinds = {"cpu"};
+  if (std::string_view(DLLM_HAS_PJRT) == "true") kinds.emplace_back("pjrt");
+  return kinds;
+}
+
 // The names of a kind, kept for ever because pointers into them are lent.
 const std::vector<std::string>* names_of(std::string_view kind) {
-  static const std::vector<std::string> engines = {"cpu", "pjrt"}, sinks = {"console", "jsonl"};
+  static const std::vector<std::string> engines = engine_kinds(), sinks = {"console", "jsonl"};
   static const std::vector<std::string> families = model::family_names(), objectives = noise::objective_names();
   static const std::vector<std::string> policies = decode::policy_names(), schedules = noise::schedule_names();
   if (kind == "engine") return &engines;

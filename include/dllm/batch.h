@@ -15,6 +15,10 @@
  *   prompt_length (batch) i32   embeddings (batch, seq, hidden) f32
  *   rows (2) i64: first global row, global rows
  *
+ * What reads a batch checks it: ids in the vocabulary, targets too or -1, positions in those of the
+ * model, segments 0 or more, keep, keys and masks 0 or 1, weights finite, times in 0 to 1. The error
+ * names the array, the place, the number and the bound.
+ *
  * Lifetime   stands alone.
  * Threads    one call at a time per batch; reads may run together.
  */

@@ -46,7 +46,8 @@ DLLM_API const char *dllm_build_info(void);
 
 /* Tells whether this build has a feature.
  *
- *   name   NULL: 0; "lua", "pjrt" or "bf16", a name nobody knows: 0
+ *   name   NULL: 0; "lua" (dllm_lua_new), "pjrt" (engines of that kind) or "bf16" (weights in that
+ *          form), any other word: 0
  *
  * Returns  1 or 0
  * Owns     nothing

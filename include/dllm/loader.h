@@ -21,8 +21,8 @@ extern "C" {
 /* Makes a loader at position 0.
  *
  *   data   not NULL, holds ids
- *   opts   NULL: defaults; kind "loader": batch (rows), length (ids per row), seed, split, pack,
- *          shuffle, epochs
+ *   opts   NULL: defaults; kind "loader": batch (rows), length (ids per row), seed, split,
+ *          split_fraction, pack, drop_tail, shuffle, epochs, truncate, pad_id, segments, rank, ranks
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text or a split with no row

@@ -30,12 +30,14 @@ extern "C" {
  *
  *   engine   not NULL
  *   path     not NULL, a folder with config.json and safetensors, or a .gguf file
- *   opts     NULL: defaults; kind "model": dtype (auto f32 bf16 int8), attention, shift, mask_token
+ *   opts     NULL: defaults; kind "model": dtype (auto f32 bf16 int8), attention, shift,
+ *            mask_token, cache_dtype (auto f32 bf16), check (finite off)
  *   task     NULL, or checked every few milliseconds; progress in bytes
  *   out      not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a missing file or tensor; DLLM_DATA_LOSS for a damaged
- *          file, the message names file, tensor, expected and found; DLLM_UNIMPLEMENTED for an
+ *          file, the message names file, tensor, expected and found, or for a weight that is not
+ *          finite unless check is off, it names tensor and place; DLLM_UNIMPLEMENTED for an
  *          unknown family or tensor type; DLLM_RESOURCE_EXHAUSTED when the parameters need more
  *          than the machine or the engine's memory_limit has, before memory is taken; DLLM_CANCELLED
  * Owns     out is yours, keeps engine
@@ -68,7 +70,8 @@ DLLM_API dllm_status dllm_model_load_source(dllm_engine *engine, const dllm_sour
  *   engine        not NULL
  *   config_json   not NULL, the content of a config.json
  *   size          bytes of config_json, 0 or more
- *   opts          NULL: defaults; kind "model": seed, dtype, attention, shift, mask_token
+ *   opts          NULL: defaults; kind "model": seed, dtype, attention, shift, mask_token,
+ *                 cache_dtype, check
  *   task          NULL, or checked every few milliseconds
  *   out           not NULL
  *
@@ -90,8 +93,8 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
  *
  *   model   not NULL
  *   path    not NULL, the folder to make
- *   opts    NULL: defaults; kind "save": dtype, overwrite (of a folder that a save wrote; the
- *           former one is removed when the new one stands)
+ *   opts    NULL: defaults; kind "save": dtype, max_shard_bytes, overwrite (of a folder that a
+ *           save wrote; the former one is removed when the new one stands)
  *   task    NULL, or checked every few milliseconds; progress in bytes
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS unless overwrite is 1, and when the folder holds a file that
@@ -215,7 +218,8 @@ DLLM_API dllm_status dllm_model_param(const dllm_model *model, const char *name,
  *   name    not NULL
  *   value   not NULL, of the parameter's shape, any float type
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT for another shape, the message has both;
+ * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT for another shape, the message has both,
+ *          and for a number that is not finite, unless the model was made with check off;
  *          DLLM_ABORTED when the weights are lost
  * Owns     nothing
  * Threads  owner
@@ -246,7 +250,8 @@ DLLM_API dllm_status dllm_model_set_tokenizer(dllm_model *model, const dllm_toke
  *
  *   model   not NULL
  *   batch   not NULL, holds ids
- *   opts    NULL: defaults; kind "forward": attention, shift, outputs (logits hidden)
+ *   opts    NULL: defaults; kind "forward": attention, shift, block_length, outputs (list of
+ *           logits, hidden, layers), empty_average
  *   task    NULL, or checked every few milliseconds
  *   out     not NULL
  *

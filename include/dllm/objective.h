@@ -7,7 +7,7 @@
  * prepared again, so a test or a script can inject any mask, weight or target:
  *
  *     dllm_objective_new("mdlm", schedule, NULL, &objective, err);
- *     dllm_objective_prepare(objective, batch, 7, step, &prepared, err);
+ *     dllm_objective_prepare(objective, model, batch, 7, step, &prepared, err);
  *     dllm_objective_loss(objective, model, prepared, 7, NULL, &loss, err);
  *
  * Lifetime   an objective keeps its schedule alive.
@@ -18,12 +18,12 @@
 extern "C" {
 #endif
 
-/* Makes an objective by name: "mdlm", "ar", "token_ce".
+/* Makes an objective by name: "mdlm", "ar", "nano", "token_ce".
  *
  *   name       not NULL; dllm_registry_name("objective", i) lists them
- *   schedule   NULL: linear; objectives without noise ignore it
- *   opts       NULL: defaults; kind "objective" or "objective:<name>": attention, shift, mask_id,
- *              normalizer
+ *   schedule   NULL: linear, of nano nano_cosine; objectives without noise ignore it
+ *   opts       NULL: defaults; kind "objective" or "objective:<name>": attention, shift,
+ *              block_length, mask_id, compat and the objective's own
  *   out        not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest
@@ -53,20 +53,23 @@ DLLM_API void dllm_objective_release(dllm_objective *objective);
  * and the global row (array rows), nothing else.
  *
  *   objective   not NULL
+ *   model       NULL: mask id and shift are options of the objective, ids are not checked; else
+ *               whose mask id, shift and vocabulary count where the options leave them open
  *   batch       not NULL, holds ids (batch, seq) i32
  *   seed        any number
  *   step        0 or more
  *   out         not NULL
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array or a wrong shape;
- *          DLLM_FAILED_PRECONDITION when the objective needs a mask id and has none
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array, a wrong shape or a number out of
+ *          its bounds; DLLM_FAILED_PRECONDITION when the objective needs a mask id and there is none
  * Owns     out is yours
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllm_objective_prepare(const dllm_objective *objective,
-                                            const dllm_batch *batch, int64_t seed, int64_t step,
-                                            dllm_batch **out, dllm_error *err);
+                                            const dllm_model *model, const dllm_batch *batch,
+                                            int64_t seed, int64_t step, dllm_batch **out,
+                                            dllm_error *err);
 
 /* Computes the loss of one batch without changing anything.
  *
@@ -77,7 +80,8 @@ DLLM_API dllm_status dllm_objective_prepare(const dllm_objective *objective,
  *   task        NULL, or checked every few milliseconds
  *   out_loss    not NULL; nats, normalized as the objective says
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array or a wrong shape; DLLM_CANCELLED
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array, a wrong shape or a number out of
+ *          its bounds; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1

@@ -41,8 +41,10 @@ extern "C" {
  *
  *   model       not NULL
  *   objective   not NULL
- *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, steps, minutes, beta1,
- *               beta2, weight_decay, clip, seed
+ *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
+ *               cooldown_start, min_lr, beta1, beta2, eps, weight_decay, decay, clip, accumulate,
+ *               seed, nonfinite, ema, freeze (list), remat, tokens, root, save_every, sync_every,
+ *               keep_last, compat
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the objective needs a mask token and the model
@@ -88,11 +90,16 @@ DLLM_API dllm_status dllm_trainer_step(dllm_trainer *trainer, const dllm_batch *
 
 /* Adds the gradients of one batch to the sum, without an update.
  *
+ * Batches of one update draw the noise that one large batch of all their rows would. Objectives
+ * that spread times over the rows of the whole update (time_sampling low_discrepancy) take their
+ * number from option accumulate and the rows of this batch, which must be equal in all of them.
+ *
  *   trainer   not NULL
  *   batch     not NULL, token rows or prepared arrays
  *   task      NULL, or checked until the sums begin to change; then the call is finished
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT; DLLM_ABORTED; DLLM_CANCELLED
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT; DLLM_FAILED_PRECONDITION when the objective spreads
+ *          times and option accumulate is reached; DLLM_ABORTED; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -107,8 +114,8 @@ DLLM_API dllm_status dllm_trainer_accumulate(dllm_trainer *trainer, const dllm_b
  *   out_loss   NULL: do not wait for the result; else the mean loss of the accumulated batches, in
  *              nats
  *
- * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when nothing is accumulated; DLLM_ABORTED;
- *          DLLM_CANCELLED
+ * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when nothing is accumulated, or fewer batches than
+ *          option accumulate and the objective spreads times; DLLM_ABORTED; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1

@@ -185,7 +185,10 @@ local objective = raw.class_objective
 function dllm.objective(name, values, with_schedule)
   return raw.objective_new(name, with_schedule, options("objective:" .. name, values))
 end
-function objective:prepare(rows, seed, step) return raw.objective_prepare(self, rows, seed, step) end
+-- on: the model whose mask token, shift and vocabulary count; nil: the objective's own options.
+function objective:prepare(rows, seed, step, on)
+  return raw.objective_prepare(self, on, rows, seed or 0, step or 0)
+end
 function objective:loss(on, rows, seed) return raw.objective_loss(self, on, rows, seed or 0) end
 
 -- ---- trainer ----

@@ -4,6 +4,7 @@
 #include "graph/op.h"
 
 #include <bit>
+#include <limits>
 
 namespace dllm::cpu {
 namespace {
@@ -26,6 +27,29 @@ void check_results(const Frame& frame, const Step& step, const Operand* outputs)
     fail_with_hint("look at its operands, or run with check = none", Code::failed_precondition,
                    "[{}] node {} of graph {} made {} at element {} of result {} {}", node.op->name,
                    step.node, frame.graph->name(), outputs[o].in<float>()[at], at, o, type.text());
+  }
+}
+
+// Index of the first NaN or +infinity, or -1.
+int64_t first_overflow(const float* x, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (!(x[i] < std::numeric_limits<float>::infinity())) return i;
+  }
+  return -1;
+}
+
+void find_in_results(const Frame& frame, const Step& step, const Operand* outputs,
+                     const RunContext& context) {
+  for (size_t o = 0; o < step.outputs.size() && context.finding->empty(); ++o) {
+    const graph::ValueType& type = frame.graph->type(step.outputs[o]);
+    if (type.dtype != DType::f32) continue;
+    const int64_t at = first_overflow(outputs[o].in<float>(), type.shape.count());
+    if (at < 0) continue;
+    const graph::Node& node = frame.graph->nodes()[static_cast<size_t>(step.node)];
+    const std::string where = context.index < 0 ? "" : fmt::format(" at layer {}", context.index);
+    *context.finding = fmt::format("[{}] node {} of graph {}{} made {} at element {} of {}",
+                                   node.op->name, step.node, frame.graph->name(), where,
+                                   outputs[o].in<float>()[at], at, type.text());
   }
 }
 
@@ -67,6 +91,8 @@ void FrameRun::run_step(const Step& step, const RunContext& context) {
     step.kernel.run(call);
   }
   if (context.check_finite) check_results(frame_, step, outputs);
+  if (context.finding != nullptr && step.loop == nullptr)
+    find_in_results(frame_, step, outputs, context);
 }
 
 void FrameRun::run(std::span<const Operand> inputs, std::span<const Operand> outputs,

@@ -5,6 +5,7 @@
 #include "cpu/plan.h"
 
 #include <span>
+#include <string>
 #include <vector>
 
 namespace dllm::cpu {
@@ -12,6 +13,10 @@ namespace dllm::cpu {
 struct RunContext {
   Workers pool;
   bool check_finite = false;
+  // Not null: gets the first operation that makes NaN or infinity, and the run goes on. -infinity
+  // is left out: masks are made of it.
+  std::string* finding = nullptr;
+  int64_t index = -1; // of the element a scan is at; -1: outside of one
 };
 
 class FrameRun {

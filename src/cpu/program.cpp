@@ -218,4 +218,21 @@ std::vector<BufferRef> CpuProgram::run(std::span<const BufferRef> inputs, const 
   return execute(binding, {workers, state_->check_finite()}, rule);
 }
 
+std::string CpuProgram::find_non_finite(std::span<const BufferRef> inputs, const Task* task) {
+  const std::unique_lock lock = lock_with_task(running_, task);
+  check_task(task);
+  check_inputs(inputs);
+  const std::shared_ptr<ThreadPool> pool = state_->pool();
+  Binding binding{inputs, {}, {}, {}};
+  const Workers workers(pool.get(), task);
+  bind_inputs(binding, workers);
+  bind_outputs(binding, workers);
+  std::string finding;
+  RunContext context;
+  context.pool = workers;
+  context.finding = &finding;
+  execute(binding, context, graph::StopRule::anywhere);
+  return finding;
+}
+
 } // namespace dllm::cpu

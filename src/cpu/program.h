@@ -20,6 +20,7 @@ public:
   const graph::PlanReport& plan() const override { return report_; }
   std::vector<graph::BufferRef> run(std::span<const graph::BufferRef> inputs,
                                     const Task* task, graph::StopRule rule) override;
+  std::string find_non_finite(std::span<const graph::BufferRef> inputs, const Task* task) override;
 
 private:
   // One run: where its operands lie.

@@ -105,7 +105,9 @@ void run_scan(const Loop& loop, const graph::Node& node, const KernelCall& call,
     for (size_t o = carry; o < results; ++o) {
       outputs[o] = element_at(call.outputs[o], body.type(body.outputs()[o].value), index);
     }
-    run.run(inputs, outputs, context);
+    RunContext at_element = context;
+    at_element.index = index;
+    run.run(inputs, outputs, at_element);
     carries.advance();
   }
   carries.finish();

@@ -7,6 +7,21 @@
 #include <algorithm>
 
 namespace dllm::decode {
+namespace {
+
+// Below, the largest logit divided by it may be infinite.
+constexpr double kLeastTemperature = 1e-6;
+
+float temperature_of(double asked) {
+  if (asked > 0 && asked < kLeastTemperature) {
+    fail_with_hint("0 takes the likeliest token", Code::invalid_argument,
+                   "temperature {} is below {}", asked, kLeastTemperature);
+  }
+  return static_cast<float>(asked);
+}
+
+} // namespace
+
 Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
     : model_(std::move(model)), options_(policy_options(options)), schedule_(schedule_of(options_)),
       policy_(make_policy(options_.str("policy"), policy_setup(*model_, options_, *schedule_))),
@@ -97,7 +112,7 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
   const auto pick = [&](const char* key) {
     return options.f64(key) < 0 ? options_.f64(key) : options.f64(key);
   };
-  slot.settings.temperature = static_cast<float>(pick("temperature"));
+  slot.settings.temperature = temperature_of(pick("temperature"));
   slot.settings.top_p = static_cast<float>(pick("top_p"));
   slot.settings.top_k =
       static_cast<int32_t>(options.i64("top_k") < 0 ? options_.i64("top_k") : options.i64("top_k"));

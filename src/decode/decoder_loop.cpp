@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "decode/decoder.h"
+#include "decode/no_numbers.h"
+#include "decode/prediction_line.h"
 
 #include <algorithm>
 
@@ -121,8 +123,12 @@ Decoder::Change Decoder::replay_step(Request& request, const LoopRecord& record,
   const int64_t begin = slot.block_begin(), end = slot.block_end(), number = slot.steps;
   request.asked = request.session->ask(slot, cache_view(request));
   request.predictions.clear();
-  for (const int64_t position : request.asked.positions)
+  for (const int64_t position : request.asked.positions) {
     request.predictions.push_back(record.prediction(step, row, position - begin, position));
+    if (is_number(request.predictions.back())) continue;
+    state_.lend(); // K and V that are no numbers must not stay: the state loses them
+    fail_without_numbers(position, record.banned(), nullptr);
+  }
   Outcome outcome = request.session->apply(slot, request.asked, request.predictions);
   for (int64_t position = begin; position < end; ++position) {
     if (slot.states[static_cast<size_t>(position)] == State::fixed) continue;

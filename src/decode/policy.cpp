@@ -53,7 +53,7 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
                  "Most positions of a canvas; 0: as the model says. More than that only with "
                  "rotary positions."),
       option_f64("temperature", 0, 0, 100,
-                 "Divides the logits of a draw; 0 takes the likeliest token."),
+                 "Divides the logits of a draw, 1e-6 at least; 0 takes the likeliest token."),
       option_i64("top_k", 0, 0, 1 << 24, "Draw among so many likeliest tokens; 0: all."),
       option_f64("top_p", 1, 0, 1,
                  "Draw among the likeliest tokens of this total probability; 1: all."),

@@ -3,6 +3,7 @@
 #include "graph/ops.h"
 
 #include <bit>
+#include <cmath>
 
 namespace dllm::decode {
 
@@ -27,6 +28,10 @@ Value prediction_lines(const PredictionValues& said, const PredictionColumns& co
   add(said.top_probs);
   for (const Value& x : more) add(x);
   return graph::concat(parts, 1);
+}
+
+bool is_number(const Prediction& prediction) {
+  return prediction.max_probability > 0.0f && std::isfinite(prediction.entropy);
 }
 
 Prediction prediction_of(std::span<const int32_t> line, const PredictionColumns& columns,

@@ -80,6 +80,7 @@ graph::TokenStatisticsInputs head_over(model::Builder& builder, Value hidden,
         input_of(builder.graph(), "banned", DType::u8, Shape{builder.config().vocab_size});
   head.nucleus_first = settings.nucleus_first;
   head.shaped = settings.shaped;
+  head.as_softmax = settings.soft_width > 0; // mixes go on computing with 1 - p
   return head;
 }
 

@@ -1,5 +1,6 @@
 #include "decode/step_program.h"
 
+#include "decode/no_numbers.h"
 #include "decode/step_feed.h"
 #include "decode/step_graph.h"
 
@@ -72,7 +73,15 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
     next = 2;
   }
   if (!reads) return std::vector<std::vector<Prediction>>(rows.size());
-  return predictions(rows, std::span(outputs).subspan(next));
+  auto answers = predictions(rows, std::span(outputs).subspan(next));
+  for (const std::vector<Prediction>& answer : answers) {
+    const auto bad = std::ranges::find_if_not(answer, is_number);
+    if (bad == answer.end()) continue;
+    // K and V that are no numbers must not stay: the state loses them.
+    const PassRun pass{*program, *model_, arrays, shape.keys > 0 ? state.lend() : KvBuffers{}, task};
+    fail_without_numbers(bad->position, settings_.banned, &pass);
+  }
+  return answers;
 }
 
 } // namespace dllm::decode

@@ -4,6 +4,7 @@
 #include "graph/op.h"
 #include "graph/ops.h"
 #include "graph/ops/build.h"
+#include "graph/ops/conversion_cut.h"
 
 #include <algorithm>
 #include <memory>
@@ -12,7 +13,7 @@
 namespace dllm::graph {
 
 bool is_differentiable(DType dtype) {
-  return dtype == DType::f32;
+  return dtype == DType::f32 || dtype == DType::bf16;
 }
 
 namespace {
@@ -59,6 +60,8 @@ private:
 
   void accumulate(Value value, Value grad, const char* from) {
     const ValueType& type = value.type();
+    // What an operation widens (a table, a weight) has its gradient from it in f32.
+    if (is_differentiable(type.dtype)) grad = convert(grad, type.dtype);
     if (!(grad.shape() == type.shape) || grad.dtype() != type.dtype ||
         !type.axes.contains(grad.type().axes)) {
       fail(Code::internal, "[{}] gradient {} does not fit {}", from, grad.type().text(),
@@ -79,7 +82,8 @@ private:
       if (scatters)
         return scatter_add(sum, graph_.value(node.inputs[1]), graph_.value(node.inputs[2]));
     }
-    return add(sum, grad);
+    if (sum.dtype() == DType::f32) return add(sum, grad);
+    return convert(add(convert(sum, DType::f32), convert(grad, DType::f32)), sum.dtype());
   }
 
   bool is_zero(int32_t id) const {
@@ -169,6 +173,27 @@ std::vector<Value> pull_back(Graph& graph, std::span<const Value> outputs,
   return grads;
 }
 
+namespace {
+
+std::string name_of(const Graph& graph, Value x) {
+  for (const GraphInput& input : graph.inputs()) {
+    if (input.value == x.id) return input.name;
+  }
+  return fmt::format("value {}", x.id);
+}
+
+// No gradient is right for what the loss does not depend on, or through decisions alone: zeros.
+void expect_no_loss(const Graph& graph, Value loss, Value x) {
+  const std::string cut = ops::cut_by_conversion(graph, x, loss);
+  if (cut.empty()) return;
+  fail_with_hint("put stop_gradient before the conversion, or freeze the parameter",
+                 Code::invalid_argument,
+                 "[gradients] {} {} reaches the loss only through {}, which has no gradient",
+                 name_of(graph, x), x.type().text(), cut);
+}
+
+} // namespace
+
 std::vector<Value> gradients(Value loss, const std::vector<Value>& wrt) {
   Graph& graph = *loss.graph;
   if (loss.dtype() != DType::f32 || loss.rank() != 0) {
@@ -181,13 +206,14 @@ std::vector<Value> gradients(Value loss, const std::vector<Value>& wrt) {
                    loss.type().text());
   }
   for (Value x : wrt) {
-    if (is_differentiable(x.dtype())) continue;
+    if (x.dtype() == DType::f32) continue;
     fail(Code::invalid_argument, "[gradients] {} has no gradient, only f32 has", x.type().text());
   }
   const std::vector<Value> outputs{loss}, seeds{scalar(graph, 1.0f)};
   std::vector<Value> grads = pull_back(graph, outputs, seeds, wrt);
   for (size_t i = 0; i < wrt.size(); ++i) {
     if (grads[i].defined()) continue;
+    expect_no_loss(graph, loss, wrt[i]);
     const ValueType type = wrt[i].type();
     grads[i] = vary(ops::zeros_of(graph, type), type.axes);
   }

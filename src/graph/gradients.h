@@ -8,7 +8,7 @@
 
 namespace dllm::graph {
 
-// Gradients flow through values of these types.
+// Gradients flow through values of these types; each has the type of its value.
 bool is_differentiable(DType dtype);
 
 // Pulls `seeds` (gradients of `outputs`; undefined: none) back to `wrt` through the nodes of index

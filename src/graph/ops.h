@@ -186,6 +186,9 @@ struct TokenStatisticsInputs {
   Value banned;       // u8(vocab): 1 = never drawn and out of every statistic; may be undefined
   bool nucleus_first = false;  // top_p before top_k
   bool shaped = false;         // fill the statistics of the shaped distribution: after temperature and filters
+  // Probabilities are exp(z - max) / sum, as softmax makes them, in place of exp(z - log_sum_exp): exact to the last bit
+  // also where logits are large, for what goes on computing with 1 - p (soft parallel decoding).
+  bool as_softmax = false;
   float softcap = 0.0f;  // as of linear_cross_entropy
 };
 struct TokenStatistics {
@@ -210,7 +213,8 @@ AdamW adamw_update(Value parameter, Value gradient, Value first, Value second, V
 Value sum_of_squares(Value x);                       // f32 scalar; fixed chunks of 65536, summed in order
 
 // --- gradients ---
-// d loss / d each of wrt; loss is an f32 scalar. A wrt that does not reach the loss gives zeros.
+// d loss / d each of wrt; loss is an f32 scalar. A wrt that does not reach the loss gives zeros; one
+// that reaches it only through a conversion to whole numbers is an error.
 std::vector<Value> gradients(Value loss, const std::vector<Value>& wrt);
 
 }  // namespace dllm::graph

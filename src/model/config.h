@@ -108,6 +108,11 @@ struct ModelConfig {
 
   int64_t query_size() const { return heads * head_dim; }
   int64_t kv_size() const { return kv_heads * head_dim; }
+  // Positions a row may have: all of the model's; rope of type dynamic stretches to any.
+  int64_t position_limit() const {
+    const bool stretches = positions == PositionKind::rotary && rope.type == "dynamic";
+    return stretches ? INT32_MAX : max_positions;
+  }
 };
 
 // Fails with data_loss (not JSON), invalid_argument (a number that makes no model: key, found,

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "graph/ops.h"
 #include "model/builder.h"
+#include "tensor/check_values.h"
 
 #include <fmt/format.h>
 
@@ -31,16 +32,17 @@ Tensor wanted(const Batch& batch, const char* name, DType dtype, const Shape& sh
     fail(Code::invalid_argument, "{}: shape {}, expected {}", name, found.shape().text(),
          shape.text());
   }
+  if (!is_float(dtype) && is_float(found.dtype())) {
+    fail(Code::invalid_argument, "{}: type {}, expected {}", name, dtype_name(found.dtype()),
+         dtype_name(dtype));
+  }
   return found.to(dtype);
 }
 
-void check_range(const Tensor& values, const char* name, int64_t end, const char* what) {
-  for (const int32_t value : values.as<int32_t>()) {
-    if (value < 0 || value >= end) {
-      fail(Code::invalid_argument, "{} holds {}, expected 0 to {} ({})", name, value, end - 1,
-           what);
-    }
-  }
+Tensor wanted_flags(const Batch& batch, const char* name, const Shape& shape) {
+  Tensor found = wanted(batch, name, DType::u8, shape);
+  check_between(name, found, 0, 1, "1: may be seen");
+  return found;
 }
 
 Call resolve(const ModelConfig& config, const Batch& batch, const Options& options) {
@@ -97,8 +99,8 @@ Tensor two_stream_positions(const Call& call) {
 Tensor dense_mask(const Batch& batch, const Call& call) {
   const Tensor& mask = batch.at("mask");
   const Shape whole{call.batch, call.seq, call.seq};
-  if (mask.shape() != Shape{1, call.seq, call.seq}) return wanted(batch, "mask", DType::u8, whole);
-  const Tensor one = mask.to(DType::u8);
+  if (mask.shape() != Shape{1, call.seq, call.seq}) return wanted_flags(batch, "mask", whole);
+  const Tensor one = wanted_flags(batch, "mask", mask.shape());
   Tensor all(DType::u8, whole);
   for (int64_t b = 0; b < call.batch; ++b) {
     std::copy_n(one.as<uint8_t>().begin(), one.count(),
@@ -107,33 +109,44 @@ Tensor dense_mask(const Batch& batch, const Call& call) {
   return all;
 }
 
+// Where the tokens stand: the array, or their places in the row.
+void add_positions(const ModelConfig& config, const Batch& batch, const Call& call, Feed& feed) {
+  if (batch.has("positions"))
+    feed.emplace_back("positions", wanted(batch, "positions", DType::i32, {call.batch, call.seq}));
+  else if (call.attention == AttentionKind::two_stream)
+    feed.emplace_back("positions", two_stream_positions(call));
+  if (feed.back().first == "positions") {
+    check_between("positions", feed.back().second, 0, config.position_limit() - 1,
+                  "the positions of the model");
+  } else if (call.seq > config.position_limit()) {
+    fail_with_hint("cut the rows, or give positions", Code::invalid_argument,
+                   "rows of {} tokens, the model has {} positions", call.seq,
+                   config.max_positions);
+  }
+}
+
 Feed feed_of(const ModelConfig& config, const Batch& batch, const Call& call) {
   const Shape rows{call.batch, call.seq};
   Feed feed;
   if (batch.has("embeddings")) {
     feed.emplace_back("embeddings", wanted(batch, "embeddings", DType::f32,
                                            {call.batch, call.seq, config.hidden_size}));
+    check_finite("embeddings", feed.back().second);
   } else {
     feed.emplace_back("ids", wanted(batch, "ids", DType::i32, rows));
-    check_range(feed.back().second, "ids", config.vocab_size, "vocabulary");
+    check_between("ids", feed.back().second, 0, config.vocab_size - 1, "the vocabulary",
+                  "the tokenizer and the model must have the same vocabulary");
   }
-  if (batch.has("positions"))
-    feed.emplace_back("positions", wanted(batch, "positions", DType::i32, rows));
-  else if (call.attention == AttentionKind::two_stream)
-    feed.emplace_back("positions", two_stream_positions(call));
-  if (config.positions == PositionKind::learned) {
-    if (feed.back().first == "positions") {
-      check_range(feed.back().second, "positions", config.max_positions, "learned positions");
-    } else if (call.seq > config.max_positions) {
-      fail(Code::invalid_argument, "rows of {} tokens, but the model has {} learned positions",
-           call.seq, config.max_positions);
-    }
-  }
-  if (config.time_conditioning)
+  add_positions(config, batch, call, feed);
+  if (config.time_conditioning) {
     feed.emplace_back("timesteps", wanted(batch, "timesteps", DType::f32, {call.batch}));
-  if (batch.has("segments"))
+    check_finite("timesteps", feed.back().second);
+  }
+  if (batch.has("segments")) {
     feed.emplace_back("segments", wanted(batch, "segments", DType::i32, rows));
-  if (batch.has("keys")) feed.emplace_back("keys", wanted(batch, "keys", DType::u8, rows));
+    check_between("segments", feed.back().second, 0, INT32_MAX, "0: padding");
+  }
+  if (batch.has("keys")) feed.emplace_back("keys", wanted_flags(batch, "keys", rows));
   if (batch.has("mask")) feed.emplace_back("mask", dense_mask(batch, call));
   feed.emplace_back("block", Tensor::scalar(static_cast<int32_t>(call.block)));
   feed.emplace_back("length", Tensor::scalar(static_cast<int32_t>(call.seq / 2)));

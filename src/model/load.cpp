@@ -7,6 +7,9 @@
 #include "model/model.h"
 #include "model/saved_folder.h"
 #include "model/weights.h"
+#include "tensor/check_values.h"
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 
@@ -68,8 +71,20 @@ DType wanted_dtype(const std::string& option, const ParamSpec& spec, const Weigh
   return storage_dtype(spec.role, DType::bf16);
 }
 
+// Of one tensor of the file, in its own type: one pass that the conversion then finds in the cache.
+void check_weight(const std::string& name, const Tensor& tensor) {
+  const int64_t at = first_non_finite(tensor);
+  if (at < 0) return;
+  float value;
+  convert(tensor.dtype(), tensor.bytes() + at * dtype_size(tensor.dtype()), DType::f32, &value, 1);
+  fail_with_hint("option check = off loads it all the same", Code::data_loss,
+                 "tensor {} holds {} at {}", name, value,
+                 place_text(tensor.shape(), at));
+}
+
 void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const WeightSource& weights,
-                     const std::string& dtype, Task* task) {
+                     const Options& options, Task* task) {
+  const std::string& dtype = options.str("dtype");
   int64_t total = 0, done = 0;
   for (const ParamSpec& spec : specs) {
     for (int64_t layer = 0; layer < spec.copies(); ++layer) {
@@ -136,6 +151,9 @@ const Schema& model_schema() {
            "Token that stands for a masked one, its text or its id; empty: found by itself."),
        option_choice("cache_dtype", "auto", {"auto", "f32", "bf16"},
                      "Form of K and V in decoding, cached or not; auto: that of the arithmetic, f32."),
+       option_choice("check", "finite", {"finite", "off"},
+                     "finite: a weight that is NaN or infinite is an error, when it is loaded or "
+                     "set."),
        option_i64("seed", 0, 0, int64_t{1} << 53, "Seed of the first weights of a new model.")});
   return schema;
 }
@@ -159,7 +177,8 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
 
   const auto model = std::make_shared<Model>(std::move(engine), opened.config);
   model->set_origin(origin);
-  load_parameters(*model, specs, *weights, options.str("dtype"), task);
+  model->params().set_checks(options.str("check") == "finite");
+  load_parameters(*model, specs, *weights, options, task);
   if (!opened.gguf) {
     for (const char* name : kSideFiles) {
       if (source.has(name)) model->set_side_file(name, source.open(name));

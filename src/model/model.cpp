@@ -88,6 +88,7 @@ Json Model::describe() const {
 std::shared_ptr<Model> clone_model(const Model& model,
                                    const std::function<Tensor(size_t index)>& instead) {
   const auto copy = std::make_shared<Model>(model.engine_ref(), model.config_now());
+  copy->params().set_checks(model.params().checks());
   const std::vector<ParamStore::Physical> entries = model.params().entries();
   for (size_t i = 0; i < entries.size(); ++i) {
     if (entries[i].scale_of >= 0) continue;

@@ -59,6 +59,7 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
 
   const auto model = std::make_shared<Model>(std::move(engine), config);
   model->set_origin(chosen_by(options));
+  model->params().set_checks(options.str("check") == "finite");
   const std::vector<ParamSpec> specs = find_family(config.family).params(config);
   const auto form_of = [&](const ParamSpec& spec) { return storage_dtype(spec.role, dtype); };
   check_memory(model->engine(), specs, form_of);

@@ -1,6 +1,7 @@
 #include "model/param_store.h"
 
 #include "base/error.h"
+#include "tensor/check_values.h"
 
 #include <nlohmann/json.hpp>
 
@@ -85,6 +86,7 @@ void ParamStore::write(const std::string& name, const Tensor& value) {
     fail(Code::invalid_argument, "{}: type {}, expected a float type", name,
          dtype_name(value.dtype()));
   }
+  if (checks_) check_finite(name, value);
   need_numbers();
   Lock lock(mutex_);
   begin_turn(lock, nullptr);

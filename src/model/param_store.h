@@ -48,6 +48,9 @@ public:
   Shape shape(const std::string& name) const; // not_found with the nearest name
   // In the form it is stored in; int8 comes back as f32. Reads the whole stack: visit() for many.
   Tensor read(const std::string& name, const Task* task = nullptr) const;
+  // Whether write refuses numbers that are not finite; it does unless told otherwise.
+  void set_checks(bool checks) { checks_ = checks; }
+  bool checks() const { return checks_; }
   // Any float type of the right shape; version + 1. Waits for a step that runs. The first write to a
   // stack reads it, later ones change that host copy; the next reader or step uploads every changed
   // stack once. So a loop over all names costs each stack one read and one upload.
@@ -157,6 +160,7 @@ private:
   std::string lost_;
   int64_t version_ = 1;
   bool sketch_ = false;
+  bool checks_ = true;
 };
 
 } // namespace dllm::model

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "noise/objectives/factories.h"
 #include "noise/token_ce.h"
+#include "tensor/check_values.h"
 
 #include <nlohmann/json.hpp>
 
@@ -79,6 +80,15 @@ Batch TokenCeArrays::added_to(const Batch& batch) const {
   return made;
 }
 
+void check_unit(const char* name, const Tensor& values) {
+  const auto all = values.as<float>();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i] >= 0.0f && all[i] <= 1.0f) continue;
+    fail(Code::invalid_argument, "{}{} = {} is not in 0 to 1", name,
+         place_text(values.shape(), static_cast<int64_t>(i)), all[i]);
+  }
+}
+
 void inject_draws(const Batch& batch, const char* name, std::vector<float>& draws) {
   const Tensor* given = batch.find(name);
   if (given == nullptr) return;
@@ -87,6 +97,7 @@ void inject_draws(const Batch& batch, const char* name, std::vector<float>& draw
          draws.size());
   }
   const Tensor values = given->to(DType::f32);
+  check_unit(name, values);
   draws.assign(values.as<float>().begin(), values.as<float>().end());
 }
 
@@ -122,6 +133,8 @@ bool Objective::is_prepared(const Batch& batch) const {
 Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) const {
   TokenCeSettings settings;
   settings.shift = shift(config);
+  settings.vocab = config.vocab_size;
+  settings.max_positions = config.position_limit();
   settings.time_conditioning = config.time_conditioning;
   const std::string& compat = options_.str("compat");
   settings.first_predicts_itself = compat == "dllm-jax" || compat == "dllm";

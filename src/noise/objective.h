@@ -53,6 +53,8 @@ public:
   // True when noise is keyed by the number of prepared batches, not of updates and rows (compat
   // quirks).
   virtual bool keyed_by_batch() const { return false; }
+  // True when a draw depends on how many rows the whole update has (array rows, its second number).
+  virtual bool spreads_over_rows() const { return false; }
 
   // Adds to the arrays of `batch` (ids i32(batch, seq); optional keep, labels, segments, positions,
   // keys, mask, t, rows):

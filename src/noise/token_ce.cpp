@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
+#include "tensor/check_values.h"
 
 namespace dllm::noise {
 namespace {
@@ -12,7 +13,45 @@ Tensor wanted(const Batch& batch, const char* name, DType dtype, const Shape& sh
     fail(Code::invalid_argument, "array {} has shape {}, expected {}", name, array.shape().text(),
          shape.text());
   }
+  if (!is_float(dtype) && is_float(array.dtype())) {
+    fail(Code::invalid_argument, "array {} is {}, expected {}", name, dtype_name(array.dtype()),
+         dtype_name(dtype));
+  }
   return array.to(dtype);
+}
+
+Tensor wanted_numbers(const Batch& batch, const char* name, const Shape& shape) {
+  Tensor array = wanted(batch, name, DType::f32, shape);
+  check_finite(name, array);
+  return array;
+}
+
+Tensor wanted_flags(const Batch& batch, const char* name, const Shape& shape) {
+  Tensor array = wanted(batch, name, DType::u8, shape);
+  check_between(name, array, 0, 1, "1: may be seen");
+  return array;
+}
+
+// ids and targets: of the model's vocabulary, when there is one to compare with.
+Tensor wanted_tokens(const Batch& batch, const char* name, int64_t low, int64_t vocab,
+                     const Shape& shape) {
+  Tensor array = wanted(batch, name, DType::i32, shape);
+  check_between(name, array, low, vocab > 0 ? vocab - 1 : INT32_MAX,
+                low < 0 ? "the vocabulary, -1: none" : "the vocabulary",
+                "the tokenizer and the model must have the same vocabulary");
+  return array;
+}
+
+// Where the tokens stand: the array, or their places in the row.
+void set_positions(const Batch& prepared, const Shape& shape, int64_t max_positions, Batch& feed) {
+  const int64_t most = max_positions > 0 ? max_positions : INT32_MAX;
+  if (prepared.has("positions")) {
+    feed.set("positions", wanted(prepared, "positions", DType::i32, shape));
+    check_between("positions", feed.at("positions"), 0, most - 1, "the positions of the model");
+  } else if (shape[1] > most) {
+    fail_with_hint("cut the rows, or give positions", Code::invalid_argument,
+                   "ids has rows of {} tokens, the model has {} positions", shape[1], most);
+  }
 }
 
 // One entry per target: where the hidden state lies that predicts it.
@@ -73,33 +112,40 @@ Tensor default_normalizer(const Tensor& targets) {
 } // namespace
 
 Batch token_ce_feed(const Batch& prepared, const TokenCeSettings& settings) {
-  const Tensor& ids = prepared.at("ids");
-  if (ids.shape().rank() != 2) {
+  const Tensor& given = prepared.at("ids");
+  if (given.shape().rank() != 2) {
     fail(Code::invalid_argument, "array ids has shape {}, expected (batch, seq)",
-         ids.shape().text());
+         given.shape().text());
   }
-  const Shape shape = ids.shape();
-  const Tensor targets = wanted(prepared, "targets", DType::i32, shape);
+  const Shape shape = given.shape();
+  if (shape.count() > INT32_MAX) { // rows are numbered by i32
+    fail_with_hint("take smaller batches", Code::invalid_argument,
+                   "array ids has {} tokens, more than {}", shape.count(), INT32_MAX);
+  }
+  const Tensor ids = wanted_tokens(prepared, "ids", 0, settings.vocab, shape);
+  const Tensor targets = wanted_tokens(prepared, "targets", -1, settings.vocab, shape);
   const PackedRows packed =
-      pack_rows(targets, wanted(prepared, "weights", DType::f32, shape), settings);
+      pack_rows(targets, wanted_numbers(prepared, "weights", shape), settings);
 
   Batch feed;
-  feed.set("ids", ids.to(DType::i32));
-  for (const char* name : {"positions", "segments"}) {
-    if (prepared.has(name)) feed.set(name, wanted(prepared, name, DType::i32, shape));
+  feed.set("ids", ids);
+  set_positions(prepared, shape, settings.max_positions, feed);
+  if (prepared.has("segments")) {
+    feed.set("segments", wanted(prepared, "segments", DType::i32, shape));
+    check_between("segments", feed.at("segments"), 0, INT32_MAX, "0: padding");
   }
-  if (prepared.has("keys")) feed.set("keys", wanted(prepared, "keys", DType::u8, shape));
+  if (prepared.has("keys")) feed.set("keys", wanted_flags(prepared, "keys", shape));
   if (prepared.has("mask"))
-    feed.set("mask", wanted(prepared, "mask", DType::u8, {shape[0], shape[1], shape[1]}));
+    feed.set("mask", wanted_flags(prepared, "mask", {shape[0], shape[1], shape[1]}));
   if (settings.time_conditioning)
-    feed.set("timesteps", wanted(prepared, "timesteps", DType::f32, {shape[0]}));
+    feed.set("timesteps", wanted_numbers(prepared, "timesteps", {shape[0]}));
   if (settings.block > 0) feed.set("block", Tensor::scalar(static_cast<int32_t>(settings.block)));
   feed.set("rows", packed.rows);
   feed.set("row_targets", packed.targets);
   feed.set("row_weights", packed.weights);
   feed.set("count", Tensor::scalar(static_cast<int32_t>(packed.count)));
   feed.set("normalizer", prepared.has("normalizer")
-                             ? wanted(prepared, "normalizer", DType::f32, {shape[0]})
+                             ? wanted_numbers(prepared, "normalizer", {shape[0]})
                              : default_normalizer(targets));
   return feed;
 }

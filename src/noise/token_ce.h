@@ -19,11 +19,15 @@ namespace dllm::noise {
 // first_predicts_itself: with shift 1 a target at position 0 is read from row 0 (spec-dllm-jax 2.1
 // step 6); else such a target is an error. block: for block-causal attention, 0: none.
 struct TokenCeSettings {
+  int64_t vocab = 0;         // ids and targets are below; 0: not checked
+  int64_t max_positions = 0; // of the model; 0: not checked
   int shift = 0;
   bool first_predicts_itself = false;
   int64_t block = 0;
   bool time_conditioning = false; // the model reads timesteps
 };
+// Prepared arrays are checked here, wherever they come from: fails with invalid_argument naming the
+// array, the place, the number and its bound.
 Batch token_ce_feed(const Batch& prepared, const TokenCeSettings& settings);
 
 Loss token_ce_loss(model::Builder& builder, const std::map<std::string, graph::Value>& arrays,

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "noise/token_ce.h"
+#include "tensor/check_values.h"
 
 namespace dllm::noise {
 namespace {
@@ -31,13 +32,13 @@ TokenRows token_rows(const Batch& batch, int64_t vocab) {
   rows.keep = optional_rows<uint8_t>(batch, "keep", ids.shape());
   rows.segments = optional_rows<int32_t>(batch, "segments", ids.shape());
   rows.labels = optional_rows<int32_t>(batch, "labels", ids.shape());
-  for (size_t i = 0; vocab > 0 && i < rows.ids.size(); ++i) {
-    if (rows.ids[i] >= 0 && rows.ids[i] < vocab) continue;
-    fail_with_hint("the tokenizer and the model must have the same vocabulary",
-                   Code::invalid_argument, "ids[{}, {}] = {} is not in the vocabulary of {}",
-                   i / static_cast<size_t>(rows.seq), i % static_cast<size_t>(rows.seq),
-                   rows.ids[i], vocab);
+  if (vocab > 0) {
+    check_between("ids", ids, 0, vocab - 1, "the vocabulary",
+                  "the tokenizer and the model must have the same vocabulary");
   }
+  if (const Tensor* keep = batch.find("keep")) check_between("keep", *keep, 0, 1, "1: given");
+  if (const Tensor* segments = batch.find("segments"))
+    check_between("segments", *segments, 0, INT32_MAX, "0: padding");
   return rows;
 }
 

@@ -18,22 +18,44 @@ int64_t count_tokens(const Batch& batch) {
   return count;
 }
 
-// The arrays of the loss graph for one batch.
-Batch make_feed(Trainer::State& state, const Batch& batch) {
+// Micro-batches of one update are rows of one large batch, and draw what that would.
+Batch as_part_of_update(const Trainer::State& state, const Batch& batch) {
+  const auto [first, total] = batch.global_rows(batch.at("ids").shape()[0]);
+  const Accumulated& sums = state.accumulated;
+  int64_t all = total + sums.rows;
+  if (state.objective->spreads_over_rows()) {
+    const int64_t most = state.options.i64("accumulate");
+    if (sums.batches >= most) {
+      fail_with_hint("set the trainer option accumulate to the number of batches of an update",
+                     Code::failed_precondition,
+                     "batch {} of an update of {}: objective {} spreads its times over the rows of "
+                     "the whole update",
+                     sums.batches + 1, most, state.objective->name());
+    }
+    if (sums.rows != sums.batches * total) {
+      fail_with_hint("give batches of equal size, or time_sampling = uniform",
+                     Code::invalid_argument,
+                     "batch {} of an update has {} rows, those before it have {} together: "
+                     "objective {} spreads its times over the rows of the whole update",
+                     sums.batches + 1, total, sums.rows, state.objective->name());
+    }
+    all = total * most;
+  }
+  Batch moved = batch;
+  moved.set("rows", Tensor::from(Shape{2}, std::vector<int64_t>{first + sums.rows, all}));
+  return moved;
+}
+
+// The arrays of the loss graph for one batch: all of an update, or a part of it.
+Batch make_feed(Trainer::State& state, const Batch& batch, bool is_part) {
   const model::ModelConfig& config = state.model->config();
   if (state.objective->is_prepared(batch)) return state.objective->feed(batch, config);
   const auto seed = static_cast<uint64_t>(state.options.i64("seed"));
   const int64_t step =
       state.objective->keyed_by_batch() ? state.counters.batches : state.counters.step;
   const noise::PrepareContext context = noise::prepare_context(*state.objective, config);
-  if (state.accumulated.rows == 0)
-    return state.objective->feed(state.objective->prepare(batch, seed, step, context), config);
-  // Micro-batches of one update continue its rows, so that they draw what one large batch would.
-  Batch moved = batch;
-  const auto [first, total] = batch.global_rows(batch.at("ids").shape()[0]);
-  moved.set("rows", Tensor::from(Shape{2}, std::vector<int64_t>{first + state.accumulated.rows,
-                                                                total + state.accumulated.rows}));
-  return state.objective->feed(state.objective->prepare(moved, seed, step, context), config);
+  const Batch rows = is_part ? as_part_of_update(state, batch) : batch;
+  return state.objective->feed(state.objective->prepare(rows, seed, step, context), config);
 }
 
 std::vector<float> make_scalars(const Trainer::State& state) {
@@ -180,7 +202,7 @@ void make_room(Trainer::State& state) {
 
 void start_fused(Trainer::State& state, const Batch& batch, const Task* task) {
   InFlight step = begin(state, ProgramKind::fused);
-  const Batch feed = make_feed(state, batch);
+  const Batch feed = make_feed(state, batch, false);
   const std::vector<float> scalars = make_scalars(state);
   check_task(task);
   step.run = execute(state, ProgramKind::fused, feed, scalars, task);
@@ -195,7 +217,7 @@ void start_fused(Trainer::State& state, const Batch& batch, const Task* task) {
 
 void start_accumulate(Trainer::State& state, const Batch& batch, const Task* task) {
   InFlight step = begin(state, ProgramKind::accumulate);
-  const Batch feed = make_feed(state, batch);
+  const Batch feed = make_feed(state, batch, true);
   state.allocate_sums();
   check_task(task);
   step.run = execute(state, ProgramKind::accumulate, feed, {}, task);
@@ -203,11 +225,21 @@ void start_accumulate(Trainer::State& state, const Batch& batch, const Task* tas
   Accumulated& sums = state.accumulated;
   ++sums.batches;
   sums.rows += batch.global_rows(batch.at("ids").shape()[0]).second;
+  sums.drawn += state.objective->is_prepared(batch) ? 0 : 1;
   sums.tokens += count_tokens(batch);
   push(state, std::move(step));
 }
 
 void start_apply(Trainer::State& state, const Task* task) {
+  const int64_t whole = state.options.i64("accumulate");
+  if (state.objective->spreads_over_rows() && state.accumulated.drawn > 0 &&
+      state.accumulated.batches < whole) {
+    fail_with_hint("accumulate the rest, or set accumulate to the number of batches of an update",
+                   Code::failed_precondition,
+                   "{} of {} batches are accumulated: objective {} spreads its times over the rows "
+                   "of the whole update",
+                   state.accumulated.batches, whole, state.objective->name());
+  }
   InFlight step = begin(state, ProgramKind::apply);
   step.sums = state.accumulated;
   const std::vector<float> scalars = make_scalars(state);

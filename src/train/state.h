@@ -39,6 +39,7 @@ struct Counters {
 struct Accumulated {
   int64_t batches = 0;
   int64_t rows = 0; // global rows so far: the next micro-batch's noise starts there
+  int64_t drawn = 0; // micro-batches whose noise was drawn here
   int64_t tokens = 0;
   double sum = 0; // of the losses, unnormalized
   double normalizer = 0;

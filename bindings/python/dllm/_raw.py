@@ -171,7 +171,7 @@ PROTOTYPES = {
     "dllm_objective_new": (c_int32, [c_char_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_objective_release": (None, [c_void_p]),
     "dllm_objective_prepare": (c_int32, [
-        c_void_p, c_void_p, c_int64, c_int64, POINTER(c_void_p), c_void_p]),
+        c_void_p, c_void_p, c_void_p, c_int64, c_int64, POINTER(c_void_p), c_void_p]),
     "dllm_objective_loss": (c_int32, [
         c_void_p, c_void_p, c_void_p, c_int64, c_void_p, POINTER(c_double), c_void_p]),
     "dllm_options_new": (c_int32, [c_char_p, POINTER(c_void_p), c_void_p]),

@@ -21,10 +21,13 @@ class Objective(Managed):
             super().__init__(make("dllm_objective_new", name.encode(), pointer_of(schedule),
                                   opts.pointer))
 
-    def prepare(self, rows: Batch | Mapping[str, Any], seed: int = 0, step: int = 0) -> Batch:
-        """Draws the noise of one step: ids with masks, targets, weights."""
+    def prepare(self, rows: Batch | Mapping[str, Any], seed: int = 0, step: int = 0,
+                model: Model | None = None) -> Batch:
+        """Draws the noise of one step: ids with masks, targets, weights. model: whose mask token,
+        shift and vocabulary count; without one they are options of the objective."""
         batch = as_batch(rows)
-        return Batch._wrap(make("dllm_objective_prepare", self.pointer, batch.pointer, seed, step))
+        return Batch._wrap(make("dllm_objective_prepare", self.pointer, pointer_of(model),
+                                batch.pointer, seed, step))
 
     def loss(self, model: Model, rows: Batch | Mapping[str, Any], seed: int = 0,
              task: Task | None = None) -> float:

@@ -7,6 +7,7 @@
 #include "cpu/kernels/split.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <limits>
 
@@ -48,6 +49,7 @@ public:
     for (int64_t r = 0; r < rows_; ++r) {
       maximum_[r] = kMasked;
       sum_[r] = 0.0f;
+      lost_[r] = false;
       std::fill_n(out(r), s_.vdim, 0.0f);
     }
   }
@@ -92,9 +94,12 @@ public:
   void finish(const KeyRows& v, float* buffer) const {
     float* lse = call_.outputs[1].out<float>() + s_.lse_at(b_, head_, first_);
     for (int64_t r = 0; r < rows_; ++r) {
-      if (sum_[r] > 0.0f) {
+      if (sum_[r] > 0.0f) { // false for NaN
         lse[r] = maximum_[r] + exact_log(sum_[r]);
         math_.scale(1.0f / sum_[r], s_.vdim, out(r));
+      } else if (lost_[r] || std::isnan(sum_[r])) {
+        lse[r] = std::numeric_limits<float>::quiet_NaN();
+        std::fill_n(out(r), s_.vdim, lse[r]);
       } else {
         lse[r] = kMasked;
         if (s_.empty_average) average_values(r, v, buffer);
@@ -133,8 +138,11 @@ private:
       }
       maximum_[r] = highest;
     }
-    if (maximum_[r] == kMasked) { // every seen score is -infinity
+    if (maximum_[r] == kMasked) { // every seen score is -infinity, or NaN
+      const bool number = std::none_of(score, score + width, [](float x) { return std::isnan(x); });
+      if (!number) sum_[r] = std::numeric_limits<float>::quiet_NaN(); // and stays it
       std::fill_n(score, width, 0.0f);
+      lost_[r] = true; // unless a later tile has a number
       return;
     }
     sum_[r] += math_.exp_sum(score, factor, maximum_[r], width, score);
@@ -157,6 +165,7 @@ private:
   uint64_t bits_[kQueryBlock];
   float maximum_[kQueryBlock];
   float sum_[kQueryBlock];
+  bool lost_[kQueryBlock]; // saw keys, and no score that is a number
 };
 
 // All blocks of one (batch, kv head) among [first, last) of the query blocks, heads of its group

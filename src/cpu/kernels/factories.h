@@ -41,6 +41,7 @@ Kernel make_convert(const CompileInfo& info);
 
 // Moving and making.
 Kernel make_view(const CompileInfo& info);
+Kernel make_collective(const CompileInfo& info);
 Kernel make_axis_index(const CompileInfo& info);
 Kernel make_iota(const CompileInfo& info);
 Kernel make_broadcast(const CompileInfo& info);

@@ -5,11 +5,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace dllm::cpu {
 namespace {
 
 constexpr int64_t kPiece = 512;
+
+// Of a piece without a largest element: -infinity weighs nothing, and what is no number makes the
+// sum none.
+double sum_of_nothing(const float* x, int64_t n) {
+  const bool number = std::none_of(x, x + n, [](float value) { return std::isnan(value); });
+  return number ? 0.0 : std::numeric_limits<double>::quiet_NaN();
+}
 
 } // namespace
 
@@ -41,7 +49,10 @@ void OnlineSoftmax::add(float* x, int64_t n) {
   for (int64_t i = 0; i < n; i += kPiece) {
     const int64_t size = std::min(kPiece, n - i);
     raise(math.max(x + i, size));
-    if (std::isinf(maximum) && maximum < 0) continue;
+    if (std::isinf(maximum) && maximum < 0) {
+      sum += sum_of_nothing(x + i, size);
+      continue;
+    }
     sum += static_cast<double>(math.exp_sum(x + i, 1.0f, maximum, size, x + i));
   }
 }
@@ -51,7 +62,10 @@ void OnlineSoftmax::add_with_entropy(const float* x, int64_t n) {
   for (int64_t i = 0; i < n; i += kPiece) {
     const int64_t size = std::min(kPiece, n - i);
     raise(math.max(x + i, size));
-    if (std::isinf(maximum) && maximum < 0) continue;
+    if (std::isinf(maximum) && maximum < 0) {
+      sum += sum_of_nothing(x + i, size);
+      continue;
+    }
     float piece, piece_weighted, work[kPiece];
     math.exp_moments(x + i, maximum, size, work, &piece, &piece_weighted);
     sum += static_cast<double>(piece);
@@ -66,7 +80,7 @@ float OnlineSoftmax::log_sum_exp() const {
 float OnlineSoftmax::entropy() const {
   const float value = static_cast<float>(static_cast<double>(maximum) - weighted / sum) +
                       exact_log(static_cast<float>(sum));
-  return std::max(value, 0.0f);
+  return value < 0.0f ? 0.0f : value; // NaN stays
 }
 
 } // namespace dllm::cpu

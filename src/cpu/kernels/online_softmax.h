@@ -1,7 +1,7 @@
 #pragma once
 // Maximum and sum of exp(x - maximum) of a row that comes in pieces. Pieces are cut at multiples of
 // 512 whatever the caller hands in (its pieces are multiples of 512 but for the last), so the bits
-// do not depend on the caller.
+// do not depend on the caller. An element that is NaN or +infinity makes the sums NaN.
 
 #include <cstdint>
 #include <limits>

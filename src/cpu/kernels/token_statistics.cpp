@@ -21,6 +21,7 @@ struct Inputs {
   const float* noise;    // (capacity, vocab) or null
   const uint8_t* banned; // u8(vocab) or null
   bool nucleus_first, shaped;
+  bool as_softmax; // probabilities are exp(z - max) / sum
 };
 
 struct Outputs {
@@ -52,6 +53,13 @@ struct Outputs {
     std::fill_n(top_ids + row * top, top, 0);
     std::fill_n(top_probs + row * top, top, 0.0f);
   }
+  // Ids that mean nothing, with probabilities that say so.
+  void set_nan(int64_t row) const {
+    constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+    max_prob[row] = log_sum_exp[row] = entropy[row] = draw_prob[row] = kNone;
+    shaped_prob[row] = shaped_margin[row] = shaped_entropy[row] = kNone;
+    std::fill_n(top_probs + row * top, top, kNone);
+  }
 };
 
 // Everything about one row of logits (vocab); weights and ids (vocab) are work space.
@@ -63,9 +71,14 @@ void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* lo
   }
   OnlineSoftmax softmax;
   softmax.add_with_entropy(logits, vocab);
-  if (!std::isfinite(softmax.maximum)) return; // every id is banned, or the model overflowed
+  if (!std::isfinite(softmax.sum)) return out.set_nan(row); // a logit is NaN or +infinity
+  if (!std::isfinite(softmax.maximum)) return;              // every id is banned
   const float lse = softmax.log_sum_exp();
-  const auto probability = [&](int64_t id) { return exact_exp(logits[id] - lse); };
+  const auto total = static_cast<float>(softmax.sum);
+  const auto probability = [&](int64_t id) {
+    return in.as_softmax ? exact_exp(logits[id] - softmax.maximum) / total
+                         : exact_exp(logits[id] - lse);
+  };
   out.log_sum_exp[row] = lse;
   out.entropy[row] = softmax.entropy();
   const int64_t best = std::find(logits, logits + vocab, softmax.maximum) - logits;
@@ -110,7 +123,8 @@ Kernel make_token_statistics(const CompileInfo& info) {
   const bool has_noise = info.node.attributes.flag("has_noise"),
              has_banned = info.node.attributes.flag("has_banned"),
              nucleus_first = info.node.attributes.flag("nucleus_first"),
-             shaped = info.node.attributes.flag("shaped");
+             shaped = info.node.attributes.flag("shaped"),
+             as_softmax = info.node.attributes.has("as_softmax");
   const int64_t top = info.node.attributes.integer("top");
   const int64_t capacity = head.capacity(), vocab = head.vocab();
   const int64_t most = std::max<int64_t>(8, kTileFloats / std::max<int64_t>(1, vocab));
@@ -133,7 +147,8 @@ Kernel make_token_statistics(const CompileInfo& info) {
                     has_noise ? input(4).in<float>() : nullptr,
                     has_banned ? input(has_noise ? 5 : 4).in<uint8_t>() : nullptr,
                     nucleus_first,
-                    shaped};
+                    shaped,
+                    as_softmax};
     const Outputs out(call, top);
     const int64_t count = rows_in_use(call, count_input, capacity);
     for (int64_t row = count; row < capacity; ++row) out.clear(row);

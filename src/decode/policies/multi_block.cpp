@@ -114,7 +114,8 @@ std::vector<OptionSpec> multi_block_keys() {
       option_choice("compat", "none", {"none", "castlehill", "d3llm-llada", "d3llm-dream"},
                     "castlehill: in the step that begins a block block_activate counts as 0.5; "
                     "d3llm-*: what eos filled competes once more in the next step; d3llm-llada: "
-                    "moreover cache_delay of a block counts from the end of the one before."),
+                    "moreover cache_delay of a block counts from the end of the one before; all of "
+                    "them: the last step leaves what lies behind eos."),
   };
 }
 

@@ -86,10 +86,14 @@ public:
   Outcome apply(Slot& slot, const Ask& ask, std::span<const Prediction> predictions) override {
     if (settings_.keep == MultiBlockKeep::delayed) delayed_.ran(ask.generation);
     std::vector<int64_t> decided;
+    redone_.clear();
     for (const size_t i : chosen(slot, predictions)) {
       const Prediction& p = predictions[i];
-      if (!slot.is_open(p.position)) continue; // stale
       const auto [token, probability] = token_of(p);
+      if (!slot.is_open(p.position)) { // stale
+        redone_.push_back({p.position, token, probability});
+        continue;
+      }
       // Until all before it is decided an EOS there may still take its place.
       slot.decide(p.position, token, probability,
                   settings_.eos >= 0 ? State::provisional : State::final);
@@ -144,7 +148,7 @@ private:
 
   Outcome finish_step(Slot& slot, std::vector<int64_t> decided) {
     Outcome outcome{std::move(decided), slot.block, slot.block_begin(), slot.block_end(), false};
-    if (settings_.eos >= 0) end_at_eos(slot, outcome);
+    if (settings_.eos >= 0 && !ends_as_original(slot)) end_at_eos(slot, outcome);
     std::sort(outcome.decided.begin(), outcome.decided.end());
     for (int64_t i = slot.origin; i < slot.length() && !slot.is_open(i); ++i) {
       State& state = slot.states[static_cast<size_t>(i)];
@@ -159,15 +163,30 @@ private:
     return outcome;
   }
 
+  bool is_eos(const Slot& slot, int64_t position) const {
+    const auto at = static_cast<size_t>(position);
+    return slot.states[at] != State::fixed && slot.ids[at] == settings_.eos &&
+           !slot.is_open(position);
+  }
+
+  // The originals look for EOS when a round begins, behind the question whether any mask is left:
+  // tokens that the last round decided behind an EOS stay, and so do those it decided once more in
+  // place of an EOS that filled (d3LLM).
+  bool ends_as_original(Slot& slot) {
+    if (settings_.compat == MultiBlockCompat::none) return false;
+    if (slot.open_count(slot.origin, slot.length()) > 0) return false;
+    for (const Redone& once : redone_) slot.decide(once.position, once.token, once.probability);
+    for (int64_t i = slot.origin; i < slot.length(); ++i) {
+      if (is_eos(slot, i)) slot.finish = Finish::stopped;
+    }
+    return true;
+  }
+
   // Everything behind the first EOS becomes EOS, decided or not.
   void end_at_eos(Slot& slot, Outcome& outcome) {
     stale_.clear();
-    const auto is_eos = [&](int64_t i) {
-      const auto at = static_cast<size_t>(i);
-      return slot.states[at] != State::fixed && slot.ids[at] == settings_.eos && !slot.is_open(i);
-    };
     int64_t eos = slot.origin;
-    while (eos < slot.length() && !is_eos(eos)) ++eos;
+    while (eos < slot.length() && !is_eos(slot, eos)) ++eos;
     for (int64_t i = eos + 1; i < slot.length(); ++i) {
       if (slot.states[static_cast<size_t>(i)] == State::fixed) continue;
       if (slot.is_open(i)) {
@@ -201,6 +220,13 @@ private:
   int64_t round_ = 0;
   // Positions that EOS filled in the last step: d3LLM still takes them for open ones in the next.
   std::vector<int64_t> stale_;
+  // What those would be decided as in this step.
+  struct Redone {
+    int64_t position;
+    int32_t token;
+    float probability;
+  };
+  std::vector<Redone> redone_;
 };
 
 } // namespace

@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace dllm::graph::ops {
@@ -92,7 +93,8 @@ Value sum_to(Value g, const Shape& shape) {
   for (int64_t i = 0; i < g.rank(); ++i) {
     if (i < extra || (shape.dim(i - extra) == 1 && g.dim(i) != 1)) axes.push_back(i);
   }
-  return reshape(axes.empty() ? g : sum(g, axes), shape);
+  if (axes.empty()) return reshape(g, shape);
+  return reshape(convert(sum(convert(g, DType::f32), axes), g.dtype()), shape);
 }
 
 Value as_rows(Value x) {
@@ -112,6 +114,13 @@ Value swap_last(Value x) {
 Value scatter_along_last(Value g, Value indices, const Shape& shape) {
   Graph& graph = *g.graph;
   const int64_t n = shape.dim(-1);
+  if (shape.count() > std::numeric_limits<int32_t>::max()) {
+    fail_with_hint("take smaller batches", Code::unimplemented,
+                   "[scatter_add] the gradient of {} elements chosen along rows of {} has {} "
+                   "places, more than {} cannot be numbered",
+                   g.shape().text(), n, shape.count(), std::numeric_limits<int32_t>::max());
+  }
+  g = convert(g, DType::f32);
   const Value flat = as_rows(indices); // (rows, k)
   const Value row = iota(graph, flat.shape(), DType::i32, 0);
   const Value at = add(flat, multiply(row, scalar_i32(graph, static_cast<int32_t>(n))));

@@ -121,15 +121,20 @@ Types axis_index_types(const OpCall& call) {
   return {{Shape{}, DType::i32, AxisSet(static_cast<Axis>(call.attributes.integer("axis")))}};
 }
 
+// Sums over ranks are made in f32.
+Value wide(Value x) {
+  return convert(x, DType::f32);
+}
+
 std::vector<Value> vary_vjp(const VjpCall& call) {
-  return {all_reduce(call.grads[0], axes_of(call.node.attributes))};
+  return {all_reduce(wide(call.grads[0]), axes_of(call.node.attributes))};
 }
 std::vector<Value> all_reduce_vjp(const VjpCall& call) {
   return {vary(call.grads[0], axes_of(call.node.attributes))};
 }
 std::vector<Value> all_gather_vjp(const VjpCall& call) {
   const Attributes& a = call.node.attributes;
-  return {reduce_scatter(call.grads[0], static_cast<Axis>(a.integer("axis")), a.integer("dim"),
+  return {reduce_scatter(wide(call.grads[0]), static_cast<Axis>(a.integer("axis")), a.integer("dim"),
                          a.integer("ranks"))};
 }
 std::vector<Value> reduce_scatter_vjp(const VjpCall& call) {

@@ -78,9 +78,9 @@ std::vector<Value> vjp(const VjpCall& call) {
     grads[0] = apply("expert_linear_input_grad", inputs, {{"has_scale", has_scale}});
   }
   if (call.wanted[2]) {
-    if (weight.dtype() != DType::f32) {
+    if (weight.dtype() == DType::i8) {
       fail_with_hint("train an f32 master and keep the base frozen", Code::unimplemented,
-                     "[expert_linear] weight {} has no gradient, only f32 has",
+                     "[expert_linear] weight {} has no gradient",
                      weight.type().text());
     }
     grads[2] = apply("expert_linear_weight_grad", {dy, experts, x}, {{"count", weight.dim(0)}});

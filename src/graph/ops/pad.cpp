@@ -41,7 +41,8 @@ std::vector<Value> vjp(const VjpCall& call) {
   const Value dx = slice(g, low, end);
   if (!call.wanted[1]) return {dx, {}};
   std::iota(all.begin(), all.end(), int64_t{0});
-  return {dx, subtract(sum(g, all), sum(dx, all))};
+  const Value whole = sum(convert(g, DType::f32), all);
+  return {dx, subtract(whole, sum(convert(dx, DType::f32), all))};
 }
 
 constexpr OpDef kOps[] = {{.name = "pad", .infer = types, .vjp = vjp}};

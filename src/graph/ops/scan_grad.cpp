@@ -200,7 +200,7 @@ private:
     for (size_t i = 0; i < carry_seeds_.size(); ++i) pass(cloner, carry_seeds_[i], i);
     for (size_t i = 0; i < wrt_.size(); ++i) {
       if (!is_summed(i)) continue;
-      sums.push_back(backward_->input(name_of("sum:", i), inputs_[wrt_[i]].type()));
+      sums.push_back(backward_->input(name_of("sum:", i), sum_type(i)));
     }
     for (size_t i = 0; i < stacked_seeds_.size(); ++i) pass(cloner, stacked_seeds_[i], i);
     for (size_t i = 0; i < layers_.size(); ++i) pass(cloner, layers_[i], i);
@@ -215,12 +215,20 @@ private:
     }
     for (size_t i = 0; i < wrt_.size(); ++i) {
       if (!is_summed(i)) continue;
-      const Value grad = vary(cloner.at(grads_[i].id), inputs_[wrt_[i]].type().axes);
+      const Value grad =
+          vary(convert(cloner.at(grads_[i].id), DType::f32), inputs_[wrt_[i]].type().axes);
       backward_->output(name_of("sum:", i), add(sums[next++], grad));
     }
     for (size_t i = 0; i < wrt_.size(); ++i) {
       if (is_stacked(i)) backward_->output(name_of("d:", i), cloner.at(grads_[i].id));
     }
+  }
+
+  // A const's gradient is a sum over the steps, in f32.
+  ValueType sum_type(size_t i) const {
+    ValueType type = inputs_[wrt_[i]].type();
+    type.dtype = DType::f32;
+    return type;
   }
 
   std::string name_of(const char* prefix, size_t i) const {
@@ -239,7 +247,7 @@ private:
                                              : zeros_of(call_.graph, work_.type(seed.work)));
     }
     for (size_t i = 0; i < wrt_.size(); ++i) {
-      if (is_summed(i)) carry.push_back(zeros_of(call_.graph, inputs_[wrt_[i]].type()));
+      if (is_summed(i)) carry.push_back(zeros_of(call_.graph, sum_type(i)));
     }
     for (const auto* group : {&stacked_seeds_, &layers_, &residuals_}) {
       for (const Passed& value : *group) per_layer.push_back(value.outside);

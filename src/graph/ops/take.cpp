@@ -43,14 +43,15 @@ std::vector<Value> take_vjp(const VjpCall& call) {
   if (call.inputs.size() > 2 && call.wanted[2])
     fail(Code::unimplemented, "[take] scale has no gradient");
   if (!call.wanted[0]) return grads;
-  if (table.dtype() != DType::f32) {
-    fail(Code::unimplemented, "[take] table {} has no gradient, only f32 has", table.type().text());
+  if (table.dtype() == DType::i8) {
+    fail(Code::unimplemented, "[take] table {} has no gradient", table.type().text());
   }
   const int64_t m = indices.shape().count();
   std::vector<int64_t> row{m};
   row.insert(row.end(), table.shape().dims().begin() + 1, table.shape().dims().end());
   const Value at = reshape(clamp_rows(indices, table.dim(0)), Shape{m});
-  grads[0] = scatter_add(full_like(table, 0), at, reshape(g, Shape(row)));
+  const Value zeros = zeros_of(call.graph, {table.shape(), DType::f32, {}});
+  grads[0] = scatter_add(zeros, at, reshape(convert(g, DType::f32), Shape(row)));
   return grads;
 }
 

@@ -143,7 +143,14 @@ std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> 
       subtract(lse, sum(select(seen, multiply(p, select(seen, logits, none)), none), {1}));
   const TopK tops = top_k(logits, node.attributes.integer("top"));
   const Value top_seen = greater(tops.values, slice_axis(lowest, 1, 0, tops.values.dim(1)));
-  const Value top_probs = exp(subtract(tops.values, column(lse)));
+  // Of logits (rows, any): softmax by its own formula, or by way of the logarithm.
+  const Value most = max(logits, {1}, true);
+  const Value total = sum(exp(subtract(logits, most)), {1}, true);
+  const bool as_softmax = node.attributes.has("as_softmax");
+  const auto probability = [&](Value z) {
+    return as_softmax ? divide(exp(subtract(z, most)), total) : exp(subtract(z, column(lse)));
+  };
+  const Value top_probs = probability(tops.values);
 
   const Value temperature = given(at.temperature),
               greedy = less_equal(temperature, full_like(temperature, 0));
@@ -158,7 +165,7 @@ std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> 
   const Shaped shaped = node.attributes.flag("shaped") ? shaped_statistics(z, kept, draw)
                                                        : Shaped{zero, zero, zero};
   const auto prob_of = [&](Value id) {
-    return exp(subtract(reshape(take_along(logits, column(id), 1), lse.shape()), lse));
+    return reshape(probability(take_along(logits, column(id), 1)), lse.shape());
   };
   const auto rows = [&](Value x) {
     return select(x.rank() == 2 ? column(use) : use, x, full_like(x, 0));
@@ -195,16 +202,17 @@ TokenStatistics token_statistics(const TokenStatisticsInputs& in, int64_t top) {
   inputs.insert(inputs.end(), {in.temperature, in.top_k, in.top_p, in.uniform});
   if (in.noise.defined()) inputs.push_back(in.noise);
   if (in.banned.defined()) inputs.push_back(in.banned);
-  const auto made = apply_all("token_statistics", inputs,
-                              {{"top", top},
-                               {"has_bias", in.bias.defined()},
-                               {"has_scale", in.scale.defined()},
-                               {"has_count", in.count.defined()},
-                               {"has_noise", in.noise.defined()},
-                               {"has_banned", in.banned.defined()},
-                               {"nucleus_first", in.nucleus_first},
-                               {"shaped", in.shaped},
-                               {"softcap", static_cast<double>(in.softcap)}});
+  Attributes attributes{{"top", top},
+                        {"has_bias", in.bias.defined()},
+                        {"has_scale", in.scale.defined()},
+                        {"has_count", in.count.defined()},
+                        {"has_noise", in.noise.defined()},
+                        {"has_banned", in.banned.defined()},
+                        {"nucleus_first", in.nucleus_first},
+                        {"shaped", in.shaped},
+                        {"softcap", static_cast<double>(in.softcap)}};
+  if (in.as_softmax) attributes.set("as_softmax", true);
+  const auto made = apply_all("token_statistics", inputs, std::move(attributes));
   return {made[0], made[1], made[2], made[3], made[4], made[5],
           made[6], made[7], made[8], made[9], made[10]};
 }

@@ -19,6 +19,13 @@ void require_published_form(const ConfigReader& reader) {
     reader.bad("routed_scaling_factor", "1, as in the published models");
 }
 
+// The original code divides hidden_size by the heads and never looks at head_dim.
+void require_whole_heads(const ConfigReader& reader, const ModelConfig& config) {
+  if (config.head_dim * config.heads == config.hidden_size) return;
+  reader.bad("head_dim", fmt::format("hidden_size {} / num_attention_heads {}", config.hidden_size,
+                                     config.heads));
+}
+
 void parse(const ConfigReader& reader, ModelConfig& config) {
   require_published_form(reader);
   ExpertConfig& experts = config.experts;
@@ -28,7 +35,11 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   const char* dense =
       reader.has("dense_intermediate_size") ? "dense_intermediate_size" : "intermediate_size";
   words["intermediate_size"] = reader.integer(dense, 1, kMaxSize, experts.intermediate);
+  // Its own defaults where they are not those of Llama.
+  if (!reader.has("rms_norm_eps")) words["rms_norm_eps"] = 1e-5;
+  if (!reader.has("max_position_embeddings")) words["max_position_embeddings"] = 4096;
   parse_llama_keys(ConfigReader(words, reader.file()), config);
+  require_whole_heads(reader, config);
   config.tie_embeddings = reader.flag("tie_word_embeddings", false);
   config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
   config.qk_norm = reader.flag("qk_layernorm", false);
@@ -36,7 +47,9 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   experts.count = reader.integer("num_experts", 1, kMaxSize);
   experts.per_token = reader.integer("num_experts_per_tok", 1, experts.count);
   experts.shared = reader.integer("shared_expert_intermediate_size", 1, kMaxSize, 0);
-  experts.normalize = reader.flag("norm_topk_prob", false);
+  // The original code stores the word and never divides by the sum, whatever the config says.
+  reader.flag("norm_topk_prob", false);
+  experts.normalize = false;
   config.sparse = reader.has("moe_layer_freq")
                       ? parse_layer_flags(reader, "moe_layer_freq", config.layers)
                       : sparse_after(0, config.layers);
@@ -55,8 +68,7 @@ void print(const ModelConfig& config, Json& object) {
   object["expert_intermediate_size"] = config.experts.intermediate;
   object["shared_expert_intermediate_size"] =
       config.experts.shared > 0 ? Json(config.experts.shared) : Json(nullptr);
-  if (config.experts.normalize || !object.contains("norm_topk_prob"))
-    object["norm_topk_prob"] = config.experts.normalize;
+  if (!object.contains("norm_topk_prob")) object["norm_topk_prob"] = false;
   object["moe_layer_freq"] = print_layer_flags(config.sparse);
 }
 

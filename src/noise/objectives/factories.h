@@ -35,6 +35,9 @@ protected:
 // know their noise then.
 void inject_draws(const Batch& batch, const char* name, std::vector<float>& draws);
 
+// Fails with invalid_argument unless 0 <= x <= 1 for all of an f32 array.
+void check_unit(const char* name, const Tensor& values);
+
 // Arrays that prepare adds, all zero but targets, which are -1.
 struct TokenCeArrays {
   TokenCeArrays(int64_t batch, int64_t seq, std::span<const int32_t> clean);

@@ -33,6 +33,9 @@ public:
   }
   const std::string& name() const override { return name_; }
   bool keyed_by_batch() const override { return jax(); }
+  bool spreads_over_rows() const override {
+    return !jax() && options_.str("time_sampling") == "low_discrepancy";
+  }
   Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
                 const PrepareContext& context) const override;
   Json describe() const override;
@@ -62,12 +65,12 @@ private:
 Mdlm::Draws Mdlm::own_draws(const TokenRows& rows, std::pair<int64_t, int64_t> global,
                             uint64_t seed, int64_t step) const {
   Draws draws;
-  const bool spread = options_.str("time_sampling") == "low_discrepancy";
+  const bool spread = spreads_over_rows();
   for (int64_t b = 0; b < rows.batch; ++b) {
     const auto row = static_cast<uint64_t>(global.first + b);
     float u = uniform_from_bits(
         random_bits_at(stream_key(seed, Stream::time, static_cast<uint64_t>(step), row), 0));
-    if (spread) { // (u / n + row / n) mod 1, n rows over all ranks (spec-nano-dlm 18)
+    if (spread) { // (u / n + row / n) mod 1, n rows of the update (spec-nano-dlm 18)
       const double n = static_cast<double>(std::max<int64_t>(global.second, 1));
       u = static_cast<float>(std::fmod((u + static_cast<double>(row)) / n, 1.0));
     }
@@ -207,6 +210,7 @@ Batch Mdlm::prepare(const Batch& batch, uint64_t seed, int64_t step,
   }
   TokenCeArrays made(rows.batch, rows.seq, rows.ids);
   const Tensor times = given != nullptr ? given->to(DType::f32) : Tensor{};
+  if (times.defined()) check_unit("t", times);
   // With shift 1 nothing stands before position 0: it is given.
   const bool first_is_given = context.shift == 1 && !reference();
   corrupt(rows, draws, times.defined() ? times.as<float>().data() : nullptr, mask, first_is_given,
@@ -233,7 +237,7 @@ std::vector<OptionSpec> mdlm_keys() {
   std::vector<OptionSpec> keys = shared_objective_keys();
   keys.push_back(option_f64("time_epsilon", 1e-3, 0.0, 0.5, "Smallest time that is drawn."));
   keys.push_back(option_choice("time_sampling", "uniform", {"uniform", "low_discrepancy"},
-                               "low_discrepancy spreads the times of a batch evenly over 0 to 1."));
+                               "low_discrepancy spreads the times of an update evenly over 0 to 1."));
   keys.push_back(option_choice("loss_weight", "scheduler", {"scheduler", "ones"},
                                "scheduler weighs by the schedule (the NELBO), ones by nothing."));
   keys.push_back(option_f64("max_weight", 0.0, 0.0, 1e9, "Upper limit of the weight, 0: none."));

@@ -64,7 +64,9 @@ graph::TopK best_of(Value logits, int64_t top) {
 }
 
 // Everything about a tile: logits (rows, vocab), in_use u8(rows).
-Results tile_statistics(Value logits, Value in_use, const DrawRequest& ask, int64_t top) {
+// as_softmax: probabilities are exp(z - max) / sum.
+Results tile_statistics(Value logits, Value in_use, const DrawRequest& ask, int64_t top,
+                        bool as_softmax) {
   const graph::TopK best = best_of(logits, top);
   const Shape row = in_use.shape();
   const Value highest = reshape(slice_axis(best.values, 1, 0, 1), row);
@@ -78,14 +80,17 @@ Results tile_statistics(Value logits, Value in_use, const DrawRequest& ask, int6
   const Value none = full_like(logits, 0);
   const Value terms = sum(select(greater(weight, none), multiply(weight, gap), none), {1});
   const Drawn drawn = draw(ask, logits, best_id, active);
-  const auto prob_of = [&](Value logit) { return exp(subtract(logit, lse)); };
+  const auto prob_of = [&](Value logit) {
+    return as_softmax ? divide(exp(subtract(logit, safe)), total) : exp(subtract(logit, lse));
+  };
   const Value seen = greater(best.values, full_like(best.values, kNever));
   Results made{best_id,
                prob_of(highest),
                lse,
                subtract(log(total), divide(terms, total)),
                select(seen, best.indices, full_like(best.indices, 0)),
-               exp(subtract(best.values, column(lse))),
+               as_softmax ? divide(exp(subtract(best.values, column(safe))), column(total))
+                          : exp(subtract(best.values, column(lse))),
                drawn.id,
                prob_of(at_id(logits, drawn.id)),
                drawn.shaped_prob,
@@ -109,6 +114,7 @@ Results lower_token_statistics(graph::Graph& graph, const graph::Node& node, Ope
     return index >= 0 ? inputs[static_cast<size_t>(index)] : Value{};
   };
   const int64_t top = node.attributes.integer("top");
+  const bool as_softmax = node.attributes.has("as_softmax");
   const Head head(at.head, inputs);
   DrawRequest ask{
       operand(at.temperature),       operand(at.top_k), operand(at.top_p),
@@ -123,7 +129,7 @@ Results lower_token_statistics(graph::Graph& graph, const graph::Node& node, Ope
   };
   if (tiles.tiles == 1) {
     return tile_statistics(ban(head.logits(x), banned), in_use(graph::scalar_i32(graph, 0), count),
-                           ask, top);
+                           ask, top, as_softmax);
   }
   CountedLoop loop("tile of token rows", axes_of(inputs),
                    tiles_in_use(graph, tiles, count, capacity));
@@ -145,7 +151,7 @@ Results lower_token_statistics(graph::Graph& graph, const graph::Node& node, Ope
   const Head inner = head.inside(loop);
   const Value inner_banned = loop.outside(banned), inner_count = loop.outside(count);
   const Results made = tile_statistics(ban(inner.logits(tile), inner_banned),
-                                       in_use(begin, inner_count), tile_ask, top);
+                                       in_use(begin, inner_count), tile_ask, top, as_softmax);
   std::vector<Value> next;
   for (size_t i = 0; i < made.size(); ++i) next.push_back(put_rows(results[i], made[i], begin));
   std::vector<Value> done = loop.run(next);

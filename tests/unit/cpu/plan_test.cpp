@@ -216,5 +216,25 @@ TEST(Plan, SharingStorageChangesNoNumber) {
   }
 }
 
+// This engine is one rank: what would need another is refused when it is compiled, not answered with
+// this rank's own numbers.
+TEST(Plan, CollectivesOverRanksAreRefused) {
+  using graph::Axis;
+  const graph::AxisSet data(Axis::data);
+  const auto engine = test_engine();
+  const auto refused = [&](const char* what, const auto& build) {
+    auto graph = std::make_shared<Graph>("exchange");
+    const Value x = graph::vary(graph->input("x", DType::f32, {4, 6}), data);
+    graph->output("y", graph::all_reduce(build(x), data));
+    const Error error = thrown_by([&] { engine->compile(graph); });
+    EXPECT_EQ(error.code(), Code::unimplemented);
+    EXPECT_EQ(error.text(), std::string(what) + " over 2 ranks in graph exchange: the cpu engine has one");
+  };
+  refused("[all_gather]", [](Value x) { return graph::all_gather(x, Axis::data, 0, 2); });
+  refused("[reduce_scatter]", [](Value x) { return graph::reduce_scatter(x, Axis::data, 0, 2); });
+  refused("[all_to_all]", [](Value x) { return graph::all_to_all(x, Axis::data, 0, 1, 2); });
+  refused("[permute]", [](Value x) { return graph::permute(x, Axis::data, {1, 0}); });
+}
+
 } // namespace
 } // namespace dllm::cpu

@@ -58,6 +58,76 @@ std::vector<std::vector<int64_t>> decided_with(const std::vector<float>& entropi
   return steps;
 }
 
+// What a session is told of a place behind the prompt: every time the same.
+struct Told {
+  int32_t token;
+  float entropy;
+};
+
+// The canvas behind a prompt of 2 after all steps, and how it ended.
+std::pair<std::vector<int32_t>, Finish> canvas_of(const std::vector<Told>& told, const Json& more) {
+  const auto model = tiny_model();
+  Options options(decoder_schema("multi_block"));
+  options.set_json(multi(more));
+  const auto schedule = noise::make_schedule("linear");
+  const auto policy =
+      make_policy("multi_block", {options, *schedule, model->config(), kMask, Sight{}, 0});
+  Slot slot;
+  slot.prompt = 2;
+  slot.ids.assign(2 + told.size(), kMask);
+  slot.states.assign(slot.ids.size(), State::masked);
+  slot.confidence.assign(slot.ids.size(), 0.0f);
+  for (const int64_t given : {0, 1}) slot.decide(given, 1, 1.0f, State::fixed);
+  const auto session = policy->begin(slot);
+  for (int step = 0; slot.active() && step < 99; ++step, ++slot.steps) {
+    const Ask ask = session->ask(slot, {});
+    std::vector<Prediction> predictions;
+    for (const int64_t position : ask.positions) {
+      const Told& own = told[static_cast<size_t>(position - 2)];
+      Prediction p;
+      p.position = position;
+      p.token = own.token;
+      p.entropy = own.entropy;
+      p.top_ids = {own.token, 4};
+      p.top_probs = {0.5f, 0.1f};
+      predictions.push_back(p);
+    }
+    session->apply(slot, ask, predictions);
+  }
+  return {{slot.ids.begin() + 2, slot.ids.end()}, slot.finish};
+}
+
+// The loops of d3LLM and dLLM-castlehill fill behind EOS when a round begins, and end before that
+// when no mask is left: what the last round decided behind EOS stays.
+TEST(MultiBlock, TheOriginalsLeaveWhatTheLastStepDecidedBehindEos) {
+  constexpr int32_t kEos = 3;
+  using Ids = std::vector<int32_t>;
+  const std::vector<Told> last = {{5, 0.1f}, {6, 0.1f}, {7, 0.1f}, {8, 0.1f},
+                                  {9, 0.1f}, {kEos, 0.1f}, {10, 0.1f}, {11, 0.1f}};
+  const auto with = [](const char* compat, const char* cache) {
+    return Json{{"eos", kEos}, {"compat", compat}, {"cache", cache}, {"block_add", 1.0}};
+  };
+  for (const char* cache : {"none", "delayed"}) {
+    for (const char* compat : {"d3llm-dream", "d3llm-llada", "castlehill"}) {
+      EXPECT_EQ(canvas_of(last, with(compat, cache)),
+                std::pair(Ids({5, 6, 7, 8, 9, kEos, 10, 11}), Finish::stopped))
+          << compat << cache;
+    }
+    EXPECT_EQ(canvas_of(last, with("none", cache)),
+              std::pair(Ids({5, 6, 7, 8, 9, kEos, kEos, kEos}), Finish::stopped));
+  }
+  // EOS comes before a mask of its block is decided: what was filled behind it competes once more
+  // in the round that decides that mask, the last one.
+  const std::vector<Told> early = {{5, 2.0f}, {kEos, 0.1f}, {7, 0.1f}, {8, 0.1f},
+                                   {9, 0.1f}, {10, 2.0f}, {11, 0.1f}, {12, 0.1f}};
+  EXPECT_EQ(canvas_of(early, with("d3llm-dream", "delayed")),
+            std::pair(Ids({5, kEos, kEos, kEos, 9, kEos, 11, 12}), Finish::stopped));
+  EXPECT_EQ(canvas_of(early, with("castlehill", "delayed")),
+            std::pair(Ids({5, kEos, kEos, kEos, kEos, kEos, kEos, kEos}), Finish::stopped));
+  EXPECT_EQ(canvas_of(early, with("none", "delayed")),
+            std::pair(Ids({5, kEos, kEos, kEos, kEos, kEos, kEos, kEos}), Finish::stopped));
+}
+
 using Steps = std::vector<std::vector<int64_t>>;
 const std::vector<float> kEntropies = {0.1f, 0.5f, 1.2f, 2.0f, 0.3f, 1.5f, 0.2f, 0.8f};
 

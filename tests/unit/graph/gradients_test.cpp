@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -94,6 +95,129 @@ TEST(Gradients, ErrorsNameWhatIsWrong) {
   const Value through =
       gradients(sum(linear(x, stored), {0}), {x})[0]; // a frozen base passes gradients on
   EXPECT_EQ(through.shape(), x.shape());
+}
+
+float rounded(float x) {
+  return bf16_to_f32(f32_to_bf16(x));
+}
+
+// f32 -> bf16 -> f32 and moves of bf16 values in between pass gradients on, each in the type of its
+// value.
+TEST(Gradients, FlowThroughBf16) {
+  Graph graph;
+  const Value x = graph.input("x", DType::f32, {4}), c = graph.input("c", DType::f32, {2, 4});
+  const Value half = convert(x, DType::bf16);
+  const Value wide = convert(broadcast(reshape(half, {1, 4}), {2, 4}), DType::f32);
+  const Value again = convert(reverse(half, {0}), DType::f32); // a second way: the two are added
+  const Value loss = add(sum(multiply(wide, c), {0, 1}), sum(multiply(again, again), {0}));
+  graph.output("d", gradients(loss, {x})[0]);
+  const std::vector<float> xs = {0.5f, -1.25f, 2.0f, 3.0f};
+  const std::vector<float> cs = {1, 2, 3, 4, 0.3f, 0.7f, -5, 6};
+  const auto out =
+      test::evaluate(graph, {Tensor::from(Shape{4}, xs), Tensor::from(Shape{2, 4}, cs)});
+  for (size_t i = 0; i < 4; ++i) {
+    const double wanted = cs[i] + cs[4 + i] + 2 * xs[i];
+    EXPECT_NEAR(out[0].as<double>()[i], wanted, 0.01 * std::abs(wanted)) << i; // 8 bits
+  }
+}
+
+// A master in f32, its product in bf16: the gradient of the weight reaches the master.
+TEST(Gradients, ABf16CopyOfAWeightTrainsItsMaster) {
+  Graph graph;
+  const Value x = graph.input("x", DType::f32, {5, 3}), w = graph.input("w", DType::f32, {4, 3});
+  const Value ids = graph.input("ids", DType::i32, {5});
+  const Value half = convert(w, DType::bf16);
+  const Value y = multiply(linear(x, half), take(linear(w, half), ids));
+  const Value loss = add(sum(y, {0, 1}), sum(take(half, ids), {0, 1}));
+  graph.output("d", gradients(loss, {w})[0]);
+  Graph plain;
+  const Value px = plain.input("x", DType::f32, {5, 3}), pw = plain.input("w", DType::f32, {4, 3});
+  const Value pids = plain.input("ids", DType::i32, {5});
+  const Value py = multiply(linear(px, pw), take(linear(pw, pw), pids));
+  plain.output("d", gradients(add(sum(py, {0, 1}), sum(take(pw, pids), {0, 1})), {pw})[0]);
+  std::vector<float> xs, ws;
+  for (int i = 0; i < 15; ++i) xs.push_back(rounded(0.3f * static_cast<float>(i % 7) - 0.8f));
+  for (int i = 0; i < 12; ++i) ws.push_back(rounded(0.21f * static_cast<float>(i % 5) - 0.37f));
+  const std::vector<Tensor> inputs = {
+      Tensor::from(Shape{5, 3}, xs), Tensor::from(Shape{4, 3}, ws),
+      Tensor::from(Shape{5}, std::vector<int32_t>{0, 3, 3, 1, 2})};
+  const auto got = test::evaluate(graph, inputs), wanted = test::evaluate(plain, inputs);
+  double size = 0;
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_NEAR(got[0].as<double>()[i], wanted[0].as<double>()[i], 0.1) << i;
+    size = std::max(size, std::abs(wanted[0].as<double>()[i]));
+  }
+  EXPECT_GT(size, 1.0);
+}
+
+TEST(ScanGradient, FlowsThroughBf16CarriesLayersAndConsts) {
+  const auto body = std::make_shared<Graph>("layer");
+  const Value c = body->input("h", DType::bf16, {3}), w = body->input("w", DType::bf16, {3});
+  const Value s = body->input("scale", DType::bf16, {3});
+  const auto wide = [](Value x) { return convert(x, DType::f32); };
+  body->output("h", convert(multiply(multiply(wide(c), wide(w)), wide(s)), DType::bf16));
+  Graph graph;
+  const Value h = graph.input("h", DType::f32, {3}), ws = graph.input("w", DType::f32, {2, 3});
+  const Value scale = graph.input("scale", DType::f32, {3});
+  const auto half = [](Value x) { return convert(x, DType::bf16); };
+  const Value y = scan(body, {half(h)}, {half(ws)}, {half(scale)}, 2, {}).carry[0];
+  const auto grads = gradients(sum(wide(y), {0}), {h, ws, scale});
+  for (size_t i = 0; i < 3; ++i) graph.output(std::to_string(i), grads[i]);
+  const auto out = test::evaluate(graph, {Tensor::from(Shape{3}, std::vector<float>{1, 2, 3}),
+                                          Tensor::from(Shape{2, 3}, std::vector<float>{2, 1, 4, 3, 5, 1}),
+                                          Tensor::from(Shape{3}, std::vector<float>{1, 2, 1})});
+  // y = h w0 w1 s^2
+  EXPECT_EQ(out[0].as<double>()[0], 2 * 3);
+  EXPECT_EQ(out[1].as<double>()[1], 2 * 5 * 4);
+  EXPECT_EQ(out[2].as<double>()[1], 2 * 2 * 1 * 5 * 2);
+}
+
+// Zeros would be wrong and say nothing: an error names the parameter and the conversion.
+TEST(Gradients, AConversionToWholeNumbersIsAnError) {
+  Graph graph;
+  const Value w = graph.input("param:w", DType::f32, {4});
+  const Value used = graph.input("used", DType::f32, {4});
+  const Value loss = sum(multiply(convert(convert(w, DType::i8), DType::f32), used), {0});
+  const Error error = error_of([&] { gradients(loss, {used, w}); });
+  EXPECT_EQ(error.code(), Code::invalid_argument);
+  EXPECT_EQ(error.text(), "[gradients] param:w f32(4) reaches the loss only through [convert] to "
+                          "i8(4), which has no gradient");
+  gradients(loss, {used});                              // nothing is asked of it
+  gradients(add(loss, sum(w, {0})), {used, w});         // there is another way
+  EXPECT_EQ(gradients(sum(used, {0}), {w})[0].dim(0), 4); // no way at all: zeros
+
+  const auto body = std::make_shared<Graph>("layer"); // the same inside of a scan
+  const Value c = body->input("h", DType::f32, {4}), layer = body->input("w", DType::f32, {4});
+  body->output("h", multiply(c, convert(convert(layer, DType::i32), DType::f32)));
+  const Value stack = graph.input("param:layers.w", DType::f32, {3, 4});
+  const Value y = scan(body, {used}, {stack}, {}, 3, {}).carry[0];
+  EXPECT_NE(error_of([&] { gradients(sum(y, {0}), {stack}); }).text().find("param:layers.w"),
+            std::string::npos);
+}
+
+// Which experts are chosen is a decision: the bias of the choice has no gradient, and no error.
+TEST(Gradients, DecisionsAreNoConversions) {
+  Graph graph;
+  const Value scores = graph.input("scores", DType::f32, {2, 5});
+  const Value bias = graph.input("bias", DType::f32, {5});
+  const Value chosen = top_k(add(scores, bias), 2).indices;
+  const Value share = take_along(scores, chosen, 1);
+  const Value mask = convert(greater(bias, scalar(graph, 0.0f)), DType::f32);
+  gradients(add(sum(share, {0, 1}), sum(mask, {0})), {scores, bias});
+}
+
+TEST(Gradients, MoreElementsThanCanBeNumberedAreAnError) {
+  Graph graph;
+  const Value x = graph.input("x", DType::f32, {16384, 152000});
+  const Value ids = graph.input("ids", DType::i32, {16384, 1});
+  const Error error = error_of([&] { gradients(sum(take_along(x, ids, 1), {0, 1}), {x}); });
+  EXPECT_EQ(error.code(), Code::unimplemented);
+  EXPECT_NE(error.text().find("rows of 152000 has 2490368000 places, more than 2147483647"),
+            std::string::npos)
+      << error.text();
+  const Value small = graph.input("small", DType::f32, {14128, 152000}); // the most there can be
+  const Value few = graph.input("few", DType::i32, {14128, 1});
+  gradients(sum(take_along(small, few, 1), {0, 1}), {small});
 }
 
 TEST(Gradients, WhileHasNone) {

@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace dllm::model {
 namespace {
 
@@ -119,8 +121,26 @@ TEST_F(Forward, BadBatches) {
                      [&] { run(batch, Json::object()); });
   Batch wild;
   wild.set("ids", Tensor::from(Shape{1, 2}, std::vector<int32_t>{1, 23}));
-  test::expect_error(Code::invalid_argument, "ids holds 23, expected 0 to 22",
+  test::expect_error(Code::invalid_argument, "ids[0, 1] = 23 is not in 0 to 22",
                      [&] { run(wild, Json::object()); });
+  const auto with = [&](const char* name, const Tensor& array) {
+    Batch made = small_ids(1, 4, 23);
+    made.set(name, array);
+    return made;
+  };
+  const auto refuses = [&](const char* text, const Batch& made) {
+    test::expect_error(Code::invalid_argument, text, [&] { run(made, Json::object()); });
+  };
+  refuses("positions[0, 2] = 32 is not in 0 to 31",
+          with("positions", Tensor::from(Shape{1, 4}, std::vector<int32_t>{0, 1, 32, 3})));
+  refuses("segments[0, 1] = -1 is not in 0",
+          with("segments", Tensor::from(Shape{1, 4}, std::vector<int32_t>{1, -1, 1, 1})));
+  refuses("keys[0, 3] = 2 is not in 0 to 1",
+          with("keys", Tensor::from(Shape{1, 4}, std::vector<uint8_t>{1, 1, 1, 2})));
+  refuses("rows of 33 tokens, the model has 32 positions", small_ids(1, 33, 23));
+  Tensor embeddings(DType::f32, {1, 4, 16});
+  embeddings.mutable_as<float>()[18] = std::numeric_limits<float>::infinity();
+  refuses("embeddings[0, 1, 2] = inf is not finite", with("embeddings", embeddings));
   Task task;
   task.cancel();
   test::expect_error(Code::cancelled, "", [&] { forward(*model_, small_ids(1, 4, 23), &task); });
@@ -128,7 +148,7 @@ TEST_F(Forward, BadBatches) {
 
 TEST(ForwardGpt2, LearnedPositionsEnd) {
   const auto model = new_model(small_engine(), small_config("gpt2"), model_options());
-  test::expect_error(Code::invalid_argument, "rows of 25 tokens, but the model has 24",
+  test::expect_error(Code::invalid_argument, "rows of 25 tokens, the model has 24 positions",
                      [&] { forward(*model, small_ids(1, 25, 23)); });
 }
 

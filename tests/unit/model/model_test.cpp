@@ -12,6 +12,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <limits>
 
 namespace dllm::model {
 namespace {
@@ -86,6 +87,53 @@ TEST(SaveModel, LoadsBackBitForBit) {
     const Batch batch = batch_for(*model);
     EXPECT_TRUE(test::same_bytes(logits(*model, batch), logits(*back, batch))) << type;
   }
+}
+
+// One number that is none, in every form of file and of storage: loading names tensor and place.
+TEST(LoadModel, WeightsThatAreNotFiniteAreErrors) {
+  const char* name = "model.layers.1.mlp.up_proj.weight"; // (24, 16)
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    for (const float value :
+         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+      const test::TempFolder folder;
+      const auto model = make("llama");
+      model->params().set_checks(false);
+      Tensor tensor = model->params().read(name).clone();
+      tensor.mutable_as<float>()[5 * 16 + 3] = value;
+      model->params().write(name, tensor);
+      Options save(save_schema());
+      save.set_text("dtype", dtype);
+      save_model(*model, folder.path("m"), save);
+      for (const char* form : {"auto", "int8"}) {
+        const Error error = test::error_of([&] {
+          load_model(small_engine(), folder.path("m"), model_options({{"dtype", form}}));
+        });
+        EXPECT_EQ(error.code(), Code::data_loss);
+        EXPECT_EQ(error.text(), fmt::format("tensor {} holds {} at [5, 3]", name, value));
+      }
+      const auto loaded =
+          load_model(small_engine(), folder.path("m"), model_options({{"check", "off"}}));
+      const Tensor seen = loaded->params().read(name).to(DType::f32);
+      EXPECT_FALSE(std::isfinite(seen.as<float>()[5 * 16 + 3]));
+      EXPECT_FALSE(loaded->params().checks());
+    }
+  }
+}
+
+TEST(ParamStore, WritesOnlyFiniteNumbers) {
+  const auto model = make("llama");
+  const char* name = "model.norm.weight";
+  const Tensor before = model->params().read(name).clone();
+  Tensor tensor = before.clone();
+  tensor.mutable_as<float>()[7] = std::numeric_limits<float>::infinity();
+  expect_error(Code::invalid_argument, "model.norm.weight[7] = inf is not finite",
+               [&] { model->params().write(name, tensor); });
+  Tensor wide(DType::f64, before.shape());
+  wide.mutable_as<double>()[2] = 1e300; // no f32
+  expect_error(Code::invalid_argument, "model.norm.weight[2] = 1e+300 is not finite",
+               [&] { model->params().write(name, wide); });
+  EXPECT_TRUE(test::same_bytes(model->params().read(name), before));
+  EXPECT_EQ(model->version(), 1);
 }
 
 TEST(SaveModel, NeverHalf) {

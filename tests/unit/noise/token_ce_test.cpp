@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <limits>
 
 namespace dllm::noise {
 namespace {
@@ -102,6 +103,58 @@ TEST(TokenCe, TargetWithNothingBeforeItIsAnError) {
   }
   settings.first_predicts_itself = true;
   EXPECT_EQ(token_ce_feed(prepared_batch(), settings).at("count").as<int32_t>()[0], 4);
+}
+
+// A prepared batch is checked wherever it comes from: the loss and the trainer read the same feed.
+TEST(TokenCe, PreparedNumbersOutsideTheirBoundsAreErrors) {
+  const auto model = tiny_model();
+  LossRunner runner(model, token_ce());
+  const auto refuses = [&](const char* text, const char* name, const Tensor& array) {
+    Batch batch = prepared_batch();
+    batch.set(name, array);
+    try {
+      runner.run(batch, 0, 0, nullptr);
+      FAIL() << "no error: " << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid_argument);
+      EXPECT_NE(error.text().find(text), std::string::npos) << error.text();
+    }
+  };
+  const auto changed = [](const char* name, size_t at, auto value) {
+    Tensor array = prepared_batch().at(name).clone();
+    array.mutable_as<decltype(value)>()[at] = value;
+    return array;
+  };
+  const auto rows = [](auto value) {
+    std::vector<decltype(value)> values(10, decltype(value){1});
+    values[7] = value;
+    return Tensor::from(Shape{2, 5}, values);
+  };
+  refuses("ids[1, 2] = 23 is not in 0 to 22", "ids", changed("ids", 7, int32_t{23}));
+  refuses("ids[0, 0] = -5 is not in 0 to 22", "ids", changed("ids", 0, int32_t{-5}));
+  refuses("targets[0, 1] = 99 is not in -1 to 22", "targets", changed("targets", 1, int32_t{99}));
+  refuses("targets[0, 4] = -2 is not in -1 to 22", "targets", changed("targets", 4, int32_t{-2}));
+  refuses("weights[0, 3] = nan is not finite", "weights", changed("weights", 3, std::nanf("")));
+  refuses("normalizer[1] = inf is not finite", "normalizer",
+          changed("normalizer", 1, std::numeric_limits<float>::infinity()));
+  refuses("positions[1, 2] = 64 is not in 0 to 63", "positions", rows(int32_t{64}));
+  refuses("segments[1, 2] = -3 is not in 0 to", "segments", rows(int32_t{-3}));
+  refuses("keys[1, 2] = 7 is not in 0 to 1", "keys", rows(uint8_t{7}));
+  std::vector<uint8_t> mask(50, 1);
+  mask[31] = 9;
+  refuses("mask[1, 1, 1] = 9 is not in 0 to 1", "mask", Tensor::from(Shape{2, 5, 5}, mask));
+  refuses("array ids is f32, expected i32", "ids", Tensor(DType::f32, {2, 5}));
+
+  Batch wide;
+  wide.set("ids", Tensor(DType::i32, {1, 65}));
+  wide.set("targets", Tensor(DType::i32, {1, 65}));
+  wide.set("weights", Tensor(DType::f32, {1, 65}));
+  try {
+    runner.run(wide, 0, 0, nullptr);
+    FAIL() << "65 tokens of 64 positions";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.text(), "ids has rows of 65 tokens, the model has 64 positions");
+  }
 }
 
 TEST(TokenCe, NothingTrainedIsLossZero) {

@@ -94,6 +94,106 @@ TEST(Trainer, HalvesAccumulatedEqualOneBatch) {
   EXPECT_LE(far, all / 500);
 }
 
+// mdlm, and the times it drew.
+class Recorder final : public noise::Objective {
+public:
+  explicit Recorder(const Options& options)
+      : Objective(nullptr, options), inner_(noise::make_objective("mdlm", nullptr, options)) {}
+  const std::string& name() const override { return inner_->name(); }
+  bool needs_mask_id() const override { return true; }
+  bool spreads_over_rows() const override { return inner_->spreads_over_rows(); }
+  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
+                const noise::PrepareContext& context) const override {
+    Batch made = inner_->prepare(batch, seed, step, context);
+    const auto t = made.at("t").as<float>();
+    times.insert(times.end(), t.begin(), t.end());
+    return made;
+  }
+  Batch feed(const Batch& prepared, const model::ModelConfig& config) const override {
+    return inner_->feed(prepared, config);
+  }
+  noise::Loss loss(model::Builder& builder,
+                   const std::map<std::string, graph::Value>& arrays) const override {
+    return inner_->loss(builder, arrays);
+  }
+  Json describe() const override { return inner_->describe(); }
+  mutable std::vector<float> times;
+
+private:
+  noise::ObjectiveRef inner_;
+};
+
+struct Spread {
+  std::shared_ptr<Recorder> objective;
+  std::unique_ptr<Trainer> trainer;
+
+  explicit Spread(int64_t accumulate) {
+    Options options(noise::objective_schema("mdlm"));
+    options.set_str("time_sampling", "low_discrepancy");
+    objective = std::make_shared<Recorder>(options);
+    trainer = std::make_unique<Trainer>(tiny_model(), objective,
+                                        trainer_options({{"accumulate", accumulate}}));
+  }
+};
+
+Batch rows_of(const Batch& whole, int64_t begin, int64_t end) {
+  Batch part;
+  part.set("ids", whole.at("ids").rows(begin, end).clone());
+  return part;
+}
+
+TEST(Trainer, LowDiscrepancyIsSpreadOverTheWholeUpdate) {
+  constexpr int64_t kRows = 16;
+  TextSource source(kRows);
+  const Batch whole = *source.next();
+  Spread one(1);
+  const double loss = one.trainer->step(whole);
+  for (const int64_t parts : {1, 2, 4, 8}) {
+    Spread many(parts);
+    const int64_t size = kRows / parts;
+    for (int64_t p = 0; p < parts; ++p)
+      many.trainer->accumulate(rows_of(whole, p * size, (p + 1) * size));
+    EXPECT_NEAR(many.trainer->apply(), loss, 1e-5 * loss) << parts;
+    EXPECT_EQ(many.objective->times, one.objective->times) << parts; // bit for bit
+  }
+  // One time in every sixteenth of the range, so the mean is 0.5 within 1/32.
+  double mean = 0;
+  for (const float t : one.objective->times) mean += t / kRows;
+  EXPECT_NEAR(mean, 0.5, 1.0 / 32 + 1e-3);
+}
+
+TEST(Trainer, ARunSpreadsTimesOverItsUpdates) {
+  for (const int64_t parts : {1, 2, 4, 8}) {
+    Spread many(parts);
+    TextSource source(2);
+    many.trainer->run(source, 8);
+    double mean = 0;
+    const auto& times = many.objective->times;
+    ASSERT_EQ(times.size(), static_cast<size_t>(8 * 2 * parts));
+    for (const float t : times) mean += t / static_cast<double>(times.size());
+    // Each of the rows lies in its own part of the range: at most half a part off, less in the mean.
+    EXPECT_NEAR(mean, 0.5, 0.5 / static_cast<double>(2 * parts) + 1e-3) << parts;
+  }
+}
+
+TEST(Trainer, LowDiscrepancyNeedsTheRowsOfTheUpdate) {
+  TextSource source(4);
+  Spread pair(2);
+  pair.trainer->accumulate(*source.next());
+  EXPECT_THROW(pair.trainer->apply(), Error); // half an update: only small times
+  TextSource small(2);
+  EXPECT_THROW(pair.trainer->accumulate(*small.next()), Error);
+  pair.trainer->accumulate(*source.next());
+  try {
+    pair.trainer->accumulate(*source.next());
+    FAIL() << "a third of two";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::failed_precondition);
+    EXPECT_NE(error.text().find("batch 3 of an update of 2"), std::string::npos) << error.text();
+  }
+  EXPECT_TRUE(std::isfinite(pair.trainer->apply()));
+}
+
 TEST(Trainer, SumsStartFromZeroAgain) {
   TextSource source;
   auto plain = tiny_trainer(), paired = tiny_trainer();
@@ -123,7 +223,7 @@ TEST(Trainer, NonFiniteStepsAreSkippedToTheBit) {
   skipping->step(first);
   clean->step(first);
   const auto before = weights_of(*skipping);
-  EXPECT_TRUE(std::isnan(skipping->step(poisoned())));
+  EXPECT_FALSE(std::isfinite(skipping->step(poisoned())));
   EXPECT_EQ(weights_of(*skipping), before);
   EXPECT_EQ(skipping->metric("skipped"), 1);
   // The moments, the average and the count of updates are untouched too: a prepared batch gives

@@ -1,0 +1,180 @@
+// Words that the headers promise, against the library: features, names of engines, keys of options,
+// and the example of objective.h.
+//   words INCLUDE_FOLDER
+
+#include "world.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Words = std::set<std::string>;
+
+bool is_engine(const char* kind) {
+  const char* name = nullptr;
+  for (int64_t i = 0; (name = dllm_registry_name("engine", i)) != nullptr; ++i) {
+    if (std::string(name) == kind) return true;
+  }
+  return false;
+}
+
+void test_features(struct world* w) {
+  const auto info = nlohmann::json::parse(dllm_build_info());
+  dllm_lua* lua = nullptr;
+  const bool runs_scripts = dllm_lua_new(nullptr, &lua, w->err) == DLLM_OK;
+  dllm_lua_release(lua);
+  CHECK(dllm_has_feature("lua") == (runs_scripts ? 1 : 0));
+  CHECK(info.at("lua").get<bool>() == runs_scripts);
+
+  // Without plugins an engine of kind pjrt fails too, but not because this build has none.
+  dllm_options* opts = make_options("engine", R"({"kind": "pjrt", "plugin": "/nowhere.so"})", w->err);
+  dllm_engine* engine = nullptr;
+  const dllm_status status = dllm_engine_new(opts, &engine, w->err);
+  CHECK(status != DLLM_OK);
+  const bool has_pjrt = status != DLLM_UNIMPLEMENTED;
+  dllm_options_release(opts);
+  CHECK(dllm_has_feature("pjrt") == (has_pjrt ? 1 : 0));
+  CHECK(info.at("pjrt").get<bool>() == has_pjrt);
+  CHECK(is_engine("pjrt") == has_pjrt);
+  CHECK(is_engine("cpu"));
+
+  int64_t bytes[2] = {0, 0};
+  const char* forms[2] = {R"({"dtype": "f32"})", R"({"dtype": "bf16"})"};
+  for (int i = 0; i < 2; ++i) {
+    const char config[] =
+        R"({"model_type": "llama", "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "intermediate_size": 64})";
+    dllm_options* form = make_options("model", forms[i], w->err);
+    dllm_model* model = nullptr;
+    NEED(dllm_model_new(w->engine, config, sizeof config - 1, form, nullptr, &model, w->err), w->err);
+    NEED(dllm_model_i64(model, "bytes", &bytes[i], w->err), w->err);
+    dllm_model_release(model);
+    dllm_options_release(form);
+  }
+  CHECK(dllm_has_feature("bf16") == 1);
+  CHECK(bytes[1] < bytes[0] * 6 / 10);
+  CHECK(dllm_has_feature("teleport") == 0);
+  CHECK(dllm_has_feature(nullptr) == 0);
+}
+
+// The three calls of the header, word for word.
+void test_objective(struct world* w) {
+  const int64_t dims[2] = {2, 8}, seed = 7, step = 0;
+  const int32_t ids[16] = {1, 2, 3, 4, 5, 6, 7, 8, 8, 7, 6, 5, 4, 3, 2, 1};
+  dllm_batch *batch = nullptr, *prepared = nullptr, *mine = nullptr;
+  dllm_objective* objective = nullptr;
+  double loss = 0, same = 0;
+  NEED(dllm_batch_new(&batch, w->err), w->err);
+  NEED(dllm_batch_set(batch, "ids", DLLM_I32, dims, 2, ids, w->err), w->err);
+  NEED(dllm_objective_new("mdlm", nullptr, nullptr, &objective, w->err), w->err);
+  NEED(dllm_objective_prepare(objective, w->model, batch, seed, step, &prepared, w->err), w->err);
+  NEED(dllm_objective_loss(objective, w->model, prepared, seed, nullptr, &loss, w->err), w->err);
+  CHECK(loss > 0);
+  NEED(dllm_objective_loss(objective, w->model, batch, seed, nullptr, &same, w->err), w->err);
+  CHECK(loss == same); // the noise is the one the loss itself draws
+  // Without a model the objective needs the mask id of its options.
+  CHECK(dllm_objective_prepare(objective, nullptr, batch, seed, step, &mine, w->err) ==
+        DLLM_FAILED_PRECONDITION);
+  CHECK(mine == nullptr);
+  const int32_t wild[16] = {1, 2, 1 << 20};
+  NEED(dllm_batch_set(batch, "ids", DLLM_I32, dims, 2, wild, w->err), w->err);
+  CHECK(dllm_objective_prepare(objective, w->model, batch, seed, step, &mine, w->err) ==
+        DLLM_INVALID_ARGUMENT);
+  CHECK(std::string(dllm_error_message(w->err)).find("ids[0, 2] = 1048576") != std::string::npos);
+  dllm_objective_release(objective);
+  dllm_batch_release(prepared);
+  dllm_batch_release(batch);
+}
+
+Words keys_of(const std::string& kind, dllm_error* err) {
+  dllm_buffer* text = dllm_buffer_new();
+  NEED(dllm_options_schema(kind.c_str(), text, err), err);
+  const auto schema = nlohmann::json::parse(static_cast<const char*>(dllm_buffer_data(text)));
+  Words keys;
+  for (const auto& key : schema.at("keys")) keys.insert(key.at("name").get<std::string>());
+  dllm_buffer_release(text);
+  return keys;
+}
+
+// The keys a parameter's text lists behind `kind "x":`, notes in brackets left out. Pieces of
+// several words are prose.
+std::map<std::string, Words> listed_keys(const std::string& header) {
+  std::map<std::string, Words> listed;
+  const std::regex start(R"re(kind "([a-z_]+)"( or "[a-z_]+:<[a-z]+>")?:)re");
+  for (std::sregex_iterator at(header.begin(), header.end(), start), none; at != none; ++at) {
+    const auto from = static_cast<size_t>(at->position() + at->length());
+    // Up to the next parameter (three blanks and a name) or the end of the block.
+    std::string text = header.substr(from);
+    std::smatch next;
+    if (std::regex_search(text, next, std::regex(R"(\n \*   [a-z_]|\n \*\n|\*/)")))
+      text.resize(static_cast<size_t>(next.position()));
+    text = std::regex_replace(text, std::regex(R"(\n \*)"), " ");
+    text = std::regex_replace(text, std::regex(R"(\([^)]*\))"), " ");
+    const std::regex word(R"(^\s*([a-z][a-z0-9_.]*)\s*(and .*)?$)");
+    size_t begin = 0;
+    while (begin <= text.size()) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      std::smatch found;
+      const std::string piece = text.substr(begin, end - begin);
+      if (std::regex_match(piece, found, word)) listed[(*at)[1].str()].insert(found[1].str());
+      begin = end + 1;
+    }
+  }
+  return listed;
+}
+
+std::string joined(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) text += " " + word;
+  return text;
+}
+
+Words without(const Words& all, const Words& these) {
+  Words rest;
+  std::set_difference(all.begin(), all.end(), these.begin(), these.end(),
+                      std::inserter(rest, rest.end()));
+  return rest;
+}
+
+void test_options(const std::string& folder, dllm_error* err) {
+  std::map<std::string, Words> listed;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/dllm")) {
+    std::ifstream file(entry.path());
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    for (const auto& [kind, words] : listed_keys(text)) listed[kind].insert(words.begin(), words.end());
+  }
+  for (const auto& [kind, words] : listed) {
+    const Words unknown = without(words, keys_of(kind, err));
+    check_line(unknown.empty(), ("keys of " + kind + " that no schema has:" + joined(unknown)).c_str(),
+               __FILE__, __LINE__);
+  }
+  for (const char* kind : {"forward", "loader", "model", "objective", "save", "sink", "slot", "trainer"}) {
+    const Words missing = without(keys_of(kind, err), listed[kind]);
+    check_line(missing.empty(), ("keys of " + std::string(kind) + " that no header names:" + joined(missing)).c_str(),
+               __FILE__, __LINE__);
+  }
+  CHECK(listed["trainer"].size() > 20);
+  CHECK(listed.size() > 12);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  struct world w;
+  open_world(&w, 1);
+  test_features(&w);
+  test_objective(&w);
+  test_options(argc > 1 ? argv[1] : "include", w.err);
+  close_world(&w);
+  return failures == 0 ? 0 : 1;
+}
