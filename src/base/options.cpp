@@ -33,7 +33,15 @@ Json value_json(const OptionValue& value) {
 }
 
 [[noreturn]] void fail_type(const OptionSpec& spec, std::string_view got) {
-  fail(Code::invalid_argument, "option {} wants {}, not {}", spec.key, type_name(spec.type), got);
+  const char* what = "a text";
+  switch (spec.type) {
+    case OptionType::boolean: what = "true or false"; break;
+    case OptionType::i64: what = "a whole number"; break;
+    case OptionType::f64: what = "a number"; break;
+    case OptionType::list: what = "a list"; break;
+    case OptionType::str: break;
+  }
+  fail(Code::invalid_argument, "option {} takes {}, not {}", spec.key, what, got);
 }
 
 void check_number(const OptionSpec& spec, double number) {
@@ -92,7 +100,7 @@ OptionValue from_json(const OptionSpec& spec, const Json& json) {
     }
     return items;
   }
-  fail_type(spec, json.type_name());
+  fail_type(spec, fmt::format("{} {}", json.type_name(), json.dump().substr(0, 40)));
 }
 
 }  // namespace
@@ -171,13 +179,13 @@ void Options::set_i64(std::string_view key, int64_t value) {
 
 void Options::set_f64(std::string_view key, double value) {
   const OptionSpec& spec = schema_->find(key);
-  if (spec.type != OptionType::f64) fail_type(spec, "f64");
+  if (spec.type != OptionType::f64) fail_type(spec, "a number");
   set(key, from_number(spec, value, false));
 }
 
 void Options::set_str(std::string_view key, std::string_view value) {
   const OptionSpec& spec = schema_->find(key);
-  if (spec.type != OptionType::str) fail_type(spec, "str");
+  if (spec.type != OptionType::str) fail_type(spec, "a text");
   check_choice(spec, std::string(value));
   set(key, std::string(value));
 }

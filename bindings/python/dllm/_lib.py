@@ -22,9 +22,9 @@ def _candidates() -> list[str]:
     here = os.path.dirname(os.path.abspath(__file__))
     beside = [os.path.join(here, name) for name in _NAMES]
     found = ctypes.util.find_library("dllm")
-    # A checkout after ./scripts/build.
-    built = os.path.join(here, "..", "..", "..", "build", "release", "lib", _NAMES[-1])
-    beside.append(os.path.normpath(built))
+    # A checkout after ./scripts/build, and what cmake --install laid down.
+    for folder in ("../../../build/release/lib", "../../../../lib"):
+        beside += [os.path.normpath(os.path.join(here, folder, name)) for name in _NAMES]
     return [path for path in beside if os.path.exists(path)] + ([found] if found else []) + _NAMES
 
 

@@ -50,7 +50,10 @@ Command tokenize_command() {
            {Kind::text, "text", "", "the text"},
            {Kind::text, "file", "", "read the text from a file, - (and the default) for standard input"}},
           {},
-          tokenize};
+          tokenize,
+          false,
+          {},
+          {"tokenizer", "text"}};
 }
 
 Command tokenizer_train_command() {

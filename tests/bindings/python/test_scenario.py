@@ -239,7 +239,7 @@ class Values(unittest.TestCase):
     def test_numpy_numbers_are_numbers(self):
         tiny = Tiny(layers=1)
         with dllm.Decoder(tiny.model, steps=numpy.int64(3), temperature=numpy.float32(0.5),
-                          suppress=numpy.array([3, 4])) as decoder:
+                          suppress=numpy.array([3, 4]), gen_length=numpy.int32(4)) as decoder:
             decoder.start(numpy.array([1, 2]), seed=numpy.int64(3))
             decoder.run()
             self.assertEqual(decoder.metric("steps"), 3)

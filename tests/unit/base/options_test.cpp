@@ -64,11 +64,11 @@ TEST(Options, BadValuesAreRefusedAndChangeNothing) {
   EXPECT_EQ(bounds.text(), "option steps = 1001 is out of bounds");
   EXPECT_EQ(bounds.hint(), "steps takes 1 to 1000");
   expect_error(Code::invalid_argument, "out of bounds", [&] { options.set_i64("steps", 0); });
-  expect_error(Code::invalid_argument, "option steps wants i64, not f64",
+  expect_error(Code::invalid_argument, "option steps takes a whole number, not a number",
                [&] { options.set_f64("steps", 1.0); });
-  expect_error(Code::invalid_argument, "option steps wants i64, not str",
+  expect_error(Code::invalid_argument, "option steps takes a whole number, not a text",
                [&] { options.set_str("steps", "1"); });
-  expect_error(Code::invalid_argument, "option greedy wants bool, not 2",
+  expect_error(Code::invalid_argument, "option greedy takes true or false, not 2",
                [&] { options.set_i64("greedy", 2); });
   expect_error(Code::invalid_argument, "must not be NaN",
                [&] { options.set_f64("temperature", std::nan("")); });
