@@ -27,6 +27,11 @@ done
 check "the program runs" "$prefix/bin/dllm" --version
 check "the program finds the installed library" sh -c "ldd '$prefix/bin/dllm' | grep -q 'libdllm.so.1 => $prefix/'"
 
+if grep -q '^DLLM_SELF_CONTAINED:.*=ON' "$build/CMakeCache.txt"; then
+  foreign() { ldd "$prefix/lib/libdllm.so" | grep -vE "$prefix/|linux-vdso|ld-linux|lib(c|m|z)\.so"; }
+  check "the library needs libc and zlib of the system alone" sh -c "[ -z '$(foreign)' ]"
+fi
+
 cat >"$work/app.c" <<'C'
 #include <dllm/dllm.h>
 #include <stdio.h>
