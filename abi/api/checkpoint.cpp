@@ -2,8 +2,8 @@
 
 #include "buffer_handle.h"
 #include "ckpt/checkpoint_folder.h"
-#include "ckpt/weights_on_disk.h"
 #include "ckpt/model_folder.h"
+#include "ckpt/weights_on_disk.h"
 #include "loader_handle.h"
 #include "model/model.h"
 #include "options_handle.h"

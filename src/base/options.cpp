@@ -100,7 +100,8 @@ OptionValue from_json(const OptionSpec& spec, const Json& json) {
     }
     return items;
   }
-  fail_type(spec, fmt::format("{} {}", json.type_name(), json.dump().substr(0, 40)));
+  const std::string shown = json.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40);
+  fail_type(spec, fmt::format("{} {}", json.type_name(), shown));
 }
 
 }  // namespace
