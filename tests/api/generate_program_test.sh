@@ -185,6 +185,8 @@ run graph run --json
 check "graph --json" eval 'exits 0 && says out "\"peak\":"'
 run tokenize run "the cat"
 check "tokenize TOKENIZER TEXT" eval 'exits 0 && [ -s out ]'
+run tokenizer-train --data text --rows line --vocab 290 --out t.json
+check "tokenizer-train --vocab, as train has it" eval 'exits 0 && says err "290 tokens in t.json"'
 rm "$step/COMMIT"
 run generate run x
 check "a run whose checkpoints are damaged" fails_with 1 "run: no whole checkpoint is left"
