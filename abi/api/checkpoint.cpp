@@ -2,8 +2,10 @@
 
 #include "buffer_handle.h"
 #include "ckpt/checkpoint_folder.h"
+#include "ckpt/model_folder.h"
 #include "ckpt/weights_on_disk.h"
 #include "loader_handle.h"
+#include "model/model.h"
 #include "options_handle.h"
 #include "task_handle.h"
 #include "tensor_handle.h"
@@ -16,9 +18,28 @@ using namespace dllm;
 using namespace dllm::abi;
 
 struct dllm_checkpoint : Handle<Kind::checkpoint> {
-  explicit dllm_checkpoint(const std::string& path) : object(path) {}
+  explicit dllm_checkpoint(const std::string& where) : path(where), object(where) {}
+  std::string path;
   ckpt::WeightsOnDisk object;
 };
+
+namespace {
+
+// What the config beside the weights says; null for weights alone and for a config that we do not know.
+Json config_of(const std::string& path) {
+  try {
+    const model::ModelConfig config = model::read_config(*open_source(ckpt::model_folder(path)));
+    return {{"family", config.family},           {"attention", model::attention_name(config.attention)},
+            {"shift", config.shift},             {"mask_token_id", config.mask_token_id},
+            {"block_length", config.block_length}, {"layers", config.layers},
+            {"hidden", config.hidden_size},      {"vocab", config.vocab_size},
+            {"max_length", config.max_positions}};
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
 
 dllm_status dllm_checkpoint_save(dllm_trainer* trainer, const dllm_loader* loader, const char* root,
                                  const dllm_options* opts, dllm_task* task, dllm_buffer* out_dir, dllm_error* err) {
@@ -66,7 +87,15 @@ void dllm_checkpoint_release(dllm_checkpoint* ckpt) {
 }
 
 dllm_status dllm_checkpoint_describe(const dllm_checkpoint* ckpt, dllm_buffer* out, dllm_error* err) {
-  return guard(err, [&] { fill(out, need(ckpt, "ckpt").object.describe().dump()); });
+  return guard(err, [&] {
+    const dllm_checkpoint& held = need(ckpt, "ckpt");
+    Json about = held.object.describe();
+    const Json tensors = std::move(about["tensors"]);
+    about.erase("tensors");
+    if (Json config = config_of(held.path); !config.is_null()) about["model"] = std::move(config);
+    about["tensors"] = tensors;
+    fill(out, about.dump());
+  });
 }
 
 dllm_status dllm_checkpoint_tensor(const dllm_checkpoint* ckpt, const char* name, dllm_tensor** out, dllm_error* err) {

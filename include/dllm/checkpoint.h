@@ -101,6 +101,9 @@ DLLM_API void dllm_checkpoint_release(dllm_checkpoint *ckpt);
 /* Writes what is inside as a JSON object: kind, path, step, metadata, tensors (name, dtype, shape,
  * bytes).
  *
+ * Where a config lies beside the weights it has model too: family, attention, shift, mask_token_id,
+ * block_length, layers, hidden, vocab, max_length.
+ *
  *   ckpt   not NULL
  *   out    not NULL
  *

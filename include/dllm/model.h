@@ -26,10 +26,11 @@
 extern "C" {
 #endif
 
-/* Loads a model from a Hugging Face folder, a GGUF file, or a checkpoint folder of ours.
+/* Loads a model from a Hugging Face folder, a GGUF file, a checkpoint folder or a run folder.
  *
  *   engine   not NULL
- *   path     not NULL, a folder with config.json and safetensors, or a .gguf file
+ *   path     not NULL, a folder with config.json and safetensors, a .gguf file, a checkpoint
+ *            folder, or a run folder, which stands for its latest whole checkpoint
  *   opts     NULL: defaults; kind "model": dtype (auto f32 bf16 int8), attention, shift,
  *            mask_token, cache_dtype (auto f32 bf16), check (finite off)
  *   task     NULL, or checked every few milliseconds; progress in bytes

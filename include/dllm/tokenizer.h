@@ -18,7 +18,8 @@ extern "C" {
 
 /* Loads a tokenizer from tokenizer.json or the vocabulary of a GGUF file.
  *
- *   path   not NULL, a tokenizer.json, a folder that holds one, or a .gguf file
+ *   path   not NULL, a tokenizer.json, a folder that holds one, a .gguf file, a checkpoint folder,
+ *          or a run folder, which stands for its latest whole checkpoint
  *   opts   NULL: defaults; kind "tokenizer"
  *   out    not NULL
  *

@@ -103,7 +103,8 @@ OptionValue from_json(const OptionSpec& spec, const Json& json) {
     }
     return items;
   }
-  fail_type(spec, json.is_string() ? "a text" : json.is_array() ? "a list" : json.dump());
+  const std::string shown = json.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40);
+  fail_type(spec, json.is_string() ? "a text" : json.is_array() ? "a list" : shown);
 }
 
 }  // namespace

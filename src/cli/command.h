@@ -77,6 +77,9 @@ class Context {
   bool typed(const std::string& kind, const std::string& key) const;
   // Options of `kind` follow another schema from here on ("decoder:autoregressive"), with what the user gave.
   void change_kind(const std::string& kind, const std::string& full);
+  // True when standard input is this command's to read: not at the prompt of dllm repl.
+  bool has_input() const { return has_input_; }
+  void give_input() { has_input_ = true; }
   // Cancelled by Ctrl-C.
   dllm_task* task() const { return task_.get(); }
   bool json() const { return flag("json"); }
@@ -92,6 +95,7 @@ class Context {
   size_t presets_ = 0;                 // how many of them are presets
   std::map<std::string, Owned<dllm_options>> options_;
   std::vector<std::string> rest_;
+  bool has_input_ = false;
   Owned<dllm_task> task_{dllm_task_new()};
 };
 

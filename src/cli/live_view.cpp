@@ -33,11 +33,12 @@ bool can_draw(std::FILE* to) {
 
 LiveView::LiveView(std::FILE* to) : to_(to), terminal_(can_draw(to)), colour_(terminal_ && !is_set("NO_COLOR")) {}
 
-// "step 12 · 20 open · confidence ▃▅▆▇ 0.81 · 14 evaluations": the bars are the means of the last steps.
+// "step 12/64 · 20 open · confidence ▃▅▆▇ 0.81 · 14 evaluations": the bars are the means of the last steps, the highest is full.
 std::string LiveView::status(const std::vector<TokenCell>& cells, const Progress& progress) {
   const char* between = terminal_ ? " \u00b7 " : ", ";
-  std::string line =
-      "step " + std::to_string(progress.step) + between + std::to_string(progress.open) + " open" + between;
+  std::string line = "step " + std::to_string(progress.step);
+  if (progress.planned >= progress.step && progress.planned > 0) line += "/" + std::to_string(progress.planned);
+  line += between + std::to_string(progress.open) + " open" + between;
   const float mean = mean_confidence(cells);
   if (mean > 0) {
     means_.push_back(mean);
@@ -45,7 +46,11 @@ std::string LiveView::status(const std::vector<TokenCell>& cells, const Progress
     char number[16];
     std::snprintf(number, sizeof number, "%.2f", static_cast<double>(mean));
     line += "confidence ";
-    if (terminal_) line += bars({means_.begin() + static_cast<std::ptrdiff_t>(first), means_.end()}) + " ";
+    // The bars compare the steps with each other: a small model is never sure.
+    const float most = *std::max_element(means_.begin(), means_.end());
+    std::vector<float> heights(means_.begin() + static_cast<std::ptrdiff_t>(first), means_.end());
+    for (float& height : heights) height /= most;
+    if (terminal_) line += bars(heights) + " ";
     line += number + std::string(between);
   }
   return line + std::to_string(progress.evaluations) + " evaluations";

@@ -12,6 +12,7 @@ namespace dllm::cli {
 
 struct Progress {
   int64_t step = 0, evaluations = 0, open = 0;
+  int64_t planned = 0;  // steps in all; 0: not known before
 };
 
 class LiveView {

@@ -33,6 +33,7 @@ int run_command(const Command& command, int argc, char** argv) {
   try {
     Parsed parsed = parse(command, argc, argv);
     if (parsed.done) return *parsed.done;
+    parsed.context.give_input();
     const Interrupt interrupt(parsed.context.task());
     return command.run(parsed.context);
   } catch (const UsageFailure& failure) {

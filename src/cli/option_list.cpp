@@ -11,18 +11,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A bare key that several kinds have goes to the kinds of this list that the command takes: where a user who types
-// it means it. A request (kind slot) without a temperature of its own has the decoder's.
+// A bare key that several kinds have goes where a user who types it means it: to the first of these lists of which the
+// command takes a kind. A request (kind slot) without a temperature of its own has the decoder's.
 struct BareKey {
   const char* key;
-  std::vector<std::string> kinds;
+  std::vector<std::vector<std::string>> kinds;
 };
 const std::vector<BareKey>& bare_keys() {
-  static const std::vector<BareKey> keys = {{"temperature", {"decoder"}},
-                                            {"top_k", {"decoder"}},
-                                            {"top_p", {"decoder"}},
-                                            {"gen_length", {"slot"}},
-                                            {"seed", {"slot", "model", "loader", "trainer"}}};
+  static const std::vector<BareKey> keys = {{"temperature", {{"decoder"}}},
+                                            {"top_k", {{"decoder"}}},
+                                            {"top_p", {{"decoder"}}},
+                                            {"gen_length", {{"slot"}}},
+                                            {"seed", {{"slot"}, {"model", "loader", "trainer"}}}};
   return keys;
 }
 
@@ -100,10 +100,13 @@ void OptionList::add_bare_names() {
       const auto known = std::find_if(bare_keys().begin(), bare_keys().end(),
                                       [&, &wanted = key](const BareKey& bare) { return wanted == bare.key; });
       if (known == bare_keys().end()) continue;
-      std::erase_if(meant, [&](const Option* option) {
-        const auto& kinds = known->kinds;
-        return std::find(kinds.begin(), kinds.end(), option->targets[0].kind) == kinds.end();
-      });
+      for (const std::vector<std::string>& kinds : known->kinds) {
+        meant = options;
+        std::erase_if(meant, [&](const Option* option) {
+          return std::find(kinds.begin(), kinds.end(), option->targets[0].kind) == kinds.end();
+        });
+        if (!meant.empty()) break;
+      }
     }
     if (meant.size() == 1) {
       meant[0]->names.push_back(name);

@@ -24,7 +24,8 @@ int32_t mask_id_of(const model::Model& model, const Policy& policy) {
   if (model.config().mask_token_id >= 0) return static_cast<int32_t>(model.config().mask_token_id);
   if (!policy.needs_mask()) return 0;
   fail_with_hint("set option mask_token of the model (a token's text or id), or \"dllm\": "
-                 "{\"mask_token_id\"} in its config.json, or train it with a masked objective",
+                 "{\"mask_token_id\"} in its config.json, or train it with a masked objective; a causal "
+                 "model decodes with policy autoregressive",
                  Code::failed_precondition, "the model has no mask token");
 }
 

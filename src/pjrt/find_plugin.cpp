@@ -51,24 +51,42 @@ void add_package_folders(const std::string& prefix, std::vector<std::string>& fo
   }
 }
 
-std::vector<std::string> package_folders() {
+// The folders that a variable such as PATH names.
+std::vector<std::string> folders_of(const char* name) {
   std::vector<std::string> folders;
-  const std::string home = variable("HOME");
-  for (const std::string& prefix : {variable("VIRTUAL_ENV"), variable("CONDA_PREFIX"),
-                                    home.empty() ? home : join_path(home, ".local"),
-                                    std::string("/usr/local"), std::string("/usr")}) {
-    add_package_folders(prefix, folders);
-  }
-  return folders;
-}
-
-std::vector<std::string> own_folders() {
-  std::vector<std::string> folders;
-  const std::string list = variable("DLLM_PLUGINS");
+  const std::string list = variable(name);
   for (size_t begin = 0; begin < list.size();) {
     const size_t end = std::min(list.find(':', begin), list.size());
     if (end > begin) folders.push_back(list.substr(begin, end - begin));
     begin = end + 1;
+  }
+  return folders;
+}
+
+std::vector<std::string> own_folders() { return folders_of("DLLM_PLUGINS"); }
+
+// The Pythons that pip may belong to: the environment's, each python3 on PATH, pyenv's, the user's, the system's.
+std::vector<std::string> package_folders() {
+  const std::string home = variable("HOME");
+  std::vector<std::string> prefixes = {variable("VIRTUAL_ENV"), variable("CONDA_PREFIX"),
+                                       home.empty() ? home : join_path(home, ".local")};
+  for (const std::string& folder : folders_of("PATH")) {
+    if (file_name(folder) == "bin" && file_exists(join_path(folder, "python3")))
+      prefixes.push_back(parent_path(folder));
+  }
+  std::string pyenv = variable("PYENV_ROOT");
+  if (pyenv.empty() && !home.empty()) pyenv = join_path(home, ".pyenv");
+  const std::string versions = join_path(pyenv, "versions");
+  if (!pyenv.empty() && is_directory(versions)) {
+    for (const std::string& version : list_directory(versions))
+      prefixes.push_back(join_path(versions, version));
+  }
+  for (const char* system : {"/usr/local", "/usr"}) prefixes.emplace_back(system);
+  std::vector<std::string> folders, known;
+  for (const std::string& prefix : prefixes) {
+    if (std::find(known.begin(), known.end(), prefix) != known.end()) continue;
+    known.push_back(prefix);
+    add_package_folders(prefix, folders);
   }
   return folders;
 }

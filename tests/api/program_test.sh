@@ -16,7 +16,7 @@ check() {  # check WHAT CONDITION...
     tail -5 "$work"/out "$work"/err 2>/dev/null | sed 's/^/#   /'
   fi
 }
-run() { "$dllm" "$@" >"$work/out" 2>"$work/err"; code=$?; }
+run() { "$dllm" "$@" >"$work/out" 2>"$work/err" </dev/null; code=$?; }
 exits() { [ "$code" -eq "$1" ]; }
 says() { grep -q -- "$2" "$work/$1"; }
 is_json() { head -c 1 "$work/out" | grep -q '[{[]' && tail -c 2 "$work/out" | grep -q '[]}]'; }

@@ -6,7 +6,9 @@
   other tags, indented lines: not run
 
 The blocks find the program on PATH, the headers and the library as if they were installed, and a
-small text in corpus.txt. Folders named ROOT in a page are the source tree.
+small text in corpus.txt. Folders named ROOT in a page are the source tree. README.md is for a reader in
+the checkout after ./scripts/quickstart: its blocks find include, build/release and a model in
+runs/quickstart, and nothing is installed.
 """
 import os
 import pathlib
@@ -50,6 +52,20 @@ def environment(root, build):
                 PYTHONDONTWRITEBYTECODE="1")
 
 
+def enter_checkout(root, build, scratch, around):
+    """README.md: the folders of a checkout, a small model instead of the quickstart's; nothing is installed."""
+    (scratch / "include").symlink_to(root / "include")
+    (scratch / "build").mkdir()
+    (scratch / "build" / "release").symlink_to(build)
+    subprocess.run(["dllm", "train", "--data", "corpus.txt", "--rows", "line", "--out", "runs/quickstart", "--steps", "60",
+                    "--layers", "2", "--hidden", "64", "--vocab", "320", "--length", "32", "--batch", "8",
+                    "--loader.epochs", "0", "--lr", "5e-3", "--eval-every", "0"],
+                   cwd=scratch, env=around, check=True, timeout=SECONDS)
+    own = ("PATH", "CPATH", "LIBRARY_PATH", "LD_LIBRARY_PATH", "DLLM_LIBRARY", "PYTHONPATH")
+    plain = {name: value for name, value in around.items() if name not in own}
+    return dict(plain, PATH=os.environ.get("PATH", os.defpath))
+
+
 def command_of(language, number, code, scratch):
     if language == "sh":
         return ["sh", "-euc", code]
@@ -64,6 +80,8 @@ def run_page(root, build, scratch, page):
     (scratch / "corpus.txt").write_text(
         "".join(f"the {who} {did} the {what}\n" for who in WHO for did in DID for what in WHAT))
     around, count = environment(root, build), 0
+    if page.name == "README.md":
+        around = enter_checkout(root, build, scratch, around)
     for number, language, name, code in blocks(page.read_text()):
         if language not in ("sh", "lua", "c", "python"):
             continue

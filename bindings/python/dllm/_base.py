@@ -8,6 +8,7 @@ from ctypes import byref, c_void_p
 from typing import Any
 
 from . import errors
+from ._interrupt import TaskArgument, guard_for, resolved
 from ._lib import lib
 
 
@@ -19,7 +20,12 @@ def check(status: int) -> None:
 
 def call(name: str, *args: Any) -> None:
     """Calls a function whose last parameter is the error, and raises when it fails."""
-    check(getattr(lib, name)(*args, errors.thread_error()))
+    guard = guard_for(args)
+    if guard is None:
+        return check(getattr(lib, name)(*args, errors.thread_error()))
+    with guard:
+        status = getattr(lib, name)(*resolved(args, guard), errors.thread_error())
+    check(status)
 
 
 def make(name: str, *args: Any) -> c_void_p:
@@ -104,8 +110,35 @@ def read_text(name: str, *args: Any) -> str:
         return out.text()
 
 
+def _plain(value: Any) -> Any:
+    """A number, array or path of another package as JSON has it."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    for method in ("tolist", "item"):  # of numpy's scalars and arrays
+        if hasattr(value, method):
+            return getattr(value, method)()
+    if hasattr(value, "__index__"):
+        return value.__index__()
+    raise TypeError(f"an option cannot be a {type(value).__name__}: {value!r}")
+
+
+def from_path(path: str | os.PathLike[str], name: str, *args: Any) -> c_void_p:
+    """make() for a function that reads `path`, which stands among the arguments: FileNotFound where nothing is there."""
+    try:
+        return make(name, *args)
+    except errors.NotFound as problem:
+        if os.path.exists(path):
+            raise
+        raise errors.FileNotFound(problem.message, problem.hint, problem.code, problem.name) from None
+
+
 def pointer_of(thing: Managed | None) -> c_void_p | None:
     return None if thing is None else thing.pointer
+
+
+def task_of(task: Any) -> TaskArgument:
+    """The task of a long call; without one Ctrl-C still stops it (_interrupt.py)."""
+    return TaskArgument(task)
 
 
 def path_bytes(path: str | os.PathLike[str]) -> bytes:
@@ -119,9 +152,13 @@ class Options(Managed):
 
     def __init__(self, kind: str, values: dict[str, Any] | None = None):
         super().__init__(make("dllm_options_new", kind.encode()))
-        if values:
-            text = json.dumps(values).encode()
+        if not values:
+            return
+        text = json.dumps(values, default=_plain).encode()
+        try:
             call("dllm_options_set_json", self.pointer, text, len(text))
+        except errors.NotFound as problem:
+            raise errors.UnknownOption(problem.message, problem.hint, problem.code, problem.name) from None
 
     def values(self) -> dict[str, Any]:
         """Every key with its effective value."""

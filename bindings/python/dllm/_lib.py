@@ -15,13 +15,16 @@ _NAMES = {"darwin": ["libdllm.1.dylib", "libdllm.dylib"], "win32": ["dllm.dll"]}
 
 
 def _candidates() -> list[str]:
-    """Where to look: DLLM_LIBRARY alone when it is set, else beside the package, then the system."""
+    """Where to look: DLLM_LIBRARY alone when it is set, else beside the package, a build, then the system."""
     named = os.environ.get("DLLM_LIBRARY")
     if named:
         return [named]
     here = os.path.dirname(os.path.abspath(__file__))
     beside = [os.path.join(here, name) for name in _NAMES]
     found = ctypes.util.find_library("dllm")
+    # A checkout after ./scripts/build, and what cmake --install laid down.
+    for folder in ("../../../build/release/lib", "../../../../lib"):
+        beside += [os.path.normpath(os.path.join(here, folder, name)) for name in _NAMES]
     return [path for path in beside if os.path.exists(path)] + ([found] if found else []) + _NAMES
 
 
@@ -35,8 +38,9 @@ def _open() -> ctypes.CDLL:
             continue
         _check(library, path)
         return library
+    here = os.path.dirname(os.path.abspath(__file__))
     raise ImportError("cannot load libdllm; tried\n" + "\n".join(tried) +
-                      "\nset DLLM_LIBRARY to the path of libdllm.so")
+                      "\nset DLLM_LIBRARY to the path of libdllm.so, or copy libdllm.so into " + here)
 
 
 def _check(library: ctypes.CDLL, path: str) -> None:

@@ -62,5 +62,10 @@ class Batch(Managed):
         return lib.dllm_batch_count(self.pointer)
 
 
-def as_batch(rows: Batch | Mapping[str, Any]) -> Batch:
-    return rows if isinstance(rows, Batch) else Batch(rows)
+def as_batch(rows: Batch | Mapping[str, Any] | Any) -> Batch:
+    """Named arrays as a batch; an array alone is its ids, one row of ids a batch of one."""
+    if isinstance(rows, Batch):
+        return rows
+    if isinstance(rows, Mapping):
+        return Batch(rows)
+    return Batch({"ids": rows if len(_arrays.shape_of(rows)) > 1 else [rows]})

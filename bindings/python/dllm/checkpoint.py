@@ -5,7 +5,7 @@ import json
 import os
 from typing import Any
 
-from ._base import Managed, call, make, options, path_bytes, pointer_of, read_text
+from ._base import Managed, call, from_path, make, options, path_bytes, pointer_of, read_text, task_of
 from .errors import NotFound
 from .loader import Loader
 from .task import Task
@@ -22,14 +22,14 @@ def save_checkpoint(trainer: Trainer, loader: Loader | None, root: Path,
         settings["script_state"] = json.dumps(script_state)
     with options("checkpoint", settings) as opts:
         return read_text("dllm_checkpoint_save", trainer.pointer, pointer_of(loader),
-                         path_bytes(root), opts.pointer, pointer_of(task))
+                         path_bytes(root), opts.pointer, task_of(task))
 
 
 def restore_checkpoint(trainer: Trainer, loader: Loader | None, dir: Path,
                        task: Task | None = None) -> None:
     """Puts trainer, model and loader back to where they were."""
     call("dllm_checkpoint_restore", trainer.pointer, pointer_of(loader), path_bytes(dir),
-         pointer_of(task))
+         task_of(task))
 
 
 def latest_checkpoint(root: Path) -> str | None:
@@ -47,7 +47,7 @@ class Checkpoint(Managed):
     _release, noun = "dllm_checkpoint_release", "checkpoint"
 
     def __init__(self, path: Path):
-        super().__init__(make("dllm_checkpoint_open", path_bytes(path)))
+        super().__init__(from_path(path, "dllm_checkpoint_open", path_bytes(path)))
 
     def describe(self) -> dict[str, Any]:
         return self._json("dllm_checkpoint_describe")
@@ -57,4 +57,4 @@ class Checkpoint(Managed):
 
     def verify(self, task: Task | None = None) -> None:
         """Reads every byte and compares sizes and checksums; raises DataLoss for a bad file."""
-        call("dllm_checkpoint_verify", self.pointer, pointer_of(task))
+        call("dllm_checkpoint_verify", self.pointer, task_of(task))

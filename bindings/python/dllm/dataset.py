@@ -5,7 +5,7 @@ import json
 import os
 from typing import Any, Iterable, Mapping
 
-from ._base import Managed, call, make, options, path_bytes, pointer_of
+from ._base import Managed, call, from_path, make, options, path_bytes, pointer_of, task_of
 from ._lib import lib
 from .task import Task
 from .tokenizer import Tokenizer
@@ -23,8 +23,8 @@ class Dataset(Managed):
             if path is None:
                 made = make("dllm_dataset_new", pointer_of(tokenizer), opts.pointer)
             else:
-                made = make("dllm_dataset_open", path_bytes(path), pointer_of(tokenizer),
-                            opts.pointer, pointer_of(task))
+                made = from_path(path, "dllm_dataset_open", path_bytes(path), pointer_of(tokenizer),
+                                 opts.pointer, task_of(task))
         super().__init__(made)
 
     @classmethod
@@ -47,4 +47,4 @@ class Dataset(Managed):
         """Writes a token file; batches read their ids from it."""
         with options("save", settings) as opts:
             call("dllm_dataset_save", self.pointer, path_bytes(path), opts.pointer,
-                 pointer_of(task))
+                 task_of(task))

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import json
 from ctypes import byref, c_double, c_int64
+from operator import index
 from typing import Any, Iterator, Sequence
 
 from . import _arrays
-from ._base import Managed, call, make, options, pointer_of, read_text
+from ._base import Managed, call, make, options, read_text, task_of
 from .batch import Batch
 from .event import Callback, run_with
 from .model import Model
@@ -26,7 +27,7 @@ class Decoder(Managed):
     def start(self, prompt: Sequence[int] = (), seed: int = 0) -> None:
         """Drops all requests and starts one in slot 0: the prompt, then gen_length open positions."""
         ids = _arrays.to_c(prompt, "i32")
-        call("dllm_decoder_start", self.pointer, ids, len(ids), seed)
+        call("dllm_decoder_start", self.pointer, ids, len(ids), index(seed))
 
     def add(self, canvas: Sequence[int], fixed: Sequence[int] | None = None,
             **settings: Any) -> int:
@@ -44,7 +45,7 @@ class Decoder(Managed):
 
     def step(self, task: Task | None = None) -> int:
         """One denoising step of every active slot; how many still have open positions."""
-        return self._number("dllm_decoder_step", c_int64, pointer_of(task))
+        return self._number("dllm_decoder_step", c_int64, task_of(task))
 
     def steps(self, task: Task | None = None) -> Iterator[int]:
         """Steps until everything is decided, yielding what step() answers."""
@@ -55,11 +56,11 @@ class Decoder(Managed):
 
     def run(self, callback: Callback | None = None, task: Task | None = None) -> None:
         """Steps until everything is decided; callback gets every event, may return dllm.STOP."""
-        run_with("dllm_decoder_run", callback, self.pointer, after=(pointer_of(task),))
+        run_with("dllm_decoder_run", callback, self.pointer, after=(task_of(task),))
 
     def predict(self, task: Task | None = None) -> None:
         """Runs the model for the coming step and decides nothing: see statistics and commit."""
-        call("dllmx_decoder_predict", self.pointer, pointer_of(task))
+        call("dllmx_decoder_predict", self.pointer, task_of(task))
 
     def statistics(self, slot: int = 0) -> Batch:
         """What the model said: positions, token, probability, argmax, entropy, top_ids, ..."""

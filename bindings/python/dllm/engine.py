@@ -6,7 +6,7 @@ import threading
 from ctypes import c_int64
 from typing import Any
 
-from ._base import Managed, call, make, options, path_bytes, pointer_of, read_text
+from ._base import Managed, call, make, options, path_bytes, read_text, task_of
 from ._lib import lib
 from .task import Task
 
@@ -37,7 +37,7 @@ class Engine(Managed):
         """What a job on a model would need, as text of the chosen format (JSON unless told otherwise)."""
         with options("plan", settings) as opts:
             return read_text("dllm_engine_plan", self.pointer, path_bytes(path), opts.pointer,
-                             pointer_of(task))
+                             task_of(task))
 
     def trim(self) -> None:
         """Gives memory that nothing uses right now back to the system."""

@@ -40,6 +40,14 @@ class NotFound(Error, LookupError):
     """No such key, name or file; the hint names the nearest."""
 
 
+class UnknownOption(NotFound, TypeError):
+    """A keyword argument that is no option."""
+
+
+class FileNotFound(NotFound, FileNotFoundError):
+    """A path where nothing is."""
+
+
 class AlreadyExists(Error):
     """A name or a folder is taken."""
 

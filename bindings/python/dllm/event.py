@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 from . import _arrays, _raw
 from ._base import check, read_text
+from ._interrupt import guard_for, resolved
 from ._lib import lib
 from .errors import ClosedError, NotFound, from_status, thread_error
 
@@ -73,19 +74,30 @@ def run_with(name: str, callback: Callback | None, *before: Any, after: tuple[An
     the call is back.
     """
     parked: list[BaseException] = []
+    guard = guard_for(after)
+    assert guard is not None, f"{name} takes a task"
+
+    def answer_of(event: Event) -> int:
+        try:
+            guard.in_callback = True
+            answer = callback(event)  # type: ignore[misc]
+            guard.in_callback = False
+            return int(answer or _raw.CONTINUE)
+        finally:
+            guard.in_callback = False
+            event._pointer = None
 
     def trampoline(pointer: int, _: Any) -> int:
-        event = Event(pointer)
+        # Ctrl-C raises while in_callback is set alone, so that nothing is raised out of here.
         try:
-            return int(callback(event) or _raw.CONTINUE)  # type: ignore[misc]
+            return answer_of(Event(pointer))
         except BaseException as problem:
             parked.append(problem)
             return _raw.FAIL
-        finally:
-            event._pointer = None
 
     fn = _raw.EVENT_FN(trampoline) if callback else _raw.EVENT_FN()
-    status = getattr(lib, name)(*before, fn, None, *after, thread_error())
+    with guard:
+        status = getattr(lib, name)(*before, fn, None, *resolved(after, guard), thread_error())
     if parked:
         raise parked[0]
     check(status)

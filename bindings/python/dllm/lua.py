@@ -5,7 +5,7 @@ import json
 import os
 from typing import Any
 
-from ._base import Buffer, Managed, call, make, options, path_bytes, pointer_of
+from ._base import Buffer, Managed, call, make, options, path_bytes, task_of
 from .task import Task
 
 
@@ -40,5 +40,5 @@ class Lua(Managed):
 
     def _run(self, function: str, name: bytes, text: bytes, task: Task | None) -> list[Any]:
         with Buffer() as out:
-            call(function, self.pointer, name, text, len(text), pointer_of(task), out.pointer)
+            call(function, self.pointer, name, text, len(text), task_of(task), out.pointer)
             return json.loads(out.bytes() or b"[]")

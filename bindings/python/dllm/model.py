@@ -7,7 +7,7 @@ import os
 from ctypes import c_int64
 from typing import TYPE_CHECKING, Any, Mapping
 
-from ._base import Managed, call, make, options, path_bytes, pointer_of
+from ._base import Managed, call, from_path, make, options, path_bytes, task_of
 from ._lib import lib
 from .batch import Batch, as_batch
 from .engine import Engine, default_engine
@@ -26,15 +26,15 @@ class Model(Managed):
 
     def __init__(self, path: str | os.PathLike[str] | Source, engine: Engine | None = None,
                  task: Task | None = None, **settings: Any):
-        """path: a folder, a GGUF file, a checkpoint's model folder, or a Source."""
+        """path: a model folder, a GGUF file, a run or checkpoint folder, or a Source."""
         engine = engine or default_engine()
         with options("model", settings) as opts:
             if isinstance(path, Source):
                 made = make("dllm_model_load_source", engine.pointer, path.pointer, opts.pointer,
-                            pointer_of(task))
+                            task_of(task))
             else:
-                made = make("dllm_model_load", engine.pointer, path_bytes(path), opts.pointer,
-                            pointer_of(task))
+                made = from_path(path, "dllm_model_load", engine.pointer, path_bytes(path),
+                                 opts.pointer, task_of(task))
         super().__init__(made)
 
     @classmethod
@@ -51,11 +51,11 @@ class Model(Managed):
         text = json.dumps(dict(config)).encode()
         with options("model", settings) as opts:
             return cls._wrap(make("dllm_model_new", engine.pointer, text, len(text), opts.pointer,
-                                  pointer_of(task)))
+                                  task_of(task)))
 
     def save(self, path: str | os.PathLike[str], task: Task | None = None, **settings: Any) -> None:
         with options("save", settings) as opts:
-            call("dllm_model_save", self.pointer, path_bytes(path), opts.pointer, pointer_of(task))
+            call("dllm_model_save", self.pointer, path_bytes(path), opts.pointer, task_of(task))
 
     def config(self) -> dict[str, Any]:
         return self._json("dllm_model_config")
@@ -87,10 +87,21 @@ class Model(Managed):
         """Lays a tokenizer beside the model: every save and checkpoint writes it too."""
         call("dllm_model_set_tokenizer", self.pointer, tokenizer.pointer)
 
-    def forward(self, rows: Batch | Mapping[str, Any], task: Task | None = None,
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<dllm.Model (closed)>"
+        about = self.describe()
+        return (f"<dllm.Model {about['family']}, {self['layers']} layers of {about['hidden']}, "
+                f"{about['params'] / 1e6:.2f} M parameters, vocabulary {about['vocab']}, "
+                f"{about['attention']}>")
+
+    def forward(self, rows: Batch | Mapping[str, Any] | Any, task: Task | None = None,
                 **settings: Any) -> Batch:
-        """Runs the model once; the result holds logits (batch, seq, vocab)."""
+        """Runs the model once; the result holds logits (batch, seq, vocab).
+
+        rows: a Batch, named arrays, or ids (batch, seq) alone.
+        """
         batch = as_batch(rows)
         with options("forward", settings) as opts:
             return Batch._wrap(make("dllm_model_forward", self.pointer, batch.pointer, opts.pointer,
-                                    pointer_of(task)))
+                                    task_of(task)))

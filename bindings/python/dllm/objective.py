@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 from ctypes import c_double
+from operator import index
 from typing import Any, Mapping
 
-from ._base import Managed, make, options, pointer_of
+from ._base import Managed, make, options, pointer_of, task_of
 from .batch import Batch, as_batch
 from .model import Model
 from .schedule import Schedule
@@ -27,11 +28,12 @@ class Objective(Managed):
         shift and vocabulary count; without one they are options of the objective."""
         batch = as_batch(rows)
         return Batch._wrap(make("dllm_objective_prepare", self.pointer, pointer_of(model),
-                                batch.pointer, seed, step))
+                                batch.pointer, index(seed), index(step)))
 
     def loss(self, model: Model, rows: Batch | Mapping[str, Any], seed: int = 0,
              task: Task | None = None) -> float:
         """The loss of one batch in nats; nothing is changed."""
         batch = as_batch(rows)
-        return self._number("dllm_objective_loss", c_double, model.pointer, batch.pointer, seed,
-                            pointer_of(task))
+        return self._number("dllm_objective_loss", c_double, model.pointer, batch.pointer,
+                            index(seed),
+                            task_of(task))

@@ -50,6 +50,18 @@ class Tensor(Managed):
         flat = _arrays.from_c(room, dtype, count)
         return flat.reshape(shape) if hasattr(flat, "reshape") else _nest(flat, shape)
 
+    def numpy(self) -> Any:
+        """A copy as a numpy array; f16 and bf16 become f32."""
+        if _arrays.numpy is None:
+            raise ImportError("numpy is not installed: read() answers nested lists")
+        return self.read()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if copy is False:
+            raise ValueError("a Tensor has no array without a copy: numpy.asarray(tensor.view())")
+        values = self.numpy()
+        return values if dtype is None else values.astype(dtype, copy=False)
+
     def view(self) -> Any:
         """The elements without a copy, as a read-only memoryview; valid while this tensor is open."""
         dtype, shape = self.dtype, self.shape

@@ -8,7 +8,7 @@ from ctypes import byref, c_int32, c_int64
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from . import _arrays
-from ._base import Buffer, Managed, call, make, options, path_bytes, pointer_of, read_text
+from ._base import Buffer, Managed, call, from_path, make, options, path_bytes, read_text, task_of
 from ._lib import lib
 from .batch import Batch
 from .source import Source
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Tokenizer(Managed):
-    """`Tokenizer(path)` loads tokenizer.json, a folder that holds one, a GGUF file or a Source."""
+    """`Tokenizer(path)` loads tokenizer.json, a folder that holds one, a run, a GGUF file or a Source."""
 
     _release, noun = "dllm_tokenizer_release", "tokenizer"
 
@@ -28,7 +28,7 @@ class Tokenizer(Managed):
             if isinstance(path, Source):
                 made = make("dllm_tokenizer_load_source", path.pointer, opts.pointer)
             else:
-                made = make("dllm_tokenizer_load", path_bytes(path), opts.pointer)
+                made = from_path(path, "dllm_tokenizer_load", path_bytes(path), opts.pointer)
         super().__init__(made)
 
     @classmethod
@@ -37,7 +37,7 @@ class Tokenizer(Managed):
         made = cls.__new__(cls)
         with options("tokenizer_train", settings) as opts:
             Managed.__init__(made, make("dllm_tokenizer_train", text.pointer, opts.pointer,
-                                        pointer_of(task)))
+                                        task_of(task)))
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import os
 from ctypes import c_double
+from operator import index
 from typing import Any, Mapping
 
-from ._base import Managed, call, make, options, path_bytes, pointer_of
+from ._base import Managed, call, make, options, path_bytes, task_of
 from .batch import Batch, as_batch
 from .event import Callback, run_with
 from .loader import Loader
@@ -27,15 +28,15 @@ class Trainer(Managed):
     def step(self, rows: Batch | Mapping[str, Any], task: Task | None = None) -> float:
         """One optimizer step; the loss before the update, in nats."""
         batch = as_batch(rows)
-        return self._number("dllm_trainer_step", c_double, batch.pointer, pointer_of(task))
+        return self._number("dllm_trainer_step", c_double, batch.pointer, task_of(task))
 
     def accumulate(self, rows: Batch | Mapping[str, Any], task: Task | None = None) -> None:
         batch = as_batch(rows)
-        call("dllm_trainer_accumulate", self.pointer, batch.pointer, pointer_of(task))
+        call("dllm_trainer_accumulate", self.pointer, batch.pointer, task_of(task))
 
     def apply(self, task: Task | None = None) -> float:
         """Updates with the gradients summed by accumulate; their mean loss."""
-        return self._number("dllm_trainer_apply", c_double, pointer_of(task))
+        return self._number("dllm_trainer_apply", c_double, task_of(task))
 
     def sync(self) -> None:
         call("dllm_trainer_sync", self.pointer)
@@ -43,13 +44,13 @@ class Trainer(Managed):
     def run(self, loader: Loader, steps: int, callback: Callback | None = None,
             task: Task | None = None) -> None:
         """Takes many steps; callback gets every event and may return dllm.STOP."""
-        run_with("dllm_trainer_run", callback, self.pointer, loader.pointer, steps,
-                 after=(pointer_of(task),))
+        run_with("dllm_trainer_run", callback, self.pointer, loader.pointer, index(steps),
+                 after=(task_of(task),))
 
     def eval(self, loader: Loader, max_batches: int = 8, task: Task | None = None) -> float:
         """The mean loss over batches, in nats; nothing is changed but the loader's position."""
         return self._number("dllm_trainer_eval", c_double, loader.pointer, max_batches,
-                            pointer_of(task))
+                            task_of(task))
 
     def metric(self, key: str) -> float:
         return self._number("dllm_trainer_metric", c_double, key.encode())

@@ -66,6 +66,7 @@ int talk(Context& context, Conversation& conversation) {
 
 int chat(Context& context) {
   Session session(context);
+  choose_policy(context, session);
   Conversation conversation(context, session);
   std::signal(SIGINT, SIG_DFL);  // Ctrl-C while nobody speaks ends the program
   if (!context.has("message")) return talk(context, conversation);
@@ -87,7 +88,10 @@ Command chat_command() {
            {Kind::number, "length", "", "open positions of an answer (as --slot.gen_length)"},
            {Kind::flag, "quiet", "", "do not show the denoising"}},
           {"engine", "model", "decoder:policy", "slot", "chat"},
-          chat};
+          chat,
+          false,
+          {},
+          {"model", "message"}};
 }
 
 }  // namespace dllm::cli

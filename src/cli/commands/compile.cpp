@@ -199,7 +199,8 @@ Command compile_command() {
           {"engine", "plan"},
           compile,
           false,
-          {{"engine", "kind", "pjrt"}}};
+          {{"engine", "kind", "pjrt"}},
+          {"model"}};
 }
 
 } // namespace dllm::cli

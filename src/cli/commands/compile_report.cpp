@@ -114,12 +114,11 @@ std::map<std::string, int64_t> count_collectives(const std::string& optimized) {
 
 Room room_of(const Json& compiled) {
   Room room;
-  room.needs = number(compiled, "peak");
   room.has = number(compiled, "device");
-  if (room.needs <= 0) {
-    room.needs = number(compiled, "argument") + number(compiled, "output") -
-                 number(compiled, "alias") + number(compiled, "temporary");
-  }
+  // The peak of some plugins leaves the temporaries out.
+  room.needs = std::max(number(compiled, "peak"),
+                        number(compiled, "argument") + number(compiled, "output") -
+                            number(compiled, "alias") + number(compiled, "temporary"));
   if (!compiled.contains("message")) return room;
   const auto message = compiled["message"].get<std::string>();
   room.needs = bytes_after(message, "needs ");

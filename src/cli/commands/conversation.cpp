@@ -70,15 +70,14 @@ int32_t Conversation::find_end() const {
 }
 
 Canvas Conversation::decode_answer(const std::vector<int32_t>& prompt, Answer& answer) {
-  const auto decoder = make<dllm_decoder>([&](dllm_decoder** out, dllm_error* err) {
-    return dllm_decoder_new(session_.model.get(), context_.options("decoder"), out, err);
-  });
+  const Owned<dllm_decoder> decoder = open_decoder(context_, session_, false);
   const int64_t slot = add_request(context_, decoder.get(), {prompt, {}});
   const Owned<dllm_task> task(dllm_task_new()); // of this answer alone
   const Interrupt interrupt(task.get());
   TokenTexts texts(session_.tokenizer.get());
   LiveView view;
   const bool shown = !context_.flag("quiet") && !context_.json() && view.is_terminal();
+  const int64_t planned = planned_steps(context_, progress_of(decoder.get(), slot).open);
   for (int64_t active = 1; active > 0;) {
     if (shown) {
       Canvas canvas = canvas_of(decoder.get(), slot);
@@ -86,7 +85,9 @@ Canvas Conversation::decode_answer(const std::vector<int32_t>& prompt, Answer& a
         values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
       };
       cut(canvas.ids), cut(canvas.states), cut(canvas.confidence);
-      view.show(texts.cells(canvas), progress_of(decoder.get(), slot));
+      Progress progress = progress_of(decoder.get(), slot);
+      progress.planned = planned;
+      view.show(texts.cells(canvas), progress);
     }
     call([&](dllm_error* err) { return dllm_decoder_step(decoder.get(), task.get(), &active, err); });
   }

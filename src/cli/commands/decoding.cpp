@@ -3,10 +3,14 @@
 #include "../live_view.h"
 #include "../pictures/trace.h"
 #include "../token_texts.h"
+#include "answer.h"
 #include "ending.h"
 
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 
@@ -15,25 +19,55 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void step_until_done(Context& context, dllm_decoder* decoder, int64_t shown, const Ending& ending, TokenTexts& texts,
-                     LiveView* view) {
+std::string word_of(const Context& context, const std::string& kind, const std::string& key) {
+  const Json value = Json::parse(context.option(kind, key));
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// The requests of one command, while they are decoded.
+struct Run {
+  dllm_decoder* decoder;
+  std::vector<int64_t> slots;
+  const Ending& ending;
+
+  bool all_reached() const {
+    return std::all_of(slots.begin(), slots.end(), [&](int64_t slot) {
+      return decoder_metric(decoder, slot, "done") > 0 || ending.reached(canvas_of(decoder, slot));
+    });
+  }
+};
+
+// False when Ctrl-C stopped it.
+bool step_until_done(Context& context, const Run& run, TokenTexts& texts, LiveView* view) {
+  const int64_t shown = run.slots[0];
+  const int64_t planned = planned_steps(context, progress_of(run.decoder, shown).open);
   const auto show = [&] {
-    if (view != nullptr) view->show(texts.cells(canvas_of(decoder, shown)), progress_of(decoder, shown));
+    if (view == nullptr) return;
+    Progress progress = progress_of(run.decoder, shown);
+    progress.planned = planned;
+    view->show(texts.cells(canvas_of(run.decoder, shown)), progress);
   };
   show();
-  for (int64_t active = 1; active > 0 && !ending.reached(canvas_of(decoder, shown)); show()) {
-    call([&](dllm_error* err) { return dllm_decoder_step(decoder, context.task(), &active, err); });
+  try {
+    for (int64_t active = 1; active > 0 && !run.all_reached(); show()) {
+      call([&](dllm_error* err) { return dllm_decoder_step(run.decoder, context.task(), &active, err); });
+    }
+  } catch (const Failure& failure) {
+    if (failure.status() != DLLM_CANCELLED) throw;
+    return false;
   }
+  return true;
 }
 
 // A trace with the texts of its tokens: what dllm replay needs to draw it without the model.
-void save_trace(Context& context, const Session& session, const dllm_decoder* decoder, const std::vector<int64_t>& slots,
-                TokenTexts& texts) {
+void save_trace(Context& context, const Session& session, const Run& run, TokenTexts& texts) {
   std::string lines;
-  for (int64_t slot : slots) {
-    lines += text([&](dllm_buffer* out, dllm_error* err) { return dllm_decoder_trace(decoder, slot, out, err); });
+  for (int64_t slot : run.slots) {
+    lines += text([&](dllm_buffer* out, dllm_error* err) { return dllm_decoder_trace(run.decoder, slot, out, err); });
   }
-  const auto mask_id = static_cast<int32_t>(model_number(session.model.get(), "mask_id"));
+  int64_t mask = -1;
+  dllm_model_i64(session.model.get(), "mask_id", &mask, nullptr);
+  const auto mask_id = static_cast<int32_t>(mask);
   std::map<int32_t, std::string> used;
   const Trace trace = lines.empty() ? Trace() : parse_trace(lines, "the trace");
   const auto use = [&](int32_t id) {
@@ -52,24 +86,71 @@ void save_trace(Context& context, const Session& session, const dllm_decoder* de
   if (!file) throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + context.text("trace"));
 }
 
-void print_result(const Context& context, const Ending& ending, const dllm_decoder* decoder, int64_t slot) {
-  const Canvas canvas = canvas_of(decoder, slot);
-  const std::string text = ending.text(canvas);
-  if (!context.json()) {
-    std::printf("%s\n", text.c_str());
-    return;
+void print_results(const Context& context, const Run& run, const dllm_tokenizer* tokenizer, int64_t seed) {
+  for (size_t i = 0; i < run.slots.size(); ++i) {
+    const int64_t slot = run.slots[i], own_seed = seed + static_cast<int64_t>(i);
+    const Canvas canvas = canvas_of(run.decoder, slot);
+    const Progress progress = progress_of(run.decoder, slot);
+    // --until may end a text before all of it is decided: what is open behind it does not matter.
+    const bool whole = progress.open == 0 || run.ending.reached(canvas);
+    const std::string text = whole ? run.ending.text(canvas) : text_with_holes(tokenizer, canvas);
+    if (!context.json()) {
+      if (run.slots.size() > 1) std::printf("%s--- sample %zu, seed %lld\n", i == 0 ? "" : "\n", i + 1,
+                                            static_cast<long long>(own_seed));
+      std::printf("%s\n", text.c_str());
+      continue;
+    }
+    const Json line = {{"slot", slot}, {"seed", own_seed}, {"text", text}, {"ids", canvas.ids},
+                       {"steps", progress.step}, {"nfe", progress.evaluations}, {"open", progress.open}};
+    std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   }
-  const Json line = {{"slot", slot}, {"text", text}, {"ids", canvas.ids},
-                     {"steps", decoder_metric(decoder, slot, "steps")}, {"nfe", decoder_metric(decoder, slot, "nfe")}};
-  std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  std::fflush(stdout);
+}
+
+// A greedy small model often decides for its commonest token everywhere.
+void tell_collapse(const Context& context, const Run& run) {
+  if (word_of(context, "decoder", "temperature") != "0" && word_of(context, "decoder", "temperature") != "0.0") return;
+  const Repeats repeats = most_repeated(canvas_of(run.decoder, run.slots[0]), run.ending.end_token());
+  if (repeats.tokens < 12 || 2 * repeats.same <= repeats.tokens) return;
+  const bool ordered = word_of(context, "decoder", "policy") == "autoregressive";
+  std::fprintf(stderr, "%lld of %lld tokens are the same: try --temperature 0.8%s\n",
+               static_cast<long long>(repeats.same), static_cast<long long>(repeats.tokens),
+               ordered ? "" : " --policy random");
 }
 
 }  // namespace
 
+void choose_policy(Context& context, const Session& session) {
+  if (context.typed("policy") || context.typed("decoder", "policy") || context.typed("decoder", "attention")) return;
+  const Json about = Json::parse(
+      text([&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(session.model.get(), out, err); }));
+  if (about.value("attention", "") != "causal") return;
+  context.change_kind("decoder", "decoder:autoregressive");
+  call([&](dllm_error* err) {
+    return dllm_options_set_str(context.options("decoder"), "policy", "autoregressive", err);
+  });
+  if (context.flag("quiet") || context.json()) return;
+  std::fprintf(stderr, "%s is a causal model: --policy autoregressive decodes it, one token after another\n",
+               context.text("model").c_str());
+}
+
+Owned<dllm_decoder> open_decoder(Context& context, const Session& session, bool trace) {
+  if (trace || !context.typed("decoder", "trace")) {
+    call([&](dllm_error* err) {
+      return dllm_options_set_i64(context.options("decoder"), "trace", trace ? 1 : 0, err);
+    });
+  }
+  return make<dllm_decoder>([&](dllm_decoder** out, dllm_error* err) {
+    return dllm_decoder_new(session.model.get(), context.options("decoder"), out, err);
+  });
+}
+
 int64_t add_request(Context& context, dllm_decoder* decoder, const Request& request) {
   if (context.has("length")) {
+    const int64_t length = context.number("length");
+    if (length < 1) throw UsageFailure("--length takes 1 and more, not " + std::to_string(length));
     call([&](dllm_error* err) {
-      return dllm_options_set_i64(context.options("slot"), "gen_length", context.number("length"), err);
+      return dllm_options_set_i64(context.options("slot"), "gen_length", length, err);
     });
   }
   int64_t slot = 0;
@@ -91,29 +172,47 @@ Progress progress_of(const dllm_decoder* decoder, int64_t slot) {
   return {metric("steps"), metric("nfe"), metric("open")};
 }
 
+int64_t planned_steps(const Context& context, int64_t open) {
+  const std::string policy = word_of(context, "decoder", "policy");
+  const int64_t steps = std::stoll(word_of(context, "decoder", "steps"));
+  if (policy == "autoregressive") return open;
+  if (policy == "low_confidence") return std::min(steps, open);
+  return policy == "random" || policy == "ancestral" ? steps : 0;
+}
+
 Session::Session(Context& context)
     : engine(open_engine(context)),
       model(open_model(context, engine.get(), context.text("model"))),
       tokenizer(open_tokenizer(context.text("model"))) {}
 
 int run_requests(Context& context, Session& session, const std::vector<Request>& requests) {
-  if (context.has("trace"))
-    call([&](dllm_error* err) { return dllm_options_set_i64(context.options("decoder"), "trace", 1, err); });
-  const auto decoder = make<dllm_decoder>([&](dllm_decoder** out, dllm_error* err) {
-    return dllm_decoder_new(session.model.get(), context.options("decoder"), out, err);
-  });
+  const Owned<dllm_decoder> decoder = open_decoder(context, session, context.has("trace"));
   const bool has_holes = !requests[0].fixed.empty();
   const Ending ending(context, session.tokenizer.get(),
                       has_holes ? -1 : static_cast<int64_t>(requests[0].canvas.size()));
-  std::vector<int64_t> slots;
-  for (const Request& request : requests) slots.push_back(add_request(context, decoder.get(), request));
+  const int64_t seed = std::stoll(word_of(context, "slot", "seed"));
+  Run run{decoder.get(), {}, ending};
+  for (const Request& request : requests) {
+    call([&](dllm_error* err) {
+      return dllm_options_set_i64(context.options("slot"), "seed", seed + static_cast<int64_t>(run.slots.size()), err);
+    });
+    run.slots.push_back(add_request(context, decoder.get(), request));
+  }
   TokenTexts texts(session.tokenizer.get());
   LiveView view;
   const bool shown = !context.flag("quiet") && !context.json() && view.is_terminal();
-  step_until_done(context, decoder.get(), slots[0], ending, texts, shown ? &view : nullptr);
-  for (int64_t slot : slots) print_result(context, ending, decoder.get(), slot);
-  if (context.has("trace")) save_trace(context, session, decoder.get(), slots, texts);
-  return 0;
+  const bool finished = step_until_done(context, run, texts, shown ? &view : nullptr);
+  if (isatty(STDOUT_FILENO) != 0) view.clear();  // the text stands there once
+  print_results(context, run, session.tokenizer.get(), seed);
+  if (context.has("trace")) save_trace(context, session, run, texts);
+  if (finished) {
+    if (!context.json()) tell_collapse(context, run);
+    return 0;
+  }
+  const Progress progress = progress_of(decoder.get(), run.slots[0]);
+  std::fprintf(stderr, "interrupted after step %lld: %lld positions are open\n", static_cast<long long>(progress.step),
+               static_cast<long long>(progress.open));
+  return kInterrupted;
 }
 
 }  // namespace dllm::cli

@@ -17,6 +17,7 @@ class Ending {
   bool reached(const Canvas& canvas) const;
   // Without the end token and what comes behind it, without `until` and what comes behind it.
   std::string text(const Canvas& canvas) const;
+  int32_t end_token() const { return end_; }  // -1: none
 
  private:
   const dllm_tokenizer* tokenizer_;

@@ -3,7 +3,10 @@
 #include "decoding.h"
 #include "registry.h"
 
-#include <cstdio>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <regex>
 
 namespace dllm::cli {
@@ -32,11 +35,37 @@ Request parse_holes(const dllm_tokenizer* tokenizer, const std::string& text, in
   return request;
 }
 
+// Text that another program or a file hands over; an editor's or echo's last line break is not part of it.
+std::string read_prompt(const std::string& path) {
+  std::string text = read_all(path);
+  if (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+bool is_piped(int descriptor) {
+  struct stat about = {};
+  return fstat(descriptor, &about) == 0 && (S_ISFIFO(about.st_mode) || S_ISREG(about.st_mode));
+}
+
+std::string prompt_of(const Context& context) {
+  if (context.has("file") && context.typed("prompt")) throw UsageFailure("--prompt and --file are two prompts: give one");
+  if (context.has("file")) return read_prompt(context.text("file"));
+  if (context.text("prompt") == "-") return read_prompt("-");
+  if (context.typed("prompt")) return context.text("prompt");
+  return context.has_input() && is_piped(STDIN_FILENO) ? read_prompt("-") : "";
+}
+
 int generate(Context& context) {
+  const int64_t samples = context.number("samples");
+  if (samples < 1 || samples > 65536) {
+    throw UsageFailure("--samples takes 1 to 65536, not " + std::to_string(samples));
+  }
+  const std::string prompt = prompt_of(context);
   Session session(context);
+  choose_policy(context, session);
   Request request;
-  request.canvas = encode(session.tokenizer.get(), context.text("prompt"));
-  return run_requests(context, session, {request});
+  request.canvas = encode(session.tokenizer.get(), prompt);
+  return run_requests(context, session, std::vector<Request>(static_cast<size_t>(samples), request));
 }
 
 int infill(Context& context) {
@@ -56,16 +85,21 @@ int infill(Context& context) {
 Command generate_command() {
   using Kind = Argument::Kind;
   return {"generate", "write text after a prompt",
-          "dllm generate --model runs/quickstart --prompt \"The wise man\" --steps 32",
+          "dllm generate runs/quickstart \"The wise man\" --length 48 --steps 48 --temperature 0.8 --seed 1",
           {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
-           {Kind::text, "prompt", "", "text to start from; may be empty"},
+           {Kind::text, "prompt", "", "text to start from; - for standard input, which a pipe is by itself"},
+           {Kind::text, "file", "", "read the prompt from this file"},
            {Kind::text, "policy", "low_confidence", policy_sentence()},
            {Kind::number, "length", "", "open positions after the prompt (as --slot.gen_length)"},
+           {Kind::number, "samples", "1", "so many texts, with the seeds seed, seed + 1, ..."},
            {Kind::text, "until", "", "stop when the answer holds this text, which is left out"},
            {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
            {Kind::flag, "quiet", "", "do not show the denoising"}},
           {"engine", "model", "decoder:policy", "slot"},
-          generate};
+          generate,
+          false,
+          {},
+          {"model", "prompt"}};
 }
 
 Command infill_command() {
@@ -79,7 +113,10 @@ Command infill_command() {
            {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
            {Kind::flag, "quiet", "", "do not show the denoising"}},
           {"engine", "model", "decoder:policy", "slot"},
-          infill};
+          infill,
+          false,
+          {},
+          {"model", "text"}};
 }
 
 }  // namespace dllm::cli

@@ -81,6 +81,7 @@ void print_summary(const Trace& trace) {
 int replay(Context& context) {
   const std::string path = context.text("trace");
   const Trace trace = parse_trace(read_all(path), path == "-" ? "standard input" : path);
+  if (trace.cut) std::fprintf(stderr, "the last line of %s was cut and is left out\n", path.c_str());
   const TraceSlot& slot = wanted_slot(context, trace);
   if (context.has("html")) write_file(context.text("html"), replay_html(trace));
   if (context.has("svg")) write_file(context.text("svg"), heat_map_svg(trace, slot));

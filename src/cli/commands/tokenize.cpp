@@ -27,6 +27,11 @@ int tokenize(Context& context) {
 }
 
 int tokenizer_train(Context& context) {
+  if (context.has("vocab")) {
+    call([&](dllm_error* err) {
+      return dllm_options_set_i64(context.options("tokenizer_train"), "vocab_size", context.number("vocab"), err);
+    });
+  }
   const auto data = make<dllm_dataset>([&](dllm_dataset** out, dllm_error* err) {
     return dllm_dataset_open(context.text("data").c_str(), nullptr, context.options("dataset"), context.task(), out, err);
   });
@@ -50,7 +55,10 @@ Command tokenize_command() {
            {Kind::text, "text", "", "the text"},
            {Kind::text, "file", "", "read the text from a file, - (and the default) for standard input"}},
           {},
-          tokenize};
+          tokenize,
+          false,
+          {},
+          {"tokenizer", "text"}};
 }
 
 Command tokenizer_train_command() {
@@ -58,7 +66,8 @@ Command tokenizer_train_command() {
   return {"tokenizer-train", "make a byte-level BPE tokenizer from text",
           "dllm tokenizer-train --data corpus.txt --out tokenizer.json --vocab 4096",
           {{Kind::text, "data", "", "a text file, a folder of them, or JSON lines", true},
-           {Kind::text, "out", "tokenizer.json", "the file to write"}},
+           {Kind::text, "out", "tokenizer.json", "the file to write"},
+           {Kind::number, "vocab", "", "tokens, as in dllm train (--vocab_size)"}},
           {"dataset", "tokenizer_train"},
           tokenizer_train};
 }

@@ -275,7 +275,7 @@ void check_run(const Context& context, Report& report, const std::vector<fs::pat
 int verify(Context& context) {
   std::string path = context.text("path");
   while (path.size() > 1 && path.back() == '/') path.pop_back();
-  if (!fs::exists(path)) throw Failure(DLLM_NOT_FOUND, "there is no " + path);
+  if (!fs::exists(path)) throw Failure(DLLM_NOT_FOUND, "there is no file or folder " + path);
   Report report(context.json());
   const std::vector<fs::path> checkpoints = fs::is_directory(path) ? checkpoints_of(path) : std::vector<fs::path>();
   if (!checkpoints.empty()) {

@@ -83,7 +83,7 @@ class HeatMap {
 
   std::string draw() {
     put("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
-        "role=\"img\">\n",
+        "style=\"max-width:100%;height:auto\" role=\"img\">\n",
         width_, height_);
     const std::string model = trace_.model.empty() ? "" : " \u00b7 " + xml_text(cut_to(visible_text(trace_.model), 60));
     put("<title>Decoding, slot {}{}</title>\n", slot_.number, model);

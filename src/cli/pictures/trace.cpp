@@ -17,10 +17,15 @@ class TraceReader {
  public:
   explicit TraceReader(std::string name) : name_(std::move(name)) {}
 
-  void read_line(std::string_view text) {
+  // may_be_cut: the line has no line break, and others came before it.
+  void read_line(std::string_view text, bool may_be_cut) {
     ++line_;
     if (text.find_first_not_of(" \t\r") == std::string_view::npos) return;
     const Json object = Json::parse(text, nullptr, false);
+    if (object.is_discarded() && may_be_cut) {
+      trace_.cut = true;
+      return;
+    }
     if (!object.is_object()) fail("is no JSON object");
     if (object.contains("slot"))
       add_step(object);
@@ -195,7 +200,7 @@ Trace parse_trace(std::string_view text, const std::string& name) {
   TraceReader reader(name);
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    reader.read_line(text.substr(begin, end - begin));
+    reader.read_line(text.substr(begin, end - begin), end == text.size() && begin > 0);
     begin = end + 1;
   }
   return reader.finish();

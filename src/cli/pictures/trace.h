@@ -34,6 +34,7 @@ struct Trace {
   std::map<int32_t, std::string> tokens;
   std::map<std::string, std::string> joined;  // by ids with a space between
   std::vector<TraceSlot> slots;  // by number, never empty
+  bool cut = false;              // the last line was not whole: its writer was stopped
 
   // The text a token stands for; "⟨id⟩" where the header does not know it.
   std::string text_of(int32_t id) const;
@@ -44,7 +45,7 @@ struct Trace {
 // How much a trace may hold: all positions of all steps, and of one step.
 inline constexpr int64_t kMostCells = 32'000'000, kMostPositions = 1'000'000;
 
-// Throws Failure naming `name` and the line for text that is no trace.
+// Throws Failure naming `name` and the line for text that is no trace. A last line that was cut is left out.
 Trace parse_trace(std::string_view text, const std::string& name);
 
 // The header line of a trace file, with its line break.

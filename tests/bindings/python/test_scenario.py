@@ -35,6 +35,7 @@ class Scenario(unittest.TestCase):
         with self.assertRaises(dllm.errors.NotFound) as caught:
             dllm.Decoder(self.tiny.model, stepz=4)
         self.assertEqual(caught.exception.name, "not_found")
+        self.assertIsInstance(caught.exception, TypeError)  # as an unknown keyword elsewhere
         self.assertIn("stepz", caught.exception.message)
         self.assertIn("steps", str(caught.exception))
         with self.assertRaises(dllm.errors.InvalidArgument):
@@ -49,8 +50,40 @@ class Scenario(unittest.TestCase):
                 name = loaded.param_names()[0]
                 with loaded.param(name) as a, self.tiny.model.param(name) as b:
                     self.assertEqual(bytes(a.view()), bytes(b.view()))
-            with self.assertRaises(dllm.errors.NotFound):
-                dllm.Model(os.path.join(folder, "nowhere"), self.tiny.engine)
+            for missing in (dllm.Model, dllm.Tokenizer, dllm.Dataset, dllm.Checkpoint):
+                with self.assertRaises(FileNotFoundError) as caught:
+                    missing(os.path.join(folder, "nowhere"))
+                self.assertIsInstance(caught.exception, dllm.errors.NotFound)
+                self.assertIn("nowhere", str(caught.exception))
+            with self.assertRaises(dllm.errors.NotFound) as caught:
+                os.mkdir(os.path.join(folder, "empty"))
+                dllm.Model(os.path.join(folder, "empty"), self.tiny.engine)  # there, and no model
+            self.assertNotIsInstance(caught.exception, FileNotFoundError)
+
+    def test_03_a_run_is_a_model(self):
+        with tempfile.TemporaryDirectory() as run, \
+                dllm.Trainer(self.tiny.model, dllm.Objective("mdlm")) as trainer:
+            self.tiny.model.set_tokenizer(self.tiny.tokenizer)
+            dllm.save_checkpoint(trainer, None, run)
+            trainer.step(next(self.tiny.loader))
+            step = dllm.save_checkpoint(trainer, None, run)
+            for path in (run, step, os.path.join(step, "model")):
+                with self.subTest(path=path), dllm.Model(path, self.tiny.engine) as loaded:
+                    name = loaded.param_names()[0]
+                    self.assertEqual(bytes(loaded.param(name).view()),
+                                     bytes(self.tiny.model.param(name).view()))
+                    self.assertEqual(len(dllm.Tokenizer(path)), len(self.tiny.tokenizer))
+            for folder in os.listdir(run):
+                os.remove(os.path.join(run, folder, "COMMIT"))
+            with self.assertRaises(dllm.errors.NotFound) as caught:
+                dllm.Model(run, self.tiny.engine)
+            self.assertIn("no whole checkpoint is left", str(caught.exception))
+
+    def test_03_a_model_says_what_it_is(self):
+        self.assertIn("llama, 2 layers of 64", repr(self.tiny.model))
+        model = dllm.Model.new(self.tiny.config(1), self.tiny.engine)
+        model.close()
+        self.assertEqual(repr(model), "<dllm.Model (closed)>")
 
     def test_04_encode_and_decode_text(self):
         text = "the cat sat on the möön"
@@ -58,6 +91,11 @@ class Scenario(unittest.TestCase):
         self.assertEqual(self.tiny.tokenizer.decode(ids), text)
         shown, used = self.tiny.tokenizer.decode_stream(ids)
         self.assertEqual((shown, used), (text, len(ids)))
+        for wrong in (-1, len(self.tiny.tokenizer), 99999):
+            with self.assertRaises(dllm.errors.InvalidArgument):
+                self.tiny.tokenizer.decode([wrong])
+            with self.assertRaises(dllm.errors.InvalidArgument):
+                self.tiny.tokenizer.decode_stream([wrong])
 
     def test_04_chat_keeps_what_is_given(self):
         template = "{% for m in messages %}{{ m.content }}{{ mark }}{% endfor %}"
@@ -188,6 +226,31 @@ class Values(unittest.TestCase):
             dllm.Batch({"ids": [[2 ** 40]]})
         with self.assertRaises(TypeError):
             dllm.Batch({"ids": [[0.5]]})
+
+    def test_a_seed_is_a_whole_number(self):
+        tiny = Tiny(layers=1)
+        with dllm.Decoder(tiny.model, steps=2, gen_length=4) as decoder:
+            with self.assertRaises(TypeError):
+                decoder.start([1], seed=1.5)
+            with self.assertRaises(TypeError):
+                dllm.Objective("mdlm", mask_id=1).prepare({"ids": [[1, 2]]}, seed=1.5)
+
+    @unittest.skipIf(numpy is None, "numpy is not installed")
+    def test_numpy_numbers_are_numbers(self):
+        tiny = Tiny(layers=1)
+        with dllm.Decoder(tiny.model, steps=numpy.int64(3), temperature=numpy.float32(0.5),
+                          suppress=numpy.array([3, 4]), gen_length=numpy.int32(4)) as decoder:
+            decoder.start(numpy.array([1, 2]), seed=numpy.int64(3))
+            decoder.run()
+            self.assertEqual(decoder.metric("steps"), 3)
+        with self.assertRaises(TypeError):
+            dllm.Decoder(tiny.model, steps=object())
+        with tiny.model.param(tiny.model.param_names()[0]) as param:
+            self.assertEqual(numpy.asarray(param).shape, param.shape)
+            self.assertEqual(numpy.asarray(param, dtype="float64").dtype, numpy.float64)
+            self.assertTrue((param.numpy() == param.read()).all())
+        with tiny.model.forward(numpy.array([[1, 2, 3]])) as two, tiny.model.forward([1, 2, 3]) as one:
+            self.assertEqual(two["logits"].tolist(), one["logits"].tolist())
 
     def test_schedule(self):
         values = dllm.Schedule("linear").eval([0.25, 0.5])

@@ -29,6 +29,12 @@ TEST(CompileReport, RoomIsThePeakOrTheSumOfTheParts) {
   EXPECT_EQ(sum.has, 0);
 }
 
+TEST(CompileReport, APeakWithoutTheTemporariesIsNotTheNeed) {
+  const Room room = room_of(
+      Json{{"peak", 23}, {"argument", 20}, {"output", 3}, {"alias", 0}, {"temporary", 12}});
+  EXPECT_EQ(room.needs, 35);
+}
+
 TEST(CompileReport, OfAProgramThatIsTooBigTheMessageTells) {
   const Room room = room_of(
       Json{{"peak", 0}, {"message", "does not fit: needs 300 bytes, has 200 bytes: E1000"}});

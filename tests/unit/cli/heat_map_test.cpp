@@ -17,6 +17,7 @@ TEST(HeatMap, HasACellPerPositionAndStep) {
   EXPECT_EQ(count_of(svg, "<rect class=\"c5\""), 3u + 1);
   EXPECT_EQ(count_of(svg, "<rect class=\"c7\""), 1u + 1);
   EXPECT_EQ(count_of(svg, "<rect class=\"c9\""), 1u + 1);
+  EXPECT_GE(count_of(svg, "max-width:100%"), 1u);  // a narrow window shrinks it
   for (const char* word : {">step</text>", ">position", "confidence 0 to 1", "provisional", "<title>"}) {
     EXPECT_GE(count_of(svg, word), 1u) << word;
   }

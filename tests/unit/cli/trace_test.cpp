@@ -72,6 +72,16 @@ TEST(Trace, NullConfidenceIsZero) {
   EXPECT_EQ(trace.slots[0].steps[0].confidence[0], 0.0f);
 }
 
+// A writer that was killed leaves half a line.
+TEST(Trace, ALastLineThatWasCutIsLeftOut) {
+  const std::string good = R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":[1]})";
+  const Trace cut = parse_trace(good + "\n" + good.substr(0, 30), "t");
+  EXPECT_TRUE(cut.cut);
+  EXPECT_EQ(cut.slots[0].steps.size(), 1u);
+  EXPECT_FALSE(parse_trace(good + "\n" + good, "t").cut);
+  EXPECT_NE(message_of(good.substr(0, 30)).find("is no JSON object"), std::string::npos);
+}
+
 // Hostile lines: each failure names file and line and says what is wrong with it.
 TEST(Trace, RefusesWhatIsNoTrace) {
   const std::string good = R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":[1]})";

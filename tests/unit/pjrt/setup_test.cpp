@@ -102,7 +102,8 @@ TEST(Environment, FindsTpusOnTheBus) {
 TEST(FindPlugin, LooksInFoldersAndPackages) {
   const test::TempFolder folder;
   const Variable plugins("DLLM_PLUGINS", folder.path().c_str()), home("HOME", nullptr),
-      venv("VIRTUAL_ENV", folder.path("venv").c_str());
+      venv("VIRTUAL_ENV", folder.path("venv").c_str()), path("PATH", "/nowhere"),
+      pyenv("PYENV_ROOT", nullptr);
   EXPECT_EQ(find_plugin("/some/where.so"), "/some/where.so");
   const Error missing = test::error_of([] { find_plugin("tpu"); });
   EXPECT_EQ(missing.code(), Code::not_found);
@@ -119,6 +120,25 @@ TEST(FindPlugin, LooksInFoldersAndPackages) {
 
   expect_error(Code::invalid_argument, "no platform is called gpu", [] { find_plugin("gpu"); });
   expect_error(Code::invalid_argument, "needs a plugin", [] { find_plugin(""); });
+}
+
+// pip belongs to the python3 of PATH, which under pyenv is a script that starts one of its versions.
+TEST(FindPlugin, LooksInThePythonsOfPathAndOfPyenv) {
+  const test::TempFolder folder;
+  const std::string shims = folder.path("pyenv/shims"), bin = folder.path("mine/bin");
+  const Variable plugins("DLLM_PLUGINS", nullptr), home("HOME", nullptr), venv("VIRTUAL_ENV", nullptr),
+      path("PATH", (shims + ":" + bin).c_str()), pyenv("PYENV_ROOT", folder.path("pyenv").c_str());
+  const auto add = [&](const std::string& prefix) {
+    const std::string packages = folder.path(prefix + "/lib/python3.12/site-packages/libtpu");
+    make_directories(packages);
+    write_file_atomic(packages + "/libtpu.so", "x");
+    return packages + "/libtpu.so";
+  };
+  const std::string of_pyenv = add("pyenv/versions/3.12.1"), of_path = add("mine");
+  EXPECT_EQ(find_plugin("tpu"), of_pyenv);  // there is no python3 in mine/bin
+  make_directories(bin);
+  write_file_atomic(bin + "/python3", "x");
+  EXPECT_EQ(find_plugin("tpu"), of_path);
 }
 
 TEST(Plugin, SaysWhyAFileIsNone) {
