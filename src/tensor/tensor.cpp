@@ -1,6 +1,7 @@
 #include "tensor/tensor.h"
 
 #include "base/error.h"
+#include "base/meter.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -13,10 +14,13 @@ constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
 
 std::shared_ptr<void> allocate_zeroed(size_t size) {
   const size_t rounded = (size + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
+  std::shared_ptr<MeterCharge> charge;  // ends with the bytes
+  if (current_meter() != nullptr) charge = std::make_shared<MeterCharge>(static_cast<int64_t>(rounded));
   void* data = std::aligned_alloc(kAlignment, rounded);
   if (data == nullptr) throw std::bad_alloc();
   std::memset(data, 0, rounded);
-  return {data, std::free};
+  if (charge == nullptr) return {data, std::free};
+  return {data, [charge](void* block) { std::free(block); }};
 }
 
 }  // namespace
