@@ -99,6 +99,7 @@ class Parser {
     int own = argc;
     for (int i = 1; command_.passes_rest && i < argc && own == argc; ++i) {
       if (argv[i][0] != '-') own = i + 1;
+      else if (takes_next_word(argv[i])) ++i;
     }
     parsed.context.rest_.assign(argv + own, argv + argc);
     try {
@@ -122,6 +123,13 @@ class Parser {
     bool on = false;
     CLI::Option* option = nullptr;
   };
+
+  // "--sandbox" before "safe": the value is a word of its own.
+  bool takes_next_word(const std::string& word) const {
+    if (word.find('=') != std::string::npos) return false;
+    const CLI::Option* option = app_.get_option_no_throw(word);
+    return option != nullptr && option->get_expected_min() > 0;
+  }
 
   void declare(const Argument& argument) {
     OwnArgument& own = own_[argument.name];
