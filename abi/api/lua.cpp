@@ -1,5 +1,6 @@
 #include "dllm/lua.h"
 
+#include "base/meter.h"
 #include "batch_handle.h"
 #include "buffer_handle.h"
 #include "dataset_handle.h"
@@ -18,8 +19,46 @@
 using namespace dllm;
 using namespace dllm::abi;
 
+namespace {
+
+// The runner's view of the meter that its thread's arrays are charged to.
+class MeteredBytes final : public lua::LibraryBytes {
+ public:
+  explicit MeteredBytes(int64_t limit) : meter_(std::make_shared<Meter>(limit)) {}
+  int64_t used() const override { return meter_->used(); }
+  void add(int64_t bytes) override { meter_->release(-bytes); }
+  void watch(const int64_t* heap) override { meter_->set_beside(heap); }
+  const MeterRef& meter() const { return meter_; }
+
+ private:
+  MeterRef meter_;
+};
+
+dllm_status status_of_task(const dllm_task* task) {
+  if (task->object.is_cancelled()) return DLLM_CANCELLED;
+  return task->object.is_late() ? DLLM_DEADLINE_EXCEEDED : DLLM_OK;
+}
+
+int64_t memory_limit_of(const Options& options) {
+  const int64_t limit = options.i64("memory_limit");
+  if (limit >= 0) return limit;
+  return options.str("sandbox") == "full" ? 0 : int64_t{1} << 30;
+}
+
+lua::Level level_of(const std::string& name) {
+  return name == "full" ? lua::Level::full : name == "files" ? lua::Level::files : lua::Level::safe;
+}
+
+}  // namespace
+
 struct dllm_lua : Handle<Kind::lua> {
-  explicit dllm_lua(const lua::RunnerSettings& settings) : object(settings) {}
+  explicit dllm_lua(const Options& options)
+      : bytes(memory_limit_of(options)),
+        object({level_of(options.str("sandbox")), options.list("roots"), bytes.meter()->limit(),
+                options.i64("step_limit"), options.str("path"), options.i64("seed"), &bytes, status_of_task}) {}
+  ~dllm_lua() { bytes.watch(nullptr); }  // arrays may outlive the runner
+
+  MeteredBytes bytes;
   lua::Runner object;
 };
 
@@ -77,8 +116,7 @@ dllm_status dllm_lua_new(const dllm_options* opts, dllm_lua** out, dllm_error* e
   return script_guard(err, [&] {
     need_out(out, "out");
     const Options options = options_of(opts, "lua");
-    *out = new dllm_lua({options.str("sandbox") == "full", options.i64("memory_limit"), options.str("path"),
-                         options.i64("seed")});
+    *out = new dllm_lua(options);
   });
 }
 
@@ -109,6 +147,7 @@ dllm_status dllm_lua_run_file(dllm_lua* lua, const char* path, const char* args_
     lua::Runner& runner = need(lua, "lua").object;
     task_of(task);
     optional(out_json, "out_json");
+    const MeterScope metered(lua->bytes.meter());
     answer(out_json, runner.run_file(need_text(path, "path"), args_of(args_json, size), task));
   });
 }
@@ -119,6 +158,7 @@ dllm_status dllm_lua_run_text(dllm_lua* lua, const char* name, const char* code,
     lua::Runner& runner = need(lua, "lua").object;
     task_of(task);
     optional(out_json, "out_json");
+    const MeterScope metered(lua->bytes.meter());
     answer(out_json, runner.run_text(need_text(name, "name"), need_content(code, size, "code"), task));
   });
 }
@@ -129,6 +169,7 @@ dllm_status dllm_lua_call(dllm_lua* lua, const char* function, const char* args_
     lua::Runner& runner = need(lua, "lua").object;
     task_of(task);
     optional(out_json, "out_json");
+    const MeterScope metered(lua->bytes.meter());
     answer(out_json, runner.call(need_text(function, "function"), args_of(args_json, size), task));
   });
 }

@@ -6,10 +6,24 @@
  *     dllm_lua_set_object(lua, "model", "model", model, err);
  *     dllm_lua_run_file(lua, "train.lua", "[\"--steps\", 100]", 17, task, result, err);
  *
- * Scripts use the module "dllm", which is made on these headers and nothing else. The default
- * level is "safe": no files, no processes, no native code, text chunks only. What a script returns
- * comes back as a JSON array of its values. In a build without Lua every function here that can
- * fail returns DLLM_UNIMPLEMENTED.
+ * Scripts use the module "dllm", which is made on these headers and nothing else. What a script
+ * returns comes back as a JSON array of its values. In a build without Lua every function here that
+ * can fail returns DLLM_UNIMPLEMENTED.
+ *
+ * Levels (option sandbox), for scripts of strangers the first:
+ *   safe    the language, and the library without paths: no file is read or written, no native code
+ *           is loaded, nothing is printed
+ *   files   also the library's functions that take a path, below the folders of option roots: no
+ *           "..", no link that leads out of them. Plugins stay refused.
+ *   full    everything: the standard libraries of Lua, any path, plugins
+ * A function that a level does not allow fails with DLLM_PERMISSION_DENIED.
+ *
+ * Limits   memory_limit counts the script's heap and the arrays of the library's objects it makes;
+ *          step_limit counts instructions, and the work that library functions charge for. Scripts
+ *          cannot catch the end: a cancelled task ends the call with DLLM_CANCELLED, a task's
+ *          deadline with DLLM_DEADLINE_EXCEEDED, the step limit with DLLM_RESOURCE_EXHAUSTED.
+ *          Below level full a text has at most 32 MiB and a block of a table 128 MiB. JSON has at
+ *          most 64 levels and 4,194,304 values, both ways, at every level.
  *
  * Lifetime   a runner keeps the objects it was given alive.
  * Threads    one call at a time per runner; different runners may run together.
@@ -21,10 +35,12 @@ extern "C" {
 
 /* Makes a runner with its own Lua state.
  *
- *   opts   NULL: defaults; kind "lua": sandbox (safe full), memory_limit (bytes), path, seed
+ *   opts   NULL: defaults; kind "lua": sandbox (safe files full), roots (list of folders),
+ *          memory_limit (bytes; 0: none; -1: 1 GiB, none at full), step_limit (0: none), path, seed
  *   out    not NULL
  *
- * Returns  DLLM_OK; DLLM_UNIMPLEMENTED in a build without Lua
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for a root that is no folder; DLLM_UNIMPLEMENTED in a build
+ *          without Lua
  * Owns     out is yours
  * Threads  any
  * Since    1
@@ -49,7 +65,7 @@ DLLM_API void dllm_lua_release(dllm_lua *lua);
  *   json   not NULL, any JSON value
  *   size   bytes of json, 0 or more
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for text that is no JSON
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for text that is no JSON or over the limits
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -83,7 +99,9 @@ DLLM_API dllm_status dllm_lua_set_object(dllm_lua *lua, const char *name, const 
  *   out_json    NULL, or gets a JSON array of what the script returns
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_SCRIPT_FAILED, the message has file and line, the hint the
- *          traceback; DLLM_RESOURCE_EXHAUSTED at the memory limit; DLLM_CANCELLED
+ *          traceback; DLLM_RESOURCE_EXHAUSTED at the memory limit or the step limit;
+ *          DLLM_CANCELLED; DLLM_DEADLINE_EXCEEDED; the status of a failed call of the library that
+ *          the script did not catch, or of an error {code = "..."} of its own
  * Owns     nothing
  * Threads  owner
  * Since    1

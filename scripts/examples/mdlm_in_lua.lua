@@ -1,5 +1,6 @@
 -- An objective of your own: fill ids, targets and weights, the library does the rest (objective "token_ce").
 -- This one is masked diffusion with a linear schedule, drawn from the library's own keys: it equals "mdlm" bit for bit.
+-- `require "mdlm_in_lua"` gives the function; `dllm run` trains three steps with it, and with "mdlm", side by side.
 local dllm = require "dllm"
 local random = dllm.random
 
@@ -40,4 +41,28 @@ local function prepare(rows, mask_id, seed, step)
   return made:set("normalizer", "f32", { batch }, normalizer):set("t", "f32", { batch }, times)
 end
 
-return prepare
+if ... == "mdlm_in_lua" then return prepare end
+
+local sentences = {}
+for i = 1, 60 do sentences[i] = "one fish two fish red fish blue fish number " .. i end
+local tok = dllm.train_tokenizer(dllm.dataset_from(sentences), { vocab_size = 290 })
+local mask_id, seed = tok:id "<|mask|>", 11
+
+local function trainer_with(objective)
+  local model = dllm.new_model({
+    model_type = "llama", vocab_size = tok:size(), hidden_size = 64, intermediate_size = 96, num_hidden_layers = 2,
+    num_attention_heads = 2, num_key_value_heads = 2, max_position_embeddings = 64, tie_word_embeddings = true,
+    dllm = { attention = "bidirectional", shift = 0, mask_token_id = mask_id },
+  }, { seed = 3 })
+  return dllm.trainer(model, dllm.objective(objective), { lr = 1e-3, seed = seed })
+end
+
+local loader = dllm.loader(dllm.dataset_from(sentences, tok), { batch = 3, length = 24, epochs = 0 })
+local own, built_in = trainer_with "token_ce", trainer_with "mdlm"
+for step = 0, 2 do
+  local rows = loader:next()
+  local theirs = built_in:step(rows)
+  local mine = own:step(prepare(rows, mask_id, seed, step))
+  print(string.format("step %d  own %.6f  built in %.6f", step, mine, theirs))
+  assert(mine == theirs, "the two objectives differ")
+end

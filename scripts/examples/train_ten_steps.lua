@@ -26,7 +26,7 @@ end
 local decoder = dllm.decoder(model, { steps = 8, gen_length = 12 })
 decoder:start(tok:encode "the cat", 7)
 decoder:run(function(event)
-  if event.kind == "decode_step" or event.event == "decode_step" then print("open positions: " .. event.open) end
+  if event.kind == "decode_step" then print("open positions: " .. event.open) end
 end)
 print(tok:decode(decoder:ids(0)))
 return first, last

@@ -18,6 +18,9 @@ local DTYPES = { f32 = raw.F32, f16 = raw.F16, bf16 = raw.BF16, f64 = raw.F64, i
 local FORMATS = { [raw.F32] = "f", [raw.F64] = "d", [raw.I32] = "i4", [raw.I64] = "i8", [raw.U8] = "B",
                   [raw.I8] = "b", [raw.U32] = "I4" }
 
+-- Raises an error as the library's own are: {code, message, hint}.
+local function fail(code, message, hint) raw.fail(code, message, hint or "") end
+
 -- A table of options becomes an object of the kind a name has: "objective:mdlm".
 local function options(kind, values)
   if values == nil or type(values) ~= "table" then return values end
@@ -174,6 +177,13 @@ function dllm.schedule(what, values)
   for i = 1, points do
     t[i] = (i - 1) / (points - 1)
     alpha[i] = what(t[i])
+    if type(alpha[i]) ~= "number" then
+      fail("invalid_argument", string.format("a schedule function gives a number, not %s (at t = %g)", type(alpha[i]), t[i]))
+    end
+  end
+  if not (alpha[points] < alpha[1]) then
+    fail("invalid_argument", string.format("alpha must fall: it is %g at t = 0 and %g at t = 1", alpha[1], alpha[points]),
+         "alpha(t) is the part that stays at time t: 1 at t = 0, 0 at t = 1")
   end
   return raw.schedule_table(t, alpha)
 end
@@ -231,6 +241,7 @@ function decoder:start(prompt, seed) raw.decoder_start(self, prompt, seed or 0) 
 function decoder:add(canvas, fixed, values) return raw.decoder_add(self, canvas, fixed, values) end
 function decoder:remove(slot) raw.decoder_remove(self, slot) end
 function decoder:step() return raw.decoder_step(self) end
+-- fn(event), between steps: event.kind ("decode_step" "block") and the keys of dllm/event.h.
 function decoder:run(fn) raw.decoder_run(self, fn) end
 function decoder:ids(slot) return raw.decoder_ids(self, slot or 0) end
 function decoder:states(slot) return raw.decoder_states(self, slot or 0) end

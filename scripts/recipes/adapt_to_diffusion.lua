@@ -3,11 +3,16 @@
 --   dllm run scripts/recipes/adapt_to_diffusion.lua --model smollm2.gguf --data corpus.txt [--out runs/adapted] [--steps 50]
 local dllm = require "dllm"
 
+local USAGE = "dllm run scripts/recipes/adapt_to_diffusion.lua --model smollm2.gguf --data corpus.txt [--out runs/adapted] [--steps 50]"
+for _, word in ipairs(arg or {}) do
+  if word == "--help" or word == "-h" then return print(USAGE) end
+end
+
 local settings = { model = "", data = "/usr/share/games/fortunes", out = "runs/adapted", steps = 50, length = 128,
                    batch = 4, lr = 1e-4, eval_batches = 8 }
 for i = 1, arg and #arg or 0, 2 do
   local key = tostring(arg[i]):match "^%-%-(.+)$"
-  assert(key and settings[key] ~= nil, "unknown argument " .. tostring(arg[i]))
+  assert(key and settings[key] ~= nil, "unknown argument " .. tostring(arg[i]) .. "; usage: " .. USAGE)
   settings[key] = tonumber(arg[i + 1]) or arg[i + 1]
 end
 assert(settings.model ~= "", "--model: a model folder or a GGUF file")

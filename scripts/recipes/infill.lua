@@ -2,10 +2,15 @@
 --   dllm run scripts/recipes/infill.lua --model runs/quickstart --text "Never <mask:6> the truth" [--steps 16] [--seed 1]
 local dllm = require "dllm"
 
+local USAGE = "dllm run scripts/recipes/infill.lua --model runs/quickstart --text \"Never <mask:6> the truth\" [--steps 16] [--seed 1]"
+for _, word in ipairs(arg or {}) do
+  if word == "--help" or word == "-h" then return print(USAGE) end
+end
+
 local settings = { model = "runs/quickstart", text = "Never <mask:6> the truth <mask:4>", steps = 16, seed = 1 }
 for i = 1, arg and #arg or 0, 2 do
   local key = tostring(arg[i]):match "^%-%-(.+)$"
-  assert(key and settings[key] ~= nil, "unknown argument " .. tostring(arg[i]))
+  assert(key and settings[key] ~= nil, "unknown argument " .. tostring(arg[i]) .. "; usage: " .. USAGE)
   settings[key] = tonumber(arg[i + 1]) or arg[i + 1]
 end
 

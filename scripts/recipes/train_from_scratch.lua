@@ -3,6 +3,11 @@
 -- Started again with the same --out it goes on where it stopped. One JSON line per event.
 local dllm = require "dllm"
 
+local USAGE = "dllm run scripts/recipes/train_from_scratch.lua --data corpus.txt [--out runs/scratch] [--steps 500] [--tiny]"
+for _, word in ipairs(arg or {}) do
+  if word == "--help" or word == "-h" then return print(USAGE) end
+end
+
 -- ---- what you may want to change ----
 local settings = {
   data = "/usr/share/games/fortunes", out = "runs/scratch", steps = 500,
@@ -12,7 +17,7 @@ local settings = {
 local i = 1
 while arg and i <= #arg do
   local key = tostring(arg[i]):match "^%-%-(.+)$"
-  assert(key and (key == "tiny" or settings[key] ~= nil), "unknown argument " .. tostring(arg[i]))
+  assert(key and (key == "tiny" or settings[key] ~= nil), "unknown argument " .. tostring(arg[i]) .. "; usage: " .. USAGE)
   if key == "tiny" then
     for name, value in pairs { vocab = 300, layers = 2, hidden = 64, length = 32, batch = 4, steps = 6 } do
       settings[name] = value

@@ -24,7 +24,7 @@ void MemoryLedger::add(int64_t bytes) {
 }
 
 Block::Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* what)
-    : ledger_(std::move(ledger)), bytes_(bytes) {
+    : ledger_(std::move(ledger)), charge_(bytes), bytes_(bytes) {
   if (!ledger_->fits(bytes)) {
     fail_with_hint("raise the engine's memory_limit, or use a smaller batch",
                    Code::resource_exhausted, "{} needs {}, {} of the limit of {} are in use", what,

@@ -1,6 +1,8 @@
 #pragma once
 // Memory an engine owns: aligned blocks, counted, with an optional limit.
 
+#include "base/meter.h"
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -54,6 +56,7 @@ public:
 
 private:
   std::shared_ptr<MemoryLedger> ledger_;
+  MeterCharge charge_; // of the script whose call this is, if any
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
 };

@@ -8,25 +8,29 @@
 namespace dllm::lua {
 namespace {
 
-struct Box {
-  void* handle;
-  void (*release)(void*);
-};
+// Upvalue 1: the noun's metatable name.
+Box& own_box(lua_State* L) {
+  return *static_cast<Box*>(luaL_checkudata(L, 1, lua_tostring(L, lua_upvalueindex(1))));
+}
 
 int close_box(lua_State* L) {
-  auto* box = static_cast<Box*>(lua_touserdata(L, 1));
-  if (box != nullptr && box->handle != nullptr) {
-    box->release(box->handle);
-    box->handle = nullptr;
+  Box& box = own_box(L);
+  if (box.handle == nullptr) return 0;
+  if (box.uses > 0) {
+    const std::string noun = lua_tostring(L, lua_upvalueindex(1)) + 5;  // behind "dllm."
+    raise(L, "failed_precondition", "the " + noun + " is in use by a call that is under way", "close it after that call, or stop the call with dllm.STOP");
   }
+  box.release(box.handle);
+  box.handle = nullptr;
+  if (shared(L).library != nullptr) shared(L).library->add(-box.bytes);
   return 0;
 }
 
 int box_to_string(lua_State* L) {
-  const auto* box = static_cast<Box*>(lua_touserdata(L, 1));
-  luaL_getmetafield(L, 1, "__name");
-  if (box->handle == nullptr) lua_pushfstring(L, "%s (closed)", lua_tostring(L, -1));
-  else lua_pushfstring(L, "%s: %p", lua_tostring(L, -1), box->handle);
+  const Box& box = own_box(L);
+  const char* name = lua_tostring(L, lua_upvalueindex(1));
+  if (box.handle == nullptr) lua_pushfstring(L, "%s (closed)", name);
+  else lua_pushfstring(L, "%s: %p", name, box.handle);
   return 1;
 }
 
@@ -45,17 +49,19 @@ ReleaseFn release_of(const std::string& noun) {
 
 void open_boxes(lua_State* L) {
   for (const std::string& noun : manifest().nouns) {
-    luaL_newmetatable(L, metatable_name(noun).c_str());
+    const std::string name = metatable_name(noun);
+    const auto set = [&](const char* field, lua_CFunction function) {
+      lua_pushstring(L, name.c_str());
+      lua_pushcclosure(L, function, 1);
+      lua_setfield(L, -2, field);
+    };
+    luaL_newmetatable(L, name.c_str());
     lua_newtable(L);
-    lua_pushcfunction(L, close_box);
-    lua_setfield(L, -2, "close");
+    set("close", close_box);
     lua_setfield(L, -2, "__index");
-    for (const char* event : {"__gc", "__close"}) {
-      lua_pushcfunction(L, close_box);
-      lua_setfield(L, -2, event);
-    }
-    lua_pushcfunction(L, box_to_string);
-    lua_setfield(L, -2, "__tostring");
+    set("__gc", close_box);
+    set("__close", close_box);
+    set("__tostring", box_to_string);
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "__metatable");  // scripts cannot reach the finalizer
     lua_pop(L, 1);
@@ -64,29 +70,31 @@ void open_boxes(lua_State* L) {
 
 void push_box(lua_State* L, const std::string& noun, void* handle) {
   auto* box = static_cast<Box*>(lua_newuserdatauv(L, sizeof(Box), 1));
-  *box = {handle, release_of(noun)};
+  *box = {nullptr, release_of(noun), 0, 0, 0};
   luaL_setmetatable(L, metatable_name(noun).c_str());
+  if (handle != nullptr) fill_box(L, *box, handle);
+}
+
+void fill_box(lua_State* L, Box& box, void* handle) {
+  constexpr int64_t kBytes = 512;  // of the handle and its small parts
+  box.handle = handle;
+  if (handle == nullptr || shared(L).library == nullptr) return;
+  box.bytes = kBytes;
+  shared(L).library->add(kBytes);
 }
 
 bool is_box(lua_State* L, int index, const std::string& noun) {
   return luaL_testudata(L, index, metatable_name(noun).c_str()) != nullptr;
 }
 
-void* check_box(lua_State* L, int index, const std::string& noun, bool nullable, const char* what) {
+Box* check_box(lua_State* L, int index, const std::string& noun, bool nullable, const char* what) {
   if (nullable && lua_isnoneornil(L, index)) return nullptr;
-  const auto* box = static_cast<Box*>(luaL_testudata(L, index, metatable_name(noun).c_str()));
+  auto* box = static_cast<Box*>(luaL_testudata(L, index, metatable_name(noun).c_str()));
   if (box == nullptr) {
-    const std::string message =
-        std::string(what) + " must be a " + noun + ", not " + luaL_typename(L, index);
-    raise(L, "invalid_argument", message.c_str(), "");
+    raise(L, "invalid_argument", std::string(what) + " must be a " + noun + ", not " + luaL_typename(L, index));
   }
-  if (box->handle == nullptr) {
-    const std::string message = std::string(what) + " is a closed " + noun;
-    raise(L, "invalid_argument", message.c_str(), "");
-  }
-  return box->handle;
+  if (box->handle == nullptr) raise(L, "invalid_argument", std::string(what) + " is a closed " + noun);
+  return box;
 }
-
-void forget_box(lua_State* L, int index) { static_cast<Box*>(lua_touserdata(L, index))->handle = nullptr; }
 
 }  // namespace dllm::lua

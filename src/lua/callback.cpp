@@ -8,11 +8,14 @@
 namespace dllm::lua {
 namespace {
 
-// Stack: event text. Runs protected, so that nothing Lua throws crosses the library's frames.
-int push_event(lua_State* L) {
-  size_t size = 0;
-  const char* text = lua_tolstring(L, 1, &size);
-  push_json(L, {text, size});
+// Stack: function, buffer with the event's text. Runs protected, so that nothing Lua throws crosses the library's frames.
+int call_with_event(lua_State* L) {
+  const auto* text = static_cast<const dllm_buffer*>(lua_touserdata(L, 2));
+  push_json(L, {static_cast<const char*>(dllm_buffer_data(text)), static_cast<size_t>(dllm_buffer_size(text))});
+  lua_getfield(L, -1, "event");  // the word of the JSON lines; scripts read `kind`, as in C
+  lua_setfield(L, -2, "kind");
+  lua_replace(L, 2);
+  lua_call(L, 1, 1);
   return 1;
 }
 
@@ -28,6 +31,8 @@ void Callback::set(lua_State* L, int index) {
   state_ = L;
   lua_pushvalue(L, index);
   function_ = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_pushboolean(L, 0);
+  error_ = luaL_ref(L, LUA_REGISTRYINDEX);  // a place that is there when memory is not
 }
 
 int32_t Callback::trampoline(const dllm_event* event, void* user_data) {
@@ -35,17 +40,20 @@ int32_t Callback::trampoline(const dllm_event* event, void* user_data) {
   lua_State* L = self.state_;
   dllm_buffer* text = dllm_buffer_new();
   const int top = lua_gettop(L);
-  int failed = dllm_event_describe(event, text, nullptr);
-  if (failed == DLLM_OK) {
+  const bool described = dllm_event_describe(event, text, nullptr) == DLLM_OK && lua_checkstack(L, 8) != 0;
+  int failed = LUA_OK;
+  if (described) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, self.function_);
-    lua_pushcfunction(L, push_event);
-    lua_pushlstring(L, static_cast<const char*>(dllm_buffer_data(text)), static_cast<size_t>(dllm_buffer_size(text)));
-    failed = lua_pcall(L, 1, 1, 0);
-    if (failed == LUA_OK) failed = lua_pcall(L, 1, 1, 0);
+    lua_pushcfunction(L, call_with_event);
+    lua_insert(L, -2);
+    lua_pushlightuserdata(L, text);
+    failed = lua_pcall(L, 2, 1, 0);
   }
   dllm_buffer_release(text);
+  if (!described) return DLLM_FAIL;
   if (failed != LUA_OK) {
-    self.error_ = luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_rawseti(L, LUA_REGISTRYINDEX, self.error_);
+    self.failed_ = true;
     lua_settop(L, top);
     return DLLM_FAIL;
   }
@@ -55,7 +63,7 @@ int32_t Callback::trampoline(const dllm_event* event, void* user_data) {
 }
 
 bool Callback::rethrow(lua_State* L) {
-  if (error_ == LUA_NOREF_) return false;
+  if (!failed_) return false;
   lua_rawgeti(L, LUA_REGISTRYINDEX, error_);
   return true;
 }

@@ -20,6 +20,7 @@ class Callback {
 
  private:
   lua_State* state_ = nullptr;
+  bool failed_ = false;
   int function_ = LUA_NOREF_, error_ = LUA_NOREF_;
   static constexpr int LUA_NOREF_ = -2;  // lauxlib's LUA_NOREF
 };

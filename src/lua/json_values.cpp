@@ -1,103 +1,203 @@
 #include "lua/json_values.h"
 
+#include "lua/budget.h"
 #include "lua/state.h"
 
 #include <lauxlib.h>
 #include <nlohmann/json.hpp>
 
-#include <cmath>
+#include <array>
+#include <charconv>
+#include <vector>
 
 namespace dllm::lua {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr int kMaxDepth = 64;
+constexpr int64_t kStepsPerValue = 2;
+constexpr int64_t kBytesPerStep = 64;
 
-void push_value(lua_State* L, const Json& value) {
-  luaL_checkstack(L, 4, "JSON");
-  switch (value.type()) {
-    case Json::value_t::boolean: lua_pushboolean(L, value.get<bool>()); return;
-    case Json::value_t::number_integer:
-    case Json::value_t::number_unsigned: lua_pushinteger(L, value.get<lua_Integer>()); return;
-    case Json::value_t::number_float: lua_pushnumber(L, value.get<double>()); return;
-    case Json::value_t::string: {
-      const std::string& text = value.get_ref<const std::string&>();
-      lua_pushlstring(L, text.data(), text.size());
+[[noreturn]] void raise_invalid(lua_State* L, const std::string& message) { raise(L, "invalid_argument", message); }
+
+// Counts what both directions count.
+class Count {
+ public:
+  explicit Count(lua_State* L) : L_(L) {}
+
+  void value(size_t bytes = 0) {
+    if (++values_ > kMostJsonValues) raise_invalid(L_, "JSON of more than " + std::to_string(kMostJsonValues) + " values");
+    charge(L_, kStepsPerValue + static_cast<int64_t>(bytes) / kBytesPerStep);
+  }
+  void depth(size_t levels) {
+    if (levels > static_cast<size_t>(kMostJsonDepth)) raise_invalid(L_, "JSON is nested deeper than " + std::to_string(kMostJsonDepth));
+    luaL_checkstack(L_, 8, "JSON");
+  }
+
+ private:
+  lua_State* L_;
+  int64_t values_ = 0;
+};
+
+// ---- text to values: pushed as the parser meets them, so that no tree is built first ----
+
+class Pusher final : public nlohmann::json_sax<Json> {
+ public:
+  explicit Pusher(lua_State* L) : L_(L), count_(L) {}
+
+  bool null() override {
+    count_.value();
+    lua_pushnil(L_);
+    return placed();
+  }
+  bool boolean(bool value) override {
+    count_.value();
+    lua_pushboolean(L_, value);
+    return placed();
+  }
+  bool number_integer(number_integer_t value) override {
+    count_.value();
+    lua_pushinteger(L_, value);
+    return placed();
+  }
+  bool number_unsigned(number_unsigned_t value) override { return number_integer(static_cast<number_integer_t>(value)); }
+  bool number_float(number_float_t value, const string_t&) override {
+    count_.value();
+    lua_pushnumber(L_, value);
+    return placed();
+  }
+  bool string(string_t& value) override {
+    count_.value(value.size());
+    lua_pushlstring(L_, value.data(), value.size());
+    return placed();
+  }
+  bool binary(binary_t&) override { return false; }
+  bool key(string_t& name) override {
+    charge(L_, static_cast<int64_t>(name.size()) / kBytesPerStep);
+    lua_pushlstring(L_, name.data(), name.size());
+    return true;
+  }
+  bool start_object(size_t) override { return open(kObject); }
+  bool start_array(size_t) override { return open(0); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool parse_error(size_t byte, const std::string&, const nlohmann::json::exception&) override {
+    byte_ = byte;
+    return false;
+  }
+  size_t byte() const { return byte_; }
+
+ private:
+  static constexpr lua_Integer kObject = -1;
+
+  bool open(lua_Integer kind) {
+    count_.value();
+    count_.depth(open_.size() + 1);
+    lua_newtable(L_);
+    open_.push_back(kind);
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return placed();
+  }
+  // The value on top goes into the innermost table: below it is that table, or its key.
+  bool placed() {
+    if (open_.empty()) return true;
+    if (open_.back() == kObject) lua_rawset(L_, -3);
+    else lua_rawseti(L_, -2, ++open_.back());
+    return true;
+  }
+
+  lua_State* L_;
+  Count count_;
+  std::vector<lua_Integer> open_;  // kObject, or the number of items of an array
+  size_t byte_ = 0;
+};
+
+// ---- values to text ----
+
+class Writer {
+ public:
+  explicit Writer(lua_State* L) : L_(L), count_(L) {}
+
+  void write(int index, size_t depth) {
+    luaL_checkstack(L_, 8, "JSON");
+    if (out_.size() > kMostJsonBytes) raise_invalid(L_, "JSON of more than " + std::to_string(kMostJsonBytes) + " bytes");
+    switch (lua_type(L_, index)) {
+      case LUA_TNIL: count_.value(); out_ += "null"; return;
+      case LUA_TBOOLEAN: count_.value(); out_ += lua_toboolean(L_, index) != 0 ? "true" : "false"; return;
+      case LUA_TNUMBER: return number(index);
+      case LUA_TSTRING: return text(index);
+      case LUA_TTABLE: return table(index, depth + 1);
+      default: raise_invalid(L_, std::string("a ") + luaL_typename(L_, index) + " has no JSON form");
+    }
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  void number(int index) {
+    count_.value();
+    if (lua_isinteger(L_, index) == 0) {
+      out_ += Json(lua_tonumber(L_, index)).dump();
       return;
     }
-    case Json::value_t::array: {
-      lua_createtable(L, static_cast<int>(value.size()), 0);
-      lua_Integer i = 0;
-      for (const Json& item : value) {
-        push_value(L, item);
-        lua_rawseti(L, -2, ++i);
+    std::array<char, 24> room;
+    const auto end = std::to_chars(room.data(), room.data() + room.size(), lua_tointeger(L_, index));
+    out_.append(room.data(), end.ptr);
+  }
+
+  void text(int index) {
+    size_t size = 0;
+    const char* data = lua_tolstring(L_, index, &size);
+    count_.value(size);
+    if (out_.size() + size > kMostJsonBytes) raise_invalid(L_, "JSON of more than " + std::to_string(kMostJsonBytes) + " bytes");
+    out_ += Json(std::string(data, size)).dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+
+  // The length of a table with keys 1..n and no other, or 0.
+  lua_Integer sequence_length(int index) {
+    const auto length = static_cast<lua_Integer>(lua_rawlen(L_, index));
+    lua_Integer keys = 0;
+    for (lua_pushnil(L_); lua_next(L_, index) != 0; lua_pop(L_, 1)) {
+      charge(L_, 1);
+      ++keys;
+    }
+    return keys == length ? length : 0;
+  }
+
+  void table(int index, size_t depth) {
+    count_.value();
+    count_.depth(depth);
+    if (const lua_Integer length = sequence_length(index); length > 0) {
+      for (lua_Integer i = 1; i <= length; ++i) {
+        out_ += i == 1 ? '[' : ',';
+        lua_rawgeti(L_, index, i);
+        write(lua_gettop(L_), depth);
+        lua_pop(L_, 1);
       }
+      out_ += ']';
       return;
     }
-    case Json::value_t::object: {
-      lua_createtable(L, 0, static_cast<int>(value.size()));
-      for (const auto& [key, item] : value.items()) {
-        lua_pushlstring(L, key.data(), key.size());
-        push_value(L, item);
-        lua_rawset(L, -3);
-      }
-      return;
+    out_ += '{';
+    bool first = true;
+    for (lua_pushnil(L_); lua_next(L_, index) != 0; lua_pop(L_, 1)) {
+      if (!first) out_ += ',';
+      first = false;
+      const int value = lua_gettop(L_);
+      lua_pushvalue(L_, -2);  // lua_tolstring may change the key it converts
+      if (lua_tostring(L_, -1) == nullptr) lua_pushstring(L_, luaL_typename(L_, -1));
+      text(lua_gettop(L_));
+      out_ += ':';
+      write(value, depth);
+      lua_settop(L_, value);
     }
-    default: lua_pushnil(L);
+    out_ += '}';
   }
-}
 
-// The length of a table with keys 1..n and no other, or -1.
-lua_Integer sequence_length(lua_State* L, int index) {
-  const auto length = static_cast<lua_Integer>(lua_rawlen(L, index));
-  lua_Integer keys = 0;
-  for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) ++keys;
-  return keys == length && keys > 0 ? length : -1;
-}
-
-Json read_value(lua_State* L, int index, int depth);
-
-Json read_table(lua_State* L, int index, int depth) {
-  if (const lua_Integer length = sequence_length(L, index); length > 0) {
-    Json array = Json::array();
-    for (lua_Integer i = 1; i <= length; ++i) {
-      lua_rawgeti(L, index, i);
-      array.push_back(read_value(L, lua_gettop(L), depth + 1));
-      lua_pop(L, 1);
-    }
-    return array;
-  }
-  Json object = Json::object();
-  for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) {
-    lua_pushvalue(L, -2);  // lua_tostring may change the key it converts
-    const std::string key = lua_tostring(L, -1) == nullptr ? luaL_typename(L, -1) : lua_tostring(L, -1);
-    lua_pop(L, 1);
-    object[key] = read_value(L, lua_gettop(L), depth + 1);
-  }
-  return object;
-}
-
-Json read_value(lua_State* L, int index, int depth) {
-  if (depth > kMaxDepth) raise(L, "invalid_argument", "a table is nested deeper than 64", "");
-  luaL_checkstack(L, 8, "JSON");
-  switch (lua_type(L, index)) {
-    case LUA_TNIL: return nullptr;
-    case LUA_TBOOLEAN: return lua_toboolean(L, index) != 0;
-    case LUA_TNUMBER:
-      if (lua_isinteger(L, index)) return static_cast<int64_t>(lua_tointeger(L, index));
-      return lua_tonumber(L, index);
-    case LUA_TSTRING: {
-      size_t size = 0;
-      const char* text = lua_tolstring(L, index, &size);
-      return std::string(text, size);
-    }
-    case LUA_TTABLE: return read_table(L, index, depth);
-    default: {
-      const std::string message = std::string("a ") + luaL_typename(L, index) + " has no JSON form";
-      raise(L, "invalid_argument", message.c_str(), "");
-    }
-  }
-}
+  lua_State* L_;
+  Count count_;
+  std::string out_;
+};
 
 int encode(lua_State* L) {
   luaL_checkany(L, 1);
@@ -116,13 +216,17 @@ int decode(lua_State* L) {
 }  // namespace
 
 void push_json(lua_State* L, std::string_view text) {
-  const Json value = Json::parse(text.begin(), text.end(), nullptr, false);
-  if (value.is_discarded()) raise(L, "invalid_argument", "the text is not valid JSON", "");
-  push_value(L, value);
+  luaL_checkstack(L, 8, "JSON");
+  Pusher pusher(L);
+  if (!Json::sax_parse(text.begin(), text.end(), &pusher)) {
+    raise_invalid(L, "the text is not valid JSON near byte " + std::to_string(pusher.byte()));
+  }
 }
 
 std::string to_json(lua_State* L, int index) {
-  return read_value(L, lua_absindex(L, index), 0).dump(-1, ' ', false, Json::error_handler_t::replace);
+  Writer writer(L);
+  writer.write(lua_absindex(L, index), 0);
+  return writer.take();
 }
 
 void open_json(lua_State* L) {

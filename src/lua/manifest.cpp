@@ -82,7 +82,8 @@ std::optional<Function> read_function(const Json& json) {
     const auto kind = kind_of(item);
     if (!kind) return std::nullopt;
     Param param{item.at("name"), *kind, item.value("handle", ""), item.value("options", ""),
-                element_of(item.value("elem", "")), -1, item.value("null", false), is_derived(*kind)};
+                element_of(item.value("elem", "")), -1, item.value("null", false), is_derived(*kind),
+                item.value("const", false)};
     function.params.push_back(std::move(param));
   }
   for (size_t i = 0; i < function.params.size(); ++i) {

@@ -24,6 +24,7 @@ struct Param {
   int length = -1;              // index of the parameter that counts it
   bool nullable = false;
   bool derived = false;         // not an argument of the Lua function
+  bool is_const = false;        // handles: the call only reads it
 };
 
 struct Function {

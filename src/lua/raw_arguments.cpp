@@ -1,11 +1,13 @@
 #include "lua/raw_arguments.h"
 
-#include "lua/boxes.h"
+#include "lua/budget.h"
 #include "lua/json_values.h"
+#include "lua/reach.h"
 #include "lua/state.h"
 
 #include <lauxlib.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -58,7 +60,11 @@ int64_t read_elements(lua_State* L, const Function& f, const Param& p, int index
   if (!lua_istable(L, index)) fail_argument(L, f, p, "a list of numbers", index);
   const auto count = static_cast<lua_Integer>(lua_rawlen(L, index));
   for (lua_Integer i = 1; i <= count; ++i) {
+    charge(L, 1);
     lua_rawgeti(L, index, i);
+    if (!lua_isnumber(L, -1) && !lua_isboolean(L, -1)) {
+      raise(L, "invalid_argument", f.name + ": " + p.name + "[" + std::to_string(i) + "] must be a number, not " + luaL_typename(L, -1));
+    }
     append_number(L, bytes, element);
     lua_pop(L, 1);
   }
@@ -114,44 +120,91 @@ void set_length(lua_State* L, Call& call, const Param& p, int64_t count) {
   slot.i64 = count;
 }
 
-void* read_handle(lua_State* L, Call& call, const Param& p, int index) {
-  if (p.noun == "task" && lua_isnoneornil(L, index)) return shared(L).task;
-  if (p.noun != "options" || !lua_istable(L, index)) {
-    return check_box(L, index, p.noun, p.nullable, p.name.c_str());
-  }
+[[noreturn]] void raise_last(lua_State* L, const dllm_error* err) {
+  raise(L, dllm_status_name(dllm_error_code(err)), dllm_error_message(err), dllm_error_hint(err));
+}
+
+dllm_options* options_from_table(lua_State* L, Call& call, const Param& p, int index) {
   dllm_options* options = nullptr;
   dllm_error* err = shared(L).error;
-  if (dllm_options_new(p.schema.c_str(), &options, err) != DLLM_OK) {
-    raise(L, dllm_status_name(dllm_error_code(err)), dllm_error_message(err), dllm_error_hint(err));
-  }
+  if (dllm_options_new(p.schema.c_str(), &options, err) != DLLM_OK) raise_last(L, err);
   call.made_options.push_back(options);
   const std::string json = to_json(L, index);
-  if (dllm_options_set_json(options, json.data(), static_cast<int64_t>(json.size()), err) != DLLM_OK) {
-    raise(L, dllm_status_name(dllm_error_code(err)), dllm_error_message(err), dllm_error_hint(err));
-  }
+  if (dllm_options_set_json(options, json.data(), static_cast<int64_t>(json.size()), err) != DLLM_OK) raise_last(L, err);
   return options;
 }
 
+// What a run with a callback allows its own object meanwhile.
+void check_idle(lua_State* L, const Call& call, const Param& p, const Box& box) {
+  if (box.busy == 0 || p.is_const || call.function.name == "dllm_trainer_set_f64") return;
+  raise(L, "failed_precondition", "the " + p.noun + " runs: " + call.function.name + " has to wait until the run ends",
+        "a callback may read the object, or answer dllm.STOP");
+}
+
+void* read_handle(lua_State* L, Call& call, size_t i, int index) {
+  const Param& p = call.function.params[i];
+  if (p.noun == "task" && lua_isnoneornil(L, index)) return shared(L).task;
+  if (p.noun == "options" && lua_istable(L, index)) {
+    dllm_options* options = options_from_table(L, call, p, index);
+    check_options(L, p.schema, options);
+    return options;
+  }
+  Box* box = check_box(L, index, p.noun, p.nullable, p.name.c_str());
+  if (box == nullptr) return nullptr;
+  check_idle(L, call, p, *box);
+  const bool takes = call.function.takes == p.name;
+  if (takes && box->uses > 0) raise(L, "failed_precondition", "the " + p.noun + " is in use by a call that is under way");
+  if (takes) call.taken = box;
+  call.hold(box, i == 0);
+  // At its use, when all its keys are set; the schema is that of the parameter.
+  if (p.noun == "options" && !p.schema.empty()) check_options(L, p.schema, static_cast<dllm_options*>(box->handle));
+  return box->handle;
+}
+
+const char* read_text(lua_State* L, Call& call, const Param& p, int index) {
+  if (p.nullable && lua_isnoneornil(L, index)) return nullptr;
+  if (lua_type(L, index) != LUA_TSTRING) fail_argument(L, call.function, p, "a string", index);
+  size_t size = 0;
+  const char* text = lua_tolstring(L, index, &size);
+  call.text_bytes += static_cast<int64_t>(size);
+  if (!is_path(p)) return text;
+  if (std::strlen(text) != size) fail_argument(L, call.function, p, "a path without zero bytes", index);
+  call.paths.push_back(check_path(L, call.function.name + ": " + p.name, text));
+  return call.paths.back().c_str();
+}
+
 }  // namespace
+
+Call::~Call() {
+  for (dllm_options* options : made_options) dllm_options_release(options);
+  for (dllm_buffer* buffer : buffers) dllm_buffer_release(buffer);
+  for (const Held& held : held_) {
+    --held.box->uses;
+    held.box->busy -= held.busy;
+  }
+}
+
+void Call::hold(Box* box, bool as_self) {
+  const bool busy = as_self && std::any_of(function.params.begin(), function.params.end(),
+                                           [](const Param& p) { return p.kind == ParamKind::callback; });
+  held_.push_back({box, busy});
+  ++box->uses;
+  box->busy += busy;
+}
 
 // One argument of the script into its slot.
 void read_argument(lua_State* L, Call& call, size_t i, int index) {
   const Param& p = call.function.params[i];
   Slot& slot = call.values[i];
   switch (p.kind) {
-    case ParamKind::handle:
-      slot.pointer = read_handle(L, call, p, index);
-      if (call.function.takes == p.name) call.taken = index;
-      return;
-    case ParamKind::text:
-      if (p.nullable && lua_isnoneornil(L, index)) slot.pointer = nullptr;
-      else if (lua_type(L, index) != LUA_TSTRING) fail_argument(L, call.function, p, "a string", index);
-      else slot.pointer = const_cast<char*>(lua_tostring(L, index));
-      return;
+    case ParamKind::handle: slot.pointer = read_handle(L, call, i, index); return;
+    case ParamKind::text: slot.pointer = const_cast<char*>(read_text(L, call, p, index)); return;
     case ParamKind::bytes: {
       size_t size = 0;
       if (lua_type(L, index) != LUA_TSTRING && !lua_isnoneornil(L, index)) fail_argument(L, call.function, p, "a string", index);
       slot.pointer = const_cast<char*>(lua_tolstring(L, index, &size));
+      call.text_bytes += static_cast<int64_t>(size);
+      charge(L, static_cast<int64_t>(size) / 64);
       return set_length(L, call, p, static_cast<int64_t>(size));
     }
     case ParamKind::array:

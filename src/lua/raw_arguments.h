@@ -1,6 +1,7 @@
 #pragma once
 // A call from a script under way: its arguments, what they point at, and what must be given back after it.
 
+#include "lua/boxes.h"
 #include "lua/callback.h"
 #include "lua/manifest.h"
 
@@ -9,6 +10,7 @@
 #include <lua.h>
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace dllm::lua {
@@ -23,18 +25,30 @@ union Slot {
 // A call under way. Lua errors are C++ exceptions here, so these members are always given back.
 struct Call {
   explicit Call(const Function& f) : function(f), values(f.params.size()), storage(f.params.size()) {}
-  ~Call() {
-    for (dllm_options* options : made_options) dllm_options_release(options);
-    for (dllm_buffer* buffer : buffers) dllm_buffer_release(buffer);
-  }
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  // The box cannot be closed until the call ends; `as_self`: it runs the call.
+  void hold(Box* box, bool as_self);
 
   const Function& function;
   std::vector<Slot> values;
   std::vector<std::vector<std::byte>> storage;  // arrays, outs and rooms, by parameter
+  std::vector<std::string> paths;               // resolved; reserved, so that their texts stay
   std::vector<dllm_options*> made_options;
   std::vector<dllm_buffer*> buffers;            // by order of out_buffer parameters
+  std::vector<int> made;                        // stack indices of the boxes for handles that the call gives
   Callback callback;
-  int taken = 0;                                // stack index of the argument that is gone after the call
+  Box* taken = nullptr;                         // gone after the call
+  int64_t text_bytes = 0;                       // of bytes and text arguments
+
+ private:
+  struct Held {
+    Box* box;
+    bool busy;
+  };
+  std::vector<Held> held_;
 };
 
 // Reads the argument at stack `index` into parameter i; raises with the function's and the parameter's name.

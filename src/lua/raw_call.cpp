@@ -1,13 +1,18 @@
 #include "lua/raw_call.h"
 
 #include "lua/boxes.h"
+#include "lua/budget.h"
 #include "lua/raw_arguments.h"
+#include "lua/reach.h"
 #include "lua/state.h"
 
 #include <ffi.h>
 #include <lauxlib.h>
 
+#include <algorithm>
 #include <cstring>
+#include <exception>
+#include <string>
 #include <vector>
 
 namespace dllm::lua {
@@ -33,8 +38,19 @@ ffi_type* ffi_type_of(ResultKind kind) {
   }
 }
 
+// An empty box on the stack: a handle that the call gives never waits for memory.
+void make_box(lua_State* L, Call& call, const std::string& noun) {
+  luaL_checkstack(L, 8, "too many results");
+  push_box(L, noun, nullptr);
+  call.made.push_back(lua_gettop(L));
+}
+
 // Everything the script does not give: outs, rooms, the error.
 void prepare_derived(lua_State* L, Call& call) {
+  for (const Param& p : call.function.params) {
+    if (p.kind == ParamKind::out_handle) make_box(L, call, p.noun);
+  }
+  if (call.function.result == ResultKind::handle) make_box(L, call, call.function.result_noun);
   for (size_t i = 0; i < call.function.params.size(); ++i) {
     const Param& p = call.function.params[i];
     Slot& slot = call.values[i];
@@ -107,19 +123,25 @@ void push_elements(lua_State* L, const std::byte* data, int64_t count, Element e
   }
 }
 
+// The box at a stack index, which was made before the call.
+void push_filled(lua_State* L, int index, void* handle) {
+  fill_box(L, *static_cast<Box*>(lua_touserdata(L, index)), handle);
+  lua_pushvalue(L, index);
+}
+
 int push_results(lua_State* L, Call& call, Slot result) {
   const int before = lua_gettop(L);
   const Function& f = call.function;
   if (f.result == ResultKind::i32 || f.result == ResultKind::i64) lua_pushinteger(L, result.i64);
   if (f.result == ResultKind::text) lua_pushstring(L, static_cast<const char*>(result.pointer));
-  if (f.result == ResultKind::handle) push_box(L, f.result_noun, result.pointer);
-  size_t buffer = 0;
+  if (f.result == ResultKind::handle) push_filled(L, call.made.back(), result.pointer);
+  size_t buffer = 0, made = 0;
   for (size_t i = 0; i < f.params.size(); ++i) {
     const Param& p = f.params[i];
     if (p.kind == ParamKind::out_handle) {
       void* handle = nullptr;
       std::memcpy(&handle, call.storage[i].data(), sizeof handle);
-      push_box(L, p.noun, handle);
+      push_filled(L, call.made[made++], handle);
     } else if (p.kind == ParamKind::out_buffer) {
       const dllm_buffer* text = call.buffers[buffer++];
       lua_pushlstring(L, static_cast<const char*>(dllm_buffer_data(text)), static_cast<size_t>(dllm_buffer_size(text)));
@@ -156,9 +178,59 @@ bool make_room(Call& call, dllm_status status) {
   return true;
 }
 
-int call_function(lua_State* L) {
-  const auto& function = *static_cast<const Function*>(lua_touserdata(L, lua_upvalueindex(1)));
+// Handles of the script that are garbage may hold much library memory, which Lua's collector cannot see.
+void collect_before(lua_State* L, const Function& function) {
+  Shared& own = shared(L);
+  if (own.library == nullptr || own.library->used() <= own.collect_at) return;
+  const bool makes = std::any_of(function.params.begin(), function.params.end(),
+                                 [](const Param& p) { return p.kind == ParamKind::out_handle; });
+  if (!makes && function.result != ResultKind::handle) return;
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  pass_stop_on(L);
+  constexpr int64_t kLeast = int64_t{1} << 20;
+  const int64_t used = own.library->used();
+  own.collect_at = used + (own.limit == 0 ? used + (kLeast << 6) : std::max((own.limit - own.heap - used) / 2, kLeast));
+}
+
+// What is kept in memory and is no array: a dataset or source is charged by its texts, a tokenizer by its tokens, an
+// engine by its threads.
+void charge_library(lua_State* L, const Call& call) {
+  constexpr int64_t kBytesPerByte = 4, kBytesPerToken = 256, kBytesPerThread = int64_t{1} << 20;
+  const Function& f = call.function;
+  Shared& own = shared(L);
+  if (own.library == nullptr) return;
+  int64_t bytes = 0;
+  const bool grows = f.name == "dllm_dataset_add" || f.name == "dllm_source_add" || f.name == "dllm_options_set_json" ||
+                     f.name == "dllm_options_set_str";
+  auto* box = static_cast<Box*>(lua_touserdata(L, 1));  // of the object that grows
+  if (grows) bytes = call.text_bytes * kBytesPerByte;
+  for (const Param& p : f.params) {
+    if (p.kind != ParamKind::out_handle || (p.noun != "tokenizer" && p.noun != "engine")) continue;
+    box = static_cast<Box*>(lua_touserdata(L, call.made.front()));
+    int64_t threads = 0;
+    if (p.noun == "engine") dllm_engine_i64(static_cast<dllm_engine*>(box->handle), "threads", &threads, nullptr);
+    else bytes = dllm_tokenizer_size(static_cast<dllm_tokenizer*>(box->handle)) * kBytesPerToken;
+    bytes += threads * kBytesPerThread;
+  }
+  if (bytes == 0) return;
+  box->bytes += bytes;
+  own.library->add(bytes);
+}
+
+void check_memory(lua_State* L, const Call& call) {
+  const Shared& own = shared(L);
+  if (own.limit == 0 || own.library == nullptr) return;
+  const int64_t used = own.heap + own.library->used();
+  if (used <= own.limit) return;
+  raise(L, "resource_exhausted", call.function.name + ": the script and its objects hold " + std::to_string(used) +
+        " bytes, the limit is " + std::to_string(own.limit), "close objects that are not needed, or raise option memory_limit");
+}
+
+int call_checked(lua_State* L, const Function& function) {
+  check_function(L, function);
+  collect_before(L, function);
   Call call(function);
+  call.paths.reserve(function.params.size());
   for (size_t i = 0; i < function.params.size(); ++i) {
     if (function.params[i].kind == ParamKind::length) call.values[i].i64 = -1;
   }
@@ -167,29 +239,53 @@ int call_function(lua_State* L) {
     if (!function.params[i].derived) read_argument(L, call, i, ++index);
   }
   if (lua_gettop(L) > index) {
-    const std::string message = function.name + " takes " + std::to_string(index) + " arguments, " + std::to_string(lua_gettop(L)) + " were given";
-    raise(L, "invalid_argument", message.c_str(), "");
+    raise(L, "invalid_argument", function.name + " takes " + std::to_string(index) + " arguments, " + std::to_string(lua_gettop(L)) + " were given");
   }
+  if (function.name == "dllm_source_add" && call.values.at(4).i32 != 0) {
+    raise(L, "invalid_argument", "dllm_source_add: a script's bytes are copied, lend must be 0");
+  }
+  check_memory(L, call);
   prepare_derived(L, call);
   Slot result = invoke(L, call);
   if (function.result == ResultKind::status) {
     while (make_room(call, result.i32)) result = invoke(L, call);
-    if (call.callback.rethrow(L)) return lua_error(L);
     if (result.i32 != DLLM_OK) {
+      look(L);  // a call that ended because of the task ends the script
+      if (call.callback.rethrow(L)) return lua_error(L);
       const dllm_error* err = shared(L).error;
       raise(L, dllm_status_name(result.i32), dllm_error_message(err), dllm_error_hint(err));
     }
   }
-  if (call.taken > 0 && lua_isuserdata(L, call.taken)) forget_box(L, call.taken);
-  return push_results(L, call, result);
+  if (call.taken != nullptr) call.taken->handle = nullptr;
+  const int results = push_results(L, call, result);
+  charge_library(L, call);
+  look(L);
+  return results;
+}
+
+int call_function(lua_State* L) {
+  const auto& function = *static_cast<const Function*>(lua_touserdata(L, lua_upvalueindex(1)));
+  std::string failed;
+  try {
+    return call_checked(L, function);
+  } catch (const std::exception& e) {  // no memory for an argument; Lua's own exceptions are no std::exception
+    failed = function.name + ": " + e.what();
+  }
+  raise(L, "resource_exhausted", failed);
 }
 
 }  // namespace
 
 void push_raw(lua_State* L) {
   lua_newtable(L);
+  lua_pushcfunction(L, [](lua_State* inner) -> int {
+    raise(inner, luaL_checkstring(inner, 1), luaL_checkstring(inner, 2), luaL_checkstring(inner, 3));
+  });
+  lua_setfield(L, -2, "fail");
   for (const Function& function : manifest().functions) {
     if (function.result == ResultKind::array) continue;  // arrays of events: Lua gets events as tables
+    // The error and the task of a call are the runner's: a script gets tables, and cannot cancel its host.
+    if (function.name.starts_with("dllm_error_") || function.name.starts_with("dllm_task_")) continue;
     lua_pushlightuserdata(L, const_cast<Function*>(&function));
     lua_pushcclosure(L, call_function, 1);
     lua_setfield(L, -2, function.name.c_str() + function.name.find('_') + 1);  // without "dllm_", "dllmx_"

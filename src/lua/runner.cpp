@@ -1,8 +1,12 @@
 #include "lua/runner.h"
 
 #include "lua/boxes.h"
+#include "lua/budget.h"
+#include "lua/control.h"
+#include "lua/heap.h"
 #include "lua/json_values.h"
 #include "lua/raw_call.h"
+#include "lua/reach.h"
 #include "lua/sandbox.h"
 #include "lua/state.h"
 
@@ -12,48 +16,45 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 namespace dllm::lua {
 namespace {
 
-constexpr int kInstructionsPerLook = 10000;
+constexpr std::string_view kNoMemory = "not enough memory";  // as Lua words it
 
-void* allocate(void* data, void* block, size_t old_size, size_t new_size) {
-  auto& own = *static_cast<Shared*>(data);
-  const auto before = static_cast<int64_t>(block == nullptr ? 0 : old_size);
-  if (new_size == 0) {
-    std::free(block);
-    own.heap -= before;
-    return nullptr;
+// The text of an error value: its message; what it prints itself as; a plain table's content.
+std::string text_of_error(lua_State* L) {
+  if (lua_istable(L, 1)) {
+    if (lua_getfield(L, 1, "message") == LUA_TSTRING) return lua_tostring(L, -1);
+    if (luaL_getmetafield(L, 1, "__tostring") == LUA_TNIL) {
+      lua_pushcfunction(L, [](lua_State* inner) {
+        const std::string json = to_json(inner, 1);
+        lua_pushlstring(inner, json.data(), json.size());
+        return 1;
+      });
+      lua_pushvalue(L, 1);
+      if (lua_pcall(L, 1, 1, 0) == LUA_OK) return lua_tostring(L, -1);
+      pass_stop_on(L);
+    }
   }
-  const int64_t after = own.heap - before + static_cast<int64_t>(new_size);
-  if (own.limit > 0 && after > own.limit && after > own.heap) {
-    own.over_limit = true;
-    return nullptr;
-  }
-  void* moved = std::realloc(block, new_size);
-  if (moved != nullptr) own.heap = after;
-  return moved;
+  return luaL_tolstring(L, 1, nullptr);
 }
 
-// Once the task is cancelled every line raises, so pcall cannot swallow it.
-void look_at_task(lua_State* L, lua_Debug*) {
-  dllm_task* task = shared(L).task;
-  if (task == nullptr || dllm_task_is_cancelled(task) == 0) return;
-  lua_sethook(L, look_at_task, LUA_MASKLINE, 0);
-  raise(L, "cancelled", "the script was cancelled", "");
-}
-
-// Turns any error value into the table form, with a traceback as hint.
+// Turns any error value into the table form, with a traceback. Runs where the error was raised.
 int with_traceback(lua_State* L) {
-  std::string code = "script_failed", hint;
-  if (lua_istable(L, 1) && lua_getfield(L, 1, "code") == LUA_TSTRING) {
-    code = lua_tostring(L, -1);
-    lua_getfield(L, 1, "hint");
-    if (const char* text = lua_tostring(L, -1)) hint = text;
+  std::string code = "script_failed", hint, message;
+  if (shared(L).stop == DLLM_OK) {
+    if (lua_istable(L, 1)) {
+      if (lua_getfield(L, 1, "code") == LUA_TSTRING) code = lua_tostring(L, -1);
+      lua_getfield(L, 1, "hint");
+      if (const char* text = lua_tostring(L, -1)) hint = text;
+      lua_settop(L, 1);
+    }
+    message = text_of_error(L);
+    if (message == kNoMemory) code = "resource_exhausted";
   }
   lua_settop(L, 1);
-  const std::string message = luaL_tolstring(L, 1, nullptr);
   luaL_traceback(L, L, nullptr, 1);
   const std::string trace = lua_tostring(L, -1);
   lua_newtable(L);
@@ -100,13 +101,33 @@ std::string read_file(const std::string& path) {
 
 }  // namespace
 
+// The task is the host's: it is not kept beyond the call.
+struct TaskOfCall {
+  ~TaskOfCall() { shared.task = nullptr; }
+  Shared& shared;
+};
+
+// What a host sets is not limited by the steps of its scripts.
+class HostsWork {
+ public:
+  HostsWork(Shared& shared, lua_State* L) : shared_(shared), limit_(std::exchange(shared.step_limit, 0)) {
+    start_budget(L, nullptr);
+  }
+  ~HostsWork() { shared_.step_limit = limit_; }
+  HostsWork(const HostsWork&) = delete;
+  HostsWork& operator=(const HostsWork&) = delete;
+
+ private:
+  Shared& shared_;
+  int64_t limit_;
+};
+
 struct Runner::State {
   Shared shared;
   lua_State* L = nullptr;
-  bool full = false;
 
   ~State() {
-    if (L != nullptr) lua_close(L);
+    close();
     dllm_error_release(shared.error);
   }
 
@@ -116,28 +137,40 @@ struct Runner::State {
   template <class F>
   std::string run(std::string_view args_json, dllm_task* task, F&& push_function);
   void open(const RunnerSettings& settings);
+  void close();
   [[noreturn]] void fail_with_top();
 };
 
+// Finalizers run one last time, with a budget of their own.
+void Runner::State::close() {
+  constexpr int64_t kStepsAtClose = 1000000;
+  if (L == nullptr) return;
+  shared.step_limit = kStepsAtClose;
+  start_budget(L, nullptr);
+  lua_close(L);
+  L = nullptr;
+}
+
 // The error table (or the allocator's message) on top of the stack becomes an exception.
 void Runner::State::fail_with_top() {
-  if (shared.over_limit) {
-    shared.over_limit = false;
-    lua_settop(L, 0);
-    lua_gc(L, LUA_GCCOLLECT, 0);
-    throw ScriptError(DLLM_RESOURCE_EXHAUSTED, "the script needs more memory than its limit of " +
-                                                   std::to_string(shared.limit) + " bytes", "raise option memory_limit");
+  dllm_status status = DLLM_SCRIPT_FAILED;
+  std::string message = "unknown error", hint, trace;
+  if (lua_istable(L, -1)) {
+    status = status_of(field(L, "code"));
+    message = field(L, "message"), hint = field(L, "hint"), trace = field(L, "traceback");
+  } else if (const char* text = lua_tostring(L, -1)) {
+    message = text;
   }
-  if (!lua_istable(L, -1)) {
-    const char* text = lua_tostring(L, -1);
-    const std::string message = text == nullptr ? "unknown error" : text;
-    lua_settop(L, 0);
-    throw ScriptError(DLLM_SCRIPT_FAILED, message);
-  }
-  const dllm_status status = status_of(field(L, "code"));
-  const std::string message = field(L, "message"), hint = field(L, "hint"), trace = field(L, "traceback");
   lua_settop(L, 0);
-  throw ScriptError(status, message, hint.empty() ? trace : hint + "\n" + trace);
+  if (shared.stop != DLLM_OK) {
+    throw ScriptError(shared.stop, stop_message(shared), shared.stop == DLLM_RESOURCE_EXHAUSTED ? "raise option step_limit" : "");
+  }
+  if (message == kNoMemory) {
+    lua_gc(L, LUA_GCCOLLECT, 0);
+    throw ScriptError(DLLM_RESOURCE_EXHAUSTED, "the script needs more memory than its limit of " + std::to_string(shared.limit) + " bytes",
+                      "raise option memory_limit; below level full a text has at most 32 MiB, a table 128 MiB");
+  }
+  throw ScriptError(status, message, hint.empty() || trace.empty() ? hint + trace : hint + "\n" + trace);
 }
 
 template <class F>
@@ -155,10 +188,11 @@ void Runner::State::guarded(F&& body) {
 }
 
 void Runner::State::open(const RunnerSettings& settings) {
-  open_libraries(L, settings.full);
-  open_searchers(L, settings.full, settings.path);
+  const bool full = settings.level == Level::full;
+  open_libraries(L, full);
+  open_searchers(L, full, settings.path);
   open_boxes(L);
-  // The friendly layer is the embedded module; the raw layer reaches it as an argument and nobody else.
+  // The friendly layer is the embedded module; the raw layer reaches it as an argument and nothing else does.
   lua_getglobal(L, "require");
   lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   push_raw(L);
@@ -186,9 +220,7 @@ void Runner::State::open(const RunnerSettings& settings) {
 // Calls what push_function pushes with the elements of args_json; answers a JSON array of its results.
 template <class F>
 std::string Runner::State::run(std::string_view args_json, dllm_task* task, F&& push_function) {
-  shared.task = task;
-  shared.over_limit = false;
-  lua_sethook(L, look_at_task, LUA_MASKCOUNT, kInstructionsPerLook);
+  start_budget(L, task);
   std::string json = "[";
   const auto body = [&] {
     push_function();
@@ -207,28 +239,33 @@ std::string Runner::State::run(std::string_view args_json, dllm_task* task, F&& 
     lua_call(L, count, LUA_MULTRET);
     for (int i = function; i <= lua_gettop(L); ++i) json += (i > function ? "," : "") + to_json(L, i);
   };
-  try {
-    guarded(body);
-  } catch (...) {
-    shared.task = nullptr;
-    throw;
-  }
-  shared.task = nullptr;
+  const TaskOfCall of_call{shared};
+  guarded(body);
+  // What swallowed the error that said so does not matter.
+  if (shared.stop != DLLM_OK) throw ScriptError(shared.stop, stop_message(shared));
   return json + "]";
 }
 
 Runner::Runner(const RunnerSettings& settings) : state_(std::make_unique<State>()) {
-  state_->shared.error = dllm_error_new();
-  state_->full = settings.full;
+  Shared& shared = state_->shared;
+  shared.error = dllm_error_new();
+  shared.level = settings.level;
+  shared.task_status = settings.task_status;
+  shared.library = settings.library;
+  if (shared.library != nullptr) shared.library->watch(&shared.heap);
+  if (settings.level == Level::files) shared.roots = open_roots(settings.roots);
   state_->L = lua_newstate(allocate, &state_->shared);
   if (state_->L == nullptr) throw ScriptError(DLLM_RESOURCE_EXHAUSTED, "no memory for a Lua state");
+  open_budget(state_->L);
   state_->guarded([&] { state_->open(settings); });
-  state_->shared.limit = settings.memory_limit;
+  shared.limit = settings.memory_limit;
+  shared.step_limit = settings.step_limit;
 }
 
 Runner::~Runner() = default;
 
 void Runner::set_json(const std::string& name, std::string_view json) {
+  const HostsWork work(state_->shared, state_->L);
   state_->guarded([&] {
     push_json(state_->L, json);
     lua_setglobal(state_->L, name.c_str());
@@ -236,6 +273,7 @@ void Runner::set_json(const std::string& name, std::string_view json) {
 }
 
 void Runner::set_object(const std::string& name, const std::string& noun, void* handle) {
+  const HostsWork work(state_->shared, state_->L);
   state_->guarded([&] {
     push_box(state_->L, noun, handle);
     lua_setglobal(state_->L, name.c_str());
@@ -247,7 +285,7 @@ std::string Runner::run_file(const std::string& path, std::string_view args_json
   lua_State* L = state_->L;
   return state_->run(args_json, task, [&] {
     // Modules beside the script, at the level that may read files.
-    if (state_->full) {
+    if (state_->shared.level == Level::full) {
       const size_t slash = path.rfind('/');
       const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);
       lua_getglobal(L, "package");
@@ -259,14 +297,14 @@ std::string Runner::run_file(const std::string& path, std::string_view args_json
       }
       lua_pop(L, 2);
     }
-    if (luaL_loadbufferx(L, code.data(), code.size(), ("@" + path).c_str(), "t") != LUA_OK) lua_error(L);
+    load_text(L, code.data(), code.size(), ("@" + path).c_str());
   });
 }
 
 std::string Runner::run_text(const std::string& name, std::string_view code, dllm_task* task) {
   lua_State* L = state_->L;
   return state_->run({}, task, [&] {
-    if (luaL_loadbufferx(L, code.data(), code.size(), ("=" + name).c_str(), "t") != LUA_OK) lua_error(L);
+    load_text(L, code.data(), code.size(), ("=" + name).c_str());
   });
 }
 

@@ -3,19 +3,25 @@
 
 #include "dllm/dllm.h"
 #include "lua/script_error.h"
+#include "lua/state.h"
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace dllm::lua {
 
 struct RunnerSettings {
-  bool full = false;          // false: the "safe" level: no files, processes, native code, debug
-  int64_t memory_limit = 0;   // bytes of the Lua heap; 0: none
+  Level level = Level::safe;
+  std::vector<std::string> roots;   // of level files
+  int64_t memory_limit = 0;   // bytes of the Lua heap and of the library's objects that scripts made; 0: none
+  int64_t step_limit = 0;     // of one call; 0: none
   std::string path;           // folders of modules, separated by ';'
   int64_t seed = 0;           // of math.random
+  LibraryBytes* library = nullptr;  // outlives the runner; null: objects are not counted
+  dllm_status (*task_status)(const dllm_task*) = nullptr;  // not null: DLLM_OK, DLLM_CANCELLED, DLLM_DEADLINE_EXCEEDED
 };
 
 // Every member fails with ScriptError.

@@ -1,7 +1,10 @@
 #include "lua/sandbox.h"
 
+#include "lua/control.h"
 #include "lua/embedded.h"
 #include "lua/state.h"
+#include "lua/table_functions.h"
+#include "lua/text_functions.h"
 
 #include <lauxlib.h>
 #include <lualib.h>
@@ -12,7 +15,7 @@
 namespace dllm::lua {
 namespace {
 
-// An allow-list: what a later Lua adds is not there until somebody has looked at it.
+// An allow-list: what a later Lua adds is not there until it is listed.
 constexpr const char* kSafeGlobals[] = {
     "_G",     "_VERSION", "assert", "error",  "getmetatable", "ipairs",       "math",     "next",   "os",     "pairs",
     "pcall",  "rawequal", "rawget", "rawlen", "rawset",       "require",      "select",   "setmetatable", "string", "table",
@@ -45,19 +48,6 @@ void keep_only(lua_State* L, const char* const (&list)[N]) {
   lua_pop(L, 1);
 }
 
-// load() of text chunks only: bytecode can crash the interpreter.
-int load_text(lua_State* L) {
-  lua_settop(L, 4);
-  const bool has_environment = !lua_isnil(L, 4);
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_pushvalue(L, 1);
-  lua_pushvalue(L, 2);
-  lua_pushliteral(L, "t");
-  if (has_environment) lua_pushvalue(L, 4);
-  lua_call(L, has_environment ? 4 : 3, LUA_MULTRET);
-  return lua_gettop(L) - 4;
-}
-
 // A library writes nothing to standard output: at the safe level what is printed goes nowhere.
 int print_nothing(lua_State* L) {
   const int count = lua_gettop(L);
@@ -79,7 +69,7 @@ int search_embedded(lua_State* L) {
     lua_pushfstring(L, "no embedded module '%s'", name.c_str());
     return 1;
   }
-  if (luaL_loadbufferx(L, text.data(), text.size(), ("=" + name).c_str(), "t") != LUA_OK) return lua_error(L);
+  load_text(L, text.data(), text.size(), ("=" + name).c_str());
   lua_pushstring(L, name.c_str());
   return 2;
 }
@@ -88,10 +78,10 @@ int search_embedded(lua_State* L) {
 
 void open_libraries(lua_State* L, bool full) {
   luaL_openlibs(L);
+  open_control(L);
+  open_text_functions(L);
+  open_table_functions(L);
   if (full) return;
-  lua_getglobal(L, "load");
-  lua_pushcclosure(L, load_text, 1);
-  lua_setglobal(L, "load");
   lua_pushcfunction(L, print_nothing);
   lua_setglobal(L, "print");
   lua_pushglobaltable(L);

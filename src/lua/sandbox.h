@@ -7,7 +7,8 @@
 
 namespace dllm::lua {
 
-// Opens the standard libraries. full false: an allow-list of globals, os with clock, date and time alone, no io, no debug,
+// Opens the standard libraries, with the own versions of what a stranger's script could hang on. full false: an
+// allow-list of globals, os with clock, date and time alone, no io, no debug,
 // no way to load files or bytecode; then `require` knows the embedded modules and preloaded ones only.
 void open_libraries(lua_State* L, bool full);
 // Puts `require`'s searchers in order: preload, folders of `path` (full level), the library's own modules.

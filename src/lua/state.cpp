@@ -4,6 +4,11 @@
 
 namespace dllm::lua {
 
+const char* level_name(Level level) {
+  constexpr const char* kNames[] = {"safe", "files", "full"};
+  return kNames[static_cast<int>(level)];
+}
+
 Shared& shared(lua_State* L) {
   void* data = nullptr;
   lua_getallocf(L, &data);  // the allocator's user data is the one pointer that is always at hand
@@ -47,6 +52,10 @@ void raise(lua_State* L, const char* code, const char* message, const char* hint
   push_error(L, code, message, hint);
   lua_error(L);
   __builtin_unreachable();
+}
+
+void raise(lua_State* L, const char* code, const std::string& message, const std::string& hint) {
+  raise(L, code, message.c_str(), hint.c_str());
 }
 
 }  // namespace dllm::lua

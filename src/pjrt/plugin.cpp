@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "pjrt/environment.h"
 #include "pjrt/identity.h" // compiler_environment
+#include "pjrt/plugin_file.h"
 
 #include <dlfcn.h>
 
@@ -30,6 +31,7 @@ std::string real_path(const std::string& path) {
 
 const abi::Api* open_table(const std::string& path) {
   if (!file_exists(path)) fail(Code::not_found, "plugin {} does not exist", path);
+  check_plugin_file(path, abi::kEntrySymbol);
   // By its real name: plugins look for their libraries beside the file, not beside a link to it.
   void* library = ::dlopen(real_path(path).c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (library == nullptr) {

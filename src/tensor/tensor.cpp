@@ -1,6 +1,7 @@
 #include "tensor/tensor.h"
 
 #include "base/error.h"
+#include "base/meter.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -16,11 +17,15 @@ constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
 // is written.
 std::shared_ptr<void> allocate_zeroed(size_t size) {
   const size_t rounded = (size + kAlignment - 1) / kAlignment * kAlignment + 2 * kAlignment;
+  std::shared_ptr<MeterCharge> charge; // ends with the bytes
+  if (current_meter() != nullptr)
+    charge = std::make_shared<MeterCharge>(static_cast<int64_t>(rounded));
   void* const block = std::calloc(rounded, 1);
   if (block == nullptr) throw std::bad_alloc();
   const size_t past = reinterpret_cast<uintptr_t>(block) % kAlignment;
   void* const data = static_cast<std::byte*>(block) + (past == 0 ? 0 : kAlignment - past);
-  return {data, [block](void*) { std::free(block); }};
+  if (charge == nullptr) return {data, [block](void*) { std::free(block); }};
+  return {data, [block, charge](void*) { std::free(block); }};
 }
 
 }  // namespace

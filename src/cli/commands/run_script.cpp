@@ -13,6 +13,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 int run_script(Context& context) {
+  if (context.has("root")) {
+    const std::string roots = Json{{"roots", Json::array({context.text("root")})}}.dump();
+    call([&](dllm_error* err) {
+      return dllm_options_set_json(context.options("lua"), roots.data(), static_cast<int64_t>(roots.size()), err);
+    });
+  }
   const auto lua = make<dllm_lua>(
       [&](dllm_lua** out, dllm_error* err) { return dllm_lua_new(context.options("lua"), out, err); });
   const std::string json = Json(context.rest()).dump();
@@ -29,7 +35,8 @@ int run_script(Context& context) {
 Command run_script_command() {
   using Kind = Argument::Kind;
   return {"run", "run a Lua script", "dllm run scripts/recipes/train_from_scratch.lua --data corpus.txt",
-          {{Kind::positional, "script", "", "the script", true}},
+          {{Kind::positional, "script", "", "the script", true},
+           {Kind::text, "root", "", "folder that a script at --sandbox files may reach", false}},
           {"lua"},
           run_script,
           true,

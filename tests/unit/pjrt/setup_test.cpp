@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include <dlfcn.h>
+
 #include <cstdlib>
 
 namespace dllm::pjrt {
@@ -145,10 +147,29 @@ TEST(Plugin, SaysWhyAFileIsNone) {
   const test::TempFolder folder;
   expect_error(Code::not_found, "does not exist", [&] { Plugin::load(folder.path("no.so")); });
   write_file_atomic(folder.path("text.so"), "not a library");
-  expect_error(Code::unavailable, "cannot be loaded",
+  expect_error(Code::unavailable, "it is no ELF file",
                [&] { Plugin::load(folder.path("text.so")); });
+  write_file_atomic(folder.path("cut.so"), std::string("\177ELF\2\1\1") + std::string(200, '\1'));
+  expect_error(Code::unavailable, "it is no shared library",
+               [&] { Plugin::load(folder.path("cut.so")); });
+  make_directories(folder.path("folder.so"));
+  expect_error(Code::unavailable, "it is no regular file",
+               [&] { Plugin::load(folder.path("folder.so")); });
   expect_error(Code::unavailable, "is no PJRT plugin: it has no GetPjrtApi",
                [] { Plugin::load("/lib/x86_64-linux-gnu/libm.so.6"); });
+}
+
+// tests/unit/pjrt/writes_when_loaded.cpp writes the file that this variable names.
+TEST(Plugin, NothingRunsInAFileThatIsNone) {
+  const test::TempFolder folder;
+  const std::string mark = folder.path("ran");
+  const Variable variable("WRITES_WHEN_LOADED", mark.c_str());
+  expect_error(Code::unavailable, "is no PJRT plugin: it has no GetPjrtApi",
+               [] { Plugin::load(WRITES_WHEN_LOADED_PATH); });
+  EXPECT_FALSE(file_exists(mark)) << "the constructor of a library that is no plugin ran";
+  void* library = ::dlopen(WRITES_WHEN_LOADED_PATH, RTLD_NOW); // the test sees it when it runs
+  EXPECT_TRUE(file_exists(mark));
+  if (library != nullptr) ::dlclose(library);
 }
 
 } // namespace

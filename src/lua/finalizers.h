@@ -1,0 +1,12 @@
+#pragma once
+// Finalizers (__gc) of a script's tables. Lua runs them without hooks, so an endless one could not be stopped; here
+// they run in a coroutine of their own, with hooks and the script's budget.
+
+#include <lua.h>
+
+namespace dllm::lua {
+
+// setmetatable(table, metatable or nil), as Lua's.
+int set_metatable(lua_State* L);
+
+}  // namespace dllm::lua

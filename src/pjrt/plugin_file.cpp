@@ -1,0 +1,108 @@
+#include "pjrt/plugin_file.h"
+
+#include "base/error.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+namespace dllm::pjrt {
+namespace {
+
+#if defined(__x86_64__)
+constexpr int kMachine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr int kMachine = EM_AARCH64;
+#else
+constexpr int kMachine = EM_NONE; // any
+#endif
+
+constexpr int64_t kMostBytes = int64_t{1} << 28; // of one table
+
+class ElfFile {
+public:
+  explicit ElfFile(const std::string& path)
+      : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+    struct stat found {};
+    if (fd_ >= 0 && ::fstat(fd_, &found) == 0 && S_ISREG(found.st_mode)) size_ = found.st_size;
+  }
+  ~ElfFile() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  ElfFile(const ElfFile&) = delete;
+  ElfFile& operator=(const ElfFile&) = delete;
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    fail_with_hint("wheels named *-pjrt hold plugins, jaxlib does not", Code::unavailable,
+                   "{} is no PJRT plugin: {}", path_, why);
+  }
+
+  // `count` records of a table at `offset`.
+  template <class T> std::vector<T> read(uint64_t offset, uint64_t count) const {
+    const uint64_t most = static_cast<uint64_t>(std::min(size_, kMostBytes)) / sizeof(T);
+    if (count > most || offset > static_cast<uint64_t>(size_) - count * sizeof(T))
+      refuse("a table of its ELF file lies outside of it");
+    std::vector<T> records(count);
+    auto* to = reinterpret_cast<char*>(records.data());
+    for (size_t done = 0, all = count * sizeof(T); done < all;) {
+      const ssize_t got = ::pread(fd_, to + done, all - done, static_cast<off_t>(offset + done));
+      if (got <= 0) refuse("it cannot be read");
+      done += static_cast<size_t>(got);
+    }
+    return records;
+  }
+  int64_t size() const { return size_; }
+
+private:
+  std::string path_;
+  int fd_ = -1;
+  int64_t size_ = -1; // no regular file
+};
+
+Elf64_Ehdr read_header(const ElfFile& file) {
+  if (file.size() < 0) file.refuse("it is no regular file that can be read");
+  if (file.size() < static_cast<int64_t>(sizeof(Elf64_Ehdr))) file.refuse("it is no ELF file");
+  const Elf64_Ehdr header = file.read<Elf64_Ehdr>(0, 1).front();
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) file.refuse("it is no ELF file");
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB)
+    file.refuse("it is no ELF file of 64 bits, little endian");
+  if (header.e_type != ET_DYN) file.refuse("it is no shared library");
+  if (kMachine != EM_NONE && header.e_machine != kMachine)
+    file.refuse(fmt::format("it is built for another machine (ELF machine {})", header.e_machine));
+  if (header.e_shnum == 0 || header.e_shentsize != sizeof(Elf64_Shdr))
+    file.refuse("its ELF file has no table of sections");
+  return header;
+}
+
+bool defines(const ElfFile& file, const Elf64_Shdr& symbols, const Elf64_Shdr& names,
+             std::string_view wanted) {
+  const std::vector<char> text = file.read<char>(names.sh_offset, names.sh_size);
+  for (const Elf64_Sym& symbol :
+       file.read<Elf64_Sym>(symbols.sh_offset, symbols.sh_size / sizeof(Elf64_Sym))) {
+    if (symbol.st_shndx == SHN_UNDEF || symbol.st_name >= text.size()) continue;
+    const std::string_view rest(text.data() + symbol.st_name, text.size() - symbol.st_name);
+    if (rest.substr(0, rest.find('\0')) == wanted) return true;
+  }
+  return false;
+}
+
+} // namespace
+
+void check_plugin_file(const std::string& path, const char* symbol) {
+  const ElfFile file(path);
+  const Elf64_Ehdr header = read_header(file);
+  const auto sections = file.read<Elf64_Shdr>(header.e_shoff, header.e_shnum);
+  for (const Elf64_Shdr& section : sections) {
+    if (section.sh_type != SHT_DYNSYM || section.sh_link >= sections.size()) continue;
+    if (defines(file, section, sections[section.sh_link], symbol)) return;
+  }
+  file.refuse(fmt::format("it has no {}", symbol));
+}
+
+} // namespace dllm::pjrt

@@ -1,0 +1,90 @@
+No path at level safe, only those below the roots at level files.
+
+--- dataset | error permission_denied level safe reaches no files
+dllm.dataset("/etc/passwd")
+--- dataset with rows | error permission_denied level safe
+dllm.dataset("@IN@/rows.txt", nil, { rows = "line" })
+--- tokenizer | error permission_denied level safe
+dllm.tokenizer("@IN@")
+--- tokenizer save | error permission_denied level safe
+dllm.train_tokenizer(dllm.dataset_from { "a b c" }, { vocab_size = 300 }):save("@OUT@/tok")
+--- model | error permission_denied level safe
+dllm.model("@IN@")
+--- model save | error permission_denied level safe
+dllm.new_model { model_type = "llama", vocab_size = 10, hidden_size = 16, intermediate_size = 16, num_hidden_layers = 1,
+  num_attention_heads = 1, num_key_value_heads = 1, max_position_embeddings = 16,
+  dllm = { attention = "bidirectional", shift = 0, mask_token_id = 9 } }:save("@OUT@/model")
+--- checkpoint | error permission_denied level safe
+dllm.checkpoint("@IN@")
+--- latest checkpoint | error permission_denied level safe
+dllm.latest_checkpoint("@IN@")
+--- plugin | error permission_denied level safe loads no native code
+dllm.engine { kind = "pjrt", plugin = "/lib/x86_64-linux-gnu/libm.so.6" }
+--- plugin without kind | error permission_denied level safe loads no native code
+dllm.engine { plugin = "@IN@/rows.txt" }
+--- plugin through options | error permission_denied level safe loads no native code
+dllm.engine(dllm.options("engine", { kind = "pjrt", plugin = "cpu" }))
+--- target | error permission_denied level safe loads no native code
+dllm.engine { target = "x" }
+--- cache of compiled programs | error permission_denied level safe loads no native code
+dllm.engine { ["pjrt.cache"] = "@OUT@" }
+--- compiler flags | error permission_denied level safe loads no native code
+dllm.engine { ["pjrt.flags"] = { "xla_dump_to=@OUT@" } }
+--- nothing of the machine | ok ["nil","nil","nil","nil","nil","nil","nil"]
+return type(io), type(debug), type(dofile), type(os.execute), type(package.loadlib), type(os.getenv), type(collectgarbage)
+--- not through require | error script_failed
+require "os.execute"
+--- nor through package | ok [false,false]
+return package.loaded.io ~= nil, package.loaded["dllm.raw"] ~= nil
+--- nor through searchers | error script_failed
+for _, search in pairs(package.searchers) do local found = search("@IN@/rows") if type(found) == "function" then found() end end
+error "nothing found"
+--- trainer root | error permission_denied level safe
+model = dllm.new_model { model_type = "llama", vocab_size = 10, hidden_size = 16, intermediate_size = 16, num_hidden_layers = 1,
+  num_attention_heads = 1, num_key_value_heads = 1, max_position_embeddings = 16,
+  dllm = { attention = "bidirectional", shift = 0, mask_token_id = 9 } }
+dllm.trainer(model, dllm.objective "mdlm", { root = "@OUT@/run" })
+--- trainer sink | error permission_denied level safe
+model = dllm.new_model { model_type = "llama", vocab_size = 10, hidden_size = 16, intermediate_size = 16, num_hidden_layers = 1,
+  num_attention_heads = 1, num_key_value_heads = 1, max_position_embeddings = 16,
+  dllm = { attention = "bidirectional", shift = 0, mask_token_id = 9 } }
+dllm.trainer(model, dllm.objective "mdlm"):add_sink("jsonl", "@OUT@/log.jsonl")
+--- trainer save | error permission_denied level safe
+model = dllm.new_model { model_type = "llama", vocab_size = 10, hidden_size = 16, intermediate_size = 16, num_hidden_layers = 1,
+  num_attention_heads = 1, num_key_value_heads = 1, max_position_embeddings = 16,
+  dllm = { attention = "bidirectional", shift = 0, mask_token_id = 9 } }
+loader = dllm.loader(dllm.dataset_from({ "a b c" }, dllm.train_tokenizer(dllm.dataset_from { "a b c" }, { vocab_size = 300 })), { length = 8 })
+dllm.trainer(model, dllm.objective "mdlm"):save("@OUT@/run", loader)
+--- files: a file below a root | ok [2] | level=files
+return dllm.dataset("@IN@/rows.txt", nil, { rows = "paragraph" }):size()
+--- files: a save below a root | ok [true] | level=files
+dllm.train_tokenizer(dllm.dataset_from { "a b c" }, { vocab_size = 300 }):save("@IN@/sub/tok")
+return dllm.tokenizer("@IN@/sub/tok"):size() > 0
+--- files: outside | error permission_denied level files reaches the host's roots only | level=files
+dllm.dataset("@OUT@/secret.txt")
+--- files: absolute | error permission_denied level files | level=files
+dllm.dataset("/etc/passwd")
+--- files: dots | error permission_denied takes no ".." | level=files
+dllm.dataset("@IN@/../out/secret.txt")
+--- files: dots that stay inside | error permission_denied takes no ".." | level=files
+dllm.dataset("@IN@/sub/../rows.txt")
+--- files: a link out | error permission_denied level files | level=files
+dllm.dataset("@IN@/link.txt")
+--- files: below a link out | error permission_denied level files | level=files
+dllm.dataset("@IN@/linked/folder/secret.txt")
+--- files: a new file below a link out | error permission_denied level files | level=files
+dllm.train_tokenizer(dllm.dataset_from { "a b c" }, { vocab_size = 300 }):save("@IN@/linked/folder/tok")
+--- files: a folder that holds a link out | error permission_denied leads out of the roots | level=files
+dllm.dataset("@IN@/linked")
+--- files: a dangling link | error permission_denied level files | level=files
+dllm.train_tokenizer(dllm.dataset_from { "a b c" }, { vocab_size = 300 }):save("@IN@/dangling")
+--- files: a name that begins like a root | error permission_denied level files | level=files
+dllm.latest_checkpoint("@IN@side")
+--- files: a zero byte | error invalid_argument zero bytes | level=files
+dllm.dataset("@IN@/rows.txt\0/../../out")
+--- files: a plugin below a root | error permission_denied level files loads no native code | level=files
+dllm.engine { kind = "pjrt", plugin = "@IN@/rows.txt" }
+--- files: relative to nowhere | error permission_denied level files | level=files
+dllm.dataset("rows.txt")
+--- files: no io either | ok ["nil"] | level=files
+return type(io)
