@@ -15,6 +15,10 @@ dllm_status put(dllm_error* err, Code code, const char* message, const char* hin
   try {
     err->message = message;
     err->hint = hint;
+    // A message may quote a file or a template; it stays one line.
+    for (char& c : err->message) {
+      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+    }
   } catch (...) {  // no memory for the words: the code has to do
     err->message.clear();
     err->hint.clear();

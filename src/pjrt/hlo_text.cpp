@@ -30,15 +30,20 @@ std::string joined(const std::vector<int64_t>& numbers) {
   return text;
 }
 
+// Tuples in tuples; compilers write one or two levels.
+constexpr int kDeepestShape = 64;
+
 // ShapeProto: element_type 2, dimensions 3, tuple_shapes 4, layout 5 (minor_to_major 1).
-std::string shape_text(std::string_view bytes) {
+std::string shape_text(std::string_view bytes, int depth = 0) {
+  if (depth > kDeepestShape)
+    fail(Code::data_loss, "a shape in a message of a plugin nests deeper than {}", kDeepestShape);
   int64_t type = 0;
   std::vector<int64_t> dimensions, order;
   std::string tuple;
   for (WireReader shape(bytes); shape.next();) {
     if (shape.field() == 2) type = shape.number();
     if (shape.field() == 3) shape.numbers(into(dimensions));
-    if (shape.field() == 4) tuple += (tuple.empty() ? "" : ", ") + shape_text(shape.bytes());
+    if (shape.field() == 4) tuple += (tuple.empty() ? "" : ", ") + shape_text(shape.bytes(), depth + 1);
     if (shape.field() != 5) continue;
     for (WireReader layout(shape.bytes()); layout.next();) {
       if (layout.field() == 1) layout.numbers(into(order));

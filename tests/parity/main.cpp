@@ -1,4 +1,4 @@
-// parity DIR... [--assets DIR] [--engine KEY=VALUE]...: golden numbers against ours, one line per case.
+// parity DIR... [--assets DIR] [--engine KEY=VALUE]... [--pins FILE] [--counts FILE]: golden numbers against ours, one line per case.
 
 #include "base/error.h"
 #include "base/files.h"
@@ -15,11 +15,13 @@ namespace dllm::parity {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: parity DIR... [--assets DIR] [--engine KEY=VALUE]...\n"
+    "usage: parity DIR... [--assets DIR] [--engine KEY=VALUE]... [--pins FILE] [--counts FILE]\n"
     "  DIR       a topic (a folder with cases.json), a set of topics, or a tree of sets\n"
     "  --assets  files the goldens do not store (default $DLLM_ASSETS), filled by "
     "scripts/fetch-assets\n"
-    "  --engine  an option of the engine that computes, such as kind=pjrt and plugin=PATH\n";
+    "  --engine  an option of the engine that computes, such as kind=pjrt and plugin=PATH\n"
+    "  --pins    counts that must hold: a topic that passes less or skips more fails\n"
+    "  --counts  writes the counts of this run, for the pins\n";
 
 // Topic folders below, by name. Checkpoint folders hold no cases and are not entered.
 void find_topics(const std::string& folder, int depth, std::vector<std::string>& topics) {
@@ -41,10 +43,11 @@ void run_topic(Session& session, const std::string& folder) {
     const Handler handler = find_handler(topic.name());
     if (handler == nullptr)
       return topic.skip("*", fmt::format("topic {} is not supported yet", topic.name()));
+    topic.counts(); // a topic without a case is counted too
     handler(topic);
     topic.skip_unknown_lists();
   } catch (const std::exception& error) {
-    ++session.report.failed;
+    ++session.report.topics[join_path(file_name(parent_path(folder)), file_name(folder))].failed;
     session.report.line("FAIL", folder, fmt::format("- - {}", error.what()));
   }
 }
@@ -62,39 +65,64 @@ void set_engine_option(Session& session, const std::string& assignment) {
   session.engine_options.set_text(assignment.substr(0, equals), assignment.substr(equals + 1));
 }
 
+struct Arguments {
+  std::vector<std::string> folders;
+  std::string pins, counts;
+};
+
+// The value of "--name VALUE" or "--name=VALUE" at `i`; null for another argument.
+const char* value_of(const char* name, int& i, int count, char** arguments) {
+  const std::string argument = arguments[i];
+  if (argument == name && i + 1 < count) return arguments[++i];
+  const std::string with_value = std::string(name) + "=";
+  return argument.starts_with(with_value) ? arguments[i] + with_value.size() : nullptr;
+}
+
+bool parse(int count, char** arguments, Session& session, Arguments& parsed) {
+  for (int i = 1; i < count; ++i) {
+    if (const char* assets = value_of("--assets", i, count, arguments)) session.assets = assets;
+    else if (const char* option = value_of("--engine", i, count, arguments)) set_engine_option(session, option);
+    else if (const char* pins = value_of("--pins", i, count, arguments)) parsed.pins = pins;
+    else if (const char* counts = value_of("--counts", i, count, arguments)) parsed.counts = counts;
+    else if (arguments[i][0] == '-') return false;
+    else parsed.folders.push_back(full_path(arguments[i]));
+  }
+  return !parsed.folders.empty();
+}
+
+// Prints why a folder gave no topic. A folder of golden numbers that is absent as a whole skips; one that lacks a set
+// fails.
+int explain_absence(const std::string& folder) {
+  if (is_directory(folder)) return fmt::print("FAIL {} holds no cases.json\n", folder), 1;
+  if (is_directory(parent_path(folder))) return fmt::print("FAIL {} is no folder\n", folder), 1;
+  fmt::print("skipped: no golden folder {}\n", parent_path(folder));
+  return 0;
+}
+
 int run(int count, char** arguments) {
   Session session;
+  Arguments parsed;
   if (const char* assets = std::getenv("DLLM_ASSETS")) session.assets = assets;
-  std::vector<std::string> folders;
-  for (int i = 1; i < count; ++i) {
-    const std::string argument = arguments[i];
-    if (argument == "--help" || argument == "-h") return std::fputs(kUsage, stdout), 0;
-    if (argument == "--assets" && i + 1 < count)
-      session.assets = arguments[++i];
-    else if (argument.starts_with("--assets="))
-      session.assets = argument.substr(9);
-    else if (argument == "--engine" && i + 1 < count)
-      set_engine_option(session, arguments[++i]);
-    else if (argument.starts_with("-"))
-      return std::fputs(kUsage, stderr), 2;
-    else
-      folders.push_back(full_path(argument));
-  }
-  if (folders.empty()) return std::fputs(kUsage, stderr), 2;
+  if (count == 2 && (std::string(arguments[1]) == "--help" || std::string(arguments[1]) == "-h"))
+    return std::fputs(kUsage, stdout), 0;
+  if (!parse(count, arguments, session, parsed)) return std::fputs(kUsage, stderr), 2;
 
-  for (const std::string& folder : folders) {
+  int failures = 0;
+  std::vector<std::string> run_folders;
+  for (const std::string& folder : parsed.folders) {
     std::vector<std::string> topics;
     if (is_directory(folder)) find_topics(folder, 0, topics);
-    if (topics.empty()) {
-      ++session.report.skipped;
-      session.report.line("skip", folder,
-                          is_directory(folder) ? "holds no cases.json" : "is no folder");
-    }
+    if (topics.empty()) failures += explain_absence(folder);
+    else run_folders.push_back(folder);
     for (const std::string& topic : topics) run_topic(session, topic);
   }
-  const Report& report = session.report;
-  fmt::print("{} passed, {} failed, {} skipped\n", report.passed, report.failed, report.skipped);
-  return report.failed == 0 && report.passed > 0 ? 0 : 1;
+  const TopicCounts total = session.report.total();
+  failures += total.failed;
+  if (!parsed.pins.empty()) failures += check_pins(parsed.pins, session.report.topics, run_folders);
+  if (!parsed.counts.empty()) write_file_atomic(parsed.counts, counts_text(session.report.topics));
+  fmt::print("{} passed, {} failed, {} skipped\n", total.passed, total.failed, total.skipped);
+  // Pins say how many have to pass; without them a run that compared nothing is no success.
+  return failures == 0 && (total.passed > 0 || !parsed.pins.empty()) ? 0 : 1;
 }
 
 } // namespace

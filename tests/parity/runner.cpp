@@ -18,6 +18,7 @@ namespace {
 
 struct Skip {
   std::string why;
+  bool missing = false; // an asset is not there
 };
 
 Json read_json(const std::string& path) {
@@ -38,6 +39,11 @@ const Tensor& Case::array(const std::string& name) const {
 }
 bool Case::has(const std::string& name) const {
   return topic_.has(key(name), file_);
+}
+int64_t Case::count(const std::string& start) const {
+  int64_t found = 0;
+  for (const std::string& name : topic_.array_names(file_)) found += name.starts_with(key(start)) ? 1 : 0;
+  return found;
 }
 
 void Case::close(Tolerance tolerance, const Tensor& got, const Tensor& want,
@@ -82,7 +88,23 @@ void Case::skip(const std::string& why) {
   throw Skip{why};
 }
 
+void Case::needs_asset(const std::string& asset, bool there) {
+  asset_ = asset;
+  if (!there)
+    throw Skip{asset + " is not there: run scripts/fetch-assets, or give --assets DIR", true};
+}
+
 // --- Report, Session ---
+
+TopicCounts Report::total() const {
+  TopicCounts sum;
+  for (const auto& [label, counts] : topics) {
+    sum.passed += counts.passed;
+    sum.failed += counts.failed;
+    sum.skipped += counts.skipped;
+  }
+  return sum;
+}
 
 void Report::line(const char* verdict, const std::string& name, const std::string& rest) {
   std::string text = fmt::format("{:<4} {} {}", verdict, name, rest);
@@ -143,9 +165,10 @@ const Tensor& Topic::array(const std::string& name, const std::string& file) {
   fail(Code::not_found, "no array {} in {}", name, file.empty() ? label_ : label_ + "/" + file);
 }
 
-std::vector<std::string> Topic::array_names() {
+std::vector<std::string> Topic::array_names(const std::string& file) {
   std::vector<std::string> names;
-  for (const auto& [file, reader] : files_) {
+  for (const auto& [own, reader] : files_) {
+    if (!file.empty() && own != file) continue;
     for (const auto& [name, info] : reader->tensors()) names.push_back(name);
   }
   return names;
@@ -189,30 +212,39 @@ void Topic::run(const Json& entry, const std::function<void(Case&)>& body) {
   if (entry.contains("file") && entry.at("file").is_string())
     current.set_file(entry.at("file").get<std::string>());
   Report& report = session_.report;
+  TopicCounts& counts = report.topics[label_];
+  const auto count_asset = [&](std::map<std::string, int>& where) {
+    if (!current.asset_.empty()) ++where[current.asset_];
+  };
   try {
     body(current);
   } catch (const Skip& skipped) {
-    ++report.skipped;
+    ++counts.skipped;
+    if (skipped.missing) {
+      count_asset(counts.assets);
+      count_asset(counts.missing);
+    }
     return report.line("skip", full, skipped.why);
   } catch (const Error& error) {
     const bool skip = error.code() == Code::unimplemented;
-    ++(skip ? report.skipped : report.failed);
+    ++(skip ? counts.skipped : counts.failed);
     return report.line(skip ? "skip" : "FAIL", full,
                        skip ? error.text() : fmt::format("- - {}", error.text()));
   } catch (const std::exception& error) {
-    ++report.failed;
+    ++counts.failed;
     return report.line("FAIL", full, fmt::format("- - {}", error.what()));
   }
   current.check(current.comparisons_ > 0, "nothing was compared");
   const std::string numbers =
       fmt::format("{:.3g} {:.3g}", current.worst_.error, current.worst_.limit);
-  ++(current.failed_ ? report.failed : report.passed);
+  ++(current.failed_ ? counts.failed : counts.passed);
+  if (!current.failed_) count_asset(counts.assets);
   report.line(current.failed_ ? "FAIL" : "ok", full,
               current.failed_ ? numbers + " " + current.note_ : numbers);
 }
 
 void Topic::skip(const std::string& name, const std::string& why) {
-  ++session_.report.skipped;
+  ++counts().skipped;
   session_.report.line("skip", label_ + "/" + name, why);
 }
 
@@ -222,10 +254,6 @@ void Topic::skip_unknown_lists() {
     if (cases && !known_.contains(key))
       skip(key, fmt::format("kind {} is not supported yet ({} cases)", key, value.size()));
   }
-}
-
-std::string asset_hint(const std::string& name) {
-  return fmt::format("{} is not there: run scripts/fetch-assets, or give --assets DIR", name);
 }
 
 } // namespace dllm::parity

@@ -19,6 +19,7 @@
 #include "compare.h"
 #include "graph/engine.h"
 #include "graph/engine_options.h"
+#include "pins.h"
 
 #include <functional>
 #include <map>
@@ -43,6 +44,8 @@ public:
   // "<case name>.<array>" of the topic's files, or of the file the case names.
   const Tensor& array(const std::string& name) const;
   bool has(const std::string& name) const;
+  // How many arrays have a name that starts so.
+  int64_t count(const std::string& start) const;
 
   void close(Tolerance tolerance, const Tensor& got, const Tensor& want, const std::string& what,
              const Tensor& rows = {});
@@ -54,6 +57,8 @@ public:
   void equal(const std::string& got, const std::string& want, const std::string& what);
   void check(bool holds, const std::string& what); // false: FAIL, saying what
   [[noreturn]] void skip(const std::string& why);
+  // Marks the case as one that needs this downloaded file, and skips it when `there` is false.
+  void needs_asset(const std::string& asset, bool there);
 
   Topic& topic() { return topic_; }
   // Prefix of array names; the case's name unless set.
@@ -68,7 +73,7 @@ private:
   std::string key(const std::string& name) const;
 
   Topic& topic_;
-  std::string name_, prefix_, file_;
+  std::string name_, prefix_, file_, asset_;
   bool has_prefix_ = false;
   int64_t comparisons_ = 0;
   double worst_ratio_ = -1;
@@ -81,7 +86,8 @@ private:
 class Report {
 public:
   void line(const char* verdict, const std::string& name, const std::string& rest);
-  int passed = 0, failed = 0, skipped = 0;
+  TopicCounts total() const;
+  Counts topics; // by label
 };
 
 // What all topics of one run share.
@@ -115,7 +121,7 @@ public:
   // Arrays over all .safetensors files of the folder, or of one of them.
   bool has(const std::string& name, const std::string& file = {});
   const Tensor& array(const std::string& name, const std::string& file = {});
-  std::vector<std::string> array_names();
+  std::vector<std::string> array_names(const std::string& file = {});
 
   // models/<name> in the folder's parent, then in the folders above it, three levels at most; ""
   // when absent.
@@ -129,6 +135,7 @@ public:
   void run(const std::string& name, const std::function<void(Case&)>& body);
   void run(const Json& entry, const std::function<void(Case&)>& body); // name, file of the entry
   void skip(const std::string& name, const std::string& why);
+  TopicCounts& counts() { return session_.report.topics[label_]; }
 
   // One skip line for every list of objects nobody asked for.
   void skip_unknown_lists();
@@ -142,8 +149,5 @@ private:
   std::map<std::string, Tensor> arrays_;
   std::map<std::string, std::shared_ptr<model::Model>> models_;
 };
-
-// Text to print after "skip name" for an asset that is not there.
-std::string asset_hint(const std::string& name);
 
 } // namespace dllm::parity

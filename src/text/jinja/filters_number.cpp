@@ -91,7 +91,7 @@ Value round_number(Evaluator&, const Value& input, Arguments& arguments) {
     const double rounded = std::nearbyint(scaled) / unit;
     if (!number.is_whole()) return Value(rounded);
     const auto whole = truncated(rounded);
-    if (!whole) fail(Code::out_of_range, "an integer passes 64 bits");
+    if (!whole) fail(Code::invalid_argument, "an integer passes 64 bits");
     return Value(*whole);
   }
   if (method == "ceil") return Value(std::ceil(scaled) / unit);

@@ -17,7 +17,7 @@ namespace {
 }
 
 Value checked(bool overflow, int64_t result) {
-  if (overflow) fail(Code::out_of_range, "an integer passes 64 bits");
+  if (overflow) fail(Code::invalid_argument, "an integer passes 64 bits");
   return Value(result);
 }
 

@@ -167,7 +167,8 @@ ExpressionPtr Parser::parse_primary() {
   case TokenKind::integer: {
     int64_t value = 0;
     const char* end = token.value.data() + token.value.size();
-    if (std::from_chars(token.value.data(), end, value).ptr != end) {
+    const auto read = std::from_chars(token.value.data(), end, value);
+    if (read.ec != std::errc() || read.ptr != end) {
       error("the number " + token.value.substr(0, 40) + " is too large");
     }
     take();

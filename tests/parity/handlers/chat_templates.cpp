@@ -87,7 +87,7 @@ void run_chat_templates(Topic& topic) {
     topic.run(entry, [&](Case& c) {
       const auto model = entry.at("template_of").get<std::string>();
       const auto source = template_of(topic, model);
-      if (!source) c.skip(asset_hint(model));
+      c.needs_asset(model, source.has_value());
       run_entry(c, topic, entry, *source);
     });
   }

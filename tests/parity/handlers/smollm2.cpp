@@ -162,7 +162,7 @@ void run_tokenizer(Topic& topic) {
   std::shared_ptr<text::Tokenizer> tokenizer;
   for (size_t i = 0; i < entries.size(); ++i) {
     topic.run("tokenizer." + std::to_string(i), [&](Case& c) {
-      if (topic.asset(kAsset).empty()) c.skip(asset_hint(kAsset));
+      c.needs_asset(kAsset, !topic.asset(kAsset).empty());
       if (!tokenizer) tokenizer = load_tokenizer(topic);
       run_text(c, *tokenizer, entries[i]);
     });
@@ -180,7 +180,7 @@ void run_smollm2(Topic& topic) {
 
   for (const Json& entry : topic.list("cases")) {
     topic.run(entry, [&](Case& c) {
-      if (!there) c.skip(asset_hint(kAsset));
+      c.needs_asset(kAsset, there);
       const std::vector<int32_t> ids = ids_of(c.array("ids"));
       const Tensor logits = logits_of(*model, ids, "causal");
       compare_top(c, logit_limit, logits.row(logits.shape()[0] - 1), "");
@@ -196,7 +196,7 @@ void run_smollm2(Topic& topic) {
   for (const std::string& name : topic.array_names()) {
     if (!name.starts_with("dequant.")) continue;
     topic.run(name, [&](Case& c) {
-      if (!there) c.skip(asset_hint(kAsset));
+      c.needs_asset(kAsset, there);
       c.set_prefix("");
       run_dequant(c, name, {limits.value("dequant_atol", 1e-6), 0});
     });
