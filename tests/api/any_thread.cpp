@@ -206,6 +206,7 @@ void Caller::add_files() {
                        dllm_dataset_release);
   };
   calls["dllm_dataset_save"] = [this] {
+    fs::remove(own / "rows.tokens");
     ok(dllm_dataset_save(s.w.data, (own / "rows.tokens").c_str(), nullptr, nullptr, err), "dataset_save");
   };
   calls["dllm_engine_plan"] = [this] {

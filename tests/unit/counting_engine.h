@@ -15,7 +15,7 @@ struct Watch {
   std::atomic<int64_t> reads{0};       // of arrays to the host
   std::atomic<int64_t> read_bytes{0};  // of those
   std::atomic<int64_t> uploads{0};
-  std::function<void()> at_compile;  // each may be empty
+  std::function<void()> at_compile;  // each may be empty; this one acts once, at the next compile
   std::function<void()> before_run;  // the inputs are bound
   std::function<void()> after_run;   // the outputs are not handed out yet
 };
@@ -68,7 +68,7 @@ public:
   explicit CountingEngine(std::shared_ptr<graph::Engine> inner) : inner_(std::move(inner)) {}
   std::string kind() const override { return "counting"; }
   std::shared_ptr<graph::Program> compile(std::shared_ptr<const graph::Graph> graph) override {
-    if (watch->at_compile) watch->at_compile();
+    if (const auto act = std::exchange(watch->at_compile, nullptr)) act();
     return std::make_shared<CountedProgram>(watch, inner_->compile(std::move(graph)));
   }
   graph::BufferRef upload(const Tensor& tensor, bool share) override {

@@ -180,7 +180,7 @@ void* Objects::make_trainer() {
 }
 
 void* Objects::make_decoder() {
-  const auto keys = {std::pair<const char*, int64_t>{"gen_length", 4}, {"steps", 2}};
+  const auto keys = {std::pair<const char*, int64_t>{"gen_length", 4}, {"steps", 2}, {"trace", 1}};
   auto* opts = static_cast<dllm_options*>(options_with("decoder", keys));
   dllm_decoder* out = nullptr;
   check(CALL(dllm_decoder_new)(OBJECT(model), opts, &out, ERR), "decoder");

@@ -126,7 +126,7 @@ TEST(ParamStoreThreads, LostWeightsAreToldAtOnceEverywhere) {
     EXPECT_EQ(error.text(), "the model's weights were lost: the device is gone");
     EXPECT_NE(error.hint().find("checkpoint"), std::string::npos);
   }
-  EXPECT_EQ(model->describe().at("lost"), "the device is gone");
+  EXPECT_EQ(model->describe().at("lost").get<std::string>(), "the device is gone");
   std::vector<std::pair<size_t, graph::BufferRef>> numbers;
   for (const size_t index : all) numbers.emplace_back(index, taken[index]);
   store.restore(std::move(numbers), [] {});
@@ -178,7 +178,8 @@ TEST(ParamStoreCosts, AnInt8StackIsWrittenWithItsScales) {
   Tensor value(DType::f32, store.shape(kQuery));
   for (float& number : value.mutable_as<float>()) number = -2;
   store.write(kQuery, value);
-  for (const float number : store.read(kQuery).as<float>()) EXPECT_NEAR(number, -2, 0.01);
+  const Tensor back = store.read(kQuery);
+  for (const float number : back.as<float>()) EXPECT_NEAR(number, -2, 0.01);
 }
 
 } // namespace
