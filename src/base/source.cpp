@@ -49,6 +49,7 @@ class FileSource final : public Source {
 std::unique_ptr<Source> open_source(const std::string& path) {
   if (is_directory(path)) return std::make_unique<FolderSource>(path);
   if (!file_exists(path)) fail(Code::not_found, "there is no file or folder {}", path);
+  file_stamp(path);  // a pipe or a device is refused by its name, whatever is looked for in it
   return std::make_unique<FileSource>(path);
 }
 

@@ -109,7 +109,7 @@ int64_t Loader::sequence_at(int64_t position) const {
 }
 
 void Loader::check_files() {
-  constexpr int64_t kPerBatch = 64; // about 1 us each
+  constexpr int64_t kPerBatch = 16; // about 1 us each
   const int64_t count = data_->file_count();
   for (int64_t i = 0; i < std::min(count, kPerBatch); ++i) {
     data_->check_file(next_file_);

@@ -51,6 +51,7 @@ TEST(InputFile, APipeInAModelFolderIsNamed) {
   const auto source = open_source(folder.path());
   expect_error(Code::invalid_argument, "config.json is not a regular file: it is a pipe",
                [&] { source->open("config.json"); });
+  expect_error(Code::invalid_argument, "it is a pipe", [&] { open_source(folder.path("config.json")); });
 }
 
 TEST(InputFile, AFileThatShrinksIsAnErrorOfTheRead) {
