@@ -51,6 +51,7 @@ struct World {
     must(dllm_engine_new(opts, &engine, err), err);
     dllm_options_release(opts);
     must(dllm_model_new(engine, config, sizeof config - 1, nullptr, nullptr, &model, err), err);
+    must(dllm_model_new(engine, config, sizeof config - 1, nullptr, nullptr, &trained, err), err);
     dllm_engine_release(engine);
     must(dllm_options_new("objective:mdlm", &opts, err), err);
     must(dllm_options_set_i64(opts, "mask_id", 23, err), err);
@@ -58,10 +59,10 @@ struct World {
     dllm_options_release(opts);
     must(dllm_objective_new("ar", nullptr, nullptr, &objectives[1], err), err);
     must(dllm_objective_new("token_ce", nullptr, nullptr, &objectives[2], err), err);
-    must(dllm_trainer_new(model, objectives[0], nullptr, &trainer, err), err);
+    must(dllm_trainer_new(trained, objectives[0], nullptr, &trainer, err), err);
   }
   dllm_error* err = dllm_error_new();
-  dllm_model* model = nullptr;
+  dllm_model *model = nullptr, *trained = nullptr; // the weights of the first never change
   dllm_objective* objectives[3] = {};
   dllm_trainer* trainer = nullptr;
 };

@@ -24,7 +24,7 @@ constexpr const char* kTemplates[] = {
     "{% for m in messages %}<s>{{ m['role'] }}\n{{ m['content'] }}<e>\n{% endfor %}"
     "{% if add_generation_prompt %}<s>assistant\n{% endif %}",
     // roles in turn, as of Llama 2 and Gemma
-    "{{ bos_token }}{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
     "{{ raise_exception('roles must take turns') }}{% endif %}{{ m['content'] | trim }}{% endfor %}",
     // tools and calls, as of Qwen and Llama 3
     "{%- if tools %}{% for tool in tools %}{{ tool | tojson(indent=2) }}{% endfor %}{% endif %}"
@@ -34,7 +34,7 @@ constexpr const char* kTemplates[] = {
     "{% endfor %}{% endfor %}",
     // thoughts cut off, slices and filters
     "{% set n = namespace(last=messages|length - 1) %}{% for m in messages[::-1] %}{% set c = m.content|string %}"
-    "{% if '</t>' in c %}{% set c = c.split('</t>')[-1].lstrip('\n') %}{% endif %}"
+    "{% if '</t>' in c %}{% set c = c.split('</t>')[-1].lstrip('\\n') %}{% endif %}"
     "{{ loop.index }}{{ c[:9] }}{{ c|upper|replace('A', 'bb') }}{{ m.items()|list|length }}"
     "{{ m|dictsort }}{{ n.last }}{% endfor %}{{ messages|map(attribute='role')|join(', ') }}"
     "{{ messages|selectattr('role', 'equalto', 'user')|list|length }}",

@@ -42,8 +42,9 @@ Form form_of(const std::string& name) {
   return name.ends_with(".safetensors") ? Form::binary : Form::json;
 }
 
-std::string mutant_of(const std::string& name, const std::string& bytes, uint64_t number) {
-  if (form_of(name) == Form::binary && number % 2 == 0) return header_mutant(bytes, number);
+// Mutants of each file go through the files' number by number, so `round` counts those of one file.
+std::string mutant_of(const std::string& name, const std::string& bytes, uint64_t number, uint64_t round) {
+  if (form_of(name) == Form::binary && round % 2 == 0) return header_mutant(bytes, number);
   return mutant({bytes}, form_of(name), number);
 }
 
@@ -97,7 +98,7 @@ int main(int count, char** arguments) {
       auto file = files.begin();
       std::advance(file, static_cast<int64_t>(number % files.size()));
       if (sealed && file->first == "COMMIT") ++file;
-      return pack({sealed, file->first, mutant_of(file->first, file->second, number)});
+      return pack({sealed, file->first, mutant_of(file->first, file->second, number, number / files.size())});
     };
   };
   const std::string good = pack({false, "COMMIT", files.at("COMMIT")});
