@@ -6,6 +6,8 @@
 #include "model/model.h"
 #include "model/weights.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 
 namespace dllm::model {
