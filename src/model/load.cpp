@@ -11,6 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 
 namespace dllm::model {

@@ -109,6 +109,10 @@ void try_trainer(const Context& context, const Run& run) {
   const auto model = new_model(run.engine.get(), config, nullptr, context.task());
   Json values = options_json(context, "trainer");
   values.erase("freeze");  // names of tensors of the whole model
+  if (values["steps"] == 0 && values["minutes"] == 0) {
+    constexpr int64_t kMany = 1 << 30;  // how many the data makes is not known yet
+    values["steps"] = context.typed("loader", "epochs") && context.option("loader", "epochs") != "0" ? kMany : kUsualSteps;
+  }
   const std::string json = values.dump();
   const auto options = make<dllm_options>(
       [](dllm_options** out, dllm_error* err) { return dllm_options_new("trainer", out, err); });

@@ -27,7 +27,8 @@ Json all_options(const Context& context, const std::string& kind) {
 // Options of the one kind of engine mean nothing to the other.
 void check_engine(const Context& context) {
   if (context.option("engine", "kind") != "\"cpu\"") return;
-  for (const auto& [key, value] : all_options(context, "engine").items()) {
+  const Json options = all_options(context, "engine");
+  for (const auto& [key, value] : options.items()) {
     if (key.rfind("pjrt.", 0) != 0 && key != "plugin" && key != "target") continue;
     if (context.typed("engine", key)) throw UsageFailure("--" + key + " needs --engine.kind pjrt");
   }
@@ -51,7 +52,8 @@ void check_decided_here(const Context& context) {
   }
   check_engine(context);
   if (context.has("schedule")) return;
-  for (const auto& [key, value] : all_options(context, "schedule").items()) {
+  const Json options = all_options(context, "schedule");
+  for (const auto& [key, value] : options.items()) {
     if (!context.typed("schedule", key)) continue;
     throw UsageFailure("--schedule." + key + " needs --schedule with a name", "the rate's is --trainer.schedule");
   }
@@ -113,7 +115,7 @@ void check_resumed(const Context& context, const std::string& out) {
   }
   std::ifstream file(out + "/run.json");
   const Json start = Json::parse(file, nullptr, false);
-  const auto before = [&](const std::string& name) {
+  const auto before = [&](const std::string& name) -> Json {
     if (start.is_object() && start.contains(name)) return start.at(name);
     throw UsageFailure("--" + name + ": " + out + " does not say what it was started with",
                        "leave it out to go on, or start over with --fresh");
@@ -127,7 +129,8 @@ void check_resumed(const Context& context, const std::string& out) {
     if (!context.has(name) || before(name) == Json(full_path(context.text(name)))) continue;
     fail_differs(name, context.text(name), before(name).is_null() ? "none" : before(name).dump(), out);
   }
-  for (const auto& [key, value] : all_options(context, "model").items()) {
+  const Json model = all_options(context, "model");
+  for (const auto& [key, value] : model.items()) {
     if (!context.typed("model", key)) continue;
     const Json old = before("model").value(key, Json(nullptr));
     if (old != value) fail_differs("model." + key, value.dump(), old.dump(), out);

@@ -92,6 +92,7 @@ int64_t whole(const Context& context, const char* kind, const char* key) {
 Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint) {
   const std::string own = context.text("out") + "/tokenizer.json";
   if (!checkpoint.empty()) return open_tokenizer(fs::exists(own) ? own : checkpoint + "/model");
+  warn_of_no_text(context.text("data"));
   if (context.has("tokenizer") || context.has("from")) {
     auto tokenizer = open_tokenizer(context.text(context.has("tokenizer") ? "tokenizer" : "from"));
     if (context.typed("vocab") && context.number("vocab") != dllm_tokenizer_size(tokenizer.get())) {
@@ -103,7 +104,6 @@ Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& chec
   if (fs::exists(own)) {
     std::fprintf(stderr, "%s is of an attempt without a checkpoint: a new one replaces it\n", own.c_str());
   }
-  warn_of_no_text(context.text("data"));
   const auto raw = open_data(context, nullptr);
   std::fprintf(stderr, "training a tokenizer of %s tokens on %s\n", context.text("vocab").c_str(), context.text("data").c_str());
   const auto options = make<dllm_options>(
@@ -132,12 +132,11 @@ void open_rows(Context& context, Run& run) {
 }
 
 int64_t planned_steps(Context& context, Run& run) {
-  constexpr int64_t kUsual = 500;
   const bool by_clock = std::stod(context.option("trainer", "minutes")) > 0;
   int64_t steps = whole(context, "trainer", "steps");
-  if (!context.typed("loader", "epochs")) return steps == 0 && !by_clock ? kUsual : steps;
+  if (!context.typed("loader", "epochs")) return steps == 0 && !by_clock ? kUsualSteps : steps;
   const int64_t epochs = whole(context, "loader", "epochs");
-  if (epochs == 0) return steps == 0 && !by_clock ? kUsual : steps;
+  if (epochs == 0) return steps == 0 && !by_clock ? kUsualSteps : steps;
   const int64_t rows = whole(context, "loader", "batch") * whole(context, "loader", "ranks");
   const int64_t accumulate = whole(context, "trainer", "accumulate");
   const int64_t end = end_of(run.loader.get());

@@ -5,6 +5,9 @@
 
 namespace dllm::cli {
 
+// Steps of a run when neither --steps nor --minutes nor --epochs is given.
+inline constexpr int64_t kUsualSteps = 500;
+
 // A resumed run has its own, else the one asked for, the model's, or one trained on the data.
 Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint);
 // run.data, run.loader and, where the text is enough, run.held_out.

@@ -241,5 +241,21 @@ TEST_F(LoaderGolden, Cutting) {
   }
 }
 
+TEST(Loader, AnEmptySplitIsNamedWithItsOwnNumbers) {
+  const auto data = make_rows(3); // 2 + 3 + 4 tokens
+  const auto refused = [&](const char* options) -> std::string {
+    try {
+      const Loader loader(data, with(options));
+    } catch (const Error& error) {
+      return error.text();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused(R"({"split": "held_out", "split_fraction": 0, "length": 4})"),
+            "split held_out has 0 of 3 rows with 0 of 9 tokens: that makes no row of length 4");
+  EXPECT_EQ(refused(R"({"length": 10, "drop_tail": true})"),
+            "split all has 3 of 3 rows with 9 of 9 tokens: that makes no row of length 10");
+}
+
 } // namespace
 } // namespace dllm::text

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <sstream>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -294,6 +295,41 @@ TEST_F(CheckpointTest, KilledAtAnyWriteLeavesAWholeCheckpoint) {
   }
   EXPECT_GT(steps_seen[1], 3);
   EXPECT_GE(steps_seen[2], 1);
+}
+
+// Three steps behind the checkpoint did not last; a sink may be added before or after restoring.
+TEST_F(CheckpointTest, MetricsOfUndoneStepsAreTakenOut) {
+  for (const bool before : {true, false}) {
+    remove_all(root_);
+    make_directories(root_);
+    const std::string path = join_path(root_, "metrics.jsonl");
+    TextSource source;
+    auto first = tiny_trainer();
+    first->add_sink("jsonl", path, Options(sink_schema()));
+    first->run(source, 4);
+    const std::string dir = save(*first, &source);
+    first->run(source, 3);
+
+    auto second = tiny_trainer();
+    if (before) second->add_sink("jsonl", path, Options(sink_schema()));
+    restore_checkpoint(*second, &source, dir);
+    if (!before) second->add_sink("jsonl", path, Options(sink_schema()));
+    second->run(source, 2);
+    std::istringstream lines(read_text(path));
+    std::vector<int64_t> steps;
+    for (std::string line; std::getline(lines, line);)
+      steps.push_back(parse_json(line, "line").at("step").get<int64_t>());
+    EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4, 5, 6})) << before;
+  }
+}
+
+TEST_F(CheckpointTest, ARunSavesWhenItsDataEnds) {
+  auto trainer = tiny_trainer({{"root", root_}});
+  TextSource source(4, 16, 3);
+  EXPECT_THROW(trainer->run(source, 5), Error);
+  const auto latest = ckpt::latest_checkpoint(root_);
+  ASSERT_TRUE(latest.has_value());
+  EXPECT_EQ(latest->step, 3);
 }
 
 } // namespace
