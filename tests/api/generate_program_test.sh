@@ -88,7 +88,7 @@ check "a reader that went away: no message" eval '! [ -s err ]'
 check "dllm | head" eval 'lines out 1 && ! [ -s err ]'
 
 # A model.
-for i in $(seq 200); do echo "line $((i % 7)): the cat sat on the mat and the dog sat on the log."; done >text
+for i in $(seq 300); do echo "line $i: the cat sat on the mat and the dog sat on the log."; done >text
 run train --data text --rows line --out run --layers 1 --hidden 64 --vocab 300 --batch 4 --loader.length 32 \
   --loader.epochs 0 --steps 40 --lr 5e-3 --eval-every 0 --eval-batches 1
 check "a small model" exits 0
@@ -161,7 +161,7 @@ check "unless a policy is named" eval 'exits 0 && ! cmp -s chosen out'
 # Ctrl-C: what was decided so far.
 "$dllm" generate run "the cat" --length 1000 --steps 1000 --temperature 0.7 --samples 4 >out 2>err </dev/null &
 program=$!
-sleep 1
+sleep 2
 kill -INT "$program" 2>/dev/null
 wait "$program"
 code=$?
