@@ -83,6 +83,7 @@ dllm_status dllm_tokenizer_load(const char* path, const dllm_options* opts, dllm
     need_out(out, "out");
     const std::string from = ckpt::tokenizer_folder(need_text(path, "path"));
     const Options options = options_of(opts, "tokenizer");
+    if (!is_directory(from) && !file_exists(from)) fail(Code::not_found, "there is no file or folder {}", from);
     // A file of any name may hold the JSON; a folder or a .gguf file is looked into.
     const bool is_json = !is_directory(from) && (from.size() < 5 || from.compare(from.size() - 5, 5, ".gguf") != 0);
     *out = new dllm_tokenizer(is_json ? text::Tokenizer::load(from, options)

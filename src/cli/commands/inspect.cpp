@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <cctype>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <map>
