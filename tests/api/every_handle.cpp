@@ -98,7 +98,7 @@ void use_decoding(const world& w) {
   dllm_error* err = w.err;
   dllm_decoder* decoder = nullptr;
   dllm_buffer* trace = dllm_buffer_new();
-  dllm_options* opts = make_options("decoder", "{\"steps\": 4, \"gen_length\": 8}", err);
+  dllm_options* opts = make_options("decoder", "{\"steps\": 4, \"gen_length\": 8, \"trace\": true}", err);
   NEED(dllm_decoder_new(w.model, opts, &decoder, err), err);
   NEED(dllm_decoder_start(decoder, nullptr, 0, 1, err), err);
   NEED(dllm_decoder_step(decoder, nullptr, nullptr, err), err); // released while it is not done
