@@ -98,7 +98,7 @@ void use_decoding(const world& w) {
   dllm_error* err = w.err;
   dllm_decoder* decoder = nullptr;
   dllm_buffer* trace = dllm_buffer_new();
-  dllm_options* opts = make_options("decoder", "{\"steps\": 4, \"gen_length\": 8}", err);
+  dllm_options* opts = make_options("decoder", "{\"steps\": 4, \"gen_length\": 8, \"trace\": true}", err);
   NEED(dllm_decoder_new(w.model, opts, &decoder, err), err);
   NEED(dllm_decoder_start(decoder, nullptr, 0, 1, err), err);
   NEED(dllm_decoder_step(decoder, nullptr, nullptr, err), err); // released while it is not done
@@ -146,7 +146,8 @@ int main() {
   const size_t after = mallinfo2().uordblks;
   const auto grown = static_cast<long long>(after) - static_cast<long long>(before);
   std::printf("# the heap grew by %lld bytes in %d lives\n", grown, kLives);
-  CHECK(grown < 1024 * kLives);
+  // The allocator keeps some freed pieces per size; a model left behind in every life would be 40 KB each.
+  CHECK(grown < 8192 * kLives);
   fs::remove_all(root);
   std::printf("# %d failures\n", failures);
   return failures != 0;
