@@ -42,7 +42,7 @@ public:
   Shape shape(const std::string& name) const; // not_found with the nearest name
   // In the form it is stored in; int8 comes back as f32.
   Tensor read(const std::string& name) const;
-  // Whether write refuses numbers that are not finite; it does unless told otherwise.
+  // Whether write refuses numbers that are not finite; the default.
   void set_checks(bool checks) { checks_ = checks; }
   bool checks() const { return checks_; }
   // Any float type of the right shape; version + 1.
