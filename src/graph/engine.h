@@ -69,7 +69,7 @@ class Program {
   virtual std::vector<BufferRef> run(std::span<const BufferRef> inputs, const Task* task = nullptr,
                                      StopRule rule = StopRule::anywhere) = 0;
   // Runs once more to name the first operation that makes NaN or infinity; "" when none does, or when the engine
-  // cannot tell. Donated inputs that somebody else holds stay as they are.
+  // cannot tell. Donated inputs with another holder stay as they are.
   virtual std::string find_non_finite(std::span<const BufferRef> inputs, const Task* task = nullptr);
   // The program as text: "stablehlo" (what a compiler was given), "optimized" (what it made). Fails with unimplemented
   // where there is no such form.

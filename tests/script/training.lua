@@ -28,6 +28,10 @@ for _, name in ipairs { "ids", "targets", "weights", "normalizer", "t" } do
   tap.is(table.concat(ours:values(name), " "), table.concat(theirs:values(name), " "), "array " .. name)
 end
 
+-- Without options the mask token is the model's.
+local of_model = dllm.objective("mdlm"):prepare(rows, 11, 5, new_model())
+tap.is(table.concat(of_model:values("ids"), " "), table.concat(theirs:values("ids"), " "), "noise with the model's mask token")
+
 local built_in = dllm.trainer(new_model(), dllm.objective "mdlm", { lr = 1e-3, seed = 11 })
 local scripted = dllm.trainer(new_model(), dllm.objective "token_ce", { lr = 1e-3, seed = 11 })
 local one, two = new_loader(), new_loader()

@@ -64,9 +64,13 @@ class Training(unittest.TestCase):
         result = tiny.model.forward(rows)
         self.assertEqual(result.tensor("logits").shape, (1, 4, len(tiny.tokenizer)))
         objective = dllm.Objective("mdlm", mask_id=tiny.model["mask_id"])
-        prepared = objective.prepare(next(tiny.loader), seed=7)
+        rows = next(tiny.loader)
+        prepared = objective.prepare(rows, seed=7)
         self.assertIn("weights", prepared)
         loss = objective.loss(tiny.model, prepared, seed=7)
+        # Without options the mask token is the model's.
+        of_model = dllm.Objective("mdlm").prepare(rows, seed=7, model=tiny.model)
+        self.assertEqual(loss, objective.loss(tiny.model, of_model))
         self.assertEqual(loss, objective.loss(tiny.model, prepared, seed=8))
 
     def made(self):

@@ -58,14 +58,14 @@ std::vector<std::vector<int64_t>> decided_with(const std::vector<float>& entropi
   return steps;
 }
 
-// What a session is told of a place behind the prompt: every time the same.
-struct Told {
+// The prediction of a place behind the prompt: the same in every step.
+struct Said {
   int32_t token;
   float entropy;
 };
 
 // The canvas behind a prompt of 2 after all steps, and how it ended.
-std::pair<std::vector<int32_t>, Finish> canvas_of(const std::vector<Told>& told, const Json& more) {
+std::pair<std::vector<int32_t>, Finish> canvas_of(const std::vector<Said>& said, const Json& more) {
   const auto model = tiny_model();
   Options options(decoder_schema("multi_block"));
   options.set_json(multi(more));
@@ -74,7 +74,7 @@ std::pair<std::vector<int32_t>, Finish> canvas_of(const std::vector<Told>& told,
       make_policy("multi_block", {options, *schedule, model->config(), kMask, Sight{}, 0});
   Slot slot;
   slot.prompt = 2;
-  slot.ids.assign(2 + told.size(), kMask);
+  slot.ids.assign(2 + said.size(), kMask);
   slot.states.assign(slot.ids.size(), State::masked);
   slot.confidence.assign(slot.ids.size(), 0.0f);
   for (const int64_t given : {0, 1}) slot.decide(given, 1, 1.0f, State::fixed);
@@ -83,7 +83,7 @@ std::pair<std::vector<int32_t>, Finish> canvas_of(const std::vector<Told>& told,
     const Ask ask = session->ask(slot, {});
     std::vector<Prediction> predictions;
     for (const int64_t position : ask.positions) {
-      const Told& own = told[static_cast<size_t>(position - 2)];
+      const Said& own = said[static_cast<size_t>(position - 2)];
       Prediction p;
       p.position = position;
       p.token = own.token;
@@ -102,7 +102,7 @@ std::pair<std::vector<int32_t>, Finish> canvas_of(const std::vector<Told>& told,
 TEST(MultiBlock, TheOriginalsLeaveWhatTheLastStepDecidedBehindEos) {
   constexpr int32_t kEos = 3;
   using Ids = std::vector<int32_t>;
-  const std::vector<Told> last = {{5, 0.1f}, {6, 0.1f}, {7, 0.1f}, {8, 0.1f},
+  const std::vector<Said> last = {{5, 0.1f}, {6, 0.1f}, {7, 0.1f}, {8, 0.1f},
                                   {9, 0.1f}, {kEos, 0.1f}, {10, 0.1f}, {11, 0.1f}};
   const auto with = [](const char* compat, const char* cache) {
     return Json{{"eos", kEos}, {"compat", compat}, {"cache", cache}, {"block_add", 1.0}};
@@ -118,7 +118,7 @@ TEST(MultiBlock, TheOriginalsLeaveWhatTheLastStepDecidedBehindEos) {
   }
   // EOS comes before a mask of its block is decided: what was filled behind it competes once more
   // in the round that decides that mask, the last one.
-  const std::vector<Told> early = {{5, 2.0f}, {kEos, 0.1f}, {7, 0.1f}, {8, 0.1f},
+  const std::vector<Said> early = {{5, 2.0f}, {kEos, 0.1f}, {7, 0.1f}, {8, 0.1f},
                                    {9, 0.1f}, {10, 2.0f}, {11, 0.1f}, {12, 0.1f}};
   EXPECT_EQ(canvas_of(early, with("d3llm-dream", "delayed")),
             std::pair(Ids({5, kEos, kEos, kEos, 9, kEos, 11, 12}), Finish::stopped));

@@ -122,7 +122,7 @@ private:
       for (size_t h = 0; h < q[p].size(); ++h) {
         Row weights, mixed(dim, 0.0);
         double total = 0;
-        for (size_t o = 0; o < x.size(); ++o) { // every token sees every token
+        for (size_t o = 0; o < x.size(); ++o) { // full attention
           const Row& key = k[o][h / group];
           const double score = std::inner_product(key.begin(), key.end(), q[p][h].begin(), 0.0);
           weights.push_back(std::exp(score / std::sqrt(static_cast<double>(dim))));
@@ -185,7 +185,7 @@ TEST(LladaMoe, EveryConfigurationIsTheOriginal) {
   expect_original("all of them", all);
 }
 
-// The word that the original does not heed stays in the file.
+// The original ignores norm_topk_prob; the word stays in the file.
 TEST(LladaMoe, DefaultsAndWordsAreTheOriginals) {
   Json words = small_config("lladamoe");
   words["norm_topk_prob"] = true;
