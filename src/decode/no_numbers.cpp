@@ -1,7 +1,6 @@
 #include "decode/no_numbers.h"
 
 #include "base/error.h"
-#include "decode/program_cache.h"
 
 #include <algorithm>
 
@@ -16,7 +15,8 @@ void fail_without_numbers(int64_t position, std::span<const uint8_t> banned, con
   std::string finding;
   if (pass != nullptr) {
     finding = pass->program.find_non_finite(
-        program_inputs(pass->program, pass->model, pass->arrays, pass->kept), pass->task);
+        program_inputs(pass->program, pass->model, pass->weights, pass->arrays, pass->kept),
+        pass->task);
   }
   fail_with_hint("look at the weights: NaN and infinity spread from layer to layer",
                  Code::failed_precondition, "the logits at position {} are not finite{}{}",

@@ -5,6 +5,7 @@
 #include "base/task.h"
 #include "decode/ask.h"
 #include "decode/decode_state.h"
+#include "decode/program_cache.h"
 #include "graph/engine.h"
 #include "model/model.h"
 #include "tensor/batch.h"
@@ -19,6 +20,7 @@ namespace dllm::decode {
 struct PassRun {
   graph::Program& program;
   model::Model& model;
+  const Weights& weights;
   const Batch& arrays;
   KvBuffers kept;
   const Task* task;

@@ -78,7 +78,7 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
     const auto bad = std::ranges::find_if_not(answer, is_number);
     if (bad == answer.end()) continue;
     // K and V that are no numbers must not stay: the state loses them.
-    const PassRun pass{*program, *model_, arrays, shape.keys > 0 ? state.lend() : KvBuffers{}, task};
+    const PassRun pass{*program, *model_, weights, arrays, shape.keys > 0 ? state.lend() : KvBuffers{}, task};
     fail_without_numbers(bad->position, settings_.banned, &pass);
   }
   return answers;
