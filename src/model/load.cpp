@@ -74,8 +74,14 @@ DType wanted_dtype(const std::string& option, const ParamSpec& spec, const Weigh
 }
 
 // Of one tensor of the file, in its own type: one pass that the conversion then finds in the cache.
-void check_weight(const std::string& name, const Tensor& tensor) {
-  const int64_t at = first_non_finite(tensor);
+void check_weight(const std::string& name, const Tensor& tensor, const Task* task) {
+  constexpr int64_t kPiece = int64_t{1} << 20; // numbers between two checks of the task
+  const Tensor flat = tensor.reshaped(Shape{tensor.count()});
+  int64_t at = -1;
+  in_pieces(tensor.count(), kPiece, task, [&](int64_t begin, int64_t end) {
+    const int64_t found = at < 0 ? first_non_finite(flat.rows(begin, end)) : -1;
+    if (found >= 0) at = begin + found;
+  });
   if (at < 0) return;
   float value;
   convert(tensor.dtype(), tensor.bytes() + at * dtype_size(tensor.dtype()), DType::f32, &value, 1);
@@ -110,7 +116,7 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
         const bool direct = place != nullptr && weights.dtype(name) == form.values.dtype();
         const Tensor tensor =
             direct ? weights.read_to(name, place, task) : weights.read(name, task);
-        if (model.params().checks()) check_weight(name, tensor);
+        if (model.params().checks()) check_weight(name, tensor, task);
         if (!direct) form.put(spec, piece, layer, tensor, task);
         done += weights.file_bytes(name);
         if (task != nullptr) task->set_progress(done, total);

@@ -99,7 +99,7 @@ public:
   Tensor read_to(const std::string& logical, std::byte* to, const Task* task) const override {
     const Tensor tensor = read(logical, task).to(dtype(logical), task);
     const auto size = static_cast<size_t>(tensor.byte_size());
-    std::memcpy(to, tensor.bytes(), size);
+    copy_in_pieces(to, tensor.bytes(), tensor.byte_size(), task);
     return Tensor(tensor.dtype(), tensor.shape(), Bytes(to, size, nullptr));
   }
 

@@ -27,10 +27,10 @@ public:
   const Shape& shape() const override { return inner_->shape(); }
   DType dtype() const override { return inner_->dtype(); }
   int64_t memory_bytes() const override { return inner_->memory_bytes(); }
-  Tensor read() const override {
+  Tensor read(const Task* task) const override {
     ++watch_->reads;
     watch_->read_bytes += shape().count() * dtype_size(dtype());
-    return inner_->read();
+    return inner_->read(task);
   }
   const graph::BufferRef& inner() const { return inner_; }
 
@@ -75,9 +75,10 @@ public:
     ++watch->uploads;
     return std::make_shared<CountedBuffer>(watch, inner_->upload(tensor, share));
   }
-  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain) override {
+  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain,
+                                 const Task* task) override {
     ++watch->uploads;
-    return std::make_shared<CountedBuffer>(watch, inner_->upload_weight(tensor, keep_plain));
+    return std::make_shared<CountedBuffer>(watch, inner_->upload_weight(tensor, keep_plain, task));
   }
   int64_t device_count() const override { return 1; }
   std::string device_name(int64_t) const override { return "counting:0"; }
