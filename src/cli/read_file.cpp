@@ -37,7 +37,10 @@ std::string read_file(const std::string& path) {
     return Failure(errno == EACCES ? DLLM_PERMISSION_DENIED : DLLM_NOT_FOUND,
                    "cannot read " + path + ": " + std::strerror(errno));
   };
-  if (::stat(path.c_str(), &info) != 0) throw cannot();
+  if (::stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) throw Failure(DLLM_NOT_FOUND, "there is no file or folder " + path);
+    throw cannot();
+  }
   check_regular(info, path);  // before it is opened
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   if (file.number < 0 || ::fstat(file.number, &info) != 0) throw cannot();

@@ -81,13 +81,15 @@ refuse 2 "multiple of 64" --hidden 100
 refuse 2 "there are" --objective foo
 refuse 1 "no file or folder" --data nope.txt
 refuse 1 "no file or folder" --tokenizer nope.json
-refuse 1 "no file or folder" --from nope
+refuse 2 "for a new model" --from nope
 refuse 1 "leaves nothing of" --steps 10 --warmup 20 --trainer.schedule cosine
 refuse 2 "is --out" --trainer.root elsewhere
 refuse 2 "held-out loss" --loader.split held_out
 refuse 2 "needs --schedule" --schedule.compat dllm
 refuse 2 "are the same" --save-every 3 --save_every 4
 refuse 2 "there is no option" --checkpoint.keep_last 2
+run train --data text --rows line --length 32 --batch 4 --out refused --from nope
+check "refused: --from of a folder that is not there" eval 'exits 1 && says err "no file or folder" && [ ! -e refused ]'
 check "refused: nothing was written elsewhere" [ ! -e elsewhere ]
 
 # An attempt that failed leaves nothing that the next one takes.
