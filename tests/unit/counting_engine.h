@@ -3,6 +3,8 @@
 
 #include "graph/engine.h"
 
+#include <nlohmann/json.hpp>
+
 #include <atomic>
 #include <functional>
 #include <memory>

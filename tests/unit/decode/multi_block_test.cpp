@@ -100,7 +100,7 @@ std::pair<std::vector<int32_t>, Finish> canvas_of(const std::vector<Said>& said,
 // The loops of d3LLM and dLLM-castlehill fill behind EOS when a round begins, and end before that
 // when no mask is left: what the last round decided behind EOS stays.
 TEST(MultiBlock, TheOriginalsLeaveWhatTheLastStepDecidedBehindEos) {
-  constexpr int32_t kEos = 3;
+  static constexpr int32_t kEos = 3;
   using Ids = std::vector<int32_t>;
   const std::vector<Said> last = {{5, 0.1f}, {6, 0.1f}, {7, 0.1f}, {8, 0.1f},
                                   {9, 0.1f}, {kEos, 0.1f}, {10, 0.1f}, {11, 0.1f}};
