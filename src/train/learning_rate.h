@@ -14,12 +14,12 @@ struct LearningRate {
   int64_t warmup = 0;     // updates
   int64_t total = 0;
   int64_t cooldown_start = 0; // wsd only
-  // No number of updates is known: all counts above are shares of the clock, in kClockTicks.
-  bool by_clock = false;
-  static constexpr int64_t kClockTicks = 1'000'000;
   // The references' first update has rate 0 (spec-dllm-jax 5.1, spec-nano-dlm 7); ours has peak /
   // warmup.
   bool starts_at_zero = false;
+  // No number of updates is known: all counts above are shares of the clock, in kClockTicks.
+  bool by_clock = false;
+  static constexpr int64_t kClockTicks = 1'000'000;
 
   // Factor of the peak rate for the update after `updates` applied ones.
   // clock: share of a budget of minutes that is gone, where there is one; the schedule follows

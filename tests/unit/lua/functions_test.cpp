@@ -54,7 +54,7 @@ class Functions : public ::testing::Test {
   lua_State* L_ = nullptr;
 };
 
-std::string quoted(const std::string& text) {
+std::string lua_text(const std::string& text) {
   std::string made = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') made += '\\';
@@ -76,7 +76,7 @@ TEST_F(Functions, PatternsMatchAsLuas) {
     std::string pattern = random() % 5 == 0 ? "^" : "", subject;
     for (size_t n = random() % 5; n > 0; --n) pattern += pick(atoms) + pick(suffixes);
     for (size_t n = random() % 12; n > 0; --n) subject += "ab(c)1 .]-"[random() % 10];
-    const std::string both = quoted(subject) + ", " + quoted(pattern);
+    const std::string both = lua_text(subject) + ", " + lua_text(pattern);
     const std::string from = std::to_string(static_cast<int>(random() % 9) - 4);
     same("string", "find", both + ", " + from);
     same("string", "match", both);
