@@ -1,6 +1,12 @@
 #include "buffer_handle.h"
 
+#include <nlohmann/json.hpp>
+
 using namespace dllm::abi;
+
+void dllm::abi::fill_json(dllm_buffer* out, const Json& json, const char* name) {
+  fill(out, json.dump(-1, ' ', false, Json::error_handler_t::replace), name);
+}
 
 dllm_buffer* dllm_buffer_new(void) {
   return guard_value<dllm_buffer*>(nullptr, [] { return new dllm_buffer; });

@@ -94,7 +94,7 @@ dllm_status dllm_checkpoint_describe(const dllm_checkpoint* ckpt, dllm_buffer* o
     about.erase("tensors");
     if (Json config = config_of(held.path); !config.is_null()) about["model"] = std::move(config);
     about["tensors"] = tensors;
-    fill(out, about.dump());
+    fill_json(out, about);
   });
 }
 

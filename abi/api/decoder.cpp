@@ -98,7 +98,7 @@ dllm_status dllm_decoder_trace(const dllm_decoder* decoder, int64_t slot, dllm_b
 }
 
 dllm_status dllm_decoder_describe(const dllm_decoder* decoder, dllm_buffer* out, dllm_error* err) {
-  return guard(err, [&] { fill(out, need(decoder, "decoder").object.describe().dump()); });
+  return guard(err, [&] { fill_json(out, need(decoder, "decoder").object.describe()); });
 }
 
 dllm_status dllmx_decoder_predict(dllm_decoder* decoder, dllm_task* task, dllm_error* err) {

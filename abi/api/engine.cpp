@@ -54,7 +54,7 @@ const char* dllm_engine_device_name(const dllm_engine* engine, int64_t index) {
 }
 
 dllm_status dllm_engine_describe(const dllm_engine* engine, dllm_buffer* out, dllm_error* err) {
-  return guard(err, [&] { fill(out, need(engine, "engine").object->describe().dump()); });
+  return guard(err, [&] { fill_json(out, need(engine, "engine").object->describe()); });
 }
 
 dllm_status dllm_engine_set_i64(dllm_engine* engine, const char* key, int64_t value, dllm_error* err) {

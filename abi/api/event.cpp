@@ -74,5 +74,5 @@ const float* dllm_event_f32s(const dllm_event* event, const char* key, int64_t* 
 }
 
 dllm_status dllm_event_describe(const dllm_event* event, dllm_buffer* out, dllm_error* err) {
-  return guard(err, [&] { fill(out, need(event, "event").object.to_json().dump()); });
+  return guard(err, [&] { fill_json(out, need(event, "event").object.to_json()); });
 }

@@ -103,11 +103,11 @@ void dllm_model_release(dllm_model* model) {
 }
 
 dllm_status dllm_model_config(const dllm_model* model, dllm_buffer* out, dllm_error* err) {
-  return guard(err, [&] { fill(out, model::config_to_json(need(model, "model").object->config_now()).dump()); });
+  return guard(err, [&] { fill_json(out, model::config_to_json(need(model, "model").object->config_now())); });
 }
 
 dllm_status dllm_model_describe(const dllm_model* model, dllm_buffer* out, dllm_error* err) {
-  return guard(err, [&] { fill(out, need(model, "model").object->describe().dump()); });
+  return guard(err, [&] { fill_json(out, need(model, "model").object->describe()); });
 }
 
 dllm_status dllm_model_i64(const dllm_model* model, const char* key, int64_t* out, dllm_error* err) {

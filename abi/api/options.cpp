@@ -59,9 +59,9 @@ dllm_status dllm_options_set_json(dllm_options* opts, const char* json, int64_t 
 }
 
 dllm_status dllm_options_to_json(const dllm_options* opts, dllm_buffer* out, dllm_error* err) {
-  return guard(err, [&] { fill(out, need(opts, "opts").object.to_json().dump()); });
+  return guard(err, [&] { fill_json(out, need(opts, "opts").object.to_json()); });
 }
 
 dllm_status dllm_options_schema(const char* kind, dllm_buffer* out, dllm_error* err) {
-  return guard(err, [&] { fill(out, schema_of(need_text(kind, "kind")).to_json().dump()); });
+  return guard(err, [&] { fill_json(out, schema_of(need_text(kind, "kind")).to_json()); });
 }

@@ -11,13 +11,13 @@ using namespace dllm::abi;
 dllm_status dllm_plugin_list(dllm_buffer* out, dllm_error* err) {
   return guard(err, [&] {
     need(out, "out");
-    fill(out, pjrt::list_plugins().dump());
+    fill_json(out, pjrt::list_plugins());
   });
 }
 
 dllm_status dllm_plugin_describe(const char* plugin, dllm_buffer* out, dllm_error* err) {
   return guard(err, [&] {
     need(out, "out");
-    fill(out, pjrt::describe_plugin(need_text(plugin, "plugin")).dump());
+    fill_json(out, pjrt::describe_plugin(need_text(plugin, "plugin")));
   });
 }

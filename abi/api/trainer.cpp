@@ -90,7 +90,7 @@ dllm_status dllm_trainer_metric(const dllm_trainer* trainer, const char* key, do
 }
 
 dllm_status dllm_trainer_describe(const dllm_trainer* trainer, dllm_buffer* out, dllm_error* err) {
-  return guard(err, [&] { fill(out, need(trainer, "trainer").object.describe().dump()); });
+  return guard(err, [&] { fill_json(out, need(trainer, "trainer").object.describe()); });
 }
 
 dllm_status dllm_trainer_set_f64(dllm_trainer* trainer, const char* key, double value, dllm_error* err) {

@@ -121,7 +121,7 @@ private:
                                      out.c_str(), "--layers", "1", "--hidden", "64", "--vocab", "280", "--steps",
                                      steps.c_str(), "--save-every", "1", "--eval-every", "0", "--eval-batches", "1",
                                      "--loader.batch", "2", "--loader.length", "16", "--loader.epochs", "0",
-                                     "--checkpoint.keep_last", kept.c_str(), "--engine.threads", "1", nullptr};
+                                     "--keep_last", kept.c_str(), "--engine.threads", "1", nullptr};
     const pid_t child = ::fork();
     if (child != 0) return child;
     const int to = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);

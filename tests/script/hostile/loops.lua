@@ -4,7 +4,7 @@ Endless work of the language itself.
 while true do end
 --- empty loop at its step limit | steps
 while true do end
---- endless recursion ends by itself | error script_failed stack overflow
+--- endless recursion ends by itself | error resource_exhausted
 local function f() return 1 + f() end
 f()
 --- endless tail calls | cancel

@@ -71,6 +71,6 @@ local ok = pcall(function() local t = {} while true do t[#t + 1] = {} end end)
 return ok, "went on"
 --- caught memory errors for ever | cancel
 while true do pcall(function() local t = {} while true do t[#t + 1] = {} end end) end
---- arguments without end | error script_failed
+--- arguments without end | cancel
 local function f(...) return f(1, ...) end
 return f()

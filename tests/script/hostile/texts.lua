@@ -51,7 +51,7 @@ return (string.gsub(x, "a", x))
 while true do string.gsub(string.rep("a", 1000000), "", "-") end
 --- a pattern nested too deep | error script_failed pattern too complex
 return string.find(string.rep("x", 1000), string.rep("x?", 1000) .. string.rep("x", 1000))
---- malformed patterns | ok ["malformed pattern (missing ']')","malformed pattern (ends with '%')","malformed pattern (missing arguments to '%b')","missing '[' after '%f' in pattern","invalid capture index %1","unfinished capture","invalid pattern capture"]
+--- malformed patterns | ok ["malformed pattern (missing ']')","malformed pattern (ends with '%')","malformed pattern (missing arguments to '%b')","missing '[' after '%f' in pattern","invalid capture index %1","unfinished capture"]
 local said = {}
 for i, p in ipairs { "[a", "a%", "%b", "%fa", "%1", "(a", "a)" } do
   local _, text = pcall(string.find, "aaa", p)
