@@ -167,7 +167,7 @@ TEST(Plugin, NothingRunsInAFileThatIsNone) {
   expect_error(Code::unavailable, "is no PJRT plugin: it has no GetPjrtApi",
                [] { Plugin::load(WRITES_WHEN_LOADED_PATH); });
   EXPECT_FALSE(file_exists(mark)) << "the constructor of a library that is no plugin ran";
-  void* library = ::dlopen(WRITES_WHEN_LOADED_PATH, RTLD_NOW); // the test sees it when it runs
+  void* library = ::dlopen(WRITES_WHEN_LOADED_PATH, RTLD_NOW); // the constructor works: it writes the file
   EXPECT_TRUE(file_exists(mark));
   if (library != nullptr) ::dlclose(library);
 }
