@@ -330,7 +330,7 @@ void Caller::add_work() {
   calls["dllm_objective_new"] = calls["dllm_objective_release"] = new_objective;
   calls["dllm_objective_prepare"] = [this] {
     make<dllm_batch>("prepare",
-                     [&](auto out) { return dllm_objective_prepare(s.objective, s.batch, 1, 2, out, err); },
+                     [&](auto out) { return dllm_objective_prepare(s.objective, s.w.model, s.batch, 1, 2, out, err); },
                      dllm_batch_release);
   };
   const auto new_schedule = [this] {

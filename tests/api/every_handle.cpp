@@ -71,7 +71,7 @@ void use_training(const world& w, const std::string& root) {
   NEED(dllm_checkpoint_save(trainer, loader, (root + "/run").c_str(), nullptr, task, nullptr, err), err);
   NEED(dllm_trainer_model(trainer, "ema", &average, err), err);
   NEED(dllm_loader_next(loader, &batch, err), err);
-  NEED(dllm_objective_prepare(objective, batch, 1, 1, &prepared, err), err);
+  NEED(dllm_objective_prepare(objective, w.model, batch, 1, 1, &prepared, err), err);
   double loss = 0;
   NEED(dllm_objective_loss(objective, w.model, prepared, 1, task, &loss, err), err);
   // A step that fails and one that is cancelled.

@@ -163,7 +163,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   look(dllm_model_forward(world->model, batch, nullptr, nullptr, &made, err), err);
   dllm_batch_release(made);
   made = nullptr;
-  const dllm_status prepared = dllm_objective_prepare(objective, batch, what, what / 18, &made, err);
+  const dllm_status prepared = dllm_objective_prepare(objective, world->model, batch, what, what / 18, &made, err);
   look(prepared, err);
   if (prepared == DLLM_OK) look(dllm_objective_loss(objective, world->model, made, 1, nullptr, &loss, err), err);
   dllm_batch_release(made);

@@ -58,7 +58,8 @@ TEST(NoNumbers, EveryPolicyFails) {
       continue; // needs another kind of model
     }
     ++failed;
-    const Error error = error_of([&] { decoder->step(); });
+    // Some rules ask for no position in their first step.
+    const Error error = error_of([&] { decoder->run(); });
     EXPECT_EQ(error.code(), Code::failed_precondition) << policy << ": " << error.text();
     EXPECT_NE(error.text().find("are not finite"), std::string::npos) << policy << error.text();
   }
@@ -110,7 +111,7 @@ TEST(NoNumbers, EveryTokenBannedIsAnError) {
 
 TEST(NoNumbers, TemperaturesBelowTheBoundAreErrors) {
   for (const double temperature : {1e-38, 1e-300, 9e-7}) {
-    const auto decoder = make_decoder(tiny_model(), {{"temperature", temperature}});
+    const auto decoder = make_decoder(tiny_model(), {{"temperature", temperature}, {"gen_length", 4}});
     const Error error = error_of([&] { decoder->start(std::vector<int32_t>{1}, 0); });
     EXPECT_EQ(error.code(), Code::invalid_argument);
     EXPECT_NE(error.text().find("temperature"), std::string::npos) << error.text();

@@ -67,7 +67,7 @@ TEST(DecoderReaders, SeeTheLastCompleteStepInTheMiddleOfOne) {
 
 TEST(DecoderReaders, StartShowsTheOldSlotsOrTheNew) {
   Bed bed;
-  const auto decoder = bed.decoder();
+  const auto decoder = bed.decoder({{"gen_length", 8}});
   add(*decoder, kRequest), add(*decoder, kRequest);
   EXPECT_EQ(decoder->metric(-1, "slots"), 2);
   EXPECT_THROW(decoder->start(std::vector<int32_t>{-5}, 0), Error);

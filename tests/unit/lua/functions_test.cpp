@@ -35,14 +35,14 @@ class Functions : public ::testing::Test {
 
   void run(const std::string& code) { ASSERT_EQ(luaL_dostring(L_, code.c_str()), LUA_OK) << lua_tostring(L_, -1); }
 
-  // All results, or the error's text without the names of functions and the numbers of arguments.
+  // All results, or the error's text without names of functions, numbers of arguments and addresses.
   std::string results(const std::string& library, const std::string& function, const std::string& arguments) {
     const std::string code = "local r = table.pack(pcall(" + library + "." + function + ", " + arguments +
                              ")) for i = 1, r.n do r[i] = tostring(r[i]) end return theirs.table.concat(r, ' | ')";
     EXPECT_EQ(luaL_dostring(L_, code.c_str()), LUA_OK) << code << ": " << lua_tostring(L_, -1);
     const std::string text = lua_tostring(L_, -1);
     lua_settop(L_, 0);
-    return std::regex_replace(text, std::regex(" #[0-9]| to '[^']*'"), "");
+    return std::regex_replace(text, std::regex(" #[0-9]| to '[^']*'|0x[0-9a-f]+"), "");
   }
 
   void same(const std::string& library, const std::string& function, const std::string& arguments) {

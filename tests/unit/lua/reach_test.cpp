@@ -32,7 +32,8 @@ TEST(Reach, EveryTextOptionIsListed) {
   int seen = 0;
   for (const std::string& kind : option_kinds()) {
     if (kind == "lua") continue;  // scripts make no runners
-    for (const auto& key : schema_of(kind).at("keys")) {
+    const auto schema = schema_of(kind);
+    for (const auto& key : schema.at("keys")) {
       const std::string type = key.at("type"), name = key.at("name");
       if ((type != "str" && type != "list") || key.contains("choices")) continue;
       ++seen;
