@@ -1,4 +1,4 @@
-// Steps that fail in every way: the trainer and the model are as before, or calls report that they are lost.
+// Steps that fail in every way: trainer and model are as before, or calls report them as lost.
 
 #include "base/error.h"
 #include "graph/state_lost.h"

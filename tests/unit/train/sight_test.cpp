@@ -1,4 +1,4 @@
-// What a trainer makes of a model's attention, shift and mask token, and what a saved model records.
+// What a trainer makes of a model's attention, shift and mask token, and what a save records.
 #include "base/files.h"
 #include "noise/evaluate.h"
 #include "tiny.h"
@@ -67,8 +67,8 @@ TEST_F(SightTest, ANextTokenModelIsSavedAsTheDiffusionModelItWasTrainedTo) {
   EXPECT_EQ(settings.at("shift"), 1);
   EXPECT_EQ(settings.at("mask_token_id"), 31); // a new row
 
-  // token_ce uses the attention of the model's own config: the loss of the saved model under its own
-  // settings is the one it was trained with.
+  // token_ce uses the attention of the model's own config: the loss of the saved model under its
+  // own settings is the one it was trained with.
   const auto again = model::load_model(tiny_engine(), folder, model_options());
   TextSource source;
   const Batch prepared = trainer->objective()->prepare(
