@@ -40,7 +40,7 @@ std::shared_ptr<model::Model> with_tokenizer(std::shared_ptr<model::Model> model
   const auto is_gguf = [](const std::string& name) { return name.ends_with(".gguf"); };
   const std::vector<std::string> names = source.names();
   if (source.has("config.json") || std::none_of(names.begin(), names.end(), is_gguf)) return model;
-  // A model without a usable tokenizer still loads; dllm_tokenizer_load fails with the same words.
+  // A model without a usable tokenizer still loads; dllm_tokenizer_load fails with the same message.
   try {
     const auto tokenizer = load_tokenizer(source, options_of(nullptr, "tokenizer"));
     if (tokenizer->size() <= model->config().vocab_size) {

@@ -29,7 +29,7 @@ local held_out = dllm.loader(data, loading)
 
 local trainer = dllm.trainer(model, dllm.objective("mdlm"),
   { lr = settings.lr, schedule = "cosine", warmup = math.min(10, settings.steps // 5), steps = settings.steps })
--- The trainer lets the model see both ways, keeps the shift of one token and adds the mask token; every save says so.
+-- The trainer makes attention bidirectional, keeps the shift of one token and adds the mask token; every save records it.
 say { event = "model", parameters = model:get "params", mask_id = model:get "mask_id", attention = model:describe().attention,
       shift = model:describe().shift }
 

@@ -88,7 +88,7 @@ void check_stamp(const std::string& path, const FileStamp& stamp) {
   if (!(now == stamp)) fail_changed(path, stamp, now);
 }
 
-// The look comes first, as opening a device may already do something to it. Without O_NONBLOCK a pipe that takes the
+// The check comes first, as opening a device may already have an effect on it. Without O_NONBLOCK a pipe that takes the
 // place in between would hang here.
 InputFile::InputFile(const std::string& path) : path_(path) {
   struct stat info {};
@@ -116,7 +116,7 @@ void InputFile::read(int64_t at, void* to, int64_t size) const {
     const ssize_t got = ::pread(fd_, out + done, wanted, at + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno("read", path_);
-    if (got == 0) break;  // it was cut: the stamp says so
+    if (got == 0) break;  // it was cut: the stamp differs
     done += got;
   }
   struct stat info {};

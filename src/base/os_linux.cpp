@@ -1,4 +1,4 @@
-// What the operating system tells about this process: CPUs and memory it may use. Linux.
+// What the operating system reports about this process: CPUs and memory it may use. Linux.
 
 #include "base/machine.h"
 #include "base/parallel.h"

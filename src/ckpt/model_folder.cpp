@@ -29,7 +29,7 @@ std::string model_folder(const std::string& path) {
   if (std::none_of(names.begin(), names.end(), is_step)) return path;
   const auto latest = latest_checkpoint(path);
   if (!latest) {
-    fail_with_hint(fmt::format("dllm verify {} says what is wrong with each", path), Code::not_found,
+    fail_with_hint(fmt::format("dllm verify {} prints what is wrong with each", path), Code::not_found,
                    "{}: no whole checkpoint is left", path);
   }
   return join_path(latest->folder, "model");

@@ -14,7 +14,7 @@
 namespace dllm::cli {
 namespace {
 
-// "dllm generate: ..." for what the command line says, "dllm: ..." for all else.
+// "dllm generate: ..." for errors of the command line, "dllm: ..." for all else.
 int report(const Failure& failure, bool json, const std::string& who, int code) {
   if (json) {
     const nlohmann::ordered_json line = {{"error", dllm_status_name(failure.status())},

@@ -85,7 +85,7 @@ void OptionList::add_kind(const Command& command, const std::string& base, const
   }
 }
 
-// A key of one kind alone has a bare name; one of several kinds only where bare_keys() says who is meant.
+// A key of one kind alone has a bare name; one of several kinds only where bare_keys() has the kind that is meant.
 void OptionList::add_bare_names() {
   std::map<std::string, std::vector<Option*>> owners;
   for (Option& option : options_) {

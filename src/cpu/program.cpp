@@ -48,7 +48,7 @@ CpuBuffer& cpu_buffer(const BufferRef& buffer, const std::string& name) {
   return *mine;
 }
 
-// Nobody else holds the buffer. The count alone orders nothing: a holder in another thread may have
+// There is no other holder of the buffer. The count alone orders nothing: a holder in another thread may have
 // read the numbers just before it let go, and the release of a copy of our own comes after that.
 bool is_sole(const BufferRef& buffer) {
   if (buffer.use_count() != 1) return false;

@@ -92,8 +92,8 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_bool("trace", false,
                   "Keep what every step did, one line of JSON a step (about 30 bytes a position)."),
       option_i64("trace_bytes", int64_t{64} << 20, 1 << 10, int64_t{1} << 40,
-                 "Most bytes of the trace of one request; then recording stops, and a last line says "
-                 "so."),
+                 "Most bytes of the trace of one request; then recording stops, and a last line "
+                 "records it."),
       option_choice("on_change", "continue", {"continue", "fail"},
                     "What a step does after the model's weights changed."),
   };

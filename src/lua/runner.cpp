@@ -241,7 +241,7 @@ std::string Runner::State::run(std::string_view args_json, dllm_task* task, F&& 
   };
   const TaskOfCall of_call{shared};
   guarded(body);
-  // What swallowed the error that said so does not matter.
+  // It does not matter which handler caught the error that reported it.
   if (shared.stop != DLLM_OK) throw ScriptError(shared.stop, stop_message(shared));
   return json + "]";
 }

@@ -131,7 +131,7 @@ int gmatch(lua_State* L) {
 
 // ---- gsub ----
 
-// What replaces one match is added to the buffer; the third argument says what it is.
+// What replaces one match is added to the buffer; the third argument selects it.
 void add_replacement_text(lua_State* L, Pattern& state, luaL_Buffer& out, std::string_view news, const char* begin, const char* end) {
   for (size_t at = 0; at < news.size();) {
     const size_t escape = std::min(news.find('%', at), news.size());

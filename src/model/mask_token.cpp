@@ -139,7 +139,7 @@ Bytes owned(std::string text) {
   return Bytes(holder->data(), holder->size(), holder);
 }
 
-// What tokenizer_config.json says of the new token.
+// The entry of tokenizer_config.json for the new token.
 void name_mask_token(Json& config, int64_t id, const Json& token) {
   config["mask_token"] = kOwnToken;
   if (const auto listed = config.find("added_tokens_decoder");

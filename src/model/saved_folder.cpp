@@ -70,7 +70,7 @@ void check_removable(const std::string& folder) {
 
 bool is_there(const std::string& path) { return file_exists(path) || is_link(path); }
 
-// config.json and the mark go last, so that a kill halfway leaves what is known for a save.
+// config.json and the mark go last, so that a kill halfway leaves what is recognized as a save.
 void remove_save(const std::string& folder) {
   if (!is_there(folder)) return;
   for (const std::string& name : list_directory(folder)) {

@@ -54,8 +54,8 @@ int terminal_columns() {
   constexpr int kUsual = 80;
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  const char* said = std::getenv("COLUMNS");
-  const int columns = said != nullptr ? std::atoi(said) : 0;
+  const char* text = std::getenv("COLUMNS");
+  const int columns = text != nullptr ? std::atoi(text) : 0;
   return columns > 0 ? columns : kUsual;
 }
 

@@ -71,7 +71,7 @@ private:
   std::unique_ptr<AppendFile> file_;
   std::string waiting_;
   int64_t lost_ = 0;    // lines for which there was no room here either
-  bool failed_ = false; // and that was said
+  bool failed_ = false; // and that was reported
 };
 
 } // namespace

@@ -164,7 +164,7 @@ private:
   }
 
   // A step that a sink could not write down is done all the same: the run ends behind it, with its
-  // checkpoint, and fails then. The callback hears of the step.
+  // checkpoint, and fails then. The callback gets the event of the step.
   template <class F> void each_sink(F&& f) {
     for (const auto& sink : state_.sinks) {
       try {

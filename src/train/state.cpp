@@ -5,8 +5,8 @@
 namespace dllm::train {
 namespace {
 
-// The model sees from here on as the objective trains it, so that it decodes, and is saved, that
-// way. What the user chose with the model stays.
+// Attention and shift of the model become those of the objective, so that it decodes, and is saved,
+// as it was trained. What the user chose with the model stays.
 void set_sight(model::Model& model, const noise::Objective& objective) {
   const model::ModelConfig& config = model.config();
   const model::Origin& origin = model.origin();

@@ -1,4 +1,4 @@
-// Every function whose word is `any`, from other threads, while a trainer steps and a decoder of the same model
+// Every function with `Threads any`, from other threads, while a trainer steps and a decoder of the same model
 // steps. The list of functions is abi/manifest.json: one without a call here fails the test. Meant for
 // ThreadSanitizer; without it the answers are checked.
 
@@ -293,7 +293,7 @@ void Caller::add_work() {
   };
   calls["dllm_decoder_describe"] = [this] { ok(dllm_decoder_describe(s.decoder, buffer, err), "describe"); };
   calls["dllmx_decoder_statistics"] = [this] {
-    dllm_batch* made = nullptr; // the decoder takes whole steps: there is nothing to tell, or one predict
+    dllm_batch* made = nullptr; // the decoder takes whole steps: no statistics, or those of one predict
     const dllm_status status = dllmx_decoder_statistics(s.decoder, 0, &made, err);
     good(status == DLLM_OK || status == DLLM_FAILED_PRECONDITION, "statistics");
     dllm_batch_release(made);
@@ -559,12 +559,12 @@ int main() {
   for (int i = 0; i < 2; ++i) callers.push_back(std::make_unique<Caller>(s, i));
   for (const std::string& name : names) {
     if (callers[0]->calls.count(name) != 0) continue;
-    std::printf("# %s says Threads any, and this test has no call for it\n", name.c_str());
+    std::printf("# %s has Threads any in its header, and this test has no call for it\n", name.c_str());
     CHECK(!"every function with the word any is called");
   }
   for (const auto& [name, call] : callers[0]->calls) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    std::printf("# %s does not say Threads any\n", name.c_str());
+    std::printf("# %s has no Threads any in its header\n", name.c_str());
     CHECK(!"every call of this test is of a function with the word any");
   }
   if (failures == 0) {

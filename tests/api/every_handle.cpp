@@ -146,7 +146,7 @@ int main() {
   const size_t after = mallinfo2().uordblks;
   const auto grown = static_cast<long long>(after) - static_cast<long long>(before);
   std::printf("# the heap grew by %lld bytes in %d lives\n", grown, kLives);
-  // The allocator keeps some freed pieces per size; a model left behind in every life would be 40 KB each.
+  // The allocator keeps some freed pieces per size; a model left behind in every round would be 40 KB each.
   CHECK(grown < 8192 * kLives);
   fs::remove_all(root);
   std::printf("# %d failures\n", failures);

@@ -189,7 +189,7 @@ void test_a_config_that_does_not_fit(world& w) {
   CHECK(says(w.err, "parameters") && says(w.err, "GiB"));
 }
 
-// A llama of one layer, width 8, 4 tokens, whose tokenizer is of a kind that nothing knows.
+// A llama of one layer, width 8, 4 tokens, whose tokenizer is of an unknown kind.
 std::string model_with_a_broken_tokenizer() {
   constexpr uint32_t kU32 = 4, kF32 = 6;
   dllm::test::GgufBuilder file;

@@ -74,12 +74,12 @@ for words in "replay ." "tokenize --tokenizer x --file ." "infill --model x --fi
   check "dllm $words: one line in our words" eval 'exits 1 && grep -qE "there is no file or folder|it is a folder" err && ! says err filebuf'
 done
 
-# Standard output that cannot be written, and one that nobody reads.
+# Standard output that cannot be written, and a pipe without a reader.
 if [ -w /dev/full ]; then
   for words in --help "help generate" "devices --json" --version; do
     "$dllm" $words >/dev/full 2>err
     code=$?
-    check "dllm $words > /dev/full: exit 1 and said" fails_with 1 "cannot write standard output"
+    check "dllm $words > /dev/full: exit 1 and an error" fails_with 1 "cannot write standard output"
   done
 fi
 (sleep 1; exec "$dllm" help --man 2>err; ) | true
@@ -144,7 +144,7 @@ run train --data text --rows line --out raw --layers 1 --hidden 64 --vocab 300 -
 run generate raw --length 32
 check "a text of one token: what to try" eval 'exits 0 && says err "tokens are the same: try --temperature 0.8 --policy random"'
 run generate raw --length 32 --temperature 0.8 --policy random
-check "which is not said of a sampled one" eval 'exits 0 && ! says err "the same"'
+check "a sampled text gets no such line" eval 'exits 0 && ! says err "the same"'
 
 # A causal model.
 run train --data text --rows line --out ar --objective ar --layers 1 --hidden 64 --vocab 300 --batch 4 \
@@ -154,7 +154,7 @@ cp out chosen
 run generate ar "the cat" --length 8 --json --policy autoregressive
 check "a causal model decodes with autoregressive" eval 'exits 0 && cmp -s chosen out && says out "\"steps\":8"'
 run generate ar "the cat" --length 8
-check "and a line says so" says err "ar is a causal model: --policy autoregressive"
+check "and a line reports it" says err "ar is a causal model: --policy autoregressive"
 run generate ar "the cat" --length 8 --policy low_confidence --json
 check "unless a policy is named" eval 'exits 0 && ! cmp -s chosen out'
 

@@ -1,5 +1,5 @@
 // A release while calls use the handle: in another thread, or in a callback of the very call. The call ends as it
-// would have, the handle is dead for new calls at once, and the object goes when the last call leaves.
+// would have, new calls are refused at once, and the last call that returns destroys the object.
 
 #include "world.h"
 
@@ -52,7 +52,7 @@ int32_t release_decoder(const dllm_event*, void* data) {
     dllm_decoder_release(seen.decoder);
     dllm_decoder_release(seen.decoder); // again: nothing
   });
-  seen.after = status_of(seen.decoder); // its own run still holds it, so this may be asked
+  seen.after = status_of(seen.decoder); // its own run still holds it, so this call is allowed
   return DLLM_CONTINUE;
 }
 

@@ -40,10 +40,10 @@ check "a short text trains" exits 0
 for data in equal tiny; do
   run train --data $data --rows line --out "s_$data" --steps 2 "${small[@]}"
   check "$data: trains" exits 0
-  check "$data: says that nothing is held out" says err "too little text for a held-out loss"
+  check "$data: reports that nothing is held out" says err "too little text for a held-out loss"
 done
 run "${train[@]}" --out s2 --steps 2 --split_fraction 0
-check "--split_fraction 0: trains, without a word" eval 'exits 0 && no says err "held-out"'
+check "--split_fraction 0: trains, without a message" eval 'exits 0 && no says err "held-out"'
 run "${train[@]}" --out s2b --steps 2 --loader.split all
 check "--loader.split all: trains, without a held-out loss" eval 'exits 0 && no says err "held-out"'
 run train --data tiny --rows line --out s3 --steps 2 "${small[@]}" --drop_tail true
@@ -53,15 +53,15 @@ check "not one row: no folder is left" [ ! -e s3 ]
 run train --data equal --rows line --out s4 --steps 1 "${small[@]}" --split_fraction 1 --length 64
 check "everything held out: trains on all of it" exits 0
 
-# Endless unless --epochs says otherwise.
+# Endless without --epochs.
 run "${train[@]}" --out e1 --steps 400 --batch 16 --save-every 0
 check "--steps alone: the text is read again" eval 'exits 0 && [ "$(steps e1)" = "400 " ]'
 run "${train[@]}" --out e2 --steps 400 --batch 16 --epochs 1
 first=$(steps e2)
-check "--epochs 1: ends with the data (step $first), and says so" eval '[ ${first:-0} -lt 400 ] && says err "makes $first"'
+check "--epochs 1: ends with the data (step $first), with a message" eval '[ ${first:-0} -lt 400 ] && says err "makes $first"'
 check "--epochs 1: the last line of the metrics is at the end of the schedule" says err "100 %"
 run "${train[@]}" --out e2 --steps 400 --batch 16 --epochs 1
-check "--epochs 1 again: says how to go on" eval 'exits 0 && says err "without --epochs"'
+check "--epochs 1 again: the message has the way to go on" eval 'exits 0 && says err "without --epochs"'
 run "${train[@]}" --out e3 --minutes 0.02 --trainer.schedule cosine
 check "--minutes alone: ends by the clock" eval 'exits 0 && says err "budget is used up"'
 last_lr=$(grep train_step e3/metrics.jsonl | tail -1 | grep -o '"lr":[^,]*' | cut -d: -f2)
@@ -95,7 +95,7 @@ check "refused: nothing was written elsewhere" [ ! -e elsewhere ]
 # An attempt that failed leaves nothing that the next one takes.
 mkdir left && cp s1/tokenizer.json left/
 run "${train[@]}" --out left --steps 2
-check "a tokenizer without a checkpoint is made anew, and that is said" \
+check "a tokenizer without a checkpoint is made anew, with a message" \
   eval 'exits 0 && says err "without a checkpoint" && says err "vocabulary 300"'
 run "${train[@]}" --out given --steps 2 --tokenizer left/tokenizer.json --vocab 400
 check "--vocab that differs from --tokenizer is refused" eval 'exits 2 && says err "has 300 tokens"'
@@ -170,18 +170,18 @@ check "--json: start, steps, checkpoints, evaluation, end" eval 'exits 0 && [ "$
 check "--json: standard error has no progress line" no says err "tok/s"
 run "${train[@]}" --out j --steps 6
 check "a resumed run counts all steps" says err "100 %"
-check "the end says what to type next" says err "next: dllm generate --model j"
+check "the end has the command to type next" says err "next: dllm generate --model j"
 check "the end shows a sample" says err "^sample: "
 head -c 40000 /dev/urandom >random
 run train --data random --out r --steps 1 "${small[@]}"
-check "a file that is no text is said to be one" eval 'exits 0 && says err "does not look like text"'
+check "a file that is no text gets a warning" eval 'exits 0 && says err "does not look like text"'
 
-# A next-token model becomes a diffusion model, and says so wherever it goes.
+# A next-token model becomes a diffusion model, and each form of it records that.
 run "${train[@]}" --out ar --steps 6 --objective ar
 check "ar: exit 0" exits 0
 check "ar: causal, shift 1" eval 'says ar/step_000006/model/config.json "\"attention\": \"causal\"" &&
   says ar/step_000006/model/config.json "\"shift\": 1"'
-# As other people's tools leave it: no word of ours, no mask token.
+# As other people's tools write it: no object "dllm", no mask token.
 cp -r ar/step_000006/model plain
 sed -i '/"mask_token_id"/d; /"dllm": {/,/}/d' plain/config.json
 sed -i 's/<|mask|>/<|none|>/g' plain/tokenizer.json plain/tokenizer_config.json
@@ -189,13 +189,13 @@ sed -i ':a;N;$!ba;s/,\n}/\n}/' plain/config.json
 for from in ar plain; do
   rm -rf diffuse
   run train --data text --rows line --length 32 --batch 4 --from $from --out diffuse --steps 5 --eval-every 0 --lr 3e-3
-  check "from $from: exit 0 and a line that says what changes" \
+  check "from $from: exit 0 and a line with what changes" \
     eval 'exits 0 && says err "$from is a causal model: trained from here on in both directions, shift 1"'
-  check "from $from: the checkpoint says it too" \
+  check "from $from: the checkpoint records it" \
     eval 'says diffuse/step_000005/model/config.json "\"attention\": \"bidirectional\"" &&
           says diffuse/step_000005/model/config.json "\"shift\": 1"'
 done
-check "from plain: the new mask token is said" says err "plain has no mask token: the new row 300 becomes <|mask|>"
+check "from plain: the new mask token is reported" says err "plain has no mask token: the new row 300 becomes <|mask|>"
 check "from plain: the tokenizer has it" says diffuse/step_000005/model/tokenizer.json '<|mask|>'
 check "from plain: tokenizer_config.json names it" says diffuse/step_000005/model/tokenizer_config.json '"mask_token": "<|mask|>"'
 run generate --model diffuse --length 16 --steps 4 --policy random --slot.seed 3 --quiet

@@ -19,7 +19,7 @@ constexpr int32_t kVocabulary = 24;
 constexpr const char* kNames[] = {"ids",   "targets", "weights",       "segments",   "positions", "sample", "keep",
                                   "t",     "flag",    "prompt_length", "embeddings", "rows",      "labels", "keys",
                                   "mask",  "u_t",     "u_mask",        "normalizer", "timesteps", "",       "no_such_array"};
-// The reserved arrays and their types, so that most batches reach what is behind the first look.
+// The reserved arrays and their types, so that most batches reach what is behind the first check.
 constexpr int32_t kTypes[] = {DLLM_I32, DLLM_I32, DLLM_F32, DLLM_I32, DLLM_I32, DLLM_U8,  DLLM_U8,
                               DLLM_F32, DLLM_U8,  DLLM_I32, DLLM_F32, DLLM_I64, DLLM_I32, DLLM_U8,
                               DLLM_F32, DLLM_F32, DLLM_F32, DLLM_F32, DLLM_F32, DLLM_F32, DLLM_F32};
@@ -30,7 +30,7 @@ void must(dllm_status status, dllm_error* err) {
   std::abort();
 }
 
-// A refusal says what is wrong in one line, and is never ours.
+// A refusal has a message of one line, and is never an internal error.
 void look(dllm_status status, dllm_error* err) {
   if (status == DLLM_OK) return;
   const char* message = dllm_error_message(err);

@@ -1,4 +1,4 @@
-// A conversation of a stranger under templates that are fixed: the first byte chooses the template, the rest is JSON. A row
+// Conversations of any bytes under templates that are fixed: the first byte chooses the template, the rest is JSON. A row
 // or an Error; every id has its mark, and no special token comes out of what a message spells.
 
 #include "base/error.h"
@@ -38,7 +38,7 @@ constexpr const char* kTemplates[] = {
     "{{ loop.index }}{{ c[:9] }}{{ c|upper|replace('A', 'bb') }}{{ m.items()|list|length }}"
     "{{ m|dictsort }}{{ n.last }}{% endfor %}{{ messages|map(attribute='role')|join(', ') }}"
     "{{ messages|selectattr('role', 'equalto', 'user')|list|length }}",
-    // what the assistant speaks is marked
+    // the assistant's text is marked
     "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<e>{% endgeneration %}"
     "{% else %}{{ m.content }}{% endif %}{% endfor %}"};
 

@@ -1,4 +1,4 @@
-// Chat templates and conversations of a stranger.   hostile_chat TEMPLATES.json [FILE]
+// Chat templates and conversations that are not trusted.   hostile_chat TEMPLATES.json [FILE]
 
 #include "clients.h"
 

@@ -1,4 +1,4 @@
-// config.json of a stranger's model folder, beside weights that are good.
+// Damaged config.json beside weights that are good.
 
 #include "clients.h"
 

@@ -45,7 +45,7 @@ int main(void) {
 }
 C
 flags() { PKG_CONFIG_PATH="$prefix/lib/pkgconfig" pkg-config "$@" dllm; }
-check "pkg-config knows it" flags --modversion
+check "pkg-config finds it" flags --modversion
 check "a C program builds with pkg-config" cc -std=c99 -Wall -Werror "$work/app.c" $(flags --cflags --libs) \
   -Wl,-rpath,"$prefix/lib" -o "$work/app"
 check "and runs" "$work/app"

@@ -121,7 +121,7 @@ int run(int count, char** arguments) {
   if (!parsed.pins.empty()) failures += check_pins(parsed.pins, session.report.topics, run_folders);
   if (!parsed.counts.empty()) write_file_atomic(parsed.counts, counts_text(session.report.topics));
   fmt::print("{} passed, {} failed, {} skipped\n", total.passed, total.failed, total.skipped);
-  // Pins say how many have to pass; without them a run that compared nothing is no success.
+  // Pins have the number that must pass; without them a run that compared nothing is no success.
   return failures == 0 && (total.passed > 0 || !parsed.pins.empty()) ? 0 : 1;
 }
 

@@ -42,7 +42,7 @@ sed -i 's/"cases"/"new_cases"/' "$golden/own/chat_templates/cases.json"
 pins 1 'FAIL own/chat_templates 1 cases skipped, pinned 0' '{"own/chat_templates": {"passed": 2, "skipped": 0}}'
 
 "$parity" "$work/absent/own" >"$work/out"
-grep -q 'skipped: no golden folder' "$work/out" || { echo "not ok - an absent folder says so"; failures=$((failures + 1)); }
+grep -q 'skipped: no golden folder' "$work/out" || { echo "not ok - an absent folder is reported"; failures=$((failures + 1)); }
 "$parity" "$golden/absent" >"$work/out"
 if [ $? -eq 0 ] || ! grep -q 'FAIL .*absent is no folder' "$work/out"; then
   echo "not ok - a set that is absent fails"

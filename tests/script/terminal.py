@@ -198,7 +198,7 @@ def live_view():
     ok("\x1b[33m" in t.seen or "\x1b[32m" in t.seen or "\x1b[36m" in t.seen, "decided tokens have a colour")
     ok("░" in t.seen and "confidence" in t.seen and "evaluations" in t.seen, "open positions and figures are shown")
     ok(is_utf8(t.read) and "step 6" in t.seen, "never half a character")
-    ok("step 6/6" in t.seen, "the step says of how many")
+    ok("step 6/6" in t.seen, "the step has the number of steps")
     last = t.seen[t.seen.rindex("\x1b[J"):]
     ok("evaluations" not in last and "the" in last, "the picture goes, the text stands there once")
     plain = Terminal(*GENERATE, NO_COLOR="1")

@@ -89,7 +89,7 @@ class Decoder(Managed):
 
     def trace(self, slot: int = 0) -> list[dict[str, Any]]:
         """What happened, one object per step: step, ids, states, confidence. The decoder is made with
-        trace=True; a last object with "stopped" says that it outgrew trace_bytes."""
+        trace=True; a last object with "stopped" means that it exceeded trace_bytes."""
         text = read_text("dllm_decoder_trace", self.pointer, slot)
         return [json.loads(line) for line in text.splitlines() if line]
 

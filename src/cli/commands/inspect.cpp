@@ -106,7 +106,7 @@ Owned<dllm_tokenizer> tokenizer_of(const std::string& path) {
   try {
     return open_tokenizer(path);
   } catch (const Failure&) {
-    return nullptr;  // weights without words; dllm verify says what is wrong with a tokenizer
+    return nullptr;  // weights without a tokenizer; dllm verify prints what is wrong with one
   }
 }
 

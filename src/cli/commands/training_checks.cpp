@@ -59,7 +59,7 @@ void check_decided_here(const Context& context) {
   }
 }
 
-// A model that exists has its shape, its first weights and its words.
+// A model that exists has its shape, its first weights and its vocabulary.
 void check_from(const Context& context) {
   if (!context.has("from")) return;
   for (const char* name : {"layers", "hidden"}) {
@@ -117,7 +117,7 @@ void check_resumed(const Context& context, const std::string& out) {
   const Json start = Json::parse(file, nullptr, false);
   const auto before = [&](const std::string& name) -> Json {
     if (start.is_object() && start.contains(name)) return start.at(name);
-    throw UsageFailure("--" + name + ": " + out + " does not say what it was started with",
+    throw UsageFailure("--" + name + ": " + out + " has no record of what it was started with",
                        "leave it out to go on, or start over with --fresh");
   };
   for (const char* name : kNumbers) {

@@ -53,7 +53,7 @@ struct Outputs {
     std::fill_n(top_ids + row * top, top, 0);
     std::fill_n(top_probs + row * top, top, 0.0f);
   }
-  // Ids that mean nothing, with probabilities that say so.
+  // Probabilities of NaN; the ids have no meaning then.
   void set_nan(int64_t row) const {
     constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
     max_prob[row] = log_sum_exp[row] = entropy[row] = draw_prob[row] = kNone;

@@ -21,7 +21,7 @@ Kernel make_view(const CompileInfo&) {
 Kernel make_collective(const CompileInfo& info) {
   const graph::Attributes& attributes = info.node.attributes;
   const std::string_view name = info.node.op->name;
-  int64_t ranks = 1; // all_reduce does not say: those of the mesh, here one
+  int64_t ranks = 1; // all_reduce has no such attribute: those of the mesh, here one
   if (name == "permute") ranks = static_cast<int64_t>(attributes.list("target_of_rank").size());
   if (name == "all_gather" || name == "reduce_scatter" || name == "all_to_all")
     ranks = attributes.integer("ranks");

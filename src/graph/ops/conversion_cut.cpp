@@ -11,7 +11,7 @@
 namespace dllm::graph::ops {
 namespace {
 
-// How a value depends on the one that is asked about; the larger hides the smaller.
+// How a value depends on the one in question; the larger dependence wins over the smaller.
 enum Way : uint8_t { kNone, kSmooth, kCut };
 
 class Walk {

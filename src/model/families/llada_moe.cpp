@@ -47,7 +47,7 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   experts.count = reader.integer("num_experts", 1, kMaxSize);
   experts.per_token = reader.integer("num_experts_per_tok", 1, experts.count);
   experts.shared = reader.integer("shared_expert_intermediate_size", 1, kMaxSize, 0);
-  // The original code stores the word and never divides by the sum, whatever the config says.
+  // The original code stores the key and never divides by the sum, whatever the config holds.
   reader.flag("norm_topk_prob", false);
   experts.normalize = false;
   config.sparse = reader.has("moe_layer_freq")

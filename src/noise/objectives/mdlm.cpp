@@ -70,7 +70,7 @@ Mdlm::Draws Mdlm::own_draws(const TokenRows& rows, std::pair<int64_t, int64_t> g
     const auto row = static_cast<uint64_t>(global.first + b);
     float u = uniform_from_bits(
         random_bits_at(stream_key(seed, Stream::time, static_cast<uint64_t>(step), row), 0));
-    if (spread) { // (u / n + row / n) mod 1, n rows of the update (spec-nano-dlm 18)
+    if (spread) { // (u / n + row / n) mod 1, n rows of the update, as nano-dlm
       const double n = static_cast<double>(std::max<int64_t>(global.second, 1));
       u = static_cast<float>(std::fmod((u + static_cast<double>(row)) / n, 1.0));
     }

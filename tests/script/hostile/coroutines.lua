@@ -34,7 +34,7 @@ local co = coroutine.create(function()
 end)
 coroutine.resume(co)
 coroutine.close(co)
---- close swallows no end | cancel
+--- close catches no end | cancel
 while true do
   local co = coroutine.create(function()
     local x <close> = setmetatable({}, { __close = function() while true do end end })
@@ -43,7 +43,7 @@ while true do
   coroutine.resume(co)
   coroutine.close(co)
 end
---- resuming the dead | ok [false,"cannot resume dead coroutine"]
+--- resuming a finished coroutine | ok [false,"cannot resume dead coroutine"]
 local co = coroutine.create(function() end)
 coroutine.resume(co)
 return coroutine.resume(co)

@@ -22,7 +22,7 @@ local function nest(depth)
   end
 end
 nest(50)
---- pcall that swallows the step limit | steps
+--- pcall that catches the step limit | steps
 while true do pcall(function() while true do end end) end
 --- a script that returns after it caught the end | cancel
 pcall(function() while true do end end)

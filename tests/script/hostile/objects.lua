@@ -151,7 +151,7 @@ local all = {}
 while true do all[#all + 1] = dllm.batch() end
 --- a tensor of no memory's size | error invalid_argument
 dllm.tensor("f32", { 1 << 40, 1 << 40 }, {})
---- a list that lies about its length | error invalid_argument data[3] must be a number, not string
+--- a list with a wrong length | error invalid_argument data[3] must be a number, not string
 dllm.tensor("f32", { 4 }, setmetatable({ 1, 2, "x", 4 }, { __len = function() return 1 << 60 end }))
 --- a schedule that gives no number | error invalid_argument gives a number, not string (at t = 0)
 dllm.schedule(function() return "x" end)
@@ -161,7 +161,7 @@ dllm.schedule(function() return 0.5 end)
 dllm.schedule(function(t) return 1 - t end, { points = 1 << 40 })
 --- an endless schedule | cancel
 dllm.schedule(function() while true do end end)
---- error tables say what they hold | error script_failed {"code":1}
+--- error tables show their content | error script_failed {"code":1}
 error { code = 1 }
 --- error tables with a code | error not_found nothing here
 error { code = "not_found", message = "nothing here" }

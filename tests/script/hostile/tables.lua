@@ -1,4 +1,4 @@
-Functions of table that walk as far as a length says.
+Functions of table that walk to the end that a length gives.
 
 --- concat with a huge length | cancel
 table.concat(setmetatable({}, { __len = function() return 1 << 62 end, __index = function() return "" end }))

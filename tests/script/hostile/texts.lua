@@ -100,10 +100,10 @@ return load("return " .. string.rep("(", 10000) .. string.rep(")", 10000)) == ni
 load(function() return " " end)
 --- load with a reader that never returns | cancel
 load(function() while true do end end)
---- load swallows the end | cancel
+--- load catches the end | cancel
 load(function() while true do end end)
 return "went on"
---- load swallows the step limit | steps
+--- load catches the step limit | steps
 load(function() while true do end end)
 return "went on"
 --- what load gives | ok [3,4,"x","n:1: unexpected symbol near '='"]

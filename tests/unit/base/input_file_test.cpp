@@ -26,7 +26,7 @@ void expect_refused(const std::string& path, const std::string& kind) {
   expect_error(Code::invalid_argument, text, [&] { file_stamp(path); });
 }
 
-TEST(InputFile, LooksBeforeItOpens) {
+TEST(InputFile, ChecksBeforeItOpens) {
   const TempFolder folder;
   const std::string pipe = folder.path("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

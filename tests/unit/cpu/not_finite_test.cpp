@@ -94,7 +94,7 @@ std::vector<Tensor> statistics(const std::vector<float>& logits, bool ban_all = 
   return run_graph(*test_engine(), graph, {Tensor::from(Shape{7}, logits)});
 }
 
-TEST(NotFinite, TokenStatisticsSayNan) {
+TEST(NotFinite, TokenStatisticsAreNan) {
   const std::vector<float> healthy = {1, 2, 3, 4, 3, 2, 1};
   for (const Tensor& array : statistics(healthy)) EXPECT_TRUE(std::isfinite(array.as<float>()[0]));
   std::vector<float> one = healthy, all(7, kNan), high = healthy;
@@ -121,7 +121,7 @@ TEST(TokenStatistics, ProbabilitiesOfLargeLogitsAsSoftmaxMakesThem) {
   EXPECT_GT(std::abs(plain[0].as<float>()[0] - first), 1e-6); // why
 }
 
-TEST(NotFinite, CrossEntropySaysNan) {
+TEST(NotFinite, CrossEntropyIsNan) {
   const auto loss = [](const std::vector<float>& logits, int32_t target) {
     const auto graph = std::make_shared<Graph>("loss");
     const Value x = graph::constant(*graph, Tensor(DType::f32, {1, 7}));

@@ -48,7 +48,7 @@ TEST_P(ExactCache, SurvivesACancelledStepAndLateNeighbours) {
   const auto cached = decoder("exact"), plain = decoder("none");
   add(*cached, kRequests[0]), add(*plain, kRequests[0]);
   cached->step();
-  // The same step on another decoder tells how many checks one has.
+  // The same step on another decoder gives the number of checks.
   const auto other = decoder("exact");
   add(*other, kRequests[0]);
   other->step();

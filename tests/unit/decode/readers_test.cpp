@@ -1,4 +1,4 @@
-// What another thread sees of a decoder while a step runs, and which weights a step computes with.
+// What another thread reads of a decoder while a step runs, and which weights a step computes with.
 
 #include "base/error.h"
 #include "unit/counting_engine.h"
@@ -34,7 +34,7 @@ struct Bed {
   }
 };
 
-// All that a reader can ask for, as text.
+// All that a reader can get, as text.
 std::string seen(const Decoder& decoder) {
   const SlotCopyRef copy = decoder.copy(0);
   Json made = {{"ids", copy->ids}, {"confidence", copy->confidence}};

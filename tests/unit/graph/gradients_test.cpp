@@ -172,7 +172,7 @@ TEST(ScanGradient, FlowsThroughBf16CarriesLayersAndConsts) {
   EXPECT_EQ(out[2].as<double>()[1], 2 * 2 * 1 * 5 * 2);
 }
 
-// Zeros would be wrong and say nothing: an error names the parameter and the conversion.
+// Zeros would be wrong without a message: an error names the parameter and the conversion.
 TEST(Gradients, AConversionToWholeNumbersIsAnError) {
   Graph graph;
   const Value w = graph.input("param:w", DType::f32, {4});
@@ -182,7 +182,7 @@ TEST(Gradients, AConversionToWholeNumbersIsAnError) {
   EXPECT_EQ(error.code(), Code::invalid_argument);
   EXPECT_EQ(error.text(), "[gradients] param:w f32(4) reaches the loss only through [convert] to "
                           "i8(4), which has no gradient");
-  gradients(loss, {used});                              // nothing is asked of it
+  gradients(loss, {used});                              // its gradient is not requested
   gradients(add(loss, sum(w, {0})), {used, w});         // there is another way
   EXPECT_EQ(gradients(sum(used, {0}), {w})[0].dim(0), 4); // no way at all: zeros
 

@@ -185,8 +185,8 @@ TEST(LladaMoe, EveryConfigurationIsTheOriginal) {
   expect_original("all of them", all);
 }
 
-// The original ignores norm_topk_prob; the word stays in the file.
-TEST(LladaMoe, DefaultsAndWordsAreTheOriginals) {
+// The original ignores norm_topk_prob; the key stays in the file.
+TEST(LladaMoe, DefaultsAndKeysAreTheOriginals) {
   Json words = small_config("lladamoe");
   words["norm_topk_prob"] = true;
   words.erase("max_position_embeddings");

@@ -98,7 +98,7 @@ TEST(ParamStoreThreads, WritesWaitForAStep) {
   EXPECT_EQ(store.read("model.layers.0.self_attn.q_proj.weight").as<float>()[0], 3);
 }
 
-TEST(ParamStoreThreads, LostWeightsAreToldAtOnceEverywhere) {
+TEST(ParamStoreThreads, LostWeightsAreReportedAtOnceEverywhere) {
   const auto model = small_model();
   ParamStore& store = model->params();
   const test::TempFolder folder;

@@ -32,7 +32,7 @@ TEST(Record, TakesTheMembersItNeeds) {
   EXPECT_EQ(parse_record(R"({"text": "a", "text": "b"})", "x", RecordKeys()).text, "b");
 }
 
-TEST(Record, SaysWhatIsWrong) {
+TEST(Record, NamesWhatIsWrong) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"text": null})", "\"text\" is missing"},
       {R"({"text": [1]})", "\"text\" must be a string, found array"},

@@ -1,4 +1,4 @@
-// Steps that fail in every way: the trainer and the model are as before, or say that they are lost.
+// Steps that fail in every way: trainer and model are as before, or calls report them as lost.
 
 #include "base/error.h"
 #include "graph/state_lost.h"
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Failure{"number", [] { throw 5; }}),
     [](const auto& info) { return info.param.name; });
 
-TEST(LostState, IsToldAtOnceByTrainerAndModelAndRestoredByACheckpoint) {
+TEST(LostState, IsReportedAtOnceByTrainerAndModelAndRestoredByACheckpoint) {
   Bed bed;
   bed.step();
   const test::TempFolder folder;

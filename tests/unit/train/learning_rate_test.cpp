@@ -56,7 +56,7 @@ TEST(TrainerOptions, BadCombinationsAreNamed) {
   EXPECT_EQ(message({{"schedule", "linear"}, {"steps", 10}}), "no error");
 }
 
-TEST(LearningRate, TheClockBendsTheSchedule) {
+TEST(LearningRate, TheClockMovesTheSchedule) {
   LearningRate rate;
   rate.kind = "cosine";
   rate.total = 1000;

@@ -1,4 +1,4 @@
-// What a trainer makes of a model's attention, shift and mask token, and what a saved model says.
+// What a trainer makes of a model's attention, shift and mask token, and what a save records.
 #include "base/files.h"
 #include "noise/evaluate.h"
 #include "tiny.h"
@@ -67,8 +67,8 @@ TEST_F(SightTest, ANextTokenModelIsSavedAsTheDiffusionModelItWasTrainedTo) {
   EXPECT_EQ(settings.at("shift"), 1);
   EXPECT_EQ(settings.at("mask_token_id"), 31); // a new row
 
-  // token_ce sees what the model's own config says: the loss of the saved model under its own
-  // settings is the one it was trained with.
+  // token_ce uses the attention of the model's own config: the loss of the saved model under its
+  // own settings is the one it was trained with.
   const auto again = model::load_model(tiny_engine(), folder, model_options());
   TextSource source;
   const Batch prepared = trainer->objective()->prepare(
@@ -76,7 +76,7 @@ TEST_F(SightTest, ANextTokenModelIsSavedAsTheDiffusionModelItWasTrainedTo) {
   noise::LossRunner trained(model, noise::make_objective("mdlm"));
   noise::LossRunner own(again, noise::make_objective("token_ce"));
   EXPECT_EQ(own.run(prepared, 3, 5, nullptr).sum, trained.run(prepared, 3, 5, nullptr).sum);
-  // The shift is the model's, which is what it says of itself.
+  // The shift is the model's, as in its config.
   EXPECT_EQ(again->config().shift, 1);
   const auto causal =
       model::load_model(tiny_engine(), folder, model_options({{"attention", "causal"}}));
@@ -109,7 +109,7 @@ TEST_F(SightTest, NextTokenTrainingIsSavedAsSuch) {
   EXPECT_EQ(settings.at("shift"), 1);
 }
 
-// Random weights predict nothing yet: no shift unless the config says so.
+// Random weights predict nothing yet: no shift unless the config sets it.
 TEST_F(SightTest, ANewModelKeepsItsShift) {
   Json config = tiny_config();
   config.erase("mask_token_id");

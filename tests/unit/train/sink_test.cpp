@@ -123,7 +123,7 @@ template <class F> int with_file_limit(rlim_t bytes, F&& body) {
   return WEXITSTATUS(status);
 }
 
-TEST(JsonlSink, AFullDiskIsSaidOnceAndLosesNoLine) {
+TEST(JsonlSink, AFullDiskIsReportedOnceAndLosesNoLine) {
   const std::string path = testing::TempDir() + "/sink_full.jsonl";
   remove_all(path);
   const int failed = with_file_limit(100, [&] {
