@@ -77,6 +77,7 @@ void run_fast_dllm(Case& c, const Json& entry) {
   options.set_i64("steps", ceil_divide(steps, blocks) * blocks);
   options.set_str("cache", cached ? cache.get<std::string>() : "none");
   options.set_i64("suppress_mask", 0);
+  options.set_i64("trace", 1);
   if (dream) {
     options.set_f64("top_p", params.value("top_p", 1.0));
     options.set_i64("top_k",
@@ -88,7 +89,7 @@ void run_fast_dllm(Case& c, const Json& entry) {
   for (const SamplerRow& row : rows) add_row(decoder, entry, row, dream ? row.length : width);
   decoder.run();
   for (size_t r = 0; r < rows.size(); ++r) {
-    compare_row(c, decoder.slot(static_cast<int64_t>(r)), rows[r], static_cast<int64_t>(r),
+    compare_row(c, decoder, static_cast<int64_t>(r), rows[r], static_cast<int64_t>(r),
                 entry.at("mask_id").get<int32_t>());
   }
   if (rows.size() == 1)

@@ -52,6 +52,7 @@ void run_mdlm(Case& c, const Json& entry) {
     const Json size = params.value("block_size", Json());
     options.set_i64("block_length", is_off(size) ? 0 : size.get<int64_t>());
     options.set_i64("steps", steps_per_block * blocks);
+    options.set_i64("trace", 1);
     decode::Decoder decoder(model, options);
     decoder.set_draws(draws);
     for (const int64_t number : numbers) {
@@ -60,7 +61,7 @@ void run_mdlm(Case& c, const Json& entry) {
     }
     decoder.run();
     for (size_t i = 0; i < numbers.size(); ++i) {
-      compare_row(c, decoder.slot(static_cast<int64_t>(i)), rows[static_cast<size_t>(numbers[i])],
+      compare_row(c, decoder, static_cast<int64_t>(i), rows[static_cast<size_t>(numbers[i])],
                   numbers[i], entry.at("mask_id").get<int32_t>());
     }
     // Rows of one batch wait for each other in the reference: its count is a row's own for one row

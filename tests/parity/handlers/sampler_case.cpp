@@ -179,9 +179,9 @@ void compare_first_logits(Case& c, model::Model& model, const Json& entry,
   }
 }
 
-void compare_row(Case& c, const decode::Decoder& decoder, const SamplerRow& row, int64_t number,
-                 int32_t mask) {
-  const decode::Slot& done = decoder.slot(number);
+void compare_row(Case& c, const decode::Decoder& decoder, int64_t slot, const SamplerRow& row,
+                 int64_t number, int32_t mask) {
+  const decode::Slot& done = decoder.slot(slot);
   const Tensor &trace = c.array("trace"), &final = c.array("final");
   // Behind the block with the end token the reference leaves masks, or nothing at all.
   const int64_t decided = done.finish == decode::Finish::stopped ? done.block_end() : done.length();
@@ -189,7 +189,7 @@ void compare_row(Case& c, const decode::Decoder& decoder, const SamplerRow& row,
   std::vector<Ids> want;
   for (int64_t i = 0; i < trace.shape()[0]; ++i)
     push_if_new(want, columns_of(trace.row(i), number, row.column, length, mask));
-  const std::vector<Ids> got = decoder_history(decoder.trace(number), length);
+  const std::vector<Ids> got = decoder_history(decoder.trace(slot), length);
   c.equal(static_cast<int64_t>(got.size()), static_cast<int64_t>(want.size()),
           fmt::format("canvases of row {}", number));
   for (size_t i = 0; i < std::min(got.size(), want.size()); ++i)
@@ -213,7 +213,7 @@ void run_rows(Case& c, const Json& entry, const std::shared_ptr<model::Model>& m
   decoder.run();
   int64_t nfe = 0;
   for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
-    compare_row(c, decoder, rows[static_cast<size_t>(r)], r,
+    compare_row(c, decoder, r, rows[static_cast<size_t>(r)], r,
                 entry.at("mask_id").get<int32_t>());
     nfe = std::max(nfe, static_cast<int64_t>(decoder.metric(r, "nfe")));
   }

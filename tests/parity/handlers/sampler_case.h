@@ -56,9 +56,10 @@ void compare_first_logits(Case& c, model::Model& model, const Json& entry,
                           const std::vector<SamplerRow>& rows,
                           const std::vector<decode::Sight>& sights);
 // Every canvas of a finished request (standing still left out) and the final one, as far as the
-// recorded canvas goes. Arrays trace i32(snapshots, batch, width), final; -1: not there yet.
-void compare_row(Case& c, const decode::Slot& done, const SamplerRow& row, int64_t number,
-                 int32_t mask);
+// recorded canvas goes. The decoder traces; `number` is the row in the arrays trace
+// i32(snapshots, batch, width) and final; -1: not there yet.
+void compare_row(Case& c, const decode::Decoder& decoder, int64_t slot, const SamplerRow& row,
+                 int64_t number, int32_t mask);
 
 // Decodes all rows with one decoder and compares each, and the most function evaluations of a row:
 // rows of a batch run together in the reference, one step for all.
