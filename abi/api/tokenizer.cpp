@@ -178,8 +178,9 @@ dllm_status dllm_tokenizer_chat_task(const dllm_tokenizer* tok, const char* mess
   return guard(err, [&] {
     need_out(out, "out");
     const std::shared_ptr<const text::Tokenizer>& tokenizer = need(tok, "tok").object;
+    const Task* const stop = task_of(task);
     const Json messages = parse_json(need_content(messages_json, size, "messages_json"), "messages");
-    const text::ChatRow row = text::Chat(tokenizer, options_of(opts, "chat")).row(messages, task_of(task));
+    const text::ChatRow row = text::Chat(tokenizer, options_of(opts, "chat")).row(messages, stop);
     const Shape shape{1, static_cast<int64_t>(row.ids.size())};
     auto made = std::make_unique<dllm_batch>();
     made->object.set("ids", Tensor::from(shape, row.ids));

@@ -105,13 +105,15 @@ struct ModelConfig {
   int64_t block_length = 0;       // of block_causal; 0: none
   DType cache_dtype = DType::f32; // of K and V kept between decoding steps: f32 or bf16
   std::string source;             // the file's JSON object: keys we do not read are kept for saving
+  // Rows may be longer than max_positions: what the file names is the length of training alone.
+  bool allows_longer_rows = false;
 
   int64_t query_size() const { return heads * head_dim; }
   int64_t kv_size() const { return kv_heads * head_dim; }
-  // Positions a row may have: all of the model's; rope of type dynamic stretches to any.
+  // Positions a row of forward or training may have; rope of type dynamic stretches to any.
   int64_t position_limit() const {
     const bool stretches = positions == PositionKind::rotary && rope.type == "dynamic";
-    return stretches ? INT32_MAX : max_positions;
+    return stretches || allows_longer_rows ? INT32_MAX : max_positions;
   }
 };
 

@@ -418,6 +418,11 @@ void Caller::add_text() {
     int64_t count = 0;
     ok(dllm_tokenizer_encode(s.w.tok, "the cat sat", 11, ids.data(), 32, &count, err), "encode");
   };
+  calls["dllm_tokenizer_encode_task"] = [this] {
+    make<dllm_batch>("encode_task",
+                     [&](auto out) { return dllm_tokenizer_encode_task(s.w.tok, "the cat sat", 11, nullptr, out, err); },
+                     dllm_batch_release);
+  };
   calls["dllm_tokenizer_decode"] = [this] {
     const std::array<int32_t, 3> ids{260, 261, 262};
     ok(dllm_tokenizer_decode(s.w.tok, ids.data(), 3, buffer, err), "decode");
@@ -434,6 +439,17 @@ void Caller::add_text() {
     make<dllm_batch>("chat",
                      [&](auto out) {
                        return dllm_tokenizer_chat(s.w.tok, messages, i64_of(messages), opts, out, err);
+                     },
+                     dllm_batch_release);
+    dllm_options_release(opts);
+  };
+  calls["dllm_tokenizer_chat_task"] = [this] {
+    const char* messages = R"([{"role": "user", "content": "the cat"}])";
+    dllm_options* opts = make_options(
+        "chat", R"({"template": "{% for m in messages %}{{ m.content }}{% endfor %}"})", err);
+    make<dllm_batch>("chat",
+                     [&](auto out) {
+                       return dllm_tokenizer_chat_task(s.w.tok, messages, i64_of(messages), opts, nullptr, out, err);
                      },
                      dllm_batch_release);
     dllm_options_release(opts);

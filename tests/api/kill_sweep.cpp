@@ -111,11 +111,12 @@ public:
     return status;
   }
 
-  fs::path run(const std::string& name) const { return work_ / name; }
+  // Every run has the same name in a folder of its own: the name stands in the checkpoints.
+  fs::path run(const std::string& name) const { return work_ / name / "run"; }
 
 private:
   pid_t start(const fs::path& run) const {
-    const std::string text = work_ / "text", out = run, log = work_ / "log", kept = std::to_string(kKept);
+    const std::string text = work_ / "text", out = run.filename(), log = work_ / "log", kept = std::to_string(kKept);
     const std::string steps = std::to_string(kSteps);
     const char* const arguments[] = {program_.c_str(), "train", "--data", text.c_str(), "--rows", "line", "--out",
                                      out.c_str(), "--layers", "1", "--hidden", "64", "--vocab", "280", "--steps",
@@ -127,6 +128,7 @@ private:
     const int to = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     ::dup2(to, STDOUT_FILENO);
     ::dup2(to, STDERR_FILENO);
+    if (::chdir(run.parent_path().c_str()) != 0) ::_exit(126);
     ::execv(program_.c_str(), const_cast<char* const*>(arguments));
     ::_exit(127);
   }
@@ -221,7 +223,7 @@ int main(int count, char** arguments) {
                   static_cast<long long>(moment), static_cast<long long>(total), static_cast<long long>(before),
                   loss.c_str(), differs.c_str(), cleaned ? "" : "; leftovers stay", log.c_str());
     }
-    fs::remove_all(sweep.run(name));
+    fs::remove_all(sweep.run(name).parent_path());
   }
   std::printf("# %lld changes a run; %lld of %lld starts killed, %lld inside a save, %lld resumed from a checkpoint\n",
               static_cast<long long>(total), static_cast<long long>(killed), static_cast<long long>(kills),

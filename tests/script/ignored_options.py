@@ -39,15 +39,15 @@ TRAIN = {
     "--engine.pjrt.cache_limit": ("1", {}, REFUSED), "--engine.pjrt.in_flight": ("1", {}, REFUSED),
     "--engine.pjrt.client": ("a=1", {}, REFUSED), "--engine.pjrt.flags": ("a=1", {}, REFUSED),
     "--model.dtype": ("bf16",), "--model.attention": ("causal",), "--model.shift": ("1",), "--model.mask_token": ("7",),
-    "--model.cache_dtype": ("bf16", {}, REFUSED), "--model.seed": ("5",),
+    "--model.cache_dtype": ("bf16", {}, REFUSED), "--model.seed": ("5",), "--model.check": ("off", {}, SAME),
     "--dataset.format": ("fortunes",), "--dataset.rows": ("file",), "--dataset.text_key": ("body", JSONL),
     "--dataset.prompt_key": ("ask", JSONL), "--dataset.response_key": ("say", JSONL),
-    "--dataset.append_eos": ("false",), "--dataset.prepend_bos": ("true",), "--dataset.parse_special": ("true", {"--data": "special"}),
+    "--dataset.append_eos": ("false",), "--dataset.prepend_bos": ("true", {}, REFUSED), "--dataset.parse_special": ("true", {"--data": "special"}),
     "--loader.batch": ("2",), "--loader.length": ("16",), "--loader.seed": ("5",), "--loader.split": ("all",),
     "--loader.split_fraction": ("0.4",), "--loader.pack": ("false",), "--loader.drop_tail": ("true", {"--steps": "120", "--eval-every": "0"}),
     "--loader.shuffle": ("false",), "--loader.epochs": ("1", {"--batch": "64"}), "--loader.truncate": ("left", {**UNPACKED, "--length": "16"}),
     "--loader.pad_id": ("9", {**UNPACKED, "--length": "64", "--objective": "ar", "--objective.attention": "bidirectional", "--loader.segments": "false"}),
-    "--loader.segments": ("false",), "--loader.rank": ("1", {"--ranks": "2"}), "--loader.ranks": ("2",),
+    "--loader.segments": ("false",), "--loader.rank": ("1", {"--loader.ranks": "2"}), "--loader.ranks": ("2",),
     "--objective.attention": ("causal",), "--objective.shift": ("1",), "--objective.block_length": ("8", {**BLOCKS, "--objective.block_length": "4"}),
     "--objective.mask_id": ("9",), "--objective.compat": ("dllm-jax",), "--objective.time_epsilon": ("0.4",),
     "--objective.time_sampling": ("low_discrepancy",), "--objective.loss_weight": ("ones",), "--objective.max_weight": ("1.5",),
@@ -162,7 +162,7 @@ def prepare():
     lines = [f"line {i}: the cat sat on the mat and dog {i * 7 % 90} sat on the log." for i in range(120)]
     (SCRATCH / "text").write_text("\n".join(lines) + "\n")
     (SCRATCH / "other").write_text("\n".join(line.upper() for line in lines) + "\n")
-    (SCRATCH / "special").write_text("\n".join("<|eos|> " + line for line in lines) + "\n")
+    (SCRATCH / "special").write_text("\n".join("<|endoftext|> " + line for line in lines) + "\n")
     (SCRATCH / "rows.jsonl").write_text("".join(json.dumps(
         {"text": line, "body": line[::-1]} if i % 2 else
         {"prompt": line, "ask": line[::-1], "response": line.upper(), "say": line.title()}) + "\n"

@@ -8,7 +8,8 @@ from ctypes import byref, c_int32, c_int64
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from . import _arrays
-from ._base import Buffer, Managed, call, from_path, make, options, path_bytes, read_text, task_of
+from ._base import (Buffer, Managed, call, from_path, make, options, path_bytes, pointer_of,
+                    read_text, task_of)
 from ._lib import lib
 from .batch import Batch
 from .source import Source

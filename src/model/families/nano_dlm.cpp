@@ -23,6 +23,7 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   const int64_t inner = reader.integer("d_ff", -1, kMaxSize, 2048);
   config.intermediate_size = inner > 0 ? inner : 4 * config.hidden_size;
   config.max_positions = reader.integer("seq_len", 1, kMaxPositions, 1024);
+  config.allows_longer_rows = true;
   config.norm_eps = 1e-6;
   config.activation = "gelu_tanh";
   config.gated_mlp = false;
