@@ -88,7 +88,7 @@ public:
 
   // Starts the program over run `name`; kills it at change `moment`, 0: never. Returns its wait status.
   int train(const std::string& name, int64_t moment, int64_t& changes, int64_t& committed) {
-    const fs::path run = work_ / name;
+    const fs::path run = this->run(name);
     fs::create_directories(run);
     Changes seen(run);
     const pid_t child = start(run);
