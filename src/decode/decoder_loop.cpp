@@ -8,6 +8,7 @@
 #include "decode/prediction_line.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace dllm::decode {
 

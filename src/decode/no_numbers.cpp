@@ -3,6 +3,8 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <exception>
+#include <string>
 
 namespace dllm::decode {
 namespace {
