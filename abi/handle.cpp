@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 
+#include <pthread.h>
+
 #include <mutex>
 #include <unordered_map>
 
@@ -59,8 +61,18 @@ struct Table {
   }
 };
 
+Table& table();
+
+// A child of fork has this thread alone: another one must not hold the mutex meanwhile, it would never let go there.
+Table* new_table() {
+  auto* made = new Table;
+  const auto unlock = [] { table().mutex.unlock(); };
+  ::pthread_atfork([] { table().mutex.lock(); }, unlock, unlock);
+  return made;
+}
+
 Table& table() {
-  static auto* instance = new Table;  // never destroyed: hosts release handles while the process ends
+  static auto* instance = new_table();  // never destroyed: hosts release handles while the process ends
   return *instance;
 }
 

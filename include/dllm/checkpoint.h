@@ -33,7 +33,7 @@ extern "C" {
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when this step is saved already, or its place holds files
  *          that no save wrote; DLLM_PERMISSION_DENIED; DLLM_RESOURCE_EXHAUSTED when the disk is
- *          full; DLLM_CANCELLED
+ *          full; DLLM_ABORTED when the weights are lost; DLLM_CANCELLED
  * Owns     nothing
  * Threads  callback
  * Since    1
@@ -45,11 +45,12 @@ DLLM_API dllm_status dllm_checkpoint_save(dllm_trainer *trainer, const dllm_load
 /* Puts a trainer, its model and a loader back to where they were when the checkpoint was saved.
  *
  * Everything is read and checked before anything is changed. Lines of later steps that a "jsonl"
- * sink of this trainer appended are taken out again: these steps did not last.
+ * sink of this trainer appended are taken out again: these steps did not last. Where that fails, the
+ * log has a warning and the restore is done all the same.
  *
  *   trainer   not NULL, of the same model config and objective
  *   loader    NULL, or moved to the saved position
- *   dir       not NULL, a checkpoint folder, as dllm_checkpoint_latest tells it
+ *   dir       not NULL, a checkpoint folder, as dllm_checkpoint_latest answers it
  *   task      NULL, or checked every few milliseconds; progress in bytes
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a checkpoint that is not whole;

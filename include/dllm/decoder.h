@@ -112,8 +112,9 @@ DLLM_API dllm_status dllm_decoder_remove(dllm_decoder *decoder, int64_t slot, dl
  *   out_active   NULL, or gets the slots that still have open positions; 0: everything is decided
  *
  * Returns  DLLM_OK; DLLM_CANCELLED; DLLM_FAILED_PRECONDITION before dllm_decoder_start or
- *          dllm_decoder_add, and under option on_change = "fail" when the weights are not those of the
- *          step before; DLLM_ABORTED when the weights are lost
+ *          dllm_decoder_add, under option on_change = "fail" when the weights are not those of the
+ *          step before, and when the logits of a wanted position are not finite or every token is
+ *          banned there; DLLM_ABORTED when the weights are lost
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -211,7 +212,7 @@ DLLM_API dllm_status dllm_decoder_metric(const dllm_decoder *decoder, int64_t sl
 /* Writes what happened in a slot as JSON lines, one per step: step, ids, states, confidence.
  *
  * The decoder keeps them under option trace = 1, trace_bytes of them for a slot: then it stops, and a
- * last line says so: {"slot", "step", "stopped": "trace_bytes", "bytes"}.
+ * last line records it: {"slot", "step", "stopped": "trace_bytes", "bytes"}.
  *
  *   decoder   not NULL
  *   slot      as dllm_decoder_add told it
@@ -246,7 +247,8 @@ DLLM_API dllm_status dllm_decoder_describe(const dllm_decoder *decoder, dllm_buf
  *   decoder   not NULL, holds an active slot
  *   task      NULL, or checked every few milliseconds
  *
- * Returns  DLLM_OK; DLLM_CANCELLED; DLLM_FAILED_PRECONDITION when no slot has open positions
+ * Returns  DLLM_OK; DLLM_CANCELLED; DLLM_FAILED_PRECONDITION when no slot has open positions, and as
+ *          dllm_decoder_step; DLLM_ABORTED when the weights are lost
  * Owns     nothing
  * Threads  owner
  * Since    1

@@ -9,8 +9,9 @@
  *  1. Handles are pointers to types you never see inside. `release(NULL)` does nothing. Release in
  *     any order: children keep their parents alive. A release while calls still use the handle (in
  *     another thread, or a callback that releases the object it runs in) lets those calls finish;
- *     new ones are refused, and the last one that returns destroys the object. What a handle lends
- *     (names, data) ends with the release. A call that begins after the release is an error of yours.
+ *     new ones fail with DLLM_INVALID_ARGUMENT, and the last one that returns destroys the object.
+ *     What a handle lends (names, data) ends with the release. A call that begins after the release
+ *     is an error of yours.
  *  2. A function that can fail returns `dllm_status`; 0 is success. `err` may be NULL; on failure
  *     it holds one line of text until you use it again; on success it is left alone. One
  *     `dllm_error` per thread of yours is enough.
@@ -38,8 +39,9 @@
  *   Since. `err` is in no block: it may always be NULL. `Threads` is one of: any, owner, callback
  *   (promise 5). Every function that can fail
  *   also returns DLLM_INVALID_ARGUMENT for NULL where not allowed and for a negative count, and
- *   may return DLLM_RESOURCE_EXHAUSTED, DLLM_INTERNAL and DLLM_UNKNOWN. A function without a
- *   status never crashes on NULL: it answers 0 or NULL.
+ *   may return DLLM_RESOURCE_EXHAUSTED, DLLM_INTERNAL and DLLM_UNKNOWN. A function that takes a
+ *   task may also return DLLM_DEADLINE_EXCEEDED. A function without a status never crashes on NULL:
+ *   it answers 0 or NULL.
  */
 #include "dllm/base.h"
 #include "dllm/batch.h"

@@ -14,7 +14,7 @@
  * Keys by kind (s text, i int64, f double, a array of int32, c array of float):
  *   PROGRESS      what s, done i, total i
  *   TRAIN_STEP    step i, loss f, grad_norm f, lr f, tokens i, tokens_per_second f, mfu f, memory
- *                 i (bytes), compiles i
+ *                 i (bytes), compiles i, skipped i, nll f (where the objective has one)
  *   EVAL          step i, loss f, stderr f, bits_per_byte f (where the text behind is known)
  *   DECODE_STEP   slot i, block i, step i, nfe i, open i, ids a, states a, confidence c
  *   BLOCK         slot i, block i, begin i, end i, ids a

@@ -10,7 +10,7 @@
  * returns comes back as a JSON array of its values. In a build without Lua every function here that
  * can fail returns DLLM_UNIMPLEMENTED.
  *
- * Levels (option sandbox), for scripts of strangers the first:
+ * Levels (option sandbox), for scripts that are not trusted the first:
  *   safe    the language, and the library without paths: no file is read or written, no native code
  *           is loaded, nothing is printed
  *   files   also the library's functions that take a path, below the folders of option roots: no

@@ -17,9 +17,10 @@
  *            for its end. Decoders of the model may step meanwhile, but for a new trainer, which may
  *            give the model another vocabulary and other types.
  *
- * Lost       a step that fails on the device, or out of memory while it writes, loses the weights: from
- *            then on whatever needs them (param, save, forward, a decoding step) fails at once with
- *            DLLM_ABORTED, until a checkpoint is restored into the trainer.
+ * Lost       a step that fails on the device, or out of memory while it writes, loses the weights: the
+ *            step itself returns what it failed with, and from then on whatever needs them (param,
+ *            save, forward, a decoding step) fails at once with DLLM_ABORTED, until a checkpoint is
+ *            restored into the trainer.
  */
 #include "dllm/base.h"
 #ifdef __cplusplus

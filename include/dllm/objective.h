@@ -81,7 +81,7 @@ DLLM_API dllm_status dllm_objective_prepare(const dllm_objective *objective,
  *   out_loss    not NULL; nats, normalized as the objective says
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array, a wrong shape or a number out of
- *          its bounds; DLLM_CANCELLED
+ *          its bounds; DLLM_ABORTED when the weights are lost; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1

@@ -32,7 +32,7 @@ extern "C" {
 #endif
 
 /* Makes a trainer at step 0. The model's trained parameters become f32, and a model without a mask
- * token gets one: no decoder of it may step meanwhile.
+ * token gets one: no decoder of it may step meanwhile, and no save or param of the same model may run.
  *
  * The model gets a mask token where the objective needs one and it has none, and from here on sees
  * as the objective trains it (attention, shift): so it decodes and is saved. A next-token model
@@ -47,8 +47,9 @@ extern "C" {
  *               keep_last, compat
  *   out         not NULL
  *
- * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the objective needs a mask token and the model
- *          has none; DLLM_RESOURCE_EXHAUSTED
+ * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when a mask token has to be added and the model's
+ *          tokenizer holds no tokens; DLLM_ABORTED when the model's weights are lost;
+ *          DLLM_RESOURCE_EXHAUSTED
  * Owns     out is yours, keeps model, objective
  * Threads  owner
  * Since    1
@@ -79,8 +80,9 @@ DLLM_API void dllm_trainer_release(dllm_trainer *trainer);
  *   out_loss   NULL: do not wait for the result; else the loss before the update, in nats
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array or a wrong shape;
- *          DLLM_FAILED_PRECONDITION while gradients are accumulated; DLLM_ABORTED after a device
- *          error or when the loss is not finite and option nonfinite is "stop"; DLLM_CANCELLED
+ *          DLLM_FAILED_PRECONDITION while gradients are accumulated; what the device fails with,
+ *          and DLLM_ABORTED from then on; DLLM_ABORTED when the loss is not finite and option
+ *          nonfinite is "stop"; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -99,7 +101,8 @@ DLLM_API dllm_status dllm_trainer_step(dllm_trainer *trainer, const dllm_batch *
  *   task      NULL, or checked until the sums begin to change; then the call is finished
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT; DLLM_FAILED_PRECONDITION when the objective spreads
- *          times and option accumulate is reached; DLLM_ABORTED; DLLM_CANCELLED
+ *          times and option accumulate is reached; what the device fails with, and DLLM_ABORTED
+ *          from then on; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -115,7 +118,9 @@ DLLM_API dllm_status dllm_trainer_accumulate(dllm_trainer *trainer, const dllm_b
  *              nats
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when nothing is accumulated, or fewer batches than
- *          option accumulate and the objective spreads times; DLLM_ABORTED; DLLM_CANCELLED
+ *          option accumulate and the objective spreads times; what the device fails with, and
+ *          DLLM_ABORTED from then on; DLLM_ABORTED when the loss is not finite and option nonfinite
+ *          is "stop"; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -140,7 +145,7 @@ DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
  *
  * Sends TRAIN_STEP for every step and CHECKPOINT for every save into option "root". DLLM_STOP and
  * the budgets (options "tokens", "minutes") end the run cleanly; steps that were in flight are
- * taken, and sinks hear of them. A cancelled run gives up the step it is in, unless the update of
+ * taken, and sinks get their events. A cancelled run gives up the step it is in, unless the update of
  * the weights has begun (that one is finished), puts its batch back into the loader, and saves a
  * checkpoint when option root is set and it has taken a step.
  *
@@ -172,7 +177,8 @@ DLLM_API dllm_status dllm_trainer_run(dllm_trainer *trainer, dllm_loader *loader
  *   task          NULL, or checked inside of every batch; progress in batches
  *   out_loss      not NULL; nats
  *
- * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when there is not one batch; DLLM_CANCELLED
+ * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when there is not one batch; DLLM_ABORTED when the weights are
+ *          lost; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -185,7 +191,7 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
  *
  *   trainer   not NULL
  *   key       not NULL: "step" "loss" "lr" "grad_norm" "tokens" "tokens_per_second" "mfu" "memory"
- *             "compiles" "skipped"
+ *             "compiles" "skipped"; "nll" where the objective has one
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest
@@ -225,7 +231,7 @@ DLLM_API dllm_status dllm_trainer_set_f64(dllm_trainer *trainer, const char *key
 
 /* Adds a place that every event of the trainer is written to.
  *
- * A place that takes no more (a full disk) is said once: the run ends behind that step, saves and
+ * A place that takes no more (a full disk) is reported once: the run ends behind that step, saves and
  * fails; the step is done. Lines that are not written are kept and written with the next one.
  *
  *   trainer   not NULL

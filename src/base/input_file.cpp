@@ -111,18 +111,22 @@ InputFile::~InputFile() { ::close(fd_); }
 void InputFile::read(int64_t at, void* to, int64_t size) const {
   constexpr int64_t kChunk = int64_t{1} << 26;
   char* out = static_cast<char*>(to);
-  for (int64_t done = 0; done < size;) {
+  int64_t done = 0;
+  while (done < size) {
     const auto wanted = static_cast<size_t>(std::min(kChunk, size - done));
     const ssize_t got = ::pread(fd_, out + done, wanted, at + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno("read", path_);
-    if (got == 0) break;  // it was cut: the stamp differs
+    if (got == 0) break;  // the end; where the file was cut, the stamp differs
     done += got;
   }
   struct stat info {};
   if (::fstat(fd_, &info) != 0) fail_errno("read", path_);
   const FileStamp now = stamp_of(info);
   if (!(now == stamp_)) fail_changed(path_, stamp_, now);
+  if (done < size) {
+    fail(Code::data_loss, "{} ended {} bytes into a read of {} at {}; its size is {}", path_, done, size, at, now.size);
+  }
 }
 
 Bytes InputFile::read(int64_t at, int64_t size) const {

@@ -51,6 +51,8 @@ public:
   // The same read into `to`, which has room for info(tensor).end - begin bytes and outlives the view.
   // The task is checked every 4 MB.
   Tensor tensor_to(std::string_view tensor, std::byte* to, const Task* task = nullptr) const;
+  // The same into memory of its own.
+  Tensor tensor_copy(std::string_view tensor, const Task* task = nullptr) const;
 
 private:
   const TensorInfo& readable(std::string_view tensor) const;

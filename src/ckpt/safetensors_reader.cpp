@@ -114,4 +114,11 @@ Tensor SafetensorsFile::tensor_to(std::string_view tensor, std::byte* to, const 
   return Tensor(*found.dtype, found.shape, Bytes(to, static_cast<size_t>(size), nullptr));
 }
 
+Tensor SafetensorsFile::tensor_copy(std::string_view tensor, const Task* task) const {
+  const TensorInfo& found = readable(tensor);
+  Tensor made(*found.dtype, found.shape);
+  tensor_to(tensor, made.mutable_bytes(), task);
+  return made;
+}
+
 } // namespace dllm::ckpt

@@ -25,6 +25,9 @@ public:
   Tensor tensor_to(std::string_view name, std::byte* to, const Task* task = nullptr) const {
     return file_of(name).tensor_to(name, to, task);
   }
+  Tensor tensor_copy(std::string_view name, const Task* task = nullptr) const {
+    return file_of(name).tensor_copy(name, task);
+  }
   const Metadata& metadata() const { return files_.front().metadata(); } // of the first file
   size_t file_count() const { return files_.size(); }
 

@@ -151,10 +151,12 @@ void CpuProgram::bind_outputs(Binding& binding, const Workers& pool) const {
   }
 }
 
-// Whatever stops a run that has begun to write over its inputs loses them.
+// Whatever stops a run that has begun to write over its inputs loses them. One with another holder was
+// copied, and its numbers may be read right now.
 void CpuProgram::fail_run(const Binding& binding, const Error& error) const {
   for (int32_t donor : frame_.takes_over) {
-    if (donor >= 0) buffer_at(binding, static_cast<size_t>(donor)).donate(nullptr);
+    if (donor < 0 || binding.inputs[static_cast<size_t>(donor)].use_count() != 1) continue;
+    buffer_at(binding, static_cast<size_t>(donor)).donate(nullptr);
   }
   throw graph::StateLost(error.code(), error.text(), "donated inputs were half written");
 }

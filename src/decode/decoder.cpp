@@ -88,9 +88,10 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
          canvas.size());
   }
   int64_t open_behind = 0;
-  if (fixed.empty())
-    open_behind =
-        options.i64("gen_length") < 0 ? options_.i64("gen_length") : options.i64("gen_length");
+  if (fixed.empty()) {
+    const int64_t asked = options.i64("gen_length"); // -1: as the decoder was made
+    open_behind = asked < 0 ? options_.i64("gen_length") : asked;
+  }
   const int64_t length = static_cast<int64_t>(canvas.size()) + open_behind;
   if (length == 0) fail(Code::invalid_argument, "the canvas is empty");
   const int64_t most = most_positions(config, options_);

@@ -115,6 +115,7 @@ private:
   std::vector<LoopAsk> fill_caches(const std::vector<Request*>& active, const Weights& weights,
                                    const Task* task);
   std::vector<Change> replay();
+  void replay_predictions(Request& request, const LoopRecord& record, int64_t step, int64_t row);
   Change replay_step(Request& request, const LoopRecord& record, int64_t step, int64_t row);
   Change finish(Request& request, Outcome outcome);
   void apply_stop(Slot& slot, Outcome& outcome);

@@ -8,6 +8,7 @@
 #include "decode/prediction_line.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace dllm::decode {
 
@@ -101,27 +102,30 @@ void Decoder::launch(const std::vector<Request*>& active, int64_t limit, const T
 }
 
 // The next step of every row that took one. What is left of the record is forgotten when a step
-// fails.
+// fails; predictions that are no numbers fail it before any canvas is written.
 std::vector<Decoder::Change> Decoder::replay() {
   Replay replay = std::move(*replay_);
   replay_.reset();
-  std::vector<Change> changes;
+  std::vector<std::pair<Request*, int64_t>> moved; // with its row
   for (size_t r = 0; r < replay.slots.size(); ++r) {
     const auto row = static_cast<int64_t>(r);
     Request& held = request(replay.slots[r]);
     // A request that met its stop token is done, whatever the loop went on to do.
     if (!held.slot.active() || replay.next >= replay.record.steps(row)) continue;
-    changes.push_back(replay_step(held, replay.record, replay.next, row));
+    replay_predictions(held, replay.record, replay.next, row);
+    moved.emplace_back(&held, row);
   }
+  std::vector<Change> changes;
+  for (const auto& [held, row] : moved)
+    changes.push_back(replay_step(*held, replay.record, replay.next, row));
   if (++replay.next < replay.record.most_steps()) replay_.emplace(std::move(replay));
   return changes;
 }
 
-Decoder::Change Decoder::replay_step(Request& request, const LoopRecord& record, int64_t step,
-                                     int64_t row) {
-  Slot& slot = request.slot;
-  const int64_t begin = slot.block_begin(), end = slot.block_end(), number = slot.steps;
-  request.asked = request.session->ask(slot, cache_view(request));
+void Decoder::replay_predictions(Request& request, const LoopRecord& record, int64_t step,
+                                 int64_t row) {
+  const int64_t begin = request.slot.block_begin();
+  request.asked = request.session->ask(request.slot, cache_view(request));
   request.predictions.clear();
   for (const int64_t position : request.asked.positions) {
     request.predictions.push_back(record.prediction(step, row, position - begin, position));
@@ -129,6 +133,12 @@ Decoder::Change Decoder::replay_step(Request& request, const LoopRecord& record,
     state_.lend(); // K and V that are no numbers must not stay: the state loses them
     fail_without_numbers(position, record.banned(), nullptr);
   }
+}
+
+Decoder::Change Decoder::replay_step(Request& request, const LoopRecord& record, int64_t step,
+                                     int64_t row) {
+  Slot& slot = request.slot;
+  const int64_t begin = slot.block_begin(), end = slot.block_end(), number = slot.steps;
   Outcome outcome = request.session->apply(slot, request.asked, request.predictions);
   for (int64_t position = begin; position < end; ++position) {
     if (slot.states[static_cast<size_t>(position)] == State::fixed) continue;

@@ -32,9 +32,10 @@ bool tell(const EventFn& fn, const Event& event) {
 
 bool Decoder::run(const EventFn& fn, Task* task) {
   replay_.reset();
-  while (active_count() > 0) {
+  for (int64_t steps = 1; active_count() > 0; ++steps) {
     check_task(task);
     const std::vector<Change> changes = advance(INT64_MAX, task);
+    if (task != nullptr) task->set_progress(steps, 0); // how many there will be depends on the tokens
     if (!fn) continue;
     bool go_on = true;
     for (const Change& change : changes) {

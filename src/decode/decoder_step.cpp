@@ -152,7 +152,12 @@ void Decoder::predict(const Task* task) {
     fail_with_hint("add a request, or read the ids of the finished ones", Code::failed_precondition,
                    "no slot has open positions");
   }
-  predict_all(active, task);
+  try {
+    predict_all(active, task);
+  } catch (...) {
+    publish(active);
+    throw;
+  }
   publish(active);
 }
 

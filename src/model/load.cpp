@@ -11,8 +11,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 
 namespace dllm::model {

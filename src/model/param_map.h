@@ -60,7 +60,8 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 NamedTensors split_physical(const ParamSpec& spec, const Tensor& physical);
 // read(name) answers the logical tensor in `dtype`.
 Tensor join_logical(const ParamSpec& spec, DType dtype,
-                    const std::function<Tensor(const std::string&)>& read);
+                    const std::function<Tensor(const std::string&)>& read,
+                    const Task* task = nullptr);
 // First element of a piece in the physical tensor.
 int64_t piece_begin(const ParamSpec& spec, size_t piece, int64_t layer);
 // One logical tensor into or out of its place. The task is checked every MB.

@@ -90,14 +90,14 @@ void ParamStore::write(const std::string& name, const Tensor& value) {
   need_numbers();
   Lock lock(mutex_);
   begin_turn(lock, nullptr);
-  const Place where = place(name);
-  const Physical entry = physical_[where.physical];
-  auto form = written_.find(where.physical);
-  const bool is_first = form == written_.end();
-  const graph::BufferRef scale =
-      entry.dtype == DType::i8 ? physical_[where.physical + 1].buffer : nullptr;
-  lock.unlock();
   try {
+    const Place where = place(name);
+    const Physical entry = physical_[where.physical];
+    const auto form = written_.find(where.physical);
+    const bool is_first = form == written_.end();
+    const graph::BufferRef scale =
+        entry.dtype == DType::i8 ? physical_[where.physical + 1].buffer : nullptr;
+    lock.unlock();
     if (is_first) {
       ParamForm made(entry.spec, entry.dtype);
       made.values = entry.buffer->read().clone();
@@ -169,7 +169,7 @@ void ParamStore::wait_until_whole(Lock& lock, const Task* task) const {
     --waiting_;
     moved_.notify_all();
   }
-  if (!written_.empty()) upload_written(lock);
+  if (!written_.empty()) upload_written(lock, task);
 }
 
 void ParamStore::begin_turn(Lock& lock, const Task* task) const {
@@ -183,13 +183,13 @@ void ParamStore::end_turn() const {
 }
 
 // REQUIRES: no writer has its turn. The lock is open during the uploads.
-void ParamStore::upload_written(Lock& lock) const {
+void ParamStore::upload_written(Lock& lock, const Task* task) const {
   turn_ = true;
   try {
     while (!written_.empty()) {
       const auto next = written_.begin();
       lock.unlock();
-      store(next->first, next->second);
+      store(next->first, next->second, task);
       lock.lock();
       written_.erase(next);
     }
@@ -242,7 +242,7 @@ std::vector<graph::BufferRef> ParamStore::take(std::span<const size_t> donated, 
   for (;;) {
     wait(lock, task, [this] { return !turn_ && waiting_ == 0; });
     if (written_.empty()) break;
-    upload_written(lock);
+    upload_written(lock, task);
   }
   std::vector<graph::BufferRef> buffers;
   buffers.reserve(physical_.size());
@@ -303,8 +303,9 @@ NamedTensors ParamStore::to_logical(size_t physical_index, const Tensor& tensor)
 }
 
 Tensor ParamStore::to_physical(size_t physical_index,
-                               const std::function<Tensor(const std::string&)>& read) const {
-  return join_logical(physical_[physical_index].spec, DType::f32, read);
+                               const std::function<Tensor(const std::string&)>& read,
+                               const Task* task) const {
+  return join_logical(physical_[physical_index].spec, DType::f32, read, task);
 }
 
 // The plain form is kept where somebody looks rows up, or will train.
@@ -376,17 +377,27 @@ void ParamStore::need_numbers() const {
 }
 
 void ParamStore::reshape(size_t index, const ParamSpec& spec, const ParamForm& form) {
-  need_numbers();
-  entries(); // uploads what was written
-  Physical& entry = physical_[index];
-  entry.spec = spec;
-  entry.shape = spec.shape();
+  const std::vector<Physical> before = entries(); // uploads what was written
+  Physical made = before[index], scale;
+  made.spec = spec;
+  made.shape = spec.shape();
+  made.buffer = upload(made, form.values, nullptr);
   if (form.scale.defined()) {
-    physical_[index + 1].spec = spec;
-    physical_[index + 1].shape = form.scale.shape();
+    scale = before[index + 1];
+    scale.spec = spec;
+    scale.shape = form.scale.shape();
+    scale.buffer = upload(scale, form.scale, nullptr);
   }
-  store(index, form);
-  bump();
+  Lock lock(mutex_);
+  wait(lock, nullptr, [this] { return !turn_; }); // the lock itself is the turn from here on
+  if (scale.buffer) {
+    double& rounding = rounding_[index];
+    rounding = std::max(rounding, form.rounding);
+    physical_[index + 1] = std::move(scale);
+  }
+  physical_[index] = std::move(made);
+  written_.erase(index);
+  ++version_;
 }
 
 void ParamStore::make_masters() {
@@ -421,6 +432,7 @@ void ParamStore::make_masters() {
 }
 
 void ParamStore::set_trainable(const std::string& pattern, bool trainable) {
+  const Lock lock(mutex_);
   std::map<size_t, int64_t> hits;
   for (const auto& [name, where] : places_) {
     if (matches(pattern, name)) ++hits[where.physical];

@@ -95,8 +95,9 @@ public:
 
   // The affine map on any tensor of the physical layout (moments, EMA, gradients).
   NamedTensors to_logical(size_t physical_index, const Tensor& tensor) const;
-  Tensor to_physical(size_t physical_index,
-                     const std::function<Tensor(const std::string&)>& read) const; // f32
+  Tensor to_physical(size_t physical_index, // f32
+                     const std::function<Tensor(const std::string&)>& read,
+                     const Task* task = nullptr) const;
 
   // Makes every trainable parameter an f32 master whose plain form stays (bf16 and int8 are
   // widened). Version + 1 when something changed.
@@ -142,7 +143,7 @@ private:
   void wait_until_whole(Lock& lock, const Task* task) const;
   void begin_turn(Lock& lock, const Task* task) const;
   void end_turn() const;
-  void upload_written(Lock& lock) const;
+  void upload_written(Lock& lock, const Task* task) const;
 
   std::shared_ptr<graph::Engine> engine_;
   // A reader uploads what write() left: of an unchanged version, so the store stays const to it.

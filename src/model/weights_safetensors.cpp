@@ -53,10 +53,7 @@ public:
   }
   Tensor read(const std::string& logical, const Task* task) const override {
     const std::string& name = find(logical);
-    if (task == nullptr) return files_.tensor(name);
-    Tensor tensor(dtype(logical), files_.info(name).shape);
-    files_.tensor_to(name, tensor.mutable_bytes(), task);
-    return tensor;
+    return task == nullptr ? files_.tensor(name) : files_.tensor_copy(name, task);
   }
   Tensor read_to(const std::string& logical, std::byte* to, const Task* task) const override {
     return files_.tensor_to(find(logical), to, task);

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/source.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/weight_files.h"
@@ -58,9 +59,8 @@ std::vector<std::pair<size_t, Tensor>> read_weights(const ckpt::WeightFiles& fil
   std::vector<std::pair<size_t, Tensor>> made;
   for (const Slot& slot : slots) {
     check_task(task);
-    made.emplace_back(slot.physical, store.to_physical(slot.physical, [&](const std::string& name) {
-      return files.tensor(name);
-    }));
+    const auto read = [&](const std::string& name) { return files.tensor_copy(name, task); };
+    made.emplace_back(slot.physical, store.to_physical(slot.physical, read, task));
   }
   return made;
 }
@@ -112,7 +112,25 @@ void seek(BatchSource* source, const Json& record) {
     fail_with_hint("restore without a loader", Code::failed_precondition,
                    "the checkpoint holds no position of the data");
   }
-  source->seek(position.get<int64_t>());
+  const int64_t before = source->position();
+  try {
+    source->seek(position.get<int64_t>());
+  } catch (...) {
+    source->seek(before);
+    throw;
+  }
+}
+
+// The restore is done by then: a file of metrics that cannot be written does not undo it.
+void rewind_sinks(const Trainer::State& state) {
+  for (const auto& sink : state.sinks) {
+    try {
+      sink->rewind(state.counters.step);
+    } catch (const std::exception& error) {
+      log(LogLevel::warn, "events behind step {} stay in a sink: {}", state.counters.step,
+          error.what());
+    }
+  }
 }
 
 // trainer.json in numbers, compared with the trainer it is for.
@@ -162,7 +180,6 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
     weights.emplace_back(index, state.engine().upload(tensor));
   }
   seek(source, record.json);
-  for (const auto& sink : state.sinks) sink->rewind(record.counters.step);
 
   // From here on nothing fails.
   state.in_flight.clear();
@@ -179,6 +196,7 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
     state.metrics["tokens"] = static_cast<double>(record.counters.tokens);
     state.metrics["skipped"] = static_cast<double>(record.counters.skipped);
   }
+  rewind_sinks(state);
   return {record.counters.step, record.script_state};
 }
 

@@ -144,7 +144,7 @@ graph::BufferRef Bound::fresh_input(Trainer::State& state, const Input& input, c
 
 // The inputs of one run. Donated buffers leave their places: the engine writes in place only when
 // there is no other holder. Without finish() they go back, whatever ended the run; lose() puts back
-// what is left of them and marks trainer and model.
+// what is left of them and marks the trainer, and the model where its weights were among them.
 class Bound::Trip {
 public:
   Trip(const Bound& bound, Trainer::State& state, const Batch& feed,
@@ -182,7 +182,8 @@ public:
     put_back();
     ended_ = true;
     state_.lost = error.text();
-    state_.model->params().lose(error.text());
+    // A run that was given no weights has written into none.
+    if (!bound_.donated_params_.empty()) state_.model->params().lose(error.text());
   }
 
   // outputs[o] takes the place of the input that it was donated.

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace dllm::train {
@@ -144,14 +145,19 @@ void add_micro_batch(Accumulated& sums, const StepNumbers& numbers) {
       step.after.step, loss, norm);
 }
 
-// Of the oldest step. A device that failed took the weights with it; after any other failure of the
-// host the step stays in flight and can be read again.
+// Of the oldest step. A device that failed took the trainer's arrays with it, and the weights when
+// one of the runs in flight writes them; after any other failure of the host the step stays in
+// flight and can be read again.
 StepNumbers read_or_lose(Trainer::State& state) {
   try {
     return read_numbers(state.in_flight.front().run, state.agreed);
   } catch (const Error& error) {
     state.lost = error.text();
-    state.model->params().lose(error.text());
+    const bool writes = std::any_of(state.in_flight.begin(), state.in_flight.end(),
+                                    [](const InFlight& step) {
+                                      return step.kind != ProgramKind::accumulate;
+                                    });
+    if (writes) state.model->params().lose(error.text());
     state.in_flight.clear();
     throw;
   }

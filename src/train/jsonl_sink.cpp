@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 namespace dllm::train {
@@ -21,10 +22,17 @@ public:
   JsonlSink(const std::string& path, int64_t every, bool append)
       : every_(every), file_(std::make_unique<AppendFile>(path, append)) {}
 
+  // Where the file keeps the front of a cut line, the rest of it stays the first that waits; where that
+  // front is dropped, the whole line waits again.
   void rewind(int64_t step) override {
     flush();
+    drop_waiting(step);
+    failed_ = false;
     const std::string path = file_->path();
-    if (drop_undone_lines(path, step)) file_ = std::make_unique<AppendFile>(path, true);
+    if (!drop_undone_lines(path, step)) return;
+    file_ = std::make_unique<AppendFile>(path, true);
+    waiting_.insert(0, std::exchange(begun_, {}));
+    drop_waiting(step);
   }
 
   void write(const Event& event, const Progress&) override {
@@ -51,10 +59,22 @@ private:
   // Writes what waits; a line that was cut goes on where it was cut. Answers errno.
   int flush() {
     errno = 0;
-    waiting_.erase(0, file_->write(waiting_));
+    const size_t written = file_->write(waiting_);
     const int number = errno;
+    const std::string_view done = std::string_view(waiting_).substr(0, written);
+    const size_t end = done.rfind('\n');
+    if (end != std::string_view::npos) begun_.clear();
+    begun_ += done.substr(end == std::string_view::npos ? 0 : end + 1);
+    waiting_.erase(0, written);
     failed_ = !waiting_.empty();
     return number;
+  }
+
+  // Lines of steps behind `step`; not the rest of a line that is begun.
+  void drop_waiting(int64_t step) {
+    const size_t rest = begun_.empty() ? 0 : waiting_.find('\n') + 1;
+    const std::string kept = without_undone_lines(std::string_view(waiting_).substr(rest), step);
+    waiting_.replace(rest, std::string::npos, kept);
   }
 
   [[noreturn]] void fail_waiting(int number) {
@@ -69,7 +89,8 @@ private:
   int64_t every_;
   int64_t count_ = 0;
   std::unique_ptr<AppendFile> file_;
-  std::string waiting_;
+  std::string begun_;   // of the first line that waits: what stands in the file
+  std::string waiting_; // whole lines, but for that
   int64_t lost_ = 0;    // lines for which there was no room here either
   bool failed_ = false; // and that was reported
 };

@@ -60,8 +60,9 @@ void Trainer::set_f64(const std::string& key, double value) {
 }
 
 void Trainer::add_sink(const std::string& kind, const std::string& target, const Options& options) {
-  state_->sinks.push_back(make_sink(kind, target, options));
-  if (state_->restored) state_->sinks.back()->rewind(state_->counters.step);
+  std::unique_ptr<Sink> made = make_sink(kind, target, options);
+  if (state_->restored) made->rewind(state_->counters.step);
+  state_->sinks.push_back(std::move(made));
 }
 
 std::shared_ptr<model::Model> Trainer::model(const std::string& role) const {

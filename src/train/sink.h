@@ -27,7 +27,7 @@ public:
   virtual void write(const Event& event, const Progress& progress) = 0;
   // The run ended: a progress line is closed. Fails when lines are still kept.
   virtual void finish() {}
-  // Training goes on from this step: what was written of later ones did not happen.
+  // Training goes on from this step: what was written, or is kept, of later ones did not happen.
   virtual void rewind(int64_t /*step*/) {}
 };
 

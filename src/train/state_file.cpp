@@ -112,9 +112,11 @@ std::vector<Slot> read_state(const Trainer::State& state, const std::string& pat
     for (const KindEntry& kind : kKinds) {
       if (!is_kept(state, kind, with_sums)) continue;
       check_task(task);
-      const auto read = [&](const std::string& name) { return file.tensor(kind.prefix + name); };
+      const auto read = [&](const std::string& name) {
+        return file.tensor_copy(kind.prefix + name, task);
+      };
       slots[i].*kind.member =
-          state.engine().upload(model::join_logical(spec_of(state, i), DType::f32, read));
+          state.engine().upload(model::join_logical(spec_of(state, i), DType::f32, read, task));
     }
     if (!with_sums) slots[i].sums = nullptr;
   }

@@ -20,6 +20,7 @@ struct Watch {
   std::function<void()> at_compile;  // each may be empty; this one acts once, at the next compile
   std::function<void()> before_run;  // the inputs are bound
   std::function<void()> after_run;   // the outputs are not handed out yet
+  std::function<void()> at_find;     // somebody looks for what is not finite
 };
 
 class CountedBuffer final : public graph::Buffer {
@@ -58,6 +59,10 @@ public:
       made.push_back(std::make_shared<CountedBuffer>(watch_, std::move(output)));
     if (watch_->after_run) watch_->after_run();
     return made;
+  }
+  std::string find_non_finite(std::span<const graph::BufferRef>, const Task*) override {
+    if (watch_->at_find) watch_->at_find();
+    return {};
   }
 
 private:

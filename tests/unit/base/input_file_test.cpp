@@ -82,6 +82,14 @@ TEST(InputFile, AFileThatIsWrittenToIsAnErrorOfTheRead) {
   expect_error(Code::data_loss, path + " changed", [&] { check_stamp(path, stamp); });
 }
 
+TEST(InputFile, AReadBeyondTheEndIsAnError) {
+  const TempFolder folder;
+  const std::string path = folder.path("a");
+  write_file_atomic(path, "before");
+  expect_error(Code::data_loss, path + " ended 2 bytes into a read of 4 at 4; its size is 6",
+               [&] { InputFile(path).read(4, 4); });
+}
+
 // Downloads and saves put a new file in the place of the old one: who has the old one open keeps it.
 TEST(InputFile, AFileThatIsReplacedReadsOn) {
   const TempFolder folder;

@@ -2,6 +2,7 @@
 // a run which is cancelled anywhere leaves its donated inputs as they were.
 
 #include "graph/ops.h"
+#include "graph/state_lost.h"
 #include "unit/cancel.h"
 #include "unit/cpu/run_graph.h"
 #include "unit/cpu/run_kernel.h"
@@ -128,6 +129,38 @@ TEST(CancelledRun, KeepsDonatedInputsUntilTheOverwriteBegins) {
   }
   once(nullptr, cut);
   EXPECT_TRUE(same_bits(cut->read(), whole->read()));
+}
+
+// x is written in its place, then long products follow; z has another holder, who may read it meanwhile.
+TEST(FailedRun, KeepsADonatedInputThatSomebodyElseHolds) {
+  auto engine = test_engine(1);
+  auto graph = std::make_shared<Graph>("update");
+  const Value x = graph->input("x", DType::f32, {64, 64}), a = graph->input("a", DType::f32, {64, 64}),
+              z = graph->input("z", DType::f32, {64, 64});
+  const Value moved = graph::add(x, a);
+  Value product = moved;
+  for (int i = 0; i < 4; ++i) product = graph::linear(product, a);
+  graph->output("x", moved, "x");
+  graph->output("z", graph::add(z, product), "z");
+  auto program = engine->compile(graph);
+  const Tensor before = random_tensor({64, 64}, 1), factor = random_tensor({64, 64}, 2, 0.1f);
+  const graph::BufferRef held = engine->upload(before);
+  bool lost = false;
+  const auto once = [&](const Task* task) {
+    const std::vector<graph::BufferRef> inputs{engine->upload(before), engine->upload(factor), held};
+    try {
+      program->run(inputs, task);
+    } catch (const graph::StateLost&) {
+      lost = true;
+      throw;
+    }
+  };
+  const int64_t checks = test::count_checks(once);
+  for (int64_t at = 1; at <= checks; ++at) {
+    test::cancel_at(at, once);
+    ASSERT_TRUE(same_bits(held->read(), before)) << "check " << at << " of " << checks;
+  }
+  EXPECT_TRUE(lost);
 }
 
 } // namespace

@@ -2,12 +2,14 @@
 // operation, under every policy and with and without a cache.
 
 #include "decode/policy.h"
+#include "unit/counting_engine.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <new>
 
 namespace dllm::decode {
 namespace {
@@ -15,9 +17,8 @@ namespace {
 using test::error_of;
 
 // One number of `name` is `value`; all are, when `whole`.
-std::shared_ptr<model::Model> broken_model(const std::string& name, float value,
-                                           bool whole = false) {
-  const auto model = tiny_model();
+std::shared_ptr<model::Model> broken_model(const std::string& name, float value, bool whole = false,
+                                           std::shared_ptr<model::Model> model = tiny_model()) {
   model->params().set_checks(false);
   Tensor tensor = model->params().read(name).to(DType::f32).clone();
   for (float& x : tensor.mutable_as<float>()) {
@@ -74,6 +75,38 @@ TEST(NoNumbers, ALoopFailsToo) {
   EXPECT_EQ(error.code(), Code::failed_precondition);
   EXPECT_NE(error.text().find("the logits at position 2 are not finite"), std::string::npos)
       << error.text();
+}
+
+// Token 7 has no numbers: the slot that holds it fails the step of both.
+TEST(NoNumbers, ALoopThatFailsChangesNoCanvas) {
+  const std::string name = "model.embed_tokens.weight";
+  const auto model = tiny_model();
+  model->params().set_checks(false);
+  Tensor table = model->params().read(name).to(DType::f32).clone();
+  const auto width = static_cast<size_t>(table.shape()[1]);
+  for (size_t i = 0; i < width; ++i) table.mutable_as<float>()[7 * width + i] = kNan;
+  model->params().write(name, table);
+  const auto decoder =
+      make_decoder(model, {{"gen_length", 6}, {"loop", "device"}, {"trace", false}});
+  decoder->add(std::vector<int32_t>{1, 2}, {}, slot_options());
+  decoder->add(std::vector<int32_t>{7, 2}, {}, slot_options());
+  EXPECT_EQ(error_of([&] { decoder->step(); }).code(), Code::failed_precondition);
+  EXPECT_EQ(decoder->slot(0).open_count(0, 8), 6);
+  EXPECT_EQ(decoder->slot(1).open_count(0, 8), 6);
+}
+
+TEST(NoNumbers, ASearchThatFailsKeepsTheError) {
+  const auto engine =
+      std::make_shared<test::CountingEngine>(cpu::make_engine(Options(graph::engine_schema())));
+  const auto decoder =
+      make_decoder(broken_model(kQuery, kNan, false, tiny_model(engine)), {{"gen_length", 6}});
+  decoder->start(std::vector<int32_t>{1, 2}, 5);
+  engine->watch->at_find = [] { throw std::bad_alloc(); };
+  const Error error = error_of([&] { decoder->step(); });
+  EXPECT_EQ(error.code(), Code::failed_precondition);
+  EXPECT_EQ(error.text(), "the logits at position 2 are not finite");
+  engine->watch->at_find = [] { fail(Code::cancelled, "cancelled"); };
+  EXPECT_EQ(error_of([&] { decoder->step(); }).code(), Code::cancelled);
 }
 
 // K and V that were written by the failed pass are not met by the next one.

@@ -65,6 +65,23 @@ TEST(DecoderReaders, SeeTheLastCompleteStepInTheMiddleOfOne) {
   EXPECT_EQ(decoder->copy(0)->ids, decoder->slot(0).ids);
 }
 
+TEST(DecoderReaders, ARunCountsItsSteps) {
+  Bed bed;
+  const auto decoder = bed.decoder();
+  add(*decoder, kRequest);
+  Task task;
+  int64_t told = 0;
+  decoder->run(
+      [&](const Event& event) {
+        if (event.kind() == EventKind::decode_step) {
+          EXPECT_EQ(task.done(), ++told);
+        }
+        return dllm::Answer::go_on;
+      },
+      &task);
+  EXPECT_EQ(told, 6);
+}
+
 TEST(DecoderReaders, StartShowsTheOldSlotsOrTheNew) {
   Bed bed;
   const auto decoder = bed.decoder({{"gen_length", 8}});

@@ -83,6 +83,19 @@ TEST(ParamStoreThreads, AReaderThatWaitsCanBeCancelled) {
   store.put(all, store.take(all), false);
 }
 
+TEST(ParamStoreThreads, AReaderThatUploadsWhatWasWrittenCanBeCancelled) {
+  const auto model = small_model();
+  ParamStore& store = model->params();
+  Tensor value(DType::f32, store.shape(kQuery));
+  for (float& number : value.mutable_as<float>()) number = 7;
+  store.write(kQuery, value);
+  Task task;
+  task.cancel();
+  EXPECT_EQ(test::error_of([&] { store.snapshot(nullptr, &task); }).code(), Code::cancelled);
+  EXPECT_EQ(test::error_of([&] { store.take(all_of(store), &task); }).code(), Code::cancelled);
+  EXPECT_TRUE(test::same_bytes(store.read(kQuery), value)); // the next reader does it
+}
+
 TEST(ParamStoreThreads, WritesWaitForAStep) {
   const auto model = small_model();
   ParamStore& store = model->params();

@@ -323,6 +323,42 @@ TEST_F(CheckpointTest, MetricsOfUndoneStepsAreTakenOut) {
   }
 }
 
+TEST_F(CheckpointTest, ASinkThatCannotBeRewoundDoesNotUndoTheRestore) {
+  make_directories(root_);
+  const std::string path = join_path(root_, "metrics.jsonl");
+  TextSource source;
+  auto trainer = tiny_trainer();
+  trainer->add_sink("jsonl", path, Options(sink_schema()));
+  trainer->run(source, 2);
+  const auto before = weights_of(*trainer);
+  const std::string dir = save(*trainer, &source);
+  trainer->run(source, 1);
+  set_file_hook([](const char*, const std::string& place) {
+    if (place.find("metrics.jsonl") != std::string::npos) fail(Code::resource_exhausted, "no room");
+  });
+  EXPECT_NO_THROW(restore_checkpoint(*trainer, &source, dir));
+  EXPECT_THROW(trainer->add_sink("jsonl", path, Options(sink_schema())), Error);
+  set_file_hook(nullptr);
+  EXPECT_EQ(source.position(), 2);
+  EXPECT_EQ(weights_of(*trainer), before);
+}
+
+TEST_F(CheckpointTest, ACancelledRestoreChangesNothing) {
+  TextSource source, other;
+  auto saved = tiny_trainer(), trainer = tiny_trainer();
+  saved->run(source, 2);
+  const std::string dir = save(*saved, &source);
+  trainer->run(other, 1);
+  const auto before = weights_of(*trainer);
+  const int64_t checks =
+      test::count_checks([&](Task* task) { restore_checkpoint(*saved, &source, dir, task); });
+  for (const int64_t at : test::some_of(checks)) {
+    test::cancel_at(at, [&](Task* task) { restore_checkpoint(*trainer, &other, dir, task); });
+    EXPECT_EQ(weights_of(*trainer), before) << "check " << at << " of " << checks;
+    EXPECT_EQ(other.position(), 1);
+  }
+}
+
 TEST_F(CheckpointTest, ARunSavesWhenItsDataEnds) {
   auto trainer = tiny_trainer({{"root", root_}});
   TextSource source(4, 16, 3);

@@ -114,6 +114,21 @@ TEST(LostState, IsReportedAtOnceByTrainerAndModelAndRestoredByACheckpoint) {
   EXPECT_NO_THROW(bed.step());
 }
 
+TEST(LostState, AMicroBatchLosesNoWeights) {
+  Bed bed;
+  bed.step();
+  const auto before = weights_of(*bed.model);
+  bed.engine->watch->after_run = [] {
+    throw graph::StateLost(Code::unavailable, "the device is gone", "half written");
+  };
+  const Batch batch = *bed.source.next();
+  EXPECT_EQ(test::error_of([&] { bed.trainer->accumulate(batch); }).code(), Code::unavailable);
+  bed.engine->watch->after_run = nullptr;
+  EXPECT_EQ(test::error_of([&] { bed.step(); }).code(), Code::aborted); // the sums are lost
+  EXPECT_EQ(bed.model->params().lost(), "");
+  EXPECT_EQ(weights_of(*bed.model), before);
+}
+
 // Read in another thread at every moment of steps: never null, never parts of two versions.
 TEST(ReadersBesideSteps, SeeWholeVersions) {
   Bed bed;

@@ -159,6 +159,47 @@ TEST(JsonlSink, AFullDiskIsReportedOnceAndLosesNoLine) {
   remove_all(path);
 }
 
+// One line stands in the file in part, the others wait: each is written once, or never.
+TEST(JsonlSink, RewindDropsUndoneStepsThatWait) {
+  const std::string path = testing::TempDir() + "/sink_waits.jsonl";
+  remove_all(path);
+  const int failed = with_file_limit(100, [&] {
+    const auto sink = make_sink("jsonl", path, Options(sink_schema()));
+    for (int i = 0; i < 6; ++i) {
+      try {
+        sink->write(step(i), {});
+      } catch (const Error&) {
+      }
+    }
+    sink->rewind(3);
+    const rlimit room{RLIM_INFINITY, RLIM_INFINITY};
+    ::setrlimit(RLIMIT_FSIZE, &room);
+    sink->write(step(4), {});
+    sink->finish();
+    return 0;
+  });
+  EXPECT_EQ(failed, 0);
+  std::istringstream lines(read_text(path));
+  std::string line;
+  int64_t count = 0;
+  while (std::getline(lines, line)) EXPECT_EQ(parse_json(line, "line").at("step"), count++);
+  EXPECT_EQ(count, 5);
+  remove_all(path);
+}
+
+TEST(JsonlSink, RewindKeepsALink) {
+  const std::string path = testing::TempDir() + "/sink_target.jsonl";
+  const std::string link = testing::TempDir() + "/sink_link.jsonl";
+  write_file_atomic(path, "{\"step\":2}\n{\"step\":4}\n");
+  remove_all(link);
+  ASSERT_EQ(::symlink(path.c_str(), link.c_str()), 0);
+  make_sink("jsonl", link, Options(sink_schema()))->rewind(3);
+  EXPECT_TRUE(is_link(link));
+  EXPECT_EQ(read_text(path), "{\"step\":2}\n");
+  remove_all(link);
+  remove_all(path);
+}
+
 TEST(JsonlSink, ARunEndsBehindTheStepThatCouldNotBeWritten) {
   auto trainer = tiny_trainer();
   trainer->add_sink("jsonl", "/dev/full", Options(sink_schema()));
