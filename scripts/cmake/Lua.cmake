@@ -41,8 +41,34 @@ if(NOT "${dllm_lua_version}" MATCHES "MAJOR[ \t]+\"5\".*MINOR[ \t]+\"4\"")
   message(FATAL_ERROR "${dllm_lua_folder} is not Lua 5.4")
 endif()
 
-set(dllm_lua_files)
-foreach(part IN ITEMS lapi lauxlib lbaselib lcode lcorolib lctype ldblib ldebug ldo ldump lfunc lgc
+# Lua goes over a table with weak keys again for every link of a chain through it, in one step that nothing can stop:
+# quadratic. Our lgc.c gives up after 32 rounds and keeps what is left, as a table without weak keys does.
+function(dllm_bounded_collector folder out)
+  file(READ "${folder}/lgc.c" text)
+  foreach(change IN ITEMS
+      "int dir = 0" "int dir = 0, rounds = 0"
+      "if (traverseephemeron(g, h, dir))" "if (rounds > 32 ? (traversestrongtable(g, h), 1) : traverseephemeron(g, h, dir))"
+      "dir = !dir" "++rounds, dir = !dir")
+    if(NOT DEFINED before)
+      set(before "${change}")
+      continue()
+    endif()
+    string(FIND "${text}" "${before}" first)
+    string(FIND "${text}" "${before}" last REVERSE)
+    if(first EQUAL -1 OR NOT first EQUAL last)
+      message(FATAL_ERROR "${folder}/lgc.c does not have one \"${before}\": this Lua is not known here")
+    endif()
+    string(REPLACE "${before}" "${change}" text "${text}")
+    unset(before)
+  endforeach()
+  set(made "${PROJECT_BINARY_DIR}/lua/lgc.c")
+  file(CONFIGURE OUTPUT "${made}" CONTENT "${text}" @ONLY)
+  set(${out} "${made}" PARENT_SCOPE)
+endfunction()
+dllm_bounded_collector("${dllm_lua_folder}" dllm_lua_collector)
+
+set(dllm_lua_files "${dllm_lua_collector}")
+foreach(part IN ITEMS lapi lauxlib lbaselib lcode lcorolib lctype ldblib ldebug ldo ldump lfunc
                       linit liolib llex lmathlib lmem loadlib lobject lopcodes loslib lparser lstate
                       lstring lstrlib ltable ltablib ltm lundump lutf8lib lvm lzio)
   list(APPEND dllm_lua_files "${dllm_lua_folder}/${part}.c")

@@ -29,6 +29,8 @@ struct Shared {
   dllm_status (*task_status)(const dllm_task*) = nullptr;  // DLLM_OK, DLLM_CANCELLED or DLLM_DEADLINE_EXCEEDED
   dllm_status stop = DLLM_OK;          // why the call must end; once set it stays set until the next call
   lua_State* running = nullptr;        // the coroutine that runs
+  bool in_call = false;                // a script's call is under way: its finalizers may run
+  bool closing = false;
 
   // ---- steps: instructions, and what library functions charge (budget.h) ----
   int64_t credit = 0;                  // until the next look at task and limit
