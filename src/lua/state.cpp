@@ -1,7 +1,10 @@
 #include "lua/state.h"
 
+#include "lua/heap.h"
+
 #include <lauxlib.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace dllm::lua {
@@ -15,6 +18,13 @@ Shared& shared(lua_State* L) {
   void* data = nullptr;
   lua_getallocf(L, &data);  // the allocator's user data is the one pointer that is always at hand
   return *static_cast<Shared*>(data);
+}
+
+int64_t room_left(const Shared& own) {
+  const int64_t most = own.level == Level::full ? INT64_MAX : static_cast<int64_t>(kMostBlock);
+  if (own.limit == 0) return most;
+  const int64_t used = own.heap + (own.library == nullptr ? 0 : own.library->used());
+  return std::clamp<int64_t>(own.limit - used, 0, most);
 }
 
 namespace {

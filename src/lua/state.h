@@ -40,6 +40,7 @@ struct Shared {
   int64_t heap = 0, limit = 0;         // bytes; limit 0: none
   int64_t collect_at = 0;              // library bytes that make the next call collect garbage first
   int64_t big_blocks = 0;              // blocks of kBigBlock or more
+  int64_t huge_blocks = 0;             // blocks of kHugeBlock or more
   LibraryBytes* library = nullptr;     // may be null
 
   // ---- what scripts may reach ----
@@ -50,6 +51,8 @@ struct Shared {
 };
 
 Shared& shared(lua_State* L);
+// Bytes that a call may still take: until the limit, and below level full no more than one block of a table may have.
+int64_t room_left(const Shared& own);
 const char* level_name(Level level);
 
 // Raises {code, message, hint}: a table that prints itself.
