@@ -7,6 +7,8 @@ using namespace dllm::abi;
 
 namespace {
 
+constexpr size_t kMostNameBytes = 256;
+
 struct Reserved {
   std::string_view name;
   DType dtype;
@@ -47,6 +49,9 @@ dllm_status dllm_batch_set(dllm_batch* batch, const char* name, int32_t dtype, c
   return guard(err, [&] {
     Batch& object = need(batch, "batch").object;
     if (*need_text(name, "name") == '\0') fail(Code::invalid_argument, "name is empty");
+    if (const size_t size = std::string_view(name).size(); size > kMostNameBytes) {
+      fail(Code::invalid_argument, "name has {} bytes, at most {} are possible", size, kMostNameBytes);
+    }
     Tensor array = tensor_from(dtype, dims, rank, data);
     check_reserved(name, array);
     object.set(name, std::move(array));

@@ -58,7 +58,8 @@ DLLM_API void dllm_batch_release(dllm_batch *batch);
  *   rank    0 to 8
  *   data    NULL only when a dimension is 0; row-major, product(dims) elements of dtype
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT, also for a reserved name with another dtype or rank
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT, also for a reserved name with another dtype or rank, and
+ *          a name of more than 256 bytes
  * Owns     nothing
  * Threads  owner
  * Since    1

@@ -16,14 +16,22 @@
  *   files   also the library's functions that take a path, below the folders of option roots: no
  *           "..", no link that leads out of them. Plugins stay refused.
  *   full    everything: the standard libraries of Lua, any path, plugins
- * A function that a level does not allow fails with DLLM_PERMISSION_DENIED.
+ * A function that a level does not allow fails with DLLM_PERMISSION_DENIED. Below level full a script
+ * sets nothing of an engine that the host made.
  *
- * Limits   memory_limit counts the script's heap and the arrays of the library's objects it makes;
+ * Limits   memory_limit counts the script's heap and the arrays of the library's objects it makes,
+ *          and by an estimate what else these keep: it is not a bound of the process's memory. A
+ *          call of the library may take a few times the bytes of its arguments until it ends.
  *          step_limit counts instructions, and the work that library functions charge for. Scripts
  *          cannot catch the end: a cancelled task ends the call with DLLM_CANCELLED, a task's
- *          deadline with DLLM_DEADLINE_EXCEEDED, the step limit with DLLM_RESOURCE_EXHAUSTED.
- *          Below level full a text has at most 32 MiB and a block of a table 128 MiB. JSON has at
- *          most 64 levels and 4,194,304 values, both ways, at every level.
+ *          deadline with DLLM_DEADLINE_EXCEEDED, the step limit with DLLM_RESOURCE_EXHAUSTED. A
+ *          call of the library that takes no task ends first.
+ *          Below level full a text has at most 32 MiB, a block of a table 128 MiB and a row that a
+ *          script adds to a dataset 1 MiB. JSON has at most 64 levels and 4,194,304 values, both
+ *          ways, at every level.
+ *
+ * Finalizers (__gc) of scripts run during the calls that run scripts alone, not while a global is
+ * set nor when the runner is released.
  *
  * Lifetime   a runner keeps the objects it was given alive.
  * Threads    one call at a time per runner; different runners may run together.

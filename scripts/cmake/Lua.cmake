@@ -41,10 +41,46 @@ if(NOT "${dllm_lua_version}" MATCHES "MAJOR[ \t]+\"5\".*MINOR[ \t]+\"4\"")
   message(FATAL_ERROR "${dllm_lua_folder} is not Lua 5.4")
 endif()
 
-set(dllm_lua_files)
-foreach(part IN ITEMS lapi lauxlib lbaselib lcode lcorolib lctype ldblib ldebug ldo ldump lfunc lgc
+# A file of Lua with changes, each a text that occurs in it (once, before " -> ") and what replaces it.
+function(dllm_lua_changed folder name out)
+  file(READ "${folder}/${name}" text)
+  foreach(change IN LISTS ARGN)
+    string(REGEX MATCH "^(.*) -> (.*)$" parts "${change}")
+    set(before "${CMAKE_MATCH_1}")
+    set(after "${CMAKE_MATCH_2}")
+    string(REPLACE "<semicolon>" ";" after "${after}")
+    string(FIND "${text}" "${before}" first)
+    string(FIND "${text}" "${before}" last REVERSE)
+    if(first EQUAL -1 OR NOT first EQUAL last)
+      message(FATAL_ERROR "${folder}/${name} does not have one \"${before}\": this Lua is not known here")
+    endif()
+    string(REPLACE "${before}" "${after}" text "${text}")
+  endforeach()
+  set(made "${PROJECT_BINARY_DIR}/lua/${name}")
+  file(CONFIGURE OUTPUT "${made}" CONTENT "${text}" @ONLY)
+  set(${out} "${made}" PARENT_SCOPE)
+endfunction()
+
+# Lua goes over a table with weak keys again for every link of a chain through it, in one step that nothing can stop:
+# quadratic. Ours gives up after 32 rounds and keeps what is left, as a table without weak keys does.
+dllm_lua_changed("${dllm_lua_folder}" lgc.c dllm_lua_lgc
+  "int dir = 0 -> int dir = 0, rounds = 0"
+  "if (traverseephemeron(g, h, dir)) -> if (rounds > 32 ? (traversestrongtable(g, h), 1) : traverseephemeron(g, h, dir))"
+  "dir = !dir -> ++rounds, dir = !dir")
+# Texts are compared by their bytes: Lua's way depends on the host's locale and takes a call for every zero byte.
+dllm_lua_changed("${dllm_lua_folder}" lvm.c dllm_lua_lvm
+  "static int l_strcmp ( -> static int compare_bytes (const TString *l, const TString *r) {
+  const size_t sizes[] = {tsslen(l), tsslen(r)}<semicolon>
+  const int order = memcmp(getstr(l), getstr(r), sizes[sizes[1] < sizes[0]])<semicolon>
+  return order != 0 ? order : (sizes[0] > sizes[1]) - (sizes[0] < sizes[1])<semicolon>
+}
+#define l_strcmp(l, r) compare_bytes(l, r)
+
+static int compare_by_locale (")
+set(dllm_lua_files "${dllm_lua_lgc}" "${dllm_lua_lvm}")
+foreach(part IN ITEMS lapi lauxlib lbaselib lcode lcorolib lctype ldblib ldebug ldo ldump lfunc
                       linit liolib llex lmathlib lmem loadlib lobject lopcodes loslib lparser lstate
-                      lstring lstrlib ltable ltablib ltm lundump lutf8lib lvm lzio)
+                      lstring lstrlib ltable ltablib ltm lundump lutf8lib lzio)
   list(APPEND dllm_lua_files "${dllm_lua_folder}/${part}.c")
 endforeach()
 set_source_files_properties(${dllm_lua_files} PROPERTIES LANGUAGE CXX)

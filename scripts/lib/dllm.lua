@@ -3,6 +3,11 @@
 local raw = package.loaded["dllm.raw"]
 local random = require "dllm.random"
 
+-- Kept: a script may replace these in their tables.
+local assert, error, ipairs, pairs, pcall, tostring, type = assert, error, ipairs, pairs, pcall, tostring, type
+local encode, decode, format, packsize = raw.json.encode, raw.json.decode, string.format, string.packsize
+local unpack_bytes, unpack_list, most = string.unpack, table.unpack, math.maxinteger
+
 local dllm = { json = raw.json, random = random, version = raw.version() }
 
 for name, value in pairs(raw) do
@@ -25,7 +30,7 @@ local function fail(code, message, hint) raw.fail(code, message, hint or "") end
 local function options(kind, values)
   if values == nil or type(values) ~= "table" then return values end
   local made = raw.options_new(kind)
-  raw.options_set_json(made, raw.json.encode(values))
+  raw.options_set_json(made, encode(values))
   return made
 end
 dllm.options = options
@@ -33,19 +38,19 @@ dllm.options = options
 -- { "name", "other" } of a registry kind: engine family objective options policy schedule sink.
 function dllm.names(kind)
   local names = {}
-  for i = 0, math.maxinteger do
+  for i = 0, most do
     local name = raw.registry_name(kind, i)
     if name == nil then return names end
     names[#names + 1] = name
   end
 end
 
-function dllm.schema(kind) return raw.json.decode(raw.options_schema(kind)) end
+function dllm.schema(kind) return decode(raw.options_schema(kind)) end
 
 -- ---- engine ----
 local engine = raw.class_engine
 function dllm.engine(values) return raw.engine_new(values) end
-function engine:describe() return raw.json.decode(raw.engine_describe(self)) end
+function engine:describe() return decode(raw.engine_describe(self)) end
 function engine:get(key) return raw.engine_i64(self, key) end
 function engine:set(key, value) raw.engine_set_i64(self, key, value) end
 
@@ -71,10 +76,10 @@ end
 function tensor:values()
   local dtype = raw.tensor_dtype(self)
   if dtype == raw.F16 or dtype == raw.BF16 then dtype = raw.F32 end
-  local format, count = FORMATS[dtype], self:count()
-  local bytes = raw.tensor_read(self, dtype, count * string.packsize("<" .. format))
+  local packed, count = "<" .. FORMATS[dtype], tensor.count(self)
+  local bytes = raw.tensor_read(self, dtype, count * packsize(packed))
   local values, at = {}, 1
-  for i = 1, count do values[i], at = string.unpack("<" .. format, bytes, at) end
+  for i = 1, count do values[i], at = unpack_bytes(packed, bytes, at) end
   return values
 end
 function dllm.tensor(dtype, dims, values) return raw.tensor_new(DTYPES[dtype], dims, values) end
@@ -83,7 +88,7 @@ local batch = raw.class_batch
 -- dllm.batch { ids = {"i32", {2, 8}, {...}} } or an empty one to fill with set().
 function dllm.batch(arrays)
   local made = raw.batch_new()
-  for name, array in pairs(arrays or {}) do made:set(name, table.unpack(array, 1, 3)) end
+  for name, array in pairs(arrays or {}) do made:set(name, unpack_list(array, 1, 3)) end
   return made
 end
 -- values: a flat list, row-major, or a string of their bytes.
@@ -110,7 +115,7 @@ function tokenizer:id(name) return raw.tokenizer_id(self, name) end
 -- A conversation by the tokenizer's chat template: flat lists ids and keep (0 where the assistant speaks).
 -- values: options of kind chat; messages: {{role = "user", content = "Hi"}, ...}
 function tokenizer:chat(messages, values)
-  local row = raw.tokenizer_chat_task(self, raw.json.encode(messages), values)
+  local row = raw.tokenizer_chat_task(self, encode(messages), values)
   return row:values("ids"), row:values("keep")
 end
 function tokenizer:save(path) raw.tokenizer_save(self, path) end
@@ -126,7 +131,7 @@ function dllm.dataset_from(rows, tok, values)
   return made
 end
 function dataset:add(row)
-  raw.dataset_add(self, raw.json.encode(type(row) == "string" and { text = row } or row))
+  raw.dataset_add(self, encode(type(row) == "string" and { text = row } or row))
 end
 function dataset:size() return raw.dataset_size(self) end
 
@@ -148,13 +153,13 @@ local model = raw.class_model
 function dllm.model(path, values, on) return raw.model_load(on or default_engine(), path, values) end
 -- config: a table as config.json has it.
 function dllm.new_model(config, values, on)
-  return raw.model_new(on or default_engine(), raw.json.encode(config), values)
+  return raw.model_new(on or default_engine(), encode(config), values)
 end
 function model:save(path, values) raw.model_save(self, path, values) end
 -- Every save writes the tokenizer too.
 function model:set_tokenizer(tok) raw.model_set_tokenizer(self, tok) end
-function model:config() return raw.json.decode(raw.model_config(self)) end
-function model:describe() return raw.json.decode(raw.model_describe(self)) end
+function model:config() return decode(raw.model_config(self)) end
+function model:describe() return decode(raw.model_describe(self)) end
 function model:get(key) return raw.model_i64(self, key) end
 function model:version() return raw.model_version(self) end
 function model:forward(arrays, values) return raw.model_forward(self, arrays, values) end
@@ -178,11 +183,11 @@ function dllm.schedule(what, values)
     t[i] = (i - 1) / (points - 1)
     alpha[i] = what(t[i])
     if type(alpha[i]) ~= "number" then
-      fail("invalid_argument", string.format("a schedule function gives a number, not %s (at t = %g)", type(alpha[i]), t[i]))
+      fail("invalid_argument", format("a schedule function gives a number, not %s (at t = %g)", type(alpha[i]), t[i]))
     end
   end
   if not (alpha[points] < alpha[1]) then
-    fail("invalid_argument", string.format("alpha must fall: it is %g at t = 0 and %g at t = 1", alpha[1], alpha[points]),
+    fail("invalid_argument", format("alpha must fall: it is %g at t = 0 and %g at t = 1", alpha[1], alpha[points]),
          "alpha(t) is the part that stays at time t: 1 at t = 0, 0 at t = 1")
   end
   return raw.schedule_table(t, alpha)
@@ -210,14 +215,14 @@ function trainer:apply() return raw.trainer_apply(self) end
 function trainer:run(from, steps, fn) raw.trainer_run(self, from, steps, fn) end
 function trainer:eval(from, max_batches) return raw.trainer_eval(self, from, max_batches or 8) end
 function trainer:metric(key) return raw.trainer_metric(self, key) end
-function trainer:describe() return raw.json.decode(raw.trainer_describe(self)) end
+function trainer:describe() return decode(raw.trainer_describe(self)) end
 function trainer:set(key, value) raw.trainer_set_f64(self, key, value) end
 function trainer:add_sink(kind, target, values) raw.trainer_add_sink(self, kind, target or "", values) end
 function trainer:model(role) return raw.trainer_model(self, role or "live") end
 -- script_state: any table, handed back by restore.
 function trainer:save(root, from, values)
   values = values or {}
-  if type(values.script_state) == "table" then values.script_state = raw.json.encode(values.script_state) end
+  if type(values.script_state) == "table" then values.script_state = encode(values.script_state) end
   return raw.checkpoint_save(self, from, root, values)
 end
 function trainer:restore(dir, from) raw.checkpoint_restore(self, from, dir) end
@@ -259,12 +264,12 @@ function decoder:statistics(slot)
   return lists
 end
 function decoder:commit(slot, positions, ids) raw.decoder_commit(self, slot, positions, ids) end
-function decoder:describe() return raw.json.decode(raw.decoder_describe(self)) end
+function decoder:describe() return decode(raw.decoder_describe(self)) end
 
 -- Weights to look into: a checkpoint, a model folder, a safetensors or GGUF file.
 local checkpoint = raw.class_checkpoint
 function dllm.checkpoint(path) return raw.checkpoint_open(path) end
-function checkpoint:describe() return raw.json.decode(raw.checkpoint_describe(self)) end
+function checkpoint:describe() return decode(raw.checkpoint_describe(self)) end
 function checkpoint:tensor(name) return raw.checkpoint_tensor(self, name) end
 function checkpoint:verify() raw.checkpoint_verify(self) end
 

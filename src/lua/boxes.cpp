@@ -70,7 +70,7 @@ void open_boxes(lua_State* L) {
 
 void push_box(lua_State* L, const std::string& noun, void* handle) {
   auto* box = static_cast<Box*>(lua_newuserdatauv(L, sizeof(Box), 1));
-  *box = {nullptr, release_of(noun), 0, 0, 0};
+  *box = {nullptr, release_of(noun), 0, 0, 0, handle != nullptr};
   luaL_setmetatable(L, metatable_name(noun).c_str());
   if (handle != nullptr) fill_box(L, *box, handle);
 }

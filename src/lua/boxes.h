@@ -18,6 +18,7 @@ struct Box {
   int uses;
   int busy;
   int64_t bytes;  // what it was charged for beside its arrays
+  bool is_hosts;  // handed over, not made by the script
 };
 
 // Makes the metatable "dllm.<noun>" of every noun; its __index is the (empty) table the friendly layer fills.

@@ -3,7 +3,10 @@
 namespace dllm::lua {
 namespace {
 
-int steps_per_look(const Shared& own) { return own.big_blocks > 0 ? kStepsPerLookBig : kStepsPerLook; }
+int steps_per_look(const Shared& own) {
+  if (own.huge_blocks > 0 && own.level != Level::full) return kStepsPerLookHuge;
+  return own.big_blocks > 0 ? kStepsPerLookBig : kStepsPerLook;
+}
 
 void count_hook(lua_State* L, lua_Debug*) {
   Shared& own = shared(L);

@@ -13,6 +13,8 @@ inline constexpr int kStepsPerLook = 1000;
 // With a string or table of this size one instruction may cost milliseconds, so looks come more often.
 inline constexpr size_t kBigBlock = size_t{1} << 20;
 inline constexpr int kStepsPerLookBig = 25;
+inline constexpr size_t kHugeBlock = size_t{1} << 23;
+inline constexpr int kStepsPerLookHuge = 5;
 // What resuming a coroutine or running a finalizer costs: each has its own count of instructions.
 inline constexpr int kResumeSteps = 50;
 

@@ -5,6 +5,7 @@
 #include "lua/state.h"
 
 #include <lauxlib.h>
+#include <lstate.h>
 
 #include <algorithm>
 
@@ -119,6 +120,24 @@ int load(lua_State* L) {
 
 // ---- coroutines ----
 
+// `co` is the running coroutine in this scope. A stopped call starts none.
+class Running {
+ public:
+  Running(lua_State* L, lua_State* co) : own_(shared(L)), before_(own_.running) {
+    pass_stop_on(L);
+    charge(L, kResumeSteps);
+    own_.running = co;
+    if (own_.big_blocks > 0) look_soon(co);  // its hook may be set for a time without any
+  }
+  ~Running() { own_.running = before_; }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  Shared& own_;
+  lua_State* before_;
+};
+
 // The results of a resume are moved to L; -1: one error value was.
 int resume_here(lua_State* L, lua_State* co, int arguments) {
   if (!lua_checkstack(co, arguments)) {
@@ -158,7 +177,7 @@ int resume_wrapped(lua_State* L) {
   const int status = lua_status(co);
   if (status != LUA_OK && status != LUA_YIELD) {  // it died: close its variables
     lua_pop(L, 1);
-    lua_resetthread(co);
+    reset(L, co);
     pass_stop_on(L);
     lua_xmove(co, L, 1);
   }
@@ -181,8 +200,14 @@ int coroutine_wrap(lua_State* L) {
 
 // Lua's own function (the upvalue), which may run functions that close variables.
 int coroutine_close(lua_State* L) {
-  charge(L, kResumeSteps);
-  const int results = lua_tocfunction(L, lua_upvalueindex(1))(L);
+  int results = 0;
+  if (lua_State* co = lua_tothread(L, 1); co != nullptr) {
+    const Running running(L, co);
+    co->allowhook = 1;
+    results = lua_tocfunction(L, lua_upvalueindex(1))(L);
+  } else {
+    luaL_typeerror(L, 1, "coroutine");
+  }
   pass_stop_on(L);
   return results;
 }
@@ -190,13 +215,15 @@ int coroutine_close(lua_State* L) {
 }  // namespace
 
 int resume(lua_State* L, lua_State* co, int arguments, int* results) {
-  charge(L, kResumeSteps);
-  Shared& own = shared(L);
-  lua_State* before = own.running;
-  own.running = co;
-  const int status = lua_resume(co, L, arguments, results);
-  own.running = before;
-  return status;
+  const Running running(L, co);
+  return lua_resume(co, L, arguments, results);
+}
+
+void reset(lua_State* L, lua_State* co) {
+  const Running running(L, co);
+  // Lua leaves hooks off in a coroutine that a hook's error ended, so that nothing could stop what closes its variables.
+  co->allowhook = 1;
+  lua_resetthread(co);
 }
 
 void load_text(lua_State* L, const char* text, size_t size, const char* name) {

@@ -16,5 +16,7 @@ void load_text(lua_State* L, const char* text, size_t size, const char* name);
 
 // Runs what lies on `co` (a function and its arguments); the coroutine is the running one meanwhile.
 int resume(lua_State* L, lua_State* co, int arguments, int* results);
+// lua_resetthread of a coroutine that died, with hooks.
+void reset(lua_State* L, lua_State* co);
 
 }  // namespace dllm::lua

@@ -25,23 +25,7 @@ int call_finalizer(lua_State* L) {
   return 0;
 }
 
-int run_guard(lua_State* L) {
-  if (shared(L).stop != DLLM_OK) return 0;  // a stopped call runs no more of the script
-  lua_settop(L, 1);
-  lua_getiuservalue(L, 1, 1);
-  lua_getfield(L, LUA_REGISTRYINDEX, kGuards);
-  lua_pushvalue(L, 2);
-  lua_pushnil(L);
-  lua_rawset(L, -3);  // the finalizer may set a new one
-  lua_State* co = lua_newthread(L);
-  lua_pushcfunction(co, call_finalizer);
-  lua_pushvalue(L, 2);
-  lua_xmove(L, co, 1);
-  int results = 0;
-  if (resume(L, co, 1, &results) != LUA_OK) lua_resetthread(co);  // errors in finalizers are warnings in Lua, silent here
-  if (shared(L).stop != DLLM_OK) look_soon(L);
-  return 0;
-}
+int run_guard(lua_State* L);
 
 void push_guards(lua_State* L) {
   if (luaL_getsubtable(L, LUA_REGISTRYINDEX, kGuards)) return;
@@ -67,6 +51,30 @@ void guard_table(lua_State* L, int table) {
     lua_rawset(L, -4);
   }
   lua_pop(L, 2);
+}
+
+int run_guard(lua_State* L) {
+  const Shared& own = shared(L);
+  if (own.closing || own.stop != DLLM_OK) return 0;  // a stopped call runs no more of the script
+  lua_settop(L, 1);
+  lua_getiuservalue(L, 1, 1);
+  lua_getfield(L, LUA_REGISTRYINDEX, kGuards);
+  lua_pushvalue(L, 2);
+  lua_pushnil(L);
+  lua_rawset(L, -3);  // the finalizer may set a new one
+  if (!own.in_call) {  // the host's own work: a later collection finds the table again
+    guard_table(L, 2);
+    return 0;
+  }
+  lua_State* co = lua_newthread(L);
+  lua_pushcfunction(co, call_finalizer);
+  lua_pushvalue(L, 2);
+  lua_xmove(L, co, 1);
+  int results = 0;
+  const int status = resume(L, co, 1, &results);
+  if (status != LUA_OK && own.stop == DLLM_OK) reset(L, co);  // errors in finalizers are warnings in Lua, silent here
+  if (own.stop != DLLM_OK) look_soon(L);
+  return 0;
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ void* allocate(void* data, void* block, size_t old_size, size_t new_size) {
     std::free(block);
     own.heap -= static_cast<int64_t>(before);
     own.big_blocks -= before >= kBigBlock;
+    own.huge_blocks -= before >= kHugeBlock;
     return nullptr;
   }
   const int64_t after = own.heap - static_cast<int64_t>(before) + static_cast<int64_t>(new_size);
@@ -33,6 +34,7 @@ void* allocate(void* data, void* block, size_t old_size, size_t new_size) {
   if (moved == nullptr) return nullptr;
   own.heap = after;
   own.big_blocks += (new_size >= kBigBlock) - (before >= kBigBlock);
+  own.huge_blocks += (new_size >= kHugeBlock) - (before >= kHugeBlock);
   if (new_size >= kBigBlock && own.running != nullptr) look_soon(own.running);  // as from a signal: sets fields alone
   return moved;
 }

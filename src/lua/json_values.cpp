@@ -6,6 +6,7 @@
 #include <lauxlib.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <vector>
@@ -114,6 +115,24 @@ class Pusher final : public nlohmann::json_sax<Json> {
   size_t byte_ = 0;
 };
 
+// Bytes of the longest part between quotes, commas and brackets: no text or number is longer.
+size_t longest_word(lua_State* L, std::string_view text) {
+  constexpr size_t kPiece = size_t{1} << 16;
+  size_t longest = 0, begin = 0;
+  bool in_text = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (i % kPiece == kPiece - 1) charge(L, static_cast<int64_t>(kPiece) / kBytesPerStep);
+    const char c = text[i];
+    if (in_text && c == '\\') ++i;
+    else if (c == '"') in_text = !in_text;
+    else if (in_text || (c != ',' && c != ':' && c != '[' && c != ']' && c != '{' && c != '}')) continue;
+    if (c == '\\') continue;
+    longest = std::max(longest, i - begin);
+    begin = i;
+  }
+  return std::max(longest, text.size() - begin);
+}
+
 // ---- values to text ----
 
 class Writer {
@@ -216,7 +235,11 @@ int decode(lua_State* L) {
 }  // namespace
 
 void push_json(lua_State* L, std::string_view text) {
+  constexpr int64_t kCopies = 8;  // of one word: in the parser, and in what it says when it stops there
   luaL_checkstack(L, 8, "JSON");
+  const auto longest = static_cast<int64_t>(longest_word(L, text)), room = room_left(shared(L));
+  if (longest > room / kCopies) raise(L, "resource_exhausted", "JSON with a text of " + std::to_string(longest) + " bytes: " +
+                                      std::to_string(room) + " bytes are left", "raise option memory_limit");
   Pusher pusher(L);
   if (!Json::sax_parse(text.begin(), text.end(), &pusher)) {
     raise_invalid(L, "the text is not valid JSON near byte " + std::to_string(pusher.byte()));

@@ -130,6 +130,8 @@ dllm_options* options_from_table(lua_State* L, Call& call, const Param& p, int i
   if (dllm_options_new(p.schema.c_str(), &options, err) != DLLM_OK) raise_last(L, err);
   call.made_options.push_back(options);
   const std::string json = to_json(L, index);
+  constexpr int64_t kBytesPerByte = 24;  // "1," may become a text of 32 bytes, and a number
+  call.option_bytes += static_cast<int64_t>(json.size()) * kBytesPerByte;
   if (dllm_options_set_json(options, json.data(), static_cast<int64_t>(json.size()), err) != DLLM_OK) raise_last(L, err);
   return options;
 }
@@ -156,6 +158,7 @@ void* read_handle(lua_State* L, Call& call, size_t i, int index) {
   if (takes && box->uses > 0) raise(L, "failed_precondition", "the " + p.noun + " is in use by a call that is under way");
   if (takes) call.taken = box;
   call.hold(box, i == 0);
+  if (p.noun == "options") call.option_bytes += box->bytes;
   // At its use, when all its keys are set; the schema is that of the parameter.
   if (p.noun == "options" && !p.schema.empty()) check_options(L, p.schema, static_cast<dllm_options*>(box->handle));
   return box->handle;
@@ -169,6 +172,8 @@ const char* read_text(lua_State* L, Call& call, const Param& p, int index) {
   call.text_bytes += static_cast<int64_t>(size);
   if (!is_path(p)) return text;
   if (std::strlen(text) != size) fail_argument(L, call.function, p, "a path without zero bytes", index);
+  // A sink may have no target; elsewhere it would be the host's current folder.
+  if (size == 0 && call.function.name != "dllm_trainer_add_sink") check_path_given(L, call.function.name + ": " + p.name);
   call.paths.push_back(check_path(L, call.function.name + ": " + p.name, text));
   return call.paths.back().c_str();
 }

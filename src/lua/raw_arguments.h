@@ -42,6 +42,7 @@ struct Call {
   Callback callback;
   Box* taken = nullptr;                         // gone after the call
   int64_t text_bytes = 0;                       // of bytes and text arguments
+  int64_t option_bytes = 0;                     // an estimate of what the options take
 
  private:
   struct Held {

@@ -45,6 +45,17 @@ void make_box(lua_State* L, Call& call, const std::string& noun) {
   call.made.push_back(lua_gettop(L));
 }
 
+// Zeros for `count` elements; raises when they are more than the call may take.
+void fill_room(lua_State* L, Call& call, size_t i, int64_t count) {
+  const int64_t size = element_size(call.function.params[i].element), room = room_left(shared(L));
+  if (count > room / size) {
+    raise(L, "resource_exhausted", call.function.name + ": room for " + std::to_string(count) + " elements, " +
+          std::to_string(room) + " bytes are left", "close objects that are not needed, or raise option memory_limit");
+  }
+  call.storage[i].assign(static_cast<size_t>(count * size), std::byte{0});
+  call.values[i].pointer = data_or_null(call.storage[i]);
+}
+
 // Everything the script does not give: outs, rooms, the error.
 void prepare_derived(lua_State* L, Call& call) {
   for (const Param& p : call.function.params) {
@@ -66,12 +77,7 @@ void prepare_derived(lua_State* L, Call& call) {
         break;
       case ParamKind::user_data: slot.pointer = &call.callback; break;
       case ParamKind::error: slot.pointer = shared(L).error; break;
-      case ParamKind::dst: {
-        const int64_t count = std::max<int64_t>(call.values[static_cast<size_t>(p.length)].i64, 0);
-        call.storage[i].assign(static_cast<size_t>(count * element_size(p.element)), std::byte{0});
-        slot.pointer = data_or_null(call.storage[i]);
-        break;
-      }
+      case ParamKind::dst: fill_room(L, call, i, std::max<int64_t>(call.values[static_cast<size_t>(p.length)].i64, 0)); break;
       default: break;
     }
   }
@@ -158,7 +164,7 @@ int push_results(lua_State* L, Call& call, Slot result) {
 }
 
 // Rooms whose need the library tells in out_count: asked with none, then filled.
-bool make_room(Call& call, dllm_status status) {
+bool make_room(lua_State* L, Call& call, dllm_status status) {
   if (status != DLLM_OUT_OF_RANGE && status != DLLM_OK) return false;
   int out_count = -1, room = -1;
   for (size_t i = 0; i < call.function.params.size(); ++i) {
@@ -170,10 +176,8 @@ bool make_room(Call& call, dllm_status status) {
   int64_t need = 0;
   std::memcpy(&need, call.storage[static_cast<size_t>(out_count)].data(), sizeof need);
   const Param& p = call.function.params[static_cast<size_t>(room)];
-  auto& bytes = call.storage[static_cast<size_t>(room)];
-  if (need * element_size(p.element) == static_cast<int64_t>(bytes.size())) return false;
-  bytes.assign(static_cast<size_t>(need * element_size(p.element)), std::byte{0});
-  call.values[static_cast<size_t>(room)].pointer = data_or_null(bytes);
+  if (need * element_size(p.element) == static_cast<int64_t>(call.storage[static_cast<size_t>(room)].size())) return false;
+  fill_room(L, call, static_cast<size_t>(room), need);
   call.values[static_cast<size_t>(p.length)].i64 = need;
   return true;
 }
@@ -192,29 +196,55 @@ void collect_before(lua_State* L, const Function& function) {
   own.collect_at = used + (own.limit == 0 ? used + (kLeast << 6) : std::max((own.limit - own.heap - used) / 2, kLeast));
 }
 
-// What is kept in memory and is no array: a dataset or source is charged by its texts, a tokenizer by its tokens, an
-// engine by its threads.
+// Bytes of what an object keeps that are no arrays: a made one by its arguments, a tokenizer also by its tokens.
+int64_t bytes_of_made(const Call& call, const Param& p, void* handle) {
+  constexpr int64_t kBytesPerByte = 4, kBytesPerToken = 256, kCopies = 2;
+  if (p.noun == "batch" || p.noun == "tensor") return 0;  // arrays alone
+  int64_t bytes = call.text_bytes * kBytesPerByte + call.option_bytes;
+  for (size_t i = 0; i < call.storage.size(); ++i) {
+    if (call.function.params[i].kind == ParamKind::array) bytes += static_cast<int64_t>(call.storage[i].size()) * kCopies;
+  }
+  if (p.noun == "tokenizer") bytes += dllm_tokenizer_size(static_cast<dllm_tokenizer*>(handle)) * kBytesPerToken;
+  return bytes;
+}
+
+void charge_box(Shared& own, Box& box, int64_t bytes) {
+  box.bytes += bytes;
+  own.library->add(bytes);
+}
+
+// The whole charge of an object that grows and shrinks.
+void charge_engine(Shared& own, Box& box) {
+  constexpr int64_t kBytes = 1024, kBytesPerThread = int64_t{1} << 20;
+  int64_t threads = 0;
+  dllm_engine_i64(static_cast<dllm_engine*>(box.handle), "threads", &threads, nullptr);
+  charge_box(own, box, kBytes + threads * kBytesPerThread - box.bytes);
+}
+
+void charge_batch(Shared& own, Box& box) {
+  constexpr int64_t kBytesPerArray = 1024;  // its name, of at most 256 bytes, and shape
+  charge_box(own, box, (1 + dllm_batch_count(static_cast<dllm_batch*>(box.handle))) * kBytesPerArray - box.bytes);
+}
+
+// What is kept in memory and is no array.
 void charge_library(lua_State* L, const Call& call) {
-  constexpr int64_t kBytesPerByte = 4, kBytesPerToken = 256, kBytesPerThread = int64_t{1} << 20;
+  constexpr int64_t kBytesPerByte = 4, kBytesPerOption = 24;  // "1," of a list may become a text of 32 bytes, and a number
   const Function& f = call.function;
   Shared& own = shared(L);
   if (own.library == nullptr) return;
-  int64_t bytes = 0;
-  const bool grows = f.name == "dllm_dataset_add" || f.name == "dllm_source_add" || f.name == "dllm_options_set_json" ||
-                     f.name == "dllm_options_set_str";
-  auto* box = static_cast<Box*>(lua_touserdata(L, 1));  // of the object that grows
-  if (grows) bytes = call.text_bytes * kBytesPerByte;
+  auto* first = static_cast<Box*>(lua_touserdata(L, 1));  // of the object that grows
+  if (f.name == "dllm_batch_set") return charge_batch(own, *first);
+  if (f.name == "dllm_engine_set_i64") return charge_engine(own, *first);
+  if (f.name == "dllm_dataset_add" || f.name == "dllm_source_add") charge_box(own, *first, call.text_bytes * kBytesPerByte);
+  if (f.name.starts_with("dllm_options_set_")) charge_box(own, *first, call.text_bytes * kBytesPerOption);
+  size_t made = 0;
   for (const Param& p : f.params) {
-    if (p.kind != ParamKind::out_handle || (p.noun != "tokenizer" && p.noun != "engine")) continue;
-    box = static_cast<Box*>(lua_touserdata(L, call.made.front()));
-    int64_t threads = 0;
-    if (p.noun == "engine") dllm_engine_i64(static_cast<dllm_engine*>(box->handle), "threads", &threads, nullptr);
-    else bytes = dllm_tokenizer_size(static_cast<dllm_tokenizer*>(box->handle)) * kBytesPerToken;
-    bytes += threads * kBytesPerThread;
+    if (p.kind != ParamKind::out_handle) continue;
+    auto* box = static_cast<Box*>(lua_touserdata(L, call.made[made++]));
+    if (box->handle == nullptr) continue;
+    if (p.noun == "engine") charge_engine(own, *box);
+    else charge_box(own, *box, bytes_of_made(call, p, box->handle));
   }
-  if (bytes == 0) return;
-  box->bytes += bytes;
-  own.library->add(bytes);
 }
 
 void check_memory(lua_State* L, const Call& call) {
@@ -244,11 +274,21 @@ int call_checked(lua_State* L, const Function& function) {
   if (function.name == "dllm_source_add" && call.values.at(4).i32 != 0) {
     raise(L, "invalid_argument", "dllm_source_add: a script's bytes are copied, lend must be 0");
   }
+  if (function.name == "dllm_engine_set_i64") {
+    const auto* key = static_cast<const char*>(call.values[1].pointer);
+    check_engine_value(L, static_cast<const Box*>(lua_touserdata(L, 1))->is_hosts, key, call.values[2].i64);
+  }
+  // It is made into tokens at once, which no task ends.
+  constexpr int64_t kMostRow = int64_t{1} << 20;
+  if (function.name == "dllm_dataset_add" && shared(L).level != Level::full && call.text_bytes > kMostRow) {
+    raise(L, "invalid_argument", "dllm_dataset_add: a row of " + std::to_string(call.text_bytes) + " bytes, below level full at most " +
+          std::to_string(kMostRow), "give the text in several rows");
+  }
   check_memory(L, call);
   prepare_derived(L, call);
   Slot result = invoke(L, call);
   if (function.result == ResultKind::status) {
-    while (make_room(call, result.i32)) result = invoke(L, call);
+    while (make_room(L, call, result.i32)) result = invoke(L, call);
     if (result.i32 != DLLM_OK) {
       look(L);  // a call that ended because of the task ends the script
       if (call.callback.rethrow(L)) return lua_error(L);

@@ -54,6 +54,8 @@ bool lists(const std::string_view (&names)[N], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
+constexpr int64_t kMostThreads = 64;  // of an engine, below level full
+
 // ---- below a root ----
 
 bool is_below(const fs::path& path, const std::vector<std::string>& roots) {
@@ -163,6 +165,20 @@ std::string check_path(lua_State* L, const std::string& where, const char* path)
   return real.native();
 }
 
+void check_path_given(lua_State* L, const std::string& where) {
+  if (shared(L).level != Level::full) refuse(L, where + " is an empty path", "name a file or folder");
+}
+
+void check_engine_value(lua_State* L, bool is_hosts, std::string_view key, int64_t value) {
+  const Shared& own = shared(L);
+  if (own.level == Level::full) return;
+  const std::string level = std::string("level ") + level_name(own.level);
+  if (is_hosts) refuse(L, level + " changes no engine of the host", "make an engine with dllm.engine, or ask the host");
+  if (key == "threads" && value > kMostThreads) {
+    refuse(L, level + " allows an engine 64 threads, not " + std::to_string(value), "the host may choose level full");
+  }
+}
+
 void check_options(lua_State* L, const std::string& kind, const dllm_options* options) {
   const Shared& own = shared(L);
   if (own.level == Level::full || options == nullptr) return;
@@ -171,7 +187,6 @@ void check_options(lua_State* L, const std::string& kind, const dllm_options* op
   if (kind == "engine" && values.value("kind", "cpu") != "cpu") {
     refuse(L, level + " loads no native code: engine kind \"" + values.value("kind", "") + "\"", "the host may hand over an engine, or choose level full");
   }
-  constexpr int64_t kMostThreads = 64;
   if (kind == "engine" && values.value("threads", int64_t{0}) > kMostThreads) {
     refuse(L, level + " allows an engine 64 threads, not " + values["threads"].dump(), "the host may choose level full");
   }

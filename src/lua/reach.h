@@ -9,6 +9,7 @@
 #include <lua.h>
 
 #include <string>
+#include <string_view>
 
 namespace dllm::lua {
 
@@ -23,6 +24,9 @@ OptionUse option_use(const std::string& kind, const std::string& key);
 void check_function(lua_State* L, const Function& function);
 // The path to hand to the library, resolved at level files; raises permission_denied, naming the level.
 std::string check_path(lua_State* L, const std::string& where, const char* path);
+// Below level full: raises for a path that is empty, and for what a script may not do with an engine.
+void check_path_given(lua_State* L, const std::string& where);
+void check_engine_value(lua_State* L, bool is_hosts, std::string_view key, int64_t value);
 // Raises when options name a path, a plugin or an engine that the level does not allow.
 void check_options(lua_State* L, const std::string& kind, const dllm_options* options);
 // Real paths of the host's roots; throws ScriptError for one that is no folder.

@@ -101,13 +101,22 @@ std::string read_file(const std::string& path) {
 
 }  // namespace
 
-// The task is the host's: it is not kept beyond the call.
-struct TaskOfCall {
-  ~TaskOfCall() { shared.task = nullptr; }
-  Shared& shared;
+// A script's call. The task is the host's: it is not kept beyond the call.
+class ScriptCall {
+ public:
+  explicit ScriptCall(Shared& shared) : shared_(shared) { shared.in_call = true; }
+  ~ScriptCall() {
+    shared_.in_call = false;
+    shared_.task = nullptr;
+  }
+  ScriptCall(const ScriptCall&) = delete;
+  ScriptCall& operator=(const ScriptCall&) = delete;
+
+ private:
+  Shared& shared_;
 };
 
-// What a host sets is not limited by the steps of its scripts.
+// What a host sets is not limited by the steps of its scripts, and runs no finalizer of theirs.
 class HostsWork {
  public:
   HostsWork(Shared& shared, lua_State* L) : shared_(shared), limit_(std::exchange(shared.step_limit, 0)) {
@@ -141,12 +150,10 @@ struct Runner::State {
   [[noreturn]] void fail_with_top();
 };
 
-// Finalizers run one last time, with a budget of their own.
+// Boxes release their handles; nothing of a script runs.
 void Runner::State::close() {
-  constexpr int64_t kStepsAtClose = 1000000;
   if (L == nullptr) return;
-  shared.step_limit = kStepsAtClose;
-  start_budget(L, nullptr);
+  shared.closing = true;
   lua_close(L);
   L = nullptr;
 }
@@ -239,7 +246,7 @@ std::string Runner::State::run(std::string_view args_json, dllm_task* task, F&& 
     lua_call(L, count, LUA_MULTRET);
     for (int i = function; i <= lua_gettop(L); ++i) json += (i > function ? "," : "") + to_json(L, i);
   };
-  const TaskOfCall of_call{shared};
+  const ScriptCall call(shared);
   guarded(body);
   // It does not matter which handler caught the error that reported it.
   if (shared.stop != DLLM_OK) throw ScriptError(shared.stop, stop_message(shared));

@@ -29,6 +29,8 @@ struct Shared {
   dllm_status (*task_status)(const dllm_task*) = nullptr;  // DLLM_OK, DLLM_CANCELLED or DLLM_DEADLINE_EXCEEDED
   dllm_status stop = DLLM_OK;          // why the call must end; once set it stays set until the next call
   lua_State* running = nullptr;        // the coroutine that runs
+  bool in_call = false;                // a script's call is under way: its finalizers may run
+  bool closing = false;
 
   // ---- steps: instructions, and what library functions charge (budget.h) ----
   int64_t credit = 0;                  // until the next look at task and limit
@@ -38,6 +40,7 @@ struct Shared {
   int64_t heap = 0, limit = 0;         // bytes; limit 0: none
   int64_t collect_at = 0;              // library bytes that make the next call collect garbage first
   int64_t big_blocks = 0;              // blocks of kBigBlock or more
+  int64_t huge_blocks = 0;             // blocks of kHugeBlock or more
   LibraryBytes* library = nullptr;     // may be null
 
   // ---- what scripts may reach ----
@@ -48,6 +51,8 @@ struct Shared {
 };
 
 Shared& shared(lua_State* L);
+// Bytes that a call may still take: until the limit, and below level full no more than one block of a table may have.
+int64_t room_left(const Shared& own);
 const char* level_name(Level level);
 
 // Raises {code, message, hint}: a table that prints itself.

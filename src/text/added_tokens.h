@@ -2,11 +2,13 @@
 // Tokens that are looked for as whole strings in the text before anything else happens: control
 // tokens and words added after training.
 
+#include "base/meter.h"
 #include "text/trie.h"
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +64,7 @@ private:
   std::map<std::string, int32_t, std::less<>> by_content_;
   Trie tries_[2][2]; // [normalized][special tokens too]
   Trie contents_;    // for texts of several authors
+  std::vector<std::shared_ptr<const MeterCharge>> charges_;
 };
 
 } // namespace dllm::text

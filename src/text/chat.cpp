@@ -1,10 +1,13 @@
 #include "text/chat.h"
 
 #include "base/error.h"
+#include "base/meter.h"
 #include "text/chat_mask.h"
 #include "text/jinja/json_values.h"
 
 #include <nlohmann/json.hpp>
+
+#include <algorithm>
 
 namespace dllm::text {
 
@@ -112,6 +115,9 @@ MarkedText Chat::render(const Entries& variables, bool opens, int64_t bytes,
   jinja::Limits limits;
   limits.steps += 64 * bytes;
   limits.bytes += 256 * bytes;
+  if (const MeterRef& meter = current_meter(); meter != nullptr && meter->limit() > 0) {
+    limits.bytes = std::clamp<int64_t>(meter->room(), 0, limits.bytes);
+  }
   limits.task = task;
   Entries all = variables;
   add(all, "add_generation_prompt", jinja::Value(opens));

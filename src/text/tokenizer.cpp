@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/meter.h"
 #include "text/byte_level.h"
 #include "text/decoder.h"
 #include "text/normalizer.h"
@@ -234,6 +235,10 @@ Encoding Tokenizer::encode_pair(std::string_view first, std::string_view second,
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
+  // The parts of tokens, their joined text and a copy that is valid.
+  int64_t bytes = static_cast<int64_t>(ids.size() * sizeof(std::string));
+  for (int32_t id : ids) bytes += id < 0 ? 0 : 4 * static_cast<int64_t>(token(id).size());
+  const MeterCharge charge(bytes);
   std::vector<std::string> tokens;
   tokens.reserve(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {

@@ -62,3 +62,20 @@ local all = {}
 while true do all[#all + 1] = coroutine.create(function() end) end
 --- iswrap of non functions | error script_failed
 coroutine.wrap(1)
+--- a coroutine that a stop ended is not closed in the same call | cancel
+local co = coroutine.create(function()
+  local x <close> = setmetatable({}, { __close = function() while true do end end })
+  while true do end
+end)
+local y <close> = setmetatable({}, { __close = coroutine.wrap(function() coroutine.close(co) end) })
+coroutine.resume(co)
+--- coroutine.close takes a coroutine | error script_failed coroutine expected
+coroutine.close(1)
+--- coroutine.close runs what closes variables | ok [true,1]
+local n = 0
+local co = coroutine.create(function()
+  local x <close> = setmetatable({}, { __close = function() n = n + 1 end })
+  coroutine.yield()
+end)
+coroutine.resume(co)
+return coroutine.close(co), n

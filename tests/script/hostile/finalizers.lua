@@ -1,4 +1,4 @@
-Finalizers run while memory is collected, and when the runner is released.
+Finalizers run while memory is collected during a call, and not when the runner is released.
 
 --- an endless finalizer | cancel
 setmetatable({}, { __gc = function() while true do end end })
@@ -45,3 +45,25 @@ for i = 1, 200000 do local t = { {}, {} } end
 return "fine"
 --- protected metatables stay | error script_failed protected metatable
 setmetatable(setmetatable({}, { __metatable = 1 }), {})
+--- a finalizer that closes a variable without end | cancel
+setmetatable({}, { __gc = function()
+  local x <close> = setmetatable({}, { __close = function() while true do end end })
+  while true do end
+end })
+while true do local t = {} end
+--- calls that fail in a finalizer leave the error of the call under way | ok [{}]
+local name, size, ran, bad = ("n"):rep(70), 200, false, {}
+local _, first = pcall(dllm.options, name, {})
+local want = first.message
+for _ = 1, 10 do
+  local text = ("L"):rep(size)
+  ran = false
+  setmetatable({}, { __gc = function() ran = true pcall(dllm.options, text, {}) end })
+  local values = {}
+  while not ran do
+    local _, failure = pcall(dllm.options, name, values)
+    if failure.message ~= want then bad[#bad + 1] = #failure.message end
+  end
+  size = size * 2 + 100
+end
+return bad

@@ -59,3 +59,5 @@ local back = dllm.json.decode('{"a": [1, 2.5, "x", true], "b": {}}')
 return back.a, back.b, dllm.json.encode { 1, 2 }, dllm.json.encode {}, dllm.json.encode "\1"
 --- options that are no keys | error not_found
 return dllm.engine { [string.rep("x", 1000)] = 1 }
+--- a text without its end | error resource_exhausted
+dllm.json.decode('"' .. ("a"):rep(8 << 20))

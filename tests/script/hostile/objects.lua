@@ -168,3 +168,37 @@ error { code = "not_found", message = "nothing here" }
 --- a hint stands once | error not_found did you mean
 local ok, err = pcall(dllm.engine, { thread = 1 })
 error(err.hint:find "threads" and { code = err.code, message = "did you mean " .. (err.message:find("threads", 1, true) and "twice" or "") } or err)
+--- a replaced string.packsize asks for no room | ok [true,[1.0]]
+string.packsize = function() return 1500000000 end
+local made = dllm.tensor("f32", { 1 }, { 1 })
+return pcall(made.values, made)
+--- names of arrays | error invalid_argument at most 256
+dllm.batch():set(("x"):rep(1 << 20), "i32", { 0 }, {})
+--- many empty arrays | error resource_exhausted
+local batch = dllm.batch()
+for i = 1, 1000000 do batch:set("x" .. i, "i32", { 0 }, {}) end
+--- lists of schedules | error resource_exhausted
+local t, alpha, kept = {}, {}, {}
+for i = 0, 99999 do t[i + 1], alpha[i + 1] = string.pack("<d", i / 99999), string.pack("<d", 1 - i / 99999) end
+t, alpha = table.concat(t), table.concat(alpha)
+for i = 1, 400 do kept[i] = dllm.schedule { t = t, alpha = alpha } end
+--- long special tokens | error invalid_argument an added token
+dllm.train_tokenizer(dllm.dataset_from { "hello" }, { vocab_size = 280, special_tokens = { ("x"):rep(1 << 17) } })
+--- ids of a long token | error resource_exhausted
+local long = ("x"):rep(60000)
+local tok = dllm.train_tokenizer(dllm.dataset_from { "hello" }, { vocab_size = 280, special_tokens = { long } })
+local ids, id = {}, tok:id(long)
+for i = 1, 8192 do ids[i] = id end
+tok:decode(ids)
+--- a template that doubles a text | error resource_exhausted
+local tok = dllm.train_tokenizer(dllm.dataset_from { "hello" }, { vocab_size = 280 })
+local template = "{% set n = namespace(x='a') %}{% for i in range(100000) %}{% set n.x = n.x ~ n.x %}{% endfor %}"
+tok:chat({ { role = "user", content = "x" } }, { template = template })
+--- an engine's threads, set | error permission_denied 64 threads
+dllm.engine():set("threads", 1000)
+--- an engine's threads count | error resource_exhausted
+local kept = {}
+for i = 1, 100 do
+  kept[i] = dllm.engine { threads = 1 }
+  kept[i]:set("threads", 64)
+end

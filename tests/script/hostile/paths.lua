@@ -88,3 +88,7 @@ dllm.engine { kind = "pjrt", plugin = "@IN@/rows.txt" }
 dllm.dataset("rows.txt")
 --- files: no io either | ok ["nil"] | level=files
 return type(io)
+--- an empty path | error permission_denied empty path
+dllm.dataset ""
+--- an empty path at level files | error permission_denied empty path | level=files
+dllm.latest_checkpoint ""

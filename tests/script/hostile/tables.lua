@@ -74,3 +74,19 @@ while true do pcall(function() local t = {} while true do t[#t + 1] = {} end end
 --- arguments without end | cancel
 local function f(...) return f(1, ...) end
 return f()
+--- a chain through a table with weak keys | cancel
+local weak, keys, order, chain = setmetatable({}, { __mode = "k" }), {}, {}, {}
+for i = 1, 60000 do keys[i] = {} weak[keys[i]] = true end
+for key in pairs(weak) do order[#order + 1] = key end
+local i, j = 1, #order
+while i < j do chain[#chain + 1] = order[i] chain[#chain + 1] = order[j] i, j = i + 1, j - 1 end
+root = chain[1]
+for n = 1, #chain - 1 do weak[chain[n]] = chain[n + 1] end
+keys, order, chain = nil, nil, nil
+while true do local t = {} end
+--- weak keys without a chain are collected | ok [1]
+local weak, kept, count = setmetatable({}, { __mode = "k" }), {}, 0
+weak[kept] = "x"
+for i = 1, 200000 do weak[{}] = true end
+for _ in pairs(weak) do count = count + 1 end
+return weak[kept] == "x" and count < 200000 and 1

@@ -111,3 +111,8 @@ local pieces = { "return ", "1 + ", "2" }
 local i = 0
 local f = load(function() i = i + 1 return pieces[i] end)
 return f(), load("return y", "n", "t", { y = 4 })(), load("return ...")("x"), select(2, load("=", "=n"))
+--- comparing long texts of zeros | cancel
+local a = ("\0"):rep(24 << 20)
+while true do local b = a < a end
+--- texts are compared by their bytes | ok [true,true,false,true]
+return "a\0b" < "a\0c", "a" < "a\0", "b" < "a\0", "Z" < "a" and "a" < "\xff"
