@@ -147,7 +147,7 @@ def look(name, value, more=None, expected=None):
     changed[name] = "" if value is None else value
     done, left = result(changed)
     if expected == REFUSED:
-        ok(done.returncode != 0 and done.stderr.startswith("dllm"), f"{name} {value}: refused ({done.stderr.splitlines()[-1:]})")
+        ok(done.returncode != 0 and "\ndllm" in "\n" + done.stderr, f"{name} {value}: refused ({done.stderr.splitlines()[-1:]})")
     elif expected == SAME:
         kind, inner = name[2:].split(".", 1)
         ok(left is not None and settings(changed)[kind][inner] == as_json(value), f"{name} {value}: reaches the library")
