@@ -21,7 +21,7 @@ run() { "$dllm" "$@" >out 2>err; code=$?; }
 exits() { [ "$code" -eq "$1" ]; }
 says() { grep -q -- "$2" "$1"; }
 no() { ! "$@"; }
-steps() { ls -d "$1"/step_* 2>/dev/null | sed 's/.*step_0*//' | sort -n | tr '\n' ' '; }
+steps() { ls -d "$1"/step_* 2>/dev/null | grep -v '[.]partial$\|[.]trash$' | sed 's/.*step_0*//' | sort -n | tr '\n' ' '; }
 one_line_each() {  # every step stands once in the metrics
   grep '"train_step"' "$1/metrics.jsonl" | grep -o '"step":[0-9]*' | sort | uniq -d | grep -q . && return 1
   return 0
