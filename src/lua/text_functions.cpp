@@ -238,8 +238,8 @@ int rep(lua_State* L) {
   luaL_Buffer out;
   char* to = luaL_buffinitsize(L, &out, total);
   // One period, then what is there already, doubled: pieces of bytes between looks.
-  std::memcpy(to, text.data(), text.size());
-  if (times > 1) std::memcpy(to + text.size(), between.data(), between.size());
+  std::copy(text.begin(), text.end(), to);
+  if (times > 1) std::copy(between.begin(), between.end(), to + text.size());
   for (size_t filled = std::min(each, total); filled < total;) {
     const size_t piece = std::min({filled / each * each, total - filled, std::max(kPiece / each * each, each)});
     std::memcpy(to + filled, to, piece);
