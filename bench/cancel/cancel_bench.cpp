@@ -231,7 +231,7 @@ class Bench {
 
   void text() {
     const std::string file = path("text.txt");
-    const std::string content = words(size_t{16} << 20);
+    const std::string content = words(size_t{2} << 20);
     std::ofstream(file) << content;
     dllm_options* rows = options("dataset", "{\"rows\": \"line\"}");
     dllm_dataset* raw = nullptr;
