@@ -72,7 +72,7 @@ DLLM_API void dllm_trainer_release(dllm_trainer *trainer);
 /* Takes one optimizer step on one batch.
  *
  * A step that fails or is cancelled changes no weight and does not count. An update that has begun is
- * finished: it reads and writes 28 bytes a parameter, about a second for 500 million on two cores.
+ * finished: it reads and writes 28 bytes a parameter, an estimated second for 500 million on two cores.
  *
  *   trainer    not NULL
  *   batch      not NULL, token rows or prepared arrays

@@ -98,7 +98,9 @@ public:
   void run(int64_t size, Task* task) {
     push_changed(task);
     const int64_t from = vocabulary_->size();
-    while (vocabulary_->size() < size && !queue_.empty()) {
+    // A merge leaves many candidates with old counts: the task is checked while they are passed over.
+    for (size_t turn = 0; vocabulary_->size() < size && !queue_.empty(); ++turn) {
+      if (turn % kWords == 0) check_task(task);
       const Candidate best = queue_.top();
       queue_.pop();
       const int64_t count = pairs_.find(best.pair)->count;
