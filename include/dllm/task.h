@@ -10,10 +10,11 @@
  *
  * The call returns DLLM_CANCELLED (or DLLM_DEADLINE_EXCEEDED) and leaves every object in a consistent
  * state. On the CPU the task is checked every few milliseconds of work, whatever the size of model and
- * text, so that a call returns within 50 ms on cores that are free for it. Three things are finished
+ * text, so that a call returns within 50 ms on cores that are free for it. Four things are finished
  * first: an update of weights that has begun (dllm/trainer.h), the checkpoint that a cancelled run
- * with the option root writes, and one collection of garbage of a script with a large heap. A
- * cancelled task stays cancelled: make a new one for the next call.
+ * with the option root writes, the removal of the files that a cancelled save had written, and one
+ * collection of garbage of a script with a large heap. A cancelled task stays cancelled: make a new
+ * one for the next call.
  *
  * Lifetime   a call keeps its task until it returns, also when you release it meanwhile.
  * Threads    every function here may be called from any thread.
