@@ -202,12 +202,13 @@ std::string checkpoint_name(int64_t step) {
   return fmt::format("step_{:06}", step);
 }
 
-CheckpointWriter::CheckpointWriter(std::string root, int64_t step)
+CheckpointWriter::CheckpointWriter(std::string root, int64_t step, const Task* task)
     : root_(std::move(root)), step_(step) {
   if (step < 0)
     fail(Code::invalid_argument, "a checkpoint's step must not be negative, got {}", step);
   make_directories(root_);
   sync_path(parent_path(root_));
+  lock_ = std::make_unique<FolderLock>(root_, task);
   clean_leftovers(root_);
   final_ = join_path(root_, checkpoint_name(step));
   check_replaceable(final_);

@@ -3,23 +3,25 @@
 // made durable, sealed by COMMIT and renamed in one step, so that a kill at any moment leaves the
 // former checkpoint or the new one.
 
+#include "base/folder_lock.h"
 #include "base/task.h"
 #include "ckpt/commit_file.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace dllm::ckpt {
 
-// Writes one checkpoint. The constructor removes what a killed writer left in `root`
-// (step_000500.partial, step_000500.trash) and nothing else: one writer per root at a time. It fails
-// with already_exists when the place of this step holds a file that no save wrote. Without commit()
-// the destructor removes everything again. Not synchronised.
+// Writes one checkpoint. The constructor waits until no other writer of `root`, in any process, is left (FolderLock),
+// then removes what a killed one left (step_000500.partial, step_000500.trash) and nothing else. It fails with
+// already_exists when the place of this step holds a file that no save wrote. Without commit() the destructor removes
+// everything again. Not synchronised.
 class CheckpointWriter {
 public:
-  CheckpointWriter(std::string root, int64_t step);
+  CheckpointWriter(std::string root, int64_t step, const Task* task = nullptr);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -37,6 +39,7 @@ public:
 
 private:
   std::string root_;
+  std::unique_ptr<FolderLock> lock_;
   std::string final_;
   std::string partial_;
   int64_t step_;

@@ -107,7 +107,7 @@ const Schema& save_schema() {
 
 void save_model(const Model& model, const std::string& path, const Options& options, Task* task) {
   check_task(task);
-  FolderSave place(path, options.boolean("overwrite"));
+  FolderSave place(path, options.boolean("overwrite"), task);
   Json config = config_to_json(model.config_now());
   write_weights(model, place.partial(), options, config, task);
   for (const auto& [name, content] : model.side_files()) {

@@ -7,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace dllm::model {
@@ -70,12 +72,22 @@ void check_removable(const std::string& folder) {
 
 bool is_there(const std::string& path) { return file_exists(path) || is_link(path); }
 
+void check_overwrite(const std::string& folder, bool overwrite) {
+  if (overwrite || !is_there(folder)) return;
+  fail_with_hint("choose another path, or set overwrite", Code::already_exists, "{} is there already", folder);
+}
+
 // config.json and the mark go last, so that a kill halfway leaves what is recognized as a save.
-void remove_save(const std::string& folder) {
-  if (!is_there(folder)) return;
+void empty_save(const std::string& folder) {
   for (const std::string& name : list_directory(folder)) {
     if (name != kConfigFile && name != kMark) remove_all(join_path(folder, name));
   }
+  for (const char* name : {kConfigFile, kMark}) remove_all(join_path(folder, name));
+}
+
+void remove_save(const std::string& folder) {
+  if (!is_there(folder)) return;
+  empty_save(folder);
   remove_all(folder);
 }
 
@@ -86,21 +98,42 @@ std::string without_slash(std::string path) {
 
 }  // namespace
 
-FolderSave::FolderSave(std::string folder, bool overwrite) : folder_(without_slash(std::move(folder))) {
+FolderSave::FolderSave(std::string folder, bool overwrite, const Task* task)
+    : folder_(without_slash(std::move(folder))), partial_(folder_ + std::string(kPartial)) {
   if (folder_.empty()) fail(Code::invalid_argument, "the path of the folder to save is empty");
-  if (is_there(folder_)) {
-    if (!overwrite) {
-      fail_with_hint("choose another path, or set overwrite", Code::already_exists, "{} is there already", folder_);
+  check_overwrite(folder_, overwrite);
+  lock_partial(task);
+  try {
+    check_overwrite(folder_, overwrite);
+    lock_replaced(task);
+    for (const std::string& place : {folder_, partial_, folder_ + ".old"}) {
+      if (is_there(place)) check_removable(place);
     }
-    check_removable(folder_);
+    empty_save(partial_);
+    FileWriter(join_path(partial_, kMark)).close();
+  } catch (...) {
+    ::rmdir(partial_.c_str());  // does nothing to one that holds files
+    throw;
   }
-  partial_ = folder_ + std::string(kPartial);
-  for (const std::string& leftover : {partial_, folder_ + ".old"}) {
-    if (is_there(leftover)) check_removable(leftover);
+}
+
+// The lock is on a folder, not on its name: who waited for it may find that it has become `folder`.
+void FolderSave::lock_partial(const Task* task) {
+  do {
+    if (is_link(partial_) || (file_exists(partial_) && !is_directory(partial_))) check_removable(partial_);
+    lock_.reset();
+    make_directories(partial_);
+    lock_ = std::make_unique<FolderLock>(partial_, task);
+  } while (!lock_->at_path());
+}
+
+// A save that has just put this folder into place holds its lock until it has removed what was there before.
+void FolderSave::lock_replaced(const Task* task) {
+  while (is_directory(folder_) && !is_link(folder_)) {
+    replaced_.reset();
+    replaced_ = std::make_unique<FolderLock>(folder_, task);
+    if (replaced_->at_path()) return;
   }
-  remove_save(partial_);
-  make_directories(partial_);
-  FileWriter(join_path(partial_, kMark)).close();
 }
 
 FolderSave::~FolderSave() {

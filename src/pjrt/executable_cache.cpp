@@ -27,7 +27,7 @@ constexpr int64_t kAbandoned = int64_t{3600} * 1'000'000'000;
 struct Entry {
   std::string path;
   int64_t size;
-  int64_t used; // nanoseconds: when the program was last written or loaded
+  int64_t used; // nanoseconds: when the program was last written or marked by mark_used()
 };
 
 int64_t nanoseconds(const timespec& time) {
@@ -62,9 +62,17 @@ std::vector<Entry> entries_of(const std::string& folder, std::string_view ending
     struct stat info {};
     const std::string path = join_path(folder, name);
     if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue; // gone, or not ours
-    entries.push_back({path, info.st_size, nanoseconds(info.st_mtim)});
+    const int64_t used = std::max(nanoseconds(info.st_mtim), nanoseconds(info.st_atim));
+    entries.push_back({path, info.st_size, used});
   }
   return entries;
+}
+
+// Sets the time of the last access, as "noatime" mounts do not. The time of the last write stays: other processes may
+// be reading the file, and a change of it is an error to them. A file we may not write to stays as it is.
+void mark_used(const std::string& path) {
+  const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+  ::utimensat(AT_FDCWD, path.c_str(), times, 0);
 }
 
 std::string environment(const char* name) {
@@ -107,8 +115,7 @@ std::optional<std::string> ExecutableCache::load(const std::string& key) {
       log(LogLevel::info, "{} is no compiled program of this key and is ignored", path);
       return {};
     }
-    ::utimensat(AT_FDCWD, path.c_str(), nullptr,
-                0); // used now; a folder we may only read stays as it is
+    mark_used(path);
     file.erase(0, static_cast<size_t>(program->data() - file.data()));
     return file;
   } catch (const Error&) { // removed meanwhile, or not readable: then it is not there

@@ -77,7 +77,7 @@ std::string save_checkpoint(const Trainer& trainer, const BatchSource* source,
   const std::string record =
       trainer_json(trainer, source, options.str("script_state")).dump(1) + "\n";
 
-  ckpt::CheckpointWriter writer(root, state.counters.step);
+  ckpt::CheckpointWriter writer(root, state.counters.step, task);
   Options save(model::save_schema());
   save.set_str("dtype", "f32"); // the masters, bit for bit
   model::save_model(*state.model, writer.path("model"), save, task);
