@@ -109,6 +109,9 @@ Value barrier(Value x);                              // keeps passes from mergin
 Value softcap(Value x, float cap);                   // cap * tanh(x / cap); cap 0: x
 Value softmax(Value x, int64_t axis);
 Value log_softmax(Value x, int64_t axis);
+// log sum exp along `axis`, which is dropped. over: mesh axes that cut this dimension (a vocabulary over ranks); the result
+// is equal over them. At least one element must be finite.
+Value log_sum_exp(Value x, int64_t axis, AxisSet over = {});
 Value softplus(Value x);
 Value silu(Value x);
 Value gelu(Value x, bool tanh_form);
@@ -116,8 +119,12 @@ Value mean(Value x, std::vector<int64_t> axes, bool keep = false);
 
 // --- mesh: on one rank they change nothing but the axes ---
 Value vary(Value x, AxisSet axes);
-Value all_reduce(Value x, AxisSet axes);
-Value all_gather(Value x, Axis axis, int64_t dim, int64_t ranks);
+Value all_reduce(Value x, AxisSet axes);      // sum over ranks, in the order of ranks
+Value all_reduce_max(Value x, AxisSet axes);  // largest over ranks
+// equal: the result is typed equal over the axis; without it, varying (weights that are gathered where they are used).
+Value all_gather(Value x, Axis axis, int64_t dim, int64_t ranks, bool equal = false);
+// The part of this rank when `dim` is cut over the axis: the opposite of all_gather, without an exchange.
+Value own_part(Value x, Axis axis, int64_t dim, int64_t ranks);
 Value reduce_scatter(Value x, Axis axis, int64_t dim, int64_t ranks);
 Value all_to_all(Value x, Axis axis, int64_t split_dim, int64_t concat_dim, int64_t ranks);
 Value permute(Value x, Axis axis, std::vector<int64_t> target_of_rank);
