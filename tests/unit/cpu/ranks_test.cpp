@@ -310,6 +310,95 @@ TEST(Ranks, VocabularyCutOverRanks) {
   }
 }
 
+// The fused head: rows without a target, targets on every rank, a bias and a soft cap.
+TEST(Ranks, FusedHeadCutOverTheVocabulary) {
+  const int64_t vocab = 32, rows = 6;
+  const Tensor x = random_tensor({rows, 8}, 8), w = random_tensor({vocab, 8}, 9), b = random_tensor({vocab}, 10);
+  const Tensor weights = random_tensor({rows}, 11);
+  for (const float softcap : {0.0f, 4.0f}) {
+    const auto build = [&](int64_t n) {
+      auto graph = std::make_shared<Graph>("head");
+      const AxisSet over = n == 1 ? AxisSet{} : kTensor;
+      const Value px = graph->input("x", DType::f32, {rows, 8});
+      const Value pw = graph->input("w", {Shape{vocab / n, 8}, DType::f32, over}, true);
+      const Value pb = graph->input("b", {Shape{vocab / n}, DType::f32, over});
+      const Value targets = graph->input("targets", DType::i32, {rows});
+      const Value count = graph->input("count", DType::i32, {});
+      const Value nll = n == 1 ? linear_cross_entropy(px, pw, pb, {}, targets, count, softcap)
+                               : linear_cross_entropy_over(Axis::tensor, n, px, pw, pb, {}, targets, count, softcap);
+      const Value loss = sum(multiply(nll, graph->input("weights", DType::f32, {rows})), {0});
+      const auto grads = gradients(loss, {px, pw, pb});
+      graph->output("nll", nll);
+      graph->output("dx", grads[0]);
+      graph->output("dw", grads[1]);
+      graph->output("db", grads[2]);
+      return graph;
+    };
+    const Tensor targets = Tensor::from(Shape{rows}, std::vector<int32_t>{0, 31, -1, 8, 32, 15});
+    const Tensor count = Tensor::scalar<int32_t>(5);
+    const Tensors whole = run_graph(*test_engine(), build(1), {x, w, b, targets, count, weights});
+    for (const int64_t n : {2, 4}) {
+      const Layout cut = Layout().cut(Axis::tensor, 0);
+      const Mesh mesh = mesh_of(Axis::tensor, n);
+      std::vector<Tensors> inputs;
+      for (int64_t r = 0; r < n; ++r)
+        inputs.push_back({x, cut.part(w, {mesh, r}), cut.part(b, {mesh, r}), targets, count, weights});
+      RankThreads ranks(n);
+      const auto got = run_on_ranks(ranks, mesh, build(n), inputs);
+      for (int64_t r = 0; r < n; ++r) {
+        const Tensors& own = got[static_cast<size_t>(r)];
+        for (size_t i = 0; i < 2; ++i) EXPECT_LT(largest_difference(own[i], whole[i]), 1e-5) << n << " " << i;
+        for (size_t i = 2; i < 4; ++i)
+          EXPECT_LT(largest_difference(own[i], cut.part(whole[i], {mesh, r})), 1e-5) << n << " " << i;
+      }
+    }
+  }
+}
+
+// Keys and values cut over ranks: the parts are joined by their log-sum-exp, whose gradient this needs.
+TEST(Ranks, AttentionCutOverKeys) {
+  const Tensor q = random_tensor({2, 5, 4, 8}, 12), k = random_tensor({2, 8, 2, 8}, 13), v = random_tensor({2, 8, 2, 6}, 14);
+  const auto build = [](int64_t n) {
+    auto graph = std::make_shared<Graph>("attention");
+    const AxisSet over = n == 1 ? AxisSet{} : AxisSet(Axis::sequence);
+    const Value pq = graph->input("q", DType::f32, {2, 5, 4, 8});
+    const Value pk = graph->input("k", {Shape{2, 8 / n, 2, 8}, DType::f32, over});
+    const Value pv = graph->input("v", {Shape{2, 8 / n, 2, 6}, DType::f32, over});
+    graph::AttentionOptions options;
+    options.scale = 0.5f;
+    const graph::AttentionParts part = attention_parts(pq, pk, pv, graph::Mask{}, options);
+    Value out = part.out;
+    if (n > 1) {
+      const Value top = stop_gradient(all_reduce_max(part.log_sum_exp, over));
+      const Value weight = exp(subtract(part.log_sum_exp, top));
+      const Value share = divide(weight, vary(all_reduce(weight, over), over)); // (batch, heads, queries)
+      out = all_reduce(multiply(out, broadcast(reshape(transpose(share, {0, 2, 1}), {2, 5, 4, 1}), out.shape())), over);
+    }
+    const Value loss = sum(multiply(out, multiply(out, out)), {0, 1, 2, 3});
+    const auto grads = gradients(loss, {pq, pk, pv});
+    graph->output("out", out);
+    graph->output("dq", grads[0]);
+    graph->output("dk", grads[1]);
+    graph->output("dv", grads[2]);
+    return graph;
+  };
+  const Tensors whole = run_graph(*test_engine(), build(1), {q, k, v});
+  for (const int64_t n : {2, 4}) {
+    const Layout keys = Layout().cut(Axis::sequence, 1);
+    const Mesh mesh = mesh_of(Axis::sequence, n);
+    std::vector<Tensors> inputs;
+    for (int64_t r = 0; r < n; ++r) inputs.push_back({q, keys.part(k, {mesh, r}), keys.part(v, {mesh, r})});
+    RankThreads ranks(n);
+    const auto got = run_on_ranks(ranks, mesh, build(n), inputs);
+    for (int64_t r = 0; r < n; ++r) {
+      const Tensors& own = got[static_cast<size_t>(r)];
+      for (size_t i = 0; i < 2; ++i) EXPECT_LT(largest_difference(own[i], whole[i]), 1e-5) << n << " " << i;
+      for (size_t i = 2; i < 4; ++i)
+        EXPECT_LT(largest_difference(own[i], keys.part(whole[i], {mesh, r})), 1e-5) << n << " " << i;
+    }
+  }
+}
+
 // Adds up over ranks, endlessly when the input is positive.
 std::shared_ptr<Graph> summing(bool donates) {
   auto cond = std::make_shared<Graph>("any"), body = std::make_shared<Graph>("step");
