@@ -12,7 +12,7 @@ namespace dllm::cpu {
 
 EngineState::EngineState(int threads, int64_t memory_limit, bool check_finite,
                          std::shared_ptr<comm::Communicator> communicator)
-    : ledger_(std::make_shared<MemoryLedger>()), arenas_(ledger_), gate_(ledger_),
+    : ledger_(std::make_shared<MemoryLedger>()), arenas_(ledger_), gate_(ledger_, arenas_),
       communicator_(std::move(communicator)), check_finite_(check_finite) {
   ledger_->set_limit(memory_limit);
   set_threads(threads);
@@ -78,16 +78,17 @@ public:
 
   Json describe() const override {
     const MemoryLedger& ledger = *state_->ledger();
-    return Json{{"kind", "cpu"},
-                {"devices", Json::array({device_name(0)})},
-                {"threads", state_->pool()->threads()},
-                {"simd", simd_target()},
-                {"rank", rank()},
-                {"ranks", ranks()},
-                {"check", state_->check_finite() ? "finite" : "none"},
-                {"memory",
-                 Json{{"used", ledger.used()}, {"peak", ledger.peak()}, {"limit", ledger.limit()}}},
-                {"compiles", state_->compiles().load()}};
+    Json made{{"kind", "cpu"},
+              {"devices", Json::array({device_name(0)})},
+              {"threads", state_->pool()->threads()},
+              {"simd", simd_target()},
+              {"ranks", ranks()},
+              {"check", state_->check_finite() ? "finite" : "none"},
+              {"memory",
+               Json{{"used", ledger.used()}, {"peak", ledger.peak()}, {"limit", ledger.limit()}}},
+              {"compiles", state_->compiles().load()}};
+    if (ranks() > 1) made["rank"] = rank();
+    return made;
   }
 
   void set_i64(std::string_view key, int64_t value) override {
