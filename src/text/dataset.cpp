@@ -132,8 +132,8 @@ Record Dataset::rendered(Record record, const Task* task) {
   try {
     if (chat_ == nullptr) chat_ = std::make_shared<const Chat>(tokenizer_, Options(chat_schema()));
     ChatRow row = chat_->row(conversation, task);
+    record.keep = row.keep();
     record.ids = std::move(row.ids);
-    for (const uint8_t spoken : row.spoken) record.keep.push_back(spoken == 0 ? 1 : 0);
   } catch (const Error& error) {
     check_task(task);
     throw Error(error.code(), record.where + ": " + error.text(), error.hint());
