@@ -11,8 +11,8 @@ namespace dllm::text {
 
 namespace {
 
-constexpr int kMaxDepth = 16;    // folders in folders
-constexpr int64_t kRecords = 64; // between two checks of the task
+constexpr int kMaxFolders = 16;    // folders in folders
+constexpr int64_t kRecordsUnchecked = 64; // between two checks of the task
 
 ReadFile read_file(const std::string& path, const Options& options, const ReaderTable& readers, Task* task,
                    const RecordSink& sink) {
@@ -26,15 +26,15 @@ ReadFile read_file(const std::string& path, const Options& options, const Reader
   }
   int64_t records = 0;
   reader.read({file, options, task}, [&](Record record) {
-    if (records++ % kRecords == 0) check_task(task);
+    if (records++ % kRecordsUnchecked == 0) check_task(task);
     sink(std::move(record));
   });
   return {path, file->stamp()};
 }
 
 void list_files(const std::string& path, int depth, std::vector<std::string>& out) {
-  if (depth > kMaxDepth)
-    fail(Code::invalid_argument, "{} lies deeper than {} folders", path, kMaxDepth);
+  if (depth > kMaxFolders)
+    fail(Code::invalid_argument, "{} lies deeper than {} folders", path, kMaxFolders);
   for (const std::string& name : list_directory(path)) {
     const std::string inner = join_path(path, name);
     std::error_code ignored;

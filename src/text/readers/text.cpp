@@ -70,7 +70,7 @@ void read_paragraphs(TextWindow& text, const Task* task, const RecordSink& sink)
   give_text(paragraph.take(), sink);
 }
 
-void read_text(const ReadJob& job, const RecordSink& sink) {
+void read_text_file(const ReadJob& job, const RecordSink& sink) {
   TextWindow text(open_bytes(job.file, job.task), kMaxRecord);
   const std::string& rows = job.options.str("rows");
   if (rows == "line") return read_lines(text, job.task, sink);
@@ -85,7 +85,7 @@ Reader text_reader() {
           .recognizes = [](const FileHead&) { return true; },
           .options = {option_choice("rows", "file", {"file", "paragraph", "line"},
                                     "what becomes a row of a text file")},
-          .read = read_text};
+          .read = read_text_file};
 }
 
 } // namespace dllm::text
