@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "ckpt/gguf_vocabulary.h"
-#include "model/forward.h"
 
 #include <nlohmann/json.hpp>
 
@@ -200,7 +199,7 @@ int64_t Model::ensure_mask_token() {
     config_.vocab_size = std::max(config_.vocab_size, used + 1);
     config_.mask_token_id = used;
   }
-  cache_->clear();
+  forward_cache_.clear();
   if (file.has_value()) {
     if (!tokenizer.contains("added_tokens") || !tokenizer["added_tokens"].is_array())
       tokenizer["added_tokens"] = Json::array();
