@@ -18,9 +18,9 @@
  * and sinks stand up to two steps behind, in order, each event with its own step; "skipped" counts
  * the steps that were read; a failure comes from a later call and names its step. After a loss that
  * is not finite ("nonfinite" = "stop") the steps in flight behind it change no weight and do not
- * count either, their batches are gone; with "skip" the learning rate and AdamW's bias correction
- * of those behind it took it for an update. Asking for the loss, dllm_trainer_sync, an evaluation,
- * a checkpoint and the end of a run wait for all.
+ * count either, their batches are gone; with "skip" the learning rate and the bias correction of
+ * AdamW, for those behind it, took it for an update. Asking for the loss, dllm_trainer_sync, an
+ * evaluation, a checkpoint and the end of a run wait for all.
  *
  * Lifetime   a trainer keeps its model and its objective alive.
  * Threads    one call at a time per trainer, which is the one writer of its model; metric, describe and
@@ -42,9 +42,10 @@ extern "C" {
  *   model       not NULL
  *   objective   not NULL
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
- *               cooldown_start, min_lr, beta1, beta2, eps, weight_decay, decay, clip, accumulate,
- *               seed, nonfinite, ema, freeze (list), remat, tokens, root, save_every, sync_every,
- *               keep_last, compat
+ *               cooldown_start, min_lr, optimizer (adamw sgd), weight_decay, decay, clip,
+ *               accumulate, seed, nonfinite, ema, freeze (list), remat, tokens, root, save_every,
+ *               sync_every, keep_last, compat; of adamw: beta1, beta2, eps; of sgd: momentum,
+ *               nesterov. An option of an optimizer that is not the chosen one is an error
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when a mask token has to be added and the model's
