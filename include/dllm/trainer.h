@@ -45,11 +45,12 @@ extern "C" {
  *               cooldown_start, min_lr, optimizer (adamw sgd), weight_decay, decay, clip,
  *               accumulate, seed, nonfinite, ema, freeze (list), remat, tokens, root, save_every,
  *               sync_every, keep_last, compat; of adamw: beta1, beta2, eps; of sgd: momentum,
- *               nesterov. An option of an optimizer that is not the chosen one is an error
+ *               nesterov
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when a mask token has to be added and the model's
- *          tokenizer holds no tokens; DLLM_ABORTED when the model's weights are lost;
+ *          tokenizer holds no tokens; DLLM_INVALID_ARGUMENT for an option of an optimizer that is
+ *          not the chosen one, or when every tensor is frozen; DLLM_ABORTED when the model's weights are lost;
  *          DLLM_RESOURCE_EXHAUSTED
  * Owns     out is yours, keeps model, objective
  * Threads  owner
@@ -203,7 +204,7 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
 DLLM_API dllm_status dllm_trainer_metric(const dllm_trainer *trainer, const char *key, double *out,
                                          dllm_error *err);
 
-/* Writes all metrics and the effective options as a JSON object.
+/* Writes all metrics, the effective options and what the optimizer keeps as a JSON object.
  *
  *   trainer   not NULL
  *   out       not NULL

@@ -44,7 +44,12 @@ void add_optimizer_state(ProgramSpec& spec, const Options& options) {
 }  // namespace
 
 ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective, const Options& options) {
-  ProgramSpec spec{.model = &model, .objective = &objective, .optimizer = &optimizer_of(options), .options = options};
+  return program_spec(model, objective, options, optimizer_of(options));
+}
+
+ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective, const Options& options,
+                         const Optimizer& optimizer) {
+  ProgramSpec spec{.model = &model, .objective = &objective, .optimizer = &optimizer, .options = options};
   const bool decay_all = options.str("decay") == "all";
   const auto& physical = model.params().physical();
   for (size_t i = 0; i < physical.size(); ++i) {

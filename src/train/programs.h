@@ -48,6 +48,8 @@ struct ProgramSpec {
 // Options of kind "trainer". Fails with invalid_argument when nothing would be trained, or when an option belongs to an
 // optimizer that is not chosen.
 ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective, const Options& options);
+ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective, const Options& options,
+                         const Optimizer& optimizer);
 // Bytes of the arrays of the optimizer and of the averages.
 int64_t state_bytes(const ProgramSpec& spec);
 
