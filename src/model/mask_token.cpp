@@ -1,7 +1,6 @@
 #include "model/mask_token.h"
 
 #include "base/error.h"
-#include "model/forward.h"
 #include "text/token_list.h"
 
 #include <algorithm>
@@ -120,7 +119,7 @@ int64_t Model::ensure_mask_token() {
     config_.vocab_size = std::max(config_.vocab_size, used + 1);
     config_.mask_token_id = used;
   }
-  cache_->clear();
+  forward_cache_.clear();
   if (new_tokenizer) set_side_file(kTokenizer, owned(std::move(*new_tokenizer)));
   if (new_config) set_side_file(kTokenizerConfig, owned(std::move(*new_config)));
   return used;
