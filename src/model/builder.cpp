@@ -9,7 +9,7 @@ Builder::Builder(graph::Graph& graph, const Model& model) : graph_(graph), confi
   for (const ParamStore::Physical& entry : model.params().physical()) {
     index_[entry.name] = values_.size();
     names_.push_back(entry.name);
-    values_.push_back(graph_.input("param:" + entry.name, {entry.shape, entry.dtype, {}}, true));
+    values_.push_back(graph_.input("param:" + entry.name, entry.type(), true));
   }
 }
 

@@ -188,7 +188,7 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const Beside& beside,
     if (!names_[i].starts_with(prefix)) continue;
     const std::string name = names_[i].substr(prefix.size());
     const graph::ValueType& type = values_[i].type();
-    layer.params[name] = body->input(name, {type.shape.without(0), type.dtype, {}}, true);
+    layer.params[name] = body->input(name, {type.shape.without(0), type.dtype, {}, type.format}, true);
     stacks.push_back(values_[i]);
   }
   // Numbers that differ from layer to layer run along with the parameters.

@@ -93,7 +93,7 @@ std::shared_ptr<Model> clone_model(const Model& model,
   for (size_t i = 0; i < entries.size(); ++i) {
     if (entries[i].scale_of >= 0) continue;
     const Tensor other = instead ? instead(i) : Tensor();
-    ParamForm form(entries[i].spec, entries[i].dtype);
+    ParamForm form(entries[i].spec, *entries[i].format);
     form.values = (other.defined() ? other : entries[i].buffer->read()).clone();
     if (form.scale.defined()) form.scale = entries[i + 1].buffer->read().clone();
     copy->params().add(entries[i].spec, form);

@@ -29,13 +29,23 @@ public:
   struct Physical {
     ParamSpec spec;
     std::string name; // spec.name, or "<name>.scale"
-    Shape shape;
+    Shape shape; // of the stored array: bytes for a format in blocks
     DType dtype = DType::f32;
+    const WeightFormat* format = &weight_format(DType::f32);
     bool decay = false; // false for norms and biases
     bool trainable = true;
     int scale_of = -1; // index of the int8 parameter whose rows this multiplies, f32 (layers, out);
                        // never trained
     graph::BufferRef buffer;
+
+    // Of the input that stands for it in a graph.
+    graph::ValueType type() const {
+      return {shape, dtype, {}, format->is_blocks() ? format : nullptr};
+    }
+    // Its numbers cannot be read without the format.
+    bool is_quantized() const {
+      return format->is_blocks() || format->scales != ScalePlace::none;
+    }
   };
 
   explicit ParamStore(std::shared_ptr<graph::Engine> engine);
@@ -46,7 +56,7 @@ public:
   } // order of the family's table, layer by layer
   bool has(const std::string& name) const;
   Shape shape(const std::string& name) const; // not_found with the nearest name
-  // In the form it is stored in; int8 comes back as f32. Reads the whole stack: visit() for many.
+  // In the form it is stored in; quantized formats come back as f32. Reads the whole stack: visit() for many.
   Tensor read(const std::string& name, const Task* task = nullptr) const;
   // Whether write refuses numbers that are not finite; it does unless told otherwise.
   void set_checks(bool checks) { checks_ = checks; }
@@ -69,7 +79,7 @@ public:
                                          const Task* task = nullptr) const;
   // Every parameter with its buffer, of one version.
   std::vector<Physical> entries(const Task* task = nullptr) const;
-  // Every stack on the host, read once, all of one version; int8 as f32, scales left out.
+  // Every stack on the host, read once, all of one version; quantized formats as f32, scales left out.
   struct Stack {
     size_t index;
     const ParamSpec& spec;
@@ -99,7 +109,7 @@ public:
                      const std::function<Tensor(const std::string&)>& read,
                      const Task* task = nullptr) const;
 
-  // Makes every trainable parameter an f32 master whose plain form stays (bf16 and int8 are
+  // Makes every trainable parameter an f32 master whose plain form stays (other formats are
   // widened). Version + 1 when something changed.
   void make_masters();
   // Trainable yes or no by logical name; a pattern with '*'. Fails when it would cut a stack in
@@ -108,7 +118,7 @@ public:
 
   int64_t parameter_count() const; // numbers, scales not counted
   int64_t bytes() const;           // all forms on the engine
-  Json describe() const; // per physical tensor: name, shape, dtype, trainable; int8: rounding error
+  Json describe() const; // per physical tensor: name, shape, dtype, format, trainable; quantized: rounding error
   Tensor widened(size_t index, const Task* task = nullptr) const; // a physical tensor as f32
 
   // --- for load and new: takes a tensor of the physical layout in ---
@@ -116,7 +126,7 @@ public:
   void add(const ParamSpec& spec, const ParamForm& form, const Task* task = nullptr);
   // Shape and type without numbers: programs can be built, whatever needs the numbers fails with
   // failed_precondition. REQUIRES: an empty store, or one of such entries.
-  void add_sketch(const ParamSpec& spec, DType dtype);
+  void add_sketch(const ParamSpec& spec, const WeightFormat& format);
   bool is_sketch() const { return sketch_; }
   // The same place with other rows (a longer vocabulary); places of logical tensors stay. Version
   // + 1.
@@ -131,7 +141,7 @@ private:
   };
   const Place& place(const std::string& name) const;
   // Entries and places of a parameter; answers the index of the first.
-  size_t append(const ParamSpec& spec, DType dtype);
+  size_t append(const ParamSpec& spec, const WeightFormat& format);
   using Lock = std::unique_lock<std::mutex>;
   void need_numbers() const;
   graph::BufferRef upload(const Physical& entry, const Tensor& tensor, const Task* task) const;
@@ -148,7 +158,7 @@ private:
   std::shared_ptr<graph::Engine> engine_;
   // A reader uploads what write() left: of an unchanged version, so the store stays const to it.
   mutable std::vector<Physical> physical_;
-  mutable std::map<size_t, double> rounding_; // int8: largest error over largest value, by index
+  mutable std::map<size_t, double> rounding_; // quantized: largest error over largest value, by index
   std::vector<std::string> names_;
   std::map<std::string, Place, std::less<>> places_;
   mutable std::mutex mutex_;
