@@ -42,3 +42,10 @@ foreach(sanitizer IN LISTS DLLM_SANITIZE)
     target_compile_options(dllm_flags INTERFACE -fno-sanitize-recover=undefined)
   endif()
 endforeach()
+
+# Several sources in one translation unit: headers (JSON, fmt, GoogleTest) take most of a build's time. Files keep their
+# own includes and distinct names, so that they compile alone too; the preset "bare" builds them so.
+if(DLLM_UNITY)
+  set(CMAKE_UNITY_BUILD ON)
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+endif()
