@@ -66,6 +66,8 @@ public:
   Json describe() const;                     // family, attention, shift, runs, storage forms, bytes
 
   ForwardCache& forward_cache() { return *cache_; }
+  // After a change of the list of parameters. Version + 1.
+  void forget_programs();
 
 private:
   std::shared_ptr<graph::Engine> engine_;

@@ -15,13 +15,6 @@
 namespace dllm::model {
 namespace {
 
-// FNV-1a, 64 bits: the name of a tensor as a number that never changes.
-uint64_t name_number(std::string_view name) {
-  uint64_t hash = 0xCBF29CE484222325u;
-  for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3u;
-  return hash;
-}
-
 Tensor first_values(const ParamSpec& spec, const ParamPiece& piece, const std::string& name,
                     const ModelConfig& config, uint64_t seed, const Task* task) {
   constexpr int64_t kPiece = int64_t{1} << 17; // draws between two checks of the task: about 2 ms

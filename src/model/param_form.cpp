@@ -8,7 +8,8 @@ namespace dllm::model {
 
 const WeightFormat& storage_format(const ParamSpec& spec, const WeightFormat& wanted) {
   const WeightFormat& plain = weight_format(DType::f32);
-  if (is_vector(spec.role) || spec.role == ParamRole::router) return plain;
+  if (is_vector(spec.role) || spec.role == ParamRole::router || spec.role == ParamRole::adapter)
+    return plain;
   const bool quantized = wanted.scales != ScalePlace::none || wanted.is_blocks();
   if (spec.role == ParamRole::positions && quantized) return plain;
   return wanted.fits(spec.element.dim(-1)) ? wanted : plain;

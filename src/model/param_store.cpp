@@ -10,22 +10,6 @@
 #include <utility>
 
 namespace dllm::model {
-namespace {
-
-// '*' stands for any run of characters.
-bool matches(std::string_view pattern, std::string_view text) {
-  const size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == text;
-  if (text.substr(0, star) != pattern.substr(0, star)) return false;
-  pattern.remove_prefix(star + 1);
-  for (size_t from = star; from <= text.size(); ++from) {
-    if (matches(pattern, text.substr(from))) return true;
-  }
-  return false;
-}
-
-} // namespace
-
 ParamStore::ParamStore(std::shared_ptr<graph::Engine> engine) : engine_(std::move(engine)) {}
 
 bool ParamStore::has(const std::string& name) const {
@@ -65,19 +49,31 @@ Tensor ParamStore::read(const std::string& name, const Task* task) const {
   need_numbers();
   Place where{};
   Physical entry, scale;
+  Tensor values;
+  bool again = false; // the reader before read the same stack: a loop over its layers
   {
     Lock lock(mutex_);
     where = place(name);
     wait_until_whole(lock, task);
     entry = physical_[where.physical];
     if (entry.format->scales == ScalePlace::row_array) scale = physical_[where.physical + 1];
+    again = last_read_.index == where.physical && last_read_.version == version_;
+    if (again) values = last_read_.values;
+    last_read_ = {where.physical, version_, values};
   }
-  const Tensor values = entry.buffer->read(task);
-  return read_piece(entry.spec, where.piece, where.layer,
-                    entry.is_quantized()
-                        ? dequantize(values, scale.buffer ? scale.buffer->read(task) : Tensor(), task)
-                        : values,
-                    task);
+  if (!values.defined()) {
+    values = entry.buffer->read(task);
+    if (entry.is_quantized())
+      values = dequantize(values, scale.buffer ? scale.buffer->read(task) : Tensor(), task);
+  }
+  const bool is_last = where.layer + 1 == entry.spec.copies() && where.piece + 1 == entry.spec.pieces.size();
+  if (again || is_last) {
+    const Lock lock(mutex_);
+    const bool same = last_read_.index == where.physical && last_read_.version == version_;
+    if (same && is_last) last_read_ = {};
+    if (same && !is_last) last_read_.values = values;
+  }
+  return read_piece(entry.spec, where.piece, where.layer, values, task);
 }
 
 void ParamStore::write(const std::string& name, const Tensor& value) {
@@ -253,6 +249,7 @@ std::vector<graph::BufferRef> ParamStore::take(std::span<const size_t> donated, 
   buffers.reserve(physical_.size());
   for (const Physical& entry : physical_) buffers.push_back(entry.buffer);
   if (donated.empty()) return buffers; // a run that reads needs no turn
+  last_read_ = {};                     // or the step could not write in place
   turn_ = taken_ = true;
   taken_bytes_ = 0;
   for (const size_t index : donated) {
@@ -365,7 +362,7 @@ size_t ParamStore::append(const ParamSpec& spec, const WeightFormat& format) {
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
     for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
       const std::string name = spec.logical_name(spec.pieces[piece], layer);
-      names_.push_back(name);
+      if (spec.role != ParamRole::adapter) names_.push_back(name);
       places_[name] = {index, piece, layer};
     }
   }
@@ -442,26 +439,6 @@ void ParamStore::make_masters() {
   rounding_ = std::move(rounding);
   for (auto& [name, where] : places_) where.physical = moved[where.physical];
   if (changed) ++version_;
-}
-
-void ParamStore::set_trainable(const std::string& pattern, bool trainable) {
-  const Lock lock(mutex_);
-  std::map<size_t, int64_t> hits;
-  for (const auto& [name, where] : places_) {
-    if (matches(pattern, name)) ++hits[where.physical];
-  }
-  if (hits.empty()) fail(Code::not_found, "no parameter matches {}", pattern);
-  for (const auto& [index, count] : hits) {
-    const ParamSpec& spec = physical_[index].spec;
-    const int64_t all = spec.copies() * static_cast<int64_t>(spec.pieces.size());
-    if (count != all) {
-      fail_with_hint(
-          "use a pattern with * for the layer", Code::unimplemented,
-          "{} matches {} of the {} tensors of {}: freezing some layers is not supported yet",
-          pattern, count, all, spec.name);
-    }
-  }
-  for (const auto& [index, count] : hits) physical_[index].trainable = trainable;
 }
 
 int64_t ParamStore::parameter_count() const {

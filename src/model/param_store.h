@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,7 +57,8 @@ public:
   } // order of the family's table, layer by layer
   bool has(const std::string& name) const;
   Shape shape(const std::string& name) const; // not_found with the nearest name
-  // In the form it is stored in; quantized formats come back as f32. Reads the whole stack: visit() for many.
+  // In the form it is stored in; quantized formats come back as f32. Reads the whole stack; a loop over the layers of a
+  // stack reads it twice, visit() once.
   Tensor read(const std::string& name, const Task* task = nullptr) const;
   // Whether write refuses numbers that are not finite; it does unless told otherwise.
   void set_checks(bool checks) { checks_ = checks; }
@@ -112,9 +114,16 @@ public:
   // Makes every trainable parameter an f32 master whose plain form stays (other formats are
   // widened). Version + 1 when something changed.
   void make_masters();
-  // Trainable yes or no by logical name; a pattern with '*'. Fails when it would cut a stack in
-  // two.
+  // Trainable yes or no by logical name; a pattern with '*'. Where it names some layers of a stack, the run of layers
+  // is cut there: stacks, their order and names change, version + 1. Fails when it would cut the experts of a layer.
   void set_trainable(const std::string& pattern, bool trainable);
+  // First layers of the runs that set_trainable made, for layer_runs.
+  const std::set<int64_t>& cuts() const { return cuts_; }
+  void set_cuts(const std::set<int64_t>& cuts) { cuts_ = cuts; } // of a copy, whose stacks are cut already
+
+  // Entries of role adapter (model/adapter.h): not among names(), found by name.
+  bool has_adapters() const;
+  void drop_adapters(); // version + 1
 
   int64_t parameter_count() const; // numbers, scales not counted
   int64_t bytes() const;           // all forms on the engine
@@ -146,6 +155,9 @@ private:
   void need_numbers() const;
   graph::BufferRef upload(const Physical& entry, const Tensor& tensor, const Task* task) const;
   void store(size_t index, const ParamForm& form, const Task* task = nullptr) const;
+  void cut_runs(const std::set<int64_t>& borders);
+  void cut_entry(Physical& entry, int64_t begin, int64_t end) const;
+  void add_places(size_t index);
   Tensor dequantized(size_t index, const std::vector<Physical>& entries, const Task* task) const;
   // All with mutex_ held by `lock`.
   void check_lost() const;
@@ -170,6 +182,14 @@ private:
   mutable std::map<size_t, ParamForm> written_; // changed stacks that are not uploaded yet
   std::string lost_;
   int64_t version_ = 1;
+  std::set<int64_t> cuts_;
+  // The host copy of a stack whose layers are being read one after the other; kept from the second to the last of them.
+  struct LastRead {
+    size_t index = static_cast<size_t>(-1);
+    int64_t version = 0;
+    Tensor values;
+  };
+  mutable LastRead last_read_;
   bool sketch_ = false;
   bool checks_ = true;
 };
