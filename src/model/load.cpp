@@ -6,6 +6,7 @@
 #include "model/memory.h"
 #include "model/model.h"
 #include "model/saved_folder.h"
+#include "model/tokenizer_files.h"
 #include "model/weights.h"
 #include "tensor/check_values.h"
 
@@ -236,6 +237,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
     }
   }
   resolve_mask_token(*model, options.str("mask_token"), opened.gguf.get());
+  if (opened.gguf) set_gguf_tokenizer(*model, source);
   return model;
 }
 

@@ -1,7 +1,6 @@
 #include "model/model.h"
 
 #include "base/error.h"
-#include "model/forward.h"
 
 #include <nlohmann/json.hpp>
 
@@ -9,9 +8,11 @@
 
 namespace dllm::model {
 
+constexpr size_t kKeptForwardPrograms = 4;
+
 Model::Model(std::shared_ptr<graph::Engine> engine, ModelConfig config)
     : engine_(std::move(engine)), config_(std::move(config)), params_(engine_),
-      cache_(std::make_unique<ForwardCache>()) {}
+      forward_cache_(kKeptForwardPrograms) {}
 
 Model::~Model() = default;
 
@@ -45,12 +46,12 @@ void Model::set_sight(AttentionKind attention, int shift, int64_t block_length) 
     config_.shift = shift;
     config_.block_length = block;
   }
-  cache_->clear();
+  forward_cache_.clear();
   params_.bump();
 }
 
 void Model::forget_programs() {
-  cache_->clear();
+  forward_cache_.clear();
   params_.bump();
 }
 

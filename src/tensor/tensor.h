@@ -27,7 +27,7 @@ class Tensor {
  public:
   Tensor() = default;                     // no array; defined() is false
   Tensor(DType dtype, Shape shape);       // zeros, 64-byte aligned
-  // A read-only view of bytes somebody else holds (a mapped file). Fails when the size does not fit.
+  // A read-only view of bytes that another object holds (a mapped file). Fails when the size does not fit.
   Tensor(DType dtype, Shape shape, Bytes bytes);
 
   template <class T>
