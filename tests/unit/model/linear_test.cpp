@@ -211,7 +211,8 @@ TEST(Trainability, IsPerMatrix) {
     EXPECT_EQ(model->i64("params"), count);
     EXPECT_TRUE(test::same_bytes(logits_of(*clone_model(*model)), before)) << dtype;
     model->params().make_masters();
-    if (std::strcmp(dtype, "f32") == 0) EXPECT_TRUE(test::same_bytes(logits_of(*model), before));
+    if (std::strcmp(dtype, "f32") != 0) continue;
+    EXPECT_TRUE(test::same_bytes(logits_of(*model), before));
   }
   const auto experts = new_model(small_engine(), small_config("qwen3_moe"), model_options());
   expect_error(Code::unimplemented, "1 of the 6 tensors of layer", [&] {

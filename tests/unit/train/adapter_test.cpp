@@ -52,7 +52,8 @@ TEST(TrainAdapters, OnlyTheyMove) {
           << dtype << ' ' << part;
     }
     for (const Json& row : model->params().describe()) {
-      if (row.at("name") == "layers.q") EXPECT_EQ(row.at("format"), dtype); // no f32 copy of the base
+      if (row.at("name") != "layers.q") continue;
+      EXPECT_EQ(row.at("format"), dtype); // no f32 copy of the base
     }
   }
 }
