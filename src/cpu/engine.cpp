@@ -144,7 +144,7 @@ private:
     auto block = std::make_shared<Block>(state_->ledger(), tensor.byte_size(), "an array");
     copy_in_pieces(block->data(), tensor.bytes(), tensor.byte_size(), task);
     return std::make_shared<CpuBuffer>(state_->ledger(), tensor.dtype(), tensor.shape(),
-                                       std::move(block));
+                                       std::move(block), tensor.format());
   }
 
   std::shared_ptr<EngineState> state_;

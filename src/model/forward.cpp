@@ -155,7 +155,7 @@ std::string key_of(const ModelConfig& config, const ParamStore& params, const Ca
       fmt::format("{} {} {} {} {} {} v{}", attention_name(call.attention), call.shift, call.logits,
                   call.hidden, call.layers, call.empty_average, config.vocab_size);
   key += " " + runtime::feed_signature(feed);
-  for (const ParamStore::Physical& entry : params.physical()) key += dtype_name(entry.dtype);
+  for (const ParamStore::Physical& entry : params.physical()) key += entry.format->name;
   return key;
 }
 

@@ -60,7 +60,7 @@ void set_mean_row(ParamStore& params, size_t index, int64_t id, int64_t count) {
     table.mutable_as<float>()[static_cast<size_t>(id * width + column)] =
         static_cast<float>(sum / static_cast<double>(count));
   }
-  ParamForm form(spec, entry.dtype);
+  ParamForm form(spec, *entry.format);
   // The form wants the logical tensor: as it stands in the file.
   ParamSpec plain = spec;
   plain.pieces.front().transpose = false;

@@ -50,6 +50,11 @@ void Model::set_sight(AttentionKind attention, int shift, int64_t block_length) 
   params_.bump();
 }
 
+void Model::forget_programs() {
+  forward_cache_.clear();
+  params_.bump();
+}
+
 int64_t Model::i64(const std::string& key) const {
   const ModelConfig config = config_now();
   if (key == "vocab") return config.vocab_size;
@@ -90,11 +95,12 @@ std::shared_ptr<Model> clone_model(const Model& model,
                                    const std::function<Tensor(size_t index)>& instead) {
   const auto copy = std::make_shared<Model>(model.engine_ref(), model.config_now());
   copy->params().set_checks(model.params().checks());
+  copy->params().set_cuts(model.params().cuts());
   const std::vector<ParamStore::Physical> entries = model.params().entries();
   for (size_t i = 0; i < entries.size(); ++i) {
     if (entries[i].scale_of >= 0) continue;
     const Tensor other = instead ? instead(i) : Tensor();
-    ParamForm form(entries[i].spec, entries[i].dtype);
+    ParamForm form(entries[i].spec, *entries[i].format);
     form.values = (other.defined() ? other : entries[i].buffer->read()).clone();
     if (form.scale.defined()) form.scale = entries[i + 1].buffer->read().clone();
     copy->params().add(entries[i].spec, form);

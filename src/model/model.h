@@ -67,6 +67,8 @@ public:
   // The programs of forward(), by shapes and options.
   using ForwardCache = runtime::ProgramCache<std::string>;
   ForwardCache& forward_cache() { return forward_cache_; }
+  // After a change of the list of parameters. Version + 1.
+  void forget_programs();
 
 private:
   std::shared_ptr<graph::Engine> engine_;
