@@ -10,8 +10,10 @@
 
 namespace dllm::cpu {
 
-EngineState::EngineState(int threads, int64_t memory_limit, bool check_finite)
-    : ledger_(std::make_shared<MemoryLedger>()), arenas_(ledger_), check_finite_(check_finite) {
+EngineState::EngineState(int threads, int64_t memory_limit, bool check_finite,
+                         std::shared_ptr<comm::Communicator> communicator)
+    : ledger_(std::make_shared<MemoryLedger>()), arenas_(ledger_), gate_(ledger_),
+      communicator_(std::move(communicator)), check_finite_(check_finite) {
   ledger_->set_limit(memory_limit);
   set_threads(threads);
 }
@@ -31,15 +33,25 @@ namespace {
 
 class CpuEngine final : public graph::Engine {
 public:
-  explicit CpuEngine(const Options& options)
+  CpuEngine(const Options& options, std::shared_ptr<comm::Communicator> communicator)
       : state_(std::make_shared<EngineState>(static_cast<int>(options.i64("threads")),
                                              options.i64("memory_limit"),
-                                             options.str("check") == "finite")) {}
+                                             options.str("check") == "finite",
+                                             std::move(communicator))) {}
 
   std::string kind() const override { return "cpu"; }
 
+  bool runs(const graph::Placement& place) const override {
+    return place.is_single() || (place.mesh.ranks() == ranks() && place.rank == rank());
+  }
+
   std::shared_ptr<graph::Program> compile(std::shared_ptr<const graph::Graph> graph) override {
-    auto program = std::make_shared<CpuProgram>(state_, std::move(graph));
+    return compile(std::move(graph), graph::Placement{});
+  }
+  std::shared_ptr<graph::Program> compile(std::shared_ptr<const graph::Graph> graph,
+                                          const graph::Placement& place) override {
+    expect_runs(place);
+    auto program = std::make_shared<CpuProgram>(state_, std::move(graph), place);
     state_->compiles().fetch_add(1, std::memory_order_relaxed);
     return program;
   }
@@ -70,7 +82,8 @@ public:
                 {"devices", Json::array({device_name(0)})},
                 {"threads", state_->pool()->threads()},
                 {"simd", simd_target()},
-                {"ranks", 1},
+                {"rank", rank()},
+                {"ranks", ranks()},
                 {"check", state_->check_finite() ? "finite" : "none"},
                 {"memory",
                  Json{{"used", ledger.used()}, {"peak", ledger.peak()}, {"limit", ledger.limit()}}},
@@ -92,8 +105,8 @@ public:
 
   int64_t i64(std::string_view key) const override {
     const MemoryLedger& ledger = *state_->ledger();
-    if (key == "rank") return 0;
-    if (key == "ranks") return 1;
+    if (key == "rank") return rank();
+    if (key == "ranks") return ranks();
     if (key == "threads") return state_->pool()->threads();
     if (key == "memory_used") return ledger.used();
     if (key == "memory_peak") return ledger.peak();
@@ -120,6 +133,9 @@ public:
   void trim() override { state_->arenas().trim(); }
 
 private:
+  int64_t rank() const { return state_->communicator() == nullptr ? 0 : state_->communicator()->rank(); }
+  int64_t ranks() const { return state_->communicator() == nullptr ? 1 : state_->communicator()->size(); }
+
   std::shared_ptr<CpuBuffer> make_buffer(const Tensor& tensor, bool share,
                                          const Task* task = nullptr) const {
     if (!tensor.defined()) fail(Code::invalid_argument, "there is no array to upload");
@@ -139,7 +155,12 @@ private:
 } // namespace
 
 std::shared_ptr<graph::Engine> make_engine(const Options& options) {
-  return std::make_shared<CpuEngine>(options);
+  return make_engine(options, nullptr);
+}
+
+std::shared_ptr<graph::Engine> make_engine(const Options& options,
+                                           std::shared_ptr<comm::Communicator> communicator) {
+  return std::make_shared<CpuEngine>(options, std::move(communicator));
 }
 
 } // namespace dllm::cpu

@@ -4,7 +4,9 @@
 
 #include "base/options.h"
 #include "base/parallel.h"
+#include "comm/communicator.h"
 #include "cpu/memory.h"
+#include "cpu/run_gate.h"
 #include "graph/engine.h"
 
 #include <atomic>
@@ -14,22 +16,30 @@
 namespace dllm::cpu {
 
 std::shared_ptr<graph::Engine> make_engine(const Options& options);
+// One rank of a mesh: compiles for every mesh of communicator->size() ranks, as rank communicator->rank(), and for a mesh
+// of one (such programs do not communicate). Each rank has an engine of its own, in this process or another.
+std::shared_ptr<graph::Engine> make_engine(const Options& options, std::shared_ptr<comm::Communicator> communicator);
 
 // What programs and buffers share with their engine; lives until the last of them is gone.
 class EngineState {
 public:
-  EngineState(int threads, int64_t memory_limit, bool check_finite);
+  EngineState(int threads, int64_t memory_limit, bool check_finite,
+              std::shared_ptr<comm::Communicator> communicator = nullptr);
 
   std::shared_ptr<ThreadPool> pool() const;
   void set_threads(int threads);
   bool check_finite() const { return check_finite_; }
   const std::shared_ptr<MemoryLedger>& ledger() const { return ledger_; }
   ArenaStore& arenas() { return arenas_; }
+  RunGate& gate() { return gate_; }
+  comm::Communicator* communicator() const { return communicator_.get(); } // null: one rank
   std::atomic<int64_t>& compiles() { return compiles_; }
 
 private:
   std::shared_ptr<MemoryLedger> ledger_;
   ArenaStore arenas_;
+  RunGate gate_;
+  const std::shared_ptr<comm::Communicator> communicator_;
   const bool check_finite_;
   std::atomic<int64_t> compiles_{0};
   mutable std::mutex mutex_;

@@ -84,7 +84,8 @@ void FrameRun::run_step(const Step& step, const RunContext& context) {
   for (int32_t v : step.inputs) operands_[count++] = values_[static_cast<size_t>(v)];
   for (int32_t v : step.outputs) operands_[count++] = values_[static_cast<size_t>(v)];
   const Operand* outputs = operands_.data() + step.inputs.size();
-  const KernelCall call{operands_.data(), outputs, arena_ + step.scratch_offset, context.pool};
+  const KernelCall call{operands_.data(), outputs, arena_ + step.scratch_offset, context.pool,
+                        context.communicator};
   if (step.loop != nullptr) {
     run_loop(*step.loop, frame_.graph->nodes()[static_cast<size_t>(step.node)], call, context);
   } else {
@@ -100,7 +101,11 @@ void FrameRun::run(std::span<const Operand> inputs, std::span<const Operand> out
   resolve(inputs, outputs);
   RunContext current = context;
   for (size_t s = 0; s < frame_.steps.size(); ++s) {
-    if (static_cast<int32_t>(s) >= stops_before) current.pool.task = nullptr;
+    if (static_cast<int32_t>(s) == stops_before) {
+      if (context.communicator != nullptr)
+        context.communicator->barrier(context.all_ranks, current.pool.task);
+      current.pool.task = nullptr;
+    }
     current.pool.check();
     if (step != nullptr) *step = static_cast<int32_t>(s);
     run_step(frame_.steps[s], current);

@@ -17,6 +17,8 @@ struct RunContext {
   // is left out: masks are made of it.
   std::string* finding = nullptr;
   int64_t index = -1; // of the element a scan is at; -1: outside of one
+  comm::Communicator* communicator = nullptr; // of a program of several ranks
+  std::span<const int64_t> all_ranks = {};    // with a communicator: 0, 1, ..
 };
 
 class FrameRun {
@@ -27,7 +29,8 @@ public:
   // Operands in the order of the graph's inputs and outputs. An output that takes over an input has
   // the input's operand and ignores its own. May be called again with other operands (a loop does).
   // *step, when given, counts the steps that were started: after an exception it tells whether
-  // inputs were written. From step `stops_before` on the task is not checked.
+  // inputs were written. From step `stops_before` on the task is not checked; with a communicator all
+  // ranks meet there first.
   void run(std::span<const Operand> inputs, std::span<const Operand> outputs,
            const RunContext& context, int32_t* step = nullptr, int32_t stops_before = INT32_MAX);
 

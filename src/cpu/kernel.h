@@ -4,7 +4,9 @@
 // Kernel; the executor calls it at every run.
 
 #include "base/parallel.h"
+#include "comm/communicator.h"
 #include "graph/graph.h"
+#include "graph/mesh.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -36,6 +38,8 @@ struct KernelCall {
   const Operand* outputs;
   std::byte* scratch; // Kernel::scratch_bytes, 64-byte aligned; content is undefined
   Workers pool; // threads, and the task that stops the run: kernels leave by its exception
+  // The other ranks; null in a program of one rank. Never called inside a chunk of the pool.
+  comm::Communicator* communicator = nullptr;
 };
 
 struct Kernel {
@@ -66,6 +70,7 @@ struct CompileInfo {
   int threads;
   // True when input i is (a layer of) a parameter, whose packed forms outlive the run.
   std::vector<bool> keeps_forms;
+  graph::Placement place; // the rank the program is for
 
   const graph::ValueType& input(size_t i) const { return graph.type(node.inputs[i]); }
   const graph::ValueType& output(size_t i) const { return graph.type(node.outputs[i]); }

@@ -63,9 +63,20 @@ std::unique_ptr<Block> ArenaStore::take(int64_t bytes) {
 }
 
 void ArenaStore::give(std::unique_ptr<Block> arena) {
-  constexpr size_t kMostIdle = 4;
+  const size_t most = ledger_->limit() == 0 ? 4 : 1;
   const std::lock_guard lock(mutex_);
-  if (idle_.size() < kMostIdle) idle_.push_back(std::move(arena));
+  if (idle_.size() < most) {
+    idle_.push_back(std::move(arena));
+  } else if (arena->bytes() > idle_.front()->bytes()) {
+    idle_.front() = std::move(arena);
+  }
+}
+
+int64_t ArenaStore::idle_bytes() const {
+  const std::lock_guard lock(mutex_);
+  int64_t bytes = 0;
+  for (const auto& arena : idle_) bytes += arena->bytes();
+  return bytes;
 }
 
 void ArenaStore::trim() {

@@ -61,7 +61,9 @@ private:
   int64_t bytes_ = 0;
 };
 
-// Arenas between runs: one is lent to each run and comes back. Any thread.
+// Arenas between runs: one is lent to each run and comes back. All programs of an engine share them, so
+// runs one after the other need one arena, of the largest program; runs at the same time need one each. At
+// most four idle ones are kept, one when the ledger has a limit. Any thread.
 class ArenaStore {
 public:
   explicit ArenaStore(std::shared_ptr<MemoryLedger> ledger) : ledger_(std::move(ledger)) {}
@@ -69,10 +71,11 @@ public:
   std::unique_ptr<Block> take(int64_t bytes);
   void give(std::unique_ptr<Block> arena);
   void trim();
+  int64_t idle_bytes() const;
 
 private:
   std::shared_ptr<MemoryLedger> ledger_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Block>> idle_;
 };
 

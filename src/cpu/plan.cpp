@@ -56,7 +56,7 @@ private:
       frame_.constant_bytes += node.literal.byte_size();
       return;
     }
-    CompileInfo info{graph_, node, request_.threads, {}};
+    CompileInfo info{graph_, node, request_.threads, {}, request_.place};
     for (int32_t input : node.inputs) info.keeps_forms.push_back(keeps_forms_[index(input)]);
     Step step;
     step.node = number;

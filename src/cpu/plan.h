@@ -74,6 +74,7 @@ struct FrameRequest {
   int threads = 1;
   std::vector<bool> keeps_forms;  // by input
   std::vector<int32_t> donations; // by output: the input it should take over, or -1
+  graph::Placement place;         // the rank it is for
 };
 
 // Fails with unimplemented when an operation has neither kernel nor definition here.

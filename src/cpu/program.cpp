@@ -2,12 +2,14 @@
 
 #include "base/error.h"
 #include "cpu/executor.h"
+#include "cpu/run_gate.h"
 #include "graph/op.h"
 #include "graph/passes.h"
 #include "graph/state_lost.h"
 
 #include <cstring>
 #include <new>
+#include <numeric>
 
 namespace dllm::cpu {
 namespace {
@@ -24,8 +26,8 @@ std::shared_ptr<const graph::Graph> lower(const graph::Graph& source) {
   return graph::simplify(*plain);
 }
 
-Frame plan_source(const graph::Graph& source, int threads) {
-  FrameRequest request{lower(source), threads, {}, {}};
+Frame plan_source(const graph::Graph& source, int threads, const graph::Placement& place) {
+  FrameRequest request{lower(source), threads, {}, {}, place};
   std::vector<bool> donated(source.inputs().size(), false);
   for (const graph::GraphOutput& output : source.outputs()) {
     request.donations.push_back(output.donated_input);
@@ -59,9 +61,12 @@ bool is_sole(const BufferRef& buffer) {
 } // namespace
 
 CpuProgram::CpuProgram(std::shared_ptr<EngineState> state,
-                       std::shared_ptr<const graph::Graph> source)
-    : state_(std::move(state)), source_(std::move(source)),
-      frame_(plan_source(*source_, state_->pool()->threads())) {
+                       std::shared_ptr<const graph::Graph> source, const graph::Placement& place)
+    : state_(std::move(state)), source_(std::move(source)), place_(place),
+      communicator_(place.is_single() ? nullptr : state_->communicator()),
+      all_ranks_(static_cast<size_t>(place.mesh.ranks())),
+      frame_(plan_source(*source_, state_->pool()->threads(), place)) {
+  std::iota(all_ranks_.begin(), all_ranks_.end(), 0);
   fill_report();
   const int64_t limit = state_->ledger()->limit();
   if (limit != 0 && report_.peak_bytes > limit) {
@@ -107,6 +112,11 @@ void CpuProgram::check_inputs(std::span<const BufferRef> inputs) const {
     if (inputs[i]->dtype() != type.dtype || !(inputs[i]->shape() == type.shape)) {
       fail(Code::invalid_argument, "input {} of graph {} is {}, given is {}{}", wanted[i].name,
            source_->name(), type.text(), dtype_name(inputs[i]->dtype()), inputs[i]->shape().text());
+    }
+    const graph::AxisSet cut = inputs[i]->layout().axes();
+    if (communicator_ != nullptr && !type.axes.contains(cut)) {
+      fail(Code::invalid_argument, "input {} of graph {} is {}, given is a part with layout {}",
+           wanted[i].name, source_->name(), type.text(), inputs[i]->layout().text());
     }
   }
 }
@@ -162,10 +172,13 @@ void CpuProgram::fail_run(const Binding& binding, const Error& error) const {
 }
 
 std::vector<BufferRef> CpuProgram::execute(Binding& binding, const RunContext& context,
-                                           graph::StopRule rule) const {
+                                           graph::StopRule rule, RunGate::Pass& pass) const {
   std::unique_ptr<Block> arena = state_->arenas().take(frame_.arena_bytes);
+  pass.has_allocated();
   int32_t step = -1;
-  const bool keeps = rule == graph::StopRule::before_overwrite && binding.overwrites;
+  // Whether an input is overwritten or copied may differ from rank to rank; all meet all the same.
+  const bool keeps = rule == graph::StopRule::before_overwrite &&
+                     (binding.overwrites || communicator_ != nullptr);
   const int32_t stops_before = keeps ? frame_.first_overwrite : INT32_MAX;
   const auto has_written = [&] { return binding.overwrites && step >= frame_.first_overwrite; };
   try {
@@ -199,6 +212,7 @@ std::vector<BufferRef> CpuProgram::results(Binding& binding) const {
   for (size_t o = 0; o < buffers.size(); ++o) {
     binding.blocks[o].reset();
     const int32_t donor = source_->outputs()[o].donated_input;
+    if (donor >= 0) buffers[o]->set_layout(binding.inputs[static_cast<size_t>(donor)]->layout());
     if (donor >= 0 && binding.inputs[static_cast<size_t>(donor)].use_count() == 1) {
       buffer_at(binding, static_cast<size_t>(donor)).donate(buffers[o].get());
     }
@@ -207,33 +221,47 @@ std::vector<BufferRef> CpuProgram::results(Binding& binding) const {
   return made;
 }
 
+template <class F> auto CpuProgram::with_other_ranks(F&& work) const {
+  if (communicator_ == nullptr) return work();
+  try {
+    return work();
+  } catch (const Error& error) {
+    communicator_->abort(error);
+    throw;
+  } catch (const std::exception& error) {
+    communicator_->abort(Error(Code::internal, error.what()));
+    throw;
+  }
+}
+
+std::vector<BufferRef> CpuProgram::run_bound(std::span<const BufferRef> inputs, RunContext context,
+                                             graph::StopRule rule) const {
+  check_task(context.pool.task);
+  check_inputs(inputs);
+  context.communicator = communicator_;
+  context.all_ranks = all_ranks_;
+  RunGate::Pass pass =
+      state_->gate().enter(report_.output_bytes + report_.arena_bytes, state_->arenas().idle_bytes(),
+                           communicator_ == nullptr, context.pool.task);
+  Binding binding{inputs, {}, {}, {}};
+  bind_inputs(binding, context.pool);
+  bind_outputs(binding, context.pool);
+  return execute(binding, context, rule, pass);
+}
+
 std::vector<BufferRef> CpuProgram::run(std::span<const BufferRef> inputs, const Task* task,
                                        graph::StopRule rule) {
-  const std::unique_lock lock = lock_with_task(running_, task);
-  check_task(task);
-  check_inputs(inputs);
   const std::shared_ptr<ThreadPool> pool = state_->pool();
-  Binding binding{inputs, {}, {}, {}};
-  const Workers workers(pool.get(), task);
-  bind_inputs(binding, workers);
-  bind_outputs(binding, workers);
-  return execute(binding, {workers, state_->check_finite()}, rule);
+  RunContext context{Workers(pool.get(), task), state_->check_finite()};
+  return with_other_ranks([&] { return run_bound(inputs, context, rule); });
 }
 
 std::string CpuProgram::find_non_finite(std::span<const BufferRef> inputs, const Task* task) {
-  const std::unique_lock lock = lock_with_task(running_, task);
-  check_task(task);
-  check_inputs(inputs);
   const std::shared_ptr<ThreadPool> pool = state_->pool();
-  Binding binding{inputs, {}, {}, {}};
-  const Workers workers(pool.get(), task);
-  bind_inputs(binding, workers);
-  bind_outputs(binding, workers);
   std::string finding;
-  RunContext context;
-  context.pool = workers;
+  RunContext context{Workers(pool.get(), task)};
   context.finding = &finding;
-  execute(binding, context, graph::StopRule::anywhere);
+  with_other_ranks([&] { return run_bound(inputs, context, graph::StopRule::anywhere); });
   return finding;
 }
 

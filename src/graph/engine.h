@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/task.h"
 #include "graph/graph.h"
+#include "graph/layout.h"
 
 #include <memory>
 #include <span>
@@ -13,7 +14,8 @@
 
 namespace dllm::graph {
 
-// An array an engine holds. Reads are safe from many threads; a donated buffer must not be used again.
+// An array an engine holds, on a mesh of several ranks the part of one rank. Reads are safe from many threads; a donated
+// buffer must not be used again.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -23,6 +25,15 @@ class Buffer {
   // or converted.
   virtual Tensor read(const Task* task = nullptr) const = 0;
   virtual int64_t memory_bytes() const = 0;  // all forms together
+
+  // How the whole array lies on the mesh; shape() is that of this rank's part. An output that takes over an input has
+  // the layout of that input, other outputs of a run are not described (whole).
+  const Layout& layout() const { return layout_; }
+  // For engines, before anybody else holds the buffer.
+  void set_layout(const Layout& layout) { layout_ = layout; }
+
+ private:
+  Layout layout_;
 };
 using BufferRef = std::shared_ptr<Buffer>;
 
@@ -47,7 +58,8 @@ struct PlanReport {
   int64_t output_bytes = 0;    // those that take over no input
   int64_t constant_bytes = 0;
   int64_t arena_bytes = 0;     // temporaries at their peak, scratch of kernels included
-  int64_t peak_bytes = 0;      // sum of the above: known before anything runs
+  // Sum of the above: known before anything runs. Each further run at the same time adds its outputs and its arena.
+  int64_t peak_bytes = 0;
   double flops = 0;            // of one run, scans multiplied out; multiply-add counts 2
   CompiledReport compiled;
 };
@@ -56,20 +68,28 @@ struct PlanReport {
 // cancelled run has lost nothing; the rest of the run is then finished however long it takes.
 enum class StopRule { anywhere, before_overwrite };
 
-// A compiled graph. run() may be called from any thread; calls on one program are served one after the other.
+// A compiled graph. run() may be called from any thread, and by several threads at once: each run has its own arena and
+// outputs. Inputs may be shared by runs unless a run donates them. The CPU engine computes such runs at the same time; with
+// a memory limit a run that does not fit next to those in progress waits for them. The pjrt engine starts one after the
+// other. A program of several ranks exchanges arrays while it runs: every rank runs the same program in the same order,
+// one run at a time on each rank.
 class Program {
  public:
   virtual ~Program() = default;
   virtual const Graph& graph() const = 0;
   virtual const PlanReport& plan() const = 0;
+  // The rank this program was compiled for.
+  virtual Placement placement() const { return {}; }
   // Inputs in the order of graph().inputs(); types are checked and named in errors. Inputs taken over by outputs are
   // consumed (the engine writes in place when nobody else holds the buffer, else copies first). Checks `task` before
   // every node, inside scans and inside long nodes (every 10 ms of work on the CPU). A run that throws graph::StateLost
   // (state_lost.h) leaves donated inputs undefined; after any other exception, of whatever type, they are as before.
+  // On several ranks a failure or cancel of one rank ends the run of all with an error. With before_overwrite a cancel
+  // stops either all ranks or none: they meet before the first donated input is written.
   virtual std::vector<BufferRef> run(std::span<const BufferRef> inputs, const Task* task = nullptr,
                                      StopRule rule = StopRule::anywhere) = 0;
   // Runs once more to name the first operation that makes NaN or infinity; "" when none does, or when the engine
-  // cannot tell. Donated inputs with another holder stay as they are.
+  // cannot tell. On several ranks all ranks call it. Donated inputs with another holder stay as they are.
   virtual std::string find_non_finite(std::span<const BufferRef> inputs, const Task* task = nullptr);
   // The program as text: "stablehlo" (what a compiler was given), "optimized" (what it made). Fails with unimplemented
   // where there is no such form.
@@ -82,12 +102,22 @@ class Engine {
   virtual std::string kind() const = 0;  // "cpu" "pjrt"
   // True: run() starts work and returns, read() waits for it; every read is a trip to the device and back.
   virtual bool runs_ahead() const { return false; }
+  // For a mesh of one rank.
   virtual std::shared_ptr<Program> compile(std::shared_ptr<const Graph> graph) = 0;
+  // True when this engine is rank `place.rank` of a mesh that it can run. A mesh of one rank: every engine.
+  virtual bool runs(const Placement& place) const { return place.is_single(); }
+  // The program of one rank. Collective operations of the graph exchange arrays between the ranks of place.mesh. Fails
+  // with unimplemented, naming the mesh, where runs(place) is false.
+  virtual std::shared_ptr<Program> compile(std::shared_ptr<const Graph> graph, const Placement& place);
   // Takes an array in. share: the engine may keep using the tensor's storage (it must not change afterwards).
   virtual BufferRef upload(const Tensor& tensor, bool share = false) = 0;
   // Takes a parameter in and prepares the forms matrix products want. Stacked weights are (count, out, in). keep_plain false: only
   // the packed form stays (frozen weights; read() undoes the packing exactly).
   virtual BufferRef upload_weight(const Tensor& tensor, bool keep_plain, const Task* task = nullptr) = 0;
+  // The same for an array on a mesh: `part` is what Layout::part gives for this rank. Fail as compile() does.
+  BufferRef upload(const Tensor& part, bool share, const Placement& place, const Layout& layout);
+  BufferRef upload_weight(const Tensor& part, bool keep_plain, const Placement& place, const Layout& layout,
+                          const Task* task = nullptr);
 
   virtual int64_t device_count() const = 0;
   virtual std::string device_name(int64_t index) const = 0;
@@ -96,6 +126,9 @@ class Engine {
   virtual int64_t i64(std::string_view key) const = 0;            // rank ranks threads memory_used compiles round_trips
   virtual double peak_flops() = 0;                                // f32 multiply-adds x 2 per second, measured once
   virtual void trim() = 0;                                        // gives cached memory and plans back
+
+ protected:
+  void expect_runs(const Placement& place) const;  // fails with unimplemented when runs(place) is false
 };
 
 }  // namespace dllm::graph

@@ -57,4 +57,29 @@ std::vector<std::vector<int64_t>> Mesh::groups(AxisSet axes) const {
   return made;
 }
 
+std::vector<int64_t> Mesh::group_of(int64_t rank, AxisSet axes) const {
+  for (std::vector<int64_t>& group : groups(axes)) {
+    for (const int64_t member : group) {
+      if (member == rank) return std::move(group);
+    }
+  }
+  fail(Code::out_of_range, "rank {} is not in a mesh of {}", rank, text());
+}
+
+std::string Mesh::text() const {
+  if (ranks() == 1) return "1 rank";
+  std::string numbers, names;
+  for (int i = 0; i < kAxisCount; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (size(axis) == 1) continue;
+    if (!numbers.empty()) {
+      numbers += " x ";
+      names += ", ";
+    }
+    numbers += std::to_string(size(axis));
+    names += axis_name(axis);
+  }
+  return numbers + " ranks (" + names + ")";
+}
+
 }  // namespace dllm::graph

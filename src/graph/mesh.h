@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace dllm::graph {
@@ -23,10 +24,24 @@ class Mesh {
   // Ranks that differ along `axes` alone, one group a row; in a group the last of the axes changes fastest. Groups are
   // ordered by their first rank.
   std::vector<std::vector<int64_t>> groups(AxisSet axes) const;
+  // The row of groups(axes) that has `rank`.
+  std::vector<int64_t> group_of(int64_t rank, AxisSet axes) const;
+  std::string text() const;  // "2 x 4 ranks (data, tensor)", "1 rank"
+  friend bool operator==(const Mesh&, const Mesh&) = default;
 
  private:
   int64_t stride(Axis axis) const;
   std::array<int64_t, kAxisCount> sizes_;
+};
+
+// One rank of a mesh. By default the only rank of a mesh of one.
+struct Placement {
+  Mesh mesh;
+  int64_t rank = 0;
+
+  bool is_single() const { return mesh.ranks() == 1; }
+  int64_t index(Axis axis) const { return mesh.index(rank, axis); }
+  friend bool operator==(const Placement&, const Placement&) = default;
 };
 
 }  // namespace dllm::graph

@@ -109,6 +109,9 @@ Value barrier(Value x);                              // keeps passes from mergin
 Value softcap(Value x, float cap);                   // cap * tanh(x / cap); cap 0: x
 Value softmax(Value x, int64_t axis);
 Value log_softmax(Value x, int64_t axis);
+// log sum exp along `axis`, which is dropped. over: mesh axes that cut this dimension (a vocabulary over ranks); the result
+// is equal over them. At least one element must be finite.
+Value log_sum_exp(Value x, int64_t axis, AxisSet over = {});
 Value softplus(Value x);
 Value silu(Value x);
 Value gelu(Value x, bool tanh_form);
@@ -116,8 +119,12 @@ Value mean(Value x, std::vector<int64_t> axes, bool keep = false);
 
 // --- mesh: on one rank they change nothing but the axes ---
 Value vary(Value x, AxisSet axes);
-Value all_reduce(Value x, AxisSet axes);
-Value all_gather(Value x, Axis axis, int64_t dim, int64_t ranks);
+Value all_reduce(Value x, AxisSet axes);      // sum over ranks, in the order of ranks
+Value all_reduce_max(Value x, AxisSet axes);  // largest over ranks
+// equal: the result is typed equal over the axis; without it, varying (weights that are gathered where they are used).
+Value all_gather(Value x, Axis axis, int64_t dim, int64_t ranks, bool equal = false);
+// The part of this rank when `dim` is cut over the axis: the opposite of all_gather, without an exchange.
+Value own_part(Value x, Axis axis, int64_t dim, int64_t ranks);
 Value reduce_scatter(Value x, Axis axis, int64_t dim, int64_t ranks);
 Value all_to_all(Value x, Axis axis, int64_t split_dim, int64_t concat_dim, int64_t ranks);
 Value permute(Value x, Axis axis, std::vector<int64_t> target_of_rank);
@@ -161,6 +168,12 @@ struct AttentionOptions {
   bool empty_average = false;
 };
 Value attention(Value q, Value k, Value v, const Mask& mask, const AttentionOptions& options);
+// The same, and the log-sum-exp of every query's visible scores, f32(batch, heads, queries): parts of the keys (a ring of
+// ranks) are joined by it. -infinity for a query that sees nothing.
+struct AttentionParts {
+  Value out, log_sum_exp;
+};
+AttentionParts attention_parts(Value q, Value k, Value v, const Mask& mask, const AttentionOptions& options);
 // One matrix per row, chosen by number: y[r, j] = x[r] weight[experts[r, j]]^T. x (rows, in), experts i32(rows, choices),
 // weight (experts, out, in) f32, bf16 or i8 with scale f32(experts, out) -> (rows, choices, out). Rows are grouped by expert,
 // every weight is read once. A number outside 0..experts-1 gives zeros: an expert that lives on another rank.
@@ -172,6 +185,17 @@ Value gated_activation(Value gate, Value up, const std::string& kind);
 // softcap > 0: logits are softcap * tanh(logits / softcap), as in Gemma 2.
 Value linear_cross_entropy(Value x, Value weight, Value bias, Value scale, Value targets, Value count,
                            float softcap = 0.0f);
+// The same, and of every row that counts the log-sum-exp of its logits: a head whose vocabulary is cut over ranks joins
+// them (lse - nll is the logit of the target).
+struct CrossEntropy {
+  Value nll, log_sum_exp;  // f32(capacity)
+};
+CrossEntropy linear_cross_entropy_parts(Value x, Value weight, Value bias, Value scale, Value targets, Value count,
+                                        float softcap = 0.0f);
+// linear_cross_entropy of a head whose vocabulary is cut over a mesh axis: weight (vocab / ranks, in), bias and scale are this
+// rank's part; x, targets and count are equal over the axis, and so is the result.
+Value linear_cross_entropy_over(Axis axis, int64_t ranks, Value x, Value weight, Value bias, Value scale, Value targets,
+                                Value count, float softcap = 0.0f);
 // Statistics of softmax((x w^T + bias) / temperature) per row, never (rows, vocab) on the host.
 struct TokenStatisticsInputs {
   Value x;            // (capacity, in)

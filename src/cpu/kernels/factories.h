@@ -41,7 +41,11 @@ Kernel make_convert(const CompileInfo& info);
 
 // Moving and making.
 Kernel make_view(const CompileInfo& info);
-Kernel make_collective(const CompileInfo& info);
+Kernel make_all_reduce(const CompileInfo& info);
+Kernel make_all_gather(const CompileInfo& info);
+Kernel make_reduce_scatter(const CompileInfo& info);
+Kernel make_all_to_all(const CompileInfo& info);
+Kernel make_permute(const CompileInfo& info);
 Kernel make_axis_index(const CompileInfo& info);
 Kernel make_iota(const CompileInfo& info);
 Kernel make_broadcast(const CompileInfo& info);

@@ -1,12 +1,8 @@
 // Operations whose result is their operand, and those that make values out of nothing.
 
-#include "base/error.h"
 #include "cpu/kernels/factories.h"
 #include "cpu/kernels/split.h"
 #include "graph/op.h"
-
-#include <bit>
-#include <string_view>
 
 namespace dllm::cpu {
 
@@ -14,28 +10,6 @@ namespace dllm::cpu {
 Kernel make_view(const CompileInfo&) {
   Kernel kernel;
   kernel.is_view = true;
-  return kernel;
-}
-
-// This engine is one rank: an exchange with itself changes nothing, one with others is refused.
-Kernel make_collective(const CompileInfo& info) {
-  const graph::Attributes& attributes = info.node.attributes;
-  const std::string_view name = info.node.op->name;
-  int64_t ranks = 1; // all_reduce has no such attribute: those of the mesh, here one
-  if (name == "permute") ranks = static_cast<int64_t>(attributes.list("target_of_rank").size());
-  if (name == "all_gather" || name == "reduce_scatter" || name == "all_to_all")
-    ranks = attributes.integer("ranks");
-  if (ranks > 1) {
-    fail_with_hint("use one rank, or an engine of kind pjrt", Code::unimplemented,
-                   "[{}] over {} ranks in graph {}: the cpu engine has one", name, ranks,
-                   info.graph.name());
-  }
-  return make_view(info);
-}
-
-Kernel make_axis_index(const CompileInfo&) {
-  Kernel kernel;
-  kernel.run = [](const KernelCall& call) { *call.outputs[0].out<int32_t>() = 0; };
   return kernel;
 }
 

@@ -21,12 +21,31 @@ Types types(const OpCall& call) {
           {Shape{q.dim(0), q.dim(2), q.dim(1)}, DType::f32, {}}};
 }
 
+// The gradient of the scores is p (dout v^T - sum(dout out) + dlse). One more column does the last part: 1 in
+// v, dlse in dout, 0 in out.
+struct WithLse {
+  Value v, out, dout;
+};
+
+WithLse with_lse(const VjpCall& call) {
+  const Value v = call.inputs[2], out = call.outputs[0], lse = call.outputs[1];
+  // A query that sees nothing has no scores.
+  const Value share = select(is_finite(lse), call.grads[1], full_like(lse, 0));
+  const Shape column = out.shape().with_dim(3, 1);
+  const Value dout = call.grads[0].defined() ? call.grads[0] : full_like(out, 0);
+  return {concat({v, full_like(slice_axis(v, 3, 0, 1), 1)}, 3),
+          concat({out, full_like(slice_axis(out, 3, 0, 1), 0)}, 3),
+          concat({dout, reshape(transpose(share, {0, 2, 1}), column)}, 3)};
+}
+
 std::vector<Value> vjp(const VjpCall& call) {
-  if (call.grads[1].defined()) fail(Code::unimplemented, "[attention] log-sum-exp has no gradient");
-  std::vector<Value> inputs(call.inputs.begin(), call.inputs.begin() + 3);
-  inputs.insert(inputs.end(), {call.outputs[0], call.outputs[1], call.grads[0]});
+  const bool of_lse = call.grads[1].defined();
+  const WithLse at = of_lse ? with_lse(call) : WithLse{call.inputs[2], call.outputs[0], call.grads[0]};
+  std::vector<Value> inputs{call.inputs[0], call.inputs[1], at.v};
+  inputs.insert(inputs.end(), {at.out, call.outputs[1], at.dout});
   inputs.insert(inputs.end(), call.inputs.begin() + 3, call.inputs.end());
   std::vector<Value> grads = apply_all("attention_grad", inputs, call.node.attributes);
+  if (of_lse) grads[2] = slice_axis(grads[2], 3, 0, call.inputs[2].dim(3));
   grads.resize(call.inputs.size());
   return grads;
 }
@@ -63,15 +82,21 @@ std::span<const OpDef> attention_ops() {
 }
 } // namespace ops
 
-Value attention(Value q, Value k, Value v, const Mask& mask, const AttentionOptions& options) {
+AttentionParts attention_parts(Value q, Value k, Value v, const Mask& mask,
+                               const AttentionOptions& options) {
   std::vector<Value> inputs{q, k, v};
   for (Value param : mask.params()) inputs.push_back(param);
-  return apply("attention", inputs,
-               {{"kinds", mask.kinds()},
-                {"has_query_start", mask.query_start.defined()},
-                {"scale", static_cast<double>(options.scale)},
-                {"softcap", static_cast<double>(options.softcap)},
-                {"empty_average", options.empty_average}});
+  const auto made = apply_all("attention", inputs,
+                              {{"kinds", mask.kinds()},
+                               {"has_query_start", mask.query_start.defined()},
+                               {"scale", static_cast<double>(options.scale)},
+                               {"softcap", static_cast<double>(options.softcap)},
+                               {"empty_average", options.empty_average}});
+  return {made[0], made[1]};
+}
+
+Value attention(Value q, Value k, Value v, const Mask& mask, const AttentionOptions& options) {
+  return attention_parts(q, k, v, mask, options).out;
 }
 
 } // namespace dllm::graph

@@ -1,6 +1,7 @@
-// Mesh operations. vary: equal -> varying (free); all_reduce: varying -> equal; the others keep a
-// value varying. Each is the gradient of its partner, so a gradient has the type of what it belongs
-// to.
+// Mesh operations. vary: equal -> varying (free). all_reduce, all_reduce_max and an `equal` all_gather:
+// varying -> equal. The others keep a value varying. A loss that is equal counts once, whatever the
+// number of ranks, so the gradient of an equal result is the same on all ranks, and each gradient has
+// the type of what it belongs to.
 
 #include "graph/ops/build.h"
 #include "graph/ops/registry.h"
@@ -45,7 +46,9 @@ Types all_reduce_types(const OpCall& call) {
   const AxisSet axes = axes_of(call.attributes);
   if (!y.axes.contains(axes)) {
     fail_op(call, y.text() + " is equal over some of " + axes.text() +
-                      ": summing it again would multiply it by the number of ranks");
+                      (std::string_view(call.op.name) == "all_reduce"
+                           ? ": summing it again would multiply it by the number of ranks"
+                           : ": there is nothing to compare"));
   }
   y.axes = y.axes.without(axes);
   return {y};
@@ -83,6 +86,8 @@ Types all_gather_types(const OpCall& call) {
   const int64_t ranks = expect_ranks(call);
   const int64_t dim = normal_axis(call.op.name, x.shape, call.attributes.integer("dim"));
   x.shape = x.shape.with_dim(dim, x.shape.dim(dim) * ranks);
+  if (call.attributes.flag("equal"))
+    x.axes = x.axes.without(AxisSet(static_cast<Axis>(call.attributes.integer("axis"))));
   return {x};
 }
 
@@ -132,8 +137,20 @@ std::vector<Value> vary_vjp(const VjpCall& call) {
 std::vector<Value> all_reduce_vjp(const VjpCall& call) {
   return {vary(call.grads[0], axes_of(call.node.attributes))};
 }
+// Ranks with elements equal to the maximum share the gradient.
+std::vector<Value> all_reduce_max_vjp(const VjpCall& call) {
+  const AxisSet axes = axes_of(call.node.attributes);
+  const Value x = call.inputs[0];
+  const Value hit = convert(equal(x, call.outputs[0]), x.dtype());
+  return {multiply(hit, divide(call.grads[0], all_reduce(hit, axes)))};
+}
+// A rank's part of an equal result came from this rank alone: no exchange. Else every rank used every
+// part.
 std::vector<Value> all_gather_vjp(const VjpCall& call) {
   const Attributes& a = call.node.attributes;
+  if (a.flag("equal"))
+    return {own_part(call.grads[0], static_cast<Axis>(a.integer("axis")), a.integer("dim"),
+                     a.integer("ranks"))};
   return {reduce_scatter(wide(call.grads[0]), static_cast<Axis>(a.integer("axis")), a.integer("dim"),
                          a.integer("ranks"))};
 }
@@ -158,6 +175,10 @@ std::vector<Value> permute_vjp(const VjpCall& call) {
 constexpr OpDef kOps[] = {
     {.name = "vary", .infer = vary_types, .vjp = vary_vjp, .own_axes = true},
     {.name = "all_reduce", .infer = all_reduce_types, .vjp = all_reduce_vjp, .own_axes = true},
+    {.name = "all_reduce_max",
+     .infer = all_reduce_types,
+     .vjp = all_reduce_max_vjp,
+     .own_axes = true},
     {.name = "all_gather", .infer = all_gather_types, .vjp = all_gather_vjp, .own_axes = true},
     {.name = "reduce_scatter",
      .infer = reduce_scatter_types,
@@ -191,9 +212,30 @@ Value all_reduce(Value x, AxisSet axes) {
   return apply("all_reduce", {x}, {{"axes", axis_list(axes)}});
 }
 
-Value all_gather(Value x, Axis axis, int64_t dim, int64_t ranks) {
+Value all_reduce_max(Value x, AxisSet axes) {
+  if (axes.empty()) return x;
+  return apply("all_reduce_max", {x}, {{"axes", axis_list(axes)}});
+}
+
+Value all_gather(Value x, Axis axis, int64_t dim, int64_t ranks, bool equal) {
   dim = normal_axis("all_gather", x.shape(), dim);
-  return apply("all_gather", {x}, {{"axis", number(axis)}, {"dim", dim}, {"ranks", ranks}});
+  return apply("all_gather", {x},
+               {{"axis", number(axis)}, {"dim", dim}, {"ranks", ranks}, {"equal", equal}});
+}
+
+Value own_part(Value x, Axis axis, int64_t dim, int64_t ranks) {
+  dim = normal_axis("own_part", x.shape(), dim);
+  const int64_t extent = x.dim(dim);
+  if (ranks < 1 || extent % ranks != 0) {
+    fail(Code::invalid_argument, "[own_part] axis {} of {} does not divide by {} ranks", dim,
+         x.type().text(), ranks);
+  }
+  Graph& graph = *x.graph;
+  const int64_t own = extent / ranks;
+  std::vector<Value> begin(static_cast<size_t>(x.rank()), scalar_i32(graph, 0));
+  begin[static_cast<size_t>(dim)] =
+      multiply(axis_index(graph, axis), scalar_i32(graph, static_cast<int32_t>(own)));
+  return dynamic_slice(x, begin, x.shape().with_dim(dim, own).dims());
 }
 
 Value reduce_scatter(Value x, Axis axis, int64_t dim, int64_t ranks) {

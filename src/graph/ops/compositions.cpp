@@ -23,6 +23,15 @@ Value log_softmax(Value x, int64_t axis) {
   return subtract(shifted, log(sum(exp(shifted), {axis}, true)));
 }
 
+// log sum exp = top + log sum exp(x - top). No gradient passes through top: it cancels.
+Value log_sum_exp(Value x, int64_t axis, AxisSet over) {
+  axis = normal_axis("log_sum_exp", x.shape(), axis);
+  const Value top = stop_gradient(all_reduce_max(max(x, {axis}), over));
+  const Value spread = broadcast(reshape(top, x.shape().with_dim(axis, 1)), x.shape());
+  const Value total = all_reduce(sum(exp(subtract(x, spread)), {axis}), over);
+  return add(top, log(total));
+}
+
 // log(1 + e^x) = max(x, 0) + log1p(e^-|x|), without overflow.
 Value softplus(Value x) {
   return add(maximum(x, full_like(x, 0)), log1p(exp(negate(absolute(x)))));

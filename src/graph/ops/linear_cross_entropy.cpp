@@ -62,11 +62,46 @@ bool is_wanted(const VjpCall& call, int operand) {
   return operand >= 0 && call.wanted[static_cast<size_t>(operand)];
 }
 
+struct Targets {
+  Value counts; // u8(rows): the row has a target and is in use
+  Value ids;    // i32(rows), inside the vocabulary
+};
+
+Targets targets_of(Graph& graph, const Operands& at, std::span<const Value> inputs) {
+  const Value targets = inputs[static_cast<size_t>(at.targets)];
+  const auto vocab = static_cast<double>(inputs[1].dim(0));
+  const Value zero = full_like(targets, 0);
+  const Value named =
+      logical_and(greater_equal(targets, zero), less(targets, full_like(targets, vocab)));
+  const Value count = at.count >= 0 ? inputs[static_cast<size_t>(at.count)] : Value{};
+  return {logical_and(named, rows_in_use(graph, targets.dim(0), count)),
+          clamp(zero, targets, full_like(targets, vocab - 1))};
+}
+
+// d logits = (softmax - onehot) dnll + softmax dlse = (softmax - onehot) (dnll + dlse) + onehot dlse. The
+// first part is linear_cross_entropy_grad; this adds the second one, which has one id a row.
+void add_gradient_of_lse(const VjpCall& call, const Operands& at, std::vector<Value>& grads) {
+  const Value x = call.inputs[0], nll = call.outputs[0], lse = call.outputs[1];
+  const Targets target = targets_of(call.graph, at, call.inputs);
+  Value share = select(target.counts, call.grads[1], full_like(lse, 0));
+  if (at.head.softcap > 0) {
+    const Value t = divide(subtract(lse, nll), full_like(lse, at.head.softcap));
+    share = multiply(share, subtract(full_like(t, 1), multiply(t, t)));
+  }
+  const Value column = broadcast(reshape(share, Shape{x.dim(0), 1}), x.shape());
+  const Value scale =
+      at.head.scale >= 0 ? call.inputs[static_cast<size_t>(at.head.scale)] : Value{};
+  grads[0] = add(grads[0], multiply(column, take(call.inputs[1], target.ids, scale)));
+  if (grads[1].defined()) grads[1] = scatter_add(grads[1], target.ids, multiply(column, x));
+  if (at.head.bias < 0) return;
+  Value& bias = grads[static_cast<size_t>(at.head.bias)];
+  if (bias.defined()) bias = scatter_add(bias, target.ids, share);
+}
+
 std::vector<Value> vjp(const VjpCall& call) {
   const Operands at = operands(call.node.attributes, false);
   const Value weight = call.inputs[1];
-  if (call.grads[1].defined())
-    fail(Code::unimplemented, "[linear_cross_entropy] log-sum-exp has no gradient");
+  const bool of_lse = call.grads[1].defined();
   if (call.wanted[1] && weight.dtype() == DType::i8) {
     fail_with_hint("train an f32 master and keep the base frozen", Code::unimplemented,
                    "[linear_cross_entropy] weight {} has no gradient",
@@ -80,13 +115,16 @@ std::vector<Value> vjp(const VjpCall& call) {
   attributes.set("want_bias", want_bias);
   std::vector<Value> inputs(call.inputs.begin(), call.inputs.end());
   inputs.push_back(call.outputs[1]);
-  inputs.push_back(call.grads[0]);
+  Value both = call.grads[0];
+  if (of_lse) both = both.defined() ? add(both, call.grads[1]) : call.grads[1];
+  inputs.push_back(both);
   const auto made = apply_all("linear_cross_entropy_grad", inputs, attributes);
   std::vector<Value> grads(call.inputs.size());
   size_t next = 0;
   grads[0] = made[next++];
   if (call.wanted[1]) grads[1] = made[next++];
   if (want_bias) grads[static_cast<size_t>(at.head.bias)] = made[next++];
+  if (of_lse) add_gradient_of_lse(call, at, grads);
   return grads;
 }
 
@@ -97,15 +135,9 @@ struct Rows {
 };
 
 Rows rows_of(Graph& graph, const Operands& at, std::span<const Value> inputs) {
-  const Value targets = inputs[static_cast<size_t>(at.targets)];
-  const auto vocab = static_cast<double>(inputs[1].dim(0));
-  const Value zero = full_like(targets, 0);
-  const Value named =
-      logical_and(greater_equal(targets, zero), less(targets, full_like(targets, vocab)));
-  const Value count = at.count >= 0 ? inputs[static_cast<size_t>(at.count)] : Value{};
-  return {head_logits(at.head, inputs),
-          logical_and(named, rows_in_use(graph, targets.dim(0), count)),
-          reshape(clamp(zero, targets, full_like(targets, vocab - 1)), Shape{targets.dim(0), 1})};
+  const Targets target = targets_of(graph, at, inputs);
+  return {head_logits(at.head, inputs), target.counts,
+          reshape(target.ids, Shape{target.ids.dim(0), 1})};
 }
 
 std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
@@ -154,18 +186,50 @@ std::span<const OpDef> linear_cross_entropy_ops() {
 }
 } // namespace ops
 
-Value linear_cross_entropy(Value x, Value weight, Value bias, Value scale, Value targets,
-                           Value count, float softcap) {
+CrossEntropy linear_cross_entropy_parts(Value x, Value weight, Value bias, Value scale,
+                                        Value targets, Value count, float softcap) {
   std::vector<Value> inputs{x, weight};
   if (bias.defined()) inputs.push_back(bias);
   if (scale.defined()) inputs.push_back(scale);
   inputs.push_back(targets);
   if (count.defined()) inputs.push_back(count);
-  return apply("linear_cross_entropy", inputs,
-               {{"has_bias", bias.defined()},
-                {"has_scale", scale.defined()},
-                {"has_count", count.defined()},
-                {"softcap", static_cast<double>(softcap)}});
+  const auto made = apply_all("linear_cross_entropy", inputs,
+                              {{"has_bias", bias.defined()},
+                               {"has_scale", scale.defined()},
+                               {"has_count", count.defined()},
+                               {"softcap", static_cast<double>(softcap)}});
+  return {made[0], made[1]};
+}
+
+Value linear_cross_entropy(Value x, Value weight, Value bias, Value scale, Value targets,
+                           Value count, float softcap) {
+  return linear_cross_entropy_parts(x, weight, bias, scale, targets, count, softcap).nll;
+}
+
+// Every rank finds the log-sum-exp of its part, and the logit lse - nll where it has the target (id 0 stands
+// for a target of another rank).
+Value linear_cross_entropy_over(Axis axis, int64_t ranks, Value x, Value weight, Value bias, Value scale,
+                                Value targets, Value count, float softcap) {
+  Graph& graph = *x.graph;
+  const AxisSet over(axis);
+  const int64_t own = weight.dim(0), rows = x.dim(0);
+  const auto number = [&](int64_t n) { return scalar_i32(graph, static_cast<int32_t>(n)); };
+  const auto inside = [&](Value ids, int64_t end) {
+    return logical_and(greater_equal(ids, number(0)), less(ids, number(end)));
+  };
+  const Value counts =
+      logical_and(inside(targets, own * ranks), rows_in_use(graph, rows, count));
+  const Value local = subtract(targets, multiply(axis_index(graph, axis), number(own)));
+  const Value mine = inside(local, own), zero = full_like(local, 0);
+  const Value named = select(counts, select(mine, local, zero), full_like(local, -1));
+  const CrossEntropy part =
+      linear_cross_entropy_parts(x, weight, bias, scale, named, count, softcap);
+  const Value none = full_like(part.nll, 0);
+  const Value hit =
+      all_reduce(select(mine, subtract(part.log_sum_exp, part.nll), none), over);
+  const Value top = stop_gradient(all_reduce_max(part.log_sum_exp, over));
+  const Value total = all_reduce(exp(subtract(part.log_sum_exp, top)), over);
+  return select(counts, subtract(add(top, log(total)), hit), full_like(hit, 0));
 }
 
 } // namespace dllm::graph

@@ -16,7 +16,7 @@ AxisSet communication_axes(const Graph& graph) {
   AxisSet axes;
   for (const Node& node : graph.nodes()) {
     const std::string_view name = node.op->name;
-    if (name == "all_reduce") {
+    if (name == "all_reduce" || name == "all_reduce_max") {
       for (int64_t axis : node.attributes.list("axes"))
         axes = axes.with(AxisSet(static_cast<Axis>(axis)));
     } else if (name == "all_gather" || name == "reduce_scatter" || name == "all_to_all" ||

@@ -19,6 +19,7 @@ constexpr Entry kTable[] = {
     {"add", ops::emit_binary},
     {"all_gather", ops::emit_all_gather},
     {"all_reduce", ops::emit_all_reduce},
+    {"all_reduce_max", ops::emit_all_reduce_max},
     {"all_to_all", ops::emit_all_to_all},
     {"argmax", ops::emit_argmax},
     {"axis_index", ops::emit_axis_index},

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <thread>
 
 namespace dllm::cpu {
@@ -122,6 +123,105 @@ TEST(Callers, ManyThreadsGetTheSameBits) {
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(wrong.load(), 0);
+}
+
+// Halves until the numbers are small: never ends for infinity, at once for zeros.
+std::shared_ptr<Graph> halving() {
+  auto cond = std::make_shared<Graph>("large"), body = std::make_shared<Graph>("half");
+  const Value c = cond->input("x", DType::f32, {64});
+  cond->output("go", greater(sum(c, {0}), graph::scalar(*cond, 1)));
+  const Value x = body->input("x", DType::f32, {64});
+  body->output("x", multiply(x, graph::scalar(*body, 0.5f)));
+  auto graph = std::make_shared<Graph>("halving");
+  const Value given = graph->input("x", DType::f32, {64});
+  graph->output("x", while_loop(cond, body, {multiply(given, given)})[0]);
+  return graph;
+}
+
+Tensor filled(float number) {
+  return Tensor::from(Shape{64}, std::vector<float>(64, number));
+}
+
+// A run that never ends by itself, in a thread of its own until it is stopped.
+class EndlessRun {
+public:
+  EndlessRun(graph::Engine& engine, graph::Program& program)
+      : inputs_(upload_all(engine, {filled(std::numeric_limits<float>::infinity())})),
+        thread_([this, &program] {
+          const Error error = thrown_by([&] { program.run(inputs_, &task_); });
+          EXPECT_EQ(error.code(), Code::cancelled);
+        }) {
+    // The number of checks grows while it runs.
+    task_.cancel_at_check(1'000'000'000'000);
+    int64_t first = task_.checks_left();
+    while (task_.checks_left() > first - 100) std::this_thread::yield();
+  }
+  ~EndlessRun() {
+    task_.cancel();
+    thread_.join();
+  }
+
+private:
+  Task task_;
+  std::vector<graph::BufferRef> inputs_;
+  std::thread thread_;
+};
+
+// A second caller does not wait for the first: two decoders, or two ranks that meet in an exchange.
+TEST(Callers, OneProgramRunsInTwoThreadsAtOnce) {
+  for (const int64_t threads : {1, 2}) {
+    auto engine = test_engine(threads);
+    auto program = engine->compile(halving());
+    const auto inputs = upload_all(*engine, {filled(1)});
+    EndlessRun endless(*engine, *program);
+    for (int i = 0; i < 3; ++i) {
+      Task task;
+      task.set_deadline(60'000);
+      EXPECT_EQ(floats(program->run(inputs, &task)[0]->read())[0], 1.0f / 64);
+    }
+  }
+}
+
+// Runs one after the other keep one arena; runs at the same time have one each, and a trim gives them back.
+TEST(Callers, ArenasAreCounted) {
+  auto engine = test_engine();
+  auto program = engine->compile(halving());
+  const auto inputs = upload_all(*engine, {filled(1)});
+  const int64_t before = engine->i64("memory_used"), arena = program->plan().arena_bytes;
+  ASSERT_GT(arena, 0);
+  for (int i = 0; i < 3; ++i) program->run(inputs);
+  EXPECT_EQ(engine->i64("memory_used"), before + arena);
+  {
+    EndlessRun endless(*engine, *program);
+    program->run(inputs);
+    program->run(inputs);
+    const int64_t of_endless = program->plan().input_bytes + program->plan().output_bytes;
+    EXPECT_EQ(engine->i64("memory_used"), before + 2 * arena + of_endless);
+  }
+  EXPECT_EQ(engine->i64("memory_used"), before + 2 * arena);
+  engine->trim();
+  EXPECT_EQ(engine->i64("memory_used"), before);
+}
+
+// Under a memory limit the second run waits, and its task is looked at while it does.
+TEST(Callers, ARunThatDoesNotFitWaits) {
+  auto engine = test_engine();
+  auto program = engine->compile(halving());
+  const auto inputs = upload_all(*engine, {filled(1)});
+  const graph::PlanReport& plan = program->plan();
+  // Room for both inputs and one run.
+  const int64_t one_run = plan.output_bytes + plan.arena_bytes;
+  engine->set_i64("memory_limit", engine->i64("memory_used") + plan.input_bytes + one_run + one_run / 2);
+  std::thread waiting;
+  {
+    EndlessRun endless(*engine, *program);
+    Task task;
+    task.set_deadline(40);
+    EXPECT_EQ(thrown_by([&] { program->run(inputs, &task); }).code(), Code::deadline_exceeded);
+    waiting = std::thread([&] { EXPECT_EQ(floats(program->run(inputs)[0]->read())[0], 1.0f / 64); });
+  }
+  waiting.join();
+  EXPECT_LE(engine->i64("memory_peak"), engine->i64("memory_limit"));
 }
 
 #if !defined(__SANITIZE_THREAD__)

@@ -2,6 +2,7 @@
 // over ranks are right.
 
 #include "base/error.h"
+#include "graph/layout.h"
 #include "graph/ops.h"
 #include "unit/graph/reference_evaluator.h"
 
@@ -178,6 +179,62 @@ TEST(Axes, ExchangesUndoTheirGradients) {
   EXPECT_EQ(out[0][1].as<double>()[0], 2 * 1 * 1);
   EXPECT_EQ(out[0][1].as<double>()[3], 2 * 2 * 4);
   EXPECT_EQ(out[1][1].as<double>()[2], 2 * 1 * 9);
+}
+
+// What is cut over ranks and compared or put together over all of them: log sum exp with its maximum, a gather that all
+// ranks agree on, and each rank's own part of it. Gradients as on one rank.
+TEST(Axes, EqualResultsHaveTheGradientsOfOneRank) {
+  const auto build = [](Graph& graph, int64_t n) {
+    const AxisSet over = n == 1 ? AxisSet{} : kTensor;
+    const Value x = graph.input("x", {Shape{3, 8 / n}, DType::f32, over});
+    const Value lse = log_sum_exp(x, 1, over);
+    const Value top = all_reduce_max(max(x, {1}), over);
+    Value all = n == 1 ? x : all_gather(x, Axis::tensor, 1, n, true);
+    EXPECT_EQ(all.type().text(), "f32(3, 8)");
+    const Value swapped = multiply(all, reverse(all, 1));  // ties every part to another one
+    Value own = n == 1 ? swapped : own_part(swapped, Axis::tensor, 1, n);
+    const Value again = all_reduce(sum(multiply(own, x), {0, 1}), over);
+    const Value loss = add(add(sum(multiply(lse, top), {0}), sum(multiply(all, swapped), {0, 1})), again);
+    graph.output("loss", loss);
+    graph.output("x", gradients(loss, {x})[0], "x");
+  };
+  std::vector<float> numbers;
+  for (int i = 0; i < 24; ++i) numbers.push_back(0.07f * static_cast<float>((i * 11) % 24) - 0.8f);
+  const Tensor x = Tensor::from(Shape{3, 8}, numbers);
+  Graph plain;
+  build(plain, 1);
+  const auto wanted = test::evaluate(plain, {x});
+  for (const int64_t n : {2, 4}) {
+    Graph graph;
+    build(graph, n);
+    const Mesh mesh = Mesh().set(Axis::tensor, n);
+    const Layout cut = Layout().cut(Axis::tensor, 1);
+    std::vector<std::vector<Tensor>> inputs;
+    for (int64_t r = 0; r < n; ++r) inputs.push_back({cut.part(x, {mesh, r})});
+    const auto got = test::evaluate_ranks(graph, Axis::tensor, inputs);
+    for (int64_t r = 0; r < n; ++r) {
+      const auto& own = got[static_cast<size_t>(r)];
+      EXPECT_NEAR(own[0].as<double>()[0], wanted[0].as<double>()[0], 1e-12);
+      const Tensor part = cut.part(wanted[1], {mesh, r});
+      for (size_t e = 0; e < part.as<double>().size(); ++e)
+        EXPECT_NEAR(own[1].as<double>()[e], part.as<double>()[e], 1e-12) << n << " " << r << " " << e;
+    }
+  }
+}
+
+// Equal maxima share the gradient.
+TEST(Axes, EqualMaximaOfRanksShareTheGradient) {
+  Graph graph;
+  const Value x = graph.input("x", {Shape{2}, DType::f32, kData});
+  graph.output("x", gradients(sum(all_reduce_max(x, kData), {0}), {x})[0], "x");
+  const auto tensor = [](float a, float b) { return Tensor::from(Shape{2}, std::vector<float>{a, b}); };
+  const auto got = test::evaluate_ranks(graph, Axis::data, {{tensor(1, 5)}, {tensor(3, 5)}});
+  EXPECT_EQ(got[0][0].as<double>()[0], 0);
+  EXPECT_EQ(got[1][0].as<double>()[0], 1);
+  EXPECT_EQ(got[0][0].as<double>()[1], 0.5);
+  EXPECT_EQ(got[1][0].as<double>()[1], 0.5);
+  EXPECT_EQ(error_of([&] { all_reduce_max(all_reduce(x, kData), kData); }),
+            "[all_reduce_max] f32(2) is equal over some of {data}: there is nothing to compare");
 }
 
 // A loop whose end differs from rank to rank must not communicate inside.

@@ -6,6 +6,7 @@
 #include "graph/passes.h"
 #include "unit/graph/reference_ops.h"
 
+#include <algorithm>
 #include <string>
 
 namespace dllm::graph::test {
@@ -142,7 +143,7 @@ private:
 
   // --- mesh ---
   static bool is_collective(std::string_view name) {
-    return name == "vary" || name == "all_reduce" || name == "all_gather" ||
+    return name == "vary" || name == "all_reduce" || name == "all_reduce_max" || name == "all_gather" ||
            name == "reduce_scatter" || name == "all_to_all" || name == "permute" ||
            name == "axis_index";
   }
@@ -151,11 +152,12 @@ private:
     const std::string_view name = node.op->name;
     const ValueType& type = graph.type(node.outputs[0]);
     if (name == "vary") return x;
-    if (name == "all_reduce") {
+    if (name == "all_reduce" || name == "all_reduce_max") {
       bool ours = false;
       for (int64_t axis : node.attributes.list("axes"))
         ours = ours || static_cast<Axis>(axis) == axis_;
-      return ours ? total(x) : x;
+      if (!ours) return x;
+      return name == "all_reduce" ? total(x) : largest(x);
     }
     const bool ours = static_cast<Axis>(node.attributes.integer("axis")) == axis_;
     PerRank y(ranks_);
@@ -190,6 +192,14 @@ private:
       for (size_t e = 0; e < sum.data.size(); ++e) sum.data[e] += x[r].data[e];
     }
     return PerRank(ranks_, sum);
+  }
+
+  PerRank largest(const PerRank& x) const {
+    Array top = x[0];
+    for (size_t r = 1; r < ranks_; ++r) {
+      for (size_t e = 0; e < top.data.size(); ++e) top.data[e] = std::max(top.data[e], x[r].data[e]);
+    }
+    return PerRank(ranks_, top);
   }
 
   // Extents before, along and after a dimension.
@@ -258,7 +268,8 @@ std::vector<Tensor> evaluate(const Graph& graph, const std::vector<Tensor>& inpu
 bool has_reference(std::string_view op) {
   constexpr std::string_view kOwn[] = {"scan",       "while",      "vary",
                                        "all_reduce", "all_gather", "reduce_scatter",
-                                       "all_to_all", "permute",    "axis_index"};
+                                       "all_to_all", "permute",    "axis_index",
+                                       "all_reduce_max"};
   for (std::string_view own : kOwn) {
     if (op == own) return true;
   }

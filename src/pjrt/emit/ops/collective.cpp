@@ -34,9 +34,7 @@ int64_t ranks_of(const EmitCall& call, int64_t wanted) {
   return ranks;
 }
 
-} // namespace
-
-void emit_all_reduce(EmitCall& call) {
+void reduce_over_axes(EmitCall& call, std::string_view joining) {
   const Mesh& mesh = call.options().mesh;
   AxisSet axes;
   for (const int64_t axis : call.a.list("axes")) {
@@ -45,7 +43,17 @@ void emit_all_reduce(EmitCall& call) {
   if (axes.empty()) return emit_same(call);
   const Ssa x = call.in(0);
   call.out(call.w.op1("stablehlo.all_reduce", {x}, x.type, groups_text(mesh, axes),
-                      {build::joining(call.w, "add", x.element())}));
+                      {build::joining(call.w, joining, x.element())}));
+}
+
+} // namespace
+
+void emit_all_reduce(EmitCall& call) {
+  reduce_over_axes(call, "add");
+}
+
+void emit_all_reduce_max(EmitCall& call) {
+  reduce_over_axes(call, "maximum");
 }
 
 void emit_all_gather(EmitCall& call) {

@@ -6,6 +6,7 @@
 namespace dllm::pjrt::hlo::ops {
 
 void emit_all_gather(EmitCall& call);
+void emit_all_reduce_max(EmitCall& call);
 void emit_all_reduce(EmitCall& call);
 void emit_all_to_all(EmitCall& call);
 void emit_argmax(EmitCall& call);

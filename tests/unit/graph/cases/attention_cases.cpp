@@ -84,6 +84,23 @@ void add_attention(Cases& c) {
       });
     }
   }
+  // The log-sum-exp has a gradient too; every query sees a key.
+  for (const bool capped : {false, true}) {
+    c.add("attention", capped ? "log sum exp softcap" : "log sum exp", [&](B& b) {
+      AttentionOptions options;
+      options.scale = 0.4f;
+      options.softcap = capped ? 3.0f : 0.0f;
+      const Value q = b.f({2, 5, 4, 3}), k = b.f({2, 5, 2, 3}), v = b.f({2, 5, 2, 4});
+      const AttentionParts made = attention_parts(q, k, v, Mask::causal(), options);
+      return Values{made.out, made.log_sum_exp};
+    });
+    c.add("attention", capped ? "log sum exp alone softcap" : "log sum exp alone", [&](B& b) {
+      AttentionOptions options;
+      options.softcap = capped ? 3.0f : 0.0f;
+      const Value q = b.f({2, 5, 4, 3}), k = b.f({2, 5, 2, 3});
+      return Values{attention_parts(q, k, b.fixed({2, 5, 2, 4}), Mask::causal(), options).log_sum_exp};
+    });
+  }
   c.add("attention", "long", [](B& b) {
     AttentionOptions options;
     options.scale = 0.2f;

@@ -35,6 +35,15 @@ void add_head(Cases& c) {
           return Values{nll, b.graph().value(node.outputs[1])};
         },
         1);
+    c.add("linear_cross_entropy", std::string("log sum exp ") + form.label, [&](B& b) {
+      const Value x = b.f({6, 3}), weight = weight_of(b), bias = form.bias ? b.f({11}) : Value{};
+      const Value scale = form.weight == DType::i8 ? b.fixed({11}, 0, 0.02) : Value{};
+      const Value targets = b.ints({6}, {0, 10, -1, 4, 11, 7}),
+                  count = form.count ? b.ints({}, {5}) : Value{};
+      const CrossEntropy made =
+          linear_cross_entropy_parts(x, weight, bias, scale, targets, count, form.softcap);
+      return Values{made.nll, made.log_sum_exp};
+    });
     c.add("linear_cross_entropy_grad", form.label, [&](B& b) {
       const Value x = b.fixed({6, 3});
       const Value weight = form.weight == DType::f32 ? b.fixed({11, 3}) : weight_of(b);

@@ -1,0 +1,54 @@
+#pragma once
+// One rank's connection to the other ranks of a mesh.
+
+#include "base/error.h"
+#include "base/task.h"
+#include "comm/reduce.h"
+
+#include <cstdint>
+#include <span>
+
+namespace dllm::comm {
+
+// The ranks that take part in an exchange, in the order of their pieces: one row of graph::Mesh::groups.
+using Group = std::span<const int64_t>;
+
+// Collective calls. Every member of a group makes the same calls on it, in the same order, with equal sizes and types; a
+// mismatch is an error on all ranks, not a hang. A call returns when its own buffers may be used again. Results are
+// combined in the order of the group (reduce.h): bits are the same on every rank and in every run. `in` and `out` do not
+// overlap. `task` is checked while a call waits.
+//
+// Failure. A rank whose task is cancelled while it waits throws as check_task does and aborts the others. A rank that
+// fails outside of a call must call abort(). From then on every call, waiting or later, on every rank throws an error
+// with the code and text of the first failure, until all ranks have called restart().
+//
+// Threads: one thread per rank at a time; abort() may be called from any thread.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int64_t rank() const = 0;
+  virtual int64_t size() const = 0;
+
+  // out[i] = in_0[i] op in_1[i] op ...: count elements, the same on every member.
+  virtual void all_reduce(Group group, Reduction reduction, DType dtype, const void* in, void* out, int64_t count,
+                          const Task* task) = 0;
+  // out: one piece of `bytes` from each member.
+  virtual void all_gather(Group group, const void* in, void* out, int64_t bytes, const Task* task) = 0;
+  // in: one piece of `count` elements for each member; out: the reduction of the pieces for this rank.
+  virtual void reduce_scatter(Group group, Reduction reduction, DType dtype, const void* in, void* out, int64_t count,
+                              const Task* task) = 0;
+  // in: one piece of `bytes` for each member; out: one from each member.
+  virtual void all_to_all(Group group, const void* in, void* out, int64_t bytes, const Task* task) = 0;
+  // Member i of the group sends `bytes` to member target_of_member[i], a permutation.
+  virtual void permute(Group group, std::span<const int64_t> target_of_member, const void* in, void* out, int64_t bytes,
+                       const Task* task) = 0;
+  // Returns on all members or throws on all members.
+  virtual void barrier(Group group, const Task* task) = 0;
+
+  // Makes the calls of all ranks fail; the first reason is kept. Never blocks.
+  virtual void abort(const Error& reason) noexcept = 0;
+  // After a failure: waits until every rank of the mesh has called it, then calls work again.
+  virtual void restart(const Task* task) = 0;
+};
+
+}  // namespace dllm::comm

@@ -1,0 +1,89 @@
+// Layouts of arrays on a mesh, and the groups of its ranks.
+
+#include "graph/layout.h"
+
+#include "base/error.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace dllm::graph {
+namespace {
+
+Tensor counting(const Shape& shape) {
+  Tensor made(DType::i32, shape);
+  auto values = made.mutable_as<int32_t>();
+  std::iota(values.begin(), values.end(), 0);
+  return made;
+}
+
+std::vector<int32_t> numbers(const Tensor& tensor) {
+  const auto values = tensor.as<int32_t>();
+  return {values.begin(), values.end()};
+}
+
+template <class F>
+std::string error_of(F&& run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    return error.text();
+  }
+  return "";
+}
+
+TEST(Layout, CutsDimensions) {
+  const Mesh mesh = Mesh().set(Axis::fsdp, 2).set(Axis::tensor, 2);
+  const Tensor whole = counting({4, 4});
+  const Layout rows = Layout().cut(Axis::fsdp, 0);
+  EXPECT_EQ(numbers(rows.part(whole, {mesh, 2})), (std::vector<int32_t>{8, 9, 10, 11, 12, 13, 14, 15}));
+  EXPECT_EQ(numbers(rows.part(whole, {mesh, 3})), numbers(rows.part(whole, {mesh, 2})));  // equal over tensor
+  const Layout blocks = Layout().cut(Axis::fsdp, 0).cut(Axis::tensor, 1);
+  EXPECT_EQ(numbers(blocks.part(whole, {mesh, 1})), (std::vector<int32_t>{2, 3, 6, 7}));
+  // Two axes along one dimension: the later axis changes faster.
+  const Layout both = Layout().cut(Axis::tensor, 1).cut(Axis::fsdp, 1);
+  for (int64_t rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(numbers(both.part(whole, {mesh, rank}))[0], static_cast<int32_t>(rank));
+  EXPECT_EQ(both.part_shape({4, 4}, mesh), (Shape{4, 1}));
+  EXPECT_EQ(both.whole_shape({4, 1}, mesh), (Shape{4, 4}));
+  EXPECT_EQ(blocks.text(), "{fsdp: 0, tensor: 1}");
+  EXPECT_EQ(blocks.axes().text(), "{fsdp, tensor}");
+}
+
+TEST(Layout, WholeIsFree) {
+  const Tensor whole = counting({3, 5});
+  const Mesh mesh = Mesh().set(Axis::data, 3);
+  EXPECT_TRUE(Layout().is_whole());
+  EXPECT_EQ(Layout().part(whole, {mesh, 1}).bytes(), whole.bytes());
+  // On a mesh of one rank a part is the array.
+  EXPECT_EQ(Layout().cut(Axis::data, 0).part(whole, {}).bytes(), whole.bytes());
+  EXPECT_EQ(Layout().text(), "whole");
+}
+
+TEST(Layout, WhatDoesNotFitIsAnError) {
+  const Mesh mesh = Mesh().set(Axis::data, 2);
+  EXPECT_EQ(error_of([&] { Layout().cut(Axis::data, 0).part_shape({3, 2}, mesh); }),
+            "dimension 0 of (3, 2) does not divide by 2 ranks (layout {data: 0})");
+  EXPECT_EQ(error_of([&] { Layout().cut(Axis::data, 2).part_shape({3, 2}, mesh); }),
+            "layout {data: 2} cuts dimension 2, the array (3, 2) has 2");
+  EXPECT_EQ(error_of([] { Layout().cut(Axis::data, 0).cut(Axis::data, 1); }),
+            "mesh axis data cuts dimension 0 already and cannot cut 1 too");
+  EXPECT_EQ(error_of([] { Layout().cut(Axis::data, -1); }), "mesh axis data cannot cut dimension -1");
+}
+
+TEST(Mesh, GroupOfARank) {
+  const Mesh mesh = Mesh().set(Axis::data, 2).set(Axis::tensor, 3);
+  EXPECT_EQ(mesh.group_of(4, AxisSet(Axis::tensor)), (std::vector<int64_t>{3, 4, 5}));
+  EXPECT_EQ(mesh.group_of(4, AxisSet(Axis::data)), (std::vector<int64_t>{1, 4}));
+  EXPECT_EQ(mesh.group_of(4, AxisSet(Axis::expert)), (std::vector<int64_t>{4}));
+  EXPECT_EQ(mesh.group_of(4, {}), (std::vector<int64_t>{4}));
+  EXPECT_EQ(mesh.text(), "2 x 3 ranks (data, tensor)");
+  EXPECT_EQ(Mesh().text(), "1 rank");
+  EXPECT_EQ(error_of([&] { mesh.group_of(6, {}); }), "rank 6 is not in a mesh of 2 x 3 ranks (data, tensor)");
+  EXPECT_TRUE(Placement{}.is_single());
+  EXPECT_EQ((Placement{mesh, 4}.index(Axis::tensor)), 1);
+}
+
+}  // namespace
+}  // namespace dllm::graph
