@@ -94,3 +94,4 @@ target_compile_options(dllm_lua_vm PRIVATE -w -fno-sanitize=undefined)
 set_target_properties(dllm_lua_vm PROPERTIES POSITION_INDEPENDENT_CODE ON
                       CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 target_link_libraries(dllm_lua_vm PUBLIC ${CMAKE_DL_LIBS} m PRIVATE dllm_flags)
+set_target_properties(dllm_lua_vm PROPERTIES UNITY_BUILD OFF)

@@ -1,4 +1,4 @@
--- Reads a public header: constants, types, functions with their comment blocks (house-style 3.4).
+-- Reads a public header: constants, types, functions with their comment blocks.
 -- Anything else in a header is an error: what this file cannot read, other languages cannot either.
 local header = {}
 

@@ -1,4 +1,4 @@
--- Checks who includes whom against the table of house-style 3.9.   lua_tool layers.lua ROOT
+-- Checks who includes whom against its table.   lua_tool layers.lua ROOT
 local files = require "files"
 local layers = {}
 

@@ -1,4 +1,4 @@
--- The rules of house-style 3.1 to 3.4 for one function; answers a list of complaints.
+-- The rules of docs/style.md for one function; answers a list of complaints.
 local kinds = require "kinds"
 local rules = {}
 

@@ -1,4 +1,4 @@
--- Medians and the top ten of files and functions (house-style 3.10).   lua_tool size.lua ROOT
+-- Medians and the top ten of files and functions.   lua_tool size.lua ROOT
 -- Works on the layout that clang-format gives our C and C++: a function's closing brace stands at
 -- the indent of its first line, members of a class two columns further in.
 local files = require "files"

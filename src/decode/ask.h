@@ -6,8 +6,7 @@
 
 namespace dllm::decode {
 
-// Tokens mixed into the input of one position in place of its own (soft parallel decoding,
-// spec-dllm-jax 4.6 step 2): sum of weights[k] E(ids[k]) + rest E(mask), rest = max(0, 1 - sum of
+// Tokens mixed into the input of one position in place of its own (soft parallel decoding, DMax): sum of weights[k] E(ids[k]) + rest E(mask), rest = max(0, 1 - sum of
 // weights), rescaled to the same mix of the norms.
 struct SoftInput {
   int64_t position = 0;

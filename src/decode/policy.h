@@ -88,7 +88,7 @@ std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& 
 // Positions to decide in each of `steps` steps so that the expected masked share follows the
 // schedule: at step j with t = (steps - j) / steps and s = t - 1 / steps,
 // round_half_even(left * (1 - (1 - alpha(s)) / (1 - alpha(t)))); steps that would decide nothing
-// are left out; the sum is `open` (spec-dllm-jax 4.0).
+// are left out; the sum is `open` (ZHZisZZ/dllm).
 std::vector<int64_t> transfer_counts(const noise::Schedule& schedule, int64_t open, int64_t steps);
 // LLaDA's own: open / steps in every step, one more in the first open % steps.
 std::vector<int64_t> even_counts(int64_t open, int64_t steps);

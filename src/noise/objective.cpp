@@ -151,7 +151,7 @@ Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) c
 
 Loss Objective::loss(model::Builder& builder,
                      const std::map<std::string, graph::Value>& arrays) const {
-  // spec-dllm-jax, golden README: a query that sees nothing averages all values.
+  // dllm-jax: a query that sees nothing averages all values.
   const bool empty_average = options_.str("compat") == "dllm-jax";
   return token_ce_loss(builder, arrays, attention(builder.config()), empty_average);
 }

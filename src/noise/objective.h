@@ -75,7 +75,7 @@ public:
   virtual Loss loss(model::Builder& builder,
                     const std::map<std::string, graph::Value>& arrays) const;
 
-  // What the loss uses for a model: option > the objective's need > the model's own (design 7).
+  // What the loss uses for a model: option > the objective's need > the model's own.
   virtual model::AttentionKind attention(const model::ModelConfig& config) const;
   virtual int shift(const model::ModelConfig& config) const;
 

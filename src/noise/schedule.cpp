@@ -35,9 +35,9 @@ Json NamedSchedule::describe() const {
   Json made = options_.to_json();
   made["name"] = name_;
   Json quirks = Json::array();
-  if (weight_guard_ > 0) quirks.push_back("weight has 1e-6 in its denominator (spec-dllm-jax 3)");
+  if (weight_guard_ > 0) quirks.push_back("weight has 1e-6 in its denominator (dllm-jax, schedulers)");
   if (reverse_guard_ > 0)
-    quirks.push_back("reverse_mask_prob has 1e-6 in its denominator (spec-dllm-jax 3)");
+    quirks.push_back("reverse_mask_prob has 1e-6 in its denominator (dllm-jax, schedulers)");
   made["quirks"] = quirks;
   return made;
 }

@@ -18,7 +18,7 @@ public:
   virtual const std::string& name() const = 0;
   virtual double alpha(double t) const = 0; // probability that a token is kept: 1 at t = 0, falling
   virtual double dalpha(double t) const = 0; // d alpha / dt
-  // Factor of the loss. Default: -dalpha / (1 - alpha), the NELBO's (spec-nano-dlm 18).
+  // Factor of the loss. Default: -dalpha / (1 - alpha), the NELBO's (MDLM, Sahoo et al. 2024).
   virtual double weight(double t) const;
   virtual double mask_prob(double t) const { return 1.0 - alpha(t); }
   // A token masked at t is still masked at s < t with this probability: (1 - alpha(s)) / (1 -

@@ -16,7 +16,7 @@ namespace dllm::noise {
 //   mask u8(batch, queries, keys), timesteps f32(batch), block i32(): only when the batch or the
 //   attention has them rows, row_targets i32(capacity), row_weights f32(capacity), count i32():
 //   capacity = batch * seq, first `count` in use normalizer f32(batch)
-// first_predicts_itself: with shift 1 a target at position 0 is read from row 0 (spec-dllm-jax 2.1
+// first_predicts_itself: with shift 1 a target at position 0 is read from row 0 (dllm-jax, MDLM trainer
 // step 6); else such a target is an error. block: for block-causal attention, 0: none.
 struct TokenCeSettings {
   int64_t vocab = 0;         // ids and targets are below; 0: not checked

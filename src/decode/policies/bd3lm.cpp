@@ -1,4 +1,4 @@
-// Block diffusion (BD3-LM, Arriola et al. 2025, section 3; spec-dllm-jax 4.2): blocks counted from
+// Block diffusion (BD3-LM, Arriola et al. 2025, section 3; ZHZisZZ/dllm, BD3LM sampler): blocks counted from
 // the end of the prompt, each seeing itself and all before it; inside a block the surest tokens
 // first, as many as the schedule says. K and V of decided blocks are kept.
 

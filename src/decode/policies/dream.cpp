@@ -1,5 +1,5 @@
-// Dream's decoding (Ye et al. 2025; spec-dllm-jax 4.3), which is Open-dLLM's too (spec-open-dllm
-// 10): open positions of the whole canvas, the surest first. How sure is told by the distribution
+// Dream's decoding (Ye et al. 2025), which pengzhangzhi/Open-dLLM has too:
+// open positions of the whole canvas, the surest first. How sure is told by the distribution
 // a token is drawn from, after temperature and filters, top_p before top_k.
 
 #include "base/error.h"

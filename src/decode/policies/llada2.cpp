@@ -1,4 +1,4 @@
-// LLaDA2 (Ant Group 2025; spec-dllm-jax 4.5): blocks of a grid that begins with the canvas, each
+// LLaDA2 (Ant Group 2025; ZHZisZZ/dllm, LLaDA2 sampler): blocks of a grid that begins with the canvas, each
 // seeing itself and all before it. A step commits every token above a threshold, at least its
 // quota. LLaDA2.1 goes on when nothing is masked and replaces tokens the model has come to doubt.
 

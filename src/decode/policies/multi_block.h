@@ -1,5 +1,5 @@
 #pragma once
-// The life of blocks in multi-block decoding (spec-open-dllm 5.3, 5.4): when the next one is
+// The life of blocks in multi-block decoding (scrya-com/dLLM-castlehill): when the next one is
 // created, when it may have tokens forced, how far a pass looks.
 
 #include "decode/slot.h"

@@ -1,4 +1,4 @@
-// Multi-block decoding (d3LLM, hao-ai-lab; dLLM-castlehill; spec-open-dllm 5): the next block
+// Multi-block decoding (d3LLM, hao-ai-lab; scrya-com/dLLM-castlehill): the next block
 // begins while the one before is still being decided. Positions of all begun blocks are decided
 // when their entropy is low; the leading block gets at least one token a step.
 
@@ -12,7 +12,7 @@ namespace dllm::decode {
 namespace {
 
 // The window of a cache under full attention: decided blocks leave it a few steps after they were
-// done, so their K and V have settled; full passes bring the rest up to date (spec-open-dllm 5.5).
+// done, so their K and V have settled; full passes bring the rest up to date.
 class DelayedWindow {
 public:
   // What round number `round` (from 1) computes: [begin, ...); blocks up to leave_end are kept

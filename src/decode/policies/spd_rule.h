@@ -1,5 +1,5 @@
 #pragma once
-// The two formulas of soft parallel decoding (DMax; spec-dllm-jax 4.6): which masks of a block are
+// The two formulas of soft parallel decoding (DMax; github.com/czg1225/DMax): which masks of a block are
 // decided, and what a decided position feeds to the next step.
 
 #include "decode/ask.h"

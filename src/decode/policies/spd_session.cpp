@@ -1,4 +1,4 @@
-// Soft parallel decoding (DMax; spec-dllm-jax 4.6, 4.7). Blocks of an absolute grid, block-causal
+// Soft parallel decoding (DMax; github.com/czg1225/DMax, dInfer). Blocks of an absolute grid, block-causal
 // attention. In every step the leading masks that are sure enough are decided, and every position
 // decided before in this block is overwritten by what the model says now: its input is not its
 // token but a mix of the likeliest tokens and the mask, weighted by their probabilities.

@@ -27,7 +27,7 @@ public:
 
 protected:
   using Objective::Objective;
-  // The mask token of a batch, or failed_precondition with the choices of design 7.
+  // The mask token of a batch, or failed_precondition with the choices a caller has.
   int32_t mask_id(const PrepareContext& context) const;
 };
 

@@ -83,7 +83,7 @@ Mdlm::Draws Mdlm::own_draws(const TokenRows& rows, std::pair<int64_t, int64_t> g
   return draws;
 }
 
-// compat = dllm-jax (spec-dllm-jax 2): the trainer's key splits once per prepared batch, the
+// compat = dllm-jax: the trainer's key splits once per prepared batch, the
 // batch's key splits into those of times and masks; the draws cover the local batch.
 Mdlm::Draws Mdlm::jax_draws(const TokenRows& rows, uint64_t seed, int64_t step,
                             const PrepareContext& context) const {
@@ -152,7 +152,7 @@ void Mdlm::corrupt(const TokenRows& rows, const Draws& draws, const float* given
   }
 }
 
-// compat = dllm-jax | dllm with shift 1 (spec-dllm-jax 2.1 step 1): unless every row starts
+// compat = dllm-jax | dllm with shift 1: unless every row starts
 // untrained, one BOS column is put in front of the whole batch.
 Batch with_bos_column(const Batch& batch, int64_t bos_id) {
   if (bos_id < 0)
@@ -222,11 +222,11 @@ Json Mdlm::describe() const {
   Json made = Objective::describe();
   if (jax()) {
     made["quirks"].push_back(
-        "times and masks of the local batch come from one key per batch (spec-dllm-jax 2)");
+        "times and masks of the local batch come from one key per batch (dllm-jax, trainers)");
   }
   if (reference()) {
     made["quirks"].push_back(
-        "shift 1 puts a BOS column in front; position 0 is read from itself (spec-dllm-jax 2.1)");
+        "shift 1 puts a BOS column in front; position 0 is read from itself (dllm-jax, MDLM trainer)");
   }
   return made;
 }

@@ -9,7 +9,7 @@
 namespace dllm::noise {
 namespace {
 
-// nano-dlm's loss (spec-nano-dlm 4, 5): a discrete time 1..T per row, the schedule's own weight
+// nano-dlm's loss (jaisidhsingh/nano-dlm, src/training.py): a discrete time 1..T per row, the schedule's own weight
 // alpha / (1 - alpha), divided by the masked tokens of the batch.
 class Nano final : public MaskingObjective {
 public:
@@ -58,7 +58,7 @@ Nano::Draws Nano::own_draws(const TokenRows& rows, int64_t first_row, uint64_t s
   return draws;
 }
 
-// compat = nano (spec-nano-dlm 4): a running key splits three ways a batch: next, times, masks.
+// compat = nano: a running key splits three ways a batch: next, times, masks.
 Nano::Draws Nano::reference_draws(const TokenRows& rows, uint64_t seed, int64_t step,
                                   const PrepareContext& context) const {
   Key running = context.batch_key ? *context.batch_key : make_key(seed);
@@ -110,7 +110,7 @@ Batch Nano::prepare(const Batch& batch, uint64_t seed, int64_t step,
       const bool hit = rows.trainable(static_cast<int64_t>(at)) &&
                        !(draws.keep[at] < static_cast<float>(schedule_->alpha(t)));
       if (hit) ids[at] = mask;
-      // spec-nano-dlm 5: the reference looks at the noised ids, so a mask token of the text counts
+      // The reference looks at the noised ids, so a mask token of the text counts
       // too.
       if (!hit && !(compat() && ids[at] == mask)) continue;
       targets[at] = rows.ids[at];
@@ -130,8 +130,8 @@ Json Nano::describe() const {
   Json made = Objective::describe();
   if (compat()) {
     made["quirks"].push_back(
-        "times and masks of the local batch come from one running key (spec-nano-dlm 4)");
-    made["quirks"].push_back("mask tokens of the text count as masked (spec-nano-dlm 5)");
+        "times and masks of the local batch come from one running key (nano-dlm, src/training.py)");
+    made["quirks"].push_back("mask tokens of the text count as masked (nano-dlm, src/training.py)");
   }
   return made;
 }

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kHalfPi = std::numbers::pi / 2;
 
-// alpha = 1 - cos(pi/2 (1 - t')) (spec-dllm-jax 3; Duo's cosine).
+// alpha = 1 - cos(pi/2 (1 - t')) (Beomi/dllm-jax, schedulers; Duo's cosine).
 class Cosine final : public NamedSchedule {
 public:
   explicit Cosine(const Options& options) : NamedSchedule("cosine", options) {}

@@ -29,8 +29,8 @@ private:
   std::string name_;
   Options options_;
   double eps_;
-  double weight_guard_;  // spec-dllm-jax 3: 1e-6 under compat = dllm-jax | dllm, else 0
-  double reverse_guard_; // spec-dllm-jax 3: 1e-6 under compat = dllm-jax only
+  double weight_guard_;  // dllm-jax, schedulers: 1e-6 under compat = dllm-jax | dllm, else 0
+  double reverse_guard_; // dllm-jax, schedulers: 1e-6 under compat = dllm-jax only
 };
 
 ScheduleRef make_linear(const Options& options);

@@ -6,7 +6,7 @@
 namespace dllm::noise {
 namespace {
 
-// Edit flows count time the other way: kappa rises from 0 to 1 (spec-dllm-jax 3). As a Schedule
+// Edit flows (Havasi et al. 2025) count time the other way: kappa rises from 0 to 1. As a Schedule
 // alpha = 1 - kappa, and the weight is that of a rate, kappa' / (1 - kappa).
 class Kappa : public NamedSchedule {
 public:

@@ -3,7 +3,7 @@
 namespace dllm::noise {
 namespace {
 
-// MDLM's log-linear schedule: alpha = 1 - t', weight 1/t for every eps (spec-nano-dlm 18).
+// The log-linear schedule of MDLM (Sahoo et al. 2024): alpha = 1 - t', weight 1/t for every eps.
 class Linear final : public NamedSchedule {
 public:
   explicit Linear(const Options& options) : NamedSchedule("linear", options) {}

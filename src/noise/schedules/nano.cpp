@@ -7,9 +7,9 @@
 namespace dllm::noise {
 namespace {
 
-// Tables of T + 1 entries, index 0 the clean end, u = index / T (spec-nano-dlm 3). Kept
+// Tables of T + 1 entries, index 0 the clean end, u = index / T (nano-dlm, src/schedules.py). Kept
 // probabilities are clamped, so the ends are flat; the loss weight alpha / (1 - alpha) is not the
-// NELBO's (spec-nano-dlm 5).
+// NELBO's (nano-dlm, src/training.py).
 class Nano : public NamedSchedule {
 public:
   double alpha(double t) const final { return std::clamp(raw(u(t)), low_, high_); }

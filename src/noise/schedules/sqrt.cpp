@@ -6,7 +6,7 @@ namespace dllm::noise {
 namespace {
 
 // alpha = 1 - sqrt(t'): the power schedule of BD3-LM with exponent 1/2, weight 1 / (2t)
-// (spec-nano-dlm 18).
+// (MDLM, Sahoo et al. 2024).
 class Sqrt final : public NamedSchedule {
 public:
   explicit Sqrt(const Options& options) : NamedSchedule("sqrt", options) {}

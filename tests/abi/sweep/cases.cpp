@@ -240,7 +240,7 @@ private:
     check_outs(name, status, arguments);
   }
 
-  // Promise 2 and house-style 3.5: one line, no full stop, no place in our sources.
+  // Promise 2: one line, no full stop, no place in our sources.
   void check_message(const std::string& name, int32_t status, const std::vector<Value>& arguments) {
     if (arguments.empty() || arguments.back().pointer != fixtures_.object("error")) return;
     const auto code = reinterpret_cast<int32_t (*)(void*)>(fixtures_.symbol("dllm_error_code"));

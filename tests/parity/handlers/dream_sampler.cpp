@@ -1,4 +1,4 @@
-// DreamSampler: one block, confidences after temperature and filters (spec-dllm-jax 4.3). The
+// DreamSampler: one block, confidences after temperature and filters (ZHZisZZ/dllm). The
 // reference pads on the left and hides the padding; ours has none.
 
 #include "samplers.h"

@@ -1,5 +1,5 @@
 // FastdLLMLLaDASampler, FastdLLMDreamSampler: block-wise decoding without cache, with a prefix or a
-// dual cache, by quota, threshold or factor (spec-dllm-jax 4.8).
+// dual cache, by quota, threshold or factor (ZHZisZZ/dllm).
 
 #include "samplers.h"
 

@@ -1,5 +1,5 @@
 // LLaDA2Sampler and LLaDA21Sampler: block-causal decoding on a grid that begins with the canvas
-// (spec-dllm-jax 4.5).
+// (ZHZisZZ/dllm).
 
 #include "samplers.h"
 

@@ -13,7 +13,7 @@
 namespace dllm::parity {
 namespace {
 
-// spec-nano-dlm 5: an id that equals the mask token counts, whatever the clean id is.
+// nano-dlm, src/training.py: an id that equals the mask token counts, whatever the clean id is.
 Batch prepared_batch(Case& c, const Json& entry, const noise::Schedule& schedule, int32_t mask) {
   const Tensor& ids = c.array("input_ids");
   const Tensor& labels = c.array("labels");

@@ -1,5 +1,5 @@
 // MDLMSampler: low-confidence decoding in blocks behind each row's prompt, or in windows of a
-// canvas with holes (spec-dllm-jax 4.1).
+// canvas with holes (ZHZisZZ/dllm).
 
 #include "recorded_draws.h"
 #include "samplers.h"

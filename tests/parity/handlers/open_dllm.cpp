@@ -1,4 +1,4 @@
-// Open-dLLM's generation loop (spec-open-dllm 10.1): policy dream on its own times. Padding on the
+// Open-dLLM's generation loop (pengzhangzhi/Open-dLLM, diffusion_generate): policy dream on its own times. Padding on the
 // left is hidden from the model there; ours has none.
 
 #include "decoding_misc.h"

@@ -18,7 +18,7 @@
 namespace dllm::parity {
 namespace {
 
-// The reference counts steps from 0; a run of one step has no schedule (spec-dllm-jax 5.1).
+// The reference counts steps from 0; a run of one step has no schedule (dllm-jax, BaseTrainer).
 train::LearningRate jax_rate(const Json& entry) {
   const int64_t total = entry.at("total_steps").get<int64_t>();
   return jax_learning_rate(

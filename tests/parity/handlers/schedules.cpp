@@ -112,7 +112,7 @@ void run_nano(Case& c, const Json& entry) {
   c.close(tolerance, table(bar), c.array("alpha_bar"), "alpha_bar");
   c.close(tolerance, table([&](int64_t i) { return 1 - bar(i); }), c.array("mask_rate"),
           "mask_rate");
-  // Ratio of neighbours, the one before index 0 being 1 (spec-nano-dlm 3).
+  // Ratio of neighbours, the one before index 0 being 1 (nano-dlm, src/schedules.py).
   const Tensor ratio =
       table([&](int64_t i) { return i == 0 ? bar(0) : bar(i) / std::max(bar(i - 1), 1e-8); });
   const Tensor before = table([&](int64_t i) { return bar(std::max<int64_t>(i - 1, 0)); });

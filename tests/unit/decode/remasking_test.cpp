@@ -153,7 +153,7 @@ bool reveals(const Json& own, int64_t warm_up, float uniform) {
   return bench.open() == 0;
 }
 
-// spec-nano-dlm F3, linear. Third of five steps: alpha from .4 to .6; sigma .1 reveals with .4.
+// Worked by hand: linear. Third of five steps: alpha from .4 to .6; sigma .1 reveals with .4.
 // Eighth of ten: from .7 to .8; half the largest sigma reveals with 2/3. Loop waiting at .9: .18.
 TEST(ReMdm, RevealsWithThePublishedChances) {
   const auto between = [](const Json& own, int64_t warm_up, float chance) {
@@ -189,7 +189,7 @@ TEST(ReMdm, DoubtfulTokensAreMaskedAgainMoreOften) {
   }
 }
 
-// spec-nano-dlm F4: from 1 with (n, u) = (4, .5), (3, .25), (2, .81), (1, .3).
+// Worked by hand: from 1 with (n, u) = (4, .5), (3, .25), (2, .81), (1, .3).
 TEST(FirstHitting, DrawsThePublishedTimes) {
   const FixedDraws draws({0.5f, 0.25f, 0.81f, 0.3f});
   Bench bench("first_hitting", 4, Json::object(), 0, &draws);
@@ -200,7 +200,7 @@ TEST(FirstHitting, DrawsThePublishedTimes) {
   EXPECT_FALSE(bench.slot.active());
 }
 
-// spec-nano-dlm F5: masked after every step.
+// Worked by hand: masked after every step.
 TEST(ConfidenceRemasking, MasksAsManyAsPublished) {
   const auto counts = [](const std::string& masked, int64_t length, int64_t steps) {
     Bench bench("confidence_remasking", length, {{"masked", masked}, {"steps", steps}}, 3);

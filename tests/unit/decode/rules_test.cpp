@@ -66,7 +66,7 @@ TEST(Frechet, DecidesTheWidestProfile) {
   EXPECT_EQ(decides("frechet", {{"delta", 0.7}}, sure), (Positions{2}));
 }
 
-// spec-nano-dlm F5: entropies .05 .1 .2 .9, sum without the largest 0, .05, .15, .35.
+// Worked by hand: entropies .05 .1 .2 .9, sum without the largest 0, .05, .15, .35.
 TEST(EntropyBound, StopsWhereTheEntropiesAddUp) {
   const auto oracle = [](const Slot& slot, int64_t position) {
     Prediction p = probabilities({0.5, 0.5, 0.5, 0.5})(slot, position);

@@ -139,7 +139,7 @@ TEST(Spd, StepsAreOfABlockAndMasksMayStay) {
   EXPECT_EQ(capped->metric(0, "steps"), 2);
 }
 
-// The toy model of spec-dllm-jax 9.10, which looks at positions and counts alone: V = 13, mask 12,
+// A toy model that looks at positions and counts alone: V = 13, mask 12,
 // EOS 5, blocks of 4.
 struct Toy {
   std::vector<int32_t> ids;

@@ -173,7 +173,7 @@ TEST(Mdlm, ShiftOneLeavesTheFirstTokenAlone) {
   EXPECT_GE(prepared.at("targets").as<int32_t>()[1], 0);
 }
 
-// spec-dllm-jax 9.14: seed 42, first batch, B = 2, L = 8.
+// jax.random of JAX 0.5: seed 42, first batch, B = 2, L = 8.
 TEST(Mdlm, JaxKeysOfTheReferenceTrainer) {
   const ObjectiveRef objective = mdlm(R"({"compat": "dllm-jax"})");
   const Batch prepared = objective->prepare(rows_of(2, 8), 42, 0, context());

