@@ -4,6 +4,7 @@
 #include "dllm/cpp/event.hpp"
 #include "dllm/cpp/model.hpp"
 
+#include <chrono>
 #include <iterator>
 
 namespace dllm {
@@ -54,6 +55,27 @@ class Decoder : public Handle<dllm_decoder> {
       return dllm_decoder_run(get(), fn, data, handle_of(task), err);
     });
   }
+
+  // Steps for as long as the budget lasts; it may end inside of a step, which the next call continues. Answers the slots
+  // that still have open positions.
+  template <class Rep, class Period>
+  int64_t step_for(std::chrono::duration<Rep, Period> budget, const Task* task = nullptr) {
+    const std::chrono::duration<double, std::milli> ms = budget;
+    return number<int64_t>([&](int64_t* out, dllm_error* err) {
+      return dllm_decoder_step_for(get(), ms.count(), nullptr, nullptr, handle_of(task), out, err);
+    });
+  }
+  template <class Rep, class Period, std::invocable<const Event&> F>
+  int64_t step_for(std::chrono::duration<Rep, Period> budget, F&& f, const Task* task = nullptr) {
+    const std::chrono::duration<double, std::milli> ms = budget;
+    int64_t active = 0;
+    call_with(f, [&](dllm_event_fn fn, void* data, dllm_error* err) {
+      return dllm_decoder_step_for(get(), ms.count(), fn, data, handle_of(task), &active, err);
+    });
+    return active;
+  }
+  // Whether a step of step_for waits to be continued.
+  bool is_suspended() const { return metric("suspended") != 0; }
 
   // for (int64_t active : decoder.steps()): a step before every turn, until nothing is open.
   class Steps {

@@ -15,6 +15,10 @@ inline std::string_view status_name(dllm_status status) noexcept { return dllm_s
 
 // DLLM_LOG_... and DLLM_SINK_...
 inline void log_config(int32_t min_level, int32_t sink) noexcept { dllm_log_config(min_level, sink); }
+// Lines go to fn instead, from any thread, one at a time; NULL: nowhere. fn must not throw.
+inline void log_hook(int32_t min_level, dllm_log_fn fn, void* user_data = nullptr) noexcept {
+  dllm_log_hook(min_level, fn, user_data);
+}
 struct LogLine {
   int32_t level = 0;
   std::string text;

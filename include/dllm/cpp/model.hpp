@@ -5,8 +5,47 @@
 #include "dllm/cpp/options.hpp"
 #include "dllm/cpp/text.hpp"
 
+#include <functional>
+
 namespace dllm {
 inline namespace api {
+
+// What a host does in place of an engine: members that are empty are left to the engine. They run on any thread, several
+// at the same time, and must not throw: an allocation that does counts as refused, a job that does ends its call with
+// DLLM_INTERNAL. The host must outlive the engine and all that lives on it.
+struct Host {
+  std::function<void*(int64_t size, int64_t alignment)> allocate;
+  std::function<void(void* memory, int64_t size)> deallocate;
+  // Calls chunk(index) once for every index of 0 to count - 1 and returns after all.
+  std::function<void(int64_t count, const std::function<void(int64_t index)>& chunk)> parallel;
+
+  static void* on_allocate(int64_t size, int64_t alignment, void* host) noexcept {
+    return guarded([&] { return static_cast<Host*>(host)->allocate(size, alignment); });
+  }
+  static void on_deallocate(void* memory, int64_t size, void* host) noexcept {
+    static_cast<Host*>(host)->deallocate(memory, size);
+  }
+  static void on_parallel(int64_t count, dllm_chunk_fn chunk, void* job, void* host) noexcept {
+    guarded([&]() -> void* {
+      static_cast<Host*>(host)->parallel(count, [chunk, job](int64_t index) { chunk(job, index); });
+      return nullptr;
+    });
+  }
+
+ private:
+  template <class F>
+  static void* guarded(F&& f) noexcept {
+#if defined(__cpp_exceptions)
+    try {
+      return f();
+    } catch (...) {
+      return nullptr;
+    }
+#else
+    return f();
+#endif
+  }
+};
 
 // Devices and threads that compute.
 class Engine : public Handle<dllm_engine> {
@@ -15,6 +54,16 @@ class Engine : public Handle<dllm_engine> {
   explicit Engine(const Settings& settings = {})
       : Handle(settings.with("engine", [](const dllm_options* opts) {
           return make<dllm_engine>([&](dllm_engine** out, dllm_error* err) { return dllm_engine_new(opts, out, err); });
+        })) {}
+
+  // With memory and threads of the host.
+  explicit Engine(Host& host, const Settings& settings = {})
+      : Handle(settings.with("engine", [&](const dllm_options* opts) {
+          return make<dllm_engine>([&](dllm_engine** out, dllm_error* err) {
+            return dllm_engine_new_hosted(opts, host.allocate ? &Host::on_allocate : nullptr,
+                                          host.deallocate ? &Host::on_deallocate : nullptr,
+                                          host.parallel ? &Host::on_parallel : nullptr, &host, out, err);
+          });
         })) {}
 
   std::vector<std::string> devices() const {
