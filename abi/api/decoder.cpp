@@ -9,6 +9,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <chrono>
+
 using namespace dllm;
 using namespace dllm::abi;
 
@@ -50,6 +53,19 @@ dllm_status dllm_decoder_remove(dllm_decoder* decoder, int64_t slot, dllm_error*
 dllm_status dllm_decoder_step(dllm_decoder* decoder, dllm_task* task, int64_t* out_active, dllm_error* err) {
   return guard(err, [&] {
     const int64_t active = need(decoder, "decoder").object.step(task_of(task));
+    if (out_active != nullptr) *out_active = active;
+  });
+}
+
+dllm_status dllm_decoder_step_for(dllm_decoder* decoder, double budget_ms, dllm_event_fn fn, void* user_data,
+                                  dllm_task* task, int64_t* out_active, dllm_error* err) {
+  return guard(err, [&] {
+    decode::Decoder& object = need(decoder, "decoder").object;
+    if (!(budget_ms >= 0)) fail(Code::invalid_argument, "budget_ms {} is below 0 or no number", budget_ms);
+    constexpr double kDay = 24 * 3600 * 1e3; // more is no budget, and would not fit into the sum of two times
+    const std::chrono::duration<double, std::milli> budget(std::min(budget_ms, kDay));
+    const int64_t active = object.step_for(std::chrono::duration_cast<std::chrono::nanoseconds>(budget),
+                                           event_fn(fn, user_data), task_of(task));
     if (out_active != nullptr) *out_active = active;
   });
 }

@@ -45,7 +45,7 @@ typedef struct dllm_lua dllm_lua;
 /* What a call that can fail returns: one of the status constants, 0 is success. */
 typedef int32_t dllm_status;
 
-/* The one callback type. Runs on the thread that made the call, between steps, never after the
+/* The one callback type (hooks of a host are in dllm/host.h). Runs on the thread that made the call, between steps, never after the
  * call. `event` and every array it lends live until the callback returns. Answers DLLM_CONTINUE,
  * DLLM_STOP (the call finishes cleanly with DLLM_OK) or DLLM_FAIL (the call returns
  * DLLM_CALLBACK_FAILED); any other number counts as DLLM_FAIL. May call only functions whose block

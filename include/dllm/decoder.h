@@ -18,7 +18,7 @@
  * number of threads.
  *
  * Lifetime   a decoder keeps its model alive.
- * Threads    start, add, remove, step, run, predict and commit: one call at a time per decoder. ids,
+ * Threads    start, add, remove, step, step_for, run, predict and commit: one call at a time per decoder. ids,
  *            states, confidence, metric, trace, describe and statistics may be called at any time: they
  *            give the last complete step and do not wait for the one that runs. Different decoders of
  *            one model may run together, also beside its training: a step computes with the weights of
@@ -122,6 +122,36 @@ DLLM_API dllm_status dllm_decoder_remove(dllm_decoder *decoder, int64_t slot, dl
 DLLM_API dllm_status dllm_decoder_step(dllm_decoder *decoder, dllm_task *task, int64_t *out_active,
                                        dllm_error *err);
 
+/* Steps for as long as a budget lasts: a slice of a frame of a game.
+ *
+ * The budget may end inside of a forward pass, between two of its operations: the step is then suspended,
+ * this function returns, and the next call goes on where it stopped. The tokens are those of dllm_decoder_step.
+ * A call takes at least one operation and goes over its budget by one operation at most; what comes before a
+ * first pass (compiling it, packing weights) counts as one, and on an engine of kind "pjrt" a whole pass does.
+ * Steps that are completed are sent as by dllm_decoder_run.
+ *
+ * A suspended step holds the weights it began with, also when they are changed meanwhile (a training step then
+ * works on copies), and its memory. dllm_decoder_step and dllm_decoder_run finish it first. start, add, remove,
+ * predict, commit, a cancel and a release give it up: no canvas has changed by it. It does not hold up
+ * other calls. The pass runs on a thread of the decoder while this one waits.
+ *
+ *   decoder      not NULL, holds a slot
+ *   budget_ms    0 or more, in milliseconds; 0: one operation
+ *   fn           NULL, or called on this thread between steps; DLLM_STOP ends the call
+ *   user_data    NULL, or handed to fn
+ *   task         NULL, or checked every few milliseconds
+ *   out_active   NULL, or gets the slots that still have open positions; 0: everything is decided
+ *
+ * Returns  DLLM_OK, also when a step is suspended (dllm_decoder_metric "suspended"); DLLM_CALLBACK_FAILED;
+ *          all of dllm_decoder_step
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_decoder_step_for(dllm_decoder *decoder, double budget_ms, dllm_event_fn fn,
+                                           void *user_data, dllm_task *task, int64_t *out_active,
+                                           dllm_error *err);
+
 /* Steps until no slot is active and tells about each step.
  *
  * Sends DECODE_STEP for every active slot after each step, and BLOCK when a block is decided.
@@ -199,6 +229,7 @@ DLLM_API dllm_status dllm_decoder_confidence(const dllm_decoder *decoder, int64_
  *             "prefills" "steps" "commits" (passes of these kinds) "nfe" "launches" (programs that were
  *             run for it, loops of many steps count 1) "round_trips" (of these, those the host waited
  *             for) "decided" "open" (positions); of slot -1 also "slots" "cache_bytes" "reused" (positions not computed again)
+ *             "suspended" (0 or 1: a step of dllm_decoder_step_for is)
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a slot that is not in use or an unknown key

@@ -26,7 +26,8 @@
  *     inside a callback of that object. Options, batches, tensors, buffers, errors, sources and
  *     datasets have no lock: any number of calls may read one, none while another call writes into it
  *     (set, add, or as `out` and `err`).
- *  6. Callbacks run on your thread, inside your call, and never after it.
+ *  6. Callbacks run on your thread, inside your call, and never after it. (Hooks of dllm/host.h run on any
+ *     thread.)
  *  7. Outs are written only on success, except counts of a too-small array.
  *  8. A symbol of ABI 1 keeps its name, its signature and its meaning as long as the number that
  *     `dllm_abi_version()` answers does not move. New symbols and new option keys may appear.
@@ -52,6 +53,7 @@
 #include "dllm/engine.h"
 #include "dllm/error.h"
 #include "dllm/event.h"
+#include "dllm/host.h"
 #include "dllm/library.h"
 #include "dllm/loader.h"
 #include "dllm/lua.h"

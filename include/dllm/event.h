@@ -16,7 +16,9 @@
  *   TRAIN_STEP    step i, loss f, grad_norm f, lr f, tokens i, tokens_per_second f, mfu f, memory
  *                 i (bytes), compiles i, skipped i, nll f (where the objective has one)
  *   EVAL          step i, loss f, stderr f, bits_per_byte f (where the text behind is known)
- *   DECODE_STEP   slot i, block i, step i, nfe i, open i, ids a, states a, confidence c
+ *   DECODE_STEP   slot i, block i, step i, nfe i, open i, ids a, states a, confidence c, changed a
+ *                 (positions whose id or state is not that of the slot's event before, or of the
+ *                 canvas that was added: all that a picture of it has to draw again)
  *   BLOCK         slot i, block i, begin i, end i, ids a
  *   CHECKPOINT    step i, dir s
  *

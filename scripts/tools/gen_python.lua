@@ -11,7 +11,7 @@ local numbers = {i32 = "c_int32", i64 = "c_int64", u8 = "c_uint8", f32 = "c_floa
 local function param_type(p)
   local by_kind = {handle = "c_void_p", out_handle = "POINTER(c_void_p)", str = "c_char_p",
                    bytes = "c_void_p", shaped = "c_void_p", user_data = "c_void_p",
-                   pointer = "c_void_p", callback = "EVENT_FN", length = "c_int64"}
+                   pointer = "c_void_p", hook = "c_void_p", callback = "EVENT_FN", length = "c_int64"}
   if p.kind == "array" or p.kind == "dst" or p.kind == "out_number" then
     return numbers[p.elem] and "POINTER(" .. numbers[p.elem] .. ")" or "c_void_p"
   end

@@ -75,10 +75,16 @@ local function parse_enum(body, group, where, out)
   end
 end
 
--- Only these two typedefs exist beside the opaque handles.
+-- Only these typedefs exist beside the opaque handles.
 local scalar_typedefs = {
   ["typedef int32_t dllm_status"] = true,
   ["typedef int32_t (*dllm_event_fn)(const dllm_event *event, void *user_data)"] = true,
+  -- Hooks of a host (dllm/host.h).
+  ["typedef void *(*dllm_allocate_fn)(int64_t size, int64_t alignment, void *user_data)"] = true,
+  ["typedef void (*dllm_free_fn)(void *memory, int64_t size, void *user_data)"] = true,
+  ["typedef void (*dllm_chunk_fn)(void *job, int64_t index)"] = true,
+  ["typedef void (*dllm_parallel_fn)(int64_t count, dllm_chunk_fn chunk, void *job, void *user_data)"] = true,
+  ["typedef void (*dllm_log_fn)(int32_t level, const char *line, void *user_data)"] = true,
 }
 
 local function read_statement(text, at, comment, where, out)

@@ -8,6 +8,9 @@ local numbers = {["int32_t"] = "i32", ["int64_t"] = "i64", ["uint8_t"] = "u8", [
 local lengths = {size = "bytes", count = "array", rank = "dims", dst_count = "dst",
                  dst_size = "dst"}
 
+-- Functions of a host that run on any thread; other languages do not pass them.
+local hooks = {allocate = true, free = true, parallel = true, log = true}
+
 local function is_out(name) return name == "out" or name:match("^out_") ~= nil end
 
 -- {kind, ...} from the C type alone; nil: not allowed in a public signature.
@@ -18,6 +21,8 @@ local function from_type(c, name)
     return {kind = "handle", handle = handle, const = const ~= ""}
   end
   if c == "dllm_event_fn" then return {kind = "callback"} end
+  local hook = c:match("^dllm_(%l+)_fn$")
+  if hook and hooks[hook] then return {kind = "hook", elem = hook} end
   if c == "const char *" then return {kind = "str"} end
   if c == "const void *" then return {kind = "bytes"} end
   if c == "void *" then
@@ -107,7 +112,7 @@ function kinds.params(fn, constants)
       read_sentence(p, sentences[p.name] or "", constants)
     end
     p.out = p.kind == "handle" and not p.const and is_out(p.name) or nil
-    if not p.c:match("%*") and p.kind ~= "callback" then p.null = nil end
+    if not p.c:match("%*") and p.kind ~= "callback" and p.kind ~= "hook" then p.null = nil end
   end
   return list
 end

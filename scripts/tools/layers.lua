@@ -66,7 +66,7 @@ function layers.check(path, text)
                                                   from, to, spelled)
     end
     local system = line:match("^%s*#%s*include%s+<([^>]+)>")
-    if from == "include" and system and system ~= "stdint.h" then
+    if from == "include" and path:match("%.h$") and system and system ~= "stdint.h" then
       complaints[#complaints + 1] = path .. ":" .. number ..
                                     ": a public header may include stdint.h only"
     end

@@ -10,7 +10,7 @@ local function class_of(p, index)
     return 6, "out"
   end
   if p.handle == "task" then return 5, "task" end
-  if p.kind == "callback" or p.kind == "user_data" then return 4, "callback" end
+  if p.kind == "callback" or p.kind == "hook" or p.kind == "user_data" then return 4, "callback" end
   if p.handle == "options" then return 3, "opts" end
   return 2, "input"
 end
@@ -61,7 +61,7 @@ local function check_sentences(fn, list, say)
     local optional = p.handle == "error" and p.name == "err"
     if documented[at] and documented[at].name == p.name then
       at = at + 1
-      local pointer = p.c:match("%*") or p.kind == "callback"
+      local pointer = p.c:match("%*") or p.kind == "callback" or p.kind == "hook"
       if pointer and p.kind ~= "length" and not p.doc:match("NULL") then
         say("the sentence of %s must say what NULL means", p.name)
       end

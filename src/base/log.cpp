@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <deque>
 #include <mutex>
+#include <utility>
 
 namespace dllm {
 namespace {
@@ -17,6 +18,18 @@ struct Queue {
   std::deque<std::pair<LogLevel, std::string>> lines;
 };
 
+struct Hook {
+  std::mutex mutex;  // held while the function runs
+  std::function<void(LogLevel, const std::string&)> fn;
+};
+
+thread_local bool inside_hook = false;
+
+Hook& hook() {
+  static auto* instance = new Hook;  // as the queue
+  return *instance;
+}
+
 Queue& queue() {
   static auto* instance = new Queue;  // never destroyed: a thread may log while the process ends
   return *instance;
@@ -24,7 +37,18 @@ Queue& queue() {
 
 }  // namespace
 
+void log_hook(LogLevel level, std::function<void(LogLevel, const std::string&)> fn) {
+  if (inside_hook) return;
+  const std::lock_guard lock(hook().mutex);
+  hook().fn = std::move(fn);
+  min_level.store(static_cast<int32_t>(level));
+  sink.store(static_cast<int32_t>(hook().fn ? LogSink::function : LogSink::none));
+}
+
 void log_config(LogLevel level, LogSink to) {
+  if (inside_hook) return;
+  const std::lock_guard lock(hook().mutex);
+  hook().fn = nullptr;
   min_level.store(static_cast<int32_t>(level));
   sink.store(static_cast<int32_t>(to));
 }
@@ -36,6 +60,14 @@ bool log_enabled(LogLevel level) noexcept {
 
 void log_line(LogLevel level, std::string text) {
   if (!log_enabled(level)) return;
+  if (sink.load() == static_cast<int32_t>(LogSink::function)) {
+    if (inside_hook) return;
+    const std::lock_guard lock(hook().mutex);
+    inside_hook = true;
+    if (hook().fn) hook().fn(level, text);
+    inside_hook = false;
+    return;
+  }
   if (sink.load() == static_cast<int32_t>(LogSink::standard_error)) {
     constexpr const char* kNames[] = {"", "debug", "info", "warn", "error"};
     std::fprintf(stderr, "dllm %s: %s\n", kNames[static_cast<int>(level)], text.c_str());

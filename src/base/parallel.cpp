@@ -1,11 +1,14 @@
 #include "base/parallel.h"
 
+#include "base/error.h"
+
 #include <unistd.h>
 
 #include <atomic>
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace dllm {
@@ -27,9 +30,10 @@ void pause_cpu() {
 // One job at a time. `ticket` holds job number << 32 | next chunk; a compare-and-swap on it claims a chunk and at the
 // same time proves that the fields read before still belong to that job.
 struct ThreadPool::Impl {
-  explicit Impl(int count) : threads(count) {}
+  Impl(int count, std::shared_ptr<TaskRunner> host) : threads(count), runner(std::move(host)) {}
 
   const int threads;
+  const std::shared_ptr<TaskRunner> runner;  // null: workers
   std::timed_mutex callers;
   std::atomic<uint64_t> ticket{kClosed};
   std::atomic<ChunkFn> fn{nullptr};
@@ -127,7 +131,41 @@ void ThreadPool::Impl::run(int64_t count, ChunkFn f, void* c, const Task* task) 
   if (failed.load(std::memory_order_acquire)) std::rethrow_exception(error);
 }
 
-ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>(threads < 1 ? 1 : threads)) {}
+namespace {
+
+// A job on threads of the host: chunks count themselves, the first exception stays here.
+struct HostJob {
+  ThreadPool::ChunkFn fn;
+  void* context;
+  std::atomic<int64_t> done{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;
+
+  static void chunk(void* self, int64_t index) {
+    auto& job = *static_cast<HostJob*>(self);
+    const bool nested = std::exchange(inside_chunk, true);
+    try {
+      if (!job.failed.load(std::memory_order_relaxed)) job.fn(job.context, index);
+    } catch (...) {
+      if (!job.failed.exchange(true)) job.error = std::current_exception();
+    }
+    inside_chunk = nested;
+    job.done.fetch_add(1, std::memory_order_acq_rel);
+  }
+};
+
+void run_on_host(TaskRunner& runner, int64_t chunks, ThreadPool::ChunkFn fn, void* context) {
+  HostJob job{fn, context};
+  runner.run(chunks, &HostJob::chunk, &job);
+  const int64_t done = job.done.load(std::memory_order_acquire);
+  if (done != chunks) fail(Code::internal, "the host's task runner returned after {} of {} chunks", done, chunks);
+  if (job.failed.load(std::memory_order_acquire)) std::rethrow_exception(job.error);
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads, std::shared_ptr<TaskRunner> runner)
+    : impl_(std::make_unique<Impl>(threads < 1 ? 1 : threads, std::move(runner))) {}
 
 ThreadPool::~ThreadPool() {
   impl_->stop.store(true, std::memory_order_release);
@@ -148,6 +186,7 @@ void ThreadPool::run(int64_t chunks, ChunkFn fn, void* context, const Task* task
     for (int64_t chunk = 0; chunk < chunks; ++chunk) fn(context, chunk);
     return;
   }
+  if (impl_->runner != nullptr) return run_on_host(*impl_->runner, chunks, fn, context);
   impl_->run(chunks, fn, context, task);
 }
 

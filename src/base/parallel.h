@@ -10,6 +10,16 @@
 
 namespace dllm {
 
+// Threads of a host in place of the pool's own.
+class TaskRunner {
+ public:
+  using ChunkFn = void (*)(void* job, int64_t index);
+  virtual ~TaskRunner() = default;
+  // Calls chunk(job, i), which does not throw, once for every i of 0..count-1 and returns after all of them. Several
+  // threads may call it at the same time.
+  virtual void run(int64_t count, ChunkFn chunk, void* job) = 0;
+};
+
 // A pool owned by an engine. The calling thread may claim every chunk itself and waits only for chunks somebody
 // really started, so a busy machine never stalls it. Any host thread may call; calls from several threads are served
 // one after the other, a nested call runs inline. Idle workers sleep. A forked child starts its own workers lazily.
@@ -17,7 +27,8 @@ class ThreadPool {
  public:
   using ChunkFn = void (*)(void* context, int64_t chunk);
 
-  explicit ThreadPool(int threads);  // counts the caller; 1: no worker at all
+  // threads: counts the caller; 1: no worker at all. runner: does the work of workers, and none is started.
+  explicit ThreadPool(int threads, std::shared_ptr<TaskRunner> runner = nullptr);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

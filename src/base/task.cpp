@@ -34,7 +34,7 @@ void Task::count_check() const noexcept {
 bool should_stop(const Task* task) noexcept {
   if (task == nullptr) return false;
   if (task->checks_left() != Task::kNotCounted) task->count_check();
-  return task->is_cancelled() || task->is_late();
+  return task->is_cancelled() || task->is_late() || should_stop(task->outer_.load(std::memory_order_acquire));
 }
 
 void check_task(const Task* task) {

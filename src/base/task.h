@@ -10,10 +10,21 @@
 
 namespace dllm {
 
+// Where a call may be left for a while (base/sliced_call.h): between two operations, when no lock is held.
+class PausePoint {
+ public:
+  virtual ~PausePoint() = default;
+  virtual bool is_due() const noexcept = 0;
+  virtual void pause() = 0;  // returns when the call is continued; check the task then
+};
+
 class Task {
  public:
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
-  bool is_cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
+  bool is_cancelled() const noexcept {
+    const Task* outer = outer_.load(std::memory_order_acquire);
+    return cancelled_.load(std::memory_order_relaxed) || (outer != nullptr && outer->is_cancelled());
+  }
   // From now on; 0: late at once, a negative number removes the deadline.
   void set_deadline(int64_t milliseconds) noexcept;
   bool is_late() const noexcept;
@@ -24,6 +35,12 @@ class Task {
   }
   int64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
   int64_t total() const noexcept { return total_.load(std::memory_order_relaxed); }
+
+  // A task that stops this one too; null: none. It is used until another is set.
+  void set_outer(const Task* outer) noexcept { outer_.store(outer, std::memory_order_release); }
+  // Null: the call is never left. Set before the call.
+  void set_pause_point(PausePoint* point) noexcept { pause_point_ = point; }
+  PausePoint* pause_point() const noexcept { return pause_point_; }
 
   // A seam for tests, which cannot cancel at a moment: the task cancels itself at the n-th check from now on and
   // counts the checks before and after it. n: 1 or more.
@@ -40,6 +57,8 @@ class Task {
   std::atomic<int64_t> done_{0};
   std::atomic<int64_t> total_{0};
   mutable std::atomic<int64_t> checks_left_{kNotCounted};
+  std::atomic<const Task*> outer_{nullptr};
+  PausePoint* pause_point_ = nullptr;
 };
 
 // A check: true when work should stop. `task` may be null. Costs a few loads, with a deadline also a clock read (25 ns).

@@ -6,24 +6,6 @@
 #include <iterator>
 
 namespace dllm::cli {
-namespace {
-
-// Reads an array whose length the library tells: asks for the need first, then fills.
-template <class T, class F>
-std::vector<T> read_array(F&& read) {
-  int64_t count = 0;
-  dllm_error* err = dllm_error_new();
-  const dllm_status status = read(static_cast<T*>(nullptr), int64_t{0}, &count, err);
-  const Failure failure(status, dllm_error_message(err), dllm_error_hint(err));
-  dllm_error_release(err);
-  if (status != DLLM_OK && status != DLLM_OUT_OF_RANGE) throw failure;
-  std::vector<T> values(static_cast<size_t>(count));
-  call([&](dllm_error* e) { return read(values.data(), count, &count, e); });
-  values.resize(static_cast<size_t>(count));
-  return values;
-}
-
-}  // namespace
 
 Owned<dllm_engine> open_engine(const Context& context) {
   return make<dllm_engine>(
@@ -43,7 +25,7 @@ Owned<dllm_tokenizer> open_tokenizer(const std::string& path) {
 }
 
 std::vector<int32_t> encode(const dllm_tokenizer* tokenizer, const std::string& text) {
-  return read_array<int32_t>([&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) {
+  return dllm::api::array<int32_t>([&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) {
     return dllm_tokenizer_encode(tokenizer, text.data(), static_cast<int64_t>(text.size()), dst, room, count, err);
   });
 }
@@ -65,13 +47,13 @@ int64_t model_number(const dllm_model* model, const char* key) {
 
 Canvas canvas_of(const dllm_decoder* decoder, int64_t slot) {
   Canvas canvas;
-  canvas.ids = read_array<int32_t>([&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) {
+  canvas.ids = dllm::api::array<int32_t>([&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) {
     return dllm_decoder_ids(decoder, slot, dst, room, count, err);
   });
-  canvas.states = read_array<uint8_t>([&](uint8_t* dst, int64_t room, int64_t* count, dllm_error* err) {
+  canvas.states = dllm::api::array<uint8_t>([&](uint8_t* dst, int64_t room, int64_t* count, dllm_error* err) {
     return dllm_decoder_states(decoder, slot, dst, room, count, err);
   });
-  canvas.confidence = read_array<float>([&](float* dst, int64_t room, int64_t* count, dllm_error* err) {
+  canvas.confidence = dllm::api::array<float>([&](float* dst, int64_t room, int64_t* count, dllm_error* err) {
     return dllm_decoder_confidence(decoder, slot, dst, room, count, err);
   });
   return canvas;

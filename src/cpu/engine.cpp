@@ -11,8 +11,9 @@
 namespace dllm::cpu {
 
 EngineState::EngineState(int threads, int64_t memory_limit, bool check_finite,
-                         std::shared_ptr<comm::Communicator> communicator)
-    : ledger_(std::make_shared<MemoryLedger>()), arenas_(ledger_), gate_(ledger_, arenas_),
+                         std::shared_ptr<comm::Communicator> communicator, const Hooks& hooks)
+    : runner_(hooks.runner), ledger_(std::make_shared<MemoryLedger>(hooks.memory)), arenas_(ledger_),
+      gate_(ledger_, arenas_),
       communicator_(std::move(communicator)), check_finite_(check_finite) {
   ledger_->set_limit(memory_limit);
   set_threads(threads);
@@ -24,7 +25,7 @@ std::shared_ptr<ThreadPool> EngineState::pool() const {
 }
 
 void EngineState::set_threads(int threads) {
-  auto pool = std::make_shared<ThreadPool>(threads > 0 ? threads : allowed_cpus());
+  auto pool = std::make_shared<ThreadPool>(threads > 0 ? threads : allowed_cpus(), runner_);
   const std::lock_guard lock(mutex_);
   pool_ = std::move(pool);
 }
@@ -33,11 +34,12 @@ namespace {
 
 class CpuEngine final : public graph::Engine {
 public:
-  CpuEngine(const Options& options, std::shared_ptr<comm::Communicator> communicator)
+  CpuEngine(const Options& options, std::shared_ptr<comm::Communicator> communicator,
+            const Hooks& hooks)
       : state_(std::make_shared<EngineState>(static_cast<int>(options.i64("threads")),
                                              options.i64("memory_limit"),
                                              options.str("check") == "finite",
-                                             std::move(communicator))) {}
+                                             std::move(communicator), hooks)) {}
 
   std::string kind() const override { return "cpu"; }
 
@@ -155,13 +157,13 @@ private:
 
 } // namespace
 
-std::shared_ptr<graph::Engine> make_engine(const Options& options) {
-  return make_engine(options, nullptr);
+std::shared_ptr<graph::Engine> make_engine(const Options& options, const Hooks& hooks) {
+  return std::make_shared<CpuEngine>(options, nullptr, hooks);
 }
 
 std::shared_ptr<graph::Engine> make_engine(const Options& options,
                                            std::shared_ptr<comm::Communicator> communicator) {
-  return std::make_shared<CpuEngine>(options, std::move(communicator));
+  return std::make_shared<CpuEngine>(options, std::move(communicator), Hooks{});
 }
 
 } // namespace dllm::cpu

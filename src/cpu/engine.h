@@ -15,7 +15,13 @@
 
 namespace dllm::cpu {
 
-std::shared_ptr<graph::Engine> make_engine(const Options& options);
+// What a host does in place of the engine; null members: the engine itself does.
+struct Hooks {
+  std::shared_ptr<HostMemory> memory;
+  std::shared_ptr<TaskRunner> runner;
+};
+
+std::shared_ptr<graph::Engine> make_engine(const Options& options, const Hooks& hooks = {});
 // One rank of a mesh: compiles for every mesh of communicator->size() ranks, as rank communicator->rank(), and for a mesh
 // of one (such programs do not communicate). Each rank has an engine of its own, in this process or another.
 std::shared_ptr<graph::Engine> make_engine(const Options& options, std::shared_ptr<comm::Communicator> communicator);
@@ -24,7 +30,7 @@ std::shared_ptr<graph::Engine> make_engine(const Options& options, std::shared_p
 class EngineState {
 public:
   EngineState(int threads, int64_t memory_limit, bool check_finite,
-              std::shared_ptr<comm::Communicator> communicator = nullptr);
+              std::shared_ptr<comm::Communicator> communicator = nullptr, const Hooks& hooks = {});
 
   std::shared_ptr<ThreadPool> pool() const;
   void set_threads(int threads);
@@ -36,6 +42,7 @@ public:
   std::atomic<int64_t>& compiles() { return compiles_; }
 
 private:
+  std::shared_ptr<TaskRunner> runner_;
   std::shared_ptr<MemoryLedger> ledger_;
   ArenaStore arenas_;
   RunGate gate_;

@@ -105,8 +105,10 @@ void FrameRun::run(std::span<const Operand> inputs, std::span<const Operand> out
       if (context.communicator != nullptr)
         context.communicator->barrier(context.all_ranks, current.pool.task);
       current.pool.task = nullptr;
+      current.pause = nullptr;
     }
     current.pool.check();
+    if (current.pause != nullptr) current.pause->between_steps();
     if (step != nullptr) *step = static_cast<int32_t>(s);
     run_step(frame_.steps[s], current);
   }

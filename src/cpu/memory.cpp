@@ -16,6 +16,18 @@ std::string memory_text(int64_t bytes) {
   return fmt::format("{:.1f} {}", value, units[unit]);
 }
 
+std::byte* MemoryLedger::allocate(int64_t bytes) const {
+  if (host_ != nullptr) return static_cast<std::byte*>(host_->allocate(bytes, kAlignment));
+  return static_cast<std::byte*>(std::aligned_alloc(kAlignment, static_cast<size_t>(bytes)));
+}
+
+void MemoryLedger::free(std::byte* memory, int64_t bytes) const {
+  if (host_ == nullptr)
+    std::free(memory);
+  else if (memory != nullptr)
+    host_->free(memory, bytes);
+}
+
 void MemoryLedger::add(int64_t bytes) {
   const int64_t now = used_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   int64_t seen = peak_.load(std::memory_order_relaxed);
@@ -30,8 +42,7 @@ Block::Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* wh
                    Code::resource_exhausted, "{} needs {}, {} of the limit of {} are in use", what,
                    memory_text(bytes), memory_text(ledger_->used()), memory_text(ledger_->limit()));
   }
-  data_ = static_cast<std::byte*>(
-      std::aligned_alloc(kAlignment, static_cast<size_t>(align_up(bytes) + kAlignment)));
+  data_ = ledger_->allocate(align_up(bytes) + kAlignment);
   if (data_ == nullptr) {
     fail_with_hint("use a smaller batch or model", Code::resource_exhausted,
                    "{} needs {}, which the machine refused", what, memory_text(bytes));
@@ -40,7 +51,7 @@ Block::Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* wh
 }
 
 Block::~Block() {
-  std::free(data_);
+  ledger_->free(data_, align_up(bytes_) + kAlignment);
   ledger_->remove(bytes_);
 }
 

@@ -22,9 +22,23 @@ inline int64_t align_up(int64_t bytes) {
 // "3.2 MiB"
 std::string memory_text(int64_t bytes);
 
+// Memory of a host in place of malloc. Any thread.
+class HostMemory {
+public:
+  virtual ~HostMemory() = default;
+  virtual void* allocate(int64_t bytes, int64_t alignment) = 0; // null: refused
+  virtual void free(void* memory, int64_t bytes) = 0;           // bytes: as they were asked for
+};
+
 // Counts the bytes of one engine. Any thread.
 class MemoryLedger {
 public:
+  // host: where blocks come from; null: malloc.
+  explicit MemoryLedger(std::shared_ptr<HostMemory> host = nullptr) : host_(std::move(host)) {}
+
+  std::byte* allocate(int64_t bytes) const; // null: refused
+  void free(std::byte* memory, int64_t bytes) const;
+
   int64_t used() const { return used_.load(std::memory_order_relaxed); }
   int64_t peak() const { return peak_.load(std::memory_order_relaxed); }
   int64_t limit() const { return limit_.load(std::memory_order_relaxed); } // 0: none
@@ -36,6 +50,7 @@ public:
   void remove(int64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
 
 private:
+  std::shared_ptr<HostMemory> host_;
   std::atomic<int64_t> used_{0};
   std::atomic<int64_t> peak_{0};
   std::atomic<int64_t> limit_{0};

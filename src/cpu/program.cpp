@@ -237,6 +237,30 @@ template <class F> auto CpuProgram::with_other_ranks(F&& work) const {
   }
 }
 
+namespace {
+
+// The pause point of the task, while the run is inside of the gate.
+class GatedPause final : public RunPause {
+public:
+  GatedPause(PausePoint& point, RunGate::Pass& pass, const Task* task)
+      : point_(point), pass_(pass), task_(task) {}
+
+  void between_steps() override {
+    if (!point_.is_due()) return;
+    pass_.pause();
+    point_.pause();
+    pass_.resume();
+    check_task(task_);
+  }
+
+private:
+  PausePoint& point_;
+  RunGate::Pass& pass_;
+  const Task* task_;
+};
+
+} // namespace
+
 std::vector<BufferRef> CpuProgram::run_bound(std::span<const BufferRef> inputs, RunContext context,
                                              graph::StopRule rule) const {
   check_task(context.pool.task);
@@ -248,6 +272,10 @@ std::vector<BufferRef> CpuProgram::run_bound(std::span<const BufferRef> inputs, 
   Binding binding{inputs, {}, {}, {}};
   bind_inputs(binding, context.pool);
   bind_outputs(binding, context.pool);
+  PausePoint* const point = context.pool.task == nullptr ? nullptr : context.pool.task->pause_point();
+  if (point == nullptr || communicator_ != nullptr) return execute(binding, context, rule, pass);
+  GatedPause pause(*point, pass, context.pool.task);
+  context.pause = &pause;
   return execute(binding, context, rule, pass);
 }
 

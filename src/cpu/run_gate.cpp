@@ -26,6 +26,14 @@ void RunGate::forget(int64_t bytes) {
   expected_ -= bytes;
 }
 
+void RunGate::count(int64_t change) {
+  {
+    const std::lock_guard lock(mutex_);
+    running_ += change;
+  }
+  changed_.notify_all();
+}
+
 void RunGate::leave(int64_t bytes) {
   {
     const std::lock_guard lock(mutex_);

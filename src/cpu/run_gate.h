@@ -30,6 +30,10 @@ public:
       gate_.forget(bytes_);
       bytes_ = 0;
     }
+    // A run that is left for a while keeps its memory, but others do not wait for its end: one that is
+    // alone with such runs enters, and fails by itself where its memory is refused.
+    void pause() { gate_.count(-1); }
+    void resume() { gate_.count(1); }
 
   private:
     RunGate& gate_;
@@ -44,6 +48,7 @@ public:
 private:
   void forget(int64_t bytes);
   void leave(int64_t bytes);
+  void count(int64_t change);
 
   std::shared_ptr<MemoryLedger> ledger_;
   const ArenaStore& arenas_;

@@ -40,6 +40,7 @@ void Decoder::set_draws(std::shared_ptr<const DrawSource> draws) {
 }
 
 void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
+  drop_suspended();
   Options settings(slot_schema());
   settings.set_i64("seed", static_cast<int64_t>(seed));
   std::map<int64_t, Request> before = std::move(requests_);
@@ -71,6 +72,7 @@ void Decoder::open_slot(Slot& slot, std::span<const int32_t> canvas, std::span<c
 
 int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
                      const Options& options) {
+  drop_suspended();
   const int64_t number = add_request(canvas, fixed, options);
   publish({&request(number)});
   return number;
@@ -120,6 +122,8 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
   for (const std::string& text : options.list("stop"))
     slot.settings.stop.push_back(parse_id(text, config.vocab_size, "option stop"));
   while (requests_.count(slot.number) != 0) ++slot.number;
+  made.shown_ids = slot.ids;
+  made.shown_states = slot.states;
   const model::ModelConfig& own = model_->config();
   slot.sight = sight_of(own, options_);
   made.session = policy_->begin(slot);
@@ -138,6 +142,7 @@ void Decoder::drop_cache(Request& request) {
 }
 
 void Decoder::remove(int64_t number) {
+  drop_suspended();
   drop_cache(request(number));
   requests_.erase(number);
   published_.remove(number, totals());

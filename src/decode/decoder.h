@@ -4,6 +4,7 @@
 
 #include "base/event.h"
 #include "base/options.h"
+#include "base/sliced_call.h"
 #include "base/task.h"
 #include "decode/decode_state.h"
 #include "decode/loop_program.h"
@@ -14,6 +15,8 @@
 #include "model/model.h"
 #include "tensor/batch.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -52,6 +55,13 @@ public:
   // One denoising step of every active slot; answers how many still have open positions. A step
   // that fails or is cancelled changes no canvas.
   int64_t step(const Task* task = nullptr);
+  // Steps, with events, until `budget` is used up or none is active; answers how many are. The budget may end
+  // inside of a forward pass, between two operations: the step is then suspended and goes on with the next
+  // call of this, step or run, with the weights it began with. start, add, remove, predict and commit drop
+  // it, as a cancel does: no canvas has changed. A call takes at least one operation.
+  int64_t step_for(std::chrono::nanoseconds budget, const EventFn& fn = nullptr, Task* task = nullptr);
+  // Whether a step is suspended; from any thread.
+  bool is_suspended() const { return suspended_.load(std::memory_order_relaxed); }
   // Steps until none is active. Answers false when the callback stopped it.
   bool run(const EventFn& fn = nullptr, Task* task = nullptr);
 
@@ -85,6 +95,9 @@ private:
     bool predicted = false;
     Ask asked;
     std::vector<Prediction> predictions;
+    // The canvas as the last event showed it, or as it was added.
+    std::vector<int32_t> shown_ids;
+    std::vector<State> shown_states;
   };
   struct Change {
     int64_t slot;
@@ -100,6 +113,11 @@ private:
   std::vector<Change> advance(int64_t limit, const Task* task);
   std::vector<Change> advance(const std::vector<Request*>& active, int64_t limit, const Task* task);
   std::vector<Request*> active_requests();
+  // decoder_slices.cpp. The changes of one step; nothing when it is suspended.
+  std::optional<std::vector<Change>> advance_until(SlicedCall::Clock::time_point until, const Task* task);
+  void drop_suspended();
+  // decoder_run.cpp. Sends the events of a step; false when the callback stops.
+  bool show(const EventFn& fn, const std::vector<Change>& changes);
   // Asks and runs until every request has its predictions for a step.
   void predict_all(const std::vector<Request*>& requests, const Task* task);
   void run_passes(const std::vector<Request*>& requests, const Weights& weights, const Task* task,
@@ -149,6 +167,9 @@ private:
   int64_t capacity_ = 0; // most positions a pass asked for
   int64_t version_ = 0; // of the weights that K and V were computed with
   Published published_;
+  std::atomic<bool> suspended_{false};
+  std::vector<Change> sliced_changes_; // of the step in sliced_
+  SlicedCall sliced_;                  // last: its thread uses the members above
 };
 
 } // namespace dllm::decode

@@ -9,7 +9,8 @@
 namespace dllm::decode {
 namespace {
 
-Event step_event(const Slot& slot, int64_t block) {
+// changed: positions whose token or state is another than in the event before.
+Event step_event(const Slot& slot, int64_t block, std::vector<int32_t> changed) {
   std::vector<int32_t> states;
   for (State state : slot.states) states.push_back(static_cast<int32_t>(state));
   Event event(EventKind::decode_step);
@@ -18,7 +19,7 @@ Event step_event(const Slot& slot, int64_t block) {
       .set("step", slot.steps)
       .set("nfe", slot.evaluations);
   event.set("open", slot.open_count(0, slot.length())).set("ids", slot.ids).set("states", states);
-  return event.set("confidence", slot.confidence);
+  return event.set("confidence", slot.confidence).set("changed", std::move(changed));
 }
 
 // True to go on, false to stop.
@@ -30,29 +31,43 @@ bool tell(const EventFn& fn, const Event& event) {
 
 } // namespace
 
+bool Decoder::show(const EventFn& fn, const std::vector<Change>& changes) {
+  if (!fn) return true;
+  bool go_on = true;
+  for (const Change& change : changes) {
+    Request& changed = request(change.slot);
+    const Slot& slot = changed.slot;
+    const Outcome& outcome = change.outcome;
+    std::vector<int32_t> positions;
+    for (size_t i = 0; i < slot.ids.size(); ++i) {
+      if (slot.ids[i] != changed.shown_ids[i] || slot.states[i] != changed.shown_states[i])
+        positions.push_back(static_cast<int32_t>(i));
+    }
+    changed.shown_ids = slot.ids;
+    changed.shown_states = slot.states;
+    go_on = tell(fn, step_event(slot, outcome.block, std::move(positions))) && go_on;
+    if (!outcome.block_ended) continue;
+    Event event(EventKind::block);
+    event.set("slot", change.slot)
+        .set("block", outcome.block)
+        .set("begin", outcome.begin)
+        .set("end", outcome.end);
+    event.set("ids",
+              std::vector<int32_t>(slot.ids.begin() + outcome.begin, slot.ids.begin() + outcome.end));
+    go_on = tell(fn, event) && go_on;
+  }
+  return go_on;
+}
+
 bool Decoder::run(const EventFn& fn, Task* task) {
   replay_.reset();
   for (int64_t steps = 1; active_count() > 0; ++steps) {
-    check_task(task);
-    const std::vector<Change> changes = advance(INT64_MAX, task);
+    if (!is_suspended()) check_task(task);
+    const std::vector<Change> changes = is_suspended()
+                                            ? *advance_until(SlicedCall::Clock::time_point::max(), task)
+                                            : advance(INT64_MAX, task);
     if (task != nullptr) task->set_progress(steps, 0); // how many there will be depends on the tokens
-    if (!fn) continue;
-    bool go_on = true;
-    for (const Change& change : changes) {
-      const Slot& changed = slot(change.slot);
-      const Outcome& outcome = change.outcome;
-      go_on = tell(fn, step_event(changed, outcome.block)) && go_on;
-      if (!outcome.block_ended) continue;
-      Event event(EventKind::block);
-      event.set("slot", change.slot)
-          .set("block", outcome.block)
-          .set("begin", outcome.begin)
-          .set("end", outcome.end);
-      event.set("ids", std::vector<int32_t>(changed.ids.begin() + outcome.begin,
-                                            changed.ids.begin() + outcome.end));
-      go_on = tell(fn, event) && go_on;
-    }
-    if (!go_on) return false;
+    if (!show(fn, changes)) return false;
   }
   return true;
 }
@@ -76,10 +91,10 @@ double metric_of(const SlotCopy& s, const std::string& key) {
   if (key == "open") return static_cast<double>(s.open);
   static const std::vector<std::string> keys = {
       "done",        "finish",  "steps", "nfe",   "commits",     "prefills", "launches",
-      "round_trips", "decided", "open",  "slots", "cache_bytes", "reused"};
+      "round_trips", "decided", "open",  "slots", "cache_bytes", "reused", "suspended"};
   fail_with_hint(
       "metrics are done finish steps nfe commits prefills launches round_trips decided open; of "
-      "slot -1 also slots cache_bytes reused",
+      "slot -1 also slots cache_bytes reused suspended",
       Code::not_found, "no metric named \"{}\", nearest: {}", key, nearest(key, keys));
 }
 
@@ -93,6 +108,7 @@ double Decoder::metric(int64_t number, const std::string& key) const {
   if (key == "reused") return static_cast<double>(now.totals.reused);
   if (key == "launches") return static_cast<double>(now.totals.launches);
   if (key == "round_trips") return static_cast<double>(now.totals.round_trips);
+  if (key == "suspended") return is_suspended() ? 1 : 0;
   const bool all_of = key == "done" || key == "finish";
   double total = all_of ? 1 : 0;
   if (now.slots.empty()) metric_of(SlotCopy{}, key); // an unknown key fails here too

@@ -142,11 +142,15 @@ std::vector<Decoder::Change> Decoder::advance(const std::vector<Request*>& activ
 
 int64_t Decoder::step(const Task* task) {
   replay_.reset();
-  advance(1, task);
+  if (is_suspended())
+    advance_until(SlicedCall::Clock::time_point::max(), task);
+  else
+    advance(1, task);
   return active_count();
 }
 
 void Decoder::predict(const Task* task) {
+  drop_suspended();
   const std::vector<Request*> active = active_requests();
   if (active.empty()) {
     fail_with_hint("add a request, or read the ids of the finished ones", Code::failed_precondition,
@@ -202,6 +206,7 @@ Batch Decoder::statistics(int64_t number) const {
 
 void Decoder::commit(int64_t number, std::span<const int64_t> positions,
                      std::span<const int32_t> tokens) {
+  drop_suspended();
   Request& held = request(number);
   if (positions.size() != tokens.size())
     fail(Code::invalid_argument, "{} positions and {} tokens", positions.size(), tokens.size());

@@ -24,5 +24,8 @@ tap.ok(said("abi/api/x.cpp", '#include "dllm/model.h"', '#include "cpu/engine.h"
        "the bodies of the ABI see all")
 tap.ok(said("include/dllm/x.h", "#include <stdio.h>"):find("stdint.h only"),
        "a public header includes stdint.h only")
+tap.ok(said("include/dllm/cpp/x.hpp", "#include <vector>") == "", "a header of C++ includes its library")
+tap.ok(said("include/dllm/cpp/x.hpp", '#include "base/error.h"'):find("include may not include base"),
+       "and nothing of src")
 tap.ok(said("src/common/x.cpp", ""):find("not in the table"), "a new folder needs a place")
 tap.done()

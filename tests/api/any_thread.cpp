@@ -247,6 +247,14 @@ void Caller::add_model() {
     make<dllm_engine>("engine", [&](auto out) { return dllm_engine_new(nullptr, out, err); }, dllm_engine_release);
   };
   calls["dllm_engine_new"] = calls["dllm_engine_release"] = new_engine;
+  calls["dllm_engine_new_hosted"] = [this] {
+    const auto in_order = [](int64_t count, dllm_chunk_fn chunk, void* job, void*) {
+      for (int64_t i = 0; i < count; ++i) chunk(job, i);
+    };
+    make<dllm_engine>("hosted",
+                      [&](auto out) { return dllm_engine_new_hosted(nullptr, nullptr, nullptr, in_order, nullptr, out, err); },
+                      dllm_engine_release);
+  };
   calls["dllm_engine_device_count"] = [this] { good(dllm_engine_device_count(s.w.engine) == 1, "device_count"); };
   calls["dllm_engine_device_name"] = [this] { good(dllm_engine_device_name(s.w.engine, 0) != nullptr, "device"); };
   calls["dllm_engine_describe"] = [this] { ok(dllm_engine_describe(s.w.engine, buffer, err), "describe"); };
@@ -359,6 +367,11 @@ void Caller::add_library() {
   calls["dllm_version"] = [this] { good(dllm_version() != nullptr, "version"); };
   calls["dllm_build_info"] = [this] { good(dllm_build_info() != nullptr, "build_info"); };
   calls["dllm_has_feature"] = [this] { good(dllm_has_feature("no such feature") == 0, "has_feature"); };
+  calls["dllm_log_hook"] = [] {
+    static std::atomic<int> lines{0};
+    dllm_log_hook(DLLM_LOG_WARN, [](int32_t, const char*, void* user_data) { ++*static_cast<std::atomic<int>*>(user_data); },
+                  &lines);
+  };
   calls["dllm_log_config"] = [] { dllm_log_config(DLLM_LOG_WARN, DLLM_SINK_QUEUE); };
   calls["dllm_log_next"] = [this] {
     int32_t level = 0;

@@ -96,20 +96,24 @@ void test_objective(struct world* w) {
   dllm_batch_release(batch);
 }
 
-Words keys_of(const std::string& kind, dllm_error* err) {
+nlohmann::json schema_of(const std::string& kind, dllm_error* err) {
   dllm_buffer* text = dllm_buffer_new();
   NEED(dllm_options_schema(kind.c_str(), text, err), err);
-  const auto schema = nlohmann::json::parse(static_cast<const char*>(dllm_buffer_data(text)));
-  Words keys;
-  for (const auto& key : schema.at("keys")) keys.insert(key.at("name").get<std::string>());
+  auto schema = nlohmann::json::parse(static_cast<const char*>(dllm_buffer_data(text)));
   dllm_buffer_release(text);
+  return schema;
+}
+
+Words keys_of(const std::string& kind, dllm_error* err) {
+  Words keys;
+  const auto schema = schema_of(kind, err);
+  for (const auto& key : schema.at("keys")) keys.insert(key.at("name").get<std::string>());
   return keys;
 }
 
-// The keys a parameter's text lists behind `kind "x":`, notes in brackets left out. Pieces of
-// several words are prose.
-std::map<std::string, Words> listed_keys(const std::string& header) {
-  std::map<std::string, Words> listed;
+// The text of every parameter behind `kind "x":`, as {x, text}.
+std::vector<std::pair<std::string, std::string>> option_texts(const std::string& header) {
+  std::vector<std::pair<std::string, std::string>> texts;
   const std::regex start(R"re(kind "([a-z_]+)"( or "[a-z_]+:<[a-z]+>")?:)re");
   for (std::sregex_iterator at(header.begin(), header.end(), start), none; at != none; ++at) {
     const auto from = static_cast<size_t>(at->position() + at->length());
@@ -118,7 +122,15 @@ std::map<std::string, Words> listed_keys(const std::string& header) {
     std::smatch next;
     if (std::regex_search(text, next, std::regex(R"(\n \*   [a-z_]|\n \*\n|\*/)")))
       text.resize(static_cast<size_t>(next.position()));
-    text = std::regex_replace(text, std::regex(R"(\n \*)"), " ");
+    texts.emplace_back((*at)[1].str(), std::regex_replace(text, std::regex(R"(\n \*)"), " "));
+  }
+  return texts;
+}
+
+// The keys such a text lists, notes in brackets left out. Pieces of several words are prose.
+std::map<std::string, Words> listed_keys(const std::string& header) {
+  std::map<std::string, Words> listed;
+  for (auto& [kind, text] : option_texts(header)) {
     text = std::regex_replace(text, std::regex(R"(\([^)]*\))"), " ");
     const std::regex word(R"(^\s*([a-z][a-z0-9_.]*)\s*(and .*)?$)");
     size_t begin = 0;
@@ -126,7 +138,7 @@ std::map<std::string, Words> listed_keys(const std::string& header) {
       const size_t end = std::min(text.find(',', begin), text.size());
       std::smatch found;
       const std::string piece = text.substr(begin, end - begin);
-      if (std::regex_match(piece, found, word)) listed[(*at)[1].str()].insert(found[1].str());
+      if (std::regex_match(piece, found, word)) listed[kind].insert(found[1].str());
       begin = end + 1;
     }
   }
@@ -149,6 +161,7 @@ Words without(const Words& all, const Words& these) {
 void test_options(const std::string& folder, dllm_error* err) {
   std::map<std::string, Words> listed;
   for (const auto& entry : std::filesystem::directory_iterator(folder + "/dllm")) {
+    if (entry.path().extension() != ".h") continue;
     std::ifstream file(entry.path());
     const std::string text(std::istreambuf_iterator<char>(file), {});
     for (const auto& [kind, words] : listed_keys(text)) listed[kind].insert(words.begin(), words.end());
@@ -167,6 +180,53 @@ void test_options(const std::string& folder, dllm_error* err) {
   CHECK(listed.size() > 12);
 }
 
+// "key (default 7)" and "key (this that other)" in the headers, against the defaults and choices of the schemas. Words
+// in brackets behind a key without choices are prose, and so is what is more than a list of names.
+struct Noted {
+  int defaults = 0, choices = 0;
+};
+
+void check_note(const std::string& kind, const nlohmann::json& key, const std::string& note, Noted& noted) {
+  const std::string name = kind + "." + key.at("name").get<std::string>();
+  std::smatch found;
+  if (std::regex_search(note, found, std::regex(R"(^default ([^ ;,]+))"))) {
+    const std::string stands = found[1].str();
+    const auto is = key.at("default");
+    const std::string plain = is.is_string() ? is.get<std::string>() : is.is_boolean() ? (is.get<bool>() ? "1" : "0") : is.dump();
+    check_line(stands == plain, (name + ": the header says default " + stands + ", it is " + plain).c_str(), __FILE__, __LINE__);
+    ++noted.defaults;
+  }
+  if (!key.contains("choices")) return;
+  Words choices, words;
+  for (const auto& choice : key.at("choices")) choices.insert(choice.get<std::string>());
+  const std::regex word(R"([A-Za-z0-9_-]+)");
+  for (std::sregex_iterator at(note.begin(), note.end(), word), none; at != none; ++at) words.insert(at->str());
+  if (note.find_first_of(":;,") != std::string::npos || without(words, choices).size() == words.size()) return;
+  check_line(words == choices, (name + ": the header has" + joined(words) + ", the choices are" + joined(choices)).c_str(),
+             __FILE__, __LINE__);
+  ++noted.choices;
+}
+
+void test_notes(const std::string& folder, dllm_error* err) {
+  Noted noted;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/dllm")) {
+    if (entry.path().extension() != ".h") continue;
+    std::ifstream file(entry.path());
+    const std::string header(std::istreambuf_iterator<char>(file), {});
+    for (const auto& [kind, text] : option_texts(header)) {
+      const auto schema = schema_of(kind, err);
+      for (const auto& key : schema.at("keys")) {
+        const std::regex behind("(^|[ ,])" + key.at("name").get<std::string>() + R"( \(([^)]*)\))");
+        std::smatch found;
+        if (std::regex_search(text, found, behind))
+          check_note(kind, key, std::regex_replace(found[2].str(), std::regex(" +"), " "), noted);
+      }
+    }
+  }
+  std::printf("# %d defaults and %d lists of choices in the headers\n", noted.defaults, noted.choices);
+  CHECK(noted.defaults >= 1 && noted.choices >= 5);
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -175,6 +235,7 @@ int main(int argc, char** argv) {
   test_features(&w);
   test_objective(&w);
   test_options(argc > 1 ? argv[1] : "include", w.err);
+  test_notes(argc > 1 ? argv[1] : "include", w.err);
   close_world(&w);
   return failures == 0 ? 0 : 1;
 }

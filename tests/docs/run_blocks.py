@@ -83,14 +83,14 @@ def run_page(root, build, scratch, page):
     if page.name == "README.md":
         around = enter_checkout(root, build, scratch, around)
     for number, language, name, code in blocks(page.read_text()):
-        if language not in ("sh", "lua", "c", "python"):
+        if language not in ("sh", "lua", "c", "cpp", "python"):
             continue
         count += 1
         if name:
             (scratch / name).write_text(code)
             continue
-        if language == "c":
-            raise SystemExit(f"{page.name}:{number}: a block of C needs a file name")
+        if language in ("c", "cpp"):
+            raise SystemExit(f"{page.name}:{number}: a block of C or C++ needs a file name")
         done = subprocess.run(command_of(language, number, code, scratch), cwd=scratch, env=around,
                               text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               stdin=subprocess.DEVNULL, timeout=SECONDS)

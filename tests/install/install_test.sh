@@ -50,6 +50,14 @@ check "a C program builds with pkg-config" cc -std=c99 -Wall -Werror "$work/app.
   -Wl,-rpath,"$prefix/lib" -o "$work/app"
 check "and runs" "$work/app"
 
+cat >"$work/app.cpp" <<'CPP'
+#include <dllm/dllm.hpp>
+int main() { return dllm::attempt([] { return dllm::Engine({{"threads", 1}}).devices(); }).value().size() == 1 ? 0 : 1; }
+CPP
+check "a C++ program builds with pkg-config" c++ -std=c++20 -Wall -Wextra -Werror "$work/app.cpp" \
+  $(flags --cflags --libs) -Wl,-rpath,"$prefix/lib" -o "$work/app_cpp"
+check "and runs" "$work/app_cpp"
+
 mkdir "$work/project"
 cat >"$work/project/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.16)

@@ -19,6 +19,16 @@ local events = 0
 pushed:run(function(event) if event.open then events = events + 1 end end)
 tap.is(table.concat(pushed:ids(0), " "), table.concat(pulled:ids(0), " "), "step and run give the same tokens")
 tap.is(events, steps + 1, "one event a step")
+local sliced, slices, changed = dllm.decoder(model, values), 0, 0
+sliced:start({ 1, 2, 3 }, 5)
+while sliced:step_for(0, function(event) if event.changed then changed = changed + #event.changed end end) > 0 do
+  slices = slices + 1
+end
+tap.is(table.concat(sliced:ids(0), " "), table.concat(pulled:ids(0), " "), "slices give the same tokens")
+tap.ok(slices > 6, "a step has many slices")
+tap.is(changed, 10, "events name every position that changed, once")
+sliced:start({ 1, 2, 3 }, 5)
+sliced:step_for(0) -- suspended when the script ends
 pushed:start({ 1, 2, 3 }, 6)
 pushed:run()
 tap.ok(table.concat(pushed:ids(0), " ") ~= table.concat(pulled:ids(0), " "), "another seed gives other tokens")

@@ -92,6 +92,8 @@ PROTOTYPES = {
         c_void_p]),
     "dllm_decoder_remove": (c_int32, [c_void_p, c_int64, c_void_p]),
     "dllm_decoder_step": (c_int32, [c_void_p, c_void_p, POINTER(c_int64), c_void_p]),
+    "dllm_decoder_step_for": (c_int32, [
+        c_void_p, c_double, EVENT_FN, c_void_p, c_void_p, POINTER(c_int64), c_void_p]),
     "dllm_decoder_run": (c_int32, [c_void_p, EVENT_FN, c_void_p, c_void_p, c_void_p]),
     "dllm_decoder_ids": (c_int32, [
         c_void_p, c_int64, POINTER(c_int32), c_int64, POINTER(c_int64), c_void_p]),
@@ -128,6 +130,9 @@ PROTOTYPES = {
     "dllm_event_i32s": (POINTER(c_int32), [c_void_p, c_char_p, POINTER(c_int64)]),
     "dllm_event_f32s": (POINTER(c_float), [c_void_p, c_char_p, POINTER(c_int64)]),
     "dllm_event_describe": (c_int32, [c_void_p, c_void_p, c_void_p]),
+    "dllm_engine_new_hosted": (c_int32, [
+        c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
+    "dllm_log_hook": (None, [c_int32, c_void_p, c_void_p]),
     "dllm_abi_version": (c_int32, []),
     "dllm_version": (c_char_p, []),
     "dllm_build_info": (c_char_p, []),

@@ -47,6 +47,15 @@ class Decoder(Managed):
         """One denoising step of every active slot; how many still have open positions."""
         return self._number("dllm_decoder_step", c_int64, task_of(task))
 
+    def step_for(self, milliseconds: float, callback: Callback | None = None,
+                 task: Task | None = None) -> int:
+        """Steps for this long; may end inside of a step, which the next call continues. How many slots
+        still have open positions. callback gets the events of steps that were completed."""
+        active = c_int64()
+        run_with("dllm_decoder_step_for", callback, self.pointer, c_double(milliseconds),
+                 after=(task_of(task), byref(active)))
+        return active.value
+
     def steps(self, task: Task | None = None) -> Iterator[int]:
         """Steps until everything is decided, yielding what step() answers."""
         active = 1

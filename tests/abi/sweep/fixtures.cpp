@@ -2,6 +2,7 @@
 
 #include "dllm/dllm.h"
 
+#include <cstdlib>
 #include <cstring>
 
 namespace sweep {
@@ -71,6 +72,24 @@ int32_t keep_going(const dllm_event*, void*) {
   return DLLM_CONTINUE;
 }
 
+void* allocate(int64_t size, int64_t alignment, void*) {
+  return std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(size));
+}
+void give_back(void* memory, int64_t, void*) {
+  std::free(memory);
+}
+void in_order(int64_t count, dllm_chunk_fn chunk, void* job, void*) {
+  for (int64_t i = 0; i < count; ++i) chunk(job, i);
+}
+void no_line(int32_t, const char*, void*) {}
+
+void* hook_of(const std::string& name) {
+  if (name == "allocate") return reinterpret_cast<void*>(&allocate);
+  if (name == "free") return reinterpret_cast<void*>(&give_back);
+  if (name == "parallel") return reinterpret_cast<void*>(&in_order);
+  return reinterpret_cast<void*>(&no_line);
+}
+
 } // namespace
 
 Value Fixtures::number(const Function& function, const Param& param) const {
@@ -113,6 +132,8 @@ Value Fixtures::argument(const Function& function, size_t index) {
     value.pointer = room;
   } else if (param.kind == "callback") {
     value.pointer = reinterpret_cast<void*>(&keep_going);
+  } else if (param.kind == "hook") {
+    value.pointer = hook_of(param.elem);
   } else if (param.kind == "pointer") {
     value.pointer = object("tensor");
   } else if (param.kind != "user_data") {

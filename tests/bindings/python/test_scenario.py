@@ -121,6 +121,13 @@ class Scenario(unittest.TestCase):
             self.assertEqual(list(pushed.ids()), list(pulled.ids()))
             self.assertEqual(set(map(int, pushed.states())) - {dllm.FINAL, dllm.FIXED}, set())
             self.assertEqual(pushed.trace()[-1]["step"], int(pushed.metric("steps", 0)))
+            with self.decoder() as sliced:
+                slices, changed = 1, []
+                while sliced.step_for(0, lambda event: changed.extend(event.get("changed") or [])) > 0:
+                    slices += 1
+                self.assertEqual(list(sliced.ids()), list(pulled.ids()))
+                self.assertGreater(slices, 2 * len(seen))
+                self.assertEqual(sorted(changed), sorted(set(changed)))
         self.assertEqual(seen[-1][0], 0)
         self.assertGreater(len(seen), 1)
         self.assertIsNone(seen[0][2])

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace dllm {
@@ -61,6 +63,34 @@ TEST_F(LogQueue, ManyThreadsLoseNothing) {
   int lines = 0;
   while (log_next()) ++lines;
   EXPECT_EQ(lines, 400);
+}
+
+TEST_F(LogQueue, AFunctionGetsTheLinesOneAtATime) {
+  std::vector<std::pair<LogLevel, std::string>> seen;
+  log_hook(LogLevel::warn, [&](LogLevel level, const std::string& line) {
+    seen.emplace_back(level, line);
+    log(LogLevel::error, "inside"); // dropped
+    log_hook(LogLevel::warn, nullptr); // does nothing
+    log_config(LogLevel::debug, LogSink::queue); // does nothing
+  });
+  log(LogLevel::info, "below");
+  log(LogLevel::warn, "one {}", 1);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([] {
+      for (int i = 0; i < 50; ++i) log(LogLevel::error, "more");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_EQ(seen.size(), 201u);
+  EXPECT_EQ(seen[0].first, LogLevel::warn);
+  EXPECT_EQ(seen[0].second, "one 1");
+  log_config(LogLevel::debug, LogSink::queue);
+  log(LogLevel::error, "queued");
+  EXPECT_EQ(seen.size(), 201u); // taken away
+  EXPECT_EQ(log_next()->second, "queued");
+  log_hook(LogLevel::debug, nullptr);
+  EXPECT_FALSE(log_enabled(LogLevel::error));
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -158,6 +159,64 @@ TEST(Parallel, ACancelledTaskStopsTheClaimingOfChunks) {
     parallel(&pool, 1, [&](int64_t) { ++sum; }); // the pool goes on
     EXPECT_EQ(sum, 1);
   }
+}
+
+// Threads of a host: backwards, every second chunk on another thread.
+class BackwardsRunner final : public TaskRunner {
+public:
+  explicit BackwardsRunner(int64_t forgets = 0) : forgets_(forgets) {}
+  void run(int64_t count, ChunkFn chunk, void* job) override {
+    ++jobs;
+    std::thread other([&] {
+      for (int64_t i = count - 1; i >= forgets_; i -= 2) chunk(job, i);
+    });
+    for (int64_t i = count - 2; i >= forgets_; i -= 2) chunk(job, i);
+    other.join();
+  }
+  std::atomic<int> jobs{0};
+
+private:
+  int64_t forgets_;
+};
+
+TEST(TaskRunner, RunsEveryChunkOnce) {
+  const auto runner = std::make_shared<BackwardsRunner>();
+  ThreadPool pool(3, runner);
+  EXPECT_EQ(pool.threads(), 3);
+  std::vector<std::atomic<int>> counts(101);
+  parallel(&pool, 101, [&](int64_t i) {
+    parallel(&pool, 4, [](int64_t) {}); // nested: inline
+    ++counts[static_cast<size_t>(i)];
+  });
+  for (const std::atomic<int>& count : counts) EXPECT_EQ(count, 1);
+  EXPECT_EQ(runner->jobs, 1);
+  // Two callers at once.
+  std::atomic<int64_t> sum{0};
+  const auto add = [&] {
+    for (int i = 0; i < 20; ++i) parallel(&pool, 10, [&](int64_t chunk) { sum += chunk; });
+  };
+  std::thread other(add);
+  add();
+  other.join();
+  EXPECT_EQ(sum, 2 * 20 * 45);
+  ThreadPool serial(1, runner);
+  const int before = runner->jobs;
+  parallel(&serial, 10, [](int64_t) {});
+  EXPECT_EQ(runner->jobs, before); // one thread needs none of the host
+}
+
+TEST(TaskRunner, BringsFailuresBack) {
+  ThreadPool pool(2, std::make_shared<BackwardsRunner>());
+  EXPECT_THROW(parallel(&pool, 8,
+                        [](int64_t i) {
+                          if (i == 5) throw std::runtime_error("five");
+                        }),
+               std::runtime_error);
+  Task task;
+  task.cancel();
+  test::expect_error(Code::cancelled, "cancelled", [&] { parallel(Workers(&pool, &task), 8, [](int64_t) {}); });
+  ThreadPool forgetful(2, std::make_shared<BackwardsRunner>(2));
+  test::expect_error(Code::internal, "6 of 8", [&] { parallel(&forgetful, 8, [](int64_t) {}); });
 }
 
 } // namespace

@@ -1,0 +1,102 @@
+#ifndef DLLM_CPP_EVENT_HPP
+#define DLLM_CPP_EVENT_HPP
+// What callbacks get, and how exceptions of callbacks travel around the C functions.
+#include "dllm/cpp/handle.hpp"
+
+#include <exception>
+#include <span>
+
+namespace dllm {
+inline namespace api {
+
+// One event, lent until the callback returns. Keys by kind: dllm/event.h.
+class Event {
+ public:
+  explicit Event(const dllm_event* event) noexcept : event_(event) {}
+  const dllm_event* get() const noexcept { return event_; }
+  int32_t kind() const noexcept { return dllm_event_kind(event_); }  // DLLM_EVENT_...
+
+  int64_t i64(const char* key) const {
+    return number<int64_t>([&](int64_t* out, dllm_error* err) { return dllm_event_i64(event_, key, out, err); });
+  }
+  double f64(const char* key) const {
+    return number<double>([&](double* out, dllm_error* err) { return dllm_event_f64(event_, key, out, err); });
+  }
+  // Empty when there is no such key.
+  std::string_view str(const char* key) const noexcept {
+    const char* text = dllm_event_str(event_, key);
+    return text == nullptr ? std::string_view() : std::string_view(text);
+  }
+  // Lent until the callback returns; data() is NULL when there is no such key.
+  std::span<const int32_t> i32s(const char* key) const noexcept {
+    int64_t count = 0;
+    const int32_t* first = dllm_event_i32s(event_, key, &count);
+    return {first, static_cast<std::size_t>(count)};
+  }
+  std::span<const float> f32s(const char* key) const noexcept {
+    int64_t count = 0;
+    const float* first = dllm_event_f32s(event_, key, &count);
+    return {first, static_cast<std::size_t>(count)};
+  }
+  std::string describe() const {
+    return text([&](dllm_buffer* out, dllm_error* err) { return dllm_event_describe(event_, out, err); });
+  }
+
+ private:
+  const dllm_event* event_;
+};
+
+// What a callback may answer; one that answers nothing goes on.
+enum class Next : int32_t { go_on = DLLM_CONTINUE, stop = DLLM_STOP };
+
+// A callable as dllm_event_fn. What it throws waits here until the C function has returned.
+template <class F>
+class Callback {
+ public:
+  explicit Callback(F& f) noexcept : f_(&f) {}
+
+  static int32_t run(const dllm_event* event, void* user_data) noexcept {
+    auto& self = *static_cast<Callback*>(user_data);
+#if defined(__cpp_exceptions)
+    try {
+      return self.answer(Event(event));
+    } catch (...) {
+      self.thrown_ = std::current_exception();
+      return DLLM_FAIL;
+    }
+#else
+    return self.answer(Event(event));
+#endif
+  }
+  // After the C function: what the callable threw comes first, then the failure of the call.
+  void finish(const Owned<dllm_error>& err, dllm_status status) const {
+#if defined(__cpp_exceptions)
+    if (thrown_) std::rethrow_exception(thrown_);
+#endif
+    if (status != DLLM_OK) raise(Error(status, dllm_error_message(err.get()), dllm_error_hint(err.get())));
+  }
+
+ private:
+  int32_t answer(const Event& event) {
+    if constexpr (std::is_void_v<std::invoke_result_t<F&, const Event&>>) {
+      (*f_)(event);
+      return DLLM_CONTINUE;
+    } else {
+      return static_cast<int32_t>(static_cast<Next>((*f_)(event)));
+    }
+  }
+  F* f_;
+  std::exception_ptr thrown_;
+};
+
+// call_with(f, [&](dllm_event_fn fn, void* data, dllm_error* err) { return dllm_x_run(..., fn, data, ..., err); })
+template <class F, class Call>
+void call_with(F& f, Call&& c_call) {
+  Callback<F> callback(f);
+  const Owned<dllm_error> err(dllm_error_new());
+  callback.finish(err, c_call(&Callback<F>::run, static_cast<void*>(&callback), err.get()));
+}
+
+}  // namespace api
+}  // namespace dllm
+#endif

@@ -1,0 +1,188 @@
+#ifndef DLLM_CPP_MODEL_HPP
+#define DLLM_CPP_MODEL_HPP
+// Engines and models.
+#include "dllm/cpp/data.hpp"
+#include "dllm/cpp/options.hpp"
+#include "dllm/cpp/text.hpp"
+
+#include <functional>
+
+namespace dllm {
+inline namespace api {
+
+// What a host does in place of an engine: members that are empty are left to the engine. They run on any thread, several
+// at the same time, and must not throw: an allocation that does counts as refused, a job that does ends its call with
+// DLLM_INTERNAL. The host must outlive the engine and all that lives on it.
+struct Host {
+  std::function<void*(int64_t size, int64_t alignment)> allocate;
+  std::function<void(void* memory, int64_t size)> deallocate;
+  // Calls chunk(index) once for every index of 0 to count - 1 and returns after all.
+  std::function<void(int64_t count, const std::function<void(int64_t index)>& chunk)> parallel;
+
+  static void* on_allocate(int64_t size, int64_t alignment, void* host) noexcept {
+    return guarded([&] { return static_cast<Host*>(host)->allocate(size, alignment); });
+  }
+  static void on_deallocate(void* memory, int64_t size, void* host) noexcept {
+    static_cast<Host*>(host)->deallocate(memory, size);
+  }
+  static void on_parallel(int64_t count, dllm_chunk_fn chunk, void* job, void* host) noexcept {
+    guarded([&]() -> void* {
+      static_cast<Host*>(host)->parallel(count, [chunk, job](int64_t index) { chunk(job, index); });
+      return nullptr;
+    });
+  }
+
+ private:
+  template <class F>
+  static void* guarded(F&& f) noexcept {
+#if defined(__cpp_exceptions)
+    try {
+      return f();
+    } catch (...) {
+      return nullptr;
+    }
+#else
+    return f();
+#endif
+  }
+};
+
+// Devices and threads that compute.
+class Engine : public Handle<dllm_engine> {
+ public:
+  using Handle::Handle;
+  explicit Engine(const Settings& settings = {})
+      : Handle(settings.with("engine", [](const dllm_options* opts) {
+          return make<dllm_engine>([&](dllm_engine** out, dllm_error* err) { return dllm_engine_new(opts, out, err); });
+        })) {}
+
+  // With memory and threads of the host.
+  explicit Engine(Host& host, const Settings& settings = {})
+      : Handle(settings.with("engine", [&](const dllm_options* opts) {
+          return make<dllm_engine>([&](dllm_engine** out, dllm_error* err) {
+            return dllm_engine_new_hosted(opts, host.allocate ? &Host::on_allocate : nullptr,
+                                          host.deallocate ? &Host::on_deallocate : nullptr,
+                                          host.parallel ? &Host::on_parallel : nullptr, &host, out, err);
+          });
+        })) {}
+
+  std::vector<std::string> devices() const {
+    std::vector<std::string> names;
+    for (int64_t i = 0; i < dllm_engine_device_count(get()); ++i) names.push_back(or_empty(dllm_engine_device_name(get(), i)));
+    return names;
+  }
+  std::string describe() const {
+    return text([&](dllm_buffer* out, dllm_error* err) { return dllm_engine_describe(get(), out, err); });
+  }
+  int64_t i64(std::string_view key) const {
+    return number<int64_t>([&](int64_t* out, dllm_error* err) {
+      return dllm_engine_i64(get(), zero_ended(key).c_str(), out, err);
+    });
+  }
+  void set_i64(std::string_view key, int64_t value) {
+    call([&](dllm_error* err) { return dllm_engine_set_i64(get(), zero_ended(key).c_str(), value, err); });
+  }
+  // What a job on the model at `path` would need, as JSON.
+  std::string plan(std::string_view path, const Settings& settings = {}, const Task* task = nullptr) const {
+    return settings.with("plan", [&](const dllm_options* opts) {
+      return text([&](dllm_buffer* out, dllm_error* err) {
+        return dllm_engine_plan(get(), zero_ended(path).c_str(), opts, handle_of(task), out, err);
+      });
+    });
+  }
+  // Gives memory that nothing uses right now back to the system.
+  void trim() {
+    call([&](dllm_error* err) { return dllm_engine_trim(get(), err); });
+  }
+};
+
+// A config and named parameters.
+class Model : public Handle<dllm_model> {
+ public:
+  using Handle::Handle;
+  // From a folder, a .gguf file, a checkpoint or a run.
+  static Model load(const Engine& engine, std::string_view path, const Settings& settings = {},
+                    const Task* task = nullptr) {
+    return from(settings, [&](const dllm_options* opts, dllm_model** out, dllm_error* err) {
+      return dllm_model_load(engine.get(), zero_ended(path).c_str(), opts, handle_of(task), out, err);
+    });
+  }
+  static Model load(const Engine& engine, const Source& source, const Settings& settings = {},
+                    const Task* task = nullptr) {
+    return from(settings, [&](const dllm_options* opts, dllm_model** out, dllm_error* err) {
+      return dllm_model_load_source(engine.get(), source.get(), opts, handle_of(task), out, err);
+    });
+  }
+  // With new weights, from the text of a config.json.
+  static Model from_config(const Engine& engine, std::string_view config_json, const Settings& settings = {},
+                           const Task* task = nullptr) {
+    return from(settings, [&](const dllm_options* opts, dllm_model** out, dllm_error* err) {
+      return dllm_model_new(engine.get(), config_json.data(), size_of(config_json.size()), opts, handle_of(task), out,
+                            err);
+    });
+  }
+  void save(std::string_view path, const Settings& settings = {}, const Task* task = nullptr) const {
+    settings.with("save", [&](const dllm_options* opts) {
+      call([&](dllm_error* err) {
+        return dllm_model_save(get(), zero_ended(path).c_str(), opts, handle_of(task), err);
+      });
+    });
+  }
+
+  std::string config() const {
+    return text([&](dllm_buffer* out, dllm_error* err) { return dllm_model_config(get(), out, err); });
+  }
+  std::string describe() const {
+    return text([&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(get(), out, err); });
+  }
+  int64_t i64(std::string_view key) const {
+    return number<int64_t>([&](int64_t* out, dllm_error* err) {
+      return dllm_model_i64(get(), zero_ended(key).c_str(), out, err);
+    });
+  }
+  // The numbers of i64() by name.
+  int64_t vocab() const { return i64("vocab"); }
+  int64_t hidden() const { return i64("hidden"); }
+  int64_t layers() const { return i64("layers"); }
+  int64_t max_length() const { return i64("max_length"); }
+  int64_t params() const { return i64("params"); }  // elements of all parameters
+  int64_t bytes() const { return i64("bytes"); }
+  int32_t mask_id() const { return static_cast<int32_t>(i64("mask_id")); }
+  int64_t version() const noexcept { return dllm_model_version(get()); }
+
+  std::vector<std::string> param_names() const {
+    std::vector<std::string> names;
+    for (int64_t i = 0; i < dllm_model_param_count(get()); ++i) names.push_back(or_empty(dllm_model_param_name(get(), i)));
+    return names;
+  }
+  Tensor param(std::string_view name) const {
+    return Tensor(make<dllm_tensor>([&](dllm_tensor** out, dllm_error* err) {
+      return dllm_model_param(get(), zero_ended(name).c_str(), out, err);
+    }));
+  }
+  void set_param(std::string_view name, const Tensor& value) {
+    call([&](dllm_error* err) { return dllm_model_set_param(get(), zero_ended(name).c_str(), value.get(), err); });
+  }
+  void set_tokenizer(const Tokenizer& tokenizer) {
+    call([&](dllm_error* err) { return dllm_model_set_tokenizer(get(), tokenizer.get(), err); });
+  }
+  Batch forward(const Batch& batch, const Settings& settings = {}, const Task* task = nullptr) {
+    return settings.with("forward", [&](const dllm_options* opts) {
+      return Batch(make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {
+        return dllm_model_forward(get(), batch.get(), opts, handle_of(task), out, err);
+      }));
+    });
+  }
+
+ private:
+  template <class F>
+  static Model from(const Settings& settings, F&& f) {
+    return settings.with("model", [&](const dllm_options* opts) {
+      return Model(make<dllm_model>([&](dllm_model** out, dllm_error* err) { return f(opts, out, err); }));
+    });
+  }
+};
+
+}  // namespace api
+}  // namespace dllm
+#endif

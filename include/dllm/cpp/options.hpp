@@ -1,0 +1,152 @@
+#ifndef DLLM_CPP_OPTIONS_HPP
+#define DLLM_CPP_OPTIONS_HPP
+// Options of a kind, and the short forms of them that calls take.
+#include "dllm/cpp/handle.hpp"
+
+#include <charconv>
+#include <concepts>
+#include <initializer_list>
+#include <span>
+
+namespace dllm {
+inline namespace api {
+
+// The value of one key: a yes or no, a number, a text, or a list of numbers.
+class Value {
+ public:
+  Value(bool value) : content_(static_cast<int64_t>(value)) {}
+  template <std::integral T>
+  Value(T value) : content_(static_cast<int64_t>(value)) {}
+  template <std::floating_point T>
+  Value(T value) : content_(static_cast<double>(value)) {}
+  Value(const char* value) : content_(std::string(value)) {}
+  Value(std::string_view value) : content_(std::string(value)) {}
+  Value(std::string value) : content_(std::move(value)) {}
+  // A list, as the keys "stop" and "outputs" take.
+  template <std::integral T>
+  Value(std::span<const T> list) : content_(List{numbers(list)}) {}
+  template <std::integral T>
+  Value(const std::vector<T>& list) : Value(std::span<const T>(list)) {}
+  Value(const std::vector<std::string>& list) : content_(List{texts(list)}) {}
+
+  void set(dllm_options* options, const char* key, dllm_error* err, dllm_status* status) const {
+    if (const auto* whole = std::get_if<int64_t>(&content_)) *status = dllm_options_set_i64(options, key, *whole, err);
+    if (const auto* real = std::get_if<double>(&content_)) *status = dllm_options_set_f64(options, key, *real, err);
+    if (const auto* text = std::get_if<std::string>(&content_))
+      *status = dllm_options_set_str(options, key, text->c_str(), err);
+    if (const auto* list = std::get_if<List>(&content_)) {
+      const std::string json = "{" + quoted(key) + ":" + list->json + "}";
+      *status = dllm_options_set_json(options, json.data(), size_of(json.size()), err);
+    }
+  }
+
+  // A JSON string.
+  static std::string quoted(std::string_view text) {
+    static constexpr char digits[] = "0123456789abcdef";
+    std::string out = "\"";
+    for (const char c : text) {
+      if (c == '"' || c == '\\') out += '\\';
+      if (static_cast<unsigned char>(c) >= 0x20) {
+        out += c;
+      } else {
+        out += "\\u00";
+        out += digits[static_cast<unsigned char>(c) >> 4];
+        out += digits[static_cast<unsigned char>(c) & 15];
+      }
+    }
+    return out + '"';
+  }
+
+ private:
+  struct List {
+    std::string json;
+  };
+  template <std::integral T>
+  static std::string numbers(std::span<const T> list) {
+    std::string json = "[";
+    for (const T value : list) json += (json.size() > 1 ? "," : "") + std::to_string(value);
+    return json + "]";
+  }
+  static std::string texts(const std::vector<std::string>& list) {
+    std::string json = "[";
+    for (const std::string& value : list) json += (json.size() > 1 ? "," : "") + quoted(value);
+    return json + "]";
+  }
+
+  std::variant<int64_t, double, std::string, List> content_;
+};
+
+// {"steps", 64}
+struct Setting {
+  std::string key;
+  Value value;
+};
+
+// Typed keys and values of one kind, checked when they are set.
+class Options : public Handle<dllm_options> {
+ public:
+  explicit Options(std::string_view kind)
+      : Handle(make<dllm_options>([&](dllm_options** out, dllm_error* err) {
+          return dllm_options_new(zero_ended(kind).c_str(), out, err);
+        })) {}
+  Options(std::string_view kind, std::initializer_list<Setting> settings) : Options(kind) {
+    for (const Setting& setting : settings) set(setting.key, setting.value);
+  }
+  Options(std::string_view kind, std::string_view json) : Options(kind) { set_json(json); }
+
+  Options& set(std::string_view key, const Value& value) {
+    call([&](dllm_error* err) {
+      dllm_status status = DLLM_OK;
+      value.set(get(), zero_ended(key).c_str(), err, &status);
+      return status;
+    });
+    return *this;
+  }
+  // All keys of a JSON object; when one is wrong, none is set.
+  Options& set_json(std::string_view json) {
+    const std::string text(json);
+    call([&](dllm_error* err) { return dllm_options_set_json(get(), text.c_str(), size_of(text.size()), err); });
+    return *this;
+  }
+  // The effective values of every key, defaults included.
+  std::string to_json() const {
+    return text([&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(get(), out, err); });
+  }
+  // The keys of a kind with type, default, bounds, choices and a sentence, as JSON.
+  static std::string schema(std::string_view kind) {
+    return text([&](dllm_buffer* out, dllm_error* err) {
+      return dllm_options_schema(zero_ended(kind).c_str(), out, err);
+    });
+  }
+};
+
+// What calls take for options: nothing, {{"steps", 64}, ...}, a JSON text, or an Options object, which is lent.
+class Settings {
+ public:
+  Settings() = default;
+  Settings(std::initializer_list<Setting> settings) : given_(std::vector<Setting>(settings)) {}
+  Settings(const char* json) : given_(std::string(json)) {}
+  Settings(std::string_view json) : given_(std::string(json)) {}
+  Settings(const std::string& json) : given_(json) {}
+  Settings(const Options& options) : given_(handle_of(&options)) {}
+
+  // Calls f with the handle; NULL where nothing was given.
+  template <class F>
+  decltype(auto) with(std::string_view kind, F&& f) const {
+    if (const auto* lent = std::get_if<dllm_options*>(&given_)) return f(static_cast<const dllm_options*>(*lent));
+    if (std::holds_alternative<std::monostate>(given_)) return f(static_cast<const dllm_options*>(nullptr));
+    Options made(kind);
+    if (const auto* json = std::get_if<std::string>(&given_)) made.set_json(*json);
+    if (const auto* list = std::get_if<std::vector<Setting>>(&given_)) {
+      for (const Setting& setting : *list) made.set(setting.key, setting.value);
+    }
+    return f(static_cast<const dllm_options*>(made.get()));
+  }
+
+ private:
+  std::variant<std::monostate, std::vector<Setting>, std::string, dllm_options*> given_;
+};
+
+}  // namespace api
+}  // namespace dllm
+#endif

@@ -1,0 +1,82 @@
+#ifndef DLLM_HOST_H
+#define DLLM_HOST_H
+/* dllm/host.h -- what a host does itself: memory, threads, the log.
+ *
+ * A game or an editor has its own allocator, its own task system and its own log. An engine can use them:
+ *
+ *     dllm_engine_new_hosted(opts, my_allocate, my_free, my_parallel, &host, &engine, err);
+ *     dllm_log_hook(DLLM_LOG_WARN, my_log, &host);
+ *
+ * Hooks are not callbacks of a call: they run on any thread, several at the same time, whenever an object of
+ * the engine works, is made or goes away. They must not call functions of this library.
+ *
+ * Lifetime   hooks and their user_data must stay until the engine and all that lives on it are released: models,
+ *            trainers, decoders. What was allocated is freed by then.
+ * Threads    every function here may be called from any thread.
+ */
+#include "dllm/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Answers `size` bytes whose address is a multiple of `alignment` (a power of 2, 64 today), or NULL: the call that needs
+ * them fails with DLLM_RESOURCE_EXHAUSTED. */
+typedef void *(*dllm_allocate_fn)(int64_t size, int64_t alignment, void *user_data);
+
+/* Takes memory of dllm_allocate_fn back; `size` is the one it was asked for. */
+typedef void (*dllm_free_fn)(void *memory, int64_t size, void *user_data);
+
+/* One piece of a job, of the library; never throws, takes less than about 10 ms. */
+typedef void (*dllm_chunk_fn)(void *job, int64_t index);
+
+/* Calls chunk(job, index) once for every index of 0 to count - 1, on threads of the host and in any order, and
+ * returns when all of them have returned. The calling thread may take a part; running all in it is allowed. */
+typedef void (*dllm_parallel_fn)(int64_t count, dllm_chunk_fn chunk, void *job, void *user_data);
+
+/* One line of the log, without a line break; level is one of DLLM_LOG_DEBUG to DLLM_LOG_ERROR. */
+typedef void (*dllm_log_fn)(int32_t level, const char *line, void *user_data);
+
+/* Makes an engine of kind "cpu" that takes its memory and its threads from the host.
+ *
+ * Memory: parameters, states of optimizers, the cache of keys and values, temporaries; small objects come from
+ * malloc as before. Threads: option threads says into how many parts work is cut at least (0: as many as the
+ * process may use); the engine starts none then. dllm_decoder_step_for keeps a thread of its own. Results
+ * are those of an engine without hooks.
+ *
+ *   opts         NULL: defaults; kind "engine"
+ *   allocate     NULL: malloc
+ *   deallocate   NULL only when allocate is NULL
+ *   parallel     NULL: threads of the engine
+ *   user_data    NULL, or handed to all three
+ *   out          not NULL
+ *
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT when one of allocate and deallocate is NULL; DLLM_UNIMPLEMENTED for
+ *          kind "pjrt", whose plugins have memory and threads of their own
+ * Owns     out is yours
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_engine_new_hosted(const dllm_options *opts, dllm_allocate_fn allocate,
+                                            dllm_free_fn deallocate, dllm_parallel_fn parallel,
+                                            void *user_data, dllm_engine **out, dllm_error *err);
+
+/* Sends log lines to a function, in place of the sink of dllm_log_config, one line at a time.
+ *
+ * dllm_log_config takes the function away again. When either returns, the function before is not called any
+ * more. Inside of fn this function does nothing.
+ *
+ *   min_level   one of DLLM_LOG_DEBUG to DLLM_LOG_ERROR; another number changes nothing
+ *   fn          NULL: lines go nowhere
+ *   user_data   NULL, or handed to fn
+ *
+ * Returns  nothing
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API void dllm_log_hook(int32_t min_level, dllm_log_fn fn, void *user_data);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
