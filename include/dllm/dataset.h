@@ -37,7 +37,8 @@ extern "C" {
  *   task   NULL, or checked every few milliseconds; progress in bytes
  *   out    not NULL
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT for a pipe or a device;
+ * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT for a pipe or a device, and for a token
+ *          file that is compressed or stands in a folder;
  *          DLLM_DATA_LOSS for a bad line or a damaged token file, the message has file and line; for
  *          damaged or cut gzip data, the message has file and byte;
  *          DLLM_RESOURCE_EXHAUSTED for a line of more than 64 MiB; DLLM_CANCELLED

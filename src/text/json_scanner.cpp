@@ -9,7 +9,7 @@
 namespace dllm::text {
 
 namespace {
-constexpr size_t kMaxDepth = 64;
+constexpr size_t kMaxNesting = 64;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool is_digit(char c) {
@@ -51,8 +51,8 @@ const char* JsonScanner::next_type() {
 
 void JsonScanner::open(char c) {
   if (next() != c) bad();
-  if (fresh_.size() >= kMaxDepth)
-    fail(Code::data_loss, "{} is nested deeper than {}", where_, kMaxDepth);
+  if (fresh_.size() >= kMaxNesting)
+    fail(Code::data_loss, "{} is nested deeper than {}", where_, kMaxNesting);
   fresh_.push_back(true);
   ++at_;
 }

@@ -1,6 +1,8 @@
-// JSON lines: as a file that is opened and as documents that are added; what is accepted goes through a loader.
+// JSON lines: as a file that is opened, as one that gzip compressed and as documents that are added; what is accepted
+// goes through a loader.
 
 #include "clients.h"
+#include "unit/text/gzip.h"
 
 using namespace dllm::hostile;
 
@@ -63,8 +65,14 @@ int main(int count, char** arguments) {
   };
   harness.seed("file", kLines, open);
   harness.seed("documents", kLines, add);
+  const std::string packed = dllm::test::gzip(kLines) + dllm::test::gzip(kLines);
+  harness.seed("gzip", packed, open);
   const Make lines = [](uint64_t number) { return mutant({kLines}, Form::lines, number); };
   harness.mutants("file", lines, open);
   harness.mutants("documents", lines, add);
+  // Damage to the compressed bytes, and damaged lines that are compressed whole.
+  harness.mutants("gzip", [&](uint64_t number) {
+    return number % 2 == 0 ? mutant({packed}, Form::binary, number) : dllm::test::gzip(mutant({kLines}, Form::lines, number));
+  }, open);
   return harness.finish();
 }

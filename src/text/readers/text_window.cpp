@@ -40,11 +40,6 @@ void TextWindow::fill(int64_t size) {
   ended_ = got < room;
 }
 
-std::string_view TextWindow::look(int64_t size) {
-  if (end_ - begin_ < size && !ended_) fill(size);
-  return {window_.get() + begin_, static_cast<size_t>(end_ - begin_)};
-}
-
 int64_t TextWindow::find_line_end() {
   std::string_view rest = look(1);
   for (size_t searched = 0;;) {
@@ -69,19 +64,9 @@ std::optional<std::string_view> TextWindow::next_line() {
                    "{} line {} has {} bytes, more than {}", path(), line_ + 1, length, longest_line_);
   }
   ++line_;
-  const std::string_view line = look(length).substr(0, static_cast<size_t>(length));
+  const std::string_view line(window_.get() + begin_, static_cast<size_t>(length));
   skip(length);
   return line;
-}
-
-std::string_view without_end(std::string_view line) {
-  if (!line.empty() && line.back() == '\n') line.remove_suffix(1);
-  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-  return line;
-}
-
-bool is_blank(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c == ' ' || (c >= 9 && c <= 13); });
 }
 
 void LineGroup::add(std::string_view raw) {

@@ -23,7 +23,10 @@ public:
   int64_t line() const { return line_; } // number of the line that was read last, from 1
 
   // At least `size` bytes from here on, or all that are left. Valid until the next call.
-  std::string_view look(int64_t size);
+  std::string_view look(int64_t size) {
+    if (end_ - begin_ < size && !ended_) fill(size);
+    return {window_.get() + begin_, static_cast<size_t>(end_ - begin_)};
+  }
   void skip(int64_t size) { begin_ += size; } // REQUIRES: at most what the last look() gave
   // The next line with its end; nothing at the end of the text. Valid until the next call.
   // resource_exhausted when it is longer than longest_line.
@@ -49,8 +52,19 @@ private:
 };
 
 // A raw line without its end.
-std::string_view without_end(std::string_view line);
-bool is_blank(std::string_view text); // white space of ASCII alone, or nothing
+inline std::string_view without_end(std::string_view line) {
+  if (!line.empty() && line.back() == '\n') line.remove_suffix(1);
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  return line;
+}
+
+// White space of ASCII alone, or nothing.
+inline bool is_blank(std::string_view text) {
+  for (const char c : text) {
+    if (c != ' ' && (c < 9 || c > 13)) return false;
+  }
+  return true;
+}
 
 // Lines that make one row, up to kMaxRecord bytes.
 class LineGroup {
