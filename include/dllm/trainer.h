@@ -44,14 +44,14 @@ extern "C" {
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
  *               cooldown_start, min_lr, optimizer (adamw sgd), weight_decay, decay, clip,
  *               accumulate, seed, nonfinite, ema, freeze (list), remat, tokens, root, save_every,
- *               sync_every, keep_last, compat; of adamw: beta1, beta2, eps; of sgd: momentum,
- *               nesterov
+ *               sync_every, keep_last, compat, beta1 (adamw), beta2 (adamw), eps (adamw),
+ *               momentum (sgd), nesterov (sgd)
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when a mask token has to be added and the model's
  *          tokenizer holds no tokens; DLLM_INVALID_ARGUMENT for an option of an optimizer that is
- *          not the chosen one, or when every tensor is frozen; DLLM_ABORTED when the model's weights are lost;
- *          DLLM_RESOURCE_EXHAUSTED
+ *          not the chosen one, or when every tensor is frozen; DLLM_ABORTED when the model's
+ *          weights are lost; DLLM_RESOURCE_EXHAUSTED
  * Owns     out is yours, keeps model, objective
  * Threads  owner
  * Since    1
