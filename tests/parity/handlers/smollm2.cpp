@@ -10,7 +10,6 @@
 #include "handlers.h"
 #include "model/model.h"
 #include "runner.h"
-#include "text/gguf_vocabulary.h"
 #include "text/tokenizer.h"
 
 #include <nlohmann/json.hpp>
