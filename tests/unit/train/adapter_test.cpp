@@ -30,7 +30,7 @@ std::shared_ptr<model::Model> wide_model(const char* dtype) {
   return model::new_model(tiny_engine(), config, options);
 }
 
-std::unique_ptr<Trainer> trainer_of(const std::shared_ptr<model::Model>& model, const Json& values) {
+std::unique_ptr<Trainer> adapter_trainer(const std::shared_ptr<model::Model>& model, const Json& values) {
   return std::make_unique<Trainer>(model, noise::make_objective("mdlm"), trainer_options(values));
 }
 
@@ -39,7 +39,7 @@ TEST(TrainAdapters, OnlyTheyMove) {
     const auto model = wide_model(dtype);
     model::add_adapters(*model, {{"*_proj.weight"}, 4, 8, 1});
     const std::map<std::string, Tensor> before = numbers_of(*model);
-    const auto trainer = trainer_of(model, {{"lr", 0.02}});
+    const auto trainer = adapter_trainer(model, {{"lr", 0.02}});
     TextSource source;
     trainer->run(source, 5);
     for (const auto& [name, value] : before)
@@ -61,7 +61,7 @@ TEST(TrainAdapters, OnlyTheyMove) {
 TEST(TrainAdapters, FrozenLayersKeepTheirNumbers) {
   const auto model = wide_model("f32");
   const std::map<std::string, Tensor> before = numbers_of(*model);
-  const auto trainer = trainer_of(model, {{"freeze", {"model.layers.0.*"}}, {"lr", 0.02}});
+  const auto trainer = adapter_trainer(model, {{"freeze", {"model.layers.0.*"}}, {"lr", 0.02}});
   TextSource source;
   trainer->run(source, 3);
   for (const auto& [name, value] : before) {
