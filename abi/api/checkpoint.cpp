@@ -46,7 +46,7 @@ dllm_status dllm_checkpoint_save(dllm_trainer* trainer, const dllm_loader* loade
   return guard(err, [&] {
     const train::Trainer& object = need(trainer, "trainer").object;
     auto* from = const_cast<dllm_loader*>(optional(loader, "loader"));  // only its position is read
-    std::optional<LoaderSource> source;
+    std::optional<train::LoaderSource> source;
     if (from != nullptr) source.emplace(from->object);
     if (out_dir != nullptr) need(out_dir, "out_dir");
     std::string dir = train::save_checkpoint(object, source ? &*source : nullptr, need_text(root, "root"),
@@ -60,7 +60,7 @@ dllm_status dllm_checkpoint_restore(dllm_trainer* trainer, dllm_loader* loader, 
   return guard(err, [&] {
     train::Trainer& object = need(trainer, "trainer").object;
     dllm_loader* to = optional(loader, "loader");
-    std::optional<LoaderSource> source;
+    std::optional<train::LoaderSource> source;
     if (to != nullptr) source.emplace(to->object);
     train::restore_checkpoint(object, source ? &*source : nullptr, need_text(dir, "dir"), task_of(task));
   });

@@ -7,6 +7,7 @@
 #include "noise/objective.h"
 #include "noise/schedule.h"
 #include "options_handle.h"
+#include "train/optimizer.h"
 
 using namespace dllm;
 using namespace dllm::abi;
@@ -23,10 +24,12 @@ std::vector<std::string> engine_kinds() {
 const std::vector<std::string>* names_of(std::string_view kind) {
   static const std::vector<std::string> engines = engine_kinds(), sinks = {"console", "jsonl"};
   static const std::vector<std::string> families = model::family_names(), objectives = noise::objective_names();
-  static const std::vector<std::string> policies = decode::policy_names(), schedules = noise::schedule_names();
+  static const std::vector<std::string> policies = decode::policy_names(), optimizers = train::optimizer_names();
+  static const std::vector<std::string> schedules = noise::schedule_names();
   if (kind == "engine") return &engines;
   if (kind == "family") return &families;
   if (kind == "objective") return &objectives;
+  if (kind == "optimizer") return &optimizers;
   if (kind == "policy") return &policies;
   if (kind == "schedule") return &schedules;
   if (kind == "sink") return &sinks;

@@ -1,11 +1,8 @@
 #include "tokenizer_handle.h"
 
-#include "base/files.h"
 #include "base/json.h"
 #include "batch_handle.h"
 #include "buffer_handle.h"
-#include "ckpt/gguf_vocabulary.h"
-#include "ckpt/model_folder.h"
 #include "dataset_handle.h"
 #include "options_handle.h"
 #include "source_handle.h"
@@ -20,74 +17,19 @@ using namespace dllm::abi;
 
 namespace {
 
-// The reader of GGUF files and the tokenizers are neighbours that do not see each other: the words cross here.
-text::GgufVocabulary text_vocabulary(const ckpt::GgufFile& file) {
-  ckpt::GgufVocabulary from = ckpt::read_gguf_vocabulary(file);
-  text::GgufVocabulary to;
-  const auto id = [](const std::optional<int64_t>& value) { return static_cast<int32_t>(value.value_or(-1)); };
-  to.model = std::move(from.model);
-  to.pre = std::move(from.pre);
-  to.tokens = std::move(from.tokens);
-  to.types = std::move(from.types);
-  to.scores = std::move(from.scores);
-  to.merges = std::move(from.merges);
-  to.bos = id(from.bos);
-  to.eos = id(from.eos);
-  to.pad = id(from.padding);
-  to.mask = id(from.mask);
-  to.unk = id(from.unknown);
-  to.add_bos = from.add_bos.value_or(false);
-  to.add_eos = from.add_eos.value_or(false);
-  to.add_space_prefix = from.add_space_prefix.value_or(true);
-  to.chat_template = std::move(from.chat_template);
-  to.name = file.name();
-  return to;
-}
-
 // Ids that a model has and the tokenizer has not are the caller's to leave out.
 std::span<const int32_t> known_ids(const text::Tokenizer& tokenizer, const int32_t* ids, int64_t count) {
   const std::span<const int32_t> all = need_array(ids, count, "ids");
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (all[i] >= 0 && all[i] < tokenizer.size()) continue;
-    fail(Code::invalid_argument, "ids[{}] = {} is out of the vocabulary of {}", i, all[i], tokenizer.size());
-  }
+  tokenizer.check_ids(all);
   return all;
-}
-
-// "mask", "bos", "eos" and "pad" are the roles, never the words of these letters.
-int32_t id_of(const text::Tokenizer& tokenizer, std::string_view name) {
-  const text::SpecialIds& special = tokenizer.special();
-  const std::pair<const char*, int32_t> roles[] = {
-      {"mask", special.mask}, {"bos", special.bos}, {"eos", special.eos}, {"pad", special.pad}};
-  for (const auto& [role, id] : roles) {
-    if (name != role) continue;
-    if (id >= 0) return id;
-    fail_with_hint("name it with an option of kind tokenizer, or look the token up by its own text",
-                   Code::not_found, "{} has no {} token", tokenizer.name(), role);
-  }
-  return tokenizer.id(name);
 }
 
 }  // namespace
 
-std::shared_ptr<text::Tokenizer> dllm::abi::load_tokenizer(const Source& source, const Options& options) {
-  for (const std::string& name : source.names()) {
-    if (name.size() < 5 || name.compare(name.size() - 5, 5, ".gguf") != 0 || source.has("tokenizer.json")) continue;
-    return text::Tokenizer::from_gguf(text_vocabulary(ckpt::GgufFile(source.content(name), name)), options);
-  }
-  return text::Tokenizer::load(source, options);
-}
-
 dllm_status dllm_tokenizer_load(const char* path, const dllm_options* opts, dllm_tokenizer** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
-    const std::string from = ckpt::tokenizer_folder(need_text(path, "path"));
-    const Options options = options_of(opts, "tokenizer");
-    if (!is_directory(from) && !file_exists(from)) fail(Code::not_found, "there is no file or folder {}", from);
-    // A file of any name may hold the JSON; a folder or a .gguf file is looked into.
-    const bool is_json = !is_directory(from) && (from.size() < 5 || from.compare(from.size() - 5, 5, ".gguf") != 0);
-    *out = new dllm_tokenizer(is_json ? text::Tokenizer::load(from, options)
-                                      : load_tokenizer(*open_source(from), options));
+    *out = new dllm_tokenizer(text::Tokenizer::load(need_text(path, "path"), options_of(opts, "tokenizer")));
   });
 }
 
@@ -95,7 +37,7 @@ dllm_status dllm_tokenizer_load_source(const dllm_source* source, const dllm_opt
                                        dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
-    *out = new dllm_tokenizer(load_tokenizer(*need(source, "source").object, options_of(opts, "tokenizer")));
+    *out = new dllm_tokenizer(text::Tokenizer::load(*need(source, "source").object, options_of(opts, "tokenizer")));
   });
 }
 
@@ -123,7 +65,7 @@ int64_t dllm_tokenizer_size(const dllm_tokenizer* tok) {
 
 dllm_status dllm_tokenizer_id(const dllm_tokenizer* tok, const char* name, int32_t* out, dllm_error* err) {
   return guard(err, [&] {
-    const int32_t id = id_of(*need(tok, "tok").object, need_text(name, "name"));
+    const int32_t id = need(tok, "tok").object->id_of_role(need_text(name, "name"));
     need_out(out, "out") = id;
   });
 }
@@ -184,9 +126,7 @@ dllm_status dllm_tokenizer_chat_task(const dllm_tokenizer* tok, const char* mess
     const Shape shape{1, static_cast<int64_t>(row.ids.size())};
     auto made = std::make_unique<dllm_batch>();
     made->object.set("ids", Tensor::from(shape, row.ids));
-    std::vector<uint8_t> keep;
-    for (const uint8_t spoken : row.spoken) keep.push_back(spoken == 0 ? 1 : 0);
-    made->object.set("keep", Tensor::from(shape, keep));
+    made->object.set("keep", Tensor::from(shape, row.keep()));
     *out = made.release();
   });
 }

@@ -8,10 +8,3 @@ struct dllm_tokenizer : dllm::abi::Handle<dllm::abi::Kind::tokenizer> {
   explicit dllm_tokenizer(std::shared_ptr<const dllm::text::Tokenizer> held) : object(std::move(held)) {}
   std::shared_ptr<const dllm::text::Tokenizer> object;
 };
-
-namespace dllm::abi {
-
-// The tokenizer of a model folder or of a .gguf file.
-std::shared_ptr<text::Tokenizer> load_tokenizer(const Source& source, const Options& options);
-
-} // namespace dllm::abi

@@ -65,7 +65,7 @@ dllm_status dllm_trainer_run(dllm_trainer* trainer, dllm_loader* loader, int64_t
                              void* user_data, dllm_task* task, dllm_error* err) {
   return guard(err, [&] {
     train::Trainer& object = need(trainer, "trainer").object;
-    LoaderSource source(need(loader, "loader").object);
+    train::LoaderSource source(need(loader, "loader").object);
     if (steps < 0) fail(Code::invalid_argument, "steps is {}, not 0 or more", steps);
     object.run(source, steps, event_fn(fn, user_data), task_of(task));
   });
@@ -75,7 +75,7 @@ dllm_status dllm_trainer_eval(dllm_trainer* trainer, dllm_loader* loader, int64_
                               double* out_loss, dllm_error* err) {
   return guard(err, [&] {
     train::Trainer& object = need(trainer, "trainer").object;
-    LoaderSource source(need(loader, "loader").object);
+    train::LoaderSource source(need(loader, "loader").object);
     if (max_batches < 1) fail(Code::invalid_argument, "max_batches is {}, not 1 or more", max_batches);
     double& loss = need_out(out_loss, "out_loss");
     loss = object.eval(source, max_batches, task_of(task));

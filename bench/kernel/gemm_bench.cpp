@@ -47,6 +47,16 @@ std::vector<std::byte> packed_weights(DType dtype, const std::vector<float>& w, 
   return packed;
 }
 
+std::vector<std::byte> packed_blocks(const dllm::WeightFormat& format, const std::vector<float>& w,
+                                     MatrixShape s) {
+  std::vector<std::byte> plain(static_cast<size_t>(s.n * format.row_bytes(s.k)));
+  for (int64_t r = 0; r < s.n; ++r)
+    format.quantize(w.data() + r * s.k, s.k, plain.data() + r * format.row_bytes(s.k), nullptr);
+  std::vector<std::byte> packed(static_cast<size_t>(dllm::cpu::packed_bytes(format, s.n, s.k)));
+  dllm::cpu::pack(format, plain.data(), s.n, s.k, packed.data(), nullptr);
+  return packed;
+}
+
 void measure(MatrixShape s, double peak, dllm::ThreadPool* pool, bool quick) {
   const double budget = quick ? 0.05 : 0.3;
   const int threads = pool->threads();
@@ -54,6 +64,13 @@ void measure(MatrixShape s, double peak, dllm::ThreadPool* pool, bool quick) {
   const DType types[] = {DType::f32, DType::bf16, DType::i8};
   std::vector<std::byte> packed[3];
   for (int i = 0; i < 3; ++i) packed[i] = packed_weights(types[i], w, s);
+  std::vector<const dllm::WeightFormat*> formats; // those in blocks that fit
+  std::vector<std::vector<std::byte>> blocks;
+  for (const dllm::WeightFormat* format : dllm::weight_formats()) {
+    if (!format->is_blocks() || !format->fits(s.k)) continue;
+    formats.push_back(format);
+    blocks.push_back(packed_blocks(*format, w, s));
+  }
   const std::vector<float> scale(static_cast<size_t>(s.n), 0.01f);
   for (int64_t m : {1, 4, 8, 16, 32, 64, 256}) {
     const std::vector<float> x = numbers(m * s.k);
@@ -71,6 +88,14 @@ void measure(MatrixShape s, double peak, dllm::ThreadPool* pool, bool quick) {
           flops / best_seconds(threads, budget, [&] { dllm::cpu::gemm_parallel(g, pool); });
       std::printf("  %-4s %6.1f GF/s %3.0f%%", dllm::dtype_name(types[i]), rate / 1e9,
                   100 * rate / peak);
+    }
+    for (size_t i = 0; i < formats.size(); ++i) {
+      dllm::cpu::Gemm g;
+      g.a = x.data(), g.a_stride = s.k, g.b = blocks[i].data(), g.b_format = formats[i];
+      g.c = y.data(), g.c_stride = s.n, g.m = m, g.n = s.n, g.k = s.k;
+      const double rate =
+          flops / best_seconds(threads, budget, [&] { dllm::cpu::gemm_parallel(g, pool); });
+      std::printf("  %-4s %6.1f GF/s %3.0f%%", formats[i]->name, rate / 1e9, 100 * rate / peak);
     }
     OtherGemm other(x.data(), w.data(), y.data(), m, s.n, s.k, threads);
     const double rate = flops / best_seconds(threads, budget, [&] { other.run(); });

@@ -3,7 +3,7 @@
 #include "bed.h"
 
 #include "base/files.h"
-#include "train/optimizer.h"
+#include "train/update.h"
 
 namespace dllm::bench {
 namespace {
@@ -58,13 +58,13 @@ private:
     if (name.starts_with("param:"))
       return model.params().physical()[model.params().index(rest)].buffer->read();
     if (name == "scalars") {
-      std::vector<float> scalars(train::kScalarCount, 0.0f);
-      const Json values = Options(train::trainer_schema()).to_json();
-      scalars[train::kLr] = values["lr"].get<float>();
-      scalars[train::kBeta1] = values["beta1"].get<float>();
-      scalars[train::kBeta2] = values["beta2"].get<float>();
-      scalars[train::kEps] = values["eps"].get<float>();
-      scalars[train::kBias1] = scalars[train::kBias2] = scalars[train::kClip] = 1.0f;
+      const Options options(train::trainer_schema());
+      const train::Optimizer& adamw = train::find_optimizer("adamw");
+      std::vector<float> scalars;
+      for (const double value : adamw.step_scalars(options, {options.f64("lr"), 0.0, 1}))
+        scalars.push_back(static_cast<float>(value));
+      scalars.resize(static_cast<size_t>(train::scalar_count(adamw)), 0.0f);
+      scalars[adamw.scalars.size() + train::kClip] = 1.0f;
       return Tensor::from(type.shape, scalars);
     }
     return Tensor(type.dtype, type.shape);

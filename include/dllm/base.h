@@ -57,7 +57,7 @@ typedef int32_t (*dllm_event_fn)(const dllm_event *event, void *user_data);
 enum {
   DLLM_OK = 0,
   DLLM_CANCELLED = 1,           /* the task was cancelled */
-  DLLM_UNKNOWN = 2,             /* an exception nobody knows */
+  DLLM_UNKNOWN = 2,             /* an exception of an unexpected type */
   DLLM_INVALID_ARGUMENT = 3,    /* NULL where not allowed, bounds, wrong type, wrong handle */
   DLLM_DEADLINE_EXCEEDED = 4,   /* the task's deadline passed */
   DLLM_NOT_FOUND = 5,           /* no such key, name, file; the hint names the nearest */

@@ -5,9 +5,16 @@
  *     dllm_dataset_open("corpus.txt", tok, NULL, NULL, &data, err);
  *     dllm_loader_new(data, NULL, &loader, err);
  *
- * Text files (option rows: a document is a file, a paragraph or a line), JSON lines (text, prompt and
- * response, or messages for the chat template of the tokenizer), token files made by dllm_dataset_save. Without a tokenizer a dataset holds raw
- * text, for dllm_tokenizer_train.
+ * Formats (option format):
+ *
+ *     text      option rows: a document is the file, a paragraph or a line
+ *     jsonl     a JSON object a line: text, prompt and response, or messages for the chat template
+ *               of the tokenizer; files called NAME.jsonl or NAME.ndjson
+ *     fortunes  texts between lines of a single %, with an index NAME.dat
+ *     tokens    a token file made by dllm_dataset_save
+ *
+ * All but token files may be compressed by gzip (corpus.txt.gz): they are decompressed while they are
+ * read, in bounded memory. Without a tokenizer a dataset holds raw text, for dllm_tokenizer_train.
  *
  * Lifetime   a dataset keeps its tokenizer alive; loaders keep their dataset alive.
  * Threads    one call at a time while it grows; reads and loaders may run together.
@@ -22,7 +29,8 @@ extern "C" {
  * The files must stay as they are while the dataset is in use: dllm_loader_next fails after a
  * change. A file that is removed is no change.
  *
- *   path   not NULL; what the files are is told by name and first bytes unless option format says
+ *   path   not NULL; the format of each file is detected by its name and first bytes unless option
+ *          format names it
  *   tok    NULL: raw text, for dllm_tokenizer_train
  *   opts   NULL: defaults; kind "dataset": format (detect text jsonl fortunes tokens), rows,
  *          text_key, prompt_key, response_key, append_eos
@@ -30,7 +38,8 @@ extern "C" {
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT for a pipe or a device;
- *          DLLM_DATA_LOSS for a bad line or a damaged token file, the message has file and line;
+ *          DLLM_DATA_LOSS for a bad line or a damaged token file, the message has file and line; for
+ *          damaged or cut gzip data, the message has file and byte;
  *          DLLM_RESOURCE_EXHAUSTED for a line of more than 64 MiB; DLLM_CANCELLED
  * Owns     out is yours, keeps tok
  * Threads  any

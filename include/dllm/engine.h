@@ -129,7 +129,7 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
  *   opts     NULL: defaults; kind "plan": what (train decode prefill forward), format (json: bytes
  *            per rank, with the cache of a decode with a window; graph: text; stablehlo, optimized:
  *            what a compiler got and made), texts (both of them in the json), batch, length,
- *            window, dtype, remat, ema, objective, policy, loop
+ *            window, dtype, remat, ema, objective, optimizer, policy, loop
  *   task     NULL, or looked at before every program
  *   out      not NULL
  *

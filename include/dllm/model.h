@@ -32,15 +32,21 @@ extern "C" {
  *   engine   not NULL
  *   path     not NULL, a folder with config.json and safetensors, a .gguf file, a checkpoint
  *            folder, or a run folder, which stands for its latest whole checkpoint
- *   opts     NULL: defaults; kind "model": dtype (auto f32 bf16 int8), attention, shift,
- *            mask_token, cache_dtype (auto f32 bf16), check (finite off)
+ *   opts     NULL: defaults; kind "model": dtype (auto keep f32 bf16 f16 int8 q8_0), attention,
+ *            shift, mask_token, cache_dtype (auto f32 bf16), check (finite off). dtype is the weight
+ *            format matrices are kept in: keep leaves every tensor in the format of the file (a GGUF
+ *            in q8_0 takes 34 bytes for 32 weights, an f16 file 2 bytes each) where products read
+ *            that format, others as auto. Products compute in f32 and have the bits of the
+ *            dequantized model. f16 and q8_0: the cpu engine alone; a matrix whose rows are not
+ *            whole blocks (32 in q8_0) is f32
  *   task     NULL, or checked every few milliseconds; progress in bytes
  *   out      not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a missing file or tensor; DLLM_DATA_LOSS for a damaged
  *          file, the message names file, tensor, expected and found, or for a weight that is not
  *          finite unless check is off, it names tensor and place; DLLM_UNIMPLEMENTED for an
- *          unknown family or tensor type; DLLM_RESOURCE_EXHAUSTED when the parameters need more
+ *          unknown family or tensor type, or for a dtype the engine does not multiply;
+ *          DLLM_RESOURCE_EXHAUSTED when the parameters need more
  *          than the machine or the engine's memory_limit has, before memory is taken; DLLM_CANCELLED
  * Owns     out is yours, keeps engine
  * Threads  any
@@ -133,7 +139,8 @@ DLLM_API void dllm_model_release(dllm_model *model);
  */
 DLLM_API dllm_status dllm_model_config(const dllm_model *model, dllm_buffer *out, dllm_error *err);
 
-/* Writes what the model is as a JSON object: family, attention, shift, runs, storage forms, bytes.
+/* Writes what the model is as a JSON object: family, attention, shift, runs, bytes, storage (per
+ * stack: name, shape, dtype, format, trainable, of quantized ones rounding_error).
  *
  *   model   not NULL
  *   out     not NULL

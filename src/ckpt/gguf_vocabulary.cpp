@@ -37,6 +37,7 @@ void check_length(const GgufFile& file, const char* key, size_t found, size_t to
 
 GgufVocabulary read_gguf_vocabulary(const GgufFile& file) {
   GgufVocabulary made;
+  made.name = file.name();
   made.model = file.text("tokenizer.ggml.model");
   made.pre = text_or_empty(file, "tokenizer.ggml.pre");
   made.tokens = file.texts("tokenizer.ggml.tokens");

@@ -1,6 +1,5 @@
 #pragma once
-// The tokenizer that a GGUF file carries, as plain data. `model` hands it to `text`, which may not
-// see this folder.
+// The tokenizer that a GGUF file carries, as plain data. `text` makes a tokenizer of it.
 
 #include "ckpt/gguf.h"
 
@@ -22,6 +21,7 @@ struct GgufVocabulary {
   std::optional<int64_t> bos, eos, eot, unknown, padding, mask;
   std::optional<bool> add_bos, add_eos, add_space_prefix;
   std::string chat_template; // may be empty
+  std::string name = "gguf"; // of the file, for errors
 };
 
 // Fails with not_found when the file has no tokens, data_loss when lists do not fit each other or

@@ -60,7 +60,7 @@ struct Pipe {
   }
 };
 
-// A file in memory needs nobody to feed it, and a child that does not read costs no broken pipe.
+// A file in memory needs no thread that feeds it, and a child that does not read costs no broken pipe.
 Descriptor input_of(const std::string& text) {
   Descriptor file(memfd_create("dllm_input", MFD_CLOEXEC));
   if (file.get() < 0) cannot("memfd_create", errno);

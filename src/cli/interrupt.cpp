@@ -23,7 +23,7 @@ Interrupt::Interrupt(dllm_task* task) : before_(interrupted_task) {
   for (int i = 0; i < kCount; ++i) {
     handlers_before_[i] = std::signal(kSignals[i], on_interrupt);
     // nohup: the end of the terminal is nothing to this process. (A shell's background job ignores SIGINT as well, but
-    // whoever sends it one by hand means it.)
+    // one sent by hand is meant.)
     if (kSignals[i] == SIGHUP && handlers_before_[i] == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   }
 }

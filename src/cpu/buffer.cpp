@@ -21,7 +21,8 @@ Stack stack_of(const Shape& shape) {
 } // namespace
 
 bool has_forms(const Shape& shape, DType dtype) {
-  return shape.rank() >= 2 && (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::i8);
+  return shape.rank() >= 2 && (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::i8 ||
+                               dtype == DType::u8);
 }
 
 int64_t form_bytes(const Shape& shape, DType dtype, Form form) {
@@ -32,13 +33,14 @@ int64_t form_bytes(const Shape& shape, DType dtype, Form form) {
 }
 
 CpuBuffer::CpuBuffer(std::shared_ptr<MemoryLedger> ledger, const Tensor& shared)
-    : ledger_(std::move(ledger)), dtype_(shared.dtype()), shape_(shared.shape()), shared_(shared) {
+    : ledger_(std::move(ledger)), dtype_(shared.dtype()), shape_(shared.shape()),
+      format_(shared.format()), shared_(shared) {
   ledger_->add(shared_.byte_size());
 }
 
 CpuBuffer::CpuBuffer(std::shared_ptr<MemoryLedger> ledger, DType dtype, Shape shape,
-                     std::shared_ptr<Block> block)
-    : ledger_(std::move(ledger)), dtype_(dtype), shape_(std::move(shape)),
+                     std::shared_ptr<Block> block, const WeightFormat* format)
+    : ledger_(std::move(ledger)), dtype_(dtype), shape_(std::move(shape)), format_(format),
       block_(std::move(block)) {}
 
 CpuBuffer::~CpuBuffer() {
@@ -50,7 +52,9 @@ Tensor CpuBuffer::read(const Task* task) const {
   if (shared_.defined()) return shared_;
   const std::shared_ptr<Block> block = plain_block_locked({nullptr, task});
   const auto size = static_cast<size_t>(form_bytes(shape_, dtype_, kPlain));
-  return Tensor(dtype_, shape_, Bytes(block->data(), size, block));
+  Tensor numbers(dtype_, shape_, Bytes(block->data(), size, block));
+  numbers.set_format(format_);
+  return numbers;
 }
 
 int64_t CpuBuffer::memory_bytes() const {
@@ -70,8 +74,12 @@ std::shared_ptr<Block> CpuBuffer::unpacked_locked(const Workers& pool) const {
   const int64_t plain_step = stack.out * stack.in * dtype_size(dtype_);
   const int64_t packed_step = packed_bytes(stack.out, stack.in, dtype_);
   for (int64_t i = 0; i < stack.matrices; ++i) {
-    unpack(dtype_, packed_.block->data() + i * packed_step, stack.out, stack.in,
-           plain->data() + i * plain_step, pool);
+    const std::byte* from = packed_.block->data() + i * packed_step;
+    if (format_ != nullptr)
+      unpack(*format_, from, stack.out, format_->row_numbers(stack.in),
+             plain->data() + i * plain_step, pool);
+    else
+      unpack(dtype_, from, stack.out, stack.in, plain->data() + i * plain_step, pool);
   }
   return plain;
 }
@@ -95,6 +103,8 @@ const std::byte* CpuBuffer::plain_locked(const Workers& pool) const {
 }
 
 const std::byte* CpuBuffer::packed_locked(Form form, const Workers& pool) const {
+  if (dtype_ == DType::u8 && (format_ == nullptr || form != kPacked))
+    fail(Code::internal, "bytes {} have no such packed form", shape_.text());
   PackedForm& made = form == kPacked ? packed_ : transposed_;
   if (made.valid) return made.block->data();
   const std::shared_ptr<Block> block = shared_.defined() ? nullptr : plain_block_locked(pool);
@@ -109,7 +119,9 @@ const std::byte* CpuBuffer::packed_locked(Form form, const Workers& pool) const 
   for (int64_t i = 0; i < stack.matrices; ++i) {
     const std::byte* from = plain + i * plain_step;
     std::byte* to = made.block->data() + i * packed_step;
-    if (form == kPacked) {
+    if (format_ != nullptr) {
+      pack(*format_, from, stack.out, format_->row_numbers(stack.in), to, pool);
+    } else if (form == kPacked) {
       pack(dtype_, from, stack.in, stack.out, stack.in, to, pool);
     } else {
       pack_transposed(dtype_, from, stack.in, stack.in, stack.out, to, pool);

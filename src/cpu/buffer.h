@@ -13,7 +13,8 @@ namespace dllm::cpu {
 
 // Bytes of one form of an array. Stacked weights (.., out, in) are packed matrix by matrix.
 int64_t form_bytes(const Shape& shape, DType dtype, Form form);
-// True for arrays that have packed forms at all: two axes or more, of f32, bf16 or i8.
+// True for arrays that have packed forms at all: two axes or more, of f32, bf16 or i8, or weights in
+// blocks (u8), which have kPacked alone.
 bool has_forms(const Shape& shape, DType dtype);
 
 // Any number of threads may read and ask for forms; whoever donates it must be its only holder.
@@ -23,7 +24,7 @@ public:
   CpuBuffer(std::shared_ptr<MemoryLedger> ledger, const Tensor& shared);
   // Owned storage; contents are what the block holds.
   CpuBuffer(std::shared_ptr<MemoryLedger> ledger, DType dtype, Shape shape,
-            std::shared_ptr<Block> block);
+            std::shared_ptr<Block> block, const WeightFormat* format = nullptr);
   ~CpuBuffer() override;
 
   const Shape& shape() const override { return shape_; }
@@ -57,6 +58,7 @@ private:
   std::shared_ptr<MemoryLedger> ledger_;
   DType dtype_;
   Shape shape_;
+  const WeightFormat* format_ = nullptr; // of a weight in blocks
   mutable std::timed_mutex mutex_;
   Tensor shared_;                        // read-only storage of somebody else, or
   mutable std::shared_ptr<Block> block_; // our own

@@ -12,7 +12,8 @@ namespace dllm::cpu {
 
 EngineState::EngineState(int threads, int64_t memory_limit, bool check_finite,
                          std::shared_ptr<comm::Communicator> communicator, const Hooks& hooks)
-    : runner_(hooks.runner), ledger_(std::make_shared<MemoryLedger>(hooks.memory)), arenas_(ledger_), gate_(ledger_),
+    : runner_(hooks.runner), ledger_(std::make_shared<MemoryLedger>(hooks.memory)), arenas_(ledger_),
+      gate_(ledger_, arenas_),
       communicator_(std::move(communicator)), check_finite_(check_finite) {
   ledger_->set_limit(memory_limit);
   set_threads(threads);
@@ -79,16 +80,17 @@ public:
 
   Json describe() const override {
     const MemoryLedger& ledger = *state_->ledger();
-    return Json{{"kind", "cpu"},
-                {"devices", Json::array({device_name(0)})},
-                {"threads", state_->pool()->threads()},
-                {"simd", simd_target()},
-                {"rank", rank()},
-                {"ranks", ranks()},
-                {"check", state_->check_finite() ? "finite" : "none"},
-                {"memory",
-                 Json{{"used", ledger.used()}, {"peak", ledger.peak()}, {"limit", ledger.limit()}}},
-                {"compiles", state_->compiles().load()}};
+    Json made{{"kind", "cpu"},
+              {"devices", Json::array({device_name(0)})},
+              {"threads", state_->pool()->threads()},
+              {"simd", simd_target()},
+              {"ranks", ranks()},
+              {"check", state_->check_finite() ? "finite" : "none"},
+              {"memory",
+               Json{{"used", ledger.used()}, {"peak", ledger.peak()}, {"limit", ledger.limit()}}},
+              {"compiles", state_->compiles().load()}};
+    if (ranks() > 1) made["rank"] = rank();
+    return made;
   }
 
   void set_i64(std::string_view key, int64_t value) override {
@@ -144,7 +146,7 @@ private:
     auto block = std::make_shared<Block>(state_->ledger(), tensor.byte_size(), "an array");
     copy_in_pieces(block->data(), tensor.bytes(), tensor.byte_size(), task);
     return std::make_shared<CpuBuffer>(state_->ledger(), tensor.dtype(), tensor.shape(),
-                                       std::move(block));
+                                       std::move(block), tensor.format());
   }
 
   std::shared_ptr<EngineState> state_;

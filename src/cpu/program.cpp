@@ -231,6 +231,9 @@ template <class F> auto CpuProgram::with_other_ranks(F&& work) const {
   } catch (const std::exception& error) {
     communicator_->abort(Error(Code::internal, error.what()));
     throw;
+  } catch (...) {
+    communicator_->abort(Error(Code::internal, "an unknown exception"));
+    throw;
   }
 }
 
@@ -264,9 +267,8 @@ std::vector<BufferRef> CpuProgram::run_bound(std::span<const BufferRef> inputs, 
   check_inputs(inputs);
   context.communicator = communicator_;
   context.all_ranks = all_ranks_;
-  RunGate::Pass pass =
-      state_->gate().enter(report_.output_bytes + report_.arena_bytes, state_->arenas().idle_bytes(),
-                           communicator_ == nullptr, context.pool.task);
+  RunGate::Pass pass = state_->gate().enter(report_.output_bytes + report_.arena_bytes,
+                                            communicator_ == nullptr, context.pool.task);
   Binding binding{inputs, {}, {}, {}};
   bind_inputs(binding, context.pool);
   bind_outputs(binding, context.pool);

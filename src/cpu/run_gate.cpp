@@ -4,11 +4,12 @@
 
 namespace dllm::cpu {
 
-RunGate::Pass RunGate::enter(int64_t bytes, int64_t reusable, bool waits, const Task* task) {
+RunGate::Pass RunGate::enter(int64_t bytes, bool waits, const Task* task) {
   std::unique_lock lock(mutex_);
   const auto fits = [&] {
     const int64_t limit = ledger_->limit();
-    return limit == 0 || running_ == 0 || ledger_->used() - reusable + expected_ + bytes <= limit;
+    return limit == 0 || running_ == 0 ||
+           ledger_->used() - arenas_.idle_bytes() + expected_ + bytes <= limit;
   };
   while (waits && !fits()) {
     check_task(task);

@@ -14,7 +14,9 @@ namespace dllm::cpu {
 // One gate per engine. Without a limit every run enters at once. Any thread.
 class RunGate {
 public:
-  explicit RunGate(std::shared_ptr<MemoryLedger> ledger) : ledger_(std::move(ledger)) {}
+  // arenas: of the same engine; idle ones are free for the next run.
+  RunGate(std::shared_ptr<MemoryLedger> ledger, const ArenaStore& arenas)
+      : ledger_(std::move(ledger)), arenas_(arenas) {}
 
   // A run in progress: leaves the gate when it ends.
   class Pass {
@@ -38,11 +40,10 @@ public:
     int64_t bytes_; // still to be allocated
   };
 
-  // bytes: what the run will allocate. reusable: held by the engine, but free for the run (an idle
-  // arena). waits false: enters at once (ranks that wait for each other must not wait here). A run that
-  // is alone enters always, and fails by itself where its memory is refused. Checks the task while it
-  // waits.
-  Pass enter(int64_t bytes, int64_t reusable, bool waits, const Task* task);
+  // bytes: what the run will allocate. waits false: enters at once (ranks that wait for each other must not
+  // wait here). A run that is alone enters always, and fails by itself where its memory is refused. Checks
+  // the task while it waits.
+  Pass enter(int64_t bytes, bool waits, const Task* task);
 
 private:
   void forget(int64_t bytes);
@@ -50,6 +51,7 @@ private:
   void count(int64_t change);
 
   std::shared_ptr<MemoryLedger> ledger_;
+  const ArenaStore& arenas_;
   std::mutex mutex_;
   std::condition_variable changed_;
   int64_t running_ = 0;

@@ -24,7 +24,7 @@ bool is_value_type(DType dtype) {
 } // namespace
 
 std::string ValueType::text() const {
-  std::string text = dtype_name(dtype) + shape.text();
+  std::string text = (format != nullptr ? format->name : dtype_name(dtype)) + numbers().text();
   if (!axes.empty()) text += axes.text();
   return text;
 }

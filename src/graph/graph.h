@@ -5,6 +5,7 @@
 #include "graph/attributes.h"
 #include "graph/axes.h"
 #include "tensor/tensor.h"
+#include "tensor/weight_format.h"
 
 #include <deque>
 #include <memory>
@@ -21,8 +22,12 @@ struct ValueType {
   Shape shape;
   DType dtype = DType::f32;
   AxisSet axes;  // over which the value varies; empty on one rank
+  // Not null: a weight in blocks, u8(.., rows, bytes of a row); operations on it lose the format, products read it.
+  const WeightFormat* format = nullptr;
 
-  std::string text() const;  // "f32(2, 8, 64)" or "f32(2, 8){data}"
+  // Of the numbers it stands for: differs from `shape` for a weight in blocks.
+  Shape numbers() const { return number_shape(format, shape); }
+  std::string text() const;  // "f32(2, 8, 64)" or "f32(2, 8){data}" or "q8_0(64, 128)"
   friend bool operator==(const ValueType&, const ValueType&) = default;
 };
 

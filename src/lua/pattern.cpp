@@ -40,7 +40,7 @@ struct Deeper {
 
 }  // namespace
 
-void Pattern::settle(lua_State* L) {
+void Pattern::charge_rest(lua_State* L) {
   L_ = L;
   const int64_t ticks = kTicksPerCharge - until_charge_;
   until_charge_ = kTicksPerCharge;

@@ -26,7 +26,7 @@ class Pattern {
   // Pushes all: at least one value when `begin` is not null.
   int push_captures(const char* begin, const char* end);
   // Charges what was compared and not charged yet. Errors are raised in this coroutine from now on.
-  void settle(lua_State* L);
+  void charge_rest(lua_State* L);
 
  private:
   static constexpr int kMostCaptures = 32;
@@ -53,7 +53,7 @@ class Pattern {
   bool fits(const char* s, const char* p, const char* next);       // one character against one class
   bool in_set(int c, const char* set, const char* close) const;    // set: at '[', close: at ']'
   void tick() {
-    if (--until_charge_ < 0) settle(L_);
+    if (--until_charge_ < 0) charge_rest(L_);
   }
 
   static constexpr int64_t kTicksPerCharge = 256;

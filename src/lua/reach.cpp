@@ -36,7 +36,7 @@ constexpr OptionKey kNative[] = {{"engine", "plugin"}, {"engine", "target"}, {"e
                                  {"engine", "pjrt.client"}, {"engine", "pjrt.flags"}};
 // Texts and lists that are neither.
 constexpr OptionKey kPlain[] = {
-    {"model", "mask_token"}, {"forward", "outputs"}, {"plan", "objective"}, {"plan", "policy"},
+    {"model", "mask_token"}, {"forward", "outputs"}, {"plan", "objective"}, {"plan", "optimizer"}, {"plan", "policy"},
     {"dataset", "text_key"}, {"dataset", "prompt_key"}, {"dataset", "response_key"}, {"tokenizer", "bos"},
     {"tokenizer", "eos"}, {"tokenizer", "pad"}, {"tokenizer", "mask"}, {"tokenizer", "add_tokens"},
     {"tokenizer", "chat_template"}, {"tokenizer_train", "bos"}, {"tokenizer_train", "eos"}, {"tokenizer_train", "pad"},

@@ -83,13 +83,13 @@ int find_or_match(lua_State* L, bool find) {
   do {
     const char* stop = state.match(at);
     if (stop == nullptr) continue;
-    state.settle(L);
+    state.charge_rest(L);
     if (!find) return state.push_captures(at, stop);
     lua_pushinteger(L, at - text.data() + 1);
     lua_pushinteger(L, stop - text.data());
     return state.push_captures(nullptr, nullptr) + 2;
   } while (at++ < end && !anchored);
-  state.settle(L);
+  state.charge_rest(L);
   luaL_pushfail(L);
   return 1;
 }
@@ -108,7 +108,7 @@ static_assert(std::is_trivially_destructible_v<Walk>);  // it lies in a userdata
 
 int next_match(lua_State* L) {
   auto& walk = *static_cast<Walk*>(lua_touserdata(L, lua_upvalueindex(3)));
-  walk.state.settle(L);
+  walk.state.charge_rest(L);
   for (; walk.at <= walk.end; ++walk.at) {
     const char* stop = walk.state.match(walk.at);
     if (stop == nullptr || stop == walk.last_match) continue;
@@ -210,7 +210,7 @@ int gsub(lua_State* L) {
     }
     if (anchored) break;
   }
-  state.settle(L);
+  state.charge_rest(L);
   if (!changed) {
     lua_pushvalue(L, 1);
   } else {

@@ -5,11 +5,12 @@
 
 namespace dllm::model {
 
-Builder::Builder(graph::Graph& graph, const Model& model) : graph_(graph), config_(model.config()) {
+Builder::Builder(graph::Graph& graph, const Model& model)
+    : graph_(graph), config_(model.config()), params_(model.params()) {
   for (const ParamStore::Physical& entry : model.params().physical()) {
     index_[entry.name] = values_.size();
     names_.push_back(entry.name);
-    values_.push_back(graph_.input("param:" + entry.name, {entry.shape, entry.dtype, {}}, true));
+    values_.push_back(graph_.input("param:" + entry.name, entry.type(), true));
   }
 }
 
@@ -24,15 +25,26 @@ graph::Value Builder::embed(graph::Value ids) {
   return graph::multiply(rows, graph::scalar(graph_, static_cast<float>(config_.embedding_scale)));
 }
 
+Linear Builder::linear(const std::string& physical_name) {
+  return find_linear(
+      [&](const std::string& name) -> NamedParam {
+        const auto found = index_.find(name);
+        if (found == index_.end()) return {};
+        const ParamSpec& spec = params_.physical()[found->second].spec;
+        return {values_[found->second], spec.factor, spec.partition};
+      },
+      physical_name);
+}
+
 Head Builder::head() {
-  const std::string name = config_.tie_embeddings ? "embedding" : "head";
-  return {parameter(name), config_.tie_embeddings ? graph::Value{} : parameter("head.bias"),
-          scale(name), static_cast<float>(config_.logit_softcap)};
+  Head made{linear(config_.tie_embeddings ? "embedding" : "head"), static_cast<float>(config_.logit_softcap)};
+  if (!made.adapters.empty()) fail(Code::unimplemented, "a head cannot have adapters");
+  return made;
 }
 
 graph::Value Builder::logits(graph::Value hidden) {
   const Head own = head();
-  return graph::softcap(graph::linear(hidden, own.weight, own.bias, own.scale), own.softcap);
+  return graph::softcap(product(own, hidden), own.softcap);
 }
 
 graph::Mask make_mask(AttentionKind kind, graph::Value block, graph::Value length) {

@@ -3,6 +3,7 @@
 
 #include "graph/graph.h"
 #include "graph/mask.h"
+#include "model/linear.h"
 #include "model/model.h"
 
 #include <map>
@@ -46,11 +47,8 @@ struct ForwardOutputs {
   KvCache cache; // keys and values after the window was written
 };
 
-struct Head {
-  graph::Value weight; // (vocab, hidden)
-  graph::Value bias;   // f32(vocab) or undefined
-  graph::Value scale;  // f32(vocab) for int8, or undefined
-  float softcap = 0;   // of logits; 0: none
+struct Head : Linear {  // weight (vocab, hidden)
+  float softcap = 0; // of logits; 0: none
 };
 
 // Lives as long as its graph is being built. Its construction makes one input "param:<physical>"
@@ -76,6 +74,7 @@ public:
     return values_;
   } // one per ParamStore::physical(), same order
   graph::Value parameter(const std::string& physical_name); // undefined when there is none
+  Linear linear(const std::string& physical_name); // with its bias, scale, adapters
   // The scale of an int8 parameter, else undefined.
   graph::Value scale(const std::string& physical_name) {
     return parameter(physical_name + ".scale");
@@ -90,6 +89,7 @@ private:
 
   graph::Graph& graph_;
   const ModelConfig& config_;
+  const ParamStore& params_;
   std::vector<std::string> names_; // of the values
   std::vector<graph::Value> values_;
   std::map<std::string, size_t> index_;

@@ -65,8 +65,7 @@ graph::Value time_embedding(Builder& builder, graph::Value timesteps) {
   std::vector<graph::Value> parts = {graph::sin(angle), graph::cos(angle)};
   if (size % 2 != 0) parts.push_back(graph::full(graph, {batch, 1}, 0.0f));
   const auto layer = [&](graph::Value x, const std::string& name) {
-    return graph::linear(x, builder.parameter(name), builder.parameter(name + ".bias"),
-                         builder.scale(name));
+    return product(builder.linear(name), x);
   };
   return layer(graph::silu(layer(graph::concat(parts, 1), "time.in")), "time.out");
 }
@@ -172,7 +171,7 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const Beside& beside,
   const graph::Value carry = body->input("hidden", hidden.type());
   LayerInputs layer{
       config_,         {}, {}, {}, beside.amplitude, {}, beside.empty_average, nullptr,
-      beside.round_kv, {}};
+      beside.round_kv, {}, {}, {}};
   KvCache inner = cache; // in the body
   std::vector<graph::Value> carries = {hidden};
   if (cache.defined()) {
@@ -188,7 +187,10 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const Beside& beside,
     if (!names_[i].starts_with(prefix)) continue;
     const std::string name = names_[i].substr(prefix.size());
     const graph::ValueType& type = values_[i].type();
-    layer.params[name] = body->input(name, {type.shape.without(0), type.dtype, {}}, true);
+    const ParamSpec& spec = params_.physical()[i].spec;
+    layer.factors[name] = spec.factor;
+    layer.partitions[name] = spec.partition;
+    layer.params[name] = body->input(name, {type.shape.without(0), type.dtype, {}, type.format}, true);
     stacks.push_back(values_[i]);
   }
   // Numbers that differ from layer to layer run along with the parameters.
@@ -242,7 +244,7 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
   outputs.cache = inputs.cache;
   if (taps) outputs.taps.push_back(hidden);
   const Beside shared = beside(inputs, positions, seq);
-  for (const LayerRun& run : layer_runs(config_)) {
+  for (const LayerRun& run : layer_runs(config_, params_.cuts())) {
     const graph::ScanResult result = run_layers(run, shared, hidden, outputs.cache, taps);
     hidden = result.carry[0];
     for (int64_t i = 0; taps && i < run.count; ++i) {

@@ -41,11 +41,11 @@ std::string LayerRun::prefix() const {
   return first == 0 ? "layers." : fmt::format("layers@{}.", first);
 }
 
-std::vector<LayerRun> layer_runs(const ModelConfig& config) {
+std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64_t>& cuts) {
   std::vector<LayerRun> runs;
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const bool experts = !config.sparse.empty() && config.sparse[static_cast<size_t>(layer)];
-    if (runs.empty() || runs.back().experts != experts) runs.push_back({layer, 0, experts});
+    if (runs.empty() || runs.back().experts != experts || cuts.contains(layer)) runs.push_back({layer, 0, experts});
     ++runs.back().count;
   }
   return runs;

@@ -7,6 +7,7 @@
 #include "tensor/dtype.h"
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -132,7 +133,8 @@ void check_config(const ModelConfig& config, const std::string& file);
 // mask_token is handled by load.
 void apply_model_options(ModelConfig& config, const Options& options);
 
-std::vector<LayerRun> layer_runs(const ModelConfig& config); // in order, at least one
+// In order, at least one. cuts: layers at which a run ends although the next layer is of its kind.
+std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64_t>& cuts = {});
 
 std::vector<std::string> family_names(); // sorted
 

@@ -1,8 +1,9 @@
-#include "model/forward.h"
-
 #include "base/error.h"
 #include "graph/ops.h"
 #include "model/builder.h"
+#include "model/model.h"
+#include "runtime/arguments.h"
+#include "runtime/feed.h"
 #include "tensor/check_values.h"
 
 #include <fmt/format.h>
@@ -12,8 +13,6 @@
 namespace dllm::model {
 namespace {
 
-constexpr size_t kPrograms = 4;
-
 // The options of one call, resolved against the model.
 struct Call {
   AttentionKind attention;
@@ -22,9 +21,6 @@ struct Call {
   bool logits = false, hidden = false, layers = false, empty_average = false;
   int64_t batch = 0, seq = 0;
 };
-
-// Arrays as the program takes them, by name.
-using Feed = std::vector<std::pair<std::string, Tensor>>;
 
 Tensor wanted(const Batch& batch, const char* name, DType dtype, const Shape& shape) {
   const Tensor& found = batch.at(name);
@@ -110,13 +106,13 @@ Tensor dense_mask(const Batch& batch, const Call& call) {
 }
 
 // Where the tokens stand: the array, or their places in the row.
-void add_positions(const ModelConfig& config, const Batch& batch, const Call& call, Feed& feed) {
+void add_positions(const ModelConfig& config, const Batch& batch, const Call& call, Batch& feed) {
   if (batch.has("positions"))
-    feed.emplace_back("positions", wanted(batch, "positions", DType::i32, {call.batch, call.seq}));
+    feed.set("positions", wanted(batch, "positions", DType::i32, {call.batch, call.seq}));
   else if (call.attention == AttentionKind::two_stream)
-    feed.emplace_back("positions", two_stream_positions(call));
-  if (feed.back().first == "positions") {
-    check_between("positions", feed.back().second, 0, config.position_limit() - 1,
+    feed.set("positions", two_stream_positions(call));
+  if (feed.has("positions")) {
+    check_between("positions", feed.at("positions"), 0, config.position_limit() - 1,
                   "the positions of the model");
   } else if (call.seq > config.position_limit()) {
     fail_with_hint("cut the rows, or give positions", Code::invalid_argument,
@@ -125,41 +121,41 @@ void add_positions(const ModelConfig& config, const Batch& batch, const Call& ca
   }
 }
 
-Feed feed_of(const ModelConfig& config, const Batch& batch, const Call& call) {
+Batch feed_of(const ModelConfig& config, const Batch& batch, const Call& call) {
   const Shape rows{call.batch, call.seq};
-  Feed feed;
+  Batch feed;
   if (batch.has("embeddings")) {
-    feed.emplace_back("embeddings", wanted(batch, "embeddings", DType::f32,
+    feed.set("embeddings", wanted(batch, "embeddings", DType::f32,
                                            {call.batch, call.seq, config.hidden_size}));
-    check_finite("embeddings", feed.back().second);
+    check_finite("embeddings", feed.at("embeddings"));
   } else {
-    feed.emplace_back("ids", wanted(batch, "ids", DType::i32, rows));
-    check_between("ids", feed.back().second, 0, config.vocab_size - 1, "the vocabulary",
+    feed.set("ids", wanted(batch, "ids", DType::i32, rows));
+    check_between("ids", feed.at("ids"), 0, config.vocab_size - 1, "the vocabulary",
                   "the tokenizer and the model must have the same vocabulary");
   }
   add_positions(config, batch, call, feed);
   if (config.time_conditioning) {
-    feed.emplace_back("timesteps", wanted(batch, "timesteps", DType::f32, {call.batch}));
-    check_finite("timesteps", feed.back().second);
+    feed.set("timesteps", wanted(batch, "timesteps", DType::f32, {call.batch}));
+    check_finite("timesteps", feed.at("timesteps"));
   }
   if (batch.has("segments")) {
-    feed.emplace_back("segments", wanted(batch, "segments", DType::i32, rows));
-    check_between("segments", feed.back().second, 0, INT32_MAX, "0: padding");
+    feed.set("segments", wanted(batch, "segments", DType::i32, rows));
+    check_between("segments", feed.at("segments"), 0, INT32_MAX, "0: padding");
   }
-  if (batch.has("keys")) feed.emplace_back("keys", wanted_flags(batch, "keys", rows));
-  if (batch.has("mask")) feed.emplace_back("mask", dense_mask(batch, call));
-  feed.emplace_back("block", Tensor::scalar(static_cast<int32_t>(call.block)));
-  feed.emplace_back("length", Tensor::scalar(static_cast<int32_t>(call.seq / 2)));
+  if (batch.has("keys")) feed.set("keys", wanted_flags(batch, "keys", rows));
+  if (batch.has("mask")) feed.set("mask", dense_mask(batch, call));
+  feed.set("block", Tensor::scalar(static_cast<int32_t>(call.block)));
+  feed.set("length", Tensor::scalar(static_cast<int32_t>(call.seq / 2)));
   return feed;
 }
 
 std::string key_of(const ModelConfig& config, const ParamStore& params, const Call& call,
-                   const Feed& feed) {
+                   const Batch& feed) {
   std::string key =
       fmt::format("{} {} {} {} {} {} v{}", attention_name(call.attention), call.shift, call.logits,
                   call.hidden, call.layers, call.empty_average, config.vocab_size);
-  for (const auto& [name, tensor] : feed) key += " " + name + tensor.shape().text();
-  for (const ParamStore::Physical& entry : params.physical()) key += dtype_name(entry.dtype);
+  key += " " + runtime::feed_signature(feed);
+  for (const ParamStore::Physical& entry : params.physical()) key += entry.format->name;
   return key;
 }
 
@@ -171,12 +167,10 @@ graph::Value shifted(graph::Value logits) {
       {graph::slice_axis(logits, 1, 0, 1), graph::slice_axis(logits, 1, 0, seq - 1)}, 1);
 }
 
-std::shared_ptr<graph::Program> compile(Model& model, const Call& call, const Feed& feed) {
+std::shared_ptr<graph::Program> compile(Model& model, const Call& call, const Batch& feed) {
   const auto graph = std::make_shared<graph::Graph>("forward");
   Builder builder(*graph, model);
-  std::map<std::string, graph::Value> values;
-  for (const auto& [name, tensor] : feed)
-    values[name] = graph->input("batch:" + name, tensor.dtype(), tensor.shape());
+  const std::map<std::string, graph::Value> values = runtime::feed_inputs(*graph, feed);
   const auto optional = [&](const char* name) {
     const auto found = values.find(name);
     return found == values.end() ? graph::Value{} : found->second;
@@ -211,19 +205,6 @@ std::shared_ptr<graph::Program> compile(Model& model, const Call& call, const Fe
 
 } // namespace
 
-std::shared_ptr<graph::Program> ForwardCache::find(const std::string& key) {
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& entry) { return entry.key == key; });
-  if (found == entries_.end()) return nullptr;
-  entries_.splice(entries_.begin(), entries_, found);
-  return entries_.front().program;
-}
-
-void ForwardCache::add(std::string key, std::shared_ptr<graph::Program> program) {
-  entries_.push_front({std::move(key), std::move(program)});
-  if (entries_.size() > kPrograms) entries_.pop_back();
-}
-
 const Schema& forward_schema() {
   static const Schema schema(
       "forward",
@@ -247,16 +228,13 @@ Batch forward(Model& model, const Batch& batch, Task* task) {
 Batch forward(Model& model, const Batch& batch, const Options& options, Task* task) {
   check_task(task);
   const Call call = resolve(model.config(), batch, options);
-  const Feed feed = feed_of(model.config(), batch, call);
+  const Batch feed = feed_of(model.config(), batch, call);
   const std::string key = key_of(model.config(), model.params(), call, feed);
-  std::shared_ptr<graph::Program> program = model.forward_cache().find(key);
-  if (!program) {
-    program = compile(model, call, feed);
-    model.forward_cache().add(key, program);
-  }
-  std::vector<graph::BufferRef> inputs = model.params().snapshot(nullptr, task);
-  for (const auto& [name, tensor] : feed) inputs.push_back(model.engine().upload(tensor, true));
-  const std::vector<graph::BufferRef> results = program->run(inputs, task);
+  const auto program = model.forward_cache().get(key, [&] { return compile(model, call, feed); });
+  runtime::Arguments arguments(program);
+  arguments.share_parameters(model.params().snapshot(nullptr, task));
+  arguments.upload(model.engine(), feed);
+  const std::vector<graph::BufferRef> results = arguments.run(task);
   Batch answer;
   for (size_t i = 0; i < results.size(); ++i)
     answer.set(program->graph().outputs()[i].name, results[i]->read());

@@ -6,6 +6,7 @@
 #include "model/memory.h"
 #include "model/model.h"
 #include "model/saved_folder.h"
+#include "model/tokenizer_files.h"
 #include "model/weights.h"
 #include "tensor/check_values.h"
 
@@ -58,17 +59,40 @@ int64_t f32_bytes(const std::vector<ParamSpec>& specs) {
 
 // The form a stack is kept in: asked for, or what its tensors are in the file (f32 when they
 // differ).
-DType wanted_dtype(const std::string& option, const ParamSpec& spec, const WeightSource& weights,
-                   bool shrink) {
-  if (option != "auto")
-    return storage_dtype(spec.role, option == "int8" ? DType::i8 : dtype_from_name(option));
-  if (shrink) return storage_dtype(spec.role, DType::i8);
+const WeightFormat& wanted_format(const std::string& option, const ParamSpec& spec,
+                                  const WeightSource& weights, const graph::Engine& engine,
+                                  bool shrink) {
+  const bool keep = option == "keep";
+  if (option != "auto" && !keep) return storage_format(spec, weight_format(option));
+  const WeightFormat* own = nullptr; // of all its tensors
+  bool same = true;
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
     for (const ParamPiece& piece : spec.pieces) {
-      if (weights.dtype(spec.logical_name(piece, layer)) != DType::bf16) return DType::f32;
+      const WeightFormat* found = weights.format(spec.logical_name(piece, layer));
+      if (layer == 0 && &piece == &spec.pieces.front()) own = found;
+      same = same && found == own;
     }
   }
-  return storage_dtype(spec.role, DType::bf16);
+  const bool known = same && own != nullptr;
+  const bool is_bf16 = known && own == &weight_format(DType::bf16);
+  if (keep && known && engine_reads(engine, *own)) return storage_format(spec, *own);
+  if (shrink) return storage_format(spec, weight_format(DType::i8));
+  return storage_format(spec, weight_format(is_bf16 ? DType::bf16 : DType::f32));
+}
+
+// Blocks as they stand in the file, some rows at a time.
+void check_blocks(const std::string& name, const Tensor& blocks, const Task* task) {
+  const Shape numbers = number_shape(blocks.format(), blocks.shape());
+  const int64_t width = numbers.dim(-1), rows = blocks.shape().dim(0);
+  const int64_t step = std::max<int64_t>(1, (int64_t{1} << 20) / width);
+  for (int64_t row = 0; row < rows; row += step) {
+    const Tensor piece = dequantize(blocks.rows(row, std::min(rows, row + step)), {}, task);
+    const int64_t at = first_non_finite(piece.reshaped(Shape{piece.count()}));
+    if (at < 0) continue;
+    fail_with_hint("option check = off loads it all the same", Code::data_loss,
+                   "tensor {} holds {} at {}", name, piece.as<float>()[static_cast<size_t>(at)],
+                   place_text(numbers, row * width + at));
+  }
 }
 
 // Of one tensor of the file, in its own type: one pass that the conversion then finds in the cache.
@@ -98,11 +122,18 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
         total += weights.file_bytes(spec.logical_name(piece, layer));
     }
   }
-  const bool shrink = dtype == "auto" && weights.quantized() && f32_bytes(specs) > kLargestF32;
-  const auto form_of = [&](const ParamSpec& spec) {
-    return wanted_dtype(dtype, spec, weights, shrink);
+  if (dtype != "auto" && dtype != "keep")
+    expect_engine_reads(model.engine(), weight_format(dtype));
+  const bool free = dtype == "auto" || dtype == "keep";
+  const bool shrink = free && weights.quantized() && f32_bytes(specs) > kLargestF32;
+  const auto form_of = [&](const ParamSpec& spec) -> const WeightFormat& {
+    return wanted_format(dtype, spec, weights, model.engine(), shrink);
   };
   check_memory(model.engine(), specs, form_of);
+  const auto count_done = [&](const std::string& name) {
+    done += weights.file_bytes(name);
+    if (task != nullptr) task->set_progress(done, total);
+  };
   for (const ParamSpec& spec : specs) {
     ParamForm form(spec, form_of(spec));
     for (int64_t layer = 0; layer < spec.copies(); ++layer) {
@@ -111,13 +142,20 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
         const std::string name = spec.logical_name(spec.pieces[piece], layer);
         // Most tensors lie as in the file: they are read into their place.
         std::byte* place = form.place(spec, piece, layer);
-        const bool direct = place != nullptr && weights.dtype(name) == form.values.dtype();
+        if (place != nullptr && form.format->is_blocks() && weights.format(name) == form.format) {
+          const Shape shape = spec.logical_shape(spec.pieces[piece]);
+          const Tensor blocks = weights.read_blocks(name, shape, place, task);
+          if (model.params().checks()) check_blocks(name, blocks, task);
+          count_done(name);
+          continue;
+        }
+        const bool direct = place != nullptr && !form.format->is_blocks() &&
+                            weights.dtype(name) == form.values.dtype();
         const Tensor tensor =
             direct ? weights.read_to(name, place, task) : weights.read(name, task);
         if (model.params().checks()) check_weight(name, tensor, task);
         if (!direct) form.put(spec, piece, layer, tensor, task);
-        done += weights.file_bytes(name);
-        if (task != nullptr) task->set_progress(done, total);
+        count_done(name);
       }
     }
     model.params().add(spec, form, task);
@@ -130,6 +168,13 @@ Origin origin_of(const ModelConfig& config, const Options& options) {
   origin.next_token = silent && config.attention == AttentionKind::causal && config.shift == 0 &&
                       config.mask_token_id < 0;
   return origin;
+}
+
+// auto, keep, and the table of formats.
+std::vector<std::string> format_names() {
+  std::vector<std::string> names = {"auto", "keep"};
+  for (const WeightFormat* format : weight_formats()) names.emplace_back(format->name);
+  return names;
 }
 
 } // namespace
@@ -145,9 +190,10 @@ Origin chosen_by(const Options& options) {
 const Schema& model_schema() {
   static const Schema schema(
       "model",
-      {option_choice("dtype", "auto", {"auto", "f32", "bf16", "int8"},
-                     "Form the weights are kept in; auto: as in the file, quantized GGUF f32 up to "
-                     "1 GB, else int8."),
+      {option_choice("dtype", "auto", format_names(),
+                     "Format the weights are kept in; auto: f32 or bf16 as in the file, quantized "
+                     "GGUF f32 up to 1 GB, else int8; keep: every tensor as it is in the file (f16, "
+                     "q8_0) where products read that format, others as auto."),
        option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
                      "What a token sees; auto: what the config says."),
        option_i64("shift", -1, -1, 1,
@@ -191,6 +237,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
     }
   }
   resolve_mask_token(*model, options.str("mask_token"), opened.gguf.get());
+  if (opened.gguf) set_gguf_tokenizer(*model, source);
   return model;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Which token stands for a masked one (design 7).
+// Which token stands for a masked one.
 
 #include "ckpt/gguf.h"
 #include "model/model.h"

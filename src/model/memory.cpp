@@ -19,12 +19,13 @@ Wide numbers_of(const ParamSpec& spec) {
   return count;
 }
 
-// int8 has a scale of 4 bytes for every row.
-Wide bytes_of(const ParamSpec& spec, DType dtype) {
+// With a scale of 4 bytes for every row where the format has them.
+Wide bytes_of(const ParamSpec& spec, const WeightFormat& format) {
   const Wide numbers = numbers_of(spec);
-  const Wide bytes = numbers * static_cast<Wide>(dtype_size(dtype));
+  const Wide bytes =
+      numbers / static_cast<Wide>(format.block) * static_cast<Wide>(format.block_bytes);
   const int64_t width = spec.element.rank() > 0 ? std::max<int64_t>(1, spec.element.dim(-1)) : 1;
-  return dtype == DType::i8 ? bytes + numbers / static_cast<Wide>(width) * 4 : bytes;
+  return format.scales == ScalePlace::row_array ? bytes + numbers / static_cast<Wide>(width) * 4 : bytes;
 }
 
 std::string gib(Wide bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30)); }
@@ -43,7 +44,7 @@ std::string largest(std::vector<std::pair<Wide, std::string>> stacks) {
 }  // namespace
 
 void check_memory(const graph::Engine& engine, const std::vector<ParamSpec>& specs,
-                  const std::function<DType(const ParamSpec&)>& form_of) {
+                  const std::function<const WeightFormat&(const ParamSpec&)>& form_of) {
   Wide numbers = 0, bytes = 0;
   std::vector<std::pair<Wide, std::string>> stacks;
   for (const ParamSpec& spec : specs) {

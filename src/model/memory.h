@@ -3,15 +3,16 @@
 
 #include "graph/engine.h"
 #include "model/param_map.h"
+#include "tensor/weight_format.h"
 
 #include <functional>
 #include <vector>
 
 namespace dllm::model {
 
-// form_of: the type a stack is kept in. resource_exhausted with the sum and the largest stacks when it is above the
+// form_of: the format a stack is kept in. resource_exhausted with the sum and the largest stacks when it is above the
 // engine's memory_limit or the machine's memory.
 void check_memory(const graph::Engine& engine, const std::vector<ParamSpec>& specs,
-                  const std::function<DType(const ParamSpec&)>& form_of);
+                  const std::function<const WeightFormat&(const ParamSpec&)>& form_of);
 
 }  // namespace dllm::model

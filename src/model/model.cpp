@@ -1,7 +1,6 @@
 #include "model/model.h"
 
 #include "base/error.h"
-#include "model/forward.h"
 
 #include <nlohmann/json.hpp>
 
@@ -9,9 +8,11 @@
 
 namespace dllm::model {
 
+constexpr size_t kKeptForwardPrograms = 4;
+
 Model::Model(std::shared_ptr<graph::Engine> engine, ModelConfig config)
     : engine_(std::move(engine)), config_(std::move(config)), params_(engine_),
-      cache_(std::make_unique<ForwardCache>()) {}
+      forward_cache_(kKeptForwardPrograms) {}
 
 Model::~Model() = default;
 
@@ -45,7 +46,12 @@ void Model::set_sight(AttentionKind attention, int shift, int64_t block_length) 
     config_.shift = shift;
     config_.block_length = block;
   }
-  cache_->clear();
+  forward_cache_.clear();
+  params_.bump();
+}
+
+void Model::forget_programs() {
+  forward_cache_.clear();
   params_.bump();
 }
 
@@ -89,11 +95,12 @@ std::shared_ptr<Model> clone_model(const Model& model,
                                    const std::function<Tensor(size_t index)>& instead) {
   const auto copy = std::make_shared<Model>(model.engine_ref(), model.config_now());
   copy->params().set_checks(model.params().checks());
+  copy->params().set_cuts(model.params().cuts());
   const std::vector<ParamStore::Physical> entries = model.params().entries();
   for (size_t i = 0; i < entries.size(); ++i) {
     if (entries[i].scale_of >= 0) continue;
     const Tensor other = instead ? instead(i) : Tensor();
-    ParamForm form(entries[i].spec, entries[i].dtype);
+    ParamForm form(entries[i].spec, *entries[i].format);
     form.values = (other.defined() ? other : entries[i].buffer->read()).clone();
     if (form.scale.defined()) form.scale = entries[i + 1].buffer->read().clone();
     copy->params().add(entries[i].spec, form);

@@ -7,6 +7,7 @@
 #include "graph/engine.h"
 #include "model/config.h"
 #include "model/param_store.h"
+#include "runtime/program_cache.h"
 #include "tensor/batch.h"
 
 #include <cstdint>
@@ -18,8 +19,6 @@
 #include <vector>
 
 namespace dllm::model {
-
-class ForwardCache;
 
 // What is known of a model's settings beside its weights.
 struct Origin {
@@ -65,7 +64,11 @@ public:
   int64_t i64(const std::string& key) const; // vocab hidden layers max_length mask_id params bytes
   Json describe() const;                     // family, attention, shift, runs, storage forms, bytes
 
-  ForwardCache& forward_cache() { return *cache_; }
+  // The programs of forward(), by shapes and options.
+  using ForwardCache = runtime::ProgramCache<std::string>;
+  ForwardCache& forward_cache() { return forward_cache_; }
+  // After a change of the list of parameters. Version + 1.
+  void forget_programs();
 
 private:
   std::shared_ptr<graph::Engine> engine_;
@@ -74,7 +77,7 @@ private:
   mutable std::mutex words_; // of side_files_, and of config_ where it is written
   SideFiles side_files_;
   Origin origin_;
-  std::unique_ptr<ForwardCache> cache_;
+  ForwardCache forward_cache_;
 };
 
 Origin chosen_by(const Options& options); // of kind "model"

@@ -5,6 +5,7 @@
 #include "model/memory.h"
 #include "model/model.h"
 #include "model/normal.h"
+#include "model/weights.h"
 
 #include <nlohmann/json.hpp>
 
@@ -13,13 +14,6 @@
 
 namespace dllm::model {
 namespace {
-
-// FNV-1a, 64 bits: the name of a tensor as a number that never changes.
-uint64_t name_number(std::string_view name) {
-  uint64_t hash = 0xCBF29CE484222325u;
-  for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3u;
-  return hash;
-}
 
 Tensor first_values(const ParamSpec& spec, const ParamPiece& piece, const std::string& name,
                     const ModelConfig& config, uint64_t seed, const Task* task) {
@@ -52,16 +46,18 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
   ModelConfig config = config_from_json(object, "config");
   apply_model_options(config, options);
   const std::string& wanted = options.str("dtype");
-  const DType dtype = wanted == "auto"   ? DType::f32
-                      : wanted == "int8" ? DType::i8
-                                         : dtype_from_name(wanted);
+  const bool free = wanted == "auto" || wanted == "keep";
+  const WeightFormat& format = free ? weight_format(DType::f32) : weight_format(wanted);
+  expect_engine_reads(*engine, format);
   const auto seed = static_cast<uint64_t>(options.i64("seed"));
 
   const auto model = std::make_shared<Model>(std::move(engine), config);
   model->set_origin(chosen_by(options));
   model->params().set_checks(options.str("check") == "finite");
   const std::vector<ParamSpec> specs = find_family(config.family).params(config);
-  const auto form_of = [&](const ParamSpec& spec) { return storage_dtype(spec.role, dtype); };
+  const auto form_of = [&](const ParamSpec& spec) -> const WeightFormat& {
+    return storage_format(spec, format);
+  };
   check_memory(model->engine(), specs, form_of);
   int64_t total = 0, done = 0;
   for (const ParamSpec& spec : specs) total += spec.shape().count() * 4;
@@ -87,7 +83,7 @@ std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, Model
                                     DType dtype) {
   const auto model = std::make_shared<Model>(std::move(engine), std::move(config));
   for (const ParamSpec& spec : find_family(model->config().family).params(model->config()))
-    model->params().add_sketch(spec, storage_dtype(spec.role, dtype));
+    model->params().add_sketch(spec, storage_format(spec, weight_format(dtype)));
   return model;
 }
 

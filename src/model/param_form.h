@@ -1,29 +1,32 @@
 #pragma once
-// The host side of one physical parameter in the form it will be kept in: f32, bf16, or int8 with a
-// scale per row.
+// The host side of one physical parameter in the weight format it will be kept in.
 
 #include "model/param_map.h"
+#include "tensor/weight_format.h"
 
 namespace dllm::model {
 
 struct ParamForm {
-  ParamForm(const ParamSpec& spec, DType dtype);
+  ParamForm(const ParamSpec& spec, const WeightFormat& format);
+  ParamForm(const ParamSpec& spec, DType dtype) : ParamForm(spec, weight_format(dtype)) {}
 
-  Tensor values;       // spec.shape(), in dtype
-  Tensor scale;        // f32: values' shape without the last axis; int8 only
-  double rounding = 0; // int8: largest |stored - wanted| / largest |wanted| so far, over rows
+  const WeightFormat* format;
+  Tensor values;       // stored_shape(*format, spec.shape())
+  Tensor scale;        // f32(spec.shape() without the last axis); formats with ScalePlace::row_array
+  double rounding = 0; // quantized: largest |stored - wanted| / largest |wanted| so far, over rows or blocks
 
-  // Where the numbers of one logical tensor lie when they lie as in the tensor itself and in
-  // values' type; null when put() has to turn or round them.
+  // Where the bytes of one logical tensor lie when they lie as in the tensor itself, stored in this
+  // format; null when put() has to turn or round them.
   std::byte* place(const ParamSpec& spec, size_t piece, int64_t layer);
   // Puts one logical tensor (any float type) into its place.
   void put(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical,
            const Task* task = nullptr);
 };
 
-// int8 and scales back to f32.
+// Stored numbers as f32. scale: for int8.
 Tensor dequantize(const Tensor& values, const Tensor& scale, const Task* task = nullptr);
-// What forms a role may take: norms and biases are always f32, int8 is for matrices and tables.
-DType storage_dtype(ParamRole role, DType wanted);
+// The format a parameter takes when `wanted` is asked for: norms, biases and routers are always f32, quantized
+// formats are for matrices and tables whose rows are whole blocks.
+const WeightFormat& storage_format(const ParamSpec& spec, const WeightFormat& wanted);
 
 } // namespace dllm::model

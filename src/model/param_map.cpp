@@ -62,6 +62,32 @@ std::string ParamSpec::logical_name(const ParamPiece& piece, int64_t layer) cons
          piece.logical.substr(mark + 2);
 }
 
+bool name_matches(std::string_view pattern, std::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (name.substr(0, star) != pattern.substr(0, star)) return false;
+  pattern.remove_prefix(star + 1);
+  for (size_t from = star; from <= name.size(); ++from) {
+    if (name_matches(pattern, name.substr(from))) return true;
+  }
+  return false;
+}
+
+int64_t count_matches(const std::string& pattern, const ParamSpec& spec) {
+  int64_t count = 0;
+  for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+    for (const ParamPiece& piece : spec.pieces)
+      count += name_matches(pattern, spec.logical_name(piece, layer)) ? 1 : 0;
+  }
+  return count;
+}
+
+uint64_t name_number(std::string_view name) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3u;
+  return hash;
+}
+
 Shape ParamSpec::logical_shape(const ParamPiece& piece) const {
   if (element.rank() == 1) return {piece.rows};
   if (element.rank() == 3) return element.without(0);

@@ -3,11 +3,13 @@
 // not code. physical[layer][row_begin .. row_end, :] = logical or its transpose. Experts are
 // stacked once more: physical[layer][expert, :, :] = logical.
 
+#include "model/partition.h"
 #include "tensor/tensor.h"
 
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,7 @@ enum class ParamRole {
   norm,          // first value 1
   bias,          // first value 0
   centered_norm, // first value 0: 1 + weight multiplies
+  adapter,       // half of a low-rank product beside a weight: f32
   router,        // as weight, but always f32: which expert is chosen must not hang on rounding
 };
 // Vectors beside the matrices: always f32, looked at as they are, no weight decay.
@@ -48,12 +51,21 @@ struct ParamSpec {
   std::vector<ParamPiece> pieces; // their rows add up to element[0]
   bool residual_out = false; // first values are divided by sqrt(2 layers), as GPT-2 does where it
                              // adds to the residual
+  float factor = 1;          // of an adapter's product, stands with its second half
+  Partition partition;       // how ranks share it
 
   Shape shape() const { return layers > 0 ? element.with_front(layers) : element; }
   int64_t copies() const { return layers > 0 ? layers : 1; }
   std::string logical_name(const ParamPiece& piece, int64_t layer) const;
   Shape logical_shape(const ParamPiece& piece) const;
 };
+
+// '*' in a pattern stands for any run of characters.
+bool name_matches(std::string_view pattern, std::string_view name);
+// Logical tensors of a stack whose names match.
+int64_t count_matches(const std::string& pattern, const ParamSpec& spec);
+// FNV-1a, 64 bits: the name of a tensor as a number that never changes; keys of first values.
+uint64_t name_number(std::string_view name);
 
 // The same map for anything of the same layout: weights, moments, gradients, averages. Any dtype.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;

@@ -10,22 +10,6 @@
 #include <utility>
 
 namespace dllm::model {
-namespace {
-
-// '*' stands for any run of characters.
-bool matches(std::string_view pattern, std::string_view text) {
-  const size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == text;
-  if (text.substr(0, star) != pattern.substr(0, star)) return false;
-  pattern.remove_prefix(star + 1);
-  for (size_t from = star; from <= text.size(); ++from) {
-    if (matches(pattern, text.substr(from))) return true;
-  }
-  return false;
-}
-
-} // namespace
-
 ParamStore::ParamStore(std::shared_ptr<graph::Engine> engine) : engine_(std::move(engine)) {}
 
 bool ParamStore::has(const std::string& name) const {
@@ -47,33 +31,49 @@ Shape ParamStore::shape(const std::string& name) const {
   return spec.logical_shape(spec.pieces[where.piece]);
 }
 
-// REQUIRES: an int8 entry, its scales behind it.
+// REQUIRES: a quantized entry; scales of rows are the entry behind it.
 Tensor ParamStore::dequantized(size_t index, const std::vector<Physical>& entries,
                                const Task* task) const {
-  return dequantize(entries[index].buffer->read(task), entries[index + 1].buffer->read(task), task);
+  const bool scaled = entries[index].format->scales == ScalePlace::row_array;
+  return dequantize(entries[index].buffer->read(task),
+                    scaled ? entries[index + 1].buffer->read(task) : Tensor(), task);
 }
 
 Tensor ParamStore::widened(size_t index, const Task* task) const {
   const std::vector<Physical> all = entries(task);
-  return all[index].dtype == DType::i8 ? dequantized(index, all, task)
-                                       : all[index].buffer->read(task).to(DType::f32, task);
+  return all[index].is_quantized() ? dequantized(index, all, task)
+                                   : all[index].buffer->read(task).to(DType::f32, task);
 }
 
 Tensor ParamStore::read(const std::string& name, const Task* task) const {
   need_numbers();
   Place where{};
   Physical entry, scale;
+  Tensor values;
+  bool again = false; // the reader before read the same stack: a loop over its layers
   {
     Lock lock(mutex_);
     where = place(name);
     wait_until_whole(lock, task);
     entry = physical_[where.physical];
-    if (entry.dtype == DType::i8) scale = physical_[where.physical + 1];
+    if (entry.format->scales == ScalePlace::row_array) scale = physical_[where.physical + 1];
+    again = last_read_.index == where.physical && last_read_.version == version_;
+    if (again) values = last_read_.values;
+    last_read_ = {where.physical, version_, values};
   }
-  const Tensor values = entry.buffer->read(task);
-  return read_piece(entry.spec, where.piece, where.layer,
-                    scale.buffer ? dequantize(values, scale.buffer->read(task), task) : values,
-                    task);
+  if (!values.defined()) {
+    values = entry.buffer->read(task);
+    if (entry.is_quantized())
+      values = dequantize(values, scale.buffer ? scale.buffer->read(task) : Tensor(), task);
+  }
+  const bool is_last = where.layer + 1 == entry.spec.copies() && where.piece + 1 == entry.spec.pieces.size();
+  if (again || is_last) {
+    const Lock lock(mutex_);
+    const bool same = last_read_.index == where.physical && last_read_.version == version_;
+    if (same && is_last) last_read_ = {};
+    if (same && !is_last) last_read_.values = values;
+  }
+  return read_piece(entry.spec, where.piece, where.layer, values, task);
 }
 
 void ParamStore::write(const std::string& name, const Tensor& value) {
@@ -96,10 +96,11 @@ void ParamStore::write(const std::string& name, const Tensor& value) {
     const auto form = written_.find(where.physical);
     const bool is_first = form == written_.end();
     const graph::BufferRef scale =
-        entry.dtype == DType::i8 ? physical_[where.physical + 1].buffer : nullptr;
+        entry.format->scales == ScalePlace::row_array ? physical_[where.physical + 1].buffer
+                                                      : nullptr;
     lock.unlock();
     if (is_first) {
-      ParamForm made(entry.spec, entry.dtype);
+      ParamForm made(entry.spec, *entry.format);
       made.values = entry.buffer->read().clone();
       if (scale) made.scale = scale->read().clone();
       made.put(entry.spec, where.piece, where.layer, value);
@@ -224,7 +225,7 @@ void ParamStore::visit(const std::function<void(const Stack&)>& look, const Task
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i].scale_of >= 0) continue;
     check_task(task);
-    const Tensor values = all[i].dtype == DType::i8 ? dequantized(i, all, task) : all[i].buffer->read(task);
+    const Tensor values = all[i].is_quantized() ? dequantized(i, all, task) : all[i].buffer->read(task);
     look({i, all[i].spec, values});
   }
 }
@@ -248,6 +249,7 @@ std::vector<graph::BufferRef> ParamStore::take(std::span<const size_t> donated, 
   buffers.reserve(physical_.size());
   for (const Physical& entry : physical_) buffers.push_back(entry.buffer);
   if (donated.empty()) return buffers; // a run that reads needs no turn
+  last_read_ = {};                     // or the step could not write in place
   turn_ = taken_ = true;
   taken_bytes_ = 0;
   for (const size_t index : donated) {
@@ -316,8 +318,10 @@ graph::BufferRef ParamStore::upload(const Physical& entry, const Tensor& tensor,
   if (scale || is_vector(role) || role == ParamRole::positions) {
     return engine_->upload(tensor, true);
   }
-  // The head of a tied model is this very table: both forms. An untied one is never multiplied.
-  if (role == ParamRole::embedding) return engine_->upload(tensor, true);
+  // The head of a tied model is this very table: both forms. An untied one is never multiplied. Blocks have one
+  // form for both uses.
+  if (role == ParamRole::embedding && !entry.format->is_blocks())
+    return engine_->upload(tensor, true);
   return engine_->upload_weight(tensor, false, task);
 }
 
@@ -331,22 +335,26 @@ void ParamStore::store(size_t index, const ParamForm& form, const Task* task) co
   if (scale) {
     physical_[index + 1].buffer = std::move(scale);
     rounding_[index] = std::max(rounding_[index], form.rounding);
+  } else if (form.rounding > 0 && entry.is_quantized()) {
+    rounding_[index] = std::max(rounding_[index], form.rounding);
   }
 }
 
-size_t ParamStore::append(const ParamSpec& spec, DType dtype) {
+size_t ParamStore::append(const ParamSpec& spec, const WeightFormat& format) {
   const size_t index = physical_.size();
   Physical entry;
   entry.spec = spec;
   entry.name = spec.name;
-  entry.shape = spec.shape();
-  entry.dtype = dtype;
+  entry.shape = stored_shape(format, spec.shape());
+  entry.dtype = format.element;
+  entry.format = &format;
   entry.decay = !is_vector(spec.role);
   physical_.push_back(entry);
-  if (dtype == DType::i8) {
+  if (format.scales == ScalePlace::row_array) {
     entry.name += ".scale";
     entry.shape = spec.shape().without(-1);
     entry.dtype = DType::f32;
+    entry.format = &weight_format(DType::f32);
     entry.decay = entry.trainable = false;
     entry.scale_of = static_cast<int>(index);
     physical_.push_back(entry);
@@ -354,7 +362,7 @@ size_t ParamStore::append(const ParamSpec& spec, DType dtype) {
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
     for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
       const std::string name = spec.logical_name(spec.pieces[piece], layer);
-      names_.push_back(name);
+      if (spec.role != ParamRole::adapter) names_.push_back(name);
       places_[name] = {index, piece, layer};
     }
   }
@@ -362,12 +370,12 @@ size_t ParamStore::append(const ParamSpec& spec, DType dtype) {
 }
 
 void ParamStore::add(const ParamSpec& spec, const ParamForm& form, const Task* task) {
-  store(append(spec, form.values.dtype()), form, task);
+  store(append(spec, *form.format), form, task);
 }
 
-void ParamStore::add_sketch(const ParamSpec& spec, DType dtype) {
+void ParamStore::add_sketch(const ParamSpec& spec, const WeightFormat& format) {
   sketch_ = true;
-  append(spec, dtype);
+  append(spec, format);
 }
 
 void ParamStore::need_numbers() const {
@@ -380,7 +388,7 @@ void ParamStore::reshape(size_t index, const ParamSpec& spec, const ParamForm& f
   const std::vector<Physical> before = entries(); // uploads what was written
   Physical made = before[index], scale;
   made.spec = spec;
-  made.shape = spec.shape();
+  made.shape = stored_shape(*made.format, spec.shape());
   made.buffer = upload(made, form.values, nullptr);
   if (form.scale.defined()) {
     scale = before[index + 1];
@@ -421,6 +429,8 @@ void ParamStore::make_masters() {
       if (!sketch_) entry.buffer = engine_->upload(widened(i));
       changed = changed || entry.dtype != DType::f32;
       entry.dtype = DType::f32;
+      entry.format = &weight_format(DType::f32);
+      entry.shape = entry.spec.shape();
     }
     kept.push_back(std::move(entry));
   }
@@ -431,30 +441,10 @@ void ParamStore::make_masters() {
   if (changed) ++version_;
 }
 
-void ParamStore::set_trainable(const std::string& pattern, bool trainable) {
-  const Lock lock(mutex_);
-  std::map<size_t, int64_t> hits;
-  for (const auto& [name, where] : places_) {
-    if (matches(pattern, name)) ++hits[where.physical];
-  }
-  if (hits.empty()) fail(Code::not_found, "no parameter matches {}", pattern);
-  for (const auto& [index, count] : hits) {
-    const ParamSpec& spec = physical_[index].spec;
-    const int64_t all = spec.copies() * static_cast<int64_t>(spec.pieces.size());
-    if (count != all) {
-      fail_with_hint(
-          "use a pattern with * for the layer", Code::unimplemented,
-          "{} matches {} of the {} tensors of {}: freezing some layers is not supported yet",
-          pattern, count, all, spec.name);
-    }
-  }
-  for (const auto& [index, count] : hits) physical_[index].trainable = trainable;
-}
-
 int64_t ParamStore::parameter_count() const {
   const Lock lock(mutex_);
   int64_t count = 0;
-  for (const Physical& entry : physical_) count += entry.scale_of < 0 ? entry.shape.count() : 0;
+  for (const Physical& entry : physical_) count += entry.scale_of < 0 ? entry.spec.shape().count() : 0;
   return count;
 }
 
@@ -477,8 +467,9 @@ Json ParamStore::describe() const {
     const Physical& entry = physical_[i];
     if (entry.scale_of >= 0) continue;
     Json row = {{"name", entry.name},
-                {"shape", entry.shape.dims()},
-                {"dtype", dtype_name(entry.dtype)},
+                {"shape", entry.spec.shape().dims()},
+                {"dtype", entry.format->is_blocks() ? entry.format->name : dtype_name(entry.dtype)},
+                {"format", entry.format->name},
                 {"trainable", entry.trainable}};
     if (const auto found = rounding_.find(i); found != rounding_.end())
       row["rounding_error"] = found->second;

@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,13 +30,23 @@ public:
   struct Physical {
     ParamSpec spec;
     std::string name; // spec.name, or "<name>.scale"
-    Shape shape;
+    Shape shape; // of the stored array: bytes for a format in blocks
     DType dtype = DType::f32;
+    const WeightFormat* format = &weight_format(DType::f32);
     bool decay = false; // false for norms and biases
     bool trainable = true;
     int scale_of = -1; // index of the int8 parameter whose rows this multiplies, f32 (layers, out);
                        // never trained
     graph::BufferRef buffer;
+
+    // Of the input that stands for it in a graph.
+    graph::ValueType type() const {
+      return {shape, dtype, {}, format->is_blocks() ? format : nullptr};
+    }
+    // Its numbers cannot be read without the format.
+    bool is_quantized() const {
+      return format->is_blocks() || format->scales != ScalePlace::none;
+    }
   };
 
   explicit ParamStore(std::shared_ptr<graph::Engine> engine);
@@ -46,7 +57,8 @@ public:
   } // order of the family's table, layer by layer
   bool has(const std::string& name) const;
   Shape shape(const std::string& name) const; // not_found with the nearest name
-  // In the form it is stored in; int8 comes back as f32. Reads the whole stack: visit() for many.
+  // In the form it is stored in; quantized formats come back as f32. Reads the whole stack; a loop over the layers of a
+  // stack reads it twice, visit() once.
   Tensor read(const std::string& name, const Task* task = nullptr) const;
   // Whether write refuses numbers that are not finite; it does unless told otherwise.
   void set_checks(bool checks) { checks_ = checks; }
@@ -69,7 +81,7 @@ public:
                                          const Task* task = nullptr) const;
   // Every parameter with its buffer, of one version.
   std::vector<Physical> entries(const Task* task = nullptr) const;
-  // Every stack on the host, read once, all of one version; int8 as f32, scales left out.
+  // Every stack on the host, read once, all of one version; quantized formats as f32, scales left out.
   struct Stack {
     size_t index;
     const ParamSpec& spec;
@@ -99,16 +111,23 @@ public:
                      const std::function<Tensor(const std::string&)>& read,
                      const Task* task = nullptr) const;
 
-  // Makes every trainable parameter an f32 master whose plain form stays (bf16 and int8 are
+  // Makes every trainable parameter an f32 master whose plain form stays (other formats are
   // widened). Version + 1 when something changed.
   void make_masters();
-  // Trainable yes or no by logical name; a pattern with '*'. Fails when it would cut a stack in
-  // two.
+  // Trainable yes or no by logical name; a pattern with '*'. Where it names some layers of a stack, the run of layers
+  // is cut there: stacks, their order and names change, version + 1. Fails when it would cut the experts of a layer.
   void set_trainable(const std::string& pattern, bool trainable);
+  // First layers of the runs that set_trainable made, for layer_runs.
+  const std::set<int64_t>& cuts() const { return cuts_; }
+  void set_cuts(const std::set<int64_t>& cuts) { cuts_ = cuts; } // of a copy, whose stacks are cut already
+
+  // Entries of role adapter (model/adapter.h): not among names(), found by name.
+  bool has_adapters() const;
+  void drop_adapters(); // version + 1
 
   int64_t parameter_count() const; // numbers, scales not counted
   int64_t bytes() const;           // all forms on the engine
-  Json describe() const; // per physical tensor: name, shape, dtype, trainable; int8: rounding error
+  Json describe() const; // per physical tensor: name, shape, dtype, format, trainable; quantized: rounding error
   Tensor widened(size_t index, const Task* task = nullptr) const; // a physical tensor as f32
 
   // --- for load and new: takes a tensor of the physical layout in ---
@@ -116,7 +135,7 @@ public:
   void add(const ParamSpec& spec, const ParamForm& form, const Task* task = nullptr);
   // Shape and type without numbers: programs can be built, whatever needs the numbers fails with
   // failed_precondition. REQUIRES: an empty store, or one of such entries.
-  void add_sketch(const ParamSpec& spec, DType dtype);
+  void add_sketch(const ParamSpec& spec, const WeightFormat& format);
   bool is_sketch() const { return sketch_; }
   // The same place with other rows (a longer vocabulary); places of logical tensors stay. Version
   // + 1.
@@ -131,11 +150,14 @@ private:
   };
   const Place& place(const std::string& name) const;
   // Entries and places of a parameter; answers the index of the first.
-  size_t append(const ParamSpec& spec, DType dtype);
+  size_t append(const ParamSpec& spec, const WeightFormat& format);
   using Lock = std::unique_lock<std::mutex>;
   void need_numbers() const;
   graph::BufferRef upload(const Physical& entry, const Tensor& tensor, const Task* task) const;
   void store(size_t index, const ParamForm& form, const Task* task = nullptr) const;
+  void cut_runs(const std::set<int64_t>& borders);
+  void cut_entry(Physical& entry, int64_t begin, int64_t end) const;
+  void add_places(size_t index);
   Tensor dequantized(size_t index, const std::vector<Physical>& entries, const Task* task) const;
   // All with mutex_ held by `lock`.
   void check_lost() const;
@@ -148,7 +170,7 @@ private:
   std::shared_ptr<graph::Engine> engine_;
   // A reader uploads what write() left: of an unchanged version, so the store stays const to it.
   mutable std::vector<Physical> physical_;
-  mutable std::map<size_t, double> rounding_; // int8: largest error over largest value, by index
+  mutable std::map<size_t, double> rounding_; // quantized: largest error over largest value, by index
   std::vector<std::string> names_;
   std::map<std::string, Place, std::less<>> places_;
   mutable std::mutex mutex_;
@@ -160,6 +182,14 @@ private:
   mutable std::map<size_t, ParamForm> written_; // changed stacks that are not uploaded yet
   std::string lost_;
   int64_t version_ = 1;
+  std::set<int64_t> cuts_;
+  // The host copy of a stack whose layers are being read one after the other; kept from the second to the last of them.
+  struct LastRead {
+    size_t index = static_cast<size_t>(-1);
+    int64_t version = 0;
+    Tensor values;
+  };
+  mutable LastRead last_read_;
   bool sketch_ = false;
   bool checks_ = true;
 };

@@ -114,6 +114,7 @@ const Schema& plan_schema() {
                    "Training recomputes every layer instead of keeping what it made."),
        option_bool("ema", false, "Training keeps a moving average of the weights."),
        option_str("objective", "mdlm", "Objective of training, with its own defaults."),
+       option_str("optimizer", "adamw", "Optimizer of training, with its own defaults."),
        option_str("policy", "low_confidence", "Policy of decoding, with its own defaults."),
        option_choice("loop", "auto", {"auto", "host", "device"},
                      "decode: device: all steps of a block as one program; host: one step; auto: "

@@ -107,6 +107,10 @@ const Schema& save_schema() {
 
 void save_model(const Model& model, const std::string& path, const Options& options, Task* task) {
   check_task(task);
+  if (model.params().has_adapters()) {
+    fail_with_hint("merge them into the weights first", Code::unimplemented,
+                   "the model has adapters, which a Hugging Face folder of a whole model does not hold");
+  }
   FolderSave place(path, options.boolean("overwrite"), task);
   Json config = config_to_json(model.config_now());
   write_weights(model, place.partial(), options, config, task);

@@ -5,8 +5,10 @@
 #include "base/source.h"
 #include "base/task.h"
 #include "ckpt/gguf.h"
+#include "graph/engine.h"
 #include "model/config.h"
 #include "model/param_map.h"
+#include "tensor/weight_format.h"
 
 #include <memory>
 #include <string>
@@ -29,7 +31,16 @@ public:
   // The same numbers in `to`, in dtype(), and a view of them.
   virtual Tensor read_to(const std::string& logical, std::byte* to,
                          const Task* task = nullptr) const = 0;
+  // The format of the file's own bytes; null when it is not in the table of weight formats.
+  virtual const WeightFormat* format(const std::string& logical) const;
+  // The file's bytes in `to`, as they are, and a view of them. REQUIRES: format() is in blocks.
+  virtual Tensor read_blocks(const std::string& logical, const Shape& shape, std::byte* to,
+                             const Task* task = nullptr) const;
 };
+
+// Whether a format is one that this engine multiplies in: blocks are read by the cpu engine alone.
+bool engine_reads(const graph::Engine& engine, const WeightFormat& format);
+void expect_engine_reads(const graph::Engine& engine, const WeightFormat& format); // unimplemented
 
 std::unique_ptr<WeightSource> open_safetensors(const Source& source, bool tied);
 std::unique_ptr<WeightSource> open_gguf_weights(std::shared_ptr<const ckpt::GgufFile> file,

@@ -91,9 +91,7 @@ public:
 
   Tensor read(const std::string& logical, const Task* task) const override {
     const Tensor tensor = read_rows(gguf_name(logical), task);
-    const bool turns = logical.find(".q_proj.") != std::string::npos ||
-                       logical.find(".k_proj.") != std::string::npos;
-    return pairs_ && turns ? halves_from_pairs(tensor, head_dim_) : tensor;
+    return turns(logical) ? halves_from_pairs(tensor, head_dim_) : tensor;
   }
 
   Tensor read_to(const std::string& logical, std::byte* to, const Task* task) const override {
@@ -103,7 +101,31 @@ public:
     return Tensor(tensor.dtype(), tensor.shape(), Bytes(to, size, nullptr));
   }
 
+  const WeightFormat* format(const std::string& logical) const override {
+    const uint32_t type = info(logical).type;
+    if (is_float_type(type)) return WeightSource::format(logical);
+    return type == static_cast<uint32_t>(ckpt::GgmlType::q8_0) ? &weight_format("q8_0") : nullptr;
+  }
+
+  Tensor read_blocks(const std::string& logical, const Shape& shape, std::byte* to,
+                     const Task* task) const override {
+    const WeightFormat& own = *format(logical);
+    Tensor blocks(DType::u8, stored_shape(own, shape),
+                  Bytes(to, static_cast<size_t>(file_bytes(logical)), nullptr));
+    file_->read_stored(gguf_name(logical), to, task);
+    if (turns(logical)) {
+      const Tensor halves = halves_from_pairs(blocks, head_dim_); // rows are whole blocks
+      copy_in_pieces(to, halves.bytes(), halves.byte_size(), task);
+    }
+    blocks.set_format(&own);
+    return blocks;
+  }
+
 private:
+  bool turns(const std::string& logical) const {
+    return pairs_ && (logical.find(".q_proj.") != std::string::npos ||
+                      logical.find(".k_proj.") != std::string::npos);
+  }
   // Block formats become f32 some rows at a time.
   Tensor read_rows(const std::string& name, const Task* task) const {
     const ckpt::GgufTensor& found = file_->tensor_info(name);

@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "graph/ops.h"
 #include "graph/passes.h"
+#include "runtime/arguments.h"
+#include "runtime/feed.h"
 
 #include <fmt/format.h>
 
@@ -10,29 +12,10 @@
 
 namespace dllm::noise {
 
-std::string feed_signature(const Batch& feed) {
-  std::string text;
-  for (const auto& [name, array] : feed) {
-    text += fmt::format("{}:{}{};", name, dtype_name(array.dtype()), array.shape().text());
-  }
-  return text;
-}
-
-std::map<std::string, graph::Value> feed_inputs(graph::Graph& graph, const Batch& feed) {
-  std::map<std::string, graph::Value> arrays;
-  for (const auto& [name, array] : feed) {
-    arrays[name] = graph.input("batch:" + name, array.dtype(), array.shape());
-  }
-  return arrays;
-}
-
-struct LossRunner::Entry {
-  std::string signature;
-  std::shared_ptr<graph::Program> program;
-};
+constexpr size_t kKeptLossPrograms = 4;
 
 LossRunner::LossRunner(std::shared_ptr<model::Model> model, ObjectiveRef objective)
-    : model_(std::move(model)), objective_(std::move(objective)) {}
+    : model_(std::move(model)), objective_(std::move(objective)), programs_(kKeptLossPrograms) {}
 
 namespace {
 
@@ -42,7 +25,7 @@ std::shared_ptr<graph::Program> compile_loss(const model::Model& model, const Ob
   auto graph = std::make_shared<graph::Graph>("loss");
   model::Builder builder(*graph, model);
   builder.parameters();
-  const auto arrays = feed_inputs(*graph, feed);
+  const auto arrays = runtime::feed_inputs(*graph, feed);
   const Loss loss = objective.loss(builder, arrays);
   graph->output("numbers", graph::concat({graph::reshape(loss.sum, {1}),
                                           graph::reshape(loss.normalizer, {1})},
@@ -50,12 +33,13 @@ std::shared_ptr<graph::Program> compile_loss(const model::Model& model, const Ob
   return model.engine().compile(graph::simplify(*graph));
 }
 
-// Parameters, then the arrays of the feed.
-std::vector<graph::BufferRef> feed_buffers(const model::Model& model, const Batch& feed,
-                                           const Task* task) {
-  std::vector<graph::BufferRef> inputs = model.params().snapshot(nullptr, task);
-  for (const auto& [name, array] : feed) inputs.push_back(model.engine().upload(array, true));
-  return inputs;
+std::vector<graph::BufferRef> run_on_feed(const std::shared_ptr<graph::Program>& program,
+                                          const model::Model& model, const Batch& feed,
+                                          const Task* task) {
+  runtime::Arguments arguments(program);
+  arguments.share_parameters(model.params().snapshot(nullptr, task));
+  arguments.upload(model.engine(), feed);
+  return arguments.run(task);
 }
 
 } // namespace
@@ -66,7 +50,7 @@ LossGradients loss_gradients(const model::Model& model, const Objective& objecti
   const auto graph = std::make_shared<graph::Graph>("loss_gradients");
   model::Builder builder(*graph, model);
   const std::vector<graph::Value> parameters = builder.parameters();
-  const Loss loss = objective.loss(builder, feed_inputs(*graph, feed));
+  const Loss loss = objective.loss(builder, runtime::feed_inputs(*graph, feed));
   std::vector<graph::Value> trained;
   std::vector<size_t> indices;
   const auto& physical = model.params().physical();
@@ -82,8 +66,8 @@ LossGradients loss_gradients(const model::Model& model, const Objective& objecti
   for (size_t i = 0; i < gradients.size(); ++i)
     graph->output(fmt::format("gradient{}", i), gradients[i]);
 
-  const auto outputs =
-      model.engine().compile(graph::simplify(*graph))->run(feed_buffers(model, feed, task), task);
+  const auto program = model.engine().compile(graph::simplify(*graph));
+  const auto outputs = run_on_feed(program, model, feed, task);
   LossGradients made;
   made.loss = {outputs[0]->read().as<float>()[0], outputs[1]->read().as<float>()[0]};
   const auto scale = static_cast<float>(1.0 / std::max(made.loss.normalizer, 1.0));
@@ -97,25 +81,15 @@ LossGradients loss_gradients(const model::Model& model, const Objective& objecti
 }
 
 LossValue LossRunner::run(const Batch& batch, uint64_t seed, int64_t step, const Task* task) {
-  constexpr size_t kKeptPrograms = 4;
   const model::ModelConfig& config = model_->config();
   const Batch prepared =
       objective_->is_prepared(batch)
           ? batch
           : objective_->prepare(batch, seed, step, prepare_context(*objective_, config));
   const Batch feed = objective_->feed(prepared, config);
-  const std::string signature = feed_signature(feed);
-  auto found = programs_.begin();
-  while (found != programs_.end() && (*found)->signature != signature) ++found;
-  if (found == programs_.end()) {
-    auto made = std::make_shared<Entry>(Entry{signature, compile_loss(*model_, *objective_, feed)});
-    programs_.push_front(std::move(made));
-    if (programs_.size() > kKeptPrograms) programs_.pop_back();
-  } else {
-    programs_.splice(programs_.begin(), programs_, found);
-  }
-
-  const auto outputs = programs_.front()->program->run(feed_buffers(*model_, feed, task), task);
+  const auto program = programs_.get(runtime::feed_signature(feed),
+                                     [&] { return compile_loss(*model_, *objective_, feed); });
+  const auto outputs = run_on_feed(program, *model_, feed, task);
   const Tensor numbers = outputs[0]->read();
   return {numbers.as<float>()[0], numbers.as<float>()[1]};
 }

@@ -3,8 +3,10 @@
 // tests.
 
 #include "noise/objective.h"
+#include "runtime/program_cache.h"
 
-#include <list>
+#include <memory>
+#include <string>
 
 namespace dllm::noise {
 
@@ -25,10 +27,9 @@ public:
   LossValue run(const Batch& batch, uint64_t seed, int64_t step, const Task* task);
 
 private:
-  struct Entry;
   std::shared_ptr<model::Model> model_;
   ObjectiveRef objective_;
-  std::list<std::shared_ptr<Entry>> programs_; // most recently used first
+  runtime::ProgramCache<std::string> programs_; // by feed_signature
 };
 
 // The loss and its gradient by every trainable parameter (f32), divided by the normalizer; for
@@ -39,10 +40,5 @@ struct LossGradients {
 };
 LossGradients loss_gradients(const model::Model& model, const Objective& objective,
                              const Batch& prepared, const Task* task = nullptr);
-
-// Name and type of every array: the key of a program.
-std::string feed_signature(const Batch& feed);
-// Makes a graph input "batch:<name>" for every array.
-std::map<std::string, graph::Value> feed_inputs(graph::Graph& graph, const Batch& feed);
 
 } // namespace dllm::noise

@@ -51,7 +51,7 @@ void DeviceBuffer::check_run() const {
 DeviceBuffer::Fetch DeviceBuffer::start_fetch() const {
   Fetch fetch{Tensor(dtype_, shape_), {}};
   fetch.done = array_.copy_to(fetch.tensor);
-  // The plugin writes into the tensor until then, whether somebody waits or not.
+  // The plugin writes into the tensor until then, whether a caller waits or not.
   hold_until(fetch.done, fetch.tensor);
   return fetch;
 }
@@ -62,7 +62,7 @@ void DeviceBuffer::prefetch() const noexcept {
   if (fetch_) return;
   try {
     fetch_ = start_fetch();
-  } catch (const std::exception&) { // whoever reads it meets the error again
+  } catch (const std::exception&) { // the next read fails with it again
   }
 }
 

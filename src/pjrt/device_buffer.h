@@ -11,7 +11,7 @@
 
 namespace dllm::pjrt {
 
-// Any number of threads may read. Whoever donates it must be its only holder; the plugin's handle
+// Any number of threads may read. The one who donates it must be its only holder; the plugin's handle
 // stays until the end, so a mistake there is an error and not a crash.
 class DeviceBuffer final : public graph::Buffer {
 public:
@@ -33,7 +33,7 @@ public:
   const Array& array() const { return array_; }
   bool is_donated() const { return donated_.load(std::memory_order_acquire); }
   void mark_donated(); // a run took it over
-  // Donated, or deleted by the plugin, or nobody can tell.
+  // Donated, deleted by the plugin, or of unknown state.
   bool is_gone() const noexcept;
   // Throws what is known of the run it comes from.
   void check_run() const;

@@ -30,7 +30,7 @@ private:
   struct Binding {
     std::vector<const Array*> arguments;
     std::vector<DeviceBuffer*> taken; // given up to the run
-    std::vector<int64_t> kept;        // could be given up, but somebody else holds them
+    std::vector<int64_t> kept;        // could be donated, but have another holder
   };
 
   std::string emitted() const;

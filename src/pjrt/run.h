@@ -53,7 +53,7 @@ public:
   explicit RunQueue(size_t limit) : limit_(limit) {}
   void set_limit(size_t limit);
   size_t limit() const;
-  // Waits for the oldest runs until one more fits. How they ended is told by whoever uses their
+  // Waits for the oldest runs until one more fits. How they ended is reported by the reads of their
   // results.
   void make_room();
   void add(std::shared_ptr<Run> run);

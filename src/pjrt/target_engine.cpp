@@ -124,7 +124,7 @@ public:
          state_->target.text);
   }
   int64_t i64(std::string_view key) const override;
-  double peak_flops() override { return 0; } // nobody measured
+  double peak_flops() override { return 0; } // not measured
   void trim() override {}
 
 private:

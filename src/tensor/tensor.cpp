@@ -91,6 +91,7 @@ Tensor Tensor::to(DType dtype, const Task* task) const {
 
 Tensor Tensor::clone() const {
   Tensor copy(dtype_, shape_);
+  copy.format_ = format_;
   std::memcpy(copy.data_, data_, static_cast<size_t>(byte_size()));
   return copy;
 }

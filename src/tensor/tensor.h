@@ -21,11 +21,13 @@ template <> constexpr DType dtype_of<uint8_t>() { return DType::u8; }
 template <> constexpr DType dtype_of<int8_t>() { return DType::i8; }
 template <> constexpr DType dtype_of<uint32_t>() { return DType::u32; }
 
+struct WeightFormat;
+
 class Tensor {
  public:
   Tensor() = default;                     // no array; defined() is false
   Tensor(DType dtype, Shape shape);       // zeros, 64-byte aligned
-  // A read-only view of bytes somebody else holds (a mapped file). Fails when the size does not fit.
+  // A read-only view of bytes that another object holds (a mapped file). Fails when the size does not fit.
   Tensor(DType dtype, Shape shape, Bytes bytes);
 
   template <class T>
@@ -46,6 +48,10 @@ class Tensor {
   int64_t count() const { return shape_.count(); }
   int64_t byte_size() const { return count() * dtype_size(dtype_); }
   bool writable() const { return writable_; }
+  // Not null: u8(.., rows, bytes of a row) whose rows are blocks of this format (weight_format.h). Copies, reshapes and
+  // rows keep it.
+  const WeightFormat* format() const { return format_; }
+  void set_format(const WeightFormat* format) { format_ = format; }
 
   const std::byte* bytes() const { return data_; }
   std::byte* mutable_bytes();  // fails with failed_precondition on a view of read-only bytes
@@ -76,6 +82,7 @@ class Tensor {
   std::byte* data_ = nullptr;
   std::shared_ptr<const void> owner_;
   bool writable_ = false;
+  const WeightFormat* format_ = nullptr;
 };
 
 }  // namespace dllm

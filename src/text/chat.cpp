@@ -100,6 +100,13 @@ std::vector<bool> assistants_of(const Json& messages) {
 
 } // namespace
 
+std::vector<uint8_t> ChatRow::keep() const {
+  std::vector<uint8_t> given;
+  given.reserve(spoken.size());
+  for (const uint8_t said : spoken) given.push_back(said == 0 ? 1 : 0);
+  return given;
+}
+
 Chat::Chat(std::shared_ptr<const Tokenizer> tokenizer, const Options& options)
     : tokenizer_(std::move(tokenizer)),
       tools_(json_option(options, "tools", &Json::is_array, "a list")),

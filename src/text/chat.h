@@ -21,6 +21,8 @@ struct ChatRow {
   std::string text;
   std::vector<int32_t> ids;
   std::vector<uint8_t> spoken; // one per id; 1: the assistant says it, 0: given
+
+  std::vector<uint8_t> keep() const; // one per id; 1: given, as rows of a dataset mark it
 };
 
 // A tokenizer with one of its templates. Many threads may render at once.

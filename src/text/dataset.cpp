@@ -13,46 +13,29 @@
 
 namespace dllm::text {
 
+Schema make_dataset_schema(const ReaderTable& readers) {
+  std::vector<OptionSpec> specs = {format_option(readers)};
+  for (const Reader& reader : readers.all()) specs.insert(specs.end(), reader.options.begin(), reader.options.end());
+  const OptionSpec common[] = {
+      option_str("text_key", "text", "member of a JSONL row that holds a whole text"),
+      option_str("prompt_key", "prompt", "member of a JSONL row that is given and not learned"),
+      option_str("response_key", "response", "member of a JSONL row that follows the prompt"),
+      option_bool("append_eos", true, "end every text with the tokenizer's eos token, if it has one"),
+      option_bool("prepend_bos", false, "begin every text with the tokenizer's bos token"),
+      option_bool("parse_special", false, "special tokens written in the text count as such")};
+  specs.insert(specs.end(), std::begin(common), std::end(common));
+  return Schema("dataset", std::move(specs));
+}
+
 const Schema& dataset_schema() {
-  static const Schema schema(
-      "dataset",
-      {option_choice("format", "detect", {"detect", "text", "jsonl", "fortunes", "tokens"},
-                     "what the files are; detect: by name, index file and first bytes"),
-       option_choice("rows", "file", {"file", "paragraph", "line"},
-                     "what becomes a row of a text file"),
-       option_str("text_key", "text", "member of a JSONL row that holds a whole text"),
-       option_str("prompt_key", "prompt", "member of a JSONL row that is given and not learned"),
-       option_str("response_key", "response", "member of a JSONL row that follows the prompt"),
-       option_bool("append_eos", true,
-                   "end every text with the tokenizer's eos token, if it has one"),
-       option_bool("prepend_bos", false, "begin every text with the tokenizer's bos token"),
-       option_bool("parse_special", false, "special tokens written in the text count as such")});
+  static const Schema schema = make_dataset_schema(record_readers());
   return schema;
 }
-
-namespace {
-
-ReadSettings read_settings(const Options& options) {
-  ReadSettings settings;
-  const std::string& format = options.str("format");
-  const std::string& rows = options.str("rows");
-  settings.format = format == "text"       ? Format::text
-                    : format == "jsonl"    ? Format::jsonl
-                    : format == "fortunes" ? Format::fortunes
-                                           : Format::detect;
-  settings.rows = rows == "line"        ? RowsOf::line
-                  : rows == "paragraph" ? RowsOf::paragraph
-                                        : RowsOf::file;
-  settings.keys = {options.str("text_key"), options.str("prompt_key"), options.str("response_key")};
-  return settings;
-}
-
-} // namespace
 
 Dataset::Dataset(std::shared_ptr<const Tokenizer> tokenizer, const Options& options)
     : tokenizer_(std::move(tokenizer)), is_text_(tokenizer_ == nullptr),
       append_eos_(options.boolean("append_eos")), prepend_bos_(options.boolean("prepend_bos")),
-      parse_special_(options.boolean("parse_special")), keys_(read_settings(options).keys) {
+      parse_special_(options.boolean("parse_special")), keys_(record_keys(options)) {
   if (tokenizer_ == nullptr) return;
   info_ = {tokenizer_->size(), tokenizer_->special()};
   if (prepend_bos_ && info_.special.bos < 0) {
@@ -68,33 +51,48 @@ Dataset::Dataset(std::shared_ptr<const Tokenizer> tokenizer, const Options& opti
   }
 }
 
+namespace {
+
+// Null for a folder in which each file has a format of its own.
+const Reader* reader_of(const std::string& path, const Options& options, const ReaderTable& readers, const Task* task) {
+  const std::string& format = options.str("format");
+  if (format != "detect") return &readers.find(format);
+  return is_directory(path) ? nullptr : &readers.detect(std::make_shared<const InputFile>(path), task);
+}
+
+} // namespace
+
 std::shared_ptr<Dataset> Dataset::open(const std::string& path,
                                        std::shared_ptr<const Tokenizer> tokenizer,
-                                       const Options& options, Task* task) {
+                                       const Options& options, Task* task, const ReaderTable& readers) {
   if (!file_exists(path) && !is_directory(path))
     fail(Code::not_found, "there is no file or folder {}", path);
   auto data = std::make_shared<Dataset>(std::move(tokenizer), options);
-  const std::string& format = options.str("format");
-  if (format == "tokens" || (format == "detect" && is_token_file(path))) {
-    TokenFileInfo info;
-    const auto file = std::make_shared<const InputFile>(path);
-    data->rows_ = open_token_file(file, info, task);
-    data->files_ = {{path, file->stamp()}};
-    if (data->tokenizer_ != nullptr && data->tokenizer_->size() != info.vocabulary_size) {
-      fail_with_hint("use the tokenizer the file was made with", Code::invalid_argument,
-                     "{} was made with {} tokens, {} has {}", path, info.vocabulary_size,
-                     data->tokenizer_->name(), data->tokenizer_->size());
-    }
-    data->info_ = info;
-    data->text_bytes_ = -1;
-    data->is_text_ = false;
+  const Reader* reader = reader_of(path, options, readers, task);
+  if (reader != nullptr && reader->open != nullptr) {
+    data->open_tokens(*reader, path, task);
     return data;
   }
-  data->files_ = read_records(path, read_settings(options), task, [&](Record record) {
+  data->files_ = read_records(path, options, readers, task, [&](Record record) {
     data->add(data->rendered(std::move(record), task), task);
   });
   if (data->size() == 0) fail(Code::not_found, "{} holds no rows", path);
   return data;
+}
+
+void Dataset::open_tokens(const Reader& reader, const std::string& path, const Task* task) {
+  const auto file = std::make_shared<const InputFile>(path);
+  files_ = {{path, file->stamp()}};
+  TokenFileInfo info;
+  rows_ = reader.open(file, info, task);
+  if (tokenizer_ != nullptr && tokenizer_->size() != info.vocabulary_size) {
+    fail_with_hint("use the tokenizer the file was made with", Code::invalid_argument,
+                   "{} was made with {} tokens, {} has {}", path, info.vocabulary_size, tokenizer_->name(),
+                   tokenizer_->size());
+  }
+  info_ = info;
+  text_bytes_ = -1;
+  is_text_ = false;
 }
 
 void Dataset::add(std::string_view json) {
@@ -134,8 +132,8 @@ Record Dataset::rendered(Record record, const Task* task) {
   try {
     if (chat_ == nullptr) chat_ = std::make_shared<const Chat>(tokenizer_, Options(chat_schema()));
     ChatRow row = chat_->row(conversation, task);
+    record.keep = row.keep();
     record.ids = std::move(row.ids);
-    for (const uint8_t spoken : row.spoken) record.keep.push_back(spoken == 0 ? 1 : 0);
   } catch (const Error& error) {
     check_task(task);
     throw Error(error.code(), record.where + ": " + error.text(), error.hint());

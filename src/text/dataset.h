@@ -3,8 +3,8 @@
 
 #include "base/options.h"
 #include "text/record.h"
+#include "text/readers/token_file.h"
 #include "text/record_reader.h"
-#include "text/token_file.h"
 #include "text/token_rows.h"
 #include "text/tokenizer.h"
 
@@ -21,8 +21,10 @@ class Task;
 
 namespace dllm::text {
 
-// format, rows, text_key, prompt_key, response_key, append_eos, prepend_bos, parse_special.
+// format, options of the formats (rows), text_key, prompt_key, response_key, append_eos, prepend_bos, parse_special.
 const Schema& dataset_schema();
+// The same with the formats of another table.
+Schema make_dataset_schema(const ReaderTable& readers);
 
 // Without a tokenizer it holds texts (to train one from), else token numbers. Not synchronised:
 // many readers or one add at a time. Loaders keep it alive and see the rows that were there when
@@ -35,7 +37,8 @@ public:
   // no rows at all.
   static std::shared_ptr<Dataset> open(const std::string& path,
                                        std::shared_ptr<const Tokenizer> tokenizer,
-                                       const Options& options, Task* task);
+                                       const Options& options, Task* task,
+                                       const ReaderTable& readers = record_readers());
   Dataset(std::shared_ptr<const Tokenizer> tokenizer, const Options& options);
 
   // One JSON object or an array of them (record.h). Adds all or nothing.
@@ -66,10 +69,11 @@ public:
   int64_t file_count() const { return static_cast<int64_t>(files_.size()); }
   void check_file(int64_t index) const;
 
-  // Writes a token file (token_file.h). Fails with failed_precondition for texts.
+  // Writes a token file (readers/token_file.h). Fails with failed_precondition for texts.
   void save(const std::string& path, bool overwrite, Task* task) const;
 
 private:
+  void open_tokens(const Reader& reader, const std::string& path, const Task* task);
   void add(Record record, const Task* task = nullptr);
   void add_tokens(Record record, const Task* task);
   // A chat with its ids and keep; other records as they are.

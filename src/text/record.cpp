@@ -1,6 +1,7 @@
 #include "text/record.h"
 
 #include "base/error.h"
+#include "base/options.h"
 #include "text/json_scanner.h"
 
 #include <algorithm>
@@ -156,6 +157,10 @@ Record next_record(JsonScanner& json, std::string_view text, const std::string& 
 }
 
 } // namespace
+
+RecordKeys record_keys(const Options& options) {
+  return {options.str("text_key"), options.str("prompt_key"), options.str("response_key")};
+}
 
 Record parse_record(std::string_view json, const std::string& where, const RecordKeys& keys) {
   JsonScanner scanner(json, where);

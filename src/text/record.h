@@ -7,6 +7,10 @@
 #include <string_view>
 #include <vector>
 
+namespace dllm {
+class Options;
+}
+
 namespace dllm::text {
 
 // The names of the members a JSON row may have.
@@ -15,6 +19,9 @@ struct RecordKeys {
   std::string prompt = "prompt";
   std::string response = "response";
 };
+
+// As text_key, prompt_key and response_key of dataset_schema() have them.
+RecordKeys record_keys(const Options& options);
 
 struct Record {
   enum class Kind { text, answer, ids, chat } kind = Kind::text;

@@ -117,6 +117,13 @@ int32_t Tokenizer::id(std::string_view name) const {
   return *found;
 }
 
+void Tokenizer::check_ids(std::span<const int32_t> ids) const {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < size_) continue;
+    fail(Code::invalid_argument, "ids[{}] = {} is out of the vocabulary of {}", i, ids[i], size_);
+  }
+}
+
 std::string_view Tokenizer::token(int32_t id) const {
   if (const AddedToken* token = added_.find(id)) return token->content;
   return vocabulary_->has(id) ? std::string_view(vocabulary_->token(id)) : std::string_view();

@@ -4,7 +4,6 @@
 #include "base/options.h"
 #include "base/source.h"
 #include "base/task.h"
-#include "text/gguf_vocabulary.h"
 #include "text/post_processor.h"
 #include "text/tokenizer_parts.h"
 
@@ -41,13 +40,13 @@ struct DecodeOptions {
 // Encoding and decoding may run on any number of threads at once; add_special_token only alone.
 class Tokenizer {
 public:
-  // A folder or a tokenizer.json. Fails with not_found or data_loss naming what is wrong in which
-  // file.
+  // A tokenizer.json of any name, a .gguf file, a folder, or a run or checkpoint (ckpt/model_folder.h). Fails with
+  // not_found or data_loss naming what is wrong in which file.
   static std::shared_ptr<Tokenizer> load(const std::string& path, const Options& options);
-  // tokenizer.json, else vocab.json + merges.txt; tokenizer_config.json names the special tokens
+  // tokenizer.json, else a .gguf file, else vocab.json + merges.txt; tokenizer_config.json names the special tokens
   // when it is there.
   static std::shared_ptr<Tokenizer> load(const Source& source, const Options& options);
-  static std::shared_ptr<Tokenizer> from_gguf(const GgufVocabulary& vocabulary,
+  static std::shared_ptr<Tokenizer> from_gguf(const ckpt::GgufVocabulary& vocabulary,
                                               const Options& options);
 
   Tokenizer(TokenizerParts parts, const Options& options);
@@ -58,6 +57,10 @@ public:
   // The number of a token by its text, nothing when there is none.
   std::optional<int32_t> find(std::string_view name) const;
   int32_t id(std::string_view name) const; // fails with not_found
+  // The same, but "bos", "eos", "pad" and "mask" are the tokens with these jobs.
+  int32_t id_of_role(std::string_view name) const;
+  // Fails with invalid_argument naming the first that is not in [0, size()).
+  void check_ids(std::span<const int32_t> ids) const;
   // The token's text as the file has it, "" for an unused number.
   std::string_view token(int32_t id) const;
   bool is_special(int32_t id) const;

@@ -2,6 +2,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/input_file.h"
+#include "ckpt/gguf_vocabulary.h"
+#include "ckpt/model_folder.h"
 #include "text/tokenizer.h"
 
 #include <algorithm>
@@ -14,6 +16,7 @@ namespace {
 constexpr const char* kTokenizerJson = "tokenizer.json";
 constexpr const char* kConfigJson = "tokenizer_config.json";
 constexpr const char* kChatTemplate = "chat_template.jinja";
+constexpr std::string_view kGgufEnding = ".gguf";
 
 struct Role {
   const char* option; // key of the tokenizer schema
@@ -113,16 +116,22 @@ std::string scheme_of(const Source& source) {
 } // namespace
 
 std::shared_ptr<Tokenizer> Tokenizer::load(const std::string& path, const Options& options) {
-  if (is_directory(path)) return load(*open_source(path), options);
+  const std::string from = ckpt::tokenizer_folder(path);
+  if (!is_directory(from) && !file_exists(from)) fail(Code::not_found, "there is no file or folder {}", from);
+  if (is_directory(from) || from.ends_with(kGgufEnding)) return load(*open_source(from), options);
   // A file of any name; tokenizer_config.json beside it counts.
-  TokenizerParts parts = read_tokenizer_json(read_bytes(path).text(), path);
-  const std::string folder = parent_path(path);
+  TokenizerParts parts = read_tokenizer_json(read_bytes(from).text(), from);
+  const std::string folder = parent_path(from);
   return finish(std::move(parts), *open_source(folder.empty() ? "." : folder), options);
 }
 
 std::shared_ptr<Tokenizer> Tokenizer::load(const Source& source, const Options& options) {
   std::string file = kTokenizerJson;
   const std::vector<std::string> names = source.names();
+  const auto gguf = std::find_if(names.begin(), names.end(), [](const auto& name) { return name.ends_with(kGgufEnding); });
+  if (gguf != names.end() && !source.has(file)) {
+    return from_gguf(ckpt::read_gguf_vocabulary(ckpt::GgufFile(source.content(*gguf), *gguf)), options);
+  }
   if (!source.has(file) && names.size() == 1 && names[0].ends_with(".json")) file = names[0];
   TokenizerParts parts;
   if (source.has(file)) {
@@ -155,9 +164,9 @@ std::shared_ptr<Tokenizer> Tokenizer::finish(TokenizerParts parts, const Source&
   return std::make_shared<Tokenizer>(std::move(parts), options);
 }
 
-std::shared_ptr<Tokenizer> Tokenizer::from_gguf(const GgufVocabulary& vocabulary,
+std::shared_ptr<Tokenizer> Tokenizer::from_gguf(const ckpt::GgufVocabulary& vocabulary,
                                                 const Options& options) {
-  return std::make_shared<Tokenizer>(read_gguf_vocabulary(vocabulary), options);
+  return std::make_shared<Tokenizer>(read_gguf_tokenizer(vocabulary), options);
 }
 
 void Tokenizer::choose_special(const Options& options) {
@@ -176,6 +185,14 @@ void Tokenizer::choose_special(const Options& options) {
       if (const AddedToken* token = added_.find(name)) special_.*role.id = token->id;
     }
   }
+}
+
+int32_t Tokenizer::id_of_role(std::string_view name) const {
+  const auto role = std::find_if(std::begin(kRoles), std::end(kRoles), [&](const Role& r) { return name == r.option; });
+  if (role == std::end(kRoles)) return id(name);
+  if (special_.*role->id >= 0) return special_.*role->id;
+  fail_with_hint("name it with an option of kind tokenizer, or look the token up by its own text",
+                 Code::not_found, "{} has no {} token", name_, name);
 }
 
 std::string Tokenizer::to_json() const {

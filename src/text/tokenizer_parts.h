@@ -11,6 +11,10 @@
 #include <string_view>
 #include <vector>
 
+namespace dllm::ckpt {
+struct GgufVocabulary;
+}
+
 namespace dllm::text {
 
 // Numbers of the tokens with a job; -1: there is none.
@@ -47,6 +51,8 @@ TokenizerParts read_tokenizer_json(std::string_view text, const std::string& nam
 // pre_tokenizer_scheme.
 TokenizerParts read_vocab_and_merges(std::string_view vocab, std::string_view merges,
                                      const std::string& name, const std::string& scheme);
+// The vocabulary of a .gguf file. Fails with data_loss naming what does not fit, unimplemented for another model.
+TokenizerParts read_gguf_tokenizer(const ckpt::GgufVocabulary& vocabulary);
 
 // Fills merges given as pairs of token texts, in order of rank. Fails with data_loss naming the
 // merge.

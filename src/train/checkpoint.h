@@ -1,5 +1,5 @@
 #pragma once
-// A training run on disk (design 11): model in HF form, optimizer state under HF names,
+// A training run on disk: model in HF form, the optimizer's arrays under HF names,
 // trainer.json, COMMIT last.
 
 #include "base/options.h"

@@ -5,6 +5,7 @@
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/weight_files.h"
 #include "train/checkpoint.h"
+#include "train/state.h"
 #include "train/state_file.h"
 
 #include <nlohmann/json.hpp>
@@ -29,14 +30,20 @@ template <class T> T member(const Json& record, const char* key) {
   return record.at(key).get<T>();
 }
 
-// What must be equal for the run to go on bit for bit.
-void check_options(const Json& record, const Trainer::State& state) {
-  const Json saved = member<Json>(record, "options"), here = state.options.to_json();
-  for (const char* key : {"beta1", "beta2", "eps", "decay", "seed", "ema", "compat"}) {
+// What must be equal for the run to go on bit for bit, the optimizer's own options among it.
+void check_options(const Json& record, const StepRunner& runner) {
+  const Json saved = member<Json>(record, "options"), here = runner.options().to_json();
+  // Checkpoints of before there were others hold no name.
+  const Json optimizer = saved.value("optimizer", Json("adamw"));
+  if (optimizer != here.at("optimizer")) fail_differs("optimizer", optimizer.dump(), here.at("optimizer").dump());
+  std::vector<std::string> keys;
+  for (const OptionSpec& row : runner.spec().optimizer->options) keys.push_back(row.key);
+  for (const char* key : {"decay", "seed", "ema", "compat"}) keys.emplace_back(key);
+  for (const std::string& key : keys) {
     const Json before = saved.value(key, Json(nullptr));
     if (before != here.at(key)) fail_differs(key, before.dump(), here.at(key).dump());
   }
-  const Json objective = member<Json>(record, "objective"), own = state.objective->describe();
+  const Json objective = member<Json>(record, "objective"), own = runner.objective()->describe();
   for (const auto& [key, value] : own.items()) {
     const Json before = objective.value(key, Json(nullptr));
     if (before != value) fail_differs("objective." + key, before.dump(), value.dump());
@@ -52,15 +59,15 @@ void check_model(const ckpt::WeightFiles& files, const model::ParamStore& store)
 }
 
 // The weights in physical layout. Trained ones come back as the masters they were, to the bit.
-std::vector<std::pair<size_t, Tensor>> read_weights(const ckpt::WeightFiles& files,
-                                                    const model::ParamStore& store,
-                                                    const std::vector<Slot>& slots,
-                                                    const Task* task) {
-  std::vector<std::pair<size_t, Tensor>> made;
-  for (const Slot& slot : slots) {
+std::vector<std::pair<size_t, graph::BufferRef>> read_weights(const ckpt::WeightFiles& files,
+                                                              const StepRunner& runner,
+                                                              const Task* task) {
+  const model::ParamStore& store = runner.model()->params();
+  const auto read = [&](const std::string& name) { return files.tensor_copy(name, task); };
+  std::vector<std::pair<size_t, graph::BufferRef>> made;
+  for (const size_t index : runner.spec().trained) {
     check_task(task);
-    const auto read = [&](const std::string& name) { return files.tensor_copy(name, task); };
-    made.emplace_back(slot.physical, store.to_physical(slot.physical, read, task));
+    made.emplace_back(index, runner.engine().upload(store.to_physical(index, read, task)));
   }
   return made;
 }
@@ -95,9 +102,9 @@ Counters read_counters(const Json& record) {
 
 // Values changed by set_f64 come back, unless the options they started from were changed on
 // purpose.
-Hyper read_hyper(const Json& record, const Trainer::State& state) {
+Hyper read_hyper(const Json& record, const StepRunner& runner) {
   const Json saved = member<Json>(record, "options");
-  Hyper hyper = hyper_of(state.options);
+  Hyper hyper = hyper_of(runner.options());
   if (saved.value("lr", -1.0) == hyper.lr) hyper.lr = member<double>(record, "lr");
   if (saved.value("weight_decay", -1.0) == hyper.weight_decay)
     hyper.weight_decay = member<double>(record, "weight_decay");
@@ -123,11 +130,12 @@ void seek(BatchSource* source, const Json& record) {
 
 // The restore is done by then: a file of metrics that cannot be written does not undo it.
 void rewind_sinks(const Trainer::State& state) {
+  const int64_t step = state.runner.counters().step;
   for (const auto& sink : state.sinks) {
     try {
-      sink->rewind(state.counters.step);
+      sink->rewind(step);
     } catch (const std::exception& error) {
-      log(LogLevel::warn, "events behind step {} stay in a sink: {}", state.counters.step,
+      log(LogLevel::warn, "events behind step {} stay in a sink: {}", step,
           error.what());
     }
   }
@@ -142,7 +150,7 @@ struct Record {
   std::string script_state;
 };
 
-Record read_record(const std::string& dir, const Trainer::State& state) {
+Record read_record(const std::string& dir, const StepRunner& runner) {
   Record made;
   made.json = parse_json(read_text(join_path(dir, "trainer.json")), "trainer.json");
   const auto format = member<int64_t>(made.json, "format");
@@ -150,10 +158,10 @@ Record read_record(const std::string& dir, const Trainer::State& state) {
     fail(Code::unimplemented, "trainer.json has format {}, this version reads 1", format);
   }
   try {
-    check_options(made.json, state);
+    check_options(made.json, runner);
     made.counters = read_counters(made.json);
     made.accumulated = read_accumulated(made.json);
-    made.hyper = read_hyper(made.json, state);
+    made.hyper = read_hyper(made.json, runner);
     const Json script = made.json.value("script_state", Json(nullptr));
     if (!script.is_null()) made.script_state = script.dump();
   } catch (const nlohmann::json::exception& error) {
@@ -167,35 +175,24 @@ Record read_record(const std::string& dir, const Trainer::State& state) {
 Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::string& dir,
                             Task* task) {
   Trainer::State& state = trainer.state();
+  StepRunner& runner = state.runner;
   ckpt::verify_checkpoint(dir, task);
   const std::unique_ptr<Source> folder = open_source(join_path(dir, "model"));
   const ckpt::WeightFiles files(*folder);
-  check_model(files, state.model->params());
-  const Record record = read_record(dir, state);
-  std::vector<Slot> slots = read_state(state, join_path(dir, "state/rank_000.safetensors"),
-                                       record.accumulated.batches > 0, task);
-  std::vector<std::pair<size_t, graph::BufferRef>> weights;
-  for (const auto& [index, tensor] :
-       read_weights(files, state.model->params(), state.slots, task)) {
-    weights.emplace_back(index, state.engine().upload(tensor));
-  }
+  check_model(files, runner.model()->params());
+  const Record record = read_record(dir, runner);
+  RestoredState restored;
+  restored.arrays = read_state(runner, join_path(dir, "state/rank_000.safetensors"),
+                               record.accumulated.batches > 0, task);
+  restored.weights = read_weights(files, runner, task);
+  restored.counters = record.counters;
+  restored.accumulated = record.accumulated;
+  restored.hyper = record.hyper;
   seek(source, record.json);
 
   // From here on nothing fails.
-  state.in_flight.clear();
-  state.halted = nullptr;
-  state.model->params().restore(std::move(weights), [&] { state.slots = std::move(slots); });
-  state.counters = record.counters;
+  runner.restore(std::move(restored));
   state.restored = true;
-  state.accumulated = record.accumulated;
-  state.lost.clear();
-  {
-    const std::lock_guard lock(state.metrics_mutex);
-    state.hyper = record.hyper;
-    state.metrics["step"] = static_cast<double>(record.counters.step);
-    state.metrics["tokens"] = static_cast<double>(record.counters.tokens);
-    state.metrics["skipped"] = static_cast<double>(record.counters.skipped);
-  }
   rewind_sinks(state);
   return {record.counters.step, record.script_state};
 }

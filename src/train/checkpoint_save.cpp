@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
+#include "train/state.h"
 #include "train/state_file.h"
 
 #include <nlohmann/json.hpp>
@@ -41,8 +42,9 @@ Json accumulated_json(const Accumulated& sums) {
 
 Json trainer_json(const Trainer& trainer, const BatchSource* source,
                   const std::string& script_state) {
-  const Trainer::State& state = trainer.state();
-  const Counters& counters = state.counters;
+  const StepRunner& runner = trainer.state().runner;
+  const Counters& counters = runner.counters();
+  const Hyper hyper = runner.hyper();
   Json made = {{"format", 1},
                {"step", counters.step},
                {"updates", counters.updates},
@@ -50,13 +52,13 @@ Json trainer_json(const Trainer& trainer, const BatchSource* source,
                {"tokens", counters.tokens},
                {"batches", counters.batches}};
   made["position"] = source != nullptr ? Json(source->position()) : Json(nullptr);
-  made["keys"] = {{"generator", "threefry2x32"}, {"seed", state.options.i64("seed")}};
-  made["lr"] = state.hyper.lr;
-  made["weight_decay"] = state.hyper.weight_decay;
-  made["clip"] = state.hyper.clip;
-  made["accumulated"] = accumulated_json(state.accumulated);
-  made["objective"] = state.objective->describe();
-  made["options"] = state.options.to_json();
+  made["keys"] = {{"generator", "threefry2x32"}, {"seed", runner.options().i64("seed")}};
+  made["lr"] = hyper.lr;
+  made["weight_decay"] = hyper.weight_decay;
+  made["clip"] = hyper.clip;
+  made["accumulated"] = accumulated_json(runner.accumulated());
+  made["objective"] = runner.objective()->describe();
+  made["options"] = runner.options().to_json();
   made["script_state"] =
       script_state.empty() ? Json(nullptr) : parse_json(script_state, "option script_state");
   return made;
@@ -67,9 +69,10 @@ Json trainer_json(const Trainer& trainer, const BatchSource* source,
 std::string save_checkpoint(const Trainer& trainer, const BatchSource* source,
                             const std::string& root, const Options& options, Task* task) {
   trainer.sync();
-  const Trainer::State& state = trainer.state();
-  const std::string final_folder = join_path(root, ckpt::checkpoint_name(state.counters.step));
-  const bool may_replace = options.boolean("overwrite") || state.accumulated.batches > 0;
+  const StepRunner& runner = trainer.state().runner;
+  const int64_t step = runner.counters().step;
+  const std::string final_folder = join_path(root, ckpt::checkpoint_name(step));
+  const bool may_replace = options.boolean("overwrite") || runner.accumulated().batches > 0;
   if (!may_replace && file_exists(join_path(final_folder, ckpt::kCommitName))) {
     fail_with_hint("take a step first, or set overwrite", Code::already_exists,
                    "{} is saved already", final_folder);
@@ -77,12 +80,12 @@ std::string save_checkpoint(const Trainer& trainer, const BatchSource* source,
   const std::string record =
       trainer_json(trainer, source, options.str("script_state")).dump(1) + "\n";
 
-  ckpt::CheckpointWriter writer(root, state.counters.step, task);
+  ckpt::CheckpointWriter writer(root, step, task);
   Options save(model::save_schema());
   save.set_str("dtype", "f32"); // the masters, bit for bit
-  model::save_model(*state.model, writer.path("model"), save, task);
-  write_state(state, writer.path("state/rank_000.safetensors"), task);
-  write_file_atomic(writer.path("state/layout.json"), layout_text(state));
+  model::save_model(*runner.model(), writer.path("model"), save, task);
+  write_state(runner, writer.path("state/rank_000.safetensors"), task);
+  write_file_atomic(writer.path("state/layout.json"), layout_text(runner));
   write_file_atomic(writer.path("trainer.json"), record);
   return writer.commit(options.i64("keep_last"), task);
 }

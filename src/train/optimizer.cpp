@@ -1,66 +1,107 @@
 #include "train/optimizer.h"
 
+#include "base/error.h"
 #include "graph/ops.h"
+#include "train/optimizers/table.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <iterator>
 
 namespace dllm::train {
 
-using graph::Value;
-
-Value scalar_at(Value scalars, int index) {
-  return graph::reshape(graph::slice_axis(scalars, 0, index, index + 1), {});
-}
-
-Value at_least_one(Value count) {
-  return graph::maximum(count, graph::scalar(*count.graph, 1.0f));
-}
+model::ParamSpec like_parameter(const model::ParamSpec& parameter) { return parameter; }
 
 namespace {
 
-// 2-norm of all gradients together.
-Value global_norm(graph::Graph& graph, const std::vector<Value>& gradients) {
-  Value squares = graph::scalar(graph, 0.0f);
-  for (const Value& gradient : gradients)
-    squares = graph::add(squares, graph::sum_of_squares(gradient));
-  return graph::sqrt(squares);
+void check_matrix(const model::ParamSpec& parameter) {
+  if (parameter.element.rank() < 2) fail(Code::internal, "{} is a vector and has no rows", parameter.name);
 }
 
-} // namespace
-
-// A step that is not finite runs with rate 0, decay 0, betas 1 and gradient scale 0, which makes
-// every array its own successor: leaving an update out costs no second copy of the state.
-Updated clipped_adamw(graph::Graph& graph, const UpdateValues& update) {
-  const Value one = graph::scalar(graph, 1.0f), zero = graph::scalar(graph, 0.0f);
-  const Value count = at_least_one(update.normalizer);
-  Updated next;
-  next.norm = graph::divide(global_norm(graph, update.gradients), count);
-  next.finite = graph::logical_and(graph::is_finite(next.norm), graph::is_finite(update.loss_sum));
-  if (update.halted.defined())
-    next.finite = graph::logical_and(next.finite, graph::equal(update.halted, zero));
-
-  const Value clip = scalar_at(update.scalars, kClip);
-  const Value shrink =
-      graph::select(graph::greater(next.norm, clip), graph::divide(clip, next.norm), one);
-  const Value scale = graph::select(next.finite, graph::divide(shrink, count), zero);
-  const Value given = graph::slice_axis(update.scalars, 0, kLr, kBias2 + 1); // (7)
-  const std::vector<float> still = {0, 1, 1, 1, 0, 1, 1}; // lr b1 b2 eps wd bias1 bias2
-  const Value used =
-      graph::select(next.finite, given, graph::constant(graph, Tensor::from(Shape{7}, still)));
-  const Value scalars = graph::concat({used, graph::reshape(scale, {1})}, 0); // (8)
-
-  for (size_t i = 0; i < update.params.size(); ++i) {
-    const graph::AdamW moved =
-        graph::adamw_update(update.params[i], update.gradients[i], update.first[i],
-                            update.second[i], scalars, update.decay[i]);
-    next.params.push_back(moved.parameter);
-    next.first.push_back(moved.first);
-    next.second.push_back(moved.second);
-  }
-  const Value decay = graph::select(next.finite, scalar_at(update.scalars, kEmaDecay), one);
-  for (size_t i = 0; i < update.ema.size(); ++i) {
-    const Value fresh = graph::multiply(next.params[i], graph::subtract(one, decay));
-    next.ema.push_back(graph::add(graph::multiply(update.ema[i], decay), fresh));
-  }
-  return next;
+bool declares(const Optimizer& optimizer, const std::string& key) {
+  return std::ranges::find(optimizer.options, key, &OptionSpec::key) != optimizer.options.end();
 }
 
-} // namespace dllm::train
+}  // namespace
+
+model::ParamSpec per_row(const model::ParamSpec& parameter) {
+  check_matrix(parameter);
+  model::ParamSpec made = parameter;
+  made.element = parameter.element.without(parameter.element.rank() - 1);
+  for (model::ParamPiece& piece : made.pieces) piece.transpose = false;
+  return made;
+}
+
+model::ParamSpec per_column(const model::ParamSpec& parameter) {
+  check_matrix(parameter);
+  model::ParamSpec made = parameter;
+  const int64_t columns = parameter.element[parameter.element.rank() - 1];
+  made.element = {static_cast<int64_t>(parameter.pieces.size()), columns};
+  for (model::ParamPiece& piece : made.pieces) {
+    piece.rows = 1;
+    piece.transpose = false;
+  }
+  return made;
+}
+
+graph::Value scaled_gradient(const UpdateContext& context, graph::Value gradient) {
+  const graph::Value zero = graph::scalar(context.graph, 0.0f);
+  return graph::select(graph::equal(context.gradient_scale, zero), graph::broadcast(zero, gradient.shape()),
+                       graph::multiply(gradient, context.gradient_scale));
+}
+
+graph::Value scalar_at(graph::Value scalars, int64_t index) {
+  return graph::reshape(graph::slice_axis(scalars, 0, index, index + 1), {});
+}
+
+const std::vector<Optimizer>& optimizers() {
+  static const std::vector<Optimizer> all = [] {
+    std::vector<Optimizer> made;
+    for (const auto& make : optimizer_files::kTable) made.push_back(make());
+    return made;
+  }();
+  return all;
+}
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  std::ranges::transform(optimizers(), std::back_inserter(names), &Optimizer::name);
+  return names;
+}
+
+const Optimizer& find_optimizer(std::string_view name) {
+  const auto found = std::ranges::find(optimizers(), name, &Optimizer::name);
+  if (found != optimizers().end()) return *found;
+  std::string all;
+  for (const std::string& known : optimizer_names()) all += (all.empty() ? "" : ", ") + known;
+  const std::string near = nearest(std::string(name), optimizer_names());
+  fail_with_hint(near.empty() ? "the optimizers are " + all : "did you mean " + near + "?", Code::not_found,
+                 "no optimizer named {}", name);
+}
+
+std::vector<OptionSpec> optimizer_options() {
+  std::vector<OptionSpec> rows;
+  for (const Optimizer& optimizer : optimizers()) {
+    for (const OptionSpec& row : optimizer.options) {
+      if (std::ranges::find(rows, row.key, &OptionSpec::key) == rows.end()) rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+const Optimizer& optimizer_of(const Options& options) {
+  const Optimizer& chosen = find_optimizer(options.str("optimizer"));
+  const Json given = options.to_json(), defaults = Options(options.schema()).to_json();
+  for (const Optimizer& other : optimizers()) {
+    for (const OptionSpec& row : other.options) {
+      if (declares(chosen, row.key) || given.at(row.key) == defaults.at(row.key)) continue;
+      fail_with_hint("set optimizer = " + other.name + ", or leave " + row.key + " out", Code::invalid_argument,
+                     "option {} is one of optimizer {}, this trainer has {}", row.key, other.name, chosen.name);
+    }
+  }
+  if (chosen.check != nullptr) chosen.check(options);
+  return chosen;
+}
+
+}  // namespace dllm::train

@@ -1,61 +1,82 @@
 #include "train/options.h"
 
 #include "base/error.h"
+#include "train/optimizer.h"
 
 #include <algorithm>
 
 namespace dllm::train {
+namespace {
+
+// How the rate goes.
+std::vector<OptionSpec> rate_options() {
+  return {
+      option_f64("lr", 3e-4, 0.0, 10.0, "Peak learning rate."),
+      option_choice("schedule", "constant", {"constant", "linear", "cosine", "wsd"},
+                    "How the rate goes on after warm-up; all but constant need steps or minutes."),
+      option_i64("warmup", -1, -1, 1 << 30,
+                 "Updates of linear warm-up; -1: warmup_ratio of steps."),
+      option_f64("warmup_ratio", 0.05, 0.0, 1.0,
+                 "Warm-up as a share of steps, used when warmup is -1."),
+      option_i64("steps", 0, 0, int64_t{1} << 40,
+                 "Updates of the whole run, the length of the schedule; 0: not known."),
+      option_i64("cooldown_start", 0, 0, int64_t{1} << 40,
+                 "Update at which schedule wsd starts to fall; 0: a fifth "
+                 "before the end."),
+      option_f64("minutes", 0.0, 0.0, 1e9,
+                 "Budget: a run ends after so many minutes, and the schedule with it; 0: none."),
+      option_f64("min_lr", 0.0, 0.0, 10.0, "Rate at the end of the schedule."),
+  };
+}
+
+std::vector<OptionSpec> shared_options() {
+  return {
+      option_f64("weight_decay", 0.01, 0.0, 10.0, "Decoupled weight decay."),
+      option_choice("decay", "matrices", {"matrices", "all"},
+                    "What decays: matrices, or norms and biases too."),
+      option_f64("clip", 1.0, 0.0, 1e12,
+                 "Largest global norm of the gradient; 0: no clipping."),
+      option_i64("accumulate", 1, 1, 1 << 20,
+                 "Batches whose gradients make one update in dllm_trainer_run."),
+      option_i64("seed", 0, 0, INT64_MAX, "Seed of the noise."),
+      option_choice(
+          "nonfinite", "stop", {"stop", "skip"},
+          "A loss or gradient that is not finite: fail, or leave the update out and count it."),
+      option_f64("ema", 0.0, 0.0, 0.9999999,
+                 "Decay of the moving average of the weights; 0: none is kept."),
+      option_list("freeze", {}, "Tensors that stay as they are: names, * stands for any text."),
+      option_bool("remat", false,
+                  "Recompute each layer in the backward pass: less memory, a third more time."),
+      option_i64("tokens", 0, 0, INT64_MAX,
+                 "Budget: a run ends after so many tokens; 0: none."),
+      option_str("root", "", "Folder that a run saves checkpoints into; empty: none."),
+      option_i64("save_every", 0, 0, 1 << 30,
+                 "Steps between checkpoints of a run; 0: only at its end."),
+      option_i64("sync_every", 0, 0, 1 << 30,
+                 "A run waits for its steps after so many of them, so that a callback can "
+                 "save or evaluate there; engines that run ahead report steps late; 0: never."),
+      option_i64("keep_last", 3, 0, 1 << 20, "Checkpoints to keep in root; 0: all."),
+      option_choice("compat", "none", {"none", "dllm-jax", "dllm", "dmax", "nano", "open-dllm"},
+                    "Reproduces the known quirks of a reference."),
+  };
+}
+
+std::vector<OptionSpec> trainer_rows() {
+  std::vector<OptionSpec> rows = rate_options();
+  const auto append = [&](std::vector<OptionSpec> more) {
+    rows.insert(rows.end(), more.begin(), more.end());
+  };
+  append({option_choice("optimizer", optimizers().front().name, optimizer_names(),
+                        "What makes an update of the gradients; each has options of its own.")});
+  append(optimizer_options());
+  append(shared_options());
+  return rows;
+}
+
+} // namespace
 
 const Schema& trainer_schema() {
-  static const Schema schema(
-      "trainer",
-      {
-          option_f64("lr", 3e-4, 0.0, 10.0, "Peak learning rate."),
-          option_choice("schedule", "constant", {"constant", "linear", "cosine", "wsd"},
-                        "How the rate goes on after warm-up; all but constant need steps or minutes."),
-          option_i64("warmup", -1, -1, 1 << 30,
-                     "Updates of linear warm-up; -1: warmup_ratio of steps."),
-          option_f64("warmup_ratio", 0.05, 0.0, 1.0,
-                     "Warm-up as a share of steps, used when warmup is -1."),
-          option_i64("steps", 0, 0, int64_t{1} << 40,
-                     "Updates of the whole run, the length of the schedule; 0: not known."),
-          option_i64("cooldown_start", 0, 0, int64_t{1} << 40,
-                     "Update at which schedule wsd starts to fall; 0: a fifth "
-                     "before the end."),
-          option_f64("minutes", 0.0, 0.0, 1e9,
-                     "Budget: a run ends after so many minutes, and the schedule with it; 0: none."),
-          option_f64("min_lr", 0.0, 0.0, 10.0, "Rate at the end of the schedule."),
-          option_f64("beta1", 0.9, 0.0, 0.999999, "AdamW's decay of the first moment."),
-          option_f64("beta2", 0.95, 0.0, 0.999999, "AdamW's decay of the second moment."),
-          option_f64("eps", 1e-8, 1e-20, 1.0, "AdamW's epsilon, outside the root."),
-          option_f64("weight_decay", 0.01, 0.0, 10.0, "Decoupled weight decay."),
-          option_choice("decay", "matrices", {"matrices", "all"},
-                        "What decays: matrices, or norms and biases too."),
-          option_f64("clip", 1.0, 0.0, 1e12,
-                     "Largest global norm of the gradient; 0: no clipping."),
-          option_i64("accumulate", 1, 1, 1 << 20,
-                     "Batches whose gradients make one update in dllm_trainer_run."),
-          option_i64("seed", 0, 0, INT64_MAX, "Seed of the noise."),
-          option_choice(
-              "nonfinite", "stop", {"stop", "skip"},
-              "A loss or gradient that is not finite: fail, or leave the update out and count it."),
-          option_f64("ema", 0.0, 0.0, 0.9999999,
-                     "Decay of the moving average of the weights; 0: none is kept."),
-          option_list("freeze", {}, "Tensors that stay as they are: names, * stands for any text."),
-          option_bool("remat", false,
-                      "Recompute each layer in the backward pass: less memory, a third more time."),
-          option_i64("tokens", 0, 0, INT64_MAX,
-                     "Budget: a run ends after so many tokens; 0: none."),
-          option_str("root", "", "Folder that a run saves checkpoints into; empty: none."),
-          option_i64("save_every", 0, 0, 1 << 30,
-                     "Steps between checkpoints of a run; 0: only at its end."),
-          option_i64("sync_every", 0, 0, 1 << 30,
-                     "A run waits for its steps after so many of them, so that a callback can "
-                     "save or evaluate there; engines that run ahead tell of steps late; 0: never."),
-          option_i64("keep_last", 3, 0, 1 << 20, "Checkpoints to keep in root; 0: all."),
-          option_choice("compat", "none", {"none", "dllm-jax", "dllm", "dmax", "nano", "open-dllm"},
-                        "Reproduces the known quirks of a reference."),
-      });
+  static const Schema schema("trainer", trainer_rows());
   return schema;
 }
 

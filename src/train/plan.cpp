@@ -35,14 +35,13 @@ model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
   Options settings(trainer_schema());
   settings.set_i64("remat", options.boolean("remat") ? 1 : 0);
   settings.set_f64("ema", options.boolean("ema") ? 0.999 : 0.0);
+  settings.set_str("optimizer", find_optimizer(options.str("optimizer")).name);
   model->params().make_masters();
   const ProgramSpec spec = program_spec(*model, *objective, settings);
 
   model::Job job;
   job.weights = model::parameter_bytes(*model);
-  const int64_t kinds = spec.ema ? 3 : 2; // first, second, average
-  for (const size_t index : spec.trained)
-    job.moments += kinds * 4 * model->params().physical()[index].shape.count();
+  job.moments = state_bytes(spec);
   const Batch feed = planned_feed(*objective, config, options.i64("batch"),
                                   model::planned_length(config, options));
   job.graph = build_fused(spec, feed).graph;

@@ -3,203 +3,242 @@
 #include "base/error.h"
 #include "graph/ops.h"
 #include "graph/passes.h"
-#include "noise/evaluate.h"
-#include "train/optimizer.h"
+#include "runtime/feed.h"
 
 namespace dllm::train {
 namespace {
 
 using graph::Value;
 
-bool references_mean_of_means(const std::string& compat) {
-  return compat == "dllm-jax" || compat == "dllm" || compat == "nano";
+const model::ParamStore::Physical& trained_parameter(const ProgramSpec& spec, size_t index) {
+  return spec.model->params().physical()[spec.trained[index]];
 }
 
-const std::vector<model::ParamStore::Physical>& physical(const ProgramSpec& spec) {
-  return spec.model->params().physical();
-}
+// A graph, and what each of its inputs and outputs stands for. Names are for people who read the graph.
+class StepBuilder {
+ public:
+  StepBuilder(const char* name, const ProgramSpec& spec)
+      : spec_(spec), graph_(std::make_shared<graph::Graph>(name)), state_(spec.state.size()) {}
 
-// One input per trained parameter, of the parameter's shape.
-std::vector<Value> state_inputs(graph::Graph& graph, const ProgramSpec& spec,
-                                const std::string& kind, bool is_parameter = false) {
-  std::vector<Value> made;
-  for (const size_t index : spec.trained) {
-    const auto& entry = physical(spec)[index];
-    made.push_back(
-        graph.input(kind + ":" + entry.name, {entry.shape, DType::f32, {}}, is_parameter));
+  graph::Graph& graph() { return *graph_; }
+
+  // All parameters of the model as inputs, in order.
+  model::Builder& model_inputs() {
+    builder_ = std::make_unique<model::Builder>(*graph_, *spec_.model);
+    builder_->set_remat(spec_.remat);
+    const std::vector<Value> all = builder_->parameters();
+    for (size_t i = 0; i < all.size(); ++i) inputs_.push_back({Place::Kind::parameter, i});
+    for (const size_t index : spec_.trained) parameters_.push_back(all[index]);
+    return *builder_;
   }
-  return made;
-}
-
-// One output per trained parameter, written over the input of the same name.
-void state_outputs(graph::Graph& graph, const ProgramSpec& spec, const std::string& kind,
-                   const std::vector<Value>& values) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    const std::string name = kind + ":" + physical(spec)[spec.trained[i]].name;
-    graph.output(name, values[i], name);
+  // The trained parameters alone.
+  void trained_inputs() {
+    for (size_t i = 0; i < spec_.trained.size(); ++i) {
+      const model::ParamStore::Physical& entry = trained_parameter(spec_, i);
+      parameters_.push_back(
+          input({Place::Kind::parameter, spec_.trained[i]}, "param:" + entry.name, DType::f32, entry.shape, true));
+    }
   }
-}
+  void state_inputs(StateUse use) {
+    for (size_t i = 0; i < spec_.state.size(); ++i) {
+      const StateEntry& entry = spec_.state[i];
+      if (entry.use != use) continue;
+      state_[i] = input({Place::Kind::state, i}, state_name(i), DType::f32, entry.layout.shape());
+    }
+  }
+  Value scalars_input() {
+    return input({Place::Kind::scalars}, "scalars", DType::f32, {scalar_count(*spec_.optimizer)});
+  }
+  Value halted_input() { return input({Place::Kind::halted}, "halted", DType::f32, Shape{}); }
+  void control_input() { control_ = input({Place::Kind::control}, "control", DType::i32, {kControlCount}); }
+  std::map<std::string, Value> feed_inputs(const Batch& feed) {
+    for (size_t i = 0; i < feed.size(); ++i) inputs_.push_back({Place::Kind::feed, i});
+    return runtime::feed_inputs(*graph_, feed);
+  }
 
-// What goes into the output "numbers"; undefined: 0.
-struct NumberValues {
-  Value control;
-  noise::Loss loss;
-  Value grad_norm, finite;
+  const std::vector<Value>& parameters() const { return parameters_; }
+  // Values of one use, in the order of the parameters.
+  std::vector<Value> state_of(StateUse use) const {
+    std::vector<Value> made;
+    for (size_t i = 0; i < state_.size(); ++i) {
+      if (spec_.state[i].use == use) made.push_back(state_[i]);
+    }
+    return made;
+  }
+  // Those of the optimizer for one parameter.
+  std::vector<Value> optimizer_state(size_t parameter) const {
+    std::vector<Value> made;
+    for (size_t i = 0; i < state_.size(); ++i) {
+      if (spec_.state[i].use == StateUse::optimizer && spec_.state[i].parameter == parameter)
+        made.push_back(state_[i]);
+    }
+    return made;
+  }
+
+  void parameter_outputs(const std::vector<ParameterOutputs>& next) {
+    for (size_t i = 0; i < next.size(); ++i) {
+      const std::string name = "param:" + trained_parameter(spec_, i).name;
+      output({Place::Kind::parameter, spec_.trained[i]}, name, next[i].parameter, name);
+    }
+  }
+  void optimizer_outputs(const std::vector<ParameterOutputs>& next) {
+    std::vector<size_t> used(next.size(), 0);
+    for (size_t i = 0; i < spec_.state.size(); ++i) {
+      if (spec_.state[i].use != StateUse::optimizer) continue;
+      const size_t parameter = spec_.state[i].parameter;
+      state_output(i, next[parameter].state.at(used[parameter]++));
+    }
+  }
+  // values: in the order of the parameters; none: the program does not write them.
+  void state_outputs(StateUse use, const std::vector<Value>& values) {
+    size_t next = 0;
+    for (size_t i = 0; i < spec_.state.size() && next < values.size(); ++i) {
+      if (spec_.state[i].use == use) state_output(i, values[next++]);
+    }
+  }
+  void halted_output(Value finite) {
+    output({Place::Kind::halted}, "halted", graph::subtract(graph::scalar(*graph_, 1.0f), finite));
+  }
+
+  // Ends the graph with the output "numbers"; what is undefined of it is 0. Requests of all processes are summed inside
+  // the program, so that each acts on them after the same step; on one rank the sum is the value itself.
+  StepGraph finish(const noise::Loss& loss, Value grad_norm, Value finite) {
+    std::vector<Value> row;
+    std::vector<std::string> parts;
+    const auto put = [&](Value value) {
+      if (!value.defined()) value = graph::scalar(*graph_, 0.0f);
+      row.push_back(graph::reshape(value, {1}));
+    };
+    put(loss.sum);
+    put(loss.normalizer);
+    put(grad_norm);
+    put(finite);
+    row.push_back(graph::convert(control_, DType::f32));
+    for (const auto& part : loss.parts) {
+      parts.push_back(part.name);
+      put(part.sum);
+      put(part.count);
+    }
+    output({Place::Kind::numbers}, "numbers", graph::concat(row, 0));
+    if (graph_->inputs().size() != inputs_.size())
+      fail(Code::internal, "{} inputs of {} have a place", inputs_.size(), graph_->inputs().size());
+    return {graph::simplify(*graph_), std::move(inputs_), std::move(outputs_), std::move(parts)};
+  }
+
+ private:
+  std::string state_name(size_t index) const {
+    const StateEntry& entry = spec_.state[index];
+    return entry.name + ":" + trained_parameter(spec_, entry.parameter).name;
+  }
+  Value input(Place place, const std::string& name, DType dtype, const Shape& shape, bool is_parameter = false) {
+    inputs_.push_back(place);
+    return graph_->input(name, {shape, dtype, {}}, is_parameter);
+  }
+  void output(Place place, const std::string& name, Value value, const std::string& over = {}) {
+    outputs_.push_back(place);
+    graph_->output(name, value, over);
+  }
+  void state_output(size_t index, Value value) {
+    output({Place::Kind::state, index}, state_name(index), value, state_name(index));
+  }
+
+  const ProgramSpec& spec_;
+  std::shared_ptr<graph::Graph> graph_;
+  std::unique_ptr<model::Builder> builder_;
+  std::vector<Value> parameters_;  // by trained parameter
+  std::vector<Value> state_;       // by entry; undefined: no input
+  Value control_;
+  std::vector<Place> inputs_, outputs_;
 };
 
-// Scalars side by side. Wishes of all ranks are summed inside the program, so that every process
-// acts on them after the same step; on one rank the set of axes is empty and the sum is the value
-// itself.
-StepGraph finish(const std::shared_ptr<graph::Graph>& graph, const NumberValues& numbers,
-                 const graph::AxisSet& axes = {}) {
-  StepGraph made;
-  std::vector<Value> row;
-  const auto put = [&](Value value) {
-    if (!value.defined()) value = graph::scalar(*graph, 0.0f);
-    row.push_back(graph::reshape(value, {1}));
-  };
-  put(numbers.loss.sum);
-  put(numbers.loss.normalizer);
-  put(numbers.grad_norm);
-  put(numbers.finite);
-  Value control = numbers.control;
-  if (!axes.empty()) control = graph::all_reduce(graph::vary(control, axes), axes);
-  row.push_back(graph::convert(control, DType::f32));
-  for (const auto& part : numbers.loss.parts) {
-    made.parts.push_back(part.name);
-    put(part.sum);
-    put(part.count);
+// Everything that an update reads but the gradients.
+UpdateValues update_inputs(StepBuilder& step, const ProgramSpec& spec) {
+  step.state_inputs(StateUse::optimizer);
+  step.state_inputs(StateUse::average);
+  UpdateValues update;
+  for (size_t i = 0; i < spec.trained.size(); ++i) {
+    ParameterInputs in;
+    in.layout = &trained_parameter(spec, i).spec;
+    in.parameter = step.parameters()[i];
+    in.state = step.optimizer_state(i);
+    in.decay = spec.decay[i];
+    update.parameters.push_back(std::move(in));
   }
-  graph->output("numbers", graph::concat(row, 0));
-  made.graph = graph::simplify(*graph);
-  return made;
+  update.averages = step.state_of(StateUse::average);
+  return update;
 }
 
-Value control_input(graph::Graph& graph) {
-  return graph.input("control", DType::i32, {kControlCount});
+void host_inputs(StepBuilder& step, const ProgramSpec& spec, UpdateValues& update) {
+  update.scalars = step.scalars_input();
+  if (spec.halts) update.halted = step.halted_input();
+  step.control_input();
 }
 
-// What an update takes from the host, and from the update before it.
-void update_inputs(graph::Graph& graph, const ProgramSpec& spec, UpdateValues& update) {
-  update.scalars = graph.input("scalars", DType::f32, {kScalarCount});
-  if (spec.halts) update.halted = graph.input("halted", DType::f32, Shape{});
+void set_gradients(UpdateValues& update, const std::vector<Value>& gradients) {
+  for (size_t i = 0; i < gradients.size(); ++i) update.parameters[i].gradient = gradients[i];
 }
 
 // The outputs of an update and of the sums it used up.
-void emit_update(graph::Graph& graph, const ProgramSpec& spec, const UpdateValues& update,
-                 const std::vector<Value>& sums, NumberValues& numbers) {
-  const Updated next = clipped_adamw(graph, update);
-  state_outputs(graph, spec, "param", next.params);
-  state_outputs(graph, spec, "first", next.first);
-  state_outputs(graph, spec, "second", next.second);
-  state_outputs(graph, spec, "ema", next.ema);
+StepGraph finish_update(StepBuilder& step, const ProgramSpec& spec, const UpdateValues& update,
+                        const std::vector<Value>& sums, const noise::Loss& loss) {
+  const Updated next = clipped_update(step.graph(), *spec.optimizer, spec.options, update);
+  step.parameter_outputs(next.parameters);
+  step.optimizer_outputs(next.parameters);
+  step.state_outputs(StateUse::average, next.averages);
   std::vector<Value> cleared;
   for (const Value& sum : sums)
-    cleared.push_back(graph::broadcast(graph::scalar(graph, 0.0f), sum.shape()));
-  state_outputs(graph, spec, "sums", cleared);
-  numbers.grad_norm = next.norm;
-  numbers.finite = graph::convert(next.finite, DType::f32);
-  if (spec.halts)
-    graph.output("halted", graph::subtract(graph::scalar(graph, 1.0f), numbers.finite));
+    cleared.push_back(graph::broadcast(graph::scalar(step.graph(), 0.0f), sum.shape()));
+  step.state_outputs(StateUse::sum, cleared);
+  const Value finite = graph::convert(next.finite, DType::f32);
+  if (spec.halts) step.halted_output(finite);
+  return step.finish(loss, next.norm, finite);
 }
 
-// Parameters as inputs, all of them, and those that are trained.
-struct Parameters {
-  std::unique_ptr<model::Builder> builder;
-  std::vector<Value> trained;
-};
-
-Parameters parameter_inputs(graph::Graph& graph, const ProgramSpec& spec) {
-  Parameters made{std::make_unique<model::Builder>(graph, *spec.model), {}};
-  made.builder->set_remat(spec.remat);
-  const std::vector<Value> all = made.builder->parameters();
-  for (const size_t index : spec.trained) made.trained.push_back(all[index]);
-  return made;
-}
-
-} // namespace
-
-ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
-                         const Options& options) {
-  ProgramSpec spec;
-  spec.model = &model;
-  spec.objective = &objective;
-  const bool decay_all = options.str("decay") == "all";
-  const auto& physical = model.params().physical();
-  for (size_t i = 0; i < physical.size(); ++i) {
-    if (!physical[i].trainable || physical[i].scale_of >= 0) continue;
-    spec.trained.push_back(i);
-    spec.decay.push_back(decay_all || physical[i].decay);
-  }
-  if (spec.trained.empty()) {
-    fail_with_hint("let freeze name fewer tensors", Code::invalid_argument,
-                   "every parameter is frozen");
-  }
-  spec.ema = options.f64("ema") > 0;
-  spec.remat = options.boolean("remat");
-  spec.halts = options.str("nonfinite") == "stop";
-  spec.mean_of_means = references_mean_of_means(options.str("compat"));
-  return spec;
-}
+}  // namespace
 
 StepGraph build_fused(const ProgramSpec& spec, const Batch& feed) {
-  const auto graph = std::make_shared<graph::Graph>("train_step");
-  Parameters parameters = parameter_inputs(*graph, spec);
-  UpdateValues update;
-  update.decay = spec.decay;
-  update.params = parameters.trained;
-  update.first = state_inputs(*graph, spec, "first");
-  update.second = state_inputs(*graph, spec, "second");
-  if (spec.ema) update.ema = state_inputs(*graph, spec, "ema");
-  update_inputs(*graph, spec, update);
-  NumberValues numbers;
-  numbers.control = control_input(*graph);
-  const auto arrays = noise::feed_inputs(*graph, feed);
+  StepBuilder step("train_step", spec);
+  model::Builder& builder = step.model_inputs();
+  UpdateValues update = update_inputs(step, spec);
+  host_inputs(step, spec, update);
+  const auto arrays = step.feed_inputs(feed);
 
-  numbers.loss = spec.objective->loss(*parameters.builder, arrays);
-  update.gradients = graph::gradients(numbers.loss.sum, update.params);
-  update.loss_sum = numbers.loss.sum;
-  update.normalizer = numbers.loss.normalizer;
-  emit_update(*graph, spec, update, {}, numbers);
-  return finish(graph, numbers);
+  const noise::Loss loss = spec.objective->loss(builder, arrays);
+  set_gradients(update, graph::gradients(loss.sum, step.parameters()));
+  update.loss_sum = loss.sum;
+  update.normalizer = loss.normalizer;
+  return finish_update(step, spec, update, {}, loss);
 }
 
 StepGraph build_accumulate(const ProgramSpec& spec, const Batch& feed) {
-  const auto graph = std::make_shared<graph::Graph>("train_accumulate");
-  Parameters parameters = parameter_inputs(*graph, spec);
-  const std::vector<Value> sums = state_inputs(*graph, spec, "sums");
-  NumberValues numbers;
-  numbers.control = control_input(*graph);
-  const auto arrays = noise::feed_inputs(*graph, feed);
+  StepBuilder step("train_accumulate", spec);
+  model::Builder& builder = step.model_inputs();
+  step.state_inputs(StateUse::sum);
+  step.control_input();
+  const auto arrays = step.feed_inputs(feed);
 
-  numbers.loss = spec.objective->loss(*parameters.builder, arrays);
+  const noise::Loss loss = spec.objective->loss(builder, arrays);
   const Value objective =
-      spec.mean_of_means ? graph::divide(numbers.loss.sum, at_least_one(numbers.loss.normalizer))
-                         : numbers.loss.sum;
-  const std::vector<Value> gradients = graph::gradients(objective, parameters.trained);
-  std::vector<Value> next;
-  for (size_t i = 0; i < sums.size(); ++i) next.push_back(graph::add(sums[i], gradients[i]));
-  state_outputs(*graph, spec, "sums", next);
-  return finish(graph, numbers);
+      spec.mean_of_means ? graph::divide(loss.sum, at_least_one(loss.normalizer)) : loss.sum;
+  const std::vector<Value> gradients = graph::gradients(objective, step.parameters());
+  std::vector<Value> next = step.state_of(StateUse::sum);
+  for (size_t i = 0; i < next.size(); ++i) next[i] = graph::add(next[i], gradients[i]);
+  step.state_outputs(StateUse::sum, next);
+  return step.finish(loss, {}, {});
 }
 
 StepGraph build_apply(const ProgramSpec& spec) {
-  const auto graph = std::make_shared<graph::Graph>("train_apply");
-  UpdateValues update;
-  update.decay = spec.decay;
-  update.params = state_inputs(*graph, spec, "param", true);
-  update.first = state_inputs(*graph, spec, "first");
-  update.second = state_inputs(*graph, spec, "second");
-  if (spec.ema) update.ema = state_inputs(*graph, spec, "ema");
-  update.gradients = state_inputs(*graph, spec, "sums");
-  update_inputs(*graph, spec, update);
-  NumberValues numbers;
-  numbers.control = control_input(*graph);
+  StepBuilder step("train_apply", spec);
+  step.trained_inputs();
+  UpdateValues update = update_inputs(step, spec);
+  step.state_inputs(StateUse::sum);
+  const std::vector<Value> sums = step.state_of(StateUse::sum);
+  set_gradients(update, sums);
+  host_inputs(step, spec, update);
 
-  update.normalizer = scalar_at(update.scalars, kNormalizer);
-  update.loss_sum = scalar_at(update.scalars, kLossSum);
-  emit_update(*graph, spec, update, update.gradients, numbers);
-  return finish(graph, numbers);
+  update.normalizer = shared_scalar(*spec.optimizer, update.scalars, kNormalizer);
+  update.loss_sum = shared_scalar(*spec.optimizer, update.scalars, kLossSum);
+  return finish_update(step, spec, update, sums, {});
 }
 
-} // namespace dllm::train
+}  // namespace dllm::train

@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "ckpt/checkpoint_folder.h"
 #include "train/checkpoint.h"
-#include "train/in_flight.h"
+#include "train/state.h"
 
 #include <algorithm>
 #include <chrono>
@@ -14,10 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-Event step_event(const Trainer::State& state) {
+Event step_event(const Metrics& metrics) {
   Event event(EventKind::train_step);
-  const std::lock_guard lock(state.metrics_mutex);
-  for (const auto& [key, value] : state.metrics) {
+  for (const auto& [key, value] : metrics.all()) {
     const bool whole = key == "step" || key == "tokens" || key == "memory" || key == "compiles" ||
                        key == "skipped";
     if (whole)
@@ -28,38 +27,38 @@ Event step_event(const Trainer::State& state) {
   return event;
 }
 
-// One run: sends events, acts on the wishes that all ranks agreed on. Steps may be told about later
-// than they are started; before a checkpoint and at the end all have been.
+// One run: sends events, acts on the requests of all processes. The event of a step may be sent later
+// than the step is started; before a checkpoint and at the end all events have been sent.
 class Run {
 public:
   Run(Trainer& trainer, BatchSource& source, int64_t steps, const EventFn& fn, Task* task)
-      : trainer_(trainer), state_(trainer.state()), source_(source), steps_(steps), fn_(fn),
-        task_(task) {
-    state_.on_step = [this] { tell_step(); };
+      : trainer_(trainer), state_(trainer.state()), runner_(state_.runner), source_(source),
+        steps_(steps), fn_(fn), task_(task) {
+    runner_.on_read([this] { send_step(); });
   }
   ~Run() {
-    state_.on_step = nullptr;
-    state_.clock = 0;
+    runner_.on_read(nullptr);
+    runner_.set_clock(0);
   }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
   bool go() {
     while (done_ < steps_ && !stopped_ && sink_error_ == nullptr && !over_budget()) {
-      make_wishes();
+      make_requests();
       if (!take_step()) break;
       ++done_;
-      if (state_.control[kCheckpoint] > 0 || wants_sync()) trainer_.sync();
-      const bool wanted = state_.agreed[kCheckpoint] > 0, enough = state_.agreed[kStop] > 0;
-      state_.agreed.assign(kControlCount, 0);
-      if (wanted) save();
+      if (runner_.requested_here(kCheckpoint) > 0 || wants_sync()) runner_.read_all();
+      const bool checkpoint = runner_.requested(kCheckpoint) > 0, enough = runner_.requested(kStop) > 0;
+      runner_.clear_requested();
+      if (checkpoint) save();
       if (enough || should_stop(task_)) break;
     }
-    trainer_.sync();
+    runner_.read_all();
     const bool cancelled = done_ < steps_ && should_stop(task_);
     if (done_ > 0) save();
     finish_sinks();
-    state_.control.assign(kControlCount, 0);
+    runner_.clear_requests();
     if (sink_error_ != nullptr) std::rethrow_exception(sink_error_);
     if (cancelled) check_task(task_);
     return done_ == steps_;
@@ -68,40 +67,41 @@ public:
 private:
   // Also moves the clock that the schedule follows.
   bool over_budget() {
-    const int64_t tokens = state_.options.i64("tokens");
-    if (tokens > 0 && state_.counters.tokens >= tokens) return true;
+    const int64_t tokens = runner_.options().i64("tokens");
+    if (tokens > 0 && runner_.counters().tokens >= tokens) return true;
     if (budget_ <= 0) return false;
-    state_.clock = std::min(seconds() / budget_, 1.0);
-    return state_.clock >= 1.0 && done_ > 0;
+    const double share = std::min(seconds() / budget_, 1.0);
+    runner_.set_clock(share);
+    return share >= 1.0 && done_ > 0;
   }
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
   Progress progress() const {
     const int64_t total = steps_ < kUnknown ? begin_ + steps_ : 0;
-    return {begin_ + told_, total, seconds(), told_, budget_};
+    return {begin_ + read_, total, seconds(), read_, budget_};
   }
 
-  // So that a callback finds the trainer at the step it is told of.
+  // So that a callback finds the trainer at the step of its event.
   bool wants_sync() const {
-    const int64_t every = state_.options.i64("sync_every");
-    return every > 0 && state_.counters.step % every == 0;
+    const int64_t every = runner_.options().i64("sync_every");
+    return every > 0 && runner_.counters().step % every == 0;
   }
 
-  // This process's wishes for the coming step; all act on the sum after it.
-  void make_wishes() {
-    const int64_t every = state_.options.i64("save_every");
-    const int64_t next = state_.counters.step + 1;
-    state_.control[kStop] = should_stop(task_) ? 1 : 0;
-    state_.control[kCheckpoint] = every > 0 && next % every == 0 ? 1 : 0;
-    state_.control[kError] = 0;
-    state_.control[kStep] = static_cast<int32_t>(next);
+  // Of this process for the coming step; all processes act on the sum after it.
+  void make_requests() {
+    const int64_t every = runner_.options().i64("save_every");
+    const int64_t next = runner_.counters().step + 1;
+    runner_.request(kStop, should_stop(task_) ? 1 : 0);
+    runner_.request(kCheckpoint, every > 0 && next % every == 0 ? 1 : 0);
+    runner_.request(kError, 0);
+    runner_.request(kStep, static_cast<int32_t>(next));
   }
 
   // False when the task stopped the step before the update began: it did not happen. Micro-batches
   // that were added stay; the batch that was being worked on is the next one again.
   bool take_step() {
-    const int64_t batches = state_.options.i64("accumulate");
+    const int64_t batches = runner_.options().i64("accumulate");
     const bool whole = batches == 1 && trainer_.accumulated() == 0;
     while (!whole && trainer_.accumulated() < batches) {
       if (!unless_stopped([&](const Batch& batch) { trainer_.accumulate(batch, task_); }))
@@ -127,7 +127,7 @@ private:
       return true;
     } catch (const Error& error) {
       const bool stop = error.code() == Code::cancelled || error.code() == Code::deadline_exceeded;
-      if (!stop || !should_stop(task_) || !state_.lost.empty()) throw;
+      if (!stop || !should_stop(task_) || runner_.is_lost()) throw;
       return false;
     }
   }
@@ -135,7 +135,7 @@ private:
   Batch next_batch() {
     std::optional<Batch> batch = source_.next();
     if (!batch) {
-      trainer_.sync();
+      runner_.read_all();
       if (done_ > 0) save();
       finish_sinks();
       fail_with_hint("give more data, or more epochs to the loader", Code::out_of_range,
@@ -145,22 +145,22 @@ private:
   }
 
   void save() {
-    const std::string& root = state_.options.str("root");
-    if (root.empty() || saved_step_ == state_.counters.step) return;
-    trainer_.sync();
+    const std::string& root = runner_.options().str("root");
+    if (root.empty() || saved_step_ == runner_.counters().step) return;
+    runner_.read_all();
     Options options(checkpoint_schema());
-    options.set_i64("keep_last", state_.options.i64("keep_last"));
+    options.set_i64("keep_last", runner_.options().i64("keep_last"));
     options.set_i64("overwrite",
                     1); // a run that goes on from an older checkpoint passes its former ones
     const std::string dir = save_checkpoint(trainer_, &source_, root, options);
-    saved_step_ = state_.counters.step;
-    tell(Event(EventKind::checkpoint).set("step", state_.counters.step).set("dir", dir));
+    saved_step_ = runner_.counters().step;
+    send(Event(EventKind::checkpoint).set("step", runner_.counters().step).set("dir", dir));
   }
 
-  void tell_step() {
-    ++told_;
-    if (task_ != nullptr) task_->set_progress(told_, steps_);
-    tell(step_event(state_));
+  void send_step() {
+    ++read_;
+    if (task_ != nullptr) task_->set_progress(read_, steps_);
+    send(step_event(runner_.metrics()));
   }
 
   // A step that a sink could not write down is done all the same: the run ends behind it, with its
@@ -178,8 +178,8 @@ private:
     each_sink([](Sink& sink) { sink.finish(); });
   }
 
-  // A callback that said stop hears of no step more; sinks do, as these steps were taken too.
-  void tell(const Event& event) {
+  // A callback that answered stop gets no step more; sinks do, as these steps were taken too.
+  void send(const Event& event) {
     each_sink([&](Sink& sink) { sink.write(event, progress()); });
     if (!fn_ || (stopped_ && event.kind() == EventKind::train_step)) return;
     const Answer answer = fn_(event);
@@ -193,16 +193,17 @@ private:
 
   Trainer& trainer_;
   Trainer::State& state_;
+  StepRunner& runner_;
   BatchSource& source_;
   int64_t steps_;
   const EventFn& fn_;
   Task* task_;
   static constexpr int64_t kUnknown = int64_t{1} << 40; // more steps than any run takes
-  const double budget_ = 60 * state_.options.f64("minutes"); // seconds
+  const double budget_ = 60 * runner_.options().f64("minutes"); // seconds
   Clock::time_point start_ = Clock::now();
-  const int64_t begin_ = state_.counters.step;
+  const int64_t begin_ = runner_.counters().step;
   int64_t done_ = 0; // started
-  int64_t told_ = 0; // read, and told about
+  int64_t read_ = 0; // read, their events sent
   int64_t saved_step_ = -1;
   bool stopped_ = false;
   std::exception_ptr sink_error_; // the first
@@ -238,7 +239,7 @@ double Trainer::eval(BatchSource& source, int64_t max_batches, Task* task) {
   for (const double mean : means) spread += (mean - total.mean()) * (mean - total.mean());
   const auto count = static_cast<double>(means.size());
   Event event(EventKind::eval);
-  event.set("step", state.counters.step).set("loss", total.mean());
+  event.set("step", state.runner.counters().step).set("loss", total.mean());
   event.set("stderr", count > 1 ? std::sqrt(spread / (count - 1) / count) : 0.0);
   // Comparable between tokenizers, which the loss of a token is not.
   const double bytes = source.bytes_per_token();

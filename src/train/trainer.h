@@ -1,6 +1,6 @@
 #pragma once
-// Changes a model so that the loss falls: AdamW on programs that hold model, loss and update in one
-// graph.
+// Changes a model so that the loss falls: programs that hold model, loss and the update of an
+// optimizer in one graph.
 
 #include "base/event.h"
 #include "base/options.h"
@@ -43,8 +43,8 @@ public:
   // The same without waiting, where the engine runs ahead (elsewhere they wait). At most two steps
   // are unread then: metrics, events and failures come that much later, in order. A step that was
   // not finite under nonfinite = stop fails in a later call, which names it; the steps behind it
-  // changed no weight either and do not count. Under nonfinite = skip the rate and AdamW's counts
-  // of the steps behind it took it for an update.
+  // changed no weight either and do not count. Under nonfinite = skip the rate and the optimizer's
+  // number of updates, for the steps behind it, took it for an update.
   void start_step(const Batch& batch, const Task* task = nullptr);
   void start_apply(const Task* task = nullptr); // waits for its micro-batches
   void sync() const;                            // waits for steps in flight; the first late failure

@@ -100,9 +100,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const Json& row : described.at("tensors")) attempt([&] { weights.tensor(row.at("name").get<std::string>()); });
   });
   attempt([&] { model::load_model(tiny_engine(), join_path(world.folder, "model"), Options(model::model_schema())); });
-  const int64_t step = world.trainer->steps_done(), version = world.trainer->state().model->params().version();
+  const int64_t step = world.trainer->steps_done(), version = world.trainer->state().runner.model()->params().version();
   const bool restored = attempt([&] { restore_checkpoint(*world.trainer, nullptr, world.folder); });
-  const bool same = world.trainer->steps_done() == step && world.trainer->state().model->params().version() == version;
+  const bool same = world.trainer->steps_done() == step && world.trainer->state().runner.model()->params().version() == version;
   if (!restored && !same) std::abort();
   return 0;
 }

@@ -41,6 +41,15 @@ for step = 0, 2 do
   tap.is(string.format("%.17g", got), string.format("%.17g", wanted), "loss of step " .. step)
 end
 
+-- Another optimizer, by name; its options are checked.
+local plain = dllm.trainer(new_model(), dllm.objective "mdlm", { optimizer = "sgd", lr = 0.1, momentum = 0.9 })
+local other = new_loader()
+local first = plain:step(other:next())
+for _ = 1, 20 do plain:step(other:next()) end
+tap.ok(plain:step(other:next()) < first, "sgd lowers the loss")
+local refused = tap.fails("an option of another optimizer", dllm.trainer, new_model(), dllm.objective "mdlm", { optimizer = "sgd", beta1 = 0.5 })
+tap.ok(tostring(refused):find("beta1", 1, true), "the error names it")
+
 -- Callbacks: stop, and an error that comes back as the same object.
 local steps = 0
 built_in:run(one, 10, function(event)

@@ -33,7 +33,7 @@ class _Watcher:
         self.lock = threading.Lock()
         self.guard: Guard | None = None
         self.forward = -1  # a wakeup descriptor that was set before ours, an event loop's
-        self.settled = threading.Event()
+        self.drained = threading.Event()
         self.receiving, self.sending = socket.socketpair()
         self.sending.setblocking(False)
         threading.Thread(target=self._watch, name="dllm interrupt", daemon=True).start()
@@ -50,13 +50,13 @@ class _Watcher:
                     except OSError:
                         pass  # full or closed: as the interpreter, which drops the byte
             if 0 in data:
-                self.settled.set()
+                self.drained.set()
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Waits until every byte so far was read: none of them may cancel the next call."""
-        self.settled.clear()
+        self.drained.clear()
         self.sending.send(b"\0")
-        self.settled.wait(5)
+        self.drained.wait(5)
 
 
 _watcher: _Watcher | None = None
@@ -76,13 +76,15 @@ class Guard:
         self._own = None if task is not None else lib.dllm_task_new()
         self.pointer = self._own if task is None else task.pointer
         self.in_callback = False  # Python code runs: the interrupt is raised in it, at once
-        self._pressed = False
+        self._signalled = False  # a SIGINT came: the watcher may not have read its byte yet
+        self._pressed = False  # and KeyboardInterrupt is still to be raised
 
     def cancel(self) -> None:
         if not self.in_callback:
             lib.dllm_task_cancel(self.pointer)
 
     def _on_signal(self, *_: Any) -> None:
+        self._signalled = True
         if self.in_callback:
             self.in_callback = False
             raise KeyboardInterrupt
@@ -107,8 +109,9 @@ class Guard:
             self._watcher.guard = self._outer
         if self._own is not None:
             lib.dllm_task_release(self._own)
+        if self._signalled:
+            self._watcher.drain()
         if self._pressed:
-            self._watcher.settle()
             raise KeyboardInterrupt
 
 

@@ -89,7 +89,7 @@ class DataLoss(Error):
 
 
 class Unauthenticated(Error):
-    """Nobody knows who you are."""
+    """The caller is not authenticated."""
 
 
 class CallbackFailed(Error):

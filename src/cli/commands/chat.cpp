@@ -68,7 +68,7 @@ int chat(Context& context) {
   Session session(context);
   choose_policy(context, session);
   Conversation conversation(context, session);
-  std::signal(SIGINT, SIG_DFL);  // Ctrl-C while nobody speaks ends the program
+  std::signal(SIGINT, SIG_DFL);  // Ctrl-C between two answers ends the program
   if (!context.has("message")) return talk(context, conversation);
   print(context, conversation.say(context.text("message")));
   return 0;

@@ -65,7 +65,7 @@ Command tokenizer_train_command() {
   using Kind = Argument::Kind;
   return {"tokenizer-train", "make a byte-level BPE tokenizer from text",
           "dllm tokenizer-train --data corpus.txt --out tokenizer.json --vocab 4096",
-          {{Kind::text, "data", "", "a text file, a folder of them, or JSON lines", true},
+          {{Kind::text, "data", "", "a text file, a folder of them, or JSON lines; .gz is decompressed", true},
            {Kind::text, "out", "tokenizer.json", "the file to write"},
            {Kind::number, "vocab", "", "tokens, as in dllm train (--vocab_size)"}},
           {"dataset", "tokenizer_train"},

@@ -122,7 +122,7 @@ Command train_command() {
   return {"train",
           "train a model on text; started again it resumes",
           "dllm train --data corpus.txt --out runs/first --steps 500",
-          {{Kind::text, "data", "", "a text file, a folder of text files, or JSON lines", true},
+          {{Kind::text, "data", "", "a text file, a folder of text files, or JSON lines; .gz is decompressed", true},
            {Kind::text, "out", "runs/train", "the run's folder: metrics and checkpoints; one training at a time"},
            {Kind::text, "from", "", "start from this model (a folder, a GGUF file or a run) instead of from scratch"},
            {Kind::text, "tokenizer", "", "use this tokenizer; default: the model's, or one trained on the data"},

@@ -39,7 +39,8 @@ void warn_of_no_text(const std::string& path) {
   if (fs::is_directory(path) || !file) return;
   file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   bytes.resize(static_cast<size_t>(file.gcount()));
-  if (bytes.empty() || bytes.rfind("dllmtok", 0) == 0) return;  // a token file
+  const bool is_packed = bytes.rfind("\x1F\x8B", 0) == 0;  // by gzip: the reader decompresses it
+  if (bytes.empty() || is_packed || bytes.rfind("dllmtok", 0) == 0) return;  // a token file
   const size_t percent = 100 * strange_bytes(bytes) / bytes.size();
   if (percent < 5) return;
   std::fprintf(stderr, "warning: %s does not look like text: %zu %% of its first bytes are control characters or not UTF-8\n",

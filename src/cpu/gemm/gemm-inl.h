@@ -10,41 +10,28 @@
 
 #include "cpu/simd/targets.h"
 
+#include "cpu/gemm/lanes-inl.h"
 #include "cpu/simd/math-inl.h"
 
 #include <hwy/cache_control.h>
 
 #include <algorithm>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace dllm::cpu::HWY_NAMESPACE {
 
-using D = F32;
-using V = hn::Vec<D>;
 constexpr int kVectors = static_cast<int>(kPanel / kLanes); // of one panel row
-
-// One vector of weights, widened to f32 (exact for bf16 and i8).
-HWY_INLINE V LoadWeights(const float* p) {
-  return hn::LoadU(D(), p);
-}
-HWY_INLINE V LoadWeights(const uint16_t* p) {
-  const hn::RebindToUnsigned<D> d32;
-  const hn::Rebind<uint16_t, D> d16;
-  return hn::BitCast(D(), hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, p))));
-}
-HWY_INLINE V LoadWeights(const int8_t* p) {
-  const hn::RebindToSigned<D> d32;
-  const hn::Rebind<int8_t, D> d8;
-  return hn::ConvertTo(D(), hn::PromoteTo(d32, hn::LoadU(d8, p)));
-}
 
 // What one call of a tile needs; k elements of every chain.
 template <class W> struct TileCall {
   const float* a; // (rows, k)
   size_t a_stride;
   size_t a_step;
-  const W* b;
-  size_t panel_step; // elements from one panel to the next
+  const typename Lanes<W>::Unit* b;
+  size_t panel_step; // units from one panel to the next
   float* c;
   size_t c_stride;
   size_t k;
@@ -57,6 +44,34 @@ template <class W> struct TileCall {
 // (AVX2, 16 rows x 4864 from there: 55 % of peak without, 75 % with).
 constexpr int64_t kAhead = 48;
 
+// The chains of a tile over weights in blocks.
+template <int R, int P, class L>
+HWY_INLINE void BlockChains(const TileCall<L>& t, V (&acc)[R][P * kVectors]) {
+  constexpr int J = P * kVectors;
+  constexpr int64_t kLine = L::kBytes / L::kBlock; // bytes of one k, about
+  const D d;
+  const float* a = t.a;
+  const uint8_t* b = t.b;
+  for (size_t k = 0; k < t.k; k += L::kBlock, b += L::kBytes) {
+    typename L::State state[J];
+    DLLM_UNROLL for (int j = 0; j < J; ++j) {
+      state[j] = L::Begin(b + (j / kVectors) * t.panel_step, j % kVectors * kLanes);
+    }
+    for (int64_t i = 0; i < L::kBlock; ++i, a += t.a_step) {
+      DLLM_UNROLL for (int p = 0; p < P; ++p)
+          hwy::Prefetch(b + p * t.panel_step + (i + kAhead) * kLine);
+      V w[J];
+      DLLM_UNROLL for (int j = 0; j < J; ++j) {
+        w[j] = L::At(state[j], b + (j / kVectors) * t.panel_step, i, j % kVectors * kLanes);
+      }
+      DLLM_UNROLL for (int r = 0; r < R; ++r) {
+        const V x = hn::Set(d, a[r * t.a_stride]);
+        DLLM_UNROLL for (int j = 0; j < J; ++j) acc[r][j] = Fma(x, w[j], acc[r][j]);
+      }
+    }
+  }
+}
+
 // R rows x P panels held in registers; the scalar target uses one row and one panel.
 template <int R, int P, class W> HWY_NOINLINE void Tile(const TileCall<W>& t) {
   constexpr int J = P * kVectors;
@@ -67,18 +82,22 @@ template <int R, int P, class W> HWY_NOINLINE void Tile(const TileCall<W>& t) {
       acc[r][j] = t.load ? hn::LoadU(d, t.c + r * t.c_stride + j * kLanes) : hn::Zero(d);
     }
   }
-  const float* a = t.a;
-  const W* b = t.b;
-  const size_t a_step = t.a_step;
-  for (size_t k = 0; k < t.k; ++k, a += a_step, b += kPanel) {
-    DLLM_UNROLL for (int p = 0; p < P; ++p) hwy::Prefetch(b + p * t.panel_step + kAhead * kPanel);
-    V w[J];
-    DLLM_UNROLL for (int j = 0; j < J; ++j) {
-      w[j] = LoadWeights(b + (j / kVectors) * t.panel_step + j % kVectors * kLanes);
-    }
-    DLLM_UNROLL for (int r = 0; r < R; ++r) {
-      const V x = hn::Set(d, a[r * t.a_stride]);
-      DLLM_UNROLL for (int j = 0; j < J; ++j) acc[r][j] = Fma(x, w[j], acc[r][j]);
+  if constexpr (kIsBlocks<W>) {
+    BlockChains<R, P, W>(t, acc);
+  } else {
+    const float* a = t.a;
+    const W* b = t.b;
+    const size_t a_step = t.a_step;
+    for (size_t k = 0; k < t.k; ++k, a += a_step, b += kPanel) {
+      DLLM_UNROLL for (int p = 0; p < P; ++p) hwy::Prefetch(b + p * t.panel_step + kAhead * kPanel);
+      V w[J];
+      DLLM_UNROLL for (int j = 0; j < J; ++j) {
+        w[j] = LoadWeights(b + (j / kVectors) * t.panel_step + j % kVectors * kLanes);
+      }
+      DLLM_UNROLL for (int r = 0; r < R; ++r) {
+        const V x = hn::Set(d, a[r * t.a_stride]);
+        DLLM_UNROLL for (int j = 0; j < J; ++j) acc[r][j] = Fma(x, w[j], acc[r][j]);
+      }
     }
   }
   DLLM_UNROLL for (int j = 0; j < J; ++j) {
@@ -182,7 +201,7 @@ template <class W> void LastColumns(int64_t rows, int64_t columns, TileCall<W> t
 // C rows x panels [begin, end), k elements of the chains.
 template <class W>
 void Panels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, TileCall<W> t) {
-  const W* const b = t.b;
+  const auto* const b = t.b;
   const TileCall<W> base = t;
   for (int64_t p = begin; p < end;) {
     t.b = b + p * t.panel_step;
@@ -221,6 +240,8 @@ inline int64_t panels_between_checks(int64_t rows, int64_t k) {
 template <class W>
 void Part(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
           int64_t panel_end) {
+  using L = Lanes<W>;
+  static_assert(kChainBlock % L::kBlock == 0 && L::kUnits >= 1);
   for (int64_t row = row_begin; row < row_end; row += kRowBlock) {
     const int64_t rows = std::min(kRowBlock, row_end - row);
     int64_t k = 0;
@@ -232,8 +253,9 @@ void Part(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin
       t.a = g.a + row * g.a_stride + k * g.a_step;
       t.a_stride = static_cast<size_t>(g.a_stride);
       t.a_step = static_cast<size_t>(g.a_step);
-      t.b = static_cast<const W*>(g.b) + k * kPanel;
-      t.panel_step = static_cast<size_t>((g.b_chain > 0 ? g.b_chain : g.k) * kPanel);
+      t.b = static_cast<const typename L::Unit*>(g.b) + k / L::kBlock * L::kUnits;
+      t.panel_step =
+          static_cast<size_t>((g.b_chain > 0 ? g.b_chain : g.k) / L::kBlock * L::kUnits);
       t.c = g.c + row * g.c_stride;
       t.c_stride = static_cast<size_t>(g.c_stride);
       t.k = static_cast<size_t>(step);
@@ -250,14 +272,33 @@ void Part(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin
   }
 }
 
+template <class... L>
+void BlockPart(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+               int64_t panel_end, std::tuple<L...>) {
+  const std::string_view name = g.b_format->name;
+  // The one whose name it is; WeightOperand lets no format without a loader through.
+  ((name == L::kFormat && (Part<L>(g, row_begin, row_end, panel_begin, panel_end), true)) || ...);
+}
+
 void GemmPart(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
               int64_t panel_end) {
+  if (g.b_format != nullptr) {
+    return BlockPart(g, row_begin, row_end, panel_begin, panel_end, BlockLanes());
+  }
   switch (g.b_type) {
   case DType::f32: return Part<float>(g, row_begin, row_end, panel_begin, panel_end);
   case DType::bf16: return Part<uint16_t>(g, row_begin, row_end, panel_begin, panel_end);
   case DType::i8: return Part<int8_t>(g, row_begin, row_end, panel_begin, panel_end);
   default: return; // the shape rules of the products let no other type through
   }
+}
+
+template <class... L> bool HasLanes(std::string_view name, std::tuple<L...>) {
+  return ((name == L::kFormat) || ...);
+}
+
+bool GemmReads(const WeightFormat& format) {
+  return HasLanes(format.name, BlockLanes());
 }
 
 int64_t TargetId() {

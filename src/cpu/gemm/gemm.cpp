@@ -39,6 +39,15 @@ int64_t panel_step(int64_t rows) {
 
 } // namespace
 
+int64_t line_bytes(const Gemm& gemm, int64_t k) {
+  return gemm.b_format != nullptr ? gemm.b_format->row_bytes(k) : k * dtype_size(gemm.b_type);
+}
+
+HWY_EXPORT(GemmReads);
+bool gemm_reads(const WeightFormat& format) {
+  return HWY_DYNAMIC_DISPATCH(GemmReads)(format);
+}
+
 void gemm_part(const Gemm& gemm, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                int64_t panel_end) {
   HWY_DYNAMIC_DISPATCH(GemmPart)(gemm, row_begin, row_end, panel_begin, panel_end);
@@ -48,7 +57,7 @@ void gemm_parallel(const Gemm& gemm, const Workers& pool) {
   const int64_t panels = panel_count(gemm.n);
   const double flops =
       2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
-  const double bytes = static_cast<double>(panels * kPanel * gemm.k * dtype_size(gemm.b_type));
+  const double bytes = static_cast<double>(panels * kPanel * line_bytes(gemm, gemm.k));
   const double worth = std::max(flops / kChunkFlops, bytes / kChunkBytes);
   const int64_t threads = pool.threads();
   const int64_t wanted = threads <= 1 ? 1

@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "cpu/gemm/pack.h"
 #include "tensor/dtype.h"
+#include "tensor/weight_format.h"
 
 #include <cstdint>
 
@@ -17,6 +18,7 @@ struct Gemm {
   int64_t a_step = 1;        // elements between k and k + 1: a transposed A is read in place
   const void* b = nullptr;   // panels of an (n, k) matrix
   DType b_type = DType::f32; // f32, bf16, i8
+  const WeightFormat* b_format = nullptr; // not null: panels of blocks; REQUIRES: k is whole blocks
   int64_t b_chain = 0; // chain length the panels were packed with, when `b` points into it; 0: k
   float* c = nullptr;  // (m, n)
   int64_t c_stride = 0;
@@ -27,6 +29,11 @@ struct Gemm {
   // Checked every few ms of arithmetic; gemm_parallel takes that of its workers.
   const Task* task = nullptr;
 };
+
+// The panels' row in bytes of k numbers; of b_type, or of b_format.
+int64_t line_bytes(const Gemm& gemm, int64_t k);
+// Whether products read panels of this block format: it has a lane loader (lanes-inl.h).
+bool gemm_reads(const WeightFormat& format);
 
 // On the calling thread. Rows [row_begin, row_end) and panels [panel_begin, panel_end) of C.
 void gemm_part(const Gemm& gemm, int64_t row_begin, int64_t row_end, int64_t panel_begin,

@@ -4,6 +4,7 @@
 // one chain over k.
 
 #include "tensor/dtype.h"
+#include "tensor/weight_format.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +15,7 @@ struct Workers;
 
 namespace dllm::cpu {
 
-inline constexpr int64_t kPanel = 16;
+inline constexpr int64_t kPanel = kPanelRows;
 
 inline int64_t panel_count(int64_t n) {
   return (n + kPanel - 1) / kPanel;
@@ -33,5 +34,19 @@ void unpack(DType dtype, const void* packed, int64_t n, int64_t k, void* destina
 // The exact inverse of pack_transposed: destination (k, n), dense.
 void unpack_transposed(DType dtype, const void* packed, int64_t n, int64_t k, void* destination,
                        const Workers& pool);
+
+// --- matrices in blocks: (n, k) numbers are n rows of format.row_bytes(k) ---
+
+int64_t packed_bytes(const WeightFormat& format, int64_t n, int64_t k);
+void pack(const WeightFormat& format, const void* source, int64_t n, int64_t k, void* destination,
+          const Workers& pool);
+// The exact inverse of pack.
+void unpack(const WeightFormat& format, const void* packed, int64_t n, int64_t k, void* destination,
+            const Workers& pool);
+// The numbers of one row of a packed matrix. `to`: k of them.
+void packed_row(const WeightFormat& format, const void* packed, int64_t k, int64_t row, float* to);
+// f32 panels of the transpose (k, n): what pack_transposed makes of the dequantized matrix.
+void pack_dequantized(const WeightFormat& format, const void* packed, int64_t n, int64_t k,
+                      float* destination, const Workers& pool);
 
 } // namespace dllm::cpu

@@ -50,19 +50,19 @@ void join_pieces(const std::byte* packed, std::byte* joined, const RankPieces& p
   }
 }
 
-Kernel view() {
+Kernel same_array() {
   Kernel kernel;
   kernel.is_view = true;
   return kernel;
 }
 
-Axis axis_of(const CompileInfo& info) {
+Axis mesh_axis_of(const CompileInfo& info) {
   return static_cast<Axis>(info.node.attributes.integer("axis"));
 }
 
 // Fails unless the graph was made for as many ranks as the mesh has along the node's axis.
 void expect_ranks_of_mesh(const CompileInfo& info, int64_t ranks) {
-  const int64_t given = info.place.mesh.size(axis_of(info));
+  const int64_t given = info.place.mesh.size(mesh_axis_of(info));
   if (given == ranks) return;
   if (info.place.is_single()) {
     fail_with_hint("compile for a mesh, with an engine that is one of its ranks",
@@ -71,11 +71,11 @@ void expect_ranks_of_mesh(const CompileInfo& info, int64_t ranks) {
                    ranks, info.graph.name());
   }
   fail(Code::invalid_argument, "[{}] in graph {} is for {} ranks along {}, the mesh has {}",
-       info.node.op->name, info.graph.name(), ranks, graph::axis_name(axis_of(info)), given);
+       info.node.op->name, info.graph.name(), ranks, graph::axis_name(mesh_axis_of(info)), given);
 }
 
 std::vector<int64_t> group_along_axis(const CompileInfo& info) {
-  return info.place.mesh.group_of(info.place.rank, AxisSet(axis_of(info)));
+  return info.place.mesh.group_of(info.place.rank, AxisSet(mesh_axis_of(info)));
 }
 
 } // namespace
@@ -86,7 +86,7 @@ Kernel make_all_reduce(const CompileInfo& info) {
   for (const int64_t axis : info.node.attributes.list("axes"))
     axes = axes.with(AxisSet(static_cast<Axis>(axis)));
   const std::vector<int64_t> group = info.place.mesh.group_of(info.place.rank, axes);
-  if (group.size() == 1) return view();
+  if (group.size() == 1) return same_array();
   const auto reduction = std::string_view(info.node.op->name) == "all_reduce"
                              ? comm::Reduction::sum
                              : comm::Reduction::max;
@@ -103,7 +103,7 @@ Kernel make_all_reduce(const CompileInfo& info) {
 Kernel make_all_gather(const CompileInfo& info) {
   const int64_t ranks = info.node.attributes.integer("ranks");
   expect_ranks_of_mesh(info, ranks);
-  if (ranks == 1) return view();
+  if (ranks == 1) return same_array();
   const std::vector<int64_t> group = group_along_axis(info);
   const graph::ValueType& x = info.input(0);
   const RankPieces pieces = pieces_of(x.shape, x.dtype, info.node.attributes.integer("dim"), ranks);
@@ -122,7 +122,7 @@ Kernel make_all_gather(const CompileInfo& info) {
 Kernel make_reduce_scatter(const CompileInfo& info) {
   const int64_t ranks = info.node.attributes.integer("ranks");
   expect_ranks_of_mesh(info, ranks);
-  if (ranks == 1) return view();
+  if (ranks == 1) return same_array();
   const std::vector<int64_t> group = group_along_axis(info);
   const graph::ValueType& y = info.output(0);
   const RankPieces pieces = pieces_of(y.shape, y.dtype, info.node.attributes.integer("dim"), ranks);
@@ -145,7 +145,7 @@ Kernel make_reduce_scatter(const CompileInfo& info) {
 Kernel make_all_to_all(const CompileInfo& info) {
   const int64_t ranks = info.node.attributes.integer("ranks");
   expect_ranks_of_mesh(info, ranks);
-  if (ranks == 1) return view();
+  if (ranks == 1) return same_array();
   const std::vector<int64_t> group = group_along_axis(info);
   const graph::ValueType& x = info.input(0);
   const int64_t split = info.node.attributes.integer("split_dim");
@@ -174,7 +174,7 @@ Kernel make_all_to_all(const CompileInfo& info) {
 Kernel make_permute(const CompileInfo& info) {
   const std::vector<int64_t> target = info.node.attributes.list("target_of_rank");
   expect_ranks_of_mesh(info, static_cast<int64_t>(target.size()));
-  if (target.size() <= 1) return view();
+  if (target.size() <= 1) return same_array();
   const std::vector<int64_t> group = group_along_axis(info);
   const graph::ValueType& x = info.input(0);
   const int64_t bytes = x.shape.count() * dtype_size(x.dtype);
@@ -187,7 +187,7 @@ Kernel make_permute(const CompileInfo& info) {
 }
 
 Kernel make_axis_index(const CompileInfo& info) {
-  const auto index = static_cast<int32_t>(info.place.index(axis_of(info)));
+  const auto index = static_cast<int32_t>(info.place.index(mesh_axis_of(info)));
   Kernel kernel;
   kernel.run = [index](const KernelCall& call) { *call.outputs[0].out<int32_t>() = index; };
   return kernel;

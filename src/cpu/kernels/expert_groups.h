@@ -5,6 +5,7 @@
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"
 #include "cpu/kernels/split.h"
+#include "cpu/kernels/weight.h"
 
 namespace dllm::cpu {
 
@@ -59,7 +60,7 @@ class ExpertWeights {
 public:
   ExpertWeights(const CompileInfo& info, size_t input, Form form, ScratchLayout& layout);
 
-  FormSet wants() const { return kept_ ? form_ : kPlain; }
+  FormSet wants() const { return kept_ ? kept_form(form_, format_) : kPlain; }
   int64_t experts() const { return experts_; }
   int64_t out() const { return out_; }
   int64_t in() const { return in_; }
@@ -70,14 +71,18 @@ public:
 
 private:
   bool transposed() const { return form_ == kPackedTransposed; }
-  int64_t matrix_bytes() const;
+  int64_t packed_matrix_bytes() const;
+  void pack_matrix(const std::byte* from, std::byte* to, const Workers& pool) const;
+  int64_t matrix_bytes() const; // of the panels that the product reads
 
   size_t input_;
   Form form_;
   bool kept_;
   int64_t experts_, out_, in_;
   DType dtype_;
-  int64_t scratch_ = -1;
+  const WeightFormat* format_; // of weights in blocks, or null
+  int64_t scratch_ = -1;       // packed here when no form is kept
+  int64_t turned_ = -1;        // blocks, transposed: f32 panels
 };
 
 } // namespace dllm::cpu

@@ -17,16 +17,13 @@ const float* Head::scale(const KernelCall& call) const {
 
 void Head::logits(const KernelCall& call, const std::byte* panels, const float* x, int64_t rows,
                   int64_t begin, int64_t end, float* to, int64_t to_stride) const {
-  Gemm gemm;
+  Gemm gemm = weight_.product(panels + begin / kPanel * weight_.panel_bytes());
   gemm.a = x;
   gemm.a_stride = in();
-  gemm.b = panels + begin * in() * dtype_size(weight_.dtype());
-  gemm.b_type = weight_.dtype();
   gemm.c = to;
   gemm.c_stride = to_stride;
   gemm.m = rows;
   gemm.n = end - begin;
-  gemm.k = in();
   if (bias_ >= 0) gemm.bias = call.inputs[bias_].in<float>() + begin;
   if (scale_ >= 0) gemm.scale = call.inputs[scale_].in<float>() + begin;
   gemm_parallel(gemm, call.pool);

@@ -136,7 +136,7 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
       if (loss.scale != nullptr) loss.apply_scale(z, begin, width);
       to_input.a = z;
       to_input.a_stride = width;
-      to_input.b = turned_panels + begin * kPanel * dtype_size(turned_weight.dtype());
+      to_input.b = turned_panels + begin * kPanel * dtype_size(to_input.b_type);
       to_input.k = width;
       to_input.accumulate = begin > 0;
       gemm_parallel(to_input, call.pool);

@@ -1,8 +1,9 @@
-// take: rows of a table (an embedding). bf16 and i8 tables are widened to f32, i8 times its row's
-// scale.
+// take: rows of a table (an embedding). bf16 and i8 tables and those in blocks are widened to f32,
+// i8 times its row's scale.
 
 #include "cpu/kernels/factories.h"
 #include "cpu/kernels/split.h"
+#include "cpu/gemm/pack.h"
 
 #include <algorithm>
 #include <cstring>
@@ -42,9 +43,35 @@ template <class T, class R> Kernel make(const CompileInfo& info) {
   return kernel;
 }
 
+// A table in blocks is read where its product reads it: kept packed, there is no second form.
+Kernel make_blocks(const CompileInfo& info) {
+  const graph::ValueType& table = info.input(0);
+  const WeightFormat& format = *table.format;
+  const int64_t n = table.shape.dim(0), m = info.input(1).shape.count();
+  const int64_t width = table.numbers().dim(-1), row_bytes = format.row_bytes(width);
+  const bool kept = !info.keeps_forms.empty() && info.keeps_forms[0];
+  Kernel kernel;
+  kernel.wants = {kept ? kPacked : kPlain, kPlain};
+  kernel.run = [=, &format](const KernelCall& call) {
+    const Operand& rows = call.inputs[0];
+    split(call.pool, m, grain_of(4 * width), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t index = std::clamp<int64_t>(call.inputs[1].in<int32_t>()[i], 0, n - 1);
+        float* to = call.outputs[0].out<float>() + i * width;
+        if (rows.packed != nullptr)
+          packed_row(format, rows.packed, width, index, to);
+        else
+          format.dequantize(rows.data + index * row_bytes, 1.0f, width, to);
+      }
+    });
+  };
+  return kernel;
+}
+
 } // namespace
 
 Kernel make_take(const CompileInfo& info) {
+  if (info.input(0).format != nullptr) return make_blocks(info);
   switch (info.input(0).dtype) {
   case DType::bf16: return make<uint16_t, float>(info);
   case DType::i8: return make<int8_t, float>(info);

@@ -46,6 +46,22 @@ void expect_shape(const OpCall& call, size_t index, const char* what, const Shap
           fmt::format("{} is {}, expected {}", what, call.inputs[index].text(), wanted.text()));
 }
 
+Shape expect_weight(const OpCall& call, size_t index, int64_t rank, int scale) {
+  const ValueType& weight = call.inputs[index];
+  if (weight.format == nullptr)
+    expect_dtype(call, index, "weight", {DType::f32, DType::bf16, DType::i8});
+  expect_rank(call, index, "weight", rank);
+  if ((scale >= 0) != (weight.dtype == DType::i8)) {
+    fail_op(call,
+            fmt::format("weight {} {} a scale", weight.text(), scale >= 0 ? "cannot have" : "needs"));
+  }
+  if (scale >= 0) {
+    expect_dtype(call, static_cast<size_t>(scale), "scale", {DType::f32});
+    expect_shape(call, static_cast<size_t>(scale), "scale", weight.shape.without(-1));
+  }
+  return weight.numbers();
+}
+
 std::string types_text(std::span<const ValueType> types) {
   std::string text;
   for (size_t i = 0; i < types.size(); ++i) {
@@ -129,7 +145,17 @@ Value scatter_along_last(Value g, Value indices, const Shape& shape) {
   return reshape(scatter_add(zeros, reshape(at, Shape{count}), reshape(g, Shape{count})), shape);
 }
 
+void expect_trainable(const char* op, Value weight) {
+  if (weight.dtype() != DType::i8 && weight.type().format == nullptr) return;
+  fail_with_hint("train an f32 master and keep the base frozen", Code::unimplemented,
+                 "[{}] weight {} has no gradient", op, weight.type().text());
+}
+
 Value widen_weight(Value weight, Value scale) {
+  if (weight.type().format != nullptr) {
+    fail_with_hint("load the model with dtype f32, bf16 or int8", Code::unimplemented,
+                   "weights {} are multiplied by the cpu engine only", weight.type().text());
+  }
   Value wide = weight.dtype() == DType::f32 ? weight : convert(weight, DType::f32);
   if (!scale.defined()) return wide;
   return multiply(wide, reshape(scale, Shape{scale.dim(0), 1}));

@@ -24,6 +24,9 @@ void expect_dtype(const OpCall& call, size_t index, const char* what,
                   std::initializer_list<DType> allowed);
 void expect_rank(const OpCall& call, size_t index, const char* what, int64_t rank);
 void expect_shape(const OpCall& call, size_t index, const char* what, const Shape& wanted);
+// A weight (.., out, in) of `rank` axes in any format: f32, bf16, i8 with its scale f32(.., out), blocks. scale: index
+// of the operand or -1. Gives the shape of its numbers.
+Shape expect_weight(const OpCall& call, size_t index, int64_t rank, int scale);
 // "f32(2, 3) and f32(4)"
 std::string types_text(std::span<const ValueType> types);
 // Optional operands follow in a fixed order; take(flag) answers with the next index or -1.
@@ -48,7 +51,10 @@ Value as_rows(Value x);                              // (.., n) -> (rows, n)
 Value swap_last(Value x);                            // (.., m, n) -> (.., n, m)
 // Adds g at `indices` of the last axis of zeros of `shape`; leading axes run along.
 Value scatter_along_last(Value g, Value indices, const Shape& shape);
-Value widen_weight(Value weight,
-                   Value scale); // f32 of an f32, bf16 or i8 matrix (out, in); scale f32(out)
+// f32 of an f32, bf16 or i8 matrix (out, in); scale f32(out). A weight in blocks has no definition in
+// plain operations: unimplemented.
+Value widen_weight(Value weight, Value scale);
+// Fails when a weight that cannot be trained (i8, blocks) is to have a gradient.
+void expect_trainable(const char* op, Value weight);
 
 } // namespace dllm::graph::ops

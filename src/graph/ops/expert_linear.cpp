@@ -13,20 +13,11 @@ namespace {
 using namespace ops;
 
 // weight (experts, out, in) and its scale f32(experts, out); scale: operand number or -1.
-Shape expect_weight(const OpCall& call, size_t weight, int scale) {
-  expect_dtype(call, weight, "weight", {DType::f32, DType::bf16, DType::i8});
-  expect_rank(call, weight, "weight", 3);
-  const ValueType& w = call.inputs[weight];
-  if (w.shape.dim(0) < 1) fail_op(call, "weight " + w.text() + " has no experts");
-  if ((scale >= 0) != (w.dtype == DType::i8)) {
-    fail_op(call,
-            fmt::format("weight {} {} a scale", w.text(), scale >= 0 ? "cannot have" : "needs"));
-  }
-  if (scale >= 0) {
-    expect_dtype(call, static_cast<size_t>(scale), "scale", {DType::f32});
-    expect_shape(call, static_cast<size_t>(scale), "scale", w.shape.without(-1));
-  }
-  return w.shape;
+Shape expect_matrices(const OpCall& call, size_t weight, int scale) {
+  const Shape shape = expect_weight(call, weight, 3, scale);
+  if (shape.dim(0) < 1)
+    fail_op(call, "weight " + call.inputs[weight].text() + " has no experts");
+  return shape;
 }
 
 // experts i32(rows, choices)
@@ -39,7 +30,7 @@ Shape expect_experts(const OpCall& call, size_t index) {
 Types types(const OpCall& call) {
   const int scale = call.attributes.flag("has_scale") ? 3 : -1;
   expect_inputs(call, scale >= 0 ? 4 : 3);
-  const Shape experts = expect_experts(call, 1), weight = expect_weight(call, 2, scale);
+  const Shape experts = expect_experts(call, 1), weight = expect_matrices(call, 2, scale);
   expect_dtype(call, 0, "x", {DType::f32});
   expect_shape(call, 0, "x", Shape{experts.dim(0), weight.dim(2)});
   return {{Shape{experts.dim(0), experts.dim(1), weight.dim(1)}, DType::f32, {}}};
@@ -48,7 +39,7 @@ Types types(const OpCall& call) {
 Types input_grad_types(const OpCall& call) {
   const int scale = call.attributes.flag("has_scale") ? 3 : -1;
   expect_inputs(call, scale >= 0 ? 4 : 3);
-  const Shape experts = expect_experts(call, 1), weight = expect_weight(call, 2, scale);
+  const Shape experts = expect_experts(call, 1), weight = expect_matrices(call, 2, scale);
   expect_dtype(call, 0, "dy", {DType::f32});
   expect_shape(call, 0, "dy", Shape{experts.dim(0), experts.dim(1), weight.dim(1)});
   return {{Shape{experts.dim(0), weight.dim(2)}, DType::f32, {}}};
@@ -78,11 +69,7 @@ std::vector<Value> vjp(const VjpCall& call) {
     grads[0] = apply("expert_linear_input_grad", inputs, {{"has_scale", has_scale}});
   }
   if (call.wanted[2]) {
-    if (weight.dtype() == DType::i8) {
-      fail_with_hint("train an f32 master and keep the base frozen", Code::unimplemented,
-                     "[expert_linear] weight {} has no gradient",
-                     weight.type().text());
-    }
+    expect_trainable("expert_linear", weight);
     grads[2] = apply("expert_linear_weight_grad", {dy, experts, x}, {{"count", weight.dim(0)}});
   }
   if (has_scale && call.wanted[3])
@@ -92,7 +79,7 @@ std::vector<Value> vjp(const VjpCall& call) {
 
 // f32(rows x choices, out, in): the matrix of every choice; zeros where there is no such expert.
 Value chosen_matrices(const Node& node, std::span<const Value> inputs) {
-  Value wide = inputs[2].dtype() == DType::f32 ? inputs[2] : convert(inputs[2], DType::f32);
+  Value wide = widen_weight(inputs[2], {});
   if (node.attributes.flag("has_scale")) {
     wide = multiply(wide, reshape(inputs[3], Shape{wide.dim(0), wide.dim(1), 1}));
   }

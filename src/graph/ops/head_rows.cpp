@@ -20,19 +20,12 @@ void expect_row_values(const OpCall& call, int index, const char* what, DType dt
 void expect_head(const OpCall& call, const HeadOperands& at) {
   expect_dtype(call, 0, "x", {DType::f32});
   expect_rank(call, 0, "x", 2);
-  expect_dtype(call, 1, "weight", {DType::f32, DType::bf16, DType::i8});
-  expect_rank(call, 1, "weight", 2);
-  const ValueType& weight = call.inputs[1];
-  if (weight.shape.dim(1) != call.inputs[0].shape.dim(1) || weight.shape.dim(0) < 1) {
+  const Shape weight = expect_weight(call, 1, 2, at.scale);
+  if (weight.dim(1) != call.inputs[0].shape.dim(1) || weight.dim(0) < 1) {
     fail_op(call, types_text(call.inputs.first(2)) + " do not fit");
   }
-  if ((at.scale >= 0) != (weight.dtype == DType::i8)) {
-    fail_op(call,
-            "weight " + weight.text() + (at.scale >= 0 ? " cannot have" : " needs") + " a scale");
-  }
-  const Shape row{weight.shape.dim(0)};
+  const Shape row{weight.dim(0)};
   expect_row_values(call, at.bias, "bias", DType::f32, row);
-  expect_row_values(call, at.scale, "scale", DType::f32, row);
   if (!(at.softcap >= 0)) fail_op(call, fmt::format("softcap {} is negative", at.softcap));
 }
 

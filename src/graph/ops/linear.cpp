@@ -10,22 +10,6 @@ namespace {
 
 using namespace ops;
 
-// weight (out, in) and its scale; gives the shape of the weight.
-Shape expect_weight(const OpCall& call, size_t weight, int scale) {
-  expect_dtype(call, weight, "weight", {DType::f32, DType::bf16, DType::i8});
-  expect_rank(call, weight, "weight", 2);
-  const ValueType& w = call.inputs[weight];
-  if ((scale >= 0) != (w.dtype == DType::i8)) {
-    fail_op(call,
-            fmt::format("weight {} {} a scale", w.text(), scale >= 0 ? "cannot have" : "needs"));
-  }
-  if (scale >= 0) {
-    expect_dtype(call, static_cast<size_t>(scale), "scale", {DType::f32});
-    expect_shape(call, static_cast<size_t>(scale), "scale", Shape{w.shape.dim(0)});
-  }
-  return w.shape;
-}
-
 void expect_last(const OpCall& call, size_t index, const char* what, int64_t extent) {
   expect_dtype(call, index, what, {DType::f32});
   const ValueType& x = call.inputs[index];
@@ -39,7 +23,7 @@ Types linear_types(const OpCall& call) {
   const int bias = order.take(call.attributes.flag("has_bias"));
   const int scale = order.take(call.attributes.flag("has_scale"));
   expect_inputs(call, static_cast<size_t>(order.count()));
-  const Shape weight = expect_weight(call, 1, scale);
+  const Shape weight = expect_weight(call, 1, 2, scale);
   expect_last(call, 0, "x", weight.dim(1));
   if (bias >= 0) {
     expect_dtype(call, static_cast<size_t>(bias), "bias", {DType::f32});
@@ -51,7 +35,7 @@ Types linear_types(const OpCall& call) {
 Types input_grad_types(const OpCall& call) {
   const int scale = call.attributes.flag("has_scale") ? 2 : -1;
   expect_inputs(call, scale >= 0 ? 3 : 2);
-  const Shape weight = expect_weight(call, 1, scale);
+  const Shape weight = expect_weight(call, 1, 2, scale);
   expect_last(call, 0, "dy", weight.dim(0));
   return {{call.inputs[0].shape.with_dim(-1, weight.dim(1)), DType::f32, {}}};
 }
@@ -85,10 +69,7 @@ std::vector<Value> linear_vjp(const VjpCall& call) {
         input_grad(dy, weight, scale >= 0 ? call.inputs[static_cast<size_t>(scale)] : Value{});
   }
   if (call.wanted[1]) {
-    if (weight.dtype() == DType::i8) {
-      fail_with_hint("train an f32 master and keep the base frozen", Code::unimplemented,
-                     "[linear] weight {} has no gradient", weight.type().text());
-    }
+    expect_trainable("linear", weight);
     grads[1] = apply("linear_weight_grad", {dy, x});
   }
   if (bias >= 0 && call.wanted[static_cast<size_t>(bias)]) {

@@ -102,11 +102,7 @@ std::vector<Value> vjp(const VjpCall& call) {
   const Operands at = operands(call.node.attributes, false);
   const Value weight = call.inputs[1];
   const bool of_lse = call.grads[1].defined();
-  if (call.wanted[1] && weight.dtype() == DType::i8) {
-    fail_with_hint("train an f32 master and keep the base frozen", Code::unimplemented,
-                   "[linear_cross_entropy] weight {} has no gradient",
-                   weight.type().text());
-  }
+  if (call.wanted[1]) expect_trainable("linear_cross_entropy", weight);
   if (is_wanted(call, at.head.scale))
     fail(Code::unimplemented, "[linear_cross_entropy] scale has no gradient");
   const bool want_bias = is_wanted(call, at.head.bias);

@@ -28,8 +28,11 @@ Types take_types(const OpCall& call) {
     expect_shape(call, 2, "scale", Shape{table.shape.dim(0)});
   }
   std::vector<int64_t> dims = call.inputs[1].shape.dims();
-  dims.insert(dims.end(), table.shape.dims().begin() + 1, table.shape.dims().end());
-  const bool widened = table.dtype == DType::bf16 || table.dtype == DType::i8;
+  if (table.format != nullptr) expect_rank(call, 0, "table", 2);
+  const Shape numbers = table.numbers();
+  dims.insert(dims.end(), numbers.dims().begin() + 1, numbers.dims().end());
+  const bool widened =
+      table.dtype == DType::bf16 || table.dtype == DType::i8 || table.format != nullptr;
   return {{Shape(std::move(dims)), widened ? DType::f32 : table.dtype, {}}};
 }
 
@@ -43,7 +46,7 @@ std::vector<Value> take_vjp(const VjpCall& call) {
   if (call.inputs.size() > 2 && call.wanted[2])
     fail(Code::unimplemented, "[take] scale has no gradient");
   if (!call.wanted[0]) return grads;
-  if (table.dtype() == DType::i8) {
+  if (table.dtype() == DType::i8 || table.type().format != nullptr) {
     fail(Code::unimplemented, "[take] table {} has no gradient", table.type().text());
   }
   const int64_t m = indices.shape().count();

@@ -15,7 +15,7 @@ double count_of(const Graph& graph, int32_t id) {
 }
 
 double extent(const Graph& graph, int32_t id, int64_t axis) {
-  return static_cast<double>(graph.type(id).shape.dim(axis));
+  return static_cast<double>(graph.type(id).numbers().dim(axis));
 }
 
 // q (batch, queries, heads, dim), v (batch, keys, kv_heads, vdim); a causal square needs half.

@@ -59,16 +59,17 @@ graph::Value expert_block(const LayerInputs& inputs, graph::Value x) {
   const ExpertConfig& experts = inputs.config.experts;
   const int64_t rows = x.dim(0) * x.dim(1), hidden = x.dim(2), chosen = experts.per_token;
   const graph::Value tokens = graph::reshape(x, {rows, hidden});
-  const Choice choice =
-      choose(experts, graph::linear(tokens, inputs.param("router")), inputs.param("router.bias"));
-  const auto product = [&](graph::Value from, graph::Value numbers, const std::string& name) {
-    return graph::expert_linear(from, numbers, inputs.param(name), inputs.param(name + ".scale"));
+  Linear router = inputs.linear("router");
+  router.bias = {}; // it is added to the scores of the choice, not to the logits
+  const Choice choice = choose(experts, product(router, tokens), inputs.param("router.bias"));
+  const auto each = [&](graph::Value from, graph::Value numbers, const std::string& name) {
+    return expert_product(inputs.linear(name), from, numbers);
   };
   const graph::Value inner = graph::gated_activation(
-      product(tokens, choice.experts, "expert_gate"), product(tokens, choice.experts, "expert_up"),
+      each(tokens, choice.experts, "expert_gate"), each(tokens, choice.experts, "expert_up"),
       inputs.config.activation); // (rows, chosen, intermediate)
   const graph::Value made =
-      product(graph::reshape(inner, {rows * chosen, experts.intermediate}),
+      each(graph::reshape(inner, {rows * chosen, experts.intermediate}),
               graph::reshape(choice.experts, {rows * chosen, 1}), "expert_down");
   const graph::Value shared = graph::multiply(graph::reshape(made, {rows, chosen, hidden}),
                                               graph::reshape(choice.shares, {rows, chosen, 1}));

@@ -28,7 +28,10 @@ struct LayerInputs {
   KvCache* cache = nullptr;
   bool round_kv = false;                      // to bf16
   std::map<std::string, graph::Value> params; // by name in its run: "q", "q.bias", "q.scale"
+  std::map<std::string, float> factors;       // of adapters' products, by the same names
+  std::map<std::string, Partition> partitions;
 
+  Linear linear(const std::string& name) const; // with its bias, scale, adapters
   graph::Value param(const std::string& name) const; // undefined when the layer has none
 };
 

@@ -174,13 +174,22 @@ graph::Value LayerInputs::param(const std::string& name) const {
   return found == params.end() ? graph::Value{} : found->second;
 }
 
+Linear LayerInputs::linear(const std::string& name) const {
+  return find_linear(
+      [&](const std::string& own) -> NamedParam {
+        const auto found = params.find(own);
+        if (found == params.end()) return {};
+        return {found->second, factors.at(own), partitions.at(own)};
+      },
+      name);
+}
+
 graph::Value norm_weight(const ModelConfig& config, graph::Value weight) {
   return config.centered_norms ? graph::add(weight, graph::scalar(*weight.graph, 1.0f)) : weight;
 }
 
 graph::Value linear_param(const LayerInputs& inputs, graph::Value x, const std::string& name) {
-  return graph::linear(x, inputs.param(name), inputs.param(name + ".bias"),
-                       inputs.param(name + ".scale"));
+  return product(inputs.linear(name), x);
 }
 
 namespace {

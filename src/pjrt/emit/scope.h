@@ -13,7 +13,7 @@
 namespace dllm::pjrt::hlo {
 
 // One graph value. A truth value (u8 in graphs) that came from a comparison is kept as i1 and
-// becomes 0 or 1 only where somebody wants the number.
+// becomes 0 or 1 only where the number is needed.
 struct Slot {
   Ssa plain;  // of the value's own type
   Ssa truth;  // i1, exactly the value: u8 0 or 1

@@ -7,7 +7,8 @@
 #include "optim_runs.h"
 #include "runner.h"
 #include "train/learning_rate.h"
-#include "train/optimizer.h"
+#include "train/options.h"
+#include "train/update.h"
 
 #include <nlohmann/json.hpp>
 
@@ -70,25 +71,27 @@ class BareAdamW {
 public:
   BareAdamW(graph::Engine& engine, std::vector<Tensor> params) : engine_(engine) {
     const auto graph = std::make_shared<graph::Graph>("adamw");
+    const train::Optimizer& adamw = train::find_optimizer("adamw");
     train::UpdateValues update;
     const auto input = [&](const char* kind, size_t i) {
       return graph->input(kind + std::to_string(i), DType::f32, params[i].shape());
     };
     for (size_t i = 0; i < params.size(); ++i) {
-      update.params.push_back(input("p", i));
-      update.first.push_back(input("m", i));
-      update.second.push_back(input("v", i));
-      update.gradients.push_back(input("g", i));
-      update.decay.push_back(true);
+      train::ParameterInputs in;
+      in.parameter = input("p", i);
+      in.state = {input("m", i), input("v", i)};
+      in.gradient = input("g", i);
+      update.parameters.push_back(in);
     }
-    update.scalars = graph->input("scalars", DType::f32, {train::kScalarCount});
+    update.scalars = graph->input("scalars", DType::f32, {train::scalar_count(adamw)});
     update.normalizer = graph::scalar(*graph, 1.0f);
     update.loss_sum = graph::scalar(*graph, 0.0f);
-    const train::Updated next = train::clipped_adamw(*graph, update);
+    const train::Updated next =
+        train::clipped_update(*graph, adamw, Options(train::trainer_schema()), update);
     for (size_t i = 0; i < params.size(); ++i) {
-      graph->output("p" + std::to_string(i), next.params[i]);
-      graph->output("m" + std::to_string(i), next.first[i]);
-      graph->output("v" + std::to_string(i), next.second[i]);
+      graph->output("p" + std::to_string(i), next.parameters[i].parameter);
+      graph->output("m" + std::to_string(i), next.parameters[i].state[0]);
+      graph->output("v" + std::to_string(i), next.parameters[i].state[1]);
     }
     program_ = engine.compile(graph);
     for (Tensor& param : params)
@@ -102,7 +105,8 @@ public:
       for (const Tensor& tensor : state_[i]) inputs.push_back(engine_.upload(tensor));
       inputs.push_back(engine_.upload(gradients[i]));
     }
-    inputs.push_back(engine_.upload(Tensor::from(Shape{train::kScalarCount}, scalars)));
+    const auto count = static_cast<int64_t>(scalars.size());
+    inputs.push_back(engine_.upload(Tensor::from(Shape{count}, scalars)));
     const auto outputs = program_->run(inputs);
     for (size_t i = 0; i < state_.size(); ++i) {
       for (size_t k = 0; k < 3; ++k) state_[i][k] = outputs[3 * i + k]->read().clone();
@@ -127,18 +131,18 @@ void run_bare(Case& c, const Json& entry, Tolerance tolerance) {
   for (const std::string& param : names) params.push_back(c.array("init." + param));
   BareAdamW optimizer(*c.topic().engine(), params);
   const Tensor& rates = c.array("lr");
-  const double beta1 = described(text, "b1", 0.9), beta2 = described(text, "b2", 0.999);
+  const train::Optimizer& adamw = train::find_optimizer("adamw");
+  Options options(train::trainer_schema());
+  options.set_f64("beta1", described(text, "b1", 0.9));
+  options.set_f64("beta2", described(text, "b2", 0.999));
+  options.set_f64("eps", described(text, "eps", 1e-8));
   for (int64_t i = 0; i < rates.count(); ++i) {
-    const auto t = static_cast<double>(i + 1);
-    std::vector<float> scalars(train::kScalarCount);
-    scalars[train::kLr] = rates.as<float>()[static_cast<size_t>(i)];
-    scalars[train::kBeta1] = static_cast<float>(beta1);
-    scalars[train::kBeta2] = static_cast<float>(beta2);
-    scalars[train::kEps] = static_cast<float>(described(text, "eps", 1e-8));
-    scalars[train::kWeightDecay] = static_cast<float>(described(text, "wd", 0.01));
-    scalars[train::kBias1] = static_cast<float>(1 - std::pow(beta1, t));
-    scalars[train::kBias2] = static_cast<float>(1 - std::pow(beta2, t));
-    scalars[train::kClip] = static_cast<float>(described(text, "clip", 1.0));
+    const double rate = rates.as<float>()[static_cast<size_t>(i)];
+    std::vector<float> scalars;
+    for (const double value : adamw.step_scalars(options, {rate, described(text, "wd", 0.01), i + 1}))
+      scalars.push_back(static_cast<float>(value));
+    scalars.resize(static_cast<size_t>(train::scalar_count(adamw)));
+    scalars[adamw.scalars.size() + train::kClip] = static_cast<float>(described(text, "clip", 1.0));
     std::vector<Tensor> gradients;
     for (const std::string& param : names)
       gradients.push_back(c.array("grad" + std::to_string(i) + "." + param));

@@ -55,16 +55,18 @@ void set_rate(Options& options, const train::LearningRate& rate, double peak) {
 
 // Parameters or moments by logical name.
 std::map<std::string, Tensor> logical(const train::Trainer& trainer, const std::string& kind) {
-  const train::Trainer::State& state = trainer.state();
-  const model::ParamStore& store = state.model->params();
+  const train::StepRunner& runner = trainer.state().runner;
+  const model::ParamStore& store = runner.model()->params();
   std::map<std::string, Tensor> made;
-  for (const train::Slot& slot : state.slots) {
-    const graph::BufferRef buffer = kind == "first"    ? slot.first
-                                    : kind == "second" ? slot.second
-                                    : kind == "sums"   ? slot.sums
-                                                       : store.physical()[slot.physical].buffer;
-    for (auto& [name, tensor] : store.to_logical(slot.physical, buffer->read()))
-      made[name] = tensor.clone();
+  const auto add = [&](const model::ParamSpec& layout, const graph::BufferRef& buffer) {
+    for (auto& [name, tensor] : model::split_physical(layout, buffer->read())) made[name] = tensor.clone();
+  };
+  const auto& entries = runner.spec().state;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].name == kind) add(entries[i].layout, runner.arrays()[i]);
+  }
+  for (const size_t index : runner.spec().trained) {
+    if (kind == "param") add(store.physical()[index].spec, store.physical()[index].buffer);
   }
   return made;
 }
@@ -285,9 +287,9 @@ void run_nano_training(Case& c, const Json& entry) {
       c.close({1e-6, 1e-3}, trainer.metric("grad_norm"), at(c.array("grad_norm"), step),
               "grad_norm");
     } else {
-      const double before = trainer.state().accumulated.mean_sum;
+      const double before = trainer.state().runner.accumulated().mean_sum;
       trainer.accumulate(batch);
-      loss = trainer.state().accumulated.mean_sum - before;
+      loss = trainer.state().runner.accumulated().mean_sum - before;
       if (trainer.accumulated() == every) trainer.apply();
     }
     c.close({1e-6, relative}, loss, at(c.array("loss"), step), "loss");

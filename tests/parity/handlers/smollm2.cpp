@@ -129,16 +129,7 @@ void run_dequant(Case& c, const std::string& name, Tolerance tolerance) {
 
 std::shared_ptr<text::Tokenizer> load_tokenizer(const Topic& topic) {
   const ckpt::GgufFile file(map_file(topic.asset(kAsset)), kAsset);
-  const ckpt::GgufVocabulary from = ckpt::read_gguf_vocabulary(file);
-  text::GgufVocabulary to;
-  to.model = from.model;
-  to.pre = from.pre;
-  to.tokens = from.tokens;
-  to.types = from.types;
-  to.scores = from.scores;
-  to.merges = from.merges;
-  to.name = kAsset;
-  return text::Tokenizer::from_gguf(to, Options(text::tokenizer_schema()));
+  return text::Tokenizer::from_gguf(ckpt::read_gguf_vocabulary(file), Options(text::tokenizer_schema()));
 }
 
 // Control tokens are matched as whole strings in the text and stay in what is decoded.

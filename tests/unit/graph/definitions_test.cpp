@@ -165,7 +165,7 @@ bool sees(const std::string& label, const std::vector<Numbers>& in, size_t b, in
 TEST(Definitions, Attention) {
   check_cases("attention", [](const OpCase& c, const std::vector<Numbers>& in) {
     const std::string label = c.label.substr(c.label.find('/') + 1);
-    if (label == "long") return Expected{};
+    if (label == "long" || label.rfind("log sum exp", 0) == 0) return Expected{}; // other shapes
     const bool average = label.find("average") != std::string::npos;
     constexpr size_t kQueries = 5, kKeys = 6, kHeads = 4, kKvHeads = 2, kDim = 3, kVdim = 5;
     Numbers out(2 * kQueries * kHeads * kVdim), lse(2 * kHeads * kQueries);

@@ -44,7 +44,7 @@ double pick(double x, double y, bool first) {
 }
 
 LocalOp find_local_op(std::string_view op) {
-  for (const auto find : {find_move_op, find_math_op, find_order_op}) {
+  for (const auto find : {find_move_op, find_math_op, find_order_op, find_product_op}) {
     if (const LocalOp found = find(op)) return found;
   }
   return nullptr;

@@ -2,8 +2,8 @@
 
 #include "model/model.h"
 #include "model/weights.h"
-#include "model_tools.h"
-#include "unit/ckpt/gguf_builder.h"
+#include "unit/model/gguf_writer.h"
+#include "unit/model/model_tools.h"
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>
@@ -12,75 +12,11 @@ namespace dllm::model {
 namespace {
 
 using test::expect_error;
-using test::GgufBuilder;
+using test::gguf_of;
 using test::model_options;
 using test::small_config;
 using test::small_engine;
 using test::small_ids;
-
-constexpr uint32_t kU32 = 4, kF32 = 6;
-
-// Half-split rows to neighbouring pairs, as the converter of llama.cpp writes q and k of llama.
-Tensor pairs_from_halves(const Tensor& halves, int64_t head_dim) {
-  Tensor pairs(DType::f32, halves.shape());
-  const int64_t rows = halves.shape()[0], width = halves.count() / rows;
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t head = row / head_dim, half = row % head_dim / (head_dim / 2),
-                  i = row % (head_dim / 2);
-    std::copy_n(halves.as<float>().begin() + row * width, width,
-                pairs.mutable_as<float>().begin() + (head * head_dim + 2 * i + half) * width);
-  }
-  return pairs;
-}
-
-struct Written {
-  std::string arch;
-  int64_t layers = 3;
-  std::string extra_tensor;
-};
-
-std::string gguf_of(const Model& model, const Written& how) {
-  const ModelConfig& config = model.config();
-  GgufBuilder file;
-  const size_t tensors = model.params().names().size() + (how.extra_tensor.empty() ? 0 : 1);
-  file.header(tensors, 9);
-  file.text_value("general.architecture", how.arch);
-  const auto number = [&](const char* key, int64_t value) {
-    file.scalar(how.arch + "." + key, kU32, static_cast<uint32_t>(value));
-  };
-  number("embedding_length", config.hidden_size);
-  number("block_count", how.layers);
-  number("feed_forward_length", config.intermediate_size);
-  number("attention.head_count", config.heads);
-  number("attention.head_count_kv", config.kv_heads);
-  number("attention.key_length", config.head_dim);
-  number("context_length", config.max_positions);
-  file.scalar(how.arch + ".attention.layer_norm_rms_epsilon", kF32,
-              static_cast<float>(config.norm_eps));
-
-  std::string data;
-  const auto put = [&](const std::string& name, const Tensor& tensor) {
-    const Shape& shape = tensor.shape();
-    if (shape.rank() == 1)
-      file.tensor(name, {static_cast<uint64_t>(shape[0])}, 0, data.size());
-    else
-      file.tensor(name, {static_cast<uint64_t>(shape[1]), static_cast<uint64_t>(shape[0])}, 0,
-                  data.size());
-    data.append(reinterpret_cast<const char*>(tensor.bytes()),
-                static_cast<size_t>(tensor.byte_size()));
-    data.resize((data.size() + 31) / 32 * 32);
-  };
-  for (const std::string& name : model.params().names()) {
-    Tensor tensor = model.params().read(name);
-    const bool turns =
-        name.find("q_proj") != std::string::npos || name.find("k_proj") != std::string::npos;
-    if (how.arch == "llama" && turns) tensor = pairs_from_halves(tensor, config.head_dim);
-    put(gguf_name(name), tensor);
-  }
-  if (!how.extra_tensor.empty()) put(how.extra_tensor, Tensor(DType::f32, {2}));
-  file.align();
-  return file.bytes + data;
-}
 
 std::shared_ptr<Model> load(const std::string& bytes) {
   MemorySource source;

@@ -170,6 +170,22 @@ TEST(ParamStoreCosts, ALoopOverAllNamesReadsAndUploadsEachStackOnce) {
   for (const std::string& name : store.names()) EXPECT_EQ(store.read(name).as<float>()[0], value++);
 }
 
+TEST(ParamStoreCosts, ALoopOfReadsReadsEachStackTwiceAtMost) {
+  const auto engine = std::make_shared<test::CountingEngine>(test::small_engine());
+  const auto model = small_model(engine);
+  ParamStore& store = model->params();
+  engine->watch->reads = 0;
+  for (const std::string& name : store.names()) store.read(name);
+  const int64_t reads = engine->watch->reads;
+  EXPECT_LE(reads, 2 * static_cast<int64_t>(store.physical().size()));
+  // What was written in between is read.
+  Tensor value(DType::f32, store.shape(kQuery));
+  store.read("model.layers.0.self_attn.q_proj.weight");
+  store.read(kQuery);
+  store.write(kQuery, value);
+  EXPECT_TRUE(test::same_bytes(store.read(kQuery), value));
+}
+
 TEST(ParamStoreCosts, SavingAndCloningReadEachStackOnce) {
   const auto engine = std::make_shared<test::CountingEngine>(test::small_engine());
   const auto model = small_model(engine);

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace dllm::pjrt {
@@ -59,6 +60,9 @@ TEST_P(EmitMesh, EveryCollective) {
   graph.output("expert index", graph::axis_index(graph, Axis::expert));
   graph.output("gather bf16",
                convert(all_gather(convert(x, DType::bf16), Axis::data, 0, kData), DType::f32));
+  graph.output("max data", all_reduce_max(x, kD));
+  graph.output("max all", all_reduce_max(x, kBoth));
+  graph.output("gather equal", all_gather(x, Axis::tensor, 0, kTensor, true));
 
   std::vector<std::vector<Tensor>> inputs;
   for (int64_t r = 0; r < kRanks; ++r)
@@ -81,6 +85,13 @@ TEST_P(EmitMesh, EveryCollective) {
         float over_data = 0, over_all = 0;
         for (int64_t k = 0; k < kData; ++k) over_data += at(k * kTensor + t, i, j);
         for (int64_t k = 0; k < kRanks; ++k) over_all += at(k, i, j);
+        float top_data = at(t, i, j), top_all = at(0, i, j);
+        for (int64_t k = 0; k < kData; ++k) top_data = std::max(top_data, at(k * kTensor + t, i, j));
+        for (int64_t k = 0; k < kRanks; ++k) top_all = std::max(top_all, at(k, i, j));
+        EXPECT_EQ(result(14, i, j), top_data);
+        EXPECT_EQ(result(15, i, j), top_all);
+        for (int64_t k = 0; k < kTensor; ++k)
+          EXPECT_EQ(result(16, 8 * k + i, j), at(d * kTensor + k, i, j));
         EXPECT_EQ(result(0, i, j), over_data);
         EXPECT_EQ(result(1, i, j), at(d * kTensor, i, j) + at(d * kTensor + 1, i, j));
         EXPECT_EQ(result(2, i, j), over_all);

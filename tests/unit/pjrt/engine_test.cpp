@@ -115,6 +115,19 @@ TEST_P(PjrtEngine, CopiesWhatIsNotShared) {
   EXPECT_EQ(mine->upload(odd, true)->read().as<float>()[0], 1);
 }
 
+TEST_P(PjrtEngine, RefusesAMeshOfSeveralRanks) {
+  const auto mine = engine();
+  graph::Placement place;
+  place.mesh.set(graph::Axis::data, 2);
+  EXPECT_FALSE(mine->runs(place));
+  expect_error(Code::unimplemented,
+               "this pjrt engine is rank 0 of 1 and cannot be rank 0 of a mesh of 2 ranks (data)",
+               [&] { mine->compile(affine(), place); });
+  expect_error(Code::unimplemented, "a mesh of 2 ranks (data)",
+               [&] { mine->upload(counting({2, 3}), false, place, graph::Layout()); });
+  EXPECT_EQ(mine->compile(affine(), graph::Placement{})->placement(), graph::Placement{});
+}
+
 TEST_P(PjrtEngine, NamesWrongInputs) {
   const auto mine = engine(), other = engine();
   const auto program = mine->compile(affine());

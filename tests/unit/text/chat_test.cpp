@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "ckpt/gguf_vocabulary.h"
 #include "scratch.h"
 #include "unit/cancel.h"
 #include "text/byte_level.h"
@@ -13,6 +14,8 @@
 
 namespace dllm::text {
 namespace {
+
+using ckpt::GgufVocabulary;
 
 constexpr const char* kTemplate =
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"

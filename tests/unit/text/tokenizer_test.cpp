@@ -1,6 +1,7 @@
 #include "text/tokenizer.h"
 
 #include "base/error.h"
+#include "ckpt/gguf_vocabulary.h"
 #include "base/random.h"
 #include "byte_tokenizer.h"
 #include "golden.h"
@@ -15,6 +16,8 @@
 
 namespace dllm::text {
 namespace {
+
+using ckpt::GgufVocabulary;
 
 // "hello" merges to one token behind a space, "aa" and "aaaa" too.
 std::shared_ptr<Tokenizer> make_small(const char* options = "{}") {
@@ -198,7 +201,7 @@ TEST(GgufVocabulary, SentencePieceMergesTheBestScoreFirst) {
     v.types.push_back(1);
     v.scores.push_back(score);
   }
-  v.unk = 0, v.bos = 1, v.eos = 2;
+  v.unknown = 0, v.bos = 1, v.eos = 2;
   v.add_bos = true;
   const auto tokenizer = Tokenizer::from_gguf(v, Options(tokenizer_schema()));
   const int32_t bc = tokenizer->id("bc"), ab = tokenizer->id("ab"),

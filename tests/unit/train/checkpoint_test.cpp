@@ -136,6 +136,80 @@ TEST_F(CheckpointTest, WhatDiffersIsNamed) {
   EXPECT_NEAR(slower->metric("lr"), 1e-5, 1e-12);
 }
 
+// Whatever the optimizer keeps comes back: one array, none, and one in the middle of an update.
+TEST_F(CheckpointTest, SgdResumesToTheBit) {
+  for (const Json& own : {Json{{"momentum", 0.9}, {"nesterov", true}, {"ema", 0.8}}, Json{{"momentum", 0.0}}}) {
+    remove_all(root_);
+    Json options = own;
+    options["optimizer"] = "sgd";
+    options["lr"] = 0.1;
+    TextSource source;
+    std::vector<Batch> batches;
+    for (int i = 0; i < 6; ++i) batches.push_back(*source.next());
+    auto whole = tiny_trainer(options), first = tiny_trainer(options), second = tiny_trainer(options);
+    for (Trainer* trainer : {whole.get(), first.get()}) {
+      trainer->step(batches[0]);
+      trainer->step(batches[1]);
+    }
+    restore_checkpoint(*second, nullptr, save(*first, nullptr));
+    for (Trainer* trainer : {whole.get(), second.get()}) {
+      trainer->step(batches[2]);
+      trainer->accumulate(batches[3]);
+    }
+    EXPECT_EQ(weights_of(*second), weights_of(*whole)) << own.dump();
+    auto third = tiny_trainer(options);
+    restore_checkpoint(*third, nullptr, save(*second, nullptr));
+    for (Trainer* trainer : {whole.get(), third.get()}) {
+      trainer->accumulate(batches[4]);
+      trainer->apply();
+      trainer->step(batches[5]);
+    }
+    EXPECT_EQ(weights_of(*third), weights_of(*whole)) << own.dump();
+  }
+}
+
+TEST_F(CheckpointTest, AnotherOptimizerIsNamed) {
+  auto trainer = tiny_trainer({{"optimizer", "sgd"}, {"momentum", 0.5}});
+  TextSource source;
+  trainer->run(source, 1);
+  const std::string dir = save(*trainer, &source);
+  const auto refusal = [&](const Json& options) -> std::string {
+    try {
+      restore_checkpoint(*tiny_trainer(options), nullptr, dir);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::failed_precondition);
+      return error.text();
+    }
+    return "no error";
+  };
+  EXPECT_NE(refusal(Json::object()).find("optimizer \"sgd\", this trainer \"adamw\""), std::string::npos);
+  EXPECT_NE(refusal({{"optimizer", "sgd"}, {"momentum", 0.9}}).find("momentum 0.5, this trainer 0.9"), std::string::npos);
+}
+
+// Checkpoints of AdamW that were saved before there was a choice hold no name of an optimizer.
+TEST_F(CheckpointTest, OlderOnesWithoutAnOptimizerRestore) {
+  auto trainer = tiny_trainer();
+  TextSource source;
+  trainer->run(source, 2);
+  const std::string dir = save(*trainer, &source), older_root = join_path(root_, "older");
+  Json record = parse_json(read_text(join_path(dir, "trainer.json")), "trainer.json");
+  for (const char* key : {"optimizer", "momentum", "nesterov"}) ASSERT_EQ(record["options"].erase(key), 1u) << key;
+  make_directories(older_root);
+  ckpt::CheckpointWriter writer(older_root, 2);
+  for (const char* file : {"model/config.json", "model/model.safetensors", "state/rank_000.safetensors", "state/layout.json"})
+    write_file_atomic(writer.path(file), read_text(join_path(dir, file)));
+  write_file_atomic(writer.path("trainer.json"), record.dump(1));
+  const std::string older = writer.commit(0);
+
+  auto resumed = tiny_trainer();
+  restore_checkpoint(*resumed, nullptr, older);
+  EXPECT_EQ(weights_of(*resumed), weights_of(*trainer));
+  const Batch next = *source.next();
+  EXPECT_EQ(resumed->step(next), trainer->step(next));
+  EXPECT_EQ(weights_of(*resumed), weights_of(*trainer));
+  EXPECT_THROW(restore_checkpoint(*tiny_trainer({{"optimizer", "sgd"}}), nullptr, older), Error);
+}
+
 TEST_F(CheckpointTest, ChangedSettingsComeBack) {
   auto trainer = tiny_trainer({{"warmup", 0}});
   TextSource source;

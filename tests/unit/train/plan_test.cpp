@@ -2,6 +2,7 @@
 
 #include "train/plan.h"
 
+#include "base/error.h"
 #include "tiny.h"
 #include "unit/watching_engine.h"
 
@@ -57,6 +58,9 @@ TEST(TrainPlan, AverageAndRemat) {
   };
   const int64_t count = model->params().parameter_count();
   EXPECT_EQ(plan({{"ema", true}})["moments"], count * 12);
+  EXPECT_EQ(plan({{"optimizer", "sgd"}})["moments"], 0); // without momentum
+  EXPECT_EQ(plan({{"optimizer", "sgd"}, {"ema", true}})["moments"], count * 4);
+  EXPECT_THROW(plan({{"optimizer", "sdg"}}), Error);
   const Json wide = {{"batch", 16}, {"length", 64}};
   Json narrow = wide;
   narrow["remat"] = true;

@@ -54,8 +54,8 @@ void emit_argmax(EmitCall& call) {
     holds = build::binary(w, "or", holds, both);
   }
   const Ssa index = build::iota(w, {Element::i32, x.shape()}, axis);
-  const Ssa nobody = build::number_like(w, index, static_cast<double>(x.shape().dim(axis)));
-  const Ssa first = build::select(w, holds, index, nobody);
+  const Ssa none = build::number_like(w, index, static_cast<double>(x.shape().dim(axis)));
+  const Ssa first = build::select(w, holds, index, none);
   call.out(build::reduce(w, "minimum", first, highest(Element::i32), {axis}));
 }
 

@@ -20,10 +20,11 @@ size_t flat_of(const Shape& shape, const Index& index);
 double wrap(DType dtype, double value);      // into the range of an integer type
 double pick(double x, double y, bool first); // NaN passes through
 
-// Tables of the three files; null when the operation is not there.
+// Tables of the four files; null when the operation is not there.
 LocalOp find_move_op(std::string_view op);
 LocalOp find_math_op(std::string_view op);
 LocalOp find_order_op(std::string_view op);
+LocalOp find_product_op(std::string_view op);
 
 struct Entry {
   std::string_view name;

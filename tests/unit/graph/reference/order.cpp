@@ -1,4 +1,4 @@
-// Reductions, ordering, indexing, products, random bits.
+// Reductions, ordering, indexing, random bits.
 
 #include "unit/graph/reference/arrays.h"
 
@@ -140,25 +140,6 @@ Results op_scatter(const LocalCall& call) {
   return {y};
 }
 
-Results op_dot(const LocalCall& call) {
-  const Array& x = *call.in[0];
-  const Array& y = *call.in[1];
-  const int64_t m = x.type.shape.dim(-2), k = x.type.shape.dim(-1), n = y.type.shape.dim(-1);
-  Array z = empty(call.result());
-  const int64_t batch = m * n == 0 ? 0 : z.type.shape.count() / (m * n);
-  for (int64_t b = 0; b < batch; ++b) {
-    for (int64_t i = 0; i < m; ++i) {
-      for (int64_t j = 0; j < n; ++j) {
-        double sum = 0;
-        for (int64_t p = 0; p < k; ++p)
-          sum += x.data[zu((b * m + i) * k + p)] * y.data[zu((b * k + p) * n + j)];
-        z.data[zu((b * m + i) * n + j)] = sum;
-      }
-    }
-  }
-  return {z};
-}
-
 Results op_random_bits(const LocalCall& call) {
   Array y = empty(call.result());
   const Key key{static_cast<uint32_t>(call.in[0]->data[0]),
@@ -179,7 +160,6 @@ constexpr Entry kTable[] = {
     {"take_along", op_take_along},
     {"scatter_add", op_scatter},
     {"scatter_set", op_scatter},
-    {"dot", op_dot},
     {"random_bits", op_random_bits},
 };
 

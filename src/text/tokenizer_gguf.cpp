@@ -1,6 +1,6 @@
-#include "text/gguf_vocabulary.h"
-
+// A tokenizer from the vocabulary that a GGUF file carries.
 #include "base/error.h"
+#include "ckpt/gguf_vocabulary.h"
 #include "text/pre_tokenizer_scheme.h"
 #include "text/tokenizer_parts.h"
 #include "text/unicode.h"
@@ -12,6 +12,8 @@
 namespace dllm::text {
 
 namespace {
+
+using ckpt::GgufVocabulary;
 
 // Token types of the format.
 constexpr int32_t kUnknown = 2;
@@ -27,10 +29,10 @@ void check(const GgufVocabulary& v) {
     fail(Code::data_loss, "{}: {} tokens but {} token types", v.name, count, v.types.size());
   }
   for (const auto& [what, id] :
-       {std::pair{"bos", v.bos}, std::pair{"eos", v.eos}, std::pair{"pad", v.pad},
-        std::pair{"mask", v.mask}, std::pair{"unk", v.unk}}) {
-    if (id >= 0 && static_cast<size_t>(id) >= count) {
-      fail(Code::data_loss, "{}: the {} token {} is beyond the {} tokens", v.name, what, id, count);
+       {std::pair{"bos", v.bos}, std::pair{"eos", v.eos}, std::pair{"pad", v.padding},
+        std::pair{"mask", v.mask}, std::pair{"unk", v.unknown}}) {
+    if (id && (*id < 0 || *id >= static_cast<int64_t>(count))) {
+      fail(Code::data_loss, "{}: the {} token {} is beyond the {} tokens", v.name, what, *id, count);
     }
   }
 }
@@ -86,7 +88,7 @@ void use_sentence_piece(const GgufVocabulary& v, TokenizerParts& parts,
   BpeSettings settings;
   settings.byte_fallback = true;
   settings.fuse_unk = true;
-  if (v.unk >= 0) settings.unk = v.tokens[static_cast<size_t>(v.unk)];
+  if (v.unknown) settings.unk = v.tokens[static_cast<size_t>(*v.unknown)];
   parts.model = std::make_unique<Bpe>(parts.vocabulary, merges_by_score(v, vocabulary), settings);
   const TreeJson spaces = {
       {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kMetaspace}};
@@ -95,7 +97,7 @@ void use_sentence_piece(const GgufVocabulary& v, TokenizerParts& parts,
       {{"type", "Replace"}, {"pattern", {{"String", kMetaspace}}}, {"content", " "}},
       {{"type", "ByteFallback"}},
       {{"type", "Fuse"}}};
-  if (v.add_space_prefix) {
+  if (v.add_space_prefix.value_or(true)) {
     normalizers.push_back({{"type", "Prepend"}, {"prepend", kMetaspace}});
     decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   }
@@ -105,21 +107,21 @@ void use_sentence_piece(const GgufVocabulary& v, TokenizerParts& parts,
 }
 
 TreeJson around(const GgufVocabulary& v) {
-  const auto special = [&](int32_t id) {
+  const auto special = [&](int64_t id) {
     return TreeJson{{"SpecialToken", {{"id", v.tokens[static_cast<size_t>(id)]}, {"type_id", 0}}}};
   };
   const TreeJson text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
   std::vector<TreeJson> single;
-  if (v.add_bos && v.bos >= 0) single.push_back(special(v.bos));
+  if (v.add_bos.value_or(false) && v.bos) single.push_back(special(*v.bos));
   single.push_back(text);
-  if (v.add_eos && v.eos >= 0) single.push_back(special(v.eos));
+  if (v.add_eos.value_or(false) && v.eos) single.push_back(special(*v.eos));
   if (single.size() == 1) return TreeJson();
   return {{"type", "TemplateProcessing"}, {"single", single}};
 }
 
 } // namespace
 
-TokenizerParts read_gguf_vocabulary(const GgufVocabulary& v) {
+TokenizerParts read_gguf_tokenizer(const GgufVocabulary& v) {
   check(v);
   TokenizerParts parts;
   parts.name = v.name;
@@ -152,7 +154,8 @@ TokenizerParts read_gguf_vocabulary(const GgufVocabulary& v) {
     parts.added.push_back(std::move(token));
   }
   parts.post_processor = around(v);
-  parts.special = {v.bos, v.eos, v.pad, v.mask};
+  const auto id = [](const std::optional<int64_t>& token) { return static_cast<int32_t>(token.value_or(-1)); };
+  parts.special = {id(v.bos), id(v.eos), id(v.padding), id(v.mask)};
   if (!v.chat_template.empty()) parts.chat_templates = {{"default", v.chat_template}};
   return parts;
 }

@@ -1,10 +1,12 @@
-#include "text/token_file.h"
+#include "text/readers/token_file.h"
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/input_file.h"
 #include "base/task.h"
 #include "text/hash.h"
+#include "text/readers/byte_source.h"
+#include "text/readers/readers.h"
 
 #include <algorithm>
 #include <bit>
@@ -179,6 +181,10 @@ void save_token_file(const std::string& path, const TokenRows& rows, const Token
 TokenRows open_token_file(std::shared_ptr<const InputFile> file, TokenFileInfo& info,
                           const Task* task) {
   const std::string& path = file->path();
+  if (is_gzip(*file)) {
+    fail_with_hint("decompress it with gunzip", Code::invalid_argument,
+                   "{} is compressed, but the tokens of a token file are read where they lie", path);
+  }
   if (file->size() < static_cast<int64_t>(sizeof(Header))) {
     fail(Code::data_loss, "{}: {} bytes are less than a header of {}", path, file->size(),
          sizeof(Header));
@@ -218,6 +224,12 @@ TokenRows open_token_file(std::shared_ptr<const InputFile> file, TokenFileInfo& 
   info.vocabulary_size = h.vocabulary_size;
   info.special = {h.bos, h.eos, h.pad, h.mask};
   return TokenRows(std::move(file), places, std::move(offsets), std::move(starts));
+}
+
+Reader token_file_reader() {
+  return {.name = "tokens",
+          .recognizes = [](const FileHead& file) { return file.head.starts_with({kMagic, sizeof kMagic}); },
+          .open = open_token_file};
 }
 
 } // namespace dllm::text

@@ -1,0 +1,88 @@
+// Per-target: lane loaders, one per weight format. A loader gives one vector of weights as f32: those of neighbouring
+// rows at one k, from a panel (pack.h).
+
+#if defined(DLLM_CPU_GEMM_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef DLLM_CPU_GEMM_LANES_INL_H_
+#undef DLLM_CPU_GEMM_LANES_INL_H_
+#else
+#define DLLM_CPU_GEMM_LANES_INL_H_
+#endif
+
+#include "cpu/simd/targets.h"
+
+#include "cpu/simd/math-inl.h"
+
+#include <tuple>
+
+HWY_BEFORE_NAMESPACE();
+namespace dllm::cpu::HWY_NAMESPACE {
+
+using D = F32;
+using V = hn::Vec<D>;
+
+// Arrays of elements, widened (exact for bf16 and i8).
+HWY_INLINE V LoadWeights(const float* p) {
+  return hn::LoadU(D(), p);
+}
+HWY_INLINE V LoadWeights(const uint16_t* p) {
+  const hn::RebindToUnsigned<D> d32;
+  const hn::Rebind<uint16_t, D> d16;
+  return hn::BitCast(D(), hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, p))));
+}
+HWY_INLINE V LoadWeights(const int8_t* p) {
+  const hn::RebindToSigned<D> d32;
+  const hn::Rebind<int8_t, D> d8;
+  return hn::ConvertTo(D(), hn::PromoteTo(d32, hn::LoadU(d8, p)));
+}
+HWY_INLINE V LoadHalves(const uint8_t* p) {
+  const hn::Rebind<hwy::float16_t, D> d16;
+  return hn::PromoteTo(D(), hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
+}
+
+// What a tile reads. W is the element of an array, or one of the block formats below.
+template <class W> struct Lanes {
+  using Unit = W;
+  static constexpr int64_t kBlock = 1;           // numbers of a chain in one panel block
+  static constexpr int64_t kUnits = kPanelRows;  // units of a panel block
+};
+
+// A block format: what stays in registers during a block (State), then the vector at its i-th k. `lane` is the first
+// row of the vector.
+struct F16Lanes {
+  static constexpr const char* kFormat = "f16";
+  static constexpr int64_t kBlock = 1, kBytes = 2 * kPanelRows;
+  using State = int;
+  static HWY_INLINE State Begin(const uint8_t*, int64_t) { return 0; }
+  static HWY_INLINE V At(State, const uint8_t* block, int64_t, int64_t lane) {
+    return LoadHalves(block + 2 * lane);
+  }
+};
+
+struct Q8_0Lanes {
+  static constexpr const char* kFormat = "q8_0";
+  static constexpr int64_t kBlock = 32, kBytes = 34 * kPanelRows;
+  using State = V; // scales
+  static HWY_INLINE State Begin(const uint8_t* block, int64_t lane) {
+    return LoadHalves(block + 2 * lane);
+  }
+  static HWY_INLINE V At(State scale, const uint8_t* block, int64_t i, int64_t lane) {
+    const uint8_t* q = block + (2 + i) * kPanelRows + lane;
+    return hn::Mul(LoadWeights(reinterpret_cast<const int8_t*>(q)), scale);
+  }
+};
+
+using BlockLanes = std::tuple<F16Lanes, Q8_0Lanes>;
+
+template <class L> struct BlockUnits {
+  using Unit = uint8_t;
+  static constexpr int64_t kBlock = L::kBlock;
+  static constexpr int64_t kUnits = L::kBytes;
+};
+template <> struct Lanes<F16Lanes> : BlockUnits<F16Lanes> {};
+template <> struct Lanes<Q8_0Lanes> : BlockUnits<Q8_0Lanes> {};
+template <class W> inline constexpr bool kIsBlocks = std::is_class_v<W>;
+
+} // namespace dllm::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

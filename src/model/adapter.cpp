@@ -1,0 +1,153 @@
+#include "model/adapter.h"
+
+#include "base/error.h"
+#include "base/random.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dllm::model {
+namespace {
+
+// "x.q_proj.weight" -> "x.q_proj.lora_A.weight"
+std::string adapter_name(const std::string& weight, const char* part) {
+  const size_t cut = weight.rfind('.');
+  return weight.substr(0, cut) + "." + part + weight.substr(cut);
+}
+
+// One half beside a stack: rows x columns per matrix.
+ParamSpec half_of(const ParamSpec& base, const char* suffix, const char* part, int64_t rows, int64_t columns) {
+  ParamSpec spec = base;
+  const bool experts = base.element.rank() == 3;
+  spec.name = base.name + suffix;
+  spec.role = ParamRole::adapter;
+  spec.element = experts ? Shape{base.element[0], rows, columns} : Shape{rows, columns};
+  spec.pieces.clear();
+  for (const ParamPiece& piece : base.pieces) {
+    spec.pieces.push_back({adapter_name(piece.logical, part), experts ? 1 : rows, false});
+    if (!experts) break; // REQUIRES of add_adapters: one piece
+  }
+  return spec;
+}
+
+// Uniform in +-1/sqrt(columns), by name and element.
+Tensor first_down(const Shape& shape, const std::string& name, uint64_t seed) {
+  Tensor values(DType::f32, shape);
+  const double bound = 1.0 / std::sqrt(static_cast<double>(shape[-1]));
+  const Key key = stream_key(seed, Stream::init, name_number(name), 0);
+  const auto out = values.mutable_as<float>();
+  for (size_t i = 0; i < out.size(); ++i) {
+    const double uniform = (static_cast<double>(random_bits_at(key, i) >> 8) + 0.5) / 16777216.0;
+    out[i] = static_cast<float>(bound * (2 * uniform - 1));
+  }
+  return values;
+}
+
+// Indices of the stacks that the patterns name, each whole.
+std::vector<size_t> chosen_stacks(const ParamStore& params, const std::vector<std::string>& patterns) {
+  std::vector<size_t> chosen;
+  for (const std::string& pattern : patterns) {
+    bool any = false;
+    for (size_t i = 0; i < params.physical().size(); ++i) {
+      const ParamStore::Physical& entry = params.physical()[i];
+      if (entry.scale_of >= 0) continue;
+      const int64_t hits = count_matches(pattern, entry.spec);
+      if (hits == 0) continue;
+      any = true;
+      const bool matrix = entry.spec.role == ParamRole::weight && entry.spec.layers > 0 &&
+                          (entry.spec.element.rank() == 3 || entry.spec.pieces.size() == 1);
+      if (!matrix)
+        fail(Code::unimplemented, "{} is no matrix of a layer: it cannot have an adapter", entry.name);
+      if (hits != entry.spec.copies() * static_cast<int64_t>(entry.spec.pieces.size())) {
+        fail_with_hint("use a pattern with * for the layer", Code::unimplemented,
+                       "{} matches {} of the {} tensors of {}: adapters of some layers are not supported yet", pattern,
+                       hits, entry.spec.copies() * static_cast<int64_t>(entry.spec.pieces.size()), entry.name);
+      }
+      if (std::find(chosen.begin(), chosen.end(), i) == chosen.end()) chosen.push_back(i);
+    }
+    if (!any) fail(Code::not_found, "no parameter matches {}", pattern);
+  }
+  return chosen;
+}
+
+// base (out, in) += factor * up (out, rank) down (rank, in)
+void add_product(Tensor& base, const Tensor& down, const Tensor& up, float factor) {
+  const int64_t out = base.shape()[0], in = base.shape()[1], rank = down.shape()[0];
+  float* w = base.mutable_as<float>().data();
+  const float *a = down.as<float>().data(), *b = up.as<float>().data();
+  for (int64_t o = 0; o < out; ++o) {
+    for (int64_t r = 0; r < rank; ++r) {
+      const float weight = factor * b[o * rank + r];
+      for (int64_t i = 0; i < in; ++i) w[o * in + i] += weight * a[r * in + i];
+    }
+  }
+}
+
+Tensor transposed(const Tensor& matrix) {
+  const int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
+  Tensor made(DType::f32, {columns, rows});
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c)
+      made.mutable_as<float>()[static_cast<size_t>(c * rows + r)] =
+          matrix.as<float>()[static_cast<size_t>(r * columns + c)];
+  }
+  return made;
+}
+
+} // namespace
+
+void add_adapters(Model& model, const AdapterOptions& options) {
+  ParamStore& params = model.params();
+  if (params.has_adapters())
+    fail_with_hint("merge them first", Code::failed_precondition, "the model has adapters");
+  if (options.rank < 1 || !std::isfinite(options.alpha))
+    fail(Code::invalid_argument, "rank {} and alpha {} make no adapter", options.rank, options.alpha);
+  const std::vector<size_t> chosen = chosen_stacks(params, options.targets);
+  params.set_trainable("*", false);
+  for (const size_t index : chosen) {
+    const ParamSpec base = params.physical()[index].spec;
+    const int64_t out = base.element.dim(-2), in = base.element.dim(-1);
+    const ParamSpec down = half_of(base, ".lora_a", "lora_A", options.rank, in);
+    ParamSpec up = half_of(base, ".lora_b", "lora_B", out, options.rank);
+    up.factor = static_cast<float>(options.alpha / static_cast<double>(options.rank));
+    ParamForm first(down, DType::f32);
+    for (int64_t layer = 0; layer < down.copies(); ++layer) {
+      for (size_t piece = 0; piece < down.pieces.size(); ++piece) {
+        const std::string name = down.logical_name(down.pieces[piece], layer);
+        first.put(down, piece, layer, first_down(down.logical_shape(down.pieces[piece]), name, options.seed));
+      }
+    }
+    params.add(down, first);
+    params.add(up, ParamForm(up, DType::f32));
+  }
+  model.forget_programs();
+}
+
+void merge_adapters(Model& model) {
+  ParamStore& params = model.params();
+  const std::vector<ParamStore::Physical> all = params.entries();
+  for (const ParamStore::Physical& entry : all) {
+    const std::string ending = ".lora_b";
+    if (entry.spec.role != ParamRole::adapter || !entry.name.ends_with(ending)) continue;
+    const size_t at = params.index(entry.name.substr(0, entry.name.size() - ending.size()));
+    const size_t down_at = params.index(params.physical()[at].name + ".lora_a");
+    const ParamSpec base = params.physical()[at].spec, down = params.physical()[down_at].spec;
+    // Each stack is read once; writes are collected and uploaded once.
+    const Tensor weights = params.widened(at), downs = params.widened(down_at),
+                 ups = params.widened(params.index(entry.name));
+    for (int64_t layer = 0; layer < base.copies(); ++layer) {
+      for (size_t piece = 0; piece < base.pieces.size(); ++piece) {
+        const bool turned = base.pieces[piece].transpose;
+        Tensor weight = read_piece(base, piece, layer, weights);
+        if (turned) weight = transposed(weight);
+        add_product(weight, read_piece(down, piece, layer, downs), read_piece(entry.spec, piece, layer, ups),
+                    entry.spec.factor);
+        params.write(base.logical_name(base.pieces[piece], layer), turned ? transposed(weight) : weight);
+      }
+    }
+  }
+  params.drop_adapters();
+  model.forget_programs();
+}
+
+} // namespace dllm::model

@@ -1,0 +1,45 @@
+#pragma once
+// A product with a parameter. Attention, MLP, experts, head and time conditioning build theirs here, so that weight
+// formats, adapters and partitions are met in one place.
+
+#include "graph/graph.h"
+#include "model/partition.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace dllm::model {
+
+// LoRA (Hu et al. 2021): y += factor (x down^T) up^T. For experts both have a leading axis.
+struct Adapter {
+  graph::Value down; // (rank, in)
+  graph::Value up;   // (out, rank)
+  float factor = 1;  // alpha / rank
+};
+
+struct Linear {
+  graph::Value weight; // (out, in) or (experts, out, in), in any weight format
+  graph::Value bias;   // f32(out) or undefined
+  graph::Value scale;  // f32(out) for int8, or undefined
+  std::vector<Adapter> adapters;
+  Partition partition;
+};
+
+// One parameter of a graph with what its ParamSpec says of it.
+struct NamedParam {
+  graph::Value value; // undefined: there is none of that name
+  float factor = 1;
+  Partition partition;
+};
+using ParamLookup = std::function<NamedParam(const std::string& name)>;
+
+// The parameters "q", "q.bias", "q.scale", "q.lora_a" and "q.lora_b" as one; weight is undefined when there is no "q".
+Linear find_linear(const ParamLookup& find, const std::string& name);
+
+// x (.., in) -> (.., out)
+graph::Value product(const Linear& linear, graph::Value x);
+// x (rows, in), experts i32(rows, choices) -> (rows, choices, out). REQUIRES: no bias, no partition.
+graph::Value expert_product(const Linear& linear, graph::Value x, graph::Value experts);
+
+} // namespace dllm::model

@@ -1,0 +1,150 @@
+// Which parameters are trained. Trainability belongs to a stack; where a pattern names some layers of one, the run of
+// layers is cut there, so that each part is a stack, and a scan, of its own.
+
+#include "model/param_store.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <set>
+
+namespace dllm::model {
+namespace {
+
+// "layers.q" -> "q"; "layers@4.q.scale" -> "q.scale".
+std::string name_in_run(const std::string& name) {
+  return name.substr(name.find('.') + 1);
+}
+
+// Layers at which a pattern begins or ends to match inside a stack. Fails when it names a part of one layer.
+std::vector<int64_t> borders_of(const std::string& pattern, const ParamSpec& spec) {
+  std::vector<int64_t> borders;
+  bool before = false;
+  for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+    size_t hits = 0;
+    for (const ParamPiece& piece : spec.pieces)
+      hits += name_matches(pattern, spec.logical_name(piece, layer)) ? 1 : 0;
+    if (hits != 0 && hits != spec.pieces.size()) {
+      fail_with_hint("name all experts of a layer", Code::unimplemented,
+                     "{} matches {} of the {} tensors of layer {} of {}: freezing some of them is not supported yet",
+                     pattern, hits, spec.pieces.size(), spec.first_layer + layer, spec.name);
+    }
+    if (layer > 0 && (hits != 0) != before) borders.push_back(spec.first_layer + layer);
+    before = hits != 0;
+  }
+  return borders;
+}
+
+} // namespace
+
+void ParamStore::cut_runs(const std::set<int64_t>& borders) {
+  const std::vector<Physical> before = sketch_ ? physical_ : entries(); // uploads what was written
+  std::vector<Physical> made;
+  std::map<size_t, double> rounding;
+  for (size_t i = 0; i < before.size();) {
+    // The entries of one run, which stand together, are written part by part.
+    const ParamSpec& run = before[i].spec;
+    size_t end = i + 1;
+    while (end < before.size() && run.layers > 0 && before[end].spec.layers == run.layers &&
+           before[end].spec.first_layer == run.first_layer)
+      ++end;
+    std::vector<int64_t> edges = {0};
+    for (const int64_t border : borders) {
+      const int64_t at = border - run.first_layer;
+      if (at > 0 && at < run.layers) edges.push_back(at);
+    }
+    edges.push_back(run.copies());
+    for (size_t part = 0; part + 1 < edges.size(); ++part) {
+      const size_t offset = made.size();
+      for (size_t e = i; e < end; ++e) {
+        Physical entry = before[e];
+        if (const auto found = rounding_.find(e); found != rounding_.end()) rounding[made.size()] = found->second;
+        if (entry.scale_of >= 0)
+          entry.scale_of = static_cast<int>(offset + static_cast<size_t>(entry.scale_of) - i);
+        if (edges.size() > 2) cut_entry(entry, edges[part], edges[part + 1]);
+        made.push_back(std::move(entry));
+      }
+    }
+    i = end;
+  }
+  const Lock lock(mutex_);
+  physical_ = std::move(made);
+  rounding_ = std::move(rounding);
+  cuts_.insert(borders.begin(), borders.end());
+  for (size_t i = 0; i < physical_.size(); ++i) {
+    if (physical_[i].scale_of < 0) add_places(i);
+  }
+  ++version_;
+}
+
+// Layers [begin, end) of an entry as an entry of its own.
+void ParamStore::cut_entry(Physical& entry, int64_t begin, int64_t end) const {
+  ParamSpec& spec = entry.spec;
+  const std::string prefix = "layers@" + std::to_string(spec.first_layer + begin) + ".";
+  if (begin > 0) {
+    entry.name = prefix + name_in_run(entry.name);
+    spec.name = prefix + name_in_run(spec.name);
+  }
+  spec.first_layer += begin;
+  spec.layers = end - begin;
+  entry.shape = entry.shape.with_dim(0, end - begin);
+  if (sketch_) return;
+  // Of its own storage: the rest of the stack may go.
+  entry.buffer = upload(entry, entry.buffer->read().rows(begin, end).clone(), nullptr);
+}
+
+void ParamStore::set_trainable(const std::string& pattern, bool trainable) {
+  std::set<int64_t> borders;
+  bool any = false;
+  for (const Physical& entry : physical_) {
+    if (entry.scale_of >= 0 || count_matches(pattern, entry.spec) == 0) continue;
+    any = true;
+    for (const int64_t border : borders_of(pattern, entry.spec)) borders.insert(border);
+  }
+  if (!any) fail(Code::not_found, "no parameter matches {}", pattern);
+  if (!borders.empty()) cut_runs(borders);
+  const Lock lock(mutex_);
+  for (Physical& entry : physical_) {
+    if (entry.scale_of < 0 && count_matches(pattern, entry.spec) > 0) entry.trainable = trainable;
+  }
+}
+
+bool ParamStore::has_adapters() const {
+  const Lock lock(mutex_);
+  return std::any_of(physical_.begin(), physical_.end(),
+                     [](const Physical& entry) { return entry.spec.role == ParamRole::adapter; });
+}
+
+void ParamStore::drop_adapters() {
+  entries(); // uploads what was written
+  const Lock lock(mutex_);
+  // They were added behind all others, but a cut may have mixed them: indices move.
+  std::vector<Physical> kept;
+  std::vector<size_t> moved(physical_.size());
+  std::map<size_t, double> rounding;
+  for (size_t i = 0; i < physical_.size(); ++i) {
+    moved[i] = kept.size();
+    if (physical_[i].spec.role == ParamRole::adapter) continue;
+    if (const auto found = rounding_.find(i); found != rounding_.end()) rounding[kept.size()] = found->second;
+    Physical entry = physical_[i];
+    if (entry.scale_of >= 0) entry.scale_of = static_cast<int>(moved[static_cast<size_t>(entry.scale_of)]);
+    kept.push_back(std::move(entry));
+  }
+  physical_ = std::move(kept);
+  rounding_ = std::move(rounding);
+  places_.clear();
+  for (size_t i = 0; i < physical_.size(); ++i) {
+    if (physical_[i].scale_of < 0) add_places(i);
+  }
+  ++version_;
+}
+
+void ParamStore::add_places(size_t index) {
+  const ParamSpec& spec = physical_[index].spec;
+  for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+    for (size_t piece = 0; piece < spec.pieces.size(); ++piece)
+      places_[spec.logical_name(spec.pieces[piece], layer)] = {index, piece, layer};
+  }
+}
+
+} // namespace dllm::model

@@ -1,0 +1,81 @@
+#include "runtime/arguments.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dllm::runtime {
+
+Arguments::Arguments(std::shared_ptr<graph::Program> program)
+    : program_(std::move(program)),
+      buffers_(program_->graph().inputs().size()),
+      homes_(buffers_.size(), nullptr) {}
+
+Arguments::~Arguments() { give_back(); }
+
+size_t Arguments::input(std::string_view name) const {
+  const int32_t index = program_->graph().find_input(name);
+  if (index < 0) fail(Code::internal, "program {} has no input {}", program_->graph().name(), name);
+  return static_cast<size_t>(index);
+}
+
+void Arguments::share(size_t input, graph::BufferRef buffer) { buffers_[input] = std::move(buffer); }
+
+void Arguments::lend(size_t input, graph::BufferRef& home) noexcept {
+  buffers_[input] = std::move(home);
+  home = nullptr;
+  homes_[input] = &home;
+}
+
+void Arguments::share_parameters(std::span<const graph::BufferRef> buffers) {
+  const auto& inputs = program_->graph().inputs();
+  const auto count = static_cast<size_t>(std::ranges::count_if(inputs, &graph::GraphInput::is_parameter));
+  if (count != buffers.size()) {
+    fail_with_hint("make a new decoder after the trainer", Code::failed_precondition,
+                   "the model has {} arrays of parameters, had {} when the program was compiled", buffers.size(), count);
+  }
+  size_t next = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].is_parameter) share(i, buffers[next++]);
+  }
+}
+
+void Arguments::upload(graph::Engine& engine, const Batch& arrays) {
+  constexpr std::string_view kPrefix = "batch:";
+  const auto& inputs = program_->graph().inputs();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (buffers_[i] != nullptr || homes_[i] != nullptr) continue;
+    std::string_view name = inputs[i].name;
+    if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+    share(i, engine.upload(arrays.at(name), true));
+  }
+}
+
+std::vector<graph::BufferRef> Arguments::run(const Task* task, graph::StopRule rule) {
+  std::vector<graph::BufferRef> results;
+  try {
+    results = program_->run(buffers_, task, rule);
+  } catch (...) {
+    give_back();
+    throw;
+  }
+  const auto& outputs = program_->graph().outputs();
+  for (size_t o = 0; o < results.size(); ++o) {
+    const int32_t donor = outputs[o].donated_input;
+    if (donor < 0 || homes_[static_cast<size_t>(donor)] == nullptr) continue;
+    buffers_[static_cast<size_t>(donor)] = std::move(results[o]);
+    results[o] = nullptr;
+  }
+  give_back();
+  return results;
+}
+
+void Arguments::give_back() noexcept {
+  for (size_t i = 0; i < homes_.size(); ++i) {
+    if (homes_[i] != nullptr) *std::exchange(homes_[i], nullptr) = std::move(buffers_[i]);
+    buffers_[i] = nullptr;
+  }
+}
+
+}  // namespace dllm::runtime

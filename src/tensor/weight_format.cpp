@@ -1,0 +1,63 @@
+#include "tensor/weight_format.h"
+
+#include "base/error.h"
+
+#include <string>
+
+namespace dllm {
+
+// One per file in formats/.
+extern const WeightFormat kFormatF32, kFormatBf16, kFormatF16, kFormatInt8, kFormatQ8_0;
+
+namespace {
+
+const WeightFormat* const kWeightFormats[] = {
+    &kFormatF32, &kFormatBf16, &kFormatF16, &kFormatInt8, &kFormatQ8_0,
+};
+
+}  // namespace
+
+std::span<const WeightFormat* const> weight_formats() { return kWeightFormats; }
+
+const WeightFormat* find_weight_format(std::string_view name) {
+  for (const WeightFormat* format : kWeightFormats) {
+    if (name == format->name) return format;
+  }
+  return nullptr;
+}
+
+const WeightFormat& weight_format(std::string_view name) {
+  if (const WeightFormat* found = find_weight_format(name)) return *found;
+  std::string known;
+  for (const WeightFormat* format : kWeightFormats) known += std::string(known.empty() ? "" : " ") + format->name;
+  fail_with_hint("formats are " + known, Code::not_found, "no weight format \"{}\"", name);
+}
+
+const WeightFormat& weight_format(DType element) {
+  for (const WeightFormat* format : kWeightFormats) {
+    if (!format->is_blocks() && format->element == element) return *format;
+  }
+  fail(Code::invalid_argument, "no weight format holds its numbers as {}", dtype_name(element));
+}
+
+Shape stored_shape(const WeightFormat& format, const Shape& shape) {
+  if (!format.is_blocks()) return shape;
+  const int64_t k = shape.dim(-1);
+  if (!format.fits(k)) {
+    fail(Code::invalid_argument, "rows of {} numbers are not whole blocks of {} ({})", k, format.block, format.name);
+  }
+  return shape.with_dim(-1, format.row_bytes(k));
+}
+
+Shape number_shape(const WeightFormat* format, const Shape& stored) {
+  return format == nullptr ? stored : stored.with_dim(-1, format->row_numbers(stored.dim(-1)));
+}
+
+int64_t weight_bytes(const WeightFormat& format, const Shape& shape) {
+  const int64_t numbers = shape.count();
+  const int64_t rows = shape.rank() > 0 && shape.dim(-1) > 0 ? numbers / shape.dim(-1) : 0;
+  const int64_t scales = format.scales == ScalePlace::row_array ? rows * 4 : 0;
+  return numbers / format.block * format.block_bytes + scales;
+}
+
+}  // namespace dllm

@@ -1,0 +1,13 @@
+#pragma once
+// Every optimizer: a new one is its file in this folder, and its name twice here.
+
+#include "train/optimizer.h"
+
+namespace dllm::train::optimizer_files {
+
+Optimizer adamw();
+Optimizer sgd();
+
+inline constexpr Optimizer (*kTable[])() = {adamw, sgd};  // the first is the default
+
+}  // namespace dllm::train::optimizer_files

@@ -1,0 +1,83 @@
+#include "base/error.h"
+#include "train/programs.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace dllm::train {
+namespace {
+
+bool divides_each_micro_batch(const std::string& compat) {
+  return compat == "dllm-jax" || compat == "dllm" || compat == "nano";
+}
+
+// Names are prefixes in state files ("first.<tensor>"), beside those of the trainer's own arrays.
+void check_name(const Optimizer& optimizer, const std::string& name) {
+  const bool taken = name == "param" || name == "ema" || name == "sums";
+  if (taken || name.empty() || name.find_first_of(".:") != std::string::npos)
+    fail(Code::internal, "optimizer {}: no array can be named '{}'", optimizer.name, name);
+}
+
+// The arrays of the optimizer: all parameters of one name, then those of the next name.
+void add_optimizer_state(ProgramSpec& spec, const Options& options) {
+  const auto& physical = spec.model->params().physical();
+  std::vector<StateEntry> declared;
+  std::vector<std::string> names;  // in the order in which they were declared first
+  for (size_t i = 0; i < spec.trained.size(); ++i) {
+    std::ptrdiff_t last = -1;
+    for (StateArray& array : spec.optimizer->state(options, physical[spec.trained[i]].spec)) {
+      check_name(*spec.optimizer, array.name);
+      if (std::ranges::find(names, array.name) == names.end()) names.push_back(array.name);
+      const std::ptrdiff_t at = std::ranges::find(names, array.name) - names.begin();
+      if (at <= last) fail(Code::internal, "optimizer {}: {} is out of order", spec.optimizer->name, array.name);
+      last = at;
+      declared.push_back({StateUse::optimizer, std::move(array.name), i, std::move(array.layout)});
+    }
+  }
+  for (const std::string& name : names) {
+    for (const StateEntry& entry : declared) {
+      if (entry.name == name) spec.state.push_back(entry);
+    }
+  }
+}
+
+}  // namespace
+
+ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective, const Options& options) {
+  return program_spec(model, objective, options, optimizer_of(options));
+}
+
+ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective, const Options& options,
+                         const Optimizer& optimizer) {
+  ProgramSpec spec{.model = &model, .objective = &objective, .optimizer = &optimizer, .options = options};
+  const bool decay_all = options.str("decay") == "all";
+  const auto& physical = model.params().physical();
+  for (size_t i = 0; i < physical.size(); ++i) {
+    if (!physical[i].trainable || physical[i].scale_of >= 0) continue;
+    spec.trained.push_back(i);
+    spec.decay.push_back(decay_all || physical[i].decay);
+  }
+  if (spec.trained.empty()) {
+    fail_with_hint("let freeze name fewer tensors", Code::invalid_argument, "every parameter is frozen");
+  }
+  spec.ema = options.f64("ema") > 0;
+  spec.remat = options.boolean("remat");
+  spec.halts = options.str("nonfinite") == "stop";
+  spec.mean_of_means = divides_each_micro_batch(options.str("compat"));
+  add_optimizer_state(spec, options);
+  for (size_t i = 0; spec.ema && i < spec.trained.size(); ++i)
+    spec.state.push_back({StateUse::average, "ema", i, physical[spec.trained[i]].spec});
+  for (size_t i = 0; i < spec.trained.size(); ++i)
+    spec.state.push_back({StateUse::sum, "sums", i, physical[spec.trained[i]].spec});
+  return spec;
+}
+
+int64_t state_bytes(const ProgramSpec& spec) {
+  int64_t bytes = 0;
+  for (const StateEntry& entry : spec.state) {
+    if (entry.use != StateUse::sum) bytes += dtype_size(DType::f32) * entry.layout.shape().count();
+  }
+  return bytes;
+}
+
+}  // namespace dllm::train

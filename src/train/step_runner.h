@@ -1,0 +1,158 @@
+#pragma once
+// Starts training steps and reads their numbers. Holds everything that a run changes but the weights: the arrays of the
+// optimizer, counters, gradients that are summed, steps in flight. Private to src/train.
+
+#include "graph/engine.h"
+#include "noise/objective.h"
+#include "runtime/program_cache.h"
+#include "train/metrics.h"
+#include "train/options.h"
+#include "train/train_program.h"
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dllm::train {
+
+struct Counters {
+  int64_t step = 0;     // optimizer steps, those left out included
+  int64_t updates = 0;  // steps that changed the weights
+  int64_t skipped = 0;  // steps left out because something was not finite
+  int64_t tokens = 0;
+  int64_t batches = 0;  // prepared batches, micro-batches included
+};
+
+// Micro-batches since the last update. Their gradients are the state arrays of use sum.
+struct Accumulated {
+  int64_t batches = 0;
+  int64_t rows = 0;   // global rows so far: the next micro-batch's noise starts there
+  int64_t drawn = 0;  // micro-batches whose noise was drawn here
+  int64_t tokens = 0;
+  double sum = 0;     // of the losses, unnormalized
+  double normalizer = 0;
+  double mean_sum = 0;  // of the means of the micro-batches (option compat)
+  double seconds = 0, flops = 0;
+  std::map<std::string, std::pair<double, double>> parts;  // sum, count
+};
+
+// What a checkpoint brings back.
+struct RestoredState {
+  std::vector<std::pair<size_t, graph::BufferRef>> weights;  // by physical index
+  std::vector<graph::BufferRef> arrays;                      // as ProgramSpec::state
+  Counters counters;
+  Accumulated accumulated;
+  Hyper hyper;
+};
+
+// On an engine that runs ahead the host prepares the next batch while the device works, so the numbers of a step are
+// read up to two steps late; on the others at once. One call at a time; metrics(), hyper() and average() at any time.
+class StepRunner {
+ public:
+  // Prepares the model for training (prepare_model.h).
+  StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef objective, const Options& options);
+
+  // A step, and its halves. The counters then count it. A failure, now or when it is read, is one of Trainer::step.
+  void start_step(const Batch& batch, const Task* task);
+  void start_accumulate(const Batch& batch, const Task* task);
+  void start_apply(const Task* task);
+  // Reads every step in flight, oldest first. Fails with aborted at the first that was not finite under nonfinite =
+  // stop: it and all behind it are as if never started. When the device failed, the state is lost.
+  void read_all();
+
+  void on_read(std::function<void()> call) { on_read_ = std::move(call); }  // after the metrics of a step were set
+  double last_loss() const { return last_loss_; }
+
+  const std::shared_ptr<model::Model>& model() const { return model_; }
+  const noise::ObjectiveRef& objective() const { return objective_; }
+  const Options& options() const { return options_; }
+  const LearningRate& rate() const { return rate_; }
+  const ProgramSpec& spec() const { return spec_; }
+  graph::Engine& engine() const { return model_->engine(); }
+
+  const Counters& counters() const { return counters_; }           // steps in flight as if all were finite
+  const Accumulated& accumulated() const { return accumulated_; }  // batches, rows and tokens of all; rest: those read
+  Metrics& metrics() { return metrics_; }
+  const Metrics& metrics() const { return metrics_; }
+  Hyper hyper() const;
+  void set_hyper(double Hyper::*member, double value);
+  // Share of the running run's minutes that is gone: the schedule follows it.
+  void set_clock(double share) { clock_ = share; }
+
+  // Requests for the next step, and those of all processes as of the last step that was read. All processes act on the
+  // latter, so that they act after the same step.
+  void request(Control what, int32_t value) { own_requests_[what] = value; }
+  int32_t requested_here(Control what) const { return own_requests_[what]; }
+  int32_t requested(Control what) const { return all_requests_[what]; }
+  void clear_requested() { all_requests_.assign(kControlCount, 0); }
+  void clear_requests() { own_requests_.assign(kControlCount, 0); }
+
+  // As ProgramSpec::state; sums are null until something is accumulated. Not while a step is started.
+  const std::vector<graph::BufferRef>& arrays() const { return arrays_; }
+  // The moving average of a trained parameter by physical index, all of one step. Null for others.
+  std::vector<graph::BufferRef> averages() const;
+  bool is_lost() const { return !lost_.empty(); }
+  void check_usable() const;  // fails with aborted when the state was lost
+
+  // Everything in flight is forgotten. Does not fail.
+  void restore(RestoredState state);
+
+ private:
+  // A step or micro-batch that was started and is not read yet.
+  struct InFlight {
+    ProgramKind kind = ProgramKind::fused;
+    std::shared_ptr<const TrainProgram> program;
+    graph::BufferRef numbers;
+    double flops = 0;
+    Counters before, after;  // of the runner, as if the step were finite
+    Accumulated sums;        // apply: of its micro-batches
+    double lr = 0;
+    int64_t tokens = 0;
+    std::chrono::steady_clock::time_point start;
+    double share = 1;  // of the seconds until it is read: others were in flight when it started
+  };
+  struct Finished;
+
+  InFlight begin(ProgramKind kind) const;
+  void launch(InFlight& step, const Batch& feed, const std::vector<float>& scalars, const Task* task);
+  void push(InFlight step);
+  void wait_where_needed();
+  void make_room();
+  void read_oldest();
+  StepNumbers read_numbers();
+  Finished finished(const InFlight& step, const StepNumbers& numbers, double seconds) const;
+  void publish(const InFlight& step, const Finished& done);
+  [[noreturn]] void halt(const InFlight& step, const Finished& done);
+  void add_micro_batch(const StepNumbers& numbers, double seconds, double flops);
+  Batch feed_of(const Batch& batch, bool is_part) const;
+  std::vector<float> scalars() const;
+  void allocate_sums();
+  void clear_sums();
+
+  std::shared_ptr<model::Model> model_;
+  noise::ObjectiveRef objective_;
+  Options options_;
+  LearningRate rate_;
+  Hyper hyper_;  // guarded by hyper_mutex_
+  mutable std::mutex hyper_mutex_;
+  ProgramSpec spec_;
+  std::vector<graph::BufferRef> arrays_;  // written while a step has its turn in the ParamStore
+  runtime::ProgramCache<std::pair<ProgramKind, std::string>, std::shared_ptr<const TrainProgram>> programs_;
+  std::deque<InFlight> in_flight_;  // oldest first
+  graph::BufferRef halted_;         // f32 scalar of the last update: was one not finite?; null: none was
+  Counters counters_;
+  Accumulated accumulated_;
+  std::vector<int32_t> own_requests_, all_requests_;
+  double clock_ = 0;
+  double last_loss_ = 0;
+  std::string lost_;  // why the state cannot be used any more, or ""
+  std::function<void()> on_read_;
+  Metrics metrics_;
+};
+
+}  // namespace dllm::train

@@ -1,0 +1,155 @@
+#include "train/train_program.h"
+
+#include "base/error.h"
+#include "graph/state_lost.h"
+#include "runtime/arguments.h"
+
+namespace dllm::train {
+namespace {
+
+StepGraph build_step_graph(const ProgramSpec& spec, ProgramKind kind, const Batch& feed) {
+  switch (kind) {
+    case ProgramKind::fused: return build_fused(spec, feed);
+    case ProgramKind::accumulate: return build_accumulate(spec, feed);
+    case ProgramKind::apply: return build_apply(spec);
+  }
+  fail(Code::internal, "unknown kind of program");
+}
+
+// The parameters of the model during one run: those that it writes are taken out of the store, and go back when this
+// object is destroyed, unless they are lost.
+class ParameterTurn {
+ public:
+  ParameterTurn(model::ParamStore& store, std::span<const size_t> written, const Task* task)
+      : store_(store), written_(written) {
+    returned_.reserve(written.size());
+    buffers = store.take(written, task);
+  }
+  ~ParameterTurn() {
+    if (lost_) {
+      store_.lose(why_);
+      return;
+    }
+    for (const size_t index : written_) returned_.push_back(std::move(buffers[index]));
+    store_.put(written_, std::move(returned_), changed_);
+    if (changed_ && written_.empty()) store_.bump();
+  }
+  ParameterTurn(const ParameterTurn&) = delete;
+  ParameterTurn& operator=(const ParameterTurn&) = delete;
+
+  void set_changed() { changed_ = true; }
+  void set_lost(const std::string& why) {
+    why_ = why;
+    lost_ = true;
+  }
+
+  std::vector<graph::BufferRef> buffers;  // by physical index
+
+ private:
+  model::ParamStore& store_;
+  std::span<const size_t> written_;
+  std::vector<graph::BufferRef> returned_;
+  std::string why_;
+  bool changed_ = false, lost_ = false;
+};
+
+}  // namespace
+
+TrainProgram::TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batch& feed)
+    : kind_(kind), engine_(spec.model->engine()) {
+  StepGraph built = build_step_graph(spec, kind, feed);
+  inputs_ = std::move(built.inputs);
+  outputs_ = std::move(built.outputs);
+  parts_ = std::move(built.parts);
+  program_ = engine_.compile(std::move(built.graph));
+  donated_.resize(inputs_.size());
+  for (const graph::GraphOutput& output : program_->graph().outputs()) {
+    if (output.donated_input >= 0) donated_[static_cast<size_t>(output.donated_input)] = true;
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (donated_[i] && inputs_[i].kind == Place::Kind::parameter) donated_params_.push_back(inputs_[i].index);
+  }
+  if (const Tensor* rows = feed.find("rows")) {
+    // The head multiplies once forward, once again for the gradients, which take two products.
+    constexpr double kHeadProducts = 4;
+    const model::ModelConfig& config = spec.model->config();
+    head_rows_ = static_cast<double>(rows->count());
+    head_flops_per_row_ = kHeadProducts * 2.0 * static_cast<double>(config.vocab_size * config.hidden_size);
+  }
+}
+
+graph::BufferRef TrainProgram::run(const Operands& operands, const Task* task) const {
+  using Kind = Place::Kind;
+  // What is made for this run alone may fail, and comes first.
+  std::vector<graph::BufferRef> fresh(inputs_.size());
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    switch (inputs_[i].kind) {
+      case Kind::scalars: {
+        const auto count = static_cast<int64_t>(operands.scalars.size());
+        fresh[i] = engine_.upload(Tensor::from(Shape{count}, operands.scalars));
+        break;
+      }
+      case Kind::control: fresh[i] = engine_.upload(Tensor::from(Shape{kControlCount}, operands.control)); break;
+      case Kind::halted:
+        fresh[i] = operands.halted ? operands.halted : engine_.upload(Tensor(DType::f32, Shape{}));
+        break;
+      case Kind::feed: fresh[i] = engine_.upload(operands.feed.value(inputs_[i].index), true); break;
+      default: break;
+    }
+  }
+  ParameterTurn turn(operands.params, donated_params_, task);
+  runtime::Arguments arguments(program_);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Place place = inputs_[i];
+    const bool held = place.kind == Kind::parameter || place.kind == Kind::state;
+    graph::BufferRef& home = place.kind == Kind::parameter ? turn.buffers[place.index]
+                             : held                        ? operands.state[place.index]
+                                                           : fresh[i];
+    if (donated_[i])
+      arguments.lend(i, home);
+    else
+      arguments.share(i, home);
+  }
+  fresh.clear();
+  std::vector<graph::BufferRef> outputs;
+  try {
+    outputs = arguments.run(task, graph::StopRule::before_overwrite);
+  } catch (const graph::StateLost& error) {
+    // A run that was given no weights has written into none.
+    if (!donated_params_.empty()) turn.set_lost(error.text());
+    throw;
+  }
+  if (changes_weights()) turn.set_changed();
+  graph::BufferRef numbers;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (outputs_[o].kind == Kind::halted) operands.halted = std::move(outputs[o]);
+    if (outputs_[o].kind == Kind::numbers) numbers = std::move(outputs[o]);
+  }
+  return numbers;
+}
+
+StepNumbers TrainProgram::read(const graph::Buffer& buffer) const {
+  const Tensor read = buffer.read();
+  const std::span<const float> row = read.as<float>();
+  StepNumbers numbers;
+  numbers.sum = row[kNumberSum];
+  numbers.normalizer = row[kNumberNormalizer];
+  numbers.grad_norm = row[kNumberGradNorm];
+  numbers.finite = row[kNumberFinite] != 0;
+  for (size_t i = 0; i < kControlCount; ++i)
+    numbers.control.push_back(static_cast<int32_t>(row[kNumberControl + i]));
+  size_t next = kNumberCount;
+  for (const std::string& part : parts_) {
+    numbers.parts[part] = {row[next], row[next + 1]};
+    next += 2;
+  }
+  return numbers;
+}
+
+double TrainProgram::flops(const Batch& feed) const {
+  const Tensor* used = feed.find("count");
+  const double unused = used == nullptr ? 0.0 : head_rows_ - used->as<int32_t>()[0];
+  return program_->plan().flops - head_flops_per_row_ * unused;
+}
+
+}  // namespace dllm::train

@@ -1,0 +1,224 @@
+// Products with parameters: adapters, partitions, and which matrices are trained.
+
+#include "model/linear.h"
+
+#include "graph/ops.h"
+#include "model/adapter.h"
+#include "model/builder.h"
+#include "model/model.h"
+#include "unit/model/model_tools.h"
+#include "unit/test_files.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+namespace dllm::model {
+namespace {
+
+using test::expect_error;
+using test::model_options;
+using test::small_config;
+using test::small_engine;
+using test::small_ids;
+
+Tensor wave(Shape shape, float step) {
+  Tensor made(DType::f32, std::move(shape));
+  const auto out = made.mutable_as<float>();
+  for (size_t i = 0; i < out.size(); ++i) out[i] = std::sin(step * static_cast<float>(i + 1));
+  return made;
+}
+
+struct Toy {
+  Tensor x = wave({5, 6}, 0.3f), w = wave({4, 6}, 0.7f), b = wave({4}, 1.1f), down = wave({2, 6}, 0.2f),
+         up = wave({4, 2}, 0.9f);
+  float factor = 1.5f;
+};
+
+// Outputs of the toy y = x W^T + b + factor (x A^T) B^T, and gradients of sum(y^2) for `wanted`.
+std::map<std::string, Tensor> run_toy(const Toy& toy, const std::vector<std::string>& wanted) {
+  const auto engine = small_engine();
+  const auto graph = std::make_shared<graph::Graph>("toy");
+  std::map<std::string, graph::Value> values;
+  std::vector<graph::BufferRef> inputs;
+  const auto add = [&](const char* name, const Tensor& tensor) {
+    values[name] = graph->input(name, tensor.dtype(), tensor.shape());
+    inputs.push_back(engine->upload(tensor));
+  };
+  add("x", toy.x), add("w", toy.w), add("w.bias", toy.b), add("w.lora_a", toy.down), add("w.lora_b", toy.up);
+  const Linear linear = find_linear(
+      [&](const std::string& name) -> NamedParam {
+        const auto found = values.find(name);
+        if (found == values.end()) return {};
+        return {found->second, name == "w.lora_b" ? toy.factor : 1.0f, {}};
+      },
+      "w");
+  const graph::Value y = product(linear, values["x"]);
+  graph->output("y", y);
+  std::vector<graph::Value> wrt;
+  for (const std::string& name : wanted) wrt.push_back(values[name]);
+  const graph::Value loss = graph::sum(graph::multiply(y, y), {0, 1});
+  graph->output("loss", loss);
+  const std::vector<graph::Value> grads = wrt.empty() ? wrt : graph::gradients(loss, wrt);
+  for (size_t i = 0; i < wanted.size(); ++i) graph->output("d" + wanted[i], grads[i]);
+  const auto results = engine->compile(graph)->run(inputs);
+  std::map<std::string, Tensor> made;
+  for (size_t i = 0; i < results.size(); ++i) made[graph->outputs()[i].name] = results[i]->read();
+  return made;
+}
+
+TEST(Linear, AdaptersAddTheirProduct) {
+  const Toy toy;
+  const Tensor y = run_toy(toy, {}).at("y");
+  const auto at = [](const Tensor& m, int64_t r, int64_t c) {
+    return static_cast<double>(m.as<float>()[static_cast<size_t>(r * m.shape()[-1] + c)]);
+  };
+  for (int64_t r = 0; r < 5; ++r) {
+    for (int64_t o = 0; o < 4; ++o) {
+      double sum = toy.b.as<float>()[static_cast<size_t>(o)];
+      for (int64_t i = 0; i < 6; ++i) {
+        double weight = at(toy.w, o, i);
+        for (int64_t k = 0; k < 2; ++k) weight += toy.factor * at(toy.up, o, k) * at(toy.down, k, i);
+        sum += at(toy.x, r, i) * weight;
+      }
+      EXPECT_NEAR(at(y, r, o), sum, 1e-5) << r << ' ' << o;
+    }
+  }
+}
+
+// Central differences of step h: error h^2 and rounding 1e-7 loss / h.
+TEST(Linear, AdaptersHaveGradients) {
+  const Toy toy;
+  const auto exact = run_toy(toy, {"w.lora_a", "w.lora_b"});
+  for (const char* name : {"w.lora_a", "w.lora_b"}) {
+    const Tensor& gradient = exact.at(std::string("d") + name);
+    for (const int64_t i : {int64_t{0}, int64_t{3}, gradient.count() - 1}) {
+      double loss[2];
+      for (const int side : {0, 1}) {
+        Toy moved = toy;
+        Tensor& part = std::strcmp(name, "w.lora_a") == 0 ? moved.down : moved.up;
+        part = part.clone();
+        part.mutable_as<float>()[static_cast<size_t>(i)] += side == 0 ? -0.01f : 0.01f;
+        loss[side] = run_toy(moved, {}).at("loss").as<float>()[0];
+      }
+      const double slope = (loss[1] - loss[0]) / 0.02;
+      EXPECT_NEAR(gradient.as<float>()[static_cast<size_t>(i)], slope, 2e-2 * (1 + std::abs(slope))) << name << ' ' << i;
+    }
+  }
+}
+
+// Row-parallel: the products of the ranks are summed before the bias; FSDP: the weight is gathered; column-parallel: the
+// part is the rank's own.
+TEST(Linear, PartitionsAreCollectives) {
+  const auto ops_of = [](PartitionKind kind) {
+    graph::Graph graph("g");
+    const graph::AxisSet cut(graph::Axis::tensor);
+    const bool rows = kind == PartitionKind::rows;
+    Linear linear;
+    linear.weight = graph.input("w", {Shape{4, 6}, DType::f32, cut});
+    linear.bias = graph.input("b", {Shape{rows ? int64_t{4} : kind == PartitionKind::gathered ? 8 : 4}, DType::f32, {}});
+    linear.partition = {kind, graph::Axis::tensor, 2};
+    const graph::Value x = graph.input("x", {Shape{5, 6}, DType::f32, rows ? cut : graph::AxisSet()});
+    const graph::Value y = product(linear, x);
+    return std::pair(graph.dump(), y.type());
+  };
+  const auto [rows, rows_type] = ops_of(PartitionKind::rows);
+  EXPECT_NE(rows.find("all_reduce"), std::string::npos) << rows;
+  EXPECT_TRUE(rows_type.axes.empty());
+  const auto [gathered, gathered_type] = ops_of(PartitionKind::gathered);
+  EXPECT_NE(gathered.find("all_gather"), std::string::npos) << gathered;
+  EXPECT_EQ(gathered_type.shape, (Shape{5, 8}));
+  const auto [columns, columns_type] = ops_of(PartitionKind::columns);
+  EXPECT_EQ(columns.find("all_"), std::string::npos) << columns;
+  EXPECT_FALSE(columns_type.axes.empty());
+}
+
+Tensor logits_of(Model& model) {
+  return forward(model, small_ids(2, 9, 23)).at("logits");
+}
+
+void expect_close(const Tensor& a, const Tensor& b, double tolerance) {
+  ASSERT_EQ(a.shape(), b.shape());
+  for (size_t i = 0; i < a.as<float>().size(); ++i) ASSERT_NEAR(a.as<float>()[i], b.as<float>()[i], tolerance) << i;
+}
+
+// A new adapter changes nothing; merged, the model computes what it did with it.
+TEST(Adapters, StartAtZeroAndMerge) {
+  for (const char* family : {"llama", "gpt2", "qwen3_moe"}) {
+    const bool moe = std::strcmp(family, "qwen3_moe") == 0;
+    const auto model = new_model(small_engine(), small_config(family), model_options());
+    const Tensor before = logits_of(*model);
+    const std::vector<std::string> names = model->params().names();
+    const char* target = std::strcmp(family, "gpt2") == 0 ? "*.c_attn.weight" : moe ? "*.mlp.experts.*.down_proj.weight" : "*_proj.weight";
+    add_adapters(*model, {{target}, 3, 6, 1});
+    EXPECT_EQ(model->params().names(), names); // of the base
+    EXPECT_TRUE(model->params().has_adapters());
+    expect_close(logits_of(*model), before, 0);
+    int64_t trained = 0;
+    for (const ParamStore::Physical& entry : model->params().physical()) {
+      EXPECT_EQ(entry.trainable, entry.spec.role == ParamRole::adapter) << entry.name;
+      trained += entry.trainable ? 1 : 0;
+      if (entry.name.ends_with(".lora_b")) {
+        for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
+          for (const ParamPiece& piece : entry.spec.pieces)
+            model->params().write(entry.spec.logical_name(piece, layer), wave(entry.spec.logical_shape(piece), 0.5f));
+        }
+      }
+    }
+    EXPECT_GE(trained, 2);
+    const Tensor with = logits_of(*model);
+    double moved = 0;
+    for (size_t i = 0; i < with.as<float>().size(); ++i)
+      moved = std::max(moved, std::abs(static_cast<double>(with.as<float>()[i]) - before.as<float>()[i]));
+    EXPECT_GT(moved, 1e-3) << family;
+    const test::TempFolder folder;
+    expect_error(Code::unimplemented, "has adapters", [&] { save_model(*model, folder.path("m"), Options(save_schema())); });
+    merge_adapters(*model);
+    EXPECT_FALSE(model->params().has_adapters());
+    expect_close(logits_of(*model), with, 1e-4); // W + B A is rounded once more
+  }
+}
+
+TEST(Adapters, NameWhatTheyCannotHave) {
+  const auto model = new_model(small_engine(), small_config("llama"), model_options());
+  expect_error(Code::not_found, "no parameter matches", [&] { add_adapters(*model, {{"nothing*"}, 2, 2, 0}); });
+  expect_error(Code::unimplemented, "embedding is no matrix of a layer",
+               [&] { add_adapters(*model, {{"*embed_tokens*"}, 2, 2, 0}); });
+  expect_error(Code::unimplemented, "1 of the 3 tensors",
+               [&] { add_adapters(*model, {{"model.layers.1.self_attn.q_proj.weight"}, 2, 2, 0}); });
+  expect_error(Code::invalid_argument, "rank 0", [&] { add_adapters(*model, {{"*q_proj*"}, 0, 2, 0}); });
+}
+
+// Freezing some layers cuts the run of layers there; the model computes the same bits.
+TEST(Trainability, IsPerMatrix) {
+  for (const char* dtype : {"f32", "int8"}) {
+    const auto model = new_model(small_engine(), small_config("llama"), model_options({{"dtype", dtype}}));
+    const Tensor before = logits_of(*model);
+    std::map<std::string, Tensor> numbers;
+    for (const std::string& name : model->params().names()) numbers[name] = model->params().read(name);
+    const int64_t count = model->i64("params");
+    model->params().set_trainable("model.layers.1.mlp.gate_proj.weight", false);
+    std::map<std::string, bool> trainable;
+    for (const ParamStore::Physical& entry : model->params().physical()) trainable[entry.name] = entry.trainable;
+    EXPECT_TRUE(trainable.at("layers.gate"));
+    EXPECT_FALSE(trainable.at("layers@1.gate"));
+    EXPECT_TRUE(trainable.at("layers@2.gate"));
+    EXPECT_TRUE(trainable.at("layers@1.q"));
+    EXPECT_TRUE(test::same_bytes(logits_of(*model), before)) << dtype;
+    for (const auto& [name, value] : numbers) EXPECT_TRUE(test::same_bytes(model->params().read(name), value)) << name;
+    EXPECT_EQ(model->i64("params"), count);
+    EXPECT_TRUE(test::same_bytes(logits_of(*clone_model(*model)), before)) << dtype;
+    model->params().make_masters();
+    if (std::strcmp(dtype, "f32") != 0) continue;
+    EXPECT_TRUE(test::same_bytes(logits_of(*model), before));
+  }
+  const auto experts = new_model(small_engine(), small_config("qwen3_moe"), model_options());
+  expect_error(Code::unimplemented, "1 of the 6 tensors of layer", [&] {
+    experts->params().set_trainable("model.layers.0.mlp.experts.2.up_proj.weight", false);
+  });
+}
+
+} // namespace
+} // namespace dllm::model

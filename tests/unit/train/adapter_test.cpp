@@ -1,0 +1,74 @@
+// Training adapters: the base, in any format, keeps its numbers; A and B move. Freezing some layers.
+
+#include "model/adapter.h"
+#include "unit/train/tiny.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+namespace dllm::train {
+namespace {
+
+std::map<std::string, Tensor> numbers_of(const model::Model& model) {
+  std::map<std::string, Tensor> made;
+  for (const std::string& name : model.params().names()) made[name] = model.params().read(name).clone();
+  return made;
+}
+
+bool equal_numbers(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.bytes(), b.bytes(), static_cast<size_t>(a.byte_size())) == 0;
+}
+
+std::shared_ptr<model::Model> wide_model(const char* dtype) {
+  Json config = tiny_config(false);
+  config.update({{"hidden_size", 32}, {"head_dim", 8}, {"intermediate_size", 64}});
+  Options options(model::model_schema());
+  options.set_text("dtype", dtype);
+  return model::new_model(tiny_engine(), config, options);
+}
+
+std::unique_ptr<Trainer> trainer_of(const std::shared_ptr<model::Model>& model, const Json& values) {
+  return std::make_unique<Trainer>(model, noise::make_objective("mdlm"), trainer_options(values));
+}
+
+TEST(TrainAdapters, OnlyTheyMove) {
+  for (const char* dtype : {"f32", "int8", "q8_0"}) {
+    const auto model = wide_model(dtype);
+    model::add_adapters(*model, {{"*_proj.weight"}, 4, 8, 1});
+    const std::map<std::string, Tensor> before = numbers_of(*model);
+    const auto trainer = trainer_of(model, {{"lr", 0.02}});
+    TextSource source;
+    trainer->run(source, 5);
+    for (const auto& [name, value] : before)
+      EXPECT_TRUE(equal_numbers(model->params().read(name), value)) << dtype << ' ' << name;
+    for (const char* part : {"lora_A", "lora_B"}) {
+      const Tensor values = model->params().read(std::string("model.layers.1.mlp.up_proj.") + part + ".weight");
+      double size = 0;
+      for (const float x : values.as<float>()) size += std::abs(static_cast<double>(x));
+      EXPECT_GT(size, 0) // B began as zeros
+          << dtype << ' ' << part;
+    }
+    for (const Json& row : model->params().describe()) {
+      if (row.at("name") != "layers.q") continue;
+      EXPECT_EQ(row.at("format"), dtype); // no f32 copy of the base
+    }
+  }
+}
+
+TEST(TrainAdapters, FrozenLayersKeepTheirNumbers) {
+  const auto model = wide_model("f32");
+  const std::map<std::string, Tensor> before = numbers_of(*model);
+  const auto trainer = trainer_of(model, {{"freeze", {"model.layers.0.*"}}, {"lr", 0.02}});
+  TextSource source;
+  trainer->run(source, 3);
+  for (const auto& [name, value] : before) {
+    const bool frozen = name.starts_with("model.layers.0.");
+    EXPECT_EQ(equal_numbers(model->params().read(name), value), frozen) << name;
+  }
+}
+
+} // namespace
+} // namespace dllm::train
