@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 using namespace dllm;
 using namespace dllm::abi;
@@ -61,7 +62,8 @@ dllm_status dllm_decoder_step_for(dllm_decoder* decoder, double budget_ms, dllm_
                                   dllm_task* task, int64_t* out_active, dllm_error* err) {
   return guard(err, [&] {
     decode::Decoder& object = need(decoder, "decoder").object;
-    if (!(budget_ms >= 0)) fail(Code::invalid_argument, "budget_ms {} is below 0 or no number", budget_ms);
+    if (!(budget_ms >= 0) || !std::isfinite(budget_ms))
+      fail(Code::invalid_argument, "budget_ms {} is no finite number of 0 or more", budget_ms);
     constexpr double kDay = 24 * 3600 * 1e3; // more is no budget, and would not fit into the sum of two times
     const std::chrono::duration<double, std::milli> budget(std::min(budget_ms, kDay));
     const int64_t active = object.step_for(std::chrono::duration_cast<std::chrono::nanoseconds>(budget),

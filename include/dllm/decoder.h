@@ -136,7 +136,7 @@ DLLM_API dllm_status dllm_decoder_step(dllm_decoder *decoder, dllm_task *task, i
  * other calls. The pass runs on a thread of the decoder while this one waits.
  *
  *   decoder      not NULL, holds a slot
- *   budget_ms    0 or more, in milliseconds; 0: one operation
+ *   budget_ms    0 or more, finite, in milliseconds; 0: one operation
  *   fn           NULL, or called on this thread between steps; DLLM_STOP ends the call
  *   user_data    NULL, or handed to fn
  *   task         NULL, or checked every few milliseconds

@@ -246,6 +246,8 @@ function decoder:start(prompt, seed) raw.decoder_start(self, prompt, seed or 0) 
 function decoder:add(canvas, fixed, values) return raw.decoder_add(self, canvas, fixed, values) end
 function decoder:remove(slot) raw.decoder_remove(self, slot) end
 function decoder:step() return raw.decoder_step(self) end
+-- Steps for this many milliseconds, if need be to the middle of a step; answers as step.
+function decoder:step_for(milliseconds, fn) return raw.decoder_step_for(self, milliseconds, fn) end
 -- fn(event), between steps: event.kind ("decode_step" "block") and the keys of dllm/event.h.
 function decoder:run(fn) raw.decoder_run(self, fn) end
 function decoder:ids(slot) return raw.decoder_ids(self, slot or 0) end

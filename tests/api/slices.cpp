@@ -58,11 +58,11 @@ void test_frames(const dllm::Model& model) {
 void test_bounds(const dllm::Model& model) {
   dllm::Decoder decoder = decoder_of(model);
   int64_t active = -1;
-  for (const double budget : {-1.0, std::nan(""), -double{INFINITY}})
+  for (const double budget : {-1.0, std::nan(""), -double{INFINITY}, double{INFINITY}})
     CHECK(dllm_decoder_step_for(decoder.get(), budget, nullptr, nullptr, nullptr, &active, nullptr) ==
           DLLM_INVALID_ARGUMENT);
   CHECK(active == -1);
-  CHECK(dllm_decoder_step_for(decoder.get(), INFINITY, nullptr, nullptr, nullptr, &active, nullptr) == DLLM_OK);
+  CHECK(dllm_decoder_step_for(decoder.get(), 1e300, nullptr, nullptr, nullptr, &active, nullptr) == DLLM_OK);
   CHECK(active == 0);
   dllm::Decoder empty(model);
   CHECK(dllm_decoder_step_for(empty.get(), 1, nullptr, nullptr, nullptr, nullptr, nullptr) ==

@@ -132,6 +132,7 @@ std::map<std::string, Words> listed_keys(const std::string& header) {
   std::map<std::string, Words> listed;
   for (auto& [kind, text] : option_texts(header)) {
     text = std::regex_replace(text, std::regex(R"(\([^)]*\))"), " ");
+    text = std::regex_replace(text, std::regex("; of [a-z]+:"), ","); // keys of one optimizer
     const std::regex word(R"(^\s*([a-z][a-z0-9_.]*)\s*(and .*)?$)");
     size_t begin = 0;
     while (begin <= text.size()) {
