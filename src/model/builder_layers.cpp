@@ -46,7 +46,7 @@ private:
   std::vector<graph::Value> outer_, inner_;
 };
 
-// Embedding of the noise level u = t / steps (spec-nano-dlm 2): sinusoid, then two layers with silu
+// Embedding of the noise level u = t / steps (nano-dlm, src/model.py): sinusoid, then two layers with silu
 // between.
 graph::Value time_embedding(Builder& builder, graph::Value timesteps) {
   const ModelConfig& config = builder.config();

@@ -99,7 +99,7 @@ struct ModelConfig {
   std::vector<bool> sparse;       // by layer: has experts; empty: no layer has
   bool time_conditioning = false; // adaptive norms fed by a time embedding
   int64_t time_steps = 0;         // the model is fed t / time_steps
-  // Settings beside the family (design 7), kept under "dllm" in config.json.
+  // Settings beside the family, kept under "dllm" in config.json.
   AttentionKind attention = AttentionKind::causal;
   int shift = 0;                  // 1: the hidden state before a token predicts it
   int64_t mask_token_id = -1;     // -1: none

@@ -1,6 +1,6 @@
 #pragma once
 // Soft inputs: a position's embedding as a mixture of several tokens and the mask (soft parallel
-// decoding; DMax, spec-dllm-jax 4.6 step 2).
+// decoding; DMax).
 
 #include "model/builder.h"
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kConfig = kConfigFile;
 constexpr int64_t kLargestF32 = int64_t{1}
-                                << 30; // design 7: above it a quantized GGUF becomes int8
+                                << 30; // above it a quantized GGUF becomes int8
 
 // The weights of a source, and where they come from.
 struct Opened {

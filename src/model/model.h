@@ -49,7 +49,7 @@ public:
   // config() for threads that may meet a change of the mask token.
   ModelConfig config_now() const;
 
-  // Answers the mask token; a model without one gets one (design 7): an unused row past the
+  // Answers the mask token; a model without one gets one: an unused row past the
   // tokenizer's last id, else a new row; embedding (and head) = mean of the rows; tokenizer.json and
   // tokenizer_config.json get "<|mask|>". Version + 1 when something changed.
   int64_t ensure_mask_token();

@@ -14,7 +14,7 @@ struct LearningRate {
   int64_t warmup = 0;     // updates
   int64_t total = 0;
   int64_t cooldown_start = 0; // wsd only
-  // The references' first update has rate 0 (spec-dllm-jax 5.1, spec-nano-dlm 7); ours has peak /
+  // The references' first update has rate 0 (dllm-jax; nano-dlm); ours has peak /
   // warmup.
   bool starts_at_zero = false;
   // No number of updates is known: all counts above are shares of the clock, in kClockTicks.

@@ -1,4 +1,4 @@
-// nano-dlm (spec-nano-dlm 2): RMSNorm blocks without time, or adaptive LayerNorm blocks fed by an
+// jaisidhsingh/nano-dlm, src/model.py: RMSNorm blocks without time, or adaptive LayerNorm blocks fed by an
 // embedding of the noise level; matrices stored (in, out); untied head; every token sees every
 // token.
 

@@ -9,7 +9,7 @@
 namespace dllm::train {
 namespace {
 
-// spec-dllm-jax 9.12: total 10, peak 1e-3, warm-up 1, counted from zero.
+// dllm-jax, by hand: total 10, peak 1e-3, warm-up 1, counted from zero.
 TEST(LearningRate, ReferenceTables) {
   LearningRate rate{"cosine", 0, 1, 10, 0, true};
   const double cosine[] = {0,          1e-3,   9.69846e-4, 8.83022e-4, 7.5e-4, 5.86824e-4,
