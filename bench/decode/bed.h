@@ -101,7 +101,7 @@ struct Bed {
   Bed(std::shared_ptr<model::Model> held, int64_t context, int64_t block, int64_t behind = 0,
       StepSettings settings = {})
       : model(std::move(held)), state(model), program(model, std::move(settings)) {
-    slot.sight = {block, 0, false};
+    slot.span = {block, 0, false};
     for (int64_t i = 0; i < context + block + behind; ++i) {
       slot.ids.push_back(static_cast<int32_t>(i % 1000));
       slot.states.push_back(i < context ? State::fixed : State::masked);
@@ -122,7 +122,7 @@ struct Bed {
   }
 
   Seconds pass() {
-    if (ask.cached && row < 0) row = state.acquire(slot.length(), {}, slot.sight);
+    if (ask.cached && row < 0) row = state.acquire(slot.length(), {}, slot.span);
     return timed([&] {
       const PassRow one{&slot, &ask, row};
       Weights weights;

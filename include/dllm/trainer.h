@@ -13,7 +13,7 @@
  * step, for batches that do not fit at once: gradients and counts are summed, then divided once.
  *
  * Steps in flight. The CPU engine takes a step while you wait. An engine of kind "pjrt" starts it;
- * with out_loss NULL, and in dllm_trainer_run, nobody waits, so that the next batch is prepared
+ * with out_loss NULL, and in dllm_trainer_run, no call waits, so that the next batch is prepared
  * while the device works. At most two steps are unread then. What is known late: metrics, events
  * and sinks stand up to two steps behind, in order, each event with its own step; "skipped" counts
  * the steps that were read; a failure comes from a later call and names its step. After a loss that

@@ -57,7 +57,7 @@ struct ThreadPool::Impl {
 // Claims and runs one chunk of `job`; false when none is left.
 bool ThreadPool::Impl::step(uint64_t job) {
   uint64_t now = ticket.load(std::memory_order_acquire);
-  // Acquire: whoever sees a field of the next job also sees that this one is closed, and the swap below fails.
+  // Acquire: a thread that sees a field of the next job also sees that this one is closed, and the swap below fails.
   const uint32_t count = chunks.load(std::memory_order_acquire);
   const ChunkFn call = fn.load(std::memory_order_acquire);
   void* const argument = context.load(std::memory_order_acquire);

@@ -168,7 +168,7 @@ GgufTensor read_tensor(Cursor& cursor, const std::string& name) {
     fail(Code::data_loss, "{}: {}", cursor.file(), e.text());
   }
   if (type == nullptr) {
-    // Nobody may size a buffer by a shape that the file cannot hold, whatever the type is.
+    // No buffer may be sized by a shape that the file cannot hold, whatever the type is.
     constexpr int64_t kMostPerByte = 8;
     const int64_t bytes = cursor.content().size();
     if (tensor.shape.count() / kMostPerByte > bytes) {

@@ -149,16 +149,16 @@ std::shared_ptr<Block> CpuBuffer::writable_block() const {
   return block_;
 }
 
-void CpuBuffer::donate(CpuBuffer* heir) {
+void CpuBuffer::donate(CpuBuffer* successor) {
   const std::lock_guard lock(mutex_);
   donated_ = true;
   if (shared_.defined()) ledger_->remove(shared_.byte_size());
   shared_ = Tensor();
   block_.reset();
   packed_.valid = transposed_.valid = false;
-  if (heir != nullptr) {
-    heir->packed_ = std::move(packed_);
-    heir->transposed_ = std::move(transposed_);
+  if (successor != nullptr) {
+    successor->packed_ = std::move(packed_);
+    successor->transposed_ = std::move(transposed_);
   }
   packed_ = PackedForm();
   transposed_ = PackedForm();

@@ -17,7 +17,7 @@ int64_t form_bytes(const Shape& shape, DType dtype, Form form);
 // blocks (u8), which have kPacked alone.
 bool has_forms(const Shape& shape, DType dtype);
 
-// Any number of threads may read and ask for forms; whoever donates it must be its only holder.
+// Any number of threads may read and ask for forms; the one that donates it must be its only holder.
 class CpuBuffer final : public graph::Buffer {
 public:
   // Takes the storage of the tensor over as read-only numbers.
@@ -36,11 +36,11 @@ public:
   // when the buffer was donated to an earlier run.
   Operand operand(FormSet wanted, const Workers& pool) const;
 
-  // Gives the numbers up to whoever writes them in place; null when the storage is shared (a mapped
-  // file, a tensor that somebody read) or there is none. The buffer stays intact until donate().
+  // Gives the numbers up to the one that writes them in place; null when the storage is shared (a mapped
+  // file, a tensor that was read out) or there is none. The buffer stays intact until donate().
   std::shared_ptr<Block> writable_block() const;
-  // After this the buffer is used up. Its packed memory goes to `heir`, stale.
-  void donate(CpuBuffer* heir);
+  // After this the buffer is used up. Its packed memory goes to `successor`, stale.
+  void donate(CpuBuffer* successor);
   // Keeps only the packed form (frozen weights). REQUIRES: has_forms.
   void drop_plain(const Workers& pool);
 
@@ -60,7 +60,7 @@ private:
   Shape shape_;
   const WeightFormat* format_ = nullptr; // of a weight in blocks
   mutable std::timed_mutex mutex_;
-  Tensor shared_;                        // read-only storage of somebody else, or
+  Tensor shared_;                        // read-only storage of another holder, or
   mutable std::shared_ptr<Block> block_; // our own
   mutable PackedForm packed_, transposed_;
   bool donated_ = false;

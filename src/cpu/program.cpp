@@ -132,7 +132,7 @@ CpuBuffer& CpuProgram::buffer_at(const Binding& binding, size_t input) const {
   return cpu_buffer(binding.inputs[input], source_->inputs()[input].name);
 }
 
-// The storage of one output: that of the input it takes over, a copy of it when somebody else holds
+// The storage of one output: that of the input it takes over, a copy of it when another one holds
 // the numbers, or fresh.
 std::shared_ptr<Block> CpuProgram::output_block(Binding& binding, size_t output,
                                                 const Workers& pool) const {

@@ -31,14 +31,14 @@ struct Ask {
   // such tokens. The cache may hand them to a request with the same beginning.
   int64_t final_end = 0;
   uint64_t generation = 0;  // CacheView::generation this was asked for
-  int64_t sight_end = -1;   // nothing from here on is seen; -1: the end of the canvas
+  int64_t span_end = -1;   // nothing from here on is seen; -1: the end of the canvas
   double time = 1;          // noise level in (0, 1], for models that are told
   std::vector<int32_t> ids; // (end - begin) instead of the canvas; empty: the canvas
   // Second canvas (end - begin) of classifier-free guidance, empty: none. Logits become
   // u + (guidance + 1) (c - u). Not with a cache.
   std::vector<int32_t> unconditional;
   float guidance = 0;
-  // Positions of the window, ascending, that are as if they were not there: nobody sees them, and
+  // Positions removed from the window, ascending: masked out as keys, and
   // those behind them move up. Not with a cache.
   std::vector<int64_t> left_out;
   std::vector<SoftInput> soft;

@@ -8,11 +8,11 @@
 
 namespace dllm::decode {
 
-CacheMode cache_mode(const std::string& cache, const Sight& sight) {
-  if (cache == "auto") return sight.is_exact() ? CacheMode::exact : CacheMode::none;
+CacheMode cache_mode(const std::string& cache, const AttentionSpan& span) {
+  if (cache == "auto") return span.is_exact() ? CacheMode::exact : CacheMode::none;
   if (cache == "none") return CacheMode::none;
   if (cache == "exact") {
-    if (!sight.is_exact()) {
+    if (!span.is_exact()) {
       fail_with_hint(
           "use cache none, prefix or dual (the last two approximate), or a block_causal model",
           Code::invalid_argument,
@@ -21,7 +21,7 @@ CacheMode cache_mode(const std::string& cache, const Sight& sight) {
     }
     return CacheMode::exact;
   }
-  if (sight.is_exact()) {
+  if (span.is_exact()) {
     fail_with_hint(
         "use cache exact", Code::invalid_argument,
         "cache {} approximates bidirectional attention; this attention allows an exact one", cache);
@@ -31,7 +31,7 @@ CacheMode cache_mode(const std::string& cache, const Sight& sight) {
 
 BlockwiseSettings blockwise_settings(const PolicySetup& setup) {
   BlockwiseSettings settings;
-  settings.cache = cache_mode(setup.options.str("cache"), setup.sight);
+  settings.cache = cache_mode(setup.options.str("cache"), setup.span);
   settings.steps = setup.i64("steps");
   settings.block_length = setup.i64("block_length");
   settings.shift = setup.shift;
@@ -59,7 +59,7 @@ PolicySetup block_causal_setup(const PolicySetup& setup) {
                    "policy {} decodes with block_causal attention, not {}", policy, attention);
   }
   PolicySetup made = setup;
-  made.sight = {block_length_of(setup), 0, false};
+  made.span = {block_length_of(setup), 0, false};
   return made;
 }
 
@@ -176,11 +176,11 @@ LoopTables BlockwiseSession::loop_tables(const Slot& slot, int64_t steps) const 
 void BlockwiseSession::set_window(const Slot& slot, const CacheView& cache, Ask& ask) const {
   const int64_t begin = slot.block_begin(), length = slot.length();
   // What the block's last position sees.
-  ask.end = std::min(slot.sight.limit(slot.block_end() - 1), length);
+  ask.end = std::min(slot.span.limit(slot.block_end() - 1), length);
   if (settings_.cache == CacheMode::none) return;
   ask.cached = true;
   if (settings_.cache == CacheMode::exact) {
-    ask.final_end = slot.sight.floor(begin);
+    ask.final_end = slot.span.floor(begin);
     // A position that is predicted from the one before it needs that one in the window.
     ask.begin = std::max<int64_t>(0, std::min(cache.final_end, ask.final_end) - settings_.shift);
     return;

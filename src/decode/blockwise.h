@@ -34,11 +34,11 @@ struct BlockwiseSettings {
   std::vector<int32_t> guidance_keep; // given tokens the unconditional canvas keeps
 };
 
-// cache: the option's text; auto: exact where the sight allows it. Fails with invalid_argument,
+// cache: the option's text; auto: exact where the span allows it. Fails with invalid_argument,
 // with the modes this attention allows.
-CacheMode cache_mode(const std::string& cache, const Sight& sight);
+CacheMode cache_mode(const std::string& cache, const AttentionSpan& span);
 BlockwiseSettings blockwise_settings(const PolicySetup& setup);
-// For policies of block-causal models: the same setup with a sight in blocks of option
+// For policies of block-causal models: the same setup with a span in blocks of option
 // block_length, where that is not set of a block_causal model's own length. Fails with
 // invalid_argument when option attention says something else.
 PolicySetup block_causal_setup(const PolicySetup& setup);

@@ -12,11 +12,11 @@ namespace {
 constexpr int64_t kCapacityStep = 64; // the attention kernel's tiles are counted from key 0
 
 // Equal tokens at the front, cut at an edge both sights have there.
-int64_t common_edge(std::span<const int32_t> kept, const Sight& kept_sight,
-                    std::span<const int32_t> known, const Sight& sight) {
-  if (!(kept_sight == sight) || !sight.is_exact()) return 0;
+int64_t common_edge(std::span<const int32_t> kept, const AttentionSpan& kept_span,
+                    std::span<const int32_t> known, const AttentionSpan& span) {
+  if (!(kept_span == span) || !span.is_exact()) return 0;
   const auto end = std::mismatch(kept.begin(), kept.end(), known.begin(), known.end()).first;
-  return sight.floor(end - kept.begin());
+  return span.floor(end - kept.begin());
 }
 
 } // namespace
@@ -27,14 +27,14 @@ int64_t row_capacity(int64_t length) {
 
 DecodeState::DecodeState(std::shared_ptr<model::Model> model) : model_(std::move(model)) {}
 
-int64_t DecodeState::best_row(std::span<const int32_t> known, const Sight& sight,
+int64_t DecodeState::best_row(std::span<const int32_t> known, const AttentionSpan& span,
                               int64_t* common) const {
   int64_t best = -1;
   *common = 0;
   for (int64_t r = 0; r < rows(); ++r) {
     const Row& row = rows_[static_cast<size_t>(r)];
     if (row.used) continue;
-    const int64_t edge = common_edge(row.tokens, row.sight, known, sight);
+    const int64_t edge = common_edge(row.tokens, row.span, known, span);
     const bool older =
         best >= 0 && row.last_use < rows_[static_cast<size_t>(best)].last_use && edge == *common;
     if (best < 0 || edge > *common || older) {
@@ -45,10 +45,10 @@ int64_t DecodeState::best_row(std::span<const int32_t> known, const Sight& sight
   return best;
 }
 
-int64_t DecodeState::acquire(int64_t length, std::span<const int32_t> known, const Sight& sight) {
+int64_t DecodeState::acquire(int64_t length, std::span<const int32_t> known, const AttentionSpan& span) {
   const int64_t wanted = row_capacity(length);
   int64_t common = 0;
-  int64_t found = best_row(known, sight, &common);
+  int64_t found = best_row(known, span, &common);
   if (found < 0) {
     found = rows();
     resize(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(found + 1))),
@@ -58,7 +58,7 @@ int64_t DecodeState::acquire(int64_t length, std::span<const int32_t> known, con
   }
   Row& row = rows_[static_cast<size_t>(found)];
   row.used = true;
-  row.sight = sight;
+  row.span = span;
   row.tokens.resize(static_cast<size_t>(common));
   row.last_use = ++clock_;
   ++row.generation;

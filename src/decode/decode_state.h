@@ -7,7 +7,7 @@
 // the first such family: they move with commit alone.)
 
 #include "decode/ask.h"
-#include "decode/sight.h"
+#include "decode/attention_span.h"
 #include "model/model.h"
 
 #include <cstdint>
@@ -30,13 +30,13 @@ public:
 
   // A row for a request of `length` positions, whose leading `known` tokens are given. Takes the
   // free row that keeps the longest beginning of them; may enlarge the buffers.
-  int64_t acquire(int64_t length, std::span<const int32_t> known, const Sight& sight);
+  int64_t acquire(int64_t length, std::span<const int32_t> known, const AttentionSpan& span);
   // The row keeps its contents until another request needs it.
   void release(int64_t row);
 
   CacheView view(int64_t row) const;
   // K and V of [0, end) are final: of these tokens, which saw only such tokens. end is an edge of
-  // the sight.
+  // the span.
   void commit(int64_t row, std::span<const int32_t> ids, int64_t end);
   // Contents from `end` on count no more.
   void rewind(int64_t row, int64_t end);
@@ -59,11 +59,11 @@ private:
   struct Row {
     bool used = false;
     std::vector<int32_t> tokens; // whose K and V are final
-    Sight sight;
+    AttentionSpan span;
     uint64_t generation = 0;
     uint64_t last_use = 0;
   };
-  int64_t best_row(std::span<const int32_t> known, const Sight& sight, int64_t* common) const;
+  int64_t best_row(std::span<const int32_t> known, const AttentionSpan& span, int64_t* common) const;
   void resize(int64_t rows, int64_t capacity);
   Tensor widened(const graph::BufferRef& from, int64_t rows, int64_t capacity) const;
 

@@ -125,7 +125,7 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
   made.shown_ids = slot.ids;
   made.shown_states = slot.states;
   const model::ModelConfig& own = model_->config();
-  slot.sight = sight_of(own, options_);
+  slot.span = attention_span_of(own, options_);
   made.session = policy_->begin(slot);
   if (options_.boolean("trace")) {
     made.trace = std::make_shared<TraceLog>(options_.i64("trace_bytes"));

@@ -57,7 +57,7 @@ noise::ScheduleRef schedule_of(const Options& options) {
   return noise::make_schedule(name, own);
 }
 
-Sight sight_of(const model::ModelConfig& config, const Options& options) {
+AttentionSpan attention_span_of(const model::ModelConfig& config, const Options& options) {
   model::AttentionKind kind = model::attention_from_name(options.str("attention"));
   if (kind == model::AttentionKind::automatic) kind = config.attention;
   if (kind == model::AttentionKind::causal) return {1, 0, false};
@@ -96,7 +96,7 @@ PolicySetup policy_setup(const model::Model& model, const Options& options,
           schedule,
           model.config(),
           mask_id,
-          sight_of(model.config(), options),
+          attention_span_of(model.config(), options),
           shift_of(model.config(), options)};
 }
 

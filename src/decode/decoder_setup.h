@@ -21,7 +21,7 @@ int32_t mask_id_of(const model::Model& model, const Policy& policy);
 Options policy_options(const Options& given);
 noise::ScheduleRef schedule_of(const Options& options);
 // The attention option's grid, else the model's.
-Sight sight_of(const model::ModelConfig& config, const Options& options);
+AttentionSpan attention_span_of(const model::ModelConfig& config, const Options& options);
 // Of a canvas.
 int64_t most_positions(const model::ModelConfig& config, const Options& options);
 // References into all three are kept.

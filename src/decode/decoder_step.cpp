@@ -67,7 +67,7 @@ void Decoder::take_cache_row(Request& request) {
   const auto open = std::find(slot.states.begin(), slot.states.end(), State::masked);
   const auto known = static_cast<size_t>(open - slot.states.begin());
   request.cache_row =
-      state_.acquire(slot.length(), std::span<const int32_t>(slot.ids).first(known), slot.sight);
+      state_.acquire(slot.length(), std::span<const int32_t>(slot.ids).first(known), slot.span);
 }
 
 CacheView Decoder::cache_view(const Request& request) const {

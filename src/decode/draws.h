@@ -1,6 +1,6 @@
 #pragma once
 // Where the random numbers of a request come from. By default from its seed, by key; tests that
-// replay somebody else's draws put their own in place.
+// replay recorded draws of a reference put their own in place.
 
 #include <cstdint>
 #include <span>

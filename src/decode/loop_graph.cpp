@@ -129,7 +129,7 @@ private:
   LoopMoment moment(Value place) {
     const Value ids =
         graph::take(graph::reshape(state_.ids, {shape_.pass.rows * shape_.pass.window}),
-                    place); // nowhere: the last one, which nobody looks at
+                    place); // nowhere: the last one, which is not read
     LoopMoment moment{graph_,
                       input("eligible", DType::u8, both()),
                       state_.open,

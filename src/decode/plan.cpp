@@ -61,7 +61,7 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
   const noise::ScheduleRef schedule = schedule_of(settings);
   const auto policy = make_policy(options.str("policy"), policy_setup(*model, settings, *schedule));
   Planned planned = plan_rows(config, options, *policy);
-  planned.slot.sight = sight_of(config, settings);
+  planned.slot.span = attention_span_of(config, settings);
   const int64_t batch = options.i64("batch");
   planned.rows.assign(static_cast<size_t>(batch), {&planned.slot, &planned.ask, 0});
 

@@ -50,7 +50,7 @@ struct PolicySetup {
   const noise::Schedule& schedule;
   const model::ModelConfig& config;
   int32_t mask_id;
-  Sight sight; // of the decoder's attention; sessions may set another on their slot
+  AttentionSpan span; // of the decoder's attention; sessions may set another on their slot
   int shift;   // 1: hidden state of the position before predicts
 
   int64_t i64(const char* key) const { return options.i64(key); }
@@ -61,7 +61,7 @@ class Policy {
 public:
   explicit Policy(const PolicySetup& setup) : setup_(setup) {}
   virtual ~Policy() = default;
-  // Prepares slot (its blocks, its sight; finish when nothing is open) and starts on it.
+  // Prepares slot (its blocks, its span; finish when nothing is open) and starts on it.
   virtual std::unique_ptr<Session> begin(Slot& slot) const = 0;
 
   virtual bool needs_mask() const { return true; }         // a model without mask token is refused

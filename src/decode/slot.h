@@ -5,7 +5,7 @@
 #include "base/options.h"
 #include "base/random.h"
 #include "decode/draws.h"
-#include "decode/sight.h"
+#include "decode/attention_span.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -36,7 +36,7 @@ struct Slot {
   std::vector<float> confidence; // probability of the token when it was last looked at; 1 for
                                  // given, 0 for open ones
   int64_t prompt = 0;            // given positions at the front; 0 in a canvas with holes
-  Sight sight;
+  AttentionSpan span;
   const DrawSource* draws = nullptr; // null: by key from the seed
 
   // Where the session is; it moves them.

@@ -5,7 +5,7 @@
 namespace dllm::decode {
 namespace {
 
-// A position, or an edge of a sight, as the model counts it.
+// A position, or an edge of a span, as the model counts it.
 int64_t counted(const Ask& ask, int64_t position) {
   const auto behind = std::lower_bound(ask.left_out.begin(), ask.left_out.end(), position);
   return position - (behind - ask.left_out.begin());
@@ -26,11 +26,11 @@ struct Windows {
 
   void put(size_t at, const PassRow& row, int64_t position, int32_t id, int32_t first_row) {
     const Slot& slot = *row.slot;
-    const int64_t end = row.ask->sight_end < 0 ? slot.length() : row.ask->sight_end;
+    const int64_t end = row.ask->span_end < 0 ? slot.length() : row.ask->span_end;
     const int64_t seen = row.ask->cached ? end : std::min(end, row.ask->end);
     ids[at] = id;
     positions[at] = static_cast<int32_t>(counted(*row.ask, position));
-    limit[at] = static_cast<int32_t>(counted(*row.ask, std::min(slot.sight.limit(position), seen)));
+    limit[at] = static_cast<int32_t>(counted(*row.ask, std::min(slot.span.limit(position), seen)));
     if (row.ask->cached) write_at[at] = first_row + static_cast<int32_t>(position);
   }
 };
@@ -84,7 +84,7 @@ void add_slides(Batch& feed, const StepShape& shape, std::span<const PassRow> ro
   for (int copy = 0; copy < (shape.guided ? 2 : 1); ++copy) {
     for (const PassRow& row : rows) {
       start.push_back(static_cast<int32_t>(row.ask->begin));
-      causal = causal && row.slot->sight.block == 1;
+      causal = causal && row.slot->span.block == 1;
     }
     start.resize(static_cast<size_t>((copy + 1) * shape.rows), 0);
   }

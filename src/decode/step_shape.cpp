@@ -32,8 +32,8 @@ StepShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> 
     const Ask& ask = *row.ask;
     shape.window = std::max(shape.window, ask.end - ask.begin);
     // The last position sees farthest.
-    const int64_t sight = ask.sight_end < 0 ? row.slot->length() : ask.sight_end;
-    keys = std::max(keys, std::min(row.slot->sight.limit(ask.end - 1), sight));
+    const int64_t span = ask.span_end < 0 ? row.slot->length() : ask.span_end;
+    keys = std::max(keys, std::min(row.slot->span.limit(ask.end - 1), span));
   }
   shape.window = std::min(round_up(shape.window, 8), std::max(config.max_positions, shape.window));
   if (first.cached) {

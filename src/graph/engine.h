@@ -81,7 +81,7 @@ class Program {
   // The rank this program was compiled for.
   virtual Placement placement() const { return {}; }
   // Inputs in the order of graph().inputs(); types are checked and named in errors. Inputs taken over by outputs are
-  // consumed (the engine writes in place when nobody else holds the buffer, else copies first). Checks `task` before
+  // consumed (the engine writes in place when it is the only holder of the buffer, else copies first). Checks `task` before
   // every node, inside scans and inside long nodes (every 10 ms of work on the CPU). A run that throws graph::StateLost
   // (state_lost.h) leaves donated inputs undefined; after any other exception, of whatever type, they are as before.
   // On several ranks a failure or cancel of one rank ends the run of all with an error. With before_overwrite a cancel

@@ -113,10 +113,10 @@ private:
       asked = asked || wanted[i];
     }
     if (!arrives || !asked) return;
-    const std::span<const bool> wishes(wanted.get(), node.inputs.size());
-    const auto made = pull(node, inputs, outputs, grads, wishes);
+    const std::span<const bool> wanted_inputs(wanted.get(), node.inputs.size());
+    const auto made = pull(node, inputs, outputs, grads, wanted_inputs);
     for (size_t i = 0; i < made.size(); ++i) {
-      if (wishes[i] && made[i].defined()) accumulate(inputs[i], made[i], node.op->name);
+      if (wanted_inputs[i] && made[i].defined()) accumulate(inputs[i], made[i], node.op->name);
     }
   }
 
@@ -159,11 +159,11 @@ std::vector<Value> pull_back(Graph& graph, std::span<const Value> outputs,
                              std::span<const Value> seeds, std::span<const Value> wrt,
                              int32_t first_node) {
   Reverse reverse(graph, first_node);
-  std::vector<Value> wishes;
+  std::vector<Value> wanted_inputs;
   for (Value x : wrt) {
-    if (is_differentiable(x.dtype())) wishes.push_back(x);
+    if (is_differentiable(x.dtype())) wanted_inputs.push_back(x);
   }
-  reverse.want(wishes);
+  reverse.want(wanted_inputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (seeds[i].defined()) reverse.seed(outputs[i], seeds[i]);
   }

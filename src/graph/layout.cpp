@@ -1,6 +1,7 @@
 #include "graph/layout.h"
 
 #include "base/error.h"
+#include "tensor/weight_format.h"
 
 #include <cstring>
 
@@ -76,6 +77,18 @@ Shape Layout::whole_shape(const Shape& part, const Mesh& mesh) const {
   return whole;
 }
 
+namespace {
+
+// A row of a weight format may be cut between two blocks only.
+void expect_whole_blocks(const Tensor& held, int64_t dim, int64_t size) {
+  const WeightFormat* format = held.format();
+  if (format == nullptr || dim != held.shape().rank() - 1 || size % format->block_bytes == 0) return;
+  fail_with_hint("cut the rows, or keep the weight in another format", Code::invalid_argument,
+                 "{} bytes of a row are not whole blocks of {} bytes ({})", size, format->block_bytes, format->name);
+}
+
+}  // namespace
+
 Tensor Layout::part(const Tensor& whole, const Placement& place) const {
   const Shape shape = part_shape(whole.shape(), place.mesh);
   Tensor held = whole;
@@ -85,7 +98,9 @@ Tensor Layout::part(const Tensor& whole, const Placement& place) const {
     int64_t outer = 1, inner = dtype_size(held.dtype());
     for (int64_t i = 0; i < d; ++i) outer *= held.shape().dim(i);
     for (int64_t i = d + 1; i < held.shape().rank(); ++i) inner *= held.shape().dim(i);
+    expect_whole_blocks(held, d, shape.dim(d));
     Tensor made(held.dtype(), held.shape().with_dim(d, shape.dim(d)));
+    made.set_format(held.format());
     const auto bytes = static_cast<size_t>(shape.dim(d) * inner);
     for (int64_t o = 0; o < outer && bytes > 0; ++o) {
       std::memcpy(made.mutable_bytes() + o * shape.dim(d) * inner,

@@ -310,7 +310,7 @@ Tensor ParamStore::to_physical(size_t physical_index,
   return join_logical(physical_[physical_index].spec, DType::f32, read, task);
 }
 
-// The plain form is kept where somebody looks rows up, or will train.
+// The plain form is kept where rows are looked up, or will be trained.
 graph::BufferRef ParamStore::upload(const Physical& entry, const Tensor& tensor,
                                     const Task* task) const {
   const ParamRole role = entry.spec.role;

@@ -22,7 +22,7 @@ struct Role {
   const char* option; // key of the tokenizer schema
   const char* config; // key of tokenizer_config.json
   int32_t SpecialIds::*id;
-  std::initializer_list<const char*> names; // spellings in use, looked for when nobody says
+  std::initializer_list<const char*> names; // spellings in use, looked for when no option names one
 };
 
 const Role kRoles[] = {

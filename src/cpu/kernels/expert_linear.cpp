@@ -4,7 +4,7 @@
 namespace dllm::cpu {
 
 // y (rows, choices, out) = x[row] (in) w[experts[row, choice]]^T, times scale. Each expert's rows
-// are one product; a row is the same chain whoever shares its group.
+// are one product; a row is the same chain whichever rows share its group.
 Kernel make_expert_linear(const CompileInfo& info) {
   const bool has_scale = info.node.attributes.flag("has_scale");
   ScratchLayout layout;

@@ -70,7 +70,7 @@ public:
   }
 
   std::unique_ptr<Session> begin(Slot& slot) const override {
-    slot.sight = kCausal;
+    slot.span = kCausal;
     return std::make_unique<AutoregressiveSession>(cached_, setup().shift, slot);
   }
 
@@ -78,7 +78,7 @@ public:
   bool needs_mask() const override { return setup().shift == 0; }
 
 private:
-  static constexpr Sight kCausal{1, 0, false};
+  static constexpr AttentionSpan kCausal{1, 0, false};
   bool cached_;
 };
 

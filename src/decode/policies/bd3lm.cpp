@@ -71,7 +71,7 @@ private:
 
 BlockwiseSettings settings_of(const PolicySetup& setup) {
   BlockwiseSettings settings = blockwise_settings(setup);
-  settings.block_length = setup.sight.block;
+  settings.block_length = setup.span.block;
   settings.steps_per_block = setup.i64("steps_per_block");
   settings.eos = token_option(setup, "eos");
   // K and V of a block would be final before its tokens are known to be left out.
@@ -98,7 +98,7 @@ public:
 
   std::unique_ptr<Session> begin(Slot& slot) const override {
     // The grid goes on to both sides: prompts of other lengths may share what is kept.
-    slot.sight = {settings().block_length, slot.prompt % settings().block_length, false};
+    slot.span = {settings().block_length, slot.prompt % settings().block_length, false};
     return std::make_unique<Bd3lmSession>(settings(), token_option(setup(), "compat_pad"),
                                           setup().schedule, rule(), slot);
   }

@@ -100,7 +100,7 @@ private:
 BlockwiseSettings blocks_of(const PolicySetup& setup) {
   BlockwiseSettings settings = blockwise_settings(setup);
   settings.grid_at_zero = true;
-  settings.block_length = setup.sight.block;
+  settings.block_length = setup.span.block;
   settings.steps_per_block = setup.i64("steps_per_block");
   settings.eos = token_option(setup, "eos");
   return settings;
@@ -113,7 +113,7 @@ std::unique_ptr<Rule> rule_of(const PolicySetup& setup) {
   settings.max_post_steps = setup.i64("max_post_steps");
   settings.num_to_transfer = setup.i64("num_to_transfer");
   settings.minimal_topk = setup.i64("minimal_topk");
-  settings.block_length = setup.sight.block;
+  settings.block_length = setup.span.block;
   return std::make_unique<Llada2>(settings);
 }
 
@@ -123,7 +123,7 @@ public:
       : BlockwisePolicy(setup, blocks_of(setup), rule_of) {}
 
   std::unique_ptr<Session> begin(Slot& slot) const override {
-    slot.sight = {settings().block_length, 0, false};
+    slot.span = {settings().block_length, 0, false};
     return BlockwisePolicy::begin(slot);
   }
   bool shaped() const override { return true; }

@@ -18,7 +18,7 @@ MultiBlockCompat compat_of(const std::string& name) {
 
 MultiBlockKeep keep_of(const PolicySetup& setup) {
   const std::string& cache = setup.options.str("cache");
-  const bool exact = setup.sight.is_exact();
+  const bool exact = setup.span.is_exact();
   if (cache == "auto") return exact ? MultiBlockKeep::exact : MultiBlockKeep::none;
   if (cache == "none") return MultiBlockKeep::none;
   if ((cache == "exact") == exact) return exact ? MultiBlockKeep::exact : MultiBlockKeep::delayed;
@@ -64,9 +64,9 @@ public:
   std::unique_ptr<Session> begin(Slot& slot) const override {
     slot.origin = slot.prompt;
     slot.block_length = settings_.block_length;
-    slot.sight = setup().sight;
+    slot.span = setup().span;
     // Under block_causal attention the prompt is one block and the grid begins behind it.
-    if (slot.sight.block > 1) slot.sight = {settings_.block_length, slot.origin, true};
+    if (slot.span.block > 1) slot.span = {settings_.block_length, slot.origin, true};
     return make_multi_block_session(settings_, slot);
   }
   int64_t top() const override { return 2; }

@@ -65,7 +65,7 @@ public:
   Ask ask(const Slot& slot, const CacheView& cache) const override {
     Ask ask;
     ask.positions = slot.open_positions(slot.origin, pipeline_.active_end());
-    ask.end = std::min(slot.sight.limit(pipeline_.active_end() - 1), slot.length());
+    ask.end = std::min(slot.span.limit(pipeline_.active_end() - 1), slot.length());
     for (const int64_t position : stale_) {
       if (position < ask.end) ask.positions.push_back(position); // all open ones lie before
     }
@@ -77,7 +77,7 @@ public:
       return ask;
     }
     // Blocks that are done join the final ones in the pass that sees them done.
-    ask.final_end = slot.sight.floor(ask.positions.front());
+    ask.final_end = slot.span.floor(ask.positions.front());
     // A position that is predicted from the one before it needs that one in the window.
     ask.begin = std::max<int64_t>(0, std::min(cache.final_end, ask.final_end) - settings_.shift);
     return ask;

@@ -29,7 +29,7 @@ struct MultiBlockSettings {
   }
 };
 
-// Prepares slot; its sight is the policy's.
+// Prepares slot; its span is the policy's.
 std::unique_ptr<Session> make_multi_block_session(const MultiBlockSettings& settings, Slot& slot);
 
 } // namespace dllm::decode

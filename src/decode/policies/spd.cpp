@@ -72,7 +72,7 @@ public:
   }
 
   std::unique_ptr<Session> begin(Slot& slot) const override {
-    slot.sight = {settings_.block_length, 0, false};
+    slot.span = {settings_.block_length, 0, false};
     return make_spd_session(settings_, slot);
   }
   LoopOffer loop() const override { return spd_loop(settings_); }

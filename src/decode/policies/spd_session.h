@@ -27,7 +27,7 @@ struct SpdSettings {
   }
 };
 
-// Prepares slot; its sight is the policy's.
+// Prepares slot; its span is the policy's.
 std::unique_ptr<Session> make_spd_session(const SpdSettings& settings, Slot& slot);
 
 } // namespace dllm::decode

@@ -57,8 +57,8 @@ std::vector<Value> set_vjp(const VjpCall& call) {
   if (call.wanted[0]) grads[0] = scatter_set(g, indices, full_like(call.inputs[2], 0));
   if (call.wanted[2]) {
     const Value order = iota(graph, Shape{m}, DType::i32, 0);
-    const Value nobody = broadcast(scalar_i32(graph, -1), Shape{g.dim(0)});
-    const Value winner = take(scatter_set(nobody, indices, order), indices);
+    const Value none = broadcast(scalar_i32(graph, -1), Shape{g.dim(0)});
+    const Value winner = take(scatter_set(none, indices, order), indices);
     grads[2] =
         rows_where(g, indices, logical_and(equal(winner, order), in_range(indices, g.dim(0))));
   }

@@ -48,7 +48,7 @@ Value from_messages(const Json& messages) {
     Entries entries;
     for (const auto& [key, value] : message.items()) {
       const Mark mark{key == "role" ? Mark::kData : index, false};
-      // Names of members are said by nobody, but stay untrusted.
+      // Names of members belong to no role, but stay untrusted.
       entries.emplace_back(Value(MarkedText(key, {Mark::kData, false})), from_json(value, mark));
     }
     items.push_back(Value::map(std::move(entries)));

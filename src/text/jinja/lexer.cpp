@@ -276,7 +276,7 @@ private:
   }
 
   std::string_view source_;
-  size_t at_ = 0;           // the first byte nobody has taken
+  size_t at_ = 0;           // the first byte that is not taken yet
   bool starts_line_ = true; // at_ is the start of a line
   std::vector<Token> tokens_;
   size_t counted_ = 0;

@@ -12,7 +12,7 @@ namespace dllm::text::jinja {
 
 struct Mark {
   static constexpr int32_t kTemplate = -1; // written by the template's author: trusted
-  static constexpr int32_t kData = -2;     // roles, tools, variables: given, said by nobody
+  static constexpr int32_t kData = -2;     // roles, tools, variables: given, of no role
   int32_t message = kTemplate;             // 0 and up: said in this message
   bool spoken = false;                     // inside a {% generation %} block
   bool operator==(const Mark&) const = default;

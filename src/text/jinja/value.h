@@ -95,7 +95,7 @@ public:
     return std::get<std::shared_ptr<Function>>(data_);
   }
   const std::string& undefined_name() const;
-  // Nobody else holds the text or list: it was just made.
+  // The text or list has no other holder: it was just made.
   bool is_fresh() const;
   size_t footprint() const; // bytes, without what items hold
 

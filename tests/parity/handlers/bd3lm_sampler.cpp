@@ -37,7 +37,7 @@ void run_bd3lm(Case& c, const Json& entry) {
   const std::shared_ptr<model::Model> model = sampler_model(c, entry);
   std::vector<SamplerRow> rows = rows_of(entry, shift);
   align_right(rows, block);
-  std::vector<decode::Sight> sights;
+  std::vector<decode::AttentionSpan> sights;
   for (const SamplerRow& row : rows)
     sights.push_back({block, static_cast<int64_t>(row.canvas.size()), false});
   compare_first_logits(c, *model, entry, rows, sights);

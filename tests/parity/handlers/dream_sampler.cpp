@@ -19,7 +19,7 @@ void run_dream(Case& c, const Json& entry) {
   const std::shared_ptr<model::Model> model = sampler_model(c, entry);
   std::vector<SamplerRow> rows = rows_of(entry, shift);
   align_right(rows);
-  compare_first_logits(c, *model, entry, rows, std::vector<decode::Sight>(rows.size()));
+  compare_first_logits(c, *model, entry, rows, std::vector<decode::AttentionSpan>(rows.size()));
 
   Options options = sampler_options(entry, "dream", "bidirectional", shift);
   options.set_str("alg", alg);

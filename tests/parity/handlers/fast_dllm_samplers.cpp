@@ -84,7 +84,7 @@ void run_fast_dllm(Case& c, const Json& entry) {
                     is_off(params.value("top_k", Json())) ? 0 : params.at("top_k").get<int64_t>());
   }
 
-  if (rows.size() == 1) compare_first_logits(c, *model, entry, rows, {decode::Sight{}});
+  if (rows.size() == 1) compare_first_logits(c, *model, entry, rows, {decode::AttentionSpan{}});
   decode::Decoder decoder(model, options);
   for (const SamplerRow& row : rows) add_row(decoder, entry, row, dream ? row.length : width);
   decoder.run();

@@ -32,7 +32,7 @@ void run_mdlm(Case& c, const Json& entry) {
   const bool shift = params.value("right_shift_logits", false);
   const std::shared_ptr<model::Model> model = sampler_model(c, entry);
   const std::vector<SamplerRow> rows = rows_of(entry, shift);
-  compare_first_logits(c, *model, entry, rows, std::vector<decode::Sight>(rows.size()));
+  compare_first_logits(c, *model, entry, rows, std::vector<decode::AttentionSpan>(rows.size()));
 
   // The reference cuts the padded batch into blocks: every row gets the steps per block of the
   // longest one. Rows with the same number of blocks share a decoder: steps are told for a whole

@@ -130,7 +130,7 @@ void run_case(Case& c, const Json& entry) {
 
 // A window's rows are those of its queries.
 void run_mask(Case& c, const Json& entry) {
-  const decode::Sight sight{entry.at("block_size").get<int64_t>(),
+  const decode::AttentionSpan span{entry.at("block_size").get<int64_t>(),
                             entry.at("prompt_length").get<int64_t>(), true};
   const auto compare = [&](const std::string& name, int64_t first) {
     c.set_prefix("");
@@ -139,7 +139,7 @@ void run_mask(Case& c, const Json& entry) {
     for (int64_t i = 0; i < want.shape()[0]; ++i) {
       for (int64_t j = 0; j < want.shape()[1]; ++j)
         got.mutable_as<int32_t>()[static_cast<size_t>(i * want.shape()[1] + j)] =
-            j < sight.limit(first + i) ? 1 : 0;
+            j < span.limit(first + i) ? 1 : 0;
     }
     c.equal(got, want, name);
   };

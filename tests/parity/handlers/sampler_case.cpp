@@ -48,13 +48,13 @@ std::vector<Ids> decoder_history(const std::string& trace, int64_t length) {
   return history;
 }
 
-// Logits f32(seq, vocab) of one row under a sight.
-Tensor logits_of(model::Model& model, const Ids& ids, const decode::Sight& sight) {
+// Logits f32(seq, vocab) of one row under a span.
+Tensor logits_of(model::Model& model, const Ids& ids, const decode::AttentionSpan& span) {
   const auto length = static_cast<int64_t>(ids.size());
   Tensor mask(DType::u8, {1, length, length});
   for (int64_t q = 0; q < length; ++q) {
     for (int64_t k = 0; k < length; ++k)
-      mask.mutable_as<uint8_t>()[static_cast<size_t>(q * length + k)] = k < sight.limit(q) ? 1 : 0;
+      mask.mutable_as<uint8_t>()[static_cast<size_t>(q * length + k)] = k < span.limit(q) ? 1 : 0;
   }
   Batch batch;
   batch.set("ids", Tensor::from(Shape{1, length}, ids));
@@ -160,7 +160,7 @@ std::shared_ptr<model::Model> sampler_model(Case& c, const Json& entry) {
 
 void compare_first_logits(Case& c, model::Model& model, const Json& entry,
                           const std::vector<SamplerRow>& rows,
-                          const std::vector<decode::Sight>& sights) {
+                          const std::vector<decode::AttentionSpan>& sights) {
   if (!c.has("first_logits")) return;
   const Tensor& want = c.array("first_logits");
   const auto mask = entry.at("mask_id").get<int32_t>();

@@ -54,7 +54,7 @@ std::shared_ptr<model::Model> sampler_model(Case& c, const Json& entry);
 // of the batch is the unconditional canvas. sights: one per row.
 void compare_first_logits(Case& c, model::Model& model, const Json& entry,
                           const std::vector<SamplerRow>& rows,
-                          const std::vector<decode::Sight>& sights);
+                          const std::vector<decode::AttentionSpan>& sights);
 // Every canvas of a finished request (standing still left out) and the final one, as far as the
 // recorded canvas goes. The decoder traces; `number` is the row in the arrays trace
 // i32(snapshots, batch, width) and final; -1: not there yet.

@@ -59,7 +59,7 @@ TEST(Terminal, WindowKeepsTheFirstOpenRowInSight) {
   EXPECT_EQ(rows.first_open, 60u);
   const auto seen = visible_rows(rows, 10);
   ASSERT_EQ(seen.size(), 10u);
-  // Two rows above it: what was just decided stays in sight.
+  // Two rows above it: what was just decided stays in span.
   EXPECT_EQ(seen[2], "\u2591a");
   EXPECT_EQ(visible_rows(rows, 500).size(), 100u);
 }

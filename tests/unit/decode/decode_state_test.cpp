@@ -7,33 +7,33 @@
 namespace dllm::decode {
 namespace {
 
-const Sight kBlocks{4, 0, false};
+const AttentionSpan kBlocks{4, 0, false};
 using Ids = std::vector<int32_t>;
 
-TEST(Sight, SeesItsOwnBlockAndAllBefore) {
-  EXPECT_EQ((Sight{1, 0, false}).limit(5), 6); // causal
+TEST(AttentionSpan, SeesItsOwnBlockAndAllBefore) {
+  EXPECT_EQ((AttentionSpan{1, 0, false}).limit(5), 6); // causal
   EXPECT_EQ(kBlocks.limit(3), 4);
   EXPECT_EQ(kBlocks.limit(4), 8);
-  const Sight behind_prompt{4, 6, false}; // the grid goes on to the left: blocks end at 2, 6, 10
+  const AttentionSpan behind_prompt{4, 6, false}; // the grid goes on to the left: blocks end at 2, 6, 10
   EXPECT_EQ(behind_prompt.limit(0), 2);
   EXPECT_EQ(behind_prompt.limit(2), 6);
   EXPECT_EQ(behind_prompt.limit(9), 10);
-  const Sight one_prompt{4, 6, true};
+  const AttentionSpan one_prompt{4, 6, true};
   EXPECT_EQ(one_prompt.limit(0), 6);
   EXPECT_EQ(one_prompt.limit(6), 10);
-  EXPECT_GT(Sight{}.limit(0), 1 << 30); // bidirectional
+  EXPECT_GT(AttentionSpan{}.limit(0), 1 << 30); // bidirectional
 }
 
-TEST(Sight, FloorIsAnEdgeNobodyLooksAcross) {
-  for (const Sight& sight :
-       {Sight{1, 0, false}, kBlocks, Sight{4, 6, false}, Sight{4, 6, true}, Sight{3, 1, true}}) {
+TEST(AttentionSpan, FloorIsAnEdgeNobodyLooksAcross) {
+  for (const AttentionSpan& span :
+       {AttentionSpan{1, 0, false}, kBlocks, AttentionSpan{4, 6, false}, AttentionSpan{4, 6, true}, AttentionSpan{3, 1, true}}) {
     for (int64_t position = 0; position < 20; ++position) {
-      const int64_t edge = sight.floor(position);
+      const int64_t edge = span.floor(position);
       EXPECT_LE(edge, position);
-      for (int64_t p = 0; p < edge; ++p) EXPECT_LE(sight.limit(p), edge) << position << " " << p;
+      for (int64_t p = 0; p < edge; ++p) EXPECT_LE(span.limit(p), edge) << position << " " << p;
     }
   }
-  EXPECT_EQ(Sight{}.floor(7), 0);
+  EXPECT_EQ(AttentionSpan{}.floor(7), 0);
 }
 
 TEST(DecodeState, KeepsTheLongestBeginningOfAFreeRow) {
@@ -58,7 +58,7 @@ TEST(DecodeState, AnotherSightSharesNothing) {
   const int64_t a = state.acquire(8, {}, kBlocks);
   state.commit(a, ids, 8);
   state.release(a);
-  EXPECT_EQ(state.view(state.acquire(8, ids, Sight{2, 0, false})).final_end, 0);
+  EXPECT_EQ(state.view(state.acquire(8, ids, AttentionSpan{2, 0, false})).final_end, 0);
 }
 
 TEST(DecodeState, GrowingKeepsWhatIsThere) {

@@ -30,7 +30,7 @@ std::vector<std::vector<int64_t>> decided_with(const std::vector<float>& entropi
   options.set_json(multi(more));
   const auto schedule = noise::make_schedule("linear");
   const auto policy =
-      make_policy("multi_block", {options, *schedule, model->config(), kMask, Sight{}, 0});
+      make_policy("multi_block", {options, *schedule, model->config(), kMask, AttentionSpan{}, 0});
   Slot slot;
   slot.prompt = 2;
   slot.ids.assign(2 + entropies.size(), kMask);
@@ -71,7 +71,7 @@ std::pair<std::vector<int32_t>, Finish> canvas_of(const std::vector<Said>& said,
   options.set_json(multi(more));
   const auto schedule = noise::make_schedule("linear");
   const auto policy =
-      make_policy("multi_block", {options, *schedule, model->config(), kMask, Sight{}, 0});
+      make_policy("multi_block", {options, *schedule, model->config(), kMask, AttentionSpan{}, 0});
   Slot slot;
   slot.prompt = 2;
   slot.ids.assign(2 + said.size(), kMask);

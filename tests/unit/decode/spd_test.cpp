@@ -155,7 +155,7 @@ Toy toy(const std::vector<int32_t>& prompt, int64_t length, const Json& more) {
   options.set_json(with(spd({{"suppress_mask", false}, {"eos", 5}, {"threshold", 0.5}}), more));
   const auto schedule = noise::make_schedule("linear");
   const auto policy =
-      make_policy("spd", {options, *schedule, model->config(), kToyMask, Sight{}, 0});
+      make_policy("spd", {options, *schedule, model->config(), kToyMask, AttentionSpan{}, 0});
   Slot slot;
   slot.ids.assign(static_cast<size_t>(length), kToyMask);
   slot.states.assign(slot.ids.size(), State::masked);

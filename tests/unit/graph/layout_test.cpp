@@ -3,6 +3,7 @@
 #include "graph/layout.h"
 
 #include "base/error.h"
+#include "tensor/weight_format.h"
 
 #include <gtest/gtest.h>
 
@@ -83,6 +84,20 @@ TEST(Mesh, GroupOfARank) {
   EXPECT_EQ(error_of([&] { mesh.group_of(6, {}); }), "rank 6 is not in a mesh of 2 x 3 ranks (data, tensor)");
   EXPECT_TRUE(Placement{}.is_single());
   EXPECT_EQ((Placement{mesh, 4}.index(Axis::tensor)), 1);
+}
+
+TEST(Layout, CutsWeightFormatsBetweenBlocks) {
+  const WeightFormat& format = weight_format("q8_0");
+  const Mesh mesh = Mesh().set(Axis::tensor, 2);
+  const Layout columns = Layout().cut(Axis::tensor, 1);
+  Tensor whole(DType::u8, {2, 4 * format.block_bytes});
+  whole.set_format(&format);
+  EXPECT_EQ(columns.part(whole, {mesh, 1}).format(), &format);
+  EXPECT_EQ(Layout().cut(Axis::tensor, 0).part(whole, {mesh, 1}).format(), &format);
+  Tensor odd(DType::u8, {2, format.block_bytes});
+  odd.set_format(&format);
+  EXPECT_EQ(error_of([&] { columns.part(odd, {mesh, 0}); }),
+            "17 bytes of a row are not whole blocks of 34 bytes (q8_0)");
 }
 
 }  // namespace

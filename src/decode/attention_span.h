@@ -1,22 +1,22 @@
 #pragma once
-// How far a position sees. Every kind of attention a decoder needs is one rule: positions in blocks
-// of a grid, each seeing its own block and all before it.
+// How far a position attends. Every kind of attention a decoder needs is one rule: positions in
+// blocks of a grid, each attending to its own block and all before it.
 
 #include <algorithm>
 #include <cstdint>
 
 namespace dllm::decode {
 
-struct Sight {
-  int64_t block = 0;         // 0: everything sees everything; 1: causal
+struct AttentionSpan {
+  int64_t block = 0;         // 0: bidirectional; 1: causal
   int64_t origin = 0;        // a block begins here; the grid goes on to both sides
   bool whole_prompt = false; // positions before origin are one block
 
-  friend bool operator==(const Sight&, const Sight&) = default;
+  friend bool operator==(const AttentionSpan&, const AttentionSpan&) = default;
 
   bool is_exact() const { return block > 0; } // K and V of a decided prefix never change
 
-  // Positions [0, limit) are seen from `position`; may be beyond the canvas.
+  // `position` attends to [0, limit); may be beyond the canvas.
   int64_t limit(int64_t position) const {
     if (block == 0) return INT32_MAX;
     const int64_t offset = position - origin;
@@ -24,7 +24,7 @@ struct Sight {
     const int64_t number = offset >= 0 ? offset / block : -((-offset + block - 1) / block);
     return origin + (number + 1) * block;
   }
-  // The largest edge of a block up to `position`: what lies before it sees nothing behind it.
+  // Start of the block that holds `position`; no earlier position attends past it.
   int64_t floor(int64_t position) const {
     if (block == 0) return 0;
     if (whole_prompt && position < origin) return 0;
