@@ -3,6 +3,7 @@
 #include "lua/manifest.h"
 #include "lua/state.h"
 
+#include <ffi.h>
 #include <lauxlib.h>
 
 namespace dllm::lua {
@@ -13,6 +14,17 @@ Box& own_box(lua_State* L) {
   return *static_cast<Box*>(luaL_checkudata(L, 1, lua_tostring(L, lua_upvalueindex(1))));
 }
 
+// Through libffi: each release function has a parameter type of its own, and a call by another type is undefined.
+void call_release(const Box& box) {
+  if (box.release == nullptr) return;
+  ffi_cif cif;
+  ffi_type* types[] = {&ffi_type_pointer};
+  if (ffi_prep_cif(&cif, FFI_DEFAULT_ABI, 1, &ffi_type_void, types) != FFI_OK) return;
+  void* handle = box.handle;
+  void* values[] = {&handle};
+  ffi_call(&cif, box.release, nullptr, values);
+}
+
 int close_box(lua_State* L) {
   Box& box = own_box(L);
   if (box.handle == nullptr) return 0;
@@ -20,7 +32,7 @@ int close_box(lua_State* L) {
     const std::string noun = lua_tostring(L, lua_upvalueindex(1)) + 5;  // behind "dllm."
     raise(L, "failed_precondition", "the " + noun + " is in use by a call that is under way", "close it after that call, or stop the call with dllm.STOP");
   }
-  box.release(box.handle);
+  call_release(box);
   box.handle = nullptr;
   if (shared(L).library != nullptr) shared(L).library->add(-box.bytes);
   return 0;
@@ -36,13 +48,13 @@ int box_to_string(lua_State* L) {
 
 std::string metatable_name(const std::string& noun) { return "dllm." + noun; }
 
-using ReleaseFn = void (*)(void*);
+using Address = void (*)();
 
-ReleaseFn release_of(const std::string& noun) {
+Address release_of(const std::string& noun) {
   for (const Function& function : manifest().functions) {
-    if (function.name == "dllm_" + noun + "_release") return reinterpret_cast<ReleaseFn>(function.address);
+    if (function.name == "dllm_" + noun + "_release") return function.address;
   }
-  return [](void*) {};
+  return nullptr;
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace dllm::lua {
 // busy: one of them is a run with a callback, so that only functions that read it may be called.
 struct Box {
   void* handle;
-  void (*release)(void*);
+  void (*release)();  // dllm_<noun>_release, of a type of its own
   int uses;
   int busy;
   int64_t bytes;  // what it was charged for beside its arrays
