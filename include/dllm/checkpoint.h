@@ -33,7 +33,8 @@ extern "C" {
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when this step is saved already, or its place holds files
  *          that no save wrote; DLLM_PERMISSION_DENIED; DLLM_RESOURCE_EXHAUSTED when the disk is
- *          full; DLLM_ABORTED when the weights are lost; DLLM_CANCELLED
+ *          full; DLLM_ABORTED when the weights are lost; DLLM_UNAVAILABLE when another save in
+ *          root has not ended after 30 s; DLLM_CANCELLED
  * Owns     nothing
  * Threads  callback
  * Since    1

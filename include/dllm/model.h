@@ -108,7 +108,7 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS unless overwrite is 1, and when the folder holds a file that
  *          no save wrote: the message names it; DLLM_PERMISSION_DENIED;
  *          DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_ABORTED when the weights are lost;
- *          DLLM_CANCELLED
+ *          DLLM_UNAVAILABLE when another save to this path has not ended after 30 s; DLLM_CANCELLED
  * Owns     nothing
  * Threads  any
  * Since    1
