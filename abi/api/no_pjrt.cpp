@@ -1,7 +1,6 @@
 // Takes the place of src/pjrt in a build without it (DLLM_PJRT=OFF).
 
 #include "base/error.h"
-#include "pjrt/describe.h"
 #include "pjrt/engine.h"
 
 #include <nlohmann/json.hpp>

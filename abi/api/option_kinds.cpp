@@ -1,7 +1,7 @@
 // Every kind of option and the schema behind it: the one table that names them all.
 
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "decode/policy.h"
 #include "decode/slot.h"
 #include "lua_runner.h"

@@ -1,7 +1,7 @@
 #include "dllm/plugin.h"
 
 #include "buffer_handle.h"
-#include "pjrt/describe.h"
+#include "pjrt/engine.h"
 
 #include <nlohmann/json.hpp>
 

@@ -3,10 +3,9 @@
 // and a request whose K and V before its block are taken to be in the cache already.
 
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "decode/decode_state.h"
 #include "decode/step_program.h"
-#include "graph/engine.h"
 #include "step/peer.h"
 
 #include <fmt/format.h>

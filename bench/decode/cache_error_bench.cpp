@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "decode/decoder.h"
 
 #include <fmt/format.h>

@@ -2,6 +2,7 @@
 // weight type, beside oneDNN (when built with it) or Eigen? Everything is timed in one run, best of
 // many short repetitions.
 //   bench_gemm [threads] [--quick] [--avx2]    (--avx2: as on a chip without AVX-512)
+//   bench_gemm --blocks ...                    block formats beside f32, int8, and dequantizing before an f32 product
 
 #include "base/parallel.h"
 #include "cpu/gemm/gemm.h"
@@ -103,14 +104,54 @@ void measure(MatrixShape s, double peak, dllm::ThreadPool* pool, bool quick) {
   }
 }
 
+dllm::cpu::Gemm product_of(const std::vector<float>& x, std::vector<float>& y, int64_t m, MatrixShape s) {
+  dllm::cpu::Gemm g;
+  g.a = x.data(), g.a_stride = s.k;
+  g.c = y.data(), g.c_stride = s.n, g.m = m, g.n = s.n, g.k = s.k;
+  return g;
+}
+
+// Products with one block format, beside f32, int8, and f32 panels that are made of the blocks for each product.
+void measure_blocks(MatrixShape s, const dllm::WeightFormat& format, dllm::ThreadPool* pool, bool quick) {
+  const std::vector<float> w = numbers(s.n * s.k), scale(static_cast<size_t>(s.n), 0.01f);
+  const std::vector<std::byte> f32 = packed_weights(DType::f32, w, s), i8 = packed_weights(DType::i8, w, s),
+                               blocks = packed_blocks(format, w, s);
+  std::vector<float> plain(w.size());
+  std::vector<std::byte> panels(f32.size());
+  for (int64_t m : {1, 2, 4, 8, 16, 32, 256}) {
+    const std::vector<float> x = numbers(m * s.k);
+    std::vector<float> y(static_cast<size_t>(m * s.n));
+    dllm::cpu::Gemm as_f32 = product_of(x, y, m, s), as_i8 = as_f32, as_blocks = as_f32, after = as_f32;
+    as_f32.b = f32.data();
+    as_i8.b = i8.data(), as_i8.b_type = DType::i8, as_i8.scale = scale.data();
+    as_blocks.b = blocks.data(), as_blocks.b_format = &format;
+    after.b = panels.data();
+    const std::vector<double> seconds = best_seconds_of(
+        pool->threads(), quick ? 0.05 : 0.3,
+        {[&] { dllm::cpu::gemm_parallel(as_f32, pool); }, [&] { dllm::cpu::gemm_parallel(as_i8, pool); },
+         [&] { dllm::cpu::gemm_parallel(as_blocks, pool); },
+         [&] {
+           for (int64_t r = 0; r < s.n; ++r) dllm::cpu::packed_row(format, blocks.data(), s.k, r, plain.data() + r * s.k);
+           dllm::cpu::pack(DType::f32, plain.data(), s.k, s.n, s.k, panels.data(), pool);
+           dllm::cpu::gemm_parallel(after, pool);
+         }});
+    std::printf("%6lld x %-5lld m %-4lld us: f32 %8.1f  i8 %8.1f  %s %8.1f  dequantized first %8.1f   f32 / %s %.2f\n",
+                static_cast<long long>(s.n), static_cast<long long>(s.k), static_cast<long long>(m), 1e6 * seconds[0],
+                1e6 * seconds[1], format.name, 1e6 * seconds[2], 1e6 * seconds[3], format.name,
+                seconds[0] / seconds[2]);
+  }
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
   int threads = dllm::allowed_cpus();
-  bool quick = false;
+  bool quick = false, blocks = false;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--quick") == 0) {
       quick = true;
+    } else if (std::strcmp(argv[i], "--blocks") == 0) {
+      blocks = true;
     } else if (std::strcmp(argv[i], "--avx2") == 0) {
       hwy::SetSupportedTargetsForTest(HWY_AVX2);
       hwy::GetChosenTarget().Update(HWY_AVX2);
@@ -127,7 +168,10 @@ int main(int argc, char** argv) {
                         {1024, 1024},
                         {2048, 2048},
                         {32768, 896}}) {
-    measure(s, peak, &pool, quick);
+    if (!blocks) measure(s, peak, &pool, quick);
+    for (const dllm::WeightFormat* format : dllm::weight_formats()) {
+      if (blocks && format->is_blocks() && format->fits(s.k)) measure_blocks(s, *format, &pool, quick);
+    }
   }
   return 0;
 }

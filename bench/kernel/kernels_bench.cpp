@@ -4,7 +4,7 @@
 //   bench_kernels [threads] [words of the rows to print...]
 
 #include "cpu/gemm/gemm.h"
-#include "cpu/kernels/factories.h"
+#include "cpu/kernel.h"
 #include "timing.h"
 #include "unit/cpu/run_kernel.h"
 
@@ -54,7 +54,7 @@ void attention(const Bench& bench, int64_t batch, int64_t queries, int64_t keys,
                 static_cast<long long>(keys), static_cast<long long>(heads),
                 static_cast<long long>(kv_heads));
   KernelSetup setup;
-  setup.factory = make_attention;
+  setup.factory = find_kernel("attention");
   setup.inputs = {random_tensor({batch, queries, heads, dim}, 1),
                   random_tensor({batch, keys, kv_heads, dim}, 2),
                   random_tensor({batch, keys, kv_heads, dim}, 3)};
@@ -73,7 +73,7 @@ void attention(const Bench& bench, int64_t batch, int64_t queries, int64_t keys,
   bench.report(label, setup, flops, 0);
   if (queries != keys) return;
   const std::vector<Tensor> out = run_kernel(setup);
-  setup.factory = make_attention_grad;
+  setup.factory = find_kernel("attention_grad");
   setup.inputs.insert(setup.inputs.begin() + 3, {out[0], out[1], random_tensor(out[0].shape(), 5)});
   setup.outputs = {f32_type(setup.inputs[0].shape()), f32_type(setup.inputs[1].shape()),
                    f32_type(setup.inputs[2].shape())};
@@ -86,7 +86,7 @@ void head(const Bench& bench, int64_t rows, int64_t in, int64_t vocab) {
   const double flops = 2.0 * static_cast<double>(rows * in) * static_cast<double>(vocab);
   std::vector<int32_t> targets;
   for (int64_t r = 0; r < rows; ++r) targets.push_back(static_cast<int32_t>(r * 37 % vocab));
-  KernelSetup setup{make_linear_cross_entropy,
+  KernelSetup setup{find_kernel("linear_cross_entropy"),
                     {random_tensor({rows, in}, 1), random_tensor({vocab, in}, 2, 0.1f),
                      Tensor::from(Shape{rows}, targets)},
                     {f32_type({rows}), f32_type({rows})},
@@ -98,7 +98,7 @@ void head(const Bench& bench, int64_t rows, int64_t in, int64_t vocab) {
   setup.keeps_forms = {false, true, false};
   bench.report("cross entropy " + shape, setup, flops, 0);
   KernelSetup grad = setup;
-  grad.factory = make_linear_cross_entropy_grad;
+  grad.factory = find_kernel("linear_cross_entropy_grad");
   grad.inputs.push_back(Tensor(DType::f32, {rows}));
   grad.inputs.push_back(random_tensor({rows}, 3));
   grad.keeps_forms = {false, true, false, false, false};
@@ -106,7 +106,7 @@ void head(const Bench& bench, int64_t rows, int64_t in, int64_t vocab) {
   bench.report("grad of cross entropy " + shape, grad, 3 * flops, 0);
   for (const bool filters : {false, true}) {
     KernelSetup statistics{
-        make_token_statistics,
+        find_kernel("token_statistics"),
         {setup.inputs[0], setup.inputs[1],
          Tensor::from(Shape{rows}, std::vector<float>(rows, 0.8f)),
          Tensor::from(Shape{rows}, std::vector<int32_t>(rows, 0)),
@@ -130,7 +130,7 @@ void head(const Bench& bench, int64_t rows, int64_t in, int64_t vocab) {
 }
 
 void linear_weight_grad(const Bench& bench, int64_t rows, int64_t out, int64_t in) {
-  const KernelSetup setup{make_linear_weight_grad,
+  const KernelSetup setup{find_kernel("linear_weight_grad"),
                           {random_tensor({rows, out}, 1), random_tensor({rows, in}, 2)},
                           {f32_type({out, in})},
                           {}};
@@ -146,15 +146,15 @@ void row_kernels(const Bench& bench, int64_t rows, int64_t n) {
                w = random_tensor({n}, 3);
   const auto type = f32_type({rows, n});
   const graph::Attributes norm = {{"has_weight", true}, {"has_bias", false}, {"eps", 1e-5}};
-  bench.report("rms norm " + shape, {make_rms_norm, {x, w}, {type}, norm}, 0, 2 * bytes);
+  bench.report("rms norm " + shape, {find_kernel("rms_norm"), {x, w}, {type}, norm}, 0, 2 * bytes);
   bench.report("grad of rms norm " + shape,
-               {make_rms_norm_grad, {x, y, w}, {type, f32_type({n})}, norm}, 0, 3 * bytes);
-  bench.report("layer norm " + shape, {make_layer_norm, {x, w}, {type}, norm}, 0, 2 * bytes);
+               {find_kernel("rms_norm_grad"), {x, y, w}, {type, f32_type({n})}, norm}, 0, 3 * bytes);
+  bench.report("layer norm " + shape, {find_kernel("layer_norm"), {x, w}, {type}, norm}, 0, 2 * bytes);
   bench.report("silu gate " + shape,
-               {make_gated_activation, {x, y}, {type}, {{"kind", std::string("silu")}}}, 0,
+               {find_kernel("gated_activation"), {x, y}, {type}, {{"kind", std::string("silu")}}}, 0,
                3 * bytes);
   bench.report("gelu gate " + shape,
-               {make_gated_activation, {x, y}, {type}, {{"kind", std::string("gelu")}}}, 0,
+               {find_kernel("gated_activation"), {x, y}, {type}, {{"kind", std::string("gelu")}}}, 0,
                3 * bytes);
 }
 
@@ -165,10 +165,10 @@ void optimizer(const Bench& bench, int64_t count) {
       Tensor::from(Shape{8}, std::vector<float>{0.01f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.4f, 0.3f, 0.5f});
   const auto type = f32_type({count});
   bench.report("adamw " + std::to_string(count),
-               {make_adamw_update, {x, x, x, ones, scalars}, {type, type, type}, {{"decay", true}}},
+               {find_kernel("adamw_update"), {x, x, x, ones, scalars}, {type, type, type}, {{"decay", true}}},
                0, 28.0 * count);
   bench.report("sum of squares " + std::to_string(count),
-               {make_sum_of_squares, {x}, {f32_type({})}, {}}, 0, 4.0 * count);
+               {find_kernel("sum_of_squares"), {x}, {f32_type({})}, {}}, 0, 4.0 * count);
 }
 
 } // namespace

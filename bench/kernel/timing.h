@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <vector>
 
 inline double seconds_now(bool processor_time) {
   timespec now;
@@ -23,6 +24,23 @@ inline double best_seconds(int threads, double budget, const std::function<void(
     const double seconds = seconds_now(threads == 1) - begin;
     best = std::min(best, seconds);
     spent += seconds;
+  }
+  return best;
+}
+
+// The same for several calls that take turns, so that what else runs on the machine slows all of them alike.
+inline std::vector<double> best_seconds_of(int threads, double budget, const std::vector<std::function<void()>>& calls) {
+  for (const auto& call : calls) call();
+  std::vector<double> best(calls.size(), 1e9);
+  double spent = 0;
+  for (int i = 0; i < 5000 && (i < 3 || spent < budget * static_cast<double>(calls.size())); ++i) {
+    for (size_t c = 0; c < calls.size(); ++c) {
+      const double begin = seconds_now(threads == 1);
+      calls[c]();
+      const double seconds = seconds_now(threads == 1) - begin;
+      best[c] = std::min(best[c], seconds);
+      spent += seconds;
+    }
   }
   return best;
 }

@@ -1,7 +1,7 @@
 #pragma once
 // What the benches of the second engine share: engines on a plugin, and shapes of models.
 
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "pjrt/engine.h"
 #include "step/peer.h"
 #include "step/training_model.h"

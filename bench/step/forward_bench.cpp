@@ -5,7 +5,7 @@
 
 #include "base/files.h"
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "model/model.h"
 #include "peer.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/parallel.h"
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "peer.h"
 #include "train/trainer.h"
 #include "training_model.h"

@@ -47,7 +47,8 @@ class Communicator {
 
   // Makes the calls of all ranks fail; the first reason is kept. Never blocks.
   virtual void abort(const Error& reason) noexcept = 0;
-  // After a failure: waits until every rank of the mesh has called it, then calls work again.
+  // After a failure: waits until every rank of the mesh has called it, then calls work again. The CPU engine does so at
+  // the next run of each rank.
   virtual void restart(const Task* task) = 0;
 };
 

@@ -1,7 +1,7 @@
 #include "cpu/buffer.h"
 
 #include "base/error.h"
-#include "cpu/gemm/pack.h"
+#include "cpu/gemm/gemm.h"
 
 #include <cstring>
 
@@ -143,7 +143,7 @@ Operand CpuBuffer::operand(FormSet wanted, const Workers& pool) const {
 
 std::shared_ptr<Block> CpuBuffer::writable_block() const {
   const std::lock_guard lock(mutex_);
-  // A second owner is a tensor that read() handed out.
+  // A second owner is a tensor that read() returned.
   if (block_ == nullptr || block_.use_count() != 1) return nullptr;
   std::shared_ptr<Block>(block_).reset(); // orders the reads of a former owner before our writes
   return block_;

@@ -17,7 +17,7 @@ int64_t form_bytes(const Shape& shape, DType dtype, Form form);
 // blocks (u8), which have kPacked alone.
 bool has_forms(const Shape& shape, DType dtype);
 
-// Any number of threads may read and ask for forms; the one that donates it must be its only holder.
+// Any number of threads may read and request forms; the one that donates it must be its only holder.
 class CpuBuffer final : public graph::Buffer {
 public:
   // Takes the storage of the tensor over as read-only numbers.

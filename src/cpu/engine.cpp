@@ -4,9 +4,11 @@
 #include "cpu/buffer.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/program.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 
 #include <nlohmann/json.hpp>
+
+#include <numeric>
 
 namespace dllm::cpu {
 
@@ -28,6 +30,26 @@ void EngineState::set_threads(int threads) {
   auto pool = std::make_shared<ThreadPool>(threads > 0 ? threads : allowed_cpus(), runner_);
   const std::lock_guard lock(mutex_);
   pool_ = std::move(pool);
+}
+
+void EngineState::begin_run(const Task* task) {
+  if (!run_failed_) return;
+  communicator_->restart(task);
+  std::vector<int64_t> ranks(static_cast<size_t>(communicator_->size())), finished(ranks.size());
+  std::iota(ranks.begin(), ranks.end(), int64_t{0});
+  communicator_->all_gather(ranks, &finished_runs_, finished.data(), sizeof finished_runs_, task);
+  for (size_t r = 1; r < finished.size(); ++r) {
+    if (finished[r] == finished[0]) continue;
+    fail_with_hint("load the last checkpoint with new engines on all ranks", Code::failed_precondition,
+                   "rank 0 has finished {} runs and rank {} {}: a run failed on some ranks alone", finished[0], r,
+                   finished[r]);
+  }
+  run_failed_ = false;
+}
+
+void EngineState::fail_run(const Error& reason) noexcept {
+  run_failed_ = true;
+  communicator_->abort(reason);
 }
 
 namespace {

@@ -6,7 +6,6 @@
 #include "base/parallel.h"
 #include "comm/communicator.h"
 #include "cpu/memory.h"
-#include "cpu/run_gate.h"
 #include "graph/engine.h"
 
 #include <atomic>
@@ -26,7 +25,7 @@ std::shared_ptr<graph::Engine> make_engine(const Options& options, const Hooks& 
 // of one (such programs do not communicate). Each rank has an engine of its own, in this process or another.
 std::shared_ptr<graph::Engine> make_engine(const Options& options, std::shared_ptr<comm::Communicator> communicator);
 
-// What programs and buffers share with their engine; lives until the last of them is gone.
+// Shared by an engine, its programs and its buffers; destroyed with the last of them.
 class EngineState {
 public:
   EngineState(int threads, int64_t memory_limit, bool check_finite,
@@ -39,6 +38,12 @@ public:
   ArenaStore& arenas() { return arenas_; }
   RunGate& gate() { return gate_; }
   comm::Communicator* communicator() const { return communicator_.get(); } // null: one rank
+  // Before and after a run on several ranks; one run at a time. begin_run() after a failed run waits until the other
+  // ranks begin their next run as well, then lets the communicator work again. Fails with failed_precondition when the
+  // ranks have not finished the same number of runs: then one of them has a result that the others lack.
+  void begin_run(const Task* task);
+  void end_run() { ++finished_runs_; }
+  void fail_run(const Error& reason) noexcept;
   std::atomic<int64_t>& compiles() { return compiles_; }
 
 private:
@@ -47,6 +52,8 @@ private:
   ArenaStore arenas_;
   RunGate gate_;
   const std::shared_ptr<comm::Communicator> communicator_;
+  int64_t finished_runs_ = 0;  // on several ranks
+  bool run_failed_ = false;    // the last one
   const bool check_finite_;
   std::atomic<int64_t> compiles_{0};
   mutable std::mutex mutex_;

@@ -1,10 +1,8 @@
 #include "cpu/plan.h"
 
 #include "base/error.h"
-#include "cpu/arena.h"
-#include "cpu/buffer.h"
-#include "cpu/loop.h"
 #include "cpu/storage.h"
+#include "cpu/buffer.h"
 #include "graph/op.h"
 
 #include <algorithm>
@@ -41,7 +39,7 @@ public:
     for (size_t n = 0; n < graph_.nodes().size(); ++n) add_node(static_cast<int32_t>(n));
     drop_unread_steps();
     collect_forms();
-    settle_storage();
+    assign_storage();
     place_arena();
     return std::move(frame_);
   }
@@ -123,8 +121,8 @@ private:
       frame_.input_forms.push_back(forms[index(input.value)]);
   }
 
-  // Donations that cannot be honoured are withdrawn until the rest holds.
-  void settle_storage() {
+  // Donations that are not possible are withdrawn until the rest is consistent.
+  void assign_storage() {
     StoragePlanner storage(frame_, request_.donations);
     while (!storage.assign()) {
     }

@@ -1,7 +1,6 @@
 #pragma once
-// The memory plan of a graph: where every value lies before anything runs. A frame is the plan of
-// one graph or one loop body; the arena of a body is part of its loop's scratch, so one block holds
-// everything.
+// The memory plan of a graph: the place of every value, decided before anything runs. A frame is the plan of one graph or one loop
+// body; the arena of a body is part of its loop's scratch, so one block holds everything.
 
 #include "cpu/kernel.h"
 #include "graph/graph.h"
@@ -12,7 +11,7 @@
 
 namespace dllm::cpu {
 
-// Where a value lies while its frame runs.
+// The place of a value while its frame runs.
 struct Place {
   enum Kind : uint8_t { kNone, kArena, kConstant, kInput, kOutput };
   Kind kind = kNone;
@@ -43,7 +42,7 @@ struct Copy {
 struct Frame {
   std::shared_ptr<const graph::Graph> graph;
   std::vector<Place> places;   // by value id
-  std::vector<int32_t> source; // by value id: the value a view looks at, itself otherwise
+  std::vector<int32_t> source; // by value id: the value that a view shows, itself otherwise
   std::vector<Step> steps;
   std::vector<Copy> copies;
   std::vector<FormSet> input_forms;    // wanted of each input
@@ -83,4 +82,8 @@ Frame plan_frame(const FrameRequest& request);
 // Scans and whiles have no factory: the plan builds their loops.
 bool is_loop(const graph::Node& node);
 
-} // namespace dllm::cpu
+Loop plan_loop(const CompileInfo& info);
+// Forms wanted of the operands, scratch, and results that may be written over their start values.
+Kernel loop_kernel(const Loop& loop);
+
+}  // namespace dllm::cpu

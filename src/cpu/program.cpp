@@ -1,11 +1,10 @@
 #include "cpu/program.h"
 
 #include "base/error.h"
-#include "cpu/executor.h"
-#include "cpu/run_gate.h"
+#include "cpu/memory.h"
 #include "graph/op.h"
 #include "graph/passes.h"
-#include "graph/state_lost.h"
+#include "graph/engine.h"
 
 #include <cstring>
 #include <new>
@@ -221,18 +220,21 @@ std::vector<BufferRef> CpuProgram::results(Binding& binding) const {
   return made;
 }
 
-template <class F> auto CpuProgram::with_other_ranks(F&& work) const {
+template <class F> auto CpuProgram::with_other_ranks(const Task* task, F&& work) const {
   if (communicator_ == nullptr) return work();
   try {
-    return work();
+    state_->begin_run(task);
+    auto results = work();
+    state_->end_run();
+    return results;
   } catch (const Error& error) {
-    communicator_->abort(error);
+    state_->fail_run(error);
     throw;
   } catch (const std::exception& error) {
-    communicator_->abort(Error(Code::internal, error.what()));
+    state_->fail_run(Error(Code::internal, error.what()));
     throw;
   } catch (...) {
-    communicator_->abort(Error(Code::internal, "an unknown exception"));
+    state_->fail_run(Error(Code::internal, "an unknown exception"));
     throw;
   }
 }
@@ -283,7 +285,7 @@ std::vector<BufferRef> CpuProgram::run(std::span<const BufferRef> inputs, const 
                                        graph::StopRule rule) {
   const std::shared_ptr<ThreadPool> pool = state_->pool();
   RunContext context{Workers(pool.get(), task), state_->check_finite()};
-  return with_other_ranks([&] { return run_bound(inputs, context, rule); });
+  return with_other_ranks(task, [&] { return run_bound(inputs, context, rule); });
 }
 
 std::string CpuProgram::find_non_finite(std::span<const BufferRef> inputs, const Task* task) {
@@ -291,7 +293,7 @@ std::string CpuProgram::find_non_finite(std::span<const BufferRef> inputs, const
   std::string finding;
   RunContext context{Workers(pool.get(), task)};
   context.finding = &finding;
-  with_other_ranks([&] { return run_bound(inputs, context, graph::StopRule::anywhere); });
+  with_other_ranks(task, [&] { return run_bound(inputs, context, graph::StopRule::anywhere); });
   return finding;
 }
 

@@ -1,14 +1,64 @@
 #pragma once
-// A graph with its plan, ready to run on the CPU.
+// A run of a frame, step by step, and a graph with its plan as a program.
 
+#include "base/task.h"
 #include "cpu/buffer.h"
 #include "cpu/engine.h"
-#include "cpu/executor.h"
 #include "cpu/plan.h"
 
+#include <span>
+#include <string>
 #include <vector>
 
 namespace dllm::cpu {
+
+class RunPause;
+
+struct RunContext {
+  Workers pool;
+  bool check_finite = false;
+  // Not null: gets the first operation that makes NaN or infinity, and the run goes on. -infinity
+  // is left out: masks are made of it.
+  std::string* finding = nullptr;
+  int64_t index = -1; // of the element a scan is at; -1: outside of one
+  comm::Communicator* communicator = nullptr; // of a program of several ranks
+  std::span<const int64_t> all_ranks = {};    // with a communicator: 0, 1, ..
+  RunPause* pause = nullptr;                  // of a run that may be left between two steps
+};
+
+// Leaves a run for a while where its caller's budget is used up. Holds nothing that others wait for.
+class RunPause {
+public:
+  virtual ~RunPause() = default;
+  virtual void between_steps() = 0; // throws when the run was cancelled meanwhile
+};
+
+class FrameRun {
+public:
+  // arena: frame.arena_bytes, aligned. The frame outlives the run.
+  FrameRun(const Frame& frame, std::byte* arena);
+
+  // Operands in the order of the graph's inputs and outputs. An output that takes over an input has
+  // the input's operand and ignores its own. May be called again with other operands (a loop does).
+  // *step, when given, counts the steps that were started: after an exception it shows whether
+  // inputs were written. From step `stops_before` on the task is not checked; with a communicator all
+  // ranks meet there first.
+  void run(std::span<const Operand> inputs, std::span<const Operand> outputs,
+           const RunContext& context, int32_t* step = nullptr, int32_t stops_before = INT32_MAX);
+
+private:
+  void resolve(std::span<const Operand> inputs, std::span<const Operand> outputs);
+  void run_step(const Step& step, const RunContext& context);
+
+  const Frame& frame_;
+  std::byte* arena_;
+  std::vector<Operand> values_;   // by value id
+  std::vector<Operand> operands_; // of the current step: inputs, then outputs
+};
+
+// Runs a planned loop as one step.
+void run_loop(const Loop& loop, const graph::Node& node, const KernelCall& call,
+              const RunContext& context);
 
 class CpuProgram final : public graph::Program {
 public:
@@ -24,7 +74,7 @@ public:
   std::string find_non_finite(std::span<const graph::BufferRef> inputs, const Task* task) override;
 
 private:
-  // One run: where its operands lie. The program itself does not change in a run, so that several threads
+  // One run: the places of its operands. The program itself does not change in a run, so that several threads
   // may run it at once; each run has a binding, a FrameRun and an arena of its own.
   struct Binding {
     std::span<const graph::BufferRef> inputs;
@@ -43,7 +93,7 @@ private:
   std::vector<graph::BufferRef> run_bound(std::span<const graph::BufferRef> inputs, RunContext context,
                                           graph::StopRule rule) const;
   // Runs `work`; in a program of several ranks a failure of any kind ends the run of the other ranks.
-  template <class F> auto with_other_ranks(F&& work) const;
+  template <class F> auto with_other_ranks(const Task* task, F&& work) const;
   [[noreturn]] void fail_run(const Binding& binding, const Error& error) const;
   std::vector<graph::BufferRef> results(Binding& binding) const;
 
@@ -56,4 +106,4 @@ private:
   graph::PlanReport report_;
 };
 
-} // namespace dllm::cpu
+}  // namespace dllm::cpu

@@ -1,15 +1,26 @@
 #pragma once
-// Which values share storage: in-place results, outputs written straight to their destination,
-// donated inputs.
+// Which values share storage (in-place results, outputs written to their destination, donated inputs), and offsets in one
+// block for pieces of memory.
 
 #include "cpu/plan.h"
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace dllm::cpu {
 
-// Storage in the arena and the values that live there one after the other.
+struct Piece {
+  int64_t bytes = 0;
+  int32_t begin = 0, end = 0; // first and last step that needs it, both included
+  int64_t offset = -1;        // answer
+};
+
+// Fills the offsets (64-byte aligned) and answers with the size of the block. Largest first, best
+// fit.
+int64_t place_pieces(std::span<Piece> pieces);
+
+// Storage in the arena and the values that use it one after the other.
 struct ArenaPiece {
   int64_t bytes;
   int32_t begin, end;
@@ -59,4 +70,4 @@ private:
   int32_t first_overwrite_ = INT32_MAX;
 };
 
-} // namespace dllm::cpu
+}  // namespace dllm::cpu

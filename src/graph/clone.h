@@ -1,11 +1,16 @@
 #pragma once
-// Copies nodes of one graph into another, value by value; passes and gradients are built on it.
+// Copies of graphs: value by value, and the walk that all passes share.
 
 #include "graph/graph.h"
 
+#include <functional>
+#include <map>
+#include <memory>
 #include <vector>
 
 namespace dllm::graph {
+
+// Copies nodes of one graph into another, value by value; passes and gradients are built on it.
 
 class Cloner {
 public:
@@ -35,4 +40,19 @@ private:
 // Which nodes the outputs need; one entry per node.
 std::vector<bool> live_nodes(const Graph& graph, std::span<const int32_t> roots);
 
-} // namespace dllm::graph
+// The walk that all passes share: copy a graph node by node, let the pass replace some.
+
+// Bodies are rewritten once each, so nodes that share a body still share it afterwards.
+using BodyMemo = std::map<const Graph*, std::shared_ptr<const Graph>>;
+
+// replace(cloner, index, bodies): copies or replaces node `index` and maps its results; bodies are
+// rewritten already.
+using Replace =
+    std::function<void(Cloner&, Graph&, int32_t index, std::vector<std::shared_ptr<const Graph>>)>;
+std::shared_ptr<Graph> rewrite(const Graph& graph, const Replace& replace, BodyMemo& memo);
+
+// Copies a node with other bodies.
+void copy_node(Cloner& cloner, Graph& to, int32_t index,
+               std::vector<std::shared_ptr<const Graph>> bodies);
+
+}  // namespace dllm::graph

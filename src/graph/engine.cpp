@@ -1,3 +1,5 @@
+// What engines share: options, checks of places, defaults.
+
 #include "graph/engine.h"
 
 #include "base/error.h"
@@ -40,5 +42,50 @@ BufferRef Engine::upload_weight(const Tensor& part, bool keep_plain, const Place
 }
 
 std::string Program::find_non_finite(std::span<const BufferRef>, const Task*) { return {}; }
+
+namespace {
+
+std::vector<OptionSpec> keys() {
+  return {
+      option_choice("kind", "cpu", {"cpu", "pjrt"}, "Which engine runs graphs."),
+      option_i64("threads", 0, 0, 1024,
+                 "cpu: threads of the engine; 0: as many as the process may use."),
+      option_i64("memory_limit", 0, 0, INT64_MAX,
+                 "cpu: most bytes of arrays and temporaries; 0: no limit."),
+      option_choice("check", "none", {"none", "finite"},
+                    "cpu: finite stops at the first operation that makes a number that is not "
+                    "finite, and names it."),
+      option_i64("ranks", 1, 1, 1, "Ranks of the mesh inside this process."),
+      option_str("plugin", "",
+                 "pjrt: path of a plugin, or cpu, tpu, cuda for one that is found by itself."),
+      option_str("target", "",
+                 "pjrt: hardware to compile for that is not there: v5e:1x1, v5e:2x4, v6e:1x1, "
+                 "v4:2x2x4, h100, h200; such an engine runs nothing."),
+      option_i64("pjrt.device", 0, 0, 1 << 20, "Which of the plugin's devices holds the arrays."),
+      option_choice("pjrt.compute", "f32", {"f32", "bf16"},
+                    "Type of the operands of matrix products; sums are f32 either way."),
+      option_choice("pjrt.precision", "highest", {"default", "high", "highest"},
+                    "Of f32 products on chips that split them; default may be bf16 or tf32."),
+      option_str("pjrt.cache", "auto",
+                 "Folder of compiled programs; auto: the user's cache folder, off: none."),
+      option_i64("pjrt.cache_limit", int64_t{4} << 30, 0, INT64_MAX,
+                 "Most bytes of that folder, programs used longest ago go first; 0: no limit."),
+      option_i64("pjrt.in_flight", 2, 1, 64, "Most runs that are started and not finished."),
+      option_list(
+          "pjrt.client", {},
+          "Options of the plugin's client as name=value, such as cpu_device_count=8; one this "
+          "library does not know needs its type: name:i64=8 (string, i64, list, f32, bool)."),
+      option_list("pjrt.flags", {},
+                  "Options of the plugin's compiler as name=value, such as "
+                  "xla_gpu_enable_latency_hiding_scheduler=true."),
+  };
+}
+
+} // namespace
+
+const Schema& engine_schema() {
+  static const Schema schema("engine", keys());
+  return schema;
+}
 
 }  // namespace dllm::graph

@@ -1,18 +1,42 @@
 #pragma once
-// What an engine is to everybody above: compile a graph, run it, keep arrays in the form it likes.
+// The interface of an engine: options, programs, buffers.
 
+#include "base/error.h"
 #include "base/json.h"
+#include "base/options.h"
 #include "base/task.h"
 #include "graph/graph.h"
 #include "graph/layout.h"
+
+#include <fmt/core.h>
 
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace dllm::graph {
+
+// The options every engine is made from; an engine reads the keys of its kind.
+
+const Schema& engine_schema(); // "engine"
+
+// The failure of a run that had begun to write over the buffers it was given.
+
+// Thrown by Program::run, and by Buffer::read of a run that failed late: donated inputs are neither
+// what they were nor what they were to become. After any other exception they are as before the run.
+class StateLost : public Error {
+ public:
+  explicit StateLost(Error error) : Error(std::move(error)) {}
+  // hint: what else to try, may be empty.
+  StateLost(Code code, std::string text, const std::string& why, const std::string& hint = {})
+      : Error(code, std::move(text),
+              hint.empty() ? fmt::format("state lost: {}", why) : fmt::format("state lost: {}; {}", why, hint)) {}
+};
+
+// Buffers, programs and engines: graphs are compiled and run, arrays are kept in forms that products read fast.
 
 // An array an engine holds, on a mesh of several ranks the part of one rank. Reads are safe from many threads; a donated
 // buffer must not be used again.
@@ -26,10 +50,10 @@ class Buffer {
   virtual Tensor read(const Task* task = nullptr) const = 0;
   virtual int64_t memory_bytes() const = 0;  // all forms together
 
-  // How the whole array lies on the mesh; shape() is that of this rank's part. An output that takes over an input has
+  // The layout of the whole array on the mesh; shape() is that of this rank's part. An output that takes over an input has
   // the layout of that input, other outputs of a run are not described (whole).
   const Layout& layout() const { return layout_; }
-  // For engines, before anybody else holds the buffer.
+  // For engines, before the buffer is handed to others.
   void set_layout(const Layout& layout) { layout_ = layout; }
 
  private:
@@ -37,7 +61,7 @@ class Buffer {
 };
 using BufferRef = std::shared_ptr<Buffer>;
 
-// What a compiler says of a program it made; bytes of one device. known false: the engine compiles by itself.
+// Report of a compiler on its program; bytes of one device. known false: the engine compiles by itself.
 struct CompiledReport {
   bool known = false;
   bool from_cache = false;
@@ -47,14 +71,14 @@ struct CompiledReport {
   int64_t alias_bytes = 0;     // of the outputs: those that take an argument's place
   int64_t temporary_bytes = 0;
   int64_t code_bytes = 0;
-  int64_t peak_bytes = 0;      // 0: not told
-  int64_t device_bytes = 0;    // memory of the device; 0: not told
-  double flops = 0;            // loops counted once, as compilers do; 0: not told
+  int64_t peak_bytes = 0;      // 0: unknown
+  int64_t device_bytes = 0;    // memory of the device; 0: unknown
+  double flops = 0;            // loops counted once, as compilers do; 0: unknown
   std::string fingerprint;
 };
 
 struct PlanReport {
-  int64_t input_bytes = 0;     // parameters and other inputs, in the forms the program wants
+  int64_t input_bytes = 0;     // parameters and other inputs, in the forms the program needs
   int64_t output_bytes = 0;    // those that take over no input
   int64_t constant_bytes = 0;
   int64_t arena_bytes = 0;     // temporaries at their peak, scratch of kernels included
@@ -83,13 +107,13 @@ class Program {
   // Inputs in the order of graph().inputs(); types are checked and named in errors. Inputs taken over by outputs are
   // consumed (the engine writes in place when it is the only holder of the buffer, else copies first). Checks `task` before
   // every node, inside scans and inside long nodes (every 10 ms of work on the CPU). A run that throws graph::StateLost
-  // (state_lost.h) leaves donated inputs undefined; after any other exception, of whatever type, they are as before.
+  // leaves donated inputs undefined; after any other exception, of whatever type, they are as before.
   // On several ranks a failure or cancel of one rank ends the run of all with an error. With before_overwrite a cancel
   // stops either all ranks or none: they meet before the first donated input is written.
   virtual std::vector<BufferRef> run(std::span<const BufferRef> inputs, const Task* task = nullptr,
                                      StopRule rule = StopRule::anywhere) = 0;
   // Runs once more to name the first operation that makes NaN or infinity; "" when none does, or when the engine
-  // cannot tell. On several ranks all ranks call it. Donated inputs with another holder stay as they are.
+  // cannot find it. On several ranks all ranks call it. Donated inputs with another holder stay as they are.
   virtual std::string find_non_finite(std::span<const BufferRef> inputs, const Task* task = nullptr);
   // The program as text: "stablehlo" (what a compiler was given), "optimized" (what it made). Fails with unimplemented
   // where there is no such form.

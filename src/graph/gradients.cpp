@@ -4,7 +4,6 @@
 #include "graph/op.h"
 #include "graph/ops.h"
 #include "graph/ops/build.h"
-#include "graph/ops/conversion_cut.h"
 
 #include <algorithm>
 #include <memory>
@@ -100,7 +99,7 @@ private:
         graph_.nodes()[static_cast<size_t>(n)]; // a copy: nodes move as the graph grows
     if (node.op->stops_gradient) return;
     std::vector<Value> inputs, outputs, grads;
-    bool arrives = false, asked = false;
+    bool arrives = false, needed = false;
     for (int32_t id : node.outputs) {
       outputs.push_back(graph_.value(id));
       grads.push_back(index(id) < grads_.size() ? grads_[index(id)] : Value{});
@@ -110,9 +109,9 @@ private:
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       inputs.push_back(graph_.value(node.inputs[i]));
       wanted[i] = reached_[index(node.inputs[i])] && is_differentiable(inputs.back().dtype());
-      asked = asked || wanted[i];
+      needed = needed || wanted[i];
     }
-    if (!arrives || !asked) return;
+    if (!arrives || !needed) return;
     const std::span<const bool> wanted_inputs(wanted.get(), node.inputs.size());
     const auto made = pull(node, inputs, outputs, grads, wanted_inputs);
     for (size_t i = 0; i < made.size(); ++i) {
@@ -184,7 +183,7 @@ std::string name_of(const Graph& graph, Value x) {
 
 // No gradient is right for what the loss does not depend on, or through decisions alone: zeros.
 void expect_no_loss(const Graph& graph, Value loss, Value x) {
-  const std::string cut = ops::cut_by_conversion(graph, x, loss);
+  const std::string cut = cut_by_conversion(graph, x, loss);
   if (cut.empty()) return;
   fail_with_hint("put stop_gradient before the conversion, or freeze the parameter",
                  Code::invalid_argument,

@@ -1,9 +1,10 @@
 #pragma once
-// Reverse mode over a range of nodes: what gradients(), the gradient of scan and the fallback
-// through a definition share.
+// Reverse mode over a range of nodes: shared by gradients(), the gradient of scan and the gradient through a
+// definition.
 
 #include "graph/graph.h"
 
+#include <string>
 #include <vector>
 
 namespace dllm::graph {
@@ -18,4 +19,8 @@ std::vector<Value> pull_back(Graph& graph, std::span<const Value> outputs,
                              std::span<const Value> seeds, std::span<const Value> wrt,
                              int32_t first_node = 0);
 
-} // namespace dllm::graph
+// Why `x` has no gradient: the first conversion to whole numbers between it and `loss`, as "[convert] to i8(4, 3)". "" when
+// no path from x to loss is cut by a conversion alone; argmax, comparisons and indices of top_k cut a path as well.
+std::string cut_by_conversion(const Graph& graph, Value x, Value loss);
+
+}  // namespace dllm::graph

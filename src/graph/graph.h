@@ -3,7 +3,7 @@
 // change; shapes and types are checked when a node is made.
 
 #include "graph/attributes.h"
-#include "graph/axes.h"
+#include "graph/mesh.h"
 #include "tensor/tensor.h"
 #include "tensor/weight_format.h"
 

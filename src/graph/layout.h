@@ -1,5 +1,5 @@
 #pragma once
-// How one array lies on the ranks of a mesh: along each mesh axis it is either equal on all ranks, or one of its
+// How one array is laid out on the ranks of a mesh: along each mesh axis it is either equal on all ranks, or one of its
 // dimensions is cut into equal parts. Several mesh axes may cut one dimension; the later axis then changes faster, as in
 // the numbers of ranks (mesh.h).
 

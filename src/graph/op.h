@@ -1,6 +1,6 @@
 #pragma once
 // What an operation is: a name, a shape rule, a gradient, and for fused ones the same thing in plain operations.
-// How an engine runs it lives with the engine (cpu/kernels/<op>.cpp, pjrt/emit/<op>.cpp).
+// How an engine runs it is in the engine (cpu/kernels/, pjrt/emit/ops/).
 
 #include "graph/graph.h"
 
@@ -25,7 +25,7 @@ struct VjpCall {
   std::span<const Value> inputs;
   std::span<const Value> outputs;
   std::span<const Value> grads;
-  std::span<const bool> wanted;  // per input: is a gradient asked for
+  std::span<const bool> wanted;  // per input: whether a gradient is needed
 };
 
 struct OpDef {
@@ -43,7 +43,7 @@ struct OpDef {
   bool own_axes = false;
 };
 
-// All operations, sorted by name: one explicit table in graph/ops/registry.cpp.
+// All operations, sorted by name: the lists of graph/ops/, joined by registry.cpp.
 std::span<const OpDef* const> all_ops();
 const OpDef& find_op(std::string_view name);  // fails with not_found
 

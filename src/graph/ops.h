@@ -176,7 +176,7 @@ struct AttentionParts {
 AttentionParts attention_parts(Value q, Value k, Value v, const Mask& mask, const AttentionOptions& options);
 // One matrix per row, chosen by number: y[r, j] = x[r] weight[experts[r, j]]^T. x (rows, in), experts i32(rows, choices),
 // weight (experts, out, in) f32, bf16 or i8 with scale f32(experts, out) -> (rows, choices, out). Rows are grouped by expert,
-// every weight is read once. A number outside 0..experts-1 gives zeros: an expert that lives on another rank.
+// every weight is read once. A number outside 0..experts-1 gives zeros: an expert of another rank.
 Value expert_linear(Value x, Value experts, Value weight, Value scale = {});
 // act(gate) * up; kind: silu | gelu | gelu_tanh | relu
 Value gated_activation(Value gate, Value up, const std::string& kind);

@@ -1,7 +1,7 @@
 #pragma once
 // How the ranks of a mesh share one weight (out, in).
 
-#include "graph/axes.h"
+#include "graph/mesh.h"
 
 #include <cstdint>
 

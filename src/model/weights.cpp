@@ -24,7 +24,7 @@ bool engine_reads(const graph::Engine& engine, const WeightFormat& format) {
 
 void expect_engine_reads(const graph::Engine& engine, const WeightFormat& format) {
   if (engine_reads(engine, format)) return;
-  fail_with_hint("use dtype f32, bf16 or int8", Code::unimplemented,
+  fail_with_hint("load the model with dtype=bf16 (or f32, int8)", Code::unimplemented,
                  "the {} engine does not multiply weights of format {}", engine.kind(),
                  format.name);
 }

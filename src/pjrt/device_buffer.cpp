@@ -1,8 +1,13 @@
-#include "pjrt/device_buffer.h"
+// Arrays of the engine, and the runs they come from.
 
 #include "base/error.h"
+#include "pjrt/engine_state.h"
+#include "pjrt/program.h"
+
+#include <fmt/core.h>
 
 namespace dllm::pjrt {
+
 namespace {
 
 constexpr int64_t kSmall = 1 << 20; // bytes of a result that is fetched along with another
@@ -90,7 +95,7 @@ Tensor DeviceBuffer::read(const Task*) const {
         if (result.get() != this) result->prefetch();
       }
     }
-    run_->wait(); // its failure says more than that of the transfer
+    run_->wait(); // its failure explains more than that of the transfer
     run_->check();
   }
   await(fetch.done);
@@ -100,9 +105,89 @@ Tensor DeviceBuffer::read(const Task*) const {
 std::shared_ptr<DeviceBuffer> upload(std::shared_ptr<EngineState> state, const Tensor& tensor,
                                      bool share) {
   if (!tensor.defined()) fail(Code::invalid_argument, "there is no array to upload");
+  if (tensor.format() != nullptr) {
+    fail_with_hint("load the model with dtype=bf16 (or f32, int8)", Code::unimplemented,
+                   "the pjrt engine does not multiply weights of format {}", tensor.format()->name);
+  }
   Array array = state->client().upload(tensor, state->device(), host_use(*state, tensor, share));
   return std::make_shared<DeviceBuffer>(std::move(state), tensor.dtype(), tensor.shape(),
                                         std::move(array), nullptr);
 }
 
-} // namespace dllm::pjrt
+graph::StateLost lost_state(const Error& error) {
+  return {error.code(), error.text(), "the run had taken its inputs over", error.hint()};
+}
+
+Run::Run(EventHandle finished, std::string program, bool took_state)
+    : program_(std::move(program)), took_state_(took_state), finished_(std::move(finished)) {}
+
+void Run::wait() {
+  const std::lock_guard one(waiting_);
+  if (!finished_) return;
+  std::optional<Error> failure;
+  try {
+    await(finished_);
+  } catch (const Error& error) {
+    failure.emplace(error.code(), fmt::format("graph {}: {}", program_, error.text()), error.hint());
+  }
+  const std::lock_guard lock(mutex_);
+  finished_.reset();
+  failure_ = std::move(failure);
+}
+
+void Run::check() const {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) return;
+  if (took_state_) throw lost_state(*failure_);
+  throw *failure_;
+}
+
+bool Run::begin_trip() {
+  const std::lock_guard lock(mutex_);
+  return !std::exchange(trip_begun_, true);
+}
+
+void Run::set_results(std::vector<std::weak_ptr<DeviceBuffer>> results) {
+  results_ = std::move(results);
+}
+
+std::vector<std::shared_ptr<DeviceBuffer>> Run::results() const {
+  std::vector<std::shared_ptr<DeviceBuffer>> alive;
+  for (const auto& result : results_) {
+    if (auto buffer = result.lock()) alive.push_back(std::move(buffer));
+  }
+  return alive;
+}
+
+void RunQueue::set_limit(size_t limit) {
+  const std::lock_guard lock(mutex_);
+  limit_ = limit;
+}
+
+size_t RunQueue::limit() const {
+  const std::lock_guard lock(mutex_);
+  return limit_;
+}
+
+std::shared_ptr<Run> RunQueue::pop_beyond(size_t kept) {
+  const std::lock_guard lock(mutex_);
+  if (runs_.size() <= kept) return nullptr;
+  std::shared_ptr<Run> oldest = std::move(runs_.front());
+  runs_.pop_front();
+  return oldest;
+}
+
+void RunQueue::make_room() {
+  while (const auto oldest = pop_beyond(limit() - 1)) oldest->wait();
+}
+
+void RunQueue::add(std::shared_ptr<Run> run) {
+  const std::lock_guard lock(mutex_);
+  runs_.push_back(std::move(run));
+}
+
+void RunQueue::drain() {
+  while (const auto oldest = pop_beyond(0)) oldest->wait();
+}
+
+}  // namespace dllm::pjrt

@@ -1,17 +1,20 @@
+// The engine of every PJRT plugin, and the plugins of this machine.
+
 #include "pjrt/engine.h"
 
 #include "base/error.h"
-#include "graph/engine_options.h"
-#include "pjrt/device_buffer.h"
-#include "pjrt/peak.h"
+#include "graph/engine.h"
 #include "pjrt/program.h"
-#include "pjrt/target_engine.h"
+#include "pjrt/engine_state.h"
+#include "pjrt/plugin/plugin.h"
+#include "pjrt/target/target.h"
 
 #include <nlohmann/json.hpp>
 
 #include <mutex>
 
 namespace dllm::pjrt {
+
 namespace {
 
 class PjrtEngine final : public graph::Engine {
@@ -64,9 +67,9 @@ private:
   double peak_flops_ = 0;
 };
 
-// The device's own count where there is one, else that of the arrays handed out.
+// The device's own count where there is one, else that of the arrays that are alive.
 MemoryUse PjrtEngine::memory() const {
-  if (const auto told = state_->device().memory_use()) return *told;
+  if (const auto use = state_->device().memory_use()) return *use;
   const Counters& counters = state_->counters();
   return {counters.live_bytes.load(), counters.peak_bytes.load(), 0};
 }
@@ -148,4 +151,25 @@ std::shared_ptr<graph::Engine> make_engine(const Options& options) {
   return std::make_shared<PjrtEngine>(options);
 }
 
-} // namespace dllm::pjrt
+Json list_plugins() {
+  Json all = Json::array();
+  for (const PluginSearch& search : find_plugins()) {
+    Json one = {
+        {"platform", search.platform}, {"paths", search.paths}, {"packages", search.packages}};
+    if (search.paths.empty()) one["missing"] = "no plugin lies in " + search.looked_in;
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+Json describe_plugin(const std::string& name) {
+  const Plugin& plugin = Plugin::load(find_plugin(name));
+  Json attributes = Json::object();
+  for (const auto& [key, value] : plugin.attributes()) attributes[key] = value_text(value);
+  return {{"path", plugin.path()},
+          {"api", "0." + std::to_string(plugin.minor())},
+          {"stablehlo", plugin.version("stablehlo_current_version")},
+          {"attributes", std::move(attributes)}};
+}
+
+}  // namespace dllm::pjrt

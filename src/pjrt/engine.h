@@ -1,11 +1,12 @@
 #pragma once
-// The engine of every PJRT plugin: graphs become StableHLO text, the plugin's compiler makes
-// programs of them.
+// The engine of every PJRT plugin, and the plugins of this machine.
 
+#include "base/json.h"
 #include "base/options.h"
 #include "graph/engine.h"
 
 #include <memory>
+#include <string>
 
 namespace dllm::pjrt {
 
@@ -13,4 +14,9 @@ namespace dllm::pjrt {
 // device, with failed_precondition when it is too old.
 std::shared_ptr<graph::Engine> make_engine(const Options& options);
 
-} // namespace dllm::pjrt
+// [{platform, paths, packages, missing}]; loads nothing.
+Json list_plugins();
+// Loads the plugin (a path or a platform's name): {path, api, attributes}.
+Json describe_plugin(const std::string& plugin);
+
+}  // namespace dllm::pjrt

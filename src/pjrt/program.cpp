@@ -1,9 +1,11 @@
+// A graph compiled by a plugin, its report, and the arrays it reads and makes.
+
 #include "pjrt/program.h"
 
 #include "base/error.h"
-#include "pjrt/hlo_text.h"
+#include "graph/passes.h"
 #include "pjrt/lower/lower.h"
-#include "pjrt/program_report.h"
+#include "pjrt/plugin/compile.h"
 
 #include <new>
 
@@ -37,7 +39,7 @@ std::string PjrtProgram::text(std::string_view form) const {
                  form);
 }
 
-// What the plugin will hand back is what the graph says: a program of the cache is believed no more
+// Results must have the types of the graph: a program of the cache is checked no less
 // than a new one.
 void PjrtProgram::check_results() const {
   const std::vector<DType> types = executable_->compiled().output_types();
@@ -121,9 +123,9 @@ void PjrtProgram::fail_launch(const Binding& binding, const Error& error) const 
     buffer->mark_donated();
     lost = true;
   }
-  const Error told(error.code(), fmt::format("graph {}: {}", source_->name(), error.text()), error.hint());
-  if (lost) throw lost_state(told);
-  throw told;
+  const Error named(error.code(), fmt::format("graph {}: {}", source_->name(), error.text()), error.hint());
+  if (lost) throw lost_state(named);
+  throw named;
 }
 
 std::vector<BufferRef> PjrtProgram::wrap(std::vector<Array> results, bool took_state) const {
@@ -148,11 +150,72 @@ std::vector<BufferRef> PjrtProgram::run(std::span<const BufferRef> inputs, const
                                         graph::StopRule) {
   const std::lock_guard lock(running_);
   check_task(task);
-  bind(inputs); // wrong inputs are told before anybody waits
+  bind(inputs); // wrong inputs fail before the wait
   state_->runs().make_room();
   check_task(task);
   const Binding binding = bind(inputs); // what was waited for may have failed
   return launch(binding);
 }
 
-} // namespace dllm::pjrt
+namespace {
+
+int64_t type_bytes(const graph::ValueType& type) {
+  return type.shape.count() * dtype_size(type.dtype);
+}
+
+} // namespace
+
+graph::CompiledReport compiler_report(const Compiled& compiled) {
+  graph::CompiledReport report;
+  report.known = true;
+  report.fingerprint = compiled.fingerprint();
+  if (const auto memory = compiled.memory()) {
+    report.argument_bytes = memory->arguments;
+    report.output_bytes = memory->outputs;
+    report.alias_bytes = memory->aliased;
+    report.temporary_bytes = memory->temporaries;
+    report.code_bytes = memory->code;
+    report.peak_bytes = memory->peak;
+  }
+  const NamedValues costs = compiled.costs();
+  if (const float* flops = find_value<float>(costs, "flops")) report.flops = *flops;
+  return report;
+}
+
+graph::PlanReport make_report(const graph::Graph& source, graph::CompiledReport compiled) {
+  graph::PlanReport report;
+  for (const graph::GraphInput& input : source.inputs())
+    report.input_bytes += type_bytes(source.type(input.value));
+  for (const graph::GraphOutput& output : source.outputs()) {
+    if (output.donated_input < 0) report.output_bytes += type_bytes(source.type(output.value));
+  }
+  report.arena_bytes = compiled.temporary_bytes;
+  report.peak_bytes = report.input_bytes + report.output_bytes + report.arena_bytes;
+  report.flops = graph::count_flops(source);
+  report.compiled = std::move(compiled);
+  return report;
+}
+
+graph::PlanReport make_report(const graph::Graph& source, const Built& built,
+                              const Device& device) {
+  graph::CompiledReport compiled = compiler_report(built.executable->compiled());
+  compiled.from_cache = built.from_cache;
+  compiled.seconds = built.seconds;
+  if (const auto use = device.memory_use()) compiled.device_bytes = use->limit;
+  return make_report(source, std::move(compiled));
+}
+
+void check_aliases(const graph::Graph& source, const graph::CompiledReport& compiled) {
+  int64_t given_up = 0;
+  for (const graph::GraphOutput& output : source.outputs()) {
+    if (output.donated_input >= 0) given_up += type_bytes(source.type(output.value));
+  }
+  const bool reported = compiled.argument_bytes > 0 || compiled.output_bytes > 0;
+  if (!reported || compiled.alias_bytes >= given_up) return;
+  fail_with_hint("this is a mistake of the plugin's compiler or of ours, please report it",
+                 Code::internal,
+                 "graph {} changes {} bytes of state, its compiled form changes {} in place",
+                 source.name(), given_up, compiled.alias_bytes);
+}
+
+}  // namespace dllm::pjrt

@@ -24,7 +24,7 @@ enum class ScalePlace {
   block,     // inside the block
 };
 
-// Rows of a matrix that a product reads together: the width of a panel (cpu/gemm/pack.h).
+// Rows of a matrix that a product reads together: the width of a panel (cpu/gemm/gemm.h).
 inline constexpr int64_t kPanelRows = 16;
 
 struct WeightFormat {

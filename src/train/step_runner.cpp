@@ -1,7 +1,7 @@
 #include "train/step_runner.h"
 
 #include "base/error.h"
-#include "graph/state_lost.h"
+#include "graph/engine.h"
 #include "runtime/feed.h"
 #include "train/batch_feed.h"
 #include "train/prepare_model.h"

@@ -1,7 +1,7 @@
 #include "train/train_program.h"
 
 #include "base/error.h"
-#include "graph/state_lost.h"
+#include "graph/engine.h"
 #include "runtime/arguments.h"
 
 namespace dllm::train {

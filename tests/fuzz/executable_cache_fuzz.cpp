@@ -1,7 +1,7 @@
 // Any bytes as a file of the executable cache: what is accepted is exactly what would be written
 // for it. And any bytes as a program: it comes back, and not when a byte of its file was changed.
 
-#include "pjrt/cache_file.h"
+#include "pjrt/cache/executable_cache.h"
 
 #include <cstdint>
 #include <cstdlib>

@@ -2,7 +2,7 @@
 
 #include "harness.h"
 
-#include "pjrt/cache_file.h"
+#include "pjrt/cache/executable_cache.h"
 
 using namespace dllm::hostile;
 

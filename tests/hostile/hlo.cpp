@@ -3,7 +3,7 @@
 #include "harness.h"
 
 #include "base/error.h"
-#include "pjrt/hlo_text.h"
+#include "pjrt/plugin/compile.h"
 
 using namespace dllm::hostile;
 

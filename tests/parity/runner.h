@@ -18,7 +18,6 @@
 #include "ckpt/safetensors.h"
 #include "compare.h"
 #include "graph/engine.h"
-#include "graph/engine_options.h"
 #include "pins.h"
 
 #include <functional>

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "comm/communicator.h"
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 
 #include <algorithm>
 #include <chrono>

@@ -40,7 +40,7 @@ template <class W> struct TileCall {
   const float* bias;
 };
 
-// Rows of a panel asked for ahead of their use: 3 KB, what the third-level cache needs to deliver
+// Rows of a panel prefetched ahead of their use: 3 KB, what the third-level cache needs to deliver
 // (AVX2, 16 rows x 4864 from there: 55 % of peak without, 75 % with).
 constexpr int64_t kAhead = 48;
 
@@ -118,7 +118,7 @@ template <int R, int P, class W> HWY_NOINLINE void Tile(const TileCall<W>& t) {
 // rows were slower: their broadcasts fall on one set of the first-level cache when K is a power of
 // two); six fit 16 registers of 8 lanes.
 constexpr int kTallest = kLanes == 16 ? 8 : kLanes == 1 ? 1 : 6;
-constexpr int kGroup = kLanes == 16 ? 2 : 1; // panels beside each other in tall tiles
+constexpr int kGroup = kLanes == 16 ? 2 : 1; // neighbouring panels in tall tiles
 constexpr int kFewRows = kLanes == 16  ? 4
                          : kLanes == 1 ? 0
                                        : 3; // up to here tiles are wide instead

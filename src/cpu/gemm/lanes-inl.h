@@ -1,5 +1,5 @@
 // Per-target: lane loaders, one per weight format. A loader gives one vector of weights as f32: those of neighbouring
-// rows at one k, from a panel (pack.h).
+// rows at one k, from a panel (gemm.h).
 
 #if defined(DLLM_CPU_GEMM_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_GEMM_LANES_INL_H_

@@ -2,9 +2,9 @@
 // place.
 
 #include "base/error.h"
-#include "cpu/kernels/broadcasting.h"
-#include "cpu/kernels/factories.h"
-#include "cpu/simd/power.h"
+#include "cpu/kernels/strides.h"
+#include "cpu/kernel.h"
+#include "cpu/simd/functions.h"
 #include "graph/op.h"
 
 #include <cmath>
@@ -130,7 +130,7 @@ void run_piece(const T* x, int64_t x_step, const T* y, int64_t y_step, R* z, int
   }
 }
 
-template <class T, class Op> Kernel make(const CompileInfo& info, Op op, int64_t cost) {
+template <class T, class Op> Kernel make_zip(const CompileInfo& info, Op op, int64_t cost) {
   using R = decltype(op(T{}, T{}));
   Kernel kernel;
   const Broadcasting layout(info, kernel);
@@ -154,66 +154,63 @@ template <class T, class Op> Kernel make(const CompileInfo& info, Op op, int64_t
 
 template <class Op> Kernel make_arithmetic(const CompileInfo& info) {
   switch (info.input(0).dtype) {
-  case DType::f32: return make<float>(info, Op(), 1);
-  case DType::i32: return make<int32_t>(info, Op(), 1);
-  case DType::u32: return make<uint32_t>(info, Op(), 1);
+  case DType::f32: return make_zip<float>(info, Op(), 1);
+  case DType::i32: return make_zip<int32_t>(info, Op(), 1);
+  case DType::u32: return make_zip<uint32_t>(info, Op(), 1);
   default: no_type(info);
   }
 }
 
 template <class Op> Kernel make_comparison(const CompileInfo& info) {
-  return info.input(0).dtype == DType::u8 ? make<uint8_t>(info, Op(), 1)
+  return info.input(0).dtype == DType::u8 ? make_zip<uint8_t>(info, Op(), 1)
                                           : make_arithmetic<Op>(info);
 }
 
 template <class Op> Kernel make_bitwise(const CompileInfo& info) {
   switch (info.input(0).dtype) {
-  case DType::u8: return make<uint8_t>(info, Op(), 1);
-  case DType::i32: return make<int32_t>(info, Op(), 1);
-  case DType::u32: return make<uint32_t>(info, Op(), 1);
+  case DType::u8: return make_zip<uint8_t>(info, Op(), 1);
+  case DType::i32: return make_zip<int32_t>(info, Op(), 1);
+  case DType::u32: return make_zip<uint32_t>(info, Op(), 1);
   default: no_type(info);
   }
 }
 
 template <class Op> Kernel make_shift(const CompileInfo& info) {
   switch (info.input(0).dtype) {
-  case DType::i32: return make<int32_t>(info, Op(), 1);
-  case DType::u32: return make<uint32_t>(info, Op(), 1);
+  case DType::i32: return make_zip<int32_t>(info, Op(), 1);
+  case DType::u32: return make_zip<uint32_t>(info, Op(), 1);
   default: no_type(info);
   }
 }
 
-} // namespace
-
-Kernel make_binary(const CompileInfo& info) {
-  static constexpr struct {
-    std::string_view name;
-    KernelFactory make;
-  } kTable[] = {
-      {"add", make_arithmetic<Add>},
-      {"divide", make_arithmetic<Divide>},
-      {"equal", make_comparison<Equal>},
-      {"greater", make_comparison<Greater>},
-      {"greater_equal", make_comparison<GreaterEqual>},
-      {"less", make_comparison<Less>},
-      {"less_equal", make_comparison<LessEqual>},
-      {"logical_and", make_bitwise<And>},
-      {"logical_or", make_bitwise<Or>},
-      {"logical_xor", make_bitwise<Xor>},
-      {"maximum", make_arithmetic<Maximum>},
-      {"minimum", make_arithmetic<Minimum>},
-      {"multiply", make_arithmetic<Multiply>},
-      {"not_equal", make_comparison<NotEqual>},
-      {"power", [](const CompileInfo& i) { return make<float>(i, Power(), 60); }},
-      {"remainder", make_arithmetic<Remainder>},
-      {"shift_left", make_shift<ShiftLeft>},
-      {"shift_right_logical", make_shift<ShiftRight>},
-      {"subtract", make_arithmetic<Subtract>},
-  };
-  for (const auto& entry : kTable) {
-    if (entry.name == info.node.op->name) return entry.make(info);
-  }
-  fail(Code::internal, "{} is no binary operation", info.node.op->name);
+Kernel make_power(const CompileInfo& info) {
+  return make_zip<float>(info, Power(), 60);
 }
 
-} // namespace dllm::cpu
+constexpr KernelEntry kBinaryKernels[] = {
+    {"add", make_arithmetic<Add>},
+    {"divide", make_arithmetic<Divide>},
+    {"equal", make_comparison<Equal>},
+    {"greater", make_comparison<Greater>},
+    {"greater_equal", make_comparison<GreaterEqual>},
+    {"less", make_comparison<Less>},
+    {"less_equal", make_comparison<LessEqual>},
+    {"logical_and", make_bitwise<And>},
+    {"logical_or", make_bitwise<Or>},
+    {"logical_xor", make_bitwise<Xor>},
+    {"maximum", make_arithmetic<Maximum>},
+    {"minimum", make_arithmetic<Minimum>},
+    {"multiply", make_arithmetic<Multiply>},
+    {"not_equal", make_comparison<NotEqual>},
+    {"power", make_power},
+    {"remainder", make_arithmetic<Remainder>},
+    {"shift_left", make_shift<ShiftLeft>},
+    {"shift_right_logical", make_shift<ShiftRight>},
+    {"subtract", make_arithmetic<Subtract>},
+};
+
+}  // namespace
+
+KernelList binary_kernels() { return kBinaryKernels; }
+
+}  // namespace dllm::cpu

@@ -2,7 +2,7 @@
 // whole pieces, and a dimension that is not the outermost one is packed into pieces and put together here.
 
 #include "base/error.h"
-#include "cpu/kernels/factories.h"
+#include "cpu/kernel.h"
 #include "cpu/memory.h"
 #include "graph/op.h"
 
@@ -77,8 +77,6 @@ void expect_ranks_of_mesh(const CompileInfo& info, int64_t ranks) {
 std::vector<int64_t> group_along_axis(const CompileInfo& info) {
   return info.place.mesh.group_of(info.place.rank, AxisSet(mesh_axis_of(info)));
 }
-
-} // namespace
 
 // all_reduce, all_reduce_max
 Kernel make_all_reduce(const CompileInfo& info) {
@@ -193,4 +191,18 @@ Kernel make_axis_index(const CompileInfo& info) {
   return kernel;
 }
 
-} // namespace dllm::cpu
+constexpr KernelEntry kCollectiveKernels[] = {
+    {"all_gather", make_all_gather},
+    {"all_reduce", make_all_reduce},
+    {"all_reduce_max", make_all_reduce},
+    {"all_to_all", make_all_to_all},
+    {"axis_index", make_axis_index},
+    {"permute", make_permute},
+    {"reduce_scatter", make_reduce_scatter},
+};
+
+}  // namespace
+
+KernelList collective_kernels() { return kCollectiveKernels; }
+
+}  // namespace dllm::cpu

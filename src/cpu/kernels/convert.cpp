@@ -3,8 +3,7 @@
 // even.
 
 #include "base/error.h"
-#include "cpu/kernels/factories.h"
-#include "cpu/kernels/split.h"
+#include "cpu/kernel.h"
 
 #include <limits>
 #include <type_traits>
@@ -40,7 +39,7 @@ template <class To, class From> To convert_one(From value) {
   }
 }
 
-template <class From, class To> Kernel make(int64_t count) {
+template <class From, class To> Kernel make_convert_of(int64_t count) {
   Kernel kernel;
   kernel.elementwise = sizeof(From) == sizeof(To);
   kernel.run = [count](const KernelCall& call) {
@@ -56,20 +55,18 @@ template <class From, class To> Kernel make(int64_t count) {
 template <class From> Kernel make_from(const CompileInfo& info) {
   const int64_t count = info.input(0).shape.count();
   switch (info.output(0).dtype) {
-  case DType::f32: return make<From, float>(count);
-  case DType::bf16: return make<From, Bf16>(count);
-  case DType::i32: return make<From, int32_t>(count);
-  case DType::u32: return make<From, uint32_t>(count);
-  case DType::u8: return make<From, uint8_t>(count);
-  case DType::i8: return make<From, int8_t>(count);
+  case DType::f32: return make_convert_of<From, float>(count);
+  case DType::bf16: return make_convert_of<From, Bf16>(count);
+  case DType::i32: return make_convert_of<From, int32_t>(count);
+  case DType::u32: return make_convert_of<From, uint32_t>(count);
+  case DType::u8: return make_convert_of<From, uint8_t>(count);
+  case DType::i8: return make_convert_of<From, int8_t>(count);
   default: fail(Code::internal, "[convert] has no kernel for {}", info.output(0).text());
   }
 }
 
-} // namespace
-
 Kernel make_convert(const CompileInfo& info) {
-  if (info.input(0).dtype == info.output(0).dtype) return make_view(info);
+  if (info.input(0).dtype == info.output(0).dtype) return view_kernel();
   switch (info.input(0).dtype) {
   case DType::f32: return make_from<float>(info);
   case DType::bf16: return make_from<Bf16>(info);
@@ -81,4 +78,12 @@ Kernel make_convert(const CompileInfo& info) {
   }
 }
 
-} // namespace dllm::cpu
+constexpr KernelEntry kConvertKernels[] = {
+    {"convert", make_convert},
+};
+
+}  // namespace
+
+KernelList convert_kernels() { return kConvertKernels; }
+
+}  // namespace dllm::cpu

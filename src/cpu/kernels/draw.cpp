@@ -1,6 +1,6 @@
 #include "cpu/kernels/draw.h"
 
-#include "cpu/kernels/rows.h"
+#include "cpu/kernels/rows/rows.h"
 
 #include <algorithm>
 #include <cmath>

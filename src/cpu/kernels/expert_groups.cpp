@@ -44,7 +44,7 @@ ExpertWeights::ExpertWeights(const CompileInfo& info, size_t input, Form form,
   expect_lanes("expert_linear", info.input(input));
   if (format_ != nullptr && transposed()) {
     dtype_ = DType::f32;
-    turned_ = layout.add(experts_ * matrix_bytes());
+    transposed_ = layout.add(experts_ * matrix_bytes());
   }
   if (!kept_) scratch_ = layout.add(experts_ * packed_matrix_bytes());
 }
@@ -70,7 +70,7 @@ const std::byte* ExpertWeights::panels(const KernelCall& call, const ExpertGroup
   if (kept_) {
     made = kept_form(form_, format_) == kPacked ? operand.packed : operand.packed_transposed;
     if (made == nullptr) fail(Code::internal, "[expert_linear] a kept weight has no packed form");
-    if (turned_ < 0) return made;
+    if (transposed_ < 0) return made;
   }
   const int64_t plain =
       out_ * (format_ != nullptr ? format_->row_bytes(in_) : in_ * dtype_size(dtype_));
@@ -80,12 +80,12 @@ const std::byte* ExpertWeights::panels(const KernelCall& call, const ExpertGroup
     if (!kept_)
       pack_matrix(operand.data + e * plain, call.scratch + scratch_ + e * packed_matrix_bytes(),
                   call.pool);
-    if (turned_ >= 0) {
-      std::byte* to = call.scratch + turned_ + e * matrix_bytes();
+    if (transposed_ >= 0) {
+      std::byte* to = call.scratch + transposed_ + e * matrix_bytes();
       pack_dequantized(*format_, packed, out_, in_, reinterpret_cast<float*>(to), call.pool);
     }
   }
-  return turned_ >= 0 ? call.scratch + turned_ : made;
+  return transposed_ >= 0 ? call.scratch + transposed_ : made;
 }
 
 Gemm ExpertWeights::gemm(const std::byte* panels, int64_t expert) const {

@@ -4,7 +4,6 @@
 
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"
-#include "cpu/kernels/split.h"
 #include "cpu/kernels/weight.h"
 
 namespace dllm::cpu {
@@ -82,7 +81,7 @@ private:
   DType dtype_;
   const WeightFormat* format_; // of weights in blocks, or null
   int64_t scratch_ = -1;       // packed here when no form is kept
-  int64_t turned_ = -1;        // blocks, transposed: f32 panels
+  int64_t transposed_ = -1;        // blocks, transposed: f32 panels
 };
 
 } // namespace dllm::cpu

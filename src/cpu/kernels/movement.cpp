@@ -1,9 +1,8 @@
 // Operations that move elements without changing them: broadcast, transpose, slice, dynamic_slice,
 // dynamic_update_slice, pad, concat, reverse.
 
-#include "cpu/kernels/broadcasting.h"
-#include "cpu/kernels/factories.h"
-#include "cpu/kernels/strided_copy.h"
+#include "cpu/kernels/strides.h"
+#include "cpu/kernel.h"
 
 #include <algorithm>
 #include <cstring>
@@ -48,8 +47,6 @@ void fill_any(std::byte* to, const std::byte* value, int64_t begin, int64_t end,
   else
     fill<uint8_t>(to, value, begin, end);
 }
-
-} // namespace
 
 Kernel make_broadcast(const CompileInfo& info) {
   const Broadcasting layout(info.input(0).shape, info.output(0).shape);
@@ -190,4 +187,19 @@ Kernel make_reverse(const CompileInfo& info) {
   return kernel;
 }
 
-} // namespace dllm::cpu
+constexpr KernelEntry kMovementKernels[] = {
+    {"broadcast", make_broadcast},
+    {"concat", make_concat},
+    {"dynamic_slice", make_dynamic_slice},
+    {"dynamic_update_slice", make_dynamic_update_slice},
+    {"pad", make_pad},
+    {"reverse", make_reverse},
+    {"slice", make_slice},
+    {"transpose", make_transpose},
+};
+
+}  // namespace
+
+KernelList movement_kernels() { return kMovementKernels; }
+
+}  // namespace dllm::cpu

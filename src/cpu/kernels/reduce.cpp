@@ -3,8 +3,7 @@
 // added in 16 lanes and a fixed tree, long ones in chunks; columns are added in blocks of rows.
 
 #include "base/error.h"
-#include "cpu/kernels/factories.h"
-#include "cpu/kernels/split.h"
+#include "cpu/kernel.h"
 #include "cpu/simd/functions.h"
 #include "graph/op.h"
 
@@ -137,10 +136,10 @@ void reduce_group(const Group& group, const T* x, T* y, T* partial, const Worker
         });
 }
 
-template <class T, class Op> Kernel make(const CompileInfo& info) {
+template <class T, class Op> Kernel make_reduce_of(const CompileInfo& info) {
   const std::vector<Group> groups =
       groups_of(info.input(0).shape, info.node.attributes.list("axes"));
-  if (groups.empty()) return make_view(info);
+  if (groups.empty()) return view_kernel();
   // Results between groups alternate between two halves of the scratch; partial sums of long rows
   // come last.
   int64_t between = 0, partials = 0;
@@ -172,15 +171,13 @@ template <class T, class Op> Kernel make(const CompileInfo& info) {
 
 template <template <class> class Op> Kernel make_typed(const CompileInfo& info) {
   switch (info.input(0).dtype) {
-  case DType::f32: return make<float, Op<float>>(info);
-  case DType::i32: return make<int32_t, Op<int32_t>>(info);
-  case DType::u32: return make<uint32_t, Op<uint32_t>>(info);
+  case DType::f32: return make_reduce_of<float, Op<float>>(info);
+  case DType::i32: return make_reduce_of<int32_t, Op<int32_t>>(info);
+  case DType::u32: return make_reduce_of<uint32_t, Op<uint32_t>>(info);
   default:
     fail(Code::internal, "[{}] has no kernel for {}", info.node.op->name, info.input(0).text());
   }
 }
-
-} // namespace
 
 Kernel make_reduce(const CompileInfo& info) {
   const std::string_view name = info.node.op->name;
@@ -189,4 +186,14 @@ Kernel make_reduce(const CompileInfo& info) {
   return make_typed<Min>(info);
 }
 
-} // namespace dllm::cpu
+constexpr KernelEntry kReduceKernels[] = {
+    {"max", make_reduce},
+    {"min", make_reduce},
+    {"sum", make_reduce},
+};
+
+}  // namespace
+
+KernelList reduce_kernels() { return kReduceKernels; }
+
+}  // namespace dllm::cpu

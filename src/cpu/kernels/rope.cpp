@@ -1,8 +1,8 @@
-#include "cpu/kernels/factories.h"
-#include "cpu/kernels/rows.h"
-#include "cpu/kernels/split.h"
+#include "cpu/kernels/rows/rows.h"
+#include "cpu/kernel.h"
 
 namespace dllm::cpu {
+namespace {
 
 // x (batch, seq, heads, dim), positions i32(batch, seq), inv_freq (half): dims from 2 half on pass
 // through.
@@ -43,4 +43,12 @@ Kernel make_rope(const CompileInfo& info) {
   return kernel;
 }
 
-} // namespace dllm::cpu
+constexpr KernelEntry kRopeKernels[] = {
+    {"rope", make_rope},
+};
+
+}  // namespace
+
+KernelList rope_kernels() { return kRopeKernels; }
+
+}  // namespace dllm::cpu

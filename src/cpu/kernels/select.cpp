@@ -1,14 +1,14 @@
 // select(predicate, on_true, on_false) and clamp(low, x, high), elementwise.
 
 #include "base/error.h"
-#include "cpu/kernels/broadcasting.h"
-#include "cpu/kernels/factories.h"
+#include "cpu/kernels/strides.h"
+#include "cpu/kernel.h"
 
 namespace dllm::cpu {
 namespace {
 
 // z = op(a, b, c) where A may differ from T.
-template <class A, class T, class Op> Kernel make(const CompileInfo& info, Op op) {
+template <class A, class T, class Op> Kernel make_blend(const CompileInfo& info, Op op) {
   Kernel kernel;
   const Broadcasting layout(info, kernel);
   kernel.elementwise = true;
@@ -28,18 +28,16 @@ template <class A, class T, class Op> Kernel make(const CompileInfo& info, Op op
 }
 
 template <class T> Kernel make_select_of(const CompileInfo& info) {
-  return make<uint8_t, T>(info, [](uint8_t p, T yes, T no) { return p != 0 ? yes : no; });
+  return make_blend<uint8_t, T>(info, [](uint8_t p, T yes, T no) { return p != 0 ? yes : no; });
 }
 
 // min(max(x, low), high); NaN is passed on.
 template <class T> Kernel make_clamp_of(const CompileInfo& info) {
-  return make<T, T>(info, [](T low, T x, T high) {
+  return make_blend<T, T>(info, [](T low, T x, T high) {
     const T raised = x != x ? x : (low != low ? low : (x < low ? low : x));
     return raised != raised ? raised : (high != high ? high : (high < raised ? high : raised));
   });
 }
-
-} // namespace
 
 Kernel make_select(const CompileInfo& info) {
   switch (dtype_size(info.output(0).dtype)) {
@@ -58,4 +56,13 @@ Kernel make_clamp(const CompileInfo& info) {
   }
 }
 
-} // namespace dllm::cpu
+constexpr KernelEntry kSelectKernels[] = {
+    {"clamp", make_clamp},
+    {"select", make_select},
+};
+
+}  // namespace
+
+KernelList select_kernels() { return kSelectKernels; }
+
+}  // namespace dllm::cpu

@@ -1,7 +1,7 @@
 #include "cpu/kernels/draw.h"
-#include "cpu/kernels/factories.h"
-#include "cpu/kernels/head.h"
-#include "cpu/kernels/online_softmax.h"
+#include "cpu/kernel.h"
+#include "cpu/kernels/weight.h"
+#include "cpu/kernels/rows/rows.h"
 
 #include <cmath>
 #include <limits>
@@ -109,8 +109,6 @@ void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* lo
   out.shaped_entropy[row] = shaped.entropy;
 }
 
-} // namespace
-
 // x, weight, [bias], [scale], [count], temperature, top_k, top_p, uniform, [noise],
 // [banned] -> TokenStatistics. Logits exist for one tile of rows at a time; a row is worked on by one thread,
 // alone.
@@ -172,4 +170,12 @@ Kernel make_token_statistics(const CompileInfo& info) {
   return kernel;
 }
 
-} // namespace dllm::cpu
+constexpr KernelEntry kTokenStatisticsKernels[] = {
+    {"token_statistics", make_token_statistics},
+};
+
+}  // namespace
+
+KernelList token_statistics_kernels() { return kTokenStatisticsKernels; }
+
+}  // namespace dllm::cpu

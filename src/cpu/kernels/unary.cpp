@@ -1,19 +1,17 @@
 // y = f(x), elementwise: the functions of simd/functions.h and the exact ones.
 
-#include "base/error.h"
-#include "cpu/kernels/factories.h"
-#include "cpu/kernels/split.h"
+#include "cpu/kernel.h"
 #include "cpu/simd/functions.h"
 #include "graph/op.h"
 
 #include <bit>
 #include <cmath>
-#include <string_view>
+#include <vector>
 
 namespace dllm::cpu {
 namespace {
 
-template <class T, class R, class Op> Kernel make(const CompileInfo& info, Op op) {
+template <class T, class R, class Op> Kernel make_map(const CompileInfo& info, Op op) {
   const int64_t count = info.input(0).shape.count();
   Kernel kernel;
   kernel.elementwise = true;
@@ -27,7 +25,8 @@ template <class T, class R, class Op> Kernel make(const CompileInfo& info, Op op
   return kernel;
 }
 
-Kernel make_function(const CompileInfo& info, MapFn function) {
+Kernel make_function(const CompileInfo& info) {
+  const MapFn function = find_function(info.node.op->name);
   const int64_t count = info.input(0).shape.count();
   Kernel kernel;
   kernel.elementwise = true;
@@ -65,29 +64,48 @@ float round_even(float x) {
 }
 
 template <class F> Kernel make_signed(const CompileInfo& info, F op) {
-  return info.input(0).dtype == DType::i32 ? make<int32_t, int32_t>(info, op)
-                                           : make<float, float>(info, op);
+  return info.input(0).dtype == DType::i32 ? make_map<int32_t, int32_t>(info, op)
+                                           : make_map<float, float>(info, op);
 }
 
-} // namespace
-
-Kernel make_unary(const CompileInfo& info) {
-  const std::string_view name = info.node.op->name;
-  if (const MapFn function = find_function(name)) return make_function(info, function);
-  if (name == "negate") return make_signed(info, [](auto x) { return negative_of(x); });
-  if (name == "absolute") return make_signed(info, [](auto x) { return size_of(x); });
-  if (name == "sign") return make_signed(info, [](auto x) { return sign_of(x); });
-  if (name == "floor") return make<float, float>(info, [](float x) { return std::floor(x); });
-  if (name == "round") return make<float, float>(info, [](float x) { return round_even(x); });
-  if (name == "is_finite") {
-    return make<float, uint8_t>(info, [](float x) -> uint8_t {
-      return (std::bit_cast<uint32_t>(x) & 0x7F800000u) != 0x7F800000u;
-    });
-  }
-  if (name == "logical_not") {
-    return make<uint8_t, uint8_t>(info, [](uint8_t x) { return static_cast<uint8_t>(1 - x); });
-  }
-  fail(Code::internal, "{} is no unary operation", name);
+Kernel make_negate(const CompileInfo& info) {
+  return make_signed(info, [](auto x) { return negative_of(x); });
+}
+Kernel make_absolute(const CompileInfo& info) {
+  return make_signed(info, [](auto x) { return size_of(x); });
+}
+Kernel make_sign(const CompileInfo& info) {
+  return make_signed(info, [](auto x) { return sign_of(x); });
+}
+Kernel make_floor(const CompileInfo& info) {
+  return make_map<float, float>(info, [](float x) { return std::floor(x); });
+}
+Kernel make_round(const CompileInfo& info) {
+  return make_map<float, float>(info, [](float x) { return round_even(x); });
+}
+Kernel make_is_finite(const CompileInfo& info) {
+  return make_map<float, uint8_t>(
+      info, [](float x) -> uint8_t { return (std::bit_cast<uint32_t>(x) & 0x7F800000u) != 0x7F800000u; });
+}
+Kernel make_logical_not(const CompileInfo& info) {
+  return make_map<uint8_t, uint8_t>(info, [](uint8_t x) { return static_cast<uint8_t>(1 - x); });
 }
 
-} // namespace dllm::cpu
+std::vector<KernelEntry> unary_entries() {
+  std::vector<KernelEntry> entries = {
+      {"absolute", make_absolute}, {"floor", make_floor}, {"is_finite", make_is_finite}, {"logical_not", make_logical_not},
+      {"negate", make_negate},     {"round", make_round}, {"sign", make_sign},
+  };
+  for (const Function& function : functions()) entries.push_back({function.name, make_function});
+  return entries;
+}
+
+}  // namespace
+
+// The exact ones above, and every function of simd/functions.cpp.
+KernelList unary_kernels() {
+  static const std::vector<KernelEntry> entries = unary_entries();
+  return entries;
+}
+
+}  // namespace dllm::cpu

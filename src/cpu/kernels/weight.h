@@ -1,12 +1,13 @@
 #pragma once
-// A weight matrix as an operand of a product: packed for good when the engine keeps its forms, else
-// packed per call.
+// Weights as operands of products: a matrix, and the head of a language model.
 
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"
-#include "cpu/kernels/split.h"
 
 namespace dllm::cpu {
+
+// A weight matrix as an operand of a product: packed for good when the engine keeps its forms, else
+// packed per call.
 
 // How one weight (out, in) enters x w^T (kPacked) or dy w (kPackedTransposed).
 class WeightOperand {
@@ -34,7 +35,7 @@ private:
   DType dtype_;
   const WeightFormat* format_; // of a weight in blocks, or null
   int64_t scratch_ = -1;       // packed here when no form is kept
-  int64_t turned_ = -1;        // blocks, transposed: f32 panels
+  int64_t transposed_ = -1;        // blocks, transposed: f32 panels
 };
 
 // The packed form kept for an operand; blocks have no transposed one, theirs is made from kPacked.
@@ -44,4 +45,42 @@ inline Form kept_form(Form form, const WeightFormat* format) {
 // Fails when products cannot read the format.
 void expect_lanes(const char* op, const graph::ValueType& weight);
 
-} // namespace dllm::cpu
+// The head of a language model as an operand: logits = x w^T * scale + bias, then softcap * tanh(./
+// softcap) when the model has one, for a block of rows and of the vocabulary. Inputs 0 x (capacity,
+// in), 1 weight (vocab, in), then bias and scale where the attributes have them.
+
+class Head {
+public:
+  Head(const CompileInfo& info, ScratchLayout& layout);
+
+  int64_t capacity() const { return capacity_; }
+  int64_t vocab() const { return weight_.out(); }
+  int64_t in() const { return weight_.in(); }
+  size_t next_input() const { return next_input_; } // the first one after scale
+  const float* scale(const KernelCall& call) const; // or null
+  float softcap() const { return softcap_; }        // 0: none
+  FormSet wants() const { return weight_.wants(); }
+
+  const std::byte* panels(const KernelCall& call) const { return weight_.panels(call); }
+  // to (rows, end - begin) = logits of x (rows, in) at ids [begin, end). REQUIRES: begin is a
+  // multiple of 16.
+  void logits(const KernelCall& call, const std::byte* panels, const float* x, int64_t rows,
+              int64_t begin, int64_t end, float* to, int64_t to_stride) const;
+
+private:
+  WeightOperand weight_;
+  int64_t capacity_;
+  int bias_ = -1;
+  int scale_ = -1;
+  float softcap_;
+  size_t next_input_ = 2;
+};
+
+// min(max(count, 0), capacity); input -1: capacity.
+int64_t rows_in_use(const KernelCall& call, int input, int64_t capacity);
+
+// Ids of a vocabulary block such that rows x block stays near 16 MB: a multiple of 512. Bits do not
+// depend on it.
+int64_t vocab_block(int64_t rows, int64_t vocab);
+
+}  // namespace dllm::cpu

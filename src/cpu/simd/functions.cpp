@@ -9,6 +9,22 @@
 
 #include "cpu/simd/math-inl.h"
 
+// Every function: the name of its operation, its name here, its value at a vector v.
+#undef DLLM_FUNCTIONS
+#define DLLM_FUNCTIONS(X)                            \
+  X("exp", Exp, Exp(d, v))                           \
+  X("expm1", Expm1, Expm1(d, v))                     \
+  X("log", Log, Log(d, v))                           \
+  X("log1p", Log1p, Log1p(d, v))                     \
+  X("tanh", Tanh, Tanh(d, v))                        \
+  X("logistic", Logistic, Logistic(d, v))            \
+  X("erf", Erf, Erf(d, v))                           \
+  X("erf_inv", ErfInv, ErfInv(d, v))                 \
+  X("sin", Sin, Sin(d, v))                           \
+  X("cos", Cos, Cos(d, v))                           \
+  X("sqrt", Sqrt, ((void)d, hn::Sqrt(v)))            \
+  X("rsqrt", Rsqrt, hn::Div(hn::Set(d, 1.0f), hn::Sqrt(v)))
+
 HWY_BEFORE_NAMESPACE();
 namespace dllm::cpu {
 namespace HWY_NAMESPACE {
@@ -21,22 +37,11 @@ template <class F> HWY_INLINE void Map(const float* x, float* y, int64_t count, 
   for (; i < count; ++i) hn::StoreU(f(one, hn::LoadU(one, x + i)), one, y + i);
 }
 
-#define DLLM_MAP(NAME, EXPRESSION)                                                                 \
-  void Map##NAME(const float* x, float* y, int64_t count) {                                        \
-    Map(x, y, count, [](auto d, auto v) HWY_ATTR { return EXPRESSION; });                          \
+#define DLLM_MAP(NAME, FUNCTION, EXPRESSION)                             \
+  void Map##FUNCTION(const float* x, float* y, int64_t count) {          \
+    Map(x, y, count, [](auto d, auto v) HWY_ATTR { return EXPRESSION; }); \
   }
-DLLM_MAP(Exp, Exp(d, v))
-DLLM_MAP(Expm1, Expm1(d, v))
-DLLM_MAP(Log, Log(d, v))
-DLLM_MAP(Log1p, Log1p(d, v))
-DLLM_MAP(Tanh, Tanh(d, v))
-DLLM_MAP(Logistic, Logistic(d, v))
-DLLM_MAP(Erf, Erf(d, v))
-DLLM_MAP(ErfInv, ErfInv(d, v))
-DLLM_MAP(Sin, Sin(d, v))
-DLLM_MAP(Cos, Cos(d, v))
-DLLM_MAP(Sqrt, ((void)d, hn::Sqrt(v)))
-DLLM_MAP(Rsqrt, hn::Div(hn::Set(d, 1.0f), hn::Sqrt(v)))
+DLLM_FUNCTIONS(DLLM_MAP)
 #undef DLLM_MAP
 
 float SumOf(const float* x, int64_t count) {
@@ -54,36 +59,24 @@ HWY_AFTER_NAMESPACE();
 namespace dllm::cpu {
 
 // One exported table and one entry per function: the entry picks the instruction set at each call.
-#define DLLM_ENTRY(NAME)                                                                           \
-  HWY_EXPORT(Map##NAME);                                                                           \
-  static void Call##NAME(const float* x, float* y, int64_t count) {                                \
-    HWY_DYNAMIC_DISPATCH(Map##NAME)(x, y, count);                                                  \
+#define DLLM_ENTRY(NAME, FUNCTION, EXPRESSION)                          \
+  HWY_EXPORT(Map##FUNCTION);                                            \
+  static void Call##FUNCTION(const float* x, float* y, int64_t count) { \
+    HWY_DYNAMIC_DISPATCH(Map##FUNCTION)(x, y, count);                   \
   }
-DLLM_ENTRY(Exp)
-DLLM_ENTRY(Expm1)
-DLLM_ENTRY(Log)
-DLLM_ENTRY(Log1p)
-DLLM_ENTRY(Tanh)
-DLLM_ENTRY(Logistic)
-DLLM_ENTRY(Erf)
-DLLM_ENTRY(ErfInv)
-DLLM_ENTRY(Sin)
-DLLM_ENTRY(Cos)
-DLLM_ENTRY(Sqrt)
-DLLM_ENTRY(Rsqrt)
+DLLM_FUNCTIONS(DLLM_ENTRY)
 #undef DLLM_ENTRY
 
+std::span<const Function> functions() {
+#define DLLM_ROW(NAME, FUNCTION, EXPRESSION) {NAME, Call##FUNCTION},
+  static constexpr Function kTable[] = {DLLM_FUNCTIONS(DLLM_ROW)};
+#undef DLLM_ROW
+  return kTable;
+}
+
 MapFn find_function(std::string_view name) {
-  struct Entry {
-    std::string_view name;
-    MapFn function;
-  };
-  static constexpr Entry kTable[] = {
-      {"cos", CallCos},     {"erf", CallErf}, {"erf_inv", CallErfInv}, {"exp", CallExp},
-      {"expm1", CallExpm1}, {"log", CallLog}, {"log1p", CallLog1p},    {"logistic", CallLogistic},
-      {"rsqrt", CallRsqrt}, {"sin", CallSin}, {"sqrt", CallSqrt},      {"tanh", CallTanh}};
-  for (const Entry& entry : kTable) {
-    if (entry.name == name) return entry.function;
+  for (const Function& function : functions()) {
+    if (function.name == name) return function.map;
   }
   return nullptr;
 }

@@ -1,8 +1,8 @@
 #pragma once
-// Elementary functions over arrays, on the best instruction set of the chip; the same bits on all
-// of them.
+// Elementary functions over arrays, on the best instruction set of the chip; the same bits on all of them.
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace dllm::cpu {
@@ -10,8 +10,13 @@ namespace dllm::cpu {
 // y[i] = f(x[i]); y may be x.
 using MapFn = void (*)(const float* x, float* y, int64_t count);
 
-// exp expm1 log log1p tanh logistic erf erf_inv sin cos sqrt rsqrt; null for anything else. rsqrt
-// is 1 / sqrt, both exact.
+struct Function {
+  std::string_view name;  // of its operation
+  MapFn map;
+};
+// The table of functions.cpp. rsqrt is 1 / sqrt, both exact.
+std::span<const Function> functions();
+// Null for a name that is not in the table.
 MapFn find_function(std::string_view name);
 
 // Sum in 16 virtual lanes and one fixed tree; largest element (-infinity when empty, NaN passed
@@ -19,4 +24,7 @@ MapFn find_function(std::string_view name);
 float sum16(const float* x, int64_t count);
 float max16(const float* x, int64_t count);
 
-} // namespace dllm::cpu
+// x^y through double precision, written out so that every machine gives the same bits. Special cases as C's pow.
+float power(float x, float y);
+
+}  // namespace dllm::cpu

@@ -1,4 +1,4 @@
-#include "cpu/simd/power.h"
+#include "cpu/simd/functions.h"
 
 #include <bit>
 #include <cmath>

@@ -1,7 +1,6 @@
 // Elementwise functions of two values of one type and shape; the free functions broadcast first.
 
 #include "graph/ops/build.h"
-#include "graph/ops/registry.h"
 
 #include "base/error.h"
 

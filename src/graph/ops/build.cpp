@@ -1,3 +1,5 @@
+// Checks and building blocks of operations.
+
 #include "graph/ops/build.h"
 
 #include "base/error.h"
@@ -153,12 +155,60 @@ void expect_trainable(const char* op, Value weight) {
 
 Value widen_weight(Value weight, Value scale) {
   if (weight.type().format != nullptr) {
-    fail_with_hint("load the model with dtype f32, bf16 or int8", Code::unimplemented,
-                   "weights {} are multiplied by the cpu engine only", weight.type().text());
+    fail_with_hint("load the model with dtype=bf16 (or f32, int8), or use the cpu engine", Code::unimplemented,
+                   "this engine does not multiply weights of format {}: {}", weight.type().format->name,
+                   weight.type().text());
   }
   Value wide = weight.dtype() == DType::f32 ? weight : convert(weight, DType::f32);
   if (!scale.defined()) return wide;
   return multiply(wide, reshape(scale, Shape{scale.dim(0), 1}));
 }
 
-} // namespace dllm::graph::ops
+HeadOperands head_operands(const Attributes& attributes, OperandOrder& order) {
+  HeadOperands at{};
+  at.bias = order.take(attributes.flag("has_bias"));
+  at.scale = order.take(attributes.flag("has_scale"));
+  at.softcap = attributes.number("softcap");
+  return at;
+}
+
+void expect_row_values(const OpCall& call, int index, const char* what, DType dtype,
+                       const Shape& shape) {
+  if (index < 0) return;
+  expect_dtype(call, static_cast<size_t>(index), what, {dtype});
+  expect_shape(call, static_cast<size_t>(index), what, shape);
+}
+
+void expect_head(const OpCall& call, const HeadOperands& at) {
+  expect_dtype(call, 0, "x", {DType::f32});
+  expect_rank(call, 0, "x", 2);
+  const Shape weight = expect_weight(call, 1, 2, at.scale);
+  if (weight.dim(1) != call.inputs[0].shape.dim(1) || weight.dim(0) < 1) {
+    fail_op(call, types_text(call.inputs.first(2)) + " do not fit");
+  }
+  const Shape row{weight.dim(0)};
+  expect_row_values(call, at.bias, "bias", DType::f32, row);
+  if (!(at.softcap >= 0)) fail_op(call, fmt::format("softcap {} is negative", at.softcap));
+}
+
+Value head_logits(const HeadOperands& at, std::span<const Value> inputs) {
+  const auto given = [&](int index) {
+    return index >= 0 ? inputs[static_cast<size_t>(index)] : Value{};
+  };
+  const Value logits = dot(inputs[0], transpose(widen_weight(inputs[1], given(at.scale)), {1, 0}));
+  return softcap(at.bias >= 0 ? add(logits, given(at.bias)) : logits,
+                 static_cast<float>(at.softcap));
+}
+
+Value rows_in_use(Graph& graph, int64_t rows, Value count) {
+  const Value row = iota(graph, Shape{rows}, DType::i32, 0);
+  return count.defined() ? less(row, count) : equal(row, row);
+}
+
+Value log_sum_exp(Value logits) {
+  const Value top = max(logits, {1}, true);
+  const Value total = sum(exp(subtract(logits, top)), {1});
+  return add(reshape(top, total.shape()), log(total));
+}
+
+}  // namespace dllm::graph::ops

@@ -1,5 +1,5 @@
 #pragma once
-// What the operation files share: making nodes by name, checking operands, undoing a broadcast.
+// Shared by the operation files: making nodes by name, checks of operands, undoing a broadcast.
 
 #include "graph/op.h"
 #include "graph/ops.h"
@@ -9,6 +9,8 @@
 #include <vector>
 
 namespace dllm::graph::ops {
+
+// What the operation files share: making nodes by name, checking operands, undoing a broadcast.
 
 using Types = std::vector<ValueType>;
 using Bodies = std::vector<std::shared_ptr<const Graph>>;
@@ -57,4 +59,23 @@ Value widen_weight(Value weight, Value scale);
 // Fails when a weight that cannot be trained (i8, blocks) is to have a gradient.
 void expect_trainable(const char* op, Value weight);
 
-} // namespace dllm::graph::ops
+// What the operations on rows of logits share (linear_cross_entropy, token_statistics): x (rows,
+// in), weight (vocab, in), optional bias and scale, and a run-time number of rows in use.
+
+struct HeadOperands {
+  int bias, scale; // -1: not there. x and weight are operands 0 and 1
+  double softcap;  // 0: none
+};
+
+HeadOperands head_operands(const Attributes& attributes, OperandOrder& order);
+void expect_head(const OpCall& call, const HeadOperands& at);
+// Nothing is expected where index is -1.
+void expect_row_values(const OpCall& call, int index, const char* what, DType dtype,
+                       const Shape& shape);
+
+// For decompositions.
+Value head_logits(const HeadOperands& at, std::span<const Value> inputs); // (rows, vocab), capped
+Value rows_in_use(Graph& graph, int64_t rows, Value count); // u8(rows); count may be undefined
+Value log_sum_exp(Value logits);                            // f32(rows)
+
+}  // namespace dllm::graph::ops

@@ -4,7 +4,6 @@
 // the type of what it belongs to.
 
 #include "graph/ops/build.h"
-#include "graph/ops/registry.h"
 
 #include "base/error.h"
 

@@ -1,7 +1,6 @@
-// Comparisons: u8, 1 where the relation holds. NaN is unequal to everything.
+// Comparisons, select and clamp.
 
 #include "graph/ops/build.h"
-#include "graph/ops/registry.h"
 
 #include "base/error.h"
 
@@ -10,7 +9,9 @@ namespace {
 
 using namespace ops;
 
-Types types(const OpCall& call) {
+// Comparisons: u8, 1 where the relation holds. NaN is unequal to everything.
+
+Types compare_types(const OpCall& call) {
   expect_inputs(call, 2);
   const ValueType& x = call.inputs[0];
   const ValueType& y = call.inputs[1];
@@ -20,31 +21,71 @@ Types types(const OpCall& call) {
   return {{x.shape, DType::u8, {}}};
 }
 
-constexpr OpDef kOps[] = {
-    {.name = "equal", .infer = types, .stops_gradient = true},
-    {.name = "not_equal", .infer = types, .stops_gradient = true},
-    {.name = "less", .infer = types, .stops_gradient = true},
-    {.name = "less_equal", .infer = types, .stops_gradient = true},
-    {.name = "greater", .infer = types, .stops_gradient = true},
-    {.name = "greater_equal", .infer = types, .stops_gradient = true},
-};
-
 Value compare(const char* op, Value x, Value y) {
   if (x.dtype() != y.dtype()) {
-    fail(Code::invalid_argument, "[{}] {} and {} have different types", op, x.type().text(),
+    fail(Code::invalid_argument, "[{}] {} and {} have different compare_types", op, x.type().text(),
          y.type().text());
   }
   const Shape shape = broadcast_shape(op, x.type(), y.type());
   return apply(op, {broadcast(x, shape), broadcast(y, shape)});
 }
 
-} // namespace
+// select: on_true where predicate != 0, else on_false; clamp: min(max(x, low), high).
+
+void expect_equal(const OpCall& call, size_t a, size_t b) {
+  const ValueType& x = call.inputs[a];
+  const ValueType& y = call.inputs[b];
+  if (x.shape == y.shape && x.dtype == y.dtype) return;
+  fail_op(call, x.text() + " and " + y.text() + " differ");
+}
+
+Types select_types(const OpCall& call) {
+  expect_inputs(call, 3);
+  expect_dtype(call, 0, "predicate", {DType::u8});
+  expect_equal(call, 1, 2);
+  expect_shape(call, 0, "predicate", call.inputs[1].shape);
+  return {call.inputs[1]};
+}
+
+Types clamp_types(const OpCall& call) {
+  expect_inputs(call, 3);
+  expect_dtype(call, 1, "x", {DType::f32, DType::i32, DType::u32});
+  expect_equal(call, 0, 1);
+  expect_equal(call, 2, 1);
+  return {call.inputs[1]};
+}
+
+std::vector<Value> select_vjp(const VjpCall& call) {
+  const Value g = call.grads[0], zero = full_like(g, 0);
+  return {Value{}, select(call.inputs[0], g, zero), select(call.inputs[0], zero, g)};
+}
+
+std::vector<Value> clamp_vjp(const VjpCall& call) {
+  const Value low = call.inputs[0], x = call.inputs[1], high = call.inputs[2];
+  const Value g = call.grads[0], zero = full_like(g, 0);
+  const Value below = less(x, low), above = greater(x, high);
+  return {select(below, g, zero), select(logical_or(below, above), zero, g),
+          select(above, g, zero)};
+}
+
+constexpr OpDef kOps[] = {
+    {.name = "equal", .infer = compare_types, .stops_gradient = true},
+    {.name = "not_equal", .infer = compare_types, .stops_gradient = true},
+    {.name = "less", .infer = compare_types, .stops_gradient = true},
+    {.name = "less_equal", .infer = compare_types, .stops_gradient = true},
+    {.name = "greater", .infer = compare_types, .stops_gradient = true},
+    {.name = "greater_equal", .infer = compare_types, .stops_gradient = true},
+    {.name = "select", .infer = select_types, .vjp = select_vjp},
+    {.name = "clamp", .infer = clamp_types, .vjp = clamp_vjp},
+};
+
+}  // namespace
 
 namespace ops {
 std::span<const OpDef> compare_ops() {
   return kOps;
 }
-} // namespace ops
+}  // namespace ops
 
 Value equal(Value x, Value y) {
   return compare("equal", x, y);
@@ -65,4 +106,15 @@ Value greater_equal(Value x, Value y) {
   return compare("greater_equal", x, y);
 }
 
-} // namespace dllm::graph
+Value select(Value predicate, Value on_true, Value on_false) {
+  const Shape pair = broadcast_shape("select", on_true.type(), on_false.type());
+  const Shape shape = broadcast_shape("select", predicate.type(), {pair, on_true.dtype(), {}});
+  return apply("select", {broadcast(predicate, shape), broadcast(on_true, shape),
+                          broadcast(on_false, shape)});
+}
+
+Value clamp(Value low, Value x, Value high) {
+  return apply("clamp", {broadcast(low, x.shape()), x, broadcast(high, x.shape())});
+}
+
+}  // namespace dllm::graph

@@ -1,12 +1,15 @@
-// constant, iota, and the values made of them.
+// Values without operands, and random bits of a key.
 
 #include "graph/ops/build.h"
-#include "graph/ops/registry.h"
+
+#include "base/error.h"
 
 namespace dllm::graph {
 namespace {
 
 using namespace ops;
+
+// constant, iota, and the values made of them.
 
 Types constant_types(const OpCall& call) {
   expect_inputs(call, 0);
@@ -25,18 +28,28 @@ Types iota_types(const OpCall& call) {
   return {{shape, dtype, {}}};
 }
 
+// random_bits: threefry 2x32 of a key, element i from counter i (partitionable layout).
+
+Types random_bits_types(const OpCall& call) {
+  expect_inputs(call, 1);
+  expect_dtype(call, 0, "key", {DType::u32});
+  expect_shape(call, 0, "key", Shape{2});
+  return {{Shape(call.attributes.list("shape")), DType::u32, {}}};
+}
+
 constexpr OpDef kOps[] = {
     {.name = "constant", .infer = constant_types, .stops_gradient = true},
     {.name = "iota", .infer = iota_types, .stops_gradient = true},
+    {.name = "random_bits", .infer = random_bits_types, .stops_gradient = true},
 };
 
-} // namespace
+}  // namespace
 
 namespace ops {
 std::span<const OpDef> constant_ops() {
   return kOps;
 }
-} // namespace ops
+}  // namespace ops
 
 Value constant(Graph& graph, Tensor literal) {
   return graph.add(find_op("constant"), {}, {}, {}, std::move(literal))[0];
@@ -59,4 +72,17 @@ Value iota(Graph& graph, Shape shape, DType dtype, int64_t axis) {
       {{"shape", shape.dims()}, {"dtype", std::string(dtype_name(dtype))}, {"axis", axis}})[0];
 }
 
-} // namespace dllm::graph
+Value random_bits(Value key, Shape shape) {
+  return apply("random_bits", {key}, {{"shape", shape.dims()}});
+}
+
+// The upper 23 bits become the mantissa of a number in [1, 2).
+Value random_uniform(Value key, Shape shape) {
+  Graph& graph = *key.graph;
+  const auto word = [&](uint32_t value) { return constant(graph, Tensor::scalar(value)); };
+  const Value mantissa = shift_right_logical(random_bits(key, std::move(shape)), word(9));
+  const Value number = bitcast(logical_or(mantissa, word(0x3F800000u)), DType::f32);
+  return subtract(number, scalar(graph, 1.0f));
+}
+
+}  // namespace dllm::graph

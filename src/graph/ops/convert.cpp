@@ -1,12 +1,13 @@
-// convert: another element type, value kept as far as it can be; bitcast: another type, bits kept.
+// Conversions of type, and values that are passed on as they are.
 
 #include "graph/ops/build.h"
-#include "graph/ops/registry.h"
 
 namespace dllm::graph {
 namespace {
 
 using namespace ops;
+
+// convert: another element type, value kept as far as it can be; bitcast: another type, bits kept.
 
 Types convert_types(const OpCall& call) {
   expect_inputs(call, 1);
@@ -22,22 +23,35 @@ Types bitcast_types(const OpCall& call) {
   return {result};
 }
 
-std::vector<Value> vjp(const VjpCall& call) {
+std::vector<Value> convert_vjp(const VjpCall& call) {
   return {convert(call.grads[0], call.inputs[0].dtype())};
 }
 
+// stop_gradient and barrier: the value itself, with another meaning to gradients and passes.
+
+Types same_types(const OpCall& call) {
+  expect_inputs(call, 1);
+  return {call.inputs[0]};
+}
+
+std::vector<Value> barrier_vjp(const VjpCall& call) {
+  return {barrier(call.grads[0])};
+}
+
 constexpr OpDef kOps[] = {
-    {.name = "convert", .infer = convert_types, .vjp = vjp},
+    {.name = "convert", .infer = convert_types, .vjp = convert_vjp},
     {.name = "bitcast", .infer = bitcast_types, .stops_gradient = true},
+    {.name = "stop_gradient", .infer = same_types, .stops_gradient = true},
+    {.name = "barrier", .infer = same_types, .vjp = barrier_vjp},
 };
 
-} // namespace
+}  // namespace
 
 namespace ops {
 std::span<const OpDef> convert_ops() {
   return kOps;
 }
-} // namespace ops
+}  // namespace ops
 
 Value convert(Value x, DType dtype) {
   if (x.dtype() == dtype) return x;
@@ -49,4 +63,11 @@ Value bitcast(Value x, DType dtype) {
   return apply("bitcast", {x}, {{"dtype", std::string(dtype_name(dtype))}});
 }
 
-} // namespace dllm::graph
+Value stop_gradient(Value x) {
+  return apply("stop_gradient", {x});
+}
+Value barrier(Value x) {
+  return apply("barrier", {x});
+}
+
+}  // namespace dllm::graph

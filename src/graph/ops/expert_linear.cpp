@@ -3,7 +3,6 @@
 // routing.
 
 #include "graph/ops/build.h"
-#include "graph/ops/registry.h"
 
 #include "base/error.h"
 

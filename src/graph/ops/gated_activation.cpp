@@ -1,7 +1,6 @@
 // gated_activation: act(gate) * up (Shazeer 2020).
 
 #include "graph/ops/build.h"
-#include "graph/ops/registry.h"
 
 #include "base/error.h"
 

@@ -1,7 +1,6 @@
-// linear: y = x w^T + bias, with its two products of the gradient: dx = dy w and dw = dy^T x.
+// Matrix products: with a weight of any format, and of two values.
 
 #include "graph/ops/build.h"
-#include "graph/ops/registry.h"
 
 #include "base/error.h"
 
@@ -9,6 +8,8 @@ namespace dllm::graph {
 namespace {
 
 using namespace ops;
+
+// linear: y = x w^T + bias, with its two products of the gradient: dx = dy w and dw = dy^T x.
 
 void expect_last(const OpCall& call, size_t index, const char* what, int64_t extent) {
   expect_dtype(call, index, what, {DType::f32});
@@ -81,7 +82,7 @@ std::vector<Value> linear_vjp(const VjpCall& call) {
   return grads;
 }
 
-std::vector<Value> linear_plain(Graph&, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> linear_definition(Graph&, const Node& node, std::span<const Value> inputs) {
   OperandOrder order(2);
   const int bias = order.take(node.attributes.flag("has_bias"));
   const int scale = order.take(node.attributes.flag("has_scale"));
@@ -93,30 +94,62 @@ std::vector<Value> linear_plain(Graph&, const Node& node, std::span<const Value>
   return {reshape(y, x.shape().with_dim(-1, weight.dim(0)))};
 }
 
-std::vector<Value> input_grad_plain(Graph&, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> input_grad_definition(Graph&, const Node& node, std::span<const Value> inputs) {
   const Value dy = inputs[0];
   const Value weight =
       widen_weight(inputs[1], node.attributes.flag("has_scale") ? inputs[2] : Value{});
   return {reshape(dot(as_rows(dy), weight), dy.shape().with_dim(-1, weight.dim(1)))};
 }
 
-std::vector<Value> weight_grad_plain(Graph&, const Node&, std::span<const Value> inputs) {
+std::vector<Value> weight_grad_definition(Graph&, const Node&, std::span<const Value> inputs) {
   return {dot(transpose(as_rows(inputs[0]), {1, 0}), as_rows(inputs[1]))};
 }
 
+// dot: batched matrix product (.., m, k) x (.., k, n).
+
+Types dot_types(const OpCall& call) {
+  expect_inputs(call, 2);
+  expect_dtype(call, 0, "x", {DType::f32});
+  expect_dtype(call, 1, "y", {DType::f32});
+  const Shape& x = call.inputs[0].shape;
+  const Shape& y = call.inputs[1].shape;
+  bool fits = x.rank() >= 2 && x.rank() == y.rank() && x.dim(-1) == y.dim(-2);
+  for (int64_t i = 0; fits && i + 2 < x.rank(); ++i) fits = x.dim(i) == y.dim(i);
+  if (!fits) fail_op(call, types_text(call.inputs) + " do not multiply");
+  return {{x.with_dim(-1, y.dim(-1)), DType::f32, {}}};
+}
+
+std::vector<Value> dot_vjp(const VjpCall& call) {
+  const Value g = call.grads[0];
+  return {call.wanted[0] ? dot(g, swap_last(call.inputs[1])) : Value{},
+          call.wanted[1] ? dot(swap_last(call.inputs[0]), g) : Value{}};
+}
+
+Shape leading(const Shape& shape) {
+  return Shape(std::vector<int64_t>(shape.dims().begin(), shape.dims().end() - 2));
+}
+
+Value with_leading(Value x, const Shape& lead) {
+  std::vector<int64_t> dims = lead.dims();
+  dims.push_back(x.dim(-2));
+  dims.push_back(x.dim(-1));
+  return broadcast(x, Shape(std::move(dims)));
+}
+
 constexpr OpDef kOps[] = {
-    {.name = "linear", .infer = linear_types, .vjp = linear_vjp, .decompose = linear_plain},
-    {.name = "linear_input_grad", .infer = input_grad_types, .decompose = input_grad_plain},
-    {.name = "linear_weight_grad", .infer = weight_grad_types, .decompose = weight_grad_plain},
+    {.name = "linear", .infer = linear_types, .vjp = linear_vjp, .decompose = linear_definition},
+    {.name = "linear_input_grad", .infer = input_grad_types, .decompose = input_grad_definition},
+    {.name = "linear_weight_grad", .infer = weight_grad_types, .decompose = weight_grad_definition},
+    {.name = "dot", .infer = dot_types, .vjp = dot_vjp},
 };
 
-} // namespace
+}  // namespace
 
 namespace ops {
 std::span<const OpDef> linear_ops() {
   return kOps;
 }
-} // namespace ops
+}  // namespace ops
 
 Value linear(Value x, Value weight, Value bias, Value scale) {
   std::vector<Value> inputs{x, weight};
@@ -125,4 +158,14 @@ Value linear(Value x, Value weight, Value bias, Value scale) {
   return apply("linear", inputs, {{"has_bias", bias.defined()}, {"has_scale", scale.defined()}});
 }
 
-} // namespace dllm::graph
+Value dot(Value x, Value y) {
+  if (x.rank() < 2 || y.rank() < 2 || x.dim(-1) != y.dim(-2)) {
+    fail(Code::invalid_argument, "[dot] {} and {} do not multiply", x.type().text(),
+         y.type().text());
+  }
+  const Shape lead = broadcast_shape("dot", {leading(x.shape()), x.dtype(), {}},
+                                     {leading(y.shape()), y.dtype(), {}});
+  return apply("dot", {with_leading(x, lead), with_leading(y, lead)});
+}
+
+}  // namespace dllm::graph

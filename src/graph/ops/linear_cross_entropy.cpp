@@ -1,8 +1,7 @@
 // linear_cross_entropy: -log softmax(x w^T + bias)[target] per row; head and loss in one, never
 // (rows, vocab).
 
-#include "graph/ops/head_rows.h"
-#include "graph/ops/registry.h"
+#include "graph/ops/build.h"
 
 #include "base/error.h"
 

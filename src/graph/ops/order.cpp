@@ -1,12 +1,13 @@
-// top_k and sort along the last axis; equal elements keep the order of their indices.
+// Order along an axis.
 
 #include "graph/ops/build.h"
-#include "graph/ops/registry.h"
 
 namespace dllm::graph {
 namespace {
 
 using namespace ops;
+
+// top_k and sort along the last axis; equal elements keep the order of their indices.
 
 Types top_k_types(const OpCall& call) {
   expect_inputs(call, 1);
@@ -28,22 +29,50 @@ Types sort_types(const OpCall& call) {
   return {{x.shape, x.dtype, {}}, {x.shape, DType::i32, {}}};
 }
 
-std::vector<Value> vjp(const VjpCall& call) {
+std::vector<Value> order_vjp(const VjpCall& call) {
   return {scatter_along_last(call.grads[0], call.outputs[1], call.inputs[0].shape())};
 }
 
+// argmax: place of the largest element, the lowest index wins.
+
+Types argmax_types(const OpCall& call) {
+  expect_inputs(call, 1);
+  expect_dtype(call, 0, "x", {DType::f32, DType::i32});
+  const Shape& shape = call.inputs[0].shape;
+  const int64_t axis = normal_axis("argmax", shape, call.attributes.integer("axis"));
+  if (shape.dim(axis) == 0)
+    fail_op(call, fmt::format("axis {} of {} is empty", axis, call.inputs[0].text()));
+  return {{shape.without(axis), DType::i32, {}}};
+}
+
+// cumsum: inclusive running sum along one axis.
+
+Types cumsum_types(const OpCall& call) {
+  expect_inputs(call, 1);
+  expect_dtype(call, 0, "x", {DType::f32, DType::i32});
+  normal_axis("cumsum", call.inputs[0].shape, call.attributes.integer("axis"));
+  return {call.inputs[0]};
+}
+
+std::vector<Value> cumsum_vjp(const VjpCall& call) {
+  const int64_t axis = call.node.attributes.integer("axis");
+  return {reverse(cumsum(reverse(call.grads[0], axis), axis), axis)};
+}
+
 constexpr OpDef kOps[] = {
-    {.name = "top_k", .infer = top_k_types, .vjp = vjp},
-    {.name = "sort", .infer = sort_types, .vjp = vjp},
+    {.name = "top_k", .infer = top_k_types, .vjp = order_vjp},
+    {.name = "sort", .infer = sort_types, .vjp = order_vjp},
+    {.name = "argmax", .infer = argmax_types, .stops_gradient = true},
+    {.name = "cumsum", .infer = cumsum_types, .vjp = cumsum_vjp},
 };
 
-} // namespace
+}  // namespace
 
 namespace ops {
 std::span<const OpDef> order_ops() {
   return kOps;
 }
-} // namespace ops
+}  // namespace ops
 
 TopK top_k(Value x, int64_t k) {
   const auto made = apply_all("top_k", {x}, {{"k", k}});
@@ -55,4 +84,12 @@ TopK sort(Value x, bool descending) {
   return {made[0], made[1]};
 }
 
-} // namespace dllm::graph
+Value argmax(Value x, int64_t axis) {
+  return apply("argmax", {x}, {{"axis", normal_axis("argmax", x.shape(), axis)}});
+}
+
+Value cumsum(Value x, int64_t axis) {
+  return apply("cumsum", {x}, {{"axis", normal_axis("cumsum", x.shape(), axis)}});
+}
+
+}  // namespace dllm::graph

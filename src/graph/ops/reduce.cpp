@@ -1,7 +1,6 @@
 // sum, max, min over axes.
 
 #include "graph/ops/build.h"
-#include "graph/ops/registry.h"
 
 #include "base/error.h"
 

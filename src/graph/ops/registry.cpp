@@ -1,70 +1,101 @@
-#include "graph/ops/registry.h"
+// The table of operations: every file of this folder gives a list, found by name in all of them.
+
+#include "base/error.h"
+#include "graph/op.h"
 
 #include <algorithm>
 #include <string_view>
 #include <vector>
 
 namespace dllm::graph {
+namespace ops {
+
+using OpList = std::span<const OpDef>;
+OpList attention_ops();
+OpList binary_ops();
+OpList collective_ops();
+OpList compare_ops();
+OpList constant_ops();
+OpList convert_ops();
+OpList expert_linear_ops();
+OpList gated_activation_ops();
+OpList index_ops();
+OpList linear_ops();
+OpList linear_cross_entropy_ops();
+OpList norm_ops();
+OpList optimizer_ops();
+OpList order_ops();
+OpList reduce_ops();
+OpList rope_ops();
+OpList scan_ops();
+OpList shape_ops();
+OpList slice_ops();
+OpList token_statistics_ops();
+OpList unary_ops();
+OpList while_ops();
+
+}  // namespace ops
+
 namespace {
 
-using Family = std::span<const OpDef> (*)();
-
-constexpr Family kFamilies[] = {
-    ops::adamw_update_ops,
-    ops::argmax_ops,
+constexpr ops::OpList (*kLists[])() = {
     ops::attention_ops,
-    ops::attention_grad_ops,
     ops::binary_ops,
-    ops::broadcast_ops,
     ops::collective_ops,
     ops::compare_ops,
-    ops::concat_ops,
     ops::constant_ops,
     ops::convert_ops,
-    ops::cumsum_ops,
-    ops::dot_ops,
-    ops::dynamic_slice_ops,
     ops::expert_linear_ops,
     ops::gated_activation_ops,
-    ops::identity_ops,
-    ops::layer_norm_ops,
+    ops::index_ops,
     ops::linear_ops,
     ops::linear_cross_entropy_ops,
+    ops::norm_ops,
+    ops::optimizer_ops,
     ops::order_ops,
-    ops::pad_ops,
-    ops::random_bits_ops,
     ops::reduce_ops,
-    ops::reshape_ops,
-    ops::reverse_ops,
-    ops::rms_norm_ops,
     ops::rope_ops,
     ops::scan_ops,
-    ops::scatter_ops,
-    ops::select_ops,
+    ops::shape_ops,
     ops::slice_ops,
-    ops::sum_of_squares_ops,
-    ops::take_ops,
     ops::token_statistics_ops,
-    ops::transpose_ops,
     ops::unary_ops,
     ops::while_ops,
 };
 
 std::vector<const OpDef*> sorted_table() {
   std::vector<const OpDef*> table;
-  for (Family family : kFamilies) {
-    for (const OpDef& op : family()) table.push_back(&op);
+  for (const auto list : kLists) {
+    for (const OpDef& op : list()) table.push_back(&op);
   }
   std::sort(table.begin(), table.end(),
             [](const OpDef* a, const OpDef* b) { return std::string_view(a->name) < b->name; });
   return table;
 }
 
-} // namespace
+}  // namespace
 
 std::span<const OpDef* const> all_ops() {
   static const std::vector<const OpDef*> table = sorted_table();
   return table;
+}
+
+const OpDef& find_op(std::string_view name) {
+  const auto ops = all_ops();
+  const auto it =
+      std::lower_bound(ops.begin(), ops.end(), name, [](const OpDef* op, std::string_view wanted) {
+        return std::string_view(op->name) < wanted;
+      });
+  if (it != ops.end() && (*it)->name == name) return **it;
+  std::vector<const char*> names;
+  for (const OpDef* op : ops) names.push_back(op->name);
+  const std::string near = nearest(std::string(name), names.data(), names.size());
+  fail_with_hint(near.empty() ? "" : "did you mean " + near, Code::not_found,
+                 "no operation named {}", name);
+}
+
+void fail_op(const OpCall& call, const std::string& what) {
+  fail(Code::invalid_argument, "[{}] {}", call.op.name, what);
 }
 
 } // namespace dllm::graph

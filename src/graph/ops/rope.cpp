@@ -2,7 +2,6 @@
 // turns back.
 
 #include "graph/ops/build.h"
-#include "graph/ops/registry.h"
 
 namespace dllm::graph {
 namespace {

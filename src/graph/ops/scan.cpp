@@ -1,9 +1,7 @@
 // scan: a body run over a range of stacked arrays with values carried along; fixed number of steps.
 
 #include "graph/ops/build.h"
-#include "graph/ops/registry.h"
-#include "graph/ops/scan_grad.h"
-#include "graph/ops/scan_plan.h"
+#include "graph/ops/scan.h"
 
 #include "base/error.h"
 

@@ -3,13 +3,12 @@
 // per-step results of the forward scan, or with remat only the carries are, and the backward body
 // computes the rest again.
 
-#include "graph/ops/scan_grad.h"
+#include "graph/ops/scan.h"
 
 #include "base/error.h"
 #include "graph/clone.h"
 #include "graph/gradients.h"
 #include "graph/ops/build.h"
-#include "graph/ops/scan_plan.h"
 
 #include <string_view>
 
@@ -74,9 +73,9 @@ private:
       seeds.push_back(seed);
     }
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      const bool asked =
+      const bool needed =
           plan_.is_carry(i) ? is_differentiable(inputs_[i].dtype()) : call_.wanted[i];
-      if (!asked) continue;
+      if (!needed) continue;
       wrt.push_back(inputs_[i]);
       wrt_.push_back(i);
     }
@@ -137,7 +136,7 @@ private:
   // Makes every residual a per-step result of the forward scan; one that is a result already is
   // used as it is.
   void keep_residuals() {
-    // With remat inner scans keep their own bodies: what they were widened by belongs to the
+    // With remat inner scans keep their own bodies: what widened them belongs to the
     // backward body.
     const Graph& source = plan_.remat ? body_ : work_;
     auto wide = std::make_shared<Graph>(body_.name());

@@ -1,8 +1,7 @@
-// token_statistics: what decoding wants to know of a row of logits; never (rows, vocab) on the
+// token_statistics: the statistics that decoding needs of a row of logits; never (rows, vocab) on the
 // host. A decision: no gradient.
 
-#include "graph/ops/head_rows.h"
-#include "graph/ops/registry.h"
+#include "graph/ops/build.h"
 
 #include <algorithm>
 #include <limits>

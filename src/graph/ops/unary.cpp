@@ -2,7 +2,6 @@
 // result y = f(x).
 
 #include "graph/ops/build.h"
-#include "graph/ops/registry.h"
 
 namespace dllm::graph {
 namespace {

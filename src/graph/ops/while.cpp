@@ -2,7 +2,6 @@
 // gradient.
 
 #include "graph/ops/build.h"
-#include "graph/ops/registry.h"
 
 #include "base/error.h"
 

@@ -1,8 +1,8 @@
-// count_flops: floating-point operations of products and attention in one run; everything else is
-// noise beside them.
+// count_flops: floating-point operations of products and attention in one run; all else is
+// negligible.
 
 #include "graph/op.h"
-#include "graph/ops/scan_plan.h"
+#include "graph/ops/scan.h"
 #include "graph/passes.h"
 
 #include <string_view>

@@ -1,10 +1,10 @@
-// remove_dead_code: nodes nobody needs go, and of a scan also results, carries and operands nobody
+// remove_dead_code: removes nodes that nothing uses, and of a scan also results, carries and operands that nothing
 // needs.
 
 #include "graph/op.h"
-#include "graph/ops/scan_plan.h"
+#include "graph/ops/scan.h"
 #include "graph/passes.h"
-#include "graph/passes/rewrite.h"
+#include "graph/clone.h"
 
 #include <string_view>
 
@@ -28,7 +28,7 @@ struct LiveScan {
   std::vector<bool> inputs;  // operands of the node
 };
 
-// A carry lives when its final value is used or when a step of something alive reads it.
+// A carry is live when its final value is used or when a live value of a step reads it.
 LiveScan live_scan(const Node& node, const ops::ScanPlan& plan, const std::vector<bool>& used) {
   const Graph& body = *node.bodies[0];
   LiveScan live{used, std::vector<bool>(node.inputs.size())};
@@ -95,7 +95,7 @@ void copy_scan(Cloner& cloner, Graph& to, const Node& node, const LiveScan& live
 } // namespace
 
 std::shared_ptr<Graph> remove_dead_code(const Graph& graph) {
-  // Backward: which values are needed, scans counted by what lives inside them.
+  // Backward: which values are needed, scans by what is live inside them.
   std::vector<bool> needed(static_cast<size_t>(graph.value_count()));
   std::vector<LiveScan> scans(graph.nodes().size());
   for (const GraphOutput& output : graph.outputs())

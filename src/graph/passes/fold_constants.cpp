@@ -4,7 +4,7 @@
 #include "graph/op.h"
 #include "graph/ops.h"
 #include "graph/passes.h"
-#include "graph/passes/rewrite.h"
+#include "graph/clone.h"
 
 #include <cmath>
 #include <map>

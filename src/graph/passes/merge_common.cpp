@@ -2,7 +2,7 @@
 
 #include "graph/op.h"
 #include "graph/passes.h"
-#include "graph/passes/rewrite.h"
+#include "graph/clone.h"
 
 #include <cstring>
 #include <string_view>

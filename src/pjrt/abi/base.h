@@ -9,7 +9,7 @@
 
 namespace dllm::pjrt::abi {
 
-// Objects of the plugin; only their addresses are ours.
+// Objects of the plugin; only their addresses are used here.
 struct AsyncTrackingEvent;
 struct Buffer;
 struct Client;

@@ -1,5 +1,5 @@
 #pragma once
-// The table of functions a plugin hands out: slot k lies at offset 40 + 8k, slots are only ever
+// The table of functions of a plugin: slot k lies at offset 40 + 8k, slots are only ever
 // appended. A plugin that is older has a shorter table (struct_size), a newer one a longer. Slots
 // this library has no use for are Unused.
 
@@ -7,9 +7,6 @@
 #include "pjrt/abi/client.h"
 #include "pjrt/abi/compile.h"
 #include "pjrt/abi/device.h"
-#include "pjrt/abi/error.h"
-#include "pjrt/abi/execute.h"
-#include "pjrt/abi/topology.h"
 
 namespace dllm::pjrt::abi {
 

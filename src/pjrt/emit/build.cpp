@@ -1,4 +1,4 @@
-#include "pjrt/emit/build.h"
+#include "pjrt/emit/scope.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 #pragma once
-// A graph as the text of one StableHLO module: what every plugin's compiler takes in.
+// A graph as the text of one StableHLO module: the input of every plugin's compiler.
 
 #include "graph/graph.h"
 #include "graph/mesh.h"

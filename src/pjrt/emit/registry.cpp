@@ -1,107 +1,59 @@
-#include "pjrt/emit/registry.h"
+// How operations are written: every file of ops/ gives a list.
 
-#include "pjrt/emit/ops/ops.h"
+#include "pjrt/emit/scope.h"
 
-#include <algorithm>
-#include <iterator>
+#include <string_view>
+#include <unordered_map>
 
 namespace dllm::pjrt::hlo {
+namespace ops {
+
+EmitterList binary_emitters();
+EmitterList collective_emitters();
+EmitterList constant_emitters();
+EmitterList convert_emitters();
+EmitterList dot_emitters();
+EmitterList index_emitters();
+EmitterList loops_emitters();
+EmitterList movement_emitters();
+EmitterList order_emitters();
+EmitterList reduce_emitters();
+EmitterList unary_emitters();
+
+}  // namespace ops
+
 namespace {
 
-struct Entry {
-  std::string_view op;
-  Emitter emitter;
+constexpr EmitterList (*kLists[])() = {
+    ops::binary_emitters,
+    ops::collective_emitters,
+    ops::constant_emitters,
+    ops::convert_emitters,
+    ops::dot_emitters,
+    ops::index_emitters,
+    ops::loops_emitters,
+    ops::movement_emitters,
+    ops::order_emitters,
+    ops::reduce_emitters,
+    ops::unary_emitters,
 };
 
-// Sorted by name.
-constexpr Entry kTable[] = {
-    {"absolute", ops::emit_unary},
-    {"add", ops::emit_binary},
-    {"all_gather", ops::emit_all_gather},
-    {"all_reduce", ops::emit_all_reduce},
-    {"all_reduce_max", ops::emit_all_reduce_max},
-    {"all_to_all", ops::emit_all_to_all},
-    {"argmax", ops::emit_argmax},
-    {"axis_index", ops::emit_axis_index},
-    {"barrier", ops::emit_barrier},
-    {"bitcast", ops::emit_bitcast},
-    {"broadcast", ops::emit_broadcast},
-    {"clamp", ops::emit_clamp},
-    {"concat", ops::emit_concat},
-    {"constant", ops::emit_constant},
-    {"convert", ops::emit_convert},
-    {"cos", ops::emit_unary},
-    {"cumsum", ops::emit_cumsum},
-    {"divide", ops::emit_divide},
-    {"dot", ops::emit_dot},
-    {"dynamic_slice", ops::emit_dynamic_slice},
-    {"dynamic_update_slice", ops::emit_dynamic_update_slice},
-    {"equal", ops::emit_compare},
-    {"erf", ops::emit_erf},
-    {"erf_inv", ops::emit_erf_inv},
-    {"exp", ops::emit_unary},
-    {"expm1", ops::emit_unary},
-    {"floor", ops::emit_unary},
-    {"greater", ops::emit_compare},
-    {"greater_equal", ops::emit_compare},
-    {"iota", ops::emit_iota},
-    {"is_finite", ops::emit_is_finite},
-    {"less", ops::emit_compare},
-    {"less_equal", ops::emit_compare},
-    {"log", ops::emit_unary},
-    {"log1p", ops::emit_unary},
-    {"logical_and", ops::emit_logical},
-    {"logical_not", ops::emit_logical_not},
-    {"logical_or", ops::emit_logical},
-    {"logical_xor", ops::emit_logical},
-    {"logistic", ops::emit_unary},
-    {"max", ops::emit_reduce},
-    {"maximum", ops::emit_binary},
-    {"min", ops::emit_reduce},
-    {"minimum", ops::emit_binary},
-    {"multiply", ops::emit_binary},
-    {"negate", ops::emit_unary},
-    {"not_equal", ops::emit_compare},
-    {"pad", ops::emit_pad},
-    {"permute", ops::emit_permute},
-    {"power", ops::emit_binary},
-    {"random_bits", ops::emit_random_bits},
-    {"reduce_scatter", ops::emit_reduce_scatter},
-    {"remainder", ops::emit_remainder},
-    {"reshape", ops::emit_reshape},
-    {"reverse", ops::emit_reverse},
-    {"round", ops::emit_unary},
-    {"rsqrt", ops::emit_unary},
-    {"scan", ops::emit_scan},
-    {"scatter_add", ops::emit_scatter_add},
-    {"scatter_set", ops::emit_scatter_set},
-    {"select", ops::emit_select},
-    {"shift_left", ops::emit_shift},
-    {"shift_right_logical", ops::emit_shift},
-    {"sign", ops::emit_unary},
-    {"sin", ops::emit_unary},
-    {"slice", ops::emit_slice},
-    {"sort", ops::emit_sort},
-    {"sqrt", ops::emit_unary},
-    {"stop_gradient", ops::emit_same},
-    {"subtract", ops::emit_binary},
-    {"sum", ops::emit_reduce},
-    {"take", ops::emit_take},
-    {"take_along", ops::emit_take_along},
-    {"tanh", ops::emit_unary},
-    {"top_k", ops::emit_top_k},
-    {"transpose", ops::emit_transpose},
-    {"vary", ops::emit_same},
-    {"while", ops::emit_while},
-};
+using EmitterTable = std::unordered_map<std::string_view, Emitter>;
 
-} // namespace
-
-Emitter find_emitter(std::string_view op) {
-  const auto* found =
-      std::lower_bound(std::begin(kTable), std::end(kTable), op,
-                       [](const Entry& e, std::string_view name) { return e.op < name; });
-  return found != std::end(kTable) && found->op == op ? found->emitter : nullptr;
+EmitterTable table_of_lists() {
+  EmitterTable table;
+  for (const auto list : kLists) {
+    for (const EmitterEntry& entry : list()) table.emplace(entry.op, entry.emit);
+  }
+  return table;
 }
 
-} // namespace dllm::pjrt::hlo
+}  // namespace
+
+Emitter find_emitter(std::string_view op) {
+  static const EmitterTable table = table_of_lists();
+  const auto found = table.find(op);
+  return found != table.end() ? found->second : nullptr;
+}
+
+}  // namespace dllm::pjrt::hlo

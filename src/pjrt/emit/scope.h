@@ -1,6 +1,5 @@
 #pragma once
-// The values of one graph while its nodes are written into one region, and what an emitter sees of
-// a node.
+// What the emitter of an operation sees: its node, its operands, and ways to write lines.
 
 #include "graph/graph.h"
 #include "graph/op.h"
@@ -8,9 +7,14 @@
 #include "pjrt/emit/writer.h"
 
 #include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 namespace dllm::pjrt::hlo {
+
+// The values of one graph while its nodes are written into one region, and what an emitter sees of
+// a node.
 
 // One graph value. A truth value (u8 in graphs) that came from a comparison is kept as i1 and
 // becomes 0 or 1 only where the number is needed.
@@ -80,4 +84,67 @@ private:
   Scope& scope_;
 };
 
-} // namespace dllm::pjrt::hlo
+// Short names for the operations of StableHLO that emitters use all the time. Binary functions take
+// operands of one type; `like` versions make the number they need themselves.
+
+namespace build {
+
+enum class Order { eq, ne, lt, le, gt, ge };
+
+Ssa unary(Writer& w, std::string_view name, const Ssa& x);                // "negate"
+Ssa binary(Writer& w, std::string_view name, const Ssa& x, const Ssa& y); // "add"
+Ssa number_like(Writer& w, const Ssa& x, double value);                   // splat of x's type
+Ssa with(Writer& w, std::string_view name, const Ssa& x, double value);   // x op value
+
+Ssa compare(Writer& w, Order order, const Ssa& x, const Ssa& y); // i1
+Ssa compare_with(Writer& w, Order order, const Ssa& x, double value);
+Ssa is_nan(Writer& w, const Ssa& x);
+Ssa select(Writer& w, const Ssa& predicate, const Ssa& yes, const Ssa& no);
+
+Ssa convert(Writer& w, const Ssa& x, Element element); // x itself when it is that already
+Ssa bitcast(Writer& w, const Ssa& x, Element element);
+
+Ssa iota(Writer& w, const Type& type, int64_t axis);
+Ssa reshape(Writer& w, const Ssa& x, const Shape& shape); // x itself when it has it already
+Ssa broadcast(Writer& w, const Ssa& x, const Shape& shape, const std::vector<int64_t>& axes);
+Ssa slice(Writer& w, const Ssa& x, const std::vector<int64_t>& begin,
+          const std::vector<int64_t>& end);
+Ssa slice_axis(Writer& w, const Ssa& x, int64_t axis, int64_t begin, int64_t end);
+Ssa pad(Writer& w, const Ssa& x, const Ssa& fill, const std::vector<int64_t>& low,
+        const std::vector<int64_t>& high);
+// `name` joins two elements; init: the bits it starts from.
+Ssa reduce(Writer& w, std::string_view name, const Ssa& x, uint64_t init,
+           const std::vector<int64_t>& axes);
+// The region {(a, b): a op b} of reductions, scatters and collectives.
+Region joining(Writer& w, std::string_view name, Element element);
+
+}  // namespace build
+
+// Writes one operation.
+
+using Emitter = void (*)(EmitCall&);
+
+// Null: the operation has no StableHLO form and must be lowered first.
+Emitter find_emitter(std::string_view op);
+
+struct EmitterEntry {
+  std::string_view op;
+  Emitter emit;
+};
+// Every file of ops/ gives the list of its operations; registry.cpp joins them.
+using EmitterList = std::span<const EmitterEntry>;
+
+// Pieces that some emitters share.
+namespace ops {
+
+// Rows of the first axis, and elements along one: indices are clamped.
+Ssa take_rows(Writer& w, const Ssa& table, const Ssa& indices);
+Ssa take_along(Writer& w, const Ssa& x, const Ssa& indices, int64_t axis);
+// One row of the first axis, read and replaced; index i32().
+Ssa read_row(Writer& w, const Ssa& stacked, const Ssa& index);
+Ssa write_row(Writer& w, const Ssa& stacked, const Ssa& row, const Ssa& index);
+void emit_same(EmitCall& call);  // the operand itself
+
+}  // namespace ops
+
+}  // namespace dllm::pjrt::hlo

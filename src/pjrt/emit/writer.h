@@ -1,10 +1,11 @@
 #pragma once
-// Writes operations in MLIR's generic form, one a line, and numbers their results. No number is
-// used twice in a module: a name inside a region may not repeat one of an enclosing region.
+// Types, values and lines of StableHLO text.
 
-#include "pjrt/emit/types.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
 #include "tensor/tensor.h"
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -12,6 +13,41 @@
 #include <vector>
 
 namespace dllm::pjrt::hlo {
+
+// i1 is what comparisons give; graphs have u8 in its place.
+enum class Element : uint8_t { i1, ui8, i8, i32, ui32, ui64, bf16, f32 };
+
+Element element_of(DType dtype); // fails with internal for types graphs do not compute with
+const char* element_name(Element element);
+int64_t element_size(Element element);
+bool is_signed(Element element); // of integers
+bool is_floating(Element element);
+
+struct Type {
+  Element element = Element::f32;
+  Shape shape;
+
+  std::string text() const; // "tensor<2x3xf32>"
+  friend bool operator==(const Type&, const Type&) = default;
+};
+
+// One value in static single assignment form: %number.
+struct Ssa {
+  int64_t number = -1;
+  Type type;
+
+  bool defined() const { return number >= 0; }
+  Element element() const { return type.element; }
+  const Shape& shape() const { return type.shape; }
+};
+
+using Ssas = std::vector<Ssa>;
+
+// Attributes as text.
+std::string array_text(const std::vector<int64_t>& values); // "array<i64: 1, 2>"
+std::string list_text(const std::vector<int64_t>& values);  // "[1, 2]"
+// "dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>"; rows of equal length
+std::string table_text(const std::vector<std::vector<int64_t>>& rows);
 
 // A nested block: its arguments, and what it returns given them. Values of the enclosing regions
 // may be used inside those of `while`, but not inside the small functions of reduce, sort, scatter.
@@ -53,4 +89,4 @@ private:
   std::vector<std::map<std::string, Ssa>> known_{1};
 };
 
-} // namespace dllm::pjrt::hlo
+}  // namespace dllm::pjrt::hlo

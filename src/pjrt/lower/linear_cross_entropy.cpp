@@ -1,11 +1,13 @@
-// linear_cross_entropy: the vocabulary streams by in parts, each row keeps its running maximum, sum
-// and the logit of its target.
+// Cross entropy of a head, and its gradient.
 
 #include "graph/ops/build.h"
-#include "pjrt/lower/loss_rows.h"
-#include "pjrt/lower/lowerings.h"
+#include "pjrt/lower/head.h"
+#include "pjrt/lower/lower.h"
 
 namespace dllm::pjrt {
+
+// linear_cross_entropy: the vocabulary streams by in parts, each row keeps its running maximum, sum
+// and the logit of its target.
 
 using graph::Value;
 using namespace graph::ops;
@@ -66,4 +68,99 @@ Results lower_linear_cross_entropy(graph::Graph& graph, const graph::Node& node,
   return {slice_axis(done[0], 0, 0, capacity), slice_axis(done[1], 0, 0, capacity)};
 }
 
-} // namespace dllm::pjrt
+// linear_cross_entropy_grad: logits of a tile of rows are made again, part by part of the
+// vocabulary; every part adds to dx and has its own rows of dweight.
+
+using graph::Value;
+using namespace graph::ops;
+
+namespace {
+
+struct TileRows {
+  Value x, targets, lse, dnll; // (rows, in), (rows)...
+  Value counts;                // u8(rows)
+};
+
+// Gradient of the logits before the cap: (softmax - onehot) dnll (1 - (logit / softcap)^2)
+Value logits_grad(const VocabularyPart& part, const TileRows& rows) {
+  const Value logits = part.head.logits(rows.x), used = column(rows.counts);
+  const Value none = full_like(logits, 0);
+  const Value p = exp(select(used, subtract(logits, column(rows.lse)), none));
+  const Value own = convert(target_mask(rows.targets, part.begin, logits.dim(1)), DType::f32);
+  Value d = select(used, multiply(subtract(p, own), column(rows.dnll)), none);
+  if (part.head.softcap > 0) {
+    const Value t = divide(logits, full_like(logits, part.head.softcap));
+    d = multiply(d, subtract(full_like(t, 1), multiply(t, t)));
+  }
+  return d;
+}
+
+Value add_rows(Value sums, Value rows, Value begin) {
+  return put_rows(sums, add(rows_at(sums, begin, rows.dim(0)), rows), begin);
+}
+
+// Adds the tile's share to `sums` (dweight, dbias, those that are wanted); the first result is dx.
+std::vector<Value> tile_grad(const Head& head, const TileRows& rows, const std::vector<Value>& sums,
+                             bool want_weight, bool want_bias) {
+  std::vector<Value> state{zeros(*rows.x.graph, rows.x.shape())};
+  state.insert(state.end(), sums.begin(), sums.end());
+  const VocabularyStep step = [&](const VocabularyPart& part, const std::vector<Value>& so_far) {
+    const auto& in = part.outside;
+    const TileRows own{in[0], in[1], in[2], in[3], in[4]};
+    const Value d = logits_grad(part, own);
+    size_t next = 0;
+    std::vector<Value> made{add(so_far[next++], part.head.input_grad(d))};
+    if (want_weight)
+      made.push_back(add_rows(so_far[next++], dot(transpose(d, {1, 0}), own.x), part.begin));
+    if (want_bias) made.push_back(add_rows(so_far[next++], sum(d, {0}), part.begin));
+    return made;
+  };
+  return over_vocabulary(head, rows.x.dim(0), state,
+                         {rows.x, rows.targets, rows.lse, rows.dnll, rows.counts}, step);
+}
+
+} // namespace
+
+Results lower_linear_cross_entropy_grad(graph::Graph& graph, const graph::Node& node,
+                                        Operands inputs) {
+  const LossOperands at = loss_operands(node.attributes, true);
+  const Head head(at.head, inputs);
+  const auto operand = [&](int index) {
+    return index >= 0 ? inputs[static_cast<size_t>(index)] : Value{};
+  };
+  const bool want_weight = node.attributes.flag("want_weight"),
+             want_bias = node.attributes.flag("want_bias");
+  const Value x = inputs[0], count = operand(at.count);
+  std::vector<Value> sums;
+  if (want_weight) sums.push_back(zeros(graph, head.weight.shape()));
+  if (want_bias) sums.push_back(zeros(graph, Shape{head.vocab()}));
+  const RowTiles tiles = tile_rows(x.dim(0), kLossRows);
+  if (tiles.tiles == 1) {
+    const Value targets = operand(at.targets), first = graph::scalar_i32(graph, 0);
+    const Value counts = rows_with_target(targets, first, count, head.vocab());
+    return tile_grad(head, {x, targets, operand(at.lse), operand(at.dnll), counts}, sums,
+                     want_weight, want_bias);
+  }
+  CountedLoop loop("tile of loss gradient rows", axes_of(inputs),
+                   tiles_in_use(graph, tiles, count, x.dim(0)));
+  const Value dx = loop.state(zeros(graph, Shape{tiles.padded(), x.dim(1)}));
+  std::vector<Value> inner_sums;
+  for (Value sum : sums) inner_sums.push_back(loop.state(sum));
+  const Value begin = times(loop.step(), tiles.rows);
+  const auto tile_of = [&](Value rows, double fill) {
+    return rows_at(loop.outside(pad_rows(rows, tiles.padded(), fill)), begin, tiles.rows);
+  };
+  TileRows rows{tile_of(x, 0),
+                tile_of(operand(at.targets), -1),
+                tile_of(operand(at.lse), 0),
+                tile_of(operand(at.dnll), 0),
+                {}};
+  rows.counts = rows_with_target(rows.targets, begin, loop.outside(count), head.vocab());
+  std::vector<Value> next = tile_grad(head.inside(loop), rows, inner_sums, want_weight, want_bias);
+  next[0] = put_rows(dx, next[0], begin);
+  std::vector<Value> done = loop.run(next);
+  done[0] = slice_axis(done[0], 0, 0, x.dim(0));
+  return done;
+}
+
+}  // namespace dllm::pjrt

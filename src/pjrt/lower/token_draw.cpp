@@ -1,12 +1,117 @@
-// The draw of token_statistics: by the inverse distribution function or the largest noisy logit, of
-// what temperature and filters leave.
+// Draws of tokens: filters, and the draw.
 
 #include "graph/ops/build.h"
-#include "pjrt/lower/token_rows.h"
+#include "pjrt/lower/head.h"
 
 #include <limits>
 
 namespace dllm::pjrt {
+
+// top_k and top_p without sorting the vocabulary: both keep a beginning of the order (z descending,
+// id ascending), and where it ends is found bit by bit. Every bit costs one sum over the row, which
+// a compiler fuses with the comparison; sorting 150000 ids of a row costs several times that on
+// CPUs and keeps every id twice in memory. Nothing of this runs unless a row needs it.
+
+using graph::Value;
+using namespace graph::ops;
+
+namespace {
+
+// Sum of the weights whose key is at least `floor` (rows), f32(rows).
+Value sum_from(Value key, Value weight, Value floor) {
+  return sum(select(greater_equal(key, column(floor)), weight, full_like(weight, 0)), {1});
+}
+
+// The largest key such that the ids from it on weigh at least `limit` f32(rows).
+Value search_key(Value key, Value weight, Value limit) {
+  std::vector<int32_t> bits{std::numeric_limits<int32_t>::min()}; // adding it flips the sign: exact
+  for (int bit = 30; bit >= 0; --bit) bits.push_back(int32_t{1} << bit);
+  graph::Graph& graph = *key.graph;
+  const auto steps = static_cast<int64_t>(bits.size());
+  const Value lowest =
+      broadcast(graph::scalar_i32(graph, std::numeric_limits<int32_t>::min()), Shape{key.dim(0)});
+  const std::vector<Value> operands{key, weight, limit};
+  ScanBody body("bit of a cut", axes_of(operands));
+  const Value found = body.state(lowest);
+  const Value bit = body.element(constant(graph, Tensor::from(Shape{steps}, bits)));
+  const Value keys = body.outside(key), weights = body.outside(weight),
+              wanted = body.outside(limit);
+  const Value next = add(found, bit);
+  const Value enough = greater_equal(sum_from(keys, weights, next), wanted);
+  return body.run({select(enough, next, found)}, {}, steps).carry[0];
+}
+
+// Ids are kept while those before them weigh less than `limit` > 0.
+Cut cut_where(Value key, Value weight, Value limit) {
+  Cut cut{search_key(key, weight, limit), {}};
+  const Value tie = equal(key, column(cut.key)), none = full_like(weight, 0);
+  const Value above = sum(select(greater(key, column(cut.key)), weight, none), {1});
+  const Value each = max(select(tie, weight, none), {1});
+  const Value some = select(greater(each, full_like(each, 0)), each, full_like(each, 1));
+  const Value left = divide(subtract(limit, above), some); // in ties
+  const Value ties = negate(floor(negate(left)));
+  const Value half = full_like(ties, 0.5);
+  cut.id =
+      first_beyond(convert(tie, DType::f32), subtract(maximum(ties, full_like(ties, 1)), half));
+  return cut;
+}
+
+// Filters that leave everything.
+Cut no_cut(graph::Graph& graph, int64_t rows, int64_t vocab) {
+  const auto all = [&](int32_t value) {
+    return broadcast(graph::scalar_i32(graph, value), Shape{rows});
+  };
+  return {all(std::numeric_limits<int32_t>::min()), all(static_cast<int32_t>(vocab))};
+}
+
+// `cut`, and where the demand is positive what make(demand, operands) answers; it is not run when
+// no row has any.
+template <class Make>
+Cut cut_on_demand(Cut cut, Value demand, const std::vector<Value>& operands, Make make) {
+  std::vector<Value> all = operands;
+  all.push_back(demand);
+  OnDemand once("cut", axes_of(all), demand);
+  const Cut before{once.state(cut.key), once.state(cut.id)};
+  std::vector<Value> inner;
+  for (Value value : operands) inner.push_back(once.outside(value));
+  const Cut made = make(once.demand(), inner);
+  const Value wanted = greater(once.demand(), full_like(once.demand(), 0));
+  const auto done =
+      once.run({select(wanted, made.key, before.key), select(wanted, made.id, before.id)});
+  return {done[0], done[1]};
+}
+
+} // namespace
+
+Value kept_ids(const DrawRequest& ask, Value z, Value weight, Value active) {
+  graph::Graph& graph = *z.graph;
+  const int64_t rows = z.dim(0), vocab = z.dim(1);
+  const Value key = order_key(z);
+  const Value allowed = greater(z, full_like(z, -std::numeric_limits<double>::infinity()));
+  const auto asked = [&](Value is_asked, Value number) {
+    return select(logical_and(active, is_asked), number, zeros(graph, Shape{rows}));
+  };
+  const Value is_few =
+      less(ask.top_k, full_like(ask.top_k, static_cast<double>(vocab))); // else nothing is cut
+  const Cut all = no_cut(graph, rows, vocab);
+  const Cut first_k = cut_on_demand(
+      all, asked(is_few, maximum(convert(ask.top_k, DType::f32), zeros(graph, Shape{rows}))), {key},
+      [](Value count, const std::vector<Value>& in) {
+        return cut_where(in[0], graph::full(*in[0].graph, in[0].shape(), 1), count);
+      });
+  const Value in_k = before_cut(key, first_k);
+  const Value least = graph::full(graph, Shape{rows}, 1e-30f); // one id is kept even of share 0
+  const Value counted = ask.nucleus_first ? weight : select(in_k, weight, full_like(weight, 0));
+  const Cut nucleus =
+      cut_on_demand(all, asked(less(ask.top_p, full_like(ask.top_p, 1)), maximum(ask.top_p, least)),
+                    {key, weight, counted}, [](Value share, const std::vector<Value>& in) {
+                      return cut_where(in[0], in[1], multiply(share, sum(in[2], {1})));
+                    });
+  return logical_and(allowed, logical_and(in_k, before_cut(key, nucleus)));
+}
+
+// The draw of token_statistics: by the inverse distribution function or the largest noisy logit, of
+// what temperature and filters leave.
 
 using graph::Value;
 using namespace graph::ops;
@@ -83,4 +188,4 @@ Drawn draw(const DrawRequest& ask, Value logits, Value best, Value active) {
   return {once.run({made.id})[0], none, none, none};
 }
 
-} // namespace dllm::pjrt
+}  // namespace dllm::pjrt

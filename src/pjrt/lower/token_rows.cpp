@@ -1,4 +1,4 @@
-#include "pjrt/lower/token_rows.h"
+#include "pjrt/lower/head.h"
 
 #include "graph/ops/build.h"
 

@@ -3,8 +3,7 @@
 
 #include "graph/ops/build.h"
 #include "pjrt/lower/head.h"
-#include "pjrt/lower/lowerings.h"
-#include "pjrt/lower/token_rows.h"
+#include "pjrt/lower/lower.h"
 
 #include <algorithm>
 #include <limits>
@@ -57,10 +56,10 @@ graph::TopK best_of(Value logits, int64_t top) {
   const Value next_id = column(argmax(left, 1)), next = max(left, {1}, true);
   const auto rest = body.run({next, next_id}, {next, next_id}, top - 1).stacked;
   const Shape wide{logits.dim(0), top - 1};
-  const auto beside = [&](Value first, Value stacked) { // (top - 1, rows, 1)
+  const auto with_first = [&](Value first, Value stacked) { // (top - 1, rows, 1)
     return graph::concat({first, reshape(transpose(stacked, {1, 0, 2}), wide)}, 1);
   };
-  return {beside(value, rest[0]), beside(id, rest[1])};
+  return {with_first(value, rest[0]), with_first(id, rest[1])};
 }
 
 // Everything about a tile: logits (rows, vocab), in_use u8(rows).

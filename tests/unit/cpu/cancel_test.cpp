@@ -2,7 +2,7 @@
 // a run which is cancelled anywhere leaves its donated inputs as they were.
 
 #include "graph/ops.h"
-#include "graph/state_lost.h"
+#include "graph/engine.h"
 #include "unit/cancel.h"
 #include "unit/cpu/run_graph.h"
 #include "unit/cpu/run_kernel.h"

@@ -1,7 +1,7 @@
 // attention and its gradient against the definition in double, for every kind of mask; a query
 // alone, in a batch, on any instruction set and thread count gives the same bits.
 
-#include "cpu/kernels/factories.h"
+#include "cpu/kernel.h"
 #include "unit/cpu/run_kernel.h"
 #include "unit/cpu/simd_targets.h"
 
@@ -96,7 +96,7 @@ std::vector<MaskCase> mask_cases(const Sizes& s) {
 KernelSetup forward_setup(const Sizes& s, const MaskCase& mask, double softcap,
                           bool empty_average) {
   KernelSetup setup;
-  setup.factory = make_attention;
+  setup.factory = find_kernel("attention");
   setup.inputs = {random_tensor({s.batch, s.queries, s.heads, s.dim}, 1, 2),
                   random_tensor({s.batch, s.keys, s.kv_heads, s.dim}, 2, 2),
                   random_tensor({s.batch, s.keys, s.kv_heads, s.vdim}, 3)};
@@ -200,7 +200,7 @@ TEST(Attention, ForwardAndGradientEqualTheDefinition) {
         const std::vector<Tensor> got = run_kernel(setup);
         expect_near(got[0], expected.out, 3e-6, what);
         expect_near(got[1], expected.lse, 3e-6, what + " lse");
-        setup.factory = make_attention_grad;
+        setup.factory = find_kernel("attention_grad");
         setup.inputs.insert(setup.inputs.begin() + 3, {got[0], got[1], dout});
         setup.outputs = {f32_type(setup.inputs[0].shape()), f32_type(setup.inputs[1].shape()),
                          f32_type(setup.inputs[2].shape())};
@@ -219,7 +219,7 @@ TEST(Attention, BitsDoNotDependOnTargetOrThreads) {
     KernelSetup setup = forward_setup(s, mask, 2.0, false);
     const std::vector<Tensor> first = run_kernel(setup);
     KernelSetup backward = setup;
-    backward.factory = make_attention_grad;
+    backward.factory = find_kernel("attention_grad");
     backward.inputs.insert(backward.inputs.begin() + 3,
                            {first[0], first[1], random_tensor(first[0].shape(), 9)});
     backward.outputs = {f32_type(setup.inputs[0].shape()), f32_type(setup.inputs[1].shape()),

@@ -1,6 +1,6 @@
 // linear_cross_entropy, its gradient and token_statistics against the definition in double.
 
-#include "cpu/kernels/factories.h"
+#include "cpu/kernel.h"
 #include "unit/cpu/run_kernel.h"
 #include "unit/cpu/simd_targets.h"
 
@@ -115,7 +115,7 @@ TEST(LinearCrossEntropy, ValueAndGradientEqualTheDefinition) {
           }
         }
       }
-      KernelSetup setup{make_linear_cross_entropy,
+      KernelSetup setup{find_kernel("linear_cross_entropy"),
                         head.inputs(),
                         {f32_type({rows}), f32_type({rows})},
                         {{"has_bias", true},
@@ -129,7 +129,7 @@ TEST(LinearCrossEntropy, ValueAndGradientEqualTheDefinition) {
       expect_near(got[1], lse, 2e-6, what + " lse");
       expect_invariant(setup);
 
-      setup.factory = make_linear_cross_entropy_grad;
+      setup.factory = find_kernel("linear_cross_entropy_grad");
       setup.inputs.push_back(got[1]);
       setup.inputs.push_back(dnll);
       setup.outputs = {f32_type({rows, 20}), f32_type({vocab, 20}), f32_type({vocab})};
@@ -152,7 +152,7 @@ TEST(LinearCrossEntropy, ARowDoesNotDependOnItsNeighbours) {
   std::vector<int32_t> targets(40);
   for (int32_t r = 0; r < 40; ++r) targets[r] = r * 50;
   KernelSetup setup{
-      make_linear_cross_entropy,
+      find_kernel("linear_cross_entropy"),
       head.inputs(),
       {f32_type({40}), f32_type({40})},
       {{"has_bias", true}, {"has_scale", false}, {"has_count", false}, {"softcap", 0.0}}};
@@ -226,7 +226,7 @@ TEST(TokenStatistics, EqualTheDefinition) {
       }
       std::vector<uint8_t> banned(vocab, 0);
       banned[1] = banned[4] = 1;
-      KernelSetup setup{make_token_statistics,
+      KernelSetup setup{find_kernel("token_statistics"),
                         head.inputs(),
                         {},
                         {{"has_bias", true},
@@ -299,7 +299,7 @@ TEST(TokenStatistics, ManyDrawsFollowTheDistribution) {
     uniform.push_back((static_cast<float>(r) + 0.5f) / rows);
   }
   const Shape column{rows};
-  KernelSetup setup{make_token_statistics,
+  KernelSetup setup{find_kernel("token_statistics"),
                     {Tensor::from(Shape{rows, 4}, x), one.weight, one.bias,
                      Tensor::from(column, std::vector<float>(rows, 1.0f)),
                      Tensor::from(column, std::vector<int32_t>(rows, 0)),
@@ -329,7 +329,7 @@ TEST(TokenStatistics, ManyDrawsFollowTheDistribution) {
 TEST(TokenStatistics, EveryIdBannedGivesZeros) {
   const HeadCase head(2, 4, 20, DType::f32);
   const Shape column{2};
-  const KernelSetup setup{make_token_statistics,
+  const KernelSetup setup{find_kernel("token_statistics"),
                           {head.x, head.weight, Tensor::from(column, std::vector<float>{1, 0}),
                            Tensor::from(column, std::vector<int32_t>{0, 0}),
                            Tensor::from(column, std::vector<float>{1, 1}),

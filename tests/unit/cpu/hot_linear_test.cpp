@@ -1,7 +1,7 @@
 // linear, its gradients and dot against loops in double; bits against every thread count and weight
 // form.
 
-#include "cpu/kernels/factories.h"
+#include "cpu/kernel.h"
 #include "unit/cpu/run_kernel.h"
 #include "unit/cpu/simd_targets.h"
 
@@ -47,7 +47,7 @@ TEST(Linear, EqualsLoopsForEveryWeightType) {
         expected[r * out + j] = sum * (dtype == DType::i8 ? ds[j] : 1.0) + db[j];
       }
     }
-    KernelSetup setup{make_linear,
+    KernelSetup setup{find_kernel("linear"),
                       {x, w, bias},
                       {f32_type({rows, out})},
                       {{"has_bias", true}, {"has_scale", false}}};
@@ -77,7 +77,7 @@ TEST(LinearInputGrad, EqualsLoops) {
         for (int64_t i = 0; i < in; ++i) expected[r * in + i] += factor * dw[j * in + i];
       }
     }
-    KernelSetup setup{make_linear_input_grad,
+    KernelSetup setup{find_kernel("linear_input_grad"),
                       {dy, w},
                       {f32_type({rows, in})},
                       {{"has_scale", dtype == DType::i8}}};
@@ -102,7 +102,7 @@ TEST(LinearWeightGrad, EqualsLoopsBeyondOneBlockOfRows) {
         for (int64_t i = 0; i < in; ++i) expected[j * in + i] += g[r * out + j] * v[r * in + i];
       }
     }
-    KernelSetup setup{make_linear_weight_grad, {dy, x}, {f32_type({out, in})}, {}};
+    KernelSetup setup{find_kernel("linear_weight_grad"), {dy, x}, {f32_type({out, in})}, {}};
     const std::vector<Tensor> first = run_kernel(setup);
     expect_near(first[0], expected, 1e-4, "dweight");
     for (int threads : {2, 4}) {
@@ -127,7 +127,7 @@ TEST(Dot, EqualsLoopsForFewAndManyProducts) {
         }
       }
     }
-    KernelSetup setup{make_dot, {x, y}, {f32_type({batch, m, n})}, {}};
+    KernelSetup setup{find_kernel("dot"), {x, y}, {f32_type({batch, m, n})}, {}};
     const std::vector<Tensor> first = run_kernel(setup);
     expect_near(first[0], expected, 1e-5, "dot");
     setup.threads = 4;

@@ -1,7 +1,7 @@
 // Norms, rope, gated activation and the optimizer against formulas in double; gradients against
 // central differences of those formulas; bits against every instruction set and thread count.
 
-#include "cpu/kernels/factories.h"
+#include "cpu/kernel.h"
 #include "unit/cpu/run_kernel.h"
 #include "unit/cpu/simd_targets.h"
 
@@ -83,11 +83,11 @@ TEST(Norms, EqualTheFormulas) {
                  b = random_tensor({n}, 3);
     const Norm rms{n, false, 1e-5}, layer{n, true, 1e-5};
     KernelSetup setup{
-        make_rms_norm, {x, w}, {f32_type({6, n})}, {{"has_weight", true}, {"eps", 1e-5}}};
+        find_kernel("rms_norm"), {x, w}, {f32_type({6, n})}, {{"has_weight", true}, {"eps", 1e-5}}};
     expect_near(run_kernel(setup)[0], rms(doubles(x), doubles(w), Doubles(n, 0.0)), 2e-6,
                 "rms_norm");
     expect_invariant(setup);
-    setup.factory = make_layer_norm;
+    setup.factory = find_kernel("layer_norm");
     setup.inputs.push_back(b);
     setup.attributes.set("has_bias", true);
     expect_near(run_kernel(setup)[0], layer(doubles(x), doubles(w), doubles(b)),
@@ -100,9 +100,9 @@ TEST(Norms, WithoutWeightAreWeightOne) {
   const Tensor x = random_tensor({2, 20}, 1),
                ones = Tensor::from(Shape{20}, std::vector<float>(20, 1.0f));
   const KernelSetup bare{
-      make_rms_norm, {x}, {f32_type({2, 20})}, {{"has_weight", false}, {"eps", 1e-6}}};
+      find_kernel("rms_norm"), {x}, {f32_type({2, 20})}, {{"has_weight", false}, {"eps", 1e-6}}};
   const KernelSetup with{
-      make_rms_norm, {x, ones}, {f32_type({2, 20})}, {{"has_weight", true}, {"eps", 1e-6}}};
+      find_kernel("rms_norm"), {x, ones}, {f32_type({2, 20})}, {{"has_weight", true}, {"eps", 1e-6}}};
   EXPECT_TRUE(same_bits(run_kernel(bare), run_kernel(with)));
 }
 
@@ -114,7 +114,7 @@ TEST(Norms, GradientsEqualDifferences) {
                    dy = random_tensor({rows, n}, 4);
       const Doubles dx = doubles(x), dw = doubles(w), zero(n, 0.0), g = doubles(dy);
       const Norm norm{n, centred, 1e-3};
-      KernelSetup setup{centred ? make_layer_norm_grad : make_rms_norm_grad,
+      KernelSetup setup{centred ? find_kernel("layer_norm_grad") : find_kernel("rms_norm_grad"),
                         {x, dy, w},
                         {f32_type({rows, n}), f32_type({n})},
                         {{"has_weight", true}, {"has_bias", centred}, {"eps", 1e-3}}};
@@ -143,7 +143,7 @@ TEST(Rope, TurnsPairsBothWays) {
     frequencies.push_back(std::pow(10000.0f, -static_cast<float>(i) / half));
   const Tensor inv_freq = Tensor::from(Shape{half}, frequencies);
   for (bool interleaved : {false, true}) {
-    KernelSetup setup{make_rope,
+    KernelSetup setup{find_kernel("rope"),
                       {x, positions, inv_freq},
                       {f32_type({batch, seq, heads, dim})},
                       {{"interleaved", interleaved}, {"inverse", false}, {"amplitude", 1.25}}};
@@ -196,10 +196,10 @@ TEST(GatedActivation, EqualsFormulaAndDifferences) {
       dgate[i] =
           (activate(kind, g[i] + step) - activate(kind, g[i] - step)) / (2 * step) * u[i] * d[i];
     }
-    const KernelSetup forward{make_gated_activation, {gate, up}, {f32_type({n})}, {{"kind", kind}}};
+    const KernelSetup forward{find_kernel("gated_activation"), {gate, up}, {f32_type({n})}, {{"kind", kind}}};
     expect_near(run_kernel(forward)[0], y, 1e-6, kind);
     expect_invariant(forward);
-    const KernelSetup backward{make_gated_activation_grad,
+    const KernelSetup backward{find_kernel("gated_activation_grad"),
                                {gate, up, dy},
                                {f32_type({n}), f32_type({n})},
                                {{"kind", kind}}};
@@ -218,7 +218,7 @@ TEST(AdamW, EqualsTheFormula) {
   for (float& x : v.mutable_as<float>()) x = std::abs(x);
   const std::vector<float> s = {0.01f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.4f, 0.3f, 0.5f};
   for (bool decay : {false, true}) {
-    const KernelSetup setup{make_adamw_update,
+    const KernelSetup setup{find_kernel("adamw_update"),
                             {p, g, m, v, Tensor::from(Shape{8}, s)},
                             {f32_type({n}), f32_type({n}), f32_type({n})},
                             {{"decay", decay}}};
@@ -244,7 +244,7 @@ TEST(SumOfSquares, AddsChunksInOrder) {
   const Tensor x = random_tensor({n}, 1);
   double expected = 0;
   for (double value : doubles(x)) expected += value * value;
-  const KernelSetup setup{make_sum_of_squares, {x}, {f32_type({})}, {}};
+  const KernelSetup setup{find_kernel("sum_of_squares"), {x}, {f32_type({})}, {}};
   expect_near(run_kernel(setup)[0], {expected}, 1e-6, "sum_of_squares");
   expect_invariant(setup);
 }

@@ -1,7 +1,6 @@
 // The vector functions against double precision, and the same bits on every instruction set.
 
 #include "cpu/simd/functions.h"
-#include "cpu/simd/power.h"
 #include "unit/cpu/simd_targets.h"
 
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 
 #include "cpu/plan.h"
 
-#include "cpu/arena.h"
+#include "cpu/storage.h"
 #include "graph/ops.h"
 #include "unit/cpu/run_graph.h"
 #include "unit/cpu/run_kernel.h"

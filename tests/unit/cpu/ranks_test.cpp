@@ -136,12 +136,41 @@ TEST(Ranks, AFailingRankEndsTheRunOfAll) {
       EXPECT_EQ(error.code(), Code::failed_precondition);
       EXPECT_EQ(error.text(), "rank 1 failed: " + errors[1].text());
     }
-    // Until all ranks have said that they start again, nothing runs.
-    for (const Error& error : run(0)) EXPECT_EQ(error.code(), Code::failed_precondition);
-    for (const Error& error : ranks.run([&](int64_t rank) { ranks.communicator(rank).restart(nullptr); }))
-      EXPECT_EQ(error.code(), Code::ok);
+    // The next run of all ranks works: it restarts the communicator.
+    for (const Error& error : run(0)) EXPECT_EQ(error.code(), Code::ok) << error.text();
+    for (const Error& error : run(1000)) EXPECT_EQ(error.code(), Code::failed_precondition);
     for (const Error& error : run(0)) EXPECT_EQ(error.code(), Code::ok) << error.text();
   }
+}
+
+// A failure after the last exchange leaves the ranks at different runs: going on would mix two steps.
+TEST(Ranks, RanksThatFinishedDifferentRunsAreAnError) {
+  auto graph = std::make_shared<Graph>("failing");
+  const Value x = graph->input("x", {Shape{2}, DType::f32, kData});
+  const Value total = all_reduce(x, kData);
+  graph->output("y", multiply(exp(x), vary(total, kData)));
+  RankThreads ranks(2, "finite");
+  std::vector<std::shared_ptr<graph::Program>> programs;
+  for (int64_t r = 0; r < 2; ++r) programs.push_back(ranks.engine(r).compile(graph, {mesh_of(Axis::data, 2), r}));
+  const auto run = [&](int64_t rank, float number) {
+    const Tensor given = Tensor::from(Shape{2}, std::vector<float>{0, number});
+    programs[static_cast<size_t>(rank)]->run(upload_all(ranks.engine(rank), {given}));
+  };
+  const auto first = ranks.run([&](int64_t rank) { run(rank, rank == 1 ? 1000.0f : 0.0f); });  // exp overflows
+  EXPECT_EQ(first[0].code(), Code::ok);
+  EXPECT_EQ(first[1].code(), Code::failed_precondition);
+  // The next exchange of rank 0 fails for the reason of rank 1; then the counts are compared.
+  const auto second = ranks.run([&](int64_t rank) {
+    if (rank == 1) return run(rank, 0);
+    try {
+      run(rank, 0);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.text(), "rank 1 failed: " + first[1].text());
+    }
+    run(rank, 0);
+  });
+  for (const Error& error : second)
+    EXPECT_EQ(error.text(), "rank 0 has finished 1 runs and rank 1 0: a run failed on some ranks alone");
 }
 
 // A wrong input is an error of the call, before any exchange; the others must hear of it as well.

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
 #include "graph/engine.h"
 #include "graph/graph.h"
 

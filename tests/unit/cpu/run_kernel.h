@@ -3,7 +3,7 @@
 // full of garbage.
 
 #include "base/parallel.h"
-#include "cpu/gemm/pack.h"
+#include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"
 #include "graph/graph.h"
 #include "graph/op.h"

@@ -3,7 +3,7 @@
 // lets a test change what a program answers.
 
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 
 #include <nlohmann/json.hpp>
 

@@ -3,7 +3,7 @@
 
 #include "cpu/engine.h"
 #include "decode/decoder.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 
 #include <nlohmann/json.hpp>
 

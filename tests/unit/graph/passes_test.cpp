@@ -2,7 +2,7 @@
 
 #include "graph/op.h"
 #include "graph/ops.h"
-#include "graph/ops/scan_plan.h"
+#include "graph/ops/scan.h"
 #include "unit/graph/op_cases.h"
 #include "unit/graph/reference_evaluator.h"
 

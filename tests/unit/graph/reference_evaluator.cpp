@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "graph/op.h"
-#include "graph/ops/scan_plan.h"
+#include "graph/ops/scan.h"
 #include "graph/passes.h"
 #include "unit/graph/reference_ops.h"
 

@@ -2,7 +2,7 @@
 // Small models for tests.
 
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "model/model.h"
 
 #include <nlohmann/json.hpp>

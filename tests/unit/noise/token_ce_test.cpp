@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "noise/evaluate.h"
 
 #include <gtest/gtest.h>

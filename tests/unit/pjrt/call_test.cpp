@@ -1,7 +1,7 @@
 // Calls through a table made here: sizes written, slots tested, errors taken over.
 
-#include "pjrt/call.h"
-#include "pjrt/plugin.h"
+#include "pjrt/plugin/call.h"
+#include "pjrt/plugin/plugin.h"
 
 #include "unit/test_files.h"
 

@@ -1,6 +1,6 @@
 // The wire form of options against vectors made by protoc from XLA's own files.
 
-#include "pjrt/compile_options.h"
+#include "pjrt/plugin/compile.h"
 
 #include "unit/test_files.h"
 

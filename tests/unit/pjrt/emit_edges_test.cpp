@@ -2,7 +2,7 @@
 // outside. What the CPU engine gives is what every engine gives.
 
 #include "base/random.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "graph/ops.h"
 #include "pjrt/engine.h"
 #include "unit/cpu/run_graph.h"

@@ -1,7 +1,7 @@
 // The text itself, of small graphs: what a reader would expect, byte for byte.
 
 #include "graph/ops.h"
-#include "pjrt/compile_text.h"
+#include "pjrt/plugin/client.h"
 #include "unit/pjrt/run_emitted.h"
 
 #include <gtest/gtest.h>

@@ -4,9 +4,9 @@
 #include "pjrt/engine.h"
 
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "graph/ops.h"
-#include "pjrt/device_buffer.h"
+#include "pjrt/program.h"
 #include "unit/pjrt/plugins.h"
 
 #include <gtest/gtest.h>

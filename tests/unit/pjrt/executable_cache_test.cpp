@@ -1,7 +1,6 @@
-#include "pjrt/executable_cache.h"
+#include "pjrt/cache/executable_cache.h"
 
 #include "base/log.h"
-#include "pjrt/cache_file.h"
 #include "unit/test_files.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // Many writers of one folder: threads, processes, and processes that are killed.
 
-#include "pjrt/executable_cache.h"
+#include "pjrt/cache/executable_cache.h"
 #include "unit/test_files.h"
 
 #include <sys/wait.h>

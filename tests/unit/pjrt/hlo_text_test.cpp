@@ -1,4 +1,4 @@
-#include "pjrt/hlo_text.h"
+#include "pjrt/plugin/compile.h"
 
 #include "base/error.h"
 

@@ -1,4 +1,4 @@
-#include "pjrt/identity.h"
+#include "pjrt/cache/executable_cache.h"
 
 #include "unit/test_files.h"
 

@@ -3,7 +3,7 @@
 
 #include "cpu/engine.h"
 #include "graph/clone.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "graph/op.h"
 #include "graph/ops.h"
 #include "pjrt/lower/lower.h"

@@ -3,7 +3,6 @@
 
 #include "cpu/engine.h"
 #include "graph/engine.h"
-#include "graph/engine_options.h"
 #include "pjrt/lower/lower.h"
 
 #include <nlohmann/json.hpp>

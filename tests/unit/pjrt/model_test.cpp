@@ -1,7 +1,7 @@
 // Whole models: the numbers of the CPU engine on every plugin, and nothing but numbers crosses over.
 
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "model/model.h"
 #include "pjrt/engine.h"
 #include "unit/model/model_tools.h"

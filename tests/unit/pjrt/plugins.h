@@ -1,8 +1,7 @@
 #pragma once
 // The plugins that tests run on when they are there: the oldest and the newest for CPUs.
 
-#include "pjrt/client.h"
-#include "pjrt/executable.h"
+#include "pjrt/plugin/client.h"
 #include "unit/test_files.h"
 
 #include <memory>

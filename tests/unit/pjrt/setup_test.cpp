@@ -1,9 +1,7 @@
 // Before a client exists: options, the environment, where plugins lie.
 
-#include "pjrt/client_options.h"
-#include "pjrt/environment.h"
-#include "pjrt/find_plugin.h"
-#include "pjrt/plugin.h"
+#include "pjrt/plugin/values.h"
+#include "pjrt/plugin/plugin.h"
 
 #include "unit/test_files.h"
 

@@ -1,8 +1,8 @@
 // Engines of hardware that is not there: what they tell, what they refuse.
 
-#include "pjrt/target_engine.h"
+#include "pjrt/target/target.h"
 
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "graph/ops.h"
 #include "graph/passes.h"
 #include "unit/pjrt/plugins.h"

@@ -1,9 +1,9 @@
-#include "pjrt/target.h"
+#include "pjrt/target/target.h"
 
 #include "base/error.h"
 #include "base/files.h"
-#include "pjrt/hlo_text.h"
-#include "pjrt/topology.h"
+#include "pjrt/plugin/compile.h"
+#include "pjrt/plugin/device.h"
 #include "unit/pjrt/plugins.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Training on every plugin beside the CPU engine: losses, weights, memory, events.
 
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "model/plan.h"
 #include "pjrt/engine.h"
 #include "train/plan.h"

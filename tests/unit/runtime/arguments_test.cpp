@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "graph/ops.h"
 #include "runtime/feed.h"
 

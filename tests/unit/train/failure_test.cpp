@@ -1,7 +1,7 @@
 // Steps that fail in every way: trainer and model are as before, or calls report them as lost.
 
 #include "base/error.h"
-#include "graph/state_lost.h"
+#include "graph/engine.h"
 #include "tiny.h"
 #include "train/checkpoint.h"
 #include "unit/counting_engine.h"

@@ -2,7 +2,7 @@
 // A tiny model, a tiny text and a source of batches, for the tests of training.
 
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "train/trainer.h"
 
 #include <nlohmann/json.hpp>

@@ -1,22 +1,22 @@
-// Functions of two arrays that are one StableHLO operation each, comparisons, select and clamp.
-
-#include "pjrt/emit/build.h"
-#include "pjrt/emit/ops/ops.h"
+// Functions of two arrays.
 
 #include "graph/op.h"
+#include "pjrt/emit/scope.h"
 
 #include <string_view>
 #include <utility>
 
 namespace dllm::pjrt::hlo::ops {
 
+// Functions of two arrays that are one StableHLO operation each, comparisons, select and clamp.
+
 // add subtract multiply minimum maximum power: same names. minimum and maximum pass NaN on.
-void emit_binary(EmitCall& call) {
+static void emit_binary(EmitCall& call) {
   const Ssa x = call.in(0), y = call.in(1);
   call.out(build::binary(call.w, call.node.op->name, x, y));
 }
 
-void emit_compare(EmitCall& call) {
+static void emit_compare(EmitCall& call) {
   using build::Order;
   static constexpr std::pair<std::string_view, Order> kOrders[] = {
       {"equal", Order::eq},      {"not_equal", Order::ne}, {"less", Order::lt},
@@ -28,7 +28,7 @@ void emit_compare(EmitCall& call) {
 }
 
 // Bitwise on numbers; of two truth values on i1.
-void emit_logical(EmitCall& call) {
+static void emit_logical(EmitCall& call) {
   const std::string_view name = std::string_view(call.node.op->name).substr(8); // "and" "or" "xor"
   const bool truths = call.is_truth(0) && call.is_truth(1);
   const Ssa x = truths ? call.predicate(0) : call.in(0);
@@ -36,13 +36,13 @@ void emit_logical(EmitCall& call) {
   call.out(build::binary(call.w, name, x, y));
 }
 
-void emit_logical_not(EmitCall& call) {
+static void emit_logical_not(EmitCall& call) {
   if (call.is_truth(0)) return call.out(build::unary(call.w, "not", call.predicate(0)));
   const Ssa x = call.in(0);
   call.out(build::binary(call.w, "subtract", build::number_like(call.w, x, 1), x));
 }
 
-void emit_select(EmitCall& call) {
+static void emit_select(EmitCall& call) {
   const Ssa predicate = call.predicate(0);
   const bool truths = call.is_truth(1) && call.is_truth(2);
   const Ssa yes = truths ? call.predicate(1) : call.in(1);
@@ -50,8 +50,99 @@ void emit_select(EmitCall& call) {
   call.out(build::select(call.w, predicate, yes, no));
 }
 
-void emit_clamp(EmitCall& call) {
+static void emit_clamp(EmitCall& call) {
   call.out(call.w.op1("stablehlo.clamp", {call.in(0), call.in(1), call.in(2)}, call.out_type()));
 }
 
-} // namespace dllm::pjrt::hlo::ops
+// divide, remainder and shifts: what compilers leave open for integers is written out. x / 0 = 0,
+// x % 0 = x, the smallest number divided by -1 wraps, a shift by 32 or more gives 0. A divisor or
+// distance that stands in the graph as a number needs none of it.
+
+namespace {
+
+using build::Order;
+
+struct Division {
+  Ssa x, y;
+  Ssa divisor;  // y, 1 where y is 0 or -1
+  Ssa by_zero;  // i1
+  Ssa by_minus; // i1; of signed numbers
+};
+
+Division guarded(Writer& w, const Ssa& x, const Ssa& y) {
+  const Ssa one = build::number_like(w, y, 1);
+  Division d{x, y, {}, build::compare_with(w, Order::eq, y, 0), {}};
+  d.divisor = build::select(w, d.by_zero, one, y);
+  if (is_signed(y.element())) {
+    d.by_minus = build::compare_with(w, Order::eq, y, -1);
+    d.divisor = build::select(w, d.by_minus, one, d.divisor);
+  }
+  return d;
+}
+
+bool is_plain_division(const EmitCall& call, const Ssa& x) {
+  if (is_floating(x.element())) return true;
+  const auto divisor = call.same_integer(1);
+  return divisor.has_value() && *divisor != 0 && *divisor != -1;
+}
+
+} // namespace
+
+static void emit_divide(EmitCall& call) {
+  Writer& w = call.w;
+  const Ssa x = call.in(0), y = call.in(1);
+  if (is_plain_division(call, x)) return call.out(build::binary(w, "divide", x, y));
+  const Division d = guarded(w, x, y);
+  Ssa z = build::binary(w, "divide", x, d.divisor);
+  if (d.by_minus.defined()) z = build::select(w, d.by_minus, build::unary(w, "negate", x), z);
+  call.out(build::select(w, d.by_zero, build::number_like(w, z, 0), z));
+}
+
+static void emit_remainder(EmitCall& call) {
+  Writer& w = call.w;
+  const Ssa x = call.in(0), y = call.in(1);
+  if (is_plain_division(call, x)) return call.out(build::binary(w, "remainder", x, y));
+  const Division d = guarded(w, x, y); // by 1 nothing remains, as by -1
+  call.out(build::select(w, d.by_zero, x, build::binary(w, "remainder", x, d.divisor)));
+}
+
+static void emit_shift(EmitCall& call) {
+  Writer& w = call.w;
+  const Ssa x = call.in(0), y = call.in(1);
+  const Ssa z = build::binary(w, call.node.op->name, x, y);
+  const auto distance = call.same_integer(1);
+  if (distance.has_value() && *distance >= 0 && *distance < 32) return call.out(z);
+  const Ssa bits = build::bitcast(w, y, Element::ui32); // a negative distance is a large one
+  const Ssa fits = build::compare_with(w, Order::lt, bits, 32);
+  call.out(build::select(w, fits, z, build::number_like(w, z, 0)));
+}
+
+EmitterList binary_emitters() {
+  static constexpr EmitterEntry kBinaryEmitters[] = {
+      {"add", emit_binary},
+      {"clamp", emit_clamp},
+      {"divide", emit_divide},
+      {"equal", emit_compare},
+      {"greater", emit_compare},
+      {"greater_equal", emit_compare},
+      {"less", emit_compare},
+      {"less_equal", emit_compare},
+      {"logical_and", emit_logical},
+      {"logical_not", emit_logical_not},
+      {"logical_or", emit_logical},
+      {"logical_xor", emit_logical},
+      {"maximum", emit_binary},
+      {"minimum", emit_binary},
+      {"multiply", emit_binary},
+      {"not_equal", emit_compare},
+      {"power", emit_binary},
+      {"remainder", emit_remainder},
+      {"select", emit_select},
+      {"shift_left", emit_shift},
+      {"shift_right_logical", emit_shift},
+      {"subtract", emit_binary},
+  };
+  return kBinaryEmitters;
+}
+
+}  // namespace dllm::pjrt::hlo::ops

@@ -1,8 +1,7 @@
 // Collectives in replica mode: replica_groups from the mesh and never a channel handle, which kills
 // compilers here. Over axes of one rank they copy.
 
-#include "pjrt/emit/build.h"
-#include "pjrt/emit/ops/ops.h"
+#include "pjrt/emit/scope.h"
 
 #include "base/error.h"
 #include "graph/op.h"
@@ -48,22 +47,22 @@ void reduce_over_axes(EmitCall& call, std::string_view joining) {
 
 } // namespace
 
-void emit_all_reduce(EmitCall& call) {
+static void emit_all_reduce(EmitCall& call) {
   reduce_over_axes(call, "add");
 }
 
-void emit_all_reduce_max(EmitCall& call) {
+static void emit_all_reduce_max(EmitCall& call) {
   reduce_over_axes(call, "maximum");
 }
 
-void emit_all_gather(EmitCall& call) {
+static void emit_all_gather(EmitCall& call) {
   if (ranks_of(call, call.a.integer("ranks")) == 1) return emit_same(call);
   call.out(call.w.op1("stablehlo.all_gather", {call.in(0)}, call.out_type(),
                       fmt::format("all_gather_dim = {} : i64, {}", call.a.integer("dim"),
                                   groups_text(call.options().mesh, AxisSet(axis_of(call))))));
 }
 
-void emit_reduce_scatter(EmitCall& call) {
+static void emit_reduce_scatter(EmitCall& call) {
   if (ranks_of(call, call.a.integer("ranks")) == 1) return emit_same(call);
   const Ssa x = call.in(0);
   call.out(call.w.op1("stablehlo.reduce_scatter", {x}, call.out_type(),
@@ -72,7 +71,7 @@ void emit_reduce_scatter(EmitCall& call) {
                       {build::joining(call.w, "add", x.element())}));
 }
 
-void emit_all_to_all(EmitCall& call) {
+static void emit_all_to_all(EmitCall& call) {
   const int64_t ranks = ranks_of(call, call.a.integer("ranks"));
   if (ranks == 1) return emit_same(call);
   call.out(call.w.op1(
@@ -84,7 +83,7 @@ void emit_all_to_all(EmitCall& call) {
 }
 
 // Rank r of every group sends to target_of_rank[r] of the same group.
-void emit_permute(EmitCall& call) {
+static void emit_permute(EmitCall& call) {
   const auto& target = call.a.list("target_of_rank");
   if (ranks_of(call, static_cast<int64_t>(target.size())) == 1) return emit_same(call);
   std::vector<std::vector<int64_t>> pairs;
@@ -97,7 +96,7 @@ void emit_permute(EmitCall& call) {
 }
 
 // replica / stride % size; replicas are numbered as ranks are.
-void emit_axis_index(EmitCall& call) {
+static void emit_axis_index(EmitCall& call) {
   Writer& w = call.w;
   const Mesh& mesh = call.options().mesh;
   const int64_t size = mesh.size(axis_of(call));
@@ -109,4 +108,17 @@ void emit_axis_index(EmitCall& call) {
   call.out(build::convert(w, index, Element::i32));
 }
 
-} // namespace dllm::pjrt::hlo::ops
+EmitterList collective_emitters() {
+  static constexpr EmitterEntry kCollectiveEmitters[] = {
+      {"all_gather", emit_all_gather},
+      {"all_reduce", emit_all_reduce},
+      {"all_reduce_max", emit_all_reduce_max},
+      {"all_to_all", emit_all_to_all},
+      {"axis_index", emit_axis_index},
+      {"permute", emit_permute},
+      {"reduce_scatter", emit_reduce_scatter},
+  };
+  return kCollectiveEmitters;
+}
+
+}  // namespace dllm::pjrt::hlo::ops

@@ -1,8 +1,7 @@
 // convert: between the types of graphs; bitcast. Floats go to integers toward zero, saturating, NaN
 // to 0: StableHLO leaves what does not fit to the compiler, so it is written out.
 
-#include "pjrt/emit/build.h"
-#include "pjrt/emit/ops/ops.h"
+#include "pjrt/emit/scope.h"
 
 namespace dllm::pjrt::hlo::ops {
 namespace {
@@ -41,7 +40,7 @@ Ssa to_integer(Writer& w, const Ssa& given, Element element) {
 
 } // namespace
 
-void emit_convert(EmitCall& call) {
+static void emit_convert(EmitCall& call) {
   const Element to = call.out_type().element;
   if (call.is_truth(0)) return call.out(build::convert(call.w, call.predicate(0), to));
   const Ssa x = call.in(0);
@@ -51,8 +50,16 @@ void emit_convert(EmitCall& call) {
   if (x.element() == Element::bf16 && to == Element::f32) call.out_slot(0).narrow = x;
 }
 
-void emit_bitcast(EmitCall& call) {
+static void emit_bitcast(EmitCall& call) {
   call.out(build::bitcast(call.w, call.in(0), call.out_type().element));
 }
 
-} // namespace dllm::pjrt::hlo::ops
+EmitterList convert_emitters() {
+  static constexpr EmitterEntry kConvertEmitters[] = {
+      {"bitcast", emit_bitcast},
+      {"convert", emit_convert},
+  };
+  return kConvertEmitters;
+}
+
+}  // namespace dllm::pjrt::hlo::ops

@@ -1,8 +1,7 @@
 // dot: batched products (.., m, k) x (.., k, n). With compute bf16 the operands are rounded to bf16
-// and summed in f32; else they are multiplied with the precision asked for.
+// and summed in f32; else they are multiplied with the chosen precision.
 
-#include "pjrt/emit/build.h"
-#include "pjrt/emit/ops/ops.h"
+#include "pjrt/emit/scope.h"
 
 #include "graph/op.h"
 
@@ -52,7 +51,7 @@ const char* precision_name(const EmitOptions& options) {
 
 } // namespace
 
-void emit_dot(EmitCall& call) {
+static void emit_dot(EmitCall& call) {
   const int64_t rank = call.out_type().shape.rank();
   const Factor x = factor(call, 0, rank - 1), y = factor(call, 1, rank - 2);
   std::vector<int64_t> batch;
@@ -66,4 +65,11 @@ void emit_dot(EmitCall& call) {
                   list_text(batch), x.contracted, y.contracted, precision_name(call.options()))));
 }
 
-} // namespace dllm::pjrt::hlo::ops
+EmitterList dot_emitters() {
+  static constexpr EmitterEntry kDotEmitters[] = {
+      {"dot", emit_dot},
+  };
+  return kDotEmitters;
+}
+
+}  // namespace dllm::pjrt::hlo::ops

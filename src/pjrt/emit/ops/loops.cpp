@@ -1,10 +1,9 @@
 // scan and while: both become stablehlo.while. What a body takes as consts is used where it stands
 // outside and not carried.
 
-#include "pjrt/emit/build.h"
-#include "pjrt/emit/ops/ops.h"
+#include "pjrt/emit/scope.h"
 
-#include "graph/ops/scan_plan.h"
+#include "graph/ops/scan.h"
 
 namespace dllm::pjrt::hlo::ops {
 namespace {
@@ -84,7 +83,7 @@ Ssas scan_step(EmitCall& call, const ScanPlan& plan, const Ssas& values) {
 
 } // namespace
 
-void emit_scan(EmitCall& call) {
+static void emit_scan(EmitCall& call) {
   Writer& w = call.w;
   const ScanPlan plan(call.a);
   const size_t results = call.node.outputs.size();
@@ -108,7 +107,7 @@ void emit_scan(EmitCall& call) {
   for (size_t i = 0; i < results; ++i) call.out(i, made[1 + i]);
 }
 
-void emit_while(EmitCall& call) {
+static void emit_while(EmitCall& call) {
   Writer& w = call.w;
   const size_t state = call.node.outputs.size();
   Ssas start;
@@ -134,4 +133,12 @@ void emit_while(EmitCall& call) {
   for (size_t i = 0; i < state; ++i) call.out(i, made[i]);
 }
 
-} // namespace dllm::pjrt::hlo::ops
+EmitterList loops_emitters() {
+  static constexpr EmitterEntry kLoopsEmitters[] = {
+      {"scan", emit_scan},
+      {"while", emit_while},
+  };
+  return kLoopsEmitters;
+}
+
+}  // namespace dllm::pjrt::hlo::ops

@@ -1,12 +1,14 @@
-// top_k and sort along the last axis: larger (or smaller) value first, then lower index; NaN counts
-// as the largest.
+// Order along an axis.
 
-#include "pjrt/emit/build.h"
-#include "pjrt/emit/ops/ops.h"
+#include "pjrt/emit/scope.h"
 
 #include <fmt/format.h>
 
 namespace dllm::pjrt::hlo::ops {
+
+// top_k and sort along the last axis: larger (or smaller) value first, then lower index; NaN counts
+// as the largest.
+
 namespace {
 
 using build::Order;
@@ -20,7 +22,7 @@ Ssa pick(Writer& w, const Ssa& x, const Ssa& indices) {
 
 // chlo.top_k orders by bits: NaN by its sign, -0 below +0. So it sees keys in which every NaN is
 // the same and zero has no sign, and the values are picked by index.
-void emit_top_k(EmitCall& call) {
+static void emit_top_k(EmitCall& call) {
   Writer& w = call.w;
   const Ssa x = call.in(0);
   const Ssa is_nan = build::is_nan(w, x), nan = w.splat(x.type, 0x7FC00000u);
@@ -33,7 +35,7 @@ void emit_top_k(EmitCall& call) {
   call.out(1, made[1]);
 }
 
-void emit_sort(EmitCall& call) {
+static void emit_sort(EmitCall& call) {
   Writer& w = call.w;
   const Ssa x = call.in(0);
   const int64_t axis = x.shape().rank() - 1;
@@ -59,4 +61,97 @@ void emit_sort(EmitCall& call) {
   call.out(1, made[1]);
 }
 
-} // namespace dllm::pjrt::hlo::ops
+// cumsum: running sums inside blocks of 64, then over the sums of the blocks. Inside a block every
+// sum is made on its own where the table of all of them is small, else one after the other:
+// doubling (x += x shifted by 1, 2, 4, ..) is what compilers make slow code of, by repeating the
+// steps before.
+
+namespace {
+
+using build::Order;
+
+constexpr int64_t kBlock = 64;
+constexpr int64_t kTable = 4 << 20; // elements
+
+// y[i] = sum over j of x[j] where j <= i. x (outer, length, inner), summed as (outer, i, j, inner).
+Ssa by_table(Writer& w, const Ssa& x) {
+  const int64_t length = x.shape().dim(1);
+  const Shape table{x.shape().dim(0), length, length, x.shape().dim(2)};
+  const Ssa to = build::iota(w, {Element::i32, table}, 1);
+  const Ssa from = build::iota(w, {Element::i32, table}, 2);
+  const Ssa counts = build::compare(w, Order::le, from, to);
+  const Ssa spread = build::broadcast(w, x, table, {0, 2, 3});
+  const Ssa zero = build::number_like(w, spread, 0);
+  return build::reduce(w, "add", build::select(w, counts, spread, zero), 0, {2});
+}
+
+Ssa swap_first(Writer& w, const Ssa& x) {
+  const Shape swapped{x.shape().dim(1), x.shape().dim(0), x.shape().dim(2)};
+  return w.op1("stablehlo.transpose", {x}, {x.element(), swapped},
+               "permutation = " + array_text({1, 0, 2}));
+}
+
+// A loop along the axis, which comes first: each step adds one row.
+Ssa by_steps(Writer& w, const Ssa& given) {
+  const Ssa x = swap_first(w, given);
+  const Type row{x.element(), x.shape().without(0)}, counter{Element::i32, Shape{}};
+  const Ssas start{w.splat(counter, 0), w.splat(row, 0), w.splat(x.type, 0)};
+  const std::vector<Type> types{counter, row, x.type};
+  const Region cond{types, [&](const Ssas& v) {
+                      const auto length = static_cast<double>(x.shape().dim(0));
+                      return Ssas{build::compare_with(w, Order::lt, v[0], length)};
+                    }};
+  const Region body{types, [&](const Ssas& v) {
+                      const Ssa sum = build::binary(w, "add", v[1], read_row(w, x, v[0]));
+                      const Ssa sums = write_row(w, v[2], sum, v[0]);
+                      return Ssas{build::with(w, "add", v[0], 1), sum, sums};
+                    }};
+  return swap_first(w, w.op("stablehlo.while", start, types, {}, {cond, body})[2]);
+}
+
+// Running sums of x (outer, length, inner) along axis 1.
+Ssa running(Writer& w, const Ssa& x) {
+  const int64_t outer = x.shape().dim(0), length = x.shape().dim(1), inner = x.shape().dim(2);
+  if (length <= 1) return x;
+  if (length <= kBlock)
+    return x.shape().count() * length <= kTable ? by_table(w, x) : by_steps(w, x);
+  const int64_t blocks = (length + kBlock - 1) / kBlock;
+  const Ssa zero = w.splat({x.element(), Shape{}}, 0);
+  const Ssa whole = build::pad(w, x, zero, {0, 0, 0}, {0, blocks * kBlock - length, 0});
+  const Ssa rows = build::reshape(w, whole, Shape{outer * blocks, kBlock, inner});
+  const Ssa inside = running(w, rows);
+  const Ssa last = build::slice_axis(w, inside, 1, kBlock - 1, kBlock);
+  const Ssa sums = running(w, build::reshape(w, last, Shape{outer, blocks, inner}));
+  // What stands before a block: the sums shifted by one.
+  const Ssa kept = build::slice_axis(w, sums, 1, 0, blocks - 1);
+  const Ssa earlier = build::pad(w, kept, zero, {0, 1, 0}, {0, 0, 0});
+  const Ssa before = build::reshape(w, earlier, Shape{outer * blocks, inner});
+  const Ssa spread = build::broadcast(w, before, inside.shape(), {0, 2});
+  const Ssa y = build::reshape(w, build::binary(w, "add", inside, spread), whole.shape());
+  return build::slice_axis(w, y, 1, 0, length);
+}
+
+} // namespace
+
+static void emit_cumsum(EmitCall& call) {
+  const Ssa x = call.in(0);
+  const int64_t axis = call.a.integer("axis");
+  int64_t outer = 1, inner = 1;
+  for (int64_t i = 0; i < x.shape().rank(); ++i) {
+    if (i < axis) outer *= x.shape().dim(i);
+    if (i > axis) inner *= x.shape().dim(i);
+  }
+  const Ssa lines = build::reshape(call.w, x, Shape{outer, x.shape().dim(axis), inner});
+  call.out(build::reshape(call.w, running(call.w, lines), x.shape()));
+}
+
+EmitterList order_emitters() {
+  static constexpr EmitterEntry kOrderEmitters[] = {
+      {"cumsum", emit_cumsum},
+      {"sort", emit_sort},
+      {"top_k", emit_top_k},
+  };
+  return kOrderEmitters;
+}
+
+}  // namespace dllm::pjrt::hlo::ops

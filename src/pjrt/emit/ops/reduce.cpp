@@ -1,7 +1,6 @@
 // sum, max, min, argmax.
 
-#include "pjrt/emit/build.h"
-#include "pjrt/emit/ops/ops.h"
+#include "pjrt/emit/scope.h"
 
 #include "graph/op.h"
 
@@ -24,7 +23,7 @@ uint64_t highest(Element element) {
 
 } // namespace
 
-void emit_reduce(EmitCall& call) {
+static void emit_reduce(EmitCall& call) {
   const std::string_view name = call.node.op->name;
   const Ssa x = call.in(0);
   const auto& axes = call.a.list("axes");
@@ -37,7 +36,7 @@ void emit_reduce(EmitCall& call) {
 
 // The lowest index of those that hold the largest value; the largest is NaN where there is one. Two
 // plain reductions: compilers make better code of them than of one over pairs.
-void emit_argmax(EmitCall& call) {
+static void emit_argmax(EmitCall& call) {
   Writer& w = call.w;
   const Ssa x = call.in(0);
   const int64_t axis = call.a.integer("axis");
@@ -59,4 +58,14 @@ void emit_argmax(EmitCall& call) {
   call.out(build::reduce(w, "minimum", first, highest(Element::i32), {axis}));
 }
 
-} // namespace dllm::pjrt::hlo::ops
+EmitterList reduce_emitters() {
+  static constexpr EmitterEntry kReduceEmitters[] = {
+      {"argmax", emit_argmax},
+      {"max", emit_reduce},
+      {"min", emit_reduce},
+      {"sum", emit_reduce},
+  };
+  return kReduceEmitters;
+}
+
+}  // namespace dllm::pjrt::hlo::ops

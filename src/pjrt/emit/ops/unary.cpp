@@ -1,13 +1,13 @@
 // Functions of one array.
 
-#include "pjrt/emit/build.h"
-#include "pjrt/emit/ops/ops.h"
+#include "pjrt/emit/scope.h"
 
 #include "graph/op.h"
 
 #include <array>
 #include <limits>
 #include <utility>
+#include <vector>
 
 namespace dllm::pjrt::hlo::ops {
 namespace {
@@ -24,20 +24,26 @@ template <size_t N> Ssa polynomial(Writer& w, const Ssa& x, const std::array<flo
   return y;
 }
 
-} // namespace
+// Ours, and the StableHLO operation of the same meaning.
+constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+    {"absolute", "abs"},
+    {"cos", "cosine"},
+    {"exp", "exponential"},
+    {"expm1", "exponential_minus_one"},
+    {"floor", "floor"},
+    {"log", "log"},
+    {"log1p", "log_plus_one"},
+    {"logistic", "logistic"},
+    {"negate", "negate"},
+    {"round", "round_nearest_even"},
+    {"rsqrt", "rsqrt"},
+    {"sign", "sign"},
+    {"sin", "sine"},
+    {"sqrt", "sqrt"},
+    {"tanh", "tanh"},
+};
 
-// Those whose names differ at most in spelling.
 void emit_unary(EmitCall& call) {
-  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"absolute", "abs"},       {"cos", "cosine"},
-      {"exp", "exponential"},    {"expm1", "exponential_minus_one"},
-      {"floor", "floor"},        {"log", "log"},
-      {"log1p", "log_plus_one"}, {"logistic", "logistic"},
-      {"negate", "negate"},      {"round", "round_nearest_even"},
-      {"rsqrt", "rsqrt"},        {"sign", "sign"},
-      {"sin", "sine"},           {"sqrt", "sqrt"},
-      {"tanh", "tanh"},
-  };
   for (const auto& [ours, theirs] : kNames) {
     if (ours == call.node.op->name) return call.out(build::unary(call.w, theirs, call.in(0)));
   }
@@ -75,4 +81,17 @@ void emit_erf_inv(EmitCall& call) {
   call.out(build::select(w, at_end, end, y));
 }
 
-} // namespace dllm::pjrt::hlo::ops
+std::vector<EmitterEntry> unary_entries() {
+  std::vector<EmitterEntry> entries = {{"erf", emit_erf}, {"erf_inv", emit_erf_inv}, {"is_finite", emit_is_finite}};
+  for (const auto& [ours, theirs] : kNames) entries.push_back({ours, emit_unary});
+  return entries;
+}
+
+}  // namespace
+
+EmitterList unary_emitters() {
+  static const std::vector<EmitterEntry> entries = unary_entries();
+  return entries;
+}
+
+}  // namespace dllm::pjrt::hlo::ops

@@ -1,8 +1,7 @@
 // Every call that clients, arrays and executables make, failed once in every place: a clear error,
 // nothing left behind, and the next attempt works.
 
-#include "pjrt/client.h"
-#include "pjrt/executable.h"
+#include "pjrt/plugin/client.h"
 #include "unit/pjrt/fake/fake_plugin.h"
 
 #include <gtest/gtest.h>

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <functional>
 #include <thread>
 
 namespace dllm::pjrt {
@@ -44,6 +45,31 @@ TEST(FakeEngine, RefusesWrongInputsBeforeThePluginSeesThem) {
     EXPECT_EQ(fake->count(kExecute), 1);
   }
   fake.expect_clean();
+}
+
+// Formats in blocks are multiplied by the cpu engine alone.
+TEST(FakeEngine, RefusesWeightsInBlocks) {
+  const FakePlugin fake;
+  const auto engine = fake_engine(fake);
+  for (const WeightFormat* format : weight_formats()) {
+    if (!format->is_blocks()) continue;
+    Tensor weight(DType::u8, {2, format->row_bytes(64)});
+    weight.set_format(format);
+    const std::string text = std::string("does not multiply weights of format ") + format->name;
+    const auto expect_refused = [&](const std::function<void()>& call) {
+      const Error error = error_of(call);
+      EXPECT_EQ(error.code(), Code::unimplemented);
+      EXPECT_TRUE(contains(error.text(), text)) << error.text();
+      EXPECT_TRUE(contains(error.hint(), "dtype=bf16")) << error.hint();
+    };
+    expect_refused([&] { engine->upload_weight(weight, false); });
+    expect_refused([&] { engine->upload(weight); });
+    auto graph = std::make_shared<graph::Graph>("product");
+    const graph::Value x = graph->input("x", DType::f32, {1, 64});
+    const graph::Value w = graph->input("w", {weight.shape(), DType::u8, {}, format}, true);
+    graph->output("y", linear(x, w));
+    expect_refused([&] { engine->compile(graph); });
+  }
 }
 
 TEST(FakeEngine, NeedsStateToBeChangedInPlace) {

@@ -2,7 +2,7 @@
 // The engine on the fake plugin: what its results are there is written in
 // tests/fake_plugin/README.md.
 
-#include "graph/engine_options.h"
+#include "graph/engine.h"
 #include "graph/ops.h"
 #include "pjrt/engine.h"
 #include "unit/pjrt/fake/fake_plugin.h"

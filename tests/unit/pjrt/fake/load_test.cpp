@@ -1,8 +1,7 @@
 // Loading: versions, short tables, missing slots, failures of the first calls. Real files that are
 // no plugins are in setup_test.cpp.
 
-#include "pjrt/client.h"
-#include "pjrt/executable.h"
+#include "pjrt/plugin/client.h"
 #include "unit/pjrt/fake/fake_plugin.h"
 
 #include <gtest/gtest.h>

@@ -1,0 +1,69 @@
+// Views, and values without operands.
+
+#include "base/random.h"
+#include "cpu/kernel.h"
+#include "graph/op.h"
+
+namespace dllm::cpu {
+namespace {
+
+// Operations whose result is their operand, and those that make values out of nothing.
+
+// reshape, bitcast, stop_gradient, barrier, vary.
+Kernel make_view(const CompileInfo&) {
+  return view_kernel();
+}
+
+Kernel make_iota(const CompileInfo& info) {
+  const Shape& shape = info.output(0).shape;
+  const int64_t axis = info.node.attributes.integer("axis"), extent = shape.dim(axis),
+                count = shape.count();
+  int64_t inner = 1;
+  for (int64_t a = axis + 1; a < shape.rank(); ++a) inner *= shape.dim(a);
+  const bool floating = info.output(0).dtype == DType::f32;
+  Kernel kernel;
+  kernel.run = [=](const KernelCall& call) {
+    split(call.pool, count, grain_of(4), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t at = i / inner % extent;
+        if (floating)
+          call.outputs[0].out<float>()[i] = static_cast<float>(at);
+        else
+          call.outputs[0].out<int32_t>()[i] = static_cast<int32_t>(at);
+      }
+    });
+  };
+  return kernel;
+}
+
+// random_bits: element i depends on the key and i alone.
+
+Kernel make_random_bits(const CompileInfo& info) {
+  const int64_t count = info.output(0).shape.count();
+  Kernel kernel;
+  kernel.run = [count](const KernelCall& call) {
+    const uint32_t* words = call.inputs[0].in<uint32_t>();
+    const Key key{words[0], words[1]};
+    uint32_t* y = call.outputs[0].out<uint32_t>();
+    split(call.pool, count, grain_of(60), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) y[i] = random_bits_at(key, static_cast<uint64_t>(i));
+    });
+  };
+  return kernel;
+}
+
+constexpr KernelEntry kGenerateKernels[] = {
+    {"barrier", make_view},
+    {"bitcast", make_view},
+    {"iota", make_iota},
+    {"random_bits", make_random_bits},
+    {"reshape", make_view},
+    {"stop_gradient", make_view},
+    {"vary", make_view},
+};
+
+}  // namespace
+
+KernelList generate_kernels() { return kGenerateKernels; }
+
+}  // namespace dllm::cpu

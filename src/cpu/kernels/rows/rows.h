@@ -1,0 +1,91 @@
+#pragma once
+// Vector bodies of the row kernels, for the best instruction set of this chip. Sums run in 16 virtual lanes and one fixed
+// tree, so every set gives the same bits. Pointers may be unaligned.
+
+#include <cstdint>
+#include <limits>
+
+namespace dllm::cpu {
+
+enum class Activation { silu, gelu, gelu_tanh, relu };
+
+struct AdamWScalars {
+  float lr, beta1, beta2, eps, weight_decay, correction1, correction2, gradient_scale;
+};
+
+// weight and bias may be null: ones and zeros.
+struct Rows {
+  // y = x / sqrt(mean(x^2) + eps) * weight
+  void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* y);
+  // dweight_sum (may be null) gets this row's share added.
+  void (*rms_norm_grad)(const float* x, const float* dy, const float* weight, int64_t n, float eps,
+                        float* dx, float* dweight_sum);
+  // y = (x - mean) / sqrt(variance + eps) * weight + bias
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, int64_t n, float eps,
+                     float* y);
+  void (*layer_norm_grad)(const float* x, const float* dy, const float* weight, int64_t n,
+                          float eps, float* dx, float* dweight_sum, float* dbias_sum);
+
+  // cosine, sine of position * inv_freq[i], times amplitude; the angle is rounded to f32 as in
+  // every peer.
+  void (*rope_table)(float position, const float* inv_freq, int64_t half, float amplitude,
+                     float* cosine, float* sine);
+  // Turns the pairs (i, i + half), or (2i, 2i + 1) when interleaved.
+  void (*rope)(const float* x, const float* cosine, const float* sine, int64_t half,
+               bool interleaved, float* y);
+
+  // y = act(gate) * up
+  void (*gated)(Activation kind, const float* gate, const float* up, int64_t n, float* y);
+  void (*gated_grad)(Activation kind, const float* gate, const float* up, const float* dy,
+                     int64_t n, float* dgate, float* dup);
+
+  void (*adamw)(const float* parameter, const float* gradient, const float* first,
+                const float* second, const AdamWScalars& s, int64_t n, float* parameter_out,
+                float* first_out, float* second_out);
+  float (*sum_of_squares)(const float* x, int64_t n);
+
+  // y += x; x *= factor; sum of x y
+  void (*add_to)(const float* x, int64_t n, float* y);
+  void (*scale)(float factor, int64_t n, float* x);
+  float (*product_sum)(const float* x, const float* y, int64_t n);
+  // Largest element, -infinity when empty.
+  float (*max)(const float* x, int64_t n);
+  // y = exp(x * factor - shift), also in place; answers the sum of y.
+  float (*exp_sum)(const float* x, float factor, float shift, int64_t n, float* y);
+  // Sums of e and of e * x for e = exp(x - shift), which is left in `e`; elements of -infinity
+  // weigh nothing.
+  void (*exp_moments)(const float* x, float shift, int64_t n, float* e, float* sum,
+                      float* weighted);
+  // x = factor * x, then cap * tanh(x / cap) when cap > 0
+  void (*scores)(float factor, float cap, int64_t n, float* x);
+  // ds = p * (dp - shift) * factor, times 1 - (s / cap)^2 when cap > 0, with p = exp(s - lse); p is
+  // written over s, ds over dp.
+  void (*score_grads)(float lse, float shift, float factor, float cap, int64_t n, float* s,
+                      float* dp);
+
+  // Bit i: x[i] == value; x[i] != 0. n <= 64.
+  uint64_t (*equal_bits)(const int32_t* x, int32_t value, int64_t n);
+  uint64_t (*nonzero_bits)(const uint8_t* x, int64_t n);
+};
+
+const Rows& rows();
+
+struct OnlineSoftmax {
+  float maximum = -std::numeric_limits<float>::infinity();
+  double sum = 0;
+  double weighted = 0; // sum of exp(x - maximum) x; only by add_with_entropy
+
+  void add(float* x, int64_t n); // overwrites x with exp(x - maximum so far)
+  void add_with_entropy(const float* x, int64_t n);
+  float log_sum_exp() const;
+  float entropy() const; // -sum p log p in nats
+
+private:
+  void raise(float candidate);
+};
+
+// exp and log of one number by the vector functions: the same bits on every chip.
+float exact_exp(float x);
+float exact_log(float x);
+
+}  // namespace dllm::cpu

@@ -1,0 +1,104 @@
+// Per-target: the row pieces of softmax that attention, cross entropy and token statistics are made
+// of.
+
+#if defined(DLLM_CPU_KERNELS_ROWS_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef DLLM_CPU_KERNELS_ROWS_SOFTMAX_INL_H_
+#undef DLLM_CPU_KERNELS_ROWS_SOFTMAX_INL_H_
+#else
+#define DLLM_CPU_KERNELS_ROWS_SOFTMAX_INL_H_
+#endif
+
+#include "cpu/kernels/rows/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dllm::cpu::HWY_NAMESPACE {
+
+void AddTo(const float* x, int64_t n, float* y) {
+  Each(n, [=](auto d, int64_t i) HWY_ATTR {
+    hn::StoreU(hn::Add(hn::LoadU(d, y + i), hn::LoadU(d, x + i)), d, y + i);
+  });
+}
+
+void Scale(float factor, int64_t n, float* x) {
+  Each(n, [=](auto d, int64_t i)
+              HWY_ATTR { hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)), d, x + i); });
+}
+
+float ProductSum(const float* x, const float* y, int64_t n) {
+  return Sum16(n, [=](auto d, int64_t i)
+                      HWY_ATTR { return hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, y + i)); });
+}
+
+float RowMax(const float* x, int64_t n) {
+  return Max16(n, [x](auto d, int64_t i) HWY_ATTR { return hn::LoadU(d, x + i); });
+}
+
+float ExpSum(const float* x, float factor, float shift, int64_t n, float* y) {
+  return Sum16(n, [=](auto d, int64_t i) HWY_ATTR {
+    const auto e =
+        Exp(d, hn::Sub(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)), hn::Set(d, shift)));
+    hn::StoreU(e, d, y + i);
+    return e;
+  });
+}
+
+void ExpMoments(const float* x, float shift, int64_t n, float* e, float* sum, float* weighted) {
+  *sum = ExpSum(x, 1.0f, shift, n, e);
+  *weighted = Sum16(n, [=](auto d, int64_t i) HWY_ATTR {
+    const auto weight = hn::LoadU(d, e + i);
+    return hn::IfThenElseZero(hn::Gt(weight, hn::Zero(d)), hn::Mul(weight, hn::LoadU(d, x + i)));
+  });
+}
+
+uint64_t EqualBits(const int32_t* x, int32_t value, int64_t n) {
+  uint64_t bits = 0;
+  int64_t i = 0;
+  if constexpr (kLanes >= 8) {
+    const hn::RebindToSigned<F32> d;
+    for (; i + kLanes <= n; i += kLanes) {
+      uint8_t bytes[8] = {};
+      uint64_t lanes;
+      hn::StoreMaskBits(d, hn::Eq(hn::LoadU(d, x + i), hn::Set(d, value)), bytes);
+      hwy::CopyBytes<8>(bytes, &lanes); // little endian, as every target here
+      bits |= lanes << i;
+    }
+  }
+  for (; i < n; ++i) bits |= static_cast<uint64_t>(x[i] == value) << i;
+  return bits;
+}
+
+uint64_t NonzeroBits(const uint8_t* x, int64_t n) {
+  uint64_t bits = 0;
+  for (int64_t i = 0; i < n; ++i) bits |= static_cast<uint64_t>(x[i] != 0) << i;
+  return bits;
+}
+
+void Scores(float factor, float cap, int64_t n, float* x) {
+  if (cap <= 0.0f) return Scale(factor, n, x);
+  Each(n, [=](auto d, int64_t i) HWY_ATTR {
+    const auto s = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor));
+    hn::StoreU(hn::Mul(hn::Set(d, cap), Tanh(d, hn::Div(s, hn::Set(d, cap)))), d, x + i);
+  });
+}
+
+void ScoreGrads(float lse, float shift, float factor, float cap, int64_t n, float* s, float* dp) {
+  Each(n, [=](auto d, int64_t i) HWY_ATTR {
+    const auto score = hn::LoadU(d, s + i);
+    const auto p = Exp(d, hn::Sub(score, hn::Set(d, lse)));
+    auto ds =
+        hn::Mul(hn::Mul(p, hn::Sub(hn::LoadU(d, dp + i), hn::Set(d, shift))), hn::Set(d, factor));
+    if (cap > 0.0f) {
+      // d (cap tanh(z / cap)) / dz = 1 - (s / cap)^2; a masked score is -infinity and weighs
+      // nothing.
+      const auto t = hn::Div(score, hn::Set(d, cap));
+      ds = hn::IfThenElseZero(hn::Gt(p, hn::Zero(d)), hn::Mul(ds, Fnma(t, t, hn::Set(d, 1.0f))));
+    }
+    hn::StoreU(p, d, s + i);
+    hn::StoreU(ds, d, dp + i);
+  });
+}
+
+} // namespace dllm::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

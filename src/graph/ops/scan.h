@@ -1,0 +1,34 @@
+#pragma once
+// Shared by scan, its gradient, and passes that count its steps.
+
+#include "graph/graph.h"
+#include "graph/op.h"
+
+#include <vector>
+
+namespace dllm::graph::ops {
+
+// The parts of a scan node: where its operands and results are.
+
+struct ScanPlan {
+  size_t carry, per_layer, consts;
+  int64_t count, begin, end;
+  bool reverse, remat;
+
+  explicit ScanPlan(const Attributes& a)
+      : carry(static_cast<size_t>(a.integer("carry"))),
+        per_layer(static_cast<size_t>(a.integer("per_layer"))),
+        consts(static_cast<size_t>(a.integer("consts"))), count(a.integer("count")),
+        begin(a.integer("begin")), end(a.integer("end")), reverse(a.flag("reverse")),
+        remat(a.flag("remat")) {}
+
+  size_t inputs() const { return carry + per_layer + consts; }
+  bool is_carry(size_t input) const { return input < carry; }
+  bool is_per_layer(size_t input) const { return input >= carry && input < carry + per_layer; }
+};
+
+// The gradient of scan: a scan in the other direction.
+
+std::vector<Value> scan_vjp(const VjpCall& call);
+
+}  // namespace dllm::graph::ops

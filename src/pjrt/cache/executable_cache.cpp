@@ -1,0 +1,233 @@
+// Compiled programs on disk, and the keys they are found by.
+
+#include "pjrt/cache/executable_cache.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/sha256.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <random>
+#include <vector>
+
+namespace dllm::pjrt {
+
+namespace {
+
+constexpr std::string_view kEnding = ".program";
+constexpr std::string_view kPartial = ".partial";
+// A partial file this old has lost its writer: one hour.
+constexpr int64_t kAbandoned = int64_t{3600} * 1'000'000'000;
+
+struct Entry {
+  std::string path;
+  int64_t size;
+  int64_t used; // nanoseconds: when the program was last written or marked by mark_used()
+};
+
+int64_t nanoseconds(const timespec& time) {
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
+int64_t now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_REALTIME, &time);
+  return nanoseconds(time);
+}
+
+// A name no other writer has, in this process or another, on this machine or another with the same
+// folder.
+std::string partial_name(const std::string& key) {
+  static std::atomic<uint64_t> count{0};
+  std::random_device random;
+  return fmt::format("{}.{}-{}-{:08x}{:08x}{}", key, ::getpid(), count.fetch_add(1), random(),
+                     random(), kPartial);
+}
+
+// Only names that cache_key() makes: never a path to elsewhere.
+bool is_key(const std::string& key) {
+  const auto plain = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z'); };
+  return !key.empty() && key.size() <= 128 && std::all_of(key.begin(), key.end(), plain);
+}
+
+std::vector<Entry> entries_of(const std::string& folder, std::string_view ending) {
+  std::vector<Entry> entries;
+  for (const std::string& name : list_directory(folder)) {
+    if (!name.ends_with(ending)) continue;
+    struct stat info {};
+    const std::string path = join_path(folder, name);
+    if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue; // gone, or not ours
+    const int64_t used = std::max(nanoseconds(info.st_mtim), nanoseconds(info.st_atim));
+    entries.push_back({path, info.st_size, used});
+  }
+  return entries;
+}
+
+// Sets the time of the last access, as "noatime" mounts do not. The time of the last write stays: other processes may
+// be reading the file, and a change of it is an error to them. A file we may not write to stays as it is.
+void mark_used(const std::string& path) {
+  const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+  ::utimensat(AT_FDCWD, path.c_str(), times, 0);
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+} // namespace
+
+ExecutableCache::ExecutableCache(std::string folder, int64_t limit) : limit_(limit) {
+  if (folder == "auto") folder = default_folder();
+  if (folder != "off") folder_ = std::move(folder);
+}
+
+std::string ExecutableCache::default_folder() {
+  const std::string cache = environment("XDG_CACHE_HOME");
+  if (cache.starts_with('/'))
+    return join_path(cache, "dllm/pjrt"); // a relative one is to be ignored
+  const std::string home = environment("HOME");
+  return home.starts_with('/') ? join_path(home, ".cache/dllm/pjrt") : "";
+}
+
+std::string ExecutableCache::path_of(const std::string& key) const {
+  return join_path(folder_, key + std::string(kEnding));
+}
+
+void ExecutableCache::complain(const std::string& text) {
+  if (complained_.exchange(true)) return;
+  log(LogLevel::warn, "compiled programs are not kept in {}: {}", folder_, text);
+}
+
+std::optional<std::string> ExecutableCache::load(const std::string& key) {
+  if (!enabled() || !is_key(key)) return {};
+  const std::string path = path_of(key);
+  try {
+    if (!file_exists(path)) return {};
+    std::string file = read_text(path, int64_t{1} << 34);
+    const std::optional<std::string_view> program = cached_program(file, key);
+    if (!program) {
+      log(LogLevel::info, "{} is no compiled program of this key and is ignored", path);
+      return {};
+    }
+    mark_used(path);
+    file.erase(0, static_cast<size_t>(program->data() - file.data()));
+    return file;
+  } catch (const Error&) { // removed meanwhile, or not readable: then it is not there
+    return {};
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
+void ExecutableCache::store(const std::string& key, std::string_view bytes) {
+  if (!enabled() || !is_key(key)) return;
+  try {
+    write(key, bytes);
+  } catch (const std::exception& error) {
+    complain(error.what());
+  }
+}
+
+void ExecutableCache::write(const std::string& key, std::string_view bytes) {
+  const std::string head = cache_file_head(key, bytes);
+  const auto size = static_cast<int64_t>(head.size() + bytes.size());
+  if (limit_ > 0 && size > limit_) return; // it would push out all else
+  make_directories(folder_);
+  const std::string partial = join_path(folder_, partial_name(key));
+  try {
+    FileWriter writer(partial);
+    writer.write(head.data(), head.size());
+    writer.write(bytes.data(), bytes.size());
+    writer.close();
+    rename_path(partial, path_of(key));
+  } catch (...) {
+    ::unlink(partial.c_str());
+    throw;
+  }
+  trim(path_of(key));
+}
+
+// Several processes may do this at once: removing what another has removed is fine.
+void ExecutableCache::trim(const std::string& newest) const {
+  const int64_t time = now();
+  for (const Entry& left : entries_of(folder_, kPartial)) {
+    if (time - left.used > kAbandoned) ::unlink(left.path.c_str());
+  }
+  if (limit_ == 0) return;
+  std::vector<Entry> entries = entries_of(folder_, kEnding);
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.used < b.used; });
+  int64_t total = 0;
+  for (const Entry& entry : entries) total += entry.size;
+  for (const Entry& entry : entries) {
+    if (total <= limit_) return;
+    if (entry.path == newest) continue;
+    ::unlink(entry.path.c_str());
+    total -= entry.size;
+  }
+}
+
+namespace {
+
+constexpr std::string_view kMagic = "dllmexe\n";
+constexpr uint64_t kVersion = 1;
+constexpr size_t kHashAt = kMagic.size() + 4 + 4 + 8;
+constexpr size_t kHeaderBytes = kHashAt + 32;
+
+void put(std::string& out, uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+}
+
+uint64_t number(std::string_view bytes) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < bytes.size(); ++i)
+    value |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
+  return value;
+}
+
+// The lengths are hashed by way of the key's: what follows it is the program.
+Sha256::Digest checksum(std::string_view key, std::string_view program) {
+  std::string length;
+  put(length, key.size(), 8);
+  Sha256 hash;
+  hash.add(length);
+  hash.add(key);
+  hash.add(program);
+  return hash.finish();
+}
+
+} // namespace
+
+std::string cache_file_head(std::string_view key, std::string_view program) {
+  std::string head(kMagic);
+  put(head, kVersion, 4);
+  put(head, key.size(), 4);
+  put(head, program.size(), 8);
+  for (const uint8_t byte : checksum(key, program)) head += static_cast<char>(byte);
+  return head.append(key);
+}
+
+std::optional<std::string_view> cached_program(std::string_view file, std::string_view key) {
+  if (file.size() < kHeaderBytes || file.substr(0, kMagic.size()) != kMagic) return {};
+  if (number(file.substr(kMagic.size(), 4)) != kVersion) return {};
+  if (number(file.substr(kMagic.size() + 4, 4)) != key.size()) return {};
+  if (file.size() - kHeaderBytes < key.size() || file.substr(kHeaderBytes, key.size()) != key)
+    return {};
+  const std::string_view program = file.substr(kHeaderBytes + key.size());
+  if (number(file.substr(kMagic.size() + 8, 8)) != program.size()) return {};
+  const Sha256::Digest found = checksum(key, program);
+  if (std::memcmp(file.data() + kHashAt, found.data(), found.size()) != 0) return {};
+  return program;
+}
+
+}  // namespace dllm::pjrt

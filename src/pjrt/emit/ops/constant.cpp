@@ -1,0 +1,89 @@
+// Values without operands, values passed on, random bits.
+
+#include "pjrt/emit/scope.h"
+
+namespace dllm::pjrt::hlo::ops {
+
+// constant, iota, stop_gradient, vary, barrier: values made, or passed on as they are.
+
+static void emit_constant(EmitCall& call) {
+  call.out(call.w.constant(call.node.literal));
+}
+
+static void emit_iota(EmitCall& call) {
+  call.out(build::iota(call.w, call.out_type(), call.a.integer("axis")));
+}
+
+void emit_same(EmitCall& call) {
+  call.out_slot(0) = call.slot(0);
+}
+
+static void emit_barrier(EmitCall& call) {
+  call.out(call.w.op1("stablehlo.optimization_barrier", {call.in(0)}, call.out_type()));
+}
+
+// random_bits: threefry 2x32 with 20 rounds of (key, index of the element), as base/random: the
+// same bits on every engine. Plugins' own generators differ and are not used.
+
+namespace {
+
+constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+constexpr uint32_t kParity = 0x1BD11BDA; // Skein's key schedule constant, 32-bit
+
+Ssa rotate(Writer& w, const Ssa& x, int distance) {
+  const Ssa up = build::with(w, "shift_left", x, distance);
+  const Ssa down = build::with(w, "shift_right_logical", x, 32 - distance);
+  return build::binary(w, "or", up, down);
+}
+
+// The number of every element, in two words.
+std::pair<Ssa, Ssa> counters(Writer& w, const Shape& flat) {
+  const Type word{Element::ui32, flat};
+  if (flat.dim(0) <= int64_t{1} << 32) return {w.splat(word, 0), build::iota(w, word, 0)};
+  const Ssa index = build::iota(w, {Element::ui64, flat}, 0);
+  return {build::convert(w, build::with(w, "shift_right_logical", index, 32), Element::ui32),
+          build::convert(w, index, Element::ui32)};
+}
+
+} // namespace
+
+static void emit_random_bits(EmitCall& call) {
+  Writer& w = call.w;
+  const Shape shape = call.out_type().shape, flat{shape.count()};
+  const Ssa key = call.in(0);
+  const auto word = [&](int64_t i) {
+    return build::reshape(w, build::slice_axis(w, key, 0, i, i + 1), Shape{});
+  };
+  const Ssa hi = word(0), lo = word(1);
+  const Ssa parity = w.splat(hi.type, kParity), joined = build::binary(w, "xor", hi, lo);
+  const Ssa mixed = build::binary(w, "xor", joined, parity);
+  const Ssa schedule[3] = {build::broadcast(w, hi, flat, {}), build::broadcast(w, lo, flat, {}),
+                           build::broadcast(w, mixed, flat, {})};
+  auto [x0, x1] = counters(w, flat);
+  x0 = build::binary(w, "add", x0, schedule[0]);
+  x1 = build::binary(w, "add", x1, schedule[1]);
+  for (size_t group = 0; group < 5; ++group) {
+    for (const int rotation : kRotations[group % 2]) {
+      x0 = build::binary(w, "add", x0, x1);
+      x1 = build::binary(w, "xor", rotate(w, x1, rotation), x0);
+    }
+    x0 = build::binary(w, "add", x0, schedule[(group + 1) % 3]);
+    x1 = build::binary(w, "add", x1, schedule[(group + 2) % 3]);
+    x1 = build::with(w, "add", x1, static_cast<double>(group + 1));
+  }
+  call.out(build::reshape(w, build::binary(w, "xor", x0, x1), shape));
+}
+
+EmitterList constant_emitters() {
+  static constexpr EmitterEntry kConstantEmitters[] = {
+      {"barrier", emit_barrier},
+      {"constant", emit_constant},
+      {"iota", emit_iota},
+      {"random_bits", emit_random_bits},
+      {"stop_gradient", emit_same},
+      {"vary", emit_same},
+  };
+  return kConstantEmitters;
+}
+
+}  // namespace dllm::pjrt::hlo::ops

@@ -1,0 +1,222 @@
+// Hardware to compile for that is not there: its names, what its plugin must be given, its engine.
+
+#include "pjrt/target/target.h"
+
+#include "base/error.h"
+#include "base/files.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <regex>
+#include <sstream>
+
+namespace dllm::pjrt {
+
+namespace {
+
+constexpr const char* kNames =
+    "TPUs are named by a grid of chips: v5e:1x1, v5e:2x4, v6e:1x1, v5p:2x2x1, v4:2x2x4, "
+    "v4:2x2x4/cores; GPUs by a count: h100, h100:8, h200, a100";
+
+} // namespace
+
+Target parse_target(std::string_view text) {
+  static const std::regex kTpu(
+      "(v[0-9]+[a-z]*|tpu[0-9]+[a-z]*):([0-9]{1,4}(?:x[0-9]{1,4}){1,2})(/cores)?");
+  static const std::regex kGpu("([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?::([0-9]{1,4}))?");
+  Target target;
+  target.text = text;
+  std::smatch parts;
+  if (std::regex_match(target.text, parts, kTpu)) {
+    target.chip = parts[1];
+    target.grid = parts[2];
+    target.cores = parts[3].matched;
+    const bool two_cores = target.chip == "v4" || target.chip == "v5" || target.chip == "v5p";
+    if (target.cores && !two_cores) {
+      fail_with_hint(kNames, Code::invalid_argument,
+                     "[target] {}: only chips of v4 and v5p can be cut into cores", text);
+    }
+    return target;
+  }
+  // A word such as v5e alone is a TPU without its grid, v5e-8 a name of the cloud's.
+  const bool tpu = std::regex_search(target.text, std::regex("^(v[0-9]|tpu)"));
+  if (tpu || !std::regex_match(target.text, parts, kGpu)) {
+    fail_with_hint(kNames, Code::invalid_argument, "[target] there is no hardware named \"{}\"",
+                   text);
+  }
+  target.maker = Target::Maker::cuda;
+  target.chip = parts[1];
+  const std::string count = parts[2];
+  if (!count.empty()) std::from_chars(count.data(), count.data() + count.size(), target.devices);
+  if (target.devices < 1 || target.devices > 64) {
+    fail_with_hint(kNames, Code::invalid_argument,
+                   "[target] {} GPUs of one host in \"{}\", 1 to 64 expected", target.devices,
+                   text);
+  }
+  return target;
+}
+
+std::string Target::topology_name() const {
+  return maker == Maker::tpu ? chip + ":" + grid : "cuda";
+}
+
+NamedValues Target::topology_options(const std::string& path) const {
+  if (maker == Maker::tpu) return tpu_options(*this);
+  // slices x hosts x devices of a host
+  return {{"target_config", gpu_description(path, chip)},
+          {"topology", "1x1x" + std::to_string(devices)}};
+}
+
+// TPUs that libtpu compiles for without one.
+
+namespace {
+
+std::vector<int64_t> sides_of(const std::string& grid) {
+  std::vector<int64_t> sides;
+  std::stringstream words(grid);
+  for (std::string word; std::getline(words, word, 'x');) sides.push_back(std::stoll(word));
+  return sides;
+}
+
+} // namespace
+
+// A v4 or v5p chip has two cores that work as one device on real machines ("megacore"). libtpu
+// makes a device of each core of v4 and of each chip of v5p without options; "legacy" is
+// its word for devices that are cores. The other generations have one form.
+NamedValues tpu_options(const Target& target) {
+  const bool v4 = target.chip == "v4", v5p = target.chip == "v5p" || target.chip == "v5";
+  if (!(v4 && !target.cores) && !(v5p && target.cores)) return {};
+  const std::vector<int64_t> sides = sides_of(target.grid);
+  // Only cubes of 4 x 4 x 4 chips and larger close into a torus.
+  const bool torus = sides.size() == 3 && std::all_of(sides.begin(), sides.end(),
+                                                      [](int64_t side) { return side % 4 == 0; });
+  return {{"chip_config_name", std::string(v4 ? "megacore" : "legacy")},
+          {"chips_per_host_bounds", std::vector<int64_t>{2, 2, 1}},
+          {"num_slices", int64_t{1}},
+          {"wrap", std::vector<int64_t>(3, torus ? 1 : 0)}};
+}
+
+// GPUs that the CUDA plugin compiles for without one: it carries descriptions of many as text.
+
+namespace {
+
+constexpr std::string_view kBegin = "gpu_device_info {";
+
+std::string lower_case(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
+// Words of letters and digits: "nvidia h100 80gb hbm3".
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  std::string word;
+  for (char c : lower_case(text) + " ") {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      word += c;
+    } else if (!word.empty()) {
+      words.push_back(std::exchange(word, ""));
+    }
+  }
+  return words;
+}
+
+// The rest of the line behind `key: `, without quotes; "" where there is none.
+std::string value_of(std::string_view text, std::string_view key) {
+  const size_t found = text.find(std::string("\n") + std::string(key) + ": ");
+  if (found == std::string_view::npos) return {};
+  const size_t begin = found + key.size() + 3;
+  std::string value(text.substr(begin, text.find('\n', begin) - begin));
+  if (value.size() >= 2 && value.front() == '"') value = value.substr(1, value.size() - 2);
+  return value;
+}
+
+struct Description {
+  std::string name, text;
+  double bandwidth = 0;
+};
+
+// Each is readable text up to a zero byte.
+std::vector<Description> descriptions_in(const std::string& path) {
+  const Bytes file = map_file(path);
+  const std::string_view all(reinterpret_cast<const char*>(file.data()),
+                             static_cast<size_t>(file.size()));
+  std::vector<Description> found;
+  for (size_t at = all.find(kBegin); at != std::string_view::npos; at = all.find(kBegin, at + 1)) {
+    constexpr size_t kLongest = 1 << 16;
+    const std::string_view rest = all.substr(at, kLongest);
+    const size_t end = rest.find('\0');
+    if (end == std::string_view::npos) continue;
+    const std::string_view text = rest.substr(0, end);
+    const std::string name = value_of(text, "device_description_str");
+    if (name.empty() || value_of(text, "platform_name") != "CUDA") continue;
+    const std::string bandwidth = value_of(text, "  memory_bandwidth");
+    found.push_back({name, std::string(text), std::strtod(bandwidth.c_str(), nullptr)});
+  }
+  return found;
+}
+
+} // namespace
+
+std::string gpu_description(const std::string& path, std::string_view gpu) {
+  const std::vector<std::string> wanted = words_of(gpu);
+  const std::vector<Description> all = descriptions_in(path);
+  const Description* best = nullptr;
+  std::string names;
+  for (const Description& one : all) {
+    names += (names.empty() ? "" : ", ") + one.name;
+    const std::vector<std::string> words = words_of(one.name);
+    const bool fits = std::all_of(wanted.begin(), wanted.end(), [&](const std::string& word) {
+      return std::find(words.begin(), words.end(), word) != words.end();
+    });
+    if (fits && (best == nullptr || one.bandwidth > best->bandwidth)) best = &one;
+  }
+  if (best != nullptr) return best->text;
+  fail_with_hint(all.empty()
+                     ? "is it XLA's plugin for CUDA? scripts/fetch-plugins cuda gets one"
+                     : "it knows " + names + "; name one by its words, joined with -: h100-pcie",
+                 Code::not_found, "[target] {} describes no GPU named \"{}\"", path, gpu);
+}
+
+std::string cuda_folder(const std::string& path) {
+  const std::string folder = join_path(parent_path(path), "cuda");
+  return file_exists(join_path(folder, "bin/ptxas")) ? folder : "";
+}
+
+namespace {
+
+// Where XLA looks by itself: the search path, and the toolkit's usual folder.
+bool has_own_cuda_tools() {
+  const char* search = std::getenv("PATH");
+  std::string folders = search == nullptr ? "" : search;
+  folders += ":/usr/local/cuda/bin";
+  for (size_t at = 0; at < folders.size();) {
+    const size_t end = std::min(folders.find(':', at), folders.size());
+    const std::string folder = folders.substr(at, end - at);
+    if (!folder.empty() && file_exists(join_path(folder, "ptxas"))) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+} // namespace
+
+void use_cuda_folder(const std::string& folder) {
+  const std::string flag = "--xla_gpu_cuda_data_dir=";
+  const char* flags = std::getenv("XLA_FLAGS");
+  const std::string before = flags == nullptr ? "" : flags;
+  if (before.find(flag) != std::string::npos) return;
+  if (folder.empty()) {
+    if (has_own_cuda_tools()) return;
+    fail_with_hint("scripts/fetch-plugins cuda gets it", Code::failed_precondition,
+                   "[target] compiling for GPUs needs the program ptxas, which is neither beside "
+                   "the plugin (cuda/bin/ptxas) nor in PATH");
+  }
+  const std::string all = (before.empty() ? "" : before + " ") + flag + folder;
+  setenv("XLA_FLAGS", all.c_str(), 1);
+}
+
+}  // namespace dllm::pjrt

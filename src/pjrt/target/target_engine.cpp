@@ -1,0 +1,233 @@
+// An engine of hardware that is not there.
+
+#include "base/error.h"
+#include "base/files.h"
+#include "graph/engine.h"
+#include "pjrt/emit/emit.h"
+#include "pjrt/lower/lower.h"
+#include "pjrt/plugin/compile.h"
+#include "pjrt/plugin/device.h"
+#include "pjrt/plugin/plugin.h"
+#include "pjrt/program.h"
+#include "pjrt/target/target.h"
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <regex>
+
+namespace dllm::pjrt {
+
+namespace {
+
+// Shared by the engine and its programs. Any thread.
+struct TargetState {
+  Target target;
+  std::unique_ptr<const Topology> topology;
+  EmitOptions emit;
+  CompileOptions compile;
+  std::atomic<int64_t> compiles{0};
+
+  int64_t memory_limit() const { return topology->memory_limit() / target.memory_sharers(); }
+};
+
+[[noreturn]] void fail_nothing_runs(const Target& target) {
+  fail_with_hint(
+      "leave out engine option target to run on what is here; such an engine compiles and plans",
+      Code::failed_precondition, "an engine of target {} has no device to hold or run anything",
+      target.text);
+}
+
+Compiled compile_for(const TargetState& state, const std::string& program) {
+  try {
+    return state.topology->compile(program, state.compile);
+  } catch (const Error& error) {
+    if (error.code() == Code::resource_exhausted) {
+      throw Error(error.code(), explain_no_room(error.text()),
+                  "try a smaller batch or length, bf16, remat");
+    }
+    if (error.code() == Code::unavailable && state.target.maker == Target::Maker::cuda) {
+      throw Error(error.code(), error.text(),
+                  "the compiler needs ptxas and libdevice: scripts/fetch-plugins cuda");
+    }
+    throw;
+  }
+}
+
+class TargetProgram final : public graph::Program {
+public:
+  TargetProgram(std::shared_ptr<TargetState> state, std::shared_ptr<const graph::Graph> source)
+      : state_(std::move(state)), source_(std::move(source)),
+        program_(emit(*lower(*source_), state_->emit)), compiled_(build()) {
+    graph::CompiledReport report = compiler_report(compiled_);
+    report.seconds = seconds_;
+    report.device_bytes = state_->memory_limit();
+    report_ = make_report(*source_, std::move(report));
+  }
+
+  const graph::Graph& graph() const override { return *source_; }
+  const graph::PlanReport& plan() const override { return report_; }
+  std::vector<graph::BufferRef> run(std::span<const graph::BufferRef>, const Task*,
+                                    graph::StopRule) override {
+    fail_nothing_runs(state_->target);
+  }
+  std::string text(std::string_view form) const override {
+    if (form == "stablehlo") return program_;
+    if (form == "optimized") return hlo_text(compiled_.optimized_program(), "hlo_with_config");
+    return Program::text(form);
+  }
+
+private:
+  Compiled build() {
+    const auto started = std::chrono::steady_clock::now();
+    Compiled made = compile_for(*state_, program_);
+    ++state_->compiles;
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    return made;
+  }
+
+  std::shared_ptr<TargetState> state_;
+  std::shared_ptr<const graph::Graph> source_;
+  std::string program_; // StableHLO
+  double seconds_ = 0;  // build() sets it
+  Compiled compiled_;
+  graph::PlanReport report_;
+};
+
+class TargetEngine final : public graph::Engine {
+public:
+  explicit TargetEngine(std::shared_ptr<TargetState> state) : state_(std::move(state)) {}
+
+  std::string kind() const override { return "pjrt"; }
+  bool runs_ahead() const override { return true; } // graphs are made as for a device
+  std::shared_ptr<graph::Program> compile(std::shared_ptr<const graph::Graph> graph) override {
+    return std::make_shared<TargetProgram>(state_, std::move(graph));
+  }
+  graph::BufferRef upload(const Tensor&, bool) override { fail_nothing_runs(state_->target); }
+  graph::BufferRef upload_weight(const Tensor&, bool, const Task*) override {
+    fail_nothing_runs(state_->target);
+  }
+
+  int64_t device_count() const override {
+    return static_cast<int64_t>(state_->topology->devices().size());
+  }
+  std::string device_name(int64_t index) const override {
+    if (index < 0 || index >= device_count()) {
+      fail(Code::out_of_range, "device {} does not exist, the target has {}", index,
+           device_count());
+    }
+    return fmt::format("{}:{}", state_->target.text,
+                       state_->topology->devices()[static_cast<size_t>(index)].id);
+  }
+  Json describe() const override;
+  void set_i64(std::string_view key, int64_t) override {
+    fail(Code::failed_precondition, "{} of an engine of target {} is fixed when it is made", key,
+         state_->target.text);
+  }
+  int64_t i64(std::string_view key) const override;
+  double peak_flops() override { return 0; } // not measured
+  void trim() override {}
+
+private:
+  std::shared_ptr<TargetState> state_;
+};
+
+Json TargetEngine::describe() const {
+  const Topology& topology = *state_->topology;
+  const DeviceFacts& first = topology.devices().front();
+  Json attributes = Json::object();
+  for (const auto& [name, value] : first.attributes) attributes[name] = value_text(value);
+  return Json{
+      {"kind", "pjrt"},
+      {"target", state_->target.text},
+      {"plugin",
+       {{"path", topology.plugin().path()},
+        {"api", fmt::format("0.{}", topology.plugin().minor())}}},
+      {"platform", topology.platform_name()},
+      {"devices",
+       {{{"kind", first.kind}, {"count", device_count()}, {"attributes", std::move(attributes)}}}},
+      {"ranks", 1},
+      {"compute", dtype_name(state_->emit.compute)},
+      {"precision", state_->emit.precision},
+      {"memory", {{"used", 0}, {"peak", 0}, {"limit", state_->memory_limit()}}},
+      {"compiles", state_->compiles.load()}};
+}
+
+int64_t TargetEngine::i64(std::string_view key) const {
+  if (key == "ranks") return 1;
+  if (key == "compiles") return state_->compiles.load();
+  if (key == "memory_limit") return state_->memory_limit();
+  for (const char* zero :
+       {"rank", "threads", "memory_used", "memory_peak", "cache_hits", "round_trips"}) {
+    if (key == zero) return 0;
+  }
+  fail(Code::not_found, "an engine of a target has no number {}", key);
+}
+
+// The plugin's path: named by option plugin, else the target's own.
+std::string plugin_of(const Target& target, const Options& options) {
+  if (!options.str("plugin").empty()) return find_plugin(options.str("plugin"));
+  try {
+    return find_plugin(target.plugin());
+  } catch (const Error& error) {
+    throw Error(
+        error.code(), fmt::format("[target] {}: {}", target.text, error.text()),
+        fmt::format("scripts/fetch-plugins {} gets it; or {}", target.plugin(), error.hint()));
+  }
+}
+
+} // namespace
+
+std::shared_ptr<graph::Engine> make_target_engine(const Options& options) {
+  auto state = std::make_shared<TargetState>();
+  state->target = parse_target(options.str("target"));
+  const Target& target = state->target;
+  const std::string path = plugin_of(target, options);
+  if (target.maker == Target::Maker::cuda) use_cuda_folder(cuda_folder(path));
+  const Plugin& plugin = Plugin::load(path, true);
+  state->topology = std::make_unique<const Topology>(plugin, target.topology_name(),
+                                                     target.topology_options(path));
+  state->emit.compute = dtype_from_name(options.str("pjrt.compute"));
+  state->emit.precision = options.str("pjrt.precision");
+  state->compile.devices = {state->topology->devices().front().id};
+  for (const std::string& flag : options.list("pjrt.flags"))
+    state->compile.flags.push_back(parse_flag(flag));
+  return std::make_shared<TargetEngine>(std::move(state));
+}
+
+// The numbers in messages of compilers for programs that are too big.
+
+namespace {
+
+// "48.00G" "512.5M" "1024": powers of 1024.
+int64_t bytes_in(const std::string& number, const std::string& unit) {
+  double value = std::strtod(number.c_str(), nullptr);
+  for (const char* larger : {"K", "M", "G", "T"}) {
+    if (unit.empty()) break;
+    value *= 1024;
+    if (unit == larger) break;
+  }
+  return static_cast<int64_t>(value);
+}
+
+} // namespace
+
+// libtpu: "... required for HLO temporaries (48.00G) exceeds available HBM (15.75G)", older
+// "Used 20.5G of 15.75G hbm".
+std::string explain_no_room(const std::string& text) {
+  static const std::regex kForms[] = {
+      std::regex("\\(([0-9.]+)([KMGT]?)\\) exceeds available \\w+ \\(([0-9.]+)([KMGT]?)\\)"),
+      std::regex("[Uu]sed ([0-9.]+)([KMGT]?) of ([0-9.]+)([KMGT]?)")};
+  std::smatch parts;
+  for (const std::regex& form : kForms) {
+    if (!std::regex_search(text, parts, form)) continue;
+    return fmt::format("does not fit: needs {} bytes, has {} bytes: {}",
+                       bytes_in(parts[1], parts[2]), bytes_in(parts[3], parts[4]), text);
+  }
+  return text;
+}
+
+}  // namespace dllm::pjrt
