@@ -43,7 +43,7 @@ void check_results(const Frame& frame, const Step& step, const Operand* outputs)
     const graph::ValueType& type = frame.graph->type(step.outputs[o]);
     if (type.dtype != DType::f32) continue;
     const graph::Node& node = frame.graph->nodes()[static_cast<size_t>(step.node)];
-    const auto* find = may_be_minus_infinity(node, o) ? first_overflow : first_non_finite;
+    int64_t (*const find)(const float*, int64_t) = may_be_minus_infinity(node, o) ? first_overflow : first_non_finite;
     const int64_t at = find(outputs[o].in<float>(), type.shape.count());
     if (at < 0) continue;
     fail_with_hint("look at its operands, or run with check = none", Code::failed_precondition,

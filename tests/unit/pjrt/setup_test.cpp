@@ -53,7 +53,7 @@ TEST(NamedValues, SurviveTheWayToAPluginAndBack) {
                            {"c", true},
                            {"d", 0.5f},
                            {"e", std::vector<int64_t>{3, 4}}};
-  const auto lent = lend_named_values(values);
+  const auto lent = named_value_views(values);
   EXPECT_EQ(read_named_values(lent.data(), lent.size()), values);
   EXPECT_EQ(value_text(values.at("e")), "[3, 4]");
 }
