@@ -1,8 +1,8 @@
 // Question: what share of the f32 peak does the packed product reach, per shape, row count and
-// weight type, beside oneDNN (when built with it) or Eigen? Everything is timed in one run, best of
+// weight type, next to oneDNN (when built with it) or Eigen? Everything is timed in one run, best of
 // many short repetitions.
 //   bench_gemm [threads] [--quick] [--avx2]    (--avx2: as on a chip without AVX-512)
-//   bench_gemm --blocks ...                    block formats beside f32, int8, and dequantizing before an f32 product
+//   bench_gemm --blocks ...                    block formats next to f32, int8, and dequantizing before an f32 product
 
 #include "base/parallel.h"
 #include "cpu/gemm/gemm.h"
@@ -111,7 +111,7 @@ dllm::cpu::Gemm product_of(const std::vector<float>& x, std::vector<float>& y, i
   return g;
 }
 
-// Products with one block format, beside f32, int8, and f32 panels that are made of the blocks for each product.
+// Products with one block format, next to f32, int8, and f32 panels that are made of the blocks for each product.
 void measure_blocks(MatrixShape s, const dllm::WeightFormat& format, dllm::ThreadPool* pool, bool quick) {
   const std::vector<float> w = numbers(s.n * s.k), scale(static_cast<size_t>(s.n), 0.01f);
   const std::vector<std::byte> f32 = packed_weights(DType::f32, w, s), i8 = packed_weights(DType::i8, w, s),

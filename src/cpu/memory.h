@@ -78,7 +78,7 @@ private:
   int64_t bytes_ = 0;
 };
 
-// Arenas between runs: each run takes one and gives it back. All programs of an engine share them, so
+// Arenas between runs: each run takes one and returns it. All programs of an engine share them, so
 // runs one after the other need one arena, of the largest program; runs at the same time need one each. At
 // most four idle ones are kept, one when the ledger has a limit. Any thread.
 class ArenaStore {

@@ -16,7 +16,7 @@ struct Piece {
   int64_t offset = -1;        // answer
 };
 
-// Fills the offsets (64-byte aligned) and answers with the size of the block. Largest first, best
+// Fills the offsets (64-byte aligned) and returns the size of the block. Largest first, best
 // fit.
 int64_t place_pieces(std::span<Piece> pieces);
 

@@ -13,8 +13,8 @@ namespace dllm::graph {
 bool is_differentiable(DType dtype);
 
 // Pulls `seeds` (gradients of `outputs`; undefined: none) back to `wrt` through the nodes of index
-// >= first_node that are there now; gradients of earlier values stop at `wrt`. Answers with one
-// Value per wrt, undefined where nothing arrives.
+// >= first_node that exist now; gradients of earlier values stop at `wrt`. Returns one
+// Value per wrt, undefined where no gradient arrives.
 std::vector<Value> pull_back(Graph& graph, std::span<const Value> outputs,
                              std::span<const Value> seeds, std::span<const Value> wrt,
                              int32_t first_node = 0);

@@ -96,8 +96,8 @@ class Graph {
   int32_t find_input(std::string_view name) const;   // index or -1
   int32_t find_output(std::string_view name) const;  // index or -1
 
-  // Replaces the body of a scan by one with more per-step results; answers with the new stacked values. For gradients
-  // alone: what the node made before stays what it was.
+  // Replaces the body of a scan by one with more per-step results; returns the new stacked values. Used by
+  // gradients alone; existing outputs keep their value ids.
   std::vector<Value> widen_scan(int32_t node, std::shared_ptr<const Graph> body);
 
   // Text a person can read: one node a line, bodies indented.

@@ -212,7 +212,7 @@ void check_aliases(const graph::Graph& source, const graph::CompiledReport& comp
   }
   const bool reported = compiled.argument_bytes > 0 || compiled.output_bytes > 0;
   if (!reported || compiled.alias_bytes >= given_up) return;
-  fail_with_hint("this is a mistake of the plugin's compiler or of ours, please report it",
+  fail_with_hint("this is a mistake of the plugin's compiler or of dllm, please report it",
                  Code::internal,
                  "graph {} changes {} bytes of state, its compiled form changes {} in place",
                  source.name(), given_up, compiled.alias_bytes);

@@ -305,7 +305,7 @@ int64_t TargetId() {
   return HWY_TARGET;
 }
 
-// Twelve independent chains cover latency x throughput of every chip so far. Answers the
+// Twelve independent chains cover latency x throughput of every chip so far. Returns the
 // multiply-adds done.
 int64_t FmaChains(int64_t rounds, float* sink) {
   const D d;

@@ -32,7 +32,7 @@ ShapedRow shaped_row(const DrawRequest& request, const float* logits, int64_t vo
                      int32_t token, float* weights, int32_t* ids);
 
 // The first `count` ids of logits in the order (larger first, lower id first), into ids[0..];
-// answers how many there are (ids of logit -infinity do not count). ids has room for vocab numbers.
+// returns their number (ids of logit -infinity do not count). ids has room for vocab numbers.
 int64_t best_ids(const float* logits, int64_t vocab, int64_t count, int32_t* ids);
 
 } // namespace dllm::cpu

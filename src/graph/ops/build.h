@@ -31,7 +31,7 @@ void expect_shape(const OpCall& call, size_t index, const char* what, const Shap
 Shape expect_weight(const OpCall& call, size_t index, int64_t rank, int scale);
 // "f32(2, 3) and f32(4)"
 std::string types_text(std::span<const ValueType> types);
-// Optional operands follow in a fixed order; take(flag) answers with the next index or -1.
+// Optional operands follow in a fixed order; take(flag) returns the next index or -1.
 class OperandOrder {
 public:
   explicit OperandOrder(int next = 0) : next_(next) {}

@@ -74,8 +74,8 @@ enum class BufferType : int32_t {
   bf16 = 13,
 };
 
-// Until when the host's memory is read. The last two lend it to the buffer: their event fires when
-// the buffer is gone.
+// Until when the host's memory is read. With the last two the buffer shares it: their event fires when
+// the buffer is released.
 enum class HostBufferSemantics : int32_t {
   during_call = 0,
   until_transfer_completes = 1,

@@ -30,7 +30,7 @@ public:
 protected:
   graph::Value declare(const Shape& shape, DType dtype);
   void give(const std::vector<graph::Value>& results);
-  // A loop whose condition sees the first state and the last operand; answers the other states.
+  // A loop whose condition sees the first state and the last operand; returns the other states.
   std::vector<graph::Value>
   run_while(graph::Value first_next, const std::vector<graph::Value>& next,
             graph::Value (*goes_on)(graph::Value first, graph::Value last));

@@ -180,7 +180,7 @@ std::string Compiled::optimized_program() const {
   abi::ExecutableOptimizedProgramArgs args{};
   args.executable = get();
   args.program = &program;
-  call(handle_.api(), &abi::Api::executable_optimized_program, args); // tells the size
+  call(handle_.api(), &abi::Api::executable_optimized_program, args); // returns the size
   std::string code(program.code_size, '\0');
   program.code = code.data();
   call(handle_.api(), &abi::Api::executable_optimized_program, args);

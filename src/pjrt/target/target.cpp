@@ -177,7 +177,7 @@ std::string gpu_description(const std::string& path, std::string_view gpu) {
   if (best != nullptr) return best->text;
   fail_with_hint(all.empty()
                      ? "is it XLA's plugin for CUDA? scripts/fetch-plugins cuda gets one"
-                     : "it knows " + names + "; name one by its words, joined with -: h100-pcie",
+                     : "it has " + names + "; name one by its words, joined with -: h100-pcie",
                  Code::not_found, "[target] {} describes no GPU named \"{}\"", path, gpu);
 }
 
@@ -212,7 +212,7 @@ void use_cuda_folder(const std::string& folder) {
   if (folder.empty()) {
     if (has_own_cuda_tools()) return;
     fail_with_hint("scripts/fetch-plugins cuda gets it", Code::failed_precondition,
-                   "[target] compiling for GPUs needs the program ptxas, which is neither beside "
+                   "[target] compiling for GPUs needs the program ptxas, which is neither next to "
                    "the plugin (cuda/bin/ptxas) nor in PATH");
   }
   const std::string all = (before.empty() ? "" : before + " ") + flag + folder;

@@ -50,7 +50,7 @@ struct Rows {
   float (*product_sum)(const float* x, const float* y, int64_t n);
   // Largest element, -infinity when empty.
   float (*max)(const float* x, int64_t n);
-  // y = exp(x * factor - shift), also in place; answers the sum of y.
+  // y = exp(x * factor - shift), also in place; returns the sum of y.
   float (*exp_sum)(const float* x, float factor, float shift, int64_t n, float* y);
   // Sums of e and of e * x for e = exp(x - shift), which is left in `e`; elements of -infinity
   // weigh nothing.
