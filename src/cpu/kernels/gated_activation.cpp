@@ -2,6 +2,9 @@
 
 #include "base/error.h"
 #include "cpu/kernel.h"
+#include "cpu/kernels/rows/rows.h"
+
+#include <string>
 
 namespace dllm::cpu {
 namespace {
