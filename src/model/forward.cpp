@@ -2,7 +2,6 @@
 #include "graph/ops.h"
 #include "model/token_batch.h"
 #include "runtime/arguments.h"
-#include "runtime/feed.h"
 
 #include <fmt/format.h>
 

@@ -11,7 +11,7 @@
 
 namespace dllm::noise {
 
-// Names of the arrays that a loss graph reads beside those of model::input_arrays. The first `head_count` of the
+// Names of the arrays that a loss graph reads in addition to those of model::input_arrays. The first `head_count` of the
 // batch * seq entries are in use.
 inline constexpr const char* kHeadRows = "head_rows";        // i32(capacity): the row that predicts the target
 inline constexpr const char* kHeadTargets = "head_targets";  // i32(capacity)

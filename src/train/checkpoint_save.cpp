@@ -4,7 +4,6 @@
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
 #include "train/state.h"
-#include "train/state_file.h"
 
 #include <nlohmann/json.hpp>
 
@@ -18,7 +17,7 @@ const Schema& checkpoint_schema() {
       "checkpoint",
       {
           option_i64("keep_last", 0, 0, 1 << 20, "Checkpoints of the run to keep; 0: all."),
-          option_str("script_state", "", "JSON text of a script, handed back by restore."),
+          option_str("script_state", "", "JSON text of a script, returned by restore."),
           option_bool("wait", true,
                       "Return when the checkpoint is on disk; false: a copy is written in the background."),
           option_bool("overwrite", false, "Replace a checkpoint of the same step."),

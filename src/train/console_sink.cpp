@@ -1,4 +1,4 @@
-#include "train/console_sink.h"
+#include "train/sink.h"
 
 #include <fmt/format.h>
 
@@ -53,7 +53,7 @@ std::string other_line(const Event& event) {
   return {};
 }
 
-// Of the terminal behind standard error, as it is now: it may have been resized.
+// Of the terminal of standard error at this moment: it may have been resized.
 int terminal_columns() {
   constexpr int kUsual = 80;
   winsize size{};

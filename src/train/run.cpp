@@ -123,7 +123,7 @@ private:
     return false;
   }
 
-  // Only the exception by which the task stops the work is taken for an answer.
+  // Returns false for the exception by which the task stops the work; others are thrown.
   template <class F> bool finished(const F& work) {
     try {
       work();
@@ -191,8 +191,8 @@ private:
     send(step_event(runner_.metrics()));
   }
 
-  // A step that a sink could not write down is done all the same: the run ends behind it, with its
-  // checkpoint, and fails then. The callback gets the event of the step.
+  // A step is done when a sink could not write it: the run ends after it, with its checkpoint, and fails then. The
+  // callback gets the event of the step.
   template <class F> void each_sink(F&& f) {
     for (const auto& sink : state_.sinks) {
       try {
@@ -206,7 +206,7 @@ private:
     each_sink([](Sink& sink) { sink.finish(); });
   }
 
-  // A callback that answered stop gets no step more; sinks do, as these steps were taken too.
+  // A callback that returned stop gets no further step; sinks do: these steps were taken too.
   void send(const Event& event) {
     each_sink([&](Sink& sink) { sink.write(event, progress()); });
     if (!fn_ || (stopped_ && event.kind() == EventKind::train_step)) return;

@@ -1,4 +1,4 @@
-#include "train/train_program.h"
+#include "train/programs.h"
 
 #include "base/error.h"
 #include "graph/state_lost.h"
@@ -107,7 +107,7 @@ graph::BufferRef TrainProgram::run(const Operands& operands, const Task* task) c
                              : held                        ? operands.state[place.index]
                                                            : fresh[i];
     if (donated_[i])
-      arguments.lend(i, home);
+      arguments.donate(i, home);
     else
       arguments.share(i, home);
   }

@@ -22,8 +22,8 @@ protected:
   int32_t mask_id(const PrepareContext& context) const;
 };
 
-// Draws of the batch itself (array `name`, f32, as many) take the place of ours: tests and scripts
-// know their noise then.
+// Random numbers of the batch itself (array `name`, f32, as many) replace the drawn ones: so tests and scripts choose the
+// noise.
 void inject_draws(const Batch& batch, const char* name, std::vector<float>& draws);
 
 // Fails with invalid_argument unless 0 <= x <= 1 for all of an f32 array.

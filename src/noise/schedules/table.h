@@ -21,7 +21,7 @@ protected:
   // t' = (1 - eps) t: the noisiest end of the schedule is cut off, so that alpha(1) stays above 0.
   double scaled(double t) const { return (1.0 - eps_) * t; }
   double eps() const { return eps_; }
-  // The denominator of a weight or of reverse_mask_prob with the reference's guard, when asked for.
+  // The denominator of a weight or of reverse_mask_prob with the reference's guard, where compat has it.
   double guarded_weight(double denominator) const { return denominator + weight_guard_; }
 
 private:
