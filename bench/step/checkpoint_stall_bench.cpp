@@ -1,5 +1,5 @@
 // bench_checkpoint_stall FOLDER [saves] [threads]: how long training stands still for a checkpoint of 100 M parameters, in
-// both ways of saving, and what the steps beside a write in the background take. FOLDER gets the checkpoints.
+// both ways of saving, and what the next step takes. FOLDER gets the checkpoints.
 
 #include "base/files.h"
 #include "cpu/engine.h"
@@ -24,33 +24,28 @@ double seconds_of(const auto& call) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-void measure(train::Trainer& trainer, const bench::TrainingSizes& sizes, const std::string& root, bool wait,
-             int64_t saves) {
+void measure(train::Trainer& trainer, const bench::TrainingSizes& sizes, const std::string& root, bool wait) {
   Options options(train::checkpoint_schema());
   options.set_json(Json{{"wait", wait}, {"keep_last", 1}});
   const auto step = [&] { trainer.step(bench::batch_of(sizes, trainer.steps_done())); };
-  for (int64_t i = 0; i < saves; ++i) {
-    step();
-    const double alone = seconds_of(step);
-    const double stall = seconds_of([&] { train::save_checkpoint(trainer, nullptr, root, options); });
-    const double beside = seconds_of(step);
-    const double rest = seconds_of([&] { trainer.sync(); });
-    std::printf("wait=%s  stood still %.3f s;  a step before %.3f s, the next %.3f s;  then written after %.3f s\n",
-                wait ? "true " : "false", stall, alone, beside, rest);
-  }
+  step();
+  const double alone = seconds_of(step);
+  const double stall = seconds_of([&] { train::save_checkpoint(trainer, nullptr, root, options); });
+  const double next = seconds_of(step);
+  const double rest = seconds_of([&] { trainer.sync(); });
+  std::printf("wait=%s  stood still %.3f s;  a step before %.3f s, the next %.3f s;  written after %.3f s more\n",
+              wait ? "true " : "false", stall, alone, next, rest);
 }
 
 // The other way to keep a moment: hold the arrays, so that the engine copies them in the next step.
-void measure_held(train::Trainer& trainer, const bench::TrainingSizes& sizes, int64_t turns) {
+void measure_held(train::Trainer& trainer, const bench::TrainingSizes& sizes) {
   const auto step = [&] { trainer.step(bench::batch_of(sizes, trainer.steps_done())); };
   const train::StepRunner& runner = trainer.state().runner;
-  for (int64_t i = 0; i < turns; ++i) {
-    step();
-    const double alone = seconds_of(step);
-    const model::ModelSnapshot model(*runner.model(), model::SnapshotMode::keep_shared, nullptr);
-    const train::StateSnapshot state = train::snapshot_state(runner, model::SnapshotMode::keep_shared, nullptr);
-    std::printf("held        a step before %.3f s, the next %.3f s\n", alone, seconds_of(step));
-  }
+  step();
+  const double alone = seconds_of(step);
+  const model::ModelSnapshot model(*runner.model(), model::SnapshotMode::keep_shared, nullptr);
+  const train::StateSnapshot state = train::snapshot_state(runner, model::SnapshotMode::keep_shared, nullptr);
+  std::printf("held        a step before %.3f s, the next %.3f s\n", alone, seconds_of(step));
 }
 
 }  // namespace
@@ -66,7 +61,9 @@ int main(int count, char** words) {
   const auto model = model::new_model(engine, bench::qwen3_config(sizes), Options(model::model_schema()));
   train::Trainer trainer(model, noise::make_objective("mdlm"), Options(train::trainer_schema()));
   std::printf("%.1f M parameters\n", static_cast<double>(model->i64("params")) * 1e-6);
-  for (const bool wait : {true, false}) measure(trainer, sizes, join_path(root, wait ? "waits" : "background"), wait, saves);
-  measure_held(trainer, sizes, saves);
+  for (int64_t turn = 0; turn < saves; ++turn) {
+    for (const bool wait : {true, false}) measure(trainer, sizes, join_path(root, wait ? "waits" : "background"), wait);
+    measure_held(trainer, sizes);
+  }
   std::printf("checkpoint_stall_seconds %.3f\n", trainer.metric("checkpoint_stall_seconds"));
 }
