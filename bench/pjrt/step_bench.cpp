@@ -3,7 +3,7 @@
 #include "bed.h"
 
 #include "base/files.h"
-#include "train/update.h"
+#include "train/optimizer.h"
 
 namespace dllm::bench {
 namespace {

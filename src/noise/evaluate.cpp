@@ -4,7 +4,6 @@
 #include "graph/ops.h"
 #include "graph/passes.h"
 #include "runtime/arguments.h"
-#include "runtime/feed.h"
 
 #include <fmt/format.h>
 

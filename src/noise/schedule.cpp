@@ -1,11 +1,12 @@
 #include "noise/schedule.h"
 
 #include "base/error.h"
-#include "noise/schedules/factories.h"
+#include "noise/schedules/table.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 namespace dllm::noise {
 
@@ -42,89 +43,59 @@ Json NamedSchedule::describe() const {
   return made;
 }
 
-namespace {
-
-bool has_key(const Options& options, const std::string& key) {
-  const auto& specs = options.schema().specs();
-  return std::any_of(specs.begin(), specs.end(),
-                     [&](const OptionSpec& spec) { return spec.key == key; });
-}
-
-std::vector<OptionSpec> shared_keys(double eps) {
+std::vector<OptionSpec> shared_schedule_options(double eps) {
   return {
-      option_f64("eps", eps, 0.0, 0.5,
-                 "Part of the noisiest end that is cut off, so that alpha(1) stays above 0."),
+      option_f64("eps", eps, 0.0, 0.5, "Part of the noisiest end that is cut off, so that alpha(1) stays above 0."),
       option_choice("compat", "none", {"none", "dllm-jax", "dllm", "nano"},
                     "Reproduces the known quirks of a reference."),
   };
 }
 
-std::vector<OptionSpec> nano_keys() {
-  std::vector<OptionSpec> keys = shared_keys(1e-4);
-  keys.push_back(option_i64("steps", 1000, 1, 1'000'000, "Number of discrete times."));
-  return keys;
-}
+namespace {
 
-std::vector<OptionSpec> cubic_keys() {
-  std::vector<OptionSpec> keys = shared_keys(0.0);
-  keys.push_back(option_f64("a", 1.0, -10.0, 10.0, "First coefficient of the cubic."));
-  keys.push_back(option_f64("b", 1.0, -10.0, 10.0, "Second coefficient of the cubic."));
-  return keys;
-}
-
-struct Entry {
-  const char* name;
-  ScheduleRef (*make)(const Options&);
+struct KnownSchedule {
+  std::string name;
   Schema schema;
+  ScheduleRef (*make)(const Options&);
 };
 
-const std::vector<Entry>& table() {
-  static const std::vector<Entry> entries = {
-      {"cosine", make_cosine, {"schedule:cosine", shared_keys(0.0)}},
-      {"kappa_cosine", make_kappa_cosine, {"schedule:kappa_cosine", shared_keys(0.0)}},
-      {"kappa_cubic", make_kappa_cubic, {"schedule:kappa_cubic", cubic_keys()}},
-      {"kappa_linear", make_kappa_linear, {"schedule:kappa_linear", shared_keys(0.0)}},
-      {"linear", make_linear, {"schedule:linear", shared_keys(0.0)}},
-      {"nano_cosine", make_nano_cosine, {"schedule:nano_cosine", nano_keys()}},
-      {"nano_linear", make_nano_linear, {"schedule:nano_linear", nano_keys()}},
-      {"nano_sqrt", make_nano_sqrt, {"schedule:nano_sqrt", nano_keys()}},
-      {"sqrt", make_sqrt, {"schedule:sqrt", shared_keys(0.0)}},
-  };
-  return entries;
+// Sorted by name.
+const std::vector<KnownSchedule>& known_schedules() {
+  static const std::vector<KnownSchedule> all = [] {
+    std::vector<KnownSchedule> made;
+    for (const auto& file : schedule_files::kTable) {
+      for (ScheduleEntry& entry : file())
+        made.push_back({entry.name, Schema("schedule:" + entry.name, std::move(entry.options)), entry.make});
+    }
+    std::ranges::sort(made, {}, &KnownSchedule::name);
+    return made;
+  }();
+  return all;
 }
 
-const Entry& find_entry(const std::string& name) {
-  for (const Entry& entry : table()) {
-    if (name == entry.name) return entry;
-  }
+const KnownSchedule& find_schedule(const std::string& name) {
+  const auto found = std::ranges::find(known_schedules(), name, &KnownSchedule::name);
+  if (found != known_schedules().end()) return *found;
   const std::string near = nearest(name, schedule_names());
-  fail_with_hint(near.empty() ? "the schedules are linear, cosine, sqrt, ..."
-                              : "did you mean " + near + "?",
+  fail_with_hint(near.empty() ? "the schedules are linear, cosine, sqrt, ..." : "did you mean " + near + "?",
                  Code::not_found, "no schedule named {}", name);
 }
 
-} // namespace
-
-double number_or(const Options& options, const std::string& key, double fallback) {
-  return has_key(options, key) ? options.f64(key) : fallback;
-}
-int64_t integer_or(const Options& options, const std::string& key, int64_t fallback) {
-  return has_key(options, key) ? options.i64(key) : fallback;
-}
+}  // namespace
 
 std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
-  for (const Entry& entry : table()) names.emplace_back(entry.name);
+  for (const KnownSchedule& entry : known_schedules()) names.push_back(entry.name);
   return names;
 }
 
 const Schema& schedule_schema(const std::string& name) {
-  static const Schema shared("schedule", shared_keys(0.0));
-  return name.empty() ? shared : find_entry(name).schema;
+  static const Schema shared("schedule", shared_schedule_options());
+  return name.empty() ? shared : find_schedule(name).schema;
 }
 
 ScheduleRef make_schedule(const std::string& name, const Options& options) {
-  const Entry& entry = find_entry(name);
+  const KnownSchedule& entry = find_schedule(name);
   if (&options.schema() == &entry.schema) return entry.make(options);
   // Generic options: what the caller set, over the defaults of this schedule.
   Options own(entry.schema);
@@ -139,7 +110,96 @@ ScheduleRef make_schedule(const std::string& name, const Options& options) {
 }
 
 ScheduleRef make_schedule(const std::string& name) {
-  return find_entry(name).make(Options(find_entry(name).schema));
+  return find_schedule(name).make(Options(find_schedule(name).schema));
+}
+
+// --- a schedule of points ---
+
+namespace {
+
+class PointSchedule final : public Schedule {
+public:
+  PointSchedule(std::span<const double> t, std::span<const double> alpha, std::span<const double> dalpha,
+        std::span<const double> weight)
+      : t_(t.begin(), t.end()), alpha_(alpha.begin(), alpha.end()),
+        dalpha_(dalpha.begin(), dalpha.end()), weight_(weight.begin(), weight.end()) {}
+
+  const std::string& name() const override { return name_; }
+  double alpha(double t) const override { return between(alpha_, t); }
+  double dalpha(double t) const override {
+    if (!dalpha_.empty()) return between(dalpha_, t);
+    const size_t i = segment(t);
+    return (alpha_[i + 1] - alpha_[i]) / (t_[i + 1] - t_[i]);
+  }
+  double weight(double t) const override {
+    return weight_.empty() ? Schedule::weight(t) : between(weight_, t);
+  }
+  Json describe() const override {
+    Json made = {{"name", name_}, {"t", t_}, {"alpha", alpha_}};
+    if (!dalpha_.empty()) made["dalpha"] = dalpha_;
+    if (!weight_.empty()) made["weight"] = weight_;
+    return made;
+  }
+
+private:
+  // Index of the segment that holds t; times outside use the first or last one's end.
+  size_t segment(double t) const {
+    const auto after = std::upper_bound(t_.begin(), t_.end(), t);
+    const auto index = static_cast<size_t>(std::max<ptrdiff_t>(after - t_.begin() - 1, 0));
+    return std::min(index, t_.size() - 2);
+  }
+  double between(const std::vector<double>& values, double t) const {
+    const size_t i = segment(t);
+    const double part = std::clamp((t - t_[i]) / (t_[i + 1] - t_[i]), 0.0, 1.0);
+    return values[i] + part * (values[i + 1] - values[i]);
+  }
+
+  std::string name_ = "table";
+  std::vector<double> t_, alpha_, dalpha_, weight_;
+};
+
+void check_points(std::span<const double> t, std::span<const double> alpha) {
+  for (size_t i = 0; i < t.size(); ++i) {
+    if (!(t[i] >= 0 && t[i] <= 1))
+      fail(Code::invalid_argument, "schedule point {}: t {} is not in 0 to 1", i, t[i]);
+    if (!(alpha[i] >= 0 && alpha[i] <= 1)) {
+      fail(Code::invalid_argument, "schedule point {}: alpha {} is not in 0 to 1", i, alpha[i]);
+    }
+    if (i > 0 && !(t[i] > t[i - 1])) {
+      fail(Code::invalid_argument, "schedule point {}: t {} does not grow after {}", i, t[i],
+           t[i - 1]);
+    }
+    if (i > 0 && !(alpha[i] <= alpha[i - 1])) {
+      fail(Code::invalid_argument, "schedule point {}: alpha {} grows after {}", i, alpha[i],
+           alpha[i - 1]);
+    }
+  }
+}
+
+void check_column(std::span<const double> values, size_t points, const char* name) {
+  if (!values.empty() && values.size() != points) {
+    fail(Code::invalid_argument, "schedule column {} has {} values for {} points", name,
+         values.size(), points);
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) {
+      fail(Code::invalid_argument, "schedule point {}: {} {} is not finite", i, name, values[i]);
+    }
+  }
+}
+
+} // namespace
+
+ScheduleRef table_schedule(std::span<const double> t, std::span<const double> alpha,
+                           std::span<const double> dalpha, std::span<const double> weight) {
+  if (t.size() < 2)
+    fail(Code::invalid_argument, "a schedule table needs 2 points or more, not {}", t.size());
+  check_column(alpha, t.size(), "alpha");
+  if (alpha.empty()) fail(Code::invalid_argument, "a schedule table needs the column alpha");
+  check_points(t, alpha);
+  check_column(dalpha, t.size(), "dalpha");
+  check_column(weight, t.size(), "weight");
+  return std::make_shared<PointSchedule>(t, alpha, dalpha, weight);
 }
 
 } // namespace dllm::noise

@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -10,9 +12,9 @@ namespace dllm::runtime {
 Arguments::Arguments(std::shared_ptr<graph::Program> program)
     : program_(std::move(program)),
       buffers_(program_->graph().inputs().size()),
-      homes_(buffers_.size(), nullptr) {}
+      owners_(buffers_.size(), nullptr) {}
 
-Arguments::~Arguments() { give_back(); }
+Arguments::~Arguments() { return_donated(); }
 
 size_t Arguments::input(std::string_view name) const {
   const int32_t index = program_->graph().find_input(name);
@@ -22,10 +24,10 @@ size_t Arguments::input(std::string_view name) const {
 
 void Arguments::share(size_t input, graph::BufferRef buffer) { buffers_[input] = std::move(buffer); }
 
-void Arguments::lend(size_t input, graph::BufferRef& home) noexcept {
-  buffers_[input] = std::move(home);
-  home = nullptr;
-  homes_[input] = &home;
+void Arguments::donate(size_t input, graph::BufferRef& owner) noexcept {
+  buffers_[input] = std::move(owner);
+  owner = nullptr;
+  owners_[input] = &owner;
 }
 
 void Arguments::share_parameters(std::span<const graph::BufferRef> buffers) {
@@ -45,7 +47,7 @@ void Arguments::upload(graph::Engine& engine, const Batch& arrays) {
   constexpr std::string_view kPrefix = "batch:";
   const auto& inputs = program_->graph().inputs();
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (buffers_[i] != nullptr || homes_[i] != nullptr) continue;
+    if (buffers_[i] != nullptr || owners_[i] != nullptr) continue;
     std::string_view name = inputs[i].name;
     if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
     share(i, engine.upload(arrays.at(name), true));
@@ -57,25 +59,41 @@ std::vector<graph::BufferRef> Arguments::run(const Task* task, graph::StopRule r
   try {
     results = program_->run(buffers_, task, rule);
   } catch (...) {
-    give_back();
+    return_donated();
     throw;
   }
   const auto& outputs = program_->graph().outputs();
   for (size_t o = 0; o < results.size(); ++o) {
     const int32_t donor = outputs[o].donated_input;
-    if (donor < 0 || homes_[static_cast<size_t>(donor)] == nullptr) continue;
+    if (donor < 0 || owners_[static_cast<size_t>(donor)] == nullptr) continue;
     buffers_[static_cast<size_t>(donor)] = std::move(results[o]);
     results[o] = nullptr;
   }
-  give_back();
+  return_donated();
   return results;
 }
 
-void Arguments::give_back() noexcept {
-  for (size_t i = 0; i < homes_.size(); ++i) {
-    if (homes_[i] != nullptr) *std::exchange(homes_[i], nullptr) = std::move(buffers_[i]);
+void Arguments::return_donated() noexcept {
+  for (size_t i = 0; i < owners_.size(); ++i) {
+    if (owners_[i] != nullptr) *std::exchange(owners_[i], nullptr) = std::move(buffers_[i]);
     buffers_[i] = nullptr;
   }
+}
+
+std::string feed_signature(const Batch& feed) {
+  std::string text;
+  for (const auto& [name, array] : feed) {
+    text += fmt::format("{}:{}{};", name, dtype_name(array.dtype()), array.shape().text());
+  }
+  return text;
+}
+
+std::map<std::string, graph::Value> feed_inputs(graph::Graph& graph, const Batch& feed) {
+  std::map<std::string, graph::Value> arrays;
+  for (const auto& [name, array] : feed) {
+    arrays[name] = graph.input("batch:" + name, array.dtype(), array.shape());
+  }
+  return arrays;
 }
 
 }  // namespace dllm::runtime

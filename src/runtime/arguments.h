@@ -4,16 +4,18 @@
 #include "graph/engine.h"
 #include "tensor/batch.h"
 
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace dllm::runtime {
 
-// Every input gets its buffer in one of two ways. Shared: the program reads it. Lent: it leaves the place where its
-// owner keeps it, because an engine writes in place only where there is no other holder; the output that takes it over
-// comes back to that place. Lent buffers are back when run() returns or throws, and when this object is destroyed
+// Every input gets its buffer in one of two ways. Shared: the program reads it. Donated: it is moved out of the variable
+// of its owner, because an engine writes in place only where there is no other holder; the output that takes its place is
+// moved into that variable. It holds a buffer again when run() returns or throws, and when this object is destroyed
 // without a run. After graph::StateLost they hold undefined numbers: their owner must mark them lost.
 class Arguments {
  public:
@@ -26,8 +28,8 @@ class Arguments {
   size_t input(std::string_view name) const;
 
   void share(size_t input, graph::BufferRef buffer);
-  // home: outlives this object, and is null until the buffer is back. Never fails.
-  void lend(size_t input, graph::BufferRef& home) noexcept;
+  // owner: outlives this object, and is null until the buffer is back. Never fails.
+  void donate(size_t input, graph::BufferRef& owner) noexcept;
   // Shares one buffer with every input that is a parameter, in order. Fails with failed_precondition when the program
   // was compiled for another number of parameters.
   void share_parameters(std::span<const graph::BufferRef> buffers);
@@ -35,15 +37,24 @@ class Arguments {
   // not change until the run is over.
   void upload(graph::Engine& engine, const Batch& arrays);
 
-  // Runs once. Outputs in the order of the graph; null where an output went back to the owner of a lent buffer.
+  // Runs once. Outputs in the order of the graph; null where an output went back to the owner of a donated buffer.
   std::vector<graph::BufferRef> run(const Task* task = nullptr, graph::StopRule rule = graph::StopRule::anywhere);
 
  private:
-  void give_back() noexcept;
+  void return_donated() noexcept;
 
   std::shared_ptr<graph::Program> program_;
   std::vector<graph::BufferRef> buffers_;   // by input
-  std::vector<graph::BufferRef*> homes_;    // by input; null: not lent
+  std::vector<graph::BufferRef*> owners_;    // by input; null: not donated
 };
+
+// --- named arrays as inputs of a graph ---
+
+// Name, type and shape of every array: programs with equal ones can be shared.
+std::string feed_signature(const Batch& feed);
+
+// One graph input for every array, in the order of the batch, called "batch:<name>" so that it cannot be taken for an
+// array of the program's owner. Arguments::upload finds them again.
+std::map<std::string, graph::Value> feed_inputs(graph::Graph& graph, const Batch& feed);
 
 }  // namespace dllm::runtime

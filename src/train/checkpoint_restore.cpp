@@ -6,7 +6,6 @@
 #include "ckpt/weight_files.h"
 #include "train/checkpoint.h"
 #include "train/state.h"
-#include "train/state_file.h"
 
 #include <nlohmann/json.hpp>
 
@@ -48,6 +47,13 @@ void check_options(const Json& record, const StepRunner& runner) {
     const Json before = objective.value(key, Json(nullptr));
     if (before != value) fail_differs("objective." + key, before.dump(), value.dump());
   }
+}
+
+// What a token sees, and which state predicts it: the objective made the model so when the run began.
+void check_attention(const model::ModelConfig& saved, const model::ModelConfig& here) {
+  const std::string before = model::attention_name(saved.attention), now = model::attention_name(here.attention);
+  if (before != now) fail_differs("attention", before, now);
+  if (saved.shift != here.shift) fail_differs("shift", std::to_string(saved.shift), std::to_string(here.shift));
 }
 
 void check_model(const ckpt::WeightFiles& files, const model::ParamStore& store) {
@@ -135,7 +141,7 @@ void rewind_sinks(const Trainer::State& state) {
     try {
       sink->rewind(step);
     } catch (const std::exception& error) {
-      log(LogLevel::warn, "events behind step {} stay in a sink: {}", step,
+      log(LogLevel::warn, "events after step {} stay in a sink: {}", step,
           error.what());
     }
   }
@@ -176,11 +182,13 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
                             Task* task) {
   Trainer::State& state = trainer.state();
   StepRunner& runner = state.runner;
+  state.save.wait_until_idle(task); // it may be the one that is wanted
   ckpt::verify_checkpoint(dir, task);
   const std::unique_ptr<Source> folder = open_source(join_path(dir, "model"));
   const ckpt::WeightFiles files(*folder);
   check_model(files, runner.model()->params());
   const Record record = read_record(dir, runner);
+  check_attention(model::read_config(*folder), runner.model()->config());
   RestoredState restored;
   restored.arrays = read_state(runner, join_path(dir, "state/rank_000.safetensors"),
                                record.accumulated.batches > 0, task);

@@ -1,4 +1,4 @@
-#include "train/console_sink.h"
+#include "train/sink.h"
 
 #include <fmt/format.h>
 
@@ -44,12 +44,16 @@ std::string other_line(const Event& event) {
   }
   if (event.kind() == EventKind::checkpoint) {
     const auto* dir = std::get_if<std::string>(event.find("dir"));
-    return fmt::format("saved {}", dir != nullptr ? *dir : "");
+    std::string line = fmt::format("saved {}", dir != nullptr ? *dir : "");
+    constexpr double kShown = 0.05;  // seconds
+    const double stall = number(event, "stall_seconds");
+    if (stall >= kShown) line += fmt::format(", training stood still for {:.1f} s", stall);
+    return line;
   }
   return {};
 }
 
-// Of the terminal behind standard error, as it is now: it may have been resized.
+// Of the terminal of standard error at this moment: it may have been resized.
 int terminal_columns() {
   constexpr int kUsual = 80;
   winsize size{};

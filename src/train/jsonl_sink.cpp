@@ -1,21 +1,54 @@
-#include "train/jsonl_sink.h"
+#include "train/sink.h"
 
 #include "base/error.h"
 #include "base/file_error.h"
+#include "base/files.h"
+#include "base/json.h"
 #include "base/output_file.h"
-#include "train/undone_lines.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 #include <utility>
 
 namespace dllm::train {
 namespace {
+
+bool is_undone(std::string_view line, int64_t step) {
+  const Json object = Json::parse(line, nullptr, false);
+  if (!object.is_object()) return false;
+  const auto found = object.find("step");
+  return found != object.end() && found->is_number_integer() && found->get<int64_t>() > step;
+}
+
+// The whole lines of `text` that are not of a step after `step`.
+std::string without_undone_lines(std::string_view text, int64_t step) {
+  std::string kept;
+  for (size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string_view::npos; at = end + 1) {
+    if (!is_undone(text.substr(at, end - at), step)) kept += text.substr(at, end + 1 - at);
+  }
+  return kept;
+}
+
+// Drops the lines of steps after `step`, and a last line that a kill cut. The file is replaced in one step: a kill leaves
+// it as it was or without these lines. True when it was replaced: what was open writes into the old one. A link stays one,
+// anything but a regular file is left alone.
+bool drop_undone_lines(const std::string& path, int64_t step) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) return false;
+  const std::string file = std::filesystem::canonical(path, failed).string();
+  if (failed) return false;
+  const std::string text = read_text(file, INT64_MAX); // ours, and as long as the run was
+  const std::string kept = without_undone_lines(text, step);
+  if (kept.size() == text.size()) return false;
+  write_file_atomic(file, kept);
+  return true;
+}
 
 class JsonlSink final : public Sink {
 public:
@@ -70,7 +103,7 @@ private:
     return number;
   }
 
-  // Lines of steps behind `step`; not the rest of a line that is begun.
+  // Lines of steps after `step`; not the rest of a line that is begun.
   void drop_waiting(int64_t step) {
     const size_t rest = begun_.empty() ? 0 : waiting_.find('\n') + 1;
     const std::string kept = without_undone_lines(std::string_view(waiting_).substr(rest), step);

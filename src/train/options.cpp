@@ -4,6 +4,8 @@
 #include "train/optimizer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 namespace dllm::train {
 namespace {
@@ -52,6 +54,9 @@ std::vector<OptionSpec> shared_options() {
       option_str("root", "", "Folder that a run saves checkpoints into; empty: none."),
       option_i64("save_every", 0, 0, 1 << 30,
                  "Steps between checkpoints of a run; 0: only at its end."),
+      option_bool("save_wait", true,
+                  "A run stands still until a checkpoint is on disk; false: it is written in the background, "
+                  "except at the end. dllm train sets false."),
       option_i64("sync_every", 0, 0, 1 << 30,
                  "A run waits for its steps after so many of them, so that a callback can "
                  "save or evaluate there; engines that run ahead report steps late; 0: never."),
@@ -137,6 +142,23 @@ LearningRate learning_rate_of(const Options& options) {
   const std::string& compat = options.str("compat");
   made.starts_at_zero = compat == "dllm-jax" || compat == "dllm" || compat == "nano";
   return made;
+}
+
+double LearningRate::factor(int64_t updates, double clock) const {
+  const auto ticks = static_cast<int64_t>(clock * static_cast<double>(total));
+  updates = by_clock ? ticks : std::max(updates, ticks);
+  if (updates < warmup) {
+    return static_cast<double>(starts_at_zero ? updates : updates + 1) /
+           static_cast<double>(warmup);
+  }
+  if (kind == "constant") return 1.0;
+  const int64_t begin = kind == "wsd" ? std::max(cooldown_start, warmup) : warmup;
+  if (updates < begin) return 1.0;
+  const auto length = static_cast<double>(std::max<int64_t>(total - begin, 1));
+  const double part = std::min(static_cast<double>(updates - begin) / length, 1.0);
+  const double left =
+      kind == "cosine" ? 0.5 * (1.0 + std::cos(std::numbers::pi * part)) : 1.0 - part;
+  return floor_share + (1.0 - floor_share) * left;
 }
 
 } // namespace dllm::train

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "graph/ops.h"
 #include "graph/passes.h"
-#include "runtime/feed.h"
+#include "runtime/arguments.h"
 
 namespace dllm::train {
 namespace {

@@ -1,13 +1,16 @@
 #pragma once
-// The three programs of a trainer, as graphs: the fused step, and its halves accumulate and apply.
+// The three programs of a trainer: the fused step, and its halves accumulate and apply. As graphs, and compiled. Private
+// to src/train.
 
 #include "graph/engine.h"
 #include "model/builder.h"
 #include "noise/objective.h"
-#include "train/update.h"
+#include "train/optimizer.h"
 
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dllm::train {
@@ -45,6 +48,11 @@ struct ProgramSpec {
   bool mean_of_means = false;
 };
 
+// What a trainer changes in a model before the first step: a mask token where the objective needs one, the attention and
+// shift it is trained with, frozen tensors, and f32 masters. Fails with failed_precondition when there is no place for a
+// mask token.
+void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options);
+
 // Options of kind "trainer". Fails with invalid_argument when nothing would be trained, or when an option belongs to an
 // optimizer that is not chosen.
 ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective, const Options& options);
@@ -56,8 +64,8 @@ int64_t state_bytes(const ProgramSpec& spec);
 // Words of input and output "control" i32(kControlCount): requests of every process for the step, summed over all.
 enum Control { kStop, kCheckpoint, kError, kStep, kControlCount };
 
-// The one output "numbers" f32(kNumberCount + 2 * parts): one trip to the device reads everything about a step. Behind
-// these stand sum and count of each part of the loss. Words of control are exact below 2^24. What a program does not
+// The one output "numbers" f32(kNumberCount + 2 * parts): one trip to the device reads everything about a step. After
+// these come sum and count of each part of the loss. Words of control are exact below 2^24. What a program does not
 // compute is 0.
 enum Number {
   kNumberSum,
@@ -89,11 +97,62 @@ struct StepGraph {
   std::vector<std::string> parts;      // of the loss, in the order of "numbers"
 };
 
-// All take control and answer numbers; fused and apply take scalars, and halted where spec.halts, which their output
+// All take control and have the output numbers; fused and apply take scalars, and halted where spec.halts, which their output
 // halted continues; fused and accumulate take all parameters and the feed. Outputs of parameters and state are written
 // over their inputs. An update that is not finite leaves every array as it was, to the bit.
 StepGraph build_fused(const ProgramSpec& spec, const Batch& feed);
 StepGraph build_accumulate(const ProgramSpec& spec, const Batch& feed);
 StepGraph build_apply(const ProgramSpec& spec);  // of the sums, which are zero afterwards
+
+// --- one of them compiled ---
+
+enum class ProgramKind { fused, accumulate, apply };
+
+// Everything that a program may read or replace.
+struct Operands {
+  model::ParamStore& params;
+  std::vector<graph::BufferRef>& state;  // as ProgramSpec::state
+  graph::BufferRef& halted;              // null: 0
+  const std::vector<float>& scalars;     // empty: the program takes none
+  const std::vector<int32_t>& control;   // requests of this process
+  const Batch& feed;
+};
+
+// What a run computed, read from the output "numbers".
+struct StepNumbers {
+  double sum = 0, normalizer = 0, grad_norm = 0;
+  bool finite = true;
+  std::map<std::string, std::pair<double, double>> parts;  // sum, count
+  std::vector<int32_t> control;                            // requests of all processes
+};
+
+class TrainProgram {
+ public:
+  // Builds and compiles; feed: of the shapes it will run with.
+  TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batch& feed);
+
+  // Starts one run; returns "numbers", which an engine that runs ahead computes later. Parameters and state are then
+  // those after it. The task is checked until an array begins to be written: half an update would be neither the old
+  // nor the new weights. Any failure leaves all as it was, but graph::StateLost, which also marks the parameters lost
+  // where the program writes them.
+  graph::BufferRef run(const Operands& operands, const Task* task) const;
+  StepNumbers read(const graph::Buffer& numbers) const;  // waits for the run
+
+  // Of a run on this feed: rows that the head did not have to compute are taken off.
+  double flops(const Batch& feed) const;
+
+ private:
+  bool changes_weights() const { return kind_ != ProgramKind::accumulate; }
+
+  ProgramKind kind_;
+  graph::Engine& engine_;
+  std::vector<Place> inputs_, outputs_;
+  std::vector<std::string> parts_;
+  std::shared_ptr<graph::Program> program_;
+  std::vector<bool> donated_;           // by input
+  std::vector<size_t> donated_params_;  // physical index of each
+  double head_flops_per_row_ = 0;
+  double head_rows_ = 0;  // of the feed, used or not
+};
 
 }  // namespace dllm::train

@@ -32,7 +32,13 @@ public:
 };
 
 // "jsonl" (target: a file) or "console" (standard error). Fails with not_found for another kind.
-std::unique_ptr<Sink> make_sink(const std::string& kind, const std::string& target,
-                                const Options& options);
+std::unique_ptr<Sink> make_sink(const std::string& kind, const std::string& target, const Options& options);
+// One JSON object a line, appended to a file and written at once.
+std::unique_ptr<Sink> make_jsonl_sink(const std::string& path, int64_t every, bool append);
+std::unique_ptr<Sink> make_console_sink(int64_t every);
+
+// "step 120 [####....]  24 %  loss 3.214  eta 1:05  12.3k tok/s  lr 2.9e-04": at most `columns`
+// wide; what does not fit is left out, the least important first. columns 0: any width, no bar.
+std::string progress_line(const Event& event, const Progress& progress, int columns);
 
 } // namespace dllm::train

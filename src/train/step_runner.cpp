@@ -2,9 +2,7 @@
 
 #include "base/error.h"
 #include "graph/engine.h"
-#include "runtime/feed.h"
-#include "train/batch_feed.h"
-#include "train/prepare_model.h"
+#include "runtime/arguments.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,16 +10,67 @@
 namespace dllm::train {
 namespace {
 
-using StepClock = std::chrono::steady_clock;
-
-// Steps and micro-batches that may be unread between two calls of the trainer.
-constexpr size_t kMostUnread = 2;
 constexpr size_t kKeptPrograms = 8;
 
 std::shared_ptr<model::Model> prepared(std::shared_ptr<model::Model> model, const noise::Objective& objective,
                                        const Options& options) {
   prepare_model(*model, objective, options);
   return model;
+}
+
+// Tokens of a batch; padding (segment 0) is not counted.
+int64_t count_tokens(const Batch& batch) {
+  const Tensor* segments = batch.find("segments");
+  if (segments == nullptr || segments->dtype() != DType::i32) return batch.at("ids").count();
+  int64_t count = 0;
+  for (const int32_t segment : segments->as<int32_t>()) count += segment != 0 ? 1 : 0;
+  return count;
+}
+
+// Where the noise of a batch starts, in an update of several micro-batches: they are rows of one large batch, and draw
+// what that would.
+struct UpdatePart {
+  int64_t batches = 0;    // before this one
+  int64_t rows = 0;       // global rows of these
+  int64_t of_batches = 1; // option accumulate
+};
+
+// Keys of the noise: it depends on these and on the global row alone.
+struct NoiseKey {
+  uint64_t seed = 0;
+  int64_t step = 0;
+};
+
+Batch as_part_of_update(const noise::Objective& objective, const Batch& batch, const UpdatePart& part) {
+  const auto [first, total] = batch.global_rows(batch.at("ids").shape()[0]);
+  int64_t all = total + part.rows;
+  if (objective.spreads_over_rows()) {
+    if (part.batches >= part.of_batches) {
+      fail_with_hint("set the trainer option accumulate to the number of batches of an update",
+                     Code::failed_precondition,
+                     "batch {} of an update of {}: objective {} spreads its times over the rows of the whole update",
+                     part.batches + 1, part.of_batches, objective.name());
+    }
+    if (part.rows != part.batches * total) {
+      fail_with_hint("give batches of equal size, or time_sampling = uniform", Code::invalid_argument,
+                     "batch {} of an update has {} rows, those before it have {} together: objective {} spreads its "
+                     "times over the rows of the whole update",
+                     part.batches + 1, total, part.rows, objective.name());
+    }
+    all = total * part.of_batches;
+  }
+  Batch moved = batch;
+  moved.set("rows", Tensor::from(Shape{2}, std::vector<int64_t>{first + part.rows, all}));
+  return moved;
+}
+
+// The arrays that Objective::loss reads: noise is drawn unless the batch is prepared. part: null for a whole update.
+Batch make_feed(const noise::Objective& objective, const model::ModelConfig& config, const Batch& batch,
+                const NoiseKey& key, const UpdatePart* part) {
+  if (objective.is_prepared(batch)) return objective.feed(batch, config);
+  const noise::PrepareContext context = noise::prepare_context(objective, config);
+  const Batch rows = part != nullptr ? as_part_of_update(objective, batch, *part) : batch;
+  return objective.feed(objective.prepare(rows, key.seed, key.step, context), config);
 }
 
 }  // namespace
@@ -77,8 +126,6 @@ std::vector<graph::BufferRef> StepRunner::averages() const {
   return made;
 }
 
-// --- starting ---
-
 Batch StepRunner::feed_of(const Batch& batch, bool is_part) const {
   const NoiseKey key{static_cast<uint64_t>(options_.i64("seed")),
                      objective_->keyed_by_batch() ? counters_.batches : counters_.step};
@@ -107,7 +154,7 @@ StepRunner::InFlight StepRunner::begin(ProgramKind kind) const {
   InFlight step;
   step.kind = kind;
   step.before = step.after = counters_;
-  step.start = StepClock::now();
+  step.start = std::chrono::steady_clock::now();
   step.share = 1.0 / static_cast<double>(1 + in_flight_.size());
   const double lr = hyper().lr * rate_.factor(counters_.updates, clock_);
   step.lr = static_cast<double>(static_cast<float>(lr));  // as the program takes it
@@ -203,136 +250,6 @@ void StepRunner::clear_sums() {
   for (size_t i = 0; i < arrays_.size(); ++i) {
     if (spec_.state[i].use == StateUse::sum) arrays_[i] = nullptr;
   }
-}
-
-// --- reading ---
-
-// What a step did, in numbers for people.
-struct StepRunner::Finished {
-  double loss = 0, grad_norm = 0, seconds = 0, flops = 0;
-  std::map<std::string, std::pair<double, double>> parts;
-};
-
-void StepRunner::make_room() {
-  while (in_flight_.size() >= kMostUnread) read_oldest();
-}
-
-void StepRunner::wait_where_needed() {
-  if (!engine().runs_ahead()) read_all();
-}
-
-void StepRunner::read_all() {
-  check_usable();
-  while (!in_flight_.empty()) read_oldest();
-}
-
-// Of the oldest step. A device that failed took the arrays with it, and the weights when one of the runs in flight
-// writes them.
-StepNumbers StepRunner::read_numbers() {
-  try {
-    return in_flight_.front().program->read(*in_flight_.front().numbers);
-  } catch (const Error& error) {
-    lost_ = error.text();
-    const bool writes = std::ranges::any_of(
-        in_flight_, [](const InFlight& step) { return step.kind != ProgramKind::accumulate; });
-    if (writes) model_->params().lose(error.text());
-    in_flight_.clear();
-    throw;
-  }
-}
-
-void StepRunner::read_oldest() {
-  const StepNumbers numbers = read_numbers();
-  all_requests_ = numbers.control;
-  const InFlight step = std::move(in_flight_.front());
-  in_flight_.pop_front();
-  const double seconds = std::chrono::duration<double>(StepClock::now() - step.start).count() * step.share;
-  if (step.kind == ProgramKind::accumulate) return add_micro_batch(numbers, seconds, step.flops);
-  const Finished done = finished(step, numbers, seconds);
-  if (!numbers.finite) {
-    if (spec_.halts) halt(step, done);
-    --counters_.updates;
-    ++counters_.skipped;
-  }
-  last_loss_ = done.loss;
-  publish(step, done);
-  if (on_read_) on_read_();
-}
-
-StepRunner::Finished StepRunner::finished(const InFlight& step, const StepNumbers& numbers, double seconds) const {
-  Finished done{0, numbers.grad_norm, seconds, step.flops, numbers.parts};
-  done.loss = numbers.sum / std::max(numbers.normalizer, 1.0);
-  if (step.kind == ProgramKind::apply) {
-    const Accumulated& sums = step.sums;
-    done.loss = spec_.mean_of_means ? sums.mean_sum / static_cast<double>(sums.batches)
-                                    : sums.sum / std::max(sums.normalizer, 1.0);
-    done.seconds += sums.seconds;
-    done.flops = sums.flops;
-    done.parts = sums.parts;
-  }
-  return done;
-}
-
-void StepRunner::add_micro_batch(const StepNumbers& numbers, double seconds, double flops) {
-  Accumulated& sums = accumulated_;
-  sums.sum += numbers.sum;
-  sums.normalizer += numbers.normalizer;
-  sums.mean_sum += numbers.sum / std::max(numbers.normalizer, 1.0);
-  for (const auto& [name, part] : numbers.parts) {
-    sums.parts[name].first += part.first;
-    sums.parts[name].second += part.second;
-  }
-  sums.seconds += seconds;
-  sums.flops += flops;
-}
-
-void StepRunner::publish(const InFlight& step, const Finished& done) {
-  const double peak = engine().peak_flops();
-  const bool timed = done.seconds > 0;
-  std::map<std::string, double> values = {
-      {"step", static_cast<double>(step.after.step)},
-      {"loss", done.loss},
-      {"grad_norm", done.grad_norm},
-      {"lr", step.lr},
-      {"tokens", static_cast<double>(step.after.tokens)},
-      {"tokens_per_second", timed ? static_cast<double>(step.tokens) / done.seconds : 0.0},
-      {"mfu", timed && peak > 0 ? done.flops / done.seconds / peak : 0.0},
-      {"memory", static_cast<double>(engine().i64("memory_used"))},
-      {"compiles", static_cast<double>(engine().i64("compiles"))},
-      {"skipped", static_cast<double>(counters_.skipped)},
-  };
-  for (const auto& [name, part] : done.parts) values[name] = part.second > 0 ? part.first / part.second : 0.0;
-  metrics_.set(values);
-}
-
-// The program left this update out and all that were started behind it: they have not been.
-void StepRunner::halt(const InFlight& step, const Finished& done) {
-  counters_ = step.before;
-  in_flight_.clear();
-  halted_ = nullptr;
-  if (accumulated_.batches > 0) {
-    accumulated_ = {};
-    clear_sums();
-  }
-  fail_with_hint("lower lr, set clip, look at the data; or set nonfinite = skip", Code::aborted,
-                 "step {}: loss {} with gradient norm {} is not finite; the weights are as before the step",
-                 step.after.step, done.loss, done.grad_norm);
-}
-
-void StepRunner::restore(RestoredState state) {
-  in_flight_.clear();
-  halted_ = nullptr;
-  model_->params().restore(std::move(state.weights), [&] { arrays_ = std::move(state.arrays); });
-  counters_ = state.counters;
-  accumulated_ = std::move(state.accumulated);
-  lost_.clear();
-  {
-    const std::lock_guard lock(hyper_mutex_);
-    hyper_ = state.hyper;
-  }
-  metrics_.set({{"step", static_cast<double>(counters_.step)},
-                {"tokens", static_cast<double>(counters_.tokens)},
-                {"skipped", static_cast<double>(counters_.skipped)}});
 }
 
 }  // namespace dllm::train

@@ -5,13 +5,13 @@
 #include "graph/engine.h"
 #include "noise/objective.h"
 #include "runtime/program_cache.h"
-#include "train/metrics.h"
 #include "train/options.h"
-#include "train/train_program.h"
+#include "train/programs.h"
 
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,6 +19,20 @@
 #include <vector>
 
 namespace dllm::train {
+
+// The figures of a trainer, readable from any thread.
+class Metrics {
+ public:
+  // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped checkpoint_stall_seconds, all 0.
+  Metrics();
+  void set(const std::map<std::string, double>& values);  // at once; others stay
+  std::map<std::string, double> all() const;
+  double at(const std::string& key) const;  // not_found with the nearest key
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, double> values_;
+};
 
 struct Counters {
   int64_t step = 0;     // optimizer steps, those left out included
@@ -41,7 +55,7 @@ struct Accumulated {
   std::map<std::string, std::pair<double, double>> parts;  // sum, count
 };
 
-// What a checkpoint brings back.
+// What a restore sets.
 struct RestoredState {
   std::vector<std::pair<size_t, graph::BufferRef>> weights;  // by physical index
   std::vector<graph::BufferRef> arrays;                      // as ProgramSpec::state
@@ -54,7 +68,7 @@ struct RestoredState {
 // read up to two steps late; on the others at once. One call at a time; metrics(), hyper() and average() at any time.
 class StepRunner {
  public:
-  // Prepares the model for training (prepare_model.h).
+  // Prepares the model for training (programs.h).
   StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef objective, const Options& options);
 
   // A step, and its halves. The counters then count it. A failure, now or when it is read, is one of Trainer::step.
@@ -62,7 +76,7 @@ class StepRunner {
   void start_accumulate(const Batch& batch, const Task* task);
   void start_apply(const Task* task);
   // Reads every step in flight, oldest first. Fails with aborted at the first that was not finite under nonfinite =
-  // stop: it and all behind it are as if never started. When the device failed, the state is lost.
+  // stop: it and all after it are as if never started. When the device failed, the state is lost.
   void read_all();
 
   void on_read(std::function<void()> call) { on_read_ = std::move(call); }  // after the metrics of a step were set

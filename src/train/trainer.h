@@ -7,18 +7,45 @@
 #include "base/task.h"
 #include "model/model.h"
 #include "noise/objective.h"
-#include "train/batch_source.h"
+#include "tensor/batch.h"
+#include "text/loader.h"
 #include "train/options.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace dllm::train {
 
-// Making one lets the model see as the objective trains it (attention, shift, mask token), but for
-// what the options of the model chose: so it decodes and is saved.
+// Where a run takes its batches from: a loader over a dataset, or what a test makes.
+// One call at a time.
+class BatchSource {
+public:
+  virtual ~BatchSource() = default;
+  virtual std::optional<Batch> next() = 0; // nothing at the end of the data
+  virtual int64_t position() const = 0;    // batches taken since the start, over all epochs
+  virtual void seek(int64_t position) = 0; // fails with out_of_range past the end
+  // Bytes of text for each token, on average; 0: not known.
+  virtual double bytes_per_token() const { return 0; }
+};
+
+// The loader outlives it.
+class LoaderSource final : public BatchSource {
+public:
+  explicit LoaderSource(text::Loader& loader) : loader_(loader) {}
+  std::optional<Batch> next() override { return loader_.try_next(); }
+  int64_t position() const override { return loader_.position(); }
+  void seek(int64_t position) override { loader_.seek(position); }
+  double bytes_per_token() const override { return loader_.bytes_per_token(); }
+
+private:
+  text::Loader& loader_;
+};
+
+// Making one sets attention, shift and mask token of the model as the objective trains it, except what the options of the
+// model chose: so it decodes and is saved.
 // One call at a time; metric() and describe() from any thread. The one writer of its model while a
 // call runs; keeps model and objective alive.
 class Trainer {
@@ -30,7 +57,7 @@ public:
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // One optimizer step; answers the loss before the update, in nats. A step that fails or is
+  // One optimizer step; returns the loss before the update, in nats. A step that fails or is
   // cancelled changes nothing and does not count. The task is checked until the weights begin to
   // change: an update is never cut in two. Fails with aborted when the loss or a gradient is not
   // finite and nonfinite = stop.
@@ -42,14 +69,14 @@ public:
 
   // The same without waiting, where the engine runs ahead (elsewhere they wait). At most two steps
   // are unread then: metrics, events and failures come that much later, in order. A step that was
-  // not finite under nonfinite = stop fails in a later call, which names it; the steps behind it
+  // not finite under nonfinite = stop fails in a later call, which names it; the steps after it
   // changed no weight either and do not count. Under nonfinite = skip the rate and the optimizer's
-  // number of updates, for the steps behind it, took it for an update.
+  // number of updates count it for the steps after it.
   void start_step(const Batch& batch, const Task* task = nullptr);
   void start_apply(const Task* task = nullptr); // waits for its micro-batches
-  void sync() const;                            // waits for steps in flight; the first late failure
+  void sync() const; // waits for steps in flight and for a background save; the first late failure
 
-  // `steps` more steps, events after each (kinds train_step, checkpoint). Answers true when all
+  // `steps` more steps, events after each (kinds train_step, checkpoint). Returns true when all
   // were taken, false when the callback or a budget (options tokens, minutes) ended the run. Fails
   // with out_of_range when the data ends first (after saving into option `root`, when one is set),
   // with cancelled when the task was: the step it is in does not happen, its batch goes back to the
@@ -58,8 +85,8 @@ public:
   // Mean loss over at most max_batches, without an update; noise by position in the source alone.
   double eval(BatchSource& source, int64_t max_batches, Task* task = nullptr);
 
-  // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped; also the parts of
-  // the loss.
+  // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped checkpoint_stall_seconds; also the parts
+  // of the loss.
   double metric(const std::string& key) const;
   Json describe() const; // metrics, effective options, objective, quirks
   void set_f64(const std::string& key, double value); // lr weight_decay clip

@@ -61,6 +61,7 @@ TRAIN = {
     "--trainer.accumulate": ("2",), "--trainer.seed": ("5",), "--trainer.nonfinite": ("skip", {}, SAME), "--trainer.ema": ("0.5",),
     "--trainer.freeze": ("model.layers.0.*",), "--trainer.remat": ("true", {}, SAME), "--trainer.tokens": ("200",),
     "--trainer.root": ("elsewhere", {}, REFUSED), "--trainer.save_every": ("2", {"--save-every": None}),
+    "--trainer.save_wait": ("true", {"--save-every": "2"}, SAME),
     "--trainer.sync_every": ("2", {"--eval-every": "0"}, SAME), "--trainer.keep_last": ("1", {"--save-every": "2"}),
     "--trainer.compat": ("nano", {"--warmup": "4"}),
 }
@@ -108,12 +109,13 @@ def result(options):
     if done.returncode != 0:
         return done, None
     left = {"out": out.name, "stdout": bool(done.stdout), "steps": sorted(p.name for p in out.glob("step_*")),
-            "tokenizer": digest(out / "tokenizer.json"), "metrics": []}
+            "tokenizer": digest(out / "tokenizer.json"), "metrics": [], "saved": []}
     for line in (out / "metrics.jsonl").read_text().splitlines():
         event = json.loads(line)
-        for key in ("tokens_per_second", "mfu", "memory", "compiles", "dir"):
+        for key in ("tokens_per_second", "mfu", "memory", "compiles", "dir", "checkpoint_stall_seconds", "stall_seconds"):
             event.pop(key, None)
-        left["metrics"].append(event)
+        # When a checkpoint that is written in the background is on disk differs from run to run.
+        left["saved" if event["event"] == "checkpoint" else "metrics"].append(event)
     for step in sorted(out.glob("step_*")):
         for file in ("model/model.safetensors", "model/config.json", "state/rank_000.safetensors"):
             left[f"{step.name}/{file}"] = digest(step / file)

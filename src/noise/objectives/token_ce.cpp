@@ -1,10 +1,113 @@
+#include "noise/token_ce.h"
+
 #include "base/error.h"
-#include "noise/objectives/factories.h"
+#include "graph/ops.h"
+#include "noise/objectives/table.h"
 
 namespace dllm::noise {
 namespace {
 
-// For scripts and tests: the batch brings ids, targets and weights, this brings the loss.
+// One entry per target: where the hidden state lies that predicts it.
+struct PackedRows {
+  Tensor rows, targets, weights;
+  int64_t count = 0;
+};
+
+PackedRows pack_rows(const Tensor& targets, const Tensor& weights,
+                     const TokenCeSettings& settings) {
+  const int64_t batch = targets.shape()[0], seq = targets.shape()[1];
+  PackedRows packed{Tensor(DType::i32, {batch * seq}), Tensor(DType::i32, {batch * seq}),
+                    Tensor(DType::f32, {batch * seq})};
+  const auto rows = packed.rows.mutable_as<int32_t>();
+  const auto row_targets = packed.targets.mutable_as<int32_t>();
+  const auto row_weights = packed.weights.mutable_as<float>();
+  const auto target = targets.as<int32_t>();
+  const auto weight = weights.as<float>();
+  for (int64_t b = 0; b < batch; ++b) {
+    for (int64_t i = 0; i < seq; ++i) {
+      const auto at = static_cast<size_t>(b * seq + i);
+      if (target[at] < 0 || weight[at] == 0.0f) continue;
+      int64_t source = i - settings.shift;
+      if (source < 0) {
+        if (!settings.first_predicts_itself) {
+          fail_with_hint(
+              "give position 0 the target -1, or use shift = 0", Code::invalid_argument,
+              "targets[{}, {}] cannot be predicted with shift {}: nothing stands before it", b, i,
+              settings.shift);
+        }
+        source = i;
+      }
+      const auto slot = static_cast<size_t>(packed.count++);
+      rows[slot] = static_cast<int32_t>(b * seq + source);
+      row_targets[slot] = target[at];
+      row_weights[slot] = weight[at];
+    }
+  }
+  for (auto slot = static_cast<size_t>(packed.count); slot < rows.size(); ++slot)
+    row_targets[slot] = -1;
+  return packed;
+}
+
+// Rows of a batch that gives no normalizer count their targets.
+Tensor default_normalizer(const Tensor& targets) {
+  const int64_t batch = targets.shape()[0], seq = targets.shape()[1];
+  Tensor counts(DType::f32, {batch});
+  const auto target = targets.as<int32_t>();
+  for (int64_t b = 0; b < batch; ++b) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < seq; ++i)
+      count += target[static_cast<size_t>(b * seq + i)] >= 0 ? 1 : 0;
+    counts.mutable_as<float>()[static_cast<size_t>(b)] = static_cast<float>(count);
+  }
+  return counts;
+}
+
+} // namespace
+
+Batch token_ce_feed(const model::TokenBatch& rows, const TokenCeSettings& settings) {
+  const PackedRows packed = pack_rows(rows.targets, rows.weights, settings);
+  Batch feed = model::input_arrays(rows, settings.attention, settings.block);
+  feed.set(kHeadRows, packed.rows);
+  feed.set(kHeadTargets, packed.targets);
+  feed.set(kHeadWeights, packed.weights);
+  feed.set(kHeadCount, Tensor::scalar(static_cast<int32_t>(packed.count)));
+  feed.set(kNormalizer, rows.normalizer.defined() ? rows.normalizer : default_normalizer(rows.targets));
+  return feed;
+}
+
+Loss token_ce_loss(model::Builder& builder, const LossInputs& inputs) {
+  const graph::Value hidden = builder.forward(inputs.tokens).hidden;  // (batch, seq, hidden)
+  const graph::Value flat = graph::reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)});
+  const graph::Value rows = graph::take(flat, inputs.head_rows);  // (capacity, hidden)
+  const model::Head head = builder.head();
+  const graph::Value nll = graph::linear_cross_entropy(rows, head.weight, head.bias, head.scale, inputs.head_targets,
+                                                       inputs.head_count, head.softcap);  // (capacity)
+  Loss loss;
+  loss.sum = graph::sum(graph::multiply(nll, inputs.head_weights), {0});
+  loss.normalizer = graph::sum(inputs.normalizer, {0});
+  loss.parts.push_back(
+      {"nll", graph::sum(graph::stop_gradient(nll), {0}), graph::convert(inputs.head_count, DType::f32)});
+  return loss;
+}
+
+TokenRows token_rows(const Batch& batch, int64_t vocab) {
+  model::TokenRules rules;
+  rules.use = model::TokenUse::raw_rows;
+  rules.vocab = vocab;
+  TokenRows rows;
+  rows.arrays = model::parse_tokens(batch, rules);
+  rows.batch = rows.arrays.batch;
+  rows.seq = rows.arrays.seq;
+  rows.ids = rows.arrays.ids.as<int32_t>();
+  if (rows.arrays.keep.defined()) rows.keep = rows.arrays.keep.as<uint8_t>();
+  if (rows.arrays.segments.defined()) rows.segments = rows.arrays.segments.as<int32_t>();
+  if (rows.arrays.labels.defined()) rows.labels = rows.arrays.labels.as<int32_t>();
+  return rows;
+}
+
+namespace {
+
+// For scripts and tests: the batch has ids, targets and weights, the objective only the loss.
 class TokenCe final : public Objective {
 public:
   TokenCe(ScheduleRef schedule, const Options& options) : Objective(std::move(schedule), options) {}
@@ -21,12 +124,8 @@ private:
 
 } // namespace
 
-std::vector<OptionSpec> token_ce_keys() {
-  return shared_objective_keys();
+ObjectiveEntry objective_files::token_ce() {
+  return {"token_ce", "linear", shared_objective_options(), new_objective<TokenCe>};
 }
 
-ObjectiveRef make_token_ce(ScheduleRef schedule, const Options& options) {
-  return std::make_shared<TokenCe>(std::move(schedule), options);
-}
-
-} // namespace dllm::noise
+}  // namespace dllm::noise

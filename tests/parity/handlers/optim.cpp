@@ -6,9 +6,8 @@
 #include "handlers.h"
 #include "optim_runs.h"
 #include "runner.h"
-#include "train/learning_rate.h"
 #include "train/options.h"
-#include "train/update.h"
+#include "train/optimizer.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,7 @@
 // Training runs of the references, step by step through our trainer.
 
 #include "runner.h"
-#include "train/learning_rate.h"
+#include "train/options.h"
 
 namespace dllm::parity {
 

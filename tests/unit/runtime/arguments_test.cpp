@@ -1,4 +1,4 @@
-// Buffers of a run: shared ones stay, lent ones come back whatever ends the run.
+// Buffers of a run: shared ones stay, donated ones come back whatever ends the run.
 
 #include "runtime/arguments.h"
 
@@ -6,7 +6,6 @@
 #include "cpu/engine.h"
 #include "graph/engine.h"
 #include "graph/ops.h"
-#include "runtime/feed.h"
 
 #include <gtest/gtest.h>
 
@@ -60,7 +59,7 @@ class ArgumentsTest : public testing::Test {
   }
   void fill(Arguments& arguments) {
     arguments.share_parameters(std::vector<graph::BufferRef>{weight_buffer});
-    arguments.lend(arguments.input("sum"), sum_buffer);
+    arguments.donate(arguments.input("sum"), sum_buffer);
     arguments.upload(*engine, feed);
   }
 
@@ -116,7 +115,7 @@ TEST_F(ArgumentsTest, WhatIsMissingIsNamed) {
     EXPECT_NE(error.text().find("0 arrays of parameters, had 1"), std::string::npos) << error.text();
   }
   arguments.share_parameters(std::vector<graph::BufferRef>{weight_buffer});
-  arguments.lend(arguments.input("sum"), sum_buffer);
+  arguments.donate(arguments.input("sum"), sum_buffer);
   try {
     arguments.upload(*engine, Batch());
     FAIL() << "no error";

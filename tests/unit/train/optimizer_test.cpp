@@ -4,9 +4,8 @@
 
 #include "base/error.h"
 #include "tiny.h"
-#include "train/state_file.h"
-#include "train/train_program.h"
-#include "train/update.h"
+#include "train/programs.h"
+#include "train/state.h"
 
 #include "graph/ops.h"
 

@@ -1,6 +1,5 @@
-#include "train/console_sink.h"
-#include "train/options.h"
 #include "train/sink.h"
+#include "train/options.h"
 
 #include "base/error.h"
 #include "base/files.h"

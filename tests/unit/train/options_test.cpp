@@ -1,7 +1,6 @@
-#include "train/learning_rate.h"
+#include "train/options.h"
 
 #include "base/error.h"
-#include "train/options.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,0 +1,141 @@
+// The numbers of steps that were started: when they are read, what they change and what is reported.
+
+#include "base/error.h"
+#include "train/step_runner.h"
+
+#include <algorithm>
+
+namespace dllm::train {
+
+// Steps and micro-batches that may be unread between two calls of the trainer.
+constexpr size_t kMostUnread = 2;
+
+// What a step did, in numbers for people.
+struct StepRunner::Finished {
+  double loss = 0, grad_norm = 0, seconds = 0, flops = 0;
+  std::map<std::string, std::pair<double, double>> parts;
+};
+
+void StepRunner::make_room() {
+  while (in_flight_.size() >= kMostUnread) read_oldest();
+}
+
+void StepRunner::wait_where_needed() {
+  if (!engine().runs_ahead()) read_all();
+}
+
+void StepRunner::read_all() {
+  check_usable();
+  while (!in_flight_.empty()) read_oldest();
+}
+
+// Of the oldest step. A device that failed took the arrays with it, and the weights when one of the runs in flight
+// writes them.
+StepNumbers StepRunner::read_numbers() {
+  try {
+    return in_flight_.front().program->read(*in_flight_.front().numbers);
+  } catch (const Error& error) {
+    lost_ = error.text();
+    const bool writes = std::ranges::any_of(
+        in_flight_, [](const InFlight& step) { return step.kind != ProgramKind::accumulate; });
+    if (writes) model_->params().lose(error.text());
+    in_flight_.clear();
+    throw;
+  }
+}
+
+void StepRunner::read_oldest() {
+  const StepNumbers numbers = read_numbers();
+  all_requests_ = numbers.control;
+  const InFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - step.start).count() * step.share;
+  if (step.kind == ProgramKind::accumulate) return add_micro_batch(numbers, seconds, step.flops);
+  const Finished done = finished(step, numbers, seconds);
+  if (!numbers.finite) {
+    if (spec_.halts) halt(step, done);
+    --counters_.updates;
+    ++counters_.skipped;
+  }
+  last_loss_ = done.loss;
+  publish(step, done);
+  if (on_read_) on_read_();
+}
+
+StepRunner::Finished StepRunner::finished(const InFlight& step, const StepNumbers& numbers, double seconds) const {
+  Finished done{0, numbers.grad_norm, seconds, step.flops, numbers.parts};
+  done.loss = numbers.sum / std::max(numbers.normalizer, 1.0);
+  if (step.kind == ProgramKind::apply) {
+    const Accumulated& sums = step.sums;
+    done.loss = spec_.mean_of_means ? sums.mean_sum / static_cast<double>(sums.batches)
+                                    : sums.sum / std::max(sums.normalizer, 1.0);
+    done.seconds += sums.seconds;
+    done.flops = sums.flops;
+    done.parts = sums.parts;
+  }
+  return done;
+}
+
+void StepRunner::add_micro_batch(const StepNumbers& numbers, double seconds, double flops) {
+  Accumulated& sums = accumulated_;
+  sums.sum += numbers.sum;
+  sums.normalizer += numbers.normalizer;
+  sums.mean_sum += numbers.sum / std::max(numbers.normalizer, 1.0);
+  for (const auto& [name, part] : numbers.parts) {
+    sums.parts[name].first += part.first;
+    sums.parts[name].second += part.second;
+  }
+  sums.seconds += seconds;
+  sums.flops += flops;
+}
+
+void StepRunner::publish(const InFlight& step, const Finished& done) {
+  const double peak = engine().peak_flops();
+  const bool timed = done.seconds > 0;
+  std::map<std::string, double> values = {
+      {"step", static_cast<double>(step.after.step)},
+      {"loss", done.loss},
+      {"grad_norm", done.grad_norm},
+      {"lr", step.lr},
+      {"tokens", static_cast<double>(step.after.tokens)},
+      {"tokens_per_second", timed ? static_cast<double>(step.tokens) / done.seconds : 0.0},
+      {"mfu", timed && peak > 0 ? done.flops / done.seconds / peak : 0.0},
+      {"memory", static_cast<double>(engine().i64("memory_used"))},
+      {"compiles", static_cast<double>(engine().i64("compiles"))},
+      {"skipped", static_cast<double>(counters_.skipped)},
+  };
+  for (const auto& [name, part] : done.parts) values[name] = part.second > 0 ? part.first / part.second : 0.0;
+  metrics_.set(values);
+}
+
+// The program left out this update and all that were started after it: none of them counts.
+void StepRunner::halt(const InFlight& step, const Finished& done) {
+  counters_ = step.before;
+  in_flight_.clear();
+  halted_ = nullptr;
+  if (accumulated_.batches > 0) {
+    accumulated_ = {};
+    clear_sums();
+  }
+  fail_with_hint("lower lr, set clip, look at the data; or set nonfinite = skip", Code::aborted,
+                 "step {}: loss {} with gradient norm {} is not finite; the weights are as before the step",
+                 step.after.step, done.loss, done.grad_norm);
+}
+
+void StepRunner::restore(RestoredState state) {
+  in_flight_.clear();
+  halted_ = nullptr;
+  model_->params().restore(std::move(state.weights), [&] { arrays_ = std::move(state.arrays); });
+  counters_ = state.counters;
+  accumulated_ = std::move(state.accumulated);
+  lost_.clear();
+  {
+    const std::lock_guard lock(hyper_mutex_);
+    hyper_ = state.hyper;
+  }
+  metrics_.set({{"step", static_cast<double>(counters_.step)},
+                {"tokens", static_cast<double>(counters_.tokens)},
+                {"skipped", static_cast<double>(counters_.skipped)}});
+}
+
+}  // namespace dllm::train
