@@ -74,10 +74,10 @@ public:
 
 private:
   void open_tokens(const Reader& reader, const std::string& path, const Task* task);
-  void add(Record record, const Task* task = nullptr);
-  void add_tokens(Record record, const Task* task);
+  void add(Record&& record, const Task* task = nullptr);
+  void add_tokens(Record&& record, const Task* task);
   // A chat with its ids and keep; other records as they are.
-  Record rendered(Record record, const Task* task = nullptr);
+  void render(Record& record, const Task* task = nullptr);
   void check_ids(const Record& record) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;

@@ -25,7 +25,7 @@ ReadFile read_file(const std::string& path, const Options& options, const Reader
                    "{} is of format {}, whose rows cannot be added to others", path, reader.name);
   }
   int64_t records = 0;
-  reader.read({file, options, task}, [&](Record record) {
+  reader.read({file, options, task}, [&](Record&& record) {
     if (records++ % kRecordsUnchecked == 0) check_task(task);
     sink(std::move(record));
   });

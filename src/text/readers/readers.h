@@ -26,7 +26,7 @@ struct TokenFileInfo;
 constexpr int64_t kMaxRecord = int64_t{64} << 20; // bytes of a row of text, and of a line
 constexpr int64_t kHeadBytes = 64;                // of the content that a format may be recognized by
 
-using RecordSink = std::function<void(Record)>;
+using RecordSink = std::function<void(Record&&)>;
 
 // One file as detection sees it.
 struct FileHead {
