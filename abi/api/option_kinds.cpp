@@ -1,16 +1,15 @@
 // Every kind of option and the schema behind it: the one table that names them all.
 
 #include "cpu/engine.h"
-#include "graph/engine_options.h"
 #include "decode/policy.h"
 #include "decode/slot.h"
+#include "graph/engine_options.h"
 #include "lua_runner.h"
 #include "model/model.h"
 #include "model/plan.h"
 #include "noise/objective.h"
 #include "noise/schedule.h"
 #include "options_handle.h"
-#include "text/bpe_trainer.h"
 #include "text/chat.h"
 #include "text/dataset.h"
 #include "text/loader.h"

@@ -4,7 +4,7 @@
 #include "model/model.h"
 #include "runtime/arguments.h"
 #include "runtime/feed.h"
-#include "tensor/check_values.h"
+#include "tensor/batch.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/safe_path.h"
+#include "ckpt/checkpoint_folder.h"
 #include "ckpt/safetensors_writer.h"
 #include "model/model.h"
 #include "model/saved_folder.h"

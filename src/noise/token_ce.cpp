@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
-#include "tensor/check_values.h"
+#include "tensor/batch.h"
 
 namespace dllm::noise {
 namespace {

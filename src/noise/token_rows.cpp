@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "noise/token_ce.h"
-#include "tensor/check_values.h"
+#include "tensor/batch.h"
 
 namespace dllm::noise {
 namespace {

@@ -4,7 +4,7 @@
 #include "pjrt/call.h"
 #include "pjrt/named_values.h"
 #include "tensor/dtype.h"
-#include "tensor/shape.h"
+#include "tensor/tensor.h"
 
 #include <cstdint>
 #include <optional>

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/task.h"
 #include "text/chat.h"
-#include "text/record_reader.h"
+#include "text/readers/readers.h"
 
 #include <nlohmann/json.hpp>
 
@@ -107,7 +107,7 @@ void Dataset::add(std::string_view json) {
 
 namespace {
 
-// To train a tokenizer from: what was said, without what a template writes around it.
+// To train a tokenizer from: the contents of the messages, without what a template writes around them.
 std::string contents_of(const Json& conversation) {
   std::string text;
   const auto messages = conversation.find("messages");

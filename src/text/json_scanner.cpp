@@ -1,4 +1,4 @@
-#include "text/json_scanner.h"
+#include "text/json_reader.h"
 
 #include "base/error.h"
 #include "text/unicode.h"

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "text/shuffle.h"
 
 #include <algorithm>
 #include <cstdint>

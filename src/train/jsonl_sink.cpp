@@ -1,7 +1,6 @@
 #include "train/jsonl_sink.h"
 
 #include "base/error.h"
-#include "base/file_error.h"
 #include "base/output_file.h"
 #include "train/undone_lines.h"
 

@@ -2,7 +2,7 @@
 // Types and values of StableHLO text.
 
 #include "tensor/dtype.h"
-#include "tensor/shape.h"
+#include "tensor/tensor.h"
 
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// JSON lines: a row is one object (record.h); blank lines are passed over.
+// JSON lines: a row is one object (readers.h); blank lines are passed over.
 #include "base/task.h"
 #include "text/readers/readers.h"
 #include "text/readers/text_window.h"

@@ -1,6 +1,5 @@
 #include "base/input_file.h"
 
-#include "base/source.h"
 #include "unit/test_files.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "base/source.h"
+#include "base/input_file.h"
 
 #include "unit/test_files.h"
 

@@ -1,4 +1,4 @@
-#include "ckpt/weight_files.h"
+#include "ckpt/safetensors.h"
 
 #include "ckpt/safetensors_writer.h"
 #include "unit/ckpt/safetensors_bytes.h"

@@ -1,4 +1,4 @@
-#include "tensor/shape.h"
+#include "tensor/tensor.h"
 
 #include "unit/test_files.h"
 
