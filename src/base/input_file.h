@@ -22,7 +22,7 @@ struct FileStamp {
 
 // Fails as InputFile does.
 FileStamp file_stamp(const std::string& path);
-// data_loss naming the path when it leads to other bytes than those of `stamp`. A name that is gone is no change.
+// data_loss naming the path when it leads to other bytes than those of `stamp`. A removed file counts as unchanged.
 void check_stamp(const std::string& path, const FileStamp& stamp);
 
 // An open regular file. What a path leads to is looked at before it is opened: a pipe, a device or a socket would hang or

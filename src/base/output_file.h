@@ -27,7 +27,7 @@ class AppendFile {
   AppendFile& operator=(const AppendFile&) = delete;
 
   const std::string& path() const { return path_; }
-  // Writes the front of `data` and answers how many bytes were written: all of them, or less with errno set.
+  // Writes the front of `data` and returns how many bytes were written: all of them, or less with errno set.
   size_t write(std::string_view data);
 
  private:

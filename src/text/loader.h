@@ -86,7 +86,7 @@ public:
   // Fails with out_of_range, "end of data after N batches".
   Batch next();
 
-  // Sequences handed out so far, over all ranks and epochs. Seeking there gives the very same
+  // Sequences returned so far, over all ranks and epochs. Seeking there gives the very same
   // batches again, also with another batch size or number of ranks.
   int64_t position() const { return position_; }
   void seek(int64_t position); // fails with out_of_range beyond the end

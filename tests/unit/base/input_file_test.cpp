@@ -100,7 +100,7 @@ TEST(InputFile, AFileThatIsReplacedReadsOn) {
   expect_error(Code::data_loss, path + " changed", [&] { check_stamp(path, file.stamp()); });
   remove_all(path);
   EXPECT_EQ(file.read(0, 6).text(), "before");
-  EXPECT_NO_THROW(check_stamp(path, file.stamp())) << "a name that is gone is no change";
+  EXPECT_NO_THROW(check_stamp(path, file.stamp())) << "a removed file counts as unchanged";
 }
 
 } // namespace

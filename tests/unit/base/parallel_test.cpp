@@ -158,7 +158,7 @@ TEST_P(Pools, ACancelledCallerDoesNotWaitForItsTurn) {
   other.join();
 }
 
-// Each of these threads has a team of OpenMP of its own, which goes away with it.
+// Each of these threads has a team of OpenMP of its own, which ends with it.
 TEST_P(Pools, ThreadsThatComeAndGoMayCall) {
   ThreadPool pool(3, runner(3));
   std::atomic<int64_t> sum{0};

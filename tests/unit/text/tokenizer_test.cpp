@@ -111,7 +111,7 @@ TEST(Tokenizer, AddedSpecialTokenIsSaved) {
   EXPECT_EQ(back->encode(" hello aaaa 12"), tokenizer->encode(" hello aaaa 12"));
 }
 
-TEST(Tokenizer, ConfigBesideTheFileNamesTheSpecialTokens) {
+TEST(Tokenizer, ConfigNextToTheFileNamesTheSpecialTokens) {
   const auto tokenizer = make_small(R"({"add_tokens": ["<|mask|>", "<|a|>", "<|b|>"]})");
   Scratch scratch;
   scratch.write(
