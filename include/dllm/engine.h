@@ -23,9 +23,11 @@ extern "C" {
 
 /* Makes an engine.
  *
- *   opts   NULL: defaults; kind "engine": kind, threads, thread_pool (own openmp: who
- *          runs the threads of kind cpu; the results are the same), memory_limit (bytes), ranks,
- *          check, and for kind pjrt plugin, pjrt.device, pjrt.compute and the other pjrt keys, target
+ * With thread_pool openmp an engine of kind cpu runs its threads as parallel regions of OpenMP, in
+ * place of threads of its own. The results are the same.
+ *
+ *   opts   NULL: defaults; kind "engine": kind, threads, thread_pool (own openmp), memory_limit
+ *          (bytes), ranks, check, and for kind pjrt plugin, pjrt.device, pjrt.compute and the other pjrt keys, target
  *          (hardware that is not there: the engine plans and compiles, uploads and runs fail with
  *          DLLM_FAILED_PRECONDITION)
  *   out    not NULL
