@@ -27,15 +27,14 @@ extern "C" {
  * place of threads of its own. The results are the same.
  *
  *   opts   NULL: defaults; kind "engine": kind, threads, thread_pool (own openmp), memory_limit
- *          (bytes), ranks, check, and for kind pjrt plugin, pjrt.device, pjrt.compute and the other pjrt keys, target
- *          (hardware that is not there: the engine plans and compiles, uploads and runs fail with
- *          DLLM_FAILED_PRECONDITION)
+ *          (bytes), ranks, check, and for kind pjrt plugin, pjrt.device, pjrt.compute and the other
+ *          pjrt keys, target (hardware that is not there: the engine plans and compiles, uploads
+ *          and runs fail with DLLM_FAILED_PRECONDITION)
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_UNIMPLEMENTED for a kind or thread_pool this build does not have (see
- *          dllm_has_feature); DLLM_NOT_FOUND when
- *          there is no such plugin; DLLM_UNAVAILABLE when a plugin cannot be loaded or has no
- *          device; DLLM_FAILED_PRECONDITION when it is too old
+ *          dllm_has_feature); DLLM_NOT_FOUND when there is no such plugin; DLLM_UNAVAILABLE when a
+ *          plugin cannot be loaded or has no device; DLLM_FAILED_PRECONDITION when it is too old
  * Owns     out is yours
  * Threads  any
  * Since    1
