@@ -2,7 +2,6 @@
 
 #include "buffer_handle.h"
 #include "ckpt/checkpoint_folder.h"
-#include "ckpt/model_folder.h"
 #include "ckpt/weights_on_disk.h"
 #include "loader_handle.h"
 #include "model/model.h"

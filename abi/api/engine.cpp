@@ -3,7 +3,7 @@
 #include "engine_handle.h"
 
 #include "buffer_handle.h"
-#include "ckpt/model_folder.h"
+#include "ckpt/checkpoint_folder.h"
 #include "cpu/engine.h"
 #include "decode/plan.h"
 #include "options_handle.h"

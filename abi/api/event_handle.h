@@ -1,5 +1,5 @@
 #pragma once
-#include "base/event.h"
+#include "base/log.h"
 #include "check.h"
 #include "dllm/event.h"
 #include "guard.h"

@@ -15,7 +15,8 @@ const char* dllm_version(void) { return DLLM_VERSION; }
 
 const char* dllm_build_info(void) {
   return "{\"version\": \"" DLLM_VERSION "\", \"compiler\": \"" DLLM_COMPILER "\", \"build\": \"" DLLM_BUILD_TYPE
-         "\", \"simd\": \"run-time dispatch\", \"lua\": " DLLM_HAS_LUA ", \"pjrt\": " DLLM_HAS_PJRT ", \"git\": \"" DLLM_GIT "\"}";
+         "\", \"simd\": \"run-time dispatch\", \"lua\": " DLLM_HAS_LUA ", \"pjrt\": " DLLM_HAS_PJRT ", \"openmp\": " DLLM_HAS_OPENMP
+         ", \"git\": \"" DLLM_GIT "\"}";
 }
 
 int32_t dllm_has_feature(const char* name) {
@@ -23,6 +24,7 @@ int32_t dllm_has_feature(const char* name) {
   const std::string_view wanted = name;
   if (wanted == "lua") return std::string_view(DLLM_HAS_LUA) == "true" ? 1 : 0;
   if (wanted == "pjrt") return std::string_view(DLLM_HAS_PJRT) == "true" ? 1 : 0;
+  if (wanted == "openmp") return std::string_view(DLLM_HAS_OPENMP) == "true" ? 1 : 0;
   return wanted == "bf16" ? 1 : 0;
 }
 

@@ -10,7 +10,6 @@
 #include "noise/objective.h"
 #include "noise/schedule.h"
 #include "options_handle.h"
-#include "text/bpe_trainer.h"
 #include "text/chat.h"
 #include "text/dataset.h"
 #include "text/loader.h"

@@ -1,5 +1,5 @@
 #pragma once
-#include "base/source.h"
+#include "base/input_file.h"
 #include "check.h"
 #include "dllm/source.h"
 #include "guard.h"

@@ -7,8 +7,8 @@
 #include "options_handle.h"
 #include "source_handle.h"
 #include "task_handle.h"
-#include "text/bpe_trainer.h"
 #include "text/chat.h"
+#include "text/tokenizer.h"
 
 #include <nlohmann/json.hpp>
 

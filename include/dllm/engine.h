@@ -23,15 +23,18 @@ extern "C" {
 
 /* Makes an engine.
  *
- *   opts   NULL: defaults; kind "engine": kind, threads, memory_limit (bytes), ranks, check, and
- *          for kind pjrt plugin, pjrt.device, pjrt.compute and the other pjrt keys, target
- *          (hardware that is not there: the engine plans and compiles, uploads and runs fail with
- *          DLLM_FAILED_PRECONDITION)
+ * With thread_pool openmp an engine of kind cpu runs its threads as parallel regions of OpenMP, in
+ * place of threads of its own. The results are the same.
+ *
+ *   opts   NULL: defaults; kind "engine": kind, threads, thread_pool (own openmp), memory_limit
+ *          (bytes), ranks, check, and for kind pjrt plugin, pjrt.device, pjrt.compute and the other
+ *          pjrt keys, target (hardware that is not there: the engine plans and compiles, uploads
+ *          and runs fail with DLLM_FAILED_PRECONDITION)
  *   out    not NULL
  *
- * Returns  DLLM_OK; DLLM_UNIMPLEMENTED for a kind this build does not have; DLLM_NOT_FOUND when
- *          there is no such plugin; DLLM_UNAVAILABLE when a plugin cannot be loaded or has no
- *          device; DLLM_FAILED_PRECONDITION when it is too old
+ * Returns  DLLM_OK; DLLM_UNIMPLEMENTED for a kind or thread_pool this build does not have (see
+ *          dllm_has_feature); DLLM_NOT_FOUND when there is no such plugin; DLLM_UNAVAILABLE when a
+ *          plugin cannot be loaded or has no device; DLLM_FAILED_PRECONDITION when it is too old
  * Owns     out is yours
  * Threads  any
  * Since    1
@@ -72,7 +75,8 @@ DLLM_API int64_t dllm_engine_device_count(const dllm_engine *engine);
  */
 DLLM_API const char *dllm_engine_device_name(const dllm_engine *engine, int64_t index);
 
-/* Writes what the engine is as a JSON object: kind, devices, threads, simd, memory.
+/* Writes what the engine is as a JSON object: kind, devices, threads, thread_pool,
+ * simd, memory.
  *
  *   engine   not NULL
  *   out      not NULL

@@ -50,7 +50,8 @@ typedef void (*dllm_log_fn)(int32_t level, const char *line, void *user_data);
  *   user_data    NULL, or handed to all three
  *   out          not NULL
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT when one of allocate and deallocate is NULL; DLLM_UNIMPLEMENTED for
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT when one of allocate and deallocate is NULL, or thread_pool is openmp and
+ *          parallel is not NULL; DLLM_UNIMPLEMENTED for
  *          kind "pjrt", whose plugins have memory and threads of their own
  * Owns     out is yours
  * Threads  any

@@ -35,7 +35,7 @@ DLLM_API int32_t dllm_abi_version(void);
  */
 DLLM_API const char *dllm_version(void);
 
-/* Tells how the library was built: a JSON object with compiler, simd, lua, pjrt, git.
+/* Tells how the library was built: a JSON object with compiler, simd, lua, pjrt, openmp, git.
  *
  * Returns  text, never NULL
  * Owns     result is lent for ever
@@ -46,8 +46,8 @@ DLLM_API const char *dllm_build_info(void);
 
 /* Tells whether this build has a feature.
  *
- *   name   NULL: 0; "lua" (dllm_lua_new), "pjrt" (engines of that kind) or "bf16" (weights in that
- *          form), any other word: 0
+ *   name   NULL: 0; "lua" (dllm_lua_new), "pjrt" (engines of that kind), "openmp" (engines with
+ *          thread_pool = openmp) or "bf16" (weights in that form), any other word: 0
  *
  * Returns  1 or 0
  * Owns     nothing

@@ -17,7 +17,13 @@ find_package(ZLIB QUIET)
 if(NOT TARGET ZLIB::ZLIB)
   dllm_missing(zlib zlib1g-dev)
 endif()
+# With GCC it is a part of the compiler, with clang the package libomp-dev. Not in a library that travels alone, and the
+# thread sanitizer cannot see its locks.
 find_package(OpenMP QUIET COMPONENTS CXX)
+set(DLLM_HAS_OPENMP OFF)
+if(DLLM_OPENMP AND OpenMP_CXX_FOUND AND NOT DLLM_SELF_CONTAINED AND NOT "thread" IN_LIST DLLM_SANITIZE)
+  set(DLLM_HAS_OPENMP ON)
+endif()
 
 find_package(PkgConfig REQUIRED)
 foreach(dependency "HWY libhwy libhwy-dev" "PCRE2 libpcre2-8 libpcre2-dev" "UTF8PROC libutf8proc libutf8proc-dev"

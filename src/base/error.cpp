@@ -1,6 +1,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <numeric>
 
@@ -65,6 +66,33 @@ std::string nearest(const std::string& word, const char* const* names, size_t co
     }
   }
   return found;
+}
+
+Code errno_code(int number) {
+  switch (number) {
+    case ENOENT:
+    case ENOTDIR: return Code::not_found;
+    case EACCES:
+    case EPERM:
+    case EROFS: return Code::permission_denied;
+    case ENAMETOOLONG:
+    case EISDIR:
+    case EINVAL:
+    case ELOOP:
+    case ENXIO: return Code::invalid_argument;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE: return Code::resource_exhausted;
+    default: return Code::internal;
+  }
+}
+
+void fail_errno(const char* verb, const std::string& path) {
+  const int number = errno;
+  fail(errno_code(number), "cannot {} {}: {}", verb, path, std::strerror(number));
 }
 
 }  // namespace dllm

@@ -1,6 +1,7 @@
 #pragma once
 // The one exception type of the core. Only abi/guard.h turns it into a status.
 
+
 #include <fmt/core.h>
 
 #include <cstdint>
@@ -75,5 +76,12 @@ std::string nearest(const std::string& word, const Names& names) {
   for (const auto& name : names) list.push_back(name.data());
   return nearest(word, list.data(), list.size());
 }
+
+// What errno says about a path, as an error.
+
+Code errno_code(int number);
+
+// "cannot <verb> <path>: <reason>", with the code that fits errno.
+[[noreturn]] void fail_errno(const char* verb, const std::string& path);
 
 }  // namespace dllm

@@ -1,7 +1,6 @@
 #include "base/files.h"
 
 #include "base/error.h"
-#include "base/file_error.h"
 #include "base/input_file.h"
 #include "base/output_file.h"
 #include "base/task.h"
@@ -37,33 +36,6 @@ struct OpenFile {
 constexpr size_t kFlushed = size_t{8} << 20;  // bytes of a piece that is written at a time
 
 }  // namespace
-
-Code errno_code(int number) {
-  switch (number) {
-    case ENOENT:
-    case ENOTDIR: return Code::not_found;
-    case EACCES:
-    case EPERM:
-    case EROFS: return Code::permission_denied;
-    case ENAMETOOLONG:
-    case EISDIR:
-    case EINVAL:
-    case ELOOP:
-    case ENXIO: return Code::invalid_argument;
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-    case ENOMEM:
-    case EMFILE:
-    case ENFILE: return Code::resource_exhausted;
-    default: return Code::internal;
-  }
-}
-
-void fail_errno(const char* verb, const std::string& path) {
-  const int number = errno;
-  fail(errno_code(number), "cannot {} {}: {}", verb, path, std::strerror(number));
-}
 
 bool file_exists(const std::string& path) {
   std::error_code ignored;

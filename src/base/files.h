@@ -18,7 +18,7 @@ bool is_link(const std::string& path);  // a symbolic link, wherever it leads
 int64_t file_size(const std::string& path);  // not_found when there is none
 
 // Memory-maps a regular file, read-only. The bytes stay valid as long as a copy of the result lives. Only for files
-// that nothing cuts (shared libraries, fixtures): touching a page that is gone is SIGBUS. input_file.h reads.
+// that nothing cuts (shared libraries, fixtures): touching a removed page is SIGBUS. input_file.h reads.
 Bytes map_file(const std::string& path);
 // Whole regular file; refuses more than `limit` bytes before anything is allocated. input_file.h has the errors.
 Bytes read_bytes(const std::string& path, int64_t limit = int64_t{1} << 30);

@@ -1,14 +1,20 @@
 #pragma once
-// Process-wide log: the level and the sink are the only global state of the library. Nothing is ever written to
-// standard output. Default sink: none.
+// What the library reports to its host: log lines and events. The level and the sink of the log are the only global
+// state of the library. Nothing is ever written to standard output. Default sink: none.
+
+#include "base/json.h"
 
 #include <fmt/core.h>
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
+#include <vector>
 
 namespace dllm {
 
@@ -28,5 +34,33 @@ template <class... Args>
 void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
   if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...));
 }
+
+// The one argument of the one callback type: a kind and values by key, so that events can grow.
+
+// Numbers are those of include/dllm/base.h.
+enum class EventKind : int32_t { progress = 1, train_step = 2, eval = 3, decode_step = 4, block = 5, checkpoint = 6 };
+enum class Answer : int32_t { go_on = 0, stop = 1, fail = 2 };
+
+class Event {
+ public:
+  using Value = std::variant<int64_t, double, std::string, std::vector<int32_t>, std::vector<float>>;
+
+  explicit Event(EventKind kind) : kind_(kind) {}
+  EventKind kind() const { return kind_; }
+  Event& set(std::string key, Value value) {
+    values_.insert_or_assign(std::move(key), std::move(value));
+    return *this;
+  }
+  // Null when there is no such key.
+  const Value* find(std::string_view key) const;
+  std::vector<std::string> keys() const;
+  Json to_json() const;  // {"event": "train_step", ...}
+
+ private:
+  EventKind kind_;
+  std::map<std::string, Value, std::less<>> values_;
+};
+
+using EventFn = std::function<Answer(const Event&)>;
 
 }  // namespace dllm

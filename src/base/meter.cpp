@@ -15,14 +15,14 @@ MeterRef& slot() noexcept {
 } // namespace
 
 void Meter::charge(int64_t bytes) {
-  const int64_t beside = beside_ == nullptr ? 0 : *beside_;
+  const int64_t other = other_bytes_ == nullptr ? 0 : *other_bytes_;
   const int64_t used = used_.fetch_add(bytes, std::memory_order_relaxed);
-  if (limit_ == 0 || bytes <= limit_ - beside - used) return;
+  if (limit_ == 0 || bytes <= limit_ - other - used) return;
   release(bytes);
   fail_with_hint("close objects that are not needed, or raise option memory_limit",
                  Code::resource_exhausted,
                  "{} bytes are needed, {} of the script's limit of {} are in use", bytes,
-                 used + beside, limit_);
+                 used + other, limit_);
 }
 
 const MeterRef& current_meter() noexcept { return slot(); }

@@ -1,7 +1,7 @@
 #pragma once
-// Counts the bytes of arrays that one caller makes, against a limit. A script runner sets its meter
-// for its thread; arrays and engine memory made on that thread are charged to it until they are
-// freed, by whichever thread.
+// Memory: what the machine has, and the bytes that one caller may take.
+
+
 
 #include <atomic>
 #include <cstdint>
@@ -9,6 +9,8 @@
 
 namespace dllm {
 
+// Counts the bytes of arrays that one caller makes, against a limit. A script runner sets its meter for its thread; arrays
+// and engine memory made on that thread are charged to it until they are freed, by whichever thread.
 class Meter {
 public:
   // limit: bytes; 0: none.
@@ -23,13 +25,13 @@ public:
   int64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
   int64_t limit() const noexcept { return limit_; }
   // Bytes until the limit; negative when it is passed. On the meter's thread. REQUIRES: there is a limit.
-  int64_t room() const noexcept { return limit_ - (beside_ == nullptr ? 0 : *beside_) - used(); }
+  int64_t room() const noexcept { return limit_ - (other_bytes_ == nullptr ? 0 : *other_bytes_) - used(); }
   // Further bytes that count towards the limit: the owner's own heap. On the meter's thread.
-  void set_beside(const int64_t* bytes) noexcept { beside_ = bytes; }
+  void set_other_bytes(const int64_t* bytes) noexcept { other_bytes_ = bytes; }
 
 private:
   const int64_t limit_;
-  const int64_t* beside_ = nullptr;
+  const int64_t* other_bytes_ = nullptr;
   std::atomic<int64_t> used_{0};
 };
 
@@ -65,4 +67,7 @@ private:
   int64_t bytes_ = 0;
 };
 
-} // namespace dllm
+// Bytes of physical memory, or of the control group when that is less. 0: not known.
+int64_t machine_memory();
+
+}  // namespace dllm

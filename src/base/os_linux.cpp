@@ -1,6 +1,6 @@
 // What the operating system reports about this process: CPUs and memory it may use. Linux.
 
-#include "base/machine.h"
+#include "base/meter.h"
 #include "base/parallel.h"
 
 #include <sched.h>

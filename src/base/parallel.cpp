@@ -133,8 +133,8 @@ void ThreadPool::Impl::run(int64_t count, ChunkFn f, void* c, const Task* task) 
 
 namespace {
 
-// A job on threads of the host: chunks count themselves, the first exception stays here.
-struct HostJob {
+// A job on threads of a runner: chunks count themselves, the first exception stays here.
+struct RunnerJob {
   ThreadPool::ChunkFn fn;
   void* context;
   std::atomic<int64_t> done{0};
@@ -142,7 +142,7 @@ struct HostJob {
   std::exception_ptr error;
 
   static void chunk(void* self, int64_t index) {
-    auto& job = *static_cast<HostJob*>(self);
+    auto& job = *static_cast<RunnerJob*>(self);
     const bool nested = std::exchange(inside_chunk, true);
     try {
       if (!job.failed.load(std::memory_order_relaxed)) job.fn(job.context, index);
@@ -154,11 +154,11 @@ struct HostJob {
   }
 };
 
-void run_on_host(TaskRunner& runner, int64_t chunks, ThreadPool::ChunkFn fn, void* context) {
-  HostJob job{fn, context};
-  runner.run(chunks, &HostJob::chunk, &job);
+void run_with(TaskRunner& runner, int64_t chunks, ThreadPool::ChunkFn fn, void* context) {
+  RunnerJob job{fn, context};
+  runner.run(chunks, &RunnerJob::chunk, &job);
   const int64_t done = job.done.load(std::memory_order_acquire);
-  if (done != chunks) fail(Code::internal, "the host's task runner returned after {} of {} chunks", done, chunks);
+  if (done != chunks) fail(Code::internal, "the task runner returned after {} of {} chunks", done, chunks);
   if (job.failed.load(std::memory_order_acquire)) std::rethrow_exception(job.error);
 }
 
@@ -186,8 +186,11 @@ void ThreadPool::run(int64_t chunks, ChunkFn fn, void* context, const Task* task
     for (int64_t chunk = 0; chunk < chunks; ++chunk) fn(context, chunk);
     return;
   }
-  if (impl_->runner != nullptr) return run_on_host(*impl_->runner, chunks, fn, context);
-  impl_->run(chunks, fn, context, task);
+  TaskRunner* const runner = impl_->runner.get();
+  if (runner == nullptr || !runner->is_usable()) return impl_->run(chunks, fn, context, task);
+  std::unique_lock<std::timed_mutex> turn;
+  if (!runner->is_concurrent()) turn = lock_with_task(impl_->callers, task);
+  run_with(*runner, chunks, fn, context);
 }
 
 }  // namespace dllm

@@ -10,24 +10,37 @@
 
 namespace dllm {
 
-// Threads of a host in place of the pool's own.
+// Threads that a pool uses in place of workers of its own: those of a host, or of OpenMP.
 class TaskRunner {
  public:
   using ChunkFn = void (*)(void* job, int64_t index);
   virtual ~TaskRunner() = default;
-  // Calls chunk(job, i), which does not throw, once for every i of 0..count-1 and returns after all of them. Several
-  // threads may call it at the same time.
+  // Calls chunk(job, i), which does not throw, once for every i of 0..count-1 and returns after all of them.
   virtual void run(int64_t count, ChunkFn chunk, void* job) = 0;
+  // True: several threads may call run() at the same time. False: the pool gives it one job at a time.
+  virtual bool is_concurrent() const { return true; }
+  // False: the pool starts workers of its own for this job.
+  virtual bool is_usable() const { return true; }
 };
 
-// A pool owned by an engine. The calling thread may claim every chunk itself and waits only for chunks somebody
-// really started, so a busy machine never stalls it. Any host thread may call; calls from several threads are served
-// one after the other, a nested call runs inline. Idle workers sleep. A forked child starts its own workers lazily.
+// Whether this build has threads of OpenMP (CMake option DLLM_OPENMP, a compiler with OpenMP).
+bool has_openmp();
+// Runs jobs as parallel regions of `threads` threads, the caller among them; chunks are claimed one at a time. The
+// environment of OpenMP decides where its threads run and whether they spin while idle; nothing global is changed. In a
+// forked child it is not usable: the team of GNU OpenMP does not survive fork(). Fails with unimplemented without OpenMP.
+std::shared_ptr<TaskRunner> openmp_runner(int threads);
+// The most threads OpenMP uses when none are named (OMP_NUM_THREADS); 0 without OpenMP.
+int openmp_threads();
+
+// A pool owned by an engine. With workers of its own the calling thread may claim every chunk itself and waits only for
+// chunks that a worker has started, so a busy machine never stalls it; idle workers sleep, and a forked child starts its
+// own at the first job. Any host thread may call; calls from several threads are served one after the other (a runner
+// may serve them at the same time), a nested call runs inline.
 class ThreadPool {
  public:
   using ChunkFn = void (*)(void* context, int64_t chunk);
 
-  // threads: counts the caller; 1: no worker at all. runner: does the work of workers, and none is started.
+  // threads: counts the caller; 1: no worker at all. runner: in place of workers; null: workers.
   explicit ThreadPool(int threads, std::shared_ptr<TaskRunner> runner = nullptr);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

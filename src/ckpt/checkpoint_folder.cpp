@@ -4,44 +4,22 @@
 #include "base/files.h"
 #include "base/input_file.h"
 #include "base/log.h"
-#include "ckpt/safe_path.h"
-
-#include <zlib.h>
 
 #include <algorithm>
-#include <charconv>
-#include <memory>
 #include <set>
 
 namespace dllm::ckpt {
 namespace {
 
-constexpr std::string_view kPrefix = "step_";
 constexpr std::string_view kPartial = ".partial";
 constexpr std::string_view kTrash = ".trash";
 // Stands in a folder from its first moment until COMMIT takes its place, so that the next writer
-// can tell what a killed one left from a folder of the user's. It is the name under which COMMIT is
+// distinguishes what a killed one left from a folder of the user's. It is the name under which COMMIT is
 // written.
 constexpr const char* kMark = "COMMIT.partial";
-constexpr int64_t kMaxCommitBytes = int64_t{64} << 20;
-
-// CRC-32 of a file, with a check of the task every 4 MB.
-uint32_t checksum(const InputFile& file, const Task* task) {
-  constexpr int64_t kChunk = int64_t{4} << 20;
-  const auto room = static_cast<size_t>(std::min(kChunk, file.size()));
-  const auto buffer = std::make_unique<Bytef[]>(room);
-  uLong crc = crc32(0, nullptr, 0);
-  for (int64_t at = 0; at < file.size(); at += kChunk) {
-    check_task(task);
-    const int64_t size = std::min(kChunk, file.size() - at);
-    file.read(at, buffer.get(), size);
-    crc = crc32(crc, buffer.get(), static_cast<uInt>(size));
-  }
-  return static_cast<uint32_t>(crc);
-}
 
 // Lists every file below `folder` in `files`, and every folder, deepest first, in `folders`. A link
-// is a file, wherever it leads.
+// is a file, whatever its target.
 void walk(const std::string& folder, const std::string& relative, std::vector<std::string>* files,
           std::vector<std::string>* folders) {
   for (const std::string& name : list_directory(folder)) {
@@ -71,21 +49,12 @@ Commit seal(const std::string& folder, int64_t step, const Task* task) {
     }
     sync_path(path);
     const InputFile file(path);
-    commit.files.push_back({relative, file.size(), checksum(file, task)});
+    commit.files.push_back({relative, file.size(), file_checksum(file, task)});
   }
   for (const std::string& path : folders) sync_path(path);
   return commit;
 }
 
-// "step_000500" to 500; empty for other names.
-std::optional<int64_t> step_of(std::string_view name) {
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
-  int64_t step = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
-  return step;
-}
 
 // Removes a folder that a save wrote. COMMIT and the mark go last, so that a kill halfway leaves a
 // folder that is still known for what it is.
@@ -107,7 +76,7 @@ bool is_leftover(const std::string& folder) {
 bool is_leftover_name(const std::string& name) {
   for (const std::string_view end : {kPartial, kTrash}) {
     if (!name.ends_with(end)) continue;
-    const auto step = step_of(std::string_view(name).substr(0, name.size() - end.size()));
+    const auto step = checkpoint_step(std::string_view(name).substr(0, name.size() - end.size()));
     if (step && name == checkpoint_name(*step) + std::string(end)) return true;
   }
   return false;
@@ -149,7 +118,7 @@ std::string foreign_file(const std::string& folder) {
   return "";
 }
 
-// Out of sight first: a kill halfway leaves a folder that no reader takes for a checkpoint.
+// Renamed first: a kill halfway leaves a folder that no reader takes for a checkpoint.
 void delete_checkpoint(const std::string& folder) {
   const std::string foreign = foreign_file(folder);
   const std::string trash = folder + std::string(kTrash);
@@ -184,18 +153,6 @@ void check_replaceable(const std::string& folder) {
                  "{} is not replaced: no save wrote {}", folder, foreign);
 }
 
-// The path as a file inside the checkpoint that no link leads out of.
-void check_no_link(const std::string& folder, const std::string& relative) {
-  for (size_t end = 0; end != std::string::npos;) {
-    end = relative.find('/', end + 1);
-    const std::string path = join_path(folder, relative.substr(0, end));
-    if (!is_link(path)) continue;
-    fail_with_hint("a checkpoint holds its files itself", Code::data_loss,
-                   "{}: {} is a symbolic link, which no save writes", folder,
-                   relative.substr(0, end));
-  }
-}
-
 } // namespace
 
 std::string checkpoint_name(int64_t step) {
@@ -213,7 +170,7 @@ CheckpointWriter::CheckpointWriter(std::string root, int64_t step, const Task* t
   final_ = join_path(root_, checkpoint_name(step));
   check_replaceable(final_);
   partial_ = final_ + std::string(kPartial);
-  check_replaceable(partial_); // it is gone, but for one that is not ours
+  check_replaceable(partial_); // ours was removed above
   make_directories(partial_);
   FileWriter(join_path(partial_, kMark)).close();
 }
@@ -251,70 +208,6 @@ std::string CheckpointWriter::commit(int64_t keep_last, const Task* task) {
   for (size_t i = 0; i + static_cast<size_t>(keep_last) < all.size() + 1; ++i)
     delete_checkpoint(all[i].folder);
   return final_;
-}
-
-Commit open_checkpoint(const std::string& folder) {
-  const std::string path = join_path(folder, kCommitName);
-  if (!file_exists(path)) {
-    fail_with_hint("a checkpoint folder is named step_000500 and holds a file COMMIT",
-                   Code::not_found, "{} is no finished checkpoint: it holds no COMMIT", folder);
-  }
-  check_no_link(folder, kCommitName);
-  Commit commit = parse_commit(read_text(path, kMaxCommitBytes), path);
-  for (const CommitEntry& entry : commit.files) {
-    check_no_link(folder, entry.path);
-    const std::string file = join_path(folder, entry.path);
-    if (!file_exists(file)) {
-      fail(Code::data_loss, "{}: {} is missing, expected {} bytes", folder, entry.path, entry.size);
-    }
-    const int64_t size = file_size(file);
-    if (size != entry.size) {
-      fail(Code::data_loss, "{}: {} has {} bytes, expected {}", folder, entry.path, size,
-           entry.size);
-    }
-  }
-  return commit;
-}
-
-void verify_checkpoint(const std::string& folder, Task* task) {
-  const Commit commit = open_checkpoint(folder);
-  int64_t done = 0, total = 0;
-  for (const CommitEntry& entry : commit.files) total += entry.size;
-  for (const CommitEntry& entry : commit.files) {
-    if (task != nullptr) task->set_progress(done, total);
-    const InputFile file(join_path(folder, entry.path));
-    const uint32_t found = checksum(file, task);
-    if (found != entry.crc32 || file.size() != entry.size) {
-      fail(Code::data_loss, "{}: {} has the checksum {:08x}, expected {:08x}", folder, entry.path,
-           found, entry.crc32);
-    }
-    done += entry.size;
-  }
-  if (task != nullptr) task->set_progress(total, total);
-}
-
-std::vector<CheckpointEntry> list_checkpoints(const std::string& root) {
-  std::vector<CheckpointEntry> found;
-  if (!is_directory(root)) return found;
-  for (const std::string& name : list_directory(root)) {
-    const auto step = step_of(name);
-    if (!step) continue;
-    const std::string folder = join_path(root, name);
-    try {
-      if (open_checkpoint(folder).step == *step) found.push_back({*step, folder});
-    } catch (const Error& e) {
-      log(LogLevel::warn, "{} is passed over: {}", folder, e.text());
-    }
-  }
-  std::sort(found.begin(), found.end(),
-            [](const auto& a, const auto& b) { return a.step < b.step; });
-  return found;
-}
-
-std::optional<CheckpointEntry> latest_checkpoint(const std::string& root) {
-  std::vector<CheckpointEntry> all = list_checkpoints(root);
-  if (all.empty()) return std::nullopt;
-  return all.back();
 }
 
 } // namespace dllm::ckpt

@@ -1,19 +1,65 @@
 #pragma once
-// Checkpoints of a run: folders step_000500 under a root. One is written as step_000500.partial,
-// made durable, sealed by COMMIT and renamed in one step, so that a kill at any moment leaves the
-// former checkpoint or the new one.
+// Checkpoints of a run: folders step_000500 under a root. One is written as step_000500.partial, made durable, sealed by
+// COMMIT and renamed in one step, so that a kill at any moment leaves the former checkpoint or the new one. COMMIT is the
+// last file, with every other file's path, size and CRC-32 (zlib's). A folder without a valid one is no checkpoint.
 
-#include "base/folder_lock.h"
+#include "base/input_file.h"
+#include "base/output_file.h"
 #include "base/task.h"
-#include "ckpt/commit_file.h"
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dllm::ckpt {
+
+struct CommitEntry {
+  std::string path; // relative to the checkpoint, '/' between parts
+  int64_t size = 0;
+  uint32_t crc32 = 0;
+};
+
+struct Commit {
+  int64_t step = 0;
+  std::vector<CommitEntry> files; // sorted by path
+};
+
+inline constexpr const char* kCommitName = "COMMIT";
+inline constexpr int64_t kMaxCommitBytes = int64_t{64} << 20;
+
+std::string commit_text(const Commit& commit);
+// `what` names the file in errors. data_loss for anything that is not exactly what commit_text
+// writes: paths must stay inside the folder and be named once.
+Commit parse_commit(std::string_view text, std::string_view what);
+
+// File names that come from inside a file (an index, a COMMIT): they must stay in the folder they
+// were read from.
+
+// Relative, '/' between parts, no empty, "." or ".." part, no backslash, no control character, at
+// most 1024 bytes.
+inline bool is_safe_path(std::string_view path) {
+  constexpr size_t kMaxLength = 1024;
+  if (path.empty() || path.size() > kMaxLength) return false;
+  for (const char c : path) {
+    if (c == '\\' || static_cast<unsigned char>(c) < 0x20) return false;
+  }
+  for (size_t begin = 0; begin <= path.size();) {
+    size_t end = path.find('/', begin);
+    if (end == std::string_view::npos) end = path.size();
+    const std::string_view part = path.substr(begin, end - begin);
+    if (part.empty() || part == "." || part == "..") return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+// The same without a folder: shards lie in the folder of their index.
+inline bool is_safe_name(std::string_view name) {
+  return is_safe_path(name) && name.find('/') == std::string_view::npos;
+}
 
 // Writes one checkpoint. The constructor waits until no other writer of `root`, in any process, is left (FolderLock),
 // then removes what a killed one left (step_000500.partial, step_000500.trash) and nothing else. It fails with
@@ -47,6 +93,10 @@ private:
 };
 
 std::string checkpoint_name(int64_t step); // "step_000500"
+// The step of such a name; empty for other names.
+std::optional<int64_t> checkpoint_step(std::string_view name);
+// CRC-32 of a file, with a check of the task every 4 MB.
+uint32_t file_checksum(const InputFile& file, const Task* task);
 
 // Reads COMMIT and compares the size of every file. data_loss names the file, expected and found,
 // or a symbolic link inside the folder; not_found when there is no COMMIT.
@@ -62,5 +112,13 @@ struct CheckpointEntry {
 // root: none.
 std::vector<CheckpointEntry> list_checkpoints(const std::string& root);
 std::optional<CheckpointEntry> latest_checkpoint(const std::string& root);
+
+// What a path stands for where a model is wanted.
+
+// The folder or file that holds the model of `path`: of a run folder its latest checkpoint's model folder, of a
+// checkpoint folder its model folder, any other path as it is. Fails with not_found for a run without a whole checkpoint.
+std::string model_folder(const std::string& path);
+// The same for a tokenizer: a run without a whole checkpoint still has its own tokenizer.json.
+std::string tokenizer_folder(const std::string& path);
 
 } // namespace dllm::ckpt

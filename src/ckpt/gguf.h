@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,12 +36,12 @@ enum class GgufType : uint32_t {
   f64 = 12,
 };
 
-// One metadata value: its checked bytes, decoded when it is asked for.
+// One metadata value: its checked bytes, decoded at each access.
 struct GgufValue {
   GgufType type = GgufType::u8; // of the value, or of the elements of an array
   bool is_array = false;
   int64_t count = 1; // elements
-  Bytes raw;         // the elements as they stand in the file
+  Bytes raw;         // the elements as in the file
 };
 
 // Storage types of ggml that we read. Numbers are those of the file.
@@ -116,7 +117,7 @@ public:
   // threads.
   void dequantize(std::string_view name, std::span<float> dst, int64_t row_begin,
                   int64_t row_end) const;
-  // The bytes of a tensor as they stand in the file. `to` holds end - begin of its tensor_info. The task is checked
+  // The bytes of a tensor as in the file. `to` holds end - begin of its tensor_info. The task is checked
   // every MB.
   void read_stored(std::string_view name, std::byte* to, const Task* task = nullptr) const;
   // F32, F16, BF16, F64 and integer types as they are (a view where aligned); quantized types as
@@ -133,5 +134,25 @@ private:
   std::map<std::string, GgufValue, std::less<>> metadata_;
   std::map<std::string, GgufTensor, std::less<>> tensors_;
 };
+
+// The tokenizer that a GGUF file carries, as plain data. `text` makes a tokenizer of it.
+
+struct GgufVocabulary {
+  std::string model;               // "gpt2": byte-level BPE, "llama": SentencePiece
+  std::string pre;                 // name of the pre-tokenizer ("smollm", "qwen2"); may be empty
+  std::vector<std::string> tokens; // by id
+  std::vector<int32_t>
+      types; // 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte; may be empty
+  std::vector<float> scores;       // may be empty
+  std::vector<std::string> merges; // "left right", best first; may be empty
+  std::optional<int64_t> bos, eos, eot, unknown, padding, mask;
+  std::optional<bool> add_bos, add_eos, add_space_prefix;
+  std::string chat_template; // may be empty
+  std::string name = "gguf"; // of the file, for errors
+};
+
+// Fails with not_found when the file has no tokens, data_loss when lists do not fit each other or
+// an id is no token.
+GgufVocabulary read_gguf_vocabulary(const GgufFile& file);
 
 } // namespace dllm::ckpt

@@ -8,8 +8,10 @@
 #include "tensor/tensor.h"
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -73,5 +75,61 @@ struct TensorSpec {
 // Largest elements first, then by name: every tensor is aligned and the same tensors always give
 // the same file.
 std::vector<TensorSpec> file_order(std::vector<TensorSpec> specs);
+
+// The JSON header of a safetensors file, read without building a JSON tree and before anything is
+// allocated for it.
+
+// Size in bytes of one element of a type word, 0 for unknown words.
+int64_t safetensors_type_size(std::string_view type);
+std::optional<DType> safetensors_dtype(std::string_view type);
+const char* safetensors_type(DType dtype);
+
+// Fills the tables; begin and end are counted from the start of the data. Fails with data_loss.
+void parse_safetensors_header(std::string_view json, const std::string& file, TensorTable* tensors,
+                              Metadata* metadata);
+
+// A tensor over bytes, without a copy where the address allows it.
+
+// REQUIRES: bytes.size() fits the type and shape.
+inline Tensor view_or_copy(DType dtype, Shape shape, const Bytes& bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+  if (address % static_cast<uintptr_t>(dtype_size(dtype)) == 0)
+    return Tensor(dtype, std::move(shape), bytes);
+  Tensor copy(dtype, std::move(shape));
+  if (!bytes.empty()) std::memcpy(copy.mutable_bytes(), bytes.data(), bytes.size());
+  return copy;
+}
+
+// The weights of a model, whether they lie in one safetensors file or in many with an index.
+
+// Looks for <base>.safetensors, then <base>.safetensors.index.json, then the only *.safetensors of
+// the source. Every file is opened and checked at once; numbers are read by the functions that return them. Reads are
+// lock-free from any thread.
+class WeightFiles {
+public:
+  explicit WeightFiles(const Source& source, const std::string& base = "model");
+
+  bool has(std::string_view name) const { return where_.find(name) != where_.end(); }
+  std::vector<std::string> names() const;              // sorted
+  const TensorInfo& info(std::string_view name) const; // not_found with the nearest name
+  Tensor tensor(std::string_view name) const;          // as SafetensorsFile::tensor
+  Tensor tensor_to(std::string_view name, std::byte* to, const Task* task = nullptr) const {
+    return file_of(name).tensor_to(name, to, task);
+  }
+  Tensor tensor_copy(std::string_view name, const Task* task = nullptr) const {
+    return file_of(name).tensor_copy(name, task);
+  }
+  const Metadata& metadata() const { return files_.front().metadata(); } // of the first file
+  size_t file_count() const { return files_.size(); }
+
+private:
+  void add_file(const Source& source, const std::string& name);
+  void read_index(const Source& source, const std::string& name);
+  const SafetensorsFile& file_of(std::string_view name) const;
+
+  std::string described_;
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, size_t, std::less<>> where_; // tensor name to index in files_
+};
 
 } // namespace dllm::ckpt

@@ -1,4 +1,4 @@
-#include "ckpt/safetensors_header.h"
+#include "ckpt/safetensors.h"
 
 #include "base/error.h"
 #include "base/json.h"

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "ckpt/safetensors_header.h"
+#include "ckpt/safetensors.h"
 
 #include <nlohmann/json.hpp>
 
@@ -145,7 +145,7 @@ WeightWriter::WeightWriter(std::string folder, const std::string& base,
 void WeightWriter::open_next() {
   const Shard& shard = shards_[next_shard_++];
   Metadata metadata = metadata_;
-  metadata.emplace("format", "pt"); // other readers want to know whose tensor layout it is
+  metadata.emplace("format", "pt"); // other readers take it as the layout of the tensors: PyTorch's
   file_ =
       std::make_unique<SafetensorsWriter>(join_path(folder_, shard.name), shard.specs, metadata);
   shard_left_ = shard.specs.size();

@@ -4,7 +4,7 @@
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/gguf.h"
-#include "ckpt/weight_files.h"
+#include "ckpt/safetensors.h"
 
 #include <nlohmann/json.hpp>
 
@@ -29,7 +29,7 @@ Json tensor_row(const std::string& name, const std::string& type, const Shape& s
   return {{"name", name}, {"dtype", type}, {"shape", shape.dims()}, {"bytes", bytes}};
 }
 
-// Long lists (a vocabulary) are told by their length.
+// Of long lists (a vocabulary) only the length is printed.
 Json value_of(const GgufFile& file, const std::string& key, const GgufValue& value) {
   if (value.is_array) return "list of " + std::to_string(value.count);
   if (value.type == GgufType::text) return file.text(key);

@@ -1,5 +1,5 @@
 #pragma once
-// Weights to look into, whatever holds them: a checkpoint of ours, a run (its latest checkpoint), a model folder, one
+// Weights on disk, to inspect: a checkpoint of dllm, a run (its latest checkpoint), a model folder, one
 // safetensors or GGUF file. Read-only; reads may run together.
 
 #include "base/json.h"

@@ -8,15 +8,20 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <numeric>
 
 namespace dllm::cpu {
 
-EngineState::EngineState(int threads, int64_t memory_limit, bool check_finite,
+EngineState::EngineState(int threads, const std::string& thread_pool, int64_t memory_limit, bool check_finite,
                          std::shared_ptr<comm::Communicator> communicator, const Hooks& hooks)
-    : runner_(hooks.runner), ledger_(std::make_shared<MemoryLedger>(hooks.memory)), arenas_(ledger_),
+    : runner_(hooks.runner), openmp_(thread_pool == "openmp"), ledger_(std::make_shared<MemoryLedger>(hooks.memory)), arenas_(ledger_),
       gate_(ledger_, arenas_),
       communicator_(std::move(communicator)), check_finite_(check_finite) {
+  if (openmp_ && runner_ != nullptr) {
+    fail_with_hint("leave thread_pool as it is", Code::invalid_argument,
+                   "thread_pool = openmp, but the host gives a function that runs the threads");
+  }
   ledger_->set_limit(memory_limit);
   set_threads(threads);
 }
@@ -27,9 +32,15 @@ std::shared_ptr<ThreadPool> EngineState::pool() const {
 }
 
 void EngineState::set_threads(int threads) {
-  auto pool = std::make_shared<ThreadPool>(threads > 0 ? threads : allowed_cpus(), runner_);
+  if (threads <= 0) threads = openmp_ ? std::min(allowed_cpus(), openmp_threads()) : allowed_cpus();
+  auto pool = std::make_shared<ThreadPool>(threads, openmp_ ? openmp_runner(threads) : runner_);
   const std::lock_guard lock(mutex_);
   pool_ = std::move(pool);
+}
+
+const char* EngineState::thread_pool() const {
+  if (runner_ != nullptr) return "host";
+  return openmp_ ? "openmp" : "own";
 }
 
 void EngineState::begin_run(const Task* task) {
@@ -58,7 +69,7 @@ class CpuEngine final : public graph::Engine {
 public:
   CpuEngine(const Options& options, std::shared_ptr<comm::Communicator> communicator,
             const Hooks& hooks)
-      : state_(std::make_shared<EngineState>(static_cast<int>(options.i64("threads")),
+      : state_(std::make_shared<EngineState>(static_cast<int>(options.i64("threads")), options.str("thread_pool"),
                                              options.i64("memory_limit"),
                                              options.str("check") == "finite",
                                              std::move(communicator), hooks)) {}
@@ -105,6 +116,7 @@ public:
     Json made{{"kind", "cpu"},
               {"devices", Json::array({device_name(0)})},
               {"threads", state_->pool()->threads()},
+              {"thread_pool", state_->thread_pool()},
               {"simd", simd_target()},
               {"ranks", ranks()},
               {"check", state_->check_finite() ? "finite" : "none"},

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
 
 namespace dllm::cpu {
 
@@ -28,11 +29,13 @@ std::shared_ptr<graph::Engine> make_engine(const Options& options, std::shared_p
 // Shared by an engine, its programs and its buffers; destroyed with the last of them.
 class EngineState {
 public:
-  EngineState(int threads, int64_t memory_limit, bool check_finite,
+  // thread_pool: own or openmp, as the option of engine_schema().
+  EngineState(int threads, const std::string& thread_pool, int64_t memory_limit, bool check_finite,
               std::shared_ptr<comm::Communicator> communicator = nullptr, const Hooks& hooks = {});
 
   std::shared_ptr<ThreadPool> pool() const;
   void set_threads(int threads);
+  const char* thread_pool() const; // own, openmp or host
   bool check_finite() const { return check_finite_; }
   const std::shared_ptr<MemoryLedger>& ledger() const { return ledger_; }
   ArenaStore& arenas() { return arenas_; }
@@ -47,7 +50,8 @@ public:
   std::atomic<int64_t>& compiles() { return compiles_; }
 
 private:
-  std::shared_ptr<TaskRunner> runner_;
+  const std::shared_ptr<TaskRunner> runner_; // of the host, or null
+  const bool openmp_;
   std::shared_ptr<MemoryLedger> ledger_;
   ArenaStore arenas_;
   RunGate gate_;

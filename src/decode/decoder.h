@@ -2,7 +2,7 @@
 // Turns canvases into text: holds the requests, runs the model on all active ones at once, lets a
 // policy decide.
 
-#include "base/event.h"
+#include "base/log.h"
 #include "base/options.h"
 #include "base/sliced_call.h"
 #include "base/task.h"

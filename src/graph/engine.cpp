@@ -49,7 +49,11 @@ std::vector<OptionSpec> keys() {
   return {
       option_choice("kind", "cpu", {"cpu", "pjrt"}, "Which engine runs graphs."),
       option_i64("threads", 0, 0, 1024,
-                 "cpu: threads of the engine; 0: as many as the process may use."),
+                 "cpu: threads of the engine; 0: as many as the process may use, and with OpenMP at most "
+                 "OMP_NUM_THREADS."),
+      option_choice("thread_pool", "own", {"own", "openmp"},
+                    "cpu: what runs the threads. own: threads of the engine, which sleep while idle; openmp: parallel "
+                    "regions of OpenMP, placed by its environment (OMP_PLACES, OMP_PROC_BIND)."),
       option_i64("memory_limit", 0, 0, INT64_MAX,
                  "cpu: most bytes of arrays and temporaries; 0: no limit."),
       option_choice("check", "none", {"none", "finite"},

@@ -2,6 +2,7 @@
 #include "graph/ops.h"
 #include "model/token_batch.h"
 #include "runtime/arguments.h"
+#include "tensor/batch.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/model_folder.h"
+#include "ckpt/checkpoint_folder.h"
 #include "model/families/family.h"
 #include "model/mask_token.h"
 #include "model/memory.h"
@@ -8,7 +8,7 @@
 #include "model/saved_folder.h"
 #include "model/tokenizer_files.h"
 #include "model/weights.h"
-#include "tensor/check_values.h"
+#include "tensor/batch.h"
 
 #include <nlohmann/json.hpp>
 

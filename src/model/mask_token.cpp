@@ -1,7 +1,7 @@
 #include "model/mask_token.h"
 
 #include "base/error.h"
-#include "text/token_list.h"
+#include "text/tokenizer.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,7 +1,7 @@
 #include "model/memory.h"
 
 #include "base/error.h"
-#include "base/machine.h"
+#include "base/meter.h"
 
 #include <algorithm>
 #include <string>

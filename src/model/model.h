@@ -1,8 +1,8 @@
 #pragma once
 // A model: a config and parameters on an engine. Shared by trainer, decoder and host.
 
+#include "base/input_file.h"
 #include "base/options.h"
-#include "base/source.h"
 #include "base/task.h"
 #include "graph/engine.h"
 #include "model/config.h"

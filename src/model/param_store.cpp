@@ -1,7 +1,7 @@
 #include "model/param_store.h"
 
 #include "base/error.h"
-#include "tensor/check_values.h"
+#include "tensor/batch.h"
 
 #include <nlohmann/json.hpp>
 

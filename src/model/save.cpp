@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/safe_path.h"
+#include "ckpt/checkpoint_folder.h"
 #include "ckpt/safetensors_writer.h"
 #include "model/param_form.h"
 #include "model/saved_folder.h"

@@ -2,7 +2,7 @@
 // The folder a model is saved in: what a save writes there, and how a new one takes its place. Only what a save wrote
 // is ever removed.
 
-#include "base/folder_lock.h"
+#include "base/output_file.h"
 
 #include <memory>
 #include <string>

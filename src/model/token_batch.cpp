@@ -1,7 +1,7 @@
 #include "model/token_batch.h"
 
 #include "base/error.h"
-#include "tensor/check_values.h"
+#include "tensor/batch.h"
 
 #include <algorithm>
 

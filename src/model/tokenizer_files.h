@@ -1,7 +1,7 @@
 #pragma once
 // The tokenizer's files that every save of a model writes.
 
-#include "base/source.h"
+#include "base/input_file.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
 

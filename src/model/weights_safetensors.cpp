@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "ckpt/weight_files.h"
+#include "ckpt/safetensors.h"
 #include "model/weights.h"
 
 #include <algorithm>

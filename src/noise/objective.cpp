@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "noise/objectives/table.h"
 #include "noise/token_ce.h"
-#include "tensor/check_values.h"
+#include "tensor/batch.h"
 
 #include <nlohmann/json.hpp>
 

@@ -6,7 +6,7 @@
 // A matrix in blocks is an array u8(.., rows, bytes of a row) whose Tensor, or graph::ValueType, names the format.
 
 #include "tensor/dtype.h"
-#include "tensor/shape.h"
+#include "tensor/tensor.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,8 +2,7 @@
 
 #include "base/error.h"
 #include "base/meter.h"
-#include "text/chat_mask.h"
-#include "text/jinja/json_values.h"
+#include "text/jinja/value.h"
 
 #include <nlohmann/json.hpp>
 
@@ -24,7 +23,7 @@ const Schema& chat_schema() {
                    "end where the assistant begins to speak, for decoding"),
        option_str("tools", "", "a JSON list of the functions the assistant may call"),
        option_str("variables", "",
-                  "a JSON object of what else the template may ask for: {\"enable_thinking\": "
+                  "a JSON object of further variables of the template: {\"enable_thinking\": "
                   "false}")});
   return schema;
 }
@@ -47,8 +46,8 @@ jinja::Template choose(const Tokenizer& tokenizer, const Options& options, bool 
   const std::string& wanted = options.str("name");
   const std::vector<ChatSource>& sources = tokenizer.chat_templates();
   if (sources.empty()) {
-    fail_with_hint("give one with the option template, or put a chat_template.jinja beside the "
-                   "tokenizer",
+    fail_with_hint("give one with the option template, or put a chat_template.jinja in the "
+                   "tokenizer's folder",
                    Code::failed_precondition, "{} has no chat template", tokenizer.name());
   }
   const ChatSource* found = nullptr;

@@ -1,6 +1,6 @@
 #pragma once
 // Conversations as token rows: a chat template writes the text, the template's own special tokens
-// count, those a message spells do not, and what the assistant says is marked.
+// count, those a message spells do not, and the messages of the assistant are marked.
 
 #include "base/json.h"
 #include "base/options.h"
@@ -20,7 +20,7 @@ const Schema& chat_schema();
 struct ChatRow {
   std::string text;
   std::vector<int32_t> ids;
-  std::vector<uint8_t> spoken; // one per id; 1: the assistant says it, 0: given
+  std::vector<uint8_t> spoken; // one per id; 1: of the assistant, 0: given
 
   std::vector<uint8_t> keep() const; // one per id; 1: given, as rows of a dataset mark it
 };
@@ -47,5 +47,20 @@ private:
   Json tools_, variables_;
   bool opens_; // the row ends where the assistant begins to speak
 };
+
+// From a marked text to ids, and which of them are the assistant's.
+
+struct MaskRules {
+  std::vector<bool> assistants; // by message
+  bool by_generation = false;   // the template marks the answers itself
+  std::string opening;          // the text before an answer: "<|im_start|>assistant\n"; or ""
+};
+
+// Special tokens count where all their bytes are the template's. Without {% generation %} an
+// answer goes from the end of the opening to the special token that ends it (templates add thoughts
+// and calls around the content, and the model has to write those and the end too).
+ChatRow encode_chat(const Tokenizer& tokenizer, const jinja::MarkedText& text,
+                    const MaskRules& rules,
+                    const Task* task = nullptr);
 
 } // namespace dllm::text

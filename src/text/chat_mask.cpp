@@ -1,4 +1,4 @@
-#include "text/chat_mask.h"
+#include "text/chat.h"
 
 #include <algorithm>
 
@@ -40,8 +40,8 @@ std::vector<Stretch> marked_by_template(const MarkedText& text) {
   return stretches;
 }
 
-// The end of the answer: the first special token of the template behind `end`, when nobody else
-// speaks before it.
+// The end of the answer: the first special token of the template behind `end`, when no other message
+// comes before it.
 size_t extend(const Tokenizer& tokenizer, const std::vector<TextPart>& parts,
               const MarkedText& text, size_t end) {
   const auto first = std::lower_bound(parts.begin(), parts.end(), end,
@@ -53,7 +53,7 @@ size_t extend(const Tokenizer& tokenizer, const std::vector<TextPart>& parts,
   return end;
 }
 
-// Where the answer begins: behind the opening, looked for after `floor`.
+// Where the answer begins: after the first opening behind `floor`.
 size_t retreat(const MarkedText& text, const std::string& opening, size_t floor, size_t begin) {
   if (opening.empty() || begin - floor < opening.size()) return begin;
   const std::string_view before = std::string_view(text.bytes()).substr(floor, begin - floor);
@@ -66,8 +66,8 @@ std::vector<Stretch> answers(const Tokenizer& tokenizer, const std::vector<TextP
                              const MarkedText& text, const MaskRules& rules) {
   std::vector<Stretch> stretches;
   size_t begin = 0;
-  size_t floor = 0;           // behind the last message that said something
-  int32_t last = Mark::kData; // who said something in the runs since a role or another message
+  size_t floor = 0;           // behind the last message with text
+  int32_t last = Mark::kData; // the message of the last run since a role or another message
   for (const MarkedText::Run& run : text.runs()) {
     const int32_t message = run.mark.message;
     if (message >= 0) {

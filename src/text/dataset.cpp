@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/task.h"
 #include "text/chat.h"
-#include "text/record_reader.h"
+#include "text/readers/readers.h"
 
 #include <nlohmann/json.hpp>
 
@@ -73,8 +73,9 @@ std::shared_ptr<Dataset> Dataset::open(const std::string& path,
     data->open_tokens(*reader, path, task);
     return data;
   }
-  data->files_ = read_records(path, options, readers, task, [&](Record record) {
-    data->add(data->rendered(std::move(record), task), task);
+  data->files_ = read_records(path, options, readers, task, [&](Record&& record) {
+    data->render(record, task);
+    data->add(std::move(record), task);
   });
   if (data->size() == 0) fail(Code::not_found, "{} holds no rows", path);
   return data;
@@ -98,7 +99,7 @@ void Dataset::open_tokens(const Reader& reader, const std::string& path, const T
 void Dataset::add(std::string_view json) {
   std::vector<Record> records = parse_records(json, fmt::format("row {}", size()), keys_);
   for (Record& record : records) {
-    record = rendered(std::move(record));
+    render(record);
     check_ids(record);
   }
   for (Record& record : records) add(std::move(record));
@@ -106,7 +107,7 @@ void Dataset::add(std::string_view json) {
 
 namespace {
 
-// To train a tokenizer from: what was said, without what a template writes around it.
+// To train a tokenizer from: the contents of the messages, without what a template writes around them.
 std::string contents_of(const Json& conversation) {
   std::string text;
   const auto messages = conversation.find("messages");
@@ -121,14 +122,14 @@ std::string contents_of(const Json& conversation) {
 
 } // namespace
 
-Record Dataset::rendered(Record record, const Task* task) {
-  if (record.kind != Record::Kind::chat) return record;
+void Dataset::render(Record& record, const Task* task) {
+  if (record.kind != Record::Kind::chat) return;
   const Json conversation = parse_json(record.text, record.where);
   if (is_text_) {
     record.text = contents_of(conversation);
-    return record;
+    return;
   }
-  if (tokenizer_ == nullptr) return record;
+  if (tokenizer_ == nullptr) return;
   try {
     if (chat_ == nullptr) chat_ = std::make_shared<const Chat>(tokenizer_, Options(chat_schema()));
     ChatRow row = chat_->row(conversation, task);
@@ -138,7 +139,6 @@ Record Dataset::rendered(Record record, const Task* task) {
     check_task(task);
     throw Error(error.code(), record.where + ": " + error.text(), error.hint());
   }
-  return record;
 }
 
 void Dataset::check_ids(const Record& record) const {
@@ -155,7 +155,7 @@ void Dataset::check_ids(const Record& record) const {
   }
 }
 
-void Dataset::add(Record record, const Task* task) {
+void Dataset::add(Record&& record, const Task* task) {
   check_ids(record);
   if (!is_text_) return add_tokens(std::move(record), task);
   std::string text = std::move(record.text);
@@ -163,7 +163,7 @@ void Dataset::add(Record record, const Task* task) {
   if (!text.empty()) texts_.push_back(std::move(text));
 }
 
-void Dataset::add_tokens(Record record, const Task* task) {
+void Dataset::add_tokens(Record&& record, const Task* task) {
   if (tokenizer_ == nullptr && record.kind != Record::Kind::ids) {
     fail(Code::failed_precondition, "a token file opened without a tokenizer takes no text");
   }

@@ -2,9 +2,7 @@
 // Rows of text or of token numbers, from files or from a host.
 
 #include "base/options.h"
-#include "text/record.h"
-#include "text/readers/token_file.h"
-#include "text/record_reader.h"
+#include "text/readers/readers.h"
 #include "text/token_rows.h"
 #include "text/tokenizer.h"
 
@@ -41,7 +39,7 @@ public:
                                        const ReaderTable& readers = record_readers());
   Dataset(std::shared_ptr<const Tokenizer> tokenizer, const Options& options);
 
-  // One JSON object or an array of them (record.h). Adds all or nothing.
+  // One JSON object or an array of them (readers/readers.h). Adds all or nothing.
   void add(std::string_view json);
 
   int64_t size() const { return is_text() ? static_cast<int64_t>(texts_.size()) : rows_.size(); }
@@ -65,19 +63,19 @@ public:
   int64_t vocabulary_size() const { return info_.vocabulary_size; }
 
   // Files that the rows came from. data_loss naming file `index` when it was written to or replaced
-  // since it was read; a name that is gone is no change. REQUIRES: 0 <= index < file_count().
+  // since it was read; a file that was removed counts as unchanged. REQUIRES: 0 <= index < file_count().
   int64_t file_count() const { return static_cast<int64_t>(files_.size()); }
   void check_file(int64_t index) const;
 
-  // Writes a token file (readers/token_file.h). Fails with failed_precondition for texts.
+  // Writes a token file (token_rows.h). Fails with failed_precondition for texts.
   void save(const std::string& path, bool overwrite, Task* task) const;
 
 private:
   void open_tokens(const Reader& reader, const std::string& path, const Task* task);
-  void add(Record record, const Task* task = nullptr);
-  void add_tokens(Record record, const Task* task);
+  void add(Record&& record, const Task* task = nullptr);
+  void add_tokens(Record&& record, const Task* task);
   // A chat with its ids and keep; other records as they are.
-  Record rendered(Record record, const Task* task = nullptr);
+  void render(Record& record, const Task* task = nullptr);
   void check_ids(const Record& record) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;

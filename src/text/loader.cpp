@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "text/shuffle.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -30,7 +29,7 @@ const Schema& loader_schema() {
        option_i64("pad_id", -1, -1, std::numeric_limits<int32_t>::max(),
                   "token that fills rows; -1: pad of the tokenizer, else its eos, else 0"),
        option_bool("segments", true,
-                   "hand out segments, so that packed texts do not see each other"),
+                   "return segments, so that packed texts do not see each other"),
        option_i64("rank", 0, 0, 1 << 20, "which of the ranks this is"),
        option_i64("ranks", 1, 1, 1 << 20, "ranks that share every batch")});
   return schema;

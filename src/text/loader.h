@@ -1,16 +1,72 @@
 #pragma once
-// Batches of equal length out of a dataset, in an order that depends on (seed, epoch) alone.
+// Batches of equal length out of a dataset: which rows (all, training, held out), how they become sequences (one row
+// each, or packed end to end), and in which order.
 
 #include "base/options.h"
+#include "base/random.h"
 #include "tensor/batch.h"
-#include "text/row_index.h"
+#include "text/dataset.h"
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 namespace dllm::text {
+
+enum class Split { all, train, held_out };
+enum class Truncate { right, left, drop };
+
+struct RowIndexSettings {
+  int64_t length = 256; // tokens of a sequence
+  Split split = Split::all;
+  double split_fraction = 0.05; // of the rows that are held out
+  bool pack = true;
+  bool drop_tail = false; // packed: leave out the last, shorter sequence
+  Truncate truncate = Truncate::right;
+  int32_t pad = 0;
+};
+
+// A row belongs to the held-out split by the hash of its tokens: equal rows fall on the same side,
+// and rows added later move none.
+bool is_held_out(const TokenRow& row, double fraction);
+
+class RowIndex {
+public:
+  RowIndex(std::shared_ptr<const Dataset> data, const RowIndexSettings& settings);
+
+  int64_t size() const { return sequences_; } // sequences
+  int64_t rows() const { return static_cast<int64_t>(rows_.size()); } // of the dataset, in this split
+  int64_t tokens() const { return tokens_; }                          // of these rows
+  // Fills one sequence; each span has `length` elements. keep: 1 on padding and prompts. segments:
+  // the rows of a sequence are numbered from 1, padding is 0. REQUIRES: 0 <= index < size().
+  void fill(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
+            std::span<int32_t> segments) const;
+
+private:
+  void fill_single(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
+                   std::span<int32_t> segments) const;
+  void fill_packed(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
+                   std::span<int32_t> segments) const;
+
+  std::shared_ptr<const Dataset> data_;
+  RowIndexSettings settings_;
+  std::vector<int64_t> rows_; // numbers in the dataset, rising
+  std::vector<int64_t>
+      begins_; // packed: first token of each row in the stream of all, then their sum
+  int64_t tokens_ = 0;
+  int64_t sequences_ = 0;
+};
+
+// A random order that needs no table: the row at each place is computed (a Feistel network
+// over threefry, with cycle walking), so any position of any epoch is found at once.
+
+// The element at `index` of a random permutation of 0..count-1. REQUIRES: 0 <= index < count.
+int64_t permuted(int64_t index, int64_t count, Key key);
+
+// Batches of equal length out of a dataset, in an order that depends on (seed, epoch) alone.
 
 // batch, length, seed, split, split_fraction, pack, drop_tail, shuffle, epochs, truncate, pad_id,
 // segments, rank, ranks.
@@ -30,7 +86,7 @@ public:
   // Fails with out_of_range, "end of data after N batches".
   Batch next();
 
-  // Sequences handed out so far, over all ranks and epochs. Seeking there gives the very same
+  // Sequences returned so far, over all ranks and epochs. Seeking there gives the very same
   // batches again, also with another batch size or number of ranks.
   int64_t position() const { return position_; }
   void seek(int64_t position); // fails with out_of_range beyond the end
@@ -52,7 +108,7 @@ private:
   uint64_t seed_;
   bool shuffle_, segments_;
   int64_t end_ = 0; // position after the last sequence
-  std::atomic<int64_t> position_{0}; // position() may be asked from any thread
+  std::atomic<int64_t> position_{0}; // position() may be called by any thread
   int64_t next_file_ = 0;            // to check
 };
 

@@ -1,8 +1,8 @@
-#include "text/token_list.h"
+#include "text/tokenizer.h"
 
 #include "base/error.h"
 #include "base/json.h"
-#include "text/json_scanner.h"
+#include "text/json_reader.h"
 
 #include <nlohmann/json.hpp>
 

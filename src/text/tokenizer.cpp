@@ -3,12 +3,10 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/meter.h"
-#include "text/byte_level.h"
-#include "text/decoder.h"
-#include "text/normalizer.h"
-#include "text/pre_tokenizer.h"
+#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/parts.h"
+#include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
-#include "text/word_cache.h"
 
 #include <algorithm>
 #include <mutex>

@@ -1,11 +1,10 @@
 #pragma once
 // Text to token numbers and back.
 
+#include "base/input_file.h"
 #include "base/options.h"
-#include "base/source.h"
 #include "base/task.h"
-#include "text/post_processor.h"
-#include "text/tokenizer_parts.h"
+#include "text/tokenizer/parts.h"
 
 #include <cstdint>
 #include <memory>
@@ -15,11 +14,13 @@
 #include <string_view>
 #include <vector>
 
+namespace dllm {
+class Task;
+}
+
 namespace dllm::text {
 
-class Normalizer;
-class PreTokenizer;
-class TokenDecoder;
+class Dataset;
 
 // bos, eos, pad, mask (names), add_tokens, add_special, parse_special, skip_special, chat_template.
 const Schema& tokenizer_schema();
@@ -40,7 +41,7 @@ struct DecodeOptions {
 // Encoding and decoding may run on any number of threads at once; add_special_token only alone.
 class Tokenizer {
 public:
-  // A tokenizer.json of any name, a .gguf file, a folder, or a run or checkpoint (ckpt/model_folder.h). Fails with
+  // A tokenizer.json of any name, a .gguf file, a folder, or a run or checkpoint (ckpt/checkpoint_folder.h). Fails with
   // not_found or data_loss naming what is wrong in which file.
   static std::shared_ptr<Tokenizer> load(const std::string& path, const Options& options);
   // tokenizer.json, else a .gguf file, else vocab.json + merges.txt; tokenizer_config.json names the special tokens
@@ -67,7 +68,7 @@ public:
   const SpecialIds& special() const { return special_; }
   const std::string& name() const { return name_; }
 
-  // What the options of load() ask for.
+  // As the options of load() set them.
   const EncodeOptions& encode_options() const { return encode_options_; }
   const DecodeOptions& decode_options() const { return decode_options_; }
 
@@ -76,14 +77,14 @@ public:
   }
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const;
   // For texts of several authors (text/chat.h): cuts out added tokens, special ones only where
-  // `trusted` says yes; then encodes the parts between. at_start: the part begins the whole text.
+  // `trusted` answers true; then encodes the parts between. at_start: the part begins the whole text.
   std::vector<TextPart> split(std::string_view text, const AddedTokens::Trusted& trusted,
                               const Task* task = nullptr) const {
     return added_.split(text, trusted, task);
   }
   std::vector<int32_t> encode_part(std::string_view text, bool at_start,
                                    const Task* task = nullptr) const;
-  // How conversations are written, as the files have it; empty when they do not say.
+  // How conversations are written, as the files have it; empty when they do not hold any.
   const std::vector<ChatSource>& chat_templates() const { return chat_templates_; }
   // Two texts in the file's template for pairs (always with its special tokens).
   Encoding encode_pair(std::string_view first, std::string_view second,
@@ -115,7 +116,7 @@ private:
 
   void add(AddedToken token);
   void mark_special();
-  // Makes the tokenizer, with what tokenizer_config.json of `source` says.
+  // Makes the tokenizer, with the settings in tokenizer_config.json of `source`.
   static std::shared_ptr<Tokenizer> finish(TokenizerParts parts, const Source& source,
                                            const Options& options);
   void choose_special(const Options& options);
@@ -139,5 +140,34 @@ private:
   struct Caches;
   std::unique_ptr<Caches> caches_;
 };
+
+// Learns a byte-level BPE vocabulary from texts: the most frequent pair of neighbours becomes a
+// token, again and again (Sennrich et al. 2016). The same texts and options give the same file on
+// every machine.
+
+// vocab_size, pre_tokenizer, normalizer, min_count, max_token_bytes, bos, eos, pad, mask,
+// special_tokens.
+const Schema& tokenizer_train_schema();
+
+// Special tokens get the first numbers, the 256 bytes the next, then merges in order. Stops early
+// when no pair is left that occurs `min_count` times. Fails with failed_precondition unless `texts`
+// is a dataset of texts.
+std::shared_ptr<Tokenizer> train_tokenizer(const Dataset& texts, const Options& options,
+                                           Task* task);
+
+// Lookups and edits in the files of a tokenizer without making it: one walk over the text, whatever the type of the
+// tokenizer's model. For models, which carry these files along.
+
+constexpr const char* kMaskToken = "<|mask|>"; // what add_mask_token() adds
+
+// The id of the first of `names` that is a token of a tokenizer.json; nothing when none is. Fails with data_loss for
+// what is not JSON; parts that are of no known form hold no tokens.
+std::optional<int64_t> find_token(std::string_view tokenizer_json, std::span<const std::string> names);
+// The largest id + 1.
+int64_t count_tokens(std::string_view tokenizer_json);
+// The same file with one more special token.
+std::string add_mask_token(std::string_view tokenizer_json, int64_t id);
+// The same tokenizer_config.json with that token as its mask token.
+std::string name_mask_token(std::string_view config_json, int64_t id);
 
 } // namespace dllm::text

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <vector>
 
 namespace dllm::text {
@@ -96,8 +97,21 @@ std::string to_utf8(char32_t code) {
   return out;
 }
 
+// Bytes from `begin` up to the first one that is not ASCII, eight at a time.
+static size_t ascii_end(std::string_view text, size_t begin) {
+  constexpr uint64_t kHigh = 0x8080808080808080u;
+  for (uint64_t word; text.size() - begin >= sizeof word; begin += sizeof word) {
+    std::memcpy(&word, text.data() + begin, sizeof word);
+    if ((word & kHigh) != 0) break;
+  }
+  while (begin < text.size() && static_cast<unsigned char>(text[begin]) < 0x80) ++begin;
+  return begin;
+}
+
 size_t valid_utf8_end(std::string_view text, size_t begin) {
   while (begin < text.size()) {
+    begin = ascii_end(text, begin);
+    if (begin == text.size()) break;
     const Char c = char_at(text, begin);
     if (!c.valid) break;
     begin += static_cast<size_t>(c.size);

@@ -1,5 +1,5 @@
 #pragma once
-// UTF-8 and the few character properties that tokenizers ask for, over utf8proc.
+// UTF-8 and the few character properties that tokenizers need, over utf8proc.
 
 #include <cstdint>
 #include <string>

@@ -1,9 +1,9 @@
 #include "base/error.h"
 #include "base/files.h"
+#include "base/input_file.h"
 #include "base/log.h"
-#include "base/source.h"
 #include "ckpt/checkpoint_folder.h"
-#include "ckpt/weight_files.h"
+#include "ckpt/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/state.h"
 

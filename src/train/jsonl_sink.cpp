@@ -1,9 +1,6 @@
 #include "train/sink.h"
 
 #include "base/error.h"
-#include "base/file_error.h"
-#include "base/files.h"
-#include "base/json.h"
 #include "base/output_file.h"
 
 #include <nlohmann/json.hpp>

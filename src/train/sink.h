@@ -1,7 +1,7 @@
 #pragma once
 // Places that the events of a trainer are written to.
 
-#include "base/event.h"
+#include "base/log.h"
 #include "base/options.h"
 
 #include <cstdint>

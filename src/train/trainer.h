@@ -2,7 +2,7 @@
 // Changes a model so that the loss falls: programs that hold model, loss and the update of an
 // optimizer in one graph.
 
-#include "base/event.h"
+#include "base/log.h"
 #include "base/options.h"
 #include "base/task.h"
 #include "model/model.h"

@@ -137,6 +137,8 @@ void test_refusals(const world& w) {
   dllm::Host threads;
   threads.parallel = [](int64_t, const std::function<void(int64_t)>&) {};
   CHECK(dllm::attempt([&] { dllm::Engine bad(threads, {{"kind", "pjrt"}}); }).error().status() == DLLM_UNIMPLEMENTED);
+  CHECK(dllm::attempt([&] { dllm::Engine bad(threads, {{"thread_pool", "openmp"}}); }).error().status() ==
+        DLLM_INVALID_ARGUMENT);
   host.hooks.deallocate = [&](void* memory, int64_t) { std::free(memory); };
 }
 

@@ -48,6 +48,22 @@ void test_features(struct world* w) {
   CHECK(is_engine("pjrt") == has_pjrt);
   CHECK(is_engine("cpu"));
 
+  opts = make_options("engine", R"({"thread_pool": "openmp", "threads": 2})", w->err);
+  const dllm_status with_openmp = dllm_engine_new(opts, &engine, w->err);
+  const bool has_openmp = with_openmp == DLLM_OK;
+  CHECK(has_openmp || with_openmp == DLLM_UNIMPLEMENTED);
+  CHECK(dllm_has_feature("openmp") == (has_openmp ? 1 : 0));
+  CHECK(info.at("openmp").get<bool>() == has_openmp);
+  if (has_openmp) {
+    dllm_buffer* text = dllm_buffer_new();
+    NEED(dllm_engine_describe(engine, text, w->err), w->err);
+    const auto made = nlohmann::json::parse(static_cast<const char*>(dllm_buffer_data(text)));
+    CHECK(made.at("thread_pool") == "openmp" && made.at("threads") == 2);
+    dllm_buffer_release(text);
+    dllm_engine_release(engine);
+  }
+  dllm_options_release(opts);
+
   int64_t bytes[2] = {0, 0};
   const char* forms[2] = {R"({"dtype": "f32"})", R"({"dtype": "bf16"})"};
   for (int i = 0; i < 2; ++i) {

@@ -2,8 +2,8 @@
 // says must stay marked as such: none of its bytes may pass for the template's.
 #include "base/error.h"
 #include "base/json.h"
-#include "text/jinja/json_values.h"
 #include "text/jinja/template.h"
+#include "text/jinja/value.h"
 
 #include <nlohmann/json.hpp>
 

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "ckpt/gguf.h"
-#include "ckpt/gguf_vocabulary.h"
 
 namespace {
 

@@ -1,8 +1,8 @@
 // Any bytes as a safetensors file, and as the index of a sharded model.
 
 #include "base/error.h"
-#include "base/source.h"
-#include "ckpt/weight_files.h"
+#include "base/input_file.h"
+#include "ckpt/safetensors.h"
 
 #include <cstring>
 

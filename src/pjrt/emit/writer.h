@@ -2,7 +2,6 @@
 // Types, values and lines of StableHLO text.
 
 #include "tensor/dtype.h"
-#include "tensor/shape.h"
 #include "tensor/tensor.h"
 
 #include <cstdint>

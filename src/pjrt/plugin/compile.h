@@ -4,7 +4,7 @@
 #include "pjrt/plugin/call.h"
 #include "pjrt/plugin/values.h"
 #include "tensor/dtype.h"
-#include "tensor/shape.h"
+#include "tensor/tensor.h"
 
 #include <cstdint>
 #include <optional>

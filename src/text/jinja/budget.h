@@ -1,5 +1,5 @@
 #pragma once
-// What a rendering may use: a template is a stranger's program.
+// Limits on the work of a rendering: a template is a program from elsewhere.
 
 #include "base/error.h"
 #include "base/task.h"

@@ -1,6 +1,6 @@
 #include "text/jinja/evaluator.h"
 
-#include "text/jinja/characters.h"
+#include "text/jinja/marked_text.h"
 
 #include <algorithm>
 
@@ -133,7 +133,7 @@ Value Evaluator::apply_filters(const Expression& node, const Value& input, const
   const Expression* inner = node.parts[0].get();
   Value value = input;
   if (inner != nullptr) {
-    // Only a chain of filters hands the input of its block on.
+    // Only a chain of filters passes the input of its block on.
     value =
         inner->kind == Kind::filter ? apply_filters(*inner, input, scope) : evaluate(*inner, scope);
   }

@@ -1,10 +1,11 @@
 #pragma once
 // Runs a parsed template. One evaluator is one rendering.
 
-#include "text/jinja/ast.h"
 #include "text/jinja/budget.h"
+#include "text/jinja/parser.h"
 #include "text/jinja/value.h"
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,7 +13,7 @@
 
 namespace dllm::text::jinja {
 
-// What stands in parentheses. Readers take what they know; done() refuses the rest.
+// The arguments of a call. A function takes those it has; done() refuses the rest.
 struct Arguments {
   Items positional;
   std::vector<std::pair<std::string, Value>> named;
@@ -97,9 +98,9 @@ bool contains(Evaluator& evaluator, const Value& item, const Value& in);
 Value find_method(const Value& of, const std::string& name);
 // globals.cpp: range, namespace, dict, joiner, raise_exception.
 const Value* find_global(std::string_view name);
-// macro.cpp: a macro, or the caller() of a call block.
+// A macro, or the caller() of a call block.
 Value make_macro(const Statement& node, const Scope& scope, std::string name);
-// to_json.cpp
+// json.cpp
 MarkedText to_json(Budget& budget, const Value& value, Arguments& arguments);
 // format.cpp: "%s" % values, and "{}".format(values).
 MarkedText format_percent(Evaluator& evaluator, const MarkedText& format, const Value& values);
@@ -108,5 +109,55 @@ MarkedText format_braces(Evaluator& evaluator, const MarkedText& format, Argumen
 // A whole number an argument must be.
 int64_t need_integer(const Value& value, std::string_view what);
 const MarkedText& need_text(const Value& value, std::string_view what);
+
+// Filters by name. Each file of filters_*.cpp has one table; filters.cpp looks through them.
+
+struct Filter {
+  const char* name;
+  Value (*run)(Evaluator&, const Value& input, Arguments&);
+};
+
+std::span<const Filter> text_filters();
+std::span<const Filter> list_filters();
+std::span<const Filter> choice_filters();
+std::span<const Filter> number_filters();
+
+// Shared: white space off both ends, or the characters given.
+MarkedText strip(const MarkedText& text, const Value* characters, bool left, bool right);
+MarkedText replace(Evaluator& evaluator, const MarkedText& text, const MarkedText& from,
+                   const MarkedText& to, int64_t most);
+enum class Case { upper, lower, title, capitalize };
+MarkedText change_case(Evaluator& evaluator, const MarkedText& text, Case to);
+MarkedText join(Evaluator& evaluator, const Items& items, const MarkedText& separator);
+// Items in order; stable. key: what is compared.
+Items sort_items(Evaluator& evaluator, const Items& items, const Items& keys, bool reverse);
+// Texts in lower case unless case_sensitive, everything else as it is.
+Value sort_key(Evaluator& evaluator, const Value& value, bool case_sensitive);
+// The truth of an argument, or the fallback when it is not given.
+bool flag(Arguments& arguments, size_t index, std::string_view name, bool fallback);
+
+// The variable `loop` of a for statement.
+
+class Loop final : public Function {
+public:
+  // statement: null unless the loop is recursive.
+  Loop(Items over, int depth, const Statement* statement, const Scope* scope)
+      : items(std::move(over)), depth_(depth), statement_(statement), scope_(scope) {}
+
+  Value call(Evaluator& evaluator, Arguments& arguments) override;
+  std::string describe() const override { return "<loop>"; }
+  Value attribute(std::string_view name) const override;
+
+  Items items;
+  size_t index = 0;
+
+private:
+  class Cycle;
+  class Changed;
+  int depth_;
+  const Statement* statement_;
+  const Scope* scope_;
+  mutable std::shared_ptr<Function> changed_; // remembers what it saw last
+};
 
 } // namespace dllm::text::jinja

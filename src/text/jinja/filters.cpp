@@ -1,6 +1,11 @@
-#include "text/jinja/filters.h"
-
+// Filters by name: the tables of all files, then filters of choice and of numbers.
 #include "base/error.h"
+#include "text/jinja/evaluator.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
 
 namespace dllm::text::jinja {
 
@@ -41,6 +46,194 @@ Value Evaluator::filter(const std::string& name, const Value& input, Arguments a
 bool flag(Arguments& arguments, size_t index, std::string_view name, bool fallback) {
   const Value* given = arguments.take(index, name);
   return given != nullptr ? given->truth() : fallback;
+}
+
+// Filters that choose items or change each of them, and those that test whether there is a value.
+
+namespace {
+
+Value fallback(Evaluator&, const Value& input, Arguments& arguments) {
+  const Value* value = arguments.take(0, "default_value");
+  const bool also_false = flag(arguments, 1, "boolean", false);
+  const bool missing = input.is_undefined() || (also_false && !input.truth());
+  if (!missing) return input;
+  return value != nullptr ? *value : Value(std::string());
+}
+
+Value attribute(Evaluator& e, const Value& input, Arguments& arguments) {
+  const Value* name = arguments.take(0, "name");
+  if (name == nullptr) fail(Code::invalid_argument, "attr needs a name");
+  return e.attribute(input, need_text(*name, "an attribute's name").bytes());
+}
+
+// The arguments behind the first `count`: they belong to the test or filter that is named.
+Arguments rest_of(Arguments& arguments, size_t count) {
+  Arguments rest;
+  for (size_t i = count; i < arguments.positional.size(); ++i) {
+    rest.positional.push_back(*arguments.take(i, ""));
+  }
+  for (const auto& [name, value] : arguments.named) {
+    rest.named.emplace_back(name, *arguments.take(SIZE_MAX, name));
+  }
+  return rest;
+}
+
+// select, reject: the test, or the item's own truth. With an attribute: that of the item.
+template <bool kWanted, bool kByAttribute>
+Value choose(Evaluator& e, const Value& input, Arguments& arguments) {
+  const Value* path = kByAttribute ? arguments.take(0, "attribute") : nullptr;
+  if (kByAttribute && path == nullptr) fail(Code::invalid_argument, "an attribute is missing");
+  const size_t own = kByAttribute ? 1 : 0;
+  const Value* test = arguments.take(own, "test");
+  const Arguments rest = test != nullptr ? rest_of(arguments, own + 1) : Arguments{};
+  Items chosen;
+  for (const Value& item : e.items_of(input)) {
+    const Value value = kByAttribute ? e.path(item, *path) : item;
+    const bool holds = test != nullptr
+                           ? e.test(need_text(*test, "a test's name").bytes(), value, rest)
+                           : value.truth();
+    if (holds == kWanted) chosen.push_back(item);
+  }
+  return Value::list(std::move(chosen));
+}
+
+Value map(Evaluator& e, const Value& input, Arguments& arguments) {
+  Items items = e.items_of(input);
+  if (const Value* path = arguments.take(SIZE_MAX, "attribute")) {
+    const Value* missing = arguments.take(SIZE_MAX, "default");
+    for (Value& item : items) {
+      item = e.path(item, *path);
+      if (item.is_undefined() && missing != nullptr) item = *missing;
+    }
+    return Value::list(std::move(items));
+  }
+  const Value* name = arguments.take(0, "filter");
+  if (name == nullptr) fail(Code::invalid_argument, "map needs a filter or an attribute");
+  const std::string& filter = need_text(*name, "a filter's name").bytes();
+  const Arguments rest = rest_of(arguments, 1);
+  for (Value& item : items) {
+    item = e.filter(filter, item, rest);
+    e.budget.grow(item.is_fresh() ? item.footprint() : 0);
+  }
+  return Value::list(std::move(items));
+}
+
+constexpr Filter kChoiceFilters[] = {
+    {"default", fallback},
+    {"d", fallback},
+    {"attr", attribute},
+    {"select", choose<true, false>},
+    {"reject", choose<false, false>},
+    {"selectattr", choose<true, true>},
+    {"rejectattr", choose<false, true>},
+    {"map", map},
+};
+
+} // namespace
+
+std::span<const Filter> choice_filters() {
+  return kChoiceFilters;
+}
+
+// Filters of numbers.
+
+namespace {
+
+// A number written in a text, as Python's float() reads it; nothing when there is none.
+std::optional<double> parse_real(const MarkedText& text) {
+  const std::string bytes = strip(text, nullptr, true, true).bytes();
+  if (bytes.empty() || bytes.size() > 100) return std::nullopt;
+  if (bytes.find_first_not_of("0123456789+-.eE") != std::string::npos) return std::nullopt;
+  char* end = nullptr;
+  const double value = std::strtod(bytes.c_str(), &end);
+  return end == bytes.c_str() + bytes.size() ? std::optional(value) : std::nullopt;
+}
+
+std::optional<int64_t> truncated(double value) {
+  if (!(std::abs(value) < 9.2e18)) return std::nullopt;
+  return static_cast<int64_t>(value);
+}
+
+Value to_integer(Evaluator&, const Value& input, Arguments& arguments) {
+  const Value* given = arguments.take(0, "default");
+  const Value* base_given = arguments.take(1, "base");
+  const Value missing = given != nullptr ? *given : Value(int64_t{0});
+  const int64_t base = base_given != nullptr ? need_integer(*base_given, "base") : 10;
+  if (base < 2 || base > 36) fail(Code::invalid_argument, "base {} is not 2 to 36", base);
+  if (input.is_whole()) return Value(input.integer());
+  if (!input.is_text()) {
+    if (!input.is(Type::real)) return missing;
+    const auto whole = truncated(input.real());
+    return whole ? Value(*whole) : missing;
+  }
+  std::string bytes = strip(input.text(), nullptr, true, true).bytes();
+  if (!bytes.empty() && bytes[0] == '+') bytes.erase(0, 1);
+  int64_t value = 0;
+  const char* end = bytes.data() + bytes.size();
+  const auto result = std::from_chars(bytes.data(), end, value, static_cast<int>(base));
+  if (result.ec == std::errc() && result.ptr == end && !bytes.empty()) return Value(value);
+  const auto real = parse_real(input.text());
+  const auto whole = real ? truncated(*real) : std::nullopt;
+  return whole ? Value(*whole) : missing;
+}
+
+Value to_real(Evaluator&, const Value& input, Arguments& arguments) {
+  const Value* missing = arguments.take(0, "default");
+  if (input.is_number()) return Value(input.real());
+  const auto value = input.is_text() ? parse_real(input.text()) : std::nullopt;
+  if (value) return Value(*value);
+  return missing != nullptr ? *missing : Value(0.0);
+}
+
+const Value& need_number(const Value& value, const char* who) {
+  if (value.is_number()) return value;
+  fail(Code::invalid_argument, "{} takes a number, not a {}", who, value.type_name());
+}
+
+Value absolute(Evaluator&, const Value& input, Arguments&) {
+  const Value& number = need_number(input, "abs");
+  if (number.is(Type::real)) return Value(std::abs(number.real()));
+  return number.integer() < 0 ? apply_unary("-", number) : Value(number.integer());
+}
+
+Value round_number(Evaluator&, const Value& input, Arguments& arguments) {
+  const Value* places_given = arguments.take(0, "precision");
+  const Value* method_given = arguments.take(1, "method");
+  const int64_t places = places_given != nullptr ? need_integer(*places_given, "precision") : 0;
+  const std::string method =
+      method_given != nullptr ? need_text(*method_given, "method").bytes() : "common";
+  const Value& number = need_number(input, "round");
+  if (places < -300 || places > 300) {
+    fail(Code::invalid_argument, "precision {} is not -300 to 300", places);
+  }
+  if (method == "common") {
+    if (number.is_whole() && places >= 0) return Value(number.integer());
+    if (places >= 0) {
+      // The decimal digits, correctly rounded, are what Python rounds to.
+      return Value(std::strtod(fmt::format("{:.{}f}", number.real(), places).c_str(), nullptr));
+    }
+  }
+  const double unit = std::pow(10.0, static_cast<double>(places));
+  const double scaled = number.real() * unit;
+  if (method == "common") {
+    const double rounded = std::nearbyint(scaled) / unit;
+    if (!number.is_whole()) return Value(rounded);
+    const auto whole = truncated(rounded);
+    if (!whole) fail(Code::invalid_argument, "an integer passes 64 bits");
+    return Value(*whole);
+  }
+  if (method == "ceil") return Value(std::ceil(scaled) / unit);
+  if (method == "floor") return Value(std::floor(scaled) / unit);
+  fail(Code::invalid_argument, "round: method {} is not common, ceil or floor", method);
+}
+
+constexpr Filter kNumberFilters[] = {
+    {"int", to_integer}, {"float", to_real}, {"abs", absolute}, {"round", round_number}};
+
+} // namespace
+
+std::span<const Filter> number_filters() {
+  return kNumberFilters;
 }
 
 } // namespace dllm::text::jinja

@@ -1,7 +1,7 @@
 // Filters of texts.
 
-#include "text/jinja/characters.h"
-#include "text/jinja/filters.h"
+#include "text/jinja/evaluator.h"
+#include "text/jinja/marked_text.h"
 
 namespace dllm::text::jinja {
 

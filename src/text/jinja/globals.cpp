@@ -1,9 +1,9 @@
-// Functions every template has.
-
+// Functions that every template has, the variable `loop` of a for statement, and macros.
 #include "text/jinja/evaluator.h"
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 namespace dllm::text::jinja {
 
@@ -121,6 +121,119 @@ const Value* find_global(std::string_view name) {
   }();
   const auto found = table.find(name);
   return found == table.end() ? nullptr : &found->second;
+}
+
+// loop.cycle('odd', 'even')
+class Loop::Cycle final : public Function {
+public:
+  explicit Cycle(size_t index) : index_(index) {}
+  Value call(Evaluator&, Arguments& arguments) override {
+    const Items& choices = arguments.positional;
+    if (choices.empty()) fail(Code::invalid_argument, "loop.cycle needs values");
+    return choices[index_ % choices.size()];
+  }
+  std::string describe() const override { return "<function cycle>"; }
+
+private:
+  size_t index_;
+};
+
+// loop.changed(x): true when x is not what it was the last time.
+class Loop::Changed final : public Function {
+public:
+  Value call(Evaluator& evaluator, Arguments& arguments) override {
+    Value now = evaluator.list(arguments.positional);
+    const bool same = last_.has_value() && equal(evaluator.budget, *last_, now);
+    if (!same && now.is_plain()) last_ = std::move(now);
+    return Value(!same);
+  }
+  std::string describe() const override { return "<function changed>"; }
+
+private:
+  std::optional<Value> last_;
+};
+
+Value Loop::attribute(std::string_view name) const {
+  const auto count = static_cast<int64_t>(items.size());
+  const auto at = static_cast<int64_t>(index);
+  if (name == "index") return Value(at + 1);
+  if (name == "index0") return Value(at);
+  if (name == "revindex") return Value(count - at);
+  if (name == "revindex0") return Value(count - at - 1);
+  if (name == "first") return Value(at == 0);
+  if (name == "last") return Value(at + 1 == count);
+  if (name == "length") return Value(count);
+  if (name == "depth") return Value(int64_t{depth_ + 1});
+  if (name == "depth0") return Value(int64_t{depth_});
+  if (name == "previtem" && index > 0) return items[index - 1];
+  if (name == "nextitem" && index + 1 < items.size()) return items[index + 1];
+  if (name == "cycle") return Value(std::shared_ptr<Function>(std::make_shared<Cycle>(index)));
+  if (name == "changed") {
+    if (changed_ == nullptr) changed_ = std::make_shared<Changed>();
+    return Value(changed_);
+  }
+  return Value::undefined("loop." + std::string(name));
+}
+
+namespace {
+
+// Reads the variables of the scope it is defined in, at the time of the call.
+class Macro final : public Function {
+public:
+  Macro(const Statement& node, const Scope& scope, std::string name)
+      : node_(node), scope_(scope), name_(std::move(name)) {}
+
+  Value call(Evaluator& evaluator, Arguments& arguments) override {
+    Scope inner(&scope_);
+    inner.set("caller", Value::undefined("caller"));
+    bind(evaluator, arguments, inner);
+    return Value(evaluator.render(node_.body, inner));
+  }
+
+  std::string describe() const override { return fmt::format("<Macro '{}'>", name_); }
+
+private:
+  void bind(Evaluator& evaluator, Arguments& arguments, Scope& inner) {
+    for (size_t i = 0; i < node_.parameters.size(); ++i) {
+      const Parameter& parameter = node_.parameters[i];
+      const Value* given = arguments.take(i, parameter.name);
+      if (given != nullptr) {
+        inner.set(parameter.name, *given);
+      } else {
+        inner.set(parameter.name, parameter.fallback != nullptr
+                                      ? evaluator.evaluate(*parameter.fallback, inner)
+                                      : Value::undefined(parameter.name));
+      }
+    }
+    Items rest;
+    for (size_t i = node_.parameters.size(); i < arguments.positional.size(); ++i) {
+      rest.push_back(arguments.positional[i]);
+    }
+    Entries named;
+    for (const auto& [name, value] : arguments.named) {
+      const bool known =
+          std::any_of(node_.parameters.begin(), node_.parameters.end(),
+                      [&, &name = name](const Parameter& p) { return p.name == name; });
+      if (known) continue;
+      if (name == "caller") {
+        inner.set(name, value);
+      } else {
+        named.emplace_back(Value(name), value);
+      }
+    }
+    inner.set("varargs", Value::tuple(std::move(rest)));
+    inner.set("kwargs", Value::map(std::move(named)));
+  }
+
+  const Statement& node_;
+  const Scope& scope_;
+  std::string name_;
+};
+
+} // namespace
+
+Value make_macro(const Statement& node, const Scope& scope, std::string name) {
+  return Value(std::shared_ptr<Function>(std::make_shared<Macro>(node, scope, std::move(name))));
 }
 
 } // namespace dllm::text::jinja

@@ -1,4 +1,4 @@
-#include "text/jinja/lexer.h"
+#include "text/jinja/parser.h"
 
 #include "base/error.h"
 #include "text/unicode.h"
@@ -240,7 +240,7 @@ private:
     return at + 1;
   }
 
-  // The character after a backslash; answers where the text goes on. Unknown ones stay as written.
+  // The character after a backslash; returns where the text continues. Unknown ones stay as written.
   size_t escape(size_t at, std::string& value) {
     const char c = source_[at];
     constexpr std::string_view kFrom = "abfnrtv\\'\"", kTo = "\a\b\f\n\r\t\v\\'\"";

@@ -1,5 +1,10 @@
 #include "text/jinja/marked_text.h"
 
+#include "text/jinja/evaluator.h"
+#include "text/unicode.h"
+
+#include <utf8proc.h>
+
 #include <algorithm>
 
 namespace dllm::text::jinja {
@@ -46,6 +51,113 @@ MarkedText MarkedText::slice(size_t begin, size_t end) const {
 
 void MarkedText::mark_spoken() {
   for (Run& run : runs_) run.mark.spoken = true;
+}
+
+// What filters and methods of texts have in common. Every piece keeps its mark.
+
+namespace {
+
+bool taken(const Char& c, std::string_view raw, const std::string* characters) {
+  if (characters == nullptr) return c.valid && is_whitespace(c.code);
+  return characters->find(raw) != std::string::npos;
+}
+
+std::string cased(std::string_view raw, const Char& c, bool upper) {
+  if (!c.valid) return std::string(raw);
+  if (!upper) return lowercase(raw);
+  if (c.code == 0xDF) return "SS"; // the one common letter whose capital is two
+  return to_utf8(static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c.code))));
+}
+
+bool is_letter(const Char& c) {
+  return c.valid && is_word(c.code) && !is_numeric(c.code) && !is_mark(c.code) && c.code != '_';
+}
+
+} // namespace
+
+MarkedText strip(const MarkedText& text, const Value* characters, bool left, bool right) {
+  const std::string* set = nullptr;
+  if (characters != nullptr && !characters->is_none()) {
+    set = &need_text(*characters, "the characters to strip").bytes();
+  }
+  const std::string_view bytes = text.bytes();
+  size_t begin = 0, end = bytes.size();
+  while (left && begin < end) {
+    const Char c = char_at(bytes, begin);
+    if (!taken(c, bytes.substr(begin, static_cast<size_t>(c.size)), set)) break;
+    begin += static_cast<size_t>(c.size);
+  }
+  while (right && end > begin) {
+    size_t at = end - 1;
+    while (at > begin && end - at < 4 && (static_cast<unsigned char>(bytes[at]) & 0xC0) == 0x80)
+      --at;
+    const Char c = char_at(bytes, at);
+    if (at + static_cast<size_t>(c.size) != end) break;
+    if (!taken(c, bytes.substr(at, end - at), set)) break;
+    end = at;
+  }
+  return text.slice(begin, end);
+}
+
+MarkedText replace(Evaluator& evaluator, const MarkedText& text, const MarkedText& from,
+                   const MarkedText& to, int64_t most) {
+  const std::string& bytes = text.bytes();
+  MarkedText out;
+  size_t at = 0;
+  const auto put = [&](const MarkedText& piece, size_t begin, size_t end) {
+    evaluator.budget.step();
+    evaluator.budget.grow(end - begin + 1);
+    out.append(piece, begin, end);
+  };
+  for (int64_t done = 0; most < 0 || done < most; ++done) {
+    // An empty text stands before every character and at the end.
+    const size_t found = from.empty() ? at : bytes.find(from.bytes(), at);
+    if (found == std::string::npos || found > bytes.size()) break;
+    put(text, at, found);
+    put(to, 0, to.size());
+    at = found + from.size();
+    if (!from.empty()) continue;
+    if (at >= bytes.size()) return out;
+    const auto size = static_cast<size_t>(char_at(bytes, at).size);
+    put(text, at, at + size);
+    at += size;
+  }
+  put(text, at, bytes.size());
+  return out;
+}
+
+MarkedText change_case(Evaluator& evaluator, const MarkedText& text, Case to) {
+  const std::string_view bytes = text.bytes();
+  evaluator.budget.step(bytes.size() / 4);
+  evaluator.budget.grow(2 * bytes.size());
+  MarkedText out;
+  size_t at = 0;
+  bool inside = false; // of a word; for capitalize: behind the first character
+  for (const MarkedText::Run& run : text.runs()) {
+    std::string changed;
+    while (at < run.end) {
+      const Char c = char_at(bytes, at);
+      const bool upper =
+          to == Case::upper || ((to == Case::title || to == Case::capitalize) && !inside);
+      changed += cased(bytes.substr(at, static_cast<size_t>(c.size)), c, upper);
+      inside = to == Case::capitalize || is_letter(c);
+      at += static_cast<size_t>(c.size);
+    }
+    out.append(changed, run.mark);
+  }
+  return out;
+}
+
+MarkedText join(Evaluator& evaluator, const Items& items, const MarkedText& separator) {
+  MarkedText out;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const MarkedText piece = evaluator.text_of(items[i]);
+    evaluator.budget.step();
+    evaluator.budget.grow(piece.footprint() + separator.footprint());
+    if (i > 0) out.append(separator);
+    out.append(piece);
+  }
+  return out;
 }
 
 } // namespace dllm::text::jinja

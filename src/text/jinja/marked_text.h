@@ -1,8 +1,12 @@
 #pragma once
-// Text that knows, byte by byte, who wrote it: the template's author or a message. What a template
+// Text with a mark for each byte that says who wrote it: the template's author or a message. What a template
 // does to a text (slices, joins, replaces) keeps the marks, so that special tokens are looked for
-// only in what the template itself says, and the loss counts only what the assistant says.
+// only in what the template itself writes, and the loss counts only the messages of the assistant.
 
+#include "text/jinja/budget.h"
+#include "text/unicode.h"
+
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,7 +17,7 @@ namespace dllm::text::jinja {
 struct Mark {
   static constexpr int32_t kTemplate = -1; // written by the template's author: trusted
   static constexpr int32_t kData = -2;     // roles, tools, variables: given, of no role
-  int32_t message = kTemplate;             // 0 and up: said in this message
+  int32_t message = kTemplate;             // 0 and up: of this message
   bool spoken = false;                     // inside a {% generation %} block
   bool operator==(const Mark&) const = default;
 };
@@ -49,6 +53,39 @@ private:
 
   std::string bytes_;
   std::vector<Run> runs_;
+};
+
+// The characters of a text by index: Python counts characters, not bytes.
+
+// The text outlives it.
+class Characters {
+public:
+  Characters() = default;
+  Characters(Budget& budget, const MarkedText& text) : text_(&text) {
+    const std::string& bytes = text.bytes();
+    budget.step(bytes.size() / 16);
+    ascii_ = std::all_of(bytes.begin(), bytes.end(),
+                         [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+    if (ascii_) return;
+    budget.grow(bytes.size() * sizeof(size_t));
+    for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(char_at(bytes, at).size)) {
+      starts_.push_back(at);
+    }
+  }
+
+  size_t count() const { return text_ == nullptr ? 0 : ascii_ ? text_->size() : starts_.size(); }
+  size_t offset(size_t index) const {
+    if (ascii_) return std::min(index, text_->size());
+    return index < starts_.size() ? starts_[index] : text_->size();
+  }
+  MarkedText slice(size_t begin, size_t end) const {
+    return text_->slice(offset(begin), offset(end));
+  }
+
+private:
+  const MarkedText* text_ = nullptr;
+  bool ascii_ = true;
+  std::vector<size_t> starts_;
 };
 
 } // namespace dllm::text::jinja

@@ -1,4 +1,3 @@
-#include "text/jinja/nested.h"
 #include "text/jinja/parser.h"
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 #include "text/jinja/parser.h"
 
 #include "base/error.h"
-#include "text/jinja/nested.h"
 #include "text/unicode.h"
 
 #include <algorithm>

@@ -24,7 +24,7 @@ public:
   // Many threads may render at once. Fails as above, naming the tag that runs; resource_exhausted
   // when it passes a limit.
   MarkedText render(const Entries& variables, const Limits& limits = {}) const;
-  // It says itself what the assistant speaks.
+  // The template marks the text of the assistant itself.
   bool has_generation() const { return has_generation_; }
 
 private:

@@ -165,7 +165,7 @@ const Value* Value::find(const Value& key) const {
 }
 
 void Value::set(const std::string& name, Value value) {
-  // Else a namespace could hold itself, or a function whose variables are gone.
+  // Else a namespace could hold itself, or a function that outlives its variables.
   if (!value.is_plain()) {
     fail(Code::invalid_argument, "a namespace cannot hold a {}", value.type_name());
   }

@@ -1,6 +1,7 @@
 #pragma once
 // Values of the template language, with Python's types and its way of printing them.
 
+#include "base/json.h"
 #include "text/jinja/marked_text.h"
 
 #include <cstdint>
@@ -122,5 +123,13 @@ MarkedText to_text(Budget& budget, const Value& value);
 // repr(): texts in quotes.
 void append_repr(Budget& budget, const Value& value, MarkedText& out);
 std::string number_text(double value);
+
+// JSON from outside as values of the template language.
+
+// Every text in it bears the mark.
+Value from_json(const Json& json, Mark mark);
+// A list of messages: message i's texts bear the mark of message i, its role that of data. Fails
+// with invalid_argument for anything but a list of objects with a "role" that is a string.
+Value from_messages(const Json& messages);
 
 } // namespace dllm::text::jinja

@@ -1,7 +1,7 @@
 // Decompression of gzip (RFC 1952): members one after another, each with its own checksum, which zlib compares.
 #include "base/error.h"
 #include "base/task.h"
-#include "text/readers/byte_source.h"
+#include "text/readers/text_window.h"
 
 #include <zlib.h>
 

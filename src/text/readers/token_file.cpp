@@ -1,12 +1,11 @@
-#include "text/readers/token_file.h"
+#include "text/token_rows.h"
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/input_file.h"
 #include "base/task.h"
-#include "text/hash.h"
-#include "text/readers/byte_source.h"
 #include "text/readers/readers.h"
+#include "text/readers/text_window.h"
 
 #include <algorithm>
 #include <bit>

@@ -7,8 +7,8 @@
 #include "ckpt/gguf.h"
 #include "handlers.h"
 #include "runner.h"
-#include "text/jinja/json_values.h"
 #include "text/jinja/template.h"
+#include "text/jinja/value.h"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

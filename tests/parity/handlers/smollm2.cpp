@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "ckpt/gguf.h"
-#include "ckpt/gguf_vocabulary.h"
 #include "decode/decoder.h"
 #include "handlers.h"
 #include "model/model.h"

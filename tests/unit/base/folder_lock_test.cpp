@@ -1,6 +1,6 @@
 // Saves into one folder: the second waits, a cancelled one stops waiting.
 
-#include "base/folder_lock.h"
+#include "base/output_file.h"
 
 #include "base/files.h"
 #include "base/task.h"

@@ -1,6 +1,5 @@
 #include "base/input_file.h"
 
-#include "base/source.h"
 #include "unit/test_files.h"
 
 #include <fcntl.h>
@@ -101,7 +100,7 @@ TEST(InputFile, AFileThatIsReplacedReadsOn) {
   expect_error(Code::data_loss, path + " changed", [&] { check_stamp(path, file.stamp()); });
   remove_all(path);
   EXPECT_EQ(file.read(0, 6).text(), "before");
-  EXPECT_NO_THROW(check_stamp(path, file.stamp())) << "a name that is gone is no change";
+  EXPECT_NO_THROW(check_stamp(path, file.stamp())) << "a removed file counts as unchanged";
 }
 
 } // namespace

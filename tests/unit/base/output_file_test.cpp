@@ -17,7 +17,7 @@ namespace {
 using test::expect_error;
 using test::TempFolder;
 
-// Runs `body` in a child of its own; answers its wait status.
+// Runs `body` in a child of its own; returns its wait status.
 template <class F> int in_child(F&& body) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(body());

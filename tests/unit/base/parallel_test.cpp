@@ -9,15 +9,29 @@
 #include <atomic>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace dllm {
 namespace {
 
-TEST(ThreadPool, RunsEveryChunkOnce) {
+// Each test of a pool runs with its own workers and with threads of OpenMP.
+class Pools : public testing::TestWithParam<const char*> {
+protected:
+  void SetUp() override {
+    if (is_openmp() && !has_openmp()) GTEST_SKIP() << "this build has no threads of OpenMP";
+  }
+  static bool is_openmp() { return std::string(GetParam()) == "openmp"; }
+  static std::shared_ptr<TaskRunner> runner(int threads) { return is_openmp() ? openmp_runner(threads) : nullptr; }
+};
+
+INSTANTIATE_TEST_SUITE_P(ThreadPool, Pools, testing::Values("own", "openmp"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(Pools, RunsEveryChunkOnce) {
   for (const int threads : {1, 2, 3, 4}) {
-    ThreadPool pool(threads);
+    ThreadPool pool(threads, runner(threads));
     EXPECT_EQ(pool.threads(), threads);
     for (const int64_t chunks : {0, 1, 2, 7, 64, 1000}) {
       std::vector<std::atomic<int>> hits(static_cast<size_t>(chunks));
@@ -35,8 +49,8 @@ TEST(ThreadPool, NullPoolRunsInline) {
   EXPECT_EQ(order, (std::vector<int64_t>{0, 1, 2, 3}));
 }
 
-TEST(ThreadPool, ManySmallJobsInARow) {
-  ThreadPool pool(3);
+TEST_P(Pools, ManySmallJobsInARow) {
+  ThreadPool pool(3, runner(3));
   std::atomic<int64_t> sum{0};
   for (int job = 0; job < 20000; ++job) {
     parallel(&pool, 3, [&](int64_t chunk) { sum.fetch_add(chunk, std::memory_order_relaxed); });
@@ -44,8 +58,8 @@ TEST(ThreadPool, ManySmallJobsInARow) {
   EXPECT_EQ(sum.load(), 3 * 20000);
 }
 
-TEST(ThreadPool, NestedCallsRunInline) {
-  ThreadPool pool(3);
+TEST_P(Pools, NestedCallsRunInline) {
+  ThreadPool pool(3, runner(3));
   std::atomic<int> inner{0};
   std::atomic<bool> same_thread{true};
   parallel(&pool, 8, [&](int64_t) {
@@ -59,17 +73,17 @@ TEST(ThreadPool, NestedCallsRunInline) {
   EXPECT_TRUE(same_thread.load());
 }
 
-TEST(ThreadPool, NestedCallsOfOtherPoolsAndAfterAnInlineRunStillWork) {
-  ThreadPool outer(2), inner(2);
+TEST_P(Pools, NestedCallsOfOtherPoolsAndAfterAnInlineRunStillWork) {
+  ThreadPool outer(2, runner(2)), inner(2, runner(2));
   std::atomic<int> hits{0};
   parallel(&outer, 4, [&](int64_t) { parallel(&inner, 4, [&](int64_t) { hits.fetch_add(1); }); });
   parallel(&outer, 4, [&](int64_t) { hits.fetch_add(1); });
   EXPECT_EQ(hits.load(), 20);
 }
 
-TEST(ThreadPool, ExceptionReachesTheCallerAndThePoolGoesOn) {
+TEST_P(Pools, ExceptionReachesTheCallerAndThePoolGoesOn) {
   for (const int threads : {1, 2, 4}) {
-    ThreadPool pool(threads);
+    ThreadPool pool(threads, runner(threads));
     for (int round = 0; round < 200; ++round) {
       const auto call = [&] {
         parallel(&pool, 16, [&](int64_t chunk) {
@@ -84,16 +98,16 @@ TEST(ThreadPool, ExceptionReachesTheCallerAndThePoolGoesOn) {
   }
 }
 
-TEST(ThreadPool, AllChunksMayThrow) {
-  ThreadPool pool(4);
+TEST_P(Pools, AllChunksMayThrow) {
+  ThreadPool pool(4, runner(4));
   for (int round = 0; round < 200; ++round) {
     EXPECT_THROW(parallel(&pool, 32, [](int64_t) { throw std::runtime_error("x"); }),
                  std::runtime_error);
   }
 }
 
-TEST(ThreadPool, SeveralCallersAreServedOneAfterTheOther) {
-  ThreadPool pool(3);
+TEST_P(Pools, SeveralCallersAreServedOneAfterTheOther) {
+  ThreadPool pool(3, runner(3));
   std::atomic<int64_t> sum{0};
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 4; ++caller) {
@@ -109,8 +123,8 @@ TEST(ThreadPool, SeveralCallersAreServedOneAfterTheOther) {
   EXPECT_EQ(sum.load(), 4 * 500 * 10);
 }
 
-TEST(ThreadPool, WorksInAForkedChild) {
-  ThreadPool pool(3);
+TEST_P(Pools, WorksInAForkedChild) {
+  ThreadPool pool(3, runner(3));
   std::atomic<int> before{0};
   parallel(&pool, 8, [&](int64_t) { before.fetch_add(1); });
   const pid_t child = ::fork();
@@ -126,6 +140,34 @@ TEST(ThreadPool, WorksInAForkedChild) {
   EXPECT_EQ(before.load(), 16);
 }
 
+// A caller whose task is cancelled does not wait for the job of another caller.
+TEST_P(Pools, ACancelledCallerDoesNotWaitForItsTurn) {
+  ThreadPool pool(2, runner(2));
+  std::atomic<bool> started{false}, go_on{false};
+  std::thread other([&] {
+    parallel(&pool, 2, [&](int64_t) {
+      started = true;
+      while (!go_on) std::this_thread::yield();
+    });
+  });
+  while (!started) std::this_thread::yield();
+  Task task;
+  task.set_deadline(20);
+  test::expect_error(Code::deadline_exceeded, "", [&] { parallel(Workers(&pool, &task), 4, [](int64_t) {}); });
+  go_on = true;
+  other.join();
+}
+
+// Each of these threads has a team of OpenMP of its own, which ends with it.
+TEST_P(Pools, ThreadsThatComeAndGoMayCall) {
+  ThreadPool pool(3, runner(3));
+  std::atomic<int64_t> sum{0};
+  for (int round = 0; round < 30; ++round) {
+    std::thread([&] { parallel(&pool, 16, [&](int64_t chunk) { sum += chunk; }); }).join();
+  }
+  EXPECT_EQ(sum, 30 * 120);
+}
+
 TEST(ThreadPool, IdleWorkersSleep) {
   ThreadPool pool(4);
   parallel(&pool, 8, [](int64_t) {});
@@ -136,14 +178,30 @@ TEST(ThreadPool, IdleWorkersSleep) {
   EXPECT_LT(seconds, 0.1);
 }
 
+TEST(OpenMp, RunsInSeveralThreads) {
+  if (!has_openmp()) {
+    test::expect_error(Code::unimplemented, "no threads of OpenMP", [] { openmp_runner(2); });
+    GTEST_SKIP() << "this build has no threads of OpenMP";
+  }
+  EXPECT_GE(openmp_threads(), 1);
+  // Two chunks that wait for each other end only when two threads run them.
+  ThreadPool pool(2, openmp_runner(2));
+  std::atomic<int> arrived{0};
+  parallel(&pool, 2, [&](int64_t) {
+    ++arrived;
+    while (arrived < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(arrived, 2);
+}
+
 TEST(AllowedCpus, IsAtLeastOne) {
   EXPECT_GE(allowed_cpus(), 1);
 }
 
 // Every thread may be in a chunk when the task is cancelled; none begins another.
-TEST(Parallel, ACancelledTaskStopsTheClaimingOfChunks) {
+TEST_P(Pools, ACancelledTaskStopsTheClaimingOfChunks) {
   for (const int threads : {1, 2, 4}) {
-    ThreadPool pool(threads);
+    ThreadPool pool(threads, runner(threads));
     Task task;
     std::atomic<int> started{0}, late{0};
     EXPECT_THROW(parallel(Workers(&pool, &task), 1000,

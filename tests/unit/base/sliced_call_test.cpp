@@ -73,7 +73,7 @@ TEST(SlicedCall, TheTaskOfEachSliceStopsIt) {
     Task first;
     EXPECT_FALSE(call.start(count.work(5), kAtOnce, &first));
   }
-  Task second; // the first one is gone
+  Task second; // the first one is destroyed
   second.set_deadline(0);
   expect_error(Code::deadline_exceeded, "deadline", [&] { call.resume(kNoEnd, &second); });
   EXPECT_FALSE(call.is_paused());

@@ -1,4 +1,4 @@
-#include "base/source.h"
+#include "base/input_file.h"
 
 #include "unit/test_files.h"
 
@@ -34,14 +34,14 @@ TEST(Source, Memory) {
   MemorySource source;
   std::string text = "text";
   source.add("copied", text.data(), text.size(), true);
-  source.add("lent", text.data(), text.size(), false);
+  source.add("view", text.data(), text.size(), false);
   source.add("empty", nullptr, 0, true);
   text[0] = 'T';
   EXPECT_EQ(source.open("copied").text(), "text");
-  EXPECT_EQ(source.open("lent").text(), "Text");
+  EXPECT_EQ(source.open("view").text(), "Text");
   EXPECT_TRUE(source.open("empty").empty());
-  expect_error(Code::already_exists, "already holds lent",
-               [&] { source.add("lent", "x", 1, true); });
+  expect_error(Code::already_exists, "already holds view",
+               [&] { source.add("view", "x", 1, true); });
   expect_error(Code::invalid_argument, "needs a name", [&] { source.add("", "x", 1, true); });
   expect_error(Code::not_found, "holds no other", [&] { source.open("other"); });
 }

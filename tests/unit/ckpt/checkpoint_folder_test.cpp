@@ -1,7 +1,7 @@
 #include "ckpt/checkpoint_folder.h"
 
+#include "ckpt/safetensors.h"
 #include "ckpt/safetensors_writer.h"
-#include "ckpt/weight_files.h"
 #include "unit/test_files.h"
 
 #include <sys/wait.h>
@@ -15,7 +15,7 @@ namespace {
 using test::expect_error;
 using test::TempFolder;
 
-// A small checkpoint whose whole content tells `step` and `tag`.
+// A small checkpoint whose whole content depends on `step` and `tag`.
 void save(const std::string& root, int64_t step, int64_t keep_last, const std::string& tag) {
   CheckpointWriter writer(root, step);
   write_file_atomic(writer.path("trainer.json"),

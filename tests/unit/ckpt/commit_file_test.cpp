@@ -1,4 +1,4 @@
-#include "ckpt/commit_file.h"
+#include "ckpt/checkpoint_folder.h"
 
 #include "unit/test_files.h"
 

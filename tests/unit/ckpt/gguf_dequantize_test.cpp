@@ -2,7 +2,6 @@
 // golden slices.
 
 #include "ckpt/gguf.h"
-#include "ckpt/gguf_vocabulary.h"
 #include "ckpt/safetensors.h"
 #include "unit/ckpt/gguf_builder.h"
 #include "unit/ckpt/safetensors_bytes.h"

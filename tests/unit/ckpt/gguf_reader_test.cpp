@@ -1,5 +1,4 @@
 #include "ckpt/gguf.h"
-#include "ckpt/gguf_vocabulary.h"
 #include "unit/ckpt/gguf_builder.h"
 #include "unit/ckpt/safetensors_bytes.h"
 #include "unit/test_files.h"
@@ -151,7 +150,7 @@ TEST(GgufReader, RefusesWrongTensors) {
   expect_error(Code::data_loss, "inside tensor a",
                [&] { with(tensor("a", {16}, 0, 0), tensor("b", {1}, 0, 32)); });
   expect_error(Code::data_loss, "has the extent 0", [&] { with(tensor("t", {4, 0}, 0, 0)); });
-  // Found by fuzzing: a type nobody knows must not let a caller size a buffer by a made-up shape.
+  // Found by fuzzing: an unknown type must not let a caller size a buffer by a made-up shape.
   expect_error(Code::data_loss, "tensor t has the shape (1099511627776), the file",
                [&] { with(tensor("t", {1ull << 40}, 77, 0)); });
   const GgufFile odd = with(tensor("odd", {32}, 20, 0), tensor("new", {9}, 77, 32));

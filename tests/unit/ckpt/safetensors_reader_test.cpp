@@ -1,5 +1,4 @@
 #include "ckpt/safetensors.h"
-#include "ckpt/weight_files.h"
 #include "unit/ckpt/safetensors_bytes.h"
 #include "unit/test_files.h"
 

@@ -1,6 +1,6 @@
 #include "ckpt/safetensors_writer.h"
 
-#include "ckpt/weight_files.h"
+#include "ckpt/safetensors.h"
 #include "unit/test_files.h"
 
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "ckpt/weight_files.h"
+#include "ckpt/safetensors.h"
 
 #include "ckpt/safetensors_writer.h"
 #include "unit/ckpt/safetensors_bytes.h"
@@ -80,7 +80,7 @@ TEST(WeightFiles, RefusesBadIndexes) {
   expect_error(Code::data_loss, "no weight_map", [&] { open("[1]", "s.safetensors"); });
 }
 
-TEST(WeightFiles, ShardsLieBesideTheirIndex) {
+TEST(WeightFiles, ShardsLieNextToTheirIndex) {
   for (const char* shard : {"../out.safetensors", "sub/out.safetensors", "/etc/out.safetensors"}) {
     Folder folder;
     const std::string index = fmt::format(R"({{"weight_map": {{"w": "{}"}}}})", shard);

@@ -125,6 +125,23 @@ TEST(Callers, ManyThreadsGetTheSameBits) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
+TEST(Callers, ThreadsOfOpenMpGiveTheSameBits) {
+  if (!has_openmp()) GTEST_SKIP() << "this build has no threads of OpenMP";
+  const std::vector<Tensor> inputs = {random_tensor({33, 40}, 1), random_tensor({50, 40}, 2)};
+  const auto expected = run_graph(*test_engine(1), layer(), inputs);
+  for (const int64_t threads : {1, 2, 3}) {
+    Options options(graph::engine_schema());
+    options.set_i64("threads", threads);
+    options.set_str("thread_pool", "openmp");
+    auto engine = make_engine(options);
+    EXPECT_EQ(engine->describe().at("thread_pool"), "openmp");
+    EXPECT_EQ(engine->i64("threads"), threads);
+    EXPECT_TRUE(same_bits(run_graph(*engine, layer(), inputs), expected)) << threads;
+    engine->set_i64("threads", 2);
+    EXPECT_TRUE(same_bits(run_graph(*engine, layer(), inputs), expected)) << threads << ", then 2";
+  }
+}
+
 // Halves until the numbers are small: never ends for infinity, at once for zeros.
 std::shared_ptr<Graph> halving() {
   auto cond = std::make_shared<Graph>("large"), body = std::make_shared<Graph>("half");

@@ -1,4 +1,4 @@
-#include "tensor/shape.h"
+#include "tensor/tensor.h"
 
 #include "unit/test_files.h"
 
@@ -41,7 +41,7 @@ TEST(CheckedShape, RefusesOverflowNegativeAndManyAxes) {
                [] { checked_shape(std::vector<int64_t>(17, 1), 4, "x"); });
 }
 
-TEST(CheckedShape, RefusesExtentsThatOverflowBesideAZero) {
+TEST(CheckedShape, RefusesExtentsThatOverflowNextToAZero) {
   const int64_t large = int64_t{1} << 40;
   expect_error(Code::invalid_argument, "overflows", [&] {
     checked_shape({large, large, 0}, 4, "x");

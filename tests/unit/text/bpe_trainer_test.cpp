@@ -1,10 +1,11 @@
-#include "text/bpe_trainer.h"
+#include "text/tokenizer.h"
 
 #include "base/error.h"
 #include "base/random.h"
 #include "base/task.h"
 #include "golden.h"
 #include "scratch.h"
+#include "text/dataset.h"
 #include "unit/cancel.h"
 
 #include <gtest/gtest.h>

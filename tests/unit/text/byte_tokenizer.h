@@ -1,9 +1,9 @@
 #pragma once
 // The smallest byte-level tokenizer: every byte is a token, plus <|endoftext|> 256, <|mask|> 257.
 
-#include "text/byte_level.h"
-#include "text/pre_tokenizer_scheme.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/parts.h"
 #include "text/unicode.h"
 
 namespace dllm::text {

@@ -207,11 +207,11 @@ int64_t peak_of_reading(const std::string& path) {
     ::_exit(::write(ends[1], &grown, sizeof grown) == sizeof grown ? 0 : 1);
   }
   int64_t grown = -1;
-  const bool told = ::read(ends[0], &grown, sizeof grown) == sizeof grown;
+  const bool received = ::read(ends[0], &grown, sizeof grown) == sizeof grown;
   ::waitpid(child, nullptr, 0);
   ::close(ends[0]);
   ::close(ends[1]);
-  return told ? grown : -1;
+  return received ? grown : -1;
 }
 
 TEST(LongLines, CostAtMostThreeTimesTheirSize) {

@@ -2,12 +2,12 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/gguf_vocabulary.h"
+#include "ckpt/gguf.h"
 #include "scratch.h"
-#include "unit/cancel.h"
-#include "text/byte_level.h"
 #include "text/dataset.h"
+#include "text/tokenizer/bpe.h"
 #include "text/unicode.h"
+#include "unit/cancel.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -129,7 +129,7 @@ TEST(Dataset, AddTakesAllOrNothing) {
   EXPECT_EQ(data.size(), 2);
 }
 
-TEST(Dataset, KnowsTheBytesBehindATokenUntilNumbersComeIn) {
+TEST(Dataset, CountsTheBytesBehindATokenUntilNumbersComeIn) {
   Dataset data(make_byte_tokenizer(), Options(dataset_schema()));
   EXPECT_EQ(data.bytes_per_token(), 0);
   data.add(R"([{"text": "abc"}, {"prompt": "de", "response": "fg"}])");

@@ -1,7 +1,7 @@
 #include "text/jinja/template.h"
 
 #include "base/error.h"
-#include "text/jinja/json_values.h"
+#include "text/jinja/value.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

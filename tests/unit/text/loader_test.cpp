@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "byte_tokenizer.h"
 #include "golden.h"
-#include "text/shuffle.h"
 
 #include <gtest/gtest.h>
 

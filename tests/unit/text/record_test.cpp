@@ -1,5 +1,5 @@
 // Rows of JSON without a tree: what is taken and what is refused is what a whole parser takes and refuses.
-#include "text/record.h"
+#include "text/readers/readers.h"
 
 #include "base/error.h"
 #include "base/random.h"
@@ -30,6 +30,34 @@ TEST(Record, TakesTheMembersItNeeds) {
   const std::string chat = R"({"messages": [{"role": "user", "content": "hi"}], "a": 1})";
   EXPECT_EQ(parse_record(" " + chat + " ", "x", RecordKeys()).text, chat);
   EXPECT_EQ(parse_record(R"({"text": "a", "text": "b"})", "x", RecordKeys()).text, "b");
+}
+
+// Strings are scanned eight bytes at a time: every byte counts, wherever it lies in such a word.
+TEST(Record, StringsEndWhereTheyEnd) {
+  for (size_t size = 0; size <= 20; ++size) {
+    for (size_t at = 0; at < size; ++at) {
+      std::string plain(size, 'x');
+      for (const char c : {'!', '#', ' ', '[', ']', '\x7F'}) {
+        plain[at] = c;
+        EXPECT_EQ(parse_record("{\"text\": \"" + plain + "\"}", "x", RecordKeys()).text, plain);
+      }
+      const std::string escaped = plain.substr(0, at) + "\\\"" + plain.substr(at);
+      const std::string text = plain.substr(0, at) + "\"" + plain.substr(at);
+      EXPECT_EQ(parse_record("{\"text\": \"" + escaped + "\"}", "x", RecordKeys()).text, text);
+      const std::string wide = plain.substr(0, at) + "\u00e9\u4e2d" + plain.substr(at);
+      EXPECT_EQ(parse_record("{\"text\": \"" + wide + "\"}", "x", RecordKeys()).text, wide);
+      for (const char c : {'\x00', '\x01', '\x1F', '\n', '\t'}) {
+        std::string bad = plain;
+        bad[at] = c;
+        const std::string where = "is not valid JSON near byte " + std::to_string(11 + at);
+        EXPECT_NE(error_of("{\"text\": \"" + bad + "\"}").find(where), std::string::npos) << at << " of " << size;
+      }
+      std::string broken = plain;
+      broken[at] = '\xFF';
+      const std::string where = "is not valid JSON near byte " + std::to_string(11 + at);
+      EXPECT_NE(error_of("{\"text\": \"" + broken + "\"}").find(where), std::string::npos) << at << " of " << size;
+    }
+  }
 }
 
 TEST(Record, NamesWhatIsWrong) {

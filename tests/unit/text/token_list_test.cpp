@@ -1,4 +1,4 @@
-#include "text/token_list.h"
+#include "text/tokenizer.h"
 
 #include "base/error.h"
 #include "base/json.h"

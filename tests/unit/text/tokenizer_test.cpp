@@ -1,12 +1,12 @@
 #include "text/tokenizer.h"
 
 #include "base/error.h"
-#include "ckpt/gguf_vocabulary.h"
 #include "base/random.h"
 #include "byte_tokenizer.h"
+#include "ckpt/gguf.h"
 #include "golden.h"
 #include "scratch.h"
-#include "text/normalizer.h"
+#include "text/tokenizer/parts.h"
 #include "unit/cancel.h"
 
 #include <gtest/gtest.h>
@@ -111,7 +111,7 @@ TEST(Tokenizer, AddedSpecialTokenIsSaved) {
   EXPECT_EQ(back->encode(" hello aaaa 12"), tokenizer->encode(" hello aaaa 12"));
 }
 
-TEST(Tokenizer, ConfigBesideTheFileNamesTheSpecialTokens) {
+TEST(Tokenizer, ConfigNextToTheFileNamesTheSpecialTokens) {
   const auto tokenizer = make_small(R"({"add_tokens": ["<|mask|>", "<|a|>", "<|b|>"]})");
   Scratch scratch;
   scratch.write(

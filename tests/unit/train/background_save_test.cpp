@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/folder_lock.h"
+#include "base/output_file.h"
 #include "base/log.h"
 #include "ckpt/checkpoint_folder.h"
 #include "tiny.h"

@@ -58,6 +58,19 @@ TEST(Trainer, ThreadsChangeNoBit) {
   EXPECT_EQ(trained(1), trained(2));
 }
 
+TEST(Trainer, ThreadsOfOpenMpChangeNoBit) {
+  if (!has_openmp()) GTEST_SKIP() << "this build has no threads of OpenMP";
+  const auto trained = [](const char* thread_pool) {
+    Trainer trainer(tiny_model(tiny_engine(2, thread_pool)), noise::make_objective("mdlm"), trainer_options());
+    TextSource source;
+    const double before = trainer.eval(source, 3); // forward passes
+    source.seek(0);
+    trainer.run(source, 6);
+    return std::pair(before, weights_of(trainer));
+  };
+  EXPECT_EQ(trained("own"), trained("openmp"));
+}
+
 TEST(Trainer, RematerializationChangesNoBit) {
   const auto trained = [](bool remat) {
     auto trainer = tiny_trainer({{"remat", remat}});

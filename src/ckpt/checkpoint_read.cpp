@@ -1,0 +1,217 @@
+// Reading: COMMIT, the checkpoints of a run, and which folder of a run holds its model.
+#include "ckpt/checkpoint_folder.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/log.h"
+
+#include <nlohmann/json.hpp>
+#include <zlib.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+namespace dllm::ckpt {
+
+namespace {
+
+constexpr int64_t kFormat = 1;
+constexpr std::string_view kPrefix = "step_";
+
+int64_t number(const Json& object, const char* key, std::string_view what, int64_t max) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number_unsigned() ||
+      found->get<uint64_t>() > static_cast<uint64_t>(max)) {
+    fail(Code::data_loss, "{}: {} is missing or not a number from 0 to {}", what, key, max);
+  }
+  return found->get<int64_t>();
+}
+
+CommitEntry parse_entry(const Json& file, std::string_view what) {
+  if (!file.is_object()) fail(Code::data_loss, "{}: an entry of files is no object", what);
+  const auto path = file.find("path");
+  if (path == file.end() || !path->is_string())
+    fail(Code::data_loss, "{}: an entry of files has no path", what);
+  CommitEntry entry;
+  entry.path = path->get<std::string>();
+  if (!is_safe_path(entry.path) || entry.path == kCommitName) {
+    fail(Code::data_loss, "{}: \"{}\" is no file of a checkpoint", what, entry.path);
+  }
+  entry.size = number(file, "size", what, std::numeric_limits<int64_t>::max());
+  entry.crc32 =
+      static_cast<uint32_t>(number(file, "crc32", what, std::numeric_limits<uint32_t>::max()));
+  return entry;
+}
+
+} // namespace
+
+std::string commit_text(const Commit& commit) {
+  Json files = Json::array();
+  for (const CommitEntry& entry : commit.files) {
+    files.push_back({{"path", entry.path}, {"size", entry.size}, {"crc32", entry.crc32}});
+  }
+  const Json root = {{"format", kFormat}, {"step", commit.step}, {"files", std::move(files)}};
+  return root.dump(1) + "\n";
+}
+
+Commit parse_commit(std::string_view text, std::string_view what) {
+  const Json root = parse_json(text, what);
+  if (!root.is_object()) fail(Code::data_loss, "{} is no JSON object", what);
+  const int64_t format = number(root, "format", what, std::numeric_limits<int64_t>::max());
+  if (format != kFormat)
+    fail(Code::unimplemented, "{} has format {}, expected {}", what, format, kFormat);
+  Commit commit;
+  commit.step = number(root, "step", what, std::numeric_limits<int64_t>::max());
+  const auto files = root.find("files");
+  if (files == root.end() || !files->is_array())
+    fail(Code::data_loss, "{}: there is no list of files", what);
+  for (const Json& file : *files) commit.files.push_back(parse_entry(file, what));
+  const auto by_path = [](const CommitEntry& a, const CommitEntry& b) { return a.path < b.path; };
+  std::sort(commit.files.begin(), commit.files.end(), by_path);
+  for (size_t i = 1; i < commit.files.size(); ++i) {
+    if (commit.files[i].path != commit.files[i - 1].path) continue;
+    fail(Code::data_loss, "{}: {} is listed twice", what, commit.files[i].path);
+  }
+  return commit;
+}
+
+// CRC-32 of a file, with a check of the task every 4 MB.
+uint32_t file_checksum(const InputFile& file, const Task* task) {
+  constexpr int64_t kChunk = int64_t{4} << 20;
+  const auto room = static_cast<size_t>(std::min(kChunk, file.size()));
+  const auto buffer = std::make_unique<Bytef[]>(room);
+  uLong crc = crc32(0, nullptr, 0);
+  for (int64_t at = 0; at < file.size(); at += kChunk) {
+    check_task(task);
+    const int64_t size = std::min(kChunk, file.size() - at);
+    file.read(at, buffer.get(), size);
+    crc = crc32(crc, buffer.get(), static_cast<uInt>(size));
+  }
+  return static_cast<uint32_t>(crc);
+}
+
+std::optional<int64_t> checkpoint_step(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
+  return step;
+}
+
+namespace {
+
+// The path as a file inside the checkpoint that no link leads out of.
+void check_no_link(const std::string& folder, const std::string& relative) {
+  for (size_t end = 0; end != std::string::npos;) {
+    end = relative.find('/', end + 1);
+    const std::string path = join_path(folder, relative.substr(0, end));
+    if (!is_link(path)) continue;
+    fail_with_hint("a checkpoint holds its files itself", Code::data_loss,
+                   "{}: {} is a symbolic link, which no save writes", folder,
+                   relative.substr(0, end));
+  }
+}
+
+} // namespace
+
+Commit open_checkpoint(const std::string& folder) {
+  const std::string path = join_path(folder, kCommitName);
+  if (!file_exists(path)) {
+    fail_with_hint("a checkpoint folder is named step_000500 and holds a file COMMIT",
+                   Code::not_found, "{} is no finished checkpoint: it holds no COMMIT", folder);
+  }
+  check_no_link(folder, kCommitName);
+  Commit commit = parse_commit(read_text(path, kMaxCommitBytes), path);
+  for (const CommitEntry& entry : commit.files) {
+    check_no_link(folder, entry.path);
+    const std::string file = join_path(folder, entry.path);
+    if (!file_exists(file)) {
+      fail(Code::data_loss, "{}: {} is missing, expected {} bytes", folder, entry.path, entry.size);
+    }
+    const int64_t size = file_size(file);
+    if (size != entry.size) {
+      fail(Code::data_loss, "{}: {} has {} bytes, expected {}", folder, entry.path, size,
+           entry.size);
+    }
+  }
+  return commit;
+}
+
+void verify_checkpoint(const std::string& folder, Task* task) {
+  const Commit commit = open_checkpoint(folder);
+  int64_t done = 0, total = 0;
+  for (const CommitEntry& entry : commit.files) total += entry.size;
+  for (const CommitEntry& entry : commit.files) {
+    if (task != nullptr) task->set_progress(done, total);
+    const InputFile file(join_path(folder, entry.path));
+    const uint32_t found = file_checksum(file, task);
+    if (found != entry.crc32 || file.size() != entry.size) {
+      fail(Code::data_loss, "{}: {} has the checksum {:08x}, expected {:08x}", folder, entry.path,
+           found, entry.crc32);
+    }
+    done += entry.size;
+  }
+  if (task != nullptr) task->set_progress(total, total);
+}
+
+std::vector<CheckpointEntry> list_checkpoints(const std::string& root) {
+  std::vector<CheckpointEntry> found;
+  if (!is_directory(root)) return found;
+  for (const std::string& name : list_directory(root)) {
+    const auto step = checkpoint_step(name);
+    if (!step) continue;
+    const std::string folder = join_path(root, name);
+    try {
+      if (open_checkpoint(folder).step == *step) found.push_back({*step, folder});
+    } catch (const Error& e) {
+      log(LogLevel::warn, "{} is passed over: {}", folder, e.text());
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.step < b.step; });
+  return found;
+}
+
+std::optional<CheckpointEntry> latest_checkpoint(const std::string& root) {
+  std::vector<CheckpointEntry> all = list_checkpoints(root);
+  if (all.empty()) return std::nullopt;
+  return all.back();
+}
+
+namespace {
+
+bool holds_tokenizer(const std::string& folder) {
+  return file_exists(join_path(folder, "tokenizer.json")) || file_exists(join_path(folder, "vocab.json"));
+}
+
+} // namespace
+
+std::string model_folder(const std::string& path) {
+  if (!is_directory(path) || file_exists(join_path(path, "config.json"))) return path;
+  const std::string inner = join_path(path, "model");
+  if (file_exists(join_path(inner, "config.json"))) return inner;
+  const std::vector<std::string> names = list_directory(path);
+  if (std::none_of(names.begin(), names.end(), [](const std::string& name) { return checkpoint_step(name).has_value(); })) return path;
+  const auto latest = latest_checkpoint(path);
+  if (!latest) {
+    fail_with_hint(fmt::format("dllm verify {} prints what is wrong with each", path), Code::not_found,
+                   "{}: no whole checkpoint is left", path);
+  }
+  return join_path(latest->folder, "model");
+}
+
+std::string tokenizer_folder(const std::string& path) {
+  if (!is_directory(path)) return path;
+  std::string found = path;
+  try {
+    found = model_folder(path);
+  } catch (const Error& error) {
+    if (error.code() != Code::not_found || !holds_tokenizer(path)) throw;
+  }
+  return holds_tokenizer(found) || !holds_tokenizer(path) ? found : path;
+}
+
+} // namespace dllm::ckpt

@@ -1,0 +1,277 @@
+#include "text/tokenizer/parts.h"
+
+#include "base/error.h"
+#include "base/task.h"
+#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/regex.h"
+#include "text/unicode.h"
+
+#include <vector>
+
+namespace dllm::text {
+
+namespace {
+
+bool is_ascii(std::string_view text) {
+  for (char c : text) {
+    if (static_cast<unsigned char>(c) >= 0x80) return false;
+  }
+  return true;
+}
+
+// Replacements in a row can multiply a text; far above what real normalizers do.
+void check_growth(size_t before, size_t after) {
+  constexpr size_t kFree = size_t{64} << 20;
+  if (after > 16 * before + kFree) {
+    fail(Code::resource_exhausted, "[normalizer] {} bytes of text become more than {}", before,
+         after);
+  }
+}
+
+constexpr size_t kPiece = size_t{1} << 16; // bytes between two checks of the task
+
+// Where a piece that begins at `begin` ends: before an ASCII character or a CJK ideograph. Neither
+// combines with what stands before it, so that the pieces may be normalized one by one.
+size_t piece_end(std::string_view text, size_t begin) {
+  for (size_t at = begin + kPiece; at < text.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const bool ideograph = byte >= 0xE4 && byte <= 0xE9 && char_at(text, at).code >= 0x4E00 &&
+                           char_at(text, at).code <= 0x9FFF;
+    if (byte < 0x80 || ideograph) return at;
+  }
+  return text.size();
+}
+
+// text = made(piece) of all its pieces.
+template <class F> void by_pieces(std::string& text, const Task* task, F&& made) {
+  if (text.size() <= kPiece) {
+    check_task(task);
+    text = made(std::string_view(text));
+    return;
+  }
+  std::string out;
+  out.reserve(text.size());
+  for (size_t begin = 0; begin < text.size();) {
+    check_task(task);
+    const size_t end = piece_end(text, begin);
+    out += made(std::string_view(text).substr(begin, end - begin));
+    begin = end;
+  }
+  text = std::move(out);
+}
+
+// Keeps or replaces character by character.
+template <class F> void rewrite(std::string& text, const Task* task, F&& each) {
+  by_pieces(text, task, [&](std::string_view piece) {
+    std::string out;
+    out.reserve(piece.size());
+    for (size_t at = 0; at < piece.size();) {
+      const Char c = char_at(piece, at);
+      each(c.code, out);
+      at += static_cast<size_t>(c.size);
+    }
+    return out;
+  });
+}
+
+class FormNormalizer final : public Normalizer {
+public:
+  explicit FormNormalizer(Form form) : form_(form) {}
+  void apply(std::string& text, const Task* task) const override {
+    if (is_ascii(text)) return;
+    by_pieces(text, task, [this](std::string_view piece) { return normalize(piece, form_); });
+  }
+
+private:
+  Form form_;
+};
+
+class LowercaseNormalizer final : public Normalizer {
+public:
+  void apply(std::string& text, const Task* task) const override {
+    by_pieces(text, task, lowercase);
+  }
+};
+
+class StripNormalizer final : public Normalizer {
+public:
+  StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
+  void apply(std::string& text, const Task*) const override {
+    size_t begin = 0, end = text.size();
+    while (left_ && begin < end) {
+      const Char c = char_at(text, begin);
+      if (!is_whitespace(c.code)) break;
+      begin += static_cast<size_t>(c.size);
+    }
+    while (right_ && begin < end) {
+      const Char c = char_before(text, end);
+      if (!is_whitespace(c.code)) break;
+      end -= static_cast<size_t>(c.size);
+    }
+    text = text.substr(begin, end - begin);
+  }
+
+private:
+  bool left_, right_;
+};
+
+class StripAccentsNormalizer final : public Normalizer {
+public:
+  void apply(std::string& text, const Task* task) const override {
+    rewrite(text, task, [](char32_t c, std::string& out) {
+      if (!is_mark(c)) append_utf8(out, c);
+    });
+  }
+};
+
+class PrependNormalizer final : public Normalizer {
+public:
+  explicit PrependNormalizer(std::string prefix) : prefix_(std::move(prefix)) {}
+  void apply(std::string& text, const Task*) const override {
+    if (!text.empty()) text.insert(0, prefix_);
+  }
+
+private:
+  std::string prefix_;
+};
+
+class ReplaceNormalizer final : public Normalizer {
+public:
+  ReplaceNormalizer(Regex regex, std::string content)
+      : regex_(std::move(regex)), content_(std::move(content)) {}
+  void apply(std::string& text, const Task* task) const override {
+    Regex::Search search(regex_, text);
+    std::string out;
+    size_t done = 0, begin = 0, end = 0;
+    while (search.next(begin, end)) {
+      check_task(task);
+      out.append(text, done, begin - done).append(content_);
+      check_growth(text.size(), out.size());
+      done = end;
+    }
+    if (done == 0) return;
+    out.append(text, done, std::string::npos);
+    text = std::move(out);
+  }
+
+private:
+  Regex regex_;
+  std::string content_;
+};
+
+class ByteLevelNormalizer final : public Normalizer {
+public:
+  void apply(std::string& text, const Task* task) const override {
+    by_pieces(text, task, [](std::string_view piece) {
+      std::string out;
+      append_byte_chars(out, piece);
+      return out;
+    });
+  }
+};
+
+// What BERT does to text: clean, space out Chinese characters, drop accents, lower-case.
+class BertNormalizer final : public Normalizer {
+public:
+  BertNormalizer(bool clean, bool chinese, bool accents, bool lower)
+      : clean_(clean), chinese_(chinese), accents_(accents), lower_(lower) {}
+
+  void apply(std::string& text, const Task* task) const override {
+    if (clean_) {
+      rewrite(text, task, [](char32_t c, std::string& out) {
+        const bool blank = c == '\t' || c == '\n' || c == '\r';
+        if (c == 0 || c == 0xFFFD || (!blank && is_other(c))) return;
+        if (blank || is_whitespace(c)) {
+          out.push_back(' ');
+        } else {
+          append_utf8(out, c);
+        }
+      });
+    }
+    if (chinese_) {
+      rewrite(text, task, [](char32_t c, std::string& out) {
+        if (!is_chinese(c)) return append_utf8(out, c);
+        out.push_back(' ');
+        append_utf8(out, c);
+        out.push_back(' ');
+      });
+    }
+    if (accents_) {
+      by_pieces(text, task, [](std::string_view piece) { return normalize(piece, Form::nfd); });
+      rewrite(text, task, [](char32_t c, std::string& out) {
+        if (!is_nonspacing_mark(c)) append_utf8(out, c);
+      });
+    }
+    if (lower_) by_pieces(text, task, lowercase);
+  }
+
+private:
+  // The CJK ideograph blocks that BERT's own tokenizer lists.
+  static bool is_chinese(char32_t c) {
+    return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+           (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+           (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+           (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+  }
+  bool clean_, chinese_, accents_, lower_;
+};
+
+class SequenceNormalizer final : public Normalizer {
+public:
+  explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> parts)
+      : parts_(std::move(parts)) {}
+  void apply(std::string& text, const Task* task) const override {
+    const size_t before = text.size();
+    for (const auto& part : parts_) {
+      part->apply(text, task);
+      check_growth(before, text.size());
+    }
+  }
+
+private:
+  std::vector<std::unique_ptr<Normalizer>> parts_;
+};
+
+std::unique_ptr<Normalizer> read_bert(const TreeJson& json, const std::string& where) {
+  const bool lower = bool_member(json, "lowercase", where, true);
+  return std::make_unique<BertNormalizer>(bool_member(json, "clean_text", where, true),
+                                          bool_member(json, "handle_chinese_chars", where, true),
+                                          bool_member(json, "strip_accents", where, lower), lower);
+}
+
+} // namespace
+
+std::unique_ptr<Normalizer> read_normalizer(const TreeJson& json, const std::string& where) {
+  if (json.is_null()) return nullptr;
+  const std::string type = type_of(json, where);
+  if (type == "NFC") return std::make_unique<FormNormalizer>(Form::nfc);
+  if (type == "NFD") return std::make_unique<FormNormalizer>(Form::nfd);
+  if (type == "NFKC") return std::make_unique<FormNormalizer>(Form::nfkc);
+  if (type == "NFKD") return std::make_unique<FormNormalizer>(Form::nfkd);
+  if (type == "Lowercase") return std::make_unique<LowercaseNormalizer>();
+  if (type == "StripAccents") return std::make_unique<StripAccentsNormalizer>();
+  if (type == "ByteLevel") return std::make_unique<ByteLevelNormalizer>();
+  if (type == "BertNormalizer") return read_bert(json, where);
+  if (type == "Prepend")
+    return std::make_unique<PrependNormalizer>(string_member(json, "prepend", where));
+  if (type == "Strip") {
+    return std::make_unique<StripNormalizer>(bool_member(json, "strip_left", where, true),
+                                             bool_member(json, "strip_right", where, true));
+  }
+  if (type == "Replace") {
+    return std::make_unique<ReplaceNormalizer>(read_pattern(json, "pattern", where),
+                                               string_member(json, "content", where));
+  }
+  if (type == "Sequence") {
+    std::vector<std::unique_ptr<Normalizer>> parts;
+    for (const TreeJson& part : array_member(json, "normalizers", where)) {
+      auto made = read_normalizer(part, where + fmt::format(".normalizers[{}]", parts.size()));
+      if (made == nullptr) fail(Code::data_loss, "{}: null inside a Sequence", where);
+      parts.push_back(std::move(made));
+    }
+    return std::make_unique<SequenceNormalizer>(std::move(parts));
+  }
+  fail(Code::unimplemented, "{}: normalizer type {} is not known", where, type);
+}
+
+} // namespace dllm::text

@@ -1,0 +1,226 @@
+#pragma once
+// The parts of a tokenizer, as tokenizer.json names them: added tokens, normalizer, pre-tokenizer, (model: token_model.h,)
+// post-processor, decoder; and all of them together, as the readers of the file formats hand them over.
+
+#include "base/meter.h"
+#include "text/json_reader.h"
+#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/flat_map.h"
+#include "text/tokenizer/token_model.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace dllm {
+class Task;
+}
+
+namespace dllm::ckpt {
+struct GgufVocabulary;
+}
+
+namespace dllm::text {
+
+// Tokens that are looked for as whole strings in the text before anything else happens: control tokens and words added
+// after training.
+struct AddedToken {
+  int32_t id = -1;
+  std::string content;
+  bool special = false;     // never made from plain text, left out by decode(skip_special)
+  bool single_word = false; // only where no word character touches it
+  bool lstrip = false;      // takes the white space before it
+  bool rstrip = false;      // takes the white space after it
+  bool normalized = false;  // looked for in the normalized text, else in the text as it came
+};
+
+// A stretch of text that is one added token, or (id -1) plain text.
+struct TextPart {
+  size_t begin;
+  size_t end;
+  int32_t id;
+};
+
+class AddedTokens {
+public:
+  // `normalized_content`: the content as the normalizer leaves it, for tokens with `normalized`.
+  void add(AddedToken token, const std::string& normalized_content);
+  // Null when the id is no added token.
+  const AddedToken* find(int32_t id) const;
+  const AddedToken* find(std::string_view content) const;
+  const std::map<int32_t, AddedToken>& all() const { return tokens_; }
+
+  // Cuts `text` into added tokens and plain text, longest match first. normalized: which of the two
+  // kinds is looked for. special: special tokens are looked for too. The task is checked every 64 KB.
+  std::vector<TextPart> split(std::string_view text, bool normalized, bool special,
+                              const Task* task = nullptr) const;
+  // The same for texts of several authors: a special token is looked for by its content and counts
+  // only where trusted(begin, end) is true. Normalized ones that are not special are not looked for.
+  using Trusted = std::function<bool(size_t begin, size_t end)>;
+  std::vector<TextPart> split(std::string_view text, const Trusted& trusted,
+                              const Task* task = nullptr) const;
+
+private:
+  template <class Accept>
+  std::vector<TextPart> cut(std::string_view text, const Trie& trie, const Task* task,
+                            Accept&& accept) const;
+
+  std::map<int32_t, AddedToken> tokens_;
+  std::map<std::string, int32_t, std::less<>> by_content_;
+  Trie tries_[2][2]; // [normalized][special tokens too]
+  Trie contents_;    // for texts of several authors
+  std::vector<std::shared_ptr<const MeterCharge>> charges_;
+};
+
+// Rewrites text before it is cut into words: the "normalizer" part of tokenizer.json.
+class Normalizer {
+public:
+  virtual ~Normalizer() = default;
+  // REQUIRES: valid UTF-8, which it stays. The task is checked every 64 KB.
+  virtual void apply(std::string& text, const Task* task = nullptr) const = 0;
+};
+
+// null gives a null pointer. Fails with unimplemented for an unknown type.
+std::unique_ptr<Normalizer> read_normalizer(const TreeJson& json, const std::string& where);
+
+// Cuts text into words, which the model then tokenizes one by one: the "pre_tokenizer" part of
+// tokenizer.json.
+
+// A text and the pieces of it that are kept, in order, none empty.
+struct Pieces {
+  std::string text;
+  std::vector<std::pair<size_t, size_t>> spans; // [begin, end) in text
+  bool at_start = true; // the first piece begins where the caller's text begins
+  const Task* task = nullptr; // checked while it is cut
+
+  explicit Pieces(std::string whole, bool starts = true, const Task* task_in = nullptr)
+      : text(std::move(whole)), at_start(starts), task(task_in) {
+    if (!text.empty()) spans.emplace_back(0, text.size());
+  }
+  std::string_view view(size_t i) const {
+    return std::string_view(text).substr(spans[i].first, spans[i].second - spans[i].first);
+  }
+};
+
+class PreTokenizer {
+public:
+  virtual ~PreTokenizer() = default;
+  // REQUIRES: valid UTF-8, which it stays.
+  virtual void apply(Pieces& pieces) const = 0;
+  // True when the pieces that come out are written in the byte alphabet (bpe.h).
+  virtual bool makes_byte_chars() const { return false; }
+};
+
+// null gives a null pointer. Fails with unimplemented for an unknown type.
+std::unique_ptr<PreTokenizer> read_pre_tokenizer(const TreeJson& json, const std::string& where);
+
+// How well-known families cut text into words, by the names that GGUF files use.
+
+// gpt2 (gpt-2), smollm, llama-bpe (llama3), qwen2, default: the "pre_tokenizer" component of a
+// tokenizer.json. Fails with not_found and the nearest name.
+TreeJson pre_tokenizer_scheme(const std::string& name);
+const std::vector<std::string>& pre_tokenizer_schemes();
+
+TreeJson byte_level_component(bool use_regex);
+
+// Puts special tokens around what the text gave: the "post_processor" part of tokenizer.json.
+
+// One token sequence with the segment each token belongs to (0 or 1, as in BERT).
+struct Encoding {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> types;
+};
+
+class PostProcessor {
+public:
+  using Lookup = std::function<int32_t(std::string_view)>; // -1: no such token
+
+  PostProcessor() = default; // adds nothing
+  // Fails with data_loss when a template names a token that is not there.
+  PostProcessor(const TreeJson& json, const std::string& where, const Lookup& lookup);
+
+  Encoding single(std::vector<int32_t> ids) const;
+  Encoding pair(std::vector<int32_t> first, std::vector<int32_t> second) const;
+
+private:
+  // A piece of a template: one of the two texts, or fixed ids.
+  struct Part {
+    int text; // 0 or 1; -1: ids
+    std::vector<int32_t> ids;
+    int32_t type;
+  };
+  using Template = std::vector<Part>;
+
+  void read(const TreeJson& json, const std::string& where, const Lookup& lookup);
+  void read_template(const TreeJson& json, const std::string& where, const Lookup& lookup);
+  void read_around(const TreeJson& json, const std::string& where, bool roberta);
+
+  Template single_{{0, {}, 0}};
+  Template pair_{{0, {}, 0}, {1, {}, 1}};
+};
+
+// Puts the texts of tokens together again: the "decoder" part of tokenizer.json.
+
+// Works on the texts of all tokens in order.
+class TokenDecoder {
+public:
+  virtual ~TokenDecoder() = default;
+  // raw: bytes that make no character are kept, so that a stream can wait for the rest.
+  virtual void apply(std::vector<std::string>& tokens, bool raw) const = 0;
+};
+
+// null gives a null pointer: tokens are joined with spaces. Fails with unimplemented for an unknown
+// type.
+std::unique_ptr<TokenDecoder> read_decoder(const TreeJson& json, const std::string& where);
+
+// Everything a tokenizer is made of, as the readers of the several file formats hand it over.
+
+// Numbers of the tokens that have a role; -1: there is none.
+struct SpecialIds {
+  int32_t bos = -1;
+  int32_t eos = -1;
+  int32_t pad = -1;
+  int32_t mask = -1;
+};
+
+// One chat template; most tokenizers have one, called "default".
+struct ChatSource {
+  std::string name;
+  std::string text;
+};
+
+struct TokenizerParts {
+  std::shared_ptr<const Vocabulary>
+      vocabulary; // of the model; added tokens may have numbers beyond
+  std::unique_ptr<TokenModel> model;
+  std::vector<AddedToken> added;
+  // Components as tokenizer.json spells them; null: none.
+  TreeJson normalizer, pre_tokenizer, post_processor, decoder;
+  SpecialIds special;
+  // Tokens that have a role by their text, which goes before `special`; "" and unknown texts are ignored.
+  std::vector<std::pair<int32_t SpecialIds::*, std::string>> role_names;
+  std::vector<ChatSource> chat_templates;
+  std::string name; // for errors: "qwen3/tokenizer.json"
+};
+
+// tokenizer.json. `name` is used in errors.
+TokenizerParts read_tokenizer_json(std::string_view text, const std::string& name);
+// GPT-2's pair of files: {"token": id} and one merge per line. `scheme`: a name for
+// pre_tokenizer_scheme.
+TokenizerParts read_vocab_and_merges(std::string_view vocab, std::string_view merges,
+                                     const std::string& name, const std::string& scheme);
+// The vocabulary of a .gguf file. Fails with data_loss naming what does not fit, unimplemented for another model.
+TokenizerParts read_gguf_tokenizer(const ckpt::GgufVocabulary& vocabulary);
+
+// Fills merges given as pairs of token texts, in order of rank. Fails with data_loss naming the
+// merge.
+std::vector<Merge> make_merges(const Vocabulary& vocabulary,
+                               const std::vector<std::pair<std::string, std::string>>& pairs,
+                               const std::string& prefix, const std::string& name);
+
+} // namespace dllm::text

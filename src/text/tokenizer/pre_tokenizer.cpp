@@ -1,0 +1,294 @@
+#include "text/tokenizer/parts.h"
+
+#include "base/error.h"
+#include "base/task.h"
+#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/regex.h"
+#include "text/unicode.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace dllm::text {
+
+namespace {
+
+using Spans = std::vector<std::pair<size_t, size_t>>;
+
+constexpr size_t kPiece = size_t{1} << 16; // bytes between two checks of the task
+
+// Cuts every piece; find(piece, stretches, task) lists matches and gaps inside one piece.
+template <class F> void cut_pieces(Pieces& pieces, Behavior behavior, bool invert, F&& find) {
+  Spans out;
+  out.reserve(pieces.spans.size() * 2);
+  std::vector<Stretch> stretches;
+  for (size_t i = 0; i < pieces.spans.size(); ++i) {
+    const size_t base = pieces.spans[i].first;
+    if (i % 256 == 0) check_task(pieces.task);
+    stretches.clear();
+    find(pieces.view(i), stretches, pieces.task);
+    for (Stretch& s : stretches) s = {base + s.begin, base + s.end, s.match != invert};
+    cut(stretches, behavior, out);
+  }
+  pieces.spans = std::move(out);
+}
+
+// Runs of characters with the same answer. merge = false: every matching character is a stretch of
+// its own.
+template <class P>
+void find_chars(std::string_view text, bool merge, std::vector<Stretch>& out, const Task* task,
+                P&& matches) {
+  size_t checked = 0;
+  for (size_t at = 0; at < text.size();) {
+    if (at >= checked) {
+      check_task(task);
+      checked = at + kPiece;
+    }
+    const Char c = char_at(text, at);
+    const size_t end = at + static_cast<size_t>(c.size);
+    const bool match = matches(c.code);
+    if (!out.empty() && out.back().end == at && out.back().match == match && (merge || !match)) {
+      out.back().end = end;
+    } else {
+      out.push_back({at, end, match});
+    }
+    at = end;
+  }
+}
+
+class SplitPreTokenizer final : public PreTokenizer {
+public:
+  SplitPreTokenizer(Regex regex, Behavior behavior, bool invert)
+      : regex_(std::move(regex)), behavior_(behavior), invert_(invert) {}
+  void apply(Pieces& pieces) const override {
+    cut_pieces(pieces, behavior_, invert_,
+               [this](std::string_view text, std::vector<Stretch>& out, const Task* task) {
+                 find_stretches(regex_, text, out, task);
+               });
+  }
+
+private:
+  Regex regex_;
+  Behavior behavior_;
+  bool invert_;
+};
+
+// Cuts at characters of one class.
+class ClassPreTokenizer final : public PreTokenizer {
+public:
+  using Test = bool (*)(char32_t);
+  ClassPreTokenizer(Test test, Behavior behavior) : test_(test), behavior_(behavior) {}
+  void apply(Pieces& pieces) const override {
+    cut_pieces(pieces, behavior_, false,
+               [this](std::string_view text, std::vector<Stretch>& out, const Task* task) {
+                 find_chars(text, behavior_ == Behavior::contiguous, out, task, test_);
+               });
+  }
+
+private:
+  Test test_;
+  Behavior behavior_;
+};
+
+bool is_any_punctuation(char32_t c) {
+  return is_ascii_punctuation(c) || is_punctuation(c);
+}
+bool is_symbol_run(char32_t c) {
+  return !is_word(c) && !is_whitespace(c);
+}
+
+// Words and runs of other visible characters: \w+|[^\w\s]+
+class WhitespacePreTokenizer final : public PreTokenizer {
+public:
+  void apply(Pieces& pieces) const override {
+    cut_pieces(pieces, Behavior::removed, false,
+               [](std::string_view text, std::vector<Stretch>& out, const Task* task) {
+                 find_chars(text, true, out, task, is_whitespace);
+               });
+    cut_pieces(pieces, Behavior::contiguous, false,
+               [](std::string_view text, std::vector<Stretch>& out, const Task* task) {
+                 find_chars(text, true, out, task, is_symbol_run);
+               });
+  }
+};
+
+class ByteLevelPreTokenizer final : public PreTokenizer {
+public:
+  ByteLevelPreTokenizer(bool prefix_space, bool use_regex) : prefix_space_(prefix_space) {
+    if (use_regex) regex_.emplace(kGpt2Pattern, "ByteLevel");
+  }
+
+  void apply(Pieces& pieces) const override {
+    if (prefix_space_) add_spaces(pieces);
+    if (regex_) {
+      cut_pieces(pieces, Behavior::isolated, false,
+                 [this](std::string_view text, std::vector<Stretch>& out, const Task* task) {
+                   find_stretches(*regex_, text, out, task);
+                 });
+    }
+    std::string out;
+    out.reserve(pieces.text.size() + pieces.text.size() / 4);
+    size_t checked = 0;
+    for (auto& [begin, end] : pieces.spans) {
+      const size_t start = out.size();
+      for (size_t at = begin; at < end; at += kPiece) {
+        if (at > begin || out.size() >= checked) {
+          check_task(pieces.task);
+          checked = out.size() + kPiece;
+        }
+        append_byte_chars(out,
+                          std::string_view(pieces.text).substr(at, std::min(kPiece, end - at)));
+      }
+      begin = start;
+      end = out.size();
+    }
+    pieces.text = std::move(out);
+  }
+
+  bool makes_byte_chars() const override { return true; }
+
+private:
+  static void add_spaces(Pieces& pieces) {
+    std::string out;
+    for (auto& [begin, end] : pieces.spans) {
+      const size_t start = out.size();
+      if (pieces.text[begin] != ' ') out.push_back(' ');
+      out.append(pieces.text, begin, end - begin);
+      begin = start;
+      end = out.size();
+    }
+    pieces.text = std::move(out);
+  }
+
+  bool prefix_space_;
+  std::optional<Regex> regex_;
+};
+
+// SentencePiece's way: spaces become a visible character, which begins each word.
+class MetaspacePreTokenizer final : public PreTokenizer {
+public:
+  enum class Prepend { always, first, never };
+  MetaspacePreTokenizer(std::string replacement, Prepend prepend, bool split)
+      : replacement_(std::move(replacement)), prepend_(prepend), split_(split),
+        regex_(escape_regex(replacement_), "Metaspace") {}
+
+  void apply(Pieces& pieces) const override {
+    std::string out;
+    for (size_t i = 0; i < pieces.spans.size(); ++i) {
+      if (i % 256 == 0) check_task(pieces.task);
+      auto& [begin, end] = pieces.spans[i];
+      const size_t start = out.size();
+      const std::string_view piece = pieces.view(i);
+      const bool has = piece[0] == ' ' || piece.substr(0, replacement_.size()) == replacement_;
+      const bool first = pieces.at_start && i == 0;
+      if (!has && (prepend_ == Prepend::always || (prepend_ == Prepend::first && first))) {
+        out.append(replacement_);
+      }
+      for (char c : piece) c == ' ' ? (void)out.append(replacement_) : out.push_back(c);
+      begin = start;
+      end = out.size();
+    }
+    pieces.text = std::move(out);
+    if (!split_) return;
+    cut_pieces(pieces, Behavior::merged_with_next, false,
+               [this](std::string_view text, std::vector<Stretch>& found, const Task* task) {
+                 find_stretches(regex_, text, found, task);
+               });
+  }
+
+private:
+  std::string replacement_;
+  Prepend prepend_;
+  bool split_;
+  Regex regex_;
+};
+
+class SequencePreTokenizer final : public PreTokenizer {
+public:
+  explicit SequencePreTokenizer(std::vector<std::unique_ptr<PreTokenizer>> parts)
+      : parts_(std::move(parts)) {}
+  void apply(Pieces& pieces) const override {
+    for (const auto& part : parts_) part->apply(pieces);
+  }
+  bool makes_byte_chars() const override {
+    for (const auto& part : parts_) {
+      if (part->makes_byte_chars()) return true;
+    }
+    return false;
+  }
+
+private:
+  std::vector<std::unique_ptr<PreTokenizer>> parts_;
+};
+
+std::unique_ptr<PreTokenizer> read_metaspace(const TreeJson& json, const std::string& where) {
+  using Prepend = MetaspacePreTokenizer::Prepend;
+  const std::string replacement = string_member(json, "replacement", where, "\xE2\x96\x81");
+  const bool prefix = bool_member(json, "add_prefix_space", where, true); // the older spelling
+  const std::string scheme =
+      string_member(json, "prepend_scheme", where, prefix ? "always" : "never");
+  if (scheme != "always" && scheme != "first" && scheme != "never") {
+    fail(Code::data_loss, "{}: prepend_scheme {} is not always, first or never", where, scheme);
+  }
+  if (replacement.empty()) fail(Code::data_loss, "{}: \"replacement\" is empty", where);
+  const Prepend prepend = scheme == "always"  ? Prepend::always
+                          : scheme == "first" ? Prepend::first
+                                              : Prepend::never;
+  return std::make_unique<MetaspacePreTokenizer>(replacement, prepend,
+                                                 bool_member(json, "split", where, true));
+}
+
+std::unique_ptr<PreTokenizer> read_sequence(const TreeJson& json, const std::string& where) {
+  std::vector<std::unique_ptr<PreTokenizer>> parts;
+  for (const TreeJson& part : array_member(json, "pretokenizers", where)) {
+    auto made = read_pre_tokenizer(part, where + fmt::format(".pretokenizers[{}]", parts.size()));
+    if (made == nullptr) fail(Code::data_loss, "{}: null inside a Sequence", where);
+    parts.push_back(std::move(made));
+  }
+  return std::make_unique<SequencePreTokenizer>(std::move(parts));
+}
+
+} // namespace
+
+std::unique_ptr<PreTokenizer> read_pre_tokenizer(const TreeJson& json, const std::string& where) {
+  if (json.is_null()) return nullptr;
+  const std::string type = type_of(json, where);
+  if (type == "Sequence") return read_sequence(json, where);
+  if (type == "Metaspace") return read_metaspace(json, where);
+  if (type == "Whitespace") return std::make_unique<WhitespacePreTokenizer>();
+  if (type == "WhitespaceSplit") {
+    return std::make_unique<ClassPreTokenizer>(is_whitespace, Behavior::removed);
+  }
+  if (type == "ByteLevel") {
+    return std::make_unique<ByteLevelPreTokenizer>(
+        bool_member(json, "add_prefix_space", where, true),
+        bool_member(json, "use_regex", where, true));
+  }
+  if (type == "Split") {
+    return std::make_unique<SplitPreTokenizer>(read_pattern(json, "pattern", where),
+                                               read_behavior(json, where, Behavior::isolated),
+                                               bool_member(json, "invert", where, false));
+  }
+  if (type == "CharDelimiterSplit") {
+    return std::make_unique<SplitPreTokenizer>(read_pattern(json, "delimiter", where),
+                                               Behavior::removed, false);
+  }
+  if (type == "Digits") {
+    const bool single = bool_member(json, "individual_digits", where, false);
+    return std::make_unique<ClassPreTokenizer>(is_numeric,
+                                               single ? Behavior::isolated : Behavior::contiguous);
+  }
+  if (type == "Punctuation") {
+    return std::make_unique<ClassPreTokenizer>(is_any_punctuation,
+                                               read_behavior(json, where, Behavior::isolated));
+  }
+  if (type == "BertPreTokenizer") {
+    std::vector<std::unique_ptr<PreTokenizer>> parts;
+    parts.push_back(std::make_unique<ClassPreTokenizer>(is_whitespace, Behavior::removed));
+    parts.push_back(std::make_unique<ClassPreTokenizer>(is_any_punctuation, Behavior::isolated));
+    return std::make_unique<SequencePreTokenizer>(std::move(parts));
+  }
+  fail(Code::unimplemented, "{}: pre-tokenizer type {} is not known", where, type);
+}
+
+} // namespace dllm::text

@@ -1,0 +1,239 @@
+// Loading and saving of a Tokenizer: which files, and which tokens have a job.
+#include "base/error.h"
+#include "base/files.h"
+#include "base/input_file.h"
+#include "ckpt/checkpoint_folder.h"
+#include "ckpt/gguf.h"
+#include "text/tokenizer.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace dllm::text {
+
+namespace {
+
+constexpr const char* kTokenizerJson = "tokenizer.json";
+constexpr const char* kConfigJson = "tokenizer_config.json";
+constexpr const char* kChatTemplate = "chat_template.jinja";
+constexpr std::string_view kGgufEnding = ".gguf";
+
+struct Role {
+  const char* option; // key of the tokenizer schema
+  const char* config; // key of tokenizer_config.json
+  int32_t SpecialIds::*id;
+  std::initializer_list<const char*> names; // spellings in use, looked for when no option names one
+};
+
+const Role kRoles[] = {
+    {"bos",
+     "bos_token",
+     &SpecialIds::bos,
+     {"<|bos|>", "<s>", "<|begin_of_text|>", "<bos>", "[CLS]"}},
+    {"eos",
+     "eos_token",
+     &SpecialIds::eos,
+     {"<|eos|>", "</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "[SEP]"}},
+    {"pad", "pad_token", &SpecialIds::pad, {"<|pad|>", "<pad>", "[PAD]"}},
+    {"mask",
+     "mask_token",
+     &SpecialIds::mask,
+     {"<|mask|>", "<mask>", "[MASK]", "<|mdm_mask|>", "<|MASK|>"}},
+};
+
+// A token in tokenizer_config.json: its text, or an object with "content".
+std::string token_text(const TreeJson* value) {
+  if (value == nullptr) return "";
+  if (value->is_string()) return value->get<std::string>();
+  const TreeJson* content = find_member(*value, "content");
+  return content != nullptr && content->is_string() ? content->get<std::string>() : "";
+}
+
+// "chat_template" of tokenizer_config.json: a text, or a list of texts with names.
+std::vector<ChatSource> read_chat_templates(const TreeJson& config, const std::string& where) {
+  const TreeJson* value = find_member(config, "chat_template");
+  if (value == nullptr) return {};
+  if (value->is_string()) return {{"default", value->get<std::string>()}};
+  if (!value->is_array()) {
+    fail(Code::data_loss, "{}: chat_template must be a text or a list, found {}", where,
+         value->type_name());
+  }
+  std::vector<ChatSource> sources;
+  for (const TreeJson& item : *value) {
+    const std::string inside = fmt::format("{}: chat_template[{}]", where, sources.size());
+    sources.push_back(
+        {string_member(item, "name", inside), string_member(item, "template", inside)});
+  }
+  return sources;
+}
+
+// What to_json() begins with: no other program writes these members in one line.
+constexpr std::string_view kOwnBegin =
+    R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[)";
+
+bool is_own_tokenizer(const std::string& path) {
+  const InputFile file(path);
+  if (file.size() < static_cast<int64_t>(kOwnBegin.size())) return false;
+  return file.read(0, static_cast<int64_t>(kOwnBegin.size())).text() == kOwnBegin;
+}
+
+// config_json() names roles and templates, and nothing else.
+bool is_own_config(const std::string& path) {
+  const TreeJson config = parse_tree(read_text(path), path);
+  if (!config.is_object() || !config.contains("tokenizer_class")) return false;
+  for (const auto& [key, value] : config.items()) {
+    const bool is_role = std::any_of(std::begin(kRoles), std::end(kRoles),
+                                     [&, &name = key](const Role& role) { return name == role.config; });
+    if (!is_role && key != "tokenizer_class" && key != "chat_template") return false;
+  }
+  return true;
+}
+
+template <class IsOwn> void check_replaceable(const std::string& path, IsOwn is_own) {
+  if (!file_exists(path) && !is_link(path)) return;
+  bool own = false;
+  try {
+    own = !is_link(path) && is_own(path);
+  } catch (const Error&) {
+    own = false; // not even a file of JSON
+  }
+  if (own) return;
+  fail_with_hint("choose another path, or move it away", Code::already_exists,
+                 "{} is not replaced: no save of a tokenizer wrote it", path);
+}
+
+std::string scheme_of(const Source& source) {
+  if (!source.has(kConfigJson)) return "gpt2";
+  const std::string where = source.describe() + "/" + kConfigJson;
+  const std::string family = string_member(parse_tree(source.open(kConfigJson).text(), where),
+                                           "tokenizer_class", where, "GPT2Tokenizer");
+  if (family.find("Qwen2") != std::string::npos) return "qwen2";
+  if (family.find("GPT2") != std::string::npos) return "gpt2";
+  fail_with_hint("save it as tokenizer.json", Code::unimplemented,
+                 "{}: vocab.json and merges.txt of a {} say too little", source.describe(), family);
+}
+
+} // namespace
+
+std::shared_ptr<Tokenizer> Tokenizer::load(const std::string& path, const Options& options) {
+  const std::string from = ckpt::tokenizer_folder(path);
+  if (!is_directory(from) && !file_exists(from)) fail(Code::not_found, "there is no file or folder {}", from);
+  if (is_directory(from) || from.ends_with(kGgufEnding)) return load(*open_source(from), options);
+  // A file of any name; tokenizer_config.json in the same folder counts.
+  TokenizerParts parts = read_tokenizer_json(read_bytes(from).text(), from);
+  const std::string folder = parent_path(from);
+  return finish(std::move(parts), *open_source(folder.empty() ? "." : folder), options);
+}
+
+std::shared_ptr<Tokenizer> Tokenizer::load(const Source& source, const Options& options) {
+  std::string file = kTokenizerJson;
+  const std::vector<std::string> names = source.names();
+  const auto gguf = std::find_if(names.begin(), names.end(), [](const auto& name) { return name.ends_with(kGgufEnding); });
+  if (gguf != names.end() && !source.has(file)) {
+    return from_gguf(ckpt::read_gguf_vocabulary(ckpt::GgufFile(source.content(*gguf), *gguf)), options);
+  }
+  if (!source.has(file) && names.size() == 1 && names[0].ends_with(".json")) file = names[0];
+  TokenizerParts parts;
+  if (source.has(file)) {
+    parts = read_tokenizer_json(source.open(file).text(), source.describe() + "/" + file);
+  } else if (source.has("vocab.json") && source.has("merges.txt")) {
+    parts =
+        read_vocab_and_merges(source.open("vocab.json").text(), source.open("merges.txt").text(),
+                              source.describe(), scheme_of(source));
+  } else {
+    fail_with_hint("a tokenizer is a tokenizer.json, or vocab.json with merges.txt",
+                   Code::not_found, "{} holds no tokenizer.json", source.describe());
+  }
+  return finish(std::move(parts), source, options);
+}
+
+std::shared_ptr<Tokenizer> Tokenizer::finish(TokenizerParts parts, const Source& source,
+                                             const Options& options) {
+  if (source.has(kConfigJson)) {
+    const std::string where = source.describe() + "/" + kConfigJson;
+    const TreeJson config = parse_tree(source.open(kConfigJson).text(), where);
+    parts.chat_templates = read_chat_templates(config, where);
+    for (const Role& role : kRoles) {
+      parts.role_names.emplace_back(role.id, token_text(find_member(config, role.config)));
+    }
+  }
+  // The newer of the two places wins, as it does where these files come from.
+  if (source.has(kChatTemplate)) {
+    parts.chat_templates = {{"default", std::string(source.open(kChatTemplate).text())}};
+  }
+  return std::make_shared<Tokenizer>(std::move(parts), options);
+}
+
+std::shared_ptr<Tokenizer> Tokenizer::from_gguf(const ckpt::GgufVocabulary& vocabulary,
+                                                const Options& options) {
+  return std::make_shared<Tokenizer>(read_gguf_tokenizer(vocabulary), options);
+}
+
+void Tokenizer::choose_special(const Options& options) {
+  for (const Role& role : kRoles) {
+    const std::string& wanted = options.str(role.option);
+    if (!wanted.empty()) {
+      const auto found = find(wanted);
+      if (!found) {
+        fail_with_hint(fmt::format("put {} in add_tokens to add it", wanted), Code::not_found,
+                       "{} has no token {} for {}", name_, wanted, role.option);
+      }
+      special_.*role.id = *found;
+    }
+    for (const char* name : role.names) {
+      if (special_.*role.id >= 0) break;
+      if (const AddedToken* token = added_.find(name)) special_.*role.id = token->id;
+    }
+  }
+}
+
+int32_t Tokenizer::id_of_role(std::string_view name) const {
+  const auto role = std::find_if(std::begin(kRoles), std::end(kRoles), [&](const Role& r) { return name == r.option; });
+  if (role == std::end(kRoles)) return id(name);
+  if (special_.*role->id >= 0) return special_.*role->id;
+  fail_with_hint("name it with an option of kind tokenizer, or look the token up by its own text",
+                 Code::not_found, "{} has no {} token", name_, name);
+}
+
+std::string Tokenizer::to_json() const {
+  std::string added;
+  for (const auto& [id, token] : added_.all()) {
+    added += fmt::format(
+        R"({}{{"id":{},"content":{},"single_word":{},"lstrip":{},"rstrip":{},"normalized":{},"special":{}}})",
+        added.empty() ? "" : ",", id, json_string(token.content), token.single_word, token.lstrip,
+        token.rstrip, token.normalized, token.special);
+  }
+  return fmt::format(
+      R"({}{}],"normalizer":{},"pre_tokenizer":{},"post_processor":{},"decoder":{},"model":{}}})",
+      kOwnBegin, added, normalizer_json_.dump(), pre_tokenizer_json_.dump(), post_processor_json_.dump(),
+      decoder_json_.dump(), model_->to_json());
+}
+
+std::string Tokenizer::config_json() const {
+  TreeJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  for (const Role& role : kRoles) {
+    if (special_.*role.id >= 0) config[role.config] = std::string(token(special_.*role.id));
+  }
+  if (chat_templates_.size() == 1) {
+    config["chat_template"] = chat_templates_[0].text;
+  } else if (!chat_templates_.empty()) {
+    for (const ChatSource& chat : chat_templates_) {
+      config["chat_template"].push_back({{"name", chat.name}, {"template", chat.text}});
+    }
+  }
+  return config.dump(2, ' ', false, TreeJson::error_handler_t::replace);
+}
+
+void Tokenizer::save(const std::string& path) const {
+  if (!is_directory(path)) {
+    check_replaceable(path, is_own_tokenizer);
+    return write_file_atomic(path, to_json());
+  }
+  const std::string json = join_path(path, kTokenizerJson), config = join_path(path, kConfigJson);
+  check_replaceable(json, is_own_tokenizer);
+  check_replaceable(config, is_own_config);
+  write_file_atomic(json, to_json());
+  write_file_atomic(config, config_json());
+}
+
+} // namespace dllm::text

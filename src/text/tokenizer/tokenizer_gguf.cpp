@@ -1,0 +1,217 @@
+// A tokenizer from the vocabulary that a GGUF file carries.
+#include "base/error.h"
+#include "ckpt/gguf.h"
+#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/parts.h"
+#include "text/unicode.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace dllm::text {
+
+namespace {
+
+using ckpt::GgufVocabulary;
+
+// Token types of the format.
+constexpr int32_t kUnknown = 2;
+constexpr int32_t kControl = 3;
+constexpr int32_t kUserDefined = 4;
+
+constexpr const char* kMetaspace = "\xE2\x96\x81"; // U+2581
+
+void check(const GgufVocabulary& v) {
+  const size_t count = v.tokens.size();
+  if (count == 0) fail(Code::data_loss, "{}: the vocabulary is empty", v.name);
+  if (!v.types.empty() && v.types.size() != count) {
+    fail(Code::data_loss, "{}: {} tokens but {} token types", v.name, count, v.types.size());
+  }
+  for (const auto& [what, id] :
+       {std::pair{"bos", v.bos}, std::pair{"eos", v.eos}, std::pair{"pad", v.padding},
+        std::pair{"mask", v.mask}, std::pair{"unk", v.unknown}}) {
+    if (id && (*id < 0 || *id >= static_cast<int64_t>(count))) {
+      fail(Code::data_loss, "{}: the {} token {} is beyond the {} tokens", v.name, what, *id, count);
+    }
+  }
+}
+
+std::vector<Merge> byte_level_merges(const GgufVocabulary& v, const Vocabulary& vocabulary) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& merge : v.merges) {
+    const size_t space = merge.find(' ', 1); // a token may begin with a space, never end with one
+    if (space == std::string::npos || space + 1 >= merge.size()) {
+      fail(Code::data_loss, "{}: merge {} is {}, expected two tokens and a space", v.name,
+           pairs.size(), replace_invalid(merge.substr(0, 40)));
+    }
+    pairs.emplace_back(merge.substr(0, space), merge.substr(space + 1));
+  }
+  return make_merges(vocabulary, pairs, "", v.name);
+}
+
+// SentencePiece's BPE merges the pair whose token has the best score: every way to cut a token in
+// two tokens is a merge with the rank of its score.
+std::vector<Merge> merges_by_score(const GgufVocabulary& v, const Vocabulary& vocabulary) {
+  std::vector<int32_t> order(v.tokens.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return v.scores[static_cast<size_t>(a)] > v.scores[static_cast<size_t>(b)];
+  });
+  constexpr size_t kLongestToken = 256; // bytes; cutting is quadratic in it
+  std::vector<Merge> merges;
+  int32_t rank = 0;
+  for (int32_t id : order) {
+    ++rank;
+    const std::string_view token = v.tokens[static_cast<size_t>(id)];
+    const int32_t type = v.types.empty() ? 1 : v.types[static_cast<size_t>(id)];
+    if (type != 1 || token.size() > kLongestToken || !is_valid_utf8(token)) continue;
+    for (size_t at = 0; at < token.size();) {
+      at += static_cast<size_t>(char_at(token, at).size);
+      if (at >= token.size()) break;
+      const int32_t left = vocabulary.find(token.substr(0, at));
+      const int32_t right = vocabulary.find(token.substr(at));
+      if (left >= 0 && right >= 0) merges.push_back({left, right, id, rank});
+    }
+  }
+  return merges;
+}
+
+void use_sentence_piece(const GgufVocabulary& v, TokenizerParts& parts,
+                        const Vocabulary& vocabulary) {
+  if (v.scores.size() != v.tokens.size()) {
+    fail(Code::data_loss, "{}: {} tokens but {} scores", v.name, v.tokens.size(), v.scores.size());
+  }
+  if (std::any_of(v.scores.begin(), v.scores.end(), [](float s) { return std::isnan(s); })) {
+    fail(Code::data_loss, "{}: a token score is not a number", v.name);
+  }
+  BpeSettings settings;
+  settings.byte_fallback = true;
+  settings.fuse_unk = true;
+  if (v.unknown) settings.unk = v.tokens[static_cast<size_t>(*v.unknown)];
+  parts.model = std::make_unique<Bpe>(parts.vocabulary, merges_by_score(v, vocabulary), settings);
+  const TreeJson spaces = {
+      {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kMetaspace}};
+  std::vector<TreeJson> normalizers;
+  std::vector<TreeJson> decoders = {
+      {{"type", "Replace"}, {"pattern", {{"String", kMetaspace}}}, {"content", " "}},
+      {{"type", "ByteFallback"}},
+      {{"type", "Fuse"}}};
+  if (v.add_space_prefix.value_or(true)) {
+    normalizers.push_back({{"type", "Prepend"}, {"prepend", kMetaspace}});
+    decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  }
+  normalizers.push_back(spaces);
+  parts.normalizer = {{"type", "Sequence"}, {"normalizers", normalizers}};
+  parts.decoder = {{"type", "Sequence"}, {"decoders", decoders}};
+}
+
+TreeJson around(const GgufVocabulary& v) {
+  const auto special = [&](int64_t id) {
+    return TreeJson{{"SpecialToken", {{"id", v.tokens[static_cast<size_t>(id)]}, {"type_id", 0}}}};
+  };
+  const TreeJson text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  std::vector<TreeJson> single;
+  if (v.add_bos.value_or(false) && v.bos) single.push_back(special(*v.bos));
+  single.push_back(text);
+  if (v.add_eos.value_or(false) && v.eos) single.push_back(special(*v.eos));
+  if (single.size() == 1) return TreeJson();
+  return {{"type", "TemplateProcessing"}, {"single", single}};
+}
+
+} // namespace
+
+TokenizerParts read_gguf_tokenizer(const GgufVocabulary& v) {
+  check(v);
+  TokenizerParts parts;
+  parts.name = v.name;
+  auto vocabulary = std::make_shared<Vocabulary>();
+  for (size_t i = 0; i < v.tokens.size(); ++i) {
+    vocabulary->add(v.tokens[i], static_cast<int64_t>(i), static_cast<int64_t>(v.tokens.size()));
+  }
+  parts.vocabulary = vocabulary;
+  if (v.model == "gpt2") {
+    BpeSettings settings;
+    const std::string pre = v.pre.empty() ? "default" : v.pre;
+    settings.ignore_merges = pre == "llama-bpe" || pre == "llama3";
+    parts.model =
+        std::make_unique<Bpe>(parts.vocabulary, byte_level_merges(v, *vocabulary), settings);
+    parts.pre_tokenizer = pre_tokenizer_scheme(pre);
+    parts.decoder = byte_level_component(true);
+    if (pre == "qwen2") parts.normalizer = {{"type", "NFC"}};
+  } else if (v.model == "llama") {
+    use_sentence_piece(v, parts, *vocabulary);
+  } else {
+    fail_with_hint("gpt2 (byte-level BPE) and llama (SentencePiece) are known", Code::unimplemented,
+                   "{}: tokenizer model {} is not known", v.name, v.model);
+  }
+  for (size_t i = 0; i < v.types.size(); ++i) {
+    const int32_t type = v.types[i];
+    if (v.tokens[i].empty() || (type != kControl && type != kUserDefined && type != kUnknown))
+      continue;
+    AddedToken token{
+        .id = static_cast<int32_t>(i), .content = v.tokens[i], .special = type != kUserDefined};
+    parts.added.push_back(std::move(token));
+  }
+  parts.post_processor = around(v);
+  const auto id = [](const std::optional<int64_t>& token) { return static_cast<int32_t>(token.value_or(-1)); };
+  parts.special = {id(v.bos), id(v.eos), id(v.padding), id(v.mask)};
+  if (!v.chat_template.empty()) parts.chat_templates = {{"default", v.chat_template}};
+  return parts;
+}
+
+namespace {
+
+// Llama 3: numbers in groups of three; contractions in any case.
+constexpr const char* kLlama3Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Qwen 2: the same with single digits.
+constexpr const char* kQwen2Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+TreeJson split(const char* pattern) {
+  return {{"type", "Split"},
+          {"pattern", {{"Regex", pattern}}},
+          {"behavior", "Isolated"},
+          {"invert", false}};
+}
+
+TreeJson sequence(std::vector<TreeJson> parts) {
+  return {{"type", "Sequence"}, {"pretokenizers", std::move(parts)}};
+}
+
+} // namespace
+
+TreeJson byte_level_component(bool use_regex) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", false},
+          {"trim_offsets", true},
+          {"use_regex", use_regex}};
+}
+
+const std::vector<std::string>& pre_tokenizer_schemes() {
+  static const std::vector<std::string> names = {"gpt2",   "gpt-2", "smollm", "llama-bpe",
+                                                 "llama3", "qwen2", "default"};
+  return names;
+}
+
+TreeJson pre_tokenizer_scheme(const std::string& name) {
+  if (name == "gpt2" || name == "gpt-2") return byte_level_component(true);
+  if (name == "llama-bpe" || name == "llama3")
+    return sequence({split(kLlama3Pattern), byte_level_component(false)});
+  if (name == "qwen2") return sequence({split(kQwen2Pattern), byte_level_component(false)});
+  if (name == "smollm") {
+    return sequence(
+        {{{"type", "Digits"}, {"individual_digits", true}}, byte_level_component(true)});
+  }
+  if (name == "default") { // llama.cpp's fallback: four cuts, one after the other
+    return sequence({split(R"([\p{P}\$\+<=>\^~\|]+)"), split(kGpt2Pattern), split(R"(\p{N}+)"),
+                     split("[0-9][0-9][0-9]"), byte_level_component(false)});
+  }
+  const std::string near = nearest(name, pre_tokenizer_schemes());
+  fail_with_hint(near.empty() ? "use gpt2, smollm, llama-bpe, qwen2 or default"
+                              : "did you mean " + near,
+                 Code::not_found, "no pre-tokenizer scheme named {}", name);
+}
+
+} // namespace dllm::text
