@@ -138,10 +138,10 @@ end
 -- The Owns line as data.
 function kinds.ownership(text)
   local owns = {}
-  local list = text:match(", keeps ([%l_, ]+)$")
-  owns.gives = text:match("^(out[%l_]*) is yours") or text:match("^(result) is yours")
-  owns.takes = text:match("^([%l_]+) is gone$")
-  owns.lends = text:match("^result is lent (.+)$")
+  local list = text:match(", which keeps ([%l_, ]+)$")
+  owns.gives = text:match("^caller owns (out[%l_]*)") or text:match("^caller owns (result)")
+  owns.takes = text:match("^releases ([%l_]+)$")
+  owns.lends = text:match("^result is valid (.+)$")
   local keeper, kept = text:match("^([%l_]+) keeps ([%l_]+)")
   if keeper then owns.keeper, list = keeper, kept end
   if list then
