@@ -25,7 +25,7 @@ struct dllm_checkpoint : Handle<Kind::checkpoint> {
 
 namespace {
 
-// Fields of the config beside the weights; null for weights alone and for a config that cannot be read.
+// Fields of the config next to the weights; null for weights alone and for a config that cannot be read.
 Json config_of(const std::string& path) {
   try {
     const model::ModelConfig config = model::read_config(*open_source(ckpt::model_folder(path)));

@@ -18,7 +18,7 @@ using namespace dllm::abi;
 
 namespace {
 
-// The program of a job is told by who runs it.
+// The caller names the job whose program is wanted.
 model::Job planned_job(const std::shared_ptr<graph::Engine>& engine, const model::ModelConfig& config,
                        const Options& options) {
   const std::string& what = options.str("what");

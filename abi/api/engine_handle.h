@@ -11,5 +11,5 @@ struct dllm_engine : dllm::abi::Handle<dllm::abi::Kind::engine> {
     for (int64_t i = 0; i < object->device_count(); ++i) device_names.push_back(object->device_name(i));
   }
   std::shared_ptr<dllm::graph::Engine> object;
-  std::vector<std::string> device_names;  // lent by dllm_engine_device_name
+  std::vector<std::string> device_names;  // returned by dllm_engine_device_name
 };

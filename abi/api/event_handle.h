@@ -11,7 +11,7 @@ struct dllm_event : dllm::abi::Handle<dllm::abi::Kind::event> {
 
 namespace dllm::abi {
 
-// The C callback as the core sees it. Empty when fn is NULL.
+// The C callback as a function of the core. Empty when fn is NULL.
 inline EventFn event_fn(dllm_event_fn fn, void* user_data) {
   if (fn == nullptr) return {};
   return [fn, user_data](const Event& event) {

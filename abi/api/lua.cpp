@@ -27,7 +27,7 @@ class MeteredBytes final : public lua::LibraryBytes {
   explicit MeteredBytes(int64_t limit) : meter_(std::make_shared<Meter>(limit)) {}
   int64_t used() const override { return meter_->used(); }
   void add(int64_t bytes) override { meter_->release(-bytes); }
-  void watch(const int64_t* heap) override { meter_->set_beside(heap); }
+  void watch(const int64_t* heap) override { meter_->set_heap(heap); }
   const MeterRef& meter() const { return meter_; }
 
  private:

@@ -20,7 +20,7 @@ std::vector<std::string> engine_kinds() {
   return kinds;
 }
 
-// The names of a kind, kept for ever because pointers into them are lent.
+// The names of a kind, never freed because callers get pointers into them.
 const std::vector<std::string>* names_of(std::string_view kind) {
   static const std::vector<std::string> engines = engine_kinds(), sinks = {"console", "jsonl"};
   static const std::vector<std::string> families = model::family_names(), objectives = noise::objective_names();

@@ -104,9 +104,9 @@ dllm_status dllm_tokenizer_decode_stream(const dllm_tokenizer* tok, const int32_
     const text::Tokenizer& object = *need(tok, "tok").object;
     int64_t used = 0;
     std::string text = object.decode_stream(known_ids(object, ids, count), object.decode_options(), used);
-    int64_t& told = need_out(out_used, "out_used");
+    int64_t& count_out = need_out(out_used, "out_used");
     fill(out, std::move(text));
-    told = used;
+    count_out = used;
   });
 }
 

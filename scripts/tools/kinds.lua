@@ -70,7 +70,7 @@ local function pair_lengths(list)
   end
 end
 
--- Facts that only the parameter's sentence can tell.
+-- Facts that only the sentence of the parameter has.
 local function read_sentence(p, text, constants)
   p.doc = text
   p.null = not text:match("^not NULL") and text:match("NULL") ~= nil
@@ -117,7 +117,7 @@ function kinds.params(fn, constants)
   return list
 end
 
--- What a function answers.
+-- What a function returns.
 function kinds.result(fn)
   local c = fn.result
   if c == "void" then return {kind = "void", c = c} end

@@ -15,7 +15,7 @@ MeterRef& slot() noexcept {
 } // namespace
 
 void Meter::charge(int64_t bytes) {
-  const int64_t beside = beside_ == nullptr ? 0 : *beside_;
+  const int64_t beside = heap_ == nullptr ? 0 : *heap_;
   const int64_t used = used_.fetch_add(bytes, std::memory_order_relaxed);
   if (limit_ == 0 || bytes <= limit_ - beside - used) return;
   release(bytes);

@@ -23,13 +23,13 @@ public:
   int64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
   int64_t limit() const noexcept { return limit_; }
   // Bytes until the limit; negative when it is passed. On the meter's thread. REQUIRES: there is a limit.
-  int64_t room() const noexcept { return limit_ - (beside_ == nullptr ? 0 : *beside_) - used(); }
+  int64_t room() const noexcept { return limit_ - (heap_ == nullptr ? 0 : *heap_) - used(); }
   // Further bytes that count towards the limit: the owner's own heap. On the meter's thread.
-  void set_beside(const int64_t* bytes) noexcept { beside_ = bytes; }
+  void set_heap(const int64_t* bytes) noexcept { heap_ = bytes; }
 
 private:
   const int64_t limit_;
-  const int64_t* beside_ = nullptr;
+  const int64_t* heap_ = nullptr;
   std::atomic<int64_t> used_{0};
 };
 

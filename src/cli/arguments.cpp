@@ -1,4 +1,4 @@
-// From words to options: what was typed and what --config holds, into the option handles of a command.
+// From command line words and --config to the option handles of a command.
 
 #include "config_file.h"
 #include "help.h"

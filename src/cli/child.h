@@ -1,5 +1,5 @@
 #pragma once
-// A process of its own for what may crash, hang or print anything: a plugin, a compiler. Its output
+// A separate process for what may crash, hang or print anything: a plugin, a compiler. Its output
 // comes back through pipes; what it leaves running is ended with it.
 
 #include <cstddef>
@@ -14,7 +14,7 @@ struct ChildRequest {
   std::vector<std::string> arguments;     // without the program's own name
   std::string input;                      // what it finds on its standard input
   std::vector<std::string>
-      environment;       // NAME=VALUE beside ours; a name that is set already keeps its value
+      environment;       // NAME=VALUE added to ours; a name that is set already keeps its value
   double time_limit = 0; // seconds, 0: none
   size_t most_output = size_t{256} << 20; // bytes of standard output; one that writes more is ended
   size_t errors_kept = 4096;              // bytes: the end of standard error

@@ -1,5 +1,5 @@
 #pragma once
-// A command of the program: what it takes, what it does. Its options are the schemas of the library.
+// A command of the program: its options and its function. Its options are the schemas of the library.
 
 #include "handles.h"
 
@@ -14,7 +14,7 @@
 
 namespace dllm::cli {
 
-// An argument of a command's own, beside the schemas' keys.
+// An argument of the command itself, in addition to the keys of the schemas.
 struct Argument {
   enum class Kind { text, number, flag, positional } kind;
   std::string name;      // without dashes

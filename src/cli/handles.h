@@ -1,5 +1,5 @@
 #pragma once
-// The C++ headers of the library, under the words that this program uses for them.
+// The C++ headers of the library, under the names that this program uses.
 
 #include "dllm/dllm.hpp"
 

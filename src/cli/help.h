@@ -1,5 +1,5 @@
 #pragma once
-// What --help says, and the same as a manual page and as words for a shell that completes.
+// The text of --help, the manual page, and completion for bash.
 
 #include "option_list.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// While one lives, the first Ctrl-C, SIGTERM or SIGHUP asks the running call to finish its step; the second ends the
+// While one lives, the first Ctrl-C, SIGTERM or SIGHUP requests the running call to finish its step; the second ends the
 // process.
 
 #include "dllm/task.h"

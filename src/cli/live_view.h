@@ -21,7 +21,7 @@ class LiveView {
   explicit LiveView(std::FILE* to = stderr);
 
   void show(const std::vector<TokenCell>& cells, const Progress& progress);
-  void clear();  // takes the picture away
+  void clear();  // removes the picture
   // A terminal that can be drawn on: no pipe, not TERM=dumb. NO_COLOR keeps the picture and drops the colours.
   bool is_terminal() const { return terminal_; }
 

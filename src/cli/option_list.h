@@ -31,7 +31,7 @@ class OptionList {
 
   const std::vector<Option>& all() const { return options_; }
   const Option* find(std::string_view name) const;  // with its dashes; null: there is none
-  // What to say to a name that is not there: the nearest one, or the full names that a bare key stands for.
+  // The error for an unknown name: the nearest one, or the full names that a bare key stands for.
   std::string advice(const std::string& name) const;
 
  private:

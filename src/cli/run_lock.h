@@ -11,7 +11,7 @@ class RunLock {
  public:
   // Makes the folder when it is not there. Throws Failure when another process holds the lock, naming it.
   explicit RunLock(const std::string& folder);
-  ~RunLock();  // a folder that was made here and is still empty goes away again
+  ~RunLock();  // removes a folder that was created here and is still empty
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 

@@ -18,7 +18,7 @@ void on_size_limit(int) {}
 
 }  // namespace
 
-// A closed pipe and a file above the size limit are errors of the write that meets them. Handlers, not SIG_IGN: programs
+// A closed pipe and a file above the size limit are errors of the failing write. Handlers, not SIG_IGN: programs
 // that this one starts have the defaults again.
 void watch_standard_output() {
   struct sigaction action = {};

@@ -14,10 +14,10 @@ namespace dllm::lua {
 // busy: one of them is a run with a callback, so that only functions that read it may be called.
 struct Box {
   void* handle;
-  void (*release)();  // dllm_<noun>_release, of a type of its own
+  void (*release)();  // dllm_<noun>_release, each has its own type
   int uses;
   int busy;
-  int64_t bytes;  // what it was charged for beside its arrays
+  int64_t bytes;  // what it was charged for in addition to its arrays
   bool is_hosts;  // handed over, not made by the script
 };
 

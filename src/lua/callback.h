@@ -13,7 +13,7 @@ class Callback {
   // Keeps the function at `index`.
   void set(lua_State* L, int index);
   // What dllm_*_run calls; user_data is the Callback. An answer of false or DLLM_STOP stops the run; an error parks
-  // itself and answers DLLM_FAIL.
+  // itself and returns DLLM_FAIL.
   static int32_t trampoline(const dllm_event* event, void* user_data);
   // Pushes the parked error, the very same object; false when there is none.
   bool rethrow(lua_State* L);

@@ -91,7 +91,7 @@ std::optional<Function> read_function(const Json& json) {
     for (size_t j = 0; j < function.params.size() && !length.empty(); ++j) {
       if (function.params[j].name == length) function.params[i].length = static_cast<int>(j);
     }
-    // Room of raw bytes: nothing else tells how much, so the caller does.
+    // Room of raw bytes: the caller passes the size.
     if (function.params[i].kind == ParamKind::dst && function.params[i].element == Element::byte) {
       function.params[static_cast<size_t>(function.params[i].length)].derived = false;
     }

@@ -163,7 +163,7 @@ int push_results(lua_State* L, Call& call, Slot result) {
   return lua_gettop(L) - before;
 }
 
-// Rooms whose need the library tells in out_count: asked with none, then filled.
+// Arrays whose size the library returns in out_count: called without room first, then filled.
 bool make_room(lua_State* L, Call& call, dllm_status status) {
   if (status != DLLM_OUT_OF_RANGE && status != DLLM_OK) return false;
   int out_count = -1, room = -1;

@@ -224,7 +224,7 @@ void Runner::State::open(const RunnerSettings& settings) {
   lua_setfield(L, -2, "dllm.raw");
 }
 
-// Calls what push_function pushes with the elements of args_json; answers a JSON array of its results.
+// Calls what push_function pushes with the elements of args_json; returns a JSON array of its results.
 template <class F>
 std::string Runner::State::run(std::string_view args_json, dllm_task* task, F&& push_function) {
   start_budget(L, task);
@@ -291,7 +291,7 @@ std::string Runner::run_file(const std::string& path, std::string_view args_json
   const std::string code = read_file(path);
   lua_State* L = state_->L;
   return state_->run(args_json, task, [&] {
-    // Modules beside the script, at the level that may read files.
+    // Modules in the folder of the script, at the level that may read files.
     if (state_->shared.level == Level::full) {
       const size_t slash = path.rfind('/');
       const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);

@@ -17,7 +17,7 @@ enum class Level { safe, files, full };
 struct LibraryBytes {
   virtual ~LibraryBytes() = default;
   virtual int64_t used() const = 0;
-  // Bytes that the library does not count itself, or, when negative, that are gone.
+  // Bytes that the library does not count itself, or, when negative, that were freed.
   virtual void add(int64_t bytes) = 0;
   // Counts the heap towards the same limit.
   virtual void watch(const int64_t* heap) = 0;

@@ -57,7 +57,7 @@ class Decoder(Managed):
         return active.value
 
     def steps(self, task: Task | None = None) -> Iterator[int]:
-        """Steps until everything is decided, yielding what step() answers."""
+        """Steps until everything is decided, yielding the results of step()."""
         active = 1
         while active:
             active = self.step(task)

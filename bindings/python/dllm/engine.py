@@ -34,7 +34,7 @@ class Engine(Managed):
         call("dllm_engine_set_i64", self.pointer, key.encode(), value)
 
     def plan(self, path: str | os.PathLike[str], task: Task | None = None, **settings: Any) -> str:
-        """What a job on a model would need, as text of the chosen format (JSON unless told otherwise)."""
+        """What a job on a model needs, as text of the chosen format (default JSON)."""
         with options("plan", settings) as opts:
             return read_text("dllm_engine_plan", self.pointer, path_bytes(path), opts.pointer,
                              task_of(task))

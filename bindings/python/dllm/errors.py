@@ -29,7 +29,7 @@ class Cancelled(Error):
 
 
 class InvalidArgument(Error, ValueError):
-    """A value out of bounds, of the wrong type or shape."""
+    """A value out of range, of the wrong type or shape."""
 
 
 class DeadlineExceeded(Error):
@@ -57,7 +57,7 @@ class PermissionDenied(Error):
 
 
 class ResourceExhausted(Error):
-    """Memory, disk or a limit of yours."""
+    """Memory, disk, or a limit that was set."""
 
 
 class FailedPrecondition(Error):
@@ -81,7 +81,7 @@ class Internal(Error):
 
 
 class Unavailable(Error):
-    """A device or a peer is gone for now."""
+    """A device or a peer cannot be reached now."""
 
 
 class DataLoss(Error):
@@ -93,7 +93,7 @@ class Unauthenticated(Error):
 
 
 class CallbackFailed(Error):
-    """A callback answered FAIL without raising."""
+    """A callback returned FAIL without raising."""
 
 
 class ScriptFailed(Error):

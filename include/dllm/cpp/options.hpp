@@ -133,7 +133,7 @@ class Settings {
   // Calls f with the handle; NULL when nothing was given.
   template <class F>
   decltype(auto) with(std::string_view kind, F&& f) const {
-    if (const auto* lent = std::get_if<dllm_options*>(&given_)) return f(static_cast<const dllm_options*>(*lent));
+    if (const auto* borrowed = std::get_if<dllm_options*>(&given_)) return f(static_cast<const dllm_options*>(*borrowed));
     if (std::holds_alternative<std::monostate>(given_)) return f(static_cast<const dllm_options*>(nullptr));
     Options made(kind);
     if (const auto* json = std::get_if<std::string>(&given_)) made.set_json(*json);

@@ -1,4 +1,4 @@
-// dllm chat: talk with a model; it sees all that was said before.
+// dllm chat: talk with a model; its input is the whole conversation.
 
 #include "conversation.h"
 #include "registry.h"
@@ -40,11 +40,11 @@ bool obey(Conversation& conversation, const std::string& word) {
 }
 
 int talk(Context& context, Conversation& conversation) {
-  const bool asks = isatty(STDIN_FILENO) != 0;
-  if (asks) std::fputs("/help shows the commands\n", stderr);
+  const bool interactive = isatty(STDIN_FILENO) != 0;
+  if (interactive) std::fputs("/help shows the commands\n", stderr);
   std::string line;
   for (;;) {
-    if (asks) std::fputs("> ", stderr);
+    if (interactive) std::fputs("> ", stderr);
     if (!std::getline(std::cin, line)) return 0;
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
@@ -57,7 +57,7 @@ int talk(Context& context, Conversation& conversation) {
     } catch (const Failure& failure) {
       // A person goes on with another message; a script has to know.
       const bool stopped = failure.status() == DLLM_CANCELLED;
-      if (!stopped && !asks) throw;
+      if (!stopped && !interactive) throw;
       std::fprintf(stderr, "%s\n", stopped ? "(stopped)" : failure.what());
       if (!stopped && !failure.hint().empty()) std::fprintf(stderr, "      %s\n", failure.hint().c_str());
     }
@@ -82,7 +82,7 @@ Command chat_command() {
           "dllm chat --model models/Qwen3-0.6B-diffusion --message \"Who was Ada Lovelace?\"",
           {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder, with a chat template", true},
            {Kind::text, "message", "", "say this, print the answer and leave; else lines of standard input are read"},
-           {Kind::text, "system", "", "what the model is told before the conversation"},
+           {Kind::text, "system", "", "a text for the model before the conversation"},
            {Kind::text, "template", "", "read the chat template from this file (as --chat.template has its text)"},
            {Kind::text, "policy", "low_confidence", policy_sentence()},
            {Kind::number, "length", "", "open positions of an answer (as --slot.gen_length)"},

@@ -108,7 +108,7 @@ void print_results(const Context& context, const Run& run, const dllm_tokenizer*
 }
 
 // A greedy small model often decides for its commonest token everywhere.
-void tell_collapse(const Context& context, const Run& run) {
+void warn_about_collapse(const Context& context, const Run& run) {
   if (word_of(context, "decoder", "temperature") != "0" && word_of(context, "decoder", "temperature") != "0.0") return;
   const Repeats repeats = most_repeated(canvas_of(run.decoder, run.slots[0]), run.ending.end_token());
   if (repeats.tokens < 12 || 2 * repeats.same <= repeats.tokens) return;
@@ -206,7 +206,7 @@ int run_requests(Context& context, Session& session, const std::vector<Request>&
   print_results(context, run, session.tokenizer.get(), seed);
   if (context.has("trace")) save_trace(context, session, run, texts);
   if (finished) {
-    if (!context.json()) tell_collapse(context, run);
+    if (!context.json()) warn_about_collapse(context, run);
     return 0;
   }
   const Progress progress = progress_of(decoder.get(), run.slots[0]);

@@ -44,11 +44,11 @@ Json own_engine(const Context& context) {
   }));
 }
 
-// The plugins to look at: one that was asked for, or all that are found.
+// The plugins to test: the requested one, or all that are found.
 Json plugins_here(const Context& context) {
-  const auto asked = Json::parse(context.option("engine", "plugin")).get<std::string>();
-  if (!asked.empty())
-    return Json::array({{{"platform", asked}, {"paths", {asked}}, {"missing", ""}}});
+  const auto wanted = Json::parse(context.option("engine", "plugin")).get<std::string>();
+  if (!wanted.empty())
+    return Json::array({{{"platform", wanted}, {"paths", {wanted}}, {"missing", ""}}});
   try {
     return Json::parse(
         text([](dllm_buffer* out, dllm_error* err) { return dllm_plugin_list(out, err); }));
@@ -59,7 +59,7 @@ Json plugins_here(const Context& context) {
   }
 }
 
-// One plugin in a child: what it said at each stage, and how it ended when it did not end well.
+// One plugin in a child: its result at each stage, and how it ended when it failed.
 Json look_at(const Context& context, const std::string& path) {
   Json settings = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
     return dllm_options_to_json(context.options("engine"), out, err);
@@ -178,7 +178,7 @@ int devices(Context& context) {
   }
   if (context.json())
     std::printf("%s\n", all.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
-  // One that was asked for has to work; of all that lie around some may need hardware that is not
+  // A requested plugin has to work; of all that are installed some may need hardware that is not
   // there.
   return failed && context.option("engine", "plugin") != "\"\"" ? kFailed : 0;
 }

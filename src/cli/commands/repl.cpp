@@ -111,9 +111,9 @@ void print_options(const std::string& kind) {
 }
 
 std::string history_path(const Context& context) {
-  const std::string asked = context.text("history");
-  if (asked == "none") return {};
-  if (!asked.empty()) return asked;
+  const std::string path = context.text("history");
+  if (path == "none") return {};
+  if (!path.empty()) return path;
   const char* state = std::getenv("XDG_STATE_HOME");
   const char* home = std::getenv("HOME");
   if (state != nullptr && *state != '\0') return std::string(state) + "/dllm/repl_history";
@@ -140,7 +140,7 @@ class Repl {
 
   int run() {
     if (interactive_)
-      std::printf("dllm %s with Lua 5.4. %s:help tells more, Ctrl-D leaves.\n", dllm_version(),
+      std::printf("dllm %s with Lua 5.4. %s:help shows more, Ctrl-D quits.\n", dllm_version(),
                   editor_.completes() ? "Tab completes, " : "");
     bool failed = false;
     for (;;) {

@@ -75,7 +75,7 @@ std::string run_steps(Context& context, Run& run, int64_t done) {
   return all ? "steps" : "budget";
 }
 
-void tell_end(Context& context, const Run& run, const std::string& reason) {
+void print_end(Context& context, const Run& run, const std::string& reason) {
   const auto step = static_cast<int64_t>(trainer_metric(run, "step"));
   if (context.json()) {
     put_json_line(Json{{"event", "end"}, {"reason", reason}, {"step", step}, {"dir", run.saved}}.dump(
@@ -97,7 +97,7 @@ int nothing_left(Context& context, const Run& run, int64_t done) {
   std::fprintf(stderr, "%s has %lld steps already: %s--steps %lld goes on, --fresh starts over\n",
                context.text("out").c_str(), static_cast<long long>(done), epochs ? "without --epochs, " : "",
                static_cast<long long>(2 * done));
-  tell_end(context, run, "steps");
+  print_end(context, run, "steps");
   return 0;
 }
 
@@ -109,7 +109,7 @@ int train(Context& context) {
   if (!context.json()) std::fprintf(stderr, "%s\n", describe_run(context, run).c_str());
   const std::string reason = run_steps(context, run, done);
   if (reason != "interrupted") print_held_out(context, run, static_cast<int64_t>(trainer_metric(run, "step")));
-  tell_end(context, run, reason);
+  print_end(context, run, reason);
   if (reason == "interrupted") return interrupted_code();
   say_what_next(context, run);
   return 0;

@@ -123,7 +123,7 @@ void try_trainer(const Context& context, const Run& run) {
 }
 
 // What the objective makes of a model that was trained otherwise.
-void tell_changes(const Context& context, const Json& before, const Json& after) {
+void print_changes(const Context& context, const Json& before, const Json& after) {
   const std::string name = fs::path(context.text("from")).filename();
   const auto was = before.value("attention", ""), is = after.value("attention", "");
   const int64_t shift = after.value("shift", 0);
@@ -208,7 +208,7 @@ Run open_run(Context& context) {
   const Json before = model_description(run.model.get());
   run.trainer = new_trainer(run.model.get(), run, context.options("trainer"));
   const bool started_from = run.resumed_from.empty() && context.has("from");
-  if (started_from) tell_changes(context, before, model_description(run.model.get()));
+  if (started_from) print_changes(context, before, model_description(run.model.get()));
   add_sinks(context, run, out);
   if (run.resumed_from.empty()) {
     call([&](dllm_error* err) { return dllm_tokenizer_save(run.tokenizer.get(), (out + "/tokenizer.json").c_str(), err); });
@@ -254,7 +254,7 @@ void print_held_out(Context& context, Run& run, int64_t step) {
   if (run.held_out == nullptr || context.number("eval-batches") == 0 || run.last_eval == step) return;
   run.last_eval = step;
   call([&](dllm_error* err) { return dllm_loader_seek(run.held_out.get(), 0, err); });
-  double loss = 0;  // the console and the metrics file hear of it from the trainer
+  double loss = 0;  // the trainer sends it to the console and the metrics file
   call([&](dllm_error* err) {
     return dllm_trainer_eval(run.trainer.get(), run.held_out.get(), context.number("eval-batches"), context.task(), &loss, err);
   });

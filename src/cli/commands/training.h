@@ -26,10 +26,10 @@ struct Run {
 };
 
 Run open_run(Context& context);
-// A line: parameters, vocabulary, rows, threads. As JSON: that, the effective options and what the model sees.
+// A line: parameters, vocabulary, rows, threads. As JSON: that, the effective options and the model's attention.
 std::string describe_run(Context& context, const Run& run);
 double trainer_metric(const Run& run, const char* key);
-// Mean loss on the held-out split, once a step; the run's sinks tell it.
+// Mean loss on the held-out split, once a step; the run's sinks get it.
 void print_held_out(Context& context, Run& run, int64_t step);
 
 }  // namespace dllm::cli

@@ -11,7 +11,7 @@ namespace dllm::cli {
 void check_values(Context& context);
 // A new run: the files it starts from are there.
 void check_sources(const Context& context);
-// A run that goes on: what was given as a start is what it was started with.
+// A resumed run: options that only count at its start must have the same values.
 void check_resumed(const Context& context, const std::string& out);
 // Keeps that for a later check, in out/run.json.
 void write_start(const Context& context, const std::string& out);

@@ -1,5 +1,5 @@
 #pragma once
-// The words and rows of a training: tokenizer, dataset, what is held out, how many steps the data makes.
+// The data of a training run: tokenizer, dataset, the held-out split, the number of steps.
 
 #include "training.h"
 
@@ -8,7 +8,7 @@ namespace dllm::cli {
 // Steps of a run when neither --steps nor --minutes nor --epochs is given.
 inline constexpr int64_t kUsualSteps = 500;
 
-// A resumed run has its own, else the one asked for, the model's, or one trained on the data.
+// A resumed run has its own, else the requested one, the model's, or one trained on the data.
 Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint);
 // run.data, run.loader and, where the text is enough, run.held_out.
 void open_rows(Context& context, Run& run);

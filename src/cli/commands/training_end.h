@@ -1,5 +1,5 @@
 #pragma once
-// The last words of dllm train: what the model writes now, and what to type next.
+// The last output of dllm train: a sample of the model, and the commands to continue with.
 
 #include "training.h"
 

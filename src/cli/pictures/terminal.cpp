@@ -124,7 +124,7 @@ std::vector<std::string> visible_rows(const Rows& rows, size_t height) {
   height = std::max<size_t>(height, 1);
   const size_t count = rows.text.size();
   if (count <= height) return rows.text;
-  // A quarter of the window above the first open position: what was just decided stays in sight.
+  // A quarter of the window above the first open position: what was just decided stays visible.
   const size_t above = height / 4;
   const size_t first = std::min(rows.first_open > above ? rows.first_open - above : 0, count - height);
   const auto begin = rows.text.begin() + static_cast<std::ptrdiff_t>(first);

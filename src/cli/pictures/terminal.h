@@ -21,7 +21,7 @@ struct Rows {
 
 // Rows of at most `columns` columns; colour false: no escape sequences at all.
 Rows draw_rows(const std::vector<TokenCell>& cells, int columns, bool colour);
-// The part of the rows that fits a height, with the first open position in sight.
+// The part of the rows that fits a height, with the first open position visible.
 std::vector<std::string> visible_rows(const Rows& rows, size_t height);
 
 // "▁▃▆█": one character per value from 0 to 1.
