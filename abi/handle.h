@@ -1,6 +1,6 @@
 #pragma once
 // The memory of a handle: a head with its kind and the number of running calls, then the object. Every
-// struct of include/dllm/base.h is defined in abi/api/<noun>_handle.h as a Handle.
+// struct of include/dllm/base.h is defined in abi/api/handles.h as a Handle.
 
 #include <atomic>
 #include <cstdint>

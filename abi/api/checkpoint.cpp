@@ -1,16 +1,11 @@
 #include "dllm/checkpoint.h"
 
-#include "buffer_handle.h"
+#include "handles.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/model_folder.h"
 #include "ckpt/weights_on_disk.h"
-#include "loader_handle.h"
 #include "model/model.h"
-#include "options_handle.h"
-#include "task_handle.h"
-#include "tensor_handle.h"
 #include "train/checkpoint.h"
-#include "trainer_handle.h"
 
 #include <nlohmann/json.hpp>
 

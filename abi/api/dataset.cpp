@@ -1,8 +1,5 @@
-#include "dataset_handle.h"
+#include "handles.h"
 
-#include "options_handle.h"
-#include "task_handle.h"
-#include "tokenizer_handle.h"
 
 using namespace dllm;
 using namespace dllm::abi;

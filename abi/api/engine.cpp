@@ -1,14 +1,11 @@
 // The one place that names the engines there are.
 
-#include "engine_handle.h"
+#include "handles.h"
 
-#include "buffer_handle.h"
 #include "ckpt/model_folder.h"
 #include "cpu/engine.h"
 #include "decode/plan.h"
-#include "options_handle.h"
 #include "pjrt/engine.h"
-#include "task_handle.h"
 #include "train/plan.h"
 
 #include <nlohmann/json.hpp>

@@ -1,8 +1,5 @@
-#include "loader_handle.h"
+#include "handles.h"
 
-#include "batch_handle.h"
-#include "dataset_handle.h"
-#include "options_handle.h"
 
 using namespace dllm;
 using namespace dllm::abi;

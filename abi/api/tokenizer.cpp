@@ -1,12 +1,6 @@
-#include "tokenizer_handle.h"
+#include "handles.h"
 
 #include "base/json.h"
-#include "batch_handle.h"
-#include "buffer_handle.h"
-#include "dataset_handle.h"
-#include "options_handle.h"
-#include "source_handle.h"
-#include "task_handle.h"
 #include "text/bpe_trainer.h"
 #include "text/chat.h"
 

@@ -15,6 +15,11 @@
  * writes, the removal of the files that a cancelled save had written, and one collection of garbage of
  * a script with a large heap. A cancelled task stays cancelled: create a new one for the next call.
  *
+ * Four functions have no task and cannot be cancelled; a host that must stay responsive calls them on
+ * another thread. Processor time, measured on one core of an AMD EPYC: dllm_tokenizer_load 0.6 s for a
+ * vocabulary of 150,000 (14 MiB of JSON), dllm_trainer_new 2 s for 100 million parameters,
+ * dllm_model_set_param 50 ms for 25 million, dllm_dataset_add 60 ms for 1 MiB of text.
+ *
  * Lifetime   a call keeps its task until it returns, also when it is released meanwhile.
  * Threads    every function here may be called from any thread.
  */

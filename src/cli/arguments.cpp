@@ -1,8 +1,5 @@
 // From command line words and --config to the option handles of a command.
 
-#include "config_file.h"
-#include "help.h"
-#include "nearest.h"
 #include "option_list.h"
 
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
-#include "child.h"
+#include "process.h"
 
-#include "handles.h"
+#include "command.h"
 
 #include <fcntl.h>
 #include <poll.h>

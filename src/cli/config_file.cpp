@@ -1,6 +1,5 @@
-#include "config_file.h"
+#include "option_list.h"
 
-#include "nearest.h"
 #include "session.h"
 
 #include <algorithm>

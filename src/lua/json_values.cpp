@@ -1,7 +1,6 @@
-#include "lua/json_values.h"
-
-#include "lua/budget.h"
 #include "lua/state.h"
+
+#include "lua/limits.h"
 
 #include <lauxlib.h>
 #include <nlohmann/json.hpp>

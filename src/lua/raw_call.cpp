@@ -1,9 +1,6 @@
 #include "lua/raw_call.h"
 
-#include "lua/boxes.h"
-#include "lua/budget.h"
-#include "lua/raw_arguments.h"
-#include "lua/reach.h"
+#include "lua/limits.h"
 #include "lua/state.h"
 
 #include <ffi.h>

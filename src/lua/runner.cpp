@@ -1,12 +1,7 @@
 #include "lua/runner.h"
 
-#include "lua/boxes.h"
-#include "lua/budget.h"
-#include "lua/control.h"
-#include "lua/heap.h"
-#include "lua/json_values.h"
+#include "lua/limits.h"
 #include "lua/raw_call.h"
-#include "lua/reach.h"
 #include "lua/sandbox.h"
 #include "lua/state.h"
 

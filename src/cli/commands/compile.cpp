@@ -1,9 +1,9 @@
 // dllm compile: have a compiler look at a model's program for hardware that need not be there.
 
-#include "../child.h"
+#include "../command.h"
+#include "../process.h"
 #include "../session.h"
 #include "compile_report.h"
-#include "registry.h"
 
 #include <unistd.h>
 

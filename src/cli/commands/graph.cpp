@@ -1,8 +1,8 @@
 // dllm graph: the program of a model and the memory it needs, before anything is loaded.
 
+#include "../command.h"
 #include "../session.h"
 #include "compile_report.h"
-#include "registry.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,9 +1,10 @@
 // dllm repl: a Lua prompt with the library at hand. What is Lua about it is scripts/lib/dllm/repl.lua.
 
-#include "../interrupt.h"
+#include "../command.h"
 #include "../line_editor.h"
+#include "../pictures/pictures.h"
+#include "../process.h"
 #include "../session.h"
-#include "registry.h"
 
 #include <nlohmann/json.hpp>
 

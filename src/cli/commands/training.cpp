@@ -1,8 +1,5 @@
 #include "training.h"
 
-#include "training_checks.h"
-#include "training_data.h"
-
 #include <nlohmann/json.hpp>
 
 #include <cmath>
@@ -108,8 +105,10 @@ void try_trainer(const Context& context, const Run& run) {
   config["dllm"]["mask_token_id"] = kFewTokens - 1;
   const auto model = new_model(run.engine.get(), config, nullptr, context.task());
   Json values = options_json(context, "trainer");
+  // Only the given options: those of another optimizer are refused even at their default.
+  for (auto it = values.begin(); it != values.end();) it = context.typed("trainer", it.key()) ? std::next(it) : values.erase(it);
   values.erase("freeze");  // names of tensors of the whole model
-  if (values["steps"] == 0 && values["minutes"] == 0) {
+  if (values.value("steps", 0) == 0 && values.value("minutes", 0.0) == 0) {
     constexpr int64_t kMany = 1 << 30;  // how many the data makes is not known yet
     values["steps"] = context.typed("loader", "epochs") && context.option("loader", "epochs") != "0" ? kMany : kUsualSteps;
   }

@@ -1,4 +1,4 @@
-#include "training_checks.h"
+#include "training.h"
 
 #include <nlohmann/json.hpp>
 
@@ -22,16 +22,6 @@ void at_least(const Context& context, const char* name, int64_t least) {
 Json all_options(const Context& context, const std::string& kind) {
   return Json::parse(text(
       [&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(context.options(kind), out, err); }));
-}
-
-// Options of the one kind of engine mean nothing to the other.
-void check_engine(const Context& context) {
-  if (context.option("engine", "kind") != "\"cpu\"") return;
-  const Json options = all_options(context, "engine");
-  for (const auto& [key, value] : options.items()) {
-    if (key.rfind("pjrt.", 0) != 0 && key != "plugin" && key != "target") continue;
-    if (context.typed("engine", key)) throw UsageFailure("--" + key + " needs --engine.kind pjrt");
-  }
 }
 
 // What a loader, a trainer or a model would take and this command decides by itself.

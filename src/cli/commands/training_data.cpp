@@ -1,4 +1,4 @@
-#include "training_data.h"
+#include "training.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,10 +1,10 @@
 // dllm verify: is what lies on the disk whole? A line per check; nothing is changed.
 
+#include "../command.h"
 #include "../session.h"
-#include "registry.h"
 
-#include <zlib.h>
 #include <nlohmann/json.hpp>
+#include <zlib.h>
 
 #include <unistd.h>
 
@@ -273,6 +273,11 @@ void check_run(const Context& context, Report& report, const std::vector<fs::pat
 }
 
 int verify(Context& context) {
+  check_engine(context);
+  for (const char* key : {"attention", "shift", "mask_token", "cache_dtype"}) {
+    refuse_typed(context, "model", key, "this command loads the model and computes nothing");
+  }
+  refuse_typed(context, "model", "seed", "it is for a new model");
   std::string path = context.text("path");
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (!fs::exists(path)) throw Failure(DLLM_NOT_FOUND, "there is no file or folder " + path);

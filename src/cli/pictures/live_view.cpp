@@ -1,4 +1,4 @@
-#include "live_view.h"
+#include "pictures.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

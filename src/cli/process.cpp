@@ -1,8 +1,12 @@
-#include "run_lock.h"
+// Signals, standard output, and the lock of a run folder.
 
-#include "handles.h"
+#include "process.h"
+
+#include "command.h"
 
 #include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -11,6 +15,71 @@
 #include <unistd.h>
 
 namespace dllm::cli {
+namespace {
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+
+dllm_task* interrupted_task = nullptr;  // what a signal cancels
+volatile std::sig_atomic_t last_signal = SIGINT;
+
+void on_interrupt(int number) {
+  last_signal = number;
+  dllm_task_cancel(interrupted_task);
+  for (const int each : kSignals) std::signal(each, SIG_DFL);
+}
+
+}  // namespace
+
+Interrupt::Interrupt(dllm_task* task) : before_(interrupted_task) {
+  interrupted_task = task;
+  for (int i = 0; i < kCount; ++i) {
+    handlers_before_[i] = std::signal(kSignals[i], on_interrupt);
+    // nohup: the end of the terminal is nothing to this process. (A shell's background job ignores SIGINT as well, but
+    // one sent by hand is meant.)
+    if (kSignals[i] == SIGHUP && handlers_before_[i] == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+  }
+}
+
+Interrupt::~Interrupt() {
+  for (int i = 0; i < kCount; ++i) std::signal(kSignals[i], handlers_before_[i]);
+  interrupted_task = before_;
+}
+
+int interrupted_code() { return 128 + static_cast<int>(last_signal); }
+
+namespace {
+
+volatile std::sig_atomic_t reader_went_away = 0;
+
+void on_broken_pipe(int) { reader_went_away = 1; }
+
+void on_size_limit(int) {}
+
+}  // namespace
+
+// A closed pipe and a file above the size limit are errors of the failing write. Handlers, not SIG_IGN: programs
+// that this one starts have the defaults again.
+void watch_standard_output() {
+  struct sigaction action = {};
+  action.sa_handler = on_broken_pipe;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGPIPE, &action, nullptr);
+  action.sa_handler = on_size_limit;
+  sigaction(SIGXFSZ, &action, nullptr);
+}
+
+int finish_standard_output(int code) {
+  errno = 0;
+  const bool failed_before = std::ferror(stdout) != 0;
+  const bool failed = std::fflush(stdout) != 0 || failed_before;
+  if (!failed) return code;
+  if (reader_went_away == 0) {
+    std::fprintf(stderr, "dllm: cannot write standard output%s%s\n", errno != 0 ? ": " : "",
+                 errno != 0 ? std::strerror(errno) : "");
+  }
+  return code == 0 ? kFailed : code;
+}
+
 namespace {
 
 namespace fs = std::filesystem;
