@@ -46,11 +46,11 @@ std::string bare_of(const Option& option) { return option.targets.empty() ? "" :
 }  // namespace
 
 OptionList::OptionList(const Command& command, const std::map<std::string, std::string>& kinds) {
-  add_argument({Argument::Kind::flag, "help", "", "show this and leave"});
+  add_argument({Argument::Kind::flag, "help", "", "show this and exit"});
   options_.back().names.insert(options_.back().names.begin(), "-h");
   for (const Argument& argument : command.arguments) add_argument(argument);
   add_argument({Argument::Kind::text, "config", "",
-                "a JSON file of options: {\"steps\": 100, \"trainer\": {\"lr\": 1e-3}}; what is typed wins"});
+                "a JSON file of options: {\"steps\": 100, \"trainer\": {\"lr\": 1e-3}}; the command line has priority"});
   add_argument({Argument::Kind::flag, "json", "", "print JSON for machines"});
   for (const std::string& kind : command.kinds) {
     const std::string base = kind.substr(0, kind.find(':'));

@@ -18,7 +18,8 @@ namespace dllm::lua {
 // tables; a task that is not given is the one of the running call.
 void push_raw(lua_State* L);
 
-// The one trampoline: a C callback that calls a Lua function with the event as a table.
+// ---- callbacks (callback.cpp) ----
+// A C callback that calls a Lua function with the event as a table.
 
 class Callback {
  public:
@@ -38,7 +39,7 @@ class Callback {
   static constexpr int LUA_NOREF_ = -2;  // lauxlib's LUA_NOREF
 };
 
-// A call from a script under way: its arguments, what they point at, and what must be given back after it.
+// ---- arguments (raw_arguments.cpp) ----
 
 union Slot {
   void* pointer;
@@ -47,7 +48,8 @@ union Slot {
   double f64;
 };
 
-// A call under way. Lua errors are C++ exceptions here, so these members are always given back.
+// A running call: its arguments, what they point at, and what is released after it. Lua errors are C++ exceptions here,
+// so these members are always released.
 struct Call {
   explicit Call(const Function& f) : function(f), values(f.params.size()), storage(f.params.size()) {}
   ~Call();
@@ -65,7 +67,7 @@ struct Call {
   std::vector<dllm_buffer*> buffers;            // by order of out_buffer parameters
   std::vector<int> made;                        // stack indices of the boxes for handles that the call gives
   Callback callback;
-  Box* taken = nullptr;                         // gone after the call
+  Box* taken = nullptr;                         // released by the call
   int64_t text_bytes = 0;                       // of bytes and text arguments
   int64_t option_bytes = 0;                     // an estimate of what the options take
 
@@ -81,5 +83,14 @@ struct Call {
 void read_argument(lua_State* L, Call& call, size_t i, int index);
 // Null for an empty array.
 inline void* data_or_null(std::vector<std::byte>& bytes) { return bytes.empty() ? nullptr : bytes.data(); }
+
+// ---- memory of library objects (limits.cpp) ----
+
+// Collects garbage before a call that makes objects: Lua's collector does not count their memory.
+void collect_before(lua_State* L, const Function& function);
+// Charges memory of objects other than arrays to the script.
+void charge_library(lua_State* L, const Call& call);
+// Raises when the script and its objects are over the limit.
+void check_memory(lua_State* L, const Call& call);
 
 }  // namespace dllm::lua

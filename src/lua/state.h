@@ -65,6 +65,9 @@ const char* level_name(Level level);
 [[noreturn]] void raise(lua_State* L, const char* code, const std::string& message, const std::string& hint = {});
 // Pushes the same table.
 void push_error(lua_State* L, const char* code, const char* message, const char* hint);
+// Turns any error value into the table form, with a traceback. Runs where the error was raised.
+int with_traceback(lua_State* L);
+inline constexpr std::string_view kNoMemory = "not enough memory";  // Lua's message
 
 // How failures leave a script: the core's exception type is not visible here, so this folder has its own.
 

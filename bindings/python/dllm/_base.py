@@ -1,4 +1,4 @@
-"""What every object shares: closing, calling, buffers, options."""
+"""The base of all objects: closing, calls, buffers, options."""
 from __future__ import annotations
 
 import ctypes
@@ -36,7 +36,7 @@ def make(name: str, *args: Any) -> c_void_p:
 
 
 class Managed:
-    """Owns one handle. Closing twice is fine; using a closed object raises ClosedError.
+    """Owns one handle. It may be closed twice; using a closed object raises ClosedError.
 
     The library keeps parents alive, so objects may be closed in any order.
     """
@@ -77,7 +77,7 @@ class Managed:
         return f"<dllm.{type(self).__name__}{' (closed)' if self.closed else ''}>"
 
     def _json(self, name: str) -> Any:
-        """What a function that writes JSON about this object says."""
+        """The JSON that a function writes about this object."""
         return json.loads(read_text(name, self.pointer))
 
     def _number(self, name: str, kind: type, *args: Any) -> Any:

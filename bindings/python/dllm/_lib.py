@@ -22,7 +22,7 @@ def _candidates() -> list[str]:
     here = os.path.dirname(os.path.abspath(__file__))
     nearby = [os.path.join(here, name) for name in _NAMES]
     found = ctypes.util.find_library("dllm")
-    # A checkout after ./scripts/build, and what cmake --install laid down.
+    # A checkout after ./scripts/build, and an installed prefix.
     for folder in ("../../../build/release/lib", "../../../../lib"):
         nearby += [os.path.normpath(os.path.join(here, folder, name)) for name in _NAMES]
     return [path for path in nearby if os.path.exists(path)] + ([found] if found else []) + _NAMES
@@ -99,7 +99,7 @@ def log_to(sink: str, level: str = "info") -> None:
 
 
 def log_lines() -> list[tuple[str, str]]:
-    """Takes all (level, line) pairs out of the queue, oldest first."""
+    """Removes all (level, line) pairs from the queue, oldest first."""
     from ._base import Buffer
     level_names = {number: name for name, number in _LEVELS.items()}
     level, lines = ctypes.c_int32(), []

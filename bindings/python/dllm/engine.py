@@ -40,7 +40,7 @@ class Engine(Managed):
                              task_of(task))
 
     def trim(self) -> None:
-        """Gives memory that nothing uses right now back to the system."""
+        """Frees memory that is not in use."""
         call("dllm_engine_trim", self.pointer)
 
 

@@ -45,7 +45,7 @@ class UnknownOption(NotFound, TypeError):
 
 
 class FileNotFound(NotFound, FileNotFoundError):
-    """A path where nothing is."""
+    """A path that does not exist."""
 
 
 class AlreadyExists(Error):
@@ -53,7 +53,7 @@ class AlreadyExists(Error):
 
 
 class PermissionDenied(Error):
-    """The system or the sandbox says no."""
+    """Refused by the system or the sandbox."""
 
 
 class ResourceExhausted(Error):
@@ -65,7 +65,7 @@ class FailedPrecondition(Error):
 
 
 class Aborted(Error):
-    """The object gave up after an earlier failure."""
+    """The object is unusable after an earlier failure."""
 
 
 class OutOfRange(Error, IndexError):
@@ -73,7 +73,7 @@ class OutOfRange(Error, IndexError):
 
 
 class Unimplemented(Error, NotImplementedError):
-    """This build or this engine cannot."""
+    """Not supported by this build or engine."""
 
 
 class Internal(Error):

@@ -1,4 +1,4 @@
-"""Load, make, run and save a model."""
+"""Load, create, run and save a model."""
 from __future__ import annotations
 
 import ctypes

@@ -8,7 +8,7 @@ from ._lib import lib
 
 
 class Task(Managed):
-    """Hand it to a long call, then cancel() from another thread: the call raises Cancelled.
+    """Pass it to a long call, then cancel() from another thread: the call raises Cancelled.
 
     A cancelled task stays cancelled. Close it only after the calls that use it have returned.
     """

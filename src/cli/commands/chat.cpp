@@ -150,10 +150,10 @@ Answer Conversation::say(const std::string& message) {
 }
 
 constexpr const char* kHelp =
-    "  /reset   forget what was said\n"
-    "  /quit    leave (so does the end of the input)\n"
+    "  /reset   start a new conversation\n"
+    "  /quit    exit, as at the end of the input\n"
     "  /help    show this\n"
-    "Ctrl-C stops an answer; the conversation goes on without it.\n";
+    "Ctrl-C stops an answer; the conversation continues without it.\n";
 
 void print(const Context& context, const Answer& answer) {
   if (!context.json()) {
@@ -223,7 +223,7 @@ Command chat_command() {
   return {"chat", "talk with a model",
           "dllm chat --model models/Qwen3-0.6B-diffusion --message \"Who was Ada Lovelace?\"",
           {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder, with a chat template", true},
-           {Kind::text, "message", "", "say this, print the answer and leave; else lines of standard input are read"},
+           {Kind::text, "message", "", "print the answer to this message and exit; else lines of standard input are read"},
            {Kind::text, "system", "", "a text for the model before the conversation"},
            {Kind::text, "template", "", "read the chat template from this file (as --chat.template has its text)"},
            {Kind::text, "policy", "low_confidence", policy_sentence()},

@@ -90,7 +90,7 @@ Command generate_command() {
   return {"generate", "write text after a prompt",
           "dllm generate runs/quickstart \"The wise man\" --length 48 --steps 48 --temperature 0.8 --seed 1",
           {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
-           {Kind::text, "prompt", "", "text to start from; - for standard input, which a pipe is by itself"},
+           {Kind::text, "prompt", "", "text to start from; - for standard input, which is also read when it is a pipe"},
            {Kind::text, "file", "", "read the prompt from this file"},
            {Kind::text, "policy", "low_confidence", policy_sentence()},
            {Kind::number, "length", "", "open positions after the prompt (as --slot.gen_length)"},

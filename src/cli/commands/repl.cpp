@@ -23,7 +23,7 @@ constexpr const char* kHelp =
     "  1 + 1                          an expression: its value is printed, and kept in _\n"
     "  model = dllm.model \"runs/first\"  names without \"local\" live until the end\n"
     "  dllm.decoder(model, { st<Tab>   Tab completes names, methods, option keys, choices\n"
-    "  for i = 1, 3 do                a chunk goes on until it is complete; Ctrl-C gives it up\n\n"
+    "  for i = 1, 3 do                a chunk continues until it is complete; Ctrl-C discards it\n\n"
     "  :help                          this\n"
     "  :options decoder               every option of a kind, with default and meaning\n"
     "  :generate --model M ...        any command of the program: :train :inspect :verify ...\n"

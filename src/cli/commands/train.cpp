@@ -131,19 +131,19 @@ void print_end(Context& context, const Run& run, const std::string& reason) {
         -1, ' ', false, Json::error_handler_t::replace));
     return;
   }
-  if (reason == "interrupted") std::fprintf(stderr, "interrupted; the same command goes on from here\n");
+  if (reason == "interrupted") std::fprintf(stderr, "interrupted; the same command continues from here\n");
   if (reason == "data") {
-    std::fprintf(stderr, "the data ended at step %lld; a larger --epochs, or none, goes on\n", static_cast<long long>(step));
+    std::fprintf(stderr, "the data ended at step %lld; a larger --epochs, or none, continues\n", static_cast<long long>(step));
   }
   if (reason == "budget") {
-    std::fprintf(stderr, "the budget is used up at step %lld; the same command goes on from here\n",
+    std::fprintf(stderr, "the budget is used up at step %lld; the same command continues from here\n",
                  static_cast<long long>(step));
   }
 }
 
 int nothing_left(Context& context, const Run& run, int64_t done) {
   const bool epochs = context.typed("loader", "epochs") && context.option("loader", "epochs") != "0";
-  std::fprintf(stderr, "%s has %lld steps already: %s--steps %lld goes on, --fresh starts over\n",
+  std::fprintf(stderr, "%s has %lld steps already: %s--steps %lld continues, --fresh starts over\n",
                context.text("out").c_str(), static_cast<long long>(done), epochs ? "without --epochs, " : "",
                static_cast<long long>(2 * done));
   print_end(context, run, "steps");
@@ -178,7 +178,7 @@ Command train_command() {
            {Kind::number, "vocab", "2048", "tokens of a tokenizer trained on the data"},
            {Kind::number, "layers", "4", "from scratch: layers"},
            {Kind::number, "hidden", "256", "from scratch: width, a multiple of 64"},
-           {Kind::text, "objective", "mdlm", "what is learned: mdlm, ar, nano"},
+           {Kind::text, "objective", "mdlm", "the training objective: mdlm, ar, nano"},
            {Kind::text, "schedule", "", "noise schedule: linear, cosine, sqrt, ..."},
            {Kind::number, "eval-every", "100", "held-out loss every so many steps; 0: only at the end"},
            {Kind::number, "eval-batches", "8", "batches of a held-out loss; 0: none is computed"},
