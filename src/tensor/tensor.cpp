@@ -13,6 +13,8 @@ namespace {
 
 constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
 
+constexpr int64_t kAddressSpace = int64_t{1} << 47; // bytes that a process of x86-64 can address
+
 // By calloc: the system gives large blocks out as zeros already, so that an array of gigabytes costs nothing before it
 // is written.
 std::shared_ptr<void> allocate_zeroed(size_t size) {
@@ -31,6 +33,9 @@ std::shared_ptr<void> allocate_zeroed(size_t size) {
 }  // namespace
 
 Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape)), writable_(true) {
+  if (byte_size() > kAddressSpace) {
+    fail(Code::resource_exhausted, "an array of {} {} needs {} bytes", dtype_name(dtype), shape_.text(), byte_size());
+  }
   auto owner = allocate_zeroed(static_cast<size_t>(byte_size()));
   data_ = static_cast<std::byte*>(owner.get());
   owner_ = std::move(owner);

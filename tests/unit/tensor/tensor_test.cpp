@@ -17,6 +17,18 @@ TEST(Tensor, StartsAsAlignedZeros) {
   EXPECT_FALSE(Tensor().defined());
 }
 
+TEST(Tensor, RefusesMoreThanAnAddressSpace) {
+  for (const int64_t count : {int64_t{1} << 48, INT64_MAX}) {
+    try {
+      Tensor(DType::u8, {count});
+      FAIL() << count;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::resource_exhausted);
+      EXPECT_NE(std::string(error.what()).find(std::to_string(count)), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(Tensor, ViewsShareAndClonesDoNot) {
   Tensor base = Tensor::from(Shape{3, 2}, std::vector<int32_t>{1, 2, 3, 4, 5, 6});
   Tensor row = base.row(1);
