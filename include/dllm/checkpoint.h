@@ -22,13 +22,22 @@ extern "C" {
 /* Saves everything needed to resume a run bit for bit: weights, optimizer state, gradient sums, data
  * position, options.
  *
+ * With option "wait" off the call returns when a copy of all this is made, and a thread writes the copy
+ * while training continues. A trainer has one such write at a time: the next save waits for it. Until it is
+ * written the copy needs 4 bytes for every trained number and every number of the optimizer state (12 bytes
+ * per parameter with "adamw", 16 with "ema"); when the engine's memory_limit has no room for it, the call
+ * waits as with "wait" on. The failure of a write is returned by the first of: the next save,
+ * dllm_trainer_sync, the dllm_trainer_run that started it; else it is logged when the trainer is released.
+ * The release waits for the write.
+ *
  *   trainer   not NULL
  *   loader    NULL, or its position is saved too
  *   root      not NULL, the run's folder; created when it does not exist
  *   opts      NULL: defaults; kind "checkpoint": keep_last, script_state (JSON text), wait,
  *             overwrite (of a checkpoint; one that holds other files is never replaced)
- *   task      NULL, or checked every few milliseconds; progress in bytes
- *   out_dir   NULL, or gets the path of the new folder
+ *   task      NULL, or checked every few milliseconds; progress in bytes; a write in the background
+ *             does not check it
+ *   out_dir   NULL, or gets the path of the new folder, which exists when the write has ended
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when this step is saved already, or its folder holds files
  *          that were not written by a save; DLLM_PERMISSION_DENIED; DLLM_RESOURCE_EXHAUSTED when the disk is

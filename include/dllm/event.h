@@ -14,13 +14,15 @@
  * Keys by kind (s text, i int64, f double, a array of int32, c array of float):
  *   PROGRESS      what s, done i, total i
  *   TRAIN_STEP    step i, loss f, grad_norm f, lr f, tokens i, tokens_per_second f, mfu f, memory
- *                 i (bytes), compiles i, skipped i, nll f (when the objective has one)
+ *                 i (bytes), compiles i, skipped i, checkpoint_stall_seconds f, nll f (when the
+ *                 objective has one)
  *   EVAL          step i, loss f, stderr f, bits_per_byte f (when the size of the text is known)
  *   DECODE_STEP   slot i, block i, step i, nfe i, open i, ids a, states a, confidence c, changed a
  *                 (positions whose id or state differs from the slot's previous event, or from
  *                 the canvas that was added: what a display has to redraw)
  *   BLOCK         slot i, block i, begin i, end i, ids a
- *   CHECKPOINT    step i, dir s
+ *   CHECKPOINT    step i, dir s, stall_seconds f (training stood still for it); sent when the
+ *                 checkpoint is on disk: some steps later when it is written in the background
  *
  * Lifetime   the event and the arrays read from it are valid until the callback returns.
  * Threads    the thread that runs the callback.

@@ -45,7 +45,7 @@ extern "C" {
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
  *               cooldown_start, min_lr, optimizer (adamw sgd), weight_decay, decay, clip,
  *               accumulate, seed, nonfinite, ema, freeze (list), remat, tokens, root, save_every,
- *               sync_every, keep_last, compat, beta1 (adamw), beta2 (adamw), eps (adamw),
+ *               save_wait, sync_every, keep_last, compat, beta1 (adamw), beta2 (adamw), eps (adamw),
  *               momentum (sgd), nesterov (sgd)
  *   out         not NULL
  *
@@ -61,7 +61,8 @@ DLLM_API dllm_status dllm_trainer_new(dllm_model *model, dllm_objective *objecti
                                       const dllm_options *opts, dllm_trainer **out,
                                       dllm_error *err);
 
-/* Releases a trainer; the model keeps its trained weights.
+/* Releases a trainer; the model keeps its trained weights. Waits for a checkpoint that is being written in
+ * the background; its failure is logged when no call has returned it.
  *
  *   trainer   NULL: does nothing
  *
@@ -131,13 +132,14 @@ DLLM_API dllm_status dllm_trainer_accumulate(dllm_trainer *trainer, const dllm_b
 DLLM_API dllm_status dllm_trainer_apply(dllm_trainer *trainer, dllm_task *task, double *out_loss,
                                         dllm_error *err);
 
-/* Waits for all steps in flight and returns the first late failure.
+/* Waits for all steps in flight and for a checkpoint that is written in the background; returns the first
+ * late failure.
  *
  * A failure is returned once. After a device error the trainer's state is lost: restore a checkpoint.
  *
  *   trainer   not NULL
  *
- * Returns  DLLM_OK; what the failed step would have returned
+ * Returns  DLLM_OK; what the failed step, or the failed save, would have returned
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -148,9 +150,11 @@ DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
  *
  * Sends TRAIN_STEP for every step and CHECKPOINT for every save into option "root". DLLM_STOP and
  * the budgets (options "tokens", "minutes") end the run without an error; steps in flight are
- * finished, and sinks get their events. A cancelled run discards the current step, unless the update
- * of the weights has begun (that one is finished), returns its batch to the loader, and saves a
- * checkpoint when option root is set and it has completed a step.
+ * finished, and sinks get their events. With option "save_wait" off, checkpoints are written in the
+ * background (see dllm_checkpoint_save), except the last: when the run returns, all of them are on disk.
+ * A cancelled run discards the current step, unless the update of the weights has begun (that one is
+ * finished), returns its batch to the loader, and saves a checkpoint when option root is set and it has
+ * completed a step.
  *
  *   trainer     not NULL
  *   loader      not NULL
@@ -194,7 +198,8 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
  *
  *   trainer   not NULL
  *   key       not NULL: "step" "loss" "lr" "grad_norm" "tokens" "tokens_per_second" "mfu" "memory"
- *             "compiles" "skipped"; "nll" when the objective has one
+ *             "compiles" "skipped" "checkpoint_stall_seconds" (training stood still for saves, over
+ *             the life of the trainer); "nll" when the objective has one
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest

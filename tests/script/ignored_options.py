@@ -62,6 +62,7 @@ TRAIN = {
     "--trainer.accumulate": ("2",), "--trainer.seed": ("5",), "--trainer.nonfinite": ("skip", {}, SAME), "--trainer.ema": ("0.5",),
     "--trainer.freeze": ("model.layers.0.*",), "--trainer.remat": ("true", {}, SAME), "--trainer.tokens": ("200",),
     "--trainer.root": ("elsewhere", {}, REFUSED), "--trainer.save_every": ("2", {"--save-every": None}),
+    "--trainer.save_wait": ("true", {"--save-every": "2"}, SAME),
     "--trainer.sync_every": ("2", {"--eval-every": "0"}, SAME), "--trainer.keep_last": ("1", {"--save-every": "2"}),
     "--trainer.compat": ("nano", {"--warmup": "4"}),
 }
@@ -84,7 +85,7 @@ def result(options):
             "tokenizer": digest(out / "tokenizer.json"), "metrics": []}
     for line in (out / "metrics.jsonl").read_text().splitlines():
         event = json.loads(line)
-        for key in ("tokens_per_second", "mfu", "memory", "compiles", "dir"):
+        for key in ("tokens_per_second", "mfu", "memory", "compiles", "dir", "stall_seconds", "checkpoint_stall_seconds"):
             event.pop(key, None)
         left["metrics"].append(event)
     for step in sorted(out.glob("step_*")):
