@@ -16,7 +16,7 @@ struct dllm_error : dllm::abi::Handle<dllm::abi::Kind::error> {
 
 namespace dllm::abi {
 
-// Writes a failure into `err` (may be null or garbage) and gives the status back.
+// Writes a failure into `err` (may be null or garbage) and returns the status.
 dllm_status put(dllm_error* err, Code code, const char* message, const char* hint) noexcept;
 
 template <class F>

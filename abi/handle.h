@@ -1,6 +1,6 @@
 #pragma once
-// What is behind an opaque pointer: a head that tells its kind and counts the calls inside it, then the object. Every
-// struct of include/dllm/base.h is defined in abi/api/<noun>_handle.h as a Handle.
+// The memory of a handle: a head with its kind and the number of running calls, then the object. Every
+// struct of include/dllm/base.h is defined in abi/api/handles.h as a Handle.
 
 #include <atomic>
 #include <cstdint>
@@ -31,7 +31,7 @@ struct Handle : HandleHead {
 };
 
 // A release while a call uses the handle is deferred: new calls are refused at once, the last call that leaves destroys
-// the object. In debug builds every living handle is also kept in a table, so that a released or foreign pointer is told
+// the object. In debug builds every living handle is also kept in a table, so that a released or foreign pointer is distinguished
 // apart without reading it; a release build reads the stamp.
 
 // Begins a use. False when `handle` is no living handle of this kind. REQUIRES: not null.

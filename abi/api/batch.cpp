@@ -1,6 +1,5 @@
-#include "batch_handle.h"
+#include "handles.h"
 
-#include "tensor_handle.h"
 
 using namespace dllm;
 using namespace dllm::abi;

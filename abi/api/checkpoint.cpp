@@ -1,15 +1,10 @@
 #include "dllm/checkpoint.h"
 
-#include "buffer_handle.h"
+#include "handles.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/weights_on_disk.h"
-#include "loader_handle.h"
 #include "model/model.h"
-#include "options_handle.h"
-#include "task_handle.h"
-#include "tensor_handle.h"
 #include "train/checkpoint.h"
-#include "trainer_handle.h"
 
 #include <nlohmann/json.hpp>
 
@@ -24,7 +19,7 @@ struct dllm_checkpoint : Handle<Kind::checkpoint> {
 
 namespace {
 
-// Fields of the config beside the weights; null for weights alone and for a config that cannot be read.
+// Fields of the config next to the weights; null for weights alone and for a config that cannot be read.
 Json config_of(const std::string& path) {
   try {
     const model::ModelConfig config = model::read_config(*open_source(ckpt::model_folder(path)));

@@ -1,14 +1,11 @@
 // The one place that names the engines there are.
 
-#include "engine_handle.h"
+#include "handles.h"
 
-#include "buffer_handle.h"
 #include "ckpt/checkpoint_folder.h"
 #include "cpu/engine.h"
 #include "decode/plan.h"
-#include "options_handle.h"
 #include "pjrt/engine.h"
-#include "task_handle.h"
 #include "train/plan.h"
 
 #include <nlohmann/json.hpp>
@@ -18,7 +15,7 @@ using namespace dllm::abi;
 
 namespace {
 
-// The program of a job is told by who runs it.
+// The caller names the job whose program is wanted.
 model::Job planned_job(const std::shared_ptr<graph::Engine>& engine, const model::ModelConfig& config,
                        const Options& options) {
   const std::string& what = options.str("what");

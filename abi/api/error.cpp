@@ -19,7 +19,7 @@ dllm_status put(dllm_error* err, Code code, const char* message, const char* hin
     for (char& c : err->message) {
       if (static_cast<unsigned char>(c) < 0x20) c = ' ';
     }
-  } catch (...) {  // no memory for the words: the code has to do
+  } catch (...) {  // no memory for the message: the code alone is kept
     err->message.clear();
     err->hint.clear();
   }

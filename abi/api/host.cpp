@@ -4,8 +4,7 @@
 
 #include "base/log.h"
 #include "cpu/engine.h"
-#include "engine_handle.h"
-#include "options_handle.h"
+#include "handles.h"
 
 using namespace dllm;
 using namespace dllm::abi;

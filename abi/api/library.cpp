@@ -1,9 +1,20 @@
-#include "dllm/library.h"
+// dllm/library.h, dllm/registry.h and dllm/plugin.h.
 
 #include "base/log.h"
-#include "buffer_handle.h"
 #include "build_info.h"
+#include "decode/policy.h"
+#include "dllm/library.h"
+#include "dllm/plugin.h"
+#include "dllm/registry.h"
+#include "guard.h"
+#include "handles.h"
+#include "model/config.h"
+#include "noise/objective.h"
+#include "noise/schedule.h"
+#include "pjrt/engine.h"
+#include "train/optimizer.h"
 
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 using namespace dllm;
@@ -43,5 +54,55 @@ int32_t dllm_log_next(dllm_buffer* out_line, int32_t* out_level) {
     if (out_level != nullptr) *out_level = static_cast<int32_t>(line->first);
     out_line->content = std::move(line->second);
     return 1;
+  });
+}
+
+namespace {
+
+std::vector<std::string> engine_kinds() {
+  std::vector<std::string> kinds = {"cpu"};
+  if (std::string_view(DLLM_HAS_PJRT) == "true") kinds.emplace_back("pjrt");
+  return kinds;
+}
+
+// The names of a kind, never freed because callers get pointers into them.
+const std::vector<std::string>* names_of(std::string_view kind) {
+  static const std::vector<std::string> engines = engine_kinds(), sinks = {"console", "jsonl"};
+  static const std::vector<std::string> families = model::family_names(), objectives = noise::objective_names();
+  static const std::vector<std::string> policies = decode::policy_names(), optimizers = train::optimizer_names();
+  static const std::vector<std::string> schedules = noise::schedule_names();
+  if (kind == "engine") return &engines;
+  if (kind == "family") return &families;
+  if (kind == "objective") return &objectives;
+  if (kind == "optimizer") return &optimizers;
+  if (kind == "policy") return &policies;
+  if (kind == "schedule") return &schedules;
+  if (kind == "sink") return &sinks;
+  return nullptr;
+}
+
+}  // namespace
+
+const char* dllm_registry_name(const char* kind, int64_t index) {
+  return guard_value<const char*>(nullptr, [&]() -> const char* {
+    if (kind == nullptr || index < 0) return nullptr;
+    if (std::string_view(kind) == "options") return option_kind_name(index);
+    const std::vector<std::string>* names = names_of(kind);
+    if (names == nullptr || index >= static_cast<int64_t>(names->size())) return nullptr;
+    return (*names)[static_cast<size_t>(index)].c_str();
+  });
+}
+
+dllm_status dllm_plugin_list(dllm_buffer* out, dllm_error* err) {
+  return guard(err, [&] {
+    need(out, "out");
+    fill_json(out, pjrt::list_plugins());
+  });
+}
+
+dllm_status dllm_plugin_describe(const char* plugin, dllm_buffer* out, dllm_error* err) {
+  return guard(err, [&] {
+    need(out, "out");
+    fill_json(out, pjrt::describe_plugin(need_text(plugin, "plugin")));
   });
 }

@@ -1,18 +1,8 @@
 #include "dllm/lua.h"
 
 #include "base/meter.h"
-#include "batch_handle.h"
-#include "buffer_handle.h"
-#include "dataset_handle.h"
-#include "engine_handle.h"
+#include "handles.h"
 #include "lua/runner.h"
-#include "model_handle.h"
-#include "objective_handle.h"
-#include "options_handle.h"
-#include "schedule_handle.h"
-#include "task_handle.h"
-#include "tensor_handle.h"
-#include "tokenizer_handle.h"
 
 #include <optional>
 

@@ -1,14 +1,6 @@
-#include "model_handle.h"
+#include "handles.h"
 
-#include "batch_handle.h"
-#include "buffer_handle.h"
-#include "engine_handle.h"
 #include "model/tokenizer_files.h"
-#include "options_handle.h"
-#include "source_handle.h"
-#include "task_handle.h"
-#include "tensor_handle.h"
-#include "tokenizer_handle.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,11 +1,6 @@
-#include "objective_handle.h"
+#include "handles.h"
 
-#include "batch_handle.h"
-#include "model_handle.h"
 #include "noise/evaluate.h"
-#include "options_handle.h"
-#include "schedule_handle.h"
-#include "task_handle.h"
 
 using namespace dllm;
 using namespace dllm::abi;

@@ -1,6 +1,5 @@
-#include "options_handle.h"
+#include "handles.h"
 
-#include "buffer_handle.h"
 
 #include <nlohmann/json.hpp>
 

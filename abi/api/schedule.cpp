@@ -1,6 +1,5 @@
-#include "schedule_handle.h"
+#include "handles.h"
 
-#include "options_handle.h"
 
 using namespace dllm;
 using namespace dllm::abi;

@@ -1,4 +1,4 @@
-#include "tensor_handle.h"
+#include "handles.h"
 
 #include <cmath>
 #include <cstring>

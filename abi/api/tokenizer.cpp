@@ -1,12 +1,6 @@
-#include "tokenizer_handle.h"
+#include "handles.h"
 
 #include "base/json.h"
-#include "batch_handle.h"
-#include "buffer_handle.h"
-#include "dataset_handle.h"
-#include "options_handle.h"
-#include "source_handle.h"
-#include "task_handle.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
 
@@ -104,9 +98,9 @@ dllm_status dllm_tokenizer_decode_stream(const dllm_tokenizer* tok, const int32_
     const text::Tokenizer& object = *need(tok, "tok").object;
     int64_t used = 0;
     std::string text = object.decode_stream(known_ids(object, ids, count), object.decode_options(), used);
-    int64_t& told = need_out(out_used, "out_used");
+    int64_t& count_out = need_out(out_used, "out_used");
     fill(out, std::move(text));
-    told = used;
+    count_out = used;
   });
 }
 

@@ -1,13 +1,5 @@
-#include "trainer_handle.h"
+#include "handles.h"
 
-#include "batch_handle.h"
-#include "buffer_handle.h"
-#include "event_handle.h"
-#include "loader_handle.h"
-#include "model_handle.h"
-#include "objective_handle.h"
-#include "options_handle.h"
-#include "task_handle.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,9 +2,9 @@
 #define DLLM_BASE_H
 /* dllm/base.h -- types, status codes, constants.
  *
- * Every other header includes this one. Handles are pointers to types the library alone can see
- * into. Constants live in anonymous enums so that they are plain integers in every language; a
- * signature only ever says int32_t. Numbers are never reused.
+ * Every other header includes this one. Handles are pointers to opaque types. Constants are in
+ * anonymous enums so that they are plain integers in every language; signatures use int32_t. Numbers
+ * are never reused.
  */
 #include <stdint.h>
 
@@ -45,38 +45,38 @@ typedef struct dllm_lua dllm_lua;
 /* What a call that can fail returns: one of the status constants, 0 is success. */
 typedef int32_t dllm_status;
 
-/* The one callback type (hooks of a host are in dllm/host.h). Runs on the thread that made the call, between steps, never after the
- * call. `event` and every array it lends live until the callback returns. Answers DLLM_CONTINUE,
- * DLLM_STOP (the call finishes cleanly with DLLM_OK) or DLLM_FAIL (the call returns
+/* The callback type of events (hooks of a host are in dllm/host.h). Runs on the thread that made the
+ * call, between steps, never after the call. `event` and every array read from it are valid until the callback returns. Returns
+ * DLLM_CONTINUE, DLLM_STOP (the call finishes with DLLM_OK) or DLLM_FAIL (the call returns
  * DLLM_CALLBACK_FAILED); any other number counts as DLLM_FAIL. May call only functions whose block
- * says Threads any or callback. So it may release the object whose call it runs in: that call goes on
- * until the callback's answer or its work ends it, and the object is destroyed when it returns. */
+ * has Threads any or callback. It may release the object whose call it runs in: that call continues
+ * until the callback's result or its work ends it, and the object is destroyed when it returns. */
 typedef int32_t (*dllm_event_fn)(const dllm_event *event, void *user_data);
 
-/* Status codes. 0 to 16 are the canonical set that PJRT uses too; ours start at 100. */
+/* Status codes. 0 to 16 are the canonical codes, as in PJRT; codes of dllm start at 100. */
 enum {
   DLLM_OK = 0,
   DLLM_CANCELLED = 1,           /* the task was cancelled */
   DLLM_UNKNOWN = 2,             /* an exception of an unexpected type */
-  DLLM_INVALID_ARGUMENT = 3,    /* NULL where not allowed, bounds, wrong type, wrong handle */
+  DLLM_INVALID_ARGUMENT = 3,    /* NULL where not allowed, out of range, wrong type, wrong handle */
   DLLM_DEADLINE_EXCEEDED = 4,   /* the task's deadline passed */
   DLLM_NOT_FOUND = 5,           /* no such key, name, file; the hint names the nearest */
   DLLM_ALREADY_EXISTS = 6,      /* a name or a folder is taken */
-  DLLM_PERMISSION_DENIED = 7,   /* the system or the sandbox says no */
-  DLLM_RESOURCE_EXHAUSTED = 8,  /* memory, disk, a limit of yours */
+  DLLM_PERMISSION_DENIED = 7,   /* refused by the system or the sandbox */
+  DLLM_RESOURCE_EXHAUSTED = 8,  /* memory, disk, or a limit that was set */
   DLLM_FAILED_PRECONDITION = 9, /* right call, wrong state */
-  DLLM_ABORTED = 10,            /* the object gave up after an earlier failure; restore it */
+  DLLM_ABORTED = 10,            /* the object is unusable after an earlier failure; restore it */
   DLLM_OUT_OF_RANGE = 11,       /* end of data, index past the end, array too small */
-  DLLM_UNIMPLEMENTED = 12,      /* this build or this engine cannot */
-  DLLM_INTERNAL = 13,           /* a bug of ours */
-  DLLM_UNAVAILABLE = 14,        /* a device or a peer is gone for now */
+  DLLM_UNIMPLEMENTED = 12,      /* not supported by this build or engine */
+  DLLM_INTERNAL = 13,           /* a bug in dllm */
+  DLLM_UNAVAILABLE = 14,        /* a device or a peer cannot be reached now */
   DLLM_DATA_LOSS = 15,          /* a file is damaged */
   DLLM_UNAUTHENTICATED = 16,
-  DLLM_CALLBACK_FAILED = 100, /* a callback answered DLLM_FAIL */
+  DLLM_CALLBACK_FAILED = 100, /* a callback returned DLLM_FAIL */
   DLLM_SCRIPT_FAILED = 101    /* a Lua script raised an error */
 };
 
-/* What a callback answers. */
+/* What a callback returns. */
 enum { DLLM_CONTINUE = 0, DLLM_STOP = 1, DLLM_FAIL = 2 };
 
 /* State of a canvas position. */
@@ -84,7 +84,7 @@ enum {
   DLLM_MASKED = 0,      /* open */
   DLLM_PROVISIONAL = 1, /* has a token that a later step may change */
   DLLM_FINAL = 2,       /* decided */
-  DLLM_FIXED = 3        /* given by you */
+  DLLM_FIXED = 3        /* given by the caller */
 };
 
 /* Kinds of event; dllm/event.h lists the keys of each. */
@@ -101,7 +101,7 @@ enum {
 enum { DLLM_LOG_DEBUG = 1, DLLM_LOG_INFO = 2, DLLM_LOG_WARN = 3, DLLM_LOG_ERROR = 4 };
 enum { DLLM_SINK_NONE = 0, DLLM_SINK_STDERR = 1, DLLM_SINK_QUEUE = 2 };
 
-/* Element types of arrays. U32 carries the key words of the random generator. */
+/* Element types of arrays. U32 is for keys of the random generator. */
 enum {
   DLLM_F32 = 1,
   DLLM_F16 = 2,

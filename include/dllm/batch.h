@@ -15,9 +15,9 @@
  *   prompt_length (batch) i32   embeddings (batch, seq, hidden) f32
  *   rows (2) i64: first global row, global rows
  *
- * What reads a batch checks it: ids in the vocabulary, targets too or -1, positions in those of the
- * model, segments 0 or more, keep, keys and masks 0 or 1, weights finite, times in 0 to 1. The error
- * names the array, the place, the number and the bound.
+ * Functions that read a batch check it: ids are in the vocabulary, targets too or -1, positions are
+ * below the model's maximum, segments are 0 or more, keep, keys and masks are 0 or 1, weights are
+ * finite, times are in 0 to 1. The error names the array, the index, the value and the limit.
  *
  * Lifetime   stands alone.
  * Threads    one call at a time per batch; reads may run together.
@@ -27,29 +27,29 @@
 extern "C" {
 #endif
 
-/* Makes an empty batch.
+/* Creates an empty batch.
  *
  *   out   not NULL
  *
  * Returns  DLLM_OK
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllm_batch_new(dllm_batch **out, dllm_error *err);
 
-/* Gives a batch back.
+/* Releases a batch.
  *
  *   batch   NULL: does nothing
  *
  * Returns  nothing
- * Owns     batch is gone
+ * Owns     releases batch
  * Threads  any
  * Since    1
  */
 DLLM_API void dllm_batch_release(dllm_batch *batch);
 
-/* Copies an array into the batch under a name, in place of what was there.
+/* Copies an array into the batch under a name; replaces an array of that name.
  *
  *   batch   not NULL
  *   name    not NULL, not empty
@@ -68,21 +68,21 @@ DLLM_API dllm_status dllm_batch_set(dllm_batch *batch, const char *name, int32_t
                                     const int64_t *dims, int64_t rank, const void *data,
                                     dllm_error *err);
 
-/* Takes one array out as a tensor.
+/* Copies one array into a new tensor.
  *
  *   batch   not NULL
  *   name    not NULL
  *   out     not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllm_batch_array(const dllm_batch *batch, const char *name, dllm_tensor **out,
                                       dllm_error *err);
 
-/* Counts the arrays.
+/* Returns the number of arrays.
  *
  *   batch   NULL: 0
  *
@@ -93,13 +93,13 @@ DLLM_API dllm_status dllm_batch_array(const dllm_batch *batch, const char *name,
  */
 DLLM_API int64_t dllm_batch_count(const dllm_batch *batch);
 
-/* Names an array, in the order in which they were first set.
+/* Returns the name of an array, in the order in which they were first set.
  *
  *   batch   NULL: NULL
  *   index   0 to dllm_batch_count - 1
  *
  * Returns  text; NULL when index is out of range
- * Owns     result is lent until the batch is changed or released
+ * Owns     result is valid until the batch is changed or released
  * Threads  any
  * Since    1
  */

@@ -1,8 +1,8 @@
 #ifndef DLLM_BUFFER_H
 #define DLLM_BUFFER_H
-/* dllm/buffer.h -- texts and bytes of unknown length.
+/* dllm/buffer.h -- text and bytes of unknown length.
  *
- * A call that makes text replaces the content of a buffer of yours. One buffer serves many calls:
+ * A call that returns text replaces the content of the caller's buffer. One buffer serves many calls:
  *
  *     dllm_buffer *text = dllm_buffer_new();
  *     dllm_tokenizer_decode(tok, ids, count, text, err);
@@ -17,38 +17,38 @@
 extern "C" {
 #endif
 
-/* Makes an empty buffer.
+/* Creates an empty buffer.
  *
- * Returns  a new buffer; NULL when memory is out
- * Owns     result is yours
+ * Returns  a new buffer; NULL when out of memory
+ * Owns     caller owns result
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_buffer *dllm_buffer_new(void);
 
-/* Gives a buffer back.
+/* Releases a buffer.
  *
  *   buf   NULL: does nothing
  *
  * Returns  nothing
- * Owns     buf is gone
+ * Owns     releases buf
  * Threads  any
  * Since    1
  */
 DLLM_API void dllm_buffer_release(dllm_buffer *buf);
 
-/* Shows the bytes; one 0 byte follows the last, so text can be used as a C string.
+/* Returns a pointer to the bytes; one 0 byte follows the last, so text can be used as a C string.
  *
  *   buf   NULL: NULL
  *
  * Returns  the first byte; a pointer to a 0 byte for an empty buffer
- * Owns     result is lent until the buffer is filled again or released
+ * Owns     result is valid until the buffer is filled again or released
  * Threads  any
  * Since    1
  */
 DLLM_API const void *dllm_buffer_data(const dllm_buffer *buf);
 
-/* Tells how many bytes there are, the 0 byte at the end not counted.
+/* Returns the number of bytes, without the 0 byte at the end.
  *
  *   buf   NULL: 0
  *

@@ -1,6 +1,6 @@
 #ifndef DLLM_CHECKPOINT_H
 #define DLLM_CHECKPOINT_H
-/* dllm/checkpoint.h -- save a training run, go on later, look inside.
+/* dllm/checkpoint.h -- save a training run, resume it, read its tensors.
  *
  *     dllm_checkpoint_save(trainer, loader, "runs/first", NULL, NULL, dir, err);
  *     ...
@@ -9,8 +9,7 @@
  *
  * A checkpoint is the folder root/step_000500 with a file COMMIT that is written last and names
  * every file with its size and checksum. Folders without a valid COMMIT are ignored, so a run that
- * is killed at any moment leaves its former checkpoints whole. The model inside opens with
- * dllm_model_load.
+ * is killed at any moment keeps its earlier checkpoints. dllm_model_load opens the model inside.
  *
  * Lifetime   an open checkpoint stands alone; reads fail when its files change.
  * Threads    reads may run together.
@@ -20,26 +19,28 @@
 extern "C" {
 #endif
 
-/* Saves everything a run needs to go on bit for bit: weights, moments, sums, data position,
- * options.
+/* Saves everything needed to resume a run bit for bit: weights, optimizer state, gradient sums, data
+ * position, options.
  *
- * With option "wait" off the call returns when a copy of all this is made, and a thread writes the copy while
- * training goes on. A trainer has one such write at a time: the next save waits for it. The copy costs 4 bytes for
- * every trained number and every number the optimizer keeps (12 bytes a parameter with "adamw", 16 with "ema"), until
- * they are written; where the engine's memory_limit has no room for it, the call waits as if "wait" was on. When
- * the write fails, one of these reports it, whichever comes first: the next save, dllm_trainer_sync, the dllm_trainer_run
- * that started it; else the log, when the trainer is released. Release waits for the write.
+ * With option "wait" off the call returns when a copy of all this is made, and a thread writes the copy
+ * while training continues. A trainer has one such write at a time: the next save waits for it. Until it is
+ * written the copy needs 4 bytes for every trained number and every number of the optimizer state (12 bytes
+ * per parameter with "adamw", 16 with "ema"); when the engine's memory_limit has no room for it, the call
+ * waits as with "wait" on. The failure of a write is returned by the first of: the next save,
+ * dllm_trainer_sync, the dllm_trainer_run that started it; else it is logged when the trainer is released.
+ * The release waits for the write.
  *
  *   trainer   not NULL
  *   loader    NULL, or its position is saved too
- *   root      not NULL, the run's folder; made when it does not exist
+ *   root      not NULL, the run's folder; created when it does not exist
  *   opts      NULL: defaults; kind "checkpoint": keep_last, script_state (JSON text), wait,
  *             overwrite (of a checkpoint; one that holds other files is never replaced)
- *   task      NULL, or checked every few milliseconds; progress in bytes; never by a write in the background
- *   out_dir   NULL, or gets the path of the new folder, which is there when the write has ended
+ *   task      NULL, or checked every few milliseconds; progress in bytes; a write in the background
+ *             does not check it
+ *   out_dir   NULL, or gets the path of the new folder, which exists when the write has ended
  *
- * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when this step is saved already, or its place holds files
- *          that no save wrote; DLLM_PERMISSION_DENIED; DLLM_RESOURCE_EXHAUSTED when the disk is
+ * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when this step is saved already, or its folder holds files
+ *          that were not written by a save; DLLM_PERMISSION_DENIED; DLLM_RESOURCE_EXHAUSTED when the disk is
  *          full; DLLM_ABORTED when the weights are lost; DLLM_UNAVAILABLE when another save in
  *          root has not ended after 30 s; DLLM_CANCELLED
  * Owns     nothing
@@ -50,18 +51,18 @@ DLLM_API dllm_status dllm_checkpoint_save(dllm_trainer *trainer, const dllm_load
                                           const char *root, const dllm_options *opts,
                                           dllm_task *task, dllm_buffer *out_dir, dllm_error *err);
 
-/* Puts a trainer, its model and a loader back to where they were when the checkpoint was saved.
+/* Restores a trainer, its model and a loader to the state of a checkpoint.
  *
  * Everything is read and checked before anything is changed. Lines of later steps that a "jsonl"
- * sink of this trainer appended are taken out again: these steps did not last. Where that fails, the
- * log has a warning and the restore is done all the same.
+ * sink of this trainer appended are removed from its file. If that fails, a warning is logged and
+ * the restore still succeeds.
  *
  *   trainer   not NULL, of the same model config and objective
- *   loader    NULL, or moved to the saved position
- *   dir       not NULL, a checkpoint folder, as dllm_checkpoint_latest answers it
+ *   loader    NULL, or set to the saved position
+ *   dir       not NULL, a checkpoint folder, as returned by dllm_checkpoint_latest
  *   task      NULL, or checked every few milliseconds; progress in bytes
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a checkpoint that is not whole;
+ * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for an incomplete or damaged checkpoint;
  *          DLLM_FAILED_PRECONDITION when it belongs to another model; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
@@ -83,34 +84,34 @@ DLLM_API dllm_status dllm_checkpoint_restore(dllm_trainer *trainer, dllm_loader 
 DLLM_API dllm_status dllm_checkpoint_latest(const char *root, dllm_buffer *out_dir,
                                             dllm_error *err);
 
-/* Opens weights to look inside: a checkpoint, a model folder, a safetensors or GGUF file.
+/* Opens weights for reading: a checkpoint, a model folder, a safetensors or GGUF file.
  *
  *   path   not NULL
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a damaged file, the message names file and
  *          tensor
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllm_checkpoint_open(const char *path, dllm_checkpoint **out, dllm_error *err);
 
-/* Gives an open checkpoint back.
+/* Releases an open checkpoint.
  *
  *   ckpt   NULL: does nothing
  *
  * Returns  nothing
- * Owns     ckpt is gone
+ * Owns     releases ckpt
  * Threads  any
  * Since    1
  */
 DLLM_API void dllm_checkpoint_release(dllm_checkpoint *ckpt);
 
-/* Writes what is inside as a JSON object: kind, path, step, metadata, tensors (name, dtype, shape,
+/* Writes a description as a JSON object: kind, path, step, metadata, tensors (name, dtype, shape,
  * bytes).
  *
- * Where a config lies beside the weights it has model too: family, attention, shift, mask_token_id,
+ * When there is a config.json next to the weights, also model: family, attention, shift, mask_token_id,
  * block_length, layers, hidden, vocab, max_length.
  *
  *   ckpt   not NULL
@@ -124,15 +125,15 @@ DLLM_API void dllm_checkpoint_release(dllm_checkpoint *ckpt);
 DLLM_API dllm_status dllm_checkpoint_describe(const dllm_checkpoint *ckpt, dllm_buffer *out,
                                               dllm_error *err);
 
-/* Reads one tensor; block formats of GGUF come out as f32.
+/* Reads one tensor; block formats of GGUF are converted to f32.
  *
  *   ckpt   not NULL
  *   name   not NULL
  *   out    not NULL
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest; DLLM_UNIMPLEMENTED for a type we
- *          do not read; DLLM_DATA_LOSS when the file changed since it was opened
- * Owns     out is yours
+ * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest; DLLM_UNIMPLEMENTED for a
+ *          type that dllm does not read; DLLM_DATA_LOSS when the file changed since it was opened
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */

@@ -13,11 +13,11 @@
  *     fortunes  texts between lines of a single %, with an index NAME.dat
  *     tokens    a token file made by dllm_dataset_save
  *
- * All but token files may be compressed by gzip (corpus.txt.gz): they are decompressed while they are
- * read, in bounded memory. Without a tokenizer a dataset holds raw text, for dllm_tokenizer_train.
+ * Files other than token files may be compressed by gzip (corpus.txt.gz); they are decompressed while
+ * they are read, in limited memory. Without a tokenizer a dataset holds raw text, for dllm_tokenizer_train.
  *
  * Lifetime   a dataset keeps its tokenizer alive; loaders keep their dataset alive.
- * Threads    one call at a time while it grows; reads and loaders may run together.
+ * Threads    one call at a time while it grows; reads and loaders may run at the same time.
  */
 #include "dllm/base.h"
 #ifdef __cplusplus
@@ -26,8 +26,8 @@ extern "C" {
 
 /* Opens a file, or all files of a folder in the order of their names.
  *
- * The files must stay as they are while the dataset is in use: dllm_loader_next fails after a
- * change. A file that is removed is no change.
+ * The files must not change while the dataset is in use: dllm_loader_next fails after a change. A file
+ * may be removed.
  *
  *   path   not NULL; the format of each file is detected by its name and first bytes unless option
  *          format names it
@@ -38,11 +38,11 @@ extern "C" {
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT for a pipe or a device, and for a token
- *          file that is compressed or stands in a folder;
+ *          file that is compressed or inside an opened folder;
  *          DLLM_DATA_LOSS for a bad line or a damaged token file, the message has file and line; for
- *          damaged or cut gzip data, the message has file and byte;
+ *          damaged or truncated gzip data, the message has file and byte;
  *          DLLM_RESOURCE_EXHAUSTED for a line of more than 64 MiB; DLLM_CANCELLED
- * Owns     out is yours, keeps tok
+ * Owns     caller owns out, which keeps tok
  * Threads  any
  * Since    1
  */
@@ -50,14 +50,14 @@ DLLM_API dllm_status dllm_dataset_open(const char *path, const dllm_tokenizer *t
                                        const dllm_options *opts, dllm_task *task,
                                        dllm_dataset **out, dllm_error *err);
 
-/* Makes an empty dataset to fill with dllm_dataset_add.
+/* Creates an empty dataset to fill with dllm_dataset_add.
  *
  *   tok    NULL: raw text
  *   opts   NULL: defaults; kind "dataset"
  *   out    not NULL
  *
  * Returns  DLLM_OK
- * Owns     out is yours, keeps tok
+ * Owns     caller owns out, which keeps tok
  * Threads  any
  * Since    1
  */
@@ -70,7 +70,7 @@ DLLM_API dllm_status dllm_dataset_new(const dllm_tokenizer *tok, const dllm_opti
  *   json   not NULL: {"text"}, {"prompt", "response"}, {"messages"} or {"ids"}
  *   size   bytes of json, 0 or more
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for JSON that is no document
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for JSON that is not a document
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -78,18 +78,18 @@ DLLM_API dllm_status dllm_dataset_new(const dllm_tokenizer *tok, const dllm_opti
 DLLM_API dllm_status dllm_dataset_add(dllm_dataset *data, const char *json, int64_t size,
                                       dllm_error *err);
 
-/* Gives a dataset back.
+/* Releases a dataset.
  *
  *   data   NULL: does nothing
  *
  * Returns  nothing
- * Owns     data is gone
+ * Owns     releases data
  * Threads  any
  * Since    1
  */
 DLLM_API void dllm_dataset_release(dllm_dataset *data);
 
-/* Counts the documents.
+/* Returns the number of documents.
  *
  *   data   NULL: 0
  *
@@ -103,8 +103,8 @@ DLLM_API int64_t dllm_dataset_size(const dllm_dataset *data);
 /* Saves the ids as a token file: batches read their ids from it, so it may be larger than memory.
  *
  *   data   not NULL, holds ids
- *   path   not NULL, the file to make
- *   opts   NULL: defaults; kind "save": overwrite (of a token file; another file is never replaced)
+ *   path   not NULL, the file to create
+ *   opts   NULL: defaults; kind "save": overwrite (a token file; other files are never replaced)
  *   task   NULL, or checked every few milliseconds; progress in documents
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text; DLLM_ALREADY_EXISTS unless overwrite is

@@ -1,6 +1,6 @@
 #ifndef DLLM_DECODER_H
 #define DLLM_DECODER_H
-/* dllm/decoder.h -- turn prompts into text, step by step.
+/* dllm/decoder.h -- decode text step by step.
  *
  * A decoder holds slots, one per request. Make it from a model, start it with a prompt (or add
  * several canvases), then step it until no slot is active:
@@ -14,22 +14,22 @@
  *     dllm_decoder_ids(d, 0, ids, room, &count, err);
  *     dllm_decoder_release(d);
  *
- * The same seed gives the same tokens with step and with run, alone or beside other slots, on any
+ * The same seed gives the same tokens with step and with run, alone or with other slots, on any
  * number of threads.
  *
  * Lifetime   a decoder keeps its model alive.
  * Threads    start, add, remove, step, step_for, run, predict and commit: one call at a time per decoder. ids,
  *            states, confidence, metric, trace, describe and statistics may be called at any time: they
- *            give the last complete step and do not wait for the one that runs. Different decoders of
- *            one model may run together, also beside its training: a step computes with the weights of
- *            one version.
+ *            return the last complete step and do not wait for a running one. Different decoders of
+ *            one model may run at the same time, also while the model is trained: a step computes with
+ *            the weights of one version.
  */
 #include "dllm/base.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Makes a decoder without slots.
+/* Creates a decoder without slots.
  *
  *   model   not NULL
  *   opts    NULL: defaults; kind "decoder" or "decoder:<policy>": policy, steps, block_length,
@@ -37,27 +37,27 @@ extern "C" {
  *           trace (default 0), trace_bytes and the policy's own
  *   out     not NULL
  *
- * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the model has no mask token, the hint has the
- *          choices; DLLM_INVALID_ARGUMENT for options that contradict each other
- * Owns     out is yours, keeps model
+ * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the model has no mask token, the hint names
+ *          the choices; DLLM_INVALID_ARGUMENT for options that contradict each other
+ * Owns     caller owns out, which keeps model
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllm_decoder_new(dllm_model *model, const dllm_options *opts,
                                       dllm_decoder **out, dllm_error *err);
 
-/* Gives a decoder back.
+/* Releases a decoder.
  *
  *   decoder   NULL: does nothing
  *
  * Returns  nothing
- * Owns     decoder is gone
+ * Owns     releases decoder
  * Threads  any
  * Since    1
  */
 DLLM_API void dllm_decoder_release(dllm_decoder *decoder);
 
-/* Drops all slots and starts one request in slot 0: the prompt, then gen_length open positions.
+/* Removes all slots and starts one request in slot 0: the prompt, then gen_length open positions.
  *
  *   decoder   not NULL
  *   prompt    NULL only when count is 0
@@ -73,7 +73,7 @@ DLLM_API void dllm_decoder_release(dllm_decoder *decoder);
 DLLM_API dllm_status dllm_decoder_start(dllm_decoder *decoder, const int32_t *prompt, int64_t count,
                                         int64_t seed, dllm_error *err);
 
-/* Adds a request with a canvas of your own, so that open positions may lie anywhere (infilling).
+/* Adds a request with a given canvas, in which open positions may be anywhere (infilling).
  *
  *   decoder    not NULL
  *   canvas     NULL only when count is 0; ids, the ones at open positions are ignored
@@ -93,10 +93,10 @@ DLLM_API dllm_status dllm_decoder_add(dllm_decoder *decoder, const int32_t *canv
                                       const uint8_t *fixed, int64_t count, const dllm_options *opts,
                                       int64_t *out_slot, dllm_error *err);
 
-/* Takes a request out; its number may be given to a later one.
+/* Removes a request; its slot number may be used again.
  *
  *   decoder   not NULL
- *   slot      as dllm_decoder_add told it
+ *   slot      as returned by dllm_decoder_add
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a slot that is not in use
  * Owns     nothing
@@ -105,7 +105,7 @@ DLLM_API dllm_status dllm_decoder_add(dllm_decoder *decoder, const int32_t *canv
  */
 DLLM_API dllm_status dllm_decoder_remove(dllm_decoder *decoder, int64_t slot, dllm_error *err);
 
-/* Takes one denoising step of every active slot.
+/* Runs one denoising step of every active slot.
  *
  *   decoder      not NULL, holds a slot
  *   task         NULL, or checked every few milliseconds
@@ -122,23 +122,23 @@ DLLM_API dllm_status dllm_decoder_remove(dllm_decoder *decoder, int64_t slot, dl
 DLLM_API dllm_status dllm_decoder_step(dllm_decoder *decoder, dllm_task *task, int64_t *out_active,
                                        dllm_error *err);
 
-/* Steps for as long as a budget lasts: a slice of a frame of a game.
+/* Runs steps within a time budget, for example a part of a game's frame.
  *
- * The budget may end inside of a forward pass, between two of its operations: the step is then suspended,
- * this function returns, and the next call goes on where it stopped. The tokens are those of dllm_decoder_step.
- * A call takes at least one operation and goes over its budget by one operation at most; what comes before a
- * first pass (compiling it, packing weights) counts as one, and on an engine of kind "pjrt" a whole pass does.
- * Steps that are completed are sent as by dllm_decoder_run.
+ * The budget may end inside a forward pass, between two operations: the step is then suspended, this function
+ * returns, and the next call continues it. The tokens are the same as with dllm_decoder_step. A call runs at
+ * least one operation and exceeds its budget by one operation at most; the work before a first pass (compiling
+ * it, packing weights) counts as one operation, and so does a whole pass on an engine of kind "pjrt". Events
+ * of completed steps are sent as by dllm_decoder_run.
  *
- * A suspended step holds the weights it began with, also when they are changed meanwhile (a training step then
- * works on copies), and its memory. dllm_decoder_step and dllm_decoder_run finish it first. start, add, remove,
- * predict, commit, a cancel and a release give it up: no canvas has changed by it. It does not hold up
- * other calls. The pass runs on a thread of the decoder while this one waits.
+ * A suspended step keeps its memory and the weights it began with, also when they change meanwhile (a training
+ * step then works on copies). dllm_decoder_step and dllm_decoder_run finish it first. start, add, remove,
+ * predict, commit, a cancel and a release discard it; no canvas has changed then. It does not block other
+ * calls. The pass runs on a thread of the decoder while the calling thread waits.
  *
  *   decoder      not NULL, holds a slot
  *   budget_ms    0 or more, finite, in milliseconds; 0: one operation
  *   fn           NULL, or called on this thread between steps; DLLM_STOP ends the call
- *   user_data    NULL, or handed to fn
+ *   user_data    NULL, or passed to fn
  *   task         NULL, or checked every few milliseconds
  *   out_active   NULL, or gets the slots that still have open positions; 0: everything is decided
  *
@@ -152,14 +152,14 @@ DLLM_API dllm_status dllm_decoder_step_for(dllm_decoder *decoder, double budget_
                                            void *user_data, dllm_task *task, int64_t *out_active,
                                            dllm_error *err);
 
-/* Steps until no slot is active and tells about each step.
+/* Runs steps until no slot is active and sends an event for each.
  *
  * Sends DECODE_STEP for every active slot after each step, and BLOCK when a block is decided.
- * DLLM_STOP ends the run cleanly; a later run goes on from there.
+ * DLLM_STOP ends the run without an error; a later run continues from there.
  *
  *   decoder     not NULL, holds a slot
  *   fn          NULL, or called on this thread between steps
- *   user_data   NULL, or handed to fn
+ *   user_data   NULL, or passed to fn
  *   task        NULL, or checked every few milliseconds; progress in steps
  *
  * Returns  DLLM_OK; DLLM_CALLBACK_FAILED; all of dllm_decoder_step
@@ -170,16 +170,16 @@ DLLM_API dllm_status dllm_decoder_step_for(dllm_decoder *decoder, double budget_
 DLLM_API dllm_status dllm_decoder_run(dllm_decoder *decoder, dllm_event_fn fn, void *user_data,
                                       dllm_task *task, dllm_error *err);
 
-/* Copies the canvas of a slot out: prompt and answer, the mask id where a position is open.
+/* Copies the canvas of a slot: prompt and answer, the mask id where a position is open.
  *
  *   decoder     not NULL
- *   slot        as dllm_decoder_add told it
+ *   slot        as returned by dllm_decoder_add
  *   dst         NULL only when dst_count is 0
  *   dst_count   room in dst, 0 or more
  *   out_count   not NULL; positions, also when dst is too small
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a slot that is not in use; DLLM_OUT_OF_RANGE when dst is too
- *          small, out_count has the need
+ *          small, out_count has the needed count
  * Owns     nothing
  * Threads  any
  * Since    1
@@ -187,10 +187,10 @@ DLLM_API dllm_status dllm_decoder_run(dllm_decoder *decoder, dllm_event_fn fn, v
 DLLM_API dllm_status dllm_decoder_ids(const dllm_decoder *decoder, int64_t slot, int32_t *dst,
                                       int64_t dst_count, int64_t *out_count, dllm_error *err);
 
-/* Copies the state of every position out, each one of DLLM_MASKED to DLLM_FIXED.
+/* Copies the state of every position, each one of DLLM_MASKED to DLLM_FIXED.
  *
  *   decoder     not NULL
- *   slot        as dllm_decoder_add told it
+ *   slot        as returned by dllm_decoder_add
  *   dst         NULL only when dst_count is 0
  *   dst_count   room in dst, 0 or more
  *   out_count   not NULL; positions, also when dst is too small
@@ -203,11 +203,11 @@ DLLM_API dllm_status dllm_decoder_ids(const dllm_decoder *decoder, int64_t slot,
 DLLM_API dllm_status dllm_decoder_states(const dllm_decoder *decoder, int64_t slot, uint8_t *dst,
                                          int64_t dst_count, int64_t *out_count, dllm_error *err);
 
-/* Copies out the probability each token had when it was last looked at; 1 at fixed positions, 0 at
- * ones that were never looked at.
+/* Copies the probability each token had when its position was last predicted; 1 at fixed positions, 0
+ * at positions that were never predicted.
  *
  *   decoder     not NULL
- *   slot        as dllm_decoder_add told it
+ *   slot        as returned by dllm_decoder_add
  *   dst         NULL only when dst_count is 0
  *   dst_count   room in dst, 0 or more
  *   out_count   not NULL; positions, also when dst is too small
@@ -224,12 +224,13 @@ DLLM_API dllm_status dllm_decoder_confidence(const dllm_decoder *decoder, int64_
 /* Reads one metric.
  *
  *   decoder   not NULL
- *   slot      as dllm_decoder_add told it; -1: all slots together
+ *   slot      as returned by dllm_decoder_add; -1: all slots together
  *   key       not NULL: "done" (0 or 1) "finish" (0: still open, 1: all decided, 2: stopped)
- *             "prefills" "steps" "commits" (passes of these kinds) "nfe" "launches" (programs that were
- *             run for it, loops of many steps count 1) "round_trips" (of these, those the host waited
- *             for) "decided" "open" (positions); of slot -1 also "slots" "cache_bytes" "reused" (positions not computed again)
- *             "suspended" (0 or 1: a step of dllm_decoder_step_for is)
+ *             "prefills" "steps" "commits" (passes of these kinds) "nfe" "launches" (runs of
+ *             programs; a loop of many steps counts as 1) "round_trips" (the launches that the
+ *             host waited for) "decided" "open" (positions); for slot -1 also "slots"
+ *             "cache_bytes" "reused" (positions not computed again)
+ *             "suspended" (0 or 1: a step of dllm_decoder_step_for is suspended)
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a slot that is not in use or an unknown key
@@ -240,13 +241,13 @@ DLLM_API dllm_status dllm_decoder_confidence(const dllm_decoder *decoder, int64_
 DLLM_API dllm_status dllm_decoder_metric(const dllm_decoder *decoder, int64_t slot, const char *key,
                                          double *out, dllm_error *err);
 
-/* Writes what happened in a slot as JSON lines, one per step: step, ids, states, confidence.
+/* Writes the trace of a slot as JSON lines, one per step: step, ids, states, confidence.
  *
- * The decoder keeps them under option trace = 1, trace_bytes of them for a slot: then it stops, and a
- * last line records it: {"slot", "step", "stopped": "trace_bytes", "bytes"}.
+ * The decoder records it with option trace = 1, at most trace_bytes for each slot; a last line then
+ * records that it stopped: {"slot", "step", "stopped": "trace_bytes", "bytes"}.
  *
  *   decoder   not NULL
- *   slot      as dllm_decoder_add told it
+ *   slot      as returned by dllm_decoder_add
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a slot that is not in use; DLLM_FAILED_PRECONDITION when the
@@ -271,8 +272,8 @@ DLLM_API dllm_status dllm_decoder_trace(const dllm_decoder *decoder, int64_t slo
 DLLM_API dllm_status dllm_decoder_describe(const dllm_decoder *decoder, dllm_buffer *out,
                                            dllm_error *err);
 
-/* Runs the model for the coming step of every active slot and decides nothing: the host reads
- * dllmx_decoder_statistics and calls dllmx_decoder_commit for each slot. Calling it again first
+/* Runs the model for the next step of every active slot and decides nothing: the host reads
+ * dllmx_decoder_statistics and calls dllmx_decoder_commit for each slot. Calling it again before that
  * changes nothing. Symbols that begin with dllmx_ may change between versions.
  *
  *   decoder   not NULL, holds an active slot
@@ -286,28 +287,28 @@ DLLM_API dllm_status dllm_decoder_describe(const dllm_decoder *decoder, dllm_buf
  */
 DLLM_API dllm_status dllmx_decoder_predict(dllm_decoder *decoder, dllm_task *task, dllm_error *err);
 
-/* Tells what the model said of the positions the policy asked for in this step, n of them:
+/* Copies the predictions for the n positions that the policy needs in this step:
  * positions, token, argmax i32 (n); probability (of token), max_probability, entropy (nats) f32 (n);
  * top_ids i32 (n, top), top_probs f32 (n, top).
  *
  *   decoder   not NULL, after dllmx_decoder_predict
- *   slot      as dllm_decoder_add told it
+ *   slot      as returned by dllm_decoder_add
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a slot that is not in use; DLLM_FAILED_PRECONDITION when the
  *          slot was not predicted, or was committed since
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllmx_decoder_statistics(const dllm_decoder *decoder, int64_t slot,
                                               dllm_batch **out, dllm_error *err);
 
-/* Decides positions of one slot and ends its step. Positions of dllmx_decoder_statistics only; any
- * tokens but the mask. None is allowed: the step decides nothing.
+/* Decides positions of one slot and ends its step. Only positions of dllmx_decoder_statistics are
+ * allowed, with any token but the mask. With count 0 the step decides nothing.
  *
  *   decoder     not NULL, after dllmx_decoder_predict
- *   slot        as dllm_decoder_add told it
+ *   slot        as returned by dllm_decoder_add
  *   positions   NULL only when count is 0
  *   ids         NULL only when count is 0; count token ids
  *   count       positions, 0 or more

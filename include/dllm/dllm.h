@@ -5,22 +5,22 @@
  * dllm trains and decodes diffusion language models. Include this header, link `dllm` (or load
  * libdllm.so at run time), and check dllm_abi_version() first.
  *
- * Promises that hold for every function
- *  1. Handles are pointers to types you never see inside. `release(NULL)` does nothing. Release in
+ * Rules that hold for every function
+ *  1. Handles are pointers to opaque types. `release(NULL)` does nothing. Release in
  *     any order: children keep their parents alive. A release while calls still use the handle (in
  *     another thread, or a callback that releases the object it runs in) lets those calls finish;
  *     new ones fail with DLLM_INVALID_ARGUMENT, and the last one that returns destroys the object.
- *     What a handle lends (names, data) ends with the release. A call that begins after the release
- *     is an error of yours.
+ *     Pointers that a handle returned (names, data) are invalid after the release. A call that begins
+ *     after the release is undefined.
  *  2. A function that can fail returns `dllm_status`; 0 is success. `err` may be NULL; on failure
- *     it holds one line of text until you use it again; on success it is left alone. One
- *     `dllm_error` per thread of yours is enough.
+ *     it holds one line of text until you use it again; on success it is not changed. One
+ *     `dllm_error` per thread is enough.
  *  3. Text is UTF-8. Names and paths end with a 0 byte; content comes with its size. Counts and
  *     sizes are `int64_t`, never negative.
- *  4. What you pass in stays yours and may be freed when the call returns (one exception, stated in
- *     dllm/source.h). What is handed out through `out` is yours to release. What is returned as a
- *     pointer is lent.
- *  5. The word `Threads` of each block decides. any: from any thread, also while other calls use
+ *  4. Arguments stay yours and may be freed when the call returns (one exception, see
+ *     dllm/source.h). You release what a function writes to `out`. A pointer that a function returns
+ *     belongs to the library, unless its block says that the caller owns it.
+ *  5. The line `Threads` of each block. any: from any thread, also while other calls use
  *     the same objects, a training or decoding step for example. owner: at most one such call at a
  *     time per object, which is the first handle of the signature. callback: as owner, and also
  *     inside a callback of that object. Options, batches, tensors, buffers, errors, sources and
@@ -28,21 +28,21 @@
  *     (set, add, or as `out` and `err`).
  *  6. Callbacks run on your thread, inside your call, and never after it. (Hooks of dllm/host.h run on any
  *     thread.)
- *  7. Outs are written only on success, except counts of a too-small array.
+ *  7. Output parameters are written only on success, except the count of an array that is too small.
  *  8. A symbol of ABI 1 keeps its name, its signature and its meaning as long as the number that
- *     `dllm_abi_version()` answers does not move. New symbols and new option keys may appear.
- *     `dllmx_` symbols promise nothing. Before release 1.0 this promise is not given yet.
+ *     `dllm_abi_version()` returns does not change. New symbols and new option keys may appear.
+ *     `dllmx_` symbols may change at any time. Before release 1.0 this rule does not hold yet.
  *  9. The library never exits, never aborts on your input, never writes to standard output, never
- *     changes locale, signal handlers or floating-point modes behind your back.
+ *     changes locale, signal handlers or floating-point modes.
  *
- * How a function's block reads
- *   A first sentence that says what it does; one line per parameter; then Returns, Owns, Threads,
+ * The block of a function
+ *   A sentence with what the function does; one line per parameter; then Returns, Owns, Threads,
  *   Since. `err` is in no block: it may always be NULL. `Threads` is one of: any, owner, callback
- *   (promise 5). Every function that can fail
+ *   (rule 5). Every function that can fail
  *   also returns DLLM_INVALID_ARGUMENT for NULL where not allowed and for a negative count, and
  *   may return DLLM_RESOURCE_EXHAUSTED, DLLM_INTERNAL and DLLM_UNKNOWN. A function that takes a
  *   task may also return DLLM_DEADLINE_EXCEEDED. A function without a status never crashes on NULL:
- *   it answers 0 or NULL.
+ *   it returns 0 or NULL.
  */
 #include "dllm/base.h"
 #include "dllm/batch.h"

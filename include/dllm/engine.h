@@ -2,7 +2,7 @@
 #define DLLM_ENGINE_H
 /* dllm/engine.h -- the devices and threads that compute.
  *
- * An engine owns its threads and its memory; models live on one. Most programs make one and keep
+ * An engine owns its threads and its memory; models live on one. Most programs create one and keep
  * it:
  *
  *     dllm_engine *engine;
@@ -14,45 +14,45 @@
  * Results of the CPU engine do not depend on the number of threads.
  *
  * Lifetime   stands alone; models keep their engine alive.
- * Threads    any thread may call; calls that compute wait for each other.
+ * Threads    any thread may call; calls that compute run one after another.
  */
 #include "dllm/base.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Makes an engine.
+/* Creates an engine.
  *
  * With thread_pool openmp an engine of kind cpu runs its threads as parallel regions of OpenMP, in
  * place of threads of its own. The results are the same.
  *
  *   opts   NULL: defaults; kind "engine": kind, threads, thread_pool (own openmp), memory_limit
  *          (bytes), ranks, check, and for kind pjrt plugin, pjrt.device, pjrt.compute and the other
- *          pjrt keys, target (hardware that is not there: the engine plans and compiles, uploads
- *          and runs fail with DLLM_FAILED_PRECONDITION)
+ *          pjrt keys, target (hardware that is not present: the engine plans and compiles;
+ *          uploads and runs fail with DLLM_FAILED_PRECONDITION)
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_UNIMPLEMENTED for a kind or thread_pool this build does not have (see
  *          dllm_has_feature); DLLM_NOT_FOUND when there is no such plugin; DLLM_UNAVAILABLE when a
  *          plugin cannot be loaded or has no device; DLLM_FAILED_PRECONDITION when it is too old
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllm_engine_new(const dllm_options *opts, dllm_engine **out, dllm_error *err);
 
-/* Gives an engine back; it goes away with the last object that uses it.
+/* Releases an engine; it is destroyed with the last object that uses it.
  *
  *   engine   NULL: does nothing
  *
  * Returns  nothing
- * Owns     engine is gone
+ * Owns     releases engine
  * Threads  any
  * Since    1
  */
 DLLM_API void dllm_engine_release(dllm_engine *engine);
 
-/* Counts the devices.
+/* Returns the number of devices.
  *
  *   engine   NULL: 0
  *
@@ -63,20 +63,20 @@ DLLM_API void dllm_engine_release(dllm_engine *engine);
  */
 DLLM_API int64_t dllm_engine_device_count(const dllm_engine *engine);
 
-/* Names a device, such as "cpu:0".
+/* Returns the name of a device, such as "cpu:0".
  *
  *   engine   NULL: NULL
  *   index    0 to dllm_engine_device_count - 1
  *
  * Returns  text; NULL when index is out of range
- * Owns     result is lent until the engine is released
+ * Owns     result is valid until the engine is released
  * Threads  any
  * Since    1
  */
 DLLM_API const char *dllm_engine_device_name(const dllm_engine *engine, int64_t index);
 
-/* Writes what the engine is as a JSON object: kind, devices, threads, thread_pool,
- * simd, memory.
+/* Writes a description of the engine as a JSON object: kind, devices, threads, thread_pool, simd,
+ * memory.
  *
  *   engine   not NULL
  *   out      not NULL
@@ -89,15 +89,15 @@ DLLM_API const char *dllm_engine_device_name(const dllm_engine *engine, int64_t 
 DLLM_API dllm_status dllm_engine_describe(const dllm_engine *engine, dllm_buffer *out,
                                           dllm_error *err);
 
-/* Changes a setting of a living engine.
+/* Changes a setting of an engine.
  *
  *   engine   not NULL
  *   key      not NULL: "threads" (1 or more), "memory_limit" (bytes, 0: none); of kind pjrt
  *            "pjrt.in_flight"
- *   value    within the key's bounds
+ *   value    within the key's range
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key; DLLM_OUT_OF_RANGE when out of bounds;
- *          DLLM_FAILED_PRECONDITION for a key that is fixed when the engine is made
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key; DLLM_OUT_OF_RANGE when out of range;
+ *          DLLM_FAILED_PRECONDITION for a key that is fixed when the engine is created
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -109,8 +109,8 @@ DLLM_API dllm_status dllm_engine_set_i64(dllm_engine *engine, const char *key, i
  *
  *   engine   not NULL
  *   key      not NULL: "threads" "rank" "ranks" "compiles" "round_trips" (times the host waited
- *            for a device's numbers; all results of one run are one), and in bytes "memory_used"
- *            "memory_peak" "memory_limit"; of kind pjrt also "cache_hits" (programs that came from
+ *            for results of a device; all results of one run count as one), and in bytes "memory_used"
+ *            "memory_peak" "memory_limit"; of kind pjrt also "cache_hits" (programs read from
  *            disk) "pjrt.in_flight"
  *   out      not NULL
  *
@@ -122,24 +122,24 @@ DLLM_API dllm_status dllm_engine_set_i64(dllm_engine *engine, const char *key, i
 DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key, int64_t *out,
                                      dllm_error *err);
 
-/* Works out what a job on a model would need, without loading its weights.
+/* Estimates what a job on a model needs, without loading its weights.
  *
  * The programs are those that a trainer or a decoder would run: a whole optimizer step, a pass of
- * the decoder. On an engine with a compiler, also one for hardware that is not there, "compiled"
- * holds what that compiler says, and "fits" whether the device holds it.
+ * the decoder. On an engine with a compiler, also one for hardware that is not present, "compiled"
+ * holds the compiler's figures, and "fits" whether the device has enough memory.
  *
  *   engine   not NULL
  *   path     not NULL, a model folder or file, as dllm_model_load
  *   opts     NULL: defaults; kind "plan": what (train decode prefill forward), format (json: bytes
  *            per rank, with the cache of a decode with a window; graph: text; stablehlo, optimized:
- *            what a compiler got and made), texts (both of them in the json), batch, length,
+ *            the compiler's input and output), texts (both of them in the json), batch, length,
  *            window, dtype, remat, ema, objective, optimizer, policy, loop
- *   task     NULL, or looked at before every program
+ *   task     NULL, or checked before every program
  *   out      not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a damaged file; DLLM_UNIMPLEMENTED for a
- *          format this engine cannot write; DLLM_CANCELLED; what the compiler fails with, but for
- *          a program that is too big for the device: that is a plan that does not fit
+ *          format this engine cannot write; DLLM_CANCELLED; the
+ *          status of a compiler error, except out of memory: that is reported as "fits": false
  * Owns     nothing
  * Threads  any
  * Since    1
@@ -148,7 +148,7 @@ DLLM_API dllm_status dllm_engine_plan(dllm_engine *engine, const char *path,
                                       const dllm_options *opts, dllm_task *task, dllm_buffer *out,
                                       dllm_error *err);
 
-/* Gives memory that nothing uses right now back to the system: arenas, cached plans.
+/* Frees memory that is not in use: arenas, cached plans.
  *
  *   engine   not NULL
  *

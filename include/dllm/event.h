@@ -1,6 +1,6 @@
 #ifndef DLLM_EVENT_H
 #define DLLM_EVENT_H
-/* dllm/event.h -- the one argument of the one callback type.
+/* dllm/event.h -- the argument of a callback.
  *
  * A callback reads an event by key, so events can grow without a new symbol:
  *
@@ -14,16 +14,17 @@
  * Keys by kind (s text, i int64, f double, a array of int32, c array of float):
  *   PROGRESS      what s, done i, total i
  *   TRAIN_STEP    step i, loss f, grad_norm f, lr f, tokens i, tokens_per_second f, mfu f, memory
- *                 i (bytes), compiles i, skipped i, checkpoint_stall_seconds f, nll f (where the objective has one)
- *   EVAL          step i, loss f, stderr f, bits_per_byte f (where the text behind is known)
+ *                 i (bytes), compiles i, skipped i, checkpoint_stall_seconds f, nll f (when the
+ *                 objective has one)
+ *   EVAL          step i, loss f, stderr f, bits_per_byte f (when the size of the text is known)
  *   DECODE_STEP   slot i, block i, step i, nfe i, open i, ids a, states a, confidence c, changed a
- *                 (positions whose id or state is not that of the slot's event before, or of the
- *                 canvas that was added: all that a picture of it has to draw again)
+ *                 (positions whose id or state differs from the slot's previous event, or from
+ *                 the canvas that was added: what a display has to redraw)
  *   BLOCK         slot i, block i, begin i, end i, ids a
- *   CHECKPOINT    step i, dir s, stall_seconds f (that training stood still for it); once it is on
- *                 disk: in the background that is some steps later
+ *   CHECKPOINT    step i, dir s, stall_seconds f (training stood still for it); sent when the
+ *                 checkpoint is on disk: some steps later when it is written in the background
  *
- * Lifetime   the event and all it lends live until the callback returns.
+ * Lifetime   the event and the arrays read from it are valid until the callback returns.
  * Threads    the thread that runs the callback.
  */
 #include "dllm/base.h"
@@ -31,11 +32,11 @@
 extern "C" {
 #endif
 
-/* Tells what kind of event this is.
+/* Returns the kind of the event.
  *
  *   event   NULL: 0
  *
- * Returns  one of DLLM_EVENT_PROGRESS to DLLM_EVENT_CHECKPOINT; later versions may send others
+ * Returns  one of DLLM_EVENT_PROGRESS to DLLM_EVENT_CHECKPOINT; later versions may add others
  * Owns     nothing
  * Threads  callback
  * Since    1
@@ -77,7 +78,7 @@ DLLM_API dllm_status dllm_event_f64(const dllm_event *event, const char *key, do
  *   key     NULL: NULL
  *
  * Returns  text; NULL when there is no such key or it holds something else
- * Owns     result is lent until the callback returns
+ * Owns     result is valid until the callback returns
  * Threads  callback
  * Since    1
  */
@@ -90,8 +91,8 @@ DLLM_API const char *dllm_event_str(const dllm_event *event, const char *key);
  *   out_count   NULL, or gets the number of elements
  *
  * Returns  the first element, not NULL even for an empty array; NULL when there is no such key or
- *          it holds something else, out_count is left alone then
- * Owns     result is lent until the callback returns
+ *          it holds something else; out_count is not changed then
+ * Owns     result is valid until the callback returns
  * Threads  callback
  * Since    1
  */
@@ -105,7 +106,7 @@ DLLM_API const int32_t *dllm_event_i32s(const dllm_event *event, const char *key
  *   out_count   NULL, or gets the number of elements
  *
  * Returns  the first element, as dllm_event_i32s
- * Owns     result is lent until the callback returns
+ * Owns     result is valid until the callback returns
  * Threads  callback
  * Since    1
  */

@@ -1,17 +1,17 @@
 #ifndef DLLM_HOST_H
 #define DLLM_HOST_H
-/* dllm/host.h -- what a host does itself: memory, threads, the log.
+/* dllm/host.h -- hooks for memory, threads and the log of the host program.
  *
- * A game or an editor has its own allocator, its own task system and its own log. An engine can use them:
+ * A game or an editor has its own allocator, task system and log. An engine can use them:
  *
  *     dllm_engine_new_hosted(opts, my_allocate, my_free, my_parallel, &host, &engine, err);
  *     dllm_log_hook(DLLM_LOG_WARN, my_log, &host);
  *
  * Hooks are not callbacks of a call: they run on any thread, several at the same time, whenever an object of
- * the engine works, is made or goes away. They must not call functions of this library.
+ * the engine works, is created or destroyed. They must not call functions of this library.
  *
- * Lifetime   hooks and their user_data must stay until the engine and all that lives on it are released: models,
- *            trainers, decoders. What was allocated is freed by then.
+ * Lifetime   hooks and their user_data must stay valid until the engine and every object that uses it are
+ *            released: models, trainers, decoders. All memory is freed by then.
  * Threads    every function here may be called from any thread.
  */
 #include "dllm/base.h"
@@ -19,41 +19,41 @@
 extern "C" {
 #endif
 
-/* Answers `size` bytes whose address is a multiple of `alignment` (a power of 2, 64 today), or NULL: the call that needs
- * them fails with DLLM_RESOURCE_EXHAUSTED. */
+/* Allocates `size` bytes at a multiple of `alignment` (a power of 2, 64 today). When it returns NULL, the call that
+ * needs the memory fails with DLLM_RESOURCE_EXHAUSTED. */
 typedef void *(*dllm_allocate_fn)(int64_t size, int64_t alignment, void *user_data);
 
-/* Takes memory of dllm_allocate_fn back; `size` is the one it was asked for. */
+/* Frees memory of dllm_allocate_fn; `size` is the allocated size. */
 typedef void (*dllm_free_fn)(void *memory, int64_t size, void *user_data);
 
-/* One piece of a job, of the library; never throws, takes less than about 10 ms. */
+/* One part of a job of the library; never throws, takes less than about 10 ms. */
 typedef void (*dllm_chunk_fn)(void *job, int64_t index);
 
 /* Calls chunk(job, index) once for every index of 0 to count - 1, on threads of the host and in any order, and
- * returns when all of them have returned. The calling thread may take a part; running all in it is allowed. */
+ * returns when all of them have returned. The calling thread may run some or all of them. */
 typedef void (*dllm_parallel_fn)(int64_t count, dllm_chunk_fn chunk, void *job, void *user_data);
 
 /* One line of the log, without a line break; level is one of DLLM_LOG_DEBUG to DLLM_LOG_ERROR. */
 typedef void (*dllm_log_fn)(int32_t level, const char *line, void *user_data);
 
-/* Makes an engine of kind "cpu" that takes its memory and its threads from the host.
+/* Creates an engine of kind "cpu" that takes its memory and its threads from the host.
  *
- * Memory: parameters, states of optimizers, the cache of keys and values, temporaries; small objects come from
- * malloc as before. Threads: option threads says into how many parts work is cut at least (0: as many as the
- * process may use); the engine starts none then. dllm_decoder_step_for keeps a thread of its own. Results
- * are those of an engine without hooks.
+ * Memory: parameters, states of optimizers, the KV cache, temporaries; small objects still come from malloc.
+ * Threads: option threads is the number of parts that work is split into at least (0: as many as the process
+ * may use); the engine starts no threads. dllm_decoder_step_for still has its own thread. Results are those of
+ * an engine without hooks.
  *
  *   opts         NULL: defaults; kind "engine"
  *   allocate     NULL: malloc
  *   deallocate   NULL only when allocate is NULL
  *   parallel     NULL: threads of the engine
- *   user_data    NULL, or handed to all three
+ *   user_data    NULL, or passed to all three
  *   out          not NULL
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT when one of allocate and deallocate is NULL, or thread_pool is openmp and
  *          parallel is not NULL; DLLM_UNIMPLEMENTED for
  *          kind "pjrt", whose plugins have memory and threads of their own
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */
@@ -61,14 +61,14 @@ DLLM_API dllm_status dllm_engine_new_hosted(const dllm_options *opts, dllm_alloc
                                             dllm_free_fn deallocate, dllm_parallel_fn parallel,
                                             void *user_data, dllm_engine **out, dllm_error *err);
 
-/* Sends log lines to a function, in place of the sink of dllm_log_config, one line at a time.
+/* Sends log lines to a function instead of the sink of dllm_log_config, one line at a time.
  *
- * dllm_log_config takes the function away again. When either returns, the function before is not called any
- * more. Inside of fn this function does nothing.
+ * dllm_log_config removes the function. When either returns, the previous function is no longer called.
+ * Inside fn this function does nothing.
  *
  *   min_level   one of DLLM_LOG_DEBUG to DLLM_LOG_ERROR; another number changes nothing
- *   fn          NULL: lines go nowhere
- *   user_data   NULL, or handed to fn
+ *   fn          NULL: lines are dropped
+ *   user_data   NULL, or passed to fn
  *
  * Returns  nothing
  * Owns     nothing

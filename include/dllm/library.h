@@ -7,8 +7,8 @@
  *     if (dllm_abi_version() != 1) return no("another ABI");
  *     dllm_log_config(DLLM_LOG_WARN, DLLM_SINK_STDERR);
  *
- * Log lines never go to standard output. The level and the sink are the only settings of the
- * process as a whole; everything else belongs to an object.
+ * Log lines never go to standard output. The level and the sink are the only global settings;
+ * everything else belongs to an object.
  *
  * Threads    every function here may be called from any thread at any time.
  */
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* Tells which ABI the library speaks; the number moves only on a break.
+/* Returns the ABI version of the library; it changes only with an incompatible change.
  *
  * Returns  1
  * Owns     nothing
@@ -26,28 +26,28 @@ extern "C" {
  */
 DLLM_API int32_t dllm_abi_version(void);
 
-/* Tells the semantic version of the library, such as "0.3.1".
+/* Returns the semantic version of the library, such as "0.3.1".
  *
  * Returns  text, never NULL
- * Owns     result is lent for ever
+ * Owns     result is valid for the life of the process
  * Threads  any
  * Since    1
  */
 DLLM_API const char *dllm_version(void);
 
-/* Tells how the library was built: a JSON object with compiler, simd, lua, pjrt, openmp, git.
+/* Returns how the library was built: a JSON object with compiler, simd, lua, pjrt, openmp, git.
  *
  * Returns  text, never NULL
- * Owns     result is lent for ever
+ * Owns     result is valid for the life of the process
  * Threads  any
  * Since    1
  */
 DLLM_API const char *dllm_build_info(void);
 
-/* Tells whether this build has a feature.
+/* Returns whether this build has a feature.
  *
  *   name   NULL: 0; "lua" (dllm_lua_new), "pjrt" (engines of that kind), "openmp" (engines with
- *          thread_pool = openmp) or "bf16" (weights in that form), any other word: 0
+ *          thread_pool = openmp) or "bf16" (weights in that format); any other name: 0
  *
  * Returns  1 or 0
  * Owns     nothing
@@ -58,7 +58,7 @@ DLLM_API int32_t dllm_has_feature(const char *name);
 
 /* Sets the lowest level that is logged and where lines go.
  *
- * The default is DLLM_LOG_INFO to DLLM_SINK_NONE: a library says nothing until it is asked. A queue
+ * The default is DLLM_LOG_INFO to DLLM_SINK_NONE: nothing is printed by default. A queue
  * keeps the newest 1000 lines for dllm_log_next; choosing another sink empties it. A number out of
  * range changes nothing.
  *
@@ -72,12 +72,12 @@ DLLM_API int32_t dllm_has_feature(const char *name);
  */
 DLLM_API void dllm_log_config(int32_t min_level, int32_t sink);
 
-/* Takes the oldest line out of the log queue.
+/* Removes the oldest line from the log queue and copies it.
  *
  *   out_line    not NULL; its content is replaced by the line, without a line break
  *   out_level   NULL, or gets one of DLLM_LOG_DEBUG to DLLM_LOG_ERROR
  *
- * Returns  1; 0 when the queue is empty or out_line is NULL, outs are left alone then
+ * Returns  1; 0 when the queue is empty or out_line is NULL, outputs are not changed then
  * Owns     nothing
  * Threads  any
  * Since    1

@@ -1,14 +1,14 @@
 #ifndef DLLM_LOADER_H
 #define DLLM_LOADER_H
-/* dllm/loader.h -- batches out of a dataset, in an order that repeats.
+/* dllm/loader.h -- batches of a dataset, in a reproducible order.
  *
  *     while (dllm_loader_next(loader, &batch, err) == DLLM_OK) {
  *       dllm_trainer_step(trainer, batch, NULL, &loss, err);
  *       dllm_batch_release(batch);
  *     }
  *
- * The order is a keyed shuffle: a seed and a position name a batch for ever, so a resumed run goes
- * on exactly where it stopped.
+ * The order is a keyed shuffle: a seed and a position always give the same batch, so a resumed
+ * run continues exactly where it stopped.
  *
  * Lifetime   a loader keeps its dataset alive.
  * Threads    one call at a time per loader.
@@ -18,50 +18,50 @@
 extern "C" {
 #endif
 
-/* Makes a loader at position 0.
+/* Creates a loader at position 0.
  *
  *   data   not NULL, holds ids
  *   opts   NULL: defaults; kind "loader": batch (rows), length (ids per row), seed, split,
  *          split_fraction, pack, drop_tail, shuffle, epochs, truncate, pad_id, segments, rank, ranks
  *   out    not NULL
  *
- * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text or a split with no row
- * Owns     out is yours, keeps data
+ * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text or a split without rows
+ * Owns     caller owns out, which keeps data
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllm_loader_new(dllm_dataset *data, const dllm_options *opts,
                                      dllm_loader **out, dllm_error *err);
 
-/* Gives a loader back.
+/* Releases a loader.
  *
  *   loader   NULL: does nothing
  *
  * Returns  nothing
- * Owns     loader is gone
+ * Owns     releases loader
  * Threads  any
  * Since    1
  */
 DLLM_API void dllm_loader_release(dllm_loader *loader);
 
-/* Takes the next batch: ids (batch, length) i32, rows (2) i64, and keep, segments, positions where
- * the documents call for them.
+/* Returns the next batch: ids (batch, length) i32, rows (2) i64, and keep, segments, positions when
+ * the documents need them.
  *
  *   loader   not NULL
  *   out      not NULL
  *
  * Returns  DLLM_OK; DLLM_OUT_OF_RANGE at the end of the data; DLLM_DATA_LOSS when a file of the
  *          dataset was written to or replaced since it was opened, the message names it
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  owner
  * Since    1
  */
 DLLM_API dllm_status dllm_loader_next(dllm_loader *loader, dllm_batch **out, dllm_error *err);
 
-/* Moves to a position, as dllm_loader_position told it.
+/* Moves to a position, as returned by dllm_loader_position.
  *
  *   loader     not NULL
- *   position   rows taken since the start, 0 or more
+ *   position   rows read since the start, 0 or more
  *
  * Returns  DLLM_OK; DLLM_OUT_OF_RANGE past the end
  * Owns     nothing
@@ -70,9 +70,9 @@ DLLM_API dllm_status dllm_loader_next(dllm_loader *loader, dllm_batch **out, dll
  */
 DLLM_API dllm_status dllm_loader_seek(dllm_loader *loader, int64_t position, dllm_error *err);
 
-/* Tells how many rows were taken since the start, over all epochs and ranks.
+/* Returns the number of rows read since the start, over all epochs and ranks.
  *
- * Rows, not batches: a run may go on with another batch size.
+ * It counts rows, not batches: a run may be resumed with another batch size.
  *
  *   loader   NULL: 0
  *

@@ -6,32 +6,32 @@
  *     dllm_lua_set_object(lua, "model", "model", model, err);
  *     dllm_lua_run_file(lua, "train.lua", "[\"--steps\", 100]", 17, task, result, err);
  *
- * Scripts use the module "dllm", which is made on these headers and nothing else. What a script
- * returns comes back as a JSON array of its values. In a build without Lua every function here that
+ * Scripts use the module "dllm", which uses only the functions of these headers. The values that
+ * a script returns are written as a JSON array. In a build without Lua every function here that
  * can fail returns DLLM_UNIMPLEMENTED.
  *
- * Levels (option sandbox), for scripts that are not trusted the first:
+ * Levels (option sandbox); use safe for scripts that are not trusted:
  *   safe    the language, and the library without paths: no file is read or written, no native code
  *           is loaded, nothing is printed
  *   files   also the library's functions that take a path, below the folders of option roots: no
- *           "..", no link that leads out of them. Plugins stay refused.
+ *           "..", no link that leads out of them. Plugins are refused.
  *   full    everything: the standard libraries of Lua, any path, plugins
  * A function that a level does not allow fails with DLLM_PERMISSION_DENIED. Below level full a script
- * sets nothing of an engine that the host made.
+ * cannot change settings of an engine of the host.
  *
- * Limits   memory_limit counts the script's heap and the arrays of the library's objects it makes,
- *          and by an estimate what else these keep: it is not a bound of the process's memory. A
- *          call of the library may take a few times the bytes of its arguments until it ends.
- *          step_limit counts instructions, and the work that library functions charge for. Scripts
- *          cannot catch the end: a cancelled task ends the call with DLLM_CANCELLED, a task's
+ * Limits   memory_limit counts the script's heap, the arrays of the library's objects it creates, and
+ *          an estimate of other memory of these objects; it does not limit the memory of the process.
+ *          A call of the library may use a few times the bytes of its arguments until it returns.
+ *          step_limit counts instructions, and the work of library functions. Scripts cannot catch
+ *          these errors: a cancelled task ends the call with DLLM_CANCELLED, a task's
  *          deadline with DLLM_DEADLINE_EXCEEDED, the step limit with DLLM_RESOURCE_EXHAUSTED. A
- *          call of the library that takes no task ends first.
+ *          running call of the library without a task is finished first.
  *          Below level full a text has at most 32 MiB, a block of a table 128 MiB and a row that a
  *          script adds to a dataset 1 MiB. JSON has at most 64 levels and 4,194,304 values, both
  *          ways, at every level.
  *
- * Finalizers (__gc) of scripts run during the calls that run scripts alone, not while a global is
- * set nor when the runner is released.
+ * Finalizers (__gc) of scripts run only during calls that run scripts, not while a global is set or
+ * when the runner is released.
  *
  * Lifetime   a runner keeps the objects it was given alive.
  * Threads    one call at a time per runner; different runners may run together.
@@ -41,26 +41,26 @@
 extern "C" {
 #endif
 
-/* Makes a runner with its own Lua state.
+/* Creates a runner with its own Lua state.
  *
  *   opts   NULL: defaults; kind "lua": sandbox (safe files full), roots (list of folders),
  *          memory_limit (bytes; 0: none; -1: 1 GiB, none at full), step_limit (0: none), path, seed
  *   out    not NULL
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND for a root that is no folder; DLLM_UNIMPLEMENTED in a build
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for a root that is not a folder; DLLM_UNIMPLEMENTED in a build
  *          without Lua
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllm_lua_new(const dllm_options *opts, dllm_lua **out, dllm_error *err);
 
-/* Gives a runner back; objects that scripts made are released with it.
+/* Releases a runner; objects that scripts created are released with it.
  *
  *   lua   NULL: does nothing
  *
  * Returns  nothing
- * Owns     lua is gone
+ * Owns     releases lua
  * Threads  any
  * Since    1
  */
@@ -73,7 +73,7 @@ DLLM_API void dllm_lua_release(dllm_lua *lua);
  *   json   not NULL, any JSON value
  *   size   bytes of json, 0 or more
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for text that is no JSON or over the limits
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for text that is not JSON or over the limits
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -81,7 +81,7 @@ DLLM_API void dllm_lua_release(dllm_lua *lua);
 DLLM_API dllm_status dllm_lua_set_json(dllm_lua *lua, const char *name, const char *json,
                                        int64_t size, dllm_error *err);
 
-/* Sets a global to an object of the library; Lua takes a reference of its own.
+/* Sets a global to an object of the library; Lua keeps its own reference.
  *
  *   lua      not NULL
  *   name     not NULL, the global's name
@@ -89,7 +89,7 @@ DLLM_API dllm_status dllm_lua_set_json(dllm_lua *lua, const char *name, const ch
  *   object   not NULL, a handle of that kind
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown kind; DLLM_INVALID_ARGUMENT for a handle of
- *          another kind, where the build can tell
+ *          another kind, in builds that detect it
  * Owns     lua keeps object
  * Threads  owner
  * Since    1
@@ -103,7 +103,7 @@ DLLM_API dllm_status dllm_lua_set_object(dllm_lua *lua, const char *name, const 
  *   path        not NULL
  *   args_json   NULL only when size is 0; a JSON array, the script's `...` and `arg`
  *   size        bytes of args_json, 0 or more; 0: no arguments
- *   task        NULL, or looked at every few thousand instructions and handed to long calls
+ *   task        NULL, or checked every few thousand instructions and passed to long calls
  *   out_json    NULL, or gets a JSON array of what the script returns
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_SCRIPT_FAILED, the message has file and line, the hint the
@@ -121,10 +121,10 @@ DLLM_API dllm_status dllm_lua_run_file(dllm_lua *lua, const char *path, const ch
 /* Runs a text.
  *
  *   lua        not NULL
- *   name       not NULL, how messages call the text
+ *   name       not NULL, the name of the text in messages
  *   code       NULL only when size is 0
  *   size       bytes of code, 0 or more
- *   task       NULL, or looked at every few thousand instructions and handed to long calls
+ *   task       NULL, or checked every few thousand instructions and passed to long calls
  *   out_json   NULL, or gets a JSON array of what the text returns
  *
  * Returns  as dllm_lua_run_file
@@ -142,7 +142,7 @@ DLLM_API dllm_status dllm_lua_run_text(dllm_lua *lua, const char *name, const ch
  *   function    not NULL, a global's name; dots reach into tables
  *   args_json   NULL only when size is 0; a JSON array of arguments
  *   size        bytes of args_json, 0 or more; 0: no arguments
- *   task        NULL, or looked at every few thousand instructions and handed to long calls
+ *   task        NULL, or checked every few thousand instructions and passed to long calls
  *   out_json    NULL, or gets a JSON array of what the function returns
  *
  * Returns  as dllm_lua_run_file; DLLM_NOT_FOUND when there is no such function

@@ -1,6 +1,6 @@
 #ifndef DLLM_MODEL_H
 #define DLLM_MODEL_H
-/* dllm/model.h -- load, make, run and save a model.
+/* dllm/model.h -- load, create, run and save a model.
  *
  *     dllm_model *model;
  *     if (dllm_model_load(engine, "path/to/folder", NULL, NULL, &model, err)) return fail(err);
@@ -8,18 +8,18 @@
  *     dllm_batch_array(result, "logits", &logits, err);
  *
  * A model is a config (as Hugging Face's config.json) and named parameters (as in its
- * safetensors). Its version grows with every change of weights.
+ * safetensors). Its version increases with every change of weights.
  *
  * Lifetime   a model keeps its engine alive; trainers and decoders keep their model alive.
- * Threads    what only reads may be called at any time. What reads numbers (param, save) waits while a
- *            training step writes them and gets all of one version. forward, set_param, set_tokenizer,
- *            a new trainer and training: one call at a time per model; set_param beside a step waits
- *            for its end. Decoders of the model may step meanwhile, but for a new trainer, which may
- *            give the model another vocabulary and other types.
+ * Threads    functions that only read may be called at any time. Those that read weights (param, save) wait
+ *            while a training step writes them and get all of one version. forward, set_param,
+ *            set_tokenizer, a new trainer and training: one call at a time per model; set_param waits
+ *            for the end of a running step. Decoders of the model may step meanwhile, except during
+ *            dllm_trainer_new, which may change the vocabulary and the types of the model.
  *
  * Lost       a step that fails on the device, or out of memory while it writes, loses the weights: the
- *            step itself returns what it failed with, and from then on whatever needs them (param,
- *            save, forward, a decoding step) fails at once with DLLM_ABORTED, until a checkpoint is
+ *            step returns its own failure, and after that all calls that need the weights (param,
+ *            save, forward, a decoding step) fail at once with DLLM_ABORTED, until a checkpoint is
  *            restored into the trainer.
  */
 #include "dllm/base.h"
@@ -31,24 +31,23 @@ extern "C" {
  *
  *   engine   not NULL
  *   path     not NULL, a folder with config.json and safetensors, a .gguf file, a checkpoint
- *            folder, or a run folder, which stands for its latest whole checkpoint
+ *            folder, or a run folder, which means its latest complete checkpoint
  *   opts     NULL: defaults; kind "model": dtype (auto keep f32 bf16 f16 int8 q8_0), attention,
  *            shift, mask_token, cache_dtype (auto f32 bf16), check (finite off). dtype is the weight
- *            format matrices are kept in: keep leaves every tensor in the format of the file (a GGUF
- *            in q8_0 takes 34 bytes for 32 weights, an f16 file 2 bytes each) where products read
- *            that format, others as auto. Products compute in f32 and have the bits of the
- *            dequantized model. f16 and q8_0: the cpu engine alone; a matrix whose rows are not
- *            whole blocks (32 in q8_0) is f32
+ *            format of matrices: keep stores every tensor in the format of the file (34 bytes for 32
+ *            weights in q8_0, 2 bytes each in f16) when matrix products can read it, others as auto.
+ *            Products compute in f32 and have the bits of the dequantized model. f16 and q8_0: only
+ *            on the cpu engine; a matrix whose rows are not whole blocks (32 in q8_0) is f32
  *   task     NULL, or checked every few milliseconds; progress in bytes
  *   out      not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a missing file or tensor; DLLM_DATA_LOSS for a damaged
  *          file, the message names file, tensor, expected and found, or for a weight that is not
- *          finite unless check is off, it names tensor and place; DLLM_UNIMPLEMENTED for an
+ *          finite unless check is off, the message names tensor and index; DLLM_UNIMPLEMENTED for an
  *          unknown family or tensor type, or for a dtype the engine does not multiply;
  *          DLLM_RESOURCE_EXHAUSTED when the parameters need more
  *          than the machine or the engine's memory_limit has, before memory is taken; DLLM_CANCELLED
- * Owns     out is yours, keeps engine
+ * Owns     caller owns out, which keeps engine
  * Threads  any
  * Since    1
  */
@@ -65,7 +64,7 @@ DLLM_API dllm_status dllm_model_load(dllm_engine *engine, const char *path,
  *   out      not NULL
  *
  * Returns  as dllm_model_load
- * Owns     out is yours, keeps engine, source
+ * Owns     caller owns out, which keeps engine, source
  * Threads  any
  * Since    1
  */
@@ -73,7 +72,7 @@ DLLM_API dllm_status dllm_model_load_source(dllm_engine *engine, const dllm_sour
                                             const dllm_options *opts, dllm_task *task,
                                             dllm_model **out, dllm_error *err);
 
-/* Makes a model with random weights, drawn from the config's initializer_range and option seed.
+/* Creates a model with random weights, drawn from the config's initializer_range and option seed.
  *
  *   engine        not NULL
  *   config_json   not NULL, the content of a config.json
@@ -83,11 +82,11 @@ DLLM_API dllm_status dllm_model_load_source(dllm_engine *engine, const dllm_sour
  *   task          NULL, or checked every few milliseconds
  *   out           not NULL
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a config that makes no model, the message names the
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a config that is not valid, the message names the
  *          key; DLLM_UNIMPLEMENTED for an unknown family; DLLM_RESOURCE_EXHAUSTED when the
  *          parameters need more than the machine or the engine's memory_limit has, before memory is
  *          taken; DLLM_CANCELLED
- * Owns     out is yours, keeps engine
+ * Owns     caller owns out, which keeps engine
  * Threads  any
  * Since    1
  */
@@ -97,16 +96,16 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
 
 /* Saves a model as a Hugging Face folder: config.json and safetensors.
  *
- * The folder appears whole or not at all: files are written beside it and renamed.
+ * The folder appears complete or not at all: files are written to a temporary folder, which is renamed.
  *
  *   model   not NULL
- *   path    not NULL, the folder to make
- *   opts    NULL: defaults; kind "save": dtype, max_shard_bytes, overwrite (of a folder that a
- *           save wrote; the former one is removed when the new one stands)
+ *   path    not NULL, the folder to create
+ *   opts    NULL: defaults; kind "save": dtype, max_shard_bytes, overwrite (a folder that a
+ *           save wrote; it is removed after the new one is complete)
  *   task    NULL, or checked every few milliseconds; progress in bytes
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS unless overwrite is 1, and when the folder holds a file that
- *          no save wrote: the message names it; DLLM_PERMISSION_DENIED;
+ *          was not written by a save; the message names it; DLLM_PERMISSION_DENIED;
  *          DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_ABORTED when the weights are lost;
  *          DLLM_UNAVAILABLE when another save to this path has not ended after 30 s; DLLM_CANCELLED
  * Owns     nothing
@@ -116,18 +115,18 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
 DLLM_API dllm_status dllm_model_save(const dllm_model *model, const char *path,
                                      const dllm_options *opts, dllm_task *task, dllm_error *err);
 
-/* Gives a model back.
+/* Releases a model.
  *
  *   model   NULL: does nothing
  *
  * Returns  nothing
- * Owns     model is gone
+ * Owns     releases model
  * Threads  any
  * Since    1
  */
 DLLM_API void dllm_model_release(dllm_model *model);
 
-/* Writes the config as JSON, in the words of Hugging Face's config.json plus a "dllm" object.
+/* Writes the config as JSON, with the keys of Hugging Face's config.json and a "dllm" object.
  *
  *   model   not NULL
  *   out     not NULL
@@ -139,7 +138,7 @@ DLLM_API void dllm_model_release(dllm_model *model);
  */
 DLLM_API dllm_status dllm_model_config(const dllm_model *model, dllm_buffer *out, dllm_error *err);
 
-/* Writes what the model is as a JSON object: family, attention, shift, runs, bytes, storage (per
+/* Writes a description of the model as a JSON object: family, attention, shift, runs, bytes, storage (per
  * stack: name, shape, dtype, format, trainable, of quantized ones rounding_error).
  *
  *   model   not NULL
@@ -167,7 +166,7 @@ DLLM_API dllm_status dllm_model_describe(const dllm_model *model, dllm_buffer *o
 DLLM_API dllm_status dllm_model_i64(const dllm_model *model, const char *key, int64_t *out,
                                     dllm_error *err);
 
-/* Tells the version of the weights, which grows with every change.
+/* Returns the version of the weights, which increases with every change.
  *
  *   model   NULL: 0
  *
@@ -178,7 +177,7 @@ DLLM_API dllm_status dllm_model_i64(const dllm_model *model, const char *key, in
  */
 DLLM_API int64_t dllm_model_version(const dllm_model *model);
 
-/* Counts the named parameters.
+/* Returns the number of named parameters.
  *
  *   model   NULL: 0
  *
@@ -189,36 +188,36 @@ DLLM_API int64_t dllm_model_version(const dllm_model *model);
  */
 DLLM_API int64_t dllm_model_param_count(const dllm_model *model);
 
-/* Names a parameter, in the words of the Hugging Face checkpoint.
+/* Returns the name of a parameter, as in the Hugging Face checkpoint.
  *
  *   model   NULL: NULL
  *   index   0 to dllm_model_param_count - 1
  *
  * Returns  text; NULL when index is out of range
- * Owns     result is lent until the model is released
+ * Owns     result is valid until the model is released
  * Threads  any
  * Since    1
  */
 DLLM_API const char *dllm_model_param_name(const dllm_model *model, int64_t index);
 
-/* Copies one parameter out, in f32 or the exact form it is stored in.
+/* Copies one parameter, in f32 or the exact type it is stored in.
  *
- * Parameters of equal layers lie in one array on the engine, and a call reads all of it: to export a
- * model, save it.
+ * Parameters of equal layers are stored in one array, and a call reads all of it: to export a model,
+ * use dllm_model_save.
  *
  *   model   not NULL
  *   name    not NULL
  *   out     not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest; DLLM_ABORTED when the weights are lost
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllm_model_param(const dllm_model *model, const char *name, dllm_tensor **out,
                                       dllm_error *err);
 
-/* Replaces one parameter and moves the version. Waits for a training step that runs.
+/* Replaces one parameter and increases the version. Waits for a running training step.
  *
  * The first call for an array of equal layers copies it to the host, further ones change that copy; the
  * next call that needs the weights uploads every changed array once.
@@ -228,7 +227,7 @@ DLLM_API dllm_status dllm_model_param(const dllm_model *model, const char *name,
  *   value   not NULL, of the parameter's shape, any float type
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT for another shape, the message has both,
- *          and for a number that is not finite, unless the model was made with check off;
+ *          and for a number that is not finite, unless the model was created with check off;
  *          DLLM_ABORTED when the weights are lost
  * Owns     nothing
  * Threads  owner
@@ -237,7 +236,7 @@ DLLM_API dllm_status dllm_model_param(const dllm_model *model, const char *name,
 DLLM_API dllm_status dllm_model_set_param(dllm_model *model, const char *name,
                                           const dllm_tensor *value, dllm_error *err);
 
-/* Lays a tokenizer beside the model, so that every save and checkpoint writes tokenizer.json too.
+/* Attaches a tokenizer to the model; every save and checkpoint then writes tokenizer.json too.
  *
  * A model loaded from a folder has its tokenizer already; a new one has none.
  *
@@ -254,8 +253,8 @@ DLLM_API dllm_status dllm_model_set_tokenizer(dllm_model *model, const dllm_toke
 
 /* Runs the model once over a batch.
  *
- * Reads ids (batch, seq) i32 and, when there, positions (batch, seq) i32, segments (batch, seq)
- * i32. Writes logits (batch, seq, vocab) f32, and hidden (batch, seq, hidden) f32 when asked for.
+ * Reads ids (batch, seq) i32 and, when present, positions (batch, seq) i32, segments (batch, seq)
+ * i32. Writes logits (batch, seq, vocab) f32, and hidden (batch, seq, hidden) f32 on request.
  *
  *   model   not NULL
  *   batch   not NULL, holds ids
@@ -267,7 +266,7 @@ DLLM_API dllm_status dllm_model_set_tokenizer(dllm_model *model, const dllm_toke
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array, a wrong shape or an id out of the
  *          vocabulary; DLLM_RESOURCE_EXHAUSTED; DLLM_ABORTED when the weights are lost;
  *          DLLM_CANCELLED
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  owner
  * Since    1
  */

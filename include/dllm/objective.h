@@ -1,8 +1,8 @@
 #ifndef DLLM_OBJECTIVE_H
 #define DLLM_OBJECTIVE_H
-/* dllm/objective.h -- what is corrupted and how the loss counts it.
+/* dllm/objective.h -- how a batch is corrupted and how the loss is computed.
  *
- * An objective is two things: `prepare` turns token rows into named arrays on the host (ids with
+ * An objective has two parts: `prepare` turns token rows into named arrays on the host (ids with
  * masks, targets, weights), and a loss reads them. Arrays that a batch already holds are not
  * prepared again, so a test or a script can inject any mask, weight or target:
  *
@@ -11,23 +11,23 @@
  *     dllm_objective_loss(objective, model, prepared, 7, NULL, &loss, err);
  *
  * Lifetime   an objective keeps its schedule alive.
- * Threads    prepare may run on many threads; loss: one call at a time per model.
+ * Threads    prepare may run on several threads at once; loss: one call at a time per model.
  */
 #include "dllm/base.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Makes an objective by name: "mdlm", "ar", "nano", "token_ce".
+/* Creates an objective by name: "mdlm", "ar", "nano", "token_ce".
  *
  *   name       not NULL; dllm_registry_name("objective", i) lists them
- *   schedule   NULL: linear, of nano nano_cosine; objectives without noise ignore it
+ *   schedule   NULL: linear, or nano_cosine for nano; objectives without noise ignore it
  *   opts       NULL: defaults; kind "objective" or "objective:<name>": attention, shift,
- *              block_length, mask_id, compat and the objective's own
+ *              block_length, mask_id, compat and the objective's own options
  *   out        not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest
- * Owns     out is yours, keeps schedule
+ * Owns     caller owns out, which keeps schedule
  * Threads  any
  * Since    1
  */
@@ -35,12 +35,12 @@ DLLM_API dllm_status dllm_objective_new(const char *name, const dllm_schedule *s
                                         const dllm_options *opts, dllm_objective **out,
                                         dllm_error *err);
 
-/* Gives an objective back.
+/* Releases an objective.
  *
  *   objective   NULL: does nothing
  *
  * Returns  nothing
- * Owns     objective is gone
+ * Owns     releases objective
  * Threads  any
  * Since    1
  */
@@ -49,20 +49,20 @@ DLLM_API void dllm_objective_release(dllm_objective *objective);
 /* Draws the noise of one step and fills the arrays that the loss reads.
  *
  * The result holds all arrays of the batch and ids (with masks), targets and weights, each
- * (batch, seq), plus what the objective adds, such as t (batch). The draw depends on seed, step
- * and the global row (array rows), nothing else.
+ * (batch, seq), plus what the objective adds, such as t (batch). The draw depends only on
+ * seed, step and the global row (array rows).
  *
  *   objective   not NULL
- *   model       NULL: mask id and shift are options of the objective, ids are not checked; else
- *               whose mask id, shift and vocabulary count where the options leave them open
+ *   model       NULL: mask id and shift come from the objective's options, ids are not checked;
+ *               else the model's mask id, shift and vocabulary are used where the options do not set them
  *   batch       not NULL, holds ids (batch, seq) i32
  *   seed        any number
  *   step        0 or more
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array, a wrong shape or a number out of
- *          its bounds; DLLM_FAILED_PRECONDITION when the objective needs a mask id and there is none
- * Owns     out is yours
+ *          range; DLLM_FAILED_PRECONDITION when the objective needs a mask id and there is none
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */
@@ -78,10 +78,10 @@ DLLM_API dllm_status dllm_objective_prepare(const dllm_objective *objective,
  *   batch       not NULL, token rows or prepared arrays
  *   seed        any number; used when the batch is not prepared
  *   task        NULL, or checked every few milliseconds
- *   out_loss    not NULL; nats, normalized as the objective says
+ *   out_loss    not NULL; in nats, normalized as the objective defines
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array, a wrong shape or a number out of
- *          its bounds; DLLM_ABORTED when the weights are lost; DLLM_CANCELLED
+ *          range; DLLM_ABORTED when the weights are lost; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1

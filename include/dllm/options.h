@@ -2,8 +2,8 @@
 #define DLLM_OPTIONS_H
 /* dllm/options.h -- typed keys and values, checked against a schema.
  *
- * Every call with many settings takes a dllm_options of one kind. An option object knows the keys
- * of its kind, their types, defaults and bounds, and refuses anything else when it is set:
+ * Every call with many settings takes a dllm_options of one kind. An options object has the keys
+ * of its kind with their types, defaults and ranges; setting another key or value fails:
  *
  *     dllm_options *o;
  *     dllm_options_new("decoder", &o, err);
@@ -13,11 +13,11 @@
  *     dllm_options_release(o);
  *
  * Kinds: engine model save forward tokenizer tokenizer_train dataset loader schedule objective
- * trainer sink decoder slot checkpoint plan lua. Where keys depend on a registered name the kind
- * carries it: "objective:mdlm", "decoder:low_confidence". dllm_registry_name("options", i) lists
+ * trainer sink decoder slot checkpoint plan lua. When keys depend on a registered name the kind
+ * contains it: "objective:mdlm", "decoder:low_confidence". dllm_registry_name("options", i) lists
  * them all.
  *
- * Lifetime   stands alone; a call copies what it needs, so one object can serve many calls.
+ * Lifetime   stands alone; a call copies what it needs, so one object can be used for many calls.
  * Threads    one call at a time per object; reads may run together.
  */
 #include "dllm/base.h"
@@ -25,24 +25,24 @@
 extern "C" {
 #endif
 
-/* Makes options of one kind, every key at its default.
+/* Creates options of one kind, every key at its default.
  *
  *   kind   not NULL, one of the kinds above
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown kind, the hint names the nearest
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllm_options_new(const char *kind, dllm_options **out, dllm_error *err);
 
-/* Gives options back.
+/* Releases options.
  *
  *   opts   NULL: does nothing
  *
  * Returns  nothing
- * Owns     opts is gone
+ * Owns     releases opts
  * Threads  any
  * Since    1
  */
@@ -50,14 +50,14 @@ DLLM_API void dllm_options_release(dllm_options *opts);
 
 /* Sets a whole number, or a yes/no key to 0 or 1.
  *
- * A whole number is also fine for a key of type f64.
+ * A key of type f64 also takes a whole number.
  *
  *   opts    not NULL
  *   key     not NULL, as in the schema
- *   value   within the key's bounds
+ *   value   within the key's range
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key, the hint names the nearest;
- *          DLLM_INVALID_ARGUMENT for the wrong type or out of bounds, the message has the bounds
+ *          DLLM_INVALID_ARGUMENT for the wrong type or out of range, the message names the range
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -69,7 +69,7 @@ DLLM_API dllm_status dllm_options_set_i64(dllm_options *opts, const char *key, i
  *
  *   opts    not NULL
  *   key     not NULL, as in the schema
- *   value   finite, within the key's bounds
+ *   value   finite, within the key's range
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT, as dllm_options_set_i64
  * Owns     nothing
@@ -93,16 +93,16 @@ DLLM_API dllm_status dllm_options_set_f64(dllm_options *opts, const char *key, d
 DLLM_API dllm_status dllm_options_set_str(dllm_options *opts, const char *key, const char *value,
                                           dllm_error *err);
 
-/* Sets many keys at once from a JSON object; the way to set list keys.
+/* Sets many keys at once from a JSON object; also sets list keys.
  *
- * Nested objects spell dotted keys: {"pjrt": {"plugin": "x"}} is "pjrt.plugin". All keys are
+ * Nested objects are dotted keys: {"pjrt": {"plugin": "x"}} is "pjrt.plugin". All keys are
  * checked first: when one is wrong, none is set.
  *
  *   opts   not NULL
  *   json   not NULL, a JSON object
  *   size   bytes of json, 0 or more
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT, also for text that is no JSON object
+ * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT, also for text that is not a JSON object
  * Owns     nothing
  * Threads  owner
  * Since    1

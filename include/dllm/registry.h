@@ -1,6 +1,6 @@
 #ifndef DLLM_REGISTRY_H
 #define DLLM_REGISTRY_H
-/* dllm/registry.h -- which names exist.
+/* dllm/registry.h -- lists the registered names: engines, policies, schedules.
  *
  *     const char *name;
  *     for (int64_t i = 0; (name = dllm_registry_name("objective", i)) != NULL; i++) puts(name);
@@ -12,13 +12,13 @@
 extern "C" {
 #endif
 
-/* Names one entry of a table of the library, in a fixed order.
+/* Returns one name of a table of the library, in a fixed order.
  *
  *   kind    NULL: NULL; one of the kinds above
  *   index   0 or more
  *
  * Returns  text; NULL past the end and for an unknown kind
- * Owns     result is lent for ever
+ * Owns     result is valid for the life of the process
  * Threads  any
  * Since    1
  */

@@ -1,6 +1,6 @@
 #ifndef DLLM_SCHEDULE_H
 #define DLLM_SCHEDULE_H
-/* dllm/schedule.h -- how much is masked at time t, and how much it weighs.
+/* dllm/schedule.h -- noise schedules: how much is masked at time t, and the weight of the loss.
  *
  * alpha(t) is the probability that a token is kept at time t in [0, 1]: 1 at t = 0, about 0 at t =
  * 1. dalpha is its derivative, weight the factor of the loss, -dalpha / (1 - alpha) unless given.
@@ -8,7 +8,7 @@
  *     dllm_schedule_new("linear", NULL, &schedule, err);
  *     dllm_objective_new("mdlm", schedule, NULL, &objective, err);
  *
- * A schedule of your own is a table of at least two points.
+ * A custom schedule is a table of at least two points.
  *
  * Lifetime   objectives keep their schedule alive.
  * Threads    a schedule never changes: many threads may use one.
@@ -18,31 +18,31 @@
 extern "C" {
 #endif
 
-/* Makes a schedule by name: "linear", "cosine", "sqrt".
+/* Creates a schedule by name: "linear", "cosine", "sqrt".
  *
  *   name   not NULL; dllm_registry_name("schedule", i) lists them
  *   opts   NULL: defaults; kind "schedule": eps
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllm_schedule_new(const char *name, const dllm_options *opts,
                                        dllm_schedule **out, dllm_error *err);
 
-/* Makes a schedule from a table; between points it is interpolated.
+/* Creates a schedule from a table; between points it is interpolated.
  *
- *   t        not NULL, growing strictly, within 0 to 1
- *   alpha    not NULL, never growing, within 0 to 1
+ *   t        not NULL, strictly increasing, within 0 to 1
+ *   alpha    not NULL, never increasing, within 0 to 1
  *   dalpha   NULL: derived from alpha
  *   weight   NULL: derived from alpha and dalpha
  *   count    points, 2 or more
  *   out      not NULL
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT, the message names the first bad point
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */
@@ -50,12 +50,12 @@ DLLM_API dllm_status dllm_schedule_table(const double *t, const double *alpha, c
                                          const double *weight, int64_t count, dllm_schedule **out,
                                          dllm_error *err);
 
-/* Gives a schedule back.
+/* Releases a schedule.
  *
  *   schedule   NULL: does nothing
  *
  * Returns  nothing
- * Owns     schedule is gone
+ * Owns     releases schedule
  * Threads  any
  * Since    1
  */
@@ -70,7 +70,7 @@ DLLM_API void dllm_schedule_release(dllm_schedule *schedule);
  *   dst_dalpha   NULL, or room for count numbers
  *   dst_weight   NULL, or room for count numbers
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a time out of bounds
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a time out of range
  * Owns     nothing
  * Threads  any
  * Since    1

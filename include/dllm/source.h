@@ -2,40 +2,40 @@
 #define DLLM_SOURCE_H
 /* dllm/source.h -- files held in memory, for hosts that pack or encrypt their assets.
  *
- * A source stands for a folder: add files by the names they would have there, then load from it:
+ * A source takes the place of a folder: add files by their names in it, then load from it:
  *
  *     dllm_source_new(&source, err);
  *     dllm_source_add(source, "config.json", config, config_size, 0, err);
  *     dllm_source_add(source, "model.safetensors", weights, weights_size, 1, err);
  *     dllm_model_load_source(engine, source, NULL, NULL, &model, err);
  *
- * Lifetime   what is loaded from a source keeps it alive. Lent bytes must stay until the source
- *            and all that was loaded from it are released: the one stated exception to "what you
- *            pass in may be freed when the call returns".
- * Threads    one call at a time per source; loads from it may run together.
+ * Lifetime   what is loaded from a source keeps it alive. Bytes added with lend = 1 must stay valid until
+ *            the source and everything loaded from it are released: the one exception to "arguments
+ *            may be freed when the call returns".
+ * Threads    one call at a time per source; loads from it may run at the same time.
  */
 #include "dllm/base.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Makes an empty source.
+/* Creates an empty source.
  *
  *   out   not NULL
  *
  * Returns  DLLM_OK
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllm_source_new(dllm_source **out, dllm_error *err);
 
-/* Gives a source back.
+/* Releases a source.
  *
  *   source   NULL: does nothing
  *
  * Returns  nothing
- * Owns     source is gone
+ * Owns     releases source
  * Threads  any
  * Since    1
  */
@@ -47,7 +47,7 @@ DLLM_API void dllm_source_release(dllm_source *source);
  *   name     not NULL, as in a model folder, such as "tokenizer.json"; no folder part
  *   data     NULL only when size is 0
  *   size     bytes, 0 or more
- *   lend     0: the bytes are copied; 1: they are used where they are
+ *   lend     0: the bytes are copied; 1: they are used in place
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when the name is taken
  * Owns     source keeps data when lend is 1

@@ -1,6 +1,6 @@
 #ifndef DLLM_TENSOR_H
 #define DLLM_TENSOR_H
-/* dllm/tensor.h -- arrays in and out.
+/* dllm/tensor.h -- arrays as input and output.
  *
  * A tensor is an element type, dimensions, and bytes in row-major order that never change:
  *
@@ -8,7 +8,7 @@
  *     dllm_tensor_new(DLLM_F32, dims, 2, values, &tensor, err);
  *     dllm_model_set_param(model, "lm_head.weight", tensor, err);
  *
- * Lifetime   stands alone, also when it came out of a model, a batch or a checkpoint.
+ * Lifetime   stands alone, also when it was read from a model, a batch or a checkpoint.
  * Threads    any thread may read.
  */
 #include "dllm/base.h"
@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* Makes a tensor from a copy of your array.
+/* Creates a tensor from a copy of an array.
  *
  *   dtype   one of DLLM_F32 to DLLM_U32
  *   dims    NULL only when rank is 0; each 0 or more
@@ -25,25 +25,25 @@ extern "C" {
  *   out     not NULL
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT; DLLM_RESOURCE_EXHAUSTED
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */
 DLLM_API dllm_status dllm_tensor_new(int32_t dtype, const int64_t *dims, int64_t rank,
                                      const void *data, dllm_tensor **out, dllm_error *err);
 
-/* Gives a tensor back.
+/* Releases a tensor.
  *
  *   tensor   NULL: does nothing
  *
  * Returns  nothing
- * Owns     tensor is gone
+ * Owns     releases tensor
  * Threads  any
  * Since    1
  */
 DLLM_API void dllm_tensor_release(dllm_tensor *tensor);
 
-/* Tells the element type.
+/* Returns the element type.
  *
  *   tensor   NULL: 0
  *
@@ -54,7 +54,7 @@ DLLM_API void dllm_tensor_release(dllm_tensor *tensor);
  */
 DLLM_API int32_t dllm_tensor_dtype(const dllm_tensor *tensor);
 
-/* Tells the number of dimensions.
+/* Returns the number of dimensions.
  *
  *   tensor   NULL: 0
  *
@@ -65,7 +65,7 @@ DLLM_API int32_t dllm_tensor_dtype(const dllm_tensor *tensor);
  */
 DLLM_API int64_t dllm_tensor_rank(const dllm_tensor *tensor);
 
-/* Tells the length of one dimension.
+/* Returns the length of one dimension.
  *
  *   tensor   NULL: 0
  *   axis     0 to rank - 1
@@ -77,18 +77,18 @@ DLLM_API int64_t dllm_tensor_rank(const dllm_tensor *tensor);
  */
 DLLM_API int64_t dllm_tensor_dim(const dllm_tensor *tensor, int64_t axis);
 
-/* Shows the elements, row-major.
+/* Returns a pointer to the elements, row-major.
  *
  *   tensor   NULL: NULL
  *
  * Returns  the first element; NULL when the tensor is not in host memory
- * Owns     result is lent until the tensor is released
+ * Owns     result is valid until the tensor is released
  * Threads  any
  * Since    1
  */
 DLLM_API const void *dllm_tensor_data(const dllm_tensor *tensor);
 
-/* Copies all elements out, converted to another element type.
+/* Copies all elements, converted to another element type.
  *
  * Float to float rounds to nearest even; float to integer only when every value is whole and fits.
  *
@@ -97,8 +97,8 @@ DLLM_API const void *dllm_tensor_data(const dllm_tensor *tensor);
  *   dst        NULL only when dst_size is 0
  *   dst_size   bytes, 0 or more; exactly elements x size of dtype
  *
- * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when dst_size is not what is needed, the message has the
- *          need; DLLM_INVALID_ARGUMENT for a conversion that would lose more than rounding
+ * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when dst_size is wrong, the message has the needed
+ *          size; DLLM_INVALID_ARGUMENT for a conversion that would lose more than rounding
  * Owns     nothing
  * Threads  any
  * Since    1

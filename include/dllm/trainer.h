@@ -1,6 +1,6 @@
 #ifndef DLLM_TRAINER_H
 #define DLLM_TRAINER_H
-/* dllm/trainer.h -- change a model so that the loss falls.
+/* dllm/trainer.h -- train a model.
  *
  *     dllm_trainer_new(model, objective, opts, &trainer, err);
  *     for (step = 0; step < 1000; step++) {
@@ -9,35 +9,36 @@
  *       dllm_batch_release(batch);
  *     }
  *
- * or dllm_trainer_run, which is the same loop with events. accumulate and apply are the halves of a
- * step, for batches that do not fit at once: gradients and counts are summed, then divided once.
+ * or dllm_trainer_run, which is the same loop with events. accumulate and apply are the two halves
+ * of a step, for batches that are too large for memory: gradients and counts are summed, then divided
+ * once.
  *
- * Steps in flight. The CPU engine takes a step while you wait. An engine of kind "pjrt" starts it;
- * with out_loss NULL, and in dllm_trainer_run, no call waits, so that the next batch is prepared
- * while the device works. At most two steps are unread then. What is known late: metrics, events
- * and sinks stand up to two steps behind, in order, each event with its own step; "skipped" counts
- * the steps that were read; a failure comes from a later call and names its step. After a loss that
- * is not finite ("nonfinite" = "stop") the steps in flight behind it change no weight and do not
- * count either, their batches are gone; with "skip" the learning rate and the bias correction of
- * AdamW, for those behind it, took it for an update. Asking for the loss, dllm_trainer_sync, an
- * evaluation, a checkpoint and the end of a run wait for all.
+ * Steps in flight. On the CPU engine a call returns when its step is complete. An engine of kind "pjrt"
+ * starts it; with out_loss NULL, and in dllm_trainer_run, the call does not wait, and the next batch is
+ * prepared while the device works. At most two steps are in flight. Their results are late: metrics,
+ * events and sinks are up to two steps behind, in order, each event with its own step; "skipped" counts
+ * only steps whose results were read; a later call returns the failure of a step and names the step.
+ * After a loss that is not finite ("nonfinite" = "stop") the later steps in flight change no weight and
+ * do not count; their batches are lost. With "skip" the later steps in flight used a learning rate and a
+ * bias correction of AdamW that counted the skipped step as an update. A call with out_loss,
+ * dllm_trainer_sync, an evaluation, a checkpoint and the end of a run wait for all steps.
  *
  * Lifetime   a trainer keeps its model and its objective alive.
- * Threads    one call at a time per trainer, which is the one writer of its model; metric, describe and
- *            model at any time.
+ * Threads    one call at a time per trainer, which is the only writer of its model; metric, describe and
+ *            model may be called at any time.
  */
 #include "dllm/base.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Makes a trainer at step 0. The model's trained parameters become f32, and a model without a mask
+/* Creates a trainer at step 0. The model's trained parameters become f32, and a model without a mask
  * token gets one: no decoder of it may step meanwhile, and no save or param of the same model may run.
  *
- * The model gets a mask token where the objective needs one and it has none, and from here on sees
- * as the objective trains it (attention, shift): so it decodes and is saved. A next-token model
- * (causal, its file names no shift and no mask token) gets shift 1 from an objective that masks.
- * Options of kind "model" that the model was made with stay.
+ * The model gets a mask token when the objective needs one and it has none. Its attention and shift
+ * become those of the objective, for decoding and saving too. A next-token model (causal, its file
+ * names no shift and no mask token) gets shift 1 from an objective that masks. Options of kind "model"
+ * that the model was created with are kept.
  *
  *   model       not NULL
  *   objective   not NULL
@@ -52,7 +53,7 @@ extern "C" {
  *          tokenizer holds no tokens; DLLM_INVALID_ARGUMENT for an option of an optimizer that is
  *          not the chosen one, or when every tensor is frozen; DLLM_ABORTED when the model's
  *          weights are lost; DLLM_RESOURCE_EXHAUSTED
- * Owns     out is yours, keeps model, objective
+ * Owns     caller owns out, which keeps model, objective
  * Threads  owner
  * Since    1
  */
@@ -60,22 +61,22 @@ DLLM_API dllm_status dllm_trainer_new(dllm_model *model, dllm_objective *objecti
                                       const dllm_options *opts, dllm_trainer **out,
                                       dllm_error *err);
 
-/* Gives a trainer back; the model keeps its trained weights. Waits for a checkpoint that is being written in the
- * background; an error of it that no call reported goes to the log.
+/* Releases a trainer; the model keeps its trained weights. Waits for a checkpoint that is being written in
+ * the background; its failure is logged when no call has returned it.
  *
  *   trainer   NULL: does nothing
  *
  * Returns  nothing
- * Owns     trainer is gone
+ * Owns     releases trainer
  * Threads  any
  * Since    1
  */
 DLLM_API void dllm_trainer_release(dllm_trainer *trainer);
 
-/* Takes one optimizer step on one batch.
+/* Runs one optimizer step on one batch.
  *
  * A step that fails or is cancelled changes no weight and does not count. An update that has begun is
- * finished: it reads and writes 28 bytes a parameter, an estimated second for 500 million on two cores.
+ * finished: it reads and writes 28 bytes per parameter, about 1 s for 500 million on two cores.
  *
  *   trainer    not NULL
  *   batch      not NULL, token rows or prepared arrays
@@ -83,8 +84,8 @@ DLLM_API void dllm_trainer_release(dllm_trainer *trainer);
  *   out_loss   NULL: do not wait for the result; else the loss before the update, in nats
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array or a wrong shape;
- *          DLLM_FAILED_PRECONDITION while gradients are accumulated; what the device fails with,
- *          and DLLM_ABORTED from then on; DLLM_ABORTED when the loss is not finite and option
+ *          DLLM_FAILED_PRECONDITION while gradients are accumulated; the status of a device
+ *          error, and DLLM_ABORTED after it; DLLM_ABORTED when the loss is not finite and option
  *          nonfinite is "stop"; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
@@ -95,17 +96,17 @@ DLLM_API dllm_status dllm_trainer_step(dllm_trainer *trainer, const dllm_batch *
 
 /* Adds the gradients of one batch to the sum, without an update.
  *
- * Batches of one update draw the noise that one large batch of all their rows would. Objectives
- * that spread times over the rows of the whole update (time_sampling low_discrepancy) take their
- * number from option accumulate and the rows of this batch, which must be equal in all of them.
+ * Batches of one update draw the same noise as one large batch of all their rows. Objectives that
+ * spread times over the rows of the whole update (time_sampling low_discrepancy) compute the number of
+ * rows from option accumulate and the rows of this batch, which must be equal in all batches.
  *
  *   trainer   not NULL
  *   batch     not NULL, token rows or prepared arrays
  *   task      NULL, or checked until the sums begin to change; then the call is finished
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT; DLLM_FAILED_PRECONDITION when the objective spreads
- *          times and option accumulate is reached; what the device fails with, and DLLM_ABORTED
- *          from then on; DLLM_CANCELLED
+ *          times and option accumulate is reached; the status of a device error, and
+ *          DLLM_ABORTED after it; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -121,8 +122,8 @@ DLLM_API dllm_status dllm_trainer_accumulate(dllm_trainer *trainer, const dllm_b
  *              nats
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when nothing is accumulated, or fewer batches than
- *          option accumulate and the objective spreads times; what the device fails with, and
- *          DLLM_ABORTED from then on; DLLM_ABORTED when the loss is not finite and option nonfinite
+ *          option accumulate and the objective spreads times; the status of a device error,
+ *          and DLLM_ABORTED after it; DLLM_ABORTED when the loss is not finite and option nonfinite
  *          is "stop"; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
@@ -131,9 +132,10 @@ DLLM_API dllm_status dllm_trainer_accumulate(dllm_trainer *trainer, const dllm_b
 DLLM_API dllm_status dllm_trainer_apply(dllm_trainer *trainer, dllm_task *task, double *out_loss,
                                         dllm_error *err);
 
-/* Waits for all steps in flight and for a checkpoint that is written in the background; reports the first late failure.
+/* Waits for all steps in flight and for a checkpoint that is written in the background; returns the first
+ * late failure.
  *
- * A failure is told once. After a device error the trainer's state is lost: restore a checkpoint.
+ * A failure is returned once. After a device error the trainer's state is lost: restore a checkpoint.
  *
  *   trainer   not NULL
  *
@@ -144,24 +146,25 @@ DLLM_API dllm_status dllm_trainer_apply(dllm_trainer *trainer, dllm_task *task, 
  */
 DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
 
-/* Takes many steps from a loader and tells about each.
+/* Runs many steps with batches of a loader and sends an event for each.
  *
  * Sends TRAIN_STEP for every step and CHECKPOINT for every save into option "root". DLLM_STOP and
- * the budgets (options "tokens", "minutes") end the run cleanly; steps that were in flight are
- * taken, and sinks get their events. With option "save_wait" off, checkpoints are written in the background (see
- * dllm_checkpoint_save), except the last: when the run returns, all of them are on disk. A cancelled run gives up the step it is in, unless the update of
- * the weights has begun (that one is finished), puts its batch back into the loader, and saves a
- * checkpoint when option root is set and it has taken a step.
+ * the budgets (options "tokens", "minutes") end the run without an error; steps in flight are
+ * finished, and sinks get their events. With option "save_wait" off, checkpoints are written in the
+ * background (see dllm_checkpoint_save), except the last: when the run returns, all of them are on disk.
+ * A cancelled run discards the current step, unless the update of the weights has begun (that one is
+ * finished), returns its batch to the loader, and saves a checkpoint when option root is set and it has
+ * completed a step.
  *
  *   trainer     not NULL
  *   loader      not NULL
- *   steps       more steps to take, 0 or more
+ *   steps       additional steps, 0 or more
  *   fn          NULL, or called on this thread between steps
- *   user_data   NULL, or handed to fn
- *   task        NULL, or checked inside of every step; progress in steps
+ *   user_data   NULL, or passed to fn
+ *   task        NULL, or checked inside every step; progress in steps
  *
  * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when the data ends first; DLLM_CALLBACK_FAILED;
- *          DLLM_RESOURCE_EXHAUSTED when a sink or a checkpoint meets a full disk; all of
+ *          DLLM_RESOURCE_EXHAUSTED when the disk of a sink or a checkpoint is full; all of
  *          dllm_trainer_step
  * Owns     nothing
  * Threads  owner
@@ -173,15 +176,15 @@ DLLM_API dllm_status dllm_trainer_run(dllm_trainer *trainer, dllm_loader *loader
 
 /* Computes the mean loss over batches of a loader, without an update.
  *
- * The noise depends on the loader's position alone, so that two evaluations of one text compare.
+ * The noise depends only on the loader's position, so two evaluations of the same text are comparable.
  *
  *   trainer       not NULL
  *   loader        not NULL, usually of split "held_out"
  *   max_batches   1 or more; fewer when the data ends first
- *   task          NULL, or checked inside of every batch; progress in batches
+ *   task          NULL, or checked inside every batch; progress in batches
  *   out_loss      not NULL; nats
  *
- * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when there is not one batch; DLLM_ABORTED when the weights are
+ * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when there is no batch; DLLM_ABORTED when the weights are
  *          lost; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
@@ -191,12 +194,12 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
                                        int64_t max_batches, dllm_task *task, double *out_loss,
                                        dllm_error *err);
 
-/* Reads one metric of the last step that was read.
+/* Reads one metric of the last step whose results were read.
  *
  *   trainer   not NULL
  *   key       not NULL: "step" "loss" "lr" "grad_norm" "tokens" "tokens_per_second" "mfu" "memory"
  *             "compiles" "skipped" "checkpoint_stall_seconds" (training stood still for saves, over
- *             the life of the trainer); "nll" where the objective has one
+ *             the life of the trainer); "nll" when the objective has one
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest
@@ -207,7 +210,7 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
 DLLM_API dllm_status dllm_trainer_metric(const dllm_trainer *trainer, const char *key, double *out,
                                          dllm_error *err);
 
-/* Writes all metrics, the effective options and what the optimizer keeps as a JSON object.
+/* Writes all metrics, the effective options and the optimizer's state arrays as a JSON object.
  *
  *   trainer   not NULL
  *   out       not NULL
@@ -226,7 +229,7 @@ DLLM_API dllm_status dllm_trainer_describe(const dllm_trainer *trainer, dllm_buf
  *   key       not NULL: "lr" "weight_decay" "clip"
  *   value     finite, 0 or more
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key; DLLM_INVALID_ARGUMENT when out of bounds
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key; DLLM_INVALID_ARGUMENT when out of range
  * Owns     nothing
  * Threads  callback
  * Since    1
@@ -234,10 +237,10 @@ DLLM_API dllm_status dllm_trainer_describe(const dllm_trainer *trainer, dllm_buf
 DLLM_API dllm_status dllm_trainer_set_f64(dllm_trainer *trainer, const char *key, double value,
                                           dllm_error *err);
 
-/* Adds a place that every event of the trainer is written to.
+/* Adds a sink that every event of the trainer is written to.
  *
- * A place that takes no more (a full disk) is reported once: the run ends behind that step, saves and
- * fails; the step is done. Lines that are not written are kept and written with the next one.
+ * A failed write (a full disk) is reported once: the run ends after that step, which is complete, saves
+ * a checkpoint and fails. Lines that could not be written are kept and written with the next one.
  *
  *   trainer   not NULL
  *   kind      not NULL: "jsonl" (a file, one JSON object per line), "console" (standard error)
@@ -254,7 +257,7 @@ DLLM_API dllm_status dllm_trainer_add_sink(dllm_trainer *trainer, const char *ki
                                            const char *target, const dllm_options *opts,
                                            dllm_error *err);
 
-/* Hands out the model in one of its roles. "ema" waits while a step writes the average.
+/* Returns the model in one of its roles. "ema" waits while a step writes the average.
  *
  *   trainer   not NULL
  *   role      not NULL: "live" (what is trained), "ema" (its moving average, a copy)
@@ -262,7 +265,7 @@ DLLM_API dllm_status dllm_trainer_add_sink(dllm_trainer *trainer, const char *ki
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown role; DLLM_FAILED_PRECONDITION for "ema" without
  *          one; DLLM_ABORTED for "ema" when the weights are lost
- * Owns     out is yours
+ * Owns     caller owns out
  * Threads  any
  * Since    1
  */

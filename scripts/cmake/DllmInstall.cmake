@@ -1,4 +1,4 @@
-# What cmake --install lays down: library, headers and program (their own rules), and what others find them by.
+# What cmake --install installs: library, headers and program (their own rules), and the files by which other builds find them.
 include(CMakePackageConfigHelpers)
 set(package "${PROJECT_SOURCE_DIR}/abi/package")
 set(made "${PROJECT_BINARY_DIR}/package")
@@ -32,7 +32,7 @@ install(CODE "
 install(FILES "${made}/dllm.1" DESTINATION share/man/man1 COMPONENT program)
 install(FILES "${made}/dllm" DESTINATION share/bash-completion/completions COMPONENT program)
 
-# Libraries that have no static form that a shared library can take in lie beside ours, found by its $ORIGIN.
+# Libraries that have no static form that a shared library can take in are installed next to ours, found by its $ORIGIN.
 if(DLLM_SELF_CONTAINED)
   foreach(library IN LISTS DLLM_BESIDE)
     install(CODE "file(INSTALL DESTINATION \"\${CMAKE_INSTALL_PREFIX}/lib\" TYPE SHARED_LIBRARY FOLLOW_SYMLINK_CHAIN

@@ -1,5 +1,5 @@
 # DLLM_SELF_CONTAINED: libdllm.so that needs the C library and zlib of the system alone. What has a static form made
-# for shared libraries is linked in, the rest (DLLM_BESIDE) is installed beside it.
+# for shared libraries is linked in, the rest (DLLM_BESIDE) is installed next to it.
 set(DLLM_BESIDE "")
 foreach(dependency "PCRE2 pcre2-8" "UTF8PROC utf8proc" "FFI ffi_pic")
   separate_arguments(parts UNIX_COMMAND "${dependency}")
@@ -9,7 +9,7 @@ foreach(dependency "PCRE2 pcre2-8" "UTF8PROC utf8proc" "FFI ffi_pic")
   if(DLLM_STATIC_${prefix})
     set_target_properties(PkgConfig::${prefix} PROPERTIES INTERFACE_LINK_LIBRARIES "${DLLM_STATIC_${prefix}}")
   else()
-    message(STATUS "lib${name}.a is not installed: the shared library is installed beside libdllm.so")
+    message(STATUS "lib${name}.a is not installed: the shared library is installed next to libdllm.so")
     string(REPLACE "_pic" "" name "${name}")
     find_library(DLLM_SHARED_${prefix} "${name}" REQUIRED)
     list(APPEND DLLM_BESIDE "${DLLM_SHARED_${prefix}}")

@@ -112,7 +112,7 @@ function dllm.train_tokenizer(data, values) return raw.tokenizer_train(data, val
 function tokenizer:encode(text) return raw.tokenizer_encode_task(self, text):values("ids") end
 function tokenizer:decode(ids) return raw.tokenizer_decode(self, ids) end
 function tokenizer:id(name) return raw.tokenizer_id(self, name) end
--- A conversation by the tokenizer's chat template: flat lists ids and keep (0 where the assistant speaks).
+-- A conversation by the tokenizer's chat template: flat lists ids and keep (0 for text of the assistant).
 -- values: options of kind chat; messages: {{role = "user", content = "Hi"}, ...}
 function tokenizer:chat(messages, values)
   local row = raw.tokenizer_chat_task(self, encode(messages), values)
@@ -246,7 +246,7 @@ function decoder:start(prompt, seed) raw.decoder_start(self, prompt, seed or 0) 
 function decoder:add(canvas, fixed, values) return raw.decoder_add(self, canvas, fixed, values) end
 function decoder:remove(slot) raw.decoder_remove(self, slot) end
 function decoder:step() return raw.decoder_step(self) end
--- Steps for this many milliseconds, if need be to the middle of a step; answers as step.
+-- Runs steps for this many milliseconds, possibly to the middle of a step; returns as step.
 function decoder:step_for(milliseconds, fn) return raw.decoder_step_for(self, milliseconds, fn) end
 -- fn(event), between steps: event.kind ("decode_step" "block") and the keys of dllm/event.h.
 function decoder:run(fn) raw.decoder_run(self, fn) end

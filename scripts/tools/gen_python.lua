@@ -58,7 +58,7 @@ local function generate(data)
   add("}\n\n")
   add([[
 def bind(library):
-    """Sets the types of every function; answers the names the library does not have."""
+    """Sets the types of every function; returns the names the library does not have."""
     missing = []
     for name, (result, parameters) in PROTOTYPES.items():
         try:

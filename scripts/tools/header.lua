@@ -75,7 +75,7 @@ local function parse_enum(body, group, where, out)
   end
 end
 
--- Only these typedefs exist beside the opaque handles.
+-- The only typedefs other than opaque handles.
 local scalar_typedefs = {
   ["typedef int32_t dllm_status"] = true,
   ["typedef int32_t (*dllm_event_fn)(const dllm_event *event, void *user_data)"] = true,

@@ -70,7 +70,7 @@ local function pair_lengths(list)
   end
 end
 
--- Facts that only the parameter's sentence can tell.
+-- Facts that only the sentence of the parameter has.
 local function read_sentence(p, text, constants)
   p.doc = text
   p.null = not text:match("^not NULL") and text:match("NULL") ~= nil
@@ -117,7 +117,7 @@ function kinds.params(fn, constants)
   return list
 end
 
--- What a function answers.
+-- What a function returns.
 function kinds.result(fn)
   local c = fn.result
   if c == "void" then return {kind = "void", c = c} end
@@ -138,10 +138,10 @@ end
 -- The Owns line as data.
 function kinds.ownership(text)
   local owns = {}
-  local list = text:match(", keeps ([%l_, ]+)$")
-  owns.gives = text:match("^(out[%l_]*) is yours") or text:match("^(result) is yours")
-  owns.takes = text:match("^([%l_]+) is gone$")
-  owns.lends = text:match("^result is lent (.+)$")
+  local list = text:match(", which keeps ([%l_, ]+)$")
+  owns.gives = text:match("^caller owns (out[%l_]*)") or text:match("^caller owns (result)")
+  owns.takes = text:match("^releases ([%l_]+)$")
+  owns.lends = text:match("^result is valid (.+)$")
   local keeper, kept = text:match("^([%l_]+) keeps ([%l_]+)")
   if keeper then owns.keeper, list = keeper, kept end
   if list then

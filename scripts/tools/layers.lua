@@ -40,7 +40,7 @@ local function resolve(path, spelled)
   return folder .. "/" .. spelled
 end
 
--- The folder that #include "..." means; nil for a file beside the including one or a system header.
+-- The folder that #include "..." means; nil for a file in the folder of the including one or a system header.
 local function target_of(path, spelled)
   if spelled:match("^%.%./") then return folder_of(resolve(path, spelled)) or "outside" end
   if spelled:match("^dllm/") then return "include" end

@@ -23,7 +23,7 @@ void set_arguments(lua_State* state, int argc, char** argv) {
   lua_setglobal(state, "arg");
 }
 
-// Modules lie beside the script.
+// Modules are in the script's folder.
 void set_module_path(lua_State* state) {
   luaL_dostring(state,
                 "local folder = arg[0]:match('^(.*)/[^/]*$') or '.'\n"

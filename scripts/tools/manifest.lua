@@ -1,6 +1,6 @@
 -- Makes abi/manifest.json and abi/dllm.map from the public headers.
 --   lua_tool manifest.lua ROOT            writes both
---   lua_tool manifest.lua ROOT --check    fails when the committed files differ, and says where
+--   lua_tool manifest.lua ROOT --check    fails when the committed files differ, and prints where
 local files = require "files"
 local json = require "json"
 local header = require "header"
@@ -27,7 +27,7 @@ local function function_entry(fn, list, header_name)
   return entry
 end
 
--- texts: list of {name = "dllm/x.h", text}; answers the manifest and a list of complaints.
+-- texts: list of {name = "dllm/x.h", text}; returns the manifest and a list of complaints.
 function manifest.build(texts)
   local out = {generated = "scripts/tools/manifest.lua from include/dllm; do not edit", abi = 1,
                types = {}, constants = {}, functions = {}}

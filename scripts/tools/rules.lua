@@ -1,4 +1,4 @@
--- The rules of docs/style.md for one function; answers a list of complaints.
+-- The rules of docs/style.md for one function; returns a list of complaints.
 local kinds = require "kinds"
 local rules = {}
 
@@ -63,7 +63,7 @@ local function check_sentences(fn, list, say)
       at = at + 1
       local pointer = p.c:match("%*") or p.kind == "callback" or p.kind == "hook"
       if pointer and p.kind ~= "length" and not p.doc:match("NULL") then
-        say("the sentence of %s must say what NULL means", p.name)
+        say("the sentence of %s must name the meaning of NULL", p.name)
       end
     elseif not optional then
       say("parameter %s has no sentence, or out of order", p.name)

@@ -1,8 +1,5 @@
-// From words to options: what was typed and what --config holds, into the option handles of a command.
+// From command line words and --config to the option handles of a command.
 
-#include "config_file.h"
-#include "help.h"
-#include "nearest.h"
 #include "option_list.h"
 
 #include <nlohmann/json.hpp>

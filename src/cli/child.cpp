@@ -1,6 +1,6 @@
-#include "child.h"
+#include "process.h"
 
-#include "handles.h"
+#include "command.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -162,7 +162,7 @@ ChildResult run_child(const ChildRequest& request) {
   const auto started = Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - started).count(); };
   int status = 0;
-  double asked = 0; // when `waiting` was called last
+  double polled_at = 0; // when `waiting` was called last
   rusage use{};
   while (wait4(pid, &status, WNOHANG, &use) == 0) {
     if (streams.open())
@@ -171,8 +171,8 @@ ChildResult run_child(const ChildRequest& request) {
       usleep(10000);
     const double now = passed();
     bool go_on = true;
-    if (request.waiting && now - asked >= 0.1) {
-      asked = now;
+    if (request.waiting && now - polled_at >= 0.1) {
+      polled_at = now;
       go_on = request.waiting(now);
     }
     if (!go_on)

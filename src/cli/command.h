@@ -1,7 +1,7 @@
 #pragma once
-// A command of the program: what it takes, what it does. Its options are the schemas of the library.
+// A command of the program: its options and its function. Its options are the schemas of the library.
 
-#include "handles.h"
+#include "dllm/dllm.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -14,7 +14,14 @@
 
 namespace dllm::cli {
 
-// An argument of a command's own, beside the schemas' keys.
+// The C++ classes of the library, by the names that this program uses.
+using Failure = dllm::api::Error;
+using dllm::api::call;
+using dllm::api::make;
+using dllm::api::Owned;
+using dllm::api::text;
+
+// An argument of the command itself, in addition to the keys of the schemas.
 struct Argument {
   enum class Kind { text, number, flag, positional } kind;
   std::string name;      // without dashes
@@ -106,6 +113,21 @@ struct Parsed {
 };
 Parsed parse(const Command& command, int argc, char** argv);  // throws UsageFailure
 
+// One function per command, each in its file of commands/; the table is in main.cpp.
+Command chat_command();
+Command compile_command();
+Command devices_command();
+Command generate_command();
+Command graph_command();
+Command infill_command();
+Command inspect_command();
+Command repl_command();
+Command replay_command();
+Command run_script_command();
+Command tokenize_command();
+Command tokenizer_train_command();
+Command train_command();
+Command verify_command();
 const std::vector<Command>& commands();
 
 // Exit codes: 0 fine, 1 failed, 2 wrong usage, 130 interrupted by Ctrl-C (143, 129: by SIGTERM, SIGHUP).

@@ -1,6 +1,5 @@
-#include "config_file.h"
+#include "option_list.h"
 
-#include "nearest.h"
 #include "session.h"
 
 #include <algorithm>
@@ -30,9 +29,9 @@ ConfigFile::ConfigFile(const std::string& path) : path_(path), root_(Json::objec
     root_ = Json::parse(text);
   } catch (const Json::parse_error& error) {
     const std::string what = error.what();
-    const size_t told = what.rfind(": ");
+    const size_t detail = what.rfind(": ");
     throw UsageFailure(path_ + ":" + place_of(text, error.byte == 0 ? 0 : error.byte - 1) + " is no JSON: " +
-                       (told == std::string::npos ? what : what.substr(told + 2)));
+                       (detail == std::string::npos ? what : what.substr(detail + 2)));
   }
   if (!root_.is_object()) throw UsageFailure(path_ + " holds " + root_.type_name() + ", not a JSON object");
 }

@@ -1,4 +1,4 @@
-#include "help.h"
+#include "option_list.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -33,9 +33,4 @@ class LineEditor {
   std::unique_ptr<Impl> impl_;
 };
 
-// The longest text that all items begin with, not ending inside a character.
-std::string common_begin(const std::vector<std::string>& items);
-// Items side by side in columns of a width, a line break after each row.
-std::string in_columns(const std::vector<std::string>& items, int columns);
-
 }  // namespace dllm::cli

@@ -2,6 +2,8 @@
 
 #include "line_editor.h"
 
+#include "pictures/pictures.h"
+
 #include <histedit.h>
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -1,10 +1,8 @@
 // The program `dllm`: a client of the shared library like any other.
 
 #include "command.h"
-#include "help.h"
-#include "interrupt.h"
-#include "nearest.h"
-#include "standard_output.h"
+#include "option_list.h"
+#include "process.h"
 
 #include <nlohmann/json.hpp>
 
@@ -12,6 +10,15 @@
 #include <cstring>
 
 namespace dllm::cli {
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> table = {
+      train_command(),           generate_command(), infill_command(),  chat_command(), replay_command(), tokenize_command(),
+      tokenizer_train_command(), inspect_command(),  devices_command(), graph_command(),
+      compile_command(),
+      verify_command(),          run_script_command(), repl_command()};
+  return table;
+}
 namespace {
 
 // "dllm generate: ..." for errors of the command line, "dllm: ..." for all else.

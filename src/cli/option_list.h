@@ -1,9 +1,10 @@
 #pragma once
-// What a command line may hold: the command's own arguments and the keys of its kinds of options, with their names.
+// The options of a command: its own arguments and the keys of its kinds, with their names; --config files; help texts.
 
 #include "command.h"
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,7 +32,7 @@ class OptionList {
 
   const std::vector<Option>& all() const { return options_; }
   const Option* find(std::string_view name) const;  // with its dashes; null: there is none
-  // What to say to a name that is not there: the nearest one, or the full names that a bare key stands for.
+  // The error for an unknown name: the nearest one, or the full names that a bare key stands for.
   std::string advice(const std::string& name) const;
 
  private:
@@ -41,5 +42,44 @@ class OptionList {
 
   std::vector<Option> options_;
 };
+
+// ---- names ----
+
+// The known name with the fewest changed letters; "" when none is near: more than a third of the letters differ.
+std::string nearest(std::string_view typed, const std::vector<std::string>& known);
+// "a, b, c"
+std::string listed(const std::vector<std::string>& names);
+// The names of a registry of the library: "policy", "objective", ...
+std::vector<std::string> registry_names(const std::string& registry);
+
+// ---- config_file.cpp ----
+// --config FILE: options as JSON. A member is a kind with its keys ({"trainer": {"lr": 1e-3}}), or any option of the
+// command by the name that it has on the command line ({"steps": 100, "model": "runs/first"}).
+
+class ConfigFile {
+ public:
+  // "": no file. Throws UsageFailure with line and column for what is no JSON.
+  explicit ConfigFile(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  // The text of key `key` of a kind, or of the top-level member of that name; "" without it.
+  std::string text(const std::string& kind, const std::string& key) const;
+  // In the order of the file. An argument of the command's own has an empty kind and its name as key.
+  std::vector<Setting> settings(const OptionList& list, const std::map<std::string, std::string>& kinds) const;
+
+ private:
+  std::string path_;
+  nlohmann::ordered_json root_;
+};
+
+// ---- help.cpp ----
+
+std::string help_text(const Command& command, const OptionList& list);
+// All commands with one line each.
+std::string usage_text();
+// The manual page dllm(1), in man(7)'s macros.
+std::string manual_page();
+// A script for bash that completes commands and options.
+std::string bash_completion();
 
 }  // namespace dllm::cli

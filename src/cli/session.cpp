@@ -1,18 +1,93 @@
 #include "session.h"
 
-#include "read_file.h"
+#include "command.h"
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
 #include <iostream>
 #include <iterator>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace dllm::cli {
+namespace {
+
+struct Descriptor {
+  int number;
+  ~Descriptor() {
+    if (number >= 0) ::close(number);
+  }
+};
+
+const char* kind_of(mode_t mode) {
+  return S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+void check_regular(const struct stat& info, const std::string& path) {
+  if (S_ISREG(info.st_mode)) return;
+  throw Failure(DLLM_INVALID_ARGUMENT, path + " is not a regular file: it is " + kind_of(info.st_mode),
+                S_ISDIR(info.st_mode) ? "name a file in it" : "write its content to a file first");
+}
+
+// Fails when it is no regular file: a pipe without a writer hangs, a device never ends.
+std::string read_file(const std::string& path) {
+  struct stat info {};
+  const auto cannot = [&] {
+    return Failure(errno == EACCES ? DLLM_PERMISSION_DENIED : DLLM_NOT_FOUND,
+                   "cannot read " + path + ": " + std::strerror(errno));
+  };
+  if (::stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) throw Failure(DLLM_NOT_FOUND, "there is no file or folder " + path);
+    throw cannot();
+  }
+  check_regular(info, path);  // before it is opened
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+  if (file.number < 0 || ::fstat(file.number, &info) != 0) throw cannot();
+  check_regular(info, path);
+  std::string text(static_cast<size_t>(info.st_size), '\0');
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t got = ::read(file.number, text.data() + done, text.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw cannot();
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  text.resize(done);
+  return text;
+}
+
+}  // namespace
+
+void refuse_typed(const Context& context, const std::string& kind, const std::string& key, const std::string& reason) {
+  if (context.typed(kind, key)) throw UsageFailure("--" + kind + "." + key + ": " + reason);
+}
+
+void note_typed(const Context& context, const std::string& kind, const std::string& key, const std::string& reason) {
+  if (context.typed(kind, key)) std::fprintf(stderr, "--%s.%s has no effect: %s\n", kind.c_str(), key.c_str(), reason.c_str());
+}
+
+void check_engine(const Context& context) {
+  if (context.option("engine", "kind") != "\"cpu\"") return;
+  const auto options = nlohmann::json::parse(
+      text([&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(context.options("engine"), out, err); }));
+  for (const auto& [key, value] : options.items()) {
+    if (key.rfind("pjrt.", 0) != 0 && key != "plugin" && key != "target") continue;
+    if (context.typed("engine", key)) throw UsageFailure("--" + key + " needs --engine.kind pjrt");
+  }
+}
 
 Owned<dllm_engine> open_engine(const Context& context) {
+  check_engine(context);
   return make<dllm_engine>(
       [&](dllm_engine** out, dllm_error* err) { return dllm_engine_new(context.options("engine"), out, err); });
 }
 
 Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path) {
+  refuse_typed(context, "model", "seed", "it is for a new model, and this one has its weights");
   return make<dllm_model>([&](dllm_model** out, dllm_error* err) {
     return dllm_model_load(engine, path.c_str(), context.options("model"), context.task(), out, err);
   });

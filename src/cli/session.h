@@ -9,6 +9,13 @@
 
 namespace dllm::cli {
 
+// No option is accepted and ignored: one that a command never uses is refused, one that has no effect together with the
+// others is named on standard error.
+void refuse_typed(const Context& context, const std::string& kind, const std::string& key, const std::string& reason);
+void note_typed(const Context& context, const std::string& kind, const std::string& key, const std::string& reason);
+
+// Refuses options of one kind of engine that the chosen kind ignores.
+void check_engine(const Context& context);
 Owned<dllm_engine> open_engine(const Context& context);
 Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path);
 Owned<dllm_tokenizer> open_tokenizer(const std::string& path);

@@ -1,6 +1,5 @@
-#include "lua/callback.h"
+#include "lua/raw_call.h"
 
-#include "lua/json_values.h"
 #include "lua/state.h"
 
 #include <lauxlib.h>

@@ -1,7 +1,6 @@
-#include "lua/finalizers.h"
+#include "lua/limits.h"
 
-#include "lua/budget.h"
-#include "lua/control.h"
+#include "lua/sandbox.h"
 #include "lua/state.h"
 
 #include <lauxlib.h>

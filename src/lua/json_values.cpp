@@ -1,7 +1,6 @@
-#include "lua/json_values.h"
-
-#include "lua/budget.h"
 #include "lua/state.h"
+
+#include "lua/limits.h"
 
 #include <lauxlib.h>
 #include <nlohmann/json.hpp>
@@ -39,7 +38,7 @@ class Count {
   int64_t values_ = 0;
 };
 
-// ---- text to values: pushed as the parser meets them, so that no tree is built first ----
+// ---- text to values: pushed as the parser reads them, so that no tree is built first ----
 
 class Pusher final : public nlohmann::json_sax<Json> {
  public:
@@ -235,7 +234,7 @@ int decode(lua_State* L) {
 }  // namespace
 
 void push_json(lua_State* L, std::string_view text) {
-  constexpr int64_t kCopies = 8;  // of one word: in the parser, and in what it says when it stops there
+  constexpr int64_t kCopies = 8;  // of one token: in the parser, and in its error message
   luaL_checkstack(L, 8, "JSON");
   const auto longest = static_cast<int64_t>(longest_word(L, text)), room = room_left(shared(L));
   if (longest > room / kCopies) raise(L, "resource_exhausted", "JSON with a text of " + std::to_string(longest) + " bytes: " +

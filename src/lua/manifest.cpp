@@ -1,7 +1,7 @@
 #include "lua/manifest.h"
 
-#include "lua/embedded.h"
-#include "lua/script_error.h"
+#include "lua/sandbox.h"
+#include "lua/state.h"
 
 #include <dlfcn.h>
 
@@ -14,7 +14,7 @@
 namespace dllm::lua {
 namespace {
 
-using Json = nlohmann::json;
+using ManifestJson = nlohmann::json;
 
 // This library itself: a host may have loaded another one with the same names.
 void* own_library() {
@@ -34,7 +34,7 @@ Element element_of(const std::string& name) {
   return name == "byte" ? Element::byte : Element::i32;
 }
 
-std::optional<ParamKind> kind_of(const Json& param) {
+std::optional<ParamKind> kind_of(const ManifestJson& param) {
   const std::string kind = param.at("kind");
   if (kind == "handle") {
     if (param.at("handle") == "error") return ParamKind::error;
@@ -69,7 +69,7 @@ bool is_derived(ParamKind kind) {
 }
 
 // Nothing for a function that cannot be called from a script.
-std::optional<Function> read_function(const Json& json) {
+std::optional<Function> read_function(const ManifestJson& json) {
   const auto result = result_of(json.at("returns").at("kind"));
   if (json.at("header") == "dllm/lua.h" || !result) return std::nullopt;
   Function function;
@@ -78,7 +78,7 @@ std::optional<Function> read_function(const Json& json) {
   function.result_noun = json.at("returns").value("handle", "");
   function.result_element = element_of(json.at("returns").value("elem", ""));
   function.takes = json.value("takes", "");
-  for (const Json& item : json.at("params")) {
+  for (const ManifestJson& item : json.at("params")) {
     const auto kind = kind_of(item);
     if (!kind) return std::nullopt;
     Param param{item.at("name"), *kind, item.value("handle", ""), item.value("options", ""),
@@ -91,7 +91,7 @@ std::optional<Function> read_function(const Json& json) {
     for (size_t j = 0; j < function.params.size() && !length.empty(); ++j) {
       if (function.params[j].name == length) function.params[i].length = static_cast<int>(j);
     }
-    // Room of raw bytes: nothing else tells how much, so the caller does.
+    // Room of raw bytes: the caller passes the size.
     if (function.params[i].kind == ParamKind::dst && function.params[i].element == Element::byte) {
       function.params[static_cast<size_t>(function.params[i].length)].derived = false;
     }
@@ -104,13 +104,13 @@ std::optional<Function> read_function(const Json& json) {
 }
 
 Manifest read_manifest() {
-  const Json json = Json::parse(embedded_file("manifest.json"));
+  const ManifestJson json = ManifestJson::parse(embedded_file("manifest.json"));
   Manifest made;
-  for (const Json& item : json.at("functions")) {
+  for (const ManifestJson& item : json.at("functions")) {
     if (auto function = read_function(item)) made.functions.push_back(std::move(*function));
   }
-  for (const Json& item : json.at("constants")) made.constants.push_back({item.at("name"), item.at("value")});
-  for (const Json& item : json.at("types")) made.nouns.push_back(item.get<std::string>());
+  for (const ManifestJson& item : json.at("constants")) made.constants.push_back({item.at("name"), item.at("value")});
+  for (const ManifestJson& item : json.at("types")) made.nouns.push_back(item.get<std::string>());
   return made;
 }
 

@@ -32,7 +32,7 @@ struct Function {
   ResultKind result;
   std::string result_noun;
   Element result_element = Element::i32;
-  std::string takes;            // the parameter that is gone after the call
+  std::string takes;            // the parameter that the call releases
   std::vector<Param> params;
   void (*address)() = nullptr;
 };
@@ -48,7 +48,7 @@ struct Manifest {
   std::vector<std::string> nouns;
 };
 
-// Parsed once. Functions that scripts cannot use are left out: those of dllm/lua.h, and those that lend bytes.
+// Parsed once. Functions that scripts cannot use are left out: those of dllm/lua.h, and those that return pointers to bytes.
 const Manifest& manifest();
 
 int64_t element_size(Element element);

@@ -1,6 +1,6 @@
 #include "lua/pattern.h"
 
-#include "lua/budget.h"
+#include "lua/limits.h"
 
 #include <lauxlib.h>
 

@@ -38,7 +38,7 @@ class Pattern {
     ptrdiff_t size;
   };
 
-  // p: a place in the pattern. Every function answers the end of the match of what follows p, or null.
+  // p: a place in the pattern. Every function returns the end of the match of what follows p, or null.
   const char* match_here(const char* s, const char* p);
   const char* match_escape(const char* s, const char* p, bool& handled);
   const char* repeat_most(const char* s, const char* p, const char* next);

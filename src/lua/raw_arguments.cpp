@@ -1,8 +1,6 @@
-#include "lua/raw_arguments.h"
+#include "lua/raw_call.h"
 
-#include "lua/budget.h"
-#include "lua/json_values.h"
-#include "lua/reach.h"
+#include "lua/limits.h"
 #include "lua/state.h"
 
 #include <lauxlib.h>

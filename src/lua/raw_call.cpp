@@ -1,9 +1,6 @@
 #include "lua/raw_call.h"
 
-#include "lua/boxes.h"
-#include "lua/budget.h"
-#include "lua/raw_arguments.h"
-#include "lua/reach.h"
+#include "lua/limits.h"
 #include "lua/state.h"
 
 #include <ffi.h>
@@ -163,7 +160,7 @@ int push_results(lua_State* L, Call& call, Slot result) {
   return lua_gettop(L) - before;
 }
 
-// Rooms whose need the library tells in out_count: asked with none, then filled.
+// Arrays whose size the library returns in out_count: called without room first, then filled.
 bool make_room(lua_State* L, Call& call, dllm_status status) {
   if (status != DLLM_OUT_OF_RANGE && status != DLLM_OK) return false;
   int out_count = -1, room = -1;
@@ -180,80 +177,6 @@ bool make_room(lua_State* L, Call& call, dllm_status status) {
   fill_room(L, call, static_cast<size_t>(room), need);
   call.values[static_cast<size_t>(p.length)].i64 = need;
   return true;
-}
-
-// Handles of the script that are garbage may hold much library memory, which Lua's collector cannot see.
-void collect_before(lua_State* L, const Function& function) {
-  Shared& own = shared(L);
-  if (own.library == nullptr || own.library->used() <= own.collect_at) return;
-  const bool makes = std::any_of(function.params.begin(), function.params.end(),
-                                 [](const Param& p) { return p.kind == ParamKind::out_handle; });
-  if (!makes && function.result != ResultKind::handle) return;
-  lua_gc(L, LUA_GCCOLLECT, 0);
-  pass_stop_on(L);
-  constexpr int64_t kLeast = int64_t{1} << 20;
-  const int64_t used = own.library->used();
-  own.collect_at = used + (own.limit == 0 ? used + (kLeast << 6) : std::max((own.limit - own.heap - used) / 2, kLeast));
-}
-
-// Bytes of what an object keeps that are no arrays: a made one by its arguments, a tokenizer also by its tokens.
-int64_t bytes_of_made(const Call& call, const Param& p, void* handle) {
-  constexpr int64_t kBytesPerByte = 4, kBytesPerToken = 256, kCopies = 2;
-  if (p.noun == "batch" || p.noun == "tensor") return 0;  // arrays alone
-  int64_t bytes = call.text_bytes * kBytesPerByte + call.option_bytes;
-  for (size_t i = 0; i < call.storage.size(); ++i) {
-    if (call.function.params[i].kind == ParamKind::array) bytes += static_cast<int64_t>(call.storage[i].size()) * kCopies;
-  }
-  if (p.noun == "tokenizer") bytes += dllm_tokenizer_size(static_cast<dllm_tokenizer*>(handle)) * kBytesPerToken;
-  return bytes;
-}
-
-void charge_box(Shared& own, Box& box, int64_t bytes) {
-  box.bytes += bytes;
-  own.library->add(bytes);
-}
-
-// The whole charge of an object that grows and shrinks.
-void charge_engine(Shared& own, Box& box) {
-  constexpr int64_t kBytes = 1024, kBytesPerThread = int64_t{1} << 20;
-  int64_t threads = 0;
-  dllm_engine_i64(static_cast<dllm_engine*>(box.handle), "threads", &threads, nullptr);
-  charge_box(own, box, kBytes + threads * kBytesPerThread - box.bytes);
-}
-
-void charge_batch(Shared& own, Box& box) {
-  constexpr int64_t kBytesPerArray = 1024;  // its name, of at most 256 bytes, and shape
-  charge_box(own, box, (1 + dllm_batch_count(static_cast<dllm_batch*>(box.handle))) * kBytesPerArray - box.bytes);
-}
-
-// What is kept in memory and is no array.
-void charge_library(lua_State* L, const Call& call) {
-  constexpr int64_t kBytesPerByte = 4, kBytesPerOption = 24;  // "1," of a list may become a text of 32 bytes, and a number
-  const Function& f = call.function;
-  Shared& own = shared(L);
-  if (own.library == nullptr) return;
-  auto* first = static_cast<Box*>(lua_touserdata(L, 1));  // of the object that grows
-  if (f.name == "dllm_batch_set") return charge_batch(own, *first);
-  if (f.name == "dllm_engine_set_i64") return charge_engine(own, *first);
-  if (f.name == "dllm_dataset_add" || f.name == "dllm_source_add") charge_box(own, *first, call.text_bytes * kBytesPerByte);
-  if (f.name.starts_with("dllm_options_set_")) charge_box(own, *first, call.text_bytes * kBytesPerOption);
-  size_t made = 0;
-  for (const Param& p : f.params) {
-    if (p.kind != ParamKind::out_handle) continue;
-    auto* box = static_cast<Box*>(lua_touserdata(L, call.made[made++]));
-    if (box->handle == nullptr) continue;
-    if (p.noun == "engine") charge_engine(own, *box);
-    else charge_box(own, *box, bytes_of_made(call, p, box->handle));
-  }
-}
-
-void check_memory(lua_State* L, const Call& call) {
-  const Shared& own = shared(L);
-  if (own.limit == 0 || own.library == nullptr) return;
-  const int64_t used = own.heap + own.library->used();
-  if (used <= own.limit) return;
-  raise(L, "resource_exhausted", call.function.name + ": the script and its objects hold " + std::to_string(used) +
-        " bytes, the limit is " + std::to_string(own.limit), "close objects that are not needed, or raise option memory_limit");
 }
 
 int call_checked(lua_State* L, const Function& function) {

@@ -1,6 +1,5 @@
-#include "lua/reach.h"
+#include "lua/limits.h"
 
-#include "lua/script_error.h"
 #include "lua/state.h"
 
 #include <nlohmann/json.hpp>

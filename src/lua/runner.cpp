@@ -1,12 +1,7 @@
 #include "lua/runner.h"
 
-#include "lua/boxes.h"
-#include "lua/budget.h"
-#include "lua/control.h"
-#include "lua/heap.h"
-#include "lua/json_values.h"
+#include "lua/limits.h"
 #include "lua/raw_call.h"
-#include "lua/reach.h"
 #include "lua/sandbox.h"
 #include "lua/state.h"
 
@@ -20,51 +15,6 @@
 
 namespace dllm::lua {
 namespace {
-
-constexpr std::string_view kNoMemory = "not enough memory";  // as Lua words it
-
-// The text of an error value: its message; what it prints itself as; a plain table's content.
-std::string text_of_error(lua_State* L) {
-  if (lua_istable(L, 1)) {
-    if (lua_getfield(L, 1, "message") == LUA_TSTRING) return lua_tostring(L, -1);
-    if (luaL_getmetafield(L, 1, "__tostring") == LUA_TNIL) {
-      lua_pushcfunction(L, [](lua_State* inner) {
-        const std::string json = to_json(inner, 1);
-        lua_pushlstring(inner, json.data(), json.size());
-        return 1;
-      });
-      lua_pushvalue(L, 1);
-      if (lua_pcall(L, 1, 1, 0) == LUA_OK) return lua_tostring(L, -1);
-      pass_stop_on(L);
-    }
-  }
-  return luaL_tolstring(L, 1, nullptr);
-}
-
-// Turns any error value into the table form, with a traceback. Runs where the error was raised.
-int with_traceback(lua_State* L) {
-  std::string code = "script_failed", hint, message;
-  if (shared(L).stop == DLLM_OK) {
-    if (lua_istable(L, 1)) {
-      if (lua_getfield(L, 1, "code") == LUA_TSTRING) code = lua_tostring(L, -1);
-      lua_getfield(L, 1, "hint");
-      if (const char* text = lua_tostring(L, -1)) hint = text;
-      lua_settop(L, 1);
-    }
-    message = text_of_error(L);
-    if (message == kNoMemory) code = "resource_exhausted";
-  }
-  lua_settop(L, 1);
-  luaL_traceback(L, L, nullptr, 1);
-  const std::string trace = lua_tostring(L, -1);
-  lua_newtable(L);
-  for (const auto& [key, value] : {std::pair<const char*, const std::string&>{"code", code}, {"message", message},
-                                   {"hint", hint}, {"traceback", trace}}) {
-    lua_pushlstring(L, value.data(), value.size());
-    lua_setfield(L, -2, key);
-  }
-  return 1;
-}
 
 dllm_status status_of(const std::string& code) {
   for (dllm_status status = 0; status <= DLLM_SCRIPT_FAILED; ++status) {
@@ -224,7 +174,7 @@ void Runner::State::open(const RunnerSettings& settings) {
   lua_setfield(L, -2, "dllm.raw");
 }
 
-// Calls what push_function pushes with the elements of args_json; answers a JSON array of its results.
+// Calls what push_function pushes with the elements of args_json; returns a JSON array of its results.
 template <class F>
 std::string Runner::State::run(std::string_view args_json, dllm_task* task, F&& push_function) {
   start_budget(L, task);
@@ -291,7 +241,7 @@ std::string Runner::run_file(const std::string& path, std::string_view args_json
   const std::string code = read_file(path);
   lua_State* L = state_->L;
   return state_->run(args_json, task, [&] {
-    // Modules beside the script, at the level that may read files.
+    // Modules in the folder of the script, at the level that may read files.
     if (state_->shared.level == Level::full) {
       const size_t slash = path.rfind('/');
       const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);

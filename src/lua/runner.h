@@ -2,7 +2,6 @@
 // A Lua state that drives the library through its C ABI. One call at a time; its scripts see the module "dllm".
 
 #include "dllm/dllm.h"
-#include "lua/script_error.h"
 #include "lua/state.h"
 
 #include <cstdint>

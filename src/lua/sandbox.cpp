@@ -1,16 +1,11 @@
 #include "lua/sandbox.h"
 
-#include "lua/control.h"
-#include "lua/embedded.h"
 #include "lua/state.h"
-#include "lua/table_functions.h"
-#include "lua/text_functions.h"
-
-#include <lauxlib.h>
-#include <lualib.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <lauxlib.h>
+#include <lualib.h>
 
 namespace dllm::lua {
 namespace {
@@ -141,6 +136,13 @@ void open_searchers(lua_State* L, bool full, const std::string& path) {
     }
   }
   lua_pop(L, 1);
+}
+
+std::string_view embedded_file(std::string_view name) {
+  for (size_t i = 0; i < kEmbeddedFileCount; ++i) {
+    if (name == kEmbeddedFiles[i].name) return {kEmbeddedFiles[i].data, kEmbeddedFiles[i].size};
+  }
+  return {};
 }
 
 }  // namespace dllm::lua

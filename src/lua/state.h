@@ -1,12 +1,17 @@
 #pragma once
-// What hangs on a Lua state: the running task, the budget of steps, the heap's limit, the level.
+// The state of a script: its failures, what belongs to the Lua state (task, budget, heap, level), and library objects
+// and JSON as Lua values.
 
+#include "dllm/base.h"
 #include "dllm/dllm.h"
+#include "lua/manifest.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <lua.h>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dllm::lua {
@@ -17,7 +22,7 @@ enum class Level { safe, files, full };
 struct LibraryBytes {
   virtual ~LibraryBytes() = default;
   virtual int64_t used() const = 0;
-  // Bytes that the library does not count itself, or, when negative, that are gone.
+  // Bytes that the library does not count itself, or, when negative, that were freed.
   virtual void add(int64_t bytes) = 0;
   // Counts the heap towards the same limit.
   virtual void watch(const int64_t* heap) = 0;
@@ -32,7 +37,7 @@ struct Shared {
   bool in_call = false;                // a script's call is under way: its finalizers may run
   bool closing = false;
 
-  // ---- steps: instructions, and what library functions charge (budget.h) ----
+  // ---- steps: instructions, and what library functions charge (limits.h) ----
   int64_t credit = 0;                  // until the next look at task and limit
   int64_t steps = 0, step_limit = 0;   // 0: none
 
@@ -60,5 +65,58 @@ const char* level_name(Level level);
 [[noreturn]] void raise(lua_State* L, const char* code, const std::string& message, const std::string& hint = {});
 // Pushes the same table.
 void push_error(lua_State* L, const char* code, const char* message, const char* hint);
+// Turns any error value into the table form, with a traceback. Runs where the error was raised.
+int with_traceback(lua_State* L);
+inline constexpr std::string_view kNoMemory = "not enough memory";  // Lua's message
+
+// How failures leave a script: the core's exception type is not visible here, so this folder has its own.
+
+class ScriptError : public std::runtime_error {
+ public:
+  ScriptError(dllm_status status, const std::string& message, std::string hint = {})
+      : std::runtime_error(message), status_(status), hint_(std::move(hint)) {}
+  dllm_status status() const { return status_; }
+  const std::string& hint() const { return hint_; }
+
+ private:
+  dllm_status status_;
+  std::string hint_;
+};
+
+// Handles as Lua values: full userdata with their noun, released by __gc, __close or :close().
+
+// uses: calls under way that hold the handle, below on the stack when a callback runs. It cannot be closed meanwhile.
+// busy: one of them is a run with a callback, so that only functions that read it may be called.
+struct Box {
+  void* handle;
+  void (*release)();  // dllm_<noun>_release, each has its own type
+  int uses;
+  int busy;
+  int64_t bytes;  // what it was charged for in addition to its arrays
+  bool is_hosts;  // handed over, not made by the script
+};
+
+// Makes the metatable "dllm.<noun>" of every noun; its __index is the (empty) table the friendly layer fills.
+void open_boxes(lua_State* L);
+// Pushes a box that owns the handle; null: an empty one, for fill_box, which cannot fail.
+void push_box(lua_State* L, const std::string& noun, void* handle);
+void fill_box(lua_State* L, Box& box, void* handle);
+// The box at `index`, open; raises when it is closed or of another noun. nil gives null when nullable.
+Box* check_box(lua_State* L, int index, const std::string& noun, bool nullable, const char* what);
+bool is_box(lua_State* L, int index, const std::string& noun);
+
+// Lua values as JSON and back. Tables with keys 1..n are arrays, an empty table is an empty object. Both ways refuse
+// what is nested deeper or has more values than the limits, and charge the script's budget by value.
+
+inline constexpr int kMostJsonDepth = 64;  // as base/json.h: what passes here passes there
+inline constexpr int64_t kMostJsonValues = int64_t{1} << 22;
+inline constexpr size_t kMostJsonBytes = size_t{256} << 20;  // of a text that is written
+
+// Pushes one value; raises when the text is no JSON or over a limit.
+void push_json(lua_State* L, std::string_view json);
+// The value at `index`; raises for functions, handles, and what is over a limit, tables in themselves among it.
+std::string to_json(lua_State* L, int index);
+// Installs json.encode and json.decode into the table on top of the stack.
+void open_json(lua_State* L);
 
 }  // namespace dllm::lua

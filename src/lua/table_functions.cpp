@@ -1,6 +1,6 @@
-#include "lua/table_functions.h"
+#include "lua/sandbox.h"
 
-#include "lua/budget.h"
+#include "lua/limits.h"
 
 #include <lauxlib.h>
 

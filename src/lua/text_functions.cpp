@@ -1,7 +1,6 @@
-#include "lua/text_functions.h"
+#include "lua/sandbox.h"
 
-#include "lua/budget.h"
-#include "lua/heap.h"
+#include "lua/limits.h"
 #include "lua/pattern.h"
 
 #include <lauxlib.h>

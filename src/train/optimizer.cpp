@@ -93,9 +93,12 @@ std::vector<OptionSpec> optimizer_options() {
 const Optimizer& optimizer_of(const Options& options) {
   const Optimizer& chosen = find_optimizer(options.str("optimizer"));
   const Json given = options.to_json(), defaults = Options(options.schema()).to_json();
+  // Options that were copied with to_json and set_json have every key: of other optimizers then at its default.
+  const bool copied = std::ranges::all_of(given.items(), [&](const auto& row) { return options.is_set(row.key()); });
   for (const Optimizer& other : optimizers()) {
     for (const OptionSpec& row : other.options) {
-      if (declares(chosen, row.key) || given.at(row.key) == defaults.at(row.key)) continue;
+      if (declares(chosen, row.key) || !options.is_set(row.key)) continue;
+      if (copied && given.at(row.key) == defaults.at(row.key)) continue;
       fail_with_hint("set optimizer = " + other.name + ", or leave " + row.key + " out", Code::invalid_argument,
                      "option {} is one of optimizer {}, this trainer has {}", row.key, other.name, chosen.name);
     }

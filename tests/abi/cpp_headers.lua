@@ -31,7 +31,7 @@ for name in pairs(left_out) do tap.ok(known[name], name .. " exists", "it is not
 
 -- Every handle type has a release, so that an owner cannot forget one.
 for _, name in ipairs(json.decode(files.read(root .. "/abi/manifest.json")).types) do
-  if name ~= "event" then -- events are lent
+  if name ~= "event" then -- events belong to the library
     tap.ok(text:find("void operator()(dllm_" .. name .. "* handle)", 1, true), "Release has dllm_" .. name)
   end
 end

@@ -24,7 +24,7 @@ local good = {
             "const dllm_options *opts, dllm_task *task, dllm_thing **out, dllm_error *err);",
   params = " *   name   not NULL\n *   opts   NULL: defaults\n *   task   NULL, or looked at\n" ..
            " *   out    not NULL\n",
-  tags = " * Returns  DLLM_OK\n * Owns     out is yours\n * Threads  any\n * Since    1\n",
+  tags = " * Returns  DLLM_OK\n * Owns     caller owns out\n * Threads  any\n * Since    1\n",
 }
 
 local function text_of(case)
@@ -108,7 +108,7 @@ local cases = {
   {"no Threads", {tags = good.tags:gsub(" %* Threads[^\n]*\n", "")}, "no line threads"},
   {"no Since", {tags = good.tags:gsub(" %* Since[^\n]*\n", "")}, "no line since"},
   {"other Threads", {tags = good.tags:gsub("any", "maybe")}, "Threads is any"},
-  {"an out that nobody owns", {tags = good.tags:gsub("out is yours", "nothing")}, "who gets out"},
+  {"an out without an owner", {tags = good.tags:gsub("caller owns out", "nothing")}, "who gets out"},
   {"keeping what is no parameter", {tags = good.tags:gsub("yours", "yours, keeps engine")},
    "names engine"},
   {"a const handle for one thread", {signature = with(object .. "int64_t n" .. err, "").signature,

@@ -1,5 +1,5 @@
 /* Load, use, close, load again; a thread that outlives the close.   abi_reload LIBRARY
- * The host is C and knows the library by dlopen alone, as most hosts do. */
+ * The host is C and uses the library through dlopen alone, as most hosts do. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <pthread.h>

@@ -79,7 +79,7 @@ private:
   void ok(dllm_status status, const std::string& what) {
     if (status != DLLM_OK && failed.empty()) failed = what + ": " + dllm_error_message(err);
   }
-  // Makes an object and gives it back.
+  // Creates an object and releases it.
   template <class T, class Make, class Release>
   void make(const std::string& what, Make make_it, Release release) {
     T* made = nullptr;
@@ -543,7 +543,7 @@ void close_shared(Shared& s) {
   fs::remove_all(s.folder);
 }
 
-// Steps until the callers are done; answers how many.
+// Steps until the callers are done; returns how many.
 int64_t train(Shared& s, const std::atomic<int>& callers) {
   dllm_error* err = dllm_error_new();
   int64_t steps = 0;

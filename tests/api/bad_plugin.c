@@ -1,5 +1,5 @@
-/* A plugin that does not do what plugins should. BAD_PLUGIN says what it does when it is loaded:
- * abort, hang, exit, flood, or (unset) hand out no table. */
+/* A plugin that does not do what plugins should. BAD_PLUGIN chooses what it does when it is loaded:
+ * abort, hang, exit, flood, or (unset) return no table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// The C++ headers (dllm/dllm.hpp) as a program of somebody else uses them: a tokenizer, a model, training and decoding
+// The C++ headers (dllm/dllm.hpp) as another program uses them: a tokenizer, a model, training and decoding
 // through owners; failures as exceptions and as results; callbacks that throw; objects destroyed in any order.
 
 #include "check.h"

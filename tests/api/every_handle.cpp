@@ -45,7 +45,7 @@ void use_source(const world& w, const std::string& root) {
   dllm_tensor_release(tensor);
   dllm_source_release(source); // the model keeps it
   dllm_model_release(model);
-  // Refused half way: what was made until then goes away.
+  // Refused half way: what was made until then is released.
   CHECK(dllm_model_load(w.engine, "/nothing/here", nullptr, nullptr, &model, err) != DLLM_OK);
   CHECK(dllm_checkpoint_open("/nothing/here", &weights, err) != DLLM_OK);
 }

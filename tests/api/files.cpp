@@ -1,4 +1,4 @@
-// Files that are not what they should be, or change while they are in use: every call answers with a status. Nothing
+// Files that are not what they should be, or change while they are in use: every call returns a status. Nothing
 // here ends the process, hangs, or touches a file that no save wrote.
 #include "world.h"
 
@@ -217,7 +217,7 @@ std::string model_with_a_broken_tokenizer() {
   return file.bytes + std::string(at, '\0');
 }
 
-void test_a_broken_tokenizer_is_told(world& w) {
+void test_a_broken_tokenizer_is_reported(world& w) {
   const Folder folder;
   const std::string place = folder / "t.gguf";
   write(place, model_with_a_broken_tokenizer());
@@ -249,7 +249,7 @@ int main() {
   test_overwrite_keeps_other_files(w);
   test_the_size_limit_of_files(w);
   test_a_config_that_does_not_fit(w);
-  test_a_broken_tokenizer_is_told(w);
+  test_a_broken_tokenizer_is_reported(w);
   close_world(&w);
   return failures != 0;
 }

@@ -154,9 +154,9 @@ std::string lost(const fs::path& run, int64_t committed) {
     if (!verified(entry.path())) return name + " is there and not whole";
     newest = std::max<int64_t>(newest, std::stoll(name.substr(5)));
   }
-  if (newest < committed) return step_name(committed) + " was committed and is gone";
+  if (newest < committed) return step_name(committed) + " was committed and is missing";
   for (int64_t step = std::max<int64_t>(1, newest - kKept + 1); step < newest; ++step) {
-    if (!fs::exists(run / step_name(step))) return step_name(step) + " is gone before its time";
+    if (!fs::exists(run / step_name(step))) return step_name(step) + " was removed too early";
   }
   return {};
 }

@@ -32,7 +32,7 @@ struct Seen {
   dllm_model* model = nullptr;
   dllm_task* task = nullptr;
   int events = 0;
-  dllm_status before = -1, after = -1; // of a call beside the release
+  dllm_status before = -1, after = -1; // of a call during the release
   bool in_thread = false;
 };
 

@@ -1,5 +1,5 @@
 // A server in small: one thread steps a decoder for ever under the host's lock, clients add requests
-// and take them away between steps, somebody cancels the step that runs. Every answer is the one the
+// and take them away between steps, the running step is cancelled. Every answer is the one the
 // request gets alone, with and without an exact cache.
 
 #include "world.h"

@@ -142,7 +142,7 @@ for signal in INT:130 TERM:143 HUP:129; do
   wait $program
   code=$?
   check "SIG${signal%:*}: saves and exits ${signal#*:}" \
-    eval 'exits "${signal#*:}" && [ -n "$(steps sig_$signal)" ] && says err "the same command goes on"'
+    eval 'exits "${signal#*:}" && [ -n "$(steps sig_$signal)" ] && says err "the same command continues"'
   check "SIG${signal%:*}: no lock is left" [ ! -e "sig_$signal/LOCK" ]
 done
 

@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace dllm::text::jinja;
   if (size > 16384) return 0;
   const std::string_view source(reinterpret_cast<const char*>(data), size);
-  // A character that the template may hold too tells nothing about who wrote it.
+  // A character that the template may hold too does not show who wrote it.
   constexpr std::string_view kSaid = "\xC7\x82";
   if (source.find('\x82') != std::string_view::npos || source.find('\\') != std::string_view::npos)
     return 0;

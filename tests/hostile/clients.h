@@ -64,7 +64,7 @@ inline int64_t size_of(const std::string& text) {
   return static_cast<int64_t>(text.size());
 }
 
-// A folder of this process that goes away with it. In memory where the system has such a file system.
+// A folder of this process that is removed with it. In memory where the system has such a file system.
 class Folder {
 public:
   Folder();

@@ -1,4 +1,4 @@
-// Damaged config.json beside weights that are good.
+// Damaged config.json next to good weights.
 
 #include "clients.h"
 

@@ -1,4 +1,4 @@
-// The optimized program that a plugin hands out as a protobuf message, written as text.
+// The optimized program that a plugin returns as a protobuf message, written as text.
 
 #include "harness.h"
 

@@ -2,9 +2,8 @@
 
 #include "harness.h"
 
-#include "cli/handles.h"
-#include "cli/pictures/heat_map.h"
-#include "cli/pictures/replay.h"
+#include "cli/command.h"
+#include "cli/pictures/pictures.h"
 #include "unit/cli/traces.h"
 
 using namespace dllm::hostile;

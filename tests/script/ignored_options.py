@@ -9,13 +9,14 @@ An option that --help lists and the table does not is a failure.
 import hashlib
 import json
 import pathlib
-import re
 import shutil
-import subprocess
 import sys
 
+from cli_options import Program, words_of
+
 DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
-failures = 0
+program = Program(DLLM, SCRATCH)
+ok, run, options_of = program.ok, program.run, program.options_of
 
 BASE = {"--data": "text", "--rows": "line", "--layers": "1", "--hidden": "64", "--vocab": "300", "--length": "32",
         "--batch": "4", "--steps": "6", "--save-every": "0", "--eval-every": "3", "--lr": "0.01"}
@@ -68,34 +69,6 @@ TRAIN = {
     "--trainer.compat": ("nano", {"--warmup": "4"}),
 }
 ELSEWHERE = {"--help", "--fresh", "--seed"}  # --fresh: train_program_test.sh; --seed stands for several of the above
-
-
-def ok(condition, what):
-    global failures
-    print(("ok   " if condition else "FAIL ") + what, flush=True)
-    failures += not condition
-
-
-def run(*words):
-    return subprocess.run([DLLM, *words], cwd=SCRATCH, text=True, capture_output=True, timeout=60)
-
-
-def options_of(command):
-    """The full name of every option: the last of "--bare, --kind.key"."""
-    names = set()
-    for line in run(command, "--help").stdout.splitlines():
-        found = re.match(r" {1,6}((?:-h, )?--[^ ,]+(?:, --[^ ,]+)*)", line)
-        if found:
-            names.add(max(re.findall(r"--[^ ,]+", found.group(1)), key=lambda name: (name.count("."), len(name))))
-    return names
-
-
-def words_of(options):
-    words = []
-    for name, value in options.items():
-        if value is not None:
-            words += [name, value] if value != "" else [name]
-    return words
 
 
 def digest(path):
@@ -185,4 +158,4 @@ ok(not set(TRAIN) - listed, f"not in --help: {sorted(set(TRAIN) - listed)}")
 for option, row in TRAIN.items():
     if option in listed:
         look(option, *row)
-sys.exit(1 if failures else 0)
+sys.exit(1 if program.failures else 0)

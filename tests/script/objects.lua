@@ -2,7 +2,7 @@
 local dllm = require "dllm"
 local tap = require "tap"
 
-tap.is(type(dllm.version), "string", "the module knows its version")
+tap.is(type(dllm.version), "string", "the module has its version")
 tap.ok(#dllm.names "objective" >= 3, "the registry lists objectives")
 
 local err = tap.fails("an unknown option raises", dllm.engine, { thread = 1 })

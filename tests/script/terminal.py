@@ -185,7 +185,7 @@ def piped():
     done = run("repl", input="x = 6\nx * 7\nfor i = 1, 2 do\nprint(i)\nend\n")
     ok(done.returncode == 0 and done.stdout == "42\n1\n2\n", "piped lines run without a prompt")
     done = run("repl", input="error('no')\n1\n")
-    ok(done.returncode == 1 and done.stdout == "1\n" and "no" in done.stderr, "an error does not end it, and is told by the exit code")
+    ok(done.returncode == 1 and done.stdout == "1\n" and "no" in done.stderr, "an error does not end it, and sets the exit code")
     ok(run("repl", input="for i = 1, 2 do\n").returncode == 1, "a chunk without an end fails")
 
 
@@ -233,7 +233,7 @@ def replay():
 def verdicts(path):
     done = run("verify", path, "--json")
     report = json.loads(done.stdout)
-    ok(report["ok"] == (done.returncode == 0), f"exit code {done.returncode} says what the report says")
+    ok(report["ok"] == (done.returncode == 0), f"exit code {done.returncode} agrees with the report")
     return done.returncode, {c["check"]: (c["verdict"], c["detail"]) for c in report["checks"]}
 
 

@@ -1,4 +1,4 @@
-"""Lists and arrays across the border. With numpy results are numpy arrays, without it lists."""
+"""Lists and arrays as arguments and results: numpy arrays when numpy is installed, else lists."""
 from __future__ import annotations
 
 import array
@@ -85,7 +85,7 @@ def from_c(pointer: Any, dtype: str, count: int) -> Any:
 
 
 def ask(name: str, dtype: str, *args: Any) -> Any:
-    """Calls a function with `dst, dst_count, out_count, err` last: first for the need, then with room."""
+    """Calls a function with `dst, dst_count, out_count, err` last: first for the count, then with room."""
     ctype, count = DTYPES[dtype][1], c_int64()
     function = getattr(lib, name)
     status = function(*args, None, 0, byref(count), thread_error())

@@ -1,4 +1,4 @@
-"""What every object shares: closing, calling, buffers, options."""
+"""The base of all objects: closing, calls, buffers, options."""
 from __future__ import annotations
 
 import ctypes
@@ -29,14 +29,14 @@ def call(name: str, *args: Any) -> None:
 
 
 def make(name: str, *args: Any) -> c_void_p:
-    """Calls a function whose last parameters are `out` and the error; answers the new handle."""
+    """Calls a function whose last parameters are `out` and the error; returns the new handle."""
     out = c_void_p()
     call(name, *args, byref(out))
     return out
 
 
 class Managed:
-    """Owns one handle. Closing twice is fine; using a closed object raises ClosedError.
+    """Owns one handle. It may be closed twice; using a closed object raises ClosedError.
 
     The library keeps parents alive, so objects may be closed in any order.
     """
@@ -77,7 +77,7 @@ class Managed:
         return f"<dllm.{type(self).__name__}{' (closed)' if self.closed else ''}>"
 
     def _json(self, name: str) -> Any:
-        """What a function that writes JSON about this object says."""
+        """The JSON that a function writes about this object."""
         return json.loads(read_text(name, self.pointer))
 
     def _number(self, name: str, kind: type, *args: Any) -> Any:
@@ -104,7 +104,7 @@ class Buffer(Managed):
 
 
 def read_text(name: str, *args: Any) -> str:
-    """Calls a function whose last parameters are a buffer and the error; answers the text."""
+    """Calls a function whose last parameters are a buffer and the error; returns the text."""
     with Buffer() as out:
         call(name, *args, out.pointer)
         return out.text()
@@ -123,7 +123,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_path(path: str | os.PathLike[str], name: str, *args: Any) -> c_void_p:
-    """make() for a function that reads `path`, which stands among the arguments: FileNotFound where nothing is there."""
+    """make() for a function that reads `path`, which is one of the arguments: FileNotFound where nothing is there."""
     try:
         return make(name, *args)
     except errors.NotFound as problem:
@@ -166,7 +166,7 @@ class Options(Managed):
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """The keys of a kind of options, with types, defaults, bounds and one sentence each."""
+    """The keys of a kind of options, with types, defaults, ranges and one sentence each."""
     return json.loads(read_text("dllm_options_schema", kind.encode()))
 
 
@@ -181,7 +181,7 @@ class _NoOptions:
 
 
 def options(kind: str, values: dict[str, Any]) -> Options | _NoOptions:
-    """Options made of keyword arguments; None stands for the default."""
+    """Options made of keyword arguments; None means the default."""
     given = {key: value for key, value in values.items() if value is not None}
     return Options(kind, given) if given else _NoOptions()
 

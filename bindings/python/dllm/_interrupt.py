@@ -17,7 +17,7 @@ from ._lib import lib
 
 
 class TaskArgument:
-    """Stands in an argument list for the task of a call: the caller's, or one of our own."""
+    """A placeholder in an argument list for the task of a call: the caller's, or one of our own."""
 
     __slots__ = ("task",)
 

@@ -1,4 +1,4 @@
-"""Finds libdllm, checks that it speaks our ABI, and answers for the library as a whole."""
+"""Finds libdllm, checks its ABI version, and has the functions of the whole library."""
 from __future__ import annotations
 
 import ctypes
@@ -15,17 +15,17 @@ _NAMES = {"darwin": ["libdllm.1.dylib", "libdllm.dylib"], "win32": ["dllm.dll"]}
 
 
 def _candidates() -> list[str]:
-    """Where to look: DLLM_LIBRARY alone when it is set, else beside the package, a build, then the system."""
+    """Where to look: DLLM_LIBRARY alone when it is set, else the folder of the package, a build, then the system."""
     named = os.environ.get("DLLM_LIBRARY")
     if named:
         return [named]
     here = os.path.dirname(os.path.abspath(__file__))
-    beside = [os.path.join(here, name) for name in _NAMES]
+    nearby = [os.path.join(here, name) for name in _NAMES]
     found = ctypes.util.find_library("dllm")
-    # A checkout after ./scripts/build, and what cmake --install laid down.
+    # A checkout after ./scripts/build, and an installed prefix.
     for folder in ("../../../build/release/lib", "../../../../lib"):
-        beside += [os.path.normpath(os.path.join(here, folder, name)) for name in _NAMES]
-    return [path for path in beside if os.path.exists(path)] + ([found] if found else []) + _NAMES
+        nearby += [os.path.normpath(os.path.join(here, folder, name)) for name in _NAMES]
+    return [path for path in nearby if os.path.exists(path)] + ([found] if found else []) + _NAMES
 
 
 def _open() -> ctypes.CDLL:
@@ -50,7 +50,7 @@ def _check(library: ctypes.CDLL, path: str) -> None:
         raise ImportError(f"{path} is no libdllm: it has no dllm_abi_version") from None
     version.restype, version.argtypes = ctypes.c_int32, []
     if version() != _raw.ABI:
-        raise ImportError(f"{path} speaks ABI {version()}, this package ABI {_raw.ABI}; "
+        raise ImportError(f"{path} has ABI {version()}, this package ABI {_raw.ABI}; "
                           "install versions that belong together")
     missing = _raw.bind(library)
     if missing:
@@ -99,7 +99,7 @@ def log_to(sink: str, level: str = "info") -> None:
 
 
 def log_lines() -> list[tuple[str, str]]:
-    """Takes all (level, line) pairs out of the queue, oldest first."""
+    """Removes all (level, line) pairs from the queue, oldest first."""
     from ._base import Buffer
     level_names = {number: name for name, number in _LEVELS.items()}
     level, lines = ctypes.c_int32(), []

@@ -252,7 +252,7 @@ PROTOTYPES = {
 
 
 def bind(library):
-    """Sets the types of every function; answers the names the library does not have."""
+    """Sets the types of every function; returns the names the library does not have."""
     missing = []
     for name, (result, parameters) in PROTOTYPES.items():
         try:

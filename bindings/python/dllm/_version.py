@@ -1,2 +1,2 @@
-"""Version of this package; the library it loads tells its own with dllm.version()."""
+"""Version of this package; dllm.version() returns that of the library."""
 VERSION = "0.1.0"

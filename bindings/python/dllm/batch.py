@@ -9,7 +9,7 @@ from ._base import Managed, call, make
 from ._lib import lib
 from .tensor import Tensor
 
-# What the library expects of the reserved names, so that plain lists arrive with the right type.
+# The element types of the reserved names, for plain lists.
 RESERVED = {"ids": "i32", "targets": "i32", "weights": "f32", "segments": "i32",
             "positions": "i32", "sample": "u8", "keep": "u8", "t": "f32", "flag": "u8",
             "prompt_length": "i32", "embeddings": "f32", "rows": "i64"}
@@ -32,7 +32,7 @@ class Batch(Managed):
         return made
 
     def set(self, name: str, values: Any, dtype: str | None = None) -> None:
-        """Copies an array in; dtype is one of f32 f64 i32 i64 u8 i8 u32."""
+        """Copies an array into the batch; dtype is one of f32 f64 i32 i64 u8 i8 u32."""
         dtype = dtype or RESERVED.get(name) or _arrays.guess_dtype(values)
         dims, rank = _arrays.dims_of(values)
         call("dllm_batch_set", self.pointer, name.encode(), _arrays.DTYPES[dtype][0], dims, rank,

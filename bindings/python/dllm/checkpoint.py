@@ -1,4 +1,4 @@
-"""Save a training run, go on later, look inside."""
+"""Save a training run, resume it, read its tensors."""
 from __future__ import annotations
 
 import json
@@ -17,7 +17,7 @@ Path = "str | os.PathLike[str]"
 
 def save_checkpoint(trainer: Trainer, loader: Loader | None, root: Path,
                     task: Task | None = None, script_state: Any = None, **settings: Any) -> str:
-    """Saves all a run needs to go on bit for bit; the new folder. script_state: any JSON value."""
+    """Saves all that is needed to resume a run bit for bit; returns the new folder. script_state: any JSON value."""
     if script_state is not None:
         settings["script_state"] = json.dumps(script_state)
     with options("checkpoint", settings) as opts:
@@ -27,7 +27,7 @@ def save_checkpoint(trainer: Trainer, loader: Loader | None, root: Path,
 
 def restore_checkpoint(trainer: Trainer, loader: Loader | None, dir: Path,
                        task: Task | None = None) -> None:
-    """Puts trainer, model and loader back to where they were."""
+    """Restores trainer, model and loader."""
     call("dllm_checkpoint_restore", trainer.pointer, pointer_of(loader), path_bytes(dir),
          task_of(task))
 
@@ -42,7 +42,7 @@ def latest_checkpoint(root: Path) -> str | None:
 
 
 class Checkpoint(Managed):
-    """Weights to look into: a checkpoint, a model folder, a safetensors or GGUF file."""
+    """Opens weights for reading: a checkpoint, a model folder, a safetensors or GGUF file."""
 
     _release, noun = "dllm_checkpoint_release", "checkpoint"
 

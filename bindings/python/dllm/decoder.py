@@ -1,4 +1,4 @@
-"""Turn prompts into text, step by step."""
+"""Decode text step by step."""
 from __future__ import annotations
 
 import json
@@ -25,13 +25,13 @@ class Decoder(Managed):
             super().__init__(make("dllm_decoder_new", model.pointer, opts.pointer))
 
     def start(self, prompt: Sequence[int] = (), seed: int = 0) -> None:
-        """Drops all requests and starts one in slot 0: the prompt, then gen_length open positions."""
+        """Removes all requests and starts one in slot 0: the prompt, then gen_length open positions."""
         ids = _arrays.to_c(prompt, "i32")
         call("dllm_decoder_start", self.pointer, ids, len(ids), index(seed))
 
     def add(self, canvas: Sequence[int], fixed: Sequence[int] | None = None,
             **settings: Any) -> int:
-        """Adds a request with a canvas of your own (fixed 1: given, 0: open); its slot."""
+        """Adds a request with a given canvas (fixed 1: given, 0: open); returns its slot."""
         ids, slot = _arrays.to_c(canvas, "i32"), c_int64()
         given = None if fixed is None else _arrays.to_c([int(flag) for flag in fixed], "u8")
         if given is not None and len(given) != len(ids):
@@ -49,15 +49,15 @@ class Decoder(Managed):
 
     def step_for(self, milliseconds: float, callback: Callback | None = None,
                  task: Task | None = None) -> int:
-        """Steps for this long; may end inside of a step, which the next call continues. How many slots
-        still have open positions. callback gets the events of steps that were completed."""
+        """Runs steps for this long; it may end inside a step, which the next call continues. Returns how many
+        slots still have open positions. callback gets the events of completed steps."""
         active = c_int64()
         run_with("dllm_decoder_step_for", callback, self.pointer, c_double(milliseconds),
                  after=(task_of(task), byref(active)))
         return active.value
 
     def steps(self, task: Task | None = None) -> Iterator[int]:
-        """Steps until everything is decided, yielding what step() answers."""
+        """Steps until everything is decided, yielding the results of step()."""
         active = 1
         while active:
             active = self.step(task)
@@ -68,11 +68,11 @@ class Decoder(Managed):
         run_with("dllm_decoder_run", callback, self.pointer, after=(task_of(task),))
 
     def predict(self, task: Task | None = None) -> None:
-        """Runs the model for the coming step and decides nothing: see statistics and commit."""
+        """Runs the model for the next step and decides nothing: see statistics and commit."""
         call("dllmx_decoder_predict", self.pointer, task_of(task))
 
     def statistics(self, slot: int = 0) -> Batch:
-        """What the model said: positions, token, probability, argmax, entropy, top_ids, ..."""
+        """The predictions: positions, token, probability, argmax, entropy, top_ids, ..."""
         return Batch._wrap(make("dllmx_decoder_statistics", self.pointer, slot))
 
     def commit(self, slot: int, positions: Sequence[int], ids: Sequence[int]) -> None:
@@ -97,7 +97,7 @@ class Decoder(Managed):
         return self._number("dllm_decoder_metric", c_double, slot, key.encode())
 
     def trace(self, slot: int = 0) -> list[dict[str, Any]]:
-        """What happened, one object per step: step, ids, states, confidence. The decoder is made with
+        """The trace, one object per step: step, ids, states, confidence. The decoder is made with
         trace=True; a last object with "stopped" means that it exceeded trace_bytes."""
         text = read_text("dllm_decoder_trace", self.pointer, slot)
         return [json.loads(line) for line in text.splitlines() if line]

@@ -34,13 +34,13 @@ class Engine(Managed):
         call("dllm_engine_set_i64", self.pointer, key.encode(), value)
 
     def plan(self, path: str | os.PathLike[str], task: Task | None = None, **settings: Any) -> str:
-        """What a job on a model would need, as text of the chosen format (JSON unless told otherwise)."""
+        """What a job on a model needs, as text of the chosen format (default JSON)."""
         with options("plan", settings) as opts:
             return read_text("dllm_engine_plan", self.pointer, path_bytes(path), opts.pointer,
                              task_of(task))
 
     def trim(self) -> None:
-        """Gives memory that nothing uses right now back to the system."""
+        """Frees memory that is not in use."""
         call("dllm_engine_trim", self.pointer)
 
 

@@ -29,7 +29,7 @@ class Cancelled(Error):
 
 
 class InvalidArgument(Error, ValueError):
-    """A value out of bounds, of the wrong type or shape."""
+    """A value out of range, of the wrong type or shape."""
 
 
 class DeadlineExceeded(Error):
@@ -45,7 +45,7 @@ class UnknownOption(NotFound, TypeError):
 
 
 class FileNotFound(NotFound, FileNotFoundError):
-    """A path where nothing is."""
+    """A path that does not exist."""
 
 
 class AlreadyExists(Error):
@@ -53,11 +53,11 @@ class AlreadyExists(Error):
 
 
 class PermissionDenied(Error):
-    """The system or the sandbox says no."""
+    """Refused by the system or the sandbox."""
 
 
 class ResourceExhausted(Error):
-    """Memory, disk or a limit of yours."""
+    """Memory, disk, or a limit that was set."""
 
 
 class FailedPrecondition(Error):
@@ -65,7 +65,7 @@ class FailedPrecondition(Error):
 
 
 class Aborted(Error):
-    """The object gave up after an earlier failure."""
+    """The object is unusable after an earlier failure."""
 
 
 class OutOfRange(Error, IndexError):
@@ -73,7 +73,7 @@ class OutOfRange(Error, IndexError):
 
 
 class Unimplemented(Error, NotImplementedError):
-    """This build or this engine cannot."""
+    """Not supported by this build or engine."""
 
 
 class Internal(Error):
@@ -81,7 +81,7 @@ class Internal(Error):
 
 
 class Unavailable(Error):
-    """A device or a peer is gone for now."""
+    """A device or a peer cannot be reached now."""
 
 
 class DataLoss(Error):
@@ -93,7 +93,7 @@ class Unauthenticated(Error):
 
 
 class CallbackFailed(Error):
-    """A callback answered FAIL without raising."""
+    """A callback returned FAIL without raising."""
 
 
 class ScriptFailed(Error):

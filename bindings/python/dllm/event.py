@@ -1,4 +1,4 @@
-"""What callbacks get, and the trampoline that calls them."""
+"""Events, and the trampoline that calls callbacks."""
 from __future__ import annotations
 
 import json
@@ -33,7 +33,7 @@ class Event:
         return KINDS.get(number, str(number))
 
     def values(self) -> dict[str, Any]:
-        """Everything the event says."""
+        """All values of the event."""
         return json.loads(read_text("dllm_event_describe", self.pointer))
 
     def __getitem__(self, key: str) -> Any:

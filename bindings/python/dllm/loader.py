@@ -1,4 +1,4 @@
-"""Batches out of a dataset, in an order that repeats."""
+"""Batches of a dataset, in a reproducible order."""
 from __future__ import annotations
 
 from typing import Any, Iterator

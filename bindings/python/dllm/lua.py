@@ -10,7 +10,7 @@ from .task import Task
 
 
 class Lua(Managed):
-    """A runner with its own Lua state; what scripts return comes back as a list of values."""
+    """A runner with its own Lua state; the values that scripts return are a list."""
 
     _release, noun = "dllm_lua_release", "lua"
 
@@ -19,7 +19,7 @@ class Lua(Managed):
             super().__init__(make("dllm_lua_new", opts.pointer))
 
     def set(self, name: str, value: Any) -> None:
-        """Sets a global to an object of the library, or to anything JSON can say."""
+        """Sets a global to an object of the library, or to any JSON value."""
         if isinstance(value, Managed):
             call("dllm_lua_set_object", self.pointer, name.encode(), value.noun.encode(),
                  value.pointer)

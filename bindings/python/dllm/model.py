@@ -1,4 +1,4 @@
-"""Load, make, run and save a model."""
+"""Load, create, run and save a model."""
 from __future__ import annotations
 
 import ctypes
@@ -84,7 +84,7 @@ class Model(Managed):
         call("dllm_model_set_param", self.pointer, name.encode(), tensor.pointer)
 
     def set_tokenizer(self, tokenizer: Tokenizer) -> None:
-        """Lays a tokenizer beside the model: every save and checkpoint writes it too."""
+        """Attaches a tokenizer to the model: every save and checkpoint writes it too."""
         call("dllm_model_set_tokenizer", self.pointer, tokenizer.pointer)
 
     def __repr__(self) -> str:

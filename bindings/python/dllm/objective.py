@@ -1,4 +1,4 @@
-"""What is corrupted and how the loss counts it."""
+"""How a batch is corrupted and how the loss is computed."""
 from __future__ import annotations
 
 from ctypes import c_double
@@ -24,8 +24,8 @@ class Objective(Managed):
 
     def prepare(self, rows: Batch | Mapping[str, Any], seed: int = 0, step: int = 0,
                 model: Model | None = None) -> Batch:
-        """Draws the noise of one step: ids with masks, targets, weights. model: whose mask token,
-        shift and vocabulary count; without one they are options of the objective."""
+        """Draws the noise of one step: ids with masks, targets, weights. model: its mask token,
+        shift and vocabulary are used; without one they are options of the objective."""
         batch = as_batch(rows)
         return Batch._wrap(make("dllm_objective_prepare", self.pointer, pointer_of(model),
                                 batch.pointer, index(seed), index(step)))

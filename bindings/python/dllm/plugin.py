@@ -1,4 +1,4 @@
-"""PJRT plugins: which there are, what they are."""
+"""Find and describe PJRT plugins."""
 from __future__ import annotations
 
 import json
@@ -14,5 +14,5 @@ def plugins() -> list[dict[str, Any]]:
 
 
 def describe_plugin(plugin: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a plugin (a path, or "cpu", "tpu", "cuda") is. Loads it into this process: a bad one may end it."""
+    """Describes a plugin (a path, or "cpu", "tpu", "cuda"). Loads it into this process: a bad one may end it."""
     return json.loads(read_text("dllm_plugin_describe", path_bytes(plugin)))

@@ -1,4 +1,4 @@
-"""How much is masked at time t, and how much it weighs."""
+"""Noise schedules: how much is masked at time t, and the weight of the loss."""
 from __future__ import annotations
 
 from ctypes import c_double

@@ -5,7 +5,7 @@ from ._base import Managed, call, make
 
 
 class Source(Managed):
-    """Stands for a folder: `Source({"config.json": ..., "model.safetensors": ...})`."""
+    """Takes the place of a folder: `Source({"config.json": ..., "model.safetensors": ...})`."""
 
     _release, noun = "dllm_source_release", "source"
 

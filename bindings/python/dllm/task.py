@@ -8,7 +8,7 @@ from ._lib import lib
 
 
 class Task(Managed):
-    """Hand it to a long call, then cancel() from another thread: the call raises Cancelled.
+    """Pass it to a long call, then cancel() from another thread: the call raises Cancelled.
 
     A cancelled task stays cancelled. Close it only after the calls that use it have returned.
     """
@@ -29,7 +29,7 @@ class Task(Managed):
         return bool(lib.dllm_task_is_cancelled(self.pointer))
 
     def set_deadline(self, seconds: float | None) -> None:
-        """Seconds from now; None takes the deadline away."""
+        """Seconds from now; None removes the deadline."""
         lib.dllm_task_set_deadline(self.pointer, -1 if seconds is None else int(seconds * 1000))
 
     def progress(self) -> tuple[int, int]:

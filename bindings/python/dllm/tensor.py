@@ -53,7 +53,7 @@ class Tensor(Managed):
     def numpy(self) -> Any:
         """A copy as a numpy array; f16 and bf16 become f32."""
         if _arrays.numpy is None:
-            raise ImportError("numpy is not installed: read() answers nested lists")
+            raise ImportError("numpy is not installed: read() returns nested lists")
         return self.read()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:

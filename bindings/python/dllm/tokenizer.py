@@ -59,7 +59,7 @@ class Tokenizer(Managed):
 
     def chat(self, messages: Sequence[Mapping[str, Any]], task: Task | None = None,
              **settings: Any) -> tuple[list[int], list[int]]:
-        """(ids, keep) of a conversation: keep is 0 where the assistant speaks. Settings of kind
+        """(ids, keep) of a conversation: keep is 0 for text of the assistant. Settings of kind
         chat; tools and variables may be Python objects."""
         for key in ("tools", "variables"):
             if key in settings and not isinstance(settings[key], str):

@@ -1,4 +1,4 @@
-"""Change a model so that the loss falls."""
+"""Train a model."""
 from __future__ import annotations
 
 import os

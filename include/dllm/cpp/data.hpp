@@ -10,7 +10,7 @@
 namespace dllm {
 inline namespace api {
 
-// Element types. f16 and bf16 have no C++ type here: give and take their bytes.
+// Element types. f16 and bf16 have no C++ type here: they are passed as bytes.
 enum class DType : int32_t {
   f32 = DLLM_F32, f16 = DLLM_F16, bf16 = DLLM_BF16, f64 = DLLM_F64, i32 = DLLM_I32,
   i64 = DLLM_I64, u8 = DLLM_U8, i8 = DLLM_I8, u32 = DLLM_U32
@@ -82,7 +82,7 @@ class Tensor : public Handle<dllm_tensor> {
     for (const int64_t dim : dims()) size *= static_cast<std::size_t>(dim);
     return size;
   }
-  // The elements where they are, while the tensor lives; empty when they are on a device. T must be the element type.
+  // The elements in place, valid while the tensor exists; empty when they are on a device. T must be the element type.
   template <class T>
   std::span<const T> data() const {
     if (dtype_of<T>() != dtype()) raise(Error(DLLM_INVALID_ARGUMENT, "the tensor has another element type"));
@@ -144,7 +144,7 @@ class Source : public Handle<dllm_source> {
   Source& add(std::string_view name, std::string_view bytes) {
     return add(name, std::as_bytes(std::span<const char>(bytes.data(), bytes.size())), 0);
   }
-  // Uses the bytes where they are: they must outlive the source and all that was loaded from it.
+  // Uses the bytes in place: they must outlive the source and all that was loaded from it.
   Source& lend(std::string_view name, std::span<const std::byte> bytes) { return add(name, bytes, 1); }
 
  private:

@@ -1,6 +1,6 @@
 #ifndef DLLM_CPP_DECODE_HPP
 #define DLLM_CPP_DECODE_HPP
-// Decoders: prompts into text, step by step.
+// Decoders: text from prompts, step by step.
 #include "dllm/cpp/event.hpp"
 #include "dllm/cpp/model.hpp"
 
@@ -20,11 +20,11 @@ class Decoder : public Handle<dllm_decoder> {
           });
         })) {}
 
-  // Drops all slots; one request in slot 0.
+  // Removes all slots; one request in slot 0.
   void start(std::span<const int32_t> prompt, int64_t seed = 0) {
     call([&](dllm_error* err) { return dllm_decoder_start(get(), prompt.data(), size_of(prompt.size()), seed, err); });
   }
-  // A request with all of the canvas given; gen_length open positions follow. Answers its slot.
+  // A request with all of the canvas given; gen_length open positions follow. Returns its slot.
   int64_t add(std::span<const int32_t> canvas, const Settings& settings = {}) {
     return add(canvas, nullptr, settings);
   }
@@ -40,7 +40,7 @@ class Decoder : public Handle<dllm_decoder> {
     call([&](dllm_error* err) { return dllm_decoder_remove(get(), slot, err); });
   }
 
-  // One denoising step of every active slot; answers how many still have open positions.
+  // One denoising step of every active slot; returns how many still have open positions.
   int64_t step(const Task* task = nullptr) {
     return number<int64_t>(
         [&](int64_t* out, dllm_error* err) { return dllm_decoder_step(get(), handle_of(task), out, err); });
@@ -48,7 +48,7 @@ class Decoder : public Handle<dllm_decoder> {
   void run(const Task* task = nullptr) {
     call([&](dllm_error* err) { return dllm_decoder_run(get(), nullptr, nullptr, handle_of(task), err); });
   }
-  // Calls f with every event. f answers nothing or a Next; what it throws comes out of here.
+  // Calls f with every event. f returns nothing or a Next; what it throws is rethrown.
   template <std::invocable<const Event&> F>
   void run(F&& f, const Task* task = nullptr) {
     call_with(f, [&](dllm_event_fn fn, void* data, dllm_error* err) {
@@ -56,8 +56,8 @@ class Decoder : public Handle<dllm_decoder> {
     });
   }
 
-  // Steps for as long as the budget lasts; it may end inside of a step, which the next call continues. Answers the slots
-  // that still have open positions.
+  // Runs steps within the budget, which may end inside a step; the next call continues it. Returns how many slots still
+  // have open positions.
   template <class Rep, class Period>
   int64_t step_for(std::chrono::duration<Rep, Period> budget, const Task* task = nullptr) {
     const std::chrono::duration<double, std::milli> ms = budget;
@@ -74,7 +74,7 @@ class Decoder : public Handle<dllm_decoder> {
     });
     return active;
   }
-  // Whether a step of step_for waits to be continued.
+  // Whether a step of step_for is suspended.
   bool is_suspended() const { return metric("suspended") != 0; }
 
   // for (int64_t active : decoder.steps()): a step before every turn, until nothing is open.
@@ -136,7 +136,7 @@ class Decoder : public Handle<dllm_decoder> {
       return dllm_decoder_metric(get(), slot, zero_ended(key).c_str(), out, err);
     });
   }
-  // JSON lines, under the option trace = 1.
+  // JSON lines, with option trace = 1.
   std::string trace(int64_t slot = 0) const {
     return text([&](dllm_buffer* out, dllm_error* err) { return dllm_decoder_trace(get(), slot, out, err); });
   }

@@ -1,6 +1,6 @@
 #ifndef DLLM_CPP_EVENT_HPP
 #define DLLM_CPP_EVENT_HPP
-// What callbacks get, and how exceptions of callbacks travel around the C functions.
+// Events of callbacks, and how exceptions of callbacks are passed around the C functions.
 #include "dllm/cpp/handle.hpp"
 
 #include <exception>
@@ -9,7 +9,7 @@
 namespace dllm {
 inline namespace api {
 
-// One event, lent until the callback returns. Keys by kind: dllm/event.h.
+// One event, valid until the callback returns. Keys by kind: dllm/event.h.
 class Event {
  public:
   explicit Event(const dllm_event* event) noexcept : event_(event) {}
@@ -27,7 +27,7 @@ class Event {
     const char* text = dllm_event_str(event_, key);
     return text == nullptr ? std::string_view() : std::string_view(text);
   }
-  // Lent until the callback returns; data() is NULL when there is no such key.
+  // Valid until the callback returns; data() is NULL when there is no such key.
   std::span<const int32_t> i32s(const char* key) const noexcept {
     int64_t count = 0;
     const int32_t* first = dllm_event_i32s(event_, key, &count);
@@ -46,10 +46,10 @@ class Event {
   const dllm_event* event_;
 };
 
-// What a callback may answer; one that answers nothing goes on.
+// What a callback may return; returning nothing continues.
 enum class Next : int32_t { go_on = DLLM_CONTINUE, stop = DLLM_STOP };
 
-// A callable as dllm_event_fn. What it throws waits here until the C function has returned.
+// A callable as dllm_event_fn. An exception it throws is stored here until the C function has returned.
 template <class F>
 class Callback {
  public:
@@ -68,7 +68,7 @@ class Callback {
     return self.answer(Event(event));
 #endif
   }
-  // After the C function: what the callable threw comes first, then the failure of the call.
+  // After the C function: rethrows the callable's exception, or throws the failure of the call.
   void finish(const Owned<dllm_error>& err, dllm_status status) const {
 #if defined(__cpp_exceptions)
     if (thrown_) std::rethrow_exception(thrown_);

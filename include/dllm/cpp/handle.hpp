@@ -1,6 +1,6 @@
 #ifndef DLLM_CPP_HANDLE_HPP
 #define DLLM_CPP_HANDLE_HPP
-// Owners of handles, failures, and the calls that every class here is made of. Read dllm/dllm.hpp first.
+// Owning handles, errors, and the helper calls that all classes use. Read dllm/dllm.hpp first.
 #include "dllm/dllm.h"
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 namespace dllm {
 inline namespace api {
 
-// A call that failed: what() is the message, status() one of the DLLM_ constants, hint() says what to try ("" for none).
+// A call that failed: what() is the message, status() one of the DLLM_ constants, hint() is what to try ("" for none).
 class Error : public std::runtime_error {
  public:
   Error(dllm_status status, const std::string& message, std::string hint = {})
@@ -69,7 +69,7 @@ class [[nodiscard]] Result {
   std::variant<Value, Error> content_;
 };
 
-// Calls f and answers its value, or the Error it throws. Other exceptions, those of your callbacks, pass through.
+// Calls f and returns its value, or the Error it throws. Other exceptions, those of callbacks, pass through.
 //   if (auto model = dllm::attempt([&] { return dllm::Model::load(engine, path); })) use(*model);
 #if defined(__cpp_exceptions)
 template <class F>
@@ -109,11 +109,11 @@ struct Release {
   void operator()(dllm_lua* handle) const noexcept { dllm_lua_release(handle); }
 };
 
-// The owner of a handle that came out of a C function.
+// Takes ownership of a handle that a C function returned.
 template <class T>
 using Owned = std::unique_ptr<T, Release>;
 
-// What every class here has: one handle, moved and never copied. One that was moved from or reset holds none; calls
+// The base of every class here: one handle, moved and never copied. One that was moved from or reset holds none; calls
 // with it fail with DLLM_INVALID_ARGUMENT.
 template <class T>
 class Handle {
@@ -127,7 +127,7 @@ class Handle {
   explicit operator bool() const noexcept { return handle_ != nullptr; }
   // Releases the handle now; again: nothing.
   void reset() noexcept { handle_.reset(); }
-  // Gives the handle to the caller, who releases it.
+  // Passes ownership of the handle to the caller.
   [[nodiscard]] T* detach() noexcept { return handle_.release(); }
 
  private:
@@ -176,7 +176,7 @@ T number(F&& f) {
 }
 
 // array<int32_t>([&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) { return dllm_x_ids(...); })
-// `room`: what is tried first. The need may grow between two calls, so it is asked until it fits.
+// `room`: the size of the first try. The count may grow between two calls, so it tries until the array fits.
 template <class T, class F>
 std::vector<T> array(F&& f, std::size_t room = 0) {
   std::vector<T> values(room);

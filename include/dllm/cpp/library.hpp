@@ -15,7 +15,7 @@ inline std::string_view status_name(dllm_status status) noexcept { return dllm_s
 
 // DLLM_LOG_... and DLLM_SINK_...
 inline void log_config(int32_t min_level, int32_t sink) noexcept { dllm_log_config(min_level, sink); }
-// Lines go to fn instead, from any thread, one at a time; NULL: nowhere. fn must not throw.
+// Lines go to fn instead, from any thread, one at a time; NULL: they are dropped. fn must not throw.
 inline void log_hook(int32_t min_level, dllm_log_fn fn, void* user_data = nullptr) noexcept {
   dllm_log_hook(min_level, fn, user_data);
 }
@@ -42,7 +42,7 @@ inline std::vector<std::string> registry(std::string_view kind) {
   return names;
 }
 
-// PJRT plugins that are found, and what one is, as JSON.
+// The PJRT plugins that are found, and the description of one, as JSON.
 inline std::string plugins() {
   return text([](dllm_buffer* out, dllm_error* err) { return dllm_plugin_list(out, err); });
 }
@@ -52,7 +52,7 @@ inline std::string describe_plugin(std::string_view plugin) {
   });
 }
 
-// The noun of a handle type, as Lua's set_object takes it.
+// The noun of a handle type, for Lua's set_object.
 inline const char* noun_of(const dllm_buffer*) noexcept { return "buffer"; }
 inline const char* noun_of(const dllm_options*) noexcept { return "options"; }
 inline const char* noun_of(const dllm_task*) noexcept { return "task"; }
@@ -70,7 +70,7 @@ inline const char* noun_of(const dllm_trainer*) noexcept { return "trainer"; }
 inline const char* noun_of(const dllm_decoder*) noexcept { return "decoder"; }
 inline const char* noun_of(const dllm_checkpoint*) noexcept { return "checkpoint"; }
 
-// A runner with its own Lua state. What scripts return comes back as a JSON array.
+// A runner with its own Lua state. The values that scripts return are a JSON array.
 class Lua : public Handle<dllm_lua> {
  public:
   using Handle::Handle;
@@ -83,7 +83,7 @@ class Lua : public Handle<dllm_lua> {
       return dllm_lua_set_json(get(), zero_ended(name).c_str(), json.data(), size_of(json.size()), err);
     });
   }
-  // Lua takes a reference of its own.
+  // Lua keeps its own reference.
   template <class T>
   void set_object(std::string_view name, const Handle<T>& object) {
     call([&](dllm_error* err) {

@@ -10,9 +10,9 @@
 namespace dllm {
 inline namespace api {
 
-// What a host does in place of an engine: members that are empty are left to the engine. They run on any thread, several
-// at the same time, and must not throw: an allocation that does counts as refused, a job that does ends its call with
-// DLLM_INTERNAL. The host must outlive the engine and all that lives on it.
+// Hooks of the host program; for an empty member the engine uses its own. They run on any thread, several at the same
+// time, and must not throw: an allocation that throws counts as failed, a job that throws ends its call with
+// DLLM_INTERNAL. The host must outlive the engine and all objects that use it.
 struct Host {
   std::function<void*(int64_t size, int64_t alignment)> allocate;
   std::function<void(void* memory, int64_t size)> deallocate;
@@ -82,7 +82,7 @@ class Engine : public Handle<dllm_engine> {
   void set_i64(std::string_view key, int64_t value) {
     call([&](dllm_error* err) { return dllm_engine_set_i64(get(), zero_ended(key).c_str(), value, err); });
   }
-  // What a job on the model at `path` would need, as JSON.
+  // What a job on the model at `path` needs, as JSON.
   std::string plan(std::string_view path, const Settings& settings = {}, const Task* task = nullptr) const {
     return settings.with("plan", [&](const dllm_options* opts) {
       return text([&](dllm_buffer* out, dllm_error* err) {
@@ -90,7 +90,7 @@ class Engine : public Handle<dllm_engine> {
       });
     });
   }
-  // Gives memory that nothing uses right now back to the system.
+  // Frees memory that is not in use.
   void trim() {
     call([&](dllm_error* err) { return dllm_engine_trim(get(), err); });
   }

@@ -1,6 +1,6 @@
 #ifndef DLLM_CPP_OPTIONS_HPP
 #define DLLM_CPP_OPTIONS_HPP
-// Options of a kind, and the short forms of them that calls take.
+// Options of a kind, and short forms of them as arguments.
 #include "dllm/cpp/handle.hpp"
 
 #include <charconv>
@@ -112,7 +112,7 @@ class Options : public Handle<dllm_options> {
   std::string to_json() const {
     return text([&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(get(), out, err); });
   }
-  // The keys of a kind with type, default, bounds, choices and a sentence, as JSON.
+  // The keys of a kind with type, default, range, choices and a sentence, as JSON.
   static std::string schema(std::string_view kind) {
     return text([&](dllm_buffer* out, dllm_error* err) {
       return dllm_options_schema(zero_ended(kind).c_str(), out, err);
@@ -120,7 +120,7 @@ class Options : public Handle<dllm_options> {
   }
 };
 
-// What calls take for options: nothing, {{"steps", 64}, ...}, a JSON text, or an Options object, which is lent.
+// The options argument of calls: nothing, {{"steps", 64}, ...}, a JSON text, or an Options object, which is not copied.
 class Settings {
  public:
   Settings() = default;
@@ -130,10 +130,10 @@ class Settings {
   Settings(const std::string& json) : given_(json) {}
   Settings(const Options& options) : given_(handle_of(&options)) {}
 
-  // Calls f with the handle; NULL where nothing was given.
+  // Calls f with the handle; NULL when nothing was given.
   template <class F>
   decltype(auto) with(std::string_view kind, F&& f) const {
-    if (const auto* lent = std::get_if<dllm_options*>(&given_)) return f(static_cast<const dllm_options*>(*lent));
+    if (const auto* borrowed = std::get_if<dllm_options*>(&given_)) return f(static_cast<const dllm_options*>(*borrowed));
     if (std::holds_alternative<std::monostate>(given_)) return f(static_cast<const dllm_options*>(nullptr));
     Options made(kind);
     if (const auto* json = std::get_if<std::string>(&given_)) made.set_json(*json);

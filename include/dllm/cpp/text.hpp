@@ -70,7 +70,7 @@ class Tokenizer : public Handle<dllm_tokenizer> {
         },
         words.size() / 2 + 8);
   }
-  // For long texts: the task ends it.
+  // For long texts: the task can cancel it.
   std::vector<int32_t> encode(std::string_view words, const Task& task) const {
     const Batch batch(make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {
       return dllm_tokenizer_encode_task(get(), words.data(), size_of(words.size()), task.get(), out, err);
@@ -94,7 +94,7 @@ class Tokenizer : public Handle<dllm_tokenizer> {
     });
     return {std::move(whole), static_cast<std::size_t>(used)};
   }
-  // A conversation as its chat template has it: "ids" and "keep".
+  // A conversation rendered by a chat template: "ids" and "keep".
   Batch chat(std::string_view messages_json, const Settings& settings = {}, const Task* task = nullptr) const {
     return settings.with("chat", [&](const dllm_options* opts) {
       return Batch(make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {
@@ -131,7 +131,7 @@ inline Dataset Dataset::open(std::string_view path, const Tokenizer* tokenizer, 
   });
 }
 
-// Batches out of a dataset, in an order that repeats.
+// Batches of a dataset, in a reproducible order.
 class Loader : public Handle<dllm_loader> {
  public:
   using Handle::Handle;

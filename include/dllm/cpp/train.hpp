@@ -7,7 +7,7 @@
 namespace dllm {
 inline namespace api {
 
-// How much is kept at time t, and how much it weighs.
+// How much is kept at time t, and the weight of the loss.
 class Schedule : public Handle<dllm_schedule> {
  public:
   using Handle::Handle;
@@ -17,7 +17,7 @@ class Schedule : public Handle<dllm_schedule> {
             return dllm_schedule_new(zero_ended(name).c_str(), opts, out, err);
           });
         })) {}
-  // Points of your own; empty dalpha and weight are derived.
+  // From a table of points; empty dalpha and weight are derived.
   static Schedule table(std::span<const double> t, std::span<const double> alpha, std::span<const double> dalpha = {},
                         std::span<const double> weight = {}) {
     const auto fits = [&](std::span<const double> values) { return values.empty() || values.size() == t.size(); };
@@ -41,7 +41,7 @@ class Schedule : public Handle<dllm_schedule> {
   }
 };
 
-// What is corrupted, and how the loss counts it. Options are of kind "objective:<name>".
+// How a batch is corrupted, and how the loss is computed. Options are of kind "objective:<name>".
 class Objective : public Handle<dllm_objective> {
  public:
   using Handle::Handle;
@@ -74,13 +74,13 @@ class Trainer : public Handle<dllm_trainer> {
           });
         })) {}
 
-  // One step; answers the loss before the update, in nats.
+  // One step; returns the loss before the update, in nats.
   double step(const Batch& batch, const Task* task = nullptr) {
     return number<double>([&](double* out, dllm_error* err) {
       return dllm_trainer_step(get(), batch.get(), handle_of(task), out, err);
     });
   }
-  // As step, without waiting for the result where the engine can go on.
+  // As step, without waiting for the result when the engine can run it in the background.
   void start_step(const Batch& batch, const Task* task = nullptr) {
     call([&](dllm_error* err) { return dllm_trainer_step(get(), batch.get(), handle_of(task), nullptr, err); });
   }
@@ -99,7 +99,7 @@ class Trainer : public Handle<dllm_trainer> {
       return dllm_trainer_run(get(), loader.get(), steps, nullptr, nullptr, handle_of(task), err);
     });
   }
-  // Calls f with every event. f answers nothing or a Next; what it throws comes out of here.
+  // Calls f with every event. f returns nothing or a Next; what it throws is rethrown.
   template <std::invocable<const Event&> F>
   void run(const Loader& loader, int64_t steps, F&& f, const Task* task = nullptr) {
     call_with(f, [&](dllm_event_fn fn, void* data, dllm_error* err) {
@@ -138,7 +138,7 @@ class Trainer : public Handle<dllm_trainer> {
     }));
   }
 
-  // Saves all that a run needs to go on bit for bit; answers the new folder.
+  // Saves all that is needed to resume a run bit for bit; returns the new folder.
   std::string save(std::string_view root, const Loader* loader = nullptr, const Settings& settings = {},
                    const Task* task = nullptr) {
     return settings.with("checkpoint", [&](const dllm_options* opts) {
@@ -155,7 +155,7 @@ class Trainer : public Handle<dllm_trainer> {
   }
 };
 
-// Weights on disk, opened to look inside.
+// Weights on disk, opened for reading.
 class Checkpoint : public Handle<dllm_checkpoint> {
  public:
   using Handle::Handle;

@@ -26,7 +26,7 @@ local function sorted_keys(map)
   return keys
 end
 
--- A value as text: {1, 2, name = "x"}; long and deep tables are cut, objects say what they are.
+-- A value as text: {1, 2, name = "x"}; long and deep tables are cut, objects show their kind.
 function repl.show(value, depth, seen)
   depth, seen = depth or 0, seen or {}
   if type(value) == "string" then return text_of(value) end

@@ -1,23 +1,159 @@
-// dllm chat: talk with a model; it sees all that was said before.
+// dllm chat: talk with a model; its input is the whole conversation.
 
-#include "conversation.h"
-#include "registry.h"
+#include "../command.h"
+#include "../process.h"
+#include "decoding.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <unistd.h>
+#include <vector>
 
 namespace dllm::cli {
 namespace {
 
+// A conversation with a model: the messages so far, and the next answer.
+struct Answer {
+  std::string text;
+  int64_t prompt_tokens = 0, steps = 0, nfe = 0;
+};
+
+class Conversation {
+ public:
+  // Options of kinds chat, decoder and slot come from the context. Fails when there is no chat template.
+  Conversation(Context& context, Session& session);
+
+  // Renders all that was said with `message` behind it and decodes what the assistant says. A failure, Ctrl-C too,
+  // leaves the conversation as it was.
+  Answer say(const std::string& message);
+  void reset();  // keeps the system message
+
+ private:
+  struct Row {
+    std::vector<int32_t> ids;
+    std::vector<uint8_t> keep;
+  };
+  Row render(const nlohmann::ordered_json& messages, bool opens) const;
+  int32_t find_end() const;
+  Canvas decode_answer(const std::vector<int32_t>& prompt, Answer& answer);
+
+  Context& context_;
+  Session& session_;
+  nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
+  int32_t end_;  // the token that ends an answer, -1: the template has none
+};
+
 using Json = nlohmann::ordered_json;
 
+template <class T>
+std::vector<T> read_row(const dllm_batch* batch, const char* name, int32_t dtype) {
+  const auto tensor = make<dllm_tensor>(
+      [&](dllm_tensor** out, dllm_error* err) { return dllm_batch_array(batch, name, out, err); });
+  std::vector<T> values(static_cast<size_t>(dllm_tensor_dim(tensor.get(), 1)));
+  call([&](dllm_error* err) {
+    return dllm_tensor_read(tensor.get(), dtype, values.data(), static_cast<int64_t>(values.size() * sizeof(T)), err);
+  });
+  return values;
+}
+
+Json turn(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
+
+Conversation::Conversation(Context& context, Session& session) : context_(context), session_(session) {
+  if (context.has("template")) {
+    const std::string source = read_all(context.text("template"));
+    call([&](dllm_error* err) {
+      return dllm_options_set_str(context.options("chat"), "template", source.c_str(), err);
+    });
+  }
+  reset();
+  end_ = find_end();
+  if (end_ < 0 || context.option("slot", "stop") != "[]") return;
+  const std::string stop = Json{{"stop", {std::to_string(end_)}}}.dump();
+  call([&](dllm_error* err) {
+    return dllm_options_set_json(context.options("slot"), stop.data(), static_cast<int64_t>(stop.size()), err);
+  });
+}
+
+void Conversation::reset() {
+  messages_ = Json::array();
+  if (context_.has("system")) messages_.push_back(turn("system", context_.text("system")));
+}
+
+Conversation::Row Conversation::render(const Json& messages, bool opens) const {
+  dllm_options* options = context_.options("chat");
+  call([&](dllm_error* err) { return dllm_options_set_i64(options, "add_generation_prompt", opens ? 1 : 0, err); });
+  const std::string json = messages.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const auto batch = make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {
+    return dllm_tokenizer_chat(session_.tokenizer.get(), json.data(), static_cast<int64_t>(json.size()), options, out,
+                               err);
+  });
+  return {read_row<int32_t>(batch.get(), "ids", DLLM_I32), read_row<uint8_t>(batch.get(), "keep", DLLM_U8)};
+}
+
+// The last token of an answer of one word, unless it is the word itself.
+int32_t Conversation::find_end() const {
+  const std::string word = "word";
+  const Row row = render({turn("user", word), turn("assistant", word)}, false);
+  for (size_t i = row.ids.size(); i-- > 0;) {
+    if (row.keep[i] != 0) continue;
+    const std::string text = decode(session_.tokenizer.get(), {row.ids[i]});
+    return word.find(text) == std::string::npos && text.find(word) == std::string::npos ? row.ids[i] : -1;
+  }
+  return -1;
+}
+
+Canvas Conversation::decode_answer(const std::vector<int32_t>& prompt, Answer& answer) {
+  const Owned<dllm_decoder> decoder = open_decoder(context_, session_, false);
+  const int64_t slot = add_request(context_, decoder.get(), {prompt, {}});
+  const Owned<dllm_task> task(dllm_task_new()); // of this answer alone
+  const Interrupt interrupt(task.get());
+  TokenTexts texts(session_.tokenizer.get());
+  LiveView view;
+  const bool shown = !context_.flag("quiet") && !context_.json() && view.is_terminal();
+  const int64_t planned = planned_steps(context_, progress_of(decoder.get(), slot).open);
+  for (int64_t active = 1; active > 0;) {
+    if (shown) {
+      Canvas canvas = canvas_of(decoder.get(), slot);
+      const auto cut = [&](auto& values) {
+        values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
+      };
+      cut(canvas.ids), cut(canvas.states), cut(canvas.confidence);
+      Progress progress = progress_of(decoder.get(), slot);
+      progress.planned = planned;
+      view.show(texts.cells(canvas), progress);
+    }
+    call([&](dllm_error* err) { return dllm_decoder_step(decoder.get(), task.get(), &active, err); });
+  }
+  if (shown) view.clear();
+  answer.prompt_tokens = static_cast<int64_t>(prompt.size());
+  answer.steps = static_cast<int64_t>(decoder_metric(decoder.get(), slot, "steps"));
+  answer.nfe = static_cast<int64_t>(decoder_metric(decoder.get(), slot, "nfe"));
+  return canvas_of(decoder.get(), slot);
+}
+
+Answer Conversation::say(const std::string& message) {
+  Json messages = messages_;
+  messages.push_back(turn("user", message));
+  const Row row = render(messages, true);
+  Answer answer;
+  const Canvas canvas = decode_answer(row.ids, answer);
+  std::vector<int32_t> said(canvas.ids.begin() + static_cast<std::ptrdiff_t>(row.ids.size()), canvas.ids.end());
+  said.erase(std::find(said.begin(), said.end(), end_), said.end());
+  answer.text = decode(session_.tokenizer.get(), said);
+  messages.push_back(turn("assistant", answer.text));
+  messages_ = std::move(messages);
+  return answer;
+}
+
 constexpr const char* kHelp =
-    "  /reset   forget what was said\n"
-    "  /quit    leave (so does the end of the input)\n"
+    "  /reset   start a new conversation\n"
+    "  /quit    exit, as at the end of the input\n"
     "  /help    show this\n"
-    "Ctrl-C stops an answer; the conversation goes on without it.\n";
+    "Ctrl-C stops an answer; the conversation continues without it.\n";
 
 void print(const Context& context, const Answer& answer) {
   if (!context.json()) {
@@ -40,11 +176,11 @@ bool obey(Conversation& conversation, const std::string& word) {
 }
 
 int talk(Context& context, Conversation& conversation) {
-  const bool asks = isatty(STDIN_FILENO) != 0;
-  if (asks) std::fputs("/help shows the commands\n", stderr);
+  const bool interactive = isatty(STDIN_FILENO) != 0;
+  if (interactive) std::fputs("/help shows the commands\n", stderr);
   std::string line;
   for (;;) {
-    if (asks) std::fputs("> ", stderr);
+    if (interactive) std::fputs("> ", stderr);
     if (!std::getline(std::cin, line)) return 0;
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
@@ -57,7 +193,7 @@ int talk(Context& context, Conversation& conversation) {
     } catch (const Failure& failure) {
       // A person goes on with another message; a script has to know.
       const bool stopped = failure.status() == DLLM_CANCELLED;
-      if (!stopped && !asks) throw;
+      if (!stopped && !interactive) throw;
       std::fprintf(stderr, "%s\n", stopped ? "(stopped)" : failure.what());
       if (!stopped && !failure.hint().empty()) std::fprintf(stderr, "      %s\n", failure.hint().c_str());
     }
@@ -65,6 +201,12 @@ int talk(Context& context, Conversation& conversation) {
 }
 
 int chat(Context& context) {
+  check_decoding(context, false);
+  refuse_typed(context, "chat", "add_generation_prompt", "this command sets it itself");
+  if (context.has("template")) {
+    refuse_typed(context, "chat", "template", "--template names a file with the template");
+    refuse_typed(context, "chat", "name", "--template has the template");
+  }
   Session session(context);
   choose_policy(context, session);
   Conversation conversation(context, session);
@@ -81,8 +223,8 @@ Command chat_command() {
   return {"chat", "talk with a model",
           "dllm chat --model models/Qwen3-0.6B-diffusion --message \"Who was Ada Lovelace?\"",
           {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder, with a chat template", true},
-           {Kind::text, "message", "", "say this, print the answer and leave; else lines of standard input are read"},
-           {Kind::text, "system", "", "what the model is told before the conversation"},
+           {Kind::text, "message", "", "print the answer to this message and exit; else lines of standard input are read"},
+           {Kind::text, "system", "", "a text for the model before the conversation"},
            {Kind::text, "template", "", "read the chat template from this file (as --chat.template has its text)"},
            {Kind::text, "policy", "low_confidence", policy_sentence()},
            {Kind::number, "length", "", "open positions of an answer (as --slot.gen_length)"},

@@ -1,9 +1,9 @@
 // dllm compile: have a compiler look at a model's program for hardware that need not be there.
 
-#include "../child.h"
+#include "../command.h"
+#include "../process.h"
 #include "../session.h"
 #include "compile_report.h"
-#include "registry.h"
 
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ std::string line_of(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A config.json alone says what the shapes are.
+// A config.json is enough for the shapes.
 std::string shapes_path(const std::string& path) {
   const std::filesystem::path file(path);
   if (file.filename() != "config.json") return path;
@@ -78,7 +78,7 @@ public:
   ~Waiting() {
     if (shown_) std::fprintf(stderr, "\r\x1b[K");
   }
-  void tell(double seconds) const {
+  void report(double seconds) const {
     if (!shown_) return;
     std::fprintf(stderr, "\r%s: compiling, %.0f s", what_.c_str(), seconds);
     std::fflush(stderr);
@@ -106,7 +106,7 @@ Json compile_for(const Context& context, const std::string& target) {
   request.environment = {"TF_CPP_MIN_LOG_LEVEL=2"};
   request.most_output = size_t{1} << 30;
   request.waiting = [&](double seconds) {
-    waiting.tell(seconds);
+    waiting.report(seconds);
     return dllm_task_is_cancelled(context.task()) == 0;
   };
   const ChildResult child = run_child(request);
@@ -183,12 +183,12 @@ int compile(Context& context) {
 Command compile_command() {
   using Kind = Argument::Kind;
   return {"compile",
-          "say whether a model fits hardware, what it costs and runs, without the hardware",
+          "report whether a model fits hardware, its cost and its programs, without the hardware",
           "dllm compile --model Qwen3-0.6B --what train --batch 8 --length 512 --remat true "
           "--target v5e:1x1,v4:2x2x1,h100\n"
           "  TPUs need libtpu, GPUs the CUDA plugin: scripts/fetch-plugins tpu cuda. Weights are "
           "not needed: --model may\n"
-          "  be a config.json. Each target is compiled in a process of its own.",
+          "  be a config.json. Each target is compiled in a separate process.",
           {{Kind::text, "model", "", "a model folder, a config.json, a GGUF file or a run folder",
             true},
            {Kind::number, "time-limit", "600", "seconds that a target may take"},

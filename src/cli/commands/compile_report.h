@@ -1,5 +1,5 @@
 #pragma once
-// What a compiler said of a model's program, in words: {"target", "state", "plan" or "message",
+// The result of a compiler for a model's program, as text: {"target", "state", "plan" or "message",
 // ...} from compile.cpp.
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ std::string bytes_text(double bytes); // "1.53 GiB" "12.0 MiB" "512 B"
 // {"all-reduce": 3}.
 std::map<std::string, int64_t> count_collectives(const std::string& optimized);
 
-// Bytes a program needs and its device has; 0: not told. They come from the compiler's statistics,
+// Bytes a program needs and its device has; 0: not reported. They come from the compiler's statistics,
 // of a program that is too big from its message ("does not fit: needs 68719476736 bytes, has
 // 16911433728 bytes: ...").
 struct Room {

@@ -1,10 +1,6 @@
 #include "decoding.h"
 
-#include "../live_view.h"
-#include "../pictures/trace.h"
-#include "../token_texts.h"
-#include "answer.h"
-#include "ending.h"
+#include "../pictures/pictures.h"
 
 #include <nlohmann/json.hpp>
 
@@ -108,7 +104,7 @@ void print_results(const Context& context, const Run& run, const dllm_tokenizer*
 }
 
 // A greedy small model often decides for its commonest token everywhere.
-void tell_collapse(const Context& context, const Run& run) {
+void warn_about_collapse(const Context& context, const Run& run) {
   if (word_of(context, "decoder", "temperature") != "0" && word_of(context, "decoder", "temperature") != "0.0") return;
   const Repeats repeats = most_repeated(canvas_of(run.decoder, run.slots[0]), run.ending.end_token());
   if (repeats.tokens < 12 || 2 * repeats.same <= repeats.tokens) return;
@@ -119,6 +115,28 @@ void tell_collapse(const Context& context, const Run& run) {
 }
 
 }  // namespace
+
+void check_decoding(const Context& context, bool holes) {
+  refuse_typed(context, "decoder", "on_change", "the weights do not change in this command");
+  if (!context.has("trace")) {
+    refuse_typed(context, "decoder", "trace", "dllm generate --trace FILE writes the trace");
+    refuse_typed(context, "decoder", "trace_bytes", "there is no --trace FILE");
+  }
+  if (!context.has("samples")) refuse_typed(context, "decoder", "slots", "this command has one request at a time");
+  if (holes) {
+    for (const char* kind : {"decoder", "slot"}) refuse_typed(context, kind, "gen_length", "<mask:N> has the open positions");
+  } else {
+    refuse_typed(context, "slot", "prompt_length", "it is for canvases with holes (dllm infill)");
+  }
+  const bool own_length = context.typed("slot", "gen_length");
+  if (context.typed("length") && own_length && context.text("length") != word_of(context, "slot", "gen_length")) {
+    throw UsageFailure("--length and --gen_length are the same and differ");
+  }
+  if (context.typed("length") || own_length) note_typed(context, "decoder", "gen_length", "--length has the open positions");
+  if (std::stod(word_of(context, "decoder", "guidance")) == 0) {
+    note_typed(context, "decoder", "guidance_keep", "--guidance is 0");
+  }
+}
 
 void choose_policy(Context& context, const Session& session) {
   if (context.typed("policy") || context.typed("decoder", "policy") || context.typed("decoder", "attention")) return;
@@ -206,7 +224,7 @@ int run_requests(Context& context, Session& session, const std::vector<Request>&
   print_results(context, run, session.tokenizer.get(), seed);
   if (context.has("trace")) save_trace(context, session, run, texts);
   if (finished) {
-    if (!context.json()) tell_collapse(context, run);
+    if (!context.json()) warn_about_collapse(context, run);
     return 0;
   }
   const Progress progress = progress_of(decoder.get(), run.slots[0]);

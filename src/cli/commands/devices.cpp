@@ -1,21 +1,110 @@
 // dllm devices: what can compute here, this library's engine and other people's plugins.
 
-#include "../child.h"
+#include "../command.h"
+#include "../process.h"
 #include "../session.h"
 #include "compile_report.h"
-#include "probe.h"
-#include "registry.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 namespace dllm::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+void say(const Json& line) {
+  std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  std::fflush(stdout); // the next stage may be the last
+}
+
+// A model as small as they get: two layers, every operation of a transformer.
+constexpr const char* kConfig =
+    R"({"model_type": "llama", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 64,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "max_position_embeddings": 64, "tie_word_embeddings": true,
+        "dllm": {"attention": "bidirectional", "mask_token_id": 63}})";
+
+// Logits of one row of 16 tokens; the weights are drawn from a seed, so they are the same on every
+// engine.
+std::vector<float> logits_on(dllm_engine* engine) {
+  const auto model = make<dllm_model>([&](dllm_model** out, dllm_error* err) {
+    const std::string config = kConfig;
+    return dllm_model_new(engine, config.data(), static_cast<int64_t>(config.size()), nullptr,
+                          nullptr, out, err);
+  });
+  const auto batch =
+      make<dllm_batch>([](dllm_batch** out, dllm_error* err) { return dllm_batch_new(out, err); });
+  std::vector<int32_t> ids(16);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 7 % 64);
+  const int64_t dims[] = {1, static_cast<int64_t>(ids.size())};
+  call([&](dllm_error* err) {
+    return dllm_batch_set(batch.get(), "ids", DLLM_I32, dims, 2, ids.data(), err);
+  });
+  const auto result = make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {
+    return dllm_model_forward(model.get(), batch.get(), nullptr, nullptr, out, err);
+  });
+  const auto logits = make<dllm_tensor>([&](dllm_tensor** out, dllm_error* err) {
+    return dllm_batch_array(result.get(), "logits", out, err);
+  });
+  std::vector<float> values(ids.size() * 64);
+  call([&](dllm_error* err) {
+    return dllm_tensor_read(logits.get(), DLLM_F32, values.data(),
+                            static_cast<int64_t>(values.size() * sizeof(float)), err);
+  });
+  return values;
+}
+
+void run_small_model(dllm_engine* engine) {
+  const auto started = Clock::now();
+  const std::vector<float> theirs = logits_on(engine);
+  const double seconds = std::chrono::duration<double>(Clock::now() - started).count();
+  const auto own = make<dllm_engine>(
+      [](dllm_engine** out, dllm_error* err) { return dllm_engine_new(nullptr, out, err); });
+  const std::vector<float> ours = logits_on(own.get());
+  double difference = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const double apart = std::fabs(static_cast<double>(theirs[i]) - ours[i]);
+    difference = std::isfinite(apart) ? std::max(difference, apart) : INFINITY;
+  }
+  // A number that is not finite has no JSON.
+  say({{"stage", "ran"},
+       {"seconds", seconds},
+       {"difference", std::isfinite(difference) ? Json(difference) : Json()}});
+}
+
+// Runs in a child process that a plugin may end.
+// Writes a line of JSON for each stage that was reached, so that what came before a crash is known:
+//   {"stage": "loaded", "plugin": {...}}        dllm_plugin_describe
+//   {"stage": "client", "engine": {...}}        dllm_engine_describe, with --probe
+//   {"stage": "ran", "seconds": 1.2, "difference": 1e-7}   a small model, against the cpu engine
+//   {"stage": "failed", "status": "unavailable", "message": "...", "hint": "..."}
+int probe_plugin(Context& context) {
+  end_with_parent();
+  try {
+    const auto plugin = Json::parse(context.option("engine", "plugin")).get<std::string>();
+    say({{"stage", "loaded"}, {"plugin", Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+                                 return dllm_plugin_describe(plugin.c_str(), out, err);
+                               }))}});
+    if (!context.flag("probe")) return 0;
+    const auto engine = open_engine(context);
+    say({{"stage", "client"}, {"engine", Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+                                 return dllm_engine_describe(engine.get(), out, err);
+                               }))}});
+    run_small_model(engine.get());
+    return 0;
+  } catch (const Failure& failure) {
+    say({{"stage", "failed"},
+         {"status", dllm_status_name(failure.status())},
+         {"message", failure.what()},
+         {"hint", failure.hint()}});
+    return kFailed;
+  }
+}
 
 std::string word(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
@@ -44,11 +133,11 @@ Json own_engine(const Context& context) {
   }));
 }
 
-// The plugins to look at: one that was asked for, or all that are found.
+// The plugins to test: the requested one, or all that are found.
 Json plugins_here(const Context& context) {
-  const auto asked = Json::parse(context.option("engine", "plugin")).get<std::string>();
-  if (!asked.empty())
-    return Json::array({{{"platform", asked}, {"paths", {asked}}, {"missing", ""}}});
+  const auto wanted = Json::parse(context.option("engine", "plugin")).get<std::string>();
+  if (!wanted.empty())
+    return Json::array({{{"platform", wanted}, {"paths", {wanted}}, {"missing", ""}}});
   try {
     return Json::parse(
         text([](dllm_buffer* out, dllm_error* err) { return dllm_plugin_list(out, err); }));
@@ -59,7 +148,7 @@ Json plugins_here(const Context& context) {
   }
 }
 
-// One plugin in a child: what it said at each stage, and how it ended when it did not end well.
+// One plugin in a child: its result at each stage, and how it ended when it failed.
 Json look_at(const Context& context, const std::string& path) {
   Json settings = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
     return dllm_options_to_json(context.options("engine"), out, err);
@@ -178,7 +267,7 @@ int devices(Context& context) {
   }
   if (context.json())
     std::printf("%s\n", all.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
-  // One that was asked for has to work; of all that lie around some may need hardware that is not
+  // A requested plugin has to work; of all that are installed some may need hardware that is not
   // there.
   return failed && context.option("engine", "plugin") != "\"\"" ? kFailed : 0;
 }

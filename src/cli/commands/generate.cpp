@@ -1,7 +1,7 @@
 // dllm generate and dllm infill: the same decoding, with open positions after the prompt or anywhere.
 
+#include "../command.h"
 #include "decoding.h"
-#include "registry.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -60,6 +60,7 @@ int generate(Context& context) {
   if (samples < 1 || samples > 65536) {
     throw UsageFailure("--samples takes 1 to 65536, not " + std::to_string(samples));
   }
+  check_decoding(context, false);
   const std::string prompt = prompt_of(context);
   Session session(context);
   choose_policy(context, session);
@@ -69,6 +70,8 @@ int generate(Context& context) {
 }
 
 int infill(Context& context) {
+  check_decoding(context, true);
+  if (context.typed("text") && context.typed("file")) throw UsageFailure("--text and --file are two texts: give one");
   Session session(context);
   const auto mask_id = static_cast<int32_t>(model_number(session.model.get(), "mask_id"));
   std::string text = context.text("text");
@@ -87,7 +90,7 @@ Command generate_command() {
   return {"generate", "write text after a prompt",
           "dllm generate runs/quickstart \"The wise man\" --length 48 --steps 48 --temperature 0.8 --seed 1",
           {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
-           {Kind::text, "prompt", "", "text to start from; - for standard input, which a pipe is by itself"},
+           {Kind::text, "prompt", "", "text to start from; - for standard input, which is also read when it is a pipe"},
            {Kind::text, "file", "", "read the prompt from this file"},
            {Kind::text, "policy", "low_confidence", policy_sentence()},
            {Kind::number, "length", "", "open positions after the prompt (as --slot.gen_length)"},

@@ -1,8 +1,8 @@
 // dllm graph: the program of a model and the memory it needs, before anything is loaded.
 
+#include "../command.h"
 #include "../session.h"
 #include "compile_report.h"
-#include "registry.h"
 
 #include <nlohmann/json.hpp>
 
@@ -27,7 +27,7 @@ void print_page(const Context& context, const Json& plan) {
   row("inputs", figure("inputs"), "arrays that go in, weights included");
   row("outputs", figure("outputs"), "arrays that come out");
   row("constants", figure("constants"), "");
-  row("temporaries", figure("arena"), "what the engine lays over each other while it runs");
+  row("temporaries", figure("arena"), "memory that the engine reuses while it runs");
   std::printf("  %-12s %10.3g   floating-point operations of one run\n", "operations", figure("flops"));
   if (plan.contains("hint")) std::printf("it does not fit: %s\n", plan["hint"].get<std::string>().c_str());
   std::printf("--json prints every figure, --format graph the program itself\n");

@@ -1,8 +1,8 @@
 // dllm inspect: what a model, a checkpoint or a run holds; nothing is changed.
 
+#include "../command.h"
 #include "../session.h"
 #include "compile_report.h"
-#include "registry.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,9 +1,10 @@
 // dllm repl: a Lua prompt with the library at hand. What is Lua about it is scripts/lib/dllm/repl.lua.
 
-#include "../interrupt.h"
+#include "../command.h"
 #include "../line_editor.h"
+#include "../pictures/pictures.h"
+#include "../process.h"
 #include "../session.h"
-#include "registry.h"
 
 #include <nlohmann/json.hpp>
 
@@ -22,7 +23,7 @@ constexpr const char* kHelp =
     "  1 + 1                          an expression: its value is printed, and kept in _\n"
     "  model = dllm.model \"runs/first\"  names without \"local\" live until the end\n"
     "  dllm.decoder(model, { st<Tab>   Tab completes names, methods, option keys, choices\n"
-    "  for i = 1, 3 do                a chunk goes on until it is complete; Ctrl-C gives it up\n\n"
+    "  for i = 1, 3 do                a chunk continues until it is complete; Ctrl-C discards it\n\n"
     "  :help                          this\n"
     "  :options decoder               every option of a kind, with default and meaning\n"
     "  :generate --model M ...        any command of the program: :train :inspect :verify ...\n"
@@ -111,9 +112,9 @@ void print_options(const std::string& kind) {
 }
 
 std::string history_path(const Context& context) {
-  const std::string asked = context.text("history");
-  if (asked == "none") return {};
-  if (!asked.empty()) return asked;
+  const std::string path = context.text("history");
+  if (path == "none") return {};
+  if (!path.empty()) return path;
   const char* state = std::getenv("XDG_STATE_HOME");
   const char* home = std::getenv("HOME");
   if (state != nullptr && *state != '\0') return std::string(state) + "/dllm/repl_history";
@@ -140,7 +141,7 @@ class Repl {
 
   int run() {
     if (interactive_)
-      std::printf("dllm %s with Lua 5.4. %s:help tells more, Ctrl-D leaves.\n", dllm_version(),
+      std::printf("dllm %s with Lua 5.4. %s:help shows more, Ctrl-D quits.\n", dllm_version(),
                   editor_.completes() ? "Tab completes, " : "");
     bool failed = false;
     for (;;) {

@@ -1,11 +1,8 @@
 // dllm replay: a saved trace again, in the terminal or as a picture. Needs no model.
 
-#include "../pictures/replay.h"
-#include "../live_view.h"
-#include "../pictures/heat_map.h"
-#include "../pictures/trace.h"
+#include "../command.h"
+#include "../pictures/pictures.h"
 #include "../session.h"
-#include "registry.h"
 
 #include <nlohmann/json.hpp>
 

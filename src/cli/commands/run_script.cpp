@@ -1,7 +1,7 @@
 // dllm run: a Lua script that drives the library.
 
+#include "../command.h"
 #include "../session.h"
-#include "registry.h"
 
 #include <nlohmann/json.hpp>
 

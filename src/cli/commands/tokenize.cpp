@@ -1,7 +1,7 @@
 // dllm tokenize, dllm tokenizer-train.
 
+#include "../command.h"
 #include "../session.h"
-#include "registry.h"
 
 #include <nlohmann/json.hpp>
 
@@ -13,6 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 int tokenize(Context& context) {
+  if (context.typed("text") && context.typed("file")) throw UsageFailure("--text and --file are two texts: give one");
   const auto tokenizer = open_tokenizer(context.text("tokenizer"));
   const std::string text = context.has("text") ? context.text("text") : read_all(context.has("file") ? context.text("file") : "-");
   const std::vector<int32_t> ids = encode(tokenizer.get(), text);
@@ -27,6 +28,13 @@ int tokenize(Context& context) {
 }
 
 int tokenizer_train(Context& context) {
+  for (const char* key : {"append_eos", "prepend_bos", "parse_special"}) {
+    refuse_typed(context, "dataset", key, "the text is not encoded: it trains the tokenizer");
+  }
+  if (context.has("vocab") && context.typed("tokenizer_train", "vocab_size") &&
+      context.option("tokenizer_train", "vocab_size") != context.text("vocab")) {
+    throw UsageFailure("--vocab and --vocab_size are the same and differ");
+  }
   if (context.has("vocab")) {
     call([&](dllm_error* err) {
       return dllm_options_set_i64(context.options("tokenizer_train"), "vocab_size", context.number("vocab"), err);

@@ -1,18 +1,67 @@
 // dllm train: from text to a checkpoint, from scratch or from a pretrained model; started again, it resumes.
 
+#include "../command.h"
+#include "../process.h"
 #include "training.h"
 
-#include "../interrupt.h"
-#include "registry.h"
-#include "training_end.h"
-
-#include <nlohmann/json.hpp>
-
+#include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 namespace dllm::cli {
 namespace {
+
+constexpr int64_t kLength = 32;  // tokens of the sample
+
+Owned<dllm_options> options_of(const char* kind, const char* json) {
+  auto options = make<dllm_options>([&](dllm_options** out, dllm_error* err) { return dllm_options_new(kind, out, err); });
+  const std::string text = json;
+  call([&](dllm_error* err) {
+    return dllm_options_set_json(options.get(), text.data(), static_cast<int64_t>(text.size()), err);
+  });
+  return options;
+}
+
+// Behind the token that ends a text: the model begins a new one.
+std::string sample(Context& context, const Run& run, bool causal) {
+  const auto how = causal ? options_of("decoder:autoregressive", R"({"temperature": 0.8})")
+                          : options_of("decoder:random", R"({"steps": 16, "temperature": 0.8})");
+  const auto decoder = make<dllm_decoder>([&](dllm_decoder** out, dllm_error* err) {
+    return dllm_decoder_new(run.model.get(), how.get(), out, err);
+  });
+  std::vector<int32_t> prompt(1);
+  if (dllm_tokenizer_id(run.tokenizer.get(), "eos", prompt.data(), nullptr) != DLLM_OK) prompt.clear();
+  const std::string request = "{\"seed\": 1, \"gen_length\": " + std::to_string(kLength) + "}";
+  const auto slot = options_of("slot", request.c_str());
+  call([&](dllm_error* err) {
+    return dllm_decoder_add(decoder.get(), prompt.data(), nullptr, static_cast<int64_t>(prompt.size()), slot.get(),
+                            nullptr, err);
+  });
+  for (int64_t active = 1; active > 0;) {
+    call([&](dllm_error* err) { return dllm_decoder_step(decoder.get(), context.task(), &active, err); });
+  }
+  const std::vector<int32_t> ids = canvas_of(decoder.get(), 0).ids;
+  std::string text = decode(run.tokenizer.get(), {ids.begin() + static_cast<std::ptrdiff_t>(prompt.size()), ids.end()});
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+// The last output: a sample of the model, and the command to continue with.
+void print_next(Context& context, const Run& run) {
+  if (context.json()) return;
+  const std::string objective = context.text("objective");
+  const bool causal = objective == "ar";
+  if (causal || objective == "mdlm") {
+    try {
+      std::fprintf(stderr, "sample: %s\n", sample(context, run, causal).c_str());
+    } catch (const Failure& failure) {
+      std::fprintf(stderr, "no sample: %s\n", failure.what());
+    }
+  }
+  std::fprintf(stderr, "next: dllm generate --model %s --length 64%s\n", context.text("out").c_str(),
+               causal ? " --policy autoregressive" : objective == "mdlm" ? " --policy random --decoder.temperature 0.8" : "");
+}
 
 using Json = nlohmann::ordered_json;
 
@@ -75,7 +124,7 @@ std::string run_steps(Context& context, Run& run, int64_t done) {
   return all ? "steps" : "budget";
 }
 
-void tell_end(Context& context, const Run& run, const std::string& reason) {
+void print_end(Context& context, const Run& run, const std::string& reason) {
   const auto step = static_cast<int64_t>(trainer_metric(run, "step"));
   if (context.json()) {
     put_json_line(Json{{"event", "end"}, {"reason", reason}, {"step", step}, {"dir", run.saved},
@@ -85,22 +134,22 @@ void tell_end(Context& context, const Run& run, const std::string& reason) {
   }
   const double stall = trainer_metric(run, "checkpoint_stall_seconds");
   if (!run.saved.empty()) std::fprintf(stderr, "training stood still for %.1f s to save checkpoints\n", stall);
-  if (reason == "interrupted") std::fprintf(stderr, "interrupted; the same command goes on from here\n");
+  if (reason == "interrupted") std::fprintf(stderr, "interrupted; the same command continues from here\n");
   if (reason == "data") {
-    std::fprintf(stderr, "the data ended at step %lld; a larger --epochs, or none, goes on\n", static_cast<long long>(step));
+    std::fprintf(stderr, "the data ended at step %lld; a larger --epochs, or none, continues\n", static_cast<long long>(step));
   }
   if (reason == "budget") {
-    std::fprintf(stderr, "the budget is used up at step %lld; the same command goes on from here\n",
+    std::fprintf(stderr, "the budget is used up at step %lld; the same command continues from here\n",
                  static_cast<long long>(step));
   }
 }
 
 int nothing_left(Context& context, const Run& run, int64_t done) {
   const bool epochs = context.typed("loader", "epochs") && context.option("loader", "epochs") != "0";
-  std::fprintf(stderr, "%s has %lld steps already: %s--steps %lld goes on, --fresh starts over\n",
+  std::fprintf(stderr, "%s has %lld steps already: %s--steps %lld continues, --fresh starts over\n",
                context.text("out").c_str(), static_cast<long long>(done), epochs ? "without --epochs, " : "",
                static_cast<long long>(2 * done));
-  tell_end(context, run, "steps");
+  print_end(context, run, "steps");
   return 0;
 }
 
@@ -112,9 +161,9 @@ int train(Context& context) {
   if (!context.json()) std::fprintf(stderr, "%s\n", describe_run(context, run).c_str());
   const std::string reason = run_steps(context, run, done);
   if (reason != "interrupted") print_held_out(context, run, static_cast<int64_t>(trainer_metric(run, "step")));
-  tell_end(context, run, reason);
+  print_end(context, run, reason);
   if (reason == "interrupted") return interrupted_code();
-  say_what_next(context, run);
+  print_next(context, run);
   return 0;
 }
 
@@ -132,7 +181,7 @@ Command train_command() {
            {Kind::number, "vocab", "2048", "tokens of a tokenizer trained on the data"},
            {Kind::number, "layers", "4", "from scratch: layers"},
            {Kind::number, "hidden", "256", "from scratch: width, a multiple of 64"},
-           {Kind::text, "objective", "mdlm", "what is learned: mdlm, ar, nano"},
+           {Kind::text, "objective", "mdlm", "the training objective: mdlm, ar, nano"},
            {Kind::text, "schedule", "", "noise schedule: linear, cosine, sqrt, ..."},
            {Kind::number, "eval-every", "100", "held-out loss every so many steps; 0: only at the end"},
            {Kind::number, "eval-batches", "8", "batches of a held-out loss; 0: none is computed"},

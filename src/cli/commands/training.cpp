@@ -1,8 +1,5 @@
 #include "training.h"
 
-#include "training_checks.h"
-#include "training_data.h"
-
 #include <nlohmann/json.hpp>
 
 #include <cmath>
@@ -108,8 +105,10 @@ void try_trainer(const Context& context, const Run& run) {
   config["dllm"]["mask_token_id"] = kFewTokens - 1;
   const auto model = new_model(run.engine.get(), config, nullptr, context.task());
   Json values = options_json(context, "trainer");
+  // Only the given options: those of another optimizer are refused even at their default.
+  for (auto it = values.begin(); it != values.end();) it = context.typed("trainer", it.key()) ? std::next(it) : values.erase(it);
   values.erase("freeze");  // names of tensors of the whole model
-  if (values["steps"] == 0 && values["minutes"] == 0) {
+  if (values.value("steps", 0) == 0 && values.value("minutes", 0.0) == 0) {
     constexpr int64_t kMany = 1 << 30;  // how many the data makes is not known yet
     values["steps"] = context.typed("loader", "epochs") && context.option("loader", "epochs") != "0" ? kMany : kUsualSteps;
   }
@@ -123,7 +122,7 @@ void try_trainer(const Context& context, const Run& run) {
 }
 
 // What the objective makes of a model that was trained otherwise.
-void tell_changes(const Context& context, const Json& before, const Json& after) {
+void print_changes(const Context& context, const Json& before, const Json& after) {
   const std::string name = fs::path(context.text("from")).filename();
   const auto was = before.value("attention", ""), is = after.value("attention", "");
   const int64_t shift = after.value("shift", 0);
@@ -209,7 +208,7 @@ Run open_run(Context& context) {
   const Json before = model_description(run.model.get());
   run.trainer = new_trainer(run.model.get(), run, context.options("trainer"));
   const bool started_from = run.resumed_from.empty() && context.has("from");
-  if (started_from) tell_changes(context, before, model_description(run.model.get()));
+  if (started_from) print_changes(context, before, model_description(run.model.get()));
   add_sinks(context, run, out);
   if (run.resumed_from.empty()) {
     call([&](dllm_error* err) { return dllm_tokenizer_save(run.tokenizer.get(), (out + "/tokenizer.json").c_str(), err); });
@@ -255,7 +254,7 @@ void print_held_out(Context& context, Run& run, int64_t step) {
   if (run.held_out == nullptr || context.number("eval-batches") == 0 || run.last_eval == step) return;
   run.last_eval = step;
   call([&](dllm_error* err) { return dllm_loader_seek(run.held_out.get(), 0, err); });
-  double loss = 0;  // the console and the metrics file hear of it from the trainer
+  double loss = 0;  // the trainer sends it to the console and the metrics file
   call([&](dllm_error* err) {
     return dllm_trainer_eval(run.trainer.get(), run.held_out.get(), context.number("eval-batches"), context.task(), &loss, err);
   });

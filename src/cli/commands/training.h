@@ -1,7 +1,8 @@
 #pragma once
 // The parts of a training run: made from the command line, resumed when its folder holds a checkpoint.
 
-#include "../run_lock.h"
+#include "../command.h"
+#include "../process.h"
 #include "../session.h"
 
 #include <memory>
@@ -10,7 +11,7 @@
 namespace dllm::cli {
 
 struct Run {
-  std::unique_ptr<RunLock> lock;  // of the run's folder, let go of last
+  std::unique_ptr<RunLock> lock;  // of the run's folder, released last
   Owned<dllm_engine> engine;
   Owned<dllm_tokenizer> tokenizer;
   Owned<dllm_dataset> data;
@@ -26,10 +27,36 @@ struct Run {
 };
 
 Run open_run(Context& context);
-// A line: parameters, vocabulary, rows, threads. As JSON: that, the effective options and what the model sees.
+// A line: parameters, vocabulary, rows, threads. As JSON: that, the effective options and the model's attention.
 std::string describe_run(Context& context, const Run& run);
 double trainer_metric(const Run& run, const char* key);
-// Mean loss on the held-out split, once a step; the run's sinks tell it.
+// Mean loss on the held-out split, once a step; the run's sinks get it.
 void print_held_out(Context& context, Run& run, int64_t step);
+
+// ---- checks, before anything is computed or written (training_checks.cpp) ----
+
+// Values that do not fit together, and options that would do nothing.
+void check_values(Context& context);
+// A new run: the files it starts from are there.
+void check_sources(const Context& context);
+// A resumed run: options that only count at its start must have the same values.
+void check_resumed(const Context& context, const std::string& out);
+// Writes these options to out/run.json, for the check of a later run.
+void write_start(const Context& context, const std::string& out);
+
+// Steps between checkpoints, from --save-every or --save_every.
+int64_t save_every(const Context& context);
+
+// ---- tokenizer, dataset, the held-out split, the number of steps (training_data.cpp) ----
+
+// Steps of a run when neither --steps nor --minutes nor --epochs is given.
+inline constexpr int64_t kUsualSteps = 500;
+
+// A resumed run has its own, else the requested one, the model's, or one trained on the data.
+Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint);
+// run.data, run.loader and, where the text is enough, run.held_out.
+void open_rows(Context& context, Run& run);
+// Steps of the whole run: from --steps, --epochs and --minutes; 0: until the minutes are over.
+int64_t planned_steps(Context& context, Run& run);
 
 }  // namespace dllm::cli

@@ -1,4 +1,4 @@
-#include "training_checks.h"
+#include "training.h"
 
 #include <nlohmann/json.hpp>
 
@@ -24,24 +24,14 @@ Json all_options(const Context& context, const std::string& kind) {
       [&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(context.options(kind), out, err); }));
 }
 
-// Options of the one kind of engine mean nothing to the other.
-void check_engine(const Context& context) {
-  if (context.option("engine", "kind") != "\"cpu\"") return;
-  const Json options = all_options(context, "engine");
-  for (const auto& [key, value] : options.items()) {
-    if (key.rfind("pjrt.", 0) != 0 && key != "plugin" && key != "target") continue;
-    if (context.typed("engine", key)) throw UsageFailure("--" + key + " needs --engine.kind pjrt");
-  }
-}
-
 // What a loader, a trainer or a model would take and this command decides by itself.
 void check_decided_here(const Context& context) {
   if (context.typed("trainer", "root")) {
     throw UsageFailure("--trainer.root: the folder of the run is --out " + context.text("out"));
   }
   if (context.typed("loader", "split") && context.option("loader", "split") == "\"held_out\"") {
-    throw UsageFailure("--loader.split held_out trains on what is kept for the held-out loss",
-                       "train: all but the held-out rows (so it is); all: every row, without a held-out loss");
+    throw UsageFailure("--loader.split held_out trains on the rows of the held-out loss",
+                       "train: all but the held-out rows (default); all: every row, without a held-out loss");
   }
   if (context.typed("save-every") && context.typed("trainer", "save_every") &&
       context.number("save-every") != std::stoll(context.option("trainer", "save_every"))) {
@@ -63,9 +53,9 @@ void check_decided_here(const Context& context) {
 void check_from(const Context& context) {
   if (!context.has("from")) return;
   for (const char* name : {"layers", "hidden"}) {
-    if (context.typed(name)) throw UsageFailure("--" + std::string(name) + " is for a new model; --from brings its own");
+    if (context.typed(name)) throw UsageFailure("--" + std::string(name) + " is for a new model; --from has its own");
   }
-  if (context.typed("model", "seed")) throw UsageFailure("--model.seed is for a new model; --from brings its weights");
+  if (context.typed("model", "seed")) throw UsageFailure("--model.seed is for a new model; --from has its weights");
 }
 
 std::string full_path(const std::string& path) {
@@ -77,7 +67,7 @@ std::string full_path(const std::string& path) {
 [[noreturn]] void fail_differs(const std::string& name, const std::string& given, const std::string& before,
                                const std::string& out) {
   throw UsageFailure("--" + name + " " + given + " differs from " + before + ", which " + out + " was started with",
-                     "leave it out to go on, or start over with --fresh");
+                     "leave it out to continue, or start over with --fresh");
 }
 
 }  // namespace
@@ -118,7 +108,7 @@ void check_resumed(const Context& context, const std::string& out) {
   const auto before = [&](const std::string& name) -> Json {
     if (start.is_object() && start.contains(name)) return start.at(name);
     throw UsageFailure("--" + name + ": " + out + " has no record of what it was started with",
-                       "leave it out to go on, or start over with --fresh");
+                       "leave it out to continue, or start over with --fresh");
   };
   for (const char* name : kNumbers) {
     if (context.typed(name) && before(name) != Json(context.number(name))) {

@@ -1,4 +1,4 @@
-#include "training_data.h"
+#include "training.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -52,7 +52,7 @@ Owned<dllm_dataset> open_documents(Context& context, const dllm_tokenizer* token
   auto data = open_data(context, tokenizer);
   for (const char* rows : {"paragraph", "line"}) {
     if (dllm_dataset_size(data.get()) > 1 || context.typed("dataset", "rows")) break;
-    std::fprintf(stderr, "%s is one short text: each %s counts as a text of its own (--dataset.rows %s)\n",
+    std::fprintf(stderr, "%s is one short text: each %s is a separate text (--dataset.rows %s)\n",
                  context.text("data").c_str(), rows, rows);
     call([&](dllm_error* err) { return dllm_options_set_str(context.options("dataset"), "rows", rows, err); });
     data = open_data(context, tokenizer);

@@ -1,10 +1,10 @@
 // dllm verify: is what lies on the disk whole? A line per check; nothing is changed.
 
+#include "../command.h"
 #include "../session.h"
-#include "registry.h"
 
-#include <zlib.h>
 #include <nlohmann/json.hpp>
+#include <zlib.h>
 
 #include <unistd.h>
 
@@ -215,13 +215,13 @@ void check_tokenizer(Report& report, const std::string& path, int64_t vocab) {
     const std::string once = decode(tokenizer.get(), ids);
     const std::string figures =
         std::to_string(size) + " tokens, a sample of " + std::to_string(ids.size()) + " tokens ";
-    if (once.find(kSample) != std::string::npos) return report.ok("tokenizer", figures + "comes back as it was");
+    if (once.find(kSample) != std::string::npos) return report.ok("tokenizer", figures + "is decoded unchanged");
     // Lower-casing or accent-stripping tokenizers change a text once, and never again.
     if (decode(tokenizer.get(), encode(tokenizer.get(), once)) == once)
-      return report.note("tokenizer", figures + "comes back normalized: " +
+      return report.note("tokenizer", figures + "is decoded normalized: " +
                                           Json(once).dump(-1, ' ', false, Json::error_handler_t::replace));
     throw Failure(DLLM_DATA_LOSS,
-                  figures + "comes back as " + Json(once).dump(-1, ' ', false, Json::error_handler_t::replace));
+                  figures + "is decoded as " + Json(once).dump(-1, ' ', false, Json::error_handler_t::replace));
   });
 }
 
@@ -236,7 +236,7 @@ int64_t check_model(const Context& context, Report& report, const std::string& p
     const auto engine = open_engine(context);
     const auto model = open_model(context, engine.get(), path);
     vocab = model_number(model.get(), "vocab");
-    report.ok("shapes", std::to_string(dllm_model_param_count(model.get())) + " parameters as the config wants them");
+    report.ok("shapes", std::to_string(dllm_model_param_count(model.get())) + " parameters as in the config");
   });
   return vocab;
 }
@@ -268,11 +268,16 @@ void check_run(const Context& context, Report& report, const std::vector<fs::pat
     check_commit(context, report, folder);
     newest = folder.string();
   }
-  if (newest.empty()) report.bad("checkpoints", "there is none that was finished");
+  if (newest.empty()) report.bad("checkpoints", "there is no finished one");
   else check_model_folder(context, report, newest + "/model");
 }
 
 int verify(Context& context) {
+  check_engine(context);
+  for (const char* key : {"attention", "shift", "mask_token", "cache_dtype"}) {
+    refuse_typed(context, "model", key, "this command loads the model and computes nothing");
+  }
+  refuse_typed(context, "model", "seed", "it is for a new model");
   std::string path = context.text("path");
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (!fs::exists(path)) throw Failure(DLLM_NOT_FOUND, "there is no file or folder " + path);

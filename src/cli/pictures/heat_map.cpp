@@ -1,7 +1,4 @@
-#include "heat_map.h"
-
-#include "replay.h"    // thinned
-#include "terminal.h"  // visible_text
+#include "pictures.h"
 
 #include "dllm/base.h"
 

@@ -1,4 +1,4 @@
-#include "replay.h"
+#include "pictures.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,11 +1,10 @@
-#include "terminal.h"
+#include "pictures.h"
 
 #include "dllm/base.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <cmath>
+#include <utf8proc.h>
 
 namespace dllm::cli {
 namespace {
@@ -124,7 +123,7 @@ std::vector<std::string> visible_rows(const Rows& rows, size_t height) {
   height = std::max<size_t>(height, 1);
   const size_t count = rows.text.size();
   if (count <= height) return rows.text;
-  // A quarter of the window above the first open position: what was just decided stays in sight.
+  // A quarter of the window above the first open position: what was just decided stays visible.
   const size_t above = height / 4;
   const size_t first = std::min(rows.first_open > above ? rows.first_open - above : 0, count - height);
   const auto begin = rows.text.begin() + static_cast<std::ptrdiff_t>(first);
@@ -173,6 +172,35 @@ float mean_confidence(const std::vector<TokenCell>& cells) {
     ++count;
   }
   return count == 0 ? 0.0f : static_cast<float>(sum / static_cast<double>(count));
+}
+
+std::string common_begin(const std::vector<std::string>& items) {
+  if (items.empty()) return {};
+  std::string begin = items.front();
+  for (const std::string& item : items) {
+    size_t same = 0;
+    while (same < begin.size() && same < item.size() && begin[same] == item[same]) ++same;
+    begin.resize(same);
+  }
+  // Items that part inside a character share its first bytes only.
+  const auto goes_on = [&](const std::string& item) {
+    return item.size() > begin.size() && (static_cast<unsigned char>(item[begin.size()]) & 0xC0) == 0x80;
+  };
+  while (!begin.empty() && std::any_of(items.begin(), items.end(), goes_on)) begin.pop_back();
+  return begin;
+}
+
+std::string in_columns(const std::vector<std::string>& items, int columns) {
+  int widest = 0;
+  for (const std::string& item : items) widest = std::max(widest, width_of(item));
+  const size_t per_row = static_cast<size_t>(std::max(1, columns / (widest + 2)));
+  std::string text;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const bool last = i + 1 == items.size() || (i + 1) % per_row == 0;
+    text += items[i];
+    text += last ? "\n" : std::string(static_cast<size_t>(widest + 2 - width_of(items[i])), ' ');
+  }
+  return text;
 }
 
 }  // namespace dllm::cli

@@ -1,6 +1,6 @@
-#include "trace.h"
+#include "pictures.h"
 
-#include "../handles.h"  // Failure
+#include "../command.h"
 
 #include <nlohmann/json.hpp>
 

@@ -266,8 +266,8 @@ private:
 
   // Without a status a mistake answers 0; texts may be NULL or "" as their block says.
   void judge_value(const std::string& name, Value result) {
-    const bool lent = function_.result == "str" || function_.result == "bytes";
-    if (function_.result == "void" || lent || function_.result == "handle") return;
+    const bool borrowed = function_.result == "str" || function_.result == "bytes";
+    if (function_.result == "void" || borrowed || function_.result == "handle") return;
     if (name.rfind("all NULL", 0) == 0 && function_.params.empty()) return;
     if (result.i64 != 0) fail(name, "answers " + std::to_string(result.i64) + " instead of 0");
   }

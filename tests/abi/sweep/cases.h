@@ -11,7 +11,7 @@ struct Report {
 };
 
 struct Settings {
-  bool stamps = false; // the library tells released handles apart (debug builds)
+  bool stamps = false; // the library recognizes released handles (debug builds)
   bool lua = true;     // the library has Lua
 };
 

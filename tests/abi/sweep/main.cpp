@@ -97,7 +97,7 @@ bool sweep_function(const Function& function, void* library, const Settings& set
   return ok;
 }
 
-// Files that calls make land in a folder that goes away.
+// Files that calls make land in a folder that is removed.
 void enter_scratch_folder() {
   char folder[] = "/tmp/dllm_sweep_XXXXXX";
   if (mkdtemp(folder) == nullptr || chdir(folder) != 0) {

@@ -1,6 +1,6 @@
-#include "cli/child.h"
+#include "cli/process.h"
 
-#include "cli/handles.h"
+#include "cli/command.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/pictures/heat_map.h"
+#include "cli/pictures/pictures.h"
 
 #include "traces.h"
 

@@ -1,4 +1,4 @@
-#include "cli/line_editor.h"
+#include "cli/pictures/pictures.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/pictures/replay.h"
+#include "cli/pictures/pictures.h"
 
 #include "traces.h"
 

@@ -1,4 +1,4 @@
-#include "cli/pictures/terminal.h"
+#include "cli/pictures/pictures.h"
 
 #include "dllm/base.h"
 

@@ -1,6 +1,6 @@
 #include "traces.h"
 
-#include "cli/handles.h"  // Failure
+#include "cli/command.h"  // Failure
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 // Small traces for the tests of the pictures.
 
-#include "cli/pictures/trace.h"
+#include "cli/pictures/pictures.h"
 
 #include <string>
 

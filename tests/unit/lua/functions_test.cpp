@@ -1,9 +1,7 @@
 // The own versions of Lua's library functions give what Lua's give, on made-up arguments.
 
-#include "lua/budget.h"
-#include "lua/heap.h"
-#include "lua/table_functions.h"
-#include "lua/text_functions.h"
+#include "lua/limits.h"
+#include "lua/sandbox.h"
 
 #include <gtest/gtest.h>
 

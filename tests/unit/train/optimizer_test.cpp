@@ -193,7 +193,10 @@ TEST(Optimizer, OptionsOfAnotherOneAreErrors) {
   EXPECT_NE(refusal({{"optimizer", "sgd"}, {"beta2", 0.5}}).find("beta2 is one of optimizer adamw"), std::string::npos);
   EXPECT_NE(refusal({{"optimizer", "sgd"}, {"nesterov", true}}).find("nesterov needs a momentum"), std::string::npos);
   EXPECT_EQ(refusal({{"optimizer", "sgd"}, {"momentum", 0.5}, {"nesterov", true}}), "no error");
-  // Their defaults are not: effective options as JSON hold every key.
+  // Also at their default.
+  EXPECT_NE(refusal({{"optimizer", "sgd"}, {"beta1", 0.9}}).find("beta1 is one of optimizer adamw"), std::string::npos);
+  EXPECT_NE(refusal({{"momentum", 0.0}}).find("momentum is one of optimizer sgd"), std::string::npos);
+  // Copies of all effective options have every key.
   EXPECT_EQ(refusal(Options(trainer_schema()).to_json()), "no error");
   // A trainer refuses before it changes the model.
   const auto model = tiny_model();

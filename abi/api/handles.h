@@ -1,0 +1,163 @@
+#pragma once
+// The struct behind each handle, and how a call reads its arguments of that kind.
+
+#include "base/log.h"
+#include "base/json.h"
+#include "base/options.h"
+#include "base/input_file.h"
+#include "base/task.h"
+#include "check.h"
+#include "decode/decoder.h"
+#include "dllm/batch.h"
+#include "dllm/buffer.h"
+#include "dllm/dataset.h"
+#include "dllm/decoder.h"
+#include "dllm/engine.h"
+#include "dllm/event.h"
+#include "dllm/loader.h"
+#include "dllm/model.h"
+#include "dllm/objective.h"
+#include "dllm/options.h"
+#include "dllm/schedule.h"
+#include "dllm/source.h"
+#include "dllm/task.h"
+#include "dllm/tensor.h"
+#include "dllm/tokenizer.h"
+#include "dllm/trainer.h"
+#include "graph/engine.h"
+#include "guard.h"
+#include "model/model.h"
+#include "noise/objective.h"
+#include "noise/schedule.h"
+#include "tensor/batch.h"
+#include "tensor/tensor.h"
+#include "text/dataset.h"
+#include "text/loader.h"
+#include "text/tokenizer.h"
+#include "train/trainer.h"
+
+#include <vector>
+
+struct dllm_buffer : dllm::abi::Handle<dllm::abi::Kind::buffer> {
+  std::string content;
+};
+
+struct dllm_task : dllm::abi::Handle<dllm::abi::Kind::task> {
+  dllm::Task object;
+};
+
+struct dllm_event : dllm::abi::Handle<dllm::abi::Kind::event> {
+  explicit dllm_event(const dllm::Event& seen) : object(seen) {}
+  const dllm::Event& object;
+};
+
+struct dllm_options : dllm::abi::Handle<dllm::abi::Kind::options> {
+  explicit dllm_options(const dllm::Schema& schema) : object(schema) {}
+  dllm::Options object;
+};
+
+struct dllm_tensor : dllm::abi::Handle<dllm::abi::Kind::tensor> {
+  explicit dllm_tensor(dllm::Tensor held) : object(std::move(held)) {}
+  dllm::Tensor object;
+};
+
+struct dllm_batch : dllm::abi::Handle<dllm::abi::Kind::batch> {
+  dllm_batch() = default;
+  explicit dllm_batch(dllm::Batch held) : object(std::move(held)) {}
+  dllm::Batch object;
+};
+
+struct dllm_source : dllm::abi::Handle<dllm::abi::Kind::source> {
+  std::shared_ptr<dllm::MemorySource> object = std::make_shared<dllm::MemorySource>();
+};
+
+struct dllm_engine : dllm::abi::Handle<dllm::abi::Kind::engine> {
+  explicit dllm_engine(std::shared_ptr<dllm::graph::Engine> made) : object(std::move(made)) {
+    for (int64_t i = 0; i < object->device_count(); ++i) device_names.push_back(object->device_name(i));
+  }
+  std::shared_ptr<dllm::graph::Engine> object;
+  std::vector<std::string> device_names;  // returned by dllm_engine_device_name
+};
+
+struct dllm_model : dllm::abi::Handle<dllm::abi::Kind::model> {
+  explicit dllm_model(std::shared_ptr<dllm::model::Model> held) : object(std::move(held)) {}
+  std::shared_ptr<dllm::model::Model> object;
+};
+
+struct dllm_tokenizer : dllm::abi::Handle<dllm::abi::Kind::tokenizer> {
+  explicit dllm_tokenizer(std::shared_ptr<const dllm::text::Tokenizer> held) : object(std::move(held)) {}
+  std::shared_ptr<const dllm::text::Tokenizer> object;
+};
+
+struct dllm_dataset : dllm::abi::Handle<dllm::abi::Kind::dataset> {
+  explicit dllm_dataset(std::shared_ptr<dllm::text::Dataset> held) : object(std::move(held)) {}
+  std::shared_ptr<dllm::text::Dataset> object;
+};
+
+struct dllm_loader : dllm::abi::Handle<dllm::abi::Kind::loader> {
+  dllm_loader(std::shared_ptr<const dllm::text::Dataset> data, const dllm::Options& options)
+      : object(std::move(data), options) {}
+  dllm::text::Loader object;
+};
+
+struct dllm_schedule : dllm::abi::Handle<dllm::abi::Kind::schedule> {
+  explicit dllm_schedule(dllm::noise::ScheduleRef held) : object(std::move(held)) {}
+  dllm::noise::ScheduleRef object;
+};
+
+struct dllm_objective : dllm::abi::Handle<dllm::abi::Kind::objective> {
+  explicit dllm_objective(dllm::noise::ObjectiveRef held) : object(std::move(held)) {}
+  dllm::noise::ObjectiveRef object;
+};
+
+struct dllm_trainer : dllm::abi::Handle<dllm::abi::Kind::trainer> {
+  dllm_trainer(std::shared_ptr<dllm::model::Model> model, dllm::noise::ObjectiveRef objective,
+               const dllm::Options& options)
+      : object(std::move(model), std::move(objective), options) {}
+  dllm::train::Trainer object;
+};
+
+struct dllm_decoder : dllm::abi::Handle<dllm::abi::Kind::decoder> {
+  dllm_decoder(std::shared_ptr<dllm::model::Model> model, const dllm::Options& options)
+      : object(std::move(model), options) {}
+  dllm::decode::Decoder object;
+};
+
+namespace dllm::abi {
+
+// Replaces the content of the caller's buffer; the last thing a call does.
+inline void fill(dllm_buffer* out, std::string text, const char* name = "out") {
+  need(out, name).content = std::move(text);
+}
+
+// The same of JSON. Bytes of foreign files that are no UTF-8 become U+FFFD.
+void fill_json(dllm_buffer* out, const Json& json, const char* name = "out");
+
+inline Task* task_of(dllm_task* task) {
+  dllm_task* living = optional(task, "task");
+  return living == nullptr ? nullptr : &living->object;
+}
+
+// The C callback as a function of the core. Empty when fn is NULL.
+inline EventFn event_fn(dllm_event_fn fn, void* user_data) {
+  if (fn == nullptr) return {};
+  return [fn, user_data](const Event& event) {
+    const dllm_event handle(event);
+    const int32_t answer = fn(&handle, user_data);
+    if (answer == DLLM_CONTINUE) return Answer::go_on;
+    return answer == DLLM_STOP ? Answer::stop : Answer::fail;
+  };
+}
+
+// Every kind of option, with its schema: the table in option_kinds.cpp. Fails with not_found and the nearest kind.
+const Schema& schema_of(std::string_view kind);
+const char* option_kind_name(int64_t index);  // null past the end
+
+// A copy of the caller's options, or the defaults when NULL. Options of "decoder:<policy>" serve where "decoder" is
+// wanted; any other kind is refused.
+Options options_of(const dllm_options* opts, std::string_view kind);
+
+// A checked copy of a caller's array.
+Tensor tensor_from(int32_t dtype, const int64_t* dims, int64_t rank, const void* data);
+
+}  // namespace dllm::abi

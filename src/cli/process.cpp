@@ -1,0 +1,139 @@
+// Signals, standard output, and the lock of a run folder.
+
+#include "process.h"
+
+#include "command.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace dllm::cli {
+namespace {
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+
+dllm_task* interrupted_task = nullptr;  // what a signal cancels
+volatile std::sig_atomic_t last_signal = SIGINT;
+
+void on_interrupt(int number) {
+  last_signal = number;
+  dllm_task_cancel(interrupted_task);
+  for (const int each : kSignals) std::signal(each, SIG_DFL);
+}
+
+}  // namespace
+
+Interrupt::Interrupt(dllm_task* task) : before_(interrupted_task) {
+  interrupted_task = task;
+  for (int i = 0; i < kCount; ++i) {
+    handlers_before_[i] = std::signal(kSignals[i], on_interrupt);
+    // nohup: the end of the terminal is nothing to this process. (A shell's background job ignores SIGINT as well, but
+    // one sent by hand is meant.)
+    if (kSignals[i] == SIGHUP && handlers_before_[i] == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+  }
+}
+
+Interrupt::~Interrupt() {
+  for (int i = 0; i < kCount; ++i) std::signal(kSignals[i], handlers_before_[i]);
+  interrupted_task = before_;
+}
+
+int interrupted_code() { return 128 + static_cast<int>(last_signal); }
+
+namespace {
+
+volatile std::sig_atomic_t reader_went_away = 0;
+
+void on_broken_pipe(int) { reader_went_away = 1; }
+
+void on_size_limit(int) {}
+
+}  // namespace
+
+// A closed pipe and a file above the size limit are errors of the failing write. Handlers, not SIG_IGN: programs
+// that this one starts have the defaults again.
+void watch_standard_output() {
+  struct sigaction action = {};
+  action.sa_handler = on_broken_pipe;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGPIPE, &action, nullptr);
+  action.sa_handler = on_size_limit;
+  sigaction(SIGXFSZ, &action, nullptr);
+}
+
+int finish_standard_output(int code) {
+  errno = 0;
+  const bool failed_before = std::ferror(stdout) != 0;
+  const bool failed = std::fflush(stdout) != 0 || failed_before;
+  if (!failed) return code;
+  if (reader_went_away == 0) {
+    std::fprintf(stderr, "dllm: cannot write standard output%s%s\n", errno != 0 ? ": " : "",
+                 errno != 0 ? std::strerror(errno) : "");
+  }
+  return code == 0 ? kFailed : code;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string first_line(int fd) {
+  char text[32] = {};
+  const ssize_t size = pread(fd, text, sizeof text - 1, 0);
+  const std::string all(text, size > 0 ? static_cast<size_t>(size) : 0);
+  return all.substr(0, all.find('\n'));
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::string& folder) : folder_(folder), path_(folder + "/LOCK") {
+  std::error_code error;
+  made_folder_ = fs::create_directories(folder_, error);
+  if (error) throw Failure(DLLM_PERMISSION_DENIED, "cannot create " + folder_ + ": " + error.message());
+  try {
+    while (!take()) {}
+  } catch (...) {
+    if (fd_ >= 0) close(fd_);
+    if (made_folder_) rmdir(folder_.c_str());
+    throw;
+  }
+}
+
+bool RunLock::take() {
+  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd_ < 0) throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + path_ + ": " + std::strerror(errno));
+  // Where a file system has no locks the run goes on without one.
+  if (flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    const std::string pid = first_line(fd_);
+    throw Failure(DLLM_FAILED_PRECONDITION,
+                  folder_ + " is in use: process " + (pid.empty() ? "(just starting)" : pid) + " trains there",
+                  "wait until it ends, or name another folder with --out");
+  }
+  // The one before may have removed the file between open and flock: then the lock is on a file without a name.
+  struct stat own {}, named {};
+  if (fstat(fd_, &own) != 0 || stat(path_.c_str(), &named) != 0 || own.st_ino != named.st_ino) {
+    close(fd_);
+    fd_ = -1;
+    return false;
+  }
+  const std::string pid = std::to_string(getpid()) + "\n";
+  if (ftruncate(fd_, 0) != 0 || pwrite(fd_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    throw Failure(DLLM_RESOURCE_EXHAUSTED, "cannot write " + path_ + ": " + std::strerror(errno));
+  }
+  return true;
+}
+
+RunLock::~RunLock() {
+  unlink(path_.c_str());
+  close(fd_);
+  if (made_folder_) rmdir(folder_.c_str());
+}
+
+}  // namespace dllm::cli

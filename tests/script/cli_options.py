@@ -1,0 +1,33 @@
+"""What the tests of options share: running the program, and the options that --help lists."""
+import re
+import subprocess
+
+
+class Program:
+    def __init__(self, path, folder):
+        self.path, self.folder, self.failures = path, folder, 0
+
+    def ok(self, condition, what):
+        print(("ok   " if condition else "FAIL ") + what, flush=True)
+        self.failures += not condition
+
+    def run(self, *words, stdin=""):
+        return subprocess.run([self.path, *words], cwd=self.folder, text=True, capture_output=True, timeout=60, input=stdin)
+
+    def options_of(self, command):
+        """The full name of every option: the last of "--bare, --kind.key"."""
+        names = set()
+        for line in self.run(command, "--help").stdout.splitlines():
+            found = re.match(r" {1,6}((?:-h, )?--[^ ,]+(?:, --[^ ,]+)*)", line)
+            if found:
+                names.add(max(re.findall(r"--[^ ,]+", found.group(1)), key=lambda name: (name.count("."), len(name))))
+        return names
+
+
+def words_of(options):
+    """{"--steps": "4", "--quiet": "", "--text": None, "": "PATH"} as words; None leaves an option out."""
+    words = []
+    for name, value in options.items():
+        if value is not None:
+            words += [word for word in (name, value) if word != ""]
+    return words

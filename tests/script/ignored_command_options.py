@@ -1,0 +1,198 @@
+"""No option of the commands in COMMANDS is accepted and ignored: each one of --help changes the result, is refused,
+or is named in a note on standard error.   ignored_command_options.py DLLM SCRATCH
+
+The tables are as in ignored_options.py, which does the same for dllm train. SAME marks the few options that must not
+change a result (threads, where steps run, quiet); the reason is next to each.
+"""
+import json
+import pathlib
+import shutil
+import sys
+
+from cli_options import Program, words_of
+
+DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
+program = Program(DLLM, SCRATCH)
+ok = program.ok
+
+CHANGES = "changes the result"
+REFUSED = "refused"
+NOTED = "has no effect"  # a note on standard error
+SAME = "the result stays"
+SAME_OR_REFUSED = "the result stays, or there is none"
+DRAWS = {"--temperature": "0.9"}
+ROWS = {"--data": "rows.jsonl"}
+PLUGIN = {f"--engine.{key}": (value, {}, REFUSED) for key, value in {
+    "plugin": "cpu", "target": "h100", "pjrt.device": "1", "pjrt.compute": "bf16", "pjrt.precision": "high",
+    "pjrt.cache": "off", "pjrt.cache_limit": "1", "pjrt.in_flight": "1", "pjrt.client": "a=1", "pjrt.flags": "a=1"}.items()}
+ENGINE = {
+    **PLUGIN, "--engine.kind": ("pjrt", {"--engine.plugin": "nowhere"}, REFUSED),
+    "--engine.threads": ("1", {}, SAME),  # the same numbers on any number of threads
+    "--engine.memory_limit": ("1000", {}, REFUSED), "--engine.ranks": ("2", {}, REFUSED),
+    "--engine.check": ("finite", {}, SAME_OR_REFUSED),  # stops at a number that is not finite
+}
+MODEL = {
+    "--model.dtype": ("int8",), "--model.attention": ("causal", {"--policy": "random"}), "--model.shift": ("1",),
+    "--model.mask_token": ("7",), "--model.cache_dtype": ("bf16", {"--decoder.cache": "prefix", "--block_length": "8"}),
+    "--model.check": ("off", {}, SAME),  # refuses weights that are not finite; there are none
+    "--model.seed": ("5", {}, REFUSED),
+}
+DECODER = {
+    "--decoder.policy": ("random",), "--decoder.steps": ("3",), "--decoder.block_length": ("4",),
+    "--decoder.max_length": ("20", {}, REFUSED), "--decoder.temperature": ("0.9",),
+    "--decoder.top_k": ("1", DRAWS), "--decoder.top_p": ("0.01", DRAWS), "--decoder.schedule": ("cosine",),
+    "--decoder.schedule_steps": ("4", {"--schedule": "nano_cosine", "--policy": "ancestral"}),
+    "--decoder.schedule_eps": ("0.4", {"--schedule": "cosine"}), "--decoder.attention": ("causal", {"--policy": "random"}),
+    "--decoder.shift": ("1",), "--decoder.cache": ("dual", {"--block_length": "8", **DRAWS}), "--decoder.guidance": ("2.0",),
+    "--decoder.guidance_keep": ("GIVEN", {"--guidance": "2.0"}),
+    "--decoder.early_exit": ("0.000001",), "--decoder.suppress": ("COMMON",), "--decoder.suppress_mask": ("false", {"--policy": "random"}),
+    "--decoder.defer": ("COMMON",), "--decoder.loop": ("host", {}, SAME),  # the same tokens with more launches
+    "--decoder.trace": ("true", {"--trace": None}, REFUSED), "--decoder.trace_bytes": ("1024",),
+    "--decoder.on_change": ("fail", {}, REFUSED), "--decoder.plan": ("even", {"--steps": "7", "--schedule": "cosine", **DRAWS}),
+}
+SLOT = {
+    "--slot.seed": ("5", DRAWS), "--slot.temperature": ("0.9",), "--slot.top_k": ("1", DRAWS), "--slot.top_p": ("0.01", DRAWS),
+    "--slot.stop": ("COMMON",),
+}
+COMMANDS = {
+    "generate": ({"--model": "made", "--prompt": "line 4: the cat", "--length": "24", "--steps": "8", "--trace": "trace", "--json": ""}, {
+        "--model": ("other",), "--prompt": ("the dog",), "--file": ("text.txt", {"--prompt": None}), "--policy": ("random",),
+        "--length": ("16",), "--samples": ("2",), "--until": ("e",), "--trace": ("elsewhere",), "--config": ("settings.json",),
+        "--quiet": ("", {}, SAME),  # no picture
+        "--json": (None,), **ENGINE, **MODEL, **DECODER, "--decoder.gen_length": ("16", {"--length": None}),
+        "--decoder.slots": ("1", {"--samples": "2"}, REFUSED), **SLOT, "--slot.gen_length": ("16", {"--length": None}),
+        "--slot.prompt_length": ("3", {}, REFUSED)}),
+    "infill": ({"--model": "made", "--text": "line 4: <mask:24> sat on", "--steps": "8", "--trace": "trace", "--json": ""}, {
+        "--model": ("other",), "--text": ("the <mask:24>",), "--file": ("holes.txt", {"--text": None}), "--policy": ("random",),
+        "--trace": ("elsewhere",), "--config": ("settings.json",),
+        "--quiet": ("", {}, SAME),  # no picture
+        "--json": (None,), **ENGINE, **MODEL, **DECODER, "--decoder.gen_length": ("16", {}, REFUSED),
+        "--decoder.slots": ("1", {}, REFUSED), **SLOT, "--slot.stop": ("COMMON",), "--slot.gen_length": ("16", {}, REFUSED),
+        "--slot.prompt_length": ("3", {"--block_length": "8"})}),
+    "chat": ({"--model": "made", "--message": "line 4", "--template": "template", "--length": "24", "--steps": "8", "--temperature": "0.9", "--json": ""}, {
+        "--model": ("other",), "--message": ("the dog",), "--system": ("be quick",), "--template": ("loud",), "--policy": ("random",),
+        "--length": ("16",), "--config": ("settings.json",),
+        "--quiet": ("", {}, SAME),  # no picture
+        "--json": (None,), **ENGINE, **MODEL, **{name: row for name, row in DECODER.items() if "trace" not in name},
+        "--decoder.temperature": ("0.5",), "--slot.temperature": ("0.5",),
+        "--model.cache_dtype": ("bf16", {"--decoder.cache": "prefix", "--block_length": "4", "--temperature": "1.5", "--length": "64"}),
+        "--decoder.trace": ("true", {}, REFUSED), "--decoder.trace_bytes": ("4000", {}, REFUSED),
+        "--decoder.gen_length": ("16", {"--length": None}), "--decoder.slots": ("1", {}, REFUSED),
+        **{name: row for name, row in SLOT.items() if name != "--slot.temperature"},
+        "--slot.gen_length": ("16", {"--length": None}), "--slot.prompt_length": ("3", {}, REFUSED),
+        "--chat.template": ("{{ messages[0]['content'] }}", {"--template": None, "--chat.template": "a{{ messages[0]['content'] }}"}),
+        "--chat.name": ("other", {"--template": None}, REFUSED), "--chat.add_generation_prompt": ("true", {}, REFUSED),
+        "--chat.tools": ('[{"name": "find"}]',), "--chat.variables": ('{"enable_thinking": false}',)}),
+    "tokenize": ({"--tokenizer": "made", "--text": "line 4"}, {
+        "--tokenizer": ("small.json",), "--text": ("other",), "--file": ("text.txt", {"--text": None}), "--config": ("text.json", {"--text": None}),
+        "--json": ("",)}),
+    "tokenizer-train": ({"--data": "corpus", "--vocab": "300", "--out": "out.json"}, {
+        "--data": ("rows.jsonl",), "--out": ("elsewhere",), "--vocab": ("280",), "--config": ("trained.json",), "--json": ("",),
+        "--dataset.format": ("jsonl", {}, REFUSED), "--dataset.rows": ("line", {"--data": "gaps"}), "--dataset.text_key": ("body", ROWS),
+        "--dataset.prompt_key": ("ask", ROWS), "--dataset.response_key": ("say", ROWS),
+        "--dataset.append_eos": ("false", {}, REFUSED), "--dataset.prepend_bos": ("true", {}, REFUSED),
+        "--dataset.parse_special": ("true", {}, REFUSED), "--tokenizer_train.vocab_size": ("280", {"--vocab": None}),
+        "--tokenizer_train.pre_tokenizer": ("qwen2",), "--tokenizer_train.normalizer": ("nfc",), "--tokenizer_train.min_count": ("50",),
+        "--tokenizer_train.max_token_bytes": ("3",), "--tokenizer_train.bos": ("<s>",), "--tokenizer_train.eos": ("</s>",),
+        "--tokenizer_train.pad": ("<p>",), "--tokenizer_train.mask": ("<m>",), "--tokenizer_train.special_tokens": ("<x>",)}),
+    "verify": ({"": "made"}, {
+        **ENGINE, **{f"--model.{key}": (value, {}, REFUSED) for key, value in {
+            "attention": "causal", "shift": "1", "mask_token": "7", "cache_dtype": "bf16", "seed": "5"}.items()},
+        "--model.dtype": ("q8_0", {}, SAME),  # loads in that format
+        "--model.check": ("off", {}, SAME), "--config": ("settings_of_engine.json", {}, REFUSED), "--json": ("",)}),
+    "inspect": ({"": "made"}, {
+        "--tensors": ("",), "--verify": ("",), "--config": ("tensors.json",), "--json": ("",)}),
+}
+TOGETHER = (  # two options that are accepted one by one
+    (("generate", "--prompt", "a", "--file", "text.txt"), REFUSED),
+    (("generate", "--length", "8", "--gen_length", "9"), REFUSED),
+    (("generate", "--length", "8", "--decoder.gen_length", "9"), NOTED),
+    (("generate", "--schedule_steps", "4"), REFUSED),
+    (("generate", "--guidance_keep", "4"), NOTED),
+    (("generate", "--trace_bytes", "4000"), REFUSED),
+    (("infill", "--text", "a<mask>", "--file", "holes.txt"), REFUSED),
+    (("chat", "--message", "a", "--template", "template", "--chat.template", "b"), REFUSED),
+    (("tokenize", "--tokenizer", "made", "--text", "a", "--file", "text.txt"), REFUSED),
+    (("tokenizer-train", "--data", "corpus", "--vocab", "280", "--vocab_size", "290"), REFUSED),
+    (("train", "--data", "corpus", "--out", "new", "--optimizer", "sgd", "--beta1", "0.9"), REFUSED),
+)
+
+
+def result(command, options):
+    for name in ("trace", "elsewhere", "out.json"):
+        (SCRATCH / name).unlink(missing_ok=True)
+    done = program.run(command, *words_of(options))
+    if done.returncode != 0:
+        return done, None
+    files = {name: (SCRATCH / name).read_text() for name in ("trace", "elsewhere", "out.json") if (SCRATCH / name).exists()}
+    return done, (done.stdout, files)
+
+
+baselines = {}
+
+
+def look(command, base, common, given, name, value, more=None, expected=CHANGES):
+    short = "--" + name.split(".", 1)[1] if "." in name else name
+    around = {**base, **(more or {})}
+    key = (command, tuple(sorted(around.items(), key=str)))
+    if key not in baselines:
+        done, left = result(command, around)
+        if left is None:  # without the option something is missing
+            done, left = result(command, base)
+        ok(left is not None, f"{command} {name}: works without it: {done.stderr[-300:] if left is None else ''}")
+        baselines[key] = left
+    changed = {k: v for k, v in around.items() if k not in (short, name)}
+    changed[name] = {"COMMON": common, "GIVEN": given}.get(value, value)
+    done, left = result(command, changed)
+    shown = f"{command} {name} {value}"
+    if expected == REFUSED:
+        ok(left is None and done.returncode in (1, 2), f"{shown}: refused ({done.stderr.splitlines()[-2:]})")
+    elif expected in (SAME, SAME_OR_REFUSED):
+        refused = expected == SAME_OR_REFUSED and left is None
+        ok(left == baselines[key] or refused, f"{shown}: the result stays {done.stderr[-300:] if left is None else ''}")
+    else:
+        ok(left is not None, f"{shown}: runs {done.stderr[-300:] if left is None else ''}")
+        ok(left != baselines[key], f"{shown}: changes the result")
+
+
+def prepare():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+    lines = [f"line {i}: the cat sat on the mat and dog {i * 7 % 90} sat on the log." for i in range(120)]
+    (SCRATCH / "corpus").write_text("\n".join(lines) + "\n")
+    (SCRATCH / "gaps").write_text("a\n\n\n\n" * 50)
+    (SCRATCH / "text.txt").write_text("the dog 7")
+    (SCRATCH / "holes.txt").write_text("the dog 7 <mask:20>")
+    for name, text in {"settings.json": '{"decoder": {"steps": 3}}', "text.json": '{"text": "more"}', "tensors.json": '{"tensors": true}',
+                       "trained.json": '{"tokenizer_train": {"min_count": 40}}', "settings_of_engine.json": '{"engine": {"plugin": "cpu"}}'}.items():
+        (SCRATCH / name).write_text(text)
+    (SCRATCH / "rows.jsonl").write_text("".join(json.dumps(
+        {"text": line, "body": line[::-1]} if i % 2 else
+        {"prompt": line, "ask": line[::-1], "response": line.upper(), "say": line.title()}) + "\n" for i, line in enumerate(lines)))
+    template = ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if tools %}{{ tools | length }} tools{% endif %}"
+                "{% if enable_thinking is defined %}quick {% endif %}{% if add_generation_prompt %}assistant: {% endif %}")
+    (SCRATCH / "template").write_text(template)
+    (SCRATCH / "loud").write_text(template.replace("assistant: ", "ASSISTANT!"))
+    program.run("tokenizer-train", "--data", "corpus", "--vocab", "270", "--out", "small.json")
+    for out, seed in (("made", "1"), ("other", "2")):
+        done = program.run("train", "--data", "corpus", "--out", out, "--rows", "line", "--layers", "2", "--hidden", "64",
+                           "--vocab", "300", "--length", "48", "--batch", "4", "--steps", "12", "--lr", "0.003", "--seed", seed)
+        ok(done.returncode == 0, f"a run to start from: {done.stderr[-200:]}")
+
+
+prepare()
+# The token that is decided most often, and one of the prompt.
+ids = json.loads(program.run("generate", *words_of(COMMANDS["generate"][0])).stdout)["ids"]
+common, given = str(max(set(ids[-24:]), key=ids[-24:].count)), str(ids[1])
+for command, (base, table) in COMMANDS.items():
+    listed = program.options_of(command) - {"--help"}
+    ok(not listed - set(table), f"{command}: not in the table: {sorted(listed - set(table))}")
+    ok(not set(table) - listed, f"{command}: not in --help: {sorted(set(table) - listed)}")
+    for option in sorted(listed & set(table)):
+        look(command, base, common, given, option, *table[option])
+for words, expected in TOGETHER:
+    model = ["--model", "made"] if words[0] in ("generate", "infill", "chat") else []
+    done = program.run(words[0], *model, "--json", *words[1:])
+    good = done.returncode != 0 if expected == REFUSED else done.returncode == 0 and expected in done.stderr
+    ok(good, f"{' '.join(words)}: {expected} ({done.stderr.splitlines()[-1:]})")
+sys.exit(1 if program.failures else 0)
