@@ -194,7 +194,8 @@ std::string model_folder(const std::string& path) {
   const std::string inner = join_path(path, "model");
   if (file_exists(join_path(inner, "config.json"))) return inner;
   const std::vector<std::string> names = list_directory(path);
-  if (std::none_of(names.begin(), names.end(), [](const std::string& name) { return checkpoint_step(name).has_value(); })) return path;
+  const auto is_checkpoint = [](const std::string& name) { return checkpoint_step(name).has_value(); };
+  if (std::none_of(names.begin(), names.end(), is_checkpoint)) return path;
   const auto latest = latest_checkpoint(path);
   if (!latest) {
     fail_with_hint(fmt::format("dllm verify {} prints what is wrong with each", path), Code::not_found,

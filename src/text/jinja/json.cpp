@@ -1,4 +1,5 @@
-// Values to JSON and back. The filter tojson writes plain JSON, as chat templates expect it: no HTML escapes, keys in their order.
+// Values to JSON and back. The filter tojson writes plain JSON, as chat templates expect it: no HTML escapes, keys in their
+// order.
 #include "base/error.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/value.h"
