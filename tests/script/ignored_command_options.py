@@ -75,7 +75,7 @@ COMMANDS = {
         "--quiet": ("", {}, SAME),  # no picture
         "--json": (None,), **ENGINE, **MODEL, **{name: row for name, row in DECODER.items() if "trace" not in name},
         "--decoder.temperature": ("0.5",), "--slot.temperature": ("0.5",),
-        "--model.cache_dtype": ("bf16", {"--decoder.cache": "prefix", "--block_length": "4", "--temperature": "1.5", "--length": "64"}),
+        "--model.cache_dtype": ("bf16", {"--decoder.cache": "prefix", "--block_length": "8"}, SAME),  # too little to show in the text
         "--decoder.trace": ("true", {}, REFUSED), "--decoder.trace_bytes": ("4000", {}, REFUSED),
         "--decoder.gen_length": ("16", {"--length": None}), "--decoder.slots": ("1", {}, REFUSED),
         **{name: row for name, row in SLOT.items() if name != "--slot.temperature"},
@@ -163,7 +163,7 @@ def prepare():
     (SCRATCH / "gaps").write_text("a\n\n\n\n" * 50)
     (SCRATCH / "text.txt").write_text("the dog 7")
     (SCRATCH / "holes.txt").write_text("the dog 7 <mask:20>")
-    for name, text in {"settings.json": '{"decoder": {"steps": 3}}', "text.json": '{"text": "more"}', "tensors.json": '{"tensors": true}',
+    for name, text in {"settings.json": '{"decoder": {"block_length": 4}}', "text.json": '{"text": "more"}', "tensors.json": '{"tensors": true}',
                        "trained.json": '{"tokenizer_train": {"min_count": 40}}', "settings_of_engine.json": '{"engine": {"plugin": "cpu"}}'}.items():
         (SCRATCH / name).write_text(text)
     (SCRATCH / "rows.jsonl").write_text("".join(json.dumps(
