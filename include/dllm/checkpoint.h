@@ -58,7 +58,7 @@ DLLM_API dllm_status dllm_checkpoint_save(dllm_trainer *trainer, const dllm_load
  *
  *   trainer   not NULL, of the same model config and objective
  *   loader    NULL, or moved to the saved position
- *   dir       not NULL, a checkpoint folder, as dllm_checkpoint_latest answers it
+ *   dir       not NULL, a checkpoint folder, as dllm_checkpoint_latest returns it
  *   task      NULL, or checked every few milliseconds; progress in bytes
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a checkpoint that is not whole;
@@ -110,7 +110,7 @@ DLLM_API void dllm_checkpoint_release(dllm_checkpoint *ckpt);
 /* Writes what is inside as a JSON object: kind, path, step, metadata, tensors (name, dtype, shape,
  * bytes).
  *
- * Where a config lies beside the weights it has model too: family, attention, shift, mask_token_id,
+ * Where the weights have a config, it has model too: family, attention, shift, mask_token_id,
  * block_length, layers, hidden, vocab, max_length.
  *
  *   ckpt   not NULL

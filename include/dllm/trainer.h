@@ -15,11 +15,11 @@
  * Steps in flight. The CPU engine takes a step while you wait. An engine of kind "pjrt" starts it;
  * with out_loss NULL, and in dllm_trainer_run, no call waits, so that the next batch is prepared
  * while the device works. At most two steps are unread then. What is known late: metrics, events
- * and sinks stand up to two steps behind, in order, each event with its own step; "skipped" counts
+ * and sinks are up to two steps late, in order, each event with its own step; "skipped" counts
  * the steps that were read; a failure comes from a later call and names its step. After a loss that
- * is not finite ("nonfinite" = "stop") the steps in flight behind it change no weight and do not
+ * is not finite ("nonfinite" = "stop") the steps in flight after it change no weight and do not
  * count either, their batches are gone; with "skip" the learning rate and the bias correction of
- * AdamW, for those behind it, took it for an update. Asking for the loss, dllm_trainer_sync, an
+ * AdamW, for those after it, count it as an update. Asking for the loss, dllm_trainer_sync, an
  * evaluation, a checkpoint and the end of a run wait for all.
  *
  * Lifetime   a trainer keeps its model and its objective alive.
@@ -34,8 +34,8 @@ extern "C" {
 /* Makes a trainer at step 0. The model's trained parameters become f32, and a model without a mask
  * token gets one: no decoder of it may step meanwhile, and no save or param of the same model may run.
  *
- * The model gets a mask token where the objective needs one and it has none, and from here on sees
- * as the objective trains it (attention, shift): so it decodes and is saved. A next-token model
+ * The model gets a mask token where the objective needs one and it has none, and the attention
+ * and the shift of the objective: so it decodes and is saved. A next-token model
  * (causal, its file names no shift and no mask token) gets shift 1 from an objective that masks.
  * Options of kind "model" that the model was made with stay.
  *
@@ -133,7 +133,7 @@ DLLM_API dllm_status dllm_trainer_apply(dllm_trainer *trainer, dllm_task *task, 
 
 /* Waits for all steps in flight and for a checkpoint that is written in the background; reports the first late failure.
  *
- * A failure is told once. After a device error the trainer's state is lost: restore a checkpoint.
+ * A failure is reported once. After a device error the trainer's state is lost: restore a checkpoint.
  *
  *   trainer   not NULL
  *
@@ -144,7 +144,7 @@ DLLM_API dllm_status dllm_trainer_apply(dllm_trainer *trainer, dllm_task *task, 
  */
 DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
 
-/* Takes many steps from a loader and tells about each.
+/* Takes many steps from a loader and sends an event for each.
  *
  * Sends TRAIN_STEP for every step and CHECKPOINT for every save into option "root". DLLM_STOP and
  * the budgets (options "tokens", "minutes") end the run cleanly; steps that were in flight are
@@ -157,7 +157,7 @@ DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
  *   loader      not NULL
  *   steps       more steps to take, 0 or more
  *   fn          NULL, or called on this thread between steps
- *   user_data   NULL, or handed to fn
+ *   user_data   NULL, or passed to fn
  *   task        NULL, or checked inside of every step; progress in steps
  *
  * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when the data ends first; DLLM_CALLBACK_FAILED;
@@ -236,7 +236,7 @@ DLLM_API dllm_status dllm_trainer_set_f64(dllm_trainer *trainer, const char *key
 
 /* Adds a place that every event of the trainer is written to.
  *
- * A place that takes no more (a full disk) is reported once: the run ends behind that step, saves and
+ * A place that takes no more (a full disk) is reported once: the run ends after that step, saves and
  * fails; the step is done. Lines that are not written are kept and written with the next one.
  *
  *   trainer   not NULL
