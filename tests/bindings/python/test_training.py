@@ -46,6 +46,22 @@ class Training(unittest.TestCase):
             trainer.run(tiny.loader, 4)
             self.assertEqual(self.weights(tiny.model), straight)
 
+    def test_a_save_in_the_background_holds_its_moment(self):
+        with tempfile.TemporaryDirectory() as root:
+            tiny, trainer = self.made()
+            trainer.run(tiny.loader, 2)
+            moment = self.weights(tiny.model)
+            saved = dllm.save_checkpoint(trainer, tiny.loader, root, wait=False)
+            trainer.run(tiny.loader, 2)
+            straight = self.weights(tiny.model)
+            trainer.sync()
+            dllm.Checkpoint(saved).verify()
+            self.assertGreater(trainer.metric("checkpoint_stall_seconds"), 0)
+            dllm.restore_checkpoint(trainer, tiny.loader, saved)
+            self.assertEqual(self.weights(tiny.model), moment)
+            trainer.run(tiny.loader, 2)
+            self.assertEqual(self.weights(tiny.model), straight)
+
     def test_events_reach_callback_and_sink(self):
         tiny, trainer = self.made()
         with tempfile.TemporaryDirectory() as folder:

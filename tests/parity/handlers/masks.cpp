@@ -4,7 +4,7 @@
 #include "graph/engine.h"
 #include "graph/ops.h"
 #include "handlers.h"
-#include "model/builder.h"
+#include "model/token_batch.h"
 #include "runner.h"
 
 #include <nlohmann/json.hpp>

@@ -343,7 +343,7 @@ TEST(Trainer, EventsStopAndFail) {
   EXPECT_FALSE(trainer->run(source, 10, [&](const Event& event) {
     EXPECT_EQ(event.kind(), EventKind::train_step);
     for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_second", "mfu",
-                            "memory", "compiles"}) {
+                            "memory", "compiles", "skipped", "checkpoint_stall_seconds"}) {
       EXPECT_NE(event.find(key), nullptr) << key;
     }
     return ++events == 3 ? Answer::stop : Answer::go_on;
