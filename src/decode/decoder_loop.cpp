@@ -129,9 +129,9 @@ void Decoder::replay_predictions(Request& request, const LoopRecord& record, int
   request.predictions.clear();
   for (const int64_t position : request.asked.positions) {
     request.predictions.push_back(record.prediction(step, row, position - begin, position));
-    if (is_number(request.predictions.back())) continue;
+    if (is_finite(request.predictions.back())) continue;
     state_.lend(); // K and V that are no numbers must not stay: the state loses them
-    fail_without_numbers(position, record.banned(), nullptr);
+    fail_not_finite(position, record.banned());
   }
 }
 

@@ -86,13 +86,9 @@ LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state,
   add_window_feed(arrays, model_->config(), settings_, shape.pass, passes, state);
   add_loop_feed(arrays, model_->config(), settings_, *rule_, shape, rows,
                 std::min(limit, shape.steps));
-  KvBuffers kept;
   const bool cached = shape.pass.keys > 0;
-  if (cached) kept = state.lend();
-  const std::vector<graph::BufferRef> inputs =
-      program_inputs(*program, *model_, weights, arrays, std::move(kept));
-  const std::vector<graph::BufferRef> outputs = program->run(inputs, task);
-  if (cached) state.give_back({outputs[0], outputs[1]});
+  const std::vector<graph::BufferRef> outputs =
+      run_pass(program, model_->engine(), weights, arrays, cached ? &state : nullptr, task);
   return {settings_, shape, outputs[cached ? 2 : 0]->read()};
 }
 

@@ -4,7 +4,7 @@
 #include "decode/loop_graph.h"
 #include "decode/loop_plan.h"
 #include "decode/policy.h"
-#include "decode/program_cache.h"
+#include "decode/step_program.h"
 
 #include <memory>
 #include <span>
@@ -63,7 +63,7 @@ private:
   std::shared_ptr<model::Model> model_;
   StepSettings settings_;
   std::unique_ptr<LoopRule> rule_;
-  ProgramCache<LoopShape> programs_;
+  runtime::ProgramCache<LoopShape> programs_{kKeptPrograms};
 };
 
 } // namespace dllm::decode

@@ -3,9 +3,11 @@
 // are rounded up, counts are data, so a few programs serve all steps of a batch.
 
 #include "decode/prediction_line.h"
-#include "decode/program_cache.h"
+#include "decode/decode_state.h"
 #include "decode/step_shape.h"
 #include "model/model.h"
+#include "runtime/program_cache.h"
+#include "tensor/batch.h"
 
 #include <memory>
 #include <span>
@@ -27,6 +29,22 @@ struct StepSettings {
 
   PredictionColumns columns() const { return {top, shaped}; }
 };
+
+// Programs of one kind that a decoder keeps.
+constexpr size_t kKeptPrograms = 12;
+
+// The parameters of one version, in the order of the ParamStore.
+struct Weights {
+  std::vector<graph::BufferRef> buffers;
+  int64_t version = 0;
+};
+
+// Runs a program once with the weights and the arrays of its inputs' names. cache: null, or the owner of the inputs
+// "keys" and "values", which are written in place. It has them back after a failure too, unless they were half
+// written (graph::StateLost); recover() then makes new ones. Outputs as runtime::Arguments::run.
+std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
+                                       const Weights& weights, const Batch& arrays, DecodeState* cache,
+                                       const Task* task);
 
 // Keeps the last compiled programs. One call at a time.
 class StepProgram {
@@ -52,7 +70,7 @@ private:
 
   std::shared_ptr<model::Model> model_;
   StepSettings settings_;
-  ProgramCache<StepShape> programs_;
+  runtime::ProgramCache<StepShape> programs_{kKeptPrograms};
 };
 
 } // namespace dllm::decode
