@@ -116,6 +116,7 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
   const bool cached = shape.keys > 0;
   const std::vector<graph::BufferRef> outputs =
       run_pass(program, model_->engine(), weights, arrays, cached ? &state : nullptr, task);
+  computed_ += shape.positions();
   if (!reads) return std::vector<std::vector<Prediction>>(rows.size());
   auto answers = predictions(rows, std::span(outputs).subspan(cached ? 2 : 0)); // behind keys and values
   for (const std::vector<Prediction>& answer : answers) {

@@ -31,7 +31,7 @@ struct StepSettings {
 };
 
 // Programs of one kind that a decoder keeps.
-constexpr size_t kKeptPrograms = 12;
+constexpr size_t kKeptPrograms = 32;
 
 // The parameters of one version, in the order of the ParamStore.
 struct Weights {
@@ -63,6 +63,8 @@ public:
   std::vector<std::vector<Prediction>> run(std::span<const PassRow> rows, DecodeState& state,
                                            const Weights& weights, int64_t capacity,
                                            const Task* task, int64_t least_rows = 0);
+  // Positions of all programs that ran, padding included.
+  int64_t computed() const { return computed_; }
 
 private:
   std::vector<std::vector<Prediction>> predictions(std::span<const PassRow> rows,
@@ -70,6 +72,7 @@ private:
 
   std::shared_ptr<model::Model> model_;
   StepSettings settings_;
+  int64_t computed_ = 0;
   runtime::ProgramCache<StepShape> programs_{kKeptPrograms};
 };
 
