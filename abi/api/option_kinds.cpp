@@ -1,9 +1,9 @@
 // Every kind of option and the schema behind it: the one table that names them all.
 
 #include "cpu/engine.h"
+#include "decode/request/policy.h"
+#include "decode/request/request.h"
 #include "graph/engine_options.h"
-#include "decode/policy.h"
-#include "decode/slot.h"
 #include "lua_runner.h"
 #include "model/model.h"
 #include "model/plan.h"

@@ -1,7 +1,7 @@
 #include "dllm/registry.h"
 
 #include "build_info.h"
-#include "decode/policy.h"
+#include "decode/request/policy.h"
 #include "guard.h"
 #include "model/config.h"
 #include "noise/objective.h"

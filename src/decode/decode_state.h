@@ -7,7 +7,7 @@
 // the first such family: they move with commit alone.)
 
 #include "decode/ask.h"
-#include "decode/attention_span.h"
+#include "decode/request/request.h"
 #include "model/model.h"
 
 #include <cstdint>

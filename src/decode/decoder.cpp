@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "decode/decoder_setup.h"
-#include "decode/trace.h"
+#include "decode/trace/published.h"
 
 #include <algorithm>
 

@@ -8,10 +8,10 @@
 #include "base/task.h"
 #include "decode/decode_state.h"
 #include "decode/loop_program.h"
-#include "decode/policy.h"
-#include "decode/published.h"
-#include "decode/slot.h"
+#include "decode/request/policy.h"
+#include "decode/request/request.h"
 #include "decode/step_program.h"
+#include "decode/trace/published.h"
 #include "model/model.h"
 #include "tensor/batch.h"
 

@@ -5,20 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <charconv>
 
 namespace dllm::decode {
-
-int32_t parse_id(const std::string& text, int64_t vocab, const char* what) {
-  int32_t id = -1;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), id);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || id < 0 ||
-      id >= vocab) {
-    fail(Code::invalid_argument, "{} holds \"{}\", which is no token id below {}", what, text,
-         vocab);
-  }
-  return id;
-}
 
 int32_t mask_id_of(const model::Model& model, const Policy& policy) {
   if (model.config().mask_token_id >= 0) return static_cast<int32_t>(model.config().mask_token_id);

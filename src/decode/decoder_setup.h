@@ -2,7 +2,7 @@
 // What a decoder makes of its options and its model, once.
 
 #include "base/options.h"
-#include "decode/policy.h"
+#include "decode/request/policy.h"
 #include "decode/step_program.h"
 #include "model/model.h"
 #include "noise/schedule.h"
@@ -12,8 +12,6 @@
 
 namespace dllm::decode {
 
-// Fails with invalid_argument; what: "option stop".
-int32_t parse_id(const std::string& text, int64_t vocab, const char* what);
 // What open positions hold: any token where the policy does not show it to the model. Fails with
 // failed_precondition when it does and there is no mask token.
 int32_t mask_id_of(const model::Model& model, const Policy& policy);

@@ -1,6 +1,6 @@
 #include "decode/loop_feed.h"
 
-#include "decode/policy.h"
+#include "decode/request/policy.h"
 
 #include <algorithm>
 

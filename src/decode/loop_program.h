@@ -3,7 +3,7 @@
 
 #include "decode/loop_graph.h"
 #include "decode/loop_plan.h"
-#include "decode/policy.h"
+#include "decode/request/policy.h"
 #include "decode/step_program.h"
 
 #include <memory>

@@ -2,7 +2,7 @@
 // What makes two passes the same program; everything else is data.
 
 #include "decode/ask.h"
-#include "decode/slot.h"
+#include "decode/request/request.h"
 #include "model/config.h"
 
 #include <cstdint>

@@ -3,7 +3,8 @@
 // The draw does not look at the model, so only the revealed positions are predicted and a step
 // without any costs nothing.
 
-#include "decode/policies/factories.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 #include "graph/ops.h"
 
 #include <cmath>
@@ -59,21 +60,18 @@ public:
   }
 };
 
-} // namespace
-
-Choice all_of(std::span<const Prediction> predictions) {
-  Choice choice;
-  choice.commit.resize(predictions.size());
-  std::iota(choice.commit.begin(), choice.commit.end(), size_t{0});
-  return choice;
-}
-
 std::unique_ptr<Policy> make_ancestral(const PolicySetup& setup) {
   return std::make_unique<BlockwisePolicy>(
       setup, [](const PolicySetup&) { return std::make_unique<Ancestral>(); },
       [] {
         return LoopOffer{std::make_unique<AncestralLoop>(), ""};
       });
+}
+
+} // namespace
+
+PolicyKind policy_files::ancestral() {
+  return {"ancestral", make_ancestral, {}};
 }
 
 } // namespace dllm::decode

@@ -2,7 +2,8 @@
 // and V a step; a prompt is computed once.
 
 #include "base/error.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 
@@ -82,8 +83,6 @@ private:
   bool cached_;
 };
 
-} // namespace
-
 std::unique_ptr<Policy> make_autoregressive(const PolicySetup& setup) {
   return std::make_unique<AutoregressivePolicy>(setup);
 }
@@ -92,6 +91,12 @@ std::vector<OptionSpec> autoregressive_keys() {
   return {option_i64("shift", 1, -1, 1,
                      "1: the hidden state before a token predicts it, as causal language models "
                      "are trained; -1: the model's own.")};
+}
+
+} // namespace
+
+PolicyKind policy_files::autoregressive() {
+  return {"autoregressive", make_autoregressive, autoregressive_keys()};
 }
 
 } // namespace dllm::decode

@@ -3,8 +3,9 @@
 // first, as many as the schedule says. K and V of decided blocks are kept.
 
 #include "base/error.h"
-#include "decode/policies/factories.h"
-#include "decode/policies/planned_loop.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 
@@ -69,7 +70,7 @@ private:
   int64_t blocks_ = 0, copies_ = 1;
 };
 
-BlockwiseSettings settings_of(const PolicySetup& setup) {
+BlockwiseSettings bd3lm_settings(const PolicySetup& setup) {
   BlockwiseSettings settings = blockwise_settings(setup);
   settings.block_length = setup.span.block;
   settings.steps_per_block = setup.i64("steps_per_block");
@@ -83,7 +84,7 @@ class Bd3lmPolicy final : public BlockwisePolicy {
 public:
   explicit Bd3lmPolicy(const PolicySetup& setup)
       : BlockwisePolicy(
-            setup, settings_of(setup),
+            setup, bd3lm_settings(setup),
             [](const PolicySetup& own) {
               return std::make_unique<Bd3lm>(own.options.str("remasking") == "random");
             },
@@ -103,8 +104,6 @@ public:
                                           setup().schedule, rule(), slot);
   }
 };
-
-} // namespace
 
 std::unique_ptr<Policy> make_bd3lm(const PolicySetup& setup) {
   return std::make_unique<Bd3lmPolicy>(block_causal_setup(setup));
@@ -126,6 +125,12 @@ std::vector<OptionSpec> bd3lm_keys() {
                  "Token id that is as if it were not there in all blocks before the current one, "
                  "as in dllm, which tells padding by its id alone; no cache then. -1: none."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::bd3lm() {
+  return {"bd3lm", make_bd3lm, bd3lm_keys()};
 }
 
 } // namespace dllm::decode

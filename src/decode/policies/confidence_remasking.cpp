@@ -3,7 +3,8 @@
 // tokens and masks the rest again, earlier ones too. After step k of n, floor(open * g(k / n))
 // positions are masked.
 
-#include "decode/policies/factories.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,12 +14,12 @@
 namespace dllm::decode {
 namespace {
 
-constexpr int64_t kListed = 64; // a visible token not among them counts as impossible
+constexpr int64_t kRescoredTokens = 64; // a visible token not among them counts as impossible
 
 enum class Revise { none, stored, rescore };
 enum class Masked { linear, cosine, sqrt };
 
-struct Settings {
+struct RemaskingSettings {
   Revise revise;
   Masked masked;
   double noise;
@@ -34,7 +35,7 @@ double share(Masked masked, double r) {
 
 class ConfidenceRemasking final : public Rule {
 public:
-  explicit ConfidenceRemasking(const Settings& settings) : settings_(settings) {}
+  explicit ConfidenceRemasking(const RemaskingSettings& settings) : settings_(settings) {}
 
   void start(const Moment& moment) override { count_ = static_cast<int64_t>(moment.open.size()); }
 
@@ -126,29 +127,27 @@ private:
     return -std::log(-std::log(u));
   }
 
-  Settings settings_;
+  RemaskingSettings settings_;
   int64_t count_ = 0; // open positions when the block began
 };
 
 class ConfidenceRemaskingPolicy final : public BlockwisePolicy {
 public:
-  ConfidenceRemaskingPolicy(const PolicySetup& setup, const Settings& settings)
+  ConfidenceRemaskingPolicy(const PolicySetup& setup, const RemaskingSettings& settings)
       : BlockwisePolicy(
             setup,
             [=](const PolicySetup&) { return std::make_unique<ConfidenceRemasking>(settings); }),
-        top_(settings.revise == Revise::rescore ? kListed : 1) {}
+        top_(settings.revise == Revise::rescore ? kRescoredTokens : 1) {}
   int64_t top() const override { return top_; }
 
 private:
   int64_t top_;
 };
 
-} // namespace
-
 std::unique_ptr<Policy> make_confidence_remasking(const PolicySetup& setup) {
   const std::string& revise = setup.options.str("revise");
   const std::string& masked = setup.options.str("masked");
-  const Settings settings{revise == "none"     ? Revise::none
+  const RemaskingSettings settings{revise == "none"     ? Revise::none
                           : revise == "stored" ? Revise::stored
                                                : Revise::rescore,
                           masked == "linear"   ? Masked::linear
@@ -170,6 +169,12 @@ std::vector<OptionSpec> confidence_remasking_keys() {
       option_f64("score_noise", 0, 0, 1000,
                  "Gumbel noise on the logarithm of a score, falling to 0 over the steps."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::confidence_remasking() {
+  return {"confidence_remasking", make_confidence_remasking, confidence_remasking_keys()};
 }
 
 } // namespace dllm::decode

@@ -6,8 +6,9 @@
 // A token without credit is never likelier than the one that has just earned some, so only the few
 // with credit need their probability.
 
-#include "decode/policies/confidence_rule.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,16 +17,16 @@
 namespace dllm::decode {
 namespace {
 
-constexpr int64_t kListed = 64; // a token with credit that is not among them counts as impossible
+constexpr int64_t kCreditTokens = 64; // a token with credit that is not among them counts as impossible
 
-struct Settings {
+struct CreditSettings {
   double threshold, alpha, boost, decay;
   int32_t mask_id;
 };
 
 class Credit final : public Rule {
 public:
-  explicit Credit(const Settings& settings) : settings_(settings) {}
+  explicit Credit(const CreditSettings& settings) : settings_(settings) {}
 
   void start(const Moment&) override { credit_.clear(); }
 
@@ -70,23 +71,21 @@ private:
     p.probability = static_cast<float>(own / sum);
   }
 
-  Settings settings_;
+  CreditSettings settings_;
   std::map<int64_t, std::map<int32_t, double>> credit_; // by position and token
 };
 
 class CreditPolicy final : public BlockwisePolicy {
 public:
-  CreditPolicy(const PolicySetup& setup, const Settings& settings)
+  CreditPolicy(const PolicySetup& setup, const CreditSettings& settings)
       : BlockwisePolicy(setup,
                         [=](const PolicySetup&) { return std::make_unique<Credit>(settings); }) {}
-  int64_t top() const override { return kListed; }
+  int64_t top() const override { return kCreditTokens; }
 };
-
-} // namespace
 
 std::unique_ptr<Policy> make_credit(const PolicySetup& setup) {
   return std::make_unique<CreditPolicy>(
-      setup, Settings{bound(setup.f64("threshold")), setup.f64("credit_alpha"),
+      setup, CreditSettings{as_f32(setup.f64("threshold")), setup.f64("credit_alpha"),
                       setup.f64("boost_gamma"), setup.f64("decay_beta"), setup.mask_id});
 }
 
@@ -99,6 +98,12 @@ std::vector<OptionSpec> credit_keys() {
                  "Credit earned is the probability to this power: 0 gives all the same."),
       option_f64("decay_beta", 0.8, 0, 1, "What is left of earlier credit in every step."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::credit() {
+  return {"credit", make_credit, credit_keys()};
 }
 
 } // namespace dllm::decode

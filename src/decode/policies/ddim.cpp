@@ -3,7 +3,8 @@
 // process applied afresh to the completed guess. The same as ReMDM with sigma = 1 - alpha(s): it
 // revises freely and keeps the share of clean tokens of ancestral sampling.
 
-#include "decode/policies/factories.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <cmath>
 
@@ -51,11 +52,15 @@ private:
   int32_t mask_id_;
 };
 
-} // namespace
-
 std::unique_ptr<Policy> make_ddim(const PolicySetup& setup) {
   return std::make_unique<BlockwisePolicy>(
       setup, [](const PolicySetup& own) { return std::make_unique<Ddim>(own.mask_id); });
+}
+
+} // namespace
+
+PolicyKind policy_files::ddim() {
+  return {"ddim", make_ddim, {}};
 }
 
 } // namespace dllm::decode

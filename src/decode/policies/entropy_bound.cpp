@@ -2,9 +2,9 @@
 // proxy are committed together as long as the sum of their entropies without the largest one, which
 // bounds their dependence, stays within gamma. gamma 0 commits one, or several certain ones.
 
-#include "decode/policies/candidate_loop.h"
-#include "decode/policies/confidence_rule.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 #include "graph/ops.h"
 
 #include <algorithm>
@@ -82,8 +82,6 @@ SelectGraph bounded_graph(const std::string& order, float gamma) {
   };
 }
 
-} // namespace
-
 std::unique_ptr<Policy> make_entropy_bound(const PolicySetup& setup) {
   const auto gamma = static_cast<float>(setup.f64("gamma"));
   const std::string order = setup.options.str("order");
@@ -101,6 +99,12 @@ std::vector<OptionSpec> entropy_bound_keys() {
                     "Which candidates come first: least entropy, largest probability, or largest "
                     "gap to the second token."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::entropy_bound() {
+  return {"entropy_bound", make_entropy_bound, entropy_bound_keys()};
 }
 
 } // namespace dllm::decode

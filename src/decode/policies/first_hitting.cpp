@@ -3,7 +3,8 @@
 // times u^(1/n); the event reveals one of them, any with the same chance. Exact for a model that
 // knows every conditional, in one pass per token, whatever the schedule; `steps` plays no part.
 
-#include "decode/policies/factories.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -46,11 +47,15 @@ private:
   double masked_ = 1; // probability that a token is masked at the time reached
 };
 
-} // namespace
-
 std::unique_ptr<Policy> make_first_hitting(const PolicySetup& setup) {
   return std::make_unique<BlockwisePolicy>(
       setup, [](const PolicySetup&) { return std::make_unique<FirstHitting>(); });
+}
+
+} // namespace
+
+PolicyKind policy_files::first_hitting() {
+  return {"first_hitting", make_first_hitting, {}};
 }
 
 } // namespace dllm::decode

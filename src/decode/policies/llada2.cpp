@@ -3,7 +3,8 @@
 // quota. LLaDA2.1 goes on when nothing is masked and replaces tokens the model has come to doubt.
 
 #include "base/error.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 
@@ -97,7 +98,7 @@ private:
   bool had_open_ = true, edited_ = false;
 };
 
-BlockwiseSettings blocks_of(const PolicySetup& setup) {
+BlockwiseSettings llada2_blocks(const PolicySetup& setup) {
   BlockwiseSettings settings = blockwise_settings(setup);
   settings.grid_at_zero = true;
   settings.block_length = setup.span.block;
@@ -106,7 +107,7 @@ BlockwiseSettings blocks_of(const PolicySetup& setup) {
   return settings;
 }
 
-std::unique_ptr<Rule> rule_of(const PolicySetup& setup) {
+std::unique_ptr<Rule> llada2_rule(const PolicySetup& setup) {
   Llada2Settings settings;
   settings.threshold = setup.f64("threshold");
   settings.editing_threshold = setup.f64("editing_threshold");
@@ -120,7 +121,7 @@ std::unique_ptr<Rule> rule_of(const PolicySetup& setup) {
 class Llada2Policy final : public BlockwisePolicy {
 public:
   explicit Llada2Policy(const PolicySetup& setup)
-      : BlockwisePolicy(setup, blocks_of(setup), rule_of) {}
+      : BlockwisePolicy(setup, llada2_blocks(setup), llada2_rule) {}
 
   std::unique_ptr<Session> begin(Slot& slot) const override {
     slot.span = {settings().block_length, 0, false};
@@ -128,8 +129,6 @@ public:
   }
   bool shaped() const override { return true; }
 };
-
-} // namespace
 
 std::unique_ptr<Policy> make_llada2(const PolicySetup& setup) {
   return std::make_unique<Llada2Policy>(block_causal_setup(setup));
@@ -157,6 +156,12 @@ std::vector<OptionSpec> llada2_keys() {
                  "Token id: a block that holds it is the last, what is open behind it becomes that "
                  "token; -1: none."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::llada2() {
+  return {"llada2", make_llada2, llada2_keys()};
 }
 
 } // namespace dllm::decode

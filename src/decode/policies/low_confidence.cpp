@@ -1,8 +1,9 @@
 // Low-confidence remasking (LLaDA, Nie et al. 2025, algorithm 5): predict every open position of
 // the block, keep the surest of them, as many as the schedule says; the others stay masked.
 
-#include "decode/policies/factories.h"
-#include "decode/policies/planned_loop.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 
@@ -39,8 +40,6 @@ private:
   std::vector<int64_t> transfer_;
 };
 
-} // namespace
-
 std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup) {
   const bool even = setup.options.str("plan") == "even";
   return std::make_unique<BlockwisePolicy>(
@@ -52,6 +51,12 @@ std::vector<OptionSpec> low_confidence_keys() {
   return {option_choice("plan", "schedule", {"schedule", "even"},
                         "How many positions a step decides: as the schedule says, or the same "
                         "number in each and what is left over in the first ones (LLaDA's own).")};
+}
+
+} // namespace
+
+PolicyKind policy_files::low_confidence() {
+  return {"low_confidence", make_low_confidence, low_confidence_keys()};
 }
 
 } // namespace dllm::decode

@@ -1,10 +1,12 @@
 #pragma once
-// The life of blocks in multi-block decoding (scrya-com/dLLM-castlehill): when the next one is
-// created, when it may have tokens forced, how far a pass looks.
+// Multi-block decoding (scrya-com/dLLM-castlehill, d3LLM): settings, the life of blocks (when the next one is created, when
+// it may have tokens forced, how far a pass looks), and one request under it.
 
-#include "decode/slot.h"
+#include "decode/request/policy.h"
+#include "decode/request/request.h"
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace dllm::decode {
@@ -48,5 +50,28 @@ private:
   std::vector<uint8_t> activated_;
   int64_t created_ = 1, active_end_ = 0;
 };
+
+enum class MultiBlockKeep : uint8_t { none, exact, delayed };
+
+// Whose defects are reproduced; see the option.
+enum class MultiBlockCompat : uint8_t { none, castlehill, d3llm_llada, d3llm_dream };
+
+struct MultiBlockSettings {
+  PipelineSettings pipeline;
+  int64_t block_length, cache_delay, cache_refresh;
+  float entropy_threshold;
+  bool surest;
+  int32_t eos, mask_id;
+  int shift;
+  MultiBlockKeep keep;
+  MultiBlockCompat compat;
+
+  bool is_d3llm() const {
+    return compat == MultiBlockCompat::d3llm_llada || compat == MultiBlockCompat::d3llm_dream;
+  }
+};
+
+// Prepares slot; its span is the policy's.
+std::unique_ptr<Session> make_multi_block_session(const MultiBlockSettings& settings, Slot& slot);
 
 } // namespace dllm::decode

@@ -1,8 +1,9 @@
 // Random order: as many positions as the schedule says, drawn without looking at the model; only
 // those are predicted.
 
-#include "decode/policies/factories.h"
-#include "decode/policies/planned_loop.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 #include "graph/ops.h"
 
 #include <algorithm>
@@ -56,14 +57,18 @@ public:
   }
 };
 
-} // namespace
-
 std::unique_ptr<Policy> make_random(const PolicySetup& setup) {
   return std::make_unique<BlockwisePolicy>(
       setup, [](const PolicySetup&) { return std::make_unique<Random>(); },
       [] {
         return LoopOffer{std::make_unique<RandomLoop>(), ""};
       });
+}
+
+} // namespace
+
+PolicyKind policy_files::random() {
+  return {"random", make_random, {}};
 }
 
 } // namespace dllm::decode

@@ -5,7 +5,8 @@
 //   decided: masked again with sigma
 
 #include "base/error.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,14 +16,14 @@ namespace {
 
 enum class Variant { cap, rescale, conf, loop };
 
-struct Settings {
+struct RemdmSettings {
   Variant variant;
   double eta, t_on, t_off, alpha_on;
 };
 
 class ReMdm final : public Rule {
 public:
-  explicit ReMdm(const Settings& settings) : settings_(settings) {}
+  explicit ReMdm(const RemdmSettings& settings) : settings_(settings) {}
 
   std::vector<int64_t> wanted(const Moment& moment) const override {
     const double reveal = step(moment).reveal;
@@ -60,7 +61,7 @@ private:
   double alpha(const Moment& moment, double t) const {
     if (t <= 0) return 1;
     if (settings_.variant != Variant::loop) return moment.schedule.alpha(t);
-    const Settings& own = settings_;
+    const RemdmSettings& own = settings_;
     if (t > own.t_on) return own.alpha_on * (1 - t) / (1 - own.t_on);
     return t > own.t_off ? own.alpha_on : 1 - t * (1 - own.alpha_on) / own.t_off;
   }
@@ -95,10 +96,10 @@ private:
     return sum;
   }
 
-  Settings settings_;
+  RemdmSettings settings_;
 };
 
-Settings remdm_settings(const PolicySetup& setup) {
+RemdmSettings remdm_settings(const PolicySetup& setup) {
   const std::string& name = setup.options.str("variant");
   const Variant variant = name == "cap"       ? Variant::cap
                           : name == "rescale" ? Variant::rescale
@@ -112,10 +113,8 @@ Settings remdm_settings(const PolicySetup& setup) {
   return {variant, setup.f64("eta"), t_on, t_off, setup.f64("alpha_on")};
 }
 
-} // namespace
-
 std::unique_ptr<Policy> make_remdm(const PolicySetup& setup) {
-  const Settings settings = remdm_settings(setup);
+  const RemdmSettings settings = remdm_settings(setup);
   return std::make_unique<BlockwisePolicy>(
       setup, [=](const PolicySetup&) { return std::make_unique<ReMdm>(settings); });
 }
@@ -131,6 +130,12 @@ std::vector<OptionSpec> remdm_keys() {
       option_f64("t_off", 0.05, 1e-6, 0.999999, "loop: the time at which exchanging ends."),
       option_f64("alpha_on", 0.9, 1e-6, 0.999999, "loop: the share of clean tokens meanwhile."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::remdm() {
+  return {"remdm", make_remdm, remdm_keys()};
 }
 
 } // namespace dllm::decode

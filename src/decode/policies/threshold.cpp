@@ -2,9 +2,9 @@
 // committed in one step, and at least the surest one, so that a block takes as many steps as it is
 // hard.
 
-#include "decode/policies/candidate_loop.h"
-#include "decode/policies/confidence_rule.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 #include "graph/ops.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace dllm::decode {
 namespace {
 
-struct Settings {
+struct ThresholdSettings {
   double threshold;
   bool near_best; // the limit is never above the best - 1e-5 (dInfer)
   bool budget;    // no more in a step than its share and what earlier steps left of theirs
@@ -22,7 +22,7 @@ struct Settings {
 
 class Threshold final : public Rule {
 public:
-  explicit Threshold(const Settings& settings) : settings_(settings) {}
+  explicit Threshold(const ThresholdSettings& settings) : settings_(settings) {}
 
   void start(const Moment& moment) override {
     const auto open = static_cast<int64_t>(moment.open.size());
@@ -70,13 +70,13 @@ private:
     return chosen;
   }
 
-  Settings settings_;
+  ThresholdSettings settings_;
   int64_t share_ = 1, left_ = 0;
 };
 
 // LoopTables: count is a step's share of the budget, INT32_MAX where there is none; carry what
 // earlier steps left of theirs.
-LoopOffer threshold_loop(const Settings& settings) {
+LoopOffer threshold_loop(const ThresholdSettings& settings) {
   using graph::Value;
   // best - 1e-5 is a double between two floats.
   if (settings.near_best) return {nullptr, "ties near_best compares doubles"};
@@ -105,7 +105,7 @@ LoopOffer threshold_loop(const Settings& settings) {
 
 class ThresholdPolicy final : public BlockwisePolicy {
 public:
-  ThresholdPolicy(const PolicySetup& setup, const Settings& settings)
+  ThresholdPolicy(const PolicySetup& setup, const ThresholdSettings& settings)
       : BlockwisePolicy(
             setup, [=](const PolicySetup&) { return std::make_unique<Threshold>(settings); },
             [=] { return threshold_loop(settings); }),
@@ -117,13 +117,11 @@ private:
   bool shaped_;
 };
 
-} // namespace
-
 std::unique_ptr<Policy> make_threshold(const PolicySetup& setup) {
   const Options& options = setup.options;
   return std::make_unique<ThresholdPolicy>(
       setup,
-      Settings{bound(setup.f64("threshold")), options.str("ties") == "near_best",
+      ThresholdSettings{as_f32(setup.f64("threshold")), options.str("ties") == "near_best",
                options.boolean("budget"), options.str("confidence") == "shaped", setup.mask_id});
 }
 
@@ -140,6 +138,12 @@ std::vector<OptionSpec> threshold_keys() {
                     "Probability as the model gives it, or after temperature and filters, top_p "
                     "before top_k (Dream)."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::threshold() {
+  return {"threshold", make_threshold, threshold_keys()};
 }
 
 } // namespace dllm::decode

@@ -4,8 +4,8 @@
 
 #include "decoding_rules.h"
 
-#include "decode/policy.h"
-#include "decode/rule.h"
+#include "decode/request/blockwise.h"
+#include "decode/request/policy.h"
 #include "sampler_case.h"
 
 #include <fmt/format.h>

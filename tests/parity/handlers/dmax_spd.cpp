@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "decode/decoder.h"
-#include "decode/policies/spd_rule.h"
+#include "decode/policies/spd.h"
 #include "graph/ops.h"
 #include "handlers.h"
 #include "model/embedding_mix.h"

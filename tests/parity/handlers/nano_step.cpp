@@ -3,7 +3,7 @@
 // those of the two.
 
 #include "base/random.h"
-#include "decode/policy.h"
+#include "decode/request/policy.h"
 #include "reference_names.h"
 #include "samplers.h"
 

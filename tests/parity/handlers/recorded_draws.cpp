@@ -1,6 +1,6 @@
 #include "recorded_draws.h"
 
-#include "decode/slot.h"
+#include "decode/request/request.h"
 
 #include <cmath>
 

@@ -3,7 +3,7 @@
 // width, vocab): token = argmax of logit - temperature ln(-ln u); u_confidence f32(calls, batch,
 // width): the largest are decided first.
 
-#include "decode/draws.h"
+#include "decode/request/request.h"
 #include "runner.h"
 
 #include <memory>

@@ -1,7 +1,7 @@
 // A model whose numbers are not finite decides nothing: a step fails and names the position and the
 // operation, under every policy and with and without a cache.
 
-#include "decode/policy.h"
+#include "decode/request/policy.h"
 #include "unit/counting_engine.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"

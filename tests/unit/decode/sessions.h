@@ -1,7 +1,7 @@
 #pragma once
 // One request under one policy without a model: a test says what is predicted.
 
-#include "decode/policy.h"
+#include "decode/request/policy.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 // Soft parallel decoding: its two formulas, and what its three implementations have in common.
 
-#include "decode/policies/spd_rule.h"
+#include "decode/policies/spd.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
 

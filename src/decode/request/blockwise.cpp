@@ -1,76 +1,9 @@
-#include "decode/blockwise.h"
-
-#include "base/error.h"
-#include "decode/decoder_setup.h"
-#include "decode/policies/factories.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace dllm::decode {
-
-CacheMode cache_mode(const std::string& cache, const AttentionSpan& span) {
-  if (cache == "auto") return span.is_exact() ? CacheMode::exact : CacheMode::none;
-  if (cache == "none") return CacheMode::none;
-  if (cache == "exact") {
-    if (!span.is_exact()) {
-      fail_with_hint(
-          "use cache none, prefix or dual (the last two approximate), or a block_causal model",
-          Code::invalid_argument,
-          "cache exact needs causal or block_causal attention: under bidirectional attention "
-          "K and V of decided positions change with every later token");
-    }
-    return CacheMode::exact;
-  }
-  if (span.is_exact()) {
-    fail_with_hint(
-        "use cache exact", Code::invalid_argument,
-        "cache {} approximates bidirectional attention; this attention allows an exact one", cache);
-  }
-  return cache == "prefix" ? CacheMode::prefix : CacheMode::dual;
-}
-
-BlockwiseSettings blockwise_settings(const PolicySetup& setup) {
-  BlockwiseSettings settings;
-  settings.cache = cache_mode(setup.options.str("cache"), setup.span);
-  settings.steps = setup.i64("steps");
-  settings.block_length = setup.i64("block_length");
-  settings.shift = setup.shift;
-  settings.mask_id = setup.mask_id;
-  settings.guidance = static_cast<float>(setup.f64("guidance"));
-  for (const std::string& text : setup.options.list("guidance_keep"))
-    settings.guidance_keep.push_back(
-        parse_id(text, setup.config.vocab_size, "option guidance_keep"));
-  settings.early_exit = static_cast<float>(setup.f64("early_exit"));
-  if (settings.guidance == 0) return settings;
-  if (settings.cache == CacheMode::prefix || settings.cache == CacheMode::dual) {
-    fail_with_hint("use cache none, or guidance 0", Code::invalid_argument,
-                   "guidance {} needs a second canvas, which cache {} does not keep",
-                   settings.guidance, setup.options.str("cache"));
-  }
-  settings.cache = CacheMode::none; // the same bits
-  return settings;
-}
-
-PolicySetup block_causal_setup(const PolicySetup& setup) {
-  const std::string& policy = setup.options.str("policy");
-  const std::string& attention = setup.options.str("attention");
-  if (attention != "auto" && attention != "block_causal") {
-    fail_with_hint("leave attention at auto, or use low_confidence", Code::invalid_argument,
-                   "policy {} decodes with block_causal attention, not {}", policy, attention);
-  }
-  PolicySetup made = setup;
-  made.span = {block_length_of(setup), 0, false};
-  return made;
-}
-
-int32_t token_option(const PolicySetup& setup, const char* key) {
-  const int64_t id = setup.i64(key);
-  if (id >= setup.config.vocab_size) {
-    fail(Code::invalid_argument, "option {} is {}, which is no token id below {}", key, id,
-         setup.config.vocab_size);
-  }
-  return static_cast<int32_t>(id);
-}
 
 BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, RuleMaker make_rule, LoopMaker make_loop)
     : BlockwisePolicy(setup, blockwise_settings(setup), std::move(make_rule),
@@ -283,6 +216,46 @@ bool BlockwiseSession::stop_at_eos(Slot& slot, Outcome& outcome) const {
   }
   slot.finish = Finish::stopped;
   return true;
+}
+
+double Moment::t() const {
+  return static_cast<double>(steps - slot.step_in_block) / static_cast<double>(steps);
+}
+
+double Moment::s() const {
+  return static_cast<double>(steps - slot.step_in_block - 1) / static_cast<double>(steps);
+}
+
+std::vector<int64_t> Rule::wanted(const Moment& moment) const {
+  return {moment.open.begin(), moment.open.end()};
+}
+
+double Rule::time(const Moment& moment) const {
+  return std::max(moment.t(), 1.0 / static_cast<double>(moment.steps));
+}
+
+void for_coming_steps(const Moment& now, size_t count,
+                      const std::function<void(size_t, const Moment&)>& use) {
+  Slot slot; // times are all that a coming step is asked for
+  slot.step_in_block = now.slot.step_in_block;
+  for (size_t i = 0; i < count; ++i, ++slot.step_in_block)
+    use(i, {slot, now.schedule, now.steps, {}, now.begin, now.end});
+}
+
+Choice all_of(std::span<const Prediction> predictions) {
+  Choice choice;
+  choice.commit.resize(predictions.size());
+  std::iota(choice.commit.begin(), choice.commit.end(), size_t{0});
+  return choice;
+}
+
+std::vector<size_t> largest(const std::vector<double>& scores, int64_t count) {
+  std::vector<size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+  order.resize(std::min(order.size(), static_cast<size_t>(std::max<int64_t>(count, 0))));
+  return order;
 }
 
 } // namespace dllm::decode

@@ -6,7 +6,7 @@
 #include "decode/ask.h"
 #include "decode/loop_plan.h"
 #include "decode/loop_rule.h"
-#include "decode/slot.h"
+#include "decode/request/request.h"
 #include "model/config.h"
 #include "noise/schedule.h"
 
@@ -85,12 +85,11 @@ std::vector<std::string> policy_names();
 const Schema& decoder_schema(const std::string& policy);
 std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup);
 
-// Positions to decide in each of `steps` steps so that the expected masked share follows the
-// schedule: at step j with t = (steps - j) / steps and s = t - 1 / steps,
-// round_half_even(left * (1 - (1 - alpha(s)) / (1 - alpha(t)))); steps that would decide nothing
-// are left out; the sum is `open` (ZHZisZZ/dllm).
-std::vector<int64_t> transfer_counts(const noise::Schedule& schedule, int64_t open, int64_t steps);
-// LLaDA's own: open / steps in every step, one more in the first open % steps.
-std::vector<int64_t> even_counts(int64_t open, int64_t steps);
+// Option block_length where it is set, else the model's own where it has one, else the default.
+int64_t block_length_of(const PolicySetup& setup);
+// The token id that the text says; what: "option stop". Fails with invalid_argument.
+int32_t parse_id(const std::string& text, int64_t vocab, const char* what);
+// An option that is a token id, -1 for none; fails with invalid_argument for no token of the model.
+int32_t token_option(const PolicySetup& setup, const char* key);
 
 } // namespace dllm::decode

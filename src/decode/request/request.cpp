@@ -1,4 +1,4 @@
-#include "decode/slot.h"
+#include "decode/request/request.h"
 
 namespace dllm::decode {
 

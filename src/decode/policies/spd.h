@@ -1,14 +1,38 @@
 #pragma once
-// The two formulas of soft parallel decoding (DMax; github.com/czg1225/DMax): which masks of a block are
-// decided, and what a decided position feeds to the next step.
+// Soft parallel decoding (DMax; github.com/czg1225/DMax): settings, its two formulas, one request under it, its graph form.
 
 #include "decode/ask.h"
+#include "decode/loop_rule.h"
+#include "decode/request/policy.h"
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 namespace dllm::decode {
+
+enum class SpdImplementation : uint8_t { reference, fast, kv_fast };
+
+// Whose counts and defects are reproduced; see the option.
+enum class SpdCompat : uint8_t { none, dllm_jax, dllm_jax_batch, dmax };
+
+struct SpdSettings {
+  int64_t block_length, steps, minimal_topk, mix_top_k, bucket_length;
+  float threshold, confidence_stop;
+  int32_t eos, mask_id;
+  bool eos_fill;
+  int shift;
+  SpdImplementation implementation;
+  SpdCompat compat;
+
+  bool is_jax() const {
+    return compat == SpdCompat::dllm_jax || compat == SpdCompat::dllm_jax_batch;
+  }
+};
+
+// Prepares slot; its span is the policy's.
+std::unique_ptr<Session> make_spd_session(const SpdSettings& settings, Slot& slot);
 
 // Left to right: the masks before the first one whose probability is below the threshold; when that
 // is none, the leftmost mask. open, probability: one entry per position, ascending. Decided

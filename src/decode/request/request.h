@@ -1,24 +1,52 @@
 #pragma once
-// One request: a canvas with given and open positions, and how far its decoding is. The canvas is
-// the truth; whatever an engine keeps beside it is a cache of it.
+// One request: a canvas with given and open positions, how far its decoding is, to where its positions attend, and where
+// its random numbers come from. The canvas is the truth; whatever an engine keeps beside it is a cache of it.
 
 #include "base/options.h"
 #include "base/random.h"
-#include "decode/draws.h"
-#include "decode/attention_span.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace dllm::decode {
+
+// To where a position attends. Every kind of attention a decoder needs is one rule: positions in blocks of a grid, each
+// attending to its own block and all before it.
+struct AttentionSpan {
+  int64_t block = 0;         // 0: bidirectional; 1: causal
+  int64_t origin = 0;        // a block begins here; the grid goes on to both sides
+  bool whole_prompt = false; // positions before origin are one block
+
+  friend bool operator==(const AttentionSpan&, const AttentionSpan&) = default;
+
+  bool is_exact() const { return block > 0; } // K and V of a decided prefix never change
+
+  // `position` attends to [0, limit); may be beyond the canvas.
+  int64_t limit(int64_t position) const {
+    if (block == 0) return INT32_MAX;
+    const int64_t offset = position - origin;
+    if (whole_prompt && offset < 0) return origin;
+    const int64_t number = offset >= 0 ? offset / block : -((-offset + block - 1) / block);
+    return origin + (number + 1) * block;
+  }
+  // Start of the block that holds `position`; no earlier position attends past it.
+  int64_t floor(int64_t position) const {
+    if (block == 0) return 0;
+    if (whole_prompt && position < origin) return 0;
+    return std::max<int64_t>(0, limit(position) - block);
+  }
+};
 
 // Numbers are those of include/dllm/base.h.
 enum class State : uint8_t { masked = 0, provisional = 1, final = 2, fixed = 3 };
 enum class Finish : int { running = 0, decided = 1, stopped = 2 };
 
 const Schema& slot_schema(); // "slot": seed gen_length temperature top_k top_p stop
+
+class DrawSource;
 
 struct SlotSettings {
   uint64_t seed = 0;
@@ -75,5 +103,18 @@ struct Slot {
 float position_uniform(const Slot& slot, int64_t position, int word);
 // The same by key alone: of a request's step `step`, counted from 0.
 float seeded_uniform(uint64_t seed, int64_t step, int64_t position, int word);
+
+// Where the random numbers of a request come from. By default from its seed, by key; tests that replay recorded draws of a
+// reference put their own in place.
+class DrawSource {
+public:
+  virtual ~DrawSource() = default;
+  // A number in [0, 1) for a position in the coming step. word 0 draws the token, word 1 is the
+  // policy's, words from 2 on are its further ones.
+  virtual float uniform(const Slot& slot, int64_t position, int word) const = 0;
+  // Adds to logits / temperature, one number per token; the token with the largest sum is drawn.
+  virtual bool has_noise() const { return false; }
+  virtual void noise(const Slot&, int64_t /*position*/, std::span<float> /*per_token*/) const {}
+};
 
 } // namespace dllm::decode

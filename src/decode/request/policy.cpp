@@ -1,44 +1,23 @@
-#include "decode/policy.h"
+#include "decode/request/policy.h"
 
 #include "base/error.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace dllm::decode {
 namespace {
 
-std::vector<OptionSpec> no_keys() {
-  return {};
+const std::vector<PolicyKind>& kinds() {
+  static const std::vector<PolicyKind> all = [] {
+    std::vector<PolicyKind> made;
+    for (const auto& kind : policy_files::kTable) made.push_back(kind());
+    return made;
+  }();
+  return all;
 }
-
-struct Entry {
-  const char* name;
-  std::unique_ptr<Policy> (*make)(const PolicySetup&);
-  std::vector<OptionSpec> (*keys)(); // beyond those of every policy, or in place of one
-};
-
-constexpr Entry kPolicies[] = {
-    {"ancestral", make_ancestral, no_keys},
-    {"autoregressive", make_autoregressive, autoregressive_keys},
-    {"bd3lm", make_bd3lm, bd3lm_keys},
-    {"confidence_remasking", make_confidence_remasking, confidence_remasking_keys},
-    {"credit", make_credit, credit_keys},
-    {"ddim", make_ddim, no_keys},
-    {"dream", make_dream, dream_keys},
-    {"entropy_bound", make_entropy_bound, entropy_bound_keys},
-    {"factor", make_factor, factor_keys},
-    {"first_hitting", make_first_hitting, no_keys},
-    {"frechet", make_frechet, frechet_keys},
-    {"hierarchy", make_hierarchy, hierarchy_keys},
-    {"llada2", make_llada2, llada2_keys},
-    {"low_confidence", make_low_confidence, low_confidence_keys},
-    {"multi_block", make_multi_block, multi_block_keys},
-    {"random", make_random, no_keys},
-    {"remdm", make_remdm, remdm_keys},
-    {"spd", make_spd, spd_keys},
-    {"threshold", make_threshold, threshold_keys},
-};
 
 std::vector<OptionSpec> decoder_keys(const std::string& policy) {
   return {
@@ -99,16 +78,16 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
   };
 }
 
-Schema make_schema(const std::string& kind, const std::string& policy, const Entry* entry) {
+Schema make_schema(const std::string& kind, const std::string& policy, const PolicyKind* kind_of) {
   std::vector<OptionSpec> keys = decoder_keys(policy);
-  if (entry != nullptr) {
-    for (OptionSpec& own : entry->keys()) {
+  if (kind_of != nullptr) {
+    for (const OptionSpec& own : kind_of->options) {
       const auto same = std::find_if(keys.begin(), keys.end(),
                                      [&](const OptionSpec& key) { return key.key == own.key; });
       if (same == keys.end())
-        keys.push_back(std::move(own));
+        keys.push_back(own);
       else
-        *same = std::move(own);
+        *same = own;
     }
   }
   return Schema(kind, std::move(keys));
@@ -131,7 +110,7 @@ LoopTables Session::loop_tables(const Slot&, int64_t) const {
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
-  for (const Entry& entry : kPolicies) names.emplace_back(entry.name);
+  for (const PolicyKind& kind : kinds()) names.emplace_back(kind.name);
   return names;
 }
 
@@ -139,8 +118,8 @@ const Schema& decoder_schema(const std::string& policy) {
   static const Schema general = make_schema("decoder", "low_confidence", nullptr);
   static const std::vector<Schema> own = [] {
     std::vector<Schema> list;
-    for (const Entry& entry : kPolicies)
-      list.push_back(make_schema(std::string("decoder:") + entry.name, entry.name, &entry));
+    for (const PolicyKind& kind : kinds())
+      list.push_back(make_schema(std::string("decoder:") + kind.name, kind.name, &kind));
     return list;
   }();
   if (policy.empty()) return general;
@@ -161,10 +140,85 @@ int64_t block_length_of(const PolicySetup& setup) {
 
 std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup) {
   decoder_schema(name); // an unknown name fails here
-  for (const Entry& entry : kPolicies) {
-    if (name == entry.name) return entry.make(setup);
+  for (const PolicyKind& kind : kinds()) {
+    if (name == kind.name) return kind.make(setup);
   }
   fail(Code::internal, "policy {} has a schema but no factory", name);
+}
+
+int32_t parse_id(const std::string& text, int64_t vocab, const char* what) {
+  int32_t id = -1;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || id < 0 ||
+      id >= vocab) {
+    fail(Code::invalid_argument, "{} holds \"{}\", which is no token id below {}", what, text,
+         vocab);
+  }
+  return id;
+}
+
+int32_t token_option(const PolicySetup& setup, const char* key) {
+  const int64_t id = setup.i64(key);
+  if (id >= setup.config.vocab_size) {
+    fail(Code::invalid_argument, "option {} is {}, which is no token id below {}", key, id,
+         setup.config.vocab_size);
+  }
+  return static_cast<int32_t>(id);
+}
+
+CacheMode cache_mode(const std::string& cache, const AttentionSpan& span) {
+  if (cache == "auto") return span.is_exact() ? CacheMode::exact : CacheMode::none;
+  if (cache == "none") return CacheMode::none;
+  if (cache == "exact") {
+    if (!span.is_exact()) {
+      fail_with_hint(
+          "use cache none, prefix or dual (the last two approximate), or a block_causal model",
+          Code::invalid_argument,
+          "cache exact needs causal or block_causal attention: under bidirectional attention "
+          "K and V of decided positions change with every later token");
+    }
+    return CacheMode::exact;
+  }
+  if (span.is_exact()) {
+    fail_with_hint(
+        "use cache exact", Code::invalid_argument,
+        "cache {} approximates bidirectional attention; this attention allows an exact one", cache);
+  }
+  return cache == "prefix" ? CacheMode::prefix : CacheMode::dual;
+}
+
+BlockwiseSettings blockwise_settings(const PolicySetup& setup) {
+  BlockwiseSettings settings;
+  settings.cache = cache_mode(setup.options.str("cache"), setup.span);
+  settings.steps = setup.i64("steps");
+  settings.block_length = setup.i64("block_length");
+  settings.shift = setup.shift;
+  settings.mask_id = setup.mask_id;
+  settings.guidance = static_cast<float>(setup.f64("guidance"));
+  for (const std::string& text : setup.options.list("guidance_keep"))
+    settings.guidance_keep.push_back(
+        parse_id(text, setup.config.vocab_size, "option guidance_keep"));
+  settings.early_exit = static_cast<float>(setup.f64("early_exit"));
+  if (settings.guidance == 0) return settings;
+  if (settings.cache == CacheMode::prefix || settings.cache == CacheMode::dual) {
+    fail_with_hint("use cache none, or guidance 0", Code::invalid_argument,
+                   "guidance {} needs a second canvas, which cache {} does not keep",
+                   settings.guidance, setup.options.str("cache"));
+  }
+  settings.cache = CacheMode::none; // the same bits
+  return settings;
+}
+
+PolicySetup block_causal_setup(const PolicySetup& setup) {
+  const std::string& policy = setup.options.str("policy");
+  const std::string& attention = setup.options.str("attention");
+  if (attention != "auto" && attention != "block_causal") {
+    fail_with_hint("leave attention at auto, or use low_confidence", Code::invalid_argument,
+                   "policy {} decodes with block_causal attention, not {}", policy, attention);
+  }
+  PolicySetup made = setup;
+  made.span = {block_length_of(setup), 0, false};
+  return made;
 }
 
 } // namespace dllm::decode
