@@ -122,6 +122,24 @@ TEST(ApproximateCache, DecodesAndSaysWhatItIs) {
   }
 }
 
+// A pass that fails before it writes K and V leaves them as they are: they are those of an earlier canvas.
+TEST(ApproximateCache, SurvivesAStepThatCouldNotBegin) {
+  for (const std::string cache : {"prefix", "dual"}) {
+    const auto model = tiny_model();
+    const Json options = settings("low_confidence", "bidirectional", 0, cache);
+    const auto whole = make_decoder(model, options), cut = make_decoder(model, options);
+    add(*whole, kRequests[2]), add(*cut, kRequests[2]);
+    whole->run();
+    cut->step(), cut->step();
+    model->engine().trim();
+    model->engine().set_i64("memory_limit", model->engine().i64("memory_used") + 1);
+    EXPECT_THROW(cut->step(), Error);
+    model->engine().set_i64("memory_limit", 0);
+    cut->run();
+    EXPECT_EQ(answer_of(*cut), answer_of(*whole)) << cache;
+  }
+}
+
 TEST(ApproximateCache, IsRefusedWhereAnExactOneIsPossible) {
   EXPECT_THROW(make_decoder(tiny_model(), settings("random", "causal", 0, "dual")), Error);
   EXPECT_THROW(make_decoder(tiny_model(), settings("random", "bidirectional", 0, "exact")), Error);
