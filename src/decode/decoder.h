@@ -124,6 +124,7 @@ private:
                   int64_t least_rows = 0);
   void keep_final(const Request& request, const Ask& ask);
   void take_cache_row(Request& request);
+  void move_to_snapshot(const Request& request, Ask& ask) const;
   CacheView cache_view(const Request& request) const;
   // decoder_loop.cpp
   void set_loop(const StepSettings& settings);

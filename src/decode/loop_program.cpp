@@ -66,8 +66,7 @@ LoopShape LoopProgram::shape_of(std::span<const LoopRow> rows, std::span<const P
     block = std::max(block, std::min(row.slot->block_length, row.slot->length()));
     steps = std::max(steps, row.plan->most_steps);
   }
-  const CacheShape cache{state.rows(), state.capacity()};
-  return loop_shape(pass_shape(model_->config(), passes, cache, least_rows), settings_, block,
+  return loop_shape(pass_shape(model_->config(), passes, state.shape(), least_rows), settings_, block,
                     steps);
 }
 
@@ -86,14 +85,15 @@ LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state,
   add_window_feed(arrays, model_->config(), settings_, shape.pass, passes, state);
   add_loop_feed(arrays, model_->config(), settings_, *rule_, shape, rows,
                 std::min(limit, shape.steps));
-  KvBuffers kept;
+  StateBuffers kept;
   const bool cached = shape.pass.keys > 0;
   if (cached) kept = state.lend();
   const std::vector<graph::BufferRef> inputs =
       program_inputs(*program, *model_, weights, arrays, std::move(kept));
   const std::vector<graph::BufferRef> outputs = program->run(inputs, task);
-  if (cached) state.give_back({outputs[0], outputs[1]});
-  return {settings_, shape, outputs[cached ? 2 : 0]->read()};
+  const size_t stacks = cached ? state.stacks().size() : 0;
+  if (cached) state.give_back({outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(stacks)});
+  return {settings_, shape, outputs[stacks]->read()};
 }
 
 } // namespace dllm::decode

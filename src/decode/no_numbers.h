@@ -22,7 +22,7 @@ struct PassRun {
   model::Model& model;
   const Weights& weights;
   const Batch& arrays;
-  KvBuffers kept;
+  StateBuffers kept;
   const Task* task;
 };
 

@@ -6,7 +6,7 @@ namespace dllm::decode {
 
 std::vector<graph::BufferRef> program_inputs(const graph::Program& program, model::Model& model,
                                              const Weights& weights, const Batch& arrays,
-                                             KvBuffers kept) {
+                                             StateBuffers kept) {
   const auto& wanted = program.graph().inputs();
   const auto count = std::count_if(wanted.begin(), wanted.end(),
                                    [](const graph::GraphInput& input) { return input.is_parameter; });
@@ -16,14 +16,12 @@ std::vector<graph::BufferRef> program_inputs(const graph::Program& program, mode
                    weights.buffers.size(), count);
   }
   std::vector<graph::BufferRef> inputs;
-  size_t next_parameter = 0;
+  size_t next_parameter = 0, next_state = 0;
   for (const graph::GraphInput& input : wanted) {
     if (input.is_parameter)
       inputs.push_back(weights.buffers[next_parameter++]);
-    else if (input.name == "keys")
-      inputs.push_back(std::move(kept.keys));
-    else if (input.name == "values")
-      inputs.push_back(std::move(kept.values));
+    else if (input.name.starts_with("state:"))
+      inputs.push_back(std::move(kept.at(next_state++)));
     else
       inputs.push_back(model.engine().upload(arrays.at(input.name), true));
   }

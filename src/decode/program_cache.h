@@ -42,9 +42,9 @@ struct Weights {
   int64_t version = 0;
 };
 
-// The program's inputs in its order: parameters, `kept` as keys and values, the arrays by name.
+// The program's inputs in its order: parameters, the buffers of the state ("state:..."), the arrays by name.
 std::vector<graph::BufferRef> program_inputs(const graph::Program& program, model::Model& model,
                                              const Weights& weights, const Batch& arrays,
-                                             KvBuffers kept);
+                                             StateBuffers kept);
 
 } // namespace dllm::decode

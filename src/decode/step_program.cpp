@@ -51,7 +51,7 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
                                                       DecodeState& state, const Weights& weights,
                                                       int64_t capacity, const Task* task,
                                                       int64_t least_rows) {
-  StepShape shape = pass_shape(model_->config(), rows, {state.rows(), state.capacity()}, least_rows);
+  StepShape shape = pass_shape(model_->config(), rows, state.shape(), least_rows);
   int64_t queries = 0;
   for (const PassRow& row : rows) queries += static_cast<int64_t>(row.ask->positions.size());
   const bool reads = queries > 0 || shape.keys == 0;
@@ -62,23 +62,23 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
     return model_->engine().compile(std::move(graph));
   });
   const Batch arrays = step_feed(model_->config(), settings_, shape, rows, state);
-  KvBuffers kept;
+  StateBuffers kept;
   if (shape.keys > 0) kept = state.lend();
   const std::vector<graph::BufferRef> inputs =
       program_inputs(*program, *model_, weights, arrays, std::move(kept));
   const std::vector<graph::BufferRef> outputs = program->run(inputs, task);
   size_t next = 0;
   if (shape.keys > 0) {
-    state.give_back({outputs[0], outputs[1]});
-    next = 2;
+    next = state.stacks().size();
+    state.give_back({outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(next)});
   }
   if (!reads) return std::vector<std::vector<Prediction>>(rows.size());
   auto answers = predictions(rows, std::span(outputs).subspan(next));
   for (const std::vector<Prediction>& answer : answers) {
     const auto bad = std::ranges::find_if_not(answer, is_number);
     if (bad == answer.end()) continue;
-    // K and V that are no numbers must not stay: the state loses them.
-    const PassRun pass{*program, *model_, weights, arrays, shape.keys > 0 ? state.lend() : KvBuffers{}, task};
+    // A state that is not finite must not stay.
+    const PassRun pass{*program, *model_, weights, arrays, shape.keys > 0 ? state.lend() : StateBuffers{}, task};
     fail_without_numbers(bad->position, settings_.banned, &pass);
   }
   return answers;
