@@ -26,7 +26,7 @@ Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
     : model_(std::move(model)), options_(policy_options(options)), schedule_(schedule_of(options_)),
       policy_(make_policy(options_.str("policy"), policy_setup(*model_, options_, *schedule_))),
       mask_id_(mask_id_of(*model_, *policy_)),
-      program_(model_, step_settings(*model_, options_, *policy_)), state_(model_),
+      program_(model_, step_settings(*model_, options_, *policy_)), state_(model_, program_.shift()),
       version_(model_->version()) {
   set_loop(step_settings(*model_, options_, *policy_));
 }

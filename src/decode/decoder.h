@@ -131,6 +131,7 @@ private:
                    const Weights& weights, const Task* task, int64_t least_rows);
   void keep_final(const Request& request, const Ask& ask);
   void take_cache_row(Request& request);
+  void move_to_snapshot(const Request& request, Ask& ask) const;
   CacheView cache_view(const Request& request) const;
   // decoder_loop.cpp
   void set_loop(const StepSettings& settings);

@@ -58,6 +58,7 @@ std::vector<LoopAsk> Decoder::fill_caches(const std::vector<Request*>& active,
         take_cache_row(request);
         plan = request.session->loop_ask(request.slot, cache_view(request));
       }
+      move_to_snapshot(request, plan.ask);
       const bool behind = plan.ask.cached && plan.ask.begin < plan.ask.final_end - shift;
       if (plan.ask.pass == Pass::step && !behind) continue;
       request.asked = plan.ask;
@@ -159,7 +160,7 @@ void Decoder::replay_predictions(Request& request, const LoopRecord& record, int
   for (const int64_t position : request.asked.positions) {
     request.predictions.push_back(record.prediction(step, row, position - begin, position));
     if (is_finite(request.predictions.back())) continue;
-    state_.lend(); // K and V that are no numbers must not stay: the state loses them
+    state_.lend(); // a state that is not finite must not stay
     fail_not_finite(position, record.banned());
   }
 }

@@ -69,8 +69,7 @@ void Decoder::run_pass_of(const std::vector<Request*>& owners, std::span<const P
 
 // A window over final positions may have changed them: what is not final any more is forgotten.
 void Decoder::keep_final(const Request& request, const Ask& ask) {
-  state_.rewind(request.cache_row, std::max(ask.begin, ask.final_end));
-  state_.commit(request.cache_row, request.slot.ids, ask.final_end);
+  state_.commit(request.cache_row, request.slot.ids, ask.begin, ask.final_end);
 }
 
 void Decoder::take_cache_row(Request& request) {
@@ -79,6 +78,15 @@ void Decoder::take_cache_row(Request& request) {
   const auto known = static_cast<size_t>(open - slot.states.begin());
   request.cache_row =
       state_.acquire(slot.length(), std::span<const int32_t>(slot.ids).first(known), slot.span);
+}
+
+// A pass begins where the state can go on: the positions from there to the window are computed again.
+void Decoder::move_to_snapshot(const Request& request, Ask& ask) const {
+  if (!ask.cached || ask.end <= ask.begin) return;
+  const int64_t begin = state_.start(request.cache_row, ask.begin);
+  if (!ask.ids.empty())
+    ask.ids.insert(ask.ids.begin(), request.slot.ids.begin() + begin, request.slot.ids.begin() + ask.begin);
+  ask.begin = begin;
 }
 
 CacheView Decoder::cache_view(const Request& request) const {
@@ -102,6 +110,7 @@ void Decoder::predict_all(const std::vector<Request*>& requests, const Task* tas
         take_cache_row(*request);
         request->asked = request->session->ask(slot, cache_view(*request));
       }
+      move_to_snapshot(*request, request->asked);
     }
     run_passes(waiting, weights, task);
     std::vector<Request*> again;

@@ -35,9 +35,8 @@ public:
       soft_weights = own("soft_weights", DType::f32, Shape{rows, window, settings.soft_width});
     }
     if (shape.pass.keys > 0) {
-      const Shape kept{config.layers * shape.pass.cache_rows, config.kv_size()};
-      keys = own("keys", config.cache_dtype, kept);
-      values = own("values", config.cache_dtype, kept);
+      for (const StateInput& input : state_inputs(config, shape.pass))
+        stacks.push_back(own(input.name.c_str(), input.type.dtype, input.type.shape));
     }
     record =
         own("record", DType::i32, Shape{shape.steps, shape.places(), record_columns(settings)});
@@ -45,13 +44,16 @@ public:
 
   const std::vector<std::string>& names() const { return names_; }
   void output(Graph& body) const {
-    for (const Value& value : {step, alive, steps, carry, ids, open, soft_on, soft_ids,
-                               soft_weights, keys, values, record}) {
+    std::vector<Value> all = {step, alive, steps, carry, ids, open, soft_on, soft_ids, soft_weights};
+    all.insert(all.end(), stacks.begin(), stacks.end());
+    all.push_back(record);
+    for (const Value& value : all) {
       if (value.defined()) body.output(names_[body.outputs().size()], value);
     }
   }
 
-  Value step, alive, steps, carry, ids, open, soft_on, soft_ids, soft_weights, keys, values, record;
+  Value step, alive, steps, carry, ids, open, soft_on, soft_ids, soft_weights, record;
+  std::vector<Value> stacks; // of the state
 
 private:
   std::vector<std::string> names_;
@@ -88,8 +90,7 @@ public:
       next.soft_ids = put(state_.soft_ids, place, choice.soft_ids);
       next.soft_weights = put(state_.soft_weights, place, choice.soft_weights);
     }
-    next.keys = made.cache.keys;
-    next.values = made.cache.values;
+    next.stacks = made.state.stacks;
     if (choice.carry.defined()) next.carry = choice.carry;
     // Finished rows stay as they are: nothing of them is committed any more.
     Value ended = choice.ended.defined() ? choice.ended : graph::logical_not(any_of(next.open));
@@ -238,12 +239,12 @@ void build_loop(Graph& graph, const model::Model& model, const StepSettings& set
     (state.size() < names.size() ? state : consts).push_back(value);
   }
   const std::vector<Value> last = graph::while_loop(condition_of(*body), body, state, consts);
-  const auto made = [&](const char* name) {
+  const auto made = [&](const std::string& name) {
     return last[static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin())];
   };
   if (shape.pass.keys > 0) {
-    graph.output("keys", made("keys"), "keys");
-    graph.output("values", made("values"), "values");
+    for (const StateInput& input : state_inputs(model.config(), shape.pass))
+      graph.output(input.name, made(input.name), input.name);
   }
   const Value record = made("record");
   graph.output("answer", graph::concat({graph::reshape(record, {record.shape().count()}),

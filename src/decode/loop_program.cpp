@@ -66,8 +66,7 @@ LoopShape LoopProgram::shape_of(std::span<const LoopRow> rows, std::span<const P
     block = std::max(block, std::min(row.slot->block_length, row.slot->length()));
     steps = std::max(steps, row.plan->most_steps);
   }
-  const CacheShape cache{state.rows(), state.capacity()};
-  return loop_shape(pass_shape(model_->config(), passes, cache, least_rows), settings_, block,
+  return loop_shape(pass_shape(model_->config(), passes, state.shape(), least_rows), settings_, block,
                     steps);
 }
 
@@ -89,7 +88,7 @@ LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state,
   const bool cached = shape.pass.keys > 0;
   const std::vector<graph::BufferRef> outputs =
       run_pass(program, model_->engine(), weights, arrays, cached ? &state : nullptr, task);
-  return {settings_, shape, outputs[cached ? 2 : 0]->read()};
+  return {settings_, shape, outputs[cached ? state.stacks().size() : 0]->read()};
 }
 
 } // namespace dllm::decode

@@ -66,14 +66,15 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
   planned.rows.assign(static_cast<size_t>(batch), {&planned.slot, &planned.ask, 0});
 
   // As DecodeState would lie.
-  const CacheShape kept{static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(batch))),
-                        row_capacity(planned.slot.length())};
+  const std::vector<model::StateStack> stacks = model::state_stacks(config);
+  CacheShape kept{static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(batch))),
+                  row_capacity(planned.slot.length())};
+  if (model::has_saved(stacks)) kept.saved_rows = kept.rows;
   StepShape shape = pass_shape(config, planned.rows, kept);
   model::Job job;
   job.weights = model::parameter_bytes(*model);
   if (planned.ask.cached) {
-    job.cache = 2 * config.layers * kept.rows * kept.capacity * config.kv_size() *
-                dtype_size(config.cache_dtype);
+    for (const model::StateStack& stack : stacks) job.cache += stack.bytes({kept.rows, kept.capacity});
   }
   const StepSettings step = step_settings(*model, settings, *policy);
   const auto block = static_cast<int64_t>(planned.ask.positions.size());

@@ -15,8 +15,8 @@ bool is_left_out(const Ask& ask, int64_t position) {
   return std::binary_search(ask.left_out.begin(), ask.left_out.end(), position);
 }
 
-// Arrays by (row, place in the window); a window shorter than the program's is padded with
-// positions that see nothing and are kept nowhere.
+// Arrays by (row, place in the window); a window shorter than the program's is padded with positions that attend to
+// nothing and are kept nowhere.
 struct Windows {
   std::vector<int32_t> ids, positions, limit, write_at;
 
@@ -47,6 +47,23 @@ void put_window(Windows& windows, int64_t first, const PassRow& row,
   }
 }
 
+// Which snapshot a request starts from, and what it saves.
+void add_state_places(Batch& feed, const StepShape& shape, std::span<const PassRow> rows, const DecodeState& state) {
+  if (shape.saved_rows == 0) return;
+  const auto count = static_cast<size_t>(shape.rows);
+  std::vector<int32_t> from(count, -1), to(count, static_cast<int32_t>(state.nowhere())), length(count, 0);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const SavedPass pass = state.saved_pass(rows[r].cache_row, rows[r].ask->begin, rows[r].ask->final_end);
+    const auto first = static_cast<int32_t>(rows[r].cache_row * model::kSnapshots);
+    if (pass.from >= 0) from[r] = first + static_cast<int32_t>(pass.from);
+    if (pass.to >= 0) to[r] = first + static_cast<int32_t>(pass.to);
+    length[r] = static_cast<int32_t>(pass.length);
+  }
+  feed.set("from", Tensor::from(Shape{shape.rows}, from));
+  feed.set("to", Tensor::from(Shape{shape.rows}, to));
+  feed.set("length", Tensor::from(Shape{shape.rows}, length));
+}
+
 void add_windows(Batch& feed, const StepShape& shape, std::span<const PassRow> rows,
                  const DecodeState& state) {
   const int64_t copies = shape.guided ? 2 : 1, all = copies * shape.rows;
@@ -67,6 +84,7 @@ void add_windows(Batch& feed, const StepShape& shape, std::span<const PassRow> r
   feed.set("limit", Tensor::from(window, windows.limit));
   if (shape.guided) feed.set("guidance", Tensor::from(Shape{shape.rows}, guidance));
   if (shape.keys == 0) return;
+  add_state_places(feed, shape, rows, state);
   feed.set("write_at", Tensor::from(Shape{all * shape.window}, windows.write_at));
   std::vector<int32_t> read_at;
   for (const PassRow& row : rows) {

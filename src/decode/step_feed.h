@@ -13,7 +13,7 @@ namespace dllm::decode {
 int64_t predicting(int64_t position, int shift, int64_t begin);
 
 // The arrays of window_states: ids, positions, limit, and where they apply slides, query_start,
-// timesteps, soft_*, guidance, write_at, read_at; banned too.
+// timesteps, soft_*, guidance, write_at, read_at, from, to, length; banned too.
 void add_window_feed(Batch& feed, const model::ModelConfig& config, const StepSettings& settings,
                      const StepShape& shape, std::span<const PassRow> rows,
                      const DecodeState& state);

@@ -47,9 +47,9 @@ void build_step(Graph& graph, const model::Model& model, const StepSettings& set
   }
   model::Builder builder(graph, model);
   const WindowStates made = window_states(builder, settings, shape);
-  if (made.cache.defined()) {
-    graph.output("keys", made.cache.keys, "keys");
-    graph.output("values", made.cache.values, "values");
+  if (made.state.defined()) {
+    const std::vector<StateInput> inputs = state_inputs(model.config(), shape);
+    for (size_t i = 0; i < inputs.size(); ++i) graph.output(inputs[i].name, made.state.stacks[i], inputs[i].name);
   }
   if (shape.capacity == 0) return; // fills the cache
   const Value query = graph.input("query", DType::i32, Shape{shape.capacity});

@@ -6,7 +6,7 @@
 
 namespace dllm::decode {
 
-// Outputs: keys, values (cached passes only, in the place of the inputs), then answer, a line of
+// Outputs: the stacks of the state (cached passes only, in the place of the inputs), then answer, a line of
 // numbers per wanted position (prediction_line.h), and rest where tokens are deferred. No answer
 // where the shape's capacity is 0.
 void build_step(graph::Graph& graph, const model::Model& model, const StepSettings& settings,

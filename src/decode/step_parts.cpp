@@ -13,6 +13,13 @@ Value input_of(Graph& graph, const std::string& name, DType dtype, Shape shape) 
   return graph.input(name, dtype, std::move(shape));
 }
 
+std::vector<StateInput> state_inputs(const model::ModelConfig& config, const StepShape& shape) {
+  std::vector<StateInput> inputs;
+  for (const model::StateStack& stack : model::state_stacks(config))
+    inputs.push_back({"state:" + stack.name, {stack.shape(shape.state_size()), stack.slot.dtype, {}}});
+  return inputs;
+}
+
 namespace {
 
 // Embeddings of the window, mixed where the request says so.
@@ -27,15 +34,22 @@ Value soft_embeddings(model::Builder& builder, Value ids, int64_t width) {
   return model::embedding_mix(builder, mix);
 }
 
-model::KvCache cache_inputs(Graph& graph, const model::ModelConfig& config,
-                            const StepShape& shape) {
-  const Shape kept{config.layers * shape.cache_rows, config.kv_size()};
-  model::KvCache cache;
-  cache.keys = input_of(graph, "keys", config.cache_dtype, kept);
-  cache.values = input_of(graph, "values", config.cache_dtype, kept);
-  cache.write_at = input_of(graph, "write_at", DType::i32, Shape{shape.all_rows() * shape.window});
-  cache.read_at = input_of(graph, "read_at", DType::i32, Shape{shape.all_rows(), shape.keys});
-  return cache;
+model::StateValues state_values(Graph& graph, const model::ModelConfig& config, const StepShape& shape) {
+  const std::vector<model::StateStack> stacks = model::state_stacks(config);
+  model::StateValues state;
+  for (const StateInput& input : state_inputs(config, shape))
+    state.stacks.push_back(input_of(graph, input.name, input.type.dtype, input.type.shape));
+  const int64_t rows = shape.all_rows();
+  if (model::has_positional(stacks)) {
+    state.write_at = input_of(graph, "write_at", DType::i32, Shape{rows * shape.window});
+    state.read_at = input_of(graph, "read_at", DType::i32, Shape{rows, shape.keys});
+  }
+  if (model::has_saved(stacks)) {
+    state.from = input_of(graph, "from", DType::i32, Shape{rows});
+    state.to = input_of(graph, "to", DType::i32, Shape{rows});
+    state.length = input_of(graph, "length", DType::i32, Shape{rows});
+  }
+  return state;
 }
 
 } // namespace
@@ -60,10 +74,10 @@ WindowStates window_states(model::Builder& builder, const StepSettings& settings
   }
   if (shape.soft) inputs.embeddings = soft_embeddings(builder, inputs.ids, settings.soft_width);
   const bool cached = shape.keys > 0;
-  if (cached) inputs.cache = cache_inputs(graph, config, shape);
+  if (cached) inputs.state = state_values(graph, config, shape);
   inputs.round_kv = !cached && config.cache_dtype == DType::bf16;
   const model::ForwardOutputs made = builder.forward(inputs);
-  return {graph::reshape(made.hidden, Shape{rows * shape.window, config.hidden_size}), made.cache};
+  return {graph::reshape(made.hidden, Shape{rows * shape.window, config.hidden_size}), made.state};
 }
 
 graph::TokenStatisticsInputs head_over(model::Builder& builder, Value hidden,

@@ -13,12 +13,14 @@
 namespace dllm::decode {
 namespace {
 
-void set_arguments(runtime::Arguments& arguments, graph::Engine& engine, const Weights& weights,
-                   const Batch& arrays, KvBuffers& kept) {
+// Arguments of `program`; kept: the buffers of its inputs "state:...", empty: it has none.
+void set_arguments(runtime::Arguments& arguments, const graph::Program& program, graph::Engine& engine,
+                   const Weights& weights, const Batch& arrays, StateBuffers& kept) {
+  const auto& inputs = program.graph().inputs();
   arguments.share_parameters(weights.buffers);
-  if (kept.keys != nullptr) {
-    arguments.lend(arguments.input("keys"), kept.keys);
-    arguments.lend(arguments.input("values"), kept.values);
+  size_t next = 0;
+  for (size_t i = 0; i < inputs.size() && !kept.empty(); ++i) {
+    if (inputs[i].name.starts_with("state:")) arguments.lend(i, kept.at(next++));
   }
   arguments.upload(engine, arrays);
 }
@@ -26,10 +28,10 @@ void set_arguments(runtime::Arguments& arguments, graph::Engine& engine, const W
 // The first operation that made NaN or infinity, "" where that cannot be found: memory may be short, and the step
 // fails for its logits. A task that is over ends the search.
 std::string first_non_finite(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
-                             const Weights& weights, const Batch& arrays, KvBuffers& kept, const Task* task) {
+                             const Weights& weights, const Batch& arrays, StateBuffers& kept, const Task* task) {
   try {
     runtime::Arguments arguments(program);
-    set_arguments(arguments, engine, weights, arrays, kept);
+    set_arguments(arguments, *program, engine, weights, arrays, kept);
     return arguments.find_non_finite(task);
   } catch (const Error& error) {
     if (error.code() == Code::cancelled || error.code() == Code::deadline_exceeded) throw;
@@ -43,11 +45,11 @@ std::string first_non_finite(const std::shared_ptr<graph::Program>& program, gra
 std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
                                        const Weights& weights, const Batch& arrays, DecodeState* cache,
                                        const Task* task) {
-  KvBuffers kept = cache != nullptr ? cache->lend() : KvBuffers{};
+  StateBuffers kept = cache != nullptr ? cache->lend() : StateBuffers{};
   std::vector<graph::BufferRef> outputs;
   try {
     runtime::Arguments arguments(program);
-    set_arguments(arguments, engine, weights, arrays, kept);
+    set_arguments(arguments, *program, engine, weights, arrays, kept);
     outputs = arguments.run(task);
   } catch (const graph::StateLost&) {
     throw;
@@ -102,7 +104,7 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
                                                       DecodeState& state, const Weights& weights,
                                                       int64_t capacity, const Task* task,
                                                       int64_t least_rows) {
-  StepShape shape = pass_shape(model_->config(), rows, {state.rows(), state.capacity()}, least_rows);
+  StepShape shape = pass_shape(model_->config(), rows, state.shape(), least_rows);
   int64_t queries = 0;
   for (const PassRow& row : rows) queries += static_cast<int64_t>(row.ask->positions.size());
   const bool reads = queries > 0 || shape.keys == 0;
@@ -118,12 +120,12 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
       run_pass(program, model_->engine(), weights, arrays, cached ? &state : nullptr, task);
   computed_ += shape.positions();
   if (!reads) return std::vector<std::vector<Prediction>>(rows.size());
-  auto answers = predictions(rows, std::span(outputs).subspan(cached ? 2 : 0)); // behind keys and values
+  auto answers = predictions(rows, std::span(outputs).subspan(cached ? state.stacks().size() : 0));
   for (const std::vector<Prediction>& answer : answers) {
     const auto bad = std::ranges::find_if_not(answer, is_finite);
     if (bad == answer.end()) continue;
-    // K and V that are not finite must not stay: the state loses them.
-    KvBuffers kept = cached ? state.lend() : KvBuffers{};
+    // A state that is not finite must not stay.
+    StateBuffers kept = cached ? state.lend() : StateBuffers{};
     fail_not_finite(bad->position, settings_.banned,
                     [&] { return first_non_finite(program, model_->engine(), weights, arrays, kept, task); });
   }

@@ -40,7 +40,7 @@ struct Weights {
 };
 
 // Runs a program once with the weights and the arrays of its inputs' names. cache: null, or the owner of the inputs
-// "keys" and "values", which are written in place. It has them back after a failure too, unless they were half
+// "state:...", which are written in place and are the first outputs. It has them back after a failure too, unless they were half
 // written (graph::StateLost); recover() then makes new ones. Outputs as runtime::Arguments::run.
 std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
                                        const Weights& weights, const Batch& arrays, DecodeState* cache,

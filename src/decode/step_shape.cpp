@@ -72,6 +72,7 @@ StepShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> 
   if (first.cached) {
     shape.keys = std::min(round_up(keys, kKeyStep), cache.capacity);
     shape.cache_rows = cache.rows * cache.capacity;
+    shape.saved_rows = cache.saved_rows;
   }
   return shape;
 }

@@ -4,6 +4,7 @@
 #include "decode/ask.h"
 #include "decode/request/request.h"
 #include "model/config.h"
+#include "model/layers/state.h"
 
 #include <cstdint>
 #include <span>
@@ -24,7 +25,12 @@ struct StepShape {
   int64_t keys;         // of attention in a cached pass; 0: not cached
   int64_t cache_rows;   // of one layer in the state's buffers
   bool guided, soft;
+  int64_t saved_rows = 0; // requests with snapshots in the state; 0: not cached, or the model has none
 
+  // A cached pass writes a state of so many rows and positions.
+  model::StateSize state_size() const {
+    return {saved_rows > 0 ? saved_rows : 1, saved_rows > 0 ? cache_rows / saved_rows : cache_rows};
+  }
   // A guided pass holds every row twice.
   int64_t all_rows() const { return guided ? 2 * rows : rows; }
   int64_t positions() const { return all_rows() * window; }
@@ -40,6 +46,7 @@ int64_t head_capacity(int64_t positions);
 // Of the cache that cached rows lie in.
 struct CacheShape {
   int64_t rows = 0, capacity = 0;
+  int64_t saved_rows = 0; // 0 where the model saves no snapshots
 };
 // Of a pass over these rows, capacity 0. least_rows: as if there were at least so many, so that passes over any of a
 // batch's requests share a program; less than that where the padding would be large.

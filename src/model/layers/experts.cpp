@@ -2,7 +2,7 @@
 // token gets the weighted sum of what they make of it. All rows of one expert are one product.
 
 #include "graph/ops.h"
-#include "model/families/transformer.h"
+#include "model/layers/layer_kind.h"
 
 #include <limits>
 
@@ -53,9 +53,21 @@ Choice choose(const ExpertConfig& experts, graph::Value logits, graph::Value bia
   return choice;
 }
 
-} // namespace
+void expert_params(ParamTable& table, const ModelConfig& config) {
+  const ExpertConfig& experts = config.experts;
+  const int64_t hidden = config.hidden_size;
+  table.add("router", ParamRole::router, {experts.count, hidden});
+  if (experts.bias) table.add("router.bias", ParamRole::bias, {experts.count});
+  table.experts("expert_gate", experts.count, experts.intermediate, hidden);
+  table.experts("expert_up", experts.count, experts.intermediate, hidden);
+  table.experts("expert_down", experts.count, hidden, experts.intermediate);
+  if (experts.shared == 0) return;
+  table.matrix("gate", experts.shared, hidden, false, "shared_gate");
+  table.matrix("up", experts.shared, hidden, false, "shared_up");
+  table.matrix("down", hidden, experts.shared, false, "shared_down");
+}
 
-graph::Value expert_block(const LayerInputs& inputs, graph::Value x) {
+graph::Value build_experts(const LayerInputs& inputs, graph::Value x) {
   const ExpertConfig& experts = inputs.config.experts;
   const int64_t rows = x.dim(0) * x.dim(1), hidden = x.dim(2), chosen = experts.per_token;
   const graph::Value tokens = graph::reshape(x, {rows, hidden});
@@ -76,5 +88,15 @@ graph::Value expert_block(const LayerInputs& inputs, graph::Value x) {
   const graph::Value mixed = graph::reshape(graph::sum(shared, {1}), x.shape());
   return experts.shared > 0 ? graph::add(mixed, mlp_block(inputs, x)) : mixed;
 }
+
+LayerCost expert_cost(const ModelConfig& config) {
+  const ExpertConfig& experts = config.experts;
+  const auto width = static_cast<double>(experts.per_token * experts.intermediate + experts.shared);
+  return {2 * static_cast<double>(config.hidden_size) * (static_cast<double>(experts.count) + 3 * width), 0};
+}
+
+} // namespace
+
+const LayerKind kExperts = {"experts", LayerPart::network, expert_params, build_experts, expert_cost, nullptr};
 
 } // namespace dllm::model
