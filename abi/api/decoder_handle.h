@@ -1,6 +1,6 @@
 #pragma once
 #include "check.h"
-#include "decode/decoder.h"
+#include "decode/decoder/decoder.h"
 #include "dllm/decoder.h"
 #include "guard.h"
 

@@ -5,7 +5,7 @@
 #include "buffer_handle.h"
 #include "ckpt/model_folder.h"
 #include "cpu/engine.h"
-#include "decode/plan.h"
+#include "decode/decoder/decoder_setup.h"
 #include "options_handle.h"
 #include "pjrt/engine.h"
 #include "task_handle.h"

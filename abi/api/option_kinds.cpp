@@ -46,7 +46,7 @@ const std::vector<KindRow>& kinds() {
         {"plan", &model::plan_schema()},
         {"save", &model::save_schema()},
         {"sink", &train::sink_schema()},
-        {"slot", &decode::slot_schema()},
+        {"slot", &decode::request_schema()},
         {"tokenizer", &text::tokenizer_schema()},
         {"tokenizer_train", &text::tokenizer_train_schema()},
         {"trainer", &train::trainer_schema()},

@@ -64,7 +64,7 @@ void prefill_beside_steps(const std::string& shape) {
   const auto model = make_model(shape);
   print_machine(static_cast<int>(model->engine().i64("threads")));
   DecodeState state(model);
-  StepProgram program(model, {});
+  PassProgram program(model, {});
   std::deque<Bed> beds;
   std::vector<PassRow> rows;
   for (int64_t i = 0; i < 32; ++i) {

@@ -24,13 +24,13 @@ struct CreditSettings {
   int32_t mask_id;
 };
 
-class Credit final : public Rule {
+class Credit final : public UnmaskingRule {
 public:
   explicit Credit(const CreditSettings& settings) : settings_(settings) {}
 
-  void start(const Moment&) override { credit_.clear(); }
+  void start(const StepContext&) override { credit_.clear(); }
 
-  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     for (auto& [position, tokens] : credit_) {
       for (auto& [token, credit] : tokens) credit *= settings_.decay;
     }
@@ -39,14 +39,14 @@ public:
           std::pow(static_cast<double>(p.max_probability), settings_.boost);
     }
     std::vector<Prediction> fused(predictions.begin(), predictions.end());
-    for (Prediction& p : fused) fuse(p, moment.slot.settings.temperature == 0);
+    for (Prediction& p : fused) fuse(p, moment.request.settings.temperature == 0);
     const Eligible all = eligible(fused, settings_.mask_id);
     const std::vector<double> scores = confidences(all.candidates);
     const double best = *std::max_element(scores.begin(), scores.end());
     Choice choice;
     for (size_t i = 0; i < scores.size(); ++i) {
       if (scores[i] < std::min(best - 1e-5, settings_.threshold)) continue;
-      choice.commit.push_back(all.index[i]);
+      choice.decided.push_back(all.index[i]);
       choice.tokens.push_back({all.candidates[i]->token, all.candidates[i]->probability});
     }
     return choice;

@@ -1,5 +1,5 @@
 // Dream's decoding (Ye et al. 2025), which pengzhangzhi/Open-dLLM has too:
-// open positions of the whole canvas, the surest first. How sure is told by the distribution
+// open positions of the whole canvas, the most confident first, by the distribution
 // a token is drawn from, after temperature and filters, top_p before top_k.
 
 #include "base/error.h"
@@ -36,18 +36,18 @@ double gumbel(float uniform) {
   return -std::log(-std::log(u));
 }
 
-class DreamRule final : public Rule {
+class DreamRule final : public UnmaskingRule {
 public:
   explicit DreamRule(const DreamSettings& settings) : settings_(settings) {}
 
-  void start(const Moment& moment) override {
+  void start(const StepContext& moment) override {
     if (!settings_.schedule) return;
     transfer_ =
         transfer_counts(moment.schedule, static_cast<int64_t>(moment.open.size()), moment.steps);
   }
 
-  std::vector<int64_t> wanted(const Moment& moment) const override {
-    if (settings_.alg != "origin") return count(moment) > 0 ? Rule::wanted(moment) : none();
+  std::vector<int64_t> wanted(const StepContext& moment) const override {
+    if (settings_.alg != "origin") return count(moment) > 0 ? UnmaskingRule::wanted(moment) : none();
     std::vector<int64_t> positions;
     for (const int64_t position : moment.open) {
       if (moment.uniform(position) < revealed(moment)) positions.push_back(position);
@@ -55,7 +55,7 @@ public:
     return positions;
   }
 
-  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     if (settings_.alg == "origin" || predictions.empty()) return all_of(predictions);
     std::vector<double> scores;
     for (const Prediction& p : predictions) {
@@ -67,28 +67,28 @@ public:
       scores.push_back(score);
     }
     Choice choice;
-    choice.commit = largest(scores, count(moment));
+    choice.decided = largest(scores, count(moment));
     return choice;
   }
 
-  bool block_ended(const Moment& moment) const override {
+  bool block_ended(const StepContext& moment) const override {
     return moment.open.empty() ||
-           (!settings_.last_step && moment.slot.step_in_block >= moment.steps);
+           (!settings_.last_step && moment.request.step_in_block >= moment.steps);
   }
 
 private:
   static std::vector<int64_t> none() { return {}; }
 
   // Share of the masks a step reveals: 1 - s / t.
-  float revealed(const Moment& moment) const {
-    const int64_t step = moment.slot.step_in_block, steps = moment.steps;
+  float revealed(const StepContext& moment) const {
+    const int64_t step = moment.request.step_in_block, steps = moment.steps;
     if (step + 1 >= steps && settings_.last_step) return 1.0f;
     return 1.0f -
            dream_time(step + 1, steps, settings_.eps) / dream_time(step, steps, settings_.eps);
   }
 
-  int64_t count(const Moment& moment) const {
-    if (settings_.schedule) return transfer_at(transfer_, moment.slot.step_in_block);
+  int64_t count(const StepContext& moment) const {
+    if (settings_.schedule) return transfer_at(transfer_, moment.request.step_in_block);
     return static_cast<int64_t>(static_cast<float>(moment.open.size()) * revealed(moment));
   }
 
@@ -98,18 +98,18 @@ private:
 
 // Path planning (P2, Peng et al. 2025, self-planning): predicts every position that was not given, keeps the most
 // confident (step + 1) / steps of them, masks the others again.
-class P2Rule final : public Rule {
+class P2Rule final : public UnmaskingRule {
 public:
-  std::vector<int64_t> wanted(const Moment& moment) const override {
+  std::vector<int64_t> wanted(const StepContext& moment) const override {
     std::vector<int64_t> positions;
     for (int64_t i = moment.begin; i < moment.end; ++i) {
-      if (moment.slot.states[static_cast<size_t>(i)] != State::fixed) positions.push_back(i);
+      if (moment.request.states[static_cast<size_t>(i)] != State::fixed) positions.push_back(i);
     }
     return positions;
   }
 
   // What is decided already keeps its token, but is judged by the token drawn now.
-  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     std::vector<double> doubts;
     for (const Prediction& p : predictions)
       doubts.push_back(-static_cast<double>(p.shaped_probability));
@@ -119,16 +119,16 @@ public:
     Choice choice;
     choice.state = State::provisional;
     for (size_t i = 0; i < predictions.size(); ++i) {
-      const bool open = moment.slot.is_open(predictions[i].position);
+      const bool open = moment.request.is_open(predictions[i].position);
       if (masked[i] && !open) choice.remask.push_back(predictions[i].position);
-      if (!masked[i] && open) choice.commit.push_back(i);
+      if (!masked[i] && open) choice.decided.push_back(i);
     }
     return choice;
   }
 
 private:
-  static int64_t masks_after(const Moment& moment, size_t count) {
-    const auto step = static_cast<double>(std::min(moment.slot.step_in_block + 1, moment.steps));
+  static int64_t masks_after(const StepContext& moment, size_t count) {
+    const auto step = static_cast<double>(std::min(moment.request.step_in_block + 1, moment.steps));
     const double kept = step / static_cast<double>(moment.steps);
     return static_cast<int64_t>(static_cast<float>(count) * static_cast<float>(1.0 - kept));
   }
@@ -160,19 +160,19 @@ class DreamSession final : public BlockwiseSession {
 public:
   using BlockwiseSession::BlockwiseSession;
   // The source runs the model in every step, also where none is decided.
-  int64_t nfe(const Slot& slot) const override { return slot.steps; }
+  int64_t nfe(const Request& request) const override { return request.steps; }
 };
 
 class DreamPolicy final : public BlockwisePolicy {
 public:
   explicit DreamPolicy(const PolicySetup& setup)
       : BlockwisePolicy(setup, [settings = dream_settings(setup)](const PolicySetup&) {
-          return settings.alg == "p2" ? std::unique_ptr<Rule>(std::make_unique<P2Rule>())
+          return settings.alg == "p2" ? std::unique_ptr<UnmaskingRule>(std::make_unique<P2Rule>())
                                         : std::make_unique<DreamRule>(settings);
         }) {}
 
-  std::unique_ptr<Session> begin(Slot& slot) const override {
-    return std::make_unique<DreamSession>(settings(), setup().schedule, rule(), slot);
+  std::unique_ptr<Session> begin(Request& request) const override {
+    return std::make_unique<DreamSession>(settings(), setup().schedule, rule(), request);
   }
   bool shaped() const override { return true; }
   bool nucleus_first() const override { return true; }

@@ -43,10 +43,10 @@ Value bounds(graph::Graph& graph, int64_t block, double factor) {
 }
 
 SelectGraph factor_graph(double factor, Ranks ranks) {
-  return [=](const LoopMoment& moment, const PredictionValues& said, Value candidates) {
-    const LoopOrder order = order_of(said.probability, candidates, true);
+  return [=](const LoopContext& moment, const PredictionValues& predicted, Value candidates) {
+    const LoopOrder order = order_of(predicted.probability, candidates, true);
     const Value count = count_of(candidates);
-    const Value high = graph::greater_equal(sorted_by(order, said.probability),
+    const Value high = graph::greater_equal(sorted_by(order, predicted.probability),
                                             bounds(moment.graph, moment.block(), factor));
     const Value passes = graph::logical_and(high, in_use(count, candidates.shape()));
     if (ranks == Ranks::count) return CandidateChoice{order, count_of(passes), {}};

@@ -12,18 +12,18 @@
 namespace dllm::decode {
 namespace {
 
-class FirstHitting final : public Rule {
+class FirstHitting final : public UnmaskingRule {
 public:
-  void start(const Moment& moment) override { masked_ = moment.schedule.mask_prob(1); }
+  void start(const StepContext& moment) override { masked_ = moment.schedule.mask_prob(1); }
 
-  std::vector<int64_t> wanted(const Moment& moment) const override {
+  std::vector<int64_t> wanted(const StepContext& moment) const override {
     const auto count = static_cast<double>(moment.open.size());
     const auto index = static_cast<size_t>(moment.uniform(moment.begin, 2) * count);
     return {moment.open[std::min(index, moment.open.size() - 1)]};
   }
 
   // The time at which the schedule masks as much: mask_prob grows with t.
-  double time(const Moment& moment) const override {
+  double time(const StepContext& moment) const override {
     const double target = next(moment);
     double low = 0, high = 1;
     for (int i = 0; i < 50; ++i) {
@@ -33,13 +33,13 @@ public:
     return std::max(high, 1e-6);
   }
 
-  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     masked_ = next(moment);
     return all_of(predictions);
   }
 
 private:
-  double next(const Moment& moment) const {
+  double next(const StepContext& moment) const {
     const auto count = static_cast<double>(moment.open.size());
     return masked_ * std::pow(static_cast<double>(moment.uniform(moment.begin, 1)), 1.0 / count);
   }

@@ -1,4 +1,4 @@
-// Frechet profile (Open-dLLM, generation utilities; Fast-dLLM, Wu et al. 2025): with the n surest candidates c1 >= c2 >= ..., the
+// Frechet profile (Open-dLLM, generation utilities; Fast-dLLM, Wu et al. 2025): with the n most confident candidates c1 >= c2 >= ..., the
 // probability that all are right lies between L and U whatever their dependence; the most
 // candidates whose profile L(n) - U(n) stays above delta are committed.
 //   L(n) = max(0, c1 c2 ... cn - (1 - cn)^(n - 1)), U(n) = 1 - cn

@@ -1,5 +1,5 @@
-// Hierarchical decoding (dInfer): every run of neighbouring open positions gives its surest
-// candidate, so that decided tokens cut the block into ever shorter runs, and whatever is sure
+// Hierarchical decoding (dInfer): every run of neighbouring open positions gives its most confident
+// candidate, so that decided tokens cut the block into ever shorter runs, and whatever is confident
 // anyway comes along.
 
 #include "decode/policies/rules.h"

@@ -1,5 +1,5 @@
 // Low-confidence remasking (LLaDA, Nie et al. 2025, algorithm 5): predict every open position of
-// the block, keep the surest of them, as many as the schedule says; the others stay masked.
+// the block, keep the most confident of them, as many as the schedule says; the others stay masked.
 
 #include "decode/policies/rules.h"
 #include "decode/policies/table.h"
@@ -10,25 +10,25 @@
 namespace dllm::decode {
 namespace {
 
-class LowConfidence final : public Rule {
+class LowConfidence final : public UnmaskingRule {
 public:
   explicit LowConfidence(bool even) : even_(even) {}
 
-  void start(const Moment& moment) override {
+  void start(const StepContext& moment) override {
     const auto open = static_cast<int64_t>(moment.open.size());
     transfer_ = even_ ? even_counts(open, moment.steps)
                       : transfer_counts(moment.schedule, open, moment.steps);
   }
 
-  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     std::vector<double> scores;
     for (const Prediction& p : predictions) scores.push_back(static_cast<double>(p.probability));
     Choice choice;
-    choice.commit = largest(scores, transfer_at(transfer_, moment.slot.step_in_block));
+    choice.decided = largest(scores, transfer_at(transfer_, moment.request.step_in_block));
     return choice;
   }
 
-  void fill_tables(const Moment& moment, LoopTables& tables) const override {
+  void fill_tables(const StepContext& moment, LoopTables& tables) const override {
     fill_planned(transfer_, moment, tables);
   }
   int64_t most_steps(int64_t block_length, int64_t steps) const override {

@@ -62,13 +62,13 @@ public:
     settings_.keep = multi_block_keep(setup);
   }
 
-  std::unique_ptr<Session> begin(Slot& slot) const override {
-    slot.origin = slot.prompt;
-    slot.block_length = settings_.block_length;
-    slot.span = setup().span;
+  std::unique_ptr<Session> begin(Request& request) const override {
+    request.origin = request.prompt;
+    request.block_length = settings_.block_length;
+    request.span = setup().span;
     // Under block_causal attention the prompt is one block and the grid begins behind it.
-    if (slot.span.block > 1) slot.span = {settings_.block_length, slot.origin, true};
-    return make_multi_block_session(settings_, slot);
+    if (request.span.block > 1) request.span = {settings_.block_length, request.origin, true};
+    return make_multi_block_session(settings_, request);
   }
   int64_t top() const override { return 2; }
 

@@ -10,14 +10,14 @@
 namespace dllm::decode {
 namespace {
 
-class ConfidenceRule final : public Rule {
+class ConfidenceRule final : public UnmaskingRule {
 public:
   ConfidenceRule(Select select, int32_t mask_id) : select_(std::move(select)), mask_id_(mask_id) {}
 
-  Choice choose(const Moment&, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext&, std::span<const Prediction> predictions) override {
     const Eligible all = eligible(predictions, mask_id_);
     Choice choice;
-    for (const size_t chosen : select_(all.candidates)) choice.commit.push_back(all.index[chosen]);
+    for (const size_t chosen : select_(all.candidates)) choice.decided.push_back(all.index[chosen]);
     return choice;
   }
 
@@ -68,12 +68,12 @@ public:
   CandidateLoop(SelectGraph select, int32_t mask_id)
       : select_(std::move(select)), mask_id_(mask_id) {}
 
-  LoopChoice choose(const LoopMoment& moment, const PredictionValues& said) const override {
-    const Value masked = graph::equal(said.token, graph::scalar_i32(moment.graph, mask_id_));
+  LoopChoice choose(const LoopContext& moment, const PredictionValues& predicted) const override {
+    const Value masked = graph::equal(predicted.token, graph::scalar_i32(moment.graph, mask_id_));
     const Value candidates = without(moment.open, masked);
-    const CandidateChoice chosen = select_(moment, said, candidates);
+    const CandidateChoice chosen = select_(moment, predicted, candidates);
     LoopChoice choice;
-    choice.commit = first_of(chosen.order, chosen.count, candidates);
+    choice.decided = first_of(chosen.order, chosen.count, candidates);
     choice.stuck = graph::logical_not(any_of(candidates));
     choice.carry = chosen.carry;
     return choice;
@@ -114,10 +114,10 @@ public:
   explicit PlannedLoop(PlannedScore score) : score_(score) {}
   bool uses_chance() const override { return score_ == PlannedScore::chance; }
 
-  LoopChoice choose(const LoopMoment& moment, const PredictionValues& said) const override {
+  LoopChoice choose(const LoopContext& moment, const PredictionValues& predicted) const override {
     const LoopOrder order =
-        order_of(uses_chance() ? moment.chance : said.probability, moment.open, true);
-    return {.commit = first_of(order, moment.count, moment.open)};
+        order_of(uses_chance() ? moment.chance : predicted.probability, moment.open, true);
+    return {.decided = first_of(order, moment.count, moment.open)};
   }
 
 private:
@@ -130,10 +130,10 @@ LoopOffer planned_loop(PlannedScore score) {
   return {std::make_unique<PlannedLoop>(score), ""};
 }
 
-void fill_planned(const std::vector<int64_t>& transfer, const Moment& moment, LoopTables& tables) {
+void fill_planned(const std::vector<int64_t>& transfer, const StepContext& moment, LoopTables& tables) {
   for (size_t i = 0; i < tables.count.size(); ++i) {
     tables.count[i] = static_cast<int32_t>(
-        transfer_at(transfer, moment.slot.step_in_block + static_cast<int64_t>(i)));
+        transfer_at(transfer, moment.request.step_in_block + static_cast<int64_t>(i)));
   }
 }
 

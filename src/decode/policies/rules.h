@@ -1,7 +1,7 @@
 #pragma once
 // What several unmasking rules share: counts of a plan, choosing among candidates by confidence, and the graph forms of both.
 
-#include "decode/loop_rule.h"
+#include "decode/loop/loop_rule.h"
 #include "decode/request/blockwise.h"
 
 #include <functional>
@@ -53,7 +53,7 @@ struct CandidateChoice {
   graph::Value carry; // i32(rows) or undefined
 };
 using SelectGraph = std::function<CandidateChoice(
-    const LoopMoment& moment, const PredictionValues& said, graph::Value candidates)>;
+    const LoopContext& moment, const PredictionValues& predicted, graph::Value candidates)>;
 
 LoopOffer candidate_loop(SelectGraph select, int32_t mask_id);
 
@@ -84,6 +84,6 @@ enum class PlannedScore { probability, chance };
 // LoopTables::count is how many.
 LoopOffer planned_loop(PlannedScore score);
 // count of the coming steps, by a plan of the block's steps.
-void fill_planned(const std::vector<int64_t>& transfer, const Moment& moment, LoopTables& tables);
+void fill_planned(const std::vector<int64_t>& transfer, const StepContext& moment, LoopTables& tables);
 
 } // namespace dllm::decode

@@ -19,39 +19,39 @@ class SpdLoop final : public LoopRule {
 public:
   explicit SpdLoop(const SpdSettings& settings) : settings_(settings) {}
   int32_t reopening() const override { return settings_.mask_id; }
-  Value wanted(const LoopMoment& moment) const override { return moment.eligible; }
+  Value wanted(const LoopContext& moment) const override { return moment.eligible; }
 
-  LoopChoice choose(const LoopMoment& moment, const PredictionValues& said) const override {
+  LoopChoice choose(const LoopContext& moment, const PredictionValues& predicted) const override {
     graph::Graph& graph = moment.graph;
     const Value decided = without(moment.eligible, moment.open);
     LoopChoice choice;
-    choice.commit = graph::logical_or(decided, leading(moment, said));
+    choice.decided = graph::logical_or(decided, leading(moment, predicted));
     // The block ends when nothing changed, when all of it is sure, or with its last step.
     const Value changed =
-        graph::logical_and(choice.commit, graph::not_equal(said.token, moment.ids));
+        graph::logical_and(choice.decided, graph::not_equal(predicted.token, moment.ids));
     const Value sure =
-        graph::greater_equal(said.max_probability, graph::scalar(graph, settings_.confidence_stop));
-    const Value settled =
+        graph::greater_equal(predicted.max_probability, graph::scalar(graph, settings_.confidence_stop));
+    const Value ended =
         graph::logical_or(graph::logical_not(any_of(changed)),
                           graph::logical_not(any_of(without(moment.eligible, sure))));
     choice.ended =
-        graph::logical_or(settled, graph::less_equal(moment.count, graph::scalar_i32(graph, 1)));
+        graph::logical_or(ended, graph::less_equal(moment.count, graph::scalar_i32(graph, 1)));
     const Shape one{moment.rows(), moment.block(), 1};
     // dllm-jax mixes the token that was drawn, with the probability of the likeliest one.
     const bool drawn = settings_.is_jax() && settings_.mix_top_k == 1;
-    choice.soft_ids = drawn ? graph::reshape(said.token, one) : said.top_ids;
-    choice.soft_weights = drawn ? graph::reshape(said.max_probability, one) : said.top_probs;
+    choice.soft_ids = drawn ? graph::reshape(predicted.token, one) : predicted.top_ids;
+    choice.soft_weights = drawn ? graph::reshape(predicted.max_probability, one) : predicted.top_probs;
     return choice;
   }
 
 private:
   // Masks before the first one below the threshold, and the leftmost.
-  Value leading(const LoopMoment& moment, const PredictionValues& said) const {
+  Value leading(const LoopContext& moment, const PredictionValues& predicted) const {
     graph::Graph& graph = moment.graph;
     const auto upto = [](Value flags) { // how many there are up to a position, itself included
       return graph::cumsum(graph::convert(flags, DType::i32), 1);
     };
-    const Value low = graph::less(said.probability, graph::scalar(graph, settings_.threshold));
+    const Value low = graph::less(predicted.probability, graph::scalar(graph, settings_.threshold));
     const Value fails = graph::logical_and(moment.open, low);
     const Value before = graph::equal(upto(fails), graph::scalar_i32(graph, 0));
     const Value leftmost = graph::equal(upto(moment.open), graph::scalar_i32(graph, 1));
@@ -127,9 +127,9 @@ public:
     settings_.compat = spd_compat(setup.options.str("compat"));
   }
 
-  std::unique_ptr<Session> begin(Slot& slot) const override {
-    slot.span = {settings_.block_length, 0, false};
-    return make_spd_session(settings_, slot);
+  std::unique_ptr<Session> begin(Request& request) const override {
+    request.span = {settings_.block_length, 0, false};
+    return make_spd_session(settings_, request);
   }
   LoopOffer loop() const override { return spd_loop(settings_); }
   int64_t top() const override { return settings_.mix_top_k; }

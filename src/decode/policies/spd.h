@@ -1,8 +1,8 @@
 #pragma once
 // Soft parallel decoding (DMax; github.com/czg1225/DMax): settings, its two formulas, one request under it, its graph form.
 
-#include "decode/ask.h"
-#include "decode/loop_rule.h"
+#include "decode/loop/loop_rule.h"
+#include "decode/pass/pass_request.h"
 #include "decode/request/policy.h"
 
 #include <cstdint>
@@ -31,8 +31,8 @@ struct SpdSettings {
   }
 };
 
-// Prepares slot; its span is the policy's.
-std::unique_ptr<Session> make_spd_session(const SpdSettings& settings, Slot& slot);
+// Prepares request; its span is the policy's.
+std::unique_ptr<Session> make_spd_session(const SpdSettings& settings, Request& request);
 
 // Left to right: the masks before the first one whose probability is below the threshold; when that
 // is none, the leftmost mask. open, probability: one entry per position, ascending. Decided

@@ -14,8 +14,8 @@ BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, BlockwiseSettings set
     : Policy(setup), settings_(std::move(settings)), make_rule_(std::move(make_rule)),
       make_loop_(std::move(make_loop)) {}
 
-std::unique_ptr<Session> BlockwisePolicy::begin(Slot& slot) const {
-  return std::make_unique<BlockwiseSession>(settings_, setup().schedule, make_rule_(setup()), slot);
+std::unique_ptr<Session> BlockwisePolicy::begin(Request& request) const {
+  return std::make_unique<BlockwiseSession>(settings_, setup().schedule, make_rule_(setup()), request);
 }
 
 LoopOffer BlockwisePolicy::loop() const {
@@ -40,212 +40,212 @@ std::string BlockwisePolicy::approximation() const {
 }
 
 BlockwiseSession::BlockwiseSession(const BlockwiseSettings& settings,
-                                   const noise::Schedule& schedule, std::unique_ptr<Rule> rule,
-                                   Slot& slot)
+                                   const noise::Schedule& schedule, std::unique_ptr<UnmaskingRule> rule,
+                                   Request& request)
     : settings_(settings), schedule_(schedule), rule_(std::move(rule)) {
   // Blocks follow the prompt; in a canvas with holes they are windows from its beginning.
-  slot.origin = settings_.grid_at_zero ? 0 : slot.prompt;
-  const int64_t span = std::max<int64_t>(slot.length() - slot.origin, 1);
-  slot.block_length = settings_.block_length > 0 ? settings_.block_length : span;
+  request.origin = settings_.grid_at_zero ? 0 : request.prompt;
+  const int64_t span = std::max<int64_t>(request.length() - request.origin, 1);
+  request.block_length = settings_.block_length > 0 ? settings_.block_length : span;
   // Blocks of given tokens alone take no steps.
-  const int64_t skipped = (slot.prompt - slot.origin) / slot.block_length;
-  const int64_t blocks = std::max<int64_t>(slot.block_count() - skipped, 1);
+  const int64_t skipped = (request.prompt - request.origin) / request.block_length;
+  const int64_t blocks = std::max<int64_t>(request.block_count() - skipped, 1);
   steps_per_block_ = settings_.steps_per_block > 0 ? settings_.steps_per_block
                                                    : (settings_.steps + blocks - 1) / blocks;
-  begin_block(slot);
+  begin_block(request);
 }
 
-Moment BlockwiseSession::moment(const Slot& slot, const std::vector<int64_t>& open) const {
-  return {slot, schedule_, steps_per_block_, open, slot.block_begin(), slot.block_end()};
+StepContext BlockwiseSession::moment(const Request& request, const std::vector<int64_t>& open) const {
+  return {request, schedule_, steps_per_block_, open, request.block_begin(), request.block_end()};
 }
 
-// Moves to the first block with open positions; a slot without any is done.
-void BlockwiseSession::begin_block(Slot& slot) {
-  while (slot.block < slot.block_count() &&
-         slot.open_count(slot.block_begin(), slot.block_end()) == 0)
-    ++slot.block;
-  slot.step_in_block = 0;
-  if (slot.block >= slot.block_count()) {
-    slot.finish = Finish::decided;
+// Moves to the first block with open positions; a request without any is done.
+void BlockwiseSession::begin_block(Request& request) {
+  while (request.block < request.block_count() &&
+         request.open_count(request.block_begin(), request.block_end()) == 0)
+    ++request.block;
+  request.step_in_block = 0;
+  if (request.block >= request.block_count()) {
+    request.finish = Finish::decided;
     return;
   }
-  const std::vector<int64_t> open = slot.open_positions(slot.block_begin(), slot.block_end());
-  rule_->start(moment(slot, open));
+  const std::vector<int64_t> open = request.open_positions(request.block_begin(), request.block_end());
+  rule_->start(moment(request, open));
 }
 
-Ask BlockwiseSession::ask(const Slot& slot, const CacheView& cache) const {
-  Ask ask;
-  const std::vector<int64_t> open = slot.open_positions(slot.block_begin(), slot.block_end());
-  const Moment now = moment(slot, open);
-  ask.positions = rule_->wanted(now);
-  ask.generation = cache.generation;
-  if (first_alone(slot, ask)) ask.positions = {slot.block_begin()};
-  if (ask.positions.empty()) return ask;
-  ask.time = rule_->time(now);
-  set_window(slot, cache, ask);
-  if (settings_.guidance != 0) set_guidance(slot, ask);
-  return ask;
+PassRequest BlockwiseSession::next_pass(const Request& request, const CacheView& cache) const {
+  PassRequest pass;
+  const std::vector<int64_t> open = request.open_positions(request.block_begin(), request.block_end());
+  const StepContext now = moment(request, open);
+  pass.positions = rule_->wanted(now);
+  pass.generation = cache.generation;
+  if (first_alone(request, pass)) pass.positions = {request.block_begin()};
+  if (pass.positions.empty()) return pass;
+  pass.time = rule_->time(now);
+  set_window(request, cache, pass);
+  if (settings_.guidance != 0) set_guidance(request, pass);
+  return pass;
 }
 
-LoopAsk BlockwiseSession::loop_ask(const Slot& slot, const CacheView& cache) const {
-  LoopAsk plan{{}, slot.block_begin(), slot.block_end(), 1};
-  plan.ask.positions = slot.open_positions(plan.begin, plan.end);
-  plan.ask.generation = cache.generation;
-  set_window(slot, cache, plan.ask);
-  plan.most_steps = rule_->most_steps(std::min(slot.block_length, slot.length()), steps_per_block_);
+LoopPlan BlockwiseSession::plan_loop(const Request& request, const CacheView& cache) const {
+  LoopPlan plan{{}, request.block_begin(), request.block_end(), 1};
+  plan.pass.positions = request.open_positions(plan.begin, plan.end);
+  plan.pass.generation = cache.generation;
+  set_window(request, cache, plan.pass);
+  plan.most_steps = rule_->most_steps(std::min(request.block_length, request.length()), steps_per_block_);
   return plan;
 }
 
-LoopTables BlockwiseSession::loop_tables(const Slot& slot, int64_t steps) const {
+LoopTables BlockwiseSession::loop_tables(const Request& request, int64_t steps) const {
   LoopTables tables(steps);
-  const std::vector<int64_t> open = slot.open_positions(slot.block_begin(), slot.block_end());
-  const Moment now = moment(slot, open);
+  const std::vector<int64_t> open = request.open_positions(request.block_begin(), request.block_end());
+  const StepContext now = moment(request, open);
   for_coming_steps(now, tables.time.size(),
-                   [&](size_t i, const Moment& coming) { tables.time[i] = rule_->time(coming); });
+                   [&](size_t i, const StepContext& coming) { tables.time[i] = rule_->time(coming); });
   rule_->fill_tables(now, tables);
   return tables;
 }
 
-void BlockwiseSession::set_window(const Slot& slot, const CacheView& cache, Ask& ask) const {
-  const int64_t begin = slot.block_begin(), length = slot.length();
-  // What the block's last position sees.
-  ask.end = std::min(slot.span.limit(slot.block_end() - 1), length);
+void BlockwiseSession::set_window(const Request& request, const CacheView& cache, PassRequest& pass) const {
+  const int64_t begin = request.block_begin(), length = request.length();
+  // To where the block's last position attends.
+  pass.end = std::min(request.span.limit(request.block_end() - 1), length);
   if (settings_.cache == CacheMode::none) return;
-  ask.cached = true;
+  pass.cached = true;
   if (settings_.cache == CacheMode::exact) {
-    ask.final_end = slot.span.floor(begin);
+    pass.final_end = request.span.floor(begin);
     // A position that is predicted from the one before it needs that one in the window.
-    ask.begin = std::max<int64_t>(0, std::min(cache.final_end, ask.final_end) - settings_.shift);
+    pass.begin = std::max<int64_t>(0, std::min(cache.final_end, pass.final_end) - settings_.shift);
     return;
   }
-  ask.end = length;
-  if (fills_cache(slot, cache.generation)) return;
-  ask.begin = begin;
-  if (settings_.cache == CacheMode::dual) ask.end = slot.block_end();
+  pass.end = length;
+  if (fills_cache(request, cache.generation)) return;
+  pass.begin = begin;
+  if (settings_.cache == CacheMode::dual) pass.end = request.block_end();
 }
 
 // An approximate cache is filled in the first step of a block, and anew when it was lost.
-bool BlockwiseSession::fills_cache(const Slot& slot, uint64_t generation) const {
+bool BlockwiseSession::fills_cache(const Request& request, uint64_t generation) const {
   const bool approximate =
       settings_.cache == CacheMode::prefix || settings_.cache == CacheMode::dual;
-  return approximate && (filled_block_ != slot.block || filled_generation_ != generation);
+  return approximate && (filled_block_ != request.block || filled_generation_ != generation);
 }
 
 // Under shift 1 the window of a block lacks the position that predicts its first token: the pass
-// that fills the cache is the only one that knows it, and decides it alone (Fast-dLLM for Dream).
-bool BlockwiseSession::first_alone(const Slot& slot, const Ask& ask) const {
-  return settings_.shift != 0 && fills_cache(slot, ask.generation) &&
-         slot.is_open(slot.block_begin());
+// that fills the cache is the only one that computes it, and decides it alone (Fast-dLLM for Dream).
+bool BlockwiseSession::first_alone(const Request& request, const PassRequest& pass) const {
+  return settings_.shift != 0 && fills_cache(request, pass.generation) &&
+         request.is_open(request.block_begin());
 }
 
-void BlockwiseSession::set_guidance(const Slot& slot, Ask& ask) const {
-  ask.guidance = settings_.guidance;
+void BlockwiseSession::set_guidance(const Request& request, PassRequest& pass) const {
+  pass.guidance = settings_.guidance;
   const auto& keep = settings_.guidance_keep;
-  for (int64_t i = ask.begin; i < ask.end; ++i) {
+  for (int64_t i = pass.begin; i < pass.end; ++i) {
     const auto at = static_cast<size_t>(i);
-    const bool kept = slot.states[at] != State::fixed ||
-                      std::find(keep.begin(), keep.end(), slot.ids[at]) != keep.end();
-    ask.unconditional.push_back(kept ? slot.ids[at] : settings_.mask_id);
+    const bool kept = request.states[at] != State::fixed ||
+                      std::find(keep.begin(), keep.end(), request.ids[at]) != keep.end();
+    pass.unconditional.push_back(kept ? request.ids[at] : settings_.mask_id);
   }
 }
 
-Outcome BlockwiseSession::apply(Slot& slot, const Ask& ask,
+Outcome BlockwiseSession::apply(Request& request, const PassRequest& pass,
                                 std::span<const Prediction> predictions) {
-  Outcome outcome{{}, slot.block, slot.block_begin(), slot.block_end(), false};
+  Outcome outcome{{}, request.block, request.block_begin(), request.block_end(), false};
   bool exits = false;
-  const Choice choice = choose(slot, ask, predictions, &exits);
-  for (const int64_t position : choice.remask) slot.reopen(position, settings_.mask_id);
-  for (size_t i = 0; i < choice.commit.size(); ++i) {
-    const Prediction& chosen = predictions[choice.commit[i]];
+  const Choice choice = choose(request, pass, predictions, &exits);
+  for (const int64_t position : choice.remask) request.reopen(position, settings_.mask_id);
+  for (size_t i = 0; i < choice.decided.size(); ++i) {
+    const Prediction& chosen = predictions[choice.decided[i]];
     const Token token =
         choice.tokens.empty() ? Token{chosen.token, chosen.probability} : choice.tokens[i];
-    if (slot.is_open(chosen.position)) outcome.decided.push_back(chosen.position);
-    slot.decide(chosen.position, token.id, token.probability, choice.state);
+    if (request.is_open(chosen.position)) outcome.decided.push_back(chosen.position);
+    request.decide(chosen.position, token.id, token.probability, choice.state);
   }
-  if (ask.cached) {
-    filled_block_ = slot.block;
-    filled_generation_ = ask.generation;
+  if (pass.cached) {
+    filled_block_ = request.block;
+    filled_generation_ = pass.generation;
   }
-  return finish_step(slot, std::move(outcome), exits);
+  return finish_step(request, std::move(outcome), exits);
 }
 
-Choice BlockwiseSession::choose(const Slot& slot, const Ask& ask,
+Choice BlockwiseSession::choose(const Request& request, const PassRequest& pass,
                                 std::span<const Prediction> predictions, bool* exits) {
-  const std::vector<int64_t> open = slot.open_positions(slot.block_begin(), slot.block_end());
-  if (first_alone(slot, ask)) return all_of(predictions);
+  const std::vector<int64_t> open = request.open_positions(request.block_begin(), request.block_end());
+  if (first_alone(request, pass)) return all_of(predictions);
   const auto sure = [&](const Prediction& p) { return p.probability >= settings_.early_exit; };
-  *exits = settings_.early_exit > 0 && !open.empty() && ask.positions == open &&
+  *exits = settings_.early_exit > 0 && !open.empty() && pass.positions == open &&
            std::all_of(predictions.begin(), predictions.end(), sure);
-  return *exits ? all_of(predictions) : rule_->choose(moment(slot, open), predictions);
+  return *exits ? all_of(predictions) : rule_->choose(moment(request, open), predictions);
 }
 
-Outcome BlockwiseSession::settle(Slot& slot, const std::vector<int64_t>& decided) {
-  return finish_step(slot, {decided, slot.block, slot.block_begin(), slot.block_end(), false});
+Outcome BlockwiseSession::host_decided(Request& request, const std::vector<int64_t>& decided) {
+  return finish_step(request, {decided, request.block, request.block_begin(), request.block_end(), false});
 }
 
-Outcome BlockwiseSession::finish_step(Slot& slot, Outcome outcome, bool exits) {
+Outcome BlockwiseSession::finish_step(Request& request, Outcome outcome, bool exits) {
   std::sort(outcome.decided.begin(), outcome.decided.end());
-  ++slot.step_in_block;
-  const std::vector<int64_t> open = slot.open_positions(outcome.begin, outcome.end);
-  outcome.block_ended = exits || rule_->block_ended(moment(slot, open));
+  ++request.step_in_block;
+  const std::vector<int64_t> open = request.open_positions(outcome.begin, outcome.end);
+  outcome.block_ended = exits || rule_->block_ended(moment(request, open));
   if (!outcome.block_ended) return outcome;
   for (int64_t i = outcome.begin; i < outcome.end; ++i) {
-    State& state = slot.states[static_cast<size_t>(i)];
+    State& state = request.states[static_cast<size_t>(i)];
     if (state == State::provisional) state = State::final;
   }
-  if (stop_at_eos(slot, outcome)) return outcome;
-  ++slot.block;
-  begin_block(slot);
+  if (stop_at_eos(request, outcome)) return outcome;
+  ++request.block;
+  begin_block(request);
   return outcome;
 }
 
 // A block that holds the end token is the last: what is open behind it becomes that token.
-bool BlockwiseSession::stop_at_eos(Slot& slot, Outcome& outcome) const {
+bool BlockwiseSession::stop_at_eos(Request& request, Outcome& outcome) const {
   if (settings_.eos < 0) return false;
   int64_t found = outcome.begin;
   const auto ends = [&](int64_t i) {
     const auto at = static_cast<size_t>(i);
-    return slot.states[at] == State::final && slot.ids[at] == settings_.eos;
+    return request.states[at] == State::final && request.ids[at] == settings_.eos;
   };
   while (found < outcome.end && !ends(found)) ++found;
   if (found == outcome.end) return false;
-  const float confidence = slot.confidence[static_cast<size_t>(found)];
-  for (const int64_t rest : slot.open_positions(outcome.end, slot.length())) {
-    slot.decide(rest, settings_.eos, confidence);
+  const float confidence = request.confidence[static_cast<size_t>(found)];
+  for (const int64_t rest : request.open_positions(outcome.end, request.length())) {
+    request.decide(rest, settings_.eos, confidence);
     outcome.decided.push_back(rest);
   }
-  slot.finish = Finish::stopped;
+  request.finish = Finish::stopped;
   return true;
 }
 
-double Moment::t() const {
-  return static_cast<double>(steps - slot.step_in_block) / static_cast<double>(steps);
+double StepContext::t() const {
+  return static_cast<double>(steps - request.step_in_block) / static_cast<double>(steps);
 }
 
-double Moment::s() const {
-  return static_cast<double>(steps - slot.step_in_block - 1) / static_cast<double>(steps);
+double StepContext::s() const {
+  return static_cast<double>(steps - request.step_in_block - 1) / static_cast<double>(steps);
 }
 
-std::vector<int64_t> Rule::wanted(const Moment& moment) const {
+std::vector<int64_t> UnmaskingRule::wanted(const StepContext& moment) const {
   return {moment.open.begin(), moment.open.end()};
 }
 
-double Rule::time(const Moment& moment) const {
+double UnmaskingRule::time(const StepContext& moment) const {
   return std::max(moment.t(), 1.0 / static_cast<double>(moment.steps));
 }
 
-void for_coming_steps(const Moment& now, size_t count,
-                      const std::function<void(size_t, const Moment&)>& use) {
-  Slot slot; // times are all that a coming step is asked for
-  slot.step_in_block = now.slot.step_in_block;
-  for (size_t i = 0; i < count; ++i, ++slot.step_in_block)
-    use(i, {slot, now.schedule, now.steps, {}, now.begin, now.end});
+void for_coming_steps(const StepContext& now, size_t count,
+                      const std::function<void(size_t, const StepContext&)>& use) {
+  Request request; // only the times of a coming step are used
+  request.step_in_block = now.request.step_in_block;
+  for (size_t i = 0; i < count; ++i, ++request.step_in_block)
+    use(i, {request, now.schedule, now.steps, {}, now.begin, now.end});
 }
 
 Choice all_of(std::span<const Prediction> predictions) {
   Choice choice;
-  choice.commit.resize(predictions.size());
-  std::iota(choice.commit.begin(), choice.commit.end(), size_t{0});
+  choice.decided.resize(predictions.size());
+  std::iota(choice.decided.begin(), choice.decided.end(), size_t{0});
   return choice;
 }
 

@@ -95,16 +95,16 @@ Schema make_schema(const std::string& kind, const std::string& policy, const Pol
 
 } // namespace
 
-Outcome Session::settle(Slot&, const std::vector<int64_t>&) {
+Outcome Session::host_decided(Request&, const std::vector<int64_t>&) {
   fail_with_hint("make the decoder with a block-wise policy, for example low_confidence",
                  Code::unimplemented, "this policy does not let the host decide");
 }
 
-LoopAsk Session::loop_ask(const Slot&, const CacheView&) const {
+LoopPlan Session::plan_loop(const Request&, const CacheView&) const {
   fail(Code::internal, "this policy has no loop");
 }
 
-LoopTables Session::loop_tables(const Slot&, int64_t) const {
+LoopTables Session::loop_tables(const Request&, int64_t) const {
   fail(Code::internal, "this policy has no loop");
 }
 

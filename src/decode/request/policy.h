@@ -3,9 +3,8 @@
 // for a decoder and read-only; what it remembers of one request is a session.
 
 #include "base/options.h"
-#include "decode/ask.h"
-#include "decode/loop_plan.h"
-#include "decode/loop_rule.h"
+#include "decode/loop/loop_rule.h"
+#include "decode/pass/pass_request.h"
 #include "decode/request/request.h"
 #include "model/config.h"
 #include "noise/schedule.h"
@@ -24,24 +23,24 @@ struct Outcome {
   bool block_ended = false;
 };
 
-// One request under one policy. The decoder calls ask, runs the model, then calls apply; a pass
-// that fails or is cancelled is asked for again, so ask changes nothing.
+// One request under one policy. The decoder calls next_pass, runs the model, then calls apply; a pass
+// that fails or is cancelled is repeated, so next_pass changes nothing.
 class Session {
 public:
   virtual ~Session() = default;
-  virtual Ask ask(const Slot& slot, const CacheView& cache) const = 0;
-  // `predictions` in the order of ask.positions. Sets slot.finish when the request is done. After a
-  // pass that is no step the decoder asks again before the step ends.
-  virtual Outcome apply(Slot& slot, const Ask& ask, std::span<const Prediction> predictions) = 0;
+  virtual PassRequest next_pass(const Request& request, const CacheView& cache) const = 0;
+  // `predictions` in the order of pass.positions. Sets request.finish when the request is done. After a
+  // pass of another kind the decoder calls next_pass again before the step ends.
+  virtual Outcome apply(Request& request, const PassRequest& pass, std::span<const Prediction> predictions) = 0;
   // The host decided instead (dllmx_decoder_commit): positions were written. Default:
   // unimplemented.
-  virtual Outcome settle(Slot& slot, const std::vector<int64_t>& decided);
+  virtual Outcome host_decided(Request& request, const std::vector<int64_t>& decided);
   // For loops that run without the host (Policy::loop), default: none. The coming step and those
   // behind it in the same block.
-  virtual LoopAsk loop_ask(const Slot& slot, const CacheView& cache) const;
-  virtual LoopTables loop_tables(const Slot& slot, int64_t steps) const;
+  virtual LoopPlan plan_loop(const Request& request, const CacheView& cache) const;
+  virtual LoopTables loop_tables(const Request& request, int64_t steps) const;
   // Function evaluations as the policy's source counts them; default: steps with a pass.
-  virtual int64_t nfe(const Slot& slot) const { return slot.evaluations; }
+  virtual int64_t nfe(const Request& request) const { return request.evaluations; }
 };
 
 // What a policy is made from; all references outlive it.
@@ -50,7 +49,7 @@ struct PolicySetup {
   const noise::Schedule& schedule;
   const model::ModelConfig& config;
   int32_t mask_id;
-  AttentionSpan span; // of the decoder's attention; sessions may set another on their slot
+  AttentionSpan span; // of the decoder's attention; sessions may set another on their request
   int shift;   // 1: hidden state of the position before predicts
 
   int64_t i64(const char* key) const { return options.i64(key); }
@@ -61,15 +60,15 @@ class Policy {
 public:
   explicit Policy(const PolicySetup& setup) : setup_(setup) {}
   virtual ~Policy() = default;
-  // Prepares slot (its blocks, its span; finish when nothing is open) and starts on it.
-  virtual std::unique_ptr<Session> begin(Slot& slot) const = 0;
+  // Prepares request (its blocks, its span; finish when nothing is open) and starts on it.
+  virtual std::unique_ptr<Session> begin(Request& request) const = 0;
 
   virtual bool needs_mask() const { return true; }         // a model without mask token is refused
   virtual int64_t top() const { return 1; }                // likeliest tokens a prediction lists
   virtual bool shaped() const { return false; }            // wants Prediction::shaped_*
   virtual bool nucleus_first() const { return false; }     // top_p before top_k
   virtual int64_t soft_width() const { return 0; }         // most tokens of a SoftInput
-  // The graph form of its rule, where it has one; asked for once.
+  // The graph form of its rule, where it has one; called once.
   virtual LoopOffer loop() const { return {nullptr, "this policy has no loop yet"}; }
   virtual std::string approximation() const { return ""; } // what is not exact, for describe
 

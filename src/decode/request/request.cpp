@@ -2,7 +2,7 @@
 
 namespace dllm::decode {
 
-const Schema& slot_schema() {
+const Schema& request_schema() {
   static const Schema schema(
       "slot",
       {
@@ -24,13 +24,13 @@ const Schema& slot_schema() {
   return schema;
 }
 
-int64_t Slot::open_count(int64_t begin, int64_t end) const {
+int64_t Request::open_count(int64_t begin, int64_t end) const {
   int64_t count = 0;
   for (int64_t i = begin; i < end; ++i) count += is_open(i);
   return count;
 }
 
-std::vector<int64_t> Slot::open_positions(int64_t begin, int64_t end) const {
+std::vector<int64_t> Request::open_positions(int64_t begin, int64_t end) const {
   std::vector<int64_t> open;
   for (int64_t i = begin; i < end; ++i) {
     if (is_open(i)) open.push_back(i);
@@ -38,21 +38,21 @@ std::vector<int64_t> Slot::open_positions(int64_t begin, int64_t end) const {
   return open;
 }
 
-void Slot::decide(int64_t position, int32_t token, float probability, State state) {
+void Request::decide(int64_t position, int32_t token, float probability, State state) {
   const auto at = static_cast<size_t>(position);
   ids[at] = token;
   confidence[at] = probability;
   states[at] = state;
 }
 
-void Slot::reopen(int64_t position, int32_t mask_id) {
+void Request::reopen(int64_t position, int32_t mask_id) {
   decide(position, mask_id, 0.0f, State::masked);
   --decided;
 }
 
-float position_uniform(const Slot& slot, int64_t position, int word) {
-  if (slot.draws != nullptr) return slot.draws->uniform(slot, position, word);
-  return seeded_uniform(slot.settings.seed, slot.steps, position, word);
+float position_uniform(const Request& request, int64_t position, int word) {
+  if (request.random_source != nullptr) return request.random_source->uniform(request, position, word);
+  return seeded_uniform(request.settings.seed, request.steps, position, word);
 }
 
 float seeded_uniform(uint64_t seed, int64_t step, int64_t position, int word) {

@@ -1,6 +1,6 @@
 #pragma once
 // One request: a canvas with given and open positions, how far its decoding is, to where its positions attend, and where
-// its random numbers come from. The canvas is the truth; whatever an engine keeps beside it is a cache of it.
+// its random numbers come from. The canvas is the truth; whatever an engine keeps of it is a cache.
 
 #include "base/options.h"
 #include "base/random.h"
@@ -44,11 +44,11 @@ struct AttentionSpan {
 enum class State : uint8_t { masked = 0, provisional = 1, final = 2, fixed = 3 };
 enum class Finish : int { running = 0, decided = 1, stopped = 2 };
 
-const Schema& slot_schema(); // "slot": seed gen_length temperature top_k top_p stop
+const Schema& request_schema(); // "slot": seed gen_length temperature top_k top_p stop
 
-class DrawSource;
+class RandomSource;
 
-struct SlotSettings {
+struct RequestSettings {
   uint64_t seed = 0;
   float temperature = 0; // 0: the likeliest token
   int32_t top_k = 0;     // 0: off
@@ -56,16 +56,16 @@ struct SlotSettings {
   std::vector<int32_t> stop;
 };
 
-struct Slot {
+struct Request {
   int64_t number = 0;
-  SlotSettings settings;
+  RequestSettings settings;
   std::vector<int32_t> ids; // open positions hold the mask token
   std::vector<State> states;
   std::vector<float> confidence; // probability of the token when it was last looked at; 1 for
                                  // given, 0 for open ones
   int64_t prompt = 0;            // given positions at the front; 0 in a canvas with holes
   AttentionSpan span;
-  const DrawSource* draws = nullptr; // null: by key from the seed
+  const RandomSource* random_source = nullptr; // null: by key from the seed
 
   // Where the session is; it moves them.
   int64_t origin = 0; // where block 0 begins
@@ -100,21 +100,21 @@ struct Slot {
 
 // A number in [0, 1) for a position in the coming step, independent of every other request: word 0
 // draws the token, word 1 is the policy's, words from 2 on are its further ones.
-float position_uniform(const Slot& slot, int64_t position, int word);
+float position_uniform(const Request& request, int64_t position, int word);
 // The same by key alone: of a request's step `step`, counted from 0.
 float seeded_uniform(uint64_t seed, int64_t step, int64_t position, int word);
 
 // Where the random numbers of a request come from. By default from its seed, by key; tests that replay recorded draws of a
 // reference put their own in place.
-class DrawSource {
+class RandomSource {
 public:
-  virtual ~DrawSource() = default;
+  virtual ~RandomSource() = default;
   // A number in [0, 1) for a position in the coming step. word 0 draws the token, word 1 is the
   // policy's, words from 2 on are its further ones.
-  virtual float uniform(const Slot& slot, int64_t position, int word) const = 0;
+  virtual float uniform(const Request& request, int64_t position, int word) const = 0;
   // Adds to logits / temperature, one number per token; the token with the largest sum is drawn.
   virtual bool has_noise() const { return false; }
-  virtual void noise(const Slot&, int64_t /*position*/, std::span<float> /*per_token*/) const {}
+  virtual void noise(const Request&, int64_t /*position*/, std::span<float> /*per_token*/) const {}
 };
 
 } // namespace dllm::decode

@@ -8,27 +8,27 @@
 
 namespace dllm::decode {
 
-std::string trace_line(const Slot& slot, std::span<const int64_t> decided) {
-  nlohmann::ordered_json line = {{"slot", slot.number},
-                                 {"block", slot.block},
-                                 {"step", slot.steps},
-                                 {"nfe", slot.evaluations},
-                                 {"open", slot.open_count(0, slot.length())},
+std::string trace_line(const Request& request, std::span<const int64_t> decided) {
+  nlohmann::ordered_json line = {{"slot", request.number},
+                                 {"block", request.block},
+                                 {"step", request.steps},
+                                 {"nfe", request.evaluations},
+                                 {"open", request.open_count(0, request.length())},
                                  {"decided", std::vector<int64_t>(decided.begin(), decided.end())},
-                                 {"ids", slot.ids}};
+                                 {"ids", request.ids}};
   std::vector<int> states;
-  for (State state : slot.states) states.push_back(static_cast<int>(state));
+  for (State state : request.states) states.push_back(static_cast<int>(state));
   line["states"] = states;
-  line["confidence"] = slot.confidence;
+  line["confidence"] = request.confidence;
   return line.dump() + "\n";
 }
 
-void TraceLog::add(const Slot& slot, std::span<const int64_t> decided) {
+void TraceLog::add(const Request& request, std::span<const int64_t> decided) {
   if (stopped_) return;
-  std::string line = trace_line(slot, decided);
-  if (bytes_ + static_cast<int64_t>(line.size()) > bound_) {
-    const nlohmann::ordered_json last = {{"slot", slot.number},
-                                         {"step", slot.steps},
+  std::string line = trace_line(request, decided);
+  if (bytes_ + static_cast<int64_t>(line.size()) > most_bytes_) {
+    const nlohmann::ordered_json last = {{"slot", request.number},
+                                         {"step", request.steps},
                                          {"stopped", "trace_bytes"},
                                          {"bytes", bytes_}};
     line = last.dump() + "\n";
@@ -57,7 +57,7 @@ void Published::put(Slots changed, const DecoderTotals& totals, bool drop_others
 }
 
 void Published::remove(int64_t number, const DecoderTotals& totals) {
-  SlotCopyRef before;
+  RequestCopyRef before;
   const std::lock_guard lock(mutex_);
   if (const auto found = now_.slots.find(number); found != now_.slots.end()) {
     before = std::move(found->second);
@@ -66,7 +66,7 @@ void Published::remove(int64_t number, const DecoderTotals& totals) {
   now_.totals = totals;
 }
 
-SlotCopyRef Published::slot(int64_t number) const {
+RequestCopyRef Published::request(int64_t number) const {
   const std::lock_guard lock(mutex_);
   const auto found = now_.slots.find(number);
   if (found == now_.slots.end()) fail(Code::not_found, "there is no slot {}", number);

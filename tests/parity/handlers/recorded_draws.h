@@ -11,6 +11,6 @@
 namespace dllm::parity {
 
 // Null when the case has none. For a batch of one row.
-std::shared_ptr<const decode::DrawSource> recorded_draws(Case& c);
+std::shared_ptr<const decode::RandomSource> recorded_draws(Case& c);
 
 } // namespace dllm::parity

@@ -105,7 +105,7 @@ Json hybrid_config(const std::vector<std::string>& mixers) {
 
 const std::vector<std::string> kHybrid = {"test_recurrence", "test_recurrence", "attention", "test_narrow",
                                           "test_recurrence", "attention"};
-const std::vector<Request> kRequests = {{{3, 1, 4}, 11, 9}, {{}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 33}};
+const std::vector<TestRequest> kRequests = {{{3, 1, 4}, 11, 9}, {{}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 33}};
 
 TEST(LayerState, StacksHoldTheSlotsOfAllLayersOfOneForm) {
   const auto model = tiny_model(1, hybrid_config(kHybrid));
@@ -153,7 +153,7 @@ protected:
 
 TEST_P(LayerStateDecoding, SnapshotsGiveTheTokensOfNoCache) {
   const auto cached = decoder("exact"), plain = decoder("none");
-  for (const Request& request : kRequests) add(*cached, request), add(*plain, request);
+  for (const TestRequest& request : kRequests) add(*cached, request), add(*plain, request);
   cached->run(), plain->run();
   expect_equal(*cached, *plain, 3);
   EXPECT_GT(cached->metric(-1, "cache_bytes"), 0);
@@ -207,7 +207,7 @@ TEST(LayerState, AModelOfRecurrencesAloneDecodes) {
   Json none = settings;
   none["cache"] = "none";
   const auto cached = make_decoder(model, settings), plain = make_decoder(model, none);
-  for (const Request& request : kRequests) add(*cached, request), add(*plain, request);
+  for (const TestRequest& request : kRequests) add(*cached, request), add(*plain, request);
   cached->run(), plain->run();
   for (int64_t slot = 0; slot < 3; ++slot) EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot));
 }

@@ -30,8 +30,8 @@ struct Rows {
     return pass_shape(config, own, {}).positions();
   }
 
-  std::vector<Slot> slots;
-  std::vector<Ask> asks;
+  std::vector<Request> slots;
+  std::vector<PassRequest> asks;
   std::vector<PassRow> rows;
   model::ModelConfig config;
 };
@@ -88,8 +88,8 @@ protected:
     config["max_position_embeddings"] = 512;
     return tiny_model(2, config);
   }
-  static std::vector<Request> requests() {
-    std::vector<Request> all;
+  static std::vector<TestRequest> requests() {
+    std::vector<TestRequest> all;
     for (int32_t i = 0; i < 11; ++i) all.push_back({{i, 2, 7}, i + 1, 16});
     std::vector<int32_t> document;
     for (int32_t i = 0; i < 300; ++i) document.push_back(i * 7 % 29);
@@ -100,9 +100,9 @@ protected:
 
 TEST_P(UnlikeWindows, GiveTheTokensOfSingleRequests) {
   const auto model = this->model();
-  const std::vector<Request> all = requests();
+  const std::vector<TestRequest> all = requests();
   const auto batch = make_decoder(model, GetParam().options);
-  for (const Request& request : all) add(*batch, request);
+  for (const TestRequest& request : all) add(*batch, request);
   batch->run();
   double computed = 0;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -118,7 +118,7 @@ TEST_P(UnlikeWindows, GiveTheTokensOfSingleRequests) {
 
 TEST_P(UnlikeWindows, ALateRequestDoesNotPadTheOthers) {
   const auto model = this->model();
-  const std::vector<Request> all = requests();
+  const std::vector<TestRequest> all = requests();
   const auto batch = make_decoder(model, GetParam().options);
   for (size_t i = 0; i < all.size(); ++i) {
     if (i != 4) add(*batch, all[i]);
