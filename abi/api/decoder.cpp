@@ -74,7 +74,7 @@ dllm_status dllm_decoder_run(dllm_decoder* decoder, dllm_event_fn fn, void* user
 dllm_status dllm_decoder_ids(const dllm_decoder* decoder, int64_t slot, int32_t* dst, int64_t dst_count,
                              int64_t* out_count, dllm_error* err) {
   return guard(err, [&] {
-    const decode::SlotCopyRef held = need(decoder, "decoder").object.copy(slot);
+    const decode::RequestCopyRef held = need(decoder, "decoder").object.copy(slot);
     copy_out(std::span<const int32_t>(held->ids), dst, dst_count, out_count, "dst");
   });
 }
@@ -82,7 +82,7 @@ dllm_status dllm_decoder_ids(const dllm_decoder* decoder, int64_t slot, int32_t*
 dllm_status dllm_decoder_states(const dllm_decoder* decoder, int64_t slot, uint8_t* dst, int64_t dst_count,
                                 int64_t* out_count, dllm_error* err) {
   return guard(err, [&] {
-    const decode::SlotCopyRef held = need(decoder, "decoder").object.copy(slot);
+    const decode::RequestCopyRef held = need(decoder, "decoder").object.copy(slot);
     std::vector<uint8_t> states;
     for (decode::State state : held->states) states.push_back(static_cast<uint8_t>(state));
     copy_out(std::span<const uint8_t>(states), dst, dst_count, out_count, "dst");
@@ -92,7 +92,7 @@ dllm_status dllm_decoder_states(const dllm_decoder* decoder, int64_t slot, uint8
 dllm_status dllm_decoder_confidence(const dllm_decoder* decoder, int64_t slot, float* dst, int64_t dst_count,
                                     int64_t* out_count, dllm_error* err) {
   return guard(err, [&] {
-    const decode::SlotCopyRef held = need(decoder, "decoder").object.copy(slot);
+    const decode::RequestCopyRef held = need(decoder, "decoder").object.copy(slot);
     copy_out(std::span<const float>(held->confidence), dst, dst_count, out_count, "dst");
   });
 }

@@ -7,7 +7,7 @@
 #include "base/input_file.h"
 #include "base/task.h"
 #include "check.h"
-#include "decode/decoder.h"
+#include "decode/decoder/decoder.h"
 #include "dllm/batch.h"
 #include "dllm/buffer.h"
 #include "dllm/dataset.h"

@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "build_info.h"
-#include "decode/policy.h"
+#include "decode/request/policy.h"
 #include "dllm/library.h"
 #include "dllm/plugin.h"
 #include "dllm/registry.h"

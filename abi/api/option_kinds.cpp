@@ -1,10 +1,10 @@
 // Every kind of option and the schema behind it: the one table that names them all.
 
 #include "cpu/engine.h"
-#include "handles.h"
+#include "decode/request/policy.h"
+#include "decode/request/request.h"
 #include "graph/engine.h"
-#include "decode/policy.h"
-#include "decode/slot.h"
+#include "handles.h"
 #include "model/model.h"
 #include "model/plan.h"
 #include "noise/objective.h"
@@ -60,7 +60,7 @@ const std::vector<KindRow>& kinds() {
         {"plan", &model::plan_schema()},
         {"save", &model::save_schema()},
         {"sink", &train::sink_schema()},
-        {"slot", &decode::slot_schema()},
+        {"slot", &decode::request_schema()},
         {"tokenizer", &text::tokenizer_schema()},
         {"tokenizer_train", &text::tokenizer_train_schema()},
         {"trainer", &train::trainer_schema()},

@@ -3,9 +3,9 @@
 // and a request whose K and V before its block are taken to be in the cache already.
 
 #include "cpu/engine.h"
+#include "decode/cache/decode_state.h"
+#include "decode/pass/pass_program.h"
 #include "graph/engine.h"
-#include "decode/decode_state.h"
-#include "decode/step_program.h"
 #include "step/peer.h"
 
 #include <fmt/format.h>
@@ -90,15 +90,15 @@ inline Seconds median(const std::vector<Seconds>& all) {
 // A request in the block behind `context` tokens.
 struct Bed {
   std::shared_ptr<model::Model> model;
-  Slot slot;
-  Ask ask;
+  Request slot;
+  PassRequest ask;
   DecodeState state;
-  StepProgram program;
+  PassProgram program;
   int64_t row = -1;
 
   // `behind`: open positions behind the block.
   Bed(std::shared_ptr<model::Model> held, int64_t context, int64_t block, int64_t behind = 0,
-      StepSettings settings = {})
+      PassSettings settings = {})
       : model(std::move(held)), state(model), program(model, std::move(settings)) {
     slot.span = {block, 0, false};
     for (int64_t i = 0; i < context + block + behind; ++i) {

@@ -5,8 +5,8 @@
 
 #include "base/random.h"
 #include "cpu/engine.h"
+#include "decode/decoder/decoder.h"
 #include "graph/engine.h"
-#include "decode/decoder.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -53,10 +53,10 @@ public:
       : decoder_(decoder_of(model, "low_confidence", "none")) {}
 
   // Adds to the largest and the sum of differences.
-  void compare(const decode::Slot& slot, const Batch& said) {
+  void compare(const decode::Request& slot, const Batch& said) {
     std::vector<uint8_t> fixed;
     for (int64_t i = 0; i < slot.length(); ++i) fixed.push_back(slot.is_open(i) ? 0 : 1);
-    Options options(decode::slot_schema());
+    Options options(decode::request_schema());
     options.set_i64("prompt_length", kPrompt);
     const int64_t own = decoder_->add(slot.ids, fixed, options);
     decoder_->predict();
@@ -102,8 +102,8 @@ void run(const std::shared_ptr<model::Model>& model, const std::string& policy,
     plain->run();
     computed_without += static_cast<int64_t>(plain->metric(0, "nfe")) * (kPrompt + kLength);
     int64_t filled = -1;
-    while (cached->slot(0).active()) {
-      const decode::Slot& slot = cached->slot(0);
+    while (cached->request(0).active()) {
+      const decode::Request& slot = cached->request(0);
       const bool fills = slot.block != filled;
       const int64_t window = cache == "dual" ? slot.block_end() : slot.length();
       computed += fills ? slot.length() : window - slot.block_begin();
@@ -115,7 +115,7 @@ void run(const std::shared_ptr<model::Model>& model, const std::string& policy,
     }
     for (int64_t i = kPrompt; i < kPrompt + kLength; ++i) {
       const auto at = static_cast<size_t>(i);
-      different += plain->slot(0).ids[at] != cached->slot(0).ids[at];
+      different += plain->request(0).ids[at] != cached->request(0).ids[at];
     }
   }
   fmt::print("{:<15} {:<7} {:>8.1f} {:>9.1f} % {:>9.1f} % {:>10.3f} {:>10.4f}\n", policy, cache,

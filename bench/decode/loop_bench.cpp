@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "bed.h"
-#include "decode/decoder.h"
+#include "decode/decoder/decoder.h"
 #ifdef DLLM_PJRT
 #include "pjrt/engine.h"
 #endif

@@ -10,7 +10,7 @@
 // is a python3 that has jax), 128 new tokens.
 
 #include "bed.h"
-#include "decode/decoder.h"
+#include "decode/decoder/decoder.h"
 
 #include <array>
 #include <cmath>
@@ -187,7 +187,7 @@ void full(const std::shared_ptr<model::Model>& model, const Plan& plan, Peer* pe
 // Some steps of one block, the first (compiles) left out where a step is short.
 Seconds block_step(const std::shared_ptr<model::Model>& model, const std::string& implementation,
                    int64_t begin, int64_t length, int64_t predicted = kBlock) {
-  StepSettings settings;
+  PassSettings settings;
   settings.soft_width = 1;
   settings.banned.assign(static_cast<size_t>(model->config().vocab_size), 0);
   Bed bed(model, begin, kBlock, length - begin - kBlock, settings);

@@ -229,7 +229,8 @@ DLLM_API dllm_status dllm_decoder_confidence(const dllm_decoder *decoder, int64_
  *             "prefills" "steps" "commits" (passes of these kinds) "nfe" "launches" (runs of
  *             programs; a loop of many steps counts as 1) "round_trips" (the launches that the
  *             host waited for) "decided" "open" (positions); for slot -1 also "slots"
- *             "cache_bytes" "reused" (positions not computed again)
+ *             "cache_bytes" "reused" (positions not computed again) "computed" (positions that
+ *             forward passes computed, padding included)
  *             "suspended" (0 or 1: a step of dllm_decoder_step_for is suspended)
  *   out       not NULL
  *

@@ -6,7 +6,7 @@
 namespace dllm::model {
 
 Builder::Builder(graph::Graph& graph, const Model& model)
-    : graph_(graph), config_(model.config()), params_(model.params()) {
+    : graph_(graph), config_(model.config()), params_(model.params()), stacks_(state_stacks(model.config())) {
   for (const ParamStore::Physical& entry : model.params().physical()) {
     index_[entry.name] = values_.size();
     names_.push_back(entry.name);
@@ -36,10 +36,16 @@ Linear Builder::linear(const std::string& physical_name) {
       physical_name);
 }
 
-Head Builder::head() {
-  Head made{linear(config_.tie_embeddings ? "embedding" : "head"), static_cast<float>(config_.logit_softcap)};
-  if (!made.adapters.empty()) fail(Code::unimplemented, "a head cannot have adapters");
-  return made;
+Head Builder::head(const std::string& name) {
+  std::string names;
+  for (const HeadConfig& head : model_heads(config_)) {
+    names += (names.empty() ? "" : " ") + head.name;
+    if (head.name != name) continue;
+    Head made{linear(head.weight), static_cast<float>(head.softcap)};
+    if (!made.adapters.empty()) fail(Code::unimplemented, "a head cannot have adapters");
+    return made;
+  }
+  fail_with_hint("its heads: " + names, Code::not_found, "the model has no head named {}", name);
 }
 
 graph::Value Builder::logits(graph::Value hidden) {

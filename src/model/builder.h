@@ -3,6 +3,7 @@
 
 #include "graph/graph.h"
 #include "graph/mask.h"
+#include "model/layers/state.h"
 #include "model/linear.h"
 #include "model/model.h"
 
@@ -16,15 +17,6 @@ struct ScanResult;
 
 namespace dllm::model {
 
-// K and V kept between runs: rows of all layers one after the other, each layer with `layer_rows`
-// rows of kv_size numbers, f32 or bf16. The program writes the window's own and reads the rest.
-struct KvCache {
-  graph::Value keys, values; // (layers * layer_rows, kv_size)
-  graph::Value write_at;     // i32(batch * seq): row in a layer; layers * layer_rows: nowhere
-  graph::Value read_at;      // i32(batch, keys): row in a layer of every key
-  bool defined() const { return keys.defined(); }
-};
-
 struct ForwardInputs {
   graph::Value ids;        // i32(batch, seq)
   graph::Value embeddings; // f32(batch, seq, hidden) instead of ids
@@ -32,8 +24,8 @@ struct ForwardInputs {
       positions; // i32(batch, seq); undefined: 0, 1, ... (two_stream wants 0.. twice: give them)
   graph::Value timesteps; // f32(batch), in steps; models with time conditioning only
   graph::Mask mask;
-  bool empty_average = false; // a query that sees nothing averages all values (dllm-jax)
-  KvCache cache;              // mask speaks of its keys then
+  bool empty_average = false; // a query without a key averages all values (dllm-jax)
+  StateValues state; // kept between passes; the keys of mask are those of state.read_at then
   // i32(), 0 or 1: whether sliding layers slide, for a mask that says causal by other terms;
   // undefined: they do where the mask has the term causal and no table of a caller.
   graph::Value slides;
@@ -44,12 +36,14 @@ struct ForwardOutputs {
   graph::Value hidden; // f32(batch, seq, hidden), after the last norm
   std::vector<graph::Value>
       taps;      // asked for: the embedding, then what each layer leaves; before the last norm
-  KvCache cache; // keys and values after the window was written
+  StateValues state; // after the window was written
 };
 
-struct Head : Linear {  // weight (vocab, hidden)
-  float softcap = 0; // of logits; 0: none
+struct Head : Linear {  // weight (rows, hidden)
+  float softcap = 0; // of what it gives; 0: none
 };
+
+struct LayerInputs;
 
 // Lives as long as its graph is being built. Its construction makes one input "param:<physical>"
 // (is_parameter) for every entry of ParamStore::physical(), in that order.
@@ -66,7 +60,9 @@ public:
   bool remat() const { return remat_; }
 
   ForwardOutputs forward(const ForwardInputs& inputs, bool taps = false);
-  Head head(); // logits = softcap(linear(hidden, weight, bias, scale), softcap)
+  // Result = softcap(linear(hidden, weight, bias, scale), softcap). "lm": the logits of the vocabulary; others as the
+  // config lists them. Fails with not_found and the names there are.
+  Head head(const std::string& name = "lm");
   graph::Value logits(graph::Value hidden); // small uses only
   graph::Value embed(graph::Value ids);     // rows of the embedding, f32, times embedding_scale
 
@@ -81,15 +77,18 @@ public:
   }
 
 private:
-  struct Beside; // what layers get beside their parameters
-  Beside beside(const ForwardInputs& inputs, graph::Value positions, int64_t seq);
-  // cache: what the run's layers have written is in it afterwards.
-  graph::ScanResult run_layers(const LayerRun& run, const Beside& beside, graph::Value hidden,
-                               KvCache& cache, bool taps);
+  struct SharedInputs; // of all layers
+  SharedInputs shared_inputs(const ForwardInputs& inputs, graph::Value positions, int64_t seq);
+  graph::Value first_rows(int64_t layers, int64_t rows);
+  std::vector<graph::Value> layer_params(const LayerRun& run, graph::Graph& body, LayerInputs& layer);
+  // state: what the run's layers have written is in it afterwards.
+  graph::ScanResult run_layers(const LayerRun& run, const SharedInputs& shared, graph::Value hidden,
+                               StateValues& state, bool taps);
 
   graph::Graph& graph_;
   const ModelConfig& config_;
   const ParamStore& params_;
+  const std::vector<StateStack> stacks_;
   std::vector<std::string> names_; // of the values
   std::vector<graph::Value> values_;
   std::map<std::string, size_t> index_;

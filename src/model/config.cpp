@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "model/config_reader.h"
 #include "model/families/family.h"
+#include "model/layers/layer_kind.h"
 #include "model/rope.h"
 
 #include <nlohmann/json.hpp>
@@ -16,6 +17,34 @@ constexpr AttentionKind kKinds[] = {AttentionKind::automatic, AttentionKind::cau
                                     AttentionKind::bidirectional, AttentionKind::block_causal,
                                     AttentionKind::two_stream};
 
+// "mixers": ["attention", ...]: which layer kind stands where. Names are checked with the other numbers.
+std::vector<std::string> parse_mixers(const ConfigReader& own, int64_t layers) {
+  std::vector<std::string> mixers;
+  if (!own.has("mixers")) return mixers;
+  const std::string expected = fmt::format("a list of {} layer kinds", layers);
+  const Json& list = own.object().at("mixers");
+  if (!list.is_array() || static_cast<int64_t>(list.size()) != layers) own.bad("mixers", expected);
+  for (const Json& item : list) {
+    if (!item.is_string()) own.bad("mixers", expected);
+    mixers.push_back(find_layer_kind(LayerPart::mixer, item.get<std::string>()).name);
+  }
+  return mixers;
+}
+
+// "heads": {"score": {"rows": 1}}
+std::vector<HeadConfig> parse_heads(const ConfigReader& own) {
+  std::vector<HeadConfig> heads;
+  if (!own.has("heads")) return heads;
+  const ConfigReader all = own.child("heads");
+  for (const auto& [name, words] : all.object().items()) {
+    const ConfigReader head = all.child(name.c_str());
+    if (name == "lm" || name.empty() || name.find_first_of(".@{}[]") != std::string::npos)
+      all.bad(name.c_str(), "another name than lm, without dots and brackets");
+    heads.push_back({name, head.integer("rows", 1, kMaxVocab), "heads." + name, head.number("softcap", 0, 1e6, 0)});
+  }
+  return heads;
+}
+
 // The settings beside the family; a file's own win over the family's.
 void parse_settings(const ConfigReader& reader, ModelConfig& config) {
   config.mask_token_id = reader.integer("mask_token_id", -1, kMaxVocab, config.mask_token_id);
@@ -28,6 +57,8 @@ void parse_settings(const ConfigReader& reader, ModelConfig& config) {
   config.shift = static_cast<int>(own.integer("shift", 0, 1, config.shift));
   config.mask_token_id = own.integer("mask_token_id", -1, kMaxVocab, config.mask_token_id);
   config.block_length = own.integer("block_length", 0, kMaxPositions, config.block_length);
+  config.mixers = parse_mixers(own, config.layers);
+  config.other_heads = parse_heads(own);
 }
 
 void check(bool holds, const std::string& file, const char* key, int64_t found,
@@ -44,11 +75,21 @@ std::string LayerRun::prefix() const {
 std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64_t>& cuts) {
   std::vector<LayerRun> runs;
   for (int64_t layer = 0; layer < config.layers; ++layer) {
-    const bool experts = !config.sparse.empty() && config.sparse[static_cast<size_t>(layer)];
-    if (runs.empty() || runs.back().experts != experts || cuts.contains(layer)) runs.push_back({layer, 0, experts});
+    const auto at = static_cast<size_t>(layer);
+    const LayerKind* mixer = config.mixers.empty() ? &kAttention : &find_layer_kind(LayerPart::mixer, config.mixers[at]);
+    const LayerKind* network = !config.sparse.empty() && config.sparse[at] ? &kExperts : &kMlp;
+    const bool same = !runs.empty() && runs.back().mixer == mixer && runs.back().network == network;
+    if (!same || cuts.contains(layer)) runs.push_back({layer, 0, mixer, network});
     ++runs.back().count;
   }
   return runs;
+}
+
+std::vector<HeadConfig> model_heads(const ModelConfig& config) {
+  std::vector<HeadConfig> heads = {
+      {"lm", config.vocab_size, config.tie_embeddings ? "embedding" : "head", config.logit_softcap}};
+  heads.insert(heads.end(), config.other_heads.begin(), config.other_heads.end());
+  return heads;
 }
 
 const char* attention_name(AttentionKind kind) {
@@ -97,6 +138,9 @@ Json config_to_json(const ModelConfig& config) {
                         {"shift", config.shift},
                         {"mask_token_id", config.mask_token_id},
                         {"block_length", config.block_length}};
+  if (!config.mixers.empty()) object["dllm"]["mixers"] = config.mixers;
+  for (const HeadConfig& head : config.other_heads)
+    object["dllm"]["heads"][head.name] = {{"rows", head.rows}, {"softcap", head.softcap}};
   return object;
 }
 

@@ -17,7 +17,7 @@ class GgufFile;
 
 namespace dllm::model {
 
-// What a query sees. automatic: the model's own (options only; a config never holds it after
+// What a query attends to. automatic: the model's own (options only; a config never holds it after
 // parsing).
 enum class AttentionKind { automatic, causal, bidirectional, block_causal, two_stream };
 const char* attention_name(AttentionKind kind); // "auto", "causal", ...
@@ -56,11 +56,22 @@ struct ExpertConfig {
   bool bias = false;        // a stored bias per expert enters the choice, not the scores
 };
 
-// Neighbouring layers of one kind: one stack of parameters and one scan.
+struct LayerKind; // layers/layer_kind.h
+
+// Neighbouring layers of the same kinds: one stack of parameters and one scan.
 struct LayerRun {
   int64_t first = 0, count = 0;
-  bool experts = false;
+  const LayerKind* mixer = nullptr;   // attention ...
+  const LayerKind* network = nullptr; // mlp, experts
   std::string prefix() const; // of the names of its stacks: "layers.", later runs "layers@<first>."
+};
+
+// A matrix (rows, hidden) over the hidden states after the last norm.
+struct HeadConfig {
+  std::string name;
+  int64_t rows = 0;
+  std::string weight; // its parameter: "head"; "embedding" where it is tied
+  double softcap = 0; // of its results; 0: none
 };
 
 struct ModelConfig {
@@ -96,7 +107,11 @@ struct ModelConfig {
   std::vector<bool> sliding;    // by layer; empty: no layer slides
   double sliding_theta = 0;     // rope of the sliding layers; 0: `rope`
   ExpertConfig experts;
-  std::vector<bool> sparse;       // by layer: has experts; empty: no layer has
+  // The pattern of layer kinds, by layer.
+  std::vector<std::string> mixers; // empty: attention in every layer
+  std::vector<bool> sparse;        // network is experts, else mlp; empty: no layer has experts
+  // Beside the head "lm"; each a parameter "heads.<name>" and a tensor "heads.<name>.weight".
+  std::vector<HeadConfig> other_heads;
   bool time_conditioning = false; // adaptive norms fed by a time embedding
   int64_t time_steps = 0;         // the model is fed t / time_steps
   // Settings beside the family, kept under "dllm" in config.json.
@@ -135,6 +150,7 @@ void apply_model_options(ModelConfig& config, const Options& options);
 
 // In order, at least one. cuts: layers at which a run ends although the next layer is of its kind.
 std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64_t>& cuts = {});
+std::vector<HeadConfig> model_heads(const ModelConfig& config); // "lm" first
 
 std::vector<std::string> family_names(); // sorted
 

@@ -73,6 +73,8 @@ std::vector<graph::BufferRef> Arguments::run(const Task* task, graph::StopRule r
   return results;
 }
 
+std::string Arguments::find_non_finite(const Task* task) { return program_->find_non_finite(buffers_, task); }
+
 void Arguments::return_donated() noexcept {
   for (size_t i = 0; i < owners_.size(); ++i) {
     if (owners_[i] != nullptr) *std::exchange(owners_[i], nullptr) = std::move(buffers_[i]);

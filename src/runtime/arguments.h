@@ -39,6 +39,8 @@ class Arguments {
 
   // Runs once. Outputs in the order of the graph; null where an output went back to the owner of a donated buffer.
   std::vector<graph::BufferRef> run(const Task* task = nullptr, graph::StopRule rule = graph::StopRule::anywhere);
+  // Runs once more to name the first operation that makes NaN or infinity, as graph::Program::find_non_finite.
+  std::string find_non_finite(const Task* task = nullptr);
 
  private:
   void return_donated() noexcept;

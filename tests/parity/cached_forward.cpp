@@ -43,15 +43,14 @@ Tensor CachedForward::run(const Tensor& ids, int64_t offset, const Tensor& mask)
   inputs.positions = input("positions", Tensor::from(Shape{batch_, window}, positions));
   inputs.mask.and_dense(input("mask", Tensor::from(Shape{batch_, window, rows_}, table)));
   inputs.empty_average = true;
-  inputs.cache.write_at = input("write_at", Tensor::from(Shape{batch_ * window}, write_at));
-  inputs.cache.read_at = input("read_at", Tensor::from(Shape{batch_, rows_}, read_at));
-  inputs.cache.keys = kept("keys", keys_);
-  inputs.cache.values = kept("values", values_);
+  inputs.state.write_at = input("write_at", Tensor::from(Shape{batch_ * window}, write_at));
+  inputs.state.read_at = input("read_at", Tensor::from(Shape{batch_, rows_}, read_at));
+  inputs.state.stacks = {kept("keys", keys_), kept("values", values_)};
 
   const model::ForwardOutputs made = builder.forward(inputs);
   graph->output("logits", builder.logits(made.hidden));
-  graph->output("keys", made.cache.keys);
-  graph->output("values", made.cache.values);
+  graph->output("keys", made.state.stacks[0]);
+  graph->output("values", made.state.stacks[1]);
   const auto results = model_->engine().compile(graph)->run(buffers);
   keys_ = results[1];
   values_ = results[2];

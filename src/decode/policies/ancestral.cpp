@@ -3,7 +3,8 @@
 // The draw does not look at the model, so only the revealed positions are predicted and a step
 // without any costs nothing.
 
-#include "decode/policies/factories.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 #include "graph/ops.h"
 
 #include <cmath>
@@ -13,9 +14,9 @@
 namespace dllm::decode {
 namespace {
 
-class Ancestral final : public Rule {
+class Ancestral final : public UnmaskingRule {
 public:
-  std::vector<int64_t> wanted(const Moment& moment) const override {
+  std::vector<int64_t> wanted(const StepContext& moment) const override {
     const double reveal = this->reveal(moment);
     std::vector<int64_t> positions;
     for (int64_t position : moment.open) {
@@ -24,19 +25,19 @@ public:
     return positions;
   }
 
-  Choice choose(const Moment&, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext&, std::span<const Prediction> predictions) override {
     return all_of(predictions);
   }
 
-  void fill_tables(const Moment& moment, LoopTables& tables) const override {
-    for_coming_steps(moment, tables.level.size(), [&](size_t i, const Moment& coming) {
+  void fill_tables(const StepContext& moment, LoopTables& tables) const override {
+    for_coming_steps(moment, tables.level.size(), [&](size_t i, const StepContext& coming) {
       tables.level[i] = float_from(reveal(coming));
     });
   }
   int64_t most_steps(int64_t /*block_length*/, int64_t steps) const override { return steps; }
 
 private:
-  static double reveal(const Moment& moment) {
+  static double reveal(const StepContext& moment) {
     const double s = moment.s();
     return s <= 0 ? 1.0 : 1.0 - moment.schedule.reverse_mask_prob(s, moment.t());
   }
@@ -51,22 +52,13 @@ private:
 class AncestralLoop final : public LoopRule {
 public:
   bool uses_chance() const override { return true; }
-  graph::Value wanted(const LoopMoment& moment) const override {
+  graph::Value wanted(const LoopContext& moment) const override {
     return graph::logical_and(moment.open, graph::less(moment.chance, per_row(moment.level)));
   }
-  LoopChoice choose(const LoopMoment& moment, const PredictionValues&) const override {
-    return {.commit = wanted(moment)};
+  LoopChoice choose(const LoopContext& moment, const PredictionValues&) const override {
+    return {.decided = wanted(moment)};
   }
 };
-
-} // namespace
-
-Choice all_of(std::span<const Prediction> predictions) {
-  Choice choice;
-  choice.commit.resize(predictions.size());
-  std::iota(choice.commit.begin(), choice.commit.end(), size_t{0});
-  return choice;
-}
 
 std::unique_ptr<Policy> make_ancestral(const PolicySetup& setup) {
   return std::make_unique<BlockwisePolicy>(
@@ -74,6 +66,12 @@ std::unique_ptr<Policy> make_ancestral(const PolicySetup& setup) {
       [] {
         return LoopOffer{std::make_unique<AncestralLoop>(), ""};
       });
+}
+
+} // namespace
+
+PolicyKind policy_files::ancestral() {
+  return {"ancestral", make_ancestral, {}};
 }
 
 } // namespace dllm::decode

@@ -2,7 +2,8 @@
 // and V a step; a prompt is computed once.
 
 #include "base/error.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 
@@ -11,43 +12,43 @@ namespace {
 
 class AutoregressiveSession final : public Session {
 public:
-  AutoregressiveSession(bool cached, int shift, Slot& slot) : cached_(cached), shift_(shift) {
-    slot.origin = slot.prompt;
-    slot.block_length = 1;
-    move(slot);
+  AutoregressiveSession(bool cached, int shift, Request& request) : cached_(cached), shift_(shift) {
+    request.origin = request.prompt;
+    request.block_length = 1;
+    move(request);
   }
 
-  Ask ask(const Slot& slot, const CacheView& cache) const override {
-    const int64_t next = slot.block_begin();
-    Ask ask;
-    ask.positions = {next};
+  PassRequest next_pass(const Request& request, const CacheView& cache) const override {
+    const int64_t next = request.block_begin();
+    PassRequest pass;
+    pass.positions = {next};
     // The row that predicts it is the last of the window; under shift 0 its own, which holds the
     // mask token.
-    ask.end = std::max<int64_t>(next + 1 - shift_, 1);
-    if (!cached_) return ask;
-    ask.cached = true;
-    ask.generation = cache.generation;
-    ask.final_end = next;
-    ask.begin = std::min(cache.final_end, ask.end - 1);
-    return ask;
+    pass.end = std::max<int64_t>(next + 1 - shift_, 1);
+    if (!cached_) return pass;
+    pass.cached = true;
+    pass.generation = cache.generation;
+    pass.final_end = next;
+    pass.begin = std::min(cache.final_end, pass.end - 1);
+    return pass;
   }
 
-  Outcome apply(Slot& slot, const Ask&, std::span<const Prediction> predictions) override {
-    slot.decide(predictions[0].position, predictions[0].token, predictions[0].probability);
-    return settle(slot, {predictions[0].position});
+  Outcome apply(Request& request, const PassRequest&, std::span<const Prediction> predictions) override {
+    request.decide(predictions[0].position, predictions[0].token, predictions[0].probability);
+    return host_decided(request, {predictions[0].position});
   }
 
-  Outcome settle(Slot& slot, const std::vector<int64_t>& decided) override {
-    Outcome outcome{decided, slot.block, slot.block_begin(), slot.block_end(), !decided.empty()};
-    move(slot);
+  Outcome host_decided(Request& request, const std::vector<int64_t>& decided) override {
+    Outcome outcome{decided, request.block, request.block_begin(), request.block_end(), !decided.empty()};
+    move(request);
     return outcome;
   }
 
 private:
   // To the first open position; none is left: done.
-  static void move(Slot& slot) {
-    while (slot.block < slot.block_count() && !slot.is_open(slot.block_begin())) ++slot.block;
-    if (slot.block >= slot.block_count()) slot.finish = Finish::decided;
+  static void move(Request& request) {
+    while (request.block < request.block_count() && !request.is_open(request.block_begin())) ++request.block;
+    if (request.block >= request.block_count()) request.finish = Finish::decided;
   }
 
   bool cached_;
@@ -69,9 +70,9 @@ public:
     }
   }
 
-  std::unique_ptr<Session> begin(Slot& slot) const override {
-    slot.span = kCausal;
-    return std::make_unique<AutoregressiveSession>(cached_, setup().shift, slot);
+  std::unique_ptr<Session> begin(Request& request) const override {
+    request.span = kCausal;
+    return std::make_unique<AutoregressiveSession>(cached_, setup().shift, request);
   }
 
   // The hidden state before a position predicts it; its own would show the mask.
@@ -82,8 +83,6 @@ private:
   bool cached_;
 };
 
-} // namespace
-
 std::unique_ptr<Policy> make_autoregressive(const PolicySetup& setup) {
   return std::make_unique<AutoregressivePolicy>(setup);
 }
@@ -92,6 +91,12 @@ std::vector<OptionSpec> autoregressive_keys() {
   return {option_i64("shift", 1, -1, 1,
                      "1: the hidden state before a token predicts it, as causal language models "
                      "are trained; -1: the model's own.")};
+}
+
+} // namespace
+
+PolicyKind policy_files::autoregressive() {
+  return {"autoregressive", make_autoregressive, autoregressive_keys()};
 }
 
 } // namespace dllm::decode

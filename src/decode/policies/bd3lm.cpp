@@ -1,35 +1,36 @@
 // Block diffusion (BD3-LM, Arriola et al. 2025, section 3; ZHZisZZ/dllm, BD3LM sampler): blocks counted from
-// the end of the prompt, each seeing itself and all before it; inside a block the surest tokens
+// the end of the prompt, each seeing itself and all before it; inside a block the most confident tokens
 // first, as many as the schedule says. K and V of decided blocks are kept.
 
 #include "base/error.h"
-#include "decode/policies/factories.h"
-#include "decode/policies/planned_loop.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 
 namespace dllm::decode {
 namespace {
 
-class Bd3lm final : public Rule {
+class Bd3lm final : public UnmaskingRule {
 public:
   explicit Bd3lm(bool random) : random_(random) {}
 
-  void start(const Moment& moment) override {
+  void start(const StepContext& moment) override {
     transfer_ =
         transfer_counts(moment.schedule, static_cast<int64_t>(moment.open.size()), moment.steps);
   }
 
-  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     std::vector<double> scores;
     for (const Prediction& p : predictions)
       scores.push_back(static_cast<double>(random_ ? moment.uniform(p.position) : p.probability));
     Choice choice;
-    choice.commit = largest(scores, transfer_at(transfer_, moment.slot.step_in_block));
+    choice.decided = largest(scores, transfer_at(transfer_, moment.request.step_in_block));
     return choice;
   }
 
-  void fill_tables(const Moment& moment, LoopTables& tables) const override {
+  void fill_tables(const StepContext& moment, LoopTables& tables) const override {
     fill_planned(transfer_, moment, tables);
   }
   int64_t most_steps(int64_t block_length, int64_t steps) const override {
@@ -44,32 +45,32 @@ private:
 class Bd3lmSession final : public BlockwiseSession {
 public:
   Bd3lmSession(const BlockwiseSettings& settings, int32_t pad, const noise::Schedule& schedule,
-               std::unique_ptr<Rule> rule, Slot& slot)
-      : BlockwiseSession(settings, schedule, std::move(rule), slot), pad_(pad) {}
+               std::unique_ptr<UnmaskingRule> rule, Request& request)
+      : BlockwiseSession(settings, schedule, std::move(rule), request), pad_(pad) {}
 
-  Ask ask(const Slot& slot, const CacheView& cache) const override {
-    Ask ask = BlockwiseSession::ask(slot, cache);
-    for (int64_t i = 0; pad_ >= 0 && i < slot.block_begin(); ++i) {
-      if (slot.ids[static_cast<size_t>(i)] == pad_) ask.left_out.push_back(i);
+  PassRequest next_pass(const Request& request, const CacheView& cache) const override {
+    PassRequest pass = BlockwiseSession::next_pass(request, cache);
+    for (int64_t i = 0; pad_ >= 0 && i < request.block_begin(); ++i) {
+      if (request.ids[static_cast<size_t>(i)] == pad_) pass.left_out.push_back(i);
     }
-    return ask;
+    return pass;
   }
 
-  Outcome apply(Slot& slot, const Ask& ask, std::span<const Prediction> predictions) override {
-    if (slot.step_in_block == 0) ++blocks_;
-    copies_ = ask.unconditional.empty() ? 1 : 2;
-    return BlockwiseSession::apply(slot, ask, predictions);
+  Outcome apply(Request& request, const PassRequest& pass, std::span<const Prediction> predictions) override {
+    if (request.step_in_block == 0) ++blocks_;
+    copies_ = pass.unconditional.empty() ? 1 : 2;
+    return BlockwiseSession::apply(request, pass, predictions);
   }
   // The source computes what lies before a block in a pass of its own, and the copies of guidance
   // one after the other.
-  int64_t nfe(const Slot& slot) const override { return copies_ * (slot.evaluations + blocks_); }
+  int64_t nfe(const Request& request) const override { return copies_ * (request.evaluations + blocks_); }
 
 private:
   int32_t pad_; // its tokens are left out; -1: none
   int64_t blocks_ = 0, copies_ = 1;
 };
 
-BlockwiseSettings settings_of(const PolicySetup& setup) {
+BlockwiseSettings bd3lm_settings(const PolicySetup& setup) {
   BlockwiseSettings settings = blockwise_settings(setup);
   settings.block_length = setup.span.block;
   settings.steps_per_block = setup.i64("steps_per_block");
@@ -83,7 +84,7 @@ class Bd3lmPolicy final : public BlockwisePolicy {
 public:
   explicit Bd3lmPolicy(const PolicySetup& setup)
       : BlockwisePolicy(
-            setup, settings_of(setup),
+            setup, bd3lm_settings(setup),
             [](const PolicySetup& own) {
               return std::make_unique<Bd3lm>(own.options.str("remasking") == "random");
             },
@@ -96,15 +97,13 @@ public:
     return {nullptr, "option compat_pad leaves positions out"};
   }
 
-  std::unique_ptr<Session> begin(Slot& slot) const override {
+  std::unique_ptr<Session> begin(Request& request) const override {
     // The grid goes on to both sides: prompts of other lengths may share what is kept.
-    slot.span = {settings().block_length, slot.prompt % settings().block_length, false};
+    request.span = {settings().block_length, request.prompt % settings().block_length, false};
     return std::make_unique<Bd3lmSession>(settings(), token_option(setup(), "compat_pad"),
-                                          setup().schedule, rule(), slot);
+                                          setup().schedule, rule(), request);
   }
 };
-
-} // namespace
 
 std::unique_ptr<Policy> make_bd3lm(const PolicySetup& setup) {
   return std::make_unique<Bd3lmPolicy>(block_causal_setup(setup));
@@ -126,6 +125,12 @@ std::vector<OptionSpec> bd3lm_keys() {
                  "Token id that is as if it were not there in all blocks before the current one, "
                  "as in dllm, which tells padding by its id alone; no cache then. -1: none."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::bd3lm() {
+  return {"bd3lm", make_bd3lm, bd3lm_keys()};
 }
 
 } // namespace dllm::decode

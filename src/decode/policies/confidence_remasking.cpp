@@ -1,9 +1,10 @@
 // Confidence-based re-masking over the whole answer (Mask-Predict, Ghazvininejad et al. 2019;
-// MaskGIT's schedules, Chang et al. 2022): every step predicts what is masked, keeps the surest
+// MaskGIT's schedules, Chang et al. 2022): every step predicts what is masked, keeps the most confident
 // tokens and masks the rest again, earlier ones too. After step k of n, floor(open * g(k / n))
 // positions are masked.
 
-#include "decode/policies/factories.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,12 +14,12 @@
 namespace dllm::decode {
 namespace {
 
-constexpr int64_t kListed = 64; // a visible token not among them counts as impossible
+constexpr int64_t kRescoredTokens = 64; // a visible token not among them counts as impossible
 
 enum class Revise { none, stored, rescore };
 enum class Masked { linear, cosine, sqrt };
 
-struct Settings {
+struct RemaskingSettings {
   Revise revise;
   Masked masked;
   double noise;
@@ -32,25 +33,25 @@ double share(Masked masked, double r) {
   }
 }
 
-class ConfidenceRemasking final : public Rule {
+class ConfidenceRemasking final : public UnmaskingRule {
 public:
-  explicit ConfidenceRemasking(const Settings& settings) : settings_(settings) {}
+  explicit ConfidenceRemasking(const RemaskingSettings& settings) : settings_(settings) {}
 
-  void start(const Moment& moment) override { count_ = static_cast<int64_t>(moment.open.size()); }
+  void start(const StepContext& moment) override { count_ = static_cast<int64_t>(moment.open.size()); }
 
-  std::vector<int64_t> wanted(const Moment& moment) const override {
+  std::vector<int64_t> wanted(const StepContext& moment) const override {
     std::vector<int64_t> positions;
     for (int64_t i = moment.begin; i < moment.end; ++i) {
-      const State state = moment.slot.states[static_cast<size_t>(i)];
+      const State state = moment.request.states[static_cast<size_t>(i)];
       const bool again = settings_.revise == Revise::rescore && state == State::provisional;
       if (state == State::masked || again) positions.push_back(i);
     }
     return positions;
   }
 
-  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     std::vector<Scored> all = scored(moment, predictions);
-    const double left = static_cast<double>(moment.steps - moment.slot.step_in_block - 1) /
+    const double left = static_cast<double>(moment.steps - moment.request.step_in_block - 1) /
                         static_cast<double>(moment.steps);
     if (settings_.noise > 0) {
       for (Scored& one : all) one.score += settings_.noise * left * gumbel(moment, one.position);
@@ -64,15 +65,15 @@ public:
     Choice choice;
     choice.state = State::provisional;
     for (size_t i = 0; i < all.size(); ++i) {
-      const bool visible = !moment.slot.is_open(all[i].position);
-      if (keep[i] != 0 && !visible) choice.commit.push_back(all[i].prediction);
+      const bool visible = !moment.request.is_open(all[i].position);
+      if (keep[i] != 0 && !visible) choice.decided.push_back(all[i].prediction);
       if (keep[i] == 0 && visible) choice.remask.push_back(all[i].position);
     }
     return choice;
   }
 
-  bool block_ended(const Moment& moment) const override {
-    return moment.open.empty() && moment.slot.step_in_block >= moment.steps;
+  bool block_ended(const StepContext& moment) const override {
+    return moment.open.empty() && moment.request.step_in_block >= moment.steps;
   }
 
 private:
@@ -83,8 +84,8 @@ private:
   };
 
   // Positions to leave masked. Without revision a step before the last decides at least one.
-  int64_t to_mask(const Moment& moment) const {
-    const int64_t done = moment.slot.step_in_block + 1;
+  int64_t to_mask(const StepContext& moment) const {
+    const int64_t done = moment.request.step_in_block + 1;
     if (done >= moment.steps) return 0;
     // 1e-9: cos(pi / 3) is a little more or less than a half.
     const double wanted =
@@ -96,11 +97,11 @@ private:
   }
 
   // Of all open and provisional positions, ascending.
-  std::vector<Scored> scored(const Moment& moment, std::span<const Prediction> predictions) const {
+  std::vector<Scored> scored(const StepContext& moment, std::span<const Prediction> predictions) const {
     std::vector<Scored> all;
     size_t next = 0;
     for (int64_t i = moment.begin; i < moment.end; ++i) {
-      const State state = moment.slot.states[static_cast<size_t>(i)];
+      const State state = moment.request.states[static_cast<size_t>(i)];
       const bool predicted = next < predictions.size() && predictions[next].position == i;
       const size_t own = predicted ? next++ : predictions.size();
       if (state == State::masked)
@@ -111,44 +112,42 @@ private:
     return all;
   }
 
-  double visible_score(const Moment& moment, int64_t position, const Prediction* now) const {
+  double visible_score(const StepContext& moment, int64_t position, const Prediction* now) const {
     const auto at = static_cast<size_t>(position);
     if (settings_.revise == Revise::none) return std::numeric_limits<double>::infinity();
-    if (now == nullptr) return std::log(static_cast<double>(moment.slot.confidence[at]));
-    const auto listed = std::find(now->top_ids.begin(), now->top_ids.end(), moment.slot.ids[at]);
+    if (now == nullptr) return std::log(static_cast<double>(moment.request.confidence[at]));
+    const auto listed = std::find(now->top_ids.begin(), now->top_ids.end(), moment.request.ids[at]);
     if (listed == now->top_ids.end()) return -std::numeric_limits<double>::infinity();
     return std::log(
         static_cast<double>(now->top_probs[static_cast<size_t>(listed - now->top_ids.begin())]));
   }
 
-  static double gumbel(const Moment& moment, int64_t position) {
+  static double gumbel(const StepContext& moment, int64_t position) {
     const double u = std::max(1e-10, static_cast<double>(moment.uniform(position, 1)));
     return -std::log(-std::log(u));
   }
 
-  Settings settings_;
+  RemaskingSettings settings_;
   int64_t count_ = 0; // open positions when the block began
 };
 
 class ConfidenceRemaskingPolicy final : public BlockwisePolicy {
 public:
-  ConfidenceRemaskingPolicy(const PolicySetup& setup, const Settings& settings)
+  ConfidenceRemaskingPolicy(const PolicySetup& setup, const RemaskingSettings& settings)
       : BlockwisePolicy(
             setup,
             [=](const PolicySetup&) { return std::make_unique<ConfidenceRemasking>(settings); }),
-        top_(settings.revise == Revise::rescore ? kListed : 1) {}
+        top_(settings.revise == Revise::rescore ? kRescoredTokens : 1) {}
   int64_t top() const override { return top_; }
 
 private:
   int64_t top_;
 };
 
-} // namespace
-
 std::unique_ptr<Policy> make_confidence_remasking(const PolicySetup& setup) {
   const std::string& revise = setup.options.str("revise");
   const std::string& masked = setup.options.str("masked");
-  const Settings settings{revise == "none"     ? Revise::none
+  const RemaskingSettings settings{revise == "none"     ? Revise::none
                           : revise == "stored" ? Revise::stored
                                                : Revise::rescore,
                           masked == "linear"   ? Masked::linear
@@ -170,6 +169,12 @@ std::vector<OptionSpec> confidence_remasking_keys() {
       option_f64("score_noise", 0, 0, 1000,
                  "Gumbel noise on the logarithm of a score, falling to 0 over the steps."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::confidence_remasking() {
+  return {"confidence_remasking", make_confidence_remasking, confidence_remasking_keys()};
 }
 
 } // namespace dllm::decode

@@ -6,8 +6,9 @@
 // A token without credit is never likelier than the one that has just earned some, so only the few
 // with credit need their probability.
 
-#include "decode/policies/confidence_rule.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,20 +17,20 @@
 namespace dllm::decode {
 namespace {
 
-constexpr int64_t kListed = 64; // a token with credit that is not among them counts as impossible
+constexpr int64_t kCreditTokens = 64; // a token with credit that is not among them counts as impossible
 
-struct Settings {
+struct CreditSettings {
   double threshold, alpha, boost, decay;
   int32_t mask_id;
 };
 
-class Credit final : public Rule {
+class Credit final : public UnmaskingRule {
 public:
-  explicit Credit(const Settings& settings) : settings_(settings) {}
+  explicit Credit(const CreditSettings& settings) : settings_(settings) {}
 
-  void start(const Moment&) override { credit_.clear(); }
+  void start(const StepContext&) override { credit_.clear(); }
 
-  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     for (auto& [position, tokens] : credit_) {
       for (auto& [token, credit] : tokens) credit *= settings_.decay;
     }
@@ -38,14 +39,14 @@ public:
           std::pow(static_cast<double>(p.max_probability), settings_.boost);
     }
     std::vector<Prediction> fused(predictions.begin(), predictions.end());
-    for (Prediction& p : fused) fuse(p, moment.slot.settings.temperature == 0);
+    for (Prediction& p : fused) fuse(p, moment.request.settings.temperature == 0);
     const Eligible all = eligible(fused, settings_.mask_id);
     const std::vector<double> scores = confidences(all.candidates);
     const double best = *std::max_element(scores.begin(), scores.end());
     Choice choice;
     for (size_t i = 0; i < scores.size(); ++i) {
       if (scores[i] < std::min(best - 1e-5, settings_.threshold)) continue;
-      choice.commit.push_back(all.index[i]);
+      choice.decided.push_back(all.index[i]);
       choice.tokens.push_back({all.candidates[i]->token, all.candidates[i]->probability});
     }
     return choice;
@@ -70,23 +71,21 @@ private:
     p.probability = static_cast<float>(own / sum);
   }
 
-  Settings settings_;
+  CreditSettings settings_;
   std::map<int64_t, std::map<int32_t, double>> credit_; // by position and token
 };
 
 class CreditPolicy final : public BlockwisePolicy {
 public:
-  CreditPolicy(const PolicySetup& setup, const Settings& settings)
+  CreditPolicy(const PolicySetup& setup, const CreditSettings& settings)
       : BlockwisePolicy(setup,
                         [=](const PolicySetup&) { return std::make_unique<Credit>(settings); }) {}
-  int64_t top() const override { return kListed; }
+  int64_t top() const override { return kCreditTokens; }
 };
-
-} // namespace
 
 std::unique_ptr<Policy> make_credit(const PolicySetup& setup) {
   return std::make_unique<CreditPolicy>(
-      setup, Settings{bound(setup.f64("threshold")), setup.f64("credit_alpha"),
+      setup, CreditSettings{as_f32(setup.f64("threshold")), setup.f64("credit_alpha"),
                       setup.f64("boost_gamma"), setup.f64("decay_beta"), setup.mask_id});
 }
 
@@ -99,6 +98,12 @@ std::vector<OptionSpec> credit_keys() {
                  "Credit earned is the probability to this power: 0 gives all the same."),
       option_f64("decay_beta", 0.8, 0, 1, "What is left of earlier credit in every step."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::credit() {
+  return {"credit", make_credit, credit_keys()};
 }
 
 } // namespace dllm::decode

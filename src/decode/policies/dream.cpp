@@ -1,14 +1,140 @@
 // Dream's decoding (Ye et al. 2025), which pengzhangzhi/Open-dLLM has too:
-// open positions of the whole canvas, the surest first. How sure is told by the distribution
+// open positions of the whole canvas, the most confident first, by the distribution
 // a token is drawn from, after temperature and filters, top_p before top_k.
 
 #include "base/error.h"
-#include "decode/policies/dream_rules.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
 
 namespace dllm::decode {
 namespace {
 
-DreamSettings settings_of(const PolicySetup& setup) {
+struct DreamSettings {
+  std::string alg;
+  double alg_temp = 0;
+  float eps = 1e-3f;
+  bool schedule = false; // counts come from the noise schedule, not from the times
+  bool last_step = true; // decides all that is left
+};
+
+// t of step `step`: times fall evenly from 1 to eps, step == steps is eps. In single precision, as the sources' counts are.
+float dream_time(int64_t step, int64_t steps, float eps) {
+  const float stride = (eps - 1.0f) / static_cast<float>(steps);
+  // Both halves are counted from their own end, so that the ends are exact.
+  if (step < (steps + 1) / 2) return 1.0f + stride * static_cast<float>(step);
+  return eps - stride * static_cast<float>(steps - step);
+}
+
+// Makes the largest sums a draw without replacement, with chances exp(score) (Gumbel top-k).
+double gumbel(float uniform) {
+  const double u = std::max(static_cast<double>(uniform), 1e-12);
+  return -std::log(-std::log(u));
+}
+
+class DreamRule final : public UnmaskingRule {
+public:
+  explicit DreamRule(const DreamSettings& settings) : settings_(settings) {}
+
+  void start(const StepContext& moment) override {
+    if (!settings_.schedule) return;
+    transfer_ =
+        transfer_counts(moment.schedule, static_cast<int64_t>(moment.open.size()), moment.steps);
+  }
+
+  std::vector<int64_t> wanted(const StepContext& moment) const override {
+    if (settings_.alg != "origin") return count(moment) > 0 ? UnmaskingRule::wanted(moment) : none();
+    std::vector<int64_t> positions;
+    for (const int64_t position : moment.open) {
+      if (moment.uniform(position) < revealed(moment)) positions.push_back(position);
+    }
+    return positions;
+  }
+
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
+    if (settings_.alg == "origin" || predictions.empty()) return all_of(predictions);
+    std::vector<double> scores;
+    for (const Prediction& p : predictions) {
+      double score = static_cast<double>(p.shaped_probability);
+      if (settings_.alg == "topk_margin") score = static_cast<double>(p.shaped_margin);
+      if (settings_.alg == "entropy") score = -static_cast<double>(p.shaped_entropy);
+      if (settings_.alg_temp > 0)
+        score = score / settings_.alg_temp + gumbel(moment.uniform(p.position));
+      scores.push_back(score);
+    }
+    Choice choice;
+    choice.decided = largest(scores, count(moment));
+    return choice;
+  }
+
+  bool block_ended(const StepContext& moment) const override {
+    return moment.open.empty() ||
+           (!settings_.last_step && moment.request.step_in_block >= moment.steps);
+  }
+
+private:
+  static std::vector<int64_t> none() { return {}; }
+
+  // Share of the masks a step reveals: 1 - s / t.
+  float revealed(const StepContext& moment) const {
+    const int64_t step = moment.request.step_in_block, steps = moment.steps;
+    if (step + 1 >= steps && settings_.last_step) return 1.0f;
+    return 1.0f -
+           dream_time(step + 1, steps, settings_.eps) / dream_time(step, steps, settings_.eps);
+  }
+
+  int64_t count(const StepContext& moment) const {
+    if (settings_.schedule) return transfer_at(transfer_, moment.request.step_in_block);
+    return static_cast<int64_t>(static_cast<float>(moment.open.size()) * revealed(moment));
+  }
+
+  DreamSettings settings_;
+  std::vector<int64_t> transfer_;
+};
+
+// Path planning (P2, Peng et al. 2025, self-planning): predicts every position that was not given, keeps the most
+// confident (step + 1) / steps of them, masks the others again.
+class P2Rule final : public UnmaskingRule {
+public:
+  std::vector<int64_t> wanted(const StepContext& moment) const override {
+    std::vector<int64_t> positions;
+    for (int64_t i = moment.begin; i < moment.end; ++i) {
+      if (moment.request.states[static_cast<size_t>(i)] != State::fixed) positions.push_back(i);
+    }
+    return positions;
+  }
+
+  // What is decided already keeps its token, but is judged by the token drawn now.
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
+    std::vector<double> doubts;
+    for (const Prediction& p : predictions)
+      doubts.push_back(-static_cast<double>(p.shaped_probability));
+    std::vector<bool> masked(predictions.size(), false);
+    for (const size_t i : largest(doubts, masks_after(moment, predictions.size())))
+      masked[i] = true;
+    Choice choice;
+    choice.state = State::provisional;
+    for (size_t i = 0; i < predictions.size(); ++i) {
+      const bool open = moment.request.is_open(predictions[i].position);
+      if (masked[i] && !open) choice.remask.push_back(predictions[i].position);
+      if (!masked[i] && open) choice.decided.push_back(i);
+    }
+    return choice;
+  }
+
+private:
+  static int64_t masks_after(const StepContext& moment, size_t count) {
+    const auto step = static_cast<double>(std::min(moment.request.step_in_block + 1, moment.steps));
+    const double kept = step / static_cast<double>(moment.steps);
+    return static_cast<int64_t>(static_cast<float>(count) * static_cast<float>(1.0 - kept));
+  }
+};
+
+DreamSettings dream_settings(const PolicySetup& setup) {
   DreamSettings settings;
   settings.alg = setup.options.str("alg");
   settings.alg_temp = setup.f64("alg_temp");
@@ -34,24 +160,23 @@ class DreamSession final : public BlockwiseSession {
 public:
   using BlockwiseSession::BlockwiseSession;
   // The source runs the model in every step, also where none is decided.
-  int64_t nfe(const Slot& slot) const override { return slot.steps; }
+  int64_t nfe(const Request& request) const override { return request.steps; }
 };
 
 class DreamPolicy final : public BlockwisePolicy {
 public:
   explicit DreamPolicy(const PolicySetup& setup)
-      : BlockwisePolicy(setup, [settings = settings_of(setup)](const PolicySetup&) {
-          return settings.alg == "p2" ? make_p2_rule() : make_dream_rule(settings);
+      : BlockwisePolicy(setup, [settings = dream_settings(setup)](const PolicySetup&) {
+          return settings.alg == "p2" ? std::unique_ptr<UnmaskingRule>(std::make_unique<P2Rule>())
+                                        : std::make_unique<DreamRule>(settings);
         }) {}
 
-  std::unique_ptr<Session> begin(Slot& slot) const override {
-    return std::make_unique<DreamSession>(settings(), setup().schedule, rule(), slot);
+  std::unique_ptr<Session> begin(Request& request) const override {
+    return std::make_unique<DreamSession>(settings(), setup().schedule, rule(), request);
   }
   bool shaped() const override { return true; }
   bool nucleus_first() const override { return true; }
 };
-
-} // namespace
 
 std::unique_ptr<Policy> make_dream(const PolicySetup& setup) {
   return std::make_unique<DreamPolicy>(setup);
@@ -74,6 +199,12 @@ std::vector<OptionSpec> dream_keys() {
                     "open-dllm: the last step decides no more than its share, as mdm_generate, so "
                     "that masks may stay."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::dream() {
+  return {"dream", make_dream, dream_keys()};
 }
 
 } // namespace dllm::decode

@@ -2,9 +2,9 @@
 // proxy are committed together as long as the sum of their entropies without the largest one, which
 // bounds their dependence, stays within gamma. gamma 0 commits one, or several certain ones.
 
-#include "decode/policies/candidate_loop.h"
-#include "decode/policies/confidence_rule.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 #include "graph/ops.h"
 
 #include <algorithm>
@@ -58,19 +58,19 @@ Value running(Value x, Value (*join)(Value, Value)) {
 }
 
 SelectGraph bounded_graph(const std::string& order, float gamma) {
-  return [=](const LoopMoment& moment, const PredictionValues& said, Value candidates) {
+  return [=](const LoopContext& moment, const PredictionValues& predicted, Value candidates) {
     graph::Graph& graph = moment.graph;
     const int64_t rows = moment.rows(), block = moment.block();
     const auto top = [&](int64_t k) {
-      return graph::reshape(graph::slice_axis(said.top_probs, 2, k, k + 1), Shape{rows, block});
+      return graph::reshape(graph::slice_axis(predicted.top_probs, 2, k, k + 1), Shape{rows, block});
     };
-    const bool two = said.top_probs.dim(2) > 1;
-    const Value scores = order == "entropy"      ? graph::negate(said.entropy)
-                         : order == "confidence" ? said.max_probability
+    const bool two = predicted.top_probs.dim(2) > 1;
+    const Value scores = order == "entropy"      ? graph::negate(predicted.entropy)
+                         : order == "confidence" ? predicted.max_probability
                          : two                   ? graph::subtract(top(0), top(1))
                                                  : graph::full(graph, candidates.shape(), 1.0f);
     const LoopOrder by = order_of(scores, candidates, true);
-    const Value entropy = sorted_by(by, said.entropy);
+    const Value entropy = sorted_by(by, predicted.entropy);
     const Value most = running(graph::maximum(entropy, graph::scalar(graph, 0.0f)), graph::maximum);
     const Value risk = graph::subtract(running(entropy, graph::add), most);
     // The first is always decided.
@@ -82,8 +82,6 @@ SelectGraph bounded_graph(const std::string& order, float gamma) {
   };
 }
 
-} // namespace
-
 std::unique_ptr<Policy> make_entropy_bound(const PolicySetup& setup) {
   const auto gamma = static_cast<float>(setup.f64("gamma"));
   const std::string order = setup.options.str("order");
@@ -93,7 +91,7 @@ std::unique_ptr<Policy> make_entropy_bound(const PolicySetup& setup) {
       [=, mask = setup.mask_id] { return candidate_loop(bounded_graph(order, gamma), mask); });
 }
 
-std::vector<OptionSpec> entropy_bound_keys() {
+std::vector<OptionSpec> entropy_most_bytes_keys() {
   return {
       option_f64("gamma", 0.1, 0, 1e6,
                  "Nats of joint entropy a step may risk beyond its least sure position."),
@@ -101,6 +99,12 @@ std::vector<OptionSpec> entropy_bound_keys() {
                     "Which candidates come first: least entropy, largest probability, or largest "
                     "gap to the second token."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::entropy_bound() {
+  return {"entropy_bound", make_entropy_bound, entropy_most_bytes_keys()};
 }
 
 } // namespace dllm::decode

@@ -2,9 +2,9 @@
 // more may be committed with it: rank r passes when its probability is at least
 // 1 - factor / (r + 1); rank 1 always does.
 
-#include "decode/policies/candidate_loop.h"
-#include "decode/policies/confidence_rule.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 #include "graph/ops.h"
 
 namespace dllm::decode {
@@ -19,7 +19,7 @@ int64_t passing(const std::vector<double>& sorted, double factor, Ranks ranks) {
   const auto count = static_cast<int64_t>(sorted.size());
   const auto passes = [&](int64_t i) { // of rank i + 1
     return i == 0 ||
-           sorted[static_cast<size_t>(i)] >= bound(1.0 - factor / static_cast<double>(i + 2));
+           sorted[static_cast<size_t>(i)] >= as_f32(1.0 - factor / static_cast<double>(i + 2));
   };
   if (ranks == Ranks::count) {
     int64_t passed = 0;
@@ -36,17 +36,17 @@ int64_t passing(const std::vector<double>& sorted, double factor, Ranks ranks) {
 Value bounds(graph::Graph& graph, int64_t block, double factor) {
   std::vector<float> values;
   for (int64_t i = 0; i < block; ++i) {
-    const double limit = bound(1.0 - factor / static_cast<double>(i + 2));
+    const double limit = as_f32(1.0 - factor / static_cast<double>(i + 2));
     values.push_back(i == 0 ? std::numeric_limits<float>::lowest() : static_cast<float>(limit));
   }
   return graph::constant(graph, Tensor::from(Shape{1, block}, values));
 }
 
 SelectGraph factor_graph(double factor, Ranks ranks) {
-  return [=](const LoopMoment& moment, const PredictionValues& said, Value candidates) {
-    const LoopOrder order = order_of(said.probability, candidates, true);
+  return [=](const LoopContext& moment, const PredictionValues& predicted, Value candidates) {
+    const LoopOrder order = order_of(predicted.probability, candidates, true);
     const Value count = count_of(candidates);
-    const Value high = graph::greater_equal(sorted_by(order, said.probability),
+    const Value high = graph::greater_equal(sorted_by(order, predicted.probability),
                                             bounds(moment.graph, moment.block(), factor));
     const Value passes = graph::logical_and(high, in_use(count, candidates.shape()));
     if (ranks == Ranks::count) return CandidateChoice{order, count_of(passes), {}};
@@ -57,8 +57,6 @@ SelectGraph factor_graph(double factor, Ranks ranks) {
     return CandidateChoice{order, graph::select(one_left, count, end), {}};
   };
 }
-
-} // namespace
 
 std::unique_ptr<Policy> make_factor(const PolicySetup& setup) {
   const double factor = setup.f64("factor");
@@ -89,6 +87,12 @@ std::vector<OptionSpec> factor_keys() {
                     "fails (prefix), or as Fast-dLLM's and DMax's own code does (scan): prefix, "
                     "and all of them when only the last fails."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::factor() {
+  return {"factor", make_factor, factor_keys()};
 }
 
 } // namespace dllm::decode

@@ -3,7 +3,8 @@
 // times u^(1/n); the event reveals one of them, any with the same chance. Exact for a model that
 // knows every conditional, in one pass per token, whatever the schedule; `steps` plays no part.
 
-#include "decode/policies/factories.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,18 +12,18 @@
 namespace dllm::decode {
 namespace {
 
-class FirstHitting final : public Rule {
+class FirstHitting final : public UnmaskingRule {
 public:
-  void start(const Moment& moment) override { masked_ = moment.schedule.mask_prob(1); }
+  void start(const StepContext& moment) override { masked_ = moment.schedule.mask_prob(1); }
 
-  std::vector<int64_t> wanted(const Moment& moment) const override {
+  std::vector<int64_t> wanted(const StepContext& moment) const override {
     const auto count = static_cast<double>(moment.open.size());
     const auto index = static_cast<size_t>(moment.uniform(moment.begin, 2) * count);
     return {moment.open[std::min(index, moment.open.size() - 1)]};
   }
 
   // The time at which the schedule masks as much: mask_prob grows with t.
-  double time(const Moment& moment) const override {
+  double time(const StepContext& moment) const override {
     const double target = next(moment);
     double low = 0, high = 1;
     for (int i = 0; i < 50; ++i) {
@@ -32,13 +33,13 @@ public:
     return std::max(high, 1e-6);
   }
 
-  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     masked_ = next(moment);
     return all_of(predictions);
   }
 
 private:
-  double next(const Moment& moment) const {
+  double next(const StepContext& moment) const {
     const auto count = static_cast<double>(moment.open.size());
     return masked_ * std::pow(static_cast<double>(moment.uniform(moment.begin, 1)), 1.0 / count);
   }
@@ -46,11 +47,15 @@ private:
   double masked_ = 1; // probability that a token is masked at the time reached
 };
 
-} // namespace
-
 std::unique_ptr<Policy> make_first_hitting(const PolicySetup& setup) {
   return std::make_unique<BlockwisePolicy>(
       setup, [](const PolicySetup&) { return std::make_unique<FirstHitting>(); });
+}
+
+} // namespace
+
+PolicyKind policy_files::first_hitting() {
+  return {"first_hitting", make_first_hitting, {}};
 }
 
 } // namespace dllm::decode

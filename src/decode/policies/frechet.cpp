@@ -1,10 +1,11 @@
-// Frechet profile (Open-dLLM, generation utilities; Fast-dLLM, Wu et al. 2025): with the n surest candidates c1 >= c2 >= ..., the
+// Frechet profile (Open-dLLM, generation utilities; Fast-dLLM, Wu et al. 2025): with the n most confident candidates c1 >= c2 >= ..., the
 // probability that all are right lies between L and U whatever their dependence; the most
 // candidates whose profile L(n) - U(n) stays above delta are committed.
 //   L(n) = max(0, c1 c2 ... cn - (1 - cn)^(n - 1)), U(n) = 1 - cn
 
-#include "decode/policies/confidence_rule.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -24,8 +25,6 @@ int64_t widest(const std::vector<double>& sorted, double delta) {
   return best;
 }
 
-} // namespace
-
 std::unique_ptr<Policy> make_frechet(const PolicySetup& setup) {
   const double delta = setup.f64("delta");
   return std::make_unique<ConfidencePolicy>(setup, [=](const Candidates& candidates) {
@@ -41,6 +40,12 @@ std::vector<OptionSpec> frechet_keys() {
   return {option_f64("delta", 0.5, -1, 1,
                      "The most candidates whose Frechet profile is above this are decided; at "
                      "least one.")};
+}
+
+} // namespace
+
+PolicyKind policy_files::frechet() {
+  return {"frechet", make_frechet, frechet_keys()};
 }
 
 } // namespace dllm::decode

@@ -1,9 +1,10 @@
-// Hierarchical decoding (dInfer): every run of neighbouring open positions gives its surest
-// candidate, so that decided tokens cut the block into ever shorter runs, and whatever is sure
+// Hierarchical decoding (dInfer): every run of neighbouring open positions gives its most confident
+// candidate, so that decided tokens cut the block into ever shorter runs, and whatever is confident
 // anyway comes along.
 
-#include "decode/policies/confidence_rule.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 
@@ -33,10 +34,8 @@ std::vector<size_t> best_of_runs(const Candidates& candidates, double threshold,
   return indices;
 }
 
-} // namespace
-
 std::unique_ptr<Policy> make_hierarchy(const PolicySetup& setup) {
-  const double threshold = bound(setup.f64("threshold")), low = bound(setup.f64("low_threshold"));
+  const double threshold = as_f32(setup.f64("threshold")), low = as_f32(setup.f64("low_threshold"));
   return std::make_unique<ConfidencePolicy>(setup, [=](const Candidates& candidates) {
     return best_of_runs(candidates, threshold, low);
   });
@@ -48,6 +47,12 @@ std::vector<OptionSpec> hierarchy_keys() {
       option_f64("low_threshold", 0.4, 0, 1,
                  "The surest candidate of a run of open positions is decided above this."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::hierarchy() {
+  return {"hierarchy", make_hierarchy, hierarchy_keys()};
 }
 
 } // namespace dllm::decode

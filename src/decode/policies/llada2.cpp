@@ -3,7 +3,8 @@
 // quota. LLaDA2.1 goes on when nothing is masked and replaces tokens the model has come to doubt.
 
 #include "base/error.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 
@@ -21,70 +22,70 @@ struct Llada2Settings {
   bool edits() const { return editing_threshold < 1; }
 };
 
-class Llada2 final : public Rule {
+class Llada2 final : public UnmaskingRule {
 public:
   explicit Llada2(const Llada2Settings& settings) : settings_(settings) {}
 
-  void start(const Moment& moment) override {
-    const int64_t length = moment.slot.length() - moment.slot.prompt;
+  void start(const StepContext& moment) override {
+    const int64_t length = moment.request.length() - moment.request.prompt;
     steps_ = std::min(moment.steps, std::max<int64_t>(1, length / settings_.minimal_topk));
     post_steps_ = 0;
     chosen_at_ = -1;
   }
 
-  std::vector<int64_t> wanted(const Moment& moment) const override {
-    if (!settings_.edits()) return Rule::wanted(moment);
+  std::vector<int64_t> wanted(const StepContext& moment) const override {
+    if (!settings_.edits()) return UnmaskingRule::wanted(moment);
     std::vector<int64_t> positions;
     for (int64_t i = moment.begin; i < moment.end; ++i) {
-      if (moment.slot.states[static_cast<size_t>(i)] != State::fixed) positions.push_back(i);
+      if (moment.request.states[static_cast<size_t>(i)] != State::fixed) positions.push_back(i);
     }
     return positions;
   }
 
-  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     Choice choice;
     choice.state = settings_.edits() ? State::provisional : State::final;
-    choice.commit = surest(moment, predictions);
+    choice.decided = most_confident(moment, predictions);
     edited_ = false;
     for (size_t i = 0; settings_.edits() && i < predictions.size(); ++i) {
       const Prediction& p = predictions[i];
-      if (moment.slot.is_open(p.position) || sure(p) <= settings_.editing_threshold) continue;
-      if (moment.slot.ids[static_cast<size_t>(p.position)] == p.token) continue;
-      choice.commit.push_back(i);
+      if (moment.request.is_open(p.position) || confidence(p) <= settings_.editing_threshold) continue;
+      if (moment.request.ids[static_cast<size_t>(p.position)] == p.token) continue;
+      choice.decided.push_back(i);
       edited_ = true;
     }
     had_open_ = !moment.open.empty();
     post_steps_ += had_open_ ? 0 : 1;
-    chosen_at_ = moment.slot.step_in_block;
+    chosen_at_ = moment.request.step_in_block;
     return choice;
   }
 
-  bool block_ended(const Moment& moment) const override {
+  bool block_ended(const StepContext& moment) const override {
     if (!moment.open.empty()) return false;
     // When the host decided, nothing was looked at twice.
-    if (!settings_.edits() || chosen_at_ + 1 != moment.slot.step_in_block) return true;
+    if (!settings_.edits() || chosen_at_ + 1 != moment.request.step_in_block) return true;
     return post_steps_ >= settings_.max_post_steps || (!had_open_ && !edited_);
   }
 
 private:
   // Of the distribution the token was drawn from.
-  static double sure(const Prediction& p) { return static_cast<double>(p.shaped_probability); }
+  static double confidence(const Prediction& p) { return static_cast<double>(p.shaped_probability); }
 
-  int64_t quota(const Moment& moment) const {
+  int64_t quota(const StepContext& moment) const {
     if (settings_.num_to_transfer > 0) return settings_.num_to_transfer;
-    const int64_t step = moment.slot.step_in_block;
+    const int64_t step = moment.request.step_in_block;
     if (step >= steps_) return settings_.block_length;
     return settings_.block_length / steps_ + (step < settings_.block_length % steps_ ? 1 : 0);
   }
 
-  // Open positions above the threshold, or as many of the surest as the quota says.
-  std::vector<size_t> surest(const Moment& moment, std::span<const Prediction> predictions) const {
+  // Open positions above the threshold, or as many of the most confident as the quota says.
+  std::vector<size_t> most_confident(const StepContext& moment, std::span<const Prediction> predictions) const {
     std::vector<size_t> high;
     std::vector<double> scores;
     for (size_t i = 0; i < predictions.size(); ++i) {
-      const bool open = moment.slot.is_open(predictions[i].position);
-      if (open && sure(predictions[i]) > settings_.threshold) high.push_back(i);
-      scores.push_back(open ? sure(predictions[i]) : -1.0);
+      const bool open = moment.request.is_open(predictions[i].position);
+      if (open && confidence(predictions[i]) > settings_.threshold) high.push_back(i);
+      scores.push_back(open ? confidence(predictions[i]) : -1.0);
     }
     const int64_t least = std::min(quota(moment), static_cast<int64_t>(moment.open.size()));
     return static_cast<int64_t>(high.size()) >= least ? high : largest(scores, least);
@@ -97,7 +98,7 @@ private:
   bool had_open_ = true, edited_ = false;
 };
 
-BlockwiseSettings blocks_of(const PolicySetup& setup) {
+BlockwiseSettings llada2_blocks(const PolicySetup& setup) {
   BlockwiseSettings settings = blockwise_settings(setup);
   settings.grid_at_zero = true;
   settings.block_length = setup.span.block;
@@ -106,7 +107,7 @@ BlockwiseSettings blocks_of(const PolicySetup& setup) {
   return settings;
 }
 
-std::unique_ptr<Rule> rule_of(const PolicySetup& setup) {
+std::unique_ptr<UnmaskingRule> llada2_rule(const PolicySetup& setup) {
   Llada2Settings settings;
   settings.threshold = setup.f64("threshold");
   settings.editing_threshold = setup.f64("editing_threshold");
@@ -120,16 +121,14 @@ std::unique_ptr<Rule> rule_of(const PolicySetup& setup) {
 class Llada2Policy final : public BlockwisePolicy {
 public:
   explicit Llada2Policy(const PolicySetup& setup)
-      : BlockwisePolicy(setup, blocks_of(setup), rule_of) {}
+      : BlockwisePolicy(setup, llada2_blocks(setup), llada2_rule) {}
 
-  std::unique_ptr<Session> begin(Slot& slot) const override {
-    slot.span = {settings().block_length, 0, false};
-    return BlockwisePolicy::begin(slot);
+  std::unique_ptr<Session> begin(Request& request) const override {
+    request.span = {settings().block_length, 0, false};
+    return BlockwisePolicy::begin(request);
   }
   bool shaped() const override { return true; }
 };
-
-} // namespace
 
 std::unique_ptr<Policy> make_llada2(const PolicySetup& setup) {
   return std::make_unique<Llada2Policy>(block_causal_setup(setup));
@@ -157,6 +156,12 @@ std::vector<OptionSpec> llada2_keys() {
                  "Token id: a block that holds it is the last, what is open behind it becomes that "
                  "token; -1: none."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::llada2() {
+  return {"llada2", make_llada2, llada2_keys()};
 }
 
 } // namespace dllm::decode

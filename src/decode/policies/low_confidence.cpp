@@ -1,33 +1,34 @@
 // Low-confidence remasking (LLaDA, Nie et al. 2025, algorithm 5): predict every open position of
-// the block, keep the surest of them, as many as the schedule says; the others stay masked.
+// the block, keep the most confident of them, as many as the schedule says; the others stay masked.
 
-#include "decode/policies/factories.h"
-#include "decode/policies/planned_loop.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 
 namespace dllm::decode {
 namespace {
 
-class LowConfidence final : public Rule {
+class LowConfidence final : public UnmaskingRule {
 public:
   explicit LowConfidence(bool even) : even_(even) {}
 
-  void start(const Moment& moment) override {
+  void start(const StepContext& moment) override {
     const auto open = static_cast<int64_t>(moment.open.size());
     transfer_ = even_ ? even_counts(open, moment.steps)
                       : transfer_counts(moment.schedule, open, moment.steps);
   }
 
-  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     std::vector<double> scores;
     for (const Prediction& p : predictions) scores.push_back(static_cast<double>(p.probability));
     Choice choice;
-    choice.commit = largest(scores, transfer_at(transfer_, moment.slot.step_in_block));
+    choice.decided = largest(scores, transfer_at(transfer_, moment.request.step_in_block));
     return choice;
   }
 
-  void fill_tables(const Moment& moment, LoopTables& tables) const override {
+  void fill_tables(const StepContext& moment, LoopTables& tables) const override {
     fill_planned(transfer_, moment, tables);
   }
   int64_t most_steps(int64_t block_length, int64_t steps) const override {
@@ -38,8 +39,6 @@ private:
   bool even_;
   std::vector<int64_t> transfer_;
 };
-
-} // namespace
 
 std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup) {
   const bool even = setup.options.str("plan") == "even";
@@ -52,6 +51,12 @@ std::vector<OptionSpec> low_confidence_keys() {
   return {option_choice("plan", "schedule", {"schedule", "even"},
                         "How many positions a step decides: as the schedule says, or the same "
                         "number in each and what is left over in the first ones (LLaDA's own).")};
+}
+
+} // namespace
+
+PolicyKind policy_files::low_confidence() {
+  return {"low_confidence", make_low_confidence, low_confidence_keys()};
 }
 
 } // namespace dllm::decode

@@ -2,21 +2,22 @@
 // multi_block_session.cpp.
 
 #include "base/error.h"
-#include "decode/policies/factories.h"
-#include "decode/policies/multi_block_session.h"
+#include "decode/policies/multi_block.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 
 namespace dllm::decode {
 namespace {
 
-MultiBlockCompat compat_of(const std::string& name) {
+MultiBlockCompat multi_block_compat(const std::string& name) {
   if (name == "castlehill") return MultiBlockCompat::castlehill;
   if (name == "d3llm-llada") return MultiBlockCompat::d3llm_llada;
   return name == "d3llm-dream" ? MultiBlockCompat::d3llm_dream : MultiBlockCompat::none;
 }
 
-MultiBlockKeep keep_of(const PolicySetup& setup) {
+MultiBlockKeep multi_block_keep(const PolicySetup& setup) {
   const std::string& cache = setup.options.str("cache");
   const bool exact = setup.span.is_exact();
   if (cache == "auto") return exact ? MultiBlockKeep::exact : MultiBlockKeep::none;
@@ -46,7 +47,7 @@ public:
     }
     settings_.pipeline.add = setup.f64("block_add");
     settings_.pipeline.activate = setup.f64("block_activate");
-    settings_.compat = compat_of(setup.options.str("compat"));
+    settings_.compat = multi_block_compat(setup.options.str("compat"));
     // dLLM-castlehill compares with a constant when a block is created.
     settings_.pipeline.activate_new =
         settings_.compat == MultiBlockCompat::castlehill ? 0.5 : settings_.pipeline.activate;
@@ -58,16 +59,16 @@ public:
     settings_.eos = static_cast<int32_t>(setup.i64("eos"));
     settings_.mask_id = setup.mask_id;
     settings_.shift = setup.shift;
-    settings_.keep = keep_of(setup);
+    settings_.keep = multi_block_keep(setup);
   }
 
-  std::unique_ptr<Session> begin(Slot& slot) const override {
-    slot.origin = slot.prompt;
-    slot.block_length = settings_.block_length;
-    slot.span = setup().span;
+  std::unique_ptr<Session> begin(Request& request) const override {
+    request.origin = request.prompt;
+    request.block_length = settings_.block_length;
+    request.span = setup().span;
     // Under block_causal attention the prompt is one block and the grid begins behind it.
-    if (slot.span.block > 1) slot.span = {settings_.block_length, slot.origin, true};
-    return make_multi_block_session(settings_, slot);
+    if (request.span.block > 1) request.span = {settings_.block_length, request.origin, true};
+    return make_multi_block_session(settings_, request);
   }
   int64_t top() const override { return 2; }
 
@@ -80,8 +81,6 @@ public:
 private:
   MultiBlockSettings settings_{};
 };
-
-} // namespace
 
 std::vector<OptionSpec> multi_block_keys() {
   return {
@@ -121,6 +120,12 @@ std::vector<OptionSpec> multi_block_keys() {
 
 std::unique_ptr<Policy> make_multi_block(const PolicySetup& setup) {
   return std::make_unique<MultiBlock>(setup);
+}
+
+} // namespace
+
+PolicyKind policy_files::multi_block() {
+  return {"multi_block", make_multi_block, multi_block_keys()};
 }
 
 } // namespace dllm::decode

@@ -1,10 +1,12 @@
 #pragma once
-// The life of blocks in multi-block decoding (scrya-com/dLLM-castlehill): when the next one is
-// created, when it may have tokens forced, how far a pass looks.
+// Multi-block decoding (scrya-com/dLLM-castlehill, d3LLM): settings, the life of blocks (when the next one is created, when
+// it may have tokens forced, how far a pass looks), and one request under it.
 
-#include "decode/slot.h"
+#include "decode/request/policy.h"
+#include "decode/request/request.h"
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace dllm::decode {
@@ -19,28 +21,28 @@ struct PipelineSettings {
 // tell is kept.
 class Pipeline {
 public:
-  // The blocks of slot (origin, block_length); the first one is created and activated.
-  Pipeline(const PipelineSettings& settings, const Slot& slot);
+  // The blocks of request (origin, block_length); the first one is created and activated.
+  Pipeline(const PipelineSettings& settings, const Request& request);
 
   // The begin of a round: activates, creates one block at most. Then something before active_end()
   // is open unless nothing is anywhere.
-  void advance(const Slot& slot);
+  void advance(const Request& request);
 
   int64_t count() const { return static_cast<int64_t>(totals_.size()); }
   int64_t created() const { return created_; }
   int64_t active_end() const { return active_end_; }
   int64_t begin(int64_t block) const { return origin_ + block * length_; }
   int64_t end(int64_t block) const { return std::min(begin(block) + length_, canvas_); }
-  int64_t open(const Slot& slot, int64_t block) const {
-    return slot.open_count(begin(block), end(block));
+  int64_t open(const Request& request, int64_t block) const {
+    return request.open_count(begin(block), end(block));
   }
   bool activated(int64_t block) const { return activated_[static_cast<size_t>(block)] != 0; }
   // The first activated block with open positions; -1: there is none.
-  int64_t leading(const Slot& slot) const;
+  int64_t leading(const Request& request) const;
 
 private:
-  double progress(const Slot& slot, int64_t block) const;
-  void create(const Slot& slot);
+  double progress(const Request& request, int64_t block) const;
+  void create(const Request& request);
 
   PipelineSettings settings_;
   int64_t origin_, length_, canvas_;
@@ -48,5 +50,28 @@ private:
   std::vector<uint8_t> activated_;
   int64_t created_ = 1, active_end_ = 0;
 };
+
+enum class MultiBlockKeep : uint8_t { none, exact, delayed };
+
+// Whose defects are reproduced; see the option.
+enum class MultiBlockCompat : uint8_t { none, castlehill, d3llm_llada, d3llm_dream };
+
+struct MultiBlockSettings {
+  PipelineSettings pipeline;
+  int64_t block_length, cache_delay, cache_refresh;
+  float entropy_threshold;
+  bool surest;
+  int32_t eos, mask_id;
+  int shift;
+  MultiBlockKeep keep;
+  MultiBlockCompat compat;
+
+  bool is_d3llm() const {
+    return compat == MultiBlockCompat::d3llm_llada || compat == MultiBlockCompat::d3llm_dream;
+  }
+};
+
+// Prepares request; its span is the policy's.
+std::unique_ptr<Session> make_multi_block_session(const MultiBlockSettings& settings, Request& request);
 
 } // namespace dllm::decode

@@ -2,7 +2,7 @@
 // begins while the one before is still being decided. Positions of all begun blocks are decided
 // when their entropy is low; the leading block gets at least one token a step.
 
-#include "decode/policies/multi_block_session.h"
+#include "decode/policies/multi_block.h"
 
 #include "base/error.h"
 
@@ -12,27 +12,27 @@ namespace dllm::decode {
 namespace {
 
 // The window of a cache under full attention: decided blocks leave it a few steps after they were
-// done, so their K and V have settled; full passes bring the rest up to date.
+// done, so their K and V change little; full passes bring the rest up to date.
 class DelayedWindow {
 public:
   // What round number `round` (from 1) computes: [begin, ...); blocks up to leave_end are kept
   // after it.
-  void plan(const MultiBlockSettings& settings, const Pipeline& pipeline, const Slot& slot,
+  void plan(const MultiBlockSettings& settings, const Pipeline& pipeline, const Request& request,
             int64_t round) {
     done_at_.resize(static_cast<size_t>(pipeline.count()), -1);
     leave_end_ = kept_;
     bool waiting = false;
-    if (leave_end_ < slot.origin && round >= settings.cache_delay) leave_end_ = slot.origin;
+    if (leave_end_ < request.origin && round >= settings.cache_delay) leave_end_ = request.origin;
     for (int64_t block = 0; block < pipeline.created(); ++block) {
       if (pipeline.end(block) <= kept_) continue;
-      if (pipeline.open(slot, block) > 0) break; // what is done behind it waits for it
+      if (pipeline.open(request, block) > 0) break; // what is done behind it waits for it
       int64_t& done_at = done_at_[static_cast<size_t>(block)];
       if (done_at < 0) done_at = round;
-      const bool settled = round >= done_at + settings.cache_delay;
-      if (settled && leave_end_ == pipeline.begin(block)) leave_end_ = pipeline.end(block);
-      waiting = waiting || !settled;
+      const bool is_due = round >= done_at + settings.cache_delay;
+      if (is_due && leave_end_ == pipeline.begin(block)) leave_end_ = pipeline.end(block);
+      waiting = waiting || !is_due;
       // d3LLM on LLaDA counts the delay of a block from the end of the one before.
-      if (!settled && settings.compat == MultiBlockCompat::d3llm_llada) break;
+      if (!is_due && settings.compat == MultiBlockCompat::d3llm_llada) break;
     }
     const bool refresh =
         waiting || (settings.cache_refresh > 0 && round % settings.cache_refresh == 0);
@@ -57,60 +57,60 @@ private:
 
 class MultiBlockSession final : public Session {
 public:
-  MultiBlockSession(const MultiBlockSettings& settings, Slot& slot)
-      : settings_(settings), pipeline_(settings.pipeline, slot) {
-    next_round(slot);
+  MultiBlockSession(const MultiBlockSettings& settings, Request& request)
+      : settings_(settings), pipeline_(settings.pipeline, request) {
+    next_round(request);
   }
 
-  Ask ask(const Slot& slot, const CacheView& cache) const override {
-    Ask ask;
-    ask.positions = slot.open_positions(slot.origin, pipeline_.active_end());
-    ask.end = std::min(slot.span.limit(pipeline_.active_end() - 1), slot.length());
+  PassRequest next_pass(const Request& request, const CacheView& cache) const override {
+    PassRequest pass;
+    pass.positions = request.open_positions(request.origin, pipeline_.active_end());
+    pass.end = std::min(request.span.limit(pipeline_.active_end() - 1), request.length());
     for (const int64_t position : stale_) {
-      if (position < ask.end) ask.positions.push_back(position); // all open ones lie before
+      if (position < pass.end) pass.positions.push_back(position); // all open ones lie before
     }
-    if (settings_.keep == MultiBlockKeep::none) return ask;
-    ask.cached = true;
-    ask.generation = cache.generation;
+    if (settings_.keep == MultiBlockKeep::none) return pass;
+    pass.cached = true;
+    pass.generation = cache.generation;
     if (settings_.keep == MultiBlockKeep::delayed) {
-      ask.begin = delayed_.begin(cache.generation);
-      return ask;
+      pass.begin = delayed_.begin(cache.generation);
+      return pass;
     }
-    // Blocks that are done join the final ones in the pass that sees them done.
-    ask.final_end = slot.span.floor(ask.positions.front());
+    // Blocks that are done join the final ones in the first pass after they are done.
+    pass.final_end = request.span.floor(pass.positions.front());
     // A position that is predicted from the one before it needs that one in the window.
-    ask.begin = std::max<int64_t>(0, std::min(cache.final_end, ask.final_end) - settings_.shift);
-    return ask;
+    pass.begin = std::max<int64_t>(0, std::min(cache.final_end, pass.final_end) - settings_.shift);
+    return pass;
   }
 
-  Outcome apply(Slot& slot, const Ask& ask, std::span<const Prediction> predictions) override {
-    if (settings_.keep == MultiBlockKeep::delayed) delayed_.ran(ask.generation);
+  Outcome apply(Request& request, const PassRequest& pass, std::span<const Prediction> predictions) override {
+    if (settings_.keep == MultiBlockKeep::delayed) delayed_.ran(pass.generation);
     std::vector<int64_t> decided;
     redone_.clear();
-    for (const size_t i : chosen(slot, predictions)) {
+    for (const size_t i : chosen(request, predictions)) {
       const Prediction& p = predictions[i];
       const auto [token, probability] = token_of(p);
-      if (!slot.is_open(p.position)) { // stale
+      if (!request.is_open(p.position)) { // stale
         redone_.push_back({p.position, token, probability});
         continue;
       }
       // Until all before it is decided an EOS there may still take its place.
-      slot.decide(p.position, token, probability,
+      request.decide(p.position, token, probability,
                   settings_.eos >= 0 ? State::provisional : State::final);
       decided.push_back(p.position);
     }
-    return finish_step(slot, std::move(decided));
+    return finish_step(request, std::move(decided));
   }
 
-  Outcome settle(Slot& slot, const std::vector<int64_t>& decided) override {
-    return finish_step(slot, decided);
+  Outcome host_decided(Request& request, const std::vector<int64_t>& decided) override {
+    return finish_step(request, decided);
   }
 
 private:
   // Indices of what is decided: low entropy, at least one of the leading block.
-  std::vector<size_t> chosen(const Slot& slot, std::span<const Prediction> predictions) const {
+  std::vector<size_t> chosen(const Request& request, std::span<const Prediction> predictions) const {
     std::vector<uint8_t> take(predictions.size(), 0);
-    const int64_t leading = pipeline_.leading(slot);
+    const int64_t leading = pipeline_.leading(request);
     size_t surest = predictions.size(), forced = predictions.size();
     bool leads = leading < 0;
     for (size_t i = 0; i < predictions.size(); ++i) {
@@ -146,72 +146,72 @@ private:
     return {p.top_ids[other], p.top_probs[other]};
   }
 
-  Outcome finish_step(Slot& slot, std::vector<int64_t> decided) {
-    Outcome outcome{std::move(decided), slot.block, slot.block_begin(), slot.block_end(), false};
-    if (settings_.eos >= 0 && !ends_as_original(slot)) end_at_eos(slot, outcome);
+  Outcome finish_step(Request& request, std::vector<int64_t> decided) {
+    Outcome outcome{std::move(decided), request.block, request.block_begin(), request.block_end(), false};
+    if (settings_.eos >= 0 && !ends_as_original(request)) end_at_eos(request, outcome);
     std::sort(outcome.decided.begin(), outcome.decided.end());
-    for (int64_t i = slot.origin; i < slot.length() && !slot.is_open(i); ++i) {
-      State& state = slot.states[static_cast<size_t>(i)];
+    for (int64_t i = request.origin; i < request.length() && !request.is_open(i); ++i) {
+      State& state = request.states[static_cast<size_t>(i)];
       if (state == State::provisional) state = State::final;
     }
-    ++slot.step_in_block;
-    const int64_t before = slot.block;
-    next_round(slot);
-    outcome.block_ended = slot.block > before;
+    ++request.step_in_block;
+    const int64_t before = request.block;
+    next_round(request);
+    outcome.block_ended = request.block > before;
     // Blocks that were done out of order end with the one they waited for.
-    if (outcome.block_ended) outcome.end = pipeline_.end(slot.block - 1);
+    if (outcome.block_ended) outcome.end = pipeline_.end(request.block - 1);
     return outcome;
   }
 
-  bool is_eos(const Slot& slot, int64_t position) const {
+  bool is_eos(const Request& request, int64_t position) const {
     const auto at = static_cast<size_t>(position);
-    return slot.states[at] != State::fixed && slot.ids[at] == settings_.eos &&
-           !slot.is_open(position);
+    return request.states[at] != State::fixed && request.ids[at] == settings_.eos &&
+           !request.is_open(position);
   }
 
   // The originals look for EOS when a round begins, behind the question whether any mask is left:
   // tokens that the last round decided behind an EOS stay, and so do those it decided once more in
   // place of an EOS that filled (d3LLM).
-  bool ends_as_original(Slot& slot) {
+  bool ends_as_original(Request& request) {
     if (settings_.compat == MultiBlockCompat::none) return false;
-    if (slot.open_count(slot.origin, slot.length()) > 0) return false;
-    for (const Redone& once : redone_) slot.decide(once.position, once.token, once.probability);
-    for (int64_t i = slot.origin; i < slot.length(); ++i) {
-      if (is_eos(slot, i)) slot.finish = Finish::stopped;
+    if (request.open_count(request.origin, request.length()) > 0) return false;
+    for (const Redone& once : redone_) request.decide(once.position, once.token, once.probability);
+    for (int64_t i = request.origin; i < request.length(); ++i) {
+      if (is_eos(request, i)) request.finish = Finish::stopped;
     }
     return true;
   }
 
   // Everything behind the first EOS becomes EOS, decided or not.
-  void end_at_eos(Slot& slot, Outcome& outcome) {
+  void end_at_eos(Request& request, Outcome& outcome) {
     stale_.clear();
-    int64_t eos = slot.origin;
-    while (eos < slot.length() && !is_eos(slot, eos)) ++eos;
-    for (int64_t i = eos + 1; i < slot.length(); ++i) {
-      if (slot.states[static_cast<size_t>(i)] == State::fixed) continue;
-      if (slot.is_open(i)) {
+    int64_t eos = request.origin;
+    while (eos < request.length() && !is_eos(request, eos)) ++eos;
+    for (int64_t i = eos + 1; i < request.length(); ++i) {
+      if (request.states[static_cast<size_t>(i)] == State::fixed) continue;
+      if (request.is_open(i)) {
         outcome.decided.push_back(i);
         if (settings_.is_d3llm()) stale_.push_back(i);
       }
-      slot.decide(i, settings_.eos, slot.confidence[static_cast<size_t>(eos)]);
+      request.decide(i, settings_.eos, request.confidence[static_cast<size_t>(eos)]);
     }
-    if (eos < slot.length() && slot.open_count(slot.origin, slot.length()) == 0)
-      slot.finish = Finish::stopped;
+    if (eos < request.length() && request.open_count(request.origin, request.length()) == 0)
+      request.finish = Finish::stopped;
   }
 
-  void next_round(Slot& slot) {
+  void next_round(Request& request) {
     ++round_;
-    while (slot.block < slot.block_count() && pipeline_.open(slot, slot.block) == 0) {
-      ++slot.block;
-      slot.step_in_block = 0;
+    while (request.block < request.block_count() && pipeline_.open(request, request.block) == 0) {
+      ++request.block;
+      request.step_in_block = 0;
     }
-    if (slot.open_count(slot.origin, slot.length()) == 0) {
-      if (slot.active()) slot.finish = Finish::decided;
+    if (request.open_count(request.origin, request.length()) == 0) {
+      if (request.active()) request.finish = Finish::decided;
       return;
     }
-    pipeline_.advance(slot);
+    pipeline_.advance(request);
     if (settings_.keep == MultiBlockKeep::delayed)
-      delayed_.plan(settings_, pipeline_, slot, round_);
+      delayed_.plan(settings_, pipeline_, request, round_);
   }
 
   MultiBlockSettings settings_;
@@ -231,8 +231,54 @@ private:
 
 } // namespace
 
-std::unique_ptr<Session> make_multi_block_session(const MultiBlockSettings& settings, Slot& slot) {
-  return std::make_unique<MultiBlockSession>(settings, slot);
+std::unique_ptr<Session> make_multi_block_session(const MultiBlockSettings& settings, Request& request) {
+  return std::make_unique<MultiBlockSession>(settings, request);
+}
+
+Pipeline::Pipeline(const PipelineSettings& settings, const Request& request)
+    : settings_(settings), origin_(request.origin), length_(request.block_length),
+      canvas_(request.length()) {
+  for (int64_t block = 0; block < request.block_count(); ++block) totals_.push_back(open(request, block));
+  activated_.assign(totals_.size(), 0);
+  if (!activated_.empty()) activated_[0] = 1;
+  created_ = std::min<int64_t>(1, count());
+}
+
+double Pipeline::progress(const Request& request, int64_t block) const {
+  const int64_t total = totals_[static_cast<size_t>(block)];
+  if (total == 0) return 1;
+  return 1.0 - static_cast<double>(open(request, block)) / static_cast<double>(total);
+}
+
+void Pipeline::create(const Request& request) {
+  const int64_t last = created_ - 1;
+  if (created_ >= count()) return;
+  const double done = progress(request, last);
+  if (done < settings_.add && open(request, last) > 0) return;
+  activated_[static_cast<size_t>(created_)] = done >= settings_.activate_new ? 1 : 0;
+  ++created_;
+}
+
+void Pipeline::advance(const Request& request) {
+  do {
+    for (int64_t block = 1; block < created_; ++block) {
+      if (progress(request, block - 1) >= settings_.activate)
+        activated_[static_cast<size_t>(block)] = 1;
+    }
+    create(request);
+    active_end_ = origin_;
+    for (int64_t block = 0; block < created_; ++block) {
+      if (open(request, block) > 0 || activated(block)) active_end_ = end(block);
+    }
+    // A block whose positions were all given is passed by.
+  } while (created_ < count() && request.open_count(origin_, active_end_) == 0);
+}
+
+int64_t Pipeline::leading(const Request& request) const {
+  for (int64_t block = 0; block < created_; ++block) {
+    if (activated(block) && open(request, block) > 0) return block;
+  }
+  return -1;
 }
 
 } // namespace dllm::decode

@@ -1,8 +1,9 @@
 // Random order: as many positions as the schedule says, drawn without looking at the model; only
 // those are predicted.
 
-#include "decode/policies/factories.h"
-#include "decode/policies/planned_loop.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 #include "graph/ops.h"
 
 #include <algorithm>
@@ -10,18 +11,18 @@
 namespace dllm::decode {
 namespace {
 
-class Random final : public Rule {
+class Random final : public UnmaskingRule {
 public:
-  void start(const Moment& moment) override {
+  void start(const StepContext& moment) override {
     transfer_ =
         transfer_counts(moment.schedule, static_cast<int64_t>(moment.open.size()), moment.steps);
   }
 
-  std::vector<int64_t> wanted(const Moment& moment) const override {
+  std::vector<int64_t> wanted(const StepContext& moment) const override {
     std::vector<std::pair<float, int64_t>> drawn;
     for (int64_t position : moment.open) drawn.emplace_back(moment.uniform(position), position);
     std::sort(drawn.begin(), drawn.end());
-    const auto count = static_cast<size_t>(transfer_at(transfer_, moment.slot.step_in_block));
+    const auto count = static_cast<size_t>(transfer_at(transfer_, moment.request.step_in_block));
     drawn.resize(std::min(drawn.size(), count));
     std::vector<int64_t> positions;
     for (const auto& [number, position] : drawn) positions.push_back(position);
@@ -29,11 +30,11 @@ public:
     return positions;
   }
 
-  Choice choose(const Moment&, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext&, std::span<const Prediction> predictions) override {
     return all_of(predictions);
   }
 
-  void fill_tables(const Moment& moment, LoopTables& tables) const override {
+  void fill_tables(const StepContext& moment, LoopTables& tables) const override {
     fill_planned(transfer_, moment, tables);
   }
   int64_t most_steps(int64_t block_length, int64_t steps) const override {
@@ -48,15 +49,13 @@ private:
 class RandomLoop final : public LoopRule {
 public:
   bool uses_chance() const override { return true; }
-  graph::Value wanted(const LoopMoment& moment) const override {
+  graph::Value wanted(const LoopContext& moment) const override {
     return first_of(order_of(moment.chance, moment.open, false), moment.count, moment.open);
   }
-  LoopChoice choose(const LoopMoment& moment, const PredictionValues&) const override {
-    return {.commit = wanted(moment)};
+  LoopChoice choose(const LoopContext& moment, const PredictionValues&) const override {
+    return {.decided = wanted(moment)};
   }
 };
-
-} // namespace
 
 std::unique_ptr<Policy> make_random(const PolicySetup& setup) {
   return std::make_unique<BlockwisePolicy>(
@@ -64,6 +63,12 @@ std::unique_ptr<Policy> make_random(const PolicySetup& setup) {
       [] {
         return LoopOffer{std::make_unique<RandomLoop>(), ""};
       });
+}
+
+} // namespace
+
+PolicyKind policy_files::random() {
+  return {"random", make_random, {}};
 }
 
 } // namespace dllm::decode

@@ -5,7 +5,8 @@
 //   decided: masked again with sigma
 
 #include "base/error.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,16 +16,16 @@ namespace {
 
 enum class Variant { cap, rescale, conf, loop };
 
-struct Settings {
+struct RemdmSettings {
   Variant variant;
   double eta, t_on, t_off, alpha_on;
 };
 
-class ReMdm final : public Rule {
+class ReMdm final : public UnmaskingRule {
 public:
-  explicit ReMdm(const Settings& settings) : settings_(settings) {}
+  explicit ReMdm(const RemdmSettings& settings) : settings_(settings) {}
 
-  std::vector<int64_t> wanted(const Moment& moment) const override {
+  std::vector<int64_t> wanted(const StepContext& moment) const override {
     const double reveal = step(moment).reveal;
     std::vector<int64_t> positions;
     for (const int64_t position : moment.open) {
@@ -33,21 +34,21 @@ public:
     return positions;
   }
 
-  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     Choice choice = all_of(predictions);
     choice.state = State::provisional;
     const double sigma = step(moment).sigma;
     const double weights = settings_.variant == Variant::conf ? total_doubt(moment) : 1;
     for (int64_t i = moment.begin; i < moment.end; ++i) {
-      if (moment.slot.states[static_cast<size_t>(i)] != State::provisional) continue;
+      if (moment.request.states[static_cast<size_t>(i)] != State::provisional) continue;
       const double own = settings_.variant == Variant::conf ? doubt(moment, i) / weights : 1;
       if (moment.uniform(i, 2) < sigma * own) choice.remask.push_back(i);
     }
     return choice;
   }
 
-  bool block_ended(const Moment& moment) const override {
-    return moment.open.empty() && moment.slot.step_in_block >= moment.steps;
+  bool block_ended(const StepContext& moment) const override {
+    return moment.open.empty() && moment.request.step_in_block >= moment.steps;
   }
 
 private:
@@ -57,15 +58,15 @@ private:
 
   // Clean share at time t: the schedule's, or that of the loop, which rises to alpha_on until t_on,
   // waits until t_off while tokens are exchanged, then rises to 1.
-  double alpha(const Moment& moment, double t) const {
+  double alpha(const StepContext& moment, double t) const {
     if (t <= 0) return 1;
     if (settings_.variant != Variant::loop) return moment.schedule.alpha(t);
-    const Settings& own = settings_;
+    const RemdmSettings& own = settings_;
     if (t > own.t_on) return own.alpha_on * (1 - t) / (1 - own.t_on);
     return t > own.t_off ? own.alpha_on : 1 - t * (1 - own.alpha_on) / own.t_off;
   }
 
-  Step step(const Moment& moment) const {
+  Step step(const StepContext& moment) const {
     const double t = moment.t(), s = moment.s();
     const double now = alpha(moment, t), next = alpha(moment, s);
     const double most = now > 0 ? std::min(1.0, (1 - next) / now) : 1.0;
@@ -84,21 +85,21 @@ private:
   }
 
   // psi is the probability a token had when it was revealed.
-  static double doubt(const Moment& moment, int64_t position) {
-    return std::exp(-static_cast<double>(moment.slot.confidence[static_cast<size_t>(position)]));
+  static double doubt(const StepContext& moment, int64_t position) {
+    return std::exp(-static_cast<double>(moment.request.confidence[static_cast<size_t>(position)]));
   }
-  static double total_doubt(const Moment& moment) {
+  static double total_doubt(const StepContext& moment) {
     double sum = 0;
     for (int64_t i = moment.begin; i < moment.end; ++i) {
-      if (moment.slot.states[static_cast<size_t>(i)] == State::provisional) sum += doubt(moment, i);
+      if (moment.request.states[static_cast<size_t>(i)] == State::provisional) sum += doubt(moment, i);
     }
     return sum;
   }
 
-  Settings settings_;
+  RemdmSettings settings_;
 };
 
-Settings remdm_settings(const PolicySetup& setup) {
+RemdmSettings remdm_settings(const PolicySetup& setup) {
   const std::string& name = setup.options.str("variant");
   const Variant variant = name == "cap"       ? Variant::cap
                           : name == "rescale" ? Variant::rescale
@@ -112,10 +113,8 @@ Settings remdm_settings(const PolicySetup& setup) {
   return {variant, setup.f64("eta"), t_on, t_off, setup.f64("alpha_on")};
 }
 
-} // namespace
-
 std::unique_ptr<Policy> make_remdm(const PolicySetup& setup) {
-  const Settings settings = remdm_settings(setup);
+  const RemdmSettings settings = remdm_settings(setup);
   return std::make_unique<BlockwisePolicy>(
       setup, [=](const PolicySetup&) { return std::make_unique<ReMdm>(settings); });
 }
@@ -131,6 +130,12 @@ std::vector<OptionSpec> remdm_keys() {
       option_f64("t_off", 0.05, 1e-6, 0.999999, "loop: the time at which exchanging ends."),
       option_f64("alpha_on", 0.9, 1e-6, 0.999999, "loop: the share of clean tokens meanwhile."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::remdm() {
+  return {"remdm", make_remdm, remdm_keys()};
 }
 
 } // namespace dllm::decode

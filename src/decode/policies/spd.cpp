@@ -1,22 +1,78 @@
-// The policy spd: its options, and what they must not be together. What it does is in
+// The policy spd: its options, what they must not be together, and the graph form of its rule. What it does is in
 // spd_session.cpp.
 
+#include "decode/policies/spd.h"
+
 #include "base/error.h"
-#include "decode/policies/factories.h"
-#include "decode/policies/spd_loop.h"
-#include "decode/policies/spd_session.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
+#include "graph/ops.h"
 
 #include <algorithm>
 
 namespace dllm::decode {
 namespace {
 
-SpdImplementation implementation_of(const std::string& name) {
+using graph::Value;
+
+class SpdLoop final : public LoopRule {
+public:
+  explicit SpdLoop(const SpdSettings& settings) : settings_(settings) {}
+  int32_t reopening() const override { return settings_.mask_id; }
+  Value wanted(const LoopContext& moment) const override { return moment.eligible; }
+
+  LoopChoice choose(const LoopContext& moment, const PredictionValues& predicted) const override {
+    graph::Graph& graph = moment.graph;
+    const Value decided = without(moment.eligible, moment.open);
+    LoopChoice choice;
+    choice.decided = graph::logical_or(decided, leading(moment, predicted));
+    // The block ends when nothing changed, when all of it is sure, or with its last step.
+    const Value changed =
+        graph::logical_and(choice.decided, graph::not_equal(predicted.token, moment.ids));
+    const Value sure =
+        graph::greater_equal(predicted.max_probability, graph::scalar(graph, settings_.confidence_stop));
+    const Value ended =
+        graph::logical_or(graph::logical_not(any_of(changed)),
+                          graph::logical_not(any_of(without(moment.eligible, sure))));
+    choice.ended =
+        graph::logical_or(ended, graph::less_equal(moment.count, graph::scalar_i32(graph, 1)));
+    const Shape one{moment.rows(), moment.block(), 1};
+    // dllm-jax mixes the token that was drawn, with the probability of the likeliest one.
+    const bool drawn = settings_.is_jax() && settings_.mix_top_k == 1;
+    choice.soft_ids = drawn ? graph::reshape(predicted.token, one) : predicted.top_ids;
+    choice.soft_weights = drawn ? graph::reshape(predicted.max_probability, one) : predicted.top_probs;
+    return choice;
+  }
+
+private:
+  // Masks before the first one below the threshold, and the leftmost.
+  Value leading(const LoopContext& moment, const PredictionValues& predicted) const {
+    graph::Graph& graph = moment.graph;
+    const auto upto = [](Value flags) { // how many there are up to a position, itself included
+      return graph::cumsum(graph::convert(flags, DType::i32), 1);
+    };
+    const Value low = graph::less(predicted.probability, graph::scalar(graph, settings_.threshold));
+    const Value fails = graph::logical_and(moment.open, low);
+    const Value before = graph::equal(upto(fails), graph::scalar_i32(graph, 0));
+    const Value leftmost = graph::equal(upto(moment.open), graph::scalar_i32(graph, 1));
+    return graph::logical_and(moment.open, graph::logical_or(before, leftmost));
+  }
+
+  SpdSettings settings_;
+};
+
+LoopOffer spd_loop(const SpdSettings& settings) {
+  if (settings.implementation == SpdImplementation::reference)
+    return {nullptr, "implementation reference goes from step to step by the host"};
+  return {std::make_unique<SpdLoop>(settings), ""};
+}
+
+SpdImplementation spd_implementation(const std::string& name) {
   if (name == "reference") return SpdImplementation::reference;
   return name == "fast" ? SpdImplementation::fast : SpdImplementation::kv_fast;
 }
 
-SpdCompat compat_of(const std::string& name) {
+SpdCompat spd_compat(const std::string& name) {
   if (name == "dllm-jax") return SpdCompat::dllm_jax;
   if (name == "dllm-jax-batch") return SpdCompat::dllm_jax_batch;
   return name == "dmax" ? SpdCompat::dmax : SpdCompat::none;
@@ -67,13 +123,13 @@ public:
     settings_.mask_id = setup.mask_id;
     settings_.eos_fill = setup.options.boolean("eos_fill");
     settings_.shift = setup.shift;
-    settings_.implementation = implementation_of(setup.options.str("implementation"));
-    settings_.compat = compat_of(setup.options.str("compat"));
+    settings_.implementation = spd_implementation(setup.options.str("implementation"));
+    settings_.compat = spd_compat(setup.options.str("compat"));
   }
 
-  std::unique_ptr<Session> begin(Slot& slot) const override {
-    slot.span = {settings_.block_length, 0, false};
-    return make_spd_session(settings_, slot);
+  std::unique_ptr<Session> begin(Request& request) const override {
+    request.span = {settings_.block_length, 0, false};
+    return make_spd_session(settings_, request);
   }
   LoopOffer loop() const override { return spd_loop(settings_); }
   int64_t top() const override { return settings_.mix_top_k; }
@@ -82,8 +138,6 @@ public:
 private:
   SpdSettings settings_{};
 };
-
-} // namespace
 
 std::vector<OptionSpec> spd_keys() {
   return {
@@ -122,6 +176,12 @@ std::vector<OptionSpec> spd_keys() {
 
 std::unique_ptr<Policy> make_spd(const PolicySetup& setup) {
   return std::make_unique<Spd>(setup);
+}
+
+} // namespace
+
+PolicyKind policy_files::spd() {
+  return {"spd", make_spd, spd_keys()};
 }
 
 } // namespace dllm::decode

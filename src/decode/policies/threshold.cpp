@@ -1,10 +1,10 @@
 // Confidence threshold (Fast-dLLM, Wu et al. 2025): all candidates at least this probable are
-// committed in one step, and at least the surest one, so that a block takes as many steps as it is
+// committed in one step, and at least the most confident one, so that a block takes as many steps as it is
 // hard.
 
-#include "decode/policies/candidate_loop.h"
-#include "decode/policies/confidence_rule.h"
-#include "decode/policies/factories.h"
+#include "decode/policies/rules.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
 #include "graph/ops.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace dllm::decode {
 namespace {
 
-struct Settings {
+struct ThresholdSettings {
   double threshold;
   bool near_best; // the limit is never above the best - 1e-5 (dInfer)
   bool budget;    // no more in a step than its share and what earlier steps left of theirs
@@ -20,40 +20,40 @@ struct Settings {
   int32_t mask_id;
 };
 
-class Threshold final : public Rule {
+class Threshold final : public UnmaskingRule {
 public:
-  explicit Threshold(const Settings& settings) : settings_(settings) {}
+  explicit Threshold(const ThresholdSettings& settings) : settings_(settings) {}
 
-  void start(const Moment& moment) override {
+  void start(const StepContext& moment) override {
     const auto open = static_cast<int64_t>(moment.open.size());
     share_ = (open + moment.steps - 1) / moment.steps;
     left_ = 0;
   }
 
-  void fill_tables(const Moment& moment, LoopTables& tables) const override {
+  void fill_tables(const StepContext& moment, LoopTables& tables) const override {
     if (!settings_.budget) return;
     tables.carry = static_cast<int32_t>(left_);
-    for_coming_steps(moment, tables.count.size(), [&](size_t i, const Moment& coming) {
-      const bool planned = coming.slot.step_in_block < coming.steps;
+    for_coming_steps(moment, tables.count.size(), [&](size_t i, const StepContext& coming) {
+      const bool planned = coming.request.step_in_block < coming.steps;
       if (planned) tables.count[i] = static_cast<int32_t>(share_);
     });
   }
 
-  Choice choose(const Moment& moment, std::span<const Prediction> predictions) override {
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     const Eligible all = eligible(predictions, settings_.mask_id);
     std::vector<double> scores;
     for (const Prediction* p : all.candidates)
       scores.push_back(settings_.shaped ? p->shaped_probability : p->probability);
     Choice choice;
     for (const size_t chosen : at_least(scores, limit(moment)))
-      choice.commit.push_back(all.index[chosen]);
-    left_ += share_ - static_cast<int64_t>(choice.commit.size());
+      choice.decided.push_back(all.index[chosen]);
+    left_ += share_ - static_cast<int64_t>(choice.decided.size());
     return choice;
   }
 
 private:
-  int64_t limit(const Moment& moment) const {
-    const bool planned = moment.slot.step_in_block < moment.steps;
+  int64_t limit(const StepContext& moment) const {
+    const bool planned = moment.request.step_in_block < moment.steps;
     if (!settings_.budget || !planned) return INT32_MAX;
     return std::max<int64_t>(1, share_ + left_);
   }
@@ -70,25 +70,25 @@ private:
     return chosen;
   }
 
-  Settings settings_;
+  ThresholdSettings settings_;
   int64_t share_ = 1, left_ = 0;
 };
 
 // LoopTables: count is a step's share of the budget, INT32_MAX where there is none; carry what
 // earlier steps left of theirs.
-LoopOffer threshold_loop(const Settings& settings) {
+LoopOffer threshold_loop(const ThresholdSettings& settings) {
   using graph::Value;
   // best - 1e-5 is a double between two floats.
   if (settings.near_best) return {nullptr, "ties near_best compares doubles"};
   return candidate_loop(
-      [settings](const LoopMoment& moment, const PredictionValues& said, Value candidates) {
+      [settings](const LoopContext& moment, const PredictionValues& predicted, Value candidates) {
         graph::Graph& graph = moment.graph;
         const auto i32 = [&](int32_t x) { return graph::scalar_i32(graph, x); };
-        const Value scores = settings.shaped ? said.shaped_probability : said.probability;
+        const Value scores = settings.shaped ? predicted.shaped_probability : predicted.probability;
         const LoopOrder order = order_of(scores, candidates, true);
         const Value high = graph::greater_equal(
             scores, graph::scalar(graph, static_cast<float>(settings.threshold)));
-        // The surest passes always.
+        // The most confident passes always.
         const Value passing =
             graph::maximum(count_of(graph::logical_and(high, candidates)), i32(1));
         if (!settings.budget) return CandidateChoice{order, passing, {}};
@@ -105,7 +105,7 @@ LoopOffer threshold_loop(const Settings& settings) {
 
 class ThresholdPolicy final : public BlockwisePolicy {
 public:
-  ThresholdPolicy(const PolicySetup& setup, const Settings& settings)
+  ThresholdPolicy(const PolicySetup& setup, const ThresholdSettings& settings)
       : BlockwisePolicy(
             setup, [=](const PolicySetup&) { return std::make_unique<Threshold>(settings); },
             [=] { return threshold_loop(settings); }),
@@ -117,20 +117,18 @@ private:
   bool shaped_;
 };
 
-} // namespace
-
 std::unique_ptr<Policy> make_threshold(const PolicySetup& setup) {
   const Options& options = setup.options;
   return std::make_unique<ThresholdPolicy>(
       setup,
-      Settings{bound(setup.f64("threshold")), options.str("ties") == "near_best",
+      ThresholdSettings{as_f32(setup.f64("threshold")), options.str("ties") == "near_best",
                options.boolean("budget"), options.str("confidence") == "shaped", setup.mask_id});
 }
 
 std::vector<OptionSpec> threshold_keys() {
   return {
       option_f64("threshold", 0.9, 0, 1,
-                 "Positions at least this probable are decided, and at least the surest one."),
+                 "Positions at least this probable are decided, and at least the most confident one."),
       option_choice("ties", "best", {"best", "near_best"},
                     "When none is sure enough: the best alone, or all within 1e-5 of it (dInfer)."),
       option_bool("budget", false,
@@ -140,6 +138,12 @@ std::vector<OptionSpec> threshold_keys() {
                     "Probability as the model gives it, or after temperature and filters, top_p "
                     "before top_k (Dream)."),
   };
+}
+
+} // namespace
+
+PolicyKind policy_files::threshold() {
+  return {"threshold", make_threshold, threshold_keys()};
 }
 
 } // namespace dllm::decode

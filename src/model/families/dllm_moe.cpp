@@ -44,6 +44,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kDllmMoe = {"dllm-moe", {"dllm_moe"}, {}, parse, print, params, transformer_layer};
+const Family kDllmMoe = {"dllm-moe", {"dllm_moe"}, {}, parse, print, params};
 
 } // namespace dllm::model

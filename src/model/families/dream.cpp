@@ -27,6 +27,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kDream = {"dream", {"Dream"}, {}, parse, print, params, transformer_layer};
+const Family kDream = {"dream", {"Dream"}, {}, parse, print, params};
 
 } // namespace dllm::model

@@ -13,6 +13,6 @@ std::vector<bool> parse_layer_flags(const ConfigReader& reader, const char* key,
 std::vector<bool> sparse_after(int64_t dense, int64_t layers);
 Json print_layer_flags(const std::vector<bool>& flags); // [0, 1, 1]
 // Names of the kind Qwen's expert models have.
-TransformerNames expert_names();
+TensorNames expert_names();
 
 } // namespace dllm::model

@@ -33,16 +33,16 @@ Json print_layer_flags(const std::vector<bool>& flags) {
   return list;
 }
 
-TransformerNames expert_names() {
+TensorNames expert_names() {
   const std::string mlp = "model.layers.{}.mlp.";
-  TransformerNames names = llama_names();
-  names.router = mlp + "gate.weight";
-  names.expert_gate = mlp + "experts.[].gate_proj.weight";
-  names.expert_up = mlp + "experts.[].up_proj.weight";
-  names.expert_down = mlp + "experts.[].down_proj.weight";
-  names.shared_gate = mlp + "shared_expert.gate_proj.weight";
-  names.shared_up = mlp + "shared_expert.up_proj.weight";
-  names.shared_down = mlp + "shared_expert.down_proj.weight";
+  TensorNames names = llama_names();
+  names["router"] = mlp + "gate.weight";
+  names["expert_gate"] = mlp + "experts.[].gate_proj.weight";
+  names["expert_up"] = mlp + "experts.[].up_proj.weight";
+  names["expert_down"] = mlp + "experts.[].down_proj.weight";
+  names["shared_gate"] = mlp + "shared_expert.gate_proj.weight";
+  names["shared_up"] = mlp + "shared_expert.up_proj.weight";
+  names["shared_down"] = mlp + "shared_expert.down_proj.weight";
   return names;
 }
 

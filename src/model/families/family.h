@@ -1,39 +1,19 @@
 #pragma once
-// A family: the words of its config.json, its tensors, and how one of its layers computes. One file
-// per family; those that are the same transformer in other words share `transformer.h`.
+// A family: the words of its config.json and the names of its tensors, one file per family. What its layers compute is
+// in layers/; what many families share is in transformer.h.
 
 #include "ckpt/gguf.h"
-#include "model/builder.h"
 #include "model/config.h"
 #include "model/config_reader.h"
-#include "model/param_map.h"
+#include "model/layers/param_table.h"
+
+#include <fmt/format.h>
 
 #include <span>
 #include <string>
 #include <vector>
 
 namespace dllm::model {
-
-// What one layer sees inside a scan's body. Values belong to the body's graph.
-struct LayerInputs {
-  const ModelConfig& config;
-  graph::Value positions; // i32(batch, seq)
-  graph::Value inv_freq;  // f32(rotary / 2), this layer's; undefined with learned positions
-  graph::Value
-      time; // f32(batch, size): embedding of the noise level; models with time conditioning
-  float rope_amplitude = 1;
-  graph::Mask mask; // with this layer's window
-  bool empty_average = false;
-  // Null when nothing is kept. attention_block replaces keys and values by what it has written.
-  KvCache* cache = nullptr;
-  bool round_kv = false;                      // to bf16
-  std::map<std::string, graph::Value> params; // by name in its run: "q", "q.bias", "q.scale"
-  std::map<std::string, float> factors;       // of adapters' products, by the same names
-  std::map<std::string, Partition> partitions;
-
-  Linear linear(const std::string& name) const; // with its bias, scale, adapters
-  graph::Value param(const std::string& name) const; // undefined when the layer has none
-};
 
 struct Family {
   const char* name;           // "llama"
@@ -45,8 +25,6 @@ struct Family {
   // Writes the family's words into `object`, which holds the keys of the source file.
   void (*print)(const ModelConfig& config, Json& object);
   std::vector<ParamSpec> (*params)(const ModelConfig& config);
-  // hidden f32(batch, seq, hidden) -> the same, after one layer.
-  graph::Value (*layer)(const LayerInputs& inputs, graph::Value hidden);
 };
 
 std::span<const Family* const> all_families();

@@ -72,10 +72,10 @@ void print_gemma_keys(const ModelConfig& config, Json& object) {
 
 std::vector<ParamSpec> gemma_params(const ModelConfig& config) {
   const std::string layer = "model.layers.{}.";
-  TransformerNames names = llama_names();
-  names.attention_post_norm = layer + "post_attention_layernorm.weight";
-  names.mlp_norm = layer + "pre_feedforward_layernorm.weight";
-  names.mlp_post_norm = layer + "post_feedforward_layernorm.weight";
+  TensorNames names = llama_names();
+  names["attention_post_norm"] = layer + "post_attention_layernorm.weight";
+  names["mlp_norm"] = layer + "pre_feedforward_layernorm.weight";
+  names["mlp_post_norm"] = layer + "post_feedforward_layernorm.weight";
   return transformer_params(config, names);
 }
 

@@ -20,6 +20,6 @@ void print(const ModelConfig& config, Json& object) {
 
 } // namespace
 
-const Family kGemma2 = {"gemma2", {"gemma2"}, {}, parse, print, gemma_params, transformer_layer};
+const Family kGemma2 = {"gemma2", {"gemma2"}, {}, parse, print, gemma_params};
 
 } // namespace dllm::model

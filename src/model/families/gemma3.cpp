@@ -67,6 +67,6 @@ void print(const ModelConfig& config, Json& object) {
 } // namespace
 
 const Family kGemma3 = {"gemma3",     {"gemma3_text"},  {}, parse, print,
-                        gemma_params, transformer_layer};
+                        gemma_params};
 
 } // namespace dllm::model

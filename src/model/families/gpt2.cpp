@@ -49,20 +49,20 @@ void print(const ModelConfig& config, Json& object) {
 
 std::vector<ParamSpec> params(const ModelConfig& config) {
   const std::string layer = "transformer.h.{}.";
-  TransformerNames names;
-  names.embedding = "transformer.wte.weight";
-  names.positions = "transformer.wpe.weight";
-  names.final_norm = "transformer.ln_f.weight";
-  names.final_norm_bias = "transformer.ln_f.bias";
-  names.head = "lm_head.weight";
-  names.attention_norm = layer + "ln_1.weight";
-  names.attention_norm_bias = layer + "ln_1.bias";
-  names.mlp_norm = layer + "ln_2.weight";
-  names.mlp_norm_bias = layer + "ln_2.bias";
-  names.qkv = layer + "attn.c_attn.weight";
-  names.out = layer + "attn.c_proj.weight";
-  names.up = layer + "mlp.c_fc.weight";
-  names.down = layer + "mlp.c_proj.weight";
+  TensorNames names;
+  names["embedding"] = "transformer.wte.weight";
+  names["positions"] = "transformer.wpe.weight";
+  names["norm"] = "transformer.ln_f.weight";
+  names["norm.bias"] = "transformer.ln_f.bias";
+  names["head"] = "lm_head.weight";
+  names["attention_norm"] = layer + "ln_1.weight";
+  names["attention_norm.bias"] = layer + "ln_1.bias";
+  names["mlp_norm"] = layer + "ln_2.weight";
+  names["mlp_norm.bias"] = layer + "ln_2.bias";
+  names["qkv"] = layer + "attn.c_attn.weight";
+  names["out"] = layer + "attn.c_proj.weight";
+  names["up"] = layer + "mlp.c_fc.weight";
+  names["down"] = layer + "mlp.c_proj.weight";
   names.transpose = true;
   std::vector<ParamSpec> specs = transformer_params(config, names);
   for (ParamSpec& spec : specs) {
@@ -75,6 +75,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kGpt2 = {"gpt2", {"gpt2"}, {}, parse, print, params, transformer_layer};
+const Family kGpt2 = {"gpt2", {"gpt2"}, {}, parse, print, params};
 
 } // namespace dllm::model

@@ -76,24 +76,24 @@ void print(const ModelConfig& config, Json& object) {
 
 std::vector<ParamSpec> params(const ModelConfig& config) {
   const std::string layer = "model.transformer.blocks.{}.";
-  TransformerNames names;
-  names.embedding = "model.transformer.wte.weight";
-  names.final_norm = "model.transformer.ln_f.weight";
-  names.head = "model.transformer.ff_out.weight";
-  names.attention_norm = layer + "attn_norm.weight";
-  names.mlp_norm = layer + "ff_norm.weight";
-  names.q = layer + "q_proj.weight";
-  names.k = layer + "k_proj.weight";
-  names.v = layer + "v_proj.weight";
-  names.out = layer + "attn_out.weight";
-  names.gate = layer + "ff_proj.weight";
-  names.up = layer + "up_proj.weight";
-  names.down = layer + "ff_out.weight";
+  TensorNames names;
+  names["embedding"] = "model.transformer.wte.weight";
+  names["norm"] = "model.transformer.ln_f.weight";
+  names["head"] = "model.transformer.ff_out.weight";
+  names["attention_norm"] = layer + "attn_norm.weight";
+  names["mlp_norm"] = layer + "ff_norm.weight";
+  names["q"] = layer + "q_proj.weight";
+  names["k"] = layer + "k_proj.weight";
+  names["v"] = layer + "v_proj.weight";
+  names["out"] = layer + "attn_out.weight";
+  names["gate"] = layer + "ff_proj.weight";
+  names["up"] = layer + "up_proj.weight";
+  names["down"] = layer + "ff_out.weight";
   return transformer_params(config, names);
 }
 
 } // namespace
 
-const Family kLlada = {"llada", {"llada"}, {}, parse, print, params, transformer_layer};
+const Family kLlada = {"llada", {"llada"}, {}, parse, print, params};
 
 } // namespace dllm::model

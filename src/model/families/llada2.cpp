@@ -61,23 +61,22 @@ void print(const ModelConfig& config, Json& object) {
 
 std::vector<ParamSpec> params(const ModelConfig& config) {
   const std::string layer = "model.layers.{}.";
-  TransformerNames names = expert_names();
-  names.embedding = "model.word_embeddings.weight";
-  names.q = names.k = names.v = "";
-  names.qkv = layer + "attention.query_key_value.weight";
-  names.out = layer + "attention.dense.weight";
-  names.q_norm = layer + "attention.query_layernorm.weight";
-  names.k_norm = layer + "attention.key_layernorm.weight";
-  names.router_bias = layer + "mlp.gate.expert_bias";
-  names.shared_gate = layer + "mlp.shared_experts.gate_proj.weight";
-  names.shared_up = layer + "mlp.shared_experts.up_proj.weight";
-  names.shared_down = layer + "mlp.shared_experts.down_proj.weight";
+  TensorNames names = expert_names();
+  names["embedding"] = "model.word_embeddings.weight";
+  names["q"] = names["k"] = names["v"] = "";
+  names["qkv"] = layer + "attention.query_key_value.weight";
+  names["out"] = layer + "attention.dense.weight";
+  names["q_norm"] = layer + "attention.query_layernorm.weight";
+  names["k_norm"] = layer + "attention.key_layernorm.weight";
+  names["router.bias"] = layer + "mlp.gate.expert_bias";
+  names["shared_gate"] = layer + "mlp.shared_experts.gate_proj.weight";
+  names["shared_up"] = layer + "mlp.shared_experts.up_proj.weight";
+  names["shared_down"] = layer + "mlp.shared_experts.down_proj.weight";
   return transformer_params(config, names);
 }
 
 } // namespace
 
-const Family kLlada2 = {"llada2",         {"llada2_moe", "llada21_moe"}, {}, parse, print, params,
-                        transformer_layer};
+const Family kLlada2 = {"llada2",         {"llada2_moe", "llada21_moe"}, {}, parse, print, params};
 
 } // namespace dllm::model

@@ -73,17 +73,17 @@ void print(const ModelConfig& config, Json& object) {
 }
 
 std::vector<ParamSpec> params(const ModelConfig& config) {
-  TransformerNames names = expert_names();
+  TensorNames names = expert_names();
   const std::string shared = "model.layers.{}.shared_expert."; // beside the MLP, not inside
-  names.shared_gate = shared + "gate_proj.weight";
-  names.shared_up = shared + "up_proj.weight";
-  names.shared_down = shared + "down_proj.weight";
+  names["shared_gate"] = shared + "gate_proj.weight";
+  names["shared_up"] = shared + "up_proj.weight";
+  names["shared_down"] = shared + "down_proj.weight";
   return transformer_params(config, names);
 }
 
 } // namespace
 
 const Family kLladaMoe = {"llada-moe", {"lladamoe", "llada_moe"}, {}, parse, print,
-                          params,      transformer_layer};
+                          params};
 
 } // namespace dllm::model

@@ -30,6 +30,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 } // namespace
 
 const Family kLlama = {"llama", {"llama", "a2d-llama"}, {"llama"}, parse, print,
-                       params,  transformer_layer};
+                       params};
 
 } // namespace dllm::model

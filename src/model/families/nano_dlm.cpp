@@ -3,7 +3,6 @@
 // token.
 
 #include "base/error.h"
-#include "graph/ops.h"
 #include "model/families/transformer.h"
 
 #include <nlohmann/json.hpp>
@@ -69,18 +68,18 @@ void use_adaptive_norm(std::vector<ParamSpec>& specs, const ModelConfig& config,
 
 std::vector<ParamSpec> params(const ModelConfig& config) {
   const std::string layer = "blocks.{}.";
-  TransformerNames names;
-  names.embedding = "token_emb.embedding";
-  names.final_norm = "final_norm.scale";
-  names.head = "lm_head.kernel";
-  names.attention_norm = layer + (config.time_conditioning ? "adnorm1.norm.scale" : "norm1.scale");
-  names.mlp_norm = layer + (config.time_conditioning ? "adnorm2.norm.scale" : "norm2.scale");
-  names.q = layer + "attn.q_proj.kernel";
-  names.k = layer + "attn.k_proj.kernel";
-  names.v = layer + "attn.v_proj.kernel";
-  names.out = layer + "attn.out_proj.kernel";
-  names.up = layer + "ffn.fc1.kernel";
-  names.down = layer + "ffn.fc2.kernel";
+  TensorNames names;
+  names["embedding"] = "token_emb.embedding";
+  names["norm"] = "final_norm.scale";
+  names["head"] = "lm_head.kernel";
+  names["attention_norm"] = layer + (config.time_conditioning ? "adnorm1.norm.scale" : "norm1.scale");
+  names["mlp_norm"] = layer + (config.time_conditioning ? "adnorm2.norm.scale" : "norm2.scale");
+  names["q"] = layer + "attn.q_proj.kernel";
+  names["k"] = layer + "attn.k_proj.kernel";
+  names["v"] = layer + "attn.v_proj.kernel";
+  names["out"] = layer + "attn.out_proj.kernel";
+  names["up"] = layer + "ffn.fc1.kernel";
+  names["down"] = layer + "ffn.fc2.kernel";
   names.transpose = true;
   std::vector<ParamSpec> specs = transformer_params(config, names);
   if (!config.time_conditioning) return specs;
@@ -96,28 +95,8 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
   return specs;
 }
 
-graph::Value adaptive_norm(const LayerInputs& inputs, graph::Value x, const std::string& name) {
-  const int64_t batch = x.dim(0), hidden = inputs.config.hidden_size;
-  const graph::Value normed = graph::layer_norm(x, inputs.param(name), inputs.param(name + ".bias"),
-                                                static_cast<float>(inputs.config.norm_eps));
-  const graph::Value both = linear_param(inputs, inputs.time, name + ".time"); // (batch, 2 hidden)
-  const graph::Value gamma =
-      graph::reshape(graph::slice_axis(both, 1, 0, hidden), {batch, 1, hidden});
-  const graph::Value beta =
-      graph::reshape(graph::slice_axis(both, 1, hidden, 2 * hidden), {batch, 1, hidden});
-  return graph::add(graph::multiply(normed, graph::add(gamma, graph::scalar(*x.graph, 1.0f))),
-                    beta);
-}
-
-graph::Value layer(const LayerInputs& inputs, graph::Value hidden) {
-  if (!inputs.config.time_conditioning) return transformer_layer(inputs, hidden);
-  hidden =
-      graph::add(hidden, attention_block(inputs, adaptive_norm(inputs, hidden, "attention_norm")));
-  return graph::add(hidden, mlp_block(inputs, adaptive_norm(inputs, hidden, "mlp_norm")));
-}
-
 } // namespace
 
-const Family kNanoDlm = {"nano-dlm", {"nano-dlm"}, {}, parse, print, params, layer};
+const Family kNanoDlm = {"nano-dlm", {"nano-dlm"}, {}, parse, print, params};
 
 } // namespace dllm::model

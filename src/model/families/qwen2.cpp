@@ -27,6 +27,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 } // namespace
 
 const Family kQwen2 = {"qwen2", {"qwen2", "a2d-qwen2"}, {"qwen2"}, parse, print,
-                       params,  transformer_layer};
+                       params};
 
 } // namespace dllm::model

@@ -30,6 +30,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 } // namespace
 
 const Family kQwen3 = {"qwen3", {"qwen3", "a2d-qwen3"}, {"qwen3"}, parse, print,
-                       params,  transformer_layer};
+                       params};
 
 } // namespace dllm::model

@@ -4,8 +4,8 @@
 
 #include "decoding_rules.h"
 
-#include "decode/policy.h"
-#include "decode/rule.h"
+#include "decode/request/blockwise.h"
+#include "decode/request/policy.h"
 #include "sampler_case.h"
 
 #include <fmt/format.h>
@@ -57,7 +57,7 @@ public:
 
   void step(const Tensor& logits) { // (L, V)
     const auto vocab = static_cast<size_t>(logits.shape()[1]);
-    const decode::Ask ask = session_->ask(slot, {});
+    const decode::PassRequest ask = session_->next_pass(slot, {});
     std::vector<decode::Prediction> predictions;
     for (const int64_t position : ask.positions) {
       predictions.push_back(
@@ -68,7 +68,7 @@ public:
     ++slot.steps;
   }
 
-  decode::Slot slot;
+  decode::Request slot;
 
 private:
   Options options_;
@@ -78,7 +78,7 @@ private:
   std::unique_ptr<decode::Session> session_;
 };
 
-struct Rule {
+struct UnmaskingRule {
   const char* array;
   const char* policy;
   Json options;
@@ -93,14 +93,14 @@ void run_select(Case& c, const Json& entry) {
   if (masked == mask.end()) c.skip("nothing is masked");
   const int32_t mask_id = x[static_cast<size_t>(masked - mask.begin())];
   const Json threshold = entry.at("threshold"), low = entry.at("low_threshold");
-  const std::vector<Rule> rules = {
+  const std::vector<UnmaskingRule> rules = {
       {"threshold", "threshold", {{"threshold", threshold}, {"ties", "near_best"}}},
       {"topk_threshold", "threshold", {{"threshold", threshold}}},
       {"factor", "factor", {{"factor", entry.at("factor")}, {"ranks", "scan"}}},
       {"hierarchy", "hierarchy", {{"threshold", threshold}, {"low_threshold", low}}},
       {"hierarchy_v2", "hierarchy", {{"threshold", threshold}, {"low_threshold", low}}},
   };
-  for (const Rule& rule : rules) {
+  for (const UnmaskingRule& rule : rules) {
     if (!c.has(rule.array)) continue;
     Bench bench(rule.policy, rule.options, x, open, mask_id);
     bench.step(c.array("logits").row(0));

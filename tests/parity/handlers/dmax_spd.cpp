@@ -3,8 +3,8 @@
 // step<k>.logits f32(1, block, V), step<k>.next_embeds f32(1, block, hidden)}.
 
 #include "base/error.h"
-#include "decode/decoder.h"
-#include "decode/policies/spd_rule.h"
+#include "decode/decoder/decoder.h"
+#include "decode/policies/spd.h"
 #include "graph/ops.h"
 #include "handlers.h"
 #include "model/embedding_mix.h"
@@ -68,7 +68,7 @@ void compare_rows(Case& c, const std::string& step, const Batch& said, int64_t b
 }
 
 // Input embeddings (1, block, hidden) of the block after a step.
-Tensor next_embeddings(model::Model& model, const decode::Slot& slot, const Batch& said,
+Tensor next_embeddings(model::Model& model, const decode::Request& slot, const Batch& said,
                        int64_t begin, int64_t block) {
   std::vector<int32_t> ids(slot.ids.begin() + begin, slot.ids.begin() + begin + block), mixed(ids);
   std::vector<float> weights(ids.size(), 0.0f);
@@ -113,8 +113,8 @@ void run_trace(Case& c, const Json& entry) {
                &breaks = c.array("step_break");
   const Tolerance tolerance = c.topic().tolerance(entry, {1e-4, 0});
   decode::Decoder decoder(model, decoder_options(entry));
-  decoder.add(entry.at("prompt").get<Ids>(), {}, Options(decode::slot_schema()));
-  const decode::Slot& slot = decoder.slot(0);
+  decoder.add(entry.at("prompt").get<Ids>(), {}, Options(decode::request_schema()));
+  const decode::Request& slot = decoder.request(0);
   int64_t s = 0;
   for (; s < trace.shape()[0] && slot.active(); ++s) {
     const int64_t begin = slot.block_begin(), step_in_block = slot.step_in_block;

@@ -122,17 +122,17 @@ void run_case(Case& c, const Json& entry) {
       ++idle;
       continue;
     }
-    if (!decoder.slot(0).active()) break;
-    c.equal(text_of(decoder.slot(0).ids), text_of(row_of(trace, call)),
+    if (!decoder.request(0).active()) break;
+    c.equal(text_of(decoder.request(0).ids), text_of(row_of(trace, call)),
             fmt::format("canvas of call {}", call));
-    c.equal(decoder.slot(0).block, c.array("block").as<int32_t>()[static_cast<size_t>(call)],
+    c.equal(decoder.request(0).block, c.array("block").as<int32_t>()[static_cast<size_t>(call)],
             fmt::format("block of call {}", call));
     decoder.predict();
     compare_call(c, decoder, entry, call);
     decoder.step();
   }
-  c.check(!decoder.slot(0).active(), fmt::format("not done after {} calls", calls));
-  c.equal(text_of(decoder.slot(0).ids), text_of(row_of(trace, calls)), "final");
+  c.check(!decoder.request(0).active(), fmt::format("not done after {} calls", calls));
+  c.equal(text_of(decoder.request(0).ids), text_of(row_of(trace, calls)), "final");
   c.equal(static_cast<int64_t>(decoder.metric(0, "nfe")), calls - idle, "model calls");
 }
 

@@ -11,12 +11,12 @@ namespace dllm::parity {
 namespace {
 
 // The policy of a case and its own options.
-struct Rule {
+struct UnmaskingRule {
   std::string policy;
   Json options;
 };
 
-Rule rule_of(Case& c, const Json& params, bool dream, bool cached) {
+UnmaskingRule rule_of(Case& c, const Json& params, bool dream, bool cached) {
   const auto on = [&](const char* key) { return !is_off(params.value(key, Json())); };
   if (dream) {
     const auto alg = params.at("alg").get<std::string>();
@@ -44,7 +44,7 @@ void add_row(decode::Decoder& decoder, const Json& entry, const SamplerRow& row,
   fixed.resize(canvas.size(), 0);
   canvas.resize(static_cast<size_t>(width), entry.at("eos_id").get<int32_t>());
   fixed.resize(canvas.size(), 1);
-  Options options(decode::slot_schema());
+  Options options(decode::request_schema());
   options.set_i64("prompt_length", static_cast<int64_t>(row.canvas.size()));
   decoder.add(canvas, fixed, options);
 }
@@ -65,7 +65,7 @@ void run_fast_dllm(Case& c, const Json& entry) {
   for (const SamplerRow& row : rows) width = std::max(width, row.length);
   if (dream) align_right(rows);
 
-  const Rule rule = rule_of(c, params, dream, cached);
+  const UnmaskingRule rule = rule_of(c, params, dream, cached);
   Options options = sampler_options(entry, rule.policy, "bidirectional", dream);
   options.set_json(rule.options);
   const auto length = params.at("max_new_tokens").get<int64_t>();

@@ -45,7 +45,7 @@ void run_mdlm(Case& c, const Json& entry) {
   const std::string remasking = params.value("remasking", "low_confidence");
   if (remasking != "low_confidence" && remasking != "random")
     c.skip("remasking " + remasking + " is not supported yet");
-  const std::shared_ptr<const decode::DrawSource> draws = recorded_draws(c);
+  const std::shared_ptr<const decode::RandomSource> draws = recorded_draws(c);
   if (remasking == "random" && !draws) c.skip("remasking random draws what is not recorded");
   for (const auto& [blocks, numbers] : by_blocks) {
     Options options = sampler_options(entry, remasking, "bidirectional", shift);
@@ -54,10 +54,10 @@ void run_mdlm(Case& c, const Json& entry) {
     options.set_i64("steps", steps_per_block * blocks);
     options.set_i64("trace", 1);
     decode::Decoder decoder(model, options);
-    decoder.set_draws(draws);
+    decoder.set_random_source(draws);
     for (const int64_t number : numbers) {
       const SamplerRow& row = rows[static_cast<size_t>(number)];
-      decoder.add(row.canvas, row.fixed, Options(decode::slot_schema()));
+      decoder.add(row.canvas, row.fixed, Options(decode::request_schema()));
     }
     decoder.run();
     for (size_t i = 0; i < numbers.size(); ++i) {

@@ -7,7 +7,7 @@
 // decides the surest position of all.
 
 #include "base/error.h"
-#include "decode/decoder.h"
+#include "decode/decoder/decoder.h"
 #include "graph/ops.h"
 #include "handlers.h"
 #include "model/model.h"
@@ -111,8 +111,8 @@ void run_case(Case& c, const Json& entry) {
   const Tensor& prompt = c.array("prompt");
   if (c.has("first_logits") && is_full_attention(entry)) compare_first_logits(c, *model);
   decode::Decoder decoder(model, decoder_options(entry, trace.shape()[1] - prompt.count()));
-  decoder.add(prompt.row(0).as<int32_t>(), {}, Options(decode::slot_schema()));
-  const decode::Slot& slot = decoder.slot(0);
+  decoder.add(prompt.row(0).as<int32_t>(), {}, Options(decode::request_schema()));
+  const decode::Request& slot = decoder.request(0);
   const int64_t calls = trace.shape()[0] - 1;
   int64_t call = 0;
   for (; call < calls && slot.active(); ++call) {

@@ -14,23 +14,23 @@
 namespace dllm::parity {
 namespace {
 
-class Recorded final : public decode::DrawSource {
+class Recorded final : public decode::RandomSource {
 public:
   Tensor policy; // f32(steps, B, L)
   Tensor gumbel; // uniforms f32(steps, B, L, V); undefined: temperature 0
 
-  float uniform(const decode::Slot& slot, int64_t position, int word) const override {
+  float uniform(const decode::Request& slot, int64_t position, int word) const override {
     if (word != 1) return 0.5f; // tokens are drawn by noise
     return policy.as<float>()[at(slot, position)];
   }
   bool has_noise() const override { return gumbel.defined(); }
-  void noise(const decode::Slot& slot, int64_t position, std::span<float> dst) const override {
+  void noise(const decode::Request& slot, int64_t position, std::span<float> dst) const override {
     const float* u = gumbel.as<float>().data() + at(slot, position) * dst.size();
     for (size_t v = 0; v < dst.size(); ++v) dst[v] = -std::log(-std::log(u[v] + 1e-10f) + 1e-10f);
   }
 
 private:
-  size_t at(const decode::Slot& slot, int64_t position) const {
+  size_t at(const decode::Request& slot, int64_t position) const {
     const Shape& shape = policy.shape();
     return static_cast<size_t>((slot.steps * shape[1] + slot.number) * shape[2] + position);
   }
@@ -113,17 +113,17 @@ void run_nano(Case& c, const Json& entry) {
                                       : gumbel_from_keys(c, steps, c.array("first_logits"));
   }
   decode::Decoder decoder(model, options_of(entry, steps));
-  decoder.set_draws(draws);
-  for (int64_t b = 0; b < batch; ++b) decoder.add({}, {}, Options(decode::slot_schema()));
+  decoder.set_random_source(draws);
+  for (int64_t b = 0; b < batch; ++b) decoder.add({}, {}, Options(decode::request_schema()));
   for (int64_t step = 0; step <= steps; ++step) {
     for (int64_t b = 0; b < batch; ++b) {
       const auto row = trace.row(step).as<int32_t>().subspan(static_cast<size_t>(b * length),
                                                              static_cast<size_t>(length));
-      c.equal(text_of(decoder.slot(b).ids), text_of({row.begin(), row.end()}),
+      c.equal(text_of(decoder.request(b).ids), text_of({row.begin(), row.end()}),
               fmt::format("row {} after step {}", b, step));
     }
     bool active = false;
-    for (int64_t b = 0; b < batch; ++b) active = active || decoder.slot(b).active();
+    for (int64_t b = 0; b < batch; ++b) active = active || decoder.request(b).active();
     if (active && step < steps) decoder.step();
   }
 }

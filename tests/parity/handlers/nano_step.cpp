@@ -3,7 +3,7 @@
 // those of the two.
 
 #include "base/random.h"
-#include "decode/policy.h"
+#include "decode/request/policy.h"
 #include "reference_names.h"
 #include "samplers.h"
 
@@ -16,10 +16,10 @@
 namespace dllm::parity {
 namespace {
 
-class Kept final : public decode::DrawSource {
+class Kept final : public decode::RandomSource {
 public:
   explicit Kept(std::span<const float> row) : row_(row) {}
-  float uniform(const decode::Slot&, int64_t position, int) const override {
+  float uniform(const decode::Request&, int64_t position, int) const override {
     return row_[static_cast<size_t>(position)];
   }
 
@@ -69,8 +69,8 @@ void run_nano_step(Case& c, const Json& entry) {
     const Tensor xt = c.array("xt").row(b), logits = c.array("logits").row(b),
                  gumbel = c.array("u_gumbel").row(b), keep = c.array("u_keep").row(b);
     const Kept draws(keep.as<float>());
-    decode::Slot slot;
-    slot.draws = &draws;
+    decode::Request slot;
+    slot.random_source = &draws;
     slot.ids.assign(static_cast<size_t>(shape[1]), mask);
     slot.states.assign(slot.ids.size(), decode::State::masked);
     slot.confidence.assign(slot.ids.size(), 0.0f);
@@ -86,10 +86,10 @@ void run_nano_step(Case& c, const Json& entry) {
     slot.step_in_block = times - 1;
     for (int64_t step = 1; step < times && next > 0; ++step) {
       slot.step_in_block = step;
-      if (session->ask(slot, {}).time == next) break;
+      if (session->next_pass(slot, {}).time == next) break;
     }
     if (next > 0) --slot.step_in_block;
-    const decode::Ask ask = session->ask(slot, {});
+    const decode::PassRequest ask = session->next_pass(slot, {});
     std::vector<decode::Prediction> predictions;
     for (const int64_t position : ask.positions) {
       const auto at = static_cast<size_t>(position) * vocab;

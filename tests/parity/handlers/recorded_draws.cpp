@@ -1,19 +1,19 @@
 #include "recorded_draws.h"
 
-#include "decode/slot.h"
+#include "decode/request/request.h"
 
 #include <cmath>
 
 namespace dllm::parity {
 namespace {
 
-class RecordedDraws final : public decode::DrawSource {
+class RecordedDraws final : public decode::RandomSource {
 public:
   RecordedDraws(Tensor gumbel, Tensor confidence)
       : gumbel_(std::move(gumbel)), confidence_(std::move(confidence)) {}
 
   // Policy random takes the smallest numbers, the reference the largest.
-  float uniform(const decode::Slot& slot, int64_t position, int word) const override {
+  float uniform(const decode::Request& slot, int64_t position, int word) const override {
     if (word == 0 || !confidence_.defined()) return 0.5f;
     const Tensor row = confidence_.row(slot.steps).row(0);
     return 1.0f - row.as<float>()[static_cast<size_t>(position)];
@@ -21,7 +21,7 @@ public:
 
   bool has_noise() const override { return gumbel_.defined(); }
 
-  void noise(const decode::Slot& slot, int64_t position,
+  void noise(const decode::Request& slot, int64_t position,
              std::span<float> per_token) const override {
     const Tensor row = gumbel_.row(slot.steps).row(0).row(position);
     for (size_t i = 0; i < per_token.size(); ++i)
@@ -34,7 +34,7 @@ private:
 
 } // namespace
 
-std::shared_ptr<const decode::DrawSource> recorded_draws(Case& c) {
+std::shared_ptr<const decode::RandomSource> recorded_draws(Case& c) {
   Tensor gumbel, confidence;
   if (c.has("u_gumbel")) gumbel = c.array("u_gumbel");
   if (c.has("u_confidence")) confidence = c.array("u_confidence");

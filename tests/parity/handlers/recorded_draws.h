@@ -3,7 +3,7 @@
 // width, vocab): token = argmax of logit - temperature ln(-ln u); u_confidence f32(calls, batch,
 // width): the largest are decided first.
 
-#include "decode/draws.h"
+#include "decode/request/request.h"
 #include "runner.h"
 
 #include <memory>
@@ -11,6 +11,6 @@
 namespace dllm::parity {
 
 // Null when the case has none. For a batch of one row.
-std::shared_ptr<const decode::DrawSource> recorded_draws(Case& c);
+std::shared_ptr<const decode::RandomSource> recorded_draws(Case& c);
 
 } // namespace dllm::parity

@@ -181,7 +181,7 @@ void compare_first_logits(Case& c, model::Model& model, const Json& entry,
 
 void compare_row(Case& c, const decode::Decoder& decoder, int64_t slot, const SamplerRow& row,
                  int64_t number, int32_t mask) {
-  const decode::Slot& done = decoder.slot(slot);
+  const decode::Request& done = decoder.request(slot);
   const Tensor &trace = c.array("trace"), &final = c.array("final");
   // Behind the block with the end token the reference leaves masks, or nothing at all.
   const int64_t decided = done.finish == decode::Finish::stopped ? done.block_end() : done.length();
@@ -205,7 +205,7 @@ void run_rows(Case& c, const Json& entry, const std::shared_ptr<model::Model>& m
   traced.set_i64("trace", 1);
   decode::Decoder decoder(model, traced);
   for (const SamplerRow& row : rows) {
-    Options slot(decode::slot_schema());
+    Options slot(decode::request_schema());
     if (row.fixed.empty())
       slot.set_i64("gen_length", row.length - static_cast<int64_t>(row.canvas.size()));
     decoder.add(row.canvas, row.fixed, slot);

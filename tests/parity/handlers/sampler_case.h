@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/options.h"
-#include "decode/decoder.h"
+#include "decode/decoder/decoder.h"
 #include "model/model.h"
 #include "runner.h"
 

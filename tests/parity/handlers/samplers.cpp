@@ -3,6 +3,7 @@
 
 #include "samplers.h"
 
+#include "decode/policies/rules.h"
 #include "handlers.h"
 #include "reference_names.h"
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "ckpt/gguf.h"
-#include "decode/decoder.h"
+#include "decode/decoder/decoder.h"
 #include "handlers.h"
 #include "model/model.h"
 #include "runner.h"
@@ -98,7 +98,7 @@ void compare_greedy(Case& c, const std::shared_ptr<model::Model>& model,
   for (size_t i = 0; i < want.size(); ++i) {
     if (entry.contains("greedy_gaps") && entry.at("greedy_gaps").at(i).get<double>() < margin)
       return;
-    c.equal(int64_t{decoder.slot(0).ids[ids.size() + i]}, int64_t{want[i]},
+    c.equal(int64_t{decoder.request(0).ids[ids.size() + i]}, int64_t{want[i]},
             "greedy " + std::to_string(i));
   }
 }

@@ -7,7 +7,7 @@
 // block before the others stands still there, so every step of the reference has its step here.
 
 #include "base/error.h"
-#include "decode/decoder.h"
+#include "decode/decoder/decoder.h"
 #include "handlers.h"
 #include "model/model.h"
 #include "runner.h"
@@ -24,12 +24,12 @@ namespace {
 using Ids = std::vector<int32_t>;
 
 // The noise of the reference: one draw for every step of a block, the same in all blocks.
-class RecordedNoise final : public decode::DrawSource {
+class RecordedNoise final : public decode::RandomSource {
 public:
   explicit RecordedNoise(Tensor noise) : noise_(std::move(noise)) {}
-  float uniform(const decode::Slot&, int64_t, int) const override { return 0.5f; }
+  float uniform(const decode::Request&, int64_t, int) const override { return 0.5f; }
   bool has_noise() const override { return true; }
-  void noise(const decode::Slot& slot, int64_t position,
+  void noise(const decode::Request& slot, int64_t position,
              std::span<float> per_token) const override {
     const Shape& shape = noise_.shape(); // (steps, rows, block, vocab)
     const int64_t place = position - slot.block_begin();
@@ -140,12 +140,12 @@ void take_step(decode::Decoder& decoder, int64_t rows, Run& run) {
   decoder.predict();
   std::map<int64_t, std::pair<int64_t, Step>> made; // row -> its block and step
   for (int64_t row = 0; row < rows; ++row) {
-    if (!decoder.slot(row).active()) continue;
+    if (!decoder.request(row).active()) continue;
     const Batch said = decoder.statistics(row);
     const int64_t count = said.at("positions").count();
     const int64_t top = count == 0 ? 0 : said.at("top_ids").shape()[1];
     auto& [block, step] = made[row];
-    block = decoder.slot(row).block;
+    block = decoder.request(row).block;
     for (int64_t i = 0; i < count; ++i) {
       const auto at = static_cast<size_t>(i);
       decode::Prediction p;
@@ -163,8 +163,8 @@ void take_step(decode::Decoder& decoder, int64_t rows, Run& run) {
   }
   decoder.step();
   for (auto& [row, entry] : made) {
-    entry.second.ids = decoder.slot(row).ids;
-    entry.second.states = decoder.slot(row).states;
+    entry.second.ids = decoder.request(row).ids;
+    entry.second.states = decoder.request(row).states;
     run.history[{row, entry.first}].push_back(std::move(entry.second));
   }
 }
@@ -174,10 +174,10 @@ Run decode(Case& c, const Json& entry, const Setting& setting, Options options) 
   model->set_mask_token(setting.parameters.at("mask_token_id").get<int64_t>());
   decode::Decoder decoder(model, options);
   if (setting.temperature() > 0)
-    decoder.set_draws(std::make_shared<RecordedNoise>(c.array("gumbel")));
+    decoder.set_random_source(std::make_shared<RecordedNoise>(c.array("gumbel")));
   const Tensor& prompt = c.array("prompt");
   for (int64_t row = 0; row < setting.rows(); ++row)
-    decoder.add(prompt.row(row).as<int32_t>(), {}, Options(decode::slot_schema()));
+    decoder.add(prompt.row(row).as<int32_t>(), {}, Options(decode::request_schema()));
   Run run;
   run.rows = setting.rows();
   run.block_length = setting.block_length;

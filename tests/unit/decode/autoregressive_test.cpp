@@ -33,12 +33,12 @@ TEST(Autoregressive, DecidesFromLeftToRightAroundGivenTokens) {
   decoder->add(canvas, fixed, slot_options());
   std::vector<int64_t> next;
   for (bool active = true; active;) {
-    next.push_back(decoder->slot(0).open_positions(0, 6).front());
+    next.push_back(decoder->request(0).open_positions(0, 6).front());
     active = decoder->step() > 0;
   }
   EXPECT_EQ(next, (std::vector<int64_t>{1, 2, 4}));
-  EXPECT_EQ(decoder->slot(0).ids[3], 7);
-  EXPECT_EQ(decoder->slot(0).ids[5], 9);
+  EXPECT_EQ(decoder->request(0).ids[3], 7);
+  EXPECT_EQ(decoder->request(0).ids[5], 9);
 }
 
 TEST(Autoregressive, StopsAtAStopToken) {
@@ -46,13 +46,13 @@ TEST(Autoregressive, StopsAtAStopToken) {
   const auto whole = make_decoder(model, {{"policy", "autoregressive"}, {"gen_length", 12}});
   whole->start(std::vector<int32_t>{3, 1}, 0);
   whole->run();
-  const int32_t stop = whole->slot(0).ids[6];
+  const int32_t stop = whole->request(0).ids[6];
   const auto decoder = make_decoder(model, {{"policy", "autoregressive"}, {"gen_length", 12}});
   decoder->add(std::vector<int32_t>{3, 1}, {}, slot_options({{"stop", {std::to_string(stop)}}}));
   decoder->run();
   EXPECT_EQ(decoder->metric(0, "finish"), 2);
   EXPECT_LE(decoder->metric(0, "nfe"), 5);
-  EXPECT_EQ(decoder->slot(0).ids.back(), stop);
+  EXPECT_EQ(decoder->request(0).ids.back(), stop);
 }
 
 TEST(Autoregressive, NeedsNoMaskToken) {

@@ -34,7 +34,7 @@ TEST(Bd3lm, BlocksFollowThePromptWithTheirOwnSteps) {
   add(*decoder, {{3, 1, 4}, 1, 10});
   const std::vector<std::pair<int64_t, int64_t>> want = {{3, 7}, {7, 11}, {11, 13}};
   EXPECT_EQ(blocks_of(*decoder), want);
-  EXPECT_EQ(decoder->slot(0).evaluations, 6);
+  EXPECT_EQ(decoder->request(0).evaluations, 6);
   // One pass more a block, as the source counts.
   EXPECT_EQ(decoder->metric(0, "nfe"), 9);
 }
@@ -45,7 +45,7 @@ TEST(Bd3lm, LaterBlocksDoNotCount) {
   add(*decoder, {{3, 1, 4}, 1, 8});
   add(*decoder, {{3, 1, 4}, 1, 16});
   decoder->run();
-  const std::vector<int32_t> brief = decoder->slot(0).ids, extended = decoder->slot(1).ids;
+  const std::vector<int32_t> brief = decoder->request(0).ids, extended = decoder->request(1).ids;
   EXPECT_TRUE(std::equal(brief.begin(), brief.end(), extended.begin()));
 }
 
@@ -54,13 +54,13 @@ TEST(Bd3lm, TheBlockWithTheEndTokenIsTheLast) {
   const auto whole = make_decoder(model, settings());
   add(*whole, {{3, 1, 4}, 1, 16});
   whole->run();
-  const std::vector<int32_t> ids = whole->slot(0).ids;
+  const std::vector<int32_t> ids = whole->request(0).ids;
   const int32_t end = ids[8]; // of the second block
   const auto first = std::find(ids.begin() + 3, ids.end(), end) - ids.begin();
   const auto decoder = make_decoder(model, settings({{"eos", end}}));
   add(*decoder, {{3, 1, 4}, 1, 16});
   decoder->run();
-  const Slot& slot = decoder->slot(0);
+  const Request& slot = decoder->request(0);
   const int64_t block_end = 3 + ((first - 3) / 4 + 1) * 4;
   EXPECT_EQ(slot.finish, Finish::stopped);
   EXPECT_TRUE(std::equal(ids.begin(), ids.begin() + block_end, slot.ids.begin()));
@@ -89,7 +89,7 @@ TEST(Bd3lm, LeftOutTokensAreAsIfTheyWereNotThere) {
   add(*with, {{2, 2, 3, 1, 2, 4}, 1, 4});
   add(*without, {{3, 1, 4}, 1, 4});
   with->run(), without->run();
-  const std::vector<int32_t> a = with->slot(0).ids, b = without->slot(0).ids;
+  const std::vector<int32_t> a = with->request(0).ids, b = without->request(0).ids;
   EXPECT_EQ(std::vector<int32_t>(a.begin() + 6, a.end()),
             std::vector<int32_t>(b.begin() + 3, b.end()));
 }

@@ -8,7 +8,7 @@
 namespace dllm::decode {
 namespace {
 
-const std::vector<Request> kRequests = {
+const std::vector<TestRequest> kRequests = {
     {{3, 1, 4}, 11, 9}, {{}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 13}};
 
 Json settings(const std::string& policy, const std::string& attention, int shift,
@@ -34,7 +34,7 @@ protected:
 
 TEST_P(ExactCache, GivesTheBitsOfNone) {
   const auto cached = decoder("exact"), plain = decoder("none");
-  for (const Request& request : kRequests) add(*cached, request), add(*plain, request);
+  for (const TestRequest& request : kRequests) add(*cached, request), add(*plain, request);
   cached->run(), plain->run();
   for (int64_t slot = 0; slot < 3; ++slot) {
     EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot)) << "slot " << slot;
@@ -115,10 +115,28 @@ TEST(ApproximateCache, DecodesAndSaysWhatItIs) {
   const auto model = tiny_model();
   for (const std::string cache : {"prefix", "dual"}) {
     const auto decoder = make_decoder(model, settings("low_confidence", "bidirectional", 0, cache));
-    for (const Request& request : kRequests) add(*decoder, request);
+    for (const TestRequest& request : kRequests) add(*decoder, request);
     decoder->run();
     EXPECT_EQ(decoder->metric(-1, "open"), 0);
     EXPECT_NE(decoder->describe().dump().find("cache " + cache + ": K and V"), std::string::npos);
+  }
+}
+
+// A pass that fails before it writes K and V leaves them as they are: they are those of an earlier canvas.
+TEST(ApproximateCache, SurvivesAStepThatCouldNotBegin) {
+  for (const std::string cache : {"prefix", "dual"}) {
+    const auto model = tiny_model();
+    const Json options = settings("low_confidence", "bidirectional", 0, cache);
+    const auto whole = make_decoder(model, options), cut = make_decoder(model, options);
+    add(*whole, kRequests[2]), add(*cut, kRequests[2]);
+    whole->run();
+    cut->step(), cut->step();
+    model->engine().trim();
+    model->engine().set_i64("memory_limit", model->engine().i64("memory_used") + 1);
+    EXPECT_THROW(cut->step(), Error);
+    model->engine().set_i64("memory_limit", 0);
+    cut->run();
+    EXPECT_EQ(answer_of(*cut), answer_of(*whole)) << cache;
   }
 }
 
@@ -139,7 +157,7 @@ TEST(CacheDtype, RoundedCachesGiveTheBitsOfRoundedNone) {
   device["loop"] = "device";
   const auto looped = make_decoder(model, device);
   for (Decoder* decoder : {cached.get(), plain.get(), looped.get()}) {
-    for (const Request& request : kRequests) add(*decoder, request);
+    for (const TestRequest& request : kRequests) add(*decoder, request);
     decoder->run();
   }
   for (int64_t slot = 0; slot < 3; ++slot) {

@@ -41,8 +41,8 @@ TEST(DecodeState, KeepsTheLongestBeginningOfAFreeRow) {
   const Ids first = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, second = {1, 2, 3, 4, 9, 9, 9, 9};
   const int64_t a = state.acquire(20, {}, kBlocks), b = state.acquire(20, {}, kBlocks);
   ASSERT_NE(a, b);
-  state.commit(a, first, 8);
-  state.commit(b, second, 8);
+  state.commit(a, first, 0, 8);
+  state.commit(b, second, 0, 8);
   state.release(a);
   state.release(b);
   const Ids third = {1, 2, 3, 4, 5, 6, 7, 7, 7};
@@ -56,7 +56,7 @@ TEST(DecodeState, AnotherSightSharesNothing) {
   DecodeState state(tiny_model());
   const Ids ids = {1, 2, 3, 4, 5, 6, 7, 8};
   const int64_t a = state.acquire(8, {}, kBlocks);
-  state.commit(a, ids, 8);
+  state.commit(a, ids, 0, 8);
   state.release(a);
   EXPECT_EQ(state.view(state.acquire(8, ids, AttentionSpan{2, 0, false})).final_end, 0);
 }
@@ -66,22 +66,22 @@ TEST(DecodeState, GrowingKeepsWhatIsThere) {
   DecodeState state(model);
   const int64_t a = state.acquire(10, {}, kBlocks);
   const Ids ids = {1, 2, 3, 4, 5, 6, 7, 8};
-  KvBuffers lent = state.lend();
+  StateBuffers lent = state.lend();
   // Every number of the cache its own, so that a misplaced row shows.
-  std::vector<float> numbers(static_cast<size_t>(lent.keys->shape().count()));
+  std::vector<float> numbers(static_cast<size_t>(lent[0]->shape().count()));
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
-  const Shape shape = lent.keys->shape();
+  const Shape shape = lent[0]->shape();
   graph::Engine& engine = model->engine();
   state.give_back(
       {engine.upload(Tensor::from(shape, numbers)), engine.upload(Tensor::from(shape, numbers))});
-  state.commit(a, ids, 8);
+  state.commit(a, ids, 0, 8);
   const int64_t old_capacity = state.capacity();
   state.acquire(10, {}, kBlocks);  // a second row
   state.acquire(130, {}, kBlocks); // more rows, and longer ones
   EXPECT_GT(state.capacity(), old_capacity);
   EXPECT_EQ(state.view(a).final_end, 8);
-  const KvBuffers grown = state.lend();
-  const Tensor keys = grown.keys->read();
+  const StateBuffers grown = state.lend();
+  const Tensor keys = grown[0]->read();
   const int64_t width = model->config().kv_size();
   for (int64_t layer = 0; layer < model->config().layers; ++layer) {
     for (int64_t p = 0; p < 8; ++p) {
@@ -96,7 +96,7 @@ TEST(DecodeState, GrowingKeepsWhatIsThere) {
 TEST(DecodeState, WhatIsNotGivenBackIsLost) {
   DecodeState state(tiny_model());
   const int64_t a = state.acquire(10, {}, kBlocks);
-  state.commit(a, Ids{1, 2, 3, 4}, 4);
+  state.commit(a, Ids{1, 2, 3, 4}, 0, 4);
   const uint64_t before = state.view(a).generation;
   state.lend();
   state.recover();
@@ -107,10 +107,10 @@ TEST(DecodeState, WhatIsNotGivenBackIsLost) {
 TEST(DecodeState, RewindForgetsTheEnd) {
   DecodeState state(tiny_model());
   const int64_t a = state.acquire(10, {}, kBlocks);
-  state.commit(a, Ids{1, 2, 3, 4, 5, 6, 7, 8}, 8);
+  state.commit(a, Ids{1, 2, 3, 4, 5, 6, 7, 8}, 0, 8);
   state.rewind(a, 4);
   EXPECT_EQ(state.view(a).final_end, 4);
-  state.commit(a, Ids{1, 2, 3, 4, 9, 9, 9, 9}, 8);
+  state.commit(a, Ids{1, 2, 3, 4, 9, 9, 9, 9}, 0, 8);
   EXPECT_EQ(state.view(a).final_end, 8);
   state.release(a);
   EXPECT_EQ(state.view(state.acquire(10, Ids{1, 2, 3, 4, 5, 6, 7, 8, 1}, kBlocks)).final_end, 4);

@@ -1,5 +1,6 @@
 // What a request's tokens depend on (its canvas, its settings, the weights) and what they do not.
 
+#include "decode/policies/rules.h"
 #include "unit/cancel.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
@@ -11,7 +12,7 @@
 namespace dllm::decode {
 namespace {
 
-const std::vector<Request> kRequests = {
+const std::vector<TestRequest> kRequests = {
     {{3, 1, 4}, 11, 9}, {{}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 3}};
 
 // Draws with filters, so that the random numbers and the statistics all matter.
@@ -27,7 +28,7 @@ TEST_P(EveryPolicy, StepAndRunGiveTheSameTokens) {
   const auto model = tiny_model();
   const auto pulled = make_decoder(model, drawing(GetParam()));
   const auto pushed = make_decoder(model, drawing(GetParam()));
-  for (const Request& request : kRequests) add(*pulled, request), add(*pushed, request);
+  for (const TestRequest& request : kRequests) add(*pulled, request), add(*pushed, request);
   int64_t steps = 1;
   while (pulled->step() > 0) ++steps;
   EXPECT_LE(steps, 64);
@@ -46,7 +47,7 @@ TEST_P(EveryPolicy, StepAndRunGiveTheSameTokens) {
 TEST_P(EveryPolicy, AloneEqualsInsideABatchOfUnequalPrompts) {
   const auto model = tiny_model();
   const auto batch = make_decoder(model, drawing(GetParam()));
-  for (const Request& request : kRequests) add(*batch, request);
+  for (const TestRequest& request : kRequests) add(*batch, request);
   batch->run();
   for (size_t i = 0; i < kRequests.size(); ++i) {
     const auto alone = make_decoder(model, drawing(GetParam()));
@@ -76,7 +77,7 @@ TEST_P(EveryPolicy, ThreadsDoNotCount) {
   std::vector<Answer> answers;
   for (const int64_t threads : {1, 2, 4}) {
     const auto decoder = make_decoder(tiny_model(threads), drawing(GetParam()));
-    for (const Request& request : kRequests) add(*decoder, request);
+    for (const TestRequest& request : kRequests) add(*decoder, request);
     decoder->run();
     for (int64_t slot = 0; slot < 3; ++slot) answers.push_back(answer_of(*decoder, slot));
   }
@@ -102,12 +103,12 @@ TEST_P(EveryPolicy, FillsTheOpenPositionsAndNothingElse) {
     fixed.push_back(i % 3 == 0);
   }
   decoder->add(canvas, fixed, slot_options());
-  std::vector<int32_t> before = decoder->slot(0).ids;
-  std::vector<State> states = decoder->slot(0).states;
+  std::vector<int32_t> before = decoder->request(0).ids;
+  std::vector<State> states = decoder->request(0).states;
   bool active = true;
   while (active) {
     active = decoder->step() > 0;
-    const Slot& slot = decoder->slot(0);
+    const Request& slot = decoder->request(0);
     for (size_t i = 0; i < canvas.size(); ++i) {
       if (fixed[i] != 0) EXPECT_EQ(slot.ids[i], canvas[i]);
       EXPECT_EQ(slot.states[i] == State::fixed, fixed[i] != 0);
@@ -120,7 +121,7 @@ TEST_P(EveryPolicy, FillsTheOpenPositionsAndNothingElse) {
     before = slot.ids;
     states = slot.states;
   }
-  const Slot& done = decoder->slot(0);
+  const Request& done = decoder->request(0);
   EXPECT_EQ(done.open_count(0, done.length()), 0);
   for (size_t i = 0; i < canvas.size(); ++i) {
     EXPECT_GT(done.confidence[i], 0);
@@ -135,13 +136,13 @@ TEST_P(EveryPolicy, CancellingLosesNothing) {
   const auto model = tiny_model();
   const auto whole = make_decoder(model, drawing(GetParam()));
   const auto cut = make_decoder(model, drawing(GetParam()));
-  for (const Request& request : kRequests) add(*whole, request), add(*cut, request);
+  for (const TestRequest& request : kRequests) add(*whole, request), add(*cut, request);
   whole->run();
   cut->step();
   const Answer before = answer_of(*cut, 1);
   // In the middle of the pass: a twin takes the same step whole and counts its checks.
   const auto twin = make_decoder(model, drawing(GetParam()));
-  for (const Request& request : kRequests) add(*twin, request);
+  for (const TestRequest& request : kRequests) add(*twin, request);
   twin->step();
   const int64_t checks = test::count_checks([&](const Task* task) { twin->step(task); });
   EXPECT_GT(checks, 20); // every kernel of every layer
@@ -211,7 +212,7 @@ TEST(Decoder, AStopTokenEndsARequest) {
   const auto whole = make_decoder(model, settings);
   whole->start(std::vector<int32_t>{7, 8, 9}, 1);
   whole->run();
-  const std::vector<int32_t> ids = whole->slot(0).ids;
+  const std::vector<int32_t> ids = whole->request(0).ids;
   const int32_t stop = ids[5];
   const auto first = static_cast<size_t>(std::find(ids.begin() + 3, ids.end(), stop) - ids.begin());
 
@@ -219,7 +220,7 @@ TEST(Decoder, AStopTokenEndsARequest) {
   stopped->add(std::vector<int32_t>{7, 8, 9}, {},
                slot_options({{"seed", 1}, {"stop", {std::to_string(stop)}}}));
   stopped->run();
-  const Slot& slot = stopped->slot(0);
+  const Request& slot = stopped->request(0);
   EXPECT_EQ(slot.finish, Finish::stopped);
   EXPECT_EQ(slot.steps, static_cast<int64_t>(first) - 2);
   for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(slot.ids[i], i <= first ? ids[i] : stop) << i;
@@ -243,7 +244,7 @@ TEST(Decoder, SuppressedTokensAndTheMaskAreNeverDrawn) {
   decoder->run();
   for (int64_t slot = 0; slot < 8; ++slot) {
     for (size_t i = 1; i < 41; ++i) {
-      EXPECT_TRUE(decoder->slot(slot).ids[i] == 28 || decoder->slot(slot).ids[i] == 29);
+      EXPECT_TRUE(decoder->request(slot).ids[i] == 28 || decoder->request(slot).ids[i] == 29);
     }
   }
 }
@@ -253,7 +254,7 @@ TEST(Decoder, NothingOpenIsDoneAtOnce) {
   const std::vector<int32_t> canvas = {1, 2};
   decoder->add(canvas, std::vector<uint8_t>{1, 1}, slot_options());
   EXPECT_TRUE(decoder->run());
-  EXPECT_EQ(decoder->slot(0).ids, canvas);
+  EXPECT_EQ(decoder->request(0).ids, canvas);
   EXPECT_EQ(decoder->metric(-1, "nfe"), 0);
 }
 
@@ -289,7 +290,7 @@ TEST(Decoder, FollowsTheModelsWeights) {
   for (float& value : head.mutable_as<float>()) value = 0;
   model->params().write("lm_head.weight", head);
   decoder->run();
-  const Slot& slot = decoder->slot(0);
+  const Request& slot = decoder->request(0);
   int64_t zeros = 0;
   for (int32_t id : slot.ids) zeros += id == 0;
   EXPECT_GE(zeros, 7); // equal logits: the lowest id

@@ -1,5 +1,6 @@
 // Dream's loop: its counts, its confidences, drawing of positions, path planning.
 
+#include "decode/policies/rules.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
 
@@ -56,7 +57,7 @@ TEST(Dream, AStepWithoutAnyRunsNoPassButCounts) {
   add(*decoder, {{3, 1, 4}, 1, 3});
   decoder->run();
   EXPECT_EQ(decoder->metric(0, "nfe"), 8);
-  EXPECT_LT(decoder->slot(0).evaluations, 8);
+  EXPECT_LT(decoder->request(0).evaluations, 8);
 }
 
 TEST(Dream, OpenDllmLeavesMasks) {
@@ -76,7 +77,7 @@ TEST(Dream, AlgTempDrawsAmongPositions) {
     const auto decoder = make_decoder(model, settings("maskgit_plus", {{"alg_temp", alg_temp}}));
     add(*decoder, {{3, 1, 4}, seed, 12});
     decoder->step();
-    return decoder->slot(0).ids;
+    return decoder->request(0).ids;
   };
   EXPECT_EQ(ids(0, 1), ids(1e-4, 2));
   int64_t other = 0;
@@ -89,7 +90,7 @@ TEST(Dream, FiltersShapeTheConfidence) {
   const auto decoder = make_decoder(tiny_model(), settings("maskgit_plus", {{"top_k", 1}}));
   add(*decoder, {{3, 1, 4}, 1, 10});
   decoder->step();
-  EXPECT_EQ(decoder->slot(0).open_positions(0, 13),
+  EXPECT_EQ(decoder->request(0).open_positions(0, 13),
             (std::vector<int64_t>{4, 5, 6, 7, 8, 9, 10, 11, 12}));
 }
 
@@ -106,11 +107,11 @@ TEST(Dream, OriginRevealsTheExpectedShare) {
 TEST(P2, MasksAgainAndKeepsItsCount) {
   const auto decoder = make_decoder(tiny_model(), settings("p2", {{"steps", 6}}));
   add(*decoder, {{3, 1, 4}, 1, 24});
-  std::vector<State> before = decoder->slot(0).states;
+  std::vector<State> before = decoder->request(0).states;
   int64_t reopened = 0;
   for (int64_t step = 1; step <= 6; ++step) {
     decoder->step();
-    const Slot& slot = decoder->slot(0);
+    const Request& slot = decoder->request(0);
     EXPECT_EQ(slot.open_count(0, 27), 24 - 4 * step);
     for (size_t i = 0; i < before.size(); ++i) {
       reopened += slot.states[i] == State::masked && before[i] != State::masked;

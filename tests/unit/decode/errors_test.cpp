@@ -55,7 +55,7 @@ TEST(DecoderErrors, BadRequestsNameTokenAndPlaceAndKeepTheSlots) {
 TEST(DecoderErrors, UnknownNamesTellTheNearest) {
   const auto decoder = make_decoder(tiny_model());
   decoder->start({}, 0);
-  expect_error(Code::not_found, "no slot 3", [&] { decoder->slot(3); });
+  expect_error(Code::not_found, "no slot 3", [&] { decoder->request(3); });
   expect_error(Code::not_found, "no slot 3", [&] { decoder->remove(3); });
   expect_error(Code::not_found, "no slot -2", [&] { decoder->metric(-2, "nfe"); });
   expect_error(Code::not_found, "nearest: steps", [&] { decoder->metric(0, "stepps"); });

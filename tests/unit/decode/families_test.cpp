@@ -49,12 +49,12 @@ TEST_P(FamilyCache, GivesTheBitsOfNone) {
                                 {"temperature", 0.9},
                                 {"trace", true}});
   };
-  const std::vector<Request> requests = {{{3, 1, 4}, 11, 9}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 13}};
+  const std::vector<TestRequest> requests = {{{3, 1, 4}, 11, 9}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 13}};
   const auto cached = decoder("exact"), plain = decoder("none"), alone = decoder("exact");
-  for (const Request& request : requests) add(*cached, request), add(*plain, request);
+  for (const TestRequest& request : requests) add(*cached, request), add(*plain, request);
   add(*alone, requests[1]);
   const auto looped = decoder("exact", "device");
-  for (const Request& request : requests) add(*looped, request);
+  for (const TestRequest& request : requests) add(*looped, request);
   cached->run(), plain->run(), alone->run(), looped->run();
   for (int64_t slot = 0; slot < 2; ++slot)
   {

@@ -78,16 +78,16 @@ TEST(HostDecides, BadCommitsWriteNothing) {
   test::expect_error(Code::failed_precondition, "has no predictions",
                      [&] { decoder->statistics(0); });
   decoder->predict();
-  const std::vector<int32_t> before = decoder->slot(0).ids;
+  const std::vector<int32_t> before = decoder->request(0).ids;
   test::expect_error(Code::invalid_argument, "position 0 of slot 0 was not predicted", [&] {
     decoder->commit(0, std::vector<int64_t>{5, 0}, std::vector<int32_t>{1, 1});
   });
   test::expect_error(Code::invalid_argument, "token 30 at position 5", [&] {
     decoder->commit(0, std::vector<int64_t>{5}, std::vector<int32_t>{kMask});
   });
-  EXPECT_EQ(decoder->slot(0).ids, before);
+  EXPECT_EQ(decoder->request(0).ids, before);
   decoder->commit(0, {}, {});
-  EXPECT_EQ(decoder->slot(0).ids, before);
+  EXPECT_EQ(decoder->request(0).ids, before);
   EXPECT_EQ(decoder->metric(0, "steps"), 1);
 }
 

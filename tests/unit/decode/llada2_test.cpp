@@ -71,12 +71,12 @@ TEST_F(Editing, ReplacesTokensOfTheOpenBlockOnly) {
   const auto decoder = make_decoder(model_, edits_);
   const std::vector<int32_t> prompt = {3, 1, 4};
   add(*decoder, {prompt, 1, 21});
-  std::vector<int32_t> before = decoder->slot(0).ids;
+  std::vector<int32_t> before = decoder->request(0).ids;
   int64_t replaced = 0;
   for (bool active = true; active;) {
-    const int64_t begin = decoder->slot(0).block_begin();
+    const int64_t begin = decoder->request(0).block_begin();
     active = decoder->step() > 0;
-    const Slot& slot = decoder->slot(0);
+    const Request& slot = decoder->request(0);
     for (int64_t i = 0; i < slot.length(); ++i) {
       const auto at = static_cast<size_t>(i);
       const bool changed = slot.ids[at] != before[at];
@@ -92,7 +92,7 @@ TEST_F(Editing, ReplacesTokensOfTheOpenBlockOnly) {
   }
   EXPECT_GT(replaced, 0);
   for (size_t i = 3; i < before.size(); ++i) {
-    EXPECT_EQ(decoder->slot(0).states[i], State::final);
+    EXPECT_EQ(decoder->request(0).states[i], State::final);
     EXPECT_NE(before[i], kMask);
   }
 }

@@ -1,8 +1,8 @@
 // What a loop asks of an engine, where it is offered, and that it cannot decide otherwise than the
 // host without being found out.
 
-#include "decode/decoder_setup.h"
-#include "decode/loop_graph.h"
+#include "decode/decoder/decoder_setup.h"
+#include "decode/loop/loop_program.h"
 #include "unit/decode/far_engine.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
@@ -28,7 +28,7 @@ struct Far {
       model::new_model(engine, tiny_config(), Options(model::model_schema()));
 };
 
-const Request kRequest{{9, 2, 6, 5, 3, 5, 8, 9}, 7, 16};
+const TestRequest kRequest{{9, 2, 6, 5, 3, 5, 8, 9}, 7, 16};
 
 TEST(LoopEngine, ReadsOnceABlock) {
   const Far far;
@@ -57,7 +57,7 @@ TEST(LoopEngine, ReadsOnceABlock) {
 
 // The token after a step in the record, behind which the steps of the rows and whether they go on.
 int32_t& after(Tensor& answer, int64_t step, int64_t place) {
-  const int64_t columns = record_columns(StepSettings());
+  const int64_t columns = record_columns(PassSettings());
   return answer.mutable_as<int32_t>()[static_cast<size_t>((step * 4 + place + 1) * columns - 1)];
 }
 
@@ -133,7 +133,7 @@ TEST(LoopEngine, GraphsDoNotGrowWithSteps) {
     Options options(decoder_schema("spd"));
     const auto schedule = schedule_of(options);
     const auto policy = make_policy("spd", policy_setup(*model, options, *schedule));
-    const StepSettings settings = step_settings(*model, options, *policy);
+    const PassSettings settings = pass_settings(*model, options, *policy);
     graph::Graph graph;
     build_loop(graph, *model, settings, *policy->loop().rule,
                {{2, 8, 8, 64, 128, false, true}, 4, steps});
@@ -154,7 +154,7 @@ TEST(LoopEngine, CachesAreWrittenInPlace) {
     const auto schedule = schedule_of(options);
     const auto policy = make_policy("spd", policy_setup(*model, options, *schedule));
     auto graph = std::make_shared<graph::Graph>();
-    build_loop(*graph, *model, step_settings(*model, options, *policy), *policy->loop().rule,
+    build_loop(*graph, *model, pass_settings(*model, options, *policy), *policy->loop().rule,
                {{2, 8, 8, 64, cache_rows, false, true}, 4, 4});
     return model->engine().compile(graph)->plan().arena_bytes;
   };
@@ -169,7 +169,7 @@ TEST(LoopEngine, ACancelInsideALaunchChangesNoCanvas) {
                                                     own["loop"] = "device";
                                                     return own;
                                                   }());
-  const Request request{{1, 2, 3}, 5, 61};
+  const TestRequest request{{1, 2, 3}, 5, 61};
   add(*whole, request), add(*cut, request);
   whole->run();
   int cancelled = 0;
@@ -204,7 +204,7 @@ TEST(LoopEngine, AStopTokenEndsItsRequestInsideALoop) {
   const auto host = make_decoder(model, values);
   add(*host, kRequest);
   host->run();
-  const int32_t stop = host->slot(0).ids[kRequest.prompt.size() + 1];
+  const int32_t stop = host->request(0).ids[kRequest.prompt.size() + 1];
   std::vector<std::string> traces;
   for (const char* loop : {"host", "device"}) {
     Json own = values;
@@ -214,7 +214,7 @@ TEST(LoopEngine, AStopTokenEndsItsRequestInsideALoop) {
                  slot_options({{"seed", 7}, {"gen_length", 16}, {"stop", {std::to_string(stop)}}}));
     add(*decoder, {{4, 4}, 1, 16});
     decoder->run();
-    EXPECT_EQ(decoder->slot(0).finish, Finish::stopped);
+    EXPECT_EQ(decoder->request(0).finish, Finish::stopped);
     traces.push_back(decoder->trace(0) + decoder->trace(1));
   }
   EXPECT_EQ(traces[0], traces[1]);

@@ -1,7 +1,7 @@
 // Steps that run as a loop of one program decide what the host's loop decides: the same tokens,
 // states, probabilities, traces, events and counts, bit for bit on the CPU engine.
 
-#include "decode/loop_graph.h"
+#include "decode/loop/loop_program.h"
 #include "unit/cancel.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
@@ -14,7 +14,7 @@ namespace {
 // Windows and keys of these canvases: at most so many shapes on the ladder.
 constexpr int64_t kRungs = 2;
 
-const std::vector<Request> kRequests = {
+const std::vector<TestRequest> kRequests = {
     {{3, 1, 4}, 11, 9}, {{}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 13}, {{7, 7, 7, 7, 7}, 2, 2}};
 
 struct Kind {
@@ -39,7 +39,7 @@ Json spd(const Json& more = Json::object()) {
 
 // All that a caller can see of a slot.
 std::string seen(const Decoder& decoder, int64_t slot) {
-  const Slot& s = decoder.slot(slot);
+  const Request& s = decoder.request(slot);
   Json made = {{"ids", s.ids}, {"confidence", s.confidence}};
   for (const State state : s.states) made["states"].push_back(static_cast<int>(state));
   for (const char* key :
@@ -73,7 +73,7 @@ TEST_P(LoopPolicy, DecidesWhatTheHostDecides) {
     for (const double temperature : {0.0, 0.9}) {
       const Json more = {{"shift", shift}, {"temperature", temperature}, {"top_k", 12}};
       const auto host = decoder("host", more), device = decoder("device", more);
-      for (const Request& request : kRequests) add(*host, request), add(*device, request);
+      for (const TestRequest& request : kRequests) add(*host, request), add(*device, request);
       Listener told, replayed;
       host->run(told.fn());
       device->run(replayed.fn());
@@ -89,7 +89,7 @@ TEST_P(LoopPolicy, DecidesWhatTheHostDecides) {
 TEST_P(LoopPolicy, PulledAndPushedAloneAndTogetherAreTheSame) {
   const Json more = {{"temperature", 0.9}};
   const auto pushed = decoder("device", more), pulled = decoder("device", more);
-  for (const Request& request : kRequests) add(*pushed, request), add(*pulled, request);
+  for (const TestRequest& request : kRequests) add(*pushed, request), add(*pulled, request);
   pushed->run();
   int64_t steps = 1;
   while (pulled->step() > 0) ++steps;

@@ -18,7 +18,7 @@ Json multi(const Json& more = Json::object()) {
   return values;
 }
 
-const std::vector<Request> kRequests = {
+const std::vector<TestRequest> kRequests = {
     {{3, 1, 4}, 11, 9}, {{}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 13}, {{7, 7, 7, 7, 7}, 2, 2}};
 
 // A session fed with entropies that never change (worked example of scrya-com/dLLM-castlehill); answers what every step
@@ -31,7 +31,7 @@ std::vector<std::vector<int64_t>> decided_with(const std::vector<float>& entropi
   const auto schedule = noise::make_schedule("linear");
   const auto policy =
       make_policy("multi_block", {options, *schedule, model->config(), kMask, AttentionSpan{}, 0});
-  Slot slot;
+  Request slot;
   slot.prompt = 2;
   slot.ids.assign(2 + entropies.size(), kMask);
   slot.states.assign(slot.ids.size(), State::masked);
@@ -40,7 +40,7 @@ std::vector<std::vector<int64_t>> decided_with(const std::vector<float>& entropi
   const auto session = policy->begin(slot);
   std::vector<std::vector<int64_t>> steps;
   while (slot.active() && steps.size() < 99) {
-    const Ask ask = session->ask(slot, {});
+    const PassRequest ask = session->next_pass(slot, {});
     std::vector<Prediction> predictions;
     for (const int64_t position : ask.positions) {
       Prediction p;
@@ -72,7 +72,7 @@ std::pair<std::vector<int32_t>, Finish> canvas_of(const std::vector<Said>& said,
   const auto schedule = noise::make_schedule("linear");
   const auto policy =
       make_policy("multi_block", {options, *schedule, model->config(), kMask, AttentionSpan{}, 0});
-  Slot slot;
+  Request slot;
   slot.prompt = 2;
   slot.ids.assign(2 + said.size(), kMask);
   slot.states.assign(slot.ids.size(), State::masked);
@@ -80,7 +80,7 @@ std::pair<std::vector<int32_t>, Finish> canvas_of(const std::vector<Said>& said,
   for (const int64_t given : {0, 1}) slot.decide(given, 1, 1.0f, State::fixed);
   const auto session = policy->begin(slot);
   for (int step = 0; slot.active() && step < 99; ++step, ++slot.steps) {
-    const Ask ask = session->ask(slot, {});
+    const PassRequest ask = session->next_pass(slot, {});
     std::vector<Prediction> predictions;
     for (const int64_t position : ask.positions) {
       const Said& own = said[static_cast<size_t>(position - 2)];
@@ -166,7 +166,7 @@ TEST_P(Exact, CacheGivesTheBitsOfNone) {
       Json none = both;
       none["cache"] = "none";
       const auto cached = make_decoder(model, both), plain = make_decoder(model, none);
-      for (const Request& request : kRequests) add(*cached, request), add(*plain, request);
+      for (const TestRequest& request : kRequests) add(*cached, request), add(*plain, request);
       cached->run(), plain->run();
       for (int64_t slot = 0; slot < 4; ++slot)
         EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot))
@@ -195,16 +195,16 @@ TEST(MultiBlock, DelayedCacheDecodesAndSaysWhatItIs) {
     for (const int refresh : {0, 2}) {
       const auto decoder = make_decoder(
           model, multi({{"cache", "delayed"}, {"cache_delay", delay}, {"cache_refresh", refresh}}));
-      for (const Request& request : kRequests) add(*decoder, request);
+      for (const TestRequest& request : kRequests) add(*decoder, request);
       const auto whole = make_decoder(
           model, multi({{"cache", "delayed"}, {"cache_delay", delay}, {"cache_refresh", refresh}}));
-      for (const Request& request : kRequests) add(*whole, request);
+      for (const TestRequest& request : kRequests) add(*whole, request);
       decoder->step(), whole->step();
       const int64_t checks = test::count_checks([&](const Task* task) { whole->step(task); });
       for (const int64_t at : test::some_of(checks)) {
-        const std::vector<int32_t> before = decoder->slot(0).ids;
+        const std::vector<int32_t> before = decoder->request(0).ids;
         test::cancel_at(at, [&](const Task* task) { decoder->step(task); });
-        EXPECT_EQ(decoder->slot(0).ids, before) << "check " << at << " of " << checks;
+        EXPECT_EQ(decoder->request(0).ids, before) << "check " << at << " of " << checks;
       }
       decoder->run();
       EXPECT_EQ(decoder->metric(-1, "open"), 0);
@@ -214,7 +214,7 @@ TEST(MultiBlock, DelayedCacheDecodesAndSaysWhatItIs) {
   // Full passes alone are the run without a cache.
   const auto always = make_decoder(model, multi({{"cache", "delayed"}, {"cache_delay", 99}}));
   const auto none = make_decoder(model, multi());
-  for (const Request& request : kRequests) add(*always, request), add(*none, request);
+  for (const TestRequest& request : kRequests) add(*always, request), add(*none, request);
   always->run(), none->run();
   for (int64_t slot = 0; slot < 4; ++slot)
     EXPECT_EQ(answer_of(*always, slot), answer_of(*none, slot)) << slot;
@@ -222,20 +222,20 @@ TEST(MultiBlock, DelayedCacheDecodesAndSaysWhatItIs) {
 
 TEST(MultiBlock, AnEosTakesAllBehindIt) {
   const auto model = tiny_model();
-  const Request request{{3, 1, 4}, 11, 20};
+  const TestRequest request{{3, 1, 4}, 11, 20};
   const auto whole = make_decoder(model, multi({{"entropy_threshold", 2.2}}));
   add(*whole, request);
   whole->run();
-  const std::vector<int32_t> ids = whole->slot(0).ids;
+  const std::vector<int32_t> ids = whole->request(0).ids;
   const int32_t eos = ids[9];
   const auto first = std::find(ids.begin() + 3, ids.end(), eos) - ids.begin();
   const auto decoder = make_decoder(model, multi({{"entropy_threshold", 2.2}, {"eos", eos}}));
   add(*decoder, request);
-  std::vector<int32_t> before = decoder->slot(0).ids;
-  std::vector<State> states = decoder->slot(0).states;
+  std::vector<int32_t> before = decoder->request(0).ids;
+  std::vector<State> states = decoder->request(0).states;
   for (bool active = true; active;) {
     active = decoder->step() > 0;
-    const Slot& slot = decoder->slot(0);
+    const Request& slot = decoder->request(0);
     for (size_t i = 0; i < before.size(); ++i) {
       if (states[i] == State::final || states[i] == State::fixed) {
         EXPECT_EQ(slot.ids[i], before[i]) << i;
@@ -244,7 +244,7 @@ TEST(MultiBlock, AnEosTakesAllBehindIt) {
     before = slot.ids;
     states = slot.states;
   }
-  const Slot& slot = decoder->slot(0);
+  const Request& slot = decoder->request(0);
   EXPECT_EQ(slot.finish, Finish::stopped);
   const auto end = std::find(slot.ids.begin() + 3, slot.ids.end(), eos) - slot.ids.begin();
   EXPECT_LE(end, first);

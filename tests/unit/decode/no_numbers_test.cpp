@@ -1,7 +1,7 @@
 // A model whose numbers are not finite decides nothing: a step fails and names the position and the
 // operation, under every policy and with and without a cache.
 
-#include "decode/policy.h"
+#include "decode/request/policy.h"
 #include "unit/counting_engine.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
@@ -43,7 +43,7 @@ TEST(NoNumbers, AStepNamesPositionAndOperation) {
               std::string::npos)
         << error.text();
     EXPECT_NE(error.text().find("at layer 1 made"), std::string::npos) << error.text();
-    EXPECT_EQ(decoder->slot(0).open_count(0, 8), 6); // nothing was decided
+    EXPECT_EQ(decoder->request(0).open_count(0, 8), 6); // nothing was decided
   }
 }
 
@@ -91,8 +91,8 @@ TEST(NoNumbers, ALoopThatFailsChangesNoCanvas) {
   decoder->add(std::vector<int32_t>{1, 2}, {}, slot_options());
   decoder->add(std::vector<int32_t>{7, 2}, {}, slot_options());
   EXPECT_EQ(error_of([&] { decoder->step(); }).code(), Code::failed_precondition);
-  EXPECT_EQ(decoder->slot(0).open_count(0, 8), 6);
-  EXPECT_EQ(decoder->slot(1).open_count(0, 8), 6);
+  EXPECT_EQ(decoder->request(0).open_count(0, 8), 6);
+  EXPECT_EQ(decoder->request(1).open_count(0, 8), 6);
 }
 
 TEST(NoNumbers, ASearchThatFailsKeepsTheError) {
@@ -128,8 +128,8 @@ TEST(NoNumbers, HealthyWeightsDecodeAgain) {
   EXPECT_THROW(decoder->step(), Error);
   model->params().write(kQuery, healthy);
   decoder->run();
-  EXPECT_EQ(decoder->slot(0).ids, wanted->slot(0).ids);
-  EXPECT_EQ(decoder->slot(0).confidence, wanted->slot(0).confidence);
+  EXPECT_EQ(decoder->request(0).ids, wanted->request(0).ids);
+  EXPECT_EQ(decoder->request(0).confidence, wanted->request(0).confidence);
 }
 
 TEST(NoNumbers, EveryTokenBannedIsAnError) {
@@ -155,7 +155,7 @@ TEST(NoNumbers, TemperaturesBelowTheBoundAreErrors) {
   const auto greedy = make_decoder(tiny_model(), {{"temperature", 0}, {"gen_length", 4}});
   greedy->start(std::vector<int32_t>{1}, 0);
   greedy->run();
-  EXPECT_EQ(decoder->slot(0).ids, greedy->slot(0).ids);
+  EXPECT_EQ(decoder->request(0).ids, greedy->request(0).ids);
 }
 
 } // namespace

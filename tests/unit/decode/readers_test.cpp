@@ -14,7 +14,7 @@
 namespace dllm::decode {
 namespace {
 
-const Request kRequest = {{3, 1, 4}, 11, 12};
+const TestRequest kRequest = {{3, 1, 4}, 11, 12};
 const std::string kValues = "model.layers.0.self_attn.v_proj.weight";
 
 struct Bed {
@@ -36,7 +36,7 @@ struct Bed {
 
 // All that a reader can get, as text.
 std::string seen(const Decoder& decoder) {
-  const SlotCopyRef copy = decoder.copy(0);
+  const RequestCopyRef copy = decoder.copy(0);
   Json made = {{"ids", copy->ids}, {"confidence", copy->confidence}};
   for (const State state : copy->states) made["states"].push_back(static_cast<int>(state));
   for (const char* key : {"done", "steps", "nfe", "decided", "open", "launches"})
@@ -62,7 +62,7 @@ TEST(DecoderReaders, SeeTheLastCompleteStepInTheMiddleOfOne) {
     last = seen(*decoder);
   }
   EXPECT_EQ(looks, 12); // of six steps
-  EXPECT_EQ(decoder->copy(0)->ids, decoder->slot(0).ids);
+  EXPECT_EQ(decoder->copy(0)->ids, decoder->request(0).ids);
 }
 
 TEST(DecoderReaders, ARunCountsItsSteps) {

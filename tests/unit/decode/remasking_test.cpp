@@ -12,10 +12,10 @@ namespace dllm::decode {
 namespace {
 
 // The same number for every position and step, or one per step.
-class FixedDraws final : public DrawSource {
+class FixedDraws final : public RandomSource {
 public:
   explicit FixedDraws(std::vector<float> by_step) : by_step_(std::move(by_step)) {}
-  float uniform(const Slot& slot, int64_t, int) const override {
+  float uniform(const Request& slot, int64_t, int) const override {
     return by_step_[static_cast<size_t>(slot.steps) % by_step_.size()];
   }
 
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Remasking, CleanShare, ::testing::ValuesIn(kExactShares
 constexpr std::array<double, 8> kJoint = {0.30, 0.02, 0.03, 0.15, 0.05, 0.20, 0.05, 0.20};
 
 // The exact conditional of one position given what is visible.
-Prediction exact(const Slot& slot, int64_t position) {
+Prediction exact(const Request& slot, int64_t position) {
   std::array<double, 2> weight = {0, 0};
   for (size_t word = 0; word < 8; ++word) {
     bool fits = true;
@@ -194,7 +194,7 @@ TEST(FirstHitting, DrawsThePublishedTimes) {
   const FixedDraws draws({0.5f, 0.25f, 0.81f, 0.3f});
   Bench bench("first_hitting", 4, Json::object(), 0, &draws);
   for (const double time : {0.84089642, 0.52973155, 0.47675839, 0.14302752}) {
-    EXPECT_NEAR(bench.ask().time, time, 1e-6);
+    EXPECT_NEAR(bench.next_pass().time, time, 1e-6);
     EXPECT_EQ(bench.step(sure()).size(), 1u);
   }
   EXPECT_FALSE(bench.slot.active());
@@ -220,7 +220,7 @@ TEST(ConfidenceRemasking, MasksAsManyAsPublished) {
 // Position 0 is decided with 0.4 when nothing better is there; as others become surer it is masked
 // again and its token repaired.
 TEST(ConfidenceRemasking, RepairsEarlyTokensUnlessTheyStay) {
-  const auto oracle = [](const Slot& slot, int64_t position) {
+  const auto oracle = [](const Request& slot, int64_t position) {
     Prediction p = probabilities({0.4, 0.3, 0.2, 0.1})(slot, position);
     if (slot.steps > 0) p.probability = 0.9f, p.token = 2;
     return p;

@@ -2,7 +2,7 @@
 // A tiny model and decoders of it, for the tests of decoding.
 
 #include "cpu/engine.h"
-#include "decode/decoder.h"
+#include "decode/decoder/decoder.h"
 #include "graph/engine.h"
 
 #include <nlohmann/json.hpp>
@@ -44,13 +44,13 @@ inline std::unique_ptr<Decoder> make_decoder(std::shared_ptr<model::Model> model
 }
 
 inline Options slot_options(const Json& values = Json::object()) {
-  Options options(slot_schema());
+  Options options(request_schema());
   options.set_json(values);
   return options;
 }
 
 // What a request is asked and what must not depend on its neighbours.
-struct Request {
+struct TestRequest {
   std::vector<int32_t> prompt;
   int64_t seed;
   int64_t gen_length;
@@ -63,10 +63,10 @@ struct Answer {
 };
 
 inline Answer answer_of(const Decoder& decoder, int64_t slot = 0) {
-  return {decoder.slot(slot).ids, decoder.slot(slot).confidence};
+  return {decoder.request(slot).ids, decoder.request(slot).confidence};
 }
 
-inline int64_t add(Decoder& decoder, const Request& request) {
+inline int64_t add(Decoder& decoder, const TestRequest& request) {
   return decoder.add(request.prompt, {},
                      slot_options({{"seed", request.seed}, {"gen_length", request.gen_length}}));
 }

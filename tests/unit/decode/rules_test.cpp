@@ -1,5 +1,6 @@
 // Which positions one step of a confidence rule decides.
 
+#include "decode/policies/rules.h"
 #include "unit/decode/requests.h"
 #include "unit/decode/sessions.h"
 #include "unit/test_files.h"
@@ -68,7 +69,7 @@ TEST(Frechet, DecidesTheWidestProfile) {
 
 // Worked by hand: entropies .05 .1 .2 .9, sum without the largest 0, .05, .15, .35.
 TEST(EntropyBound, StopsWhereTheEntropiesAddUp) {
-  const auto oracle = [](const Slot& slot, int64_t position) {
+  const auto oracle = [](const Request& slot, int64_t position) {
     Prediction p = probabilities({0.5, 0.5, 0.5, 0.5})(slot, position);
     p.entropy = std::array{0.9f, 0.05f, 0.2f, 0.1f}[static_cast<size_t>(position)];
     return p;
@@ -95,7 +96,7 @@ TEST(Hierarchy, EveryRunGivesItsSurest) {
 // Token 1 stays at 0.45 while the other position wavers: credit lifts the steady one.
 TEST(Credit, SteadyPredictionsPassEarlier) {
   Bench bench("credit", 3, {{"threshold", 0.6}});
-  const auto oracle = [](const Slot& slot, int64_t position) {
+  const auto oracle = [](const Request& slot, int64_t position) {
     Prediction p;
     p.position = position;
     const bool odd = slot.steps % 2 == 1;
@@ -117,7 +118,7 @@ TEST(ConfidenceRules, RefuseARequestThatOnlyPredictsTheMask) {
   for (const std::string policy : {"threshold", "factor", "frechet", "hierarchy", "credit"}) {
     Bench bench(policy, 3);
     test::expect_error(Code::failed_precondition, "all 3 open positions", [&] {
-      bench.step([](const Slot& slot, int64_t position) {
+      bench.step([](const Request& slot, int64_t position) {
         Prediction p = probabilities({0.9, 0.9, 0.9})(slot, position);
         p.token = p.argmax = kToyMask;
         return p;
@@ -194,10 +195,10 @@ TEST(ApproximateCache, ShiftedBlocksDecideTheirFirstTokenAlone) {
                                                    {"cache", "dual"}});
   add(*decoder, {{9, 2, 6}, 7, 8});
   decoder->step();
-  EXPECT_EQ(decoder->slot(0).open_positions(0, 11), (Positions{4, 5, 6, 7, 8, 9, 10}));
+  EXPECT_EQ(decoder->request(0).open_positions(0, 11), (Positions{4, 5, 6, 7, 8, 9, 10}));
   decoder->step();
   EXPECT_LT(decoder->metric(0, "open"), 7);
-  EXPECT_FALSE(decoder->slot(0).is_open(3));
+  EXPECT_FALSE(decoder->request(0).is_open(3));
 }
 
 // Blocks begin behind the prompt also when given tokens stand behind the open ones.
@@ -206,9 +207,9 @@ TEST(PromptLength, BlocksBeginBehindIt) {
   const std::vector<int32_t> canvas = {3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 7, 7};
   const std::vector<uint8_t> fixed = {1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1};
   decoder->add(canvas, fixed, slot_options({{"prompt_length", 2}}));
-  EXPECT_EQ(decoder->slot(0).block_begin(), 2);
+  EXPECT_EQ(decoder->request(0).block_begin(), 2);
   decoder->step(), decoder->step();
-  EXPECT_EQ(decoder->slot(0).open_positions(0, 12), (Positions{6, 7, 8, 9}));
+  EXPECT_EQ(decoder->request(0).open_positions(0, 12), (Positions{6, 7, 8, 9}));
   test::expect_error(Code::invalid_argument, "prompt_length 3", [&] {
     decoder->add(canvas, fixed, slot_options({{"prompt_length", 3}}));
   });

@@ -1,5 +1,6 @@
 // The distribution of what is drawn, on models whose logits are known.
 
+#include "decode/policies/rules.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
 
@@ -58,7 +59,7 @@ std::vector<std::vector<int32_t>> draw(const Json& settings, int64_t requests) {
   for (int64_t seed = 0; seed < requests; ++seed) add(*decoder, {{}, seed, 40});
   decoder->run();
   std::vector<std::vector<int32_t>> made;
-  for (int64_t slot = 0; slot < requests; ++slot) made.push_back(decoder->slot(slot).ids);
+  for (int64_t slot = 0; slot < requests; ++slot) made.push_back(decoder->request(slot).ids);
   return made;
 }
 
@@ -128,13 +129,13 @@ TEST(Sampling, DeferredTokensCountAsImpossible) {
   const auto decoder = make_decoder(model, {{"steps", 8}, {"defer", {"0"}}});
   add(*decoder, {{}, 1, 8});
   decoder->run();
-  EXPECT_EQ(decoder->slot(0).ids, std::vector<int32_t>(8, 0));
-  EXPECT_EQ(decoder->slot(0).confidence, std::vector<float>(8, 0.0f));
+  EXPECT_EQ(decoder->request(0).ids, std::vector<int32_t>(8, 0));
+  EXPECT_EQ(decoder->request(0).confidence, std::vector<float>(8, 0.0f));
   const auto other = make_decoder(model, {{"steps", 8}, {"defer", {"1", "2"}}});
   add(*other, {{}, 1, 8});
   other->run();
   const std::vector<double> p = softmax({kLogits[0], kLogits[3], kLogits[4]});
-  for (const float confidence : other->slot(0).confidence) EXPECT_NEAR(confidence, p[0], 1e-5);
+  for (const float confidence : other->request(0).confidence) EXPECT_NEAR(confidence, p[0], 1e-5);
 }
 
 TEST(Sampling, TemperatureAndFiltersShapeTheDraw) {
@@ -172,7 +173,7 @@ TEST(Sampling, ConfidenceIsTheProbabilityOfTheToken) {
       make_decoder(known_model(), {{"steps", 4}, {"temperature", 2.0}, {"gen_length", 40}});
   decoder->start({}, 3);
   decoder->run();
-  const Slot& slot = decoder->slot(0);
+  const Request& slot = decoder->request(0);
   for (size_t i = 0; i < slot.ids.size(); ++i) {
     // At temperature 1 whatever the draw's was.
     EXPECT_NEAR(slot.confidence[i], p[static_cast<size_t>(slot.ids[i])], 1e-5);

@@ -1,7 +1,7 @@
 #pragma once
 // One request under one policy without a model: a test says what is predicted.
 
-#include "decode/policy.h"
+#include "decode/request/policy.h"
 
 #include <nlohmann/json.hpp>
 
@@ -15,12 +15,12 @@ namespace dllm::decode {
 constexpr int32_t kToyMask = 99;
 
 // Predictions of one position, with the slot as it is.
-using Oracle = std::function<Prediction(const Slot& slot, int64_t position)>;
+using Oracle = std::function<Prediction(const Request& slot, int64_t position)>;
 
 class Bench {
 public:
   Bench(const std::string& policy, int64_t length, const Json& own = Json::object(),
-        uint64_t seed = 0, const DrawSource* draws = nullptr)
+        uint64_t seed = 0, const RandomSource* draws = nullptr)
       : options_(decoder_schema(policy)) {
     options_.set_json(own);
     schedule_ = noise::make_schedule(options_.str("schedule"));
@@ -29,16 +29,16 @@ public:
     slot.confidence.assign(static_cast<size_t>(length), 0.0f);
     slot.settings.seed = seed;
     slot.settings.temperature = static_cast<float>(options_.f64("temperature"));
-    slot.draws = draws;
+    slot.random_source = draws;
     policy_ = make_policy(policy, {options_, *schedule_, config_, kToyMask, {}, 0});
     session_ = policy_->begin(slot);
   }
 
-  Ask ask() const { return session_->ask(slot, {}); }
+  PassRequest next_pass() const { return session_->next_pass(slot, {}); }
 
   // Answers the positions that were decided and stayed so.
   std::vector<int64_t> step(const Oracle& oracle) {
-    const Ask asked = ask();
+    const PassRequest asked = next_pass();
     std::vector<Prediction> predictions;
     for (const int64_t position : asked.positions) predictions.push_back(oracle(slot, position));
     const std::vector<int64_t> decided = session_->apply(slot, asked, predictions).decided;
@@ -51,7 +51,7 @@ public:
   }
   int64_t open() const { return slot.open_count(0, slot.length()); }
 
-  Slot slot;
+  Request slot;
 
 private:
   Options options_;
@@ -63,7 +63,7 @@ private:
 
 // Token 1 everywhere, as probable as the position's number.
 inline Oracle probabilities(std::vector<double> by_position) {
-  return [=](const Slot&, int64_t position) {
+  return [=](const Request&, int64_t position) {
     Prediction p;
     p.position = position;
     p.token = p.argmax = 1;

@@ -15,7 +15,7 @@ using std::chrono::nanoseconds;
 using test::expect_error;
 
 constexpr nanoseconds kOneOperation{0}, kDay{std::chrono::hours(24)};
-const Request kSlicedRequest = {{3, 1, 4}, 11, 12};
+const TestRequest kSlicedRequest = {{3, 1, 4}, 11, 12};
 const std::string kSlicedWeight = "model.layers.0.self_attn.v_proj.weight";
 
 std::unique_ptr<Decoder> sliced_decoder(const std::shared_ptr<model::Model>& model, Json values = Json::object()) {
@@ -230,9 +230,9 @@ TEST(Deltas, NameEveryPositionThatChanged) {
   for (const char* policy : {"low_confidence", "remdm"}) {
     const auto decoder = sliced_decoder(tiny_model(), {{"policy", policy}});
     add(*decoder, kSlicedRequest);
-    std::vector<int32_t> picture = decoder->slot(0).ids;
+    std::vector<int32_t> picture = decoder->request(0).ids;
     std::vector<int32_t> states;
-    for (const State state : decoder->slot(0).states) states.push_back(static_cast<int32_t>(state));
+    for (const State state : decoder->request(0).states) states.push_back(static_cast<int32_t>(state));
     size_t drawn = 0;
     const auto draw = [&](const Event& event) {
       if (event.kind() != EventKind::decode_step) return dllm::Answer::go_on;

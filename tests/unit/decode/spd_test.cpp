@@ -1,6 +1,6 @@
 // Soft parallel decoding: its two formulas, and what its three implementations have in common.
 
-#include "decode/policies/spd_rule.h"
+#include "decode/policies/spd.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
 
@@ -21,7 +21,7 @@ Json spd(const Json& more = Json::object()) {
   return with({{"policy", "spd"}, {"block_length", 4}, {"suppress_mask", true}}, more);
 }
 
-const std::vector<Request> kRequests = {
+const std::vector<TestRequest> kRequests = {
     {{3, 1, 4}, 11, 9}, {{}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 13}, {{7, 7, 7, 7, 7}, 2, 2}};
 
 TEST(SpdRule, TakesTheLeadingSureMasks) {
@@ -55,7 +55,7 @@ TEST_P(Implementations, GiveTheSameBits) {
                             Json{{"implementation", "kv_fast"}}}) {
       decoders.push_back(
           make_decoder(model, with(with(spd({{"shift", shift}}), own), GetParam().values)));
-      for (const Request& request : kRequests) add(*decoders.back(), request);
+      for (const TestRequest& request : kRequests) add(*decoders.back(), request);
       decoders.back()->run();
     }
     for (size_t i = 1; i < decoders.size(); ++i) {
@@ -100,12 +100,12 @@ TEST(Spd, TokensOfTheBlockAreProvisionalUntilItEnds) {
   const auto decoder = make_decoder(tiny_model(), spd({{"confidence_stop", 2.0}}));
   add(*decoder, kRequests[0]);
   int64_t provisional = 0, revised = 0;
-  std::vector<int32_t> before = decoder->slot(0).ids;
-  std::vector<State> states = decoder->slot(0).states;
+  std::vector<int32_t> before = decoder->request(0).ids;
+  std::vector<State> states = decoder->request(0).states;
   for (bool active = true; active;) {
-    const int64_t block = decoder->slot(0).block_begin();
+    const int64_t block = decoder->request(0).block_begin();
     active = decoder->step() > 0;
-    const Slot& slot = decoder->slot(0);
+    const Request& slot = decoder->request(0);
     for (size_t i = 0; i < before.size(); ++i) {
       provisional += slot.states[i] == State::provisional;
       if (slot.states[i] == State::provisional) {
@@ -156,7 +156,7 @@ Toy toy(const std::vector<int32_t>& prompt, int64_t length, const Json& more) {
   const auto schedule = noise::make_schedule("linear");
   const auto policy =
       make_policy("spd", {options, *schedule, model->config(), kToyMask, AttentionSpan{}, 0});
-  Slot slot;
+  Request slot;
   slot.ids.assign(static_cast<size_t>(length), kToyMask);
   slot.states.assign(slot.ids.size(), State::masked);
   slot.confidence.assign(slot.ids.size(), 0.0f);
@@ -166,7 +166,7 @@ Toy toy(const std::vector<int32_t>& prompt, int64_t length, const Json& more) {
   const auto session = policy->begin(slot);
   CacheView view;
   while (slot.active() && slot.steps < 99) {
-    const Ask ask = session->ask(slot, view);
+    const PassRequest ask = session->next_pass(slot, view);
     std::vector<Prediction> said;
     if (ask.cached) view.final_end = ask.final_end;
     const int64_t known = 4 - slot.open_count(slot.block_begin(), slot.block_end());
@@ -181,7 +181,7 @@ Toy toy(const std::vector<int32_t>& prompt, int64_t length, const Json& more) {
       said.push_back(made);
     }
     session->apply(slot, ask, said);
-    if (ask.pass == Pass::step) ++slot.steps, ++slot.evaluations;
+    if (ask.kind == PassKind::step) ++slot.steps, ++slot.evaluations;
   }
   return {slot.ids, session->nfe(slot), slot.steps};
 }
@@ -216,21 +216,21 @@ TEST(Spd, FollowsTheToyModel) {
 }
 
 // The token the model decides first in a request, to be its EOS.
-int32_t early_token(const std::shared_ptr<model::Model>& model, const Request& request) {
+int32_t early_token(const std::shared_ptr<model::Model>& model, const TestRequest& request) {
   const auto decoder = make_decoder(model, spd());
   add(*decoder, request);
   decoder->run();
-  return decoder->slot(0).ids[request.prompt.size()];
+  return decoder->request(0).ids[request.prompt.size()];
 }
 
 TEST(Spd, AnEosEndsItsRequestAlone) {
   const auto model = tiny_model();
-  const Request request{{3, 1, 4}, 11, 20};
+  const TestRequest request{{3, 1, 4}, 11, 20};
   const int32_t eos = early_token(model, request);
   const auto decoder = make_decoder(model, spd({{"eos", eos}}));
   add(*decoder, request), add(*decoder, {{eos, eos}, 1, 6});
   decoder->run();
-  const Slot& slot = decoder->slot(0);
+  const Request& slot = decoder->request(0);
   EXPECT_EQ(slot.finish, Finish::stopped);
   for (size_t i = 4; i < slot.ids.size(); ++i) EXPECT_EQ(slot.ids[i], eos) << i;
   EXPECT_EQ(decoder->metric(0, "open"), 0);
@@ -238,7 +238,7 @@ TEST(Spd, AnEosEndsItsRequestAlone) {
   const auto quirk = make_decoder(model, spd({{"eos", eos}, {"compat", "dllm-jax"}}));
   add(*quirk, {{eos, eos}, 1, 12});
   quirk->run();
-  EXPECT_EQ(quirk->slot(0).finish, Finish::stopped);
+  EXPECT_EQ(quirk->request(0).finish, Finish::stopped);
   EXPECT_LE(quirk->metric(0, "steps"), 4);
   // The tail stays open on request.
   const auto bare = make_decoder(model, spd({{"eos", eos}, {"eos_fill", false}}));

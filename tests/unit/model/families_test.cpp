@@ -3,6 +3,7 @@
 #include "graph/ops.h"
 #include "model/builder.h"
 #include "model/families/family.h"
+#include "model/layers/layer_kind.h"
 #include "model/model.h"
 #include "model_tools.h"
 #include "unit/test_files.h"
@@ -45,9 +46,9 @@ TEST(Families, RunsAreLayersOfOneKind) {
   const std::vector<LayerRun> runs = layer_runs(config);
   ASSERT_EQ(runs.size(), 3u);
   EXPECT_EQ(runs[0].prefix(), "layers.");
-  EXPECT_TRUE(runs[0].experts);
+  EXPECT_EQ(runs[0].network, &kExperts);
   EXPECT_EQ(runs[1].prefix(), "layers@1.");
-  EXPECT_FALSE(runs[1].experts);
+  EXPECT_EQ(runs[1].network, &kMlp);
   EXPECT_EQ(runs[2].first, 2);
   EXPECT_EQ(layer_runs(config_from_json(small_config("llama"), "c")).size(), 1u);
 

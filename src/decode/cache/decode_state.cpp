@@ -1,0 +1,208 @@
+#include "decode/cache/decode_state.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+namespace dllm::decode {
+namespace {
+
+constexpr int64_t kCapacityStep = 64; // the attention kernel's tiles are counted from key 0
+
+// Equal tokens at the front, cut at an edge that both spans have there.
+int64_t common_edge(std::span<const int32_t> kept, const AttentionSpan& kept_span,
+                    std::span<const int32_t> known, const AttentionSpan& span) {
+  if (!(kept_span == span) || !span.is_exact()) return 0;
+  const auto end = std::mismatch(kept.begin(), kept.end(), known.begin(), known.end()).first;
+  return span.floor(end - kept.begin());
+}
+
+} // namespace
+
+int64_t row_capacity(int64_t length) {
+  return (length + kCapacityStep - 1) / kCapacityStep * kCapacityStep;
+}
+
+DecodeState::DecodeState(std::shared_ptr<model::Model> model, int64_t shift)
+    : model_(std::move(model)), stacks_(model::state_stacks(model_->config())), saves_(model::has_saved(stacks_)),
+      shift_(shift) {}
+
+// The last border at most `end` from whose tokens a pass can go on.
+int64_t DecodeState::saved_edge(const Row& row, int64_t end) const {
+  if (!saves_) return end;
+  int64_t edge = 0;
+  for (const Snapshot& snapshot : row.snapshots) {
+    if (snapshot.position + shift_ <= end) edge = snapshot.position + shift_;
+  }
+  return edge;
+}
+
+int64_t DecodeState::best_row(std::span<const int32_t> known, const AttentionSpan& span,
+                              int64_t* common) const {
+  int64_t best = -1;
+  *common = 0;
+  for (int64_t r = 0; r < rows(); ++r) {
+    const Row& row = rows_[static_cast<size_t>(r)];
+    if (row.used) continue;
+    const int64_t edge = saved_edge(row, common_edge(row.tokens, row.span, known, span));
+    const bool older =
+        best >= 0 && row.last_use < rows_[static_cast<size_t>(best)].last_use && edge == *common;
+    if (best < 0 || edge > *common || older) {
+      best = r;
+      *common = edge;
+    }
+  }
+  return best;
+}
+
+int64_t DecodeState::acquire(int64_t length, std::span<const int32_t> known, const AttentionSpan& span) {
+  const int64_t wanted = row_capacity(length);
+  int64_t common = 0;
+  int64_t found = best_row(known, span, &common);
+  if (found < 0) {
+    found = rows();
+    resize(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(found + 1))),
+           std::max(capacity_, wanted));
+  } else if (wanted > capacity_) {
+    resize(rows(), wanted);
+  }
+  Row& row = rows_[static_cast<size_t>(found)];
+  row.used = true;
+  row.span = span;
+  rewind(found, common);
+  row.last_use = ++clock_;
+  ++row.generation;
+  reused_ += common;
+  return found;
+}
+
+void DecodeState::release(int64_t row) {
+  rows_[static_cast<size_t>(row)].used = false;
+}
+
+CacheView DecodeState::view(int64_t row) const {
+  const Row& kept = rows_[static_cast<size_t>(row)];
+  return {static_cast<int64_t>(kept.tokens.size()), kept.generation};
+}
+
+void DecodeState::commit(int64_t row, std::span<const int32_t> ids, int64_t begin, int64_t end) {
+  Row& kept = rows_[static_cast<size_t>(row)];
+  const auto first = static_cast<int64_t>(kept.tokens.size());
+  if (const SavedPass pass = saved_pass(row, begin, end); pass.to >= 0) {
+    std::erase_if(kept.snapshots, [&](const Snapshot& snapshot) {
+      return snapshot.place == pass.to || snapshot.position > begin;
+    });
+    kept.snapshots.push_back({begin + pass.length, pass.to});
+  }
+  if (end > first) kept.tokens.insert(kept.tokens.end(), ids.begin() + first, ids.begin() + end);
+  rewind(row, std::max(begin, end));
+}
+
+void DecodeState::rewind(int64_t row, int64_t end) {
+  Row& kept = rows_[static_cast<size_t>(row)];
+  const int64_t edge = saved_edge(kept, std::min(static_cast<int64_t>(kept.tokens.size()), std::max<int64_t>(end, 0)));
+  kept.tokens.resize(static_cast<size_t>(edge));
+  std::erase_if(kept.snapshots, [&](const Snapshot& snapshot) { return snapshot.position > edge; });
+}
+
+int64_t DecodeState::start(int64_t row, int64_t begin) const {
+  if (!saves_) return begin;
+  int64_t at = 0;
+  for (const Snapshot& snapshot : rows_[static_cast<size_t>(row)].snapshots) {
+    if (snapshot.position <= begin) at = snapshot.position;
+  }
+  return at;
+}
+
+SavedPass DecodeState::saved_pass(int64_t row, int64_t begin, int64_t final_end) const {
+  SavedPass pass;
+  if (!saves_) return pass;
+  const std::vector<Snapshot>& snapshots = rows_[static_cast<size_t>(row)].snapshots;
+  for (const Snapshot& snapshot : snapshots) {
+    if (snapshot.position == begin) pass.from = snapshot.place;
+  }
+  if (pass.from < 0 && begin > 0) fail(Code::internal, "no snapshot of row {} at position {}", row, begin);
+  pass.length = std::max<int64_t>(0, final_end - shift_ - begin);
+  if (pass.length == 0) return pass;
+  // A free place, else that of a snapshot behind the window's beginning (it is out of date), else of the oldest.
+  const auto is_free = [&](int64_t place) {
+    return std::none_of(snapshots.begin(), snapshots.end(),
+                        [&](const Snapshot& snapshot) { return snapshot.place == place && snapshot.position <= begin; });
+  };
+  for (int64_t place = 0; place < model::kSnapshots && pass.to < 0; ++place) {
+    if (is_free(place)) pass.to = place;
+  }
+  if (pass.to < 0) pass.to = snapshots[snapshots[0].place == pass.from ? 1 : 0].place;
+  return pass;
+}
+
+void DecodeState::lose() {
+  for (Row& row : rows_) {
+    row.tokens.clear();
+    row.snapshots.clear();
+    ++row.generation;
+  }
+}
+
+void DecodeState::recover() {
+  if (!buffers_.empty() || rows_.empty() || stacks_.empty()) return;
+  lose();
+  resize(rows(), capacity_);
+}
+
+StateBuffers DecodeState::lend() {
+  recover();
+  return std::exchange(buffers_, {});
+}
+
+void DecodeState::give_back(StateBuffers buffers) {
+  buffers_ = std::move(buffers);
+}
+
+int64_t DecodeState::nowhere() const {
+  return model_->config().layers * rows() * std::max(capacity_, model::kSnapshots);
+}
+
+int64_t DecodeState::bytes() const {
+  int64_t sum = 0;
+  for (const model::StateStack& stack : stacks_) sum += stack.bytes({rows(), capacity_});
+  return sum;
+}
+
+// The same contents in buffers of another shape; zeros where nothing was.
+Tensor DecodeState::widened(size_t number, int64_t rows, int64_t capacity) const {
+  const model::StateStack& stack = stacks_[number];
+  Tensor made(stack.slot.dtype, stack.shape({rows, capacity}));
+  std::memset(made.mutable_bytes(), 0, static_cast<size_t>(made.byte_size()));
+  if (buffers_.empty() || buffers_[number] == nullptr) return made;
+  const Tensor old = buffers_[number]->read();
+  const int64_t count = this->rows(), line = stack.slot.shape.count() * dtype_size(stack.slot.dtype);
+  const int64_t from = stack.layer_rows({1, capacity_}), to = stack.layer_rows({1, capacity}); // rows of a request
+  for (int64_t i = 0; i < static_cast<int64_t>(stack.layers.size()) * count; ++i) {
+    const int64_t layer = i / count, row = i % count;
+    std::memcpy(made.mutable_bytes() + (layer * rows + row) * to * line, old.bytes() + i * from * line,
+                static_cast<size_t>(from * line));
+  }
+  return made;
+}
+
+void DecodeState::resize(int64_t rows, int64_t capacity) {
+  constexpr int64_t kMostRows = int64_t{1} << 30; // row numbers are i32, and a layer is added once
+  const int64_t all = model_->config().layers * rows * std::max(capacity, model::kSnapshots);
+  if (all >= kMostRows) {
+    fail_with_hint(
+        "hold fewer requests at a time, or shorter ones", Code::resource_exhausted,
+        "a cache of {} requests of {} positions over {} layers has {} rows, {} are possible", rows,
+        capacity, model_->config().layers, all, kMostRows);
+  }
+  StateBuffers made;
+  for (size_t i = 0; i < stacks_.size(); ++i) made.push_back(model_->engine().upload(widened(i, rows, capacity)));
+  buffers_ = std::move(made);
+  rows_.resize(static_cast<size_t>(rows));
+  capacity_ = capacity;
+}
+
+} // namespace dllm::decode

@@ -1,0 +1,255 @@
+#include "decode/decoder/decoder.h"
+
+#include "base/error.h"
+#include "decode/decoder/decoder_setup.h"
+#include "decode/trace/published.h"
+
+#include <algorithm>
+
+namespace dllm::decode {
+namespace {
+
+// Below, the largest logit divided by it may be infinite.
+constexpr double kLeastTemperature = 1e-6;
+
+float temperature_of(double asked) {
+  if (asked > 0 && asked < kLeastTemperature) {
+    fail_with_hint("0 takes the likeliest token", Code::invalid_argument,
+                   "temperature {} is below {}", asked, kLeastTemperature);
+  }
+  return static_cast<float>(asked);
+}
+
+} // namespace
+
+Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
+    : model_(std::move(model)), options_(policy_options(options)), schedule_(schedule_of(options_)),
+      policy_(make_policy(options_.str("policy"), policy_setup(*model_, options_, *schedule_))),
+      mask_id_(mask_id_of(*model_, *policy_)),
+      program_(model_, pass_settings(*model_, options_, *policy_)), state_(model_, program_.shift()),
+      version_(model_->version()) {
+  set_loop(pass_settings(*model_, options_, *policy_));
+}
+
+Decoder::~Decoder() = default;
+
+void Decoder::set_random_source(std::shared_ptr<const RandomSource> random_source) {
+  random_source_ = std::move(random_source);
+  stop_loop("random numbers come from a source of the caller");
+  program_.set_noise(random_source_ != nullptr && random_source_->has_noise());
+}
+
+void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
+  drop_suspended();
+  Options settings(request_schema());
+  settings.set_i64("seed", static_cast<int64_t>(seed));
+  std::map<int64_t, Entry> before = std::move(requests_);
+  requests_.clear();
+  for (auto& [number, entry] : before) drop_cache(entry);
+  try {
+    publish({&entry(add_request(prompt, {}, settings))}, true);
+  } catch (...) {
+    requests_ = std::move(before);
+    throw;
+  }
+}
+
+void Decoder::open_canvas(Request& request, std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
+                        int64_t length) {
+  const int64_t vocab = model_->config().vocab_size;
+  for (size_t i = 0; i < static_cast<size_t>(length); ++i) {
+    const bool given = i < canvas.size() && (fixed.empty() || fixed[i] != 0);
+    if (given && (canvas[i] < 0 || canvas[i] >= vocab)) {
+      fail(Code::invalid_argument, "token {} at position {} is not in 0 to {}", canvas[i], i,
+           vocab - 1);
+    }
+    request.ids.push_back(given ? canvas[i] : mask_id_);
+    request.states.push_back(given ? State::fixed : State::masked);
+    request.confidence.push_back(given ? 1.0f : 0.0f);
+  }
+  request.prompt = fixed.empty() ? static_cast<int64_t>(canvas.size()) : 0;
+}
+
+int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
+                     const Options& options) {
+  drop_suspended();
+  const int64_t number = add_request(canvas, fixed, options);
+  publish({&entry(number)});
+  return number;
+}
+
+int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
+                             const Options& options) {
+  const model::ModelConfig& config = model_->config();
+  if (static_cast<int64_t>(requests_.size()) >= options_.i64("slots")) {
+    fail_with_hint("remove finished requests, or raise option slots", Code::resource_exhausted,
+                   "all {} slots are in use", requests_.size());
+  }
+  if (!fixed.empty() && fixed.size() != canvas.size()) {
+    fail(Code::invalid_argument, "fixed has {} entries, the canvas {}", fixed.size(),
+         canvas.size());
+  }
+  int64_t open_behind = 0;
+  if (fixed.empty()) {
+    const int64_t asked = options.i64("gen_length"); // -1: as the decoder was made
+    open_behind = asked < 0 ? options_.i64("gen_length") : asked;
+  }
+  const int64_t length = static_cast<int64_t>(canvas.size()) + open_behind;
+  if (length == 0) fail(Code::invalid_argument, "the canvas is empty");
+  const int64_t most = most_positions(config, options_);
+  if (length > most) {
+    fail_with_hint("shorten the prompt or gen_length", Code::out_of_range,
+                   "the canvas has {} positions, the model allows {}", length, most);
+  }
+  Entry made;
+  Request& request = made.request;
+  open_canvas(request, canvas, fixed, length);
+  const int64_t given = options.i64("prompt_length");
+  if (given > length || (given > 0 && request.open_count(0, given) > 0)) {
+    fail_with_hint("count the given positions at the front of the canvas", Code::invalid_argument,
+                   "prompt_length {} reaches beyond the given positions at the front", given);
+  }
+  if (given >= 0) request.prompt = given;
+  request.random_source = random_source_.get();
+  request.settings.seed = static_cast<uint64_t>(options.i64("seed"));
+  const auto pick = [&](const char* key) {
+    return options.f64(key) < 0 ? options_.f64(key) : options.f64(key);
+  };
+  request.settings.temperature = temperature_of(pick("temperature"));
+  request.settings.top_p = static_cast<float>(pick("top_p"));
+  request.settings.top_k =
+      static_cast<int32_t>(options.i64("top_k") < 0 ? options_.i64("top_k") : options.i64("top_k"));
+  for (const std::string& text : options.list("stop"))
+    request.settings.stop.push_back(parse_id(text, config.vocab_size, "option stop"));
+  while (requests_.count(request.number) != 0) ++request.number;
+  made.shown_ids = request.ids;
+  made.shown_states = request.states;
+  const model::ModelConfig& own = model_->config();
+  request.span = attention_span_of(own, options_);
+  made.session = policy_->begin(request);
+  if (options_.boolean("trace")) {
+    made.trace = std::make_shared<TraceLog>(options_.i64("trace_bytes"));
+    made.trace->add(request, {});
+  }
+  const int64_t number = request.number;
+  requests_.emplace(number, std::move(made));
+  return number;
+}
+
+void Decoder::drop_cache(Entry& entry) {
+  if (entry.cache_row >= 0) state_.release(entry.cache_row);
+  entry.cache_row = -1;
+}
+
+void Decoder::remove(int64_t number) {
+  drop_suspended();
+  drop_cache(entry(number));
+  requests_.erase(number);
+  published_.remove(number, totals());
+}
+
+Weights Decoder::take_weights(const Task* task) {
+  Weights weights;
+  weights.buffers = model_->params().snapshot(&weights.version, task);
+  if (weights.version == version_) return weights;
+  if (options_.str("on_change") == "fail") {
+    fail_with_hint("make a new decoder, or set on_change to continue", Code::failed_precondition,
+                   "the model's weights changed from version {} to {}", version_, weights.version);
+  }
+  state_.lose();
+  for (auto& [number, entry] : requests_) entry.predicted = false; // by the old weights
+  version_ = weights.version;
+  return weights;
+}
+
+RequestCopyRef Decoder::copy_of(const Entry& entry) const {
+  const Request& request = entry.request;
+  auto copy = std::make_shared<RequestCopy>();
+  copy->number = request.number;
+  copy->ids = request.ids;
+  copy->states = request.states;
+  copy->confidence = request.confidence;
+  copy->finish = request.finish;
+  copy->open = request.open_count(0, request.length());
+  copy->steps = request.steps;
+  copy->evaluations = request.evaluations;
+  copy->nfe = entry.session->nfe(request);
+  copy->prefills = request.prefills;
+  copy->commits = request.commits;
+  copy->launches = request.launches;
+  copy->round_trips = request.round_trips;
+  copy->decided = request.decided;
+  if (entry.predicted)
+    copy->predictions = std::make_shared<const std::vector<Prediction>>(entry.predictions);
+  copy->trace = entry.trace;
+  copy->trace_lines = entry.trace ? entry.trace->lines() : 0;
+  return copy;
+}
+
+DecoderTotals Decoder::totals() const {
+  return {launches_,         round_trips_,    state_.bytes(), state_.rows(),
+          state_.capacity(), state_.reused(), program_.computed() + loop_computed_};
+}
+
+void Decoder::publish(const std::vector<Entry*>& changed, bool drop_others) {
+  Published::Slots copies;
+  for (const Entry* entry : changed) copies[entry->request.number] = copy_of(*entry);
+  published_.put(std::move(copies), totals(), drop_others);
+}
+
+int64_t Decoder::active_count() const {
+  return std::count_if(requests_.begin(), requests_.end(),
+                       [](const auto& entry) { return entry.second.request.active(); });
+}
+
+Decoder::Entry& Decoder::entry(int64_t number) {
+  const auto found = requests_.find(number);
+  if (found == requests_.end()) fail(Code::not_found, "there is no slot {}", number);
+  return found->second;
+}
+
+const Decoder::Entry& Decoder::entry(int64_t number) const {
+  return const_cast<Decoder*>(this)->entry(number);
+}
+
+const Request& Decoder::request(int64_t number) const {
+  return entry(number).request;
+}
+
+// Counts what was done and ends the request at a stop token.
+Decoder::Change Decoder::finish(Entry& entry, Outcome outcome) {
+  Request& request = entry.request;
+  const bool ran = entry.pass.end > entry.pass.begin;
+  ++request.steps;
+  request.evaluations += ran ? 1 : 0;
+  entry.predicted = false;
+  entry.predictions.clear();
+  apply_stop(request, outcome);
+  request.decided += static_cast<int64_t>(outcome.decided.size());
+  if (entry.trace) entry.trace->add(request, outcome.decided);
+  if (!request.active()) drop_cache(entry);
+  return {request.number, std::move(outcome)};
+}
+
+// A stop token with nothing open before it ends the request: what is open behind it becomes that
+// token.
+void Decoder::apply_stop(Request& request, Outcome& outcome) {
+  const auto is_stop = [&](int32_t id) {
+    const auto& stop = request.settings.stop;
+    return std::find(stop.begin(), stop.end(), id) != stop.end();
+  };
+  if (request.settings.stop.empty()) return;
+  for (int64_t p = request.origin; p < request.length() && !request.is_open(p); ++p) {
+    const auto at = static_cast<size_t>(p);
+    if (request.states[at] != State::final || !is_stop(request.ids[at])) continue;
+    for (int64_t rest = p + 1; rest < request.length(); ++rest) {
+      if (!request.is_open(rest)) continue;
+      request.decide(rest, request.ids[at], request.confidence[at]);
+      outcome.decided.push_back(rest);
+    }
+    request.finish = Finish::stopped;
+    return;
+  }
+}
+
+} // namespace dllm::decode

@@ -1,0 +1,190 @@
+// Steps that run as a loop on the engine: one launch takes all rows to the end of their blocks,
+// then the host repeats what it did from the record, through the same sessions as without a loop.
+// So the canvas on the host stays the truth, and a loop that decides otherwise is found out.
+
+#include "base/error.h"
+#include "decode/decoder/decoder.h"
+#include "decode/pass/predictions.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dllm::decode {
+
+// The loop of the policy where option loop and the engine want it and the options allow it.
+void Decoder::set_loop(const PassSettings& settings) {
+  const std::string& wanted = options_.str("loop");
+  if (wanted == "host") return stop_loop("option loop is host");
+  if (wanted == "auto" && !model_->engine().runs_ahead())
+    return stop_loop("the engine does not run ahead of the host");
+  LoopOffer offer = policy_->loop();
+  if (offer.rule == nullptr) return stop_loop(offer.why_not);
+  if (!settings.deferred.empty()) return stop_loop("option defer has no graph form");
+  loop_ = std::make_unique<LoopProgram>(model_, settings, std::move(offer.rule));
+}
+
+void Decoder::stop_loop(const std::string& why_not) {
+  if (options_.str("loop") == "device") {
+    fail_with_hint("set loop to auto or host", Code::unimplemented,
+                   "policy {} cannot run as a loop on the device: {}", options_.str("policy"),
+                   why_not);
+  }
+  loop_.reset();
+  loop_why_ = why_not;
+}
+
+// Steps that the host has begun (predict) it ends.
+bool Decoder::in_loop(const std::vector<Entry*>& active) const {
+  return loop_ != nullptr && !active.empty() &&
+         std::none_of(active.begin(), active.end(),
+                      [](const Entry* entry) { return entry->predicted; });
+}
+
+// Passes that only write K and V, until every request's window is the one of all steps of its
+// block.
+std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Entry*>& active,
+                                          const Weights& weights, const Task* task) {
+  const int64_t shift = program_.shift();
+  std::vector<LoopPlan> plans(active.size());
+  // A session's own passes, then one over what is decided and not kept.
+  for (std::vector<Entry*> filling{nullptr}; !filling.empty();) {
+    filling.clear();
+    for (size_t i = 0; i < active.size(); ++i) {
+      Entry& entry = *active[i];
+      LoopPlan& plan = plans[i];
+      plan = entry.session->plan_loop(entry.request, cache_view(entry));
+      if (plan.pass.cached && entry.cache_row < 0) {
+        take_cache_row(entry);
+        plan = entry.session->plan_loop(entry.request, cache_view(entry));
+      }
+      move_to_snapshot(entry, plan.pass);
+      const bool behind = plan.pass.cached && plan.pass.begin < plan.pass.final_end - shift;
+      if (plan.pass.kind == PassKind::step && !behind) continue;
+      entry.pass = plan.pass;
+      entry.pass.positions.clear();
+      entry.pass.soft.clear();
+      entry.pass.end = plan.pass.final_end;
+      filling.push_back(&entry);
+    }
+    if (filling.empty()) break;
+    run_passes(filling, weights, task, static_cast<int64_t>(active.size()));
+    for (Entry* entry : filling) {
+      if (entry->pass.kind == PassKind::step) continue;
+      ++(entry->pass.kind == PassKind::prefill ? entry->request.prefills : entry->request.commits);
+      entry->session->apply(entry->request, entry->pass, {});
+    }
+  }
+  return plans;
+}
+
+void Decoder::launch(const std::vector<Entry*>& active, int64_t limit, const Task* task) {
+  const Weights weights = take_weights(task);
+  state_.recover();
+  check_task(task);
+  const std::vector<LoopPlan> plans = fill_caches(active, weights, task);
+  check_task(task);
+  std::vector<LoopRow> rows;
+  std::vector<PassRow> passes;
+  for (size_t i = 0; i < active.size(); ++i) {
+    const Entry& entry = *active[i];
+    rows.push_back({&entry.request, &plans[i], entry.session.get(), entry.cache_row});
+    passes.push_back({&entry.request, &plans[i].pass, entry.cache_row});
+  }
+  Replay replay;
+  for (const std::vector<size_t>& group : window_groups(passes)) {
+    std::vector<LoopRow> own_rows;
+    std::vector<Entry*> own_requests;
+    for (const size_t i : group) own_rows.push_back(rows[i]), own_requests.push_back(active[i]);
+    replay.parts.push_back(launch_loop(own_requests, own_rows, weights, limit, task));
+  }
+  replay_.emplace(std::move(replay));
+}
+
+Decoder::Replay::Part Decoder::launch_loop(const std::vector<Entry*>& requests,
+                                           std::span<const LoopRow> rows, const Weights& weights,
+                                           int64_t limit, const Task* task) {
+  Replay::Part part{loop_->run(rows, state_, weights, limit, 0, task), {}};
+  loop_computed_ += part.record.computed();
+  ++launches_;
+  ++round_trips_;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Entry& entry = *requests[i];
+    part.slots.push_back(entry.request.number);
+    ++entry.request.launches;
+    ++entry.request.round_trips;
+    if (rows[i].plan->pass.cached) keep_final(entry, rows[i].plan->pass);
+  }
+  return part;
+}
+
+int64_t Decoder::Replay::most_steps() const {
+  int64_t most = 0;
+  for (const Part& part : parts) most = std::max(most, part.record.most_steps());
+  return most;
+}
+
+// The next step of every row that took one, by request. What is left of the record is forgotten when a step
+// fails; predictions that are not finite fail it before any canvas is written.
+std::vector<Decoder::Change> Decoder::replay() {
+  Replay replay = std::move(*replay_);
+  replay_.reset();
+  struct Row {
+    Entry* entry;
+    const LoopRecord* record;
+    int64_t row;
+  };
+  std::map<int64_t, Row> moved; // by request
+  for (const Replay::Part& part : replay.parts) {
+    for (size_t r = 0; r < part.slots.size(); ++r) {
+      const auto row = static_cast<int64_t>(r);
+      Entry& held = entry(part.slots[r]);
+      // A request that decided its stop token is done, whatever the loop went on to do.
+      if (!held.request.active() || replay.next >= part.record.steps(row)) continue;
+      replay_predictions(held, part.record, replay.next, row);
+      moved.emplace(part.slots[r], Row{&held, &part.record, row});
+    }
+  }
+  std::vector<Change> changes;
+  for (const auto& [number, own] : moved)
+    changes.push_back(replay_step(*own.entry, *own.record, replay.next, own.row));
+  if (++replay.next < replay.most_steps()) replay_.emplace(std::move(replay));
+  return changes;
+}
+
+void Decoder::replay_predictions(Entry& entry, const LoopRecord& record, int64_t step,
+                                 int64_t row) {
+  const int64_t begin = entry.request.block_begin();
+  entry.pass = entry.session->next_pass(entry.request, cache_view(entry));
+  entry.predictions.clear();
+  for (const int64_t position : entry.pass.positions) {
+    entry.predictions.push_back(record.prediction(step, row, position - begin, position));
+    if (is_finite(entry.predictions.back())) continue;
+    state_.lend(); // a state that is not finite must not stay
+    fail_not_finite(position, record.banned());
+  }
+}
+
+Decoder::Change Decoder::replay_step(Entry& entry, const LoopRecord& record, int64_t step,
+                                     int64_t row) {
+  Request& request = entry.request;
+  const int64_t begin = request.block_begin(), end = request.block_end(), number = request.steps;
+  Outcome outcome = entry.session->apply(request, entry.pass, entry.predictions);
+  for (int64_t position = begin; position < end; ++position) {
+    if (request.states[static_cast<size_t>(position)] == State::fixed) continue;
+    const int32_t host = request.is_open(position) ? -1 : request.ids[static_cast<size_t>(position)];
+    const int32_t device = record.after(step, row, position - begin);
+    if (host == device) continue;
+    fail_with_hint("set loop to host, and report this", Code::internal,
+                   "slot {}, step {}, position {}: the loop decided {}, the host {} (-1: masked)",
+                   request.number, number, position, device, host);
+  }
+  const bool last = step + 1 == record.steps(row);
+  if (outcome.block_ended != (last && !record.goes_on(row))) {
+    fail_with_hint("set loop to host, and report this", Code::internal,
+                   "slot {}, step {}, position {}: the block is {} for the host alone", request.number,
+                   number, begin, outcome.block_ended ? "over" : "not over");
+  }
+  return finish(entry, std::move(outcome));
+}
+
+} // namespace dllm::decode

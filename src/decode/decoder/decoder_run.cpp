@@ -1,0 +1,193 @@
+// Running to the end with events, steps cut by a budget that may end inside of a forward pass, and what a decoder reports.
+
+#include "base/error.h"
+#include "decode/decoder/decoder.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dllm::decode {
+
+std::optional<std::vector<Decoder::Change>> Decoder::advance_until(SlicedCall::Clock::time_point until,
+                                                                   const Task* task) {
+  bool ended = false;
+  try {
+    ended = sliced_.is_paused()
+                ? sliced_.resume(until, task)
+                : sliced_.start([this](const Task* inner) { sliced_changes_ = advance(1, inner); }, until, task);
+  } catch (...) {
+    suspended_.store(false, std::memory_order_relaxed);
+    throw;
+  }
+  suspended_.store(!ended, std::memory_order_relaxed);
+  if (!ended) return std::nullopt;
+  return std::move(sliced_changes_);
+}
+
+void Decoder::drop_suspended() {
+  sliced_.drop();
+  suspended_.store(false, std::memory_order_relaxed);
+}
+
+int64_t Decoder::step_for(std::chrono::nanoseconds budget, const EventFn& fn, Task* task) {
+  const auto begin = SlicedCall::Clock::now();
+  const auto most = SlicedCall::Clock::time_point::max() - begin;
+  const auto until = budget < most ? begin + budget : SlicedCall::Clock::time_point::max();
+  active_requests(); // fails where there is none
+  for (bool go_on = true; go_on && active_count() > 0;) {
+    if (!is_suspended()) { // a suspended step checks the task itself, and is dropped by a cancel
+      check_task(task);
+      replay_.reset();
+    }
+    const auto changes = advance_until(until, task);
+    if (!changes) break;
+    go_on = show(fn, *changes) && SlicedCall::Clock::now() < until;
+  }
+  return active_count();
+}
+
+namespace {
+
+// changed: positions whose token or state is another than in the event before.
+Event step_event(const Request& request, int64_t block, std::vector<int32_t> changed) {
+  std::vector<int32_t> states;
+  for (State state : request.states) states.push_back(static_cast<int32_t>(state));
+  Event event(EventKind::decode_step);
+  event.set("slot", request.number)
+      .set("block", block)
+      .set("step", request.steps)
+      .set("nfe", request.evaluations);
+  event.set("open", request.open_count(0, request.length())).set("ids", request.ids).set("states", states);
+  return event.set("confidence", request.confidence).set("changed", std::move(changed));
+}
+
+// True to go on, false to stop.
+bool tell(const EventFn& fn, const Event& event) {
+  const Answer answer = fn(event);
+  if (answer == Answer::fail) fail(Code::callback_failed, "the callback failed");
+  return answer == Answer::go_on;
+}
+
+} // namespace
+
+bool Decoder::show(const EventFn& fn, const std::vector<Change>& changes) {
+  if (!fn) return true;
+  bool go_on = true;
+  for (const Change& change : changes) {
+    Entry& changed = entry(change.request);
+    const Request& request = changed.request;
+    const Outcome& outcome = change.outcome;
+    std::vector<int32_t> positions;
+    for (size_t i = 0; i < request.ids.size(); ++i) {
+      if (request.ids[i] != changed.shown_ids[i] || request.states[i] != changed.shown_states[i])
+        positions.push_back(static_cast<int32_t>(i));
+    }
+    changed.shown_ids = request.ids;
+    changed.shown_states = request.states;
+    go_on = tell(fn, step_event(request, outcome.block, std::move(positions))) && go_on;
+    if (!outcome.block_ended) continue;
+    Event event(EventKind::block);
+    event.set("slot", change.request)
+        .set("block", outcome.block)
+        .set("begin", outcome.begin)
+        .set("end", outcome.end);
+    event.set("ids",
+              std::vector<int32_t>(request.ids.begin() + outcome.begin, request.ids.begin() + outcome.end));
+    go_on = tell(fn, event) && go_on;
+  }
+  return go_on;
+}
+
+bool Decoder::run(const EventFn& fn, Task* task) {
+  replay_.reset();
+  for (int64_t steps = 1; active_count() > 0; ++steps) {
+    if (!is_suspended()) check_task(task);
+    const std::vector<Change> changes = is_suspended()
+                                            ? *advance_until(SlicedCall::Clock::time_point::max(), task)
+                                            : advance(INT64_MAX, task);
+    if (task != nullptr) task->set_progress(steps, 0); // how many there will be depends on the tokens
+    if (!show(fn, changes)) return false;
+  }
+  return true;
+}
+
+RequestCopyRef Decoder::copy(int64_t number) const {
+  return published_.request(number);
+}
+
+namespace {
+
+double metric_of(const RequestCopy& s, const std::string& key) {
+  if (key == "done") return s.active() ? 0 : 1;
+  if (key == "finish") return static_cast<double>(s.finish);
+  if (key == "steps") return static_cast<double>(s.steps);
+  if (key == "nfe") return static_cast<double>(s.nfe);
+  if (key == "commits") return static_cast<double>(s.commits);
+  if (key == "prefills") return static_cast<double>(s.prefills);
+  if (key == "launches") return static_cast<double>(s.launches);
+  if (key == "round_trips") return static_cast<double>(s.round_trips);
+  if (key == "decided") return static_cast<double>(s.decided);
+  if (key == "open") return static_cast<double>(s.open);
+  static const std::vector<std::string> keys = {
+      "done",        "finish",  "steps", "nfe",   "commits",     "prefills", "launches",
+      "round_trips", "decided", "open",  "slots", "cache_bytes", "reused", "computed", "suspended"};
+  fail_with_hint(
+      "metrics are done finish steps nfe commits prefills launches round_trips decided open; of "
+      "slot -1 also slots cache_bytes reused computed suspended",
+      Code::not_found, "no metric named \"{}\", nearest: {}", key, nearest(key, keys));
+}
+
+} // namespace
+
+double Decoder::metric(int64_t number, const std::string& key) const {
+  if (number != -1) return metric_of(*copy(number), key);
+  const Published::All now = published_.all();
+  if (key == "slots") return static_cast<double>(now.slots.size());
+  if (key == "cache_bytes") return static_cast<double>(now.totals.cache_bytes);
+  if (key == "reused") return static_cast<double>(now.totals.reused);
+  if (key == "computed") return static_cast<double>(now.totals.computed);
+  if (key == "launches") return static_cast<double>(now.totals.launches);
+  if (key == "round_trips") return static_cast<double>(now.totals.round_trips);
+  if (key == "suspended") return is_suspended() ? 1 : 0;
+  const bool all_of = key == "done" || key == "finish";
+  double total = all_of ? 1 : 0;
+  if (now.slots.empty()) metric_of(RequestCopy{}, key); // an unknown key fails here too
+  for (const auto& [n, s] : now.slots)
+    total = all_of ? std::min(total, metric_of(*s, key) > 0 ? 1.0 : 0.0) : total + metric_of(*s, key);
+  return total;
+}
+
+std::string Decoder::trace(int64_t number) const {
+  if (!options_.boolean("trace")) {
+    fail_with_hint("make the decoder with trace = true", Code::failed_precondition,
+                   "this decoder keeps no trace");
+  }
+  const RequestCopyRef held = copy(number);
+  return held->trace->text(held->trace_lines);
+}
+
+Json Decoder::describe() const {
+  const Published::All now = published_.all();
+  Json slots = Json::array();
+  for (const auto& [number, s] : now.slots) {
+    slots.push_back({{"slot", number},
+                     {"length", s->length()},
+                     {"open", s->open},
+                     {"steps", s->steps},
+                     {"nfe", s->evaluations},
+                     {"done", !s->active()}});
+  }
+  return {{"policy", options_.str("policy")},
+          {"options", options_.to_json()},
+          {"schedule", schedule_->describe()},
+          {"mask_id", mask_id_},
+          {"cache",
+           {{"bytes", now.totals.cache_bytes},
+            {"rows", now.totals.cache_rows},
+            {"capacity", now.totals.cache_capacity},
+            {"reused", now.totals.reused}}},
+          {"approximation", policy_->approximation()},
+          {"loop", {{"runs_on", loop_ != nullptr ? "device" : "host"}, {"why", loop_why_}}},
+          {"slots", slots}};
+}
+
+} // namespace dllm::decode

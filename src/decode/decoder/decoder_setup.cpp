@@ -1,0 +1,196 @@
+#include "decode/decoder/decoder_setup.h"
+
+#include "base/error.h"
+#include "decode/loop/loop_program.h"
+#include "decode/pass/pass_graph.h"
+#include "decode/pass/pass_shape.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+namespace dllm::decode {
+
+int32_t mask_id_of(const model::Model& model, const Policy& policy) {
+  if (model.config().mask_token_id >= 0) return static_cast<int32_t>(model.config().mask_token_id);
+  if (!policy.needs_mask()) return 0;
+  fail_with_hint("set option mask_token of the model (a token's text or id), or \"dllm\": "
+                 "{\"mask_token_id\"} in its config.json, or train it with a masked objective; a causal "
+                 "model decodes with policy autoregressive",
+                 Code::failed_precondition, "the model has no mask token");
+}
+
+Options policy_options(const Options& given) {
+  Options own(decoder_schema(given.str("policy")));
+  const Json values = given.to_json();
+  Json set = Json::object();
+  for (const OptionSpec& spec : given.schema().specs()) {
+    if (given.is_set(spec.key)) set[spec.key] = values.at(spec.key);
+  }
+  own.set_json(set);
+  return own;
+}
+
+noise::ScheduleRef schedule_of(const Options& options) {
+  const std::string& name = options.str("schedule");
+  const Schema& schema = noise::schedule_schema(name);
+  Options own(schema);
+  if (options.f64("schedule_eps") >= 0) own.set_f64("eps", options.f64("schedule_eps"));
+  if (options.i64("schedule_steps") == 0) return noise::make_schedule(name, own);
+  const bool discrete = std::any_of(schema.specs().begin(), schema.specs().end(),
+                                    [](const OptionSpec& spec) { return spec.key == "steps"; });
+  if (!discrete) {
+    fail_with_hint("leave schedule_steps at 0, or use a nano_ schedule", Code::invalid_argument,
+                   "schedule {} has no discrete times, schedule_steps is {}", name,
+                   options.i64("schedule_steps"));
+  }
+  own.set_i64("steps", options.i64("schedule_steps"));
+  return noise::make_schedule(name, own);
+}
+
+AttentionSpan attention_span_of(const model::ModelConfig& config, const Options& options) {
+  model::AttentionKind kind = model::attention_from_name(options.str("attention"));
+  if (kind == model::AttentionKind::automatic) kind = config.attention;
+  if (kind == model::AttentionKind::causal) return {1, 0, false};
+  if (kind != model::AttentionKind::block_causal) return {};
+  const int64_t block = config.block_length > 0 ? config.block_length : options.i64("block_length");
+  if (block <= 0)
+    fail_with_hint("set block_length", Code::invalid_argument,
+                   "block_causal attention needs a block length");
+  return {block, 0, false};
+}
+
+int64_t most_positions(const model::ModelConfig& config, const Options& options) {
+  const int64_t most = options.i64("max_length");
+  if (most == 0) return config.max_positions;
+  if (most > config.max_positions && config.positions == model::PositionKind::learned) {
+    fail_with_hint("leave max_length at 0", Code::invalid_argument,
+                   "max_length {} is more than the {} learned positions of the model", most,
+                   config.max_positions);
+  }
+  return most;
+}
+
+namespace {
+
+int shift_of(const model::ModelConfig& config, const Options& options) {
+  const int64_t told = options.i64("shift");
+  return told < 0 ? config.shift : static_cast<int>(told);
+}
+
+} // namespace
+
+PolicySetup policy_setup(const model::Model& model, const Options& options,
+                         const noise::Schedule& schedule) {
+  const auto mask_id = static_cast<int32_t>(model.config().mask_token_id);
+  return {options,
+          schedule,
+          model.config(),
+          mask_id,
+          attention_span_of(model.config(), options),
+          shift_of(model.config(), options)};
+}
+
+PassSettings pass_settings(const model::Model& model, const Options& options,
+                           const Policy& policy) {
+  PassSettings settings;
+  const model::ModelConfig& config = model.config();
+  settings.shift = shift_of(config, options);
+  settings.top = std::min(policy.top(), config.vocab_size);
+  settings.shaped = policy.shaped();
+  settings.nucleus_first = policy.nucleus_first();
+  settings.soft_width = policy.soft_width();
+  settings.banned.assign(static_cast<size_t>(config.vocab_size), 0);
+  for (const std::string& text : options.list("suppress"))
+    settings.banned[static_cast<size_t>(parse_id(text, config.vocab_size, "option suppress"))] = 1;
+  const std::vector<std::string> deferred = options.list("defer");
+  if (!deferred.empty()) settings.deferred.assign(settings.banned.size(), 0);
+  for (const std::string& text : deferred)
+    settings.deferred[static_cast<size_t>(parse_id(text, config.vocab_size, "option defer"))] = 1;
+  if (options.boolean("suppress_mask") && config.mask_token_id >= 0)
+    settings.banned[static_cast<size_t>(config.mask_token_id)] = 1;
+  return settings;
+}
+
+namespace {
+
+// Every row has the same window at the end of its canvas.
+struct Planned {
+  Request request;
+  PassRequest pass;
+  std::vector<PassRow> rows;
+};
+
+Planned plan_rows(const model::ModelConfig& config, const Options& options, const Policy& policy) {
+  const bool prefill = options.str("what") == "prefill";
+  const int64_t length = model::planned_length(config, options);
+  const int64_t asked = prefill ? length : options.i64("window");
+  const int64_t window = asked > 0 ? std::min(asked, length) : length;
+  Planned made;
+  made.request.ids.resize(static_cast<size_t>(length));
+  PassRequest& pass = made.pass;
+  pass.begin = length - window;
+  pass.end = length;
+  pass.cached = asked > 0;
+  if (!prefill) {
+    pass.positions.resize(static_cast<size_t>(window));
+    std::iota(pass.positions.begin(), pass.positions.end(), pass.begin);
+    if (policy.soft_width() > 0) pass.soft.resize(1);
+  }
+  return made;
+}
+
+// The policy's rule as a graph where the decoder would use it, else null.
+std::unique_ptr<LoopRule> planned_loop(const graph::Engine& engine, const Options& options,
+                                       const Policy& policy) {
+  const std::string& wanted = options.str("loop");
+  const bool possible = wanted == "device" || (wanted == "auto" && engine.runs_ahead());
+  if (!possible || options.str("what") != "decode") return nullptr;
+  LoopOffer offer = policy.loop();
+  if (offer.rule == nullptr && wanted == "device")
+    fail_with_hint("set loop to auto or host", Code::unimplemented,
+                   "policy {} cannot run as a loop on the device: {}", options.str("policy"),
+                   offer.why_not);
+  return std::move(offer.rule);
+}
+
+} // namespace
+
+model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
+                        const model::ModelConfig& config, const Options& options) {
+  const auto model = model::planned_model(engine, config, options);
+  Options settings(decoder_schema(options.str("policy")));
+  const noise::ScheduleRef schedule = schedule_of(settings);
+  const auto policy = make_policy(options.str("policy"), policy_setup(*model, settings, *schedule));
+  Planned planned = plan_rows(config, options, *policy);
+  planned.request.span = attention_span_of(config, settings);
+  const int64_t batch = options.i64("batch");
+  planned.rows.assign(static_cast<size_t>(batch), {&planned.request, &planned.pass, 0});
+
+  // As DecodeState would lie.
+  const std::vector<model::StateStack> stacks = model::state_stacks(config);
+  CacheShape kept{static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(batch))),
+                  row_capacity(planned.request.length())};
+  if (model::has_saved(stacks)) kept.saved_rows = kept.rows;
+  PassShape shape = pass_shape(config, planned.rows, kept);
+  model::Job job;
+  job.weights = model::parameter_bytes(*model);
+  if (planned.pass.cached) {
+    for (const model::StateStack& stack : stacks) job.cache += stack.bytes({kept.rows, kept.capacity});
+  }
+  const PassSettings step = pass_settings(*model, settings, *policy);
+  const auto block = static_cast<int64_t>(planned.pass.positions.size());
+  if (const auto rule = planned_loop(*engine, options, *policy)) {
+    job.graph = std::make_shared<graph::Graph>("denoise_loop");
+    build_loop(*job.graph, *model, step, *rule, loop_shape(shape, step, block, block));
+    return job;
+  }
+  if (block > 0 || !planned.pass.cached) shape.capacity = head_capacity(batch * block);
+  job.graph = std::make_shared<graph::Graph>("denoise");
+  build_pass(*job.graph, *model, step, shape);
+  return job;
+}
+
+} // namespace dllm::decode

@@ -1,0 +1,267 @@
+// The passes of a step: of all requests, run together where the shapes allow it.
+
+#include "base/error.h"
+#include "decode/decoder/decoder.h"
+
+#include <algorithm>
+
+namespace dllm::decode {
+namespace {
+
+// A policy that fills caches for ever would never decide.
+constexpr int kMostPasses = 64;
+
+} // namespace
+
+std::vector<Decoder::Entry*> Decoder::active_requests() {
+  if (requests_.empty()) {
+    fail_with_hint("call start or add first", Code::failed_precondition,
+                   "the decoder holds no request");
+  }
+  std::vector<Entry*> active;
+  for (auto& [number, entry] : requests_) {
+    if (entry.request.active()) active.push_back(&entry);
+  }
+  return active;
+}
+
+// One pass for every request with a window; requests of one kind and of similar windows share a program.
+void Decoder::run_passes(const std::vector<Entry*>& requests, const Weights& weights,
+                         const Task* task, int64_t least_rows) {
+  check_task(task);
+  for (int kind = 0; kind < 8; ++kind) {
+    std::vector<PassRow> rows;
+    std::vector<Entry*> owners;
+    int64_t positions = 0;
+    for (Entry* entry : requests) {
+      const PassRequest& pass = entry->pass;
+      if (pass.end <= pass.begin || PassProgram::kind_of(pass) != kind) continue;
+      rows.push_back({&entry->request, &entry->pass, entry->cache_row});
+      owners.push_back(entry);
+      positions += static_cast<int64_t>(pass.positions.size());
+    }
+    capacity_ = std::max(capacity_, positions);
+    for (const std::vector<size_t>& group : window_groups(rows)) {
+      std::vector<PassRow> own_rows;
+      std::vector<Entry*> own_requests;
+      for (const size_t i : group) own_rows.push_back(rows[i]), own_requests.push_back(owners[i]);
+      run_pass_of(own_requests, own_rows, weights, task, least_rows);
+    }
+  }
+}
+
+void Decoder::run_pass_of(const std::vector<Entry*>& owners, std::span<const PassRow> rows,
+                          const Weights& weights, const Task* task, int64_t least_rows) {
+  std::vector<std::vector<Prediction>> answers =
+      program_.run(rows, state_, weights, capacity_, task, least_rows);
+  const bool waited = std::any_of(rows.begin(), rows.end(),
+                                  [](const PassRow& row) { return !row.pass->positions.empty(); });
+  ++launches_;
+  round_trips_ += waited ? 1 : 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Entry& owner = *owners[i];
+    owner.predictions = std::move(answers[i]);
+    ++owner.request.launches;
+    owner.request.round_trips += waited ? 1 : 0;
+    if (owner.pass.cached) keep_final(owner, owner.pass);
+  }
+}
+
+// A window over final positions may have changed them: what is not final any more is forgotten.
+void Decoder::keep_final(const Entry& entry, const PassRequest& pass) {
+  state_.commit(entry.cache_row, entry.request.ids, pass.begin, pass.final_end);
+}
+
+void Decoder::take_cache_row(Entry& entry) {
+  const Request& request = entry.request;
+  const auto open = std::find(request.states.begin(), request.states.end(), State::masked);
+  const auto known = static_cast<size_t>(open - request.states.begin());
+  entry.cache_row =
+      state_.acquire(request.length(), std::span<const int32_t>(request.ids).first(known), request.span);
+}
+
+// A pass begins where the state can go on: the positions from there to the window are computed again.
+void Decoder::move_to_snapshot(const Entry& entry, PassRequest& pass) const {
+  if (!pass.cached || pass.end <= pass.begin) return;
+  const int64_t begin = state_.start(entry.cache_row, pass.begin);
+  if (!pass.ids.empty())
+    pass.ids.insert(pass.ids.begin(), entry.request.ids.begin() + begin, entry.request.ids.begin() + pass.begin);
+  pass.begin = begin;
+}
+
+CacheView Decoder::cache_view(const Entry& entry) const {
+  return entry.cache_row >= 0 ? state_.view(entry.cache_row) : CacheView{};
+}
+
+void Decoder::predict_all(const std::vector<Entry*>& requests, const Task* task) {
+  const Weights weights = take_weights(task);
+  state_.recover();
+  std::vector<Entry*> waiting;
+  for (Entry* entry : requests) {
+    if (!entry->predicted) waiting.push_back(entry);
+  }
+  for (int round = 0; !waiting.empty(); ++round) {
+    if (round == kMostPasses)
+      fail(Code::internal, "a request took {} passes without a step", kMostPasses);
+    for (Entry* entry : waiting) {
+      const Request& request = entry->request;
+      entry->pass = entry->session->next_pass(request, cache_view(*entry));
+      if (entry->pass.cached && entry->cache_row < 0) {
+        take_cache_row(*entry);
+        entry->pass = entry->session->next_pass(request, cache_view(*entry));
+      }
+      move_to_snapshot(*entry, entry->pass);
+    }
+    run_passes(waiting, weights, task);
+    std::vector<Entry*> again;
+    for (Entry* entry : waiting) {
+      if (entry->pass.kind == PassKind::step) {
+        entry->predicted = true;
+        continue;
+      }
+      Request& request = entry->request;
+      ++(entry->pass.kind == PassKind::prefill ? request.prefills : request.commits);
+      entry->session->apply(request, entry->pass, {});
+      if (request.active()) again.push_back(entry);
+    }
+    waiting = std::move(again);
+  }
+}
+
+// What a step that failed did to counters is published too.
+std::vector<Decoder::Change> Decoder::advance(int64_t limit, const Task* task) {
+  const std::vector<Entry*> active = active_requests();
+  try {
+    std::vector<Change> changes = advance(active, limit, task);
+    publish(active);
+    return changes;
+  } catch (...) {
+    publish(active);
+    throw;
+  }
+}
+
+std::vector<Decoder::Change> Decoder::advance(const std::vector<Entry*>& active, int64_t limit,
+                                              const Task* task) {
+  if (in_loop(active)) {
+    if (!replay_) launch(active, limit, task);
+    return replay();
+  }
+  predict_all(active, task);
+  std::vector<Change> changes;
+  for (Entry* entry : active) {
+    if (!entry->predicted) {
+      changes.push_back(finish(*entry, {}));
+      continue;
+    }
+    Outcome outcome = entry->session->apply(entry->request, entry->pass, entry->predictions);
+    changes.push_back(finish(*entry, std::move(outcome)));
+  }
+  return changes;
+}
+
+int64_t Decoder::step(const Task* task) {
+  replay_.reset();
+  if (is_suspended())
+    advance_until(SlicedCall::Clock::time_point::max(), task);
+  else
+    advance(1, task);
+  return active_count();
+}
+
+void Decoder::predict(const Task* task) {
+  drop_suspended();
+  const std::vector<Entry*> active = active_requests();
+  if (active.empty()) {
+    fail_with_hint("add a request, or read the ids of the finished ones", Code::failed_precondition,
+                   "no slot has open positions");
+  }
+  try {
+    predict_all(active, task);
+  } catch (...) {
+    publish(active);
+    throw;
+  }
+  publish(active);
+}
+
+namespace {
+
+[[noreturn]] void fail_unpredicted(int64_t number) {
+  fail_with_hint("call dllmx_decoder_predict first", Code::failed_precondition,
+                 "slot {} has no predictions", number);
+}
+
+} // namespace
+
+Batch Decoder::statistics(int64_t number) const {
+  const RequestCopyRef held = copy(number);
+  if (held->predictions == nullptr) fail_unpredicted(number);
+  const std::vector<Prediction>& all = *held->predictions;
+  const auto count = static_cast<int64_t>(all.size());
+  const int64_t top = all.empty() ? 1 : static_cast<int64_t>(all[0].top_ids.size());
+  const auto column = [&](auto value) {
+    std::vector<decltype(value(all[0]))> made;
+    for (const Prediction& p : all) made.push_back(value(p));
+    return Tensor::from(Shape{count}, made);
+  };
+  Batch batch;
+  batch.set("positions",
+            column([](const Prediction& p) { return static_cast<int32_t>(p.position); }));
+  batch.set("token", column([](const Prediction& p) { return p.token; }));
+  batch.set("probability", column([](const Prediction& p) { return p.probability; }));
+  batch.set("argmax", column([](const Prediction& p) { return p.argmax; }));
+  batch.set("max_probability", column([](const Prediction& p) { return p.max_probability; }));
+  batch.set("entropy", column([](const Prediction& p) { return p.entropy; }));
+  std::vector<int32_t> ids;
+  std::vector<float> probs;
+  for (const Prediction& p : all) {
+    ids.insert(ids.end(), p.top_ids.begin(), p.top_ids.end());
+    probs.insert(probs.end(), p.top_probs.begin(), p.top_probs.end());
+  }
+  batch.set("top_ids", Tensor::from(Shape{count, top}, ids));
+  batch.set("top_probs", Tensor::from(Shape{count, top}, probs));
+  return batch;
+}
+
+void Decoder::commit(int64_t number, std::span<const int64_t> positions,
+                     std::span<const int32_t> tokens) {
+  drop_suspended();
+  Entry& held = entry(number);
+  if (positions.size() != tokens.size())
+    fail(Code::invalid_argument, "{} positions and {} tokens", positions.size(), tokens.size());
+  const int64_t vocab = model_->config().vocab_size, length = held.request.length();
+  for (size_t i = 0; i < positions.size(); ++i) {
+    if (positions[i] < 0 || positions[i] >= length) {
+      fail(Code::invalid_argument, "position {} is not on the canvas of slot {}, 0 to {}",
+           positions[i], number, length - 1);
+    }
+    if (tokens[i] < 0 || tokens[i] >= vocab || tokens[i] == mask_id_) {
+      fail(Code::invalid_argument,
+           "token {} at position {} is no token to decide (0 to {}, mask {})", tokens[i],
+           positions[i], vocab - 1, mask_id_);
+    }
+  }
+  if (!held.predicted) fail_unpredicted(number);
+  const auto predicted = [&](int64_t position) {
+    return std::find_if(held.predictions.begin(), held.predictions.end(),
+                        [&](const Prediction& p) { return p.position == position; });
+  };
+  for (const int64_t position : positions) {
+    if (predicted(position) == held.predictions.end()) {
+      fail_with_hint("statistics lists the positions", Code::invalid_argument,
+                     "position {} of slot {} was not predicted in this step", position, number);
+    }
+  }
+  std::vector<int64_t> decided;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const Prediction& p = *predicted(positions[i]);
+    const bool likeliest = p.argmax == tokens[i];
+    if (held.request.is_open(positions[i])) decided.push_back(positions[i]);
+    held.request.decide(positions[i], tokens[i], likeliest ? p.max_probability : p.probability);
+  }
+  finish(held, held.session->host_decided(held.request, decided));
+  publish({&held});
+}
+
+} // namespace dllm::decode

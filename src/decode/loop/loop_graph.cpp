@@ -1,0 +1,255 @@
+#include "decode/loop/loop_program.h"
+
+#include "decode/pass/pass_graph.h"
+#include "graph/ops.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace dllm::decode {
+namespace {
+
+using graph::Graph;
+using graph::Value;
+
+// What goes round, in the order of the body's inputs and outputs.
+class LoopState {
+public:
+  LoopState(Graph& body, const model::ModelConfig& config, const PassSettings& settings,
+            const LoopShape& shape) {
+    const int64_t rows = shape.pass.rows, window = shape.pass.window;
+    const auto own = [&](const char* name, DType dtype, Shape type) {
+      names_.emplace_back(name);
+      return body.input(name, dtype, std::move(type));
+    };
+    step = own("step", DType::i32, Shape{});
+    alive = own("alive", DType::u8, Shape{rows});
+    steps = own("steps", DType::i32, Shape{rows});
+    carry = own("carry", DType::i32, Shape{rows});
+    ids = own("ids", DType::i32, Shape{rows, window});
+    open = own("open", DType::u8, Shape{rows, shape.block});
+    if (shape.pass.soft) {
+      soft_on = own("soft_on", DType::u8, Shape{rows, window});
+      soft_ids = own("soft_ids", DType::i32, Shape{rows, window, settings.soft_width});
+      soft_weights = own("soft_weights", DType::f32, Shape{rows, window, settings.soft_width});
+    }
+    if (shape.pass.keys > 0) {
+      for (const StateInput& input : state_inputs(config, shape.pass))
+        stacks.push_back(own(input.name.c_str(), input.type.dtype, input.type.shape));
+    }
+    record =
+        own("record", DType::i32, Shape{shape.steps, shape.places(), record_columns(settings)});
+  }
+
+  const std::vector<std::string>& names() const { return names_; }
+  void output(Graph& body) const {
+    std::vector<Value> all = {step, alive, steps, carry, ids, open, soft_on, soft_ids, soft_weights};
+    all.insert(all.end(), stacks.begin(), stacks.end());
+    all.push_back(record);
+    for (const Value& value : all) {
+      if (value.defined()) body.output(names_[body.outputs().size()], value);
+    }
+  }
+
+  Value step, alive, steps, carry, ids, open, soft_on, soft_ids, soft_weights, record;
+  std::vector<Value> stacks; // of the state
+
+private:
+  std::vector<std::string> names_;
+};
+
+// One step of the loop.
+class StepBody {
+public:
+  StepBody(Graph& body, const model::Model& model, const PassSettings& settings,
+           const LoopRule& rule, const LoopShape& shape)
+      : graph_(body), settings_(settings), rule_(rule), shape_(shape),
+        state_(body, model.config(), settings, shape), builder_(body, model) {}
+
+  void build() {
+    const Value place = input("place", DType::i32, both());
+    const LoopContext moment = this->moment(place);
+    const Value wanted = graph::logical_and(rule_.wanted(moment), per_row(state_.alive));
+    Value timesteps;
+    if (builder_.config().time_conditioning) timesteps = of_step("timesteps", DType::f32);
+    const WindowStates made = window_states(builder_, settings_, shape_.pass, timesteps);
+    const PredictionValues predicted = predict(made.hidden, wanted);
+    const LoopChoice choice = rule_.choose(moment, predicted);
+    const Value commit = graph::logical_and(choice.decided, per_row(state_.alive));
+    LoopState next = state_;
+    const Value token = graph::select(commit, predicted.token, moment.ids);
+    next.ids = put(state_.ids, place, token);
+    next.open = without(state_.open, commit);
+    if (rule_.reopening() >= 0) {
+      const Value masked = graph::equal(predicted.token, i32(rule_.reopening()));
+      next.open = graph::logical_or(next.open, graph::logical_and(commit, masked));
+    }
+    if (shape_.pass.soft) {
+      next.soft_on = put(state_.soft_on, place, without(moment.eligible, next.open));
+      next.soft_ids = put(state_.soft_ids, place, choice.soft_ids);
+      next.soft_weights = put(state_.soft_weights, place, choice.soft_weights);
+    }
+    next.stacks = made.state.stacks;
+    if (choice.carry.defined()) next.carry = choice.carry;
+    // Finished rows stay as they are: nothing of them is committed any more.
+    Value ended = choice.ended.defined() ? choice.ended : graph::logical_not(any_of(next.open));
+    if (choice.stuck.defined()) ended = graph::logical_or(ended, choice.stuck);
+    next.alive = without(state_.alive, ended);
+    next.steps = graph::add(state_.steps, graph::convert(state_.alive, DType::i32));
+    next.record = write_record(predicted, graph::select(next.open, i32(-1), token));
+    next.step = graph::add(state_.step, i32(1));
+    next.output(graph_);
+    input("most_steps", DType::i32, Shape{}); // of the condition
+  }
+  const std::vector<std::string>& state_names() const { return state_.names(); }
+
+private:
+  Shape both() const { return {shape_.pass.rows, shape_.block}; }
+  Shape flat() const { return {shape_.places()}; }
+  Value i32(int64_t value) { return graph::scalar_i32(graph_, static_cast<int32_t>(value)); }
+  Value input(const char* name, DType dtype, Shape shape) {
+    return input_of(graph_, name, dtype, std::move(shape));
+  }
+
+  // (rows): this step's row of a table (steps, rows).
+  Value of_step(const char* name, DType dtype) {
+    const int64_t rows = shape_.pass.rows;
+    const Value table = input(name, dtype, Shape{shape_.steps, rows});
+    return graph::reshape(graph::dynamic_slice(table, {state_.step, i32(0)}, {1, rows}), {rows});
+  }
+  // (rows, block) of a table (steps, rows, block).
+  Value numbers_of_step(const char* name) {
+    const int64_t rows = shape_.pass.rows;
+    const Value table = input(name, DType::f32, Shape{shape_.steps, rows, shape_.block});
+    return graph::reshape(
+        graph::dynamic_slice(table, {state_.step, i32(0), i32(0)}, {1, rows, shape_.block}),
+        both());
+  }
+
+  LoopContext moment(Value place) {
+    const Value ids =
+        graph::take(graph::reshape(state_.ids, {shape_.pass.rows * shape_.pass.window}),
+                    place); // nowhere: the last one, which is not read
+    LoopContext moment{graph_,
+                      input("eligible", DType::u8, both()),
+                      state_.open,
+                      ids,
+                      of_step("count", DType::i32),
+                      of_step("level", DType::f32),
+                      {},
+                      state_.carry};
+    if (rule_.uses_chance()) moment.chance = numbers_of_step("chance");
+    return moment;
+  }
+
+  // x (rows, window, ...) with the positions of the block written over.
+  Value put(Value x, Value place, Value block) {
+    const auto rows_of = [&](Value y, int64_t count) {
+      std::vector<int64_t> dims = y.shape().dims();
+      dims.erase(dims.begin());
+      dims[0] = count;
+      return graph::reshape(y, Shape(dims));
+    };
+    const Value all = rows_of(x, shape_.pass.rows * shape_.pass.window);
+    const Value made =
+        graph::scatter_set(all, graph::reshape(place, flat()), rows_of(block, shape_.places()));
+    return graph::reshape(made, x.shape());
+  }
+
+  // Statistics of the wanted positions alone: they are moved to the front, and back.
+  PredictionValues predict(Value hidden, Value wanted) {
+    const Value flags = graph::reshape(wanted, flat());
+    const Value upto = graph::cumsum(graph::convert(flags, DType::i32), 0);
+    const Value nowhere = i32(shape_.places());
+    const Value to = graph::select(flags, graph::subtract(upto, i32(1)), nowhere);
+    const Value numbers = graph::iota(graph_, flat(), DType::i32, 0);
+    const Value from =
+        graph::scatter_set(graph::broadcast(i32(0), flat()), to, numbers); // (capacity)
+    const auto packed = [&](Value x) { return graph::take(graph::reshape(x, flat()), from); };
+    const Value query = packed(input("query", DType::i32, both()));
+    graph::TokenStatisticsInputs head = head_over(builder_, graph::take(hidden, query), settings_);
+    head.count =
+        graph::reshape(graph::slice_axis(upto, 0, shape_.places() - 1, shape_.places()), Shape{});
+    head.temperature = packed(input("temperature", DType::f32, both()));
+    head.top_k = packed(input("top_k", DType::i32, both()));
+    head.top_p = packed(input("top_p", DType::f32, both()));
+    head.uniform = packed(numbers_of_step("uniform"));
+    const graph::TokenStatistics s = graph::token_statistics(head, settings_.top);
+    const auto spread = [&](Value x) {
+      const Value back = graph::take(x, to);
+      const bool wide = back.rank() == 2; // (places, top)
+      const Value on = wide ? graph::reshape(flags, {shape_.places(), 1}) : flags;
+      std::vector<int64_t> dims = {shape_.pass.rows, shape_.block};
+      if (wide) dims.push_back(back.dim(1));
+      const Value zero = x.dtype() == DType::f32 ? graph::scalar(graph_, 0.0f) : i32(0);
+      // Made once: what is decided by and what is recorded are the same bits.
+      return graph::barrier(graph::reshape(graph::select(on, back, zero), Shape(dims)));
+    };
+    return {spread(s.draw),          spread(s.argmax),         spread(s.draw_prob),
+            spread(s.max_prob),      spread(s.entropy),        spread(s.shaped_prob),
+            spread(s.shaped_margin), spread(s.shaped_entropy), spread(s.top_ids),
+            spread(s.top_probs)};
+  }
+
+  Value write_record(const PredictionValues& predicted, Value after) {
+    const Value lines = prediction_lines(predicted, settings_.columns(), {after});
+    const Shape one{1, shape_.places(), record_columns(settings_)};
+    return graph::dynamic_update_slice(state_.record, graph::reshape(lines, one),
+                                       {state_.step, i32(0), i32(0)});
+  }
+
+  Graph& graph_;
+  const PassSettings& settings_;
+  const LoopRule& rule_;
+  const LoopShape& shape_;
+  LoopState state_; // its inputs come first
+  model::Builder builder_;
+};
+
+// Any row alive, and steps left. (On a mesh whose rows are spread over ranks `any` becomes an
+// all_reduce.)
+std::shared_ptr<Graph> condition_of(const Graph& body) {
+  auto cond = std::make_shared<Graph>("denoise_more");
+  for (const graph::GraphInput& input : body.inputs())
+    cond->input(input.name, body.type(input.value), input.is_parameter);
+  const auto given = [&](const char* name) {
+    return cond->value(cond->inputs()[static_cast<size_t>(cond->find_input(name))].value);
+  };
+  const Value alive = graph::max(graph::convert(given("alive"), DType::i32), {0});
+  cond->output("more", graph::logical_and(graph::greater(alive, graph::scalar_i32(*cond, 0)),
+                                          graph::less(given("step"), given("most_steps"))));
+  return cond;
+}
+
+} // namespace
+
+void build_loop(Graph& graph, const model::Model& model, const PassSettings& settings,
+                const LoopRule& rule, const LoopShape& shape) {
+  const auto body = std::make_shared<Graph>("denoise_step");
+  StepBody step(*body, model, settings, rule, shape);
+  step.build();
+  const std::vector<std::string>& names = step.state_names();
+  std::vector<Value> state, consts;
+  for (const graph::GraphInput& input : body->inputs()) {
+    const graph::ValueType& type = body->type(input.value);
+    const bool zero = input.name == "step" || input.name == "steps" || input.name == "record";
+    const Value value = zero ? graph::broadcast(graph::scalar_i32(graph, 0), type.shape)
+                             : graph.input(input.name, type, input.is_parameter);
+    (state.size() < names.size() ? state : consts).push_back(value);
+  }
+  const std::vector<Value> last = graph::while_loop(condition_of(*body), body, state, consts);
+  const auto made = [&](const std::string& name) {
+    return last[static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin())];
+  };
+  if (shape.pass.keys > 0) {
+    for (const StateInput& input : state_inputs(model.config(), shape.pass))
+      graph.output(input.name, made(input.name), input.name);
+  }
+  const Value record = made("record");
+  graph.output("answer", graph::concat({graph::reshape(record, {record.shape().count()}),
+                                        made("steps"), graph::convert(made("alive"), DType::i32)},
+                                       0));
+}
+
+} // namespace dllm::decode

@@ -1,0 +1,210 @@
+#include "decode/pass/pass_graph.h"
+
+#include <algorithm>
+
+namespace dllm::decode {
+namespace {
+
+// A position, or an edge of a span, as the model counts it.
+int64_t counted(const PassRequest& pass, int64_t position) {
+  const auto behind = std::lower_bound(pass.left_out.begin(), pass.left_out.end(), position);
+  return position - (behind - pass.left_out.begin());
+}
+
+bool is_left_out(const PassRequest& pass, int64_t position) {
+  return std::binary_search(pass.left_out.begin(), pass.left_out.end(), position);
+}
+
+// Arrays by (row, place in the window); a window shorter than the program's is padded with positions that attend to
+// nothing and are kept nowhere.
+struct Windows {
+  std::vector<int32_t> ids, positions, limit, write_at;
+
+  Windows(int64_t count, int32_t nowhere)
+      : ids(static_cast<size_t>(count), 0), positions(ids), limit(ids),
+        write_at(ids.size(), nowhere) {}
+
+  void put(size_t at, const PassRow& row, int64_t position, int32_t id, int32_t first_row) {
+    const Request& request = *row.request;
+    const int64_t end = row.pass->span_end < 0 ? request.length() : row.pass->span_end;
+    const int64_t seen = row.pass->cached ? end : std::min(end, row.pass->end);
+    ids[at] = id;
+    positions[at] = static_cast<int32_t>(counted(*row.pass, position));
+    limit[at] = static_cast<int32_t>(counted(*row.pass, std::min(request.span.limit(position), seen)));
+    if (row.pass->cached) write_at[at] = first_row + static_cast<int32_t>(position);
+  }
+};
+
+void put_window(Windows& windows, int64_t first, const PassRow& row,
+                const std::vector<int32_t>& ids, int32_t first_row) {
+  const PassRequest& pass = *row.pass;
+  for (int64_t position = pass.begin; position < pass.end; ++position) {
+    if (is_left_out(pass, position)) continue;
+    const auto in_window = static_cast<size_t>(position - pass.begin);
+    const int32_t id = ids.empty() ? row.request->ids[static_cast<size_t>(position)] : ids[in_window];
+    windows.put(static_cast<size_t>(first + counted(pass, position) - pass.begin), row, position, id,
+                first_row);
+  }
+}
+
+// Which snapshot a request starts from, and what it saves.
+void add_state_places(Batch& feed, const PassShape& shape, std::span<const PassRow> rows, const DecodeState& state) {
+  if (shape.saved_rows == 0) return;
+  const auto count = static_cast<size_t>(shape.rows);
+  std::vector<int32_t> from(count, -1), to(count, static_cast<int32_t>(state.nowhere())), length(count, 0);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const SavedPass pass = state.saved_pass(rows[r].cache_row, rows[r].pass->begin, rows[r].pass->final_end);
+    const auto first = static_cast<int32_t>(rows[r].cache_row * model::kSnapshots);
+    if (pass.from >= 0) from[r] = first + static_cast<int32_t>(pass.from);
+    if (pass.to >= 0) to[r] = first + static_cast<int32_t>(pass.to);
+    length[r] = static_cast<int32_t>(pass.length);
+  }
+  feed.set("from", Tensor::from(Shape{shape.rows}, from));
+  feed.set("to", Tensor::from(Shape{shape.rows}, to));
+  feed.set("length", Tensor::from(Shape{shape.rows}, length));
+}
+
+void add_windows(Batch& feed, const PassShape& shape, std::span<const PassRow> rows,
+                 const DecodeState& state) {
+  const int64_t copies = shape.guided ? 2 : 1, all = copies * shape.rows;
+  Windows windows(all * shape.window, static_cast<int32_t>(state.nowhere()));
+  std::vector<float> guidance;
+  for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
+    const PassRow& row = rows[static_cast<size_t>(r)];
+    const auto first_row = static_cast<int32_t>(row.cache_row * state.capacity());
+    put_window(windows, r * shape.window, row, row.pass->ids, first_row);
+    if (!shape.guided) continue;
+    put_window(windows, (shape.rows + r) * shape.window, row, row.pass->unconditional, 0);
+    guidance.push_back(row.pass->guidance);
+  }
+  guidance.resize(static_cast<size_t>(shape.rows), 0.0f);
+  const Shape window{all, shape.window};
+  feed.set("ids", Tensor::from(window, windows.ids));
+  feed.set("positions", Tensor::from(window, windows.positions));
+  feed.set("limit", Tensor::from(window, windows.limit));
+  if (shape.guided) feed.set("guidance", Tensor::from(Shape{shape.rows}, guidance));
+  if (shape.keys == 0) return;
+  add_state_places(feed, shape, rows, state);
+  feed.set("write_at", Tensor::from(Shape{all * shape.window}, windows.write_at));
+  std::vector<int32_t> read_at;
+  for (const PassRow& row : rows) {
+    for (int64_t key = 0; key < shape.keys; ++key)
+      read_at.push_back(static_cast<int32_t>(row.cache_row * state.capacity() + key));
+  }
+  read_at.resize(static_cast<size_t>(shape.rows * shape.keys), 0);
+  feed.set("read_at", Tensor::from(Shape{shape.rows, shape.keys}, read_at));
+}
+
+// Layers with a sliding window use it where everything is causal.
+void add_slides(Batch& feed, const PassShape& shape, std::span<const PassRow> rows) {
+  std::vector<int32_t> start;
+  bool causal = true;
+  for (int copy = 0; copy < (shape.guided ? 2 : 1); ++copy) {
+    for (const PassRow& row : rows) {
+      start.push_back(static_cast<int32_t>(row.pass->begin));
+      causal = causal && row.request->span.block == 1;
+    }
+    start.resize(static_cast<size_t>((copy + 1) * shape.rows), 0);
+  }
+  const auto count = static_cast<int64_t>(start.size());
+  feed.set("query_start", Tensor::from(Shape{count}, start));
+  feed.set("slides", Tensor::scalar(static_cast<int32_t>(causal ? 1 : 0)));
+}
+
+void add_times(Batch& feed, const model::ModelConfig& config, const PassShape& shape,
+               std::span<const PassRow> rows) {
+  std::vector<float> times;
+  for (int copy = 0; copy < (shape.guided ? 2 : 1); ++copy) {
+    for (const PassRow& row : rows)
+      times.push_back(static_cast<float>(row.pass->time * static_cast<double>(config.time_steps)));
+    times.resize(static_cast<size_t>((copy + 1) * shape.rows), 0.0f);
+  }
+  const auto count = static_cast<int64_t>(times.size());
+  feed.set("timesteps", Tensor::from(Shape{count}, times));
+}
+
+void add_soft(Batch& feed, const PassSettings& settings, const PassShape& shape,
+              std::span<const PassRow> rows) {
+  const int64_t places = shape.rows * shape.window, width = settings.soft_width;
+  std::vector<uint8_t> on(static_cast<size_t>(places), 0);
+  std::vector<int32_t> ids(static_cast<size_t>(places * width), 0);
+  std::vector<float> weights(ids.size(), 0.0f);
+  for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
+    const PassRequest& pass = *rows[static_cast<size_t>(r)].pass;
+    for (const SoftInput& soft : pass.soft) {
+      const int64_t place = r * shape.window + soft.position - pass.begin;
+      on[static_cast<size_t>(place)] = 1;
+      std::copy(soft.ids.begin(), soft.ids.end(), ids.begin() + place * width);
+      std::copy(soft.weights.begin(), soft.weights.end(), weights.begin() + place * width);
+    }
+  }
+  feed.set("soft_on", Tensor::from(Shape{shape.rows, shape.window}, on));
+  feed.set("soft_ids", Tensor::from(Shape{shape.rows, shape.window, width}, ids));
+  feed.set("soft_weights", Tensor::from(Shape{shape.rows, shape.window, width}, weights));
+}
+
+void add_queries(Batch& feed, const PassSettings& settings, const PassShape& shape,
+                 std::span<const PassRow> rows, size_t vocab) {
+  const auto capacity = static_cast<size_t>(shape.capacity);
+  std::vector<int32_t> query(capacity, 0), top_k(capacity, 0);
+  std::vector<float> temperature(capacity, 0), top_p(capacity, 1), uniform(capacity, 0);
+  std::vector<float> noise(settings.noise ? capacity * vocab : 0, 0);
+  size_t i = 0;
+  for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
+    const PassRow& row = rows[static_cast<size_t>(r)];
+    for (const int64_t position : row.pass->positions) {
+      const int64_t begin = row.pass->begin;
+      const int64_t from = counted(*row.pass, predicting(position, settings.shift, begin)) - begin;
+      query[i] = static_cast<int32_t>(r * shape.window + from);
+      temperature[i] = row.request->settings.temperature;
+      top_k[i] = row.request->settings.top_k;
+      top_p[i] = row.request->settings.top_p;
+      uniform[i] = position_uniform(*row.request, position, 0);
+      if (settings.noise)
+        row.request->random_source->noise(*row.request, position,
+                               std::span<float>(noise).subspan(i * vocab, vocab));
+      ++i;
+    }
+  }
+  feed.set("query", Tensor::from(Shape{shape.capacity}, query));
+  feed.set("count", Tensor::scalar(static_cast<int32_t>(i)));
+  feed.set("temperature", Tensor::from(Shape{shape.capacity}, temperature));
+  feed.set("top_k", Tensor::from(Shape{shape.capacity}, top_k));
+  feed.set("top_p", Tensor::from(Shape{shape.capacity}, top_p));
+  feed.set("uniform", Tensor::from(Shape{shape.capacity}, uniform));
+  if (settings.noise)
+    feed.set("noise", Tensor::from(Shape{shape.capacity, static_cast<int64_t>(vocab)}, noise));
+}
+
+} // namespace
+
+int64_t predicting(int64_t position, int shift, int64_t begin) {
+  return std::max(position - shift, begin);
+}
+
+void add_window_feed(Batch& feed, const model::ModelConfig& config, const PassSettings& settings,
+                     const PassShape& shape, std::span<const PassRow> rows,
+                     const DecodeState& state) {
+  add_windows(feed, shape, rows, state);
+  if (!config.sliding.empty()) add_slides(feed, shape, rows);
+  if (config.time_conditioning) add_times(feed, config, shape, rows);
+  if (shape.soft) add_soft(feed, settings, shape, rows);
+  if (!settings.banned.empty())
+    feed.set("banned", Tensor::from(Shape{config.vocab_size}, settings.banned));
+}
+
+Batch pass_feed(const model::ModelConfig& config, const PassSettings& settings,
+                const PassShape& shape, std::span<const PassRow> rows, const DecodeState& state) {
+  Batch feed;
+  add_window_feed(feed, config, settings, shape, rows, state);
+  if (shape.capacity == 0) return feed;
+  add_queries(feed, settings, shape, rows, static_cast<size_t>(config.vocab_size));
+  if (!settings.deferred.empty()) {
+    std::vector<uint8_t> both = settings.deferred;
+    for (size_t i = 0; i < settings.banned.size(); ++i) both[i] |= settings.banned[i];
+    feed.set("banned_or_deferred", Tensor::from(Shape{config.vocab_size}, both));
+  }
+  return feed;
+}
+
+} // namespace dllm::decode

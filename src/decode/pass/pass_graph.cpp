@@ -1,0 +1,163 @@
+#include "decode/pass/pass_graph.h"
+
+#include "base/error.h"
+#include "model/embedding_mix.h"
+
+namespace dllm::decode {
+
+using graph::Graph;
+using graph::Value;
+
+Value input_of(Graph& graph, const std::string& name, DType dtype, Shape shape) {
+  const int32_t found = graph.find_input(name);
+  if (found >= 0) return graph.value(graph.inputs()[static_cast<size_t>(found)].value);
+  return graph.input(name, dtype, std::move(shape));
+}
+
+std::vector<StateInput> state_inputs(const model::ModelConfig& config, const PassShape& shape) {
+  std::vector<StateInput> inputs;
+  for (const model::StateStack& stack : model::state_stacks(config))
+    inputs.push_back({"state:" + stack.name, {stack.shape(shape.state_size()), stack.slot.dtype, {}}});
+  return inputs;
+}
+
+namespace {
+
+// Embeddings of the window, mixed where the request says so.
+Value soft_embeddings(model::Builder& builder, Value ids, int64_t width) {
+  Graph& graph = builder.graph();
+  const Shape window = ids.shape();
+  model::EmbeddingMix mix;
+  mix.hard = builder.embed(ids);
+  mix.ids = input_of(graph, "soft_ids", DType::i32, Shape{window[0], window[1], width});
+  mix.weights = input_of(graph, "soft_weights", DType::f32, Shape{window[0], window[1], width});
+  mix.on = input_of(graph, "soft_on", DType::u8, window);
+  return model::embedding_mix(builder, mix);
+}
+
+model::StateValues state_values(Graph& graph, const model::ModelConfig& config, const PassShape& shape) {
+  const std::vector<model::StateStack> stacks = model::state_stacks(config);
+  model::StateValues state;
+  for (const StateInput& input : state_inputs(config, shape))
+    state.stacks.push_back(input_of(graph, input.name, input.type.dtype, input.type.shape));
+  const int64_t rows = shape.all_rows();
+  if (model::has_positional(stacks)) {
+    state.write_at = input_of(graph, "write_at", DType::i32, Shape{rows * shape.window});
+    state.read_at = input_of(graph, "read_at", DType::i32, Shape{rows, shape.keys});
+  }
+  if (model::has_saved(stacks)) {
+    state.from = input_of(graph, "from", DType::i32, Shape{rows});
+    state.to = input_of(graph, "to", DType::i32, Shape{rows});
+    state.length = input_of(graph, "length", DType::i32, Shape{rows});
+  }
+  return state;
+}
+
+} // namespace
+
+WindowStates window_states(model::Builder& builder, const PassSettings& settings,
+                           const PassShape& shape, Value timesteps) {
+  Graph& graph = builder.graph();
+  const model::ModelConfig& config = builder.config();
+  const int64_t rows = shape.all_rows();
+  const Shape window{rows, shape.window};
+  model::ForwardInputs inputs;
+  inputs.ids = input_of(graph, "ids", DType::i32, window);
+  inputs.positions = input_of(graph, "positions", DType::i32, window);
+  inputs.mask.and_key_limit(input_of(graph, "limit", DType::i32, window));
+  if (!config.sliding.empty()) { // windows count from a query's own place
+    inputs.slides = input_of(graph, "slides", DType::i32, Shape{});
+    inputs.mask.query_start = input_of(graph, "query_start", DType::i32, Shape{rows});
+  }
+  if (config.time_conditioning) {
+    inputs.timesteps =
+        timesteps.defined() ? timesteps : input_of(graph, "timesteps", DType::f32, Shape{rows});
+  }
+  if (shape.soft) inputs.embeddings = soft_embeddings(builder, inputs.ids, settings.soft_width);
+  const bool cached = shape.keys > 0;
+  if (cached) inputs.state = state_values(graph, config, shape);
+  inputs.round_kv = !cached && config.cache_dtype == DType::bf16;
+  const model::ForwardOutputs made = builder.forward(inputs);
+  return {graph::reshape(made.hidden, Shape{rows * shape.window, config.hidden_size}), made.state};
+}
+
+graph::TokenStatisticsInputs head_over(model::Builder& builder, Value hidden,
+                                       const PassSettings& settings) {
+  const model::Head own = builder.head();
+  graph::TokenStatisticsInputs head;
+  head.x = hidden;
+  head.weight = own.weight;
+  head.bias = own.bias;
+  head.scale = own.scale;
+  head.softcap = own.softcap;
+  if (!settings.banned.empty())
+    head.banned =
+        input_of(builder.graph(), "banned", DType::u8, Shape{builder.config().vocab_size});
+  head.nucleus_first = settings.nucleus_first;
+  head.shaped = settings.shaped;
+  head.as_softmax = settings.soft_width > 0; // mixes go on computing with 1 - p
+  return head;
+}
+
+namespace {
+
+// Classifier-free guidance. The head is affine, so u + (g + 1) (c - u) of the logits is that of the
+// hidden states.
+Value guide(Graph& graph, Value hidden, Value query, const PassShape& shape) {
+  const auto half = static_cast<int32_t>(shape.rows * shape.window);
+  const auto width = static_cast<int32_t>(shape.window);
+  const Value given = graph::take(hidden, query);
+  const Value plain = graph::take(hidden, graph::add(query, graph::scalar_i32(graph, half)));
+  const Value row = graph::divide(query, graph::scalar_i32(graph, width));
+  const Value scale = graph::take(graph.input("guidance", DType::f32, Shape{shape.rows}), row);
+  const Value factor =
+      graph::reshape(graph::add(scale, graph::scalar(graph, 1.0f)), {shape.capacity, 1});
+  return graph::add(plain, graph::multiply(factor, graph::subtract(given, plain)));
+}
+
+graph::TokenStatisticsInputs head_inputs(model::Builder& builder, Value hidden,
+                                         const PassSettings& settings, int64_t capacity) {
+  Graph& graph = builder.graph();
+  graph::TokenStatisticsInputs head = head_over(builder, hidden, settings);
+  head.count = graph.input("count", DType::i32, Shape{});
+  head.temperature = graph.input("temperature", DType::f32, Shape{capacity});
+  head.top_k = graph.input("top_k", DType::i32, Shape{capacity});
+  head.top_p = graph.input("top_p", DType::f32, Shape{capacity});
+  head.uniform = graph.input("uniform", DType::f32, Shape{capacity});
+  if (settings.noise)
+    head.noise = graph.input("noise", DType::f32, Shape{capacity, builder.config().vocab_size});
+  return head;
+}
+
+} // namespace
+
+void build_pass(Graph& graph, const model::Model& model, const PassSettings& settings,
+                const PassShape& shape) {
+  if (shape.guided && model.config().logit_softcap > 0) {
+    fail_with_hint("set guidance to 0", Code::unimplemented,
+                   "guidance of a model that caps its logits is not supported yet");
+  }
+  model::Builder builder(graph, model);
+  const WindowStates made = window_states(builder, settings, shape);
+  if (made.state.defined()) {
+    const std::vector<StateInput> inputs = state_inputs(model.config(), shape);
+    for (size_t i = 0; i < inputs.size(); ++i) graph.output(inputs[i].name, made.state.stacks[i], inputs[i].name);
+  }
+  if (shape.capacity == 0) return; // fills the cache
+  const Value query = graph.input("query", DType::i32, Shape{shape.capacity});
+  const Value chosen =
+      shape.guided ? guide(graph, made.hidden, query, shape) : graph::take(made.hidden, query);
+  graph::TokenStatisticsInputs head = head_inputs(builder, chosen, settings, shape.capacity);
+  const graph::TokenStatistics s = graph::token_statistics(head, settings.top);
+  const PredictionValues predicted{s.draw,    s.argmax,      s.draw_prob,     s.max_prob,
+                              s.entropy, s.shaped_prob, s.shaped_margin, s.shaped_entropy,
+                              s.top_ids, s.top_probs};
+  graph.output("answer", prediction_lines(predicted, settings.columns()));
+  if (settings.deferred.empty()) return;
+  // The share of probability that is left without the deferred tokens.
+  head.banned = graph.input("banned_or_deferred", DType::u8, Shape{model.config().vocab_size});
+  const graph::TokenStatistics rest = graph::token_statistics(head, 1);
+  graph.output("rest", graph::exp(graph::subtract(rest.log_sum_exp, s.log_sum_exp)));
+}
+
+} // namespace dllm::decode

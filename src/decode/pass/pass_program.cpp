@@ -1,0 +1,134 @@
+#include "decode/pass/pass_program.h"
+
+#include "base/error.h"
+#include "decode/pass/pass_graph.h"
+#include "decode/pass/predictions.h"
+#include "graph/engine.h"
+#include "runtime/arguments.h"
+
+#include <algorithm>
+#include <exception>
+
+namespace dllm::decode {
+namespace {
+
+// Arguments of `program`; kept: the buffers of its inputs "state:...", empty: it has none.
+void set_arguments(runtime::Arguments& arguments, const graph::Program& program, graph::Engine& engine,
+                   const Weights& weights, const Batch& arrays, StateBuffers& kept) {
+  const auto& inputs = program.graph().inputs();
+  arguments.share_parameters(weights.buffers);
+  size_t next = 0;
+  for (size_t i = 0; i < inputs.size() && !kept.empty(); ++i) {
+    if (inputs[i].name.starts_with("state:")) arguments.donate(i, kept.at(next++));
+  }
+  arguments.upload(engine, arrays);
+}
+
+// The first operation that made NaN or infinity, "" where that cannot be found: memory may be short, and the step
+// fails for its logits. A task that is over ends the search.
+std::string first_non_finite(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
+                             const Weights& weights, const Batch& arrays, StateBuffers& kept, const Task* task) {
+  try {
+    runtime::Arguments arguments(program);
+    set_arguments(arguments, *program, engine, weights, arrays, kept);
+    return arguments.find_non_finite(task);
+  } catch (const Error& error) {
+    if (error.code() == Code::cancelled || error.code() == Code::deadline_exceeded) throw;
+  } catch (const std::exception&) {
+  }
+  return {};
+}
+
+} // namespace
+
+std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
+                                       const Weights& weights, const Batch& arrays, DecodeState* cache,
+                                       const Task* task) {
+  StateBuffers kept = cache != nullptr ? cache->lend() : StateBuffers{};
+  std::vector<graph::BufferRef> outputs;
+  try {
+    runtime::Arguments arguments(program);
+    set_arguments(arguments, *program, engine, weights, arrays, kept);
+    outputs = arguments.run(task);
+  } catch (const graph::StateLost&) {
+    throw;
+  } catch (...) {
+    if (cache != nullptr) cache->give_back(std::move(kept));
+    throw;
+  }
+  if (cache != nullptr) cache->give_back(std::move(kept));
+  return outputs;
+}
+
+PassProgram::PassProgram(std::shared_ptr<model::Model> model, PassSettings settings)
+    : model_(std::move(model)), settings_(std::move(settings)) {}
+
+void PassProgram::set_noise(bool noise) {
+  settings_.noise = noise;
+  programs_.clear();
+}
+
+int PassProgram::kind_of(const PassRequest& pass) {
+  return (pass.cached ? 1 : 0) | (pass.unconditional.empty() ? 0 : 2) | (pass.soft.empty() ? 0 : 4);
+}
+
+// Of every row, from the outputs of build_pass in their order.
+std::vector<std::vector<Prediction>>
+PassProgram::predictions(std::span<const PassRow> rows,
+                         std::span<const graph::BufferRef> outputs) const {
+  const Tensor lines = outputs[0]->read();
+  const bool defers = !settings_.deferred.empty();
+  const Tensor rest = defers ? outputs[1]->read() : Tensor(); // probability of the not deferred
+  const PredictionColumns columns = settings_.columns();
+  std::vector<std::vector<Prediction>> answers;
+  size_t i = 0;
+  for (const PassRow& row : rows) {
+    std::vector<Prediction>& answer = answers.emplace_back();
+    for (const int64_t position : row.pass->positions) {
+      const auto width = static_cast<size_t>(columns.count);
+      Prediction p =
+          prediction_of(lines.as<int32_t>().subspan(i * width, width), columns, position);
+      if (defers) {
+        const bool deferred = settings_.deferred[static_cast<size_t>(p.token)] != 0;
+        p.probability = deferred ? 0.0f : p.probability / rest.as<float>()[i];
+      }
+      answer.push_back(std::move(p));
+      ++i;
+    }
+  }
+  return answers;
+}
+
+std::vector<std::vector<Prediction>> PassProgram::run(std::span<const PassRow> rows,
+                                                      DecodeState& state, const Weights& weights,
+                                                      int64_t capacity, const Task* task,
+                                                      int64_t least_rows) {
+  PassShape shape = pass_shape(model_->config(), rows, state.shape(), least_rows);
+  int64_t queries = 0;
+  for (const PassRow& row : rows) queries += static_cast<int64_t>(row.pass->positions.size());
+  const bool reads = queries > 0 || shape.keys == 0;
+  if (reads) shape.capacity = head_capacity(std::max(capacity, queries));
+  const std::shared_ptr<graph::Program> program = programs_.get(shape, [&] {
+    auto graph = std::make_shared<graph::Graph>(reads ? "denoise" : "fill");
+    build_pass(*graph, *model_, settings_, shape);
+    return model_->engine().compile(std::move(graph));
+  });
+  const Batch arrays = pass_feed(model_->config(), settings_, shape, rows, state);
+  const bool cached = shape.keys > 0;
+  const std::vector<graph::BufferRef> outputs =
+      run_pass(program, model_->engine(), weights, arrays, cached ? &state : nullptr, task);
+  computed_ += shape.positions();
+  if (!reads) return std::vector<std::vector<Prediction>>(rows.size());
+  auto answers = predictions(rows, std::span(outputs).subspan(cached ? state.stacks().size() : 0));
+  for (const std::vector<Prediction>& answer : answers) {
+    const auto bad = std::ranges::find_if_not(answer, is_finite);
+    if (bad == answer.end()) continue;
+    // A state that is not finite must not stay.
+    StateBuffers kept = cached ? state.lend() : StateBuffers{};
+    fail_not_finite(bad->position, settings_.banned,
+                    [&] { return first_non_finite(program, model_->engine(), weights, arrays, kept, task); });
+  }
+  return answers;
+}
+
+} // namespace dllm::decode

@@ -1,0 +1,224 @@
+#include "decode/request/policy.h"
+
+#include "base/error.h"
+#include "decode/policies/table.h"
+#include "decode/request/blockwise.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace dllm::decode {
+namespace {
+
+const std::vector<PolicyKind>& kinds() {
+  static const std::vector<PolicyKind> all = [] {
+    std::vector<PolicyKind> made;
+    for (const auto& kind : policy_files::kTable) made.push_back(kind());
+    return made;
+  }();
+  return all;
+}
+
+std::vector<OptionSpec> decoder_keys(const std::string& policy) {
+  return {
+      option_choice("policy", policy, policy_names(),
+                    "Which open positions are decided in a step."),
+      option_i64("steps", 64, 1, 1 << 20,
+                 "Denoising steps of a request, spread evenly over its blocks."),
+      option_i64("block_length", 0, 0, 1 << 24,
+                 "Positions decided before the next ones begin; 0: all at once."),
+      option_i64("gen_length", 64, 0, 1 << 24, "Open positions after a prompt."),
+      option_i64("max_length", 0, 0, 1 << 24,
+                 "Most positions of a canvas; 0: as the model says. More than that only with "
+                 "rotary positions."),
+      option_f64("temperature", 0, 0, 100,
+                 "Divides the logits of a draw, 1e-6 at least; 0 takes the likeliest token."),
+      option_i64("top_k", 0, 0, 1 << 24, "Draw among so many likeliest tokens; 0: all."),
+      option_f64("top_p", 1, 0, 1,
+                 "Draw among the likeliest tokens of this total probability; 1: all."),
+      option_str("schedule", "linear",
+                 "Noise schedule that says how many positions a step decides."),
+      option_i64("schedule_steps", 0, 0, 1'000'000,
+                 "Discrete times of a nano_ schedule; 0: as many as it has by itself."),
+      option_f64("schedule_eps", -1, -1, 0.5,
+                 "The schedule's eps, the part of the noisiest end cut off; -1: its own."),
+      option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
+                    "What a token sees; auto: the model's own."),
+      option_i64("shift", -1, -1, 1,
+                 "1: the hidden state before a token predicts it; -1: the model's own."),
+      option_choice(
+          "cache", "auto", {"auto", "none", "exact", "prefix", "dual"},
+          "K and V that are kept between steps. exact: of decided blocks, causal and "
+          "block_causal attention only, the same tokens as none. prefix, dual: also under "
+          "bidirectional attention, approximate. auto: exact where it is possible."),
+      option_f64("guidance", 0, 0, 100,
+                 "Classifier-free guidance: logits move away from those without the given tokens."),
+      option_list("guidance_keep", {}, "Given token ids that stay without guidance too."),
+      option_f64("early_exit", 0, 0, 1,
+                 "Decides what is left of a block at once when every open position of it is at "
+                 "least this probable; 0: off."),
+      option_list("suppress", {}, "Token ids that are never drawn."),
+      option_bool("suppress_mask", true, "The mask token is never drawn."),
+      option_list("defer", {},
+                  "Token ids whose probability counts as 0, and 0 in the sum of the others', when "
+                  "positions are compared: they are decided last."),
+      option_choice("loop", "auto", {"auto", "host", "device"},
+                    "Who goes from step to step. device: a program takes all steps of a block by "
+                    "itself and the host repeats them from its record, the same tokens with fewer "
+                    "trips; host: a program per step. auto: device on engines that run ahead of "
+                    "the host, where policy and options allow it."),
+      option_i64("slots", 256, 1, 1 << 16, "Most requests at a time."),
+      option_bool("trace", false,
+                  "Keep what every step did, one line of JSON a step (about 30 bytes a position)."),
+      option_i64("trace_bytes", int64_t{64} << 20, 1 << 10, int64_t{1} << 40,
+                 "Most bytes of the trace of one request; then recording stops, and a last line "
+                 "records it."),
+      option_choice("on_change", "continue", {"continue", "fail"},
+                    "What a step does after the model's weights changed."),
+  };
+}
+
+Schema make_schema(const std::string& kind, const std::string& policy, const PolicyKind* kind_of) {
+  std::vector<OptionSpec> keys = decoder_keys(policy);
+  if (kind_of != nullptr) {
+    for (const OptionSpec& own : kind_of->options) {
+      const auto same = std::find_if(keys.begin(), keys.end(),
+                                     [&](const OptionSpec& key) { return key.key == own.key; });
+      if (same == keys.end())
+        keys.push_back(own);
+      else
+        *same = own;
+    }
+  }
+  return Schema(kind, std::move(keys));
+}
+
+} // namespace
+
+Outcome Session::host_decided(Request&, const std::vector<int64_t>&) {
+  fail_with_hint("make the decoder with a block-wise policy, for example low_confidence",
+                 Code::unimplemented, "this policy does not let the host decide");
+}
+
+LoopPlan Session::plan_loop(const Request&, const CacheView&) const {
+  fail(Code::internal, "this policy has no loop");
+}
+
+LoopTables Session::loop_tables(const Request&, int64_t) const {
+  fail(Code::internal, "this policy has no loop");
+}
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const PolicyKind& kind : kinds()) names.emplace_back(kind.name);
+  return names;
+}
+
+const Schema& decoder_schema(const std::string& policy) {
+  static const Schema general = make_schema("decoder", "low_confidence", nullptr);
+  static const std::vector<Schema> own = [] {
+    std::vector<Schema> list;
+    for (const PolicyKind& kind : kinds())
+      list.push_back(make_schema(std::string("decoder:") + kind.name, kind.name, &kind));
+    return list;
+  }();
+  if (policy.empty()) return general;
+  for (const Schema& schema : own) {
+    if (schema.kind() == "decoder:" + policy) return schema;
+  }
+  const std::string near = nearest(policy, policy_names());
+  std::string all;
+  for (const std::string& name : policy_names()) all += (all.empty() ? "" : ", ") + name;
+  fail_with_hint(near.empty() ? "policies are " + all : "did you mean " + near + "?",
+                 Code::not_found, "no policy named {}", policy);
+}
+
+int64_t block_length_of(const PolicySetup& setup) {
+  const bool own = !setup.options.is_set("block_length") && setup.config.block_length > 0;
+  return own ? setup.config.block_length : setup.i64("block_length");
+}
+
+std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup) {
+  decoder_schema(name); // an unknown name fails here
+  for (const PolicyKind& kind : kinds()) {
+    if (name == kind.name) return kind.make(setup);
+  }
+  fail(Code::internal, "policy {} has a schema but no factory", name);
+}
+
+int32_t parse_id(const std::string& text, int64_t vocab, const char* what) {
+  int32_t id = -1;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || id < 0 ||
+      id >= vocab) {
+    fail(Code::invalid_argument, "{} holds \"{}\", which is no token id below {}", what, text,
+         vocab);
+  }
+  return id;
+}
+
+int32_t token_option(const PolicySetup& setup, const char* key) {
+  const int64_t id = setup.i64(key);
+  if (id >= setup.config.vocab_size) {
+    fail(Code::invalid_argument, "option {} is {}, which is no token id below {}", key, id,
+         setup.config.vocab_size);
+  }
+  return static_cast<int32_t>(id);
+}
+
+CacheMode cache_mode(const std::string& cache, const AttentionSpan& span) {
+  if (cache == "auto") return span.is_exact() ? CacheMode::exact : CacheMode::none;
+  if (cache == "none") return CacheMode::none;
+  if (cache == "exact") {
+    if (!span.is_exact()) {
+      fail_with_hint(
+          "use cache none, prefix or dual (the last two approximate), or a block_causal model",
+          Code::invalid_argument,
+          "cache exact needs causal or block_causal attention: under bidirectional attention "
+          "K and V of decided positions change with every later token");
+    }
+    return CacheMode::exact;
+  }
+  if (span.is_exact()) {
+    fail_with_hint(
+        "use cache exact", Code::invalid_argument,
+        "cache {} approximates bidirectional attention; this attention allows an exact one", cache);
+  }
+  return cache == "prefix" ? CacheMode::prefix : CacheMode::dual;
+}
+
+BlockwiseSettings blockwise_settings(const PolicySetup& setup) {
+  BlockwiseSettings settings;
+  settings.cache = cache_mode(setup.options.str("cache"), setup.span);
+  settings.steps = setup.i64("steps");
+  settings.block_length = setup.i64("block_length");
+  settings.shift = setup.shift;
+  settings.mask_id = setup.mask_id;
+  settings.guidance = static_cast<float>(setup.f64("guidance"));
+  for (const std::string& text : setup.options.list("guidance_keep"))
+    settings.guidance_keep.push_back(
+        parse_id(text, setup.config.vocab_size, "option guidance_keep"));
+  settings.early_exit = static_cast<float>(setup.f64("early_exit"));
+  if (settings.guidance == 0) return settings;
+  if (settings.cache == CacheMode::prefix || settings.cache == CacheMode::dual) {
+    fail_with_hint("use cache none, or guidance 0", Code::invalid_argument,
+                   "guidance {} needs a second canvas, which cache {} does not keep",
+                   settings.guidance, setup.options.str("cache"));
+  }
+  settings.cache = CacheMode::none; // the same bits
+  return settings;
+}
+
+PolicySetup block_causal_setup(const PolicySetup& setup) {
+  const std::string& policy = setup.options.str("policy");
+  const std::string& attention = setup.options.str("attention");
+  if (attention != "auto" && attention != "block_causal") {
+    fail_with_hint("leave attention at auto, or use low_confidence", Code::invalid_argument,
+                   "policy {} decodes with block_causal attention, not {}", policy, attention);
+  }
+  PolicySetup made = setup;
+  made.span = {block_length_of(setup), 0, false};
+  return made;
+}
+
+} // namespace dllm::decode

@@ -1,0 +1,64 @@
+#include "decode/request/request.h"
+
+namespace dllm::decode {
+
+const Schema& request_schema() {
+  static const Schema schema(
+      "slot",
+      {
+          option_i64("seed", 0, INT64_MIN, INT64_MAX, "The same seed gives the same tokens."),
+          option_i64("gen_length", -1, -1, 1 << 24,
+                     "Open positions after the canvas; -1: as the decoder's."),
+          option_f64("temperature", -1, -1, 100,
+                     "As the decoder's, for this request; -1: the decoder's."),
+          option_i64("top_k", -1, -1, 1 << 24,
+                     "As the decoder's, for this request; -1: the decoder's."),
+          option_f64("top_p", -1, -1, 1, "As the decoder's, for this request; -1: the decoder's."),
+          option_i64("prompt_length", -1, -1, 1 << 24,
+                     "Given positions at the front of a canvas with holes: blocks begin behind "
+                     "them; -1: at the canvas's beginning."),
+          option_list("stop", {},
+                      "Token ids: when one is decided and nothing before it is open, the rest "
+                      "becomes that token."),
+      });
+  return schema;
+}
+
+int64_t Request::open_count(int64_t begin, int64_t end) const {
+  int64_t count = 0;
+  for (int64_t i = begin; i < end; ++i) count += is_open(i);
+  return count;
+}
+
+std::vector<int64_t> Request::open_positions(int64_t begin, int64_t end) const {
+  std::vector<int64_t> open;
+  for (int64_t i = begin; i < end; ++i) {
+    if (is_open(i)) open.push_back(i);
+  }
+  return open;
+}
+
+void Request::decide(int64_t position, int32_t token, float probability, State state) {
+  const auto at = static_cast<size_t>(position);
+  ids[at] = token;
+  confidence[at] = probability;
+  states[at] = state;
+}
+
+void Request::reopen(int64_t position, int32_t mask_id) {
+  decide(position, mask_id, 0.0f, State::masked);
+  --decided;
+}
+
+float position_uniform(const Request& request, int64_t position, int word) {
+  if (request.random_source != nullptr) return request.random_source->uniform(request, position, word);
+  return seeded_uniform(request.settings.seed, request.steps, position, word);
+}
+
+float seeded_uniform(uint64_t seed, int64_t step, int64_t position, int word) {
+  const Key key = stream_key(seed, Stream::decode, static_cast<uint64_t>(step),
+                             static_cast<uint64_t>(position));
+  return uniform_from_bits(random_bits_at(key, static_cast<uint64_t>(word)));
+}
+
+} // namespace dllm::decode

@@ -1,0 +1,88 @@
+// Attention of query heads over key and value heads (Vaswani et al. 2017; grouped: Ainslie et al. 2023), with rotary
+// positions, a norm on every head of q and k, a cap of the scores and a sliding window where the config says so.
+
+#include "graph/ops.h"
+#include "model/layers/layer_kind.h"
+
+#include <cmath>
+
+namespace dllm::model {
+namespace {
+
+void attention_params(ParamTable& table, const ModelConfig& config) {
+  const int64_t hidden = config.hidden_size, q = config.query_size(), kv = config.kv_size();
+  if (table.has("qkv")) {
+    table.matrix("qkv", q + 2 * kv, hidden, config.qkv_bias);
+  } else {
+    table.matrix("q", q, hidden, config.qkv_bias);
+    table.matrix("k", kv, hidden, config.qkv_bias);
+    table.matrix("v", kv, hidden, config.qkv_bias);
+  }
+  if (config.qk_norm) {
+    table.norm("q_norm", config.head_dim);
+    table.norm("k_norm", config.head_dim);
+  }
+  table.matrix("out", hidden, q, config.out_bias);
+}
+
+struct AttentionHeads {
+  graph::Value q, k, v; // (batch, seq, heads or kv_heads, head_dim)
+};
+
+AttentionHeads project(const LayerInputs& inputs, graph::Value x) {
+  const ModelConfig& config = inputs.config;
+  const int64_t q = config.query_size(), kv = config.kv_size();
+  AttentionHeads heads;
+  if (inputs.param("qkv").defined()) {
+    const graph::Value all = linear_param(inputs, x, "qkv"); // (batch, seq, q + 2 kv)
+    heads = {graph::slice_axis(all, 2, 0, q), graph::slice_axis(all, 2, q, q + kv),
+             graph::slice_axis(all, 2, q + kv, q + 2 * kv)};
+  } else {
+    heads = {linear_param(inputs, x, "q"), linear_param(inputs, x, "k"), linear_param(inputs, x, "v")};
+  }
+  const int64_t batch = x.dim(0), seq = x.dim(1);
+  heads.q = graph::reshape(heads.q, {batch, seq, config.heads, config.head_dim});
+  heads.k = graph::reshape(heads.k, {batch, seq, config.kv_heads, config.head_dim});
+  heads.v = graph::reshape(heads.v, {batch, seq, config.kv_heads, config.head_dim});
+  return heads;
+}
+
+graph::Value build_attention(const LayerInputs& inputs, graph::Value x) {
+  const ModelConfig& config = inputs.config;
+  AttentionHeads heads = project(inputs, x);
+  if (config.qk_norm) {
+    heads.q = norm(inputs, heads.q, "q_norm");
+    heads.k = norm(inputs, heads.k, "k_norm");
+  }
+  if (inputs.inv_freq.defined()) {
+    heads.q = graph::rope(heads.q, inputs.positions, inputs.inv_freq, false, inputs.rope_amplitude);
+    heads.k = graph::rope(heads.k, inputs.positions, inputs.inv_freq, false, inputs.rope_amplitude);
+  }
+  heads.k = inputs.state->keep("keys", heads.k);
+  heads.v = inputs.state->keep("values", heads.v);
+  graph::AttentionOptions options;
+  const double size = config.query_scalar > 0 ? config.query_scalar : static_cast<double>(config.head_dim);
+  options.scale = static_cast<float>(1.0 / std::sqrt(size));
+  options.softcap = static_cast<float>(config.attention_softcap);
+  options.empty_average = inputs.empty_average;
+  const graph::Value mixed = graph::attention(heads.q, heads.k, heads.v, inputs.mask, options);
+  return linear_param(inputs, graph::reshape(mixed, {x.dim(0), x.dim(1), config.query_size()}), "out");
+}
+
+LayerCost attention_cost(const ModelConfig& config) {
+  const auto hidden = static_cast<double>(config.hidden_size), q = static_cast<double>(config.query_size()),
+             kv = static_cast<double>(config.kv_size());
+  return {2 * hidden * (2 * q + 2 * kv), 4 * q};
+}
+
+std::vector<StateSlot> attention_state(const ModelConfig& config) {
+  const Shape row{config.kv_size()};
+  return {{"keys", StateKind::positional, row, config.cache_dtype},
+          {"values", StateKind::positional, row, config.cache_dtype}};
+}
+
+} // namespace
+
+const LayerKind kAttention = {"attention", LayerPart::mixer, attention_params, build_attention, attention_cost, attention_state};
+
+} // namespace dllm::model

@@ -1,0 +1,132 @@
+#include "model/layers/layer_kind.h"
+
+#include "base/error.h"
+#include "graph/ops.h"
+
+#include <algorithm>
+#include <mutex>
+
+namespace dllm::model {
+namespace {
+
+struct KindTable {
+  std::mutex mutex;
+  std::vector<const LayerKind*> kinds{&kAttention, &kExperts, &kMlp};
+};
+
+KindTable& kind_table() {
+  static KindTable table;
+  return table;
+}
+
+} // namespace
+
+const LayerKind& find_layer_kind(LayerPart part, const std::string& name) {
+  KindTable& table = kind_table();
+  const std::lock_guard lock(table.mutex);
+  std::string names;
+  for (const LayerKind* kind : table.kinds) {
+    if (kind->part != part) continue;
+    if (name == kind->name) return *kind;
+    names += (names.empty() ? "" : " ") + std::string(kind->name);
+  }
+  fail_with_hint("there are: " + names, Code::invalid_argument, "no layer kind named {} for a {}",
+                 name.substr(0, 60), part == LayerPart::mixer ? "mixer" : "network");
+}
+
+void add_layer_kind(const LayerKind& kind) {
+  KindTable& table = kind_table();
+  const std::lock_guard lock(table.mutex);
+  for (const LayerKind* other : table.kinds) {
+    if (std::string(other->name) == kind.name)
+      fail(Code::invalid_argument, "there is a layer kind named {} already", kind.name);
+  }
+  table.kinds.push_back(&kind);
+}
+
+graph::Value LayerInputs::param(const std::string& name) const {
+  const auto found = params.find(name);
+  return found == params.end() ? graph::Value{} : found->second;
+}
+
+Linear LayerInputs::linear(const std::string& name) const {
+  return find_linear(
+      [&](const std::string& own) -> NamedParam {
+        const auto found = params.find(own);
+        if (found == params.end()) return {};
+        return {found->second, factors.at(own), partitions.at(own)};
+      },
+      name);
+}
+
+graph::Value norm_weight(const ModelConfig& config, graph::Value weight) {
+  return config.centered_norms ? graph::add(weight, graph::scalar(*weight.graph, 1.0f)) : weight;
+}
+
+graph::Value linear_param(const LayerInputs& inputs, graph::Value x, const std::string& name) {
+  return product(inputs.linear(name), x);
+}
+
+graph::Value norm(const LayerInputs& inputs, graph::Value x, const std::string& name) {
+  const auto eps = static_cast<float>(inputs.config.norm_eps);
+  if (inputs.config.norm == NormKind::rms)
+    return graph::rms_norm(x, norm_weight(inputs.config, inputs.param(name)), eps);
+  return graph::layer_norm(x, inputs.param(name), inputs.param(name + ".bias"), eps);
+}
+
+namespace {
+
+// Where the model is conditioned on time, (gamma, beta) = split(time W + b): y = layer_norm(x) (1 + gamma) + beta
+// (DiT, Peebles and Xie 2023).
+graph::Value block_norm(const LayerInputs& inputs, graph::Value x, const std::string& name) {
+  if (!inputs.time.defined()) return norm(inputs, x, name);
+  const graph::Value normed = graph::layer_norm(x, inputs.param(name), inputs.param(name + ".bias"),
+                                                static_cast<float>(inputs.config.norm_eps));
+  const int64_t batch = x.dim(0), hidden = inputs.config.hidden_size;
+  const graph::Value both = linear_param(inputs, inputs.time, name + ".time"); // (batch, 2 hidden)
+  const graph::Value gamma = graph::reshape(graph::slice_axis(both, 1, 0, hidden), {batch, 1, hidden});
+  const graph::Value beta = graph::reshape(graph::slice_axis(both, 1, hidden, 2 * hidden), {batch, 1, hidden});
+  return graph::add(graph::multiply(normed, graph::add(gamma, graph::scalar(*x.graph, 1.0f))), beta);
+}
+
+} // namespace
+
+graph::Value build_layer(const LayerInputs& inputs, graph::Value hidden) {
+  const auto half = [&](const LayerKind& kind, const char* norm_name, const char* post_norm) {
+    graph::Value x = kind.build(inputs, block_norm(inputs, hidden, norm_name));
+    if (inputs.config.post_norms) x = norm(inputs, x, post_norm);
+    hidden = graph::add(hidden, x);
+  };
+  half(*inputs.run.mixer, "attention_norm", "attention_post_norm");
+  half(*inputs.run.network, "mlp_norm", "mlp_post_norm");
+  return hidden;
+}
+
+void add_layer_params(ParamTable& table, const ModelConfig& config, const LayerRun& run) {
+  table.begin(run);
+  const auto half = [&](const LayerKind& kind, const char* norm_name, const char* post_norm) {
+    table.set_kind(kind.name);
+    table.norm(norm_name, config.hidden_size);
+    kind.params(table, config);
+    if (config.post_norms) table.norm(post_norm, config.hidden_size);
+  };
+  half(*run.mixer, "attention_norm", "attention_post_norm");
+  half(*run.network, "mlp_norm", "mlp_post_norm");
+  table.end_layers();
+}
+
+std::vector<StateSlot> layer_slots(const ModelConfig& config, const LayerRun& run) {
+  std::vector<StateSlot> slots;
+  for (const LayerKind* kind : {run.mixer, run.network}) {
+    if (kind->state == nullptr) continue;
+    for (StateSlot& slot : kind->state(config)) slots.push_back(std::move(slot));
+  }
+  return slots;
+}
+
+LayerCost layer_cost(const ModelConfig& config, const LayerRun& run) {
+  const LayerCost mixer = run.mixer->cost(config), network = run.network->cost(config);
+  return {mixer.per_token + network.per_token, mixer.per_pair + network.per_pair};
+}
+
+} // namespace dllm::model

@@ -1,0 +1,77 @@
+#pragma once
+// A layer is a mixer (attention: positions exchange something) and a network (mlp, experts: each position alone), each
+// behind a norm and added to the residual stream. Both are layer kinds, one file each in layers/, listed in layer.cpp.
+
+#include "model/config.h"
+#include "model/layers/param_table.h"
+#include "model/layers/state.h"
+#include "model/linear.h"
+
+#include "graph/mask.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace dllm::model {
+
+// What one layer gets inside the body of a scan. Values belong to the body's graph.
+struct LayerInputs {
+  const ModelConfig& config;
+  const LayerRun& run;
+  graph::Value positions = {}; // i32(batch, seq)
+  graph::Value inv_freq = {};  // f32(rotary / 2), this layer's; undefined with learned positions
+  graph::Value time = {};      // f32(batch, size): embedding of the noise level; models with time conditioning
+  float rope_amplitude = 1;
+  graph::Mask mask = {}; // with this layer's window
+  bool empty_average = false;
+  LayerState* state = nullptr;                     // never null while a layer is built
+  std::map<std::string, graph::Value> params = {}; // by name in its run: "q", "q.bias", "q.scale"
+  std::map<std::string, float> factors = {};       // of adapters' products, by the same names
+  std::map<std::string, Partition> partitions = {};
+
+  Linear linear(const std::string& name) const;      // with its bias, scale, adapters
+  graph::Value param(const std::string& name) const; // undefined when the layer has none
+};
+
+// Multiplications and additions count as two.
+struct LayerCost {
+  double per_token = 0; // flops of a position
+  double per_pair = 0;  // of a position and a key it attends to
+};
+
+enum class LayerPart { mixer, network };
+
+struct LayerKind {
+  const char* name; // in the table: "attention"
+  LayerPart part;
+  void (*params)(ParamTable& table, const ModelConfig& config);
+  // x f32(batch, seq, hidden), normed -> the same, not yet added to the residual stream.
+  graph::Value (*build)(const LayerInputs& inputs, graph::Value x);
+  LayerCost (*cost)(const ModelConfig& config);
+  std::vector<StateSlot> (*state)(const ModelConfig& config); // null: decoding keeps nothing of it
+};
+
+extern const LayerKind kAttention, kMlp, kExperts;
+
+// Fails with invalid_argument and the names there are.
+const LayerKind& find_layer_kind(LayerPart part, const std::string& name);
+// Another kind for the table, from then on for all models; before any model uses it. `kind` outlives all of them. Fails
+// with invalid_argument for a name that is there.
+void add_layer_kind(const LayerKind& kind);
+
+// A layer of this run: its parameters, its graph, its state.
+void add_layer_params(ParamTable& table, const ModelConfig& config, const LayerRun& run);
+graph::Value build_layer(const LayerInputs& inputs, graph::Value hidden);
+std::vector<StateSlot> layer_slots(const ModelConfig& config, const LayerRun& run);
+LayerCost layer_cost(const ModelConfig& config, const LayerRun& run);
+
+// For layer kinds.
+graph::Value norm(const LayerInputs& inputs, graph::Value x, const std::string& name);
+// The factor of a norm's rows: the weight, or 1 + weight.
+graph::Value norm_weight(const ModelConfig& config, graph::Value weight);
+graph::Value linear_param(const LayerInputs& inputs, graph::Value x, const std::string& name);
+// The network of kind mlp, with the matrices up, down and, gated, gate.
+graph::Value mlp_block(const LayerInputs& inputs, graph::Value x);
+
+} // namespace dllm::model

@@ -1,0 +1,119 @@
+#include "model/layers/state.h"
+
+#include "base/error.h"
+#include "graph/ops.h"
+#include "model/layers/layer_kind.h"
+
+#include <algorithm>
+
+namespace dllm::model {
+
+Shape StateStack::shape(const StateSize& size) const {
+  return {static_cast<int64_t>(layers.size()) * layer_rows(size), slot.shape.count()};
+}
+
+int64_t StateStack::bytes(const StateSize& size) const {
+  return shape(size).count() * dtype_size(slot.dtype);
+}
+
+std::vector<StateStack> state_stacks(const ModelConfig& config) {
+  std::vector<StateStack> stacks;
+  for (const LayerRun& run : layer_runs(config)) {
+    for (const StateSlot& slot : layer_slots(config, run)) {
+      const auto same_name = [&](const StateStack& stack) { return stack.slot.name == slot.name; };
+      const auto found = std::find_if(stacks.begin(), stacks.end(), [&](const StateStack& stack) {
+        return same_name(stack) && stack.slot.kind == slot.kind && stack.slot.shape == slot.shape &&
+               stack.slot.dtype == slot.dtype;
+      });
+      const bool first = std::none_of(stacks.begin(), stacks.end(), same_name);
+      StateStack& stack = found != stacks.end() ? *found : stacks.emplace_back();
+      if (stack.layers.empty()) {
+        stack.name = first ? slot.name : fmt::format("{}@{}", slot.name, run.first);
+        stack.slot = slot;
+      }
+      for (int64_t i = 0; i < run.count; ++i) stack.layers.push_back(run.first + i);
+    }
+  }
+  return stacks;
+}
+
+bool has_positional(const std::vector<StateStack>& stacks) {
+  return std::any_of(stacks.begin(), stacks.end(), [](const StateStack& stack) { return !stack.slot.is_saved(); });
+}
+
+bool has_saved(const std::vector<StateStack>& stacks) {
+  return std::any_of(stacks.begin(), stacks.end(), [](const StateStack& stack) { return stack.slot.is_saved(); });
+}
+
+namespace {
+
+// x (batch, n, ...) -> (batch, count, ...): rows first[b] + i of every b.
+graph::Value rows_from(graph::Value x, graph::Value first, int64_t count) {
+  const int64_t batch = x.dim(0), n = x.dim(1);
+  graph::Graph& graph = *x.graph;
+  const graph::Value begin = graph::add(
+      first, graph::multiply(graph::iota(graph, {batch}, DType::i32, 0), graph::scalar_i32(graph, static_cast<int32_t>(n))));
+  const graph::Value at = graph::add(graph::reshape(begin, {batch, 1}), graph::iota(graph, {1, count}, DType::i32, 1));
+  return graph::take(graph::reshape(x, x.shape().without(0).without(0).with_front(batch * n)), at);
+}
+
+} // namespace
+
+LayerState::Entry& LayerState::entry(const std::string& name) {
+  return const_cast<Entry&>(static_cast<const LayerState*>(this)->entry(name));
+}
+
+const LayerState::Entry& LayerState::entry(const std::string& name) const {
+  for (const Entry& entry : entries_) {
+    if (entry.slot.name == name) return entry;
+  }
+  fail(Code::internal, "the layer has no state slot named {}", name);
+}
+
+// One gather per layer: the keys are copied, not the whole cache.
+graph::Value LayerState::keep(const std::string& name, graph::Value rows) {
+  Entry& own = entry(name);
+  if (!own.stack.defined()) {
+    if (!rounds_ || own.slot.dtype == DType::f32) return rows;
+    return graph::convert(graph::convert(rows, own.slot.dtype), DType::f32);
+  }
+  const Shape row = rows.shape().without(0).without(0);
+  const graph::Value flat = graph::reshape(rows, {own.write_at.shape().count(), row.count()});
+  own.stack = graph::scatter_set(own.stack, own.write_at, graph::convert(flat, own.stack.dtype()));
+  return graph::reshape(graph::take(own.stack, own.read_at),
+                        row.with_front(own.read_at.dim(1)).with_front(own.read_at.dim(0)));
+}
+
+graph::Value LayerState::before(graph::Graph& graph, const std::string& name, int64_t batch) const {
+  const Entry& own = entry(name);
+  const Shape shape = own.slot.shape.with_front(batch), flat{batch, own.slot.shape.count()};
+  const graph::Value zero = graph::full(graph, flat, 0.0f);
+  if (!own.stack.defined()) return graph::reshape(zero, shape);
+  graph::Value saved = graph::take(own.stack, own.from);
+  if (saved.dtype() != DType::f32) saved = graph::convert(saved, DType::f32);
+  const graph::Value on = graph::broadcast(graph::reshape(begun_, {batch, 1}), flat);
+  return graph::reshape(graph::select(on, saved, zero), shape);
+}
+
+void LayerState::after_each(const std::string& name, graph::Value states) {
+  if (!length_.defined()) return;
+  graph::Graph& graph = *states.graph;
+  const graph::Value zero = graph::scalar_i32(graph, 0);
+  const graph::Value last = graph::maximum(graph::subtract(length_, graph::scalar_i32(graph, 1)), zero);
+  after(name, rows_from(states, last, 1));
+}
+
+void LayerState::after(const std::string& name, graph::Value states) {
+  Entry& own = entry(name);
+  if (!own.stack.defined()) return;
+  const graph::Value flat = graph::reshape(states, {own.to.dim(0), own.slot.shape.count()});
+  own.stack = graph::scatter_set(own.stack, own.to, graph::convert(flat, own.stack.dtype()));
+}
+
+graph::Value LayerState::roll(const std::string& name, graph::Value rows) {
+  const graph::Value all = graph::concat({before(*rows.graph, name, rows.dim(0)), rows}, 1);
+  if (length_.defined()) after(name, rows_from(all, length_, entry(name).slot.shape[0]));
+  return all;
+}
+
+} // namespace dllm::model
