@@ -44,7 +44,7 @@ Json config_of(const std::string& path) {
 dllm_status dllm_checkpoint_save(dllm_trainer* trainer, const dllm_loader* loader, const char* root,
                                  const dllm_options* opts, dllm_task* task, dllm_buffer* out_dir, dllm_error* err) {
   return guard(err, [&] {
-    const train::Trainer& object = need(trainer, "trainer").object;
+    train::Trainer& object = need(trainer, "trainer").object;
     auto* from = const_cast<dllm_loader*>(optional(loader, "loader"));  // only its position is read
     std::optional<train::LoaderSource> source;
     if (from != nullptr) source.emplace(from->object);

@@ -23,13 +23,20 @@ extern "C" {
 /* Saves everything a run needs to go on bit for bit: weights, moments, sums, data position,
  * options.
  *
+ * With option "wait" off the call returns when a copy of all this is made, and a thread writes the copy while
+ * training goes on. A trainer has one such write at a time: the next save waits for it. The copy costs 4 bytes for
+ * every trained number and every number the optimizer keeps (12 bytes a parameter with "adamw", 16 with "ema"), until
+ * they are written; where the engine's memory_limit has no room for it, the call waits as if "wait" was on. When
+ * the write fails, one of these reports it, whichever comes first: the next save, dllm_trainer_sync, the dllm_trainer_run
+ * that started it; else the log, when the trainer is released. Release waits for the write.
+ *
  *   trainer   not NULL
  *   loader    NULL, or its position is saved too
  *   root      not NULL, the run's folder; made when it does not exist
  *   opts      NULL: defaults; kind "checkpoint": keep_last, script_state (JSON text), wait,
  *             overwrite (of a checkpoint; one that holds other files is never replaced)
- *   task      NULL, or checked every few milliseconds; progress in bytes
- *   out_dir   NULL, or gets the path of the new folder
+ *   task      NULL, or checked every few milliseconds; progress in bytes; never by a write in the background
+ *   out_dir   NULL, or gets the path of the new folder, which is there when the write has ended
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when this step is saved already, or its place holds files
  *          that no save wrote; DLLM_PERMISSION_DENIED; DLLM_RESOURCE_EXHAUSTED when the disk is

@@ -14,13 +14,14 @@
  * Keys by kind (s text, i int64, f double, a array of int32, c array of float):
  *   PROGRESS      what s, done i, total i
  *   TRAIN_STEP    step i, loss f, grad_norm f, lr f, tokens i, tokens_per_second f, mfu f, memory
- *                 i (bytes), compiles i, skipped i, nll f (where the objective has one)
+ *                 i (bytes), compiles i, skipped i, checkpoint_stall_seconds f, nll f (where the objective has one)
  *   EVAL          step i, loss f, stderr f, bits_per_byte f (where the text behind is known)
  *   DECODE_STEP   slot i, block i, step i, nfe i, open i, ids a, states a, confidence c, changed a
  *                 (positions whose id or state is not that of the slot's event before, or of the
  *                 canvas that was added: all that a picture of it has to draw again)
  *   BLOCK         slot i, block i, begin i, end i, ids a
- *   CHECKPOINT    step i, dir s
+ *   CHECKPOINT    step i, dir s, stall_seconds f (that training stood still for it); once it is on
+ *                 disk: in the background that is some steps later
  *
  * Lifetime   the event and all it lends live until the callback returns.
  * Threads    the thread that runs the callback.

@@ -44,7 +44,7 @@ extern "C" {
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
  *               cooldown_start, min_lr, optimizer (adamw sgd), weight_decay, decay, clip,
  *               accumulate, seed, nonfinite, ema, freeze (list), remat, tokens, root, save_every,
- *               sync_every, keep_last, compat, beta1 (adamw), beta2 (adamw), eps (adamw),
+ *               save_wait, sync_every, keep_last, compat, beta1 (adamw), beta2 (adamw), eps (adamw),
  *               momentum (sgd), nesterov (sgd)
  *   out         not NULL
  *
@@ -60,7 +60,8 @@ DLLM_API dllm_status dllm_trainer_new(dllm_model *model, dllm_objective *objecti
                                       const dllm_options *opts, dllm_trainer **out,
                                       dllm_error *err);
 
-/* Gives a trainer back; the model keeps its trained weights.
+/* Gives a trainer back; the model keeps its trained weights. Waits for a checkpoint that is being written in the
+ * background; an error of it that no call reported goes to the log.
  *
  *   trainer   NULL: does nothing
  *
@@ -130,13 +131,13 @@ DLLM_API dllm_status dllm_trainer_accumulate(dllm_trainer *trainer, const dllm_b
 DLLM_API dllm_status dllm_trainer_apply(dllm_trainer *trainer, dllm_task *task, double *out_loss,
                                         dllm_error *err);
 
-/* Waits for all steps in flight and tells the first late failure.
+/* Waits for all steps in flight and for a checkpoint that is written in the background; reports the first late failure.
  *
  * A failure is told once. After a device error the trainer's state is lost: restore a checkpoint.
  *
  *   trainer   not NULL
  *
- * Returns  DLLM_OK; what the failed step would have returned
+ * Returns  DLLM_OK; what the failed step, or the failed save, would have returned
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -147,7 +148,8 @@ DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
  *
  * Sends TRAIN_STEP for every step and CHECKPOINT for every save into option "root". DLLM_STOP and
  * the budgets (options "tokens", "minutes") end the run cleanly; steps that were in flight are
- * taken, and sinks get their events. A cancelled run gives up the step it is in, unless the update of
+ * taken, and sinks get their events. With option "save_wait" off, checkpoints are written in the background (see
+ * dllm_checkpoint_save), except the last: when the run returns, all of them are on disk. A cancelled run gives up the step it is in, unless the update of
  * the weights has begun (that one is finished), puts its batch back into the loader, and saves a
  * checkpoint when option root is set and it has taken a step.
  *
@@ -193,7 +195,8 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
  *
  *   trainer   not NULL
  *   key       not NULL: "step" "loss" "lr" "grad_norm" "tokens" "tokens_per_second" "mfu" "memory"
- *             "compiles" "skipped"; "nll" where the objective has one
+ *             "compiles" "skipped" "checkpoint_stall_seconds" (training stood still for saves, over
+ *             the life of the trainer); "nll" where the objective has one
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest

@@ -53,24 +53,4 @@ graph::Value Builder::logits(graph::Value hidden) {
   return graph::softcap(product(own, hidden), own.softcap);
 }
 
-graph::Mask make_mask(AttentionKind kind, graph::Value block, graph::Value length) {
-  const auto need = [&](graph::Value value, const char* what) {
-    if (!value.defined())
-      fail(Code::invalid_argument, "{} attention needs a {}", attention_name(kind), what);
-  };
-  switch (kind) {
-  case AttentionKind::bidirectional: return graph::Mask::full();
-  case AttentionKind::causal: return graph::Mask::causal();
-  case AttentionKind::block_causal:
-    need(block, "block length");
-    return graph::Mask::block_causal(block);
-  case AttentionKind::two_stream:
-    need(block, "block length");
-    need(length, "length");
-    return graph::Mask::two_stream(length, block);
-  case AttentionKind::automatic: break;
-  }
-  fail(Code::invalid_argument, "attention auto must be resolved before a graph is built");
-}
-
 } // namespace dllm::model

@@ -95,8 +95,4 @@ private:
   bool remat_ = false;
 };
 
-// block: i32 scalar, for block_causal and two_stream; length: i32 scalar, for two_stream. Fails
-// with invalid_argument when one is missing, or for `automatic`.
-graph::Mask make_mask(AttentionKind kind, graph::Value block = {}, graph::Value length = {});
-
 } // namespace dllm::model

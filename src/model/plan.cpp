@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "graph/passes.h"
-#include "model/builder.h"
+#include "model/token_batch.h"
 
 #include <nlohmann/json.hpp>
 

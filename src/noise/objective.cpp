@@ -1,7 +1,7 @@
 #include "noise/objective.h"
 
 #include "base/error.h"
-#include "noise/objectives/factories.h"
+#include "noise/objectives/table.h"
 #include "noise/token_ce.h"
 #include "tensor/check_values.h"
 
@@ -12,35 +12,36 @@
 namespace dllm::noise {
 namespace {
 
-struct Entry {
-  const char* name;
-  const char* default_schedule;
-  ObjectiveRef (*make)(ScheduleRef, const Options&);
+struct KnownObjective {
+  std::string name, schedule;
   Schema schema;
+  ObjectiveRef (*make)(ScheduleRef, const Options&);
 };
 
-const std::vector<Entry>& table() {
-  static const std::vector<Entry> entries = {
-      {"ar", "linear", make_ar, {"objective:ar", ar_keys()}},
-      {"mdlm", "linear", make_mdlm, {"objective:mdlm", mdlm_keys()}},
-      {"nano", "nano_cosine", make_nano, {"objective:nano", nano_keys_of_objective()}},
-      {"token_ce", "linear", make_token_ce, {"objective:token_ce", token_ce_keys()}},
-  };
-  return entries;
+const std::vector<KnownObjective>& known_objectives() {
+  static const std::vector<KnownObjective> all = [] {
+    std::vector<KnownObjective> made;
+    for (const auto& file : objective_files::kTable) {
+      ObjectiveEntry entry = file();
+      made.push_back({entry.name, entry.schedule, Schema("objective:" + entry.name, std::move(entry.options)), entry.make});
+    }
+    return made;
+  }();
+  return all;
 }
 
-const Entry& find_entry(const std::string& name) {
-  for (const Entry& entry : table()) {
-    if (name == entry.name) return entry;
-  }
+const KnownObjective& find_objective(const std::string& name) {
+  const auto found = std::ranges::find(known_objectives(), name, &KnownObjective::name);
+  if (found != known_objectives().end()) return *found;
+  std::string all;
+  for (const std::string& known : objective_names()) all += (all.empty() ? "" : ", ") + known;
   const std::string near = nearest(name, objective_names());
-  fail_with_hint(near.empty() ? "the objectives are ar, mdlm, nano, token_ce"
-                              : "did you mean " + near + "?",
-                 Code::not_found, "no objective named {}", name);
+  fail_with_hint(near.empty() ? "the objectives are " + all : "did you mean " + near + "?", Code::not_found,
+                 "no objective named {}", name);
 }
 
 // Options of the generic schema, carried over to the objective's own.
-Options specialised(const Entry& entry, const Options& options) {
+Options specialised(const KnownObjective& entry, const Options& options) {
   if (&options.schema() == &entry.schema) return options;
   Options own(entry.schema);
   for (const OptionSpec& spec : options.schema().specs()) {
@@ -55,7 +56,7 @@ Options specialised(const Entry& entry, const Options& options) {
 
 } // namespace
 
-std::vector<OptionSpec> shared_objective_keys() {
+std::vector<OptionSpec> shared_objective_options() {
   return {
       option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
                     "What a token sees; auto: what the objective needs, else the model's own."),
@@ -131,29 +132,31 @@ bool Objective::is_prepared(const Batch& batch) const {
 }
 
 Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) const {
-  TokenCeSettings settings;
-  settings.shift = shift(config);
-  settings.vocab = config.vocab_size;
-  settings.max_positions = config.position_limit();
-  settings.time_conditioning = config.time_conditioning;
   const std::string& compat = options_.str("compat");
+  TokenCeSettings settings;
+  settings.attention = attention(config);
+  settings.block = options_.i64("block_length") > 0 ? options_.i64("block_length") : config.block_length;
+  settings.shift = shift(config);
   settings.first_predicts_itself = compat == "dllm-jax" || compat == "dllm";
-  if (attention(config) == model::AttentionKind::block_causal) {
-    settings.block =
-        options_.i64("block_length") > 0 ? options_.i64("block_length") : config.block_length;
-    if (settings.block <= 0) {
-      fail_with_hint("set block_length", Code::invalid_argument,
-                     "block_causal attention needs a block length");
-    }
-  }
-  return token_ce_feed(prepared, settings);
+  return token_ce_feed(model::parse_tokens(prepared, model::token_rules(model::TokenUse::loss, config)), settings);
 }
 
-Loss Objective::loss(model::Builder& builder,
-                     const std::map<std::string, graph::Value>& arrays) const {
+Loss Objective::loss(model::Builder& builder, const std::map<std::string, graph::Value>& arrays) const {
   // dllm-jax: a query that sees nothing averages all values.
   const bool empty_average = options_.str("compat") == "dllm-jax";
-  return token_ce_loss(builder, arrays, attention(builder.config()), empty_average);
+  LossInputs inputs;
+  inputs.tokens = model::forward_inputs(arrays, attention(builder.config()), empty_average);
+  inputs.head_rows = arrays.at(kHeadRows);
+  inputs.head_targets = arrays.at(kHeadTargets);
+  inputs.head_weights = arrays.at(kHeadWeights);
+  inputs.head_count = arrays.at(kHeadCount);
+  inputs.normalizer = arrays.at(kNormalizer);
+  inputs.all = arrays;
+  return build_loss(builder, inputs);
+}
+
+Loss Objective::build_loss(model::Builder& builder, const LossInputs& inputs) const {
+  return token_ce_loss(builder, inputs);
 }
 
 model::AttentionKind Objective::attention(const model::ModelConfig& config) const {
@@ -185,23 +188,23 @@ PrepareContext prepare_context(const Objective& objective, const model::ModelCon
 
 std::vector<std::string> objective_names() {
   std::vector<std::string> names;
-  for (const Entry& entry : table()) names.emplace_back(entry.name);
+  for (const KnownObjective& entry : known_objectives()) names.push_back(entry.name);
   return names;
 }
 
 const Schema& objective_schema(const std::string& name) {
-  static const Schema shared("objective", shared_objective_keys());
-  return name.empty() ? shared : find_entry(name).schema;
+  static const Schema shared("objective", shared_objective_options());
+  return name.empty() ? shared : find_objective(name).schema;
 }
 
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const Options& options) {
-  const Entry& entry = find_entry(name);
+  const KnownObjective& entry = find_objective(name);
   const Options own = specialised(entry, options);
   if (schedule == nullptr) {
     Options generic(schedule_schema(""));
     const std::string& compat = own.str("compat");
     if (compat == "dllm-jax" || compat == "dllm") generic.set_str("compat", compat);
-    schedule = make_schedule(entry.default_schedule, generic);
+    schedule = make_schedule(entry.schedule, generic);
   }
   return entry.make(std::move(schedule), own);
 }

@@ -45,6 +45,16 @@ struct Loss {
   std::vector<Part> parts;
 };
 
+// What a loss reads, as values of its graph.
+struct LossInputs {
+  model::ForwardInputs tokens;              // ids, positions, mask, ...
+  graph::Value head_rows, head_targets;     // i32(capacity)
+  graph::Value head_weights;                // f32(capacity)
+  graph::Value head_count;                  // i32(): entries of these in use
+  graph::Value normalizer;                  // f32(batch)
+  std::map<std::string, graph::Value> all;  // by name: also what an objective adds in feed()
+};
+
 class Objective {
 public:
   virtual ~Objective() = default;
@@ -68,12 +78,11 @@ public:
   // tests).
   virtual bool is_prepared(const Batch& batch) const;
 
-  // The arrays the graph of loss() reads, from a prepared batch. Programs depend on their names,
-  // types and shapes only.
+  // The arrays the graph of loss() reads, from a prepared batch, which is checked here. Programs depend on their names,
+  // types and shapes only. An objective may add arrays to those of the base class.
   virtual Batch feed(const Batch& prepared, const model::ModelConfig& config) const;
   // arrays: one value per array of feed(), by name.
-  virtual Loss loss(model::Builder& builder,
-                    const std::map<std::string, graph::Value>& arrays) const;
+  Loss loss(model::Builder& builder, const std::map<std::string, graph::Value>& arrays) const;
 
   // What the loss uses for a model: option > the objective's need > the model's own.
   virtual model::AttentionKind attention(const model::ModelConfig& config) const;
@@ -84,6 +93,9 @@ public:
   const ScheduleRef& schedule() const { return schedule_; }
 
 protected:
+  // The graph: cross entropy of the targets (token_ce) unless an objective has another one.
+  virtual Loss build_loss(model::Builder& builder, const LossInputs& inputs) const;
+
   Objective(ScheduleRef schedule, Options options)
       : schedule_(std::move(schedule)), options_(std::move(options)) {}
 

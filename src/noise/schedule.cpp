@@ -1,7 +1,7 @@
 #include "noise/schedule.h"
 
 #include "base/error.h"
-#include "noise/schedules/factories.h"
+#include "noise/schedules/table.h"
 
 #include <nlohmann/json.hpp>
 
@@ -42,89 +42,59 @@ Json NamedSchedule::describe() const {
   return made;
 }
 
-namespace {
-
-bool has_key(const Options& options, const std::string& key) {
-  const auto& specs = options.schema().specs();
-  return std::any_of(specs.begin(), specs.end(),
-                     [&](const OptionSpec& spec) { return spec.key == key; });
-}
-
-std::vector<OptionSpec> shared_keys(double eps) {
+std::vector<OptionSpec> shared_schedule_options(double eps) {
   return {
-      option_f64("eps", eps, 0.0, 0.5,
-                 "Part of the noisiest end that is cut off, so that alpha(1) stays above 0."),
+      option_f64("eps", eps, 0.0, 0.5, "Part of the noisiest end that is cut off, so that alpha(1) stays above 0."),
       option_choice("compat", "none", {"none", "dllm-jax", "dllm", "nano"},
                     "Reproduces the known quirks of a reference."),
   };
 }
 
-std::vector<OptionSpec> nano_keys() {
-  std::vector<OptionSpec> keys = shared_keys(1e-4);
-  keys.push_back(option_i64("steps", 1000, 1, 1'000'000, "Number of discrete times."));
-  return keys;
-}
+namespace {
 
-std::vector<OptionSpec> cubic_keys() {
-  std::vector<OptionSpec> keys = shared_keys(0.0);
-  keys.push_back(option_f64("a", 1.0, -10.0, 10.0, "First coefficient of the cubic."));
-  keys.push_back(option_f64("b", 1.0, -10.0, 10.0, "Second coefficient of the cubic."));
-  return keys;
-}
-
-struct Entry {
-  const char* name;
-  ScheduleRef (*make)(const Options&);
+struct KnownSchedule {
+  std::string name;
   Schema schema;
+  ScheduleRef (*make)(const Options&);
 };
 
-const std::vector<Entry>& table() {
-  static const std::vector<Entry> entries = {
-      {"cosine", make_cosine, {"schedule:cosine", shared_keys(0.0)}},
-      {"kappa_cosine", make_kappa_cosine, {"schedule:kappa_cosine", shared_keys(0.0)}},
-      {"kappa_cubic", make_kappa_cubic, {"schedule:kappa_cubic", cubic_keys()}},
-      {"kappa_linear", make_kappa_linear, {"schedule:kappa_linear", shared_keys(0.0)}},
-      {"linear", make_linear, {"schedule:linear", shared_keys(0.0)}},
-      {"nano_cosine", make_nano_cosine, {"schedule:nano_cosine", nano_keys()}},
-      {"nano_linear", make_nano_linear, {"schedule:nano_linear", nano_keys()}},
-      {"nano_sqrt", make_nano_sqrt, {"schedule:nano_sqrt", nano_keys()}},
-      {"sqrt", make_sqrt, {"schedule:sqrt", shared_keys(0.0)}},
-  };
-  return entries;
+// Sorted by name.
+const std::vector<KnownSchedule>& known_schedules() {
+  static const std::vector<KnownSchedule> all = [] {
+    std::vector<KnownSchedule> made;
+    for (const auto& file : schedule_files::kTable) {
+      for (ScheduleEntry& entry : file())
+        made.push_back({entry.name, Schema("schedule:" + entry.name, std::move(entry.options)), entry.make});
+    }
+    std::ranges::sort(made, {}, &KnownSchedule::name);
+    return made;
+  }();
+  return all;
 }
 
-const Entry& find_entry(const std::string& name) {
-  for (const Entry& entry : table()) {
-    if (name == entry.name) return entry;
-  }
+const KnownSchedule& find_schedule(const std::string& name) {
+  const auto found = std::ranges::find(known_schedules(), name, &KnownSchedule::name);
+  if (found != known_schedules().end()) return *found;
   const std::string near = nearest(name, schedule_names());
-  fail_with_hint(near.empty() ? "the schedules are linear, cosine, sqrt, ..."
-                              : "did you mean " + near + "?",
+  fail_with_hint(near.empty() ? "the schedules are linear, cosine, sqrt, ..." : "did you mean " + near + "?",
                  Code::not_found, "no schedule named {}", name);
 }
 
-} // namespace
-
-double number_or(const Options& options, const std::string& key, double fallback) {
-  return has_key(options, key) ? options.f64(key) : fallback;
-}
-int64_t integer_or(const Options& options, const std::string& key, int64_t fallback) {
-  return has_key(options, key) ? options.i64(key) : fallback;
-}
+}  // namespace
 
 std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
-  for (const Entry& entry : table()) names.emplace_back(entry.name);
+  for (const KnownSchedule& entry : known_schedules()) names.push_back(entry.name);
   return names;
 }
 
 const Schema& schedule_schema(const std::string& name) {
-  static const Schema shared("schedule", shared_keys(0.0));
-  return name.empty() ? shared : find_entry(name).schema;
+  static const Schema shared("schedule", shared_schedule_options());
+  return name.empty() ? shared : find_schedule(name).schema;
 }
 
 ScheduleRef make_schedule(const std::string& name, const Options& options) {
-  const Entry& entry = find_entry(name);
+  const KnownSchedule& entry = find_schedule(name);
   if (&options.schema() == &entry.schema) return entry.make(options);
   // Generic options: what the caller set, over the defaults of this schedule.
   Options own(entry.schema);
@@ -139,7 +109,7 @@ ScheduleRef make_schedule(const std::string& name, const Options& options) {
 }
 
 ScheduleRef make_schedule(const std::string& name) {
-  return find_entry(name).make(Options(find_entry(name).schema));
+  return find_schedule(name).make(Options(find_schedule(name).schema));
 }
 
 } // namespace dllm::noise

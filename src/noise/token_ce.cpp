@@ -2,57 +2,9 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
-#include "tensor/check_values.h"
 
 namespace dllm::noise {
 namespace {
-
-Tensor wanted(const Batch& batch, const char* name, DType dtype, const Shape& shape) {
-  const Tensor& array = batch.at(name);
-  if (array.shape() != shape) {
-    fail(Code::invalid_argument, "array {} has shape {}, expected {}", name, array.shape().text(),
-         shape.text());
-  }
-  if (!is_float(dtype) && is_float(array.dtype())) {
-    fail(Code::invalid_argument, "array {} is {}, expected {}", name, dtype_name(array.dtype()),
-         dtype_name(dtype));
-  }
-  return array.to(dtype);
-}
-
-Tensor wanted_numbers(const Batch& batch, const char* name, const Shape& shape) {
-  Tensor array = wanted(batch, name, DType::f32, shape);
-  check_finite(name, array);
-  return array;
-}
-
-Tensor wanted_flags(const Batch& batch, const char* name, const Shape& shape) {
-  Tensor array = wanted(batch, name, DType::u8, shape);
-  check_between(name, array, 0, 1, "1: may be seen");
-  return array;
-}
-
-// ids and targets: of the model's vocabulary, when there is one to compare with.
-Tensor wanted_tokens(const Batch& batch, const char* name, int64_t low, int64_t vocab,
-                     const Shape& shape) {
-  Tensor array = wanted(batch, name, DType::i32, shape);
-  check_between(name, array, low, vocab > 0 ? vocab - 1 : INT32_MAX,
-                low < 0 ? "the vocabulary, -1: none" : "the vocabulary",
-                "the tokenizer and the model must have the same vocabulary");
-  return array;
-}
-
-// Where the tokens stand: the array, or their places in the row.
-void set_positions(const Batch& prepared, const Shape& shape, int64_t max_positions, Batch& feed) {
-  const int64_t most = max_positions > 0 ? max_positions : INT32_MAX;
-  if (prepared.has("positions")) {
-    feed.set("positions", wanted(prepared, "positions", DType::i32, shape));
-    check_between("positions", feed.at("positions"), 0, most - 1, "the positions of the model");
-  } else if (shape[1] > most) {
-    fail_with_hint("cut the rows, or give positions", Code::invalid_argument,
-                   "ids has rows of {} tokens, the model has {} positions", shape[1], most);
-  }
-}
 
 // One entry per target: where the hidden state lies that predicts it.
 struct PackedRows {
@@ -111,76 +63,45 @@ Tensor default_normalizer(const Tensor& targets) {
 
 } // namespace
 
-Batch token_ce_feed(const Batch& prepared, const TokenCeSettings& settings) {
-  const Tensor& given = prepared.at("ids");
-  if (given.shape().rank() != 2) {
-    fail(Code::invalid_argument, "array ids has shape {}, expected (batch, seq)",
-         given.shape().text());
-  }
-  const Shape shape = given.shape();
-  if (shape.count() > INT32_MAX) { // rows are numbered by i32
-    fail_with_hint("take smaller batches", Code::invalid_argument,
-                   "array ids has {} tokens, more than {}", shape.count(), INT32_MAX);
-  }
-  const Tensor ids = wanted_tokens(prepared, "ids", 0, settings.vocab, shape);
-  const Tensor targets = wanted_tokens(prepared, "targets", -1, settings.vocab, shape);
-  const PackedRows packed =
-      pack_rows(targets, wanted_numbers(prepared, "weights", shape), settings);
-
-  Batch feed;
-  feed.set("ids", ids);
-  set_positions(prepared, shape, settings.max_positions, feed);
-  if (prepared.has("segments")) {
-    feed.set("segments", wanted(prepared, "segments", DType::i32, shape));
-    check_between("segments", feed.at("segments"), 0, INT32_MAX, "0: padding");
-  }
-  if (prepared.has("keys")) feed.set("keys", wanted_flags(prepared, "keys", shape));
-  if (prepared.has("mask"))
-    feed.set("mask", wanted_flags(prepared, "mask", {shape[0], shape[1], shape[1]}));
-  if (settings.time_conditioning)
-    feed.set("timesteps", wanted_numbers(prepared, "timesteps", {shape[0]}));
-  if (settings.block > 0) feed.set("block", Tensor::scalar(static_cast<int32_t>(settings.block)));
-  feed.set("rows", packed.rows);
-  feed.set("row_targets", packed.targets);
-  feed.set("row_weights", packed.weights);
-  feed.set("count", Tensor::scalar(static_cast<int32_t>(packed.count)));
-  feed.set("normalizer", prepared.has("normalizer")
-                             ? wanted_numbers(prepared, "normalizer", {shape[0]})
-                             : default_normalizer(targets));
+Batch token_ce_feed(const model::TokenBatch& rows, const TokenCeSettings& settings) {
+  const PackedRows packed = pack_rows(rows.targets, rows.weights, settings);
+  Batch feed = model::input_arrays(rows, settings.attention, settings.block);
+  feed.set(kHeadRows, packed.rows);
+  feed.set(kHeadTargets, packed.targets);
+  feed.set(kHeadWeights, packed.weights);
+  feed.set(kHeadCount, Tensor::scalar(static_cast<int32_t>(packed.count)));
+  feed.set(kNormalizer, rows.normalizer.defined() ? rows.normalizer : default_normalizer(rows.targets));
   return feed;
 }
 
-Loss token_ce_loss(model::Builder& builder, const std::map<std::string, graph::Value>& arrays,
-                   model::AttentionKind attention, bool empty_average) {
-  const auto optional = [&](const char* name) {
-    const auto found = arrays.find(name);
-    return found == arrays.end() ? graph::Value{} : found->second;
-  };
-  model::ForwardInputs inputs;
-  inputs.ids = arrays.at("ids");
-  inputs.positions = optional("positions");
-  inputs.timesteps = optional("timesteps");
-  inputs.mask = model::make_mask(attention, optional("block"));
-  if (const graph::Value segments = optional("segments"); segments.defined())
-    inputs.mask.and_segments(segments, segments);
-  if (const graph::Value keys = optional("keys"); keys.defined()) inputs.mask.and_key_keep(keys);
-  if (const graph::Value mask = optional("mask"); mask.defined()) inputs.mask.and_dense(mask);
-  inputs.empty_average = empty_average;
-
-  const graph::Value hidden = builder.forward(inputs).hidden; // (batch, seq, hidden)
+Loss token_ce_loss(model::Builder& builder, const LossInputs& inputs) {
+  const graph::Value hidden = builder.forward(inputs.tokens).hidden;  // (batch, seq, hidden)
   const graph::Value flat = graph::reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)});
-  const graph::Value rows = graph::take(flat, arrays.at("rows")); // (capacity, hidden)
+  const graph::Value rows = graph::take(flat, inputs.head_rows);  // (capacity, hidden)
   const model::Head head = builder.head();
-  const graph::Value count = arrays.at("count");
-  const graph::Value nll = graph::linear_cross_entropy(
-      rows, head.weight, head.bias, head.scale, arrays.at("row_targets"), count,
-      head.softcap); // (capacity)
+  const graph::Value nll = graph::linear_cross_entropy(rows, head.weight, head.bias, head.scale, inputs.head_targets,
+                                                       inputs.head_count, head.softcap);  // (capacity)
   Loss loss;
-  loss.sum = graph::sum(graph::multiply(nll, arrays.at("row_weights")), {0});
-  loss.normalizer = graph::sum(arrays.at("normalizer"), {0});
+  loss.sum = graph::sum(graph::multiply(nll, inputs.head_weights), {0});
+  loss.normalizer = graph::sum(inputs.normalizer, {0});
   loss.parts.push_back(
-      {"nll", graph::sum(graph::stop_gradient(nll), {0}), graph::convert(count, DType::f32)});
+      {"nll", graph::sum(graph::stop_gradient(nll), {0}), graph::convert(inputs.head_count, DType::f32)});
   return loss;
 }
 
-} // namespace dllm::noise
+TokenRows token_rows(const Batch& batch, int64_t vocab) {
+  model::TokenRules rules;
+  rules.use = model::TokenUse::raw_rows;
+  rules.vocab = vocab;
+  TokenRows rows;
+  rows.arrays = model::parse_tokens(batch, rules);
+  rows.batch = rows.arrays.batch;
+  rows.seq = rows.arrays.seq;
+  rows.ids = rows.arrays.ids.as<int32_t>();
+  if (rows.arrays.keep.defined()) rows.keep = rows.arrays.keep.as<uint8_t>();
+  if (rows.arrays.segments.defined()) rows.segments = rows.arrays.segments.as<int32_t>();
+  if (rows.arrays.labels.defined()) rows.labels = rows.arrays.labels.as<int32_t>();
+  return rows;
+}
+
+}  // namespace dllm::noise

@@ -176,6 +176,7 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
                             Task* task) {
   Trainer::State& state = trainer.state();
   StepRunner& runner = state.runner;
+  state.save.wait_until_idle(task); // it may be the one that is wanted
   ckpt::verify_checkpoint(dir, task);
   const std::unique_ptr<Source> folder = open_source(join_path(dir, "model"));
   const ckpt::WeightFiles files(*folder);

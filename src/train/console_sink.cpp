@@ -44,7 +44,11 @@ std::string other_line(const Event& event) {
   }
   if (event.kind() == EventKind::checkpoint) {
     const auto* dir = std::get_if<std::string>(event.find("dir"));
-    return fmt::format("saved {}", dir != nullptr ? *dir : "");
+    std::string line = fmt::format("saved {}", dir != nullptr ? *dir : "");
+    constexpr double kShown = 0.05;  // seconds
+    const double stall = number(event, "stall_seconds");
+    if (stall >= kShown) line += fmt::format(", training stood still for {:.1f} s", stall);
+    return line;
   }
   return {};
 }

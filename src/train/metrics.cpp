@@ -8,7 +8,7 @@ namespace dllm::train {
 
 Metrics::Metrics() {
   for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_second", "mfu", "memory", "compiles",
-                          "skipped"}) {
+                          "skipped", "checkpoint_stall_seconds"}) {
     values_[key] = 0.0;
   }
 }

@@ -9,7 +9,8 @@ namespace dllm::train {
 
 class Metrics {
  public:
-  Metrics();  // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped, all 0
+  // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped checkpoint_stall_seconds, all 0.
+  Metrics();
   void set(const std::map<std::string, double>& values);  // at once; others stay
   std::map<std::string, double> all() const;
   double at(const std::string& key) const;  // not_found with the nearest key

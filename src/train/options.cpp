@@ -52,6 +52,9 @@ std::vector<OptionSpec> shared_options() {
       option_str("root", "", "Folder that a run saves checkpoints into; empty: none."),
       option_i64("save_every", 0, 0, 1 << 30,
                  "Steps between checkpoints of a run; 0: only at its end."),
+      option_bool("save_wait", true,
+                  "A run stands still until a checkpoint is on disk; false: it is written in the background, "
+                  "except at the end. dllm train sets false."),
       option_i64("sync_every", 0, 0, 1 << 30,
                  "A run waits for its steps after so many of them, so that a callback can "
                  "save or evaluate there; engines that run ahead report steps late; 0: never."),

@@ -14,8 +14,9 @@ void set_attention(model::Model& model, const noise::Objective& objective) {
   if (objective.needs_mask_id() && origin.next_token && options.i64("shift") < 0 && options.str("compat") == "none")
     shift = 1;
   if (origin.shift_chosen) shift = config.shift;
-  const model::AttentionKind attention =
+  model::AttentionKind attention =
       origin.attention_chosen ? config.attention : objective.attention(config);
+  if (attention == model::AttentionKind::two_stream) attention = model::AttentionKind::block_causal;  // decodes so
   model.set_sight(attention, shift, options.i64("block_length"));
 }
 

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <exception>
 #include <numbers>
+#include <optional>
+#include <utility>
 
 namespace dllm::train {
 namespace {
@@ -51,12 +53,13 @@ public:
       if (runner_.requested_here(kCheckpoint) > 0 || wants_sync()) runner_.read_all();
       const bool checkpoint = runner_.requested(kCheckpoint) > 0, enough = runner_.requested(kStop) > 0;
       runner_.clear_requested();
+      look_at_save();
       if (checkpoint) save();
       if (enough || should_stop(task_)) break;
     }
     runner_.read_all();
     const bool cancelled = done_ < steps_ && should_stop(task_);
-    if (done_ > 0) save();
+    if (done_ > 0) save_last();
     finish_sinks();
     runner_.clear_requests();
     if (sink_error_ != nullptr) std::rethrow_exception(sink_error_);
@@ -136,7 +139,7 @@ private:
     std::optional<Batch> batch = source_.next();
     if (!batch) {
       runner_.read_all();
-      if (done_ > 0) save();
+      if (done_ > 0) save_last();
       finish_sinks();
       fail_with_hint("give more data, or more epochs to the loader", Code::out_of_range,
                      "the data ended after {} of {} steps", done_, steps_);
@@ -144,17 +147,42 @@ private:
     return *std::move(batch);
   }
 
-  void save() {
-    const std::string& root = runner_.options().str("root");
-    if (root.empty() || saved_step_ == runner_.counters().step) return;
-    runner_.read_all();
+  bool saves() const { return !runner_.options().str("root").empty(); }
+
+  void save() { start(runner_.options().boolean("save_wait")); }
+
+  // Nothing is being written when this returns. A checkpoint that failed in the background does not stop the last one.
+  void save_last() {
+    if (!saves()) return;
+    const std::exception_ptr earlier = finish_save(trainer_);
+    look_at_save();
+    start(true);
+    if (earlier != nullptr) std::rethrow_exception(earlier);
+  }
+
+  void start(bool wait) {
+    if (!saves() || saved_step_ == runner_.counters().step) return;
     Options options(checkpoint_schema());
     options.set_i64("keep_last", runner_.options().i64("keep_last"));
-    options.set_i64("overwrite",
-                    1); // a run that goes on from an older checkpoint passes its former ones
-    const std::string dir = save_checkpoint(trainer_, &source_, root, options);
+    options.set_i64("wait", wait ? 1 : 0);
+    options.set_i64("overwrite", 1);  // a run that goes on from an older checkpoint passes its former ones
+    const SaveStart next = start_save(trainer_, &source_, runner_.options().str("root"), options);
+    look_at_save();  // the one before has ended
     saved_step_ = runner_.counters().step;
-    send(Event(EventKind::checkpoint).set("step", runner_.counters().step).set("dir", dir));
+    save_ = next;
+    look_at_save();
+  }
+
+  // Sends the event of a save that is on disk; fails when it could not be written.
+  void look_at_save() {
+    if (!save_) return;
+    const SaveState now = save_->outcome == nullptr ? SaveState::written : save_->outcome->load(std::memory_order_acquire);
+    if (now == SaveState::running) return;
+    const SaveStart ended = *std::exchange(save_, std::nullopt);
+    if (now == SaveState::failed) return state_.save.wait();
+    Event event(EventKind::checkpoint);
+    event.set("step", ended.step).set("dir", ended.dir).set("stall_seconds", ended.stall_seconds);
+    send(event);
   }
 
   void send_step() {
@@ -205,6 +233,7 @@ private:
   int64_t done_ = 0; // started
   int64_t read_ = 0; // read, their events sent
   int64_t saved_step_ = -1;
+  std::optional<SaveStart> save_;  // whose event was not sent yet
   bool stopped_ = false;
   std::exception_ptr sink_error_; // the first
 };
@@ -220,7 +249,7 @@ double Trainer::eval(BatchSource& source, int64_t max_batches, Task* task) {
   constexpr uint64_t kEvalSeed =
       0x6576616C; // "eval": the same noise for every model and every trainer
   State& state = *state_;
-  sync();
+  state.runner.read_all();
   noise::LossValue total;
   std::vector<double> means;
   for (int64_t i = 0; i < max_batches; ++i) {

@@ -7,6 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <map>
+#include <utility>
+
 namespace dllm::train {
 namespace {
 
@@ -42,13 +45,30 @@ std::vector<StateTensor> state_tensors(const ProgramSpec& spec, bool with_sums) 
   return made;
 }
 
-void write_state(const StepRunner& runner, const std::string& path, Task* task) {
-  const ProgramSpec& spec = runner.spec();
+StateSnapshot snapshot_state(const StepRunner& runner, model::SnapshotMode mode, const Task* task) {
+  StateSnapshot made;
+  const bool with_sums = runner.accumulated().batches > 0;
+  made.tensors = state_tensors(runner.spec(), with_sums);
+  made.entries = runner.spec().state;
+  made.buffers.resize(made.entries.size());
+  made.copies.resize(made.entries.size());
+  for (size_t i = 0; i < made.entries.size(); ++i) {
+    if (!is_saved(made.entries[i], with_sums)) continue;
+    const graph::BufferRef& buffer = runner.arrays()[i];
+    if (mode == model::SnapshotMode::copied)
+      made.copies[i] = model::read_copy(*buffer, runner.engine(), task);
+    else
+      made.buffers[i] = buffer;
+  }
+  return made;
+}
+
+void write_state(StateSnapshot& snapshot, const std::string& path, Task* task) {
   std::map<std::string, StateTensor> by_name;
   std::vector<ckpt::TensorSpec> specs;
-  for (StateTensor& tensor : state_tensors(spec, runner.accumulated().batches > 0)) {
+  for (const StateTensor& tensor : snapshot.tensors) {
     specs.push_back({tensor.name, DType::f32, tensor.shape});
-    by_name[tensor.name] = std::move(tensor);
+    by_name[tensor.name] = tensor;
   }
   ckpt::SafetensorsWriter writer(path, specs);
   // Each stack is read once: the tensors of a name stand together in the file, those of a stack do not, so the host
@@ -58,19 +78,22 @@ void write_state(const StepRunner& runner, const std::string& path, Task* task) 
   for (const ckpt::TensorSpec& next : writer.order()) {
     check_task(task);
     const StateTensor& tensor = by_name.at(next.name);
-    const StateEntry& entry = spec.state[tensor.entry];
+    const StateEntry& entry = snapshot.entries[tensor.entry];
     if (entry.name != name) stacks.clear();
     name = entry.name;
     Tensor& stack = stacks[tensor.entry];
-    if (!stack.defined()) stack = runner.arrays()[tensor.entry]->read(task);
+    if (!stack.defined()) {
+      const graph::BufferRef& buffer = snapshot.buffers[tensor.entry];
+      stack = buffer == nullptr ? std::exchange(snapshot.copies[tensor.entry], Tensor()) : buffer->read(task);
+    }
     writer.write(next.name, model::read_piece(entry.layout, tensor.piece, tensor.layer, stack, task), task);
   }
   writer.close();
 }
 
-std::string layout_text(const StepRunner& runner) {
+std::string layout_text(const StateSnapshot& snapshot) {
   Json tensors = Json::object();
-  for (const StateTensor& tensor : state_tensors(runner.spec(), runner.accumulated().batches > 0)) {
+  for (const StateTensor& tensor : snapshot.tensors) {
     tensors[tensor.name] = {{"shape", tensor.shape.dims()},
                             {"slices", {{{"rank", 0}, {"begin", 0}, {"end", tensor.shape.dim(0)}}}}};
   }

@@ -2,6 +2,7 @@
 // The arrays of a trainer in a checkpoint: one logical tensor per Hugging Face name and array, so that any physical
 // layout can read them. Private to src/train.
 
+#include "model/save.h"
 #include "train/step_runner.h"
 
 #include <string>
@@ -21,9 +22,19 @@ struct StateTensor {
 // Everything there is to save: arrays of the optimizer, averages where they are kept, sums with `with_sums`.
 std::vector<StateTensor> state_tensors(const ProgramSpec& spec, bool with_sums);
 
-// Writes state/rank_000.safetensors and the text of layout.json (global shapes; which slice of each a rank holds).
-void write_state(const StepRunner& runner, const std::string& path, Task* task);
-std::string layout_text(const StepRunner& runner);
+// The arrays at one moment. copied: in storage of their own, so that training may go on; keep_shared: those of the
+// trainer, until it takes its next step.
+struct StateSnapshot {
+  std::vector<StateTensor> tensors;
+  std::vector<StateEntry> entries;         // as ProgramSpec::state
+  std::vector<graph::BufferRef> buffers;   // by entry: keep_shared
+  std::vector<Tensor> copies;              // by entry: copied
+};
+StateSnapshot snapshot_state(const StepRunner& runner, model::SnapshotMode mode, const Task* task);
+// Writes state/rank_000.safetensors. Uses the snapshot up: the arrays of a name are given back when they are written.
+void write_state(StateSnapshot& snapshot, const std::string& path, Task* task);
+// layout.json: global shapes; which slice of each a rank holds.
+std::string layout_text(const StateSnapshot& snapshot);
 
 // The arrays of a state file in the order of ProgramSpec::state, in physical layout; sums are null without `with_sums`.
 // Fails with failed_precondition naming a tensor that is missing or has another shape.

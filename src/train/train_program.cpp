@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "graph/state_lost.h"
+#include "noise/token_ce.h"
 #include "runtime/arguments.h"
 
 namespace dllm::train {
@@ -69,7 +70,7 @@ TrainProgram::TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batc
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (donated_[i] && inputs_[i].kind == Place::Kind::parameter) donated_params_.push_back(inputs_[i].index);
   }
-  if (const Tensor* rows = feed.find("rows")) {
+  if (const Tensor* rows = feed.find(noise::kHeadRows)) {
     // The head multiplies once forward, once again for the gradients, which take two products.
     constexpr double kHeadProducts = 4;
     const model::ModelConfig& config = spec.model->config();
@@ -147,7 +148,7 @@ StepNumbers TrainProgram::read(const graph::Buffer& buffer) const {
 }
 
 double TrainProgram::flops(const Batch& feed) const {
-  const Tensor* used = feed.find("count");
+  const Tensor* used = feed.find(noise::kHeadCount);
   const double unused = used == nullptr ? 0.0 : head_rows_ - used->as<int32_t>()[0];
   return program_->plan().flops - head_flops_per_row_ * unused;
 }

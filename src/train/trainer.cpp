@@ -15,7 +15,7 @@ void Trainer::start_step(const Batch& batch, const Task* task) {
 
 double Trainer::step(const Batch& batch, const Task* task) {
   start_step(batch, task);
-  sync();
+  state_->runner.read_all();
   return state_->runner.last_loss();
 }
 
@@ -29,12 +29,13 @@ void Trainer::start_apply(const Task* task) {
 
 double Trainer::apply(const Task* task) {
   start_apply(task);
-  sync();
+  state_->runner.read_all();
   return state_->runner.last_loss();
 }
 
 void Trainer::sync() const {
   state_->runner.read_all();
+  state_->save.wait();
 }
 
 int64_t Trainer::accumulated() const {

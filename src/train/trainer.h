@@ -47,7 +47,7 @@ public:
   // number of updates, for the steps behind it, took it for an update.
   void start_step(const Batch& batch, const Task* task = nullptr);
   void start_apply(const Task* task = nullptr); // waits for its micro-batches
-  void sync() const;                            // waits for steps in flight; the first late failure
+  void sync() const; // waits for steps in flight and for a background save; the first late failure
 
   // `steps` more steps, events after each (kinds train_step, checkpoint). Answers true when all
   // were taken, false when the callback or a budget (options tokens, minutes) ended the run. Fails
@@ -58,8 +58,8 @@ public:
   // Mean loss over at most max_batches, without an update; noise by position in the source alone.
   double eval(BatchSource& source, int64_t max_batches, Task* task = nullptr);
 
-  // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped; also the parts of
-  // the loss.
+  // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped checkpoint_stall_seconds; also the parts
+  // of the loss.
   double metric(const std::string& key) const;
   Json describe() const; // metrics, effective options, objective, quirks
   void set_f64(const std::string& key, double value); // lr weight_decay clip

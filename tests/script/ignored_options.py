@@ -61,6 +61,7 @@ TRAIN = {
     "--trainer.accumulate": ("2",), "--trainer.seed": ("5",), "--trainer.nonfinite": ("skip", {}, SAME), "--trainer.ema": ("0.5",),
     "--trainer.freeze": ("model.layers.0.*",), "--trainer.remat": ("true", {}, SAME), "--trainer.tokens": ("200",),
     "--trainer.root": ("elsewhere", {}, REFUSED), "--trainer.save_every": ("2", {"--save-every": None}),
+    "--trainer.save_wait": ("true", {"--save-every": "2"}, SAME),
     "--trainer.sync_every": ("2", {"--eval-every": "0"}, SAME), "--trainer.keep_last": ("1", {"--save-every": "2"}),
     "--trainer.compat": ("nano", {"--warmup": "4"}),
 }

@@ -78,10 +78,13 @@ std::string run_steps(Context& context, Run& run, int64_t done) {
 void tell_end(Context& context, const Run& run, const std::string& reason) {
   const auto step = static_cast<int64_t>(trainer_metric(run, "step"));
   if (context.json()) {
-    put_json_line(Json{{"event", "end"}, {"reason", reason}, {"step", step}, {"dir", run.saved}}.dump(
+    put_json_line(Json{{"event", "end"}, {"reason", reason}, {"step", step}, {"dir", run.saved},
+                       {"checkpoint_stall_seconds", trainer_metric(run, "checkpoint_stall_seconds")}}.dump(
         -1, ' ', false, Json::error_handler_t::replace));
     return;
   }
+  const double stall = trainer_metric(run, "checkpoint_stall_seconds");
+  if (!run.saved.empty()) std::fprintf(stderr, "training stood still for %.1f s to save checkpoints\n", stall);
   if (reason == "interrupted") std::fprintf(stderr, "interrupted; the same command goes on from here\n");
   if (reason == "data") {
     std::fprintf(stderr, "the data ended at step %lld; a larger --epochs, or none, goes on\n", static_cast<long long>(step));

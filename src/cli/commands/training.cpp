@@ -145,6 +145,7 @@ void set_whole(Context& context, const char* kind, const char* key, int64_t valu
 void set_cadence(Context& context, const std::string& out) {
   if (!context.typed("loader", "epochs")) set_whole(context, "loader", "epochs", 0);
   set_whole(context, "trainer", "save_every", save_every(context));
+  if (!context.typed("trainer", "save_wait")) set_whole(context, "trainer", "save_wait", 0);
   call([&](dllm_error* err) { return dllm_options_set_str(context.options("trainer"), "root", out.c_str(), err); });
   // Held-out losses belong to the step at which they are computed.
   const int64_t own = std::stoll(context.option("trainer", "sync_every"));

@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "noise/objectives/factories.h"
+#include "noise/objectives/table.h"
 #include "noise/token_ce.h"
 
 namespace dllm::noise {
@@ -52,12 +52,8 @@ private:
 
 } // namespace
 
-std::vector<OptionSpec> ar_keys() {
-  return shared_objective_keys();
-}
-
-ObjectiveRef make_ar(ScheduleRef schedule, const Options& options) {
-  return std::make_shared<Ar>(std::move(schedule), options);
+ObjectiveEntry objective_files::ar() {
+  return {"ar", "linear", shared_objective_options(), new_objective<Ar>};
 }
 
 } // namespace dllm::noise

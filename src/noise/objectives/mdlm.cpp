@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "noise/objectives/factories.h"
+#include "noise/objectives/table.h"
 #include "noise/token_ce.h"
 
 #include <nlohmann/json.hpp>
@@ -233,8 +233,8 @@ Json Mdlm::describe() const {
 
 } // namespace
 
-std::vector<OptionSpec> mdlm_keys() {
-  std::vector<OptionSpec> keys = shared_objective_keys();
+ObjectiveEntry objective_files::mdlm() {
+  std::vector<OptionSpec> keys = shared_objective_options();
   keys.push_back(option_f64("time_epsilon", 1e-3, 0.0, 0.5, "Smallest time that is drawn."));
   keys.push_back(option_choice("time_sampling", "uniform", {"uniform", "low_discrepancy"},
                                "low_discrepancy spreads the times of an update evenly over 0 to 1."));
@@ -249,11 +249,7 @@ std::vector<OptionSpec> mdlm_keys() {
       option_f64("min_mask_ratio", 0.0, 0.0, 1.0, "Lower limit of the mask probability of a row."));
   keys.push_back(
       option_f64("max_mask_ratio", 1.0, 0.0, 1.0, "Upper limit of the mask probability of a row."));
-  return keys;
-}
-
-ObjectiveRef make_mdlm(ScheduleRef schedule, const Options& options) {
-  return std::make_shared<Mdlm>(std::move(schedule), options);
+  return {"mdlm", "linear", std::move(keys), new_objective<Mdlm>};
 }
 
 } // namespace dllm::noise

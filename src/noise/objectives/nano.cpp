@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "noise/objectives/factories.h"
+#include "noise/objectives/table.h"
 #include "noise/token_ce.h"
 
 #include <nlohmann/json.hpp>
@@ -138,12 +138,8 @@ Json Nano::describe() const {
 
 } // namespace
 
-std::vector<OptionSpec> nano_keys_of_objective() {
-  return shared_objective_keys();
-}
-
-ObjectiveRef make_nano(ScheduleRef schedule, const Options& options) {
-  return std::make_shared<Nano>(std::move(schedule), options);
+ObjectiveEntry objective_files::nano() {
+  return {"nano", "nano_cosine", shared_objective_options(), new_objective<Nano>};
 }
 
 } // namespace dllm::noise

@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "noise/objectives/factories.h"
+#include "noise/objectives/table.h"
 
 namespace dllm::noise {
 namespace {
@@ -21,12 +21,8 @@ private:
 
 } // namespace
 
-std::vector<OptionSpec> token_ce_keys() {
-  return shared_objective_keys();
-}
-
-ObjectiveRef make_token_ce(ScheduleRef schedule, const Options& options) {
-  return std::make_shared<TokenCe>(std::move(schedule), options);
+ObjectiveEntry objective_files::token_ce() {
+  return {"token_ce", "linear", shared_objective_options(), new_objective<TokenCe>};
 }
 
 } // namespace dllm::noise

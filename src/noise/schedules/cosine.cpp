@@ -1,4 +1,4 @@
-#include "noise/schedules/factories.h"
+#include "noise/schedules/table.h"
 
 #include <cmath>
 #include <numbers>
@@ -20,8 +20,8 @@ public:
 
 } // namespace
 
-ScheduleRef make_cosine(const Options& options) {
-  return std::make_shared<Cosine>(options);
+std::vector<ScheduleEntry> schedule_files::cosine() {
+  return {{"cosine", shared_schedule_options(), new_schedule<Cosine>}};
 }
 
 } // namespace dllm::noise

@@ -1,4 +1,4 @@
-#include "noise/schedules/factories.h"
+#include "noise/schedules/table.h"
 
 #include <cmath>
 #include <numbers>
@@ -39,9 +39,9 @@ private:
   double a_, b_;
 };
 
-class Cosine final : public Kappa {
+class KappaCosine final : public Kappa {
 public:
-  explicit Cosine(const Options& options) : Kappa("kappa_cosine", options) {}
+  explicit KappaCosine(const Options& options) : Kappa("kappa_cosine", options) {}
 
 protected:
   double kappa(double t) const override { return 1.0 - std::cos(std::numbers::pi / 2 * t); }
@@ -52,16 +52,20 @@ protected:
 
 } // namespace
 
-// kappa = t is the cubic with a = -1, b = 0.
-ScheduleRef make_kappa_linear(const Options& options) {
-  return std::make_shared<Cubic>("kappa_linear", options, -1.0, 0.0);
-}
-ScheduleRef make_kappa_cubic(const Options& options) {
-  return std::make_shared<Cubic>("kappa_cubic", options, number_or(options, "a", 1.0),
-                                 number_or(options, "b", 1.0));
-}
-ScheduleRef make_kappa_cosine(const Options& options) {
-  return std::make_shared<Cosine>(options);
+std::vector<ScheduleEntry> schedule_files::kappa() {
+  std::vector<OptionSpec> cubic = shared_schedule_options();
+  cubic.push_back(option_f64("a", 1.0, -10.0, 10.0, "First coefficient of the cubic."));
+  cubic.push_back(option_f64("b", 1.0, -10.0, 10.0, "Second coefficient of the cubic."));
+  // kappa = t is the cubic with a = -1, b = 0.
+  const auto make_linear = [](const Options& options) -> ScheduleRef {
+    return std::make_shared<Cubic>("kappa_linear", options, -1.0, 0.0);
+  };
+  const auto make_cubic = [](const Options& options) -> ScheduleRef {
+    return std::make_shared<Cubic>("kappa_cubic", options, options.f64("a"), options.f64("b"));
+  };
+  return {{"kappa_linear", shared_schedule_options(), make_linear},
+          {"kappa_cubic", std::move(cubic), make_cubic},
+          {"kappa_cosine", shared_schedule_options(), new_schedule<KappaCosine>}};
 }
 
 } // namespace dllm::noise

@@ -1,4 +1,4 @@
-#include "noise/schedules/factories.h"
+#include "noise/schedules/table.h"
 
 namespace dllm::noise {
 namespace {
@@ -13,8 +13,8 @@ public:
 
 } // namespace
 
-ScheduleRef make_linear(const Options& options) {
-  return std::make_shared<Linear>(options);
+std::vector<ScheduleEntry> schedule_files::linear() {
+  return {{"linear", shared_schedule_options(), new_schedule<Linear>}};
 }
 
 } // namespace dllm::noise

@@ -1,4 +1,4 @@
-#include "noise/schedules/factories.h"
+#include "noise/schedules/table.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@ namespace {
 // Tables of T + 1 entries, index 0 the clean end, u = index / T (nano-dlm, src/schedules.py). Kept
 // probabilities are clamped, so the ends are flat; the loss weight alpha / (1 - alpha) is not the
 // NELBO's (nano-dlm, src/training.py).
-class Nano : public NamedSchedule {
+class NanoSchedule : public NamedSchedule {
 public:
   double alpha(double t) const final { return std::clamp(raw(u(t)), low_, high_); }
   double dalpha(double t) const final {
@@ -21,8 +21,8 @@ public:
   int64_t steps() const final { return steps_; }
 
 protected:
-  Nano(std::string name, const Options& options, bool clamp_high)
-      : NamedSchedule(std::move(name), options), steps_(integer_or(options, "steps", 1000)),
+  NanoSchedule(std::string name, const Options& options, bool clamp_high)
+      : NamedSchedule(std::move(name), options), steps_(options.i64("steps")),
         low_(eps()), high_(clamp_high ? 1.0 - eps() : 1.0) {}
   virtual double raw(double u) const = 0;
   virtual double slope(double u) const = 0;
@@ -37,9 +37,9 @@ private:
   double low_, high_;
 };
 
-class NanoCosine final : public Nano {
+class NanoCosine final : public NanoSchedule {
 public:
-  explicit NanoCosine(const Options& options) : Nano("nano_cosine", options, true) {}
+  explicit NanoCosine(const Options& options) : NanoSchedule("nano_cosine", options, true) {}
 
 protected:
   static constexpr double kOffset = 0.008; // Nichol & Dhariwal 2021, eq. 17
@@ -51,18 +51,18 @@ protected:
   }
 };
 
-class NanoLinear final : public Nano {
+class NanoLinear final : public NanoSchedule {
 public:
-  explicit NanoLinear(const Options& options) : Nano("nano_linear", options, false) {}
+  explicit NanoLinear(const Options& options) : NanoSchedule("nano_linear", options, false) {}
 
 protected:
   double raw(double u) const override { return 1.0 - u * (1.0 - eps()); }
   double slope(double) const override { return -(1.0 - eps()); }
 };
 
-class NanoSqrt final : public Nano {
+class NanoSqrt final : public NanoSchedule {
 public:
-  explicit NanoSqrt(const Options& options) : Nano("nano_sqrt", options, true) {}
+  explicit NanoSqrt(const Options& options) : NanoSchedule("nano_sqrt", options, true) {}
 
 protected:
   double raw(double u) const override { return 1.0 - std::sqrt(u + eps()); }
@@ -71,14 +71,12 @@ protected:
 
 } // namespace
 
-ScheduleRef make_nano_cosine(const Options& options) {
-  return std::make_shared<NanoCosine>(options);
-}
-ScheduleRef make_nano_linear(const Options& options) {
-  return std::make_shared<NanoLinear>(options);
-}
-ScheduleRef make_nano_sqrt(const Options& options) {
-  return std::make_shared<NanoSqrt>(options);
+std::vector<ScheduleEntry> schedule_files::nano() {
+  std::vector<OptionSpec> options = shared_schedule_options(1e-4);
+  options.push_back(option_i64("steps", 1000, 1, 1'000'000, "Number of discrete times."));
+  return {{"nano_cosine", options, new_schedule<NanoCosine>},
+          {"nano_linear", options, new_schedule<NanoLinear>},
+          {"nano_sqrt", options, new_schedule<NanoSqrt>}};
 }
 
 } // namespace dllm::noise

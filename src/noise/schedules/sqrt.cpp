@@ -1,4 +1,4 @@
-#include "noise/schedules/factories.h"
+#include "noise/schedules/table.h"
 
 #include <cmath>
 
@@ -16,8 +16,8 @@ public:
 
 } // namespace
 
-ScheduleRef make_sqrt(const Options& options) {
-  return std::make_shared<Sqrt>(options);
+std::vector<ScheduleEntry> schedule_files::sqrt() {
+  return {{"sqrt", shared_schedule_options(), new_schedule<Sqrt>}};
 }
 
 } // namespace dllm::noise

@@ -117,7 +117,7 @@ TEST_F(Forward, BadBatches) {
   });
   test::expect_error(Code::not_found, "ids", [&] { run(Batch(), Json::object()); });
   batch.set("positions", Tensor(DType::i32, {1, 5}));
-  test::expect_error(Code::invalid_argument, "positions: shape (1, 5), expected (1, 4)",
+  test::expect_error(Code::invalid_argument, "array positions is i32(1, 5), expected i32(1, 4)",
                      [&] { run(batch, Json::object()); });
   Batch wild;
   wild.set("ids", Tensor::from(Shape{1, 2}, std::vector<int32_t>{1, 23}));

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -93,16 +94,19 @@ TEST(TokenCe, ShiftReadsTheHiddenStateBefore) {
 }
 
 TEST(TokenCe, TargetWithNothingBeforeItIsAnError) {
+  model::TokenRules rules;
+  rules.use = model::TokenUse::loss;
+  const model::TokenBatch rows = model::parse_tokens(prepared_batch(), rules);
   TokenCeSettings settings;
   settings.shift = 1;
   try {
-    token_ce_feed(prepared_batch(), settings);
+    token_ce_feed(rows, settings);
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_NE(error.text().find("targets[1, 0]"), std::string::npos) << error.text();
   }
   settings.first_predicts_itself = true;
-  EXPECT_EQ(token_ce_feed(prepared_batch(), settings).at("count").as<int32_t>()[0], 4);
+  EXPECT_EQ(token_ce_feed(rows, settings).at(kHeadCount).as<int32_t>()[0], 4);
 }
 
 // A prepared batch is checked wherever it comes from: the loss and the trainer read the same feed.
@@ -143,7 +147,7 @@ TEST(TokenCe, PreparedNumbersOutsideTheirBoundsAreErrors) {
   std::vector<uint8_t> mask(50, 1);
   mask[31] = 9;
   refuses("mask[1, 1, 1] = 9 is not in 0 to 1", "mask", Tensor::from(Shape{2, 5, 5}, mask));
-  refuses("array ids is f32, expected i32", "ids", Tensor(DType::f32, {2, 5}));
+  refuses("array ids is f32(2, 5), expected i32(2, 5)", "ids", Tensor(DType::f32, {2, 5}));
 
   Batch wide;
   wide.set("ids", Tensor(DType::i32, {1, 65}));
@@ -193,6 +197,70 @@ TEST(TokenCe, GradientMatchesFiniteDifferences) {
     model->params().write(name, kept);
     EXPECT_NEAR(slope, norm, 2e-3 * norm + 2e-4) << name;
   }
+}
+
+// What an objective with two streams (BD3-LM, Arriola et al. 2025) takes: a row is [noised | clean], only noised tokens
+// have targets. Blocks, lengths, positions and the mask are those of the base class.
+class TwoStreams final : public Objective {
+ public:
+  explicit TwoStreams(const Options& options) : Objective(make_schedule("linear"), options) {}
+  const std::string& name() const override { return name_; }
+  bool needs_mask_id() const override { return true; }
+  model::AttentionKind attention(const model::ModelConfig&) const override { return model::AttentionKind::two_stream; }
+  Batch prepare(const Batch& batch, uint64_t, int64_t, const PrepareContext& context) const override {
+    const TokenRows rows = token_rows(batch, context.vocab);
+    const int64_t seq = 2 * rows.seq;
+    Tensor ids(DType::i32, {rows.batch, seq}), targets(DType::i32, {rows.batch, seq}), weights(DType::f32, {rows.batch, seq});
+    std::ranges::fill(targets.mutable_as<int32_t>(), -1);
+    for (int64_t b = 0; b < rows.batch; ++b) {
+      for (int64_t i = 0; i < rows.seq; ++i) {
+        const auto clean = static_cast<size_t>(b * rows.seq + i), noised = static_cast<size_t>(b * seq + i);
+        const bool masked = i % 2 == 1;
+        ids.mutable_as<int32_t>()[noised] = masked ? static_cast<int32_t>(context.mask_id) : rows.ids[clean];
+        ids.mutable_as<int32_t>()[noised + static_cast<size_t>(rows.seq)] = rows.ids[clean];
+        if (!masked) continue;
+        targets.mutable_as<int32_t>()[noised] = rows.ids[clean];
+        weights.mutable_as<float>()[noised] = 2.0f;
+      }
+    }
+    Batch made = batch;
+    made.set("ids", ids);
+    made.set("targets", targets);
+    made.set("weights", weights);
+    return made;
+  }
+
+ private:
+  std::string name_ = "two_streams";
+};
+
+TEST(TokenCe, AnObjectiveWithTwoStreamsNeedsPrepareAndItsAttention) {
+  const auto model = tiny_model();
+  Options options(objective_schema("token_ce"));
+  options.set_i64("block_length", 2);
+  const auto objective = std::make_shared<TwoStreams>(options);
+  Batch raw;
+  raw.set("ids", Tensor::from(Shape{2, 4}, std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+  const double got = LossRunner(model, objective).run(raw, 0, 0, nullptr).mean();
+
+  const Batch prepared = objective->prepare(raw, 0, 0, prepare_context(*objective, model->config()));
+  Batch input;
+  input.set("ids", prepared.at("ids"));
+  Options forward(model::forward_schema());
+  forward.set_str("attention", "two_stream");
+  forward.set_i64("block_length", 2);
+  const Tensor logits = model::forward(*model, input, forward).at("logits");
+  const auto vocab = static_cast<size_t>(logits.shape()[2]);
+  double sum = 0;
+  for (size_t i = 0; i < 16; ++i) {
+    const int32_t target = prepared.at("targets").as<int32_t>()[i];
+    if (target < 0) continue;
+    const auto row = logits.as<float>().subspan(i * vocab, vocab);
+    double total = 0;
+    for (const float logit : row) total += std::exp(static_cast<double>(logit));
+    sum += 2 * (std::log(total) - row[static_cast<size_t>(target)]);
+  }
+  EXPECT_NEAR(got, sum / 4, 1e-5);  // four targets
 }
 
 TEST(TokenCe, SegmentsAndKeysReachTheMask) {

@@ -29,7 +29,7 @@ protected:
     made.set_json(values);
     return made;
   }
-  std::string save(const Trainer& trainer, const BatchSource* source,
+  std::string save(Trainer& trainer, const BatchSource* source,
                    const Json& values = Json::object()) {
     return save_checkpoint(trainer, source, root_, options(values));
   }
@@ -296,7 +296,7 @@ TEST_F(CheckpointTest, ACancelledSaveLeavesNothing) {
   const std::string root = join_path(root_, "cut");
   for (int64_t at = 1; at <= checks; ++at) {
     test::cancel_at(at, save_to(root));
-    ASSERT_TRUE(list_directory(root).empty()) << "check " << at << " of " << checks;
+    ASSERT_TRUE(!file_exists(root) || list_directory(root).empty()) << "check " << at << " of " << checks;
   }
 }
 

@@ -112,9 +112,8 @@ public:
   Batch feed(const Batch& prepared, const model::ModelConfig& config) const override {
     return inner_->feed(prepared, config);
   }
-  noise::Loss loss(model::Builder& builder,
-                   const std::map<std::string, graph::Value>& arrays) const override {
-    return inner_->loss(builder, arrays);
+  model::AttentionKind attention(const model::ModelConfig& config) const override {
+    return inner_->attention(config);
   }
   Json describe() const override { return inner_->describe(); }
   mutable std::vector<float> times;

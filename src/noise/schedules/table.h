@@ -1,6 +1,5 @@
 #pragma once
-// One maker per schedule; the table of noise/schedule.cpp calls them. Options are of schema
-// "schedule:<name>" or "schedule".
+// Every file of schedules: a new one is its file in this folder, and its name twice here.
 
 #include "noise/schedule.h"
 
@@ -33,19 +32,29 @@ private:
   double reverse_guard_; // dllm-jax, schedulers: 1e-6 under compat = dllm-jax only
 };
 
-ScheduleRef make_linear(const Options& options);
-ScheduleRef make_cosine(const Options& options);
-ScheduleRef make_sqrt(const Options& options);
-ScheduleRef make_nano_cosine(const Options& options);
-ScheduleRef make_nano_linear(const Options& options);
-ScheduleRef make_nano_sqrt(const Options& options);
-ScheduleRef make_kappa_linear(const Options& options);
-ScheduleRef make_kappa_cubic(const Options& options);
-ScheduleRef make_kappa_cosine(const Options& options);
+// One schedule: its name, the rows of its schema "schedule:<name>", and a maker that takes options of that schema.
+struct ScheduleEntry {
+  std::string name;
+  std::vector<OptionSpec> options;
+  ScheduleRef (*make)(const Options&) = nullptr;
+};
+template <class T>
+ScheduleRef new_schedule(const Options& options) {
+  return std::make_shared<T>(options);
+}
+// eps, compat: every schedule has them.
+std::vector<OptionSpec> shared_schedule_options(double eps = 0.0);
 
-// The value of `key` where the schema of `options` has it, else `fallback`: generic options lack a
-// schedule's own keys.
-double number_or(const Options& options, const std::string& key, double fallback);
-int64_t integer_or(const Options& options, const std::string& key, int64_t fallback);
+namespace schedule_files {
+
+std::vector<ScheduleEntry> cosine();
+std::vector<ScheduleEntry> kappa();
+std::vector<ScheduleEntry> linear();
+std::vector<ScheduleEntry> nano();
+std::vector<ScheduleEntry> sqrt();
+
+inline constexpr std::vector<ScheduleEntry> (*kTable[])() = {cosine, kappa, linear, nano, sqrt};
+
+}  // namespace schedule_files
 
 } // namespace dllm::noise

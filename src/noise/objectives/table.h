@@ -1,23 +1,14 @@
 #pragma once
-// One maker per objective; the table of noise/objective.cpp calls them. Options are of schema
-// "objective:<name>".
+// What objectives share, and the table of all: a new one is its file in this folder, and its name twice here.
 
 #include "noise/objective.h"
 
+#include <span>
+
 namespace dllm::noise {
 
-ObjectiveRef make_mdlm(ScheduleRef schedule, const Options& options);
-ObjectiveRef make_ar(ScheduleRef schedule, const Options& options);
-ObjectiveRef make_nano(ScheduleRef schedule, const Options& options);
-ObjectiveRef make_token_ce(ScheduleRef schedule, const Options& options);
-
-std::vector<OptionSpec> mdlm_keys();
-std::vector<OptionSpec> ar_keys();
-std::vector<OptionSpec> nano_keys_of_objective();
-std::vector<OptionSpec> token_ce_keys();
-
 // attention, shift, block_length, mask_id, compat: every objective has them.
-std::vector<OptionSpec> shared_objective_keys();
+std::vector<OptionSpec> shared_objective_options();
 
 // What corrupting objectives share: the loss token_ce, and a mask token.
 class MaskingObjective : public Objective {
@@ -47,4 +38,27 @@ struct TokenCeArrays {
   Tensor ids, targets, weights, normalizer, t;
 };
 
-} // namespace dllm::noise
+// One objective: its name, the schedule it has by default, the rows of its schema "objective:<name>", and a maker that
+// takes options of that schema.
+struct ObjectiveEntry {
+  std::string name;
+  std::string schedule;
+  std::vector<OptionSpec> options;
+  ObjectiveRef (*make)(ScheduleRef, const Options&) = nullptr;
+};
+template <class T>
+ObjectiveRef new_objective(ScheduleRef schedule, const Options& options) {
+  return std::make_shared<T>(std::move(schedule), options);
+}
+
+namespace objective_files {
+
+ObjectiveEntry ar();
+ObjectiveEntry mdlm();
+ObjectiveEntry nano();
+ObjectiveEntry token_ce();
+
+inline constexpr ObjectiveEntry (*kTable[])() = {ar, mdlm, nano, token_ce};
+
+}  // namespace objective_files
+}  // namespace dllm::noise

@@ -1,0 +1,260 @@
+// Checkpoints that are written while training goes on. A lock on the run's folder holds a write back for as long as a test
+// wants: a save waits for it up to 30 s.
+
+#include "train/background_save.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/folder_lock.h"
+#include "base/log.h"
+#include "ckpt/checkpoint_folder.h"
+#include "tiny.h"
+#include "train/checkpoint.h"
+#include "train/state.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <functional>
+#include <optional>
+
+namespace dllm::train {
+namespace {
+
+const Json kAveraged = {{"schedule", "cosine"}, {"steps", 12}, {"ema", 0.8}};
+
+Options save_options(const Json& values) {
+  Options made(checkpoint_schema());
+  made.set_json(values);
+  return made;
+}
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    if (error != nullptr) std::rethrow_exception(error);
+  } catch (const std::exception& reason) {
+    return reason.what();
+  }
+  return "no error";
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.text();
+  }
+  return "no error";
+}
+
+class BackgroundSaveTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = testing::TempDir() + "/dllm_background_" + std::to_string(getpid());
+    remove_all(root_);
+    make_directories(root_);
+  }
+  void TearDown() override {
+    free_root();
+    remove_all(root_);
+  }
+  void hold_root() { lock_.emplace(root_); }
+  void free_root() { lock_.reset(); }
+  // A save of this step fails: its place holds a file that no save wrote.
+  void spoil(int64_t step) {
+    const std::string folder = join_path(root_, ckpt::checkpoint_name(step) + ".partial");
+    make_directories(folder);
+    write_file_atomic(join_path(folder, "notes"), "mine");
+  }
+  std::string start(Trainer& trainer, const BatchSource* source) {
+    return save_checkpoint(trainer, source, root_, save_options({{"wait", false}}));
+  }
+  static void expect_same(const std::string& got, const std::string& want, const std::vector<const char*>& files) {
+    for (const char* file : files) EXPECT_EQ(read_text(join_path(got, file)), read_text(join_path(want, file))) << file;
+  }
+
+  std::string root_;
+  std::optional<FolderLock> lock_;
+};
+
+TEST_F(BackgroundSaveTest, HoldsTheMomentOfTheCallWhileTrainingGoesOn) {
+  const std::string other = root_ + "_waited";
+  auto plain = tiny_trainer(kAveraged), saved = tiny_trainer(kAveraged);
+  TextSource plain_source, source;
+  plain->run(plain_source, 4);
+  saved->run(source, 4);
+  const std::string want = save_checkpoint(*plain, &plain_source, other, save_options(Json::object()));
+
+  hold_root();
+  const std::string dir = start(*saved, &source);
+  plain->run(plain_source, 4);
+  saved->run(source, 4);
+  EXPECT_FALSE(file_exists(dir));
+  EXPECT_EQ(weights_of(*saved), weights_of(*plain));
+  EXPECT_EQ(weights_of(*saved->model("ema")), weights_of(*plain->model("ema")));
+  EXPECT_EQ(saved->metric("loss"), plain->metric("loss"));
+  free_root();
+  saved->sync();
+  ASSERT_TRUE(file_exists(dir));
+  expect_same(dir, want,
+              {"model/config.json", "model/model.safetensors", "state/rank_000.safetensors", "state/layout.json",
+               "trainer.json", "COMMIT"});
+  remove_all(other);
+}
+
+TEST_F(BackgroundSaveTest, HoldsSumsOfAnUpdateThatIsNotApplied) {
+  const std::string other = root_ + "_waited";
+  auto plain = tiny_trainer(), saved = tiny_trainer();
+  TextSource plain_source, source;
+  plain->accumulate(*plain_source.next());
+  saved->accumulate(*source.next());
+  const std::string want = save_checkpoint(*plain, &plain_source, other, save_options(Json::object()));
+  hold_root();
+  const std::string dir = start(*saved, &source);
+  saved->accumulate(*source.next());
+  saved->apply();
+  free_root();
+  saved->sync();
+  expect_same(dir, want, {"model/model.safetensors", "state/rank_000.safetensors", "state/layout.json"});
+  restore_checkpoint(*saved, &source, dir);
+  EXPECT_EQ(saved->accumulated(), 1);
+  remove_all(other);
+}
+
+TEST_F(BackgroundSaveTest, TheNextSaveWaitsForTheOneBefore) {
+  auto trainer = tiny_trainer();
+  TextSource source;
+  trainer->run(source, 1);
+  hold_root();
+  const std::string first = start(*trainer, &source);
+  trainer->run(source, 1);
+  Task task;
+  task.set_deadline(20);
+  try {
+    save_checkpoint(*trainer, &source, root_, save_options({{"wait", false}}), &task);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::deadline_exceeded);
+  }
+  EXPECT_GE(trainer->metric("checkpoint_stall_seconds"), 0.02);
+  free_root();
+  const std::string second = start(*trainer, &source);
+  EXPECT_TRUE(file_exists(join_path(first, "COMMIT")));
+  trainer->sync();
+  EXPECT_TRUE(file_exists(join_path(second, "COMMIT")));
+}
+
+TEST_F(BackgroundSaveTest, AFailureIsReportedOnce) {
+  auto trainer = tiny_trainer();
+  TextSource source;
+  trainer->run(source, 1);
+  spoil(1);
+  start(*trainer, &source);
+  trainer->run(source, 1);  // goes on
+  const std::string text = error_of([&] { trainer->sync(); });
+  EXPECT_NE(text.find("step_000001 was not written: "), std::string::npos) << text;
+  EXPECT_NE(text.find("no save wrote notes"), std::string::npos) << text;
+  EXPECT_EQ(error_of([&] { trainer->sync(); }), "no error");
+
+  spoil(2);
+  start(*trainer, &source);
+  trainer->run(source, 1);
+  EXPECT_NE(error_of([&] { start(*trainer, &source); }).find("step_000002 was not written"), std::string::npos);
+  start(*trainer, &source);
+  trainer->sync();
+  EXPECT_EQ(ckpt::latest_checkpoint(root_)->step, 3);
+}
+
+TEST_F(BackgroundSaveTest, ReleaseWaitsAndLogsWhatWasNotReported) {
+  auto trainer = tiny_trainer();
+  TextSource source;
+  trainer->run(source, 1);
+  const std::string dir = start(*trainer, &source);
+  trainer.reset();
+  EXPECT_TRUE(file_exists(join_path(dir, "COMMIT")));
+
+  trainer = tiny_trainer();
+  source.seek(0);
+  trainer->run(source, 2);
+  spoil(2);
+  start(*trainer, &source);
+  log_config(LogLevel::error, LogSink::queue);
+  trainer.reset();
+  const auto line = log_next();
+  log_config(LogLevel::error, LogSink::none);
+  ASSERT_TRUE(line.has_value());
+  EXPECT_NE(line->second.find("step_000002 was not written"), std::string::npos) << line->second;
+}
+
+TEST_F(BackgroundSaveTest, ARunHasAllOnDiskWhenItEnds) {
+  auto trainer = tiny_trainer({{"root", root_}, {"save_every", 2}, {"keep_last", 2}, {"save_wait", false}});
+  TextSource source;
+  std::vector<int64_t> steps;
+  trainer->run(source, 7, [&](const Event& event) {
+    if (event.kind() != EventKind::checkpoint) return Answer::go_on;
+    const auto& dir = std::get<std::string>(*event.find("dir"));
+    EXPECT_TRUE(file_exists(join_path(dir, "COMMIT"))) << dir;
+    EXPECT_GT(std::get<double>(*event.find("stall_seconds")), 0.0);
+    steps.push_back(std::get<int64_t>(*event.find("step")));
+    return Answer::go_on;
+  });
+  EXPECT_EQ(steps, (std::vector<int64_t>{2, 4, 6, 7}));
+  EXPECT_GT(trainer->metric("checkpoint_stall_seconds"), 0.0);
+  const auto kept = ckpt::list_checkpoints(root_);
+  ASSERT_EQ(kept.size(), 2u);
+  EXPECT_EQ(kept[0].step, 6);
+  EXPECT_EQ(kept[1].step, 7);
+
+  auto other = tiny_trainer();
+  TextSource resumed;
+  restore_checkpoint(*other, &resumed, kept[1].folder);
+  EXPECT_EQ(weights_of(*other), weights_of(*trainer));
+}
+
+TEST_F(BackgroundSaveTest, ARunReportsAFailedWrite) {
+  auto trainer = tiny_trainer({{"root", root_}, {"save_every", 2}, {"save_wait", false}});
+  TextSource source;
+  spoil(2);
+  const std::string text = error_of([&] { trainer->run(source, 3); });
+  EXPECT_NE(text.find("step_000002 was not written"), std::string::npos) << text;
+  EXPECT_GE(trainer->steps_done(), 2);
+}
+
+TEST_F(BackgroundSaveTest, RestoreWaitsForTheWrite) {
+  auto trainer = tiny_trainer();
+  TextSource source;
+  trainer->run(source, 2);
+  const auto before = weights_of(*trainer);
+  const std::string dir = start(*trainer, &source);
+  trainer->run(source, 2);
+  EXPECT_EQ(restore_checkpoint(*trainer, &source, dir).step, 2);
+  EXPECT_EQ(weights_of(*trainer), before);
+}
+
+TEST_F(BackgroundSaveTest, WritesAtOnceWhereTheCopyHasNoRoom) {
+  const auto engine = tiny_engine();
+  Trainer trainer(tiny_model(engine), noise::make_objective("mdlm"), trainer_options());
+  TextSource source;
+  trainer.run(source, 1);
+  engine->set_i64("memory_limit", engine->i64("memory_used") + 1000);
+  const SaveStart save = start_save(trainer, &source, root_, save_options({{"wait", false}}));
+  EXPECT_EQ(save.outcome, nullptr);
+  EXPECT_TRUE(file_exists(join_path(save.dir, "COMMIT")));
+}
+
+TEST(BackgroundSave, GivesUpWhatTheWriteHolds) {
+  BackgroundSave save;
+  auto held = std::make_shared<int>(1);
+  const auto outcome = save.start("a write", [held] { EXPECT_EQ(*held, 1); });
+  save.wait();
+  EXPECT_EQ(outcome->load(), SaveState::written);
+  EXPECT_EQ(held.use_count(), 1);
+  const auto failed = save.start("a write", [] { fail(Code::resource_exhausted, "the disk is full"); });
+  EXPECT_EQ(text_of(save.take_error()), "a write was not written: the disk is full");
+  EXPECT_EQ(failed->load(), SaveState::failed);
+  EXPECT_EQ(save.take_error(), nullptr);
+}
+
+}  // namespace
+}  // namespace dllm::train
