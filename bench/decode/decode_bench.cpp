@@ -2,11 +2,14 @@
 //
 //   bench_decode context [--small]     one step of a block of 32 over a cache of 1k to 16k tokens
 //   bench_decode share   [--small]     what head and sampler cost of such a step
+//   bench_decode prefill [--small]     31 steps of 32 positions beside one prompt of 2,000: one program, and grouped
 //   bench_decode spd     [...]         soft parallel decoding, see spd_bench.cpp
 //
 // Bound of a pass: 2 flops per weight and row, at the peak the engine measures.
 
 #include "bed.h"
+
+#include <deque>
 
 namespace {
 
@@ -56,6 +59,39 @@ void share(const std::string& shape) {
              100 * (1 - b.wall / a.wall), 100 * (1 - b.cpu / a.cpu), product * 1e3);
 }
 
+// The rows of one pass as one program, padded to the prompt, and in groups of similar windows.
+void prefill_beside_steps(const std::string& shape) {
+  const auto model = make_model(shape);
+  print_machine(static_cast<int>(model->engine().i64("threads")));
+  DecodeState state(model);
+  StepProgram program(model, {});
+  std::deque<Bed> beds;
+  std::vector<PassRow> rows;
+  for (int64_t i = 0; i < 32; ++i) {
+    Bed& bed = beds.emplace_back(model, i == 0 ? 0 : 256, i == 0 ? 2000 : 32);
+    rows.push_back({&bed.slot, &bed.ask, state.acquire(bed.slot.length(), {}, bed.slot.span)});
+  }
+  beds[0].ask.positions.clear(); // fills the cache
+  Weights weights;
+  weights.buffers = model->params().snapshot(&weights.version);
+  const auto run = [&](bool grouped) {
+    std::vector<size_t> all(rows.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    for (const auto& group : grouped ? window_groups(rows) : std::vector<std::vector<size_t>>{all}) {
+      std::vector<PassRow> own;
+      for (const size_t i : group) own.push_back(rows[i]);
+      program.run(own, state, weights, 31 * 32, nullptr);
+    }
+  };
+  for (const bool grouped : {false, true}) {
+    run(grouped); // compiles
+    const int64_t before = program.computed();
+    const Seconds taken = timed([&] { run(grouped); });
+    fmt::print("{:<12} {:>8} positions  wall {:>8.1f} ms, processor time {:>8.1f} ms\n",
+               grouped ? "grouped" : "one program", program.computed() - before, taken.wall * 1e3, taken.cpu * 1e3);
+  }
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -67,12 +103,14 @@ int main(int argc, char** argv) {
       context_cost(small ? "small" : "qwen3-0.6b");
     else if (what == "share")
       share(small ? "small" : "qwen3-0.6b");
+    else if (what == "prefill")
+      prefill_beside_steps(small ? "small" : "qwen3-0.6b");
     else if (what == "spd")
       bench_spd({words.begin() + 1, words.end()});
     else if (what == "loop")
       bench_loop({words.begin() + 1, words.end()});
     else {
-      fmt::print("bench_decode context|share [--small]\nbench_decode spd [--shape qwen3-0.6b] "
+      fmt::print("bench_decode context|share|prefill [--small]\nbench_decode spd [--shape qwen3-0.6b] "
                  "[--dtype f32] [--lengths 128,512,1024,2048] [--turns 1] [--peer]\n"
                  "bench_decode loop [--shape small] [--plugin P] [--turns 3]\n");
       return 2;

@@ -229,6 +229,7 @@ DLLM_API dllm_status dllm_decoder_confidence(const dllm_decoder *decoder, int64_
  *             "prefills" "steps" "commits" (passes of these kinds) "nfe" "launches" (programs that were
  *             run for it, loops of many steps count 1) "round_trips" (of these, those the host waited
  *             for) "decided" "open" (positions); of slot -1 also "slots" "cache_bytes" "reused" (positions not computed again)
+ *             "computed" (positions that forward passes computed, padding included)
  *             "suspended" (0 or 1: a step of dllm_decoder_step_for is)
  *   out       not NULL
  *

@@ -187,8 +187,8 @@ SlotCopyRef Decoder::copy_of(const Request& request) const {
 }
 
 DecoderTotals Decoder::totals() const {
-  return {launches_,      round_trips_,       state_.bytes(),
-          state_.rows(),  state_.capacity(),  state_.reused()};
+  return {launches_,         round_trips_,    state_.bytes(), state_.rows(),
+          state_.capacity(), state_.reused(), program_.computed() + loop_computed_};
 }
 
 void Decoder::publish(const std::vector<Request*>& changed, bool drop_others) {

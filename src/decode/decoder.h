@@ -80,7 +80,7 @@ public:
   SlotCopyRef copy(int64_t number) const; // fails with not_found
   Batch statistics(int64_t slot) const;
   // number -1: all. done finish steps nfe commits prefills launches round_trips decided open slots
-  // cache_bytes reused
+  // cache_bytes reused computed suspended
   double metric(int64_t number, const std::string& key) const;
   std::string trace(int64_t number) const;
   Json describe() const;
@@ -105,9 +105,14 @@ private:
   };
   // Steps that a loop took and the host has not repeated yet.
   struct Replay {
-    LoopRecord record;
-    std::vector<int64_t> slots; // by row of the record
-    int64_t next = 0;           // step
+    struct Part { // of one launch
+      LoopRecord record;
+      std::vector<int64_t> slots; // by row of the record
+    };
+    std::vector<Part> parts;
+    int64_t next = 0; // step
+
+    int64_t most_steps() const;
   };
   // limit: steps that are asked for at most; a loop may take them in one run.
   std::vector<Change> advance(int64_t limit, const Task* task);
@@ -122,6 +127,8 @@ private:
   void predict_all(const std::vector<Request*>& requests, const Task* task);
   void run_passes(const std::vector<Request*>& requests, const Weights& weights, const Task* task,
                   int64_t least_rows = 0);
+  void run_pass_of(const std::vector<Request*>& owners, std::span<const PassRow> rows,
+                   const Weights& weights, const Task* task, int64_t least_rows);
   void keep_final(const Request& request, const Ask& ask);
   void take_cache_row(Request& request);
   void move_to_snapshot(const Request& request, Ask& ask) const;
@@ -131,6 +138,8 @@ private:
   void stop_loop(const std::string& why_not);
   bool in_loop(const std::vector<Request*>& active) const;
   void launch(const std::vector<Request*>& active, int64_t limit, const Task* task);
+  Replay::Part launch_loop(const std::vector<Request*>& requests, std::span<const LoopRow> rows,
+                           const Weights& weights, int64_t limit, const Task* task);
   std::vector<LoopAsk> fill_caches(const std::vector<Request*>& active, const Weights& weights,
                                    const Task* task);
   std::vector<Change> replay();
@@ -165,6 +174,7 @@ private:
   DecodeState state_;
   std::map<int64_t, Request> requests_;
   int64_t launches_ = 0, round_trips_ = 0;
+  int64_t loop_computed_ = 0; // positions of loops
   int64_t capacity_ = 0; // most positions a pass asked for
   int64_t version_ = 0; // of the weights that K and V were computed with
   Published published_;

@@ -85,41 +85,70 @@ void Decoder::launch(const std::vector<Request*>& active, int64_t limit, const T
   const std::vector<LoopAsk> plans = fill_caches(active, weights, task);
   check_task(task);
   std::vector<LoopRow> rows;
-  std::vector<int64_t> slots;
+  std::vector<PassRow> passes;
   for (size_t i = 0; i < active.size(); ++i) {
     const Request& request = *active[i];
     rows.push_back({&request.slot, &plans[i], request.session.get(), request.cache_row});
-    slots.push_back(request.slot.number);
+    passes.push_back({&request.slot, &plans[i].ask, request.cache_row});
   }
-  LoopRecord record = loop_->run(rows, state_, weights, limit, 0, task);
-  ++launches_;
-  ++round_trips_;
-  for (size_t i = 0; i < active.size(); ++i) {
-    ++active[i]->slot.launches;
-    ++active[i]->slot.round_trips;
-    if (plans[i].ask.cached) keep_final(*active[i], plans[i].ask);
+  Replay replay;
+  for (const std::vector<size_t>& group : window_groups(passes)) {
+    std::vector<LoopRow> own_rows;
+    std::vector<Request*> own_requests;
+    for (const size_t i : group) own_rows.push_back(rows[i]), own_requests.push_back(active[i]);
+    replay.parts.push_back(launch_loop(own_requests, own_rows, weights, limit, task));
   }
-  replay_.emplace(Replay{std::move(record), std::move(slots)});
+  replay_.emplace(std::move(replay));
 }
 
-// The next step of every row that took one. What is left of the record is forgotten when a step
+Decoder::Replay::Part Decoder::launch_loop(const std::vector<Request*>& requests,
+                                           std::span<const LoopRow> rows, const Weights& weights,
+                                           int64_t limit, const Task* task) {
+  Replay::Part part{loop_->run(rows, state_, weights, limit, 0, task), {}};
+  loop_computed_ += part.record.computed();
+  ++launches_;
+  ++round_trips_;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Request& request = *requests[i];
+    part.slots.push_back(request.slot.number);
+    ++request.slot.launches;
+    ++request.slot.round_trips;
+    if (rows[i].plan->ask.cached) keep_final(request, rows[i].plan->ask);
+  }
+  return part;
+}
+
+int64_t Decoder::Replay::most_steps() const {
+  int64_t most = 0;
+  for (const Part& part : parts) most = std::max(most, part.record.most_steps());
+  return most;
+}
+
+// The next step of every row that took one, by slot. What is left of the record is forgotten when a step
 // fails; predictions that are no numbers fail it before any canvas is written.
 std::vector<Decoder::Change> Decoder::replay() {
   Replay replay = std::move(*replay_);
   replay_.reset();
-  std::vector<std::pair<Request*, int64_t>> moved; // with its row
-  for (size_t r = 0; r < replay.slots.size(); ++r) {
-    const auto row = static_cast<int64_t>(r);
-    Request& held = request(replay.slots[r]);
-    // A request that met its stop token is done, whatever the loop went on to do.
-    if (!held.slot.active() || replay.next >= replay.record.steps(row)) continue;
-    replay_predictions(held, replay.record, replay.next, row);
-    moved.emplace_back(&held, row);
+  struct Row {
+    Request* request;
+    const LoopRecord* record;
+    int64_t row;
+  };
+  std::map<int64_t, Row> moved; // by slot
+  for (const Replay::Part& part : replay.parts) {
+    for (size_t r = 0; r < part.slots.size(); ++r) {
+      const auto row = static_cast<int64_t>(r);
+      Request& held = request(part.slots[r]);
+      // A request that met its stop token is done, whatever the loop went on to do.
+      if (!held.slot.active() || replay.next >= part.record.steps(row)) continue;
+      replay_predictions(held, part.record, replay.next, row);
+      moved.emplace(part.slots[r], Row{&held, &part.record, row});
+    }
   }
   std::vector<Change> changes;
-  for (const auto& [held, row] : moved)
-    changes.push_back(replay_step(*held, replay.record, replay.next, row));
-  if (++replay.next < replay.record.most_steps()) replay_.emplace(std::move(replay));
+  for (const auto& [number, own] : moved)
+    changes.push_back(replay_step(*own.request, *own.record, replay.next, own.row));
+  if (++replay.next < replay.most_steps()) replay_.emplace(std::move(replay));
   return changes;
 }
 
@@ -130,9 +159,9 @@ void Decoder::replay_predictions(Request& request, const LoopRecord& record, int
   request.predictions.clear();
   for (const int64_t position : request.asked.positions) {
     request.predictions.push_back(record.prediction(step, row, position - begin, position));
-    if (is_number(request.predictions.back())) continue;
+    if (is_finite(request.predictions.back())) continue;
     state_.lend(); // a state that is not finite must not stay
-    fail_without_numbers(position, record.banned(), nullptr);
+    fail_not_finite(position, record.banned());
   }
 }
 

@@ -91,10 +91,10 @@ double metric_of(const SlotCopy& s, const std::string& key) {
   if (key == "open") return static_cast<double>(s.open);
   static const std::vector<std::string> keys = {
       "done",        "finish",  "steps", "nfe",   "commits",     "prefills", "launches",
-      "round_trips", "decided", "open",  "slots", "cache_bytes", "reused", "suspended"};
+      "round_trips", "decided", "open",  "slots", "cache_bytes", "reused", "computed", "suspended"};
   fail_with_hint(
       "metrics are done finish steps nfe commits prefills launches round_trips decided open; of "
-      "slot -1 also slots cache_bytes reused suspended",
+      "slot -1 also slots cache_bytes reused computed suspended",
       Code::not_found, "no metric named \"{}\", nearest: {}", key, nearest(key, keys));
 }
 
@@ -106,6 +106,7 @@ double Decoder::metric(int64_t number, const std::string& key) const {
   if (key == "slots") return static_cast<double>(now.slots.size());
   if (key == "cache_bytes") return static_cast<double>(now.totals.cache_bytes);
   if (key == "reused") return static_cast<double>(now.totals.reused);
+  if (key == "computed") return static_cast<double>(now.totals.computed);
   if (key == "launches") return static_cast<double>(now.totals.launches);
   if (key == "round_trips") return static_cast<double>(now.totals.round_trips);
   if (key == "suspended") return is_suspended() ? 1 : 0;

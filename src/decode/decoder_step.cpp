@@ -25,7 +25,7 @@ std::vector<Decoder::Request*> Decoder::active_requests() {
   return active;
 }
 
-// One pass for every request that asked for a window; requests of one kind share a program.
+// One pass for every request that asked for a window; requests of one kind and of similar windows share a program.
 void Decoder::run_passes(const std::vector<Request*>& requests, const Weights& weights,
                          const Task* task, int64_t least_rows) {
   check_task(task);
@@ -40,19 +40,30 @@ void Decoder::run_passes(const std::vector<Request*>& requests, const Weights& w
       owners.push_back(request);
       positions += static_cast<int64_t>(ask.positions.size());
     }
-    if (rows.empty()) continue;
     capacity_ = std::max(capacity_, positions);
-    std::vector<std::vector<Prediction>> answers =
-        program_.run(rows, state_, weights, capacity_, task, least_rows);
-    ++launches_;
-    round_trips_ += positions > 0 ? 1 : 0;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      Request& owner = *owners[i];
-      owner.predictions = std::move(answers[i]);
-      ++owner.slot.launches;
-      owner.slot.round_trips += positions > 0 ? 1 : 0;
-      if (owner.asked.cached) keep_final(owner, owner.asked);
+    for (const std::vector<size_t>& group : window_groups(rows)) {
+      std::vector<PassRow> own_rows;
+      std::vector<Request*> own_requests;
+      for (const size_t i : group) own_rows.push_back(rows[i]), own_requests.push_back(owners[i]);
+      run_pass_of(own_requests, own_rows, weights, task, least_rows);
     }
+  }
+}
+
+void Decoder::run_pass_of(const std::vector<Request*>& owners, std::span<const PassRow> rows,
+                          const Weights& weights, const Task* task, int64_t least_rows) {
+  std::vector<std::vector<Prediction>> answers =
+      program_.run(rows, state_, weights, capacity_, task, least_rows);
+  const bool waited = std::any_of(rows.begin(), rows.end(),
+                                  [](const PassRow& row) { return !row.ask->positions.empty(); });
+  ++launches_;
+  round_trips_ += waited ? 1 : 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Request& owner = *owners[i];
+    owner.predictions = std::move(answers[i]);
+    ++owner.slot.launches;
+    owner.slot.round_trips += waited ? 1 : 0;
+    if (owner.asked.cached) keep_final(owner, owner.asked);
   }
 }
 

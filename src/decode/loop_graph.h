@@ -28,7 +28,7 @@ inline int64_t record_columns(const StepSettings& settings) {
 //   state that predicts it; temperature, top_p f32, top_k i32; uniform, chance f32(steps, rows,
 //   block); and of a row: alive u8, carry i32, count i32(steps, rows), level f32(steps, rows),
 //   timesteps f32(steps, rows); most_steps i32().
-// Outputs: keys, values where cached (in the place of the inputs), then answer: the record, the
+// Outputs: the stacks of the state where cached (in the place of the inputs), then answer: the record, the
 // number of steps (rows), 1 for rows whose block goes on (rows), all i32 and flat.
 void build_loop(graph::Graph& graph, const model::Model& model, const StepSettings& settings,
                 const LoopRule& rule, const LoopShape& shape);

@@ -85,15 +85,10 @@ LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state,
   add_window_feed(arrays, model_->config(), settings_, shape.pass, passes, state);
   add_loop_feed(arrays, model_->config(), settings_, *rule_, shape, rows,
                 std::min(limit, shape.steps));
-  StateBuffers kept;
   const bool cached = shape.pass.keys > 0;
-  if (cached) kept = state.lend();
-  const std::vector<graph::BufferRef> inputs =
-      program_inputs(*program, *model_, weights, arrays, std::move(kept));
-  const std::vector<graph::BufferRef> outputs = program->run(inputs, task);
-  const size_t stacks = cached ? state.stacks().size() : 0;
-  if (cached) state.give_back({outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(stacks)});
-  return {settings_, shape, outputs[stacks]->read()};
+  const std::vector<graph::BufferRef> outputs =
+      run_pass(program, model_->engine(), weights, arrays, cached ? &state : nullptr, task);
+  return {settings_, shape, outputs[cached ? state.stacks().size() : 0]->read()};
 }
 
 } // namespace dllm::decode

@@ -4,7 +4,7 @@
 #include "decode/loop_graph.h"
 #include "decode/loop_plan.h"
 #include "decode/policy.h"
-#include "decode/program_cache.h"
+#include "decode/step_program.h"
 
 #include <memory>
 #include <span>
@@ -31,6 +31,7 @@ public:
   // place: in the block. Positions that were not wanted in this step hold zeros.
   Prediction prediction(int64_t step, int64_t row, int64_t place, int64_t position) const;
   int32_t after(int64_t step, int64_t row, int64_t place) const; // token, -1: masked
+  int64_t computed() const { return most_steps() * shape_.pass.positions(); } // padding included
   const std::vector<uint8_t>& banned() const { return settings_.banned; }
 
 private:
@@ -63,7 +64,7 @@ private:
   std::shared_ptr<model::Model> model_;
   StepSettings settings_;
   std::unique_ptr<LoopRule> rule_;
-  ProgramCache<LoopShape> programs_;
+  runtime::ProgramCache<LoopShape> programs_{kKeptPrograms};
 };
 
 } // namespace dllm::decode

@@ -1,35 +1,19 @@
 #pragma once
-// Predictions that are none: the model's numbers are not finite, or every token is banned. A step
-// fails then, it decides nothing.
+// Predictions that are none: the logits are not finite, or every token is banned. A step fails then
+// and decides nothing.
 
-#include "base/task.h"
 #include "decode/ask.h"
-#include "decode/decode_state.h"
-#include "decode/program_cache.h"
-#include "graph/engine.h"
-#include "model/model.h"
-#include "tensor/batch.h"
 
 #include <cstdint>
+#include <functional>
 #include <span>
-#include <vector>
+#include <string>
 
 namespace dllm::decode {
 
-// A pass that can be run again.
-struct PassRun {
-  graph::Program& program;
-  model::Model& model;
-  const Weights& weights;
-  const Batch& arrays;
-  StateBuffers kept;
-  const Task* task;
-};
-
-// Fails with failed_precondition for a prediction that is no number, naming its position and the
-// first operation of the pass (null: not known) that made NaN or infinity. banned (vocab), empty:
-// nothing is.
-[[noreturn]] void fail_without_numbers(int64_t position, std::span<const uint8_t> banned,
-                                       const PassRun* pass);
+// Fails with failed_precondition for the prediction of a position that is not finite. banned (vocab), empty: nothing
+// is. cause: names the first operation that made NaN or infinity; "" or an empty function where that is not known.
+[[noreturn]] void fail_not_finite(int64_t position, std::span<const uint8_t> banned,
+                                  const std::function<std::string()>& cause = {});
 
 } // namespace dllm::decode

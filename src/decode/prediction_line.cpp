@@ -30,7 +30,7 @@ Value prediction_lines(const PredictionValues& said, const PredictionColumns& co
   return graph::concat(parts, 1);
 }
 
-bool is_number(const Prediction& prediction) {
+bool is_finite(const Prediction& prediction) {
   return prediction.max_probability > 0.0f && std::isfinite(prediction.entropy);
 }
 

@@ -31,8 +31,8 @@ struct PredictionValues {
 // i32(places, columns.count + those of `more`, which are i32 or f32 of the same shape).
 graph::Value prediction_lines(const PredictionValues& said, const PredictionColumns& columns,
                               const std::vector<graph::Value>& more = {});
-// True when the model said something about the position: its likeliest token has a probability.
-bool is_number(const Prediction& prediction);
+// The likeliest token has a probability, the entropy is finite.
+bool is_finite(const Prediction& prediction);
 Prediction prediction_of(std::span<const int32_t> line, const PredictionColumns& columns,
                          int64_t position);
 

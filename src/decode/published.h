@@ -36,6 +36,7 @@ using SlotCopyRef = std::shared_ptr<const SlotCopy>;
 struct DecoderTotals {
   int64_t launches = 0, round_trips = 0;
   int64_t cache_bytes = 0, cache_rows = 0, cache_capacity = 0, reused = 0;
+  int64_t computed = 0; // positions, padding included
 };
 
 // One thread writes; any may read. A lock is held while references are copied, never longer.

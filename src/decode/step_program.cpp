@@ -1,12 +1,63 @@
 #include "decode/step_program.h"
 
+#include "base/error.h"
 #include "decode/no_numbers.h"
 #include "decode/step_feed.h"
 #include "decode/step_graph.h"
+#include "graph/state_lost.h"
+#include "runtime/arguments.h"
 
 #include <algorithm>
+#include <exception>
 
 namespace dllm::decode {
+namespace {
+
+void set_arguments(runtime::Arguments& arguments, const graph::Program& program, graph::Engine& engine,
+                   const Weights& weights, const Batch& arrays, StateBuffers& kept) {
+  arguments.share_parameters(weights.buffers);
+  const std::vector<graph::GraphInput>& inputs = program.graph().inputs();
+  for (size_t i = 0, next = 0; i < inputs.size() && next < kept.size(); ++i) {
+    if (inputs[i].name.starts_with("state:")) arguments.lend(i, kept[next++]);
+  }
+  arguments.upload(engine, arrays);
+}
+
+// The first operation that made NaN or infinity, "" where that cannot be found: memory may be short, and the step
+// fails for its logits. A task that is over ends the search.
+std::string first_non_finite(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
+                             const Weights& weights, const Batch& arrays, StateBuffers& kept, const Task* task) {
+  try {
+    runtime::Arguments arguments(program);
+    set_arguments(arguments, *program, engine, weights, arrays, kept);
+    return arguments.find_non_finite(task);
+  } catch (const Error& error) {
+    if (error.code() == Code::cancelled || error.code() == Code::deadline_exceeded) throw;
+  } catch (const std::exception&) {
+  }
+  return {};
+}
+
+} // namespace
+
+std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
+                                       const Weights& weights, const Batch& arrays, DecodeState* cache,
+                                       const Task* task) {
+  StateBuffers kept = cache != nullptr ? cache->lend() : StateBuffers{};
+  std::vector<graph::BufferRef> outputs;
+  try {
+    runtime::Arguments arguments(program);
+    set_arguments(arguments, *program, engine, weights, arrays, kept);
+    outputs = arguments.run(task);
+  } catch (const graph::StateLost&) {
+    throw;
+  } catch (...) {
+    if (cache != nullptr) cache->give_back(std::move(kept));
+    throw;
+  }
+  if (cache != nullptr) cache->give_back(std::move(kept));
+  return outputs;
+}
 
 StepProgram::StepProgram(std::shared_ptr<model::Model> model, StepSettings settings)
     : model_(std::move(model)), settings_(std::move(settings)) {}
@@ -62,24 +113,19 @@ std::vector<std::vector<Prediction>> StepProgram::run(std::span<const PassRow> r
     return model_->engine().compile(std::move(graph));
   });
   const Batch arrays = step_feed(model_->config(), settings_, shape, rows, state);
-  StateBuffers kept;
-  if (shape.keys > 0) kept = state.lend();
-  const std::vector<graph::BufferRef> inputs =
-      program_inputs(*program, *model_, weights, arrays, std::move(kept));
-  const std::vector<graph::BufferRef> outputs = program->run(inputs, task);
-  size_t next = 0;
-  if (shape.keys > 0) {
-    next = state.stacks().size();
-    state.give_back({outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(next)});
-  }
+  const bool cached = shape.keys > 0;
+  const std::vector<graph::BufferRef> outputs =
+      run_pass(program, model_->engine(), weights, arrays, cached ? &state : nullptr, task);
+  computed_ += shape.positions();
   if (!reads) return std::vector<std::vector<Prediction>>(rows.size());
-  auto answers = predictions(rows, std::span(outputs).subspan(next));
+  auto answers = predictions(rows, std::span(outputs).subspan(cached ? state.stacks().size() : 0));
   for (const std::vector<Prediction>& answer : answers) {
-    const auto bad = std::ranges::find_if_not(answer, is_number);
+    const auto bad = std::ranges::find_if_not(answer, is_finite);
     if (bad == answer.end()) continue;
     // A state that is not finite must not stay.
-    const PassRun pass{*program, *model_, weights, arrays, shape.keys > 0 ? state.lend() : StateBuffers{}, task};
-    fail_without_numbers(bad->position, settings_.banned, &pass);
+    StateBuffers kept = cached ? state.lend() : StateBuffers{};
+    fail_not_finite(bad->position, settings_.banned,
+                    [&] { return first_non_finite(program, model_->engine(), weights, arrays, kept, task); });
   }
   return answers;
 }

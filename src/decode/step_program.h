@@ -3,9 +3,11 @@
 // are rounded up, counts are data, so a few programs serve all steps of a batch.
 
 #include "decode/prediction_line.h"
-#include "decode/program_cache.h"
+#include "decode/decode_state.h"
 #include "decode/step_shape.h"
 #include "model/model.h"
+#include "runtime/program_cache.h"
+#include "tensor/batch.h"
 
 #include <memory>
 #include <span>
@@ -28,6 +30,22 @@ struct StepSettings {
   PredictionColumns columns() const { return {top, shaped}; }
 };
 
+// Programs of one kind that a decoder keeps.
+constexpr size_t kKeptPrograms = 32;
+
+// The parameters of one version, in the order of the ParamStore.
+struct Weights {
+  std::vector<graph::BufferRef> buffers;
+  int64_t version = 0;
+};
+
+// Runs a program once with the weights and the arrays of its inputs' names. cache: null, or the owner of the inputs
+// "state:...", which are written in place. It has them back after a failure too, unless they were half
+// written (graph::StateLost); recover() then makes new ones. Outputs as runtime::Arguments::run.
+std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
+                                       const Weights& weights, const Batch& arrays, DecodeState* cache,
+                                       const Task* task);
+
 // Keeps the last compiled programs. One call at a time.
 class StepProgram {
 public:
@@ -45,6 +63,8 @@ public:
   std::vector<std::vector<Prediction>> run(std::span<const PassRow> rows, DecodeState& state,
                                            const Weights& weights, int64_t capacity,
                                            const Task* task, int64_t least_rows = 0);
+  // Positions of all programs that ran, padding included.
+  int64_t computed() const { return computed_; }
 
 private:
   std::vector<std::vector<Prediction>> predictions(std::span<const PassRow> rows,
@@ -52,7 +72,8 @@ private:
 
   std::shared_ptr<model::Model> model_;
   StepSettings settings_;
-  ProgramCache<StepShape> programs_;
+  int64_t computed_ = 0;
+  runtime::ProgramCache<StepShape> programs_{kKeptPrograms};
 };
 
 } // namespace dllm::decode

@@ -2,11 +2,44 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
+#include <map>
 
 namespace dllm::decode {
 namespace {
 
-constexpr int64_t kLeastCapacity = 16, kKeyStep = 64;
+constexpr int64_t kLeastCapacity = 16, kKeyStep = 64, kWindowStep = 8;
+// A program of more positions is not padded to the rows of the whole batch.
+constexpr int64_t kMostPadded = 2048;
+// What a launch costs beside its positions (reading the weights, the trip to the engine), in positions.
+constexpr int64_t kLaunchCost = 256;
+
+int64_t padded_rows(int64_t count, int64_t least, int64_t window) {
+  int64_t rows = std::max(count, least);
+  while (rows > count && rows * window > kMostPadded) rows = std::max(count, rows / 4);
+  return round_up(rows, 1);
+}
+
+int64_t window_of(const PassRow& row) {
+  return round_up(row.ask->end - row.ask->begin, kWindowStep);
+}
+
+// The cheapest cut of windows (ascending, with their numbers of rows) into runs: the first window of each run.
+// Positions of a cut: cost(first, behind the last).
+template <class Cost> std::vector<size_t> cheapest_cut(size_t count, Cost cost, int64_t* positions) {
+  std::vector<int64_t> best(count + 1, std::numeric_limits<int64_t>::max());
+  std::vector<size_t> from(count + 1, 0), firsts;
+  best[0] = 0;
+  for (size_t end = 1; end <= count; ++end) {
+    for (size_t first = 0; first < end; ++first) {
+      const int64_t sum = best[first] + cost(first, end);
+      if (sum < best[end]) best[end] = sum, from[end] = first;
+    }
+  }
+  for (size_t end = count; end > 0; end = from[end]) firsts.insert(firsts.begin(), from[end]);
+  *positions = best[count];
+  return firsts;
+}
 
 } // namespace
 
@@ -24,9 +57,7 @@ int64_t head_capacity(int64_t positions) {
 StepShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
                      const CacheShape& cache, int64_t least_rows) {
   const Ask& first = *rows[0].ask;
-  const int64_t count = std::max(static_cast<int64_t>(rows.size()), least_rows);
-  StepShape shape{round_up(count, 1), 0, 0, 0, 0, !first.unconditional.empty(),
-                  !first.soft.empty()};
+  StepShape shape{0, 0, 0, 0, 0, !first.unconditional.empty(), !first.soft.empty()};
   int64_t keys = 0;
   for (const PassRow& row : rows) {
     const Ask& ask = *row.ask;
@@ -35,13 +66,37 @@ StepShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> 
     const int64_t span = ask.span_end < 0 ? row.slot->length() : ask.span_end;
     keys = std::max(keys, std::min(row.slot->span.limit(ask.end - 1), span));
   }
-  shape.window = std::min(round_up(shape.window, 8), std::max(config.max_positions, shape.window));
+  shape.window =
+      std::min(round_up(shape.window, kWindowStep), std::max(config.max_positions, shape.window));
+  shape.rows = padded_rows(static_cast<int64_t>(rows.size()), least_rows, shape.window);
   if (first.cached) {
     shape.keys = std::min(round_up(keys, kKeyStep), cache.capacity);
     shape.cache_rows = cache.rows * cache.capacity;
     shape.saved_rows = cache.saved_rows;
   }
   return shape;
+}
+
+std::vector<std::vector<size_t>> window_groups(std::span<const PassRow> rows) {
+  std::map<int64_t, std::vector<size_t>> by_window;
+  for (size_t i = 0; i < rows.size(); ++i) by_window[window_of(rows[i])].push_back(i);
+  std::vector<std::pair<int64_t, std::vector<size_t>>> classes(by_window.begin(), by_window.end());
+  const auto cost = [&](size_t first, size_t end) {
+    int64_t count = 0;
+    for (size_t c = first; c < end; ++c) count += static_cast<int64_t>(classes[c].second.size());
+    return round_up(count, 1) * classes[end - 1].first + kLaunchCost;
+  };
+  int64_t positions = 0;
+  std::vector<size_t> firsts = cheapest_cut(classes.size(), cost, &positions);
+  // Less than a quarter is not worth more launches and programs.
+  if (!classes.empty() && positions * 4 > cost(0, classes.size()) * 3) firsts = {0};
+  std::vector<std::vector<size_t>> groups(firsts.size());
+  for (size_t c = 0, g = 0; c < classes.size(); ++c) {
+    if (g + 1 < firsts.size() && c == firsts[g + 1]) ++g;
+    groups[g].insert(groups[g].end(), classes[c].second.begin(), classes[c].second.end());
+  }
+  for (std::vector<size_t>& group : groups) std::sort(group.begin(), group.end());
+  return groups;
 }
 
 } // namespace dllm::decode

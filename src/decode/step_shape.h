@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace dllm::decode {
 
@@ -25,12 +26,13 @@ struct StepShape {
   bool guided, soft;
   int64_t saved_rows = 0; // requests with snapshots in the state; 0: not cached, or the model has none
 
-  // A guided pass holds every row twice.
-  // A cached pass writes a state of so many rows and positions.
+  // Requests and positions of the state that a cached pass writes.
   model::StateSize state_size() const {
     return {saved_rows > 0 ? saved_rows : 1, saved_rows > 0 ? cache_rows / saved_rows : cache_rows};
   }
+  // A guided pass holds every row twice.
   int64_t all_rows() const { return guided ? 2 * rows : rows; }
+  int64_t positions() const { return all_rows() * window; }
   friend bool operator==(const StepShape&, const StepShape&) = default;
 };
 
@@ -45,8 +47,14 @@ struct CacheShape {
   int64_t rows = 0, capacity = 0;
   int64_t saved_rows = 0; // 0 where the model saves no snapshots
 };
-// Of a pass over these rows, capacity 0. least_rows: as if there were at least so many.
+// Of a pass over these rows, capacity 0. least_rows: as if there were at least so many, so that passes over any of a
+// batch's requests share a program; less than that where the padding would be large.
 StepShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
                      const CacheShape& cache, int64_t least_rows = 0);
+
+// Every row of a program is padded to its longest window. So rows of one pass (of one kind) with windows of unlike
+// length run as several programs, short windows first: indices of the rows of each, ascending. All in one while that
+// computes few positions more, so that an ordinary batch is one launch.
+std::vector<std::vector<size_t>> window_groups(std::span<const PassRow> rows);
 
 } // namespace dllm::decode

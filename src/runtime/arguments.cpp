@@ -71,6 +71,8 @@ std::vector<graph::BufferRef> Arguments::run(const Task* task, graph::StopRule r
   return results;
 }
 
+std::string Arguments::find_non_finite(const Task* task) { return program_->find_non_finite(buffers_, task); }
+
 void Arguments::give_back() noexcept {
   for (size_t i = 0; i < homes_.size(); ++i) {
     if (homes_[i] != nullptr) *std::exchange(homes_[i], nullptr) = std::move(buffers_[i]);

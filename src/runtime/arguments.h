@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -37,6 +38,8 @@ class Arguments {
 
   // Runs once. Outputs in the order of the graph; null where an output went back to the owner of a lent buffer.
   std::vector<graph::BufferRef> run(const Task* task = nullptr, graph::StopRule rule = graph::StopRule::anywhere);
+  // Runs once more to name the first operation that makes NaN or infinity, as graph::Program::find_non_finite.
+  std::string find_non_finite(const Task* task = nullptr);
 
  private:
   void give_back() noexcept;

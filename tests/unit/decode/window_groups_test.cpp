@@ -1,0 +1,148 @@
+// Rows of one pass whose windows are of unlike length: several programs, the same tokens, few padded positions.
+
+#include "unit/decode/requests.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace dllm::decode {
+namespace {
+
+// Rows of a pass with windows of these lengths.
+struct Rows {
+  explicit Rows(const std::vector<int64_t>& windows) : slots(windows.size()), asks(windows.size()) {
+    config.max_positions = 4096;
+    for (size_t i = 0; i < windows.size(); ++i) {
+      slots[i].ids.resize(static_cast<size_t>(windows[i]));
+      asks[i].end = windows[i];
+      rows.push_back({&slots[i], &asks[i]});
+    }
+  }
+  std::vector<int64_t> sizes() const {
+    std::vector<int64_t> made;
+    for (const auto& group : window_groups(rows)) made.push_back(static_cast<int64_t>(group.size()));
+    return made;
+  }
+  int64_t positions(const std::vector<size_t>& group) const {
+    std::vector<PassRow> own;
+    for (const size_t i : group) own.push_back(rows[i]);
+    return pass_shape(config, own, {}).positions();
+  }
+
+  std::vector<Slot> slots;
+  std::vector<Ask> asks;
+  std::vector<PassRow> rows;
+  model::ModelConfig config;
+};
+
+std::vector<int64_t> windows(int64_t count, int64_t length, std::vector<int64_t> more = {}) {
+  more.insert(more.begin(), static_cast<size_t>(count), length);
+  return more;
+}
+
+TEST(WindowGroups, APrefillDoesNotPadSteps) {
+  const Rows batch(windows(31, 32, {2000}));
+  const auto groups = window_groups(batch.rows);
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].size(), 31u);
+  EXPECT_EQ(groups[1], std::vector<size_t>{31});
+  std::vector<size_t> all(32);
+  std::iota(all.begin(), all.end(), size_t{0});
+  EXPECT_EQ(batch.positions(all), 32 * 2048);
+  EXPECT_EQ(batch.positions(groups[0]) + batch.positions(groups[1]), 32 * 32 + 2048);
+}
+
+TEST(WindowGroups, AnOrdinaryBatchIsOneProgram) {
+  EXPECT_EQ(Rows({}).sizes(), std::vector<int64_t>{});
+  EXPECT_EQ(Rows({7}).sizes(), std::vector<int64_t>{1});
+  EXPECT_EQ(Rows({12, 17, 21}).sizes(), std::vector<int64_t>{3});
+  EXPECT_EQ(Rows(windows(31, 32)).sizes(), std::vector<int64_t>{31});
+  EXPECT_EQ(Rows(windows(16, 96, windows(16, 128))).sizes(), std::vector<int64_t>{32}) << "a quarter of padding";
+}
+
+TEST(WindowGroups, HasAsManyProgramsAsPay) {
+  EXPECT_EQ(Rows(windows(20, 32, windows(6, 500, {4000, 4090}))).sizes(), (std::vector<int64_t>{20, 6, 2}));
+  // The rows of a group keep their order.
+  EXPECT_EQ(window_groups(Rows({1000, 30, 900, 20}).rows),
+            (std::vector<std::vector<size_t>>{{1, 3}, {0, 2}}));
+}
+
+TEST(WindowGroups, FewRowsAreNotPaddedToTheBatchWhereThatIsMuch) {
+  const Rows one({2000}), block({32}), two({200, 200});
+  EXPECT_EQ(pass_shape(one.config, one.rows, {}, 32).rows, 1);
+  EXPECT_EQ(pass_shape(block.config, block.rows, {}, 32).rows, 32);
+  EXPECT_EQ(pass_shape(two.config, two.rows, {}, 32).rows, 8);
+}
+
+struct Case {
+  std::string name;
+  Json options;
+  double most; // computed positions over those of all requests alone
+};
+
+class UnlikeWindows : public ::testing::TestWithParam<Case> {
+protected:
+  static std::shared_ptr<model::Model> model() {
+    Json config = tiny_config();
+    config["max_position_embeddings"] = 512;
+    return tiny_model(2, config);
+  }
+  static std::vector<Request> requests() {
+    std::vector<Request> all;
+    for (int32_t i = 0; i < 11; ++i) all.push_back({{i, 2, 7}, i + 1, 16});
+    std::vector<int32_t> document;
+    for (int32_t i = 0; i < 300; ++i) document.push_back(i * 7 % 29);
+    all.insert(all.begin() + 4, {document, 5, 8});
+    return all;
+  }
+};
+
+TEST_P(UnlikeWindows, GiveTheTokensOfSingleRequests) {
+  const auto model = this->model();
+  const std::vector<Request> all = requests();
+  const auto batch = make_decoder(model, GetParam().options);
+  for (const Request& request : all) add(*batch, request);
+  batch->run();
+  double computed = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto alone = make_decoder(model, GetParam().options);
+    add(*alone, all[i]);
+    alone->run();
+    EXPECT_EQ(answer_of(*alone), answer_of(*batch, static_cast<int64_t>(i))) << "request " << i;
+    computed += alone->metric(-1, "computed");
+  }
+  EXPECT_LE(batch->metric(-1, "computed"), GetParam().most * computed);
+  EXPECT_GT(batch->metric(-1, "computed"), 0.5 * computed);
+}
+
+TEST_P(UnlikeWindows, ALateRequestDoesNotPadTheOthers) {
+  const auto model = this->model();
+  const std::vector<Request> all = requests();
+  const auto batch = make_decoder(model, GetParam().options);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i != 4) add(*batch, all[i]);
+  }
+  batch->step();
+  const int64_t late = add(*batch, all[4]);
+  batch->run();
+  const auto alone = make_decoder(model, GetParam().options);
+  add(*alone, all[4]);
+  alone->run();
+  EXPECT_EQ(answer_of(*alone), answer_of(*batch, late));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Decode, UnlikeWindows,
+    ::testing::Values(
+        Case{"exact", {{"attention", "block_causal"}, {"block_length", 8}, {"steps", 4}, {"temperature", 0.8}}, 1.5},
+        Case{"none", {{"steps", 4}, {"temperature", 0.8}}, 1.5},
+        Case{"guided", {{"steps", 3}, {"guidance", 1.5}}, 1.5},
+        Case{"spd", {{"policy", "spd"}, {"block_length", 8}}, 1.5},
+        Case{"loop", {{"steps", 4}, {"loop", "device"}}, 1.5},
+        Case{"loop_exact",
+             {{"attention", "block_causal"}, {"block_length", 8}, {"steps", 4}, {"loop", "device"}}, 2.5}),
+    [](const auto& info) { return info.param.name; });
+
+} // namespace
+} // namespace dllm::decode
