@@ -1,9 +1,9 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "model/families/family.h"
-#include "model/mask_token.h"
-#include "model/memory.h"
 #include "model/model.h"
+#include "model/plan.h"
+#include "model/tokenizer_files.h"
 #include "model/normal.h"
 #include "model/weights.h"
 

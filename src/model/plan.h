@@ -8,6 +8,10 @@
 
 #include <memory>
 #include <string>
+#include "model/param_map.h"
+#include "tensor/weight_format.h"
+#include <functional>
+#include <vector>
 
 namespace dllm::model {
 
@@ -37,5 +41,10 @@ Job forward_job(const std::shared_ptr<graph::Engine>& engine, const ModelConfig&
 // one device. fits is null when the compiler does not tell, or the device; a program that is too
 // big for its compiler does not fit, "message" is what the compiler said.
 std::string plan_text(graph::Engine& engine, const Job& job, const Options& options);
+
+// form_of: the format a stack is kept in. resource_exhausted with the sum and the largest stacks when it is above the
+// engine's memory_limit or the machine's memory.
+void check_memory(const graph::Engine& engine, const std::vector<ParamSpec>& specs,
+                  const std::function<const WeightFormat&(const ParamSpec&)>& form_of);
 
 } // namespace dllm::model

@@ -1,7 +1,7 @@
 // dllm-jax's decoder with experts and one shared network per layer ("dllm_moe"): the chosen scores
 // are always divided by their sum, every token sees every token.
 
-#include "model/families/experts.h"
+#include "model/families/keys.h"
 
 #include <nlohmann/json.hpp>
 

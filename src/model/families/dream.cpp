@@ -1,7 +1,7 @@
 // Dream 7B (Ye et al. 2025): Qwen2's layers, every token sees every token, the hidden state before
 // a token predicts it.
 
-#include "model/families/transformer.h"
+#include "model/families/keys.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
 // A family: the words of its config.json and the names of its tensors, one file per family. What its layers compute is
-// in layers/; what many families share is in transformer.h.
+// in layers/; what many families share is in keys.h.
 
 #include "ckpt/gguf.h"
 #include "model/config.h"

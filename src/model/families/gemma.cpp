@@ -1,4 +1,9 @@
-#include "model/families/gemma.h"
+// Gemma 2 and Gemma 3 (text): norms around every block that multiply by 1 + weight, scaled embeddings, layers with a
+// sliding window between layers without.
+
+#include "base/error.h"
+#include "model/families/keys.h"
+#include "model/rope.h"
 
 #include <nlohmann/json.hpp>
 
@@ -28,8 +33,7 @@ std::vector<bool> sliding_layers(const ConfigReader& reader, int64_t layers, int
   return sliding;
 }
 
-} // namespace
-
+// A cap of 0 is written as null. Absent: `otherwise`; null: none.
 double parse_softcap(const ConfigReader& reader, const char* key, double otherwise) {
   const bool null = reader.object().contains(key) && !reader.has(key);
   return null ? 0 : reader.number(key, 1e-3, 1e6, otherwise);
@@ -39,6 +43,7 @@ Json print_softcap(double cap) {
   return cap > 0 ? Json(cap) : Json(nullptr);
 }
 
+// pattern: where the file does not list its layers, every pattern-th one has no window.
 void parse_gemma_keys(const ConfigReader& reader, ModelConfig& config, int64_t pattern) {
   parse_llama_keys(reader, config);
   config.head_dim = reader.integer("head_dim", 1, kMaxSize, 256);
@@ -78,5 +83,80 @@ std::vector<ParamSpec> gemma_params(const ModelConfig& config) {
   names["mlp_post_norm"] = layer + "post_feedforward_layernorm.weight";
   return transformer_params(config, names);
 }
+
+// --- Gemma 2 ("gemma2"): every second layer has a window; scores and logits are capped. ---
+
+void parse_gemma2(const ConfigReader& reader, ModelConfig& config) {
+  parse_gemma_keys(reader, config, 2);
+  config.attention_softcap = parse_softcap(reader, "attn_logit_softcapping", 50);
+  config.logit_softcap = parse_softcap(reader, "final_logit_softcapping", 30);
+}
+
+void print_gemma2(const ModelConfig& config, Json& object) {
+  if (!object.contains("architectures")) object["architectures"] = {"Gemma2ForCausalLM"};
+  print_gemma_keys(config, object);
+}
+
+// --- Gemma 3 ("gemma3_text"): every sixth layer has no window, the others turn by another theta; an RMSNorm on every
+// head of q and k. ---
+
+constexpr double kTheta = 1e6, kSlidingTheta = 1e4;
+
+// The 5.x framework keeps one set of numbers per kind of layer.
+bool has_both(const Json& object) {
+  const auto found = object.find("rope_parameters");
+  return found != object.end() && found->is_object() && found->contains("full_attention");
+}
+
+void parse_both_ropes(const ConfigReader& reader, ModelConfig& config) {
+  Json words = reader.object();
+  config.sliding_theta = reader.number("rope_local_base_freq", 1e-3, 1e15, kSlidingTheta);
+  if (has_both(words)) {
+    const ConfigReader both = reader.child("rope_parameters");
+    const ConfigReader sliding = both.child("sliding_attention");
+    sliding.require_text("rope_type", {"default"});
+    config.sliding_theta = sliding.number("rope_theta", 1e-3, 1e15, kSlidingTheta);
+    words["rope_parameters"] = both.child("full_attention").object();
+  }
+  if (!words.contains("rope_theta")) words["rope_theta"] = kTheta;
+  config.rope = parse_rope(ConfigReader(words, reader.file()));
+  if (config.rope.type != "default" && config.rope.type != "linear") {
+    fail(Code::unimplemented, "{}: rope type {} of gemma3 is not supported yet", reader.file(),
+         config.rope.type);
+  }
+}
+
+void parse_gemma3(const ConfigReader& reader, ModelConfig& config) {
+  reader.require_flag("use_bidirectional_attention", false);
+  Json words = reader.object();
+  words.erase("rope_parameters"); // read below, by kind of layer
+  const char* pattern =
+      reader.has("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
+  parse_gemma_keys(ConfigReader(words, reader.file()), config,
+                   reader.integer(pattern, 1, kMaxLayers, 6));
+  parse_both_ropes(reader, config);
+  config.qk_norm = true;
+  config.attention_softcap = parse_softcap(reader, "attn_logit_softcapping", 0);
+  config.logit_softcap = parse_softcap(reader, "final_logit_softcapping", 0);
+}
+
+void print_gemma3(const ModelConfig& config, Json& object) {
+  if (!object.contains("architectures")) object["architectures"] = {"Gemma3ForCausalLM"};
+  const bool both = has_both(object);
+  if (both) object["rope_parameters"] = Json::object(); // print_rope fills it
+  print_gemma_keys(config, object);
+  if (both) {
+    object["rope_parameters"] = {
+        {"full_attention", object["rope_parameters"]},
+        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", config.sliding_theta}}}};
+  } else {
+    object["rope_local_base_freq"] = config.sliding_theta;
+  }
+}
+
+} // namespace
+
+const Family kGemma2 = {"gemma2", {"gemma2"}, {}, parse_gemma2, print_gemma2, gemma_params};
+const Family kGemma3 = {"gemma3", {"gemma3_text"}, {}, parse_gemma3, print_gemma3, gemma_params};
 
 } // namespace dllm::model

@@ -2,7 +2,7 @@
 // k and v, matrices stored (in, out), tied head.
 
 #include "base/error.h"
-#include "model/families/transformer.h"
+#include "model/families/keys.h"
 
 #include <nlohmann/json.hpp>
 

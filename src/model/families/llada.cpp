@@ -2,7 +2,7 @@
 // token.
 
 #include "base/error.h"
-#include "model/families/transformer.h"
+#include "model/families/keys.h"
 #include "model/rope.h"
 
 #include <nlohmann/json.hpp>

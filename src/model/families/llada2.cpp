@@ -2,7 +2,7 @@
 // choice limited to the best groups and shifted by a stored bias; a shared network; q, k and v in
 // one tensor.
 
-#include "model/families/experts.h"
+#include "model/families/keys.h"
 
 #include <nlohmann/json.hpp>
 

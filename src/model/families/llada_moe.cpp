@@ -1,7 +1,7 @@
 // LLaDA-MoE 7B-A1B: Llama's names, an RMSNorm on every head of q and k, experts by softmax without
 // dividing by the sum; every token sees every token.
 
-#include "model/families/experts.h"
+#include "model/families/keys.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
 // Llama 1 to 3 (Touvron et al. 2023; Hugging Face "llama"), and "a2d-llama", the same turned into a
 // diffusion model.
 
-#include "model/families/transformer.h"
+#include "model/families/keys.h"
 
 #include <nlohmann/json.hpp>
 

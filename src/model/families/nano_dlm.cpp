@@ -3,7 +3,7 @@
 // token.
 
 #include "base/error.h"
-#include "model/families/transformer.h"
+#include "model/families/keys.h"
 
 #include <nlohmann/json.hpp>
 

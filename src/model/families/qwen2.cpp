@@ -1,7 +1,7 @@
 // Qwen2 and Qwen2.5: Llama with biases on q, k and v (Hugging Face "qwen2"), and "a2d-qwen2",
 // turned into a diffusion model.
 
-#include "model/families/transformer.h"
+#include "model/families/keys.h"
 
 #include <nlohmann/json.hpp>
 

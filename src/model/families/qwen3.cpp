@@ -1,7 +1,7 @@
 // Qwen3, dense: an RMSNorm on every head of q and k before they turn (Hugging Face "qwen3"), and
 // "a2d-qwen3", turned into a diffusion model.
 
-#include "model/families/transformer.h"
+#include "model/families/keys.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
 // Qwen3-MoE (Hugging Face "qwen3_moe"): Qwen3's attention, experts instead of the network of most
 // layers.
 
-#include "model/families/experts.h"
+#include "model/families/keys.h"
 
 #include <nlohmann/json.hpp>
 

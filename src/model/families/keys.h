@@ -4,6 +4,9 @@
 
 #include "model/families/family.h"
 
+#include <string>
+#include <vector>
+
 namespace dllm::model {
 
 // Names of the kind Hugging Face's Llama has.
@@ -17,5 +20,13 @@ void print_llama_keys(const ModelConfig& config, Json& object);
 std::string parse_activation(const ConfigReader& reader, const char* key,
                              const std::string& otherwise);
 std::string print_activation(const ModelConfig& config);
+
+// A list of `layers` numbers, 0: the layer is dense; fails naming the key.
+std::vector<bool> parse_layer_flags(const ConfigReader& reader, const char* key, int64_t layers);
+// Layers from `dense` on have experts.
+std::vector<bool> sparse_after(int64_t dense, int64_t layers);
+Json print_layer_flags(const std::vector<bool>& flags); // [0, 1, 1]
+// Names of the kind Qwen's expert models have.
+TensorNames expert_names();
 
 } // namespace dllm::model
