@@ -19,8 +19,7 @@ namespace dllm::abi {
 // Writes a failure into `err` (may be null or garbage) and returns the status.
 dllm_status put(dllm_error* err, Code code, const char* message, const char* hint) noexcept;
 
-template <class F>
-dllm_status guard(dllm_error* err, F&& f) noexcept {
+template <class F> dllm_status guard(dllm_error* err, F&& f) noexcept {
   const CallScope scope;
   try {
     f();
@@ -37,8 +36,7 @@ dllm_status guard(dllm_error* err, F&& f) noexcept {
 }
 
 // For functions without a status: `otherwise` when anything fails.
-template <class T, class F>
-T guard_value(T otherwise, F&& f) noexcept {
+template <class T, class F> T guard_value(T otherwise, F&& f) noexcept {
   const CallScope scope;
   try {
     return f();
@@ -47,4 +45,4 @@ T guard_value(T otherwise, F&& f) noexcept {
   }
 }
 
-}  // namespace dllm::abi
+} // namespace dllm::abi

@@ -10,9 +10,9 @@
 namespace dllm::abi {
 
 const char* kind_name(Kind kind) noexcept {
-  constexpr const char* kNames[] = {"error",   "buffer",  "options",   "event",    "task",
-                                    "engine",  "tensor",  "source",    "model",    "tokenizer",
-                                    "dataset", "loader",  "batch",     "schedule", "objective",
+  constexpr const char* kNames[] = {"error",   "buffer",  "options",    "event",    "task",
+                                    "engine",  "tensor",  "source",     "model",    "tokenizer",
+                                    "dataset", "loader",  "batch",      "schedule", "objective",
                                     "trainer", "decoder", "checkpoint", "lua"};
   return kNames[static_cast<uint32_t>(kind) - static_cast<uint32_t>(Kind::error)];
 }
@@ -22,7 +22,8 @@ bool enter_by_stamp(const HandleHead* handle, Kind kind) noexcept {
   uint32_t now = handle->uses.load(std::memory_order_relaxed);
   do {
     if ((now & HandleHead::kReleased) != 0) return false;
-  } while (!handle->uses.compare_exchange_weak(now, now + 1, std::memory_order_acquire, std::memory_order_relaxed));
+  } while (!handle->uses.compare_exchange_weak(now, now + 1, std::memory_order_acquire,
+                                               std::memory_order_relaxed));
   return true;
 }
 
@@ -37,15 +38,21 @@ bool retire_by_stamp(const HandleHead* handle, Kind kind) noexcept {
   return handle->uses.fetch_or(HandleHead::kReleased, std::memory_order_acq_rel) == 0;
 }
 
-}  // namespace
+} // namespace
 
 #ifdef NDEBUG
 
 HandleHead::HandleHead(Kind kind) : stamp(static_cast<uint32_t>(kind)) {}
-HandleHead::~HandleHead() { stamp.store(0, std::memory_order_release); }
+HandleHead::~HandleHead() {
+  stamp.store(0, std::memory_order_release);
+}
 
-bool enter(const HandleHead* handle, Kind kind) noexcept { return enter_by_stamp(handle, kind); }
-bool retire(const HandleHead* handle, Kind kind) noexcept { return retire_by_stamp(handle, kind); }
+bool enter(const HandleHead* handle, Kind kind) noexcept {
+  return enter_by_stamp(handle, kind);
+}
+bool retire(const HandleHead* handle, Kind kind) noexcept {
+  return retire_by_stamp(handle, kind);
+}
 
 #else
 
@@ -72,11 +79,12 @@ Table* new_table() {
 }
 
 Table& table() {
-  static auto* instance = new_table();  // never destroyed: hosts release handles while the process ends
+  static auto* instance =
+      new_table(); // never destroyed: hosts release handles while the process ends
   return *instance;
 }
 
-}  // namespace
+} // namespace
 
 HandleHead::HandleHead(Kind kind) : stamp(static_cast<uint32_t>(kind)) {
   const std::lock_guard lock(table().mutex);
@@ -107,9 +115,11 @@ namespace {
 
 thread_local CallScope* innermost_scope = nullptr;
 
-}  // namespace
+} // namespace
 
-CallScope::CallScope() noexcept : outer_(innermost_scope) { innermost_scope = this; }
+CallScope::CallScope() noexcept : outer_(innermost_scope) {
+  innermost_scope = this;
+}
 
 CallScope::~CallScope() {
   innermost_scope = outer_;
@@ -131,4 +141,4 @@ bool CallScope::use(const HandleHead* handle, Kind kind, Destroy destroy) {
   return true;
 }
 
-}  // namespace dllm::abi
+} // namespace dllm::abi

@@ -8,8 +8,25 @@
 namespace dllm::abi {
 
 enum class Kind : uint32_t {
-  error = 0xD1100001, buffer, options, event, task, engine, tensor, source, model, tokenizer, dataset, loader, batch,
-  schedule, objective, trainer, decoder, checkpoint, lua,
+  error = 0xD1100001,
+  buffer,
+  options,
+  event,
+  task,
+  engine,
+  tensor,
+  source,
+  model,
+  tokenizer,
+  dataset,
+  loader,
+  batch,
+  schedule,
+  objective,
+  trainer,
+  decoder,
+  checkpoint,
+  lua,
 };
 const char* kind_name(Kind kind) noexcept;
 
@@ -20,12 +37,11 @@ struct HandleHead {
   HandleHead& operator=(const HandleHead&) = delete;
 
   static constexpr uint32_t kReleased = uint32_t{1} << 31;
-  std::atomic<uint32_t> stamp;             // the kind; 0 once destroyed
-  mutable std::atomic<uint32_t> uses{0};   // calls that use the handle, and kReleased
+  std::atomic<uint32_t> stamp;           // the kind; 0 once destroyed
+  mutable std::atomic<uint32_t> uses{0}; // calls that use the handle, and kReleased
 };
 
-template <Kind K>
-struct Handle : HandleHead {
+template <Kind K> struct Handle : HandleHead {
   static constexpr Kind kKind = K;
   Handle() : HandleHead(K) {}
 };
@@ -47,7 +63,7 @@ bool retire(const HandleHead* handle, Kind kind) noexcept;
 // The uses of one call of the C ABI: need() begins them, the end of the scope ends them. Scopes of one thread nest (a
 // callback calls the library again).
 class CallScope {
- public:
+public:
   using Destroy = void (*)(const HandleHead*);
   CallScope() noexcept;
   ~CallScope();
@@ -58,8 +74,8 @@ class CallScope {
   // False as enter().
   bool use(const HandleHead* handle, Kind kind, Destroy destroy);
 
- private:
-  static constexpr int kMost = 12;  // handles in one signature, with room
+private:
+  static constexpr int kMost = 12; // handles in one signature, with room
   struct Use {
     const HandleHead* handle;
     Destroy destroy;
@@ -70,10 +86,10 @@ class CallScope {
 };
 
 // One use, for functions without a status: true for a living handle.
-template <class H>
-class Held {
- public:
-  explicit Held(H* handle) noexcept : handle_(handle != nullptr && enter(handle, H::kKind) ? handle : nullptr) {}
+template <class H> class Held {
+public:
+  explicit Held(H* handle) noexcept
+      : handle_(handle != nullptr && enter(handle, H::kKind) ? handle : nullptr) {}
   ~Held() {
     if (handle_ != nullptr && leave(handle_)) delete handle_;
   }
@@ -82,14 +98,13 @@ class Held {
   explicit operator bool() const noexcept { return handle_ != nullptr; }
   H* operator->() const noexcept { return handle_; }
 
- private:
+private:
   H* handle_;
 };
 
 // What every dllm_*_release does.
-template <class H>
-void release(H* handle) noexcept {
+template <class H> void release(H* handle) noexcept {
   if (handle != nullptr && retire(handle, H::kKind)) delete handle;
 }
 
-}  // namespace dllm::abi
+} // namespace dllm::abi

@@ -1,6 +1,5 @@
 #include "handles.h"
 
-
 using namespace dllm;
 using namespace dllm::abi;
 
@@ -15,22 +14,24 @@ struct Reserved {
 };
 
 constexpr Reserved kReserved[] = {
-    {"ids", DType::i32, 2},      {"targets", DType::i32, 2},   {"weights", DType::f32, 2},
-    {"keep", DType::u8, 2},      {"segments", DType::i32, 2},  {"positions", DType::i32, 2},
-    {"t", DType::f32, 1},        {"flag", DType::u8, 1},       {"embeddings", DType::f32, 3},
-    {"prompt_length", DType::i32, 1}, {"rows", DType::i64, 1},
+    {"ids", DType::i32, 2},        {"targets", DType::i32, 2},
+    {"weights", DType::f32, 2},    {"keep", DType::u8, 2},
+    {"segments", DType::i32, 2},   {"positions", DType::i32, 2},
+    {"t", DType::f32, 1},          {"flag", DType::u8, 1},
+    {"embeddings", DType::f32, 3}, {"prompt_length", DType::i32, 1},
+    {"rows", DType::i64, 1},
 };
 
 void check_reserved(std::string_view name, const Tensor& array) {
   for (const Reserved& row : kReserved) {
     if (row.name != name) continue;
     if (array.dtype() == row.dtype && array.shape().rank() == row.rank) return;
-    fail(Code::invalid_argument, "array {} must be {} with {} dimensions, not {} {}", name, dtype_name(row.dtype),
-         row.rank, dtype_name(array.dtype()), array.shape().text());
+    fail(Code::invalid_argument, "array {} must be {} with {} dimensions, not {} {}", name,
+         dtype_name(row.dtype), row.rank, dtype_name(array.dtype()), array.shape().text());
   }
 }
 
-}  // namespace
+} // namespace
 
 dllm_status dllm_batch_new(dllm_batch** out, dllm_error* err) {
   return guard(err, [&] {
@@ -43,13 +44,14 @@ void dllm_batch_release(dllm_batch* batch) {
   release(batch);
 }
 
-dllm_status dllm_batch_set(dllm_batch* batch, const char* name, int32_t dtype, const int64_t* dims, int64_t rank,
-                           const void* data, dllm_error* err) {
+dllm_status dllm_batch_set(dllm_batch* batch, const char* name, int32_t dtype, const int64_t* dims,
+                           int64_t rank, const void* data, dllm_error* err) {
   return guard(err, [&] {
     Batch& object = need(batch, "batch").object;
     if (*need_text(name, "name") == '\0') fail(Code::invalid_argument, "name is empty");
     if (const size_t size = std::string_view(name).size(); size > kMostNameBytes) {
-      fail(Code::invalid_argument, "name has {} bytes, at most {} are possible", size, kMostNameBytes);
+      fail(Code::invalid_argument, "name has {} bytes, at most {} are possible", size,
+           kMostNameBytes);
     }
     Tensor array = tensor_from(dtype, dims, rank, data);
     check_reserved(name, array);
@@ -57,7 +59,8 @@ dllm_status dllm_batch_set(dllm_batch* batch, const char* name, int32_t dtype, c
   });
 }
 
-dllm_status dllm_batch_array(const dllm_batch* batch, const char* name, dllm_tensor** out, dllm_error* err) {
+dllm_status dllm_batch_array(const dllm_batch* batch, const char* name, dllm_tensor** out,
+                             dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     // Shares the storage: arrays of a batch are replaced, never written in place.

@@ -41,8 +41,8 @@ void dllm_source_release(dllm_source* source) {
   release(source);
 }
 
-dllm_status dllm_source_add(dllm_source* source, const char* name, const void* data, int64_t size, int32_t lend,
-                            dllm_error* err) {
+dllm_status dllm_source_add(dllm_source* source, const char* name, const void* data, int64_t size,
+                            int32_t lend, dllm_error* err) {
   return guard(err, [&] {
     MemorySource& object = *need(source, "source").object;
     const auto bytes = need_array(static_cast<const std::byte*>(data), size, "data");

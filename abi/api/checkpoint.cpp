@@ -1,8 +1,8 @@
 #include "dllm/checkpoint.h"
 
-#include "handles.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/weights_on_disk.h"
+#include "handles.h"
 #include "model/model.h"
 #include "train/checkpoint.h"
 
@@ -23,40 +23,47 @@ namespace {
 Json config_of(const std::string& path) {
   try {
     const model::ModelConfig config = model::read_config(*open_source(ckpt::model_folder(path)));
-    return {{"family", config.family},           {"attention", model::attention_name(config.attention)},
-            {"shift", config.shift},             {"mask_token_id", config.mask_token_id},
-            {"block_length", config.block_length}, {"layers", config.layers},
-            {"hidden", config.hidden_size},      {"vocab", config.vocab_size},
+    return {{"family", config.family},
+            {"attention", model::attention_name(config.attention)},
+            {"shift", config.shift},
+            {"mask_token_id", config.mask_token_id},
+            {"block_length", config.block_length},
+            {"layers", config.layers},
+            {"hidden", config.hidden_size},
+            {"vocab", config.vocab_size},
             {"max_length", config.max_positions}};
   } catch (const Error&) {
     return nullptr;
   }
 }
 
-}  // namespace
+} // namespace
 
 dllm_status dllm_checkpoint_save(dllm_trainer* trainer, const dllm_loader* loader, const char* root,
-                                 const dllm_options* opts, dllm_task* task, dllm_buffer* out_dir, dllm_error* err) {
+                                 const dllm_options* opts, dllm_task* task, dllm_buffer* out_dir,
+                                 dllm_error* err) {
   return guard(err, [&] {
     train::Trainer& object = need(trainer, "trainer").object;
-    auto* from = const_cast<dllm_loader*>(optional(loader, "loader"));  // only its position is read
+    auto* from = const_cast<dllm_loader*>(optional(loader, "loader")); // only its position is read
     std::optional<train::LoaderSource> source;
     if (from != nullptr) source.emplace(from->object);
     if (out_dir != nullptr) need(out_dir, "out_dir");
-    std::string dir = train::save_checkpoint(object, source ? &*source : nullptr, need_text(root, "root"),
-                                             options_of(opts, "checkpoint"), task_of(task));
+    std::string dir =
+        train::save_checkpoint(object, source ? &*source : nullptr, need_text(root, "root"),
+                               options_of(opts, "checkpoint"), task_of(task));
     if (out_dir != nullptr) fill(out_dir, std::move(dir), "out_dir");
   });
 }
 
-dllm_status dllm_checkpoint_restore(dllm_trainer* trainer, dllm_loader* loader, const char* dir, dllm_task* task,
-                                    dllm_error* err) {
+dllm_status dllm_checkpoint_restore(dllm_trainer* trainer, dllm_loader* loader, const char* dir,
+                                    dllm_task* task, dllm_error* err) {
   return guard(err, [&] {
     train::Trainer& object = need(trainer, "trainer").object;
     dllm_loader* to = optional(loader, "loader");
     std::optional<train::LoaderSource> source;
     if (to != nullptr) source.emplace(to->object);
-    train::restore_checkpoint(object, source ? &*source : nullptr, need_text(dir, "dir"), task_of(task));
+    train::restore_checkpoint(object, source ? &*source : nullptr, need_text(dir, "dir"),
+                              task_of(task));
   });
 }
 
@@ -80,7 +87,8 @@ void dllm_checkpoint_release(dllm_checkpoint* ckpt) {
   release(ckpt);
 }
 
-dllm_status dllm_checkpoint_describe(const dllm_checkpoint* ckpt, dllm_buffer* out, dllm_error* err) {
+dllm_status dllm_checkpoint_describe(const dllm_checkpoint* ckpt, dllm_buffer* out,
+                                     dllm_error* err) {
   return guard(err, [&] {
     const dllm_checkpoint& held = need(ckpt, "ckpt");
     Json about = held.object.describe();
@@ -92,7 +100,8 @@ dllm_status dllm_checkpoint_describe(const dllm_checkpoint* ckpt, dllm_buffer* o
   });
 }
 
-dllm_status dllm_checkpoint_tensor(const dllm_checkpoint* ckpt, const char* name, dllm_tensor** out, dllm_error* err) {
+dllm_status dllm_checkpoint_tensor(const dllm_checkpoint* ckpt, const char* name, dllm_tensor** out,
+                                   dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     *out = new dllm_tensor(need(ckpt, "ckpt").object.tensor(need_text(name, "name")));

@@ -12,10 +12,10 @@ std::shared_ptr<const text::Tokenizer> tokenizer_of(const dllm_tokenizer* tok) {
   return given == nullptr ? nullptr : given->object;
 }
 
-}  // namespace
+} // namespace
 
-dllm_status dllm_dataset_open(const char* path, const dllm_tokenizer* tok, const dllm_options* opts, dllm_task* task,
-                              dllm_dataset** out, dllm_error* err) {
+dllm_status dllm_dataset_open(const char* path, const dllm_tokenizer* tok, const dllm_options* opts,
+                              dllm_task* task, dllm_dataset** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     *out = new dllm_dataset(text::Dataset::open(need_text(path, "path"), tokenizer_of(tok),
@@ -23,10 +23,12 @@ dllm_status dllm_dataset_open(const char* path, const dllm_tokenizer* tok, const
   });
 }
 
-dllm_status dllm_dataset_new(const dllm_tokenizer* tok, const dllm_options* opts, dllm_dataset** out, dllm_error* err) {
+dllm_status dllm_dataset_new(const dllm_tokenizer* tok, const dllm_options* opts,
+                             dllm_dataset** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
-    *out = new dllm_dataset(std::make_shared<text::Dataset>(tokenizer_of(tok), options_of(opts, "dataset")));
+    *out = new dllm_dataset(
+        std::make_shared<text::Dataset>(tokenizer_of(tok), options_of(opts, "dataset")));
   });
 }
 
@@ -47,15 +49,17 @@ int64_t dllm_dataset_size(const dllm_dataset* data) {
   return held ? held->object->size() : 0;
 }
 
-dllm_status dllm_dataset_save(const dllm_dataset* data, const char* path, const dllm_options* opts, dllm_task* task,
-                              dllm_error* err) {
+dllm_status dllm_dataset_save(const dllm_dataset* data, const char* path, const dllm_options* opts,
+                              dllm_task* task, dllm_error* err) {
   return guard(err, [&] {
     const text::Dataset& object = *need(data, "data").object;
-    object.save(need_text(path, "path"), options_of(opts, "save").boolean("overwrite"), task_of(task));
+    object.save(need_text(path, "path"), options_of(opts, "save").boolean("overwrite"),
+                task_of(task));
   });
 }
 
-dllm_status dllm_loader_new(dllm_dataset* data, const dllm_options* opts, dllm_loader** out, dllm_error* err) {
+dllm_status dllm_loader_new(dllm_dataset* data, const dllm_options* opts, dllm_loader** out,
+                            dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     const auto& rows = need(data, "data").object;

@@ -1,6 +1,5 @@
 #include "handles.h"
 
-
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -10,7 +9,8 @@
 using namespace dllm;
 using namespace dllm::abi;
 
-dllm_status dllm_decoder_new(dllm_model* model, const dllm_options* opts, dllm_decoder** out, dllm_error* err) {
+dllm_status dllm_decoder_new(dllm_model* model, const dllm_options* opts, dllm_decoder** out,
+                             dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     const auto& on = need(model, "model").object;
@@ -22,20 +22,22 @@ void dllm_decoder_release(dllm_decoder* decoder) {
   release(decoder);
 }
 
-dllm_status dllm_decoder_start(dllm_decoder* decoder, const int32_t* prompt, int64_t count, int64_t seed,
-                               dllm_error* err) {
+dllm_status dllm_decoder_start(dllm_decoder* decoder, const int32_t* prompt, int64_t count,
+                               int64_t seed, dllm_error* err) {
   return guard(err, [&] {
     decode::Decoder& object = need(decoder, "decoder").object;
     object.start(need_array(prompt, count, "prompt"), static_cast<uint64_t>(seed));
   });
 }
 
-dllm_status dllm_decoder_add(dllm_decoder* decoder, const int32_t* canvas, const uint8_t* fixed, int64_t count,
-                             const dllm_options* opts, int64_t* out_slot, dllm_error* err) {
+dllm_status dllm_decoder_add(dllm_decoder* decoder, const int32_t* canvas, const uint8_t* fixed,
+                             int64_t count, const dllm_options* opts, int64_t* out_slot,
+                             dllm_error* err) {
   return guard(err, [&] {
     decode::Decoder& object = need(decoder, "decoder").object;
     const auto ids = need_array(canvas, count, "canvas");
-    const auto given = fixed == nullptr ? std::span<const uint8_t>() : need_array(fixed, count, "fixed");
+    const auto given =
+        fixed == nullptr ? std::span<const uint8_t>() : need_array(fixed, count, "fixed");
     const int64_t slot = object.add(ids, given, options_of(opts, "slot"));
     if (out_slot != nullptr) *out_slot = slot;
   });
@@ -45,42 +47,47 @@ dllm_status dllm_decoder_remove(dllm_decoder* decoder, int64_t slot, dllm_error*
   return guard(err, [&] { need(decoder, "decoder").object.remove(slot); });
 }
 
-dllm_status dllm_decoder_step(dllm_decoder* decoder, dllm_task* task, int64_t* out_active, dllm_error* err) {
+dllm_status dllm_decoder_step(dllm_decoder* decoder, dllm_task* task, int64_t* out_active,
+                              dllm_error* err) {
   return guard(err, [&] {
     const int64_t active = need(decoder, "decoder").object.step(task_of(task));
     if (out_active != nullptr) *out_active = active;
   });
 }
 
-dllm_status dllm_decoder_step_for(dllm_decoder* decoder, double budget_ms, dllm_event_fn fn, void* user_data,
-                                  dllm_task* task, int64_t* out_active, dllm_error* err) {
+dllm_status dllm_decoder_step_for(dllm_decoder* decoder, double budget_ms, dllm_event_fn fn,
+                                  void* user_data, dllm_task* task, int64_t* out_active,
+                                  dllm_error* err) {
   return guard(err, [&] {
     decode::Decoder& object = need(decoder, "decoder").object;
     if (!(budget_ms >= 0) || !std::isfinite(budget_ms))
       fail(Code::invalid_argument, "budget_ms {} is no finite number of 0 or more", budget_ms);
-    constexpr double kDay = 24 * 3600 * 1e3; // more is no budget, and would not fit into the sum of two times
+    constexpr double kDay =
+        24 * 3600 * 1e3; // more is no budget, and would not fit into the sum of two times
     const std::chrono::duration<double, std::milli> budget(std::min(budget_ms, kDay));
-    const int64_t active = object.step_for(std::chrono::duration_cast<std::chrono::nanoseconds>(budget),
-                                           event_fn(fn, user_data), task_of(task));
+    const int64_t active =
+        object.step_for(std::chrono::duration_cast<std::chrono::nanoseconds>(budget),
+                        event_fn(fn, user_data), task_of(task));
     if (out_active != nullptr) *out_active = active;
   });
 }
 
-dllm_status dllm_decoder_run(dllm_decoder* decoder, dllm_event_fn fn, void* user_data, dllm_task* task,
-                             dllm_error* err) {
-  return guard(err, [&] { need(decoder, "decoder").object.run(event_fn(fn, user_data), task_of(task)); });
+dllm_status dllm_decoder_run(dllm_decoder* decoder, dllm_event_fn fn, void* user_data,
+                             dllm_task* task, dllm_error* err) {
+  return guard(
+      err, [&] { need(decoder, "decoder").object.run(event_fn(fn, user_data), task_of(task)); });
 }
 
-dllm_status dllm_decoder_ids(const dllm_decoder* decoder, int64_t slot, int32_t* dst, int64_t dst_count,
-                             int64_t* out_count, dllm_error* err) {
+dllm_status dllm_decoder_ids(const dllm_decoder* decoder, int64_t slot, int32_t* dst,
+                             int64_t dst_count, int64_t* out_count, dllm_error* err) {
   return guard(err, [&] {
     const decode::RequestCopyRef held = need(decoder, "decoder").object.copy(slot);
     copy_out(std::span<const int32_t>(held->ids), dst, dst_count, out_count, "dst");
   });
 }
 
-dllm_status dllm_decoder_states(const dllm_decoder* decoder, int64_t slot, uint8_t* dst, int64_t dst_count,
-                                int64_t* out_count, dllm_error* err) {
+dllm_status dllm_decoder_states(const dllm_decoder* decoder, int64_t slot, uint8_t* dst,
+                                int64_t dst_count, int64_t* out_count, dllm_error* err) {
   return guard(err, [&] {
     const decode::RequestCopyRef held = need(decoder, "decoder").object.copy(slot);
     std::vector<uint8_t> states;
@@ -89,23 +96,24 @@ dllm_status dllm_decoder_states(const dllm_decoder* decoder, int64_t slot, uint8
   });
 }
 
-dllm_status dllm_decoder_confidence(const dllm_decoder* decoder, int64_t slot, float* dst, int64_t dst_count,
-                                    int64_t* out_count, dllm_error* err) {
+dllm_status dllm_decoder_confidence(const dllm_decoder* decoder, int64_t slot, float* dst,
+                                    int64_t dst_count, int64_t* out_count, dllm_error* err) {
   return guard(err, [&] {
     const decode::RequestCopyRef held = need(decoder, "decoder").object.copy(slot);
     copy_out(std::span<const float>(held->confidence), dst, dst_count, out_count, "dst");
   });
 }
 
-dllm_status dllm_decoder_metric(const dllm_decoder* decoder, int64_t slot, const char* key, double* out,
-                                dllm_error* err) {
+dllm_status dllm_decoder_metric(const dllm_decoder* decoder, int64_t slot, const char* key,
+                                double* out, dllm_error* err) {
   return guard(err, [&] {
     const double value = need(decoder, "decoder").object.metric(slot, need_text(key, "key"));
     need_out(out, "out") = value;
   });
 }
 
-dllm_status dllm_decoder_trace(const dllm_decoder* decoder, int64_t slot, dllm_buffer* out, dllm_error* err) {
+dllm_status dllm_decoder_trace(const dllm_decoder* decoder, int64_t slot, dllm_buffer* out,
+                               dllm_error* err) {
   return guard(err, [&] { fill(out, need(decoder, "decoder").object.trace(slot)); });
 }
 

@@ -16,15 +16,15 @@ using namespace dllm::abi;
 namespace {
 
 // The caller names the job whose program is wanted.
-model::Job planned_job(const std::shared_ptr<graph::Engine>& engine, const model::ModelConfig& config,
-                       const Options& options) {
+model::Job planned_job(const std::shared_ptr<graph::Engine>& engine,
+                       const model::ModelConfig& config, const Options& options) {
   const std::string& what = options.str("what");
   if (what == "train") return train::training_job(engine, config, options);
   if (what == "forward") return model::forward_job(engine, config, options);
   return decode::decoding_job(engine, config, options);
 }
 
-}  // namespace
+} // namespace
 
 dllm_status dllm_engine_new(const dllm_options* opts, dllm_engine** out, dllm_error* err) {
   return guard(err, [&] {
@@ -46,7 +46,8 @@ int64_t dllm_engine_device_count(const dllm_engine* engine) {
 
 const char* dllm_engine_device_name(const dllm_engine* engine, int64_t index) {
   const Held held(engine);
-  if (!held || index < 0 || index >= static_cast<int64_t>(held->device_names.size())) return nullptr;
+  if (!held || index < 0 || index >= static_cast<int64_t>(held->device_names.size()))
+    return nullptr;
   return held->device_names[static_cast<size_t>(index)].c_str();
 }
 
@@ -54,19 +55,21 @@ dllm_status dllm_engine_describe(const dllm_engine* engine, dllm_buffer* out, dl
   return guard(err, [&] { fill_json(out, need(engine, "engine").object->describe()); });
 }
 
-dllm_status dllm_engine_set_i64(dllm_engine* engine, const char* key, int64_t value, dllm_error* err) {
+dllm_status dllm_engine_set_i64(dllm_engine* engine, const char* key, int64_t value,
+                                dllm_error* err) {
   return guard(err, [&] { need(engine, "engine").object->set_i64(need_text(key, "key"), value); });
 }
 
-dllm_status dllm_engine_i64(const dllm_engine* engine, const char* key, int64_t* out, dllm_error* err) {
+dllm_status dllm_engine_i64(const dllm_engine* engine, const char* key, int64_t* out,
+                            dllm_error* err) {
   return guard(err, [&] {
     const int64_t value = need(engine, "engine").object->i64(need_text(key, "key"));
     need_out(out, "out") = value;
   });
 }
 
-dllm_status dllm_engine_plan(dllm_engine* engine, const char* path, const dllm_options* opts, dllm_task* task,
-                             dllm_buffer* out, dllm_error* err) {
+dllm_status dllm_engine_plan(dllm_engine* engine, const char* path, const dllm_options* opts,
+                             dllm_task* task, dllm_buffer* out, dllm_error* err) {
   return guard(err, [&] {
     const std::shared_ptr<graph::Engine>& object = need(engine, "engine").object;
     need(out, "out");

@@ -19,14 +19,14 @@ dllm_status put(dllm_error* err, Code code, const char* message, const char* hin
     for (char& c : err->message) {
       if (static_cast<unsigned char>(c) < 0x20) c = ' ';
     }
-  } catch (...) {  // no memory for the message: the code alone is kept
+  } catch (...) { // no memory for the message: the code alone is kept
     err->message.clear();
     err->hint.clear();
   }
   return status;
 }
 
-}  // namespace dllm::abi
+} // namespace dllm::abi
 
 const char* dllm_status_name(dllm_status code) {
   const char* name = dllm::code_name(static_cast<dllm::Code>(code));

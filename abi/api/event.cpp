@@ -17,8 +17,7 @@ const Event::Value& need_value(const dllm_event* event, const char* key) {
                  "the event has no key \"{}\"", key);
 }
 
-template <class T>
-const T* find_value(const dllm_event* event, const char* key) noexcept {
+template <class T> const T* find_value(const dllm_event* event, const char* key) noexcept {
   const Held held(event);
   if (!held || key == nullptr) return nullptr;
   const Event::Value* value = event->object.find(key);
@@ -34,14 +33,15 @@ const T* find_array(const dllm_event* event, const char* key, int64_t* out_count
   return array->empty() ? &kNothing : array->data();
 }
 
-}  // namespace
+} // namespace
 
 int32_t dllm_event_kind(const dllm_event* event) {
   const Held held(event);
   return held ? static_cast<int32_t>(held->object.kind()) : 0;
 }
 
-dllm_status dllm_event_i64(const dllm_event* event, const char* key, int64_t* out, dllm_error* err) {
+dllm_status dllm_event_i64(const dllm_event* event, const char* key, int64_t* out,
+                           dllm_error* err) {
   return guard(err, [&] {
     const Event::Value& value = need_value(event, key);
     const int64_t* number = std::get_if<int64_t>(&value);
@@ -55,7 +55,8 @@ dllm_status dllm_event_f64(const dllm_event* event, const char* key, double* out
     const Event::Value& value = need_value(event, key);
     const int64_t* whole = std::get_if<int64_t>(&value);
     const double* real = std::get_if<double>(&value);
-    if (whole == nullptr && real == nullptr) fail(Code::invalid_argument, "{} is not a number", key);
+    if (whole == nullptr && real == nullptr)
+      fail(Code::invalid_argument, "{} is not a number", key);
     need_out(out, "out") = real != nullptr ? *real : static_cast<double>(*whole);
   });
 }
@@ -89,7 +90,7 @@ void dllm_task_release(dllm_task* task) {
 void dllm_task_cancel(dllm_task* task) {
   if (task == nullptr || !enter_by_stamp(task, Kind::task)) return;
   task->object.cancel();
-  if (leave(task)) delete task;  // only where it was released during these three lines
+  if (leave(task)) delete task; // only where it was released during these three lines
 }
 
 int32_t dllm_task_is_cancelled(const dllm_task* task) {

@@ -1,10 +1,10 @@
 #pragma once
 // The struct behind each handle, and how a call reads its arguments of that kind.
 
-#include "base/log.h"
-#include "base/json.h"
-#include "base/options.h"
 #include "base/input_file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/options.h"
 #include "base/task.h"
 #include "check.h"
 #include "decode/decoder/decoder.h"
@@ -73,10 +73,11 @@ struct dllm_source : dllm::abi::Handle<dllm::abi::Kind::source> {
 
 struct dllm_engine : dllm::abi::Handle<dllm::abi::Kind::engine> {
   explicit dllm_engine(std::shared_ptr<dllm::graph::Engine> made) : object(std::move(made)) {
-    for (int64_t i = 0; i < object->device_count(); ++i) device_names.push_back(object->device_name(i));
+    for (int64_t i = 0; i < object->device_count(); ++i)
+      device_names.push_back(object->device_name(i));
   }
   std::shared_ptr<dllm::graph::Engine> object;
-  std::vector<std::string> device_names;  // returned by dllm_engine_device_name
+  std::vector<std::string> device_names; // returned by dllm_engine_device_name
 };
 
 struct dllm_model : dllm::abi::Handle<dllm::abi::Kind::model> {
@@ -85,7 +86,8 @@ struct dllm_model : dllm::abi::Handle<dllm::abi::Kind::model> {
 };
 
 struct dllm_tokenizer : dllm::abi::Handle<dllm::abi::Kind::tokenizer> {
-  explicit dllm_tokenizer(std::shared_ptr<const dllm::text::Tokenizer> held) : object(std::move(held)) {}
+  explicit dllm_tokenizer(std::shared_ptr<const dllm::text::Tokenizer> held)
+      : object(std::move(held)) {}
   std::shared_ptr<const dllm::text::Tokenizer> object;
 };
 
@@ -151,7 +153,7 @@ inline EventFn event_fn(dllm_event_fn fn, void* user_data) {
 
 // Every kind of option, with its schema: the table in option_kinds.cpp. Fails with not_found and the nearest kind.
 const Schema& schema_of(std::string_view kind);
-const char* option_kind_name(int64_t index);  // null past the end
+const char* option_kind_name(int64_t index); // null past the end
 
 // A copy of the caller's options, or the defaults when NULL. Options of "decoder:<policy>" serve where "decoder" is
 // wanted; any other kind is refused.
@@ -160,4 +162,4 @@ Options options_of(const dllm_options* opts, std::string_view kind);
 // A checked copy of a caller's array.
 Tensor tensor_from(int32_t dtype, const int64_t* dims, int64_t rank, const void* data);
 
-}  // namespace dllm::abi
+} // namespace dllm::abi

@@ -12,43 +12,52 @@ using namespace dllm::abi;
 namespace {
 
 class HookedMemory final : public cpu::HostMemory {
- public:
+public:
   HookedMemory(dllm_allocate_fn allocate, dllm_free_fn deallocate, void* user_data)
       : allocate_(allocate), deallocate_(deallocate), user_data_(user_data) {}
-  void* allocate(int64_t bytes, int64_t alignment) override { return allocate_(bytes, alignment, user_data_); }
+  void* allocate(int64_t bytes, int64_t alignment) override {
+    return allocate_(bytes, alignment, user_data_);
+  }
   void free(void* memory, int64_t bytes) override { deallocate_(memory, bytes, user_data_); }
 
- private:
+private:
   dllm_allocate_fn allocate_;
   dllm_free_fn deallocate_;
   void* user_data_;
 };
 
 class HookedRunner final : public TaskRunner {
- public:
-  HookedRunner(dllm_parallel_fn parallel, void* user_data) : parallel_(parallel), user_data_(user_data) {}
-  void run(int64_t count, ChunkFn chunk, void* job) override { parallel_(count, chunk, job, user_data_); }
+public:
+  HookedRunner(dllm_parallel_fn parallel, void* user_data)
+      : parallel_(parallel), user_data_(user_data) {}
+  void run(int64_t count, ChunkFn chunk, void* job) override {
+    parallel_(count, chunk, job, user_data_);
+  }
 
- private:
+private:
   dllm_parallel_fn parallel_;
   void* user_data_;
 };
 
-}  // namespace
+} // namespace
 
-dllm_status dllm_engine_new_hosted(const dllm_options* opts, dllm_allocate_fn allocate, dllm_free_fn deallocate,
-                                   dllm_parallel_fn parallel, void* user_data, dllm_engine** out, dllm_error* err) {
+dllm_status dllm_engine_new_hosted(const dllm_options* opts, dllm_allocate_fn allocate,
+                                   dllm_free_fn deallocate, dllm_parallel_fn parallel,
+                                   void* user_data, dllm_engine** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     const Options options = options_of(opts, "engine");
     if ((allocate == nullptr) != (deallocate == nullptr))
-      fail(Code::invalid_argument, "{} is NULL and the other is not", allocate == nullptr ? "allocate" : "deallocate");
+      fail(Code::invalid_argument, "{} is NULL and the other is not",
+           allocate == nullptr ? "allocate" : "deallocate");
     if (options.str("kind") != "cpu") {
       fail_with_hint("make it with dllm_engine_new", Code::unimplemented,
-                     "an engine of kind {} takes no memory or threads of the host", options.str("kind"));
+                     "an engine of kind {} takes no memory or threads of the host",
+                     options.str("kind"));
     }
     cpu::Hooks hooks;
-    if (allocate != nullptr) hooks.memory = std::make_shared<HookedMemory>(allocate, deallocate, user_data);
+    if (allocate != nullptr)
+      hooks.memory = std::make_shared<HookedMemory>(allocate, deallocate, user_data);
     if (parallel != nullptr) hooks.runner = std::make_shared<HookedRunner>(parallel, user_data);
     *out = new dllm_engine(cpu::make_engine(options, hooks));
   });

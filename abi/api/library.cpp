@@ -1,9 +1,9 @@
 // dllm/library.h, dllm/registry.h and dllm/plugin.h.
 
+#include "dllm/library.h"
 #include "base/log.h"
 #include "build_info.h"
 #include "decode/request/policy.h"
-#include "dllm/library.h"
 #include "dllm/plugin.h"
 #include "dllm/registry.h"
 #include "guard.h"
@@ -20,14 +20,19 @@
 using namespace dllm;
 using namespace dllm::abi;
 
-int32_t dllm_abi_version(void) { return DLLM_ABI_VERSION; }
+int32_t dllm_abi_version(void) {
+  return DLLM_ABI_VERSION;
+}
 
-const char* dllm_version(void) { return DLLM_VERSION; }
+const char* dllm_version(void) {
+  return DLLM_VERSION;
+}
 
 const char* dllm_build_info(void) {
-  return "{\"version\": \"" DLLM_VERSION "\", \"compiler\": \"" DLLM_COMPILER "\", \"build\": \"" DLLM_BUILD_TYPE
-         "\", \"simd\": \"run-time dispatch\", \"lua\": " DLLM_HAS_LUA ", \"pjrt\": " DLLM_HAS_PJRT ", \"openmp\": " DLLM_HAS_OPENMP
-         ", \"git\": \"" DLLM_GIT "\"}";
+  return "{\"version\": \"" DLLM_VERSION "\", \"compiler\": \"" DLLM_COMPILER
+         "\", \"build\": \"" DLLM_BUILD_TYPE
+         "\", \"simd\": \"run-time dispatch\", \"lua\": " DLLM_HAS_LUA ", \"pjrt\": " DLLM_HAS_PJRT
+         ", \"openmp\": " DLLM_HAS_OPENMP ", \"git\": \"" DLLM_GIT "\"}";
 }
 
 int32_t dllm_has_feature(const char* name) {
@@ -42,7 +47,8 @@ int32_t dllm_has_feature(const char* name) {
 void dllm_log_config(int32_t min_level, int32_t sink) {
   const bool level_known = min_level >= DLLM_LOG_DEBUG && min_level <= DLLM_LOG_ERROR;
   const bool sink_known = sink >= DLLM_SINK_NONE && sink <= DLLM_SINK_QUEUE;
-  if (level_known && sink_known) log_config(static_cast<LogLevel>(min_level), static_cast<LogSink>(sink));
+  if (level_known && sink_known)
+    log_config(static_cast<LogLevel>(min_level), static_cast<LogSink>(sink));
 }
 
 int32_t dllm_log_next(dllm_buffer* out_line, int32_t* out_level) {
@@ -68,8 +74,10 @@ std::vector<std::string> engine_kinds() {
 // The names of a kind, never freed because callers get pointers into them.
 const std::vector<std::string>* names_of(std::string_view kind) {
   static const std::vector<std::string> engines = engine_kinds(), sinks = {"console", "jsonl"};
-  static const std::vector<std::string> families = model::family_names(), objectives = noise::objective_names();
-  static const std::vector<std::string> policies = decode::policy_names(), optimizers = train::optimizer_names();
+  static const std::vector<std::string> families = model::family_names(),
+                                        objectives = noise::objective_names();
+  static const std::vector<std::string> policies = decode::policy_names(),
+                                        optimizers = train::optimizer_names();
   static const std::vector<std::string> schedules = noise::schedule_names();
   if (kind == "engine") return &engines;
   if (kind == "family") return &families;
@@ -81,7 +89,7 @@ const std::vector<std::string>* names_of(std::string_view kind) {
   return nullptr;
 }
 
-}  // namespace
+} // namespace
 
 const char* dllm_registry_name(const char* kind, int64_t index) {
   return guard_value<const char*>(nullptr, [&]() -> const char* {

@@ -13,14 +13,14 @@ namespace {
 
 // The runner's view of the meter that its thread's arrays are charged to.
 class MeteredBytes final : public lua::LibraryBytes {
- public:
+public:
   explicit MeteredBytes(int64_t limit) : meter_(std::make_shared<Meter>(limit)) {}
   int64_t used() const override { return meter_->used(); }
   void add(int64_t bytes) override { meter_->release(-bytes); }
   void watch(const int64_t* heap) override { meter_->set_other_bytes(heap); }
   const MeterRef& meter() const { return meter_; }
 
- private:
+private:
   MeterRef meter_;
 };
 
@@ -39,14 +39,15 @@ lua::Level level_of(const std::string& name) {
   return name == "full" ? lua::Level::full : name == "files" ? lua::Level::files : lua::Level::safe;
 }
 
-}  // namespace
+} // namespace
 
 struct dllm_lua : Handle<Kind::lua> {
   explicit dllm_lua(const Options& options)
       : bytes(memory_limit_of(options)),
         object({level_of(options.str("sandbox")), options.list("roots"), bytes.meter()->limit(),
-                options.i64("step_limit"), options.str("path"), options.i64("seed"), &bytes, status_of_task}) {}
-  ~dllm_lua() { bytes.watch(nullptr); }  // arrays may outlive the runner
+                options.i64("step_limit"), options.str("path"), options.i64("seed"), &bytes,
+                status_of_task}) {}
+  ~dllm_lua() { bytes.watch(nullptr); } // arrays may outlive the runner
 
   MeteredBytes bytes;
   lua::Runner object;
@@ -55,8 +56,7 @@ struct dllm_lua : Handle<Kind::lua> {
 namespace {
 
 // A second handle to the same object, for the script to own.
-template <class H>
-void* another(void* object) {
+template <class H> void* another(void* object) {
   return new H(need(static_cast<H*>(object), "object").object);
 }
 
@@ -67,8 +67,9 @@ struct Noun {
 
 // Objects that are shared inside. Loaders, trainers and decoders belong to one caller at a time and stay with the host.
 constexpr Noun kNouns[] = {
-    {"batch", another<dllm_batch>},         {"dataset", another<dllm_dataset>}, {"engine", another<dllm_engine>},
-    {"model", another<dllm_model>},         {"objective", another<dllm_objective>}, {"schedule", another<dllm_schedule>},
+    {"batch", another<dllm_batch>},         {"dataset", another<dllm_dataset>},
+    {"engine", another<dllm_engine>},       {"model", another<dllm_model>},
+    {"objective", another<dllm_objective>}, {"schedule", another<dllm_schedule>},
     {"tensor", another<dllm_tensor>},       {"tokenizer", another<dllm_tokenizer>},
 };
 
@@ -77,14 +78,14 @@ void* copy_handle(const char* kind, void* object) {
   for (const Noun& noun : kNouns) {
     if (noun.name == kind) return noun.copy(object);
   }
-  fail_with_hint("scripts share batch dataset engine model objective schedule tensor tokenizer; a trainer, loader or decoder "
+  fail_with_hint("scripts share batch dataset engine model objective schedule tensor tokenizer; a "
+                 "trainer, loader or decoder "
                  "is made by the script itself",
                  Code::not_found, "objects of kind \"{}\" cannot be handed to a script", kind);
 }
 
 // A runner's own exception becomes the core's.
-template <class F>
-dllm_status script_guard(dllm_error* err, F&& f) {
+template <class F> dllm_status script_guard(dllm_error* err, F&& f) {
   return guard(err, [&] {
     try {
       f();
@@ -94,13 +95,15 @@ dllm_status script_guard(dllm_error* err, F&& f) {
   });
 }
 
-std::string_view args_of(const char* args_json, int64_t size) { return need_content(args_json, size, "args_json"); }
+std::string_view args_of(const char* args_json, int64_t size) {
+  return need_content(args_json, size, "args_json");
+}
 
 void answer(dllm_buffer* out_json, std::string json) {
   if (out_json != nullptr) fill(out_json, std::move(json), "out_json");
 }
 
-}  // namespace
+} // namespace
 
 dllm_status dllm_lua_new(const dllm_options* opts, dllm_lua** out, dllm_error* err) {
   return script_guard(err, [&] {
@@ -114,7 +117,8 @@ void dllm_lua_release(dllm_lua* lua) {
   release(lua);
 }
 
-dllm_status dllm_lua_set_json(dllm_lua* lua, const char* name, const char* json, int64_t size, dllm_error* err) {
+dllm_status dllm_lua_set_json(dllm_lua* lua, const char* name, const char* json, int64_t size,
+                              dllm_error* err) {
   return script_guard(err, [&] {
     lua::Runner& runner = need(lua, "lua").object;
     if (json == nullptr) fail(Code::invalid_argument, "json is NULL");
@@ -122,7 +126,8 @@ dllm_status dllm_lua_set_json(dllm_lua* lua, const char* name, const char* json,
   });
 }
 
-dllm_status dllm_lua_set_object(dllm_lua* lua, const char* name, const char* kind, void* object, dllm_error* err) {
+dllm_status dllm_lua_set_object(dllm_lua* lua, const char* name, const char* kind, void* object,
+                                dllm_error* err) {
   return script_guard(err, [&] {
     lua::Runner& runner = need(lua, "lua").object;
     const char* global = need_text(name, "name");
@@ -131,8 +136,8 @@ dllm_status dllm_lua_set_object(dllm_lua* lua, const char* name, const char* kin
   });
 }
 
-dllm_status dllm_lua_run_file(dllm_lua* lua, const char* path, const char* args_json, int64_t size, dllm_task* task,
-                              dllm_buffer* out_json, dllm_error* err) {
+dllm_status dllm_lua_run_file(dllm_lua* lua, const char* path, const char* args_json, int64_t size,
+                              dllm_task* task, dllm_buffer* out_json, dllm_error* err) {
   return script_guard(err, [&] {
     lua::Runner& runner = need(lua, "lua").object;
     task_of(task);
@@ -142,19 +147,20 @@ dllm_status dllm_lua_run_file(dllm_lua* lua, const char* path, const char* args_
   });
 }
 
-dllm_status dllm_lua_run_text(dllm_lua* lua, const char* name, const char* code, int64_t size, dllm_task* task,
-                              dllm_buffer* out_json, dllm_error* err) {
+dllm_status dllm_lua_run_text(dllm_lua* lua, const char* name, const char* code, int64_t size,
+                              dllm_task* task, dllm_buffer* out_json, dllm_error* err) {
   return script_guard(err, [&] {
     lua::Runner& runner = need(lua, "lua").object;
     task_of(task);
     optional(out_json, "out_json");
     const MeterScope metered(lua->bytes.meter());
-    answer(out_json, runner.run_text(need_text(name, "name"), need_content(code, size, "code"), task));
+    answer(out_json,
+           runner.run_text(need_text(name, "name"), need_content(code, size, "code"), task));
   });
 }
 
-dllm_status dllm_lua_call(dllm_lua* lua, const char* function, const char* args_json, int64_t size, dllm_task* task,
-                          dllm_buffer* out_json, dllm_error* err) {
+dllm_status dllm_lua_call(dllm_lua* lua, const char* function, const char* args_json, int64_t size,
+                          dllm_task* task, dllm_buffer* out_json, dllm_error* err) {
   return script_guard(err, [&] {
     lua::Runner& runner = need(lua, "lua").object;
     task_of(task);

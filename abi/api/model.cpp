@@ -9,17 +9,19 @@
 using namespace dllm;
 using namespace dllm::abi;
 
-dllm_status dllm_model_load(dllm_engine* engine, const char* path, const dllm_options* opts, dllm_task* task,
-                            dllm_model** out, dllm_error* err) {
+dllm_status dllm_model_load(dllm_engine* engine, const char* path, const dllm_options* opts,
+                            dllm_task* task, dllm_model** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     const auto& on = need(engine, "engine").object;
-    *out = new dllm_model(model::load_model(on, need_text(path, "path"), options_of(opts, "model"), task_of(task)));
+    *out = new dllm_model(
+        model::load_model(on, need_text(path, "path"), options_of(opts, "model"), task_of(task)));
   });
 }
 
-dllm_status dllm_model_load_source(dllm_engine* engine, const dllm_source* source, const dllm_options* opts,
-                                   dllm_task* task, dllm_model** out, dllm_error* err) {
+dllm_status dllm_model_load_source(dllm_engine* engine, const dllm_source* source,
+                                   const dllm_options* opts, dllm_task* task, dllm_model** out,
+                                   dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     const auto& on = need(engine, "engine").object;
@@ -28,8 +30,9 @@ dllm_status dllm_model_load_source(dllm_engine* engine, const dllm_source* sourc
   });
 }
 
-dllm_status dllm_model_new(dllm_engine* engine, const char* config_json, int64_t size, const dllm_options* opts,
-                           dllm_task* task, dllm_model** out, dllm_error* err) {
+dllm_status dllm_model_new(dllm_engine* engine, const char* config_json, int64_t size,
+                           const dllm_options* opts, dllm_task* task, dllm_model** out,
+                           dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     const auto& on = need(engine, "engine").object;
@@ -39,8 +42,8 @@ dllm_status dllm_model_new(dllm_engine* engine, const char* config_json, int64_t
   });
 }
 
-dllm_status dllm_model_save(const dllm_model* model, const char* path, const dllm_options* opts, dllm_task* task,
-                            dllm_error* err) {
+dllm_status dllm_model_save(const dllm_model* model, const char* path, const dllm_options* opts,
+                            dllm_task* task, dllm_error* err) {
   return guard(err, [&] {
     const model::Model& object = *need(model, "model").object;
     model::save_model(object, need_text(path, "path"), options_of(opts, "save"), task_of(task));
@@ -52,14 +55,17 @@ void dllm_model_release(dllm_model* model) {
 }
 
 dllm_status dllm_model_config(const dllm_model* model, dllm_buffer* out, dllm_error* err) {
-  return guard(err, [&] { fill_json(out, model::config_to_json(need(model, "model").object->config_now())); });
+  return guard(err, [&] {
+    fill_json(out, model::config_to_json(need(model, "model").object->config_now()));
+  });
 }
 
 dllm_status dllm_model_describe(const dllm_model* model, dllm_buffer* out, dllm_error* err) {
   return guard(err, [&] { fill_json(out, need(model, "model").object->describe()); });
 }
 
-dllm_status dllm_model_i64(const dllm_model* model, const char* key, int64_t* out, dllm_error* err) {
+dllm_status dllm_model_i64(const dllm_model* model, const char* key, int64_t* out,
+                           dllm_error* err) {
   return guard(err, [&] {
     const int64_t value = need(model, "model").object->i64(need_text(key, "key"));
     need_out(out, "out") = value;
@@ -78,11 +84,13 @@ int64_t dllm_model_param_count(const dllm_model* model) {
 
 const char* dllm_model_param_name(const dllm_model* model, int64_t index) {
   const Held held(model);
-  if (!held || index < 0 || index >= static_cast<int64_t>(held->object->params().names().size())) return nullptr;
+  if (!held || index < 0 || index >= static_cast<int64_t>(held->object->params().names().size()))
+    return nullptr;
   return held->object->params().names()[static_cast<size_t>(index)].c_str();
 }
 
-dllm_status dllm_model_param(const dllm_model* model, const char* name, dllm_tensor** out, dllm_error* err) {
+dllm_status dllm_model_param(const dllm_model* model, const char* name, dllm_tensor** out,
+                             dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     const auto& params = std::as_const(*need(model, "model").object).params();
@@ -91,25 +99,27 @@ dllm_status dllm_model_param(const dllm_model* model, const char* name, dllm_ten
   });
 }
 
-dllm_status dllm_model_set_param(dllm_model* model, const char* name, const dllm_tensor* value, dllm_error* err) {
+dllm_status dllm_model_set_param(dllm_model* model, const char* name, const dllm_tensor* value,
+                                 dllm_error* err) {
   return guard(err, [&] {
     auto& params = need(model, "model").object->params();
     params.write(need_text(name, "name"), need(value, "value").object);
   });
 }
 
-dllm_status dllm_model_set_tokenizer(dllm_model* model, const dllm_tokenizer* tok, dllm_error* err) {
-  return guard(err, [&] {
-    model::set_tokenizer(*need(model, "model").object, *need(tok, "tok").object);
-  });
+dllm_status dllm_model_set_tokenizer(dllm_model* model, const dllm_tokenizer* tok,
+                                     dllm_error* err) {
+  return guard(
+      err, [&] { model::set_tokenizer(*need(model, "model").object, *need(tok, "tok").object); });
 }
 
-dllm_status dllm_model_forward(dllm_model* model, const dllm_batch* batch, const dllm_options* opts, dllm_task* task,
-                               dllm_batch** out, dllm_error* err) {
+dllm_status dllm_model_forward(dllm_model* model, const dllm_batch* batch, const dllm_options* opts,
+                               dllm_task* task, dllm_batch** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     model::Model& object = *need(model, "model").object;
     const Batch& arrays = need(batch, "batch").object;
-    *out = new dllm_batch(model::forward(object, arrays, options_of(opts, "forward"), task_of(task)));
+    *out =
+        new dllm_batch(model::forward(object, arrays, options_of(opts, "forward"), task_of(task)));
   });
 }

@@ -15,8 +15,14 @@ namespace {
 
 } // namespace
 
-std::shared_ptr<graph::Engine> make_engine(const Options&) { fail_not_built(); }
-Json list_plugins() { fail_not_built(); }
-Json describe_plugin(const std::string&) { fail_not_built(); }
+std::shared_ptr<graph::Engine> make_engine(const Options&) {
+  fail_not_built();
+}
+Json list_plugins() {
+  fail_not_built();
+}
+Json describe_plugin(const std::string&) {
+  fail_not_built();
+}
 
 } // namespace dllm::pjrt

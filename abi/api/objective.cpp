@@ -5,15 +5,16 @@
 using namespace dllm;
 using namespace dllm::abi;
 
-dllm_status dllm_objective_new(const char* name, const dllm_schedule* schedule, const dllm_options* opts,
-                               dllm_objective** out, dllm_error* err) {
+dllm_status dllm_objective_new(const char* name, const dllm_schedule* schedule,
+                               const dllm_options* opts, dllm_objective** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     const std::string wanted = need_text(name, "name");
     noise::objective_schema(wanted);
     const dllm_schedule* given = optional(schedule, "schedule");
-    *out = new dllm_objective(noise::make_objective(wanted, given == nullptr ? nullptr : given->object,
-                                                    options_of(opts, "objective:" + wanted)));
+    *out =
+        new dllm_objective(noise::make_objective(wanted, given == nullptr ? nullptr : given->object,
+                                                 options_of(opts, "objective:" + wanted)));
   });
 }
 
@@ -21,8 +22,9 @@ void dllm_objective_release(dllm_objective* objective) {
   release(objective);
 }
 
-dllm_status dllm_objective_prepare(const dllm_objective* objective, const dllm_model* model, const dllm_batch* batch,
-                                   int64_t seed, int64_t step, dllm_batch** out, dllm_error* err) {
+dllm_status dllm_objective_prepare(const dllm_objective* objective, const dllm_model* model,
+                                   const dllm_batch* batch, int64_t seed, int64_t step,
+                                   dllm_batch** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     const noise::Objective& object = *need(objective, "objective").object;
@@ -32,7 +34,7 @@ dllm_status dllm_objective_prepare(const dllm_objective* objective, const dllm_m
     noise::PrepareContext context;
     if (given != nullptr) {
       context = noise::prepare_context(object, given->object->config());
-    } else {  // mask id and shift are the objective's own options
+    } else { // mask id and shift are the objective's own options
       context.mask_id = object.options().i64("mask_id");
       context.shift = static_cast<int>(std::max<int64_t>(object.options().i64("shift"), 0));
     }
@@ -40,8 +42,9 @@ dllm_status dllm_objective_prepare(const dllm_objective* objective, const dllm_m
   });
 }
 
-dllm_status dllm_objective_loss(dllm_objective* objective, dllm_model* model, const dllm_batch* batch, int64_t seed,
-                                dllm_task* task, double* out_loss, dllm_error* err) {
+dllm_status dllm_objective_loss(dllm_objective* objective, dllm_model* model,
+                                const dllm_batch* batch, int64_t seed, dllm_task* task,
+                                double* out_loss, dllm_error* err) {
   return guard(err, [&] {
     const auto& object = need(objective, "objective").object;
     const auto& on = need(model, "model").object;

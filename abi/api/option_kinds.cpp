@@ -21,17 +21,22 @@ namespace {
 
 const Schema& lua_schema() {
   static const Schema schema(
-      "lua", {option_choice("sandbox", "safe", {"safe", "files", "full"},
-                            "safe: no files, processes or native code; files: the library's files below roots too; full: "
-                            "everything, with the standard libraries of Lua."),
-              option_list("roots", {}, "Folders that level files reaches, with all below them."),
-              option_i64("memory_limit", -1, -1, int64_t{1} << 50,
-                         "Bytes of the script's heap and of the library's objects that it makes; 0: none, -1: 1 GiB, "
-                         "none at level full."),
-              option_i64("step_limit", 0, 0, INT64_MAX,
-                         "Instructions of one call, and what library functions charge for their work; 0: none."),
-              option_str("path", "", "Folders of modules for require, separated by ';' (full level)."),
-              option_i64("seed", 0, INT64_MIN, INT64_MAX, "Of math.random, which repeats itself everywhere.")});
+      "lua",
+      {option_choice("sandbox", "safe", {"safe", "files", "full"},
+                     "safe: no files, processes or native code; files: the library's files below "
+                     "roots too; full: "
+                     "everything, with the standard libraries of Lua."),
+       option_list("roots", {}, "Folders that level files reaches, with all below them."),
+       option_i64("memory_limit", -1, -1, int64_t{1} << 50,
+                  "Bytes of the script's heap and of the library's objects that it makes; 0: none, "
+                  "-1: 1 GiB, "
+                  "none at level full."),
+       option_i64(
+           "step_limit", 0, 0, INT64_MAX,
+           "Instructions of one call, and what library functions charge for their work; 0: none."),
+       option_str("path", "", "Folders of modules for require, separated by ';' (full level)."),
+       option_i64("seed", 0, INT64_MIN, INT64_MAX,
+                  "Of math.random, which repeats itself everywhere.")});
   return schema;
 }
 
@@ -65,15 +70,18 @@ const std::vector<KindRow>& kinds() {
         {"tokenizer_train", &text::tokenizer_train_schema()},
         {"trainer", &train::trainer_schema()},
     };
-    add_named(rows, "decoder", decode::decoder_schema(""), decode::policy_names(), decode::decoder_schema);
-    add_named(rows, "objective", noise::objective_schema(""), noise::objective_names(), noise::objective_schema);
-    add_named(rows, "schedule", noise::schedule_schema(""), noise::schedule_names(), noise::schedule_schema);
+    add_named(rows, "decoder", decode::decoder_schema(""), decode::policy_names(),
+              decode::decoder_schema);
+    add_named(rows, "objective", noise::objective_schema(""), noise::objective_names(),
+              noise::objective_schema);
+    add_named(rows, "schedule", noise::schedule_schema(""), noise::schedule_names(),
+              noise::schedule_schema);
     return rows;
   }();
   return table;
 }
 
-}  // namespace
+} // namespace
 
 const Schema& schema_of(std::string_view kind) {
   std::vector<std::string> names;
@@ -82,7 +90,8 @@ const Schema& schema_of(std::string_view kind) {
     names.push_back(row.kind);
   }
   const std::string near = nearest(std::string(kind), names);
-  fail_with_hint(near.empty() ? "dllm_registry_name(\"options\", i) lists the kinds" : fmt::format("did you mean {}?", near),
+  fail_with_hint(near.empty() ? "dllm_registry_name(\"options\", i) lists the kinds"
+                              : fmt::format("did you mean {}?", near),
                  Code::not_found, "there is no kind of options \"{}\"", kind);
 }
 
@@ -91,4 +100,4 @@ const char* option_kind_name(int64_t index) {
   return kinds()[static_cast<size_t>(index)].kind.c_str();
 }
 
-}  // namespace dllm::abi
+} // namespace dllm::abi

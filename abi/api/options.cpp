@@ -1,6 +1,5 @@
 #include "handles.h"
 
-
 #include <nlohmann/json.hpp>
 
 using namespace dllm;
@@ -12,10 +11,11 @@ Options dllm::abi::options_of(const dllm_options* opts, std::string_view kind) {
   const std::string& own = given->object.schema().kind();
   const std::string_view own_base = std::string_view(own).substr(0, own.find(':'));
   const std::string_view wanted_base = kind.substr(0, kind.find(':'));
-  const bool fits = own == kind || (own_base == wanted_base && (own == own_base || kind == wanted_base));
+  const bool fits =
+      own == kind || (own_base == wanted_base && (own == own_base || kind == wanted_base));
   if (!fits) {
-    fail_with_hint(fmt::format("make them with dllm_options_new(\"{}\")", kind), Code::invalid_argument,
-                   "opts are of kind {}, this call takes {}", own, kind);
+    fail_with_hint(fmt::format("make them with dllm_options_new(\"{}\")", kind),
+                   Code::invalid_argument, "opts are of kind {}, this call takes {}", own, kind);
   }
   return given->object;
 }
@@ -31,21 +31,25 @@ void dllm_options_release(dllm_options* opts) {
   release(opts);
 }
 
-dllm_status dllm_options_set_i64(dllm_options* opts, const char* key, int64_t value, dllm_error* err) {
+dllm_status dllm_options_set_i64(dllm_options* opts, const char* key, int64_t value,
+                                 dllm_error* err) {
   return guard(err, [&] { need(opts, "opts").object.set_i64(need_text(key, "key"), value); });
 }
 
-dllm_status dllm_options_set_f64(dllm_options* opts, const char* key, double value, dllm_error* err) {
+dllm_status dllm_options_set_f64(dllm_options* opts, const char* key, double value,
+                                 dllm_error* err) {
   return guard(err, [&] { need(opts, "opts").object.set_f64(need_text(key, "key"), value); });
 }
 
-dllm_status dllm_options_set_str(dllm_options* opts, const char* key, const char* value, dllm_error* err) {
+dllm_status dllm_options_set_str(dllm_options* opts, const char* key, const char* value,
+                                 dllm_error* err) {
   return guard(err, [&] {
     need(opts, "opts").object.set_str(need_text(key, "key"), need_text(value, "value"));
   });
 }
 
-dllm_status dllm_options_set_json(dllm_options* opts, const char* json, int64_t size, dllm_error* err) {
+dllm_status dllm_options_set_json(dllm_options* opts, const char* json, int64_t size,
+                                  dllm_error* err) {
   return guard(err, [&] {
     Options& object = need(opts, "opts").object;
     try {

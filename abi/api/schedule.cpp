@@ -1,28 +1,31 @@
 #include "handles.h"
 
-
 using namespace dllm;
 using namespace dllm::abi;
 
-dllm_status dllm_schedule_new(const char* name, const dllm_options* opts, dllm_schedule** out, dllm_error* err) {
+dllm_status dllm_schedule_new(const char* name, const dllm_options* opts, dllm_schedule** out,
+                              dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
     const std::string wanted = need_text(name, "name");
-    noise::schedule_schema(wanted);  // an unknown name fails before the options are looked at
+    noise::schedule_schema(wanted); // an unknown name fails before the options are looked at
     *out = new dllm_schedule(noise::make_schedule(wanted, options_of(opts, "schedule:" + wanted)));
   });
 }
 
-dllm_status dllm_schedule_table(const double* t, const double* alpha, const double* dalpha, const double* weight,
-                                int64_t count, dllm_schedule** out, dllm_error* err) {
+dllm_status dllm_schedule_table(const double* t, const double* alpha, const double* dalpha,
+                                const double* weight, int64_t count, dllm_schedule** out,
+                                dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
-    const auto column = [&](const double* data, const char* name) { return need_array(data, count, name); };
+    const auto column = [&](const double* data, const char* name) {
+      return need_array(data, count, name);
+    };
     const auto maybe = [&](const double* data, const char* name) {
       return data == nullptr ? std::span<const double>() : need_array(data, count, name);
     };
-    *out = new dllm_schedule(noise::table_schedule(column(t, "t"), column(alpha, "alpha"), maybe(dalpha, "dalpha"),
-                                                   maybe(weight, "weight")));
+    *out = new dllm_schedule(noise::table_schedule(
+        column(t, "t"), column(alpha, "alpha"), maybe(dalpha, "dalpha"), maybe(weight, "weight")));
   });
 }
 
@@ -30,8 +33,9 @@ void dllm_schedule_release(dllm_schedule* schedule) {
   release(schedule);
 }
 
-dllm_status dllm_schedule_eval(const dllm_schedule* schedule, const double* t, int64_t count, double* dst_alpha,
-                               double* dst_dalpha, double* dst_weight, dllm_error* err) {
+dllm_status dllm_schedule_eval(const dllm_schedule* schedule, const double* t, int64_t count,
+                               double* dst_alpha, double* dst_dalpha, double* dst_weight,
+                               dllm_error* err) {
   return guard(err, [&] {
     const noise::Schedule& object = *need(schedule, "schedule").object;
     const auto times = need_array(t, count, "t");

@@ -64,9 +64,10 @@ void measure(const std::string& name, int cancels, const Call& call) {
       throw result.error();
     }
   }
-  std::printf("%-16s %8.0f ms whole | %3zu cancelled: p50 %7.2f  p90 %7.2f  max %7.2f ms | %d went on, at most %.2f ms\n",
-              name.c_str(), whole, waits.size(), quantile(waits, 0.5), quantile(waits, 0.9), quantile(waits, 1), went_on,
-              longest_on);
+  std::printf("%-16s %8.0f ms whole | %3zu cancelled: p50 %7.2f  p90 %7.2f  max %7.2f ms | %d went "
+              "on, at most %.2f ms\n",
+              name.c_str(), whole, waits.size(), quantile(waits, 0.5), quantile(waits, 0.9),
+              quantile(waits, 1), went_on, longest_on);
   std::fflush(stdout);
 }
 
@@ -78,17 +79,27 @@ struct Sizes {
 
 Sizes sizes_of(const std::string& name) {
   if (name == "500m") {
-    return {R"({"model_type": "qwen2", "vocab_size": 151936, "hidden_size": 896, "num_hidden_layers": 24,
+    return {
+        R"({"model_type": "qwen2", "vocab_size": 151936, "hidden_size": 896, "num_hidden_layers": 24,
                 "num_attention_heads": 14, "num_key_value_heads": 2, "head_dim": 64, "intermediate_size": 4864,
                 "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
                 "tie_word_embeddings": true, "dllm": {"attention": "bidirectional", "mask_token_id": 151935}})",
-            151936, 1, 128, 256, 256};
+        151936,
+        1,
+        128,
+        256,
+        256};
   }
-  return {R"({"model_type": "qwen3", "vocab_size": 8192, "hidden_size": 512, "num_hidden_layers": 12,
+  return {
+      R"({"model_type": "qwen3", "vocab_size": 8192, "hidden_size": 512, "num_hidden_layers": 12,
               "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 64, "intermediate_size": 1408,
               "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
               "tie_word_embeddings": true, "dllm": {"attention": "bidirectional", "mask_token_id": 8191}})",
-          8192, 8, 256, 512, 512};
+      8192,
+      8,
+      256,
+      512,
+      512};
 }
 
 dllm::Batch batch_of(const Sizes& sizes) {
@@ -104,14 +115,15 @@ std::string words(size_t bytes) {
   std::mt19937 random(3);
   std::string text;
   while (text.size() < bytes) {
-    for (size_t left = 2 + random() % 9; left > 0; --left) text += static_cast<char>('a' + random() % 26);
+    for (size_t left = 2 + random() % 9; left > 0; --left)
+      text += static_cast<char>('a' + random() % 26);
     text += random() % 12 == 0 ? '\n' : ' ';
   }
   return text;
 }
 
 class Bench {
- public:
+public:
   Bench(const std::string& size, int cancels, int64_t threads, std::vector<std::string> wanted)
       : sizes_(sizes_of(size)), cancels_(cancels), wanted_(std::move(wanted)),
         folder_(std::filesystem::temp_directory_path() / ("dllm_bench_cancel_" + size)),
@@ -126,7 +138,8 @@ class Bench {
     if (wants("forward") || wants("decode") || wants("save") || wants("load") || wants("train")) {
       dllm::Model model = make(nullptr);
       if (wants("forward")) {
-        measure("forward", cancels_, [&](const dllm::Task* task) { model.forward(batch_, {}, task); });
+        measure("forward", cancels_,
+                [&](const dllm::Task* task) { model.forward(batch_, {}, task); });
       }
       if (wants("decode")) decode(model);
       if (wants("save") || wants("load")) files(model);
@@ -134,15 +147,18 @@ class Bench {
     }
   }
 
- private:
+private:
   bool wants(const char* call) const {
     return wanted_.empty() || std::find(wanted_.begin(), wanted_.end(), call) != wanted_.end();
   }
   std::string path(const char* name) const { return (folder_ / name).string(); }
-  dllm::Model make(const dllm::Task* task) { return dllm::Model::from_config(engine_, sizes_.config, {}, task); }
+  dllm::Model make(const dllm::Task* task) {
+    return dllm::Model::from_config(engine_, sizes_.config, {}, task);
+  }
 
   void decode(const dllm::Model& model) {
-    dllm::Decoder decoder(model, {{"steps", sizes_.steps}, {"gen_length", sizes_.answer}, {"trace", false}});
+    dllm::Decoder decoder(
+        model, {{"steps", sizes_.steps}, {"gen_length", sizes_.answer}, {"trace", false}});
     decoder.start({}, 1);
     measure("decode step", cancels_, [&](const dllm::Task* task) {
       if (decoder.metric("open") < 1) decoder.start({}, 1);
@@ -152,17 +168,22 @@ class Bench {
 
   void files(const dllm::Model& model) {
     const std::string folder = path("model");
-    measure("save", cancels_, [&](const dllm::Task* task) { model.save(folder, {{"overwrite", true}}, task); });
+    measure("save", cancels_, [&](const dllm::Task* task) {
+      model.save(folder, {{"overwrite", true}}, task);
+    });
     for (const char* dtype : {"f32", "bf16", "int8"}) {
-      measure(std::string("load ") + dtype, cancels_,
-              [&](const dllm::Task* task) { dllm::Model::load(engine_, folder, {{"dtype", dtype}}, task); });
+      measure(std::string("load ") + dtype, cancels_, [&](const dllm::Task* task) {
+        dllm::Model::load(engine_, folder, {{"dtype", dtype}}, task);
+      });
     }
   }
 
   void train(const dllm::Model& model) {
     dllm::Trainer trainer(model, dllm::Objective("mdlm"));
-    measure("training step", cancels_, [&](const dllm::Task* task) { trainer.start_step(batch_, task); });
-    measure("accumulate", cancels_, [&](const dllm::Task* task) { trainer.accumulate(batch_, task); });
+    measure("training step", cancels_,
+            [&](const dllm::Task* task) { trainer.start_step(batch_, task); });
+    measure("accumulate", cancels_,
+            [&](const dllm::Task* task) { trainer.accumulate(batch_, task); });
   }
 
   void text() {

@@ -77,7 +77,8 @@ void prefill_beside_steps(const std::string& shape) {
   const auto run = [&](bool grouped) {
     std::vector<size_t> all(rows.size());
     std::iota(all.begin(), all.end(), size_t{0});
-    for (const auto& group : grouped ? window_groups(rows) : std::vector<std::vector<size_t>>{all}) {
+    for (const auto& group :
+         grouped ? window_groups(rows) : std::vector<std::vector<size_t>>{all}) {
       std::vector<PassRow> own;
       for (const size_t i : group) own.push_back(rows[i]);
       program.run(own, state, weights, 31 * 32, nullptr);
@@ -88,7 +89,8 @@ void prefill_beside_steps(const std::string& shape) {
     const int64_t before = program.computed();
     const Seconds taken = timed([&] { run(grouped); });
     fmt::print("{:<12} {:>8} positions  wall {:>8.1f} ms, processor time {:>8.1f} ms\n",
-               grouped ? "grouped" : "one program", program.computed() - before, taken.wall * 1e3, taken.cpu * 1e3);
+               grouped ? "grouped" : "one program", program.computed() - before, taken.wall * 1e3,
+               taken.cpu * 1e3);
   }
 }
 
@@ -110,9 +112,10 @@ int main(int argc, char** argv) {
     else if (what == "loop")
       bench_loop({words.begin() + 1, words.end()});
     else {
-      fmt::print("bench_decode context|share|prefill [--small]\nbench_decode spd [--shape qwen3-0.6b] "
-                 "[--dtype f32] [--lengths 128,512,1024,2048] [--turns 1] [--peer]\n"
-                 "bench_decode loop [--shape small] [--plugin P] [--turns 3]\n");
+      fmt::print(
+          "bench_decode context|share|prefill [--small]\nbench_decode spd [--shape qwen3-0.6b] "
+          "[--dtype f32] [--lengths 128,512,1024,2048] [--turns 1] [--peer]\n"
+          "bench_decode loop [--shape small] [--plugin P] [--turns 3]\n");
       return 2;
     }
   } catch (const Error& error) {

@@ -104,7 +104,8 @@ void measure(MatrixShape s, double peak, dllm::ThreadPool* pool, bool quick) {
   }
 }
 
-dllm::cpu::Gemm product_of(const std::vector<float>& x, std::vector<float>& y, int64_t m, MatrixShape s) {
+dllm::cpu::Gemm product_of(const std::vector<float>& x, std::vector<float>& y, int64_t m,
+                           MatrixShape s) {
   dllm::cpu::Gemm g;
   g.a = x.data(), g.a_stride = s.k;
   g.c = y.data(), g.c_stride = s.n, g.m = m, g.n = s.n, g.k = s.k;
@@ -112,33 +113,39 @@ dllm::cpu::Gemm product_of(const std::vector<float>& x, std::vector<float>& y, i
 }
 
 // Products with one block format, next to f32, int8, and f32 panels that are made of the blocks for each product.
-void measure_blocks(MatrixShape s, const dllm::WeightFormat& format, dllm::ThreadPool* pool, bool quick) {
+void measure_blocks(MatrixShape s, const dllm::WeightFormat& format, dllm::ThreadPool* pool,
+                    bool quick) {
   const std::vector<float> w = numbers(s.n * s.k), scale(static_cast<size_t>(s.n), 0.01f);
-  const std::vector<std::byte> f32 = packed_weights(DType::f32, w, s), i8 = packed_weights(DType::i8, w, s),
+  const std::vector<std::byte> f32 = packed_weights(DType::f32, w, s),
+                               i8 = packed_weights(DType::i8, w, s),
                                blocks = packed_blocks(format, w, s);
   std::vector<float> plain(w.size());
   std::vector<std::byte> panels(f32.size());
   for (int64_t m : {1, 2, 4, 8, 16, 32, 256}) {
     const std::vector<float> x = numbers(m * s.k);
     std::vector<float> y(static_cast<size_t>(m * s.n));
-    dllm::cpu::Gemm as_f32 = product_of(x, y, m, s), as_i8 = as_f32, as_blocks = as_f32, after = as_f32;
+    dllm::cpu::Gemm as_f32 = product_of(x, y, m, s), as_i8 = as_f32, as_blocks = as_f32,
+                    after = as_f32;
     as_f32.b = f32.data();
     as_i8.b = i8.data(), as_i8.b_type = DType::i8, as_i8.scale = scale.data();
     as_blocks.b = blocks.data(), as_blocks.b_format = &format;
     after.b = panels.data();
     const std::vector<double> seconds = best_seconds_of(
         pool->threads(), quick ? 0.05 : 0.3,
-        {[&] { dllm::cpu::gemm_parallel(as_f32, pool); }, [&] { dllm::cpu::gemm_parallel(as_i8, pool); },
+        {[&] { dllm::cpu::gemm_parallel(as_f32, pool); },
+         [&] { dllm::cpu::gemm_parallel(as_i8, pool); },
          [&] { dllm::cpu::gemm_parallel(as_blocks, pool); },
          [&] {
-           for (int64_t r = 0; r < s.n; ++r) dllm::cpu::packed_row(format, blocks.data(), s.k, r, plain.data() + r * s.k);
+           for (int64_t r = 0; r < s.n; ++r)
+             dllm::cpu::packed_row(format, blocks.data(), s.k, r, plain.data() + r * s.k);
            dllm::cpu::pack(DType::f32, plain.data(), s.k, s.n, s.k, panels.data(), pool);
            dllm::cpu::gemm_parallel(after, pool);
          }});
-    std::printf("%6lld x %-5lld m %-4lld us: f32 %8.1f  i8 %8.1f  %s %8.1f  dequantized first %8.1f   f32 / %s %.2f\n",
-                static_cast<long long>(s.n), static_cast<long long>(s.k), static_cast<long long>(m), 1e6 * seconds[0],
-                1e6 * seconds[1], format.name, 1e6 * seconds[2], 1e6 * seconds[3], format.name,
-                seconds[0] / seconds[2]);
+    std::printf("%6lld x %-5lld m %-4lld us: f32 %8.1f  i8 %8.1f  %s %8.1f  dequantized first "
+                "%8.1f   f32 / %s %.2f\n",
+                static_cast<long long>(s.n), static_cast<long long>(s.k), static_cast<long long>(m),
+                1e6 * seconds[0], 1e6 * seconds[1], format.name, 1e6 * seconds[2], 1e6 * seconds[3],
+                format.name, seconds[0] / seconds[2]);
   }
 }
 
@@ -170,7 +177,8 @@ int main(int argc, char** argv) {
                         {32768, 896}}) {
     if (!blocks) measure(s, peak, &pool, quick);
     for (const dllm::WeightFormat* format : dllm::weight_formats()) {
-      if (blocks && format->is_blocks() && format->fits(s.k)) measure_blocks(s, *format, &pool, quick);
+      if (blocks && format->is_blocks() && format->fits(s.k))
+        measure_blocks(s, *format, &pool, quick);
     }
   }
   return 0;

@@ -92,7 +92,8 @@ void head(const Bench& bench, int64_t rows, int64_t in, int64_t vocab) {
                     {f32_type({rows}), f32_type({rows})},
                     {{"has_bias", false},
                      {"has_scale", false},
-                     {"has_count", false}, {"softcap", 0.0},
+                     {"has_count", false},
+                     {"softcap", 0.0},
                      {"want_weight", true},
                      {"want_bias", false}}};
   setup.keeps_forms = {false, true, false};
@@ -113,11 +114,12 @@ void head(const Bench& bench, int64_t rows, int64_t in, int64_t vocab) {
          Tensor::from(Shape{rows}, std::vector<float>(rows, filters ? 0.95f : 1.0f)),
          Tensor::from(Shape{rows}, std::vector<float>(rows, 0.5f))},
         {i32_type({rows}), f32_type({rows}), f32_type({rows}), f32_type({rows}),
-         i32_type({rows, 8}), f32_type({rows, 8}), i32_type({rows}), f32_type({rows}), f32_type({rows}),
-         f32_type({rows}), f32_type({rows})},
+         i32_type({rows, 8}), f32_type({rows, 8}), i32_type({rows}), f32_type({rows}),
+         f32_type({rows}), f32_type({rows}), f32_type({rows})},
         {{"has_bias", false},
          {"has_scale", false},
-         {"has_count", false}, {"softcap", 0.0},
+         {"has_count", false},
+         {"softcap", 0.0},
          {"has_noise", false},
          {"has_banned", false},
          {"nucleus_first", false},
@@ -148,14 +150,16 @@ void row_kernels(const Bench& bench, int64_t rows, int64_t n) {
   const graph::Attributes norm = {{"has_weight", true}, {"has_bias", false}, {"eps", 1e-5}};
   bench.report("rms norm " + shape, {find_kernel("rms_norm"), {x, w}, {type}, norm}, 0, 2 * bytes);
   bench.report("grad of rms norm " + shape,
-               {find_kernel("rms_norm_grad"), {x, y, w}, {type, f32_type({n})}, norm}, 0, 3 * bytes);
-  bench.report("layer norm " + shape, {find_kernel("layer_norm"), {x, w}, {type}, norm}, 0, 2 * bytes);
+               {find_kernel("rms_norm_grad"), {x, y, w}, {type, f32_type({n})}, norm}, 0,
+               3 * bytes);
+  bench.report("layer norm " + shape, {find_kernel("layer_norm"), {x, w}, {type}, norm}, 0,
+               2 * bytes);
   bench.report("silu gate " + shape,
-               {find_kernel("gated_activation"), {x, y}, {type}, {{"kind", std::string("silu")}}}, 0,
-               3 * bytes);
+               {find_kernel("gated_activation"), {x, y}, {type}, {{"kind", std::string("silu")}}},
+               0, 3 * bytes);
   bench.report("gelu gate " + shape,
-               {find_kernel("gated_activation"), {x, y}, {type}, {{"kind", std::string("gelu")}}}, 0,
-               3 * bytes);
+               {find_kernel("gated_activation"), {x, y}, {type}, {{"kind", std::string("gelu")}}},
+               0, 3 * bytes);
 }
 
 void optimizer(const Bench& bench, int64_t count) {
@@ -165,7 +169,10 @@ void optimizer(const Bench& bench, int64_t count) {
       Tensor::from(Shape{8}, std::vector<float>{0.01f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.4f, 0.3f, 0.5f});
   const auto type = f32_type({count});
   bench.report("adamw " + std::to_string(count),
-               {find_kernel("adamw_update"), {x, x, x, ones, scalars}, {type, type, type}, {{"decay", true}}},
+               {find_kernel("adamw_update"),
+                {x, x, x, ones, scalars},
+                {type, type, type},
+                {{"decay", true}}},
                0, 28.0 * count);
   bench.report("sum of squares " + std::to_string(count),
                {find_kernel("sum_of_squares"), {x}, {f32_type({})}, {}}, 0, 4.0 * count);

@@ -29,7 +29,8 @@ inline double best_seconds(int threads, double budget, const std::function<void(
 }
 
 // The same for several calls that take turns, so that what else runs on the machine slows all of them alike.
-inline std::vector<double> best_seconds_of(int threads, double budget, const std::vector<std::function<void()>>& calls) {
+inline std::vector<double> best_seconds_of(int threads, double budget,
+                                           const std::vector<std::function<void()>>& calls) {
   for (const auto& call : calls) call();
   std::vector<double> best(calls.size(), 1e9);
   double spent = 0;

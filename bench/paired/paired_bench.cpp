@@ -27,34 +27,36 @@ constexpr int64_t kVocab = 8192;
 
 // One library, its functions found by name: the two hold the same symbols.
 class Library {
- public:
+public:
   explicit Library(const char* path) : handle_(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
     if (handle_ == nullptr) throw std::runtime_error(dlerror());
     error_ = function(dllm_error_new, "dllm_error_new")();
   }
 
-  template <typename F>
-  F* function(F&, const char* name) const {
+  template <typename F> F* function(F&, const char* name) const {
     void* found = dlsym(handle_, name);
     if (found == nullptr) throw std::runtime_error(std::string("no function ") + name);
     return reinterpret_cast<F*>(found);
   }
   dllm_error* error() const { return error_; }
   void check(dllm_status status, const char* name) const {
-    if (status != 0) throw std::runtime_error(std::string(name) + ": " + function(dllm_error_message, "dllm_error_message")(error_));
+    if (status != 0)
+      throw std::runtime_error(std::string(name) + ": " +
+                               function(dllm_error_message, "dllm_error_message")(error_));
   }
 
- private:
+private:
   void* handle_;
   dllm_error* error_ = nullptr;
 };
 
 // Calls a function of the library, with the error as its last argument.
-#define CALL(name, ...) library_.check(library_.function(name, #name)(__VA_ARGS__, library_.error()), #name)
+#define CALL(name, ...)                                                                            \
+  library_.check(library_.function(name, #name)(__VA_ARGS__, library_.error()), #name)
 
 // The same model, batch, trainer and decoders in one of the libraries. Everything lives until the process ends.
 class Subject {
- public:
+public:
   Subject(const char* path, int64_t threads) : library_(path) {
     dllm_options* options = options_of("engine", "{\"threads\": " + std::to_string(threads) + "}");
     CALL(dllm_engine_new, options, &engine_);
@@ -62,10 +64,12 @@ class Subject {
     batch_ = batch(1, 256);
     train_batch_ = batch(4, 128);
     dllm_objective* objective = nullptr;
-    CALL(dllm_objective_new, "mdlm", nullptr, options_of("objective:mdlm", R"({"mask_id": 8191})"), &objective);
+    CALL(dllm_objective_new, "mdlm", nullptr, options_of("objective:mdlm", R"({"mask_id": 8191})"),
+         &objective);
     CALL(dllm_trainer_new, model(), objective, nullptr, &trainer_);
     whole_ = decoder(R"({"steps": 128, "gen_length": 128, "block_length": 32, "cache": "none"})");
-    cached_ = decoder(R"({"steps": 128, "gen_length": 128, "block_length": 32, "attention": "block_causal", "cache": "exact"})");
+    cached_ = decoder(
+        R"({"steps": 128, "gen_length": 128, "block_length": 32, "attention": "block_causal", "cache": "exact"})");
   }
 
   void forward() {
@@ -85,7 +89,7 @@ class Subject {
     return bytes;
   }
 
- private:
+private:
   dllm_options* options_of(const char* kind, const std::string& json) {
     dllm_options* options = nullptr;
     CALL(dllm_options_new, kind, &options);
@@ -95,7 +99,8 @@ class Subject {
   dllm_model* model() {
     dllm_model* made = nullptr;
     const std::string config = kConfig;
-    CALL(dllm_model_new, engine_, config.data(), static_cast<int64_t>(config.size()), nullptr, nullptr, &made);
+    CALL(dllm_model_new, engine_, config.data(), static_cast<int64_t>(config.size()), nullptr,
+         nullptr, &made);
     return made;
   }
   dllm_batch* batch(int64_t rows, int64_t length) {
@@ -118,7 +123,8 @@ class Subject {
     for (int i = 0; i < count; ++i) {
       if (active == 0) {
         std::vector<int32_t> prompt(64);
-        for (size_t k = 0; k < prompt.size(); ++k) prompt[k] = static_cast<int32_t>(k * 31 % kVocab);
+        for (size_t k = 0; k < prompt.size(); ++k)
+          prompt[k] = static_cast<int32_t>(k * 31 % kVocab);
         CALL(dllm_decoder_start, decoder, prompt.data(), static_cast<int64_t>(prompt.size()), 7);
       }
       CALL(dllm_decoder_step, decoder, nullptr, &active);
@@ -136,7 +142,8 @@ class Subject {
 double milliseconds(Subject& subject, void (Subject::*work)()) {
   const auto begin = std::chrono::steady_clock::now();
   (subject.*work)();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
 }
 
 double quantile(std::vector<double> values, double q) {
@@ -144,7 +151,8 @@ double quantile(std::vector<double> values, double q) {
   return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
 }
 
-void compare(const char* name, Subject& before, Subject& after, void (Subject::*work)(), int turns) {
+void compare(const char* name, Subject& before, Subject& after, void (Subject::*work)(),
+             int turns) {
   std::vector<double> old_times, new_times, ratios;
   milliseconds(before, work);
   milliseconds(after, work);
@@ -157,9 +165,9 @@ void compare(const char* name, Subject& before, Subject& after, void (Subject::*
     new_times.push_back(second);
     ratios.push_back(second / first);
   }
-  std::printf("%-28s old %8.2f ms  new %8.2f ms  new/old %.3f  (quartiles %.3f %.3f, %d turns)\n", name,
-              quantile(old_times, 0.5), quantile(new_times, 0.5), quantile(ratios, 0.5), quantile(ratios, 0.25),
-              quantile(ratios, 0.75), turns);
+  std::printf("%-28s old %8.2f ms  new %8.2f ms  new/old %.3f  (quartiles %.3f %.3f, %d turns)\n",
+              name, quantile(old_times, 0.5), quantile(new_times, 0.5), quantile(ratios, 0.5),
+              quantile(ratios, 0.25), quantile(ratios, 0.75), turns);
   std::fflush(stdout);
 }
 
@@ -175,7 +183,8 @@ int run(int count, char** words) {
   compare("training step, 4 x 128", before, after, &Subject::train, turns);
   compare("8 steps of decoding, whole", before, after, &Subject::decode_whole, turns);
   compare("16 steps, cached blocks", before, after, &Subject::decode_cached, turns);
-  std::printf("peak memory of the engine     old %8.1f MB  new %8.1f MB\n", static_cast<double>(before.peak_bytes()) / 1e6,
+  std::printf("peak memory of the engine     old %8.1f MB  new %8.1f MB\n",
+              static_cast<double>(before.peak_bytes()) / 1e6,
               static_cast<double>(after.peak_bytes()) / 1e6);
   return 0;
 }

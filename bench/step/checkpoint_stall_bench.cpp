@@ -24,7 +24,8 @@ double seconds_of(const auto& call) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-void measure(train::Trainer& trainer, const bench::TrainingSizes& sizes, const std::string& root, bool wait) {
+void measure(train::Trainer& trainer, const bench::TrainingSizes& sizes, const std::string& root,
+             bool wait) {
   Options options(train::checkpoint_schema());
   options.set_json(Json{{"wait", wait}, {"keep_last", 1}});
   const auto step = [&] { trainer.step(bench::batch_of(sizes, trainer.steps_done())); };
@@ -33,7 +34,8 @@ void measure(train::Trainer& trainer, const bench::TrainingSizes& sizes, const s
   const double stall = seconds_of([&] { train::save_checkpoint(trainer, nullptr, root, options); });
   const double next = seconds_of(step);
   const double rest = seconds_of([&] { trainer.sync(); });
-  std::printf("wait=%s  stood still %.3f s;  a step before %.3f s, the next %.3f s;  written after %.3f s more\n",
+  std::printf("wait=%s  stood still %.3f s;  a step before %.3f s, the next %.3f s;  written after "
+              "%.3f s more\n",
               wait ? "true " : "false", stall, alone, next, rest);
 }
 
@@ -44,11 +46,12 @@ void measure_held(train::Trainer& trainer, const bench::TrainingSizes& sizes) {
   step();
   const double alone = seconds_of(step);
   const model::ModelSnapshot model(*runner.model(), model::SnapshotMode::keep_shared, nullptr);
-  const train::StateSnapshot state = train::snapshot_state(runner, model::SnapshotMode::keep_shared, nullptr);
+  const train::StateSnapshot state =
+      train::snapshot_state(runner, model::SnapshotMode::keep_shared, nullptr);
   std::printf("held        a step before %.3f s, the next %.3f s\n", alone, seconds_of(step));
 }
 
-}  // namespace
+} // namespace
 
 int main(int count, char** words) {
   if (count < 2) return 2;
@@ -58,11 +61,13 @@ int main(int count, char** words) {
   engine_options.set_i64("threads", count > 3 ? std::atoll(words[3]) : 2);
   const auto engine = cpu::make_engine(engine_options);
   const bench::TrainingSizes sizes{12, 768, 12, 2048, 20480, 1, 64};
-  const auto model = model::new_model(engine, bench::qwen3_config(sizes), Options(model::model_schema()));
+  const auto model =
+      model::new_model(engine, bench::qwen3_config(sizes), Options(model::model_schema()));
   train::Trainer trainer(model, noise::make_objective("mdlm"), Options(train::trainer_schema()));
   std::printf("%.1f M parameters\n", static_cast<double>(model->i64("params")) * 1e-6);
   for (int64_t turn = 0; turn < saves; ++turn) {
-    for (const bool wait : {true, false}) measure(trainer, sizes, join_path(root, wait ? "waits" : "background"), wait);
+    for (const bool wait : {true, false})
+      measure(trainer, sizes, join_path(root, wait ? "waits" : "background"), wait);
     measure_held(trainer, sizes);
   }
   std::printf("checkpoint_stall_seconds %.3f\n", trainer.metric("checkpoint_stall_seconds"));

@@ -23,8 +23,7 @@ struct ShapeOfRun : bench::TrainingSizes {
   const char* name;
 };
 // gpt2: GPT-2's 124M parameters. quickstart: what scripts/quickstart trains.
-constexpr ShapeOfRun kShapes[] = {{{}, "quickstart"},
-                                  {{12, 768, 12, 3072, 50304, 4, 128}, "gpt2"}};
+constexpr ShapeOfRun kShapes[] = {{{}, "quickstart"}, {{12, 768, 12, 3072, 50304, 4, 128}, "gpt2"}};
 
 Json config_of(const ShapeOfRun& shape) {
   if (std::string(shape.name) == "gpt2") {

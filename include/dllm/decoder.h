@@ -148,9 +148,9 @@ DLLM_API dllm_status dllm_decoder_step(dllm_decoder *decoder, dllm_task *task, i
  * Threads  owner
  * Since    1
  */
-DLLM_API dllm_status dllm_decoder_step_for(dllm_decoder *decoder, double budget_ms, dllm_event_fn fn,
-                                           void *user_data, dllm_task *task, int64_t *out_active,
-                                           dllm_error *err);
+DLLM_API dllm_status dllm_decoder_step_for(dllm_decoder *decoder, double budget_ms,
+                                           dllm_event_fn fn, void *user_data, dllm_task *task,
+                                           int64_t *out_active, dllm_error *err);
 
 /* Runs steps until no slot is active and sends an event for each.
  *

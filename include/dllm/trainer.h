@@ -76,7 +76,7 @@ DLLM_API void dllm_trainer_release(dllm_trainer *trainer);
 /* Runs one optimizer step on one batch.
  *
  * A step that fails or is cancelled changes no weight and does not count. An update that has begun is
- * finished: it reads and writes 28 bytes per parameter, about 1 s for 500 million on two cores.
+ * finished: it reads and writes 28 bytes per parameter: 0.6 s for 494 million on two cores.
  *
  *   trainer    not NULL
  *   batch      not NULL, token rows or prepared arrays

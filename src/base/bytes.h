@@ -10,7 +10,7 @@
 namespace dllm {
 
 class Bytes {
- public:
+public:
   Bytes() = default;
   Bytes(const void* data, size_t size, std::shared_ptr<const void> owner)
       : data_(static_cast<const std::byte*>(data)), size_(size), owner_(std::move(owner)) {}
@@ -24,10 +24,10 @@ class Bytes {
   // REQUIRES: begin + size <= this->size(). The part shares the owner.
   Bytes part(size_t begin, size_t size) const { return {data_ + begin, size, owner_}; }
 
- private:
+private:
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
   std::shared_ptr<const void> owner_;
 };
 
-}  // namespace dllm
+} // namespace dllm

@@ -1,7 +1,6 @@
 #pragma once
 // The one exception type of the core. Only abi/guard.h turns it into a status.
 
-
 #include <fmt/core.h>
 
 #include <cstdint>
@@ -40,7 +39,7 @@ const char* code_name(Code code) noexcept;
 
 // text: one line that names the thing and the numbers, no full stop. hint: what to try, may be empty.
 class Error : public std::exception {
- public:
+public:
   Error(Code code, std::string text, std::string hint = {})
       : code_(code), text_(std::move(text)), hint_(std::move(hint)) {}
 
@@ -49,7 +48,7 @@ class Error : public std::exception {
   const std::string& hint() const noexcept { return hint_; }
   const char* what() const noexcept override { return text_.c_str(); }
 
- private:
+private:
   Code code_;
   std::string text_;
   std::string hint_;
@@ -70,8 +69,7 @@ template <class... Args>
 // The entry of `names` that is closest to `word` by edit distance, or "" when nothing is near.
 std::string nearest(const std::string& word, const char* const* names, size_t count);
 
-template <class Names>
-std::string nearest(const std::string& word, const Names& names) {
+template <class Names> std::string nearest(const std::string& word, const Names& names) {
   std::vector<const char*> list;
   for (const auto& name : names) list.push_back(name.data());
   return nearest(word, list.data(), list.size());
@@ -84,4 +82,4 @@ Code errno_code(int number);
 // "cannot <verb> <path>: <reason>", with the code that fits errno.
 [[noreturn]] void fail_errno(const char* verb, const std::string& path);
 
-}  // namespace dllm
+} // namespace dllm

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>  // renameat2
+#include <cstdio> // renameat2
 #include <cstring>
 #include <filesystem>
 
@@ -33,9 +33,9 @@ struct OpenFile {
   ~OpenFile() { ::close(fd); }
 };
 
-constexpr size_t kFlushed = size_t{8} << 20;  // bytes of a piece that is written at a time
+constexpr size_t kFlushed = size_t{8} << 20; // bytes of a piece that is written at a time
 
-}  // namespace
+} // namespace
 
 bool file_exists(const std::string& path) {
   std::error_code ignored;
@@ -64,16 +64,16 @@ Bytes map_file(const std::string& path) {
   if (size == 0) return {};
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
   if (data == MAP_FAILED) fail_errno("map", path);
-  std::shared_ptr<const void> owner(data, [size](const void* p) {
-    ::munmap(const_cast<void*>(p), size);
-  });
+  std::shared_ptr<const void> owner(
+      data, [size](const void* p) { ::munmap(const_cast<void*>(p), size); });
   return {data, size, std::move(owner)};
 }
 
 Bytes read_bytes(const std::string& path, int64_t limit) {
   const InputFile file(path);
   if (file.size() > limit) {
-    fail(Code::resource_exhausted, "{} has {} bytes, more than the limit of {}", path, file.size(), limit);
+    fail(Code::resource_exhausted, "{} has {} bytes, more than the limit of {}", path, file.size(),
+         limit);
   }
   return file.read(0, file.size());
 }
@@ -82,11 +82,14 @@ std::string read_text(const std::string& path, int64_t limit) {
   return std::string(read_bytes(path, limit).text());
 }
 
-void set_file_hook(FileHook hook) { file_hook.store(hook); }
+void set_file_hook(FileHook hook) {
+  file_hook.store(hook);
+}
 
 FileWriter::FileWriter(const std::string& path) : path_(path) {
   announce("create", path_);
-  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+               0644);
   if (fd_ < 0) fail_errno("create", path);
 }
 
@@ -113,7 +116,8 @@ void FileWriter::write(const void* data, size_t size, const Task* task) {
 // Waits for the piece before and hands the next one to the disk. Makes nothing durable, and a file system that cannot do
 // it loses nothing: close() does all that is left.
 void FileWriter::flush_behind() {
-  constexpr unsigned kWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  constexpr unsigned kWait =
+      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
   if (flushing_ > flushed_) ::sync_file_range(fd_, flushed_, flushing_ - flushed_, kWait);
   ::sync_file_range(fd_, flushing_, written_ - flushing_, SYNC_FILE_RANGE_WRITE);
   flushed_ = flushing_;
@@ -144,7 +148,7 @@ void write_file_atomic(const std::string& path, std::string_view content) {
     writer.close();
     rename_path(partial, path);
   } catch (const Error&) {
-    ::unlink(partial.c_str());  // a full disk has no room for half a file
+    ::unlink(partial.c_str()); // a full disk has no room for half a file
     throw;
   }
 }
@@ -211,6 +215,8 @@ std::string parent_path(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-std::string file_name(const std::string& path) { return fs::path(path).filename().string(); }
+std::string file_name(const std::string& path) {
+  return fs::path(path).filename().string();
+}
 
-}  // namespace dllm
+} // namespace dllm

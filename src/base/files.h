@@ -14,8 +14,8 @@ class Task;
 
 bool file_exists(const std::string& path);
 bool is_directory(const std::string& path);
-bool is_link(const std::string& path);  // a symbolic link, wherever it leads
-int64_t file_size(const std::string& path);  // not_found when there is none
+bool is_link(const std::string& path);      // a symbolic link, wherever it leads
+int64_t file_size(const std::string& path); // not_found when there is none
 
 // Memory-maps a regular file, read-only. The bytes stay valid as long as a copy of the result lives. Only for files
 // that nothing cuts (shared libraries, fixtures): touching a removed page is SIGBUS. input_file.h reads.
@@ -34,7 +34,7 @@ void rename_path(const std::string& from, const std::string& to);
 bool swap_paths(const std::string& a, const std::string& b);
 // Removes a file or a folder with all it holds; nothing there is fine.
 void remove_all(const std::string& path);
-std::vector<std::string> list_directory(const std::string& path);  // names, sorted
+std::vector<std::string> list_directory(const std::string& path); // names, sorted
 std::string join_path(std::string_view folder, std::string_view name);
 std::string parent_path(const std::string& path);
 std::string file_name(const std::string& path);
@@ -47,7 +47,7 @@ void set_file_hook(FileHook hook);
 // An open file that is written front to back and made durable on close(). The destructor closes without fsync. What
 // lies at the path is replaced, but never written to through a link.
 class FileWriter {
- public:
+public:
   explicit FileWriter(const std::string& path);
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
@@ -56,17 +56,17 @@ class FileWriter {
   // Large data in pieces, between which the task is checked; the disk works on a piece while the next is written, so
   // that close() waits for the last one only.
   void write(const void* data, size_t size, const Task* task = nullptr);
-  void close();  // flush, fsync, close
+  void close(); // flush, fsync, close
   int64_t written() const { return written_; }
 
- private:
+private:
   void flush_behind();
 
   std::string path_;
   int fd_ = -1;
   int64_t written_ = 0;
-  int64_t flushing_ = 0;  // bytes [flushed_, flushing_) are on their way to the disk
+  int64_t flushing_ = 0; // bytes [flushed_, flushing_) are on their way to the disk
   int64_t flushed_ = 0;
 };
 
-}  // namespace dllm
+} // namespace dllm

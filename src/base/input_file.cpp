@@ -29,37 +29,41 @@ const char* other_kind(mode_t mode) {
 void check_regular(const struct stat& info, const std::string& path) {
   const std::string kind = other_kind(info.st_mode);
   if (kind.empty()) return;
-  fail_with_hint(kind == "a folder" ? "name a file in it" : "write its content to a file first: files are read in pieces",
+  fail_with_hint(kind == "a folder" ? "name a file in it"
+                                    : "write its content to a file first: files are read in pieces",
                  Code::invalid_argument, "{} is not a regular file: it is {}", path, kind);
 }
 
 FileStamp stamp_of(const struct stat& info) {
-  return {static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino), info.st_size, info.st_mtim.tv_sec,
-          info.st_mtim.tv_nsec};
+  return {static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino), info.st_size,
+          info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
 }
 
-[[noreturn]] void fail_changed(const std::string& path, const FileStamp& before, const FileStamp& now) {
+[[noreturn]] void fail_changed(const std::string& path, const FileStamp& before,
+                               const FileStamp& now) {
   const char* hint = "open it again; a file that is in use must not be written to";
   if (before.size != now.size) {
-    fail_with_hint(hint, Code::data_loss, "{} changed while it was in use: {} bytes when it was opened, now {}", path,
+    fail_with_hint(hint, Code::data_loss,
+                   "{} changed while it was in use: {} bytes when it was opened, now {}", path,
                    before.size, now.size);
   }
-  fail_with_hint(hint, Code::data_loss, "{} changed while it was in use: it was written to after it was opened", path);
+  fail_with_hint(hint, Code::data_loss,
+                 "{} changed while it was in use: it was written to after it was opened", path);
 }
 
 class FileContent final : public Content {
- public:
+public:
   explicit FileContent(const std::string& path) : file_(path) {}
   int64_t size() const override { return file_.size(); }
   Bytes read(int64_t at, int64_t size) const override { return file_.read(at, size); }
   void read_to(int64_t at, int64_t size, void* to) const override { file_.read(at, to, size); }
 
- private:
+private:
   InputFile file_;
 };
 
 class MemoryContent final : public Content {
- public:
+public:
   explicit MemoryContent(Bytes bytes) : bytes_(std::move(bytes)) {}
   int64_t size() const override { return static_cast<int64_t>(bytes_.size()); }
   Bytes read(int64_t at, int64_t size) const override {
@@ -69,11 +73,11 @@ class MemoryContent final : public Content {
     if (size > 0) std::memcpy(to, bytes_.data() + at, static_cast<size_t>(size));
   }
 
- private:
+private:
   Bytes bytes_;
 };
 
-}  // namespace
+} // namespace
 
 FileStamp file_stamp(const std::string& path) {
   struct stat info {};
@@ -107,7 +111,9 @@ InputFile::InputFile(const std::string& path) : path_(path) {
   stamp_ = stamp_of(info);
 }
 
-InputFile::~InputFile() { ::close(fd_); }
+InputFile::~InputFile() {
+  ::close(fd_);
+}
 
 void InputFile::read(int64_t at, void* to, int64_t size) const {
   constexpr int64_t kChunk = int64_t{1} << 26;
@@ -118,7 +124,7 @@ void InputFile::read(int64_t at, void* to, int64_t size) const {
     const ssize_t got = ::pread(fd_, out + done, wanted, at + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno("read", path_);
-    if (got == 0) break;  // the end; where the file was cut, the stamp differs
+    if (got == 0) break; // the end; where the file was cut, the stamp differs
     done += got;
   }
   struct stat info {};
@@ -126,7 +132,8 @@ void InputFile::read(int64_t at, void* to, int64_t size) const {
   const FileStamp now = stamp_of(info);
   if (!(now == stamp_)) fail_changed(path_, stamp_, now);
   if (done < size) {
-    fail(Code::data_loss, "{} ended {} bytes into a read of {} at {}; its size is {}", path_, done, size, at, now.size);
+    fail(Code::data_loss, "{} ended {} bytes into a read of {} at {}; its size is {}", path_, done,
+         size, at, now.size);
   }
 }
 
@@ -141,28 +148,36 @@ Bytes InputFile::read(int64_t at, int64_t size) const {
   return {memory, static_cast<size_t>(size), owner};
 }
 
-ContentRef open_content(const std::string& path) { return std::make_shared<FileContent>(path); }
+ContentRef open_content(const std::string& path) {
+  return std::make_shared<FileContent>(path);
+}
 
-ContentRef memory_content(Bytes bytes) { return std::make_shared<MemoryContent>(std::move(bytes)); }
+ContentRef memory_content(Bytes bytes) {
+  return std::make_shared<MemoryContent>(std::move(bytes));
+}
 
 namespace {
 
 class FolderSource final : public Source {
- public:
+public:
   explicit FolderSource(std::string folder) : folder_(std::move(folder)) {}
 
   bool has(const std::string& name) const override { return file_exists(join_path(folder_, name)); }
-  Bytes open(const std::string& name) const override { return read_bytes(join_path(folder_, name)); }
-  ContentRef content(const std::string& name) const override { return open_content(join_path(folder_, name)); }
+  Bytes open(const std::string& name) const override {
+    return read_bytes(join_path(folder_, name));
+  }
+  ContentRef content(const std::string& name) const override {
+    return open_content(join_path(folder_, name));
+  }
   std::vector<std::string> names() const override { return list_directory(folder_); }
   std::string describe() const override { return folder_; }
 
- private:
+private:
   std::string folder_;
 };
 
 class FileSource final : public Source {
- public:
+public:
   explicit FileSource(std::string path) : path_(std::move(path)) {}
 
   bool has(const std::string& name) const override { return name == file_name(path_); }
@@ -177,7 +192,7 @@ class FileSource final : public Source {
   std::vector<std::string> names() const override { return {file_name(path_)}; }
   std::string describe() const override { return path_; }
 
- private:
+private:
   void check_name(const std::string& name) const {
     if (!has(name)) fail(Code::not_found, "{} is one file, it has no {}", path_, name);
   }
@@ -185,12 +200,12 @@ class FileSource final : public Source {
   std::string path_;
 };
 
-}  // namespace
+} // namespace
 
 std::unique_ptr<Source> open_source(const std::string& path) {
   if (is_directory(path)) return std::make_unique<FolderSource>(path);
   if (!file_exists(path)) fail(Code::not_found, "there is no file or folder {}", path);
-  file_stamp(path);  // a pipe or a device is refused by its name, whatever is looked for in it
+  file_stamp(path); // a pipe or a device is refused by its name, whatever is looked for in it
   return std::make_unique<FileSource>(path);
 }
 
@@ -205,7 +220,9 @@ void MemorySource::add(const std::string& name, const void* data, size_t size, b
   files_[name] = Bytes(owner->data(), size, owner);
 }
 
-bool MemorySource::has(const std::string& name) const { return files_.count(name) != 0; }
+bool MemorySource::has(const std::string& name) const {
+  return files_.count(name) != 0;
+}
 
 Bytes MemorySource::open(const std::string& name) const {
   const auto found = files_.find(name);
@@ -219,4 +236,4 @@ std::vector<std::string> MemorySource::names() const {
   return list;
 }
 
-}  // namespace dllm
+} // namespace dllm

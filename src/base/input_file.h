@@ -16,7 +16,7 @@ namespace dllm {
 struct FileStamp {
   uint64_t device = 0, inode = 0;
   int64_t size = 0;
-  int64_t seconds = 0, nanoseconds = 0;  // of the last write
+  int64_t seconds = 0, nanoseconds = 0; // of the last write
   friend bool operator==(const FileStamp&, const FileStamp&) = default;
 };
 
@@ -29,7 +29,7 @@ void check_stamp(const std::string& path, const FileStamp& stamp);
 // never end, a folder has no bytes. Bytes are read, never mapped: a file that shrinks under a mapping ends the process
 // with SIGBUS. Reads may run together.
 class InputFile {
- public:
+public:
   // not_found, permission_denied, or invalid_argument for what is no regular file.
   explicit InputFile(const std::string& path);
   ~InputFile();
@@ -39,13 +39,13 @@ class InputFile {
   const std::string& path() const { return path_; }
   int64_t size() const { return stamp_.size; }
   const FileStamp& stamp() const { return stamp_; }
-  int descriptor() const { return fd_; }  // open as long as this
+  int descriptor() const { return fd_; } // open as long as this
   // REQUIRES: 0 <= at, at + size <= size(). data_loss when the file was written to or cut since it was opened.
   void read(int64_t at, void* to, int64_t size) const;
   // The same into memory of its own, aligned for any element type.
   Bytes read(int64_t at, int64_t size) const;
 
- private:
+private:
   std::string path_;
   int fd_ = -1;
   FileStamp stamp_;
@@ -53,7 +53,7 @@ class InputFile {
 
 // Bytes that are read piece by piece: of a file, or of a host's memory.
 class Content {
- public:
+public:
   virtual ~Content() = default;
   virtual int64_t size() const = 0;
   // REQUIRES: 0 <= at, at + size <= size(). A view of memory, a copy of a file's bytes.
@@ -69,7 +69,7 @@ ContentRef memory_content(Bytes bytes);
 // Where the files of a model or tokenizer come from: a folder, one file, or a host's memory.
 
 class Source {
- public:
+public:
   virtual ~Source() = default;
   // True when `name` ("config.json") can be opened.
   virtual bool has(const std::string& name) const = 0;
@@ -77,15 +77,15 @@ class Source {
   virtual Bytes open(const std::string& name) const = 0;
   // The same to read piece by piece, of any size: weights.
   virtual ContentRef content(const std::string& name) const = 0;
-  virtual std::vector<std::string> names() const = 0;  // sorted
-  virtual std::string describe() const = 0;            // for error texts: the path, or "memory"
+  virtual std::vector<std::string> names() const = 0; // sorted
+  virtual std::string describe() const = 0;           // for error texts: the path, or "memory"
 };
 
 // A folder, or a single file (then the source holds that one name).
 std::unique_ptr<Source> open_source(const std::string& path);
 
 class MemorySource final : public Source {
- public:
+public:
   // copy: the bytes are copied; else they must outlive the source. Refuses empty and repeated names.
   void add(const std::string& name, const void* data, size_t size, bool copy);
 
@@ -95,8 +95,8 @@ class MemorySource final : public Source {
   std::vector<std::string> names() const override;
   std::string describe() const override { return "memory"; }
 
- private:
+private:
   std::map<std::string, Bytes> files_;
 };
 
-}  // namespace dllm
+} // namespace dllm

@@ -8,10 +8,10 @@
 
 namespace dllm {
 
-using Json = nlohmann::ordered_json;  // keeps the order of keys, so files and dumps are stable
+using Json = nlohmann::ordered_json; // keeps the order of keys, so files and dumps are stable
 
 // Parses one JSON document. `what` names it in errors ("config.json"). Refuses nesting deeper than 64 and repeated
 // keys. Linear in the size of the text. Fails with Code::data_loss and the byte offset.
 Json parse_json(std::string_view text, std::string_view what);
 
-}  // namespace dllm
+} // namespace dllm

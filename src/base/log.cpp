@@ -22,23 +22,23 @@ struct Queue {
 };
 
 struct Hook {
-  std::mutex mutex;  // held while the function runs
+  std::mutex mutex; // held while the function runs
   std::function<void(LogLevel, const std::string&)> fn;
 };
 
 thread_local bool inside_hook = false;
 
 Hook& hook() {
-  static auto* instance = new Hook;  // as the queue
+  static auto* instance = new Hook; // as the queue
   return *instance;
 }
 
 Queue& queue() {
-  static auto* instance = new Queue;  // never destroyed: a thread may log while the process ends
+  static auto* instance = new Queue; // never destroyed: a thread may log while the process ends
   return *instance;
 }
 
-}  // namespace
+} // namespace
 
 void log_hook(LogLevel level, std::function<void(LogLevel, const std::string&)> fn) {
   if (inside_hook) return;
@@ -93,17 +93,17 @@ namespace {
 
 const char* kind_name(EventKind kind) {
   switch (kind) {
-    case EventKind::progress: return "progress";
-    case EventKind::train_step: return "train_step";
-    case EventKind::eval: return "eval";
-    case EventKind::decode_step: return "decode_step";
-    case EventKind::block: return "block";
-    case EventKind::checkpoint: return "checkpoint";
+  case EventKind::progress: return "progress";
+  case EventKind::train_step: return "train_step";
+  case EventKind::eval: return "eval";
+  case EventKind::decode_step: return "decode_step";
+  case EventKind::block: return "block";
+  case EventKind::checkpoint: return "checkpoint";
   }
   return "unknown";
 }
 
-}  // namespace
+} // namespace
 
 const Event::Value* Event::find(std::string_view key) const {
   const auto found = values_.find(key);
@@ -124,4 +124,4 @@ Json Event::to_json() const {
   return json;
 }
 
-}  // namespace dllm
+} // namespace dllm

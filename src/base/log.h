@@ -38,12 +38,20 @@ void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
 // The one argument of the one callback type: a kind and values by key, so that events can grow.
 
 // Numbers are those of include/dllm/base.h.
-enum class EventKind : int32_t { progress = 1, train_step = 2, eval = 3, decode_step = 4, block = 5, checkpoint = 6 };
+enum class EventKind : int32_t {
+  progress = 1,
+  train_step = 2,
+  eval = 3,
+  decode_step = 4,
+  block = 5,
+  checkpoint = 6
+};
 enum class Answer : int32_t { go_on = 0, stop = 1, fail = 2 };
 
 class Event {
- public:
-  using Value = std::variant<int64_t, double, std::string, std::vector<int32_t>, std::vector<float>>;
+public:
+  using Value =
+      std::variant<int64_t, double, std::string, std::vector<int32_t>, std::vector<float>>;
 
   explicit Event(EventKind kind) : kind_(kind) {}
   EventKind kind() const { return kind_; }
@@ -54,13 +62,13 @@ class Event {
   // Null when there is no such key.
   const Value* find(std::string_view key) const;
   std::vector<std::string> keys() const;
-  Json to_json() const;  // {"event": "train_step", ...}
+  Json to_json() const; // {"event": "train_step", ...}
 
- private:
+private:
   EventKind kind_;
   std::map<std::string, Value, std::less<>> values_;
 };
 
 using EventFn = std::function<Answer(const Event&)>;
 
-}  // namespace dllm
+} // namespace dllm

@@ -25,11 +25,16 @@ void Meter::charge(int64_t bytes) {
                  used + other, limit_);
 }
 
-const MeterRef& current_meter() noexcept { return slot(); }
+const MeterRef& current_meter() noexcept {
+  return slot();
+}
 
-MeterScope::MeterScope(MeterRef meter) noexcept : before_(std::exchange(slot(), std::move(meter))) {}
+MeterScope::MeterScope(MeterRef meter) noexcept
+    : before_(std::exchange(slot(), std::move(meter))) {}
 
-MeterScope::~MeterScope() { slot() = std::move(before_); }
+MeterScope::~MeterScope() {
+  slot() = std::move(before_);
+}
 
 MeterCharge::MeterCharge(int64_t bytes) {
   if (slot() == nullptr) return;

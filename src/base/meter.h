@@ -1,8 +1,6 @@
 #pragma once
 // Memory: what the machine has, and the bytes that one caller may take.
 
-
-
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -25,7 +23,9 @@ public:
   int64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
   int64_t limit() const noexcept { return limit_; }
   // Bytes until the limit; negative when it is passed. On the meter's thread. REQUIRES: there is a limit.
-  int64_t room() const noexcept { return limit_ - (other_bytes_ == nullptr ? 0 : *other_bytes_) - used(); }
+  int64_t room() const noexcept {
+    return limit_ - (other_bytes_ == nullptr ? 0 : *other_bytes_) - used();
+  }
   // Further bytes that count towards the limit: the owner's own heap. On the meter's thread.
   void set_other_bytes(const int64_t* bytes) noexcept { other_bytes_ = bytes; }
 
@@ -70,4 +70,4 @@ private:
 // Bytes of physical memory, or of the control group when that is less. 0: not known.
 int64_t machine_memory();
 
-}  // namespace dllm
+} // namespace dllm

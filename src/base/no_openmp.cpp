@@ -4,13 +4,18 @@
 
 namespace dllm {
 
-bool has_openmp() { return false; }
-
-std::shared_ptr<TaskRunner> openmp_runner(int) {
-  fail_with_hint("choose thread_pool = own, or build with -DDLLM_OPENMP=ON and a compiler that has OpenMP",
-                 Code::unimplemented, "this build has no threads of OpenMP");
+bool has_openmp() {
+  return false;
 }
 
-int openmp_threads() { return 0; }
+std::shared_ptr<TaskRunner> openmp_runner(int) {
+  fail_with_hint(
+      "choose thread_pool = own, or build with -DDLLM_OPENMP=ON and a compiler that has OpenMP",
+      Code::unimplemented, "this build has no threads of OpenMP");
+}
 
-}  // namespace dllm
+int openmp_threads() {
+  return 0;
+}
+
+} // namespace dllm

@@ -15,7 +15,7 @@ pid_t process_with_teams() {
 }
 
 class OpenMpRunner final : public TaskRunner {
- public:
+public:
   explicit OpenMpRunner(int threads) : threads_(threads) { process_with_teams(); }
 
   void run(int64_t count, ChunkFn chunk, void* job) override {
@@ -24,19 +24,29 @@ class OpenMpRunner final : public TaskRunner {
     for (int64_t i = 0; i < count; ++i) chunk(job, i);
   }
   // Each calling thread has a team of its own: one after the other, so that an engine computes with `threads` threads.
-  bool is_concurrent() const override { return false; }
-  bool is_usable() const override { return process_with_teams() == getpid(); }
+  bool is_concurrent() const override {
+    return false;
+  }
+  bool is_usable() const override {
+    return process_with_teams() == getpid();
+  }
 
- private:
+private:
   const int threads_;
 };
 
-}  // namespace
+} // namespace
 
-bool has_openmp() { return true; }
+bool has_openmp() {
+  return true;
+}
 
-std::shared_ptr<TaskRunner> openmp_runner(int threads) { return std::make_shared<OpenMpRunner>(threads); }
+std::shared_ptr<TaskRunner> openmp_runner(int threads) {
+  return std::make_shared<OpenMpRunner>(threads);
+}
 
-int openmp_threads() { return omp_get_max_threads(); }
+int openmp_threads() {
+  return omp_get_max_threads();
+}
 
-}  // namespace dllm
+} // namespace dllm

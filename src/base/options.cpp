@@ -14,11 +14,11 @@ namespace {
 
 const char* type_name(OptionType type) {
   switch (type) {
-    case OptionType::boolean: return "bool";
-    case OptionType::i64: return "i64";
-    case OptionType::f64: return "f64";
-    case OptionType::str: return "str";
-    case OptionType::list: return "list";
+  case OptionType::boolean: return "bool";
+  case OptionType::i64: return "i64";
+  case OptionType::f64: return "f64";
+  case OptionType::str: return "str";
+  case OptionType::list: return "list";
   }
   return "?";
 }
@@ -26,19 +26,21 @@ const char* type_name(OptionType type) {
 Json value_json(const OptionValue& value) {
   return std::visit(
       [](const auto& v) -> Json {
-        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::monostate>) return nullptr;
-        else return v;
+        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::monostate>)
+          return nullptr;
+        else
+          return v;
       },
       value);
 }
 
 const char* spoken_name(OptionType type) {
   switch (type) {
-    case OptionType::boolean: return "true or false";
-    case OptionType::i64: return "a whole number";
-    case OptionType::f64: return "a number";
-    case OptionType::str: return "a text";
-    case OptionType::list: return "a list of texts";
+  case OptionType::boolean: return "true or false";
+  case OptionType::i64: return "a whole number";
+  case OptionType::f64: return "a number";
+  case OptionType::str: return "a text";
+  case OptionType::list: return "a list of texts";
   }
   return "?";
 }
@@ -65,17 +67,15 @@ void check_choice(const OptionSpec& spec, const std::string& text) {
 
 OptionValue from_number(const OptionSpec& spec, double number, bool whole) {
   switch (spec.type) {
-    case OptionType::boolean:
-      if (whole && (number == 0 || number == 1)) return number == 1;
-      fail_type(spec, fmt::format("{}", number));
-    case OptionType::i64:
-      if (!whole) fail_type(spec, fmt::format("{}", number));
-      check_number(spec, number);
-      return static_cast<int64_t>(number);
-    case OptionType::f64:
-      check_number(spec, number);
-      return number;
-    default: fail_type(spec, "a number");
+  case OptionType::boolean:
+    if (whole && (number == 0 || number == 1)) return number == 1;
+    fail_type(spec, fmt::format("{}", number));
+  case OptionType::i64:
+    if (!whole) fail_type(spec, fmt::format("{}", number));
+    check_number(spec, number);
+    return static_cast<int64_t>(number);
+  case OptionType::f64: check_number(spec, number); return number;
+  default: fail_type(spec, "a number");
   }
 }
 
@@ -83,7 +83,8 @@ OptionValue from_json(const OptionSpec& spec, const Json& json) {
   if (json.is_boolean() && spec.type == OptionType::boolean) return json.get<bool>();
   if (json.is_number_integer() && spec.type == OptionType::i64) {
     if (json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-      fail(Code::invalid_argument, "option {} = {} is above 9223372036854775807", spec.key, json.get<uint64_t>());
+      fail(Code::invalid_argument, "option {} = {} is above 9223372036854775807", spec.key,
+           json.get<uint64_t>());
     }
     check_number(spec, json.get<double>());
     return json.get<int64_t>();
@@ -107,15 +108,22 @@ OptionValue from_json(const OptionSpec& spec, const Json& json) {
   fail_type(spec, json.is_string() ? "a text" : json.is_array() ? "a list" : shown);
 }
 
-}  // namespace
+} // namespace
 
 OptionSpec option_bool(std::string key, bool value, std::string sentence) {
   return {std::move(key), OptionType::boolean, value, 0, 1, false, {}, std::move(sentence)};
 }
 
-OptionSpec option_i64(std::string key, int64_t value, int64_t min, int64_t max, std::string sentence) {
-  return {std::move(key), OptionType::i64, value, static_cast<double>(min), static_cast<double>(max),
-          true, {}, std::move(sentence)};
+OptionSpec option_i64(std::string key, int64_t value, int64_t min, int64_t max,
+                      std::string sentence) {
+  return {std::move(key),
+          OptionType::i64,
+          value,
+          static_cast<double>(min),
+          static_cast<double>(max),
+          true,
+          {},
+          std::move(sentence)};
 }
 
 OptionSpec option_f64(std::string key, double value, double min, double max, std::string sentence) {
@@ -128,8 +136,8 @@ OptionSpec option_str(std::string key, std::string value, std::string sentence) 
 
 OptionSpec option_choice(std::string key, std::string value, std::vector<std::string> choices,
                          std::string sentence) {
-  return {std::move(key), OptionType::str, std::move(value), 0, 0, false, std::move(choices),
-          std::move(sentence)};
+  return {std::move(key), OptionType::str,    std::move(value),   0, 0,
+          false,          std::move(choices), std::move(sentence)};
 }
 
 OptionSpec option_list(std::string key, std::vector<std::string> value, std::string sentence) {
@@ -154,7 +162,8 @@ const OptionSpec& Schema::find(std::string_view key) const {
 Json Schema::to_json() const {
   Json keys = Json::array();
   for (const OptionSpec& spec : specs_) {
-    Json row = {{"name", spec.key}, {"type", type_name(spec.type)},
+    Json row = {{"name", spec.key},
+                {"type", type_name(spec.type)},
                 {"default", value_json(spec.default_value)}};
     if (spec.bounded) {
       row["min"] = spec.min;
@@ -202,8 +211,10 @@ void Options::set_json(const Json& object) {
   const auto walk = [&](const auto& self, const Json& node, const std::string& prefix) -> void {
     for (const auto& [name, value] : node.items()) {
       const std::string key = prefix + name;
-      if (value.is_object()) self(self, value, key + ".");
-      else changed.set(key, from_json(schema_->find(key), value));
+      if (value.is_object())
+        self(self, value, key + ".");
+      else
+        changed.set(key, from_json(schema_->find(key), value));
     }
   };
   walk(walk, object, "");
@@ -231,11 +242,13 @@ void Options::set_text(std::string_view key, std::string_view text) {
   }
   int64_t whole = 0;
   const char* end = word.data() + word.size();
-  if (const auto r = std::from_chars(word.data(), end, whole); r.ec == std::errc() && r.ptr == end) {
+  if (const auto r = std::from_chars(word.data(), end, whole);
+      r.ec == std::errc() && r.ptr == end) {
     return set_i64(key, whole);
   }
   double number = 0;
-  if (const auto r = std::from_chars(word.data(), end, number); r.ec != std::errc() || r.ptr != end) {
+  if (const auto r = std::from_chars(word.data(), end, number);
+      r.ec != std::errc() || r.ptr != end) {
     fail_type(spec, fmt::format("\"{}\"", word));
   }
   set(key, from_number(spec, number, number == std::floor(number) && std::abs(number) < 9e15));
@@ -284,4 +297,4 @@ Json Options::to_json() const {
   return object;
 }
 
-}  // namespace dllm
+} // namespace dllm

@@ -20,18 +20,19 @@ using OptionValue =
 
 // One row of a schema. Rows are made by the option_* functions below.
 struct OptionSpec {
-  std::string key;  // snake_case, dotted for sub-systems
+  std::string key; // snake_case, dotted for sub-systems
   OptionType type;
   OptionValue default_value;
-  double min = 0, max = 0;             // numbers; checked when bounded
+  double min = 0, max = 0; // numbers; checked when bounded
   bool bounded = false;
-  std::vector<std::string> choices;    // strings; empty: any text
-  std::string sentence;                // one sentence for people
+  std::vector<std::string> choices; // strings; empty: any text
+  std::string sentence;             // one sentence for people
   int since = 1;
 };
 
 OptionSpec option_bool(std::string key, bool value, std::string sentence);
-OptionSpec option_i64(std::string key, int64_t value, int64_t min, int64_t max, std::string sentence);
+OptionSpec option_i64(std::string key, int64_t value, int64_t min, int64_t max,
+                      std::string sentence);
 OptionSpec option_f64(std::string key, double value, double min, double max, std::string sentence);
 OptionSpec option_str(std::string key, std::string value, std::string sentence);
 OptionSpec option_choice(std::string key, std::string value, std::vector<std::string> choices,
@@ -40,7 +41,7 @@ OptionSpec option_list(std::string key, std::vector<std::string> value, std::str
 
 // The keys of one kind ("decoder", "objective:mdlm"). Lives as long as the process.
 class Schema {
- public:
+public:
   Schema(std::string kind, std::vector<OptionSpec> specs);
 
   const std::string& kind() const { return kind_; }
@@ -50,7 +51,7 @@ class Schema {
   // {"kind", "keys": [{"name", "type", "default", "min", "max", "choices", "doc", "since"}]}
   Json to_json() const;
 
- private:
+private:
   std::string kind_;
   std::vector<OptionSpec> specs_;
 };
@@ -58,13 +59,13 @@ class Schema {
 // Values set by a caller over the defaults of a schema. Copies are cheap enough to keep ("options are copied when
 // used"). Setters check type, bounds and choices and change nothing when they fail.
 class Options {
- public:
+public:
   // REQUIRES: schema outlives the options (schemas are static tables).
   explicit Options(const Schema& schema) : schema_(&schema) {}
 
   const Schema& schema() const { return *schema_; }
 
-  void set_i64(std::string_view key, int64_t value);  // also for bool keys (0, 1) and f64 keys
+  void set_i64(std::string_view key, int64_t value); // also for bool keys (0, 1) and f64 keys
   void set_f64(std::string_view key, double value);
   void set_str(std::string_view key, std::string_view value);
   // An object; nested objects give dotted keys. Either every key is set or none.
@@ -79,9 +80,9 @@ class Options {
   const std::string& str(std::string_view key) const;
   const std::vector<std::string>& list(std::string_view key) const;
 
-  Json to_json() const;  // effective values of every key
+  Json to_json() const; // effective values of every key
 
- private:
+private:
   const OptionValue& value(std::string_view key, OptionType type) const;
   void set(std::string_view key, OptionValue value);
 
@@ -89,4 +90,4 @@ class Options {
   std::map<std::string, OptionValue, std::less<>> values_;
 };
 
-}  // namespace dllm
+} // namespace dllm

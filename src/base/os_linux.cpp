@@ -28,7 +28,7 @@ int cgroup_quota() {
   }
 }
 
-}  // namespace
+} // namespace
 
 int allowed_cpus() {
   int count = static_cast<int>(std::thread::hardware_concurrency());
@@ -42,10 +42,10 @@ int allowed_cpus() {
 int64_t machine_memory() {
   const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   int64_t bytes = pages > 0 && page > 0 ? pages * page : 0;
-  std::ifstream file("/sys/fs/cgroup/memory.max");  // cgroup v2: bytes, or "max"
+  std::ifstream file("/sys/fs/cgroup/memory.max"); // cgroup v2: bytes, or "max"
   int64_t limit = 0;
   if (file >> limit && limit > 0) bytes = bytes > 0 ? std::min(bytes, limit) : limit;
   return bytes;
 }
 
-}  // namespace dllm
+} // namespace dllm

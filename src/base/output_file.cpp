@@ -24,7 +24,7 @@ ssize_t write_without_signal(int fd, const void* data, size_t size) {
   sigaddset(&both, SIGXFSZ);
   sigaddset(&both, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &both, &mask);
-  sigpending(&before);  // the host's own, which stay
+  sigpending(&before); // the host's own, which stay
   const ssize_t put = ::write(fd, data, size);
   const int number = errno;
   const int sent = put >= 0 ? 0 : number == EFBIG ? SIGXFSZ : number == EPIPE ? SIGPIPE : 0;
@@ -43,13 +43,15 @@ ssize_t write_without_signal(int fd, const void* data, size_t size) {
 
 AppendFile::AppendFile(const std::string& path, bool append) : path_(path) {
   // Opening a pipe for writing fails with ENXIO under O_NONBLOCK while nothing reads it.
-  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
+  fd_ =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
   if (fd_ < 0 && errno != ENXIO) fail_errno("write", path);
   struct stat info {};
   const bool known = fd_ >= 0 && ::fstat(fd_, &info) == 0;
   if (!known || !(S_ISREG(info.st_mode) || S_ISCHR(info.st_mode))) {
     if (fd_ >= 0) ::close(fd_);
-    fail_with_hint("name a file", Code::invalid_argument, "cannot write {}: it is a pipe or a socket", path);
+    fail_with_hint("name a file", Code::invalid_argument,
+                   "cannot write {}: it is a pipe or a socket", path);
   }
   ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_NONBLOCK);
   if (!append && S_ISREG(info.st_mode) && ::ftruncate(fd_, 0) != 0) {
@@ -60,7 +62,9 @@ AppendFile::AppendFile(const std::string& path, bool append) : path_(path) {
   }
 }
 
-AppendFile::~AppendFile() { ::close(fd_); }
+AppendFile::~AppendFile() {
+  ::close(fd_);
+}
 
 size_t AppendFile::write(std::string_view data) {
   size_t done = 0;
@@ -78,7 +82,7 @@ namespace {
 constexpr std::chrono::seconds kPatience{30};
 constexpr std::chrono::milliseconds kPause{5};
 
-}  // namespace
+} // namespace
 
 FolderLock::FolderLock(const std::string& folder, const Task* task) : path_(folder) {
   fd_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -90,8 +94,8 @@ FolderLock::FolderLock(const std::string& folder, const Task* task) : path_(fold
       check_task(task);
       if (std::chrono::steady_clock::now() > give_up) {
         fail_with_hint("save elsewhere, or wait until the other save has ended", Code::unavailable,
-                       "{} is in use: another save has been writing there for more than {} seconds", path_,
-                       kPatience.count());
+                       "{} is in use: another save has been writing there for more than {} seconds",
+                       path_, kPatience.count());
       }
       std::this_thread::sleep_for(kPause);
     }
@@ -103,15 +107,16 @@ FolderLock::FolderLock(const std::string& folder, const Task* task) : path_(fold
 
 FolderLock::~FolderLock() {
   if (fd_ < 0) return;
-  ::flock(fd_, LOCK_UN);  // a child that was forked meanwhile has the descriptor as well
+  ::flock(fd_, LOCK_UN); // a child that was forked meanwhile has the descriptor as well
   ::close(fd_);
 }
 
 bool FolderLock::at_path() const {
-  struct stat there {}, mine {};
+  struct stat there {
+  }, mine{};
   if (::stat(path_.c_str(), &there) != 0) return false;
   if (fd_ < 0 || ::fstat(fd_, &mine) != 0) return true;
   return there.st_dev == mine.st_dev && there.st_ino == mine.st_ino;
 }
 
-}  // namespace dllm
+} // namespace dllm

@@ -14,10 +14,11 @@
 namespace dllm {
 namespace {
 
-constexpr int kSpins = 2000;  // about 20 us: shorter than a futex wake, longer than the gap between two kernels
+constexpr int kSpins =
+    2000; // about 20 us: shorter than a futex wake, longer than the gap between two kernels
 constexpr uint32_t kClosed = 0xFFFFFFFFu;
 
-thread_local bool inside_chunk = false;  // a nested parallel() runs inline
+thread_local bool inside_chunk = false; // a nested parallel() runs inline
 
 void pause_cpu() {
 #if defined(__x86_64__)
@@ -25,7 +26,7 @@ void pause_cpu() {
 #endif
 }
 
-}  // namespace
+} // namespace
 
 // One job at a time. `ticket` holds job number << 32 | next chunk; a compare-and-swap on it claims a chunk and at the
 // same time proves that the fields read before still belong to that job.
@@ -33,7 +34,7 @@ struct ThreadPool::Impl {
   Impl(int count, std::shared_ptr<TaskRunner> host) : threads(count), runner(std::move(host)) {}
 
   const int threads;
-  const std::shared_ptr<TaskRunner> runner;  // null: workers
+  const std::shared_ptr<TaskRunner> runner; // null: workers
   std::timed_mutex callers;
   std::atomic<uint64_t> ticket{kClosed};
   std::atomic<ChunkFn> fn{nullptr};
@@ -108,7 +109,8 @@ void ThreadPool::Impl::run(int64_t count, ChunkFn f, void* c, const Task* task) 
   const std::unique_lock lock = lock_with_task(callers, task);
   start();
   const uint64_t job = ((ticket.load(std::memory_order_relaxed) >> 32) + 1) & 0xFFFFFFFFu;
-  ticket.store(job << 32 | kClosed, std::memory_order_seq_cst);  // late workers of the last job find nothing
+  ticket.store(job << 32 | kClosed,
+               std::memory_order_seq_cst); // late workers of the last job find nothing
   fn.store(f, std::memory_order_release);
   context.store(c, std::memory_order_release);
   chunks.store(static_cast<uint32_t>(count), std::memory_order_release);
@@ -158,11 +160,12 @@ void run_with(TaskRunner& runner, int64_t chunks, ThreadPool::ChunkFn fn, void* 
   RunnerJob job{fn, context};
   runner.run(chunks, &RunnerJob::chunk, &job);
   const int64_t done = job.done.load(std::memory_order_acquire);
-  if (done != chunks) fail(Code::internal, "the task runner returned after {} of {} chunks", done, chunks);
+  if (done != chunks)
+    fail(Code::internal, "the task runner returned after {} of {} chunks", done, chunks);
   if (job.failed.load(std::memory_order_acquire)) std::rethrow_exception(job.error);
 }
 
-}  // namespace
+} // namespace
 
 ThreadPool::ThreadPool(int threads, std::shared_ptr<TaskRunner> runner)
     : impl_(std::make_unique<Impl>(threads < 1 ? 1 : threads, std::move(runner))) {}
@@ -173,12 +176,16 @@ ThreadPool::~ThreadPool() {
   impl_->wake.notify_all();
   const bool forked = impl_->owner != 0 && impl_->owner != getpid();
   for (std::thread& worker : impl_->workers) {
-    if (forked) worker.detach();
-    else worker.join();
+    if (forked)
+      worker.detach();
+    else
+      worker.join();
   }
 }
 
-int ThreadPool::threads() const { return impl_->threads; }
+int ThreadPool::threads() const {
+  return impl_->threads;
+}
 
 void ThreadPool::run(int64_t chunks, ChunkFn fn, void* context, const Task* task) {
   const bool serial = impl_->threads == 1 || chunks <= 1 || inside_chunk;
@@ -193,4 +200,4 @@ void ThreadPool::run(int64_t chunks, ChunkFn fn, void* context, const Task* task
   run_with(*runner, chunks, fn, context);
 }
 
-}  // namespace dllm
+} // namespace dllm

@@ -12,7 +12,7 @@ namespace dllm {
 
 // Threads that a pool uses in place of workers of its own: those of a host, or of OpenMP.
 class TaskRunner {
- public:
+public:
   using ChunkFn = void (*)(void* job, int64_t index);
   virtual ~TaskRunner() = default;
   // Calls chunk(job, i), which does not throw, once for every i of 0..count-1 and returns after all of them.
@@ -37,7 +37,7 @@ int openmp_threads();
 // own at the first job. Any host thread may call; calls from several threads are served one after the other (a runner
 // may serve them at the same time), a nested call runs inline.
 class ThreadPool {
- public:
+public:
   using ChunkFn = void (*)(void* context, int64_t chunk);
 
   // threads: counts the caller; 1: no worker at all. runner: in place of workers; null: workers.
@@ -51,7 +51,7 @@ class ThreadPool {
   // that had not started by then are left out. The task is checked while another caller has the pool.
   void run(int64_t chunks, ChunkFn fn, void* context, const Task* task = nullptr);
 
- private:
+private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
@@ -63,8 +63,9 @@ int allowed_cpus();
 // never stopped.
 struct Workers {
   Workers() = default;
-  Workers(std::nullptr_t) {}  // NOLINT: null is "no pool", as it is for a pointer
-  Workers(ThreadPool* pool_in, const Task* task_in = nullptr) : pool(pool_in), task(task_in) {}  // NOLINT
+  Workers(std::nullptr_t) {} // NOLINT: null is "no pool", as it is for a pointer
+  Workers(ThreadPool* pool_in, const Task* task_in = nullptr)
+      : pool(pool_in), task(task_in) {} // NOLINT
 
   int threads() const { return pool == nullptr ? 1 : pool->threads(); }
   // The same work on the calling thread.
@@ -79,8 +80,7 @@ struct Workers {
 // Runs fn(0..chunks-1). The task is checked before every chunk: once it is cancelled no further chunk runs, and the
 // call throws as check_task does after the chunks that had started. So a cancel waits for one chunk per thread at most:
 // keep a chunk below 10 ms.
-template <class F>
-void parallel(const Workers& workers, int64_t chunks, F&& fn) {
+template <class F> void parallel(const Workers& workers, int64_t chunks, F&& fn) {
   const Task* const task = workers.task;
   auto checked = [&fn, task](int64_t chunk) {
     check_task(task);
@@ -91,7 +91,9 @@ void parallel(const Workers& workers, int64_t chunks, F&& fn) {
     return;
   }
   using Fn = decltype(checked);
-  workers.pool->run(chunks, [](void* context, int64_t chunk) { (*static_cast<Fn*>(context))(chunk); }, &checked, task);
+  workers.pool->run(
+      chunks, [](void* context, int64_t chunk) { (*static_cast<Fn*>(context))(chunk); }, &checked,
+      task);
 }
 
-}  // namespace dllm
+} // namespace dllm

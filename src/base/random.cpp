@@ -7,7 +7,7 @@ namespace dllm {
 
 std::pair<uint32_t, uint32_t> threefry2x32(Key key, uint32_t x0, uint32_t x1) {
   constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
-  constexpr uint32_t kParity = 0x1BD11BDA;  // Skein's key schedule constant, 32-bit
+  constexpr uint32_t kParity = 0x1BD11BDA; // Skein's key schedule constant, 32-bit
   const uint32_t ks[3] = {key.hi, key.lo, key.hi ^ key.lo ^ kParity};
   x0 += ks[0];
   x1 += ks[1];
@@ -32,7 +32,8 @@ Key fold_in(Key key, uint32_t data) {
 }
 
 uint32_t random_bits_at(Key key, uint64_t index) {
-  const auto [a, b] = threefry2x32(key, static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(index));
+  const auto [a, b] =
+      threefry2x32(key, static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(index));
   return a ^ b;
 }
 
@@ -44,14 +45,14 @@ void original_bits(Key key, std::span<uint32_t> dst) {
   const size_t half = (n + 1) / 2;
   for (size_t i = 0; i < half; ++i) {
     const size_t second = half + i;
-    const auto [a, b] =
-        threefry2x32(key, static_cast<uint32_t>(i), second < n ? static_cast<uint32_t>(second) : 0u);
+    const auto [a, b] = threefry2x32(key, static_cast<uint32_t>(i),
+                                     second < n ? static_cast<uint32_t>(second) : 0u);
     dst[i] = a;
     if (second < n) dst[second] = b;
   }
 }
 
-}  // namespace
+} // namespace
 
 void random_bits(Key key, std::span<uint32_t> dst, CounterLayout layout) {
   if (layout == CounterLayout::original) return original_bits(key, dst);
@@ -111,4 +112,4 @@ Key stream_key(uint64_t seed, Stream stream, uint64_t step, uint64_t row) {
   return key;
 }
 
-}  // namespace dllm
+} // namespace dllm

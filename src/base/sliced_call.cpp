@@ -41,7 +41,9 @@ bool SlicedCall::start(Work work, Clock::time_point until, const Task* outer) {
   return hand_over(until, outer);
 }
 
-bool SlicedCall::resume(Clock::time_point until, const Task* outer) { return hand_over(until, outer); }
+bool SlicedCall::resume(Clock::time_point until, const Task* outer) {
+  return hand_over(until, outer);
+}
 
 void SlicedCall::drop() noexcept {
   if (!is_paused()) return;
@@ -49,7 +51,7 @@ void SlicedCall::drop() noexcept {
   try {
     while (!hand_over(Clock::time_point::max(), nullptr)) {
     }
-  } catch (...) {  // the cancel
+  } catch (...) { // the cancel
   }
 }
 
@@ -60,7 +62,8 @@ bool SlicedCall::hand_over(Clock::time_point until, const Task* outer) {
   meter_ = current_meter();
   turn_.store(kThread, std::memory_order_release);
   turn_.notify_all();
-  while (turn_.load(std::memory_order_acquire) != kCaller) turn_.wait(kThread, std::memory_order_acquire);
+  while (turn_.load(std::memory_order_acquire) != kCaller)
+    turn_.wait(kThread, std::memory_order_acquire);
   task_->set_outer(nullptr);
   meter_.reset();
   if (in_progress_) return false;
@@ -74,14 +77,16 @@ void SlicedCall::pause() {
   metered_.reset();
   turn_.store(kCaller, std::memory_order_release);
   turn_.notify_all();
-  while (turn_.load(std::memory_order_acquire) != kThread) turn_.wait(kCaller, std::memory_order_acquire);
+  while (turn_.load(std::memory_order_acquire) != kThread)
+    turn_.wait(kCaller, std::memory_order_acquire);
   metered_.emplace(meter_);
 }
 
 void SlicedCall::serve() {
   for (;;) {
     int turn = kCaller;
-    while ((turn = turn_.load(std::memory_order_acquire)) == kCaller) turn_.wait(kCaller, std::memory_order_acquire);
+    while ((turn = turn_.load(std::memory_order_acquire)) == kCaller)
+      turn_.wait(kCaller, std::memory_order_acquire);
     if (turn == kOver) return;
     metered_.emplace(meter_);
     try {
@@ -96,4 +101,4 @@ void SlicedCall::serve() {
   }
 }
 
-}  // namespace dllm
+} // namespace dllm

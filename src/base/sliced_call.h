@@ -18,12 +18,12 @@ namespace dllm {
 
 // One call at a time. Start, resume and drop come from one thread at a time.
 class SlicedCall final : private PausePoint {
- public:
+public:
   using Clock = std::chrono::steady_clock;
   using Work = std::function<void(const Task*)>;
 
   SlicedCall() = default;
-  ~SlicedCall() override;  // drops a call in progress
+  ~SlicedCall() override; // drops a call in progress
   SlicedCall(const SlicedCall&) = delete;
   SlicedCall& operator=(const SlicedCall&) = delete;
 
@@ -37,7 +37,7 @@ class SlicedCall final : private PausePoint {
   // False in a forked child: the thread of the parent does not exist there, its call is given up.
   bool is_paused();
 
- private:
+private:
   enum Turn : int { kCaller, kThread, kOver };
   bool is_due() const noexcept override { return Clock::now() >= until_; }
   void pause() override;
@@ -45,7 +45,7 @@ class SlicedCall final : private PausePoint {
   void serve();
   void give_up_after_fork();
 
-  std::atomic<int> turn_{kCaller};  // passes all members below between the two threads
+  std::atomic<int> turn_{kCaller}; // passes all members below between the two threads
   Work work_;
   std::optional<Task> task_;
   Clock::time_point until_;
@@ -57,4 +57,4 @@ class SlicedCall final : private PausePoint {
   pid_t owner_ = 0;
 };
 
-}  // namespace dllm
+} // namespace dllm

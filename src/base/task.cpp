@@ -13,7 +13,7 @@ int64_t now_ns() {
       .count();
 }
 
-}  // namespace
+} // namespace
 
 void Task::set_deadline(int64_t milliseconds) noexcept {
   // A wait longer than a century is no deadline; also keeps the sum from overflowing.
@@ -28,13 +28,15 @@ bool Task::is_late() const noexcept {
 }
 
 void Task::count_check() const noexcept {
-  if (checks_left_.fetch_sub(1, std::memory_order_relaxed) == 1) cancelled_.store(true, std::memory_order_relaxed);
+  if (checks_left_.fetch_sub(1, std::memory_order_relaxed) == 1)
+    cancelled_.store(true, std::memory_order_relaxed);
 }
 
 bool should_stop(const Task* task) noexcept {
   if (task == nullptr) return false;
   if (task->checks_left() != Task::kNotCounted) task->count_check();
-  return task->is_cancelled() || task->is_late() || should_stop(task->outer_.load(std::memory_order_acquire));
+  return task->is_cancelled() || task->is_late() ||
+         should_stop(task->outer_.load(std::memory_order_acquire));
 }
 
 void check_task(const Task* task) {
@@ -46,7 +48,8 @@ void check_task(const Task* task) {
 void copy_in_pieces(void* to, const void* from, int64_t bytes, const Task* task) {
   constexpr int64_t kPiece = int64_t{1} << 20;
   in_pieces(bytes, kPiece, task, [&](int64_t begin, int64_t end) {
-    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, static_cast<size_t>(end - begin));
+    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
+                static_cast<size_t>(end - begin));
   });
 }
 
@@ -58,4 +61,4 @@ std::unique_lock<std::timed_mutex> lock_with_task(std::timed_mutex& mutex, const
   return lock;
 }
 
-}  // namespace dllm
+} // namespace dllm

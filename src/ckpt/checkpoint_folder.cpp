@@ -55,7 +55,6 @@ Commit seal(const std::string& folder, int64_t step, const Task* task) {
   return commit;
 }
 
-
 // Removes a folder that a save wrote. COMMIT and the mark go last, so that a kill halfway leaves a
 // folder that is still known for what it is.
 void remove_save(const std::string& folder) {

@@ -184,7 +184,8 @@ std::optional<CheckpointEntry> latest_checkpoint(const std::string& root) {
 namespace {
 
 bool holds_tokenizer(const std::string& folder) {
-  return file_exists(join_path(folder, "tokenizer.json")) || file_exists(join_path(folder, "vocab.json"));
+  return file_exists(join_path(folder, "tokenizer.json")) ||
+         file_exists(join_path(folder, "vocab.json"));
 }
 
 } // namespace
@@ -194,12 +195,14 @@ std::string model_folder(const std::string& path) {
   const std::string inner = join_path(path, "model");
   if (file_exists(join_path(inner, "config.json"))) return inner;
   const std::vector<std::string> names = list_directory(path);
-  const auto is_checkpoint = [](const std::string& name) { return checkpoint_step(name).has_value(); };
+  const auto is_checkpoint = [](const std::string& name) {
+    return checkpoint_step(name).has_value();
+  };
   if (std::none_of(names.begin(), names.end(), is_checkpoint)) return path;
   const auto latest = latest_checkpoint(path);
   if (!latest) {
-    fail_with_hint(fmt::format("dllm verify {} prints what is wrong with each", path), Code::not_found,
-                   "{}: no whole checkpoint is left", path);
+    fail_with_hint(fmt::format("dllm verify {} prints what is wrong with each", path),
+                   Code::not_found, "{}: no whole checkpoint is left", path);
   }
   return join_path(latest->folder, "model");
 }

@@ -266,7 +266,8 @@ GgufFile::GgufFile(ContentRef content, std::string name)
     }
   }
   const uint64_t alignment = alignment_of(metadata_, name_);
-  const uint64_t data_begin = (static_cast<uint64_t>(cursor.at()) + alignment - 1) / alignment * alignment;
+  const uint64_t data_begin =
+      (static_cast<uint64_t>(cursor.at()) + alignment - 1) / alignment * alignment;
   for (const auto& [tensor, info] : tensors_) {
     if (static_cast<uint64_t>(info.begin) % alignment == 0) continue;
     fail(Code::data_loss, "{}: tensor {} begins at byte {} of the data, expected a multiple of {}",

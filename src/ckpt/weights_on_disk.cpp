@@ -12,7 +12,7 @@ namespace dllm::ckpt {
 
 // Either of the two formats, seen the same way.
 class WeightsOnDisk::Content {
- public:
+public:
   virtual ~Content() = default;
   virtual Json metadata() const = 0;
   virtual Json tensors() const = 0;
@@ -25,7 +25,8 @@ bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-Json tensor_row(const std::string& name, const std::string& type, const Shape& shape, int64_t bytes) {
+Json tensor_row(const std::string& name, const std::string& type, const Shape& shape,
+                int64_t bytes) {
   return {{"name", name}, {"dtype", type}, {"shape", shape.dims()}, {"bytes", bytes}};
 }
 
@@ -38,10 +39,10 @@ Json value_of(const GgufFile& file, const std::string& key, const GgufValue& val
   return file.integer(key);
 }
 
-}  // namespace
+} // namespace
 
 class WeightsOnDisk::Files final : public Content {
- public:
+public:
   explicit Files(const std::string& path) : files_(*open_source(path)) {}
 
   Json metadata() const override {
@@ -59,12 +60,12 @@ class WeightsOnDisk::Files final : public Content {
   }
   Tensor tensor(const std::string& name) const override { return files_.tensor(name); }
 
- private:
+private:
   WeightFiles files_;
 };
 
 class WeightsOnDisk::Gguf final : public Content {
- public:
+public:
   explicit Gguf(const std::string& path) : file_(open_content(path), file_name(path)) {}
 
   Json metadata() const override {
@@ -81,7 +82,7 @@ class WeightsOnDisk::Gguf final : public Content {
   }
   Tensor tensor(const std::string& name) const override { return file_.tensor(name); }
 
- private:
+private:
   GgufFile file_;
 };
 
@@ -120,10 +121,12 @@ Json WeightsOnDisk::describe() const {
   return object;
 }
 
-Tensor WeightsOnDisk::tensor(const std::string& name) const { return content_->tensor(name); }
+Tensor WeightsOnDisk::tensor(const std::string& name) const {
+  return content_->tensor(name);
+}
 
 void WeightsOnDisk::verify(Task* task) const {
   if (step_ >= 0) verify_checkpoint(path_, task);
 }
 
-}  // namespace dllm::ckpt
+} // namespace dllm::ckpt

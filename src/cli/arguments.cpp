@@ -32,12 +32,15 @@ dllm_status set_json(dllm_options* options, const std::string& json, dllm_error*
 
 dllm_status set_word(dllm_options* options, const Setting& setting, dllm_error* err) {
   const auto& [kind, key, type, word, shown] = setting;
-  if (type == "json") return set_json(options, key.empty() ? word : Json{{key, Json::parse(word)}}.dump(), err);
+  if (type == "json")
+    return set_json(options, key.empty() ? word : Json{{key, Json::parse(word)}}.dump(), err);
   if (type == "i64") {
-    return dllm_options_set_i64(options, key.c_str(), parse_number<int64_t>(shown, word, "a whole number"), err);
+    return dllm_options_set_i64(options, key.c_str(),
+                                parse_number<int64_t>(shown, word, "a whole number"), err);
   }
   if (type == "f64") {
-    return dllm_options_set_f64(options, key.c_str(), parse_number<double>(shown, word, "a number"), err);
+    return dllm_options_set_f64(options, key.c_str(), parse_number<double>(shown, word, "a number"),
+                                err);
   }
   if (type == "bool") {
     const bool yes = word == "true" || word == "1" || word == "yes" || word == "on";
@@ -49,18 +52,20 @@ dllm_status set_word(dllm_options* options, const Setting& setting, dllm_error* 
     Json items = Json::array();
     std::stringstream parts(word);
     for (std::string item; std::getline(parts, item, ',');) items.push_back(item);
-    return set_json(options, Json{{key, items}}.dump(-1, ' ', false, Json::error_handler_t::replace), err);
+    return set_json(options,
+                    Json{{key, items}}.dump(-1, ' ', false, Json::error_handler_t::replace), err);
   }
   return dllm_options_set_str(options, key.c_str(), word.c_str(), err);
 }
 
-}  // namespace
+} // namespace
 
 // One command line.
 class Parser {
- public:
+public:
   Parser(const Command& command, int argc, char** argv)
-      : command_(command), config_(peek(argc, argv, "config")), kinds_(choose_kinds(argc, argv)), list_(command, kinds_) {}
+      : command_(command), config_(peek(argc, argv, "config")), kinds_(choose_kinds(argc, argv)),
+        list_(command, kinds_) {}
 
   Parsed run(int argc, char** argv) {
     Parsed parsed;
@@ -72,11 +77,14 @@ class Parser {
       return parsed;
     }
     for (const auto& [base, full] : kinds_) {
-      context.options_[base] = make<dllm_options>(
-          [&, &kind = full](dllm_options** out, dllm_error* err) { return dllm_options_new(kind.c_str(), out, err); });
+      context.options_[base] =
+          make<dllm_options>([&, &kind = full](dllm_options** out, dllm_error* err) {
+            return dllm_options_new(kind.c_str(), out, err);
+          });
     }
     for (const Command::Preset& preset : command_.presets) {
-      context.settings_.push_back({preset.kind, preset.key, "str", preset.value, "--" + preset.kind + "." + preset.key});
+      context.settings_.push_back(
+          {preset.kind, preset.key, "str", preset.value, "--" + preset.kind + "." + preset.key});
     }
     presets_ = context.settings_.size();
     for (const Argument& argument : command_.arguments) {
@@ -90,7 +98,7 @@ class Parser {
     return parsed;
   }
 
- private:
+private:
   struct Typed {
     const Option* option;
     std::string shown, word;
@@ -129,7 +137,8 @@ class Parser {
       if (chosen.empty()) continue;
       const std::vector<std::string> known = registry_names(name);
       if (std::find(known.begin(), known.end(), chosen) == known.end()) {
-        throw UsageFailure(shown + ": there is no " + name + " \"" + chosen + "\"", "there are " + listed(known));
+        throw UsageFailure(shown + ": there is no " + name + " \"" + chosen + "\"",
+                           "there are " + listed(known));
       }
       kinds[base] = base + ":" + chosen;
     }
@@ -158,7 +167,8 @@ class Parser {
     const size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
     const Option* option = list_.find(name);
-    if (option == nullptr) throw UsageFailure("there is no option " + name + list_.advice(name), help_hint());
+    if (option == nullptr)
+      throw UsageFailure("there is no option " + name + list_.advice(name), help_hint());
     const bool joined = equals != std::string::npos;
     if (option->type == "flag") {
       if (joined) throw UsageFailure(name + " takes no value");
@@ -169,9 +179,10 @@ class Parser {
     const bool follows = next != nullptr && std::string_view(next).substr(0, 2) != "--";
     if (!follows && option->type == "bool") return typed_.push_back({option, name, "true"}), 0;
     if (!follows) {
-      throw UsageFailure(name + " needs a value", next == nullptr ? help_hint()
-                                                                  : "a value that begins with -- is written " + name +
-                                                                        "=" + next);
+      throw UsageFailure(name + " needs a value",
+                         next == nullptr
+                             ? help_hint()
+                             : "a value that begins with -- is written " + name + "=" + next);
     }
     return typed_.push_back({option, name, next}), 1;
   }
@@ -180,13 +191,15 @@ class Parser {
 
   void take_config(Context& context) {
     for (const Setting& setting : config_.settings(list_, kinds_)) {
-      if (setting.kind.empty()) set_argument(context, setting.key, setting.type, setting.word, setting.shown);
-      else context.settings_.push_back(setting);
+      if (setting.kind.empty())
+        set_argument(context, setting.key, setting.type, setting.word, setting.shown);
+      else
+        context.settings_.push_back(setting);
     }
   }
 
-  void set_argument(Context& context, const std::string& name, const std::string& type, const std::string& word,
-                    const std::string& shown) {
+  void set_argument(Context& context, const std::string& name, const std::string& type,
+                    const std::string& word, const std::string& shown) {
     if (type == "number" && !word.empty()) parse_number<int64_t>(shown, word, "a whole number");
     if (type == "flag" && word != "true") return;
     context.values_[name] = type == "flag" ? "1" : word;
@@ -201,7 +214,8 @@ class Parser {
         continue;
       }
       for (const Target& target : option.targets) {
-        context.settings_.push_back({target.kind, target.key, target.type, typed.word, typed.shown});
+        context.settings_.push_back(
+            {target.kind, target.key, target.type, typed.word, typed.shown});
       }
     }
     for (const std::string& flag : flags_) set_argument(context, flag, "flag", "true", "--" + flag);
@@ -222,14 +236,16 @@ class Parser {
     if (words_.size() > places.size()) {
       throw UsageFailure("the word \"" + words_[places.size()] + "\" is one too many", help_hint());
     }
-    for (size_t i = 0; i < words_.size(); ++i) set_argument(context, places[i], "text", words_[i], places[i]);
+    for (size_t i = 0; i < words_.size(); ++i)
+      set_argument(context, places[i], "text", words_[i], places[i]);
   }
 
   void check_required(const Context& context) const {
     for (const Argument& argument : command_.arguments) {
       if (!argument.required || context.has(argument.name)) continue;
       const bool word = argument.kind == Argument::Kind::positional;
-      throw UsageFailure((word ? argument.name : "--" + argument.name) + " is missing: " + argument.sentence,
+      throw UsageFailure((word ? argument.name : "--" + argument.name) +
+                             " is missing: " + argument.sentence,
                          "example: " + command_.example.substr(0, command_.example.find('\n')));
     }
   }
@@ -244,7 +260,9 @@ class Parser {
   size_t presets_ = 0;
 };
 
-Parsed parse(const Command& command, int argc, char** argv) { return Parser(command, argc, argv).run(argc, argv); }
+Parsed parse(const Command& command, int argc, char** argv) {
+  return Parser(command, argc, argv).run(argc, argv);
+}
 
 void Context::apply(const Setting& setting) {
   dllm_options* options = options_.at(setting.kind).get();
@@ -258,8 +276,9 @@ void Context::apply(const Setting& setting) {
 }
 
 void Context::change_kind(const std::string& kind, const std::string& full) {
-  options_[kind] =
-      make<dllm_options>([&](dllm_options** out, dllm_error* err) { return dllm_options_new(full.c_str(), out, err); });
+  options_[kind] = make<dllm_options>([&](dllm_options** out, dllm_error* err) {
+    return dllm_options_new(full.c_str(), out, err);
+  });
   for (const Setting& setting : settings_) {
     if (setting.kind == kind) apply(setting);
   }
@@ -269,7 +288,8 @@ bool Context::typed(const std::string& kind, const std::string& key) const {
   for (size_t i = presets_; i < settings_.size(); ++i) {
     const Setting& setting = settings_[i];
     if (setting.kind != kind) continue;
-    if (setting.key == key || (setting.key.empty() && Json::parse(setting.word).contains(key))) return true;
+    if (setting.key == key || (setting.key.empty() && Json::parse(setting.word).contains(key)))
+      return true;
   }
   return false;
 }
@@ -284,18 +304,23 @@ bool Context::has(const std::string& name) const {
   return found != values_.end() && !found->second.empty();
 }
 
-bool Context::flag(const std::string& name) const { return has(name); }
+bool Context::flag(const std::string& name) const {
+  return has(name);
+}
 
 int64_t Context::number(const std::string& name) const {
   return parse_number<int64_t>("--" + name, text(name), "a whole number");
 }
 
 std::string Context::option(const std::string& kind, const std::string& key) const {
-  const std::string all = dllm::cli::text(
-      [&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(options(kind), out, err); });
+  const std::string all = dllm::cli::text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_options_to_json(options(kind), out, err);
+  });
   return Json::parse(all).at(key).dump();
 }
 
-dllm_options* Context::options(const std::string& kind) const { return options_.at(kind).get(); }
+dllm_options* Context::options(const std::string& kind) const {
+  return options_.at(kind).get();
+}
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -24,8 +24,8 @@ using dllm::api::text;
 // An argument of the command itself, in addition to the keys of the schemas.
 struct Argument {
   enum class Kind { text, number, flag, positional } kind;
-  std::string name;      // without dashes
-  std::string fallback;  // "" : none
+  std::string name;     // without dashes
+  std::string fallback; // "" : none
   std::string sentence;
   bool required = false;
 };
@@ -34,8 +34,8 @@ class Context;
 
 struct Command {
   std::string name;
-  std::string summary;  // one line
-  std::string example;  // one command that works, for --help
+  std::string summary; // one line
+  std::string example; // one command that works, for --help
   std::vector<Argument> arguments;
   // Kinds of options whose keys become --<kind>.<key> and, where only one kind has it, --<key>. A kind "decoder:policy"
   // takes the schema of the value of --policy ("decoder:low_confidence").
@@ -55,26 +55,26 @@ struct Command {
 
 // What was typed cannot be used: a wrong flag, a wrong value. The program ends with kUsage.
 class UsageFailure : public Failure {
- public:
+public:
   explicit UsageFailure(const std::string& message, std::string hint = {})
       : Failure(DLLM_INVALID_ARGUMENT, message, std::move(hint)) {}
 };
 
 // A value for a key of a kind, from the command line or from --config.
 struct Setting {
-  std::string kind, key;  // key "": word is a JSON object with several keys
-  std::string type;       // of the key: i64 f64 bool str list; "json": word is JSON
+  std::string kind, key; // key "": word is a JSON object with several keys
+  std::string type;      // of the key: i64 f64 bool str list; "json": word is JSON
   std::string word;
-  std::string shown;      // for messages: "--slot.seed", "run.json: trainer"
+  std::string shown; // for messages: "--slot.seed", "run.json: trainer"
 };
 
 // What the user typed, checked.
 class Context {
- public:
+public:
   std::string text(const std::string& name) const;
-  bool has(const std::string& name) const;  // typed, or with a fallback
+  bool has(const std::string& name) const; // typed, or with a fallback
   bool flag(const std::string& name) const;
-  int64_t number(const std::string& name) const;  // fails with a Failure naming the argument
+  int64_t number(const std::string& name) const; // fails with a Failure naming the argument
   // Options of one kind with what was typed and what --config held; never null.
   dllm_options* options(const std::string& kind) const;
   // The value a key of a kind was given on the command line or in --config, else its default, as JSON.
@@ -92,14 +92,14 @@ class Context {
   bool json() const { return flag("json"); }
   const std::vector<std::string>& rest() const { return rest_; }
 
- private:
+private:
   friend class Parser;
   void apply(const Setting& setting);
 
   std::map<std::string, std::string> values_;
-  std::set<std::string> typed_;        // own arguments
-  std::vector<Setting> settings_;      // the command's presets first; the last one of a key wins
-  size_t presets_ = 0;                 // how many of them are presets
+  std::set<std::string> typed_;   // own arguments
+  std::vector<Setting> settings_; // the command's presets first; the last one of a key wins
+  size_t presets_ = 0;            // how many of them are presets
   std::map<std::string, Owned<dllm_options>> options_;
   std::vector<std::string> rest_;
   bool has_input_ = false;
@@ -111,7 +111,7 @@ struct Parsed {
   Context context;
   std::optional<int> done;
 };
-Parsed parse(const Command& command, int argc, char** argv);  // throws UsageFailure
+Parsed parse(const Command& command, int argc, char** argv); // throws UsageFailure
 
 // One function per command, each in its file of commands/; the table is in main.cpp.
 Command chat_command();
@@ -133,4 +133,4 @@ const std::vector<Command>& commands();
 // Exit codes: 0 fine, 1 failed, 2 wrong usage, 130 interrupted by Ctrl-C (143, 129: by SIGTERM, SIGHUP).
 inline constexpr int kFailed = 1, kUsage = 2, kInterrupted = 130;
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -7,7 +7,7 @@
 namespace dllm::cli {
 namespace {
 
-constexpr size_t kColumn = 30, kWidth = 100;  // where sentences begin, and end
+constexpr size_t kColumn = 30, kWidth = 100; // where sentences begin, and end
 
 std::string upper(std::string text) {
   for (char& c : text) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
@@ -18,19 +18,26 @@ std::string upper(std::string text) {
 std::string names_of(const Option& option) {
   if (option.names.empty()) return upper(option.argument);
   std::string line;
-  for (auto name = option.names.rbegin(); name != option.names.rend(); ++name) line += (line.empty() ? "" : ", ") + *name;
+  for (auto name = option.names.rbegin(); name != option.names.rend(); ++name)
+    line += (line.empty() ? "" : ", ") + *name;
   if (option.names[0] == "-h") line = "-h, --help";
   if (option.type == "flag") return line;
   const bool whole = option.type == "number" || option.type == "i64";
   const bool real = option.type == "f64";
-  return line + (whole ? " N" : real ? " X" : option.type == "bool" ? " BOOL" : option.type == "list" ? " A,B" : " TEXT");
+  return line + (whole                   ? " N"
+                 : real                  ? " X"
+                 : option.type == "bool" ? " BOOL"
+                 : option.type == "list" ? " A,B"
+                                         : " TEXT");
 }
 
 // Words in lines that begin at a column; the first line has `begin` in front.
 std::string wrapped(const std::string& begin, const std::string& sentence, size_t column) {
   std::string out = begin, line;
-  if (begin.size() + 2 > column) out += "\n" + std::string(column, ' ');
-  else out += std::string(column - begin.size(), ' ');
+  if (begin.size() + 2 > column)
+    out += "\n" + std::string(column, ' ');
+  else
+    out += std::string(column - begin.size(), ' ');
   std::istringstream words(sentence);
   for (std::string word; words >> word;) {
     if (!line.empty() && column + line.size() + 1 + word.size() > kWidth) {
@@ -56,7 +63,8 @@ std::vector<std::string> groups_of(const OptionList& list) {
   std::vector<std::string> groups;
   for (const char* first : {"Arguments", "Options"}) groups.emplace_back(first);
   for (const Option& option : list.all()) {
-    if (std::find(groups.begin(), groups.end(), option.group) == groups.end()) groups.push_back(option.group);
+    if (std::find(groups.begin(), groups.end(), option.group) == groups.end())
+      groups.push_back(option.group);
   }
   return groups;
 }
@@ -74,15 +82,19 @@ OptionList options_of(const Command& command) {
 std::string roff(const std::string& text) {
   std::string out;
   for (char c : text) {
-    if (c == '\\') out += "\\e";
-    else if (c == '-') out += "\\-";
-    else if ((c == '.' || c == '\'') && (out.empty() || out.back() == '\n')) out += std::string("\\&") + c;
-    else out += c;
+    if (c == '\\')
+      out += "\\e";
+    else if (c == '-')
+      out += "\\-";
+    else if ((c == '.' || c == '\'') && (out.empty() || out.back() == '\n'))
+      out += std::string("\\&") + c;
+    else
+      out += c;
   }
   return out;
 }
 
-}  // namespace
+} // namespace
 
 std::string help_text(const Command& command, const OptionList& list) {
   std::string out = command.summary + "\n\n" + usage_line(command) + "\n";
@@ -97,22 +109,25 @@ std::string help_text(const Command& command, const OptionList& list) {
 }
 
 std::string usage_text() {
-  std::string out = std::string("dllm ") + dllm_version() +
-                    ": train and decode diffusion language models\n\n"
-                    "usage: dllm COMMAND [OPTIONS]       dllm COMMAND --help shows every option\n\n";
+  std::string out =
+      std::string("dllm ") + dllm_version() +
+      ": train and decode diffusion language models\n\n"
+      "usage: dllm COMMAND [OPTIONS]       dllm COMMAND --help shows every option\n\n";
   for (const Command& command : commands()) {
-    out += "  " + command.name + std::string(17 - std::min<size_t>(16, command.name.size()), ' ') + command.summary + "\n";
+    out += "  " + command.name + std::string(17 - std::min<size_t>(16, command.name.size()), ' ') +
+           command.summary + "\n";
   }
-  return out +
-         "\n  help [COMMAND]   this, or what a command takes; --man: the manual page; --bash: completion for bash\n"
-         "  --version, -v    version and build\n"
-         "\nA first model in a few minutes:  ./scripts/quickstart\n";
+  return out + "\n  help [COMMAND]   this, or what a command takes; --man: the manual page; "
+               "--bash: completion for bash\n"
+               "  --version, -v    version and build\n"
+               "\nA first model in a few minutes:  ./scripts/quickstart\n";
 }
 
 std::string manual_page() {
-  std::string out = std::string(".TH DLLM 1 \"\" \"dllm ") + dllm_version() +
-                    "\" \"User Commands\"\n.SH NAME\ndllm \\- train and decode diffusion language models\n"
-                    ".SH SYNOPSIS\n.B dllm\n.I COMMAND\n[\\fIOPTIONS\\fR]\n.SH COMMANDS\n";
+  std::string out =
+      std::string(".TH DLLM 1 \"\" \"dllm ") + dllm_version() +
+      "\" \"User Commands\"\n.SH NAME\ndllm \\- train and decode diffusion language models\n"
+      ".SH SYNOPSIS\n.B dllm\n.I COMMAND\n[\\fIOPTIONS\\fR]\n.SH COMMANDS\n";
   for (const Command& command : commands()) {
     const OptionList list = options_of(command);
     out += ".SS dllm " + roff(command.name) + "\n" + roff(command.summary) + ".\n";
@@ -121,9 +136,9 @@ std::string manual_page() {
     }
     out += ".P\nExample:\n.nf\n" + roff(command.example) + "\n.fi\n";
   }
-  return out +
-         ".SH EXIT STATUS\n0: done. 1: failed. 2: wrong usage. 130: interrupted.\n"
-         ".SH ENVIRONMENT\nNO_COLOR: no colours. DLLM_PLUGINS: folders of plugins, separated by colons.\n";
+  return out + ".SH EXIT STATUS\n0: done. 1: failed. 2: wrong usage. 130: interrupted.\n"
+               ".SH ENVIRONMENT\nNO_COLOR: no colours. DLLM_PLUGINS: folders of plugins, separated "
+               "by colons.\n";
 }
 
 std::string bash_completion() {
@@ -142,19 +157,23 @@ std::string bash_completion() {
          "  local word=${COMP_WORDS[COMP_CWORD]} words=\n"
          "  COMPREPLY=()\n"
          "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-         "    COMPREPLY=($(compgen -W \"" + names + " help --version\" -- \"$word\"))\n"
+         "    COMPREPLY=($(compgen -W \"" +
+         names +
+         " help --version\" -- \"$word\"))\n"
          "    return\n"
          "  fi\n"
-         "  case ${COMP_WORDS[1]} in\n" + cases +
-         "    help) words=\"" + names + "\" ;;\n"
+         "  case ${COMP_WORDS[1]} in\n" +
+         cases + "    help) words=\"" + names +
+         "\" ;;\n"
          "  esac\n"
          "  case $word in\n"
          "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
-         "    *) [ \"${COMP_WORDS[1]}\" = help ] && COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
+         "    *) [ \"${COMP_WORDS[1]}\" = help ] && COMPREPLY=($(compgen -W \"$words\" -- "
+         "\"$word\"))\n"
          "       [ ${#COMPREPLY[@]} -eq 0 ] && COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
          "  esac\n"
          "}\n"
          "complete -o filenames -F _dllm dllm\n";
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

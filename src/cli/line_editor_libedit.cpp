@@ -24,7 +24,7 @@ int terminal_columns() {
   return 80;
 }
 
-}  // namespace
+} // namespace
 
 struct LineEditor::Impl {
   std::function<Completion(const std::string&)> complete;
@@ -57,7 +57,8 @@ struct LineEditor::Impl {
       return CC_ERROR;
     }
     const std::string common = common_begin(found.items);
-    if (common.size() > found.word.size() && common.compare(0, found.word.size(), found.word) == 0) {
+    if (common.size() > found.word.size() &&
+        common.compare(0, found.word.size(), found.word) == 0) {
       el_insertstr(editor, common.c_str() + found.word.size());
       return CC_REFRESH;
     }
@@ -80,7 +81,7 @@ struct LineEditor::Impl {
     el_set(editor, EL_ADDFN, "dllm-cancel", "give the line up", cancel);
     el_set(editor, EL_BIND, "^I", "dllm-complete", nullptr);
     el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
-    el_set(editor, EL_SETTY, "-d", "-isig", nullptr);  // Ctrl-C is a key while a line is edited
+    el_set(editor, EL_SETTY, "-d", "-isig", nullptr); // Ctrl-C is a key while a line is edited
     el_set(editor, EL_BIND, "^C", "dllm-cancel", nullptr);
     history = history_init();
     HistEvent event;
@@ -88,14 +89,15 @@ struct LineEditor::Impl {
     ::history(history, &event, H_SETUNIQUE, 1);
     if (!history_path.empty()) ::history(history, &event, H_LOAD, history_path.c_str());
     el_set(editor, EL_HIST, ::history, history);
-    el_source(editor, nullptr);  // the user's own ~/.editrc
+    el_source(editor, nullptr); // the user's own ~/.editrc
   }
 
   void close() {
     HistEvent event;
     if (history != nullptr && !history_path.empty()) {
       std::error_code ignored;
-      std::filesystem::create_directories(std::filesystem::path(history_path).parent_path(), ignored);
+      std::filesystem::create_directories(std::filesystem::path(history_path).parent_path(),
+                                          ignored);
       ::history(history, &event, H_SAVE, history_path.c_str());
     }
     if (history != nullptr) history_end(history);
@@ -103,16 +105,21 @@ struct LineEditor::Impl {
   }
 };
 
-LineEditor::LineEditor(std::function<Completion(const std::string&)> complete, const std::string& history)
+LineEditor::LineEditor(std::function<Completion(const std::string&)> complete,
+                       const std::string& history)
     : impl_(std::make_unique<Impl>()) {
   impl_->complete = std::move(complete);
   impl_->history_path = history;
   if (isatty(STDIN_FILENO) != 0 && isatty(STDOUT_FILENO) != 0) impl_->open();
 }
 
-LineEditor::~LineEditor() { impl_->close(); }
+LineEditor::~LineEditor() {
+  impl_->close();
+}
 
-bool LineEditor::completes() const { return impl_->editor != nullptr; }
+bool LineEditor::completes() const {
+  return impl_->editor != nullptr;
+}
 
 Line LineEditor::read(const std::string& prompt) {
   if (impl_->editor == nullptr) {
@@ -132,8 +139,9 @@ Line LineEditor::read(const std::string& prompt) {
   std::string text(line, static_cast<size_t>(count));
   if (!text.empty() && text.back() == '\n') text.pop_back();
   HistEvent event;
-  if (text.find_first_not_of(" \t") != std::string::npos) ::history(impl_->history, &event, H_ENTER, line);
+  if (text.find_first_not_of(" \t") != std::string::npos)
+    ::history(impl_->history, &event, H_ENTER, line);
   return {Line::Kind::text, text};
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -14,7 +14,9 @@ struct LineEditor::Impl {};
 LineEditor::LineEditor(std::function<Completion(const std::string&)>, const std::string&) {}
 LineEditor::~LineEditor() = default;
 
-bool LineEditor::completes() const { return false; }
+bool LineEditor::completes() const {
+  return false;
+}
 
 Line LineEditor::read(const std::string& prompt) {
   if (isatty(STDIN_FILENO) != 0) {
@@ -26,4 +28,4 @@ Line LineEditor::read(const std::string& prompt) {
   return {Line::Kind::text, text};
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -13,10 +13,10 @@ namespace dllm::cli {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
-      train_command(),           generate_command(), infill_command(),  chat_command(), replay_command(), tokenize_command(),
-      tokenizer_train_command(), inspect_command(),  devices_command(), graph_command(),
-      compile_command(),
-      verify_command(),          run_script_command(), repl_command()};
+      train_command(),      generate_command(), infill_command(),          chat_command(),
+      replay_command(),     tokenize_command(), tokenizer_train_command(), inspect_command(),
+      devices_command(),    graph_command(),    compile_command(),         verify_command(),
+      run_script_command(), repl_command()};
   return table;
 }
 namespace {
@@ -27,7 +27,9 @@ int report(const Failure& failure, bool json, const std::string& who, int code) 
     const nlohmann::ordered_json line = {{"error", dllm_status_name(failure.status())},
                                          {"message", failure.what()},
                                          {"hint", failure.hint()}};
-    std::printf("%s\n", line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+    std::printf(
+        "%s\n",
+        line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   }
   std::fprintf(stderr, "%s: %s\n", who.c_str(), failure.what());
   if (!failure.hint().empty()) std::fprintf(stderr, "      %s\n", failure.hint().c_str());
@@ -46,7 +48,8 @@ int run_command(const Command& command, int argc, char** argv) {
   } catch (const UsageFailure& failure) {
     return report(failure, json, "dllm " + command.name, kUsage);
   } catch (const Failure& failure) {
-    return report(failure, json, "dllm", failure.status() == DLLM_CANCELLED ? interrupted_code() : kFailed);
+    return report(failure, json, "dllm",
+                  failure.status() == DLLM_CANCELLED ? interrupted_code() : kFailed);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "dllm: %s\n", e.what());
     return kFailed;
@@ -64,15 +67,18 @@ int no_command(const std::string& name) {
   std::vector<std::string> names = {"help"};
   for (const Command& command : commands()) names.push_back(command.name);
   const std::string near = nearest(name, names);
-  std::fprintf(stderr, "dllm: there is no command \"%s\"%s\n      dllm help lists the commands\n", name.c_str(),
-               near.empty() ? "" : ("; did you mean " + near + "?").c_str());
+  std::fprintf(stderr, "dllm: there is no command \"%s\"%s\n      dllm help lists the commands\n",
+               name.c_str(), near.empty() ? "" : ("; did you mean " + near + "?").c_str());
   return kUsage;
 }
 
 int help(const std::string& topic) {
-  if (topic.empty()) std::fputs(usage_text().c_str(), stdout);
-  else if (topic == "--man") std::fputs(manual_page().c_str(), stdout);
-  else if (topic == "--bash") std::fputs(bash_completion().c_str(), stdout);
+  if (topic.empty())
+    std::fputs(usage_text().c_str(), stdout);
+  else if (topic == "--man")
+    std::fputs(manual_page().c_str(), stdout);
+  else if (topic == "--bash")
+    std::fputs(bash_completion().c_str(), stdout);
   else if (const Command* command = find_command(topic)) {
     std::string name = topic, flag = "--help";
     char* argv[] = {name.data(), flag.data()};
@@ -98,8 +104,8 @@ int run(int argc, char** argv) {
   return no_command(name);
 }
 
-}  // namespace
-}  // namespace dllm::cli
+} // namespace
+} // namespace dllm::cli
 
 int main(int argc, char** argv) {
   dllm_log_config(DLLM_LOG_WARN, DLLM_SINK_STDERR);

@@ -41,16 +41,19 @@ std::string describe_key(const Json& key) {
 }
 
 // "decoder.steps" of an option made from a key.
-std::string bare_of(const Option& option) { return option.targets.empty() ? "" : option.targets[0].key; }
+std::string bare_of(const Option& option) {
+  return option.targets.empty() ? "" : option.targets[0].key;
+}
 
-}  // namespace
+} // namespace
 
 OptionList::OptionList(const Command& command, const std::map<std::string, std::string>& kinds) {
   add_argument({Argument::Kind::flag, "help", "", "show this and exit"});
   options_.back().names.insert(options_.back().names.begin(), "-h");
   for (const Argument& argument : command.arguments) add_argument(argument);
   add_argument({Argument::Kind::text, "config", "",
-                "a JSON file of options: {\"steps\": 100, \"trainer\": {\"lr\": 1e-3}}; the command line has priority"});
+                "a JSON file of options: {\"steps\": 100, \"trainer\": {\"lr\": 1e-3}}; the "
+                "command line has priority"});
   add_argument({Argument::Kind::flag, "json", "", "print JSON for machines"});
   for (const std::string& kind : command.kinds) {
     const std::string base = kind.substr(0, kind.find(':'));
@@ -64,22 +67,29 @@ void OptionList::add_argument(const Argument& argument) {
   Option option;
   if (argument.kind != Argument::Kind::positional) option.names = {"--" + argument.name};
   option.type = kTypes[static_cast<size_t>(argument.kind)];
-  option.help = argument.sentence + (argument.fallback.empty() ? "" : " [" + argument.fallback + "]");
+  option.help =
+      argument.sentence + (argument.fallback.empty() ? "" : " [" + argument.fallback + "]");
   option.group = argument.kind == Argument::Kind::positional ? "Arguments" : "Options";
   option.argument = argument.name;
   options_.push_back(std::move(option));
 }
 
-void OptionList::add_kind(const Command& command, const std::string& base, const std::string& full) {
-  Json schema =
-      Json::parse(text([&](dllm_buffer* out, dllm_error* err) { return dllm_options_schema(full.c_str(), out, err); }));
+void OptionList::add_kind(const Command& command, const std::string& base,
+                          const std::string& full) {
+  Json schema = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_options_schema(full.c_str(), out, err);
+  }));
   for (Json& key : schema.at("keys")) {
     const auto name = key.at("name").get<std::string>();
     const auto type = key.at("type").get<std::string>();
     for (const Command::Preset& preset : command.presets) {
       if (preset.kind == base && preset.key == name) key["default"] = preset.value;
     }
-    options_.push_back({{"--" + base + "." + name}, type, describe_key(key), "Options of the " + base, "",
+    options_.push_back({{"--" + base + "." + name},
+                        type,
+                        describe_key(key),
+                        "Options of the " + base,
+                        "",
                         {{base, name, type}}});
   }
 }
@@ -93,11 +103,12 @@ void OptionList::add_bare_names() {
   std::vector<Option> shared;
   for (auto& [key, options] : owners) {
     const std::string name = "--" + key;
-    if (find(name) != nullptr) continue;  // an argument of the command's own
+    if (find(name) != nullptr) continue; // an argument of the command's own
     std::vector<Option*> meant = options;
     if (options.size() > 1) {
-      const auto known = std::find_if(bare_keys().begin(), bare_keys().end(),
-                                      [&, &wanted = key](const BareKey& bare) { return wanted == bare.key; });
+      const auto known =
+          std::find_if(bare_keys().begin(), bare_keys().end(),
+                       [&, &wanted = key](const BareKey& bare) { return wanted == bare.key; });
       if (known == bare_keys().end()) continue;
       for (const std::vector<std::string>& kinds : known->kinds) {
         meant = options;
@@ -123,13 +134,15 @@ void OptionList::add_bare_names() {
     }
   }
   // Behind the command's own options, before the kinds'.
-  const auto first = std::find_if(options_.begin(), options_.end(), [](const Option& o) { return !o.targets.empty(); });
+  const auto first = std::find_if(options_.begin(), options_.end(),
+                                  [](const Option& o) { return !o.targets.empty(); });
   options_.insert(first, shared.begin(), shared.end());
 }
 
 const Option* OptionList::find(std::string_view name) const {
   for (const Option& option : options_) {
-    if (std::find(option.names.begin(), option.names.end(), name) != option.names.end()) return &option;
+    if (std::find(option.names.begin(), option.names.end(), name) != option.names.end())
+      return &option;
   }
   return nullptr;
 }
@@ -163,7 +176,7 @@ size_t distance(std::string_view a, std::string_view b) {
   return rows[a.size()][b.size()];
 }
 
-}  // namespace
+} // namespace
 
 std::string nearest(std::string_view typed, const std::vector<std::string>& known) {
   if (typed.size() > 200) return {};
@@ -186,8 +199,9 @@ std::string listed(const std::vector<std::string>& names) {
 
 std::vector<std::string> registry_names(const std::string& registry) {
   std::vector<std::string> names;
-  for (int64_t i = 0; const char* name = dllm_registry_name(registry.c_str(), i); ++i) names.emplace_back(name);
+  for (int64_t i = 0; const char* name = dllm_registry_name(registry.c_str(), i); ++i)
+    names.emplace_back(name);
   return names;
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -17,25 +17,25 @@ struct Target {
 };
 
 struct Option {
-  std::vector<std::string> names;      // "--decoder.steps", "--steps"; a positional has none
-  std::string type;                    // text, number, flag, or the key's: i64 f64 bool str list
-  std::string help;                    // sentence, choices, [default]
-  std::string group;                   // heading in --help
-  std::string argument;                // the command's own argument of this name; "": keys of options
+  std::vector<std::string> names; // "--decoder.steps", "--steps"; a positional has none
+  std::string type;               // text, number, flag, or the key's: i64 f64 bool str list
+  std::string help;               // sentence, choices, [default]
+  std::string group;              // heading in --help
+  std::string argument;           // the command's own argument of this name; "": keys of options
   std::vector<Target> targets;
 };
 
 class OptionList {
- public:
+public:
   // kinds: base to full name, {"decoder": "decoder:spd"}.
   OptionList(const Command& command, const std::map<std::string, std::string>& kinds);
 
   const std::vector<Option>& all() const { return options_; }
-  const Option* find(std::string_view name) const;  // with its dashes; null: there is none
+  const Option* find(std::string_view name) const; // with its dashes; null: there is none
   // The error for an unknown name: the nearest one, or the full names that a bare key stands for.
   std::string advice(const std::string& name) const;
 
- private:
+private:
   void add_argument(const Argument& argument);
   void add_kind(const Command& command, const std::string& base, const std::string& full);
   void add_bare_names();
@@ -57,7 +57,7 @@ std::vector<std::string> registry_names(const std::string& registry);
 // command by the name that it has on the command line ({"steps": 100, "model": "runs/first"}).
 
 class ConfigFile {
- public:
+public:
   // "": no file. Throws UsageFailure with line and column for what is no JSON.
   explicit ConfigFile(const std::string& path);
 
@@ -65,9 +65,10 @@ class ConfigFile {
   // The text of key `key` of a kind, or of the top-level member of that name; "" without it.
   std::string text(const std::string& kind, const std::string& key) const;
   // In the order of the file. An argument of the command's own has an empty kind and its name as key.
-  std::vector<Setting> settings(const OptionList& list, const std::map<std::string, std::string>& kinds) const;
+  std::vector<Setting> settings(const OptionList& list,
+                                const std::map<std::string, std::string>& kinds) const;
 
- private:
+private:
   std::string path_;
   nlohmann::ordered_json root_;
 };
@@ -82,4 +83,4 @@ std::string manual_page();
 // A script for bash that completes commands and options.
 std::string bash_completion();
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
-dllm_task* interrupted_task = nullptr;  // what a signal cancels
+dllm_task* interrupted_task = nullptr; // what a signal cancels
 volatile std::sig_atomic_t last_signal = SIGINT;
 
 void on_interrupt(int number) {
@@ -28,7 +28,7 @@ void on_interrupt(int number) {
   for (const int each : kSignals) std::signal(each, SIG_DFL);
 }
 
-}  // namespace
+} // namespace
 
 Interrupt::Interrupt(dllm_task* task) : before_(interrupted_task) {
   interrupted_task = task;
@@ -45,17 +45,21 @@ Interrupt::~Interrupt() {
   interrupted_task = before_;
 }
 
-int interrupted_code() { return 128 + static_cast<int>(last_signal); }
+int interrupted_code() {
+  return 128 + static_cast<int>(last_signal);
+}
 
 namespace {
 
 volatile std::sig_atomic_t reader_went_away = 0;
 
-void on_broken_pipe(int) { reader_went_away = 1; }
+void on_broken_pipe(int) {
+  reader_went_away = 1;
+}
 
 void on_size_limit(int) {}
 
-}  // namespace
+} // namespace
 
 // A closed pipe and a file above the size limit are errors of the failing write. Handlers, not SIG_IGN: programs
 // that this one starts have the defaults again.
@@ -91,14 +95,16 @@ std::string first_line(int fd) {
   return all.substr(0, all.find('\n'));
 }
 
-}  // namespace
+} // namespace
 
 RunLock::RunLock(const std::string& folder) : folder_(folder), path_(folder + "/LOCK") {
   std::error_code error;
   made_folder_ = fs::create_directories(folder_, error);
-  if (error) throw Failure(DLLM_PERMISSION_DENIED, "cannot create " + folder_ + ": " + error.message());
+  if (error)
+    throw Failure(DLLM_PERMISSION_DENIED, "cannot create " + folder_ + ": " + error.message());
   try {
-    while (!take()) {}
+    while (!take()) {
+    }
   } catch (...) {
     if (fd_ >= 0) close(fd_);
     if (made_folder_) rmdir(folder_.c_str());
@@ -108,23 +114,27 @@ RunLock::RunLock(const std::string& folder) : folder_(folder), path_(folder + "/
 
 bool RunLock::take() {
   fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + path_ + ": " + std::strerror(errno));
+  if (fd_ < 0)
+    throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + path_ + ": " + std::strerror(errno));
   // Where a file system has no locks the run goes on without one.
   if (flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     const std::string pid = first_line(fd_);
     throw Failure(DLLM_FAILED_PRECONDITION,
-                  folder_ + " is in use: process " + (pid.empty() ? "(just starting)" : pid) + " trains there",
+                  folder_ + " is in use: process " + (pid.empty() ? "(just starting)" : pid) +
+                      " trains there",
                   "wait until it ends, or name another folder with --out");
   }
   // The one before may have removed the file between open and flock: then the lock is on a file without a name.
-  struct stat own {}, named {};
+  struct stat own {
+  }, named{};
   if (fstat(fd_, &own) != 0 || stat(path_.c_str(), &named) != 0 || own.st_ino != named.st_ino) {
     close(fd_);
     fd_ = -1;
     return false;
   }
   const std::string pid = std::to_string(getpid()) + "\n";
-  if (ftruncate(fd_, 0) != 0 || pwrite(fd_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+  if (ftruncate(fd_, 0) != 0 ||
+      pwrite(fd_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
     throw Failure(DLLM_RESOURCE_EXHAUSTED, "cannot write " + path_ + ": " + std::strerror(errno));
   }
   return true;
@@ -136,4 +146,4 @@ RunLock::~RunLock() {
   if (made_folder_) rmdir(folder_.c_str());
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

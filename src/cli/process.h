@@ -53,14 +53,14 @@ void end_with_parent();
 // While one exists, the first Ctrl-C, SIGTERM or SIGHUP requests the running call to finish its step; the second ends the
 // process.
 class Interrupt {
- public:
-  explicit Interrupt(dllm_task* task);  // not NULL, outlives this object
-  ~Interrupt();                         // back to what was before
+public:
+  explicit Interrupt(dllm_task* task); // not NULL, outlives this object
+  ~Interrupt();                        // back to what was before
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
- private:
-  static constexpr int kCount = 3;  // signals
+private:
+  static constexpr int kCount = 3; // signals
   dllm_task* before_;
   void (*handlers_before_[kCount])(int);
 };
@@ -78,19 +78,19 @@ int finish_standard_output(int code);
 // Holds folder/LOCK, with this process's number in it, until destroyed: one training at a time in a run's folder. The system
 // releases it when the process ends in any way, so that a killed run blocks nothing.
 class RunLock {
- public:
+public:
   // Makes the folder when it is not there. Throws Failure when another process holds the lock, naming it.
   explicit RunLock(const std::string& folder);
-  ~RunLock();  // removes a folder that was created here and is still empty
+  ~RunLock(); // removes a folder that was created here and is still empty
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
- private:
-  bool take();  // false: the file was removed meanwhile
+private:
+  bool take(); // false: the file was removed meanwhile
 
   std::string folder_, path_;
   bool made_folder_ = false;
   int fd_ = -1;
 };
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -23,12 +23,16 @@ struct Descriptor {
 };
 
 const char* kind_of(mode_t mode) {
-  return S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+  return S_ISDIR(mode)    ? "a folder"
+         : S_ISFIFO(mode) ? "a pipe"
+         : S_ISSOCK(mode) ? "a socket"
+                          : "a device";
 }
 
 void check_regular(const struct stat& info, const std::string& path) {
   if (S_ISREG(info.st_mode)) return;
-  throw Failure(DLLM_INVALID_ARGUMENT, path + " is not a regular file: it is " + kind_of(info.st_mode),
+  throw Failure(DLLM_INVALID_ARGUMENT,
+                path + " is not a regular file: it is " + kind_of(info.st_mode),
                 S_ISDIR(info.st_mode) ? "name a file in it" : "write its content to a file first");
 }
 
@@ -40,10 +44,11 @@ std::string read_file(const std::string& path) {
                    "cannot read " + path + ": " + std::strerror(errno));
   };
   if (::stat(path.c_str(), &info) != 0) {
-    if (errno == ENOENT || errno == ENOTDIR) throw Failure(DLLM_NOT_FOUND, "there is no file or folder " + path);
+    if (errno == ENOENT || errno == ENOTDIR)
+      throw Failure(DLLM_NOT_FOUND, "there is no file or folder " + path);
     throw cannot();
   }
-  check_regular(info, path);  // before it is opened
+  check_regular(info, path); // before it is opened
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   if (file.number < 0 || ::fstat(file.number, &info) != 0) throw cannot();
   check_regular(info, path);
@@ -60,20 +65,24 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
-}  // namespace
+} // namespace
 
-void refuse_typed(const Context& context, const std::string& kind, const std::string& key, const std::string& reason) {
+void refuse_typed(const Context& context, const std::string& kind, const std::string& key,
+                  const std::string& reason) {
   if (context.typed(kind, key)) throw UsageFailure("--" + kind + "." + key + ": " + reason);
 }
 
-void note_typed(const Context& context, const std::string& kind, const std::string& key, const std::string& reason) {
-  if (context.typed(kind, key)) std::fprintf(stderr, "--%s.%s has no effect: %s\n", kind.c_str(), key.c_str(), reason.c_str());
+void note_typed(const Context& context, const std::string& kind, const std::string& key,
+                const std::string& reason) {
+  if (context.typed(kind, key))
+    std::fprintf(stderr, "--%s.%s has no effect: %s\n", kind.c_str(), key.c_str(), reason.c_str());
 }
 
 void check_engine(const Context& context) {
   if (context.option("engine", "kind") != "\"cpu\"") return;
-  const auto options = nlohmann::json::parse(
-      text([&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(context.options("engine"), out, err); }));
+  const auto options = nlohmann::json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_options_to_json(context.options("engine"), out, err);
+  }));
   for (const auto& [key, value] : options.items()) {
     if (key.rfind("pjrt.", 0) != 0 && key != "plugin" && key != "target") continue;
     if (context.typed("engine", key)) throw UsageFailure("--" + key + " needs --engine.kind pjrt");
@@ -82,14 +91,16 @@ void check_engine(const Context& context) {
 
 Owned<dllm_engine> open_engine(const Context& context) {
   check_engine(context);
-  return make<dllm_engine>(
-      [&](dllm_engine** out, dllm_error* err) { return dllm_engine_new(context.options("engine"), out, err); });
+  return make<dllm_engine>([&](dllm_engine** out, dllm_error* err) {
+    return dllm_engine_new(context.options("engine"), out, err);
+  });
 }
 
 Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path) {
   refuse_typed(context, "model", "seed", "it is for a new model, and this one has its weights");
   return make<dllm_model>([&](dllm_model** out, dllm_error* err) {
-    return dllm_model_load(engine, path.c_str(), context.options("model"), context.task(), out, err);
+    return dllm_model_load(engine, path.c_str(), context.options("model"), context.task(), out,
+                           err);
   });
 }
 
@@ -100,9 +111,11 @@ Owned<dllm_tokenizer> open_tokenizer(const std::string& path) {
 }
 
 std::vector<int32_t> encode(const dllm_tokenizer* tokenizer, const std::string& text) {
-  return dllm::api::array<int32_t>([&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) {
-    return dllm_tokenizer_encode(tokenizer, text.data(), static_cast<int64_t>(text.size()), dst, room, count, err);
-  });
+  return dllm::api::array<int32_t>(
+      [&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) {
+        return dllm_tokenizer_encode(tokenizer, text.data(), static_cast<int64_t>(text.size()), dst,
+                                     room, count, err);
+      });
 }
 
 std::string decode(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& all) {
@@ -122,15 +135,18 @@ int64_t model_number(const dllm_model* model, const char* key) {
 
 Canvas canvas_of(const dllm_decoder* decoder, int64_t slot) {
   Canvas canvas;
-  canvas.ids = dllm::api::array<int32_t>([&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) {
-    return dllm_decoder_ids(decoder, slot, dst, room, count, err);
-  });
-  canvas.states = dllm::api::array<uint8_t>([&](uint8_t* dst, int64_t room, int64_t* count, dllm_error* err) {
-    return dllm_decoder_states(decoder, slot, dst, room, count, err);
-  });
-  canvas.confidence = dllm::api::array<float>([&](float* dst, int64_t room, int64_t* count, dllm_error* err) {
-    return dllm_decoder_confidence(decoder, slot, dst, room, count, err);
-  });
+  canvas.ids =
+      dllm::api::array<int32_t>([&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) {
+        return dllm_decoder_ids(decoder, slot, dst, room, count, err);
+      });
+  canvas.states =
+      dllm::api::array<uint8_t>([&](uint8_t* dst, int64_t room, int64_t* count, dllm_error* err) {
+        return dllm_decoder_states(decoder, slot, dst, room, count, err);
+      });
+  canvas.confidence =
+      dllm::api::array<float>([&](float* dst, int64_t room, int64_t* count, dllm_error* err) {
+        return dllm_decoder_confidence(decoder, slot, dst, room, count, err);
+      });
   return canvas;
 }
 
@@ -145,4 +161,4 @@ std::string read_all(const std::string& path) {
   return read_file(path);
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -24,24 +24,26 @@ using Group = std::span<const int64_t>;
 //
 // Threads: one thread per rank at a time; abort() may be called from any thread.
 class Communicator {
- public:
+public:
   virtual ~Communicator() = default;
   virtual int64_t rank() const = 0;
   virtual int64_t size() const = 0;
 
   // out[i] = in_0[i] op in_1[i] op ...: count elements, the same on every member.
-  virtual void all_reduce(Group group, Reduction reduction, DType dtype, const void* in, void* out, int64_t count,
-                          const Task* task) = 0;
+  virtual void all_reduce(Group group, Reduction reduction, DType dtype, const void* in, void* out,
+                          int64_t count, const Task* task) = 0;
   // out: one piece of `bytes` from each member.
-  virtual void all_gather(Group group, const void* in, void* out, int64_t bytes, const Task* task) = 0;
+  virtual void all_gather(Group group, const void* in, void* out, int64_t bytes,
+                          const Task* task) = 0;
   // in: one piece of `count` elements for each member; out: the reduction of the pieces for this rank.
-  virtual void reduce_scatter(Group group, Reduction reduction, DType dtype, const void* in, void* out, int64_t count,
-                              const Task* task) = 0;
+  virtual void reduce_scatter(Group group, Reduction reduction, DType dtype, const void* in,
+                              void* out, int64_t count, const Task* task) = 0;
   // in: one piece of `bytes` for each member; out: one from each member.
-  virtual void all_to_all(Group group, const void* in, void* out, int64_t bytes, const Task* task) = 0;
+  virtual void all_to_all(Group group, const void* in, void* out, int64_t bytes,
+                          const Task* task) = 0;
   // Member i of the group sends `bytes` to member target_of_member[i], a permutation.
-  virtual void permute(Group group, std::span<const int64_t> target_of_member, const void* in, void* out, int64_t bytes,
-                       const Task* task) = 0;
+  virtual void permute(Group group, std::span<const int64_t> target_of_member, const void* in,
+                       void* out, int64_t bytes, const Task* task) = 0;
   // Returns on all members or throws on all members.
   virtual void barrier(Group group, const Task* task) = 0;
 
@@ -52,4 +54,4 @@ class Communicator {
   virtual void restart(const Task* task) = 0;
 };
 
-}  // namespace dllm::comm
+} // namespace dllm::comm

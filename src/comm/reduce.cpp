@@ -9,8 +9,7 @@
 namespace dllm::comm {
 namespace {
 
-template <class T>
-T joined(Reduction reduction, T x, T y) {
+template <class T> T joined(Reduction reduction, T x, T y) {
   if (reduction == Reduction::sum) {
     if constexpr (std::is_same_v<T, int32_t>) {
       return static_cast<T>(static_cast<uint32_t>(x) + static_cast<uint32_t>(y));
@@ -27,28 +26,34 @@ T joined(Reduction reduction, T x, T y) {
 template <class T>
 void reduce_as(Reduction reduction, std::span<const void* const> parts, void* out, int64_t count) {
   T* const to = static_cast<T*>(out);
-  if (parts[0] != out && count > 0) std::memcpy(to, parts[0], static_cast<size_t>(count) * sizeof(T));
+  if (parts[0] != out && count > 0)
+    std::memcpy(to, parts[0], static_cast<size_t>(count) * sizeof(T));
   for (size_t p = 1; p < parts.size(); ++p) {
     const T* const from = static_cast<const T*>(parts[p]);
     for (int64_t i = 0; i < count; ++i) to[i] = joined(reduction, to[i], from[i]);
   }
 }
 
-}  // namespace
+} // namespace
 
-const char* reduction_name(Reduction reduction) { return reduction == Reduction::sum ? "sum" : "max"; }
+const char* reduction_name(Reduction reduction) {
+  return reduction == Reduction::sum ? "sum" : "max";
+}
 
-bool can_reduce(DType dtype) { return dtype == DType::f32 || dtype == DType::i32 || dtype == DType::u32; }
+bool can_reduce(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::i32 || dtype == DType::u32;
+}
 
-void reduce(Reduction reduction, DType dtype, std::span<const void* const> parts, void* out, int64_t count) {
+void reduce(Reduction reduction, DType dtype, std::span<const void* const> parts, void* out,
+            int64_t count) {
   switch (dtype) {
-    case DType::f32: return reduce_as<float>(reduction, parts, out, count);
-    case DType::i32: return reduce_as<int32_t>(reduction, parts, out, count);
-    case DType::u32: return reduce_as<uint32_t>(reduction, parts, out, count);
-    default:
-      fail(Code::unimplemented, "{} over ranks of {}: f32, i32 and u32 can be reduced", reduction_name(reduction),
-           dtype_name(dtype));
+  case DType::f32: return reduce_as<float>(reduction, parts, out, count);
+  case DType::i32: return reduce_as<int32_t>(reduction, parts, out, count);
+  case DType::u32: return reduce_as<uint32_t>(reduction, parts, out, count);
+  default:
+    fail(Code::unimplemented, "{} over ranks of {}: f32, i32 and u32 can be reduced",
+         reduction_name(reduction), dtype_name(dtype));
   }
 }
 
-}  // namespace dllm::comm
+} // namespace dllm::comm

@@ -21,8 +21,8 @@ Stack stack_of(const Shape& shape) {
 } // namespace
 
 bool has_forms(const Shape& shape, DType dtype) {
-  return shape.rank() >= 2 && (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::i8 ||
-                               dtype == DType::u8);
+  return shape.rank() >= 2 &&
+         (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::i8 || dtype == DType::u8);
 }
 
 int64_t form_bytes(const Shape& shape, DType dtype, Form form) {

@@ -13,11 +13,12 @@
 
 namespace dllm::cpu {
 
-EngineState::EngineState(int threads, const std::string& thread_pool, int64_t memory_limit, bool check_finite,
-                         std::shared_ptr<comm::Communicator> communicator, const Hooks& hooks)
-    : runner_(hooks.runner), openmp_(thread_pool == "openmp"), ledger_(std::make_shared<MemoryLedger>(hooks.memory)), arenas_(ledger_),
-      gate_(ledger_, arenas_),
-      communicator_(std::move(communicator)), check_finite_(check_finite) {
+EngineState::EngineState(int threads, const std::string& thread_pool, int64_t memory_limit,
+                         bool check_finite, std::shared_ptr<comm::Communicator> communicator,
+                         const Hooks& hooks)
+    : runner_(hooks.runner), openmp_(thread_pool == "openmp"),
+      ledger_(std::make_shared<MemoryLedger>(hooks.memory)), arenas_(ledger_),
+      gate_(ledger_, arenas_), communicator_(std::move(communicator)), check_finite_(check_finite) {
   if (openmp_ && runner_ != nullptr) {
     fail_with_hint("leave thread_pool as it is", Code::invalid_argument,
                    "thread_pool = openmp, but the host gives a function that runs the threads");
@@ -51,9 +52,10 @@ void EngineState::begin_run(const Task* task) {
   communicator_->all_gather(ranks, &finished_runs_, finished.data(), sizeof finished_runs_, task);
   for (size_t r = 1; r < finished.size(); ++r) {
     if (finished[r] == finished[0]) continue;
-    fail_with_hint("load the last checkpoint with new engines on all ranks", Code::failed_precondition,
-                   "rank 0 has finished {} runs and rank {} {}: a run failed on some ranks alone", finished[0], r,
-                   finished[r]);
+    fail_with_hint("load the last checkpoint with new engines on all ranks",
+                   Code::failed_precondition,
+                   "rank 0 has finished {} runs and rank {} {}: a run failed on some ranks alone",
+                   finished[0], r, finished[r]);
   }
   run_failed_ = false;
 }
@@ -69,10 +71,10 @@ class CpuEngine final : public graph::Engine {
 public:
   CpuEngine(const Options& options, std::shared_ptr<comm::Communicator> communicator,
             const Hooks& hooks)
-      : state_(std::make_shared<EngineState>(static_cast<int>(options.i64("threads")), options.str("thread_pool"),
-                                             options.i64("memory_limit"),
-                                             options.str("check") == "finite",
-                                             std::move(communicator), hooks)) {}
+      : state_(std::make_shared<EngineState>(
+            static_cast<int>(options.i64("threads")), options.str("thread_pool"),
+            options.i64("memory_limit"), options.str("check") == "finite", std::move(communicator),
+            hooks)) {}
 
   std::string kind() const override { return "cpu"; }
 
@@ -95,8 +97,7 @@ public:
     return make_buffer(tensor, share);
   }
 
-  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain,
-                                 const Task* task) override {
+  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain, const Task* task) override {
     // Read-only bytes (a mapped file) cannot change, so they need no copy.
     auto buffer = make_buffer(tensor, !tensor.writable() || !keep_plain, task);
     if (!keep_plain && has_forms(tensor.shape(), tensor.dtype()))
@@ -150,9 +151,9 @@ public:
     if (key == "memory_limit") return ledger.limit();
     if (key == "compiles") return state_->compiles().load();
     if (key == "round_trips") return 0;
-    static const std::vector<std::string> keys{
-        "rank",        "ranks",        "threads",  "memory_used",
-                                               "memory_peak", "memory_limit", "compiles", "round_trips"};
+    static const std::vector<std::string> keys{"rank",        "ranks",       "threads",
+                                               "memory_used", "memory_peak", "memory_limit",
+                                               "compiles",    "round_trips"};
     fail_with_hint("did you mean " + nearest(std::string(key), keys), Code::not_found,
                    "an engine has no number {}", key);
   }
@@ -170,8 +171,12 @@ public:
   void trim() override { state_->arenas().trim(); }
 
 private:
-  int64_t rank() const { return state_->communicator() == nullptr ? 0 : state_->communicator()->rank(); }
-  int64_t ranks() const { return state_->communicator() == nullptr ? 1 : state_->communicator()->size(); }
+  int64_t rank() const {
+    return state_->communicator() == nullptr ? 0 : state_->communicator()->rank();
+  }
+  int64_t ranks() const {
+    return state_->communicator() == nullptr ? 1 : state_->communicator()->size();
+  }
 
   std::shared_ptr<CpuBuffer> make_buffer(const Tensor& tensor, bool share,
                                          const Task* task = nullptr) const {

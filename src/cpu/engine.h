@@ -24,7 +24,8 @@ struct Hooks {
 std::shared_ptr<graph::Engine> make_engine(const Options& options, const Hooks& hooks = {});
 // One rank of a mesh: compiles for every mesh of communicator->size() ranks, as rank communicator->rank(), and for a mesh
 // of one (such programs do not communicate). Each rank has an engine of its own, in this process or another.
-std::shared_ptr<graph::Engine> make_engine(const Options& options, std::shared_ptr<comm::Communicator> communicator);
+std::shared_ptr<graph::Engine> make_engine(const Options& options,
+                                           std::shared_ptr<comm::Communicator> communicator);
 
 // Shared by an engine, its programs and its buffers; destroyed with the last of them.
 class EngineState {
@@ -56,8 +57,8 @@ private:
   ArenaStore arenas_;
   RunGate gate_;
   const std::shared_ptr<comm::Communicator> communicator_;
-  int64_t finished_runs_ = 0;  // on several ranks
-  bool run_failed_ = false;    // the last one
+  int64_t finished_runs_ = 0; // on several ranks
+  bool run_failed_ = false;   // the last one
   const bool check_finite_;
   std::atomic<int64_t> compiles_{0};
   mutable std::mutex mutex_;

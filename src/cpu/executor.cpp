@@ -31,11 +31,15 @@ int64_t first_overflow(const float* x, int64_t count) {
 // -infinity is the score of a hidden key: operations that only move or choose numbers pass it on, and the log-sum-exp of a
 // query that sees no key is -infinity. Nodes of a loop's body are checked themselves.
 bool may_be_minus_infinity(const graph::Node& node, size_t output) {
-  constexpr std::string_view kMoves[] = {"broadcast", "concat", "dynamic_slice", "dynamic_update_slice", "max", "maximum",
-                                         "min", "minimum", "pad", "reverse", "scan", "select", "slice", "sort", "take",
-                                         "take_along", "top_k", "transpose", "while"};
+  constexpr std::string_view kMoves[] = {
+      "broadcast", "concat",    "dynamic_slice", "dynamic_update_slice",
+      "max",       "maximum",   "min",           "minimum",
+      "pad",       "reverse",   "scan",          "select",
+      "slice",     "sort",      "take",          "take_along",
+      "top_k",     "transpose", "while"};
   const std::string_view name = node.op->name;
-  return (name == "attention" && output == 1) || std::find(std::begin(kMoves), std::end(kMoves), name) != std::end(kMoves);
+  return (name == "attention" && output == 1) ||
+         std::find(std::begin(kMoves), std::end(kMoves), name) != std::end(kMoves);
 }
 
 void check_results(const Frame& frame, const Step& step, const Operand* outputs) {
@@ -43,7 +47,8 @@ void check_results(const Frame& frame, const Step& step, const Operand* outputs)
     const graph::ValueType& type = frame.graph->type(step.outputs[o]);
     if (type.dtype != DType::f32) continue;
     const graph::Node& node = frame.graph->nodes()[static_cast<size_t>(step.node)];
-    int64_t (*const find)(const float*, int64_t) = may_be_minus_infinity(node, o) ? first_overflow : first_non_finite;
+    int64_t (*const find)(const float*, int64_t) =
+        may_be_minus_infinity(node, o) ? first_overflow : first_non_finite;
     const int64_t at = find(outputs[o].in<float>(), type.shape.count());
     if (at < 0) continue;
     fail_with_hint("look at its operands, or run with check = none", Code::failed_precondition,

@@ -40,7 +40,7 @@ struct KernelCall {
   const Operand* inputs; // in the node's order
   const Operand* outputs;
   std::byte* scratch; // Kernel::scratch_bytes, 64-byte aligned; content is undefined
-  Workers pool; // threads, and the task that stops the run: kernels leave by its exception
+  Workers pool;       // threads, and the task that stops the run: kernels leave by its exception
   // The other ranks; null in a program of one rank. Never called inside a chunk of the pool.
   comm::Communicator* communicator = nullptr;
 };
@@ -137,4 +137,4 @@ private:
   int64_t size_ = 0;
 };
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "cpu/buffer.h"
-#include "cpu/program.h"
 #include "cpu/memory.h"
 #include "cpu/plan.h"
+#include "cpu/program.h"
 #include "graph/op.h"
 
 #include <algorithm>
@@ -112,8 +112,7 @@ public:
 
 private:
   void move_to(size_t c, std::byte* to) {
-    if (now_[c].data != to)
-      copy_in_pieces(to, now_[c].data, loop_.carry_bytes[c], call_.pool.task);
+    if (now_[c].data != to) copy_in_pieces(to, now_[c].data, loop_.carry_bytes[c], call_.pool.task);
     now_[c] = Operand{};
     now_[c].data = to;
   }
@@ -214,4 +213,4 @@ void run_loop(const Loop& loop, const graph::Node& node, const KernelCall& call,
   }
 }
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -137,4 +137,4 @@ void RunGate::leave(int64_t bytes) {
   changed_.notify_all();
 }
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -143,4 +143,4 @@ private:
   int64_t expected_ = 0; // bytes that runs in progress have not allocated yet
 };
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

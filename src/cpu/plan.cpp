@@ -1,8 +1,8 @@
 #include "cpu/plan.h"
 
 #include "base/error.h"
-#include "cpu/storage.h"
 #include "cpu/buffer.h"
+#include "cpu/storage.h"
 #include "graph/op.h"
 
 #include <algorithm>

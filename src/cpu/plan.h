@@ -86,4 +86,4 @@ Loop plan_loop(const CompileInfo& info);
 // Forms wanted of the operands, scratch, and results that may be written over their start values.
 Kernel loop_kernel(const Loop& loop);
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

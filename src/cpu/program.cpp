@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "cpu/memory.h"
+#include "graph/engine.h"
 #include "graph/op.h"
 #include "graph/passes.h"
-#include "graph/engine.h"
 
 #include <cstring>
 #include <new>
@@ -140,8 +140,7 @@ std::shared_ptr<Block> CpuProgram::output_block(Binding& binding, size_t output,
     return std::make_shared<Block>(state_->ledger(), bytes, "an output");
   const auto donor = static_cast<size_t>(frame_.takes_over[output]);
   CpuBuffer& given = buffer_at(binding, donor);
-  std::shared_ptr<Block> block =
-      is_sole(binding.inputs[donor]) ? given.writable_block() : nullptr;
+  std::shared_ptr<Block> block = is_sole(binding.inputs[donor]) ? given.writable_block() : nullptr;
   if (block != nullptr) {
     binding.overwrites = true;
   } else {
@@ -176,8 +175,8 @@ std::vector<BufferRef> CpuProgram::execute(Binding& binding, const RunContext& c
   pass.has_allocated();
   int32_t step = -1;
   // Whether an input is overwritten or copied may differ from rank to rank; all meet all the same.
-  const bool keeps = rule == graph::StopRule::before_overwrite &&
-                     (binding.overwrites || communicator_ != nullptr);
+  const bool keeps =
+      rule == graph::StopRule::before_overwrite && (binding.overwrites || communicator_ != nullptr);
   const int32_t stops_before = keeps ? frame_.first_overwrite : INT32_MAX;
   const auto has_written = [&] { return binding.overwrites && step >= frame_.first_overwrite; };
   try {
@@ -205,8 +204,8 @@ std::vector<BufferRef> CpuProgram::results(Binding& binding) const {
   std::vector<BufferRef> made(binding.blocks.size());
   for (size_t o = 0; o < binding.blocks.size(); ++o) {
     const graph::ValueType& type = frame_.graph->type(frame_.graph->outputs()[o].value);
-    buffers.push_back(std::make_shared<CpuBuffer>(state_->ledger(), type.dtype, type.shape,
-                                                  binding.blocks[o]));
+    buffers.push_back(
+        std::make_shared<CpuBuffer>(state_->ledger(), type.dtype, type.shape, binding.blocks[o]));
   }
   for (size_t o = 0; o < buffers.size(); ++o) {
     binding.blocks[o].reset();
@@ -274,7 +273,8 @@ std::vector<BufferRef> CpuProgram::run_bound(std::span<const BufferRef> inputs, 
   Binding binding{inputs, {}, {}, {}};
   bind_inputs(binding, context.pool);
   bind_outputs(binding, context.pool);
-  PausePoint* const point = context.pool.task == nullptr ? nullptr : context.pool.task->pause_point();
+  PausePoint* const point =
+      context.pool.task == nullptr ? nullptr : context.pool.task->pause_point();
   if (point == nullptr || communicator_ != nullptr) return execute(binding, context, rule, pass);
   GatedPause pause(*point, pass, context.pool.task);
   context.pause = &pause;

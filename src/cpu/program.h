@@ -20,7 +20,7 @@ struct RunContext {
   // Not null: gets the first operation that makes NaN or infinity, and the run goes on. -infinity
   // is left out: masks are made of it.
   std::string* finding = nullptr;
-  int64_t index = -1; // of the element a scan is at; -1: outside of one
+  int64_t index = -1;                         // of the element a scan is at; -1: outside of one
   comm::Communicator* communicator = nullptr; // of a program of several ranks
   std::span<const int64_t> all_ranks = {};    // with a communicator: 0, 1, ..
   RunPause* pause = nullptr;                  // of a run that may be left between two steps
@@ -69,8 +69,8 @@ public:
   const graph::Graph& graph() const override { return *source_; }
   const graph::PlanReport& plan() const override { return report_; }
   graph::Placement placement() const override { return place_; }
-  std::vector<graph::BufferRef> run(std::span<const graph::BufferRef> inputs,
-                                    const Task* task, graph::StopRule rule) override;
+  std::vector<graph::BufferRef> run(std::span<const graph::BufferRef> inputs, const Task* task,
+                                    graph::StopRule rule) override;
   std::string find_non_finite(std::span<const graph::BufferRef> inputs, const Task* task) override;
 
 private:
@@ -87,11 +87,12 @@ private:
   CpuBuffer& buffer_at(const Binding& binding, size_t input) const;
   void bind_inputs(Binding& binding, const Workers& workers) const;
   void bind_outputs(Binding& binding, const Workers& workers) const;
-  std::shared_ptr<Block> output_block(Binding& binding, size_t output, const Workers& workers) const;
+  std::shared_ptr<Block> output_block(Binding& binding, size_t output,
+                                      const Workers& workers) const;
   std::vector<graph::BufferRef> execute(Binding& binding, const RunContext& context,
                                         graph::StopRule rule, RunGate::Pass& pass) const;
-  std::vector<graph::BufferRef> run_bound(std::span<const graph::BufferRef> inputs, RunContext context,
-                                          graph::StopRule rule) const;
+  std::vector<graph::BufferRef> run_bound(std::span<const graph::BufferRef> inputs,
+                                          RunContext context, graph::StopRule rule) const;
   // Runs `work`; in a program of several ranks a failure of any kind ends the run of the other ranks.
   template <class F> auto with_other_ranks(const Task* task, F&& work) const;
   [[noreturn]] void fail_run(const Binding& binding, const Error& error) const;
@@ -106,4 +107,4 @@ private:
   graph::PlanReport report_;
 };
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

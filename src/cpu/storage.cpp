@@ -102,7 +102,8 @@ int32_t StoragePlanner::storage_to_overwrite(int32_t time, size_t output,
     int32_t rank = storage.kind == Place::kArena ? 1 : 0;
     if (storage.kind == Place::kInput) {
       const int32_t successor = donated_to_[static_cast<size_t>(storage.index)];
-      if (root(frame_.graph->outputs()[static_cast<size_t>(successor)].value) == step.outputs[output])
+      if (root(frame_.graph->outputs()[static_cast<size_t>(successor)].value) ==
+          step.outputs[output])
         rank = 2;
     }
     if (rank > best_rank) {
@@ -234,4 +235,4 @@ int64_t place_pieces(std::span<Piece> pieces) {
   return size;
 }
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

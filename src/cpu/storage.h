@@ -70,4 +70,4 @@ private:
   int32_t first_overwrite_ = INT32_MAX;
 };
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -15,11 +15,12 @@ namespace dllm::graph {
 using Attribute = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>>;
 
 class Attributes {
- public:
+public:
   Attributes() = default;
-  Attributes(std::initializer_list<std::pair<std::string, Attribute>> entries) : entries_(entries) {}
+  Attributes(std::initializer_list<std::pair<std::string, Attribute>> entries)
+      : entries_(entries) {}
 
-  void set(std::string name, Attribute value);  // replaces
+  void set(std::string name, Attribute value); // replaces
   bool has(std::string_view name) const;
   // Fails with Code::internal when the attribute is missing or of another type: a bug in an op.
   bool flag(std::string_view name) const;
@@ -29,12 +30,12 @@ class Attributes {
   const std::vector<int64_t>& list(std::string_view name) const;
 
   const std::vector<std::pair<std::string, Attribute>>& entries() const { return entries_; }
-  std::string dump() const;  // "axis=1 begin=[0, 4]"; "" when empty
+  std::string dump() const; // "axis=1 begin=[0, 4]"; "" when empty
   friend bool operator==(const Attributes&, const Attributes&) = default;
 
- private:
+private:
   template <class T> const T& get(std::string_view name) const;
   std::vector<std::pair<std::string, Attribute>> entries_;
 };
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

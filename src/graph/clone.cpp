@@ -92,4 +92,4 @@ void copy_node(Cloner& cloner, Graph& to, int32_t index,
   for (size_t i = 0; i < made.size(); ++i) cloner.map(node.outputs[i], made[i]);
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

@@ -55,4 +55,4 @@ std::shared_ptr<Graph> rewrite(const Graph& graph, const Replace& replace, BodyM
 void copy_node(Cloner& cloner, Graph& to, int32_t index,
                std::vector<std::shared_ptr<const Graph>> bodies);
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

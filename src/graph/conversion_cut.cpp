@@ -88,4 +88,4 @@ std::string cut_by_conversion(const Graph& graph, Value x, Value loss) {
   return walk.path(loss.id) == kCut ? walk.cut() : "";
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

@@ -7,33 +7,37 @@
 namespace dllm::graph {
 
 std::string Program::text(std::string_view form) const {
-  fail_with_hint("use an engine of kind pjrt", Code::unimplemented, "this engine has no program text of form {}", form);
+  fail_with_hint("use an engine of kind pjrt", Code::unimplemented,
+                 "this engine has no program text of form {}", form);
 }
 
 void Engine::expect_runs(const Placement& place) const {
   if (place.rank < 0 || place.rank >= place.mesh.ranks())
     fail(Code::out_of_range, "rank {} is not in a mesh of {}", place.rank, place.mesh.text());
   if (runs(place)) return;
-  fail_with_hint("use a mesh of one rank, or an engine that was made as this rank of the mesh", Code::unimplemented,
-                 "this {} engine is rank {} of {} and cannot be rank {} of a mesh of {}", kind(), i64("rank"),
-                 i64("ranks"), place.rank, place.mesh.text());
+  fail_with_hint("use a mesh of one rank, or an engine that was made as this rank of the mesh",
+                 Code::unimplemented,
+                 "this {} engine is rank {} of {} and cannot be rank {} of a mesh of {}", kind(),
+                 i64("rank"), i64("ranks"), place.rank, place.mesh.text());
 }
 
-std::shared_ptr<Program> Engine::compile(std::shared_ptr<const Graph> graph, const Placement& place) {
+std::shared_ptr<Program> Engine::compile(std::shared_ptr<const Graph> graph,
+                                         const Placement& place) {
   expect_runs(place);
   return compile(std::move(graph));
 }
 
-BufferRef Engine::upload(const Tensor& part, bool share, const Placement& place, const Layout& layout) {
+BufferRef Engine::upload(const Tensor& part, bool share, const Placement& place,
+                         const Layout& layout) {
   expect_runs(place);
-  layout.whole_shape(part.shape(), place.mesh);  // its checks
+  layout.whole_shape(part.shape(), place.mesh); // its checks
   BufferRef made = upload(part, share);
   made->set_layout(layout);
   return made;
 }
 
-BufferRef Engine::upload_weight(const Tensor& part, bool keep_plain, const Placement& place, const Layout& layout,
-                                const Task* task) {
+BufferRef Engine::upload_weight(const Tensor& part, bool keep_plain, const Placement& place,
+                                const Layout& layout, const Task* task) {
   expect_runs(place);
   layout.whole_shape(part.shape(), place.mesh);
   BufferRef made = upload_weight(part, keep_plain, task);
@@ -41,18 +45,22 @@ BufferRef Engine::upload_weight(const Tensor& part, bool keep_plain, const Place
   return made;
 }
 
-std::string Program::find_non_finite(std::span<const BufferRef>, const Task*) { return {}; }
+std::string Program::find_non_finite(std::span<const BufferRef>, const Task*) {
+  return {};
+}
 
 namespace {
 
 std::vector<OptionSpec> keys() {
   return {
       option_choice("kind", "cpu", {"cpu", "pjrt"}, "Which engine runs graphs."),
-      option_i64("threads", 0, 0, 1024,
-                 "cpu: threads of the engine; 0: as many as the process may use, and with OpenMP at most "
-                 "OMP_NUM_THREADS."),
+      option_i64(
+          "threads", 0, 0, 1024,
+          "cpu: threads of the engine; 0: as many as the process may use, and with OpenMP at most "
+          "OMP_NUM_THREADS."),
       option_choice("thread_pool", "own", {"own", "openmp"},
-                    "cpu: what runs the threads. own: threads of the engine, which sleep while idle; openmp: parallel "
+                    "cpu: what runs the threads. own: threads of the engine, which sleep while "
+                    "idle; openmp: parallel "
                     "regions of OpenMP, placed by its environment (OMP_PLACES, OMP_PROC_BIND)."),
       option_i64("memory_limit", 0, 0, INT64_MAX,
                  "cpu: most bytes of arrays and temporaries; 0: no limit."),
@@ -92,4 +100,4 @@ const Schema& engine_schema() {
   return schema;
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

@@ -28,12 +28,13 @@ const Schema& engine_schema(); // "engine"
 // Thrown by Program::run, and by Buffer::read of a run that failed late: donated inputs are neither
 // what they were nor what they were to become. After any other exception they are as before the run.
 class StateLost : public Error {
- public:
+public:
   explicit StateLost(Error error) : Error(std::move(error)) {}
   // hint: what else to try, may be empty.
   StateLost(Code code, std::string text, const std::string& why, const std::string& hint = {})
       : Error(code, std::move(text),
-              hint.empty() ? fmt::format("state lost: {}", why) : fmt::format("state lost: {}; {}", why, hint)) {}
+              hint.empty() ? fmt::format("state lost: {}", why)
+                           : fmt::format("state lost: {}; {}", why, hint)) {}
 };
 
 // Buffers, programs and engines: graphs are compiled and run, arrays are kept in forms that products read fast.
@@ -41,14 +42,14 @@ class StateLost : public Error {
 // An array an engine holds, on a mesh of several ranks the part of one rank. Reads are safe from many threads; a donated
 // buffer must not be used again.
 class Buffer {
- public:
+public:
   virtual ~Buffer() = default;
   virtual const Shape& shape() const = 0;
   virtual DType dtype() const = 0;
   // On the host; may share storage with the buffer: treat as read-only. The task is checked where numbers must be copied
   // or converted.
   virtual Tensor read(const Task* task = nullptr) const = 0;
-  virtual int64_t memory_bytes() const = 0;  // all forms together
+  virtual int64_t memory_bytes() const = 0; // all forms together
 
   // The layout of the whole array on the mesh; shape() is that of this rank's part. An output that takes over an input has
   // the layout of that input, other outputs of a run are not described (whole).
@@ -56,7 +57,7 @@ class Buffer {
   // For engines, before the buffer is handed to others.
   void set_layout(const Layout& layout) { layout_ = layout; }
 
- private:
+private:
   Layout layout_;
 };
 using BufferRef = std::shared_ptr<Buffer>;
@@ -65,26 +66,26 @@ using BufferRef = std::shared_ptr<Buffer>;
 struct CompiledReport {
   bool known = false;
   bool from_cache = false;
-  double seconds = 0;          // of compiling, or of loading from the cache
+  double seconds = 0; // of compiling, or of loading from the cache
   int64_t argument_bytes = 0;
   int64_t output_bytes = 0;
-  int64_t alias_bytes = 0;     // of the outputs: those that take an argument's place
+  int64_t alias_bytes = 0; // of the outputs: those that take an argument's place
   int64_t temporary_bytes = 0;
   int64_t code_bytes = 0;
-  int64_t peak_bytes = 0;      // 0: unknown
-  int64_t device_bytes = 0;    // memory of the device; 0: unknown
-  double flops = 0;            // loops counted once, as compilers do; 0: unknown
+  int64_t peak_bytes = 0;   // 0: unknown
+  int64_t device_bytes = 0; // memory of the device; 0: unknown
+  double flops = 0;         // loops counted once, as compilers do; 0: unknown
   std::string fingerprint;
 };
 
 struct PlanReport {
-  int64_t input_bytes = 0;     // parameters and other inputs, in the forms the program needs
-  int64_t output_bytes = 0;    // those that take over no input
+  int64_t input_bytes = 0;  // parameters and other inputs, in the forms the program needs
+  int64_t output_bytes = 0; // those that take over no input
   int64_t constant_bytes = 0;
-  int64_t arena_bytes = 0;     // temporaries at their peak, scratch of kernels included
+  int64_t arena_bytes = 0; // temporaries at their peak, scratch of kernels included
   // Sum of the above: known before anything runs. Each further run at the same time adds its outputs and its arena.
   int64_t peak_bytes = 0;
-  double flops = 0;            // of one run, scans multiplied out; multiply-add counts 2
+  double flops = 0; // of one run, scans multiplied out; multiply-add counts 2
   CompiledReport compiled;
 };
 
@@ -98,7 +99,7 @@ enum class StopRule { anywhere, before_overwrite };
 // other. A program of several ranks exchanges arrays while it runs: every rank runs the same program in the same order,
 // one run at a time on each rank.
 class Program {
- public:
+public:
   virtual ~Program() = default;
   virtual const Graph& graph() const = 0;
   virtual const PlanReport& plan() const = 0;
@@ -114,16 +115,17 @@ class Program {
                                      StopRule rule = StopRule::anywhere) = 0;
   // Runs once more to name the first operation that makes NaN or infinity; "" when none does, or when the engine
   // cannot find it. On several ranks all ranks call it. Donated inputs with another holder stay as they are.
-  virtual std::string find_non_finite(std::span<const BufferRef> inputs, const Task* task = nullptr);
+  virtual std::string find_non_finite(std::span<const BufferRef> inputs,
+                                      const Task* task = nullptr);
   // The program as text: "stablehlo" (what a compiler was given), "optimized" (what it made). Fails with unimplemented
   // where there is no such form.
   virtual std::string text(std::string_view form) const;
 };
 
 class Engine {
- public:
+public:
   virtual ~Engine() = default;
-  virtual std::string kind() const = 0;  // "cpu" "pjrt"
+  virtual std::string kind() const = 0; // "cpu" "pjrt"
   // True: run() starts work and returns, read() waits for it; every read is a trip to the device and back.
   virtual bool runs_ahead() const { return false; }
   // For a mesh of one rank.
@@ -132,27 +134,31 @@ class Engine {
   virtual bool runs(const Placement& place) const { return place.is_single(); }
   // The program of one rank. Collective operations of the graph exchange arrays between the ranks of place.mesh. Fails
   // with unimplemented, naming the mesh, where runs(place) is false.
-  virtual std::shared_ptr<Program> compile(std::shared_ptr<const Graph> graph, const Placement& place);
+  virtual std::shared_ptr<Program> compile(std::shared_ptr<const Graph> graph,
+                                           const Placement& place);
   // Takes an array in. share: the engine may keep using the tensor's storage (it must not change afterwards).
   virtual BufferRef upload(const Tensor& tensor, bool share = false) = 0;
   // Takes a parameter in and prepares the forms matrix products want. Stacked weights are (count, out, in). keep_plain false: only
   // the packed form stays (frozen weights; read() undoes the packing exactly).
-  virtual BufferRef upload_weight(const Tensor& tensor, bool keep_plain, const Task* task = nullptr) = 0;
+  virtual BufferRef upload_weight(const Tensor& tensor, bool keep_plain,
+                                  const Task* task = nullptr) = 0;
   // The same for an array on a mesh: `part` is what Layout::part gives for this rank. Fail as compile() does.
   BufferRef upload(const Tensor& part, bool share, const Placement& place, const Layout& layout);
-  BufferRef upload_weight(const Tensor& part, bool keep_plain, const Placement& place, const Layout& layout,
-                          const Task* task = nullptr);
+  BufferRef upload_weight(const Tensor& part, bool keep_plain, const Placement& place,
+                          const Layout& layout, const Task* task = nullptr);
 
   virtual int64_t device_count() const = 0;
   virtual std::string device_name(int64_t index) const = 0;
   virtual Json describe() const = 0;
-  virtual void set_i64(std::string_view key, int64_t value) = 0;  // threads memory_limit
-  virtual int64_t i64(std::string_view key) const = 0;            // rank ranks threads memory_used compiles round_trips
-  virtual double peak_flops() = 0;                                // f32 multiply-adds x 2 per second, measured once
-  virtual void trim() = 0;                                        // gives cached memory and plans back
+  virtual void set_i64(std::string_view key, int64_t value) = 0; // threads memory_limit
+  virtual int64_t
+  i64(std::string_view key) const = 0; // rank ranks threads memory_used compiles round_trips
+  virtual double peak_flops() = 0;     // f32 multiply-adds x 2 per second, measured once
+  virtual void trim() = 0;             // gives cached memory and plans back
 
- protected:
-  void expect_runs(const Placement& place) const;  // fails with unimplemented when runs(place) is false
+protected:
+  void
+  expect_runs(const Placement& place) const; // fails with unimplemented when runs(place) is false
 };
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

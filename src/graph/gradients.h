@@ -23,4 +23,4 @@ std::vector<Value> pull_back(Graph& graph, std::span<const Value> outputs,
 // no path from x to loss is cut by a conversion alone; argmax, comparisons and indices of top_k cut a path as well.
 std::string cut_by_conversion(const Graph& graph, Value x, Value loss);
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

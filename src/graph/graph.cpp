@@ -227,4 +227,4 @@ std::string Graph::dump() const {
   return Printer(*this, 0).text(0);
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

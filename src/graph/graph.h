@@ -21,13 +21,13 @@ struct OpDef;
 struct ValueType {
   Shape shape;
   DType dtype = DType::f32;
-  AxisSet axes;  // over which the value varies; empty on one rank
+  AxisSet axes; // over which the value varies; empty on one rank
   // Not null: a weight in blocks, u8(.., rows, bytes of a row); operations on it lose the format, products read it.
   const WeightFormat* format = nullptr;
 
   // Of the numbers it stands for: differs from `shape` for a weight in blocks.
   Shape numbers() const { return number_shape(format, shape); }
-  std::string text() const;  // "f32(2, 8, 64)" or "f32(2, 8){data}" or "q8_0(64, 128)"
+  std::string text() const; // "f32(2, 8, 64)" or "f32(2, 8){data}" or "q8_0(64, 128)"
   friend bool operator==(const ValueType&, const ValueType&) = default;
 };
 
@@ -47,10 +47,10 @@ struct Value {
 
 struct Node {
   const OpDef* op = nullptr;
-  std::vector<int32_t> inputs;    // value ids
-  std::vector<int32_t> outputs;   // value ids
+  std::vector<int32_t> inputs;  // value ids
+  std::vector<int32_t> outputs; // value ids
   Attributes attributes;
-  Tensor literal;                 // the number(s) of a constant
+  Tensor literal; // the number(s) of a constant
   // Bodies of control nodes: scan {body}, while {cond, body}. A body sees nothing but its own inputs.
   std::vector<std::shared_ptr<const Graph>> bodies;
 };
@@ -58,17 +58,17 @@ struct Node {
 struct GraphInput {
   std::string name;
   int32_t value;
-  bool is_parameter = false;  // engines may keep such an input in a form of their own (packed)
+  bool is_parameter = false; // engines may keep such an input in a form of their own (packed)
 };
 
 struct GraphOutput {
   std::string name;
   int32_t value;
-  int32_t donated_input = -1;  // index of the input whose storage this output takes over, or -1
+  int32_t donated_input = -1; // index of the input whose storage this output takes over, or -1
 };
 
 class Graph {
- public:
+public:
   explicit Graph(std::string name = "main") : name_(std::move(name)) {}
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
@@ -76,14 +76,17 @@ class Graph {
   const std::string& name() const { return name_; }
 
   Value input(std::string name, ValueType type, bool is_parameter = false);
-  Value input(std::string name, DType dtype, Shape shape) { return input(std::move(name), {std::move(shape), dtype, {}}); }
+  Value input(std::string name, DType dtype, Shape shape) {
+    return input(std::move(name), {std::move(shape), dtype, {}});
+  }
   // donated_input: name of an input of the same type that is not needed after this output is written.
   void output(std::string name, Value value, const std::string& donated_input = {});
 
   // Appends a node; runs the op's shape rule, which fails with invalid_argument naming op and shapes. Operands that
   // disagree in axes are made varying (a `vary` node is inserted). REQUIRES: inputs belong to this graph.
   std::vector<Value> add(const OpDef& op, std::span<const Value> inputs, Attributes attributes = {},
-                         std::vector<std::shared_ptr<const Graph>> bodies = {}, Tensor literal = {});
+                         std::vector<std::shared_ptr<const Graph>> bodies = {},
+                         Tensor literal = {});
 
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<GraphInput>& inputs() const { return inputs_; }
@@ -93,8 +96,8 @@ class Graph {
   int32_t producer(int32_t value) const { return values_[static_cast<size_t>(value)].node; }
   int32_t value_count() const { return static_cast<int32_t>(values_.size()); }
   Value value(int32_t id) { return {this, id}; }
-  int32_t find_input(std::string_view name) const;   // index or -1
-  int32_t find_output(std::string_view name) const;  // index or -1
+  int32_t find_input(std::string_view name) const;  // index or -1
+  int32_t find_output(std::string_view name) const; // index or -1
 
   // Replaces the body of a scan by one with more per-step results; returns the new stacked values. Used by
   // gradients alone; existing outputs keep their value ids.
@@ -103,7 +106,7 @@ class Graph {
   // Text a person can read: one node a line, bodies indented.
   std::string dump() const;
 
- private:
+private:
   struct ValueInfo {
     ValueType type;
     int32_t node;
@@ -111,9 +114,9 @@ class Graph {
   std::string name_;
   std::vector<Node> nodes_;
   int32_t new_value(ValueType type, int32_t node);
-  std::deque<ValueInfo> values_;  // references to types stay valid while the graph grows
+  std::deque<ValueInfo> values_; // references to types stay valid while the graph grows
   std::vector<GraphInput> inputs_;
   std::vector<GraphOutput> outputs_;
 };
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

@@ -8,11 +8,12 @@
 namespace dllm::graph {
 
 Layout& Layout::cut(Axis axis, int64_t dim) {
-  if (dim < 0 || dim > 127) fail(Code::invalid_argument, "mesh axis {} cannot cut dimension {}", axis_name(axis), dim);
+  if (dim < 0 || dim > 127)
+    fail(Code::invalid_argument, "mesh axis {} cannot cut dimension {}", axis_name(axis), dim);
   int8_t& held = dims_[static_cast<size_t>(axis)];
   if (held >= 0 && held != dim) {
-    fail(Code::invalid_argument, "mesh axis {} cuts dimension {} already and cannot cut {} too", axis_name(axis),
-         static_cast<int>(held), dim);
+    fail(Code::invalid_argument, "mesh axis {} cuts dimension {} already and cannot cut {} too",
+         axis_name(axis), static_cast<int>(held), dim);
   }
   held = static_cast<int8_t>(dim);
   return *this;
@@ -40,8 +41,8 @@ void Layout::expect_dims(const Shape& shape) const {
   for (int i = 0; i < kAxisCount; ++i) {
     const auto axis = static_cast<Axis>(i);
     if (dim(axis) < shape.rank()) continue;
-    fail(Code::invalid_argument, "layout {} cuts dimension {}, the array {} has {}", text(), dim(axis), shape.text(),
-         shape.rank());
+    fail(Code::invalid_argument, "layout {} cuts dimension {}, the array {} has {}", text(),
+         dim(axis), shape.text(), shape.rank());
   }
 }
 
@@ -63,7 +64,8 @@ Shape Layout::part_shape(const Shape& whole, const Mesh& mesh) const {
     const int64_t parts = cut_of(d, {mesh, 0}).parts;
     if (whole.dim(d) % parts != 0) {
       fail_with_hint("choose a size that divides by the ranks", Code::invalid_argument,
-                     "dimension {} of {} does not divide by {} ranks (layout {})", d, whole.text(), parts, text());
+                     "dimension {} of {} does not divide by {} ranks (layout {})", d, whole.text(),
+                     parts, text());
     }
     part = part.with_dim(d, whole.dim(d) / parts);
   }
@@ -73,7 +75,8 @@ Shape Layout::part_shape(const Shape& whole, const Mesh& mesh) const {
 Shape Layout::whole_shape(const Shape& part, const Mesh& mesh) const {
   expect_dims(part);
   Shape whole = part;
-  for (int64_t d = 0; d < part.rank(); ++d) whole = whole.with_dim(d, part.dim(d) * cut_of(d, {mesh, 0}).parts);
+  for (int64_t d = 0; d < part.rank(); ++d)
+    whole = whole.with_dim(d, part.dim(d) * cut_of(d, {mesh, 0}).parts);
   return whole;
 }
 
@@ -82,12 +85,14 @@ namespace {
 // A row of a weight format may be cut between two blocks only.
 void expect_whole_blocks(const Tensor& held, int64_t dim, int64_t size) {
   const WeightFormat* format = held.format();
-  if (format == nullptr || dim != held.shape().rank() - 1 || size % format->block_bytes == 0) return;
+  if (format == nullptr || dim != held.shape().rank() - 1 || size % format->block_bytes == 0)
+    return;
   fail_with_hint("cut the rows, or keep the weight in another format", Code::invalid_argument,
-                 "{} bytes of a row are not whole blocks of {} bytes ({})", size, format->block_bytes, format->name);
+                 "{} bytes of a row are not whole blocks of {} bytes ({})", size,
+                 format->block_bytes, format->name);
 }
 
-}  // namespace
+} // namespace
 
 Tensor Layout::part(const Tensor& whole, const Placement& place) const {
   const Shape shape = part_shape(whole.shape(), place.mesh);
@@ -111,4 +116,4 @@ Tensor Layout::part(const Tensor& whole, const Placement& place) const {
   return held;
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

@@ -13,15 +13,17 @@
 namespace dllm::graph {
 
 class Layout {
- public:
-  Layout() { dims_.fill(-1); }  // the whole array on every rank
+public:
+  Layout() { dims_.fill(-1); } // the whole array on every rank
 
   // Cuts dimension `dim` over `axis`. Fails with invalid_argument when dim is not in 0..127 or the axis cuts another one.
   Layout& cut(Axis axis, int64_t dim);
-  int64_t dim(Axis axis) const { return dims_[static_cast<size_t>(axis)]; }  // -1: equal over the axis
-  AxisSet axes() const;                                                      // that cut a dimension
+  int64_t dim(Axis axis) const {
+    return dims_[static_cast<size_t>(axis)];
+  }                     // -1: equal over the axis
+  AxisSet axes() const; // that cut a dimension
   bool is_whole() const { return axes().empty(); }
-  std::string text() const;  // "{fsdp: 0, tensor: 1}", "whole"
+  std::string text() const; // "{fsdp: 0, tensor: 1}", "whole"
 
   // Shapes of a part and of the whole array. Fail with invalid_argument when a dimension that is cut does not exist or
   // does not divide by its ranks.
@@ -32,7 +34,7 @@ class Layout {
 
   friend bool operator==(const Layout&, const Layout&) = default;
 
- private:
+private:
   // Ranks that cut a dimension, and which of their parts a rank has.
   struct Cut {
     int64_t parts = 1;
@@ -41,7 +43,7 @@ class Layout {
   Cut cut_of(int64_t dim, const Placement& place) const;
   void expect_dims(const Shape& shape) const;
 
-  std::array<int8_t, kAxisCount> dims_;  // by mesh axis
+  std::array<int8_t, kAxisCount> dims_; // by mesh axis
 };
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

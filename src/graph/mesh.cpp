@@ -28,7 +28,9 @@ std::string AxisSet::text() const {
 }
 
 Mesh& Mesh::set(Axis axis, int64_t size) {
-  if (size < 1) fail(Code::invalid_argument, "mesh axis {} has {} ranks, at least 1 is needed", axis_name(axis), size);
+  if (size < 1)
+    fail(Code::invalid_argument, "mesh axis {} has {} ranks, at least 1 is needed", axis_name(axis),
+         size);
   sizes_[static_cast<size_t>(axis)] = size;
   return *this;
 }
@@ -49,11 +51,14 @@ AxisSet Mesh::axes() const {
 
 int64_t Mesh::stride(Axis axis) const {
   int64_t product = 1;
-  for (int i = static_cast<int>(axis) + 1; i < kAxisCount; ++i) product *= sizes_[static_cast<size_t>(i)];
+  for (int i = static_cast<int>(axis) + 1; i < kAxisCount; ++i)
+    product *= sizes_[static_cast<size_t>(i)];
   return product;
 }
 
-int64_t Mesh::index(int64_t rank, Axis axis) const { return rank / stride(axis) % size(axis); }
+int64_t Mesh::index(int64_t rank, Axis axis) const {
+  return rank / stride(axis) % size(axis);
+}
 
 std::vector<std::vector<int64_t>> Mesh::groups(AxisSet axes) const {
   // Ranks of one group agree in the number made of their other coordinates.
@@ -105,4 +110,4 @@ std::string Mesh::text() const {
   return numbers + " ranks (" + names + ")";
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

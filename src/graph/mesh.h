@@ -15,19 +15,24 @@ inline constexpr int kAxisCount = 5;
 const char* axis_name(Axis axis);
 
 class AxisSet {
- public:
+public:
   constexpr AxisSet() = default;
-  constexpr explicit AxisSet(Axis axis) : bits_(static_cast<uint8_t>(1u << static_cast<int>(axis))) {}
+  constexpr explicit AxisSet(Axis axis)
+      : bits_(static_cast<uint8_t>(1u << static_cast<int>(axis))) {}
 
   constexpr bool empty() const { return bits_ == 0; }
   constexpr bool has(Axis axis) const { return (bits_ >> static_cast<int>(axis) & 1u) != 0; }
-  constexpr AxisSet with(AxisSet other) const { return AxisSet(static_cast<uint8_t>(bits_ | other.bits_)); }
-  constexpr AxisSet without(AxisSet other) const { return AxisSet(static_cast<uint8_t>(bits_ & ~other.bits_)); }
+  constexpr AxisSet with(AxisSet other) const {
+    return AxisSet(static_cast<uint8_t>(bits_ | other.bits_));
+  }
+  constexpr AxisSet without(AxisSet other) const {
+    return AxisSet(static_cast<uint8_t>(bits_ & ~other.bits_));
+  }
   constexpr bool contains(AxisSet other) const { return (other.bits_ & ~bits_) == 0; }
-  std::string text() const;  // "{data, tensor}"
+  std::string text() const; // "{data, tensor}"
   friend constexpr bool operator==(AxisSet, AxisSet) = default;
 
- private:
+private:
   constexpr explicit AxisSet(uint8_t bits) : bits_(bits) {}
   uint8_t bits_ = 0;
 };
@@ -36,13 +41,13 @@ class AxisSet {
 // one changes faster, so `tensor` neighbours have neighbouring numbers.
 
 class Mesh {
- public:
+public:
   Mesh() { sizes_.fill(1); }
 
-  Mesh& set(Axis axis, int64_t size);  // fails with invalid_argument below 1
+  Mesh& set(Axis axis, int64_t size); // fails with invalid_argument below 1
   int64_t size(Axis axis) const { return sizes_[static_cast<size_t>(axis)]; }
   int64_t ranks() const;
-  AxisSet axes() const;  // of more than one rank
+  AxisSet axes() const; // of more than one rank
   // Where a rank stands along an axis.
   int64_t index(int64_t rank, Axis axis) const;
   // Ranks that differ along `axes` alone, one group a row; in a group the last of the axes changes fastest. Groups are
@@ -50,10 +55,10 @@ class Mesh {
   std::vector<std::vector<int64_t>> groups(AxisSet axes) const;
   // The row of groups(axes) that has `rank`.
   std::vector<int64_t> group_of(int64_t rank, AxisSet axes) const;
-  std::string text() const;  // "2 x 4 ranks (data, tensor)", "1 rank"
+  std::string text() const; // "2 x 4 ranks (data, tensor)", "1 rank"
   friend bool operator==(const Mesh&, const Mesh&) = default;
 
- private:
+private:
   int64_t stride(Axis axis) const;
   std::array<int64_t, kAxisCount> sizes_;
 };
@@ -68,4 +73,4 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

@@ -25,7 +25,7 @@ struct VjpCall {
   std::span<const Value> inputs;
   std::span<const Value> outputs;
   std::span<const Value> grads;
-  std::span<const bool> wanted;  // per input: whether a gradient is needed
+  std::span<const bool> wanted; // per input: whether a gradient is needed
 };
 
 struct OpDef {
@@ -45,9 +45,9 @@ struct OpDef {
 
 // All operations, sorted by name: the lists of graph/ops/, joined by registry.cpp.
 std::span<const OpDef* const> all_ops();
-const OpDef& find_op(std::string_view name);  // fails with not_found
+const OpDef& find_op(std::string_view name); // fails with not_found
 
 // "[add] f32(2, 3) and f32(4) do not broadcast"
 [[noreturn]] void fail_op(const OpCall& call, const std::string& what);
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

@@ -12,16 +12,19 @@
 namespace dllm::graph {
 
 std::shared_ptr<Graph> remove_dead_code(const Graph& graph);
-std::shared_ptr<Graph> merge_common_nodes(const Graph& graph);   // common subexpressions, bodies included
-std::shared_ptr<Graph> fold_constants(const Graph& graph);       // small integer and float arithmetic on literals
-std::shared_ptr<Graph> simplify(const Graph& graph);             // the three, in a fixed order
+std::shared_ptr<Graph>
+merge_common_nodes(const Graph& graph); // common subexpressions, bodies included
+std::shared_ptr<Graph>
+fold_constants(const Graph& graph); // small integer and float arithmetic on literals
+std::shared_ptr<Graph> simplify(const Graph& graph); // the three, in a fixed order
 // Every fused op replaced by its definition; `except` names ops to leave alone.
 std::shared_ptr<Graph> decompose(const Graph& graph, std::span<const std::string> except = {});
 // A node's definition in other operations, as OpDef::decompose; null leaves the node alone.
 using Definition = std::vector<Value> (*)(Graph&, const Node&, std::span<const Value> inputs);
 // Every op replaced by the definition that is answered for it, again and again until none is answered.
-std::shared_ptr<Graph> decompose(const Graph& graph, const std::function<Definition(const OpDef&)>& definition_of);
+std::shared_ptr<Graph> decompose(const Graph& graph,
+                                 const std::function<Definition(const OpDef&)>& definition_of);
 // Floating-point operations of one run, scans multiplied out (a multiply-add is 2).
 double count_flops(const Graph& graph);
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

@@ -10,15 +10,16 @@ namespace {
 // Stack: function, buffer with the event's text. Runs protected, so that nothing Lua throws crosses the library's frames.
 int call_with_event(lua_State* L) {
   const auto* text = static_cast<const dllm_buffer*>(lua_touserdata(L, 2));
-  push_json(L, {static_cast<const char*>(dllm_buffer_data(text)), static_cast<size_t>(dllm_buffer_size(text))});
-  lua_getfield(L, -1, "event");  // the word of the JSON lines; scripts read `kind`, as in C
+  push_json(L, {static_cast<const char*>(dllm_buffer_data(text)),
+                static_cast<size_t>(dllm_buffer_size(text))});
+  lua_getfield(L, -1, "event"); // the word of the JSON lines; scripts read `kind`, as in C
   lua_setfield(L, -2, "kind");
   lua_replace(L, 2);
   lua_call(L, 1, 1);
   return 1;
 }
 
-}  // namespace
+} // namespace
 
 Callback::~Callback() {
   if (state_ == nullptr) return;
@@ -31,7 +32,7 @@ void Callback::set(lua_State* L, int index) {
   lua_pushvalue(L, index);
   function_ = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_pushboolean(L, 0);
-  error_ = luaL_ref(L, LUA_REGISTRYINDEX);  // a place that is there when memory is not
+  error_ = luaL_ref(L, LUA_REGISTRYINDEX); // a place that is there when memory is not
 }
 
 int32_t Callback::trampoline(const dllm_event* event, void* user_data) {
@@ -39,7 +40,8 @@ int32_t Callback::trampoline(const dllm_event* event, void* user_data) {
   lua_State* L = self.state_;
   dllm_buffer* text = dllm_buffer_new();
   const int top = lua_gettop(L);
-  const bool described = dllm_event_describe(event, text, nullptr) == DLLM_OK && lua_checkstack(L, 8) != 0;
+  const bool described =
+      dllm_event_describe(event, text, nullptr) == DLLM_OK && lua_checkstack(L, 8) != 0;
   int failed = LUA_OK;
   if (described) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, self.function_);
@@ -56,7 +58,8 @@ int32_t Callback::trampoline(const dllm_event* event, void* user_data) {
     lua_settop(L, top);
     return DLLM_FAIL;
   }
-  const bool stop = (lua_isboolean(L, -1) && !lua_toboolean(L, -1)) || lua_tointeger(L, -1) == DLLM_STOP;
+  const bool stop =
+      (lua_isboolean(L, -1) && !lua_toboolean(L, -1)) || lua_tointeger(L, -1) == DLLM_STOP;
   lua_settop(L, top);
   return stop ? DLLM_STOP : DLLM_CONTINUE;
 }
@@ -67,4 +70,4 @@ bool Callback::rethrow(lua_State* L) {
   return true;
 }
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

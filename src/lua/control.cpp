@@ -47,7 +47,7 @@ int protected_call_with_handler(lua_State* L) {
   lua_replace(L, 2);
   lua_pushboolean(L, 1);
   lua_pushvalue(L, 1);
-  lua_rotate(L, 3, 2);  // function, handler, true, function, arguments
+  lua_rotate(L, 3, 2); // function, handler, true, function, arguments
   return finish(L, lua_pcallk(L, arguments, LUA_MULTRET, 2, 2, finish), 2);
 }
 
@@ -89,7 +89,9 @@ const char* next_piece_of_function(lua_State* L, void*, size_t* size) {
 }
 
 // Text chunks only below level full: bytecode can crash the interpreter.
-const char* mode_of(lua_State* L) { return shared(L).level == Level::full ? luaL_optstring(L, 3, "bt") : "t"; }
+const char* mode_of(lua_State* L) {
+  return shared(L).level == Level::full ? luaL_optstring(L, 3, "bt") : "t";
+}
 
 int load(lua_State* L) {
   lua_settop(L, lua_isnone(L, 4) ? 3 : 4);
@@ -121,18 +123,18 @@ int load(lua_State* L) {
 
 // `co` is the running coroutine in this scope. A stopped call starts none.
 class Running {
- public:
+public:
   Running(lua_State* L, lua_State* co) : own_(shared(L)), before_(own_.running) {
     pass_stop_on(L);
     charge(L, kResumeSteps);
     own_.running = co;
-    if (own_.big_blocks > 0) look_soon(co);  // its hook may be set for a time without any
+    if (own_.big_blocks > 0) look_soon(co); // its hook may be set for a time without any
   }
   ~Running() { own_.running = before_; }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 
- private:
+private:
   Shared& own_;
   lua_State* before_;
 };
@@ -174,7 +176,7 @@ int resume_wrapped(lua_State* L) {
   const int results = resume_here(L, co, lua_gettop(L));
   if (results >= 0) return results;
   const int status = lua_status(co);
-  if (status != LUA_OK && status != LUA_YIELD) {  // it died: close its variables
+  if (status != LUA_OK && status != LUA_YIELD) { // it died: close its variables
     lua_pop(L, 1);
     reset(L, co);
     pass_stop_on(L);
@@ -211,7 +213,7 @@ int coroutine_close(lua_State* L) {
   return results;
 }
 
-}  // namespace
+} // namespace
 
 int resume(lua_State* L, lua_State* co, int arguments, int* results) {
   const Running running(L, co);
@@ -233,8 +235,10 @@ void load_text(lua_State* L, const char* text, size_t size, const char* name) {
 }
 
 void open_control(lua_State* L) {
-  constexpr luaL_Reg kGlobals[] = {
-      {"pcall", protected_call}, {"xpcall", protected_call_with_handler}, {"load", load}, {"setmetatable", set_metatable}};
+  constexpr luaL_Reg kGlobals[] = {{"pcall", protected_call},
+                                   {"xpcall", protected_call_with_handler},
+                                   {"load", load},
+                                   {"setmetatable", set_metatable}};
   for (const luaL_Reg& entry : kGlobals) {
     lua_pushcfunction(L, entry.func);
     lua_setglobal(L, entry.name);
@@ -250,4 +254,4 @@ void open_control(lua_State* L) {
   lua_pop(L, 1);
 }
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

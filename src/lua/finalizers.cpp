@@ -54,14 +54,14 @@ void guard_table(lua_State* L, int table) {
 
 int run_guard(lua_State* L) {
   const Shared& own = shared(L);
-  if (own.closing || own.stop != DLLM_OK) return 0;  // a stopped call runs no more of the script
+  if (own.closing || own.stop != DLLM_OK) return 0; // a stopped call runs no more of the script
   lua_settop(L, 1);
   lua_getiuservalue(L, 1, 1);
   lua_getfield(L, LUA_REGISTRYINDEX, kGuards);
   lua_pushvalue(L, 2);
   lua_pushnil(L);
   lua_rawset(L, -3);  // the finalizer may set a new one
-  if (!own.in_call) {  // the host's own work: a later collection finds the table again
+  if (!own.in_call) { // the host's own work: a later collection finds the table again
     guard_table(L, 2);
     return 0;
   }
@@ -71,18 +71,20 @@ int run_guard(lua_State* L) {
   lua_xmove(L, co, 1);
   int results = 0;
   const int status = resume(L, co, 1, &results);
-  if (status != LUA_OK && own.stop == DLLM_OK) reset(L, co);  // errors in finalizers are warnings in Lua, silent here
+  if (status != LUA_OK && own.stop == DLLM_OK)
+    reset(L, co); // errors in finalizers are warnings in Lua, silent here
   if (own.stop != DLLM_OK) look_soon(L);
   return 0;
 }
 
-}  // namespace
+} // namespace
 
 int set_metatable(lua_State* L) {
   const int type = lua_type(L, 2);
   luaL_checktype(L, 1, LUA_TTABLE);
   luaL_argexpected(L, type == LUA_TNIL || type == LUA_TTABLE, 2, "nil or table");
-  if (luaL_getmetafield(L, 1, "__metatable") != LUA_TNIL) return luaL_error(L, "cannot change a protected metatable");
+  if (luaL_getmetafield(L, 1, "__metatable") != LUA_TNIL)
+    return luaL_error(L, "cannot change a protected metatable");
   lua_settop(L, 2);
   if (type == LUA_TTABLE) {
     lua_pushliteral(L, "__gc");
@@ -106,4 +108,4 @@ int set_metatable(lua_State* L) {
   return 1;
 }
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

@@ -17,23 +17,27 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kStepsPerValue = 2;
 constexpr int64_t kBytesPerStep = 64;
 
-[[noreturn]] void raise_invalid(lua_State* L, const std::string& message) { raise(L, "invalid_argument", message); }
+[[noreturn]] void raise_invalid(lua_State* L, const std::string& message) {
+  raise(L, "invalid_argument", message);
+}
 
 // Counts what both directions count.
 class Count {
- public:
+public:
   explicit Count(lua_State* L) : L_(L) {}
 
   void value(size_t bytes = 0) {
-    if (++values_ > kMostJsonValues) raise_invalid(L_, "JSON of more than " + std::to_string(kMostJsonValues) + " values");
+    if (++values_ > kMostJsonValues)
+      raise_invalid(L_, "JSON of more than " + std::to_string(kMostJsonValues) + " values");
     charge(L_, kStepsPerValue + static_cast<int64_t>(bytes) / kBytesPerStep);
   }
   void depth(size_t levels) {
-    if (levels > static_cast<size_t>(kMostJsonDepth)) raise_invalid(L_, "JSON is nested deeper than " + std::to_string(kMostJsonDepth));
+    if (levels > static_cast<size_t>(kMostJsonDepth))
+      raise_invalid(L_, "JSON is nested deeper than " + std::to_string(kMostJsonDepth));
     luaL_checkstack(L_, 8, "JSON");
   }
 
- private:
+private:
   lua_State* L_;
   int64_t values_ = 0;
 };
@@ -41,7 +45,7 @@ class Count {
 // ---- text to values: pushed as the parser reads them, so that no tree is built first ----
 
 class Pusher final : public nlohmann::json_sax<Json> {
- public:
+public:
   explicit Pusher(lua_State* L) : L_(L), count_(L) {}
 
   bool null() override {
@@ -59,7 +63,9 @@ class Pusher final : public nlohmann::json_sax<Json> {
     lua_pushinteger(L_, value);
     return placed();
   }
-  bool number_unsigned(number_unsigned_t value) override { return number_integer(static_cast<number_integer_t>(value)); }
+  bool number_unsigned(number_unsigned_t value) override {
+    return number_integer(static_cast<number_integer_t>(value));
+  }
   bool number_float(number_float_t value, const string_t&) override {
     count_.value();
     lua_pushnumber(L_, value);
@@ -86,7 +92,7 @@ class Pusher final : public nlohmann::json_sax<Json> {
   }
   size_t byte() const { return byte_; }
 
- private:
+private:
   static constexpr lua_Integer kObject = -1;
 
   bool open(lua_Integer kind) {
@@ -103,14 +109,16 @@ class Pusher final : public nlohmann::json_sax<Json> {
   // The value on top goes into the innermost table: below it is that table, or its key.
   bool placed() {
     if (open_.empty()) return true;
-    if (open_.back() == kObject) lua_rawset(L_, -3);
-    else lua_rawseti(L_, -2, ++open_.back());
+    if (open_.back() == kObject)
+      lua_rawset(L_, -3);
+    else
+      lua_rawseti(L_, -2, ++open_.back());
     return true;
   }
 
   lua_State* L_;
   Count count_;
-  std::vector<lua_Integer> open_;  // kObject, or the number of items of an array
+  std::vector<lua_Integer> open_; // kObject, or the number of items of an array
   size_t byte_ = 0;
 };
 
@@ -122,9 +130,12 @@ size_t longest_word(lua_State* L, std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (i % kPiece == kPiece - 1) charge(L, static_cast<int64_t>(kPiece) / kBytesPerStep);
     const char c = text[i];
-    if (in_text && c == '\\') ++i;
-    else if (c == '"') in_text = !in_text;
-    else if (in_text || (c != ',' && c != ':' && c != '[' && c != ']' && c != '{' && c != '}')) continue;
+    if (in_text && c == '\\')
+      ++i;
+    else if (c == '"')
+      in_text = !in_text;
+    else if (in_text || (c != ',' && c != ':' && c != '[' && c != ']' && c != '{' && c != '}'))
+      continue;
     if (c == '\\') continue;
     longest = std::max(longest, i - begin);
     begin = i;
@@ -135,24 +146,31 @@ size_t longest_word(lua_State* L, std::string_view text) {
 // ---- values to text ----
 
 class Writer {
- public:
+public:
   explicit Writer(lua_State* L) : L_(L), count_(L) {}
 
   void write(int index, size_t depth) {
     luaL_checkstack(L_, 8, "JSON");
-    if (out_.size() > kMostJsonBytes) raise_invalid(L_, "JSON of more than " + std::to_string(kMostJsonBytes) + " bytes");
+    if (out_.size() > kMostJsonBytes)
+      raise_invalid(L_, "JSON of more than " + std::to_string(kMostJsonBytes) + " bytes");
     switch (lua_type(L_, index)) {
-      case LUA_TNIL: count_.value(); out_ += "null"; return;
-      case LUA_TBOOLEAN: count_.value(); out_ += lua_toboolean(L_, index) != 0 ? "true" : "false"; return;
-      case LUA_TNUMBER: return number(index);
-      case LUA_TSTRING: return text(index);
-      case LUA_TTABLE: return table(index, depth + 1);
-      default: raise_invalid(L_, std::string("a ") + luaL_typename(L_, index) + " has no JSON form");
+    case LUA_TNIL:
+      count_.value();
+      out_ += "null";
+      return;
+    case LUA_TBOOLEAN:
+      count_.value();
+      out_ += lua_toboolean(L_, index) != 0 ? "true" : "false";
+      return;
+    case LUA_TNUMBER: return number(index);
+    case LUA_TSTRING: return text(index);
+    case LUA_TTABLE: return table(index, depth + 1);
+    default: raise_invalid(L_, std::string("a ") + luaL_typename(L_, index) + " has no JSON form");
     }
   }
   std::string take() { return std::move(out_); }
 
- private:
+private:
   void number(int index) {
     count_.value();
     if (lua_isinteger(L_, index) == 0) {
@@ -160,7 +178,8 @@ class Writer {
       return;
     }
     std::array<char, 24> room;
-    const auto end = std::to_chars(room.data(), room.data() + room.size(), lua_tointeger(L_, index));
+    const auto end =
+        std::to_chars(room.data(), room.data() + room.size(), lua_tointeger(L_, index));
     out_.append(room.data(), end.ptr);
   }
 
@@ -168,7 +187,8 @@ class Writer {
     size_t size = 0;
     const char* data = lua_tolstring(L_, index, &size);
     count_.value(size);
-    if (out_.size() + size > kMostJsonBytes) raise_invalid(L_, "JSON of more than " + std::to_string(kMostJsonBytes) + " bytes");
+    if (out_.size() + size > kMostJsonBytes)
+      raise_invalid(L_, "JSON of more than " + std::to_string(kMostJsonBytes) + " bytes");
     out_ += Json(std::string(data, size)).dump(-1, ' ', false, Json::error_handler_t::replace);
   }
 
@@ -202,7 +222,7 @@ class Writer {
       if (!first) out_ += ',';
       first = false;
       const int value = lua_gettop(L_);
-      lua_pushvalue(L_, -2);  // lua_tolstring may change the key it converts
+      lua_pushvalue(L_, -2); // lua_tolstring may change the key it converts
       if (lua_tostring(L_, -1) == nullptr) lua_pushstring(L_, luaL_typename(L_, -1));
       text(lua_gettop(L_));
       out_ += ':';
@@ -231,14 +251,17 @@ int decode(lua_State* L) {
   return 1;
 }
 
-}  // namespace
+} // namespace
 
 void push_json(lua_State* L, std::string_view text) {
-  constexpr int64_t kCopies = 8;  // of one token: in the parser, and in its error message
+  constexpr int64_t kCopies = 8; // of one token: in the parser, and in its error message
   luaL_checkstack(L, 8, "JSON");
   const auto longest = static_cast<int64_t>(longest_word(L, text)), room = room_left(shared(L));
-  if (longest > room / kCopies) raise(L, "resource_exhausted", "JSON with a text of " + std::to_string(longest) + " bytes: " +
-                                      std::to_string(room) + " bytes are left", "raise option memory_limit");
+  if (longest > room / kCopies)
+    raise(L, "resource_exhausted",
+          "JSON with a text of " + std::to_string(longest) + " bytes: " + std::to_string(room) +
+              " bytes are left",
+          "raise option memory_limit");
   Pusher pusher(L);
   if (!Json::sax_parse(text.begin(), text.end(), &pusher)) {
     raise_invalid(L, "the text is not valid JSON near byte " + std::to_string(pusher.byte()));
@@ -259,4 +282,4 @@ void open_json(lua_State* L) {
   lua_setfield(L, -2, "decode");
 }
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

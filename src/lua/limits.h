@@ -88,4 +88,4 @@ void check_options(lua_State* L, const std::string& kind, const dllm_options* op
 // Real paths of the host's roots; throws ScriptError for one that is no folder.
 std::vector<std::string> open_roots(const std::vector<std::string>& roots);
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

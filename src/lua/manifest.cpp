@@ -20,7 +20,8 @@ using ManifestJson = nlohmann::json;
 void* own_library() {
   static void* const handle = [] {
     Dl_info info{};
-    if (dladdr(reinterpret_cast<void*>(&dllm_abi_version), &info) == 0) return static_cast<void*>(nullptr);
+    if (dladdr(reinterpret_cast<void*>(&dllm_abi_version), &info) == 0)
+      return static_cast<void*>(nullptr);
     return dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
   }();
   return handle != nullptr ? handle : RTLD_DEFAULT;
@@ -40,12 +41,19 @@ std::optional<ParamKind> kind_of(const ManifestJson& param) {
     if (param.at("handle") == "error") return ParamKind::error;
     return param.value("out", false) ? ParamKind::out_buffer : ParamKind::handle;
   }
-  constexpr std::pair<const char*, ParamKind> kKinds[] = {
-      {"out_handle", ParamKind::out_handle}, {"str", ParamKind::text},           {"bytes", ParamKind::bytes},
-      {"array", ParamKind::array},           {"shaped", ParamKind::shaped},      {"dst", ParamKind::dst},
-      {"length", ParamKind::length},         {"i32", ParamKind::i32},            {"i64", ParamKind::i64},
-      {"f64", ParamKind::f64},               {"out_number", ParamKind::out_number}, {"callback", ParamKind::callback},
-      {"user_data", ParamKind::user_data}};
+  constexpr std::pair<const char*, ParamKind> kKinds[] = {{"out_handle", ParamKind::out_handle},
+                                                          {"str", ParamKind::text},
+                                                          {"bytes", ParamKind::bytes},
+                                                          {"array", ParamKind::array},
+                                                          {"shaped", ParamKind::shaped},
+                                                          {"dst", ParamKind::dst},
+                                                          {"length", ParamKind::length},
+                                                          {"i32", ParamKind::i32},
+                                                          {"i64", ParamKind::i64},
+                                                          {"f64", ParamKind::f64},
+                                                          {"out_number", ParamKind::out_number},
+                                                          {"callback", ParamKind::callback},
+                                                          {"user_data", ParamKind::user_data}};
   for (const auto& [name, value] : kKinds) {
     if (kind == name) return value;
   }
@@ -64,8 +72,9 @@ std::optional<ResultKind> result_of(const std::string& kind) {
 }
 
 bool is_derived(ParamKind kind) {
-  return kind == ParamKind::out_buffer || kind == ParamKind::out_handle || kind == ParamKind::out_number ||
-         kind == ParamKind::user_data || kind == ParamKind::error || kind == ParamKind::dst || kind == ParamKind::length;
+  return kind == ParamKind::out_buffer || kind == ParamKind::out_handle ||
+         kind == ParamKind::out_number || kind == ParamKind::user_data ||
+         kind == ParamKind::error || kind == ParamKind::dst || kind == ParamKind::length;
 }
 
 // Nothing for a function that cannot be called from a script.
@@ -81,8 +90,14 @@ std::optional<Function> read_function(const ManifestJson& json) {
   for (const ManifestJson& item : json.at("params")) {
     const auto kind = kind_of(item);
     if (!kind) return std::nullopt;
-    Param param{item.at("name"), *kind, item.value("handle", ""), item.value("options", ""),
-                element_of(item.value("elem", "")), -1, item.value("null", false), is_derived(*kind),
+    Param param{item.at("name"),
+                *kind,
+                item.value("handle", ""),
+                item.value("options", ""),
+                element_of(item.value("elem", "")),
+                -1,
+                item.value("null", false),
+                is_derived(*kind),
                 item.value("const", false)};
     function.params.push_back(std::move(param));
   }
@@ -109,12 +124,13 @@ Manifest read_manifest() {
   for (const ManifestJson& item : json.at("functions")) {
     if (auto function = read_function(item)) made.functions.push_back(std::move(*function));
   }
-  for (const ManifestJson& item : json.at("constants")) made.constants.push_back({item.at("name"), item.at("value")});
+  for (const ManifestJson& item : json.at("constants"))
+    made.constants.push_back({item.at("name"), item.at("value")});
   for (const ManifestJson& item : json.at("types")) made.nouns.push_back(item.get<std::string>());
   return made;
 }
 
-}  // namespace
+} // namespace
 
 const Manifest& manifest() {
   static const Manifest instance = read_manifest();
@@ -123,12 +139,12 @@ const Manifest& manifest() {
 
 int64_t element_size(Element element) {
   switch (element) {
-    case Element::i64:
-    case Element::f64: return 8;
-    case Element::u8:
-    case Element::byte: return 1;
-    default: return 4;
+  case Element::i64:
+  case Element::f64: return 8;
+  case Element::u8:
+  case Element::byte: return 1;
+  default: return 4;
   }
 }
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

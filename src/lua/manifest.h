@@ -9,7 +9,21 @@
 namespace dllm::lua {
 
 enum class ParamKind {
-  handle, out_buffer, out_handle, text, bytes, array, shaped, dst, length, i32, i64, f64, out_number, callback, user_data,
+  handle,
+  out_buffer,
+  out_handle,
+  text,
+  bytes,
+  array,
+  shaped,
+  dst,
+  length,
+  i32,
+  i64,
+  f64,
+  out_number,
+  callback,
+  user_data,
   error,
 };
 enum class ResultKind { status, nothing, i32, i64, text, handle, array };
@@ -18,13 +32,13 @@ enum class Element { i32, i64, u8, f32, f64, byte };
 struct Param {
   std::string name;
   ParamKind kind;
-  std::string noun;             // handles: "model"; of options also the schema's kind in `schema`
+  std::string noun; // handles: "model"; of options also the schema's kind in `schema`
   std::string schema;
   Element element = Element::i32;
-  int length = -1;              // index of the parameter that counts it
+  int length = -1; // index of the parameter that counts it
   bool nullable = false;
-  bool derived = false;         // not an argument of the Lua function
-  bool is_const = false;        // handles: the call only reads it
+  bool derived = false;  // not an argument of the Lua function
+  bool is_const = false; // handles: the call only reads it
 };
 
 struct Function {
@@ -32,7 +46,7 @@ struct Function {
   ResultKind result;
   std::string result_noun;
   Element result_element = Element::i32;
-  std::string takes;            // the parameter that the call releases
+  std::string takes; // the parameter that the call releases
   std::vector<Param> params;
   void (*address)() = nullptr;
 };
@@ -53,4 +67,4 @@ const Manifest& manifest();
 
 int64_t element_size(Element element);
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

@@ -10,23 +10,25 @@
 namespace dllm::lua {
 namespace {
 
-int byte(const char* at) { return static_cast<unsigned char>(*at); }
+int byte(const char* at) {
+  return static_cast<unsigned char>(*at);
+}
 
 bool in_class(int c, int name) {
   bool is_member = false;
   switch (std::tolower(name)) {
-    case 'a': is_member = std::isalpha(c) != 0; break;
-    case 'c': is_member = std::iscntrl(c) != 0; break;
-    case 'd': is_member = std::isdigit(c) != 0; break;
-    case 'g': is_member = std::isgraph(c) != 0; break;
-    case 'l': is_member = std::islower(c) != 0; break;
-    case 'p': is_member = std::ispunct(c) != 0; break;
-    case 's': is_member = std::isspace(c) != 0; break;
-    case 'u': is_member = std::isupper(c) != 0; break;
-    case 'w': is_member = std::isalnum(c) != 0; break;
-    case 'x': is_member = std::isxdigit(c) != 0; break;
-    case 'z': is_member = c == 0; break;  // as Lua still has it
-    default: return name == c;
+  case 'a': is_member = std::isalpha(c) != 0; break;
+  case 'c': is_member = std::iscntrl(c) != 0; break;
+  case 'd': is_member = std::isdigit(c) != 0; break;
+  case 'g': is_member = std::isgraph(c) != 0; break;
+  case 'l': is_member = std::islower(c) != 0; break;
+  case 'p': is_member = std::ispunct(c) != 0; break;
+  case 's': is_member = std::isspace(c) != 0; break;
+  case 'u': is_member = std::isupper(c) != 0; break;
+  case 'w': is_member = std::isalnum(c) != 0; break;
+  case 'x': is_member = std::isxdigit(c) != 0; break;
+  case 'z': is_member = c == 0; break; // as Lua still has it
+  default: return name == c;
   }
   return std::isupper(name) != 0 ? !is_member : is_member;
 }
@@ -38,7 +40,7 @@ struct Deeper {
   int& depth;
 };
 
-}  // namespace
+} // namespace
 
 void Pattern::charge_rest(lua_State* L) {
   L_ = L;
@@ -61,7 +63,7 @@ const char* Pattern::item_end(const char* p) {
   if (*p != '[') return p + 1;
   ++p;
   if (p < pattern_end_ && *p == '^') ++p;
-  do {  // a ']' right after the opening stands for itself
+  do { // a ']' right after the opening stands for itself
     if (p >= pattern_end_) luaL_error(L_, "malformed pattern (missing ']')");
     tick();
     const char c = *p++;
@@ -95,12 +97,12 @@ bool Pattern::fits(const char* s, const char* p, const char* next) {
   tick();
   if (s >= end_) return false;
   switch (*p) {
-    case '.': return true;
-    case '%': return in_class(byte(s), byte(p + 1));
-    case '[':
-      until_charge_ -= (next - p) / 8;  // a long set costs more
-      return in_set(byte(s), p, next - 1);
-    default: return *p == *s;
+  case '.': return true;
+  case '%': return in_class(byte(s), byte(p + 1));
+  case '[':
+    until_charge_ -= (next - p) / 8; // a long set costs more
+    return in_set(byte(s), p, next - 1);
+  default: return *p == *s;
   }
 }
 
@@ -128,7 +130,7 @@ const char* Pattern::match_here(const char* s, const char* p) {
     const char suffix = next < pattern_end_ ? *next : '\0';
     if (!fits(s, p, next)) {
       if (suffix != '*' && suffix != '?' && suffix != '-') return nullptr;
-      p = next + 1;  // none of it
+      p = next + 1; // none of it
     } else if (suffix == '*') {
       return repeat_most(s, p, next);
     } else if (suffix == '+') {
@@ -213,16 +215,19 @@ const char* Pattern::close_capture(const char* s, const char* p) {
 
 int Pattern::closed_capture(char digit) {
   const int i = digit - '1';
-  if (i < 0 || i >= level_ || captures_[i].size == kOpen) luaL_error(L_, "invalid capture index %%%d", i + 1);
+  if (i < 0 || i >= level_ || captures_[i].size == kOpen)
+    luaL_error(L_, "invalid capture index %%%d", i + 1);
   return i;
 }
 
 const char* Pattern::same_as_capture(const char* s, char digit) {
   const Capture& capture = captures_[closed_capture(digit)];
-  if (capture.size < 0) return nullptr;  // a position is no text
+  if (capture.size < 0) return nullptr; // a position is no text
   until_charge_ -= capture.size / 64;
   tick();
-  if (end_ - s < capture.size || std::memcmp(capture.begin, s, static_cast<size_t>(capture.size)) != 0) return nullptr;
+  if (end_ - s < capture.size ||
+      std::memcmp(capture.begin, s, static_cast<size_t>(capture.size)) != 0)
+    return nullptr;
   return s + capture.size;
 }
 
@@ -234,8 +239,10 @@ void Pattern::push_capture(int i, const char* begin, const char* end) {
   }
   const Capture& capture = captures_[i];
   if (capture.size == kOpen) luaL_error(L_, "unfinished capture");
-  if (capture.size == kPosition) lua_pushinteger(L_, capture.begin - begin_ + 1);
-  else lua_pushlstring(L_, capture.begin, static_cast<size_t>(capture.size));
+  if (capture.size == kPosition)
+    lua_pushinteger(L_, capture.begin - begin_ + 1);
+  else
+    lua_pushlstring(L_, capture.begin, static_cast<size_t>(capture.size));
 }
 
 int Pattern::push_captures(const char* begin, const char* end) {
@@ -245,4 +252,4 @@ int Pattern::push_captures(const char* begin, const char* end) {
   return count;
 }
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

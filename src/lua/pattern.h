@@ -11,11 +11,11 @@
 namespace dllm::lua {
 
 class Pattern {
- public:
+public:
   // The texts must outlive the object. A leading ^ belongs to the caller.
   Pattern(lua_State* L, std::string_view subject, std::string_view pattern)
-      : L_(L), begin_(subject.data()), end_(subject.data() + subject.size()), pattern_(pattern.data()),
-        pattern_end_(pattern.data() + pattern.size()) {}
+      : L_(L), begin_(subject.data()), end_(subject.data() + subject.size()),
+        pattern_(pattern.data()), pattern_end_(pattern.data() + pattern.size()) {}
 
   // The end of a match that starts at `at`, or null. Raises for a malformed pattern and when the call must stop.
   const char* match(const char* at);
@@ -28,7 +28,7 @@ class Pattern {
   // Charges what was compared and not charged yet. Errors are raised in this coroutine from now on.
   void charge_rest(lua_State* L);
 
- private:
+private:
   static constexpr int kMostCaptures = 32;
   static constexpr int kMostDepth = 200;
   static constexpr ptrdiff_t kOpen = -1, kPosition = -2;
@@ -49,9 +49,9 @@ class Pattern {
   const char* same_as_capture(const char* s, char digit);
   int closed_capture(char digit);
 
-  const char* item_end(const char* p);                             // behind a single character class
-  bool fits(const char* s, const char* p, const char* next);       // one character against one class
-  bool in_set(int c, const char* set, const char* close) const;    // set: at '[', close: at ']'
+  const char* item_end(const char* p);                          // behind a single character class
+  bool fits(const char* s, const char* p, const char* next);    // one character against one class
+  bool in_set(int c, const char* set, const char* close) const; // set: at '[', close: at ']'
   void tick() {
     if (--until_charge_ < 0) charge_rest(L_);
   }
@@ -65,4 +65,4 @@ class Pattern {
   Capture captures_[kMostCaptures];
 };
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

@@ -17,21 +17,21 @@ namespace {
 
 ffi_type* ffi_type_of(const Param& param) {
   switch (param.kind) {
-    case ParamKind::i32: return &ffi_type_sint32;
-    case ParamKind::i64:
-    case ParamKind::length: return &ffi_type_sint64;
-    case ParamKind::f64: return &ffi_type_double;
-    default: return &ffi_type_pointer;
+  case ParamKind::i32: return &ffi_type_sint32;
+  case ParamKind::i64:
+  case ParamKind::length: return &ffi_type_sint64;
+  case ParamKind::f64: return &ffi_type_double;
+  default: return &ffi_type_pointer;
   }
 }
 
 ffi_type* ffi_type_of(ResultKind kind) {
   switch (kind) {
-    case ResultKind::status:
-    case ResultKind::i32: return &ffi_type_sint32;
-    case ResultKind::i64: return &ffi_type_sint64;
-    case ResultKind::nothing: return &ffi_type_void;
-    default: return &ffi_type_pointer;
+  case ResultKind::status:
+  case ResultKind::i32: return &ffi_type_sint32;
+  case ResultKind::i64: return &ffi_type_sint64;
+  case ResultKind::nothing: return &ffi_type_void;
+  default: return &ffi_type_pointer;
   }
 }
 
@@ -46,8 +46,10 @@ void make_box(lua_State* L, Call& call, const std::string& noun) {
 void fill_room(lua_State* L, Call& call, size_t i, int64_t count) {
   const int64_t size = element_size(call.function.params[i].element), room = room_left(shared(L));
   if (count > room / size) {
-    raise(L, "resource_exhausted", call.function.name + ": room for " + std::to_string(count) + " elements, " +
-          std::to_string(room) + " bytes are left", "close objects that are not needed, or raise option memory_limit");
+    raise(L, "resource_exhausted",
+          call.function.name + ": room for " + std::to_string(count) + " elements, " +
+              std::to_string(room) + " bytes are left",
+          "close objects that are not needed, or raise option memory_limit");
   }
   call.storage[i].assign(static_cast<size_t>(count * size), std::byte{0});
   call.values[i].pointer = data_or_null(call.storage[i]);
@@ -63,23 +65,26 @@ void prepare_derived(lua_State* L, Call& call) {
     const Param& p = call.function.params[i];
     Slot& slot = call.values[i];
     switch (p.kind) {
-      case ParamKind::out_handle:
-      case ParamKind::out_number:
-        call.storage[i].assign(8, std::byte{0});
-        slot.pointer = call.storage[i].data();
-        break;
-      case ParamKind::out_buffer:
-        call.buffers.push_back(dllm_buffer_new());
-        slot.pointer = call.buffers.back();
-        break;
-      case ParamKind::user_data: slot.pointer = &call.callback; break;
-      case ParamKind::error: slot.pointer = shared(L).error; break;
-      case ParamKind::dst: fill_room(L, call, i, std::max<int64_t>(call.values[static_cast<size_t>(p.length)].i64, 0)); break;
-      default: break;
+    case ParamKind::out_handle:
+    case ParamKind::out_number:
+      call.storage[i].assign(8, std::byte{0});
+      slot.pointer = call.storage[i].data();
+      break;
+    case ParamKind::out_buffer:
+      call.buffers.push_back(dllm_buffer_new());
+      slot.pointer = call.buffers.back();
+      break;
+    case ParamKind::user_data: slot.pointer = &call.callback; break;
+    case ParamKind::error: slot.pointer = shared(L).error; break;
+    case ParamKind::dst:
+      fill_room(L, call, i, std::max<int64_t>(call.values[static_cast<size_t>(p.length)].i64, 0));
+      break;
+    default: break;
     }
   }
   for (size_t i = 0; i < call.function.params.size(); ++i) {
-    if (call.function.params[i].kind == ParamKind::length && call.values[i].i64 < 0) call.values[i].i64 = 0;
+    if (call.function.params[i].kind == ParamKind::length && call.values[i].i64 < 0)
+      call.values[i].i64 = 0;
   }
 }
 
@@ -92,7 +97,8 @@ Slot invoke(lua_State* L, Call& call) {
     arguments[i] = &call.values[i];
   }
   ffi_cif cif;
-  if (ffi_prep_cif(&cif, FFI_DEFAULT_ABI, static_cast<unsigned>(count), ffi_type_of(call.function.result), types.data()) != FFI_OK) {
+  if (ffi_prep_cif(&cif, FFI_DEFAULT_ABI, static_cast<unsigned>(count),
+                   ffi_type_of(call.function.result), types.data()) != FFI_OK) {
     raise(L, "internal", "a call could not be prepared", "");
   }
   union {
@@ -103,7 +109,8 @@ Slot invoke(lua_State* L, Call& call) {
   ffi_call(&cif, call.function.address, &result, arguments.data());
   Slot slot{};
   slot.i64 = call.function.result == ResultKind::i32 || call.function.result == ResultKind::status
-                 ? static_cast<int32_t>(result.word) : result.i64;
+                 ? static_cast<int32_t>(result.word)
+                 : result.i64;
   return slot;
 }
 
@@ -116,11 +123,31 @@ void push_elements(lua_State* L, const std::byte* data, int64_t count, Element e
   for (int64_t i = 0; i < count; ++i) {
     const std::byte* at = data + i * element_size(element);
     switch (element) {
-      case Element::f32: { float v; std::memcpy(&v, at, 4); lua_pushnumber(L, static_cast<double>(v)); break; }
-      case Element::f64: { double v; std::memcpy(&v, at, 8); lua_pushnumber(L, v); break; }
-      case Element::i64: { int64_t v; std::memcpy(&v, at, 8); lua_pushinteger(L, v); break; }
-      case Element::i32: { int32_t v; std::memcpy(&v, at, 4); lua_pushinteger(L, v); break; }
-      default: lua_pushinteger(L, static_cast<lua_Integer>(static_cast<uint8_t>(*at)));
+    case Element::f32: {
+      float v;
+      std::memcpy(&v, at, 4);
+      lua_pushnumber(L, static_cast<double>(v));
+      break;
+    }
+    case Element::f64: {
+      double v;
+      std::memcpy(&v, at, 8);
+      lua_pushnumber(L, v);
+      break;
+    }
+    case Element::i64: {
+      int64_t v;
+      std::memcpy(&v, at, 8);
+      lua_pushinteger(L, v);
+      break;
+    }
+    case Element::i32: {
+      int32_t v;
+      std::memcpy(&v, at, 4);
+      lua_pushinteger(L, v);
+      break;
+    }
+    default: lua_pushinteger(L, static_cast<lua_Integer>(static_cast<uint8_t>(*at)));
     }
     lua_rawseti(L, -2, i + 1);
   }
@@ -147,7 +174,8 @@ int push_results(lua_State* L, Call& call, Slot result) {
       push_filled(L, call.made[made++], handle);
     } else if (p.kind == ParamKind::out_buffer) {
       const dllm_buffer* text = call.buffers[buffer++];
-      lua_pushlstring(L, static_cast<const char*>(dllm_buffer_data(text)), static_cast<size_t>(dllm_buffer_size(text)));
+      lua_pushlstring(L, static_cast<const char*>(dllm_buffer_data(text)),
+                      static_cast<size_t>(dllm_buffer_size(text)));
     } else if (p.kind == ParamKind::out_number && p.name != "out_count") {
       push_elements(L, call.storage[i].data(), 1, p.element);
       lua_rawgeti(L, -1, 1);
@@ -173,7 +201,9 @@ bool make_room(lua_State* L, Call& call, dllm_status status) {
   int64_t need = 0;
   std::memcpy(&need, call.storage[static_cast<size_t>(out_count)].data(), sizeof need);
   const Param& p = call.function.params[static_cast<size_t>(room)];
-  if (need * element_size(p.element) == static_cast<int64_t>(call.storage[static_cast<size_t>(room)].size())) return false;
+  if (need * element_size(p.element) ==
+      static_cast<int64_t>(call.storage[static_cast<size_t>(room)].size()))
+    return false;
   fill_room(L, call, static_cast<size_t>(room), need);
   call.values[static_cast<size_t>(p.length)].i64 = need;
   return true;
@@ -192,20 +222,26 @@ int call_checked(lua_State* L, const Function& function) {
     if (!function.params[i].derived) read_argument(L, call, i, ++index);
   }
   if (lua_gettop(L) > index) {
-    raise(L, "invalid_argument", function.name + " takes " + std::to_string(index) + " arguments, " + std::to_string(lua_gettop(L)) + " were given");
+    raise(L, "invalid_argument",
+          function.name + " takes " + std::to_string(index) + " arguments, " +
+              std::to_string(lua_gettop(L)) + " were given");
   }
   if (function.name == "dllm_source_add" && call.values.at(4).i32 != 0) {
     raise(L, "invalid_argument", "dllm_source_add: a script's bytes are copied, lend must be 0");
   }
   if (function.name == "dllm_engine_set_i64") {
     const auto* key = static_cast<const char*>(call.values[1].pointer);
-    check_engine_value(L, static_cast<const Box*>(lua_touserdata(L, 1))->is_hosts, key, call.values[2].i64);
+    check_engine_value(L, static_cast<const Box*>(lua_touserdata(L, 1))->is_hosts, key,
+                       call.values[2].i64);
   }
   // It is made into tokens at once, which no task ends.
   constexpr int64_t kMostRow = int64_t{1} << 20;
-  if (function.name == "dllm_dataset_add" && shared(L).level != Level::full && call.text_bytes > kMostRow) {
-    raise(L, "invalid_argument", "dllm_dataset_add: a row of " + std::to_string(call.text_bytes) + " bytes, below level full at most " +
-          std::to_string(kMostRow), "give the text in several rows");
+  if (function.name == "dllm_dataset_add" && shared(L).level != Level::full &&
+      call.text_bytes > kMostRow) {
+    raise(L, "invalid_argument",
+          "dllm_dataset_add: a row of " + std::to_string(call.text_bytes) +
+              " bytes, below level full at most " + std::to_string(kMostRow),
+          "give the text in several rows");
   }
   check_memory(L, call);
   prepare_derived(L, call);
@@ -213,7 +249,7 @@ int call_checked(lua_State* L, const Function& function) {
   if (function.result == ResultKind::status) {
     while (make_room(L, call, result.i32)) result = invoke(L, call);
     if (result.i32 != DLLM_OK) {
-      look(L);  // a call that ended because of the task ends the script
+      look(L); // a call that ended because of the task ends the script
       if (call.callback.rethrow(L)) return lua_error(L);
       const dllm_error* err = shared(L).error;
       raise(L, dllm_status_name(result.i32), dllm_error_message(err), dllm_error_hint(err));
@@ -231,32 +267,37 @@ int call_function(lua_State* L) {
   std::string failed;
   try {
     return call_checked(L, function);
-  } catch (const std::exception& e) {  // no memory for an argument; Lua's own exceptions are no std::exception
+  } catch (const std::exception&
+               e) { // no memory for an argument; Lua's own exceptions are no std::exception
     failed = function.name + ": " + e.what();
   }
   raise(L, "resource_exhausted", failed);
 }
 
-}  // namespace
+} // namespace
 
 void push_raw(lua_State* L) {
   lua_newtable(L);
   lua_pushcfunction(L, [](lua_State* inner) -> int {
-    raise(inner, luaL_checkstring(inner, 1), luaL_checkstring(inner, 2), luaL_checkstring(inner, 3));
+    raise(inner, luaL_checkstring(inner, 1), luaL_checkstring(inner, 2),
+          luaL_checkstring(inner, 3));
   });
   lua_setfield(L, -2, "fail");
   for (const Function& function : manifest().functions) {
-    if (function.result == ResultKind::array) continue;  // arrays of events: Lua gets events as tables
+    if (function.result == ResultKind::array)
+      continue; // arrays of events: Lua gets events as tables
     // The error and the task of a call are the runner's: a script gets tables, and cannot cancel its host.
-    if (function.name.starts_with("dllm_error_") || function.name.starts_with("dllm_task_")) continue;
+    if (function.name.starts_with("dllm_error_") || function.name.starts_with("dllm_task_"))
+      continue;
     lua_pushlightuserdata(L, const_cast<Function*>(&function));
     lua_pushcclosure(L, call_function, 1);
-    lua_setfield(L, -2, function.name.c_str() + function.name.find('_') + 1);  // without "dllm_", "dllmx_"
+    lua_setfield(L, -2,
+                 function.name.c_str() + function.name.find('_') + 1); // without "dllm_", "dllmx_"
   }
   for (const Constant& constant : manifest().constants) {
     lua_pushinteger(L, constant.value);
-    lua_setfield(L, -2, constant.name.c_str() + 5);  // without "DLLM_"
+    lua_setfield(L, -2, constant.name.c_str() + 5); // without "DLLM_"
   }
 }
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

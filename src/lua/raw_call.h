@@ -22,7 +22,7 @@ void push_raw(lua_State* L);
 // A C callback that calls a Lua function with the event as a table.
 
 class Callback {
- public:
+public:
   ~Callback();
   // Keeps the function at `index`.
   void set(lua_State* L, int index);
@@ -32,11 +32,11 @@ class Callback {
   // Pushes the parked error, the very same object; false when there is none.
   bool rethrow(lua_State* L);
 
- private:
+private:
   lua_State* state_ = nullptr;
   bool failed_ = false;
   int function_ = LUA_NOREF_, error_ = LUA_NOREF_;
-  static constexpr int LUA_NOREF_ = -2;  // lauxlib's LUA_NOREF
+  static constexpr int LUA_NOREF_ = -2; // lauxlib's LUA_NOREF
 };
 
 // ---- arguments (raw_arguments.cpp) ----
@@ -51,7 +51,8 @@ union Slot {
 // A running call: its arguments, what they point at, and what is released after it. Lua errors are C++ exceptions here,
 // so these members are always released.
 struct Call {
-  explicit Call(const Function& f) : function(f), values(f.params.size()), storage(f.params.size()) {}
+  explicit Call(const Function& f)
+      : function(f), values(f.params.size()), storage(f.params.size()) {}
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -61,17 +62,17 @@ struct Call {
 
   const Function& function;
   std::vector<Slot> values;
-  std::vector<std::vector<std::byte>> storage;  // arrays, outs and rooms, by parameter
-  std::vector<std::string> paths;               // resolved; reserved, so that their texts stay
+  std::vector<std::vector<std::byte>> storage; // arrays, outs and rooms, by parameter
+  std::vector<std::string> paths;              // resolved; reserved, so that their texts stay
   std::vector<dllm_options*> made_options;
-  std::vector<dllm_buffer*> buffers;            // by order of out_buffer parameters
-  std::vector<int> made;                        // stack indices of the boxes for handles that the call gives
+  std::vector<dllm_buffer*> buffers; // by order of out_buffer parameters
+  std::vector<int> made;             // stack indices of the boxes for handles that the call gives
   Callback callback;
-  Box* taken = nullptr;                         // released by the call
-  int64_t text_bytes = 0;                       // of bytes and text arguments
-  int64_t option_bytes = 0;                     // an estimate of what the options take
+  Box* taken = nullptr;     // released by the call
+  int64_t text_bytes = 0;   // of bytes and text arguments
+  int64_t option_bytes = 0; // an estimate of what the options take
 
- private:
+private:
   struct Held {
     Box* box;
     bool busy;
@@ -82,7 +83,9 @@ struct Call {
 // Reads the argument at stack `index` into parameter i; raises with the function's and the parameter's name.
 void read_argument(lua_State* L, Call& call, size_t i, int index);
 // Null for an empty array.
-inline void* data_or_null(std::vector<std::byte>& bytes) { return bytes.empty() ? nullptr : bytes.data(); }
+inline void* data_or_null(std::vector<std::byte>& bytes) {
+  return bytes.empty() ? nullptr : bytes.data();
+}
 
 // ---- memory of library objects (limits.cpp) ----
 
@@ -93,4 +96,4 @@ void charge_library(lua_State* L, const Call& call);
 // Raises when the script and its objects are over the limit.
 void check_memory(lua_State* L, const Call& call);
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

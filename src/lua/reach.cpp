@@ -20,7 +20,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kNames[] = {"name", "key", "kind", "role", "value"};
 
 // Functions that load native code or look at the whole machine.
-constexpr std::string_view kFullOnly[] = {"dllm_plugin_list", "dllm_plugin_describe", "dllm_log_config", "dllm_log_next"};
+constexpr std::string_view kFullOnly[] = {"dllm_plugin_list", "dllm_plugin_describe",
+                                          "dllm_log_config", "dllm_log_next"};
 
 // Functions that write to the host's standard error, or files: not at level safe.
 constexpr std::string_view kNotSafe[] = {"dllm_trainer_add_sink"};
@@ -31,36 +32,63 @@ struct OptionKey {
 // Texts and lists that are paths.
 constexpr OptionKey kPaths[] = {{"trainer", "root"}};
 // Texts and lists through which native code is loaded, or a compiler may write files.
-constexpr OptionKey kNative[] = {{"engine", "plugin"}, {"engine", "target"}, {"engine", "pjrt.cache"},
-                                 {"engine", "pjrt.client"}, {"engine", "pjrt.flags"}};
+constexpr OptionKey kNative[] = {{"engine", "plugin"},
+                                 {"engine", "target"},
+                                 {"engine", "pjrt.cache"},
+                                 {"engine", "pjrt.client"},
+                                 {"engine", "pjrt.flags"}};
 // Texts and lists that are neither.
-constexpr OptionKey kPlain[] = {
-    {"model", "mask_token"}, {"forward", "outputs"}, {"plan", "objective"}, {"plan", "optimizer"}, {"plan", "policy"},
-    {"dataset", "text_key"}, {"dataset", "prompt_key"}, {"dataset", "response_key"}, {"tokenizer", "bos"},
-    {"tokenizer", "eos"}, {"tokenizer", "pad"}, {"tokenizer", "mask"}, {"tokenizer", "add_tokens"},
-    {"tokenizer", "chat_template"}, {"tokenizer_train", "bos"}, {"tokenizer_train", "eos"}, {"tokenizer_train", "pad"},
-    {"tokenizer_train", "mask"}, {"tokenizer_train", "special_tokens"}, {"chat", "template"}, {"chat", "name"},
-    {"chat", "tools"}, {"chat", "variables"}, {"slot", "stop"}, {"decoder", "schedule"}, {"decoder", "guidance_keep"},
-    {"decoder", "suppress"}, {"decoder", "defer"}, {"trainer", "freeze"}, {"checkpoint", "script_state"}};
+constexpr OptionKey kPlain[] = {{"model", "mask_token"},
+                                {"forward", "outputs"},
+                                {"plan", "objective"},
+                                {"plan", "optimizer"},
+                                {"plan", "policy"},
+                                {"dataset", "text_key"},
+                                {"dataset", "prompt_key"},
+                                {"dataset", "response_key"},
+                                {"tokenizer", "bos"},
+                                {"tokenizer", "eos"},
+                                {"tokenizer", "pad"},
+                                {"tokenizer", "mask"},
+                                {"tokenizer", "add_tokens"},
+                                {"tokenizer", "chat_template"},
+                                {"tokenizer_train", "bos"},
+                                {"tokenizer_train", "eos"},
+                                {"tokenizer_train", "pad"},
+                                {"tokenizer_train", "mask"},
+                                {"tokenizer_train", "special_tokens"},
+                                {"chat", "template"},
+                                {"chat", "name"},
+                                {"chat", "tools"},
+                                {"chat", "variables"},
+                                {"slot", "stop"},
+                                {"decoder", "schedule"},
+                                {"decoder", "guidance_keep"},
+                                {"decoder", "suppress"},
+                                {"decoder", "defer"},
+                                {"trainer", "freeze"},
+                                {"checkpoint", "script_state"}};
 
 template <size_t N>
 bool lists(const OptionKey (&keys)[N], std::string_view kind, std::string_view key) {
-  return std::any_of(std::begin(keys), std::end(keys), [&](const OptionKey& k) { return k.kind == kind && k.key == key; });
+  return std::any_of(std::begin(keys), std::end(keys),
+                     [&](const OptionKey& k) { return k.kind == kind && k.key == key; });
 }
 
-template <size_t N>
-bool lists(const std::string_view (&names)[N], std::string_view name) {
+template <size_t N> bool lists(const std::string_view (&names)[N], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-constexpr int64_t kMostThreads = 64;  // of an engine, below level full
+constexpr int64_t kMostThreads = 64; // of an engine, below level full
 
 // ---- below a root ----
 
 bool is_below(const fs::path& path, const std::vector<std::string>& roots) {
   const std::string& text = path.native();
   return std::any_of(roots.begin(), roots.end(), [&](const std::string& root) {
-    return text == root || root == "/" || (text.size() > root.size() && text.compare(0, root.size(), root) == 0 && text[root.size()] == '/');
+    return text == root || root == "/" ||
+           (text.size() > root.size() && text.compare(0, root.size(), root) == 0 &&
+            text[root.size()] == '/');
   });
 }
 
@@ -72,40 +100,46 @@ bool is_below(const fs::path& path, const std::vector<std::string>& roots) {
 fs::path resolve(const fs::path& path, bool& dangling) {
   std::error_code error;
   fs::path there = fs::absolute(path, error).lexically_normal(), rest;
-  if (!there.has_filename()) there = there.parent_path();  // a slash at the end
+  if (!there.has_filename()) there = there.parent_path(); // a slash at the end
   for (; there.has_relative_path(); there = there.parent_path()) {
     const auto status = fs::symlink_status(there, error);
     if (fs::exists(status)) break;
     rest = rest.empty() ? there.filename() : there.filename() / rest;
   }
   const fs::path real = fs::canonical(there, error);
-  dangling = static_cast<bool>(error);  // a link to nothing, or no right to look
+  dangling = static_cast<bool>(error); // a link to nothing, or no right to look
   return rest.empty() ? real : real / rest;
 }
 
 // Links inside a folder that lead out of the roots.
-void check_links(lua_State* L, const fs::path& folder, const std::vector<std::string>& roots, const std::string& where) {
+void check_links(lua_State* L, const fs::path& folder, const std::vector<std::string>& roots,
+                 const std::string& where) {
   constexpr int kMostEntries = 100000;
   std::error_code error;
   int count = 0;
-  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (++count > kMostEntries) refuse(L, where + " has more than 100000 entries below it", "name a smaller folder");
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    if (++count > kMostEntries)
+      refuse(L, where + " has more than 100000 entries below it", "name a smaller folder");
     if (!it->is_symlink(error)) continue;
     const fs::path target = fs::canonical(it->path(), error);
     if (error || !is_below(target, roots)) {
-      refuse(L, where + " holds the link " + it->path().native() + ", which leads out of the roots", "");
+      refuse(L, where + " holds the link " + it->path().native() + ", which leads out of the roots",
+             "");
     }
   }
   if (error) refuse(L, where + " cannot be looked through: " + error.message(), "");
 }
 
 bool may_be_path(const Json& value) {
-  if (value.is_string()) return value.get_ref<const std::string&>().find_first_of("/\\.") != std::string::npos;
+  if (value.is_string())
+    return value.get_ref<const std::string&>().find_first_of("/\\.") != std::string::npos;
   return value.is_array() && std::any_of(value.begin(), value.end(), may_be_path);
 }
 
 bool is_empty(const Json& value) {
-  return value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty()) || (value.is_array() && value.empty());
+  return value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty()) ||
+         (value.is_array() && value.empty());
 }
 
 // Effective values. dllm_options_to_json cannot fail for a living handle and buffer.
@@ -126,9 +160,11 @@ Json defaults_of(const std::string& kind) {
   return json;
 }
 
-}  // namespace
+} // namespace
 
-bool is_path(const Param& param) { return param.kind == ParamKind::text && !lists(kNames, param.name); }
+bool is_path(const Param& param) {
+  return param.kind == ParamKind::text && !lists(kNames, param.name);
+}
 
 OptionUse option_use(const std::string& kind, const std::string& key) {
   const std::string base = kind.substr(0, kind.find(':'));
@@ -139,9 +175,11 @@ OptionUse option_use(const std::string& kind, const std::string& key) {
 
 void check_function(lua_State* L, const Function& function) {
   const Shared& own = shared(L);
-  const bool refused = lists(kFullOnly, function.name) || (own.level == Level::safe && lists(kNotSafe, function.name));
+  const bool refused = lists(kFullOnly, function.name) ||
+                       (own.level == Level::safe && lists(kNotSafe, function.name));
   if (own.level == Level::full || !refused) return;
-  refuse(L, std::string("level ") + level_name(own.level) + " does not allow " + function.name, "the host may choose level full");
+  refuse(L, std::string("level ") + level_name(own.level) + " does not allow " + function.name,
+         "the host may choose level full");
 }
 
 std::string check_path(lua_State* L, const std::string& where, const char* path) {
@@ -149,15 +187,18 @@ std::string check_path(lua_State* L, const std::string& where, const char* path)
   if (own.level == Level::full || path[0] == '\0') return path;
   const std::string what = where + " \"" + path + "\"";
   if (own.level == Level::safe) {
-    refuse(L, "level safe reaches no files: " + what, "the host may choose level files, with roots, or level full");
+    refuse(L, "level safe reaches no files: " + what,
+           "the host may choose level files, with roots, or level full");
   }
   for (const fs::path& part : fs::path(path)) {
-    if (part == "..") refuse(L, "level files takes no \"..\" in a path: " + what, "write the path without it");
+    if (part == "..")
+      refuse(L, "level files takes no \"..\" in a path: " + what, "write the path without it");
   }
   bool dangling = false;
   const fs::path real = resolve(path, dangling);
   if (dangling || !is_below(real, own.roots)) {
-    refuse(L, "level files reaches the host's roots only: " + what, "the host names roots with option roots");
+    refuse(L, "level files reaches the host's roots only: " + what,
+           "the host names roots with option roots");
   }
   std::error_code ignored;
   if (fs::is_directory(real, ignored)) check_links(L, real, own.roots, what);
@@ -165,16 +206,20 @@ std::string check_path(lua_State* L, const std::string& where, const char* path)
 }
 
 void check_path_given(lua_State* L, const std::string& where) {
-  if (shared(L).level != Level::full) refuse(L, where + " is an empty path", "name a file or folder");
+  if (shared(L).level != Level::full)
+    refuse(L, where + " is an empty path", "name a file or folder");
 }
 
 void check_engine_value(lua_State* L, bool is_hosts, std::string_view key, int64_t value) {
   const Shared& own = shared(L);
   if (own.level == Level::full) return;
   const std::string level = std::string("level ") + level_name(own.level);
-  if (is_hosts) refuse(L, level + " changes no engine of the host", "make an engine with dllm.engine, or ask the host");
+  if (is_hosts)
+    refuse(L, level + " changes no engine of the host",
+           "make an engine with dllm.engine, or ask the host");
   if (key == "threads" && value > kMostThreads) {
-    refuse(L, level + " allows an engine 64 threads, not " + std::to_string(value), "the host may choose level full");
+    refuse(L, level + " allows an engine 64 threads, not " + std::to_string(value),
+           "the host may choose level full");
   }
 }
 
@@ -184,21 +229,26 @@ void check_options(lua_State* L, const std::string& kind, const dllm_options* op
   const std::string level = std::string("level ") + level_name(own.level);
   const Json values = values_of(options), defaults = defaults_of(kind);
   if (kind == "engine" && values.value("kind", "cpu") != "cpu") {
-    refuse(L, level + " loads no native code: engine kind \"" + values.value("kind", "") + "\"", "the host may hand over an engine, or choose level full");
+    refuse(L, level + " loads no native code: engine kind \"" + values.value("kind", "") + "\"",
+           "the host may hand over an engine, or choose level full");
   }
   if (kind == "engine" && values.value("threads", int64_t{0}) > kMostThreads) {
-    refuse(L, level + " allows an engine 64 threads, not " + values["threads"].dump(), "the host may choose level full");
+    refuse(L, level + " allows an engine 64 threads, not " + values["threads"].dump(),
+           "the host may choose level full");
   }
   for (const auto& [key, value] : values.items()) {
     if (is_empty(value) || (defaults.contains(key) && defaults[key] == value)) continue;
     const std::string where = "option " + key + " of " + kind;
     switch (option_use(kind, key)) {
-      case OptionUse::path: check_path(L, where, value.get<std::string>().c_str()); break;
-      case OptionUse::native: refuse(L, level + " loads no native code: " + where, "the host may choose level full");
-      case OptionUse::unlisted:
-        if (may_be_path(value)) refuse(L, level + " does not list what " + where + " reaches", "the host may choose level full");
-        break;
-      case OptionUse::plain: break;
+    case OptionUse::path: check_path(L, where, value.get<std::string>().c_str()); break;
+    case OptionUse::native:
+      refuse(L, level + " loads no native code: " + where, "the host may choose level full");
+    case OptionUse::unlisted:
+      if (may_be_path(value))
+        refuse(L, level + " does not list what " + where + " reaches",
+               "the host may choose level full");
+      break;
+    case OptionUse::plain: break;
     }
   }
 }
@@ -208,10 +258,12 @@ std::vector<std::string> open_roots(const std::vector<std::string>& roots) {
   for (const std::string& root : roots) {
     std::error_code error;
     const fs::path path = fs::canonical(root, error);
-    if (error || !fs::is_directory(path, error)) throw ScriptError(DLLM_NOT_FOUND, "root \"" + root + "\" is no folder", "option roots names folders that exist");
+    if (error || !fs::is_directory(path, error))
+      throw ScriptError(DLLM_NOT_FOUND, "root \"" + root + "\" is no folder",
+                        "option roots names folders that exist");
     real.push_back(path.native());
   }
   return real;
 }
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

@@ -40,20 +40,21 @@ std::string read_file(const std::string& path) {
     throw ScriptError(DLLM_INVALID_ARGUMENT, path + " is a folder, not a script");
   }
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    throw ScriptError(DLLM_INVALID_ARGUMENT, path + " is not a regular file: it is a pipe, a socket or a device");
+    throw ScriptError(DLLM_INVALID_ARGUMENT,
+                      path + " is not a regular file: it is a pipe, a socket or a device");
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) throw ScriptError(DLLM_NOT_FOUND, "there is no file or folder " + path);
   std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (text.rfind("#!", 0) == 0) text.insert(0, "--");  // a script may name its interpreter
+  if (text.rfind("#!", 0) == 0) text.insert(0, "--"); // a script may name its interpreter
   return text;
 }
 
-}  // namespace
+} // namespace
 
 // A script's call. The task is the host's: it is not kept beyond the call.
 class ScriptCall {
- public:
+public:
   explicit ScriptCall(Shared& shared) : shared_(shared) { shared.in_call = true; }
   ~ScriptCall() {
     shared_.in_call = false;
@@ -62,21 +63,22 @@ class ScriptCall {
   ScriptCall(const ScriptCall&) = delete;
   ScriptCall& operator=(const ScriptCall&) = delete;
 
- private:
+private:
   Shared& shared_;
 };
 
 // What a host sets is not limited by the steps of its scripts, and runs no finalizer of theirs.
 class HostsWork {
- public:
-  HostsWork(Shared& shared, lua_State* L) : shared_(shared), limit_(std::exchange(shared.step_limit, 0)) {
+public:
+  HostsWork(Shared& shared, lua_State* L)
+      : shared_(shared), limit_(std::exchange(shared.step_limit, 0)) {
     start_budget(L, nullptr);
   }
   ~HostsWork() { shared_.step_limit = limit_; }
   HostsWork(const HostsWork&) = delete;
   HostsWork& operator=(const HostsWork&) = delete;
 
- private:
+private:
   Shared& shared_;
   int64_t limit_;
 };
@@ -91,8 +93,7 @@ struct Runner::State {
   }
 
   // Runs `body` protected; throws what it raised.
-  template <class F>
-  void guarded(F&& body);
+  template <class F> void guarded(F&& body);
   template <class F>
   std::string run(std::string_view args_json, dllm_task* task, F&& push_function);
   void open(const RunnerSettings& settings);
@@ -120,18 +121,21 @@ void Runner::State::fail_with_top() {
   }
   lua_settop(L, 0);
   if (shared.stop != DLLM_OK) {
-    throw ScriptError(shared.stop, stop_message(shared), shared.stop == DLLM_RESOURCE_EXHAUSTED ? "raise option step_limit" : "");
+    throw ScriptError(shared.stop, stop_message(shared),
+                      shared.stop == DLLM_RESOURCE_EXHAUSTED ? "raise option step_limit" : "");
   }
   if (message == kNoMemory) {
     lua_gc(L, LUA_GCCOLLECT, 0);
-    throw ScriptError(DLLM_RESOURCE_EXHAUSTED, "the script needs more memory than its limit of " + std::to_string(shared.limit) + " bytes",
-                      "raise option memory_limit; below level full a text has at most 32 MiB, a table 128 MiB");
+    throw ScriptError(
+        DLLM_RESOURCE_EXHAUSTED,
+        "the script needs more memory than its limit of " + std::to_string(shared.limit) + " bytes",
+        "raise option memory_limit; below level full a text has at most 32 MiB, a table 128 MiB");
   }
-  throw ScriptError(status, message, hint.empty() || trace.empty() ? hint + trace : hint + "\n" + trace);
+  throw ScriptError(status, message,
+                    hint.empty() || trace.empty() ? hint + trace : hint + "\n" + trace);
 }
 
-template <class F>
-void Runner::State::guarded(F&& body) {
+template <class F> void Runner::State::guarded(F&& body) {
   using Body = std::remove_reference_t<F>;
   lua_settop(L, 0);
   lua_pushcfunction(L, with_traceback);
@@ -155,8 +159,9 @@ void Runner::State::open(const RunnerSettings& settings) {
   push_raw(L);
   open_json(L);
   lua_setfield(L, -2, "json");
-  for (const char* noun : {"engine", "model", "tokenizer", "dataset", "loader", "batch", "schedule", "objective", "trainer",
-                           "decoder", "checkpoint", "tensor", "source", "task"}) {
+  for (const char* noun :
+       {"engine", "model", "tokenizer", "dataset", "loader", "batch", "schedule", "objective",
+        "trainer", "decoder", "checkpoint", "tensor", "source", "task"}) {
     luaL_getmetatable(L, (std::string("dllm.") + noun).c_str());
     lua_getfield(L, -1, "__index");
     lua_setfield(L, -3, (std::string("class_") + noun).c_str());
@@ -194,7 +199,8 @@ std::string Runner::State::run(std::string_view args_json, dllm_task* task, F&& 
       lua_remove(L, function + 1);
     }
     lua_call(L, count, LUA_MULTRET);
-    for (int i = function; i <= lua_gettop(L); ++i) json += (i > function ? "," : "") + to_json(L, i);
+    for (int i = function; i <= lua_gettop(L); ++i)
+      json += (i > function ? "," : "") + to_json(L, i);
   };
   const ScriptCall call(shared);
   guarded(body);
@@ -260,9 +266,8 @@ std::string Runner::run_file(const std::string& path, std::string_view args_json
 
 std::string Runner::run_text(const std::string& name, std::string_view code, dllm_task* task) {
   lua_State* L = state_->L;
-  return state_->run({}, task, [&] {
-    load_text(L, code.data(), code.size(), ("=" + name).c_str());
-  });
+  return state_->run({}, task,
+                     [&] { load_text(L, code.data(), code.size(), ("=" + name).c_str()); });
 }
 
 std::string Runner::call(const std::string& function, std::string_view args_json, dllm_task* task) {
@@ -276,8 +281,9 @@ std::string Runner::call(const std::string& function, std::string_view args_json
       lua_remove(L, -2);
       begin = end + 1;
     }
-    if (!lua_isfunction(L, -1)) raise(L, "not_found", ("there is no function " + function).c_str(), "");
+    if (!lua_isfunction(L, -1))
+      raise(L, "not_found", ("there is no function " + function).c_str(), "");
   });
 }
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

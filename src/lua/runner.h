@@ -14,18 +14,20 @@ namespace dllm::lua {
 
 struct RunnerSettings {
   Level level = Level::safe;
-  std::vector<std::string> roots;   // of level files
-  int64_t memory_limit = 0;   // bytes of the Lua heap and of the library's objects that scripts made; 0: none
-  int64_t step_limit = 0;     // of one call; 0: none
-  std::string path;           // folders of modules, separated by ';'
-  int64_t seed = 0;           // of math.random
-  LibraryBytes* library = nullptr;  // outlives the runner; null: objects are not counted
-  dllm_status (*task_status)(const dllm_task*) = nullptr;  // not null: DLLM_OK, DLLM_CANCELLED, DLLM_DEADLINE_EXCEEDED
+  std::vector<std::string> roots; // of level files
+  int64_t memory_limit =
+      0; // bytes of the Lua heap and of the library's objects that scripts made; 0: none
+  int64_t step_limit = 0;          // of one call; 0: none
+  std::string path;                // folders of modules, separated by ';'
+  int64_t seed = 0;                // of math.random
+  LibraryBytes* library = nullptr; // outlives the runner; null: objects are not counted
+  dllm_status (*task_status)(const dllm_task*) =
+      nullptr; // not null: DLLM_OK, DLLM_CANCELLED, DLLM_DEADLINE_EXCEEDED
 };
 
 // Every member fails with ScriptError.
 class Runner {
- public:
+public:
   explicit Runner(const RunnerSettings& settings);
   ~Runner();
 
@@ -37,9 +39,9 @@ class Runner {
   std::string run_text(const std::string& name, std::string_view code, dllm_task* task);
   std::string call(const std::string& function, std::string_view args_json, dllm_task* task);
 
- private:
+private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

@@ -12,9 +12,11 @@ namespace {
 
 // An allow-list: what a later Lua adds is not there until it is listed.
 constexpr const char* kSafeGlobals[] = {
-    "_G",     "_VERSION", "assert", "error",  "getmetatable", "ipairs",       "math",     "next",   "os",     "pairs",
-    "pcall",  "rawequal", "rawget", "rawlen", "rawset",       "require",      "select",   "setmetatable", "string", "table",
-    "tonumber", "tostring", "type", "utf8",   "xpcall",       "coroutine",    "package",  "load",   "print"};
+    "_G",     "_VERSION",  "assert",   "error",    "getmetatable", "ipairs",
+    "math",   "next",      "os",       "pairs",    "pcall",        "rawequal",
+    "rawget", "rawlen",    "rawset",   "require",  "select",       "setmetatable",
+    "string", "table",     "tonumber", "tostring", "type",         "utf8",
+    "xpcall", "coroutine", "package",  "load",     "print"};
 constexpr const char* kSafeOs[] = {"clock", "date", "time", "difftime"};
 constexpr const char* kSafePackage[] = {"loaded", "preload"};
 
@@ -26,9 +28,8 @@ bool contains(const char* const* list, size_t count, const char* word) {
 }
 
 // Removes every field of the table on top that the list does not name.
-template <size_t N>
-void keep_only(lua_State* L, const char* const (&list)[N]) {
-  lua_newtable(L);  // names to remove: a table must not change while it is walked
+template <size_t N> void keep_only(lua_State* L, const char* const (&list)[N]) {
+  lua_newtable(L); // names to remove: a table must not change while it is walked
   lua_Integer count = 0;
   for (lua_pushnil(L); lua_next(L, -3) != 0; lua_pop(L, 1)) {
     if (lua_type(L, -2) == LUA_TSTRING && contains(list, N, lua_tostring(L, -2))) continue;
@@ -69,7 +70,7 @@ int search_embedded(lua_State* L) {
   return 2;
 }
 
-}  // namespace
+} // namespace
 
 void open_libraries(lua_State* L, bool full) {
   luaL_openlibs(L);
@@ -95,7 +96,8 @@ void open_searchers(lua_State* L, bool full, const std::string& path) {
   for (size_t begin = 0; begin < path.size();) {
     const size_t end = std::min(path.find(';', begin), path.size());
     const std::string folder = path.substr(begin, end - begin);
-    if (!folder.empty()) folders += (folders.empty() ? "" : ";") + folder + "/?.lua;" + folder + "/?/init.lua";
+    if (!folder.empty())
+      folders += (folders.empty() ? "" : ";") + folder + "/?.lua;" + folder + "/?/init.lua";
     begin = end + 1;
   }
   lua_pushlstring(L, folders.data(), full ? folders.size() : 0);
@@ -103,13 +105,13 @@ void open_searchers(lua_State* L, bool full, const std::string& path) {
   lua_pushliteral(L, "");
   lua_setfield(L, -2, "cpath");
   lua_getfield(L, -1, "searchers");
-  if (!full) {  // preload stays
+  if (!full) { // preload stays
     for (lua_Integer i = 2; i <= 4; ++i) {
       lua_pushnil(L);
       lua_rawseti(L, -2, i);
     }
   }
-  const lua_Integer slot = full ? 3 : 2;  // files of the user come first; native modules never
+  const lua_Integer slot = full ? 3 : 2; // files of the user come first; native modules never
   if (full) {
     lua_pushnil(L);
     lua_rawseti(L, -2, 4);
@@ -129,7 +131,7 @@ void open_searchers(lua_State* L, bool full, const std::string& path) {
     lua_setfield(L, LUA_REGISTRYINDEX, "dllm.searchers");
     keep_only(L, kSafePackage);
     lua_getfield(L, LUA_REGISTRYINDEX, "dllm.searchers");
-    lua_setfield(L, -2, "searchers");  // require needs it
+    lua_setfield(L, -2, "searchers"); // require needs it
     for (const char* name : {"path", "cpath"}) {
       lua_pushliteral(L, "");
       lua_setfield(L, -2, name);
@@ -145,4 +147,4 @@ std::string_view embedded_file(std::string_view name) {
   return {};
 }
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

@@ -18,7 +18,7 @@ void open_searchers(lua_State* L, bool full, const std::string& path);
 // Files that were compiled into the library: the manifest and the Lua modules of scripts/lib.
 
 struct EmbeddedFile {
-  const char* name;  // "manifest.json", "dllm.lua", "dllm/random.lua"
+  const char* name; // "manifest.json", "dllm.lua", "dllm/random.lua"
   const char* data;
   size_t size;
 };
@@ -55,4 +55,4 @@ void open_table_functions(lua_State* L);
 // Replaces find, match, gmatch, gsub, rep; the functions that walk their arguments are charged by size.
 void open_text_functions(lua_State* L);
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

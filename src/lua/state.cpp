@@ -17,7 +17,7 @@ const char* level_name(Level level) {
 
 Shared& shared(lua_State* L) {
   void* data = nullptr;
-  lua_getallocf(L, &data);  // the allocator's user data is the one pointer that is always at hand
+  lua_getallocf(L, &data); // the allocator's user data is the one pointer that is always at hand
   return *static_cast<Shared*>(data);
 }
 
@@ -41,14 +41,15 @@ int error_to_string(lua_State* L) {
   return 1;
 }
 
-}  // namespace
+} // namespace
 
 void push_error(lua_State* L, const char* code, const char* message, const char* hint) {
   // Copies: the texts may be the shared error's, and memory taken here may run a finalizer whose calls fail too.
   const std::string kept_code = code, kept_message = message, kept_hint = hint;
   lua_createtable(L, 0, 3);
   for (const auto& [key, value] : {std::pair<const char*, const std::string&>{"code", kept_code},
-                                   {"message", kept_message}, {"hint", kept_hint}}) {
+                                   {"message", kept_message},
+                                   {"hint", kept_hint}}) {
     lua_pushlstring(L, value.data(), value.size());
     lua_setfield(L, -2, key);
   }
@@ -92,7 +93,7 @@ std::string text_of_error(lua_State* L) {
   return luaL_tolstring(L, 1, nullptr);
 }
 
-}  // namespace
+} // namespace
 
 int with_traceback(lua_State* L) {
   std::string code = "script_failed", hint, message;
@@ -110,8 +111,10 @@ int with_traceback(lua_State* L) {
   luaL_traceback(L, L, nullptr, 1);
   const std::string trace = lua_tostring(L, -1);
   lua_newtable(L);
-  for (const auto& [key, value] : {std::pair<const char*, const std::string&>{"code", code}, {"message", message},
-                                   {"hint", hint}, {"traceback", trace}}) {
+  for (const auto& [key, value] : {std::pair<const char*, const std::string&>{"code", code},
+                                   {"message", message},
+                                   {"hint", hint},
+                                   {"traceback", trace}}) {
     lua_pushlstring(L, value.data(), value.size());
     lua_setfield(L, -2, key);
   }
@@ -140,8 +143,9 @@ int close_box(lua_State* L) {
   Box& box = own_box(L);
   if (box.handle == nullptr) return 0;
   if (box.uses > 0) {
-    const std::string noun = lua_tostring(L, lua_upvalueindex(1)) + 5;  // behind "dllm."
-    raise(L, "failed_precondition", "the " + noun + " is in use by a call that is under way", "close it after that call, or stop the call with dllm.STOP");
+    const std::string noun = lua_tostring(L, lua_upvalueindex(1)) + 5; // behind "dllm."
+    raise(L, "failed_precondition", "the " + noun + " is in use by a call that is under way",
+          "close it after that call, or stop the call with dllm.STOP");
   }
   call_release(box);
   box.handle = nullptr;
@@ -152,12 +156,16 @@ int close_box(lua_State* L) {
 int box_to_string(lua_State* L) {
   const Box& box = own_box(L);
   const char* name = lua_tostring(L, lua_upvalueindex(1));
-  if (box.handle == nullptr) lua_pushfstring(L, "%s (closed)", name);
-  else lua_pushfstring(L, "%s: %p", name, box.handle);
+  if (box.handle == nullptr)
+    lua_pushfstring(L, "%s (closed)", name);
+  else
+    lua_pushfstring(L, "%s: %p", name, box.handle);
   return 1;
 }
 
-std::string metatable_name(const std::string& noun) { return "dllm." + noun; }
+std::string metatable_name(const std::string& noun) {
+  return "dllm." + noun;
+}
 
 using Address = void (*)();
 
@@ -168,7 +176,7 @@ Address release_of(const std::string& noun) {
   return nullptr;
 }
 
-}  // namespace
+} // namespace
 
 void open_boxes(lua_State* L) {
   for (const std::string& noun : manifest().nouns) {
@@ -186,7 +194,7 @@ void open_boxes(lua_State* L) {
     set("__close", close_box);
     set("__tostring", box_to_string);
     lua_pushboolean(L, 0);
-    lua_setfield(L, -2, "__metatable");  // scripts cannot reach the finalizer
+    lua_setfield(L, -2, "__metatable"); // scripts cannot reach the finalizer
     lua_pop(L, 1);
   }
 }
@@ -199,7 +207,7 @@ void push_box(lua_State* L, const std::string& noun, void* handle) {
 }
 
 void fill_box(lua_State* L, Box& box, void* handle) {
-  constexpr int64_t kBytes = 512;  // of the handle and its small parts
+  constexpr int64_t kBytes = 512; // of the handle and its small parts
   box.handle = handle;
   if (handle == nullptr || shared(L).library == nullptr) return;
   box.bytes = kBytes;
@@ -214,10 +222,12 @@ Box* check_box(lua_State* L, int index, const std::string& noun, bool nullable, 
   if (nullable && lua_isnoneornil(L, index)) return nullptr;
   auto* box = static_cast<Box*>(luaL_testudata(L, index, metatable_name(noun).c_str()));
   if (box == nullptr) {
-    raise(L, "invalid_argument", std::string(what) + " must be a " + noun + ", not " + luaL_typename(L, index));
+    raise(L, "invalid_argument",
+          std::string(what) + " must be a " + noun + ", not " + luaL_typename(L, index));
   }
-  if (box->handle == nullptr) raise(L, "invalid_argument", std::string(what) + " is a closed " + noun);
+  if (box->handle == nullptr)
+    raise(L, "invalid_argument", std::string(what) + " is a closed " + noun);
   return box;
 }
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

@@ -30,29 +30,30 @@ struct LibraryBytes {
 
 struct Shared {
   // ---- the call under way ----
-  dllm_task* task = nullptr;           // may be null
-  dllm_status (*task_status)(const dllm_task*) = nullptr;  // DLLM_OK, DLLM_CANCELLED or DLLM_DEADLINE_EXCEEDED
-  dllm_status stop = DLLM_OK;          // why the call must end; once set it stays set until the next call
-  lua_State* running = nullptr;        // the coroutine that runs
-  bool in_call = false;                // a script's call is under way: its finalizers may run
+  dllm_task* task = nullptr; // may be null
+  dllm_status (*task_status)(const dllm_task*) =
+      nullptr;                  // DLLM_OK, DLLM_CANCELLED or DLLM_DEADLINE_EXCEEDED
+  dllm_status stop = DLLM_OK;   // why the call must end; once set it stays set until the next call
+  lua_State* running = nullptr; // the coroutine that runs
+  bool in_call = false;         // a script's call is under way: its finalizers may run
   bool closing = false;
 
   // ---- steps: instructions, and what library functions charge (limits.h) ----
-  int64_t credit = 0;                  // until the next look at task and limit
-  int64_t steps = 0, step_limit = 0;   // 0: none
+  int64_t credit = 0;                // until the next look at task and limit
+  int64_t steps = 0, step_limit = 0; // 0: none
 
   // ---- memory ----
-  int64_t heap = 0, limit = 0;         // bytes; limit 0: none
-  int64_t collect_at = 0;              // library bytes that make the next call collect garbage first
-  int64_t big_blocks = 0;              // blocks of kBigBlock or more
-  int64_t huge_blocks = 0;             // blocks of kHugeBlock or more
-  LibraryBytes* library = nullptr;     // may be null
+  int64_t heap = 0, limit = 0;     // bytes; limit 0: none
+  int64_t collect_at = 0;          // library bytes that make the next call collect garbage first
+  int64_t big_blocks = 0;          // blocks of kBigBlock or more
+  int64_t huge_blocks = 0;         // blocks of kHugeBlock or more
+  LibraryBytes* library = nullptr; // may be null
 
   // ---- what scripts may reach ----
   Level level = Level::safe;
-  std::vector<std::string> roots;      // real paths of folders, for Level::files
+  std::vector<std::string> roots; // real paths of folders, for Level::files
 
-  dllm_error* error = nullptr;         // reused by every raw call
+  dllm_error* error = nullptr; // reused by every raw call
 };
 
 Shared& shared(lua_State* L);
@@ -62,23 +63,24 @@ const char* level_name(Level level);
 
 // Raises {code, message, hint}: a table that prints itself.
 [[noreturn]] void raise(lua_State* L, const char* code, const char* message, const char* hint);
-[[noreturn]] void raise(lua_State* L, const char* code, const std::string& message, const std::string& hint = {});
+[[noreturn]] void raise(lua_State* L, const char* code, const std::string& message,
+                        const std::string& hint = {});
 // Pushes the same table.
 void push_error(lua_State* L, const char* code, const char* message, const char* hint);
 // Turns any error value into the table form, with a traceback. Runs where the error was raised.
 int with_traceback(lua_State* L);
-inline constexpr std::string_view kNoMemory = "not enough memory";  // Lua's message
+inline constexpr std::string_view kNoMemory = "not enough memory"; // Lua's message
 
 // How failures leave a script: the core's exception type is not visible here, so this folder has its own.
 
 class ScriptError : public std::runtime_error {
- public:
+public:
   ScriptError(dllm_status status, const std::string& message, std::string hint = {})
       : std::runtime_error(message), status_(status), hint_(std::move(hint)) {}
   dllm_status status() const { return status_; }
   const std::string& hint() const { return hint_; }
 
- private:
+private:
   dllm_status status_;
   std::string hint_;
 };
@@ -89,11 +91,11 @@ class ScriptError : public std::runtime_error {
 // busy: one of them is a run with a callback, so that only functions that read it may be called.
 struct Box {
   void* handle;
-  void (*release)();  // dllm_<noun>_release, each has its own type
+  void (*release)(); // dllm_<noun>_release, each has its own type
   int uses;
   int busy;
-  int64_t bytes;  // what it was charged for in addition to its arrays
-  bool is_hosts;  // handed over, not made by the script
+  int64_t bytes; // what it was charged for in addition to its arrays
+  bool is_hosts; // handed over, not made by the script
 };
 
 // Makes the metatable "dllm.<noun>" of every noun; its __index is the (empty) table the friendly layer fills.
@@ -108,9 +110,9 @@ bool is_box(lua_State* L, int index, const std::string& noun);
 // Lua values as JSON and back. Tables with keys 1..n are arrays, an empty table is an empty object. Both ways refuse
 // what is nested deeper or has more values than the limits, and charge the script's budget by value.
 
-inline constexpr int kMostJsonDepth = 64;  // as base/json.h: what passes here passes there
+inline constexpr int kMostJsonDepth = 64; // as base/json.h: what passes here passes there
 inline constexpr int64_t kMostJsonValues = int64_t{1} << 22;
-inline constexpr size_t kMostJsonBytes = size_t{256} << 20;  // of a text that is written
+inline constexpr size_t kMostJsonBytes = size_t{256} << 20; // of a text that is written
 
 // Pushes one value; raises when the text is no JSON or over a limit.
 void push_json(lua_State* L, std::string_view json);
@@ -119,4 +121,4 @@ std::string to_json(lua_State* L, int index);
 // Installs json.encode and json.decode into the table on top of the stack.
 void open_json(lua_State* L);
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

@@ -27,13 +27,15 @@ void copy_element(lua_State* L, int from_table, lua_Integer from, int to_table, 
 
 int insert(lua_State* L) {
   check_table(L, 1);
-  const auto end = static_cast<lua_Integer>(static_cast<lua_Unsigned>(luaL_len(L, 1)) + 1);  // may wrap
+  const auto end =
+      static_cast<lua_Integer>(static_cast<lua_Unsigned>(luaL_len(L, 1)) + 1); // may wrap
   const int count = lua_gettop(L);
   if (count != 2 && count != 3) return luaL_error(L, "wrong number of arguments to 'insert'");
   lua_Integer at = end;
   if (count == 3) {
     at = luaL_checkinteger(L, 2);
-    luaL_argcheck(L, static_cast<lua_Unsigned>(at) - 1u < static_cast<lua_Unsigned>(end), 2, "position out of bounds");
+    luaL_argcheck(L, static_cast<lua_Unsigned>(at) - 1u < static_cast<lua_Unsigned>(end), 2,
+                  "position out of bounds");
     for (lua_Integer i = end; i > at; --i) copy_element(L, 1, i - 1, 1, i);
   }
   lua_seti(L, 1, at);
@@ -45,7 +47,8 @@ int remove(lua_State* L) {
   const lua_Integer size = luaL_len(L, 1);
   lua_Integer at = luaL_optinteger(L, 2, size);
   if (at != size) {
-    luaL_argcheck(L, static_cast<lua_Unsigned>(at) - 1u <= static_cast<lua_Unsigned>(size), 2, "position out of bounds");
+    luaL_argcheck(L, static_cast<lua_Unsigned>(at) - 1u <= static_cast<lua_Unsigned>(size), 2,
+                  "position out of bounds");
   }
   lua_geti(L, 1, at);
   for (; at < size; ++at) copy_element(L, 1, at + 1, 1, at);
@@ -55,7 +58,8 @@ int remove(lua_State* L) {
 }
 
 int move(lua_State* L) {
-  const lua_Integer first = luaL_checkinteger(L, 2), last = luaL_checkinteger(L, 3), to = luaL_checkinteger(L, 4);
+  const lua_Integer first = luaL_checkinteger(L, 2), last = luaL_checkinteger(L, 3),
+                    to = luaL_checkinteger(L, 4);
   const int target = lua_isnoneornil(L, 5) ? 1 : 5;
   check_table(L, 1);
   check_table(L, target);
@@ -63,7 +67,8 @@ int move(lua_State* L) {
     luaL_argcheck(L, first > 0 || last < LUA_MAXINTEGER + first, 3, "too many elements to move");
     const lua_Integer count = last - first + 1;
     luaL_argcheck(L, to <= LUA_MAXINTEGER - count + 1, 4, "destination wrap around");
-    const bool overlaps = to > first && to <= last && (target == 1 || lua_compare(L, 1, target, LUA_OPEQ) != 0);
+    const bool overlaps =
+        to > first && to <= last && (target == 1 || lua_compare(L, 1, target, LUA_OPEQ) != 0);
     for (lua_Integer i = 0; i < count; ++i) {
       const lua_Integer step = overlaps ? count - 1 - i : i;
       copy_element(L, 1, first + step, target, to + step);
@@ -85,11 +90,12 @@ int concat(lua_State* L) {
   for (lua_Integer i = first; i <= last; ++i) {
     lua_geti(L, 1, i);
     if (!lua_isstring(L, -1)) {
-      return luaL_error(L, "invalid value (%s) at index %I in table for 'concat'", luaL_typename(L, -1), static_cast<LUAI_UACINT>(i));
+      return luaL_error(L, "invalid value (%s) at index %I in table for 'concat'",
+                        luaL_typename(L, -1), static_cast<LUAI_UACINT>(i));
     }
     charge(L, 1 + static_cast<int64_t>(lua_rawlen(L, -1) + between_size) / kBytesPerStep);
     luaL_addvalue(&out);
-    if (i == last) break;  // last may be the largest integer
+    if (i == last) break; // last may be the largest integer
     luaL_addlstring(&out, between, between_size);
   }
   luaL_pushresult(&out);
@@ -100,8 +106,10 @@ int unpack(lua_State* L) {
   const lua_Integer first = luaL_optinteger(L, 2, 1);
   const lua_Integer last = lua_isnoneornil(L, 3) ? luaL_len(L, 1) : luaL_checkinteger(L, 3);
   if (first > last) return 0;
-  const lua_Unsigned count = static_cast<lua_Unsigned>(last) - static_cast<lua_Unsigned>(first);  // less one
-  if (count >= static_cast<lua_Unsigned>(INT_MAX) || !lua_checkstack(L, static_cast<int>(count + 1))) {
+  const lua_Unsigned count =
+      static_cast<lua_Unsigned>(last) - static_cast<lua_Unsigned>(first); // less one
+  if (count >= static_cast<lua_Unsigned>(INT_MAX) ||
+      !lua_checkstack(L, static_cast<int>(count + 1))) {
     return luaL_error(L, "too many results to unpack");
   }
   for (lua_Unsigned i = 0; i <= count; ++i) {
@@ -171,7 +179,7 @@ int sort(lua_State* L) {
   return 0;
 }
 
-}  // namespace
+} // namespace
 
 void open_table_functions(lua_State* L) {
   constexpr luaL_Reg kOwn[] = {{"concat", concat}, {"insert", insert}, {"remove", remove},
@@ -184,4 +192,4 @@ void open_table_functions(lua_State* L) {
   lua_pop(L, 1);
 }
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

@@ -15,7 +15,7 @@
 namespace dllm::lua {
 namespace {
 
-constexpr size_t kPiece = size_t{1} << 16;  // bytes between two looks
+constexpr size_t kPiece = size_t{1} << 16; // bytes between two looks
 constexpr int64_t kBytesPerStep = 64;
 
 std::string_view check_text(lua_State* L, int index) {
@@ -41,7 +41,8 @@ size_t find_plain(lua_State* L, std::string_view text, std::string_view wanted, 
     // The first byte is looked for in pieces, then the rest is compared.
     const size_t last = std::min(text.size() - wanted.size() + 1, at + kPiece);
     const void* hit = std::memchr(text.data() + at, wanted[0], last - at);
-    const size_t found = hit == nullptr ? last : static_cast<size_t>(static_cast<const char*>(hit) - text.data());
+    const size_t found =
+        hit == nullptr ? last : static_cast<size_t>(static_cast<const char*>(hit) - text.data());
     uncharged += static_cast<int64_t>(found - at) / kBytesPerStep + 1;
     if (hit != nullptr) {
       if (std::memcmp(text.data() + found, wanted.data(), wanted.size()) == 0) return found;
@@ -65,7 +66,8 @@ int find_or_match(lua_State* L, bool find) {
     return 1;
   }
   charge(L, static_cast<int64_t>(pattern.size()) / kBytesPerStep + 1);
-  if (find && (lua_toboolean(L, 4) != 0 || pattern.find_first_of("^$*+?.([%-") == std::string_view::npos)) {
+  if (find &&
+      (lua_toboolean(L, 4) != 0 || pattern.find_first_of("^$*+?.([%-") == std::string_view::npos)) {
     const size_t at = find_plain(L, text, pattern, from);
     if (at == std::string_view::npos) {
       luaL_pushfail(L);
@@ -93,8 +95,12 @@ int find_or_match(lua_State* L, bool find) {
   return 1;
 }
 
-int find(lua_State* L) { return find_or_match(L, true); }
-int match(lua_State* L) { return find_or_match(L, false); }
+int find(lua_State* L) {
+  return find_or_match(L, true);
+}
+int match(lua_State* L) {
+  return find_or_match(L, false);
+}
 
 // ---- gmatch ----
 
@@ -103,7 +109,7 @@ struct Walk {
   const char *at, *end, *last_match;
 };
 
-static_assert(std::is_trivially_destructible_v<Walk>);  // it lies in a userdata without a finalizer
+static_assert(std::is_trivially_destructible_v<Walk>); // it lies in a userdata without a finalizer
 
 int next_match(lua_State* L) {
   auto& walk = *static_cast<Walk*>(lua_touserdata(L, lua_upvalueindex(3)));
@@ -121,9 +127,10 @@ int next_match(lua_State* L) {
 int gmatch(lua_State* L) {
   const std::string_view text = check_text(L, 1), pattern = check_text(L, 2);
   const size_t from = start_at(luaL_optinteger(L, 3, 1), text.size());
-  lua_settop(L, 2);  // the closure keeps both texts alive
+  lua_settop(L, 2); // the closure keeps both texts alive
   void* room = lua_newuserdatauv(L, sizeof(Walk), 0);
-  new (room) Walk{Pattern(L, text, pattern), text.data() + std::min(from, text.size() + 1), text.data() + text.size(), nullptr};
+  new (room) Walk{Pattern(L, text, pattern), text.data() + std::min(from, text.size() + 1),
+                  text.data() + text.size(), nullptr};
   lua_pushcclosure(L, next_match, 3);
   return 1;
 }
@@ -131,17 +138,20 @@ int gmatch(lua_State* L) {
 // ---- gsub ----
 
 // What replaces one match is added to the buffer; the third argument selects it.
-void add_replacement_text(lua_State* L, Pattern& state, luaL_Buffer& out, std::string_view news, const char* begin, const char* end) {
+void add_replacement_text(lua_State* L, Pattern& state, luaL_Buffer& out, std::string_view news,
+                          const char* begin, const char* end) {
   for (size_t at = 0; at < news.size();) {
     const size_t escape = std::min(news.find('%', at), news.size());
     luaL_addlstring(&out, news.data() + at, escape - at);
     if (escape == news.size()) return;
     const char c = escape + 1 < news.size() ? news[escape + 1] : '\0';
-    if (c == '%') luaL_addchar(&out, '%');
-    else if (c == '0') luaL_addlstring(&out, begin, static_cast<size_t>(end - begin));
+    if (c == '%')
+      luaL_addchar(&out, '%');
+    else if (c == '0')
+      luaL_addlstring(&out, begin, static_cast<size_t>(end - begin));
     else if (c >= '1' && c <= '9') {
       state.push_capture(c - '1', begin, end);
-      luaL_tolstring(L, -1, nullptr);  // a position becomes a text
+      luaL_tolstring(L, -1, nullptr); // a position becomes a text
       lua_remove(L, -2);
       luaL_addvalue(&out);
     } else {
@@ -152,23 +162,24 @@ void add_replacement_text(lua_State* L, Pattern& state, luaL_Buffer& out, std::s
 }
 
 // True when something else than the match itself was added.
-bool add_replacement(lua_State* L, Pattern& state, luaL_Buffer& out, const char* begin, const char* end) {
+bool add_replacement(lua_State* L, Pattern& state, luaL_Buffer& out, const char* begin,
+                     const char* end) {
   switch (lua_type(L, 3)) {
-    case LUA_TFUNCTION: {
-      lua_pushvalue(L, 3);
-      lua_call(L, state.push_captures(begin, end), 1);
-      break;
-    }
-    case LUA_TTABLE:
-      state.push_capture(0, begin, end);
-      lua_gettable(L, 3);
-      break;
-    default: {
-      const std::string_view news = check_text(L, 3);
-      charge(L, static_cast<int64_t>(news.size()) / kBytesPerStep + 1);
-      add_replacement_text(L, state, out, news, begin, end);
-      return true;
-    }
+  case LUA_TFUNCTION: {
+    lua_pushvalue(L, 3);
+    lua_call(L, state.push_captures(begin, end), 1);
+    break;
+  }
+  case LUA_TTABLE:
+    state.push_capture(0, begin, end);
+    lua_gettable(L, 3);
+    break;
+  default: {
+    const std::string_view news = check_text(L, 3);
+    charge(L, static_cast<int64_t>(news.size()) / kBytesPerStep + 1);
+    add_replacement_text(L, state, out, news, begin, end);
+    return true;
+  }
   }
   if (!lua_toboolean(L, -1)) {
     lua_pop(L, 1);
@@ -185,8 +196,9 @@ int gsub(lua_State* L) {
   const std::string_view text = check_text(L, 1);
   std::string_view pattern = check_text(L, 2);
   const int type = lua_type(L, 3);
-  luaL_argexpected(L, type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE, 3,
-                   "string/function/table");
+  luaL_argexpected(
+      L, type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE,
+      3, "string/function/table");
   const lua_Integer most = luaL_optinteger(L, 4, static_cast<lua_Integer>(text.size()) + 1);
   const bool anchored = !pattern.empty() && pattern[0] == '^';
   if (anchored) pattern.remove_prefix(1);
@@ -240,7 +252,8 @@ int rep(lua_State* L) {
   std::copy(text.begin(), text.end(), to);
   if (times > 1) std::copy(between.begin(), between.end(), to + text.size());
   for (size_t filled = std::min(each, total); filled < total;) {
-    const size_t piece = std::min({filled / each * each, total - filled, std::max(kPiece / each * each, each)});
+    const size_t piece =
+        std::min({filled / each * each, total - filled, std::max(kPiece / each * each, each)});
     std::memcpy(to + filled, to, piece);
     filled += piece;
     charge(L, static_cast<int64_t>(piece) / kBytesPerStep);
@@ -259,14 +272,18 @@ int charged(lua_State* L) {
     if (lua_type(L, i) == LUA_TSTRING) bytes += static_cast<int64_t>(lua_rawlen(L, i));
   }
   const lua_Integer most = lua_tointeger(L, lua_upvalueindex(2));
-  if (most > 0 && lua_type(L, 1) == LUA_TSTRING && static_cast<lua_Integer>(lua_rawlen(L, 1)) > most) {
-    return luaL_error(L, "a format of %I bytes, at most %I", static_cast<LUAI_UACINT>(lua_rawlen(L, 1)), static_cast<LUAI_UACINT>(most));
+  if (most > 0 && lua_type(L, 1) == LUA_TSTRING &&
+      static_cast<lua_Integer>(lua_rawlen(L, 1)) > most) {
+    return luaL_error(L, "a format of %I bytes, at most %I",
+                      static_cast<LUAI_UACINT>(lua_rawlen(L, 1)), static_cast<LUAI_UACINT>(most));
   }
   charge(L, bytes / kBytesPerStep + count);
-  return lua_tocfunction(L, lua_upvalueindex(1))(L);  // in this frame, so that messages name the script's call
+  return lua_tocfunction(L, lua_upvalueindex(1))(
+      L); // in this frame, so that messages name the script's call
 }
 
-void charge_functions(lua_State* L, const char* library, std::initializer_list<const char*> names, lua_Integer most) {
+void charge_functions(lua_State* L, const char* library, std::initializer_list<const char*> names,
+                      lua_Integer most) {
   lua_getglobal(L, library);
   for (const char* name : names) {
     lua_getfield(L, -1, name);
@@ -277,10 +294,11 @@ void charge_functions(lua_State* L, const char* library, std::initializer_list<c
   lua_pop(L, 1);
 }
 
-}  // namespace
+} // namespace
 
 void open_text_functions(lua_State* L) {
-  constexpr luaL_Reg kOwn[] = {{"find", find}, {"match", match}, {"gmatch", gmatch}, {"gsub", gsub}, {"rep", rep}};
+  constexpr luaL_Reg kOwn[] = {
+      {"find", find}, {"match", match}, {"gmatch", gmatch}, {"gsub", gsub}, {"rep", rep}};
   lua_getglobal(L, "string");
   for (const luaL_Reg& entry : kOwn) {
     lua_pushcfunction(L, entry.func);
@@ -294,4 +312,4 @@ void open_text_functions(lua_State* L) {
   charge_functions(L, "os", {"date"}, 1 << 10);
 }
 
-}  // namespace dllm::lua
+} // namespace dllm::lua

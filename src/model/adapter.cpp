@@ -16,7 +16,8 @@ std::string adapter_name(const std::string& weight, const char* part) {
 }
 
 // One half beside a stack: rows x columns per matrix.
-ParamSpec half_of(const ParamSpec& base, const char* suffix, const char* part, int64_t rows, int64_t columns) {
+ParamSpec half_of(const ParamSpec& base, const char* suffix, const char* part, int64_t rows,
+                  int64_t columns) {
   ParamSpec spec = base;
   const bool experts = base.element.rank() == 3;
   spec.name = base.name + suffix;
@@ -44,7 +45,8 @@ Tensor first_down(const Shape& shape, const std::string& name, uint64_t seed) {
 }
 
 // Indices of the stacks that the patterns name, each whole.
-std::vector<size_t> chosen_stacks(const ParamStore& params, const std::vector<std::string>& patterns) {
+std::vector<size_t> chosen_stacks(const ParamStore& params,
+                                  const std::vector<std::string>& patterns) {
   std::vector<size_t> chosen;
   for (const std::string& pattern : patterns) {
     bool any = false;
@@ -57,11 +59,14 @@ std::vector<size_t> chosen_stacks(const ParamStore& params, const std::vector<st
       const bool matrix = entry.spec.role == ParamRole::weight && entry.spec.layers > 0 &&
                           (entry.spec.element.rank() == 3 || entry.spec.pieces.size() == 1);
       if (!matrix)
-        fail(Code::unimplemented, "{} is no matrix of a layer: it cannot have an adapter", entry.name);
+        fail(Code::unimplemented, "{} is no matrix of a layer: it cannot have an adapter",
+             entry.name);
       if (hits != entry.spec.copies() * static_cast<int64_t>(entry.spec.pieces.size())) {
-        fail_with_hint("use a pattern with * for the layer", Code::unimplemented,
-                       "{} matches {} of the {} tensors of {}: adapters of some layers are not supported yet", pattern,
-                       hits, entry.spec.copies() * static_cast<int64_t>(entry.spec.pieces.size()), entry.name);
+        fail_with_hint(
+            "use a pattern with * for the layer", Code::unimplemented,
+            "{} matches {} of the {} tensors of {}: adapters of some layers are not supported yet",
+            pattern, hits, entry.spec.copies() * static_cast<int64_t>(entry.spec.pieces.size()),
+            entry.name);
       }
       if (std::find(chosen.begin(), chosen.end(), i) == chosen.end()) chosen.push_back(i);
     }
@@ -101,7 +106,8 @@ void add_adapters(Model& model, const AdapterOptions& options) {
   if (params.has_adapters())
     fail_with_hint("merge them first", Code::failed_precondition, "the model has adapters");
   if (options.rank < 1 || !std::isfinite(options.alpha))
-    fail(Code::invalid_argument, "rank {} and alpha {} make no adapter", options.rank, options.alpha);
+    fail(Code::invalid_argument, "rank {} and alpha {} make no adapter", options.rank,
+         options.alpha);
   const std::vector<size_t> chosen = chosen_stacks(params, options.targets);
   params.set_trainable("*", false);
   for (const size_t index : chosen) {
@@ -114,7 +120,8 @@ void add_adapters(Model& model, const AdapterOptions& options) {
     for (int64_t layer = 0; layer < down.copies(); ++layer) {
       for (size_t piece = 0; piece < down.pieces.size(); ++piece) {
         const std::string name = down.logical_name(down.pieces[piece], layer);
-        first.put(down, piece, layer, first_down(down.logical_shape(down.pieces[piece]), name, options.seed));
+        first.put(down, piece, layer,
+                  first_down(down.logical_shape(down.pieces[piece]), name, options.seed));
       }
     }
     params.add(down, first);
@@ -140,9 +147,10 @@ void merge_adapters(Model& model) {
         const bool turned = base.pieces[piece].transpose;
         Tensor weight = read_piece(base, piece, layer, weights);
         if (turned) weight = transposed(weight);
-        add_product(weight, read_piece(down, piece, layer, downs), read_piece(entry.spec, piece, layer, ups),
-                    entry.spec.factor);
-        params.write(base.logical_name(base.pieces[piece], layer), turned ? transposed(weight) : weight);
+        add_product(weight, read_piece(down, piece, layer, downs),
+                    read_piece(entry.spec, piece, layer, ups), entry.spec.factor);
+        params.write(base.logical_name(base.pieces[piece], layer),
+                     turned ? transposed(weight) : weight);
       }
     }
   }

@@ -6,7 +6,8 @@
 namespace dllm::model {
 
 Builder::Builder(graph::Graph& graph, const Model& model)
-    : graph_(graph), config_(model.config()), params_(model.params()), stacks_(state_stacks(model.config())) {
+    : graph_(graph), config_(model.config()), params_(model.params()),
+      stacks_(state_stacks(model.config())) {
   for (const ParamStore::Physical& entry : model.params().physical()) {
     index_[entry.name] = values_.size();
     names_.push_back(entry.name);

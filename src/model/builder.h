@@ -35,12 +35,12 @@ struct ForwardInputs {
 struct ForwardOutputs {
   graph::Value hidden; // f32(batch, seq, hidden), after the last norm
   std::vector<graph::Value>
-      taps;      // asked for: the embedding, then what each layer leaves; before the last norm
+      taps;          // asked for: the embedding, then what each layer leaves; before the last norm
   StateValues state; // after the window was written
 };
 
-struct Head : Linear {  // weight (rows, hidden)
-  float softcap = 0; // of what it gives; 0: none
+struct Head : Linear { // weight (rows, hidden)
+  float softcap = 0;   // of what it gives; 0: none
 };
 
 struct LayerInputs;
@@ -70,7 +70,7 @@ public:
     return values_;
   } // one per ParamStore::physical(), same order
   graph::Value parameter(const std::string& physical_name); // undefined when there is none
-  Linear linear(const std::string& physical_name); // with its bias, scale, adapters
+  Linear linear(const std::string& physical_name);          // with its bias, scale, adapters
   // The scale of an int8 parameter, else undefined.
   graph::Value scale(const std::string& physical_name) {
     return parameter(physical_name + ".scale");
@@ -80,7 +80,8 @@ private:
   struct SharedInputs; // of all layers
   SharedInputs shared_inputs(const ForwardInputs& inputs, graph::Value positions, int64_t seq);
   graph::Value first_rows(int64_t layers, int64_t rows);
-  std::vector<graph::Value> layer_params(const LayerRun& run, graph::Graph& body, LayerInputs& layer);
+  std::vector<graph::Value> layer_params(const LayerRun& run, graph::Graph& body,
+                                         LayerInputs& layer);
   // state: what the run's layers have written is in it afterwards.
   graph::ScanResult run_layers(const LayerRun& run, const SharedInputs& shared, graph::Value hidden,
                                StateValues& state, bool taps);

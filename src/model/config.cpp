@@ -41,7 +41,8 @@ std::vector<HeadConfig> parse_heads(const ConfigReader& own) {
     const ConfigReader head = all.child(name.c_str());
     if (name == "lm" || name.empty() || name.find_first_of(".@{}[]") != std::string::npos)
       all.bad(name.c_str(), "another name than lm, without dots and brackets");
-    heads.push_back({name, head.integer("rows", 1, kMaxVocab), "heads." + name, head.number("softcap", 0, 1e6, 0)});
+    heads.push_back({name, head.integer("rows", 1, kMaxVocab), "heads." + name,
+                     head.number("softcap", 0, 1e6, 0)});
   }
   return heads;
 }
@@ -77,7 +78,8 @@ std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64
   std::vector<LayerRun> runs;
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     const auto at = static_cast<size_t>(layer);
-    const LayerKind* mixer = config.mixers.empty() ? &kAttention : &find_layer_kind(LayerPart::mixer, config.mixers[at]);
+    const LayerKind* mixer =
+        config.mixers.empty() ? &kAttention : &find_layer_kind(LayerPart::mixer, config.mixers[at]);
     const LayerKind* network = !config.sparse.empty() && config.sparse[at] ? &kExperts : &kMlp;
     const bool same = !runs.empty() && runs.back().mixer == mixer && runs.back().network == network;
     if (!same || cuts.contains(layer)) runs.push_back({layer, 0, mixer, network});
@@ -87,8 +89,9 @@ std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64
 }
 
 std::vector<HeadConfig> model_heads(const ModelConfig& config) {
-  std::vector<HeadConfig> heads = {
-      {"lm", config.vocab_size, config.tie_embeddings ? "embedding" : "head", config.logit_softcap}};
+  std::vector<HeadConfig> heads = {{"lm", config.vocab_size,
+                                    config.tie_embeddings ? "embedding" : "head",
+                                    config.logit_softcap}};
   heads.insert(heads.end(), config.other_heads.begin(), config.other_heads.end());
   return heads;
 }
@@ -163,10 +166,10 @@ void check_config(const ModelConfig& config, const std::string& file) {
   const ExpertConfig& experts = config.experts;
   if (experts.count > 0) {
     // Each is a tensor with a name: a small file must not ask for a list of billions.
-    constexpr int64_t kMaxExperts = int64_t{1} << 18; // of all layers; models of 10^12 numbers have 3 * 10^4
-    const int64_t layers = config.sparse.empty()
-                               ? 0
-                               : std::count(config.sparse.begin(), config.sparse.end(), true);
+    constexpr int64_t kMaxExperts = int64_t{1}
+                                    << 18; // of all layers; models of 10^12 numbers have 3 * 10^4
+    const int64_t layers =
+        config.sparse.empty() ? 0 : std::count(config.sparse.begin(), config.sparse.end(), true);
     check(layers == 0 || experts.count <= kMaxExperts / layers, file, "num_experts", experts.count,
           fmt::format("at most {} in the {} layers together", kMaxExperts, layers));
     check(experts.count % experts.groups == 0, file, "n_group", experts.groups,

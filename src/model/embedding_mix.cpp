@@ -19,8 +19,8 @@ graph::Value embedding_mix(Builder& builder, const EmbeddingMix& mix) {
   const graph::Value mask = builder.embed(
       graph::broadcast(graph::scalar_i32(graph, mask_id), Shape{1, 1})); // (1, 1, hidden)
   const graph::Value zero = graph::scalar(graph, 0.0f), one = graph::scalar(graph, 1.0f);
-  const graph::Value rest = graph::maximum(
-      graph::subtract(one, graph::sum(mix.weights, {2}, true)), zero); // (batch, seq, 1)
+  const graph::Value rest = graph::maximum(graph::subtract(one, graph::sum(mix.weights, {2}, true)),
+                                           zero); // (batch, seq, 1)
   graph::Value v, target;
   for (int64_t k = 0; k < width; ++k) {
     const graph::Value ids = graph::reshape(graph::slice_axis(mix.ids, 2, k, k + 1), {batch, seq});
@@ -36,8 +36,8 @@ graph::Value embedding_mix(Builder& builder, const EmbeddingMix& mix) {
   const graph::Value scale =
       graph::divide(target, graph::add(norm(v), graph::scalar(graph, 1e-6f)));
   const graph::Value soft = graph::multiply(v, scale);
-  const graph::Value on = graph::broadcast(graph::reshape(mix.on, {batch, seq, 1}),
-                                           Shape{batch, seq, hidden});
+  const graph::Value on =
+      graph::broadcast(graph::reshape(mix.on, {batch, seq, 1}), Shape{batch, seq, hidden});
   return graph::select(on, soft, mix.hard);
 }
 

@@ -14,7 +14,8 @@ graph::Value scaled(graph::Value y, float factor) {
 
 Linear find_linear(const ParamLookup& find, const std::string& name) {
   const NamedParam weight = find(name);
-  Linear linear{weight.value, find(name + ".bias").value, find(name + ".scale").value, {}, weight.partition};
+  Linear linear{
+      weight.value, find(name + ".bias").value, find(name + ".scale").value, {}, weight.partition};
   const NamedParam down = find(name + ".lora_a"), up = find(name + ".lora_b");
   if (down.value.defined() && up.value.defined())
     linear.adapters.push_back({down.value, up.value, up.factor});
@@ -26,12 +27,14 @@ graph::Value product(const Linear& linear, graph::Value x) {
   const bool gathered = cut.cuts() && cut.kind == PartitionKind::gathered;
   const bool summed = cut.cuts() && cut.kind == PartitionKind::rows;
   if (gathered && (linear.scale.defined() || linear.weight.type().format != nullptr))
-    fail(Code::unimplemented, "a weight {} cannot be gathered from ranks", linear.weight.type().text());
+    fail(Code::unimplemented, "a weight {} cannot be gathered from ranks",
+         linear.weight.type().text());
   const graph::Value weight =
       gathered ? graph::all_gather(linear.weight, cut.axis, 0, cut.ranks) : linear.weight;
   graph::Value y = graph::linear(x, weight, summed ? graph::Value{} : linear.bias, linear.scale);
   for (const Adapter& adapter : linear.adapters)
-    y = graph::add(y, scaled(graph::linear(graph::linear(x, adapter.down), adapter.up), adapter.factor));
+    y = graph::add(
+        y, scaled(graph::linear(graph::linear(x, adapter.down), adapter.up), adapter.factor));
   if (!summed) return y;
   y = graph::all_reduce(y, graph::AxisSet(cut.axis));
   return linear.bias.defined() ? graph::add(y, linear.bias) : y;
@@ -44,9 +47,11 @@ graph::Value expert_product(const Linear& linear, graph::Value x, graph::Value e
   for (const Adapter& adapter : linear.adapters) {
     // Each choice of a row is a row of its own for the second product.
     const int64_t rows = experts.dim(0), choices = experts.dim(1), rank = adapter.down.dim(1);
-    const graph::Value inner = graph::expert_linear(x, experts, adapter.down); // (rows, choices, rank)
-    const graph::Value made = graph::expert_linear(graph::reshape(inner, {rows * choices, rank}),
-                                                   graph::reshape(experts, {rows * choices, 1}), adapter.up);
+    const graph::Value inner =
+        graph::expert_linear(x, experts, adapter.down); // (rows, choices, rank)
+    const graph::Value made =
+        graph::expert_linear(graph::reshape(inner, {rows * choices, rank}),
+                             graph::reshape(experts, {rows * choices, 1}), adapter.up);
     y = graph::add(y, scaled(graph::reshape(made, y.shape()), adapter.factor));
   }
   return y;

@@ -17,8 +17,7 @@ namespace dllm::model {
 namespace {
 
 constexpr const char* kConfig = kConfigFile;
-constexpr int64_t kLargestF32 = int64_t{1}
-                                << 30; // above it a quantized GGUF becomes int8
+constexpr int64_t kLargestF32 = int64_t{1} << 30; // above it a quantized GGUF becomes int8
 
 // The weights of a source, and where they come from.
 struct Opened {
@@ -107,8 +106,7 @@ void check_weight(const std::string& name, const Tensor& tensor, const Task* tas
   float value;
   convert(tensor.dtype(), tensor.bytes() + at * dtype_size(tensor.dtype()), DType::f32, &value, 1);
   fail_with_hint("option check = off loads it all the same", Code::data_loss,
-                 "tensor {} holds {} at {}", name, value,
-                 place_text(tensor.shape(), at));
+                 "tensor {} holds {} at {}", name, value, place_text(tensor.shape(), at));
 }
 
 void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const WeightSource& weights,
@@ -121,8 +119,7 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
         total += weights.file_bytes(spec.logical_name(piece, layer));
     }
   }
-  if (dtype != "auto" && dtype != "keep")
-    expect_engine_reads(model.engine(), weight_format(dtype));
+  if (dtype != "auto" && dtype != "keep") expect_engine_reads(model.engine(), weight_format(dtype));
   const bool free = dtype == "auto" || dtype == "keep";
   const bool shrink = free && weights.quantized() && f32_bytes(specs) > kLargestF32;
   const auto form_of = [&](const ParamSpec& spec) -> const WeightFormat& {
@@ -189,10 +186,11 @@ Origin chosen_by(const Options& options) {
 const Schema& model_schema() {
   static const Schema schema(
       "model",
-      {option_choice("dtype", "auto", format_names(),
-                     "Format the weights are kept in; auto: f32 or bf16 as in the file, quantized "
-                     "GGUF f32 up to 1 GB, else int8; keep: every tensor as it is in the file (f16, "
-                     "q8_0) where products read that format, others as auto."),
+      {option_choice(
+           "dtype", "auto", format_names(),
+           "Format the weights are kept in; auto: f32 or bf16 as in the file, quantized "
+           "GGUF f32 up to 1 GB, else int8; keep: every tensor as it is in the file (f16, "
+           "q8_0) where products read that format, others as auto."),
        option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
                      "What a token sees; auto: what the config says."),
        option_i64("shift", -1, -1, 1,
@@ -200,8 +198,9 @@ const Schema& model_schema() {
        option_str(
            "mask_token", "",
            "Token that stands for a masked one, its text or its id; empty: found by itself."),
-       option_choice("cache_dtype", "auto", {"auto", "f32", "bf16"},
-                     "Form of K and V in decoding, cached or not; auto: that of the arithmetic, f32."),
+       option_choice(
+           "cache_dtype", "auto", {"auto", "f32", "bf16"},
+           "Form of K and V in decoding, cached or not; auto: that of the arithmetic, f32."),
        option_choice("check", "finite", {"finite", "off"},
                      "finite: a weight that is NaN or infinite is an error, when it is loaded or "
                      "set."),

@@ -81,8 +81,8 @@ private:
 };
 
 Origin chosen_by(const Options& options); // of kind "model"
-const Schema& model_schema();   // "model": dtype attention shift mask_token seed
-const Schema& save_schema();    // "save": dtype max_shard_bytes overwrite
+const Schema& model_schema();             // "model": dtype attention shift mask_token seed
+const Schema& save_schema();              // "save": dtype max_shard_bytes overwrite
 const Schema& forward_schema(); // "forward": attention shift block_length outputs empty_average
 
 // A Hugging Face folder (config.json, safetensors whole or sharded), one .gguf file, or the same in

@@ -11,9 +11,10 @@ struct ParamForm {
   ParamForm(const ParamSpec& spec, DType dtype) : ParamForm(spec, weight_format(dtype)) {}
 
   const WeightFormat* format;
-  Tensor values;       // stored_shape(*format, spec.shape())
-  Tensor scale;        // f32(spec.shape() without the last axis); formats with ScalePlace::row_array
-  double rounding = 0; // quantized: largest |stored - wanted| / largest |wanted| so far, over rows or blocks
+  Tensor values; // stored_shape(*format, spec.shape())
+  Tensor scale;  // f32(spec.shape() without the last axis); formats with ScalePlace::row_array
+  double rounding =
+      0; // quantized: largest |stored - wanted| / largest |wanted| so far, over rows or blocks
 
   // Where the bytes of one logical tensor lie when they lie as in the tensor itself, stored in this
   // format; null when put() has to turn or round them.

@@ -116,8 +116,7 @@ Tensor read_piece(const ParamSpec& spec, size_t piece, int64_t layer, const Tens
   const int64_t size = dtype_size(physical.dtype());
   const std::byte* from = physical.bytes() + piece_begin(spec, piece, layer) * size;
   if (part.transpose)
-    transpose_bytes(from, logical.mutable_bytes(), part.rows, logical.shape()[0], size,
-                    task);
+    transpose_bytes(from, logical.mutable_bytes(), part.rows, logical.shape()[0], size, task);
   else
     copy_in_pieces(logical.mutable_bytes(), from, logical.byte_size(), task);
   return logical;

@@ -66,7 +66,8 @@ Tensor ParamStore::read(const std::string& name, const Task* task) const {
     if (entry.is_quantized())
       values = dequantize(values, scale.buffer ? scale.buffer->read(task) : Tensor(), task);
   }
-  const bool is_last = where.layer + 1 == entry.spec.copies() && where.piece + 1 == entry.spec.pieces.size();
+  const bool is_last =
+      where.layer + 1 == entry.spec.copies() && where.piece + 1 == entry.spec.pieces.size();
   if (again || is_last) {
     const Lock lock(mutex_);
     const bool same = last_read_.index == where.physical && last_read_.version == version_;
@@ -95,9 +96,9 @@ void ParamStore::write(const std::string& name, const Tensor& value) {
     const Physical entry = physical_[where.physical];
     const auto form = written_.find(where.physical);
     const bool is_first = form == written_.end();
-    const graph::BufferRef scale =
-        entry.format->scales == ScalePlace::row_array ? physical_[where.physical + 1].buffer
-                                                      : nullptr;
+    const graph::BufferRef scale = entry.format->scales == ScalePlace::row_array
+                                       ? physical_[where.physical + 1].buffer
+                                       : nullptr;
     lock.unlock();
     if (is_first) {
       ParamForm made(entry.spec, *entry.format);
@@ -225,7 +226,8 @@ void ParamStore::visit(const std::function<void(const Stack&)>& look, const Task
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i].scale_of >= 0) continue;
     check_task(task);
-    const Tensor values = all[i].is_quantized() ? dequantized(i, all, task) : all[i].buffer->read(task);
+    const Tensor values =
+        all[i].is_quantized() ? dequantized(i, all, task) : all[i].buffer->read(task);
     look({i, all[i].spec, values});
   }
 }
@@ -263,8 +265,7 @@ void ParamStore::put(std::span<const size_t> donated, std::vector<graph::BufferR
                      bool changed) {
   if (donated.empty()) return;
   const Lock lock(mutex_);
-  for (size_t i = 0; i < donated.size(); ++i)
-    physical_[donated[i]].buffer = std::move(buffers[i]);
+  for (size_t i = 0; i < donated.size(); ++i) physical_[donated[i]].buffer = std::move(buffers[i]);
   if (changed) ++version_;
   taken_ = false;
   end_turn();
@@ -444,7 +445,8 @@ void ParamStore::make_masters() {
 int64_t ParamStore::parameter_count() const {
   const Lock lock(mutex_);
   int64_t count = 0;
-  for (const Physical& entry : physical_) count += entry.scale_of < 0 ? entry.spec.shape().count() : 0;
+  for (const Physical& entry : physical_)
+    count += entry.scale_of < 0 ? entry.spec.shape().count() : 0;
   return count;
 }
 

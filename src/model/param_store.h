@@ -30,7 +30,7 @@ public:
   struct Physical {
     ParamSpec spec;
     std::string name; // spec.name, or "<name>.scale"
-    Shape shape; // of the stored array: bytes for a format in blocks
+    Shape shape;      // of the stored array: bytes for a format in blocks
     DType dtype = DType::f32;
     const WeightFormat* format = &weight_format(DType::f32);
     bool decay = false; // false for norms and biases
@@ -44,9 +44,7 @@ public:
       return {shape, dtype, {}, format->is_blocks() ? format : nullptr};
     }
     // Its numbers cannot be read without the format.
-    bool is_quantized() const {
-      return format->is_blocks() || format->scales != ScalePlace::none;
-    }
+    bool is_quantized() const { return format->is_blocks() || format->scales != ScalePlace::none; }
   };
 
   explicit ParamStore(std::shared_ptr<graph::Engine> engine);
@@ -98,7 +96,7 @@ public:
   void put(std::span<const size_t> donated, std::vector<graph::BufferRef> buffers, bool changed);
   // The step destroyed what it took. From here on every reader and writer fails with aborted.
   void lose(const std::string& why);
-  std::string lost() const; // "": the numbers are there
+  std::string lost() const;                            // "": the numbers are there
   void replace(size_t index, graph::BufferRef buffer); // no bump
   // Numbers of a checkpoint, version + 1; the model is not lost any more. `also` runs under the same
   // lock.
@@ -119,7 +117,9 @@ public:
   void set_trainable(const std::string& pattern, bool trainable);
   // First layers of the runs that set_trainable made, for layer_runs.
   const std::set<int64_t>& cuts() const { return cuts_; }
-  void set_cuts(const std::set<int64_t>& cuts) { cuts_ = cuts; } // of a copy, whose stacks are cut already
+  void set_cuts(const std::set<int64_t>& cuts) {
+    cuts_ = cuts;
+  } // of a copy, whose stacks are cut already
 
   // Entries of role adapter (model/adapter.h): not among names(), found by name.
   bool has_adapters() const;
@@ -127,7 +127,8 @@ public:
 
   int64_t parameter_count() const; // numbers, scales not counted
   int64_t bytes() const;           // all forms on the engine
-  Json describe() const; // per physical tensor: name, shape, dtype, format, trainable; quantized: rounding error
+  Json describe()
+      const; // per physical tensor: name, shape, dtype, format, trainable; quantized: rounding error
   Tensor widened(size_t index, const Task* task = nullptr) const; // a physical tensor as f32
 
   // --- for load and new: takes a tensor of the physical layout in ---
@@ -170,15 +171,16 @@ private:
   std::shared_ptr<graph::Engine> engine_;
   // A reader uploads what write() left: of an unchanged version, so the store stays const to it.
   mutable std::vector<Physical> physical_;
-  mutable std::map<size_t, double> rounding_; // quantized: largest error over largest value, by index
+  mutable std::map<size_t, double>
+      rounding_; // quantized: largest error over largest value, by index
   std::vector<std::string> names_;
   std::map<std::string, Place, std::less<>> places_;
   mutable std::mutex mutex_;
-  mutable std::condition_variable moved_;      // a turn began or ended, a waiting reader left
-  mutable bool turn_ = false;                  // a writer has its turn
-  mutable int64_t waiting_ = 0;                // readers that wait for buffers
-  bool taken_ = false;                         // a step has buffers
-  int64_t taken_bytes_ = 0;                    // memory of those
+  mutable std::condition_variable moved_;       // a turn began or ended, a waiting reader left
+  mutable bool turn_ = false;                   // a writer has its turn
+  mutable int64_t waiting_ = 0;                 // readers that wait for buffers
+  bool taken_ = false;                          // a step has buffers
+  int64_t taken_bytes_ = 0;                     // memory of those
   mutable std::map<size_t, ParamForm> written_; // changed stacks that are not uploaded yet
   std::string lost_;
   int64_t version_ = 1;

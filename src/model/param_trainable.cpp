@@ -26,7 +26,8 @@ std::vector<int64_t> borders_of(const std::string& pattern, const ParamSpec& spe
       hits += name_matches(pattern, spec.logical_name(piece, layer)) ? 1 : 0;
     if (hits != 0 && hits != spec.pieces.size()) {
       fail_with_hint("name all experts of a layer", Code::unimplemented,
-                     "{} matches {} of the {} tensors of layer {} of {}: freezing some of them is not supported yet",
+                     "{} matches {} of the {} tensors of layer {} of {}: freezing some of them is "
+                     "not supported yet",
                      pattern, hits, spec.pieces.size(), spec.first_layer + layer, spec.name);
     }
     if (layer > 0 && (hits != 0) != before) borders.push_back(spec.first_layer + layer);
@@ -58,7 +59,8 @@ void ParamStore::cut_runs(const std::set<int64_t>& borders) {
       const size_t offset = made.size();
       for (size_t e = i; e < end; ++e) {
         Physical entry = before[e];
-        if (const auto found = rounding_.find(e); found != rounding_.end()) rounding[made.size()] = found->second;
+        if (const auto found = rounding_.find(e); found != rounding_.end())
+          rounding[made.size()] = found->second;
         if (entry.scale_of >= 0)
           entry.scale_of = static_cast<int>(offset + static_cast<size_t>(entry.scale_of) - i);
         if (edges.size() > 2) cut_entry(entry, edges[part], edges[part + 1]);
@@ -125,9 +127,11 @@ void ParamStore::drop_adapters() {
   for (size_t i = 0; i < physical_.size(); ++i) {
     moved[i] = kept.size();
     if (physical_[i].spec.role == ParamRole::adapter) continue;
-    if (const auto found = rounding_.find(i); found != rounding_.end()) rounding[kept.size()] = found->second;
+    if (const auto found = rounding_.find(i); found != rounding_.end())
+      rounding[kept.size()] = found->second;
     Physical entry = physical_[i];
-    if (entry.scale_of >= 0) entry.scale_of = static_cast<int>(moved[static_cast<size_t>(entry.scale_of)]);
+    if (entry.scale_of >= 0)
+      entry.scale_of = static_cast<int>(moved[static_cast<size_t>(entry.scale_of)]);
     kept.push_back(std::move(entry));
   }
   physical_ = std::move(kept);

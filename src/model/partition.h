@@ -8,9 +8,9 @@
 namespace dllm::model {
 
 enum class PartitionKind {
-  none,     // every rank has all of it
-  columns,  // a rank has some of the outputs: y is this rank's part
-  rows,     // a rank has some of the inputs: x is this rank's part, products are summed over the ranks
+  none,    // every rank has all of it
+  columns, // a rank has some of the outputs: y is this rank's part
+  rows, // a rank has some of the inputs: x is this rank's part, products are summed over the ranks
   gathered, // cut along the outputs where it lies, whole while it is used (FSDP)
 };
 

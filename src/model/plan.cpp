@@ -4,9 +4,9 @@
 #include "graph/passes.h"
 #include "model/token_batch.h"
 
-#include <nlohmann/json.hpp>
 #include "base/meter.h"
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -192,15 +192,19 @@ Wide bytes_of(const ParamSpec& spec, const WeightFormat& format) {
   const Wide bytes =
       numbers / static_cast<Wide>(format.block) * static_cast<Wide>(format.block_bytes);
   const int64_t width = spec.element.rank() > 0 ? std::max<int64_t>(1, spec.element.dim(-1)) : 1;
-  return format.scales == ScalePlace::row_array ? bytes + numbers / static_cast<Wide>(width) * 4 : bytes;
+  return format.scales == ScalePlace::row_array ? bytes + numbers / static_cast<Wide>(width) * 4
+                                                : bytes;
 }
 
-std::string gib(Wide bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30)); }
+std::string gib(Wide bytes) {
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
+}
 
 // "embed 64.0 GiB, layers.q 12.0 GiB, ...": where the bytes are.
 std::string largest(std::vector<std::pair<Wide, std::string>> stacks) {
   constexpr size_t kShown = 3;
-  std::stable_sort(stacks.begin(), stacks.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::stable_sort(stacks.begin(), stacks.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string text;
   for (size_t i = 0; i < std::min(kShown, stacks.size()); ++i) {
     text += (i > 0 ? ", " : "") + stacks[i].second + " " + gib(stacks[i].first);
@@ -208,7 +212,7 @@ std::string largest(std::vector<std::pair<Wide, std::string>> stacks) {
   return text + (stacks.size() > kShown ? ", ..." : "");
 }
 
-}  // namespace
+} // namespace
 
 void check_memory(const graph::Engine& engine, const std::vector<ParamSpec>& specs,
                   const std::function<const WeightFormat&(const ParamSpec&)>& form_of) {
@@ -224,8 +228,8 @@ void check_memory(const graph::Engine& engine, const std::vector<ParamSpec>& spe
   const auto refuse = [&](int64_t room, const char* what) {
     if (room <= 0 || bytes <= static_cast<Wide>(room)) return;
     fail_with_hint("choose a smaller config, or dtype bf16 or int8", Code::resource_exhausted,
-                   "the model has {} parameters, {} ({}); {} {}", numbers, gib(bytes), largest(std::move(stacks)), what,
-                   gib(static_cast<Wide>(room)));
+                   "the model has {} parameters, {} ({}); {} {}", numbers, gib(bytes),
+                   largest(std::move(stacks)), what, gib(static_cast<Wide>(room)));
   };
   refuse(limit, "the engine's memory_limit is");
   refuse(machine, "this machine has");

@@ -6,11 +6,11 @@
 #include "graph/engine.h"
 #include "model/model.h"
 
-#include <memory>
-#include <string>
 #include "model/param_map.h"
 #include "tensor/weight_format.h"
 #include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace dllm::model {

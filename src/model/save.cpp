@@ -24,12 +24,11 @@ Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const
 }
 
 ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, const Task* task)
-    : config_(model.config_now()),
-      side_files_(model.side_files()),
-      names_(model.params().names()) {
+    : config_(model.config_now()), side_files_(model.side_files()), names_(model.params().names()) {
   if (model.params().has_adapters()) {
-    fail_with_hint("merge them into the weights first", Code::unimplemented,
-                   "the model has adapters, which a Hugging Face folder of a whole model does not hold");
+    fail_with_hint(
+        "merge them into the weights first", Code::unimplemented,
+        "the model has adapters, which a Hugging Face folder of a whole model does not hold");
   }
   const std::vector<ParamStore::Physical> entries = model.params().entries(task);
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -51,13 +50,16 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, const Task* 
     if (entry.format->scales == ScalePlace::row_array) stack.scale = entries[i + 1].buffer;
     for (int64_t layer = 0; layer < stack.spec.copies(); ++layer) {
       for (size_t piece = 0; piece < stack.spec.pieces.size(); ++piece)
-        places_[stack.spec.logical_name(stack.spec.pieces[piece], layer)] = {stacks_.size(), piece, layer};
+        places_[stack.spec.logical_name(stack.spec.pieces[piece], layer)] = {stacks_.size(), piece,
+                                                                             layer};
     }
     stacks_.push_back(std::move(stack));
   }
 }
 
-DType ModelSnapshot::dtype(const std::string& name) const { return stacks_[places_.at(name).stack].dtype; }
+DType ModelSnapshot::dtype(const std::string& name) const {
+  return stacks_[places_.at(name).stack].dtype;
+}
 
 Shape ModelSnapshot::shape(const std::string& name) const {
   const Place& place = places_.at(name);
@@ -71,7 +73,8 @@ Tensor ModelSnapshot::take(const std::string& name, const Task* task) {
   if (!stack.values.defined()) {
     stack.values = stack.frozen->read(task);
     if (stack.is_quantized)
-      stack.values = dequantize(stack.values, stack.scale ? stack.scale->read(task) : Tensor(), task);
+      stack.values =
+          dequantize(stack.values, stack.scale ? stack.scale->read(task) : Tensor(), task);
   }
   Tensor taken = read_piece(stack.spec, place.piece, place.layer, stack.values, task);
   if (--stack.left == 0) {
@@ -92,8 +95,8 @@ const char* torch_name(DType dtype) {
   }
 }
 
-void write_weights(ModelSnapshot& snapshot, const std::string& folder, const Options& options, Json& config,
-                   Task* task) {
+void write_weights(ModelSnapshot& snapshot, const std::string& folder, const Options& options,
+                   Json& config, Task* task) {
   const std::string& wanted = options.str("dtype");
   std::vector<ckpt::TensorSpec> specs;
   int64_t total = 0, done = 0;
@@ -142,14 +145,16 @@ void fill(FolderSave& place, ModelSnapshot& snapshot, const Options& options, Ta
   Json config = config_to_json(snapshot.config());
   write_weights(snapshot, place.partial(), options, config, task);
   for (const auto& [name, content] : snapshot.side_files()) {
-    if (ckpt::is_safe_name(name)) write_file_atomic(join_path(place.partial(), name), content.text());
+    if (ckpt::is_safe_name(name))
+      write_file_atomic(join_path(place.partial(), name), content.text());
   }
   place.move_into_place(config.dump(2) + "\n");
 }
 
-}  // namespace
+} // namespace
 
-void save_model(ModelSnapshot& snapshot, const std::string& path, const Options& options, Task* task) {
+void save_model(ModelSnapshot& snapshot, const std::string& path, const Options& options,
+                Task* task) {
   FolderSave place(path, options.boolean("overwrite"), task);
   fill(place, snapshot, options, task);
 }

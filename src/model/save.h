@@ -16,26 +16,26 @@ namespace dllm::model {
 enum class SnapshotMode { keep_shared, copied };
 
 class ModelSnapshot {
- public:
+public:
   // Fails with unimplemented for a model with adapters.
   ModelSnapshot(const Model& model, SnapshotMode mode, const Task* task);
 
   const ModelConfig& config() const { return config_; }
   const Model::SideFiles& side_files() const { return side_files_; }
   const std::vector<std::string>& names() const { return names_; }
-  DType dtype(const std::string& name) const;  // as a save with dtype auto writes it
+  DType dtype(const std::string& name) const; // as a save with dtype auto writes it
   Shape shape(const std::string& name) const;
   // One logical tensor. The last tensor of a stack gives the memory of the stack back: each is taken once.
   Tensor take(const std::string& name, const Task* task);
 
- private:
+private:
   struct Stack {
     ParamSpec spec;
-    Tensor values;                     // of a trained parameter
-    graph::BufferRef frozen, scale;    // of a frozen one; scale: of int8 rows
+    Tensor values;                  // of a trained parameter
+    graph::BufferRef frozen, scale; // of a frozen one; scale: of int8 rows
     DType dtype = DType::f32;
     bool is_quantized = false;
-    int64_t left = 0;                  // tensors that were not taken yet
+    int64_t left = 0; // tensors that were not taken yet
   };
   struct Place {
     size_t stack = 0;
@@ -50,9 +50,10 @@ class ModelSnapshot {
 };
 
 // A Hugging Face folder that appears whole or not at all. Uses the snapshot up.
-void save_model(ModelSnapshot& snapshot, const std::string& folder, const Options& options, Task* task = nullptr);
+void save_model(ModelSnapshot& snapshot, const std::string& folder, const Options& options,
+                Task* task = nullptr);
 
 // The numbers of a buffer on the host, in storage of their own.
 Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const Task* task);
 
-}  // namespace dllm::model
+} // namespace dllm::model

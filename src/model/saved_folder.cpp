@@ -15,7 +15,7 @@ namespace dllm::model {
 namespace {
 
 constexpr std::string_view kPartial = ".partial";
-constexpr const char* kMark = "config.json.partial";  // the name under which config.json is written
+constexpr const char* kMark = "config.json.partial"; // the name under which config.json is written
 constexpr int64_t kMaxConfigBytes = int64_t{64} << 20;
 
 // model.safetensors, model-00001-of-00004.safetensors, model.safetensors.index.json.
@@ -25,7 +25,8 @@ bool is_weights_name(std::string_view name) {
   name.remove_prefix(kBase.size());
   if (name == ".safetensors" || name == ".safetensors.index.json") return true;
   constexpr std::string_view kShard = "-00000-of-00000.safetensors";
-  return name.size() == kShard.size() && std::equal(name.begin(), name.end(), kShard.begin(), [](char c, char shape) {
+  return name.size() == kShard.size() &&
+         std::equal(name.begin(), name.end(), kShard.begin(), [](char c, char shape) {
            return shape == '0' ? c >= '0' && c <= '9' : c == shape;
          });
 }
@@ -33,7 +34,8 @@ bool is_weights_name(std::string_view name) {
 bool is_own_name(std::string_view name) {
   if (name.ends_with(kPartial)) name.remove_suffix(kPartial.size());
   const auto same = [&](const char* side) { return name == side; };
-  return name == kConfigFile || is_weights_name(name) || std::any_of(std::begin(kSideFiles), std::end(kSideFiles), same);
+  return name == kConfigFile || is_weights_name(name) ||
+         std::any_of(std::begin(kSideFiles), std::end(kSideFiles), same);
 }
 
 // A config.json of a save has a member "dllm"; those of other programs have none.
@@ -61,7 +63,8 @@ std::string foreign_file(const std::string& folder) {
 
 void check_removable(const std::string& folder) {
   if (is_link(folder) || !is_directory(folder)) {
-    fail_with_hint("choose another path, or move it away", Code::already_exists, "{} is not replaced: it is {}", folder,
+    fail_with_hint("choose another path, or move it away", Code::already_exists,
+                   "{} is not replaced: it is {}", folder,
                    is_link(folder) ? "a symbolic link" : "no folder");
   }
   const std::string foreign = foreign_file(folder);
@@ -70,11 +73,14 @@ void check_removable(const std::string& folder) {
                  "{} is not replaced: no save wrote {}", folder, foreign);
 }
 
-bool is_there(const std::string& path) { return file_exists(path) || is_link(path); }
+bool is_there(const std::string& path) {
+  return file_exists(path) || is_link(path);
+}
 
 void check_overwrite(const std::string& folder, bool overwrite) {
   if (overwrite || !is_there(folder)) return;
-  fail_with_hint("choose another path, or set overwrite", Code::already_exists, "{} is there already", folder);
+  fail_with_hint("choose another path, or set overwrite", Code::already_exists,
+                 "{} is there already", folder);
 }
 
 // config.json and the mark go last, so that a kill halfway leaves what is recognized as a save.
@@ -96,7 +102,7 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-}  // namespace
+} // namespace
 
 FolderSave::FolderSave(std::string folder, bool overwrite, const Task* task)
     : folder_(without_slash(std::move(folder))), partial_(folder_ + std::string(kPartial)) {
@@ -112,7 +118,7 @@ FolderSave::FolderSave(std::string folder, bool overwrite, const Task* task)
     empty_save(partial_);
     FileWriter(join_path(partial_, kMark)).close();
   } catch (...) {
-    ::rmdir(partial_.c_str());  // does nothing to one that holds files
+    ::rmdir(partial_.c_str()); // does nothing to one that holds files
     throw;
   }
 }
@@ -120,7 +126,8 @@ FolderSave::FolderSave(std::string folder, bool overwrite, const Task* task)
 // The lock is on a folder, not on its name: who waited for it may find that it has become `folder`.
 void FolderSave::lock_partial(const Task* task) {
   do {
-    if (is_link(partial_) || (file_exists(partial_) && !is_directory(partial_))) check_removable(partial_);
+    if (is_link(partial_) || (file_exists(partial_) && !is_directory(partial_)))
+      check_removable(partial_);
     lock_.reset();
     make_directories(partial_);
     lock_ = std::make_unique<FolderLock>(partial_, task);
@@ -166,4 +173,4 @@ void FolderSave::move_into_place(const std::string& config_text) {
   remove_save(old);
 }
 
-}  // namespace dllm::model
+} // namespace dllm::model

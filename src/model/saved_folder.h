@@ -24,7 +24,7 @@ inline constexpr const char* kSideFiles[] = {"tokenizer.json",
 // removed. config.json is its last file: until then it holds the mark config.json.partial, by which the next save
 // knows what a killed one left. Of two saves to one place, in any two processes, the second waits.
 class FolderSave {
- public:
+public:
   // already_exists when something is at `folder` and overwrite is off, or when it or `folder`.partial holds a file
   // that no save wrote; names the file.
   FolderSave(std::string folder, bool overwrite, const Task* task = nullptr);
@@ -36,14 +36,14 @@ class FolderSave {
   // Durable; what was there is gone only when the new folder stands.
   void move_into_place(const std::string& config_text);
 
- private:
+private:
   void lock_partial(const Task* task);
   void lock_replaced(const Task* task);
 
   std::string folder_, partial_;
-  std::unique_ptr<FolderLock> lock_;      // of `partial`; held until the folder is in its place
-  std::unique_ptr<FolderLock> replaced_;  // of the folder that was there before
+  std::unique_ptr<FolderLock> lock_;     // of `partial`; held until the folder is in its place
+  std::unique_ptr<FolderLock> replaced_; // of the folder that was there before
   bool moved_ = false;
 };
 
-}  // namespace dllm::model
+} // namespace dllm::model

@@ -16,14 +16,14 @@ Tensor optional_array(const Batch& batch, const char* name, DType dtype, const S
   if (found == nullptr) return {};
   const bool fits = is_float(dtype) || !is_float(found->dtype());
   if (found->shape() != shape || !fits) {
-    fail(Code::invalid_argument, "array {} is {}{}, expected {}{}", name, dtype_name(found->dtype()),
-         found->shape().text(), dtype_name(dtype), shape.text());
+    fail(Code::invalid_argument, "array {} is {}{}, expected {}{}", name,
+         dtype_name(found->dtype()), found->shape().text(), dtype_name(dtype), shape.text());
   }
   return found->to(dtype);
 }
 
-Tensor optional_between(const Batch& batch, const char* name, DType dtype, const Shape& shape, int64_t low,
-                        int64_t high, const char* bound, const char* hint = "") {
+Tensor optional_between(const Batch& batch, const char* name, DType dtype, const Shape& shape,
+                        int64_t low, int64_t high, const char* bound, const char* hint = "") {
   Tensor array = optional_array(batch, name, dtype, shape);
   if (array.defined()) check_between(name, array, low, high, bound, hint);
   return array;
@@ -35,35 +35,39 @@ Tensor optional_finite(const Batch& batch, const char* name, const Shape& shape)
   return array;
 }
 
-void need(const Batch& batch, const char* name) { batch.at(name); }
+void need(const Batch& batch, const char* name) {
+  batch.at(name);
+}
 
 // Sets batch and seq.
 void parse_input(const Batch& batch, const TokenRules& rules, TokenBatch& made) {
   const bool embedded = rules.use == TokenUse::model_input && batch.has("embeddings");
   const char* name = embedded ? "embeddings" : "ids";
   const Shape& shape = batch.at(name).shape();
-  if (shape.rank() != (embedded ? 3 : 2) || (rules.use == TokenUse::model_input && shape.count() == 0)) {
-    fail(Code::invalid_argument, "array {} has shape {}, expected {} and no empty axis", name, shape.text(),
-         embedded ? "(batch, seq, hidden)" : "(batch, seq)");
+  if (shape.rank() != (embedded ? 3 : 2) ||
+      (rules.use == TokenUse::model_input && shape.count() == 0)) {
+    fail(Code::invalid_argument, "array {} has shape {}, expected {} and no empty axis", name,
+         shape.text(), embedded ? "(batch, seq, hidden)" : "(batch, seq)");
   }
   made.batch = shape[0];
   made.seq = shape[1];
-  if (made.batch * made.seq > INT32_MAX) {  // rows of the head are numbered by i32
-    fail_with_hint("take smaller batches", Code::invalid_argument, "array {} has {} tokens, more than {}", name,
-                   made.batch * made.seq, INT32_MAX);
+  if (made.batch * made.seq > INT32_MAX) { // rows of the head are numbered by i32
+    fail_with_hint("take smaller batches", Code::invalid_argument,
+                   "array {} has {} tokens, more than {}", name, made.batch * made.seq, INT32_MAX);
   }
   if (embedded) {
     made.embeddings = optional_finite(batch, name, {made.batch, made.seq, rules.hidden});
     return;
   }
   made.ids = optional_array(batch, name, DType::i32, shape);
-  if (rules.vocab > 0) check_between(name, made.ids, 0, rules.vocab - 1, "the vocabulary", kSameVocabulary);
+  if (rules.vocab > 0)
+    check_between(name, made.ids, 0, rules.vocab - 1, "the vocabulary", kSameVocabulary);
 }
 
 void parse_positions(const Batch& batch, const TokenRules& rules, TokenBatch& made) {
   const int64_t limit = rules.position_limit > 0 ? rules.position_limit : INT32_MAX;
-  made.positions = optional_between(batch, "positions", DType::i32, {made.batch, made.seq}, 0, limit - 1,
-                                    "the positions of the model");
+  made.positions = optional_between(batch, "positions", DType::i32, {made.batch, made.seq}, 0,
+                                    limit - 1, "the positions of the model");
   if (made.positions.defined() || made.seq <= limit) return;
   fail_with_hint("cut the rows, or give positions", Code::invalid_argument,
                  "ids has rows of {} tokens, the model has {} positions", made.seq, limit);
@@ -86,7 +90,8 @@ void parse_training(const Batch& batch, const TokenRules& rules, TokenBatch& mad
   }
   need(batch, "targets");
   need(batch, "weights");
-  made.targets = optional_between(batch, "targets", DType::i32, rows, -1, rules.vocab > 0 ? rules.vocab - 1 : INT32_MAX,
+  made.targets = optional_between(batch, "targets", DType::i32, rows, -1,
+                                  rules.vocab > 0 ? rules.vocab - 1 : INT32_MAX,
                                   "the vocabulary, -1: none", kSameVocabulary);
   made.weights = optional_finite(batch, "weights", rows);
   made.normalizer = optional_finite(batch, "normalizer", {made.batch});
@@ -98,7 +103,8 @@ Tensor repeated(const Tensor& mask, int64_t batch) {
   Tensor all(DType::u8, mask.shape().with_dim(0, batch));
   const auto from = mask.as<uint8_t>();
   const auto to = all.mutable_as<uint8_t>();
-  for (size_t begin = 0; begin < to.size(); begin += from.size()) std::ranges::copy(from, to.subspan(begin).begin());
+  for (size_t begin = 0; begin < to.size(); begin += from.size())
+    std::ranges::copy(from, to.subspan(begin).begin());
   return all;
 }
 
@@ -114,21 +120,24 @@ void add_blocks(const TokenBatch& rows, AttentionKind attention, int64_t block, 
   const bool two = attention == AttentionKind::two_stream;
   if (!two && attention != AttentionKind::block_causal) return;
   if (block <= 0) {
-    fail_with_hint("set block_length, or \"dllm\": {\"block_length\"} in config.json", Code::failed_precondition,
-                   "{} attention needs a block length", attention_name(attention));
+    fail_with_hint("set block_length, or \"dllm\": {\"block_length\"} in config.json",
+                   Code::failed_precondition, "{} attention needs a block length",
+                   attention_name(attention));
   }
   arrays.set("block", Tensor::scalar(static_cast<int32_t>(block)));
   if (!two) return;
   if (rows.seq % 2 != 0) {
-    fail(Code::invalid_argument, "two_stream attention needs rows of even length, found {}", rows.seq);
+    fail(Code::invalid_argument, "two_stream attention needs rows of even length, found {}",
+         rows.seq);
   }
   arrays.set("length", Tensor::scalar(static_cast<int32_t>(rows.seq / 2)));
 }
 
-}  // namespace
+} // namespace
 
 TokenRules token_rules(TokenUse use, const ModelConfig& config) {
-  return {use, config.vocab_size, config.position_limit(), config.hidden_size, config.time_conditioning};
+  return {use, config.vocab_size, config.position_limit(), config.hidden_size,
+          config.time_conditioning};
 }
 
 TokenBatch parse_tokens(const Batch& batch, const TokenRules& rules) {
@@ -137,7 +146,7 @@ TokenBatch parse_tokens(const Batch& batch, const TokenRules& rules) {
   const Shape rows{made.batch, made.seq};
   made.segments = optional_between(batch, "segments", DType::i32, rows, 0, INT32_MAX, "0: padding");
   if (rules.use != TokenUse::model_input) parse_training(batch, rules, made);
-  if (rules.use == TokenUse::raw_rows) return made;  // the rest is parsed with the noise
+  if (rules.use == TokenUse::raw_rows) return made; // the rest is parsed with the noise
   parse_positions(batch, rules, made);
   made.keys = optional_between(batch, "keys", DType::u8, rows, 0, 1, "1: may be seen");
   made.mask = parse_mask(batch, made);
@@ -186,8 +195,8 @@ graph::Mask make_mask(AttentionKind kind, graph::Value block, graph::Value lengt
   fail(Code::invalid_argument, "attention auto must be resolved before a graph is built");
 }
 
-ForwardInputs forward_inputs(const std::map<std::string, graph::Value>& arrays, AttentionKind attention,
-                             bool empty_average) {
+ForwardInputs forward_inputs(const std::map<std::string, graph::Value>& arrays,
+                             AttentionKind attention, bool empty_average) {
   const auto optional = [&](const char* name) {
     const auto found = arrays.find(name);
     return found == arrays.end() ? graph::Value{} : found->second;
@@ -206,4 +215,4 @@ ForwardInputs forward_inputs(const std::map<std::string, graph::Value>& arrays, 
   return inputs;
 }
 
-}  // namespace dllm::model
+} // namespace dllm::model

@@ -13,32 +13,33 @@ namespace dllm::model {
 // Arrays that a batch does not have are not defined. Those of one batch have the shape (batch, seq) unless it is given.
 struct TokenBatch {
   int64_t batch = 0, seq = 0;
-  Tensor ids;         // i32, below the vocabulary
-  Tensor embeddings;  // f32(batch, seq, hidden), in place of ids
-  Tensor positions;   // i32
-  Tensor segments;    // i32: a token sees its own segment only; 0: padding
-  Tensor keys;        // u8: 1: may be seen
-  Tensor mask;        // u8(batch, seq, seq), 1: the query may see the key; also u8(1, seq, seq), for all rows
-  Tensor timesteps;   // f32(batch), for models with time conditioning
+  Tensor ids;        // i32, below the vocabulary
+  Tensor embeddings; // f32(batch, seq, hidden), in place of ids
+  Tensor positions;  // i32
+  Tensor segments;   // i32: a token sees its own segment only; 0: padding
+  Tensor keys;       // u8: 1: may be seen
+  Tensor
+      mask; // u8(batch, seq, seq), 1: the query may see the key; also u8(1, seq, seq), for all rows
+  Tensor timesteps; // f32(batch), for models with time conditioning
   // Of training.
-  Tensor keep;        // u8: 1: given, never corrupted or counted
-  Tensor labels;      // i32: negative: not counted
-  Tensor targets;     // i32, below the vocabulary; -1: none
-  Tensor weights;     // f32
-  Tensor normalizer;  // f32(batch)
+  Tensor keep;       // u8: 1: given, never corrupted or counted
+  Tensor labels;     // i32: negative: not counted
+  Tensor targets;    // i32, below the vocabulary; -1: none
+  Tensor weights;    // f32
+  Tensor normalizer; // f32(batch)
 };
 
 // What a batch must have beside ids.
 enum class TokenUse {
-  model_input,  // ids or embeddings; timesteps where the model needs them
-  raw_rows,     // to be corrupted
-  loss          // targets and weights; timesteps where the model needs them
+  model_input, // ids or embeddings; timesteps where the model needs them
+  raw_rows,    // to be corrupted
+  loss         // targets and weights; timesteps where the model needs them
 };
 struct TokenRules {
   TokenUse use = TokenUse::model_input;
-  int64_t vocab = 0;            // 0: ids are not compared with a vocabulary
-  int64_t position_limit = 0;   // 0: positions and lengths are not checked
-  int64_t hidden = 0;           // of embeddings
+  int64_t vocab = 0;          // 0: ids are not compared with a vocabulary
+  int64_t position_limit = 0; // 0: positions and lengths are not checked
+  int64_t hidden = 0;         // of embeddings
   bool time_conditioning = false;
 };
 TokenRules token_rules(TokenUse use, const ModelConfig& config);
@@ -54,7 +55,7 @@ Batch input_arrays(const TokenBatch& rows, AttentionKind attention, int64_t bloc
 // two_stream. Fails with invalid_argument when one is missing, or for `automatic`.
 graph::Mask make_mask(AttentionKind kind, graph::Value block = {}, graph::Value length = {});
 // The same arrays as values of a graph, with the mask of all that they say.
-ForwardInputs forward_inputs(const std::map<std::string, graph::Value>& arrays, AttentionKind attention,
-                             bool empty_average);
+ForwardInputs forward_inputs(const std::map<std::string, graph::Value>& arrays,
+                             AttentionKind attention, bool empty_average);
 
-}  // namespace dllm::model
+} // namespace dllm::model

@@ -12,8 +12,8 @@ namespace dllm::model {
 
 void set_tokenizer(Model& model, const text::Tokenizer& tokenizer) {
   if (tokenizer.size() > model.config().vocab_size) {
-    fail(Code::invalid_argument, "the tokenizer has {} tokens, the model's vocabulary {}", tokenizer.size(),
-         model.config().vocab_size);
+    fail(Code::invalid_argument, "the tokenizer has {} tokens, the model's vocabulary {}",
+         tokenizer.size(), model.config().vocab_size);
   }
   const auto put = [&](const char* name, std::string content) {
     const auto text = std::make_shared<const std::string>(std::move(content));
@@ -23,9 +23,11 @@ void set_tokenizer(Model& model, const text::Tokenizer& tokenizer) {
   // A chat template and the like of a loaded model stay.
   const Model::SideFiles files = model.side_files();
   const auto is_config = [](const auto& file) { return file.first == "tokenizer_config.json"; };
-  if (std::none_of(files.begin(), files.end(), is_config)) put("tokenizer_config.json", tokenizer.config_json());
+  if (std::none_of(files.begin(), files.end(), is_config))
+    put("tokenizer_config.json", tokenizer.config_json());
   // Several templates with names stay where they came from, in tokenizer_config.json.
-  if (tokenizer.chat_templates().size() == 1) put("chat_template.jinja", tokenizer.chat_templates()[0].text);
+  if (tokenizer.chat_templates().size() == 1)
+    put("chat_template.jinja", tokenizer.chat_templates()[0].text);
 }
 
 void set_gguf_tokenizer(Model& model, const Source& source) {
@@ -132,8 +134,8 @@ int64_t Model::ensure_mask_token() {
   const std::optional<Bytes> file = side_file(*this, kTokenizer);
   const std::optional<Bytes> config_file =
       file.has_value() ? side_file(*this, kTokenizerConfig) : std::nullopt;
-  const int64_t used = std::min(file.has_value() ? text::count_tokens(file->text()) : config_.vocab_size,
-                                config_.vocab_size);
+  const int64_t used = std::min(
+      file.has_value() ? text::count_tokens(file->text()) : config_.vocab_size, config_.vocab_size);
   if (used < 1) fail(Code::failed_precondition, "{} holds no tokens", kTokenizer);
   // What fails does so before anything changed.
   std::optional<std::string> new_tokenizer, new_config;

@@ -136,8 +136,9 @@ private:
     const auto to = numbers.mutable_as<float>();
     in_pieces(row > 0 ? found.shape.count() / row : 0, std::max<int64_t>(1, kPiece / row), task,
               [&](int64_t begin, int64_t end) {
-                file_->dequantize(name, to.subspan(static_cast<size_t>(begin * row),
-                                                   static_cast<size_t>((end - begin) * row)),
+                file_->dequantize(name,
+                                  to.subspan(static_cast<size_t>(begin * row),
+                                             static_cast<size_t>((end - begin) * row)),
                                   begin, end);
               });
     return numbers;

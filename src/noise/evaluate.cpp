@@ -26,9 +26,9 @@ std::shared_ptr<graph::Program> compile_loss(const model::Model& model, const Ob
   builder.parameters();
   const auto arrays = runtime::feed_inputs(*graph, feed);
   const Loss loss = objective.loss(builder, arrays);
-  graph->output("numbers", graph::concat({graph::reshape(loss.sum, {1}),
-                                          graph::reshape(loss.normalizer, {1})},
-                                         0));
+  graph->output(
+      "numbers",
+      graph::concat({graph::reshape(loss.sum, {1}), graph::reshape(loss.normalizer, {1})}, 0));
   return model.engine().compile(graph::simplify(*graph));
 }
 

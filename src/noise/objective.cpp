@@ -23,7 +23,8 @@ const std::vector<KnownObjective>& known_objectives() {
     std::vector<KnownObjective> made;
     for (const auto& file : objective_files::kTable) {
       ObjectiveEntry entry = file();
-      made.push_back({entry.name, entry.schedule, Schema("objective:" + entry.name, std::move(entry.options)), entry.make});
+      made.push_back({entry.name, entry.schedule,
+                      Schema("objective:" + entry.name, std::move(entry.options)), entry.make});
     }
     return made;
   }();
@@ -36,8 +37,8 @@ const KnownObjective& find_objective(const std::string& name) {
   std::string all;
   for (const std::string& known : objective_names()) all += (all.empty() ? "" : ", ") + known;
   const std::string near = nearest(name, objective_names());
-  fail_with_hint(near.empty() ? "the objectives are " + all : "did you mean " + near + "?", Code::not_found,
-                 "no objective named {}", name);
+  fail_with_hint(near.empty() ? "the objectives are " + all : "did you mean " + near + "?",
+                 Code::not_found, "no objective named {}", name);
 }
 
 // Options of the generic schema, carried over to the objective's own.
@@ -135,13 +136,16 @@ Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) c
   const std::string& compat = options_.str("compat");
   TokenCeSettings settings;
   settings.attention = attention(config);
-  settings.block = options_.i64("block_length") > 0 ? options_.i64("block_length") : config.block_length;
+  settings.block =
+      options_.i64("block_length") > 0 ? options_.i64("block_length") : config.block_length;
   settings.shift = shift(config);
   settings.first_predicts_itself = compat == "dllm-jax" || compat == "dllm";
-  return token_ce_feed(model::parse_tokens(prepared, model::token_rules(model::TokenUse::loss, config)), settings);
+  return token_ce_feed(
+      model::parse_tokens(prepared, model::token_rules(model::TokenUse::loss, config)), settings);
 }
 
-Loss Objective::loss(model::Builder& builder, const std::map<std::string, graph::Value>& arrays) const {
+Loss Objective::loss(model::Builder& builder,
+                     const std::map<std::string, graph::Value>& arrays) const {
   // dllm-jax: a query that sees nothing averages all values.
   const bool empty_average = options_.str("compat") == "dllm-jax";
   LossInputs inputs;

@@ -47,12 +47,12 @@ struct Loss {
 
 // What a loss reads, as values of its graph.
 struct LossInputs {
-  model::ForwardInputs tokens;              // ids, positions, mask, ...
-  graph::Value head_rows, head_targets;     // i32(capacity)
-  graph::Value head_weights;                // f32(capacity)
-  graph::Value head_count;                  // i32(): entries of these in use
-  graph::Value normalizer;                  // f32(batch)
-  std::map<std::string, graph::Value> all;  // by name: also what an objective adds in feed()
+  model::ForwardInputs tokens;             // ids, positions, mask, ...
+  graph::Value head_rows, head_targets;    // i32(capacity)
+  graph::Value head_weights;               // f32(capacity)
+  graph::Value head_count;                 // i32(): entries of these in use
+  graph::Value normalizer;                 // f32(batch)
+  std::map<std::string, graph::Value> all; // by name: also what an objective adds in feed()
 };
 
 class Objective {

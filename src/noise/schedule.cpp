@@ -36,7 +36,8 @@ Json NamedSchedule::describe() const {
   Json made = options_.to_json();
   made["name"] = name_;
   Json quirks = Json::array();
-  if (weight_guard_ > 0) quirks.push_back("weight has 1e-6 in its denominator (dllm-jax, schedulers)");
+  if (weight_guard_ > 0)
+    quirks.push_back("weight has 1e-6 in its denominator (dllm-jax, schedulers)");
   if (reverse_guard_ > 0)
     quirks.push_back("reverse_mask_prob has 1e-6 in its denominator (dllm-jax, schedulers)");
   made["quirks"] = quirks;
@@ -45,7 +46,8 @@ Json NamedSchedule::describe() const {
 
 std::vector<OptionSpec> shared_schedule_options(double eps) {
   return {
-      option_f64("eps", eps, 0.0, 0.5, "Part of the noisiest end that is cut off, so that alpha(1) stays above 0."),
+      option_f64("eps", eps, 0.0, 0.5,
+                 "Part of the noisiest end that is cut off, so that alpha(1) stays above 0."),
       option_choice("compat", "none", {"none", "dllm-jax", "dllm", "nano"},
                     "Reproduces the known quirks of a reference."),
   };
@@ -65,7 +67,8 @@ const std::vector<KnownSchedule>& known_schedules() {
     std::vector<KnownSchedule> made;
     for (const auto& file : schedule_files::kTable) {
       for (ScheduleEntry& entry : file())
-        made.push_back({entry.name, Schema("schedule:" + entry.name, std::move(entry.options)), entry.make});
+        made.push_back(
+            {entry.name, Schema("schedule:" + entry.name, std::move(entry.options)), entry.make});
     }
     std::ranges::sort(made, {}, &KnownSchedule::name);
     return made;
@@ -77,11 +80,12 @@ const KnownSchedule& find_schedule(const std::string& name) {
   const auto found = std::ranges::find(known_schedules(), name, &KnownSchedule::name);
   if (found != known_schedules().end()) return *found;
   const std::string near = nearest(name, schedule_names());
-  fail_with_hint(near.empty() ? "the schedules are linear, cosine, sqrt, ..." : "did you mean " + near + "?",
+  fail_with_hint(near.empty() ? "the schedules are linear, cosine, sqrt, ..."
+                              : "did you mean " + near + "?",
                  Code::not_found, "no schedule named {}", name);
 }
 
-}  // namespace
+} // namespace
 
 std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
@@ -119,8 +123,8 @@ namespace {
 
 class PointSchedule final : public Schedule {
 public:
-  PointSchedule(std::span<const double> t, std::span<const double> alpha, std::span<const double> dalpha,
-        std::span<const double> weight)
+  PointSchedule(std::span<const double> t, std::span<const double> alpha,
+                std::span<const double> dalpha, std::span<const double> weight)
       : t_(t.begin(), t.end()), alpha_(alpha.begin(), alpha.end()),
         dalpha_(dalpha.begin(), dalpha.end()), weight_(weight.begin(), weight.end()) {}
 

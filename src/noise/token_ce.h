@@ -13,17 +13,18 @@ namespace dllm::noise {
 
 // Names of the arrays that a loss graph reads in addition to those of model::input_arrays. The first `head_count` of the
 // batch * seq entries are in use.
-inline constexpr const char* kHeadRows = "head_rows";        // i32(capacity): the row that predicts the target
-inline constexpr const char* kHeadTargets = "head_targets";  // i32(capacity)
-inline constexpr const char* kHeadWeights = "head_weights";  // f32(capacity)
-inline constexpr const char* kHeadCount = "head_count";      // i32()
-inline constexpr const char* kNormalizer = "normalizer";     // f32(batch)
+inline constexpr const char* kHeadRows =
+    "head_rows"; // i32(capacity): the row that predicts the target
+inline constexpr const char* kHeadTargets = "head_targets"; // i32(capacity)
+inline constexpr const char* kHeadWeights = "head_weights"; // f32(capacity)
+inline constexpr const char* kHeadCount = "head_count";     // i32()
+inline constexpr const char* kNormalizer = "normalizer";    // f32(batch)
 
 // first_predicts_itself: with shift 1 a target at position 0 is read from row 0 (dllm-jax, MDLM trainer step 6); else
 // such a target is an error.
 struct TokenCeSettings {
   model::AttentionKind attention = model::AttentionKind::bidirectional;
-  int64_t block = 0;  // of block_causal and two_stream attention
+  int64_t block = 0; // of block_causal and two_stream attention
   int shift = 0;
   bool first_predicts_itself = false;
 };
@@ -36,9 +37,9 @@ struct TokenRows {
   model::TokenBatch arrays;
   int64_t batch = 0, seq = 0;
   std::span<const int32_t> ids;
-  std::span<const uint8_t> keep;      // empty: nothing is kept
-  std::span<const int32_t> segments;  // empty: one segment a row, no padding
-  std::span<const int32_t> labels;    // empty: every token may be trained
+  std::span<const uint8_t> keep;     // empty: nothing is kept
+  std::span<const int32_t> segments; // empty: one segment a row, no padding
+  std::span<const int32_t> labels;   // empty: every token may be trained
 
   // A token that may be corrupted and counted: not given, not padding, not labelled -100.
   bool trainable(int64_t index) const {
@@ -47,6 +48,6 @@ struct TokenRows {
            (labels.empty() || labels[i] >= 0);
   }
 };
-TokenRows token_rows(const Batch& batch, int64_t vocab);  // vocab 0: not checked
+TokenRows token_rows(const Batch& batch, int64_t vocab); // vocab 0: not checked
 
-}  // namespace dllm::noise
+} // namespace dllm::noise

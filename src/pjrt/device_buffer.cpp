@@ -128,7 +128,8 @@ void Run::wait() {
   try {
     await(finished_);
   } catch (const Error& error) {
-    failure.emplace(error.code(), fmt::format("graph {}: {}", program_, error.text()), error.hint());
+    failure.emplace(error.code(), fmt::format("graph {}: {}", program_, error.text()),
+                    error.hint());
   }
   const std::lock_guard lock(mutex_);
   finished_.reset();
@@ -190,4 +191,4 @@ void RunQueue::drain() {
   while (const auto oldest = pop_beyond(0)) oldest->wait();
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

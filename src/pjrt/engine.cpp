@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "graph/engine.h"
-#include "pjrt/program.h"
 #include "pjrt/engine_state.h"
 #include "pjrt/plugin/plugin.h"
+#include "pjrt/program.h"
 #include "pjrt/target/target.h"
 
 #include <nlohmann/json.hpp>
@@ -172,4 +172,4 @@ Json describe_plugin(const std::string& name) {
           {"attributes", std::move(attributes)}};
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -19,4 +19,4 @@ Json list_plugins();
 // Loads the plugin (a path or a platform's name): {path, api, attributes}.
 Json describe_plugin(const std::string& plugin);
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -182,4 +182,4 @@ double measure_peak_flops(EngineState& state) {
   return 2 * n * n * n * chain.products * best;
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

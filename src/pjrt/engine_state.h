@@ -128,4 +128,4 @@ private:
 // precision; the best of a few runs.
 double measure_peak_flops(EngineState& state);
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

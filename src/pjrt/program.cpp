@@ -123,7 +123,8 @@ void PjrtProgram::fail_launch(const Binding& binding, const Error& error) const 
     buffer->mark_donated();
     lost = true;
   }
-  const Error named(error.code(), fmt::format("graph {}: {}", source_->name(), error.text()), error.hint());
+  const Error named(error.code(), fmt::format("graph {}: {}", source_->name(), error.text()),
+                    error.hint());
   if (lost) throw lost_state(named);
   throw named;
 }
@@ -218,4 +219,4 @@ void check_aliases(const graph::Graph& source, const graph::CompiledReport& comp
                  source.name(), given_up, compiled.alias_bytes);
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

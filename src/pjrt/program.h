@@ -114,4 +114,4 @@ graph::PlanReport make_report(const graph::Graph& source, const Built& built, co
 // nothing are not checked.
 void check_aliases(const graph::Graph& source, const graph::CompiledReport& compiled);
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -10,11 +10,12 @@
 namespace dllm::runtime {
 
 Arguments::Arguments(std::shared_ptr<graph::Program> program)
-    : program_(std::move(program)),
-      buffers_(program_->graph().inputs().size()),
+    : program_(std::move(program)), buffers_(program_->graph().inputs().size()),
       owners_(buffers_.size(), nullptr) {}
 
-Arguments::~Arguments() { return_donated(); }
+Arguments::~Arguments() {
+  return_donated();
+}
 
 size_t Arguments::input(std::string_view name) const {
   const int32_t index = program_->graph().find_input(name);
@@ -22,7 +23,9 @@ size_t Arguments::input(std::string_view name) const {
   return static_cast<size_t>(index);
 }
 
-void Arguments::share(size_t input, graph::BufferRef buffer) { buffers_[input] = std::move(buffer); }
+void Arguments::share(size_t input, graph::BufferRef buffer) {
+  buffers_[input] = std::move(buffer);
+}
 
 void Arguments::donate(size_t input, graph::BufferRef& owner) noexcept {
   buffers_[input] = std::move(owner);
@@ -32,10 +35,12 @@ void Arguments::donate(size_t input, graph::BufferRef& owner) noexcept {
 
 void Arguments::share_parameters(std::span<const graph::BufferRef> buffers) {
   const auto& inputs = program_->graph().inputs();
-  const auto count = static_cast<size_t>(std::ranges::count_if(inputs, &graph::GraphInput::is_parameter));
+  const auto count =
+      static_cast<size_t>(std::ranges::count_if(inputs, &graph::GraphInput::is_parameter));
   if (count != buffers.size()) {
     fail_with_hint("make a new decoder after the trainer", Code::failed_precondition,
-                   "the model has {} arrays of parameters, had {} when the program was compiled", buffers.size(), count);
+                   "the model has {} arrays of parameters, had {} when the program was compiled",
+                   buffers.size(), count);
   }
   size_t next = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -73,7 +78,9 @@ std::vector<graph::BufferRef> Arguments::run(const Task* task, graph::StopRule r
   return results;
 }
 
-std::string Arguments::find_non_finite(const Task* task) { return program_->find_non_finite(buffers_, task); }
+std::string Arguments::find_non_finite(const Task* task) {
+  return program_->find_non_finite(buffers_, task);
+}
 
 void Arguments::return_donated() noexcept {
   for (size_t i = 0; i < owners_.size(); ++i) {
@@ -98,4 +105,4 @@ std::map<std::string, graph::Value> feed_inputs(graph::Graph& graph, const Batch
   return arrays;
 }
 
-}  // namespace dllm::runtime
+} // namespace dllm::runtime

@@ -18,7 +18,7 @@ namespace dllm::runtime {
 // moved into that variable. It holds a buffer again when run() returns or throws, and when this object is destroyed
 // without a run. After graph::StateLost they hold undefined numbers: their owner must mark them lost.
 class Arguments {
- public:
+public:
   explicit Arguments(std::shared_ptr<graph::Program> program);
   ~Arguments();
   Arguments(const Arguments&) = delete;
@@ -38,16 +38,17 @@ class Arguments {
   void upload(graph::Engine& engine, const Batch& arrays);
 
   // Runs once. Outputs in the order of the graph; null where an output went back to the owner of a donated buffer.
-  std::vector<graph::BufferRef> run(const Task* task = nullptr, graph::StopRule rule = graph::StopRule::anywhere);
+  std::vector<graph::BufferRef> run(const Task* task = nullptr,
+                                    graph::StopRule rule = graph::StopRule::anywhere);
   // Runs once more to name the first operation that makes NaN or infinity, as graph::Program::find_non_finite.
   std::string find_non_finite(const Task* task = nullptr);
 
- private:
+private:
   void return_donated() noexcept;
 
   std::shared_ptr<graph::Program> program_;
-  std::vector<graph::BufferRef> buffers_;   // by input
-  std::vector<graph::BufferRef*> owners_;    // by input; null: not donated
+  std::vector<graph::BufferRef> buffers_; // by input
+  std::vector<graph::BufferRef*> owners_; // by input; null: not donated
 };
 
 // --- named arrays as inputs of a graph ---
@@ -59,4 +60,4 @@ std::string feed_signature(const Batch& feed);
 // array of the program's owner. Arguments::upload finds them again.
 std::map<std::string, graph::Value> feed_inputs(graph::Graph& graph, const Batch& feed);
 
-}  // namespace dllm::runtime
+} // namespace dllm::runtime

@@ -44,7 +44,8 @@ std::pair<int64_t, int64_t> Batch::global_rows(int64_t own_rows) const {
   const auto values = rows->to(DType::i64);
   const auto span = values.as<int64_t>();
   if (span.size() != 2 || span[0] < 0 || span[1] < own_rows || span[0] > span[1] - own_rows) {
-    fail(Code::invalid_argument, "array rows must be (first, total) with first + {} <= total", own_rows);
+    fail(Code::invalid_argument, "array rows must be (first, total) with first + {} <= total",
+         own_rows);
   }
   return {span[0], span[1]};
 }
@@ -134,4 +135,4 @@ void check_finite(std::string_view name, const Tensor& values) {
        value);
 }
 
-}  // namespace dllm
+} // namespace dllm

@@ -18,11 +18,11 @@
 namespace dllm {
 
 class Batch {
- public:
-  void set(std::string name, Tensor value);  // replaces
+public:
+  void set(std::string name, Tensor value); // replaces
   bool has(std::string_view name) const { return find(name) != nullptr; }
   const Tensor* find(std::string_view name) const;
-  const Tensor& at(std::string_view name) const;  // fails with not_found and the nearest name
+  const Tensor& at(std::string_view name) const; // fails with not_found and the nearest name
   void remove(std::string_view name);
 
   size_t size() const { return arrays_.size(); }
@@ -34,7 +34,7 @@ class Batch {
   // Global index of the first row and number of rows over all ranks ("rows", i64[2]); default 0 and own count.
   std::pair<int64_t, int64_t> global_rows(int64_t own_rows) const;
 
- private:
+private:
   std::vector<std::pair<std::string, Tensor>> arrays_;
 };
 
@@ -57,4 +57,4 @@ void check_finite(std::string_view name, const Tensor& values);
 // "[1, 3]": place of an element of a row-major array.
 std::string place_text(const Shape& shape, int64_t index);
 
-}  // namespace dllm
+} // namespace dllm

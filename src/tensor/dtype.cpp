@@ -18,23 +18,38 @@ constexpr Row kTypes[] = {{DType::f32, "f32", 4}, {DType::f16, "f16", 2}, {DType
                           {DType::f64, "f64", 8}, {DType::i32, "i32", 4}, {DType::i64, "i64", 8},
                           {DType::u8, "u8", 1},   {DType::i8, "i8", 1},   {DType::u32, "u32", 4}};
 
-struct F16 { uint16_t bits; };
-struct BF16 { uint16_t bits; };
+struct F16 {
+  uint16_t bits;
+};
+struct BF16 {
+  uint16_t bits;
+};
 
-template <class T> double widen(T value) { return static_cast<double>(value); }
-double widen(F16 value) { return f16_to_f32(value.bits); }
-double widen(BF16 value) { return bf16_to_f32(value.bits); }
+template <class T> double widen(T value) {
+  return static_cast<double>(value);
+}
+double widen(F16 value) {
+  return f16_to_f32(value.bits);
+}
+double widen(BF16 value) {
+  return bf16_to_f32(value.bits);
+}
 
 // Integers clamp: a cast of a number that does not fit is undefined, and so is one of NaN.
 template <class T> struct Narrow {
   static T from(double value) {
     using Limits = std::numeric_limits<T>;
-    if (!(value > static_cast<double>(Limits::lowest()))) return value == value ? Limits::lowest() : T{0};
+    if (!(value > static_cast<double>(Limits::lowest())))
+      return value == value ? Limits::lowest() : T{0};
     return value >= static_cast<double>(Limits::max()) ? Limits::max() : static_cast<T>(value);
   }
 };
-template <> struct Narrow<float> { static float from(double value) { return static_cast<float>(value); } };
-template <> struct Narrow<double> { static double from(double value) { return value; } };
+template <> struct Narrow<float> {
+  static float from(double value) { return static_cast<float>(value); }
+};
+template <> struct Narrow<double> {
+  static double from(double value) { return value; }
+};
 template <> struct Narrow<F16> {
   static F16 from(double value) { return {f32_to_f16(static_cast<float>(value))}; }
 };
@@ -42,29 +57,27 @@ template <> struct Narrow<BF16> {
   static BF16 from(double value) { return {f32_to_bf16(static_cast<float>(value))}; }
 };
 
-template <class From, class To>
-void convert_loop(const void* src, void* dst, int64_t count) {
+template <class From, class To> void convert_loop(const void* src, void* dst, int64_t count) {
   const auto* from = static_cast<const From*>(src);
   auto* to = static_cast<To*>(dst);
   for (int64_t i = 0; i < count; ++i) to[i] = Narrow<To>::from(widen(from[i]));
 }
 
-template <class F>
-void with_type(DType dtype, F&& f) {
+template <class F> void with_type(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f32: return f(float{});
-    case DType::f16: return f(F16{});
-    case DType::bf16: return f(BF16{});
-    case DType::f64: return f(double{});
-    case DType::i32: return f(int32_t{});
-    case DType::i64: return f(int64_t{});
-    case DType::u8: return f(uint8_t{});
-    case DType::i8: return f(int8_t{});
-    case DType::u32: return f(uint32_t{});
+  case DType::f32: return f(float{});
+  case DType::f16: return f(F16{});
+  case DType::bf16: return f(BF16{});
+  case DType::f64: return f(double{});
+  case DType::i32: return f(int32_t{});
+  case DType::i64: return f(int64_t{});
+  case DType::u8: return f(uint8_t{});
+  case DType::i8: return f(int8_t{});
+  case DType::u32: return f(uint32_t{});
   }
 }
 
-}  // namespace
+} // namespace
 
 int64_t dtype_size(DType dtype) {
   for (const Row& row : kTypes) {
@@ -84,14 +97,16 @@ DType dtype_from_name(std::string_view name) {
   for (const Row& row : kTypes) {
     if (name == row.name) return row.dtype;
   }
-  fail_with_hint("types are f32 f16 bf16 f64 i32 i64 u8 i8 u32", Code::not_found, "no element type \"{}\"", name);
+  fail_with_hint("types are f32 f16 bf16 f64 i32 i64 u8 i8 u32", Code::not_found,
+                 "no element type \"{}\"", name);
 }
 
 DType dtype_from_number(int32_t number) {
   for (const Row& row : kTypes) {
     if (number == static_cast<int32_t>(row.dtype)) return row.dtype;
   }
-  fail_with_hint("use DLLM_F32 (1) to DLLM_U32 (9)", Code::invalid_argument, "{} is no element type", number);
+  fail_with_hint("use DLLM_F32 (1) to DLLM_U32 (9)", Code::invalid_argument,
+                 "{} is no element type", number);
 }
 
 bool is_float(DType dtype) {
@@ -109,7 +124,7 @@ float f16_to_f32(uint16_t bits) {
     word = sign | (exponent + 112) << 23 | mantissa << 13;
   } else if (mantissa == 0) {
     word = sign;
-  } else {  // subnormal: shift the leading one into place
+  } else { // subnormal: shift the leading one into place
     exponent = 113;
     while ((mantissa & 0x400u) == 0) {
       mantissa <<= 1;
@@ -128,11 +143,11 @@ uint16_t f32_to_f16(float value) {
   const auto sign = static_cast<uint16_t>(word >> 16 & 0x8000u);
   const uint32_t magnitude = word & 0x7FFFFFFFu;
   if (magnitude > 0x7F800000u) return sign | 0x7E00u;
-  if (magnitude >= 0x477FF000u) return sign | 0x7C00u;  // rounds to infinity
-  if (magnitude < 0x33000001u) return sign;             // rounds to zero
+  if (magnitude >= 0x477FF000u) return sign | 0x7C00u; // rounds to infinity
+  if (magnitude < 0x33000001u) return sign;            // rounds to zero
   const int exponent = static_cast<int>(magnitude >> 23) - 127;
   const uint32_t mantissa = (magnitude & 0x7FFFFFu) | 0x800000u;
-  const int shift = exponent < -14 ? -exponent - 1 : 13;  // subnormals lose more bits
+  const int shift = exponent < -14 ? -exponent - 1 : 13; // subnormals lose more bits
   uint32_t result = mantissa >> shift;
   const uint32_t rest = mantissa & ((1u << shift) - 1);
   const uint32_t half = 1u << (shift - 1);
@@ -150,10 +165,11 @@ void convert(DType from, const void* src, DType to, void* dst, int64_t count, co
   with_type(from, [&](auto a) {
     with_type(to, [&](auto b) {
       in_pieces(count, kPiece, task, [&](int64_t begin, int64_t end) {
-        convert_loop<decltype(a), decltype(b)>(in + begin * in_size, out + begin * out_size, end - begin);
+        convert_loop<decltype(a), decltype(b)>(in + begin * in_size, out + begin * out_size,
+                                               end - begin);
       });
     });
   });
 }
 
-}  // namespace dllm
+} // namespace dllm

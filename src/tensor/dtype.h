@@ -11,12 +11,22 @@ namespace dllm {
 
 class Task;
 
-enum class DType : int32_t { f32 = 1, f16 = 2, bf16 = 3, f64 = 4, i32 = 5, i64 = 6, u8 = 7, i8 = 8, u32 = 9 };
+enum class DType : int32_t {
+  f32 = 1,
+  f16 = 2,
+  bf16 = 3,
+  f64 = 4,
+  i32 = 5,
+  i64 = 6,
+  u8 = 7,
+  i8 = 8,
+  u32 = 9
+};
 
 int64_t dtype_size(DType dtype);
-const char* dtype_name(DType dtype);        // "f32"
-DType dtype_from_name(std::string_view name);  // fails with not_found
-DType dtype_from_number(int32_t number);       // fails with invalid_argument
+const char* dtype_name(DType dtype);          // "f32"
+DType dtype_from_name(std::string_view name); // fails with not_found
+DType dtype_from_number(int32_t number);      // fails with invalid_argument
 bool is_float(DType dtype);
 
 // bf16 is the upper half of f32; rounding to nearest, ties to even; NaN stays NaN.
@@ -39,6 +49,7 @@ uint16_t f32_to_f16(float value);
 
 // Converts count elements; integers go through double. Floats to integers truncate, what does not fit is clamped, NaN
 // gives 0. dst and src must not overlap. The task is checked every quarter million elements.
-void convert(DType from, const void* src, DType to, void* dst, int64_t count, const Task* task = nullptr);
+void convert(DType from, const void* src, DType to, void* dst, int64_t count,
+             const Task* task = nullptr);
 
-}  // namespace dllm
+} // namespace dllm

@@ -15,7 +15,7 @@ namespace dllm {
 
 namespace {
 
-constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
+constexpr size_t kAlignment = 64; // a cache line, and the widest vector
 
 constexpr int64_t kAddressSpace = int64_t{1} << 47; // bytes that a process of x86-64 can address
 
@@ -34,11 +34,13 @@ std::shared_ptr<void> allocate_zeroed(size_t size) {
   return {data, [block, charge](void*) { std::free(block); }};
 }
 
-}  // namespace
+} // namespace
 
-Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape)), writable_(true) {
+Tensor::Tensor(DType dtype, Shape shape)
+    : dtype_(dtype), shape_(std::move(shape)), writable_(true) {
   if (byte_size() > kAddressSpace) {
-    fail(Code::resource_exhausted, "an array of {} {} needs {} bytes", dtype_name(dtype), shape_.text(), byte_size());
+    fail(Code::resource_exhausted, "an array of {} {} needs {} bytes", dtype_name(dtype),
+         shape_.text(), byte_size());
   }
   auto owner = allocate_zeroed(static_cast<size_t>(byte_size()));
   data_ = static_cast<std::byte*>(owner.get());
@@ -47,7 +49,8 @@ Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape
 
 Tensor::Tensor(DType dtype, Shape shape, Bytes bytes) : dtype_(dtype), shape_(std::move(shape)) {
   if (static_cast<int64_t>(bytes.size()) != byte_size()) {
-    fail(Code::invalid_argument, "{} bytes do not fill {} {}", bytes.size(), dtype_name(dtype), shape_.text());
+    fail(Code::invalid_argument, "{} bytes do not fill {} {}", bytes.size(), dtype_name(dtype),
+         shape_.text());
   }
   data_ = const_cast<std::byte*>(bytes.data());
   owner_ = bytes.owner();
@@ -60,12 +63,14 @@ std::byte* Tensor::mutable_bytes() {
 
 void Tensor::check_type(DType wanted) const {
   if (wanted != dtype_) {
-    fail(Code::invalid_argument, "the array holds {}, not {}", dtype_name(dtype_), dtype_name(wanted));
+    fail(Code::invalid_argument, "the array holds {}, not {}", dtype_name(dtype_),
+         dtype_name(wanted));
   }
 }
 
 void Tensor::assign(const void* values, int64_t given) {
-  if (given != count()) fail(Code::invalid_argument, "{} values do not fill the shape {}", given, shape_.text());
+  if (given != count())
+    fail(Code::invalid_argument, "{} values do not fill the shape {}", given, shape_.text());
   if (given > 0) std::memcpy(data_, values, static_cast<size_t>(byte_size()));
 }
 
@@ -78,7 +83,9 @@ Tensor Tensor::reshaped(Shape shape) const {
   return changed;
 }
 
-Tensor Tensor::row(int64_t index) const { return rows(index, index + 1).reshaped(shape_.without(0)); }
+Tensor Tensor::row(int64_t index) const {
+  return rows(index, index + 1).reshaped(shape_.without(0));
+}
 
 Tensor Tensor::rows(int64_t begin, int64_t end) const {
   if (begin < 0 || end < begin || end > shape_.dim(0)) {
@@ -107,7 +114,8 @@ Tensor Tensor::clone() const {
 
 int64_t Shape::dim(int64_t axis) const {
   const int64_t index = axis < 0 ? axis + rank() : axis;
-  if (index < 0 || index >= rank()) fail(Code::invalid_argument, "shape {} has no axis {}", text(), axis);
+  if (index < 0 || index >= rank())
+    fail(Code::invalid_argument, "shape {} has no axis {}", text(), axis);
   return dims_[static_cast<size_t>(index)];
 }
 
@@ -137,7 +145,9 @@ Shape Shape::with_front(int64_t extent) const {
   return changed;
 }
 
-std::string Shape::text() const { return fmt::format("({})", fmt::join(dims_, ", ")); }
+std::string Shape::text() const {
+  return fmt::format("({})", fmt::join(dims_, ", "));
+}
 
 Shape checked_shape(std::vector<int64_t> dims, int64_t element_size, const std::string& what) {
   constexpr int64_t kMaxRank = 16;
@@ -149,10 +159,11 @@ Shape checked_shape(std::vector<int64_t> dims, int64_t element_size, const std::
     if (d < 0) fail(Code::invalid_argument, "{} has the negative extent {}", what, d);
     // A zero next to huge extents must not hide them: strides and partial products are computed too.
     if (__builtin_mul_overflow(bytes, std::max<int64_t>(d, 1), &bytes)) {
-      fail(Code::invalid_argument, "{} of shape ({}) overflows 64 bits", what, fmt::join(dims, ", "));
+      fail(Code::invalid_argument, "{} of shape ({}) overflows 64 bits", what,
+           fmt::join(dims, ", "));
     }
   }
   return Shape(std::move(dims));
 }
 
-}  // namespace dllm
+} // namespace dllm

@@ -15,7 +15,7 @@ namespace dllm {
 
 // The extents of an array, outermost first.
 class Shape {
- public:
+public:
   Shape() = default;
   Shape(std::initializer_list<int64_t> dims) : dims_(dims) {}
   explicit Shape(std::vector<int64_t> dims) : dims_(std::move(dims)) {}
@@ -24,7 +24,7 @@ class Shape {
   // axis -1 is the last one. Fails with invalid_argument when there is no such axis.
   int64_t dim(int64_t axis) const;
   int64_t operator[](int64_t axis) const { return dim(axis); }
-  int64_t count() const;  // product; 1 for a scalar. Checked for overflow when made by checked_shape
+  int64_t count() const; // product; 1 for a scalar. Checked for overflow when made by checked_shape
   const std::vector<int64_t>& dims() const { return dims_; }
 
   // The same shape with one axis replaced, dropped or inserted in front.
@@ -32,10 +32,10 @@ class Shape {
   Shape without(int64_t axis) const;
   Shape with_front(int64_t extent) const;
 
-  std::string text() const;  // "(2, 8, 64)"
+  std::string text() const; // "(2, 8, 64)"
   friend bool operator==(const Shape&, const Shape&) = default;
 
- private:
+private:
   std::vector<int64_t> dims_;
 };
 
@@ -46,34 +46,48 @@ Shape checked_shape(std::vector<int64_t> dims, int64_t element_size, const std::
 // copies the numbers. Not synchronised: many readers or one writer.
 
 template <class T> constexpr DType dtype_of();
-template <> constexpr DType dtype_of<float>() { return DType::f32; }
-template <> constexpr DType dtype_of<double>() { return DType::f64; }
-template <> constexpr DType dtype_of<int32_t>() { return DType::i32; }
-template <> constexpr DType dtype_of<int64_t>() { return DType::i64; }
-template <> constexpr DType dtype_of<uint8_t>() { return DType::u8; }
-template <> constexpr DType dtype_of<int8_t>() { return DType::i8; }
-template <> constexpr DType dtype_of<uint32_t>() { return DType::u32; }
+template <> constexpr DType dtype_of<float>() {
+  return DType::f32;
+}
+template <> constexpr DType dtype_of<double>() {
+  return DType::f64;
+}
+template <> constexpr DType dtype_of<int32_t>() {
+  return DType::i32;
+}
+template <> constexpr DType dtype_of<int64_t>() {
+  return DType::i64;
+}
+template <> constexpr DType dtype_of<uint8_t>() {
+  return DType::u8;
+}
+template <> constexpr DType dtype_of<int8_t>() {
+  return DType::i8;
+}
+template <> constexpr DType dtype_of<uint32_t>() {
+  return DType::u32;
+}
 
 struct WeightFormat;
 
 class Tensor {
- public:
-  Tensor() = default;                     // no array; defined() is false
-  Tensor(DType dtype, Shape shape);       // zeros, 64-byte aligned
+public:
+  Tensor() = default;               // no array; defined() is false
+  Tensor(DType dtype, Shape shape); // zeros, 64-byte aligned
   // A read-only view of bytes that another object holds (a mapped file). Fails when the size does not fit.
   Tensor(DType dtype, Shape shape, Bytes bytes);
 
-  template <class T>
-  static Tensor from(Shape shape, std::span<const T> values) {
+  template <class T> static Tensor from(Shape shape, std::span<const T> values) {
     Tensor made(dtype_of<T>(), std::move(shape));
     made.assign(values.data(), static_cast<int64_t>(values.size()));
     return made;
   }
-  template <class T>
-  static Tensor from(Shape shape, const std::vector<T>& values) {
+  template <class T> static Tensor from(Shape shape, const std::vector<T>& values) {
     return from(std::move(shape), std::span<const T>(values));
   }
-  template <class T> static Tensor scalar(T value) { return from(Shape{}, std::span<const T>(&value, 1)); }
+  template <class T> static Tensor scalar(T value) {
+    return from(Shape{}, std::span<const T>(&value, 1));
+  }
 
   bool defined() const { return data_ != nullptr || (owner_ != nullptr); }
   DType dtype() const { return dtype_; }
@@ -87,7 +101,7 @@ class Tensor {
   void set_format(const WeightFormat* format) { format_ = format; }
 
   const std::byte* bytes() const { return data_; }
-  std::byte* mutable_bytes();  // fails with failed_precondition on a view of read-only bytes
+  std::byte* mutable_bytes(); // fails with failed_precondition on a view of read-only bytes
 
   // Typed access; fails with invalid_argument when T is not the element type.
   template <class T> std::span<const T> as() const {
@@ -99,14 +113,14 @@ class Tensor {
     return {reinterpret_cast<T*>(mutable_bytes()), static_cast<size_t>(count())};
   }
 
-  Tensor reshaped(Shape shape) const;           // same storage, same count
-  Tensor row(int64_t index) const;              // view of element `index` of the first axis
-  Tensor rows(int64_t begin, int64_t end) const;  // view of a range of the first axis
+  Tensor reshaped(Shape shape) const;            // same storage, same count
+  Tensor row(int64_t index) const;               // view of element `index` of the first axis
+  Tensor rows(int64_t begin, int64_t end) const; // view of a range of the first axis
   // This when the type fits already, else a converted copy.
   Tensor to(DType dtype, const Task* task = nullptr) const;
   Tensor clone() const;
 
- private:
+private:
   void check_type(DType wanted) const;
   void assign(const void* values, int64_t count);
 
@@ -118,4 +132,4 @@ class Tensor {
   const WeightFormat* format_ = nullptr;
 };
 
-}  // namespace dllm
+} // namespace dllm

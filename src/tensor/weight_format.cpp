@@ -15,9 +15,11 @@ const WeightFormat* const kWeightFormats[] = {
     &kFormatF32, &kFormatBf16, &kFormatF16, &kFormatInt8, &kFormatQ8_0,
 };
 
-}  // namespace
+} // namespace
 
-std::span<const WeightFormat* const> weight_formats() { return kWeightFormats; }
+std::span<const WeightFormat* const> weight_formats() {
+  return kWeightFormats;
+}
 
 const WeightFormat* find_weight_format(std::string_view name) {
   for (const WeightFormat* format : kWeightFormats) {
@@ -29,7 +31,8 @@ const WeightFormat* find_weight_format(std::string_view name) {
 const WeightFormat& weight_format(std::string_view name) {
   if (const WeightFormat* found = find_weight_format(name)) return *found;
   std::string known;
-  for (const WeightFormat* format : kWeightFormats) known += std::string(known.empty() ? "" : " ") + format->name;
+  for (const WeightFormat* format : kWeightFormats)
+    known += std::string(known.empty() ? "" : " ") + format->name;
   fail_with_hint("formats are " + known, Code::not_found, "no weight format \"{}\"", name);
 }
 
@@ -44,7 +47,8 @@ Shape stored_shape(const WeightFormat& format, const Shape& shape) {
   if (!format.is_blocks()) return shape;
   const int64_t k = shape.dim(-1);
   if (!format.fits(k)) {
-    fail(Code::invalid_argument, "rows of {} numbers are not whole blocks of {} ({})", k, format.block, format.name);
+    fail(Code::invalid_argument, "rows of {} numbers are not whole blocks of {} ({})", k,
+         format.block, format.name);
   }
   return shape.with_dim(-1, format.row_bytes(k));
 }
@@ -60,4 +64,4 @@ int64_t weight_bytes(const WeightFormat& format, const Shape& shape) {
   return numbers / format.block * format.block_bytes + scales;
 }
 
-}  // namespace dllm
+} // namespace dllm

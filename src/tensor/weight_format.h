@@ -28,11 +28,11 @@ enum class ScalePlace {
 inline constexpr int64_t kPanelRows = 16;
 
 struct WeightFormat {
-  const char* name;     // "q8_0"
-  const char* text;     // one line for people
-  DType element;        // of the array that holds it; u8: blocks of bytes
-  int64_t block_rows;   // rows of a block; 1 in every format so far
-  int64_t block;        // numbers of a block along k; a legal k is a multiple of it
+  const char* name;   // "q8_0"
+  const char* text;   // one line for people
+  DType element;      // of the array that holds it; u8: blocks of bytes
+  int64_t block_rows; // rows of a block; 1 in every format so far
+  int64_t block;      // numbers of a block along k; a legal k is a multiple of it
   int64_t block_bytes;
   ScalePlace scales;
   uint32_t arithmetics; // set of Arithmetic it can be multiplied in
@@ -53,8 +53,8 @@ struct WeightFormat {
 };
 
 std::span<const WeightFormat* const> weight_formats();
-const WeightFormat& weight_format(std::string_view name); // fails with not_found
-const WeightFormat* find_weight_format(std::string_view name);  // or null
+const WeightFormat& weight_format(std::string_view name);      // fails with not_found
+const WeightFormat* find_weight_format(std::string_view name); // or null
 // The format of ordinary arrays: f32, bf16, f16; i8 has scales per row. Fails with invalid_argument for others.
 const WeightFormat& weight_format(DType element);
 
@@ -65,4 +65,4 @@ Shape number_shape(const WeightFormat* format, const Shape& stored);
 // Bytes of a matrix with its scales.
 int64_t weight_bytes(const WeightFormat& format, const Shape& shape);
 
-}  // namespace dllm
+} // namespace dllm

@@ -39,8 +39,8 @@ public:
 private:
   jinja::MarkedText render(const jinja::Entries& variables, bool opens, int64_t bytes,
                            const Task* task) const;
-  std::string opening(const jinja::Entries& variables, const jinja::MarkedText& text,
-                      int64_t bytes, const Task* task) const;
+  std::string opening(const jinja::Entries& variables, const jinja::MarkedText& text, int64_t bytes,
+                      const Task* task) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<const jinja::Template> template_;
@@ -60,7 +60,6 @@ struct MaskRules {
 // answer goes from the end of the opening to the special token that ends it (templates add thoughts
 // and calls around the content, and the model has to write those and the end too).
 ChatRow encode_chat(const Tokenizer& tokenizer, const jinja::MarkedText& text,
-                    const MaskRules& rules,
-                    const Task* task = nullptr);
+                    const MaskRules& rules, const Task* task = nullptr);
 
 } // namespace dllm::text

@@ -15,12 +15,14 @@ namespace dllm::text {
 
 Schema make_dataset_schema(const ReaderTable& readers) {
   std::vector<OptionSpec> specs = {format_option(readers)};
-  for (const Reader& reader : readers.all()) specs.insert(specs.end(), reader.options.begin(), reader.options.end());
+  for (const Reader& reader : readers.all())
+    specs.insert(specs.end(), reader.options.begin(), reader.options.end());
   const OptionSpec common[] = {
       option_str("text_key", "text", "member of a JSONL row that holds a whole text"),
       option_str("prompt_key", "prompt", "member of a JSONL row that is given and not learned"),
       option_str("response_key", "response", "member of a JSONL row that follows the prompt"),
-      option_bool("append_eos", true, "end every text with the tokenizer's eos token, if it has one"),
+      option_bool("append_eos", true,
+                  "end every text with the tokenizer's eos token, if it has one"),
       option_bool("prepend_bos", false, "begin every text with the tokenizer's bos token"),
       option_bool("parse_special", false, "special tokens written in the text count as such")};
   specs.insert(specs.end(), std::begin(common), std::end(common));
@@ -54,17 +56,20 @@ Dataset::Dataset(std::shared_ptr<const Tokenizer> tokenizer, const Options& opti
 namespace {
 
 // Null for a folder in which each file has a format of its own.
-const Reader* reader_of(const std::string& path, const Options& options, const ReaderTable& readers, const Task* task) {
+const Reader* reader_of(const std::string& path, const Options& options, const ReaderTable& readers,
+                        const Task* task) {
   const std::string& format = options.str("format");
   if (format != "detect") return &readers.find(format);
-  return is_directory(path) ? nullptr : &readers.detect(std::make_shared<const InputFile>(path), task);
+  return is_directory(path) ? nullptr
+                            : &readers.detect(std::make_shared<const InputFile>(path), task);
 }
 
 } // namespace
 
 std::shared_ptr<Dataset> Dataset::open(const std::string& path,
                                        std::shared_ptr<const Tokenizer> tokenizer,
-                                       const Options& options, Task* task, const ReaderTable& readers) {
+                                       const Options& options, Task* task,
+                                       const ReaderTable& readers) {
   if (!file_exists(path) && !is_directory(path))
     fail(Code::not_found, "there is no file or folder {}", path);
   auto data = std::make_shared<Dataset>(std::move(tokenizer), options);
@@ -88,8 +93,8 @@ void Dataset::open_tokens(const Reader& reader, const std::string& path, const T
   rows_ = reader.open(file, info, task);
   if (tokenizer_ != nullptr && tokenizer_->size() != info.vocabulary_size) {
     fail_with_hint("use the tokenizer the file was made with", Code::invalid_argument,
-                   "{} was made with {} tokens, {} has {}", path, info.vocabulary_size, tokenizer_->name(),
-                   tokenizer_->size());
+                   "{} was made with {} tokens, {} has {}", path, info.vocabulary_size,
+                   tokenizer_->name(), tokenizer_->size());
   }
   info_ = info;
   text_bytes_ = -1;

@@ -2,8 +2,6 @@
 // Two ways to read JSON: as a tree (tokenizer files: objects of 150,000 keys, lookups whose errors name the place), and
 // by walking over the text (rows of data, where a tree would be many times the line).
 
-
-
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
@@ -44,7 +42,7 @@ public:
 
   // What comes next: '{' '[' '"' 't' 'f' 'n', '0' for a number, 0 for the end of the text.
   char next();
-  const char* next_type(); // "object" ... for an error
+  const char* next_type();          // "object" ... for an error
   size_t at() const { return at_; } // bytes walked over
 
   // Members of the object that comes next: after each key its value is taken with string(), skip() or another walk.

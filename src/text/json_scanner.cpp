@@ -24,11 +24,14 @@ size_t plain_end(std::string_view text, size_t at) {
   for (uint64_t word; at < text.size() && text.size() - at >= sizeof word; at += sizeof word) {
     std::memcpy(&word, text.data() + at, sizeof word);
     const uint64_t quote = word ^ ('"' * kOnes), escape = word ^ ('\\' * kOnes);
-    const uint64_t found =
-        (((quote - kOnes) & ~quote) | ((escape - kOnes) & ~escape) | ((word - 0x20 * kOnes) & ~word)) & kHigh;
+    const uint64_t found = (((quote - kOnes) & ~quote) | ((escape - kOnes) & ~escape) |
+                            ((word - 0x20 * kOnes) & ~word)) &
+                           kHigh;
     if (found != 0) break; // in these eight bytes
   }
-  const auto is_plain = [](char c) { return c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 0x20; };
+  const auto is_plain = [](char c) {
+    return c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 0x20;
+  };
   while (at < text.size() && is_plain(text[at])) ++at;
   return at;
 }

@@ -28,8 +28,7 @@ const Schema& loader_schema() {
                      "what a row that is too long loses when rows are not packed"),
        option_i64("pad_id", -1, -1, std::numeric_limits<int32_t>::max(),
                   "token that fills rows; -1: pad of the tokenizer, else its eos, else 0"),
-       option_bool("segments", true,
-                   "return segments, so that packed texts do not see each other"),
+       option_bool("segments", true, "return segments, so that packed texts do not see each other"),
        option_i64("rank", 0, 0, 1 << 20, "which of the ranks this is"),
        option_i64("ranks", 1, 1, 1 << 20, "ranks that share every batch")});
   return schema;
@@ -74,10 +73,10 @@ RowIndex make_index(const std::shared_ptr<const Dataset>& data, const Options& o
   if (index.size() == 0) {
     const std::string hint = split == "all" ? "add data, or change length, drop_tail or truncate"
                                             : "add data, change split_fraction, or use split all";
-    fail_with_hint(hint, Code::failed_precondition,
-                   "split {} has {} of {} rows with {} of {} tokens: that makes no row of length {}",
-                   split, index.rows(), data->size(), index.tokens(), data->tokens(),
-                   settings.length);
+    fail_with_hint(
+        hint, Code::failed_precondition,
+        "split {} has {} of {} rows with {} of {} tokens: that makes no row of length {}", split,
+        index.rows(), data->size(), index.tokens(), data->tokens(), settings.length);
   }
   return index;
 }

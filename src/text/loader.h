@@ -38,8 +38,10 @@ public:
   RowIndex(std::shared_ptr<const Dataset> data, const RowIndexSettings& settings);
 
   int64_t size() const { return sequences_; } // sequences
-  int64_t rows() const { return static_cast<int64_t>(rows_.size()); } // of the dataset, in this split
-  int64_t tokens() const { return tokens_; }                          // of these rows
+  int64_t rows() const {
+    return static_cast<int64_t>(rows_.size());
+  }                                          // of the dataset, in this split
+  int64_t tokens() const { return tokens_; } // of these rows
   // Fills one sequence; each span has `length` elements. keep: 1 on padding and prompts. segments:
   // the rows of a sequence are numbered from 1, padding is 0. REQUIRES: 0 <= index < size().
   void fill(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
@@ -107,7 +109,7 @@ private:
   int64_t batch_, length_, epochs_, rank_, ranks_;
   uint64_t seed_;
   bool shuffle_, segments_;
-  int64_t end_ = 0; // position after the last sequence
+  int64_t end_ = 0;                  // position after the last sequence
   std::atomic<int64_t> position_{0}; // position() may be called by any thread
   int64_t next_file_ = 0;            // to check
 };

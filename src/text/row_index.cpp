@@ -99,7 +99,8 @@ void RowIndex::fill_packed(int64_t index, std::span<int32_t> ids, std::span<uint
       held_end = std::min(first + static_cast<int64_t>(ids.size() - at), data_->tokens());
       held = data_->part(held_begin, held_end - held_begin);
     }
-    copy_part(held, static_cast<size_t>(first - held_begin), count, at, segment, ids, keep, segments);
+    copy_part(held, static_cast<size_t>(first - held_begin), count, at, segment, ids, keep,
+              segments);
     at += count;
   }
   for (; at < ids.size(); ++at) {

@@ -140,7 +140,8 @@ Json mask_entry(int64_t id) {
 
 } // namespace
 
-std::optional<int64_t> find_token(std::string_view tokenizer_json, std::span<const std::string> names) {
+std::optional<int64_t> find_token(std::string_view tokenizer_json,
+                                  std::span<const std::string> names) {
   // A tokenizer.json has ten megabytes: it is walked over only when one of the names stands in it.
   const bool named = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
     return tokenizer_json.find(name) != std::string_view::npos;
@@ -148,7 +149,8 @@ std::optional<int64_t> find_token(std::string_view tokenizer_json, std::span<con
   if (!named) return std::nullopt;
   std::vector<int64_t> ids(names.size(), -1);
   visit_tokens(tokenizer_json, [&](std::string_view text, int64_t id) {
-    const auto at = static_cast<size_t>(std::find(names.begin(), names.end(), text) - names.begin());
+    const auto at =
+        static_cast<size_t>(std::find(names.begin(), names.end(), text) - names.begin());
     if (at < ids.size() && id >= 0) ids[at] = id;
   });
   for (const int64_t id : ids) {
@@ -172,7 +174,8 @@ std::string add_mask_token(std::string_view tokenizer_json, int64_t id) {
   } else if (place.end > 0) {
     made.replace(place.begin, place.end - place.begin, "[" + entry + "]");
   } else {
-    made.insert(place.first_member, R"("added_tokens":[)" + entry + (place.has_members ? "]," : "]"));
+    made.insert(place.first_member,
+                R"("added_tokens":[)" + entry + (place.has_members ? "]," : "]"));
   }
   return made;
 }
@@ -181,7 +184,8 @@ std::string name_mask_token(std::string_view config_json, int64_t id) {
   Json config = parse_json(config_json, "tokenizer_config.json");
   if (!config.is_object()) return std::string(config_json);
   config["mask_token"] = kMaskToken;
-  if (const auto listed = config.find("added_tokens_decoder"); listed != config.end() && listed->is_object()) {
+  if (const auto listed = config.find("added_tokens_decoder");
+      listed != config.end() && listed->is_object()) {
     Json entry = mask_entry(id);
     entry.erase("id");
     (*listed)[std::to_string(id)] = entry;

@@ -45,8 +45,10 @@ void TokenRows::scan(const std::function<void(int64_t, const TokenRow&)>& visit)
       const auto at = static_cast<size_t>(begin(index) - first);
       const auto count = static_cast<size_t>(length(index));
       visit(index, {block.ids.subspan(at, count),
-                    block.keep.empty() ? block.keep : block.keep.subspan(at, count), starts(index),
-                    {}, {}});
+                    block.keep.empty() ? block.keep : block.keep.subspan(at, count),
+                    starts(index),
+                    {},
+                    {}});
     }
   }
 }

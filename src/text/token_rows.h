@@ -83,7 +83,8 @@ inline uint64_t mix64(uint64_t x) { // finalizer of SplitMix64 (Steele et al. 20
 // The hash of `size` bytes that come in pieces. Every piece but the last is a multiple of 8 bytes.
 class HashStream {
 public:
-  explicit HashStream(size_t size, uint64_t seed = 0) : h_(mix64(seed + size + 0x9E3779B97F4A7C15u)) {}
+  explicit HashStream(size_t size, uint64_t seed = 0)
+      : h_(mix64(seed + size + 0x9E3779B97F4A7C15u)) {}
 
   void add(const void* data, size_t size) {
     const auto* bytes = static_cast<const unsigned char*>(data);

@@ -26,8 +26,9 @@ const Schema& tokenizer_schema() {
            "parse_special", false,
            "special tokens written in the text count as such; leave off for what users type"),
        option_bool("skip_special", false, "decode leaves special tokens out"),
-       option_str("chat_template", "",
-                  "text of the template that writes conversations; empty: the one the files have")});
+       option_str(
+           "chat_template", "",
+           "text of the template that writes conversations; empty: the one the files have")});
   return schema;
 }
 

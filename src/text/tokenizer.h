@@ -162,7 +162,8 @@ constexpr const char* kMaskToken = "<|mask|>"; // what add_mask_token() adds
 
 // The id of the first of `names` that is a token of a tokenizer.json; nothing when none is. Fails with data_loss for
 // what is not JSON; parts that are of no known form hold no tokens.
-std::optional<int64_t> find_token(std::string_view tokenizer_json, std::span<const std::string> names);
+std::optional<int64_t> find_token(std::string_view tokenizer_json,
+                                  std::span<const std::string> names);
 // The largest id + 1.
 int64_t count_tokens(std::string_view tokenizer_json);
 // The same file with one more special token.

@@ -153,7 +153,9 @@ namespace {
 
 using CodePoint = utf8proc_int32_t;
 
-int combining_class(CodePoint code) { return utf8proc_get_property(code)->combining_class; }
+int combining_class(CodePoint code) {
+  return utf8proc_get_property(code)->combining_class;
+}
 
 // Appends the full decomposition of one character.
 void decompose(char32_t code, utf8proc_option_t options, std::vector<CodePoint>& out) {
@@ -241,8 +243,8 @@ std::string normalize(std::string_view text, Form form) {
     if (ends) break;
     size_t end = plain;
     while (end < text.size() && !is_ascii_byte(text[end])) ++end;
-    append_normalized(out, text.substr(begin, end - begin),
-                      static_cast<utf8proc_option_t>(options), codes);
+    append_normalized(out, text.substr(begin, end - begin), static_cast<utf8proc_option_t>(options),
+                      codes);
     at = end;
   }
   return out;

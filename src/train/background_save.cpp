@@ -19,7 +19,8 @@ BackgroundSave::~BackgroundSave() {
   }
 }
 
-std::shared_ptr<const BackgroundSave::Outcome> BackgroundSave::start(std::string what, std::function<void()> write) {
+std::shared_ptr<const BackgroundSave::Outcome> BackgroundSave::start(std::string what,
+                                                                     std::function<void()> write) {
   wait();
   what_ = std::move(what);
   process_ = ::getpid();
@@ -27,7 +28,7 @@ std::shared_ptr<const BackgroundSave::Outcome> BackgroundSave::start(std::string
   running_ = true;
   try {
     thread_ = std::thread([this, outcome, write]() mutable { run(outcome, std::move(write)); });
-  } catch (const std::system_error&) {  // no thread can be made: written here
+  } catch (const std::system_error&) { // no thread can be made: written here
     run(outcome, std::move(write));
   }
   return outcome;
@@ -41,7 +42,8 @@ void BackgroundSave::run(const std::shared_ptr<Outcome>& outcome, std::function<
     error = std::current_exception();
   }
   write = nullptr;
-  outcome->store(error == nullptr ? SaveState::written : SaveState::failed, std::memory_order_release);
+  outcome->store(error == nullptr ? SaveState::written : SaveState::failed,
+                 std::memory_order_release);
   const std::lock_guard lock(mutex_);
   error_ = error;
   running_ = false;
@@ -55,7 +57,7 @@ void BackgroundSave::wait_until_idle(const Task* task) {
     return;
   }
   {
-    constexpr std::chrono::milliseconds kLook(10);  // how often a waiting call looks at its task
+    constexpr std::chrono::milliseconds kLook(10); // how often a waiting call looks at its task
     std::unique_lock lock(mutex_);
     while (running_) {
       check_task(task);
@@ -75,9 +77,11 @@ std::exception_ptr BackgroundSave::take_error(const Task* task) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& reason) {
-    return std::make_exception_ptr(Error(reason.code(), what_ + " was not written: " + reason.text(), reason.hint()));
+    return std::make_exception_ptr(
+        Error(reason.code(), what_ + " was not written: " + reason.text(), reason.hint()));
   } catch (const std::bad_alloc&) {
-    return std::make_exception_ptr(Error(Code::resource_exhausted, what_ + " was not written: out of memory"));
+    return std::make_exception_ptr(
+        Error(Code::resource_exhausted, what_ + " was not written: out of memory"));
   } catch (...) {
     return error;
   }
@@ -87,4 +91,4 @@ void BackgroundSave::wait(const Task* task) {
   if (const std::exception_ptr error = take_error(task)) std::rethrow_exception(error);
 }
 
-}  // namespace dllm::train
+} // namespace dllm::train

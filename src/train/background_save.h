@@ -19,7 +19,7 @@ enum class SaveState { running, written, failed };
 
 // One write at a time. One thread calls; the write runs on another one and shares nothing with the trainer.
 class BackgroundSave {
- public:
+public:
   using Outcome = std::atomic<SaveState>;
 
   BackgroundSave() = default;
@@ -39,16 +39,16 @@ class BackgroundSave {
   // The same; the error is kept for the next call.
   void wait_until_idle(const Task* task = nullptr);
 
- private:
+private:
   void run(const std::shared_ptr<Outcome>& outcome, std::function<void()> write);
 
   std::mutex mutex_;
   std::condition_variable ended_;
-  bool running_ = false;        // guarded by mutex_
-  std::exception_ptr error_;    // of the last write, not reported yet; guarded by mutex_
-  std::string what_;            // of the last write
+  bool running_ = false;     // guarded by mutex_
+  std::exception_ptr error_; // of the last write, not reported yet; guarded by mutex_
+  std::string what_;         // of the last write
   std::thread thread_;
-  pid_t process_ = 0;           // that started the thread: a forked child has none
+  pid_t process_ = 0; // that started the thread: a forked child has none
 };
 
-}  // namespace dllm::train
+} // namespace dllm::train

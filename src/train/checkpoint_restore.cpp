@@ -34,7 +34,8 @@ void check_options(const Json& record, const StepRunner& runner) {
   const Json saved = member<Json>(record, "options"), here = runner.options().to_json();
   // Checkpoints of before there were others hold no name.
   const Json optimizer = saved.value("optimizer", Json("adamw"));
-  if (optimizer != here.at("optimizer")) fail_differs("optimizer", optimizer.dump(), here.at("optimizer").dump());
+  if (optimizer != here.at("optimizer"))
+    fail_differs("optimizer", optimizer.dump(), here.at("optimizer").dump());
   std::vector<std::string> keys;
   for (const OptionSpec& row : runner.spec().optimizer->options) keys.push_back(row.key);
   for (const char* key : {"decay", "seed", "ema", "compat"}) keys.emplace_back(key);
@@ -51,9 +52,11 @@ void check_options(const Json& record, const StepRunner& runner) {
 
 // What a token sees, and which state predicts it: the objective made the model so when the run began.
 void check_attention(const model::ModelConfig& saved, const model::ModelConfig& here) {
-  const std::string before = model::attention_name(saved.attention), now = model::attention_name(here.attention);
+  const std::string before = model::attention_name(saved.attention),
+                    now = model::attention_name(here.attention);
   if (before != now) fail_differs("attention", before, now);
-  if (saved.shift != here.shift) fail_differs("shift", std::to_string(saved.shift), std::to_string(here.shift));
+  if (saved.shift != here.shift)
+    fail_differs("shift", std::to_string(saved.shift), std::to_string(here.shift));
 }
 
 void check_model(const ckpt::WeightFiles& files, const model::ParamStore& store) {
@@ -65,9 +68,8 @@ void check_model(const ckpt::WeightFiles& files, const model::ParamStore& store)
 }
 
 // The weights in physical layout. Trained ones come back as the masters they were, to the bit.
-std::vector<std::pair<size_t, graph::BufferRef>> read_weights(const ckpt::WeightFiles& files,
-                                                              const StepRunner& runner,
-                                                              const Task* task) {
+std::vector<std::pair<size_t, graph::BufferRef>>
+read_weights(const ckpt::WeightFiles& files, const StepRunner& runner, const Task* task) {
   const model::ParamStore& store = runner.model()->params();
   const auto read = [&](const std::string& name) { return files.tensor_copy(name, task); };
   std::vector<std::pair<size_t, graph::BufferRef>> made;
@@ -141,8 +143,7 @@ void rewind_sinks(const Trainer::State& state) {
     try {
       sink->rewind(step);
     } catch (const std::exception& error) {
-      log(LogLevel::warn, "events after step {} stay in a sink: {}", step,
-          error.what());
+      log(LogLevel::warn, "events after step {} stay in a sink: {}", step, error.what());
     }
   }
 }

@@ -18,8 +18,9 @@ const Schema& checkpoint_schema() {
       {
           option_i64("keep_last", 0, 0, 1 << 20, "Checkpoints of the run to keep; 0: all."),
           option_str("script_state", "", "JSON text of a script, returned by restore."),
-          option_bool("wait", true,
-                      "Return when the checkpoint is on disk; false: a copy is written in the background."),
+          option_bool(
+              "wait", true,
+              "Return when the checkpoint is on disk; false: a copy is written in the background."),
           option_bool("overwrite", false, "Replace a checkpoint of the same step."),
       });
   return schema;
@@ -42,7 +43,8 @@ Json accumulated_json(const Accumulated& sums) {
           {"parts", parts}};
 }
 
-Json trainer_json(const StepRunner& runner, const BatchSource* source, const std::string& script_state) {
+Json trainer_json(const StepRunner& runner, const BatchSource* source,
+                  const std::string& script_state) {
   const Counters& counters = runner.counters();
   const Hyper hyper = runner.hyper();
   Json made = {{"format", 1},
@@ -69,18 +71,19 @@ struct RunSnapshot {
   std::string root;
   int64_t step = 0;
   int64_t keep_last = 0;
-  std::string record;  // trainer.json
+  std::string record; // trainer.json
   model::ModelSnapshot model;
   StateSnapshot state;
 
   RunSnapshot(const StepRunner& runner, model::SnapshotMode mode, const Task* task)
-      : step(runner.counters().step), model(*runner.model(), mode, task), state(snapshot_state(runner, mode, task)) {}
+      : step(runner.counters().step), model(*runner.model(), mode, task),
+        state(snapshot_state(runner, mode, task)) {}
 };
 
 std::string write_checkpoint(RunSnapshot& run, Task* task) {
   ckpt::CheckpointWriter writer(run.root, run.step, task);
   Options save(model::save_schema());
-  save.set_str("dtype", "f32");  // the masters, bit for bit
+  save.set_str("dtype", "f32"); // the masters, bit for bit
   model::save_model(run.model, writer.path("model"), save, task);
   const std::string layout = layout_text(run.state);
   write_state(run.state, writer.path("state/rank_000.safetensors"), task);
@@ -91,7 +94,7 @@ std::string write_checkpoint(RunSnapshot& run, Task* task) {
 
 // Adds the seconds of its life to the time that training stood still.
 class StallClock {
- public:
+public:
   explicit StallClock(Trainer::State& state) : state_(state) {}
   ~StallClock() {
     state_.stall_seconds += seconds();
@@ -101,7 +104,7 @@ class StallClock {
   StallClock& operator=(const StallClock&) = delete;
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
- private:
+private:
   using Clock = std::chrono::steady_clock;
   Trainer::State& state_;
   const Clock::time_point start_ = Clock::now();
@@ -110,23 +113,24 @@ class StallClock {
 void check_is_new(const StepRunner& runner, const std::string& folder, const Options& options) {
   if (options.boolean("overwrite") || runner.accumulated().batches > 0) return;
   if (!file_exists(join_path(folder, ckpt::kCommitName))) return;
-  fail_with_hint("take a step first, or set overwrite", Code::already_exists, "{} is saved already", folder);
+  fail_with_hint("take a step first, or set overwrite", Code::already_exists, "{} is saved already",
+                 folder);
 }
 
 // Whether the engine's limit has room for the copy that a background save holds.
 bool has_room_for_copy(const StepRunner& runner) {
   const int64_t limit = runner.engine().i64("memory_limit");
-  if (limit <= 0 || runner.engine().runs_ahead()) return true;  // copies are host memory then
+  if (limit <= 0 || runner.engine().runs_ahead()) return true; // copies are host memory then
   int64_t bytes = state_bytes(runner.spec());
   for (const size_t index : runner.spec().trained)
     bytes += dtype_size(DType::f32) * runner.model()->params().physical()[index].shape.count();
   return runner.engine().i64("memory_used") + bytes <= limit;
 }
 
-}  // namespace
+} // namespace
 
-SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::string& root, const Options& options,
-                     Task* task) {
+SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::string& root,
+                     const Options& options, Task* task) {
   Trainer::State& state = trainer.state();
   StepRunner& runner = state.runner;
   runner.read_all();
@@ -136,7 +140,8 @@ SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::str
   made.step = runner.counters().step;
   made.dir = join_path(root, ckpt::checkpoint_name(made.step));
   check_is_new(runner, made.dir, options);
-  const std::string record = trainer_json(runner, source, options.str("script_state")).dump(1) + "\n";
+  const std::string record =
+      trainer_json(runner, source, options.str("script_state")).dump(1) + "\n";
   const bool in_background = !options.boolean("wait") && has_room_for_copy(runner);
   const auto run = std::make_shared<RunSnapshot>(
       runner, in_background ? model::SnapshotMode::copied : model::SnapshotMode::keep_shared, task);
@@ -144,7 +149,8 @@ SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::str
   run->keep_last = options.i64("keep_last");
   run->record = record;
   if (in_background)
-    made.outcome = state.save.start("checkpoint " + made.dir, [run] { write_checkpoint(*run, nullptr); });
+    made.outcome =
+        state.save.start("checkpoint " + made.dir, [run] { write_checkpoint(*run, nullptr); });
   else
     made.dir = write_checkpoint(*run, task);
   made.stall_seconds = clock.seconds();
@@ -161,4 +167,4 @@ std::string save_checkpoint(Trainer& trainer, const BatchSource* source, const s
   return start_save(trainer, source, root, options, task).dir;
 }
 
-}  // namespace dllm::train
+} // namespace dllm::train

@@ -45,7 +45,7 @@ std::string other_line(const Event& event) {
   if (event.kind() == EventKind::checkpoint) {
     const auto* dir = std::get_if<std::string>(event.find("dir"));
     std::string line = fmt::format("saved {}", dir != nullptr ? *dir : "");
-    constexpr double kShown = 0.05;  // seconds
+    constexpr double kShown = 0.05; // seconds
     const double stall = number(event, "stall_seconds");
     if (stall >= kShown) line += fmt::format(", training stood still for {:.1f} s", stall);
     return line;
@@ -195,9 +195,8 @@ std::string progress_line(const Event& event, const Progress& progress, int colu
   if (columns <= 0) return joined(fields);
   const auto room = static_cast<size_t>(columns);
   while (fields.size() > 1 && joined(fields).size() > room) {
-    fields.erase(std::max_element(fields.begin(), fields.end(), [](const Field& a, const Field& b) {
-      return a.rank < b.rank;
-    }));
+    fields.erase(std::max_element(fields.begin(), fields.end(),
+                                  [](const Field& a, const Field& b) { return a.rank < b.rank; }));
   }
   return joined(fields).substr(0, room);
 }

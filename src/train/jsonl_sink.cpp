@@ -26,7 +26,8 @@ bool is_undone(std::string_view line, int64_t step) {
 // The whole lines of `text` that are not of a step after `step`.
 std::string without_undone_lines(std::string_view text, int64_t step) {
   std::string kept;
-  for (size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string_view::npos; at = end + 1) {
+  for (size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string_view::npos;
+       at = end + 1) {
     if (!is_undone(text.substr(at, end - at), step)) kept += text.substr(at, end + 1 - at);
   }
   return kept;

@@ -11,19 +11,22 @@
 
 namespace dllm::train {
 
-model::ParamSpec like_parameter(const model::ParamSpec& parameter) { return parameter; }
+model::ParamSpec like_parameter(const model::ParamSpec& parameter) {
+  return parameter;
+}
 
 namespace {
 
 void check_matrix(const model::ParamSpec& parameter) {
-  if (parameter.element.rank() < 2) fail(Code::internal, "{} is a vector and has no rows", parameter.name);
+  if (parameter.element.rank() < 2)
+    fail(Code::internal, "{} is a vector and has no rows", parameter.name);
 }
 
 bool declares(const Optimizer& optimizer, const std::string& key) {
   return std::ranges::find(optimizer.options, key, &OptionSpec::key) != optimizer.options.end();
 }
 
-}  // namespace
+} // namespace
 
 model::ParamSpec per_row(const model::ParamSpec& parameter) {
   check_matrix(parameter);
@@ -47,7 +50,8 @@ model::ParamSpec per_column(const model::ParamSpec& parameter) {
 
 graph::Value scaled_gradient(const UpdateContext& context, graph::Value gradient) {
   const graph::Value zero = graph::scalar(context.graph, 0.0f);
-  return graph::select(graph::equal(context.gradient_scale, zero), graph::broadcast(zero, gradient.shape()),
+  return graph::select(graph::equal(context.gradient_scale, zero),
+                       graph::broadcast(zero, gradient.shape()),
                        graph::multiply(gradient, context.gradient_scale));
 }
 
@@ -76,8 +80,8 @@ const Optimizer& find_optimizer(std::string_view name) {
   std::string all;
   for (const std::string& known : optimizer_names()) all += (all.empty() ? "" : ", ") + known;
   const std::string near = nearest(std::string(name), optimizer_names());
-  fail_with_hint(near.empty() ? "the optimizers are " + all : "did you mean " + near + "?", Code::not_found,
-                 "no optimizer named {}", name);
+  fail_with_hint(near.empty() ? "the optimizers are " + all : "did you mean " + near + "?",
+                 Code::not_found, "no optimizer named {}", name);
 }
 
 std::vector<OptionSpec> optimizer_options() {
@@ -94,13 +98,16 @@ const Optimizer& optimizer_of(const Options& options) {
   const Optimizer& chosen = find_optimizer(options.str("optimizer"));
   const Json given = options.to_json(), defaults = Options(options.schema()).to_json();
   // Options that were copied with to_json and set_json have every key: of other optimizers then at its default.
-  const bool copied = std::ranges::all_of(given.items(), [&](const auto& row) { return options.is_set(row.key()); });
+  const bool copied = std::ranges::all_of(
+      given.items(), [&](const auto& row) { return options.is_set(row.key()); });
   for (const Optimizer& other : optimizers()) {
     for (const OptionSpec& row : other.options) {
       if (declares(chosen, row.key) || !options.is_set(row.key)) continue;
       if (copied && given.at(row.key) == defaults.at(row.key)) continue;
-      fail_with_hint("set optimizer = " + other.name + ", or leave " + row.key + " out", Code::invalid_argument,
-                     "option {} is one of optimizer {}, this trainer has {}", row.key, other.name, chosen.name);
+      fail_with_hint("set optimizer = " + other.name + ", or leave " + row.key + " out",
+                     Code::invalid_argument,
+                     "option {} is one of optimizer {}, this trainer has {}", row.key, other.name,
+                     chosen.name);
     }
   }
   if (chosen.check != nullptr) chosen.check(options);
@@ -115,14 +122,17 @@ graph::Value shared_scalar(const Optimizer& optimizer, graph::Value scalars, Sha
   return scalar_at(scalars, static_cast<int64_t>(optimizer.scalars.size()) + which);
 }
 
-graph::Value at_least_one(graph::Value count) { return graph::maximum(count, graph::scalar(*count.graph, 1.0f)); }
+graph::Value at_least_one(graph::Value count) {
+  return graph::maximum(count, graph::scalar(*count.graph, 1.0f));
+}
 
 namespace {
 
 // 2-norm of all gradients together.
 graph::Value global_norm(graph::Graph& graph, const std::vector<ParameterInputs>& parameters) {
   graph::Value squares = graph::scalar(graph, 0.0f);
-  for (const ParameterInputs& in : parameters) squares = graph::add(squares, graph::sum_of_squares(in.gradient));
+  for (const ParameterInputs& in : parameters)
+    squares = graph::add(squares, graph::sum_of_squares(in.gradient));
   return graph::sqrt(squares);
 }
 
@@ -134,7 +144,7 @@ Tensor neutral_scalars(const Optimizer& optimizer) {
   return Tensor::from(Shape{count}, neutral);
 }
 
-}  // namespace
+} // namespace
 
 // An update that is not finite runs with neutral scalars and gradient scale 0, which makes every array its own
 // successor: leaving it out costs no second copy of the state.
@@ -145,26 +155,31 @@ Updated clipped_update(graph::Graph& graph, const Optimizer& optimizer, const Op
   Updated next;
   next.norm = graph::divide(global_norm(graph, update.parameters), count);
   next.finite = graph::logical_and(graph::is_finite(next.norm), graph::is_finite(update.loss_sum));
-  if (update.halted.defined()) next.finite = graph::logical_and(next.finite, graph::equal(update.halted, zero));
+  if (update.halted.defined())
+    next.finite = graph::logical_and(next.finite, graph::equal(update.halted, zero));
 
   const graph::Value clip = shared_scalar(optimizer, update.scalars, kClip);
-  const graph::Value shrink = graph::select(graph::greater(next.norm, clip), graph::divide(clip, next.norm), one);
+  const graph::Value shrink =
+      graph::select(graph::greater(next.norm, clip), graph::divide(clip, next.norm), one);
   const graph::Value scale = graph::select(next.finite, graph::divide(shrink, count), zero);
   const auto own = static_cast<int64_t>(optimizer.scalars.size());
   const graph::Value given = graph::slice_axis(update.scalars, 0, 0, own);
-  const graph::Value used = graph::select(next.finite, given, graph::constant(graph, neutral_scalars(optimizer)));
+  const graph::Value used =
+      graph::select(next.finite, given, graph::constant(graph, neutral_scalars(optimizer)));
   next.parameters = optimizer.update({graph, options, used, scale}, update.parameters);
   if (next.parameters.size() != update.parameters.size()) {
-    fail(Code::internal, "optimizer {} updates {} of {} parameters", optimizer.name, next.parameters.size(),
-         update.parameters.size());
+    fail(Code::internal, "optimizer {} updates {} of {} parameters", optimizer.name,
+         next.parameters.size(), update.parameters.size());
   }
 
-  const graph::Value decay = graph::select(next.finite, shared_scalar(optimizer, update.scalars, kEmaDecay), one);
+  const graph::Value decay =
+      graph::select(next.finite, shared_scalar(optimizer, update.scalars, kEmaDecay), one);
   for (size_t i = 0; i < update.averages.size(); ++i) {
-    const graph::Value fresh = graph::multiply(next.parameters[i].parameter, graph::subtract(one, decay));
+    const graph::Value fresh =
+        graph::multiply(next.parameters[i].parameter, graph::subtract(one, decay));
     next.averages.push_back(graph::add(graph::multiply(update.averages[i], decay), fresh));
   }
   return next;
 }
 
-}  // namespace dllm::train
+} // namespace dllm::train

@@ -36,8 +36,7 @@ std::vector<OptionSpec> shared_options() {
       option_f64("weight_decay", 0.01, 0.0, 10.0, "Decoupled weight decay."),
       option_choice("decay", "matrices", {"matrices", "all"},
                     "What decays: matrices, or norms and biases too."),
-      option_f64("clip", 1.0, 0.0, 1e12,
-                 "Largest global norm of the gradient; 0: no clipping."),
+      option_f64("clip", 1.0, 0.0, 1e12, "Largest global norm of the gradient; 0: no clipping."),
       option_i64("accumulate", 1, 1, 1 << 20,
                  "Batches whose gradients make one update in dllm_trainer_run."),
       option_i64("seed", 0, 0, INT64_MAX, "Seed of the noise."),
@@ -49,13 +48,13 @@ std::vector<OptionSpec> shared_options() {
       option_list("freeze", {}, "Tensors that stay as they are: names, * stands for any text."),
       option_bool("remat", false,
                   "Recompute each layer in the backward pass: less memory, a third more time."),
-      option_i64("tokens", 0, 0, INT64_MAX,
-                 "Budget: a run ends after so many tokens; 0: none."),
+      option_i64("tokens", 0, 0, INT64_MAX, "Budget: a run ends after so many tokens; 0: none."),
       option_str("root", "", "Folder that a run saves checkpoints into; empty: none."),
       option_i64("save_every", 0, 0, 1 << 30,
                  "Steps between checkpoints of a run; 0: only at its end."),
       option_bool("save_wait", true,
-                  "A run stands still until a checkpoint is on disk; false: it is written in the background, "
+                  "A run stands still until a checkpoint is on disk; false: it is written in the "
+                  "background, "
                   "except at the end. dllm train sets false."),
       option_i64("sync_every", 0, 0, 1 << 30,
                  "A run waits for its steps after so many of them, so that a callback can "

@@ -22,14 +22,15 @@ void check_name(const Optimizer& optimizer, const std::string& name) {
 void add_optimizer_state(ProgramSpec& spec, const Options& options) {
   const auto& physical = spec.model->params().physical();
   std::vector<StateEntry> declared;
-  std::vector<std::string> names;  // in the order in which they were declared first
+  std::vector<std::string> names; // in the order in which they were declared first
   for (size_t i = 0; i < spec.trained.size(); ++i) {
     std::ptrdiff_t last = -1;
     for (StateArray& array : spec.optimizer->state(options, physical[spec.trained[i]].spec)) {
       check_name(*spec.optimizer, array.name);
       if (std::ranges::find(names, array.name) == names.end()) names.push_back(array.name);
       const std::ptrdiff_t at = std::ranges::find(names, array.name) - names.begin();
-      if (at <= last) fail(Code::internal, "optimizer {}: {} is out of order", spec.optimizer->name, array.name);
+      if (at <= last)
+        fail(Code::internal, "optimizer {}: {} is out of order", spec.optimizer->name, array.name);
       last = at;
       declared.push_back({StateUse::optimizer, std::move(array.name), i, std::move(array.layout)});
     }
@@ -41,15 +42,17 @@ void add_optimizer_state(ProgramSpec& spec, const Options& options) {
   }
 }
 
-}  // namespace
+} // namespace
 
-ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective, const Options& options) {
+ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
+                         const Options& options) {
   return program_spec(model, objective, options, optimizer_of(options));
 }
 
-ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective, const Options& options,
-                         const Optimizer& optimizer) {
-  ProgramSpec spec{.model = &model, .objective = &objective, .optimizer = &optimizer, .options = options};
+ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
+                         const Options& options, const Optimizer& optimizer) {
+  ProgramSpec spec{
+      .model = &model, .objective = &objective, .optimizer = &optimizer, .options = options};
   const bool decay_all = options.str("decay") == "all";
   const auto& physical = model.params().physical();
   for (size_t i = 0; i < physical.size(); ++i) {
@@ -58,7 +61,8 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
     spec.decay.push_back(decay_all || physical[i].decay);
   }
   if (spec.trained.empty()) {
-    fail_with_hint("let freeze name fewer tensors", Code::invalid_argument, "every parameter is frozen");
+    fail_with_hint("let freeze name fewer tensors", Code::invalid_argument,
+                   "every parameter is frozen");
   }
   spec.ema = options.f64("ema") > 0;
   spec.remat = options.boolean("remat");
@@ -90,16 +94,18 @@ void set_attention(model::Model& model, const noise::Objective& objective) {
   const Options& options = objective.options();
   int shift = objective.shift(config);
   // A next-token model goes on predicting from the state before a token.
-  if (objective.needs_mask_id() && origin.next_token && options.i64("shift") < 0 && options.str("compat") == "none")
+  if (objective.needs_mask_id() && origin.next_token && options.i64("shift") < 0 &&
+      options.str("compat") == "none")
     shift = 1;
   if (origin.shift_chosen) shift = config.shift;
   model::AttentionKind attention =
       origin.attention_chosen ? config.attention : objective.attention(config);
-  if (attention == model::AttentionKind::two_stream) attention = model::AttentionKind::block_causal;  // decodes so
+  if (attention == model::AttentionKind::two_stream)
+    attention = model::AttentionKind::block_causal; // decodes so
   model.set_sight(attention, shift, options.i64("block_length"));
 }
 
-}  // namespace
+} // namespace
 
 void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options) {
   const int64_t mask_id = objective.options().i64("mask_id");
@@ -109,8 +115,9 @@ void prepare_model(model::Model& model, const noise::Objective& objective, const
     model.set_mask_token(mask_id);
   }
   set_attention(model, objective);
-  for (const std::string& pattern : options.list("freeze")) model.params().set_trainable(pattern, false);
+  for (const std::string& pattern : options.list("freeze"))
+    model.params().set_trainable(pattern, false);
   model.params().make_masters();
 }
 
-}  // namespace dllm::train
+} // namespace dllm::train

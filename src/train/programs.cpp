@@ -16,7 +16,7 @@ const model::ParamStore::Physical& trained_parameter(const ProgramSpec& spec, si
 
 // A graph, and what each of its inputs and outputs stands for. Names are for people who read the graph.
 class StepBuilder {
- public:
+public:
   StepBuilder(const char* name, const ProgramSpec& spec)
       : spec_(spec), graph_(std::make_shared<graph::Graph>(name)), state_(spec.state.size()) {}
 
@@ -35,8 +35,8 @@ class StepBuilder {
   void trained_inputs() {
     for (size_t i = 0; i < spec_.trained.size(); ++i) {
       const model::ParamStore::Physical& entry = trained_parameter(spec_, i);
-      parameters_.push_back(
-          input({Place::Kind::parameter, spec_.trained[i]}, "param:" + entry.name, DType::f32, entry.shape, true));
+      parameters_.push_back(input({Place::Kind::parameter, spec_.trained[i]}, "param:" + entry.name,
+                                  DType::f32, entry.shape, true));
     }
   }
   void state_inputs(StateUse use) {
@@ -50,7 +50,9 @@ class StepBuilder {
     return input({Place::Kind::scalars}, "scalars", DType::f32, {scalar_count(*spec_.optimizer)});
   }
   Value halted_input() { return input({Place::Kind::halted}, "halted", DType::f32, Shape{}); }
-  void control_input() { control_ = input({Place::Kind::control}, "control", DType::i32, {kControlCount}); }
+  void control_input() {
+    control_ = input({Place::Kind::control}, "control", DType::i32, {kControlCount});
+  }
   std::map<std::string, Value> feed_inputs(const Batch& feed) {
     for (size_t i = 0; i < feed.size(); ++i) inputs_.push_back({Place::Kind::feed, i});
     return runtime::feed_inputs(*graph_, feed);
@@ -125,12 +127,13 @@ class StepBuilder {
     return {graph::simplify(*graph_), std::move(inputs_), std::move(outputs_), std::move(parts)};
   }
 
- private:
+private:
   std::string state_name(size_t index) const {
     const StateEntry& entry = spec_.state[index];
     return entry.name + ":" + trained_parameter(spec_, entry.parameter).name;
   }
-  Value input(Place place, const std::string& name, DType dtype, const Shape& shape, bool is_parameter = false) {
+  Value input(Place place, const std::string& name, DType dtype, const Shape& shape,
+              bool is_parameter = false) {
     inputs_.push_back(place);
     return graph_->input(name, {shape, dtype, {}}, is_parameter);
   }
@@ -145,8 +148,8 @@ class StepBuilder {
   const ProgramSpec& spec_;
   std::shared_ptr<graph::Graph> graph_;
   std::unique_ptr<model::Builder> builder_;
-  std::vector<Value> parameters_;  // by trained parameter
-  std::vector<Value> state_;       // by entry; undefined: no input
+  std::vector<Value> parameters_; // by trained parameter
+  std::vector<Value> state_;      // by entry; undefined: no input
   Value control_;
   std::vector<Place> inputs_, outputs_;
 };
@@ -194,7 +197,7 @@ StepGraph finish_update(StepBuilder& step, const ProgramSpec& spec, const Update
   return step.finish(loss, next.norm, finite);
 }
 
-}  // namespace
+} // namespace
 
 StepGraph build_fused(const ProgramSpec& spec, const Batch& feed) {
   StepBuilder step("train_step", spec);
@@ -241,4 +244,4 @@ StepGraph build_apply(const ProgramSpec& spec) {
   return finish_update(step, spec, update, sums, {});
 }
 
-}  // namespace dllm::train
+} // namespace dllm::train

@@ -17,16 +17,16 @@ namespace dllm::train {
 
 // What an array of the trainer is for.
 enum class StateUse {
-  optimizer,  // declared by the optimizer
-  average,    // moving average of the weights
-  sum         // of the gradients of the micro-batches since the last update
+  optimizer, // declared by the optimizer
+  average,   // moving average of the weights
+  sum        // of the gradients of the micro-batches since the last update
 };
 
 // One array that the trainer keeps for one trained parameter, f32.
 struct StateEntry {
   StateUse use = StateUse::optimizer;
-  std::string name;         // "first" "ema" "sums": prefix in a state file and in the graphs
-  size_t parameter = 0;     // index into ProgramSpec::trained
+  std::string name;     // "first" "ema" "sums": prefix in a state file and in the graphs
+  size_t parameter = 0; // index into ProgramSpec::trained
   model::ParamSpec layout;
 };
 
@@ -35,15 +35,15 @@ struct ProgramSpec {
   const model::Model* model = nullptr;
   const noise::Objective* objective = nullptr;
   const Optimizer* optimizer = nullptr;
-  Options options;              // of kind "trainer"
-  std::vector<size_t> trained;  // indices into ParamStore::physical(), growing
-  std::vector<bool> decay;      // by trained parameter
+  Options options;             // of kind "trainer"
+  std::vector<size_t> trained; // indices into ParamStore::physical(), growing
+  std::vector<bool> decay;     // by trained parameter
   // All arrays: those of the optimizer, name by name, averages where they are kept, sums. Of one name they are in the
   // order of the parameters, of one parameter in that of Optimizer::state.
   std::vector<StateEntry> state;
   bool ema = false;
   bool remat = false;
-  bool halts = false;  // an update that is not finite leaves out all that follow
+  bool halts = false; // an update that is not finite leaves out all that follow
   // Option compat: each micro-batch is divided by its own count, as dllm-jax and nano-dlm do.
   bool mean_of_means = false;
 };
@@ -55,9 +55,10 @@ void prepare_model(model::Model& model, const noise::Objective& objective, const
 
 // Options of kind "trainer". Fails with invalid_argument when nothing would be trained, or when an option belongs to an
 // optimizer that is not chosen.
-ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective, const Options& options);
-ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective, const Options& options,
-                         const Optimizer& optimizer);
+ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
+                         const Options& options);
+ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
+                         const Options& options, const Optimizer& optimizer);
 // Bytes of the arrays of the optimizer and of the averages.
 int64_t state_bytes(const ProgramSpec& spec);
 
@@ -71,7 +72,7 @@ enum Number {
   kNumberSum,
   kNumberNormalizer,
   kNumberGradNorm,
-  kNumberFinite,  // 1 or 0; 0 as well for an update left out because an earlier one was not finite
+  kNumberFinite, // 1 or 0; 0 as well for an update left out because an earlier one was not finite
   kNumberControl,
   kNumberCount = kNumberControl + kControlCount
 };
@@ -79,12 +80,12 @@ enum Number {
 // What an input or output of a program stands for.
 struct Place {
   enum class Kind {
-    parameter,  // index into ParamStore::physical()
-    state,      // index into ProgramSpec::state
-    scalars,    // f32(scalar_count)
+    parameter, // index into ParamStore::physical()
+    state,     // index into ProgramSpec::state
+    scalars,   // f32(scalar_count)
     control,
-    halted,     // f32 scalar: not 0 after an update that was not finite
-    feed,       // index into the arrays of the feed
+    halted, // f32 scalar: not 0 after an update that was not finite
+    feed,   // index into the arrays of the feed
     numbers
   };
   Kind kind = Kind::numbers;
@@ -93,8 +94,8 @@ struct Place {
 
 struct StepGraph {
   std::shared_ptr<graph::Graph> graph;
-  std::vector<Place> inputs, outputs;  // in the order of the graph
-  std::vector<std::string> parts;      // of the loss, in the order of "numbers"
+  std::vector<Place> inputs, outputs; // in the order of the graph
+  std::vector<std::string> parts;     // of the loss, in the order of "numbers"
 };
 
 // All take control and have the output numbers; fused and apply take scalars, and halted where spec.halts, which their output
@@ -102,7 +103,7 @@ struct StepGraph {
 // over their inputs. An update that is not finite leaves every array as it was, to the bit.
 StepGraph build_fused(const ProgramSpec& spec, const Batch& feed);
 StepGraph build_accumulate(const ProgramSpec& spec, const Batch& feed);
-StepGraph build_apply(const ProgramSpec& spec);  // of the sums, which are zero afterwards
+StepGraph build_apply(const ProgramSpec& spec); // of the sums, which are zero afterwards
 
 // --- one of them compiled ---
 
@@ -111,10 +112,10 @@ enum class ProgramKind { fused, accumulate, apply };
 // Everything that a program may read or replace.
 struct Operands {
   model::ParamStore& params;
-  std::vector<graph::BufferRef>& state;  // as ProgramSpec::state
-  graph::BufferRef& halted;              // null: 0
-  const std::vector<float>& scalars;     // empty: the program takes none
-  const std::vector<int32_t>& control;   // requests of this process
+  std::vector<graph::BufferRef>& state; // as ProgramSpec::state
+  graph::BufferRef& halted;             // null: 0
+  const std::vector<float>& scalars;    // empty: the program takes none
+  const std::vector<int32_t>& control;  // requests of this process
   const Batch& feed;
 };
 
@@ -122,12 +123,12 @@ struct Operands {
 struct StepNumbers {
   double sum = 0, normalizer = 0, grad_norm = 0;
   bool finite = true;
-  std::map<std::string, std::pair<double, double>> parts;  // sum, count
-  std::vector<int32_t> control;                            // requests of all processes
+  std::map<std::string, std::pair<double, double>> parts; // sum, count
+  std::vector<int32_t> control;                           // requests of all processes
 };
 
 class TrainProgram {
- public:
+public:
   // Builds and compiles; feed: of the shapes it will run with.
   TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batch& feed);
 
@@ -136,12 +137,12 @@ class TrainProgram {
   // nor the new weights. Any failure leaves all as it was, but graph::StateLost, which also marks the parameters lost
   // where the program writes them.
   graph::BufferRef run(const Operands& operands, const Task* task) const;
-  StepNumbers read(const graph::Buffer& numbers) const;  // waits for the run
+  StepNumbers read(const graph::Buffer& numbers) const; // waits for the run
 
   // Of a run on this feed: rows that the head did not have to compute are taken off.
   double flops(const Batch& feed) const;
 
- private:
+private:
   bool changes_weights() const { return kind_ != ProgramKind::accumulate; }
 
   ProgramKind kind_;
@@ -149,10 +150,10 @@ class TrainProgram {
   std::vector<Place> inputs_, outputs_;
   std::vector<std::string> parts_;
   std::shared_ptr<graph::Program> program_;
-  std::vector<bool> donated_;           // by input
-  std::vector<size_t> donated_params_;  // physical index of each
+  std::vector<bool> donated_;          // by input
+  std::vector<size_t> donated_params_; // physical index of each
   double head_flops_per_row_ = 0;
-  double head_rows_ = 0;  // of the feed, used or not
+  double head_rows_ = 0; // of the feed, used or not
 };
 
-}  // namespace dllm::train
+} // namespace dllm::train

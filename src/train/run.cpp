@@ -51,7 +51,8 @@ public:
       if (!take_step()) break;
       ++done_;
       if (runner_.requested_here(kCheckpoint) > 0 || wants_sync()) runner_.read_all();
-      const bool checkpoint = runner_.requested(kCheckpoint) > 0, enough = runner_.requested(kStop) > 0;
+      const bool checkpoint = runner_.requested(kCheckpoint) > 0,
+                 enough = runner_.requested(kStop) > 0;
       runner_.clear_requested();
       look_at_save();
       if (checkpoint) save();
@@ -165,9 +166,10 @@ private:
     Options options(checkpoint_schema());
     options.set_i64("keep_last", runner_.options().i64("keep_last"));
     options.set_i64("wait", wait ? 1 : 0);
-    options.set_i64("overwrite", 1);  // a run that goes on from an older checkpoint passes its former ones
+    options.set_i64("overwrite",
+                    1); // a run that goes on from an older checkpoint passes its former ones
     const SaveStart next = start_save(trainer_, &source_, runner_.options().str("root"), options);
-    look_at_save();  // the one before has ended
+    look_at_save(); // the one before has ended
     saved_step_ = runner_.counters().step;
     save_ = next;
     look_at_save();
@@ -176,7 +178,9 @@ private:
   // Sends the event of a save that is on disk; fails when it could not be written.
   void look_at_save() {
     if (!save_) return;
-    const SaveState now = save_->outcome == nullptr ? SaveState::written : save_->outcome->load(std::memory_order_acquire);
+    const SaveState now = save_->outcome == nullptr
+                              ? SaveState::written
+                              : save_->outcome->load(std::memory_order_acquire);
     if (now == SaveState::running) return;
     const SaveStart ended = *std::exchange(save_, std::nullopt);
     if (now == SaveState::failed) return state_.save.wait();
@@ -226,14 +230,14 @@ private:
   int64_t steps_;
   const EventFn& fn_;
   Task* task_;
-  static constexpr int64_t kUnknown = int64_t{1} << 40; // more steps than any run takes
+  static constexpr int64_t kUnknown = int64_t{1} << 40;         // more steps than any run takes
   const double budget_ = 60 * runner_.options().f64("minutes"); // seconds
   Clock::time_point start_ = Clock::now();
   const int64_t begin_ = runner_.counters().step;
   int64_t done_ = 0; // started
   int64_t read_ = 0; // read, their events sent
   int64_t saved_step_ = -1;
-  std::optional<SaveStart> save_;  // whose event was not sent yet
+  std::optional<SaveStart> save_; // whose event was not sent yet
   bool stopped_ = false;
   std::exception_ptr sink_error_; // the first
 };

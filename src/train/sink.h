@@ -32,7 +32,8 @@ public:
 };
 
 // "jsonl" (target: a file) or "console" (standard error). Fails with not_found for another kind.
-std::unique_ptr<Sink> make_sink(const std::string& kind, const std::string& target, const Options& options);
+std::unique_ptr<Sink> make_sink(const std::string& kind, const std::string& target,
+                                const Options& options);
 // One JSON object a line, appended to a file and written at once.
 std::unique_ptr<Sink> make_jsonl_sink(const std::string& path, int64_t every, bool append);
 std::unique_ptr<Sink> make_console_sink(int64_t every);

@@ -13,21 +13,24 @@
 namespace dllm::train {
 namespace {
 
-bool is_saved(const StateEntry& entry, bool with_sums) { return entry.use != StateUse::sum || with_sums; }
+bool is_saved(const StateEntry& entry, bool with_sums) {
+  return entry.use != StateUse::sum || with_sums;
+}
 
 void check_state_tensor(const ckpt::SafetensorsFile& file, const StateTensor& tensor) {
   if (!file.has(tensor.name)) {
-    fail_with_hint("were other tensors frozen, or was ema set otherwise?", Code::failed_precondition,
-                   "the checkpoint has no {}, which this trainer needs", tensor.name);
+    fail_with_hint("were other tensors frozen, or was ema set otherwise?",
+                   Code::failed_precondition, "the checkpoint has no {}, which this trainer needs",
+                   tensor.name);
   }
   const ckpt::TensorInfo& info = file.info(tensor.name);
   if (info.shape != tensor.shape || info.dtype != DType::f32) {
-    fail(Code::failed_precondition, "{} is {}{} in the checkpoint, expected f32{}", tensor.name, info.type,
-         info.shape.text(), tensor.shape.text());
+    fail(Code::failed_precondition, "{} is {}{} in the checkpoint, expected f32{}", tensor.name,
+         info.type, info.shape.text(), tensor.shape.text());
   }
 }
 
-}  // namespace
+} // namespace
 
 std::vector<StateTensor> state_tensors(const ProgramSpec& spec, bool with_sums) {
   std::vector<StateTensor> made;
@@ -37,8 +40,8 @@ std::vector<StateTensor> state_tensors(const ProgramSpec& spec, bool with_sums) 
     const model::ParamSpec& layout = entry.layout;
     for (int64_t layer = 0; layer < layout.copies(); ++layer) {
       for (size_t piece = 0; piece < layout.pieces.size(); ++piece) {
-        made.push_back({entry.name + "." + layout.logical_name(layout.pieces[piece], layer), i, piece, layer,
-                        layout.logical_shape(layout.pieces[piece])});
+        made.push_back({entry.name + "." + layout.logical_name(layout.pieces[piece], layer), i,
+                        piece, layer, layout.logical_shape(layout.pieces[piece])});
       }
     }
   }
@@ -73,7 +76,7 @@ void write_state(StateSnapshot& snapshot, const std::string& path, Task* task) {
   ckpt::SafetensorsWriter writer(path, specs);
   // Each stack is read once: the tensors of a name stand together in the file, those of a stack do not, so the host
   // holds the stacks of one name.
-  std::map<size_t, Tensor> stacks;  // by entry
+  std::map<size_t, Tensor> stacks; // by entry
   std::string name;
   for (const ckpt::TensorSpec& next : writer.order()) {
     check_task(task);
@@ -84,9 +87,11 @@ void write_state(StateSnapshot& snapshot, const std::string& path, Task* task) {
     Tensor& stack = stacks[tensor.entry];
     if (!stack.defined()) {
       const graph::BufferRef& buffer = snapshot.buffers[tensor.entry];
-      stack = buffer == nullptr ? std::exchange(snapshot.copies[tensor.entry], Tensor()) : buffer->read(task);
+      stack = buffer == nullptr ? std::exchange(snapshot.copies[tensor.entry], Tensor())
+                                : buffer->read(task);
     }
-    writer.write(next.name, model::read_piece(entry.layout, tensor.piece, tensor.layer, stack, task), task);
+    writer.write(next.name,
+                 model::read_piece(entry.layout, tensor.piece, tensor.layer, stack, task), task);
   }
   writer.close();
 }
@@ -94,30 +99,37 @@ void write_state(StateSnapshot& snapshot, const std::string& path, Task* task) {
 std::string layout_text(const StateSnapshot& snapshot) {
   Json tensors = Json::object();
   for (const StateTensor& tensor : snapshot.tensors) {
-    tensors[tensor.name] = {{"shape", tensor.shape.dims()},
-                            {"slices", {{{"rank", 0}, {"begin", 0}, {"end", tensor.shape.dim(0)}}}}};
+    tensors[tensor.name] = {
+        {"shape", tensor.shape.dims()},
+        {"slices", {{{"rank", 0}, {"begin", 0}, {"end", tensor.shape.dim(0)}}}}};
   }
-  return Json{{"format", 1}, {"ranks", 1}, {"axes", Json::object()}, {"tensors", tensors}}.dump(1) + "\n";
+  return Json{{"format", 1}, {"ranks", 1}, {"axes", Json::object()}, {"tensors", tensors}}.dump(1) +
+         "\n";
 }
 
-std::vector<graph::BufferRef> read_state(const StepRunner& runner, const std::string& path, bool with_sums,
-                                         const Task* task) {
+std::vector<graph::BufferRef> read_state(const StepRunner& runner, const std::string& path,
+                                         bool with_sums, const Task* task) {
   const ckpt::SafetensorsFile file(open_content(path), file_name(path));
   const std::vector<StateTensor> expected = state_tensors(runner.spec(), with_sums);
   for (const StateTensor& tensor : expected) check_state_tensor(file, tensor);
   if (file.tensors().size() != expected.size()) {
-    fail_with_hint("were other tensors frozen, or was ema set otherwise?", Code::failed_precondition,
-                   "the checkpoint has {} tensors of state, this trainer {}", file.tensors().size(), expected.size());
+    fail_with_hint("were other tensors frozen, or was ema set otherwise?",
+                   Code::failed_precondition,
+                   "the checkpoint has {} tensors of state, this trainer {}", file.tensors().size(),
+                   expected.size());
   }
   std::vector<graph::BufferRef> arrays;
   for (const StateEntry& entry : runner.spec().state) {
     arrays.push_back(nullptr);
     if (!is_saved(entry, with_sums)) continue;
     check_task(task);
-    const auto read = [&](const std::string& name) { return file.tensor_copy(entry.name + "." + name, task); };
-    arrays.back() = runner.engine().upload(model::join_logical(entry.layout, DType::f32, read, task));
+    const auto read = [&](const std::string& name) {
+      return file.tensor_copy(entry.name + "." + name, task);
+    };
+    arrays.back() =
+        runner.engine().upload(model::join_logical(entry.layout, DType::f32, read, task));
   }
   return arrays;
 }
 
-}  // namespace dllm::train
+} // namespace dllm::train

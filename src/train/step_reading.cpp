@@ -49,7 +49,9 @@ void StepRunner::read_oldest() {
   all_requests_ = numbers.control;
   const InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - step.start).count() * step.share;
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - step.start).count() *
+      step.share;
   if (step.kind == ProgramKind::accumulate) return add_micro_batch(numbers, seconds, step.flops);
   const Finished done = finished(step, numbers, seconds);
   if (!numbers.finite) {
@@ -62,7 +64,8 @@ void StepRunner::read_oldest() {
   if (on_read_) on_read_();
 }
 
-StepRunner::Finished StepRunner::finished(const InFlight& step, const StepNumbers& numbers, double seconds) const {
+StepRunner::Finished StepRunner::finished(const InFlight& step, const StepNumbers& numbers,
+                                          double seconds) const {
   Finished done{0, numbers.grad_norm, seconds, step.flops, numbers.parts};
   done.loss = numbers.sum / std::max(numbers.normalizer, 1.0);
   if (step.kind == ProgramKind::apply) {
@@ -104,7 +107,8 @@ void StepRunner::publish(const InFlight& step, const Finished& done) {
       {"compiles", static_cast<double>(engine().i64("compiles"))},
       {"skipped", static_cast<double>(counters_.skipped)},
   };
-  for (const auto& [name, part] : done.parts) values[name] = part.second > 0 ? part.first / part.second : 0.0;
+  for (const auto& [name, part] : done.parts)
+    values[name] = part.second > 0 ? part.first / part.second : 0.0;
   metrics_.set(values);
 }
 
@@ -117,9 +121,10 @@ void StepRunner::halt(const InFlight& step, const Finished& done) {
     accumulated_ = {};
     clear_sums();
   }
-  fail_with_hint("lower lr, set clip, look at the data; or set nonfinite = skip", Code::aborted,
-                 "step {}: loss {} with gradient norm {} is not finite; the weights are as before the step",
-                 step.after.step, done.loss, done.grad_norm);
+  fail_with_hint(
+      "lower lr, set clip, look at the data; or set nonfinite = skip", Code::aborted,
+      "step {}: loss {} with gradient norm {} is not finite; the weights are as before the step",
+      step.after.step, done.loss, done.grad_norm);
 }
 
 void StepRunner::restore(RestoredState state) {
@@ -138,4 +143,4 @@ void StepRunner::restore(RestoredState state) {
                 {"skipped", static_cast<double>(counters_.skipped)}});
 }
 
-}  // namespace dllm::train
+} // namespace dllm::train

@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kKeptPrograms = 8;
 
-std::shared_ptr<model::Model> prepared(std::shared_ptr<model::Model> model, const noise::Objective& objective,
-                                       const Options& options) {
+std::shared_ptr<model::Model> prepared(std::shared_ptr<model::Model> model,
+                                       const noise::Objective& objective, const Options& options) {
   prepare_model(*model, objective, options);
   return model;
 }
@@ -41,19 +41,23 @@ struct NoiseKey {
   int64_t step = 0;
 };
 
-Batch as_part_of_update(const noise::Objective& objective, const Batch& batch, const UpdatePart& part) {
+Batch as_part_of_update(const noise::Objective& objective, const Batch& batch,
+                        const UpdatePart& part) {
   const auto [first, total] = batch.global_rows(batch.at("ids").shape()[0]);
   int64_t all = total + part.rows;
   if (objective.spreads_over_rows()) {
     if (part.batches >= part.of_batches) {
       fail_with_hint("set the trainer option accumulate to the number of batches of an update",
                      Code::failed_precondition,
-                     "batch {} of an update of {}: objective {} spreads its times over the rows of the whole update",
+                     "batch {} of an update of {}: objective {} spreads its times over the rows of "
+                     "the whole update",
                      part.batches + 1, part.of_batches, objective.name());
     }
     if (part.rows != part.batches * total) {
-      fail_with_hint("give batches of equal size, or time_sampling = uniform", Code::invalid_argument,
-                     "batch {} of an update has {} rows, those before it have {} together: objective {} spreads its "
+      fail_with_hint("give batches of equal size, or time_sampling = uniform",
+                     Code::invalid_argument,
+                     "batch {} of an update has {} rows, those before it have {} together: "
+                     "objective {} spreads its "
                      "times over the rows of the whole update",
                      part.batches + 1, total, part.rows, objective.name());
     }
@@ -65,45 +69,42 @@ Batch as_part_of_update(const noise::Objective& objective, const Batch& batch, c
 }
 
 // The arrays that Objective::loss reads: noise is drawn unless the batch is prepared. part: null for a whole update.
-Batch make_feed(const noise::Objective& objective, const model::ModelConfig& config, const Batch& batch,
-                const NoiseKey& key, const UpdatePart* part) {
+Batch make_feed(const noise::Objective& objective, const model::ModelConfig& config,
+                const Batch& batch, const NoiseKey& key, const UpdatePart* part) {
   if (objective.is_prepared(batch)) return objective.feed(batch, config);
   const noise::PrepareContext context = noise::prepare_context(objective, config);
   const Batch rows = part != nullptr ? as_part_of_update(objective, batch, *part) : batch;
   return objective.feed(objective.prepare(rows, key.seed, key.step, context), config);
 }
 
-}  // namespace
+} // namespace
 
-StepRunner::StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef objective, const Options& options)
-    : objective_(std::move(objective)),
-      options_(options),
-      rate_(learning_rate_of(options)),
-      hyper_(hyper_of(options)),
-      spec_{.options = options},
-      programs_(kKeptPrograms),
-      own_requests_(kControlCount),
-      all_requests_(kControlCount) {
-  optimizer_of(options);  // wrong options leave the model as it is
+StepRunner::StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef objective,
+                       const Options& options)
+    : objective_(std::move(objective)), options_(options), rate_(learning_rate_of(options)),
+      hyper_(hyper_of(options)), spec_{.options = options}, programs_(kKeptPrograms),
+      own_requests_(kControlCount), all_requests_(kControlCount) {
+  optimizer_of(options); // wrong options leave the model as it is
   model_ = prepared(std::move(model), *objective_, options);
   spec_ = program_spec(*model_, *objective_, options);
   const std::vector<graph::BufferRef> weights = model_->params().snapshot();
   for (const StateEntry& entry : spec_.state) {
     switch (entry.use) {
-      case StateUse::optimizer:
-        arrays_.push_back(engine().upload(Tensor(DType::f32, entry.layout.shape())));
-        break;
-      case StateUse::average:
-        arrays_.push_back(engine().upload(weights[spec_.trained[entry.parameter]]->read()));
-        break;
-      case StateUse::sum: arrays_.push_back(nullptr); break;
+    case StateUse::optimizer:
+      arrays_.push_back(engine().upload(Tensor(DType::f32, entry.layout.shape())));
+      break;
+    case StateUse::average:
+      arrays_.push_back(engine().upload(weights[spec_.trained[entry.parameter]]->read()));
+      break;
+    case StateUse::sum: arrays_.push_back(nullptr); break;
     }
   }
 }
 
 void StepRunner::check_usable() const {
   if (lost_.empty()) return;
-  fail_with_hint("restore the last checkpoint", Code::aborted, "the trainer's state was lost: {}", lost_);
+  fail_with_hint("restore the last checkpoint", Code::aborted, "the trainer's state was lost: {}",
+                 lost_);
 }
 
 Hyper StepRunner::hyper() const {
@@ -120,7 +121,8 @@ std::vector<graph::BufferRef> StepRunner::averages() const {
   std::vector<graph::BufferRef> made(model_->params().physical().size());
   model_->params().while_whole([&] {
     for (size_t i = 0; i < arrays_.size(); ++i) {
-      if (spec_.state[i].use == StateUse::average) made[spec_.trained[spec_.state[i].parameter]] = arrays_[i];
+      if (spec_.state[i].use == StateUse::average)
+        made[spec_.trained[spec_.state[i].parameter]] = arrays_[i];
     }
   });
   return made;
@@ -135,9 +137,11 @@ Batch StepRunner::feed_of(const Batch& batch, bool is_part) const {
 
 std::vector<float> StepRunner::scalars() const {
   const Hyper hyper = this->hyper();
-  const UpdateInfo info{hyper.lr * rate_.factor(counters_.updates, clock_), hyper.weight_decay, counters_.updates + 1};
+  const UpdateInfo info{hyper.lr * rate_.factor(counters_.updates, clock_), hyper.weight_decay,
+                        counters_.updates + 1};
   std::vector<float> made;
-  for (const double value : spec_.optimizer->step_scalars(options_, info)) made.push_back(static_cast<float>(value));
+  for (const double value : spec_.optimizer->step_scalars(options_, info))
+    made.push_back(static_cast<float>(value));
   const size_t own = spec_.optimizer->scalars.size();
   if (made.size() != own) fail(Code::internal, "{} scalars of {}", made.size(), own);
   made.resize(own + kSharedScalarCount);
@@ -157,12 +161,13 @@ StepRunner::InFlight StepRunner::begin(ProgramKind kind) const {
   step.start = std::chrono::steady_clock::now();
   step.share = 1.0 / static_cast<double>(1 + in_flight_.size());
   const double lr = hyper().lr * rate_.factor(counters_.updates, clock_);
-  step.lr = static_cast<double>(static_cast<float>(lr));  // as the program takes it
+  step.lr = static_cast<double>(static_cast<float>(lr)); // as the program takes it
   return step;
 }
 
 // The program is compiled when the feed has a new shape.
-void StepRunner::launch(InFlight& step, const Batch& feed, const std::vector<float>& scalars, const Task* task) {
+void StepRunner::launch(InFlight& step, const Batch& feed, const std::vector<float>& scalars,
+                        const Task* task) {
   check_task(task);
   step.program = programs_.get({step.kind, runtime::feed_signature(feed)}, [&] {
     return std::make_shared<const TrainProgram>(spec_, step.kind, feed);
@@ -187,7 +192,8 @@ void StepRunner::push(InFlight step) {
 void StepRunner::start_step(const Batch& batch, const Task* task) {
   check_usable();
   if (accumulated_.batches > 0) {
-    fail_with_hint("call apply first", Code::failed_precondition, "{} batches are accumulated", accumulated_.batches);
+    fail_with_hint("call apply first", Code::failed_precondition, "{} batches are accumulated",
+                   accumulated_.batches);
   }
   make_room();
   InFlight step = begin(ProgramKind::fused);
@@ -225,7 +231,8 @@ void StepRunner::start_apply(const Task* task) {
   if (objective_->spreads_over_rows() && accumulated_.drawn > 0 && accumulated_.batches < whole) {
     fail_with_hint("accumulate the rest, or set accumulate to the number of batches of an update",
                    Code::failed_precondition,
-                   "{} of {} batches are accumulated: objective {} spreads its times over the rows of the whole update",
+                   "{} of {} batches are accumulated: objective {} spreads its times over the rows "
+                   "of the whole update",
                    accumulated_.batches, whole, objective_->name());
   }
   InFlight step = begin(ProgramKind::apply);
@@ -252,4 +259,4 @@ void StepRunner::clear_sums() {
   }
 }
 
-}  // namespace dllm::train
+} // namespace dllm::train

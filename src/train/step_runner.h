@@ -22,43 +22,43 @@ namespace dllm::train {
 
 // The figures of a trainer, readable from any thread.
 class Metrics {
- public:
+public:
   // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped checkpoint_stall_seconds, all 0.
   Metrics();
-  void set(const std::map<std::string, double>& values);  // at once; others stay
+  void set(const std::map<std::string, double>& values); // at once; others stay
   std::map<std::string, double> all() const;
-  double at(const std::string& key) const;  // not_found with the nearest key
+  double at(const std::string& key) const; // not_found with the nearest key
 
- private:
+private:
   mutable std::mutex mutex_;
   std::map<std::string, double> values_;
 };
 
 struct Counters {
-  int64_t step = 0;     // optimizer steps, those left out included
-  int64_t updates = 0;  // steps that changed the weights
-  int64_t skipped = 0;  // steps left out because something was not finite
+  int64_t step = 0;    // optimizer steps, those left out included
+  int64_t updates = 0; // steps that changed the weights
+  int64_t skipped = 0; // steps left out because something was not finite
   int64_t tokens = 0;
-  int64_t batches = 0;  // prepared batches, micro-batches included
+  int64_t batches = 0; // prepared batches, micro-batches included
 };
 
 // Micro-batches since the last update. Their gradients are the state arrays of use sum.
 struct Accumulated {
   int64_t batches = 0;
-  int64_t rows = 0;   // global rows so far: the next micro-batch's noise starts there
-  int64_t drawn = 0;  // micro-batches whose noise was drawn here
+  int64_t rows = 0;  // global rows so far: the next micro-batch's noise starts there
+  int64_t drawn = 0; // micro-batches whose noise was drawn here
   int64_t tokens = 0;
-  double sum = 0;     // of the losses, unnormalized
+  double sum = 0; // of the losses, unnormalized
   double normalizer = 0;
-  double mean_sum = 0;  // of the means of the micro-batches (option compat)
+  double mean_sum = 0; // of the means of the micro-batches (option compat)
   double seconds = 0, flops = 0;
-  std::map<std::string, std::pair<double, double>> parts;  // sum, count
+  std::map<std::string, std::pair<double, double>> parts; // sum, count
 };
 
 // What a restore sets.
 struct RestoredState {
-  std::vector<std::pair<size_t, graph::BufferRef>> weights;  // by physical index
-  std::vector<graph::BufferRef> arrays;                      // as ProgramSpec::state
+  std::vector<std::pair<size_t, graph::BufferRef>> weights; // by physical index
+  std::vector<graph::BufferRef> arrays;                     // as ProgramSpec::state
   Counters counters;
   Accumulated accumulated;
   Hyper hyper;
@@ -67,9 +67,10 @@ struct RestoredState {
 // On an engine that runs ahead the host prepares the next batch while the device works, so the numbers of a step are
 // read up to two steps late; on the others at once. One call at a time; metrics(), hyper() and average() at any time.
 class StepRunner {
- public:
+public:
   // Prepares the model for training (programs.h).
-  StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef objective, const Options& options);
+  StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef objective,
+             const Options& options);
 
   // A step, and its halves. The counters then count it. A failure, now or when it is read, is one of Trainer::step.
   void start_step(const Batch& batch, const Task* task);
@@ -79,7 +80,9 @@ class StepRunner {
   // stop: it and all after it are as if never started. When the device failed, the state is lost.
   void read_all();
 
-  void on_read(std::function<void()> call) { on_read_ = std::move(call); }  // after the metrics of a step were set
+  void on_read(std::function<void()> call) {
+    on_read_ = std::move(call);
+  } // after the metrics of a step were set
   double last_loss() const { return last_loss_; }
 
   const std::shared_ptr<model::Model>& model() const { return model_; }
@@ -89,8 +92,10 @@ class StepRunner {
   const ProgramSpec& spec() const { return spec_; }
   graph::Engine& engine() const { return model_->engine(); }
 
-  const Counters& counters() const { return counters_; }           // steps in flight as if all were finite
-  const Accumulated& accumulated() const { return accumulated_; }  // batches, rows and tokens of all; rest: those read
+  const Counters& counters() const { return counters_; } // steps in flight as if all were finite
+  const Accumulated& accumulated() const {
+    return accumulated_;
+  } // batches, rows and tokens of all; rest: those read
   Metrics& metrics() { return metrics_; }
   const Metrics& metrics() const { return metrics_; }
   Hyper hyper() const;
@@ -111,29 +116,30 @@ class StepRunner {
   // The moving average of a trained parameter by physical index, all of one step. Null for others.
   std::vector<graph::BufferRef> averages() const;
   bool is_lost() const { return !lost_.empty(); }
-  void check_usable() const;  // fails with aborted when the state was lost
+  void check_usable() const; // fails with aborted when the state was lost
 
   // Everything in flight is forgotten. Does not fail.
   void restore(RestoredState state);
 
- private:
+private:
   // A step or micro-batch that was started and is not read yet.
   struct InFlight {
     ProgramKind kind = ProgramKind::fused;
     std::shared_ptr<const TrainProgram> program;
     graph::BufferRef numbers;
     double flops = 0;
-    Counters before, after;  // of the runner, as if the step were finite
-    Accumulated sums;        // apply: of its micro-batches
+    Counters before, after; // of the runner, as if the step were finite
+    Accumulated sums;       // apply: of its micro-batches
     double lr = 0;
     int64_t tokens = 0;
     std::chrono::steady_clock::time_point start;
-    double share = 1;  // of the seconds until it is read: others were in flight when it started
+    double share = 1; // of the seconds until it is read: others were in flight when it started
   };
   struct Finished;
 
   InFlight begin(ProgramKind kind) const;
-  void launch(InFlight& step, const Batch& feed, const std::vector<float>& scalars, const Task* task);
+  void launch(InFlight& step, const Batch& feed, const std::vector<float>& scalars,
+              const Task* task);
   void push(InFlight step);
   void wait_where_needed();
   void make_room();
@@ -152,21 +158,22 @@ class StepRunner {
   noise::ObjectiveRef objective_;
   Options options_;
   LearningRate rate_;
-  Hyper hyper_;  // guarded by hyper_mutex_
+  Hyper hyper_; // guarded by hyper_mutex_
   mutable std::mutex hyper_mutex_;
   ProgramSpec spec_;
-  std::vector<graph::BufferRef> arrays_;  // written while a step has its turn in the ParamStore
-  runtime::ProgramCache<std::pair<ProgramKind, std::string>, std::shared_ptr<const TrainProgram>> programs_;
-  std::deque<InFlight> in_flight_;  // oldest first
-  graph::BufferRef halted_;         // f32 scalar of the last update: was one not finite?; null: none was
+  std::vector<graph::BufferRef> arrays_; // written while a step has its turn in the ParamStore
+  runtime::ProgramCache<std::pair<ProgramKind, std::string>, std::shared_ptr<const TrainProgram>>
+      programs_;
+  std::deque<InFlight> in_flight_; // oldest first
+  graph::BufferRef halted_; // f32 scalar of the last update: was one not finite?; null: none was
   Counters counters_;
   Accumulated accumulated_;
   std::vector<int32_t> own_requests_, all_requests_;
   double clock_ = 0;
   double last_loss_ = 0;
-  std::string lost_;  // why the state cannot be used any more, or ""
+  std::string lost_; // why the state cannot be used any more, or ""
   std::function<void()> on_read_;
   Metrics metrics_;
 };
 
-}  // namespace dllm::train
+} // namespace dllm::train

@@ -10,9 +10,9 @@ namespace {
 
 StepGraph build_step_graph(const ProgramSpec& spec, ProgramKind kind, const Batch& feed) {
   switch (kind) {
-    case ProgramKind::fused: return build_fused(spec, feed);
-    case ProgramKind::accumulate: return build_accumulate(spec, feed);
-    case ProgramKind::apply: return build_apply(spec);
+  case ProgramKind::fused: return build_fused(spec, feed);
+  case ProgramKind::accumulate: return build_accumulate(spec, feed);
+  case ProgramKind::apply: return build_apply(spec);
   }
   fail(Code::internal, "unknown kind of program");
 }
@@ -20,7 +20,7 @@ StepGraph build_step_graph(const ProgramSpec& spec, ProgramKind kind, const Batc
 // The parameters of the model during one run: those that it writes are taken out of the store, and go back when this
 // object is destroyed, unless they are lost.
 class ParameterTurn {
- public:
+public:
   ParameterTurn(model::ParamStore& store, std::span<const size_t> written, const Task* task)
       : store_(store), written_(written) {
     returned_.reserve(written.size());
@@ -44,9 +44,9 @@ class ParameterTurn {
     lost_ = true;
   }
 
-  std::vector<graph::BufferRef> buffers;  // by physical index
+  std::vector<graph::BufferRef> buffers; // by physical index
 
- private:
+private:
   model::ParamStore& store_;
   std::span<const size_t> written_;
   std::vector<graph::BufferRef> returned_;
@@ -54,7 +54,7 @@ class ParameterTurn {
   bool changed_ = false, lost_ = false;
 };
 
-}  // namespace
+} // namespace
 
 TrainProgram::TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batch& feed)
     : kind_(kind), engine_(spec.model->engine()) {
@@ -68,14 +68,16 @@ TrainProgram::TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batc
     if (output.donated_input >= 0) donated_[static_cast<size_t>(output.donated_input)] = true;
   }
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (donated_[i] && inputs_[i].kind == Place::Kind::parameter) donated_params_.push_back(inputs_[i].index);
+    if (donated_[i] && inputs_[i].kind == Place::Kind::parameter)
+      donated_params_.push_back(inputs_[i].index);
   }
   if (const Tensor* rows = feed.find(noise::kHeadRows)) {
     // The head multiplies once forward, once again for the gradients, which take two products.
     constexpr double kHeadProducts = 4;
     const model::ModelConfig& config = spec.model->config();
     head_rows_ = static_cast<double>(rows->count());
-    head_flops_per_row_ = kHeadProducts * 2.0 * static_cast<double>(config.vocab_size * config.hidden_size);
+    head_flops_per_row_ =
+        kHeadProducts * 2.0 * static_cast<double>(config.vocab_size * config.hidden_size);
   }
 }
 
@@ -85,17 +87,19 @@ graph::BufferRef TrainProgram::run(const Operands& operands, const Task* task) c
   std::vector<graph::BufferRef> fresh(inputs_.size());
   for (size_t i = 0; i < inputs_.size(); ++i) {
     switch (inputs_[i].kind) {
-      case Kind::scalars: {
-        const auto count = static_cast<int64_t>(operands.scalars.size());
-        fresh[i] = engine_.upload(Tensor::from(Shape{count}, operands.scalars));
-        break;
-      }
-      case Kind::control: fresh[i] = engine_.upload(Tensor::from(Shape{kControlCount}, operands.control)); break;
-      case Kind::halted:
-        fresh[i] = operands.halted ? operands.halted : engine_.upload(Tensor(DType::f32, Shape{}));
-        break;
-      case Kind::feed: fresh[i] = engine_.upload(operands.feed.value(inputs_[i].index), true); break;
-      default: break;
+    case Kind::scalars: {
+      const auto count = static_cast<int64_t>(operands.scalars.size());
+      fresh[i] = engine_.upload(Tensor::from(Shape{count}, operands.scalars));
+      break;
+    }
+    case Kind::control:
+      fresh[i] = engine_.upload(Tensor::from(Shape{kControlCount}, operands.control));
+      break;
+    case Kind::halted:
+      fresh[i] = operands.halted ? operands.halted : engine_.upload(Tensor(DType::f32, Shape{}));
+      break;
+    case Kind::feed: fresh[i] = engine_.upload(operands.feed.value(inputs_[i].index), true); break;
+    default: break;
     }
   }
   ParameterTurn turn(operands.params, donated_params_, task);
@@ -153,4 +157,4 @@ double TrainProgram::flops(const Batch& feed) const {
   return program_->plan().flops - head_flops_per_row_ * unused;
 }
 
-}  // namespace dllm::train
+} // namespace dllm::train

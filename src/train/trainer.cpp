@@ -57,8 +57,8 @@ const noise::ObjectiveRef& Trainer::objective() const {
 }
 
 Metrics::Metrics() {
-  for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_second", "mfu", "memory", "compiles",
-                          "skipped", "checkpoint_stall_seconds"}) {
+  for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_second", "mfu",
+                          "memory", "compiles", "skipped", "checkpoint_stall_seconds"}) {
     values_[key] = 0.0;
   }
 }
@@ -80,16 +80,20 @@ double Metrics::at(const std::string& key) const {
   std::vector<std::string> names;
   for (const auto& [name, value] : values) names.push_back(name);
   const std::string near = nearest(key, names);
-  fail_with_hint(near.empty() ? "" : "did you mean " + near + "?", Code::not_found, "no metric named {}", key);
+  fail_with_hint(near.empty() ? "" : "did you mean " + near + "?", Code::not_found,
+                 "no metric named {}", key);
 }
 
-double Trainer::metric(const std::string& key) const { return state_->runner.metrics().at(key); }
+double Trainer::metric(const std::string& key) const {
+  return state_->runner.metrics().at(key);
+}
 
 namespace {
 
 // What the optimizer keeps in addition to the weights.
 Json describe_optimizer(const ProgramSpec& spec) {
-  Json made = {{"name", spec.optimizer->name}, {"arrays", Json::array()}, {"scalars", Json::array()}};
+  Json made = {
+      {"name", spec.optimizer->name}, {"arrays", Json::array()}, {"scalars", Json::array()}};
   for (const StateEntry& entry : spec.state) {
     if (entry.use != StateUse::optimizer) continue;
     const int64_t bytes = dtype_size(DType::f32) * entry.layout.shape().count();
@@ -117,7 +121,8 @@ Json Trainer::describe() const {
   made["objective"] = runner.objective()->describe();
   Json quirks = Json::array();
   if (runner.spec().mean_of_means)
-    quirks.push_back("each accumulated batch is divided by its own count, as dllm-jax and nano-dlm do");
+    quirks.push_back(
+        "each accumulated batch is divided by its own count, as dllm-jax and nano-dlm do");
   if (runner.rate().starts_at_zero)
     quirks.push_back("the first update of warm-up has rate 0, as in dllm-jax and nano-dlm");
   made["quirks"] = quirks;

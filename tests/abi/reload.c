@@ -9,21 +9,21 @@
 #include <time.h>
 
 typedef int32_t (*version_fn)(void);
-typedef const char *(*name_fn)(int32_t);
-typedef void *(*new_fn)(void);
-typedef void (*release_fn)(void *);
-typedef int32_t (*options_fn)(const char *, void **, void *);
+typedef const char* (*name_fn)(int32_t);
+typedef void* (*new_fn)(void);
+typedef void (*release_fn)(void*);
+typedef int32_t (*options_fn)(const char*, void**, void*);
 
 static int failures;
 
-static void check(int good, const char *what) {
+static void check(int good, const char* what) {
   printf("%s - %s\n", good ? "ok" : "not ok", what);
   if (!good) failures++;
 }
 
 /* ISO C has no cast from void * to a function; a copy of the bits is the way POSIX blesses. */
-static void find(void *library, const char *name, void *function) {
-  void *symbol = dlsym(library, name);
+static void find(void* library, const char* name, void* function) {
+  void* symbol = dlsym(library, name);
   if (symbol == NULL) {
     printf("not ok - %s: %s\n", name, dlerror());
     failures++;
@@ -31,13 +31,13 @@ static void find(void *library, const char *name, void *function) {
   memcpy(function, &symbol, sizeof symbol);
 }
 
-static void *open_library(const char *path) {
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+static void* open_library(const char* path) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) printf("not ok - dlopen: %s\n", dlerror());
   return library;
 }
 
-static void use(void *library) {
+static void use(void* library) {
   version_fn abi_version;
   name_fn status_name;
   new_fn error_new;
@@ -64,7 +64,7 @@ static void use(void *library) {
 static name_fn late_name;
 static volatile int closed;
 
-static void *late(void *unused) {
+static void* late(void* unused) {
   struct timespec moment = {0, 1000000};
   int calls_after = 0;
   (void)unused;
@@ -76,7 +76,7 @@ static void *late(void *unused) {
   return &late_name;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   void *library, *survived = NULL;
   pthread_t thread;
   int round;

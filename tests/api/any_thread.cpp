@@ -57,8 +57,8 @@ struct Shared {
 class Caller {
 public:
   Caller(Shared& shared, int number)
-      : s(shared), own(shared.folder / ("thread" + std::to_string(number))),
-        err(dllm_error_new()), buffer(dllm_buffer_new()) {
+      : s(shared), own(shared.folder / ("thread" + std::to_string(number))), err(dllm_error_new()),
+        buffer(dllm_buffer_new()) {
     fs::create_directories(own);
     add_containers(), add_files(), add_model(), add_work(), add_library(), add_text();
   }
@@ -103,12 +103,14 @@ private:
 
 void Caller::add_containers() {
   const auto new_batch = [this] {
-    make<dllm_batch>("batch", [&](auto out) { return dllm_batch_new(out, err); }, dllm_batch_release);
+    make<dllm_batch>(
+        "batch", [&](auto out) { return dllm_batch_new(out, err); }, dllm_batch_release);
   };
   calls["dllm_batch_new"] = calls["dllm_batch_release"] = new_batch;
   calls["dllm_batch_array"] = [this] {
-    make<dllm_tensor>("array", [&](auto out) { return dllm_batch_array(s.batch, "ids", out, err); },
-                      dllm_tensor_release);
+    make<dllm_tensor>(
+        "array", [&](auto out) { return dllm_batch_array(s.batch, "ids", out, err); },
+        dllm_tensor_release);
   };
   calls["dllm_batch_count"] = [this] { good(dllm_batch_count(s.batch) >= 2, "batch_count"); };
   calls["dllm_batch_name"] = [this] { good(dllm_batch_name(s.batch, 0) != nullptr, "batch_name"); };
@@ -122,18 +124,24 @@ void Caller::add_containers() {
   calls["dllm_error_message"] = [this] { good(dllm_error_message(err) != nullptr, "message"); };
   calls["dllm_error_hint"] = [this] { good(dllm_error_hint(err) != nullptr, "hint"); };
   const auto new_options = [this] {
-    make<dllm_options>("options", [&](auto out) { return dllm_options_new("decoder", out, err); },
-                       dllm_options_release);
+    make<dllm_options>(
+        "options", [&](auto out) { return dllm_options_new("decoder", out, err); },
+        dllm_options_release);
   };
   calls["dllm_options_new"] = calls["dllm_options_release"] = new_options;
-  calls["dllm_options_to_json"] = [this] { ok(dllm_options_to_json(s.options, buffer, err), "json"); };
-  calls["dllm_options_schema"] = [this] { ok(dllm_options_schema("trainer", buffer, err), "schema"); };
+  calls["dllm_options_to_json"] = [this] {
+    ok(dllm_options_to_json(s.options, buffer, err), "json");
+  };
+  calls["dllm_options_schema"] = [this] {
+    ok(dllm_options_schema("trainer", buffer, err), "schema");
+  };
   const auto new_tensor = [this] {
     const std::array<int64_t, 1> dims{3};
     const std::array<float, 3> data{1, 2, 3};
-    make<dllm_tensor>("tensor",
-                      [&](auto out) { return dllm_tensor_new(DLLM_F32, dims.data(), 1, data.data(), out, err); },
-                      dllm_tensor_release);
+    make<dllm_tensor>(
+        "tensor",
+        [&](auto out) { return dllm_tensor_new(DLLM_F32, dims.data(), 1, data.data(), out, err); },
+        dllm_tensor_release);
   };
   calls["dllm_tensor_new"] = calls["dllm_tensor_release"] = new_tensor;
   calls["dllm_tensor_dtype"] = [this] { good(dllm_tensor_dtype(s.tensor) == DLLM_I32, "dtype"); };
@@ -142,10 +150,13 @@ void Caller::add_containers() {
   calls["dllm_tensor_data"] = [this] { good(dllm_tensor_data(s.tensor) != nullptr, "data"); };
   calls["dllm_tensor_read"] = [this] {
     std::vector<float> read(static_cast<size_t>(dllm_tensor_dim(s.tensor, 0) * 32));
-    ok(dllm_tensor_read(s.tensor, DLLM_F32, read.data(), static_cast<int64_t>(read.size() * 4), err), "read");
+    ok(dllm_tensor_read(s.tensor, DLLM_F32, read.data(), static_cast<int64_t>(read.size() * 4),
+                        err),
+       "read");
   };
   const auto new_source = [this] {
-    make<dllm_source>("source", [&](auto out) { return dllm_source_new(out, err); }, dllm_source_release);
+    make<dllm_source>(
+        "source", [&](auto out) { return dllm_source_new(out, err); }, dllm_source_release);
   };
   calls["dllm_source_new"] = calls["dllm_source_release"] = new_source;
   const auto new_task = [] { dllm_task_release(dllm_task_new()); };
@@ -156,7 +167,9 @@ void Caller::add_containers() {
     dllm_task_release(task);
   };
   // The task of the training that runs; nothing here stops it.
-  calls["dllm_task_is_cancelled"] = [this] { good(dllm_task_is_cancelled(s.task) == 0, "cancelled"); };
+  calls["dllm_task_is_cancelled"] = [this] {
+    good(dllm_task_is_cancelled(s.task) == 0, "cancelled");
+  };
   calls["dllm_task_set_deadline"] = [this] { dllm_task_set_deadline(s.task, 3600 * 1000); };
   calls["dllm_task_progress"] = [this] {
     int64_t done = -1, total = -1;
@@ -167,73 +180,99 @@ void Caller::add_containers() {
 
 void Caller::add_files() {
   const std::string root = (s.folder / "run").string();
-  calls["dllm_checkpoint_latest"] = [=, this] { ok(dllm_checkpoint_latest(root.c_str(), buffer, err), "latest"); };
+  calls["dllm_checkpoint_latest"] = [=, this] {
+    ok(dllm_checkpoint_latest(root.c_str(), buffer, err), "latest");
+  };
   const auto open = [=, this] {
-    make<dllm_checkpoint>("open",
-                          [&](auto out) { return dllm_checkpoint_open((s.folder / "model").c_str(), out, err); },
-                          dllm_checkpoint_release);
+    make<dllm_checkpoint>(
+        "open",
+        [&](auto out) { return dllm_checkpoint_open((s.folder / "model").c_str(), out, err); },
+        dllm_checkpoint_release);
   };
   calls["dllm_checkpoint_open"] = calls["dllm_checkpoint_release"] = open;
-  calls["dllm_checkpoint_describe"] = [this] { ok(dllm_checkpoint_describe(s.checkpoint, buffer, err), "describe"); };
-  calls["dllm_checkpoint_tensor"] = [this] {
-    make<dllm_tensor>("tensor",
-                      [&](auto out) { return dllm_checkpoint_tensor(s.checkpoint, "model.norm.weight", out, err); },
-                      dllm_tensor_release);
+  calls["dllm_checkpoint_describe"] = [this] {
+    ok(dllm_checkpoint_describe(s.checkpoint, buffer, err), "describe");
   };
-  calls["dllm_checkpoint_verify"] = [this] { ok(dllm_checkpoint_verify(s.checkpoint, nullptr, err), "verify"); };
+  calls["dllm_checkpoint_tensor"] = [this] {
+    make<dllm_tensor>(
+        "tensor",
+        [&](auto out) {
+          return dllm_checkpoint_tensor(s.checkpoint, "model.norm.weight", out, err);
+        },
+        dllm_tensor_release);
+  };
+  calls["dllm_checkpoint_verify"] = [this] {
+    ok(dllm_checkpoint_verify(s.checkpoint, nullptr, err), "verify");
+  };
   calls["dllm_model_save"] = [this] {
     dllm_options* opts = make_options("save", R"({"overwrite": true})", err);
     ok(dllm_model_save(s.w.model, (own / "saved").c_str(), opts, nullptr, err), "save");
     dllm_options_release(opts);
   };
   calls["dllm_model_load"] = [this] {
-    make<dllm_model>("load",
-                     [&](auto out) {
-                       return dllm_model_load(s.w.engine, (s.folder / "model").c_str(), nullptr, nullptr, out, err);
-                     },
-                     dllm_model_release);
+    make<dllm_model>(
+        "load",
+        [&](auto out) {
+          return dllm_model_load(s.w.engine, (s.folder / "model").c_str(), nullptr, nullptr, out,
+                                 err);
+        },
+        dllm_model_release);
   };
   calls["dllm_model_load_source"] = [this] {
-    make<dllm_model>("load_source",
-                     [&](auto out) { return dllm_model_load_source(s.w.engine, s.source, nullptr, nullptr, out, err); },
-                     dllm_model_release);
+    make<dllm_model>(
+        "load_source",
+        [&](auto out) {
+          return dllm_model_load_source(s.w.engine, s.source, nullptr, nullptr, out, err);
+        },
+        dllm_model_release);
   };
   calls["dllm_dataset_open"] = [this] {
-    make<dllm_dataset>("dataset_open",
-                       [&](auto out) {
-                         return dllm_dataset_open((s.folder / "text.txt").c_str(), s.w.tok, nullptr, nullptr, out, err);
-                       },
-                       dllm_dataset_release);
+    make<dllm_dataset>(
+        "dataset_open",
+        [&](auto out) {
+          return dllm_dataset_open((s.folder / "text.txt").c_str(), s.w.tok, nullptr, nullptr, out,
+                                   err);
+        },
+        dllm_dataset_release);
   };
   calls["dllm_dataset_save"] = [this] {
     fs::remove(own / "rows.tokens");
-    ok(dllm_dataset_save(s.w.data, (own / "rows.tokens").c_str(), nullptr, nullptr, err), "dataset_save");
+    ok(dllm_dataset_save(s.w.data, (own / "rows.tokens").c_str(), nullptr, nullptr, err),
+       "dataset_save");
   };
   calls["dllm_engine_plan"] = [this] {
-    ok(dllm_engine_plan(s.w.engine, (s.folder / "model").c_str(), nullptr, nullptr, buffer, err), "plan");
+    ok(dllm_engine_plan(s.w.engine, (s.folder / "model").c_str(), nullptr, nullptr, buffer, err),
+       "plan");
   };
 }
 
 void Caller::add_model() {
   const auto new_model = [this] {
-    make<dllm_model>("model_new",
-                     [&](auto out) {
-                       return dllm_model_new(s.w.engine, s.config.data(), static_cast<int64_t>(s.config.size()),
-                                             nullptr, nullptr, out, err);
-                     },
-                     dllm_model_release);
+    make<dllm_model>(
+        "model_new",
+        [&](auto out) {
+          return dllm_model_new(s.w.engine, s.config.data(), static_cast<int64_t>(s.config.size()),
+                                nullptr, nullptr, out, err);
+        },
+        dllm_model_release);
   };
   calls["dllm_model_new"] = calls["dllm_model_release"] = new_model;
   calls["dllm_model_config"] = [this] { ok(dllm_model_config(s.w.model, buffer, err), "config"); };
-  calls["dllm_model_describe"] = [this] { ok(dllm_model_describe(s.w.model, buffer, err), "describe"); };
+  calls["dllm_model_describe"] = [this] {
+    ok(dllm_model_describe(s.w.model, buffer, err), "describe");
+  };
   calls["dllm_model_i64"] = [this] {
     int64_t bytes = 0;
     ok(dllm_model_i64(s.w.model, "bytes", &bytes, err), "bytes");
     good(bytes > 1000, "bytes of a model that is there");
   };
   calls["dllm_model_version"] = [this] { good(dllm_model_version(s.w.model) > 0, "version"); };
-  calls["dllm_model_param_count"] = [this] { good(dllm_model_param_count(s.w.model) > 10, "param_count"); };
-  calls["dllm_model_param_name"] = [this] { good(dllm_model_param_name(s.w.model, 3) != nullptr, "param_name"); };
+  calls["dllm_model_param_count"] = [this] {
+    good(dllm_model_param_count(s.w.model) > 10, "param_count");
+  };
+  calls["dllm_model_param_name"] = [this] {
+    good(dllm_model_param_name(s.w.model, 3) != nullptr, "param_name");
+  };
   calls["dllm_model_param"] = [this] {
     for (int64_t i = 0; i < dllm_model_param_count(s.w.model); ++i) {
       dllm_tensor* value = nullptr;
@@ -244,20 +283,31 @@ void Caller::add_model() {
     }
   };
   const auto new_engine = [this] {
-    make<dllm_engine>("engine", [&](auto out) { return dllm_engine_new(nullptr, out, err); }, dllm_engine_release);
+    make<dllm_engine>(
+        "engine", [&](auto out) { return dllm_engine_new(nullptr, out, err); },
+        dllm_engine_release);
   };
   calls["dllm_engine_new"] = calls["dllm_engine_release"] = new_engine;
   calls["dllm_engine_new_hosted"] = [this] {
     const auto in_order = [](int64_t count, dllm_chunk_fn chunk, void* job, void*) {
       for (int64_t i = 0; i < count; ++i) chunk(job, i);
     };
-    make<dllm_engine>("hosted",
-                      [&](auto out) { return dllm_engine_new_hosted(nullptr, nullptr, nullptr, in_order, nullptr, out, err); },
-                      dllm_engine_release);
+    make<dllm_engine>(
+        "hosted",
+        [&](auto out) {
+          return dllm_engine_new_hosted(nullptr, nullptr, nullptr, in_order, nullptr, out, err);
+        },
+        dllm_engine_release);
   };
-  calls["dllm_engine_device_count"] = [this] { good(dllm_engine_device_count(s.w.engine) == 1, "device_count"); };
-  calls["dllm_engine_device_name"] = [this] { good(dllm_engine_device_name(s.w.engine, 0) != nullptr, "device"); };
-  calls["dllm_engine_describe"] = [this] { ok(dllm_engine_describe(s.w.engine, buffer, err), "describe"); };
+  calls["dllm_engine_device_count"] = [this] {
+    good(dllm_engine_device_count(s.w.engine) == 1, "device_count");
+  };
+  calls["dllm_engine_device_name"] = [this] {
+    good(dllm_engine_device_name(s.w.engine, 0) != nullptr, "device");
+  };
+  calls["dllm_engine_describe"] = [this] {
+    ok(dllm_engine_describe(s.w.engine, buffer, err), "describe");
+  };
   calls["dllm_engine_i64"] = [this] {
     int64_t used = 0;
     ok(dllm_engine_i64(s.w.engine, "memory_used", &used, err), "memory_used");
@@ -267,8 +317,9 @@ void Caller::add_model() {
 
 void Caller::add_work() {
   const auto new_decoder = [this] {
-    make<dllm_decoder>("decoder", [&](auto out) { return dllm_decoder_new(s.w.model, nullptr, out, err); },
-                       dllm_decoder_release);
+    make<dllm_decoder>(
+        "decoder", [&](auto out) { return dllm_decoder_new(s.w.model, nullptr, out, err); },
+        dllm_decoder_release);
   };
   calls["dllm_decoder_new"] = calls["dllm_decoder_release"] = new_decoder;
   calls["dllm_decoder_ids"] = [this] {
@@ -297,11 +348,15 @@ void Caller::add_work() {
   calls["dllm_decoder_trace"] = [this] {
     ok(dllm_decoder_trace(s.decoder, 0, buffer, err), "trace");
     const auto* text = static_cast<const char*>(dllm_buffer_data(buffer));
-    good(dllm_buffer_size(buffer) > 0 && text[dllm_buffer_size(buffer) - 1] == '\n', "whole lines of a trace");
+    good(dllm_buffer_size(buffer) > 0 && text[dllm_buffer_size(buffer) - 1] == '\n',
+         "whole lines of a trace");
   };
-  calls["dllm_decoder_describe"] = [this] { ok(dllm_decoder_describe(s.decoder, buffer, err), "describe"); };
+  calls["dllm_decoder_describe"] = [this] {
+    ok(dllm_decoder_describe(s.decoder, buffer, err), "describe");
+  };
   calls["dllmx_decoder_statistics"] = [this] {
-    dllm_batch* made = nullptr; // the decoder takes whole steps: no statistics, or those of one predict
+    dllm_batch* made =
+        nullptr; // the decoder takes whole steps: no statistics, or those of one predict
     const dllm_status status = dllmx_decoder_statistics(s.decoder, 0, &made, err);
     good(status == DLLM_OK || status == DLLM_FAILED_PRECONDITION, "statistics");
     dllm_batch_release(made);
@@ -311,48 +366,60 @@ void Caller::add_work() {
     ok(dllm_trainer_metric(s.trainer, "loss", &loss, err), "loss");
     good(std::isfinite(loss), "the loss is finite");
   };
-  calls["dllm_trainer_describe"] = [this] { ok(dllm_trainer_describe(s.trainer, buffer, err), "describe"); };
+  calls["dllm_trainer_describe"] = [this] {
+    ok(dllm_trainer_describe(s.trainer, buffer, err), "describe");
+  };
   calls["dllm_trainer_model"] = [this] {
     for (const char* role : {"live", "ema"}) {
       dllm_model* model = nullptr;
       ok(dllm_trainer_model(s.trainer, role, &model, err), role);
       dllm_tensor* value = nullptr;
-      ok(dllm_model_param(model, "model.layers.1.self_attn.q_proj.weight", &value, err), "a parameter of a role");
+      ok(dllm_model_param(model, "model.layers.1.self_attn.q_proj.weight", &value, err),
+         "a parameter of a role");
       dllm_tensor_release(value);
       dllm_model_release(model);
     }
   };
-  calls["dllm_trainer_release"] = [this] { // of a model of its own: making one is for the model's owner
-    dllm_model* model = make_model(s.w.engine, s.w.tok, 16, 1, err);
-    dllm_trainer_release(make_trainer(model, nullptr, err));
-    dllm_model_release(model);
+  calls["dllm_trainer_release"] =
+      [this] { // of a model of its own: making one is for the model's owner
+        dllm_model* model = make_model(s.w.engine, s.w.tok, 16, 1, err);
+        dllm_trainer_release(make_trainer(model, nullptr, err));
+        dllm_model_release(model);
+      };
+  const auto new_loader = [this] {
+    dllm_loader_release(make_loader(s.w.data, R"({"length": 16})", err));
   };
-  const auto new_loader = [this] { dllm_loader_release(make_loader(s.w.data, R"({"length": 16})", err)); };
   calls["dllm_loader_new"] = calls["dllm_loader_release"] = new_loader;
   calls["dllm_loader_position"] = [this] { good(dllm_loader_position(s.loader) >= 0, "position"); };
   const auto new_objective = [this] {
-    make<dllm_objective>("objective",
-                         [&](auto out) { return dllm_objective_new("mdlm", s.schedule, nullptr, out, err); },
-                         dllm_objective_release);
+    make<dllm_objective>(
+        "objective",
+        [&](auto out) { return dllm_objective_new("mdlm", s.schedule, nullptr, out, err); },
+        dllm_objective_release);
   };
   calls["dllm_objective_new"] = calls["dllm_objective_release"] = new_objective;
   calls["dllm_objective_prepare"] = [this] {
-    make<dllm_batch>("prepare",
-                     [&](auto out) { return dllm_objective_prepare(s.objective, s.w.model, s.batch, 1, 2, out, err); },
-                     dllm_batch_release);
+    make<dllm_batch>(
+        "prepare",
+        [&](auto out) {
+          return dllm_objective_prepare(s.objective, s.w.model, s.batch, 1, 2, out, err);
+        },
+        dllm_batch_release);
   };
   const auto new_schedule = [this] {
-    make<dllm_schedule>("schedule", [&](auto out) { return dllm_schedule_new("cosine", nullptr, out, err); },
-                        dllm_schedule_release);
+    make<dllm_schedule>(
+        "schedule", [&](auto out) { return dllm_schedule_new("cosine", nullptr, out, err); },
+        dllm_schedule_release);
   };
   calls["dllm_schedule_new"] = calls["dllm_schedule_release"] = new_schedule;
   calls["dllm_schedule_table"] = [this] {
     const std::array<double, 3> t{0, 0.5, 1}, alpha{1, 0.5, 0};
-    make<dllm_schedule>("table",
-                        [&](auto out) {
-                          return dllm_schedule_table(t.data(), alpha.data(), nullptr, nullptr, 3, out, err);
-                        },
-                        dllm_schedule_release);
+    make<dllm_schedule>(
+        "table",
+        [&](auto out) {
+          return dllm_schedule_table(t.data(), alpha.data(), nullptr, nullptr, 3, out, err);
+        },
+        dllm_schedule_release);
   };
   calls["dllm_schedule_eval"] = [this] {
     const double t = 0.25;
@@ -362,15 +429,21 @@ void Caller::add_work() {
 }
 
 void Caller::add_library() {
-  calls["dllm_status_name"] = [this] { good(dllm_status_name(DLLM_ABORTED) != nullptr, "status_name"); };
+  calls["dllm_status_name"] = [this] {
+    good(dllm_status_name(DLLM_ABORTED) != nullptr, "status_name");
+  };
   calls["dllm_abi_version"] = [this] { good(dllm_abi_version() == 1, "abi_version"); };
   calls["dllm_version"] = [this] { good(dllm_version() != nullptr, "version"); };
   calls["dllm_build_info"] = [this] { good(dllm_build_info() != nullptr, "build_info"); };
-  calls["dllm_has_feature"] = [this] { good(dllm_has_feature("no such feature") == 0, "has_feature"); };
+  calls["dllm_has_feature"] = [this] {
+    good(dllm_has_feature("no such feature") == 0, "has_feature");
+  };
   calls["dllm_log_hook"] = [] {
     static std::atomic<int> lines{0};
-    dllm_log_hook(DLLM_LOG_WARN, [](int32_t, const char*, void* user_data) { ++*static_cast<std::atomic<int>*>(user_data); },
-                  &lines);
+    dllm_log_hook(
+        DLLM_LOG_WARN,
+        [](int32_t, const char*, void* user_data) { ++*static_cast<std::atomic<int>*>(user_data); },
+        &lines);
   };
   calls["dllm_log_config"] = [] { dllm_log_config(DLLM_LOG_WARN, DLLM_SINK_QUEUE); };
   calls["dllm_log_next"] = [this] {
@@ -391,37 +464,46 @@ void Caller::add_library() {
   calls["dllm_plugin_describe"] = [this] {
     good(dllm_plugin_describe("/no/such/plugin.so", buffer, err) != DLLM_OK, "plugin_describe");
   };
-  calls["dllm_registry_name"] = [this] { good(dllm_registry_name("policy", 0) != nullptr, "registry_name"); };
+  calls["dllm_registry_name"] = [this] {
+    good(dllm_registry_name("policy", 0) != nullptr, "registry_name");
+  };
 }
 
 void Caller::add_text() {
   calls["dllm_dataset_new"] = calls["dllm_dataset_release"] = [this] {
-    make<dllm_dataset>("dataset", [&](auto out) { return dllm_dataset_new(s.w.tok, nullptr, out, err); },
-                       dllm_dataset_release);
+    make<dllm_dataset>(
+        "dataset", [&](auto out) { return dllm_dataset_new(s.w.tok, nullptr, out, err); },
+        dllm_dataset_release);
   };
   calls["dllm_dataset_size"] = [this] { good(dllm_dataset_size(s.w.data) == 96, "dataset_size"); };
   const std::string tokenizer = (s.folder / "tokenizer.json").string();
   const auto load = [=, this] {
-    make<dllm_tokenizer>("tokenizer", [&](auto out) { return dllm_tokenizer_load(tokenizer.c_str(), nullptr, out, err); },
-                         dllm_tokenizer_release);
+    make<dllm_tokenizer>(
+        "tokenizer",
+        [&](auto out) { return dllm_tokenizer_load(tokenizer.c_str(), nullptr, out, err); },
+        dllm_tokenizer_release);
   };
   calls["dllm_tokenizer_load"] = calls["dllm_tokenizer_release"] = load;
   calls["dllm_tokenizer_load_source"] = [this] {
-    make<dllm_tokenizer>("tokenizer_source",
-                         [&](auto out) { return dllm_tokenizer_load_source(s.source, nullptr, out, err); },
-                         dllm_tokenizer_release);
+    make<dllm_tokenizer>(
+        "tokenizer_source",
+        [&](auto out) { return dllm_tokenizer_load_source(s.source, nullptr, out, err); },
+        dllm_tokenizer_release);
   };
   calls["dllm_tokenizer_train"] = [this] {
     dllm_options* opts = make_options("tokenizer_train", R"({"vocab_size": 270})", err);
-    make<dllm_tokenizer>("tokenizer_train",
-                         [&](auto out) { return dllm_tokenizer_train(s.texts, opts, nullptr, out, err); },
-                         dllm_tokenizer_release);
+    make<dllm_tokenizer>(
+        "tokenizer_train",
+        [&](auto out) { return dllm_tokenizer_train(s.texts, opts, nullptr, out, err); },
+        dllm_tokenizer_release);
     dllm_options_release(opts);
   };
   calls["dllm_tokenizer_save"] = [this] {
     ok(dllm_tokenizer_save(s.w.tok, (own / "tokenizer.json").c_str(), err), "tokenizer_save");
   };
-  calls["dllm_tokenizer_size"] = [this] { good(dllm_tokenizer_size(s.w.tok) > 256, "tokenizer_size"); };
+  calls["dllm_tokenizer_size"] = [this] {
+    good(dllm_tokenizer_size(s.w.tok) > 256, "tokenizer_size");
+  };
   calls["dllm_tokenizer_id"] = [this] {
     int32_t id = -1;
     ok(dllm_tokenizer_id(s.w.tok, "mask", &id, err), "id");
@@ -432,9 +514,12 @@ void Caller::add_text() {
     ok(dllm_tokenizer_encode(s.w.tok, "the cat sat", 11, ids.data(), 32, &count, err), "encode");
   };
   calls["dllm_tokenizer_encode_task"] = [this] {
-    make<dllm_batch>("encode_task",
-                     [&](auto out) { return dllm_tokenizer_encode_task(s.w.tok, "the cat sat", 11, nullptr, out, err); },
-                     dllm_batch_release);
+    make<dllm_batch>(
+        "encode_task",
+        [&](auto out) {
+          return dllm_tokenizer_encode_task(s.w.tok, "the cat sat", 11, nullptr, out, err);
+        },
+        dllm_batch_release);
   };
   calls["dllm_tokenizer_decode"] = [this] {
     const std::array<int32_t, 3> ids{260, 261, 262};
@@ -449,22 +534,25 @@ void Caller::add_text() {
     const char* messages = R"([{"role": "user", "content": "the cat"}])";
     dllm_options* opts = make_options(
         "chat", R"({"template": "{% for m in messages %}{{ m.content }}{% endfor %}"})", err);
-    make<dllm_batch>("chat",
-                     [&](auto out) {
-                       return dllm_tokenizer_chat(s.w.tok, messages, i64_of(messages), opts, out, err);
-                     },
-                     dllm_batch_release);
+    make<dllm_batch>(
+        "chat",
+        [&](auto out) {
+          return dllm_tokenizer_chat(s.w.tok, messages, i64_of(messages), opts, out, err);
+        },
+        dllm_batch_release);
     dllm_options_release(opts);
   };
   calls["dllm_tokenizer_chat_task"] = [this] {
     const char* messages = R"([{"role": "user", "content": "the cat"}])";
     dllm_options* opts = make_options(
         "chat", R"({"template": "{% for m in messages %}{{ m.content }}{% endfor %}"})", err);
-    make<dllm_batch>("chat",
-                     [&](auto out) {
-                       return dllm_tokenizer_chat_task(s.w.tok, messages, i64_of(messages), opts, nullptr, out, err);
-                     },
-                     dllm_batch_release);
+    make<dllm_batch>(
+        "chat",
+        [&](auto out) {
+          return dllm_tokenizer_chat_task(s.w.tok, messages, i64_of(messages), opts, nullptr, out,
+                                          err);
+        },
+        dllm_batch_release);
     dllm_options_release(opts);
   };
 }
@@ -502,11 +590,13 @@ void open_shared(Shared& s) {
   for (const auto& entry : fs::directory_iterator(s.folder / "model")) {
     const std::string content = read_file(entry.path());
     NEED(dllm_source_add(s.source, entry.path().filename().c_str(), content.data(),
-                         static_cast<int64_t>(content.size()), 0, err), err);
+                         static_cast<int64_t>(content.size()), 0, err),
+         err);
   }
   s.trainer = make_trainer(s.w.model, R"({"ema": 0.9})", err);
   s.loader = make_loader(s.w.data, R"({"batch": 4, "length": 32, "epochs": 0})", err);
-  dllm_options* opts = make_options("decoder", R"({"steps": 20, "gen_length": 40, "trace": true})", err);
+  dllm_options* opts =
+      make_options("decoder", R"({"steps": 20, "gen_length": 40, "trace": true})", err);
   NEED(dllm_decoder_new(s.w.model, opts, &s.decoder, err), err);
   dllm_options_release(opts);
   const std::array<int32_t, 3> prompt = {5, 6, 7};
@@ -514,9 +604,12 @@ void open_shared(Shared& s) {
   NEED(dllm_loader_next(s.loader, &s.batch, err), err);
   NEED(dllm_batch_array(s.batch, "ids", &s.tensor, err), err);
   NEED(dllm_schedule_new("linear", nullptr, &s.schedule, err), err);
-  s.options = make_options("objective:mdlm", ("{\"mask_id\": " + std::to_string(s.w.mask_id) + "}").c_str(), err);
+  s.options = make_options("objective:mdlm",
+                           ("{\"mask_id\": " + std::to_string(s.w.mask_id) + "}").c_str(), err);
   NEED(dllm_objective_new("mdlm", s.schedule, s.options, &s.objective, err), err);
-  NEED(dllm_checkpoint_save(s.trainer, s.loader, (s.folder / "run").c_str(), nullptr, nullptr, nullptr, err), err);
+  NEED(dllm_checkpoint_save(s.trainer, s.loader, (s.folder / "run").c_str(), nullptr, nullptr,
+                            nullptr, err),
+       err);
   NEED(dllm_checkpoint_open((s.folder / "model").c_str(), &s.checkpoint, err), err);
   NEED(dllm_dataset_new(nullptr, nullptr, &s.texts, err), err);
   for (int i = 0; i < 4; ++i) {
@@ -588,7 +681,8 @@ int main() {
   for (int i = 0; i < 2; ++i) callers.push_back(std::make_unique<Caller>(s, i));
   for (const std::string& name : names) {
     if (callers[0]->calls.count(name) != 0) continue;
-    std::printf("# %s has Threads any in its header, and this test has no call for it\n", name.c_str());
+    std::printf("# %s has Threads any in its header, and this test has no call for it\n",
+                name.c_str());
     CHECK(!"every function with the word any is called");
   }
   for (const auto& [name, call] : callers[0]->calls) {

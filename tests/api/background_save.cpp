@@ -32,9 +32,12 @@ struct Training {
     dllm_loader_release(loader);
     dllm_model_release(model);
   }
-  void steps(int64_t count) { NEED(dllm_trainer_run(trainer, loader, count, nullptr, nullptr, nullptr, err), err); }
+  void steps(int64_t count) {
+    NEED(dllm_trainer_run(trainer, loader, count, nullptr, nullptr, nullptr, err), err);
+  }
   std::string save(const fs::path& root, bool wait) {
-    dllm_options* options = make_options("checkpoint", wait ? R"({"wait": true})" : R"({"wait": false})", err);
+    dllm_options* options =
+        make_options("checkpoint", wait ? R"({"wait": true})" : R"({"wait": false})", err);
     dllm_buffer* dir = dllm_buffer_new();
     NEED(dllm_checkpoint_save(trainer, loader, root.c_str(), options, nullptr, dir, err), err);
     std::string made = static_cast<const char*>(dllm_buffer_data(dir));
@@ -50,7 +53,8 @@ struct Training {
 };
 
 void expect_same(const fs::path& got, const fs::path& want) {
-  for (const char* file : {"model/model.safetensors", "state/rank_000.safetensors", "trainer.json", "COMMIT"}) {
+  for (const char* file :
+       {"model/model.safetensors", "state/rank_000.safetensors", "trainer.json", "COMMIT"}) {
     CHECK(!read_bytes(want / file).empty());
     CHECK(read_bytes(got / file) == read_bytes(want / file));
   }
@@ -80,7 +84,8 @@ int main() {
     std::thread reader([&] {
       while (!done) {
         double stall = -1;
-        const dllm_status status = dllm_trainer_metric(training.trainer, "checkpoint_stall_seconds", &stall, nullptr);
+        const dllm_status status =
+            dllm_trainer_metric(training.trainer, "checkpoint_stall_seconds", &stall, nullptr);
         was_read = was_read && status == DLLM_OK && stall >= 0;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }

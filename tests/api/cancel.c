@@ -89,7 +89,8 @@ static void test_run_takes_no_step(struct training* t, dllm_error* err) {
   dllm_task* task = soon_late();
   double before = 0, after = 0;
   NEED(dllm_trainer_metric(t->trainer, "step", &before, err), err);
-  CHECK(dllm_trainer_run(t->trainer, t->loader, 1, NULL, NULL, task, err) == DLLM_DEADLINE_EXCEEDED);
+  CHECK(dllm_trainer_run(t->trainer, t->loader, 1, NULL, NULL, task, err) ==
+        DLLM_DEADLINE_EXCEEDED);
   NEED(dllm_trainer_metric(t->trainer, "step", &after, err), err);
   CHECK(after == before);
   NEED(dllm_trainer_run(t->trainer, t->loader, 1, NULL, NULL, NULL, err), err);

@@ -29,8 +29,8 @@ static void test_tokenizer(struct world* w) {
   dllm_buffer_release(back);
 }
 
-static const char kMessages[] =
-    "[{\"role\": \"user\", \"content\": \"the cat\"}, {\"role\": \"assistant\", \"content\": \"sat\"}]";
+static const char kMessages[] = "[{\"role\": \"user\", \"content\": \"the cat\"}, {\"role\": "
+                                "\"assistant\", \"content\": \"sat\"}]";
 
 static void test_chat(struct world* w) {
   dllm_options* opts = NULL;
@@ -40,8 +40,8 @@ static void test_chat(struct world* w) {
         DLLM_FAILED_PRECONDITION);
   CHECK(strstr(dllm_error_hint(w->err), "template") != NULL && row == NULL);
   NEED(dllm_options_new("chat", &opts, w->err), w->err);
-  NEED(dllm_options_set_str(opts, "template",
-                            "{% for m in messages %}{{ m.content }};{% endfor %}", w->err),
+  NEED(dllm_options_set_str(opts, "template", "{% for m in messages %}{{ m.content }};{% endfor %}",
+                            w->err),
        w->err);
   NEED(dllm_tokenizer_chat(w->tok, kMessages, sizeof kMessages - 1, opts, &row, w->err), w->err);
   NEED(dllm_batch_array(row, "keep", &keep, w->err), w->err);

@@ -45,18 +45,19 @@ struct Scene {
   }
   static dllm::Model model_of(const dllm::Engine& engine, const dllm::Tokenizer& tokenizer) {
     return dllm::Model::from_config(
-        engine, R"({"model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+        engine,
+        R"({"model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
                     "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
-                    "tie_word_embeddings": true, "vocab_size": )" + std::to_string(tokenizer.size()) +
-                    R"(, "dllm": {"attention": "bidirectional", "mask_token_id": )" +
-                    std::to_string(tokenizer.id("mask")) + "}}",
+                    "tie_word_embeddings": true, "vocab_size": )" +
+            std::to_string(tokenizer.size()) +
+            R"(, "dllm": {"attention": "bidirectional", "mask_token_id": )" +
+            std::to_string(tokenizer.id("mask")) + "}}",
         {{"seed", 3}});
   }
 };
 
 // The error that f throws; status DLLM_OK when it throws none.
-template <class F>
-dllm::Error error_of(F&& f) {
+template <class F> dllm::Error error_of(F&& f) {
   auto result = dllm::attempt(std::forward<F>(f));
   return result ? dllm::Error(DLLM_OK, "") : result.error();
 }
@@ -77,9 +78,11 @@ void test_library() {
 }
 
 void test_options(const Scene& scene) {
-  dllm::Options options("decoder", {{"steps", 9}, {"temperature", 0.5}, {"policy", "random"}, {"trace", true}});
+  dllm::Options options(
+      "decoder", {{"steps", 9}, {"temperature", 0.5}, {"policy", "random"}, {"trace", true}});
   const std::string json = options.to_json();
-  CHECK(json.find("\"steps\":9") != std::string::npos || json.find("\"steps\": 9") != std::string::npos);
+  CHECK(json.find("\"steps\":9") != std::string::npos ||
+        json.find("\"steps\": 9") != std::string::npos);
   CHECK(json.find("random") != std::string::npos);
   CHECK(dllm::Options::schema("slot").find("\"stop\"") != std::string::npos);
   // A list, and a text that JSON has to escape.
@@ -92,12 +95,16 @@ void test_options(const Scene& scene) {
   CHECK(std::string(wrong.what()).find("stepz") != std::string::npos);
   CHECK(wrong.hint().find("steps") != std::string::npos);
   CHECK(error_of([&] { options.set("steps", "many"); }).status() == DLLM_INVALID_ARGUMENT);
-  CHECK(error_of([] { dllm::Options unknown("decodr"); }).hint().find("decoder") != std::string::npos);
-  CHECK(error_of([&] { dllm::Decoder decoder(scene.model, "{\"steps\": 4, \"x\": 1}"); }).status() == DLLM_NOT_FOUND);
+  CHECK(error_of([] { dllm::Options unknown("decodr"); }).hint().find("decoder") !=
+        std::string::npos);
+  CHECK(error_of([&] {
+          dllm::Decoder decoder(scene.model, "{\"steps\": 4, \"x\": 1}");
+        }).status() == DLLM_NOT_FOUND);
   // All forms of settings reach the call.
-  for (const dllm::Settings& settings : {dllm::Settings({{"steps", 3}, {"gen_length", 8}}),
-                                         dllm::Settings(R"({"steps": 3, "gen_length": 8})"),
-                                         dllm::Settings(options.set("steps", 3).set("gen_length", 8))}) {
+  for (const dllm::Settings& settings :
+       {dllm::Settings({{"steps", 3}, {"gen_length", 8}}),
+        dllm::Settings(R"({"steps": 3, "gen_length": 8})"),
+        dllm::Settings(options.set("steps", 3).set("gen_length", 8))}) {
     dllm::Decoder decoder(scene.model, settings);
     decoder.start({});
     int steps = 0;
@@ -133,14 +140,18 @@ void test_results(const Scene& scene) {
 
 void test_arrays(Scene& scene) {
   const dllm::Tensor tensor({2, 3}, std::vector<float>{1, 2, 3, 4, 5, 6});
-  CHECK(tensor.dtype() == dllm::DType::f32 && tensor.dims() == std::vector<int64_t>({2, 3}) && tensor.size() == 6);
+  CHECK(tensor.dtype() == dllm::DType::f32 && tensor.dims() == std::vector<int64_t>({2, 3}) &&
+        tensor.size() == 6);
   CHECK(tensor.data<float>()[5] == 6);
   CHECK(tensor.read<int32_t>() == std::vector<int32_t>({1, 2, 3, 4, 5, 6}));
   CHECK(error_of([&] { tensor.data<double>(); }).status() == DLLM_INVALID_ARGUMENT);
   // A span that is too short is refused before anything reads it.
-  CHECK(error_of([] { dllm::Tensor bad({2, 4}, std::vector<float>{1, 2, 3}); }).status() == DLLM_INVALID_ARGUMENT);
-  CHECK(error_of([] { dllm::Tensor bad({INT64_MAX, INT64_MAX}, std::vector<float>{1}); }).status() ==
-        DLLM_INVALID_ARGUMENT);
+  CHECK(error_of([] {
+          dllm::Tensor bad({2, 4}, std::vector<float>{1, 2, 3});
+        }).status() == DLLM_INVALID_ARGUMENT);
+  CHECK(error_of([] {
+          dllm::Tensor bad({INT64_MAX, INT64_MAX}, std::vector<float>{1});
+        }).status() == DLLM_INVALID_ARGUMENT);
   dllm::Batch batch;
   batch.set("ids", {1, 4}, std::vector<int32_t>{5, 6, 7, 8});
   CHECK(batch.names() == std::vector<std::string>{"ids"});
@@ -167,7 +178,8 @@ void test_text(const Scene& scene, const fs::path& folder) {
       {{"template", "{% for m in messages %}{{ m.content }}{% endfor %}"}}, &task);
   CHECK(scene.tokenizer.decode(chat.array("ids").data<int32_t>()) == "the cat");
   scene.tokenizer.save((folder / "tokenizer.json").string());
-  CHECK(dllm::Tokenizer::load((folder / "tokenizer.json").string()).size() == scene.tokenizer.size());
+  CHECK(dllm::Tokenizer::load((folder / "tokenizer.json").string()).size() ==
+        scene.tokenizer.size());
   dllm::Loader loader(scene.data, {{"batch", 2}, {"length", 16}, {"epochs", 1}});
   int batches = 0;
   while (loader.next()) ++batches;
@@ -223,7 +235,8 @@ void test_decoding(Scene& scene) {
   });
   CHECK(events == 6 && decoder.metric("open") == 0);
   const std::vector<int32_t> ids = decoder.ids();
-  CHECK(ids.size() == size && decoder.states().front() == DLLM_FIXED && decoder.confidence().size() == size);
+  CHECK(ids.size() == size && decoder.states().front() == DLLM_FIXED &&
+        decoder.confidence().size() == size);
   CHECK(!decoder.trace().empty());
   // Step by step the same; in a loop of the language.
   decoder.start(prompt, 7);
@@ -251,7 +264,8 @@ void test_decoding(Scene& scene) {
   const int64_t slot = infill.add(prompt, fixed, {{"seed", 5}});
   infill.run();
   CHECK(infill.states(slot).back() == DLLM_FINAL && infill.ids(slot).front() == prompt.front());
-  CHECK(error_of([&] { infill.add(prompt, std::vector<uint8_t>{1}); }).status() == DLLM_INVALID_ARGUMENT);
+  CHECK(error_of([&] { infill.add(prompt, std::vector<uint8_t>{1}); }).status() ==
+        DLLM_INVALID_ARGUMENT);
   infill.remove(slot);
   CHECK(error_of([&] { infill.ids(slot); }).status() == DLLM_NOT_FOUND);
   // The host decides.
@@ -272,7 +286,8 @@ void test_cancel(Scene& scene) {
     while (steps.load() < 2) std::this_thread::yield();
     task.cancel();
   });
-  const dllm::Error error = error_of([&] { decoder.run([&](const dllm::Event&) { ++steps; }, &task); });
+  const dllm::Error error =
+      error_of([&] { decoder.run([&](const dllm::Event&) { ++steps; }, &task); });
   other.join();
   CHECK(error.status() == DLLM_CANCELLED && task.is_cancelled());
   CHECK(decoder.metric("open") > 0);
@@ -313,7 +328,8 @@ void test_lua(const Scene& scene) {
   dllm::Lua lua;
   lua.set_json("x", "20");
   lua.set_object("model", scene.model);
-  CHECK(lua.run_text("sum", "function twice(n) return 2 * n end return x + 1, model ~= nil") == "[21,true]");
+  CHECK(lua.run_text("sum", "function twice(n) return 2 * n end return x + 1, model ~= nil") ==
+        "[21,true]");
   CHECK(lua.call_function("twice", "[21]") == "[42]");
   CHECK(error_of([&] { lua.run_text("bad", "error('x')"); }).status() == DLLM_SCRIPT_FAILED);
 }
@@ -330,7 +346,8 @@ void test_growth(Scene& scene) {
     }
     dllm::Batch batch;
     batch.set("ids", {1, 2}, std::vector<int32_t>{1, 2});
-    check_quiet(error_of([&] { decoder.metric("nothing"); }).status() == DLLM_NOT_FOUND, "a life", __LINE__);
+    check_quiet(error_of([&] { decoder.metric("nothing"); }).status() == DLLM_NOT_FOUND, "a life",
+                __LINE__);
     check_quiet(batch.array("ids").size() == 2, "a life", __LINE__);
   };
   for (int i = 0; i < 200; ++i) life(i);

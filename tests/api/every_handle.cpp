@@ -33,9 +33,12 @@ void use_source(const world& w, const std::string& root) {
   for (int i = 0; i < 2; ++i) {
     std::FILE* file = std::fopen((root + "/model/" + names[i]).c_str(), "rb");
     char buffer[4096];
-    for (size_t size = 1; size > 0;) files[i].append(buffer, size = std::fread(buffer, 1, sizeof buffer, file));
+    for (size_t size = 1; size > 0;)
+      files[i].append(buffer, size = std::fread(buffer, 1, sizeof buffer, file));
     std::fclose(file);
-    NEED(dllm_source_add(source, names[i], files[i].data(), static_cast<int64_t>(files[i].size()), 0, err), err);
+    NEED(dllm_source_add(source, names[i], files[i].data(), static_cast<int64_t>(files[i].size()),
+                         0, err),
+         err);
   }
   NEED(dllm_model_load_source(w.engine, source, nullptr, nullptr, &model, err), err);
   NEED(dllm_model_param(model, dllm_model_param_name(model, 0), &tensor, err), err);
@@ -66,10 +69,12 @@ void use_training(const world& w, const std::string& root) {
   NEED(dllm_objective_new("mdlm", schedule, mask_option, &objective, err), err);
   dllm_options* opts = make_options("trainer", "{\"ema\": 0.9}", err);
   NEED(dllm_trainer_new(w.model, objective, opts, &trainer, err), err);
-  NEED(dllm_trainer_add_sink(trainer, "jsonl", (root + "/metrics.jsonl").c_str(), nullptr, err), err);
+  NEED(dllm_trainer_add_sink(trainer, "jsonl", (root + "/metrics.jsonl").c_str(), nullptr, err),
+       err);
   dllm_loader* loader = make_loader(w.data, "{\"batch\": 2, \"length\": 16, \"epochs\": 0}", err);
   NEED(dllm_trainer_run(trainer, loader, 2, count_events, &events, task, err), err);
-  NEED(dllm_checkpoint_save(trainer, loader, (root + "/run").c_str(), nullptr, task, nullptr, err), err);
+  NEED(dllm_checkpoint_save(trainer, loader, (root + "/run").c_str(), nullptr, task, nullptr, err),
+       err);
   NEED(dllm_trainer_model(trainer, "ema", &average, err), err);
   NEED(dllm_loader_next(loader, &batch, err), err);
   NEED(dllm_objective_prepare(objective, w.model, batch, 1, 1, &prepared, err), err);
@@ -99,7 +104,8 @@ void use_decoding(const world& w) {
   dllm_error* err = w.err;
   dllm_decoder* decoder = nullptr;
   dllm_buffer* trace = dllm_buffer_new();
-  dllm_options* opts = make_options("decoder", "{\"steps\": 4, \"gen_length\": 8, \"trace\": true}", err);
+  dllm_options* opts =
+      make_options("decoder", "{\"steps\": 4, \"gen_length\": 8, \"trace\": true}", err);
   NEED(dllm_decoder_new(w.model, opts, &decoder, err), err);
   NEED(dllm_decoder_start(decoder, nullptr, 0, 1, err), err);
   NEED(dllm_decoder_step(decoder, nullptr, nullptr, err), err); // released while it is not done
@@ -112,10 +118,13 @@ void use_decoding(const world& w) {
 void use_lua(dllm_error* err) {
   dllm_lua* lua = nullptr;
   dllm_buffer* answer = dllm_buffer_new();
-  const char* const code = "local e = dllm.engine{threads = 1}\nreturn {e ~= nil, string.rep('x', 100)}";
+  const char* const code =
+      "local e = dllm.engine{threads = 1}\nreturn {e ~= nil, string.rep('x', 100)}";
   if (dllm_lua_new(nullptr, &lua, err) == DLLM_OK) {
-    dllm_lua_run_text(lua, "leaks", code, static_cast<int64_t>(std::strlen(code)), nullptr, answer, err);
-    CHECK(dllm_lua_run_text(lua, "fails", "error('x')", 10, nullptr, answer, err) == DLLM_SCRIPT_FAILED);
+    dllm_lua_run_text(lua, "leaks", code, static_cast<int64_t>(std::strlen(code)), nullptr, answer,
+                      err);
+    CHECK(dllm_lua_run_text(lua, "fails", "error('x')", 10, nullptr, answer, err) ==
+          DLLM_SCRIPT_FAILED);
   }
   dllm_buffer_release(answer);
   dllm_lua_release(lua);

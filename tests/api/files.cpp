@@ -43,7 +43,9 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-void make_pipe(const std::string& path) { CHECK(::mkfifo(path.c_str(), 0600) == 0); }
+void make_pipe(const std::string& path) {
+  CHECK(::mkfifo(path.c_str(), 0600) == 0);
+}
 
 bool says(const dllm_error* err, const std::string& part) {
   const bool found = std::string(dllm_error_message(err)).find(part) != std::string::npos;
@@ -53,7 +55,8 @@ bool says(const dllm_error* err, const std::string& part) {
 
 dllm_status load(world& w, const std::string& path) {
   dllm_model* model = nullptr;
-  const dllm_status status = dllm_model_load(w.engine, path.c_str(), nullptr, nullptr, &model, w.err);
+  const dllm_status status =
+      dllm_model_load(w.engine, path.c_str(), nullptr, nullptr, &model, w.err);
   dllm_model_release(model);
   return status;
 }
@@ -86,15 +89,19 @@ void test_pipes_elsewhere(world& w) {
   make_pipe(folder / "pipe");
   const std::string pipe = folder / "pipe";
   dllm_dataset* data = nullptr;
-  CHECK(dllm_dataset_open(pipe.c_str(), w.tok, nullptr, nullptr, &data, w.err) == DLLM_INVALID_ARGUMENT);
-  CHECK(says(w.err, "it is a pipe") && std::strstr(dllm_error_hint(w.err), "file first") != nullptr);
+  CHECK(dllm_dataset_open(pipe.c_str(), w.tok, nullptr, nullptr, &data, w.err) ==
+        DLLM_INVALID_ARGUMENT);
+  CHECK(says(w.err, "it is a pipe") &&
+        std::strstr(dllm_error_hint(w.err), "file first") != nullptr);
   dllm_tokenizer* tok = nullptr;
   CHECK(dllm_tokenizer_load(pipe.c_str(), nullptr, &tok, w.err) == DLLM_INVALID_ARGUMENT);
   dllm_checkpoint* ckpt = nullptr;
   make_pipe(pipe + ".safetensors");
-  CHECK(dllm_checkpoint_open((pipe + ".safetensors").c_str(), &ckpt, w.err) == DLLM_INVALID_ARGUMENT);
+  CHECK(dllm_checkpoint_open((pipe + ".safetensors").c_str(), &ckpt, w.err) ==
+        DLLM_INVALID_ARGUMENT);
   dllm_trainer* trainer = make_trainer(w.model, nullptr, w.err);
-  CHECK(dllm_trainer_add_sink(trainer, "jsonl", pipe.c_str(), nullptr, w.err) == DLLM_INVALID_ARGUMENT);
+  CHECK(dllm_trainer_add_sink(trainer, "jsonl", pipe.c_str(), nullptr, w.err) ==
+        DLLM_INVALID_ARGUMENT);
   dllm_trainer_release(trainer);
 }
 
@@ -151,8 +158,8 @@ void test_overwrite_keeps_other_files(world& w) {
   fs::create_directories(folder / "run/step_000000.partial");
   write(folder / "run/step_000000.partial/thesis.txt", "mine");
   dllm_trainer* trainer = make_trainer(w.model, nullptr, w.err);
-  CHECK(dllm_checkpoint_save(trainer, nullptr, (folder / "run").c_str(), nullptr, nullptr, nullptr, w.err) ==
-        DLLM_ALREADY_EXISTS);
+  CHECK(dllm_checkpoint_save(trainer, nullptr, (folder / "run").c_str(), nullptr, nullptr, nullptr,
+                             w.err) == DLLM_ALREADY_EXISTS);
   dllm_trainer_release(trainer);
   CHECK(read(folder / "run/step_000000.partial/thesis.txt") == "mine");
   CHECK(read(folder / "thesis.txt") == "mine");
@@ -180,12 +187,13 @@ void test_the_size_limit_of_files(world& w) {
 }
 
 void test_a_config_that_does_not_fit(world& w) {
-  const std::string config =
-      "{\"model_type\": \"llama\", \"vocab_size\": 16777216, \"hidden_size\": 1048576, \"intermediate_size\": 1048576,"
-      " \"num_hidden_layers\": 4096, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 262144}";
+  const std::string config = "{\"model_type\": \"llama\", \"vocab_size\": 16777216, "
+                             "\"hidden_size\": 1048576, \"intermediate_size\": 1048576,"
+                             " \"num_hidden_layers\": 4096, \"num_attention_heads\": 4, "
+                             "\"num_key_value_heads\": 2, \"head_dim\": 262144}";
   dllm_model* model = nullptr;
-  CHECK(dllm_model_new(w.engine, config.data(), static_cast<int64_t>(config.size()), nullptr, nullptr, &model, w.err) ==
-        DLLM_RESOURCE_EXHAUSTED);
+  CHECK(dllm_model_new(w.engine, config.data(), static_cast<int64_t>(config.size()), nullptr,
+                       nullptr, &model, w.err) == DLLM_RESOURCE_EXHAUSTED);
   CHECK(says(w.err, "parameters") && says(w.err, "GiB"));
 }
 
@@ -193,10 +201,13 @@ void test_a_config_that_does_not_fit(world& w) {
 std::string model_with_a_broken_tokenizer() {
   constexpr uint32_t kU32 = 4, kF32 = 6;
   dllm::test::GgufBuilder file;
-  file.header(11, 9).text_value("general.architecture", "llama").text_value("tokenizer.ggml.model", "magic");
-  for (const auto& [key, value] : {std::pair("embedding_length", 8u), std::pair("block_count", 1u),
-                                   std::pair("feed_forward_length", 8u), std::pair("attention.head_count", 2u),
-                                   std::pair("attention.head_count_kv", 2u), std::pair("context_length", 16u)}) {
+  file.header(11, 9)
+      .text_value("general.architecture", "llama")
+      .text_value("tokenizer.ggml.model", "magic");
+  for (const auto& [key, value] :
+       {std::pair("embedding_length", 8u), std::pair("block_count", 1u),
+        std::pair("feed_forward_length", 8u), std::pair("attention.head_count", 2u),
+        std::pair("attention.head_count_kv", 2u), std::pair("context_length", 16u)}) {
     file.scalar(std::string("llama.") + key, kU32, value);
   }
   file.scalar("llama.attention.layer_norm_rms_epsilon", kF32, 1e-5f);
@@ -211,7 +222,8 @@ std::string model_with_a_broken_tokenizer() {
   put("output_norm.weight", {8});
   put("blk.0.attn_norm.weight", {8});
   put("blk.0.ffn_norm.weight", {8});
-  for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"})
+  for (const char* name :
+       {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"})
     put(std::string("blk.0.") + name + ".weight", {8, 8});
   file.align();
   return file.bytes + std::string(at, '\0');
@@ -229,7 +241,8 @@ void test_a_broken_tokenizer_is_reported(world& w) {
   NEED(dllm_model_load(w.engine, place.c_str(), nullptr, nullptr, &model, w.err), w.err);
   dllm_buffer* line = dllm_buffer_new();
   std::string lines;
-  while (dllm_log_next(line, nullptr) == 1) lines += static_cast<const char*>(dllm_buffer_data(line));
+  while (dllm_log_next(line, nullptr) == 1)
+    lines += static_cast<const char*>(dllm_buffer_data(line));
   CHECK(!reason.empty() && lines.find("the tokenizer is left out: " + reason) != std::string::npos);
   dllm_log_config(DLLM_LOG_INFO, DLLM_SINK_NONE);
   dllm_buffer_release(line);

@@ -22,7 +22,8 @@ Objects open_objects() {
   Objects made{};
   open_world(&made.w, 2);
   made.trainer = make_trainer(made.w.model, nullptr, made.w.err);
-  made.loader = make_loader(made.w.data, "{\"batch\": 4, \"length\": 32, \"epochs\": 0}", made.w.err);
+  made.loader =
+      make_loader(made.w.data, "{\"batch\": 4, \"length\": 32, \"epochs\": 0}", made.w.err);
   return made;
 }
 

@@ -124,21 +124,31 @@ void test_refusals(const world& w) {
   dllm::Engine engine(host.hooks, {{"threads", 2}});
   host.refused_from = 20000;
   dllm_model* model = nullptr;
-  const char config[] = R"({"model_type": "llama", "vocab_size": 290, "hidden_size": 256, "num_hidden_layers": 2,
+  const char config[] =
+      R"({"model_type": "llama", "vocab_size": 290, "hidden_size": 256, "num_hidden_layers": 2,
                             "num_attention_heads": 4, "intermediate_size": 512})";
   CHECK(dllm_model_new(engine.get(), config, sizeof config - 1, nullptr, nullptr, &model, w.err) ==
         DLLM_RESOURCE_EXHAUSTED);
   host.refused_from = 0;
-  NEED(dllm_model_new(engine.get(), config, sizeof config - 1, nullptr, nullptr, &model, w.err), w.err);
+  NEED(dllm_model_new(engine.get(), config, sizeof config - 1, nullptr, nullptr, &model, w.err),
+       w.err);
   dllm_model_release(model);
   // Half an allocator, and plugins, which have their own.
   host.hooks.deallocate = nullptr;
-  CHECK(dllm::attempt([&] { dllm::Engine bad(host.hooks); }).error().status() == DLLM_INVALID_ARGUMENT);
+  CHECK(dllm::attempt([&] { dllm::Engine bad(host.hooks); }).error().status() ==
+        DLLM_INVALID_ARGUMENT);
   dllm::Host threads;
   threads.parallel = [](int64_t, const std::function<void(int64_t)>&) {};
-  CHECK(dllm::attempt([&] { dllm::Engine bad(threads, {{"kind", "pjrt"}}); }).error().status() == DLLM_UNIMPLEMENTED);
-  CHECK(dllm::attempt([&] { dllm::Engine bad(threads, {{"thread_pool", "openmp"}}); }).error().status() ==
-        DLLM_INVALID_ARGUMENT);
+  CHECK(dllm::attempt([&] {
+          dllm::Engine bad(threads, {{"kind", "pjrt"}});
+        })
+            .error()
+            .status() == DLLM_UNIMPLEMENTED);
+  CHECK(dllm::attempt([&] {
+          dllm::Engine bad(threads, {{"thread_pool", "openmp"}});
+        })
+            .error()
+            .status() == DLLM_INVALID_ARGUMENT);
   host.hooks.deallocate = [&](void* memory, int64_t) { std::free(memory); };
 }
 
@@ -153,7 +163,8 @@ void test_bad_runners(const world& w) {
     dllm::Engine engine(*host, {{"threads", 2}});
     const auto result = dllm::attempt([&] {
       dllm::Model model = dllm::Model::from_config(
-          engine, R"({"model_type": "llama", "vocab_size": 290, "hidden_size": 256, "num_hidden_layers": 2,
+          engine,
+          R"({"model_type": "llama", "vocab_size": 290, "hidden_size": 256, "num_hidden_layers": 2,
                       "num_attention_heads": 4, "intermediate_size": 512})");
       dllm::Batch batch;
       batch.set("ids", {4, 64}, std::vector<int32_t>(256, 5));

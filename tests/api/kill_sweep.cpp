@@ -38,7 +38,9 @@ std::string step_name(int64_t step) {
 // The changes in a folder and all below it, in order.
 class Changes {
 public:
-  explicit Changes(const fs::path& root) : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) { watch(root); }
+  explicit Changes(const fs::path& root) : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+    watch(root);
+  }
   ~Changes() { ::close(fd_); }
   Changes(const Changes&) = delete;
   Changes& operator=(const Changes&) = delete;
@@ -56,12 +58,14 @@ public:
     }
   }
   int64_t count() const { return count_; }
-  int64_t committed() const { return committed_; } // the newest checkpoint whose rename was seen; 0: none
+  int64_t committed() const {
+    return committed_;
+  } // the newest checkpoint whose rename was seen; 0: none
 
 private:
   void watch(const fs::path& folder) {
-    const int number =
-        ::inotify_add_watch(fd_, folder.c_str(), IN_CREATE | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE);
+    const int number = ::inotify_add_watch(
+        fd_, folder.c_str(), IN_CREATE | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE);
     if (number >= 0) folders_[number] = folder;
   }
   void take(const inotify_event& event) {
@@ -70,7 +74,8 @@ private:
     const std::string name = path.filename();
     const bool folder = (event.mask & IN_ISDIR) != 0;
     if (folder && (event.mask & (IN_CREATE | IN_MOVED_TO)) != 0) watch(path);
-    if (folder && (event.mask & IN_MOVED_TO) != 0 && name.starts_with("step_") && name.find('.') == std::string::npos)
+    if (folder && (event.mask & IN_MOVED_TO) != 0 && name.starts_with("step_") &&
+        name.find('.') == std::string::npos)
       committed_ = std::max<int64_t>(committed_, std::stoll(name.substr(5)));
   }
 
@@ -83,7 +88,8 @@ class Sweep {
 public:
   Sweep(std::string program, fs::path work) : program_(std::move(program)), work_(std::move(work)) {
     std::ofstream text(work_ / "text");
-    for (int i = 0; i < 120; ++i) text << "line " << i << ": the cat sat on the mat and the dog sat on the log.\n";
+    for (int i = 0; i < 120; ++i)
+      text << "line " << i << ": the cat sat on the mat and the dog sat on the log.\n";
   }
 
   // Starts the program over run `name`; kills it at change `moment`, 0: never. Returns its wait status.
@@ -116,13 +122,42 @@ public:
 
 private:
   pid_t start(const fs::path& run) const {
-    const std::string text = work_ / "text", out = run.filename(), log = work_ / "log", kept = std::to_string(kKept);
+    const std::string text = work_ / "text", out = run.filename(), log = work_ / "log",
+                      kept = std::to_string(kKept);
     const std::string steps = std::to_string(kSteps);
-    const char* const arguments[] = {program_.c_str(), "train", "--data", text.c_str(), "--rows", "line", "--out",
-                                     out.c_str(), "--layers", "1", "--hidden", "64", "--vocab", "280", "--steps",
-                                     steps.c_str(), "--save-every", "1", "--eval-every", "0", "--eval-batches", "1",
-                                     "--loader.batch", "2", "--loader.length", "16", "--loader.epochs", "0",
-                                     "--keep_last", kept.c_str(), "--engine.threads", "1", nullptr};
+    const char* const arguments[] = {program_.c_str(),
+                                     "train",
+                                     "--data",
+                                     text.c_str(),
+                                     "--rows",
+                                     "line",
+                                     "--out",
+                                     out.c_str(),
+                                     "--layers",
+                                     "1",
+                                     "--hidden",
+                                     "64",
+                                     "--vocab",
+                                     "280",
+                                     "--steps",
+                                     steps.c_str(),
+                                     "--save-every",
+                                     "1",
+                                     "--eval-every",
+                                     "0",
+                                     "--eval-batches",
+                                     "1",
+                                     "--loader.batch",
+                                     "2",
+                                     "--loader.length",
+                                     "16",
+                                     "--loader.epochs",
+                                     "0",
+                                     "--keep_last",
+                                     kept.c_str(),
+                                     "--engine.threads",
+                                     "1",
+                                     nullptr};
     const pid_t child = ::fork();
     if (child != 0) return child;
     const int to = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -189,7 +224,8 @@ bool has_leftovers(const fs::path& run) {
 
 int main(int count, char** arguments) {
   if (count != 3) return 2;
-  std::string pattern = (::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") + std::string("/dllm_kill_XXXXXX");
+  std::string pattern =
+      (::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") + std::string("/dllm_kill_XXXXXX");
   const fs::path work = ::mkdtemp(pattern.data());
   const int64_t kills = std::atoll(arguments[2]);
   Sweep sweep(arguments[1], work);
@@ -213,21 +249,26 @@ int main(int count, char** arguments) {
     const int again = sweep.train(name, 0, changes, committed);
     const std::string log = read_bytes(work / "log");
     resumed += log.find("resumed from") != std::string::npos ? 1 : 0;
-    const std::string differs = again == 0 ? difference(sweep.run(name) / step_name(kSteps), want) : "it failed";
+    const std::string differs =
+        again == 0 ? difference(sweep.run(name) / step_name(kSteps), want) : "it failed";
     // A run that saves removes what the killed one left; one that had nothing to do saves nothing.
     const bool cleaned = committed == 0 || !has_leftovers(sweep.run(name));
     const bool good = loss.empty() && differs.empty() && cleaned;
     if (!good) {
       ++failures;
-      std::printf("not ok - killed at change %lld of %lld (step %lld committed): %s; resumed: %s%s\n%s\n",
-                  static_cast<long long>(moment), static_cast<long long>(total), static_cast<long long>(before),
-                  loss.c_str(), differs.c_str(), cleaned ? "" : "; leftovers stay", log.c_str());
+      std::printf(
+          "not ok - killed at change %lld of %lld (step %lld committed): %s; resumed: %s%s\n%s\n",
+          static_cast<long long>(moment), static_cast<long long>(total),
+          static_cast<long long>(before), loss.c_str(), differs.c_str(),
+          cleaned ? "" : "; leftovers stay", log.c_str());
     }
     fs::remove_all(sweep.run(name).parent_path());
   }
-  std::printf("# %lld changes a run; %lld of %lld starts killed, %lld inside a save, %lld resumed from a checkpoint\n",
-              static_cast<long long>(total), static_cast<long long>(killed), static_cast<long long>(kills),
-              static_cast<long long>(in_a_save), static_cast<long long>(resumed));
+  std::printf("# %lld changes a run; %lld of %lld starts killed, %lld inside a save, %lld resumed "
+              "from a checkpoint\n",
+              static_cast<long long>(total), static_cast<long long>(killed),
+              static_cast<long long>(kills), static_cast<long long>(in_a_save),
+              static_cast<long long>(resumed));
   // Under load the program gets ahead of the reader, and some starts end before they are killed.
   CHECK(killed >= kills / 4);
   CHECK(in_a_save >= 1);

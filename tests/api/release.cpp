@@ -36,8 +36,7 @@ struct Seen {
   bool in_thread = false;
 };
 
-template <class F>
-void do_it(const Seen& seen, F&& f) {
+template <class F> void do_it(const Seen& seen, F&& f) {
   if (seen.in_thread)
     std::thread(f).join();
   else
@@ -61,7 +60,8 @@ void test_decoder(const world& w, bool in_thread) {
   seen.in_thread = in_thread;
   seen.decoder = make_decoder(w.model, w.err);
   seen.task = dllm_task_new();
-  const dllm_status status = dllm_decoder_run(seen.decoder, release_decoder, &seen, seen.task, w.err);
+  const dllm_status status =
+      dllm_decoder_run(seen.decoder, release_decoder, &seen, seen.task, w.err);
   CHECK(status == DLLM_OK);
   CHECK(seen.events == 7); // six steps and the end of the block
   CHECK(seen.before == DLLM_OK);
@@ -91,7 +91,8 @@ void test_training(const world& w, bool in_thread) {
   seen.trainer = make_trainer(seen.model, nullptr, w.err);
   seen.loader = make_loader(w.data, R"({"batch": 2, "length": 16, "epochs": 0})", w.err);
   seen.task = dllm_task_new();
-  CHECK(dllm_trainer_run(seen.trainer, seen.loader, 5, release_all, &seen, seen.task, w.err) == DLLM_OK);
+  CHECK(dllm_trainer_run(seen.trainer, seen.loader, 5, release_all, &seen, seen.task, w.err) ==
+        DLLM_OK);
   CHECK(seen.events == 5);
   CHECK(seen.after == DLLM_INVALID_ARGUMENT);
 }

@@ -50,7 +50,8 @@ void test_frames(const dllm::Model& model) {
     CHECK(sliced.ids() == whole.ids() && sliced.confidence() == whole.confidence());
     CHECK(frames.size() > 8 || budget > 0);
     std::sort(frames.begin(), frames.end());
-    std::printf("# budget %.0f ms: %zu slices, median %.2f ms, longest %.2f ms (with compilation); a step is %.2f ms\n",
+    std::printf("# budget %.0f ms: %zu slices, median %.2f ms, longest %.2f ms (with compilation); "
+                "a step is %.2f ms\n",
                 budget, frames.size(), frames[frames.size() / 2], frames.back(), steps.back());
   }
 }
@@ -59,10 +60,11 @@ void test_bounds(const dllm::Model& model) {
   dllm::Decoder decoder = decoder_of(model);
   int64_t active = -1;
   for (const double budget : {-1.0, std::nan(""), -double{INFINITY}, double{INFINITY}})
-    CHECK(dllm_decoder_step_for(decoder.get(), budget, nullptr, nullptr, nullptr, &active, nullptr) ==
-          DLLM_INVALID_ARGUMENT);
+    CHECK(dllm_decoder_step_for(decoder.get(), budget, nullptr, nullptr, nullptr, &active,
+                                nullptr) == DLLM_INVALID_ARGUMENT);
   CHECK(active == -1);
-  CHECK(dllm_decoder_step_for(decoder.get(), 1e300, nullptr, nullptr, nullptr, &active, nullptr) == DLLM_OK);
+  CHECK(dllm_decoder_step_for(decoder.get(), 1e300, nullptr, nullptr, nullptr, &active, nullptr) ==
+        DLLM_OK);
   CHECK(active == 0);
   dllm::Decoder empty(model);
   CHECK(dllm_decoder_step_for(empty.get(), 1, nullptr, nullptr, nullptr, nullptr, nullptr) ==
@@ -94,7 +96,8 @@ void test_release(const dllm::Model& model) {
   decoder.step_for(Milliseconds(0), &task);
   const std::vector<int32_t> before = decoder.ids();
   task.cancel();
-  CHECK(dllm::attempt([&] { decoder.step_for(Milliseconds(0), &task); }).error().status() == DLLM_CANCELLED);
+  CHECK(dllm::attempt([&] { decoder.step_for(Milliseconds(0), &task); }).error().status() ==
+        DLLM_CANCELLED);
   CHECK(!decoder.is_suspended() && decoder.ids() == before);
   // A callback that throws, between two slices.
   int thrown = 0;

@@ -20,17 +20,20 @@ int write_runs(int number, const std::string& root) {
   open_world(&w, 1);
   dllm_trainer* trainer = make_trainer(w.model, nullptr, w.err);
   dllm_loader* loader = make_loader(w.data, "{\"batch\": 2, \"length\": 16, \"epochs\": 0}", w.err);
-  dllm_options* checkpoint = make_options("checkpoint", "{\"overwrite\": true, \"keep_last\": 2}", w.err);
+  dllm_options* checkpoint =
+      make_options("checkpoint", "{\"overwrite\": true, \"keep_last\": 2}", w.err);
   dllm_options* save = make_options("save", "{\"overwrite\": true}", w.err);
   int wrong = 0;
   const auto judge = [&](dllm_status status) {
     if (status == DLLM_OK) return;
     ++wrong;
-    std::printf("# writer %d: %s: %s\n", number, dllm_status_name(status), dllm_error_message(w.err));
+    std::printf("# writer %d: %s: %s\n", number, dllm_status_name(status),
+                dllm_error_message(w.err));
   };
   for (int round = 0; round < 12; ++round) {
     NEED(dllm_trainer_run(trainer, loader, 1, nullptr, nullptr, nullptr, w.err), w.err);
-    judge(dllm_checkpoint_save(trainer, loader, (root + "/run").c_str(), checkpoint, nullptr, nullptr, w.err));
+    judge(dllm_checkpoint_save(trainer, loader, (root + "/run").c_str(), checkpoint, nullptr,
+                               nullptr, w.err));
     judge(dllm_model_save(w.model, (root + "/model").c_str(), save, nullptr, w.err));
   }
   dllm_options_release(save);

@@ -37,7 +37,8 @@ void test_features(struct world* w) {
   CHECK(info.at("lua").get<bool>() == runs_scripts);
 
   // Without plugins an engine of kind pjrt fails too, but not because this build has none.
-  dllm_options* opts = make_options("engine", R"({"kind": "pjrt", "plugin": "/nowhere.so"})", w->err);
+  dllm_options* opts =
+      make_options("engine", R"({"kind": "pjrt", "plugin": "/nowhere.so"})", w->err);
   dllm_engine* engine = nullptr;
   const dllm_status status = dllm_engine_new(opts, &engine, w->err);
   CHECK(status != DLLM_OK);
@@ -72,7 +73,8 @@ void test_features(struct world* w) {
             "num_attention_heads": 2, "intermediate_size": 64})";
     dllm_options* form = make_options("model", forms[i], w->err);
     dllm_model* model = nullptr;
-    NEED(dllm_model_new(w->engine, config, sizeof config - 1, form, nullptr, &model, w->err), w->err);
+    NEED(dllm_model_new(w->engine, config, sizeof config - 1, form, nullptr, &model, w->err),
+         w->err);
     NEED(dllm_model_i64(model, "bytes", &bytes[i], w->err), w->err);
     dllm_model_release(model);
     dllm_options_release(form);
@@ -181,17 +183,22 @@ void test_options(const std::string& folder, dllm_error* err) {
     if (entry.path().extension() != ".h") continue;
     std::ifstream file(entry.path());
     const std::string text(std::istreambuf_iterator<char>(file), {});
-    for (const auto& [kind, words] : listed_keys(text)) listed[kind].insert(words.begin(), words.end());
+    for (const auto& [kind, words] : listed_keys(text))
+      listed[kind].insert(words.begin(), words.end());
   }
   for (const auto& [kind, words] : listed) {
     const Words unknown = without(words, keys_of(kind, err));
-    check_line(unknown.empty(), ("keys of " + kind + " that no schema has:" + joined(unknown)).c_str(),
-               __FILE__, __LINE__);
+    check_line(unknown.empty(),
+               ("keys of " + kind + " that no schema has:" + joined(unknown)).c_str(), __FILE__,
+               __LINE__);
   }
-  for (const char* kind : {"forward", "loader", "model", "objective", "save", "sink", "slot", "trainer"}) {
+  for (const char* kind :
+       {"forward", "loader", "model", "objective", "save", "sink", "slot", "trainer"}) {
     const Words missing = without(keys_of(kind, err), listed[kind]);
-    check_line(missing.empty(), ("keys of " + std::string(kind) + " that no header names:" + joined(missing)).c_str(),
-               __FILE__, __LINE__);
+    check_line(
+        missing.empty(),
+        ("keys of " + std::string(kind) + " that no header names:" + joined(missing)).c_str(),
+        __FILE__, __LINE__);
   }
   CHECK(listed["trainer"].size() > 20);
   CHECK(listed.size() > 12);
@@ -203,24 +210,34 @@ struct Noted {
   int defaults = 0, choices = 0;
 };
 
-void check_note(const std::string& kind, const nlohmann::json& key, const std::string& note, Noted& noted) {
+void check_note(const std::string& kind, const nlohmann::json& key, const std::string& note,
+                Noted& noted) {
   const std::string name = kind + "." + key.at("name").get<std::string>();
   std::smatch found;
   if (std::regex_search(note, found, std::regex(R"(^default ([^ ;,]+))"))) {
     const std::string stands = found[1].str();
     const auto is = key.at("default");
-    const std::string plain = is.is_string() ? is.get<std::string>() : is.is_boolean() ? (is.get<bool>() ? "1" : "0") : is.dump();
-    check_line(stands == plain, (name + ": the header says default " + stands + ", it is " + plain).c_str(), __FILE__, __LINE__);
+    const std::string plain = is.is_string()    ? is.get<std::string>()
+                              : is.is_boolean() ? (is.get<bool>() ? "1" : "0")
+                                                : is.dump();
+    check_line(stands == plain,
+               (name + ": the header says default " + stands + ", it is " + plain).c_str(),
+               __FILE__, __LINE__);
     ++noted.defaults;
   }
   if (!key.contains("choices")) return;
   Words choices, words;
   for (const auto& choice : key.at("choices")) choices.insert(choice.get<std::string>());
   const std::regex word(R"([A-Za-z0-9_-]+)");
-  for (std::sregex_iterator at(note.begin(), note.end(), word), none; at != none; ++at) words.insert(at->str());
-  if (note.find_first_of(":;,") != std::string::npos || without(words, choices).size() == words.size()) return;
-  check_line(words == choices, (name + ": the header has" + joined(words) + ", the choices are" + joined(choices)).c_str(),
-             __FILE__, __LINE__);
+  for (std::sregex_iterator at(note.begin(), note.end(), word), none; at != none; ++at)
+    words.insert(at->str());
+  if (note.find_first_of(":;,") != std::string::npos ||
+      without(words, choices).size() == words.size())
+    return;
+  check_line(
+      words == choices,
+      (name + ": the header has" + joined(words) + ", the choices are" + joined(choices)).c_str(),
+      __FILE__, __LINE__);
   ++noted.choices;
 }
 
@@ -240,7 +257,8 @@ void test_notes(const std::string& folder, dllm_error* err) {
       }
     }
   }
-  std::printf("# %d defaults and %d lists of choices in the headers\n", noted.defaults, noted.choices);
+  std::printf("# %d defaults and %d lists of choices in the headers\n", noted.defaults,
+              noted.choices);
   CHECK(noted.defaults >= 1 && noted.choices >= 5);
 }
 

@@ -16,9 +16,10 @@
 namespace {
 
 constexpr int32_t kVocabulary = 24;
-constexpr const char* kNames[] = {"ids",   "targets", "weights",       "segments",   "positions", "sample", "keep",
-                                  "t",     "flag",    "prompt_length", "embeddings", "rows",      "labels", "keys",
-                                  "mask",  "u_t",     "u_mask",        "normalizer", "timesteps", "",       "no_such_array"};
+constexpr const char* kNames[] = {
+    "ids",  "targets", "weights",       "segments",   "positions", "sample", "keep",
+    "t",    "flag",    "prompt_length", "embeddings", "rows",      "labels", "keys",
+    "mask", "u_t",     "u_mask",        "normalizer", "timesteps", "",       "no_such_array"};
 // The reserved arrays and their types, so that most batches reach what is behind the first check.
 constexpr int32_t kTypes[] = {DLLM_I32, DLLM_I32, DLLM_F32, DLLM_I32, DLLM_I32, DLLM_U8,  DLLM_U8,
                               DLLM_F32, DLLM_U8,  DLLM_I32, DLLM_F32, DLLM_I64, DLLM_I32, DLLM_U8,
@@ -34,14 +35,17 @@ void must(dllm_status status, dllm_error* err) {
 void look(dllm_status status, dllm_error* err) {
   if (status == DLLM_OK) return;
   const char* message = dllm_error_message(err);
-  if (status != DLLM_INTERNAL && status != DLLM_UNKNOWN && *message != 0 && std::strchr(message, '\n') == nullptr) return;
+  if (status != DLLM_INTERNAL && status != DLLM_UNKNOWN && *message != 0 &&
+      std::strchr(message, '\n') == nullptr)
+    return;
   std::fprintf(stderr, "%s: %s\n", dllm_status_name(status), message);
   std::abort();
 }
 
 struct World {
   World() {
-    const char config[] = R"({"model_type": "llama", "vocab_size": 24, "hidden_size": 16, "intermediate_size": 16,
+    const char config[] =
+        R"({"model_type": "llama", "vocab_size": 24, "hidden_size": 16, "intermediate_size": 16,
  "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 32,
  "tie_word_embeddings": true, "dllm": {"attention": "bidirectional", "mask_token_id": 23}})";
     dllm_options* opts = nullptr;
@@ -73,7 +77,9 @@ public:
   uint8_t next() { return at_ < size_ ? data_[at_++] : 0; }
   bool more() const { return at_ < size_; }
   // Of the rest, again from its beginning when it is used up.
-  uint8_t cycled(size_t index) const { return at_ < size_ ? data_[at_ + index % (size_ - at_)] : 0; }
+  uint8_t cycled(size_t index) const {
+    return at_ < size_ ? data_[at_ + index % (size_ - at_)] : 0;
+  }
 
 private:
   const uint8_t* data_;
@@ -105,7 +111,10 @@ Array next_array(Bytes& bytes) {
   Array array{kNames[which], type >= 200 ? type % 12 : kTypes[which], {}, 0};
   for (int64_t axis = 0; axis < rank % 10; ++axis) {
     const uint8_t extent = bytes.next();
-    array.dims.push_back(extent < 240 ? extent % 40 : extent == 255 ? INT64_MAX : extent == 254 ? -1 : 1000 * extent);
+    array.dims.push_back(extent < 240    ? extent % 40
+                         : extent == 255 ? INT64_MAX
+                         : extent == 254 ? -1
+                                         : 1000 * extent);
   }
   array.manner = bytes.next();
   return array;
@@ -120,7 +129,8 @@ std::vector<uint8_t> numbers_of(const Array& array, const Bytes& bytes, size_t c
     if (array.manner % 4 == 3) {
       for (size_t b = 0; b < width; ++b) made[i * width + b] = bytes.cycled(i * width + b);
     } else if (array.type == DLLM_F32) {
-      const float value = array.manner % 4 == 2 && byte == 255 ? __builtin_nanf("") : static_cast<float>(byte) / 128.0f;
+      const float value = array.manner % 4 == 2 && byte == 255 ? __builtin_nanf("")
+                                                               : static_cast<float>(byte) / 128.0f;
       std::memcpy(made.data() + i * width, &value, sizeof value);
     } else {
       const int64_t value = array.manner % 4 == 2 ? int64_t{byte} - 3 : byte % kVocabulary;
@@ -138,9 +148,10 @@ void add_array(dllm_batch* batch, const Array& array, const Bytes& bytes, dllm_e
     count *= static_cast<double>(extent);
   }
   if (!impossible && count > 100'000) return; // the caller of the ABI would have to hold them
-  const std::vector<uint8_t> numbers = numbers_of(array, bytes, impossible ? 0 : static_cast<size_t>(count));
-  look(dllm_batch_set(batch, array.name, array.type, array.dims.data(), static_cast<int64_t>(array.dims.size()),
-                      numbers.data(), err),
+  const std::vector<uint8_t> numbers =
+      numbers_of(array, bytes, impossible ? 0 : static_cast<size_t>(count));
+  look(dllm_batch_set(batch, array.name, array.type, array.dims.data(),
+                      static_cast<int64_t>(array.dims.size()), numbers.data(), err),
        err);
 }
 
@@ -163,9 +174,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   look(dllm_model_forward(world->model, batch, nullptr, nullptr, &made, err), err);
   dllm_batch_release(made);
   made = nullptr;
-  const dllm_status prepared = dllm_objective_prepare(objective, world->model, batch, what, what / 18, &made, err);
+  const dllm_status prepared =
+      dllm_objective_prepare(objective, world->model, batch, what, what / 18, &made, err);
   look(prepared, err);
-  if (prepared == DLLM_OK) look(dllm_objective_loss(objective, world->model, made, 1, nullptr, &loss, err), err);
+  if (prepared == DLLM_OK)
+    look(dllm_objective_loss(objective, world->model, made, 1, nullptr, &loss, err), err);
   dllm_batch_release(made);
   look(dllm_objective_loss(objective, world->model, batch, 1, nullptr, &loss, err), err);
   look(dllm_trainer_step(world->trainer, batch, nullptr, &loss, err), err);

@@ -25,29 +25,34 @@ constexpr const char* kTemplates[] = {
     "{% if add_generation_prompt %}<s>assistant\n{% endif %}",
     // roles in turn, as of Llama 2 and Gemma
     "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('roles must take turns') }}{% endif %}{{ m['content'] | trim }}{% endfor %}",
+    "{{ raise_exception('roles must take turns') }}{% endif %}{{ m['content'] | trim }}{% endfor "
+    "%}",
     // tools and calls, as of Qwen and Llama 3
     "{%- if tools %}{% for tool in tools %}{{ tool | tojson(indent=2) }}{% endfor %}{% endif %}"
-    "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}"
+    "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for part in "
+    "m.content %}"
     "{{ part.text or part['type'] }}{% endfor %}{% endif %}{% for call in m.tool_calls or [] %}"
-    "{% if call.function %}{% set call = call.function %}{% endif %}{{ call.name }}({{ call.arguments | tojson }})"
+    "{% if call.function %}{% set call = call.function %}{% endif %}{{ call.name }}({{ "
+    "call.arguments | tojson }})"
     "{% endfor %}{% endfor %}",
     // thoughts cut off, slices and filters
-    "{% set n = namespace(last=messages|length - 1) %}{% for m in messages[::-1] %}{% set c = m.content|string %}"
+    "{% set n = namespace(last=messages|length - 1) %}{% for m in messages[::-1] %}{% set c = "
+    "m.content|string %}"
     "{% if '</t>' in c %}{% set c = c.split('</t>')[-1].lstrip('\\n') %}{% endif %}"
     "{{ loop.index }}{{ c[:9] }}{{ c|upper|replace('A', 'bb') }}{{ m.items()|list|length }}"
     "{{ m|dictsort }}{{ n.last }}{% endfor %}{{ messages|map(attribute='role')|join(', ') }}"
     "{{ messages|selectattr('role', 'equalto', 'user')|list|length }}",
     // the assistant's text is marked
-    "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<e>{% endgeneration %}"
+    "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<e>{% "
+    "endgeneration %}"
     "{% else %}{{ m.content }}{% endif %}{% endfor %}"};
 
 std::shared_ptr<const Tokenizer> tokenizer() {
   static constexpr std::string_view kJson =
       R"({"model": {"type": "BPE", "byte_fallback": true, "vocab": {"a": 0, "b": 1, "<e>": 2, "<s>": 3}, "merges": []},)"
       R"("added_tokens": [{"id": 2, "content": "<e>", "special": true}, {"id": 3, "content": "<s>", "special": true}]})";
-  static const auto made =
-      std::make_shared<Tokenizer>(read_tokenizer_json(kJson, "tokenizer"), Options(tokenizer_schema()));
+  static const auto made = std::make_shared<Tokenizer>(read_tokenizer_json(kJson, "tokenizer"),
+                                                       Options(tokenizer_schema()));
   return made;
 }
 

@@ -27,13 +27,17 @@ namespace {
 using namespace dllm;
 using namespace dllm::train;
 
-constexpr const char* kFiles[] = {"COMMIT",           "trainer.json",
-                                  "state/layout.json", "state/rank_000.safetensors",
-                                  "model/config.json", "model/model.safetensors"};
+constexpr const char* kFiles[] = {"COMMIT",
+                                  "trainer.json",
+                                  "state/layout.json",
+                                  "state/rank_000.safetensors",
+                                  "model/config.json",
+                                  "model/model.safetensors"};
 
 struct World {
   World() : trainer(tiny_trainer({{"ema", 0.8}})) {
-    std::string pattern = (::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") + std::string("/dllm_fuzz_XXXXXX");
+    std::string pattern =
+        (::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") + std::string("/dllm_fuzz_XXXXXX");
     root = ::mkdtemp(pattern.data());
     std::atexit([] { remove_all(world().root); });
     TextSource source;
@@ -42,7 +46,8 @@ struct World {
     for (const char* name : kFiles) good[name] = read_text(join_path(folder, name));
   }
   static World& world() {
-    static World* made = new World; // the folder is removed at exit; the trainer ends with the process
+    static World* made =
+        new World; // the folder is removed at exit; the trainer ends with the process
     return *made;
   }
 
@@ -58,8 +63,10 @@ std::map<std::string, std::string> files_of(const uint8_t* data, size_t size) {
     const size_t wanted = data[at + 1] | static_cast<size_t>(data[at + 2]) << 8;
     at += 3;
     const size_t length = std::min(wanted, size - at);
-    if (wanted == 65535) files.erase(name);
-    else if (wanted > 0) files[name].assign(reinterpret_cast<const char*>(data + at), length);
+    if (wanted == 65535)
+      files.erase(name);
+    else if (wanted > 0)
+      files[name].assign(reinterpret_cast<const char*>(data + at), length);
     at += length;
   }
   if ((data[0] & 1) == 0) return files;
@@ -67,8 +74,10 @@ std::map<std::string, std::string> files_of(const uint8_t* data, size_t size) {
   commit.step = 1;
   for (const auto& [name, content] : files) {
     if (name == ckpt::kCommitName) continue;
-    const uLong sum = crc32(0, reinterpret_cast<const Bytef*>(content.data()), static_cast<uInt>(content.size()));
-    commit.files.push_back({name, static_cast<int64_t>(content.size()), static_cast<uint32_t>(sum)});
+    const uLong sum =
+        crc32(0, reinterpret_cast<const Bytef*>(content.data()), static_cast<uInt>(content.size()));
+    commit.files.push_back(
+        {name, static_cast<int64_t>(content.size()), static_cast<uint32_t>(sum)});
   }
   files[ckpt::kCommitName] = ckpt::commit_text(commit);
   return files;
@@ -97,12 +106,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   attempt([&] {
     const ckpt::WeightsOnDisk weights(world.folder);
     const Json described = weights.describe();
-    for (const Json& row : described.at("tensors")) attempt([&] { weights.tensor(row.at("name").get<std::string>()); });
+    for (const Json& row : described.at("tensors"))
+      attempt([&] { weights.tensor(row.at("name").get<std::string>()); });
   });
-  attempt([&] { model::load_model(tiny_engine(), join_path(world.folder, "model"), Options(model::model_schema())); });
-  const int64_t step = world.trainer->steps_done(), version = world.trainer->state().runner.model()->params().version();
+  attempt([&] {
+    model::load_model(tiny_engine(), join_path(world.folder, "model"),
+                      Options(model::model_schema()));
+  });
+  const int64_t step = world.trainer->steps_done(),
+                version = world.trainer->state().runner.model()->params().version();
   const bool restored = attempt([&] { restore_checkpoint(*world.trainer, nullptr, world.folder); });
-  const bool same = world.trainer->steps_done() == step && world.trainer->state().runner.model()->params().version() == version;
+  const bool same = world.trainer->steps_done() == step &&
+                    world.trainer->state().runner.model()->params().version() == version;
   if (!restored && !same) std::abort();
   return 0;
 }

@@ -13,8 +13,10 @@ namespace {
 
 const char* const kTemplate =
     "{%- macro head(m) -%}<{{ m.role|upper }}>{%- endmacro -%}\n"
-    "{% for m in messages if m.content %}{{ head(m) }}{{ m.content|trim }}{% if not loop.last %}, {% endif %}"
-    "{% for c in m.tool_calls or [] %}{{ c.name }}({{ c.arguments|tojson }}){% endfor %}{% endfor %}"
+    "{% for m in messages if m.content %}{{ head(m) }}{{ m.content|trim }}{% if not loop.last %}, "
+    "{% endif %}"
+    "{% for c in m.tool_calls or [] %}{{ c.name }}({{ c.arguments|tojson }}){% endfor %}{% endfor "
+    "%}"
     "{% set n = namespace(i=0) %}{% for t in tools %}{% set n.i = n.i + 1 %}{% endfor %}{{ n.i }}"
     "{% if add_generation_prompt %}<ASSISTANT>{% endif %}";
 const char* const kConversation =
@@ -22,17 +24,22 @@ const char* const kConversation =
  {"role": "assistant", "content": "on", "tool_calls": [{"name": "f", "arguments": {"a": [1, 2.5, null, true]}}]}],
  "tools": [{"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "array"}}}}]})";
 
-std::string render(const dllm_tokenizer* tokenizer, const std::string& source, const std::string& conversation) {
-  const auto opts = make<Options>([](auto** out) { return dllm_options_new("chat", out, shared_error()); });
+std::string render(const dllm_tokenizer* tokenizer, const std::string& source,
+                   const std::string& conversation) {
+  const auto opts =
+      make<Options>([](auto** out) { return dllm_options_new("chat", out, shared_error()); });
   must(dllm_options_set_str(opts.get(), "template", source.c_str(), shared_error()));
   const auto row = make<Batch>([&](auto** out) {
-    return dllm_tokenizer_chat(tokenizer, conversation.data(), size_of(conversation), opts.get(), out, shared_error());
+    return dllm_tokenizer_chat(tokenizer, conversation.data(), size_of(conversation), opts.get(),
+                               out, shared_error());
   });
-  const auto ids = make<Tensor>([&](auto** out) { return dllm_batch_array(row.get(), "ids", out, shared_error()); });
+  const auto ids = make<Tensor>(
+      [&](auto** out) { return dllm_batch_array(row.get(), "ids", out, shared_error()); });
   const Buffer text(dllm_buffer_new());
   must(dllm_tokenizer_decode(tokenizer, static_cast<const int32_t*>(dllm_tensor_data(ids.get())),
                              dllm_tensor_dim(ids.get(), 1), text.get(), shared_error()));
-  return {static_cast<const char*>(dllm_buffer_data(text.get())), static_cast<size_t>(dllm_buffer_size(text.get()))};
+  return {static_cast<const char*>(dllm_buffer_data(text.get())),
+          static_cast<size_t>(dllm_buffer_size(text.get()))};
 }
 
 // A template is text, or [text, times, text, ...]: a text followed by a number stands so many times.
@@ -59,8 +66,8 @@ int32_t status_named(const std::string& name) {
 
 int main(int count, char** arguments) {
   Harness harness("chat", count - 1, arguments + 1,
-                  {DLLM_INVALID_ARGUMENT, DLLM_FAILED_PRECONDITION, DLLM_DATA_LOSS, DLLM_UNIMPLEMENTED,
-                   DLLM_RESOURCE_EXHAUSTED});
+                  {DLLM_INVALID_ARGUMENT, DLLM_FAILED_PRECONDITION, DLLM_DATA_LOSS,
+                   DLLM_UNIMPLEMENTED, DLLM_RESOURCE_EXHAUSTED});
   const Tokenizer tokenizer = tokenizer_of(tiny_tokenizer_json());
   const Feed as_template = [&](const std::string& bytes) {
     return outcome([&] { render(tokenizer.get(), bytes, kConversation); });
@@ -76,20 +83,30 @@ int main(int count, char** arguments) {
   for (const Json& entry : list) {
     std::string text;
     const Feed feed = [&](const std::string& bytes) {
-      return outcome([&] { text = render(tokenizer.get(), bytes, entry.value("conversation", kConversation)); });
+      return outcome([&] {
+        text = render(tokenizer.get(), bytes, entry.value("conversation", kConversation));
+      });
     };
     const auto name = entry.at("name").get<std::string>();
-    harness.known(name, source_of(entry.at("template")), status_named(entry.at("status").get<std::string>()),
-                  entry.value("part", ""), feed);
-    if (entry.contains("text")) harness.check(text == entry.at("text").get<std::string>(), name + ": the text is \"" + text + "\"");
+    harness.known(name, source_of(entry.at("template")),
+                  status_named(entry.at("status").get<std::string>()), entry.value("part", ""),
+                  feed);
+    if (entry.contains("text"))
+      harness.check(text == entry.at("text").get<std::string>(),
+                    name + ": the text is \"" + text + "\"");
   }
   harness.check(list.size() >= 40, "at least 40 hostile templates");
 
-  harness.mutants("conversation", [](uint64_t number) { return mutant({kConversation}, Form::json, number); }, as_conversation);
+  harness.mutants(
+      "conversation", [](uint64_t number) { return mutant({kConversation}, Form::json, number); },
+      as_conversation);
   std::vector<std::string> sources = {kTemplate};
   for (const Json& entry : list) {
-    if (entry.at("template").is_string()) sources.push_back(entry.at("template").get<std::string>());
+    if (entry.at("template").is_string())
+      sources.push_back(entry.at("template").get<std::string>());
   }
-  harness.mutants("template", [&](uint64_t number) { return mutant(sources, Form::binary, number); }, as_template);
+  harness.mutants(
+      "template", [&](uint64_t number) { return mutant(sources, Form::binary, number); },
+      as_template);
   return harness.finish();
 }

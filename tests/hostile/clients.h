@@ -69,7 +69,9 @@ class Folder {
 public:
   Folder();
   ~Folder();
-  std::string path(const std::string& name = {}) const { return name.empty() ? path_ : path_ + "/" + name; }
+  std::string path(const std::string& name = {}) const {
+    return name.empty() ? path_ : path_ + "/" + name;
+  }
   std::string write(const std::string& name, const std::string& bytes) const; // the path
 
 private:

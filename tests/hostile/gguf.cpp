@@ -18,10 +18,12 @@ struct Entry {
 };
 
 constexpr Entry kTensors[] = {
-    {"token_embd.weight", kTokens, 8},      {"output_norm.weight", 0, 0},        {"blk.0.attn_norm.weight", 0, 0},
-    {"blk.0.attn_q.weight", kWidth, 0},     {"blk.0.attn_k.weight", kWidth, 1},  {"blk.0.attn_v.weight", kWidth, 2},
-    {"blk.0.attn_output.weight", kWidth, 8}, {"blk.0.ffn_norm.weight", 0, 0},    {"blk.0.ffn_gate.weight", kWidth, 0},
-    {"blk.0.ffn_up.weight", kWidth, 0},     {"blk.0.ffn_down.weight", kWidth, 0}};
+    {"token_embd.weight", kTokens, 8},       {"output_norm.weight", 0, 0},
+    {"blk.0.attn_norm.weight", 0, 0},        {"blk.0.attn_q.weight", kWidth, 0},
+    {"blk.0.attn_k.weight", kWidth, 1},      {"blk.0.attn_v.weight", kWidth, 2},
+    {"blk.0.attn_output.weight", kWidth, 8}, {"blk.0.ffn_norm.weight", 0, 0},
+    {"blk.0.ffn_gate.weight", kWidth, 0},    {"blk.0.ffn_up.weight", kWidth, 0},
+    {"blk.0.ffn_down.weight", kWidth, 0}};
 
 // Bytes of one row of kWidth numbers: F32, F16, Q4_0, Q8_0.
 uint64_t row_bytes(uint32_t type) {
@@ -34,8 +36,9 @@ std::string tiny_gguf() {
   file.header(std::size(kTensors), 15);
   file.text_value("general.architecture", "llama");
   const std::pair<const char*, uint32_t> numbers[] = {
-      {"llama.embedding_length", kWidth}, {"llama.block_count", 1},       {"llama.feed_forward_length", kWidth},
-      {"llama.attention.head_count", 2},  {"llama.attention.head_count_kv", 2}, {"llama.context_length", 64}};
+      {"llama.embedding_length", kWidth},    {"llama.block_count", 1},
+      {"llama.feed_forward_length", kWidth}, {"llama.attention.head_count", 2},
+      {"llama.attention.head_count_kv", 2},  {"llama.context_length", 64}};
   for (const auto& [key, value] : numbers) file.scalar(key, kU32, value);
   file.scalar("llama.attention.layer_norm_rms_epsilon", kF32, 1e-5f);
   file.text_value("tokenizer.ggml.model", "gpt2");
@@ -50,8 +53,10 @@ std::string tiny_gguf() {
 
   uint64_t offset = 0;
   for (const Entry& entry : kTensors) {
-    if (entry.rows == 0) file.tensor(entry.name, {kWidth}, entry.type, offset);
-    else file.tensor(entry.name, {kWidth, entry.rows}, entry.type, offset);
+    if (entry.rows == 0)
+      file.tensor(entry.name, {kWidth}, entry.type, offset);
+    else
+      file.tensor(entry.name, {kWidth, entry.rows}, entry.type, offset);
     offset += (std::max<uint64_t>(entry.rows, 1) * row_bytes(entry.type) + 31) / 32 * 32;
   }
   file.align();
@@ -68,7 +73,8 @@ std::string head_mutant(const std::string& seed, uint64_t number) {
 
 int main(int count, char** arguments) {
   Harness harness("gguf", count, arguments,
-                  {DLLM_INVALID_ARGUMENT, DLLM_NOT_FOUND, DLLM_DATA_LOSS, DLLM_UNIMPLEMENTED, DLLM_RESOURCE_EXHAUSTED});
+                  {DLLM_INVALID_ARGUMENT, DLLM_NOT_FOUND, DLLM_DATA_LOSS, DLLM_UNIMPLEMENTED,
+                   DLLM_RESOURCE_EXHAUSTED});
   const Folder folder;
   const Engine engine = small_engine();
   const Feed as_file = [&](const std::string& bytes) {
@@ -77,14 +83,17 @@ int main(int count, char** arguments) {
   const Feed as_tokenizer = [&](const std::string& bytes) {
     return outcome([&] {
       const std::string path = folder.write("x.gguf", bytes);
-      make<Tokenizer>([&](auto** out) { return dllm_tokenizer_load(path.c_str(), nullptr, out, shared_error()); });
+      make<Tokenizer>([&](auto** out) {
+        return dllm_tokenizer_load(path.c_str(), nullptr, out, shared_error());
+      });
     });
   };
   const Feed as_model = [&](const std::string& bytes) {
     return outcome([&] {
       const std::string path = folder.write("x.gguf", bytes);
-      make<Model>(
-          [&](auto** out) { return dllm_model_load(engine.get(), path.c_str(), nullptr, nullptr, out, shared_error()); });
+      make<Model>([&](auto** out) {
+        return dllm_model_load(engine.get(), path.c_str(), nullptr, nullptr, out, shared_error());
+      });
     });
   };
   const std::string seed = tiny_gguf();

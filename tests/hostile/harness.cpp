@@ -38,7 +38,8 @@ extern "C" void on_alarm(int) {
 
 } // namespace
 
-Harness::Harness(std::string reader, int count, char** arguments, std::initializer_list<int32_t> allowed)
+Harness::Harness(std::string reader, int count, char** arguments,
+                 std::initializer_list<int32_t> allowed)
     : reader_(std::move(reader)), file_(count > 1 ? arguments[1] : ""),
       current_(temporary_folder() + "/hostile_" + reader_ + ".mutant"), allowed_(allowed) {
   std::signal(SIGALRM, on_alarm);
@@ -57,8 +58,8 @@ Outcome Harness::run(const std::string& what, const std::string& bytes, const Fe
   if (const std::string wrong = judge(outcome, bytes.size()); !wrong.empty()) {
     const std::string kept = current_ + "." + std::to_string(++failures_);
     write_whole(kept, bytes);
-    std::printf("not ok - %s: %s (status %d, \"%s\"; %s)\n", what.c_str(), wrong.c_str(), outcome.status,
-                outcome.message.c_str(), kept.c_str());
+    std::printf("not ok - %s: %s (status %d, \"%s\"; %s)\n", what.c_str(), wrong.c_str(),
+                outcome.status, outcome.message.c_str(), kept.c_str());
   }
   return outcome;
 }
@@ -75,7 +76,8 @@ std::string Harness::judge(const Outcome& outcome, size_t bytes) const {
 
 void Harness::seed(const std::string& name, const std::string& bytes, const Feed& feed) {
   const Outcome outcome = run("seed " + name, bytes, feed);
-  check(outcome.status == 0, "seed " + name + " is accepted" + (outcome.status == 0 ? "" : ": " + outcome.message));
+  check(outcome.status == 0,
+        "seed " + name + " is accepted" + (outcome.status == 0 ? "" : ": " + outcome.message));
 }
 
 void Harness::mutants(const std::string& what, const Make& make, const Feed& feed) {
@@ -89,19 +91,21 @@ void Harness::mutants(const std::string& what, const Make& make, const Feed& fee
     ++statuses[run(what + " mutant " + std::to_string(number), make(number), feed).status];
   std::ostringstream line;
   for (const auto& [status, times] : statuses) line << " " << status << ":" << times;
-  std::printf("# %s %s: %d mutants, by status%s\n", reader_.c_str(), what.c_str(), static_cast<int>(kMutants),
-              line.str().c_str());
+  std::printf("# %s %s: %d mutants, by status%s\n", reader_.c_str(), what.c_str(),
+              static_cast<int>(kMutants), line.str().c_str());
   // Else the mutator does no damage, or the reader looks at nothing.
-  check(statuses[0] < static_cast<int>(kMutants) * 9 / 10, what + ": at least a tenth of the mutants is refused");
+  check(statuses[0] < static_cast<int>(kMutants) * 9 / 10,
+        what + ": at least a tenth of the mutants is refused");
 }
 
-void Harness::known(const std::string& name, const std::string& bytes, int32_t status, const std::string& part,
-                    const Feed& feed) {
+void Harness::known(const std::string& name, const std::string& bytes, int32_t status,
+                    const std::string& part, const Feed& feed) {
   const Outcome outcome = run(name, bytes, feed);
   const bool good = outcome.status == status && outcome.message.find(part) != std::string::npos;
-  check(good, name + (good ? ""
-                           : ": status " + std::to_string(outcome.status) + " \"" + outcome.message + "\", expected " +
-                                 std::to_string(status) + " and \"" + part + "\""));
+  check(good,
+        name + (good ? ""
+                     : ": status " + std::to_string(outcome.status) + " \"" + outcome.message +
+                           "\", expected " + std::to_string(status) + " and \"" + part + "\""));
 }
 
 void Harness::check(bool good, const std::string& what) {

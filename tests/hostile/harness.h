@@ -32,8 +32,8 @@ public:
   // make(0) to make(kMutants - 1), or the file named on the command line.
   void mutants(const std::string& what, const Make& make, const Feed& feed);
   // One input whose refusal is known: status 0 for an input that must be accepted.
-  void known(const std::string& name, const std::string& bytes, int32_t status, const std::string& part,
-             const Feed& feed);
+  void known(const std::string& name, const std::string& bytes, int32_t status,
+             const std::string& part, const Feed& feed);
   void check(bool good, const std::string& what);
 
   // Prints the count of failures. The exit status of the program.

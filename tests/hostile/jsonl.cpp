@@ -11,16 +11,18 @@ namespace {
 const char* const kLines =
     "{\"text\": \"the cat sat on the mat\"}\n"
     "{\"prompt\": \"the dog\", \"response\": \"sat on the log\"}\n"
-    "{\"messages\": [{\"role\": \"user\", \"content\": \"the cat\"}, {\"role\": \"assistant\", \"content\": \"sat\"}]}\n"
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"the cat\"}, {\"role\": \"assistant\", "
+    "\"content\": \"sat\"}]}\n"
     "{\"ids\": [1, 2, 3, 250], \"keep\": [1, 1, 0, 0]}\n"
     "{\"text\": \"w\\u00f6rld \\ud83d\\ude00\", \"more\": {\"a\": [1, null, true]}}\n";
 
 // Batches with and without packing. The end of the data is DLLM_OUT_OF_RANGE.
 void load_all(dllm_dataset* data) {
-  for (const char* json : {R"({"batch": 2, "length": 7, "pack": true})", R"({"batch": 2, "length": 7, "pack": false})"}) {
+  for (const char* json : {R"({"batch": 2, "length": 7, "pack": true})",
+                           R"({"batch": 2, "length": 7, "pack": false})"}) {
     const Options opts = options_of("loader", json);
-    const auto loader =
-        make<Loader>([&](auto** out) { return dllm_loader_new(data, opts.get(), out, shared_error()); });
+    const auto loader = make<Loader>(
+        [&](auto** out) { return dllm_loader_new(data, opts.get(), out, shared_error()); });
     for (int i = 0; i < 100; ++i) {
       dllm_batch* batch = nullptr;
       const dllm_status status = dllm_loader_next(loader.get(), &batch, shared_error());
@@ -40,24 +42,29 @@ int main(int count, char** arguments) {
                    DLLM_RESOURCE_EXHAUSTED, DLLM_UNIMPLEMENTED});
   const Folder folder;
   folder.write("tokenizer.json", tiny_tokenizer_json());
-  folder.write("chat_template.jinja", "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}");
-  const auto tokenizer =
-      make<Tokenizer>([&](auto** out) { return dllm_tokenizer_load(folder.path().c_str(), nullptr, out, shared_error()); });
+  folder.write("chat_template.jinja",
+               "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}");
+  const auto tokenizer = make<Tokenizer>([&](auto** out) {
+    return dllm_tokenizer_load(folder.path().c_str(), nullptr, out, shared_error());
+  });
   const Feed open = [&](const std::string& bytes) {
     return outcome([&] {
       const std::string path = folder.write("x.jsonl", bytes);
       load_all(make<Dataset>([&](auto** out) {
-                 return dllm_dataset_open(path.c_str(), tokenizer.get(), nullptr, nullptr, out, shared_error());
+                 return dllm_dataset_open(path.c_str(), tokenizer.get(), nullptr, nullptr, out,
+                                          shared_error());
                }).get());
     });
   };
   const Feed add = [&](const std::string& bytes) {
     return outcome([&] {
-      const auto data =
-          make<Dataset>([&](auto** out) { return dllm_dataset_new(tokenizer.get(), nullptr, out, shared_error()); });
+      const auto data = make<Dataset>([&](auto** out) {
+        return dllm_dataset_new(tokenizer.get(), nullptr, out, shared_error());
+      });
       for (size_t begin = 0; begin < bytes.size();) {
         const size_t end = std::min(bytes.find('\n', begin), bytes.size());
-        must(dllm_dataset_add(data.get(), bytes.data() + begin, static_cast<int64_t>(end - begin), shared_error()));
+        must(dllm_dataset_add(data.get(), bytes.data() + begin, static_cast<int64_t>(end - begin),
+                              shared_error()));
         begin = end + 1;
       }
       load_all(data.get());
@@ -71,8 +78,12 @@ int main(int count, char** arguments) {
   harness.mutants("file", lines, open);
   harness.mutants("documents", lines, add);
   // Damage to the compressed bytes, and damaged lines that are compressed whole.
-  harness.mutants("gzip", [&](uint64_t number) {
-    return number % 2 == 0 ? mutant({packed}, Form::binary, number) : dllm::test::gzip(mutant({kLines}, Form::lines, number));
-  }, open);
+  harness.mutants(
+      "gzip",
+      [&](uint64_t number) {
+        return number % 2 == 0 ? mutant({packed}, Form::binary, number)
+                               : dllm::test::gzip(mutant({kLines}, Form::lines, number));
+      },
+      open);
   return harness.finish();
 }

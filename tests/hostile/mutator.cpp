@@ -8,9 +8,11 @@ namespace {
 
 // What length fields are overwritten with.
 uint64_t odd_number(Draw& draw, uint64_t size) {
-  const uint64_t numbers[] = {0,          1,          size,       size - 1,        size + 1,   0x7f,      0xff,
-                              0x7fffffff, 0x80000000, 0xffffffff, 0x100000000ULL,  1ULL << 40, 1ULL << 62,
-                              1ULL << 63, ~0ULL,      ~0ULL - 7,  ~0ULL - size + 1, 65536,     16777217};
+  const uint64_t numbers[] = {
+      0,          1,          size,       size - 1,   size + 1,         0x7f,
+      0xff,       0x7fffffff, 0x80000000, 0xffffffff, 0x100000000ULL,   1ULL << 40,
+      1ULL << 62, 1ULL << 63, ~0ULL,      ~0ULL - 7,  ~0ULL - size + 1, 65536,
+      16777217};
   return numbers[draw.below(std::size(numbers))];
 }
 
@@ -24,19 +26,22 @@ std::string overwrite_length(std::string bytes, Draw& draw) {
   const size_t width = draw.below(2) == 0 ? 4 : 8;
   if (bytes.size() < width) return bytes;
   // Lengths stand near the beginning more often than not.
-  const size_t reach = draw.below(2) == 0 ? std::min<size_t>(bytes.size() - width + 1, 64) : bytes.size() - width + 1;
+  const size_t reach = draw.below(2) == 0 ? std::min<size_t>(bytes.size() - width + 1, 64)
+                                          : bytes.size() - width + 1;
   const uint64_t number = odd_number(draw, bytes.size());
   std::memcpy(bytes.data() + draw.below(reach), &number, width);
   return bytes;
 }
 
 std::string move_slice(std::string bytes, Draw& draw) {
-  const size_t begin = draw.below(bytes.size()), length = 1 + draw.below(std::min<size_t>(bytes.size() - begin, 256));
+  const size_t begin = draw.below(bytes.size()),
+               length = 1 + draw.below(std::min<size_t>(bytes.size() - begin, 256));
   const std::string slice = bytes.substr(begin, length);
   switch (draw.below(3)) {
   case 0: return bytes.erase(begin, length);
   case 1: return bytes.insert(draw.below(bytes.size()), slice);
-  default: return bytes.replace(begin, length, std::string(length, draw.below(2) == 0 ? '\0' : '\xff'));
+  default:
+    return bytes.replace(begin, length, std::string(length, draw.below(2) == 0 ? '\0' : '\xff'));
   }
 }
 
@@ -47,11 +52,15 @@ std::vector<size_t> value_places(const std::string& text) {
   bool inside = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (inside && c == '\\') ++i;
-    else if (c == '"') inside = !inside;
+    if (inside && c == '\\')
+      ++i;
+    else if (c == '"')
+      inside = !inside;
     if (inside) continue;
-    if (c == '{' || c == '[') open += c;
-    else if ((c == '}' || c == ']') && !open.empty()) open.pop_back();
+    if (c == '{' || c == '[')
+      open += c;
+    else if ((c == '}' || c == ']') && !open.empty())
+      open.pop_back();
     const bool in_list = open.ends_with('[');
     if (c == ':' || c == '[' || (c == ',' && in_list)) places.push_back(i + 1);
   }
@@ -65,16 +74,21 @@ size_t value_end(const std::string& text, size_t begin) {
   for (size_t i = begin; i < text.size(); ++i) {
     const char c = text[i];
     if (inside) {
-      if (c == '\\') ++i;
-      else if (c == '"') inside = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        inside = false;
       continue;
     }
-    if (c == '"') inside = true;
-    else if (c == '{' || c == '[') ++depth;
+    if (c == '"')
+      inside = true;
+    else if (c == '{' || c == '[')
+      ++depth;
     else if (c == '}' || c == ']') {
       if (depth == 0) return i;
       --depth;
-    } else if (c == ',' && depth == 0) return i;
+    } else if (c == ',' && depth == 0)
+      return i;
   }
   return text.size();
 }
@@ -86,12 +100,45 @@ std::string repeated(std::string_view part, size_t count) {
 }
 
 std::string odd_value(Draw& draw) {
-  const std::string values[] = {"null", "true", "false", "0", "-1", "1", "2147483648", "-2147483649",
-                                "9223372036854775807", "9223372036854775808", "18446744073709551615",
-                                "18446744073709551616", "1e308", "1e999", "-1e999", "1e-320", "0.1", "-0", "00", "+1",
-                                "NaN", "Infinity", "\"\"", "\"x\"", "\"\\u0000\"", "\"\\ud800\"", "\"\xff\xfe\"", "[]",
-                                "{}", "[[]]", "{\"a\":1,\"a\":2}", "[1,\"a\",null]", "{\"\":{}}", "65536", "1000001",
-                                "\"../../etc/passwd\"", "[0,0]", "[-1]", "[9223372036854775807,9223372036854775807]"};
+  const std::string values[] = {"null",
+                                "true",
+                                "false",
+                                "0",
+                                "-1",
+                                "1",
+                                "2147483648",
+                                "-2147483649",
+                                "9223372036854775807",
+                                "9223372036854775808",
+                                "18446744073709551615",
+                                "18446744073709551616",
+                                "1e308",
+                                "1e999",
+                                "-1e999",
+                                "1e-320",
+                                "0.1",
+                                "-0",
+                                "00",
+                                "+1",
+                                "NaN",
+                                "Infinity",
+                                "\"\"",
+                                "\"x\"",
+                                "\"\\u0000\"",
+                                "\"\\ud800\"",
+                                "\"\xff\xfe\"",
+                                "[]",
+                                "{}",
+                                "[[]]",
+                                "{\"a\":1,\"a\":2}",
+                                "[1,\"a\",null]",
+                                "{\"\":{}}",
+                                "65536",
+                                "1000001",
+                                "\"../../etc/passwd\"",
+                                "[0,0]",
+                                "[-1]",
+                                "[9223372036854775807,9223372036854775807]"};
   switch (draw.below(12)) {
   case 0: return repeated("[", 1 + draw.below(20'000)); // never closed
   case 1: {
@@ -160,7 +207,8 @@ std::string mutant(const std::vector<std::string>& seeds, Form form, uint64_t nu
       const size_t begin = made.empty() ? 0 : made.rfind('\n', draw.below(made.size()));
       const size_t from = begin == std::string::npos ? 0 : begin + 1;
       const size_t end = std::min(made.find('\n', from), made.size());
-      made = made.substr(0, from) + damaged_json(made.substr(from, end - from), draw) + made.substr(end);
+      made = made.substr(0, from) + damaged_json(made.substr(from, end - from), draw) +
+             made.substr(end);
     }
   }
   return made;

@@ -17,14 +17,19 @@ std::string values_of(const dllm_options* opts) {
 }
 
 Outcome set(const char* kind, const std::string& bytes) {
-  const auto opts = make<Options>([&](auto** out) { return dllm_options_new(kind, out, shared_error()); });
+  const auto opts =
+      make<Options>([&](auto** out) { return dllm_options_new(kind, out, shared_error()); });
   const std::string before = values_of(opts.get());
-  const Outcome made =
-      outcome([&] { must(dllm_options_set_json(opts.get(), bytes.data(), size_of(bytes), shared_error())); });
-  if (made.status != DLLM_OK && values_of(opts.get()) != before) return {DLLM_INTERNAL, "a refusal changed the options"};
+  const Outcome made = outcome([&] {
+    must(dllm_options_set_json(opts.get(), bytes.data(), size_of(bytes), shared_error()));
+  });
+  if (made.status != DLLM_OK && values_of(opts.get()) != before)
+    return {DLLM_INTERNAL, "a refusal changed the options"};
   if (made.status == DLLM_OK) { // what was accepted is accepted again
     const std::string values = values_of(opts.get());
-    return outcome([&] { must(dllm_options_set_json(opts.get(), values.data(), size_of(values), shared_error())); });
+    return outcome([&] {
+      must(dllm_options_set_json(opts.get(), values.data(), size_of(values), shared_error()));
+    });
   }
   return made;
 }
@@ -33,13 +38,17 @@ Outcome set(const char* kind, const std::string& bytes) {
 
 int main(int count, char** arguments) {
   // NOT_FOUND: a key that the kind does not have.
-  Harness harness("options", count, arguments, {DLLM_INVALID_ARGUMENT, DLLM_NOT_FOUND, DLLM_DATA_LOSS});
-  for (const char* kind : {"engine", "model", "decoder", "trainer", "loader", "dataset", "tokenizer", "checkpoint"}) {
-    const auto opts = make<Options>([&](auto** out) { return dllm_options_new(kind, out, shared_error()); });
+  Harness harness("options", count, arguments,
+                  {DLLM_INVALID_ARGUMENT, DLLM_NOT_FOUND, DLLM_DATA_LOSS});
+  for (const char* kind :
+       {"engine", "model", "decoder", "trainer", "loader", "dataset", "tokenizer", "checkpoint"}) {
+    const auto opts =
+        make<Options>([&](auto** out) { return dllm_options_new(kind, out, shared_error()); });
     const std::string seed = values_of(opts.get());
     const Feed feed = [&](const std::string& bytes) { return set(kind, bytes); };
     harness.seed(kind, seed, feed);
-    harness.mutants(kind, [&](uint64_t number) { return mutant({seed}, Form::json, number); }, feed);
+    harness.mutants(
+        kind, [&](uint64_t number) { return mutant({seed}, Form::json, number); }, feed);
   }
   return harness.finish();
 }

@@ -10,19 +10,25 @@ int main(int count, char** arguments) {
   const Folder folder;
   const Engine engine = small_engine();
   const Model model = tiny_model(engine.get());
-  must(dllm_model_save(model.get(), folder.path("model").c_str(), nullptr, nullptr, shared_error()));
+  must(
+      dllm_model_save(model.get(), folder.path("model").c_str(), nullptr, nullptr, shared_error()));
   const std::string seed = read_bytes(folder.path("model/model.safetensors")), config = kTinyConfig;
 
   const Feed as_model = [&](const std::string& bytes) {
     return outcome([&] {
-      const auto source = make<Source>([](auto** out) { return dllm_source_new(out, shared_error()); });
-      must(dllm_source_add(source.get(), "config.json", config.data(), size_of(config), 0, shared_error()));
-      must(dllm_source_add(source.get(), "model.safetensors", bytes.data(), size_of(bytes), 1, shared_error()));
+      const auto source =
+          make<Source>([](auto** out) { return dllm_source_new(out, shared_error()); });
+      must(dllm_source_add(source.get(), "config.json", config.data(), size_of(config), 0,
+                           shared_error()));
+      must(dllm_source_add(source.get(), "model.safetensors", bytes.data(), size_of(bytes), 1,
+                           shared_error()));
       const auto loaded = make<Model>([&](auto** out) {
-        return dllm_model_load_source(engine.get(), source.get(), nullptr, nullptr, out, shared_error());
+        return dllm_model_load_source(engine.get(), source.get(), nullptr, nullptr, out,
+                                      shared_error());
       });
       const char* name = dllm_model_param_name(loaded.get(), 0);
-      make<Tensor>([&](auto** out) { return dllm_model_param(loaded.get(), name, out, shared_error()); });
+      make<Tensor>(
+          [&](auto** out) { return dllm_model_param(loaded.get(), name, out, shared_error()); });
     });
   };
   const Feed as_file = [&](const std::string& bytes) {
@@ -31,7 +37,9 @@ int main(int count, char** arguments) {
   harness.seed("model", seed, as_model);
   harness.seed("file", seed, as_file);
   const Make header = [&](uint64_t number) { return header_mutant(seed, number); };
-  const Make bits = [&](uint64_t number) { return mutant({seed.substr(0, 2000), seed}, Form::binary, number); };
+  const Make bits = [&](uint64_t number) {
+    return mutant({seed.substr(0, 2000), seed}, Form::binary, number);
+  };
   harness.mutants("header as a model", header, as_model);
   harness.mutants("header as a file", header, as_file);
   harness.mutants("cut file", bits, as_file);

@@ -31,18 +31,20 @@ void use(const dllm_tokenizer* tokenizer) {
   const std::string text = "the cat <m> a\xCC\x81 ab  W\xC3\xB6rld \xFF\xE4\xB8 12";
   int64_t need = 0;
   std::vector<int32_t> ids(4096);
-  must(dllm_tokenizer_encode(tokenizer, text.data(), size_of(text), ids.data(), static_cast<int64_t>(ids.size()), &need,
-                             shared_error()));
+  must(dllm_tokenizer_encode(tokenizer, text.data(), size_of(text), ids.data(),
+                             static_cast<int64_t>(ids.size()), &need, shared_error()));
   const Buffer decoded(dllm_buffer_new());
   must(dllm_tokenizer_decode(tokenizer, ids.data(), need, decoded.get(), shared_error()));
   int64_t used = 0;
-  must(dllm_tokenizer_decode_stream(tokenizer, ids.data(), need, decoded.get(), &used, shared_error()));
+  must(dllm_tokenizer_decode_stream(tokenizer, ids.data(), need, decoded.get(), &used,
+                                    shared_error()));
 }
 
 } // namespace
 
 int main(int count, char** arguments) {
-  Harness harness("tokenizer", count, arguments, {DLLM_DATA_LOSS, DLLM_UNIMPLEMENTED, DLLM_RESOURCE_EXHAUSTED});
+  Harness harness("tokenizer", count, arguments,
+                  {DLLM_DATA_LOSS, DLLM_UNIMPLEMENTED, DLLM_RESOURCE_EXHAUSTED});
   const Folder folder;
   const std::string path = folder.path("tokenizer.json");
   const Feed load = [&](const std::string& bytes) {
@@ -59,6 +61,7 @@ int main(int count, char** arguments) {
   };
   const std::vector<std::string> seeds = {tiny_tokenizer_json(), kUnigram, kWordPiece};
   for (const std::string& seed : seeds) harness.seed(seed.substr(0, 40), seed, load);
-  harness.mutants("tokenizer.json", [&](uint64_t number) { return mutant(seeds, Form::json, number); }, load);
+  harness.mutants(
+      "tokenizer.json", [&](uint64_t number) { return mutant(seeds, Form::json, number); }, load);
   return harness.finish();
 }

@@ -25,6 +25,7 @@ int main(int count, char** arguments) {
   };
   const std::string seed = kLines;
   harness.seed("trace", seed, read);
-  harness.mutants("trace", [&](uint64_t number) { return mutant({seed}, Form::lines, number); }, read);
+  harness.mutants(
+      "trace", [&](uint64_t number) { return mutant({seed}, Form::lines, number); }, read);
   return harness.finish();
 }

@@ -80,12 +80,18 @@ const char* value_of(const char* name, int& i, int count, char** arguments) {
 
 bool parse(int count, char** arguments, Session& session, Arguments& parsed) {
   for (int i = 1; i < count; ++i) {
-    if (const char* assets = value_of("--assets", i, count, arguments)) session.assets = assets;
-    else if (const char* option = value_of("--engine", i, count, arguments)) set_engine_option(session, option);
-    else if (const char* pins = value_of("--pins", i, count, arguments)) parsed.pins = pins;
-    else if (const char* counts = value_of("--counts", i, count, arguments)) parsed.counts = counts;
-    else if (arguments[i][0] == '-') return false;
-    else parsed.folders.push_back(full_path(arguments[i]));
+    if (const char* assets = value_of("--assets", i, count, arguments))
+      session.assets = assets;
+    else if (const char* option = value_of("--engine", i, count, arguments))
+      set_engine_option(session, option);
+    else if (const char* pins = value_of("--pins", i, count, arguments))
+      parsed.pins = pins;
+    else if (const char* counts = value_of("--counts", i, count, arguments))
+      parsed.counts = counts;
+    else if (arguments[i][0] == '-')
+      return false;
+    else
+      parsed.folders.push_back(full_path(arguments[i]));
   }
   return !parsed.folders.empty();
 }
@@ -112,8 +118,10 @@ int run(int count, char** arguments) {
   for (const std::string& folder : parsed.folders) {
     std::vector<std::string> topics;
     if (is_directory(folder)) find_topics(folder, 0, topics);
-    if (topics.empty()) failures += explain_absence(folder);
-    else run_folders.push_back(folder);
+    if (topics.empty())
+      failures += explain_absence(folder);
+    else
+      run_folders.push_back(folder);
     for (const std::string& topic : topics) run_topic(session, topic);
   }
   const TopicCounts total = session.report.total();

@@ -53,11 +53,13 @@ std::string counts_text(const Counts& counts) {
   }
   std::string text = "{";
   for (const auto& [label, entry] : all.items())
-    text += fmt::format("{}\n  {}: {}", text.size() > 1 ? "," : "", Json(label).dump(), entry.dump());
+    text +=
+        fmt::format("{}\n  {}: {}", text.size() > 1 ? "," : "", Json(label).dump(), entry.dump());
   return text + "\n}\n";
 }
 
-int check_pins(const std::string& path, const Counts& counts, const std::vector<std::string>& folders) {
+int check_pins(const std::string& path, const Counts& counts,
+               const std::vector<std::string>& folders) {
   int failures = 0;
   const auto tell = [&](const std::string& label, const std::string& why) {
     ++failures;
@@ -74,12 +76,14 @@ int check_pins(const std::string& path, const Counts& counts, const std::vector<
       continue;
     }
     const TopicCounts pin = pin_of(entry);
-    if (const std::string why = broken(pin, got->second); !why.empty()) tell(label, why);
+    if (const std::string why = broken(pin, got->second); !why.empty())
+      tell(label, why);
     else if (got->second.passed > pin.passed)
       fmt::print("note {} passes {} cases, pinned {}\n", label, got->second.passed, pin.passed);
   }
   for (const auto& [label, topic] : counts) {
-    if (!pins.contains(label)) fmt::print("note {} has no pin in {}: {} passed\n", label, path, topic.passed);
+    if (!pins.contains(label))
+      fmt::print("note {} has no pin in {}: {} passed\n", label, path, topic.passed);
   }
   return failures;
 }

@@ -29,6 +29,7 @@ std::string counts_text(const Counts& counts);
 // Prints one FAIL line for every pinned topic that is absent, passes less or skips more than its pin allows, and one
 // note for a topic without a pin or better than its pin. `folders`: what was run; a pin of a set that none of them is or
 // holds is not looked at. Returns the number of FAIL lines.
-int check_pins(const std::string& path, const Counts& counts, const std::vector<std::string>& folders);
+int check_pins(const std::string& path, const Counts& counts,
+               const std::vector<std::string>& folders);
 
 } // namespace dllm::parity

@@ -42,7 +42,8 @@ bool Case::has(const std::string& name) const {
 }
 int64_t Case::count(const std::string& start) const {
   int64_t found = 0;
-  for (const std::string& name : topic_.array_names(file_)) found += name.starts_with(key(start)) ? 1 : 0;
+  for (const std::string& name : topic_.array_names(file_))
+    found += name.starts_with(key(start)) ? 1 : 0;
   return found;
 }
 

@@ -14,13 +14,13 @@
 namespace dllm::test {
 
 struct Watch {
-  std::atomic<int64_t> reads{0};       // of arrays to the host
-  std::atomic<int64_t> read_bytes{0};  // of those
+  std::atomic<int64_t> reads{0};      // of arrays to the host
+  std::atomic<int64_t> read_bytes{0}; // of those
   std::atomic<int64_t> uploads{0};
-  std::function<void()> at_compile;  // each may be empty; this one acts once, at the next compile
-  std::function<void()> before_run;  // the inputs are bound
-  std::function<void()> after_run;   // the outputs are not handed out yet
-  std::function<void()> at_find;     // somebody looks for what is not finite
+  std::function<void()> at_compile; // each may be empty; this one acts once, at the next compile
+  std::function<void()> before_run; // the inputs are bound
+  std::function<void()> after_run;  // the outputs are not handed out yet
+  std::function<void()> at_find;    // somebody looks for what is not finite
 };
 
 class CountedBuffer final : public graph::Buffer {
@@ -82,8 +82,7 @@ public:
     ++watch->uploads;
     return std::make_shared<CountedBuffer>(watch, inner_->upload(tensor, share));
   }
-  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain,
-                                 const Task* task) override {
+  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain, const Task* task) override {
     ++watch->uploads;
     return std::make_shared<CountedBuffer>(watch, inner_->upload_weight(tensor, keep_plain, task));
   }

@@ -24,20 +24,22 @@ namespace dllm::test {
 
 // What all ranks of one process share.
 class ThreadRanks {
- public:
+public:
   explicit ThreadRanks(int64_t size) : size_(size) {}
 
   // One member's part of a collective call; lives on the stack of the caller.
   struct Call {
-    std::string what;  // equal on all members
+    std::string what; // equal on all members
     const std::byte* in;
   };
   using Work = std::function<void(const std::vector<const Call*>& calls, size_t member)>;
 
   // Waits until every member of the group is here, runs `work` of each, and returns when all have done theirs.
-  void exchange(int64_t rank, comm::Group group, const Call& call, const Task* task, const Work& work) {
+  void exchange(int64_t rank, comm::Group group, const Call& call, const Task* task,
+                const Work& work) {
     const std::vector<int64_t> members(group.begin(), group.end());
-    const auto member = static_cast<size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
+    const auto member =
+        static_cast<size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
     std::unique_lock lock(mutex_);
     fail_if_aborted();
     if (member == members.size()) fail(Code::internal, "rank {} is not in its group", rank);
@@ -90,16 +92,17 @@ class ThreadRanks {
 
   int64_t size() const { return size_; }
 
- private:
+private:
   struct Meeting {
-    std::vector<const Call*> calls;  // by member
+    std::vector<const Call*> calls; // by member
     size_t arrived = 0, done = 0;
     int64_t round = 0, ended = 0;
   };
 
   void abort_locked(int64_t rank, const Error& reason) {
     if (failure_) return;
-    failure_.emplace(reason.code(), fmt::format("rank {} failed: {}", rank, reason.text()), reason.hint());
+    failure_.emplace(reason.code(), fmt::format("rank {} failed: {}", rank, reason.text()),
+                     reason.hint());
     changed_.notify_all();
   }
   void fail_if_aborted() const {
@@ -133,30 +136,34 @@ class ThreadRanks {
 };
 
 class ThreadCommunicator final : public comm::Communicator {
- public:
-  ThreadCommunicator(std::shared_ptr<ThreadRanks> ranks, int64_t rank) : ranks_(std::move(ranks)), rank_(rank) {}
+public:
+  ThreadCommunicator(std::shared_ptr<ThreadRanks> ranks, int64_t rank)
+      : ranks_(std::move(ranks)), rank_(rank) {}
 
   int64_t rank() const override { return rank_; }
   int64_t size() const override { return ranks_->size(); }
 
-  void all_reduce(comm::Group group, comm::Reduction reduction, DType dtype, const void* in, void* out, int64_t count,
-                  const Task* task) override {
-    const std::string what = fmt::format("all_reduce {} {}[{}]", reduction_name(reduction), dtype_name(dtype), count);
+  void all_reduce(comm::Group group, comm::Reduction reduction, DType dtype, const void* in,
+                  void* out, int64_t count, const Task* task) override {
+    const std::string what =
+        fmt::format("all_reduce {} {}[{}]", reduction_name(reduction), dtype_name(dtype), count);
     exchange(group, what, in, task, [&](const auto& calls, size_t) {
       std::vector<const void*> parts;
       for (const ThreadRanks::Call* call : calls) parts.push_back(call->in);
       comm::reduce(reduction, dtype, parts, out, count);
     });
   }
-  void all_gather(comm::Group group, const void* in, void* out, int64_t bytes, const Task* task) override {
-    exchange(group, fmt::format("all_gather of {} bytes", bytes), in, task, [&](const auto& calls, size_t) {
-      for (size_t m = 0; m < calls.size(); ++m) copy(out, m, calls[m]->in, 0, bytes);
-    });
+  void all_gather(comm::Group group, const void* in, void* out, int64_t bytes,
+                  const Task* task) override {
+    exchange(group, fmt::format("all_gather of {} bytes", bytes), in, task,
+             [&](const auto& calls, size_t) {
+               for (size_t m = 0; m < calls.size(); ++m) copy(out, m, calls[m]->in, 0, bytes);
+             });
   }
-  void reduce_scatter(comm::Group group, comm::Reduction reduction, DType dtype, const void* in, void* out,
-                      int64_t count, const Task* task) override {
-    const std::string what =
-        fmt::format("reduce_scatter {} {}[{}]", reduction_name(reduction), dtype_name(dtype), count);
+  void reduce_scatter(comm::Group group, comm::Reduction reduction, DType dtype, const void* in,
+                      void* out, int64_t count, const Task* task) override {
+    const std::string what = fmt::format("reduce_scatter {} {}[{}]", reduction_name(reduction),
+                                         dtype_name(dtype), count);
     exchange(group, what, in, task, [&](const auto& calls, size_t member) {
       std::vector<const void*> parts;
       for (const ThreadRanks::Call* call : calls)
@@ -164,18 +171,22 @@ class ThreadCommunicator final : public comm::Communicator {
       comm::reduce(reduction, dtype, parts, out, count);
     });
   }
-  void all_to_all(comm::Group group, const void* in, void* out, int64_t bytes, const Task* task) override {
-    exchange(group, fmt::format("all_to_all of {} bytes", bytes), in, task, [&](const auto& calls, size_t member) {
-      for (size_t m = 0; m < calls.size(); ++m) copy(out, m, calls[m]->in, member, bytes);
-    });
+  void all_to_all(comm::Group group, const void* in, void* out, int64_t bytes,
+                  const Task* task) override {
+    exchange(group, fmt::format("all_to_all of {} bytes", bytes), in, task,
+             [&](const auto& calls, size_t member) {
+               for (size_t m = 0; m < calls.size(); ++m) copy(out, m, calls[m]->in, member, bytes);
+             });
   }
-  void permute(comm::Group group, std::span<const int64_t> target, const void* in, void* out, int64_t bytes,
-               const Task* task) override {
-    exchange(group, fmt::format("permute of {} bytes", bytes), in, task, [&](const auto& calls, size_t member) {
-      for (size_t m = 0; m < calls.size(); ++m) {
-        if (target[m] == static_cast<int64_t>(member)) copy(out, 0, calls[m]->in, 0, bytes);
-      }
-    });
+  void permute(comm::Group group, std::span<const int64_t> target, const void* in, void* out,
+               int64_t bytes, const Task* task) override {
+    exchange(group, fmt::format("permute of {} bytes", bytes), in, task,
+             [&](const auto& calls, size_t member) {
+               for (size_t m = 0; m < calls.size(); ++m) {
+                 if (target[m] == static_cast<int64_t>(member))
+                   copy(out, 0, calls[m]->in, 0, bytes);
+               }
+             });
   }
   void barrier(comm::Group group, const Task* task) override {
     exchange(group, "barrier", nullptr, task, [](const auto&, size_t) {});
@@ -183,10 +194,11 @@ class ThreadCommunicator final : public comm::Communicator {
   void abort(const Error& reason) noexcept override { ranks_->abort(rank_, reason); }
   void restart(const Task* task) override { ranks_->restart(rank_, task); }
 
- private:
+private:
   template <class F>
   void exchange(comm::Group group, std::string what, const void* in, const Task* task, F&& work) {
-    ranks_->exchange(rank_, group, {std::move(what), static_cast<const std::byte*>(in)}, task, work);
+    ranks_->exchange(rank_, group, {std::move(what), static_cast<const std::byte*>(in)}, task,
+                     work);
   }
   static void copy(void* out, size_t to, const std::byte* in, size_t from, int64_t bytes) {
     if (bytes == 0) return;
@@ -200,8 +212,9 @@ class ThreadCommunicator final : public comm::Communicator {
 
 // Several ranks of one process, each with an engine; run() starts a thread per rank.
 class RankThreads {
- public:
-  explicit RankThreads(int64_t size, const char* check = "none") : ranks_(std::make_shared<ThreadRanks>(size)) {
+public:
+  explicit RankThreads(int64_t size, const char* check = "none")
+      : ranks_(std::make_shared<ThreadRanks>(size)) {
     for (int64_t rank = 0; rank < size; ++rank) {
       communicators_.push_back(std::make_shared<ThreadCommunicator>(ranks_, rank));
       Options options(graph::engine_schema());
@@ -211,7 +224,9 @@ class RankThreads {
     }
   }
   graph::Engine& engine(int64_t rank) { return *engines_[static_cast<size_t>(rank)]; }
-  comm::Communicator& communicator(int64_t rank) { return *communicators_[static_cast<size_t>(rank)]; }
+  comm::Communicator& communicator(int64_t rank) {
+    return *communicators_[static_cast<size_t>(rank)];
+  }
 
   // fn(rank) on a thread each. The errors by rank; Code::ok where there was none.
   std::vector<Error> run(const std::function<void(int64_t rank)>& fn) {
@@ -230,10 +245,10 @@ class RankThreads {
     return errors;
   }
 
- private:
+private:
   std::shared_ptr<ThreadRanks> ranks_;
   std::vector<std::shared_ptr<ThreadCommunicator>> communicators_;
   std::vector<std::shared_ptr<graph::Engine>> engines_;
 };
 
-}  // namespace dllm::test
+} // namespace dllm::test

@@ -21,8 +21,7 @@ public:
     ++uploads;
     return inner_->upload(tensor, share);
   }
-  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain,
-                                 const Task* task) override {
+  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain, const Task* task) override {
     ++uploads;
     return inner_->upload_weight(tensor, keep_plain, task);
   }

@@ -11,7 +11,7 @@ namespace dllm {
 inline namespace api {
 
 class Decoder : public Handle<dllm_decoder> {
- public:
+public:
   using Handle::Handle;
   explicit Decoder(const Model& model, const Settings& settings = {})
       : Handle(settings.with("decoder", [&](const dllm_options* opts) {
@@ -22,18 +22,22 @@ class Decoder : public Handle<dllm_decoder> {
 
   // Removes all slots; one request in slot 0.
   void start(std::span<const int32_t> prompt, int64_t seed = 0) {
-    call([&](dllm_error* err) { return dllm_decoder_start(get(), prompt.data(), size_of(prompt.size()), seed, err); });
+    call([&](dllm_error* err) {
+      return dllm_decoder_start(get(), prompt.data(), size_of(prompt.size()), seed, err);
+    });
   }
   // A request with all of the canvas given; gen_length open positions follow. Returns its slot.
   int64_t add(std::span<const int32_t> canvas, const Settings& settings = {}) {
     return add(canvas, nullptr, settings);
   }
   // fixed, as long as canvas: 1 given, 0 open.
-  int64_t add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed, const Settings& settings = {}) {
+  int64_t add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
+              const Settings& settings = {}) {
     if (fixed.size() != canvas.size())
-      raise(Error(DLLM_INVALID_ARGUMENT, "canvas has " + std::to_string(canvas.size()) + " positions, fixed has " +
+      raise(Error(DLLM_INVALID_ARGUMENT, "canvas has " + std::to_string(canvas.size()) +
+                                             " positions, fixed has " +
                                              std::to_string(fixed.size())));
-    static constexpr uint8_t none = 0;  // NULL would mean: all given
+    static constexpr uint8_t none = 0; // NULL would mean: all given
     return add(canvas, fixed.empty() ? &none : fixed.data(), settings);
   }
   void remove(int64_t slot) {
@@ -42,15 +46,17 @@ class Decoder : public Handle<dllm_decoder> {
 
   // One denoising step of every active slot; returns how many still have open positions.
   int64_t step(const Task* task = nullptr) {
-    return number<int64_t>(
-        [&](int64_t* out, dllm_error* err) { return dllm_decoder_step(get(), handle_of(task), out, err); });
+    return number<int64_t>([&](int64_t* out, dllm_error* err) {
+      return dllm_decoder_step(get(), handle_of(task), out, err);
+    });
   }
   void run(const Task* task = nullptr) {
-    call([&](dllm_error* err) { return dllm_decoder_run(get(), nullptr, nullptr, handle_of(task), err); });
+    call([&](dllm_error* err) {
+      return dllm_decoder_run(get(), nullptr, nullptr, handle_of(task), err);
+    });
   }
   // Calls f with every event. f returns nothing or a Next; what it throws is rethrown.
-  template <std::invocable<const Event&> F>
-  void run(F&& f, const Task* task = nullptr) {
+  template <std::invocable<const Event&> F> void run(F&& f, const Task* task = nullptr) {
     call_with(f, [&](dllm_event_fn fn, void* data, dllm_error* err) {
       return dllm_decoder_run(get(), fn, data, handle_of(task), err);
     });
@@ -79,9 +85,9 @@ class Decoder : public Handle<dllm_decoder> {
 
   // for (int64_t active : decoder.steps()): a step before every turn, until nothing is open.
   class Steps {
-   public:
+  public:
     class Iterator {
-     public:
+    public:
       using iterator_category = std::input_iterator_tag;
       using value_type = int64_t;
       using difference_type = std::ptrdiff_t;
@@ -100,7 +106,7 @@ class Decoder : public Handle<dllm_decoder> {
       void operator++(int) { ++*this; }
       bool operator==(std::default_sentinel_t) const noexcept { return decoder_ == nullptr; }
 
-     private:
+    private:
       void take() { active_ = decoder_->step(task_); }
       Decoder* decoder_;
       const Task* task_;
@@ -110,7 +116,7 @@ class Decoder : public Handle<dllm_decoder> {
     Iterator begin() const { return Iterator(decoder_, task_); }
     std::default_sentinel_t end() const noexcept { return {}; }
 
-   private:
+  private:
     Decoder* decoder_;
     const Task* task_;
   };
@@ -121,7 +127,7 @@ class Decoder : public Handle<dllm_decoder> {
       return dllm_decoder_ids(get(), slot, dst, room, count, err);
     });
   }
-  std::vector<uint8_t> states(int64_t slot = 0) const {  // DLLM_MASKED ... DLLM_FIXED
+  std::vector<uint8_t> states(int64_t slot = 0) const { // DLLM_MASKED ... DLLM_FIXED
     return array<uint8_t>([&](uint8_t* dst, int64_t room, int64_t* count, dllm_error* err) {
       return dllm_decoder_states(get(), slot, dst, room, count, err);
     });
@@ -138,10 +144,13 @@ class Decoder : public Handle<dllm_decoder> {
   }
   // JSON lines, with option trace = 1.
   std::string trace(int64_t slot = 0) const {
-    return text([&](dllm_buffer* out, dllm_error* err) { return dllm_decoder_trace(get(), slot, out, err); });
+    return text([&](dllm_buffer* out, dllm_error* err) {
+      return dllm_decoder_trace(get(), slot, out, err);
+    });
   }
   std::string describe() const {
-    return text([&](dllm_buffer* out, dllm_error* err) { return dllm_decoder_describe(get(), out, err); });
+    return text(
+        [&](dllm_buffer* out, dllm_error* err) { return dllm_decoder_describe(get(), out, err); });
   }
 
   // Experimental: the host decides. predict, then for each slot statistics and commit.
@@ -149,28 +158,31 @@ class Decoder : public Handle<dllm_decoder> {
     call([&](dllm_error* err) { return dllmx_decoder_predict(get(), handle_of(task), err); });
   }
   Batch statistics(int64_t slot = 0) const {
-    return Batch(make<dllm_batch>(
-        [&](dllm_batch** out, dllm_error* err) { return dllmx_decoder_statistics(get(), slot, out, err); }));
+    return Batch(make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {
+      return dllmx_decoder_statistics(get(), slot, out, err);
+    }));
   }
   void commit(int64_t slot, std::span<const int64_t> positions, std::span<const int32_t> ids) {
     if (positions.size() != ids.size())
       raise(Error(DLLM_INVALID_ARGUMENT, std::to_string(positions.size()) + " positions and " +
                                              std::to_string(ids.size()) + " ids"));
     call([&](dllm_error* err) {
-      return dllmx_decoder_commit(get(), slot, positions.data(), ids.data(), size_of(ids.size()), err);
+      return dllmx_decoder_commit(get(), slot, positions.data(), ids.data(), size_of(ids.size()),
+                                  err);
     });
   }
 
- private:
+private:
   int64_t add(std::span<const int32_t> canvas, const uint8_t* fixed, const Settings& settings) {
     return settings.with("slot", [&](const dllm_options* opts) {
       return number<int64_t>([&](int64_t* out, dllm_error* err) {
-        return dllm_decoder_add(get(), canvas.data(), fixed, size_of(canvas.size()), opts, out, err);
+        return dllm_decoder_add(get(), canvas.data(), fixed, size_of(canvas.size()), opts, out,
+                                err);
       });
     });
   }
 };
 
-}  // namespace api
-}  // namespace dllm
+} // namespace api
+} // namespace dllm
 #endif

@@ -11,16 +11,18 @@ inline namespace api {
 
 // One event, valid until the callback returns. Keys by kind: dllm/event.h.
 class Event {
- public:
+public:
   explicit Event(const dllm_event* event) noexcept : event_(event) {}
   const dllm_event* get() const noexcept { return event_; }
-  int32_t kind() const noexcept { return dllm_event_kind(event_); }  // DLLM_EVENT_...
+  int32_t kind() const noexcept { return dllm_event_kind(event_); } // DLLM_EVENT_...
 
   int64_t i64(const char* key) const {
-    return number<int64_t>([&](int64_t* out, dllm_error* err) { return dllm_event_i64(event_, key, out, err); });
+    return number<int64_t>(
+        [&](int64_t* out, dllm_error* err) { return dllm_event_i64(event_, key, out, err); });
   }
   double f64(const char* key) const {
-    return number<double>([&](double* out, dllm_error* err) { return dllm_event_f64(event_, key, out, err); });
+    return number<double>(
+        [&](double* out, dllm_error* err) { return dllm_event_f64(event_, key, out, err); });
   }
   // Empty when there is no such key.
   std::string_view str(const char* key) const noexcept {
@@ -39,10 +41,11 @@ class Event {
     return {first, static_cast<std::size_t>(count)};
   }
   std::string describe() const {
-    return text([&](dllm_buffer* out, dllm_error* err) { return dllm_event_describe(event_, out, err); });
+    return text(
+        [&](dllm_buffer* out, dllm_error* err) { return dllm_event_describe(event_, out, err); });
   }
 
- private:
+private:
   const dllm_event* event_;
 };
 
@@ -50,9 +53,8 @@ class Event {
 enum class Next : int32_t { go_on = DLLM_CONTINUE, stop = DLLM_STOP };
 
 // A callable as dllm_event_fn. An exception it throws is stored here until the C function has returned.
-template <class F>
-class Callback {
- public:
+template <class F> class Callback {
+public:
   explicit Callback(F& f) noexcept : f_(&f) {}
 
   static int32_t run(const dllm_event* event, void* user_data) noexcept {
@@ -73,10 +75,11 @@ class Callback {
 #if defined(__cpp_exceptions)
     if (thrown_) std::rethrow_exception(thrown_);
 #endif
-    if (status != DLLM_OK) raise(Error(status, dllm_error_message(err.get()), dllm_error_hint(err.get())));
+    if (status != DLLM_OK)
+      raise(Error(status, dllm_error_message(err.get()), dllm_error_hint(err.get())));
   }
 
- private:
+private:
   int32_t answer(const Event& event) {
     if constexpr (std::is_void_v<std::invoke_result_t<F&, const Event&>>) {
       (*f_)(event);
@@ -90,13 +93,12 @@ class Callback {
 };
 
 // call_with(f, [&](dllm_event_fn fn, void* data, dllm_error* err) { return dllm_x_run(..., fn, data, ..., err); })
-template <class F, class Call>
-void call_with(F& f, Call&& c_call) {
+template <class F, class Call> void call_with(F& f, Call&& c_call) {
   Callback<F> callback(f);
   const Owned<dllm_error> err(dllm_error_new());
   callback.finish(err, c_call(&Callback<F>::run, static_cast<void*>(&callback), err.get()));
 }
 
-}  // namespace api
-}  // namespace dllm
+} // namespace api
+} // namespace dllm
 #endif

@@ -22,13 +22,13 @@ inline namespace api {
 
 // A call that failed: what() is the message, status() one of the DLLM_ constants, hint() is what to try ("" for none).
 class Error : public std::runtime_error {
- public:
+public:
   Error(dllm_status status, const std::string& message, std::string hint = {})
       : std::runtime_error(message), status_(status), hint_(std::move(hint)) {}
   dllm_status status() const noexcept { return status_; }
   const std::string& hint() const noexcept { return hint_; }
 
- private:
+private:
   dllm_status status_;
   std::string hint_;
 };
@@ -43,9 +43,8 @@ class Error : public std::runtime_error {
 }
 
 // A value or an Error; Result<void> for calls without a value.
-template <class T>
-class [[nodiscard]] Result {
- public:
+template <class T> class [[nodiscard]] Result {
+public:
   using Value = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
   Result(Value value) : content_(std::in_place_index<0>, std::move(value)) {}
   Result(Error error) : content_(std::in_place_index<1>, std::move(error)) {}
@@ -62,7 +61,7 @@ class [[nodiscard]] Result {
   Value&& operator*() && { return std::move(*this).value(); }
   Value* operator->() { return &value(); }
 
- private:
+private:
   void need() const {
     if (!has_value()) raise(error());
   }
@@ -72,8 +71,7 @@ class [[nodiscard]] Result {
 // Calls f and returns its value, or the Error it throws. Other exceptions, those of callbacks, pass through.
 //   if (auto model = dllm::attempt([&] { return dllm::Model::load(engine, path); })) use(*model);
 #if defined(__cpp_exceptions)
-template <class F>
-auto attempt(F&& f) -> Result<std::invoke_result_t<F>> {
+template <class F> auto attempt(F&& f) -> Result<std::invoke_result_t<F>> {
   try {
     if constexpr (std::is_void_v<std::invoke_result_t<F>>) {
       std::forward<F>(f)();
@@ -110,14 +108,12 @@ struct Release {
 };
 
 // Takes ownership of a handle that a C function returned.
-template <class T>
-using Owned = std::unique_ptr<T, Release>;
+template <class T> using Owned = std::unique_ptr<T, Release>;
 
 // The base of every class here: one handle, moved and never copied. One that was moved from or reset holds none; calls
 // with it fail with DLLM_INVALID_ARGUMENT.
-template <class T>
-class Handle {
- public:
+template <class T> class Handle {
+public:
   using Type = T;
   Handle() = default;
   explicit Handle(T* handle) noexcept : handle_(handle) {}
@@ -130,37 +126,35 @@ class Handle {
   // Passes ownership of the handle to the caller.
   [[nodiscard]] T* detach() noexcept { return handle_.release(); }
 
- private:
+private:
   Owned<T> handle_;
 };
 
 // The handle of an object that may be absent. One that holds no handle is not absent: NULL would be another request.
-template <class T>
-auto handle_of(const T* object) -> typename T::Type* {
+template <class T> auto handle_of(const T* object) -> typename T::Type* {
   if (object == nullptr) return nullptr;
-  if (!*object) raise(Error(DLLM_INVALID_ARGUMENT, "the object holds no handle: it was moved from or reset"));
+  if (!*object)
+    raise(Error(DLLM_INVALID_ARGUMENT, "the object holds no handle: it was moved from or reset"));
   return object->get();
 }
 
 // call([&](dllm_error* err) { return dllm_x(..., err); }): throws Error unless the status is DLLM_OK.
-template <class F>
-void call(F&& f) {
+template <class F> void call(F&& f) {
   const Owned<dllm_error> err(dllm_error_new());
   const dllm_status status = f(err.get());
-  if (status != DLLM_OK) raise(Error(status, dllm_error_message(err.get()), dllm_error_hint(err.get())));
+  if (status != DLLM_OK)
+    raise(Error(status, dllm_error_message(err.get()), dllm_error_hint(err.get())));
 }
 
 // make<dllm_engine>([&](dllm_engine** out, dllm_error* err) { return dllm_engine_new(opts, out, err); })
-template <class T, class F>
-Owned<T> make(F&& f) {
+template <class T, class F> Owned<T> make(F&& f) {
   T* out = nullptr;
   call([&](dllm_error* err) { return f(&out, err); });
   return Owned<T>(out);
 }
 
 // text([&](dllm_buffer* out, dllm_error* err) { return dllm_model_config(model, out, err); })
-template <class F>
-std::string text(F&& f) {
+template <class F> std::string text(F&& f) {
   const Owned<dllm_buffer> buffer(dllm_buffer_new());
   call([&](dllm_error* err) { return f(buffer.get(), err); });
   return {static_cast<const char*>(dllm_buffer_data(buffer.get())),
@@ -168,8 +162,7 @@ std::string text(F&& f) {
 }
 
 // number<int64_t>([&](int64_t* out, dllm_error* err) { return dllm_model_i64(model, key, out, err); })
-template <class T, class F>
-T number(F&& f) {
+template <class T, class F> T number(F&& f) {
   T value{};
   call([&](dllm_error* err) { return f(&value, err); });
   return value;
@@ -177,15 +170,15 @@ T number(F&& f) {
 
 // array<int32_t>([&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) { return dllm_x_ids(...); })
 // `room`: the size of the first try. The count may grow between two calls, so it tries until the array fits.
-template <class T, class F>
-std::vector<T> array(F&& f, std::size_t room = 0) {
+template <class T, class F> std::vector<T> array(F&& f, std::size_t room = 0) {
   std::vector<T> values(room);
   for (;;) {
     int64_t count = 0;
     dllm_status status = DLLM_OK;
     call([&](dllm_error* err) {
       status = f(values.data(), static_cast<int64_t>(values.size()), &count, err);
-      return status == DLLM_OUT_OF_RANGE && count > static_cast<int64_t>(values.size()) ? DLLM_OK : status;
+      return status == DLLM_OUT_OF_RANGE && count > static_cast<int64_t>(values.size()) ? DLLM_OK
+                                                                                        : status;
     });
     values.resize(static_cast<std::size_t>(count));
     if (status == DLLM_OK) return values;
@@ -199,19 +192,25 @@ inline std::string zero_ended(std::string_view text) {
   return std::string(text);
 }
 
-inline int64_t size_of(std::size_t size) { return static_cast<int64_t>(size); }
-inline std::string or_empty(const char* text) { return text == nullptr ? std::string() : std::string(text); }
+inline int64_t size_of(std::size_t size) {
+  return static_cast<int64_t>(size);
+}
+inline std::string or_empty(const char* text) {
+  return text == nullptr ? std::string() : std::string(text);
+}
 
 // Cancels and watches a long call from any thread.
 class Task : public Handle<dllm_task> {
- public:
+public:
   Task() : Handle(dllm_task_new()) {}
   void cancel() const noexcept { dllm_task_cancel(get()); }
   bool is_cancelled() const noexcept { return dllm_task_is_cancelled(get()) != 0; }
   // Counted from now; a negative number takes the deadline away.
-  void set_deadline(int64_t milliseconds) const noexcept { dllm_task_set_deadline(get(), milliseconds); }
+  void set_deadline(int64_t milliseconds) const noexcept {
+    dllm_task_set_deadline(get(), milliseconds);
+  }
   struct Progress {
-    int64_t done = 0, total = 0;  // total 0: not known yet
+    int64_t done = 0, total = 0; // total 0: not known yet
   };
   Progress progress() const noexcept {
     Progress progress;
@@ -220,6 +219,6 @@ class Task : public Handle<dllm_task> {
   }
 };
 
-}  // namespace api
-}  // namespace dllm
+} // namespace api
+} // namespace dllm
 #endif

@@ -32,9 +32,8 @@ struct Host {
     });
   }
 
- private:
-  template <class F>
-  static void* guarded(F&& f) noexcept {
+private:
+  template <class F> static void* guarded(F&& f) noexcept {
 #if defined(__cpp_exceptions)
     try {
       return f();
@@ -49,11 +48,12 @@ struct Host {
 
 // Devices and threads that compute.
 class Engine : public Handle<dllm_engine> {
- public:
+public:
   using Handle::Handle;
   explicit Engine(const Settings& settings = {})
       : Handle(settings.with("engine", [](const dllm_options* opts) {
-          return make<dllm_engine>([&](dllm_engine** out, dllm_error* err) { return dllm_engine_new(opts, out, err); });
+          return make<dllm_engine>(
+              [&](dllm_engine** out, dllm_error* err) { return dllm_engine_new(opts, out, err); });
         })) {}
 
   // With memory and threads of the host.
@@ -62,17 +62,20 @@ class Engine : public Handle<dllm_engine> {
           return make<dllm_engine>([&](dllm_engine** out, dllm_error* err) {
             return dllm_engine_new_hosted(opts, host.allocate ? &Host::on_allocate : nullptr,
                                           host.deallocate ? &Host::on_deallocate : nullptr,
-                                          host.parallel ? &Host::on_parallel : nullptr, &host, out, err);
+                                          host.parallel ? &Host::on_parallel : nullptr, &host, out,
+                                          err);
           });
         })) {}
 
   std::vector<std::string> devices() const {
     std::vector<std::string> names;
-    for (int64_t i = 0; i < dllm_engine_device_count(get()); ++i) names.push_back(or_empty(dllm_engine_device_name(get(), i)));
+    for (int64_t i = 0; i < dllm_engine_device_count(get()); ++i)
+      names.push_back(or_empty(dllm_engine_device_name(get(), i)));
     return names;
   }
   std::string describe() const {
-    return text([&](dllm_buffer* out, dllm_error* err) { return dllm_engine_describe(get(), out, err); });
+    return text(
+        [&](dllm_buffer* out, dllm_error* err) { return dllm_engine_describe(get(), out, err); });
   }
   int64_t i64(std::string_view key) const {
     return number<int64_t>([&](int64_t* out, dllm_error* err) {
@@ -80,10 +83,13 @@ class Engine : public Handle<dllm_engine> {
     });
   }
   void set_i64(std::string_view key, int64_t value) {
-    call([&](dllm_error* err) { return dllm_engine_set_i64(get(), zero_ended(key).c_str(), value, err); });
+    call([&](dllm_error* err) {
+      return dllm_engine_set_i64(get(), zero_ended(key).c_str(), value, err);
+    });
   }
   // What a job on the model at `path` needs, as JSON.
-  std::string plan(std::string_view path, const Settings& settings = {}, const Task* task = nullptr) const {
+  std::string plan(std::string_view path, const Settings& settings = {},
+                   const Task* task = nullptr) const {
     return settings.with("plan", [&](const dllm_options* opts) {
       return text([&](dllm_buffer* out, dllm_error* err) {
         return dllm_engine_plan(get(), zero_ended(path).c_str(), opts, handle_of(task), out, err);
@@ -98,13 +104,14 @@ class Engine : public Handle<dllm_engine> {
 
 // A config and named parameters.
 class Model : public Handle<dllm_model> {
- public:
+public:
   using Handle::Handle;
   // From a folder, a .gguf file, a checkpoint or a run.
   static Model load(const Engine& engine, std::string_view path, const Settings& settings = {},
                     const Task* task = nullptr) {
     return from(settings, [&](const dllm_options* opts, dllm_model** out, dllm_error* err) {
-      return dllm_model_load(engine.get(), zero_ended(path).c_str(), opts, handle_of(task), out, err);
+      return dllm_model_load(engine.get(), zero_ended(path).c_str(), opts, handle_of(task), out,
+                             err);
     });
   }
   static Model load(const Engine& engine, const Source& source, const Settings& settings = {},
@@ -114,14 +121,15 @@ class Model : public Handle<dllm_model> {
     });
   }
   // With new weights, from the text of a config.json.
-  static Model from_config(const Engine& engine, std::string_view config_json, const Settings& settings = {},
-                           const Task* task = nullptr) {
+  static Model from_config(const Engine& engine, std::string_view config_json,
+                           const Settings& settings = {}, const Task* task = nullptr) {
     return from(settings, [&](const dllm_options* opts, dllm_model** out, dllm_error* err) {
-      return dllm_model_new(engine.get(), config_json.data(), size_of(config_json.size()), opts, handle_of(task), out,
-                            err);
+      return dllm_model_new(engine.get(), config_json.data(), size_of(config_json.size()), opts,
+                            handle_of(task), out, err);
     });
   }
-  void save(std::string_view path, const Settings& settings = {}, const Task* task = nullptr) const {
+  void save(std::string_view path, const Settings& settings = {},
+            const Task* task = nullptr) const {
     settings.with("save", [&](const dllm_options* opts) {
       call([&](dllm_error* err) {
         return dllm_model_save(get(), zero_ended(path).c_str(), opts, handle_of(task), err);
@@ -130,10 +138,12 @@ class Model : public Handle<dllm_model> {
   }
 
   std::string config() const {
-    return text([&](dllm_buffer* out, dllm_error* err) { return dllm_model_config(get(), out, err); });
+    return text(
+        [&](dllm_buffer* out, dllm_error* err) { return dllm_model_config(get(), out, err); });
   }
   std::string describe() const {
-    return text([&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(get(), out, err); });
+    return text(
+        [&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(get(), out, err); });
   }
   int64_t i64(std::string_view key) const {
     return number<int64_t>([&](int64_t* out, dllm_error* err) {
@@ -145,14 +155,15 @@ class Model : public Handle<dllm_model> {
   int64_t hidden() const { return i64("hidden"); }
   int64_t layers() const { return i64("layers"); }
   int64_t max_length() const { return i64("max_length"); }
-  int64_t params() const { return i64("params"); }  // elements of all parameters
+  int64_t params() const { return i64("params"); } // elements of all parameters
   int64_t bytes() const { return i64("bytes"); }
   int32_t mask_id() const { return static_cast<int32_t>(i64("mask_id")); }
   int64_t version() const noexcept { return dllm_model_version(get()); }
 
   std::vector<std::string> param_names() const {
     std::vector<std::string> names;
-    for (int64_t i = 0; i < dllm_model_param_count(get()); ++i) names.push_back(or_empty(dllm_model_param_name(get(), i)));
+    for (int64_t i = 0; i < dllm_model_param_count(get()); ++i)
+      names.push_back(or_empty(dllm_model_param_name(get(), i)));
     return names;
   }
   Tensor param(std::string_view name) const {
@@ -161,7 +172,9 @@ class Model : public Handle<dllm_model> {
     }));
   }
   void set_param(std::string_view name, const Tensor& value) {
-    call([&](dllm_error* err) { return dllm_model_set_param(get(), zero_ended(name).c_str(), value.get(), err); });
+    call([&](dllm_error* err) {
+      return dllm_model_set_param(get(), zero_ended(name).c_str(), value.get(), err);
+    });
   }
   void set_tokenizer(const Tokenizer& tokenizer) {
     call([&](dllm_error* err) { return dllm_model_set_tokenizer(get(), tokenizer.get(), err); });
@@ -174,15 +187,15 @@ class Model : public Handle<dllm_model> {
     });
   }
 
- private:
-  template <class F>
-  static Model from(const Settings& settings, F&& f) {
+private:
+  template <class F> static Model from(const Settings& settings, F&& f) {
     return settings.with("model", [&](const dllm_options* opts) {
-      return Model(make<dllm_model>([&](dllm_model** out, dllm_error* err) { return f(opts, out, err); }));
+      return Model(
+          make<dllm_model>([&](dllm_model** out, dllm_error* err) { return f(opts, out, err); }));
     });
   }
 };
 
-}  // namespace api
-}  // namespace dllm
+} // namespace api
+} // namespace dllm
 #endif

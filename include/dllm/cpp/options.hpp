@@ -13,25 +13,23 @@ inline namespace api {
 
 // The value of one key: a yes or no, a number, a text, or a list of numbers.
 class Value {
- public:
+public:
   Value(bool value) : content_(static_cast<int64_t>(value)) {}
-  template <std::integral T>
-  Value(T value) : content_(static_cast<int64_t>(value)) {}
-  template <std::floating_point T>
-  Value(T value) : content_(static_cast<double>(value)) {}
+  template <std::integral T> Value(T value) : content_(static_cast<int64_t>(value)) {}
+  template <std::floating_point T> Value(T value) : content_(static_cast<double>(value)) {}
   Value(const char* value) : content_(std::string(value)) {}
   Value(std::string_view value) : content_(std::string(value)) {}
   Value(std::string value) : content_(std::move(value)) {}
   // A list, as the keys "stop" and "outputs" take.
-  template <std::integral T>
-  Value(std::span<const T> list) : content_(List{numbers(list)}) {}
-  template <std::integral T>
-  Value(const std::vector<T>& list) : Value(std::span<const T>(list)) {}
+  template <std::integral T> Value(std::span<const T> list) : content_(List{numbers(list)}) {}
+  template <std::integral T> Value(const std::vector<T>& list) : Value(std::span<const T>(list)) {}
   Value(const std::vector<std::string>& list) : content_(List{texts(list)}) {}
 
   void set(dllm_options* options, const char* key, dllm_error* err, dllm_status* status) const {
-    if (const auto* whole = std::get_if<int64_t>(&content_)) *status = dllm_options_set_i64(options, key, *whole, err);
-    if (const auto* real = std::get_if<double>(&content_)) *status = dllm_options_set_f64(options, key, *real, err);
+    if (const auto* whole = std::get_if<int64_t>(&content_))
+      *status = dllm_options_set_i64(options, key, *whole, err);
+    if (const auto* real = std::get_if<double>(&content_))
+      *status = dllm_options_set_f64(options, key, *real, err);
     if (const auto* text = std::get_if<std::string>(&content_))
       *status = dllm_options_set_str(options, key, text->c_str(), err);
     if (const auto* list = std::get_if<List>(&content_)) {
@@ -57,12 +55,11 @@ class Value {
     return out + '"';
   }
 
- private:
+private:
   struct List {
     std::string json;
   };
-  template <std::integral T>
-  static std::string numbers(std::span<const T> list) {
+  template <std::integral T> static std::string numbers(std::span<const T> list) {
     std::string json = "[";
     for (const T value : list) json += (json.size() > 1 ? "," : "") + std::to_string(value);
     return json + "]";
@@ -84,7 +81,7 @@ struct Setting {
 
 // Typed keys and values of one kind, checked when they are set.
 class Options : public Handle<dllm_options> {
- public:
+public:
   explicit Options(std::string_view kind)
       : Handle(make<dllm_options>([&](dllm_options** out, dllm_error* err) {
           return dllm_options_new(zero_ended(kind).c_str(), out, err);
@@ -105,12 +102,15 @@ class Options : public Handle<dllm_options> {
   // All keys of a JSON object; when one is wrong, none is set.
   Options& set_json(std::string_view json) {
     const std::string text(json);
-    call([&](dllm_error* err) { return dllm_options_set_json(get(), text.c_str(), size_of(text.size()), err); });
+    call([&](dllm_error* err) {
+      return dllm_options_set_json(get(), text.c_str(), size_of(text.size()), err);
+    });
     return *this;
   }
   // The effective values of every key, defaults included.
   std::string to_json() const {
-    return text([&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(get(), out, err); });
+    return text(
+        [&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(get(), out, err); });
   }
   // The keys of a kind with type, default, range, choices and a sentence, as JSON.
   static std::string schema(std::string_view kind) {
@@ -122,7 +122,7 @@ class Options : public Handle<dllm_options> {
 
 // The options argument of calls: nothing, {{"steps", 64}, ...}, a JSON text, or an Options object, which is not copied.
 class Settings {
- public:
+public:
   Settings() = default;
   Settings(std::initializer_list<Setting> settings) : given_(std::vector<Setting>(settings)) {}
   Settings(const char* json) : given_(std::string(json)) {}
@@ -131,10 +131,11 @@ class Settings {
   Settings(const Options& options) : given_(handle_of(&options)) {}
 
   // Calls f with the handle; NULL when nothing was given.
-  template <class F>
-  decltype(auto) with(std::string_view kind, F&& f) const {
-    if (const auto* borrowed = std::get_if<dllm_options*>(&given_)) return f(static_cast<const dllm_options*>(*borrowed));
-    if (std::holds_alternative<std::monostate>(given_)) return f(static_cast<const dllm_options*>(nullptr));
+  template <class F> decltype(auto) with(std::string_view kind, F&& f) const {
+    if (const auto* borrowed = std::get_if<dllm_options*>(&given_))
+      return f(static_cast<const dllm_options*>(*borrowed));
+    if (std::holds_alternative<std::monostate>(given_))
+      return f(static_cast<const dllm_options*>(nullptr));
     Options made(kind);
     if (const auto* json = std::get_if<std::string>(&given_)) made.set_json(*json);
     if (const auto* list = std::get_if<std::vector<Setting>>(&given_)) {
@@ -143,10 +144,10 @@ class Settings {
     return f(static_cast<const dllm_options*>(made.get()));
   }
 
- private:
+private:
   std::variant<std::monostate, std::vector<Setting>, std::string, dllm_options*> given_;
 };
 
-}  // namespace api
-}  // namespace dllm
+} // namespace api
+} // namespace dllm
 #endif

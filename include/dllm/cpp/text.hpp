@@ -11,21 +11,26 @@ class Tokenizer;
 
 // Documents; raw text when it was made without a tokenizer.
 class Dataset : public Handle<dllm_dataset> {
- public:
+public:
   using Handle::Handle;
   // Empty, to be filled with add().
   explicit Dataset(const Tokenizer* tokenizer = nullptr, const Settings& settings = {});
   // A file, or all files of a folder.
-  static Dataset open(std::string_view path, const Tokenizer* tokenizer = nullptr, const Settings& settings = {},
-                      const Task* task = nullptr);
+  static Dataset open(std::string_view path, const Tokenizer* tokenizer = nullptr,
+                      const Settings& settings = {}, const Task* task = nullptr);
   // One document as a JSON object: {"text"}, {"prompt", "response"}, {"messages"} or {"ids"}.
   Dataset& add(std::string_view json) {
-    call([&](dllm_error* err) { return dllm_dataset_add(get(), json.data(), size_of(json.size()), err); });
+    call([&](dllm_error* err) {
+      return dllm_dataset_add(get(), json.data(), size_of(json.size()), err);
+    });
     return *this;
   }
-  Dataset& add_text(std::string_view document) { return add("{\"text\":" + Value::quoted(document) + "}"); }
+  Dataset& add_text(std::string_view document) {
+    return add("{\"text\":" + Value::quoted(document) + "}");
+  }
   int64_t size() const noexcept { return dllm_dataset_size(get()); }
-  void save(std::string_view path, const Settings& settings = {}, const Task* task = nullptr) const {
+  void save(std::string_view path, const Settings& settings = {},
+            const Task* task = nullptr) const {
     settings.with("save", [&](const dllm_options* opts) {
       call([&](dllm_error* err) {
         return dllm_dataset_save(get(), zero_ended(path).c_str(), opts, handle_of(task), err);
@@ -35,25 +40,30 @@ class Dataset : public Handle<dllm_dataset> {
 };
 
 class Tokenizer : public Handle<dllm_tokenizer> {
- public:
+public:
   using Handle::Handle;
   static Tokenizer load(std::string_view path, const Settings& settings = {}) {
-    return from("tokenizer", settings, [&](const dllm_options* opts, dllm_tokenizer** out, dllm_error* err) {
-      return dllm_tokenizer_load(zero_ended(path).c_str(), opts, out, err);
-    });
+    return from("tokenizer", settings,
+                [&](const dllm_options* opts, dllm_tokenizer** out, dllm_error* err) {
+                  return dllm_tokenizer_load(zero_ended(path).c_str(), opts, out, err);
+                });
   }
   static Tokenizer load(const Source& source, const Settings& settings = {}) {
-    return from("tokenizer", settings, [&](const dllm_options* opts, dllm_tokenizer** out, dllm_error* err) {
-      return dllm_tokenizer_load_source(source.get(), opts, out, err);
-    });
+    return from("tokenizer", settings,
+                [&](const dllm_options* opts, dllm_tokenizer** out, dllm_error* err) {
+                  return dllm_tokenizer_load_source(source.get(), opts, out, err);
+                });
   }
-  static Tokenizer train(const Dataset& text, const Settings& settings = {}, const Task* task = nullptr) {
-    return from("tokenizer_train", settings, [&](const dllm_options* opts, dllm_tokenizer** out, dllm_error* err) {
-      return dllm_tokenizer_train(text.get(), opts, handle_of(task), out, err);
-    });
+  static Tokenizer train(const Dataset& text, const Settings& settings = {},
+                         const Task* task = nullptr) {
+    return from("tokenizer_train", settings,
+                [&](const dllm_options* opts, dllm_tokenizer** out, dllm_error* err) {
+                  return dllm_tokenizer_train(text.get(), opts, handle_of(task), out, err);
+                });
   }
   void save(std::string_view path) const {
-    call([&](dllm_error* err) { return dllm_tokenizer_save(get(), zero_ended(path).c_str(), err); });
+    call(
+        [&](dllm_error* err) { return dllm_tokenizer_save(get(), zero_ended(path).c_str(), err); });
   }
 
   int64_t size() const noexcept { return dllm_tokenizer_size(get()); }
@@ -66,14 +76,16 @@ class Tokenizer : public Handle<dllm_tokenizer> {
   std::vector<int32_t> encode(std::string_view words) const {
     return array<int32_t>(
         [&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) {
-          return dllm_tokenizer_encode(get(), words.data(), size_of(words.size()), dst, room, count, err);
+          return dllm_tokenizer_encode(get(), words.data(), size_of(words.size()), dst, room, count,
+                                       err);
         },
         words.size() / 2 + 8);
   }
   // For long texts: the task can cancel it.
   std::vector<int32_t> encode(std::string_view words, const Task& task) const {
     const Batch batch(make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {
-      return dllm_tokenizer_encode_task(get(), words.data(), size_of(words.size()), task.get(), out, err);
+      return dllm_tokenizer_encode_task(get(), words.data(), size_of(words.size()), task.get(), out,
+                                        err);
     }));
     return batch.array("ids").read<int32_t>();
   }
@@ -85,7 +97,7 @@ class Tokenizer : public Handle<dllm_tokenizer> {
   // As many ids as make whole characters; keep the rest for the next call.
   struct Streamed {
     std::string text;
-    std::size_t used = 0;  // ids
+    std::size_t used = 0; // ids
   };
   Streamed decode_stream(std::span<const int32_t> ids) const {
     int64_t used = 0;
@@ -95,22 +107,24 @@ class Tokenizer : public Handle<dllm_tokenizer> {
     return {std::move(whole), static_cast<std::size_t>(used)};
   }
   // A conversation rendered by a chat template: "ids" and "keep".
-  Batch chat(std::string_view messages_json, const Settings& settings = {}, const Task* task = nullptr) const {
+  Batch chat(std::string_view messages_json, const Settings& settings = {},
+             const Task* task = nullptr) const {
     return settings.with("chat", [&](const dllm_options* opts) {
       return Batch(make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {
         const char* first = messages_json.data();
         const int64_t size = size_of(messages_json.size());
-        return task == nullptr ? dllm_tokenizer_chat(get(), first, size, opts, out, err)
-                               : dllm_tokenizer_chat_task(get(), first, size, opts, task->get(), out, err);
+        return task == nullptr
+                   ? dllm_tokenizer_chat(get(), first, size, opts, out, err)
+                   : dllm_tokenizer_chat_task(get(), first, size, opts, task->get(), out, err);
       }));
     });
   }
 
- private:
-  template <class F>
-  static Tokenizer from(std::string_view kind, const Settings& settings, F&& f) {
+private:
+  template <class F> static Tokenizer from(std::string_view kind, const Settings& settings, F&& f) {
     return settings.with(kind, [&](const dllm_options* opts) {
-      return Tokenizer(make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) { return f(opts, out, err); }));
+      return Tokenizer(make<dllm_tokenizer>(
+          [&](dllm_tokenizer** out, dllm_error* err) { return f(opts, out, err); }));
     });
   }
 };
@@ -122,18 +136,19 @@ inline Dataset::Dataset(const Tokenizer* tokenizer, const Settings& settings)
         });
       })) {}
 
-inline Dataset Dataset::open(std::string_view path, const Tokenizer* tokenizer, const Settings& settings,
-                             const Task* task) {
+inline Dataset Dataset::open(std::string_view path, const Tokenizer* tokenizer,
+                             const Settings& settings, const Task* task) {
   return settings.with("dataset", [&](const dllm_options* opts) {
     return Dataset(make<dllm_dataset>([&](dllm_dataset** out, dllm_error* err) {
-      return dllm_dataset_open(zero_ended(path).c_str(), handle_of(tokenizer), opts, handle_of(task), out, err);
+      return dllm_dataset_open(zero_ended(path).c_str(), handle_of(tokenizer), opts,
+                               handle_of(task), out, err);
     }));
   });
 }
 
 // Batches of a dataset, in a reproducible order.
 class Loader : public Handle<dllm_loader> {
- public:
+public:
   using Handle::Handle;
   explicit Loader(const Dataset& data, const Settings& settings = {})
       : Handle(settings.with("loader", [&](const dllm_options* opts) {
@@ -156,6 +171,6 @@ class Loader : public Handle<dllm_loader> {
   int64_t position() const noexcept { return dllm_loader_position(get()); }
 };
 
-}  // namespace api
-}  // namespace dllm
+} // namespace api
+} // namespace dllm
 #endif

@@ -9,7 +9,7 @@ inline namespace api {
 
 // How much is kept at time t, and the weight of the loss.
 class Schedule : public Handle<dllm_schedule> {
- public:
+public:
   using Handle::Handle;
   explicit Schedule(std::string_view name, const Settings& settings = {})
       : Handle(settings.with("schedule", [&](const dllm_options* opts) {
@@ -18,24 +18,30 @@ class Schedule : public Handle<dllm_schedule> {
           });
         })) {}
   // From a table of points; empty dalpha and weight are derived.
-  static Schedule table(std::span<const double> t, std::span<const double> alpha, std::span<const double> dalpha = {},
-                        std::span<const double> weight = {}) {
-    const auto fits = [&](std::span<const double> values) { return values.empty() || values.size() == t.size(); };
+  static Schedule table(std::span<const double> t, std::span<const double> alpha,
+                        std::span<const double> dalpha = {}, std::span<const double> weight = {}) {
+    const auto fits = [&](std::span<const double> values) {
+      return values.empty() || values.size() == t.size();
+    };
     if (alpha.size() != t.size() || !fits(dalpha) || !fits(weight))
       raise(Error(DLLM_INVALID_ARGUMENT, "the columns of the table have different lengths"));
-    const auto column = [](std::span<const double> values) { return values.empty() ? nullptr : values.data(); };
+    const auto column = [](std::span<const double> values) {
+      return values.empty() ? nullptr : values.data();
+    };
     return Schedule(make<dllm_schedule>([&](dllm_schedule** out, dllm_error* err) {
-      return dllm_schedule_table(t.data(), alpha.data(), column(dalpha), column(weight), size_of(t.size()), out, err);
+      return dllm_schedule_table(t.data(), alpha.data(), column(dalpha), column(weight),
+                                 size_of(t.size()), out, err);
     }));
   }
   struct Values {
     std::vector<double> alpha, dalpha, weight;
   };
   Values eval(std::span<const double> t) const {
-    Values values{std::vector<double>(t.size()), std::vector<double>(t.size()), std::vector<double>(t.size())};
+    Values values{std::vector<double>(t.size()), std::vector<double>(t.size()),
+                  std::vector<double>(t.size())};
     call([&](dllm_error* err) {
-      return dllm_schedule_eval(get(), t.data(), size_of(t.size()), values.alpha.data(), values.dalpha.data(),
-                                values.weight.data(), err);
+      return dllm_schedule_eval(get(), t.data(), size_of(t.size()), values.alpha.data(),
+                                values.dalpha.data(), values.weight.data(), err);
     });
     return values;
   }
@@ -43,12 +49,14 @@ class Schedule : public Handle<dllm_schedule> {
 
 // How a batch is corrupted, and how the loss is computed. Options are of kind "objective:<name>".
 class Objective : public Handle<dllm_objective> {
- public:
+public:
   using Handle::Handle;
-  explicit Objective(std::string_view name, const Settings& settings = {}, const Schedule* schedule = nullptr)
+  explicit Objective(std::string_view name, const Settings& settings = {},
+                     const Schedule* schedule = nullptr)
       : Handle(settings.with("objective:" + std::string(name), [&](const dllm_options* opts) {
           return make<dllm_objective>([&](dllm_objective** out, dllm_error* err) {
-            return dllm_objective_new(zero_ended(name).c_str(), handle_of(schedule), opts, out, err);
+            return dllm_objective_new(zero_ended(name).c_str(), handle_of(schedule), opts, out,
+                                      err);
           });
         })) {}
   // Draws the noise of a step. Without a model the options need the mask id.
@@ -65,7 +73,7 @@ class Objective : public Handle<dllm_objective> {
 };
 
 class Trainer : public Handle<dllm_trainer> {
- public:
+public:
   using Handle::Handle;
   Trainer(const Model& model, const Objective& objective, const Settings& settings = {})
       : Handle(settings.with("trainer", [&](const dllm_options* opts) {
@@ -82,14 +90,19 @@ class Trainer : public Handle<dllm_trainer> {
   }
   // As step, without waiting for the result when the engine can run it in the background.
   void start_step(const Batch& batch, const Task* task = nullptr) {
-    call([&](dllm_error* err) { return dllm_trainer_step(get(), batch.get(), handle_of(task), nullptr, err); });
+    call([&](dllm_error* err) {
+      return dllm_trainer_step(get(), batch.get(), handle_of(task), nullptr, err);
+    });
   }
   void accumulate(const Batch& batch, const Task* task = nullptr) {
-    call([&](dllm_error* err) { return dllm_trainer_accumulate(get(), batch.get(), handle_of(task), err); });
+    call([&](dllm_error* err) {
+      return dllm_trainer_accumulate(get(), batch.get(), handle_of(task), err);
+    });
   }
   double apply(const Task* task = nullptr) {
-    return number<double>(
-        [&](double* out, dllm_error* err) { return dllm_trainer_apply(get(), handle_of(task), out, err); });
+    return number<double>([&](double* out, dllm_error* err) {
+      return dllm_trainer_apply(get(), handle_of(task), out, err);
+    });
   }
   void sync() {
     call([&](dllm_error* err) { return dllm_trainer_sync(get(), err); });
@@ -117,17 +130,22 @@ class Trainer : public Handle<dllm_trainer> {
     });
   }
   std::string describe() const {
-    return text([&](dllm_buffer* out, dllm_error* err) { return dllm_trainer_describe(get(), out, err); });
+    return text(
+        [&](dllm_buffer* out, dllm_error* err) { return dllm_trainer_describe(get(), out, err); });
   }
   void set_f64(std::string_view key, double value) {
-    call([&](dllm_error* err) { return dllm_trainer_set_f64(get(), zero_ended(key).c_str(), value, err); });
+    call([&](dllm_error* err) {
+      return dllm_trainer_set_f64(get(), zero_ended(key).c_str(), value, err);
+    });
   }
   // "jsonl" to a file, or "console".
-  void add_sink(std::string_view kind, std::string_view target = {}, const Settings& settings = {}) {
+  void add_sink(std::string_view kind, std::string_view target = {},
+                const Settings& settings = {}) {
     settings.with("sink", [&](const dllm_options* opts) {
       call([&](dllm_error* err) {
         const std::string path = zero_ended(target);
-        return dllm_trainer_add_sink(get(), zero_ended(kind).c_str(), path.empty() ? nullptr : path.c_str(), opts, err);
+        return dllm_trainer_add_sink(get(), zero_ended(kind).c_str(),
+                                     path.empty() ? nullptr : path.c_str(), opts, err);
       });
     });
   }
@@ -139,25 +157,26 @@ class Trainer : public Handle<dllm_trainer> {
   }
 
   // Saves all that is needed to resume a run bit for bit; returns the new folder.
-  std::string save(std::string_view root, const Loader* loader = nullptr, const Settings& settings = {},
-                   const Task* task = nullptr) {
+  std::string save(std::string_view root, const Loader* loader = nullptr,
+                   const Settings& settings = {}, const Task* task = nullptr) {
     return settings.with("checkpoint", [&](const dllm_options* opts) {
       return text([&](dllm_buffer* out, dllm_error* err) {
-        return dllm_checkpoint_save(get(), handle_of(loader), zero_ended(root).c_str(), opts, handle_of(task), out,
-                                    err);
+        return dllm_checkpoint_save(get(), handle_of(loader), zero_ended(root).c_str(), opts,
+                                    handle_of(task), out, err);
       });
     });
   }
   void restore(std::string_view dir, Loader* loader = nullptr, const Task* task = nullptr) {
     call([&](dllm_error* err) {
-      return dllm_checkpoint_restore(get(), handle_of(loader), zero_ended(dir).c_str(), handle_of(task), err);
+      return dllm_checkpoint_restore(get(), handle_of(loader), zero_ended(dir).c_str(),
+                                     handle_of(task), err);
     });
   }
 };
 
 // Weights on disk, opened for reading.
 class Checkpoint : public Handle<dllm_checkpoint> {
- public:
+public:
   using Handle::Handle;
   explicit Checkpoint(std::string_view path)
       : Handle(make<dllm_checkpoint>([&](dllm_checkpoint** out, dllm_error* err) {
@@ -174,7 +193,9 @@ class Checkpoint : public Handle<dllm_checkpoint> {
     return found ? std::optional<std::string>(std::move(folder)) : std::nullopt;
   }
   std::string describe() const {
-    return text([&](dllm_buffer* out, dllm_error* err) { return dllm_checkpoint_describe(get(), out, err); });
+    return text([&](dllm_buffer* out, dllm_error* err) {
+      return dllm_checkpoint_describe(get(), out, err);
+    });
   }
   Tensor tensor(std::string_view name) const {
     return Tensor(make<dllm_tensor>([&](dllm_tensor** out, dllm_error* err) {
@@ -186,6 +207,6 @@ class Checkpoint : public Handle<dllm_checkpoint> {
   }
 };
 
-}  // namespace api
-}  // namespace dllm
+} // namespace api
+} // namespace dllm
 #endif

@@ -10,11 +10,13 @@
 namespace dllm::cli {
 namespace {
 
-constexpr const char* kBroken = "\xEF\xBF\xBD";  // U+FFFD: bytes that are no whole character
+constexpr const char* kBroken = "\xEF\xBF\xBD"; // U+FFFD: bytes that are no whole character
 
-bool is_whole(const std::string& text) { return text.find(kBroken) == std::string::npos; }
+bool is_whole(const std::string& text) {
+  return text.find(kBroken) == std::string::npos;
+}
 
-}  // namespace
+} // namespace
 
 TokenTexts::TokenTexts(const dllm_tokenizer* tokenizer) : tokenizer_(tokenizer) {
   before_ = encode(tokenizer, "a");
@@ -22,7 +24,8 @@ TokenTexts::TokenTexts(const dllm_tokenizer* tokenizer) : tokenizer_(tokenizer) 
   text_before_ = decode(tokenizer, before_);
   for (const char* role : {"mask", "bos", "eos", "pad"}) {
     int32_t id = -1;
-    if (dllm_tokenizer_id(tokenizer, role, &id, nullptr) == DLLM_OK && decode(tokenizer, {id}).empty()) {
+    if (dllm_tokenizer_id(tokenizer, role, &id, nullptr) == DLLM_OK &&
+        decode(tokenizer, {id}).empty()) {
       known_[id] = std::string("<") + role + ">";
     }
   }
@@ -32,22 +35,26 @@ std::string TokenTexts::read(std::span<const int32_t> ids) const {
   std::vector<int32_t> all = before_;
   all.insert(all.end(), ids.begin(), ids.end());
   const std::string text = decode(tokenizer_, all);
-  if (text.compare(0, text_before_.size(), text_before_) == 0) return text.substr(text_before_.size());
+  if (text.compare(0, text_before_.size(), text_before_) == 0)
+    return text.substr(text_before_.size());
   return decode(tokenizer_, {ids.begin(), ids.end()});
 }
 
 const std::string& TokenTexts::of(int32_t id) {
   const auto found = known_.find(id);
   if (found != known_.end()) return found->second;
-  return known_[id] = id < 0 || id >= dllm_tokenizer_size(tokenizer_) ? std::string() : read({&id, 1});
+  return known_[id] =
+             id < 0 || id >= dllm_tokenizer_size(tokenizer_) ? std::string() : read({&id, 1});
 }
 
 std::vector<TokenCell> TokenTexts::cells(const Canvas& canvas) {
   std::vector<TokenCell> cells;
   for (size_t i = 0; i < canvas.ids.size(); ++i) {
     const bool open = canvas.states[i] == DLLM_MASKED;
-    cells.push_back({open ? std::string() : of(canvas.ids[i]), canvas.states[i], canvas.confidence[i]});
-    if (!open && cells.back().text.empty()) cells.back().text = "\u27e8" + std::to_string(canvas.ids[i]) + "\u27e9";
+    cells.push_back(
+        {open ? std::string() : of(canvas.ids[i]), canvas.states[i], canvas.confidence[i]});
+    if (!open && cells.back().text.empty())
+      cells.back().text = "\u27e8" + std::to_string(canvas.ids[i]) + "\u27e9";
   }
   for (size_t i = 0; i < cells.size(); ++i) {
     if (cells[i].state == DLLM_MASKED || is_whole(cells[i].text)) continue;
@@ -71,7 +78,8 @@ std::string text_with_holes(const dllm_tokenizer* tokenizer, const Canvas& canva
     size_t end = begin;
     while (end < canvas.ids.size() && is_open(end) == is_open(begin)) ++end;
     const auto at = [&](size_t i) { return canvas.ids.begin() + static_cast<std::ptrdiff_t>(i); };
-    text += is_open(begin) ? "<mask:" + std::to_string(end - begin) + ">" : decode(tokenizer, {at(begin), at(end)});
+    text += is_open(begin) ? "<mask:" + std::to_string(end - begin) + ">"
+                           : decode(tokenizer, {at(begin), at(end)});
     begin = end;
   }
   return text;
@@ -97,7 +105,8 @@ Ending::Ending(Context& context, const dllm_tokenizer* tokenizer, int64_t prompt
   if (dllm_tokenizer_id(tokenizer_, "eos", &end_, nullptr) != DLLM_OK) return;
   const std::string stop = "{\"stop\": [\"" + std::to_string(end_) + "\"]}";
   call([&](dllm_error* err) {
-    return dllm_options_set_json(context.options("slot"), stop.data(), static_cast<int64_t>(stop.size()), err);
+    return dllm_options_set_json(context.options("slot"), stop.data(),
+                                 static_cast<int64_t>(stop.size()), err);
   });
 }
 
@@ -107,7 +116,8 @@ bool Ending::reached(const Canvas& canvas) const {
   const auto open = std::find_if(begin, canvas.states.end(), [](uint8_t state) {
     return state == DLLM_MASKED || state == DLLM_PROVISIONAL;
   });
-  const std::vector<int32_t> decided(canvas.ids.begin() + prompt_, canvas.ids.begin() + (open - canvas.states.begin()));
+  const std::vector<int32_t> decided(canvas.ids.begin() + prompt_,
+                                     canvas.ids.begin() + (open - canvas.states.begin()));
   return decode(tokenizer_, decided).find(until_) != std::string::npos;
 }
 
@@ -124,4 +134,4 @@ std::string Ending::text(const Canvas& canvas) const {
   return all.substr(0, found);
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -23,16 +23,16 @@ struct Answer {
 };
 
 class Conversation {
- public:
+public:
   // Options of kinds chat, decoder and slot come from the context. Fails when there is no chat template.
   Conversation(Context& context, Session& session);
 
   // Renders all that was said with `message` behind it and decodes what the assistant says. A failure, Ctrl-C too,
   // leaves the conversation as it was.
   Answer say(const std::string& message);
-  void reset();  // keeps the system message
+  void reset(); // keeps the system message
 
- private:
+private:
   struct Row {
     std::vector<int32_t> ids;
     std::vector<uint8_t> keep;
@@ -44,7 +44,7 @@ class Conversation {
   Context& context_;
   Session& session_;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
-  int32_t end_;  // the token that ends an answer, -1: the template has none
+  int32_t end_; // the token that ends an answer, -1: the template has none
 };
 
 using Json = nlohmann::ordered_json;
@@ -55,14 +55,18 @@ std::vector<T> read_row(const dllm_batch* batch, const char* name, int32_t dtype
       [&](dllm_tensor** out, dllm_error* err) { return dllm_batch_array(batch, name, out, err); });
   std::vector<T> values(static_cast<size_t>(dllm_tensor_dim(tensor.get(), 1)));
   call([&](dllm_error* err) {
-    return dllm_tensor_read(tensor.get(), dtype, values.data(), static_cast<int64_t>(values.size() * sizeof(T)), err);
+    return dllm_tensor_read(tensor.get(), dtype, values.data(),
+                            static_cast<int64_t>(values.size() * sizeof(T)), err);
   });
   return values;
 }
 
-Json turn(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
+Json turn(const char* role, const std::string& content) {
+  return {{"role", role}, {"content", content}};
+}
 
-Conversation::Conversation(Context& context, Session& session) : context_(context), session_(session) {
+Conversation::Conversation(Context& context, Session& session)
+    : context_(context), session_(session) {
   if (context.has("template")) {
     const std::string source = read_all(context.text("template"));
     call([&](dllm_error* err) {
@@ -74,7 +78,8 @@ Conversation::Conversation(Context& context, Session& session) : context_(contex
   if (end_ < 0 || context.option("slot", "stop") != "[]") return;
   const std::string stop = Json{{"stop", {std::to_string(end_)}}}.dump();
   call([&](dllm_error* err) {
-    return dllm_options_set_json(context.options("slot"), stop.data(), static_cast<int64_t>(stop.size()), err);
+    return dllm_options_set_json(context.options("slot"), stop.data(),
+                                 static_cast<int64_t>(stop.size()), err);
   });
 }
 
@@ -85,13 +90,16 @@ void Conversation::reset() {
 
 Conversation::Row Conversation::render(const Json& messages, bool opens) const {
   dllm_options* options = context_.options("chat");
-  call([&](dllm_error* err) { return dllm_options_set_i64(options, "add_generation_prompt", opens ? 1 : 0, err); });
+  call([&](dllm_error* err) {
+    return dllm_options_set_i64(options, "add_generation_prompt", opens ? 1 : 0, err);
+  });
   const std::string json = messages.dump(-1, ' ', false, Json::error_handler_t::replace);
   const auto batch = make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {
-    return dllm_tokenizer_chat(session_.tokenizer.get(), json.data(), static_cast<int64_t>(json.size()), options, out,
-                               err);
+    return dllm_tokenizer_chat(session_.tokenizer.get(), json.data(),
+                               static_cast<int64_t>(json.size()), options, out, err);
   });
-  return {read_row<int32_t>(batch.get(), "ids", DLLM_I32), read_row<uint8_t>(batch.get(), "keep", DLLM_U8)};
+  return {read_row<int32_t>(batch.get(), "ids", DLLM_I32),
+          read_row<uint8_t>(batch.get(), "keep", DLLM_U8)};
 }
 
 // The last token of an answer of one word, unless it is the word itself.
@@ -101,7 +109,8 @@ int32_t Conversation::find_end() const {
   for (size_t i = row.ids.size(); i-- > 0;) {
     if (row.keep[i] != 0) continue;
     const std::string text = decode(session_.tokenizer.get(), {row.ids[i]});
-    return word.find(text) == std::string::npos && text.find(word) == std::string::npos ? row.ids[i] : -1;
+    return word.find(text) == std::string::npos && text.find(word) == std::string::npos ? row.ids[i]
+                                                                                        : -1;
   }
   return -1;
 }
@@ -126,7 +135,9 @@ Canvas Conversation::decode_answer(const std::vector<int32_t>& prompt, Answer& a
       progress.planned = planned;
       view.show(texts.cells(canvas), progress);
     }
-    call([&](dllm_error* err) { return dllm_decoder_step(decoder.get(), task.get(), &active, err); });
+    call([&](dllm_error* err) {
+      return dllm_decoder_step(decoder.get(), task.get(), &active, err);
+    });
   }
   if (shown) view.clear();
   answer.prompt_tokens = static_cast<int64_t>(prompt.size());
@@ -141,7 +152,8 @@ Answer Conversation::say(const std::string& message) {
   const Row row = render(messages, true);
   Answer answer;
   const Canvas canvas = decode_answer(row.ids, answer);
-  std::vector<int32_t> said(canvas.ids.begin() + static_cast<std::ptrdiff_t>(row.ids.size()), canvas.ids.end());
+  std::vector<int32_t> said(canvas.ids.begin() + static_cast<std::ptrdiff_t>(row.ids.size()),
+                            canvas.ids.end());
   said.erase(std::find(said.begin(), said.end(), end_), said.end());
   answer.text = decode(session_.tokenizer.get(), said);
   messages.push_back(turn("assistant", answer.text));
@@ -149,18 +161,20 @@ Answer Conversation::say(const std::string& message) {
   return answer;
 }
 
-constexpr const char* kHelp =
-    "  /reset   start a new conversation\n"
-    "  /quit    exit, as at the end of the input\n"
-    "  /help    show this\n"
-    "Ctrl-C stops an answer; the conversation continues without it.\n";
+constexpr const char* kHelp = "  /reset   start a new conversation\n"
+                              "  /quit    exit, as at the end of the input\n"
+                              "  /help    show this\n"
+                              "Ctrl-C stops an answer; the conversation continues without it.\n";
 
 void print(const Context& context, const Answer& answer) {
   if (!context.json()) {
     std::printf("%s\n", answer.text.c_str());
   } else {
-    const Json line = {{"role", "assistant"}, {"content", answer.text}, {"prompt_tokens", answer.prompt_tokens},
-                       {"steps", answer.steps}, {"nfe", answer.nfe}};
+    const Json line = {{"role", "assistant"},
+                       {"content", answer.text},
+                       {"prompt_tokens", answer.prompt_tokens},
+                       {"steps", answer.steps},
+                       {"nfe", answer.nfe}};
     std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   }
   std::fflush(stdout);
@@ -169,9 +183,12 @@ void print(const Context& context, const Answer& answer) {
 // False to leave.
 bool obey(Conversation& conversation, const std::string& word) {
   if (word == "/quit" || word == "/exit") return false;
-  if (word == "/reset") conversation.reset();
-  else if (word == "/help") std::fputs(kHelp, stderr);
-  else std::fprintf(stderr, "there is no command %s\n%s", word.c_str(), kHelp);
+  if (word == "/reset")
+    conversation.reset();
+  else if (word == "/help")
+    std::fputs(kHelp, stderr);
+  else
+    std::fprintf(stderr, "there is no command %s\n%s", word.c_str(), kHelp);
   return true;
 }
 
@@ -195,7 +212,8 @@ int talk(Context& context, Conversation& conversation) {
       const bool stopped = failure.status() == DLLM_CANCELLED;
       if (!stopped && !interactive) throw;
       std::fprintf(stderr, "%s\n", stopped ? "(stopped)" : failure.what());
-      if (!stopped && !failure.hint().empty()) std::fprintf(stderr, "      %s\n", failure.hint().c_str());
+      if (!stopped && !failure.hint().empty())
+        std::fprintf(stderr, "      %s\n", failure.hint().c_str());
     }
   }
 }
@@ -210,22 +228,26 @@ int chat(Context& context) {
   Session session(context);
   choose_policy(context, session);
   Conversation conversation(context, session);
-  std::signal(SIGINT, SIG_DFL);  // Ctrl-C between two answers ends the program
+  std::signal(SIGINT, SIG_DFL); // Ctrl-C between two answers ends the program
   if (!context.has("message")) return talk(context, conversation);
   print(context, conversation.say(context.text("message")));
   return 0;
 }
 
-}  // namespace
+} // namespace
 
 Command chat_command() {
   using Kind = Argument::Kind;
-  return {"chat", "talk with a model",
+  return {"chat",
+          "talk with a model",
           "dllm chat --model models/Qwen3-0.6B-diffusion --message \"Who was Ada Lovelace?\"",
-          {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder, with a chat template", true},
-           {Kind::text, "message", "", "print the answer to this message and exit; else lines of standard input are read"},
+          {{Kind::text, "model", "",
+            "a model folder, a GGUF file or a run folder, with a chat template", true},
+           {Kind::text, "message", "",
+            "print the answer to this message and exit; else lines of standard input are read"},
            {Kind::text, "system", "", "a text for the model before the conversation"},
-           {Kind::text, "template", "", "read the chat template from this file (as --chat.template has its text)"},
+           {Kind::text, "template", "",
+            "read the chat template from this file (as --chat.template has its text)"},
            {Kind::text, "policy", "low_confidence", policy_sentence()},
            {Kind::number, "length", "", "open positions of an answer (as --slot.gen_length)"},
            {Kind::flag, "quiet", "", "do not show the denoising"}},
@@ -236,4 +258,4 @@ Command chat_command() {
           {"model", "message"}};
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

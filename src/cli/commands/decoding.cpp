@@ -46,7 +46,9 @@ bool step_until_done(Context& context, const Run& run, TokenTexts& texts, LiveVi
   show();
   try {
     for (int64_t active = 1; active > 0 && !run.all_reached(); show()) {
-      call([&](dllm_error* err) { return dllm_decoder_step(run.decoder, context.task(), &active, err); });
+      call([&](dllm_error* err) {
+        return dllm_decoder_step(run.decoder, context.task(), &active, err);
+      });
     }
   } catch (const Failure& failure) {
     if (failure.status() != DLLM_CANCELLED) throw;
@@ -59,7 +61,9 @@ bool step_until_done(Context& context, const Run& run, TokenTexts& texts, LiveVi
 void save_trace(Context& context, const Session& session, const Run& run, TokenTexts& texts) {
   std::string lines;
   for (int64_t slot : run.slots) {
-    lines += text([&](dllm_buffer* out, dllm_error* err) { return dllm_decoder_trace(run.decoder, slot, out, err); });
+    lines += text([&](dllm_buffer* out, dllm_error* err) {
+      return dllm_decoder_trace(run.decoder, slot, out, err);
+    });
   }
   int64_t mask = -1;
   dllm_model_i64(session.model.get(), "mask_id", &mask, nullptr);
@@ -73,7 +77,8 @@ void save_trace(Context& context, const Session& session, const Run& run, TokenT
   for (const TraceSlot& slot : trace.slots) {
     for (const TraceStep& step : slot.steps) {
       for (int32_t id : step.ids) use(id);
-      texts.cells({step.ids, step.states, step.confidence});  // puts characters of several tokens together
+      texts.cells(
+          {step.ids, step.states, step.confidence}); // puts characters of several tokens together
     }
   }
   std::ofstream file(context.text("trace"), std::ios::binary);
@@ -82,7 +87,8 @@ void save_trace(Context& context, const Session& session, const Run& run, TokenT
   if (!file) throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + context.text("trace"));
 }
 
-void print_results(const Context& context, const Run& run, const dllm_tokenizer* tokenizer, int64_t seed) {
+void print_results(const Context& context, const Run& run, const dllm_tokenizer* tokenizer,
+                   int64_t seed) {
   for (size_t i = 0; i < run.slots.size(); ++i) {
     const int64_t slot = run.slots[i], own_seed = seed + static_cast<int64_t>(i);
     const Canvas canvas = canvas_of(run.decoder, slot);
@@ -91,13 +97,16 @@ void print_results(const Context& context, const Run& run, const dllm_tokenizer*
     const bool whole = progress.open == 0 || run.ending.reached(canvas);
     const std::string text = whole ? run.ending.text(canvas) : text_with_holes(tokenizer, canvas);
     if (!context.json()) {
-      if (run.slots.size() > 1) std::printf("%s--- sample %zu, seed %lld\n", i == 0 ? "" : "\n", i + 1,
-                                            static_cast<long long>(own_seed));
+      if (run.slots.size() > 1)
+        std::printf("%s--- sample %zu, seed %lld\n", i == 0 ? "" : "\n", i + 1,
+                    static_cast<long long>(own_seed));
       std::printf("%s\n", text.c_str());
       continue;
     }
-    const Json line = {{"slot", slot}, {"seed", own_seed}, {"text", text}, {"ids", canvas.ids},
-                       {"steps", progress.step}, {"nfe", progress.evaluations}, {"open", progress.open}};
+    const Json line = {{"slot", slot},           {"seed", own_seed},
+                       {"text", text},           {"ids", canvas.ids},
+                       {"steps", progress.step}, {"nfe", progress.evaluations},
+                       {"open", progress.open}};
     std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   }
   std::fflush(stdout);
@@ -105,8 +114,11 @@ void print_results(const Context& context, const Run& run, const dllm_tokenizer*
 
 // A greedy small model often decides for its commonest token everywhere.
 void warn_about_collapse(const Context& context, const Run& run) {
-  if (word_of(context, "decoder", "temperature") != "0" && word_of(context, "decoder", "temperature") != "0.0") return;
-  const Repeats repeats = most_repeated(canvas_of(run.decoder, run.slots[0]), run.ending.end_token());
+  if (word_of(context, "decoder", "temperature") != "0" &&
+      word_of(context, "decoder", "temperature") != "0.0")
+    return;
+  const Repeats repeats =
+      most_repeated(canvas_of(run.decoder, run.slots[0]), run.ending.end_token());
   if (repeats.tokens < 12 || 2 * repeats.same <= repeats.tokens) return;
   const bool ordered = word_of(context, "decoder", "policy") == "autoregressive";
   std::fprintf(stderr, "%lld of %lld tokens are the same: try --temperature 0.8%s\n",
@@ -114,7 +126,7 @@ void warn_about_collapse(const Context& context, const Run& run) {
                ordered ? "" : " --policy random");
 }
 
-}  // namespace
+} // namespace
 
 void check_decoding(const Context& context, bool holes) {
   refuse_typed(context, "decoder", "on_change", "the weights do not change in this command");
@@ -122,34 +134,42 @@ void check_decoding(const Context& context, bool holes) {
     refuse_typed(context, "decoder", "trace", "dllm generate --trace FILE writes the trace");
     refuse_typed(context, "decoder", "trace_bytes", "there is no --trace FILE");
   }
-  if (!context.has("samples")) refuse_typed(context, "decoder", "slots", "this command has one request at a time");
+  if (!context.has("samples"))
+    refuse_typed(context, "decoder", "slots", "this command has one request at a time");
   if (holes) {
-    for (const char* kind : {"decoder", "slot"}) refuse_typed(context, kind, "gen_length", "<mask:N> has the open positions");
+    for (const char* kind : {"decoder", "slot"})
+      refuse_typed(context, kind, "gen_length", "<mask:N> has the open positions");
   } else {
     refuse_typed(context, "slot", "prompt_length", "it is for canvases with holes (dllm infill)");
   }
   const bool own_length = context.typed("slot", "gen_length");
-  if (context.typed("length") && own_length && context.text("length") != word_of(context, "slot", "gen_length")) {
+  if (context.typed("length") && own_length &&
+      context.text("length") != word_of(context, "slot", "gen_length")) {
     throw UsageFailure("--length and --gen_length are the same and differ");
   }
-  if (context.typed("length") || own_length) note_typed(context, "decoder", "gen_length", "--length has the open positions");
+  if (context.typed("length") || own_length)
+    note_typed(context, "decoder", "gen_length", "--length has the open positions");
   if (std::stod(word_of(context, "decoder", "guidance")) == 0) {
     note_typed(context, "decoder", "guidance_keep", "--guidance is 0");
   }
 }
 
 void choose_policy(Context& context, const Session& session) {
-  if (context.typed("policy") || context.typed("decoder", "policy") || context.typed("decoder", "attention")) return;
-  const Json about = Json::parse(
-      text([&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(session.model.get(), out, err); }));
+  if (context.typed("policy") || context.typed("decoder", "policy") ||
+      context.typed("decoder", "attention"))
+    return;
+  const Json about = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_model_describe(session.model.get(), out, err);
+  }));
   if (about.value("attention", "") != "causal") return;
   context.change_kind("decoder", "decoder:autoregressive");
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("decoder"), "policy", "autoregressive", err);
   });
   if (context.flag("quiet") || context.json()) return;
-  std::fprintf(stderr, "%s is a causal model: --policy autoregressive decodes it, one token after another\n",
-               context.text("model").c_str());
+  std::fprintf(
+      stderr, "%s is a causal model: --policy autoregressive decodes it, one token after another\n",
+      context.text("model").c_str());
 }
 
 Owned<dllm_decoder> open_decoder(Context& context, const Session& session, bool trace) {
@@ -173,20 +193,24 @@ int64_t add_request(Context& context, dllm_decoder* decoder, const Request& requ
   }
   int64_t slot = 0;
   call([&](dllm_error* err) {
-    return dllm_decoder_add(decoder, request.canvas.data(), request.fixed.empty() ? nullptr : request.fixed.data(),
-                            static_cast<int64_t>(request.canvas.size()), context.options("slot"), &slot, err);
+    return dllm_decoder_add(
+        decoder, request.canvas.data(), request.fixed.empty() ? nullptr : request.fixed.data(),
+        static_cast<int64_t>(request.canvas.size()), context.options("slot"), &slot, err);
   });
   return slot;
 }
 
 std::string policy_sentence() {
   std::string sentence = "which open positions are decided when:";
-  for (int64_t i = 0; const char* name = dllm_registry_name("policy", i); ++i) sentence += std::string(" ") + name;
+  for (int64_t i = 0; const char* name = dllm_registry_name("policy", i); ++i)
+    sentence += std::string(" ") + name;
   return sentence;
 }
 
 Progress progress_of(const dllm_decoder* decoder, int64_t slot) {
-  const auto metric = [&](const char* key) { return static_cast<int64_t>(decoder_metric(decoder, slot, key)); };
+  const auto metric = [&](const char* key) {
+    return static_cast<int64_t>(decoder_metric(decoder, slot, key));
+  };
   return {metric("steps"), metric("nfe"), metric("open")};
 }
 
@@ -199,8 +223,7 @@ int64_t planned_steps(const Context& context, int64_t open) {
 }
 
 Session::Session(Context& context)
-    : engine(open_engine(context)),
-      model(open_model(context, engine.get(), context.text("model"))),
+    : engine(open_engine(context)), model(open_model(context, engine.get(), context.text("model"))),
       tokenizer(open_tokenizer(context.text("model"))) {}
 
 int run_requests(Context& context, Session& session, const std::vector<Request>& requests) {
@@ -212,7 +235,8 @@ int run_requests(Context& context, Session& session, const std::vector<Request>&
   Run run{decoder.get(), {}, ending};
   for (const Request& request : requests) {
     call([&](dllm_error* err) {
-      return dllm_options_set_i64(context.options("slot"), "seed", seed + static_cast<int64_t>(run.slots.size()), err);
+      return dllm_options_set_i64(context.options("slot"), "seed",
+                                  seed + static_cast<int64_t>(run.slots.size()), err);
     });
     run.slots.push_back(add_request(context, decoder.get(), request));
   }
@@ -220,7 +244,7 @@ int run_requests(Context& context, Session& session, const std::vector<Request>&
   LiveView view;
   const bool shown = !context.flag("quiet") && !context.json() && view.is_terminal();
   const bool finished = step_until_done(context, run, texts, shown ? &view : nullptr);
-  if (isatty(STDOUT_FILENO) != 0) view.clear();  // the text stands there once
+  if (isatty(STDOUT_FILENO) != 0) view.clear(); // the text stands there once
   print_results(context, run, session.tokenizer.get(), seed);
   if (context.has("trace")) save_trace(context, session, run, texts);
   if (finished) {
@@ -228,9 +252,9 @@ int run_requests(Context& context, Session& session, const std::vector<Request>&
     return 0;
   }
   const Progress progress = progress_of(decoder.get(), run.slots[0]);
-  std::fprintf(stderr, "interrupted after step %lld: %lld positions are open\n", static_cast<long long>(progress.step),
-               static_cast<long long>(progress.open));
+  std::fprintf(stderr, "interrupted after step %lld: %lld positions are open\n",
+               static_cast<long long>(progress.step), static_cast<long long>(progress.open));
   return kInterrupted;
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -54,7 +54,7 @@ Repeats most_repeated(const Canvas& canvas, int32_t end_token);
 
 // Where an answer ends: at the tokenizer's end token, and at the text of --until.
 class Ending {
- public:
+public:
   // A slot option stop that is not set becomes the tokenizer's end token; option "until" of the command is the text.
   // prompt: ids in front of the answer; -1: a canvas with holes, which nothing ends.
   Ending(Context& context, const dllm_tokenizer* tokenizer, int64_t prompt);
@@ -63,9 +63,9 @@ class Ending {
   bool reached(const Canvas& canvas) const;
   // Without the end token and what comes behind it, without `until` and what comes behind it.
   std::string text(const Canvas& canvas) const;
-  int32_t end_token() const { return end_; }  // -1: none
+  int32_t end_token() const { return end_; } // -1: none
 
- private:
+private:
   const dllm_tokenizer* tokenizer_;
   int64_t prompt_;
   int32_t end_ = -1;
@@ -74,8 +74,8 @@ class Ending {
 
 // The texts of single tokens, for pictures: never half a character.
 class TokenTexts {
- public:
-  explicit TokenTexts(const dllm_tokenizer* tokenizer);  // outlives this object
+public:
+  explicit TokenTexts(const dllm_tokenizer* tokenizer); // outlives this object
 
   // As inside a sentence, with the leading space that a tokenizer drops at the begin of a text. Special tokens
   // without text are shown by name ("<eos>"); "" when nothing is known.
@@ -85,14 +85,14 @@ class TokenTexts {
   // The characters that cells() has put together so far, as a trace keeps them.
   const std::map<std::string, std::string>& joined() const { return joined_; }
 
- private:
+private:
   std::string read(std::span<const int32_t> ids) const;
 
   const dllm_tokenizer* tokenizer_;
-  std::vector<int32_t> before_;  // a token in front, and its text
+  std::vector<int32_t> before_; // a token in front, and its text
   std::string text_before_;
   std::map<int32_t, std::string> known_;
   std::map<std::string, std::string> joined_;
 };
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -48,7 +48,8 @@ bool is_piped(int descriptor) {
 }
 
 std::string prompt_of(const Context& context) {
-  if (context.has("file") && context.typed("prompt")) throw UsageFailure("--prompt and --file are two prompts: give one");
+  if (context.has("file") && context.typed("prompt"))
+    throw UsageFailure("--prompt and --file are two prompts: give one");
   if (context.has("file")) return read_prompt(context.text("file"));
   if (context.text("prompt") == "-") return read_prompt("-");
   if (context.typed("prompt")) return context.text("prompt");
@@ -66,31 +67,37 @@ int generate(Context& context) {
   choose_policy(context, session);
   Request request;
   request.canvas = encode(session.tokenizer.get(), prompt);
-  return run_requests(context, session, std::vector<Request>(static_cast<size_t>(samples), request));
+  return run_requests(context, session,
+                      std::vector<Request>(static_cast<size_t>(samples), request));
 }
 
 int infill(Context& context) {
   check_decoding(context, true);
-  if (context.typed("text") && context.typed("file")) throw UsageFailure("--text and --file are two texts: give one");
+  if (context.typed("text") && context.typed("file"))
+    throw UsageFailure("--text and --file are two texts: give one");
   Session session(context);
   const auto mask_id = static_cast<int32_t>(model_number(session.model.get(), "mask_id"));
   std::string text = context.text("text");
   if (context.has("file")) text = read_all(context.text("file"));
   const Request request = parse_holes(session.tokenizer.get(), text, mask_id);
   if (std::count(request.fixed.begin(), request.fixed.end(), 0) == 0) {
-    throw Failure(DLLM_INVALID_ARGUMENT, "the text has no hole", "write <mask:16> where 16 tokens are missing");
+    throw Failure(DLLM_INVALID_ARGUMENT, "the text has no hole",
+                  "write <mask:16> where 16 tokens are missing");
   }
   return run_requests(context, session, {request});
 }
 
-}  // namespace
+} // namespace
 
 Command generate_command() {
   using Kind = Argument::Kind;
-  return {"generate", "write text after a prompt",
-          "dllm generate runs/quickstart \"The wise man\" --length 48 --steps 48 --temperature 0.8 --seed 1",
+  return {"generate",
+          "write text after a prompt",
+          "dllm generate runs/quickstart \"The wise man\" --length 48 --steps 48 --temperature 0.8 "
+          "--seed 1",
           {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
-           {Kind::text, "prompt", "", "text to start from; - for standard input, which is also read when it is a pipe"},
+           {Kind::text, "prompt", "",
+            "text to start from; - for standard input, which is also read when it is a pipe"},
            {Kind::text, "file", "", "read the prompt from this file"},
            {Kind::text, "policy", "low_confidence", policy_sentence()},
            {Kind::number, "length", "", "open positions after the prompt (as --slot.gen_length)"},
@@ -107,19 +114,21 @@ Command generate_command() {
 
 Command infill_command() {
   using Kind = Argument::Kind;
-  return {"infill", "fill the holes of a text",
-          "dllm infill --model runs/quickstart --text \"Never put off <mask:8> what you can do today\"",
-          {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
-           {Kind::text, "text", "", "text with holes: <mask:N> is N open tokens, <mask> one"},
-           {Kind::text, "file", "", "read the text from a file, - for standard input"},
-           {Kind::text, "policy", "low_confidence", policy_sentence()},
-           {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
-           {Kind::flag, "quiet", "", "do not show the denoising"}},
-          {"engine", "model", "decoder:policy", "slot"},
-          infill,
-          false,
-          {},
-          {"model", "text"}};
+  return {
+      "infill",
+      "fill the holes of a text",
+      "dllm infill --model runs/quickstart --text \"Never put off <mask:8> what you can do today\"",
+      {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
+       {Kind::text, "text", "", "text with holes: <mask:N> is N open tokens, <mask> one"},
+       {Kind::text, "file", "", "read the text from a file, - for standard input"},
+       {Kind::text, "policy", "low_confidence", policy_sentence()},
+       {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
+       {Kind::flag, "quiet", "", "do not show the denoising"}},
+      {"engine", "model", "decoder:policy", "slot"},
+      infill,
+      false,
+      {},
+      {"model", "text"}};
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -19,8 +19,9 @@ void row(const char* name, double bytes, const char* what) {
 
 void print_page(const Context& context, const Json& plan) {
   const auto figure = [&](const char* key) { return plan.value(key, 0.0); };
-  std::printf("%s: %s, batch %s: needs %s\n", context.text("model").c_str(), plan.value("what", "").c_str(),
-              plan.value("batch", Json(1)).dump().c_str(), bytes_text(figure("peak")).c_str());
+  std::printf("%s: %s, batch %s: needs %s\n", context.text("model").c_str(),
+              plan.value("what", "").c_str(), plan.value("batch", Json(1)).dump().c_str(),
+              bytes_text(figure("peak")).c_str());
   row("weights", figure("weights"), "parameters of the model");
   row("moments", figure("moments"), "what the optimizer and a moving average keep");
   row("cache", figure("cache"), "keys and values of decided positions");
@@ -28,15 +29,18 @@ void print_page(const Context& context, const Json& plan) {
   row("outputs", figure("outputs"), "arrays that come out");
   row("constants", figure("constants"), "");
   row("temporaries", figure("arena"), "memory that the engine reuses while it runs");
-  std::printf("  %-12s %10.3g   floating-point operations of one run\n", "operations", figure("flops"));
-  if (plan.contains("hint")) std::printf("it does not fit: %s\n", plan["hint"].get<std::string>().c_str());
+  std::printf("  %-12s %10.3g   floating-point operations of one run\n", "operations",
+              figure("flops"));
+  if (plan.contains("hint"))
+    std::printf("it does not fit: %s\n", plan["hint"].get<std::string>().c_str());
   std::printf("--json prints every figure, --format graph the program itself\n");
 }
 
 int graph(Context& context) {
   const auto engine = open_engine(context);
   const std::string report = text([&](dllm_buffer* out, dllm_error* err) {
-    return dllm_engine_plan(engine.get(), context.text("model").c_str(), context.options("plan"), context.task(), out, err);
+    return dllm_engine_plan(engine.get(), context.text("model").c_str(), context.options("plan"),
+                            context.task(), out, err);
   });
   const Json plan = Json::parse(report, nullptr, false);
   if (plan.is_object() && !context.json() && !context.typed("plan", "format")) {
@@ -50,7 +54,7 @@ int graph(Context& context) {
   return 0;
 }
 
-}  // namespace
+} // namespace
 
 Command graph_command() {
   using Kind = Argument::Kind;
@@ -65,4 +69,4 @@ Command graph_command() {
           {"model"}};
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

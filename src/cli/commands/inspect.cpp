@@ -21,7 +21,9 @@ void row(const std::string& name, const std::string& value) {
   std::printf("  %-13s %s\n", name.c_str(), value.c_str());
 }
 
-std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dump(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 // One line of it: a chat template has many.
 std::string short_text(const Json& value) {
@@ -51,17 +53,21 @@ void print_tensors(const Json& tensors, bool all) {
   std::vector<Group> groups;
   std::map<std::string, size_t> known;
   for (const Json& tensor : tensors) {
-    Group group{tensor.value("name", ""), tensor.value("dtype", ""), tensor.contains("shape") ? tensor["shape"].dump() : "",
-                1};
+    Group group{tensor.value("name", ""), tensor.value("dtype", ""),
+                tensor.contains("shape") ? tensor["shape"].dump() : "", 1};
     if (!all) group.name = without_numbers(group.name);
-    const auto [found, is_new] = known.try_emplace(group.name + group.dtype + group.shape, groups.size());
-    if (is_new) groups.push_back(group);
-    else ++groups[found->second].count;
+    const auto [found, is_new] =
+        known.try_emplace(group.name + group.dtype + group.shape, groups.size());
+    if (is_new)
+      groups.push_back(group);
+    else
+      ++groups[found->second].count;
   }
   std::printf("\ntensors%s\n", all ? "" : " (--tensors lists every one)");
   for (const Group& group : groups) {
     const std::string times = group.count > 1 ? "  x " + std::to_string(group.count) : "";
-    std::printf("  %-56s %-5s %s%s\n", group.name.c_str(), group.dtype.c_str(), group.shape.c_str(), times.c_str());
+    std::printf("  %-56s %-5s %s%s\n", group.name.c_str(), group.dtype.c_str(), group.shape.c_str(),
+                times.c_str());
   }
 }
 
@@ -69,20 +75,28 @@ void print_tensors(const Json& tensors, bool all) {
 std::string mask_text(const Json& model, const dllm_tokenizer* tokenizer) {
   int64_t id = model.value("mask_token_id", int64_t{-1});
   int32_t own = -1;
-  if (id < 0 && tokenizer != nullptr && dllm_tokenizer_id(tokenizer, "mask", &own, nullptr) == DLLM_OK) id = own;
-  if (id < 0) return "none; training with a masked objective adds one, --model.mask_token names one";
+  if (id < 0 && tokenizer != nullptr &&
+      dllm_tokenizer_id(tokenizer, "mask", &own, nullptr) == DLLM_OK)
+    id = own;
+  if (id < 0)
+    return "none; training with a masked objective adds one, --model.mask_token names one";
   if (tokenizer == nullptr || id >= dllm_tokenizer_size(tokenizer)) return std::to_string(id);
   return std::to_string(id) + " " + dump(decode(tokenizer, {static_cast<int32_t>(id)}));
 }
 
 void print_model(const Json& model, const dllm_tokenizer* tokenizer) {
-  row("family", model.value("family", "") + ", " + dump(model.at("layers")) + " layers of " + dump(model.at("hidden")));
+  row("family", model.value("family", "") + ", " + dump(model.at("layers")) + " layers of " +
+                    dump(model.at("hidden")));
   row("attention", model.value("attention", "") + ", shift " + dump(model.at("shift")) +
-                       (model.value("block_length", int64_t{0}) > 0 ? ", blocks of " + dump(model.at("block_length")) : ""));
+                       (model.value("block_length", int64_t{0}) > 0
+                            ? ", blocks of " + dump(model.at("block_length"))
+                            : ""));
   row("mask token", mask_text(model, tokenizer));
-  row("vocabulary", dump(model.at("vocab")) + (tokenizer == nullptr ? "; there is no tokenizer"
-                                                                   : "; the tokenizer has " +
-                                                                         std::to_string(dllm_tokenizer_size(tokenizer))));
+  row("vocabulary",
+      dump(model.at("vocab")) +
+          (tokenizer == nullptr
+               ? "; there is no tokenizer"
+               : "; the tokenizer has " + std::to_string(dllm_tokenizer_size(tokenizer))));
   row("length", dump(model.at("max_length")) + " positions at most");
 }
 
@@ -93,12 +107,17 @@ void print_losses(const std::string& path) {
   Json last;
   for (std::string line; std::getline(lines, line);) {
     const Json event = Json::parse(line, nullptr, false);
-    if (event.is_object() && event.contains("loss") && event.contains("event")) last[event["event"].dump()] = event;
+    if (event.is_object() && event.contains("loss") && event.contains("event"))
+      last[event["event"].dump()] = event;
   }
   for (const auto& [name, event] : last.items()) {
     char text[80];
-    std::snprintf(text, sizeof text, "%.4f at step %s", event.value("loss", 0.0), dump(event.value("step", Json())).c_str());
-    row(event["event"] == "eval" ? "held-out loss" : event["event"] == "train_step" ? "loss" : name, text);
+    std::snprintf(text, sizeof text, "%.4f at step %s", event.value("loss", 0.0),
+                  dump(event.value("step", Json())).c_str());
+    row(event["event"] == "eval"         ? "held-out loss"
+        : event["event"] == "train_step" ? "loss"
+                                         : name,
+        text);
   }
 }
 
@@ -106,7 +125,7 @@ Owned<dllm_tokenizer> tokenizer_of(const std::string& path) {
   try {
     return open_tokenizer(path);
   } catch (const Failure&) {
-    return nullptr;  // weights without a tokenizer; dllm verify prints what is wrong with one
+    return nullptr; // weights without a tokenizer; dllm verify prints what is wrong with one
   }
 }
 
@@ -117,30 +136,37 @@ void print_description(const Context& context, const Json& about) {
   if (about.value("path", path) != path) row("path", about.value("path", ""));
   if (about.contains("model")) print_model(about["model"], tokenizer_of(path).get());
   char size[120];
-  std::snprintf(size, sizeof size, "%.2f M in %zu tensors, %s", about.value("parameters", 0.0) / 1e6,
-                about.at("tensors").size(), bytes_text(about.value("bytes", 0.0)).c_str());
+  std::snprintf(size, sizeof size, "%.2f M in %zu tensors, %s",
+                about.value("parameters", 0.0) / 1e6, about.at("tensors").size(),
+                bytes_text(about.value("bytes", 0.0)).c_str());
   row("parameters", size);
   print_losses(path);
   const bool sealed = about.value("kind", "") == "checkpoint";
   if (context.flag("verify")) {
-    row("verified", sealed ? "every file has the size and the checksum that were saved with it"
-                           : "every tensor lies inside its file; there are no checksums to compare");
+    row("verified", sealed
+                        ? "every file has the size and the checksum that were saved with it"
+                        : "every tensor lies inside its file; there are no checksums to compare");
   }
   const Json metadata = about.value("metadata", Json::object());
   if (!metadata.empty()) std::printf("\nmetadata\n");
-  for (const auto& [key, value] : metadata.items()) std::printf("  %-40s %s\n", key.c_str(), short_text(value).c_str());
+  for (const auto& [key, value] : metadata.items())
+    std::printf("  %-40s %s\n", key.c_str(), short_text(value).c_str());
   print_tensors(about.at("tensors"), context.flag("tensors"));
 }
 
 int inspect(Context& context) {
   const std::string path = context.text("path");
-  const auto checkpoint = make<dllm_checkpoint>(
-      [&](dllm_checkpoint** out, dllm_error* err) { return dllm_checkpoint_open(path.c_str(), out, err); });
+  const auto checkpoint = make<dllm_checkpoint>([&](dllm_checkpoint** out, dllm_error* err) {
+    return dllm_checkpoint_open(path.c_str(), out, err);
+  });
   if (context.flag("verify")) {
-    call([&](dllm_error* err) { return dllm_checkpoint_verify(checkpoint.get(), context.task(), err); });
+    call([&](dllm_error* err) {
+      return dllm_checkpoint_verify(checkpoint.get(), context.task(), err);
+    });
   }
-  Json about = Json::parse(
-      text([&](dllm_buffer* out, dllm_error* err) { return dllm_checkpoint_describe(checkpoint.get(), out, err); }));
+  Json about = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_checkpoint_describe(checkpoint.get(), out, err);
+  }));
   if (!context.json()) {
     print_description(context, about);
     return 0;
@@ -150,16 +176,20 @@ int inspect(Context& context) {
   return 0;
 }
 
-}  // namespace
+} // namespace
 
 Command inspect_command() {
   using Kind = Argument::Kind;
-  return {"inspect", "show what a model file, folder or checkpoint holds", "dllm inspect runs/quickstart",
-          {{Kind::positional, "path", "", "a safetensors or GGUF file, a model folder, a checkpoint or a run", true},
-           {Kind::flag, "tensors", "", "list every tensor; else those of all layers stand on one line"},
-           {Kind::flag, "verify", "", "check every file against its checksum"}},
-          {},
-          inspect};
+  return {
+      "inspect",
+      "show what a model file, folder or checkpoint holds",
+      "dllm inspect runs/quickstart",
+      {{Kind::positional, "path", "",
+        "a safetensors or GGUF file, a model folder, a checkpoint or a run", true},
+       {Kind::flag, "tensors", "", "list every tensor; else those of all layers stand on one line"},
+       {Kind::flag, "verify", "", "check every file against its checksum"}},
+      {},
+      inspect};
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

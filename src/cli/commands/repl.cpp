@@ -23,7 +23,8 @@ constexpr const char* kHelp =
     "  1 + 1                          an expression: its value is printed, and kept in _\n"
     "  model = dllm.model \"runs/first\"  names without \"local\" live until the end\n"
     "  dllm.decoder(model, { st<Tab>   Tab completes names, methods, option keys, choices\n"
-    "  for i = 1, 3 do                a chunk continues until it is complete; Ctrl-C discards it\n\n"
+    "  for i = 1, 3 do                a chunk continues until it is complete; Ctrl-C discards "
+    "it\n\n"
     "  :help                          this\n"
     "  :options decoder               every option of a kind, with default and meaning\n"
     "  :generate --model M ...        any command of the program: :train :inspect :verify ...\n"
@@ -50,14 +51,16 @@ std::vector<std::string> split_words(const std::string& line) {
     } else
       word += c, inside = true;
   }
-  if (quote != 0) throw Failure(DLLM_INVALID_ARGUMENT, std::string("the quote ") + quote + " is not closed");
+  if (quote != 0)
+    throw Failure(DLLM_INVALID_ARGUMENT, std::string("the quote ") + quote + " is not closed");
   if (inside) words.push_back(word);
   return words;
 }
 
 Json schema_of(const std::string& kind) {
-  return Json::parse(
-      text([&](dllm_buffer* out, dllm_error* err) { return dllm_options_schema(kind.c_str(), out, err); }));
+  return Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_options_schema(kind.c_str(), out, err);
+  }));
 }
 
 const Command* find_command(const std::string& name) {
@@ -83,7 +86,8 @@ std::vector<std::string> option_names(const Command& command) {
 
 // ":gen<Tab>", ":generate --dec<Tab>", ":options lo<Tab>"
 Completion complete_command(const std::string& line) {
-  const size_t begin = line.find_last_of(" \t") == std::string::npos ? 1 : line.find_last_of(" \t") + 1;
+  const size_t begin =
+      line.find_last_of(" \t") == std::string::npos ? 1 : line.find_last_of(" \t") + 1;
   Completion found{line.substr(begin), {}};
   std::vector<std::string> all;
   const std::string name = line.substr(1, line.find_first_of(" \t") - 1);
@@ -91,7 +95,8 @@ Completion complete_command(const std::string& line) {
     all = {"help ", "options ", "quit "};
     for (const Command& command : commands()) all.push_back(command.name + " ");
   } else if (name == "options") {
-    for (int64_t i = 0; const char* kind = dllm_registry_name("options", i); ++i) all.emplace_back(kind);
+    for (int64_t i = 0; const char* kind = dllm_registry_name("options", i); ++i)
+      all.emplace_back(kind);
   } else if (const Command* command = find_command(name)) {
     all = option_names(*command);
   }
@@ -122,20 +127,22 @@ std::string history_path(const Context& context) {
 }
 
 class Repl {
- public:
+public:
   explicit Repl(Context& context)
-      : lua_(make<dllm_lua>(
-            [&](dllm_lua** out, dllm_error* err) { return dllm_lua_new(context.options("lua"), out, err); })),
+      : lua_(make<dllm_lua>([&](dllm_lua** out, dllm_error* err) {
+          return dllm_lua_new(context.options("lua"), out, err);
+        })),
         interactive_(isatty(STDIN_FILENO) != 0),
         editor_([this](const std::string& line) { return complete(line); }, history_path(context)) {
     constexpr std::string_view kOpen = "__repl = require 'dllm.repl'";
     call([&](dllm_error* err) {
-      return dllm_lua_run_text(lua_.get(), "repl", kOpen.data(), static_cast<int64_t>(kOpen.size()), nullptr, nullptr,
-                               err);
+      return dllm_lua_run_text(lua_.get(), "repl", kOpen.data(), static_cast<int64_t>(kOpen.size()),
+                               nullptr, nullptr, err);
     });
     if (!context.has("first")) return;
     call([&](dllm_error* err) {
-      return dllm_lua_run_file(lua_.get(), context.text("first").c_str(), nullptr, 0, context.task(), nullptr, err);
+      return dllm_lua_run_file(lua_.get(), context.text("first").c_str(), nullptr, 0,
+                               context.task(), nullptr, err);
     });
   }
 
@@ -161,15 +168,16 @@ class Repl {
     return !interactive_ && failed ? kFailed : 0;
   }
 
- private:
+private:
   enum class Outcome { done, failed, quit };
 
   Outcome take(const std::string& line) {
     try {
-      if (chunk_.empty() && line.find_first_not_of(" \t") == std::string::npos) return Outcome::done;
+      if (chunk_.empty() && line.find_first_not_of(" \t") == std::string::npos)
+        return Outcome::done;
       if (chunk_.empty() && line[0] == ':') return take_command(line);
       const std::string source = chunk_ + line + "\n";
-      chunk_.clear();  // also when it raises
+      chunk_.clear(); // also when it raises
       if (run_chunk(source)) return Outcome::done;
       chunk_ = source;
       return Outcome::done;
@@ -200,7 +208,8 @@ class Repl {
     }
     const Command* command = find_command(name);
     if (command == nullptr)
-      throw Failure(DLLM_NOT_FOUND, "there is no command :" + line.substr(1), ":help lists what there is");
+      throw Failure(DLLM_NOT_FOUND, "there is no command :" + line.substr(1),
+                    ":help lists what there is");
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     Parsed parsed = parse(*command, static_cast<int>(argv.size()), argv.data());
@@ -218,10 +227,11 @@ class Repl {
   }
 
   Json call_lua(const char* function, const std::string& argument, dllm_task* task) {
-    const std::string arguments = Json::array({argument}).dump(-1, ' ', false, Json::error_handler_t::replace);
+    const std::string arguments =
+        Json::array({argument}).dump(-1, ' ', false, Json::error_handler_t::replace);
     return Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
-      return dllm_lua_call(lua_.get(), function, arguments.data(), static_cast<int64_t>(arguments.size()), task, out,
-                           err);
+      return dllm_lua_call(lua_.get(), function, arguments.data(),
+                           static_cast<int64_t>(arguments.size()), task, out, err);
     }));
   }
 
@@ -238,31 +248,33 @@ class Repl {
 
   Owned<dllm_lua> lua_;
   bool interactive_;
-  std::string chunk_;  // lines of a chunk that is not complete yet
+  std::string chunk_; // lines of a chunk that is not complete yet
   LineEditor editor_;
 };
 
-int repl(Context& context) { return Repl(context).run(); }
+int repl(Context& context) {
+  return Repl(context).run();
+}
 
-}  // namespace
+} // namespace
 
 Command repl_command() {
   using Kind = Argument::Kind;
-  return {
-      "repl",
-      "try things out: a Lua prompt with completion",
-      "dllm repl\n"
-      "  dllm> m = dllm.model \"runs/quickstart\"\n"
-      "  dllm> d = dllm.decoder(m, { steps = 8, gen_length = 8 })\n"
-      "  dllm> d:start({}, 1) d:run()\n"
-      "  dllm> d:ids(0)\n"
-      "  echo 'dllm.names \"policy\"' | dllm repl",
-      {{Kind::text, "first", "", "run this script before the first prompt; its globals stay"},
-       {Kind::text, "history", "", "a file to keep the lines in, or none; default: $XDG_STATE_HOME/dllm/repl_history"}},
-      {"lua"},
-      repl,
-      false,
-      {{"lua", "sandbox", "full"}}};  // who types a command may use the machine
+  return {"repl",
+          "try things out: a Lua prompt with completion",
+          "dllm repl\n"
+          "  dllm> m = dllm.model \"runs/quickstart\"\n"
+          "  dllm> d = dllm.decoder(m, { steps = 8, gen_length = 8 })\n"
+          "  dllm> d:start({}, 1) d:run()\n"
+          "  dllm> d:ids(0)\n"
+          "  echo 'dllm.names \"policy\"' | dllm repl",
+          {{Kind::text, "first", "", "run this script before the first prompt; its globals stay"},
+           {Kind::text, "history", "",
+            "a file to keep the lines in, or none; default: $XDG_STATE_HOME/dllm/repl_history"}},
+          {"lua"},
+          repl,
+          false,
+          {{"lua", "sandbox", "full"}}}; // who types a command may use the machine
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -21,7 +21,8 @@ void write_file(const std::string& path, const std::string& content) {
   file << content;
   file.close();
   if (!file) throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + path);
-  std::fprintf(stderr, "wrote %s, %.1f KiB\n", path.c_str(), static_cast<double>(content.size()) / 1024);
+  std::fprintf(stderr, "wrote %s, %.1f KiB\n", path.c_str(),
+               static_cast<double>(content.size()) / 1024);
 }
 
 const TraceSlot& wanted_slot(const Context& context, const Trace& trace) {
@@ -32,20 +33,23 @@ const TraceSlot& wanted_slot(const Context& context, const Trace& trace) {
     if (slot.number == wanted) return slot;
     known += " " + std::to_string(slot.number);
   }
-  throw Failure(DLLM_NOT_FOUND, context.text("trace") + " has no slot " + std::to_string(wanted), "it has" + known);
+  throw Failure(DLLM_NOT_FOUND, context.text("trace") + " has no slot " + std::to_string(wanted),
+                "it has" + known);
 }
 
 std::vector<TokenCell> cells_of(const Trace& trace, const TraceStep& step) {
   const std::vector<std::string> texts = trace.texts_of(step);
   std::vector<TokenCell> cells;
-  for (size_t i = 0; i < texts.size(); ++i) cells.push_back({texts[i], step.states[i], step.confidence[i]});
+  for (size_t i = 0; i < texts.size(); ++i)
+    cells.push_back({texts[i], step.states[i], step.confidence[i]});
   return cells;
 }
 
 int play(const Context& context, const Trace& trace, const TraceSlot& slot) {
   const int64_t delay = context.number("delay");
   if (delay < 0 || delay > 60000)
-    throw Failure(DLLM_INVALID_ARGUMENT, "--delay " + std::to_string(delay) + " is not between 0 and 60000");
+    throw Failure(DLLM_INVALID_ARGUMENT,
+                  "--delay " + std::to_string(delay) + " is not between 0 and 60000");
   LiveView view(stdout);
   for (const TraceStep& step : slot.steps) {
     view.show(cells_of(trace, step), {step.step, step.evaluations, step.open});
@@ -70,15 +74,18 @@ void print_summary(const Trace& trace) {
                      {"positions", slot.positions()},
                      {"mean_confidence", mean_confidence(cells_of(trace, last))}});
   }
-  const Json summary = {
-      {"model", trace.model}, {"mask_id", trace.mask_id}, {"tokens", trace.tokens.size()}, {"slots", slots}};
+  const Json summary = {{"model", trace.model},
+                        {"mask_id", trace.mask_id},
+                        {"tokens", trace.tokens.size()},
+                        {"slots", slots}};
   std::printf("%s\n", summary.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
 int replay(Context& context) {
   const std::string path = context.text("trace");
   const Trace trace = parse_trace(read_all(path), path == "-" ? "standard input" : path);
-  if (trace.cut) std::fprintf(stderr, "the last line of %s was cut and is left out\n", path.c_str());
+  if (trace.cut)
+    std::fprintf(stderr, "the last line of %s was cut and is left out\n", path.c_str());
   const TraceSlot& slot = wanted_slot(context, trace);
   if (context.has("html")) write_file(context.text("html"), replay_html(trace));
   if (context.has("svg")) write_file(context.text("svg"), heat_map_svg(trace, slot));
@@ -87,7 +94,7 @@ int replay(Context& context) {
   return play(context, trace, slot);
 }
 
-}  // namespace
+} // namespace
 
 Command replay_command() {
   using Kind = Argument::Kind;
@@ -96,13 +103,16 @@ Command replay_command() {
           "dllm generate --model runs/quickstart --prompt \"The wise man\" --trace trace.jsonl\n"
           "  dllm replay trace.jsonl                                  in the terminal\n"
           "  dllm replay trace.jsonl --html replay.html --svg map.svg  to look at and to keep",
-          {{Kind::positional, "trace", "", "what dllm generate --trace wrote; - for standard input", true},
-           {Kind::text, "html", "", "write a page with a time slider: one file, works without a network"},
+          {{Kind::positional, "trace", "", "what dllm generate --trace wrote; - for standard input",
+            true},
+           {Kind::text, "html", "",
+            "write a page with a time slider: one file, works without a network"},
            {Kind::text, "svg", "", "write a heat map, position by step, coloured by confidence"},
-           {Kind::number, "slot", "", "which request the terminal and the heat map show; default: the first"},
+           {Kind::number, "slot", "",
+            "which request the terminal and the heat map show; default: the first"},
            {Kind::number, "delay", "120", "milliseconds between two steps in the terminal"}},
           {},
           replay};
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -16,31 +16,36 @@ int run_script(Context& context) {
   if (context.has("root")) {
     const std::string roots = Json{{"roots", Json::array({context.text("root")})}}.dump();
     call([&](dllm_error* err) {
-      return dllm_options_set_json(context.options("lua"), roots.data(), static_cast<int64_t>(roots.size()), err);
+      return dllm_options_set_json(context.options("lua"), roots.data(),
+                                   static_cast<int64_t>(roots.size()), err);
     });
   }
-  const auto lua = make<dllm_lua>(
-      [&](dllm_lua** out, dllm_error* err) { return dllm_lua_new(context.options("lua"), out, err); });
+  const auto lua = make<dllm_lua>([&](dllm_lua** out, dllm_error* err) {
+    return dllm_lua_new(context.options("lua"), out, err);
+  });
   const std::string json = Json(context.rest()).dump();
   const std::string result = text([&](dllm_buffer* out, dllm_error* err) {
-    return dllm_lua_run_file(lua.get(), context.text("script").c_str(), json.data(), static_cast<int64_t>(json.size()),
-                             context.task(), out, err);
+    return dllm_lua_run_file(lua.get(), context.text("script").c_str(), json.data(),
+                             static_cast<int64_t>(json.size()), context.task(), out, err);
   });
   if (!result.empty() && result != "null" && result != "[]") std::printf("%s\n", result.c_str());
   return 0;
 }
 
-}  // namespace
+} // namespace
 
 Command run_script_command() {
   using Kind = Argument::Kind;
-  return {"run", "run a Lua script", "dllm run scripts/recipes/train_from_scratch.lua --data corpus.txt",
-          {{Kind::positional, "script", "", "the script", true},
-           {Kind::text, "root", "", "folder that a script at --sandbox files may reach", false}},
-          {"lua"},
-          run_script,
-          true,
-          {{"lua", "sandbox", "full"}}};  // who types a command may use the machine; a library may not
+  return {
+      "run",
+      "run a Lua script",
+      "dllm run scripts/recipes/train_from_scratch.lua --data corpus.txt",
+      {{Kind::positional, "script", "", "the script", true},
+       {Kind::text, "root", "", "folder that a script at --sandbox files may reach", false}},
+      {"lua"},
+      run_script,
+      true,
+      {{"lua", "sandbox", "full"}}}; // who types a command may use the machine; a library may not
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

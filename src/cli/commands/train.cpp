@@ -12,13 +12,15 @@
 namespace dllm::cli {
 namespace {
 
-constexpr int64_t kLength = 32;  // tokens of the sample
+constexpr int64_t kLength = 32; // tokens of the sample
 
 Owned<dllm_options> options_of(const char* kind, const char* json) {
-  auto options = make<dllm_options>([&](dllm_options** out, dllm_error* err) { return dllm_options_new(kind, out, err); });
+  auto options = make<dllm_options>(
+      [&](dllm_options** out, dllm_error* err) { return dllm_options_new(kind, out, err); });
   const std::string text = json;
   call([&](dllm_error* err) {
-    return dllm_options_set_json(options.get(), text.data(), static_cast<int64_t>(text.size()), err);
+    return dllm_options_set_json(options.get(), text.data(), static_cast<int64_t>(text.size()),
+                                 err);
   });
   return options;
 }
@@ -31,18 +33,22 @@ std::string sample(Context& context, const Run& run, bool causal) {
     return dllm_decoder_new(run.model.get(), how.get(), out, err);
   });
   std::vector<int32_t> prompt(1);
-  if (dllm_tokenizer_id(run.tokenizer.get(), "eos", prompt.data(), nullptr) != DLLM_OK) prompt.clear();
+  if (dllm_tokenizer_id(run.tokenizer.get(), "eos", prompt.data(), nullptr) != DLLM_OK)
+    prompt.clear();
   const std::string request = "{\"seed\": 1, \"gen_length\": " + std::to_string(kLength) + "}";
   const auto slot = options_of("slot", request.c_str());
   call([&](dllm_error* err) {
-    return dllm_decoder_add(decoder.get(), prompt.data(), nullptr, static_cast<int64_t>(prompt.size()), slot.get(),
-                            nullptr, err);
+    return dllm_decoder_add(decoder.get(), prompt.data(), nullptr,
+                            static_cast<int64_t>(prompt.size()), slot.get(), nullptr, err);
   });
   for (int64_t active = 1; active > 0;) {
-    call([&](dllm_error* err) { return dllm_decoder_step(decoder.get(), context.task(), &active, err); });
+    call([&](dllm_error* err) {
+      return dllm_decoder_step(decoder.get(), context.task(), &active, err);
+    });
   }
   const std::vector<int32_t> ids = canvas_of(decoder.get(), 0).ids;
-  std::string text = decode(run.tokenizer.get(), {ids.begin() + static_cast<std::ptrdiff_t>(prompt.size()), ids.end()});
+  std::string text = decode(run.tokenizer.get(),
+                            {ids.begin() + static_cast<std::ptrdiff_t>(prompt.size()), ids.end()});
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
 }
@@ -59,8 +65,11 @@ void print_next(Context& context, const Run& run) {
       std::fprintf(stderr, "no sample: %s\n", failure.what());
     }
   }
-  std::fprintf(stderr, "next: dllm generate --model %s --length 64%s\n", context.text("out").c_str(),
-               causal ? " --policy autoregressive" : objective == "mdlm" ? " --policy random --decoder.temperature 0.8" : "");
+  std::fprintf(stderr, "next: dllm generate --model %s --length 64%s\n",
+               context.text("out").c_str(),
+               causal                ? " --policy autoregressive"
+               : objective == "mdlm" ? " --policy random --decoder.temperature 0.8"
+                                     : "");
 }
 
 using Json = nlohmann::ordered_json;
@@ -72,8 +81,9 @@ void put_json_line(const std::string& json) {
 
 // What happens between steps: held-out loss, events for --json. The library saves.
 class Watch {
- public:
-  Watch(Context& context, Run& run) : context_(context), run_(run), eval_every_(context.number("eval-every")) {}
+public:
+  Watch(Context& context, Run& run)
+      : context_(context), run_(run), eval_every_(context.number("eval-every")) {}
 
   static int32_t on_event(const dllm_event* event, void* user_data) {
     return static_cast<Watch*>(user_data)->look(event);
@@ -82,17 +92,21 @@ class Watch {
     if (failure_) throw *failure_;
   }
 
- private:
+private:
   int32_t look(const dllm_event* event) {
     try {
       if (context_.json()) {
-        put_json_line(text([&](dllm_buffer* out, dllm_error* err) { return dllm_event_describe(event, out, err); }));
+        put_json_line(text([&](dllm_buffer* out, dllm_error* err) {
+          return dllm_event_describe(event, out, err);
+        }));
       }
-      if (dllm_event_kind(event) == DLLM_EVENT_CHECKPOINT) run_.saved = dllm_event_str(event, "dir");
+      if (dllm_event_kind(event) == DLLM_EVENT_CHECKPOINT)
+        run_.saved = dllm_event_str(event, "dir");
       int64_t step = 0;
       const bool is_step = dllm_event_kind(event) == DLLM_EVENT_TRAIN_STEP &&
                            dllm_event_i64(event, "step", &step, nullptr) == DLLM_OK;
-      if (is_step && eval_every_ > 0 && step % eval_every_ == 0) print_held_out(context_, run_, step);
+      if (is_step && eval_every_ > 0 && step % eval_every_ == 0)
+        print_held_out(context_, run_, step);
     } catch (const Failure& failure) {
       failure_ = failure;
       return DLLM_FAIL;
@@ -109,10 +123,12 @@ class Watch {
 // Why a run ended: "steps", "budget" (--minutes, --tokens), "data" or "interrupted".
 std::string run_steps(Context& context, Run& run, int64_t done) {
   Watch watch(context, run);
-  const int64_t steps = run.steps > 0 ? run.steps - done : std::numeric_limits<int64_t>::max() - done;
+  const int64_t steps =
+      run.steps > 0 ? run.steps - done : std::numeric_limits<int64_t>::max() - done;
   try {
     call([&](dllm_error* err) {
-      return dllm_trainer_run(run.trainer.get(), run.loader.get(), steps, Watch::on_event, &watch, context.task(), err);
+      return dllm_trainer_run(run.trainer.get(), run.loader.get(), steps, Watch::on_event, &watch,
+                              context.task(), err);
     });
   } catch (const Failure& failure) {
     watch.rethrow();
@@ -127,28 +143,37 @@ std::string run_steps(Context& context, Run& run, int64_t done) {
 void print_end(Context& context, const Run& run, const std::string& reason) {
   const auto step = static_cast<int64_t>(trainer_metric(run, "step"));
   if (context.json()) {
-    put_json_line(Json{{"event", "end"}, {"reason", reason}, {"step", step}, {"dir", run.saved},
-                       {"checkpoint_stall_seconds", trainer_metric(run, "checkpoint_stall_seconds")}}.dump(
-        -1, ' ', false, Json::error_handler_t::replace));
+    put_json_line(
+        Json{{"event", "end"},
+             {"reason", reason},
+             {"step", step},
+             {"dir", run.saved},
+             {"checkpoint_stall_seconds", trainer_metric(run, "checkpoint_stall_seconds")}}
+            .dump(-1, ' ', false, Json::error_handler_t::replace));
     return;
   }
   const double stall = trainer_metric(run, "checkpoint_stall_seconds");
-  if (!run.saved.empty()) std::fprintf(stderr, "training stood still for %.1f s to save checkpoints\n", stall);
-  if (reason == "interrupted") std::fprintf(stderr, "interrupted; the same command continues from here\n");
+  if (!run.saved.empty())
+    std::fprintf(stderr, "training stood still for %.1f s to save checkpoints\n", stall);
+  if (reason == "interrupted")
+    std::fprintf(stderr, "interrupted; the same command continues from here\n");
   if (reason == "data") {
-    std::fprintf(stderr, "the data ended at step %lld; a larger --epochs, or none, continues\n", static_cast<long long>(step));
+    std::fprintf(stderr, "the data ended at step %lld; a larger --epochs, or none, continues\n",
+                 static_cast<long long>(step));
   }
   if (reason == "budget") {
-    std::fprintf(stderr, "the budget is used up at step %lld; the same command continues from here\n",
+    std::fprintf(stderr,
+                 "the budget is used up at step %lld; the same command continues from here\n",
                  static_cast<long long>(step));
   }
 }
 
 int nothing_left(Context& context, const Run& run, int64_t done) {
-  const bool epochs = context.typed("loader", "epochs") && context.option("loader", "epochs") != "0";
+  const bool epochs =
+      context.typed("loader", "epochs") && context.option("loader", "epochs") != "0";
   std::fprintf(stderr, "%s has %lld steps already: %s--steps %lld continues, --fresh starts over\n",
-               context.text("out").c_str(), static_cast<long long>(done), epochs ? "without --epochs, " : "",
-               static_cast<long long>(2 * done));
+               context.text("out").c_str(), static_cast<long long>(done),
+               epochs ? "without --epochs, " : "", static_cast<long long>(2 * done));
   print_end(context, run, "steps");
   return 0;
 }
@@ -160,35 +185,42 @@ int train(Context& context) {
   if (run.steps > 0 && done >= run.steps) return nothing_left(context, run, done);
   if (!context.json()) std::fprintf(stderr, "%s\n", describe_run(context, run).c_str());
   const std::string reason = run_steps(context, run, done);
-  if (reason != "interrupted") print_held_out(context, run, static_cast<int64_t>(trainer_metric(run, "step")));
+  if (reason != "interrupted")
+    print_held_out(context, run, static_cast<int64_t>(trainer_metric(run, "step")));
   print_end(context, run, reason);
   if (reason == "interrupted") return interrupted_code();
   print_next(context, run);
   return 0;
 }
 
-}  // namespace
+} // namespace
 
 Command train_command() {
   using Kind = Argument::Kind;
-  return {"train",
-          "train a model on text; started again it resumes",
-          "dllm train --data corpus.txt --out runs/first --steps 500",
-          {{Kind::text, "data", "", "a text file, a folder of text files, or JSON lines; .gz is decompressed", true},
-           {Kind::text, "out", "runs/train", "the run's folder: metrics and checkpoints; one training at a time"},
-           {Kind::text, "from", "", "start from this model (a folder, a GGUF file or a run) instead of from scratch"},
-           {Kind::text, "tokenizer", "", "use this tokenizer; default: the model's, or one trained on the data"},
-           {Kind::number, "vocab", "2048", "tokens of a tokenizer trained on the data"},
-           {Kind::number, "layers", "4", "from scratch: layers"},
-           {Kind::number, "hidden", "256", "from scratch: width, a multiple of 64"},
-           {Kind::text, "objective", "mdlm", "the training objective: mdlm, ar, nano"},
-           {Kind::text, "schedule", "", "noise schedule: linear, cosine, sqrt, ..."},
-           {Kind::number, "eval-every", "100", "held-out loss every so many steps; 0: only at the end"},
-           {Kind::number, "eval-batches", "8", "batches of a held-out loss; 0: none is computed"},
-           {Kind::number, "save-every", "250", "checkpoint every so many steps; 0: only at the end"},
-           {Kind::flag, "fresh", "", "start over: remove the run's checkpoints"}},
-          {"engine", "model", "dataset", "loader", "objective:objective", "schedule:schedule", "trainer"},
-          train};
+  return {
+      "train",
+      "train a model on text; started again it resumes",
+      "dllm train --data corpus.txt --out runs/first --steps 500",
+      {{Kind::text, "data", "",
+        "a text file, a folder of text files, or JSON lines; .gz is decompressed", true},
+       {Kind::text, "out", "runs/train",
+        "the run's folder: metrics and checkpoints; one training at a time"},
+       {Kind::text, "from", "",
+        "start from this model (a folder, a GGUF file or a run) instead of from scratch"},
+       {Kind::text, "tokenizer", "",
+        "use this tokenizer; default: the model's, or one trained on the data"},
+       {Kind::number, "vocab", "2048", "tokens of a tokenizer trained on the data"},
+       {Kind::number, "layers", "4", "from scratch: layers"},
+       {Kind::number, "hidden", "256", "from scratch: width, a multiple of 64"},
+       {Kind::text, "objective", "mdlm", "the training objective: mdlm, ar, nano"},
+       {Kind::text, "schedule", "", "noise schedule: linear, cosine, sqrt, ..."},
+       {Kind::number, "eval-every", "100", "held-out loss every so many steps; 0: only at the end"},
+       {Kind::number, "eval-batches", "8", "batches of a held-out loss; 0: none is computed"},
+       {Kind::number, "save-every", "250", "checkpoint every so many steps; 0: only at the end"},
+       {Kind::flag, "fresh", "", "start over: remove the run's checkpoints"}},
+      {"engine", "model", "dataset", "loader", "objective:objective", "schedule:schedule",
+       "trainer"},
+      train};
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

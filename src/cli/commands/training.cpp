@@ -17,12 +17,20 @@ using Json = nlohmann::ordered_json;
 Json config_from_scratch(const Context& context, int64_t vocabulary, int64_t layers) {
   const int64_t hidden = context.number("hidden");
   const int64_t heads = hidden / 64;
-  Json config = {{"model_type", "llama"}, {"architectures", {"LlamaForCausalLM"}},
-                 {"vocab_size", vocabulary}, {"hidden_size", hidden},
-                 {"intermediate_size", (hidden * 8 / 3 + 31) / 32 * 32}, {"num_hidden_layers", layers},
-                 {"num_attention_heads", heads}, {"num_key_value_heads", heads}, {"head_dim", 64},
-                 {"hidden_act", "silu"}, {"max_position_embeddings", 1024}, {"rms_norm_eps", 1e-5},
-                 {"rope_theta", 10000.0}, {"tie_word_embeddings", true},
+  Json config = {{"model_type", "llama"},
+                 {"architectures", {"LlamaForCausalLM"}},
+                 {"vocab_size", vocabulary},
+                 {"hidden_size", hidden},
+                 {"intermediate_size", (hidden * 8 / 3 + 31) / 32 * 32},
+                 {"num_hidden_layers", layers},
+                 {"num_attention_heads", heads},
+                 {"num_key_value_heads", heads},
+                 {"head_dim", 64},
+                 {"hidden_act", "silu"},
+                 {"max_position_embeddings", 1024},
+                 {"rms_norm_eps", 1e-5},
+                 {"rope_theta", 10000.0},
+                 {"tie_word_embeddings", true},
                  // Products of unit variance; the usual 0.02 is meant for wider models.
                  {"initializer_range", 1.0 / std::sqrt(static_cast<double>(hidden))}};
   const bool causal = context.text("objective") == "ar";
@@ -30,19 +38,25 @@ Json config_from_scratch(const Context& context, int64_t vocabulary, int64_t lay
   return config;
 }
 
-Owned<dllm_model> new_model(dllm_engine* engine, const Json& json, const dllm_options* options, dllm_task* task) {
+Owned<dllm_model> new_model(dllm_engine* engine, const Json& json, const dllm_options* options,
+                            dllm_task* task) {
   const std::string config = json.dump();
   return make<dllm_model>([&](dllm_model** out, dllm_error* err) {
-    return dllm_model_new(engine, config.data(), static_cast<int64_t>(config.size()), options, task, out, err);
+    return dllm_model_new(engine, config.data(), static_cast<int64_t>(config.size()), options, task,
+                          out, err);
   });
 }
 
 Owned<dllm_model> model_from_scratch(const Context& context, const Run& run) {
-  Json config = config_from_scratch(context, dllm_tokenizer_size(run.tokenizer.get()), context.number("layers"));
+  Json config = config_from_scratch(context, dllm_tokenizer_size(run.tokenizer.get()),
+                                    context.number("layers"));
   int32_t mask_id = -1;
-  if (dllm_tokenizer_id(run.tokenizer.get(), "<|mask|>", &mask_id, nullptr) == DLLM_OK) config["dllm"]["mask_token_id"] = mask_id;
+  if (dllm_tokenizer_id(run.tokenizer.get(), "<|mask|>", &mask_id, nullptr) == DLLM_OK)
+    config["dllm"]["mask_token_id"] = mask_id;
   auto model = new_model(run.engine.get(), config, context.options("model"), context.task());
-  call([&](dllm_error* err) { return dllm_model_set_tokenizer(model.get(), run.tokenizer.get(), err); });
+  call([&](dllm_error* err) {
+    return dllm_model_set_tokenizer(model.get(), run.tokenizer.get(), err);
+  });
   return model;
 }
 
@@ -55,11 +69,13 @@ std::string latest_checkpoint(const std::string& root) {
 void open_objective(Context& context, Run& run) {
   if (context.has("schedule")) {
     run.schedule = make<dllm_schedule>([&](dllm_schedule** out, dllm_error* err) {
-      return dllm_schedule_new(context.text("schedule").c_str(), context.options("schedule"), out, err);
+      return dllm_schedule_new(context.text("schedule").c_str(), context.options("schedule"), out,
+                               err);
     });
   }
   run.objective = make<dllm_objective>([&](dllm_objective** out, dllm_error* err) {
-    return dllm_objective_new(context.text("objective").c_str(), run.schedule.get(), context.options("objective"), out, err);
+    return dllm_objective_new(context.text("objective").c_str(), run.schedule.get(),
+                              context.options("objective"), out, err);
   });
 }
 
@@ -74,28 +90,34 @@ bool is_checkpoint(const fs::directory_entry& entry) {
   std::error_code ignored;
   const bool folder = entry.is_directory(ignored) && !entry.is_symlink(ignored);
   return folder && entry.path().filename().string().rfind("step_", 0) == 0 &&
-         (fs::exists(entry.path() / "COMMIT", ignored) || fs::exists(entry.path() / "COMMIT.partial", ignored));
+         (fs::exists(entry.path() / "COMMIT", ignored) ||
+          fs::exists(entry.path() / "COMMIT.partial", ignored));
 }
 
 void remove_checkpoints(const std::string& root) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(root, ignored)) {
     const std::string name = entry.path().filename();
-    if (is_checkpoint(entry) || name == "tokenizer.json" || name == "metrics.jsonl" || name == "run.json") {
+    if (is_checkpoint(entry) || name == "tokenizer.json" || name == "metrics.jsonl" ||
+        name == "run.json") {
       fs::remove_all(entry.path(), ignored);
     }
   }
 }
 
-Json parsed(const std::string& json) { return Json::parse(json, nullptr, false); }
+Json parsed(const std::string& json) {
+  return Json::parse(json, nullptr, false);
+}
 
 Json model_description(const dllm_model* model) {
-  return parsed(text([&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(model, out, err); }));
+  return parsed(text(
+      [&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(model, out, err); }));
 }
 
 Json options_json(const Context& context, const char* kind) {
-  return parsed(
-      text([&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(context.options(kind), out, err); }));
+  return parsed(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_options_to_json(context.options(kind), out, err);
+  }));
 }
 
 // Training a tokenizer may take minutes: what a trainer refuses is found before, on a model of one layer.
@@ -106,17 +128,21 @@ void try_trainer(const Context& context, const Run& run) {
   const auto model = new_model(run.engine.get(), config, nullptr, context.task());
   Json values = options_json(context, "trainer");
   // Only the given options: those of another optimizer are refused even at their default.
-  for (auto it = values.begin(); it != values.end();) it = context.typed("trainer", it.key()) ? std::next(it) : values.erase(it);
-  values.erase("freeze");  // names of tensors of the whole model
+  for (auto it = values.begin(); it != values.end();)
+    it = context.typed("trainer", it.key()) ? std::next(it) : values.erase(it);
+  values.erase("freeze"); // names of tensors of the whole model
   if (values.value("steps", 0) == 0 && values.value("minutes", 0.0) == 0) {
-    constexpr int64_t kMany = 1 << 30;  // how many the data makes is not known yet
-    values["steps"] = context.typed("loader", "epochs") && context.option("loader", "epochs") != "0" ? kMany : kUsualSteps;
+    constexpr int64_t kMany = 1 << 30; // how many the data makes is not known yet
+    values["steps"] = context.typed("loader", "epochs") && context.option("loader", "epochs") != "0"
+                          ? kMany
+                          : kUsualSteps;
   }
   const std::string json = values.dump();
   const auto options = make<dllm_options>(
       [](dllm_options** out, dllm_error* err) { return dllm_options_new("trainer", out, err); });
   call([&](dllm_error* err) {
-    return dllm_options_set_json(options.get(), json.data(), static_cast<int64_t>(json.size()), err);
+    return dllm_options_set_json(options.get(), json.data(), static_cast<int64_t>(json.size()),
+                                 err);
   });
   new_trainer(model.get(), run, options.get());
 }
@@ -127,25 +153,32 @@ void print_changes(const Context& context, const Json& before, const Json& after
   const auto was = before.value("attention", ""), is = after.value("attention", "");
   const int64_t shift = after.value("shift", 0);
   if (was != is || before.value("shift", 0) != shift) {
-    const std::string way = is == "bidirectional" ? "in both directions" : is == "causal" ? "from left to right" : is;
-    std::fprintf(stderr, "%s is a %s model: trained from here on %s, shift %lld\n", name.c_str(), was.c_str(), way.c_str(),
-                 static_cast<long long>(shift));
+    const std::string way = is == "bidirectional" ? "in both directions"
+                            : is == "causal"      ? "from left to right"
+                                                  : is;
+    std::fprintf(stderr, "%s is a %s model: trained from here on %s, shift %lld\n", name.c_str(),
+                 was.c_str(), way.c_str(), static_cast<long long>(shift));
   }
   const int64_t mask = after.value("mask_token_id", -1), rows = before.value("vocab", 0);
   if (before.value("mask_token_id", -1) >= 0 || mask < 0) return;
-  std::fprintf(stderr, "%s has no mask token: %s %lld becomes <|mask|>, in the model and in its tokenizer\n", name.c_str(),
-               mask < rows ? "the unused row" : "the new row", static_cast<long long>(mask));
+  std::fprintf(
+      stderr, "%s has no mask token: %s %lld becomes <|mask|>, in the model and in its tokenizer\n",
+      name.c_str(), mask < rows ? "the unused row" : "the new row", static_cast<long long>(mask));
 }
 
 void set_whole(Context& context, const char* kind, const char* key, int64_t value) {
-  call([&](dllm_error* err) { return dllm_options_set_i64(context.options(kind), key, value, err); });
+  call([&](dllm_error* err) {
+    return dllm_options_set_i64(context.options(kind), key, value, err);
+  });
 }
 
 void set_cadence(Context& context, const std::string& out) {
   if (!context.typed("loader", "epochs")) set_whole(context, "loader", "epochs", 0);
   set_whole(context, "trainer", "save_every", save_every(context));
   if (!context.typed("trainer", "save_wait")) set_whole(context, "trainer", "save_wait", 0);
-  call([&](dllm_error* err) { return dllm_options_set_str(context.options("trainer"), "root", out.c_str(), err); });
+  call([&](dllm_error* err) {
+    return dllm_options_set_str(context.options("trainer"), "root", out.c_str(), err);
+  });
   // Held-out losses belong to the step at which they are computed.
   const int64_t own = std::stoll(context.option("trainer", "sync_every"));
   set_whole(context, "trainer", "sync_every", std::gcd(own, context.number("eval-every")));
@@ -154,7 +187,8 @@ void set_cadence(Context& context, const std::string& out) {
 void open_model_and_rows(Context& context, Run& run) {
   const bool resumed = !run.resumed_from.empty(), fresh_weights = !resumed && !context.has("from");
   if (!fresh_weights) {
-    run.model = open_model(context, run.engine.get(), resumed ? run.resumed_from + "/model" : context.text("from"));
+    run.model = open_model(context, run.engine.get(),
+                           resumed ? run.resumed_from + "/model" : context.text("from"));
   } else if (!context.has("tokenizer")) {
     try_trainer(context, run);
   }
@@ -162,13 +196,15 @@ void open_model_and_rows(Context& context, Run& run) {
   open_rows(context, run);
   if (fresh_weights) run.model = model_from_scratch(context, run);
   if (!fresh_weights && !resumed && context.has("tokenizer")) {
-    call([&](dllm_error* err) { return dllm_model_set_tokenizer(run.model.get(), run.tokenizer.get(), err); });
+    call([&](dllm_error* err) {
+      return dllm_model_set_tokenizer(run.model.get(), run.tokenizer.get(), err);
+    });
   }
 }
 
 void add_sinks(const Context& context, const Run& run, const std::string& out) {
-  const auto options =
-      make<dllm_options>([](dllm_options** made, dllm_error* err) { return dllm_options_new("sink", made, err); });
+  const auto options = make<dllm_options>(
+      [](dllm_options** made, dllm_error* err) { return dllm_options_new("sink", made, err); });
   // Metrics of an attempt without a checkpoint are of steps that did not last.
   const int64_t append = run.resumed_from.empty() ? 0 : 1;
   call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), "append", append, err); });
@@ -181,7 +217,7 @@ void add_sinks(const Context& context, const Run& run, const std::string& out) {
   if (!context.json()) add("console", "");
 }
 
-}  // namespace
+} // namespace
 
 double trainer_metric(const Run& run, const char* key) {
   double value = 0;
@@ -211,12 +247,15 @@ Run open_run(Context& context) {
   if (started_from) print_changes(context, before, model_description(run.model.get()));
   add_sinks(context, run, out);
   if (run.resumed_from.empty()) {
-    call([&](dllm_error* err) { return dllm_tokenizer_save(run.tokenizer.get(), (out + "/tokenizer.json").c_str(), err); });
+    call([&](dllm_error* err) {
+      return dllm_tokenizer_save(run.tokenizer.get(), (out + "/tokenizer.json").c_str(), err);
+    });
     write_start(context, out);
     return run;
   }
   call([&](dllm_error* err) {
-    return dllm_checkpoint_restore(run.trainer.get(), run.loader.get(), run.resumed_from.c_str(), context.task(), err);
+    return dllm_checkpoint_restore(run.trainer.get(), run.loader.get(), run.resumed_from.c_str(),
+                                   context.task(), err);
   });
   run.saved = run.resumed_from;
   std::fprintf(stderr, "resumed from %s\n", run.resumed_from.c_str());
@@ -224,15 +263,22 @@ Run open_run(Context& context) {
 }
 
 std::string describe_run(Context& context, const Run& run) {
-  const int64_t parameters = model_number(run.model.get(), "params"), rows = dllm_dataset_size(run.data.get());
+  const int64_t parameters = model_number(run.model.get(), "params"),
+                rows = dllm_dataset_size(run.data.get());
   const int64_t words = dllm_tokenizer_size(run.tokenizer.get());
   if (context.json()) {
-    Json line = {{"event", "start"}, {"out", context.text("out")}, {"resumed_from", run.resumed_from},
-                 {"parameters", parameters}, {"vocabulary", words}, {"rows", rows},
-                 {"held_out", run.held_out != nullptr}, {"steps", run.steps},
+    Json line = {{"event", "start"},
+                 {"out", context.text("out")},
+                 {"resumed_from", run.resumed_from},
+                 {"parameters", parameters},
+                 {"vocabulary", words},
+                 {"rows", rows},
+                 {"held_out", run.held_out != nullptr},
+                 {"steps", run.steps},
                  {"model", model_description(run.model.get())}};
     line["model"].erase("storage");
-    for (const char* kind : {"engine", "model", "dataset", "loader", "objective", "schedule", "trainer"}) {
+    for (const char* kind :
+         {"engine", "model", "dataset", "loader", "objective", "schedule", "trainer"}) {
       line["options"][kind] = options_json(context, kind);
     }
     return line.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -242,25 +288,30 @@ std::string describe_run(Context& context, const Run& run) {
   int64_t threads = 0;
   dllm_engine_i64(run.engine.get(), "threads", &threads, nullptr);
   const char* device = dllm_engine_device_name(run.engine.get(), 0);
-  const std::string where = threads > 0 ? std::to_string(threads) + " threads" : std::string("on ") + (device != nullptr ? device : "a device");
+  const std::string where = threads > 0
+                                ? std::to_string(threads) + " threads"
+                                : std::string("on ") + (device != nullptr ? device : "a device");
   char line[240];
   std::snprintf(line, sizeof line, "%.2f M parameters, vocabulary %lld, %lld %s of text, %s",
-                static_cast<double>(parameters) / 1e6, static_cast<long long>(words), static_cast<long long>(rows), unit,
-                where.c_str());
+                static_cast<double>(parameters) / 1e6, static_cast<long long>(words),
+                static_cast<long long>(rows), unit, where.c_str());
   return line;
 }
 
 void print_held_out(Context& context, Run& run, int64_t step) {
-  if (run.held_out == nullptr || context.number("eval-batches") == 0 || run.last_eval == step) return;
+  if (run.held_out == nullptr || context.number("eval-batches") == 0 || run.last_eval == step)
+    return;
   run.last_eval = step;
   call([&](dllm_error* err) { return dllm_loader_seek(run.held_out.get(), 0, err); });
-  double loss = 0;  // the trainer sends it to the console and the metrics file
+  double loss = 0; // the trainer sends it to the console and the metrics file
   call([&](dllm_error* err) {
-    return dllm_trainer_eval(run.trainer.get(), run.held_out.get(), context.number("eval-batches"), context.task(), &loss, err);
+    return dllm_trainer_eval(run.trainer.get(), run.held_out.get(), context.number("eval-batches"),
+                             context.task(), &loss, err);
   });
   if (!context.json()) return;
-  std::printf("{\"event\": \"eval\", \"step\": %lld, \"loss\": %.6f}\n", static_cast<long long>(step), loss);
+  std::printf("{\"event\": \"eval\", \"step\": %lld, \"loss\": %.6f}\n",
+              static_cast<long long>(step), loss);
   std::fflush(stdout);
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -11,19 +11,19 @@
 namespace dllm::cli {
 
 struct Run {
-  std::unique_ptr<RunLock> lock;  // of the run's folder, released last
+  std::unique_ptr<RunLock> lock; // of the run's folder, released last
   Owned<dllm_engine> engine;
   Owned<dllm_tokenizer> tokenizer;
   Owned<dllm_dataset> data;
-  Owned<dllm_loader> loader, held_out;  // held_out: null when nothing is held out
+  Owned<dllm_loader> loader, held_out; // held_out: null when nothing is held out
   Owned<dllm_model> model;
   Owned<dllm_schedule> schedule;
   Owned<dllm_objective> objective;
   Owned<dllm_trainer> trainer;
-  std::string resumed_from;  // a checkpoint's folder
-  std::string saved;         // the last checkpoint's folder
-  int64_t steps = 0;         // of the whole run; 0: until the minutes are over
-  int64_t last_eval = -1;    // step of the last held-out loss
+  std::string resumed_from; // a checkpoint's folder
+  std::string saved;        // the last checkpoint's folder
+  int64_t steps = 0;        // of the whole run; 0: until the minutes are over
+  int64_t last_eval = -1;   // step of the last held-out loss
 };
 
 Run open_run(Context& context);
@@ -59,4 +59,4 @@ void open_rows(Context& context, Run& run);
 // Steps of the whole run: from --steps, --epochs and --minutes; 0: until the minutes are over.
 int64_t planned_steps(Context& context, Run& run);
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

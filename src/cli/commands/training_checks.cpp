@@ -16,12 +16,14 @@ constexpr const char* kPaths[] = {"from", "tokenizer"};
 
 void at_least(const Context& context, const char* name, int64_t least) {
   if (context.number(name) >= least) return;
-  throw UsageFailure("--" + std::string(name) + " " + context.text(name) + " is below " + std::to_string(least));
+  throw UsageFailure("--" + std::string(name) + " " + context.text(name) + " is below " +
+                     std::to_string(least));
 }
 
 Json all_options(const Context& context, const std::string& kind) {
-  return Json::parse(text(
-      [&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(context.options(kind), out, err); }));
+  return Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_options_to_json(context.options(kind), out, err);
+  }));
 }
 
 // What a loader, a trainer or a model would take and this command decides by itself.
@@ -30,8 +32,9 @@ void check_decided_here(const Context& context) {
     throw UsageFailure("--trainer.root: the folder of the run is --out " + context.text("out"));
   }
   if (context.typed("loader", "split") && context.option("loader", "split") == "\"held_out\"") {
-    throw UsageFailure("--loader.split held_out trains on the rows of the held-out loss",
-                       "train: all but the held-out rows (default); all: every row, without a held-out loss");
+    throw UsageFailure(
+        "--loader.split held_out trains on the rows of the held-out loss",
+        "train: all but the held-out rows (default); all: every row, without a held-out loss");
   }
   if (context.typed("save-every") && context.typed("trainer", "save_every") &&
       context.number("save-every") != std::stoll(context.option("trainer", "save_every"))) {
@@ -45,7 +48,8 @@ void check_decided_here(const Context& context) {
   const Json options = all_options(context, "schedule");
   for (const auto& [key, value] : options.items()) {
     if (!context.typed("schedule", key)) continue;
-    throw UsageFailure("--schedule." + key + " needs --schedule with a name", "the rate's is --trainer.schedule");
+    throw UsageFailure("--schedule." + key + " needs --schedule with a name",
+                       "the rate's is --trainer.schedule");
   }
 }
 
@@ -53,9 +57,11 @@ void check_decided_here(const Context& context) {
 void check_from(const Context& context) {
   if (!context.has("from")) return;
   for (const char* name : {"layers", "hidden"}) {
-    if (context.typed(name)) throw UsageFailure("--" + std::string(name) + " is for a new model; --from has its own");
+    if (context.typed(name))
+      throw UsageFailure("--" + std::string(name) + " is for a new model; --from has its own");
   }
-  if (context.typed("model", "seed")) throw UsageFailure("--model.seed is for a new model; --from has its weights");
+  if (context.typed("model", "seed"))
+    throw UsageFailure("--model.seed is for a new model; --from has its weights");
 }
 
 std::string full_path(const std::string& path) {
@@ -64,13 +70,14 @@ std::string full_path(const std::string& path) {
   return full.empty() ? path : full.string();
 }
 
-[[noreturn]] void fail_differs(const std::string& name, const std::string& given, const std::string& before,
-                               const std::string& out) {
-  throw UsageFailure("--" + name + " " + given + " differs from " + before + ", which " + out + " was started with",
+[[noreturn]] void fail_differs(const std::string& name, const std::string& given,
+                               const std::string& before, const std::string& out) {
+  throw UsageFailure("--" + name + " " + given + " differs from " + before + ", which " + out +
+                         " was started with",
                      "leave it out to continue, or start over with --fresh");
 }
 
-}  // namespace
+} // namespace
 
 void check_values(Context& context) {
   at_least(context, "layers", 1);
@@ -81,10 +88,13 @@ void check_values(Context& context) {
   if (hidden < 64 || hidden % 64 != 0) {
     throw UsageFailure("--hidden " + std::to_string(hidden) + " is not a multiple of 64");
   }
-  const auto words = make<dllm_options>(
-      [](dllm_options** out, dllm_error* err) { return dllm_options_new("tokenizer_train", out, err); });
+  const auto words = make<dllm_options>([](dllm_options** out, dllm_error* err) {
+    return dllm_options_new("tokenizer_train", out, err);
+  });
   try {
-    call([&](dllm_error* err) { return dllm_options_set_i64(words.get(), "vocab_size", context.number("vocab"), err); });
+    call([&](dllm_error* err) {
+      return dllm_options_set_i64(words.get(), "vocab_size", context.number("vocab"), err);
+    });
   } catch (const Failure& failure) {
     throw UsageFailure("--vocab: " + std::string(failure.what()), failure.hint());
   }
@@ -95,7 +105,8 @@ void check_values(Context& context) {
 void check_sources(const Context& context) {
   for (const char* name : {"data", "from", "tokenizer"}) {
     if (!context.has(name) || fs::exists(context.text(name))) continue;
-    throw Failure(DLLM_NOT_FOUND, "--" + std::string(name) + ": there is no file or folder " + context.text(name));
+    throw Failure(DLLM_NOT_FOUND,
+                  "--" + std::string(name) + ": there is no file or folder " + context.text(name));
   }
 }
 
@@ -117,7 +128,8 @@ void check_resumed(const Context& context, const std::string& out) {
   }
   for (const char* name : kPaths) {
     if (!context.has(name) || before(name) == Json(full_path(context.text(name)))) continue;
-    fail_differs(name, context.text(name), before(name).is_null() ? "none" : before(name).dump(), out);
+    fail_differs(name, context.text(name), before(name).is_null() ? "none" : before(name).dump(),
+                 out);
   }
   const Json model = all_options(context, "model");
   for (const auto& [key, value] : model.items()) {
@@ -146,4 +158,4 @@ int64_t save_every(const Context& context) {
   return other ? std::stoll(context.option("trainer", "save_every")) : context.number("save-every");
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 
 Owned<dllm_dataset> open_data(Context& context, const dllm_tokenizer* tokenizer) {
   return make<dllm_dataset>([&](dllm_dataset** out, dllm_error* err) {
-    return dllm_dataset_open(context.text("data").c_str(), tokenizer, context.options("dataset"), context.task(), out, err);
+    return dllm_dataset_open(context.text("data").c_str(), tokenizer, context.options("dataset"),
+                             context.task(), out, err);
   });
 }
 
@@ -22,10 +23,14 @@ size_t strange_bytes(const std::string& bytes) {
   size_t strange = 0;
   for (size_t i = 0; i < bytes.size();) {
     const auto byte = static_cast<unsigned char>(bytes[i]);
-    const size_t length = byte < 0x80 ? 1 : byte >= 0xC2 && byte < 0xE0 ? 2 : byte >= 0xE0 && byte < 0xF0 ? 3
-                          : byte >= 0xF0 && byte < 0xF5 ? 4 : 0;
+    const size_t length = byte < 0x80                   ? 1
+                          : byte >= 0xC2 && byte < 0xE0 ? 2
+                          : byte >= 0xE0 && byte < 0xF0 ? 3
+                          : byte >= 0xF0 && byte < 0xF5 ? 4
+                                                        : 0;
     bool whole = length > 0 && i + length <= bytes.size();
-    for (size_t k = 1; whole && k < length; ++k) whole = (static_cast<unsigned char>(bytes[i + k]) & 0xC0) == 0x80;
+    for (size_t k = 1; whole && k < length; ++k)
+      whole = (static_cast<unsigned char>(bytes[i + k]) & 0xC0) == 0x80;
     const bool control = byte < 9 || (byte > 13 && byte < 32) || byte == 127;
     if (!whole || control) ++strange;
     i += whole ? length : 1;
@@ -39,11 +44,13 @@ void warn_of_no_text(const std::string& path) {
   if (fs::is_directory(path) || !file) return;
   file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   bytes.resize(static_cast<size_t>(file.gcount()));
-  const bool is_packed = bytes.rfind("\x1F\x8B", 0) == 0;  // by gzip: the reader decompresses it
-  if (bytes.empty() || is_packed || bytes.rfind("dllmtok", 0) == 0) return;  // a token file
+  const bool is_packed = bytes.rfind("\x1F\x8B", 0) == 0; // by gzip: the reader decompresses it
+  if (bytes.empty() || is_packed || bytes.rfind("dllmtok", 0) == 0) return; // a token file
   const size_t percent = 100 * strange_bytes(bytes) / bytes.size();
   if (percent < 5) return;
-  std::fprintf(stderr, "warning: %s does not look like text: %zu %% of its first bytes are control characters or not UTF-8\n",
+  std::fprintf(stderr,
+               "warning: %s does not look like text: %zu %% of its first bytes are control "
+               "characters or not UTF-8\n",
                path.c_str(), percent);
 }
 
@@ -54,7 +61,9 @@ Owned<dllm_dataset> open_documents(Context& context, const dllm_tokenizer* token
     if (dllm_dataset_size(data.get()) > 1 || context.typed("dataset", "rows")) break;
     std::fprintf(stderr, "%s is one short text: each %s is a separate text (--dataset.rows %s)\n",
                  context.text("data").c_str(), rows, rows);
-    call([&](dllm_error* err) { return dllm_options_set_str(context.options("dataset"), "rows", rows, err); });
+    call([&](dllm_error* err) {
+      return dllm_options_set_str(context.options("dataset"), "rows", rows, err);
+    });
     data = open_data(context, tokenizer);
   }
   return data;
@@ -62,10 +71,14 @@ Owned<dllm_dataset> open_documents(Context& context, const dllm_tokenizer* token
 
 // Null when the split is empty.
 Owned<dllm_loader> open_split(Context& context, const Run& run, const char* split) {
-  call([&](dllm_error* err) { return dllm_options_set_str(context.options("loader"), "split", split, err); });
+  call([&](dllm_error* err) {
+    return dllm_options_set_str(context.options("loader"), "split", split, err);
+  });
   dllm_loader* made = nullptr;
   try {
-    call([&](dllm_error* err) { return dllm_loader_new(run.data.get(), context.options("loader"), &made, err); });
+    call([&](dllm_error* err) {
+      return dllm_loader_new(run.data.get(), context.options("loader"), &made, err);
+    });
   } catch (const Failure& failure) {
     if (failure.status() != DLLM_FAILED_PRECONDITION || std::string(split) == "all") throw;
   }
@@ -77,8 +90,10 @@ int64_t end_of(dllm_loader* loader) {
   int64_t low = 0, high = std::numeric_limits<int64_t>::max();
   while (low < high) {
     const int64_t middle = low + (high - low) / 2 + (high - low) % 2;
-    if (dllm_loader_seek(loader, middle, nullptr) == DLLM_OK) low = middle;
-    else high = middle - 1;
+    if (dllm_loader_seek(loader, middle, nullptr) == DLLM_OK)
+      low = middle;
+    else
+      high = middle - 1;
   }
   call([&](dllm_error* err) { return dllm_loader_seek(loader, 0, err); });
   return low;
@@ -88,7 +103,7 @@ int64_t whole(const Context& context, const char* kind, const char* key) {
   return std::stoll(context.option(kind, key));
 }
 
-}  // namespace
+} // namespace
 
 Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint) {
   const std::string own = context.text("out") + "/tokenizer.json";
@@ -97,19 +112,25 @@ Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& chec
   if (context.has("tokenizer") || context.has("from")) {
     auto tokenizer = open_tokenizer(context.text(context.has("tokenizer") ? "tokenizer" : "from"));
     if (context.typed("vocab") && context.number("vocab") != dllm_tokenizer_size(tokenizer.get())) {
-      throw UsageFailure("--vocab " + context.text("vocab") + " is for a tokenizer trained here; this one has " +
+      throw UsageFailure("--vocab " + context.text("vocab") +
+                         " is for a tokenizer trained here; this one has " +
                          std::to_string(dllm_tokenizer_size(tokenizer.get())) + " tokens");
     }
     return tokenizer;
   }
   if (fs::exists(own)) {
-    std::fprintf(stderr, "%s is of an attempt without a checkpoint: a new one replaces it\n", own.c_str());
+    std::fprintf(stderr, "%s is of an attempt without a checkpoint: a new one replaces it\n",
+                 own.c_str());
   }
   const auto raw = open_data(context, nullptr);
-  std::fprintf(stderr, "training a tokenizer of %s tokens on %s\n", context.text("vocab").c_str(), context.text("data").c_str());
-  const auto options = make<dllm_options>(
-      [](dllm_options** out, dllm_error* err) { return dllm_options_new("tokenizer_train", out, err); });
-  call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), "vocab_size", context.number("vocab"), err); });
+  std::fprintf(stderr, "training a tokenizer of %s tokens on %s\n", context.text("vocab").c_str(),
+               context.text("data").c_str());
+  const auto options = make<dllm_options>([](dllm_options** out, dllm_error* err) {
+    return dllm_options_new("tokenizer_train", out, err);
+  });
+  call([&](dllm_error* err) {
+    return dllm_options_set_i64(options.get(), "vocab_size", context.number("vocab"), err);
+  });
   return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
     return dllm_tokenizer_train(raw.get(), options.get(), context.task(), out, err);
   });
@@ -117,7 +138,8 @@ Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& chec
 
 void open_rows(Context& context, Run& run) {
   run.data = open_documents(context, run.tokenizer.get());
-  const bool all = context.typed("loader", "split") && context.option("loader", "split") == "\"all\"";
+  const bool all =
+      context.typed("loader", "split") && context.option("loader", "split") == "\"all\"";
   const bool none_wanted = std::stod(context.option("loader", "split_fraction")) == 0;
   if (!all && !none_wanted) {
     run.held_out = open_split(context, run, "held_out");
@@ -125,8 +147,11 @@ void open_rows(Context& context, Run& run) {
   }
   if (run.loader != nullptr) return;
   if (!all && !none_wanted) {
-    std::fprintf(stderr, "%s has too little text for a held-out loss (%lld rows): training on all of it without one\n",
-                 context.text("data").c_str(), static_cast<long long>(dllm_dataset_size(run.data.get())));
+    std::fprintf(stderr,
+                 "%s has too little text for a held-out loss (%lld rows): training on all of it "
+                 "without one\n",
+                 context.text("data").c_str(),
+                 static_cast<long long>(dllm_dataset_size(run.data.get())));
   }
   run.held_out = nullptr;
   run.loader = open_split(context, run, "all");
@@ -141,17 +166,18 @@ int64_t planned_steps(Context& context, Run& run) {
   const int64_t rows = whole(context, "loader", "batch") * whole(context, "loader", "ranks");
   const int64_t accumulate = whole(context, "trainer", "accumulate");
   const int64_t end = end_of(run.loader.get());
-  const bool ragged = whole(context, "loader", "ranks") == 1;  // the last batch may have fewer rows
+  const bool ragged = whole(context, "loader", "ranks") == 1; // the last batch may have fewer rows
   const int64_t of_data = (end / rows + (ragged && end % rows != 0 ? 1 : 0)) / accumulate;
   if (of_data == 0) {
-    throw UsageFailure("--epochs " + std::to_string(epochs) + " of this text is less than one step",
-                       "leave --epochs out: the text is read again and again until --steps are done");
+    throw UsageFailure(
+        "--epochs " + std::to_string(epochs) + " of this text is less than one step",
+        "leave --epochs out: the text is read again and again until --steps are done");
   }
   if (steps > of_data || (steps == 0 && !by_clock)) {
-    std::fprintf(stderr, "--epochs %lld of this text makes %lld steps\n", static_cast<long long>(epochs),
-                 static_cast<long long>(of_data));
+    std::fprintf(stderr, "--epochs %lld of this text makes %lld steps\n",
+                 static_cast<long long>(epochs), static_cast<long long>(of_data));
   }
   return steps == 0 ? of_data : std::min(steps, of_data);
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

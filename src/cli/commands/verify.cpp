@@ -25,8 +25,9 @@ constexpr const char* kVerdicts[] = {"ok", "note", "bad"};
 
 // Says each check as it is made, and keeps them for --json.
 class Report {
- public:
-  explicit Report(bool json) : json_(json), colour_(isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr) {}
+public:
+  explicit Report(bool json)
+      : json_(json), colour_(isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr) {}
 
   void add(Verdict verdict, const std::string& what, const std::string& detail) {
     const auto index = static_cast<size_t>(verdict);
@@ -34,13 +35,15 @@ class Report {
     checks_.push_back({{"check", what}, {"verdict", kVerdicts[index]}, {"detail", detail}});
     if (json_) return;
     constexpr const char* kColours[] = {"\x1b[32m", "\x1b[33m", "\x1b[1;31m"};
-    std::printf("%s%-4s%s  %-34s %s\n", colour_ ? kColours[index] : "", kVerdicts[index], colour_ ? "\x1b[0m" : "",
-                what.c_str(), detail.c_str());
+    std::printf("%s%-4s%s  %-34s %s\n", colour_ ? kColours[index] : "", kVerdicts[index],
+                colour_ ? "\x1b[0m" : "", what.c_str(), detail.c_str());
     std::fflush(stdout);
   }
   void ok(const std::string& what, const std::string& detail) { add(Verdict::ok, what, detail); }
   void bad(const std::string& what, const std::string& detail) { add(Verdict::bad, what, detail); }
-  void note(const std::string& what, const std::string& detail) { add(Verdict::note, what, detail); }
+  void note(const std::string& what, const std::string& detail) {
+    add(Verdict::note, what, detail);
+  }
 
   int finish(const std::string& path) const {
     const int64_t bad = counts_[2];
@@ -50,13 +53,13 @@ class Report {
     } else if (bad == 0) {
       std::printf("%s is whole: %zu checks\n", path.c_str(), checks_.size());
     } else {
-      std::printf("%s is damaged: %lld of %zu checks failed\n", path.c_str(), static_cast<long long>(bad),
-                  checks_.size());
+      std::printf("%s is damaged: %lld of %zu checks failed\n", path.c_str(),
+                  static_cast<long long>(bad), checks_.size());
     }
     return bad == 0 ? 0 : kFailed;
   }
 
- private:
+private:
   bool json_, colour_;
   Json checks_ = Json::array();
   int64_t counts_[3] = {};
@@ -70,8 +73,7 @@ std::string mib(double bytes) {
 }
 
 // A check that fails with the library's message is bad, and so is one that finds what no file should hold.
-template <class F>
-void attempt(Report& report, const std::string& what, F&& f) {
+template <class F> void attempt(Report& report, const std::string& what, F&& f) {
   try {
     f();
   } catch (const Failure& failure) {
@@ -97,7 +99,8 @@ uint32_t crc_of(const Context& context, const std::string& path) {
   while (file) {
     stop_when_cancelled(context);
     file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    crc = crc32(crc, reinterpret_cast<const Bytef*>(block.data()), static_cast<uInt>(file.gcount()));
+    crc =
+        crc32(crc, reinterpret_cast<const Bytef*>(block.data()), static_cast<uInt>(file.gcount()));
   }
   return static_cast<uint32_t>(crc);
 }
@@ -118,17 +121,18 @@ void check_commit(const Context& context, Report& report, const fs::path& folder
       attempt(report, shown + path, [&] {
         const auto wanted = entry.at("size").get<uint64_t>();
         if (!fs::exists(folder / path))
-          throw Failure(DLLM_DATA_LOSS, "is missing, " + std::to_string(wanted) + " bytes expected");
+          throw Failure(DLLM_DATA_LOSS,
+                        "is missing, " + std::to_string(wanted) + " bytes expected");
         const auto size = fs::file_size(folder / path);
         if (size != wanted)
-          throw Failure(DLLM_DATA_LOSS,
-                        "has " + std::to_string(size) + " bytes, " + std::to_string(wanted) + " expected");
+          throw Failure(DLLM_DATA_LOSS, "has " + std::to_string(size) + " bytes, " +
+                                            std::to_string(wanted) + " expected");
         const uint32_t crc = crc_of(context, (folder / path).string());
         char text[64];
         std::snprintf(text, sizeof text, "crc32 %08x", crc);
         if (crc != entry.at("crc32").get<uint32_t>()) {
-          std::snprintf(text, sizeof text, "has crc32 %08x, %08x expected: its content changed", crc,
-                        entry.at("crc32").get<uint32_t>());
+          std::snprintf(text, sizeof text, "has crc32 %08x, %08x expected: its content changed",
+                        crc, entry.at("crc32").get<uint32_t>());
           throw Failure(DLLM_DATA_LOSS, text);
         }
         report.ok(shown + path, mib(static_cast<double>(size)) + ", " + text);
@@ -137,7 +141,8 @@ void check_commit(const Context& context, Report& report, const fs::path& folder
   });
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     const std::string path = entry.path().lexically_relative(folder).generic_string();
-    if (entry.is_directory() || std::find(named.begin(), named.end(), path) != named.end()) continue;
+    if (entry.is_directory() || std::find(named.begin(), named.end(), path) != named.end())
+      continue;
     report.note(shown + path, "is not in COMMIT");
   }
 }
@@ -149,10 +154,12 @@ struct Figures {
 Figures figures_of(const dllm_tensor* tensor) {
   Figures figures;
   int64_t count = 1;
-  for (int64_t axis = 0; axis < dllm_tensor_rank(tensor); ++axis) count *= dllm_tensor_dim(tensor, axis);
+  for (int64_t axis = 0; axis < dllm_tensor_rank(tensor); ++axis)
+    count *= dllm_tensor_dim(tensor, axis);
   std::vector<float> values(static_cast<size_t>(count));
   call([&](dllm_error* err) {
-    return dllm_tensor_read(tensor, DLLM_F32, values.data(), static_cast<int64_t>(values.size() * sizeof(float)), err);
+    return dllm_tensor_read(tensor, DLLM_F32, values.data(),
+                            static_cast<int64_t>(values.size() * sizeof(float)), err);
   });
   figures.values = count;
   for (float value : values) {
@@ -165,11 +172,13 @@ Figures figures_of(const dllm_tensor* tensor) {
 // Headers, ranges and the numbers themselves.
 void check_weights(const Context& context, Report& report, const std::string& path) {
   attempt(report, "weights", [&] {
-    const auto file = make<dllm_checkpoint>(
-        [&](dllm_checkpoint** out, dllm_error* err) { return dllm_checkpoint_open(path.c_str(), out, err); });
+    const auto file = make<dllm_checkpoint>([&](dllm_checkpoint** out, dllm_error* err) {
+      return dllm_checkpoint_open(path.c_str(), out, err);
+    });
     call([&](dllm_error* err) { return dllm_checkpoint_verify(file.get(), context.task(), err); });
-    const Json about = Json::parse(
-        text([&](dllm_buffer* out, dllm_error* err) { return dllm_checkpoint_describe(file.get(), out, err); }));
+    const Json about = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+      return dllm_checkpoint_describe(file.get(), out, err);
+    }));
     report.ok("weights", std::to_string(about.at("tensors").size()) + " tensors, " +
                              mib(about.at("bytes").get<double>()) + ", every one inside its file");
     Figures all;
@@ -181,22 +190,25 @@ void check_weights(const Context& context, Report& report, const std::string& pa
           return dllm_checkpoint_tensor(file.get(), name.c_str(), out, err);
         });
         const int32_t dtype = dllm_tensor_dtype(tensor.get());
-        if (dtype != DLLM_F32 && dtype != DLLM_F16 && dtype != DLLM_BF16 && dtype != DLLM_F64) return;
+        if (dtype != DLLM_F32 && dtype != DLLM_F16 && dtype != DLLM_BF16 && dtype != DLLM_F64)
+          return;
         const Figures own = figures_of(tensor.get());
         all.values += own.values;
         all.nan += own.nan;
         all.infinite += own.infinite;
         if (own.nan + own.infinite == 0) return;
-        report.bad(name, std::to_string(own.nan) + " NaN and " + std::to_string(own.infinite) + " infinite of " +
-                             std::to_string(own.values) + " numbers");
+        report.bad(name, std::to_string(own.nan) + " NaN and " + std::to_string(own.infinite) +
+                             " infinite of " + std::to_string(own.values) + " numbers");
       });
     }
-    if (all.nan + all.infinite == 0) report.ok("numbers", std::to_string(all.values) + ", all finite");
+    if (all.nan + all.infinite == 0)
+      report.ok("numbers", std::to_string(all.values) + ", all finite");
   });
 }
 
 // A text with capitals, accents, other scripts, an emoji, spaces and a line break.
-constexpr const char* kSample = "The wise man said: 3 caf\u00e9s, \u6771\u4eac \U0001F642\n  two  spaces";
+constexpr const char* kSample =
+    "The wise man said: 3 caf\u00e9s, \u6771\u4eac \U0001F642\n  two  spaces";
 
 void check_tokenizer(Report& report, const std::string& path, int64_t vocab) {
   attempt(report, "tokenizer", [&] {
@@ -209,26 +221,31 @@ void check_tokenizer(Report& report, const std::string& path, int64_t vocab) {
     }
     const int64_t size = dllm_tokenizer_size(tokenizer.get());
     if (vocab >= 0 && size > vocab) {
-      throw Failure(DLLM_DATA_LOSS, "has " + std::to_string(size) + " tokens, the model " + std::to_string(vocab));
+      throw Failure(DLLM_DATA_LOSS,
+                    "has " + std::to_string(size) + " tokens, the model " + std::to_string(vocab));
     }
     const auto ids = encode(tokenizer.get(), kSample);
     const std::string once = decode(tokenizer.get(), ids);
     const std::string figures =
         std::to_string(size) + " tokens, a sample of " + std::to_string(ids.size()) + " tokens ";
-    if (once.find(kSample) != std::string::npos) return report.ok("tokenizer", figures + "is decoded unchanged");
+    if (once.find(kSample) != std::string::npos)
+      return report.ok("tokenizer", figures + "is decoded unchanged");
     // Lower-casing or accent-stripping tokenizers change a text once, and never again.
     if (decode(tokenizer.get(), encode(tokenizer.get(), once)) == once)
-      return report.note("tokenizer", figures + "is decoded normalized: " +
-                                          Json(once).dump(-1, ' ', false, Json::error_handler_t::replace));
+      return report.note("tokenizer",
+                         figures + "is decoded normalized: " +
+                             Json(once).dump(-1, ' ', false, Json::error_handler_t::replace));
     throw Failure(DLLM_DATA_LOSS,
-                  figures + "is decoded as " + Json(once).dump(-1, ' ', false, Json::error_handler_t::replace));
+                  figures + "is decoded as " +
+                      Json(once).dump(-1, ' ', false, Json::error_handler_t::replace));
   });
 }
 
 // Loading compares every tensor's shape with config.json and misses none.
 int64_t check_model(const Context& context, Report& report, const std::string& path) {
   int64_t vocab = -1;
-  if (fs::is_directory(path) ? !fs::exists(path + "/config.json") : fs::path(path).extension() != ".gguf") {
+  if (fs::is_directory(path) ? !fs::exists(path + "/config.json")
+                             : fs::path(path).extension() != ".gguf") {
     report.note("shapes", "there is no config.json to compare with");
     return vocab;
   }
@@ -236,7 +253,8 @@ int64_t check_model(const Context& context, Report& report, const std::string& p
     const auto engine = open_engine(context);
     const auto model = open_model(context, engine.get(), path);
     vocab = model_number(model.get(), "vocab");
-    report.ok("shapes", std::to_string(dllm_model_param_count(model.get())) + " parameters as in the config");
+    report.ok("shapes",
+              std::to_string(dllm_model_param_count(model.get())) + " parameters as in the config");
   });
   return vocab;
 }
@@ -244,7 +262,8 @@ int64_t check_model(const Context& context, Report& report, const std::string& p
 void check_model_folder(const Context& context, Report& report, const std::string& path) {
   check_weights(context, report, path);
   const int64_t vocab = check_model(context, report, path);
-  if (fs::is_directory(path) || fs::path(path).extension() == ".gguf") check_tokenizer(report, path, vocab);
+  if (fs::is_directory(path) || fs::path(path).extension() == ".gguf")
+    check_tokenizer(report, path, vocab);
 }
 
 // The step_* folders of a run, oldest first.
@@ -262,14 +281,17 @@ void check_run(const Context& context, Report& report, const std::vector<fs::pat
   std::string newest;
   for (const fs::path& folder : checkpoints) {
     if (folder.extension() == ".partial" || folder.extension() == ".trash") {
-      report.note(folder.filename().string(), "was left by a writer that was killed; the next save removes it");
+      report.note(folder.filename().string(),
+                  "was left by a writer that was killed; the next save removes it");
       continue;
     }
     check_commit(context, report, folder);
     newest = folder.string();
   }
-  if (newest.empty()) report.bad("checkpoints", "there is no finished one");
-  else check_model_folder(context, report, newest + "/model");
+  if (newest.empty())
+    report.bad("checkpoints", "there is no finished one");
+  else
+    check_model_folder(context, report, newest + "/model");
 }
 
 int verify(Context& context) {
@@ -282,11 +304,13 @@ int verify(Context& context) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (!fs::exists(path)) throw Failure(DLLM_NOT_FOUND, "there is no file or folder " + path);
   Report report(context.json());
-  const std::vector<fs::path> checkpoints = fs::is_directory(path) ? checkpoints_of(path) : std::vector<fs::path>();
+  const std::vector<fs::path> checkpoints =
+      fs::is_directory(path) ? checkpoints_of(path) : std::vector<fs::path>();
   if (!checkpoints.empty()) {
     check_run(context, report, checkpoints);
   } else if (fs::is_directory(path) &&
-             (fs::exists(path + "/COMMIT") || fs::path(path).filename().string().rfind("step_", 0) == 0)) {
+             (fs::exists(path + "/COMMIT") ||
+              fs::path(path).filename().string().rfind("step_", 0) == 0)) {
     check_run(context, report, {path});
   } else {
     check_model_folder(context, report, path);
@@ -294,17 +318,19 @@ int verify(Context& context) {
   return report.finish(path);
 }
 
-}  // namespace
+} // namespace
 
 Command verify_command() {
   using Kind = Argument::Kind;
-  return {"verify",
-          "check that a run, a checkpoint or a model is whole",
-          "dllm verify runs/quickstart\n"
-          "  One line per check: ok, note (worth knowing) or bad. Exit code 1 when anything is bad.",
-          {{Kind::positional, "path", "", "a run, a checkpoint or a model folder, a safetensors or GGUF file", true}},
-          {"engine", "model"},
-          verify};
+  return {
+      "verify",
+      "check that a run, a checkpoint or a model is whole",
+      "dllm verify runs/quickstart\n"
+      "  One line per check: ok, note (worth knowing) or bad. Exit code 1 when anything is bad.",
+      {{Kind::positional, "path", "",
+        "a run, a checkpoint or a model folder, a safetensors or GGUF file", true}},
+      {"engine", "model"},
+      verify};
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

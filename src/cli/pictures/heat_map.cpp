@@ -12,8 +12,9 @@
 namespace dllm::cli {
 namespace {
 
-constexpr int kShades = 10;          // of confidence
-constexpr size_t kWordColumns = 48;  // up to so many positions the final tokens stand under their columns
+constexpr int kShades = 10; // of confidence
+constexpr size_t kWordColumns =
+    48; // up to so many positions the final tokens stand under their columns
 constexpr int kLeft = 62, kTop = 64, kRight = 24;
 
 // Classes: m open, p provisional, f given, c0..c9 decided by confidence.
@@ -35,10 +36,11 @@ constexpr std::string_view kStyle = R"(<style>
 
 std::string class_of(uint8_t state, double confidence) {
   switch (state) {
-    case DLLM_MASKED: return "m";
-    case DLLM_PROVISIONAL: return "p";
-    case DLLM_FIXED: return "f";
-    default: return "c" + std::to_string(std::clamp(static_cast<int>(confidence * kShades), 0, kShades - 1));
+  case DLLM_MASKED: return "m";
+  case DLLM_PROVISIONAL: return "p";
+  case DLLM_FIXED: return "f";
+  default:
+    return "c" + std::to_string(std::clamp(static_cast<int>(confidence * kShades), 0, kShades - 1));
   }
 }
 
@@ -63,9 +65,10 @@ double round_number(double least) {
 }
 
 class HeatMap {
- public:
+public:
   HeatMap(const Trace& trace, const TraceSlot& slot)
-      : trace_(trace), slot_(slot), positions_(slot.positions()), rows_(thinned(slot.steps.size(), kMostRows)) {
+      : trace_(trace), slot_(slot), positions_(slot.positions()),
+        rows_(thinned(slot.steps.size(), kMostRows)) {
     per_column_ = std::max<size_t>((positions_ + kMostColumns - 1) / kMostColumns, 1);
     columns_ = std::max<size_t>((positions_ + per_column_ - 1) / per_column_, 1);
     cell_x_ = std::clamp(static_cast<int>(900 / columns_), 3, 30);
@@ -79,16 +82,21 @@ class HeatMap {
   }
 
   std::string draw() {
-    put("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
+    put("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
+        "height=\"{1}\" "
         "style=\"max-width:100%;height:auto\" role=\"img\">\n",
         width_, height_);
-    const std::string model = trace_.model.empty() ? "" : " \u00b7 " + xml_text(cut_to(visible_text(trace_.model), 60));
+    const std::string model =
+        trace_.model.empty() ? "" : " \u00b7 " + xml_text(cut_to(visible_text(trace_.model), 60));
     put("<title>Decoding, slot {}{}</title>\n", slot_.number, model);
     out_ += kStyle;
     put("<rect class=\"page\" width=\"{}\" height=\"{}\"/>\n", width_, height_);
-    put("<text class=\"title\" x=\"{}\" y=\"26\">Which position was decided when, and how surely</text>\n", kLeft);
+    put("<text class=\"title\" x=\"{}\" y=\"26\">Which position was decided when, and how "
+        "surely</text>\n",
+        kLeft);
     const TraceStep& last = slot_.steps.back();
-    put("<text x=\"{}\" y=\"46\">slot {} \u00b7 {} positions \u00b7 {} steps \u00b7 {} network evaluations{}</text>\n",
+    put("<text x=\"{}\" y=\"46\">slot {} \u00b7 {} positions \u00b7 {} steps \u00b7 {} network "
+        "evaluations{}</text>\n",
         kLeft, slot_.number, positions_, last.step, last.evaluations, model);
     cells();
     step_axis();
@@ -101,9 +109,8 @@ class HeatMap {
     return std::move(out_);
   }
 
- private:
-  template <class... A>
-  void put(fmt::format_string<A...> format, A&&... arguments) {
+private:
+  template <class... A> void put(fmt::format_string<A...> format, A&&... arguments) {
     fmt::format_to(std::back_inserter(out_), format, std::forward<A>(arguments)...);
   }
 
@@ -147,11 +154,11 @@ class HeatMap {
     const double per_position = static_cast<double>(cell_x_) / static_cast<double>(per_column_);
     const auto every = static_cast<size_t>(round_number(44 / per_position));
     for (size_t position = 0; position < positions_; position += every) {
-      put("<text x=\"{:.0f}\" y=\"{}\">{}</text>\n", kLeft + static_cast<double>(position) * per_position, bottom_ + 16,
-          position);
+      put("<text x=\"{:.0f}\" y=\"{}\">{}</text>\n",
+          kLeft + static_cast<double>(position) * per_position, bottom_ + 16, position);
     }
-    put("<text class=\"middle\" x=\"{}\" y=\"{}\">position</text>\n", kLeft + static_cast<int>(columns_) * cell_x_ / 2,
-        bottom_ + under_ + 18);
+    put("<text class=\"middle\" x=\"{}\" y=\"{}\">position</text>\n",
+        kLeft + static_cast<int>(columns_) * cell_x_ / 2, bottom_ + under_ + 18);
   }
 
   static constexpr int kWordWidth = 14;
@@ -171,7 +178,8 @@ class HeatMap {
     for (size_t i = 0; i < texts_.size(); ++i) {
       const std::string text = xml_text(word(i));
       if (text.empty()) continue;
-      put("<text class=\"word end\" xml:space=\"preserve\" transform=\"translate({} {}) rotate(-60)\">{}</text>\n",
+      put("<text class=\"word end\" xml:space=\"preserve\" transform=\"translate({} {}) "
+          "rotate(-60)\">{}</text>\n",
           kLeft + static_cast<int>(i) * cell_x_ + cell_x_ / 2 + 4, bottom_ + 14, text);
     }
     put("<text class=\"middle\" x=\"{}\" y=\"{}\">position, with its last token</text>\n",
@@ -182,7 +190,8 @@ class HeatMap {
     int x = kLeft;
     const int y = height_ - 26;
     const auto entry = [&](const char* kind, const char* label, int width) {
-      put("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"14\" height=\"14\" rx=\"3\"/><text x=\"{}\" "
+      put("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"14\" height=\"14\" rx=\"3\"/><text "
+          "x=\"{}\" "
           "y=\"{}\">{}</text>\n",
           kind, x, y, x + 20, y + 11, label);
       x += width;
@@ -191,37 +200,41 @@ class HeatMap {
     entry("p", "provisional", 104);
     entry("f", "given", 74);
     for (int shade = 0; shade < kShades; ++shade) {
-      put("<rect class=\"c{}\" x=\"{}\" y=\"{}\" width=\"14\" height=\"14\"/>\n", shade, x + 14 * shade, y);
+      put("<rect class=\"c{}\" x=\"{}\" y=\"{}\" width=\"14\" height=\"14\"/>\n", shade,
+          x + 14 * shade, y);
     }
-    put("<text x=\"{}\" y=\"{}\">decided, confidence 0 to 1</text>\n", x + 14 * kShades + 8, y + 11);
+    put("<text x=\"{}\" y=\"{}\">decided, confidence 0 to 1</text>\n", x + 14 * kShades + 8,
+        y + 11);
   }
 
   const Trace& trace_;
   const TraceSlot& slot_;
   size_t positions_, per_column_ = 1, columns_ = 1;
-  std::vector<size_t> rows_;  // indices of the steps drawn
+  std::vector<size_t> rows_; // indices of the steps drawn
   int cell_x_ = 0, cell_y_ = 0, width_ = 0, bottom_ = 0, under_ = 0, height_ = 0;
   bool words_ = false;
-  std::vector<std::string> texts_;  // the final ones, with words_
+  std::vector<std::string> texts_; // the final ones, with words_
   std::string out_;
 };
 
-}  // namespace
+} // namespace
 
-std::string heat_map_svg(const Trace& trace, const TraceSlot& slot) { return HeatMap(trace, slot).draw(); }
+std::string heat_map_svg(const Trace& trace, const TraceSlot& slot) {
+  return HeatMap(trace, slot).draw();
+}
 
 std::string xml_text(const std::string& text) {
   std::string safe;
   for (char c : visible_text(text)) {
     switch (c) {
-      case '<': safe += "&lt;"; break;
-      case '>': safe += "&gt;"; break;
-      case '&': safe += "&amp;"; break;
-      case '"': safe += "&quot;"; break;
-      default: safe += c;
+    case '<': safe += "&lt;"; break;
+    case '>': safe += "&gt;"; break;
+    case '&': safe += "&amp;"; break;
+    case '"': safe += "&quot;"; break;
+    default: safe += c;
     }
   }
   return safe;
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -10,7 +10,7 @@
 namespace dllm::cli {
 namespace {
 
-constexpr size_t kBars = 24;  // steps the confidence bars reach back
+constexpr size_t kBars = 24; // steps the confidence bars reach back
 
 winsize size_of(std::FILE* to) {
   winsize size{};
@@ -29,15 +29,17 @@ bool can_draw(std::FILE* to) {
   return isatty(fileno(to)) != 0 && (kind == nullptr || std::string_view(kind) != "dumb");
 }
 
-}  // namespace
+} // namespace
 
-LiveView::LiveView(std::FILE* to) : to_(to), terminal_(can_draw(to)), colour_(terminal_ && !is_set("NO_COLOR")) {}
+LiveView::LiveView(std::FILE* to)
+    : to_(to), terminal_(can_draw(to)), colour_(terminal_ && !is_set("NO_COLOR")) {}
 
 // "step 12/64 · 20 open · confidence ▃▅▆▇ 0.81 · 14 evaluations": the bars are the means of the last steps, the highest is full.
 std::string LiveView::status(const std::vector<TokenCell>& cells, const Progress& progress) {
   const char* between = terminal_ ? " \u00b7 " : ", ";
   std::string line = "step " + std::to_string(progress.step);
-  if (progress.planned >= progress.step && progress.planned > 0) line += "/" + std::to_string(progress.planned);
+  if (progress.planned >= progress.step && progress.planned > 0)
+    line += "/" + std::to_string(progress.planned);
   line += between + std::to_string(progress.open) + " open" + between;
   const float mean = mean_confidence(cells);
   if (mean > 0) {
@@ -64,8 +66,8 @@ void LiveView::show(const std::vector<TokenCell>& cells, const Progress& progres
   }
   const winsize size = size_of(to_);
   // A full row makes some terminals begin a new one: the last column stays free.
-  const auto rows =
-      visible_rows(draw_rows(cells, size.ws_col - 1, colour_), static_cast<size_t>(std::max(size.ws_row - 3, 1)));
+  const auto rows = visible_rows(draw_rows(cells, size.ws_col - 1, colour_),
+                                 static_cast<size_t>(std::max(size.ws_row - 3, 1)));
   std::string frame;
   if (lines_ > 0) frame = "\x1b[" + std::to_string(lines_) + "A\r\x1b[J";
   for (const std::string& row : rows) frame += row + "\n";
@@ -82,4 +84,4 @@ void LiveView::clear() {
   lines_ = 0;
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

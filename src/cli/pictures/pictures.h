@@ -20,24 +20,24 @@ namespace dllm::cli {
 struct TraceStep {
   int64_t step = 0, block = 0, evaluations = 0, open = 0;
   std::vector<int32_t> ids;
-  std::vector<uint8_t> states;  // DLLM_MASKED .. DLLM_FIXED
+  std::vector<uint8_t> states; // DLLM_MASKED .. DLLM_FIXED
   std::vector<float> confidence;
-  std::vector<int64_t> decided;  // positions this step decided
+  std::vector<int64_t> decided; // positions this step decided
 };
 
 struct TraceSlot {
   int64_t number = 0;
-  std::vector<TraceStep> steps;  // never empty
-  size_t positions() const;      // of the longest step
+  std::vector<TraceStep> steps; // never empty
+  size_t positions() const;     // of the longest step
 };
 
 struct Trace {
   std::string model;
   int64_t mask_id = -1;
   std::map<int32_t, std::string> tokens;
-  std::map<std::string, std::string> joined;  // by ids with a space between
-  std::vector<TraceSlot> slots;  // by number, never empty
-  bool cut = false;              // the last line was not whole: its writer was stopped
+  std::map<std::string, std::string> joined; // by ids with a space between
+  std::vector<TraceSlot> slots;              // by number, never empty
+  bool cut = false;                          // the last line was not whole: its writer was stopped
 
   // The text of a token; "⟨id⟩" when the header does not have it.
   std::string text_of(int32_t id) const;
@@ -52,24 +52,25 @@ inline constexpr int64_t kMostCells = 32'000'000, kMostPositions = 1'000'000;
 Trace parse_trace(std::string_view text, const std::string& name);
 
 // The header line of a trace file, with its line break.
-std::string trace_header(const std::string& model, int64_t mask_id, const std::map<int32_t, std::string>& tokens,
+std::string trace_header(const std::string& model, int64_t mask_id,
+                         const std::map<int32_t, std::string>& tokens,
                          const std::map<std::string, std::string>& joined = {});
 // "12 7": how joined names a run of ids.
 std::string joined_key(const int32_t* ids, size_t count);
-inline constexpr size_t kMostJoined = 8;  // tokens of one character
+inline constexpr size_t kMostJoined = 8; // tokens of one character
 
 // ---- a canvas as rows of a terminal (terminal.cpp) ----
 // Colours by state; wide characters are measured, control characters made visible.
 
 struct TokenCell {
-  std::string text;  // "": a token whose character another cell shows
-  uint8_t state;     // DLLM_MASKED .. DLLM_FIXED
+  std::string text; // "": a token whose character another cell shows
+  uint8_t state;    // DLLM_MASKED .. DLLM_FIXED
   float confidence;
 };
 
 struct Rows {
-  std::vector<std::string> text;  // each row ends in plain colours
-  size_t first_open = 0;          // the row of the first open position
+  std::vector<std::string> text; // each row ends in plain colours
+  size_t first_open = 0;         // the row of the first open position
 };
 
 // Rows of at most `columns` columns; colour false: no escape sequences at all.
@@ -99,26 +100,26 @@ float mean_confidence(const std::vector<TokenCell>& cells);
 
 struct Progress {
   int64_t step = 0, evaluations = 0, open = 0;
-  int64_t planned = 0;  // steps in all; 0: not known before
+  int64_t planned = 0; // steps in all; 0: not known before
 };
 
 class LiveView {
- public:
+public:
   // Draws on standard error while something is computed, so that standard output holds the result alone.
   explicit LiveView(std::FILE* to = stderr);
 
   void show(const std::vector<TokenCell>& cells, const Progress& progress);
-  void clear();  // removes the picture
+  void clear(); // removes the picture
   // A terminal that can be drawn on: no pipe, not TERM=dumb. NO_COLOR keeps the picture and drops the colours.
   bool is_terminal() const { return terminal_; }
 
- private:
+private:
   std::string status(const std::vector<TokenCell>& cells, const Progress& progress);
 
   std::FILE* to_;
   bool terminal_, colour_;
-  size_t lines_ = 0;          // rows the last picture took
-  std::vector<float> means_;  // of the steps so far
+  size_t lines_ = 0;         // rows the last picture took
+  std::vector<float> means_; // of the steps so far
 };
 
 // ---- one slot of a trace as an SVG picture (heat_map.cpp) ----
@@ -143,6 +144,6 @@ std::string replay_html(const Trace& trace, int64_t most_cells = kMostPageCells)
 // Which steps are drawn when `most` are allowed: every n-th and always the last.
 std::vector<size_t> thinned(size_t count, size_t most);
 
-extern const std::string_view kReplayPage;  // replay.html
+extern const std::string_view kReplayPage; // replay.html
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

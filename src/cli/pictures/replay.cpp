@@ -16,9 +16,12 @@ constexpr std::string_view kPlace = "@TRACE@";
 Json changes(const TraceStep* before, const TraceStep& now) {
   Json flat = Json::array();
   for (size_t i = 0; i < now.ids.size(); ++i) {
-    const auto thousandths = [i](const TraceStep& step) { return std::lround(step.confidence[i] * 1000); };
+    const auto thousandths = [i](const TraceStep& step) {
+      return std::lround(step.confidence[i] * 1000);
+    };
     const bool same = before != nullptr && i < before->ids.size() && before->ids[i] == now.ids[i] &&
-                      before->states[i] == now.states[i] && thousandths(*before) == thousandths(now);
+                      before->states[i] == now.states[i] &&
+                      thousandths(*before) == thousandths(now);
     if (same) continue;
     flat.push_back(i);
     flat.push_back(now.ids[i]);
@@ -29,8 +32,8 @@ Json changes(const TraceStep* before, const TraceStep& now) {
 }
 
 Json slot_data(const TraceSlot& slot, int64_t most_cells) {
-  const auto most_steps = static_cast<size_t>(
-      std::max<int64_t>(1, most_cells / static_cast<int64_t>(std::max<size_t>(slot.positions(), 1))));
+  const auto most_steps = static_cast<size_t>(std::max<int64_t>(
+      1, most_cells / static_cast<int64_t>(std::max<size_t>(slot.positions(), 1))));
   const std::vector<size_t> kept = thinned(slot.steps.size(), most_steps);
   Json steps = Json::array();
   const TraceStep* before = nullptr;
@@ -63,7 +66,7 @@ std::string script_text(const Json& data) {
   return safe;
 }
 
-}  // namespace
+} // namespace
 
 std::vector<size_t> thinned(size_t count, size_t most) {
   std::vector<size_t> kept;
@@ -80,9 +83,11 @@ std::string replay_html(const Trace& trace, int64_t most_cells) {
   for (const auto& [id, text] : trace.tokens) tokens[std::to_string(id)] = text;
   Json joined = Json::object();
   for (const auto& [ids, text] : trace.joined) joined[ids] = text;
-  Json data = {
-      {"model", trace.model}, {"mask_id", trace.mask_id}, {"tokens", std::move(tokens)},
-               {"joined", joined}, {"slots", Json::array()}};
+  Json data = {{"model", trace.model},
+               {"mask_id", trace.mask_id},
+               {"tokens", std::move(tokens)},
+               {"joined", joined},
+               {"slots", Json::array()}};
   const auto share = most_cells / static_cast<int64_t>(std::max<size_t>(trace.slots.size(), 1));
   for (const TraceSlot& slot : trace.slots) data["slots"].push_back(slot_data(slot, share));
   std::string page(kReplayPage);
@@ -90,4 +95,4 @@ std::string replay_html(const Trace& trace, int64_t most_cells) {
   return page.replace(at, kPlace.size(), script_text(data));
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

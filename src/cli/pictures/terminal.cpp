@@ -9,20 +9,20 @@
 namespace dllm::cli {
 namespace {
 
-constexpr const char* kOpen = "\u2591";  // a light shade block stands for one open position
+constexpr const char* kOpen = "\u2591"; // a light shade block stands for one open position
 constexpr const char* kReset = "\x1b[0m";
-constexpr const char* kFixed = "\x1b[1m";         // bold: given
-constexpr const char* kSure = "\x1b[32m";         // green: decided with a confidence of 0.9 and more
-constexpr const char* kUnsure = "\x1b[36m";       // cyan: decided with less
-constexpr const char* kProvisional = "\x1b[33m";  // yellow: a later step may change it
-constexpr const char* kMasked = "\x1b[2m";        // dim
+constexpr const char* kFixed = "\x1b[1m";        // bold: given
+constexpr const char* kSure = "\x1b[32m";        // green: decided with a confidence of 0.9 and more
+constexpr const char* kUnsure = "\x1b[36m";      // cyan: decided with less
+constexpr const char* kProvisional = "\x1b[33m"; // yellow: a later step may change it
+constexpr const char* kMasked = "\x1b[2m";       // dim
 
 const char* colour_of(const TokenCell& cell) {
   switch (cell.state) {
-    case DLLM_MASKED: return kMasked;
-    case DLLM_PROVISIONAL: return kProvisional;
-    case DLLM_FIXED: return kFixed;
-    default: return cell.confidence >= 0.9f ? kSure : kUnsure;
+  case DLLM_MASKED: return kMasked;
+  case DLLM_PROVISIONAL: return kProvisional;
+  case DLLM_FIXED: return kFixed;
+  default: return cell.confidence >= 0.9f ? kSure : kUnsure;
   }
 }
 
@@ -33,8 +33,7 @@ void append_utf8(std::string& out, utf8proc_int32_t code) {
 }
 
 // Calls f(code point) for each character; what is no UTF-8 is U+FFFD.
-template <class F>
-void each_character(std::string_view text, F&& f) {
+template <class F> void each_character(std::string_view text, F&& f) {
   const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
   auto left = static_cast<utf8proc_ssize_t>(text.size());
   while (left > 0) {
@@ -57,14 +56,15 @@ utf8proc_int32_t harmless(utf8proc_int32_t code) {
   if (code == 0x7F) return 0x2421;
   const auto category = utf8proc_category(code);
   if (category == UTF8PROC_CATEGORY_CF && code != 0x200D) return 0xFFFD;
-  if (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP)
+  if (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_ZL ||
+      category == UTF8PROC_CATEGORY_ZP)
     return 0xFFFD;
   return code;
 }
 
 // Fills rows; a piece may begin in one row and end in the next.
 class Pen {
- public:
+public:
   Pen(int columns, bool colour) : columns_(std::max(columns, 2)), colour_(colour) {}
 
   void put(const TokenCell& cell) {
@@ -95,7 +95,7 @@ class Pen {
     return std::move(rows_);
   }
 
- private:
+private:
   void begin(const TokenCell& cell) {
     if (colour_) row_ += colour_of(cell);
   }
@@ -111,7 +111,7 @@ class Pen {
   Rows rows_;
 };
 
-}  // namespace
+} // namespace
 
 Rows draw_rows(const std::vector<TokenCell>& cells, int columns, bool colour) {
   Pen pen(columns, colour);
@@ -125,7 +125,8 @@ std::vector<std::string> visible_rows(const Rows& rows, size_t height) {
   if (count <= height) return rows.text;
   // A quarter of the window above the first open position: what was just decided stays visible.
   const size_t above = height / 4;
-  const size_t first = std::min(rows.first_open > above ? rows.first_open - above : 0, count - height);
+  const size_t first =
+      std::min(rows.first_open > above ? rows.first_open - above : 0, count - height);
   const auto begin = rows.text.begin() + static_cast<std::ptrdiff_t>(first);
   return {begin, begin + static_cast<std::ptrdiff_t>(height)};
 }
@@ -147,7 +148,8 @@ std::string visible_text(std::string_view text) {
 
 int width_of(std::string_view text) {
   int width = 0;
-  each_character(text, [&](utf8proc_int32_t code) { width += std::max(utf8proc_charwidth(code), 0); });
+  each_character(text,
+                 [&](utf8proc_int32_t code) { width += std::max(utf8proc_charwidth(code), 0); });
   return width;
 }
 
@@ -184,7 +186,8 @@ std::string common_begin(const std::vector<std::string>& items) {
   }
   // Items that part inside a character share its first bytes only.
   const auto goes_on = [&](const std::string& item) {
-    return item.size() > begin.size() && (static_cast<unsigned char>(item[begin.size()]) & 0xC0) == 0x80;
+    return item.size() > begin.size() &&
+           (static_cast<unsigned char>(item[begin.size()]) & 0xC0) == 0x80;
   };
   while (!begin.empty() && std::any_of(items.begin(), items.end(), goes_on)) begin.pop_back();
   return begin;
@@ -203,4 +206,4 @@ std::string in_columns(const std::vector<std::string>& items, int columns) {
   return text;
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 class TraceReader {
- public:
+public:
   explicit TraceReader(std::string name) : name_(std::move(name)) {}
 
   // may_be_cut: the line has no line break, and others came before it.
@@ -45,7 +45,7 @@ class TraceReader {
     return std::move(trace_);
   }
 
- private:
+private:
   [[noreturn]] void fail(const std::string& what) const {
     throw Failure(DLLM_INVALID_ARGUMENT, name_ + ":" + std::to_string(line_) + ": the line " + what,
                   "a trace is what dllm generate --trace FILE writes: one JSON object per line");
@@ -54,16 +54,20 @@ class TraceReader {
   int64_t number(const Json& object, const char* key, bool required) const {
     const auto found = object.find(key);
     if (found == object.end() && !required) return 0;
-    if (found == object.end() || !found->is_number_integer()) fail(std::string("has no whole number \"") + key + "\"");
-    const bool fits = !found->is_number_unsigned() ||
-                      found->get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-    if (!fits || found->get<int64_t>() < 0) fail(std::string("has a bad \"") + key + "\": " + found->dump());
+    if (found == object.end() || !found->is_number_integer())
+      fail(std::string("has no whole number \"") + key + "\"");
+    const bool fits =
+        !found->is_number_unsigned() ||
+        found->get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+    if (!fits || found->get<int64_t>() < 0)
+      fail(std::string("has a bad \"") + key + "\": " + found->dump());
     return found->get<int64_t>();
   }
 
   const Json& list(const Json& object, const char* key) const {
     const auto found = object.find(key);
-    if (found == object.end() || !found->is_array()) fail(std::string("has no list \"") + key + "\"");
+    if (found == object.end() || !found->is_array())
+      fail(std::string("has no list \"") + key + "\"");
     if (static_cast<int64_t>(found->size()) > kMostPositions) {
       fail("has " + std::to_string(found->size()) + " entries in \"" + key + "\", more than " +
            std::to_string(kMostPositions));
@@ -77,8 +81,8 @@ class TraceReader {
     std::vector<T> values;
     for (const Json& item : list(object, key)) {
       if (!item.is_number_unsigned() || item.get<uint64_t>() > static_cast<uint64_t>(most)) {
-        fail(std::string("has ") + item.dump().substr(0, 40) + " in \"" + key + "\", not a whole number from 0 to " +
-             std::to_string(most));
+        fail(std::string("has ") + item.dump().substr(0, 40) + " in \"" + key +
+             "\", not a whole number from 0 to " + std::to_string(most));
       }
       values.push_back(static_cast<T>(item.get<uint64_t>()));
     }
@@ -98,7 +102,8 @@ class TraceReader {
   }
 
   void read_header(const Json& object) {
-    if (const auto model = object.find("model"); model != object.end() && model->is_string()) trace_.model = *model;
+    if (const auto model = object.find("model"); model != object.end() && model->is_string())
+      trace_.model = *model;
     if (const auto mask = object.find("mask_id"); mask != object.end() && mask->is_number_integer())
       trace_.mask_id = *mask;
     read_joined(object);
@@ -106,8 +111,10 @@ class TraceReader {
     if (tokens == object.end()) return;
     if (!tokens->is_object()) fail("has \"tokens\" that are no object");
     for (const auto& [key, value] : tokens->items()) {
-      const bool is_id = !key.empty() && key.size() <= 9 && key.find_first_not_of("0123456789") == std::string::npos;
-      if (!is_id || !value.is_string()) fail("has a token \"" + key.substr(0, 20) + "\" that is no id with a text");
+      const bool is_id = !key.empty() && key.size() <= 9 &&
+                         key.find_first_not_of("0123456789") == std::string::npos;
+      if (!is_id || !value.is_string())
+        fail("has a token \"" + key.substr(0, 20) + "\" that is no id with a text");
       trace_.tokens[std::stoi(key)] = value.get<std::string>();
     }
   }
@@ -117,14 +124,16 @@ class TraceReader {
     if (joined == object.end()) return;
     if (!joined->is_object()) fail("has \"joined\" that is no object");
     for (const auto& [key, value] : joined->items()) {
-      const bool are_ids = key.find_first_not_of("0123456789 ") == std::string::npos && key.size() < 100;
+      const bool are_ids =
+          key.find_first_not_of("0123456789 ") == std::string::npos && key.size() < 100;
       if (!are_ids || !value.is_string()) fail("has a \"joined\" entry that is no ids with a text");
       trace_.joined[key] = value.get<std::string>();
     }
   }
 
   void add_step(const Json& object) {
-    if (object.contains("stopped")) return;  // the decoder's last line: the trace outgrew trace_bytes
+    if (object.contains("stopped"))
+      return; // the decoder's last line: the trace outgrew trace_bytes
     TraceStep step;
     step.step = number(object, "step", true);
     step.block = number(object, "block", false);
@@ -134,15 +143,17 @@ class TraceReader {
     step.confidence = probabilities(object);
     const size_t length = step.ids.size();
     if (step.states.size() != length || step.confidence.size() != length) {
-      fail("has " + std::to_string(length) + " ids, " + std::to_string(step.states.size()) + " states and " +
-           std::to_string(step.confidence.size()) + " confidences");
+      fail("has " + std::to_string(length) + " ids, " + std::to_string(step.states.size()) +
+           " states and " + std::to_string(step.confidence.size()) + " confidences");
     }
     if (object.contains("decided"))
       step.decided = numbers<int64_t>(object, "decided", static_cast<int64_t>(length) - 1);
-    step.open = object.contains("open") ? number(object, "open", true)
-                                        : std::count(step.states.begin(), step.states.end(), DLLM_MASKED);
+    step.open = object.contains("open")
+                    ? number(object, "open", true)
+                    : std::count(step.states.begin(), step.states.end(), DLLM_MASKED);
     cells_ += static_cast<int64_t>(length);
-    if (cells_ > kMostCells) fail("is the one where steps x positions exceed " + std::to_string(kMostCells));
+    if (cells_ > kMostCells)
+      fail("is the one where steps x positions exceed " + std::to_string(kMostCells));
     slot(number(object, "slot", true)).steps.push_back(std::move(step));
   }
 
@@ -160,7 +171,7 @@ class TraceReader {
   Trace trace_;
 };
 
-}  // namespace
+} // namespace
 
 size_t TraceSlot::positions() const {
   size_t most = 0;
@@ -178,7 +189,8 @@ std::vector<std::string> Trace::texts_of(const TraceStep& step) const {
   for (size_t i = 0; i < step.ids.size(); ++i) {
     if (step.states[i] == DLLM_MASKED) continue;
     texts[i] = text_of(step.ids[i]);
-    for (size_t count = 2; !joined.empty() && count <= kMostJoined && i + count <= step.ids.size(); ++count) {
+    for (size_t count = 2; !joined.empty() && count <= kMostJoined && i + count <= step.ids.size();
+         ++count) {
       if (step.states[i + count - 1] == DLLM_MASKED) break;
       const auto found = joined.find(joined_key(step.ids.data() + i, count));
       if (found == joined.end()) continue;
@@ -206,7 +218,8 @@ Trace parse_trace(std::string_view text, const std::string& name) {
   return reader.finish();
 }
 
-std::string trace_header(const std::string& model, int64_t mask_id, const std::map<int32_t, std::string>& tokens,
+std::string trace_header(const std::string& model, int64_t mask_id,
+                         const std::map<int32_t, std::string>& tokens,
                          const std::map<std::string, std::string>& joined) {
   Json texts = Json::object();
   for (const auto& [id, piece] : tokens) texts[std::to_string(id)] = piece;
@@ -215,4 +228,4 @@ std::string trace_header(const std::string& model, int64_t mask_id, const std::m
   return header.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

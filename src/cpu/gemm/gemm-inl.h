@@ -228,8 +228,8 @@ void Panels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, TileCall<W>
   }
 }
 
-constexpr int64_t kRowBlock = 96;     // rows of A that stay in the second-level cache
-constexpr int64_t kChainBlock = 4096; // longer chains are stored and taken up again, exactly
+constexpr int64_t kRowBlock = 96;            // rows of A that stay in the second-level cache
+constexpr int64_t kChainBlock = 4096;        // longer chains are stored and taken up again, exactly
 constexpr int64_t kCheckFlops = 100'000'000; // between two checks of the task: about 2 ms
 
 // Panels between two checks: a multiple of the widest group.
@@ -254,8 +254,7 @@ void Part(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin
       t.a_stride = static_cast<size_t>(g.a_stride);
       t.a_step = static_cast<size_t>(g.a_step);
       t.b = static_cast<const typename L::Unit*>(g.b) + k / L::kBlock * L::kUnits;
-      t.panel_step =
-          static_cast<size_t>((g.b_chain > 0 ? g.b_chain : g.k) / L::kBlock * L::kUnits);
+      t.panel_step = static_cast<size_t>((g.b_chain > 0 ? g.b_chain : g.k) / L::kBlock * L::kUnits);
       t.c = g.c + row * g.c_stride;
       t.c_stride = static_cast<size_t>(g.c_stride);
       t.k = static_cast<size_t>(step);

@@ -92,4 +92,4 @@ double measure_peak_flops(const Workers& pool, int threads);
 // The name of the instruction set in use: "AVX3", "AVX2", "SCALAR".
 const char* simd_target();
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

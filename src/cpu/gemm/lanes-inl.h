@@ -42,8 +42,8 @@ HWY_INLINE V LoadHalves(const uint8_t* p) {
 // What a tile reads. W is the element of an array, or one of the block formats below.
 template <class W> struct Lanes {
   using Unit = W;
-  static constexpr int64_t kBlock = 1;           // numbers of a chain in one panel block
-  static constexpr int64_t kUnits = kPanelRows;  // units of a panel block
+  static constexpr int64_t kBlock = 1;          // numbers of a chain in one panel block
+  static constexpr int64_t kUnits = kPanelRows; // units of a panel block
 };
 
 // A block format: what stays in registers during a block (State), then the vector at its i-th k. `lane` is the first

@@ -153,16 +153,14 @@ void pack_transposed(DType dtype, const void* source, int64_t stride, int64_t n,
 
 void unpack(DType dtype, const void* packed, int64_t n, int64_t k, void* destination,
             const Workers& pool) {
-  with_storage(dtype, [&](auto t) {
-    unpack_typed<decltype(t)>(false, packed, n, k, destination, pool);
-  });
+  with_storage(dtype,
+               [&](auto t) { unpack_typed<decltype(t)>(false, packed, n, k, destination, pool); });
 }
 
 void unpack_transposed(DType dtype, const void* packed, int64_t n, int64_t k, void* destination,
                        const Workers& pool) {
-  with_storage(dtype, [&](auto t) {
-    unpack_typed<decltype(t)>(true, packed, n, k, destination, pool);
-  });
+  with_storage(dtype,
+               [&](auto t) { unpack_typed<decltype(t)>(true, packed, n, k, destination, pool); });
 }
 
 // Panels of block formats: 16 rows x one block are a panel block, [panel][block of k][panel block].
@@ -254,4 +252,4 @@ void pack_dequantized(const WeightFormat& format, const void* packed, int64_t n,
   });
 }
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -2,8 +2,8 @@
 // place.
 
 #include "base/error.h"
-#include "cpu/kernels/strides.h"
 #include "cpu/kernel.h"
+#include "cpu/kernels/strides.h"
 #include "cpu/simd/functions.h"
 #include "graph/op.h"
 
@@ -209,8 +209,10 @@ constexpr KernelEntry kBinaryKernels[] = {
     {"subtract", make_arithmetic<Subtract>},
 };
 
-}  // namespace
+} // namespace
 
-KernelList binary_kernels() { return kBinaryKernels; }
+KernelList binary_kernels() {
+  return kBinaryKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

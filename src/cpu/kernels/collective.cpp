@@ -18,7 +18,7 @@ using graph::AxisSet;
 struct RankPieces {
   int64_t outer = 1;
   int64_t ranks = 1;
-  int64_t piece = 0; // bytes
+  int64_t piece = 0;                              // bytes
   int64_t bytes() const { return outer * piece; } // of one rank
 };
 
@@ -66,9 +66,8 @@ void expect_ranks_of_mesh(const CompileInfo& info, int64_t ranks) {
   if (given == ranks) return;
   if (info.place.is_single()) {
     fail_with_hint("compile for a mesh, with an engine that is one of its ranks",
-                   Code::unimplemented,
-                   "[{}] over {} ranks in graph {}: the cpu engine has one", info.node.op->name,
-                   ranks, info.graph.name());
+                   Code::unimplemented, "[{}] over {} ranks in graph {}: the cpu engine has one",
+                   info.node.op->name, ranks, info.graph.name());
   }
   fail(Code::invalid_argument, "[{}] in graph {} is for {} ranks along {}, the mesh has {}",
        info.node.op->name, info.graph.name(), ranks, graph::axis_name(mesh_axis_of(info)), given);
@@ -161,8 +160,7 @@ Kernel make_all_to_all(const CompileInfo& info) {
       pack_pieces(sent, call.scratch, given, call.pool.task);
       sent = call.scratch;
     }
-    std::byte* received =
-        joins ? call.scratch + (packs ? whole : 0) : call.outputs[0].data;
+    std::byte* received = joins ? call.scratch + (packs ? whole : 0) : call.outputs[0].data;
     call.communicator->all_to_all(group, sent, received, given.bytes(), call.pool.task);
     if (joins) join_pieces(received, call.outputs[0].data, made, call.pool.task);
   };
@@ -192,17 +190,16 @@ Kernel make_axis_index(const CompileInfo& info) {
 }
 
 constexpr KernelEntry kCollectiveKernels[] = {
-    {"all_gather", make_all_gather},
-    {"all_reduce", make_all_reduce},
-    {"all_reduce_max", make_all_reduce},
-    {"all_to_all", make_all_to_all},
-    {"axis_index", make_axis_index},
-    {"permute", make_permute},
+    {"all_gather", make_all_gather},         {"all_reduce", make_all_reduce},
+    {"all_reduce_max", make_all_reduce},     {"all_to_all", make_all_to_all},
+    {"axis_index", make_axis_index},         {"permute", make_permute},
     {"reduce_scatter", make_reduce_scatter},
 };
 
-}  // namespace
+} // namespace
 
-KernelList collective_kernels() { return kCollectiveKernels; }
+KernelList collective_kernels() {
+  return kCollectiveKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

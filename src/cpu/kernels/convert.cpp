@@ -82,8 +82,10 @@ constexpr KernelEntry kConvertKernels[] = {
     {"convert", make_convert},
 };
 
-}  // namespace
+} // namespace
 
-KernelList convert_kernels() { return kConvertKernels; }
+KernelList convert_kernels() {
+  return kConvertKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -8,10 +8,10 @@
 namespace dllm::cpu {
 
 struct DrawRequest {
-  float temperature = 0; // <= 0: the caller's argmax
-  int32_t top_k = 0;     // 0: off
-  float top_p = 1;       // >= 1: off
-  float uniform = 0;     // in [0, 1)
+  float temperature = 0;        // <= 0: the caller's argmax
+  int32_t top_k = 0;            // 0: off
+  float top_p = 1;              // >= 1: off
+  float uniform = 0;            // in [0, 1)
   const float* noise = nullptr; // (vocab): the largest logit / temperature + noise is drawn instead
   bool nucleus_first = false;   // top_p before top_k
 };

@@ -34,7 +34,8 @@ public:
   void gather(const float* from, int64_t n, int64_t repeat, float* to, const Workers& pool) const;
   // f(expert, panel_begin, panel_end) for every expert that has rows, cut over `panels` where there
   // are fewer experts than threads; inline when `flops` of work are not worth a thread.
-  template <class F> void each(const Workers& pool, double flops, int64_t panels, const F& f) const {
+  template <class F>
+  void each(const Workers& pool, double flops, int64_t panels, const F& f) const {
     const Workers used = flops < 2e6 ? pool.serial() : pool;
     const int64_t wanted = used.pool == nullptr ? 1 : 3 * used.threads();
     const int64_t most = std::max<int64_t>(1, panels / kLeastPanels);
@@ -81,7 +82,7 @@ private:
   DType dtype_;
   const WeightFormat* format_; // of weights in blocks, or null
   int64_t scratch_ = -1;       // packed here when no form is kept
-  int64_t transposed_ = -1;        // blocks, transposed: f32 panels
+  int64_t transposed_ = -1;    // blocks, transposed: f32 panels
 };
 
 } // namespace dllm::cpu

@@ -1,7 +1,7 @@
 // Linear maps of experts: a matrix per row, chosen by number.
 
-#include "cpu/kernels/expert_groups.h"
 #include "cpu/kernel.h"
+#include "cpu/kernels/expert_groups.h"
 #include "cpu/kernels/rows/rows.h"
 
 namespace dllm::cpu {
@@ -168,8 +168,10 @@ constexpr KernelEntry kExpertLinearKernels[] = {
     {"expert_linear_weight_grad", make_expert_linear_weight_grad},
 };
 
-}  // namespace
+} // namespace
 
-KernelList expert_linear_kernels() { return kExpertLinearKernels; }
+KernelList expert_linear_kernels() {
+  return kExpertLinearKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -60,8 +60,10 @@ constexpr KernelEntry kGatedActivationKernels[] = {
     {"gated_activation_grad", make_gated_activation_grad},
 };
 
-}  // namespace
+} // namespace
 
-KernelList gated_activation_kernels() { return kGatedActivationKernels; }
+KernelList gated_activation_kernels() {
+  return kGatedActivationKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

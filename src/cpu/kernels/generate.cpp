@@ -53,17 +53,16 @@ Kernel make_random_bits(const CompileInfo& info) {
 }
 
 constexpr KernelEntry kGenerateKernels[] = {
-    {"barrier", make_view},
-    {"bitcast", make_view},
-    {"iota", make_iota},
-    {"random_bits", make_random_bits},
-    {"reshape", make_view},
-    {"stop_gradient", make_view},
+    {"barrier", make_view}, {"bitcast", make_view},
+    {"iota", make_iota},    {"random_bits", make_random_bits},
+    {"reshape", make_view}, {"stop_gradient", make_view},
     {"vary", make_view},
 };
 
-}  // namespace
+} // namespace
 
-KernelList generate_kernels() { return kGenerateKernels; }
+KernelList generate_kernels() {
+  return kGenerateKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

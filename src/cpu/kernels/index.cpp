@@ -142,8 +142,10 @@ constexpr KernelEntry kIndexKernels[] = {
     {"take", make_take},
 };
 
-}  // namespace
+} // namespace
 
-KernelList index_kernels() { return kIndexKernels; }
+KernelList index_kernels() {
+  return kIndexKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

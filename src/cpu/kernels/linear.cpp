@@ -152,8 +152,10 @@ constexpr KernelEntry kLinearKernels[] = {
     {"linear_weight_grad", make_linear_weight_grad},
 };
 
-}  // namespace
+} // namespace
 
-KernelList linear_kernels() { return kLinearKernels; }
+KernelList linear_kernels() {
+  return kLinearKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -179,9 +179,8 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
     std::fill_n(dx, capacity * in, 0.0f);
     if (active.size() == 0) {
       if (want_weight) {
-        split(call.pool, vocab * in, grain_of(1), [&](int64_t begin, int64_t end) {
-          std::fill(dweight + begin, dweight + end, 0.0f);
-        });
+        split(call.pool, vocab * in, grain_of(1),
+              [&](int64_t begin, int64_t end) { std::fill(dweight + begin, dweight + end, 0.0f); });
       }
       if (want_bias) std::fill_n(dbias, vocab, 0.0f);
       return;
@@ -243,8 +242,10 @@ constexpr KernelEntry kLinearCrossEntropyKernels[] = {
     {"linear_cross_entropy_grad", make_linear_cross_entropy_grad},
 };
 
-}  // namespace
+} // namespace
 
-KernelList linear_cross_entropy_kernels() { return kLinearCrossEntropyKernels; }
+KernelList linear_cross_entropy_kernels() {
+  return kLinearCrossEntropyKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -1,8 +1,8 @@
 // Operations that move elements without changing them: broadcast, transpose, slice, dynamic_slice,
 // dynamic_update_slice, pad, concat, reverse.
 
-#include "cpu/kernels/strides.h"
 #include "cpu/kernel.h"
+#include "cpu/kernels/strides.h"
 
 #include <algorithm>
 #include <cstring>
@@ -198,8 +198,10 @@ constexpr KernelEntry kMovementKernels[] = {
     {"transpose", make_transpose},
 };
 
-}  // namespace
+} // namespace
 
-KernelList movement_kernels() { return kMovementKernels; }
+KernelList movement_kernels() {
+  return kMovementKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -151,8 +151,10 @@ constexpr KernelEntry kNormKernels[] = {
     {"rms_norm_grad", make_rms_norm_grad},
 };
 
-}  // namespace
+} // namespace
 
-KernelList norm_kernels() { return kNormKernels; }
+KernelList norm_kernels() {
+  return kNormKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -61,8 +61,10 @@ constexpr KernelEntry kOptimizerKernels[] = {
     {"sum_of_squares", make_sum_of_squares},
 };
 
-}  // namespace
+} // namespace
 
-KernelList optimizer_kernels() { return kOptimizerKernels; }
+KernelList optimizer_kernels() {
+  return kOptimizerKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -170,15 +170,14 @@ Kernel make_take_along(const CompileInfo& info) {
 }
 
 constexpr KernelEntry kOrderKernels[] = {
-    {"argmax", make_argmax},
-    {"cumsum", make_cumsum},
-    {"sort", make_sort},
-    {"take_along", make_take_along},
-    {"top_k", make_top_k},
+    {"argmax", make_argmax},         {"cumsum", make_cumsum}, {"sort", make_sort},
+    {"take_along", make_take_along}, {"top_k", make_top_k},
 };
 
-}  // namespace
+} // namespace
 
-KernelList order_kernels() { return kOrderKernels; }
+KernelList order_kernels() {
+  return kOrderKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -192,8 +192,10 @@ constexpr KernelEntry kReduceKernels[] = {
     {"sum", make_reduce},
 };
 
-}  // namespace
+} // namespace
 
-KernelList reduce_kernels() { return kReduceKernels; }
+KernelList reduce_kernels() {
+  return kReduceKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -64,7 +64,7 @@ KernelTable table_of_lists() {
   return table;
 }
 
-}  // namespace
+} // namespace
 
 KernelFactory find_kernel(std::string_view op) {
   static const KernelTable table = table_of_lists();
@@ -72,4 +72,4 @@ KernelFactory find_kernel(std::string_view op) {
   return found != table.end() ? found->second : nullptr;
 }
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

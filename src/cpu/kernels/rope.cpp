@@ -1,5 +1,5 @@
-#include "cpu/kernels/rows/rows.h"
 #include "cpu/kernel.h"
+#include "cpu/kernels/rows/rows.h"
 
 namespace dllm::cpu {
 namespace {
@@ -47,8 +47,10 @@ constexpr KernelEntry kRopeKernels[] = {
     {"rope", make_rope},
 };
 
-}  // namespace
+} // namespace
 
-KernelList rope_kernels() { return kRopeKernels; }
+KernelList rope_kernels() {
+  return kRopeKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -1,8 +1,8 @@
 // select(predicate, on_true, on_false) and clamp(low, x, high), elementwise.
 
 #include "base/error.h"
-#include "cpu/kernels/strides.h"
 #include "cpu/kernel.h"
+#include "cpu/kernels/strides.h"
 
 namespace dllm::cpu {
 namespace {
@@ -61,8 +61,10 @@ constexpr KernelEntry kSelectKernels[] = {
     {"select", make_select},
 };
 
-}  // namespace
+} // namespace
 
-KernelList select_kernels() { return kSelectKernels; }
+KernelList select_kernels() {
+  return kSelectKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -150,4 +150,4 @@ void Broadcasting::build(const std::vector<Shape>& shapes, const Shape& to) {
   }
 }
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

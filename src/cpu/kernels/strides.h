@@ -90,4 +90,4 @@ private:
   std::vector<std::vector<int64_t>> strides_; // per operand and axis, in elements
 };
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -1,7 +1,7 @@
-#include "cpu/kernels/draw.h"
 #include "cpu/kernel.h"
-#include "cpu/kernels/weight.h"
+#include "cpu/kernels/draw.h"
 #include "cpu/kernels/rows/rows.h"
+#include "cpu/kernels/weight.h"
 
 #include <cmath>
 #include <limits>
@@ -174,8 +174,10 @@ constexpr KernelEntry kTokenStatisticsKernels[] = {
     {"token_statistics", make_token_statistics},
 };
 
-}  // namespace
+} // namespace
 
-KernelList token_statistics_kernels() { return kTokenStatisticsKernels; }
+KernelList token_statistics_kernels() {
+  return kTokenStatisticsKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -84,8 +84,9 @@ Kernel make_round(const CompileInfo& info) {
   return make_map<float, float>(info, [](float x) { return round_even(x); });
 }
 Kernel make_is_finite(const CompileInfo& info) {
-  return make_map<float, uint8_t>(
-      info, [](float x) -> uint8_t { return (std::bit_cast<uint32_t>(x) & 0x7F800000u) != 0x7F800000u; });
+  return make_map<float, uint8_t>(info, [](float x) -> uint8_t {
+    return (std::bit_cast<uint32_t>(x) & 0x7F800000u) != 0x7F800000u;
+  });
 }
 Kernel make_logical_not(const CompileInfo& info) {
   return make_map<uint8_t, uint8_t>(info, [](uint8_t x) { return static_cast<uint8_t>(1 - x); });
@@ -93,14 +94,16 @@ Kernel make_logical_not(const CompileInfo& info) {
 
 std::vector<KernelEntry> unary_entries() {
   std::vector<KernelEntry> entries = {
-      {"absolute", make_absolute}, {"floor", make_floor}, {"is_finite", make_is_finite}, {"logical_not", make_logical_not},
-      {"negate", make_negate},     {"round", make_round}, {"sign", make_sign},
+      {"absolute", make_absolute},   {"floor", make_floor},
+      {"is_finite", make_is_finite}, {"logical_not", make_logical_not},
+      {"negate", make_negate},       {"round", make_round},
+      {"sign", make_sign},
   };
   for (const Function& function : functions()) entries.push_back({function.name, make_function});
   return entries;
 }
 
-}  // namespace
+} // namespace
 
 // The exact ones above, and every function of simd/functions.cpp.
 KernelList unary_kernels() {
@@ -108,4 +111,4 @@ KernelList unary_kernels() {
   return entries;
 }
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

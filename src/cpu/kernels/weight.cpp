@@ -113,4 +113,4 @@ int64_t vocab_block(int64_t rows, int64_t vocab) {
   return std::min(wanted / kStep * kStep, (vocab + kStep - 1) / kStep * kStep);
 }
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

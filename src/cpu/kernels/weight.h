@@ -35,7 +35,7 @@ private:
   DType dtype_;
   const WeightFormat* format_; // of a weight in blocks, or null
   int64_t scratch_ = -1;       // packed here when no form is kept
-  int64_t transposed_ = -1;        // blocks, transposed: f32 panels
+  int64_t transposed_ = -1;    // blocks, transposed: f32 panels
 };
 
 // The packed form kept for an operand; blocks have no transposed one, theirs is made from kPacked.
@@ -83,4 +83,4 @@ int64_t rows_in_use(const KernelCall& call, int input, int64_t capacity);
 // depend on it.
 int64_t vocab_block(int64_t rows, int64_t vocab);
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

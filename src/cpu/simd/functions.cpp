@@ -11,18 +11,18 @@
 
 // Every function: the name of its operation, its name here, its value at a vector v.
 #undef DLLM_FUNCTIONS
-#define DLLM_FUNCTIONS(X)                            \
-  X("exp", Exp, Exp(d, v))                           \
-  X("expm1", Expm1, Expm1(d, v))                     \
-  X("log", Log, Log(d, v))                           \
-  X("log1p", Log1p, Log1p(d, v))                     \
-  X("tanh", Tanh, Tanh(d, v))                        \
-  X("logistic", Logistic, Logistic(d, v))            \
-  X("erf", Erf, Erf(d, v))                           \
-  X("erf_inv", ErfInv, ErfInv(d, v))                 \
-  X("sin", Sin, Sin(d, v))                           \
-  X("cos", Cos, Cos(d, v))                           \
-  X("sqrt", Sqrt, ((void)d, hn::Sqrt(v)))            \
+#define DLLM_FUNCTIONS(X)                                                                          \
+  X("exp", Exp, Exp(d, v))                                                                         \
+  X("expm1", Expm1, Expm1(d, v))                                                                   \
+  X("log", Log, Log(d, v))                                                                         \
+  X("log1p", Log1p, Log1p(d, v))                                                                   \
+  X("tanh", Tanh, Tanh(d, v))                                                                      \
+  X("logistic", Logistic, Logistic(d, v))                                                          \
+  X("erf", Erf, Erf(d, v))                                                                         \
+  X("erf_inv", ErfInv, ErfInv(d, v))                                                               \
+  X("sin", Sin, Sin(d, v))                                                                         \
+  X("cos", Cos, Cos(d, v))                                                                         \
+  X("sqrt", Sqrt, ((void)d, hn::Sqrt(v)))                                                          \
   X("rsqrt", Rsqrt, hn::Div(hn::Set(d, 1.0f), hn::Sqrt(v)))
 
 HWY_BEFORE_NAMESPACE();
@@ -37,9 +37,9 @@ template <class F> HWY_INLINE void Map(const float* x, float* y, int64_t count, 
   for (; i < count; ++i) hn::StoreU(f(one, hn::LoadU(one, x + i)), one, y + i);
 }
 
-#define DLLM_MAP(NAME, FUNCTION, EXPRESSION)                             \
-  void Map##FUNCTION(const float* x, float* y, int64_t count) {          \
-    Map(x, y, count, [](auto d, auto v) HWY_ATTR { return EXPRESSION; }); \
+#define DLLM_MAP(NAME, FUNCTION, EXPRESSION)                                                       \
+  void Map##FUNCTION(const float* x, float* y, int64_t count) {                                    \
+    Map(x, y, count, [](auto d, auto v) HWY_ATTR { return EXPRESSION; });                          \
   }
 DLLM_FUNCTIONS(DLLM_MAP)
 #undef DLLM_MAP
@@ -59,10 +59,10 @@ HWY_AFTER_NAMESPACE();
 namespace dllm::cpu {
 
 // One exported table and one entry per function: the entry picks the instruction set at each call.
-#define DLLM_ENTRY(NAME, FUNCTION, EXPRESSION)                          \
-  HWY_EXPORT(Map##FUNCTION);                                            \
-  static void Call##FUNCTION(const float* x, float* y, int64_t count) { \
-    HWY_DYNAMIC_DISPATCH(Map##FUNCTION)(x, y, count);                   \
+#define DLLM_ENTRY(NAME, FUNCTION, EXPRESSION)                                                     \
+  HWY_EXPORT(Map##FUNCTION);                                                                       \
+  static void Call##FUNCTION(const float* x, float* y, int64_t count) {                            \
+    HWY_DYNAMIC_DISPATCH(Map##FUNCTION)(x, y, count);                                              \
   }
 DLLM_FUNCTIONS(DLLM_ENTRY)
 #undef DLLM_ENTRY

@@ -11,7 +11,7 @@ namespace dllm::cpu {
 using MapFn = void (*)(const float* x, float* y, int64_t count);
 
 struct Function {
-  std::string_view name;  // of its operation
+  std::string_view name; // of its operation
   MapFn map;
 };
 // The table of functions.cpp. rsqrt is 1 / sqrt, both exact.
@@ -27,4 +27,4 @@ float max16(const float* x, int64_t count);
 // x^y through double precision, written out so that every machine gives the same bits. Special cases as C's pow.
 float power(float x, float y);
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

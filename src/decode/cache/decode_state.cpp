@@ -27,8 +27,8 @@ int64_t row_capacity(int64_t length) {
 }
 
 DecodeState::DecodeState(std::shared_ptr<model::Model> model, int64_t shift)
-    : model_(std::move(model)), stacks_(model::state_stacks(model_->config())), saves_(model::has_saved(stacks_)),
-      shift_(shift) {}
+    : model_(std::move(model)), stacks_(model::state_stacks(model_->config())),
+      saves_(model::has_saved(stacks_)), shift_(shift) {}
 
 // The last border at most `end` from whose tokens a pass can go on.
 int64_t DecodeState::saved_edge(const Row& row, int64_t end) const {
@@ -58,7 +58,8 @@ int64_t DecodeState::best_row(std::span<const int32_t> known, const AttentionSpa
   return best;
 }
 
-int64_t DecodeState::acquire(int64_t length, std::span<const int32_t> known, const AttentionSpan& span) {
+int64_t DecodeState::acquire(int64_t length, std::span<const int32_t> known,
+                             const AttentionSpan& span) {
   const int64_t wanted = row_capacity(length);
   int64_t common = 0;
   int64_t found = best_row(known, span, &common);
@@ -103,7 +104,8 @@ void DecodeState::commit(int64_t row, std::span<const int32_t> ids, int64_t begi
 
 void DecodeState::rewind(int64_t row, int64_t end) {
   Row& kept = rows_[static_cast<size_t>(row)];
-  const int64_t edge = saved_edge(kept, std::min(static_cast<int64_t>(kept.tokens.size()), std::max<int64_t>(end, 0)));
+  const int64_t edge = saved_edge(
+      kept, std::min(static_cast<int64_t>(kept.tokens.size()), std::max<int64_t>(end, 0)));
   kept.tokens.resize(static_cast<size_t>(edge));
   std::erase_if(kept.snapshots, [&](const Snapshot& snapshot) { return snapshot.position > edge; });
 }
@@ -124,13 +126,15 @@ SavedPass DecodeState::saved_pass(int64_t row, int64_t begin, int64_t final_end)
   for (const Snapshot& snapshot : snapshots) {
     if (snapshot.position == begin) pass.from = snapshot.place;
   }
-  if (pass.from < 0 && begin > 0) fail(Code::internal, "no snapshot of row {} at position {}", row, begin);
+  if (pass.from < 0 && begin > 0)
+    fail(Code::internal, "no snapshot of row {} at position {}", row, begin);
   pass.length = std::max<int64_t>(0, final_end - shift_ - begin);
   if (pass.length == 0) return pass;
   // A free place, else that of a snapshot behind the window's beginning (it is out of date), else of the oldest.
   const auto is_free = [&](int64_t place) {
-    return std::none_of(snapshots.begin(), snapshots.end(),
-                        [&](const Snapshot& snapshot) { return snapshot.place == place && snapshot.position <= begin; });
+    return std::none_of(snapshots.begin(), snapshots.end(), [&](const Snapshot& snapshot) {
+      return snapshot.place == place && snapshot.position <= begin;
+    });
   };
   for (int64_t place = 0; place < model::kSnapshots && pass.to < 0; ++place) {
     if (is_free(place)) pass.to = place;
@@ -179,12 +183,14 @@ Tensor DecodeState::widened(size_t number, int64_t rows, int64_t capacity) const
   std::memset(made.mutable_bytes(), 0, static_cast<size_t>(made.byte_size()));
   if (buffers_.empty() || buffers_[number] == nullptr) return made;
   const Tensor old = buffers_[number]->read();
-  const int64_t count = this->rows(), line = stack.slot.shape.count() * dtype_size(stack.slot.dtype);
-  const int64_t from = stack.layer_rows({1, capacity_}), to = stack.layer_rows({1, capacity}); // rows of a request
+  const int64_t count = this->rows(),
+                line = stack.slot.shape.count() * dtype_size(stack.slot.dtype);
+  const int64_t from = stack.layer_rows({1, capacity_}),
+                to = stack.layer_rows({1, capacity}); // rows of a request
   for (int64_t i = 0; i < static_cast<int64_t>(stack.layers.size()) * count; ++i) {
     const int64_t layer = i / count, row = i % count;
-    std::memcpy(made.mutable_bytes() + (layer * rows + row) * to * line, old.bytes() + i * from * line,
-                static_cast<size_t>(from * line));
+    std::memcpy(made.mutable_bytes() + (layer * rows + row) * to * line,
+                old.bytes() + i * from * line, static_cast<size_t>(from * line));
   }
   return made;
 }
@@ -199,7 +205,8 @@ void DecodeState::resize(int64_t rows, int64_t capacity) {
         capacity, model_->config().layers, all, kMostRows);
   }
   StateBuffers made;
-  for (size_t i = 0; i < stacks_.size(); ++i) made.push_back(model_->engine().upload(widened(i, rows, capacity)));
+  for (size_t i = 0; i < stacks_.size(); ++i)
+    made.push_back(model_->engine().upload(widened(i, rows, capacity)));
   buffers_ = std::move(made);
   rows_.resize(static_cast<size_t>(rows));
   capacity_ = capacity;

@@ -82,7 +82,8 @@ private:
     uint64_t last_use = 0;
   };
   int64_t saved_edge(const Row& row, int64_t end) const;
-  int64_t best_row(std::span<const int32_t> known, const AttentionSpan& span, int64_t* common) const;
+  int64_t best_row(std::span<const int32_t> known, const AttentionSpan& span,
+                   int64_t* common) const;
   void resize(int64_t rows, int64_t capacity);
   Tensor widened(size_t stack, int64_t rows, int64_t capacity) const;
 

@@ -26,8 +26,8 @@ Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
     : model_(std::move(model)), options_(policy_options(options)), schedule_(schedule_of(options_)),
       policy_(make_policy(options_.str("policy"), policy_setup(*model_, options_, *schedule_))),
       mask_id_(mask_id_of(*model_, *policy_)),
-      program_(model_, pass_settings(*model_, options_, *policy_)), state_(model_, program_.shift()),
-      version_(model_->version()) {
+      program_(model_, pass_settings(*model_, options_, *policy_)),
+      state_(model_, program_.shift()), version_(model_->version()) {
   set_loop(pass_settings(*model_, options_, *policy_));
 }
 
@@ -54,8 +54,8 @@ void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
   }
 }
 
-void Decoder::open_canvas(Request& request, std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
-                        int64_t length) {
+void Decoder::open_canvas(Request& request, std::span<const int32_t> canvas,
+                          std::span<const uint8_t> fixed, int64_t length) {
   const int64_t vocab = model_->config().vocab_size;
   for (size_t i = 0; i < static_cast<size_t>(length); ++i) {
     const bool given = i < canvas.size() && (fixed.empty() || fixed[i] != 0);
@@ -187,8 +187,13 @@ RequestCopyRef Decoder::copy_of(const Entry& entry) const {
 }
 
 DecoderTotals Decoder::totals() const {
-  return {launches_,         round_trips_,    state_.bytes(), state_.rows(),
-          state_.capacity(), state_.reused(), program_.computed() + loop_computed_};
+  return {launches_,
+          round_trips_,
+          state_.bytes(),
+          state_.rows(),
+          state_.capacity(),
+          state_.reused(),
+          program_.computed() + loop_computed_};
 }
 
 void Decoder::publish(const std::vector<Entry*>& changed, bool drop_others) {

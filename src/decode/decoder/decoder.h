@@ -59,7 +59,8 @@ public:
   // inside of a forward pass, between two operations: the step is then suspended and goes on with the next
   // call of this, step or run, with the weights it began with. start, add, remove, predict and commit drop
   // it, as a cancel does: no canvas has changed. A call takes at least one operation.
-  int64_t step_for(std::chrono::nanoseconds budget, const EventFn& fn = nullptr, Task* task = nullptr);
+  int64_t step_for(std::chrono::nanoseconds budget, const EventFn& fn = nullptr,
+                   Task* task = nullptr);
   // Whether a step is suspended; from any thread.
   bool is_suspended() const { return suspended_.load(std::memory_order_relaxed); }
   // Steps until none is active. Answers false when the callback stopped it.
@@ -119,7 +120,8 @@ private:
   std::vector<Change> advance(const std::vector<Entry*>& active, int64_t limit, const Task* task);
   std::vector<Entry*> active_requests();
   // decoder_slices.cpp. The changes of one step; nothing when it is suspended.
-  std::optional<std::vector<Change>> advance_until(SlicedCall::Clock::time_point until, const Task* task);
+  std::optional<std::vector<Change>> advance_until(SlicedCall::Clock::time_point until,
+                                                   const Task* task);
   void drop_suspended();
   // decoder_run.cpp. Sends the events of a step; false when the callback stops.
   bool show(const EventFn& fn, const std::vector<Change>& changes);
@@ -141,14 +143,14 @@ private:
   Replay::Part launch_loop(const std::vector<Entry*>& requests, std::span<const LoopRow> rows,
                            const Weights& weights, int64_t limit, const Task* task);
   std::vector<LoopPlan> fill_caches(const std::vector<Entry*>& active, const Weights& weights,
-                                   const Task* task);
+                                    const Task* task);
   std::vector<Change> replay();
   void replay_predictions(Entry& entry, const LoopRecord& record, int64_t step, int64_t row);
   Change replay_step(Entry& entry, const LoopRecord& record, int64_t step, int64_t row);
   Change finish(Entry& entry, Outcome outcome);
   void apply_stop(Request& request, Outcome& outcome);
-  void open_canvas(Request& request, std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
-                 int64_t length);
+  void open_canvas(Request& request, std::span<const int32_t> canvas,
+                   std::span<const uint8_t> fixed, int64_t length);
   void drop_cache(Entry& entry);
   // The weights of a step, all of its passes: K and V of other ones are dropped.
   Weights take_weights(const Task* task);
@@ -175,8 +177,8 @@ private:
   std::map<int64_t, Entry> requests_;
   int64_t launches_ = 0, round_trips_ = 0;
   int64_t loop_computed_ = 0; // positions of loops
-  int64_t capacity_ = 0; // most positions a pass predicted
-  int64_t version_ = 0; // of the weights that K and V were computed with
+  int64_t capacity_ = 0;      // most positions a pass predicted
+  int64_t version_ = 0;       // of the weights that K and V were computed with
   Published published_;
   std::atomic<bool> suspended_{false};
   std::vector<Change> sliced_changes_; // of the step in sliced_

@@ -43,7 +43,7 @@ bool Decoder::in_loop(const std::vector<Entry*>& active) const {
 // Passes that only write K and V, until every request's window is the one of all steps of its
 // block.
 std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Entry*>& active,
-                                          const Weights& weights, const Task* task) {
+                                           const Weights& weights, const Task* task) {
   const int64_t shift = program_.shift();
   std::vector<LoopPlan> plans(active.size());
   // A session's own passes, then one over what is decided and not kept.
@@ -171,7 +171,8 @@ Decoder::Change Decoder::replay_step(Entry& entry, const LoopRecord& record, int
   Outcome outcome = entry.session->apply(request, entry.pass, entry.predictions);
   for (int64_t position = begin; position < end; ++position) {
     if (request.states[static_cast<size_t>(position)] == State::fixed) continue;
-    const int32_t host = request.is_open(position) ? -1 : request.ids[static_cast<size_t>(position)];
+    const int32_t host =
+        request.is_open(position) ? -1 : request.ids[static_cast<size_t>(position)];
     const int32_t device = record.after(step, row, position - begin);
     if (host == device) continue;
     fail_with_hint("set loop to host, and report this", Code::internal,
@@ -181,8 +182,8 @@ Decoder::Change Decoder::replay_step(Entry& entry, const LoopRecord& record, int
   const bool last = step + 1 == record.steps(row);
   if (outcome.block_ended != (last && !record.goes_on(row))) {
     fail_with_hint("set loop to host, and report this", Code::internal,
-                   "slot {}, step {}, position {}: the block is {} for the host alone", request.number,
-                   number, begin, outcome.block_ended ? "over" : "not over");
+                   "slot {}, step {}, position {}: the block is {} for the host alone",
+                   request.number, number, begin, outcome.block_ended ? "over" : "not over");
   }
   return finish(entry, std::move(outcome));
 }

@@ -7,13 +7,14 @@
 
 namespace dllm::decode {
 
-std::optional<std::vector<Decoder::Change>> Decoder::advance_until(SlicedCall::Clock::time_point until,
-                                                                   const Task* task) {
+std::optional<std::vector<Decoder::Change>>
+Decoder::advance_until(SlicedCall::Clock::time_point until, const Task* task) {
   bool ended = false;
   try {
     ended = sliced_.is_paused()
                 ? sliced_.resume(until, task)
-                : sliced_.start([this](const Task* inner) { sliced_changes_ = advance(1, inner); }, until, task);
+                : sliced_.start([this](const Task* inner) { sliced_changes_ = advance(1, inner); },
+                                until, task);
   } catch (...) {
     suspended_.store(false, std::memory_order_relaxed);
     throw;
@@ -56,7 +57,9 @@ Event step_event(const Request& request, int64_t block, std::vector<int32_t> cha
       .set("block", block)
       .set("step", request.steps)
       .set("nfe", request.evaluations);
-  event.set("open", request.open_count(0, request.length())).set("ids", request.ids).set("states", states);
+  event.set("open", request.open_count(0, request.length()))
+      .set("ids", request.ids)
+      .set("states", states);
   return event.set("confidence", request.confidence).set("changed", std::move(changed));
 }
 
@@ -90,8 +93,8 @@ bool Decoder::show(const EventFn& fn, const std::vector<Change>& changes) {
         .set("block", outcome.block)
         .set("begin", outcome.begin)
         .set("end", outcome.end);
-    event.set("ids",
-              std::vector<int32_t>(request.ids.begin() + outcome.begin, request.ids.begin() + outcome.end));
+    event.set("ids", std::vector<int32_t>(request.ids.begin() + outcome.begin,
+                                          request.ids.begin() + outcome.end));
     go_on = tell(fn, event) && go_on;
   }
   return go_on;
@@ -101,10 +104,11 @@ bool Decoder::run(const EventFn& fn, Task* task) {
   replay_.reset();
   for (int64_t steps = 1; active_count() > 0; ++steps) {
     if (!is_suspended()) check_task(task);
-    const std::vector<Change> changes = is_suspended()
-                                            ? *advance_until(SlicedCall::Clock::time_point::max(), task)
-                                            : advance(INT64_MAX, task);
-    if (task != nullptr) task->set_progress(steps, 0); // how many there will be depends on the tokens
+    const std::vector<Change> changes =
+        is_suspended() ? *advance_until(SlicedCall::Clock::time_point::max(), task)
+                       : advance(INT64_MAX, task);
+    if (task != nullptr)
+      task->set_progress(steps, 0); // how many there will be depends on the tokens
     if (!show(fn, changes)) return false;
   }
   return true;
@@ -128,8 +132,8 @@ double metric_of(const RequestCopy& s, const std::string& key) {
   if (key == "decided") return static_cast<double>(s.decided);
   if (key == "open") return static_cast<double>(s.open);
   static const std::vector<std::string> keys = {
-      "done",        "finish",  "steps", "nfe",   "commits",     "prefills", "launches",
-      "round_trips", "decided", "open",  "slots", "cache_bytes", "reused", "computed", "suspended"};
+      "done",    "finish", "steps", "nfe",         "commits", "prefills", "launches", "round_trips",
+      "decided", "open",   "slots", "cache_bytes", "reused",  "computed", "suspended"};
   fail_with_hint(
       "metrics are done finish steps nfe commits prefills launches round_trips decided open; of "
       "slot -1 also slots cache_bytes reused computed suspended",
@@ -152,7 +156,8 @@ double Decoder::metric(int64_t number, const std::string& key) const {
   double total = all_of ? 1 : 0;
   if (now.slots.empty()) metric_of(RequestCopy{}, key); // an unknown key fails here too
   for (const auto& [n, s] : now.slots)
-    total = all_of ? std::min(total, metric_of(*s, key) > 0 ? 1.0 : 0.0) : total + metric_of(*s, key);
+    total =
+        all_of ? std::min(total, metric_of(*s, key) > 0 ? 1.0 : 0.0) : total + metric_of(*s, key);
   return total;
 }
 

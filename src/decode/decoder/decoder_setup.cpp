@@ -16,10 +16,11 @@ namespace dllm::decode {
 int32_t mask_id_of(const model::Model& model, const Policy& policy) {
   if (model.config().mask_token_id >= 0) return static_cast<int32_t>(model.config().mask_token_id);
   if (!policy.needs_mask()) return 0;
-  fail_with_hint("set option mask_token of the model (a token's text or id), or \"dllm\": "
-                 "{\"mask_token_id\"} in its config.json, or train it with a masked objective; a causal "
-                 "model decodes with policy autoregressive",
-                 Code::failed_precondition, "the model has no mask token");
+  fail_with_hint(
+      "set option mask_token of the model (a token's text or id), or \"dllm\": "
+      "{\"mask_token_id\"} in its config.json, or train it with a masked objective; a causal "
+      "model decodes with policy autoregressive",
+      Code::failed_precondition, "the model has no mask token");
 }
 
 Options policy_options(const Options& given) {
@@ -178,7 +179,8 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
   model::Job job;
   job.weights = model::parameter_bytes(*model);
   if (planned.pass.cached) {
-    for (const model::StateStack& stack : stacks) job.cache += stack.bytes({kept.rows, kept.capacity});
+    for (const model::StateStack& stack : stacks)
+      job.cache += stack.bytes({kept.rows, kept.capacity});
   }
   const PassSettings step = pass_settings(*model, settings, *policy);
   const auto block = static_cast<int64_t>(planned.pass.positions.size());

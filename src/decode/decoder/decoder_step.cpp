@@ -76,8 +76,8 @@ void Decoder::take_cache_row(Entry& entry) {
   const Request& request = entry.request;
   const auto open = std::find(request.states.begin(), request.states.end(), State::masked);
   const auto known = static_cast<size_t>(open - request.states.begin());
-  entry.cache_row =
-      state_.acquire(request.length(), std::span<const int32_t>(request.ids).first(known), request.span);
+  entry.cache_row = state_.acquire(
+      request.length(), std::span<const int32_t>(request.ids).first(known), request.span);
 }
 
 // A pass begins where the state can go on: the positions from there to the window are computed again.
@@ -85,7 +85,8 @@ void Decoder::move_to_snapshot(const Entry& entry, PassRequest& pass) const {
   if (!pass.cached || pass.end <= pass.begin) return;
   const int64_t begin = state_.start(entry.cache_row, pass.begin);
   if (!pass.ids.empty())
-    pass.ids.insert(pass.ids.begin(), entry.request.ids.begin() + begin, entry.request.ids.begin() + pass.begin);
+    pass.ids.insert(pass.ids.begin(), entry.request.ids.begin() + begin,
+                    entry.request.ids.begin() + pass.begin);
   pass.begin = begin;
 }
 

@@ -44,7 +44,8 @@ public:
 
   const std::vector<std::string>& names() const { return names_; }
   void output(Graph& body) const {
-    std::vector<Value> all = {step, alive, steps, carry, ids, open, soft_on, soft_ids, soft_weights};
+    std::vector<Value> all = {step, alive,   steps,    carry,       ids,
+                              open, soft_on, soft_ids, soft_weights};
     all.insert(all.end(), stacks.begin(), stacks.end());
     all.push_back(record);
     for (const Value& value : all) {
@@ -132,13 +133,13 @@ private:
         graph::take(graph::reshape(state_.ids, {shape_.pass.rows * shape_.pass.window}),
                     place); // nowhere: the last one, which is not read
     LoopContext moment{graph_,
-                      input("eligible", DType::u8, both()),
-                      state_.open,
-                      ids,
-                      of_step("count", DType::i32),
-                      of_step("level", DType::f32),
-                      {},
-                      state_.carry};
+                       input("eligible", DType::u8, both()),
+                       state_.open,
+                       ids,
+                       of_step("count", DType::i32),
+                       of_step("level", DType::f32),
+                       {},
+                       state_.carry};
     if (rule_.uses_chance()) moment.chance = numbers_of_step("chance");
     return moment;
   }

@@ -171,8 +171,8 @@ LoopShape LoopProgram::shape_of(std::span<const LoopRow> rows, std::span<const P
     block = std::max(block, std::min(row.request->block_length, row.request->length()));
     steps = std::max(steps, row.plan->most_steps);
   }
-  return loop_shape(pass_shape(model_->config(), passes, state.shape(), least_rows), settings_, block,
-                    steps);
+  return loop_shape(pass_shape(model_->config(), passes, state.shape(), least_rows), settings_,
+                    block, steps);
 }
 
 LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state,

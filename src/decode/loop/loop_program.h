@@ -57,7 +57,7 @@ public:
   bool goes_on(int64_t row) const;  // its block was not over when the loop ended
   // place: in the block. Positions that were not wanted in this step hold zeros.
   Prediction prediction(int64_t step, int64_t row, int64_t place, int64_t position) const;
-  int32_t after(int64_t step, int64_t row, int64_t place) const; // token, -1: masked
+  int32_t after(int64_t step, int64_t row, int64_t place) const;              // token, -1: masked
   int64_t computed() const { return most_steps() * shape_.pass.positions(); } // padding included
   const std::vector<uint8_t>& banned() const { return settings_.banned; }
 

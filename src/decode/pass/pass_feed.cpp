@@ -30,7 +30,8 @@ struct Windows {
     const int64_t seen = row.pass->cached ? end : std::min(end, row.pass->end);
     ids[at] = id;
     positions[at] = static_cast<int32_t>(counted(*row.pass, position));
-    limit[at] = static_cast<int32_t>(counted(*row.pass, std::min(request.span.limit(position), seen)));
+    limit[at] =
+        static_cast<int32_t>(counted(*row.pass, std::min(request.span.limit(position), seen)));
     if (row.pass->cached) write_at[at] = first_row + static_cast<int32_t>(position);
   }
 };
@@ -41,19 +42,23 @@ void put_window(Windows& windows, int64_t first, const PassRow& row,
   for (int64_t position = pass.begin; position < pass.end; ++position) {
     if (is_left_out(pass, position)) continue;
     const auto in_window = static_cast<size_t>(position - pass.begin);
-    const int32_t id = ids.empty() ? row.request->ids[static_cast<size_t>(position)] : ids[in_window];
-    windows.put(static_cast<size_t>(first + counted(pass, position) - pass.begin), row, position, id,
-                first_row);
+    const int32_t id =
+        ids.empty() ? row.request->ids[static_cast<size_t>(position)] : ids[in_window];
+    windows.put(static_cast<size_t>(first + counted(pass, position) - pass.begin), row, position,
+                id, first_row);
   }
 }
 
 // Which snapshot a request starts from, and what it saves.
-void add_state_places(Batch& feed, const PassShape& shape, std::span<const PassRow> rows, const DecodeState& state) {
+void add_state_places(Batch& feed, const PassShape& shape, std::span<const PassRow> rows,
+                      const DecodeState& state) {
   if (shape.saved_rows == 0) return;
   const auto count = static_cast<size_t>(shape.rows);
-  std::vector<int32_t> from(count, -1), to(count, static_cast<int32_t>(state.nowhere())), length(count, 0);
+  std::vector<int32_t> from(count, -1), to(count, static_cast<int32_t>(state.nowhere())),
+      length(count, 0);
   for (size_t r = 0; r < rows.size(); ++r) {
-    const SavedPass pass = state.saved_pass(rows[r].cache_row, rows[r].pass->begin, rows[r].pass->final_end);
+    const SavedPass pass =
+        state.saved_pass(rows[r].cache_row, rows[r].pass->begin, rows[r].pass->final_end);
     const auto first = static_cast<int32_t>(rows[r].cache_row * model::kSnapshots);
     if (pass.from >= 0) from[r] = first + static_cast<int32_t>(pass.from);
     if (pass.to >= 0) to[r] = first + static_cast<int32_t>(pass.to);
@@ -162,7 +167,7 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
       uniform[i] = position_uniform(*row.request, position, 0);
       if (settings.noise)
         row.request->random_source->noise(*row.request, position,
-                               std::span<float>(noise).subspan(i * vocab, vocab));
+                                          std::span<float>(noise).subspan(i * vocab, vocab));
       ++i;
     }
   }

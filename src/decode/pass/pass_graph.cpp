@@ -17,7 +17,8 @@ Value input_of(Graph& graph, const std::string& name, DType dtype, Shape shape) 
 std::vector<StateInput> state_inputs(const model::ModelConfig& config, const PassShape& shape) {
   std::vector<StateInput> inputs;
   for (const model::StateStack& stack : model::state_stacks(config))
-    inputs.push_back({"state:" + stack.name, {stack.shape(shape.state_size()), stack.slot.dtype, {}}});
+    inputs.push_back(
+        {"state:" + stack.name, {stack.shape(shape.state_size()), stack.slot.dtype, {}}});
   return inputs;
 }
 
@@ -35,7 +36,8 @@ Value soft_embeddings(model::Builder& builder, Value ids, int64_t width) {
   return model::embedding_mix(builder, mix);
 }
 
-model::StateValues state_values(Graph& graph, const model::ModelConfig& config, const PassShape& shape) {
+model::StateValues state_values(Graph& graph, const model::ModelConfig& config,
+                                const PassShape& shape) {
   const std::vector<model::StateStack> stacks = model::state_stacks(config);
   model::StateValues state;
   for (const StateInput& input : state_inputs(config, shape))
@@ -141,7 +143,8 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
   const WindowStates made = window_states(builder, settings, shape);
   if (made.state.defined()) {
     const std::vector<StateInput> inputs = state_inputs(model.config(), shape);
-    for (size_t i = 0; i < inputs.size(); ++i) graph.output(inputs[i].name, made.state.stacks[i], inputs[i].name);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      graph.output(inputs[i].name, made.state.stacks[i], inputs[i].name);
   }
   if (shape.capacity == 0) return; // fills the cache
   const Value query = graph.input("query", DType::i32, Shape{shape.capacity});
@@ -150,8 +153,8 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
   graph::TokenStatisticsInputs head = head_inputs(builder, chosen, settings, shape.capacity);
   const graph::TokenStatistics s = graph::token_statistics(head, settings.top);
   const PredictionValues predicted{s.draw,    s.argmax,      s.draw_prob,     s.max_prob,
-                              s.entropy, s.shaped_prob, s.shaped_margin, s.shaped_entropy,
-                              s.top_ids, s.top_probs};
+                                   s.entropy, s.shaped_prob, s.shaped_margin, s.shaped_entropy,
+                                   s.top_ids, s.top_probs};
   graph.output("answer", prediction_lines(predicted, settings.columns()));
   if (settings.deferred.empty()) return;
   // The share of probability that is left without the deferred tokens.

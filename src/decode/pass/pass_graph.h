@@ -25,7 +25,7 @@ struct StateInput {
 std::vector<StateInput> state_inputs(const model::ModelConfig& config, const PassShape& shape);
 
 struct WindowStates {
-  graph::Value hidden;  // f32(all_rows * window, hidden)
+  graph::Value hidden;      // f32(all_rows * window, hidden)
   model::StateValues state; // after the window was written; undefined where nothing is cached
 };
 

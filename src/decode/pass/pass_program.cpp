@@ -13,8 +13,9 @@ namespace dllm::decode {
 namespace {
 
 // Arguments of `program`; kept: the buffers of its inputs "state:...", empty: it has none.
-void set_arguments(runtime::Arguments& arguments, const graph::Program& program, graph::Engine& engine,
-                   const Weights& weights, const Batch& arrays, StateBuffers& kept) {
+void set_arguments(runtime::Arguments& arguments, const graph::Program& program,
+                   graph::Engine& engine, const Weights& weights, const Batch& arrays,
+                   StateBuffers& kept) {
   const auto& inputs = program.graph().inputs();
   arguments.share_parameters(weights.buffers);
   size_t next = 0;
@@ -27,7 +28,8 @@ void set_arguments(runtime::Arguments& arguments, const graph::Program& program,
 // The first operation that made NaN or infinity, "" where that cannot be found: memory may be short, and the step
 // fails for its logits. A task that is over ends the search.
 std::string first_non_finite(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
-                             const Weights& weights, const Batch& arrays, StateBuffers& kept, const Task* task) {
+                             const Weights& weights, const Batch& arrays, StateBuffers& kept,
+                             const Task* task) {
   try {
     runtime::Arguments arguments(program);
     set_arguments(arguments, *program, engine, weights, arrays, kept);
@@ -41,9 +43,9 @@ std::string first_non_finite(const std::shared_ptr<graph::Program>& program, gra
 
 } // namespace
 
-std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
-                                       const Weights& weights, const Batch& arrays, DecodeState* cache,
-                                       const Task* task) {
+std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program,
+                                       graph::Engine& engine, const Weights& weights,
+                                       const Batch& arrays, DecodeState* cache, const Task* task) {
   StateBuffers kept = cache != nullptr ? cache->lend() : StateBuffers{};
   std::vector<graph::BufferRef> outputs;
   try {
@@ -125,8 +127,9 @@ std::vector<std::vector<Prediction>> PassProgram::run(std::span<const PassRow> r
     if (bad == answer.end()) continue;
     // A state that is not finite must not stay.
     StateBuffers kept = cached ? state.lend() : StateBuffers{};
-    fail_not_finite(bad->position, settings_.banned,
-                    [&] { return first_non_finite(program, model_->engine(), weights, arrays, kept, task); });
+    fail_not_finite(bad->position, settings_.banned, [&] {
+      return first_non_finite(program, model_->engine(), weights, arrays, kept, task);
+    });
   }
   return answers;
 }

@@ -42,9 +42,9 @@ struct Weights {
 // Runs a program once with the weights and the arrays of its inputs' names. cache: null, or the owner of the inputs
 // "state:...", which are written in place and are the first outputs. It has them back after a failure too, unless they were half
 // written (graph::StateLost); recover() then makes new ones. Outputs as runtime::Arguments::run.
-std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
-                                       const Weights& weights, const Batch& arrays, DecodeState* cache,
-                                       const Task* task);
+std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program,
+                                       graph::Engine& engine, const Weights& weights,
+                                       const Batch& arrays, DecodeState* cache, const Task* task);
 
 // Keeps the last compiled programs. One call at a time.
 class PassProgram {

@@ -31,7 +31,7 @@ struct PassRequest {
   // such tokens. The cache may hand them to a request with the same beginning.
   int64_t final_end = 0;
   uint64_t generation = 0;  // CacheView::generation this was made for
-  int64_t span_end = -1;   // no position attends beyond; -1: the end of the canvas
+  int64_t span_end = -1;    // no position attends beyond; -1: the end of the canvas
   double time = 1;          // noise level in (0, 1], for time-conditioned models
   std::vector<int32_t> ids; // (end - begin) instead of the canvas; empty: the canvas
   // Second canvas (end - begin) of classifier-free guidance, empty: none. Logits become

@@ -26,7 +26,8 @@ int64_t window_of(const PassRow& row) {
 
 // The cheapest cut of windows (ascending, with their numbers of rows) into runs: the first window of each run.
 // Positions of a cut: cost(first, behind the last).
-template <class Cost> std::vector<size_t> cheapest_cut(size_t count, Cost cost, int64_t* positions) {
+template <class Cost>
+std::vector<size_t> cheapest_cut(size_t count, Cost cost, int64_t* positions) {
   std::vector<int64_t> best(count + 1, std::numeric_limits<int64_t>::max());
   std::vector<size_t> from(count + 1, 0), firsts;
   best[0] = 0;

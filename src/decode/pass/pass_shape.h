@@ -25,7 +25,8 @@ struct PassShape {
   int64_t keys;         // of attention in a cached pass; 0: not cached
   int64_t cache_rows;   // of one layer in the state's buffers
   bool guided, soft;
-  int64_t saved_rows = 0; // requests with snapshots in the state; 0: not cached, or the model has none
+  int64_t saved_rows =
+      0; // requests with snapshots in the state; 0: not cached, or the model has none
 
   // A cached pass writes a state of so many rows and positions.
   model::StateSize state_size() const {

@@ -19,11 +19,12 @@ Value prediction_lines(const PredictionValues& predicted, const PredictionColumn
     const Shape shape{places, x.shape().count() / places};
     parts.push_back(graph::reshape(graph::bitcast(x, DType::i32), shape));
   };
-  for (const Value& x :
-       {predicted.token, predicted.argmax, predicted.probability, predicted.max_probability, predicted.entropy})
+  for (const Value& x : {predicted.token, predicted.argmax, predicted.probability,
+                         predicted.max_probability, predicted.entropy})
     add(x);
   if (columns.shaped >= 0) {
-    for (const Value& x : {predicted.shaped_probability, predicted.shaped_margin, predicted.shaped_entropy})
+    for (const Value& x :
+         {predicted.shaped_probability, predicted.shaped_margin, predicted.shaped_entropy})
       add(x);
   }
   add(predicted.top_ids);
@@ -59,7 +60,8 @@ Prediction prediction_of(std::span<const int32_t> line, const PredictionColumns&
   return p;
 }
 
-void fail_not_finite(int64_t position, std::span<const uint8_t> banned, const std::function<std::string()>& cause) {
+void fail_not_finite(int64_t position, std::span<const uint8_t> banned,
+                     const std::function<std::string()>& cause) {
   const bool open = banned.empty() || std::ranges::find(banned, uint8_t{0}) != banned.end();
   if (!open) {
     fail_with_hint("let suppress name fewer tokens", Code::failed_precondition,

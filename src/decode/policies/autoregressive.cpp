@@ -33,13 +33,15 @@ public:
     return pass;
   }
 
-  Outcome apply(Request& request, const PassRequest&, std::span<const Prediction> predictions) override {
+  Outcome apply(Request& request, const PassRequest&,
+                std::span<const Prediction> predictions) override {
     request.decide(predictions[0].position, predictions[0].token, predictions[0].probability);
     return host_decided(request, {predictions[0].position});
   }
 
   Outcome host_decided(Request& request, const std::vector<int64_t>& decided) override {
-    Outcome outcome{decided, request.block, request.block_begin(), request.block_end(), !decided.empty()};
+    Outcome outcome{decided, request.block, request.block_begin(), request.block_end(),
+                    !decided.empty()};
     move(request);
     return outcome;
   }
@@ -47,7 +49,8 @@ public:
 private:
   // To the first open position; none is left: done.
   static void move(Request& request) {
-    while (request.block < request.block_count() && !request.is_open(request.block_begin())) ++request.block;
+    while (request.block < request.block_count() && !request.is_open(request.block_begin()))
+      ++request.block;
     if (request.block >= request.block_count()) request.finish = Finish::decided;
   }
 

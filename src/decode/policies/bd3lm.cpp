@@ -56,14 +56,17 @@ public:
     return pass;
   }
 
-  Outcome apply(Request& request, const PassRequest& pass, std::span<const Prediction> predictions) override {
+  Outcome apply(Request& request, const PassRequest& pass,
+                std::span<const Prediction> predictions) override {
     if (request.step_in_block == 0) ++blocks_;
     copies_ = pass.unconditional.empty() ? 1 : 2;
     return BlockwiseSession::apply(request, pass, predictions);
   }
   // The source computes what lies before a block in a pass of its own, and the copies of guidance
   // one after the other.
-  int64_t nfe(const Request& request) const override { return copies_ * (request.evaluations + blocks_); }
+  int64_t nfe(const Request& request) const override {
+    return copies_ * (request.evaluations + blocks_);
+  }
 
 private:
   int32_t pad_; // its tokens are left out; -1: none

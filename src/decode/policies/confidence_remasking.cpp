@@ -37,7 +37,9 @@ class ConfidenceRemasking final : public UnmaskingRule {
 public:
   explicit ConfidenceRemasking(const RemaskingSettings& settings) : settings_(settings) {}
 
-  void start(const StepContext& moment) override { count_ = static_cast<int64_t>(moment.open.size()); }
+  void start(const StepContext& moment) override {
+    count_ = static_cast<int64_t>(moment.open.size());
+  }
 
   std::vector<int64_t> wanted(const StepContext& moment) const override {
     std::vector<int64_t> positions;
@@ -97,7 +99,8 @@ private:
   }
 
   // Of all open and provisional positions, ascending.
-  std::vector<Scored> scored(const StepContext& moment, std::span<const Prediction> predictions) const {
+  std::vector<Scored> scored(const StepContext& moment,
+                             std::span<const Prediction> predictions) const {
     std::vector<Scored> all;
     size_t next = 0;
     for (int64_t i = moment.begin; i < moment.end; ++i) {
@@ -148,12 +151,12 @@ std::unique_ptr<Policy> make_confidence_remasking(const PolicySetup& setup) {
   const std::string& revise = setup.options.str("revise");
   const std::string& masked = setup.options.str("masked");
   const RemaskingSettings settings{revise == "none"     ? Revise::none
-                          : revise == "stored" ? Revise::stored
-                                               : Revise::rescore,
-                          masked == "linear"   ? Masked::linear
-                          : masked == "cosine" ? Masked::cosine
-                                               : Masked::sqrt,
-                          setup.f64("score_noise")};
+                                   : revise == "stored" ? Revise::stored
+                                                        : Revise::rescore,
+                                   masked == "linear"   ? Masked::linear
+                                   : masked == "cosine" ? Masked::cosine
+                                                        : Masked::sqrt,
+                                   setup.f64("score_noise")};
   return std::make_unique<ConfidenceRemaskingPolicy>(setup, settings);
 }
 

@@ -17,7 +17,8 @@
 namespace dllm::decode {
 namespace {
 
-constexpr int64_t kCreditTokens = 64; // a token with credit that is not among them counts as impossible
+constexpr int64_t kCreditTokens =
+    64; // a token with credit that is not among them counts as impossible
 
 struct CreditSettings {
   double threshold, alpha, boost, decay;
@@ -86,7 +87,7 @@ public:
 std::unique_ptr<Policy> make_credit(const PolicySetup& setup) {
   return std::make_unique<CreditPolicy>(
       setup, CreditSettings{as_f32(setup.f64("threshold")), setup.f64("credit_alpha"),
-                      setup.f64("boost_gamma"), setup.f64("decay_beta"), setup.mask_id});
+                            setup.f64("boost_gamma"), setup.f64("decay_beta"), setup.mask_id});
 }
 
 std::vector<OptionSpec> credit_keys() {

@@ -47,7 +47,8 @@ public:
   }
 
   std::vector<int64_t> wanted(const StepContext& moment) const override {
-    if (settings_.alg != "origin") return count(moment) > 0 ? UnmaskingRule::wanted(moment) : none();
+    if (settings_.alg != "origin")
+      return count(moment) > 0 ? UnmaskingRule::wanted(moment) : none();
     std::vector<int64_t> positions;
     for (const int64_t position : moment.open) {
       if (moment.uniform(position) < revealed(moment)) positions.push_back(position);
@@ -168,7 +169,7 @@ public:
   explicit DreamPolicy(const PolicySetup& setup)
       : BlockwisePolicy(setup, [settings = dream_settings(setup)](const PolicySetup&) {
           return settings.alg == "p2" ? std::unique_ptr<UnmaskingRule>(std::make_unique<P2Rule>())
-                                        : std::make_unique<DreamRule>(settings);
+                                      : std::make_unique<DreamRule>(settings);
         }) {}
 
   std::unique_ptr<Session> begin(Request& request) const override {

@@ -62,7 +62,8 @@ SelectGraph bounded_graph(const std::string& order, float gamma) {
     graph::Graph& graph = moment.graph;
     const int64_t rows = moment.rows(), block = moment.block();
     const auto top = [&](int64_t k) {
-      return graph::reshape(graph::slice_axis(predicted.top_probs, 2, k, k + 1), Shape{rows, block});
+      return graph::reshape(graph::slice_axis(predicted.top_probs, 2, k, k + 1),
+                            Shape{rows, block});
     };
     const bool two = predicted.top_probs.dim(2) > 1;
     const Value scores = order == "entropy"      ? graph::negate(predicted.entropy)

@@ -49,7 +49,8 @@ public:
     edited_ = false;
     for (size_t i = 0; settings_.edits() && i < predictions.size(); ++i) {
       const Prediction& p = predictions[i];
-      if (moment.request.is_open(p.position) || confidence(p) <= settings_.editing_threshold) continue;
+      if (moment.request.is_open(p.position) || confidence(p) <= settings_.editing_threshold)
+        continue;
       if (moment.request.ids[static_cast<size_t>(p.position)] == p.token) continue;
       choice.decided.push_back(i);
       edited_ = true;
@@ -69,7 +70,9 @@ public:
 
 private:
   // Of the distribution the token was drawn from.
-  static double confidence(const Prediction& p) { return static_cast<double>(p.shaped_probability); }
+  static double confidence(const Prediction& p) {
+    return static_cast<double>(p.shaped_probability);
+  }
 
   int64_t quota(const StepContext& moment) const {
     if (settings_.num_to_transfer > 0) return settings_.num_to_transfer;
@@ -79,7 +82,8 @@ private:
   }
 
   // Open positions above the threshold, or as many of the most confident as the quota says.
-  std::vector<size_t> most_confident(const StepContext& moment, std::span<const Prediction> predictions) const {
+  std::vector<size_t> most_confident(const StepContext& moment,
+                                     std::span<const Prediction> predictions) const {
     std::vector<size_t> high;
     std::vector<double> scores;
     for (size_t i = 0; i < predictions.size(); ++i) {

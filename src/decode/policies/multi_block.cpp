@@ -1,8 +1,8 @@
 // The policy multi_block: its options, and what they must not be together. What it does is in
 // multi_block_session.cpp.
 
-#include "base/error.h"
 #include "decode/policies/multi_block.h"
+#include "base/error.h"
 #include "decode/policies/table.h"
 #include "decode/request/blockwise.h"
 

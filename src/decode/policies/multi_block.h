@@ -72,6 +72,7 @@ struct MultiBlockSettings {
 };
 
 // Prepares request; its span is the policy's.
-std::unique_ptr<Session> make_multi_block_session(const MultiBlockSettings& settings, Request& request);
+std::unique_ptr<Session> make_multi_block_session(const MultiBlockSettings& settings,
+                                                  Request& request);
 
 } // namespace dllm::decode

@@ -83,7 +83,8 @@ public:
     return pass;
   }
 
-  Outcome apply(Request& request, const PassRequest& pass, std::span<const Prediction> predictions) override {
+  Outcome apply(Request& request, const PassRequest& pass,
+                std::span<const Prediction> predictions) override {
     if (settings_.keep == MultiBlockKeep::delayed) delayed_.ran(pass.generation);
     std::vector<int64_t> decided;
     redone_.clear();
@@ -96,7 +97,7 @@ public:
       }
       // Until all before it is decided an EOS there may still take its place.
       request.decide(p.position, token, probability,
-                  settings_.eos >= 0 ? State::provisional : State::final);
+                     settings_.eos >= 0 ? State::provisional : State::final);
       decided.push_back(p.position);
     }
     return finish_step(request, std::move(decided));
@@ -108,7 +109,8 @@ public:
 
 private:
   // Indices of what is decided: low entropy, at least one of the leading block.
-  std::vector<size_t> chosen(const Request& request, std::span<const Prediction> predictions) const {
+  std::vector<size_t> chosen(const Request& request,
+                             std::span<const Prediction> predictions) const {
     std::vector<uint8_t> take(predictions.size(), 0);
     const int64_t leading = pipeline_.leading(request);
     size_t surest = predictions.size(), forced = predictions.size();
@@ -147,7 +149,8 @@ private:
   }
 
   Outcome finish_step(Request& request, std::vector<int64_t> decided) {
-    Outcome outcome{std::move(decided), request.block, request.block_begin(), request.block_end(), false};
+    Outcome outcome{std::move(decided), request.block, request.block_begin(), request.block_end(),
+                    false};
     if (settings_.eos >= 0 && !ends_as_original(request)) end_at_eos(request, outcome);
     std::sort(outcome.decided.begin(), outcome.decided.end());
     for (int64_t i = request.origin; i < request.length() && !request.is_open(i); ++i) {
@@ -231,14 +234,16 @@ private:
 
 } // namespace
 
-std::unique_ptr<Session> make_multi_block_session(const MultiBlockSettings& settings, Request& request) {
+std::unique_ptr<Session> make_multi_block_session(const MultiBlockSettings& settings,
+                                                  Request& request) {
   return std::make_unique<MultiBlockSession>(settings, request);
 }
 
 Pipeline::Pipeline(const PipelineSettings& settings, const Request& request)
     : settings_(settings), origin_(request.origin), length_(request.block_length),
       canvas_(request.length()) {
-  for (int64_t block = 0; block < request.block_count(); ++block) totals_.push_back(open(request, block));
+  for (int64_t block = 0; block < request.block_count(); ++block)
+    totals_.push_back(open(request, block));
   activated_.assign(totals_.size(), 0);
   if (!activated_.empty()) activated_[0] = 1;
   created_ = std::min<int64_t>(1, count());

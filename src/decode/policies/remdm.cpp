@@ -91,7 +91,8 @@ private:
   static double total_doubt(const StepContext& moment) {
     double sum = 0;
     for (int64_t i = moment.begin; i < moment.end; ++i) {
-      if (moment.request.states[static_cast<size_t>(i)] == State::provisional) sum += doubt(moment, i);
+      if (moment.request.states[static_cast<size_t>(i)] == State::provisional)
+        sum += doubt(moment, i);
     }
     return sum;
   }

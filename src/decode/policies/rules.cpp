@@ -130,7 +130,8 @@ LoopOffer planned_loop(PlannedScore score) {
   return {std::make_unique<PlannedLoop>(score), ""};
 }
 
-void fill_planned(const std::vector<int64_t>& transfer, const StepContext& moment, LoopTables& tables) {
+void fill_planned(const std::vector<int64_t>& transfer, const StepContext& moment,
+                  LoopTables& tables) {
   for (size_t i = 0; i < tables.count.size(); ++i) {
     tables.count[i] = static_cast<int32_t>(
         transfer_at(transfer, moment.request.step_in_block + static_cast<int64_t>(i)));

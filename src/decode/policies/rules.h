@@ -84,6 +84,7 @@ enum class PlannedScore { probability, chance };
 // LoopTables::count is how many.
 LoopOffer planned_loop(PlannedScore score);
 // count of the coming steps, by a plan of the block's steps.
-void fill_planned(const std::vector<int64_t>& transfer, const StepContext& moment, LoopTables& tables);
+void fill_planned(const std::vector<int64_t>& transfer, const StepContext& moment,
+                  LoopTables& tables);
 
 } // namespace dllm::decode

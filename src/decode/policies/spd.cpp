@@ -29,8 +29,8 @@ public:
     // The block ends when nothing changed, when all of it is sure, or with its last step.
     const Value changed =
         graph::logical_and(choice.decided, graph::not_equal(predicted.token, moment.ids));
-    const Value sure =
-        graph::greater_equal(predicted.max_probability, graph::scalar(graph, settings_.confidence_stop));
+    const Value sure = graph::greater_equal(predicted.max_probability,
+                                            graph::scalar(graph, settings_.confidence_stop));
     const Value ended =
         graph::logical_or(graph::logical_not(any_of(changed)),
                           graph::logical_not(any_of(without(moment.eligible, sure))));
@@ -40,7 +40,8 @@ public:
     // dllm-jax mixes the token that was drawn, with the probability of the likeliest one.
     const bool drawn = settings_.is_jax() && settings_.mix_top_k == 1;
     choice.soft_ids = drawn ? graph::reshape(predicted.token, one) : predicted.top_ids;
-    choice.soft_weights = drawn ? graph::reshape(predicted.max_probability, one) : predicted.top_probs;
+    choice.soft_weights =
+        drawn ? graph::reshape(predicted.max_probability, one) : predicted.top_probs;
     return choice;
   }
 

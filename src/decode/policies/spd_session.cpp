@@ -44,7 +44,8 @@ public:
     return pass;
   }
 
-  Outcome apply(Request& request, const PassRequest& pass, std::span<const Prediction> predictions) override {
+  Outcome apply(Request& request, const PassRequest& pass,
+                std::span<const Prediction> predictions) override {
     Outcome outcome{{}, request.block, request.block_begin(), request.block_end(), false};
     if (pass.kind != PassKind::step) return outcome;
     const std::vector<uint8_t> chosen = decode_set(request, predictions);
@@ -68,20 +69,22 @@ public:
   }
 
   LoopPlan plan_loop(const Request& request, const CacheView& cache) const override {
-    return {next_pass(request, cache), request.block_begin(), request.block_end(), steps_per_block_};
+    return {next_pass(request, cache), request.block_begin(), request.block_end(),
+            steps_per_block_};
   }
   // count: steps that are left of the block.
   LoopTables loop_tables(const Request& request, int64_t steps) const override {
     LoopTables tables(steps);
     for (size_t i = 0; i < tables.count.size(); ++i) {
-      tables.count[i] = static_cast<int32_t>(steps_per_block_ - request.step_in_block) -
-                        static_cast<int32_t>(i);
+      tables.count[i] =
+          static_cast<int32_t>(steps_per_block_ - request.step_in_block) - static_cast<int32_t>(i);
     }
     return tables;
   }
 
   int64_t nfe(const Request& request) const override {
-    if (settings_.compat == SpdCompat::dmax) return 1 + request.evaluations; // its prefill is counted
+    if (settings_.compat == SpdCompat::dmax)
+      return 1 + request.evaluations; // its prefill is counted
     const bool cached = settings_.implementation == SpdImplementation::kv_fast;
     return request.evaluations + (cached ? ended_blocks_ : 0);
   }
@@ -102,7 +105,8 @@ private:
     if (settings_.bucket_length == 0) return request.length();
     const int64_t group = std::max<int64_t>(1, settings_.bucket_length / settings_.block_length);
     const int64_t number = (request.block - first_block_) / group;
-    return std::min(request.length(), (first_block_ + (number + 1) * group) * settings_.block_length);
+    return std::min(request.length(),
+                    (first_block_ + (number + 1) * group) * settings_.block_length);
   }
 
   SoftInput soft_input(const Request& request, int64_t position) const {
@@ -120,7 +124,8 @@ private:
     return spd_likeliest(p, settings_.mix_top_k);
   }
 
-  std::vector<uint8_t> decode_set(const Request& request, std::span<const Prediction> predictions) const {
+  std::vector<uint8_t> decode_set(const Request& request,
+                                  std::span<const Prediction> predictions) const {
     std::vector<uint8_t> open;
     std::vector<float> probability;
     for (const Prediction& p : predictions) {

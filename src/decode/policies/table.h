@@ -37,24 +37,15 @@ PolicyKind spd();
 PolicyKind threshold();
 
 inline constexpr PolicyKind (*kTable[])() = {
-    ancestral,
-    autoregressive,
-    bd3lm,
-    confidence_remasking,
-    credit,
-    ddim,
-    dream,
-    entropy_bound,
-    factor,
-    first_hitting,
-    frechet,
-    hierarchy,
-    llada2,
-    low_confidence,
-    multi_block,
-    random,
-    remdm,
-    spd,
+    ancestral,   autoregressive,
+    bd3lm,       confidence_remasking,
+    credit,      ddim,
+    dream,       entropy_bound,
+    factor,      first_hitting,
+    frechet,     hierarchy,
+    llada2,      low_confidence,
+    multi_block, random,
+    remdm,       spd,
     threshold,
 };
 

@@ -120,15 +120,16 @@ private:
 std::unique_ptr<Policy> make_threshold(const PolicySetup& setup) {
   const Options& options = setup.options;
   return std::make_unique<ThresholdPolicy>(
-      setup,
-      ThresholdSettings{as_f32(setup.f64("threshold")), options.str("ties") == "near_best",
-               options.boolean("budget"), options.str("confidence") == "shaped", setup.mask_id});
+      setup, ThresholdSettings{as_f32(setup.f64("threshold")), options.str("ties") == "near_best",
+                               options.boolean("budget"), options.str("confidence") == "shaped",
+                               setup.mask_id});
 }
 
 std::vector<OptionSpec> threshold_keys() {
   return {
-      option_f64("threshold", 0.9, 0, 1,
-                 "Positions at least this probable are decided, and at least the most confident one."),
+      option_f64(
+          "threshold", 0.9, 0, 1,
+          "Positions at least this probable are decided, and at least the most confident one."),
       option_choice("ties", "best", {"best", "near_best"},
                     "When none is sure enough: the best alone, or all within 1e-5 of it (dInfer)."),
       option_bool("budget", false,

@@ -15,7 +15,8 @@ BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, BlockwiseSettings set
       make_loop_(std::move(make_loop)) {}
 
 std::unique_ptr<Session> BlockwisePolicy::begin(Request& request) const {
-  return std::make_unique<BlockwiseSession>(settings_, setup().schedule, make_rule_(setup()), request);
+  return std::make_unique<BlockwiseSession>(settings_, setup().schedule, make_rule_(setup()),
+                                            request);
 }
 
 LoopOffer BlockwisePolicy::loop() const {
@@ -40,8 +41,8 @@ std::string BlockwisePolicy::approximation() const {
 }
 
 BlockwiseSession::BlockwiseSession(const BlockwiseSettings& settings,
-                                   const noise::Schedule& schedule, std::unique_ptr<UnmaskingRule> rule,
-                                   Request& request)
+                                   const noise::Schedule& schedule,
+                                   std::unique_ptr<UnmaskingRule> rule, Request& request)
     : settings_(settings), schedule_(schedule), rule_(std::move(rule)) {
   // Blocks follow the prompt; in a canvas with holes they are windows from its beginning.
   request.origin = settings_.grid_at_zero ? 0 : request.prompt;
@@ -55,7 +56,8 @@ BlockwiseSession::BlockwiseSession(const BlockwiseSettings& settings,
   begin_block(request);
 }
 
-StepContext BlockwiseSession::moment(const Request& request, const std::vector<int64_t>& open) const {
+StepContext BlockwiseSession::moment(const Request& request,
+                                     const std::vector<int64_t>& open) const {
   return {request, schedule_, steps_per_block_, open, request.block_begin(), request.block_end()};
 }
 
@@ -69,13 +71,15 @@ void BlockwiseSession::begin_block(Request& request) {
     request.finish = Finish::decided;
     return;
   }
-  const std::vector<int64_t> open = request.open_positions(request.block_begin(), request.block_end());
+  const std::vector<int64_t> open =
+      request.open_positions(request.block_begin(), request.block_end());
   rule_->start(moment(request, open));
 }
 
 PassRequest BlockwiseSession::next_pass(const Request& request, const CacheView& cache) const {
   PassRequest pass;
-  const std::vector<int64_t> open = request.open_positions(request.block_begin(), request.block_end());
+  const std::vector<int64_t> open =
+      request.open_positions(request.block_begin(), request.block_end());
   const StepContext now = moment(request, open);
   pass.positions = rule_->wanted(now);
   pass.generation = cache.generation;
@@ -92,21 +96,25 @@ LoopPlan BlockwiseSession::plan_loop(const Request& request, const CacheView& ca
   plan.pass.positions = request.open_positions(plan.begin, plan.end);
   plan.pass.generation = cache.generation;
   set_window(request, cache, plan.pass);
-  plan.most_steps = rule_->most_steps(std::min(request.block_length, request.length()), steps_per_block_);
+  plan.most_steps =
+      rule_->most_steps(std::min(request.block_length, request.length()), steps_per_block_);
   return plan;
 }
 
 LoopTables BlockwiseSession::loop_tables(const Request& request, int64_t steps) const {
   LoopTables tables(steps);
-  const std::vector<int64_t> open = request.open_positions(request.block_begin(), request.block_end());
+  const std::vector<int64_t> open =
+      request.open_positions(request.block_begin(), request.block_end());
   const StepContext now = moment(request, open);
-  for_coming_steps(now, tables.time.size(),
-                   [&](size_t i, const StepContext& coming) { tables.time[i] = rule_->time(coming); });
+  for_coming_steps(now, tables.time.size(), [&](size_t i, const StepContext& coming) {
+    tables.time[i] = rule_->time(coming);
+  });
   rule_->fill_tables(now, tables);
   return tables;
 }
 
-void BlockwiseSession::set_window(const Request& request, const CacheView& cache, PassRequest& pass) const {
+void BlockwiseSession::set_window(const Request& request, const CacheView& cache,
+                                  PassRequest& pass) const {
   const int64_t begin = request.block_begin(), length = request.length();
   // To where the block's last position attends.
   pass.end = std::min(request.span.limit(request.block_end() - 1), length);
@@ -171,7 +179,8 @@ Outcome BlockwiseSession::apply(Request& request, const PassRequest& pass,
 
 Choice BlockwiseSession::choose(const Request& request, const PassRequest& pass,
                                 std::span<const Prediction> predictions, bool* exits) {
-  const std::vector<int64_t> open = request.open_positions(request.block_begin(), request.block_end());
+  const std::vector<int64_t> open =
+      request.open_positions(request.block_begin(), request.block_end());
   if (first_alone(request, pass)) return all_of(predictions);
   const auto sure = [&](const Prediction& p) { return p.probability >= settings_.early_exit; };
   *exits = settings_.early_exit > 0 && !open.empty() && pass.positions == open &&
@@ -180,7 +189,8 @@ Choice BlockwiseSession::choose(const Request& request, const PassRequest& pass,
 }
 
 Outcome BlockwiseSession::host_decided(Request& request, const std::vector<int64_t>& decided) {
-  return finish_step(request, {decided, request.block, request.block_begin(), request.block_end(), false});
+  return finish_step(request,
+                     {decided, request.block, request.block_begin(), request.block_end(), false});
 }
 
 Outcome BlockwiseSession::finish_step(Request& request, Outcome outcome, bool exits) {

@@ -136,7 +136,8 @@ public:
                    std::unique_ptr<UnmaskingRule> rule, Request& request);
 
   PassRequest next_pass(const Request& request, const CacheView& cache) const override;
-  Outcome apply(Request& request, const PassRequest& pass, std::span<const Prediction> predictions) override;
+  Outcome apply(Request& request, const PassRequest& pass,
+                std::span<const Prediction> predictions) override;
   Outcome host_decided(Request& request, const std::vector<int64_t>& decided) override;
   LoopPlan plan_loop(const Request& request, const CacheView& cache) const override;
   LoopTables loop_tables(const Request& request, int64_t steps) const override;
@@ -145,8 +146,8 @@ private:
   StepContext moment(const Request& request, const std::vector<int64_t>& open) const;
   bool fills_cache(const Request& request, uint64_t generation) const;
   bool first_alone(const Request& request, const PassRequest& pass) const;
-  Choice choose(const Request& request, const PassRequest& pass, std::span<const Prediction> predictions,
-                bool* exits);
+  Choice choose(const Request& request, const PassRequest& pass,
+                std::span<const Prediction> predictions, bool* exits);
   void set_window(const Request& request, const CacheView& cache, PassRequest& pass) const;
   void set_guidance(const Request& request, PassRequest& pass) const;
   Outcome finish_step(Request& request, Outcome outcome, bool exits = false);

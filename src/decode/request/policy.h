@@ -31,7 +31,8 @@ public:
   virtual PassRequest next_pass(const Request& request, const CacheView& cache) const = 0;
   // `predictions` in the order of pass.positions. Sets request.finish when the request is done. After a
   // pass of another kind the decoder calls next_pass again before the step ends.
-  virtual Outcome apply(Request& request, const PassRequest& pass, std::span<const Prediction> predictions) = 0;
+  virtual Outcome apply(Request& request, const PassRequest& pass,
+                        std::span<const Prediction> predictions) = 0;
   // The host decided instead (dllmx_decoder_commit): positions were written. Default:
   // unimplemented.
   virtual Outcome host_decided(Request& request, const std::vector<int64_t>& decided);
@@ -50,7 +51,7 @@ struct PolicySetup {
   const model::ModelConfig& config;
   int32_t mask_id;
   AttentionSpan span; // of the decoder's attention; sessions may set another on their request
-  int shift;   // 1: hidden state of the position before predicts
+  int shift;          // 1: hidden state of the position before predicts
 
   int64_t i64(const char* key) const { return options.i64(key); }
   double f64(const char* key) const { return options.f64(key); }
@@ -63,11 +64,11 @@ public:
   // Prepares request (its blocks, its span; finish when nothing is open) and starts on it.
   virtual std::unique_ptr<Session> begin(Request& request) const = 0;
 
-  virtual bool needs_mask() const { return true; }         // a model without mask token is refused
-  virtual int64_t top() const { return 1; }                // likeliest tokens a prediction lists
-  virtual bool shaped() const { return false; }            // wants Prediction::shaped_*
-  virtual bool nucleus_first() const { return false; }     // top_p before top_k
-  virtual int64_t soft_width() const { return 0; }         // most tokens of a SoftInput
+  virtual bool needs_mask() const { return true; }     // a model without mask token is refused
+  virtual int64_t top() const { return 1; }            // likeliest tokens a prediction lists
+  virtual bool shaped() const { return false; }        // wants Prediction::shaped_*
+  virtual bool nucleus_first() const { return false; } // top_p before top_k
+  virtual int64_t soft_width() const { return 0; }     // most tokens of a SoftInput
   // The graph form of its rule, where it has one; called once.
   virtual LoopOffer loop() const { return {nullptr, "this policy has no loop yet"}; }
   virtual std::string approximation() const { return ""; } // what is not exact, for describe

@@ -51,7 +51,8 @@ void Request::reopen(int64_t position, int32_t mask_id) {
 }
 
 float position_uniform(const Request& request, int64_t position, int word) {
-  if (request.random_source != nullptr) return request.random_source->uniform(request, position, word);
+  if (request.random_source != nullptr)
+    return request.random_source->uniform(request, position, word);
   return seeded_uniform(request.settings.seed, request.steps, position, word);
 }
 

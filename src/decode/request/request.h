@@ -77,9 +77,9 @@ struct Request {
   int64_t evaluations = 0; // of them with a forward pass
   int64_t prefills = 0;    // passes of these kinds
   int64_t commits = 0;
-  int64_t launches = 0; // programs it took part in
+  int64_t launches = 0;    // programs it took part in
   int64_t round_trips = 0; // of them, those whose results the host waited for
-  int64_t decided = 0; // positions, without those opened again
+  int64_t decided = 0;     // positions, without those opened again
   Finish finish = Finish::running;
 
   int64_t length() const { return static_cast<int64_t>(ids.size()); }

@@ -77,7 +77,7 @@ public:
   void remove(int64_t number, const DecoderTotals& totals);
 
   RequestCopyRef request(int64_t number) const; // fails with not_found
-  All all() const;                        // of one moment
+  All all() const;                              // of one moment
 
 private:
   mutable std::mutex mutex_;

@@ -42,7 +42,8 @@ WithLse with_lse(const VjpCall& call) {
 
 std::vector<Value> attention_vjp(const VjpCall& call) {
   const bool of_lse = call.grads[1].defined();
-  const WithLse at = of_lse ? with_lse(call) : WithLse{call.inputs[2], call.outputs[0], call.grads[0]};
+  const WithLse at =
+      of_lse ? with_lse(call) : WithLse{call.inputs[2], call.outputs[0], call.grads[0]};
   std::vector<Value> inputs{call.inputs[0], call.inputs[1], at.v};
   inputs.insert(inputs.end(), {at.out, call.outputs[1], at.dout});
   inputs.insert(inputs.end(), call.inputs.begin() + 3, call.inputs.end());
@@ -52,7 +53,8 @@ std::vector<Value> attention_vjp(const VjpCall& call) {
   return grads;
 }
 
-std::vector<Value> attention_definition(Graph& graph, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> attention_definition(Graph& graph, const Node& node,
+                                        std::span<const Value> inputs) {
   const Scores at = attention_scores(graph, node, inputs, 3);
   const Value s = at.scores, none = full_like(s, 0);
   // A finite floor keeps rows without a visible key free of NaN.
@@ -92,7 +94,8 @@ Types attention_grad_types(const OpCall& call) {
 
 // p = exp(s - lse); dv = p^T dout; ds = p (dout v^T - sum(dout out)); dq = scale ds k; dk = scale
 // ds^T q
-std::vector<Value> attention_grad_definition(Graph& graph, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> attention_grad_definition(Graph& graph, const Node& node,
+                                             std::span<const Value> inputs) {
   const Scores at = attention_scores(graph, node, inputs, 6);
   const Value q = inputs[0], out = inputs[3], dout = inputs[5];
   const int64_t batch = q.dim(0), queries = q.dim(1), heads = q.dim(2), keys = inputs[1].dim(1);
@@ -124,17 +127,22 @@ std::vector<Value> attention_grad_definition(Graph& graph, const Node& node, std
 }
 
 constexpr OpDef kOps[] = {
-    {.name = "attention", .infer = attention_types, .vjp = attention_vjp, .decompose = attention_definition},
-    {.name = "attention_grad", .infer = attention_grad_types, .decompose = attention_grad_definition},
+    {.name = "attention",
+     .infer = attention_types,
+     .vjp = attention_vjp,
+     .decompose = attention_definition},
+    {.name = "attention_grad",
+     .infer = attention_grad_types,
+     .decompose = attention_grad_definition},
 };
 
-}  // namespace
+} // namespace
 
 namespace ops {
 std::span<const OpDef> attention_ops() {
   return kOps;
 }
-}  // namespace ops
+} // namespace ops
 
 AttentionParts attention_parts(Value q, Value k, Value v, const Mask& mask,
                                const AttentionOptions& options) {
@@ -153,4 +161,4 @@ Value attention(Value q, Value k, Value v, const Mask& mask, const AttentionOpti
   return attention_parts(q, k, v, mask, options).out;
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

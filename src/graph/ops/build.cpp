@@ -54,8 +54,8 @@ Shape expect_weight(const OpCall& call, size_t index, int64_t rank, int scale) {
     expect_dtype(call, index, "weight", {DType::f32, DType::bf16, DType::i8});
   expect_rank(call, index, "weight", rank);
   if ((scale >= 0) != (weight.dtype == DType::i8)) {
-    fail_op(call,
-            fmt::format("weight {} {} a scale", weight.text(), scale >= 0 ? "cannot have" : "needs"));
+    fail_op(call, fmt::format("weight {} {} a scale", weight.text(),
+                              scale >= 0 ? "cannot have" : "needs"));
   }
   if (scale >= 0) {
     expect_dtype(call, static_cast<size_t>(scale), "scale", {DType::f32});
@@ -155,9 +155,9 @@ void expect_trainable(const char* op, Value weight) {
 
 Value widen_weight(Value weight, Value scale) {
   if (weight.type().format != nullptr) {
-    fail_with_hint("load the model with dtype=bf16 (or f32, int8), or use the cpu engine", Code::unimplemented,
-                   "this engine does not multiply weights of format {}: {}", weight.type().format->name,
-                   weight.type().text());
+    fail_with_hint("load the model with dtype=bf16 (or f32, int8), or use the cpu engine",
+                   Code::unimplemented, "this engine does not multiply weights of format {}: {}",
+                   weight.type().format->name, weight.type().text());
   }
   Value wide = weight.dtype() == DType::f32 ? weight : convert(weight, DType::f32);
   if (!scale.defined()) return wide;
@@ -211,4 +211,4 @@ Value log_sum_exp(Value logits) {
   return add(reshape(top, total.shape()), log(total));
 }
 
-}  // namespace dllm::graph::ops
+} // namespace dllm::graph::ops

@@ -78,4 +78,4 @@ Value head_logits(const HeadOperands& at, std::span<const Value> inputs); // (ro
 Value rows_in_use(Graph& graph, int64_t rows, Value count); // u8(rows); count may be undefined
 Value log_sum_exp(Value logits);                            // f32(rows)
 
-}  // namespace dllm::graph::ops
+} // namespace dllm::graph::ops

@@ -150,8 +150,8 @@ std::vector<Value> all_gather_vjp(const VjpCall& call) {
   if (a.flag("equal"))
     return {own_part(call.grads[0], static_cast<Axis>(a.integer("axis")), a.integer("dim"),
                      a.integer("ranks"))};
-  return {reduce_scatter(wide(call.grads[0]), static_cast<Axis>(a.integer("axis")), a.integer("dim"),
-                         a.integer("ranks"))};
+  return {reduce_scatter(wide(call.grads[0]), static_cast<Axis>(a.integer("axis")),
+                         a.integer("dim"), a.integer("ranks"))};
 }
 std::vector<Value> reduce_scatter_vjp(const VjpCall& call) {
   const Attributes& a = call.node.attributes;

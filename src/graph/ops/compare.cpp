@@ -79,13 +79,13 @@ constexpr OpDef kOps[] = {
     {.name = "clamp", .infer = clamp_types, .vjp = clamp_vjp},
 };
 
-}  // namespace
+} // namespace
 
 namespace ops {
 std::span<const OpDef> compare_ops() {
   return kOps;
 }
-}  // namespace ops
+} // namespace ops
 
 Value equal(Value x, Value y) {
   return compare("equal", x, y);
@@ -117,4 +117,4 @@ Value clamp(Value low, Value x, Value high) {
   return apply("clamp", {broadcast(low, x.shape()), x, broadcast(high, x.shape())});
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

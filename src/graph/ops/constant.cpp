@@ -43,13 +43,13 @@ constexpr OpDef kOps[] = {
     {.name = "random_bits", .infer = random_bits_types, .stops_gradient = true},
 };
 
-}  // namespace
+} // namespace
 
 namespace ops {
 std::span<const OpDef> constant_ops() {
   return kOps;
 }
-}  // namespace ops
+} // namespace ops
 
 Value constant(Graph& graph, Tensor literal) {
   return graph.add(find_op("constant"), {}, {}, {}, std::move(literal))[0];
@@ -85,4 +85,4 @@ Value random_uniform(Value key, Shape shape) {
   return subtract(number, scalar(graph, 1.0f));
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

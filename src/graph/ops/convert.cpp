@@ -45,13 +45,13 @@ constexpr OpDef kOps[] = {
     {.name = "barrier", .infer = same_types, .vjp = barrier_vjp},
 };
 
-}  // namespace
+} // namespace
 
 namespace ops {
 std::span<const OpDef> convert_ops() {
   return kOps;
 }
-}  // namespace ops
+} // namespace ops
 
 Value convert(Value x, DType dtype) {
   if (x.dtype() == dtype) return x;
@@ -70,4 +70,4 @@ Value barrier(Value x) {
   return apply("barrier", {x});
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

@@ -14,8 +14,7 @@ using namespace ops;
 // weight (experts, out, in) and its scale f32(experts, out); scale: operand number or -1.
 Shape expect_matrices(const OpCall& call, size_t weight, int scale) {
   const Shape shape = expect_weight(call, weight, 3, scale);
-  if (shape.dim(0) < 1)
-    fail_op(call, "weight " + call.inputs[weight].text() + " has no experts");
+  if (shape.dim(0) < 1) fail_op(call, "weight " + call.inputs[weight].text() + " has no experts");
   return shape;
 }
 

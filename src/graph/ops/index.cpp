@@ -151,13 +151,13 @@ constexpr OpDef kOps[] = {
     {.name = "scatter_set", .infer = set_types, .vjp = set_vjp},
 };
 
-}  // namespace
+} // namespace
 
 namespace ops {
 std::span<const OpDef> index_ops() {
   return kOps;
 }
-}  // namespace ops
+} // namespace ops
 
 Value take(Value table, Value indices, Value scale) {
   std::vector<Value> inputs{table, indices};
@@ -176,4 +176,4 @@ Value scatter_set(Value x, Value indices, Value updates) {
   return apply("scatter_set", {x, indices, updates});
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

@@ -143,13 +143,13 @@ constexpr OpDef kOps[] = {
     {.name = "dot", .infer = dot_types, .vjp = dot_vjp},
 };
 
-}  // namespace
+} // namespace
 
 namespace ops {
 std::span<const OpDef> linear_ops() {
   return kOps;
 }
-}  // namespace ops
+} // namespace ops
 
 Value linear(Value x, Value weight, Value bias, Value scale) {
   std::vector<Value> inputs{x, weight};
@@ -168,4 +168,4 @@ Value dot(Value x, Value y) {
   return apply("dot", {with_leading(x, lead), with_leading(y, lead)});
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

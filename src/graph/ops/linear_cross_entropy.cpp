@@ -203,8 +203,8 @@ Value linear_cross_entropy(Value x, Value weight, Value bias, Value scale, Value
 
 // Every rank finds the log-sum-exp of its part, and the logit lse - nll where it has the target (id 0 stands
 // for a target of another rank).
-Value linear_cross_entropy_over(Axis axis, int64_t ranks, Value x, Value weight, Value bias, Value scale,
-                                Value targets, Value count, float softcap) {
+Value linear_cross_entropy_over(Axis axis, int64_t ranks, Value x, Value weight, Value bias,
+                                Value scale, Value targets, Value count, float softcap) {
   Graph& graph = *x.graph;
   const AxisSet over(axis);
   const int64_t own = weight.dim(0), rows = x.dim(0);
@@ -212,16 +212,14 @@ Value linear_cross_entropy_over(Axis axis, int64_t ranks, Value x, Value weight,
   const auto inside = [&](Value ids, int64_t end) {
     return logical_and(greater_equal(ids, number(0)), less(ids, number(end)));
   };
-  const Value counts =
-      logical_and(inside(targets, own * ranks), rows_in_use(graph, rows, count));
+  const Value counts = logical_and(inside(targets, own * ranks), rows_in_use(graph, rows, count));
   const Value local = subtract(targets, multiply(axis_index(graph, axis), number(own)));
   const Value mine = inside(local, own), zero = full_like(local, 0);
   const Value named = select(counts, select(mine, local, zero), full_like(local, -1));
   const CrossEntropy part =
       linear_cross_entropy_parts(x, weight, bias, scale, named, count, softcap);
   const Value none = full_like(part.nll, 0);
-  const Value hit =
-      all_reduce(select(mine, subtract(part.log_sum_exp, part.nll), none), over);
+  const Value hit = all_reduce(select(mine, subtract(part.log_sum_exp, part.nll), none), over);
   const Value top = stop_gradient(all_reduce_max(part.log_sum_exp, over));
   const Value total = all_reduce(exp(subtract(part.log_sum_exp, top)), over);
   return select(counts, subtract(add(top, log(total)), hit), full_like(hit, 0));

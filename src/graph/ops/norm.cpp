@@ -55,7 +55,8 @@ std::vector<Value> rms_norm_definition(Graph&, const Node& node, std::span<const
 
 // dx = r (d - xhat mean(d xhat)) with xhat = x r, d = dy weight; dweight = sum of dy xhat over the
 // rows
-std::vector<Value> rms_norm_grad_definition(Graph&, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> rms_norm_grad_definition(Graph&, const Node& node,
+                                            std::span<const Value> inputs) {
   const Value x = inputs[0], dy = inputs[1];
   const Value r = inverse_rms(x, node.attributes.number("eps"));
   const Value normal = multiply(x, r);
@@ -140,7 +141,8 @@ std::vector<Value> layer_norm_definition(Graph&, const Node& node, std::span<con
 }
 
 // dx = r (d - mean(d) - xhat mean(d xhat)) with d = dy weight
-std::vector<Value> layer_norm_grad_definition(Graph&, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> layer_norm_grad_definition(Graph&, const Node& node,
+                                              std::span<const Value> inputs) {
   const Operands at = layer_norm_operands(node.attributes, 2, false);
   const Value dy = inputs[1];
   const auto [xhat, r] = normalize(inputs[0], node.attributes.number("eps"));
@@ -153,19 +155,27 @@ std::vector<Value> layer_norm_grad_definition(Graph&, const Node& node, std::spa
 }
 
 constexpr OpDef kOps[] = {
-    {.name = "rms_norm", .infer = rms_norm_types, .vjp = rms_norm_vjp, .decompose = rms_norm_definition},
+    {.name = "rms_norm",
+     .infer = rms_norm_types,
+     .vjp = rms_norm_vjp,
+     .decompose = rms_norm_definition},
     {.name = "rms_norm_grad", .infer = rms_norm_grad_types, .decompose = rms_norm_grad_definition},
-    {.name = "layer_norm", .infer = layer_norm_types, .vjp = layer_norm_vjp, .decompose = layer_norm_definition},
-    {.name = "layer_norm_grad", .infer = layer_norm_grad_types, .decompose = layer_norm_grad_definition},
+    {.name = "layer_norm",
+     .infer = layer_norm_types,
+     .vjp = layer_norm_vjp,
+     .decompose = layer_norm_definition},
+    {.name = "layer_norm_grad",
+     .infer = layer_norm_grad_types,
+     .decompose = layer_norm_grad_definition},
 };
 
-}  // namespace
+} // namespace
 
 namespace ops {
 std::span<const OpDef> norm_ops() {
   return kOps;
 }
-}  // namespace ops
+} // namespace ops
 
 Value rms_norm(Value x, Value weight, float eps) {
   std::vector<Value> inputs{x};
@@ -184,4 +194,4 @@ Value layer_norm(Value x, Value weight, Value bias, float eps) {
                 {"has_bias", bias.defined()}});
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

@@ -20,7 +20,8 @@ Types adamw_update_types(const OpCall& call) {
   return {call.inputs[0], call.inputs[0], call.inputs[0]};
 }
 
-std::vector<Value> adamw_update_definition(Graph&, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> adamw_update_definition(Graph&, const Node& node,
+                                           std::span<const Value> inputs) {
   const Value p = inputs[0];
   const auto spread = [&](int64_t i) {
     return broadcast(reshape(slice(inputs[4], {i}, {i + 1}), Shape{}), p.shape());
@@ -59,16 +60,19 @@ std::vector<Value> sum_of_squares_definition(Graph&, const Node&, std::span<cons
 
 constexpr OpDef kOps[] = {
     {.name = "adamw_update", .infer = adamw_update_types, .decompose = adamw_update_definition},
-    {.name = "sum_of_squares", .infer = sum_of_squares_types, .vjp = sum_of_squares_vjp, .decompose = sum_of_squares_definition},
+    {.name = "sum_of_squares",
+     .infer = sum_of_squares_types,
+     .vjp = sum_of_squares_vjp,
+     .decompose = sum_of_squares_definition},
 };
 
-}  // namespace
+} // namespace
 
 namespace ops {
 std::span<const OpDef> optimizer_ops() {
   return kOps;
 }
-}  // namespace ops
+} // namespace ops
 
 AdamW adamw_update(Value parameter, Value gradient, Value first, Value second, Value scalars,
                    bool decay) {
@@ -81,4 +85,4 @@ Value sum_of_squares(Value x) {
   return apply("sum_of_squares", {x});
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

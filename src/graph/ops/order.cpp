@@ -66,13 +66,13 @@ constexpr OpDef kOps[] = {
     {.name = "cumsum", .infer = cumsum_types, .vjp = cumsum_vjp},
 };
 
-}  // namespace
+} // namespace
 
 namespace ops {
 std::span<const OpDef> order_ops() {
   return kOps;
 }
-}  // namespace ops
+} // namespace ops
 
 TopK top_k(Value x, int64_t k) {
   const auto made = apply_all("top_k", {x}, {{"k", k}});
@@ -92,4 +92,4 @@ Value cumsum(Value x, int64_t axis) {
   return apply("cumsum", {x}, {{"axis", normal_axis("cumsum", x.shape(), axis)}});
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

@@ -34,7 +34,7 @@ OpList token_statistics_ops();
 OpList unary_ops();
 OpList while_ops();
 
-}  // namespace ops
+} // namespace ops
 
 namespace {
 
@@ -73,7 +73,7 @@ std::vector<const OpDef*> sorted_table() {
   return table;
 }
 
-}  // namespace
+} // namespace
 
 std::span<const OpDef* const> all_ops() {
   static const std::vector<const OpDef*> table = sorted_table();

@@ -1,7 +1,7 @@
 // scan: a body run over a range of stacked arrays with values carried along; fixed number of steps.
 
-#include "graph/ops/build.h"
 #include "graph/ops/scan.h"
+#include "graph/ops/build.h"
 
 #include "base/error.h"
 

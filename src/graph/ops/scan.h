@@ -31,4 +31,4 @@ struct ScanPlan {
 
 std::vector<Value> scan_vjp(const VjpCall& call);
 
-}  // namespace dllm::graph::ops
+} // namespace dllm::graph::ops

@@ -93,13 +93,13 @@ constexpr OpDef kOps[] = {
     {.name = "reverse", .infer = reverse_types, .vjp = reverse_vjp},
 };
 
-}  // namespace
+} // namespace
 
 namespace ops {
 std::span<const OpDef> shape_ops() {
   return kOps;
 }
-}  // namespace ops
+} // namespace ops
 
 Value broadcast(Value x, Shape shape) {
   if (x.shape() == shape) return x;
@@ -120,4 +120,4 @@ Value reverse(Value x, int64_t axis) {
   return apply("reverse", {x}, {{"axis", normal_axis("reverse", x.shape(), axis)}});
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

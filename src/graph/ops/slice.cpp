@@ -171,13 +171,13 @@ constexpr OpDef kOps[] = {
     {.name = "dynamic_update_slice", .infer = dynamic_update_types, .vjp = dynamic_update_vjp},
 };
 
-}  // namespace
+} // namespace
 
 namespace ops {
 std::span<const OpDef> slice_ops() {
   return kOps;
 }
-}  // namespace ops
+} // namespace ops
 
 Value slice(Value x, std::vector<int64_t> begin, std::vector<int64_t> end) {
   return apply("slice", {x}, {{"begin", std::move(begin)}, {"end", std::move(end)}});
@@ -212,4 +212,4 @@ Value dynamic_update_slice(Value x, Value update, const std::vector<Value>& begi
   return ops::apply("dynamic_update_slice", inputs); // not std::apply
 }
 
-}  // namespace dllm::graph
+} // namespace dllm::graph

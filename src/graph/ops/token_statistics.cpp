@@ -74,7 +74,8 @@ Value kept_ids(Graph& graph, Value z, Value top_k_limit, Value top_p_limit, bool
   const Value in_k =
       logical_and(allowed, logical_or(less_equal(limit, full_like(limit, 0)), less(place, limit)));
   const Value top = slice_axis(sorted.values, 1, 0, 1);
-  const Value weight = select(nucleus_first ? allowed : in_k, exp(subtract(sorted.values, top)), none);
+  const Value weight =
+      select(nucleus_first ? allowed : in_k, exp(subtract(sorted.values, top)), none);
   const Value p = divide(weight, sum(weight, {1}, true));
   const Value before = subtract(cumsum(p, 1), p), mass = column(top_p_limit);
   const Value in_p =
@@ -155,14 +156,14 @@ std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> 
               greedy = less_equal(temperature, full_like(temperature, 0));
   const Value divisor = column(select(greedy, full_like(temperature, 1), temperature));
   const Value z = divide(logits, divisor);
-  const Value kept = kept_ids(graph, z, given(at.top_k), given(at.top_p),
-                              node.attributes.flag("nucleus_first"));
+  const Value kept =
+      kept_ids(graph, z, given(at.top_k), given(at.top_p), node.attributes.flag("nucleus_first"));
   const Value drawn = at.noise >= 0 ? noisy_id(z, kept, given(at.noise))
                                     : draw_id(graph, z, kept, given(at.uniform));
   const Value draw = select(greedy, best, drawn);
   const Value zero = full_like(lse, 0);
-  const Shaped shaped = node.attributes.flag("shaped") ? shaped_statistics(z, kept, draw)
-                                                       : Shaped{zero, zero, zero};
+  const Shaped shaped =
+      node.attributes.flag("shaped") ? shaped_statistics(z, kept, draw) : Shaped{zero, zero, zero};
   const auto prob_of = [&](Value id) {
     return reshape(probability(take_along(logits, column(id), 1)), lse.shape());
   };

@@ -1,10 +1,10 @@
 // remove_dead_code: removes nodes that nothing uses, and of a scan also results, carries and operands that nothing
 // needs.
 
+#include "graph/clone.h"
 #include "graph/op.h"
 #include "graph/ops/scan.h"
 #include "graph/passes.h"
-#include "graph/clone.h"
 
 #include <string_view>
 

@@ -1,8 +1,8 @@
 // decompose: every fused operation replaced by its definition in other operations.
 
+#include "graph/clone.h"
 #include "graph/op.h"
 #include "graph/passes.h"
-#include "graph/clone.h"
 
 #include <algorithm>
 

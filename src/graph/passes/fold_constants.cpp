@@ -1,10 +1,10 @@
 // fold_constants: exact arithmetic on numbers known when the graph is built. Functions an engine
 // may round in its own way (exp, log, ...) are left to it.
 
+#include "graph/clone.h"
 #include "graph/op.h"
 #include "graph/ops.h"
 #include "graph/passes.h"
-#include "graph/clone.h"
 
 #include <cmath>
 #include <map>

@@ -1,8 +1,8 @@
 // merge_common_nodes: of nodes that compute the same, one stays. A barrier is never merged.
 
+#include "graph/clone.h"
 #include "graph/op.h"
 #include "graph/passes.h"
-#include "graph/clone.h"
 
 #include <cstring>
 #include <string_view>

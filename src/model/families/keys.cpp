@@ -1,5 +1,5 @@
-#include "base/error.h"
 #include "model/families/keys.h"
+#include "base/error.h"
 #include "model/layers/layer_kind.h"
 #include "model/rope.h"
 

@@ -77,6 +77,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kLlada2 = {"llada2",         {"llada2_moe", "llada21_moe"}, {}, parse, print, params};
+const Family kLlada2 = {"llada2", {"llada2_moe", "llada21_moe"}, {}, parse, print, params};
 
 } // namespace dllm::model

@@ -83,7 +83,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kLladaMoe = {"llada-moe", {"lladamoe", "llada_moe"}, {}, parse, print,
-                          params};
+const Family kLladaMoe = {"llada-moe", {"lladamoe", "llada_moe"}, {}, parse, print, params};
 
 } // namespace dllm::model

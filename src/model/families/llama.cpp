@@ -29,7 +29,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kLlama = {"llama", {"llama", "a2d-llama"}, {"llama"}, parse, print,
-                       params};
+const Family kLlama = {"llama", {"llama", "a2d-llama"}, {"llama"}, parse, print, params};
 
 } // namespace dllm::model

@@ -72,7 +72,8 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
   names["embedding"] = "token_emb.embedding";
   names["norm"] = "final_norm.scale";
   names["head"] = "lm_head.kernel";
-  names["attention_norm"] = layer + (config.time_conditioning ? "adnorm1.norm.scale" : "norm1.scale");
+  names["attention_norm"] =
+      layer + (config.time_conditioning ? "adnorm1.norm.scale" : "norm1.scale");
   names["mlp_norm"] = layer + (config.time_conditioning ? "adnorm2.norm.scale" : "norm2.scale");
   names["q"] = layer + "attn.q_proj.kernel";
   names["k"] = layer + "attn.k_proj.kernel";

@@ -26,7 +26,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kQwen2 = {"qwen2", {"qwen2", "a2d-qwen2"}, {"qwen2"}, parse, print,
-                       params};
+const Family kQwen2 = {"qwen2", {"qwen2", "a2d-qwen2"}, {"qwen2"}, parse, print, params};
 
 } // namespace dllm::model

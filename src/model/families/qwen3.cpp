@@ -29,7 +29,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kQwen3 = {"qwen3", {"qwen3", "a2d-qwen3"}, {"qwen3"}, parse, print,
-                       params};
+const Family kQwen3 = {"qwen3", {"qwen3", "a2d-qwen3"}, {"qwen3"}, parse, print, params};
 
 } // namespace dllm::model

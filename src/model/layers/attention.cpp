@@ -38,7 +38,8 @@ AttentionHeads project(const LayerInputs& inputs, graph::Value x) {
     heads = {graph::slice_axis(all, 2, 0, q), graph::slice_axis(all, 2, q, q + kv),
              graph::slice_axis(all, 2, q + kv, q + 2 * kv)};
   } else {
-    heads = {linear_param(inputs, x, "q"), linear_param(inputs, x, "k"), linear_param(inputs, x, "v")};
+    heads = {linear_param(inputs, x, "q"), linear_param(inputs, x, "k"),
+             linear_param(inputs, x, "v")};
   }
   const int64_t batch = x.dim(0), seq = x.dim(1);
   heads.q = graph::reshape(heads.q, {batch, seq, config.heads, config.head_dim});
@@ -61,16 +62,19 @@ graph::Value build_attention(const LayerInputs& inputs, graph::Value x) {
   heads.k = inputs.state->keep("keys", heads.k);
   heads.v = inputs.state->keep("values", heads.v);
   graph::AttentionOptions options;
-  const double size = config.query_scalar > 0 ? config.query_scalar : static_cast<double>(config.head_dim);
+  const double size =
+      config.query_scalar > 0 ? config.query_scalar : static_cast<double>(config.head_dim);
   options.scale = static_cast<float>(1.0 / std::sqrt(size));
   options.softcap = static_cast<float>(config.attention_softcap);
   options.empty_average = inputs.empty_average;
   const graph::Value mixed = graph::attention(heads.q, heads.k, heads.v, inputs.mask, options);
-  return linear_param(inputs, graph::reshape(mixed, {x.dim(0), x.dim(1), config.query_size()}), "out");
+  return linear_param(inputs, graph::reshape(mixed, {x.dim(0), x.dim(1), config.query_size()}),
+                      "out");
 }
 
 LayerCost attention_cost(const ModelConfig& config) {
-  const auto hidden = static_cast<double>(config.hidden_size), q = static_cast<double>(config.query_size()),
+  const auto hidden = static_cast<double>(config.hidden_size),
+             q = static_cast<double>(config.query_size()),
              kv = static_cast<double>(config.kv_size());
   return {2 * hidden * (2 * q + 2 * kv), 4 * q};
 }
@@ -83,6 +87,7 @@ std::vector<StateSlot> attention_state(const ModelConfig& config) {
 
 } // namespace
 
-const LayerKind kAttention = {"attention", LayerPart::mixer, attention_params, build_attention, attention_cost, attention_state};
+const LayerKind kAttention = {"attention",     LayerPart::mixer, attention_params,
+                              build_attention, attention_cost,   attention_state};
 
 } // namespace dllm::model

@@ -80,9 +80,8 @@ graph::Value build_experts(const LayerInputs& inputs, graph::Value x) {
   const graph::Value inner = graph::gated_activation(
       each(tokens, choice.experts, "expert_gate"), each(tokens, choice.experts, "expert_up"),
       inputs.config.activation); // (rows, chosen, intermediate)
-  const graph::Value made =
-      each(graph::reshape(inner, {rows * chosen, experts.intermediate}),
-              graph::reshape(choice.experts, {rows * chosen, 1}), "expert_down");
+  const graph::Value made = each(graph::reshape(inner, {rows * chosen, experts.intermediate}),
+                                 graph::reshape(choice.experts, {rows * chosen, 1}), "expert_down");
   const graph::Value shared = graph::multiply(graph::reshape(made, {rows, chosen, hidden}),
                                               graph::reshape(choice.shares, {rows, chosen, 1}));
   const graph::Value mixed = graph::reshape(graph::sum(shared, {1}), x.shape());
@@ -92,11 +91,14 @@ graph::Value build_experts(const LayerInputs& inputs, graph::Value x) {
 LayerCost expert_cost(const ModelConfig& config) {
   const ExpertConfig& experts = config.experts;
   const auto width = static_cast<double>(experts.per_token * experts.intermediate + experts.shared);
-  return {2 * static_cast<double>(config.hidden_size) * (static_cast<double>(experts.count) + 3 * width), 0};
+  return {2 * static_cast<double>(config.hidden_size) *
+              (static_cast<double>(experts.count) + 3 * width),
+          0};
 }
 
 } // namespace
 
-const LayerKind kExperts = {"experts", LayerPart::network, expert_params, build_experts, expert_cost, nullptr};
+const LayerKind kExperts = {"experts",     LayerPart::network, expert_params,
+                            build_experts, expert_cost,        nullptr};
 
 } // namespace dllm::model

@@ -84,9 +84,12 @@ graph::Value block_norm(const LayerInputs& inputs, graph::Value x, const std::st
                                                 static_cast<float>(inputs.config.norm_eps));
   const int64_t batch = x.dim(0), hidden = inputs.config.hidden_size;
   const graph::Value both = linear_param(inputs, inputs.time, name + ".time"); // (batch, 2 hidden)
-  const graph::Value gamma = graph::reshape(graph::slice_axis(both, 1, 0, hidden), {batch, 1, hidden});
-  const graph::Value beta = graph::reshape(graph::slice_axis(both, 1, hidden, 2 * hidden), {batch, 1, hidden});
-  return graph::add(graph::multiply(normed, graph::add(gamma, graph::scalar(*x.graph, 1.0f))), beta);
+  const graph::Value gamma =
+      graph::reshape(graph::slice_axis(both, 1, 0, hidden), {batch, 1, hidden});
+  const graph::Value beta =
+      graph::reshape(graph::slice_axis(both, 1, hidden, 2 * hidden), {batch, 1, hidden});
+  return graph::add(graph::multiply(normed, graph::add(gamma, graph::scalar(*x.graph, 1.0f))),
+                    beta);
 }
 
 } // namespace

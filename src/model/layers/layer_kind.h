@@ -21,7 +21,8 @@ struct LayerInputs {
   const LayerRun& run;
   graph::Value positions = {}; // i32(batch, seq)
   graph::Value inv_freq = {};  // f32(rotary / 2), this layer's; undefined with learned positions
-  graph::Value time = {};      // f32(batch, size): embedding of the noise level; models with time conditioning
+  graph::Value time =
+      {}; // f32(batch, size): embedding of the noise level; models with time conditioning
   float rope_amplitude = 1;
   graph::Mask mask = {}; // with this layer's window
   bool empty_average = false;

@@ -21,7 +21,9 @@ graph::Value activate(const std::string& kind, graph::Value x) {
 
 LayerCost mlp_cost(const ModelConfig& config) {
   const double matrices = config.gated_mlp ? 3 : 2;
-  return {2 * matrices * static_cast<double>(config.hidden_size) * static_cast<double>(config.intermediate_size), 0};
+  return {2 * matrices * static_cast<double>(config.hidden_size) *
+              static_cast<double>(config.intermediate_size),
+          0};
 }
 
 } // namespace

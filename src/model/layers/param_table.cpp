@@ -30,7 +30,8 @@ void ParamTable::end_layers() {
   layers_ = first_layer_ = 0;
 }
 
-void ParamTable::add(const std::string& name, ParamRole role, Shape element, const std::string& file) {
+void ParamTable::add(const std::string& name, ParamRole role, Shape element,
+                     const std::string& file) {
   ParamSpec spec;
   spec.name = prefix_ + name;
   spec.role = role;
@@ -42,10 +43,12 @@ void ParamTable::add(const std::string& name, ParamRole role, Shape element, con
   specs_.push_back(std::move(spec));
 }
 
-void ParamTable::matrix(const std::string& name, int64_t out, int64_t in, bool bias, const std::string& file) {
+void ParamTable::matrix(const std::string& name, int64_t out, int64_t in, bool bias,
+                        const std::string& file) {
   add(name, ParamRole::weight, {out, in}, file);
   if (!bias) return;
-  const std::string weight = specs_.back().pieces[0].logical, own = (file.empty() ? name : file) + ".bias";
+  const std::string weight = specs_.back().pieces[0].logical,
+                    own = (file.empty() ? name : file) + ".bias";
   add(name + ".bias", ParamRole::bias, {out}, own);
   if (!names_.has(own)) specs_.back().pieces[0].logical = bias_of(weight);
 }

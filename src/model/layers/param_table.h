@@ -26,7 +26,8 @@ struct TensorNames {
 // Parameters in the order in which they are numbered.
 class ParamTable {
 public:
-  ParamTable(const ModelConfig& config, TensorNames names) : config_(config), names_(std::move(names)) {}
+  ParamTable(const ModelConfig& config, TensorNames names)
+      : config_(config), names_(std::move(names)) {}
 
   // What follows belongs to these layers: names get the run's prefix, shapes a leading axis.
   void begin(const LayerRun& run);
@@ -37,7 +38,8 @@ public:
   // file: the key in TensorNames where it is not the name.
   void add(const std::string& name, ParamRole role, Shape element, const std::string& file = "");
   // (out, in) and, with bias, (out).
-  void matrix(const std::string& name, int64_t out, int64_t in, bool bias = false, const std::string& file = "");
+  void matrix(const std::string& name, int64_t out, int64_t in, bool bias = false,
+              const std::string& file = "");
   // A bias where the family names one.
   void norm(const std::string& name, int64_t size);
   // One matrix (out, in) per expert, stacked.

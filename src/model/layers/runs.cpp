@@ -134,7 +134,8 @@ graph::Value Builder::first_rows(int64_t layers, int64_t rows) {
                          graph::scalar_i32(graph_, static_cast<int32_t>(rows / layers)));
 }
 
-Builder::SharedInputs Builder::shared_inputs(const ForwardInputs& inputs, graph::Value positions, int64_t seq) {
+Builder::SharedInputs Builder::shared_inputs(const ForwardInputs& inputs, graph::Value positions,
+                                             int64_t seq) {
   SharedInputs made;
   made.positions = positions;
   made.mask = inputs.mask;
@@ -191,18 +192,21 @@ struct PerLayer {
 // The part of the state that the layers of a run have, inside the body of its scan.
 class RunState {
 public:
-  RunState(graph::Graph& body, const ModelConfig& config, const LayerRun& run, const std::vector<StateStack>& stacks,
-           const StateValues& state) {
+  RunState(graph::Graph& body, const ModelConfig& config, const LayerRun& run,
+           const std::vector<StateStack>& stacks, const StateValues& state) {
     if (!state.defined()) {
-      for (StateSlot& slot : layer_slots(config, run)) entries_.push_back({std::move(slot), {}, {}, {}, {}, {}});
+      for (StateSlot& slot : layer_slots(config, run))
+        entries_.push_back({std::move(slot), {}, {}, {}, {}, {}});
       return;
     }
     for (size_t i = 0; i < stacks.size(); ++i) {
-      const auto found = std::lower_bound(stacks[i].layers.begin(), stacks[i].layers.end(), run.first);
+      const auto found =
+          std::lower_bound(stacks[i].layers.begin(), stacks[i].layers.end(), run.first);
       if (found == stacks[i].layers.end() || *found != run.first) continue;
       numbers_.push_back(i);
       offsets_.push_back(found - stacks[i].layers.begin());
-      entries_.push_back({stacks[i].slot, body.input(stacks[i].name, state.stacks[i].type()), {}, {}, {}, {}});
+      entries_.push_back(
+          {stacks[i].slot, body.input(stacks[i].name, state.stacks[i].type()), {}, {}, {}, {}});
     }
   }
 
@@ -211,8 +215,10 @@ public:
       const graph::Value outer = all[numbers_[i]];
       const auto same = std::find(outer_rows_.begin(), outer_rows_.end(), outer);
       const bool known = same != outer_rows_.end();
-      first_rows_.push_back(known ? first_rows_[static_cast<size_t>(same - outer_rows_.begin())]
-                                  : per_layer(outer, offsets_[i], i == 0 ? "first_row" : fmt::format("first_row.{}", i)));
+      first_rows_.push_back(known
+                                ? first_rows_[static_cast<size_t>(same - outer_rows_.begin())]
+                                : per_layer(outer, offsets_[i],
+                                            i == 0 ? "first_row" : fmt::format("first_row.{}", i)));
       outer_rows_.push_back(outer);
     }
   }
@@ -255,7 +261,7 @@ public:
   }
 
 private:
-  std::vector<size_t> numbers_; // of the stacks; entries in the same order
+  std::vector<size_t> numbers_;  // of the stacks; entries in the same order
   std::vector<int64_t> offsets_; // of the run's first layer among those of the stack
   std::vector<LayerState::Entry> entries_;
   std::vector<graph::Value> outer_rows_, first_rows_;
@@ -264,7 +270,8 @@ private:
 } // namespace
 
 // The run's stacks of parameters, one layer of each as inputs of the body.
-std::vector<graph::Value> Builder::layer_params(const LayerRun& run, graph::Graph& body, LayerInputs& layer) {
+std::vector<graph::Value> Builder::layer_params(const LayerRun& run, graph::Graph& body,
+                                                LayerInputs& layer) {
   std::vector<graph::Value> stacks;
   const std::string prefix = run.prefix();
   for (size_t i = 0; i < values_.size(); ++i) {
@@ -274,14 +281,15 @@ std::vector<graph::Value> Builder::layer_params(const LayerRun& run, graph::Grap
     const ParamSpec& spec = params_.physical()[i].spec;
     layer.factors[name] = spec.factor;
     layer.partitions[name] = spec.partition;
-    layer.params[name] = body.input(name, {type.shape.without(0), type.dtype, {}, type.format}, true);
+    layer.params[name] =
+        body.input(name, {type.shape.without(0), type.dtype, {}, type.format}, true);
     stacks.push_back(values_[i]);
   }
   return stacks;
 }
 
-graph::ScanResult Builder::run_layers(const LayerRun& run, const SharedInputs& shared, graph::Value hidden,
-                                      StateValues& state, bool taps) {
+graph::ScanResult Builder::run_layers(const LayerRun& run, const SharedInputs& shared,
+                                      graph::Value hidden, StateValues& state, bool taps) {
   const auto body = std::make_shared<graph::Graph>("layer");
   const graph::Value carry = body->input("hidden", hidden.type());
   LayerInputs layer{.config = config_, .run = run};
@@ -305,13 +313,15 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const SharedInputs& s
   const graph::Value next = build_layer(layer, carry);
   body->output("hidden", next);
   std::vector<graph::Value> carries = own.carries(state);
-  for (size_t i = 0; i < carries.size(); ++i) body->output(kept.entries()[i].slot.name, kept.entries()[i].stack);
+  for (size_t i = 0; i < carries.size(); ++i)
+    body->output(kept.entries()[i].slot.name, kept.entries()[i].stack);
   if (taps) body->output("tap", next);
 
   carries.insert(carries.begin(), hidden);
   graph::ScanOptions options;
   options.remat = remat_;
-  graph::ScanResult result = graph::scan(body, carries, stacks, constants.outer(), run.count, options);
+  graph::ScanResult result =
+      graph::scan(body, carries, stacks, constants.outer(), run.count, options);
   own.replace(state, result);
   return result;
 }

@@ -38,11 +38,13 @@ std::vector<StateStack> state_stacks(const ModelConfig& config) {
 }
 
 bool has_positional(const std::vector<StateStack>& stacks) {
-  return std::any_of(stacks.begin(), stacks.end(), [](const StateStack& stack) { return !stack.slot.is_saved(); });
+  return std::any_of(stacks.begin(), stacks.end(),
+                     [](const StateStack& stack) { return !stack.slot.is_saved(); });
 }
 
 bool has_saved(const std::vector<StateStack>& stacks) {
-  return std::any_of(stacks.begin(), stacks.end(), [](const StateStack& stack) { return stack.slot.is_saved(); });
+  return std::any_of(stacks.begin(), stacks.end(),
+                     [](const StateStack& stack) { return stack.slot.is_saved(); });
 }
 
 namespace {
@@ -51,9 +53,11 @@ namespace {
 graph::Value rows_from(graph::Value x, graph::Value first, int64_t count) {
   const int64_t batch = x.dim(0), n = x.dim(1);
   graph::Graph& graph = *x.graph;
-  const graph::Value begin = graph::add(
-      first, graph::multiply(graph::iota(graph, {batch}, DType::i32, 0), graph::scalar_i32(graph, static_cast<int32_t>(n))));
-  const graph::Value at = graph::add(graph::reshape(begin, {batch, 1}), graph::iota(graph, {1, count}, DType::i32, 1));
+  const graph::Value begin =
+      graph::add(first, graph::multiply(graph::iota(graph, {batch}, DType::i32, 0),
+                                        graph::scalar_i32(graph, static_cast<int32_t>(n))));
+  const graph::Value at =
+      graph::add(graph::reshape(begin, {batch, 1}), graph::iota(graph, {1, count}, DType::i32, 1));
   return graph::take(graph::reshape(x, x.shape().without(0).without(0).with_front(batch * n)), at);
 }
 
@@ -99,7 +103,8 @@ void LayerState::after_each(const std::string& name, graph::Value states) {
   if (!length_.defined()) return;
   graph::Graph& graph = *states.graph;
   const graph::Value zero = graph::scalar_i32(graph, 0);
-  const graph::Value last = graph::maximum(graph::subtract(length_, graph::scalar_i32(graph, 1)), zero);
+  const graph::Value last =
+      graph::maximum(graph::subtract(length_, graph::scalar_i32(graph, 1)), zero);
   after(name, rows_from(states, last, 1));
 }
 

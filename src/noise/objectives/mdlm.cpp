@@ -225,8 +225,8 @@ Json Mdlm::describe() const {
         "times and masks of the local batch come from one key per batch (dllm-jax, trainers)");
   }
   if (reference()) {
-    made["quirks"].push_back(
-        "shift 1 puts a BOS column in front; position 0 is read from itself (dllm-jax, MDLM trainer)");
+    made["quirks"].push_back("shift 1 puts a BOS column in front; position 0 is read from itself "
+                             "(dllm-jax, MDLM trainer)");
   }
   return made;
 }
@@ -236,8 +236,9 @@ Json Mdlm::describe() const {
 ObjectiveEntry objective_files::mdlm() {
   std::vector<OptionSpec> keys = shared_objective_options();
   keys.push_back(option_f64("time_epsilon", 1e-3, 0.0, 0.5, "Smallest time that is drawn."));
-  keys.push_back(option_choice("time_sampling", "uniform", {"uniform", "low_discrepancy"},
-                               "low_discrepancy spreads the times of an update evenly over 0 to 1."));
+  keys.push_back(
+      option_choice("time_sampling", "uniform", {"uniform", "low_discrepancy"},
+                    "low_discrepancy spreads the times of an update evenly over 0 to 1."));
   keys.push_back(option_choice("loss_weight", "scheduler", {"scheduler", "ones"},
                                "scheduler weighs by the schedule (the NELBO), ones by nothing."));
   keys.push_back(option_f64("max_weight", 0.0, 0.0, 1e9, "Upper limit of the weight, 0: none."));

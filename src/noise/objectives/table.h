@@ -46,8 +46,7 @@ struct ObjectiveEntry {
   std::vector<OptionSpec> options;
   ObjectiveRef (*make)(ScheduleRef, const Options&) = nullptr;
 };
-template <class T>
-ObjectiveRef new_objective(ScheduleRef schedule, const Options& options) {
+template <class T> ObjectiveRef new_objective(ScheduleRef schedule, const Options& options) {
   return std::make_shared<T>(std::move(schedule), options);
 }
 
@@ -60,5 +59,5 @@ ObjectiveEntry token_ce();
 
 inline constexpr ObjectiveEntry (*kTable[])() = {ar, mdlm, nano, token_ce};
 
-}  // namespace objective_files
-}  // namespace dllm::noise
+} // namespace objective_files
+} // namespace dllm::noise

@@ -71,22 +71,24 @@ Batch token_ce_feed(const model::TokenBatch& rows, const TokenCeSettings& settin
   feed.set(kHeadTargets, packed.targets);
   feed.set(kHeadWeights, packed.weights);
   feed.set(kHeadCount, Tensor::scalar(static_cast<int32_t>(packed.count)));
-  feed.set(kNormalizer, rows.normalizer.defined() ? rows.normalizer : default_normalizer(rows.targets));
+  feed.set(kNormalizer,
+           rows.normalizer.defined() ? rows.normalizer : default_normalizer(rows.targets));
   return feed;
 }
 
 Loss token_ce_loss(model::Builder& builder, const LossInputs& inputs) {
-  const graph::Value hidden = builder.forward(inputs.tokens).hidden;  // (batch, seq, hidden)
+  const graph::Value hidden = builder.forward(inputs.tokens).hidden; // (batch, seq, hidden)
   const graph::Value flat = graph::reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)});
-  const graph::Value rows = graph::take(flat, inputs.head_rows);  // (capacity, hidden)
+  const graph::Value rows = graph::take(flat, inputs.head_rows); // (capacity, hidden)
   const model::Head head = builder.head();
-  const graph::Value nll = graph::linear_cross_entropy(rows, head.weight, head.bias, head.scale, inputs.head_targets,
-                                                       inputs.head_count, head.softcap);  // (capacity)
+  const graph::Value nll =
+      graph::linear_cross_entropy(rows, head.weight, head.bias, head.scale, inputs.head_targets,
+                                  inputs.head_count, head.softcap); // (capacity)
   Loss loss;
   loss.sum = graph::sum(graph::multiply(nll, inputs.head_weights), {0});
   loss.normalizer = graph::sum(inputs.normalizer, {0});
-  loss.parts.push_back(
-      {"nll", graph::sum(graph::stop_gradient(nll), {0}), graph::convert(inputs.head_count, DType::f32)});
+  loss.parts.push_back({"nll", graph::sum(graph::stop_gradient(nll), {0}),
+                        graph::convert(inputs.head_count, DType::f32)});
   return loss;
 }
 
@@ -128,4 +130,4 @@ ObjectiveEntry objective_files::token_ce() {
   return {"token_ce", "linear", shared_objective_options(), new_objective<TokenCe>};
 }
 
-}  // namespace dllm::noise
+} // namespace dllm::noise

@@ -22,8 +22,8 @@ public:
 
 protected:
   NanoSchedule(std::string name, const Options& options, bool clamp_high)
-      : NamedSchedule(std::move(name), options), steps_(options.i64("steps")),
-        low_(eps()), high_(clamp_high ? 1.0 - eps() : 1.0) {}
+      : NamedSchedule(std::move(name), options), steps_(options.i64("steps")), low_(eps()),
+        high_(clamp_high ? 1.0 - eps() : 1.0) {}
   virtual double raw(double u) const = 0;
   virtual double slope(double u) const = 0;
 

@@ -38,8 +38,7 @@ struct ScheduleEntry {
   std::vector<OptionSpec> options;
   ScheduleRef (*make)(const Options&) = nullptr;
 };
-template <class T>
-ScheduleRef new_schedule(const Options& options) {
+template <class T> ScheduleRef new_schedule(const Options& options) {
   return std::make_shared<T>(options);
 }
 // eps, compat: every schedule has them.
@@ -55,6 +54,6 @@ std::vector<ScheduleEntry> sqrt();
 
 inline constexpr std::vector<ScheduleEntry> (*kTable[])() = {cosine, kappa, linear, nano, sqrt};
 
-}  // namespace schedule_files
+} // namespace schedule_files
 
 } // namespace dllm::noise

@@ -201,4 +201,4 @@ struct ClientDefaultDeviceAssignmentArgs {
 DLLM_PJRT_STRUCT(ClientDefaultDeviceAssignmentArgs, "PJRT_Client_DefaultDeviceAssignment",
                  default_assignment);
 
-}  // namespace dllm::pjrt::abi
+} // namespace dllm::pjrt::abi

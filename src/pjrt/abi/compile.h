@@ -275,4 +275,4 @@ struct LoadedExecutableExecuteArgs {
 };
 DLLM_PJRT_STRUCT(LoadedExecutableExecuteArgs, "PJRT_LoadedExecutable_Execute", execute_device);
 
-}  // namespace dllm::pjrt::abi
+} // namespace dllm::pjrt::abi

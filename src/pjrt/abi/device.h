@@ -249,4 +249,4 @@ struct TopologyDescriptionFingerprintArgs {
 DLLM_PJRT_STRUCT(TopologyDescriptionFingerprintArgs, "PJRT_TopologyDescription_Fingerprint",
                  fingerprint);
 
-}  // namespace dllm::pjrt::abi
+} // namespace dllm::pjrt::abi

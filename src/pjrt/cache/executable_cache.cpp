@@ -230,4 +230,4 @@ std::optional<std::string_view> cached_program(std::string_view file, std::strin
   return program;
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

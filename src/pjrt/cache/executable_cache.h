@@ -82,4 +82,4 @@ private:
   std::atomic<bool> complained_{false};
 };
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

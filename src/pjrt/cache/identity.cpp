@@ -111,4 +111,4 @@ std::string host_identity() {
   return text;
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -157,6 +157,6 @@ std::optional<int64_t> EmitCall::same_integer(size_t index) const {
   }
 }
 
-}  // namespace hlo
+} // namespace hlo
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -20,22 +20,14 @@ EmitterList order_emitters();
 EmitterList reduce_emitters();
 EmitterList unary_emitters();
 
-}  // namespace ops
+} // namespace ops
 
 namespace {
 
 constexpr EmitterList (*kLists[])() = {
-    ops::binary_emitters,
-    ops::collective_emitters,
-    ops::constant_emitters,
-    ops::convert_emitters,
-    ops::dot_emitters,
-    ops::index_emitters,
-    ops::loops_emitters,
-    ops::movement_emitters,
-    ops::order_emitters,
-    ops::reduce_emitters,
-    ops::unary_emitters,
+    ops::binary_emitters, ops::collective_emitters, ops::constant_emitters, ops::convert_emitters,
+    ops::dot_emitters,    ops::index_emitters,      ops::loops_emitters,    ops::movement_emitters,
+    ops::order_emitters,  ops::reduce_emitters,     ops::unary_emitters,
 };
 
 using EmitterTable = std::unordered_map<std::string_view, Emitter>;
@@ -48,7 +40,7 @@ EmitterTable table_of_lists() {
   return table;
 }
 
-}  // namespace
+} // namespace
 
 Emitter find_emitter(std::string_view op) {
   static const EmitterTable table = table_of_lists();
@@ -56,4 +48,4 @@ Emitter find_emitter(std::string_view op) {
   return found != table.end() ? found->second : nullptr;
 }
 
-}  // namespace dllm::pjrt::hlo
+} // namespace dllm::pjrt::hlo

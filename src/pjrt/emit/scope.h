@@ -118,7 +118,7 @@ Ssa reduce(Writer& w, std::string_view name, const Ssa& x, uint64_t init,
 // The region {(a, b): a op b} of reductions, scatters and collectives.
 Region joining(Writer& w, std::string_view name, Element element);
 
-}  // namespace build
+} // namespace build
 
 // Writes one operation.
 
@@ -143,8 +143,8 @@ Ssa take_along(Writer& w, const Ssa& x, const Ssa& indices, int64_t axis);
 // One row of the first axis, read and replaced; index i32().
 Ssa read_row(Writer& w, const Ssa& stacked, const Ssa& index);
 Ssa write_row(Writer& w, const Ssa& stacked, const Ssa& row, const Ssa& index);
-void emit_same(EmitCall& call);  // the operand itself
+void emit_same(EmitCall& call); // the operand itself
 
-}  // namespace ops
+} // namespace ops
 
-}  // namespace dllm::pjrt::hlo
+} // namespace dllm::pjrt::hlo

@@ -231,4 +231,4 @@ void Writer::end_function(const Ssas& results) {
   op("func.return", results, {});
 }
 
-}  // namespace dllm::pjrt::hlo
+} // namespace dllm::pjrt::hlo

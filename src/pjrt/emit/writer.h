@@ -88,4 +88,4 @@ private:
   std::vector<std::map<std::string, Ssa>> known_{1};
 };
 
-}  // namespace dllm::pjrt::hlo
+} // namespace dllm::pjrt::hlo

@@ -218,4 +218,4 @@ Results lower_attention_grad(graph::Graph& graph, const graph::Node& node, Opera
   return {chunks.to_heads(graph::concat(dqs, 0)), by_place(longer(sums.dk, s.keys)), by_place(dv)};
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

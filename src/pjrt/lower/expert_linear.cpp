@@ -184,4 +184,4 @@ Results lower_expert_linear_weight_grad(graph::Graph& graph, const graph::Node& 
   return loop.run({put_rows(sums, add(own, reshape(share, own.shape())), tile.expert)});
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -121,4 +121,4 @@ Value target_mask(Value targets, Value begin, int64_t width) {
   return equal(id, column(subtract(targets, begin)));
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -108,4 +108,4 @@ graph::Value invert(graph::Value weight, graph::Value share);
 
 graph::Value at_id(graph::Value x, graph::Value id); // (rows, vocab), i32(rows) -> (rows)
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -163,4 +163,4 @@ Results lower_linear_cross_entropy_grad(graph::Graph& graph, const graph::Node& 
   return done;
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -68,4 +68,4 @@ Results lower_linear_input_grad(graph::Graph&, const graph::Node& node, Operands
   return {reshape(dot(dy, weight), inputs[0].shape().with_dim(-1, weight.dim(1)))};
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

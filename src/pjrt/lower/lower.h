@@ -36,4 +36,4 @@ Results lower_linear_cross_entropy_grad(graph::Graph& graph, const graph::Node& 
                                         Operands inputs);
 Results lower_token_statistics(graph::Graph& graph, const graph::Node& node, Operands inputs);
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -188,4 +188,4 @@ Drawn draw(const DrawRequest& ask, Value logits, Value best, Value active) {
   return {once.run({made.id})[0], none, none, none};
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

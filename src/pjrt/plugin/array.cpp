@@ -103,4 +103,4 @@ Tensor Array::read() const {
   return made;
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

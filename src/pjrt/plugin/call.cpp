@@ -130,4 +130,4 @@ void when_ready(const EventHandle& event, std::function<void()> done) {
   (void)waiter.release(); // on_ready owns it
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

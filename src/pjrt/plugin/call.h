@@ -95,4 +95,4 @@ bool is_ready(const EventHandle& event);
 // plugin. The event may be destroyed at once. Errors of the event are dropped.
 void when_ready(const EventHandle& event, std::function<void()> done);
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -174,4 +174,4 @@ compile_text(const Client& client, std::string_view program, CompileOptions opti
   return compile_text(client, program, std::move(options), needed);
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

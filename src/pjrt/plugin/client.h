@@ -135,4 +135,4 @@ std::shared_ptr<const Executable>
 compile_text(const Client& client, std::string_view program, CompileOptions options,
              const std::vector<std::pair<std::string, FlagValue>>& needed);
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

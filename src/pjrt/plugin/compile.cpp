@@ -198,4 +198,4 @@ std::string Compiled::serialize() const {
   return bytes;
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -83,4 +83,4 @@ private:
 // module, with unimplemented for another format.
 std::string hlo_text(std::string_view bytes, std::string_view format);
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

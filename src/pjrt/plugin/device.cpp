@@ -141,4 +141,4 @@ Compiled Topology::compile(std::string_view program, const CompileOptions& optio
   return Compiled(plugin_->api(), args.executable);
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -69,4 +69,4 @@ private:
   NamedValues attributes_;
 };
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

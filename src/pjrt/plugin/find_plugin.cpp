@@ -67,7 +67,9 @@ std::vector<std::string> folders_of(const char* name) {
   return folders;
 }
 
-std::vector<std::string> own_folders() { return folders_of("DLLM_PLUGINS"); }
+std::vector<std::string> own_folders() {
+  return folders_of("DLLM_PLUGINS");
+}
 
 // The Pythons that pip may belong to: the environment's, each python3 on PATH, pyenv's, the user's, the system's.
 std::vector<std::string> package_folders() {
@@ -202,4 +204,4 @@ void prepare_environment(bool compile_only) {
   }
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

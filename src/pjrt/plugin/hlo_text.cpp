@@ -109,7 +109,8 @@ std::string shape_text(std::string_view bytes, int depth = 0) {
   for (WireReader shape(bytes); shape.next();) {
     if (shape.field() == 2) type = shape.number();
     if (shape.field() == 3) shape.numbers(into(dimensions));
-    if (shape.field() == 4) tuple += (tuple.empty() ? "" : ", ") + shape_text(shape.bytes(), depth + 1);
+    if (shape.field() == 4)
+      tuple += (tuple.empty() ? "" : ", ") + shape_text(shape.bytes(), depth + 1);
     if (shape.field() != 5) continue;
     for (WireReader layout(shape.bytes()); layout.next();) {
       if (layout.field() == 1) layout.numbers(into(order));
@@ -267,4 +268,4 @@ std::string hlo_text(std::string_view bytes, std::string_view format) {
   return text + last;
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -207,4 +207,4 @@ void check_plugin_file(const std::string& path, const char* symbol) {
   file.refuse(fmt::format("it has no {}", symbol));
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

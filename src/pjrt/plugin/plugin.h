@@ -81,4 +81,4 @@ private:
   NamedValues attributes_;
 };
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

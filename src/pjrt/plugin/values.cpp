@@ -202,4 +202,4 @@ DType dtype_of(abi::BufferType type) {
        static_cast<int32_t>(type));
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

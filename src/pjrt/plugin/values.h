@@ -48,4 +48,4 @@ abi::BufferType buffer_type(DType dtype);
 DType dtype_of(
     abi::BufferType type); // fails with unimplemented for types that arrays here cannot have
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -219,4 +219,4 @@ void use_cuda_folder(const std::string& folder) {
   setenv("XLA_FLAGS", all.c_str(), 1);
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

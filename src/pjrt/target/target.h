@@ -53,4 +53,4 @@ std::shared_ptr<graph::Engine> make_target_engine(const Options& options);
 // needs 68719476736 bytes, has 16911433728 bytes: ...". A text without numbers stays as it is.
 std::string explain_no_room(const std::string& text);
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

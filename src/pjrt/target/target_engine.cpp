@@ -230,4 +230,4 @@ std::string explain_no_room(const std::string& text) {
   return text;
 }
 
-}  // namespace dllm::pjrt
+} // namespace dllm::pjrt

@@ -24,7 +24,7 @@ void dequantize_f16(const std::byte* row, float, int64_t k, float* to) {
   for (int64_t i = 0; i < k; ++i) to[i] = f16_to_f32(from[i]);
 }
 
-}  // namespace
+} // namespace
 
 extern const WeightFormat kFormatF16;
 const WeightFormat kFormatF16 = {
@@ -42,4 +42,4 @@ const WeightFormat kFormatF16 = {
     .from_lane = nullptr,
 };
 
-}  // namespace dllm
+} // namespace dllm

@@ -16,7 +16,7 @@ void dequantize_f32(const std::byte* row, float, int64_t k, float* to) {
   std::memcpy(to, row, static_cast<size_t>(k) * sizeof(float));
 }
 
-}  // namespace
+} // namespace
 
 extern const WeightFormat kFormatF32;
 const WeightFormat kFormatF32 = {
@@ -34,4 +34,4 @@ const WeightFormat kFormatF32 = {
     .from_lane = nullptr,
 };
 
-}  // namespace dllm
+} // namespace dllm

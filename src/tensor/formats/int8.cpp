@@ -28,7 +28,7 @@ void dequantize_int8(const std::byte* row, float scale, int64_t k, float* to) {
   for (int64_t i = 0; i < k; ++i) to[i] = static_cast<float>(from[i]) * scale;
 }
 
-}  // namespace
+} // namespace
 
 extern const WeightFormat kFormatInt8;
 const WeightFormat kFormatInt8 = {
@@ -46,4 +46,4 @@ const WeightFormat kFormatInt8 = {
     .from_lane = nullptr,
 };
 
-}  // namespace dllm
+} // namespace dllm

@@ -55,7 +55,7 @@ void q8_0_from_lane(const std::byte* panel_block, int64_t lane, std::byte* block
   for (int64_t i = 0; i < kQ8Block; ++i) block[2 + i] = from[i * kPanelRows];
 }
 
-}  // namespace
+} // namespace
 
 extern const WeightFormat kFormatQ8_0;
 const WeightFormat kFormatQ8_0 = {
@@ -73,4 +73,4 @@ const WeightFormat kFormatQ8_0 = {
     .from_lane = q8_0_from_lane,
 };
 
-}  // namespace dllm
+} // namespace dllm

@@ -14,9 +14,10 @@ namespace dllm::text {
 
 namespace {
 
-constexpr int64_t kGzipInput = int64_t{64} << 10;   // bytes of the file in memory
-constexpr int64_t kGzipOutput = int64_t{256} << 10; // decompressed between two checks of the task: under 2 ms
-constexpr int kGzipFormat = 15 + 16;                // zlib's code for the largest window and gzip's header
+constexpr int64_t kGzipInput = int64_t{64} << 10; // bytes of the file in memory
+constexpr int64_t kGzipOutput = int64_t{256}
+                                << 10; // decompressed between two checks of the task: under 2 ms
+constexpr int kGzipFormat = 15 + 16;   // zlib's code for the largest window and gzip's header
 constexpr const char* kGzipHint = "test it with gzip -t, copy it again";
 
 class GzipSource final : public ByteSource {
@@ -32,8 +33,9 @@ public:
     while (made < size && begin_member()) {
       check_task(task_);
       if (stream_.avail_in == 0 && !refill()) {
-        fail_with_hint(kGzipHint, Code::data_loss, "{} ends at byte {}, inside gzip data that begins at byte {}", path(),
-                       at(), member_at_);
+        fail_with_hint(kGzipHint, Code::data_loss,
+                       "{} ends at byte {}, inside gzip data that begins at byte {}", path(), at(),
+                       member_at_);
       }
       const int64_t piece = std::min(size - made, kGzipOutput);
       stream_.next_out = reinterpret_cast<Bytef*>(to + made);
@@ -43,9 +45,10 @@ public:
       if (status == Z_MEM_ERROR) throw std::bad_alloc();
       if (status == Z_STREAM_END) {
         in_member_ = false;
-      } else if (status != Z_OK && status != Z_BUF_ERROR) { // Z_BUF_ERROR: it needs more of the file
-        fail_with_hint(kGzipHint, Code::data_loss, "{}: damaged gzip data near byte {}: {}", path(), at(),
-                       stream_.msg == nullptr ? "unknown" : stream_.msg);
+      } else if (status != Z_OK &&
+                 status != Z_BUF_ERROR) { // Z_BUF_ERROR: it needs more of the file
+        fail_with_hint(kGzipHint, Code::data_loss, "{}: damaged gzip data near byte {}: {}", path(),
+                       at(), stream_.msg == nullptr ? "unknown" : stream_.msg);
       }
     }
     return made;
@@ -73,7 +76,8 @@ private:
     if (!first) skip_zeros();
     if (!first && stream_.avail_in == 0) return false;
     if (!first && (at() > end || *stream_.next_in != 0x1F)) {
-      fail_with_hint(kGzipHint, Code::data_loss, "{}: what follows the gzip data at byte {} is no gzip data", path(), end);
+      fail_with_hint(kGzipHint, Code::data_loss,
+                     "{}: what follows the gzip data at byte {} is no gzip data", path(), end);
     }
     member_at_ = at();
     in_member_ = inflateReset(&stream_) == Z_OK;

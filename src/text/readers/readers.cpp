@@ -37,25 +37,28 @@ std::vector<std::string> ReaderTable::names() const {
 }
 
 const Reader& ReaderTable::find(std::string_view name) const {
-  const auto found = std::find_if(readers_.begin(), readers_.end(), [&](const Reader& r) { return r.name == name; });
+  const auto found = std::find_if(readers_.begin(), readers_.end(),
+                                  [&](const Reader& r) { return r.name == name; });
   if (found != readers_.end()) return *found;
-  fail_with_hint(fmt::format("the formats are {}", fmt::join(names(), ", ")), Code::not_found, "no format is named {}",
-                 name);
+  fail_with_hint(fmt::format("the formats are {}", fmt::join(names(), ", ")), Code::not_found,
+                 "no format is named {}", name);
 }
 
-const Reader& ReaderTable::detect(const std::shared_ptr<const InputFile>& file, const Task* task) const {
+const Reader& ReaderTable::detect(const std::shared_ptr<const InputFile>& file,
+                                  const Task* task) const {
   const std::string& path = file->path();
   FileHead seen{is_gzip(*file) ? content_name(path) : path, {}};
   std::string head(static_cast<size_t>(kHeadBytes), '\0');
   head.resize(static_cast<size_t>(open_bytes(file, task)->read(head.data(), kHeadBytes)));
   seen.head = head;
   for (const Reader& reader : readers_) {
-    const bool has_ending = std::any_of(reader.endings.begin(), reader.endings.end(),
-                                        [&](const std::string& ending) { return seen.name.ends_with(ending); });
+    const bool has_ending =
+        std::any_of(reader.endings.begin(), reader.endings.end(),
+                    [&](const std::string& ending) { return seen.name.ends_with(ending); });
     if (has_ending || (reader.recognizes != nullptr && reader.recognizes(seen))) return reader;
   }
-  fail_with_hint(fmt::format("choose one with the option format: {}", fmt::join(names(), ", ")), Code::invalid_argument,
-                 "{} is of no format that is known", path);
+  fail_with_hint(fmt::format("choose one with the option format: {}", fmt::join(names(), ", ")),
+                 Code::invalid_argument, "{} is of no format that is known", path);
 }
 
 OptionSpec format_option(const ReaderTable& readers) {
@@ -75,11 +78,11 @@ void give_text(std::string_view text, const RecordSink& sink) {
 
 namespace {
 
-constexpr int kMaxFolders = 16;    // folders in folders
+constexpr int kMaxFolders = 16;           // folders in folders
 constexpr int64_t kRecordsUnchecked = 64; // between two checks of the task
 
-ReadFile read_file(const std::string& path, const Options& options, const ReaderTable& readers, Task* task,
-                   const RecordSink& sink) {
+ReadFile read_file(const std::string& path, const Options& options, const ReaderTable& readers,
+                   Task* task, const RecordSink& sink) {
   check_task(task);
   const auto file = std::make_shared<const InputFile>(path);
   const std::string& format = options.str("format");
@@ -114,8 +117,8 @@ void list_files(const std::string& path, int depth, std::vector<std::string>& ou
 
 } // namespace
 
-std::vector<ReadFile> read_records(const std::string& path, const Options& options, const ReaderTable& readers,
-                                   Task* task, const RecordSink& sink) {
+std::vector<ReadFile> read_records(const std::string& path, const Options& options,
+                                   const ReaderTable& readers, Task* task, const RecordSink& sink) {
   std::vector<std::string> files;
   if (is_directory(path)) {
     list_files(path, 0, files);

@@ -16,7 +16,7 @@
 namespace dllm {
 class Options;
 class Task;
-}
+} // namespace dllm
 
 namespace dllm::text {
 
@@ -56,22 +56,24 @@ class TokenRows;
 struct TokenFileInfo;
 
 constexpr int64_t kMaxRecord = int64_t{64} << 20; // bytes of a row of text, and of a line
-constexpr int64_t kHeadBytes = 64;                // of the content that a format may be recognized by
+constexpr int64_t kHeadBytes = 64; // of the content that a format may be recognized by
 
 using RecordSink = std::function<void(Record&&)>;
 
 // One file as detection sees it.
 struct FileHead {
-  std::string name;      // its path, without ".gz" where it is compressed
-  std::string_view head; // the first kHeadBytes of its content, decompressed; fewer where it is shorter
+  std::string name; // its path, without ".gz" where it is compressed
+  std::string_view
+      head; // the first kHeadBytes of its content, decompressed; fewer where it is shorter
 };
 
 // One file to read. Formats that are read from front to back take open_bytes() (text_window.h), which decompresses;
 // formats with an index at the end read `file` itself.
 struct ReadJob {
   std::shared_ptr<const InputFile> file;
-  const Options& options; // of dataset_schema(): those of every format, and text_key, prompt_key, response_key
-  Task* task;             // may be null
+  const Options&
+      options; // of dataset_schema(): those of every format, and text_key, prompt_key, response_key
+  Task* task;  // may be null
 };
 
 struct Reader {
@@ -125,7 +127,7 @@ struct ReadFile {
 // `.dat` indices of fortunes. Each is of the format of option `format`, or of the one detected for it. Fails with
 // not_found, or as the reader of the format does. Files are read through a window: a row is in memory, never a whole
 // file. Progress of `task` counts bytes on disk. Returns the files.
-std::vector<ReadFile> read_records(const std::string& path, const Options& options, const ReaderTable& readers,
-                                   Task* task, const RecordSink& sink);
+std::vector<ReadFile> read_records(const std::string& path, const Options& options,
+                                   const ReaderTable& readers, Task* task, const RecordSink& sink);
 
 } // namespace dllm::text

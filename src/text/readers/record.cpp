@@ -44,9 +44,9 @@ void read_numbers(JsonScanner& json, std::string_view text, int64_t largest,
   if (!begin_member(json, '[', member)) return;
   // Memory for what is there and no more: a list that grows would need three times that.
   const size_t end = std::min(text.find(']', json.at()), text.size());
-  member.values.reserve(1 + static_cast<size_t>(std::count(
-                                text.begin() + static_cast<std::ptrdiff_t>(json.at()),
-                                text.begin() + static_cast<std::ptrdiff_t>(end), ',')));
+  member.values.reserve(
+      1 + static_cast<size_t>(std::count(text.begin() + static_cast<std::ptrdiff_t>(json.at()),
+                                         text.begin() + static_cast<std::ptrdiff_t>(end), ',')));
   json.open_array();
   for (int64_t i = 0; json.next_item(); ++i) {
     int64_t value = -1;

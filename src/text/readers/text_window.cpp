@@ -15,7 +15,8 @@ namespace dllm::text {
 namespace {
 
 constexpr std::string_view kGzipEnding = ".gz";
-constexpr std::string_view kGzipMagic = "\x1F\x8B\x08"; // and the only method of compression, deflate
+constexpr std::string_view kGzipMagic =
+    "\x1F\x8B\x08"; // and the only method of compression, deflate
 
 class PlainSource final : public ByteSource {
 public:
@@ -71,7 +72,8 @@ void TextWindow::resize(int64_t capacity) {
 
 void TextWindow::fill(int64_t size) {
   const int64_t held = end_ - begin_;
-  if (held > 0 && begin_ > 0) std::memmove(window_.get(), window_.get() + begin_, static_cast<size_t>(held));
+  if (held > 0 && begin_ > 0)
+    std::memmove(window_.get(), window_.get() + begin_, static_cast<size_t>(held));
   begin_ = 0;
   end_ = held;
   // A window that grew for one long line is cut again.
@@ -91,8 +93,8 @@ int64_t TextWindow::find_line_end() {
     searched = rest.size();
     const auto length = static_cast<int64_t>(searched);
     if (length > longest_line_ + 2) {
-      fail_with_hint("cut it into shorter lines", Code::resource_exhausted, "{} line {} has more than {} bytes", path(),
-                     line_ + 1, longest_line_);
+      fail_with_hint("cut it into shorter lines", Code::resource_exhausted,
+                     "{} line {} has more than {} bytes", path(), line_ + 1, longest_line_);
     }
     rest = look(std::clamp(2 * length, kWindow, std::max(longest_line_ + 3, kWindow)));
     if (rest.size() == searched) return length; // the last line
@@ -104,7 +106,8 @@ std::optional<std::string_view> TextWindow::next_line() {
   const int64_t length = find_line_end();
   if (length > longest_line_ + 2) { // the end of the line does not count
     fail_with_hint("cut it into shorter lines", Code::resource_exhausted,
-                   "{} line {} has {} bytes, more than {}", path(), line_ + 1, length, longest_line_);
+                   "{} line {} has {} bytes, more than {}", path(), line_ + 1, length,
+                   longest_line_);
   }
   ++line_;
   const std::string_view line(window_.get() + begin_, static_cast<size_t>(length));
@@ -115,7 +118,8 @@ std::optional<std::string_view> TextWindow::next_line() {
 void LineGroup::add(std::string_view raw) {
   if (static_cast<int64_t>(gathered_.size() + raw.size()) > kMaxRecord) {
     fail_with_hint("cut it, or choose other rows", Code::resource_exhausted,
-                   "{} line {}: a {} has more than {} bytes", text_.path(), text_.line(), what_, kMaxRecord);
+                   "{} line {}: a {} has more than {} bytes", text_.path(), text_.line(), what_,
+                   kMaxRecord);
   }
   gathered_ += raw;
 }

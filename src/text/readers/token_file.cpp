@@ -182,7 +182,8 @@ TokenRows open_token_file(std::shared_ptr<const InputFile> file, TokenFileInfo& 
   const std::string& path = file->path();
   if (is_gzip(*file)) {
     fail_with_hint("decompress it with gunzip", Code::invalid_argument,
-                   "{} is compressed, but the tokens of a token file are read where they lie", path);
+                   "{} is compressed, but the tokens of a token file are read where they lie",
+                   path);
   }
   if (file->size() < static_cast<int64_t>(sizeof(Header))) {
     fail(Code::data_loss, "{}: {} bytes are less than a header of {}", path, file->size(),
@@ -217,8 +218,8 @@ TokenRows open_token_file(std::shared_ptr<const InputFile> file, TokenFileInfo& 
   if (scanned.hash != h.payload_hash) fail(Code::data_loss, "{}: the checksum is wrong", path);
   check_offsets(path, h, offsets);
   if (scanned.bad_id) {
-    fail(Code::data_loss, "{}: token {} is outside the vocabulary of {}", path,
-         *scanned.bad_id, h.vocabulary_size);
+    fail(Code::data_loss, "{}: token {} is outside the vocabulary of {}", path, *scanned.bad_id,
+         h.vocabulary_size);
   }
   info.vocabulary_size = h.vocabulary_size;
   info.special = {h.bos, h.eos, h.pad, h.mask};
@@ -227,7 +228,10 @@ TokenRows open_token_file(std::shared_ptr<const InputFile> file, TokenFileInfo& 
 
 Reader token_file_reader() {
   return {.name = "tokens",
-          .recognizes = [](const FileHead& file) { return file.head.starts_with({kMagic, sizeof kMagic}); },
+          .recognizes =
+              [](const FileHead& file) {
+                return file.head.starts_with({kMagic, sizeof kMagic});
+              },
           .open = open_token_file};
 }
 

@@ -12,7 +12,8 @@ void AddedTokens::add(AddedToken token, const std::string& normalized_content) {
   constexpr size_t kMostBytes = size_t{1} << 16, kBytesPerByte = 128; // of the tries and texts
   const std::string& wanted = token.normalized ? normalized_content : token.content;
   if (const size_t size = std::max(token.content.size(), wanted.size()); size > kMostBytes) {
-    fail(Code::invalid_argument, "an added token has {} bytes, at most {} are possible", size, kMostBytes);
+    fail(Code::invalid_argument, "an added token has {} bytes, at most {} are possible", size,
+         kMostBytes);
   }
   charges_.push_back(std::make_shared<MeterCharge>(
       static_cast<int64_t>(kBytesPerByte * (token.content.size() + wanted.size()))));

@@ -1,7 +1,6 @@
 #pragma once
 // Hash table and trie of the tokenizers: merge pairs, pair counts, added tokens, Unigram pieces. Nothing is ever removed.
 
-
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -95,7 +95,7 @@ std::unique_ptr<Normalizer> read_normalizer(const TreeJson& json, const std::str
 struct Pieces {
   std::string text;
   std::vector<std::pair<size_t, size_t>> spans; // [begin, end) in text
-  bool at_start = true; // the first piece begins where the caller's text begins
+  bool at_start = true;       // the first piece begins where the caller's text begins
   const Task* task = nullptr; // checked while it is cut
 
   explicit Pieces(std::string whole, bool starts = true, const Task* task_in = nullptr)

@@ -82,8 +82,9 @@ bool is_own_config(const std::string& path) {
   const TreeJson config = parse_tree(read_text(path), path);
   if (!config.is_object() || !config.contains("tokenizer_class")) return false;
   for (const auto& [key, value] : config.items()) {
-    const bool is_role = std::any_of(std::begin(kRoles), std::end(kRoles),
-                                     [&, &name = key](const Role& role) { return name == role.config; });
+    const bool is_role =
+        std::any_of(std::begin(kRoles), std::end(kRoles),
+                    [&, &name = key](const Role& role) { return name == role.config; });
     if (!is_role && key != "tokenizer_class" && key != "chat_template") return false;
   }
   return true;
@@ -117,7 +118,8 @@ std::string scheme_of(const Source& source) {
 
 std::shared_ptr<Tokenizer> Tokenizer::load(const std::string& path, const Options& options) {
   const std::string from = ckpt::tokenizer_folder(path);
-  if (!is_directory(from) && !file_exists(from)) fail(Code::not_found, "there is no file or folder {}", from);
+  if (!is_directory(from) && !file_exists(from))
+    fail(Code::not_found, "there is no file or folder {}", from);
   if (is_directory(from) || from.ends_with(kGgufEnding)) return load(*open_source(from), options);
   // A file of any name; tokenizer_config.json in the same folder counts.
   TokenizerParts parts = read_tokenizer_json(read_bytes(from).text(), from);
@@ -128,9 +130,11 @@ std::shared_ptr<Tokenizer> Tokenizer::load(const std::string& path, const Option
 std::shared_ptr<Tokenizer> Tokenizer::load(const Source& source, const Options& options) {
   std::string file = kTokenizerJson;
   const std::vector<std::string> names = source.names();
-  const auto gguf = std::find_if(names.begin(), names.end(), [](const auto& name) { return name.ends_with(kGgufEnding); });
+  const auto gguf = std::find_if(names.begin(), names.end(),
+                                 [](const auto& name) { return name.ends_with(kGgufEnding); });
   if (gguf != names.end() && !source.has(file)) {
-    return from_gguf(ckpt::read_gguf_vocabulary(ckpt::GgufFile(source.content(*gguf), *gguf)), options);
+    return from_gguf(ckpt::read_gguf_vocabulary(ckpt::GgufFile(source.content(*gguf), *gguf)),
+                     options);
   }
   if (!source.has(file) && names.size() == 1 && names[0].ends_with(".json")) file = names[0];
   TokenizerParts parts;
@@ -188,7 +192,8 @@ void Tokenizer::choose_special(const Options& options) {
 }
 
 int32_t Tokenizer::id_of_role(std::string_view name) const {
-  const auto role = std::find_if(std::begin(kRoles), std::end(kRoles), [&](const Role& r) { return name == r.option; });
+  const auto role = std::find_if(std::begin(kRoles), std::end(kRoles),
+                                 [&](const Role& r) { return name == r.option; });
   if (role == std::end(kRoles)) return id(name);
   if (special_.*role->id >= 0) return special_.*role->id;
   fail_with_hint("name it with an option of kind tokenizer, or look the token up by its own text",
@@ -205,8 +210,8 @@ std::string Tokenizer::to_json() const {
   }
   return fmt::format(
       R"({}{}],"normalizer":{},"pre_tokenizer":{},"post_processor":{},"decoder":{},"model":{}}})",
-      kOwnBegin, added, normalizer_json_.dump(), pre_tokenizer_json_.dump(), post_processor_json_.dump(),
-      decoder_json_.dump(), model_->to_json());
+      kOwnBegin, added, normalizer_json_.dump(), pre_tokenizer_json_.dump(),
+      post_processor_json_.dump(), decoder_json_.dump(), model_->to_json());
 }
 
 std::string Tokenizer::config_json() const {

@@ -32,7 +32,8 @@ void check(const GgufVocabulary& v) {
        {std::pair{"bos", v.bos}, std::pair{"eos", v.eos}, std::pair{"pad", v.padding},
         std::pair{"mask", v.mask}, std::pair{"unk", v.unknown}}) {
     if (id && (*id < 0 || *id >= static_cast<int64_t>(count))) {
-      fail(Code::data_loss, "{}: the {} token {} is beyond the {} tokens", v.name, what, *id, count);
+      fail(Code::data_loss, "{}: the {} token {} is beyond the {} tokens", v.name, what, *id,
+           count);
     }
   }
 }
@@ -154,7 +155,9 @@ TokenizerParts read_gguf_tokenizer(const GgufVocabulary& v) {
     parts.added.push_back(std::move(token));
   }
   parts.post_processor = around(v);
-  const auto id = [](const std::optional<int64_t>& token) { return static_cast<int32_t>(token.value_or(-1)); };
+  const auto id = [](const std::optional<int64_t>& token) {
+    return static_cast<int32_t>(token.value_or(-1));
+  };
   parts.special = {id(v.bos), id(v.eos), id(v.padding), id(v.mask)};
   if (!v.chat_template.empty()) parts.chat_templates = {{"default", v.chat_template}};
   return parts;

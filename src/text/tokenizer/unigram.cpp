@@ -31,7 +31,7 @@ void Unigram::encode(std::string_view word, const WordOptions& options,
     size_t begin = 0;
     int32_t id = -1; // -1: not reached
   };
-  std::vector<Best> best(word.size() + 1); // of all cuts of word[0, i)
+  std::vector<Best> best(word.size() + 1);   // of all cuts of word[0, i)
   constexpr size_t kPiece = size_t{1} << 14; // bytes between two checks of the task
   size_t checked = kPiece;
   for (size_t at = 0; at < word.size();) {

@@ -27,8 +27,10 @@ std::vector<double> adamw_scalars(const Options& options, const UpdateInfo& info
 }
 
 // One operation a parameter: it reads and writes each array once.
-std::vector<ParameterOutputs> adamw_graph(const UpdateContext& context, std::span<const ParameterInputs> parameters) {
-  const graph::Value scalars = graph::concat({context.scalars, graph::reshape(context.gradient_scale, {1})}, 0);  // (8)
+std::vector<ParameterOutputs> adamw_graph(const UpdateContext& context,
+                                          std::span<const ParameterInputs> parameters) {
+  const graph::Value scalars =
+      graph::concat({context.scalars, graph::reshape(context.gradient_scale, {1})}, 0); // (8)
   std::vector<ParameterOutputs> made;
   for (const ParameterInputs& in : parameters) {
     const graph::AdamW next =
@@ -38,7 +40,7 @@ std::vector<ParameterOutputs> adamw_graph(const UpdateContext& context, std::spa
   return made;
 }
 
-}  // namespace
+} // namespace
 
 Optimizer adamw() {
   return {
@@ -66,4 +68,4 @@ Optimizer adamw() {
   };
 }
 
-}  // namespace dllm::train::optimizer_files
+} // namespace dllm::train::optimizer_files

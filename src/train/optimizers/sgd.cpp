@@ -26,8 +26,10 @@ std::vector<double> sgd_scalars(const Options& options, const UpdateInfo& info) 
   return {info.lr, options.f64("momentum"), info.weight_decay};
 }
 
-std::vector<ParameterOutputs> sgd_graph(const UpdateContext& context, std::span<const ParameterInputs> parameters) {
-  const graph::Value lr = scalar_at(context.scalars, kSgdLr), mu = scalar_at(context.scalars, kSgdMomentum);
+std::vector<ParameterOutputs> sgd_graph(const UpdateContext& context,
+                                        std::span<const ParameterInputs> parameters) {
+  const graph::Value lr = scalar_at(context.scalars, kSgdLr),
+                     mu = scalar_at(context.scalars, kSgdMomentum);
   const graph::Value weight_decay = scalar_at(context.scalars, kSgdWeightDecay);
   std::vector<ParameterOutputs> made;
   for (const ParameterInputs& in : parameters) {
@@ -47,14 +49,15 @@ std::vector<ParameterOutputs> sgd_graph(const UpdateContext& context, std::span<
   return made;
 }
 
-}  // namespace
+} // namespace
 
 Optimizer sgd() {
   return {
       .name = "sgd",
       .options =
           {
-              option_f64("momentum", 0.0, 0.0, 0.999999, "SGD's share of the last step's direction; 0: none is kept."),
+              option_f64("momentum", 0.0, 0.0, 0.999999,
+                         "SGD's share of the last step's direction; 0: none is kept."),
               option_bool("nesterov", false, "SGD looks ahead along the momentum (Nesterov)."),
           },
       .scalars =
@@ -70,4 +73,4 @@ Optimizer sgd() {
   };
 }
 
-}  // namespace dllm::train::optimizer_files
+} // namespace dllm::train::optimizer_files

@@ -8,6 +8,6 @@ namespace dllm::train::optimizer_files {
 Optimizer adamw();
 Optimizer sgd();
 
-inline constexpr Optimizer (*kTable[])() = {adamw, sgd};  // the first is the default
+inline constexpr Optimizer (*kTable[])() = {adamw, sgd}; // the first is the default
 
-}  // namespace dllm::train::optimizer_files
+} // namespace dllm::train::optimizer_files

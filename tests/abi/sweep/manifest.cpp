@@ -28,7 +28,8 @@ Param read_param(const Json& entry) {
   param.null = entry.value("null", false);
   param.filled = entry.value("out", false);
   const std::string c = entry.at("c");
-  param.pointer = c.find('*') != std::string::npos || param.kind == "callback" || param.kind == "hook";
+  param.pointer =
+      c.find('*') != std::string::npos || param.kind == "callback" || param.kind == "hook";
   return param;
 }
 

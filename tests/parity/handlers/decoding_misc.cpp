@@ -19,11 +19,8 @@ struct Kind {
 };
 
 constexpr Kind kKinds[] = {
-    {"credit", run_credit},
-    {"filter", run_filter},
-    {"open_dllm", run_open_dllm},
-    {"select", run_select},
-    {"stochastic", run_stochastic},
+    {"credit", run_credit}, {"filter", run_filter},         {"open_dllm", run_open_dllm},
+    {"select", run_select}, {"stochastic", run_stochastic},
 };
 
 const Kind* find_kind(std::string_view name) {

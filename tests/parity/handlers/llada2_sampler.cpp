@@ -21,8 +21,9 @@ void run(Case& c, const Json& entry, Options options) {
   const auto block = params.at("block_size").get<int64_t>();
   const std::shared_ptr<model::Model> model = sampler_model(c, entry);
   const std::vector<SamplerRow> rows = whole_blocks(rows_of(entry, false), block);
-  compare_first_logits(c, *model, entry, rows,
-                       std::vector<decode::AttentionSpan>(rows.size(), decode::AttentionSpan{block, 0, false}));
+  compare_first_logits(
+      c, *model, entry, rows,
+      std::vector<decode::AttentionSpan>(rows.size(), decode::AttentionSpan{block, 0, false}));
   options.set_i64("block_length", block);
   options.set_f64("threshold", params.value("threshold", 0.95));
   if (params.value("eos_early_stop", false))

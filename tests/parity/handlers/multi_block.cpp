@@ -131,7 +131,7 @@ void run_case(Case& c, const Json& entry) {
 // A window's rows are those of its queries.
 void run_mask(Case& c, const Json& entry) {
   const decode::AttentionSpan span{entry.at("block_size").get<int64_t>(),
-                            entry.at("prompt_length").get<int64_t>(), true};
+                                   entry.at("prompt_length").get<int64_t>(), true};
   const auto compare = [&](const std::string& name, int64_t first) {
     c.set_prefix("");
     const Tensor& want = c.array(name);

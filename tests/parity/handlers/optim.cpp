@@ -6,8 +6,8 @@
 #include "handlers.h"
 #include "optim_runs.h"
 #include "runner.h"
-#include "train/options.h"
 #include "train/optimizer.h"
+#include "train/options.h"
 
 #include <nlohmann/json.hpp>
 
@@ -138,7 +138,8 @@ void run_bare(Case& c, const Json& entry, Tolerance tolerance) {
   for (int64_t i = 0; i < rates.count(); ++i) {
     const double rate = rates.as<float>()[static_cast<size_t>(i)];
     std::vector<float> scalars;
-    for (const double value : adamw.step_scalars(options, {rate, described(text, "wd", 0.01), i + 1}))
+    for (const double value :
+         adamw.step_scalars(options, {rate, described(text, "wd", 0.01), i + 1}))
       scalars.push_back(static_cast<float>(value));
     scalars.resize(static_cast<size_t>(train::scalar_count(adamw)));
     scalars[adamw.scalars.size() + train::kClip] = static_cast<float>(described(text, "clip", 1.0));

@@ -59,7 +59,8 @@ std::map<std::string, Tensor> logical(const train::Trainer& trainer, const std::
   const model::ParamStore& store = runner.model()->params();
   std::map<std::string, Tensor> made;
   const auto add = [&](const model::ParamSpec& layout, const graph::BufferRef& buffer) {
-    for (auto& [name, tensor] : model::split_physical(layout, buffer->read())) made[name] = tensor.clone();
+    for (auto& [name, tensor] : model::split_physical(layout, buffer->read()))
+      made[name] = tensor.clone();
   };
   const auto& entries = runner.spec().state;
   for (size_t i = 0; i < entries.size(); ++i) {

@@ -213,8 +213,7 @@ void run_rows(Case& c, const Json& entry, const std::shared_ptr<model::Model>& m
   decoder.run();
   int64_t nfe = 0;
   for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
-    compare_row(c, decoder, r, rows[static_cast<size_t>(r)], r,
-                entry.at("mask_id").get<int32_t>());
+    compare_row(c, decoder, r, rows[static_cast<size_t>(r)], r, entry.at("mask_id").get<int32_t>());
     nfe = std::max(nfe, static_cast<int64_t>(decoder.metric(r, "nfe")));
   }
   if (entry.contains("nfe")) c.equal(nfe, entry.at("nfe").get<int64_t>(), "nfe");

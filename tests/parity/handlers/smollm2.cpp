@@ -127,7 +127,8 @@ void run_dequant(Case& c, const std::string& name, Tolerance tolerance) {
 
 std::shared_ptr<text::Tokenizer> load_tokenizer(const Topic& topic) {
   const ckpt::GgufFile file(map_file(topic.asset(kAsset)), kAsset);
-  return text::Tokenizer::from_gguf(ckpt::read_gguf_vocabulary(file), Options(text::tokenizer_schema()));
+  return text::Tokenizer::from_gguf(ckpt::read_gguf_vocabulary(file),
+                                    Options(text::tokenizer_schema()));
 }
 
 // Control tokens are matched as whole strings in the text and stay in what is decoded.

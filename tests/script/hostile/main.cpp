@@ -33,7 +33,8 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kBeforeCancel = std::chrono::milliseconds(40);
-constexpr auto kWatchdog = std::chrono::seconds(120);  // against hanging alone; no check looks at the time
+constexpr auto kWatchdog =
+    std::chrono::seconds(120); // against hanging alone; no check looks at the time
 
 struct Case {
   std::string name, outcome, code;
@@ -53,7 +54,8 @@ Case read_header(const std::string& line) {
   made.name = parts.at(0);
   made.outcome = parts.at(1);
   std::stringstream keys(parts.size() > 2 ? parts[2] : "");
-  for (std::string word; keys >> word;) made.keys[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
+  for (std::string word; keys >> word;)
+    made.keys[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
   return made;
 }
 
@@ -61,8 +63,10 @@ std::vector<Case> read_cases(const std::string& path) {
   std::ifstream file(path);
   std::vector<Case> cases;
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind("--- ", 0) == 0) cases.push_back(read_header(line));
-    else if (!cases.empty()) cases.back().code += line + "\n";
+    if (line.rfind("--- ", 0) == 0)
+      cases.push_back(read_header(line));
+    else if (!cases.empty())
+      cases.back().code += line + "\n";
   }
   return cases;
 }
@@ -70,7 +74,7 @@ std::vector<Case> read_cases(const std::string& path) {
 // ---- ending a run from another thread ----
 
 class Canceller {
- public:
+public:
   Canceller(dllm_task* task, bool cancels, const std::string& name)
       : thread_([this, task, cancels, name] {
           const auto start = Clock::now();
@@ -97,7 +101,7 @@ class Canceller {
     return cancelled_at_ == 0 ? 0 : static_cast<double>(now - cancelled_at_) / 1e6;
   }
 
- private:
+private:
   std::atomic<bool> done_{false};
   std::atomic<Clock::rep> cancelled_at_{0};
   std::thread thread_;
@@ -121,8 +125,10 @@ std::string key_of(const Case& one, const std::string& key, const std::string& f
 }
 
 std::string with_folders(std::string code, const Folders& folders) {
-  for (const auto& [mark, path] : {std::pair<std::string, fs::path>{"@IN@", folders.in}, {"@OUT@", folders.out}}) {
-    for (size_t at = 0; (at = code.find(mark, at)) != std::string::npos;) code.replace(at, mark.size(), path.string());
+  for (const auto& [mark, path] :
+       {std::pair<std::string, fs::path>{"@IN@", folders.in}, {"@OUT@", folders.out}}) {
+    for (size_t at = 0; (at = code.find(mark, at)) != std::string::npos;)
+      code.replace(at, mark.size(), path.string());
   }
   return code;
 }
@@ -130,7 +136,8 @@ std::string with_folders(std::string code, const Folders& folders) {
 Ended run(const Case& one, const Folders& folders) {
   const bool cancels = one.outcome == "cancel";
   const std::string level = key_of(one, "level", "safe");
-  std::string json = "{\"sandbox\": \"" + level + "\", \"memory_limit\": " + key_of(one, "memory", "67108864") +
+  std::string json = "{\"sandbox\": \"" + level +
+                     "\", \"memory_limit\": " + key_of(one, "memory", "67108864") +
                      ", \"step_limit\": " + key_of(one, "steps", cancels ? "0" : "5000000");
   if (level == "files") json += ", \"roots\": [\"" + folders.in.string() + "\"]";
   json += "}";
@@ -138,7 +145,8 @@ Ended run(const Case& one, const Folders& folders) {
   dllm_options* options = nullptr;
   dllm_lua* lua = nullptr;
   dllm_options_new("lua", &options, err);
-  if (dllm_options_set_json(options, json.data(), static_cast<int64_t>(json.size()), err) != DLLM_OK ||
+  if (dllm_options_set_json(options, json.data(), static_cast<int64_t>(json.size()), err) !=
+          DLLM_OK ||
       dllm_lua_new(options, &lua, err) != DLLM_OK) {
     std::printf("no runner: %s\n", dllm_error_message(err));
     std::exit(1);
@@ -150,11 +158,13 @@ Ended run(const Case& one, const Folders& folders) {
   Ended ended;
   {
     Canceller canceller(task, cancels, one.name);
-    ended.status = dllm_lua_run_text(lua, one.name.c_str(), code.data(), static_cast<int64_t>(code.size()), task, out, err);
+    ended.status = dllm_lua_run_text(lua, one.name.c_str(), code.data(),
+                                     static_cast<int64_t>(code.size()), task, out, err);
     ended.latency = canceller.stop();
   }
   if (ended.status != DLLM_OK) ended.message = dllm_error_message(err);
-  ended.json.assign(static_cast<const char*>(dllm_buffer_data(out)), static_cast<size_t>(dllm_buffer_size(out)));
+  ended.json.assign(static_cast<const char*>(dllm_buffer_data(out)),
+                    static_cast<size_t>(dllm_buffer_size(out)));
   {
     Canceller watchdog(task, false, one.name + " (release)");
     dllm_lua_release(lua);
@@ -167,11 +177,15 @@ Ended run(const Case& one, const Folders& folders) {
 
 // Empty when the end is what the case wants.
 std::string complaint(const Case& one, const Ended& ended) {
-  const std::string found = std::string(dllm_status_name(ended.status)) + " " + ended.message + ended.json;
+  const std::string found =
+      std::string(dllm_status_name(ended.status)) + " " + ended.message + ended.json;
   if (one.outcome == "any") return "";
   if (one.outcome == "cancel") return ended.status == DLLM_CANCELLED ? "" : found;
   if (one.outcome == "steps") {
-    return ended.status == DLLM_RESOURCE_EXHAUSTED && ended.message.find("steps") != std::string::npos ? "" : found;
+    return ended.status == DLLM_RESOURCE_EXHAUSTED &&
+                   ended.message.find("steps") != std::string::npos
+               ? ""
+               : found;
   }
   std::stringstream words(one.outcome);
   std::string kind, wanted, text;
@@ -182,7 +196,8 @@ std::string complaint(const Case& one, const Ended& ended) {
   }
   words >> wanted;
   std::getline(words, text);
-  const bool same = wanted == dllm_status_name(ended.status) && ended.message.find(trimmed(text)) != std::string::npos;
+  const bool same = wanted == dllm_status_name(ended.status) &&
+                    ended.message.find(trimmed(text)) != std::string::npos;
   return kind == "error" && same ? "" : found;
 }
 
@@ -198,15 +213,21 @@ int check_host() {
   dllm_error* err = dllm_error_new();
   dllm_lua* lua = nullptr;
   dllm_lua_new(nullptr, &lua, err);
-  const std::string deep(200000, '['), mine = "function id(x) return x end", endless = "while true do end";
+  const std::string deep(200000, '['), mine = "function id(x) return x end",
+                                       endless = "while true do end";
   const auto text = [&](const std::string& code, dllm_task* task) {
-    return dllm_lua_run_text(lua, "text", code.data(), static_cast<int64_t>(code.size()), task, nullptr, err);
+    return dllm_lua_run_text(lua, "text", code.data(), static_cast<int64_t>(code.size()), task,
+                             nullptr, err);
   };
   const auto size = static_cast<int64_t>(deep.size());
   int failed = check(text(mine, nullptr) == DLLM_OK, "a function is there");
-  failed += check(dllm_lua_set_json(lua, "x", deep.data(), size, err) == DLLM_INVALID_ARGUMENT, "deep JSON as a global");
-  failed += check(dllm_lua_call(lua, "id", deep.data(), size, nullptr, nullptr, err) == DLLM_INVALID_ARGUMENT, "deep JSON as arguments");
-  failed += check(dllm_lua_call(lua, "id", "[[1]]", 5, nullptr, nullptr, err) == DLLM_OK, "JSON as arguments");
+  failed += check(dllm_lua_set_json(lua, "x", deep.data(), size, err) == DLLM_INVALID_ARGUMENT,
+                  "deep JSON as a global");
+  failed += check(dllm_lua_call(lua, "id", deep.data(), size, nullptr, nullptr, err) ==
+                      DLLM_INVALID_ARGUMENT,
+                  "deep JSON as arguments");
+  failed += check(dllm_lua_call(lua, "id", "[[1]]", 5, nullptr, nullptr, err) == DLLM_OK,
+                  "JSON as arguments");
   dllm_task* task = dllm_task_new();
   dllm_task_set_deadline(task, 30);
   failed += check(text(endless, task) == DLLM_DEADLINE_EXCEEDED, "a deadline has its own status");
@@ -241,14 +262,16 @@ int64_t files_outside(const Folders& folders) {
   return count;
 }
 
-}  // namespace
+} // namespace
 
 int main(int argc, char** argv) {
   std::string only;
   std::vector<std::string> files;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) only = argv[++i];
-    else files.push_back(fs::absolute(argv[i]));
+    if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+      only = argv[++i];
+    else
+      files.push_back(fs::absolute(argv[i]));
   }
   const Folders folders = make_folders();
   fs::create_directories(folders.work / "current");
@@ -261,11 +284,13 @@ int main(int argc, char** argv) {
       if (!only.empty() && one.name.find(only) == std::string::npos) continue;
       const Ended ended = run(one, folders);
       std::string wrong = complaint(one, ended);
-      if (wrong.empty() && files_outside(folders) != before) wrong = "it changed files outside of its roots";
+      if (wrong.empty() && files_outside(folders) != before)
+        wrong = "it changed files outside of its roots";
       slowest = std::max(slowest, ended.latency);
       ++count;
       failed += !wrong.empty();
-      std::printf("%s %d - %s: %s", wrong.empty() ? "ok" : "not ok", count, one.name.c_str(), one.outcome.c_str());
+      std::printf("%s %d - %s: %s", wrong.empty() ? "ok" : "not ok", count, one.name.c_str(),
+                  one.outcome.c_str());
       if (one.outcome == "cancel") std::printf(" (%.0f ms)", ended.latency);
       std::printf("%s%s\n", wrong.empty() ? "" : "\n  ended with: ", wrong.c_str());
       std::fflush(stdout);

@@ -54,5 +54,5 @@ TEST(FolderLock, WhatCannotBeLockedIsNoError) {
   EXPECT_FALSE(lock.at_path());
 }
 
-}  // namespace
-}  // namespace dllm
+} // namespace
+} // namespace dllm

@@ -50,7 +50,8 @@ TEST(InputFile, APipeInAModelFolderIsNamed) {
   const auto source = open_source(folder.path());
   expect_error(Code::invalid_argument, "config.json is not a regular file: it is a pipe",
                [&] { source->open("config.json"); });
-  expect_error(Code::invalid_argument, "it is a pipe", [&] { open_source(folder.path("config.json")); });
+  expect_error(Code::invalid_argument, "it is a pipe",
+               [&] { open_source(folder.path("config.json")); });
 }
 
 TEST(InputFile, AFileThatShrinksIsAnErrorOfTheRead) {
@@ -60,7 +61,8 @@ TEST(InputFile, AFileThatShrinksIsAnErrorOfTheRead) {
   const ContentRef content = open_content(path);
   EXPECT_EQ(content->read(10, 4).text(), "xxxx");
   ASSERT_EQ(::truncate(path.c_str(), 4096), 0);
-  expect_error(Code::data_loss, path + " changed while it was in use: 1048576 bytes when it was opened, now 4096",
+  expect_error(Code::data_loss,
+               path + " changed while it was in use: 1048576 bytes when it was opened, now 4096",
                [&] { content->read(0, 1 << 20); });
   expect_error(Code::data_loss, "changed while it was in use", [&] { content->read(0, 16); });
 }

@@ -69,8 +69,8 @@ TEST_F(LogQueue, AFunctionGetsTheLinesOneAtATime) {
   std::vector<std::pair<LogLevel, std::string>> seen;
   log_hook(LogLevel::warn, [&](LogLevel level, const std::string& line) {
     seen.emplace_back(level, line);
-    log(LogLevel::error, "inside"); // dropped
-    log_hook(LogLevel::warn, nullptr); // does nothing
+    log(LogLevel::error, "inside");              // dropped
+    log_hook(LogLevel::warn, nullptr);           // does nothing
     log_config(LogLevel::debug, LogSink::queue); // does nothing
   });
   log(LogLevel::info, "below");

@@ -64,7 +64,8 @@ TEST(Options, BadValuesAreRefusedAndChangeNothing) {
   EXPECT_EQ(bounds.text(), "option steps = 1001 is out of bounds");
   EXPECT_EQ(bounds.hint(), "steps takes 1 to 1000");
   expect_error(Code::invalid_argument, "out of bounds", [&] { options.set_i64("steps", 0); });
-  expect_error(Code::invalid_argument, "option steps takes a whole number, not a number with a fraction",
+  expect_error(Code::invalid_argument,
+               "option steps takes a whole number, not a number with a fraction",
                [&] { options.set_f64("steps", 1.0); });
   expect_error(Code::invalid_argument, "option steps takes a whole number, not a text",
                [&] { options.set_str("steps", "1"); });

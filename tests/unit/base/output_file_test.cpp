@@ -104,7 +104,8 @@ TEST(AppendFile, GrowsAndRefusesPipes) {
   const std::string pipe = folder.path("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   expect_error(Code::invalid_argument, pipe, [&] { AppendFile file(pipe, true); });
-  expect_error(Code::invalid_argument, folder.path(), [&] { AppendFile file(folder.path(), true); });
+  expect_error(Code::invalid_argument, folder.path(),
+               [&] { AppendFile file(folder.path(), true); });
   EXPECT_EQ(AppendFile("/dev/full", true).write("x"), 0u);
 }
 

@@ -23,7 +23,9 @@ protected:
     if (is_openmp() && !has_openmp()) GTEST_SKIP() << "this build has no threads of OpenMP";
   }
   static bool is_openmp() { return std::string(GetParam()) == "openmp"; }
-  static std::shared_ptr<TaskRunner> runner(int threads) { return is_openmp() ? openmp_runner(threads) : nullptr; }
+  static std::shared_ptr<TaskRunner> runner(int threads) {
+    return is_openmp() ? openmp_runner(threads) : nullptr;
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(ThreadPool, Pools, testing::Values("own", "openmp"),
@@ -153,7 +155,8 @@ TEST_P(Pools, ACancelledCallerDoesNotWaitForItsTurn) {
   while (!started) std::this_thread::yield();
   Task task;
   task.set_deadline(20);
-  test::expect_error(Code::deadline_exceeded, "", [&] { parallel(Workers(&pool, &task), 4, [](int64_t) {}); });
+  test::expect_error(Code::deadline_exceeded, "",
+                     [&] { parallel(Workers(&pool, &task), 4, [](int64_t) {}); });
   go_on = true;
   other.join();
 }
@@ -272,7 +275,8 @@ TEST(TaskRunner, BringsFailuresBack) {
                std::runtime_error);
   Task task;
   task.cancel();
-  test::expect_error(Code::cancelled, "cancelled", [&] { parallel(Workers(&pool, &task), 8, [](int64_t) {}); });
+  test::expect_error(Code::cancelled, "cancelled",
+                     [&] { parallel(Workers(&pool, &task), 8, [](int64_t) {}); });
   ThreadPool forgetful(2, std::make_shared<BackwardsRunner>(2));
   test::expect_error(Code::internal, "6 of 8", [&] { parallel(&forgetful, 8, [](int64_t) {}); });
 }

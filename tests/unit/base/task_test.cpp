@@ -60,5 +60,5 @@ TEST(Task, WaitsForALockOnlyUntilItIsCancelled) {
   }).join();
 }
 
-}  // namespace
-}  // namespace dllm
+} // namespace
+} // namespace dllm

@@ -146,7 +146,8 @@ TEST(CheckpointFolder, CleansItsOwnLeftoversAndNoOthers) {
                                       "step_000500.trash", "step_ideas.partial"}));
   EXPECT_EQ(read_text(root.path("step_000300.partial/notes/thesis.txt")), "mine");
   EXPECT_EQ(read_text(root.path("elsewhere/COMMIT")), "mine");
-  expect_error(Code::already_exists, "step_000300.partial is not replaced: no save wrote notes/thesis.txt",
+  expect_error(Code::already_exists,
+               "step_000300.partial is not replaced: no save wrote notes/thesis.txt",
                [&] { save(root.path(), 300, 1, "x"); });
 }
 
@@ -179,7 +180,8 @@ TEST(CheckpointFolder, NoLinkLeadsOutOfACheckpoint) {
     // Neither a clean-up nor a save in its place goes through the link.
     EXPECT_THROW(save(root.path(), 1, 1, "y"), Error);
     EXPECT_TRUE(file_exists(outside.path("moved"))) << name;
-    if (std::string(name) == "model") EXPECT_TRUE(file_exists(outside.path("moved/model.safetensors")));
+    if (std::string(name) == "model")
+      EXPECT_TRUE(file_exists(outside.path("moved/model.safetensors")));
   }
 }
 

@@ -207,7 +207,8 @@ TEST(GgufReader, ReadsAFileAsItReadsMemory) {
   const GgufFile file(open_content(path), "a.gguf");
   const std::vector<std::string> words = file.texts("words");
   ASSERT_EQ(words.size(), static_cast<size_t>(kWords));
-  for (int i = 0; i < kWords; ++i) ASSERT_EQ(words[static_cast<size_t>(i)], "word " + std::to_string(i));
+  for (int i = 0; i < kWords; ++i)
+    ASSERT_EQ(words[static_cast<size_t>(i)], "word " + std::to_string(i));
   EXPECT_EQ(file.text("long"), std::string(700000, 'x'));
   const Tensor whole = file.tensor("t");
   std::vector<float> rows(3 * 512);

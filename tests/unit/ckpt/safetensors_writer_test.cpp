@@ -36,7 +36,8 @@ TEST(SafetensorsWriter, RoundTripsEveryTypeAligned) {
     EXPECT_EQ(back.dtype(), tensor.dtype()) << name;
     ASSERT_EQ(back.shape(), tensor.shape()) << name;
     const auto text = [](const Tensor& t) {
-      return std::string_view(reinterpret_cast<const char*>(t.bytes()), static_cast<size_t>(t.byte_size()));
+      return std::string_view(reinterpret_cast<const char*>(t.bytes()),
+                              static_cast<size_t>(t.byte_size()));
     };
     EXPECT_EQ(text(back), text(tensor)) << name;
     EXPECT_FALSE(back.writable()) << name << " should be a view of the mapped file";

@@ -105,7 +105,8 @@ TEST(WeightFiles, FollowsTheLinksOfAModelFolder) {
 TEST(WeightFiles, AFileThatShrinksIsAnErrorNotASignal) {
   const test::TempFolder folder;
   const std::string path = folder.path("model.safetensors");
-  write_safetensors(path, {{"a", Tensor(DType::f32, {512, 512})}, {"b", Tensor(DType::f32, {512, 512})}});
+  write_safetensors(path,
+                    {{"a", Tensor(DType::f32, {512, 512})}, {"b", Tensor(DType::f32, {512, 512})}});
   const WeightFiles files(*open_source(folder.path()));
   EXPECT_EQ(files.tensor("a").shape(), (Shape{512, 512}));
   ASSERT_EQ(::truncate(path.c_str(), 8192), 0);

@@ -30,8 +30,8 @@ TEST(CompileReport, RoomIsThePeakOrTheSumOfTheParts) {
 }
 
 TEST(CompileReport, APeakWithoutTheTemporariesIsNotTheNeed) {
-  const Room room = room_of(
-      Json{{"peak", 23}, {"argument", 20}, {"output", 3}, {"alias", 0}, {"temporary", 12}});
+  const Room room =
+      room_of(Json{{"peak", 23}, {"argument", 20}, {"output", 3}, {"alias", 0}, {"temporary", 12}});
   EXPECT_EQ(room.needs, 35);
 }
 

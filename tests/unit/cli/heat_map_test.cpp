@@ -17,8 +17,9 @@ TEST(HeatMap, HasACellPerPositionAndStep) {
   EXPECT_EQ(count_of(svg, "<rect class=\"c5\""), 3u + 1);
   EXPECT_EQ(count_of(svg, "<rect class=\"c7\""), 1u + 1);
   EXPECT_EQ(count_of(svg, "<rect class=\"c9\""), 1u + 1);
-  EXPECT_GE(count_of(svg, "max-width:100%"), 1u);  // a narrow window shrinks it
-  for (const char* word : {">step</text>", ">position", "confidence 0 to 1", "provisional", "<title>"}) {
+  EXPECT_GE(count_of(svg, "max-width:100%"), 1u); // a narrow window shrinks it
+  for (const char* word :
+       {">step</text>", ">position", "confidence 0 to 1", "provisional", "<title>"}) {
     EXPECT_GE(count_of(svg, word), 1u) << word;
   }
 }
@@ -45,9 +46,10 @@ TEST(HeatMap, OnePositionIsEnough) {
 }
 
 TEST(HeatMap, ACanvasOfNothingIsAPictureToo) {
-  const Trace trace = parse_trace(R"({"slot":0,"step":1,"ids":[],"states":[],"confidence":[]})", "t");
+  const Trace trace =
+      parse_trace(R"({"slot":0,"step":1,"ids":[],"states":[],"confidence":[]})", "t");
   EXPECT_EQ(count_of(heat_map_svg(trace, trace.slots[0]), "</svg>"), 1u);
 }
 
-}  // namespace
-}  // namespace dllm::cli
+} // namespace
+} // namespace dllm::cli

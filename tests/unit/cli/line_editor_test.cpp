@@ -12,7 +12,9 @@ TEST(LineEditor, CommonBegin) {
   EXPECT_EQ(common_begin({}), "");
 }
 
-TEST(LineEditor, CommonBeginEndsBetweenCharacters) { EXPECT_EQ(common_begin({"x\u00e9", "x\u00e8"}), "x"); }
+TEST(LineEditor, CommonBeginEndsBetweenCharacters) {
+  EXPECT_EQ(common_begin({"x\u00e9", "x\u00e8"}), "x");
+}
 
 TEST(LineEditor, ColumnsFitTheWidth) {
   EXPECT_EQ(in_columns({"aa", "b", "cc"}, 8), "aa  b\ncc\n");
@@ -20,5 +22,5 @@ TEST(LineEditor, ColumnsFitTheWidth) {
   EXPECT_EQ(in_columns({}, 4), "");
 }
 
-}  // namespace
-}  // namespace dllm::cli
+} // namespace
+} // namespace dllm::cli

@@ -40,7 +40,8 @@ TEST(Replay, TextCannotLeaveTheScript) {
 
 TEST(Replay, NeedsNoNetwork) {
   const std::string page = replay_html(parse_trace(kLines, "t"));
-  for (const char* word : {"http:", "https:", "src=", "@import", "url("}) EXPECT_EQ(count_of(page, word), 0u) << word;
+  for (const char* word : {"http:", "https:", "src=", "@import", "url("})
+    EXPECT_EQ(count_of(page, word), 0u) << word;
 }
 
 TEST(Replay, ThinsALongTraceAndKeepsTheLastStep) {
@@ -59,5 +60,5 @@ TEST(Replay, ThinnedStepsAreEvenAndEndAtTheLast) {
   EXPECT_TRUE(thinned(0, 3).empty());
 }
 
-}  // namespace
-}  // namespace dllm::cli
+} // namespace
+} // namespace dllm::cli

@@ -15,7 +15,9 @@ TEST(Terminal, ColoursByState) {
                                         {"", DLLM_MASKED, 0}};
   const Rows rows = draw_rows(cells, 40, true);
   ASSERT_EQ(rows.text.size(), 1u);
-  EXPECT_EQ(rows.text[0], "\x1b[1ma\x1b[0m\x1b[33mb\x1b[0m\x1b[32mc\x1b[0m\x1b[36md\x1b[0m\x1b[2m\u2591\x1b[0m\x1b[0m");
+  EXPECT_EQ(
+      rows.text[0],
+      "\x1b[1ma\x1b[0m\x1b[33mb\x1b[0m\x1b[32mc\x1b[0m\x1b[36md\x1b[0m\x1b[2m\u2591\x1b[0m\x1b[0m");
 }
 
 TEST(Terminal, PlainHasNoEscapes) {
@@ -64,9 +66,13 @@ TEST(Terminal, WindowKeepsTheFirstOpenRowInSight) {
   EXPECT_EQ(visible_rows(rows, 500).size(), 100u);
 }
 
-TEST(Terminal, AnEmptyCanvasIsOneEmptyRow) { EXPECT_EQ(draw_rows({}, 10, false).text, std::vector<std::string>{""}); }
+TEST(Terminal, AnEmptyCanvasIsOneEmptyRow) {
+  EXPECT_EQ(draw_rows({}, 10, false).text, std::vector<std::string>{""});
+}
 
-TEST(Terminal, BarsGrowWithTheValue) { EXPECT_EQ(bars({0, 0.5f, 1, -3, 7}), "▁▅█▁█"); }
+TEST(Terminal, BarsGrowWithTheValue) {
+  EXPECT_EQ(bars({0, 0.5f, 1, -3, 7}), "▁▅█▁█");
+}
 
 TEST(Terminal, CutNeverSplitsACharacter) {
   EXPECT_EQ(cut_to("東京", 3), "東");
@@ -75,12 +81,13 @@ TEST(Terminal, CutNeverSplitsACharacter) {
 }
 
 TEST(Terminal, MeanLeavesGivenAndOpenOut) {
-  EXPECT_FLOAT_EQ(
-      mean_confidence(
-          {{"a", DLLM_FIXED, 1}, {"", DLLM_MASKED, .9f}, {"b", DLLM_FINAL, .5f}, {"c", DLLM_PROVISIONAL, .25f}}),
-      .375f);
+  EXPECT_FLOAT_EQ(mean_confidence({{"a", DLLM_FIXED, 1},
+                                   {"", DLLM_MASKED, .9f},
+                                   {"b", DLLM_FINAL, .5f},
+                                   {"c", DLLM_PROVISIONAL, .25f}}),
+                  .375f);
   EXPECT_EQ(mean_confidence({}), 0.0f);
 }
 
-}  // namespace
-}  // namespace dllm::cli
+} // namespace
+} // namespace dllm::cli

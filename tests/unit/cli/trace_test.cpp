@@ -1,6 +1,6 @@
 #include "traces.h"
 
-#include "cli/command.h"  // Failure
+#include "cli/command.h" // Failure
 
 #include <gtest/gtest.h>
 
@@ -34,15 +34,15 @@ TEST(Trace, ReadsHeaderAndSteps) {
 TEST(Trace, FallsBackToIdsWithoutHeader) {
   const std::string lines(kLines);
   const Trace trace = parse_trace(lines.substr(lines.find('\n') + 1), "t");
-  EXPECT_EQ(trace.text_of(3),
-            "\u27e8"
-            "3\u27e9");
+  EXPECT_EQ(trace.text_of(3), "\u27e8"
+                              "3\u27e9");
   EXPECT_EQ(parse_trace(lines, "t").text_of(4), " 猫");
 }
 
 TEST(Trace, KeepsSlotsApartAndSorted) {
   const std::string step = R"(,"step":1,"ids":[1],"states":[2],"confidence":[1]})";
-  const Trace trace = parse_trace("{\"slot\":4" + step + "\n\n{\"slot\":1" + step + "\r\n{\"slot\":4" + step, "t");
+  const Trace trace =
+      parse_trace("{\"slot\":4" + step + "\n\n{\"slot\":1" + step + "\r\n{\"slot\":4" + step, "t");
   ASSERT_EQ(trace.slots.size(), 2u);
   EXPECT_EQ(trace.slots[0].number, 1);
   EXPECT_EQ(trace.slots[1].steps.size(), 2u);
@@ -61,14 +61,18 @@ TEST(Trace, HeaderRoundTrips) {
 }
 
 TEST(Trace, PutsCharactersOfSeveralTokensTogether) {
-  const std::string header = trace_header("", 9, {{1, "\uFFFD"}, {2, "\uFFFD"}, {3, "a"}}, {{"1 2", "\u732b"}});
-  const std::string step = R"({"slot":0,"step":1,"ids":[3,1,2,1,9],"states":[3,2,2,2,0],"confidence":[1,1,1,1,0]})";
+  const std::string header =
+      trace_header("", 9, {{1, "\uFFFD"}, {2, "\uFFFD"}, {3, "a"}}, {{"1 2", "\u732b"}});
+  const std::string step =
+      R"({"slot":0,"step":1,"ids":[3,1,2,1,9],"states":[3,2,2,2,0],"confidence":[1,1,1,1,0]})";
   const Trace trace = parse_trace(header + step, "t");
-  EXPECT_EQ(trace.texts_of(trace.slots[0].steps[0]), (std::vector<std::string>{"a", "\u732b", "", "\uFFFD", ""}));
+  EXPECT_EQ(trace.texts_of(trace.slots[0].steps[0]),
+            (std::vector<std::string>{"a", "\u732b", "", "\uFFFD", ""}));
 }
 
 TEST(Trace, NullConfidenceIsZero) {
-  const Trace trace = parse_trace(R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":[null]})", "t");
+  const Trace trace =
+      parse_trace(R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":[null]})", "t");
   EXPECT_EQ(trace.slots[0].steps[0].confidence[0], 0.0f);
 }
 
@@ -91,15 +95,20 @@ TEST(Trace, RefusesWhatIsNoTrace) {
       {"{\"a\":1}", "neither a step"},
       {R"({"slot":0,"ids":[1],"states":[2],"confidence":[1]})", "has no whole number \"step\""},
       {R"({"slot":-1,"step":1,"ids":[1],"states":[2],"confidence":[1]})", "has a bad \"slot\": -1"},
-      {R"({"slot":18446744073709551615,"step":1,"ids":[1],"states":[2],"confidence":[1]})", "has a bad \"slot\""},
+      {R"({"slot":18446744073709551615,"step":1,"ids":[1],"states":[2],"confidence":[1]})",
+       "has a bad \"slot\""},
       {R"({"slot":0,"step":1,"ids":7,"states":[2],"confidence":[1]})", "has no list \"ids\""},
       {R"({"slot":0,"step":1,"ids":[1],"states":[4],"confidence":[1]})",
        "has 4 in \"states\", not a whole number from 0 to 3"},
       {R"({"slot":0,"step":1,"ids":[-1],"states":[2],"confidence":[1]})", "has -1 in \"ids\""},
-      {R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":["x"]})", "has \"x\" in \"confidence\""},
-      {R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":[2.5]})", "has 2.5 in \"confidence\""},
-      {R"({"slot":0,"step":1,"ids":[1,2],"states":[2],"confidence":[1]})", "has 2 ids, 1 states and 1 confidences"},
-      {R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":[1],"decided":[1]})", "has 1 in \"decided\""},
+      {R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":["x"]})",
+       "has \"x\" in \"confidence\""},
+      {R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":[2.5]})",
+       "has 2.5 in \"confidence\""},
+      {R"({"slot":0,"step":1,"ids":[1,2],"states":[2],"confidence":[1]})",
+       "has 2 ids, 1 states and 1 confidences"},
+      {R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":[1],"decided":[1]})",
+       "has 1 in \"decided\""},
       {R"({"tokens":{"x":"y"}})", "has a token \"x\""},
       {R"({"tokens":{"99999999999":"y"}})", "has a token"},
       {R"({"tokens":[1]})", "\"tokens\" that are no object"},
@@ -121,5 +130,5 @@ TEST(Trace, DeepJsonIsAnErrorNotACrash) {
   EXPECT_NE(message_of(std::string(200000, '[')).find("t.jsonl:1:"), std::string::npos);
 }
 
-}  // namespace
-}  // namespace dllm::cli
+} // namespace
+} // namespace dllm::cli

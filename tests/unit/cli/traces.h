@@ -36,8 +36,9 @@ inline Trace long_trace(size_t steps, size_t positions) {
 
 inline size_t count_of(const std::string& text, const std::string& what) {
   size_t count = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) ++count;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size()))
+    ++count;
   return count;
 }
 
-}  // namespace dllm::cli
+} // namespace dllm::cli

@@ -26,25 +26,32 @@ TEST(Reduce, SumsInTheOrderOfTheParts) {
   using Rows = std::vector<std::vector<float>>;
   EXPECT_EQ(reduced(Reduction::sum, DType::f32, Rows{{1e8f}, {1.0f}, {-1e8f}})[0], 0.0f);
   EXPECT_EQ(reduced(Reduction::sum, DType::f32, Rows{{1e8f}, {-1e8f}, {1.0f}})[0], 1.0f);
-  EXPECT_EQ(reduced(Reduction::sum, DType::f32, Rows{{2.5f, -1.0f}}), (std::vector<float>{2.5f, -1.0f}));
+  EXPECT_EQ(reduced(Reduction::sum, DType::f32, Rows{{2.5f, -1.0f}}),
+            (std::vector<float>{2.5f, -1.0f}));
 }
 
 TEST(Reduce, IntegersWrap) {
   constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
-  EXPECT_EQ(reduced(Reduction::sum, DType::i32, std::vector<std::vector<int32_t>>{{kMost, 3}, {1, -5}}),
-            (std::vector<int32_t>{std::numeric_limits<int32_t>::min(), -2}));
-  EXPECT_EQ(reduced(Reduction::sum, DType::u32, std::vector<std::vector<uint32_t>>{{0xFFFFFFFFu}, {2}})[0], 1u);
+  EXPECT_EQ(
+      reduced(Reduction::sum, DType::i32, std::vector<std::vector<int32_t>>{{kMost, 3}, {1, -5}}),
+      (std::vector<int32_t>{std::numeric_limits<int32_t>::min(), -2}));
+  EXPECT_EQ(reduced(Reduction::sum, DType::u32,
+                    std::vector<std::vector<uint32_t>>{{0xFFFFFFFFu}, {2}})[0],
+            1u);
 }
 
 TEST(Reduce, MaximumPassesNaNOn) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-  const auto top = reduced(Reduction::max, DType::f32,
-                           std::vector<std::vector<float>>{{1, kNaN, 3, -2}, {2, 0, kNaN, -3}, {0, 1, 1, -1}});
+  const auto top =
+      reduced(Reduction::max, DType::f32,
+              std::vector<std::vector<float>>{{1, kNaN, 3, -2}, {2, 0, kNaN, -3}, {0, 1, 1, -1}});
   EXPECT_EQ(top[0], 2.0f);
   EXPECT_TRUE(std::isnan(top[1]));
   EXPECT_TRUE(std::isnan(top[2]));
   EXPECT_EQ(top[3], -1.0f);
-  EXPECT_EQ(reduced(Reduction::max, DType::u32, std::vector<std::vector<uint32_t>>{{1}, {0xFFFFFFFFu}})[0], 0xFFFFFFFFu);
+  EXPECT_EQ(reduced(Reduction::max, DType::u32,
+                    std::vector<std::vector<uint32_t>>{{1}, {0xFFFFFFFFu}})[0],
+            0xFFFFFFFFu);
 }
 
 TEST(Reduce, WritesOverTheFirstPart) {
@@ -61,5 +68,5 @@ TEST(Reduce, OtherTypesAreRefused) {
   EXPECT_THROW(reduce(Reduction::sum, DType::bf16, parts, numbers.data(), 2), Error);
 }
 
-}  // namespace
-}  // namespace dllm::comm
+} // namespace
+} // namespace dllm::comm

@@ -1,8 +1,8 @@
 // How much work lies between two checks of the task inside one kernel, counted, not timed; and that
 // a run which is cancelled anywhere leaves its donated inputs as they were.
 
-#include "graph/ops.h"
 #include "graph/engine.h"
+#include "graph/ops.h"
 #include "unit/cancel.h"
 #include "unit/cpu/run_graph.h"
 #include "unit/cpu/run_kernel.h"
@@ -39,9 +39,7 @@ std::vector<HeavyCase> heavy() {
   };
   return {
       {"linear", {x, w}, [](Graph&, In v) { return std::vector{graph::linear(v[0], v[1])}; }},
-      {"dot",
-       {dy, w},
-       [](Graph&, In v) { return std::vector{graph::dot(v[0], v[1])}; }},
+      {"dot", {dy, w}, [](Graph&, In v) { return std::vector{graph::dot(v[0], v[1])}; }},
       {"attention",
        {head, head, head},
        [](Graph&, In v) {
@@ -77,8 +75,8 @@ TEST_P(HeavyKernel, ChecksTheTaskEveryFewMilliseconds) {
     auto graph = std::make_shared<Graph>(one.name);
     std::vector<Value> values;
     for (size_t i = 0; i < one.inputs.size(); ++i) {
-      values.push_back(graph->input("x" + std::to_string(i), one.inputs[i].dtype(),
-                                    one.inputs[i].shape()));
+      values.push_back(
+          graph->input("x" + std::to_string(i), one.inputs[i].dtype(), one.inputs[i].shape()));
     }
     const std::vector<Value> outputs = one.build(*graph, values);
     for (size_t i = 0; i < outputs.size(); ++i) graph->output("y" + std::to_string(i), outputs[i]);
@@ -105,7 +103,8 @@ INSTANTIATE_TEST_SUITE_P(Threads, HeavyKernel, ::testing::Values(1, 2),
 TEST(CancelledRun, KeepsDonatedInputsUntilTheOverwriteBegins) {
   auto engine = test_engine(2);
   auto graph = std::make_shared<Graph>("update");
-  const Value x = graph->input("x", DType::f32, {64, 64}), a = graph->input("a", DType::f32, {64, 64});
+  const Value x = graph->input("x", DType::f32, {64, 64}),
+              a = graph->input("a", DType::f32, {64, 64});
   Value product = a;
   for (int i = 0; i < 4; ++i) product = graph::linear(product, a);
   graph->output("x", graph::add(x, product), "x");
@@ -135,7 +134,8 @@ TEST(CancelledRun, KeepsDonatedInputsUntilTheOverwriteBegins) {
 TEST(FailedRun, KeepsADonatedInputThatSomebodyElseHolds) {
   auto engine = test_engine(1);
   auto graph = std::make_shared<Graph>("update");
-  const Value x = graph->input("x", DType::f32, {64, 64}), a = graph->input("a", DType::f32, {64, 64}),
+  const Value x = graph->input("x", DType::f32, {64, 64}),
+              a = graph->input("a", DType::f32, {64, 64}),
               z = graph->input("z", DType::f32, {64, 64});
   const Value moved = graph::add(x, a);
   Value product = moved;
@@ -147,7 +147,8 @@ TEST(FailedRun, KeepsADonatedInputThatSomebodyElseHolds) {
   const graph::BufferRef held = engine->upload(before);
   bool lost = false;
   const auto once = [&](const Task* task) {
-    const std::vector<graph::BufferRef> inputs{engine->upload(before), engine->upload(factor), held};
+    const std::vector<graph::BufferRef> inputs{engine->upload(before), engine->upload(factor),
+                                               held};
     try {
       program->run(inputs, task);
     } catch (const graph::StateLost&) {

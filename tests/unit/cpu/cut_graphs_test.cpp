@@ -33,7 +33,8 @@ TEST(CutGraphs, ProductCutOverTheContraction) {
     const Value pw = graph->input("w", {Shape{7, 64 / n}, DType::f32, kOverTensor}, true);
     graph->output("y", all_reduce(linear(px, pw), kOverTensor));
     auto parts = std::make_shared<Graph>("parts");
-    const Value fx = parts->input("x", DType::f32, {5, 64}), fw = parts->input("w", DType::f32, {7, 64});
+    const Value fx = parts->input("x", DType::f32, {5, 64}),
+                fw = parts->input("w", DType::f32, {7, 64});
     Value total;
     for (int64_t r = 0; r < n; ++r) {
       const int64_t begin = r * 64 / n, end = (r + 1) * 64 / n;
@@ -52,15 +53,16 @@ TEST(CutGraphs, ProductCutOverTheContraction) {
       const Placement place{mesh, rank};
       const auto program = engine.compile(graph, place);
       EXPECT_EQ(program->placement(), place);
-      const std::vector<BufferRef> inputs{engine.upload(columns.part(x, place), false, place, columns),
-                                          engine.upload_weight(columns.part(w, place), true, place, columns)};
+      const std::vector<BufferRef> inputs{
+          engine.upload(columns.part(x, place), false, place, columns),
+          engine.upload_weight(columns.part(w, place), true, place, columns)};
       EXPECT_EQ(inputs[1]->layout(), columns);
       got[static_cast<size_t>(rank)] = program->run(inputs)[0]->read();
     });
     for (const Error& error : errors) EXPECT_EQ(error.code(), Code::ok) << error.text();
     for (const Tensor& y : got) {
       EXPECT_TRUE(same_bits(y, in_order)) << n;
-      EXPECT_LT(largest_difference(y, product), 2e-5);  // 64 products of about 1 in another order
+      EXPECT_LT(largest_difference(y, product), 2e-5); // 64 products of about 1 in another order
     }
   }
 }
@@ -83,7 +85,8 @@ struct TwoLayers {
 
 // Each rank has some rows of the batch: the gradients are the sum of the ranks' own gradients, bit by bit.
 TEST(CutGraphs, DataParallelGradients) {
-  const Tensor x = random_tensor({8, 6}, 3), w = random_tensor({5, 6}, 4), b = random_tensor({5}, 5);
+  const Tensor x = random_tensor({8, 6}, 3), w = random_tensor({5, 6}, 4),
+               b = random_tensor({5}, 5);
   const auto engine = test_engine();
   const Tensors whole = run_graph(*engine, TwoLayers(8, {}).graph, {x, w, b});
   for (const int64_t n : {2, 4}) {
@@ -94,7 +97,8 @@ TEST(CutGraphs, DataParallelGradients) {
       inputs.push_back({rows.part(x, {mesh_of(Axis::data, n), r}), w, b});
       const Tensors own = run_graph(*engine, TwoLayers(8 / n, {}).graph, inputs.back());
       for (size_t i = 0; i < own.size(); ++i) {
-        if (r == 0) in_order.push_back(own[i].clone());
+        if (r == 0)
+          in_order.push_back(own[i].clone());
         else {
           auto total = in_order[i].mutable_as<float>();
           for (size_t e = 0; e < total.size(); ++e) total[e] += own[i].as<float>()[e];
@@ -102,7 +106,8 @@ TEST(CutGraphs, DataParallelGradients) {
       }
     }
     RankThreads ranks(n);
-    const auto got = run_on_ranks(ranks, mesh_of(Axis::data, n), TwoLayers(8 / n, kOverData).graph, inputs);
+    const auto got =
+        run_on_ranks(ranks, mesh_of(Axis::data, n), TwoLayers(8 / n, kOverData).graph, inputs);
     for (const Tensors& of_rank : got) {
       for (size_t i = 0; i < of_rank.size(); ++i) {
         EXPECT_TRUE(same_bits(of_rank[i], in_order[i])) << n << " " << i;
@@ -142,7 +147,7 @@ TEST(CutGraphs, ShardedLayersInAScan) {
                                     engine.upload(cut.part(layers, place), false, place, cut)};
       const auto program = engine.compile(build(n), place);
       const auto made = program->run(inputs);
-      EXPECT_EQ(made[1]->layout(), cut);  // that of the input it took over
+      EXPECT_EQ(made[1]->layout(), cut); // that of the input it took over
       EXPECT_LT(largest_difference(made[0]->read(), whole[0]), 1e-5);
       EXPECT_LT(largest_difference(made[1]->read(), cut.part(whole[1], place)), 1e-5);
     });
@@ -165,8 +170,10 @@ struct ComposedHead {
     if (n > 1)
       first = multiply(graph::axis_index(*graph, Axis::tensor),
                        graph::scalar_i32(*graph, static_cast<int32_t>(vocab / n)));
-    const Value ids = add(graph::iota(*graph, {6, vocab / n}, DType::i32, 1), broadcast(first, {6, vocab / n}));
-    const Value hit = convert(equal(ids, broadcast(reshape(targets, {6, 1}), {6, vocab / n})), DType::f32);
+    const Value ids =
+        add(graph::iota(*graph, {6, vocab / n}, DType::i32, 1), broadcast(first, {6, vocab / n}));
+    const Value hit =
+        convert(equal(ids, broadcast(reshape(targets, {6, 1}), {6, vocab / n})), DType::f32);
     const Value chosen = all_reduce(sum(multiply(logits, hit), {1}), over);
     const Value loss = sum(subtract(lse, chosen), {0});
     const auto grads = gradients(loss, {x, w});
@@ -184,10 +191,13 @@ TEST(CutGraphs, VocabularyCutOverRanks) {
   const Tensors whole = run_graph(*test_engine(), ComposedHead(vocab, 1).graph, {x, w, targets});
   // The fused head of one rank says the same.
   auto fused = std::make_shared<Graph>("fused");
-  const Value fx = fused->input("x", DType::f32, {6, 8}), fw = fused->input("w", DType::f32, {vocab, 8});
-  const Value nll = linear_cross_entropy(fx, fw, {}, {}, fused->input("targets", DType::i32, {6}), {});
+  const Value fx = fused->input("x", DType::f32, {6, 8}),
+              fw = fused->input("w", DType::f32, {vocab, 8});
+  const Value nll =
+      linear_cross_entropy(fx, fw, {}, {}, fused->input("targets", DType::i32, {6}), {});
   fused->output("loss", sum(nll, {0}));
-  EXPECT_LT(largest_difference(run_graph(*test_engine(), fused, {x, w, targets})[0], whole[1]), 1e-5);
+  EXPECT_LT(largest_difference(run_graph(*test_engine(), fused, {x, w, targets})[0], whole[1]),
+            1e-5);
   for (const int64_t n : {2, 4}) {
     const Layout rows = Layout().cut(Axis::tensor, 0);
     const Mesh mesh = mesh_of(Axis::tensor, n);
@@ -197,9 +207,11 @@ TEST(CutGraphs, VocabularyCutOverRanks) {
     const auto got = run_on_ranks(ranks, mesh, ComposedHead(vocab, n).graph, inputs);
     for (int64_t r = 0; r < n; ++r) {
       const Tensors& own = got[static_cast<size_t>(r)];
-      for (size_t i = 0; i < 3; ++i) EXPECT_LT(largest_difference(own[i], whole[i]), 1e-5) << n << " " << i;
+      for (size_t i = 0; i < 3; ++i)
+        EXPECT_LT(largest_difference(own[i], whole[i]), 1e-5) << n << " " << i;
       EXPECT_LT(largest_difference(own[3], rows.part(whole[3], {mesh, r})), 1e-5) << n;
-      for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(same_bits(own[i], got[0][i])) << "equal over ranks: " << i;
+      for (size_t i = 0; i < 3; ++i)
+        EXPECT_TRUE(same_bits(own[i], got[0][i])) << "equal over ranks: " << i;
     }
   }
 }
@@ -207,7 +219,8 @@ TEST(CutGraphs, VocabularyCutOverRanks) {
 // The fused head: rows without a target, targets on every rank, a bias and a soft cap.
 TEST(CutGraphs, FusedHeadCutOverTheVocabulary) {
   const int64_t vocab = 32, rows = 6;
-  const Tensor x = random_tensor({rows, 8}, 8), w = random_tensor({vocab, 8}, 9), b = random_tensor({vocab}, 10);
+  const Tensor x = random_tensor({rows, 8}, 8), w = random_tensor({vocab, 8}, 9),
+               b = random_tensor({vocab}, 10);
   const Tensor weights = random_tensor({rows}, 11);
   for (const float softcap : {0.0f, 4.0f}) {
     const auto build = [&](int64_t n) {
@@ -219,7 +232,8 @@ TEST(CutGraphs, FusedHeadCutOverTheVocabulary) {
       const Value targets = graph->input("targets", DType::i32, {rows});
       const Value count = graph->input("count", DType::i32, {});
       const Value nll = n == 1 ? linear_cross_entropy(px, pw, pb, {}, targets, count, softcap)
-                               : linear_cross_entropy_over(Axis::tensor, n, px, pw, pb, {}, targets, count, softcap);
+                               : linear_cross_entropy_over(Axis::tensor, n, px, pw, pb, {}, targets,
+                                                           count, softcap);
       const Value loss = sum(multiply(nll, graph->input("weights", DType::f32, {rows})), {0});
       const auto grads = gradients(loss, {px, pw, pb});
       graph->output("nll", nll);
@@ -236,14 +250,17 @@ TEST(CutGraphs, FusedHeadCutOverTheVocabulary) {
       const Mesh mesh = mesh_of(Axis::tensor, n);
       std::vector<Tensors> inputs;
       for (int64_t r = 0; r < n; ++r)
-        inputs.push_back({x, cut.part(w, {mesh, r}), cut.part(b, {mesh, r}), targets, count, weights});
+        inputs.push_back(
+            {x, cut.part(w, {mesh, r}), cut.part(b, {mesh, r}), targets, count, weights});
       RankThreads ranks(n);
       const auto got = run_on_ranks(ranks, mesh, build(n), inputs);
       for (int64_t r = 0; r < n; ++r) {
         const Tensors& own = got[static_cast<size_t>(r)];
-        for (size_t i = 0; i < 2; ++i) EXPECT_LT(largest_difference(own[i], whole[i]), 1e-5) << n << " " << i;
+        for (size_t i = 0; i < 2; ++i)
+          EXPECT_LT(largest_difference(own[i], whole[i]), 1e-5) << n << " " << i;
         for (size_t i = 2; i < 4; ++i)
-          EXPECT_LT(largest_difference(own[i], cut.part(whole[i], {mesh, r})), 1e-5) << n << " " << i;
+          EXPECT_LT(largest_difference(own[i], cut.part(whole[i], {mesh, r})), 1e-5)
+              << n << " " << i;
       }
     }
   }
@@ -251,7 +268,8 @@ TEST(CutGraphs, FusedHeadCutOverTheVocabulary) {
 
 // Keys and values cut over ranks: the parts are joined by their log-sum-exp, whose gradient this needs.
 TEST(CutGraphs, AttentionCutOverKeys) {
-  const Tensor q = random_tensor({2, 5, 4, 8}, 12), k = random_tensor({2, 8, 2, 8}, 13), v = random_tensor({2, 8, 2, 6}, 14);
+  const Tensor q = random_tensor({2, 5, 4, 8}, 12), k = random_tensor({2, 8, 2, 8}, 13),
+               v = random_tensor({2, 8, 2, 6}, 14);
   const auto build = [](int64_t n) {
     auto graph = std::make_shared<Graph>("attention");
     const AxisSet over = n == 1 ? AxisSet{} : AxisSet(Axis::sequence);
@@ -265,8 +283,11 @@ TEST(CutGraphs, AttentionCutOverKeys) {
     if (n > 1) {
       const Value top = stop_gradient(all_reduce_max(part.log_sum_exp, over));
       const Value weight = exp(subtract(part.log_sum_exp, top));
-      const Value share = divide(weight, vary(all_reduce(weight, over), over)); // (batch, heads, queries)
-      out = all_reduce(multiply(out, broadcast(reshape(transpose(share, {0, 2, 1}), {2, 5, 4, 1}), out.shape())), over);
+      const Value share =
+          divide(weight, vary(all_reduce(weight, over), over)); // (batch, heads, queries)
+      out = all_reduce(
+          multiply(out, broadcast(reshape(transpose(share, {0, 2, 1}), {2, 5, 4, 1}), out.shape())),
+          over);
     }
     const Value loss = sum(multiply(out, multiply(out, out)), {0, 1, 2, 3});
     const auto grads = gradients(loss, {pq, pk, pv});
@@ -281,14 +302,17 @@ TEST(CutGraphs, AttentionCutOverKeys) {
     const Layout keys = Layout().cut(Axis::sequence, 1);
     const Mesh mesh = mesh_of(Axis::sequence, n);
     std::vector<Tensors> inputs;
-    for (int64_t r = 0; r < n; ++r) inputs.push_back({q, keys.part(k, {mesh, r}), keys.part(v, {mesh, r})});
+    for (int64_t r = 0; r < n; ++r)
+      inputs.push_back({q, keys.part(k, {mesh, r}), keys.part(v, {mesh, r})});
     RankThreads ranks(n);
     const auto got = run_on_ranks(ranks, mesh, build(n), inputs);
     for (int64_t r = 0; r < n; ++r) {
       const Tensors& own = got[static_cast<size_t>(r)];
-      for (size_t i = 0; i < 2; ++i) EXPECT_LT(largest_difference(own[i], whole[i]), 1e-5) << n << " " << i;
+      for (size_t i = 0; i < 2; ++i)
+        EXPECT_LT(largest_difference(own[i], whole[i]), 1e-5) << n << " " << i;
       for (size_t i = 2; i < 4; ++i)
-        EXPECT_LT(largest_difference(own[i], keys.part(whole[i], {mesh, r})), 1e-5) << n << " " << i;
+        EXPECT_LT(largest_difference(own[i], keys.part(whole[i], {mesh, r})), 1e-5)
+            << n << " " << i;
     }
   }
 }

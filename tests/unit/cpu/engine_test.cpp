@@ -123,18 +123,22 @@ TEST(Engine, NamesTheOperationThatMakesNaN) {
 TEST(Engine, ChecksLetMinusInfinityOfMasksThrough) {
   auto engine = test_engine(1, "finite");
   auto graph = std::make_shared<graph::Graph>("masked");
-  const Value q = graph->input("q", DType::f32, {2, 1, 1, 4}), k = graph->input("k", DType::f32, {2, 3, 1, 4});
+  const Value q = graph->input("q", DType::f32, {2, 1, 1, 4}),
+              k = graph->input("k", DType::f32, {2, 3, 1, 4});
   const Value end = graph->input("end", DType::i32, {2});
-  const graph::Mask mask = graph::Mask::full().and_key_range(graph::constant(*graph, Tensor(DType::i32, {2})), end);
+  const graph::Mask mask =
+      graph::Mask::full().and_key_range(graph::constant(*graph, Tensor(DType::i32, {2})), end);
   const auto parts = attention_parts(q, k, k, mask, {});
   graph->output("out", parts.out);
   graph->output("lse", parts.log_sum_exp);
   const Value hidden = graph::scalar(*graph, -std::numeric_limits<float>::infinity());
-  const Value scores = select(greater(parts.out, graph::full(*graph, {2, 1, 1, 4}, 1.0f)), parts.out, hidden);
+  const Value scores =
+      select(greater(parts.out, graph::full(*graph, {2, 1, 1, 4}, 1.0f)), parts.out, hidden);
   graph->output("scores", scores);
   auto program = engine->compile(graph);
   const Tensor ends = Tensor::from(Shape{2}, std::vector<int32_t>{3, 0});
-  const auto made = program->run(upload_all(*engine, {counting({2, 1, 1, 4}), counting({2, 3, 1, 4}), ends}));
+  const auto made =
+      program->run(upload_all(*engine, {counting({2, 1, 1, 4}), counting({2, 3, 1, 4}), ends}));
   EXPECT_TRUE(std::isfinite(floats(made[1]->read())[0]));
   EXPECT_EQ(floats(made[1]->read())[1], -std::numeric_limits<float>::infinity());
 }

@@ -63,10 +63,9 @@ std::vector<MaskCase> mask_cases(const Sizes& s) {
   std::vector<int32_t> limits; // of every query: in the middle of a tile, none, all
   for (int64_t i = 0; i < 2 * s.queries; ++i)
     limits.push_back(static_cast<int32_t>(i * 13 % (s.keys + 1)));
-  cases.push_back(
-      {"key_limit",
-       {Tensor::from(Shape{2, s.queries}, limits)},
-       [=](int64_t b, int64_t i, int64_t j) { return j < limits[b * s.queries + i]; }});
+  cases.push_back({"key_limit",
+                   {Tensor::from(Shape{2, s.queries}, limits)},
+                   [=](int64_t b, int64_t i, int64_t j) { return j < limits[b * s.queries + i]; }});
   const std::vector<int32_t> q_segment = pattern(2 * s.queries, 3),
                              k_segment = pattern(2 * s.keys, 3);
   cases.push_back({"window+segments",

@@ -101,8 +101,10 @@ TEST(Norms, WithoutWeightAreWeightOne) {
                ones = Tensor::from(Shape{20}, std::vector<float>(20, 1.0f));
   const KernelSetup bare{
       find_kernel("rms_norm"), {x}, {f32_type({2, 20})}, {{"has_weight", false}, {"eps", 1e-6}}};
-  const KernelSetup with{
-      find_kernel("rms_norm"), {x, ones}, {f32_type({2, 20})}, {{"has_weight", true}, {"eps", 1e-6}}};
+  const KernelSetup with{find_kernel("rms_norm"),
+                         {x, ones},
+                         {f32_type({2, 20})},
+                         {{"has_weight", true}, {"eps", 1e-6}}};
   EXPECT_TRUE(same_bits(run_kernel(bare), run_kernel(with)));
 }
 
@@ -196,7 +198,8 @@ TEST(GatedActivation, EqualsFormulaAndDifferences) {
       dgate[i] =
           (activate(kind, g[i] + step) - activate(kind, g[i] - step)) / (2 * step) * u[i] * d[i];
     }
-    const KernelSetup forward{find_kernel("gated_activation"), {gate, up}, {f32_type({n})}, {{"kind", kind}}};
+    const KernelSetup forward{
+        find_kernel("gated_activation"), {gate, up}, {f32_type({n})}, {{"kind", kind}}};
     expect_near(run_kernel(forward)[0], y, 1e-6, kind);
     expect_invariant(forward);
     const KernelSetup backward{find_kernel("gated_activation_grad"),

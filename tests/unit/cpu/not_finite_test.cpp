@@ -114,8 +114,8 @@ TEST(TokenStatistics, ProbabilitiesOfLargeLogitsAsSoftmaxMakesThem) {
   for (const float z : logits) total += std::exp(static_cast<double>(z) - 300.25);
   const double first = 1 / total, second = std::exp(291.5 - 300.25) / total;
   const auto made = statistics(logits, false, true);
-  EXPECT_NEAR(made[0].as<float>()[0], first, 6e-8);  // max_prob
-  EXPECT_NEAR(made[3].as<float>()[0], first, 6e-8);  // draw_prob
+  EXPECT_NEAR(made[0].as<float>()[0], first, 6e-8);   // max_prob
+  EXPECT_NEAR(made[3].as<float>()[0], first, 6e-8);   // draw_prob
   EXPECT_NEAR(made[5].as<float>()[1], second, 1e-10); // top_probs
   const auto plain = statistics(logits);
   EXPECT_GT(std::abs(plain[0].as<float>()[0] - first), 1e-6); // why
@@ -126,8 +126,10 @@ TEST(NotFinite, CrossEntropyIsNan) {
     const auto graph = std::make_shared<Graph>("loss");
     const Value x = graph::constant(*graph, Tensor(DType::f32, {1, 7}));
     const Value bias = graph->input("logits", DType::f32, {7});
-    const Value targets = graph::constant(*graph, Tensor::from(Shape{1}, std::vector<int32_t>{target}));
-    graph->output("nll", graph::linear_cross_entropy(x, unit_matrix(*graph), bias, {}, targets, {}));
+    const Value targets =
+        graph::constant(*graph, Tensor::from(Shape{1}, std::vector<int32_t>{target}));
+    graph->output("nll",
+                  graph::linear_cross_entropy(x, unit_matrix(*graph), bias, {}, targets, {}));
     return run_graph(*test_engine(), graph, {Tensor::from(Shape{7}, logits)})[0].as<float>()[0];
   };
   std::vector<float> one = {1, 2, 3, 4, 3, 2, 1}, all(7, kNan), mixed(7, -kInfinity);
@@ -148,7 +150,8 @@ TEST(NotFinite, ReductionsPassNanOn) {
   graph->output("softmax", graph::softmax(x, 1));
   graph->output("columns", graph::max(x, {0}));
   graph->output("argmax", graph::argmax(x, 1));
-  const auto out = run_graph(*test_engine(), graph, {with(random_tensor(Shape{2, 40}, 9), {40 + 33}, kNan)});
+  const auto out =
+      run_graph(*test_engine(), graph, {with(random_tensor(Shape{2, 40}, 9), {40 + 33}, kNan)});
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_TRUE(std::isfinite(out[i].as<float>()[0])) << i;
     EXPECT_TRUE(std::isnan(out[i].as<float>()[1])) << i;

@@ -5,10 +5,10 @@
 #include "cpu/plan.h"
 #include "graph/op.h"
 #include "graph/ops.h"
-#include "unit/graph/expect_near.h"
 #include "unit/cpu/run_graph.h"
 #include "unit/cpu/run_kernel.h"
 #include "unit/cpu/simd_targets.h"
+#include "unit/graph/expect_near.h"
 #include "unit/graph/op_cases.h"
 #include "unit/graph/reference_evaluator.h"
 

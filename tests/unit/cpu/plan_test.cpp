@@ -228,7 +228,8 @@ TEST(Plan, CollectivesOverRanksAreRefused) {
     graph->output("y", graph::all_reduce(build(x), data));
     const Error error = thrown_by([&] { engine->compile(graph); });
     EXPECT_EQ(error.code(), Code::unimplemented);
-    EXPECT_EQ(error.text(), std::string(what) + " over 2 ranks in graph exchange: the cpu engine has one");
+    EXPECT_EQ(error.text(),
+              std::string(what) + " over 2 ranks in graph exchange: the cpu engine has one");
   };
   refused("[all_gather]", [](Value x) { return graph::all_gather(x, Axis::data, 0, 2); });
   refused("[reduce_scatter]", [](Value x) { return graph::reduce_scatter(x, Axis::data, 0, 2); });

@@ -46,9 +46,11 @@ TEST(Ranks, EveryCollectiveEqualsTheOracle) {
       graph->output("gather equal" + at, all_gather(x, Axis::data, dim, n, true));
       const Value wide = all_gather(x, Axis::data, dim, n);
       graph->output("scatter" + at, reduce_scatter(wide, Axis::data, dim, n));
-      graph->output("own part" + at, own_part(vary(all_reduce(wide, kData), kData), Axis::data, dim, n));
+      graph->output("own part" + at,
+                    own_part(vary(all_reduce(wide, kData), kData), Axis::data, dim, n));
       for (const int64_t to : {0, 1, 2})
-        graph->output("exchange" + at + std::to_string(to), all_to_all(wide, Axis::data, dim, to, n));
+        graph->output("exchange" + at + std::to_string(to),
+                      all_to_all(wide, Axis::data, dim, to, n));
     }
     graph->output("permute", permute(x, Axis::data, next));
     graph->output("index", graph::axis_index(*graph, Axis::data));
@@ -56,7 +58,8 @@ TEST(Ranks, EveryCollectiveEqualsTheOracle) {
     std::vector<Tensors> inputs;
     for (int64_t r = 0; r < n; ++r) {
       const auto k = static_cast<int32_t>(r);
-      inputs.push_back({whole_numbers({8, 4, 2}, r), Tensor::from(Shape{4}, std::vector<int32_t>{k, -k, 1 << k, 7})});
+      inputs.push_back({whole_numbers({8, 4, 2}, r),
+                        Tensor::from(Shape{4}, std::vector<int32_t>{k, -k, 1 << k, 7})});
     }
     RankThreads ranks(n);
     const auto got = run_on_ranks(ranks, mesh_of(Axis::data, n), graph, inputs);
@@ -64,7 +67,8 @@ TEST(Ranks, EveryCollectiveEqualsTheOracle) {
     for (size_t r = 0; r < got.size(); ++r) {
       for (size_t o = 0; o < got[r].size(); ++o) {
         ASSERT_EQ(got[r][o].shape(), wanted[r][o].shape());
-        EXPECT_EQ(largest_difference(got[r][o], wanted[r][o]), 0) << n << " " << r << " " << graph->outputs()[o].name;
+        EXPECT_EQ(largest_difference(got[r][o], wanted[r][o]), 0)
+            << n << " " << r << " " << graph->outputs()[o].name;
       }
     }
   }
@@ -83,14 +87,17 @@ TEST(Ranks, GroupsOfATwoAxisMesh) {
   std::vector<Tensors> inputs;
   for (const float number : {1.0f, 10.0f, 100.0f, 1000.0f})
     inputs.push_back({Tensor::from(Shape{1}, std::vector<float>{number})});
-  const auto got = run_on_ranks(ranks, Mesh().set(Axis::data, 2).set(Axis::tensor, 2), graph, inputs);
+  const auto got =
+      run_on_ranks(ranks, Mesh().set(Axis::data, 2).set(Axis::tensor, 2), graph, inputs);
   // Rank = 2 * data + tensor.
-  const std::vector<float> data{101, 1010, 101, 1010}, tensor{11, 11, 1100, 1100}, swap{10, 1, 1000, 100};
+  const std::vector<float> data{101, 1010, 101, 1010}, tensor{11, 11, 1100, 1100},
+      swap{10, 1, 1000, 100};
   for (size_t r = 0; r < 4; ++r) {
     EXPECT_EQ(floats(got[r][0])[0], data[r]);
     EXPECT_EQ(floats(got[r][1])[0], tensor[r]);
     EXPECT_EQ(floats(got[r][2])[0], 1111);
-    EXPECT_EQ(floats(got[r][3]), (r % 2 == 0 ? std::vector<float>{1, 100} : std::vector<float>{10, 1000}));
+    EXPECT_EQ(floats(got[r][3]),
+              (r % 2 == 0 ? std::vector<float>{1, 100} : std::vector<float>{10, 1000}));
     EXPECT_EQ(floats(got[r][4])[0], swap[r]);
   }
 }
@@ -103,7 +110,8 @@ std::shared_ptr<Graph> summing(bool donates) {
   const Value n = body->input("n", DType::f32, {});
   body->output("n", all_reduce(multiply(vary(n, kData), graph::scalar(*body, 0.5f)), kData));
   auto graph = std::make_shared<Graph>("summing");
-  const Value x = graph->input("x", {Shape{}, DType::f32, kData}), p = graph->input("p", DType::f32, {4});
+  const Value x = graph->input("x", {Shape{}, DType::f32, kData}),
+              p = graph->input("p", DType::f32, {4});
   const Value y = all_reduce(x, kData);
   const Value end = while_loop(cond, body, {y})[0];
   graph->output("n", end);
@@ -118,16 +126,18 @@ TEST(Ranks, AFailingRankEndsTheRunOfAll) {
   for (const int64_t n : {2, 4}) {
     RankThreads ranks(n, "finite");
     std::vector<std::shared_ptr<graph::Program>> programs;
-    for (int64_t r = 0; r < n; ++r) programs.push_back(ranks.engine(r).compile(graph, {mesh_of(Axis::data, n), r}));
+    for (int64_t r = 0; r < n; ++r)
+      programs.push_back(ranks.engine(r).compile(graph, {mesh_of(Axis::data, n), r}));
     const auto run = [&](float number) {
       return ranks.run([&](int64_t rank) {
         const float own = rank == 1 ? number : 0;
         const Tensor given = Tensor::from(Shape{2}, std::vector<float>{0, own});
-        const auto made = programs[static_cast<size_t>(rank)]->run(upload_all(ranks.engine(rank), {given}));
+        const auto made =
+            programs[static_cast<size_t>(rank)]->run(upload_all(ranks.engine(rank), {given}));
         EXPECT_EQ(floats(made[0]->read())[0], static_cast<float>(n));
       });
     };
-    const auto errors = run(1000);  // exp overflows on rank 1
+    const auto errors = run(1000); // exp overflows on rank 1
     EXPECT_EQ(errors[1].code(), Code::failed_precondition);
     EXPECT_EQ(errors[1].text().find("[exp] node"), 0u) << errors[1].text();
     for (int64_t r = 0; r < n; ++r) {
@@ -151,12 +161,14 @@ TEST(Ranks, RanksThatFinishedDifferentRunsAreAnError) {
   graph->output("y", multiply(exp(x), vary(total, kData)));
   RankThreads ranks(2, "finite");
   std::vector<std::shared_ptr<graph::Program>> programs;
-  for (int64_t r = 0; r < 2; ++r) programs.push_back(ranks.engine(r).compile(graph, {mesh_of(Axis::data, 2), r}));
+  for (int64_t r = 0; r < 2; ++r)
+    programs.push_back(ranks.engine(r).compile(graph, {mesh_of(Axis::data, 2), r}));
   const auto run = [&](int64_t rank, float number) {
     const Tensor given = Tensor::from(Shape{2}, std::vector<float>{0, number});
     programs[static_cast<size_t>(rank)]->run(upload_all(ranks.engine(rank), {given}));
   };
-  const auto first = ranks.run([&](int64_t rank) { run(rank, rank == 1 ? 1000.0f : 0.0f); });  // exp overflows
+  const auto first =
+      ranks.run([&](int64_t rank) { run(rank, rank == 1 ? 1000.0f : 0.0f); }); // exp overflows
   EXPECT_EQ(first[0].code(), Code::ok);
   EXPECT_EQ(first[1].code(), Code::failed_precondition);
   // The next exchange of rank 0 fails for the reason of rank 1; then the counts are compared.
@@ -170,7 +182,8 @@ TEST(Ranks, RanksThatFinishedDifferentRunsAreAnError) {
     run(rank, 0);
   });
   for (const Error& error : second)
-    EXPECT_EQ(error.text(), "rank 0 has finished 1 runs and rank 1 0: a run failed on some ranks alone");
+    EXPECT_EQ(error.text(),
+              "rank 0 has finished 1 runs and rank 1 0: a run failed on some ranks alone");
 }
 
 // A wrong input is an error of the call, before any exchange; the others must hear of it as well.
@@ -184,10 +197,12 @@ TEST(Ranks, AWrongInputEndsTheRunOfAll) {
     const Placement place{mesh_of(Axis::data, 2), rank};
     const Layout layout = rank == 0 ? Layout().cut(Axis::data, 0) : Layout();
     const Tensor ones = Tensor::from(Shape{2}, std::vector<float>{1, 1});
-    const std::vector<BufferRef> inputs{engine.upload(ones), engine.upload(ones, false, place, layout)};
+    const std::vector<BufferRef> inputs{engine.upload(ones),
+                                        engine.upload(ones, false, place, layout)};
     engine.compile(graph, place)->run(inputs);
   });
-  EXPECT_EQ(errors[0].text(), "input z of graph failing is f32(2), given is a part with layout {data: 0}");
+  EXPECT_EQ(errors[0].text(),
+            "input z of graph failing is f32(2), given is a part with layout {data: 0}");
   EXPECT_EQ(errors[1].text(), "rank 0 failed: " + errors[0].text());
 }
 
@@ -222,7 +237,8 @@ TEST(Ranks, ACancelledRankEndsTheRunOfAll) {
 // Steps of a training run: p' = p + something summed. A cancel of one rank loses no rank's state, whenever it comes.
 TEST(Ranks, ACancelBeforeOverwriteStopsAllOrNone) {
   auto graph = std::make_shared<Graph>("step");
-  const Value x = graph->input("x", {Shape{3}, DType::f32, kData}), p = graph->input("p", DType::f32, {3});
+  const Value x = graph->input("x", {Shape{3}, DType::f32, kData}),
+              p = graph->input("p", DType::f32, {3});
   const Value g = all_reduce(exp(x), kData);
   const Value stepped = add(p, g);
   graph->output("p", stepped, "p");
@@ -257,7 +273,8 @@ TEST(Ranks, DifferentProgramsAreAnError) {
     const Value x = graph->input("x", {Shape{2}, DType::f32, kData});
     graph->output("y", rank == 0 ? all_reduce(x, kData) : all_gather(x, Axis::data, 0, 2, true));
     auto& engine = ranks.engine(rank);
-    engine.compile(graph, {mesh_of(Axis::data, 2), rank})->run(upload_all(engine, {random_tensor({2}, 1)}));
+    engine.compile(graph, {mesh_of(Axis::data, 2), rank})
+        ->run(upload_all(engine, {random_tensor({2}, 1)}));
   });
   for (const Error& error : errors) {
     EXPECT_EQ(error.code(), Code::failed_precondition);
@@ -274,10 +291,14 @@ TEST(Ranks, AnEngineRefusesAMeshItCannotRun) {
   EXPECT_TRUE(plain->runs({}));
   Error error = thrown_by([&] { plain->compile(graph, place); });
   EXPECT_EQ(error.code(), Code::unimplemented);
-  EXPECT_EQ(error.text(), "this cpu engine is rank 0 of 1 and cannot be rank 1 of a mesh of 2 ranks (data)");
-  EXPECT_EQ(thrown_by([&] { plain->upload(Tensor(DType::f32, {2}), false, place, Layout()); }).code(),
-            Code::unimplemented);
-  EXPECT_EQ(thrown_by([&] { plain->upload_weight(Tensor(DType::f32, {2, 2}), true, place, Layout()); }).code(),
+  EXPECT_EQ(error.text(),
+            "this cpu engine is rank 0 of 1 and cannot be rank 1 of a mesh of 2 ranks (data)");
+  EXPECT_EQ(
+      thrown_by([&] { plain->upload(Tensor(DType::f32, {2}), false, place, Layout()); }).code(),
+      Code::unimplemented);
+  EXPECT_EQ(thrown_by([&] {
+              plain->upload_weight(Tensor(DType::f32, {2, 2}), true, place, Layout());
+            }).code(),
             Code::unimplemented);
   EXPECT_EQ(thrown_by([&] { plain->compile(graph, {place.mesh, 2}); }).code(), Code::out_of_range);
 
@@ -289,11 +310,14 @@ TEST(Ranks, AnEngineRefusesAMeshItCannotRun) {
   EXPECT_FALSE(ranks.engine(1).runs({mesh_of(Axis::data, 4), 1}));
   // A graph that was made for other ranks along the axis.
   auto gathered = std::make_shared<Graph>("gather");
-  gathered->output("y", all_gather(gathered->input("x", {Shape{2}, DType::f32, kData}), Axis::data, 0, 4));
+  gathered->output(
+      "y", all_gather(gathered->input("x", {Shape{2}, DType::f32, kData}), Axis::data, 0, 4));
   error = thrown_by([&] { ranks.engine(1).compile(gathered, place); });
   EXPECT_EQ(error.text(), "[all_gather] in graph gather is for 4 ranks along data, the mesh has 2");
   // A program of one rank runs on one of two ranks alone.
-  EXPECT_EQ(floats(run_graph(ranks.engine(1), graph, {Tensor::from(Shape{2}, std::vector<float>{3, 4})})[0])[1], 4);
+  EXPECT_EQ(floats(run_graph(ranks.engine(1), graph,
+                             {Tensor::from(Shape{2}, std::vector<float>{3, 4})})[0])[1],
+            4);
 }
 
 } // namespace

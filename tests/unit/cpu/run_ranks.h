@@ -14,8 +14,9 @@ namespace dllm::cpu {
 using Tensors = std::vector<Tensor>;
 
 // Compiles and runs `graph` on every rank; answers with the results by rank.
-inline std::vector<Tensors> run_on_ranks(test::RankThreads& ranks, const graph::Mesh& mesh, const std::shared_ptr<const graph::Graph>& graph,
-                                  const std::vector<Tensors>& inputs) {
+inline std::vector<Tensors> run_on_ranks(test::RankThreads& ranks, const graph::Mesh& mesh,
+                                         const std::shared_ptr<const graph::Graph>& graph,
+                                         const std::vector<Tensors>& inputs) {
   std::vector<Tensors> results(inputs.size());
   const auto errors = ranks.run([&](int64_t rank) {
     auto& engine = ranks.engine(rank);
@@ -27,7 +28,9 @@ inline std::vector<Tensors> run_on_ranks(test::RankThreads& ranks, const graph::
   return results;
 }
 
-inline graph::Mesh mesh_of(graph::Axis axis, int64_t ranks) { return graph::Mesh().set(axis, ranks); }
+inline graph::Mesh mesh_of(graph::Axis axis, int64_t ranks) {
+  return graph::Mesh().set(axis, ranks);
+}
 
 inline double largest_difference(const Tensor& a, const Tensor& b) {
   double most = 0;

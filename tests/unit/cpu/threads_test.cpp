@@ -228,14 +228,16 @@ TEST(Callers, ARunThatDoesNotFitWaits) {
   const graph::PlanReport& plan = program->plan();
   // Room for both inputs and one run.
   const int64_t one_run = plan.output_bytes + plan.arena_bytes;
-  engine->set_i64("memory_limit", engine->i64("memory_used") + plan.input_bytes + one_run + one_run / 2);
+  engine->set_i64("memory_limit",
+                  engine->i64("memory_used") + plan.input_bytes + one_run + one_run / 2);
   std::thread waiting;
   {
     EndlessRun endless(*engine, *program);
     Task task;
     task.set_deadline(40);
     EXPECT_EQ(thrown_by([&] { program->run(inputs, &task); }).code(), Code::deadline_exceeded);
-    waiting = std::thread([&] { EXPECT_EQ(floats(program->run(inputs)[0]->read())[0], 1.0f / 64); });
+    waiting =
+        std::thread([&] { EXPECT_EQ(floats(program->run(inputs)[0]->read())[0], 1.0f / 64); });
   }
   waiting.join();
   EXPECT_LE(engine->i64("memory_peak"), engine->i64("memory_limit"));

@@ -38,7 +38,8 @@ struct Blocks {
   std::vector<std::byte> plain, packed;
   std::vector<float> numbers, panels; // what the blocks stand for, plain and packed
 
-  Blocks(const WeightFormat& own, int64_t rows, int64_t columns) : format(own), n(rows), k(columns) {
+  Blocks(const WeightFormat& own, int64_t rows, int64_t columns)
+      : format(own), n(rows), k(columns) {
     numbers = block_numbers(n * k, 7);
     plain.resize(static_cast<size_t>(n * format.row_bytes(k)));
     for (int64_t r = 0; r < n; ++r) {
@@ -56,8 +57,10 @@ struct Blocks {
     Gemm g;
     g.a = x.data(), g.a_stride = k, g.c = y.data(), g.c_stride = n;
     g.m = m, g.n = n, g.k = k;
-    if (blocks) g.b = packed.data(), g.b_format = &format;
-    else g.b = panels.data();
+    if (blocks)
+      g.b = packed.data(), g.b_format = &format;
+    else
+      g.b = panels.data();
     return g;
   }
 };
@@ -69,7 +72,8 @@ bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
 TEST(BlockGemm, HasTheBitsOfTheF32ProductOnEveryTarget) {
   for (const WeightFormat* format : block_formats()) {
     ASSERT_TRUE(gemm_reads(*format)) << format->name << " has no lane loader";
-    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 32}, {33, 64}, {150, 96}, {288, 32}, {40, 6400}}) {
+    for (const auto& [n, k] :
+         {std::pair<int64_t, int64_t>{1, 32}, {33, 64}, {150, 96}, {288, 32}, {40, 6400}}) {
       const Blocks w(*format, n, k);
       for (int64_t m : {1, 2, 3, 4, 5, 7, 8, 9, 17, 25}) {
         const std::vector<float> x = block_numbers(m * k, 11);
@@ -77,7 +81,8 @@ TEST(BlockGemm, HasTheBitsOfTheF32ProductOnEveryTarget) {
           std::vector<float> y(static_cast<size_t>(m * n), NAN), expected = y;
           gemm_serial(w.gemm(x, expected, m, false));
           gemm_serial(w.gemm(x, y, m, true));
-          EXPECT_TRUE(equal_bits(y, expected)) << target << ' ' << format->name << ' ' << m << ' ' << n << ' ' << k;
+          EXPECT_TRUE(equal_bits(y, expected))
+              << target << ' ' << format->name << ' ' << m << ' ' << n << ' ' << k;
         });
       }
     }
@@ -119,7 +124,8 @@ TEST(BlockPanels, TransposesAsF32) {
   ThreadPool pool(2);
   for (const WeightFormat* format : block_formats()) {
     const Blocks w(*format, 37, 96);
-    std::vector<float> expected(static_cast<size_t>(packed_bytes(w.k, w.n, DType::f32)) / 4), made = expected;
+    std::vector<float> expected(static_cast<size_t>(packed_bytes(w.k, w.n, DType::f32)) / 4),
+        made = expected;
     pack_transposed(DType::f32, w.numbers.data(), w.k, w.k, w.n, expected.data(), nullptr);
     pack_dequantized(*format, w.packed.data(), w.n, w.k, made.data(), &pool);
     EXPECT_TRUE(equal_bits(made, expected)) << format->name;

@@ -13,9 +13,9 @@ const std::vector<TestRequest> kRequests = {
 
 Json settings(const std::string& policy, const std::string& attention, int shift,
               const std::string& cache) {
-  return {{"policy", policy}, {"steps", 12},    {"block_length", 4},  {"attention", attention},
-          {"shift", shift},   {"cache", cache}, {"temperature", 0.9}, {"top_p", 0.95},
-          {"trace", true}};
+  return {{"policy", policy},       {"steps", 12},    {"block_length", 4},
+          {"attention", attention}, {"shift", shift}, {"cache", cache},
+          {"temperature", 0.9},     {"top_p", 0.95},  {"trace", true}};
 }
 
 struct Kind {
@@ -93,23 +93,19 @@ TEST_P(ExactCache, NewWeightsAreSeen) {
   EXPECT_NE(answer_of(*plain).confidence, answer_of(*before).confidence);
 }
 
-INSTANTIATE_TEST_SUITE_P(Decode, ExactCache,
-                         ::testing::Values(Kind{"low_confidence", "block_causal", 0},
-                                           Kind{"low_confidence", "block_causal", 1},
-                                           Kind{"random", "block_causal", 1},
-                                           Kind{"ancestral", "block_causal", 0},
-                                           Kind{"multi_block", "block_causal", 1},
-                                           Kind{"multi_block", "causal", 1},
-                                           Kind{"low_confidence", "causal", 1},
-                                           Kind{"autoregressive", "auto", 0},
-                                           Kind{"autoregressive", "causal", 1},
-                                           Kind{"bd3lm", "auto", 0}, Kind{"bd3lm", "auto", 1},
-                                           Kind{"dream", "block_causal", 1},
-                                           Kind{"llada2", "auto", 0}),
-                         [](const auto& info) {
-                           return info.param.policy + "_" + info.param.attention + "_" +
-                                  std::to_string(info.param.shift);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Decode, ExactCache,
+    ::testing::Values(Kind{"low_confidence", "block_causal", 0},
+                      Kind{"low_confidence", "block_causal", 1}, Kind{"random", "block_causal", 1},
+                      Kind{"ancestral", "block_causal", 0}, Kind{"multi_block", "block_causal", 1},
+                      Kind{"multi_block", "causal", 1}, Kind{"low_confidence", "causal", 1},
+                      Kind{"autoregressive", "auto", 0}, Kind{"autoregressive", "causal", 1},
+                      Kind{"bd3lm", "auto", 0}, Kind{"bd3lm", "auto", 1},
+                      Kind{"dream", "block_causal", 1}, Kind{"llada2", "auto", 0}),
+    [](const auto& info) {
+      return info.param.policy + "_" + info.param.attention + "_" +
+             std::to_string(info.param.shift);
+    });
 
 TEST(ApproximateCache, DecodesAndSaysWhatItIs) {
   const auto model = tiny_model();

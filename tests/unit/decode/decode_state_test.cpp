@@ -14,7 +14,8 @@ TEST(AttentionSpan, SeesItsOwnBlockAndAllBefore) {
   EXPECT_EQ((AttentionSpan{1, 0, false}).limit(5), 6); // causal
   EXPECT_EQ(kBlocks.limit(3), 4);
   EXPECT_EQ(kBlocks.limit(4), 8);
-  const AttentionSpan behind_prompt{4, 6, false}; // the grid goes on to the left: blocks end at 2, 6, 10
+  const AttentionSpan behind_prompt{4, 6,
+                                    false}; // the grid goes on to the left: blocks end at 2, 6, 10
   EXPECT_EQ(behind_prompt.limit(0), 2);
   EXPECT_EQ(behind_prompt.limit(2), 6);
   EXPECT_EQ(behind_prompt.limit(9), 10);
@@ -25,8 +26,8 @@ TEST(AttentionSpan, SeesItsOwnBlockAndAllBefore) {
 }
 
 TEST(AttentionSpan, FloorIsAnEdgeNobodyLooksAcross) {
-  for (const AttentionSpan& span :
-       {AttentionSpan{1, 0, false}, kBlocks, AttentionSpan{4, 6, false}, AttentionSpan{4, 6, true}, AttentionSpan{3, 1, true}}) {
+  for (const AttentionSpan& span : {AttentionSpan{1, 0, false}, kBlocks, AttentionSpan{4, 6, false},
+                                    AttentionSpan{4, 6, true}, AttentionSpan{3, 1, true}}) {
     for (int64_t position = 0; position < 20; ++position) {
       const int64_t edge = span.floor(position);
       EXPECT_LE(edge, position);

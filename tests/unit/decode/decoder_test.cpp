@@ -17,8 +17,8 @@ const std::vector<TestRequest> kRequests = {
 
 // Draws with filters, so that the random numbers and the statistics all matter.
 Json drawing(const std::string& policy) {
-  return {{"policy", policy},   {"steps", 6},  {"block_length", 4},
-          {"temperature", 0.9}, {"top_k", 20}, {"top_p", 0.95},
+  return {{"policy", policy},      {"steps", 6},   {"block_length", 4},
+          {"temperature", 0.9},    {"top_k", 20},  {"top_p", 0.95},
           {"suppress_mask", true}, {"trace", true}}; // where it may be drawn, masks may stay
 }
 

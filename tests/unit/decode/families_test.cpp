@@ -56,8 +56,7 @@ TEST_P(FamilyCache, GivesTheBitsOfNone) {
   const auto looped = decoder("exact", "device");
   for (const TestRequest& request : requests) add(*looped, request);
   cached->run(), plain->run(), alone->run(), looped->run();
-  for (int64_t slot = 0; slot < 2; ++slot)
-  {
+  for (int64_t slot = 0; slot < 2; ++slot) {
     EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot)) << "slot " << slot;
     EXPECT_EQ(looped->trace(slot), cached->trace(slot)) << "slot " << slot;
   }

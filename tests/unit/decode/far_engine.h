@@ -35,8 +35,7 @@ public:
   graph::BufferRef upload(const Tensor& tensor, bool share) override {
     return near_->upload(tensor, share);
   }
-  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain,
-                                 const Task* task) override {
+  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain, const Task* task) override {
     return near_->upload_weight(tensor, keep_plain, task);
   }
   int64_t device_count() const override { return 1; }

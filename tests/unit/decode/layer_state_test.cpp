@@ -29,9 +29,11 @@ Value recur(const LayerInputs& inputs, Value u) {
   graph::Graph& graph = *u.graph;
   const int64_t batch = u.dim(0), hidden = u.dim(2);
   const auto body = std::make_shared<graph::Graph>("recurrence");
-  const Value h = body->input("h", DType::f32, {batch, hidden}), now = body->input("u", DType::f32, {batch, hidden}),
+  const Value h = body->input("h", DType::f32, {batch, hidden}),
+              now = body->input("u", DType::f32, {batch, hidden}),
               a = body->input("a", DType::f32, {hidden});
-  const Value next = graph::add(graph::multiply(a, h), graph::multiply(graph::subtract(graph::scalar(*body, 1.0f), a), now));
+  const Value next = graph::add(
+      graph::multiply(a, h), graph::multiply(graph::subtract(graph::scalar(*body, 1.0f), a), now));
   body->output("h", next);
   body->output("all", next);
   const Value first = inputs.state->before(graph, "h", batch);
@@ -43,9 +45,11 @@ Value recur(const LayerInputs& inputs, Value u) {
 }
 
 Value build_recurrence(const LayerInputs& inputs, Value x) {
-  const Value rows = inputs.state->roll("conv", model::linear_param(inputs, x, "in")); // (batch, kTaps - 1 + seq, hidden)
+  const Value rows = inputs.state->roll(
+      "conv", model::linear_param(inputs, x, "in")); // (batch, kTaps - 1 + seq, hidden)
   Value sum = graph::slice_axis(rows, 1, 0, x.dim(1));
-  for (int64_t tap = 1; tap < kTaps; ++tap) sum = graph::add(sum, graph::slice_axis(rows, 1, tap, tap + x.dim(1)));
+  for (int64_t tap = 1; tap < kTaps; ++tap)
+    sum = graph::add(sum, graph::slice_axis(rows, 1, tap, tap + x.dim(1)));
   return model::linear_param(inputs, recur(inputs, sum), "out");
 }
 
@@ -65,16 +69,20 @@ void narrow_params(model::ParamTable& table, const model::ModelConfig& config) {
 Value build_narrow(const LayerInputs& inputs, Value x) {
   const model::ModelConfig& config = inputs.config;
   const auto heads = [&](const char* name, int64_t count) {
-    return graph::reshape(model::linear_param(inputs, x, name), {x.dim(0), x.dim(1), count, config.head_dim});
+    return graph::reshape(model::linear_param(inputs, x, name),
+                          {x.dim(0), x.dim(1), count, config.head_dim});
   };
   const auto turned = [&](Value y) {
     return graph::rope(y, inputs.positions, inputs.inv_freq, false, inputs.rope_amplitude);
   };
-  const Value k = inputs.state->keep("keys", turned(heads("k", 1))), v = inputs.state->keep("values", heads("v", 1));
+  const Value k = inputs.state->keep("keys", turned(heads("k", 1))),
+              v = inputs.state->keep("values", heads("v", 1));
   graph::AttentionOptions options;
   options.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(config.head_dim)));
-  const Value mixed = graph::attention(turned(heads("q", config.heads)), k, v, inputs.mask, options);
-  return model::linear_param(inputs, graph::reshape(mixed, {x.dim(0), x.dim(1), config.query_size()}), "out");
+  const Value mixed =
+      graph::attention(turned(heads("q", config.heads)), k, v, inputs.mask, options);
+  return model::linear_param(
+      inputs, graph::reshape(mixed, {x.dim(0), x.dim(1), config.query_size()}), "out");
 }
 
 std::vector<model::StateSlot> narrow_state(const model::ModelConfig& config) {
@@ -82,12 +90,15 @@ std::vector<model::StateSlot> narrow_state(const model::ModelConfig& config) {
           {"values", model::StateKind::positional, {config.head_dim}, config.cache_dtype}};
 }
 
-model::LayerCost no_cost(const model::ModelConfig&) { return {}; }
+model::LayerCost no_cost(const model::ModelConfig&) {
+  return {};
+}
 
-const model::LayerKind kRecurrence = {"test_recurrence", model::LayerPart::mixer, recurrence_params,
-                                      build_recurrence,  no_cost,                 recurrence_state};
-const model::LayerKind kNarrow = {"test_narrow", model::LayerPart::mixer, narrow_params,
-                                  build_narrow,  no_cost,                 narrow_state};
+const model::LayerKind kRecurrence = {"test_recurrence", model::LayerPart::mixer,
+                                      recurrence_params, build_recurrence,
+                                      no_cost,           recurrence_state};
+const model::LayerKind kNarrow = {
+    "test_narrow", model::LayerPart::mixer, narrow_params, build_narrow, no_cost, narrow_state};
 
 Json hybrid_config(const std::vector<std::string>& mixers) {
   static const bool added = [] {
@@ -103,9 +114,10 @@ Json hybrid_config(const std::vector<std::string>& mixers) {
   return config;
 }
 
-const std::vector<std::string> kHybrid = {"test_recurrence", "test_recurrence", "attention", "test_narrow",
-                                          "test_recurrence", "attention"};
-const std::vector<TestRequest> kRequests = {{{3, 1, 4}, 11, 9}, {{}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 33}};
+const std::vector<std::string> kHybrid = {"test_recurrence", "test_recurrence", "attention",
+                                          "test_narrow",     "test_recurrence", "attention"};
+const std::vector<TestRequest> kRequests = {
+    {{3, 1, 4}, 11, 9}, {{}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 33}};
 
 TEST(LayerState, StacksHoldTheSlotsOfAllLayersOfOneForm) {
   const auto model = tiny_model(1, hybrid_config(kHybrid));
@@ -140,8 +152,13 @@ protected:
   std::unique_ptr<Decoder> decoder(const std::string& cache) const {
     const Way& way = GetParam();
     const bool loop = cache == "exact";
-    return make_decoder(model_, {{"policy", way.policy}, {"steps", 24}, {"block_length", 4}, {"attention", way.attention},
-                                 {"shift", way.shift}, {"cache", cache}, {"temperature", 0.9},
+    return make_decoder(model_, {{"policy", way.policy},
+                                 {"steps", 24},
+                                 {"block_length", 4},
+                                 {"attention", way.attention},
+                                 {"shift", way.shift},
+                                 {"cache", cache},
+                                 {"temperature", 0.9},
                                  {"loop", loop ? way.loop : "host"}});
   }
   void expect_equal(Decoder& cached, Decoder& plain, int64_t slots) {
@@ -176,7 +193,8 @@ TEST_P(LayerStateDecoding, RequestsComeAndGo) {
   if (GetParam().policy == "autoregressive") EXPECT_EQ(cached->metric(-1, "reused"), 0);
   expect_equal(*cached, *plain, 2);
   prompt[5] = 1;
-  for (Decoder* each : {cached.get(), plain.get()}) each->remove(0), add(*each, {prompt, 3, 40}), each->run();
+  for (Decoder* each : {cached.get(), plain.get()})
+    each->remove(0), add(*each, {prompt, 3, 40}), each->run();
   expect_equal(*cached, *plain, 2);
 }
 
@@ -189,17 +207,18 @@ TEST_P(LayerStateDecoding, ALostStateIsComputedAgain) {
   expect_equal(*cached, *plain, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Decode, LayerStateDecoding,
-                         ::testing::Values(Way{"low_confidence", "block_causal", 0},
-                                           Way{"low_confidence", "block_causal", 1},
-                                           Way{"low_confidence", "block_causal", 0, "device"},
-                                           Way{"low_confidence", "block_causal", 1, "device"},
-                                           Way{"bd3lm", "auto", 0}, Way{"multi_block", "block_causal", 0},
-                                           Way{"multi_block", "block_causal", 1}, Way{"llada2", "auto", 0},
-                                           Way{"autoregressive", "causal", 0}, Way{"autoregressive", "causal", 1}),
-                         [](const auto& info) {
-                           return info.param.policy + "_" + info.param.loop + "_" + std::to_string(info.param.shift);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Decode, LayerStateDecoding,
+    ::testing::Values(Way{"low_confidence", "block_causal", 0},
+                      Way{"low_confidence", "block_causal", 1},
+                      Way{"low_confidence", "block_causal", 0, "device"},
+                      Way{"low_confidence", "block_causal", 1, "device"}, Way{"bd3lm", "auto", 0},
+                      Way{"multi_block", "block_causal", 0}, Way{"multi_block", "block_causal", 1},
+                      Way{"llada2", "auto", 0}, Way{"autoregressive", "causal", 0},
+                      Way{"autoregressive", "causal", 1}),
+    [](const auto& info) {
+      return info.param.policy + "_" + info.param.loop + "_" + std::to_string(info.param.shift);
+    });
 
 TEST(LayerState, AModelOfRecurrencesAloneDecodes) {
   const auto model = tiny_model(1, hybrid_config({"test_recurrence", "test_recurrence"}));
@@ -209,7 +228,8 @@ TEST(LayerState, AModelOfRecurrencesAloneDecodes) {
   const auto cached = make_decoder(model, settings), plain = make_decoder(model, none);
   for (const TestRequest& request : kRequests) add(*cached, request), add(*plain, request);
   cached->run(), plain->run();
-  for (int64_t slot = 0; slot < 3; ++slot) EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot));
+  for (int64_t slot = 0; slot < 3; ++slot)
+    EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot));
 }
 
 // The pass that saves a snapshot starts from another one, so it can be repeated.

@@ -264,9 +264,11 @@ TEST(LoopEngine, TimesAreThoseOfEveryStep) {
   for (const char* policy : {"low_confidence", "ancestral", "threshold"}) {
     std::vector<std::string> traces;
     for (const char* loop : {"host", "device"}) {
-      const auto decoder = make_decoder(
-          model, {{"policy", policy}, {"steps", 9}, {"temperature", 1.0}, {"loop", loop},
-                  {"trace", true}});
+      const auto decoder = make_decoder(model, {{"policy", policy},
+                                                {"steps", 9},
+                                                {"temperature", 1.0},
+                                                {"loop", loop},
+                                                {"trace", true}});
       add(*decoder, {{3, 1}, 4, 17}), add(*decoder, {{}, 5, 12});
       decoder->run();
       traces.push_back(decoder->trace(0) + decoder->trace(1));

@@ -63,7 +63,8 @@ struct Listener {
 class LoopPolicy : public ::testing::TestWithParam<Kind> {
 protected:
   std::unique_ptr<Decoder> decoder(const std::string& loop, const Json& more = Json::object()) {
-    return make_decoder(model_, with(with(GetParam().values, more), {{"loop", loop}, {"trace", true}}));
+    return make_decoder(model_,
+                        with(with(GetParam().values, more), {{"loop", loop}, {"trace", true}}));
   }
   std::shared_ptr<model::Model> model_ = tiny_model(2);
 };

@@ -102,7 +102,7 @@ std::pair<std::vector<int32_t>, Finish> canvas_of(const std::vector<Said>& said,
 TEST(MultiBlock, TheOriginalsLeaveWhatTheLastStepDecidedBehindEos) {
   static constexpr int32_t kEos = 3;
   using Ids = std::vector<int32_t>;
-  const std::vector<Said> last = {{5, 0.1f}, {6, 0.1f}, {7, 0.1f}, {8, 0.1f},
+  const std::vector<Said> last = {{5, 0.1f}, {6, 0.1f},    {7, 0.1f},  {8, 0.1f},
                                   {9, 0.1f}, {kEos, 0.1f}, {10, 0.1f}, {11, 0.1f}};
   const auto with = [](const char* compat, const char* cache) {
     return Json{{"eos", kEos}, {"compat", compat}, {"cache", cache}, {"block_add", 1.0}};
@@ -118,8 +118,8 @@ TEST(MultiBlock, TheOriginalsLeaveWhatTheLastStepDecidedBehindEos) {
   }
   // EOS comes before a mask of its block is decided: what was filled behind it competes once more
   // in the round that decides that mask, the last one.
-  const std::vector<Said> early = {{5, 2.0f}, {kEos, 0.1f}, {7, 0.1f}, {8, 0.1f},
-                                   {9, 0.1f}, {10, 2.0f}, {11, 0.1f}, {12, 0.1f}};
+  const std::vector<Said> early = {{5, 2.0f}, {kEos, 0.1f}, {7, 0.1f},  {8, 0.1f},
+                                   {9, 0.1f}, {10, 2.0f},   {11, 0.1f}, {12, 0.1f}};
   EXPECT_EQ(canvas_of(early, with("d3llm-dream", "delayed")),
             std::pair(Ids({5, kEos, kEos, kEos, 9, kEos, 11, 12}), Finish::stopped));
   EXPECT_EQ(canvas_of(early, with("castlehill", "delayed")),

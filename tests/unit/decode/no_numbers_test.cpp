@@ -111,8 +111,9 @@ TEST(NoNumbers, ASearchThatFailsKeepsTheError) {
 
 // K and V that were written by the failed pass are not met by the next one.
 TEST(NoNumbers, HealthyWeightsDecodeAgain) {
-  const Json options = {{"gen_length", 8}, {"attention", "causal"}, {"cache", "exact"},
-                        {"policy", "threshold"}, {"block_length", 4}, {"on_change", "continue"}};
+  const Json options = {{"gen_length", 8},   {"attention", "causal"},
+                        {"cache", "exact"},  {"policy", "threshold"},
+                        {"block_length", 4}, {"on_change", "continue"}};
   const auto model = tiny_model();
   model->params().set_checks(false);
   const auto wanted = make_decoder(model, options);
@@ -144,7 +145,8 @@ TEST(NoNumbers, EveryTokenBannedIsAnError) {
 
 TEST(NoNumbers, TemperaturesBelowTheBoundAreErrors) {
   for (const double temperature : {1e-38, 1e-300, 9e-7}) {
-    const auto decoder = make_decoder(tiny_model(), {{"temperature", temperature}, {"gen_length", 4}});
+    const auto decoder =
+        make_decoder(tiny_model(), {{"temperature", temperature}, {"gen_length", 4}});
     const Error error = error_of([&] { decoder->start(std::vector<int32_t>{1}, 0); });
     EXPECT_EQ(error.code(), Code::invalid_argument);
     EXPECT_NE(error.text().find("temperature"), std::string::npos) << error.text();

@@ -127,7 +127,8 @@ TEST(DecoderTrace, IsOffUnlessAskedForAndStopsAtItsBound) {
   size_t bytes = 0;
   for (size_t i = 0; i + 1 < all.size(); ++i) {
     bytes += all[i].size() + 1;
-    EXPECT_EQ(Json::parse(all[i]).at("step").get<size_t>(), i); // the first is the canvas as it was given
+    EXPECT_EQ(Json::parse(all[i]).at("step").get<size_t>(),
+              i); // the first is the canvas as it was given
   }
   EXPECT_LE(bytes, 1200u);
   EXPECT_EQ(last.at("bytes").get<size_t>(), bytes);

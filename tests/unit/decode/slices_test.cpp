@@ -18,7 +18,8 @@ constexpr nanoseconds kOneOperation{0}, kDay{std::chrono::hours(24)};
 const TestRequest kSlicedRequest = {{3, 1, 4}, 11, 12};
 const std::string kSlicedWeight = "model.layers.0.self_attn.v_proj.weight";
 
-std::unique_ptr<Decoder> sliced_decoder(const std::shared_ptr<model::Model>& model, Json values = Json::object()) {
+std::unique_ptr<Decoder> sliced_decoder(const std::shared_ptr<model::Model>& model,
+                                        Json values = Json::object()) {
   Json all = {{"policy", "low_confidence"}, {"steps", 6}, {"gen_length", 12}};
   all.update(values);
   return make_decoder(model, all);
@@ -42,7 +43,8 @@ class Slices : public testing::TestWithParam<Json> {};
 TEST_P(Slices, GiveTheTokensOfWholeSteps) {
   for (const int64_t threads : {1, 3}) {
     const auto model = tiny_model(threads);
-    const auto whole = sliced_decoder(model, GetParam()), sliced = sliced_decoder(model, GetParam());
+    const auto whole = sliced_decoder(model, GetParam()),
+               sliced = sliced_decoder(model, GetParam());
     for (const auto* decoder : {&whole, &sliced}) {
       add(**decoder, kSlicedRequest);
       add(**decoder, {{5, 6}, 4, 9});
@@ -57,7 +59,8 @@ TEST_P(Slices, GiveTheTokensOfWholeSteps) {
       }
       EXPECT_GT(slices, 10) << "of step " << steps;
       EXPECT_EQ(left, active);
-      for (const int64_t slot : {0, 1}) EXPECT_EQ(answer_of(*sliced, slot), answer_of(*whole, slot));
+      for (const int64_t slot : {0, 1})
+        EXPECT_EQ(answer_of(*sliced, slot), answer_of(*whole, slot));
     }
     EXPECT_EQ(sliced->metric(-1, "nfe"), whole->metric(-1, "nfe"));
     EXPECT_EQ(sliced->step_for(kOneOperation), 0); // nothing left to do
@@ -66,7 +69,8 @@ TEST_P(Slices, GiveTheTokensOfWholeSteps) {
 
 INSTANTIATE_TEST_SUITE_P(Policies, Slices,
                          testing::Values(Json{{"temperature", 0.7}},
-                                         Json{{"policy", "spd"}, {"block_length", 4}}, Json{{"block_length", 4}, {"cache", "prefix"}},
+                                         Json{{"policy", "spd"}, {"block_length", 4}},
+                                         Json{{"block_length", 4}, {"cache", "prefix"}},
                                          Json{{"policy", "random"}, {"guidance", 1.5}}));
 
 TEST(Slices, ALongBudgetTakesAllSteps) {
@@ -127,7 +131,8 @@ TEST(Slices, ACancelGivesTheStepUp) {
     suspend(*sliced);
     Task task;
     task.cancel();
-    expect_error(Code::cancelled, "cancelled", [&] { sliced->step_for(kOneOperation, nullptr, &task); });
+    expect_error(Code::cancelled, "cancelled",
+                 [&] { sliced->step_for(kOneOperation, nullptr, &task); });
     EXPECT_FALSE(sliced->is_suspended());
     EXPECT_EQ(answer_of(*sliced), before);
     suspend(*sliced);
@@ -163,7 +168,8 @@ TEST(Slices, OtherCallsGiveTheStepUp) {
   whole->start(kSlicedRequest.prompt, 11);
   whole->run(), sliced->run();
   EXPECT_EQ(answer_of(*sliced), answer_of(*whole));
-  expect_error(Code::failed_precondition, "holds no request", [&] { sliced_decoder(model)->step_for(kOneOperation); });
+  expect_error(Code::failed_precondition, "holds no request",
+               [&] { sliced_decoder(model)->step_for(kOneOperation); });
 }
 
 // The suspended step ends with the weights it began with, the next one has the new ones.
@@ -232,11 +238,14 @@ TEST(Deltas, NameEveryPositionThatChanged) {
     add(*decoder, kSlicedRequest);
     std::vector<int32_t> picture = decoder->request(0).ids;
     std::vector<int32_t> states;
-    for (const State state : decoder->request(0).states) states.push_back(static_cast<int32_t>(state));
+    for (const State state : decoder->request(0).states)
+      states.push_back(static_cast<int32_t>(state));
     size_t drawn = 0;
     const auto draw = [&](const Event& event) {
       if (event.kind() != EventKind::decode_step) return dllm::Answer::go_on;
-      const auto array = [&](const char* key) { return std::get<std::vector<int32_t>>(*event.find(key)); };
+      const auto array = [&](const char* key) {
+        return std::get<std::vector<int32_t>>(*event.find(key));
+      };
       for (const int32_t position : array("changed")) {
         const auto at = static_cast<size_t>(position);
         EXPECT_TRUE(picture[at] != array("ids")[at] || states[at] != array("states")[at]);

@@ -21,14 +21,16 @@ std::shared_ptr<model::Model> block_model(const std::string& bytes, const char* 
 
 TEST(WeightFormats, KeptBlocksDecodeTheSameTokens) {
   Json config = tiny_config();
-  config.update({{"model_type", "llama"}, {"hidden_size", 64}, {"intermediate_size", 96}, {"head_dim", 16}});
+  config.update(
+      {{"model_type", "llama"}, {"hidden_size", 64}, {"intermediate_size", 96}, {"head_dim", 16}});
   config.erase("mask_token_id");
-  const std::string bytes = test::gguf_of(*tiny_model(1, config), {"llama", 2, "", &weight_format("q8_0")});
+  const std::string bytes =
+      test::gguf_of(*tiny_model(1, config), {"llama", 2, "", &weight_format("q8_0")});
   for (const char* policy : {"low_confidence", "ancestral"}) {
     std::vector<Answer> answers;
     for (const char* dtype : {"f32", "keep"}) {
-      const auto decoder =
-          make_decoder(block_model(bytes, dtype), {{"policy", policy}, {"steps", 8}, {"temperature", 0.7}});
+      const auto decoder = make_decoder(block_model(bytes, dtype),
+                                        {{"policy", policy}, {"steps", 8}, {"temperature", 0.7}});
       add(*decoder, {{1, 2, 3}, 5, 16});
       decoder->run();
       answers.push_back(answer_of(*decoder));

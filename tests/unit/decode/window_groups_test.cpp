@@ -21,7 +21,8 @@ struct Rows {
   }
   std::vector<int64_t> sizes() const {
     std::vector<int64_t> made;
-    for (const auto& group : window_groups(rows)) made.push_back(static_cast<int64_t>(group.size()));
+    for (const auto& group : window_groups(rows))
+      made.push_back(static_cast<int64_t>(group.size()));
     return made;
   }
   int64_t positions(const std::vector<size_t>& group) const {
@@ -58,11 +59,13 @@ TEST(WindowGroups, AnOrdinaryBatchIsOneProgram) {
   EXPECT_EQ(Rows({7}).sizes(), std::vector<int64_t>{1});
   EXPECT_EQ(Rows({12, 17, 21}).sizes(), std::vector<int64_t>{3});
   EXPECT_EQ(Rows(windows(31, 32)).sizes(), std::vector<int64_t>{31});
-  EXPECT_EQ(Rows(windows(16, 96, windows(16, 128))).sizes(), std::vector<int64_t>{32}) << "a quarter of padding";
+  EXPECT_EQ(Rows(windows(16, 96, windows(16, 128))).sizes(), std::vector<int64_t>{32})
+      << "a quarter of padding";
 }
 
 TEST(WindowGroups, HasAsManyProgramsAsPay) {
-  EXPECT_EQ(Rows(windows(20, 32, windows(6, 500, {4000, 4090}))).sizes(), (std::vector<int64_t>{20, 6, 2}));
+  EXPECT_EQ(Rows(windows(20, 32, windows(6, 500, {4000, 4090}))).sizes(),
+            (std::vector<int64_t>{20, 6, 2}));
   // The rows of a group keep their order.
   EXPECT_EQ(window_groups(Rows({1000, 30, 900, 20}).rows),
             (std::vector<std::vector<size_t>>{{1, 3}, {0, 2}}));
@@ -135,13 +138,19 @@ TEST_P(UnlikeWindows, ALateRequestDoesNotPadTheOthers) {
 INSTANTIATE_TEST_SUITE_P(
     Decode, UnlikeWindows,
     ::testing::Values(
-        Case{"exact", {{"attention", "block_causal"}, {"block_length", 8}, {"steps", 4}, {"temperature", 0.8}}, 1.5},
+        Case{"exact",
+             {{"attention", "block_causal"},
+              {"block_length", 8},
+              {"steps", 4},
+              {"temperature", 0.8}},
+             1.5},
         Case{"none", {{"steps", 4}, {"temperature", 0.8}}, 1.5},
         Case{"guided", {{"steps", 3}, {"guidance", 1.5}}, 1.5},
         Case{"spd", {{"policy", "spd"}, {"block_length", 8}}, 1.5},
         Case{"loop", {{"steps", 4}, {"loop", "device"}}, 1.5},
         Case{"loop_exact",
-             {{"attention", "block_causal"}, {"block_length", 8}, {"steps", 4}, {"loop", "device"}}, 2.5}),
+             {{"attention", "block_causal"}, {"block_length", 8}, {"steps", 4}, {"loop", "device"}},
+             2.5}),
     [](const auto& info) { return info.param.name; });
 
 } // namespace

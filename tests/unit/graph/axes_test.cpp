@@ -191,10 +191,11 @@ TEST(Axes, EqualResultsHaveTheGradientsOfOneRank) {
     const Value top = all_reduce_max(max(x, {1}), over);
     Value all = n == 1 ? x : all_gather(x, Axis::tensor, 1, n, true);
     EXPECT_EQ(all.type().text(), "f32(3, 8)");
-    const Value swapped = multiply(all, reverse(all, 1));  // ties every part to another one
+    const Value swapped = multiply(all, reverse(all, 1)); // ties every part to another one
     Value own = n == 1 ? swapped : own_part(swapped, Axis::tensor, 1, n);
     const Value again = all_reduce(sum(multiply(own, x), {0, 1}), over);
-    const Value loss = add(add(sum(multiply(lse, top), {0}), sum(multiply(all, swapped), {0, 1})), again);
+    const Value loss =
+        add(add(sum(multiply(lse, top), {0}), sum(multiply(all, swapped), {0, 1})), again);
     graph.output("loss", loss);
     graph.output("x", gradients(loss, {x})[0], "x");
   };
@@ -217,7 +218,8 @@ TEST(Axes, EqualResultsHaveTheGradientsOfOneRank) {
       EXPECT_NEAR(own[0].as<double>()[0], wanted[0].as<double>()[0], 1e-12);
       const Tensor part = cut.part(wanted[1], {mesh, r});
       for (size_t e = 0; e < part.as<double>().size(); ++e)
-        EXPECT_NEAR(own[1].as<double>()[e], part.as<double>()[e], 1e-12) << n << " " << r << " " << e;
+        EXPECT_NEAR(own[1].as<double>()[e], part.as<double>()[e], 1e-12)
+            << n << " " << r << " " << e;
     }
   }
 }
@@ -227,7 +229,9 @@ TEST(Axes, EqualMaximaOfRanksShareTheGradient) {
   Graph graph;
   const Value x = graph.input("x", {Shape{2}, DType::f32, kData});
   graph.output("x", gradients(sum(all_reduce_max(x, kData), {0}), {x})[0], "x");
-  const auto tensor = [](float a, float b) { return Tensor::from(Shape{2}, std::vector<float>{a, b}); };
+  const auto tensor = [](float a, float b) {
+    return Tensor::from(Shape{2}, std::vector<float>{a, b});
+  };
   const auto got = test::evaluate_ranks(graph, Axis::data, {{tensor(1, 5)}, {tensor(3, 5)}});
   EXPECT_EQ(got[0][0].as<double>()[0], 0);
   EXPECT_EQ(got[1][0].as<double>()[0], 1);

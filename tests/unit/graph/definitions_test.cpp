@@ -335,8 +335,8 @@ TEST(Definitions, TokenStatistics) {
         const double p = std::exp(logit - lses[r]);
         if (p > 0) entropies[r] -= p * std::log(p);
       }
-      const Kept kept = kept_of(
-          l, best, {temperature[r], top_k[r], top_p[r], uniform[r], nucleus_first});
+      const Kept kept =
+          kept_of(l, best, {temperature[r], top_k[r], top_p[r], uniform[r], nucleus_first});
       const size_t draw = temperature[r] <= 0 ? best : draw_of(kept, uniform[r]);
       double mass = 0;
       Numbers p;
@@ -349,8 +349,8 @@ TEST(Definitions, TokenStatistics) {
       draws[r] = static_cast<double>(draw);
       draw_p[r] = std::exp(l[draw] - lses[r]);
     }
-    return Expected{best_ids, best_p, lses, entropies, top_ids, top_probs, draws, draw_p,
-                    shaped_p, margin, shaped_entropy};
+    return Expected{best_ids, best_p, lses,     entropies, top_ids,       top_probs,
+                    draws,    draw_p, shaped_p, margin,    shaped_entropy};
   });
 }
 

@@ -139,9 +139,8 @@ TEST(Gradients, ABf16CopyOfAWeightTrainsItsMaster) {
   std::vector<float> xs, ws;
   for (int i = 0; i < 15; ++i) xs.push_back(rounded(0.3f * static_cast<float>(i % 7) - 0.8f));
   for (int i = 0; i < 12; ++i) ws.push_back(rounded(0.21f * static_cast<float>(i % 5) - 0.37f));
-  const std::vector<Tensor> inputs = {
-      Tensor::from(Shape{5, 3}, xs), Tensor::from(Shape{4, 3}, ws),
-      Tensor::from(Shape{5}, std::vector<int32_t>{0, 3, 3, 1, 2})};
+  const std::vector<Tensor> inputs = {Tensor::from(Shape{5, 3}, xs), Tensor::from(Shape{4, 3}, ws),
+                                      Tensor::from(Shape{5}, std::vector<int32_t>{0, 3, 3, 1, 2})};
   const auto got = test::evaluate(graph, inputs), wanted = test::evaluate(plain, inputs);
   double size = 0;
   for (size_t i = 0; i < 12; ++i) {
@@ -164,9 +163,10 @@ TEST(ScanGradient, FlowsThroughBf16CarriesLayersAndConsts) {
   const Value y = scan(body, {half(h)}, {half(ws)}, {half(scale)}, 2, {}).carry[0];
   const auto grads = gradients(sum(wide(y), {0}), {h, ws, scale});
   for (size_t i = 0; i < 3; ++i) graph.output(std::to_string(i), grads[i]);
-  const auto out = test::evaluate(graph, {Tensor::from(Shape{3}, std::vector<float>{1, 2, 3}),
-                                          Tensor::from(Shape{2, 3}, std::vector<float>{2, 1, 4, 3, 5, 1}),
-                                          Tensor::from(Shape{3}, std::vector<float>{1, 2, 1})});
+  const auto out =
+      test::evaluate(graph, {Tensor::from(Shape{3}, std::vector<float>{1, 2, 3}),
+                             Tensor::from(Shape{2, 3}, std::vector<float>{2, 1, 4, 3, 5, 1}),
+                             Tensor::from(Shape{3}, std::vector<float>{1, 2, 1})});
   // y = h w0 w1 s^2
   EXPECT_EQ(out[0].as<double>()[0], 2 * 3);
   EXPECT_EQ(out[1].as<double>()[1], 2 * 5 * 4);
@@ -183,8 +183,8 @@ TEST(Gradients, AConversionToWholeNumbersIsAnError) {
   EXPECT_EQ(error.code(), Code::invalid_argument);
   EXPECT_EQ(error.text(), "[gradients] param:w f32(4) reaches the loss only through [convert] to "
                           "i8(4), which has no gradient");
-  gradients(loss, {used});                              // its gradient is not requested
-  gradients(add(loss, sum(w, {0})), {used, w});         // there is another way
+  gradients(loss, {used});                                // its gradient is not requested
+  gradients(add(loss, sum(w, {0})), {used, w});           // there is another way
   EXPECT_EQ(gradients(sum(used, {0}), {w})[0].dim(0), 4); // no way at all: zeros
 
   const auto body = std::make_shared<Graph>("layer"); // the same inside of a scan

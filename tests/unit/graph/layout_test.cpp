@@ -24,8 +24,7 @@ std::vector<int32_t> numbers(const Tensor& tensor) {
   return {values.begin(), values.end()};
 }
 
-template <class F>
-std::string error_of(F&& run) {
+template <class F> std::string error_of(F&& run) {
   try {
     run();
   } catch (const Error& error) {
@@ -38,8 +37,10 @@ TEST(Layout, CutsDimensions) {
   const Mesh mesh = Mesh().set(Axis::fsdp, 2).set(Axis::tensor, 2);
   const Tensor whole = counting({4, 4});
   const Layout rows = Layout().cut(Axis::fsdp, 0);
-  EXPECT_EQ(numbers(rows.part(whole, {mesh, 2})), (std::vector<int32_t>{8, 9, 10, 11, 12, 13, 14, 15}));
-  EXPECT_EQ(numbers(rows.part(whole, {mesh, 3})), numbers(rows.part(whole, {mesh, 2})));  // equal over tensor
+  EXPECT_EQ(numbers(rows.part(whole, {mesh, 2})),
+            (std::vector<int32_t>{8, 9, 10, 11, 12, 13, 14, 15}));
+  EXPECT_EQ(numbers(rows.part(whole, {mesh, 3})),
+            numbers(rows.part(whole, {mesh, 2}))); // equal over tensor
   const Layout blocks = Layout().cut(Axis::fsdp, 0).cut(Axis::tensor, 1);
   EXPECT_EQ(numbers(blocks.part(whole, {mesh, 1})), (std::vector<int32_t>{2, 3, 6, 7}));
   // Two axes along one dimension: the later axis changes faster.
@@ -64,13 +65,18 @@ TEST(Layout, WholeIsFree) {
 
 TEST(Layout, WhatDoesNotFitIsAnError) {
   const Mesh mesh = Mesh().set(Axis::data, 2);
-  EXPECT_EQ(error_of([&] { Layout().cut(Axis::data, 0).part_shape({3, 2}, mesh); }),
+  EXPECT_EQ(error_of([&] {
+              Layout().cut(Axis::data, 0).part_shape({3, 2}, mesh);
+            }),
             "dimension 0 of (3, 2) does not divide by 2 ranks (layout {data: 0})");
-  EXPECT_EQ(error_of([&] { Layout().cut(Axis::data, 2).part_shape({3, 2}, mesh); }),
+  EXPECT_EQ(error_of([&] {
+              Layout().cut(Axis::data, 2).part_shape({3, 2}, mesh);
+            }),
             "layout {data: 2} cuts dimension 2, the array (3, 2) has 2");
   EXPECT_EQ(error_of([] { Layout().cut(Axis::data, 0).cut(Axis::data, 1); }),
             "mesh axis data cuts dimension 0 already and cannot cut 1 too");
-  EXPECT_EQ(error_of([] { Layout().cut(Axis::data, -1); }), "mesh axis data cannot cut dimension -1");
+  EXPECT_EQ(error_of([] { Layout().cut(Axis::data, -1); }),
+            "mesh axis data cannot cut dimension -1");
 }
 
 TEST(Mesh, GroupOfARank) {
@@ -81,7 +87,8 @@ TEST(Mesh, GroupOfARank) {
   EXPECT_EQ(mesh.group_of(4, {}), (std::vector<int64_t>{4}));
   EXPECT_EQ(mesh.text(), "2 x 3 ranks (data, tensor)");
   EXPECT_EQ(Mesh().text(), "1 rank");
-  EXPECT_EQ(error_of([&] { mesh.group_of(6, {}); }), "rank 6 is not in a mesh of 2 x 3 ranks (data, tensor)");
+  EXPECT_EQ(error_of([&] { mesh.group_of(6, {}); }),
+            "rank 6 is not in a mesh of 2 x 3 ranks (data, tensor)");
   EXPECT_TRUE(Placement{}.is_single());
   EXPECT_EQ((Placement{mesh, 4}.index(Axis::tensor)), 1);
 }
@@ -96,9 +103,11 @@ TEST(Layout, CutsWeightFormatsBetweenBlocks) {
   EXPECT_EQ(Layout().cut(Axis::tensor, 0).part(whole, {mesh, 1}).format(), &format);
   Tensor odd(DType::u8, {2, format.block_bytes});
   odd.set_format(&format);
-  EXPECT_EQ(error_of([&] { columns.part(odd, {mesh, 0}); }),
+  EXPECT_EQ(error_of([&] {
+              columns.part(odd, {mesh, 0});
+            }),
             "17 bytes of a row are not whole blocks of 34 bytes (q8_0)");
 }
 
-}  // namespace
-}  // namespace dllm::graph
+} // namespace
+} // namespace dllm::graph

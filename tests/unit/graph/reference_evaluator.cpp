@@ -143,9 +143,9 @@ private:
 
   // --- mesh ---
   static bool is_collective(std::string_view name) {
-    return name == "vary" || name == "all_reduce" || name == "all_reduce_max" || name == "all_gather" ||
-           name == "reduce_scatter" || name == "all_to_all" || name == "permute" ||
-           name == "axis_index";
+    return name == "vary" || name == "all_reduce" || name == "all_reduce_max" ||
+           name == "all_gather" || name == "reduce_scatter" || name == "all_to_all" ||
+           name == "permute" || name == "axis_index";
   }
 
   PerRank collective(const Graph& graph, const Node& node, const PerRank& x) const {
@@ -197,7 +197,8 @@ private:
   PerRank largest(const PerRank& x) const {
     Array top = x[0];
     for (size_t r = 1; r < ranks_; ++r) {
-      for (size_t e = 0; e < top.data.size(); ++e) top.data[e] = std::max(top.data[e], x[r].data[e]);
+      for (size_t e = 0; e < top.data.size(); ++e)
+        top.data[e] = std::max(top.data[e], x[r].data[e]);
     }
     return PerRank(ranks_, top);
   }
@@ -266,10 +267,9 @@ std::vector<Tensor> evaluate(const Graph& graph, const std::vector<Tensor>& inpu
 }
 
 bool has_reference(std::string_view op) {
-  constexpr std::string_view kOwn[] = {"scan",       "while",      "vary",
-                                       "all_reduce", "all_gather", "reduce_scatter",
-                                       "all_to_all", "permute",    "axis_index",
-                                       "all_reduce_max"};
+  constexpr std::string_view kOwn[] = {"scan",       "while",          "vary",       "all_reduce",
+                                       "all_gather", "reduce_scatter", "all_to_all", "permute",
+                                       "axis_index", "all_reduce_max"};
   for (std::string_view own : kOwn) {
     if (op == own) return true;
   }

@@ -31,14 +31,15 @@ nlohmann::json schema_of(const std::string& kind) {
 TEST(Reach, EveryTextOptionIsListed) {
   int seen = 0;
   for (const std::string& kind : option_kinds()) {
-    if (kind == "lua") continue;  // scripts make no runners
+    if (kind == "lua") continue; // scripts make no runners
     const auto schema = schema_of(kind);
     for (const auto& key : schema.at("keys")) {
       const std::string type = key.at("type"), name = key.at("name");
       if ((type != "str" && type != "list") || key.contains("choices")) continue;
       ++seen;
       EXPECT_NE(option_use(kind, name), OptionUse::unlisted)
-          << "option " << name << " of " << kind << ": list it in src/lua/reach.cpp as a path, as native, or as neither";
+          << "option " << name << " of " << kind
+          << ": list it in src/lua/reach.cpp as a path, as native, or as neither";
     }
   }
   EXPECT_GT(seen, 30);
@@ -58,8 +59,9 @@ TEST(Reach, ParametersThatAreNoNamesArePaths) {
       "dllm_plugin_describe.plugin", "dllm_tokenizer_load.path",  "dllm_tokenizer_save.path",
       "dllm_trainer_add_sink.target"};
   for (const std::string& path : wanted) EXPECT_TRUE(paths.contains(path)) << path;
-  for (const std::string& path : paths) EXPECT_TRUE(wanted.contains(path)) << path << " is checked as a path: is it one?";
+  for (const std::string& path : paths)
+    EXPECT_TRUE(wanted.contains(path)) << path << " is checked as a path: is it one?";
 }
 
-}  // namespace
-}  // namespace dllm::lua
+} // namespace
+} // namespace dllm::lua

@@ -68,7 +68,8 @@ inline std::string gguf_of(const model::Model& model, const WrittenGguf& how) {
     } else {
       std::vector<std::byte> row(static_cast<size_t>(how.format->row_bytes(shape[1])));
       for (int64_t r = 0; r < shape[0]; ++r) {
-        how.format->quantize(tensor.as<float>().data() + r * shape[1], shape[1], row.data(), nullptr);
+        how.format->quantize(tensor.as<float>().data() + r * shape[1], shape[1], row.data(),
+                             nullptr);
         data.append(reinterpret_cast<const char*>(row.data()), row.size());
       }
     }

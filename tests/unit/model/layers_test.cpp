@@ -18,7 +18,8 @@ using test::small_engine;
 TEST(LayerKinds, CostIsThatOfTheGraph) {
   constexpr int64_t kBatch = 2, kSeq = 8;
   for (const char* family : {"llama", "gpt2", "qwen3_moe", "llada2_moe", "dllm_moe"}) {
-    const auto model = sketch_model(small_engine(), config_from_json(small_config(family), "c"), DType::f32);
+    const auto model =
+        sketch_model(small_engine(), config_from_json(small_config(family), "c"), DType::f32);
     const ModelConfig& config = model->config();
     graph::Graph graph("cost");
     Builder builder(graph, *model);
@@ -28,7 +29,8 @@ TEST(LayerKinds, CostIsThatOfTheGraph) {
     double flops = 0;
     for (const LayerRun& run : layer_runs(config)) {
       const LayerCost cost = layer_cost(config, run);
-      flops += static_cast<double>(run.count * kBatch * kSeq) * (cost.per_token + kSeq * cost.per_pair);
+      flops +=
+          static_cast<double>(run.count * kBatch * kSeq) * (cost.per_token + kSeq * cost.per_pair);
     }
     EXPECT_EQ(flops, graph::count_flops(graph)) << family;
   }
@@ -46,12 +48,14 @@ TEST(LayerKinds, AttentionAloneKeepsState) {
 TEST(LayerKinds, AnUnknownOneIsNamedWithThoseThereAre) {
   Json config = small_config("llama");
   config["dllm"] = {{"mixers", {"attention", "gated_delta", "attention"}}};
-  test::expect_error(Code::invalid_argument, "no layer kind named gated_delta", [&] { config_from_json(config, "c"); });
+  test::expect_error(Code::invalid_argument, "no layer kind named gated_delta",
+                     [&] { config_from_json(config, "c"); });
 }
 
 TEST(Heads, AreFoundByName) {
   Json config = small_config("llama");
-  config["dllm"] = {{"heads", {{"score", {{"rows", 1}}}, {"edit", {{"rows", 5}, {"softcap", 3.0}}}}}};
+  config["dllm"] = {
+      {"heads", {{"score", {{"rows", 1}}}, {"edit", {{"rows", 5}, {"softcap", 3.0}}}}}};
   const auto model = new_model(small_engine(), config, model_options());
   EXPECT_EQ(model->params().read("heads.score.weight").shape(), (Shape{1, 16}));
   graph::Graph graph("heads");

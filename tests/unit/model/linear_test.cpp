@@ -32,8 +32,8 @@ Tensor wave(Shape shape, float step) {
 }
 
 struct Toy {
-  Tensor x = wave({5, 6}, 0.3f), w = wave({4, 6}, 0.7f), b = wave({4}, 1.1f), down = wave({2, 6}, 0.2f),
-         up = wave({4, 2}, 0.9f);
+  Tensor x = wave({5, 6}, 0.3f), w = wave({4, 6}, 0.7f), b = wave({4}, 1.1f),
+         down = wave({2, 6}, 0.2f), up = wave({4, 2}, 0.9f);
   float factor = 1.5f;
 };
 
@@ -47,7 +47,8 @@ std::map<std::string, Tensor> run_toy(const Toy& toy, const std::vector<std::str
     values[name] = graph->input(name, tensor.dtype(), tensor.shape());
     inputs.push_back(engine->upload(tensor));
   };
-  add("x", toy.x), add("w", toy.w), add("w.bias", toy.b), add("w.lora_a", toy.down), add("w.lora_b", toy.up);
+  add("x", toy.x), add("w", toy.w), add("w.bias", toy.b), add("w.lora_a", toy.down),
+      add("w.lora_b", toy.up);
   const Linear linear = find_linear(
       [&](const std::string& name) -> NamedParam {
         const auto found = values.find(name);
@@ -80,7 +81,8 @@ TEST(Linear, AdaptersAddTheirProduct) {
       double sum = toy.b.as<float>()[static_cast<size_t>(o)];
       for (int64_t i = 0; i < 6; ++i) {
         double weight = at(toy.w, o, i);
-        for (int64_t k = 0; k < 2; ++k) weight += toy.factor * at(toy.up, o, k) * at(toy.down, k, i);
+        for (int64_t k = 0; k < 2; ++k)
+          weight += toy.factor * at(toy.up, o, k) * at(toy.down, k, i);
         sum += at(toy.x, r, i) * weight;
       }
       EXPECT_NEAR(at(y, r, o), sum, 1e-5) << r << ' ' << o;
@@ -104,7 +106,8 @@ TEST(Linear, AdaptersHaveGradients) {
         loss[side] = run_toy(moved, {}).at("loss").as<float>()[0];
       }
       const double slope = (loss[1] - loss[0]) / 0.02;
-      EXPECT_NEAR(gradient.as<float>()[static_cast<size_t>(i)], slope, 2e-2 * (1 + std::abs(slope))) << name << ' ' << i;
+      EXPECT_NEAR(gradient.as<float>()[static_cast<size_t>(i)], slope, 2e-2 * (1 + std::abs(slope)))
+          << name << ' ' << i;
     }
   }
 }
@@ -118,9 +121,14 @@ TEST(Linear, PartitionsAreCollectives) {
     const bool rows = kind == PartitionKind::rows;
     Linear linear;
     linear.weight = graph.input("w", {Shape{4, 6}, DType::f32, cut});
-    linear.bias = graph.input("b", {Shape{rows ? int64_t{4} : kind == PartitionKind::gathered ? 8 : 4}, DType::f32, {}});
+    linear.bias = graph.input("b", {Shape{rows                              ? int64_t{4}
+                                          : kind == PartitionKind::gathered ? 8
+                                                                            : 4},
+                                    DType::f32,
+                                    {}});
     linear.partition = {kind, graph::Axis::tensor, 2};
-    const graph::Value x = graph.input("x", {Shape{5, 6}, DType::f32, rows ? cut : graph::AxisSet()});
+    const graph::Value x =
+        graph.input("x", {Shape{5, 6}, DType::f32, rows ? cut : graph::AxisSet()});
     const graph::Value y = product(linear, x);
     return std::pair(graph.dump(), y.type());
   };
@@ -141,7 +149,8 @@ Tensor logits_of(Model& model) {
 
 void expect_close(const Tensor& a, const Tensor& b, double tolerance) {
   ASSERT_EQ(a.shape(), b.shape());
-  for (size_t i = 0; i < a.as<float>().size(); ++i) ASSERT_NEAR(a.as<float>()[i], b.as<float>()[i], tolerance) << i;
+  for (size_t i = 0; i < a.as<float>().size(); ++i)
+    ASSERT_NEAR(a.as<float>()[i], b.as<float>()[i], tolerance) << i;
 }
 
 // A new adapter changes nothing; merged, the model computes what it did with it.
@@ -151,7 +160,9 @@ TEST(Adapters, StartAtZeroAndMerge) {
     const auto model = new_model(small_engine(), small_config(family), model_options());
     const Tensor before = logits_of(*model);
     const std::vector<std::string> names = model->params().names();
-    const char* target = std::strcmp(family, "gpt2") == 0 ? "*.c_attn.weight" : moe ? "*.mlp.experts.*.down_proj.weight" : "*_proj.weight";
+    const char* target = std::strcmp(family, "gpt2") == 0 ? "*.c_attn.weight"
+                         : moe                            ? "*.mlp.experts.*.down_proj.weight"
+                                                          : "*_proj.weight";
     add_adapters(*model, {{target}, 3, 6, 1});
     EXPECT_EQ(model->params().names(), names); // of the base
     EXPECT_TRUE(model->params().has_adapters());
@@ -163,7 +174,8 @@ TEST(Adapters, StartAtZeroAndMerge) {
       if (entry.name.ends_with(".lora_b")) {
         for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
           for (const ParamPiece& piece : entry.spec.pieces)
-            model->params().write(entry.spec.logical_name(piece, layer), wave(entry.spec.logical_shape(piece), 0.5f));
+            model->params().write(entry.spec.logical_name(piece, layer),
+                                  wave(entry.spec.logical_shape(piece), 0.5f));
         }
       }
     }
@@ -171,10 +183,12 @@ TEST(Adapters, StartAtZeroAndMerge) {
     const Tensor with = logits_of(*model);
     double moved = 0;
     for (size_t i = 0; i < with.as<float>().size(); ++i)
-      moved = std::max(moved, std::abs(static_cast<double>(with.as<float>()[i]) - before.as<float>()[i]));
+      moved = std::max(moved,
+                       std::abs(static_cast<double>(with.as<float>()[i]) - before.as<float>()[i]));
     EXPECT_GT(moved, 1e-3) << family;
     const test::TempFolder folder;
-    expect_error(Code::unimplemented, "has adapters", [&] { save_model(*model, folder.path("m"), Options(save_schema())); });
+    expect_error(Code::unimplemented, "has adapters",
+                 [&] { save_model(*model, folder.path("m"), Options(save_schema())); });
     merge_adapters(*model);
     EXPECT_FALSE(model->params().has_adapters());
     expect_close(logits_of(*model), with, 1e-4); // W + B A is rounded once more
@@ -183,31 +197,41 @@ TEST(Adapters, StartAtZeroAndMerge) {
 
 TEST(Adapters, NameWhatTheyCannotHave) {
   const auto model = new_model(small_engine(), small_config("llama"), model_options());
-  expect_error(Code::not_found, "no parameter matches", [&] { add_adapters(*model, {{"nothing*"}, 2, 2, 0}); });
-  expect_error(Code::unimplemented, "embedding is no matrix of a layer",
-               [&] { add_adapters(*model, {{"*embed_tokens*"}, 2, 2, 0}); });
-  expect_error(Code::unimplemented, "1 of the 3 tensors",
-               [&] { add_adapters(*model, {{"model.layers.1.self_attn.q_proj.weight"}, 2, 2, 0}); });
-  expect_error(Code::invalid_argument, "rank 0", [&] { add_adapters(*model, {{"*q_proj*"}, 0, 2, 0}); });
+  expect_error(Code::not_found, "no parameter matches", [&] {
+    add_adapters(*model, {{"nothing*"}, 2, 2, 0});
+  });
+  expect_error(Code::unimplemented, "embedding is no matrix of a layer", [&] {
+    add_adapters(*model, {{"*embed_tokens*"}, 2, 2, 0});
+  });
+  expect_error(Code::unimplemented, "1 of the 3 tensors", [&] {
+    add_adapters(*model, {{"model.layers.1.self_attn.q_proj.weight"}, 2, 2, 0});
+  });
+  expect_error(Code::invalid_argument, "rank 0", [&] {
+    add_adapters(*model, {{"*q_proj*"}, 0, 2, 0});
+  });
 }
 
 // Freezing some layers cuts the run of layers there; the model computes the same bits.
 TEST(Trainability, IsPerMatrix) {
   for (const char* dtype : {"f32", "int8"}) {
-    const auto model = new_model(small_engine(), small_config("llama"), model_options({{"dtype", dtype}}));
+    const auto model =
+        new_model(small_engine(), small_config("llama"), model_options({{"dtype", dtype}}));
     const Tensor before = logits_of(*model);
     std::map<std::string, Tensor> numbers;
-    for (const std::string& name : model->params().names()) numbers[name] = model->params().read(name);
+    for (const std::string& name : model->params().names())
+      numbers[name] = model->params().read(name);
     const int64_t count = model->i64("params");
     model->params().set_trainable("model.layers.1.mlp.gate_proj.weight", false);
     std::map<std::string, bool> trainable;
-    for (const ParamStore::Physical& entry : model->params().physical()) trainable[entry.name] = entry.trainable;
+    for (const ParamStore::Physical& entry : model->params().physical())
+      trainable[entry.name] = entry.trainable;
     EXPECT_TRUE(trainable.at("layers.gate"));
     EXPECT_FALSE(trainable.at("layers@1.gate"));
     EXPECT_TRUE(trainable.at("layers@2.gate"));
     EXPECT_TRUE(trainable.at("layers@1.q"));
     EXPECT_TRUE(test::same_bytes(logits_of(*model), before)) << dtype;
-    for (const auto& [name, value] : numbers) EXPECT_TRUE(test::same_bytes(model->params().read(name), value)) << name;
+    for (const auto& [name, value] : numbers)
+      EXPECT_TRUE(test::same_bytes(model->params().read(name), value)) << name;
     EXPECT_EQ(model->i64("params"), count);
     EXPECT_TRUE(test::same_bytes(logits_of(*clone_model(*model)), before)) << dtype;
     model->params().make_masters();

@@ -31,9 +31,11 @@ public:
   std::vector<Row> logits(std::span<const int32_t> ids) {
     std::vector<Row> x;
     for (const int32_t id : ids) x.push_back(row("model.embed_tokens.weight", id));
-    for (int64_t layer = 0; layer < c_.layers; ++layer) step(fmt::format("model.layers.{}.", layer), layer, x);
+    for (int64_t layer = 0; layer < c_.layers; ++layer)
+      step(fmt::format("model.layers.{}.", layer), layer, x);
     std::vector<Row> out;
-    for (const Row& state : x) out.push_back(product("lm_head.weight", norm("model.norm.weight", state)));
+    for (const Row& state : x)
+      out.push_back(product("lm_head.weight", norm("model.norm.weight", state)));
     return out;
   }
 
@@ -60,7 +62,8 @@ private:
     return y;
   }
   Row norm(const std::string& name, const Row& x) {
-    const double mean = std::inner_product(x.begin(), x.end(), x.begin(), 0.0) / static_cast<double>(x.size());
+    const double mean =
+        std::inner_product(x.begin(), x.end(), x.begin(), 0.0) / static_cast<double>(x.size());
     Row y = x;
     for (size_t i = 0; i < y.size(); ++i) y[i] *= weight(name)[i] / std::sqrt(mean + c_.norm_eps);
     return y;
@@ -70,11 +73,13 @@ private:
     const auto dim = static_cast<size_t>(c_.head_dim), half = dim / 2;
     std::vector<Row> made;
     for (size_t h = 0; h < flat.size(); h += dim) {
-      Row x = norm(name, Row(flat.begin() + static_cast<int64_t>(h), flat.begin() + static_cast<int64_t>(h + dim)));
+      Row x = norm(name, Row(flat.begin() + static_cast<int64_t>(h),
+                             flat.begin() + static_cast<int64_t>(h + dim)));
       Row y = x;
       for (size_t i = 0; i < half; ++i) {
-        const double angle = static_cast<double>(position) *
-                             std::pow(c_.rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(dim));
+        const double angle =
+            static_cast<double>(position) *
+            std::pow(c_.rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(dim));
         y[i] = x[i] * std::cos(angle) - x[i + half] * std::sin(angle);
         y[i + half] = x[i + half] * std::cos(angle) + x[i] * std::sin(angle);
       }
@@ -94,7 +99,8 @@ private:
     for (double& s : scores) total += s = std::exp(s);
     std::vector<size_t> order(scores.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return scores[a] > scores[b]; });
     Row y(x.size(), 0.0);
     for (int64_t k = 0; k < c_.experts.per_token; ++k) {
       const size_t e = order[static_cast<size_t>(k)];
@@ -112,8 +118,10 @@ private:
     std::vector<Row> v;
     for (size_t p = 0; p < x.size(); ++p) {
       const Row z = norm(at + "input_layernorm.weight", x[p]);
-      q.push_back(heads(at + "self_attn.q_norm.weight", product(at + "self_attn.q_proj.weight", z), p));
-      k.push_back(heads(at + "self_attn.k_norm.weight", product(at + "self_attn.k_proj.weight", z), p));
+      q.push_back(
+          heads(at + "self_attn.q_norm.weight", product(at + "self_attn.q_proj.weight", z), p));
+      k.push_back(
+          heads(at + "self_attn.k_norm.weight", product(at + "self_attn.k_proj.weight", z), p));
       v.push_back(product(at + "self_attn.v_proj.weight", z));
     }
     const auto group = static_cast<size_t>(c_.heads / c_.kv_heads);
@@ -129,7 +137,8 @@ private:
           total += weights.back();
         }
         for (size_t o = 0; o < x.size(); ++o) {
-          for (size_t i = 0; i < dim; ++i) mixed[i] += weights[o] / total * v[o][h / group * dim + i];
+          for (size_t i = 0; i < dim; ++i)
+            mixed[i] += weights[o] / total * v[o][h / group * dim + i];
         }
         seen.insert(seen.end(), mixed.begin(), mixed.end());
       }
@@ -174,7 +183,8 @@ TEST(LladaMoe, EveryConfigurationIsTheOriginal) {
   const Json shared = {{"shared_expert_intermediate_size", 7}};
   expect_original("as published", Json::object());
   expect_original("a dense first layer", dense);
-  expect_original("dense in between", {{"moe_layer_freq", {1, 0, 1}}, {"dense_intermediate_size", 12}});
+  expect_original("dense in between",
+                  {{"moe_layer_freq", {1, 0, 1}}, {"dense_intermediate_size", 12}});
   expect_original("shared experts", shared);
   expect_original("fewer heads of K and V", {{"num_key_value_heads", 2}});
   expect_original("one head of K and V", {{"num_key_value_heads", 1}});

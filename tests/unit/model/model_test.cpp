@@ -272,8 +272,11 @@ TEST(SaveModel, KilledAtEveryOperationLeavesAWholeModel) {
 TEST(Memory, AConfigThatDoesNotFitIsRefusedWithTheSum) {
   // 2^24 rows of 2^20 numbers, and 4096 layers of matrices of 2^20 x 2^20: 2^56 bytes.
   Json huge = small_config("llama");
-  huge.update({{"vocab_size", 1 << 24}, {"hidden_size", 1 << 20}, {"num_hidden_layers", 4096},
-               {"intermediate_size", 1 << 20}, {"head_dim", 1 << 18}});
+  huge.update({{"vocab_size", 1 << 24},
+               {"hidden_size", 1 << 20},
+               {"num_hidden_layers", 4096},
+               {"intermediate_size", 1 << 20},
+               {"head_dim", 1 << 18}});
   const auto engine = small_engine();
   const Error e = test::error_of([&] { new_model(engine, huge, model_options()); });
   EXPECT_EQ(e.code(), Code::resource_exhausted);

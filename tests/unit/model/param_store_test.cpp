@@ -74,7 +74,8 @@ TEST(ParamStoreThreads, AReaderThatWaitsCanBeCancelled) {
   std::vector<graph::BufferRef> taken = store.take(all);
   Task task;
   Code code = Code::ok;
-  std::thread reader([&] { code = test::error_of([&] { store.snapshot(nullptr, &task); }).code(); });
+  std::thread reader(
+      [&] { code = test::error_of([&] { store.snapshot(nullptr, &task); }).code(); });
   task.cancel();
   reader.join();
   EXPECT_EQ(code, Code::cancelled);

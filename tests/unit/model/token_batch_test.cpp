@@ -54,7 +54,8 @@ TEST(TokenBatch, WholeNumbersOfAnyTypeAreConverted) {
   EXPECT_EQ(rows.ids.as<int32_t>()[2], 3);
   EXPECT_EQ(rows.keep.as<uint8_t>()[0], 1);
   batch.set("keep", Tensor(DType::f32, {1, 3}));
-  EXPECT_EQ(error_of(batch, rules_for(TokenUse::raw_rows)), "array keep is f32(1, 3), expected u8(1, 3)");
+  EXPECT_EQ(error_of(batch, rules_for(TokenUse::raw_rows)),
+            "array keep is f32(1, 3), expected u8(1, 3)");
 }
 
 TEST(TokenBatch, OneMaskServesAllRows) {
@@ -64,7 +65,8 @@ TEST(TokenBatch, OneMaskServesAllRows) {
   const Tensor all = input_arrays(rows, AttentionKind::bidirectional, 0).at("mask");
   EXPECT_EQ(all.shape(), (Shape{2, 2, 2}));
   const auto values = all.as<uint8_t>();
-  EXPECT_EQ(std::vector<uint8_t>(values.begin(), values.end()), (std::vector<uint8_t>{1, 0, 1, 1, 1, 0, 1, 1}));
+  EXPECT_EQ(std::vector<uint8_t>(values.begin(), values.end()),
+            (std::vector<uint8_t>{1, 0, 1, 1, 1, 0, 1, 1}));
 }
 
 TEST(TokenBatch, AttentionSaysWhichArraysAProgramGets) {
@@ -74,7 +76,8 @@ TEST(TokenBatch, AttentionSaysWhichArraysAProgramGets) {
   const Batch two = input_arrays(rows, AttentionKind::two_stream, 1);
   EXPECT_EQ(two.at("length").as<int32_t>()[0], 1);
   const auto positions = two.at("positions").as<int32_t>();
-  EXPECT_EQ(std::vector<int32_t>(positions.begin(), positions.end()), (std::vector<int32_t>{0, 0, 0, 0}));
+  EXPECT_EQ(std::vector<int32_t>(positions.begin(), positions.end()),
+            (std::vector<int32_t>{0, 0, 0, 0}));
   try {
     input_arrays(rows, AttentionKind::block_causal, 0);
     FAIL() << "no error";
@@ -86,16 +89,17 @@ TEST(TokenBatch, AttentionSaysWhichArraysAProgramGets) {
 
 TEST(TokenBatch, TheMaskHasATermForEachArray) {
   graph::Graph graph("mask");
-  std::map<std::string, graph::Value> arrays = {{"ids", graph.input("ids", DType::i32, {2, 4})},
-                                                {"block", graph.input("block", DType::i32, Shape{})},
-                                                {"segments", graph.input("segments", DType::i32, {2, 4})},
-                                                {"keys", graph.input("keys", DType::u8, {2, 4})},
-                                                {"mask", graph.input("mask", DType::u8, {2, 4, 4})}};
+  std::map<std::string, graph::Value> arrays = {
+      {"ids", graph.input("ids", DType::i32, {2, 4})},
+      {"block", graph.input("block", DType::i32, Shape{})},
+      {"segments", graph.input("segments", DType::i32, {2, 4})},
+      {"keys", graph.input("keys", DType::u8, {2, 4})},
+      {"mask", graph.input("mask", DType::u8, {2, 4, 4})}};
   const ForwardInputs inputs = forward_inputs(arrays, AttentionKind::block_causal, false);
   EXPECT_EQ(inputs.mask.terms.size(), 4u);
   EXPECT_EQ(inputs.mask.kinds().substr(0, 12), "block_causal");
   EXPECT_EQ(forward_inputs(arrays, AttentionKind::bidirectional, false).mask.terms.size(), 3u);
 }
 
-}  // namespace
-}  // namespace dllm::model
+} // namespace
+} // namespace dllm::model

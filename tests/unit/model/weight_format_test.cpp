@@ -26,7 +26,10 @@ using test::small_ids;
 // Rows are whole blocks of 32.
 Json block_config(const std::string& family, bool tied) {
   Json config = small_config(family);
-  config.update({{"hidden_size", 64}, {"intermediate_size", 96}, {"head_dim", 16}, {"tie_word_embeddings", tied}});
+  config.update({{"hidden_size", 64},
+                 {"intermediate_size", 96},
+                 {"head_dim", 16},
+                 {"tie_word_embeddings", tied}});
   return config;
 }
 
@@ -37,7 +40,8 @@ std::shared_ptr<Model> load_as(const std::string& bytes, const char* dtype) {
 }
 
 std::string quantized_gguf(const char* family, const char* format, bool tied) {
-  const auto model = new_model(small_engine(), block_config(family, tied), model_options({{"seed", "3"}}));
+  const auto model =
+      new_model(small_engine(), block_config(family, tied), model_options({{"seed", "3"}}));
   return gguf_of(*model, {family, 3, "", &weight_format(format)});
 }
 
@@ -57,14 +61,17 @@ TEST(WeightFormats, KeptModelHasTheBitsOfTheDequantizedOne) {
         const auto kept = load_as(bytes, "keep"), wide = load_as(bytes, "f32");
         EXPECT_EQ(storage_row(*kept, "layers.q").at("format"), format);
         EXPECT_EQ(storage_row(*kept, "layers.q").at("dtype"), format);
-        EXPECT_EQ(storage_row(*kept, "layers.q").at("shape"), storage_row(*wide, "layers.q").at("shape"));
+        EXPECT_EQ(storage_row(*kept, "layers.q").at("shape"),
+                  storage_row(*wide, "layers.q").at("shape"));
         EXPECT_EQ(storage_row(*kept, "embedding").at("format"), format);
         EXPECT_EQ(storage_row(*kept, "norm").at("format"), "f32");
         EXPECT_EQ(kept->i64("params"), wide->i64("params"));
         for (const std::string& name : kept->params().names())
-          EXPECT_TRUE(test::same_bytes(kept->params().read(name), wide->params().read(name))) << name;
+          EXPECT_TRUE(test::same_bytes(kept->params().read(name), wide->params().read(name)))
+              << name;
         const Batch batch = small_ids(2, 9, 23);
-        EXPECT_TRUE(test::same_bytes(forward(*kept, batch).at("logits"), forward(*wide, batch).at("logits")))
+        EXPECT_TRUE(test::same_bytes(forward(*kept, batch).at("logits"),
+                                     forward(*wide, batch).at("logits")))
             << format << ' ' << family << (tied ? " tied" : "");
       }
     }
@@ -94,10 +101,11 @@ TEST(WeightFormats, AutoStaysWhatItWas) {
 
 // A format whose blocks do not fill a row, and parameters that are never quantized, are f32.
 TEST(WeightFormats, WhatDoesNotFitIsF32) {
-  const auto model =
-      new_model(small_engine(), small_config("llama"), model_options({{"dtype", "q8_0"}})); // rows of 16 and 24
+  const auto model = new_model(small_engine(), small_config("llama"),
+                               model_options({{"dtype", "q8_0"}})); // rows of 16 and 24
   for (const Json& row : model->params().describe()) EXPECT_EQ(row.at("format"), "f32");
-  const auto experts = new_model(small_engine(), block_config("qwen3_moe", false), model_options({{"dtype", "q8_0"}}));
+  const auto experts = new_model(small_engine(), block_config("qwen3_moe", false),
+                                 model_options({{"dtype", "q8_0"}}));
   bool router = false;
   for (const Json& row : experts->params().describe()) {
     if (row.at("name").get<std::string>().find("router") == std::string::npos) continue;
@@ -112,13 +120,16 @@ TEST(WeightFormats, ExpertsInBlocksHaveTheBitsOfF32) {
   config["moe_intermediate_size"] = 32;
   const auto kept = new_model(small_engine(), config, model_options({{"dtype", "q8_0"}}));
   const auto wide = new_model(small_engine(), config, model_options());
-  for (const std::string& name : kept->params().names()) wide->params().write(name, kept->params().read(name));
+  for (const std::string& name : kept->params().names())
+    wide->params().write(name, kept->params().read(name));
   const Batch batch = small_ids(2, 9, 23);
-  EXPECT_TRUE(test::same_bytes(forward(*kept, batch).at("logits"), forward(*wide, batch).at("logits")));
+  EXPECT_TRUE(
+      test::same_bytes(forward(*kept, batch).at("logits"), forward(*wide, batch).at("logits")));
 }
 
 TEST(WeightFormats, WritesQuantizeAgain) {
-  const auto model = new_model(small_engine(), block_config("llama", true), model_options({{"dtype", "q8_0"}}));
+  const auto model =
+      new_model(small_engine(), block_config("llama", true), model_options({{"dtype", "q8_0"}}));
   const std::string name = "model.layers.1.mlp.down_proj.weight";
   const Tensor before = model->params().read(name);
   Tensor value(DType::f32, before.shape());
@@ -127,7 +138,8 @@ TEST(WeightFormats, WritesQuantizeAgain) {
   model->params().write(name, value);
   const Tensor after = model->params().read(name);
   for (int64_t i = 0; i < value.count(); ++i)
-    EXPECT_NEAR(after.as<float>()[static_cast<size_t>(i)], value.as<float>()[static_cast<size_t>(i)], 0.5 / 127 + 5e-4);
+    EXPECT_NEAR(after.as<float>()[static_cast<size_t>(i)],
+                value.as<float>()[static_cast<size_t>(i)], 0.5 / 127 + 5e-4);
   EXPECT_FALSE(test::same_bytes(before, after));
   EXPECT_GT(storage_row(*model, "layers.down").at("rounding_error").get<double>(), 0);
   EXPECT_EQ(model->ensure_mask_token(), model->config().mask_token_id); // the table grows by a row
@@ -148,12 +160,14 @@ TEST(WeightFormats, KeepsHalvesOfSafetensors) {
   Options options(save_schema());
   options.set_text("dtype", "f16");
   save_model(*model, folder.path("m"), options);
-  const auto kept = load_model(small_engine(), folder.path("m"), model_options({{"dtype", "keep"}}));
+  const auto kept =
+      load_model(small_engine(), folder.path("m"), model_options({{"dtype", "keep"}}));
   const auto wide = load_model(small_engine(), folder.path("m"), model_options());
   EXPECT_EQ(storage_row(*kept, "layers.q").at("format"), "f16");
   EXPECT_EQ(storage_row(*wide, "layers.q").at("format"), "f32");
   const Batch batch = small_ids(2, 9, 23);
-  EXPECT_TRUE(test::same_bytes(forward(*kept, batch).at("logits"), forward(*wide, batch).at("logits")));
+  EXPECT_TRUE(
+      test::same_bytes(forward(*kept, batch).at("logits"), forward(*wide, batch).at("logits")));
 }
 
 TEST(WeightFormats, MastersAreF32) {
@@ -170,14 +184,16 @@ TEST(WeightFormats, CopiesKeepTheFormat) {
   const auto copy = clone_model(*model);
   EXPECT_EQ(copy->params().describe(), model->params().describe());
   const Batch batch = small_ids(1, 7, 23);
-  EXPECT_TRUE(test::same_bytes(forward(*copy, batch).at("logits"), forward(*model, batch).at("logits")));
+  EXPECT_TRUE(
+      test::same_bytes(forward(*copy, batch).at("logits"), forward(*model, batch).at("logits")));
 }
 
 // The head is the last tensor: 23 rows of 2 blocks, filled up to 32 bytes.
 TEST(WeightFormats, BadBlocksAreNamed) {
   std::string bytes = quantized_gguf("llama", "q8_0", false);
   const uint16_t infinity = 0x7C00;
-  std::memcpy(bytes.data() + bytes.size() - (23 * 2 * 34 + 31) / 32 * 32, &infinity, sizeof infinity);
+  std::memcpy(bytes.data() + bytes.size() - (23 * 2 * 34 + 31) / 32 * 32, &infinity,
+              sizeof infinity);
   expect_error(Code::data_loss, "lm_head.weight holds", [&] { load_as(bytes, "keep"); });
 }
 
@@ -198,11 +214,13 @@ TEST(WeightFormats, GradientsPassThrough) {
   const auto dx_of = [&](const Tensor& weight, bool of_weight) {
     const auto graph = std::make_shared<graph::Graph>("g");
     const graph::Value in = graph->input("x", DType::f32, x.shape());
-    const graph::Value w = graph->input("w", {weight.shape(), weight.dtype(), {}, weight.format()}, true);
+    const graph::Value w =
+        graph->input("w", {weight.shape(), weight.dtype(), {}, weight.format()}, true);
     const graph::Value y = graph::linear(in, w);
     const graph::Value loss = graph::sum(graph::multiply(y, y), {0, 1});
     graph->output("d", graph::gradients(loss, {of_weight ? w : in})[0]);
-    const std::vector<graph::BufferRef> inputs = {engine->upload(x), engine->upload_weight(weight, false)};
+    const std::vector<graph::BufferRef> inputs = {engine->upload(x),
+                                                  engine->upload_weight(weight, false)};
     return engine->compile(graph)->run(inputs)[0]->read();
   };
   EXPECT_TRUE(test::same_bytes(dx_of(stored, false), dx_of(dequantize(stored, {}), false)));

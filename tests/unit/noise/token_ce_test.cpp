@@ -202,21 +202,27 @@ TEST(TokenCe, GradientMatchesFiniteDifferences) {
 // What an objective with two streams (BD3-LM, Arriola et al. 2025) takes: a row is [noised | clean], only noised tokens
 // have targets. Blocks, lengths, positions and the mask are those of the base class.
 class TwoStreams final : public Objective {
- public:
+public:
   explicit TwoStreams(const Options& options) : Objective(make_schedule("linear"), options) {}
   const std::string& name() const override { return name_; }
   bool needs_mask_id() const override { return true; }
-  model::AttentionKind attention(const model::ModelConfig&) const override { return model::AttentionKind::two_stream; }
-  Batch prepare(const Batch& batch, uint64_t, int64_t, const PrepareContext& context) const override {
+  model::AttentionKind attention(const model::ModelConfig&) const override {
+    return model::AttentionKind::two_stream;
+  }
+  Batch prepare(const Batch& batch, uint64_t, int64_t,
+                const PrepareContext& context) const override {
     const TokenRows rows = token_rows(batch, context.vocab);
     const int64_t seq = 2 * rows.seq;
-    Tensor ids(DType::i32, {rows.batch, seq}), targets(DType::i32, {rows.batch, seq}), weights(DType::f32, {rows.batch, seq});
+    Tensor ids(DType::i32, {rows.batch, seq}), targets(DType::i32, {rows.batch, seq}),
+        weights(DType::f32, {rows.batch, seq});
     std::ranges::fill(targets.mutable_as<int32_t>(), -1);
     for (int64_t b = 0; b < rows.batch; ++b) {
       for (int64_t i = 0; i < rows.seq; ++i) {
-        const auto clean = static_cast<size_t>(b * rows.seq + i), noised = static_cast<size_t>(b * seq + i);
+        const auto clean = static_cast<size_t>(b * rows.seq + i),
+                   noised = static_cast<size_t>(b * seq + i);
         const bool masked = i % 2 == 1;
-        ids.mutable_as<int32_t>()[noised] = masked ? static_cast<int32_t>(context.mask_id) : rows.ids[clean];
+        ids.mutable_as<int32_t>()[noised] =
+            masked ? static_cast<int32_t>(context.mask_id) : rows.ids[clean];
         ids.mutable_as<int32_t>()[noised + static_cast<size_t>(rows.seq)] = rows.ids[clean];
         if (!masked) continue;
         targets.mutable_as<int32_t>()[noised] = rows.ids[clean];
@@ -230,7 +236,7 @@ class TwoStreams final : public Objective {
     return made;
   }
 
- private:
+private:
   std::string name_ = "two_streams";
 };
 
@@ -243,7 +249,8 @@ TEST(TokenCe, AnObjectiveWithTwoStreamsNeedsPrepareAndItsAttention) {
   raw.set("ids", Tensor::from(Shape{2, 4}, std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8}));
   const double got = LossRunner(model, objective).run(raw, 0, 0, nullptr).mean();
 
-  const Batch prepared = objective->prepare(raw, 0, 0, prepare_context(*objective, model->config()));
+  const Batch prepared =
+      objective->prepare(raw, 0, 0, prepare_context(*objective, model->config()));
   Batch input;
   input.set("ids", prepared.at("ids"));
   Options forward(model::forward_schema());
@@ -260,7 +267,7 @@ TEST(TokenCe, AnObjectiveWithTwoStreamsNeedsPrepareAndItsAttention) {
     for (const float logit : row) total += std::exp(static_cast<double>(logit));
     sum += 2 * (std::log(total) - row[static_cast<size_t>(target)]);
   }
-  EXPECT_NEAR(got, sum / 4, 1e-5);  // four targets
+  EXPECT_NEAR(got, sum / 4, 1e-5); // four targets
 }
 
 TEST(TokenCe, SegmentsAndKeysReachTheMask) {

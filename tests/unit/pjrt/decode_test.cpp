@@ -34,7 +34,11 @@ std::shared_ptr<model::Model> model_on(std::shared_ptr<graph::Engine> engine) {
 }
 
 Json blocks(const char* policy, Json more = Json::object()) {
-  Json values = {{"policy", policy}, {"steps", 12}, {"block_length", 4}, {"suppress_mask", true}, {"trace", true}};
+  Json values = {{"policy", policy},
+                 {"steps", 12},
+                 {"block_length", 4},
+                 {"suppress_mask", true},
+                 {"trace", true}};
   values.update(more);
   return values;
 }

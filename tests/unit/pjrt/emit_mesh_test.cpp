@@ -86,7 +86,8 @@ TEST_P(EmitMesh, EveryCollective) {
         for (int64_t k = 0; k < kData; ++k) over_data += at(k * kTensor + t, i, j);
         for (int64_t k = 0; k < kRanks; ++k) over_all += at(k, i, j);
         float top_data = at(t, i, j), top_all = at(0, i, j);
-        for (int64_t k = 0; k < kData; ++k) top_data = std::max(top_data, at(k * kTensor + t, i, j));
+        for (int64_t k = 0; k < kData; ++k)
+          top_data = std::max(top_data, at(k * kTensor + t, i, j));
         for (int64_t k = 0; k < kRanks; ++k) top_all = std::max(top_all, at(k, i, j));
         EXPECT_EQ(result(14, i, j), top_data);
         EXPECT_EQ(result(15, i, j), top_all);

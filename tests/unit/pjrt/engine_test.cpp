@@ -123,8 +123,9 @@ TEST_P(PjrtEngine, RefusesAMeshOfSeveralRanks) {
   expect_error(Code::unimplemented,
                "this pjrt engine is rank 0 of 1 and cannot be rank 0 of a mesh of 2 ranks (data)",
                [&] { mine->compile(affine(), place); });
-  expect_error(Code::unimplemented, "a mesh of 2 ranks (data)",
-               [&] { mine->upload(counting({2, 3}), false, place, graph::Layout()); });
+  expect_error(Code::unimplemented, "a mesh of 2 ranks (data)", [&] {
+    mine->upload(counting({2, 3}), false, place, graph::Layout());
+  });
   EXPECT_EQ(mine->compile(affine(), graph::Placement{})->placement(), graph::Placement{});
 }
 

@@ -1,7 +1,7 @@
 // Before a client exists: options, the environment, where plugins lie.
 
-#include "pjrt/plugin/values.h"
 #include "pjrt/plugin/plugin.h"
+#include "pjrt/plugin/values.h"
 
 #include "unit/test_files.h"
 
@@ -126,8 +126,9 @@ TEST(FindPlugin, LooksInFoldersAndPackages) {
 TEST(FindPlugin, LooksInThePythonsOfPathAndOfPyenv) {
   const test::TempFolder folder;
   const std::string shims = folder.path("pyenv/shims"), bin = folder.path("mine/bin");
-  const Variable plugins("DLLM_PLUGINS", nullptr), home("HOME", nullptr), venv("VIRTUAL_ENV", nullptr),
-      path("PATH", (shims + ":" + bin).c_str()), pyenv("PYENV_ROOT", folder.path("pyenv").c_str());
+  const Variable plugins("DLLM_PLUGINS", nullptr), home("HOME", nullptr),
+      venv("VIRTUAL_ENV", nullptr), path("PATH", (shims + ":" + bin).c_str()),
+      pyenv("PYENV_ROOT", folder.path("pyenv").c_str());
   const auto add = [&](const std::string& prefix) {
     const std::string packages = folder.path(prefix + "/lib/python3.12/site-packages/libtpu");
     make_directories(packages);
@@ -135,7 +136,7 @@ TEST(FindPlugin, LooksInThePythonsOfPathAndOfPyenv) {
     return packages + "/libtpu.so";
   };
   const std::string of_pyenv = add("pyenv/versions/3.12.1"), of_path = add("mine");
-  EXPECT_EQ(find_plugin("tpu"), of_pyenv);  // there is no python3 in mine/bin
+  EXPECT_EQ(find_plugin("tpu"), of_pyenv); // there is no python3 in mine/bin
   make_directories(bin);
   write_file_atomic(bin + "/python3", "x");
   EXPECT_EQ(find_plugin("tpu"), of_path);

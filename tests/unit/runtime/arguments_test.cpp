@@ -26,7 +26,7 @@ std::vector<float> values_of(const graph::BufferRef& buffer) {
 
 // A program that calls `before` and then another.
 class Hooked final : public graph::Program {
- public:
+public:
   explicit Hooked(std::shared_ptr<graph::Program> inner) : inner_(std::move(inner)) {}
   const graph::Graph& graph() const override { return inner_->graph(); }
   const graph::PlanReport& plan() const override { return inner_->plan(); }
@@ -37,13 +37,13 @@ class Hooked final : public graph::Program {
   }
   std::function<void(std::span<const graph::BufferRef>)> before;
 
- private:
+private:
   std::shared_ptr<graph::Program> inner_;
 };
 
 // sum <- sum + weight * batch:x, and last = the old sum.
 class ArgumentsTest : public testing::Test {
- protected:
+protected:
   void SetUp() override {
     engine = cpu::make_engine(Options(graph::engine_schema()));
     feed.set("x", numbers({1, 2}));
@@ -71,8 +71,8 @@ class ArgumentsTest : public testing::Test {
 
 TEST_F(ArgumentsTest, ALentBufferComesBackChanged) {
   program->before = [&](std::span<const graph::BufferRef> inputs) {
-    EXPECT_EQ(sum_buffer, nullptr);         // its owner has none during the run
-    EXPECT_EQ(inputs[1].use_count(), 1);    // so that the engine may write in place
+    EXPECT_EQ(sum_buffer, nullptr);      // its owner has none during the run
+    EXPECT_EQ(inputs[1].use_count(), 1); // so that the engine may write in place
     EXPECT_EQ(inputs[0], weight_buffer);
   };
   Arguments arguments(program);
@@ -86,7 +86,9 @@ TEST_F(ArgumentsTest, ALentBufferComesBackChanged) {
 }
 
 TEST_F(ArgumentsTest, AFailedRunGivesBackWhatItWas) {
-  program->before = [](std::span<const graph::BufferRef>) { throw Error(Code::unavailable, "no device", ""); };
+  program->before = [](std::span<const graph::BufferRef>) {
+    throw Error(Code::unavailable, "no device", "");
+  };
   Arguments arguments(program);
   fill(arguments);
   EXPECT_THROW(arguments.run(), Error);
@@ -112,7 +114,8 @@ TEST_F(ArgumentsTest, WhatIsMissingIsNamed) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::failed_precondition);
-    EXPECT_NE(error.text().find("0 arrays of parameters, had 1"), std::string::npos) << error.text();
+    EXPECT_NE(error.text().find("0 arrays of parameters, had 1"), std::string::npos)
+        << error.text();
   }
   arguments.share_parameters(std::vector<graph::BufferRef>{weight_buffer});
   arguments.donate(arguments.input("sum"), sum_buffer);
@@ -135,5 +138,5 @@ TEST_F(ArgumentsTest, SignaturesTellShapesAndTypesApart) {
   EXPECT_EQ(feed_signature(feed), feed_signature(same));
 }
 
-}  // namespace
-}  // namespace dllm::runtime
+} // namespace
+} // namespace dllm::runtime

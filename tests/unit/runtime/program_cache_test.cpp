@@ -14,8 +14,8 @@ TEST(ProgramCache, KeepsTheLastUsed) {
   const auto get = [&](const std::string& key) { return cache.get(key, [&] { return ++made; }); };
   EXPECT_EQ(get("a"), 1);
   EXPECT_EQ(get("b"), 2);
-  EXPECT_EQ(get("a"), 1);  // a is now the last used
-  EXPECT_EQ(get("c"), 3);  // b leaves
+  EXPECT_EQ(get("a"), 1); // a is now the last used
+  EXPECT_EQ(get("c"), 3); // b leaves
   EXPECT_EQ(cache.size(), 2u);
   EXPECT_EQ(get("a"), 1);
   EXPECT_EQ(get("b"), 4);
@@ -25,10 +25,11 @@ TEST(ProgramCache, KeepsTheLastUsed) {
 
 TEST(ProgramCache, AFailedCompilationLeavesNoEntry) {
   ProgramCache<int, int> cache(2);
-  EXPECT_THROW(cache.get(1, []() -> int { throw std::runtime_error("no memory"); }), std::runtime_error);
+  EXPECT_THROW(cache.get(1, []() -> int { throw std::runtime_error("no memory"); }),
+               std::runtime_error);
   EXPECT_EQ(cache.size(), 0u);
   EXPECT_EQ(cache.get(1, [] { return 7; }), 7);
 }
 
-}  // namespace
-}  // namespace dllm::runtime
+} // namespace
+} // namespace dllm::runtime

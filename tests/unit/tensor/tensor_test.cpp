@@ -24,7 +24,8 @@ TEST(Tensor, RefusesMoreThanAnAddressSpace) {
       FAIL() << count;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::resource_exhausted);
-      EXPECT_NE(std::string(error.what()).find(std::to_string(count)), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(std::to_string(count)), std::string::npos)
+          << error.what();
     }
   }
 }

@@ -53,14 +53,16 @@ TEST(WeightFormat, StoresWithinItsStep) {
     EXPECT_LE(error, bound) << name;
     std::vector<float> back(row.size());
     format->dequantize(stored.data(), scale, k, back.data());
-    for (size_t i = 0; i < row.size(); ++i) EXPECT_NEAR(back[i], row[i], 0.5 * bound + 1e-12) << name << ' ' << i;
+    for (size_t i = 0; i < row.size(); ++i)
+      EXPECT_NEAR(back[i], row[i], 0.5 * bound + 1e-12) << name << ' ' << i;
     // Storing what was stored changes nothing.
     std::vector<std::byte> again(stored.size());
     float same = 1;
     format->quantize(back.data(), k, again.data(), &same);
     std::vector<float> twice(row.size());
     format->dequantize(again.data(), same, k, twice.data());
-    for (size_t i = 0; i < row.size(); ++i) EXPECT_NEAR(twice[i], back[i], bound * 0.01) << name << ' ' << i;
+    for (size_t i = 0; i < row.size(); ++i)
+      EXPECT_NEAR(twice[i], back[i], bound * 0.01) << name << ' ' << i;
   }
 }
 
@@ -87,5 +89,5 @@ TEST(WeightFormat, ZerosStayZeros) {
   }
 }
 
-}  // namespace
-}  // namespace dllm
+} // namespace
+} // namespace dllm

@@ -111,14 +111,16 @@ TEST(ChangedFiles, ATokenFileGivesTheBatchesOfItsRowsInMemory) {
   const auto tokenizer = make_byte_tokenizer();
   const auto data = std::make_shared<Dataset>(tokenizer, Options(dataset_schema()));
   for (int i = 0; i < 300; ++i) {
-    data->add(R"({"prompt": ")" + std::string(static_cast<size_t>(i % 7), 'p') + R"(", "response": ")" +
-              std::string(static_cast<size_t>(i * i % 41), static_cast<char>('a' + i % 26)) + "\"}");
+    data->add(
+        R"({"prompt": ")" + std::string(static_cast<size_t>(i % 7), 'p') + R"(", "response": ")" +
+        std::string(static_cast<size_t>(i * i % 41), static_cast<char>('a' + i % 26)) + "\"}");
   }
   data->save(scratch.path("rows.tok"), false, nullptr);
   const std::shared_ptr<const Dataset> back = open_rows(scratch.path("rows.tok"));
-  for (const char* json : {R"({"length": 16})", R"({"length": 200, "split": "train", "split_fraction": 0.3})",
-                           R"({"length": 16, "pack": false, "truncate": "left"})",
-                           R"({"length": 16, "pack": false, "truncate": "drop", "split": "held_out"})"}) {
+  for (const char* json :
+       {R"({"length": 16})", R"({"length": 200, "split": "train", "split_fraction": 0.3})",
+        R"({"length": 16, "pack": false, "truncate": "left"})",
+        R"({"length": 16, "pack": false, "truncate": "drop", "split": "held_out"})"}) {
     Loader a(data, options_of(loader_schema(), json)), b(back, options_of(loader_schema(), json));
     ASSERT_EQ(a.sequences(), b.sequences()) << json;
     while (auto batch = a.try_next()) {
@@ -126,7 +128,8 @@ TEST(ChangedFiles, ATokenFileGivesTheBatchesOfItsRowsInMemory) {
       ASSERT_TRUE(same.has_value());
       for (const char* name : {"ids", "keep", "segments"}) {
         const Tensor &x = batch->at(name), &y = same->at(name);
-        ASSERT_EQ(std::memcmp(x.bytes(), y.bytes(), static_cast<size_t>(x.byte_size())), 0) << json << name;
+        ASSERT_EQ(std::memcmp(x.bytes(), y.bytes(), static_cast<size_t>(x.byte_size())), 0)
+            << json << name;
       }
     }
   }
@@ -150,7 +153,8 @@ TEST(ChangedFiles, ASavedDatasetReplacesTokenFilesAlone) {
   const std::string path = token_file(scratch, "rows.tok"), other = scratch.write("thesis", "mine");
   const auto data = open_rows(path);
   expect_error(Code::already_exists, "is there already", [&] { data->save(path, false, nullptr); });
-  expect_error(Code::already_exists, "it is no token file", [&] { data->save(other, true, nullptr); });
+  expect_error(Code::already_exists, "it is no token file",
+               [&] { data->save(other, true, nullptr); });
   EXPECT_EQ(read_text(other), "mine");
   data->save(path, true, nullptr);
   EXPECT_EQ(open_rows(path)->tokens(), data->tokens());
@@ -160,7 +164,8 @@ TEST(LongLines, AreRefusedWithTheirNumber) {
   Scratch scratch;
   const std::string path = scratch.write("a.jsonl", "{\"text\": \"a\"}\n");
   ASSERT_EQ(::truncate(path.c_str(), int64_t{80} << 20), 0); // a second line of zeros, without end
-  expect_error(Code::resource_exhausted, "a.jsonl line 2 has more than 67108864 bytes", [&] { open_rows(path); });
+  expect_error(Code::resource_exhausted, "a.jsonl line 2 has more than 67108864 bytes",
+               [&] { open_rows(path); });
   expect_error(Code::resource_exhausted, "line 2 has more than",
                [&] { open_rows(path, R"({"format": "text", "rows": "line"})"); });
 }
@@ -175,9 +180,11 @@ TEST(LongLines, TheWindowLosesNoByte) {
     text += lines.back() + (lines.size() % 2 == 0 ? "\r\n" : "\n");
   }
   const std::string path = scratch.write("a.txt", text);
-  const auto rows = Dataset::open(path, nullptr, options_of(dataset_schema(), R"({"rows": "line"})"), nullptr);
+  const auto rows =
+      Dataset::open(path, nullptr, options_of(dataset_schema(), R"({"rows": "line"})"), nullptr);
   ASSERT_EQ(rows->size(), static_cast<int64_t>(lines.size()));
-  for (size_t i = 0; i < lines.size(); ++i) EXPECT_TRUE(rows->text(static_cast<int64_t>(i)) == lines[i]) << i;
+  for (size_t i = 0; i < lines.size(); ++i)
+    EXPECT_TRUE(rows->text(static_cast<int64_t>(i)) == lines[i]) << i;
   const auto parts = Dataset::open(path, nullptr, Options(dataset_schema()), nullptr);
   std::string back;
   for (int64_t i = 0; i < parts->size(); ++i) back += parts->text(i);
@@ -202,7 +209,8 @@ int64_t peak_of_reading(const std::string& path) {
       return int64_t{1024} * usage.ru_maxrss;
     };
     const int64_t before = peak();
-    read_records(path, options_of(dataset_schema(), R"({"format": "jsonl"})"), record_readers(), nullptr, [](Record) {});
+    read_records(path, options_of(dataset_schema(), R"({"format": "jsonl"})"), record_readers(),
+                 nullptr, [](Record) {});
     const int64_t grown = peak() - before;
     ::_exit(::write(ends[1], &grown, sizeof grown) == sizeof grown ? 0 : 1);
   }

@@ -170,7 +170,8 @@ TEST(Chat, TemplateComesFromTheFilesAndIsSaved) {
 TEST(Chat, NamedTemplates) {
   const Scratch scratch;
   make_tokenizer()->save(scratch.path());
-  scratch.write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": [
+  scratch.write("tokenizer_config.json",
+                R"({"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": [
       {"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]})");
   const auto load = [&] { return Tokenizer::load(scratch.path(), Options(tokenizer_schema())); };
   EXPECT_EQ(row_of(load(), "[]").text, "plain");

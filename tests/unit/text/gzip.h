@@ -13,7 +13,8 @@ namespace dllm::test {
 // `text`, `times` times in a row, as one member. Costs the memory of the result alone.
 inline std::string gzip_repeated(std::string_view text, size_t times) {
   z_stream stream{};
-  if (deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
+  if (deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+    throw std::bad_alloc();
   std::string made, block;
   while (!text.empty() && block.size() < 65536 && block.size() / text.size() < times) block += text;
   const size_t in_block = text.empty() ? 1 : block.size() / text.size();
@@ -35,6 +36,8 @@ inline std::string gzip_repeated(std::string_view text, size_t times) {
   return made;
 }
 
-inline std::string gzip(std::string_view text) { return gzip_repeated(text, 1); }
+inline std::string gzip(std::string_view text) {
+  return gzip_repeated(text, 1);
+}
 
 } // namespace dllm::test

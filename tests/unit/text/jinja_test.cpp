@@ -124,7 +124,8 @@ TEST(Jinja, HostileTemplatesEnd) {
     EXPECT_EQ(refused(source).code(), Code::resource_exhausted) << source;
   }
   const std::string many(100'000, '(');
-  EXPECT_EQ(refused("{{ " + many + "1" + std::string(100'000, ')') + " }}").code(), Code::resource_exhausted);
+  EXPECT_EQ(refused("{{ " + many + "1" + std::string(100'000, ')') + " }}").code(),
+            Code::resource_exhausted);
   std::string sum = "{{ 1";
   for (int i = 0; i < 100'000; ++i) sum += "+1";
   EXPECT_EQ(refused(sum + " }}").code(), Code::resource_exhausted);

@@ -24,7 +24,8 @@ Options dataset_options(const char* json, const Schema& schema = dataset_schema(
   return options;
 }
 
-std::shared_ptr<Dataset> open_texts(const std::string& path, const char* json = "{}", Task* task = nullptr) {
+std::shared_ptr<Dataset> open_texts(const std::string& path, const char* json = "{}",
+                                    Task* task = nullptr) {
   return Dataset::open(path, nullptr, dataset_options(json), task);
 }
 
@@ -44,7 +45,8 @@ void expect_failure(Code code, const std::string& part, const std::function<void
     ADD_FAILURE() << "no error, expected " << part;
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), code) << e.text();
-    EXPECT_NE((e.text() + " " + e.hint()).find(part), std::string::npos) << e.text() << "\n" << e.hint();
+    EXPECT_NE((e.text() + " " + e.hint()).find(part), std::string::npos) << e.text() << "\n"
+                                                                         << e.hint();
   }
 }
 
@@ -57,7 +59,8 @@ void read_columns(const ReadJob& job, const RecordSink& sink) {
     for (int64_t i = 0; i < column; ++i) {
       const size_t tab = line.find('\t');
       if (tab == std::string_view::npos)
-        fail(Code::data_loss, "{} line {}: expected {} columns, found {}", text.path(), text.line(), column + 1, i + 1);
+        fail(Code::data_loss, "{} line {}: expected {} columns, found {}", text.path(), text.line(),
+             column + 1, i + 1);
       line.remove_prefix(tab + 1);
     }
     give_text(line.substr(0, line.find('\t')), sink);
@@ -67,11 +70,13 @@ void read_columns(const ReadJob& job, const RecordSink& sink) {
 const ReaderTable& table_with_columns() {
   static const ReaderTable table = [] {
     std::vector<Reader> readers = record_readers().all();
-    readers.insert(readers.begin(), {.name = "columns",
-                                     .endings = {".tsv"},
-                                     .recognizes = [](const FileHead& f) { return f.head.starts_with("#columns\t"); },
-                                     .options = {option_i64("column", 0, 0, 99, "the column to read")},
-                                     .read = read_columns});
+    readers.insert(
+        readers.begin(),
+        {.name = "columns",
+         .endings = {".tsv"},
+         .recognizes = [](const FileHead& f) { return f.head.starts_with("#columns\t"); },
+         .options = {option_i64("column", 0, 0, 99, "the column to read")},
+         .read = read_columns});
     return ReaderTable(std::move(readers));
   }();
   return table;
@@ -81,7 +86,8 @@ TEST(ReaderTable, TakesAFormatWithItsOptionsEndingsAndMagic) {
   static const Schema schema = make_dataset_schema(table_with_columns());
   Scratch scratch;
   const auto open = [&](const std::string& path, const char* json) {
-    return texts_of(*Dataset::open(path, nullptr, dataset_options(json, schema), nullptr, table_with_columns()));
+    return texts_of(*Dataset::open(path, nullptr, dataset_options(json, schema), nullptr,
+                                   table_with_columns()));
   };
   using Texts = std::vector<std::string>;
   const std::string tsv = scratch.write("d/a.tsv", "a\tb\nc\td\n");
@@ -92,10 +98,12 @@ TEST(ReaderTable, TakesAFormatWithItsOptionsEndingsAndMagic) {
   EXPECT_EQ(open(other, R"({"column": 1})"), (Texts{"x", "z"}));
   scratch.write("d/c.tsv.gz", test::gzip("e\tf\n"));
   EXPECT_EQ(open(scratch.path("d"), R"({"column": 1})"), (Texts{"b", "d", "x", "z", "f"}));
-  expect_failure(Code::data_loss, "a.tsv line 1: expected 3 columns, found 2", [&] { open(tsv, R"({"column": 2})"); });
+  expect_failure(Code::data_loss, "a.tsv line 1: expected 3 columns, found 2",
+                 [&] { open(tsv, R"({"column": 2})"); });
   // The library's own table does not have it.
   EXPECT_EQ(texts_of(tsv, R"({"rows": "line"})"), (Texts{"a\tb", "c\td"}));
-  expect_failure(Code::invalid_argument, "tokens", [&] { open_texts(tsv, R"({"format": "columns"})"); });
+  expect_failure(Code::invalid_argument, "tokens",
+                 [&] { open_texts(tsv, R"({"format": "columns"})"); });
 }
 
 TEST(ReaderTable, NamesItsFormatsWhereverTheyAreListed) {
@@ -104,19 +112,23 @@ TEST(ReaderTable, NamesItsFormatsWhereverTheyAreListed) {
   const OptionSpec& option = dataset_schema().find("format");
   EXPECT_EQ(option.choices.size(), names.size() + 1);
   for (const std::string& name : names)
-    EXPECT_NE(std::find(option.choices.begin(), option.choices.end(), name), option.choices.end()) << name;
+    EXPECT_NE(std::find(option.choices.begin(), option.choices.end(), name), option.choices.end())
+        << name;
   expect_failure(Code::not_found, "the formats are tokens, jsonl, fortunes, text",
                  [] { record_readers().find("parquet"); });
   Scratch scratch;
   const auto file = std::make_shared<const InputFile>(scratch.write("a.txt", "text"));
   const ReaderTable lines_alone({record_readers().find("jsonl")});
-  expect_failure(Code::invalid_argument, "format: jsonl", [&] { lines_alone.detect(file, nullptr); });
+  expect_failure(Code::invalid_argument, "format: jsonl",
+                 [&] { lines_alone.detect(file, nullptr); });
 }
 
 TEST(ReaderTable, DetectsByNameIndexAndMagic) {
   Scratch scratch;
   const auto detected = [&](const std::string& name, std::string_view content) {
-    return record_readers().detect(std::make_shared<const InputFile>(scratch.write(name, content)), nullptr).name;
+    return record_readers()
+        .detect(std::make_shared<const InputFile>(scratch.write(name, content)), nullptr)
+        .name;
   };
   scratch.write("wise.dat", "index");
   EXPECT_EQ(detected("a.txt", "text"), "text");
@@ -125,7 +137,8 @@ TEST(ReaderTable, DetectsByNameIndexAndMagic) {
   EXPECT_EQ(detected("a.ndjson", ""), "jsonl");
   EXPECT_EQ(detected("wise", "a\n%\n"), "fortunes");
   EXPECT_EQ(detected("rows", "dllmtok1 and more"), "tokens");
-  for (const char* name : {"a.jsonl.gz", "b.jsonl"}) EXPECT_EQ(detected(name, test::gzip("{}")), "jsonl") << name;
+  for (const char* name : {"a.jsonl.gz", "b.jsonl"})
+    EXPECT_EQ(detected(name, test::gzip("{}")), "jsonl") << name;
   EXPECT_EQ(detected("wise.gz", test::gzip("a\n%\n")), "fortunes");
   EXPECT_EQ(detected("a.txt.gz", test::gzip("text")), "text");
 }
@@ -136,9 +149,11 @@ TEST(ReaderTable, ATokenFileIsOpenedAlone) {
   data.add(R"({"text": "hello"})");
   make_directories(scratch.path("d"));
   data.save(scratch.path("d/rows.tok"), false, nullptr);
-  expect_failure(Code::invalid_argument, "rows.tok is of format tokens",
-                 [&] { Dataset::open(scratch.path("d"), make_byte_tokenizer(), Options(dataset_schema()), nullptr); });
-  const std::string packed = scratch.write("rows.tok.gz", test::gzip(read_text(scratch.path("d/rows.tok"))));
+  expect_failure(Code::invalid_argument, "rows.tok is of format tokens", [&] {
+    Dataset::open(scratch.path("d"), make_byte_tokenizer(), Options(dataset_schema()), nullptr);
+  });
+  const std::string packed =
+      scratch.write("rows.tok.gz", test::gzip(read_text(scratch.path("d/rows.tok"))));
   expect_failure(Code::invalid_argument, "gunzip", [&] { open_texts(packed); });
 }
 
@@ -149,15 +164,21 @@ TEST(Gzip, GivesTheRowsOfTheTextItHolds) {
     text += "line " + std::to_string(i * 7919 % 10007) + (i % 11 == 0 ? "\n\n" : "\n");
     rows += R"({"text": "row )" + std::to_string(i) + "\"}\n";
   }
-  for (const char* json : {"{}", R"({"rows": "line"})", R"({"rows": "paragraph"})", R"({"format": "fortunes"})"}) {
-    EXPECT_EQ(texts_of(scratch.write("a.txt.gz", test::gzip(text)), json), texts_of(scratch.write("a.txt", text), json));
+  for (const char* json :
+       {"{}", R"({"rows": "line"})", R"({"rows": "paragraph"})", R"({"format": "fortunes"})"}) {
+    EXPECT_EQ(texts_of(scratch.write("a.txt.gz", test::gzip(text)), json),
+              texts_of(scratch.write("a.txt", text), json));
   }
-  EXPECT_EQ(texts_of(scratch.write("b", test::gzip(text))), texts_of(scratch.path("a.txt"))); // whatever its name
-  EXPECT_EQ(texts_of(scratch.write("a.jsonl.gz", test::gzip(rows))), texts_of(scratch.write("a.jsonl", rows)));
+  EXPECT_EQ(texts_of(scratch.write("b", test::gzip(text))),
+            texts_of(scratch.path("a.txt"))); // whatever its name
+  EXPECT_EQ(texts_of(scratch.write("a.jsonl.gz", test::gzip(rows))),
+            texts_of(scratch.write("a.jsonl", rows)));
   EXPECT_EQ(texts_of(scratch.write("b.jsonl", test::gzip(rows))).size(), 60000u);
   // With a tokenizer a row ends where the text ends, not before the checksum.
-  const auto whole = Dataset::open(scratch.path("a.txt"), make_byte_tokenizer(), Options(dataset_schema()), nullptr);
-  const auto packed = Dataset::open(scratch.path("a.txt.gz"), make_byte_tokenizer(), Options(dataset_schema()), nullptr);
+  const auto whole = Dataset::open(scratch.path("a.txt"), make_byte_tokenizer(),
+                                   Options(dataset_schema()), nullptr);
+  const auto packed = Dataset::open(scratch.path("a.txt.gz"), make_byte_tokenizer(),
+                                    Options(dataset_schema()), nullptr);
   EXPECT_EQ(packed->tokens(), whole->tokens());
 }
 
@@ -165,23 +186,32 @@ TEST(Gzip, ReadsMembersInARowAndZerosBehindThem) {
   Scratch scratch;
   const std::string members = test::gzip("one\ntw") + test::gzip("") + test::gzip("o\nthree");
   using Texts = std::vector<std::string>;
-  EXPECT_EQ(texts_of(scratch.write("a.gz", members), R"({"rows": "line"})"), (Texts{"one", "two", "three"}));
-  EXPECT_EQ(texts_of(scratch.write("a.gz", members + std::string(100000, '\0')), R"({"rows": "line"})").size(), 3u);
+  EXPECT_EQ(texts_of(scratch.write("a.gz", members), R"({"rows": "line"})"),
+            (Texts{"one", "two", "three"}));
+  EXPECT_EQ(
+      texts_of(scratch.write("a.gz", members + std::string(100000, '\0')), R"({"rows": "line"})")
+          .size(),
+      3u);
   const std::string at = std::to_string(members.size());
-  for (const std::string& tail : {std::string("x"), std::string("\0x", 2), std::string("\0\x1F\x8B", 3)}) {
+  for (const std::string& tail :
+       {std::string("x"), std::string("\0x", 2), std::string("\0\x1F\x8B", 3)}) {
     const std::string path = scratch.write("a.gz", members + tail);
-    expect_failure(Code::data_loss, "a.gz: what follows the gzip data at byte " + at, [&] { open_texts(path); });
+    expect_failure(Code::data_loss, "a.gz: what follows the gzip data at byte " + at,
+                   [&] { open_texts(path); });
   }
   const std::string cut = scratch.write("a.gz", members + "\x1F\x8B");
-  expect_failure(Code::data_loss, "inside gzip data that begins at byte " + at, [&] { open_texts(cut); });
+  expect_failure(Code::data_loss, "inside gzip data that begins at byte " + at,
+                 [&] { open_texts(cut); });
 }
 
 TEST(Gzip, EveryCutAndEveryBrokenByteIsNamed) {
   Scratch scratch;
-  const std::string good = test::gzip("{\"text\": \"some words of a row\"}\n{\"text\": \"and others\"}\n");
+  const std::string good =
+      test::gzip("{\"text\": \"some words of a row\"}\n{\"text\": \"and others\"}\n");
   for (size_t size = 0; size < good.size(); ++size) {
     const std::string path = scratch.write("a.jsonl.gz", good.substr(0, size));
-    expect_failure(Code::data_loss, "a.jsonl.gz ends at byte " + std::to_string(size), [&] { open_texts(path); });
+    expect_failure(Code::data_loss, "a.jsonl.gz ends at byte " + std::to_string(size),
+                   [&] { open_texts(path); });
   }
   const std::vector<std::string> rows = texts_of(scratch.write("a.jsonl.gz", good));
   for (size_t i = 0; i < good.size(); ++i) {
@@ -195,7 +225,8 @@ TEST(Gzip, EveryCutAndEveryBrokenByteIsNamed) {
     expect_failure(Code::data_loss, "a.jsonl.gz", [&] { open_texts(path); });
   }
   const std::string text = scratch.write("a.gz", "no gzip data");
-  expect_failure(Code::data_loss, "a.gz: damaged gzip data near byte 2: incorrect header check", [&] { open_texts(text); });
+  expect_failure(Code::data_loss, "a.gz: damaged gzip data near byte 2: incorrect header check",
+                 [&] { open_texts(text); });
 }
 
 // Memory that a child needs to open `path`; it ends as `ends` wants it.
@@ -244,7 +275,8 @@ TEST(Gzip, ABombMeetsTheLimitsOfRowsInBoundedMemory) {
   const int64_t long_line = peak_of_opening(one, "{}", Code::resource_exhausted);
   EXPECT_GE(long_line, 0);
   EXPECT_LT(long_line, kMaxRecord + (kMaxRecord / 2));
-  for (const auto& [path, json] : {std::pair(blank, "{}"), std::pair(lines, R"({"rows": "line"})"), std::pair(lines, "{}")}) {
+  for (const auto& [path, json] :
+       {std::pair(blank, "{}"), std::pair(lines, R"({"rows": "line"})"), std::pair(lines, "{}")}) {
     const int64_t peak = peak_of_opening(path, json, Code::ok);
     EXPECT_GE(peak, 0) << path;
     EXPECT_LT(peak, 8 << 20) << path;
@@ -253,10 +285,12 @@ TEST(Gzip, ABombMeetsTheLimitsOfRowsInBoundedMemory) {
 
 TEST(Gzip, StopsBetweenPiecesThatHoldNoRow) {
   Scratch scratch;
-  const std::string blank = scratch.write("blank.jsonl.gz", test::gzip_repeated("\n", size_t{2} << 20));
+  const std::string blank =
+      scratch.write("blank.jsonl.gz", test::gzip_repeated("\n", size_t{2} << 20));
   std::string members;
   for (int i = 0; i < 3000; ++i) members += test::gzip("");
-  const std::string empty = scratch.write("empty.jsonl.gz", members + test::gzip("{\"text\": \"a\"}\n"));
+  const std::string empty =
+      scratch.write("empty.jsonl.gz", members + test::gzip("{\"text\": \"a\"}\n"));
   const auto read = [](const std::string& path, Task* task) {
     read_records(path, Options(dataset_schema()), record_readers(), task, [](Record) {});
   };
@@ -276,12 +310,15 @@ TEST(TextWindow, GivesTheSameLinesWhateverTheirLength) {
     lengths.push_back(size_t{1} << (i % 22)); // up to 2 MiB, over several windows
     text += std::string(lengths.back(), static_cast<char>('a' + i % 26)) + "\n";
   }
-  for (const std::string& path : {scratch.write("a", text), scratch.write("a.gz", test::gzip(text))}) {
-    TextWindow window(open_bytes(std::make_shared<const InputFile>(path), nullptr), int64_t{2} << 20);
+  for (const std::string& path :
+       {scratch.write("a", text), scratch.write("a.gz", test::gzip(text))}) {
+    TextWindow window(open_bytes(std::make_shared<const InputFile>(path), nullptr),
+                      int64_t{2} << 20);
     for (size_t i = 0; i < lengths.size(); ++i) {
       const auto line = window.next_line();
       ASSERT_TRUE(line.has_value());
-      EXPECT_TRUE(without_end(*line) == std::string(lengths[i], static_cast<char>('a' + i % 26))) << i;
+      EXPECT_TRUE(without_end(*line) == std::string(lengths[i], static_cast<char>('a' + i % 26)))
+          << i;
     }
     EXPECT_FALSE(window.next_line().has_value());
   }

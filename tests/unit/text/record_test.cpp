@@ -21,10 +21,11 @@ std::string error_of(const std::string& json) {
 
 TEST(Record, TakesTheMembersItNeeds) {
   const Record text = parse_record(
-      R"( {"id": 3, "meta": {"a": [1, {"text": "no"}, null]}, "text": "a\"\\\/\b\f\n\r\t\u00e9\ud83d\ude42"} )", "x",
-      RecordKeys());
+      R"( {"id": 3, "meta": {"a": [1, {"text": "no"}, null]}, "text": "a\"\\\/\b\f\n\r\t\u00e9\ud83d\ude42"} )",
+      "x", RecordKeys());
   EXPECT_EQ(text.text, "a\"\\/\b\f\n\r\t\u00e9\U0001F642");
-  const Record ids = parse_record(R"({"ids": [ 1 , 2,2147483647 ], "keep": [0,1,1]})", "x", RecordKeys());
+  const Record ids =
+      parse_record(R"({"ids": [ 1 , 2,2147483647 ], "keep": [0,1,1]})", "x", RecordKeys());
   EXPECT_EQ(ids.ids, (std::vector<int32_t>{1, 2, 2147483647}));
   EXPECT_EQ(ids.keep, (std::vector<uint8_t>{0, 1, 1}));
   const std::string chat = R"({"messages": [{"role": "user", "content": "hi"}], "a": 1})";
@@ -50,12 +51,14 @@ TEST(Record, StringsEndWhereTheyEnd) {
         std::string bad = plain;
         bad[at] = c;
         const std::string where = "is not valid JSON near byte " + std::to_string(11 + at);
-        EXPECT_NE(error_of("{\"text\": \"" + bad + "\"}").find(where), std::string::npos) << at << " of " << size;
+        EXPECT_NE(error_of("{\"text\": \"" + bad + "\"}").find(where), std::string::npos)
+            << at << " of " << size;
       }
       std::string broken = plain;
       broken[at] = '\xFF';
       const std::string where = "is not valid JSON near byte " + std::to_string(11 + at);
-      EXPECT_NE(error_of("{\"text\": \"" + broken + "\"}").find(where), std::string::npos) << at << " of " << size;
+      EXPECT_NE(error_of("{\"text\": \"" + broken + "\"}").find(where), std::string::npos)
+          << at << " of " << size;
     }
   }
 }
@@ -82,18 +85,21 @@ TEST(Record, NamesWhatIsWrong) {
     EXPECT_NE(error_of(json).find("a.jsonl line 3"), std::string::npos) << json;
     EXPECT_NE(error_of(json).find(part), std::string::npos) << json << ": " << error_of(json);
   }
-  EXPECT_NE(error_of(R"({"a": )" + std::string(64, '[') + std::string(64, ']') + "}").find("nested deeper than 64"),
+  EXPECT_NE(error_of(R"({"a": )" + std::string(64, '[') + std::string(64, ']') + "}")
+                .find("nested deeper than 64"),
             std::string::npos);
-  EXPECT_EQ(error_of(R"({"text": "", "a": )" + std::string(63, '[') + std::string(63, ']') + "}"), "");
+  EXPECT_EQ(error_of(R"({"text": "", "a": )" + std::string(63, '[') + std::string(63, ']') + "}"),
+            "");
 }
 
 // Bytes of lines, exchanged, dropped, doubled: both parsers agree on each.
 TEST(Record, AgreesWithAWholeParserOnBrokenLines) {
   const std::string seeds[] = {
       R"({"text": "caf\u00e9 \ud83d\ude42 \n", "n": [-0.5e+3, 0, 12, true, false, null, {}], "o": {"p": []}})",
-      "{\"text\": \"\xC3\xA9\xF0\x9F\x99\x82\", \"x\": \"\\\\\"}", R"({"ids": [1, 2, 30], "keep": [0, 1, 1]})",
-      R"({"prompt": "a", "response": "b", "z": 1.0})"};
-  constexpr char kBytes[] = {'"', '\\', '{', '}', '[', ']', ',', ':', '0', '-', '.', 'e', 'u', 't', ' ', '\n', '\x80', '\xC3'};
+      "{\"text\": \"\xC3\xA9\xF0\x9F\x99\x82\", \"x\": \"\\\\\"}",
+      R"({"ids": [1, 2, 30], "keep": [0, 1, 1]})", R"({"prompt": "a", "response": "b", "z": 1.0})"};
+  constexpr char kBytes[] = {'"', '\\', '{', '}', '[', ']', ',',  ':',    '0',
+                             '-', '.',  'e', 'u', 't', ' ', '\n', '\x80', '\xC3'};
   const Key key = make_key(11);
   uint64_t draw = 0;
   const auto below = [&](size_t n) { return static_cast<size_t>(random_bits_at(key, draw++)) % n; };

@@ -267,7 +267,8 @@ TEST(Tokenizer, ALongTextIsCancelledInEveryStage) {
 TEST(Normalizer, LongTextsAreTheSameInPieces) {
   const std::string unit = "Ae\xCC\x81 \xE3\x81\x8B\xE3\x82\x99 \xE4\xB8\xAD\xE6\x96\x87 "
                            "\xEA\xB0\x80\xE1\x86\xA8 \xEF\xAC\x81 ";
-  for (const char* type : {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "ByteLevel"}) {
+  for (const char* type :
+       {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "ByteLevel"}) {
     const auto normalizer = read_normalizer(TreeJson{{"type", type}}, "test");
     std::string once = unit;
     normalizer->apply(once);
@@ -304,11 +305,13 @@ TEST(SaveTokenizer, ReplacesItsOwnFilesAlone) {
     tokenizer->save(scratch.path("own.json"));
     tokenizer->save(scratch.path()); // a folder
   }
-  EXPECT_EQ(Tokenizer::load(scratch.path(), Options(tokenizer_schema()))->size(), tokenizer->size());
+  EXPECT_EQ(Tokenizer::load(scratch.path(), Options(tokenizer_schema()))->size(),
+            tokenizer->size());
   const std::string thesis = scratch.write("thesis.txt", "mine");
   refuses(thesis, thesis);
-  const std::string config = scratch.write("hub/tokenizer_config.json",
-                                           R"({"tokenizer_class": "LlamaTokenizer", "model_max_length": 8})");
+  const std::string config =
+      scratch.write("hub/tokenizer_config.json",
+                    R"({"tokenizer_class": "LlamaTokenizer", "model_max_length": 8})");
   refuses(scratch.path("hub"), config);
   EXPECT_EQ(list_directory(scratch.path("hub")), std::vector<std::string>{"tokenizer_config.json"});
   std::filesystem::create_symlink(scratch.path("own.json"), scratch.path("link.json"));

@@ -14,12 +14,14 @@ namespace {
 
 std::map<std::string, Tensor> numbers_of(const model::Model& model) {
   std::map<std::string, Tensor> made;
-  for (const std::string& name : model.params().names()) made[name] = model.params().read(name).clone();
+  for (const std::string& name : model.params().names())
+    made[name] = model.params().read(name).clone();
   return made;
 }
 
 bool equal_numbers(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && std::memcmp(a.bytes(), b.bytes(), static_cast<size_t>(a.byte_size())) == 0;
+  return a.shape() == b.shape() &&
+         std::memcmp(a.bytes(), b.bytes(), static_cast<size_t>(a.byte_size())) == 0;
 }
 
 std::shared_ptr<model::Model> wide_model(const char* dtype) {
@@ -30,7 +32,8 @@ std::shared_ptr<model::Model> wide_model(const char* dtype) {
   return model::new_model(tiny_engine(), config, options);
 }
 
-std::unique_ptr<Trainer> adapter_trainer(const std::shared_ptr<model::Model>& model, const Json& values) {
+std::unique_ptr<Trainer> adapter_trainer(const std::shared_ptr<model::Model>& model,
+                                         const Json& values) {
   return std::make_unique<Trainer>(model, noise::make_objective("mdlm"), trainer_options(values));
 }
 
@@ -45,7 +48,8 @@ TEST(TrainAdapters, OnlyTheyMove) {
     for (const auto& [name, value] : before)
       EXPECT_TRUE(equal_numbers(model->params().read(name), value)) << dtype << ' ' << name;
     for (const char* part : {"lora_A", "lora_B"}) {
-      const Tensor values = model->params().read(std::string("model.layers.1.mlp.up_proj.") + part + ".weight");
+      const Tensor values =
+          model->params().read(std::string("model.layers.1.mlp.up_proj.") + part + ".weight");
       double size = 0;
       for (const float x : values.as<float>()) size += std::abs(static_cast<double>(x));
       EXPECT_GT(size, 0) // B began as zeros

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/output_file.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "ckpt/checkpoint_folder.h"
 #include "tiny.h"
 #include "train/checkpoint.h"
@@ -49,7 +49,7 @@ std::string error_of(const std::function<void()>& call) {
 }
 
 class BackgroundSaveTest : public testing::Test {
- protected:
+protected:
   void SetUp() override {
     root_ = testing::TempDir() + "/dllm_background_" + std::to_string(getpid());
     remove_all(root_);
@@ -70,8 +70,10 @@ class BackgroundSaveTest : public testing::Test {
   std::string start(Trainer& trainer, const BatchSource* source) {
     return save_checkpoint(trainer, source, root_, save_options({{"wait", false}}));
   }
-  static void expect_same(const std::string& got, const std::string& want, const std::vector<const char*>& files) {
-    for (const char* file : files) EXPECT_EQ(read_text(join_path(got, file)), read_text(join_path(want, file))) << file;
+  static void expect_same(const std::string& got, const std::string& want,
+                          const std::vector<const char*>& files) {
+    for (const char* file : files)
+      EXPECT_EQ(read_text(join_path(got, file)), read_text(join_path(want, file))) << file;
   }
 
   std::string root_;
@@ -84,7 +86,8 @@ TEST_F(BackgroundSaveTest, HoldsTheMomentOfTheCallWhileTrainingGoesOn) {
   TextSource plain_source, source;
   plain->run(plain_source, 4);
   saved->run(source, 4);
-  const std::string want = save_checkpoint(*plain, &plain_source, other, save_options(Json::object()));
+  const std::string want =
+      save_checkpoint(*plain, &plain_source, other, save_options(Json::object()));
 
   hold_root();
   const std::string dir = start(*saved, &source);
@@ -98,8 +101,8 @@ TEST_F(BackgroundSaveTest, HoldsTheMomentOfTheCallWhileTrainingGoesOn) {
   saved->sync();
   ASSERT_TRUE(file_exists(dir));
   expect_same(dir, want,
-              {"model/config.json", "model/model.safetensors", "state/rank_000.safetensors", "state/layout.json",
-               "trainer.json", "COMMIT"});
+              {"model/config.json", "model/model.safetensors", "state/rank_000.safetensors",
+               "state/layout.json", "trainer.json", "COMMIT"});
   remove_all(other);
 }
 
@@ -109,14 +112,16 @@ TEST_F(BackgroundSaveTest, HoldsSumsOfAnUpdateThatIsNotApplied) {
   TextSource plain_source, source;
   plain->accumulate(*plain_source.next());
   saved->accumulate(*source.next());
-  const std::string want = save_checkpoint(*plain, &plain_source, other, save_options(Json::object()));
+  const std::string want =
+      save_checkpoint(*plain, &plain_source, other, save_options(Json::object()));
   hold_root();
   const std::string dir = start(*saved, &source);
   saved->accumulate(*source.next());
   saved->apply();
   free_root();
   saved->sync();
-  expect_same(dir, want, {"model/model.safetensors", "state/rank_000.safetensors", "state/layout.json"});
+  expect_same(dir, want,
+              {"model/model.safetensors", "state/rank_000.safetensors", "state/layout.json"});
   restore_checkpoint(*saved, &source, dir);
   EXPECT_EQ(saved->accumulated(), 1);
   remove_all(other);
@@ -151,7 +156,7 @@ TEST_F(BackgroundSaveTest, AFailureIsReportedOnce) {
   trainer->run(source, 1);
   spoil(1);
   start(*trainer, &source);
-  trainer->run(source, 1);  // goes on
+  trainer->run(source, 1); // goes on
   const std::string text = error_of([&] { trainer->sync(); });
   EXPECT_NE(text.find("step_000001 was not written: "), std::string::npos) << text;
   EXPECT_NE(text.find("no save wrote notes"), std::string::npos) << text;
@@ -160,7 +165,8 @@ TEST_F(BackgroundSaveTest, AFailureIsReportedOnce) {
   spoil(2);
   start(*trainer, &source);
   trainer->run(source, 1);
-  EXPECT_NE(error_of([&] { start(*trainer, &source); }).find("step_000002 was not written"), std::string::npos);
+  EXPECT_NE(error_of([&] { start(*trainer, &source); }).find("step_000002 was not written"),
+            std::string::npos);
   start(*trainer, &source);
   trainer->sync();
   EXPECT_EQ(ckpt::latest_checkpoint(root_)->step, 3);
@@ -188,7 +194,8 @@ TEST_F(BackgroundSaveTest, ReleaseWaitsAndLogsWhatWasNotReported) {
 }
 
 TEST_F(BackgroundSaveTest, ARunHasAllOnDiskWhenItEnds) {
-  auto trainer = tiny_trainer({{"root", root_}, {"save_every", 2}, {"keep_last", 2}, {"save_wait", false}});
+  auto trainer =
+      tiny_trainer({{"root", root_}, {"save_every", 2}, {"keep_last", 2}, {"save_wait", false}});
   TextSource source;
   std::vector<int64_t> steps;
   trainer->run(source, 7, [&](const Event& event) {
@@ -250,11 +257,12 @@ TEST(BackgroundSave, GivesUpWhatTheWriteHolds) {
   save.wait();
   EXPECT_EQ(outcome->load(), SaveState::written);
   EXPECT_EQ(held.use_count(), 1);
-  const auto failed = save.start("a write", [] { fail(Code::resource_exhausted, "the disk is full"); });
+  const auto failed =
+      save.start("a write", [] { fail(Code::resource_exhausted, "the disk is full"); });
   EXPECT_EQ(text_of(save.take_error()), "a write was not written: the disk is full");
   EXPECT_EQ(failed->load(), SaveState::failed);
   EXPECT_EQ(save.take_error(), nullptr);
 }
 
-}  // namespace
-}  // namespace dllm::train
+} // namespace
+} // namespace dllm::train

@@ -131,9 +131,10 @@ TEST_F(CheckpointTest, WhatDiffersIsNamed) {
   EXPECT_NE(refusal(untied).find("lm_head.weight"), std::string::npos);
   Options chosen(model::model_schema());
   chosen.set_i64("shift", 1);
-  Trainer shifted(model::new_model(tiny_engine(), tiny_config(), chosen), noise::make_objective("mdlm"),
-                  trainer_options());
-  EXPECT_NE(refusal(shifted).find("shift 0, this trainer 1"), std::string::npos) << refusal(shifted);
+  Trainer shifted(model::new_model(tiny_engine(), tiny_config(), chosen),
+                  noise::make_objective("mdlm"), trainer_options());
+  EXPECT_NE(refusal(shifted).find("shift 0, this trainer 1"), std::string::npos)
+      << refusal(shifted);
   // Another learning rate is no obstacle: the caller may want it.
   auto slower = tiny_trainer({{"lr", 1e-5}, {"warmup", 0}});
   restore_checkpoint(*slower, nullptr, dir);
@@ -143,7 +144,8 @@ TEST_F(CheckpointTest, WhatDiffersIsNamed) {
 
 // Whatever the optimizer keeps comes back: one array, none, and one in the middle of an update.
 TEST_F(CheckpointTest, SgdResumesToTheBit) {
-  for (const Json& own : {Json{{"momentum", 0.9}, {"nesterov", true}, {"ema", 0.8}}, Json{{"momentum", 0.0}}}) {
+  for (const Json& own :
+       {Json{{"momentum", 0.9}, {"nesterov", true}, {"ema", 0.8}}, Json{{"momentum", 0.0}}}) {
     remove_all(root_);
     Json options = own;
     options["optimizer"] = "sgd";
@@ -151,7 +153,8 @@ TEST_F(CheckpointTest, SgdResumesToTheBit) {
     TextSource source;
     std::vector<Batch> batches;
     for (int i = 0; i < 6; ++i) batches.push_back(*source.next());
-    auto whole = tiny_trainer(options), first = tiny_trainer(options), second = tiny_trainer(options);
+    auto whole = tiny_trainer(options), first = tiny_trainer(options),
+         second = tiny_trainer(options);
     for (Trainer* trainer : {whole.get(), first.get()}) {
       trainer->step(batches[0]);
       trainer->step(batches[1]);
@@ -187,8 +190,11 @@ TEST_F(CheckpointTest, AnotherOptimizerIsNamed) {
     }
     return "no error";
   };
-  EXPECT_NE(refusal(Json::object()).find("optimizer \"sgd\", this trainer \"adamw\""), std::string::npos);
-  EXPECT_NE(refusal({{"optimizer", "sgd"}, {"momentum", 0.9}}).find("momentum 0.5, this trainer 0.9"), std::string::npos);
+  EXPECT_NE(refusal(Json::object()).find("optimizer \"sgd\", this trainer \"adamw\""),
+            std::string::npos);
+  EXPECT_NE(
+      refusal({{"optimizer", "sgd"}, {"momentum", 0.9}}).find("momentum 0.5, this trainer 0.9"),
+      std::string::npos);
 }
 
 // Checkpoints of AdamW that were saved before there was a choice hold no name of an optimizer.
@@ -198,10 +204,12 @@ TEST_F(CheckpointTest, OlderOnesWithoutAnOptimizerRestore) {
   trainer->run(source, 2);
   const std::string dir = save(*trainer, &source), older_root = join_path(root_, "older");
   Json record = parse_json(read_text(join_path(dir, "trainer.json")), "trainer.json");
-  for (const char* key : {"optimizer", "momentum", "nesterov"}) ASSERT_EQ(record["options"].erase(key), 1u) << key;
+  for (const char* key : {"optimizer", "momentum", "nesterov"})
+    ASSERT_EQ(record["options"].erase(key), 1u) << key;
   make_directories(older_root);
   ckpt::CheckpointWriter writer(older_root, 2);
-  for (const char* file : {"model/config.json", "model/model.safetensors", "state/rank_000.safetensors", "state/layout.json"})
+  for (const char* file : {"model/config.json", "model/model.safetensors",
+                           "state/rank_000.safetensors", "state/layout.json"})
     write_file_atomic(writer.path(file), read_text(join_path(dir, file)));
   write_file_atomic(writer.path("trainer.json"), record.dump(1));
   const std::string older = writer.commit(0);
@@ -301,7 +309,8 @@ TEST_F(CheckpointTest, ACancelledSaveLeavesNothing) {
   const std::string root = join_path(root_, "cut");
   for (int64_t at = 1; at <= checks; ++at) {
     test::cancel_at(at, save_to(root));
-    ASSERT_TRUE(!file_exists(root) || list_directory(root).empty()) << "check " << at << " of " << checks;
+    ASSERT_TRUE(!file_exists(root) || list_directory(root).empty())
+        << "check " << at << " of " << checks;
   }
 }
 

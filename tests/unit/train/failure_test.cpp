@@ -86,8 +86,8 @@ TEST(LostState, IsReportedAtOnceByTrainerAndModelAndRestoredByACheckpoint) {
   Bed bed;
   bed.step();
   const test::TempFolder folder;
-  const std::string saved = save_checkpoint(*bed.trainer, &bed.source, folder.path(),
-                                            Options(checkpoint_schema()));
+  const std::string saved =
+      save_checkpoint(*bed.trainer, &bed.source, folder.path(), Options(checkpoint_schema()));
   const auto before = weights_of(*bed.model);
   bed.engine->watch->after_run = [] {
     throw graph::StateLost(Code::unavailable, "the device is gone", "half written");
@@ -102,7 +102,9 @@ TEST(LostState, IsReportedAtOnceByTrainerAndModelAndRestoredByACheckpoint) {
       [&] { bed.model->params().snapshot(); },
       [&] { weights_of(*bed.model); },
       [&] { model::forward(*bed.model, batch); },
-      [&] { save_checkpoint(*bed.trainer, nullptr, folder.path("other"), Options(checkpoint_schema())); },
+      [&] {
+        save_checkpoint(*bed.trainer, nullptr, folder.path("other"), Options(checkpoint_schema()));
+      },
       [&] { Trainer(bed.model, noise::make_objective("mdlm"), trainer_options()); }};
   for (const auto& use : uses) {
     const Error error = test::error_of(use);

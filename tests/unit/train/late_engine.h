@@ -113,8 +113,7 @@ public:
   graph::BufferRef upload(const Tensor& tensor, bool share) override {
     return wrap(inner_->upload(tensor, share));
   }
-  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain,
-                                 const Task* task) override {
+  graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain, const Task* task) override {
     return wrap(inner_->upload_weight(tensor, keep_plain, task));
   }
   int64_t device_count() const override { return 1; }

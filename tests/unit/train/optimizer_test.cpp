@@ -21,9 +21,10 @@ using Numbers = std::vector<float>;
 
 // The update of one parameter on bare arrays.
 class BareUpdate {
- public:
+public:
   BareUpdate(const std::string& name, const Json& values, Numbers parameter)
-      : optimizer_(find_optimizer(name)), options_(trainer_options(values)), engine_(tiny_engine()) {
+      : optimizer_(find_optimizer(name)), options_(trainer_options(values)),
+        engine_(tiny_engine()) {
     const auto graph = std::make_shared<graph::Graph>("update");
     const auto count = static_cast<int64_t>(parameter.size());
     model::ParamSpec layout{.name = "p", .role = model::ParamRole::weight, .element = {1, count}};
@@ -54,7 +55,8 @@ class BareUpdate {
   void step(const Numbers& gradient, float normalizer, float clip = INFINITY) {
     const UpdateInfo info{options_.f64("lr"), options_.f64("weight_decay"), ++number_};
     Numbers scalars;
-    for (const double value : optimizer_.step_scalars(options_, info)) scalars.push_back(static_cast<float>(value));
+    for (const double value : optimizer_.step_scalars(options_, info))
+      scalars.push_back(static_cast<float>(value));
     EXPECT_EQ(scalars.size(), optimizer_.scalars.size());
     scalars.resize(static_cast<size_t>(scalar_count(optimizer_)));
     scalars[optimizer_.scalars.size() + kClip] = clip;
@@ -68,9 +70,9 @@ class BareUpdate {
       arrays_[i].assign(read.as<float>().begin(), read.as<float>().end());
     }
   }
-  const std::vector<Numbers>& arrays() const { return arrays_; }  // parameter, state
+  const std::vector<Numbers>& arrays() const { return arrays_; } // parameter, state
 
- private:
+private:
   graph::BufferRef upload(const Numbers& values) {
     return engine_->upload(Tensor::from(Shape{static_cast<int64_t>(values.size())}, values));
   }
@@ -84,7 +86,7 @@ class BareUpdate {
 
 const Numbers kStart = {1.0f, -2.0f, 0.5f, 3.0f};
 const std::vector<Numbers> kGradients = {{4, -8, 2, 0.5f}, {-2, 6, 1, 1}, {8, 8, -8, 0}};
-constexpr float kTargets = 4;  // gradients are sums over so many
+constexpr float kTargets = 4; // gradients are sums over so many
 
 TEST(Optimizer, NamesAndScalarsAreTheirOwn) {
   std::set<std::string> names;
@@ -92,7 +94,8 @@ TEST(Optimizer, NamesAndScalarsAreTheirOwn) {
     EXPECT_TRUE(names.insert(optimizer.name).second) << optimizer.name;
     EXPECT_EQ(&find_optimizer(optimizer.name), &optimizer);
     const Options options = trainer_options({{"optimizer", optimizer.name}});
-    EXPECT_EQ(optimizer.step_scalars(options, {}).size(), optimizer.scalars.size()) << optimizer.name;
+    EXPECT_EQ(optimizer.step_scalars(options, {}).size(), optimizer.scalars.size())
+        << optimizer.name;
     for (const OptionSpec& row : optimizer.options) { // equal where two optimizers share a key
       const OptionSpec& shared = trainer_schema().find(row.key);
       EXPECT_EQ(shared.default_value, row.default_value) << row.key;
@@ -105,8 +108,8 @@ TEST(Optimizer, NamesAndScalarsAreTheirOwn) {
 }
 
 TEST(Optimizer, SgdIsItsFormula) {
-  for (const Json& values :
-       {Json{{"momentum", 0.0}}, Json{{"momentum", 0.9}}, Json{{"momentum", 0.9}, {"nesterov", true}}}) {
+  for (const Json& values : {Json{{"momentum", 0.0}}, Json{{"momentum", 0.9}},
+                             Json{{"momentum", 0.9}, {"nesterov", true}}}) {
     Json options = values;
     options["optimizer"] = "sgd";
     options["lr"] = 0.1;
@@ -132,7 +135,8 @@ TEST(Optimizer, SgdIsItsFormula) {
 }
 
 TEST(Optimizer, AdamWIsItsFormula) {
-  const Json options = {{"lr", 0.1}, {"beta1", 0.8}, {"beta2", 0.9}, {"eps", 1e-3}, {"weight_decay", 0.25}};
+  const Json options = {
+      {"lr", 0.1}, {"beta1", 0.8}, {"beta2", 0.9}, {"eps", 1e-3}, {"weight_decay", 0.25}};
   BareUpdate bare("adamw", options, kStart);
   std::vector<double> p(kStart.begin(), kStart.end()), m(kStart.size()), v(kStart.size());
   double t = 0;
@@ -143,7 +147,8 @@ TEST(Optimizer, AdamWIsItsFormula) {
       const double g = gradient[i] / kTargets;
       m[i] = 0.8 * m[i] + 0.2 * g;
       v[i] = 0.9 * v[i] + 0.1 * g * g;
-      const double move = m[i] / (1 - std::pow(0.8, t)) / (std::sqrt(v[i] / (1 - std::pow(0.9, t))) + 1e-3);
+      const double move =
+          m[i] / (1 - std::pow(0.8, t)) / (std::sqrt(v[i] / (1 - std::pow(0.9, t))) + 1e-3);
       p[i] -= 0.1 * (move + 0.25 * p[i]);
       EXPECT_NEAR(bare.arrays()[0][i], p[i], 2e-6) << i;
     }
@@ -152,7 +157,7 @@ TEST(Optimizer, AdamWIsItsFormula) {
 
 TEST(Optimizer, ClippingScalesTheGradient) {
   BareUpdate bare("sgd", {{"optimizer", "sgd"}, {"lr", 1.0}, {"weight_decay", 0.0}}, {0, 0});
-  bare.step({6, 8}, 1, 5);  // norm 10
+  bare.step({6, 8}, 1, 5); // norm 10
   EXPECT_NEAR(bare.arrays()[0][0], -3, 1e-6);
   EXPECT_NEAR(bare.arrays()[0][1], -4, 1e-6);
 }
@@ -189,26 +194,34 @@ std::string refusal(const Json& values) {
 
 TEST(Optimizer, OptionsOfAnotherOneAreErrors) {
   const std::string text = refusal({{"momentum", 0.9}});
-  EXPECT_NE(text.find("momentum is one of optimizer sgd, this trainer has adamw"), std::string::npos) << text;
-  EXPECT_NE(refusal({{"optimizer", "sgd"}, {"beta2", 0.5}}).find("beta2 is one of optimizer adamw"), std::string::npos);
-  EXPECT_NE(refusal({{"optimizer", "sgd"}, {"nesterov", true}}).find("nesterov needs a momentum"), std::string::npos);
+  EXPECT_NE(text.find("momentum is one of optimizer sgd, this trainer has adamw"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(refusal({{"optimizer", "sgd"}, {"beta2", 0.5}}).find("beta2 is one of optimizer adamw"),
+            std::string::npos);
+  EXPECT_NE(refusal({{"optimizer", "sgd"}, {"nesterov", true}}).find("nesterov needs a momentum"),
+            std::string::npos);
   EXPECT_EQ(refusal({{"optimizer", "sgd"}, {"momentum", 0.5}, {"nesterov", true}}), "no error");
   // Also at their default.
-  EXPECT_NE(refusal({{"optimizer", "sgd"}, {"beta1", 0.9}}).find("beta1 is one of optimizer adamw"), std::string::npos);
-  EXPECT_NE(refusal({{"momentum", 0.0}}).find("momentum is one of optimizer sgd"), std::string::npos);
+  EXPECT_NE(refusal({{"optimizer", "sgd"}, {"beta1", 0.9}}).find("beta1 is one of optimizer adamw"),
+            std::string::npos);
+  EXPECT_NE(refusal({{"momentum", 0.0}}).find("momentum is one of optimizer sgd"),
+            std::string::npos);
   // Copies of all effective options have every key.
   EXPECT_EQ(refusal(Options(trainer_schema()).to_json()), "no error");
   // A trainer refuses before it changes the model.
   const auto model = tiny_model();
   const int64_t version = model->version();
-  EXPECT_THROW(Trainer(model, noise::make_objective("mdlm"), trainer_options({{"momentum", 0.9}})), Error);
+  EXPECT_THROW(Trainer(model, noise::make_objective("mdlm"), trainer_options({{"momentum", 0.9}})),
+               Error);
   EXPECT_EQ(model->version(), version);
 }
 
 // --- arrays with shapes of their own ---
 
 model::ParamSpec matrix(Shape element, std::vector<model::ParamPiece> pieces) {
-  model::ParamSpec spec{.name = "m", .role = model::ParamRole::weight, .layers = 2, .element = std::move(element)};
+  model::ParamSpec spec{
+      .name = "m", .role = model::ParamRole::weight, .layers = 2, .element = std::move(element)};
   spec.pieces = std::move(pieces);
   return spec;
 }
@@ -220,7 +233,8 @@ TEST(Optimizer, FactoredLayoutsFollowTheLogicalTensors) {
   EXPECT_EQ(per_column(fused).shape(), (Shape{2, 2, 5}));
   EXPECT_EQ(per_row(fused).logical_shape(per_row(fused).pieces[1]), (Shape{4}));
   EXPECT_EQ(per_column(fused).logical_shape(per_column(fused).pieces[1]), (Shape{1, 5}));
-  const model::ParamSpec experts = matrix({3, 4, 5}, {{"e.{}.0", 1, false}, {"e.{}.1", 1, false}, {"e.{}.2", 1, false}});
+  const model::ParamSpec experts =
+      matrix({3, 4, 5}, {{"e.{}.0", 1, false}, {"e.{}.1", 1, false}, {"e.{}.2", 1, false}});
   EXPECT_EQ(per_row(experts).shape(), (Shape{2, 3, 4}));
   EXPECT_EQ(per_column(experts).shape(), (Shape{2, 3, 5}));
   for (const model::ParamSpec& spec : {fused, experts}) {
@@ -229,10 +243,11 @@ TEST(Optimizer, FactoredLayoutsFollowTheLogicalTensors) {
       float next = 0;
       for (float& value : physical.mutable_as<float>()) value = next++;
       std::map<std::string, Tensor> parts;
-      for (const auto& [name, tensor] : model::split_physical(layout, physical)) parts[name] = tensor;
+      for (const auto& [name, tensor] : model::split_physical(layout, physical))
+        parts[name] = tensor;
       EXPECT_EQ(parts.size(), 2 * spec.pieces.size());
-      const Tensor joined =
-          model::join_logical(layout, DType::f32, [&](const std::string& name) { return parts.at(name); });
+      const Tensor joined = model::join_logical(
+          layout, DType::f32, [&](const std::string& name) { return parts.at(name); });
       EXPECT_TRUE(std::ranges::equal(joined.as<float>(), physical.as<float>()));
     }
   }
@@ -247,23 +262,28 @@ std::vector<StateArray> factored_state(const Options&, const model::ParamSpec& p
   return {{"rows", per_row(parameter)}, {"columns", per_column(parameter)}};
 }
 
-std::vector<double> factored_scalars(const Options&, const UpdateInfo& info) { return {info.lr, 0.5}; }
+std::vector<double> factored_scalars(const Options&, const UpdateInfo& info) {
+  return {info.lr, 0.5};
+}
 
-std::vector<ParameterOutputs> factored_graph(const UpdateContext& context, std::span<const ParameterInputs> all) {
+std::vector<ParameterOutputs> factored_graph(const UpdateContext& context,
+                                             std::span<const ParameterInputs> all) {
   const graph::Value lr = scalar_at(context.scalars, 0), decay = scalar_at(context.scalars, 1);
   const graph::Value rest = graph::subtract(graph::scalar(context.graph, 1.0f), decay);
   std::vector<ParameterOutputs> made;
   for (const ParameterInputs& in : all) {
     const graph::Value g = scaled_gradient(context, in.gradient), square = graph::multiply(g, g);
     const auto mean = [&](graph::Value old, graph::Value fresh) {
-      return graph::add(graph::multiply(old, decay), graph::multiply(graph::reshape(fresh, old.shape()), rest));
+      return graph::add(graph::multiply(old, decay),
+                        graph::multiply(graph::reshape(fresh, old.shape()), rest));
     };
     ParameterOutputs next;
     const int64_t axes = in.parameter.rank();
     if (in.state.size() == 1) {
       next.state = {mean(in.state[0], square)};
     } else {
-      next.state = {mean(in.state[0], graph::sum(square, {axes - 1})), mean(in.state[1], graph::sum(square, {axes - 2}))};
+      next.state = {mean(in.state[0], graph::sum(square, {axes - 1})),
+                    mean(in.state[1], graph::sum(square, {axes - 2}))};
     }
     next.parameter = graph::subtract(in.parameter, graph::multiply(g, lr));
     made.push_back(next);
@@ -272,8 +292,11 @@ std::vector<ParameterOutputs> factored_graph(const UpdateContext& context, std::
 }
 
 TEST(Optimizer, FactoredMomentsAreStatedCompiledAndSaved) {
-  const Optimizer factored{.name = "factored", .scalars = {{"lr", 0}, {"decay", 1}}, .state = factored_state,
-                           .step_scalars = factored_scalars, .update = factored_graph};
+  const Optimizer factored{.name = "factored",
+                           .scalars = {{"lr", 0}, {"decay", 1}},
+                           .state = factored_state,
+                           .step_scalars = factored_scalars,
+                           .update = factored_graph};
   const auto engine = tiny_engine();
   const auto model = tiny_model(engine);
   model->params().make_masters();
@@ -291,7 +314,8 @@ TEST(Optimizer, FactoredMomentsAreStatedCompiledAndSaved) {
   TextSource source;
   const Batch rows = *source.next();
   const Batch feed = objective->feed(
-      objective->prepare(rows, 1, 0, noise::prepare_context(*objective, model->config())), model->config());
+      objective->prepare(rows, 1, 0, noise::prepare_context(*objective, model->config())),
+      model->config());
   const TrainProgram program(spec, ProgramKind::fused, feed);
   std::vector<graph::BufferRef> state;
   for (const StateEntry& entry : spec.state)
@@ -312,7 +336,8 @@ TEST(Optimizer, FactoredMomentsAreStatedCompiledAndSaved) {
 }
 
 TEST(Optimizer, SgdLearnsATinyText) {
-  auto trainer = tiny_trainer({{"optimizer", "sgd"}, {"lr", 0.5}, {"momentum", 0.9}, {"nesterov", true}});
+  auto trainer =
+      tiny_trainer({{"optimizer", "sgd"}, {"lr", 0.5}, {"momentum", 0.9}, {"nesterov", true}});
   TextSource source, held;
   held.seek(1000);
   const double before = trainer->eval(held, 8);
@@ -323,7 +348,8 @@ TEST(Optimizer, SgdLearnsATinyText) {
   EXPECT_EQ(told.at("name"), "sgd");
   ASSERT_EQ(told.at("arrays").size(), 1u);
   EXPECT_EQ(told.at("arrays")[0].at("name"), "momentum");
-  EXPECT_EQ(told.at("arrays")[0].at("bytes"), 4 * trainer->model("live")->params().parameter_count());
+  EXPECT_EQ(told.at("arrays")[0].at("bytes"),
+            4 * trainer->model("live")->params().parameter_count());
 }
 
 TEST(Optimizer, SgdHalvesAccumulatedEqualOneBatch) {
@@ -346,5 +372,5 @@ TEST(Optimizer, SgdHalvesAccumulatedEqualOneBatch) {
   }
 }
 
-}  // namespace
-}  // namespace dllm::train
+} // namespace
+} // namespace dllm::train

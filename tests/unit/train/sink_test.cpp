@@ -1,5 +1,5 @@
-#include "train/sink.h"
 #include "train/options.h"
+#include "train/sink.h"
 
 #include "base/error.h"
 #include "base/files.h"
@@ -32,8 +32,8 @@ Event step(int64_t number) {
 
 TEST(ConsoleSink, TheLineTellsWhatMatters) {
   const std::string line = progress_line(step(25), {25, 100, 30.0, 25}, 120);
-  for (const char* part : {"step 25", "[####............]", "25 %", "loss 2.5000",
-                           "lr 3.00e-04", "12.3k tok/s", "mfu 41 %", "eta 1:30"}) {
+  for (const char* part : {"step 25", "[####............]", "25 %", "loss 2.5000", "lr 3.00e-04",
+                           "12.3k tok/s", "mfu 41 %", "eta 1:30"}) {
     EXPECT_NE(line.find(part), std::string::npos) << part << " in: " << line;
   }
 }

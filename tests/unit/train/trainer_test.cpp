@@ -61,7 +61,8 @@ TEST(Trainer, ThreadsChangeNoBit) {
 TEST(Trainer, ThreadsOfOpenMpChangeNoBit) {
   if (!has_openmp()) GTEST_SKIP() << "this build has no threads of OpenMP";
   const auto trained = [](const char* thread_pool) {
-    Trainer trainer(tiny_model(tiny_engine(2, thread_pool)), noise::make_objective("mdlm"), trainer_options());
+    Trainer trainer(tiny_model(tiny_engine(2, thread_pool)), noise::make_objective("mdlm"),
+                    trainer_options());
     TextSource source;
     const double before = trainer.eval(source, 3); // forward passes
     source.seek(0);
@@ -373,8 +374,7 @@ TEST(Trainer, AStepCancelledAnywhereDoesNotCount) {
   auto cut = tiny_trainer({{"ema", 0.9}}), whole = tiny_trainer({{"ema", 0.9}});
   const Batch batch = *source.next();
   const auto before = weights_of(*cut);
-  const int64_t checks =
-      test::count_checks([&](const Task* task) { whole->step(batch, task); });
+  const int64_t checks = test::count_checks([&](const Task* task) { whole->step(batch, task); });
   EXPECT_GT(checks, 50); // every kernel, forward and backward
   for (int64_t at = 1; at <= checks; ++at) {
     test::cancel_at(at, [&](const Task* task) { cut->step(batch, task); });

@@ -1,6 +1,6 @@
 #include "cpu/kernels/attention/attention.h"
-#include "cpu/kernels/rows/rows.h"
 #include "cpu/kernel.h"
+#include "cpu/kernels/rows/rows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -244,8 +244,10 @@ constexpr KernelEntry kAttentionKernels[] = {
     {"attention", make_attention},
 };
 
-}  // namespace
+} // namespace
 
-KernelList attention_kernels() { return kAttentionKernels; }
+KernelList attention_kernels() {
+  return kAttentionKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -165,4 +165,4 @@ struct KeyRows {
                     int64_t* stride) const;
 };
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -1,6 +1,6 @@
+#include "cpu/kernel.h"
 #include "cpu/kernels/attention/attention.h"
 #include "cpu/kernels/rows/rows.h"
-#include "cpu/kernel.h"
 
 #include <cmath>
 #include <limits>
@@ -16,7 +16,7 @@ struct GradScratch {
   ScratchLayout layout;
   int64_t keys, keys_transposed, values; // panels of (keys, dim), (dim, keys), (keys, vdim)
   int64_t queries_transposed,
-      douts_transposed;        // panels of (dim, block), (vdim, block): chains over queries
+      douts_transposed;    // panels of (dim, block), (vdim, block): chains over queries
   int64_t scores, dscores; // (block, 64)
 
   explicit GradScratch(const AttentionShape& s) {
@@ -69,8 +69,8 @@ private:
     const float* q = in(0) + s_.q_at(b_, first, head);
     const float* dout = in(5) + s_.out_at(b_, first, head);
     const float* out = in(3) + s_.out_at(b_, first, head);
-    pack_transposed(DType::f32, q, s_.heads * s_.dim, s_.dim, count_, scratch_ + at_.queries_transposed,
-                    nullptr);
+    pack_transposed(DType::f32, q, s_.heads * s_.dim, s_.dim, count_,
+                    scratch_ + at_.queries_transposed, nullptr);
     pack_transposed(DType::f32, dout, s_.heads * s_.vdim, s_.vdim, count_,
                     scratch_ + at_.douts_transposed, nullptr);
     for (int64_t r = 0; r < count_; ++r) {
@@ -111,7 +111,8 @@ private:
     Gemm to_query; // dq += ds k
     to_query.a = ds;
     to_query.a_stride = kKeyTile;
-    to_query.b = scratch_ + at_.keys_transposed + key * kPanel * static_cast<int64_t>(sizeof(float));
+    to_query.b =
+        scratch_ + at_.keys_transposed + key * kPanel * static_cast<int64_t>(sizeof(float));
     to_query.b_chain = s_.keys;
     to_query.c = call_.outputs[0].out<float>() + s_.q_at(b_, first_, head_);
     to_query.c_stride = s_.heads * s_.dim;
@@ -119,9 +120,9 @@ private:
     to_query.accumulate = true;
     gemm_serial(to_query);
     add_transposed(ds, width, at_.queries_transposed, s_.dim,
-               call_.outputs[1].out<float>() + s_.k_at(b_, kv_), key);
+                   call_.outputs[1].out<float>() + s_.k_at(b_, kv_), key);
     add_transposed(p, width, at_.douts_transposed, s_.vdim,
-               call_.outputs[2].out<float>() + s_.v_at(b_, kv_), key);
+                   call_.outputs[2].out<float>() + s_.v_at(b_, kv_), key);
   }
 
   // p <- exp(score - lse), ds <- p (dp - sum dout out) scale; both exactly 0 where masked.
@@ -139,7 +140,7 @@ private:
   // to (keys, n) rows [key, key + width) += a^T b, a (count, 64), b the panels of the block at
   // `panels`.
   void add_transposed(const float* a, int64_t width, int64_t panels, int64_t n, float* to,
-                  int64_t key) const {
+                      int64_t key) const {
     Gemm gemm;
     gemm.a = a;
     gemm.a_stride = 1;
@@ -193,8 +194,10 @@ constexpr KernelEntry kAttentionGradKernels[] = {
     {"attention_grad", make_attention_grad},
 };
 
-}  // namespace
+} // namespace
 
-KernelList attention_grad_kernels() { return kAttentionGradKernels; }
+KernelList attention_grad_kernels() {
+  return kAttentionGradKernels;
+}
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -110,4 +110,4 @@ Gemm AttentionShape::score_product(const float* q, int64_t q_stride, int64_t row
   return gemm;
 }
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

@@ -93,7 +93,7 @@ float SumOfSquares(const float* x, int64_t n) {
   });
 }
 
-}  // namespace dllm::cpu::HWY_NAMESPACE
+} // namespace dllm::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif

@@ -88,4 +88,4 @@ private:
 float exact_exp(float x);
 float exact_log(float x);
 
-}  // namespace dllm::cpu
+} // namespace dllm::cpu

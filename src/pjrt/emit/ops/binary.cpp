@@ -145,4 +145,4 @@ EmitterList binary_emitters() {
   return kBinaryEmitters;
 }
 
-}  // namespace dllm::pjrt::hlo::ops
+} // namespace dllm::pjrt::hlo::ops

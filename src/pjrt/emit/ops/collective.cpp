@@ -110,15 +110,12 @@ static void emit_axis_index(EmitCall& call) {
 
 EmitterList collective_emitters() {
   static constexpr EmitterEntry kCollectiveEmitters[] = {
-      {"all_gather", emit_all_gather},
-      {"all_reduce", emit_all_reduce},
-      {"all_reduce_max", emit_all_reduce_max},
-      {"all_to_all", emit_all_to_all},
-      {"axis_index", emit_axis_index},
-      {"permute", emit_permute},
+      {"all_gather", emit_all_gather},         {"all_reduce", emit_all_reduce},
+      {"all_reduce_max", emit_all_reduce_max}, {"all_to_all", emit_all_to_all},
+      {"axis_index", emit_axis_index},         {"permute", emit_permute},
       {"reduce_scatter", emit_reduce_scatter},
   };
   return kCollectiveEmitters;
 }
 
-}  // namespace dllm::pjrt::hlo::ops
+} // namespace dllm::pjrt::hlo::ops

@@ -76,14 +76,10 @@ static void emit_random_bits(EmitCall& call) {
 
 EmitterList constant_emitters() {
   static constexpr EmitterEntry kConstantEmitters[] = {
-      {"barrier", emit_barrier},
-      {"constant", emit_constant},
-      {"iota", emit_iota},
-      {"random_bits", emit_random_bits},
-      {"stop_gradient", emit_same},
-      {"vary", emit_same},
+      {"barrier", emit_barrier},         {"constant", emit_constant},  {"iota", emit_iota},
+      {"random_bits", emit_random_bits}, {"stop_gradient", emit_same}, {"vary", emit_same},
   };
   return kConstantEmitters;
 }
 
-}  // namespace dllm::pjrt::hlo::ops
+} // namespace dllm::pjrt::hlo::ops

@@ -62,4 +62,4 @@ EmitterList convert_emitters() {
   return kConvertEmitters;
 }
 
-}  // namespace dllm::pjrt::hlo::ops
+} // namespace dllm::pjrt::hlo::ops

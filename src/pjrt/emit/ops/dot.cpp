@@ -72,4 +72,4 @@ EmitterList dot_emitters() {
   return kDotEmitters;
 }
 
-}  // namespace dllm::pjrt::hlo::ops
+} // namespace dllm::pjrt::hlo::ops

@@ -153,4 +153,4 @@ EmitterList index_emitters() {
   return kIndexEmitters;
 }
 
-}  // namespace dllm::pjrt::hlo::ops
+} // namespace dllm::pjrt::hlo::ops

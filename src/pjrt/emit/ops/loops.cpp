@@ -141,4 +141,4 @@ EmitterList loops_emitters() {
   return kLoopsEmitters;
 }
 
-}  // namespace dllm::pjrt::hlo::ops
+} // namespace dllm::pjrt::hlo::ops

@@ -82,4 +82,4 @@ EmitterList movement_emitters() {
   return kMovementEmitters;
 }
 
-}  // namespace dllm::pjrt::hlo::ops
+} // namespace dllm::pjrt::hlo::ops

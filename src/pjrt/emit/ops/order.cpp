@@ -154,4 +154,4 @@ EmitterList order_emitters() {
   return kOrderEmitters;
 }
 
-}  // namespace dllm::pjrt::hlo::ops
+} // namespace dllm::pjrt::hlo::ops

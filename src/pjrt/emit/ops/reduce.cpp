@@ -68,4 +68,4 @@ EmitterList reduce_emitters() {
   return kReduceEmitters;
 }
 
-}  // namespace dllm::pjrt::hlo::ops
+} // namespace dllm::pjrt::hlo::ops

@@ -26,20 +26,13 @@ template <size_t N> Ssa polynomial(Writer& w, const Ssa& x, const std::array<flo
 
 // Ours, and the StableHLO operation of the same meaning.
 constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-    {"absolute", "abs"},
-    {"cos", "cosine"},
-    {"exp", "exponential"},
-    {"expm1", "exponential_minus_one"},
-    {"floor", "floor"},
-    {"log", "log"},
-    {"log1p", "log_plus_one"},
-    {"logistic", "logistic"},
-    {"negate", "negate"},
-    {"round", "round_nearest_even"},
-    {"rsqrt", "rsqrt"},
-    {"sign", "sign"},
-    {"sin", "sine"},
-    {"sqrt", "sqrt"},
+    {"absolute", "abs"},       {"cos", "cosine"},
+    {"exp", "exponential"},    {"expm1", "exponential_minus_one"},
+    {"floor", "floor"},        {"log", "log"},
+    {"log1p", "log_plus_one"}, {"logistic", "logistic"},
+    {"negate", "negate"},      {"round", "round_nearest_even"},
+    {"rsqrt", "rsqrt"},        {"sign", "sign"},
+    {"sin", "sine"},           {"sqrt", "sqrt"},
     {"tanh", "tanh"},
 };
 
@@ -82,16 +75,17 @@ void emit_erf_inv(EmitCall& call) {
 }
 
 std::vector<EmitterEntry> unary_entries() {
-  std::vector<EmitterEntry> entries = {{"erf", emit_erf}, {"erf_inv", emit_erf_inv}, {"is_finite", emit_is_finite}};
+  std::vector<EmitterEntry> entries = {
+      {"erf", emit_erf}, {"erf_inv", emit_erf_inv}, {"is_finite", emit_is_finite}};
   for (const auto& [ours, theirs] : kNames) entries.push_back({ours, emit_unary});
   return entries;
 }
 
-}  // namespace
+} // namespace
 
 EmitterList unary_emitters() {
   static const std::vector<EmitterEntry> entries = unary_entries();
   return entries;
 }
 
-}  // namespace dllm::pjrt::hlo::ops
+} // namespace dllm::pjrt::hlo::ops

@@ -98,7 +98,8 @@ void add_attention(Cases& c) {
       AttentionOptions options;
       options.softcap = capped ? 3.0f : 0.0f;
       const Value q = b.f({2, 5, 4, 3}), k = b.f({2, 5, 2, 3});
-      return Values{attention_parts(q, k, b.fixed({2, 5, 2, 4}), Mask::causal(), options).log_sum_exp};
+      return Values{
+          attention_parts(q, k, b.fixed({2, 5, 2, 4}), Mask::causal(), options).log_sum_exp};
     });
   }
   c.add("attention", "long", [](B& b) {

@@ -9,7 +9,9 @@ void add_mesh(Cases& c) {
   const AxisSet data(Axis::data);
   c.add("vary", "", [&](B& b) { return Values{all_reduce(vary(b.f({3, 5}), data), data)}; });
   c.add("all_reduce", "", [&](B& b) { return Values{all_reduce(vary(b.f({3, 5}), data), data)}; });
-  c.add("all_reduce_max", "", [&](B& b) { return Values{all_reduce_max(vary(b.f({3, 5}), data), data)}; });
+  c.add("all_reduce_max", "", [&](B& b) {
+    return Values{all_reduce_max(vary(b.f({3, 5}), data), data)};
+  });
   c.add("all_gather", "equal", [&](B& b) {
     return Values{all_gather(vary(b.f({3, 5}), data), Axis::data, 1, 1, true)};
   });

@@ -30,7 +30,8 @@ void add_head(Cases& c) {
           const Value scale = form.weight == DType::i8 ? b.fixed({11}, 0, 0.02) : Value{};
           const Value targets = b.ints({6}, {0, 10, -1, 4, 11, 7}),
                       count = form.count ? b.ints({}, {5}) : Value{};
-          const Value nll = linear_cross_entropy(x, weight, bias, scale, targets, count, form.softcap);
+          const Value nll =
+              linear_cross_entropy(x, weight, bias, scale, targets, count, form.softcap);
           const Node& node = b.graph().nodes()[static_cast<size_t>(b.graph().producer(nll.id))];
           return Values{nll, b.graph().value(node.outputs[1])};
         },
@@ -84,8 +85,8 @@ void add_head(Cases& c) {
           in.shaped = true;
           in.nucleus_first = form.bias;
           const TokenStatistics s = token_statistics(in, 3);
-          return Values{s.argmax,  s.max_prob,  s.log_sum_exp, s.entropy,
-                        s.top_ids, s.top_probs, s.draw,        s.draw_prob,
+          return Values{s.argmax,      s.max_prob,      s.log_sum_exp,   s.entropy,
+                        s.top_ids,     s.top_probs,     s.draw,          s.draw_prob,
                         s.shaped_prob, s.shaped_margin, s.shaped_entropy};
         },
         0);

@@ -149,18 +149,10 @@ Results op_random_bits(const LocalCall& call) {
 }
 
 constexpr Entry kTable[] = {
-    {"sum", op_reduce},
-    {"max", op_reduce},
-    {"min", op_reduce},
-    {"argmax", op_argmax},
-    {"cumsum", op_cumsum},
-    {"sort", op_sort},
-    {"top_k", op_top_k},
-    {"take", op_take},
-    {"take_along", op_take_along},
-    {"scatter_add", op_scatter},
-    {"scatter_set", op_scatter},
-    {"random_bits", op_random_bits},
+    {"sum", op_reduce},          {"max", op_reduce},          {"min", op_reduce},
+    {"argmax", op_argmax},       {"cumsum", op_cumsum},       {"sort", op_sort},
+    {"top_k", op_top_k},         {"take", op_take},           {"take_along", op_take_along},
+    {"scatter_add", op_scatter}, {"scatter_set", op_scatter}, {"random_bits", op_random_bits},
 };
 
 } // namespace

@@ -17,7 +17,8 @@ Results op_dot(const LocalCall& call) {
   Array z = empty(call.result());
   const int64_t batch = m * n == 0 ? 0 : z.type.shape.count() / (m * n);
   for (int64_t b = 0; b < batch; ++b) {
-    const Eigen::Map<const Matrix> left(x.data.data() + b * m * k, m, k), right(y.data.data() + b * k * n, k, n);
+    const Eigen::Map<const Matrix> left(x.data.data() + b * m * k, m, k),
+        right(y.data.data() + b * k * n, k, n);
     Eigen::Map<Matrix>(z.data.data() + b * m * n, m, n).noalias() = left * right;
   }
   return {z};
