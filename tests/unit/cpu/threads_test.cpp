@@ -5,6 +5,7 @@
 #include "unit/cpu/run_graph.h"
 #include "unit/cpu/run_kernel.h"
 
+#include <nlohmann/json.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -16,8 +16,8 @@ namespace {
 using decode::Decoder;
 
 // Of equal length: a compiler takes its time for every shape.
-const std::vector<decode::Request> kRequests = {{{3, 1, 4, 1, 5}, 11, 11},
-                                                {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 8}};
+const std::vector<decode::TestRequest> kRequests = {{{3, 1, 4, 1, 5}, 11, 11},
+                                                    {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 8}};
 
 constexpr double kMargin = 1e-4;
 
@@ -77,7 +77,7 @@ protected:
     own["loop"] = "host";
     const auto near = model_on(cpu::make_engine(Options(graph::engine_schema())));
     const auto host = decode::make_decoder(near, own);
-    for (const decode::Request& request : kRequests) add(*host, request);
+    for (const decode::TestRequest& request : kRequests) add(*host, request);
     host->run();
     int excused = 0;
     for (int64_t slot = 0; slot < 2; ++slot) {
@@ -113,7 +113,7 @@ TEST_P(PjrtDecode, TokensAreThoseOfTheCpuEngine) {
   for (const Json& values : kinds) {
     const auto decoder = decode::make_decoder(model, values);
     ASSERT_EQ(decoder->describe().at("loop").at("runs_on"), "device") << values.dump();
-    for (const decode::Request& request : kRequests) add(*decoder, request);
+    for (const decode::TestRequest& request : kRequests) add(*decoder, request);
     const int64_t waits = engine->i64("round_trips");
     int64_t blocks = 0;
     decoder->run([&](const Event& event) {
