@@ -177,6 +177,16 @@ Record read_record(const std::string& dir, const StepRunner& runner) {
   return made;
 }
 
+// A config that cannot be read is damage of the checkpoint, not a mistake of the caller.
+model::ModelConfig saved_config(const Source& folder) {
+  try {
+    return model::read_config(folder);
+  } catch (const Error& error) {
+    if (error.code() != Code::invalid_argument) throw;
+    throw Error(Code::data_loss, error.text(), error.hint());
+  }
+}
+
 } // namespace
 
 Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::string& dir,
@@ -189,7 +199,7 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   const ckpt::WeightFiles files(*folder);
   check_model(files, runner.model()->params());
   const Record record = read_record(dir, runner);
-  check_attention(model::read_config(*folder), runner.model()->config());
+  check_attention(saved_config(*folder), runner.model()->config());
   RestoredState restored;
   restored.arrays = read_state(runner, join_path(dir, "state/rank_000.safetensors"),
                                record.accumulated.batches > 0, task);

@@ -6,6 +6,8 @@ import subprocess
 class Program:
     def __init__(self, path, folder):
         self.path, self.folder, self.failures = path, folder, 0
+        version = subprocess.run([path, "--version"], text=True, capture_output=True, timeout=60).stdout
+        self.has_openmp = '"openmp": true' in version
 
     def ok(self, condition, what):
         print(("ok   " if condition else "FAIL ") + what, flush=True)

@@ -28,6 +28,7 @@ PLUGIN = {f"--engine.{key}": (value, {}, REFUSED) for key, value in {
 ENGINE = {
     **PLUGIN, "--engine.kind": ("pjrt", {"--engine.plugin": "nowhere"}, REFUSED),
     "--engine.threads": ("1", {}, SAME),  # the same numbers on any number of threads
+    "--engine.thread_pool": ("openmp", {}, SAME if program.has_openmp else REFUSED),
     "--engine.memory_limit": ("1000", {}, REFUSED), "--engine.ranks": ("2", {}, REFUSED),
     "--engine.check": ("finite", {}, SAME_OR_REFUSED),  # stops at a number that is not finite
 }

@@ -22,7 +22,6 @@ BASE = {"--data": "text", "--rows": "line", "--layers": "1", "--hidden": "64", "
         "--batch": "4", "--steps": "6", "--save-every": "0", "--eval-every": "3", "--lr": "0.01"}
 SAME = "the numbers stay"  # the settings of --json show it
 REFUSED = "refused"
-HAS_OPENMP = '"openmp": true' in subprocess.run([DLLM, "--version"], capture_output=True, text=True).stdout
 JSONL = {"--data": "rows.jsonl"}
 UNPACKED = {"--pack": "false"}
 BLOCKS = {"--objective.attention": "block_causal"}
@@ -34,7 +33,7 @@ TRAIN = {
     "--objective": ("ar",), "--schedule": ("cosine",), "--eval-every": ("2",), "--eval-batches": ("1",),
     "--save-every": ("2",), "--config": ("settings.json",), "--json": (None,),
     "--engine.kind": ("pjrt", {"--plugin": "nowhere"}, REFUSED), "--engine.threads": ("1", {}, SAME),
-    "--engine.thread_pool": ("openmp", {}, SAME if HAS_OPENMP else REFUSED),
+    "--engine.thread_pool": ("openmp", {}, SAME if program.has_openmp else REFUSED),
     "--engine.memory_limit": ("1000", {}, REFUSED), "--engine.check": ("finite", {}, SAME),
     "--engine.ranks": ("2", {}, REFUSED), "--engine.plugin": ("cpu", {}, REFUSED), "--engine.target": ("h100", {}, REFUSED),
     "--engine.pjrt.device": ("1", {}, REFUSED), "--engine.pjrt.compute": ("bf16", {}, REFUSED),
