@@ -1,4 +1,4 @@
-// bench_cache_error [model folder] [requests]: Fast-dLLM's prefix and dual caches beside no cache.
+// bench_cache_error [model folder] [requests]: Fast-dLLM's prefix and dual caches against no cache.
 // Without a folder: a random model. Prints for every policy and cache the share of tokens that
 // differ from those without a cache, the largest and the mean difference of a probability on the
 // same canvas, and the share of positions the model computed.

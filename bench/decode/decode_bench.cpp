@@ -2,7 +2,7 @@
 //
 //   bench_decode context [--small]     one step of a block of 32 over a cache of 1k to 16k tokens
 //   bench_decode share   [--small]     what head and sampler cost of such a step
-//   bench_decode prefill [--small]     31 steps of 32 positions beside one prompt of 2,000: one program, and grouped
+//   bench_decode prefill [--small]     31 steps of 32 positions with one prompt of 2,000: one program, and grouped
 //   bench_decode spd     [...]         soft parallel decoding, see spd_bench.cpp
 //
 // Bound of a pass: 2 flops per weight and row, at the peak the engine measures.
@@ -60,7 +60,7 @@ void share(const std::string& shape) {
 }
 
 // The rows of one pass as one program, padded to the prompt, and in groups of similar windows.
-void prefill_beside_steps(const std::string& shape) {
+void prefill_with_steps(const std::string& shape) {
   const auto model = make_model(shape);
   print_machine(static_cast<int>(model->engine().i64("threads")));
   DecodeState state(model);
@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
     else if (what == "share")
       share(small ? "small" : "qwen3-0.6b");
     else if (what == "prefill")
-      prefill_beside_steps(small ? "small" : "qwen3-0.6b");
+      prefill_with_steps(small ? "small" : "qwen3-0.6b");
     else if (what == "spd")
       bench_spd({words.begin() + 1, words.end()});
     else if (what == "loop")

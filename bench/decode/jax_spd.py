@@ -45,7 +45,7 @@ def rope(x, positions):
 
 def forward(net, x, positions, seen, cache):
     """x (rows, hidden), seen (rows, keys). cache None: keys are the rows; else a list of (K, V) of (total, kv_heads,
-    head_dim), written at positions[0]. Answers the last hidden states and the cache."""
+    head_dim), written at positions[0]. Returns the last hidden states and the cache."""
     kept = []
     for number, layer in enumerate(net["layers"]):
         h = rms(x, layer["norm1"])
@@ -124,7 +124,7 @@ def hard_write(net, canvas, begin, cache, length):
 
 
 def decode(name):
-    """Answers how many forward passes it took, the prefill not counted."""
+    """Returns how many forward passes it took, the prefill not counted."""
     canvas = jnp.where(jnp.arange(total) < prompt, (jnp.arange(total) * 7919 + 13) % vocab, mask_id)
     cache, passes = None, 0
     if name == "kv_fast":

@@ -4,7 +4,7 @@
 //   bench_decode loop [--shape qwen3-0.6b|qwen2.5-0.5b|small] [--plugin P] [--turns 3]
 //
 // P: path of a PJRT plugin, or cpu, cuda; without it the CPU engine. Host and device loop take
-// turns; the first run of each compiles and is told apart.
+// turns; the first run of each compiles and is printed apart.
 
 #include "base/error.h"
 #include "bed.h"

@@ -54,13 +54,13 @@ inline double middle(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// What bench_pjrt was told.
-struct Told {
+// The arguments of bench_pjrt.
+struct Args {
   std::string plugin, shape = "quickstart";
   int64_t turns = 9;
 };
-void bench_step(const Told& told);
-void bench_layers(const Told& told);
-void bench_start(const Told& told);
+void bench_step(const Args& args);
+void bench_layers(const Args& args);
+void bench_start(const Args& args);
 
 } // namespace dllm::bench

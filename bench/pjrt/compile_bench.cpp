@@ -14,9 +14,9 @@ double compile_seconds(const std::shared_ptr<graph::Engine>& engine, const model
 }
 
 // The first step of a process: how long, and how many programs came from where.
-void start(const Told& told, const std::string& folder, const char* which) {
-  const TrainingSizes shape = shape_named(told.shape);
-  const auto engine = engine_on(told.plugin, folder);
+void start(const Args& args, const std::string& folder, const char* which) {
+  const TrainingSizes shape = shape_named(args.shape);
+  const auto engine = engine_on(args.plugin, folder);
   const auto model = model::new_model(engine, qwen3_config(shape), Options(model::model_schema()));
   train::Trainer trainer(model, noise::make_objective("mdlm"), Options(train::trainer_schema()));
   const int64_t compiles = engine->i64("compiles"), hits = engine->i64("cache_hits");
@@ -30,13 +30,13 @@ void start(const Told& told, const std::string& folder, const char* which) {
 
 } // namespace
 
-void bench_layers(const Told& told) {
+void bench_layers(const Args& args) {
   print_machine(0);
-  const auto engine = engine_on(told.plugin, "off");
-  TrainingSizes shape = shape_named(told.shape);
+  const auto engine = engine_on(args.plugin, "off");
+  TrainingSizes shape = shape_named(args.shape);
   const auto seconds = [&](const Json& values, const auto& job_of) {
     std::vector<double> taken;
-    for (int64_t turn = 0; turn < std::min<int64_t>(told.turns, 3); ++turn) {
+    for (int64_t turn = 0; turn < std::min<int64_t>(args.turns, 3); ++turn) {
       const auto config = model::config_from_json(qwen3_config(shape), "bench");
       taken.push_back(compile_seconds(engine, job_of(engine, config, plan_options(shape, values))));
     }
@@ -58,11 +58,11 @@ void bench_layers(const Told& told) {
   fmt::print("seconds of the processor; goal: growth at most 1.20\n");
 }
 
-void bench_start(const Told& told) {
+void bench_start(const Args& args) {
   const std::string folder = scratch_folder("cache");
   print_machine(0);
-  start(told, folder, "first ");
-  start(told, folder, "second");
+  start(args, folder, "first ");
+  start(args, folder, "second");
   remove_all(folder);
 }
 

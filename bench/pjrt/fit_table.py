@@ -40,14 +40,14 @@ def cells(answer):
     plan = answer.get("plan")
     if plan is None:
         return answer["state"].replace("_", " "), "?", "?"
-    told = plan["compiled"]
-    needs, device = told["peak"], told["device"]
+    info = plan["compiled"]
+    needs, device = info["peak"], info["device"]
     if not needs:
-        needs = told["argument"] + told["output"] - told["alias"] + told["temporary"]
-    message = told.get("message", "")
+        needs = info["argument"] + info["output"] - info["alias"] + info["temporary"]
+    message = info.get("message", "")
     if "needs " in message:  # "does not fit: needs N bytes, has M bytes: ..."
         needs, device = (int(message.split(word)[1].split()[0]) for word in ("needs ", ", has "))
-    fits = {True: "yes", False: "**no**", None: "?"}[told["fits"]]
+    fits = {True: "yes", False: "**no**", None: "?"}[info["fits"]]
     return fits, gib(needs), gib(device)
 
 
@@ -70,10 +70,10 @@ def main():
                     with open(chosen.raw, "a", encoding="utf8") as raw:
                         raw.write(json.dumps({"model": model, "job": job, **answer}) + "\n")
                 plan = answer.get("plan", {})
-                told = plan.get("compiled", {})
+                info = plan.get("compiled", {})
                 fits, needs, device = cells(answer)
-                print(f"| {model} | {job} | {target} | {fits} | {needs} | {device} | {gib(told.get('argument'))} | "
-                      f"{gib(told.get('temporary'))} | {plan.get('flops', 0) / 1e12:.3g} | "
+                print(f"| {model} | {job} | {target} | {fits} | {needs} | {device} | {gib(info.get('argument'))} | "
+                      f"{gib(info.get('temporary'))} | {plan.get('flops', 0) / 1e12:.3g} | "
                       f"{answer.get('cpu_seconds', 0):.0f} |", flush=True)
 
 

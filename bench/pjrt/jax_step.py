@@ -1,5 +1,5 @@
 """The text of one of our training steps, run by JAX on the plugin that we use: peer of step_bench.cpp (protocol:
-../step/peer.h; a line tells how many steps). Arguments: the plugin, a folder with step.mlir (the text), step.json
+../step/peer.h; a line has the number of steps). Arguments: the plugin, a folder with step.mlir (the text), step.json
 (arguments, and which result takes whose place) and the numbers of every argument.
 
 As in our step: what a batch brings is uploaded for every step, state stays on the device and is donated, at most two

@@ -1,4 +1,4 @@
-// Our training step beside the same StableHLO text run by JAX on the same plugin, in turns.
+// Our training step against the same StableHLO text run by JAX on the same plugin, in turns.
 
 #include "bed.h"
 
@@ -75,18 +75,18 @@ private:
 
 } // namespace
 
-void bench_step(const Told& told) {
-  const TrainingSizes shape = shape_named(told.shape);
-  const auto engine = engine_on(told.plugin, "off");
+void bench_step(const Args& args) {
+  const TrainingSizes shape = shape_named(args.shape);
+  const auto engine = engine_on(args.plugin, "off");
   const auto model = model::new_model(engine, qwen3_config(shape), Options(model::model_schema()));
   const Handover handover(*engine, *model, shape);
   train::Trainer trainer(model, noise::make_objective("mdlm"), Options(train::trainer_schema()));
-  Peer peer(DLLM_JAX_STEP, {told.plugin, handover.folder()});
+  Peer peer(DLLM_JAX_STEP, {args.plugin, handover.folder()});
   for (int64_t i = 0; i < 3; ++i) trainer.step(batch_of(shape, i)); // compiles, warms up
   // A turn is a handful of steps, one behind the other as in a run; each side reads every loss.
   constexpr int64_t kSteps = 5;
   std::vector<double> own, other, ratios;
-  for (int64_t turn = 0; turn < told.turns; ++turn) {
+  for (int64_t turn = 0; turn < args.turns; ++turn) {
     const Seconds taken = timed([&] {
       for (int64_t i = 0; i < kSteps; ++i) trainer.start_step(batch_of(shape, turn + i));
       trainer.sync();
@@ -97,7 +97,7 @@ void bench_step(const Told& told) {
     ratios.push_back(own.back() / other.back());
   }
   print_machine(0);
-  fmt::print("step of {}: {:.1f}M parameters, batch {} x {}\n", told.shape,
+  fmt::print("step of {}: {:.1f}M parameters, batch {} x {}\n", args.shape,
              static_cast<double>(model->params().parameter_count()) * 1e-6, shape.batch,
              shape.length);
   fmt::print("dllm {:.2f} ms\n", 1e3 * middle(own));

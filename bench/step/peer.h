@@ -1,5 +1,5 @@
 #pragma once
-// A Python program that does the same work as we, kept alive beside us: it prints "ready", then
+// A Python program that does the same work as we, kept alive next to us: it prints "ready", then
 // for every line it reads it does one repetition and prints "wall cpu" in seconds. So the two
 // sides take turns in one run, and what else the machine does hits both alike.
 

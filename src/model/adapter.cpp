@@ -15,7 +15,7 @@ std::string adapter_name(const std::string& weight, const char* part) {
   return weight.substr(0, cut) + "." + part + weight.substr(cut);
 }
 
-// One half beside a stack: rows x columns per matrix.
+// One half for a stack: rows x columns per matrix.
 ParamSpec half_of(const ParamSpec& base, const char* suffix, const char* part, int64_t rows,
                   int64_t columns) {
   ParamSpec spec = base;

@@ -1,5 +1,5 @@
 #pragma once
-// LoRA adapters of a model: two small matrices beside each chosen one. The base is frozen, A and B are trained.
+// LoRA adapters of a model: two small matrices for each chosen one. The base is frozen, A and B are trained.
 
 #include "model/model.h"
 
@@ -21,7 +21,7 @@ struct AdapterOptions {
 // Version + 1. Fails with not_found when a pattern matches nothing, with unimplemented for embeddings, the head and part
 // of a stack, with failed_precondition when the model has adapters already.
 void add_adapters(Model& model, const AdapterOptions& options);
-// W += alpha / rank B A, in the format of W; the adapters are gone. Version + 1.
+// W += alpha / rank B A, in the format of W; the adapters are removed. Version + 1.
 void merge_adapters(Model& model);
 
 } // namespace dllm::model

@@ -47,7 +47,7 @@ std::vector<HeadConfig> parse_heads(const ConfigReader& own) {
   return heads;
 }
 
-// The settings beside the family; a file's own win over the family's.
+// The settings other than the family; a file's own win over the family's.
 void parse_settings(const ConfigReader& reader, ModelConfig& config) {
   config.mask_token_id = reader.integer("mask_token_id", -1, kMaxVocab, config.mask_token_id);
   if (!reader.has("dllm")) return;

@@ -110,11 +110,11 @@ struct ModelConfig {
   // The pattern of layer kinds, by layer.
   std::vector<std::string> mixers; // empty: attention in every layer
   std::vector<bool> sparse;        // network is experts, else mlp; empty: no layer has experts
-  // Beside the head "lm"; each a parameter "heads.<name>" and a tensor "heads.<name>.weight".
+  // Heads other than "lm"; each a parameter "heads.<name>" and a tensor "heads.<name>.weight".
   std::vector<HeadConfig> other_heads;
   bool time_conditioning = false; // adaptive norms fed by a time embedding
   int64_t time_steps = 0;         // the model is fed t / time_steps
-  // Settings beside the family, kept under "dllm" in config.json.
+  // Settings other than the family, kept under "dllm" in config.json.
   AttentionKind attention = AttentionKind::causal;
   int shift = 0;                  // 1: the hidden state before a token predicts it
   int64_t mask_token_id = -1;     // -1: none

@@ -48,7 +48,7 @@ std::string key_of(const ModelConfig& config, const ParamStore& params, const Ca
   return key;
 }
 
-// Row i of the result tells about token i: with shift 1 that is what the state before it says.
+// Row i of the result predicts token i: with shift 1 it comes from the state before it.
 graph::Value shifted(graph::Value logits) {
   const int64_t seq = logits.dim(1);
   if (seq == 1) return logits;

@@ -36,7 +36,7 @@ void Model::set_side_file(const std::string& name, Bytes content) {
     side_files_.emplace_back(name, std::move(content));
 }
 
-void Model::set_sight(AttentionKind attention, int shift, int64_t block_length) {
+void Model::set_attention(AttentionKind attention, int shift, int64_t block_length) {
   const int64_t block = block_length > 0 ? block_length : config_.block_length;
   if (attention == config_.attention && shift == config_.shift && block == config_.block_length)
     return;

@@ -20,7 +20,7 @@
 
 namespace dllm::model {
 
-// What is known of a model's settings beside its weights.
+// The origin of a model's settings, in addition to its weights.
 struct Origin {
   // Set by options of kind "model": training leaves these as they are.
   bool attention_chosen = false, shift_chosen = false, mask_chosen = false;
@@ -49,7 +49,7 @@ public:
   // config() for threads that may meet a change of the mask token.
   ModelConfig config_now() const;
 
-  // Answers the mask token; a model without one gets one: an unused row past the
+  // Returns the mask token; a model without one gets one: an unused row past the
   // tokenizer's last id, else a new row; embedding (and head) = mean of the rows; tokenizer.json and
   // tokenizer_config.json get "<|mask|>". Version + 1 when something changed.
   int64_t ensure_mask_token();
@@ -59,7 +59,7 @@ public:
   void set_origin(const Origin& origin) { origin_ = origin; }
   // What a token sees and which state predicts it, from here on: in forward(), in decoding and in
   // every save. block_length: 0 keeps the model's own. Version + 1 when something changed.
-  void set_sight(AttentionKind attention, int shift, int64_t block_length);
+  void set_attention(AttentionKind attention, int shift, int64_t block_length);
 
   int64_t i64(const std::string& key) const; // vocab hidden layers max_length mask_id params bytes
   Json describe() const;                     // family, attention, shift, runs, storage forms, bytes
@@ -86,7 +86,7 @@ const Schema& save_schema();              // "save": dtype max_shard_bytes overw
 const Schema& forward_schema(); // "forward": attention shift block_length outputs empty_average
 
 // A Hugging Face folder (config.json, safetensors whole or sharded), one .gguf file, or the same in
-// memory; a checkpoint folder of ours is found by its model/ folder. Progress in bytes. Fails with
+// memory; a checkpoint folder of dllm is found by its model/ folder. Progress in bytes. Fails with
 // not_found, data_loss (file, tensor, expected, found), unimplemented (family, tensor type,
 // pickle), resource_exhausted, cancelled.
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const Source& source,
@@ -102,7 +102,7 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
 // failed_precondition. Nothing is uploaded.
 std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
                                     DType dtype);
-// A copy with its own parameters on the same engine. instead(index) answers the numbers of a physical
+// A copy with its own parameters on the same engine. instead(index) returns the numbers of a physical
 // parameter of type f32 where they are not the model's own; undefined: they are.
 std::shared_ptr<Model> clone_model(const Model& model,
                                    const std::function<Tensor(size_t index)>& instead = nullptr);
@@ -112,7 +112,7 @@ void save_model(const Model& model, const std::string& folder, const Options& op
 
 // Batch: ids i32(batch, seq), or embeddings f32(batch, seq, hidden); optional positions i32,
 // segments i32, keys u8 (1: may be seen), mask u8(batch or 1, queries, keys), timesteps f32(batch).
-// (`keep` marks given tokens and changes nothing here.) Answers the arrays of option outputs:
+// (`keep` marks given tokens and changes nothing here.) Returns the arrays of option outputs:
 // logits f32(batch, seq, vocab), hidden (after the last norm), layers f32(layers + 1, batch, seq,
 // hidden): the embedding and what every layer leaves, before the last norm.
 Batch forward(Model& model, const Batch& batch, const Options& options, Task* task = nullptr);

@@ -27,10 +27,10 @@ enum class ParamRole {
   norm,          // first value 1
   bias,          // first value 0
   centered_norm, // first value 0: 1 + weight multiplies
-  adapter,       // half of a low-rank product beside a weight: f32
+  adapter,       // half of a low-rank product added to a weight: f32
   router,        // as weight, but always f32: which expert is chosen must not hang on rounding
 };
-// Vectors beside the matrices: always f32, looked at as they are, no weight decay.
+// Vectors, not matrices: always f32, read as they are, no weight decay.
 inline bool is_vector(ParamRole role) {
   return role == ParamRole::norm || role == ParamRole::bias || role == ParamRole::centered_norm;
 }
@@ -70,7 +70,7 @@ uint64_t name_number(std::string_view name);
 // The same map for anything of the same layout: weights, moments, gradients, averages. Any dtype.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 NamedTensors split_physical(const ParamSpec& spec, const Tensor& physical);
-// read(name) answers the logical tensor in `dtype`.
+// read(name) returns the logical tensor in `dtype`.
 Tensor join_logical(const ParamSpec& spec, DType dtype,
                     const std::function<Tensor(const std::string&)>& read,
                     const Task* task = nullptr);

@@ -5,7 +5,7 @@
 // Readers (read, visit, snapshot, bytes, version, describe, names, shape, lost) may be called from any
 // thread. A reader of numbers waits while a training step has the buffers, and gets all of one
 // version. Writers take turns: a step (take to put), write, reshape, make_masters. What changes the
-// list of parameters (add, add_sketch, set_trainable, reshape, make_masters) must not run beside
+// list of parameters (add, add_sketch, set_trainable, reshape, make_masters) must not run during
 // physical() or the building of a graph.
 
 #include "graph/engine.h"
@@ -58,7 +58,7 @@ public:
   // In the form it is stored in; quantized formats come back as f32. Reads the whole stack; a loop over the layers of a
   // stack reads it twice, visit() once.
   Tensor read(const std::string& name, const Task* task = nullptr) const;
-  // Whether write refuses numbers that are not finite; it does unless told otherwise.
+  // Whether write refuses numbers that are not finite; default: it does.
   void set_checks(bool checks) { checks_ = checks; }
   bool checks() const { return checks_; }
   // Any float type of the right shape; version + 1. Waits for a step that runs. The first write to a
@@ -150,7 +150,7 @@ private:
     int64_t layer;
   };
   const Place& place(const std::string& name) const;
-  // Entries and places of a parameter; answers the index of the first.
+  // Entries and places of a parameter; returns the index of the first.
   size_t append(const ParamSpec& spec, const WeightFormat& format);
   using Lock = std::unique_lock<std::mutex>;
   void need_numbers() const;

@@ -13,7 +13,7 @@
 namespace dllm::model {
 namespace {
 
-// What the program takes at the same time, as the compiler tells it. Some call the peak of the
+// What the program takes at the same time, as the compiler reports it. Some call the peak of the
 // arguments and results alone a peak (plugins for CPUs): such a one is not taken for it.
 int64_t needed_bytes(const graph::CompiledReport& report) {
   const bool whole = report.peak_bytes >= report.argument_bytes &&

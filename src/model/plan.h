@@ -1,6 +1,6 @@
 #pragma once
 // What a program would need, from shapes alone: bytes, flops, and whether a compiler's device holds
-// it. Which program a job runs is told by who runs it: train/plan.h, decode/plan.h.
+// it. The caller passes the program that a job runs: train/plan.h, decode/plan.h.
 
 #include "base/options.h"
 #include "graph/engine.h"
@@ -34,12 +34,12 @@ int64_t parameter_bytes(const Model& model);
 Job forward_job(const std::shared_ptr<graph::Engine>& engine, const ModelConfig& config,
                 const Options& options);
 
-// Compiles the job and answers the text of option format. json: {"what", "program", "batch",
+// Compiles the job and returns the text of option format. json: {"what", "program", "batch",
 // "weights", "moments", "cache"; by our own plan "inputs", "outputs", "constants", "arena", "peak",
 // "flops"; "compiled": {"known", "fits", "argument", "output", "alias", "temporary", "code",
 // "peak", "device", "flops", "seconds", "from_cache"}, and "hint" when it does not fit}. Bytes of
-// one device. fits is null when the compiler does not tell, or the device; a program that is too
-// big for its compiler does not fit, "message" is what the compiler said.
+// one device. fits is null when the compiler or the device does not report it; a program that is
+// too big for its compiler does not fit, "message" is what the compiler said.
 std::string plan_text(graph::Engine& engine, const Job& job, const Options& options);
 
 // form_of: the format a stack is kept in. resource_exhausted with the sum and the largest stacks when it is above the

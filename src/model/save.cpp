@@ -13,7 +13,7 @@
 
 namespace dllm::model {
 
-// A read of an engine that runs ahead is a transfer, and nobody else has its result.
+// A read of an engine that runs ahead is a transfer, and no other caller has its result.
 Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const Task* task) {
   const Tensor shared = buffer.read(task);
   if (engine.runs_ahead()) return shared;

@@ -20,9 +20,9 @@ inline constexpr const char* kSideFiles[] = {"tokenizer.json",
                                              "merges.txt",
                                              "chat_template.jinja"};
 
-// A folder that is filled beside its place. It is `folder`.partial until move_into_place(); what is not moved is
+// A folder that is filled next to its place. It is `folder`.partial until move_into_place(); what is not moved is
 // removed. config.json is its last file: until then it holds the mark config.json.partial, by which the next save
-// knows what a killed one left. Of two saves to one place, in any two processes, the second waits.
+// finds what a killed one left. Of two saves to one place, in any two processes, the second waits.
 class FolderSave {
 public:
   // already_exists when something is at `folder` and overwrite is off, or when it or `folder`.partial holds a file
@@ -33,7 +33,7 @@ public:
   FolderSave& operator=(const FolderSave&) = delete;
 
   const std::string& partial() const { return partial_; }
-  // Durable; what was there is gone only when the new folder stands.
+  // Durable; what was there is removed only when the new folder stands.
   void move_into_place(const std::string& config_text);
 
 private:

@@ -29,7 +29,7 @@ struct TokenBatch {
   Tensor normalizer; // f32(batch)
 };
 
-// What a batch must have beside ids.
+// What a batch must have in addition to ids.
 enum class TokenUse {
   model_input, // ids or embeddings; timesteps where the model needs them
   raw_rows,    // to be corrupted

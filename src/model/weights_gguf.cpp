@@ -35,7 +35,7 @@ bool is_float_type(uint32_t type) {
 }
 
 // ggml turns neighbouring pairs, Hugging Face halves: row (head, i, j) of the file is row (head, j,
-// i) of ours, i < dim / 2, j < 2.
+// i) of dllm's, i < dim / 2, j < 2.
 Tensor halves_from_pairs(const Tensor& pairs, int64_t head_dim) {
   Tensor halves(pairs.dtype(), pairs.shape());
   const int64_t rows = pairs.shape()[0];

@@ -9,8 +9,8 @@
 namespace dllm::model {
 namespace {
 
-// What old checkpoints of real models carry beside their weights: tables that follow from the
-// config.
+// What old checkpoints of real models have in addition to their weights: tables that follow from
+// the config.
 bool is_leftover(std::string_view name) {
   constexpr std::string_view kEndings[] = {".rotary_emb.inv_freq", ".attn.bias",
                                            ".attn.masked_bias"};

@@ -34,7 +34,7 @@ public:
   // Waits until nothing is being written. Fails with the error of the write, once; with that of the task when it is
   // stopped: the write goes on then.
   void wait(const Task* task = nullptr);
-  // The same; the error is handed out, null: there is none.
+  // The same; returns the error, null: there is none.
   std::exception_ptr take_error(const Task* task = nullptr);
   // The same; the error is kept for the next call.
   void wait_until_idle(const Task* task = nullptr);

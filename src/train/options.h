@@ -28,7 +28,7 @@ struct LearningRate {
   static constexpr int64_t kClockTicks = 1'000'000;
 
   // Factor of the peak rate for the update after `updates` applied ones.
-  // clock: share of a budget of minutes that is gone, where there is one; the schedule follows
+  // clock: share of a budget of minutes that is used, where there is one; the schedule follows
   // whichever is further, and the clock alone when `by_clock`.
   double factor(int64_t updates, double clock = 0) const;
 };

@@ -102,7 +102,7 @@ void set_attention(model::Model& model, const noise::Objective& objective) {
       origin.attention_chosen ? config.attention : objective.attention(config);
   if (attention == model::AttentionKind::two_stream)
     attention = model::AttentionKind::block_causal; // decodes so
-  model.set_sight(attention, shift, options.i64("block_length"));
+  model.set_attention(attention, shift, options.i64("block_length"));
 }
 
 } // namespace

@@ -100,7 +100,7 @@ public:
   const Metrics& metrics() const { return metrics_; }
   Hyper hyper() const;
   void set_hyper(double Hyper::*member, double value);
-  // Share of the running run's minutes that is gone: the schedule follows it.
+  // Share of the running run's minutes that is used: the schedule follows it.
   void set_clock(double share) { clock_ = share; }
 
   // Requests for the next step, and those of all processes as of the last step that was read. All processes act on the

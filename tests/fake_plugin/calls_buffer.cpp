@@ -41,8 +41,8 @@ void borrow(const abi::ClientBufferFromHostBufferArgs& args, abi::Device* device
   out->ready = finished();
 }
 
-// Late, when the host's memory may be read after the call: whoever frees it too early is seen by a
-// sanitizer.
+// Late, when the host's memory may be read after the call: a caller that frees it too early is
+// found by a sanitizer.
 void copy_in(const void* from, const std::shared_ptr<Storage>& to, bool late,
              const std::shared_ptr<Moment>& done) {
   to->filled = done;
@@ -65,10 +65,10 @@ Error* client_buffer_from_host_buffer(abi::ClientBufferFromHostBufferArgs* args)
       args->client, device, {args->type, {args->dims, args->dims + args->num_dims}}, {}, {}};
   if (size_of(args->type) == 0) return invalid("unknown element type");
   const auto semantics = args->host_buffer_semantics;
-  const bool lends = semantics == abi::HostBufferSemantics::zero_copy ||
+  const bool share = semantics == abi::HostBufferSemantics::zero_copy ||
                      semantics == abi::HostBufferSemantics::mutable_zero_copy;
   std::shared_ptr<Moment> host_done;
-  if (lends && reinterpret_cast<uintptr_t>(args->data) % 64 == 0) {
+  if (share && reinterpret_cast<uintptr_t>(args->data) % 64 == 0) {
     borrow(*args, device, &buffer);
     host_done = buffer.storage->returned;
   } else {

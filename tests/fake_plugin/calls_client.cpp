@@ -59,7 +59,7 @@ Error* client_destroy(abi::ClientDestroyArgs* args) {
 
 Error* client_platform_name(abi::ClientPlatformNameArgs* args) {
   if (!lives(args->client, "PJRT_Client_PlatformName")) return invalid("no client");
-  lend(args->client->platform, &args->platform_name, &args->platform_name_size);
+  set_text(args->client->platform, &args->platform_name, &args->platform_name_size);
   return nullptr;
 }
 
@@ -70,7 +70,7 @@ Error* client_process_index(abi::ClientProcessIndexArgs* args) {
 
 Error* client_platform_version(abi::ClientPlatformVersionArgs* args) {
   if (!lives(args->client, "PJRT_Client_PlatformVersion")) return invalid("no client");
-  lend(args->client->version, &args->platform_version, &args->platform_version_size);
+  set_text(args->client->version, &args->platform_version, &args->platform_version_size);
   return nullptr;
 }
 

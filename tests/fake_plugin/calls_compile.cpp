@@ -110,7 +110,7 @@ Error* executable_serialize(abi::ExecutableSerializeArgs* args) {
       new abi::SerializedExecutable{kSerialized + std::to_string(compiled.options.size()) + "\n" +
                                     compiled.options + compiled.text};
   State::get().add("serialized", serialized);
-  lend(serialized->bytes, &args->serialized_bytes, &args->serialized_bytes_size);
+  set_text(serialized->bytes, &args->serialized_bytes, &args->serialized_bytes_size);
   args->serialized_executable = serialized;
   args->serialized_executable_deleter = delete_serialized;
   return nullptr;

@@ -43,17 +43,17 @@ Error* device_description_attributes(abi::DeviceDescriptionAttributesArgs* args)
 }
 
 Error* device_description_kind(abi::DeviceDescriptionKindArgs* args) {
-  lend(args->device_description->kind, &args->device_kind, &args->device_kind_size);
+  set_text(args->device_description->kind, &args->device_kind, &args->device_kind_size);
   return nullptr;
 }
 
 Error* device_description_debug_string(abi::DeviceDescriptionDebugStringArgs* args) {
-  lend(args->device_description->text, &args->debug_string, &args->debug_string_size);
+  set_text(args->device_description->text, &args->debug_string, &args->debug_string_size);
   return nullptr;
 }
 
 Error* device_description_to_string(abi::DeviceDescriptionToStringArgs* args) {
-  lend(args->device_description->text, &args->to_string, &args->to_string_size);
+  set_text(args->device_description->text, &args->to_string, &args->to_string_size);
   return nullptr;
 }
 
@@ -99,17 +99,17 @@ Error* memory_id(abi::MemoryIdArgs* args) {
 }
 
 Error* memory_kind(abi::MemoryKindArgs* args) {
-  lend(args->memory->kind, &args->kind, &args->kind_size);
+  set_text(args->memory->kind, &args->kind, &args->kind_size);
   return nullptr;
 }
 
 Error* memory_debug_string(abi::MemoryDebugStringArgs* args) {
-  lend(args->memory->text, &args->debug_string, &args->debug_string_size);
+  set_text(args->memory->text, &args->debug_string, &args->debug_string_size);
   return nullptr;
 }
 
 Error* memory_to_string(abi::MemoryToStringArgs* args) {
-  lend(args->memory->text, &args->to_string, &args->to_string_size);
+  set_text(args->memory->text, &args->to_string, &args->to_string_size);
   return nullptr;
 }
 

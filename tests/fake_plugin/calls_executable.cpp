@@ -16,7 +16,7 @@ template <class Args> const Compiled* known(const Args* args) {
 
 Error* executable_name(abi::ExecutableNameArgs* args) {
   static const std::string name = "main";
-  lend(name, &args->executable_name, &args->executable_name_size);
+  set_text(name, &args->executable_name, &args->executable_name_size);
   return nullptr;
 }
 
@@ -77,7 +77,7 @@ Error* executable_optimized_program(abi::ExecutableOptimizedProgramArgs* args) {
     std::memcpy(args->program->code, text.data(), text.size());
   }
   args->program->code_size = text.size();
-  lend(format, &args->program->format, &args->program->format_size);
+  set_text(format, &args->program->format, &args->program->format_size);
   return nullptr;
 }
 
@@ -101,7 +101,7 @@ Error* executable_output_dimensions(abi::ExecutableOutputDimensionsArgs* args) {
 Error* executable_fingerprint(abi::ExecutableFingerprintArgs* args) {
   const Compiled* program = known(args);
   if (program == nullptr) return invalid("no executable");
-  lend(program->fingerprint, &args->executable_fingerprint, &args->executable_fingerprint_size);
+  set_text(program->fingerprint, &args->executable_fingerprint, &args->executable_fingerprint_size);
   return nullptr;
 }
 

@@ -77,7 +77,7 @@ Error* make_results(const Compiled& program, const std::vector<bool>& used,
     if (from != nullptr && from->filled != nullptr) from->filled->wait();
     const bool takes_over = source >= 0 && used[source] && program.arguments[source].result >= 0 &&
                             static_cast<size_t>(program.arguments[source].result) == r;
-    // Memory that the host lent is not written to: such a result gets memory of its own.
+    // Borrowed memory of the host is not written to: such a result gets memory of its own.
     if (takes_over && from->own != nullptr) {
       out->push_back(from);
       continue;

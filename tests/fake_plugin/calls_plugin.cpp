@@ -24,7 +24,7 @@ void error_destroy(abi::ErrorDestroyArgs* args) {
 
 void error_message(abi::ErrorMessageArgs* args) {
   if (!State::get().check("error", args->error, "PJRT_Error_Message")) return;
-  lend(args->error->message, &args->message, &args->message_size);
+  set_text(args->error->message, &args->message, &args->message_size);
 }
 
 Error* error_get_code(abi::ErrorGetCodeArgs* args) {

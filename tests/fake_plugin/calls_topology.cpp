@@ -58,13 +58,13 @@ Error* topology_description_destroy(abi::TopologyDescriptionDestroyArgs* args) {
 
 Error* topology_description_platform_name(abi::TopologyDescriptionPlatformNameArgs* args) {
   static const std::string name = "fake";
-  lend(name, &args->platform_name, &args->platform_name_size);
+  set_text(name, &args->platform_name, &args->platform_name_size);
   return nullptr;
 }
 
 Error* topology_description_platform_version(abi::TopologyDescriptionPlatformVersionArgs* args) {
   static const std::string version = "fake 1.0";
-  lend(version, &args->platform_version, &args->platform_version_size);
+  set_text(version, &args->platform_version, &args->platform_version_size);
   return nullptr;
 }
 
@@ -78,7 +78,7 @@ Error* topology_description_get_device_descriptions(
 Error* topology_description_serialize(abi::TopologyDescriptionSerializeArgs* args) {
   auto* serialized = new abi::SerializedTopology{args->topology->name};
   State::get().add("serialized", serialized);
-  lend(serialized->bytes, &args->serialized_bytes, &args->serialized_bytes_size);
+  set_text(serialized->bytes, &args->serialized_bytes, &args->serialized_bytes_size);
   args->serialized_topology = serialized;
   args->serialized_topology_deleter = delete_serialized;
   return nullptr;

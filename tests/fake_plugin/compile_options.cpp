@@ -91,7 +91,7 @@ bool read_options(const std::string& bytes, Compiled* program, std::string* why_
   good = each_field(bytes, field) && good;
   if (!good) *why_not = "the compile options are no CompileOptionsProto";
   if (good && program->partitions != 1) {
-    *why_not = "the fake plugin knows replicas only";
+    *why_not = "the fake plugin has replicas only";
     good = false;
   }
   if (good && !program->devices.empty() &&

@@ -1,7 +1,7 @@
 #pragma once
-// What a test tells the fake plugin and asks of it. The library exports one more symbol for that
-// than a plugin does: FakePluginControl. A copy of the file under another name is another plugin
-// with a state of its own.
+// What a test sets in the fake plugin and reads from it. The library exports one more symbol for
+// that than a plugin does: FakePluginControl. A copy of the file under another name is another
+// plugin with a state of its own.
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 #pragma once
 // What every entry of the table does before its body: notes the call, checks the head of the
-// arguments, fails when told.
+// arguments, fails when that is set.
 
 #include "objects.h"
 #include "state.h"
@@ -23,7 +23,7 @@ template <class T> void check_struct(const T& value) {
   check_head(abi::kFunction<T>, value.head, abi::kSize<T>);
 }
 
-// A run that is made to fail: with consumes_on_failure its donated arguments are gone.
+// A run that is made to fail: with consumes_on_failure its donated arguments are lost.
 void consume_anyway(abi::LoadedExecutableExecuteArgs* args);
 
 // The entry of one slot around the function that does the work.
@@ -33,13 +33,13 @@ template <class Args, abi::Error* (*body)(Args*)> struct Entry<body> {
 
   static abi::Error* call(Args* args) {
     check_struct(*args);
-    abi::Error* told = State::get().enter(name);
+    abi::Error* error = State::get().enter(name);
     const std::string_view text(name);
-    if (told == nullptr) return body(args);
+    if (error == nullptr) return body(args);
     if constexpr (requires { args->argument_lists; }) consume_anyway(args);
-    if (!text.ends_with("_Destroy")) return told;
+    if (!text.ends_with("_Destroy")) return error;
     if (abi::Error* own = body(args)) delete_error(own);
-    return told;
+    return error;
   }
   static void delete_error(abi::Error* error) {
     State::get().remove("error", error, "fake plugin");
@@ -52,7 +52,7 @@ inline abi::Error* invalid(const std::string& message) {
 }
 
 // Two of an entry's arguments: text and length.
-template <class Size> void lend(const std::string& text, const char** data, Size* size) {
+template <class Size> void set_text(const std::string& text, const char** data, Size* size) {
   *data = text.data();
   *size = text.size();
 }

@@ -17,7 +17,7 @@ class Moment {
 public:
   using Callback = std::function<void(int32_t code, const std::string& message)>;
 
-  // It has ended, but nobody sees that before `at`.
+  // It has ended, but that is not visible before `at`.
   void finish(int32_t code = 0, const std::string& message = {}, Clock::time_point at = {});
   bool is_ready() const;
   void wait() const;

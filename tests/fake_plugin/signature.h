@@ -31,7 +31,7 @@ struct Compiled {
   std::vector<TensorType> results;
   std::vector<int> devices; // ids, one per replica; empty: as many as replicas, from 0
   int64_t replicas = 1, partitions = 1;
-  // For the calls that lend arrays.
+  // For the calls that return pointers to arrays.
   std::vector<abi::BufferType> result_types;
   std::vector<int64_t> result_dims;
   std::vector<size_t> result_ranks;
@@ -40,7 +40,7 @@ struct Compiled {
   size_t argument_bytes() const, result_bytes() const, alias_bytes() const;
 };
 
-// Memory of a device, or of the host that lent it.
+// Memory of a device, or borrowed from the host.
 struct Storage {
   abi::Device* device = nullptr;
   std::unique_ptr<char[]> own;

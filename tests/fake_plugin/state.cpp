@@ -32,7 +32,7 @@ void State::read_environment() {
     if (key == "hang") hang_at = value;
     if (key == "platform") platform = value;
     if (key == "null") removed_slots.insert(value);
-    if (key == "fail") failures.push_back({value, 0, 13, "told to fail by DLLM_FAKE_PLUGIN"});
+    if (key == "fail") failures.push_back({value, 0, 13, "set to fail by DLLM_FAKE_PLUGIN"});
     set_by_name(settings, key, std::atoll(value.c_str()));
   }
 }

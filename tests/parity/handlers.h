@@ -28,7 +28,7 @@ void run_smollm2(Topic& topic);
 void run_spd(Topic& topic);
 void run_tokenizers(Topic& topic);
 
-// Null for a topic nobody knows.
+// Null for an unknown topic.
 Handler find_handler(std::string_view topic);
 
 } // namespace dllm::parity

@@ -61,7 +61,7 @@ std::string counts_text(const Counts& counts) {
 int check_pins(const std::string& path, const Counts& counts,
                const std::vector<std::string>& folders) {
   int failures = 0;
-  const auto tell = [&](const std::string& label, const std::string& why) {
+  const auto report = [&](const std::string& label, const std::string& why) {
     ++failures;
     fmt::print("FAIL {} {} ({}; parity DIR --counts FILE counts anew)\n", label, why, path);
   };
@@ -72,12 +72,12 @@ int check_pins(const std::string& path, const Counts& counts,
     if (!wanted) continue;
     const auto got = counts.find(label);
     if (got == counts.end()) {
-      tell(label, "did not run");
+      report(label, "did not run");
       continue;
     }
     const TopicCounts pin = pin_of(entry);
     if (const std::string why = broken(pin, got->second); !why.empty())
-      tell(label, why);
+      report(label, why);
     else if (got->second.passed > pin.passed)
       fmt::print("note {} passes {} cases, pinned {}\n", label, got->second.passed, pin.passed);
   }

@@ -136,7 +136,7 @@ public:
   void skip(const std::string& name, const std::string& why);
   TopicCounts& counts() { return session_.report.topics[label_]; }
 
-  // One skip line for every list of objects nobody asked for.
+  // One skip line for every list of objects that was not requested.
   void skip_unknown_lists();
 
 private:

@@ -21,7 +21,7 @@ template <class F> int64_t count_checks(F&& work) {
   return kNever - task.checks_left();
 }
 
-// work(task) with a task that cancels itself at its n-th check must fail with cancelled. Answers the checks after it:
+// work(task) with a task that cancels itself at its n-th check must fail with cancelled. Returns the checks after it:
 // each thread meets one, and so may the handlers on the way out.
 template <class F> int64_t cancel_at(int64_t n, F&& work) {
   Task task;

@@ -19,8 +19,8 @@ struct Watch {
   std::atomic<int64_t> uploads{0};
   std::function<void()> at_compile; // each may be empty; this one acts once, at the next compile
   std::function<void()> before_run; // the inputs are bound
-  std::function<void()> after_run;  // the outputs are not handed out yet
-  std::function<void()> at_find;    // somebody looks for what is not finite
+  std::function<void()> after_run;  // the outputs are not returned yet
+  std::function<void()> at_find;    // before the search for what is not finite
 };
 
 class CountedBuffer final : public graph::Buffer {

@@ -1,5 +1,5 @@
 #pragma once
-// Folders of tests: a scratch folder that goes away, and the goldens, which may be absent.
+// Folders of tests: a scratch folder that is removed, and the goldens, which may be absent.
 
 #include "base/error.h"
 #include "base/files.h"
@@ -31,7 +31,7 @@ private:
   std::string path_;
 };
 
-// $DLLM_GOLDEN, else ../shared/golden beside the project.
+// $DLLM_GOLDEN, else ../shared/golden next to the project.
 inline std::string golden_path(const std::string& name) {
   const char* set = std::getenv("DLLM_GOLDEN");
   const std::string folder =

@@ -157,7 +157,7 @@ void DecodeState::recover() {
   resize(rows(), capacity_);
 }
 
-StateBuffers DecodeState::lend() {
+StateBuffers DecodeState::take() {
   recover();
   return std::exchange(buffers_, {});
 }

@@ -53,11 +53,11 @@ public:
   SavedPass saved_pass(int64_t row, int64_t begin, int64_t final_end) const;
   // Nothing is left: after a cancelled pass, or when the weights changed.
   void lose();
-  // Loses everything when a pass took the buffers and did not give them back.
+  // Loses everything when a pass took the buffers and did not return them.
   void recover();
 
-  // For one pass; between the two calls the state has no buffers. Not giving back loses everything.
-  StateBuffers lend();
+  // For one pass; between the two calls the state has no buffers. Without a return all is lost.
+  StateBuffers take();
   void give_back(StateBuffers buffers);
 
   const std::vector<model::StateStack>& stacks() const { return stacks_; }

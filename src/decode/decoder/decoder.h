@@ -47,15 +47,15 @@ public:
   // Drops all requests, then adds one: the prompt and gen_length open positions.
   void start(std::span<const int32_t> prompt, uint64_t seed);
   // fixed empty: all of canvas is given and gen_length open positions follow; else 1 given, 0 open.
-  // Answers the request.
+  // Returns the request.
   int64_t add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
               const Options& options);
   void remove(int64_t request);
 
-  // One denoising step of every active request; answers how many still have open positions. A step
+  // One denoising step of every active request; returns how many still have open positions. A step
   // that fails or is cancelled changes no canvas.
   int64_t step(const Task* task = nullptr);
-  // Steps, with events, until `budget` is used up or none is active; answers how many are. The budget may end
+  // Steps, with events, until `budget` is used up or none is active; returns how many are. The budget may end
   // inside of a forward pass, between two operations: the step is then suspended and goes on with the next
   // call of this, step or run, with the weights it began with. start, add, remove, predict and commit drop
   // it, as a cancel does: no canvas has changed. A call takes at least one operation.

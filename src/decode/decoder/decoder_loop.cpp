@@ -159,7 +159,7 @@ void Decoder::replay_predictions(Entry& entry, const LoopRecord& record, int64_t
   for (const int64_t position : entry.pass.positions) {
     entry.predictions.push_back(record.prediction(step, row, position - begin, position));
     if (is_finite(entry.predictions.back())) continue;
-    state_.lend(); // a state that is not finite must not stay
+    state_.take(); // a state that is not finite must not stay
     fail_not_finite(position, record.banned());
   }
 }

@@ -64,7 +64,7 @@ Event step_event(const Request& request, int64_t block, std::vector<int32_t> cha
 }
 
 // True to go on, false to stop.
-bool tell(const EventFn& fn, const Event& event) {
+bool emit(const EventFn& fn, const Event& event) {
   const Answer answer = fn(event);
   if (answer == Answer::fail) fail(Code::callback_failed, "the callback failed");
   return answer == Answer::go_on;
@@ -86,7 +86,7 @@ bool Decoder::show(const EventFn& fn, const std::vector<Change>& changes) {
     }
     changed.shown_ids = request.ids;
     changed.shown_states = request.states;
-    go_on = tell(fn, step_event(request, outcome.block, std::move(positions))) && go_on;
+    go_on = emit(fn, step_event(request, outcome.block, std::move(positions))) && go_on;
     if (!outcome.block_ended) continue;
     Event event(EventKind::block);
     event.set("slot", change.request)
@@ -95,7 +95,7 @@ bool Decoder::show(const EventFn& fn, const std::vector<Change>& changes) {
         .set("end", outcome.end);
     event.set("ids", std::vector<int32_t>(request.ids.begin() + outcome.begin,
                                           request.ids.begin() + outcome.end));
-    go_on = tell(fn, event) && go_on;
+    go_on = emit(fn, event) && go_on;
   }
   return go_on;
 }

@@ -77,8 +77,8 @@ int64_t most_positions(const model::ModelConfig& config, const Options& options)
 namespace {
 
 int shift_of(const model::ModelConfig& config, const Options& options) {
-  const int64_t told = options.i64("shift");
-  return told < 0 ? config.shift : static_cast<int>(told);
+  const int64_t shift = options.i64("shift");
+  return shift < 0 ? config.shift : static_cast<int>(shift);
 }
 
 } // namespace

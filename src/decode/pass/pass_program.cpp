@@ -46,7 +46,7 @@ std::string first_non_finite(const std::shared_ptr<graph::Program>& program, gra
 std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program,
                                        graph::Engine& engine, const Weights& weights,
                                        const Batch& arrays, DecodeState* cache, const Task* task) {
-  StateBuffers kept = cache != nullptr ? cache->lend() : StateBuffers{};
+  StateBuffers kept = cache != nullptr ? cache->take() : StateBuffers{};
   std::vector<graph::BufferRef> outputs;
   try {
     runtime::Arguments arguments(program);
@@ -126,7 +126,7 @@ std::vector<std::vector<Prediction>> PassProgram::run(std::span<const PassRow> r
     const auto bad = std::ranges::find_if_not(answer, is_finite);
     if (bad == answer.end()) continue;
     // A state that is not finite must not stay.
-    StateBuffers kept = cached ? state.lend() : StateBuffers{};
+    StateBuffers kept = cached ? state.take() : StateBuffers{};
     fail_not_finite(bad->position, settings_.banned, [&] {
       return first_non_finite(program, model_->engine(), weights, arrays, kept, task);
     });

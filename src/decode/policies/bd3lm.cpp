@@ -126,7 +126,7 @@ std::vector<OptionSpec> bd3lm_keys() {
                  "token; -1: none."),
       option_i64("compat_pad", -1, -1, 1 << 30,
                  "Token id that is as if it were not there in all blocks before the current one, "
-                 "as in dllm, which tells padding by its id alone; no cache then. -1: none."),
+                 "as in dllm, which finds padding by its id alone; no cache then. -1: none."),
   };
 }
 

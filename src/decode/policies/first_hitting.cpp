@@ -1,7 +1,7 @@
 // First-hitting sampling (Zheng et al. 2024): the times at which masked tokens are revealed are
 // drawn, not stepped towards. With n left the mask probability of the next event is that of now
 // times u^(1/n); the event reveals one of them, any with the same chance. Exact for a model that
-// knows every conditional, in one pass per token, whatever the schedule; `steps` plays no part.
+// has every conditional, in one pass per token, whatever the schedule; `steps` plays no part.
 
 #include "decode/policies/table.h"
 #include "decode/request/blockwise.h"

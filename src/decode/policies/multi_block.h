@@ -17,8 +17,8 @@ struct PipelineSettings {
   double activate_new = 0.5; // the same in the moment of creation
 };
 
-// Blocks of one request, in order. Counts are read from the canvas; only what the canvas does not
-// tell is kept.
+// Blocks of one request, in order. Counts are read from the canvas; only what is not
+// on the canvas is kept.
 class Pipeline {
 public:
   // The blocks of request (origin, block_length); the first one is created and activated.

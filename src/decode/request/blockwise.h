@@ -70,7 +70,7 @@ public:
 // Everything predicted becomes final.
 Choice all_of(std::span<const Prediction> predictions);
 // Calls use(i, moment) for each of the coming `count` steps of the moment's block; only the
-// moment's times tell them apart.
+// moment's times differ.
 void for_coming_steps(const StepContext& now, size_t count,
                       const std::function<void(size_t, const StepContext&)>& use);
 

@@ -37,7 +37,7 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_f64("top_p", 1, 0, 1,
                  "Draw among the likeliest tokens of this total probability; 1: all."),
       option_str("schedule", "linear",
-                 "Noise schedule that says how many positions a step decides."),
+                 "Noise schedule that sets the number of positions a step decides."),
       option_i64("schedule_steps", 0, 0, 1'000'000,
                  "Discrete times of a nano_ schedule; 0: as many as it has by itself."),
       option_f64("schedule_eps", -1, -1, 0.5,

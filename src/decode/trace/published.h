@@ -72,7 +72,7 @@ public:
     DecoderTotals totals;
   };
 
-  // These slots are as in `changed`; the others stay, or are gone.
+  // These slots are as in `changed`; the others stay, or are removed.
   void put(Slots changed, const DecoderTotals& totals, bool drop_others = false);
   void remove(int64_t number, const DecoderTotals& totals);
 

@@ -19,8 +19,8 @@ struct Family {
   const char* name;           // "llama"
   const char* model_types[4]; // of config.json; unused places are null
   const char* gguf_names[2];  // general.architecture
-  // Fills a config whose family, model_type and source are set; settings beside the family already
-  // hold the defaults for "all others".
+  // Fills a config whose family, model_type and source are set; settings other than the family
+  // already hold the defaults for "all others".
   void (*parse)(const ConfigReader& reader, ModelConfig& config);
   // Writes the family's words into `object`, which holds the keys of the source file.
   void (*print)(const ModelConfig& config, Json& object);

@@ -15,7 +15,7 @@ struct ActivationName {
   const char* ours;
 };
 
-// The first spelling of ours is the one that is printed.
+// The first spelling is the one that is printed.
 constexpr ActivationName kActivations[] = {
     {"silu", "silu"},          {"swish", "silu"},
     {"gelu", "gelu"},          {"gelu_pytorch_tanh", "gelu_tanh"},

@@ -74,7 +74,7 @@ void print(const ModelConfig& config, Json& object) {
 
 std::vector<ParamSpec> params(const ModelConfig& config) {
   TensorNames names = expert_names();
-  const std::string shared = "model.layers.{}.shared_expert."; // beside the MLP, not inside
+  const std::string shared = "model.layers.{}.shared_expert."; // next to the MLP, not inside
   names["shared_gate"] = shared + "gate_proj.weight";
   names["shared_up"] = shared + "up_proj.weight";
   names["shared_down"] = shared + "down_proj.weight";

@@ -71,7 +71,7 @@ Nano::Draws Nano::reference_draws(const TokenRows& rows, uint64_t seed, int64_t 
   return draws;
 }
 
-// Times of the batch itself, 1..T, take the place of ours.
+// Times of the batch itself, 1..T, replace the drawn ones.
 void Nano::inject_times(const Tensor& given, Draws* draws) const {
   const Tensor times = given.to(DType::i32);
   if (times.count() != static_cast<int64_t>(draws->time.size())) {

@@ -49,8 +49,8 @@ void run_bd3lm(Case& c, const Json& entry) {
   // No cache goes with it, so elsewhere the exact one is compared.
   if (holds_padding(c, entry, rows))
     options.set_i64("compat_pad", entry.at("pad_id").get<int64_t>());
-  // Rows of a batch go on until all have met the end token, and then stop together: ours are told
-  // of none and are compared as far as the reference's go.
+  // Rows of a batch go on until all have met the end token, and then stop together: ours get
+  // no end token and are compared as far as the reference's go.
   Json counted = entry;
   if (rows.size() == 1)
     options.set_i64("eos", entry.at("eos_id").get<int64_t>());

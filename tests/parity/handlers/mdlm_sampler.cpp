@@ -35,7 +35,7 @@ void run_mdlm(Case& c, const Json& entry) {
   compare_first_logits(c, *model, entry, rows, std::vector<decode::AttentionSpan>(rows.size()));
 
   // The reference cuts the padded batch into blocks: every row gets the steps per block of the
-  // longest one. Rows with the same number of blocks share a decoder: steps are told for a whole
+  // longest one. Rows with the same number of blocks share a decoder: steps are set for a whole
   // request.
   std::map<int64_t, std::vector<int64_t>> by_blocks;
   for (size_t r = 0; r < rows.size(); ++r)

@@ -3,7 +3,7 @@
 // Arrays <case>.{prompt i32(1, P), trace i32(calls + 1, T), final, entropy f32(calls, T), argmax
 // (calls, T; -1: not computed), first_logits}; mask_* i32(T, T); entropy_rule.*.
 //
-// Cases that tell `shift` are of the full-attention set; there the unshifted model (LLaDA) also
+// Cases that set `shift` are of the full-attention set; there the unshifted model (LLaDA) also
 // decides the surest position of all.
 
 #include "base/error.h"

@@ -47,7 +47,7 @@ void align_right(std::vector<SamplerRow>& rows, int64_t multiple = 1);
 Options sampler_options(const Json& entry, const std::string& policy, const char* attention,
                         bool right_shift);
 
-// The model of a case, told its mask token.
+// The model of a case, with its mask token set.
 std::shared_ptr<model::Model> sampler_model(Case& c, const Json& entry);
 
 // Logits of the first forward as the model gives them: no shift, nothing suppressed. A second half

@@ -287,7 +287,7 @@ void compare_trace(Case& c, const std::string& impl, const Setting& setting, dou
       if (own.empty()) return;
       const auto count = static_cast<int64_t>(own.size());
       const Step& now = own[static_cast<size_t>(std::min(step, count - 1))];
-      // What an EOS fills behind the block is told by block.tokens.
+      // What an EOS fills behind the block is in block.tokens.
       const auto end = static_cast<size_t>((block + 1) * setting.block_length);
       c.equal(text_of(std::span(now.ids).first(end)),
               text_of(line(tokens, s * run.rows + row).first(end)), "tokens of " + where);

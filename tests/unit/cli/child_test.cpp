@@ -60,7 +60,7 @@ TEST(Child, IgnoredInputCostsNothing) {
   EXPECT_TRUE(run_child(request).ok());
 }
 
-TEST(Child, ACrashIsTold) {
+TEST(Child, ACrashIsReported) {
   const ChildResult result =
       run_child(shell("echo first >&2; echo ' Check failed: id < 8' >&2; kill -SEGV $$"));
   EXPECT_EQ(result.how, How::crashed);

@@ -35,7 +35,7 @@ TEST(CompileReport, APeakWithoutTheTemporariesIsNotTheNeed) {
   EXPECT_EQ(room.needs, 35);
 }
 
-TEST(CompileReport, OfAProgramThatIsTooBigTheMessageTells) {
+TEST(CompileReport, TheMessageReportsAProgramThatIsTooBig) {
   const Room room = room_of(
       Json{{"peak", 0}, {"message", "does not fit: needs 300 bytes, has 200 bytes: E1000"}});
   EXPECT_EQ(room.needs, 300);

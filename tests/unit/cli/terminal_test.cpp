@@ -53,7 +53,7 @@ TEST(Terminal, BadUtf8AndReorderingCharactersAreReplaced) {
   EXPECT_EQ(visible_text("\t\x7f"), "\u2409\u2421");
 }
 
-TEST(Terminal, WindowKeepsTheFirstOpenRowInSight) {
+TEST(Terminal, WindowKeepsTheFirstOpenRowVisible) {
   std::vector<TokenCell> cells(100, {"ab", DLLM_FINAL, 1});
   cells[60] = {"", DLLM_MASKED, 0};
   const Rows rows = draw_rows(cells, 2, false);

@@ -86,7 +86,7 @@ TEST(Trace, ALastLineThatWasCutIsLeftOut) {
   EXPECT_NE(message_of(good.substr(0, 30)).find("is no JSON object"), std::string::npos);
 }
 
-// Hostile lines: each failure names file and line and says what is wrong with it.
+// Hostile lines: each failure names the file, the line and the fault.
 TEST(Trace, RefusesWhatIsNoTrace) {
   const std::string good = R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":[1]})";
   const std::pair<std::string, std::string> cases[] = {

@@ -131,7 +131,7 @@ TEST(CancelledRun, KeepsDonatedInputsUntilTheOverwriteBegins) {
 }
 
 // x is written in its place, then long products follow; z has another holder, who may read it meanwhile.
-TEST(FailedRun, KeepsADonatedInputThatSomebodyElseHolds) {
+TEST(FailedRun, KeepsADonatedInputWithAnotherHolder) {
   auto engine = test_engine(1);
   auto graph = std::make_shared<Graph>("update");
   const Value x = graph->input("x", DType::f32, {64, 64}),

@@ -143,7 +143,7 @@ TEST(Engine, ChecksLetMinusInfinityOfMasksThrough) {
   EXPECT_EQ(floats(made[1]->read())[1], -std::numeric_limits<float>::infinity());
 }
 
-TEST(Engine, TellsAboutItself) {
+TEST(Engine, DescribesItself) {
   auto engine = test_engine(2);
   EXPECT_EQ(engine->i64("threads"), 2);
   engine->set_i64("threads", 3);

@@ -121,7 +121,7 @@ TEST(Plan, DonatedInputsAreWrittenInPlace) {
   }
 }
 
-TEST(Plan, ADonatedBufferThatSomebodyHoldsIsCopied) {
+TEST(Plan, ADonatedBufferWithAnotherHolderIsCopied) {
   auto engine = test_engine();
   auto graph = std::make_shared<Graph>("step");
   const Value p = graph->input("p", DType::f32, {50});

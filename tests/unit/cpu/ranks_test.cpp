@@ -186,7 +186,7 @@ TEST(Ranks, RanksThatFinishedDifferentRunsAreAnError) {
               "rank 0 has finished 1 runs and rank 1 0: a run failed on some ranks alone");
 }
 
-// A wrong input is an error of the call, before any exchange; the others must hear of it as well.
+// A wrong input is an error of the call, before any exchange; the others must get it as well.
 TEST(Ranks, AWrongInputEndsTheRunOfAll) {
   auto graph = std::make_shared<Graph>("failing");
   graph->output("y", all_reduce(graph->input("x", {Shape{2}, DType::f32, kData}), kData));

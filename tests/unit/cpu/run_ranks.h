@@ -13,7 +13,7 @@ namespace dllm::cpu {
 
 using Tensors = std::vector<Tensor>;
 
-// Compiles and runs `graph` on every rank; answers with the results by rank.
+// Compiles and runs `graph` on every rank; returns the results by rank.
 inline std::vector<Tensors> run_on_ranks(test::RankThreads& ranks, const graph::Mesh& mesh,
                                          const std::shared_ptr<const graph::Graph>& graph,
                                          const std::vector<Tensors>& inputs) {

@@ -109,7 +109,7 @@ TEST(Bd3lm, APromptSharesWhatALongerOneLeft) {
   EXPECT_GE(cached->metric(-1, "reused"), 8);
 }
 
-TEST(Bd3lm, BlocksAreTheModelsUnlessTold) {
+TEST(Bd3lm, BlocksAreTheModelsByDefault) {
   Json config = tiny_config();
   config["dllm"] = {{"attention", "block_causal"}, {"block_length", 8}};
   const auto model = tiny_model(1, config);

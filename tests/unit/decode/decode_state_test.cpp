@@ -25,7 +25,7 @@ TEST(AttentionSpan, SeesItsOwnBlockAndAllBefore) {
   EXPECT_GT(AttentionSpan{}.limit(0), 1 << 30); // bidirectional
 }
 
-TEST(AttentionSpan, FloorIsAnEdgeNobodyLooksAcross) {
+TEST(AttentionSpan, FloorIsAnEdgeNoPositionLooksAcross) {
   for (const AttentionSpan& span : {AttentionSpan{1, 0, false}, kBlocks, AttentionSpan{4, 6, false},
                                     AttentionSpan{4, 6, true}, AttentionSpan{3, 1, true}}) {
     for (int64_t position = 0; position < 20; ++position) {
@@ -53,7 +53,7 @@ TEST(DecodeState, KeepsTheLongestBeginningOfAFreeRow) {
   EXPECT_EQ(state.reused(), 4);
 }
 
-TEST(DecodeState, AnotherSightSharesNothing) {
+TEST(DecodeState, AnotherAttentionSpanSharesNothing) {
   DecodeState state(tiny_model());
   const Ids ids = {1, 2, 3, 4, 5, 6, 7, 8};
   const int64_t a = state.acquire(8, {}, kBlocks);
@@ -67,11 +67,11 @@ TEST(DecodeState, GrowingKeepsWhatIsThere) {
   DecodeState state(model);
   const int64_t a = state.acquire(10, {}, kBlocks);
   const Ids ids = {1, 2, 3, 4, 5, 6, 7, 8};
-  StateBuffers lent = state.lend();
+  StateBuffers taken = state.take();
   // Every number of the cache its own, so that a misplaced row shows.
-  std::vector<float> numbers(static_cast<size_t>(lent[0]->shape().count()));
+  std::vector<float> numbers(static_cast<size_t>(taken[0]->shape().count()));
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
-  const Shape shape = lent[0]->shape();
+  const Shape shape = taken[0]->shape();
   graph::Engine& engine = model->engine();
   state.give_back(
       {engine.upload(Tensor::from(shape, numbers)), engine.upload(Tensor::from(shape, numbers))});
@@ -81,7 +81,7 @@ TEST(DecodeState, GrowingKeepsWhatIsThere) {
   state.acquire(130, {}, kBlocks); // more rows, and longer ones
   EXPECT_GT(state.capacity(), old_capacity);
   EXPECT_EQ(state.view(a).final_end, 8);
-  const StateBuffers grown = state.lend();
+  const StateBuffers grown = state.take();
   const Tensor keys = grown[0]->read();
   const int64_t width = model->config().kv_size();
   for (int64_t layer = 0; layer < model->config().layers; ++layer) {
@@ -99,7 +99,7 @@ TEST(DecodeState, WhatIsNotGivenBackIsLost) {
   const int64_t a = state.acquire(10, {}, kBlocks);
   state.commit(a, Ids{1, 2, 3, 4}, 0, 4);
   const uint64_t before = state.view(a).generation;
-  state.lend();
+  state.take();
   state.recover();
   EXPECT_EQ(state.view(a).final_end, 0);
   EXPECT_NE(state.view(a).generation, before);

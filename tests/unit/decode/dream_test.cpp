@@ -40,7 +40,7 @@ TEST(Dream, DecidesItsShareOfTheTimes) {
   }
 }
 
-TEST(Dream, FollowsTheScheduleWhenTold) {
+TEST(Dream, FollowsTheScheduleWhenItIsSet) {
   const auto decoder = make_decoder(
       tiny_model(), settings("entropy", {{"plan", "schedule"}, {"schedule", "cosine"}}));
   add(*decoder, {{3, 1, 4}, 1, 12});

@@ -52,7 +52,7 @@ TEST(DecoderErrors, BadRequestsNameTokenAndPlaceAndKeepTheSlots) {
                [&] { decoder->add({}, {}, slot_options()); });
 }
 
-TEST(DecoderErrors, UnknownNamesTellTheNearest) {
+TEST(DecoderErrors, UnknownNamesSuggestTheNearest) {
   const auto decoder = make_decoder(tiny_model());
   decoder->start({}, 0);
   expect_error(Code::not_found, "no slot 3", [&] { decoder->request(3); });
@@ -85,7 +85,7 @@ TEST(DecoderErrors, StepNeedsARequestAndTraceAnOption) {
   expect_error(Code::failed_precondition, "no trace", [&] { decoder->trace(0); });
 }
 
-TEST(DecoderErrors, AFailingCallbackIsToldAsSuch) {
+TEST(DecoderErrors, AFailingCallbackIsReportedAsSuch) {
   const auto decoder = make_decoder(tiny_model());
   decoder->start({}, 0);
   expect_error(Code::callback_failed, "",

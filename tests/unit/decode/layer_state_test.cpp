@@ -202,7 +202,7 @@ TEST_P(LayerStateDecoding, ALostStateIsComputedAgain) {
   const auto cached = decoder("exact"), plain = decoder("none");
   add(*cached, kRequests[2]), add(*plain, kRequests[2]);
   for (int i = 0; i < 9; ++i) cached->step(), plain->step();
-  model_->params().bump(); // other weights, as far as the decoder can tell
+  model_->params().bump(); // other weights, as far as the decoder can detect
   cached->run(), plain->run();
   expect_equal(*cached, *plain, 1);
 }

@@ -1,5 +1,5 @@
-// What a loop asks of an engine, where it is offered, and that it cannot decide otherwise than the
-// host without being found out.
+// What a loop needs from an engine, where it is offered, and that it cannot decide otherwise than
+// the host without being found out.
 
 #include "decode/decoder/decoder_setup.h"
 #include "decode/loop/loop_program.h"
@@ -146,7 +146,7 @@ TEST(LoopEngine, GraphsDoNotGrowWithSteps) {
   EXPECT_EQ(sizes(1), sizes(32));
 }
 
-// K and V of 64 times as many positions need no more room beside themselves.
+// K and V of 64 times as many positions need no more room in addition to themselves.
 TEST(LoopEngine, CachesAreWrittenInPlace) {
   const auto model = tiny_model();
   const auto arena = [&](int64_t cache_rows) {
@@ -249,7 +249,7 @@ TEST(LoopEngine, HolesOwnSettingsAndNewWeightsAreSeen) {
   EXPECT_LT(decoders[1]->metric(0, "round_trips"), decoders[0]->metric(0, "round_trips"));
 }
 
-// A model that is told the noise level sees that of every step.
+// A model that gets the noise level sees that of every step.
 TEST(LoopEngine, TimesAreThoseOfEveryStep) {
   const auto model = tiny_model(1, {{"model_type", "nano-dlm"},
                                     {"vocab_size", 23},

@@ -75,12 +75,12 @@ TEST_P(LoopPolicy, DecidesWhatTheHostDecides) {
       const Json more = {{"shift", shift}, {"temperature", temperature}, {"top_k", 12}};
       const auto host = decoder("host", more), device = decoder("device", more);
       for (const TestRequest& request : kRequests) add(*host, request), add(*device, request);
-      Listener told, replayed;
-      host->run(told.fn());
+      Listener live, replayed;
+      host->run(live.fn());
       device->run(replayed.fn());
       for (int64_t slot = 0; slot < 4; ++slot) {
         EXPECT_EQ(seen(*device, slot), seen(*host, slot)) << "slot " << slot << " shift " << shift;
-        EXPECT_EQ(replayed.text[slot], told.text[slot]);
+        EXPECT_EQ(replayed.text[slot], live.text[slot]);
       }
       EXPECT_LT(device->metric(-1, "round_trips"), host->metric(-1, "round_trips"));
     }

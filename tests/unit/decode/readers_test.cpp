@@ -70,16 +70,16 @@ TEST(DecoderReaders, ARunCountsItsSteps) {
   const auto decoder = bed.decoder();
   add(*decoder, kRequest);
   Task task;
-  int64_t told = 0;
+  int64_t steps = 0;
   decoder->run(
       [&](const Event& event) {
         if (event.kind() == EventKind::decode_step) {
-          EXPECT_EQ(task.done(), ++told);
+          EXPECT_EQ(task.done(), ++steps);
         }
         return dllm::Answer::go_on;
       },
       &task);
-  EXPECT_EQ(told, 6);
+  EXPECT_EQ(steps, 6);
 }
 
 TEST(DecoderReaders, StartShowsTheOldSlotsOrTheNew) {
@@ -173,7 +173,7 @@ TEST(DecoderWeights, LostOnesFailTheStepAtOnce) {
   add(*decoder, kRequest);
   decoder->step();
   const std::string last = seen(*decoder);
-  bed.model->params().lose("the device is gone");
+  bed.model->params().lose("the device is lost");
   const Error error = test::error_of([&] { decoder->step(); });
   EXPECT_EQ(error.code(), Code::aborted);
   EXPECT_EQ(seen(*decoder), last);

@@ -1,5 +1,5 @@
 #pragma once
-// One request under one policy without a model: a test says what is predicted.
+// One request under one policy without a model: a test sets the predictions.
 
 #include "decode/request/policy.h"
 
@@ -36,7 +36,7 @@ public:
 
   PassRequest next_pass() const { return session_->next_pass(slot, {}); }
 
-  // Answers the positions that were decided and stayed so.
+  // Returns the positions that were decided and stayed so.
   std::vector<int64_t> step(const Oracle& oracle) {
     const PassRequest asked = next_pass();
     std::vector<Prediction> predictions;

@@ -88,7 +88,7 @@ TEST(Spd, CountsStepsPrefillsAndHardWrites) {
   add(*decoder, kRequests[2]); // 8 given, 13 open: blocks 2 to 5
   decoder->run();
   EXPECT_EQ(decoder->metric(0, "prefills"), 1);
-  EXPECT_EQ(decoder->metric(0, "commits"), 3); // behind the last block nobody reads
+  EXPECT_EQ(decoder->metric(0, "commits"), 3); // behind the last block: unused
   EXPECT_EQ(decoder->metric(0, "nfe"), decoder->metric(0, "steps") + 4);
   const auto fast = make_decoder(tiny_model(), spd({{"implementation", "fast"}}));
   add(*fast, kRequests[2]);

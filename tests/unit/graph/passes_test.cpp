@@ -55,7 +55,7 @@ TEST(Passes, DeadPartsOfAScanGo) {
   EXPECT_EQ(plan.per_layer, 1u);
   EXPECT_EQ(plan.consts, 0u);
   EXPECT_EQ(count_ops(*small, "exp"), 0u);
-  // A carry nobody asks for stays when a live result reads it.
+  // A carry that is no result stays when a live result reads it.
   graph.output("trace", made.stacked[0]);
   EXPECT_EQ(ops::ScanPlan(remove_dead_code(graph)->nodes().back().attributes).carry, 2u);
 }

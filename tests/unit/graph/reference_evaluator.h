@@ -16,7 +16,7 @@ std::vector<Tensor> evaluate(const Graph& graph, const std::vector<Tensor>& inpu
 // inputs[rank]; results [rank]. Every collective is over `axis`, or over axes of one rank.
 std::vector<std::vector<Tensor>> evaluate_ranks(const Graph& graph, Axis axis,
                                                 const std::vector<std::vector<Tensor>>& inputs);
-// Can `op` be run: it is a primitive the oracle knows, or it has a definition.
+// Can `op` be run: it is a primitive the oracle has, or it has a definition.
 bool has_reference(std::string_view op);
 
 } // namespace dllm::graph::test

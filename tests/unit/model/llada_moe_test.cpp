@@ -1,4 +1,4 @@
-// LLaDA-MoE beside the published configuration, against its formulas in plain loops of doubles:
+// LLaDA-MoE outside the published configuration, against its formulas in plain loops of doubles:
 // dense layers, shared experts, fewer heads of K and V, and a router that never divides by the sum.
 
 #include "model_tools.h"

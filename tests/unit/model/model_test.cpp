@@ -213,7 +213,7 @@ TEST(SaveModel, ReplacesWhatASaveWroteAndNothingElse) {
   refuses(folder.path("file"), "it is no folder");
   ASSERT_EQ(::symlink(place.c_str(), folder.path("link").c_str()), 0);
   refuses(folder.path("link"), "it is a symbolic link");
-  // Folders beside it with the names a save uses on its way.
+  // Folders next to it with the names a save uses on its way.
   for (const char* name : {"n.partial", "n.old"}) {
     make_directories(folder.path(name));
     write_file_atomic(folder.path(name) + "/thesis.txt", "mine");

@@ -36,7 +36,7 @@ std::vector<graph::BufferRef> filled(const ParamStore& store, float value) {
   return made;
 }
 
-TEST(ParamStoreThreads, AReaderBesideAStepGetsTheWholeNextVersion) {
+TEST(ParamStoreThreads, AReaderDuringAStepGetsTheWholeNextVersion) {
   const auto model = small_model();
   ParamStore& store = model->params();
   const std::vector<size_t> all = all_of(store);
@@ -120,7 +120,7 @@ TEST(ParamStoreThreads, LostWeightsAreReportedAtOnceEverywhere) {
   std::vector<graph::BufferRef> taken = store.take(all);
   Code waiting = Code::ok;
   std::thread reader([&] { waiting = test::error_of([&] { store.snapshot(); }).code(); });
-  store.lose("the device is gone");
+  store.lose("the device is lost");
   reader.join();
   EXPECT_EQ(waiting, Code::aborted); // also one that waited
   Batch batch;
@@ -137,10 +137,10 @@ TEST(ParamStoreThreads, LostWeightsAreReportedAtOnceEverywhere) {
   for (const auto& use : uses) {
     const Error error = test::error_of(use);
     EXPECT_EQ(error.code(), Code::aborted);
-    EXPECT_EQ(error.text(), "the model's weights were lost: the device is gone");
+    EXPECT_EQ(error.text(), "the model's weights were lost: the device is lost");
     EXPECT_NE(error.hint().find("checkpoint"), std::string::npos);
   }
-  EXPECT_EQ(model->describe().at("lost").get<std::string>(), "the device is gone");
+  EXPECT_EQ(model->describe().at("lost").get<std::string>(), "the device is lost");
   std::vector<std::pair<size_t, graph::BufferRef>> numbers;
   for (const size_t index : all) numbers.emplace_back(index, taken[index]);
   store.restore(std::move(numbers), [] {});

@@ -103,7 +103,7 @@ TEST(Schedule, KappaIsTheOtherWayRound) {
   EXPECT_NEAR(linear->weight(0.5), 2.0, 1e-12);
 }
 
-TEST(Schedule, UnknownNameTellsTheNearest) {
+TEST(Schedule, UnknownNameSuggestsTheNearest) {
   try {
     make_schedule("cosin");
     FAIL() << "no error";

@@ -49,7 +49,7 @@ std::vector<Array> run(const Executable& program, const std::vector<const Array*
 
 using PjrtClient = OnPlugins;
 
-TEST_P(PjrtClient, TellsOfPluginAndDevices) {
+TEST_P(PjrtClient, DescribesPluginAndDevices) {
   const auto made = client(3);
   EXPECT_EQ(made->platform_name(), "cpu");
   EXPECT_EQ(made->devices().size(), 3u);
@@ -118,16 +118,16 @@ TEST_P(PjrtClient, DonatesInPlace) {
   EXPECT_EQ(floats(next[0].read())[0], 2);
 }
 
-// Lent storage is used where it lies, and never written to.
-TEST_P(PjrtClient, LendsStorage) {
+// Borrowed storage is used where it lies, and never written to.
+TEST_P(PjrtClient, SharesStorage) {
   const auto made = client();
   const auto program = made->compile(kCount, {});
   const Tensor mine = numbers(1024, 0);
   std::vector<Array> out;
   {
-    const Array lent = made->upload(mine, made->devices()[0], abi::HostBufferSemantics::zero_copy);
-    EXPECT_EQ(lent.unsafe_pointer(), reinterpret_cast<uintptr_t>(mine.bytes()));
-    out = run(*program, {&lent});
+    const Array view = made->upload(mine, made->devices()[0], abi::HostBufferSemantics::zero_copy);
+    EXPECT_EQ(view.unsafe_pointer(), reinterpret_cast<uintptr_t>(mine.bytes()));
+    out = run(*program, {&view});
   }
   EXPECT_EQ(floats(out[0].read())[5], 6);
   EXPECT_EQ(mine.as<float>()[5], 5);

@@ -71,7 +71,7 @@ double least_margin(const Decoder& host, int64_t slot, double threshold) {
 
 class PjrtDecode : public OnPlugins {
 protected:
-  // Answers how many requests are excused.
+  // Returns how many requests are excused.
   static int compare(const Json& values, Decoder& device) {
     Json own = values;
     own["loop"] = "host";

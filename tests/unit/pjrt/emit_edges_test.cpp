@@ -140,7 +140,7 @@ TEST_P(EmitEdges, NanIsPassedOnAndIsTheLargest) {
   check(g, 1e-6);
 }
 
-// The engine tells the compiler what the text needs.
+// The engine passes the compiler the options that the text needs.
 TEST_P(EmitEdges, TheEngineKeepsNan) {
   Options options(graph::engine_schema());
   options.set_str("plugin", path());

@@ -31,7 +31,7 @@ TEST(EmitText, ProductAndDonation) {
   const Value s = graph.input("s", DType::f32, {2, 4});
   graph.output("y", dot(x, transpose(w, {1, 0})));
   graph.output("s", add(s, graph::scalar(graph, 1)), "s");
-  // The transposed weight is read where it stands; what nobody reads is left to the compiler.
+  // The transposed weight is read where it stands; what is unused is left to the compiler.
   expect_text("product", emit(graph, {}));
 }
 

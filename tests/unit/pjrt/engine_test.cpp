@@ -199,14 +199,14 @@ TEST_P(PjrtEngine, SparesWhatOthersHold) {
   const auto out = program->run(inputs);
   EXPECT_EQ(floats(held->read())[0], 0);
   EXPECT_EQ(floats(out[0]->read())[0], 5);
-  // Storage of the host that is lent is never written to, held by others or not.
-  const Tensor lent = counting({256});
-  inputs[0] = mine->upload(lent, true);
+  // Borrowed storage of the host is never written to, held by others or not.
+  const Tensor host = counting({256});
+  inputs[0] = mine->upload(host, true);
   EXPECT_EQ(floats(program->run(inputs)[0]->read())[0], 5);
-  EXPECT_EQ(lent.as<float>()[0], 0);
+  EXPECT_EQ(host.as<float>()[0], 0);
 }
 
-// State that comes out as it went in, beside a copy of it; arrays without elements; no input at
+// State that comes out as it went in, and a copy of it; arrays without elements; no input at
 // all.
 TEST_P(PjrtEngine, TakesOddGraphs) {
   const auto mine = engine();
@@ -275,7 +275,7 @@ TEST_P(PjrtEngine, CountsMemoryOfArrays) {
   EXPECT_EQ(mine->i64("memory_peak"), 4040);
 }
 
-TEST_P(PjrtEngine, TellsOfItselfAndItsPrograms) {
+TEST_P(PjrtEngine, DescribesItselfAndItsPrograms) {
   const auto mine = engine();
   const auto program = mine->compile(counter());
   EXPECT_NE(program->text("stablehlo").find("tf.aliasing_output = 0"), std::string::npos);
@@ -287,13 +287,13 @@ TEST_P(PjrtEngine, TellsOfItselfAndItsPrograms) {
   EXPECT_GT(compiled.seconds, 0);
   EXPECT_EQ(compiled.argument_bytes, 1028);
 
-  const Json told = mine->describe();
-  EXPECT_EQ(told["kind"], "pjrt");
-  EXPECT_EQ(told["platform"], "cpu");
-  EXPECT_EQ(told["plugin"]["path"], path());
-  EXPECT_EQ(told["device"], "cpu:0");
-  EXPECT_EQ(told["compiles"], 1);
-  EXPECT_EQ(told["devices"].size(), static_cast<size_t>(mine->device_count()));
+  const Json info = mine->describe();
+  EXPECT_EQ(info["kind"], "pjrt");
+  EXPECT_EQ(info["platform"], "cpu");
+  EXPECT_EQ(info["plugin"]["path"], path());
+  EXPECT_EQ(info["device"], "cpu:0");
+  EXPECT_EQ(info["compiles"], 1);
+  EXPECT_EQ(info["devices"].size(), static_cast<size_t>(mine->device_count()));
   expect_error(Code::not_found, "no number compile", [&] { mine->i64("compile"); });
   expect_error(Code::failed_precondition, "threads", [&] { mine->set_i64("threads", 2); });
   mine->set_i64("pjrt.in_flight", 5);
@@ -301,7 +301,7 @@ TEST_P(PjrtEngine, TellsOfItselfAndItsPrograms) {
   expect_error(Code::out_of_range, "0 is not between", [&] { mine->set_i64("pjrt.in_flight", 0); });
 }
 
-TEST_P(PjrtEngine, UsesTheDeviceItIsTold) {
+TEST_P(PjrtEngine, UsesTheDeviceOfItsOptions) {
   Options options = engine_options(path());
   options.set_i64("pjrt.device", 2);
   const auto mine = make_engine(options);

@@ -63,14 +63,14 @@ TEST(ExecutableCache, StandsInTheUsersCacheFolder) {
   const char* xdg = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   const std::string old_xdg = xdg ? xdg : "", old_home = home ? home : "";
-  ::setenv("HOME", "/somebody", 1);
+  ::setenv("HOME", "/user", 1);
   ::setenv("XDG_CACHE_HOME", "/caches", 1);
   EXPECT_EQ(ExecutableCache::default_folder(), "/caches/dllm/pjrt");
   EXPECT_EQ(ExecutableCache("auto").folder(), "/caches/dllm/pjrt");
   ::setenv("XDG_CACHE_HOME", "relative", 1);
-  EXPECT_EQ(ExecutableCache::default_folder(), "/somebody/.cache/dllm/pjrt");
+  EXPECT_EQ(ExecutableCache::default_folder(), "/user/.cache/dllm/pjrt");
   ::unsetenv("XDG_CACHE_HOME");
-  EXPECT_EQ(ExecutableCache::default_folder(), "/somebody/.cache/dllm/pjrt");
+  EXPECT_EQ(ExecutableCache::default_folder(), "/user/.cache/dllm/pjrt");
   ::unsetenv("HOME");
   EXPECT_FALSE(ExecutableCache("auto").enabled());
   if (xdg) ::setenv("XDG_CACHE_HOME", old_xdg.c_str(), 1);
@@ -135,7 +135,7 @@ protected:
 
 using ExecutableCacheLog = Logged;
 
-TEST_F(ExecutableCacheLog, AnImpossibleFolderIsToldOnce) {
+TEST_F(ExecutableCacheLog, AnImpossibleFolderIsReportedOnce) {
   TempFolder folder;
   write_file_atomic(folder.path("file"), "x");
   ExecutableCache cache(folder.path("file/cache"));
@@ -143,12 +143,12 @@ TEST_F(ExecutableCacheLog, AnImpossibleFolderIsToldOnce) {
     cache.store(kKey, kProgram);
     EXPECT_FALSE(cache.load(kKey).has_value());
   }
-  const auto told = lines();
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_NE(told[0].find(folder.path("file/cache")), std::string::npos) << told[0];
+  const auto logs = lines();
+  ASSERT_EQ(logs.size(), 1u);
+  EXPECT_NE(logs[0].find(folder.path("file/cache")), std::string::npos) << logs[0];
 }
 
-// As root every folder can be written, so the child becomes nobody first.
+// As root every folder can be written, so the child drops to user 65534 first.
 TEST_F(ExecutableCacheLog, AReadOnlyFolderIsReadAndNotWritten) {
   TempFolder folder;
   ExecutableCache cache(folder.path());
@@ -210,8 +210,8 @@ TEST(ExecutableCacheLimit, RemovesWhatWasUsedLongestAgo) {
 TEST(ExecutableCacheLimit, LeavesAloneWhatIsNotOurs) {
   TempFolder folder;
   write_file_atomic(folder.path("notes.txt"), std::string(5000, 'n'));
-  write_file_atomic(folder.path("new.partial"), "somebody is writing");
-  write_file_atomic(folder.path("old.partial"), "whoever wrote this is dead");
+  write_file_atomic(folder.path("new.partial"), "another process is writing");
+  write_file_atomic(folder.path("old.partial"), "the writer of this is dead");
   age(folder.path("old.partial"), 7200);
   ExecutableCache cache(folder.path(), 3000);
   cache.store(kKey, kProgram);

@@ -15,7 +15,7 @@ using test::TempFolder;
 
 const std::string kKeys[3] = {"first", "second", "third"};
 
-// Programs of any writer can be told from anything else: one letter, as often as its number says.
+// Programs of any writer differ from anything else: one letter, as often as its number says.
 std::string program(int writer, int round) {
   const auto letter = static_cast<char>('a' + writer);
   return std::string(static_cast<size_t>(1000 * writer + 10 * round + 1), letter);
@@ -31,8 +31,8 @@ bool is_whole(const std::string& bytes) {
 // So low that writers remove each other's files; none.
 constexpr int64_t kLimits[] = {20000, 0};
 
-// Stores and loads. False when something came back that nobody stored, or nothing where nothing is
-// ever removed.
+// Stores and loads. False when something came back that no writer stored, or nothing where nothing
+// is ever removed.
 bool busy(const std::string& folder, int writer, int64_t limit) {
   ExecutableCache cache(folder, limit);
   for (int round = 0; round < 40; ++round) {

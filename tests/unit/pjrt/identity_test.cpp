@@ -38,7 +38,7 @@ TEST(CacheKey, ChangesWithEveryPart) {
   EXPECT_EQ(keys.size(), all.size());
 }
 
-TEST(CacheKey, TellsTheEnvironmentOfCompilers) {
+TEST(CacheKey, HasTheEnvironmentOfCompilers) {
   ::unsetenv("XLA_FLAGS");
   const std::string before = compiler_environment();
   ::setenv("XLA_FLAGS", "--xla_dump_to=/nowhere", 1);

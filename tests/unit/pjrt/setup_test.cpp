@@ -53,8 +53,8 @@ TEST(NamedValues, SurviveTheWayToAPluginAndBack) {
                            {"c", true},
                            {"d", 0.5f},
                            {"e", std::vector<int64_t>{3, 4}}};
-  const auto lent = named_value_views(values);
-  EXPECT_EQ(read_named_values(lent.data(), lent.size()), values);
+  const auto view = named_value_views(values);
+  EXPECT_EQ(read_named_values(view.data(), view.size()), values);
   EXPECT_EQ(value_text(values.at("e")), "[3, 4]");
 }
 

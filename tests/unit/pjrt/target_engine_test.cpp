@@ -1,4 +1,4 @@
-// Engines of hardware that is not there: what they tell, what they refuse.
+// Engines of hardware that is not there: what they report, what they refuse.
 
 #include "pjrt/target/target.h"
 
@@ -108,13 +108,13 @@ TEST(TargetEngine, CoresShareTheMemoryOfTheirChip) {
                         static_cast<double>(whole->i64("memory_limit"));
     EXPECT_NEAR(part, 0.5, 0.01) << chip;
     // The compiler's own number agrees.
-    const std::string told = test::error_of([&] { cores->compile(step(1 << 24, 2048)); }).text();
-    const size_t has = told.find(", has ");
-    ASSERT_NE(has, std::string::npos) << told;
-    EXPECT_NEAR(std::strtod(told.c_str() + has + 6, nullptr) /
+    const std::string text = test::error_of([&] { cores->compile(step(1 << 24, 2048)); }).text();
+    const size_t has = text.find(", has ");
+    ASSERT_NE(has, std::string::npos) << text;
+    EXPECT_NEAR(std::strtod(text.c_str() + has + 6, nullptr) /
                     static_cast<double>(cores->i64("memory_limit")),
                 1.0, 0.01)
-        << told;
+        << text;
   }
 }
 

@@ -151,7 +151,7 @@ TEST(Target, GpusCompileWithoutOne) {
   const std::string path = plugin_path("xla_cuda_plugin.so");
   NEED_PLUGIN(path, "cuda");
   if (cuda_folder(path).empty())
-    GTEST_SKIP() << "no ptxas beside the plugin: scripts/fetch-plugins cuda";
+    GTEST_SKIP() << "no ptxas next to the plugin: scripts/fetch-plugins cuda";
   use_cuda_folder(cuda_folder(path));
   const Plugin& plugin = Plugin::load(path, true);
   for (const auto& [name, devices] :

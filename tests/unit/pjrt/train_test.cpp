@@ -1,4 +1,4 @@
-// Training on every plugin beside the CPU engine: losses, weights, memory, events.
+// Training on every plugin against the CPU engine: losses, weights, memory, events.
 
 #include "graph/engine.h"
 #include "model/plan.h"
@@ -96,7 +96,7 @@ TEST_P(PjrtTraining, LossIsLateAndInOrder) {
   }
   one->sync();
   EXPECT_EQ(one->metric("step"), 5);
-  // A loss that is not finite is told late, and leaves the weights as they were before it.
+  // A loss that is not finite is reported late, and leaves the weights as they were before it.
   const auto before = train::weights_of(*one);
   one->start_step(train::poisoned());
   one->start_step(*source.next());

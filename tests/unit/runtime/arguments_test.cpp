@@ -127,7 +127,7 @@ TEST_F(ArgumentsTest, WhatIsMissingIsNamed) {
   }
 }
 
-TEST_F(ArgumentsTest, SignaturesTellShapesAndTypesApart) {
+TEST_F(ArgumentsTest, SignaturesDifferByShapesAndTypes) {
   Batch longer, other;
   longer.set("x", numbers({1, 2, 3}));
   other.set("x", Tensor(DType::i32, {2}));

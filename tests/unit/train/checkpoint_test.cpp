@@ -264,13 +264,13 @@ TEST_F(CheckpointTest, DamageIsDataLoss) {
 TEST_F(CheckpointTest, RunSavesEveryNStepsAndKeepsTheLast) {
   auto trainer = tiny_trainer({{"root", root_}, {"save_every", 2}, {"keep_last", 2}});
   TextSource source;
-  std::vector<std::string> told;
+  std::vector<std::string> dirs;
   trainer->run(source, 7, [&](const Event& event) {
     if (event.kind() == EventKind::checkpoint)
-      told.push_back(file_name(std::get<std::string>(*event.find("dir"))));
+      dirs.push_back(file_name(std::get<std::string>(*event.find("dir"))));
     return Answer::go_on;
   });
-  EXPECT_EQ(told,
+  EXPECT_EQ(dirs,
             (std::vector<std::string>{"step_000002", "step_000004", "step_000006", "step_000007"}));
   const auto kept = ckpt::list_checkpoints(root_);
   ASSERT_EQ(kept.size(), 2u);

@@ -90,7 +90,7 @@ TEST(LostState, IsReportedAtOnceByTrainerAndModelAndRestoredByACheckpoint) {
       save_checkpoint(*bed.trainer, &bed.source, folder.path(), Options(checkpoint_schema()));
   const auto before = weights_of(*bed.model);
   bed.engine->watch->after_run = [] {
-    throw graph::StateLost(Code::unavailable, "the device is gone", "half written");
+    throw graph::StateLost(Code::unavailable, "the device is lost", "half written");
   };
   EXPECT_EQ(test::error_of([&] { bed.step(); }).code(), Code::unavailable);
   bed.engine->watch->after_run = nullptr;
@@ -109,7 +109,7 @@ TEST(LostState, IsReportedAtOnceByTrainerAndModelAndRestoredByACheckpoint) {
   for (const auto& use : uses) {
     const Error error = test::error_of(use);
     EXPECT_EQ(error.code(), Code::aborted);
-    EXPECT_NE(error.text().find("lost: the device is gone"), std::string::npos) << error.text();
+    EXPECT_NE(error.text().find("lost: the device is lost"), std::string::npos) << error.text();
   }
   restore_checkpoint(*bed.trainer, &bed.source, saved);
   EXPECT_EQ(weights_of(*bed.model), before);
@@ -121,7 +121,7 @@ TEST(LostState, AMicroBatchLosesNoWeights) {
   bed.step();
   const auto before = weights_of(*bed.model);
   bed.engine->watch->after_run = [] {
-    throw graph::StateLost(Code::unavailable, "the device is gone", "half written");
+    throw graph::StateLost(Code::unavailable, "the device is lost", "half written");
   };
   const Batch batch = *bed.source.next();
   EXPECT_EQ(test::error_of([&] { bed.trainer->accumulate(batch); }).code(), Code::unavailable);
@@ -132,7 +132,7 @@ TEST(LostState, AMicroBatchLosesNoWeights) {
 }
 
 // Read in another thread at every moment of steps: never null, never parts of two versions.
-TEST(ReadersBesideSteps, SeeWholeVersions) {
+TEST(ReadersDuringSteps, SeeWholeVersions) {
   Bed bed;
   bed.step();
   std::atomic<bool> ends{false};

@@ -1,5 +1,5 @@
 #pragma once
-// The CPU engine as one that runs ahead: a run is queued and takes place when somebody reads what
+// The CPU engine as one that runs ahead: a run is queued and takes place when a caller reads what
 // it, or a run behind it, makes.
 
 #include "base/error.h"
@@ -79,7 +79,7 @@ private:
   void execute(std::vector<graph::BufferRef>& given, const std::vector<graph::BufferRef>& made,
                int64_t number) {
     ++queue_->executed;
-    std::string error = number == queue_->fail_at ? "the device is gone" : "";
+    std::string error = number == queue_->fail_at ? "the device is lost" : "";
     std::vector<graph::BufferRef> inputs;
     for (size_t i = 0; i < given.size(); ++i) {
       LateBuffer& from = late(given[i]);

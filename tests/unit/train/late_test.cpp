@@ -1,4 +1,4 @@
-// Steps whose loss is read late, beside the same steps read at once.
+// Steps whose loss is read late, against the same steps read at once.
 
 #include "base/files.h"
 #include "late_engine.h"
@@ -16,7 +16,7 @@ struct Late {
       : engine(std::make_shared<LateEngine>()),
         trainer(std::make_unique<Trainer>(tiny_model(engine), noise::make_objective("mdlm"),
                                           trainer_options(options))) {}
-  // Runs that are queued: nobody needed their results yet.
+  // Runs that are queued: no caller needed their results yet.
   int64_t waiting() const { return engine->queue->started - engine->queue->executed; }
 
   std::shared_ptr<LateEngine> engine;
@@ -24,11 +24,11 @@ struct Late {
 };
 
 // Step and loss of every event.
-using Told = std::vector<std::pair<int64_t, double>>;
-EventFn listen(Told& told) {
-  return [&told](const Event& event) {
+using Seen = std::vector<std::pair<int64_t, double>>;
+EventFn listen(Seen& seen) {
+  return [&seen](const Event& event) {
     if (event.kind() == EventKind::train_step) {
-      told.emplace_back(std::get<int64_t>(*event.find("step")),
+      seen.emplace_back(std::get<int64_t>(*event.find("step")),
                         std::get<double>(*event.find("loss")));
     }
     return Answer::go_on;
@@ -54,10 +54,10 @@ TEST(LateLoss, ValuesOrderAndBitsAreThoseOfSteps) {
   Late late(options);
   auto plain = tiny_trainer(options);
   TextSource a, b;
-  Told expected, told;
+  Seen expected, seen;
   plain->run(a, 7, listen(expected));
-  late.trainer->run(b, 7, listen(told));
-  EXPECT_EQ(told, expected);
+  late.trainer->run(b, 7, listen(seen));
+  EXPECT_EQ(seen, expected);
   EXPECT_EQ(late.waiting(), 0);
   EXPECT_EQ(weights_of(*late.trainer), weights_of(*plain));
   EXPECT_EQ(weights_of(*late.trainer->model("ema")), weights_of(*plain->model("ema")));
@@ -70,7 +70,7 @@ TEST(LateLoss, ValuesOrderAndBitsAreThoseOfSteps) {
 TEST(LateLoss, ARunWaitsWhereItsOptionsSay) {
   Late late(Json{{"sync_every", 3}});
   TextSource source;
-  std::vector<int64_t> ahead; // steps the trainer was beyond the one it told of
+  std::vector<int64_t> ahead; // steps the trainer was beyond the one it reported
   late.trainer->run(source, 7, [&](const Event& event) {
     ahead.push_back(late.trainer->steps_done() - std::get<int64_t>(*event.find("step")));
     return Answer::go_on;
@@ -85,10 +85,10 @@ TEST(LateLoss, AccumulatedBatchesAreTheSame) {
   Late late(Json{{"accumulate", 3}});
   auto plain = tiny_trainer({{"accumulate", 3}});
   TextSource a, b;
-  Told expected, told;
+  Seen expected, seen;
   plain->run(a, 4, listen(expected));
-  late.trainer->run(b, 4, listen(told));
-  EXPECT_EQ(told, expected);
+  late.trainer->run(b, 4, listen(seen));
+  EXPECT_EQ(seen, expected);
   EXPECT_EQ(weights_of(*late.trainer), weights_of(*plain));
 }
 
@@ -111,7 +111,7 @@ TEST(LateLoss, NonFiniteStopsLateAndChangesNothing) {
   }
   EXPECT_EQ(late.trainer->steps_done(), 1);
   EXPECT_EQ(weights_of(*late.trainer), weights_of(*plain));
-  late.trainer->sync(); // told once
+  late.trainer->sync(); // reported once
   EXPECT_EQ(late.trainer->step(second), plain->step(second));
   EXPECT_EQ(weights_of(*late.trainer), weights_of(*plain));
 }
@@ -157,7 +157,7 @@ TEST(LateLoss, ADeviceErrorComesLateAndTheStateIsLost) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::unavailable);
-    EXPECT_NE(error.text().find("the device is gone"), std::string::npos);
+    EXPECT_NE(error.text().find("the device is lost"), std::string::npos);
   }
   EXPECT_EQ(late.trainer->metric("step"), 1);
   try {
@@ -200,12 +200,12 @@ TEST(LateLoss, CheckpointsAndEvaluationsComeAfterWhatTheyFollow) {
   remove_all(root);
 }
 
-TEST(LateLoss, EveryStepIsToldAtTheEnd) {
+TEST(LateLoss, EveryStepIsReportedAtTheEnd) {
   Late late;
   TextSource short_source(4, 16, 3);
-  Told told;
-  EXPECT_THROW(late.trainer->run(short_source, 10, listen(told)), Error);
-  EXPECT_EQ(told.size(), 3u);
+  Seen seen;
+  EXPECT_THROW(late.trainer->run(short_source, 10, listen(seen)), Error);
+  EXPECT_EQ(seen.size(), 3u);
   // Stopped: no event more, but the steps that were in flight count.
   TextSource source;
   int events = 0;

@@ -344,11 +344,11 @@ TEST(Optimizer, SgdLearnsATinyText) {
   trainer->run(source, 300);
   held.seek(1000);
   EXPECT_LT(trainer->eval(held, 8), 0.7 * before) << "from " << before;
-  const Json told = trainer->describe().at("optimizer");
-  EXPECT_EQ(told.at("name"), "sgd");
-  ASSERT_EQ(told.at("arrays").size(), 1u);
-  EXPECT_EQ(told.at("arrays")[0].at("name"), "momentum");
-  EXPECT_EQ(told.at("arrays")[0].at("bytes"),
+  const Json info = trainer->describe().at("optimizer");
+  EXPECT_EQ(info.at("name"), "sgd");
+  ASSERT_EQ(info.at("arrays").size(), 1u);
+  EXPECT_EQ(info.at("arrays")[0].at("name"), "momentum");
+  EXPECT_EQ(info.at("arrays")[0].at("bytes"),
             4 * trainer->model("live")->params().parameter_count());
 }
 

@@ -30,7 +30,7 @@ Event step(int64_t number) {
   return event;
 }
 
-TEST(ConsoleSink, TheLineTellsWhatMatters) {
+TEST(ConsoleSink, TheLinePrintsWhatMatters) {
   const std::string line = progress_line(step(25), {25, 100, 30.0, 25}, 120);
   for (const char* part : {"step 25", "[####............]", "25 %", "loss 2.5000", "lr 3.00e-04",
                            "12.3k tok/s", "mfu 41 %", "eta 1:30"}) {

@@ -146,7 +146,7 @@ TEST(FakeCalls, CarryTheTextOfTheCompiler) {
                      [&] { client->load("garbage"); });
 }
 
-TEST(FakeCalls, TellWhenMemoryIsFull) {
+TEST(FakeCalls, ReportWhenMemoryIsFull) {
   const FakePlugin fake;
   {
     const auto client = Client::create(Plugin::load(fake.path()), {});

@@ -1,5 +1,5 @@
-// What the engine never asks of a plugin, what it bounds, and what it holds on to. Runs that fail:
-// state_lost_test.cpp.
+// What the engine never requests from a plugin, what it bounds, and what it holds on to.
+// Runs that fail: state_lost_test.cpp.
 
 #include "unit/pjrt/fake/fake_engine.h"
 
@@ -174,8 +174,8 @@ TEST(FakeEngine, MayEndWhileARunIsUnderWay) {
   fake.expect_clean();
 }
 
-// Memory of the host that is lent: until the array is gone, and never waited for.
-TEST(FakeEngine, LendsTheHostsMemoryForAsLongAsItIsUsed) {
+// Borrowed memory of the host: until the array is destroyed, and never waited for.
+TEST(FakeEngine, BorrowsTheHostsMemoryForAsLongAsItIsUsed) {
   const FakePlugin fake;
   fake->set_platform("cpu");
   {

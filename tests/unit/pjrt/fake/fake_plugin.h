@@ -14,7 +14,7 @@
 
 namespace dllm::pjrt {
 
-// One plugin. own: a copy under a name of its own, so another plugin to whoever loads it; needed
+// One plugin. own: a copy under a name of its own, so another plugin for its loader; needed
 // where loading itself is looked at. Otherwise all tests of a program share one, whose state is
 // reset.
 class FakePlugin {

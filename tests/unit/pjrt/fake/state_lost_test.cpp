@@ -52,7 +52,7 @@ TEST(FakeStateLost, SaysWhenAFailedLaunchHasTakenTheState) {
   fake.expect_clean();
 }
 
-// The launch went well, but nobody can wait for its end: the state it took is lost as well.
+// The launch went well, but no caller can wait for its end: the state it took is lost as well.
 TEST(FakeStateLost, SaysWhenALaunchThatCannotBeWaitedForHasTakenTheState) {
   const FakePlugin fake;
   {
@@ -69,7 +69,7 @@ TEST(FakeStateLost, SaysWhenALaunchThatCannotBeWaitedForHasTakenTheState) {
 }
 
 // The device goes while a run is under way: its results say so, and so does what is made of them.
-TEST(FakeStateLost, TellsThatADeviceIsLost) {
+TEST(FakeStateLost, ReportsThatADeviceIsLost) {
   const FakePlugin fake;
   {
     const auto engine = fake_engine(fake);
@@ -96,8 +96,8 @@ TEST(FakeStateLost, TellsThatADeviceIsLost) {
   fake.expect_clean();
 }
 
-// As above with state given up, and with more runs started before anybody looked.
-TEST(FakeStateLost, TellsThatStateIsLostWithTheDevice) {
+// As above with state given up, and with more runs started before any result was read.
+TEST(FakeStateLost, ReportsThatStateIsLostWithTheDevice) {
   const FakePlugin fake;
   {
     const auto engine = fake_engine(fake, 4);

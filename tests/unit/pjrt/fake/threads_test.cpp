@@ -63,7 +63,7 @@ TEST(FakeThreads, StepAndReadAtOnce) {
   fake.expect_clean();
 }
 
-// All read the results of one run, whose transfers are begun by whoever comes first.
+// All read the results of one run, whose transfers are begun by the first reader.
 TEST(FakeThreads, ReadOneRun) {
   const FakePlugin fake;
   std::atomic<int> right{0};

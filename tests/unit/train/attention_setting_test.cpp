@@ -16,16 +16,16 @@ Options model_options(const Json& values = Json::object()) {
   return options;
 }
 
-class SightTest : public testing::Test {
+class AttentionSettingTest : public testing::Test {
 protected:
   void SetUp() override {
-    root_ = testing::TempDir() + "/dllm_sight_" + std::to_string(getpid());
+    root_ = testing::TempDir() + "/dllm_attention_" + std::to_string(getpid());
     remove_all(root_);
     make_directories(root_);
   }
   void TearDown() override { remove_all(root_); }
 
-  // A folder as other people's tools leave it: nothing of ours in config.json.
+  // A folder as other people's tools leave it: nothing of dllm in config.json.
   std::string next_token_folder() const {
     Json config = tiny_config();
     config.erase("mask_token_id");
@@ -57,7 +57,7 @@ std::unique_ptr<Trainer> trainer_of(const std::shared_ptr<model::Model>& model,
   return std::make_unique<Trainer>(model, noise::make_objective(objective), trainer_options());
 }
 
-TEST_F(SightTest, ANextTokenModelIsSavedAsTheDiffusionModelItWasTrainedTo) {
+TEST_F(AttentionSettingTest, ANextTokenModelIsSavedAsTheDiffusionModelItWasTrainedTo) {
   const auto model = model::load_model(tiny_engine(), next_token_folder(), model_options());
   EXPECT_EQ(model->config().attention, model::AttentionKind::causal);
   const auto trainer = trainer_of(model, "mdlm");
@@ -84,7 +84,7 @@ TEST_F(SightTest, ANextTokenModelIsSavedAsTheDiffusionModelItWasTrainedTo) {
   EXPECT_NE(own.run(prepared, 3, 5, nullptr).sum, other.run(prepared, 3, 5, nullptr).sum);
 }
 
-TEST_F(SightTest, WhatTheUserChoseStays) {
+TEST_F(AttentionSettingTest, WhatTheUserChoseStays) {
   const auto model = model::load_model(tiny_engine(), next_token_folder(),
                                        model_options({{"attention", "causal"}, {"shift", 0}}));
   const auto trainer = trainer_of(model, "mdlm");
@@ -93,7 +93,7 @@ TEST_F(SightTest, WhatTheUserChoseStays) {
   EXPECT_EQ(settings.at("shift"), 0);
 }
 
-TEST_F(SightTest, NextTokenTrainingIsSavedAsSuch) {
+TEST_F(AttentionSettingTest, NextTokenTrainingIsSavedAsSuch) {
   Json config = tiny_config();
   config["dllm"] = {{"attention", "bidirectional"}, {"shift", 0}, {"mask_token_id", 30}};
   const auto model = model::new_model(tiny_engine(), config, model_options());
@@ -110,7 +110,7 @@ TEST_F(SightTest, NextTokenTrainingIsSavedAsSuch) {
 }
 
 // Random weights predict nothing yet: no shift unless the config sets it.
-TEST_F(SightTest, ANewModelKeepsItsShift) {
+TEST_F(AttentionSettingTest, ANewModelKeepsItsShift) {
   Json config = tiny_config();
   config.erase("mask_token_id");
   const auto model = model::new_model(tiny_engine(), config, model_options());
@@ -120,7 +120,7 @@ TEST_F(SightTest, ANewModelKeepsItsShift) {
   EXPECT_EQ(settings.at("shift"), 0);
 }
 
-TEST_F(SightTest, TheTokenizersFilesNameTheNewMaskToken) {
+TEST_F(AttentionSettingTest, TheTokenizersFilesNameTheNewMaskToken) {
   const auto model = model::load_model(tiny_engine(), next_token_folder(), model_options());
   const auto put = [&](const char* name, std::string text) {
     const auto held = std::make_shared<const std::string>(std::move(text));
