@@ -44,8 +44,8 @@ DLLM_API dllm_status dllm_loader_new(dllm_dataset *data, const dllm_options *opt
  */
 DLLM_API void dllm_loader_release(dllm_loader *loader);
 
-/* Returns the next batch: ids (batch, length) i32, rows (2) i64, and keep, segments, positions when
- * the documents need them.
+/* Returns the next batch: ids (batch, length) i32, keep (batch, length) u8, rows (2) i64, and
+ * segments (batch, length) i32 when rows hold several documents.
  *
  *   loader   not NULL
  *   out      not NULL

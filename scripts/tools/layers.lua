@@ -10,10 +10,10 @@ layers.table = {
   cpu = {"graph", "comm", "tensor"}, pjrt = {"graph", "tensor"}, ckpt = {"tensor"},
   text = {"ckpt"}, runtime = {"graph"}, model = {"runtime", "graph", "text"}, noise = {"model", "text"},
   train = {"noise", "ckpt"}, decode = {"model", "text", "noise"},
-  eval = {"model", "text", "decode", "noise"}, lua = {"include"}, cli = {"include"}, include = {},
+  lua = {"include"}, cli = {"include"}, include = {},
 }
 -- The whole of src, and the public headers whose functions it defines.
-layers.table.abi = {"include", "cpu", "pjrt", "train", "decode", "eval", "lua"}
+layers.table.abi = {"include", "cpu", "pjrt", "train", "decode", "lua"}
 
 local function closure(name, into)
   into = into or {}

@@ -29,8 +29,8 @@ struct PrepareContext {
   std::optional<Key> batch_key; // compat = dllm-jax | nano: the key of this batch, in place of the
                                 // one of (seed, step)
 };
-// vocab and mask id of a model, shift as Objective::shift says.
 class Objective;
+// vocab and mask id of a model, shift as Objective::shift says.
 PrepareContext prepare_context(const Objective& objective, const model::ModelConfig& config);
 
 // A loss as the trainer wants it: sum / normalizer is the loss, each may be summed over

@@ -1,6 +1,6 @@
 #pragma once
-// How the numbers of a weight matrix (rows, k) are stored. A table: one format a file in formats/, one line in
-// weight_format.cpp. A DType is the element of an ordinary array; a format may pack several numbers into a block of
+// How the numbers of a weight matrix (rows, k) are stored. A table: one format a file in formats/, its name twice
+// in weight_format.cpp. A DType is the element of an ordinary array; a format may pack several numbers into a block of
 // bytes. Blocks lie along k, so a row is whole blocks and rows can be stacked, cut and moved.
 //
 // A matrix in blocks is an array u8(.., rows, bytes of a row) whose Tensor, or graph::ValueType, names the format.

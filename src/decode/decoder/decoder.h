@@ -119,7 +119,7 @@ private:
   std::vector<Change> advance(int64_t limit, const Task* task);
   std::vector<Change> advance(const std::vector<Entry*>& active, int64_t limit, const Task* task);
   std::vector<Entry*> active_requests();
-  // decoder_slices.cpp. The changes of one step; nothing when it is suspended.
+  // decoder_run.cpp. The changes of one step; nothing when it is suspended.
   std::optional<std::vector<Change>> advance_until(SlicedCall::Clock::time_point until,
                                                    const Task* task);
   void drop_suspended();

@@ -82,7 +82,7 @@ struct LoopPlan {
   int64_t most_steps = 1;     // a block takes no more; the same for all blocks of a request
 };
 
-// One entry for each of the coming steps; what they mean is the rule's own (loop_rule.h).
+// One entry for each of the coming steps; what they mean is up to the rule.
 struct LoopTables {
   explicit LoopTables(int64_t steps)
       : count(static_cast<std::size_t>(steps), INT32_MAX), level(count.size(), 0.0f),

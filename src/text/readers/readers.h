@@ -48,10 +48,6 @@ Record parse_record(std::string_view json, const std::string& where, const Recor
 std::vector<Record> parse_records(std::string_view json, const std::string& where,
                                   const RecordKeys& keys);
 
-// Formats of files with rows to train on: one file a format, one table. A new format is readers/NAME.cpp with a
-// function that makes its Reader, and that function in the table of readers.cpp. The names that the option `format`
-// takes, the options of a format, detection and the lists in errors come from the table.
-
 class TokenRows;
 struct TokenFileInfo;
 
@@ -114,8 +110,6 @@ OptionSpec format_option(const ReaderTable& readers);
 
 // A row that is one text; nothing when it is blank.
 void give_text(std::string_view text, const RecordSink& sink);
-
-// Reads the records of a file, or of every file of a folder.
 
 // A file as it was when it was read.
 struct ReadFile {

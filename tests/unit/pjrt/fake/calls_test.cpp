@@ -71,7 +71,7 @@ bool may_be_silent(const std::string& call) {
 
 TEST(FakeCalls, FailOneByOneAndLeaveNothingBehind) {
   const FakePlugin fake;
-  Plugin::load(fake.path()); // the calls of loading: fake_load_test.cpp
+  Plugin::load(fake.path()); // the calls of loading: load_test.cpp
   fake->reset();
   everything(fake);
   fake.expect_clean();
