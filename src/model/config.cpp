@@ -27,7 +27,11 @@ std::vector<std::string> parse_mixers(const ConfigReader& own, int64_t layers) {
   if (!list.is_array() || static_cast<int64_t>(list.size()) != layers) own.bad("mixers", expected);
   for (const Json& item : list) {
     if (!item.is_string()) own.bad("mixers", expected);
-    mixers.push_back(find_layer_kind(LayerPart::mixer, item.get<std::string>()).name);
+    try {
+      mixers.push_back(find_layer_kind(LayerPart::mixer, item.get<std::string>()).name);
+    } catch (const Error& error) {
+      own.bad("mixers", expected + "; " + error.hint());
+    }
   }
   return mixers;
 }

@@ -28,8 +28,8 @@ public:
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
 
-  // Waits as wait() does, then starts. what: "checkpoint step_000500", for errors. What `write` holds is given up
-  // before the outcome changes.
+  // Waits as wait() does, then starts. what: "checkpoint step_000500", for errors. The thread drops its copy
+  // of `write` before the outcome changes.
   std::shared_ptr<const Outcome> start(std::string what, std::function<void()> write);
   // Waits until nothing is being written. Fails with the error of the write, once; with that of the task when it is
   // stopped: the write goes on then.

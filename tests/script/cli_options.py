@@ -1,6 +1,9 @@
 """What the tests of options share: running the program, and the options that --help lists."""
 import re
+import shutil
 import subprocess
+
+LINES = [f"line {i}: the cat sat on the mat and dog {i * 7 % 90} sat on the log." for i in range(120)]
 
 
 class Program:
@@ -12,6 +15,15 @@ class Program:
     def ok(self, condition, what):
         print(("ok   " if condition else "FAIL ") + what, flush=True)
         self.failures += not condition
+
+    def changes(self, left, baseline, done, shown):
+        """Expects a run with a result, and another one than that of the baseline."""
+        self.ok(left is not None, f"{shown}: runs {done.stderr[-300:] if left is None else ''}")
+        self.ok(left != baseline, f"{shown}: changes the result")
+
+    def empty_folder(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
 
     def run(self, *words, stdin=""):
         return subprocess.run([self.path, *words], cwd=self.folder, text=True, capture_output=True, timeout=60, input=stdin)

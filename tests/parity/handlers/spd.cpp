@@ -1,7 +1,7 @@
 // jax/spd: soft parallel decoding by three implementations on one prompt, each with a line of its
 // own (<case>.fast, .kv, .legacy, .bucketed). Arrays of a case's file: prompt i32(B, P), gumbel
 // f32(steps, B, block, V), <impl>.{full_tokens, generated_tokens, nfe}, and of fast and kv
-// <impl>.trace.* (S denoising steps) and <impl>.block.* (README.md of the golden folder).
+// <impl>.trace.* (S denoising steps) and <impl>.block.* (one entry a block).
 //
 // The reference steps the rows of a batch together; ours go on alone. A row that is done with its
 // block before the others stands still there, so every step of the reference has its step here.

@@ -16,8 +16,10 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <functional>
 #include <optional>
+#include <thread>
 
 namespace dllm::train {
 namespace {
@@ -47,6 +49,22 @@ std::string error_of(const std::function<void()>& call) {
   }
   return "no error";
 }
+
+// Fails in place of the batch of this number.
+class FailingSource final : public BatchSource {
+public:
+  explicit FailingSource(int64_t number) : number_(number) {}
+  std::optional<Batch> next() override {
+    if (text_.position() + 1 == number_) fail(Code::data_loss, "the source failed");
+    return text_.next();
+  }
+  int64_t position() const override { return text_.position(); }
+  void seek(int64_t position) override { text_.seek(position); }
+
+private:
+  const int64_t number_;
+  TextSource text_;
+};
 
 class BackgroundSaveTest : public testing::Test {
 protected:
@@ -226,6 +244,20 @@ TEST_F(BackgroundSaveTest, ARunReportsAFailedWrite) {
   const std::string text = error_of([&] { trainer->run(source, 3); });
   EXPECT_NE(text.find("step_000002 was not written"), std::string::npos) << text;
   EXPECT_GE(trainer->steps_done(), 2);
+}
+
+TEST_F(BackgroundSaveTest, ARunThatFailsWaitsForTheWrite) {
+  auto trainer = tiny_trainer({{"root", root_}, {"save_every", 2}, {"save_wait", false}});
+  FailingSource source(3);
+  hold_root();
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    free_root();
+  });
+  const std::string text = error_of([&] { trainer->run(source, 5); });
+  other.join();
+  EXPECT_EQ(text, "the source failed");
+  EXPECT_TRUE(file_exists(join_path(root_, ckpt::checkpoint_name(2) + "/COMMIT")));
 }
 
 TEST_F(BackgroundSaveTest, RestoreWaitsForTheWrite) {
