@@ -3,7 +3,7 @@
 
 #include "text/jinja/budget.h"
 #include "text/jinja/parser.h"
-#include "text/jinja/value.h"
+#include "text/jinja/template.h"
 
 #include <span>
 #include <string>

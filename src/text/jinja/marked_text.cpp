@@ -1,4 +1,4 @@
-#include "text/jinja/marked_text.h"
+#include "text/jinja/template.h"
 
 #include "text/jinja/evaluator.h"
 #include "text/unicode.h"

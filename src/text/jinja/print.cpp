@@ -1,7 +1,7 @@
 // Values as Python prints them.
 
 #include "text/jinja/budget.h"
-#include "text/jinja/value.h"
+#include "text/jinja/template.h"
 #include "text/unicode.h"
 
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "text/jinja/value.h"
+#include "text/jinja/template.h"
 
 #include "text/jinja/budget.h"
 

@@ -4,7 +4,6 @@
 
 #include "base/meter.h"
 #include "text/json_reader.h"
-#include "text/tokenizer/bpe.h"
 #include "text/tokenizer/flat_map.h"
 #include "text/tokenizer/token_model.h"
 
@@ -112,7 +111,7 @@ public:
   virtual ~PreTokenizer() = default;
   // REQUIRES: valid UTF-8, which it stays.
   virtual void apply(Pieces& pieces) const = 0;
-  // True when the pieces that come out are written in the byte alphabet (bpe.h).
+  // True when the pieces that come out are written in the byte alphabet (token_model.h).
   virtual bool makes_byte_chars() const { return false; }
 };
 

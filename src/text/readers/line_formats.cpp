@@ -1,9 +1,10 @@
-// Plain text: a file is one row, or each of its paragraphs or lines is.
+// Formats that are read line by line: plain text, JSON lines, files of fortune(6).
 #include "base/error.h"
+#include "base/files.h"
 #include "base/task.h"
 #include "text/readers/readers.h"
-#include "text/readers/text_window.h"
 
+#include <string>
 #include <utility>
 
 namespace dllm::text {
@@ -86,6 +87,56 @@ Reader text_reader() {
           .options = {option_choice("rows", "file", {"file", "paragraph", "line"},
                                     "what becomes a row of a text file")},
           .read = read_text_file};
+}
+
+// JSON lines: a row is one object (readers.h); blank lines are passed over.
+
+namespace {
+
+void read_jsonl(const ReadJob& job, const RecordSink& sink) {
+  const RecordKeys keys = record_keys(job.options);
+  TextWindow text(open_bytes(job.file, job.task), kMaxRecord);
+  std::string where = text.path() + " line ";
+  const size_t number_at = where.size();
+  while (const auto raw = text.next_line()) {
+    const std::string_view line = without_end(*raw);
+    if (text.line() % 256 == 0) check_task(job.task);
+    if (is_blank(line)) continue;
+    where.resize(number_at);
+    where += std::to_string(text.line());
+    sink(parse_record(line, where, keys));
+  }
+}
+
+} // namespace
+
+Reader jsonl_reader() {
+  return {.name = "jsonl", .endings = {".jsonl", ".ndjson"}, .read = read_jsonl};
+}
+
+// Files of fortune(6): texts between lines that hold a single "%", with an index NAME.dat next to them (strfile(1)).
+
+namespace {
+
+void read_fortunes(const ReadJob& job, const RecordSink& sink) {
+  TextWindow text(open_bytes(job.file, job.task), kMaxRecord);
+  LineGroup fortune(text, "fortune");
+  while (const auto raw = text.next_line()) {
+    if (text.line() % 256 == 0) check_task(job.task);
+    if (without_end(*raw) == "%")
+      give_text(fortune.take(), sink);
+    else
+      fortune.add(*raw);
+  }
+  give_text(fortune.take(), sink);
+}
+
+} // namespace
+
+Reader fortunes_reader() {
+  return {.name = "fortunes",
+          .recognizes = [](const FileHead& file) { return file_exists(file.name + ".dat"); },
+          .read = read_fortunes};
 }
 
 } // namespace dllm::text
