@@ -1,6 +1,6 @@
 // Values without operands, values passed on, random bits.
 
-#include "pjrt/emit/scope.h"
+#include "pjrt/emit/emit.h"
 
 namespace dllm::pjrt::hlo::ops {
 

@@ -1,7 +1,7 @@
 // convert: between the types of graphs; bitcast. Floats go to integers toward zero, saturating, NaN
 // to 0: StableHLO leaves what does not fit to the compiler, so it is written out.
 
-#include "pjrt/emit/scope.h"
+#include "pjrt/emit/emit.h"
 
 namespace dllm::pjrt::hlo::ops {
 namespace {
