@@ -1,7 +1,7 @@
 #pragma once
 // The struct behind each handle, and how a call reads its arguments of that kind.
 
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/options.h"

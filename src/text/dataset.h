@@ -2,8 +2,7 @@
 // Rows of text or of token numbers, from files or from a host: rows of tokens end to end, in memory or in a file, the file a
 // tokenized dataset is saved in, and the dataset itself.
 
-#include "base/bytes.h"
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/options.h"
 #include "text/readers/readers.h"
 #include "text/tokenizer.h"

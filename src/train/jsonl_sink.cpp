@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/output_file.h"
 
 #include <nlohmann/json.hpp>
 

@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/sliced_call.h"
 #include "base/task.h"
 #include "decode/cache/decode_state.h"
 #include "decode/loop/loop_program.h"

@@ -3,7 +3,7 @@
 // a function that makes its Reader, and that function in the table of readers.cpp. The names that the option `format`
 // takes, the options of a format, detection and the lists in errors come from the table.
 
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/options.h"
 
 #include <cstdint>

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "base/output_file.h"
 #include "ckpt/checkpoint_folder.h"
 #include "tiny.h"
 #include "train/checkpoint.h"
