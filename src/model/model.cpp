@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "graph/ops.h"
 #include "model/token_batch.h"
-#include "runtime/arguments.h"
+#include "runtime/programs.h"
 #include "tensor/batch.h"
 
 #include <fmt/format.h>

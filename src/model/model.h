@@ -7,7 +7,7 @@
 #include "graph/engine.h"
 #include "model/config.h"
 #include "model/param_store.h"
-#include "runtime/program_cache.h"
+#include "runtime/programs.h"
 #include "tensor/batch.h"
 
 #include <cstdint>

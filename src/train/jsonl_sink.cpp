@@ -1,4 +1,4 @@
-#include "train/sink.h"
+#include "train/state.h"
 
 #include "base/error.h"
 #include "base/files.h"

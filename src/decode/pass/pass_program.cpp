@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "decode/pass/pass.h"
 #include "graph/engine.h"
-#include "runtime/arguments.h"
+#include "runtime/programs.h"
 
 #include <algorithm>
 #include <exception>

@@ -8,7 +8,7 @@
 #include "graph/ops.h"
 #include "model/builder.h"
 #include "model/model.h"
-#include "runtime/program_cache.h"
+#include "runtime/programs.h"
 #include "tensor/batch.h"
 
 #include <memory>

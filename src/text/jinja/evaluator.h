@@ -1,7 +1,6 @@
 #pragma once
 // Runs a parsed template. One evaluator is one rendering.
 
-#include "text/jinja/budget.h"
 #include "text/jinja/parser.h"
 #include "text/jinja/template.h"
 

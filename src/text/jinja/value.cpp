@@ -1,7 +1,5 @@
 #include "text/jinja/template.h"
 
-#include "text/jinja/budget.h"
-
 #include <algorithm>
 
 namespace dllm::text::jinja {

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/task.h"
-#include "text/tokenizer/regex.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 

@@ -1,17 +1,46 @@
 #pragma once
-// The buffers of one run of a program.
+// Compiled programs: the last few of them, by key, and the buffers of one run.
 
 #include "graph/engine.h"
 #include "tensor/batch.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <list>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace dllm::runtime {
+
+// Key: whatever decides the program (shapes, settings), compared with ==. Entry: a shared_ptr to a program, alone or
+// with what its owner keeps about it. One call at a time.
+template <class Key, class Entry = std::shared_ptr<graph::Program>> class ProgramCache {
+public:
+  explicit ProgramCache(size_t capacity) : capacity_(capacity) {}
+
+  // make() -> Entry is called where there is none of this key; the entry used longest ago then leaves.
+  template <class Make> Entry get(const Key& key, Make make) {
+    const auto found = std::ranges::find(entries_, key, &std::pair<Key, Entry>::first);
+    if (found != entries_.end()) {
+      entries_.splice(entries_.begin(), entries_, found);
+    } else {
+      entries_.emplace_front(key, make());
+      if (entries_.size() > capacity_) entries_.pop_back();
+    }
+    return entries_.front().second;
+  }
+  void clear() { entries_.clear(); }
+  size_t size() const { return entries_.size(); }
+
+private:
+  size_t capacity_;
+  std::list<std::pair<Key, Entry>> entries_; // most recently used first
+};
 
 // Every input gets its buffer in one of two ways. Shared: the program reads it. Donated: it is moved out of the variable
 // of its owner, because an engine writes in place only where there is no other holder; the output that takes its place is
