@@ -1,12 +1,16 @@
 #pragma once
-// The exception wall: nothing thrown inside leaves the library.
+// The border: the exception wall (nothing thrown inside leaves the library), and the checks of arguments: every one is looked
+// at once, here, and named in the error.
 
 #include "base/error.h"
 #include "dllm/base.h"
 #include "handle.h"
 
+#include <cstdint>
 #include <new>
+#include <span>
 #include <string>
+#include <string_view>
 
 struct dllm_error : dllm::abi::Handle<dllm::abi::Kind::error> {
   dllm_status code = DLLM_OK;
@@ -43,6 +47,63 @@ template <class T, class F> T guard_value(T otherwise, F&& f) noexcept {
   } catch (...) {
     return otherwise;
   }
+}
+
+// A handle that must be there and be of its kind. It stays until the call ends, also when it is released meanwhile.
+template <class H> H& need(H* handle, const char* name) {
+  if (handle == nullptr) fail(Code::invalid_argument, "{} is NULL", name);
+  const auto destroy = [](const HandleHead* last) { delete static_cast<const H*>(last); };
+  if (!CallScope::innermost().use(handle, H::kKind, destroy)) {
+    fail_with_hint("was it released, or is it another kind of handle?", Code::invalid_argument,
+                   "{} is no {} handle", name, kind_name(H::kKind));
+  }
+  return *handle;
+}
+
+// A handle that may be NULL; then null comes back.
+template <class H> H* optional(H* handle, const char* name) {
+  return handle == nullptr ? nullptr : &need(handle, name);
+}
+
+template <class T> T& need_out(T* out, const char* name) {
+  if (out == nullptr) fail(Code::invalid_argument, "{} is NULL", name);
+  return *out;
+}
+
+inline const char* need_text(const char* text, const char* name) {
+  if (text == nullptr) fail(Code::invalid_argument, "{} is NULL", name);
+  return text;
+}
+
+// An array of the caller: NULL only when the count is 0.
+template <class T> std::span<T> need_array(T* data, int64_t count, const char* name) {
+  constexpr int64_t kLimit = int64_t{1}
+                             << 60; // more bytes than any machine addresses: a garbage count
+  if (count < 0) fail(Code::invalid_argument, "the count of {} is {}", name, count);
+  if (count > kLimit / static_cast<int64_t>(sizeof(T))) {
+    fail(Code::invalid_argument, "the count of {} is {}, more than memory holds", name, count);
+  }
+  if (data == nullptr && count > 0)
+    fail(Code::invalid_argument, "{} is NULL but has {} elements", name, count);
+  return {data, static_cast<size_t>(count)};
+}
+
+inline std::string_view need_content(const char* data, int64_t size, const char* name) {
+  const auto span = need_array(data, size, name);
+  return {span.data(), span.size()};
+}
+
+// Copies `from` into the caller's array. Too small: *out_count gets the need and the call fails with out_of_range.
+template <class T>
+void copy_out(std::span<const T> from, T* dst, int64_t dst_count, int64_t* out_count,
+              const char* name) {
+  const auto room = need_array(dst, dst_count, name);
+  int64_t& count = need_out(out_count, "out_count");
+  count = static_cast<int64_t>(from.size());
+  if (room.size() < from.size()) {
+    fail(Code::out_of_range, "{} has room for {}, {} are needed", name, room.size(), from.size());
+  }
+  for (size_t i = 0; i < from.size(); ++i) room[i] = from[i];
 }
 
 } // namespace dllm::abi

@@ -4,7 +4,7 @@
 
 #include "ckpt/checkpoint_folder.h"
 #include "cpu/engine.h"
-#include "decode/decoder/decoder_setup.h"
+#include "decode/decoder/decoder.h"
 #include "pjrt/engine.h"
 #include "train/plan.h"
 

@@ -1,6 +1,5 @@
 #include "dllm/error.h"
 
-#include "check.h"
 #include "guard.h"
 
 using namespace dllm::abi;

@@ -1,12 +1,11 @@
 #pragma once
 // The struct behind each handle, and how a call reads its arguments of that kind.
 
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/task.h"
-#include "check.h"
 #include "decode/decoder/decoder.h"
 #include "dllm/batch.h"
 #include "dllm/buffer.h"
@@ -151,7 +150,7 @@ inline EventFn event_fn(dllm_event_fn fn, void* user_data) {
   };
 }
 
-// Every kind of option, with its schema: the table in option_kinds.cpp. Fails with not_found and the nearest kind.
+// Every kind of option, with its schema: the table in options.cpp. Fails with not_found and the nearest kind.
 const Schema& schema_of(std::string_view kind);
 const char* option_kind_name(int64_t index); // null past the end
 

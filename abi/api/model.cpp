@@ -1,6 +1,6 @@
 #include "handles.h"
 
-#include "model/tokenizer_files.h"
+#include "model/save.h"
 
 #include <nlohmann/json.hpp>
 

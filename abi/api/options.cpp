@@ -1,5 +1,20 @@
 #include "handles.h"
 
+#include "cpu/engine.h"
+#include "decode/request/policy.h"
+#include "decode/request/request.h"
+#include "graph/engine.h"
+#include "model/model.h"
+#include "model/plan.h"
+#include "noise/objective.h"
+#include "noise/schedule.h"
+#include "text/chat.h"
+#include "text/dataset.h"
+#include "text/loader.h"
+#include "text/tokenizer.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
 #include <nlohmann/json.hpp>
 
 using namespace dllm;
@@ -68,3 +83,92 @@ dllm_status dllm_options_to_json(const dllm_options* opts, dllm_buffer* out, dll
 dllm_status dllm_options_schema(const char* kind, dllm_buffer* out, dllm_error* err) {
   return guard(err, [&] { fill_json(out, schema_of(need_text(kind, "kind")).to_json()); });
 }
+
+namespace dllm::abi {
+
+// Every kind of option and the schema behind it: the one table that names them all.
+
+namespace {
+
+const Schema& lua_schema() {
+  static const Schema schema(
+      "lua",
+      {option_choice("sandbox", "safe", {"safe", "files", "full"},
+                     "safe: no files, processes or native code; files: the library's files below "
+                     "roots too; full: "
+                     "everything, with the standard libraries of Lua."),
+       option_list("roots", {}, "Folders that level files reaches, with all below them."),
+       option_i64("memory_limit", -1, -1, int64_t{1} << 50,
+                  "Bytes of the script's heap and of the library's objects that it makes; 0: none, "
+                  "-1: 1 GiB, "
+                  "none at level full."),
+       option_i64(
+           "step_limit", 0, 0, INT64_MAX,
+           "Instructions of one call, and what library functions charge for their work; 0: none."),
+       option_str("path", "", "Folders of modules for require, separated by ';' (full level)."),
+       option_i64("seed", 0, INT64_MIN, INT64_MAX,
+                  "Of math.random, which repeats itself everywhere.")});
+  return schema;
+}
+
+struct KindRow {
+  std::string kind;
+  const Schema* schema;
+};
+
+void add_named(std::vector<KindRow>& rows, const std::string& base, const Schema& general,
+               const std::vector<std::string>& names, const Schema& (*schema)(const std::string&)) {
+  rows.push_back({base, &general});
+  for (const std::string& name : names) rows.push_back({base + ":" + name, &schema(name)});
+}
+
+const std::vector<KindRow>& kinds() {
+  static const std::vector<KindRow> table = [] {
+    std::vector<KindRow> rows = {
+        {"chat", &text::chat_schema()},
+        {"checkpoint", &train::checkpoint_schema()},
+        {"dataset", &text::dataset_schema()},
+        {"engine", &graph::engine_schema()},
+        {"forward", &model::forward_schema()},
+        {"loader", &text::loader_schema()},
+        {"lua", &lua_schema()},
+        {"model", &model::model_schema()},
+        {"plan", &model::plan_schema()},
+        {"save", &model::save_schema()},
+        {"sink", &train::sink_schema()},
+        {"slot", &decode::request_schema()},
+        {"tokenizer", &text::tokenizer_schema()},
+        {"tokenizer_train", &text::tokenizer_train_schema()},
+        {"trainer", &train::trainer_schema()},
+    };
+    add_named(rows, "decoder", decode::decoder_schema(""), decode::policy_names(),
+              decode::decoder_schema);
+    add_named(rows, "objective", noise::objective_schema(""), noise::objective_names(),
+              noise::objective_schema);
+    add_named(rows, "schedule", noise::schedule_schema(""), noise::schedule_names(),
+              noise::schedule_schema);
+    return rows;
+  }();
+  return table;
+}
+
+} // namespace
+
+const Schema& schema_of(std::string_view kind) {
+  std::vector<std::string> names;
+  for (const KindRow& row : kinds()) {
+    if (row.kind == kind) return *row.schema;
+    names.push_back(row.kind);
+  }
+  const std::string near = nearest(std::string(kind), names);
+  fail_with_hint(near.empty() ? "dllm_registry_name(\"options\", i) lists the kinds"
+                              : fmt::format("did you mean {}?", near),
+                 Code::not_found, "there is no kind of options \"{}\"", kind);
+}
+
+const char* option_kind_name(int64_t index) {
+  if (index < 0 || index >= static_cast<int64_t>(kinds().size())) return nullptr;
+  return kinds()[static_cast<size_t>(index)].kind.c_str();
+}
+
+} // namespace dllm::abi

@@ -3,7 +3,7 @@
 #include "bed.h"
 
 #include "base/files.h"
-#include "decode/decoder/decoder_setup.h"
+#include "decode/decoder/decoder.h"
 
 namespace dllm::bench {
 namespace {

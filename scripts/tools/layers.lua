@@ -31,7 +31,7 @@ local function folder_of(path)
   return path:match("^src/([%w_]+)/") or path:match("^(include)/") or path:match("^(abi)/")
 end
 
--- "src/cli/commands/x.cpp", "../session.h" -> "src/cli/session.h"
+-- "src/cli/commands/x.cpp", "../command.h" -> "src/cli/command.h"
 local function resolve(path, spelled)
   local folder = path:match("^(.*)/[^/]*$")
   while spelled:match("^%.%./") do

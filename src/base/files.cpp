@@ -1,8 +1,6 @@
 #include "base/files.h"
 
 #include "base/error.h"
-#include "base/input_file.h"
-#include "base/output_file.h"
 #include "base/task.h"
 
 #include <fcntl.h>

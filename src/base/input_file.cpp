@@ -1,7 +1,6 @@
-#include "base/input_file.h"
+#include "base/files.h"
 
 #include "base/error.h"
-#include "base/files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -53,4 +53,9 @@ enum class Stream : uint32_t {
 };
 Key stream_key(uint64_t seed, Stream stream, uint64_t step, uint64_t row);
 
+// Quantile of the standard normal distribution. p in (0, 1); relative error about 1e-7 (algorithm AS 241, PPND7: M. J. Wichura, Applied
+// Statistics 37, 1988). Arithmetic, square root and log in double: rounded to f32 it is the same on
+// any machine.
+double normal_quantile(double p);
+
 } // namespace dllm

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/input_file.h"
 #include "base/log.h"
 
 #include <algorithm>

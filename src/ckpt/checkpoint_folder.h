@@ -3,8 +3,7 @@
 // COMMIT and renamed in one step, so that a kill at any moment leaves the former checkpoint or the new one. COMMIT is the
 // last file, with every other file's path, size and CRC-32 (zlib's). A folder without a valid one is no checkpoint.
 
-#include "base/input_file.h"
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/task.h"
 
 #include <cstdint>

@@ -2,8 +2,7 @@
 // The GGUF format, versions 2 and 3 (ggml docs, gguf.md): typed metadata, tensor table, aligned
 // data. Little-endian.
 
-#include "base/bytes.h"
-#include "base/input_file.h"
+#include "base/files.h"
 #include "tensor/tensor.h"
 
 #include <cstdint>

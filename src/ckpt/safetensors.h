@@ -3,8 +3,7 @@
 // of every tensor without gaps. https://github.com/huggingface/safetensors (README, "Format").
 // Little-endian hosts only.
 
-#include "base/bytes.h"
-#include "base/input_file.h"
+#include "base/files.h"
 #include "tensor/tensor.h"
 
 #include <cstdint>

@@ -52,7 +52,7 @@ std::string listed(const std::vector<std::string>& names);
 // The names of a registry of the library: "policy", "objective", ...
 std::vector<std::string> registry_names(const std::string& registry);
 
-// ---- config_file.cpp ----
+// ---- files of --config ----
 // --config FILE: options as JSON. A member is a kind with its keys ({"trainer": {"lr": 1e-3}}), or any option of the
 // command by the name that it has on the command line ({"steps": 100, "model": "runs/first"}).
 

@@ -1,5 +1,3 @@
-#include "session.h"
-
 #include "command.h"
 
 #include <cerrno>
@@ -15,9 +13,9 @@
 namespace dllm::cli {
 namespace {
 
-struct Descriptor {
+struct OpenFile {
   int number;
-  ~Descriptor() {
+  ~OpenFile() {
     if (number >= 0) ::close(number);
   }
 };
@@ -49,7 +47,7 @@ std::string read_file(const std::string& path) {
     throw cannot();
   }
   check_regular(info, path); // before it is opened
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+  const OpenFile file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   if (file.number < 0 || ::fstat(file.number, &info) != 0) throw cannot();
   check_regular(info, path);
   std::string text(static_cast<size_t>(info.st_size), '\0');

@@ -1,21 +1,32 @@
 #pragma once
-// One rank's connection to the other ranks of a mesh.
+// One rank's connection to the other ranks of a mesh, and the arithmetic of reductions over ranks.
 
 #include "base/error.h"
 #include "base/task.h"
-#include "comm/reduce.h"
+#include "tensor/dtype.h"
 
 #include <cstdint>
 #include <span>
 
 namespace dllm::comm {
 
+enum class Reduction : uint8_t { sum, max };
+
+const char* reduction_name(Reduction reduction); // "sum" "max"
+// f32, i32 and u32 are reduced; other types must be converted before.
+bool can_reduce(DType dtype);
+
+// out[i] = ((parts[0][i] op parts[1][i]) op parts[2][i]) ...: always in this order. Integers wrap; a maximum with NaN is
+// NaN. `out` may be parts[0]. REQUIRES: can_reduce(dtype), at least one part.
+void reduce(Reduction reduction, DType dtype, std::span<const void* const> parts, void* out,
+            int64_t count);
+
 // The ranks that take part in an exchange, in the order of their pieces: one row of graph::Mesh::groups.
 using Group = std::span<const int64_t>;
 
 // Collective calls. Every member of a group makes the same calls on it, in the same order, with equal sizes and types; a
 // mismatch is an error on all ranks, not a hang. A call returns when its own buffers may be used again. Results are
-// combined in the order of the group (reduce.h): bits are the same on every rank and in every run. `in` and `out` do not
+// combined in the order of the group (`reduce`): bits are the same on every rank and in every run. `in` and `out` do not
 // overlap. `task` is checked while a call waits.
 //
 // Failure. A rank whose task is cancelled while it waits throws as check_task does and aborts the others. A rank that

@@ -1,8 +1,8 @@
 // Why a value has no gradient: a conversion to whole numbers lies between it and the loss.
 
-#include "graph/gradients.h"
 #include "graph/op.h"
 #include "graph/ops/scan.h"
+#include "graph/passes.h"
 
 #include <algorithm>
 #include <string_view>

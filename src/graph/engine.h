@@ -6,7 +6,7 @@
 #include "base/options.h"
 #include "base/task.h"
 #include "graph/graph.h"
-#include "graph/layout.h"
+#include "graph/mesh.h"
 
 #include <fmt/core.h>
 

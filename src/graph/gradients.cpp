@@ -1,4 +1,4 @@
-#include "graph/gradients.h"
+#include "graph/passes.h"
 
 #include "base/error.h"
 #include "graph/op.h"

@@ -1,9 +1,11 @@
 #pragma once
-// Passes over a finished graph. Each returns a new graph with the same inputs and outputs (names, order, donation).
+// Graphs made from graphs: passes, each of which returns a new graph with the same inputs and outputs (names, order,
+// donation), copies of graphs, on which they are built, and reverse mode.
 
 #include "graph/graph.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,5 +28,67 @@ std::shared_ptr<Graph> decompose(const Graph& graph,
                                  const std::function<Definition(const OpDef&)>& definition_of);
 // Floating-point operations of one run, scans multiplied out (a multiply-add is 2).
 double count_flops(const Graph& graph);
+
+// Copies nodes of one graph into another, value by value; passes and gradients are built on it.
+
+class Cloner {
+public:
+  Cloner(const Graph& from, Graph& to) : from_(from), to_(to) {}
+
+  const Graph& from() const { return from_; }
+  void map(int32_t from_value, Value to_value);
+  bool has(int32_t from_value) const { return find(from_value) != nullptr; }
+  Value at(int32_t from_value) const; // fails with internal when not mapped
+  std::vector<Value> at(std::span<const int32_t> from_values) const;
+
+  // Declares every input of the source in the target.
+  void inputs();
+  // Copies one node whose operands are mapped; gives the new results.
+  std::vector<Value> node(int32_t index);
+  // Declares every output of the source in the target, donation included.
+  void outputs();
+
+private:
+  const Value* find(int32_t from_value) const;
+
+  const Graph& from_;
+  Graph& to_;
+  std::vector<Value> values_;
+};
+
+// Which nodes the outputs need; one entry per node.
+std::vector<bool> live_nodes(const Graph& graph, std::span<const int32_t> roots);
+
+// The walk that all passes share: copy a graph node by node, let the pass replace some.
+
+// Bodies are rewritten once each, so nodes that share a body still share it afterwards.
+using BodyMemo = std::map<const Graph*, std::shared_ptr<const Graph>>;
+
+// replace(cloner, index, bodies): copies or replaces node `index` and maps its results; bodies are
+// rewritten already.
+using Replace =
+    std::function<void(Cloner&, Graph&, int32_t index, std::vector<std::shared_ptr<const Graph>>)>;
+std::shared_ptr<Graph> rewrite(const Graph& graph, const Replace& replace, BodyMemo& memo);
+
+// Copies a node with other bodies.
+void copy_node(Cloner& cloner, Graph& to, int32_t index,
+               std::vector<std::shared_ptr<const Graph>> bodies);
+
+// Reverse mode over a range of nodes: shared by gradients(), the gradient of scan and the gradient through a
+// definition.
+
+// Gradients flow through values of these types; each has the type of its value.
+bool is_differentiable(DType dtype);
+
+// Pulls `seeds` (gradients of `outputs`; undefined: none) back to `wrt` through the nodes of index
+// >= first_node that exist now; gradients of earlier values stop at `wrt`. Returns one
+// Value per wrt, undefined where no gradient arrives.
+std::vector<Value> pull_back(Graph& graph, std::span<const Value> outputs,
+                             std::span<const Value> seeds, std::span<const Value> wrt,
+                             int32_t first_node = 0);
+
+// Why `x` has no gradient: the first conversion to whole numbers between it and `loss`, as "[convert] to i8(4, 3)". "" when
+// no path from x to loss is cut by a conversion alone; argmax, comparisons and indices of top_k cut a path as well.
+std::string cut_by_conversion(const Graph& graph, Value x, Value loss);
 
 } // namespace dllm::graph

@@ -1,6 +1,5 @@
 #include "lua/sandbox.h"
 
-#include "lua/limits.h"
 #include "lua/state.h"
 
 #include <lauxlib.h>

@@ -1,6 +1,5 @@
-#include "lua/limits.h"
-
 #include "lua/sandbox.h"
+
 #include "lua/state.h"
 
 #include <lauxlib.h>

@@ -1,6 +1,6 @@
 #include "lua/state.h"
 
-#include "lua/limits.h"
+#include "lua/sandbox.h"
 
 #include <lauxlib.h>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "lua/limits.h"
+#include "lua/sandbox.h"
 
 #include "lua/raw_call.h"
 #include "lua/state.h"

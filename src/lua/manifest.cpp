@@ -1,7 +1,6 @@
-#include "lua/manifest.h"
+#include "lua/state.h"
 
 #include "lua/sandbox.h"
-#include "lua/state.h"
 
 #include <dlfcn.h>
 

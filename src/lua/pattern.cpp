@@ -1,6 +1,6 @@
 #include "lua/pattern.h"
 
-#include "lua/limits.h"
+#include "lua/sandbox.h"
 
 #include <lauxlib.h>
 

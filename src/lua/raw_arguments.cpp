@@ -1,6 +1,6 @@
 #include "lua/raw_call.h"
 
-#include "lua/limits.h"
+#include "lua/sandbox.h"
 #include "lua/state.h"
 
 #include <lauxlib.h>

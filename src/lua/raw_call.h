@@ -3,7 +3,6 @@
 
 #include "dllm/dllm.h"
 #include "dllm/event.h"
-#include "lua/manifest.h"
 #include "lua/state.h"
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "lua/limits.h"
+#include "lua/sandbox.h"
 
 #include "lua/state.h"
 

@@ -1,6 +1,5 @@
 #include "lua/runner.h"
 
-#include "lua/limits.h"
 #include "lua/raw_call.h"
 #include "lua/sandbox.h"
 #include "lua/state.h"

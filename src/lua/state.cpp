@@ -1,7 +1,6 @@
 #include "lua/state.h"
 
-#include "lua/limits.h"
-#include "lua/manifest.h"
+#include "lua/sandbox.h"
 
 #include <algorithm>
 #include <ffi.h>

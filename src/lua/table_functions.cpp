@@ -1,7 +1,5 @@
 #include "lua/sandbox.h"
 
-#include "lua/limits.h"
-
 #include <lauxlib.h>
 
 #include <climits>

@@ -1,6 +1,5 @@
 #include "lua/sandbox.h"
 
-#include "lua/limits.h"
 #include "lua/pattern.h"
 
 #include <lauxlib.h>

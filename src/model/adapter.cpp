@@ -1,4 +1,4 @@
-#include "model/adapter.h"
+#include "model/model.h"
 
 #include "base/error.h"
 #include "base/random.h"

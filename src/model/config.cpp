@@ -1,10 +1,8 @@
 #include "model/config.h"
 
 #include "base/error.h"
-#include "model/config_reader.h"
 #include "model/families/family.h"
 #include "model/layers/layer_kind.h"
-#include "model/rope.h"
 
 #include <nlohmann/json.hpp>
 

@@ -5,17 +5,57 @@
 #include "base/json.h"
 #include "base/options.h"
 #include "tensor/dtype.h"
+#include "tensor/tensor.h"
 
 #include <cstdint>
+#include <initializer_list>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace dllm::ckpt {
 class GgufFile;
-}
+} // namespace dllm::ckpt
 
 namespace dllm::model {
+
+// Typed, checked access to the keys of a config: errors name file, key, found and expected.
+
+class ConfigReader {
+public:
+  // `object` outlives the reader.
+  ConfigReader(const Json& object, std::string file);
+
+  const std::string& file() const { return file_; }
+  bool has(const char* key) const; // there and not null
+  const Json& object() const { return object_; }
+
+  // Without a fallback a missing key fails.
+  int64_t integer(const char* key, int64_t low, int64_t high) const;
+  int64_t integer(const char* key, int64_t low, int64_t high, int64_t otherwise) const;
+  double number(const char* key, double low, double high, double otherwise) const;
+  bool flag(const char* key, bool otherwise) const;
+  std::string text(const char* key, const std::string& otherwise) const;
+  ConfigReader child(const char* key) const; // an object; fails when it is none
+
+  // Fails with unimplemented when the key is there and is none of these (null counts as absent).
+  void require_flag(const char* key, bool wanted) const;
+  void require_text(const char* key, std::initializer_list<const char*> wanted) const;
+
+  [[noreturn]] void bad(const char* key, const std::string& expected) const;
+
+private:
+  const Json& object_;
+  std::string file_;
+  std::string path_; // "rope_scaling." inside a child
+};
+
+// Numbers a model may have: large enough for any real one, small enough that products do not
+// overflow.
+constexpr int64_t kMaxVocab = int64_t{1} << 24;
+constexpr int64_t kMaxSize = int64_t{1} << 20; // hidden, intermediate, heads x head_dim
+constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxPositions = int64_t{1} << 30;
 
 // What a query attends to. automatic: the model's own (options only; a config never holds it after
 // parsing).
@@ -153,5 +193,20 @@ std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64
 std::vector<HeadConfig> model_heads(const ModelConfig& config); // "lm" first
 
 std::vector<std::string> family_names(); // sorted
+
+// Rotary frequencies, with the scalings of config.json.
+
+struct RopeTable {
+  Tensor inv_freq;     // f32(rotary / 2)
+  float amplitude = 1; // of cos and sin
+};
+
+// seq: length of the rows, for "dynamic" (Hugging Face's NTK rule looks at the longest position).
+RopeTable rope_table(const ModelConfig& config, int64_t seq);
+int64_t rotary_size(const ModelConfig& config); // dims of a head that turn
+
+// "rope_theta", "rope_scaling", "partial_rotary_factor", or the 5.x framework's "rope_parameters".
+RopeConfig parse_rope(const ConfigReader& reader);
+void print_rope(const ModelConfig& config, Json& object);
 
 } // namespace dllm::model

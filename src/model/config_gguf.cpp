@@ -3,9 +3,7 @@
 #include "base/error.h"
 #include "ckpt/gguf.h"
 #include "model/config.h"
-#include "model/config_reader.h"
 #include "model/families/family.h"
-#include "model/rope.h"
 
 #include <nlohmann/json.hpp>
 

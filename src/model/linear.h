@@ -3,7 +3,7 @@
 // formats, adapters and partitions are met in one place.
 
 #include "graph/graph.h"
-#include "model/partition.h"
+#include "model/param_map.h"
 
 #include <functional>
 #include <string>

@@ -4,8 +4,7 @@
 #include "model/families/family.h"
 #include "model/model.h"
 #include "model/plan.h"
-#include "model/saved_folder.h"
-#include "model/tokenizer_files.h"
+#include "model/save.h"
 #include "model/weights.h"
 #include "tensor/batch.h"
 

@@ -1,7 +1,13 @@
+// A model's words and counts, and its forward pass for a host.
 #include "model/model.h"
 
 #include "base/error.h"
+#include "graph/ops.h"
+#include "model/token_batch.h"
+#include "runtime/programs.h"
+#include "tensor/batch.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -108,6 +114,114 @@ std::shared_ptr<Model> clone_model(const Model& model,
   for (const auto& [name, content] : model.side_files()) copy->set_side_file(name, content);
   copy->set_origin(model.origin());
   return copy;
+}
+
+namespace {
+
+// The options of one call, resolved against the model.
+struct Call {
+  AttentionKind attention;
+  int shift = 0;
+  int64_t block = 0;
+  bool logits = false, hidden = false, layers = false, empty_average = false;
+};
+
+Call resolve(const ModelConfig& config, const Options& options) {
+  Call call;
+  call.attention = attention_from_name(options.str("attention"));
+  if (call.attention == AttentionKind::automatic) call.attention = config.attention;
+  call.shift = options.i64("shift") >= 0 ? static_cast<int>(options.i64("shift")) : config.shift;
+  call.block = options.i64("block_length") > 0 ? options.i64("block_length") : config.block_length;
+  call.empty_average = options.boolean("empty_average");
+  for (const std::string& name : options.list("outputs")) {
+    if (name == "logits")
+      call.logits = true;
+    else if (name == "hidden")
+      call.hidden = true;
+    else if (name == "layers")
+      call.layers = true;
+    else
+      fail_with_hint("outputs are logits, hidden, layers", Code::invalid_argument,
+                     "no output named {}", name);
+  }
+  return call;
+}
+
+std::string key_of(const ModelConfig& config, const ParamStore& params, const Call& call,
+                   const Batch& feed) {
+  std::string key =
+      fmt::format("{} {} {} {} {} {} v{}", attention_name(call.attention), call.shift, call.logits,
+                  call.hidden, call.layers, call.empty_average, config.vocab_size);
+  key += " " + runtime::feed_signature(feed);
+  for (const ParamStore::Physical& entry : params.physical()) key += entry.format->name;
+  return key;
+}
+
+// Row i of the result predicts token i: with shift 1 it comes from the state before it.
+graph::Value shifted(graph::Value logits) {
+  const int64_t seq = logits.dim(1);
+  if (seq == 1) return logits;
+  return graph::concat(
+      {graph::slice_axis(logits, 1, 0, 1), graph::slice_axis(logits, 1, 0, seq - 1)}, 1);
+}
+
+std::shared_ptr<graph::Program> compile(Model& model, const Call& call, const Batch& feed) {
+  const auto graph = std::make_shared<graph::Graph>("forward");
+  Builder builder(*graph, model);
+  const std::map<std::string, graph::Value> values = runtime::feed_inputs(*graph, feed);
+  const ForwardInputs inputs = forward_inputs(values, call.attention, call.empty_average);
+  const ForwardOutputs result = builder.forward(inputs, call.layers);
+  if (call.logits) {
+    const graph::Value logits = builder.logits(result.hidden);
+    graph->output("logits", call.shift == 1 ? shifted(logits) : logits);
+  }
+  if (call.hidden) graph->output("hidden", result.hidden);
+  if (call.layers) {
+    std::vector<graph::Value> taps;
+    for (const graph::Value& tap : result.taps)
+      taps.push_back(graph::reshape(tap, tap.shape().with_front(1)));
+    graph->output("layers", graph::concat(taps, 0));
+  }
+  return model.engine().compile(graph);
+}
+
+} // namespace
+
+const Schema& forward_schema() {
+  static const Schema schema(
+      "forward",
+      {option_choice("attention", "auto",
+                     {"auto", "causal", "bidirectional", "block_causal", "two_stream"},
+                     "What a token sees; auto: the model's own."),
+       option_i64("shift", -1, -1, 1,
+                  "1: logits of row i are those of the state before it; -1: the model's own."),
+       option_i64("block_length", 0, 0, 1 << 24,
+                  "Block of block_causal and two_stream; 0: the model's own."),
+       option_list("outputs", {"logits"}, "Arrays of the result: logits, hidden, layers."),
+       option_bool("empty_average", false,
+                   "A token that sees nothing averages all values, as dllm-jax does.")});
+  return schema;
+}
+
+Batch forward(Model& model, const Batch& batch, Task* task) {
+  return forward(model, batch, Options(forward_schema()), task);
+}
+
+Batch forward(Model& model, const Batch& batch, const Options& options, Task* task) {
+  check_task(task);
+  const Call call = resolve(model.config(), options);
+  const TokenBatch rows = parse_tokens(batch, token_rules(TokenUse::model_input, model.config()));
+  const Batch feed = input_arrays(rows, call.attention, call.block);
+  const std::string key = key_of(model.config(), model.params(), call, feed);
+  const auto program = model.forward_cache().get(key, [&] { return compile(model, call, feed); });
+  runtime::Arguments arguments(program);
+  arguments.share_parameters(model.params().snapshot(nullptr, task));
+  arguments.upload(model.engine(), feed);
+  const std::vector<graph::BufferRef> results = arguments.run(task);
+  Batch answer;
+  for (size_t i = 0; i < results.size(); ++i)
+    answer.set(program->graph().outputs()[i].name, results[i]->read());
+  return answer;
 }
 
 } // namespace dllm::model

@@ -2,9 +2,8 @@
 #include "base/random.h"
 #include "model/families/family.h"
 #include "model/model.h"
-#include "model/normal.h"
 #include "model/plan.h"
-#include "model/tokenizer_files.h"
+#include "model/save.h"
 #include "model/weights.h"
 
 #include <nlohmann/json.hpp>

@@ -3,8 +3,9 @@
 // not code. physical[layer][row_begin .. row_end, :] = logical or its transpose. Experts are
 // stacked once more: physical[layer][expert, :, :] = logical.
 
-#include "model/partition.h"
+#include "graph/mesh.h"
 #include "tensor/tensor.h"
+#include "tensor/weight_format.h"
 
 #include <cstdint>
 #include <functional>
@@ -15,9 +16,27 @@
 
 namespace dllm {
 class Task;
-}
+} // namespace dllm
 
 namespace dllm::model {
+
+// How the ranks of a mesh share one weight (out, in).
+
+enum class PartitionKind {
+  none,    // every rank has all of it
+  columns, // a rank has some of the outputs: y is this rank's part
+  rows, // a rank has some of the inputs: x is this rank's part, products are summed over the ranks
+  gathered, // cut along the outputs where it lies, whole while it is used (FSDP)
+};
+
+struct Partition {
+  PartitionKind kind = PartitionKind::none;
+  graph::Axis axis = graph::Axis::tensor;
+  int64_t ranks = 1;
+
+  bool cuts() const { return kind != PartitionKind::none && ranks > 1; }
+  friend bool operator==(const Partition&, const Partition&) = default;
+};
 
 // What a parameter is for: decides its storage form, first value and weight decay.
 enum class ParamRole {
@@ -81,5 +100,31 @@ void write_piece(const ParamSpec& spec, size_t piece, int64_t layer, const Tenso
                  Tensor& physical, const Task* task = nullptr);
 Tensor read_piece(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& physical,
                   const Task* task = nullptr);
+
+// The host side of one physical parameter in the weight format it will be kept in.
+
+struct ParamForm {
+  ParamForm(const ParamSpec& spec, const WeightFormat& format);
+  ParamForm(const ParamSpec& spec, DType dtype) : ParamForm(spec, weight_format(dtype)) {}
+
+  const WeightFormat* format;
+  Tensor values; // stored_shape(*format, spec.shape())
+  Tensor scale;  // f32(spec.shape() without the last axis); formats with ScalePlace::row_array
+  double rounding =
+      0; // quantized: largest |stored - wanted| / largest |wanted| so far, over rows or blocks
+
+  // Where the bytes of one logical tensor lie when they lie as in the tensor itself, stored in this
+  // format; null when put() has to turn or round them.
+  std::byte* place(const ParamSpec& spec, size_t piece, int64_t layer);
+  // Puts one logical tensor (any float type) into its place.
+  void put(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical,
+           const Task* task = nullptr);
+};
+
+// Stored numbers as f32. scale: for int8.
+Tensor dequantize(const Tensor& values, const Tensor& scale, const Task* task = nullptr);
+// The format a parameter takes when `wanted` is asked for: norms, biases and routers are always f32, quantized
+// formats are for matrices and tables whose rows are whole blocks.
+const WeightFormat& storage_format(const ParamSpec& spec, const WeightFormat& wanted);
 
 } // namespace dllm::model

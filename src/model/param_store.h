@@ -9,7 +9,6 @@
 // physical() or the building of a graph.
 
 #include "graph/engine.h"
-#include "model/param_form.h"
 #include "model/param_map.h"
 
 #include <condition_variable>
@@ -121,7 +120,7 @@ public:
     cuts_ = cuts;
   } // of a copy, whose stacks are cut already
 
-  // Entries of role adapter (model/adapter.h): not among names(), found by name.
+  // Entries of role adapter (model/model.h): not among names(), found by name.
   bool has_adapters() const;
   void drop_adapters(); // version + 1
 

@@ -1,6 +1,6 @@
 #pragma once
 // What a program would need, from shapes alone: bytes, flops, and whether a compiler's device holds
-// it. The caller passes the program that a job runs: train/programs.h, decode/decoder/decoder_setup.h.
+// it. The caller passes the program that a job runs: train/programs.h, decode/decoder/decoder.h.
 
 #include "base/options.h"
 #include "graph/engine.h"

@@ -1,4 +1,4 @@
-#include "model/rope.h"
+#include "model/config.h"
 
 #include "base/error.h"
 

@@ -4,8 +4,7 @@
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/safetensors_writer.h"
-#include "model/param_form.h"
-#include "model/saved_folder.h"
+#include "model/param_map.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,11 @@
 #pragma once
-// What a save writes of a model: everything of one moment, so that the model may change while it is being written.
+// The files of a saved model: its folder and how a new one takes its place, the snapshot that is written there, and the
+// tokenizer's files.
 
+#include "base/files.h"
+#include "ckpt/gguf.h"
 #include "model/model.h"
+#include "text/tokenizer.h"
 
 #include <map>
 #include <memory>
@@ -9,6 +13,48 @@
 #include <vector>
 
 namespace dllm::model {
+
+// The folder a model is saved in: what a save writes there, and how a new one takes its place. Only what a save wrote
+// is ever removed.
+
+inline constexpr const char* kConfigFile = "config.json";
+// Files of a model folder that are not read here but written back.
+inline constexpr const char* kSideFiles[] = {"tokenizer.json",
+                                             "tokenizer_config.json",
+                                             "special_tokens_map.json",
+                                             "generation_config.json",
+                                             "added_tokens.json",
+                                             "vocab.json",
+                                             "merges.txt",
+                                             "chat_template.jinja"};
+
+// A folder that is filled next to its place. It is `folder`.partial until move_into_place(); what is not moved is
+// removed. config.json is its last file: until then it holds the mark config.json.partial, by which the next save
+// finds what a killed one left. Of two saves to one place, in any two processes, the second waits.
+class FolderSave {
+public:
+  // already_exists when something is at `folder` and overwrite is off, or when it or `folder`.partial holds a file
+  // that no save wrote; names the file.
+  FolderSave(std::string folder, bool overwrite, const Task* task = nullptr);
+  ~FolderSave();
+  FolderSave(const FolderSave&) = delete;
+  FolderSave& operator=(const FolderSave&) = delete;
+
+  const std::string& partial() const { return partial_; }
+  // Durable; what was there is removed only when the new folder stands.
+  void move_into_place(const std::string& config_text);
+
+private:
+  void lock_partial(const Task* task);
+  void lock_replaced(const Task* task);
+
+  std::string folder_, partial_;
+  std::unique_ptr<FolderLock> lock_;     // of `partial`; held until the folder is in its place
+  std::unique_ptr<FolderLock> replaced_; // of the folder that was there before
+  bool moved_ = false;
+};
+
+// What a save writes of a model: everything of one moment, so that the model may change while it is being written.
 
 // Trained parameters keep_shared: their numbers may share storage with the engine's arrays. A step that follows then
 // copies an array before it writes over it. copied: they are copied now. Frozen parameters are never written over and
@@ -55,5 +101,19 @@ void save_model(ModelSnapshot& snapshot, const std::string& folder, const Option
 
 // The numbers of a buffer on the host, in storage of their own.
 Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const Task* task);
+
+// The tokenizer's files that every save of a model writes.
+
+// Replaces tokenizer.json. Fails with invalid_argument for more tokens than the model's vocabulary has rows.
+void set_tokenizer(Model& model, const text::Tokenizer& tokenizer);
+
+// The same for the tokenizer inside a .gguf file. A model whose tokenizer cannot be used still loads: the reason is
+// logged, and loading the tokenizer alone fails with the same message.
+void set_gguf_tokenizer(Model& model, const Source& source);
+
+// wanted: option mask_token, a token's text or id; "": the config's, else a token with a usual name
+// in the tokenizer files or the GGUF vocabulary (may be null). Fails with not_found for a text that
+// is no token.
+void resolve_mask_token(Model& model, const std::string& wanted, const ckpt::GgufFile* gguf);
 
 } // namespace dllm::model

@@ -1,4 +1,4 @@
-#include "model/saved_folder.h"
+#include "model/save.h"
 
 #include "base/error.h"
 #include "base/files.h"

@@ -1,4 +1,4 @@
-#include "model/tokenizer_files.h"
+#include "model/save.h"
 
 #include "base/error.h"
 #include "base/log.h"

@@ -2,7 +2,7 @@
 // Where the logical tensors of a model come from: safetensors or GGUF, under the names and in the
 // row order of Hugging Face.
 
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/task.h"
 #include "ckpt/gguf.h"
 #include "graph/engine.h"

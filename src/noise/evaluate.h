@@ -3,7 +3,7 @@
 // tests.
 
 #include "noise/objective.h"
-#include "runtime/program_cache.h"
+#include "runtime/programs.h"
 
 #include <memory>
 #include <string>

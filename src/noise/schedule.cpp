@@ -1,7 +1,6 @@
 #include "noise/schedule.h"
 
 #include "base/error.h"
-#include "noise/schedules/table.h"
 
 #include <nlohmann/json.hpp>
 

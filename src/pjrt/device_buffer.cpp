@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "pjrt/engine_state.h"
-#include "pjrt/program.h"
 
 #include <fmt/core.h>
 

@@ -6,7 +6,6 @@
 #include "graph/engine.h"
 #include "pjrt/engine_state.h"
 #include "pjrt/plugin/plugin.h"
-#include "pjrt/program.h"
 #include "pjrt/target/target.h"
 
 #include <nlohmann/json.hpp>

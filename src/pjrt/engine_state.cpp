@@ -7,7 +7,6 @@
 #include "pjrt/cache/executable_cache.h"
 #include "pjrt/plugin/client.h"
 #include "pjrt/plugin/plugin.h"
-#include "pjrt/plugin/values.h"
 
 #include <algorithm>
 #include <chrono>

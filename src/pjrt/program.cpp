@@ -1,6 +1,6 @@
 // A graph compiled by a plugin, its report, and the arrays it reads and makes.
 
-#include "pjrt/program.h"
+#include "pjrt/engine_state.h"
 
 #include "base/error.h"
 #include "graph/passes.h"

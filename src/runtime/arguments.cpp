@@ -1,4 +1,4 @@
-#include "runtime/arguments.h"
+#include "runtime/programs.h"
 
 #include "base/error.h"
 

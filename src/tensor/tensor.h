@@ -1,7 +1,7 @@
 #pragma once
 // Shapes, and arrays in the memory of the host. Row-major everywhere.
 
-#include "base/bytes.h"
+#include "base/files.h"
 #include "tensor/dtype.h"
 
 #include <cstdint>

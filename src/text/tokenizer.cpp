@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/meter.h"
-#include "text/tokenizer/bpe.h"
 #include "text/tokenizer/parts.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"

@@ -1,7 +1,7 @@
 #pragma once
 // Text to token numbers and back.
 
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/options.h"
 #include "base/task.h"
 #include "text/tokenizer/parts.h"

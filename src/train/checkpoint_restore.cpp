@@ -1,6 +1,5 @@
 #include "base/error.h"
 #include "base/files.h"
-#include "base/input_file.h"
 #include "base/log.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/safetensors.h"

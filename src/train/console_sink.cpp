@@ -1,4 +1,4 @@
-#include "train/sink.h"
+#include "train/state.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,7 @@
-#include "train/sink.h"
+#include "train/state.h"
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/output_file.h"
 
 #include <nlohmann/json.hpp>
 

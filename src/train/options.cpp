@@ -1,4 +1,4 @@
-#include "train/options.h"
+#include "train/trainer.h"
 
 #include "base/error.h"
 #include "train/optimizer.h"

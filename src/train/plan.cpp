@@ -1,8 +1,8 @@
 #include "train/plan.h"
 
 #include "noise/objective.h"
-#include "train/options.h"
 #include "train/programs.h"
+#include "train/trainer.h"
 
 #include <algorithm>
 

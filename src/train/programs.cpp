@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "graph/ops.h"
 #include "graph/passes.h"
-#include "runtime/arguments.h"
+#include "runtime/programs.h"
 
 namespace dllm::train {
 namespace {

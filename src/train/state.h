@@ -1,19 +1,101 @@
 #pragma once
-// What a trainer holds. Private to src/train.
+// What a trainer holds: places that its events are written to, the write of a checkpoint that goes on in the background, and
+// its state. Private to src/train.
 
+#include "base/log.h"
+#include "base/options.h"
+#include "base/task.h"
 #include "model/save.h"
 #include "noise/evaluate.h"
-#include "train/background_save.h"
-#include "train/sink.h"
 #include "train/step_runner.h"
 #include "train/trainer.h"
 
+#include <sys/types.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace dllm::train {
+
+// Writes a checkpoint on a thread of its own while training goes on.
+
+enum class SaveState { running, written, failed };
+
+// One write at a time. One thread calls; the write runs on another one and shares nothing with the trainer.
+class BackgroundSave {
+public:
+  using Outcome = std::atomic<SaveState>;
+
+  BackgroundSave() = default;
+  // Waits. An error that was not reported before goes to the log.
+  ~BackgroundSave();
+  BackgroundSave(const BackgroundSave&) = delete;
+  BackgroundSave& operator=(const BackgroundSave&) = delete;
+
+  // Waits as wait() does, then starts. what: "checkpoint step_000500", for errors. The thread drops its copy
+  // of `write` before the outcome changes.
+  std::shared_ptr<const Outcome> start(std::string what, std::function<void()> write);
+  // Waits until nothing is being written. Fails with the error of the write, once; with that of the task when it is
+  // stopped: the write goes on then.
+  void wait(const Task* task = nullptr);
+  // The same; returns the error, null: there is none.
+  std::exception_ptr take_error(const Task* task = nullptr);
+  // The same; the error is kept for the next call.
+  void wait_until_idle(const Task* task = nullptr);
+
+private:
+  void run(const std::shared_ptr<Outcome>& outcome, std::function<void()> write);
+
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool running_ = false;     // guarded by mutex_
+  std::exception_ptr error_; // of the last write, not reported yet; guarded by mutex_
+  std::string what_;         // of the last write
+  std::thread thread_;
+  pid_t process_ = 0; // that started the thread: a forked child has none
+};
+
+// Places that the events of a trainer are written to.
+
+// How far a training is, steps before this run included.
+struct Progress {
+  int64_t done = 0;
+  int64_t total = 0;  // 0: not known
+  double seconds = 0; // since this run began
+  int64_t taken = 0;  // steps of this run
+  double budget = 0;  // seconds this run may take; 0: any
+};
+
+class Sink {
+public:
+  virtual ~Sink() = default;
+  // Fails once when the place takes no more; what is not written is kept and tried again with the
+  // next event, without another error.
+  virtual void write(const Event& event, const Progress& progress) = 0;
+  // The run ended: a progress line is closed. Fails when lines are still kept.
+  virtual void finish() {}
+  // Training goes on from this step: what was written, or is kept, of later ones did not happen.
+  virtual void rewind(int64_t /*step*/) {}
+};
+
+// "jsonl" (target: a file) or "console" (standard error). Fails with not_found for another kind.
+std::unique_ptr<Sink> make_sink(const std::string& kind, const std::string& target,
+                                const Options& options);
+// One JSON object a line, appended to a file and written at once.
+std::unique_ptr<Sink> make_jsonl_sink(const std::string& path, int64_t every, bool append);
+std::unique_ptr<Sink> make_console_sink(int64_t every);
+
+// "step 120 [####....]  24 %  loss 3.214  eta 1:05  12.3k tok/s  lr 2.9e-04": at most `columns`
+// wide; what does not fit is left out, the least important first. columns 0: any width, no bar.
+std::string progress_line(const Event& event, const Progress& progress, int columns);
 
 struct Trainer::State {
   State(std::shared_ptr<model::Model> model, const noise::ObjectiveRef& objective,

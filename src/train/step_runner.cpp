@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "graph/engine.h"
-#include "runtime/arguments.h"
+#include "runtime/programs.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,9 +4,9 @@
 
 #include "graph/engine.h"
 #include "noise/objective.h"
-#include "runtime/program_cache.h"
-#include "train/options.h"
+#include "runtime/programs.h"
 #include "train/programs.h"
+#include "train/trainer.h"
 
 #include <chrono>
 #include <deque>

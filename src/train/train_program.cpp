@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "graph/engine.h"
 #include "noise/token_ce.h"
-#include "runtime/arguments.h"
+#include "runtime/programs.h"
 
 namespace dllm::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "guard.h"
 
 int failures;
 

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "text/jinja/template.h"
-#include "text/jinja/value.h"
 
 #include <nlohmann/json.hpp>
 

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "model/config.h"
 #include "model/families/family.h"
-#include "model/rope.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
 // Any bytes as a safetensors file, and as the index of a sharded model.
 
 #include "base/error.h"
-#include "base/input_file.h"
+#include "base/files.h"
 #include "ckpt/safetensors.h"
 
 #include <cstring>

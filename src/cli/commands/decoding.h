@@ -1,8 +1,8 @@
 #pragma once
 // Runs requests on a model, shows them and prints the results; the canvas as text. Shared by generate, infill and chat.
 
+#include "../command.h"
 #include "../pictures/pictures.h"
-#include "../session.h"
 
 #include <cstdint>
 #include <map>

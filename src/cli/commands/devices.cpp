@@ -2,7 +2,6 @@
 
 #include "../command.h"
 #include "../process.h"
-#include "../session.h"
 #include "compile_report.h"
 
 #include <algorithm>

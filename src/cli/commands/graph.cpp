@@ -1,7 +1,6 @@
 // dllm graph: the program of a model and the memory it needs, before anything is loaded.
 
 #include "../command.h"
-#include "../session.h"
 #include "compile_report.h"
 
 #include <nlohmann/json.hpp>

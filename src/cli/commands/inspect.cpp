@@ -1,7 +1,6 @@
 // dllm inspect: what a model, a checkpoint or a run holds; nothing is changed.
 
 #include "../command.h"
-#include "../session.h"
 #include "compile_report.h"
 
 #include <nlohmann/json.hpp>

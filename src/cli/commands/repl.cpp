@@ -4,7 +4,6 @@
 #include "../line_editor.h"
 #include "../pictures/pictures.h"
 #include "../process.h"
-#include "../session.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,6 @@
 
 #include "../command.h"
 #include "../pictures/pictures.h"
-#include "../session.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,6 @@
 // dllm run: a Lua script that drives the library.
 
 #include "../command.h"
-#include "../session.h"
 
 #include <nlohmann/json.hpp>
 

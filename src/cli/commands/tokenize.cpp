@@ -1,7 +1,6 @@
 // dllm tokenize, dllm tokenizer-train.
 
 #include "../command.h"
-#include "../session.h"
 
 #include <nlohmann/json.hpp>
 

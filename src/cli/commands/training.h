@@ -3,7 +3,6 @@
 
 #include "../command.h"
 #include "../process.h"
-#include "../session.h"
 
 #include <memory>
 #include <string>

@@ -1,7 +1,6 @@
 // dllm verify: is what lies on the disk whole? A line per check; nothing is changed.
 
 #include "../command.h"
-#include "../session.h"
 
 #include <nlohmann/json.hpp>
 #include <zlib.h>

@@ -95,7 +95,7 @@ std::string in_columns(const std::vector<std::string>& items, int columns);
 // Mean probability of the tokens that are not given and not open; 0 without any.
 float mean_confidence(const std::vector<TokenCell>& cells);
 
-// ---- a canvas while it is denoised (live_view.cpp) ----
+// ---- a canvas while it is denoised (playback.cpp) ----
 // In place and in colour in a terminal, elsewhere one plain line per step.
 
 struct Progress {
@@ -133,7 +133,7 @@ std::string heat_map_svg(const Trace& trace, const TraceSlot& slot);
 // Text inside XML: markup escaped, what XML forbids replaced.
 std::string xml_text(const std::string& text);
 
-// ---- a trace as one HTML file with a time slider (replay.cpp) ----
+// ---- a trace as one HTML file with a time slider (playback.cpp) ----
 
 // A page holds at most so many cells (steps x positions); of longer slots it shows every second, third, ... step
 // and has a note about it.

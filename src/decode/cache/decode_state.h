@@ -6,8 +6,7 @@
 // Saved slots (snapshot, rolling): a few snapshots per request, each behind a number of final tokens. A pass starts from
 // one and saves the state after its own final tokens in another place, so it can be repeated.
 
-#include "decode/pass/pass_request.h"
-#include "decode/pass/pass_shape.h"
+#include "decode/pass/pass.h"
 #include "decode/request/request.h"
 #include "model/layers/state.h"
 #include "model/model.h"

@@ -1,7 +1,6 @@
 #include "decode/decoder/decoder.h"
 
 #include "base/error.h"
-#include "decode/decoder/decoder_setup.h"
 #include "decode/trace/published.h"
 
 #include <algorithm>

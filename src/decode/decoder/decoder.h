@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/sliced_call.h"
 #include "base/task.h"
 #include "decode/cache/decode_state.h"
 #include "decode/loop/loop_program.h"
@@ -13,6 +12,8 @@
 #include "decode/request/request.h"
 #include "decode/trace/published.h"
 #include "model/model.h"
+#include "model/plan.h"
+#include "noise/schedule.h"
 #include "tensor/batch.h"
 
 #include <atomic>
@@ -184,5 +185,29 @@ private:
   std::vector<Change> sliced_changes_; // of the step in sliced_
   SlicedCall sliced_;                  // last: its thread uses the members above
 };
+
+// What a decoder makes of its options and its model, once; and the program of a decoder over a config, for plans: the one
+// that PassProgram or, where the decoder would take the steps of a block in one launch, LoopProgram would compile.
+
+// What open positions hold: any token where the policy does not show it to the model. Fails with
+// failed_precondition when it does and there is no mask token.
+int32_t mask_id_of(const model::Model& model, const Policy& policy);
+// The keys that were set, as options of the policy's own kind.
+Options policy_options(const Options& given);
+noise::ScheduleRef schedule_of(const Options& options);
+// The attention option's grid, else the model's.
+AttentionSpan attention_span_of(const model::ModelConfig& config, const Options& options);
+// Of a canvas.
+int64_t most_positions(const model::ModelConfig& config, const Options& options);
+// References into all three are kept.
+PolicySetup policy_setup(const model::Model& model, const Options& options,
+                         const noise::Schedule& schedule);
+PassSettings pass_settings(const model::Model& model, const Options& options, const Policy& policy);
+
+// Options of kind "plan": batch, length, window, dtype, policy, loop. what = decode: a denoising
+// step of every row, on the whole canvas or on a window (a block) over a cache; prefill: a pass
+// over a prompt of `length` that fills the cache.
+model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
+                        const model::ModelConfig& config, const Options& options);
 
 } // namespace dllm::decode

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "decode/decoder/decoder.h"
-#include "decode/pass/predictions.h"
+#include "decode/pass/pass.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,9 +1,9 @@
-#include "decode/decoder/decoder_setup.h"
+#include "decode/decoder/decoder.h"
 
 #include "base/error.h"
 #include "decode/loop/loop_program.h"
-#include "decode/pass/pass_graph.h"
-#include "decode/pass/pass_shape.h"
+#include "decode/pass/pass.h"
+#include "decode/pass/pass_program.h"
 
 #include <nlohmann/json.hpp>
 

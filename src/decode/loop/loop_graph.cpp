@@ -1,6 +1,6 @@
 #include "decode/loop/loop_program.h"
 
-#include "decode/pass/pass_graph.h"
+#include "decode/pass/pass_program.h"
 #include "graph/ops.h"
 
 #include <algorithm>

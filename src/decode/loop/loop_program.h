@@ -2,8 +2,6 @@
 // The steps of all rows' blocks as one run of one program, until no row is alive or so many steps are taken: one trip to the
 // engine and back for a block. Nothing in the program waits for the host, which replays the record.
 
-#include "decode/loop/loop_rule.h"
-#include "decode/pass/pass_graph.h"
 #include "decode/pass/pass_program.h"
 #include "decode/request/policy.h"
 #include "graph/graph.h"

@@ -1,4 +1,4 @@
-#include "decode/pass/pass_graph.h"
+#include "decode/pass/pass_program.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
-#include "decode/pass/pass_graph.h"
+#include "decode/pass/pass_program.h"
 
 #include "base/error.h"
-#include "model/embedding_mix.h"
+#include "model/builder.h"
 
 namespace dllm::decode {
 

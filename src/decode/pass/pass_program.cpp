@@ -1,10 +1,9 @@
 #include "decode/pass/pass_program.h"
 
 #include "base/error.h"
-#include "decode/pass/pass_graph.h"
-#include "decode/pass/predictions.h"
+#include "decode/pass/pass.h"
 #include "graph/engine.h"
-#include "runtime/arguments.h"
+#include "runtime/programs.h"
 
 #include <algorithm>
 #include <exception>

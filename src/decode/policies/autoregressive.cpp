@@ -2,7 +2,7 @@
 // and V a step; a prompt is computed once.
 
 #include "base/error.h"
-#include "decode/policies/table.h"
+#include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 
 #include <algorithm>

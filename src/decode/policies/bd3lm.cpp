@@ -3,8 +3,7 @@
 // first, as many as the schedule says. K and V of decided blocks are kept.
 
 #include "base/error.h"
-#include "decode/policies/rules.h"
-#include "decode/policies/table.h"
+#include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 
 #include <algorithm>

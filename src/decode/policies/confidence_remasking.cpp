@@ -3,7 +3,7 @@
 // tokens and masks the rest again, earlier ones too. After step k of n, floor(open * g(k / n))
 // positions are masked.
 
-#include "decode/policies/table.h"
+#include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 
 #include <algorithm>

@@ -6,8 +6,7 @@
 // A token without credit is never likelier than the one that has just earned some, so only the few
 // with credit need their probability.
 
-#include "decode/policies/rules.h"
-#include "decode/policies/table.h"
+#include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 
 #include <algorithm>

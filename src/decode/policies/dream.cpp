@@ -3,8 +3,7 @@
 // a token is drawn from, after temperature and filters, top_p before top_k.
 
 #include "base/error.h"
-#include "decode/policies/rules.h"
-#include "decode/policies/table.h"
+#include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 
 #include <algorithm>

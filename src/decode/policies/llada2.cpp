@@ -3,7 +3,7 @@
 // quota. LLaDA2.1 goes on when nothing is masked and replaces tokens the model has come to doubt.
 
 #include "base/error.h"
-#include "decode/policies/table.h"
+#include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 
 #include "decode/policies/multi_block.h"
 #include "base/error.h"
-#include "decode/policies/table.h"
+#include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "decode/policies/rules.h"
+#include "decode/policies/policies.h"
 
 #include "base/error.h"
 #include "graph/ops.h"

@@ -4,7 +4,7 @@
 #include "decode/policies/spd.h"
 
 #include "base/error.h"
-#include "decode/policies/table.h"
+#include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 #include "graph/ops.h"
 

@@ -1,8 +1,7 @@
 #pragma once
 // Soft parallel decoding (DMax; github.com/czg1225/DMax): settings, its two formulas, one request under it, its graph form.
 
-#include "decode/loop/loop_rule.h"
-#include "decode/pass/pass_request.h"
+#include "decode/pass/pass.h"
 #include "decode/request/policy.h"
 
 #include <cstdint>

@@ -2,8 +2,7 @@
 // Block after block of a canvas under one unmasking rule: LLaDA's semi-autoregressive decoding, MDLM, Dream, BD3LM and
 // Fast-dLLM differ in the rule, the grid and the cache alone.
 
-#include "decode/loop/loop_rule.h"
-#include "decode/pass/pass_request.h"
+#include "decode/pass/pass.h"
 #include "decode/request/policy.h"
 #include "decode/request/request.h"
 #include "noise/schedule.h"

@@ -1,7 +1,7 @@
 #pragma once
 // What other threads may read of a decoder: copies of its requests, made at the end of each complete step, and their traces.
 
-#include "decode/pass/pass_request.h"
+#include "decode/pass/pass.h"
 #include "decode/request/request.h"
 
 #include <cstdint>

@@ -6,9 +6,8 @@
 #include "graph/ops/scan.h"
 
 #include "base/error.h"
-#include "graph/clone.h"
-#include "graph/gradients.h"
 #include "graph/ops/build.h"
+#include "graph/passes.h"
 
 #include <string_view>
 

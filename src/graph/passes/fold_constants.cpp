@@ -1,7 +1,6 @@
 // fold_constants: exact arithmetic on numbers known when the graph is built. Functions an engine
 // may round in its own way (exp, log, ...) are left to it.
 
-#include "graph/clone.h"
 #include "graph/op.h"
 #include "graph/ops.h"
 #include "graph/passes.h"

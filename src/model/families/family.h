@@ -4,8 +4,7 @@
 
 #include "ckpt/gguf.h"
 #include "model/config.h"
-#include "model/config_reader.h"
-#include "model/layers/param_table.h"
+#include "model/layers/layer_kind.h"
 
 #include <fmt/format.h>
 

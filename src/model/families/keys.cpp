@@ -1,7 +1,7 @@
 #include "model/families/keys.h"
 #include "base/error.h"
+#include "model/config.h"
 #include "model/layers/layer_kind.h"
-#include "model/rope.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,8 +2,8 @@
 // token.
 
 #include "base/error.h"
+#include "model/config.h"
 #include "model/families/keys.h"
-#include "model/rope.h"
 
 #include <nlohmann/json.hpp>
 

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
+#include "model/config.h"
 #include "model/layers/layer_kind.h"
-#include "model/rope.h"
 
 #include <algorithm>
 #include <cmath>

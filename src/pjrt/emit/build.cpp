@@ -1,4 +1,4 @@
-#include "pjrt/emit/scope.h"
+#include "pjrt/emit/emit.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // Types, values and lines of StableHLO text.
 
-#include "pjrt/emit/writer.h"
+#include "pjrt/emit/emit.h"
 
 #include "base/error.h"
 

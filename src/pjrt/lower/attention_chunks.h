@@ -3,7 +3,7 @@
 // to a chunk, scores of a chunk.
 
 #include "graph/ops/attention_mask.h"
-#include "pjrt/lower/loops.h"
+#include "pjrt/lower/lower.h"
 
 #include <span>
 #include <vector>

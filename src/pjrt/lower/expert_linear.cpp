@@ -1,7 +1,6 @@
 // Linear maps of experts: rows grouped by expert.
 
 #include "graph/ops/build.h"
-#include "pjrt/lower/loops.h"
 #include "pjrt/lower/lower.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // Rows of logits: the head of a language model, rows of a loss, rows of token statistics.
 
 #include "graph/ops/build.h"
-#include "pjrt/lower/loops.h"
+#include "pjrt/lower/lower.h"
 
 #include <functional>
 #include <vector>

@@ -1,6 +1,6 @@
 // Errors and events of a plugin.
 
-#include "pjrt/plugin/call.h"
+#include "pjrt/plugin/plugin.h"
 
 #include "base/log.h"
 

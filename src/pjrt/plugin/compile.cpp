@@ -3,7 +3,7 @@
 #include "pjrt/plugin/compile.h"
 
 #include "base/error.h"
-#include "pjrt/plugin/values.h"
+#include "pjrt/plugin/plugin.h"
 
 namespace dllm::pjrt {
 

@@ -1,8 +1,7 @@
 #pragma once
 // Compilers: their options, and reports on the programs they make.
 
-#include "pjrt/plugin/call.h"
-#include "pjrt/plugin/values.h"
+#include "pjrt/plugin/plugin.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
 

@@ -1,6 +1,6 @@
 // Devices: of a client, and those that a plugin compiles for without having one.
 
-#include "pjrt/plugin/device.h"
+#include "pjrt/plugin/client.h"
 
 namespace dllm::pjrt {
 

@@ -1,6 +1,6 @@
 // Values in the form of plugins: named ones (attributes, properties, options) and element types of arrays.
 
-#include "pjrt/plugin/values.h"
+#include "pjrt/plugin/plugin.h"
 
 #include "base/error.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/options.h"
 #include "graph/engine.h"
-#include "pjrt/plugin/values.h"
+#include "pjrt/plugin/plugin.h"
 
 #include <cstdint>
 #include <memory>

@@ -4,11 +4,11 @@
 #include "base/files.h"
 #include "graph/engine.h"
 #include "pjrt/emit/emit.h"
+#include "pjrt/engine_state.h"
 #include "pjrt/lower/lower.h"
+#include "pjrt/plugin/client.h"
 #include "pjrt/plugin/compile.h"
-#include "pjrt/plugin/device.h"
 #include "pjrt/plugin/plugin.h"
-#include "pjrt/program.h"
 #include "pjrt/target/target.h"
 
 #include <fmt/core.h>

@@ -1,6 +1,6 @@
 #include "text/jinja/evaluator.h"
 
-#include "text/jinja/marked_text.h"
+#include "text/jinja/template.h"
 
 #include <algorithm>
 

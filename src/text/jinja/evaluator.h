@@ -1,9 +1,8 @@
 #pragma once
 // Runs a parsed template. One evaluator is one rendering.
 
-#include "text/jinja/budget.h"
 #include "text/jinja/parser.h"
-#include "text/jinja/value.h"
+#include "text/jinja/template.h"
 
 #include <span>
 #include <string>

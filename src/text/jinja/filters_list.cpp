@@ -1,7 +1,7 @@
 // Filters of lists and dicts.
 
 #include "text/jinja/evaluator.h"
-#include "text/jinja/marked_text.h"
+#include "text/jinja/template.h"
 
 #include <algorithm>
 #include <numeric>

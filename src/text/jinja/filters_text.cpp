@@ -1,7 +1,7 @@
 // Filters of texts.
 
 #include "text/jinja/evaluator.h"
-#include "text/jinja/marked_text.h"
+#include "text/jinja/template.h"
 
 namespace dllm::text::jinja {
 

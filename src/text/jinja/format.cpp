@@ -1,7 +1,7 @@
 // "%02d" % 5 and "{:>8}".format(x): the part of both that templates use.
 
 #include "text/jinja/evaluator.h"
-#include "text/jinja/marked_text.h"
+#include "text/jinja/template.h"
 
 namespace dllm::text::jinja {
 

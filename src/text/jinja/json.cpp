@@ -2,7 +2,7 @@
 // order.
 #include "base/error.h"
 #include "text/jinja/evaluator.h"
-#include "text/jinja/value.h"
+#include "text/jinja/template.h"
 #include "text/unicode.h"
 
 #include <nlohmann/json.hpp>

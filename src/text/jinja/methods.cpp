@@ -1,7 +1,7 @@
 // Methods of texts, lists and dicts: those of Python that change nothing.
 
 #include "text/jinja/evaluator.h"
-#include "text/jinja/marked_text.h"
+#include "text/jinja/template.h"
 
 #include <algorithm>
 #include <span>

@@ -3,7 +3,7 @@
 // (parse_expression.cpp). Which members of a node mean something depends on its kind, as noted.
 
 #include "base/error.h"
-#include "text/jinja/value.h"
+#include "text/jinja/template.h"
 
 #include <cstddef>
 #include <initializer_list>

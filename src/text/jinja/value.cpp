@@ -1,6 +1,4 @@
-#include "text/jinja/value.h"
-
-#include "text/jinja/budget.h"
+#include "text/jinja/template.h"
 
 #include <algorithm>
 

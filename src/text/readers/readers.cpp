@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/task.h"
-#include "text/readers/text_window.h"
 
 #include <fmt/ranges.h>
 

@@ -1,11 +1,9 @@
-#include "text/token_rows.h"
+#include "text/dataset.h"
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/input_file.h"
 #include "base/task.h"
 #include "text/readers/readers.h"
-#include "text/readers/text_window.h"
 
 #include <algorithm>
 #include <bit>

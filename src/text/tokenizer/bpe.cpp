@@ -1,4 +1,4 @@
-#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/token_model.h"
 
 #include "base/error.h"
 #include "text/json_reader.h"

@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "base/task.h"
 #include "text/dataset.h"
-#include "text/tokenizer/bpe.h"
 #include "text/tokenizer/parts.h"
+#include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 
 #include <algorithm>

@@ -1,8 +1,6 @@
 #include "text/tokenizer/parts.h"
 
 #include "base/error.h"
-#include "text/tokenizer/bpe.h"
-#include "text/tokenizer/regex.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 

@@ -2,8 +2,7 @@
 
 #include "base/error.h"
 #include "base/task.h"
-#include "text/tokenizer/bpe.h"
-#include "text/tokenizer/regex.h"
+#include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 
 #include <algorithm>

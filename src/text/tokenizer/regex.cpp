@@ -1,4 +1,4 @@
-#include "text/tokenizer/regex.h"
+#include "text/tokenizer/parts.h"
 
 #include "base/error.h"
 #include "text/unicode.h"

@@ -1,7 +1,6 @@
 // Loading and saving of a Tokenizer: which files, and which tokens have a job.
 #include "base/error.h"
 #include "base/files.h"
-#include "base/input_file.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/gguf.h"
 #include "text/tokenizer.h"

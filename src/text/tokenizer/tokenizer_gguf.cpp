@@ -1,8 +1,8 @@
 // A tokenizer from the vocabulary that a GGUF file carries.
 #include "base/error.h"
 #include "ckpt/gguf.h"
-#include "text/tokenizer/bpe.h"
 #include "text/tokenizer/parts.h"
+#include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 #include "base/error.h"
-#include "text/tokenizer/bpe.h"
 #include "text/tokenizer/parts.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"

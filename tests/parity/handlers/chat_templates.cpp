@@ -8,7 +8,6 @@
 #include "handlers.h"
 #include "runner.h"
 #include "text/jinja/template.h"
-#include "text/jinja/value.h"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

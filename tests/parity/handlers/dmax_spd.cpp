@@ -7,7 +7,7 @@
 #include "decode/policies/spd.h"
 #include "graph/ops.h"
 #include "handlers.h"
-#include "model/embedding_mix.h"
+#include "model/builder.h"
 #include "runner.h"
 
 #include <fmt/format.h>

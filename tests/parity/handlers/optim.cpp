@@ -7,7 +7,7 @@
 #include "optim_runs.h"
 #include "runner.h"
 #include "train/optimizer.h"
-#include "train/options.h"
+#include "train/trainer.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,7 @@
 // Training runs of the references, step by step through our trainer.
 
 #include "runner.h"
-#include "train/options.h"
+#include "train/trainer.h"
 
 namespace dllm::parity {
 

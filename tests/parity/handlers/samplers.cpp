@@ -3,7 +3,7 @@
 
 #include "samplers.h"
 
-#include "decode/policies/rules.h"
+#include "decode/policies/policies.h"
 #include "handlers.h"
 #include "reference_names.h"
 

@@ -1,8 +1,7 @@
 // Saves into one folder: the second waits, a cancelled one stops waiting.
 
-#include "base/output_file.h"
-
 #include "base/files.h"
+
 #include "base/task.h"
 #include "unit/test_files.h"
 

@@ -1,4 +1,4 @@
-#include "base/output_file.h"
+#include "base/files.h"
 
 #include "unit/test_files.h"
 

@@ -1,4 +1,4 @@
-#include "base/sliced_call.h"
+#include "base/task.h"
 
 #include "base/error.h"
 #include "unit/test_files.h"

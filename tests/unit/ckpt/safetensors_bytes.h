@@ -1,7 +1,7 @@
 #pragma once
 // Hand-made safetensors bytes, right and wrong.
 
-#include "base/bytes.h"
+#include "base/files.h"
 
 #include <cstdint>
 #include <cstring>

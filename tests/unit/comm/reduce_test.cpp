@@ -1,4 +1,4 @@
-#include "comm/reduce.h"
+#include "comm/communicator.h"
 
 #include "base/error.h"
 

@@ -1,6 +1,6 @@
 // What a request's tokens depend on (its canvas, its settings, the weights) and what they do not.
 
-#include "decode/policies/rules.h"
+#include "decode/policies/policies.h"
 #include "unit/cancel.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"

@@ -1,6 +1,6 @@
 // Dream's loop: its counts, its confidences, drawing of positions, path planning.
 
-#include "decode/policies/rules.h"
+#include "decode/policies/policies.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
 

@@ -1,7 +1,7 @@
 // What a loop needs from an engine, where it is offered, and that it cannot decide otherwise than
 // the host without being found out.
 
-#include "decode/decoder/decoder_setup.h"
+#include "decode/decoder/decoder.h"
 #include "decode/loop/loop_program.h"
 #include "unit/decode/far_engine.h"
 #include "unit/decode/requests.h"

@@ -1,6 +1,6 @@
 // The plan of a denoising step is about the very program that a decoder runs.
 
-#include "decode/decoder/decoder_setup.h"
+#include "decode/decoder/decoder.h"
 
 #include "requests.h"
 #include "unit/test_files.h"

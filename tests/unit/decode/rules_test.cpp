@@ -1,6 +1,6 @@
 // Which positions one step of a confidence rule decides.
 
-#include "decode/policies/rules.h"
+#include "decode/policies/policies.h"
 #include "unit/decode/requests.h"
 #include "unit/decode/sessions.h"
 #include "unit/test_files.h"

@@ -1,6 +1,6 @@
 // The distribution of what is drawn, on models whose logits are known.
 
-#include "decode/policies/rules.h"
+#include "decode/policies/policies.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
 

@@ -2,7 +2,7 @@
 // over ranks are right.
 
 #include "base/error.h"
-#include "graph/layout.h"
+#include "graph/mesh.h"
 #include "graph/ops.h"
 #include "unit/graph/reference_evaluator.h"
 

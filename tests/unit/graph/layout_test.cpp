@@ -1,6 +1,6 @@
 // Layouts of arrays on a mesh, and the groups of its ranks.
 
-#include "graph/layout.h"
+#include "graph/mesh.h"
 
 #include "base/error.h"
 #include "tensor/weight_format.h"

@@ -1,6 +1,5 @@
 // The own versions of Lua's library functions give what Lua's give, on made-up arguments.
 
-#include "lua/limits.h"
 #include "lua/sandbox.h"
 
 #include <gtest/gtest.h>

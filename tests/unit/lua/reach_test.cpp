@@ -1,6 +1,6 @@
 // Every text of the ABI is known as a path or as none.
 
-#include "lua/limits.h"
+#include "lua/sandbox.h"
 
 #include "dllm/dllm.h"
 

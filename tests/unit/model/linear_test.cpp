@@ -3,7 +3,6 @@
 #include "model/linear.h"
 
 #include "graph/ops.h"
-#include "model/adapter.h"
 #include "model/builder.h"
 #include "model/model.h"
 #include "unit/model/model_tools.h"

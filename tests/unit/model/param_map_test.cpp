@@ -1,8 +1,7 @@
 #include "model/param_map.h"
 
+#include "base/random.h"
 #include "model/families/family.h"
-#include "model/normal.h"
-#include "model/param_form.h"
 #include "model_tools.h"
 #include "unit/test_files.h"
 

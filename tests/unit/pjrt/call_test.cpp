@@ -1,6 +1,5 @@
 // Calls through a table made here: sizes written, slots tested, errors taken over.
 
-#include "pjrt/plugin/call.h"
 #include "pjrt/plugin/plugin.h"
 
 #include "unit/test_files.h"

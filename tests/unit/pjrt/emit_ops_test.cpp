@@ -2,8 +2,8 @@
 // f64 oracle. Cases are joined into a few large programs: a process and a compilation for each
 // would take minutes.
 
-#include "graph/clone.h"
 #include "graph/ops.h"
+#include "graph/passes.h"
 #include "pjrt/lower/lower.h"
 #include "unit/graph/expect_near.h"
 #include "unit/graph/op_cases.h"

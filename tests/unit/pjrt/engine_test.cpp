@@ -6,7 +6,7 @@
 #include "cpu/engine.h"
 #include "graph/engine.h"
 #include "graph/ops.h"
-#include "pjrt/program.h"
+#include "pjrt/engine_state.h"
 #include "unit/pjrt/plugins.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Lowered operations through the compilers of plugins: against the CPU engine.
 
-#include "graph/clone.h"
+#include "graph/passes.h"
 #include "pjrt/engine.h"
 #include "unit/graph/case_builder.h"
 #include "unit/graph/op_cases.h"

@@ -2,10 +2,10 @@
 // Graphs as they are and lowered, on the CPU engine: no plugin is needed to check the numbers.
 
 #include "cpu/engine.h"
-#include "graph/clone.h"
 #include "graph/engine.h"
 #include "graph/op.h"
 #include "graph/ops.h"
+#include "graph/passes.h"
 #include "pjrt/lower/lower.h"
 
 #include <gtest/gtest.h>

@@ -4,7 +4,6 @@
 #include "graph/op.h"
 #include "graph/passes.h"
 #include "pjrt/emit/emit.h"
-#include "pjrt/emit/scope.h"
 #include "pjrt/plugin/client.h"
 #include "unit/pjrt/plugins.h"
 

@@ -1,7 +1,6 @@
 // Before a client exists: options, the environment, where plugins lie.
 
 #include "pjrt/plugin/plugin.h"
-#include "pjrt/plugin/values.h"
 
 #include "unit/test_files.h"
 

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "pjrt/plugin/client.h"
 #include "pjrt/plugin/compile.h"
-#include "pjrt/plugin/device.h"
 #include "unit/pjrt/plugins.h"
 
 #include <gtest/gtest.h>

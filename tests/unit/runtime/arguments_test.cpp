@@ -1,6 +1,6 @@
 // Buffers of a run: shared ones stay, donated ones come back whatever ends the run.
 
-#include "runtime/arguments.h"
+#include "runtime/programs.h"
 
 #include "base/error.h"
 #include "cpu/engine.h"

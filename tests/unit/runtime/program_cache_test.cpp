@@ -1,4 +1,4 @@
-#include "runtime/program_cache.h"
+#include "runtime/programs.h"
 
 #include <gtest/gtest.h>
 

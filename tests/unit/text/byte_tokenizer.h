@@ -2,8 +2,8 @@
 // The smallest byte-level tokenizer: every byte is a token, plus <|endoftext|> 256, <|mask|> 257.
 
 #include "text/tokenizer.h"
-#include "text/tokenizer/bpe.h"
 #include "text/tokenizer/parts.h"
+#include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 
 namespace dllm::text {

@@ -5,7 +5,7 @@
 #include "ckpt/gguf.h"
 #include "scratch.h"
 #include "text/dataset.h"
-#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 #include "unit/cancel.h"
 

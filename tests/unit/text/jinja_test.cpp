@@ -1,7 +1,6 @@
 #include "text/jinja/template.h"
 
 #include "base/error.h"
-#include "text/jinja/value.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

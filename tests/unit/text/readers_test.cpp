@@ -7,7 +7,6 @@
 #include "gzip.h"
 #include "scratch.h"
 #include "text/dataset.h"
-#include "text/readers/text_window.h"
 #include "unit/cancel.h"
 
 #include <gtest/gtest.h>

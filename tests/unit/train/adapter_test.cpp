@@ -1,6 +1,6 @@
 // Training adapters: the base, in any format, keeps its numbers; A and B move. Freezing some layers.
 
-#include "model/adapter.h"
+#include "model/model.h"
 #include "unit/train/tiny.h"
 
 #include <gtest/gtest.h>

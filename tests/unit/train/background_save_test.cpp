@@ -1,16 +1,14 @@
 // Checkpoints that are written while training goes on. A lock on the run's folder holds a write back for as long as a test
 // wants: a save waits for it up to 30 s.
 
-#include "train/background_save.h"
+#include "train/state.h"
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "base/output_file.h"
 #include "ckpt/checkpoint_folder.h"
 #include "tiny.h"
 #include "train/checkpoint.h"
-#include "train/state.h"
 
 #include <gtest/gtest.h>
 

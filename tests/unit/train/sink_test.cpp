@@ -1,5 +1,5 @@
-#include "train/options.h"
-#include "train/sink.h"
+#include "train/state.h"
+#include "train/trainer.h"
 
 #include "base/error.h"
 #include "base/files.h"

@@ -1,7 +1,7 @@
 // Collectives in replica mode: replica_groups from the mesh and never a channel handle, which kills
 // compilers here. Over axes of one rank they copy.
 
-#include "pjrt/emit/scope.h"
+#include "pjrt/emit/emit.h"
 
 #include "base/error.h"
 #include "graph/op.h"

@@ -1,7 +1,7 @@
 // scan and while: both become stablehlo.while. What a body takes as consts is used where it stands
 // outside and not carried.
 
-#include "pjrt/emit/scope.h"
+#include "pjrt/emit/emit.h"
 
 #include "graph/ops/scan.h"
 

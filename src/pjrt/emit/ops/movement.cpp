@@ -1,6 +1,5 @@
-// Operations that only move elements. Truth values are moved as i1.
-
-#include "pjrt/emit/scope.h"
+// Operations that only move elements, truth values as i1; rows and elements by index.
+#include "pjrt/emit/emit.h"
 
 #include <fmt/format.h>
 
@@ -80,6 +79,153 @@ EmitterList movement_emitters() {
       {"transpose", emit_transpose},
   };
   return kMovementEmitters;
+}
+
+// take and take_along. StableHLO's gather clamps what it reads, as the graph does.
+
+namespace {
+
+std::vector<int64_t> range(int64_t begin, int64_t end) {
+  std::vector<int64_t> list;
+  for (int64_t i = begin; i < end; ++i) list.push_back(i);
+  return list;
+}
+
+} // namespace
+
+// Rows of the first axis: indices.shape + table.shape[1:].
+Ssa take_rows(Writer& w, const Ssa& table, const Ssa& indices) {
+  const int64_t rank = indices.shape().rank();
+  std::vector<int64_t> sizes = table.shape().dims(), dims = indices.shape().dims();
+  sizes[0] = 1;
+  dims.insert(dims.end(), sizes.begin() + 1, sizes.end());
+  const int64_t result_rank = static_cast<int64_t>(dims.size());
+  return w.op1("stablehlo.gather", {table, indices}, {table.element(), Shape(std::move(dims))},
+               fmt::format("dimension_numbers = #stablehlo.gather<offset_dims = {}, "
+                           "collapsed_slice_dims = [0], start_index_map = [0], "
+                           "index_vector_dim = {}>, slice_sizes = {}, indices_are_sorted = false",
+                           list_text(range(rank, result_rank)), rank, array_text(sizes)));
+}
+
+Ssa take_along(Writer& w, const Ssa& x, const Ssa& indices, int64_t axis) {
+  const int64_t rank = x.shape().rank();
+  std::vector<int64_t> others = range(0, rank);
+  others.erase(others.begin() + axis);
+  const std::string batch = list_text(others);
+  return w.op1("stablehlo.gather", {x, indices}, {x.element(), indices.shape()},
+               fmt::format("dimension_numbers = #stablehlo.gather<offset_dims = [], "
+                           "collapsed_slice_dims = [{0}], operand_batching_dims = {1}, "
+                           "start_indices_batching_dims = {1}, start_index_map = [{0}], "
+                           "index_vector_dim = {2}>, slice_sizes = {3}, indices_are_sorted = false",
+                           axis, batch, rank,
+                           array_text(std::vector<int64_t>(static_cast<size_t>(rank), 1))));
+}
+
+// bf16 and i8 rows are widened after they are read; an i8 row times its scale.
+static void emit_take(EmitCall& call) {
+  Writer& w = call.w;
+  const Ssa table = call.in(0), indices = call.in(1);
+  const Ssa rows = take_rows(w, table, indices);
+  const Type wanted = call.out_type();
+  if (rows.element() == wanted.element) return call.out(rows);
+  Ssa y = build::convert(w, rows, wanted.element);
+  if (call.a.flag("has_scale")) {
+    const Ssa scale = take_rows(w, call.in(2), indices);
+    y = build::binary(w, "multiply", y,
+                      build::broadcast(w, scale, y.shape(), range(0, scale.shape().rank())));
+  }
+  call.out(y);
+  if (table.element() == Element::bf16) call.out_slot(0).narrow = rows;
+}
+
+static void emit_take_along(EmitCall& call) {
+  call.out(take_along(call.w, call.in(0), call.in(1), call.a.integer("axis")));
+}
+
+// scatter_add and scatter_set: rows of the first axis. StableHLO drops an index that is outside, as
+// the graph does, but gives equal indices no order.
+
+namespace {
+
+using build::Order;
+
+// Below this many rows comparing all pairs costs less than a table over the destination.
+constexpr int64_t kPairs = 256;
+
+// Rows `updates` (m, ...) joined into rows of x at indices (m).
+Ssa scatter(Writer& w, const Ssa& x, const Ssa& indices, const Ssa& updates, bool unique,
+            const Region& join) {
+  std::vector<int64_t> window;
+  for (int64_t i = 1; i < updates.shape().rank(); ++i) window.push_back(i);
+  return w.op1("stablehlo.scatter", {x, indices, updates}, x.type,
+               fmt::format("scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = "
+                           "{}, inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], "
+                           "index_vector_dim = 1>, indices_are_sorted = false, unique_indices = {}",
+                           list_text(window), unique ? "true" : "false"),
+               {join});
+}
+
+// i1 (m): a later row has the same index. All pairs.
+Ssa overtaken_by_pairs(Writer& w, const Ssa& indices) {
+  const int64_t m = indices.shape().dim(0);
+  const Shape square{m, m};
+  const Ssa row = build::iota(w, {Element::i32, square}, 0);
+  const Ssa column = build::iota(w, {Element::i32, square}, 1);
+  const Ssa later = build::compare(w, Order::gt, column, row);
+  const Ssa down = build::broadcast(w, indices, square, {0});
+  const Ssa across = build::broadcast(w, indices, square, {1});
+  const Ssa same = build::compare(w, Order::eq, down, across);
+  return build::reduce(w, "or", build::binary(w, "and", later, same), 0, {1});
+}
+
+// The same through a table: the number of the last row that goes to each place.
+Ssa overtaken_by_table(Writer& w, const Ssa& indices, int64_t rows) {
+  const Type table{Element::i32, Shape{rows}};
+  const Ssa order = build::iota(w, indices.type, 0);
+  const Ssa last = scatter(w, w.number(table, -1), indices, order, false,
+                           build::joining(w, "maximum", Element::i32));
+  return build::compare(w, Order::ne, take_rows(w, last, indices), order);
+}
+
+} // namespace
+
+static void emit_scatter_add(EmitCall& call) {
+  const Ssa x = call.in(0);
+  call.out(scatter(call.w, x, call.in(1), call.in(2), false,
+                   build::joining(call.w, "add", x.element())));
+}
+
+// Rows that a later one overtakes get places of their own behind the end and are dropped there. So
+// no two indices are equal, and the work is that of the rows: a cache is not rewritten.
+static void emit_scatter_set(EmitCall& call) {
+  Writer& w = call.w;
+  const Ssa x = call.in(0), updates = call.in(2);
+  const int64_t rows = x.shape().dim(0), m = updates.shape().dim(0);
+  Ssa indices = call.in(1);
+  if (rows == 0 || m == 0) return call.out(x);
+  if (m > 1) {
+    const Ssa overtaken =
+        m <= kPairs ? overtaken_by_pairs(w, indices) : overtaken_by_table(w, indices, rows);
+    const auto end = static_cast<double>(rows);
+    const Ssa below = build::compare_with(w, Order::lt, indices, 0);
+    const Ssa above = build::compare_with(w, Order::ge, indices, end);
+    const Ssa outside = build::binary(w, "or", below, above);
+    const Ssa behind = build::with(w, "add", build::iota(w, indices.type, 0), end);
+    indices = build::select(w, build::binary(w, "or", overtaken, outside), behind, indices);
+  }
+  const Type scalar{x.element(), Shape{}};
+  const Region take_new{{scalar, scalar}, [](const Ssas& a) { return Ssas{a[1]}; }};
+  call.out(scatter(w, x, indices, updates, true, take_new));
+}
+
+EmitterList index_emitters() {
+  static constexpr EmitterEntry kIndexEmitters[] = {
+      {"scatter_add", emit_scatter_add},
+      {"scatter_set", emit_scatter_set},
+      {"take", emit_take},
+      {"take_along", emit_take_along},
+  };
+  return kIndexEmitters;
 }
 
 } // namespace dllm::pjrt::hlo::ops

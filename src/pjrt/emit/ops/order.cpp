@@ -1,6 +1,6 @@
 // Order along an axis.
 
-#include "pjrt/emit/scope.h"
+#include "pjrt/emit/emit.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // The fake plugin itself: a test that uses it must not pass because the fake sees nothing.
 
-#include "pjrt/plugin/call.h"
+#include "pjrt/plugin/plugin.h"
 #include "unit/pjrt/fake/fake_plugin.h"
 
 #include <gtest/gtest.h>

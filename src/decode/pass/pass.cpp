@@ -1,0 +1,173 @@
+// Shapes of passes, and predictions as lines of an array.
+#include "decode/pass/pass.h"
+
+#include "base/error.h"
+#include "graph/ops.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace dllm::decode {
+
+namespace {
+
+constexpr int64_t kLeastCapacity = 16, kKeyStep = 64, kWindowStep = 8;
+// A program of more positions is not padded to the rows of the whole batch.
+constexpr int64_t kMostPadded = 2048;
+// What a launch costs besides its positions (reading the weights, the trip to the engine), in positions.
+constexpr int64_t kLaunchCost = 256;
+
+int64_t padded_rows(int64_t count, int64_t least, int64_t window) {
+  int64_t rows = std::max(count, least);
+  while (rows > count && rows * window > kMostPadded) rows = std::max(count, rows / 4);
+  return round_up(rows, 1);
+}
+
+int64_t window_of(const PassRow& row) {
+  return round_up(row.pass->end - row.pass->begin, kWindowStep);
+}
+
+// The cheapest cut of windows (ascending, with their numbers of rows) into runs: the first window of each run.
+// Positions of a cut: cost(first, behind the last).
+template <class Cost>
+std::vector<size_t> cheapest_cut(size_t count, Cost cost, int64_t* positions) {
+  std::vector<int64_t> best(count + 1, std::numeric_limits<int64_t>::max());
+  std::vector<size_t> from(count + 1, 0), firsts;
+  best[0] = 0;
+  for (size_t end = 1; end <= count; ++end) {
+    for (size_t first = 0; first < end; ++first) {
+      const int64_t sum = best[first] + cost(first, end);
+      if (sum < best[end]) best[end] = sum, from[end] = first;
+    }
+  }
+  for (size_t end = count; end > 0; end = from[end]) firsts.insert(firsts.begin(), from[end]);
+  *positions = best[count];
+  return firsts;
+}
+
+} // namespace
+
+int64_t round_up(int64_t count, int64_t step) {
+  const auto units = static_cast<uint64_t>(std::max<int64_t>(1, (count + step - 1) / step));
+  const uint64_t power = std::bit_ceil(units);
+  return static_cast<int64_t>(power >= 4 && units <= power / 4 * 3 ? power / 4 * 3 : power) * step;
+}
+
+int64_t head_capacity(int64_t positions) {
+  return static_cast<int64_t>(
+      std::bit_ceil(static_cast<uint64_t>(std::max(positions, kLeastCapacity))));
+}
+
+PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
+                     const CacheShape& cache, int64_t least_rows) {
+  const PassRequest& first = *rows[0].pass;
+  PassShape shape{0, 0, 0, 0, 0, !first.unconditional.empty(), !first.soft.empty()};
+  int64_t keys = 0;
+  for (const PassRow& row : rows) {
+    const PassRequest& pass = *row.pass;
+    shape.window = std::max(shape.window, pass.end - pass.begin);
+    // The last position attends farthest.
+    const int64_t span = pass.span_end < 0 ? row.request->length() : pass.span_end;
+    keys = std::max(keys, std::min(row.request->span.limit(pass.end - 1), span));
+  }
+  shape.window =
+      std::min(round_up(shape.window, kWindowStep), std::max(config.max_positions, shape.window));
+  shape.rows = padded_rows(static_cast<int64_t>(rows.size()), least_rows, shape.window);
+  if (first.cached) {
+    shape.keys = std::min(round_up(keys, kKeyStep), cache.capacity);
+    shape.cache_rows = cache.rows * cache.capacity;
+    shape.saved_rows = cache.saved_rows;
+  }
+  return shape;
+}
+
+std::vector<std::vector<size_t>> window_groups(std::span<const PassRow> rows) {
+  std::map<int64_t, std::vector<size_t>> by_window;
+  for (size_t i = 0; i < rows.size(); ++i) by_window[window_of(rows[i])].push_back(i);
+  std::vector<std::pair<int64_t, std::vector<size_t>>> classes(by_window.begin(), by_window.end());
+  const auto cost = [&](size_t first, size_t end) {
+    int64_t count = 0;
+    for (size_t c = first; c < end; ++c) count += static_cast<int64_t>(classes[c].second.size());
+    return round_up(count, 1) * classes[end - 1].first + kLaunchCost;
+  };
+  int64_t positions = 0;
+  std::vector<size_t> firsts = cheapest_cut(classes.size(), cost, &positions);
+  // Less than a quarter is not worth more launches and programs.
+  if (!classes.empty() && positions * 4 > cost(0, classes.size()) * 3) firsts = {0};
+  std::vector<std::vector<size_t>> groups(firsts.size());
+  for (size_t c = 0, g = 0; c < classes.size(); ++c) {
+    if (g + 1 < firsts.size() && c == firsts[g + 1]) ++g;
+    groups[g].insert(groups[g].end(), classes[c].second.begin(), classes[c].second.end());
+  }
+  for (std::vector<size_t>& group : groups) std::sort(group.begin(), group.end());
+  return groups;
+}
+
+using graph::Value;
+
+Value prediction_lines(const PredictionValues& predicted, const PredictionColumns& columns,
+                       const std::vector<Value>& more) {
+  const int64_t places = predicted.token.shape().count();
+  std::vector<Value> parts;
+  const auto add = [&](Value x) {
+    const Shape shape{places, x.shape().count() / places};
+    parts.push_back(graph::reshape(graph::bitcast(x, DType::i32), shape));
+  };
+  for (const Value& x : {predicted.token, predicted.argmax, predicted.probability,
+                         predicted.max_probability, predicted.entropy})
+    add(x);
+  if (columns.shaped >= 0) {
+    for (const Value& x :
+         {predicted.shaped_probability, predicted.shaped_margin, predicted.shaped_entropy})
+      add(x);
+  }
+  add(predicted.top_ids);
+  add(predicted.top_probs);
+  for (const Value& x : more) add(x);
+  return graph::concat(parts, 1);
+}
+
+bool is_finite(const Prediction& prediction) {
+  return prediction.max_probability > 0.0f && std::isfinite(prediction.entropy);
+}
+
+Prediction prediction_of(std::span<const int32_t> line, const PredictionColumns& columns,
+                         int64_t position) {
+  const auto id = [&](int64_t column) { return line[static_cast<size_t>(column)]; };
+  const auto number = [&](int64_t column) { return std::bit_cast<float>(id(column)); };
+  Prediction p;
+  p.position = position;
+  p.token = id(columns.draw);
+  p.probability = number(columns.draw_prob);
+  p.argmax = id(columns.argmax);
+  p.max_probability = number(columns.max_prob);
+  p.entropy = number(columns.entropy);
+  if (columns.shaped >= 0) {
+    p.shaped_probability = number(columns.shaped);
+    p.shaped_margin = number(columns.shaped + 1);
+    p.shaped_entropy = number(columns.shaped + 2);
+  }
+  for (int64_t k = 0; k < columns.top; ++k) {
+    p.top_ids.push_back(id(columns.top_ids + k));
+    p.top_probs.push_back(number(columns.top_probs + k));
+  }
+  return p;
+}
+
+void fail_not_finite(int64_t position, std::span<const uint8_t> banned,
+                     const std::function<std::string()>& cause) {
+  const bool open = banned.empty() || std::ranges::find(banned, uint8_t{0}) != banned.end();
+  if (!open) {
+    fail_with_hint("let suppress name fewer tokens", Code::failed_precondition,
+                   "every token is banned at position {}", position);
+  }
+  const std::string operation = cause ? cause() : std::string();
+  fail_with_hint("look at the weights: NaN and infinity spread from layer to layer",
+                 Code::failed_precondition, "the logits at position {} are not finite{}{}",
+                 position, operation.empty() ? "" : ": ", operation);
+}
+
+} // namespace dllm::decode

@@ -1,0 +1,129 @@
+// Policies that commit as many positions a step as the schedule says: low_confidence the surest, random any.
+#include "decode/policies/policies.h"
+#include "decode/request/blockwise.h"
+#include "graph/ops.h"
+
+#include <algorithm>
+
+namespace dllm::decode {
+
+// Low-confidence remasking (LLaDA, Nie et al. 2025, algorithm 5): predict every open position of
+// the block, keep the most confident of them, as many as the schedule says; the others stay masked.
+
+namespace {
+
+class LowConfidence final : public UnmaskingRule {
+public:
+  explicit LowConfidence(bool even) : even_(even) {}
+
+  void start(const StepContext& moment) override {
+    const auto open = static_cast<int64_t>(moment.open.size());
+    transfer_ = even_ ? even_counts(open, moment.steps)
+                      : transfer_counts(moment.schedule, open, moment.steps);
+  }
+
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
+    std::vector<double> scores;
+    for (const Prediction& p : predictions) scores.push_back(static_cast<double>(p.probability));
+    Choice choice;
+    choice.decided = largest(scores, transfer_at(transfer_, moment.request.step_in_block));
+    return choice;
+  }
+
+  void fill_tables(const StepContext& moment, LoopTables& tables) const override {
+    fill_planned(transfer_, moment, tables);
+  }
+  int64_t most_steps(int64_t block_length, int64_t steps) const override {
+    return std::min(block_length, steps);
+  }
+
+private:
+  bool even_;
+  std::vector<int64_t> transfer_;
+};
+
+std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup) {
+  const bool even = setup.options.str("plan") == "even";
+  return std::make_unique<BlockwisePolicy>(
+      setup, [even](const PolicySetup&) { return std::make_unique<LowConfidence>(even); },
+      [] { return planned_loop(PlannedScore::probability); });
+}
+
+std::vector<OptionSpec> low_confidence_keys() {
+  return {option_choice("plan", "schedule", {"schedule", "even"},
+                        "How many positions a step decides: as the schedule says, or the same "
+                        "number in each and what is left over in the first ones (LLaDA's own).")};
+}
+
+} // namespace
+
+PolicyKind policy_files::low_confidence() {
+  return {"low_confidence", make_low_confidence, low_confidence_keys()};
+}
+
+// Random order: as many positions as the schedule says, drawn without looking at the model; only
+// those are predicted.
+
+namespace {
+
+class Random final : public UnmaskingRule {
+public:
+  void start(const StepContext& moment) override {
+    transfer_ =
+        transfer_counts(moment.schedule, static_cast<int64_t>(moment.open.size()), moment.steps);
+  }
+
+  std::vector<int64_t> wanted(const StepContext& moment) const override {
+    std::vector<std::pair<float, int64_t>> drawn;
+    for (int64_t position : moment.open) drawn.emplace_back(moment.uniform(position), position);
+    std::sort(drawn.begin(), drawn.end());
+    const auto count = static_cast<size_t>(transfer_at(transfer_, moment.request.step_in_block));
+    drawn.resize(std::min(drawn.size(), count));
+    std::vector<int64_t> positions;
+    for (const auto& [number, position] : drawn) positions.push_back(position);
+    std::sort(positions.begin(), positions.end());
+    return positions;
+  }
+
+  Choice choose(const StepContext&, std::span<const Prediction> predictions) override {
+    return all_of(predictions);
+  }
+
+  void fill_tables(const StepContext& moment, LoopTables& tables) const override {
+    fill_planned(transfer_, moment, tables);
+  }
+  int64_t most_steps(int64_t block_length, int64_t steps) const override {
+    return std::min(block_length, steps);
+  }
+
+private:
+  std::vector<int64_t> transfer_;
+};
+
+// The open positions of the smallest numbers.
+class RandomLoop final : public LoopRule {
+public:
+  bool uses_chance() const override { return true; }
+  graph::Value wanted(const LoopContext& moment) const override {
+    return first_of(order_of(moment.chance, moment.open, false), moment.count, moment.open);
+  }
+  LoopChoice choose(const LoopContext& moment, const PredictionValues&) const override {
+    return {.decided = wanted(moment)};
+  }
+};
+
+std::unique_ptr<Policy> make_random(const PolicySetup& setup) {
+  return std::make_unique<BlockwisePolicy>(
+      setup, [](const PolicySetup&) { return std::make_unique<Random>(); },
+      [] {
+        return LoopOffer{std::make_unique<RandomLoop>(), ""};
+      });
+}
+
+} // namespace
+
+PolicyKind policy_files::random() {
+  return {"random", make_random, {}};
+}
+
+} // namespace dllm::decode

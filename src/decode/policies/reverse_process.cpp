@@ -1,0 +1,133 @@
+// Policies that sample the reverse process, in steps (ancestral) or from event to event (first_hitting).
+#include "decode/policies/policies.h"
+#include "decode/request/blockwise.h"
+#include "graph/ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace dllm::decode {
+
+// Ancestral sampling of the reverse process (MDLM, Sahoo et al. 2024, section 3.2.2): a masked
+// token is revealed between t and s < t with probability (alpha(s) - alpha(t)) / (1 - alpha(t)).
+// The draw does not look at the model, so only the revealed positions are predicted and a step
+// without any costs nothing.
+
+namespace {
+
+class Ancestral final : public UnmaskingRule {
+public:
+  std::vector<int64_t> wanted(const StepContext& moment) const override {
+    const double reveal = this->reveal(moment);
+    std::vector<int64_t> positions;
+    for (int64_t position : moment.open) {
+      if (moment.uniform(position) < reveal) positions.push_back(position);
+    }
+    return positions;
+  }
+
+  Choice choose(const StepContext&, std::span<const Prediction> predictions) override {
+    return all_of(predictions);
+  }
+
+  void fill_tables(const StepContext& moment, LoopTables& tables) const override {
+    for_coming_steps(moment, tables.level.size(), [&](size_t i, const StepContext& coming) {
+      tables.level[i] = float_from(reveal(coming));
+    });
+  }
+  int64_t most_steps(int64_t /*block_length*/, int64_t steps) const override { return steps; }
+
+private:
+  static double reveal(const StepContext& moment) {
+    const double s = moment.s();
+    return s <= 0 ? 1.0 : 1.0 - moment.schedule.reverse_mask_prob(s, moment.t());
+  }
+  // The least float that is not below: a float is below one as it is below the other.
+  static float float_from(double x) {
+    const auto near = static_cast<float>(x);
+    if (static_cast<double>(near) >= x) return near;
+    return std::nextafter(near, std::numeric_limits<float>::infinity());
+  }
+};
+
+class AncestralLoop final : public LoopRule {
+public:
+  bool uses_chance() const override { return true; }
+  graph::Value wanted(const LoopContext& moment) const override {
+    return graph::logical_and(moment.open, graph::less(moment.chance, per_row(moment.level)));
+  }
+  LoopChoice choose(const LoopContext& moment, const PredictionValues&) const override {
+    return {.decided = wanted(moment)};
+  }
+};
+
+std::unique_ptr<Policy> make_ancestral(const PolicySetup& setup) {
+  return std::make_unique<BlockwisePolicy>(
+      setup, [](const PolicySetup&) { return std::make_unique<Ancestral>(); },
+      [] {
+        return LoopOffer{std::make_unique<AncestralLoop>(), ""};
+      });
+}
+
+} // namespace
+
+PolicyKind policy_files::ancestral() {
+  return {"ancestral", make_ancestral, {}};
+}
+
+// First-hitting sampling (Zheng et al. 2024): the times at which masked tokens are revealed are
+// drawn, not stepped towards. With n left the mask probability of the next event is that of now
+// times u^(1/n); the event reveals one of them, any with the same chance. Exact for a model that
+// has every conditional, in one pass per token, whatever the schedule; `steps` plays no part.
+
+namespace {
+
+class FirstHitting final : public UnmaskingRule {
+public:
+  void start(const StepContext& moment) override { masked_ = moment.schedule.mask_prob(1); }
+
+  std::vector<int64_t> wanted(const StepContext& moment) const override {
+    const auto count = static_cast<double>(moment.open.size());
+    const auto index = static_cast<size_t>(moment.uniform(moment.begin, 2) * count);
+    return {moment.open[std::min(index, moment.open.size() - 1)]};
+  }
+
+  // The time at which the schedule masks as much: mask_prob grows with t.
+  double time(const StepContext& moment) const override {
+    const double target = next(moment);
+    double low = 0, high = 1;
+    for (int i = 0; i < 50; ++i) {
+      const double middle = (low + high) / 2;
+      (moment.schedule.mask_prob(middle) < target ? low : high) = middle;
+    }
+    return std::max(high, 1e-6);
+  }
+
+  Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
+    masked_ = next(moment);
+    return all_of(predictions);
+  }
+
+private:
+  double next(const StepContext& moment) const {
+    const auto count = static_cast<double>(moment.open.size());
+    return masked_ * std::pow(static_cast<double>(moment.uniform(moment.begin, 1)), 1.0 / count);
+  }
+
+  double masked_ = 1; // probability that a token is masked at the time reached
+};
+
+std::unique_ptr<Policy> make_first_hitting(const PolicySetup& setup) {
+  return std::make_unique<BlockwisePolicy>(
+      setup, [](const PolicySetup&) { return std::make_unique<FirstHitting>(); });
+}
+
+} // namespace
+
+PolicyKind policy_files::first_hitting() {
+  return {"first_hitting", make_first_hitting, {}};
+}
+
+} // namespace dllm::decode

@@ -1,0 +1,142 @@
+// Formats that are read line by line: plain text, JSON lines, files of fortune(6).
+#include "base/error.h"
+#include "base/files.h"
+#include "base/task.h"
+#include "text/readers/readers.h"
+
+#include <string>
+#include <utility>
+
+namespace dllm::text {
+
+namespace {
+
+constexpr size_t kPart = 4096; // bytes of a part of a long text
+
+// Where a part that begins at `begin` ends: after a blank line, else after a line, else after a
+// character.
+size_t part_end(std::string_view text, size_t begin) {
+  if (text.size() - begin <= kPart + kPart / 4) return text.size();
+  const std::string_view window = text.substr(begin, kPart);
+  for (const std::string_view border : {"\n\n", "\n", " "}) {
+    const size_t at = window.rfind(border);
+    // A space stays with the word after it, as byte-level tokenizers want it.
+    if (at != std::string_view::npos && at > kPart / 4)
+      return begin + at + (border == " " ? 0 : border.size());
+  }
+  size_t end = begin + kPart;
+  while (end > begin + 1 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return end;
+}
+
+// One text in parts of some kilobytes, each marked as the continuation of the one before.
+void read_parts(TextWindow& text, const RecordSink& sink) {
+  constexpr int64_t kAhead = 16 * kPart; // more than part_end() looks at
+  for (bool starts = true;; starts = false) {
+    const std::string_view rest = text.look(kAhead);
+    if (rest.empty()) return;
+    const size_t end = part_end(rest, 0);
+    Record record;
+    record.text = rest.substr(0, end);
+    record.starts = starts;
+    text.skip(static_cast<int64_t>(end));
+    record.ends = text.at_end();
+    sink(std::move(record));
+  }
+}
+
+void read_lines(TextWindow& text, const Task* task, const RecordSink& sink) {
+  while (const auto raw = text.next_line()) {
+    if (text.line() % 256 == 0) check_task(task);
+    give_text(without_end(*raw), sink);
+  }
+}
+
+// A paragraph ends at a blank line, and before the end of its own last line.
+void read_paragraphs(TextWindow& text, const Task* task, const RecordSink& sink) {
+  LineGroup paragraph(text, "paragraph");
+  std::string end; // of the line before
+  while (const auto raw = text.next_line()) {
+    if (text.line() % 256 == 0) check_task(task);
+    const std::string_view line = without_end(*raw);
+    if (is_blank(line)) {
+      give_text(paragraph.take(), sink);
+      end.clear();
+      continue;
+    }
+    paragraph.add(end);
+    paragraph.add(line);
+    end = raw->substr(line.size());
+  }
+  give_text(paragraph.take(), sink);
+}
+
+void read_text_file(const ReadJob& job, const RecordSink& sink) {
+  TextWindow text(open_bytes(job.file, job.task), kMaxRecord);
+  const std::string& rows = job.options.str("rows");
+  if (rows == "line") return read_lines(text, job.task, sink);
+  if (rows == "paragraph") return read_paragraphs(text, job.task, sink);
+  read_parts(text, sink);
+}
+
+} // namespace
+
+Reader text_reader() {
+  return {.name = "text",
+          .recognizes = [](const FileHead&) { return true; },
+          .options = {option_choice("rows", "file", {"file", "paragraph", "line"},
+                                    "what becomes a row of a text file")},
+          .read = read_text_file};
+}
+
+// JSON lines: a row is one object (readers.h); blank lines are passed over.
+
+namespace {
+
+void read_jsonl(const ReadJob& job, const RecordSink& sink) {
+  const RecordKeys keys = record_keys(job.options);
+  TextWindow text(open_bytes(job.file, job.task), kMaxRecord);
+  std::string where = text.path() + " line ";
+  const size_t number_at = where.size();
+  while (const auto raw = text.next_line()) {
+    const std::string_view line = without_end(*raw);
+    if (text.line() % 256 == 0) check_task(job.task);
+    if (is_blank(line)) continue;
+    where.resize(number_at);
+    where += std::to_string(text.line());
+    sink(parse_record(line, where, keys));
+  }
+}
+
+} // namespace
+
+Reader jsonl_reader() {
+  return {.name = "jsonl", .endings = {".jsonl", ".ndjson"}, .read = read_jsonl};
+}
+
+// Files of fortune(6): texts between lines that hold a single "%", with an index NAME.dat next to them (strfile(1)).
+
+namespace {
+
+void read_fortunes(const ReadJob& job, const RecordSink& sink) {
+  TextWindow text(open_bytes(job.file, job.task), kMaxRecord);
+  LineGroup fortune(text, "fortune");
+  while (const auto raw = text.next_line()) {
+    if (text.line() % 256 == 0) check_task(job.task);
+    if (without_end(*raw) == "%")
+      give_text(fortune.take(), sink);
+    else
+      fortune.add(*raw);
+  }
+  give_text(fortune.take(), sink);
+}
+
+} // namespace
+
+Reader fortunes_reader() {
+  return {.name = "fortunes",
+          .recognizes = [](const FileHead& file) { return file_exists(file.name + ".dat"); },
+          .read = read_fortunes};
+}
+
+} // namespace dllm::text

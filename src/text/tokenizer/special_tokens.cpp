@@ -1,0 +1,240 @@
+// Special tokens: added tokens, which are found in a text, and the post-processor, which puts some around it.
+#include "text/tokenizer/parts.h"
+
+#include "base/error.h"
+#include "base/task.h"
+#include "text/unicode.h"
+
+#include <algorithm>
+
+namespace dllm::text {
+
+void AddedTokens::add(AddedToken token, const std::string& normalized_content) {
+  constexpr size_t kMostBytes = size_t{1} << 16, kBytesPerByte = 128; // of the tries and texts
+  const std::string& wanted = token.normalized ? normalized_content : token.content;
+  if (const size_t size = std::max(token.content.size(), wanted.size()); size > kMostBytes) {
+    fail(Code::invalid_argument, "an added token has {} bytes, at most {} are possible", size,
+         kMostBytes);
+  }
+  charges_.push_back(std::make_shared<MeterCharge>(
+      static_cast<int64_t>(kBytesPerByte * (token.content.size() + wanted.size()))));
+  if (!wanted.empty()) {
+    tries_[token.normalized][1].add(wanted, token.id);
+    if (!token.special) tries_[token.normalized][0].add(wanted, token.id);
+  }
+  if (!token.content.empty() && (token.special || !token.normalized)) {
+    contents_.add(token.content, token.id);
+  }
+  by_content_[token.content] = token.id;
+  tokens_[token.id] = std::move(token);
+}
+
+const AddedToken* AddedTokens::find(int32_t id) const {
+  const auto found = tokens_.find(id);
+  return found == tokens_.end() ? nullptr : &found->second;
+}
+
+const AddedToken* AddedTokens::find(std::string_view content) const {
+  const auto found = by_content_.find(content);
+  return found == by_content_.end() ? nullptr : find(found->second);
+}
+
+namespace {
+
+size_t skip_space_back(std::string_view text, size_t end, size_t floor) {
+  while (end > floor) {
+    const Char c = char_before(text, end);
+    if (!c.valid || !is_whitespace(c.code)) break;
+    end -= static_cast<size_t>(c.size);
+  }
+  return end;
+}
+
+size_t skip_space(std::string_view text, size_t at) {
+  while (at < text.size()) {
+    const Char c = char_at(text, at);
+    if (!c.valid || !is_whitespace(c.code)) break;
+    at += static_cast<size_t>(c.size);
+  }
+  return at;
+}
+
+bool stands_alone(std::string_view text, size_t begin, size_t end) {
+  if (begin > 0) {
+    const Char before = char_before(text, begin);
+    if (before.valid && is_word(before.code)) return false;
+  }
+  if (end < text.size()) {
+    const Char after = char_at(text, end);
+    if (after.valid && is_word(after.code)) return false;
+  }
+  return true;
+}
+
+} // namespace
+
+template <class Accept>
+std::vector<TextPart> AddedTokens::cut(std::string_view text, const Trie& trie, const Task* task,
+                                       Accept&& accept) const {
+  constexpr size_t kPiece = size_t{1} << 16; // bytes between two checks of the task
+  std::vector<TextPart> parts;
+  size_t done = 0, checked = 0;
+  for (size_t at = 0; at < text.size() && !trie.empty();) {
+    if (at >= checked) {
+      check_task(task);
+      checked = at + kPiece;
+    }
+    size_t size = 0;
+    int32_t id = -1;
+    trie.prefixes(text, at, [&](size_t length, int32_t found) {
+      if (!accept(found, at, at + length)) return;
+      size = length;
+      id = found;
+    });
+    if (id < 0) {
+      ++at;
+      continue;
+    }
+    const AddedToken& token = tokens_.at(id);
+    size_t begin = at, end = at + size;
+    at = end;
+    if (token.single_word && !stands_alone(text, begin, end)) continue;
+    if (token.lstrip) begin = skip_space_back(text, begin, done);
+    if (token.rstrip) end = skip_space(text, end);
+    if (begin < done) continue; // inside white space that the token before took
+    if (begin > done) parts.push_back({done, begin, -1});
+    parts.push_back({begin, end, id});
+    done = end;
+    at = std::max(at, end);
+  }
+  if (done < text.size()) parts.push_back({done, text.size(), -1});
+  return parts;
+}
+
+std::vector<TextPart> AddedTokens::split(std::string_view text, bool normalized, bool special,
+                                         const Task* task) const {
+  return cut(text, tries_[normalized][special], task, [](int32_t, size_t, size_t) { return true; });
+}
+
+std::vector<TextPart> AddedTokens::split(std::string_view text, const Trusted& trusted,
+                                         const Task* task) const {
+  return cut(text, contents_, task, [&](int32_t id, size_t begin, size_t end) {
+    return !tokens_.at(id).special || trusted(begin, end);
+  });
+}
+
+namespace {
+
+// ["[CLS]", 101] of BertProcessing and RobertaProcessing.
+int32_t read_token_pair(const TreeJson& json, const char* key, const std::string& where) {
+  const TreeJson& pair = array_member(json, key, where);
+  if (pair.size() != 2 || !pair[1].is_number_integer() || pair[1] < 0 || pair[1] > INT32_MAX) {
+    fail(Code::data_loss, "{}: \"{}\" must be [token, id]", where, key);
+  }
+  return pair[1].get<int32_t>();
+}
+
+} // namespace
+
+PostProcessor::PostProcessor(const TreeJson& json, const std::string& where, const Lookup& lookup) {
+  read(json, where, lookup);
+}
+
+void PostProcessor::read(const TreeJson& json, const std::string& where, const Lookup& lookup) {
+  if (json.is_null()) return;
+  const std::string type = type_of(json, where);
+  if (type == "ByteLevel") return; // trims offsets only
+  if (type == "Sequence") {
+    int64_t index = 0;
+    for (const TreeJson& part : array_member(json, "processors", where)) {
+      read(part, where + fmt::format(".processors[{}]", index++), lookup);
+    }
+    return;
+  }
+  if (type == "TemplateProcessing") return read_template(json, where, lookup);
+  if (type == "BertProcessing") return read_around(json, where, false);
+  if (type == "RobertaProcessing") return read_around(json, where, true);
+  fail(Code::unimplemented, "{}: post-processor type {} is not known", where, type);
+}
+
+void PostProcessor::read_template(const TreeJson& json, const std::string& where,
+                                  const Lookup& lookup) {
+  const TreeJson* tokens = find_member(json, "special_tokens");
+  const auto ids_of = [&](const std::string& name) {
+    std::vector<int32_t> ids;
+    const TreeJson* token = tokens == nullptr ? nullptr : find_member(*tokens, name.c_str());
+    if (token != nullptr) {
+      for (const TreeJson& id : array_member(*token, "ids", where)) {
+        if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
+          fail(Code::data_loss, "{}: an id of {} is not a token number", where, name);
+        }
+        ids.push_back(id.get<int32_t>());
+      }
+      return ids;
+    }
+    ids.push_back(lookup(name));
+    if (ids[0] < 0)
+      fail(Code::data_loss, "{}: the template uses {}, which is no token", where, name);
+    return ids;
+  };
+  const auto parts_of = [&](const char* key) {
+    Template parts;
+    for (const TreeJson& part : array_member(json, key, where)) {
+      const TreeJson* special = find_member(part, "SpecialToken");
+      const TreeJson* text = find_member(part, "Sequence");
+      if (special == nullptr && text == nullptr) {
+        fail(Code::data_loss, "{}: \"{}\" may hold SpecialToken and Sequence only", where, key);
+      }
+      const TreeJson& item = special != nullptr ? *special : *text;
+      const auto type = static_cast<int32_t>(int_member(item, "type_id", where, 0));
+      const std::string id = string_member(item, "id", where);
+      if (special != nullptr) {
+        parts.push_back({-1, ids_of(id), type});
+      } else if (id == "A" || id == "B") {
+        parts.push_back({id == "A" ? 0 : 1, {}, type});
+      } else {
+        fail(Code::data_loss, "{}: sequence {} is neither A nor B", where, id);
+      }
+    }
+    return parts;
+  };
+  single_ = parts_of("single");
+  if (find_member(json, "pair") != nullptr) pair_ = parts_of("pair");
+}
+
+void PostProcessor::read_around(const TreeJson& json, const std::string& where, bool roberta) {
+  const int32_t cls = read_token_pair(json, "cls", where);
+  const int32_t sep = read_token_pair(json, "sep", where);
+  const int32_t second = roberta ? 0 : 1;
+  single_ = {{-1, {cls}, 0}, {0, {}, 0}, {-1, {sep}, 0}};
+  pair_ = single_;
+  if (roberta) pair_.push_back({-1, {sep}, 0});
+  pair_.push_back({1, {}, second});
+  pair_.push_back({-1, {sep}, second});
+}
+
+namespace {
+
+template <class Template>
+Encoding fill(const Template& parts, const std::vector<int32_t>& first,
+              const std::vector<int32_t>& second) {
+  Encoding out;
+  for (const auto& part : parts) {
+    const std::vector<int32_t>& ids = part.text == 0 ? first : part.text == 1 ? second : part.ids;
+    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+    out.types.insert(out.types.end(), ids.size(), part.type);
+  }
+  return out;
+}
+
+} // namespace
+
+Encoding PostProcessor::single(std::vector<int32_t> ids) const {
+  return fill(single_, ids, {});
+}
+
+Encoding PostProcessor::pair(std::vector<int32_t> first, std::vector<int32_t> second) const {
+  return fill(pair_, first, second);
+}
+
+} // namespace dllm::text
