@@ -85,7 +85,7 @@ TEST(Gemm, EqualsTheScalarChainOnEveryTarget) {
       for (int64_t m : {1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 17, 25}) {
         const std::vector<float> x = numbers(m * k, 11);
         const std::vector<float> expected = w.oracle(x, m);
-        for_each_simd_target([&](const char* target) {
+        for_each_simd_target([&, n = n, k = k](const char* target) {
           std::vector<float> y(expected.size(), NAN);
           gemm_serial(w.gemm(x, y, m));
           EXPECT_TRUE(same_bits(y, expected))

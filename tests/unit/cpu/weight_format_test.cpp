@@ -77,7 +77,7 @@ TEST(BlockGemm, HasTheBitsOfTheF32ProductOnEveryTarget) {
       const Blocks w(*format, n, k);
       for (int64_t m : {1, 2, 3, 4, 5, 7, 8, 9, 17, 25}) {
         const std::vector<float> x = block_numbers(m * k, 11);
-        for_each_simd_target([&](const char* target) {
+        for_each_simd_target([&, n = n, k = k](const char* target) {
           std::vector<float> y(static_cast<size_t>(m * n), NAN), expected = y;
           gemm_serial(w.gemm(x, expected, m, false));
           gemm_serial(w.gemm(x, y, m, true));

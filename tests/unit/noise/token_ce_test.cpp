@@ -182,7 +182,7 @@ TEST(TokenCe, GradientMatchesFiniteDifferences) {
     norm = std::sqrt(norm);
     if (norm < 1e-6) continue;
     const Tensor kept = model->params().read(name).to(DType::f32).clone();
-    const auto loss_at = [&](double step) {
+    const auto loss_at = [&, &name = name, &gradient = gradient](double step) {
       Tensor moved = kept.clone();
       for (size_t i = 0; i < moved.as<float>().size(); ++i) {
         moved.mutable_as<float>()[i] += static_cast<float>(step * gradient.as<float>()[i] / norm);

@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -256,6 +257,31 @@ TEST_F(BackgroundSaveTest, ARunThatFailsWaitsForTheWrite) {
   other.join();
   EXPECT_EQ(text, "the source failed");
   EXPECT_TRUE(file_exists(join_path(root_, ckpt::checkpoint_name(2) + "/COMMIT")));
+}
+
+TEST_F(BackgroundSaveTest, AFullDiskLeavesTheCheckpointBefore) {
+  auto trainer = tiny_trainer();
+  TextSource source;
+  trainer->run(source, 1);
+  const std::string first = save_checkpoint(*trainer, &source, root_, save_options(Json::object()));
+  trainer->run(source, 1);
+  hold_root();
+  const std::string second = start(*trainer, &source);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{1000, before.rlim_max}; // bytes of a file
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  free_root();
+  const std::string text = error_of([&] { trainer->sync(); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_NE(text.find("step_000002 was not written: "), std::string::npos) << text;
+  EXPECT_NE(text.find("File too large"), std::string::npos) << text;
+  EXPECT_FALSE(file_exists(second));
+  EXPECT_EQ(ckpt::latest_checkpoint(root_)->folder, first);
+
+  start(*trainer, &source); // the same step again
+  trainer->sync();
+  EXPECT_TRUE(file_exists(join_path(second, "COMMIT")));
 }
 
 TEST_F(BackgroundSaveTest, RestoreWaitsForTheWrite) {
