@@ -52,9 +52,11 @@ inline Json shape_named(const std::string& name) {
 }
 
 inline std::shared_ptr<model::Model> make_model(const std::string& shape,
-                                                const std::string& dtype = "f32") {
+                                                const std::string& dtype = "f32",
+                                                const std::string& arithmetic = "f32") {
   Options engine(graph::engine_schema()), options(model::model_schema());
   options.set_str("dtype", dtype);
+  engine.set_str("arithmetic", arithmetic);
   return model::new_model(cpu::make_engine(engine), shape_named(shape), options);
 }
 

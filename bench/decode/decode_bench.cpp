@@ -3,6 +3,7 @@
 //   bench_decode context [--small]     one step of a block of 32 over a cache of 1k to 16k tokens
 //   bench_decode share   [--small]     what head and sampler cost of such a step
 //   bench_decode prefill [--small]     31 steps of 32 positions with one prompt of 2,000: one program, and grouped
+//   bench_decode arithmetic [--small]  a pass over a whole window and a step of 32, bf16 and int8 next to f32 (Qwen2.5-0.5B)
 //   bench_decode spd     [...]         soft parallel decoding, see spd_bench.cpp
 //
 // Bound of a pass: 2 flops per weight and row, at the peak the engine measures.
@@ -94,6 +95,35 @@ void prefill_with_steps(const std::string& shape) {
   }
 }
 
+// Passes of one model in f32 and in the other arithmetic of its format, in turns.
+void arithmetics(const std::string& shape) {
+  fmt::print("{:<6} {:<6} {:>5} {:>10} {:>10} {:>7} {:>12}\n", "dtype", "in", "rows", "f32 ms",
+             "ms", "ratio", "GOP/s");
+  for (const auto& [dtype, arithmetic] :
+       {std::pair{"bf16", "bf16"}, {"int8", "int8"}, {"q8_0", "int8"}}) {
+    const auto exact = make_model(shape, dtype), rounded = make_model(shape, dtype, arithmetic);
+    for (const int64_t rows : {32, 256}) {
+      const int64_t context = rows == 32 ? 224 : 0;
+      Bed a(exact, context, rows), b(rounded, context, rows);
+      if (context == 0) {
+        a.leave_cache(rows);
+        b.leave_cache(rows);
+      }
+      std::vector<Seconds> in_f32, in_other;
+      for (int turn = -1; turn < 7; ++turn) {
+        const Seconds one = a.pass(), two = b.pass();
+        if (turn < 0) continue; // compiles
+        in_f32.push_back(one);
+        in_other.push_back(two);
+      }
+      const double f32 = median(in_f32).wall, other = median(in_other).wall;
+      fmt::print("{:<6} {:<6} {:>5} {:>10.1f} {:>10.1f} {:>7.2f} {:>12.1f}\n", dtype, arithmetic,
+                 rows, f32 * 1e3, other * 1e3, f32 / other,
+                 pass_flops(exact->config(), rows, context + rows, rows) / other * 1e-9);
+    }
+  }
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -107,15 +137,17 @@ int main(int argc, char** argv) {
       share(small ? "small" : "qwen3-0.6b");
     else if (what == "prefill")
       prefill_with_steps(small ? "small" : "qwen3-0.6b");
+    else if (what == "arithmetic")
+      arithmetics(small ? "small" : "qwen2.5-0.5b");
     else if (what == "spd")
       bench_spd({words.begin() + 1, words.end()});
     else if (what == "loop")
       bench_loop({words.begin() + 1, words.end()});
     else {
-      fmt::print(
-          "bench_decode context|share|prefill [--small]\nbench_decode spd [--shape qwen3-0.6b] "
-          "[--dtype f32] [--lengths 128,512,1024,2048] [--turns 1] [--peer]\n"
-          "bench_decode loop [--shape small] [--plugin P] [--turns 3]\n");
+      fmt::print("bench_decode context|share|prefill|arithmetic [--small]\nbench_decode spd "
+                 "[--shape qwen3-0.6b] "
+                 "[--dtype f32] [--lengths 128,512,1024,2048] [--turns 1] [--peer]\n"
+                 "bench_decode loop [--shape small] [--plugin P] [--turns 3]\n");
       return 2;
     }
   } catch (const Error& error) {

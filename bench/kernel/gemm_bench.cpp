@@ -3,8 +3,10 @@
 // many short repetitions.
 //   bench_gemm [threads] [--quick] [--avx2]    (--avx2: as on a chip without AVX-512)
 //   bench_gemm --blocks ...                    block formats next to f32, int8, and dequantizing before an f32 product
+//   bench_gemm --arithmetic ...                arithmetics bf16 and int8 next to f32, each as a share of its peak
 
 #include "base/parallel.h"
+#include "cpu/gemm/dot.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"
 #include "other_gemm.h"
@@ -149,16 +151,107 @@ void measure_blocks(MatrixShape s, const dllm::WeightFormat& format, dllm::Threa
   }
 }
 
+// Operations per second of dot products in registers, on all threads at once.
+double peak_of(dllm::cpu::PanelLayout layout, dllm::ThreadPool* pool) {
+  if (layout == dllm::cpu::PanelLayout::elements)
+    return dllm::cpu::measure_peak_flops(pool, pool->threads());
+  const dllm::cpu::DotKernel kernel = dllm::cpu::dot_kernels(layout).front();
+  std::vector<float> sinks(static_cast<size_t>(pool->threads()) * 16, 1.0f);
+  constexpr int64_t kRounds = int64_t{1} << 18;
+  int64_t done = 0;
+  const double seconds = best_seconds(pool->threads(), 0.2, [&] {
+    dllm::parallel(pool, pool->threads(), [&](int64_t i) {
+      const int64_t made = kernel.chains(kRounds, &sinks[static_cast<size_t>(i) * 16]);
+      if (i == 0) done = made;
+    });
+  });
+  return 2.0 * static_cast<double>(done) * pool->threads() / seconds;
+}
+
+// As an engine allocates: at a multiple of 64 bytes.
+class AlignedBytes {
+public:
+  std::byte* resize(int64_t bytes) {
+    bytes_.assign(static_cast<size_t>(bytes) + 64, std::byte{0});
+    return data();
+  }
+  std::byte* data() {
+    return bytes_.data() + (64 - reinterpret_cast<uintptr_t>(bytes_.data()) % 64) % 64;
+  }
+
+private:
+  std::vector<std::byte> bytes_;
+};
+
+struct ArithmeticRow {
+  const char* name;
+  dllm::Arithmetic arithmetic;
+  const char* format;
+};
+
+// Products in every arithmetic over rounded activations; the rounding is part of the time.
+void measure_arithmetics(MatrixShape s, dllm::ThreadPool* pool, bool quick) {
+  constexpr ArithmeticRow rows[] = {{"f32", dllm::kArithmeticF32, "f32"},
+                                    {"bf16", dllm::kArithmeticBf16, "bf16"},
+                                    {"int8", dllm::kArithmeticInt8, "int8"},
+                                    {"q8_0", dllm::kArithmeticInt8, "q8_0"}};
+  const std::vector<float> w = numbers(s.n * s.k), scale(static_cast<size_t>(s.n), 0.01f);
+  AlignedBytes panels[4];
+  dllm::cpu::PanelForm forms[4];
+  double peaks[4];
+  for (int i = 0; i < 4; ++i) {
+    const dllm::WeightFormat& format = dllm::weight_format(rows[i].format);
+    std::vector<std::byte> plain(static_cast<size_t>(s.n * format.row_bytes(s.k)));
+    float unused = 0;
+    for (int64_t r = 0; r < s.n; ++r)
+      format.quantize(w.data() + r * s.k, s.k, plain.data() + r * format.row_bytes(s.k), &unused);
+    const bool blocks = format.is_blocks();
+    forms[i] = dllm::cpu::panel_form(rows[i].arithmetic, blocks ? dllm::DType::u8 : format.element,
+                                     blocks ? &format : nullptr, s.k, false);
+    panels[i].resize(static_cast<size_t>(forms[i].bytes(s.n, s.k)));
+    dllm::cpu::pack(forms[i], plain.data(), s.n, s.k, panels[i].data(), pool);
+    peaks[i] = peak_of(forms[i].layout, pool);
+  }
+  for (int64_t m : {1, 4, 16, 32, 64, 256}) {
+    const std::vector<float> x = numbers(m * s.k);
+    std::vector<float> y(static_cast<size_t>(m * s.n));
+    AlignedBytes space[4];
+    std::vector<std::function<void()>> calls;
+    for (int i = 0; i < 4; ++i) {
+      dllm::cpu::Gemm g = product_of(x, y, m, s);
+      g.b = panels[i].data(), g.b_type = forms[i].dtype, g.b_format = forms[i].format;
+      g.layout = forms[i].layout;
+      if (g.b_type == dllm::DType::i8) g.scale = scale.data();
+      g.rounded = space[i].resize(dllm::cpu::rounded_bytes(g));
+      calls.push_back([g, pool] { dllm::cpu::gemm_parallel(g, pool); });
+    }
+    OtherGemm other(x.data(), w.data(), y.data(), m, s.n, s.k, pool->threads());
+    calls.push_back([&] { other.run(); });
+    const std::vector<double> seconds = best_seconds_of(pool->threads(), quick ? 0.05 : 0.3, calls);
+    const double flops =
+        2.0 * static_cast<double>(m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+    std::printf("%6lld x %-5lld m %-4lld", static_cast<long long>(s.n), static_cast<long long>(s.k),
+                static_cast<long long>(m));
+    for (int i = 0; i < 4; ++i) {
+      const double rate = flops / seconds[static_cast<size_t>(i)];
+      std::printf("  %-4s %7.1f G/s %3.0f%%", rows[i].name, rate / 1e9, 100 * rate / peaks[i]);
+    }
+    std::printf("  %s f32 %6.1f\n", OtherGemm::name(), flops / seconds[4] / 1e9);
+  }
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
   int threads = dllm::allowed_cpus();
-  bool quick = false, blocks = false;
+  bool quick = false, blocks = false, arithmetic = false;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--quick") == 0) {
       quick = true;
     } else if (std::strcmp(argv[i], "--blocks") == 0) {
       blocks = true;
+    } else if (std::strcmp(argv[i], "--arithmetic") == 0) {
+      arithmetic = true;
     } else if (std::strcmp(argv[i], "--avx2") == 0) {
       hwy::SetSupportedTargetsForTest(HWY_AVX2);
       hwy::GetChosenTarget().Update(HWY_AVX2);
@@ -169,6 +262,13 @@ int main(int argc, char** argv) {
   dllm::ThreadPool pool(threads);
   const double peak = dllm::cpu::measure_peak_flops(&pool, threads);
   std::printf("%s, %d threads, peak %.1f GF/s\n", dllm::cpu::simd_target(), threads, peak / 1e9);
+  if (arithmetic) {
+    for (const auto layout : {dllm::cpu::PanelLayout::pairs, dllm::cpu::PanelLayout::quads})
+      std::printf("kernel %s\n", dllm::cpu::dot_kernel_name(layout));
+    for (MatrixShape s : {MatrixShape{896, 896}, {4864, 896}, {896, 4864}, {151936, 896}})
+      measure_arithmetics(s, &pool, quick);
+    return 0;
+  }
   for (MatrixShape s : {MatrixShape{896, 896},
                         {4864, 896},
                         {896, 4864},

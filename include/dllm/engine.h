@@ -26,8 +26,14 @@ extern "C" {
  * With thread_pool openmp an engine of kind cpu runs its threads as parallel regions of OpenMP, in
  * place of threads of its own. The results are the same.
  *
+ * arithmetic chooses what the operands of products with weights are rounded to, on an engine of kind
+ * cpu: f32 not at all; bf16 (weights f32 and bf16) both operands to bf16, with sums in f32, also in
+ * gradients; int8 (weights int8 and q8_0) activations to 8 bits with a scale per row, with exact
+ * integer sums. Products with weights of other formats, attention, norms, softmax and losses stay
+ * f32. Within one arithmetic results do not depend on threads or on what else is in the batch.
+ *
  *   opts   NULL: defaults; kind "engine": kind, threads, thread_pool (own openmp), memory_limit
- *          (bytes), ranks, check, and for kind pjrt plugin, pjrt.device, pjrt.compute and the other
+ *          (bytes), ranks, check, arithmetic (f32 bf16 int8), and for kind pjrt plugin, pjrt.device, pjrt.compute and the other
  *          pjrt keys, target (hardware that is not present: the engine plans and compiles;
  *          uploads and runs fail with DLLM_FAILED_PRECONDITION)
  *   out    not NULL
@@ -76,7 +82,7 @@ DLLM_API int64_t dllm_engine_device_count(const dllm_engine *engine);
 DLLM_API const char *dllm_engine_device_name(const dllm_engine *engine, int64_t index);
 
 /* Writes a description of the engine as a JSON object: kind, devices, threads, thread_pool, simd,
- * memory.
+ * arithmetic, product_kernel (what multiplies in it), memory.
  *
  *   engine   not NULL
  *   out      not NULL

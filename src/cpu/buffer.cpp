@@ -9,11 +9,12 @@ namespace dllm::cpu {
 namespace {
 
 struct Stack {
-  int64_t matrices, out, in;
+  int64_t matrices, out, in; // in: numbers, also of blocks
 };
 
-Stack stack_of(const Shape& shape) {
+Stack stack_of(const Shape& shape, const WeightFormat* format) {
   Stack stack{1, shape.dim(-2), shape.dim(-1)};
+  if (format != nullptr) stack.in = format->row_numbers(stack.in);
   for (int64_t axis = 0; axis < shape.rank() - 2; ++axis) stack.matrices *= shape.dim(axis);
   return stack;
 }
@@ -25,23 +26,26 @@ bool has_forms(const Shape& shape, DType dtype) {
          (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::i8 || dtype == DType::u8);
 }
 
-int64_t form_bytes(const Shape& shape, DType dtype, Form form) {
-  if (form == kPlain) return shape.count() * dtype_size(dtype);
-  const Stack stack = stack_of(shape);
-  return stack.matrices * (form == kPacked ? packed_bytes(stack.out, stack.in, dtype)
-                                           : packed_bytes(stack.in, stack.out, dtype));
+int64_t form_bytes(const graph::ValueType& type, Arithmetic arithmetic, Form form) {
+  if (form == kPlain) return type.shape.count() * dtype_size(type.dtype);
+  const Stack stack = stack_of(type.shape, type.format);
+  return stack.matrices *
+         panel_form(arithmetic, type.dtype, type.format, stack.in, form == kPackedTransposed)
+             .bytes(stack.out, stack.in);
 }
 
-CpuBuffer::CpuBuffer(std::shared_ptr<MemoryLedger> ledger, const Tensor& shared)
+CpuBuffer::CpuBuffer(std::shared_ptr<MemoryLedger> ledger, const Tensor& shared,
+                     Arithmetic arithmetic)
     : ledger_(std::move(ledger)), dtype_(shared.dtype()), shape_(shared.shape()),
-      format_(shared.format()), shared_(shared) {
+      format_(shared.format()), arithmetic_(arithmetic), shared_(shared) {
   ledger_->add(shared_.byte_size());
 }
 
 CpuBuffer::CpuBuffer(std::shared_ptr<MemoryLedger> ledger, DType dtype, Shape shape,
-                     std::shared_ptr<Block> block, const WeightFormat* format)
+                     std::shared_ptr<Block> block, const WeightFormat* format,
+                     Arithmetic arithmetic)
     : ledger_(std::move(ledger)), dtype_(dtype), shape_(std::move(shape)), format_(format),
-      block_(std::move(block)) {}
+      arithmetic_(arithmetic), block_(std::move(block)) {}
 
 CpuBuffer::~CpuBuffer() {
   if (shared_.defined()) ledger_->remove(shared_.byte_size());
@@ -51,7 +55,7 @@ Tensor CpuBuffer::read(const Task* task) const {
   const std::unique_lock lock = lock_with_task(mutex_, task);
   if (shared_.defined()) return shared_;
   const std::shared_ptr<Block> block = plain_block_locked({nullptr, task});
-  const auto size = static_cast<size_t>(form_bytes(shape_, dtype_, kPlain));
+  const auto size = static_cast<size_t>(shape_.count() * dtype_size(dtype_));
   Tensor numbers(dtype_, shape_, Bytes(block->data(), size, block));
   numbers.set_format(format_);
   return numbers;
@@ -69,17 +73,15 @@ int64_t CpuBuffer::memory_bytes() const {
 
 // Only the packed form was kept: undo it, exactly.
 std::shared_ptr<Block> CpuBuffer::unpacked_locked(const Workers& pool) const {
-  auto plain = std::make_shared<Block>(ledger_, form_bytes(shape_, dtype_, kPlain), "a weight");
-  const Stack stack = stack_of(shape_);
-  const int64_t plain_step = stack.out * stack.in * dtype_size(dtype_);
-  const int64_t packed_step = packed_bytes(stack.out, stack.in, dtype_);
+  const int64_t bytes = shape_.count() * dtype_size(dtype_);
+  auto plain = std::make_shared<Block>(ledger_, bytes, "a weight");
+  const Stack stack = stack_of(shape_, format_);
+  const PanelForm form = panel_form(arithmetic_, dtype_, format_, stack.in, false);
+  const int64_t plain_step = stack.matrices == 0 ? 0 : bytes / stack.matrices;
+  const int64_t packed_step = form.bytes(stack.out, stack.in);
   for (int64_t i = 0; i < stack.matrices; ++i) {
-    const std::byte* from = packed_.block->data() + i * packed_step;
-    if (format_ != nullptr)
-      unpack(*format_, from, stack.out, format_->row_numbers(stack.in),
-             plain->data() + i * plain_step, pool);
-    else
-      unpack(dtype_, from, stack.out, stack.in, plain->data() + i * plain_step, pool);
+    unpack(form, packed_.block->data() + i * packed_step, stack.out, stack.in,
+           plain->data() + i * plain_step, pool);
   }
   return plain;
 }
@@ -109,23 +111,19 @@ const std::byte* CpuBuffer::packed_locked(Form form, const Workers& pool) const 
   if (made.valid) return made.block->data();
   const std::shared_ptr<Block> block = shared_.defined() ? nullptr : plain_block_locked(pool);
   const std::byte* plain = block == nullptr ? shared_.bytes() : block->data();
-  const int64_t bytes = form_bytes(shape_, dtype_, form);
+  const int64_t bytes = form_bytes({shape_, dtype_, {}, format_}, arithmetic_, form);
   if (made.block == nullptr || made.block->bytes() != bytes) {
     made.block = std::make_unique<Block>(ledger_, bytes, "the packed form of a weight");
   }
-  const Stack stack = stack_of(shape_);
-  const int64_t plain_step = stack.out * stack.in * dtype_size(dtype_);
-  const int64_t packed_step = stack.matrices == 0 ? 0 : bytes / stack.matrices;
+  const Stack stack = stack_of(shape_, format_);
+  const PanelForm panels =
+      panel_form(arithmetic_, dtype_, format_, stack.in, form == kPackedTransposed);
+  const int64_t count = std::max<int64_t>(1, stack.matrices);
+  const int64_t plain_step = shape_.count() * dtype_size(dtype_) / count;
+  const int64_t packed_step = bytes / count;
   for (int64_t i = 0; i < stack.matrices; ++i) {
-    const std::byte* from = plain + i * plain_step;
-    std::byte* to = made.block->data() + i * packed_step;
-    if (format_ != nullptr) {
-      pack(*format_, from, stack.out, format_->row_numbers(stack.in), to, pool);
-    } else if (form == kPacked) {
-      pack(dtype_, from, stack.in, stack.out, stack.in, to, pool);
-    } else {
-      pack_transposed(dtype_, from, stack.in, stack.in, stack.out, to, pool);
-    }
+    pack(panels, plain + i * plain_step, stack.out, stack.in, made.block->data() + i * packed_step,
+         pool);
   }
   made.valid = true;
   return made.block->data();
@@ -166,6 +164,8 @@ void CpuBuffer::donate(CpuBuffer* successor) {
 
 void CpuBuffer::drop_plain(const Workers& pool) {
   const std::lock_guard lock(mutex_);
+  const Stack stack = stack_of(shape_, format_);
+  if (!panel_form(arithmetic_, dtype_, format_, stack.in, false).is_exact()) return;
   packed_locked(kPacked, pool);
   if (shared_.defined()) ledger_->remove(shared_.byte_size());
   shared_ = Tensor();

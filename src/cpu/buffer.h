@@ -11,8 +11,8 @@
 
 namespace dllm::cpu {
 
-// Bytes of one form of an array. Stacked weights (.., out, in) are packed matrix by matrix.
-int64_t form_bytes(const Shape& shape, DType dtype, Form form);
+// Bytes of one form of an array, packed for an arithmetic. Stacked weights (.., out, in) are packed matrix by matrix.
+int64_t form_bytes(const graph::ValueType& type, Arithmetic arithmetic, Form form);
 // True for arrays that have packed forms at all: two axes or more, of f32, bf16 or i8, or weights in
 // blocks (u8), which have kPacked alone.
 bool has_forms(const Shape& shape, DType dtype);
@@ -20,11 +20,11 @@ bool has_forms(const Shape& shape, DType dtype);
 // Any number of threads may read and request forms; the one that donates it must be its only holder.
 class CpuBuffer final : public graph::Buffer {
 public:
-  // Takes the storage of the tensor over as read-only numbers.
-  CpuBuffer(std::shared_ptr<MemoryLedger> ledger, const Tensor& shared);
+  // Takes the storage of the tensor over as read-only numbers. arithmetic: of the engine, as panels depend on it.
+  CpuBuffer(std::shared_ptr<MemoryLedger> ledger, const Tensor& shared, Arithmetic arithmetic);
   // Owned storage; contents are what the block holds.
   CpuBuffer(std::shared_ptr<MemoryLedger> ledger, DType dtype, Shape shape,
-            std::shared_ptr<Block> block, const WeightFormat* format = nullptr);
+            std::shared_ptr<Block> block, const WeightFormat* format, Arithmetic arithmetic);
   ~CpuBuffer() override;
 
   const Shape& shape() const override { return shape_; }
@@ -41,7 +41,7 @@ public:
   std::shared_ptr<Block> writable_block() const;
   // After this the buffer is used up. Its packed memory goes to `successor`, stale.
   void donate(CpuBuffer* successor);
-  // Keeps only the packed form (frozen weights). REQUIRES: has_forms.
+  // Keeps only the packed form (frozen weights), unless that is rounded. REQUIRES: has_forms.
   void drop_plain(const Workers& pool);
 
 private:
@@ -59,6 +59,7 @@ private:
   DType dtype_;
   Shape shape_;
   const WeightFormat* format_ = nullptr; // of a weight in blocks
+  const Arithmetic arithmetic_;
   mutable std::timed_mutex mutex_;
   Tensor shared_;                        // read-only storage of another holder, or
   mutable std::shared_ptr<Block> block_; // our own

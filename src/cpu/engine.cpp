@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cpu/buffer.h"
+#include "cpu/gemm/dot.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/program.h"
 #include "graph/engine.h"
@@ -14,11 +15,13 @@
 namespace dllm::cpu {
 
 EngineState::EngineState(int threads, const std::string& thread_pool, int64_t memory_limit,
-                         bool check_finite, std::shared_ptr<comm::Communicator> communicator,
-                         const Hooks& hooks)
+                         bool check_finite, Arithmetic arithmetic,
+                         std::shared_ptr<comm::Communicator> communicator, const Hooks& hooks)
     : runner_(hooks.runner), openmp_(thread_pool == "openmp"),
       ledger_(std::make_shared<MemoryLedger>(hooks.memory)), arenas_(ledger_),
-      gate_(ledger_, arenas_), communicator_(std::move(communicator)), check_finite_(check_finite) {
+      gate_(ledger_, arenas_), communicator_(std::move(communicator)), check_finite_(check_finite),
+      arithmetic_(arithmetic) {
+  if (arithmetic == kArithmeticInt8) check_int8_kernel();
   if (openmp_ && runner_ != nullptr) {
     fail_with_hint("leave thread_pool as it is", Code::invalid_argument,
                    "thread_pool = openmp, but the host gives a function that runs the threads");
@@ -67,14 +70,20 @@ void EngineState::fail_run(const Error& reason) noexcept {
 
 namespace {
 
+// What multiplies the weights that can be multiplied in the arithmetic.
+std::string product_kernel(Arithmetic arithmetic) {
+  if (arithmetic == kArithmeticF32) return "f32";
+  return dot_kernel_name(arithmetic == kArithmeticBf16 ? PanelLayout::pairs : PanelLayout::quads);
+}
+
 class CpuEngine final : public graph::Engine {
 public:
   CpuEngine(const Options& options, std::shared_ptr<comm::Communicator> communicator,
             const Hooks& hooks)
       : state_(std::make_shared<EngineState>(
             static_cast<int>(options.i64("threads")), options.str("thread_pool"),
-            options.i64("memory_limit"), options.str("check") == "finite", std::move(communicator),
-            hooks)) {}
+            options.i64("memory_limit"), options.str("check") == "finite",
+            arithmetic_named(options.str("arithmetic")), std::move(communicator), hooks)) {}
 
   std::string kind() const override { return "cpu"; }
 
@@ -121,6 +130,8 @@ public:
               {"simd", simd_target()},
               {"ranks", ranks()},
               {"check", state_->check_finite() ? "finite" : "none"},
+              {"arithmetic", arithmetic_name(state_->arithmetic())},
+              {"product_kernel", product_kernel(state_->arithmetic())},
               {"memory",
                Json{{"used", ledger.used()}, {"peak", ledger.peak()}, {"limit", ledger.limit()}}},
               {"compiles", state_->compiles().load()}};
@@ -181,11 +192,12 @@ private:
   std::shared_ptr<CpuBuffer> make_buffer(const Tensor& tensor, bool share,
                                          const Task* task = nullptr) const {
     if (!tensor.defined()) fail(Code::invalid_argument, "there is no array to upload");
-    if (share && tensor.count() > 0) return std::make_shared<CpuBuffer>(state_->ledger(), tensor);
+    if (share && tensor.count() > 0)
+      return std::make_shared<CpuBuffer>(state_->ledger(), tensor, state_->arithmetic());
     auto block = std::make_shared<Block>(state_->ledger(), tensor.byte_size(), "an array");
     copy_in_pieces(block->data(), tensor.bytes(), tensor.byte_size(), task);
     return std::make_shared<CpuBuffer>(state_->ledger(), tensor.dtype(), tensor.shape(),
-                                       std::move(block), tensor.format());
+                                       std::move(block), tensor.format(), state_->arithmetic());
   }
 
   std::shared_ptr<EngineState> state_;

@@ -7,6 +7,7 @@
 #include "comm/communicator.h"
 #include "cpu/memory.h"
 #include "graph/engine.h"
+#include "tensor/weight_format.h"
 
 #include <atomic>
 #include <memory>
@@ -32,12 +33,14 @@ class EngineState {
 public:
   // thread_pool: own or openmp, as the option of engine_schema().
   EngineState(int threads, const std::string& thread_pool, int64_t memory_limit, bool check_finite,
-              std::shared_ptr<comm::Communicator> communicator = nullptr, const Hooks& hooks = {});
+              Arithmetic arithmetic, std::shared_ptr<comm::Communicator> communicator = nullptr,
+              const Hooks& hooks = {});
 
   std::shared_ptr<ThreadPool> pool() const;
   void set_threads(int threads);
   const char* thread_pool() const; // own, openmp or host
   bool check_finite() const { return check_finite_; }
+  Arithmetic arithmetic() const { return arithmetic_; }
   const std::shared_ptr<MemoryLedger>& ledger() const { return ledger_; }
   ArenaStore& arenas() { return arenas_; }
   RunGate& gate() { return gate_; }
@@ -60,6 +63,7 @@ private:
   int64_t finished_runs_ = 0; // on several ranks
   bool run_failed_ = false;   // the last one
   const bool check_finite_;
+  const Arithmetic arithmetic_;
   std::atomic<int64_t> compiles_{0};
   mutable std::mutex mutex_;
   std::shared_ptr<ThreadPool> pool_;

@@ -7,6 +7,7 @@
 #include "comm/communicator.h"
 #include "graph/graph.h"
 #include "graph/mesh.h"
+#include "tensor/weight_format.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -79,7 +80,8 @@ struct CompileInfo {
   int threads;
   // True when input i is (a layer of) a parameter, whose packed forms outlive the run.
   std::vector<bool> keeps_forms;
-  graph::Placement place; // the rank the program is for
+  graph::Placement place;                 // the rank the program is for
+  Arithmetic arithmetic = kArithmeticF32; // of products with weights
 
   const graph::ValueType& input(size_t i) const { return graph.type(node.inputs[i]); }
   const graph::ValueType& output(size_t i) const { return graph.type(node.outputs[i]); }

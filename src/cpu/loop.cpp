@@ -18,7 +18,7 @@ namespace {
 // Carried values may be written in place; the other operands belong to the frame around the loop.
 Frame plan_body(const CompileInfo& info, std::shared_ptr<const graph::Graph> graph,
                 const Loop& loop, bool carries) {
-  FrameRequest request{std::move(graph), info.threads, {}, {}, info.place};
+  FrameRequest request{std::move(graph), info.threads, {}, {}, info.place, info.arithmetic};
   for (size_t i = 0; i < request.graph->inputs().size(); ++i) {
     // Inputs of cond are state and consts; a loop has per-layer operands only when it is a scan.
     request.keeps_forms.push_back(static_cast<int64_t>(i) >= loop.carry && info.keeps_forms[i]);
@@ -123,10 +123,11 @@ private:
 };
 
 // The operand of element `index` of a stacked array; `element` is the type of one element.
-Operand element_at(const Operand& stacked, const graph::ValueType& element, int64_t index) {
+Operand element_at(const Operand& stacked, const graph::ValueType& element, int64_t index,
+                   Arithmetic arithmetic) {
   Operand operand;
   const auto part = [&](auto* base, Form form) {
-    return base == nullptr ? base : base + index * form_bytes(element.shape, element.dtype, form);
+    return base == nullptr ? base : base + index * form_bytes(element, arithmetic, form);
   };
   operand.data = part(stacked.data, kPlain);
   if (has_forms(element.shape, element.dtype)) {
@@ -152,7 +153,7 @@ void run_scan(const Loop& loop, const graph::Node& node, const KernelCall& call,
   const int64_t count = node.attributes.integer("count");
   for (size_t o = carry; o < results; ++o) {
     const graph::ValueType& row = body.type(body.outputs()[o].value);
-    const int64_t bytes = form_bytes(row.shape, row.dtype, kPlain);
+    const int64_t bytes = form_bytes(row, kArithmeticF32, kPlain);
     zero_rows(call.outputs[o], bytes, 0, loop.begin, call.pool.task);
     zero_rows(call.outputs[o], bytes, loop.end, count, call.pool.task);
   }
@@ -168,10 +169,12 @@ void run_scan(const Loop& loop, const graph::Node& node, const KernelCall& call,
       outputs[c] = carries.next()[c];
     }
     for (size_t i = carry; i < carry + per_layer; ++i) {
-      inputs[i] = element_at(call.inputs[i], body.type(body.inputs()[i].value), index);
+      inputs[i] = element_at(call.inputs[i], body.type(body.inputs()[i].value), index,
+                             loop.body.arithmetic);
     }
     for (size_t o = carry; o < results; ++o) {
-      outputs[o] = element_at(call.outputs[o], body.type(body.outputs()[o].value), index);
+      outputs[o] = element_at(call.outputs[o], body.type(body.outputs()[o].value), index,
+                              loop.body.arithmetic);
     }
     RunContext at_element = context;
     at_element.index = index;

@@ -22,6 +22,7 @@ class FramePlanner {
 public:
   explicit FramePlanner(const FrameRequest& request) : request_(request), graph_(*request.graph) {
     frame_.graph = request.graph;
+    frame_.arithmetic = request.arithmetic;
     frame_.places.resize(static_cast<size_t>(graph_.value_count()));
     frame_.source.resize(static_cast<size_t>(graph_.value_count()));
     for (int32_t v = 0; v < graph_.value_count(); ++v) frame_.source[static_cast<size_t>(v)] = v;
@@ -54,7 +55,7 @@ private:
       frame_.constant_bytes += node.literal.byte_size();
       return;
     }
-    CompileInfo info{graph_, node, request_.threads, {}, request_.place};
+    CompileInfo info{graph_, node, request_.threads, {}, request_.place, request_.arithmetic};
     for (int32_t input : node.inputs) info.keeps_forms.push_back(keeps_forms_[index(input)]);
     Step step;
     step.node = number;

@@ -41,6 +41,7 @@ struct Copy {
 
 struct Frame {
   std::shared_ptr<const graph::Graph> graph;
+  Arithmetic arithmetic = kArithmeticF32;
   std::vector<Place> places;   // by value id
   std::vector<int32_t> source; // by value id: the value that a view shows, itself otherwise
   std::vector<Step> steps;
@@ -74,6 +75,7 @@ struct FrameRequest {
   std::vector<bool> keeps_forms;  // by input
   std::vector<int32_t> donations; // by output: the input it should take over, or -1
   graph::Placement place;         // the rank it is for
+  Arithmetic arithmetic = kArithmeticF32;
 };
 
 // Fails with unimplemented when an operation has neither kernel nor definition here.

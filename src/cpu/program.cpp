@@ -25,8 +25,9 @@ std::shared_ptr<const graph::Graph> lower(const graph::Graph& source) {
   return graph::simplify(*plain);
 }
 
-Frame plan_source(const graph::Graph& source, int threads, const graph::Placement& place) {
-  FrameRequest request{lower(source), threads, {}, {}, place};
+Frame plan_source(const graph::Graph& source, int threads, const graph::Placement& place,
+                  Arithmetic arithmetic) {
+  FrameRequest request{lower(source), threads, {}, {}, place, arithmetic};
   std::vector<bool> donated(source.inputs().size(), false);
   for (const graph::GraphOutput& output : source.outputs()) {
     request.donations.push_back(output.donated_input);
@@ -64,7 +65,7 @@ CpuProgram::CpuProgram(std::shared_ptr<EngineState> state,
     : state_(std::move(state)), source_(std::move(source)), place_(place),
       communicator_(place.is_single() ? nullptr : state_->communicator()),
       all_ranks_(static_cast<size_t>(place.mesh.ranks())),
-      frame_(plan_source(*source_, state_->pool()->threads(), place)) {
+      frame_(plan_source(*source_, state_->pool()->threads(), place, state_->arithmetic())) {
   std::iota(all_ranks_.begin(), all_ranks_.end(), 0);
   fill_report();
   const int64_t limit = state_->ledger()->limit();
@@ -82,7 +83,7 @@ void CpuProgram::fill_report() {
     const graph::ValueType& type = planned.type(planned.inputs()[i].value);
     for (Form form : {kPlain, kPacked, kPackedTransposed}) {
       if ((frame_.input_forms[i] & form) != 0)
-        report_.input_bytes += form_bytes(type.shape, type.dtype, form);
+        report_.input_bytes += form_bytes(type, frame_.arithmetic, form);
     }
     if (frame_.input_forms[i] == 0) report_.input_bytes += type_bytes(type);
   }
@@ -204,8 +205,9 @@ std::vector<BufferRef> CpuProgram::results(Binding& binding) const {
   std::vector<BufferRef> made(binding.blocks.size());
   for (size_t o = 0; o < binding.blocks.size(); ++o) {
     const graph::ValueType& type = frame_.graph->type(frame_.graph->outputs()[o].value);
-    buffers.push_back(
-        std::make_shared<CpuBuffer>(state_->ledger(), type.dtype, type.shape, binding.blocks[o]));
+    buffers.push_back(std::make_shared<CpuBuffer>(state_->ledger(), type.dtype, type.shape,
+                                                  binding.blocks[o], nullptr,
+                                                  state_->arithmetic()));
   }
   for (size_t o = 0; o < buffers.size(); ++o) {
     binding.blocks[o].reset();

@@ -64,6 +64,10 @@ std::vector<OptionSpec> keys() {
                     "regions of OpenMP, placed by its environment (OMP_PLACES, OMP_PROC_BIND)."),
       option_i64("memory_limit", 0, 0, INT64_MAX,
                  "cpu: most bytes of arrays and temporaries; 0: no limit."),
+      option_choice("arithmetic", "f32", {"f32", "bf16", "int8"},
+                    "cpu: of products with weights. bf16: both operands rounded to bf16, also in "
+                    "gradients; int8: activations rounded to 8 bits per row; weights of other "
+                    "formats are multiplied in f32."),
       option_choice("check", "none", {"none", "finite"},
                     "cpu: finite stops at the first operation that makes a number that is not "
                     "finite, and names it."),

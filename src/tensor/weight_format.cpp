@@ -43,6 +43,29 @@ const WeightFormat& weight_format(DType element) {
   fail(Code::invalid_argument, "no weight format holds its numbers as {}", dtype_name(element));
 }
 
+namespace {
+
+constexpr struct {
+  Arithmetic arithmetic;
+  const char* name;
+} kArithmetics[] = {{kArithmeticF32, "f32"}, {kArithmeticBf16, "bf16"}, {kArithmeticInt8, "int8"}};
+
+} // namespace
+
+const char* arithmetic_name(Arithmetic arithmetic) {
+  for (const auto& row : kArithmetics) {
+    if (row.arithmetic == arithmetic) return row.name;
+  }
+  fail(Code::invalid_argument, "no arithmetic has the number {}", static_cast<int>(arithmetic));
+}
+
+Arithmetic arithmetic_named(std::string_view name) {
+  for (const auto& row : kArithmetics) {
+    if (row.name == name) return row.arithmetic;
+  }
+  fail_with_hint("arithmetics are f32 bf16 int8", Code::not_found, "no arithmetic \"{}\"", name);
+}
+
 Shape stored_shape(const WeightFormat& format, const Shape& shape) {
   if (!format.is_blocks()) return shape;
   const int64_t k = shape.dim(-1);

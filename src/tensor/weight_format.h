@@ -15,8 +15,11 @@
 
 namespace dllm {
 
-// Arithmetics of a matrix product. So far products are computed in f32.
+// Arithmetics of a matrix product: what its operands are rounded to. A format that cannot be multiplied in one of them is
+// multiplied in f32.
 enum Arithmetic : uint32_t { kArithmeticF32 = 1, kArithmeticBf16 = 2, kArithmeticInt8 = 4 };
+const char* arithmetic_name(Arithmetic arithmetic); // "f32" "bf16" "int8"
+Arithmetic arithmetic_named(std::string_view name); // fails with not_found
 
 enum class ScalePlace {
   none,      // numbers are stored as they are

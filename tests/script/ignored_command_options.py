@@ -19,6 +19,7 @@ REFUSED = "refused"
 NOTED = "has no effect"  # a note on standard error
 SAME = "the result stays"
 SAME_OR_REFUSED = "the result stays, or there is none"
+MAY_STAY = "probabilities change, the tokens may stay"
 DRAWS = {"--temperature": "0.9"}
 ROWS = {"--data": "rows.jsonl"}
 PLUGIN = {f"--engine.{key}": (value, {}, REFUSED) for key, value in {
@@ -28,6 +29,7 @@ ENGINE = {
     **PLUGIN, "--engine.kind": ("pjrt", {"--engine.plugin": "nowhere"}, REFUSED),
     "--engine.threads": ("1", {}, SAME),  # the same numbers on any number of threads
     "--engine.thread_pool": ("openmp", {}, SAME if program.has_openmp else REFUSED),
+    "--engine.arithmetic": ("bf16", {}, MAY_STAY),
     "--engine.memory_limit": ("1000", {}, REFUSED), "--engine.ranks": ("2", {}, REFUSED),
     "--engine.check": ("finite", {}, SAME_OR_REFUSED),  # stops at a number that is not finite
 }
@@ -150,6 +152,8 @@ def look(command, base, common, given, name, value, more=None, expected=CHANGES)
     elif expected in (SAME, SAME_OR_REFUSED):
         refused = expected == SAME_OR_REFUSED and left is None
         ok(left == baselines[key] or refused, f"{shown}: the result stays {done.stderr[-300:] if left is None else ''}")
+    elif expected == MAY_STAY:
+        ok(left is not None, f"{shown}: works {done.stderr[-300:] if left is None else ''}")
     else:
         program.changes(left, baselines[key], done, shown)
 

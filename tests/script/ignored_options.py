@@ -35,6 +35,7 @@ TRAIN = {
     "--engine.kind": ("pjrt", {"--plugin": "nowhere"}, REFUSED), "--engine.threads": ("1", {}, SAME),
     "--engine.thread_pool": ("openmp", {}, SAME if program.has_openmp else REFUSED),
     "--engine.memory_limit": ("1000", {}, REFUSED), "--engine.check": ("finite", {}, SAME),
+    "--engine.arithmetic": ("bf16",),
     "--engine.ranks": ("2", {}, REFUSED), "--engine.plugin": ("cpu", {}, REFUSED), "--engine.target": ("h100", {}, REFUSED),
     "--engine.pjrt.device": ("1", {}, REFUSED), "--engine.pjrt.compute": ("bf16", {}, REFUSED),
     "--engine.pjrt.precision": ("high", {}, REFUSED), "--engine.pjrt.cache": ("off", {}, REFUSED),

@@ -1,6 +1,7 @@
 #include "cpu/gemm/gemm.h"
 
 #include "base/parallel.h"
+#include "cpu/gemm/dot.h"
 #include "cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -37,10 +38,15 @@ int64_t panel_step(int64_t rows) {
   return rows == 1 ? 8 : rows <= 4 ? 4 : 2;
 }
 
+// Over f32, about.
+double speed_of(PanelLayout layout) {
+  return layout == PanelLayout::quads ? 4 : layout == PanelLayout::pairs ? 2 : 1;
+}
+
 } // namespace
 
 int64_t line_bytes(const Gemm& gemm, int64_t k) {
-  return gemm.b_format != nullptr ? gemm.b_format->row_bytes(k) : k * dtype_size(gemm.b_type);
+  return PanelForm{gemm.b_type, gemm.b_format, gemm.layout, false}.line_bytes(k);
 }
 
 HWY_EXPORT(GemmReads);
@@ -50,6 +56,8 @@ bool gemm_reads(const WeightFormat& format) {
 
 void gemm_part(const Gemm& gemm, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                int64_t panel_end) {
+  if (gemm.layout != PanelLayout::elements)
+    return dot_kernel(gemm.layout).part(gemm, row_begin, row_end, panel_begin, panel_end);
   HWY_DYNAMIC_DISPATCH(GemmPart)(gemm, row_begin, row_end, panel_begin, panel_end);
 }
 
@@ -58,7 +66,7 @@ void gemm_parallel(const Gemm& gemm, const Workers& pool) {
   const double flops =
       2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
   const double bytes = static_cast<double>(panels * kPanel * line_bytes(gemm, gemm.k));
-  const double worth = std::max(flops / kChunkFlops, bytes / kChunkBytes);
+  const double worth = std::max(flops / (kChunkFlops * speed_of(gemm.layout)), bytes / kChunkBytes);
   const int64_t threads = pool.threads();
   const int64_t wanted = threads <= 1 ? 1
                                       : std::clamp<int64_t>(static_cast<int64_t>(worth), 1,
@@ -69,6 +77,7 @@ void gemm_parallel(const Gemm& gemm, const Workers& pool) {
   const int64_t across = std::clamp<int64_t>(panels / step, 1, wanted);
   const int64_t down =
       std::clamp<int64_t>(gemm.m / kRowStep, 1, std::max<int64_t>(1, wanted / across));
+  round_activations(gemm, gemm.m, pool);
   Gemm checked = gemm;
   checked.task = pool.task;
   parallel(pool, across * down, [&](int64_t chunk) {

@@ -49,9 +49,48 @@ void packed_row(const WeightFormat& format, const void* packed, int64_t k, int64
 void pack_dequantized(const WeightFormat& format, const void* packed, int64_t n, int64_t k,
                       float* destination, const Workers& pool);
 
+// --- matrices of weights, in the layout that the arithmetic of the engine reads ---
+
+enum class PanelLayout : uint8_t {
+  elements, // as above: f32 products
+  pairs,    // bf16, two k of a column together (dot.h)
+  quads,    // int8, four k of a column together (dot.h)
+};
+
+// How a weight (out, in) lies in panels: for x w^T, or transposed for dy w.
+struct PanelForm {
+  DType dtype;                // of its elements
+  const WeightFormat* format; // of a weight in blocks, or null; REQUIRES: not transposed
+  PanelLayout layout;
+  bool transposed;
+
+  // Pairs are rounded from f32, so that the weight itself has to be kept as well.
+  bool is_exact() const { return layout != PanelLayout::pairs || dtype == DType::bf16; }
+  int64_t line_bytes(int64_t k) const; // of one row of a panel
+  int64_t bytes(int64_t out, int64_t in) const;
+};
+// The layout of the arithmetic, or that of f32 where the format cannot be multiplied in it.
+PanelForm panel_form(Arithmetic arithmetic, DType dtype, const WeightFormat* format, int64_t in,
+                     bool transposed);
+// source (out, in), dense.
+void pack(const PanelForm& form, const void* source, int64_t out, int64_t in, void* destination,
+          const Workers& pool);
+// The exact inverse. REQUIRES: form.is_exact().
+void unpack(const PanelForm& form, const void* packed, int64_t out, int64_t in, void* destination,
+            const Workers& pool);
+// The numbers of one row of a weight in blocks. `to`: in of them.
+void packed_row(const PanelForm& form, const void* packed, int64_t in, int64_t row, float* to);
+
+void pack_dequantized(const PanelForm& form, const void* packed, int64_t out, int64_t in,
+                      float* destination, const Workers& pool);
+
 // C = A B^T with B in panels. Every element of C is one chain of fused multiply-adds over
 // k = 0..K-1, then times scale, then plus bias: the same bits for any cut into rows, panels and
 // threads, and on every instruction set.
+//
+// In the arithmetics bf16 and int8 the rows of A are rounded first, into `rounded`. bf16: one chain of f32 sums over pairs
+// of k; the bits are those of one kind of chip. int8: exact integer sums, times the scale of the row, then as above; with
+// blocks one chain of sums times their scales. Also there no cut changes a bit.
 
 struct Gemm {
   const float* a = nullptr;  // (m, k)
@@ -64,15 +103,24 @@ struct Gemm {
   float* c = nullptr;  // (m, n)
   int64_t c_stride = 0;
   int64_t m = 0, n = 0, k = 0;
-  bool accumulate = false;      // the chain starts at C instead of 0; REQUIRES: no scale
+  bool accumulate = false;      // the chain starts at C instead of 0; REQUIRES: no scale, not int8
   const float* scale = nullptr; // f32(n), or none
   const float* bias = nullptr;  // f32(n), or none
+  PanelLayout layout = PanelLayout::elements;
+  // Other layouts: rounded_bytes() of work space, 64-byte aligned. quads REQUIRE a_step = 1.
+  std::byte* rounded = nullptr;
   // Checked every few ms of arithmetic; gemm_parallel takes that of its workers.
   const Task* task = nullptr;
 };
 
-// The panels' row in bytes of k numbers; of b_type, or of b_format.
+// The panels' row in bytes of k numbers. `k` of a part of a chain: even for pairs.
 int64_t line_bytes(const Gemm& gemm, int64_t k);
+// Work space of gemm.m rows of gemm.k numbers; 0 in f32.
+int64_t rounded_bytes(const Gemm& gemm);
+// The first rows of A into gemm.rounded, where the layout needs it: before gemm_part; gemm_parallel does it itself.
+void round_activations(const Gemm& gemm, int64_t rows, const Workers& pool);
+// What multiplies panels of this layout on this chip: "avx512_vnni".
+const char* dot_kernel_name(PanelLayout layout);
 // Whether products read panels of this block format: it has a lane loader (lanes-inl.h).
 bool gemm_reads(const WeightFormat& format);
 

@@ -39,50 +39,39 @@ ExpertWeights::ExpertWeights(const CompileInfo& info, size_t input, Form form,
                              ScratchLayout& layout)
     : input_(input), form_(form), kept_(input < info.keeps_forms.size() && info.keeps_forms[input]),
       experts_(info.input(input).numbers().dim(0)), out_(info.input(input).numbers().dim(1)),
-      in_(info.input(input).numbers().dim(2)), dtype_(info.input(input).dtype),
-      format_(info.input(input).format) {
+      in_(info.input(input).numbers().dim(2)),
+      stored_(panel_form(info.arithmetic, info.input(input).dtype, info.input(input).format, in_,
+                         form == kPackedTransposed && info.input(input).format == nullptr)),
+      panels_(stored_) {
   expect_lanes("expert_linear", info.input(input));
-  if (format_ != nullptr && transposed()) {
-    dtype_ = DType::f32;
-    transposed_ = layout.add(experts_ * matrix_bytes());
+  if (stored_.format != nullptr && form_ == kPackedTransposed) {
+    panels_ = {DType::f32, nullptr, PanelLayout::elements, true};
+    transposed_ = layout.add(experts_ * panels_.bytes(out_, in_));
   }
-  if (!kept_) scratch_ = layout.add(experts_ * packed_matrix_bytes());
-}
-
-int64_t ExpertWeights::packed_matrix_bytes() const {
-  return format_ != nullptr ? packed_bytes(*format_, out_, in_) : matrix_bytes();
-}
-
-int64_t ExpertWeights::matrix_bytes() const {
-  if (transposed()) return packed_bytes(in_, out_, dtype_);
-  return format_ != nullptr ? packed_bytes(*format_, out_, in_) : packed_bytes(out_, in_, dtype_);
-}
-
-void ExpertWeights::pack_matrix(const std::byte* from, std::byte* to, const Workers& pool) const {
-  if (format_ != nullptr) return pack(*format_, from, out_, in_, to, pool);
-  if (transposed()) return pack_transposed(dtype_, from, in_, in_, out_, to, pool);
-  pack(dtype_, from, in_, out_, in_, to, pool);
+  if (!kept_) scratch_ = layout.add(experts_ * stored_.bytes(out_, in_));
 }
 
 const std::byte* ExpertWeights::panels(const KernelCall& call, const ExpertGroups& groups) const {
   const Operand& operand = call.inputs[input_];
   const std::byte* made = call.scratch + scratch_;
   if (kept_) {
-    made = kept_form(form_, format_) == kPacked ? operand.packed : operand.packed_transposed;
+    made = kept_form(form_, stored_.format) == kPacked ? operand.packed : operand.packed_transposed;
     if (made == nullptr) fail(Code::internal, "[expert_linear] a kept weight has no packed form");
     if (transposed_ < 0) return made;
   }
+  const WeightFormat* format = stored_.format;
   const int64_t plain =
-      out_ * (format_ != nullptr ? format_->row_bytes(in_) : in_ * dtype_size(dtype_));
+      out_ * (format != nullptr ? format->row_bytes(in_) : in_ * dtype_size(stored_.dtype));
+  const int64_t step = stored_.bytes(out_, in_);
   for (int64_t e = 0; e < experts_; ++e) {
     if (groups.size(e) == 0) continue;
-    const std::byte* packed = made + e * packed_matrix_bytes();
+    const std::byte* packed = made + e * step;
     if (!kept_)
-      pack_matrix(operand.data + e * plain, call.scratch + scratch_ + e * packed_matrix_bytes(),
-                  call.pool);
+      pack(stored_, operand.data + e * plain, out_, in_, call.scratch + scratch_ + e * step,
+           call.pool);
     if (transposed_ >= 0) {
-      std::byte* to = call.scratch + transposed_ + e * matrix_bytes();
-      pack_dequantized(*format_, packed, out_, in_, reinterpret_cast<float*>(to), call.pool);
+      std::byte* to = call.scratch + transposed_ + e * panels_.bytes(out_, in_);
+      pack_dequantized(stored_, packed, out_, in_, reinterpret_cast<float*>(to), call.pool);
     }
   }
   return transposed_ >= 0 ? call.scratch + transposed_ : made;
@@ -90,11 +79,12 @@ const std::byte* ExpertWeights::panels(const KernelCall& call, const ExpertGroup
 
 Gemm ExpertWeights::gemm(const std::byte* panels, int64_t expert) const {
   Gemm gemm;
-  gemm.b = panels + expert * matrix_bytes();
-  gemm.b_type = dtype_;
-  gemm.b_format = transposed() ? nullptr : format_;
-  gemm.n = transposed() ? in_ : out_;
-  gemm.k = transposed() ? out_ : in_;
+  gemm.b = panels + expert * panels_.bytes(out_, in_);
+  gemm.b_type = panels_.dtype;
+  gemm.b_format = panels_.format;
+  gemm.layout = panels_.layout;
+  gemm.n = panels_.transposed ? in_ : out_;
+  gemm.k = panels_.transposed ? out_ : in_;
   return gemm;
 }
 

@@ -60,29 +60,24 @@ class ExpertWeights {
 public:
   ExpertWeights(const CompileInfo& info, size_t input, Form form, ScratchLayout& layout);
 
-  FormSet wants() const { return kept_ ? kept_form(form_, format_) : kPlain; }
+  FormSet wants() const { return kept_ ? kept_form(form_, stored_.format) : kPlain; }
   int64_t experts() const { return experts_; }
   int64_t out() const { return out_; }
   int64_t in() const { return in_; }
   // Panels of all experts, one after the other.
   const std::byte* panels(const KernelCall& call, const ExpertGroups& groups) const;
-  // b, b_type, n, k of one expert's product.
+  // b, its type, n, k of one expert's product.
   Gemm gemm(const std::byte* panels, int64_t expert) const;
 
 private:
-  bool transposed() const { return form_ == kPackedTransposed; }
-  int64_t packed_matrix_bytes() const;
-  void pack_matrix(const std::byte* from, std::byte* to, const Workers& pool) const;
-  int64_t matrix_bytes() const; // of the panels that the product reads
-
   size_t input_;
   Form form_;
   bool kept_;
   int64_t experts_, out_, in_;
-  DType dtype_;
-  const WeightFormat* format_; // of weights in blocks, or null
-  int64_t scratch_ = -1;       // packed here when no form is kept
-  int64_t transposed_ = -1;    // blocks, transposed: f32 panels
+  PanelForm stored_;        // as they are kept, or packed in a call
+  PanelForm panels_;        // as the product reads them
+  int64_t scratch_ = -1;    // packed here when no form is kept
+  int64_t transposed_ = -1; // blocks, transposed: f32 panels
 };
 
 } // namespace dllm::cpu

@@ -7,6 +7,13 @@
 namespace dllm::cpu {
 namespace {
 
+// The product of all pairs, in the order of their experts; each expert takes its rows of it.
+Gemm all_pairs(const ExpertWeights& weights, const ExpertShape& shape) {
+  Gemm gemm = weights.gemm(nullptr, 0);
+  gemm.m = shape.pairs();
+  return gemm;
+}
+
 // y (rows, choices, out) = x[row] (in) w[experts[row, choice]]^T, times scale. Each expert's rows
 // are one product; a row is the same chain whichever rows share its group.
 Kernel make_expert_linear(const CompileInfo& info) {
@@ -19,6 +26,7 @@ Kernel make_expert_linear(const CompileInfo& info) {
   const int64_t groups_at = ExpertGroups::add(shape, layout);
   const int64_t gathered = layout.add_floats(shape.pairs() * in);
   const int64_t results = layout.add_floats(shape.pairs() * out);
+  const int64_t rounded = layout.add(rounded_bytes(all_pairs(weights, shape)));
 
   Kernel kernel;
   kernel.scratch_bytes = layout.bytes();
@@ -31,16 +39,19 @@ Kernel make_expert_linear(const CompileInfo& info) {
     groups.gather(call.inputs[0].in<float>(), in, shape.choices, x, call.pool);
     const std::byte* panels = weights.panels(call, groups);
     const double flops = 2.0 * static_cast<double>(shape.pairs() * in) * static_cast<double>(out);
+    Gemm all = all_pairs(weights, shape);
+    all.a = x;
+    all.a_stride = in;
+    all.c = sorted;
+    all.c_stride = out;
+    all.rounded = call.scratch + rounded;
+    all.task = call.pool.task;
+    round_activations(all, groups.begin(shape.experts), call.pool);
     groups.each(call.pool, flops, panel_count(out), [&](int64_t e, int64_t first, int64_t last) {
-      Gemm gemm = weights.gemm(panels, e);
-      gemm.a = x + groups.begin(e) * in;
-      gemm.a_stride = in;
-      gemm.c = sorted + groups.begin(e) * out;
-      gemm.c_stride = out;
-      gemm.m = groups.size(e);
+      Gemm gemm = all;
+      gemm.b = weights.gemm(panels, e).b;
       if (has_scale) gemm.scale = call.inputs[3].in<float>() + e * out;
-      gemm.task = call.pool.task;
-      gemm_part(gemm, 0, gemm.m, first, last);
+      gemm_part(gemm, groups.begin(e), groups.begin(e) + groups.size(e), first, last);
     });
     float* y = call.outputs[0].out<float>();
     split(call.pool, shape.pairs(), grain_of(out), [&](int64_t begin, int64_t end) {
@@ -67,6 +78,7 @@ Kernel make_expert_linear_input_grad(const CompileInfo& info) {
   const int64_t groups_at = ExpertGroups::add(shape, layout);
   const int64_t gathered = layout.add_floats(shape.pairs() * out);
   const int64_t results = layout.add_floats(shape.pairs() * in);
+  const int64_t rounded = layout.add(rounded_bytes(all_pairs(weights, shape)));
 
   Kernel kernel;
   kernel.scratch_bytes = layout.bytes();
@@ -89,15 +101,18 @@ Kernel make_expert_linear_input_grad(const CompileInfo& info) {
     }
     const std::byte* panels = weights.panels(call, groups);
     const double flops = 2.0 * static_cast<double>(shape.pairs() * in) * static_cast<double>(out);
+    Gemm all = all_pairs(weights, shape);
+    all.a = dy;
+    all.a_stride = out;
+    all.c = sorted;
+    all.c_stride = in;
+    all.rounded = call.scratch + rounded;
+    all.task = call.pool.task;
+    round_activations(all, groups.begin(shape.experts), call.pool);
     groups.each(call.pool, flops, panel_count(in), [&](int64_t e, int64_t first, int64_t last) {
-      Gemm gemm = weights.gemm(panels, e);
-      gemm.a = dy + groups.begin(e) * out;
-      gemm.a_stride = out;
-      gemm.c = sorted + groups.begin(e) * in;
-      gemm.c_stride = in;
-      gemm.m = groups.size(e);
-      gemm.task = call.pool.task;
-      gemm_part(gemm, 0, gemm.m, first, last);
+      Gemm gemm = all;
+      gemm.b = weights.gemm(panels, e).b;
+      gemm_part(gemm, groups.begin(e), groups.begin(e) + groups.size(e), first, last);
     });
     float* dx = call.outputs[0].out<float>();
     split(call.pool, shape.rows, grain_of(in * shape.choices), [&](int64_t begin, int64_t end) {

@@ -51,6 +51,7 @@ Kernel make_blocks(const CompileInfo& info) {
   const WeightFormat& format = *table.format;
   const int64_t n = table.shape.dim(0), m = info.input(1).shape.count();
   const int64_t width = table.numbers().dim(-1), row_bytes = format.row_bytes(width);
+  const PanelForm panels = panel_form(info.arithmetic, table.dtype, table.format, width, false);
   const bool kept = !info.keeps_forms.empty() && info.keeps_forms[0];
   Kernel kernel;
   kernel.wants = {kept ? kPacked : kPlain, kPlain};
@@ -61,7 +62,7 @@ Kernel make_blocks(const CompileInfo& info) {
         const int64_t index = std::clamp<int64_t>(call.inputs[1].in<int32_t>()[i], 0, n - 1);
         float* to = call.outputs[0].out<float>() + i * width;
         if (rows.packed != nullptr)
-          packed_row(format, rows.packed, width, index, to);
+          packed_row(panels, rows.packed, width, index, to);
         else
           format.dequantize(rows.data + index * row_bytes, 1.0f, width, to);
       }

@@ -11,8 +11,9 @@ Kernel make_linear(const CompileInfo& info) {
   const bool has_bias = info.node.attributes.flag("has_bias");
   const bool has_scale = info.node.attributes.flag("has_scale");
   ScratchLayout layout;
-  const WeightOperand weight(info, 1, kPacked, layout);
-  const int64_t rows = info.output(0).shape.count() / std::max<int64_t>(1, weight.out());
+  const int64_t rows =
+      info.output(0).shape.count() / std::max<int64_t>(1, info.input(1).numbers().dim(0));
+  const WeightOperand weight(info, 1, kPacked, rows, layout);
 
   Kernel kernel;
   kernel.scratch_bytes = layout.bytes();
@@ -36,9 +37,9 @@ Kernel make_linear(const CompileInfo& info) {
 Kernel make_linear_input_grad(const CompileInfo& info) {
   const bool has_scale = info.node.attributes.flag("has_scale");
   ScratchLayout layout;
-  const WeightOperand weight(info, 1, kPackedTransposed, layout);
-  const int64_t out = weight.out();
+  const int64_t out = info.input(1).numbers().dim(0);
   const int64_t rows = info.input(0).shape.count() / std::max<int64_t>(1, out);
+  const WeightOperand weight(info, 1, kPackedTransposed, rows, layout);
   const int64_t scaled = has_scale ? layout.add_floats(rows * out) : -1;
 
   Kernel kernel;
@@ -69,7 +70,7 @@ Kernel make_linear_input_grad(const CompileInfo& info) {
 }
 
 constexpr int64_t kBlock =
-    1024; // rows packed at a time: bounds the scratch memory, changes no chain
+    1024; // rows packed at a time, even: bounds the scratch memory, changes no chain
 
 // dw (out, in) = sum over rows, in order, of dy[row]^T x[row]
 Kernel make_linear_weight_grad(const CompileInfo& info) {
@@ -78,7 +79,13 @@ Kernel make_linear_weight_grad(const CompileInfo& info) {
   const int64_t rows = info.input(0).shape.count() / std::max<int64_t>(1, out);
   const int64_t block = std::min(rows, kBlock);
   ScratchLayout layout;
-  const int64_t panels = layout.add(packed_bytes(in, block, DType::f32));
+  const PanelForm form = panel_form(info.arithmetic, DType::f32, nullptr, in, true);
+  const int64_t panels = layout.add(form.bytes(block, in));
+  Gemm largest;
+  largest.layout = form.layout;
+  largest.m = out;
+  largest.k = block;
+  const int64_t rounded = layout.add(rounded_bytes(largest));
 
   Kernel kernel;
   kernel.scratch_bytes = layout.bytes();
@@ -86,11 +93,13 @@ Kernel make_linear_weight_grad(const CompileInfo& info) {
     const float* dy = call.inputs[0].in<float>();
     const float* x = call.inputs[1].in<float>();
     Gemm gemm;
+    gemm.layout = form.layout;
+    gemm.rounded = call.scratch + rounded;
     gemm.c = call.outputs[0].out<float>();
     if (rows == 0) std::fill_n(gemm.c, out * in, 0.0f);
     for (int64_t row = 0; row < rows; row += block) {
       const int64_t count = std::min(block, rows - row);
-      pack_transposed(DType::f32, x + row * in, in, in, count, call.scratch + panels, call.pool);
+      pack(form, x + row * in, count, in, call.scratch + panels, call.pool);
       gemm.a = dy + row * out;
       gemm.a_stride = 1;
       gemm.a_step = out;

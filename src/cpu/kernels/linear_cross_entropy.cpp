@@ -154,7 +154,7 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
   const graph::Attributes& attributes = info.node.attributes;
   ScratchLayout layout;
   const Head head(info, layout);
-  const WeightOperand transposed_weight(info, 1, kPackedTransposed, layout);
+  const WeightOperand transposed_weight(info, 1, kPackedTransposed, head.capacity(), layout);
   const size_t targets_input = head.next_input();
   const int count_input = attributes.flag("has_count") ? static_cast<int>(targets_input + 1) : -1;
   const size_t lse_input = targets_input + (count_input >= 0 ? 2 : 1);
@@ -164,7 +164,13 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
   const int64_t gathered = layout.add_floats(capacity * in);
   const int64_t input_grads = layout.add_floats(capacity * in);
   const int64_t logits = layout.add_floats(capacity * block);
-  const int64_t x_panels = want_weight ? layout.add(packed_bytes(in, capacity, DType::f32)) : -1;
+  const PanelForm x_form = panel_form(info.arithmetic, DType::f32, nullptr, in, true);
+  const int64_t x_panels = want_weight ? layout.add(x_form.bytes(capacity, in)) : -1;
+  Gemm largest; // of the products that give the weight's gradient
+  largest.layout = x_form.layout;
+  largest.m = block;
+  largest.k = capacity;
+  const int64_t rounded = want_weight ? layout.add(rounded_bytes(largest)) : 0;
 
   Kernel kernel;
   kernel.scratch_bytes = layout.bytes();
@@ -204,8 +210,10 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
     const std::byte* const transposed_panels = static_cast<const std::byte*>(to_input.b);
     Gemm to_weight;
     if (want_weight) {
-      pack_transposed(DType::f32, x, in, in, active.size(), call.scratch + x_panels, call.pool);
+      pack(x_form, x, active.size(), in, call.scratch + x_panels, call.pool);
       to_weight.b = call.scratch + x_panels;
+      to_weight.layout = x_form.layout;
+      to_weight.rounded = call.scratch + rounded;
     }
     for (int64_t begin = 0; begin < vocab; begin += block) {
       const int64_t width = std::min(block, vocab - begin);
@@ -215,7 +223,7 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
       if (loss.scale != nullptr) loss.apply_scale(z, begin, width);
       to_input.a = z;
       to_input.a_stride = width;
-      to_input.b = transposed_panels + begin * kPanel * dtype_size(to_input.b_type);
+      to_input.b = transposed_panels + kPanel * line_bytes(to_input, begin);
       to_input.k = width;
       to_input.accumulate = begin > 0;
       gemm_parallel(to_input, call.pool);

@@ -16,62 +16,68 @@ WeightOperand::WeightOperand(const CompileInfo& info, size_t input, Form form,
                              ScratchLayout& layout)
     : input_(input), form_(form), kept_(input < info.keeps_forms.size() && info.keeps_forms[input]),
       out_(info.input(input).numbers().dim(0)), in_(info.input(input).numbers().dim(1)),
-      dtype_(info.input(input).dtype), format_(info.input(input).format) {
-  const bool transposed = form_ == kPackedTransposed;
+      stored_(panel_form(info.arithmetic, info.input(input).dtype, info.input(input).format, in_,
+                         form == kPackedTransposed && info.input(input).format == nullptr)),
+      panels_(stored_) {
   expect_lanes("linear", info.input(input));
-  if (format_ != nullptr && transposed) {
-    dtype_ = DType::f32;
-    transposed_ = layout.add(packed_bytes(in_, out_, DType::f32));
+  if (stored_.format != nullptr && form_ == kPackedTransposed) {
+    panels_ = {DType::f32, nullptr, PanelLayout::elements, true};
+    transposed_ = layout.add(panels_.bytes(out_, in_));
   }
-  if (kept_) return;
-  scratch_ = layout.add(format_ != nullptr ? packed_bytes(*format_, out_, in_)
-                        : transposed       ? packed_bytes(in_, out_, dtype_)
-                                           : packed_bytes(out_, in_, dtype_));
+  if (!kept_) scratch_ = layout.add(stored_.bytes(out_, in_));
+}
+
+WeightOperand::WeightOperand(const CompileInfo& info, size_t input, Form form, int64_t rows,
+                             ScratchLayout& layout)
+    : WeightOperand(info, input, form, layout) {
+  Gemm gemm = product(nullptr);
+  gemm.m = rows;
+  rounded_ = layout.add(rounded_bytes(gemm));
 }
 
 FormSet WeightOperand::wants() const {
-  return kept_ ? kept_form(form_, format_) : kPlain;
+  return kept_ ? kept_form(form_, stored_.format) : kPlain;
 }
 
 int64_t WeightOperand::panel_bytes() const {
-  const bool transposed = form_ == kPackedTransposed;
-  if (format_ != nullptr && !transposed) return kPanel * format_->row_bytes(in_);
-  return kPanel * (transposed ? out_ : in_) * dtype_size(dtype_);
+  return kPanel * panels_.line_bytes(panels_.transposed ? out_ : in_);
 }
 
 const std::byte* WeightOperand::panels(const KernelCall& call) const {
   const Operand& operand = call.inputs[input_];
-  const bool transposed = form_ == kPackedTransposed;
   const std::byte* made = call.scratch + scratch_;
   if (kept_) {
-    made = kept_form(form_, format_) == kPacked ? operand.packed : operand.packed_transposed;
+    made = kept_form(form_, stored_.format) == kPacked ? operand.packed : operand.packed_transposed;
     if (made == nullptr) fail(Code::internal, "[linear] a kept weight has no packed form");
-  } else if (format_ != nullptr) {
-    pack(*format_, operand.data, out_, in_, call.scratch + scratch_, call.pool);
-  } else if (transposed) {
-    pack_transposed(dtype_, operand.data, in_, in_, out_, call.scratch + scratch_, call.pool);
   } else {
-    pack(dtype_, operand.data, in_, out_, in_, call.scratch + scratch_, call.pool);
+    pack(stored_, operand.data, out_, in_, call.scratch + scratch_, call.pool);
   }
   if (transposed_ < 0) return made;
   std::byte* f32_panels = call.scratch + transposed_;
-  pack_dequantized(*format_, made, out_, in_, reinterpret_cast<float*>(f32_panels), call.pool);
+  pack_dequantized(stored_, made, out_, in_, reinterpret_cast<float*>(f32_panels), call.pool);
   return f32_panels;
 }
 
+Gemm WeightOperand::gemm(const KernelCall& call) const {
+  Gemm gemm = product(panels(call));
+  gemm.rounded = rounded(call);
+  return gemm;
+}
+
 Gemm WeightOperand::product(const std::byte* panels) const {
-  const bool transposed = form_ == kPackedTransposed;
   Gemm gemm;
   gemm.b = panels;
-  gemm.b_type = dtype_;
-  gemm.b_format = transposed ? nullptr : format_;
-  gemm.n = transposed ? in_ : out_;
-  gemm.k = transposed ? out_ : in_;
+  gemm.b_type = panels_.dtype;
+  gemm.b_format = panels_.format;
+  gemm.layout = panels_.layout;
+  gemm.n = panels_.transposed ? in_ : out_;
+  gemm.k = panels_.transposed ? out_ : in_;
   return gemm;
 }
 
 Head::Head(const CompileInfo& info, ScratchLayout& layout)
-    : weight_(info, 1, kPacked, layout), capacity_(info.input(0).shape.dim(0)),
+    : weight_(info, 1, kPacked, info.input(0).shape.dim(0), layout),
+      capacity_(info.input(0).shape.dim(0)),
       softcap_(static_cast<float>(info.node.attributes.number("softcap"))) {
   if (info.node.attributes.flag("has_bias")) bias_ = static_cast<int>(next_input_++);
   if (info.node.attributes.flag("has_scale")) scale_ = static_cast<int>(next_input_++);
@@ -86,6 +92,7 @@ void Head::logits(const KernelCall& call, const std::byte* panels, const float* 
   Gemm gemm = weight_.product(panels + begin / kPanel * weight_.panel_bytes());
   gemm.a = x;
   gemm.a_stride = in();
+  gemm.rounded = weight_.rounded(call);
   gemm.c = to;
   gemm.c_stride = to_stride;
   gemm.m = rows;

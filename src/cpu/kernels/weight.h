@@ -12,8 +12,9 @@ namespace dllm::cpu {
 // How one weight (out, in) enters x w^T (kPacked) or dy w (kPackedTransposed).
 class WeightOperand {
 public:
-  // input: index in the node. Adds the scratch it needs to `layout`.
-  WeightOperand(const CompileInfo& info, size_t input, Form form, ScratchLayout& layout);
+  // input: index in the node. rows: the most that are multiplied. Adds the scratch it needs to `layout`.
+  WeightOperand(const CompileInfo& info, size_t input, Form form, int64_t rows,
+                ScratchLayout& layout);
 
   size_t input() const { return input_; }
   FormSet wants() const;
@@ -23,19 +24,24 @@ public:
   int64_t panel_bytes() const;
   // The panels; packs them first when the operand has only its plain form.
   const std::byte* panels(const KernelCall& call) const;
-  // b, b_type or b_format, n, k of the product.
-  Gemm gemm(const KernelCall& call) const { return product(panels(call)); }
+  // All of a product but A and C.
+  Gemm gemm(const KernelCall& call) const;
+  // Without work space for rounded activations, rounded().
   Gemm product(const std::byte* panels) const;
+  std::byte* rounded(const KernelCall& call) const { return call.scratch + rounded_; }
 
 private:
+  WeightOperand(const CompileInfo& info, size_t input, Form form, ScratchLayout& layout);
+
   size_t input_;
   Form form_;
   bool kept_;
   int64_t out_, in_;
-  DType dtype_;
-  const WeightFormat* format_; // of a weight in blocks, or null
-  int64_t scratch_ = -1;       // packed here when no form is kept
-  int64_t transposed_ = -1;    // blocks, transposed: f32 panels
+  PanelForm stored_;        // as it is kept, or packed in a call
+  PanelForm panels_;        // as the product reads it
+  int64_t scratch_ = -1;    // packed here when no form is kept
+  int64_t transposed_ = -1; // blocks, transposed: f32 panels
+  int64_t rounded_ = 0;     // activations, in arithmetics other than f32
 };
 
 // The packed form kept for an operand; blocks have no transposed one, theirs is made from kPacked.

@@ -14,10 +14,12 @@
 
 namespace dllm::cpu {
 
-inline std::shared_ptr<graph::Engine> test_engine(int64_t threads = 1, const char* check = "none") {
+inline std::shared_ptr<graph::Engine> test_engine(int64_t threads = 1, const char* check = "none",
+                                                  const char* arithmetic = "f32") {
   Options options(graph::engine_schema());
   options.set_i64("threads", threads);
   options.set_str("check", check);
+  options.set_str("arithmetic", arithmetic);
   return make_engine(options);
 }
 

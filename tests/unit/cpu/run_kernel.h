@@ -22,6 +22,7 @@ struct KernelSetup {
   graph::Attributes attributes;
   int threads = 1;
   std::vector<bool> keeps_forms = {}; // per input; empty: none
+  Arithmetic arithmetic = kArithmeticF32;
 };
 
 namespace testing_detail {
@@ -57,7 +58,8 @@ public:
     testing_detail::wanted_types() = setup_.outputs;
     graph_.add(op, values, setup_.attributes);
     setup_.keeps_forms.resize(setup_.inputs.size(), false);
-    kernel_ = setup_.factory({graph_, graph_.nodes().back(), setup_.threads, setup_.keeps_forms});
+    kernel_ = setup_.factory(
+        {graph_, graph_.nodes().back(), setup_.threads, setup_.keeps_forms, {}, setup_.arithmetic});
     storage_.resize(2 * setup_.inputs.size() + 1);
     for (size_t i = 0; i < setup_.inputs.size(); ++i) inputs_.push_back(operand(i));
     for (const graph::ValueType& type : setup_.outputs) {
@@ -79,16 +81,14 @@ private:
     made.data = const_cast<std::byte*>(tensor.bytes());
     const FormSet wants = i < kernel_.wants.size() ? kernel_.wants[i] : FormSet{kPlain};
     if (!setup_.keeps_forms[i] || (wants & ~FormSet{kPlain}) == 0) return made;
-    const int64_t n = tensor.shape().dim(0), k = tensor.shape().dim(1);
-    if (wants & kPacked) {
-      std::byte* to = aligned(storage_[2 * i], packed_bytes(n, k, tensor.dtype()));
-      pack(tensor.dtype(), tensor.bytes(), k, n, k, to, nullptr);
-      made.packed = to;
-    }
-    if (wants & kPackedTransposed) {
-      std::byte* to = aligned(storage_[2 * i + 1], packed_bytes(k, n, tensor.dtype()));
-      pack_transposed(tensor.dtype(), tensor.bytes(), k, k, n, to, nullptr);
-      made.packed_transposed = to;
+    for (const Form kind : {kPacked, kPackedTransposed}) {
+      if ((wants & kind) == 0) continue;
+      const int64_t n = tensor.shape().dim(0), k = tensor.shape().dim(1);
+      const PanelForm form =
+          panel_form(setup_.arithmetic, tensor.dtype(), nullptr, k, kind == kPackedTransposed);
+      std::byte* to = aligned(storage_[2 * i + (kind == kPacked ? 0 : 1)], form.bytes(n, k));
+      pack(form, tensor.bytes(), n, k, to, nullptr);
+      (kind == kPacked ? made.packed : made.packed_transposed) = to;
     }
     if (!(wants & kPlain)) made.data = nullptr;
     return made;

@@ -14,11 +14,12 @@
 
 namespace dllm::train {
 
-inline std::shared_ptr<graph::Engine> tiny_engine(int64_t threads = 1,
-                                                  const char* thread_pool = "own") {
+inline std::shared_ptr<graph::Engine>
+tiny_engine(int64_t threads = 1, const char* thread_pool = "own", const char* arithmetic = "f32") {
   Options options(graph::engine_schema());
   options.set_i64("threads", threads);
   options.set_str("thread_pool", thread_pool);
+  options.set_str("arithmetic", arithmetic);
   return cpu::make_engine(options);
 }
 

@@ -1,0 +1,108 @@
+// Where rounded activations lie, and the check of the integer kernel.
+
+#include "cpu/gemm/dot.h"
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "cpu/kernel.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace dllm::cpu {
+namespace {
+
+constexpr int64_t kLine = 64;
+
+int64_t round_up(int64_t value, int64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+} // namespace
+
+RoundedRows rounded_rows(const Gemm& g) {
+  RoundedRows rows;
+  int64_t at = 0;
+  std::byte* base = g.rounded;
+  const auto place = [&](int64_t bytes) {
+    const int64_t offset = at;
+    at += round_up(bytes, kLine);
+    return base == nullptr ? nullptr : base + offset;
+  };
+  if (g.layout == PanelLayout::quads) {
+    rows.blocks = g.b_format == nullptr ? 1 : g.k / g.b_format->block;
+    rows.scale = reinterpret_cast<float*>(place(4 * g.m));
+    rows.start = reinterpret_cast<int32_t*>(place(4 * g.m * rows.blocks));
+    rows.plane = round_up(g.k, kLine);
+    rows.stride = 2 * rows.plane + kLine; // not a power of two: rows fall on all sets of a cache
+  } else {
+    rows.stride = 4 * round_up(g.k, 16) + kLine;
+  }
+  rows.data = reinterpret_cast<uint8_t*>(place(g.m * rows.stride));
+  rows.bytes = at;
+  return rows;
+}
+
+int64_t rounded_bytes(const Gemm& gemm) {
+  if (gemm.layout == PanelLayout::elements) return 0;
+  Gemm nowhere = gemm;
+  nowhere.rounded = nullptr;
+  return rounded_rows(nowhere).bytes;
+}
+
+DotKernel dot_kernel(PanelLayout layout) {
+  return dot_kernels(layout).front();
+}
+
+void round_activations(const Gemm& gemm, int64_t rows, const Workers& pool) {
+  if (gemm.layout == PanelLayout::elements) return;
+  const DotKernel kernel = dot_kernel(gemm.layout);
+  constexpr int64_t kRows = 16; // whole pieces of a transposed A
+  split(pool, (rows + kRows - 1) / kRows, grain_of(kRows * gemm.k / 4),
+        [&](int64_t begin, int64_t end) {
+          kernel.round(gemm, begin * kRows, std::min(rows, end * kRows));
+        });
+}
+
+const char* dot_kernel_name(PanelLayout layout) {
+  return layout == PanelLayout::elements ? "f32" : dot_kernel(layout).name;
+}
+
+void check_int8_kernel() {
+  constexpr int64_t m = 11, n = 37, k = 83;
+  std::vector<float> x(m * k), y(m * n), expected(m * n);
+  std::vector<int8_t> w(n * k);
+  // The largest number of every row is 127, so that activations are their own levels.
+  for (int64_t i = 0; i < m * k; ++i)
+    x[static_cast<size_t>(i)] = static_cast<float>(i % k == 0 ? 127 : i * 89 % 255 - 127);
+  for (int64_t i = 0; i < n * k; ++i)
+    w[static_cast<size_t>(i)] = static_cast<int8_t>(i % 5 == 0 ? -127 : i * 57 % 255 - 127);
+  for (int64_t r = 0; r < m; ++r) {
+    for (int64_t j = 0; j < n; ++j) {
+      int32_t sum = 0;
+      for (int64_t i = 0; i < k; ++i)
+        sum += static_cast<int32_t>(x[static_cast<size_t>(r * k + i)]) *
+               w[static_cast<size_t>(j * k + i)];
+      expected[static_cast<size_t>(r * n + j)] = static_cast<float>(sum);
+    }
+  }
+  const PanelForm form = panel_form(kArithmeticInt8, DType::i8, nullptr, k, false);
+  std::vector<std::byte> panels(static_cast<size_t>(form.bytes(n, k)));
+  pack(form, w.data(), n, k, panels.data(), nullptr);
+  Gemm gemm;
+  gemm.a = x.data(), gemm.a_stride = k;
+  gemm.b = panels.data(), gemm.b_type = DType::i8, gemm.layout = form.layout;
+  gemm.c = y.data(), gemm.c_stride = n;
+  gemm.m = m, gemm.n = n, gemm.k = k;
+  std::vector<std::byte> space(static_cast<size_t>(rounded_bytes(gemm)));
+  gemm.rounded = space.data();
+  gemm_parallel(gemm, nullptr);
+  for (size_t i = 0; i < y.size(); ++i) {
+    if (y[i] == expected[i]) continue;
+    fail_with_hint("use arithmetic = f32, and report the chip", Code::internal,
+                   "the int8 product {} of this chip gave {} instead of {} at element {}",
+                   dot_kernel_name(form.layout), y[i], expected[i], i);
+  }
+}
+
+} // namespace dllm::cpu

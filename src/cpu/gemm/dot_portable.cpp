@@ -1,0 +1,17 @@
+// Machines other than x86-64: Highway's targets alone.
+
+#include "cpu/gemm/dot.h"
+
+namespace dllm::cpu {
+
+const DotKernel* avx512_bf16_kernel() {
+  return nullptr;
+}
+const DotKernel* avx512_vnni_kernel() {
+  return nullptr;
+}
+const DotKernel* avx_vnni_kernel() {
+  return nullptr;
+}
+
+} // namespace dllm::cpu

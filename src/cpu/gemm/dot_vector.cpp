@@ -1,0 +1,367 @@
+// bf16 and int8 products in the instructions of Highway's targets, rounding of activations, and the choice of a kernel.
+//
+// int8 without a dot product of bytes: pairs of bytes are widened to 16 bits and multiplied and added in 32 (vpmaddwd). The
+// instruction for pairs of bytes (vpmaddubsw) adds in 16 bits and saturates, so it is not used.
+// bf16 without its dot product: the same rounded numbers, multiplied and added as f32.
+
+#include "cpu/gemm/dot.h"
+
+#include "base/parallel.h"
+#include "cpu/simd/targets.h"
+
+#include <algorithm>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/gemm/dot_vector.cpp"
+#include <hwy/foreach_target.h>
+
+#include "cpu/simd/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+#undef DLLM_DOT_NAMESPACE
+#define DLLM_DOT_NAMESPACE dllm::cpu::HWY_NAMESPACE
+#include "cpu/gemm/dot-inl.h"
+
+namespace dllm::cpu::HWY_NAMESPACE {
+
+using I32 = hn::RebindToSigned<F32>;
+using U32 = hn::RebindToUnsigned<F32>;
+
+// What the sets of instructions share: f32 vectors, and tiles that fit the registers.
+struct FloatLanes {
+  static constexpr int kLanes = static_cast<int>(HWY_NAMESPACE::kLanes);
+  static constexpr int kTallest = kLanes == 16 ? 8 : kLanes == 1 ? 1 : 4;
+  static constexpr int kTallestBlocks = kLanes == 16 ? 4 : kLanes == 1 ? 1 : 2;
+  static constexpr int kGroup = kLanes == 16 ? 2 : 1;
+  static constexpr int kWideRows = kLanes == 16 ? 4 : 0;
+  static constexpr int kWide = kLanes == 16 ? 4 : 1;
+  static constexpr int kWidest = kLanes == 16 ? 8 : kLanes == 1 ? 1 : 2;
+  using F = hn::Vec<F32>;
+  static HWY_INLINE F SetF(float x) { return hn::Set(F32(), x); }
+  static HWY_INLINE F LoadF(const float* p) { return hn::LoadU(F32(), p); }
+  static HWY_INLINE void StoreF(F v, float* p) { hn::StoreU(v, F32(), p); }
+  static HWY_INLINE F Mul(F a, F b) { return hn::Mul(a, b); }
+  static HWY_INLINE F Add(F a, F b) { return hn::Add(a, b); }
+  static HWY_INLINE F Fma(F a, F b, F c) { return HWY_NAMESPACE::Fma(a, b, c); }
+};
+
+// Pairs of bf16 as f32; inputs are widened when they are rounded.
+struct WidenedPairs : FloatLanes {
+  static constexpr bool kInteger = false;
+  static constexpr int64_t kInputBytes = 8;
+  using Sum = F;
+  struct Weight {
+    F even, odd;
+  };
+  using Input = Weight;
+  static HWY_INLINE Sum Start(int32_t x) { return SetF(static_cast<float>(x)); }
+  static HWY_INLINE F Float(Sum sum) { return sum; }
+  static HWY_INLINE Weight Load(const uint8_t* p) {
+    const auto pair = hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(p));
+    return {hn::BitCast(F32(), hn::ShiftLeft<16>(pair)),
+            hn::BitCast(F32(), hn::And(pair, hn::Set(U32(), 0xFFFF0000u)))};
+  }
+  static HWY_INLINE Input Spread(const uint8_t* x, int64_t) {
+    const auto* pair = reinterpret_cast<const float*>(x);
+    return {hn::Set(F32(), pair[0]), hn::Set(F32(), pair[1])};
+  }
+  static HWY_INLINE Sum Dot(Sum sum, Weight w, Input x) {
+    return FloatLanes::Fma(x.even, w.even, FloatLanes::Fma(x.odd, w.odd, sum));
+  }
+};
+
+struct IntegerLanes : FloatLanes {
+  static constexpr bool kInteger = true;
+  static constexpr int64_t kInputBytes = 4;
+  using Sum = hn::Vec<I32>;
+  static HWY_INLINE Sum Start(int32_t x) { return hn::Set(I32(), x); }
+  static HWY_INLINE F Float(Sum sum) { return hn::ConvertTo(F32(), sum); }
+  static HWY_INLINE F Halves(const uint8_t* p) {
+    const hn::Rebind<hwy::float16_t, F32> halves;
+    return hn::PromoteTo(F32(), hn::LoadU(halves, reinterpret_cast<const hwy::float16_t*>(p)));
+  }
+};
+
+inline int32_t load_i32(const uint8_t* p) {
+  int32_t value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+// Bytes widened to 32 bits: on every target.
+struct WideBytes : IntegerLanes {
+  static constexpr bool kPlanes = false;
+  using Weight = hn::Vec<U32>;
+  struct Input {
+    Sum x[4];
+  };
+  static HWY_INLINE Weight Load(const uint8_t* p) {
+    return hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(p));
+  }
+  static HWY_INLINE Input Spread(const uint8_t* x, int64_t) {
+    const auto* q = reinterpret_cast<const int8_t*>(x);
+    return {{Start(q[0]), Start(q[1]), Start(q[2]), Start(q[3])}};
+  }
+  template <int kByte> static HWY_INLINE Sum Product(Weight w, Sum x) {
+    const auto byte = hn::And(hn::ShiftRight<8 * kByte>(w), hn::Set(U32(), 255u));
+    return hn::Mul(hn::BitCast(I32(), byte), x);
+  }
+  static HWY_INLINE Sum Dot(Sum sum, Weight w, Input in) {
+    const Sum low = hn::Add(Product<0>(w, in.x[0]), Product<1>(w, in.x[1]));
+    const Sum high = hn::Add(Product<2>(w, in.x[2]), Product<3>(w, in.x[3]));
+    return hn::Add(sum, hn::Add(low, high));
+  }
+};
+
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+// Pairs of 16 bits: the even and the odd numbers of four, two products and a sum at a time. Only x86 adds neighbours.
+struct PairedBytes : IntegerLanes {
+  static constexpr bool kPlanes = true;
+  using I16 = hn::Repartition<int16_t, I32>;
+  using U16 = hn::Repartition<uint16_t, I32>;
+  struct Weight {
+    hn::Vec<I16> even, odd;
+  };
+  using Input = Weight;
+  static HWY_INLINE Weight Load(const uint8_t* p) {
+    const auto four = hn::LoadU(U16(), reinterpret_cast<const uint16_t*>(p));
+    return {hn::BitCast(I16(), hn::And(four, hn::Set(U16(), 255))),
+            hn::BitCast(I16(), hn::ShiftRight<8>(four))};
+  }
+  static HWY_INLINE Input Spread(const uint8_t* x, int64_t plane) {
+    return {hn::BitCast(I16(), Start(load_i32(x))), hn::BitCast(I16(), Start(load_i32(x + plane)))};
+  }
+  static HWY_INLINE Sum Dot(Sum sum, Weight w, Input x) {
+    Sum unused = hn::Zero(I32());
+    sum = hn::ReorderWidenMulAccumulate(I32(), w.even, x.even, sum, unused);
+    return hn::ReorderWidenMulAccumulate(I32(), w.odd, x.odd, sum, unused);
+  }
+};
+
+// Bytes x0 x1 x2 x3 .. of the odd plane become pairs (x0, x2) in the even and (x1, x3) in the odd one.
+void SplitPlanes(uint8_t* even, int64_t plane) {
+  const PairedBytes::I16 d;
+  for (int64_t i = 0; i < plane; i += 4 * kLanes) {
+    const auto bytes = hn::LoadU(d, reinterpret_cast<const int16_t*>(even + plane + i));
+    hn::StoreU(hn::ShiftRight<8>(hn::ShiftLeft<8>(bytes)), d, reinterpret_cast<int16_t*>(even + i));
+    hn::StoreU(hn::ShiftRight<8>(bytes), d, reinterpret_cast<int16_t*>(even + plane + i));
+  }
+}
+using Bytes = PairedBytes;
+#else
+void SplitPlanes(uint8_t*, int64_t) {}
+using Bytes = WideBytes;
+#endif
+
+// x[0..lanes) of k left, zero beyond.
+HWY_INLINE hn::Vec<F32> LoadSome(const float* x, int64_t left) {
+  if (left >= kLanes) return hn::LoadU(F32(), x);
+  float some[kLanes] = {};
+  std::copy_n(x, left, some);
+  return hn::LoadU(F32(), some);
+}
+
+// s = max|x| / 127; NaN when a number is not finite, 0 where all are (nearly) zero.
+float RowScale(const float* x, int64_t k) {
+  const F32 d;
+  auto most = hn::Zero(d), odd = hn::Zero(d);
+  for (int64_t i = 0; i < k; i += kLanes) {
+    const auto v = LoadSome(x + i, k - i);
+    most = hn::Max(most, hn::Abs(v));
+    odd = hn::Add(odd, hn::Sub(v, v)); // NaN of NaN and infinity
+  }
+  float values[kLanes];
+  hn::StoreU(most, d, values);
+  const float top = *std::max_element(values, values + kLanes);
+  hn::StoreU(odd, d, values);
+  float none = 0;
+  for (float value : values) none += value;
+  constexpr float kLeast = 1e-30f; // 127 / top stays finite
+  return none + (top > kLeast ? top / 127.0f : 0.0f);
+}
+
+// q = round(x / s), padded with 0 to whole vectors; `starts` per `block` numbers.
+void QuantizeRow(const float* x, int64_t k, float scale, int64_t block, uint8_t* to,
+                 int32_t* starts) {
+  const F32 d;
+  const hn::Rebind<int8_t, F32> d8;
+  const auto inverse = hn::Set(d, scale > 0 ? 1.0f / scale : 0.0f);
+  const auto most = hn::Set(I32(), 127), least = hn::Set(I32(), -127);
+  for (int64_t begin = 0; begin < k; begin += block) {
+    const int64_t end = std::min(k, begin + block);
+    auto sum = hn::Zero(I32());
+    for (int64_t i = begin; i < end; i += kLanes) {
+      auto q = hn::NearestInt(hn::Mul(LoadSome(x + i, end - i), inverse));
+      q = hn::Min(hn::Max(q, least), most); // of numbers that are not finite
+      sum = hn::Add(sum, q);
+      hn::StoreU(hn::DemoteTo(d8, q), d8, reinterpret_cast<int8_t*>(to + i));
+    }
+    int32_t values[kLanes], total = 0;
+    hn::StoreU(sum, I32(), values);
+    for (int32_t value : values) total += value;
+    *starts++ = -128 * total;
+  }
+}
+
+void QuantizeRows(const Gemm& g, int64_t begin, int64_t end, bool planes) {
+  const RoundedRows rows = rounded_rows(g);
+  for (int64_t r = begin; r < end; ++r) {
+    const float* x = g.a + r * g.a_stride;
+    uint8_t* to = rows.data + r * rows.stride;
+    uint8_t* bytes = planes ? to + rows.plane : to;
+    rows.scale[r] = RowScale(x, g.k);
+    std::fill_n(rows.start + r * rows.blocks, rows.blocks, 0);
+    QuantizeRow(x, g.k, rows.scale[r], g.k / std::max<int64_t>(1, rows.blocks), bytes,
+                rows.start + r * rows.blocks);
+    std::fill_n(bytes + g.k, -g.k & 3, uint8_t{0});
+    if (planes) SplitPlanes(to, rows.plane);
+  }
+}
+
+void RoundBytes(const Gemm& g, int64_t begin, int64_t end) {
+  QuantizeRows(g, begin, end, false);
+}
+void RoundForDot(const Gemm& g, int64_t begin, int64_t end) {
+  QuantizeRows(g, begin, end, Bytes::kPlanes);
+}
+
+// To the nearest bf16, ties to even, as f32; NaN stays NaN.
+HWY_INLINE hn::Vec<U32> RoundToBf16(hn::Vec<F32> x) {
+  const U32 d;
+  const auto bits = hn::BitCast(d, x);
+  const auto even = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
+  const auto rounded = hn::Add(bits, hn::Add(even, hn::Set(d, 0x7FFFu)));
+  const auto quiet = hn::Or(bits, hn::Set(d, 0x00400000u));
+  const auto none = hn::RebindMask(d, hn::IsNaN(x));
+  return hn::And(hn::IfThenElse(none, quiet, rounded), hn::Set(d, 0xFFFF0000u));
+}
+
+// k numbers, padded with 0 to whole vectors.
+void RoundRow(const float* x, int64_t k, bool widened, uint8_t* to) {
+  const hn::Rebind<uint16_t, F32> d16;
+  for (int64_t i = 0; i < k; i += kLanes) {
+    const auto bits = RoundToBf16(LoadSome(x + i, k - i));
+    if (widened) {
+      hn::StoreU(bits, U32(), reinterpret_cast<uint32_t*>(to + 4 * i));
+    } else {
+      const auto halves = hn::BitCast(I32(), hn::ShiftRight<16>(bits));
+      hn::StoreU(hn::DemoteTo(d16, halves), d16, reinterpret_cast<uint16_t*>(to + 2 * i));
+    }
+  }
+}
+
+// A transposed A comes through a copy of 16 rows x 256 numbers.
+void RoundTransposed(const Gemm& g, const RoundedRows& rows, int64_t begin, int64_t end,
+                     bool widened) {
+  constexpr int64_t kRows = 16, kNumbers = 256;
+  float copy[kRows * kNumbers];
+  for (int64_t r = begin; r < end; r += kRows) {
+    const int64_t height = std::min(kRows, end - r);
+    for (int64_t k = 0; k < g.k; k += kNumbers) {
+      const int64_t width = std::min(kNumbers, g.k - k);
+      for (int64_t i = 0; i < width; ++i) {
+        const float* from = g.a + r * g.a_stride + (k + i) * g.a_step;
+        for (int64_t j = 0; j < height; ++j) copy[j * kNumbers + i] = from[j * g.a_stride];
+      }
+      for (int64_t j = 0; j < height; ++j) {
+        RoundRow(copy + j * kNumbers, width, widened,
+                 rows.data + (r + j) * rows.stride + k * (widened ? 4 : 2));
+      }
+    }
+  }
+}
+
+void RoundRows(const Gemm& g, int64_t begin, int64_t end, bool widened) {
+  const RoundedRows rows = rounded_rows(g);
+  const int64_t size = widened ? 4 : 2; // an odd k is followed by a zero
+  for (int64_t r = begin; r < end; ++r)
+    std::fill_n(rows.data + r * rows.stride + g.k * size, (g.k & 1) * size, uint8_t{0});
+  if (g.a_step != 1) return RoundTransposed(g, rows, begin, end, widened);
+  for (int64_t r = begin; r < end; ++r)
+    RoundRow(g.a + r * g.a_stride, g.k, widened, rows.data + r * rows.stride);
+}
+void RoundPairs(const Gemm& g, int64_t begin, int64_t end) {
+  RoundRows(g, begin, end, false);
+}
+void RoundWidened(const Gemm& g, int64_t begin, int64_t end) {
+  RoundRows(g, begin, end, true);
+}
+
+void WidenedPairsPart(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t begin,
+                      int64_t end) {
+  DotPart<WidenedPairs>(g, row_begin, row_end, begin, end);
+}
+void BytesPart(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t begin, int64_t end) {
+  DotPart<Bytes>(g, row_begin, row_end, begin, end);
+}
+void WideBytesPart(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t begin, int64_t end) {
+  DotPart<WideBytes>(g, row_begin, row_end, begin, end);
+}
+
+int64_t WidenedPairsChains(int64_t rounds, float* sink) {
+  return DotChains<WidenedPairs>(rounds, sink);
+}
+int64_t BytesChains(int64_t rounds, float* sink) {
+  return DotChains<Bytes>(rounds, sink);
+}
+int64_t WideBytesChains(int64_t rounds, float* sink) {
+  return DotChains<WideBytes>(rounds, sink);
+}
+
+int64_t DotTargetId() {
+  return HWY_TARGET;
+}
+
+} // namespace dllm::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace dllm::cpu {
+
+HWY_EXPORT(BytesChains);
+HWY_EXPORT(BytesPart);
+HWY_EXPORT(DotTargetId);
+HWY_EXPORT(RoundBytes);
+HWY_EXPORT(RoundForDot);
+HWY_EXPORT(RoundPairs);
+HWY_EXPORT(RoundWidened);
+HWY_EXPORT(WideBytesChains);
+HWY_EXPORT(WideBytesPart);
+HWY_EXPORT(WidenedPairsChains);
+HWY_EXPORT(WidenedPairsPart);
+
+void round_to_pairs(const Gemm& gemm, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(RoundPairs)(gemm, begin, end);
+}
+void round_to_bytes(const Gemm& gemm, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(RoundBytes)(gemm, begin, end);
+}
+
+std::vector<DotKernel> dot_kernels(PanelLayout layout) {
+  std::vector<DotKernel> found;
+  const auto add = [&](const DotKernel* kernel) {
+    if (kernel != nullptr) found.push_back(*kernel);
+  };
+  const int64_t target = HWY_DYNAMIC_DISPATCH(DotTargetId)();
+  const bool avx512 = HWY_ARCH_X86 && target <= HWY_AVX3; // newer targets have smaller numbers
+  const bool avx2 = HWY_ARCH_X86 && target <= HWY_AVX2;
+  if (layout == PanelLayout::pairs) {
+    if (avx512) add(avx512_bf16_kernel());
+    found.push_back({"f32", HWY_DYNAMIC_DISPATCH(RoundWidened),
+                     HWY_DYNAMIC_DISPATCH(WidenedPairsPart),
+                     HWY_DYNAMIC_DISPATCH(WidenedPairsChains)});
+    return found;
+  }
+  if (avx512) add(avx512_vnni_kernel());
+  if (avx2) add(avx_vnni_kernel());
+  found.push_back({"bytes", HWY_DYNAMIC_DISPATCH(RoundForDot), HWY_DYNAMIC_DISPATCH(BytesPart),
+                   HWY_DYNAMIC_DISPATCH(BytesChains)});
+  found.push_back({"wide bytes", HWY_DYNAMIC_DISPATCH(RoundBytes),
+                   HWY_DYNAMIC_DISPATCH(WideBytesPart), HWY_DYNAMIC_DISPATCH(WideBytesChains)});
+  return found;
+}
+
+} // namespace dllm::cpu
+#endif

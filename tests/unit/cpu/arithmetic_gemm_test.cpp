@@ -1,0 +1,347 @@
+// Products in bf16 and int8: against sums in double, and bit by bit over instruction sets, cuts, rows and threads.
+
+#include "base/parallel.h"
+#include "cpu/gemm/dot.h"
+#include "cpu/gemm/gemm.h"
+#include "tensor/weight_format.h"
+#include "unit/cpu/simd_targets.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace dllm::cpu {
+namespace {
+
+std::vector<float> uniform_numbers(int64_t count, uint32_t state) {
+  std::vector<float> made(static_cast<size_t>(count));
+  for (float& x : made) {
+    state = state * 1664525u + 1013904223u;
+    x = static_cast<float>(state >> 8) / 16777216.0f - 0.5f;
+  }
+  return made;
+}
+
+bool same_row_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// A weight (n, k) of one format, packed for an arithmetic, and the numbers it stands for.
+struct ArithmeticWeight {
+  const WeightFormat& format;
+  PanelForm form;
+  int64_t n, k;
+  std::vector<std::byte> plain, packed;
+  std::vector<float> numbers, scale, bias;
+
+  ArithmeticWeight(const char* name, Arithmetic arithmetic, int64_t rows, int64_t columns)
+      : format(weight_format(name)), n(rows), k(columns) {
+    form = panel_form(arithmetic, format.is_blocks() ? DType::u8 : format.element,
+                      format.is_blocks() ? &format : nullptr, k, false);
+    numbers = uniform_numbers(n * k, 7);
+    bias = uniform_numbers(n, 5);
+    plain.resize(static_cast<size_t>(n * format.row_bytes(k)));
+    for (int64_t r = 0; r < n; ++r) {
+      std::byte* to = plain.data() + r * format.row_bytes(k);
+      float s = 1;
+      format.quantize(numbers.data() + r * k, k, to, &s);
+      format.dequantize(to, s, k, numbers.data() + r * k);
+      if (format.scales == ScalePlace::row_array) scale.push_back(s);
+    }
+    packed.resize(static_cast<size_t>(form.bytes(n, k)));
+    pack(form, plain.data(), n, k, packed.data(), nullptr);
+  }
+
+  Gemm gemm(const std::vector<float>& x, std::vector<float>& y, int64_t m,
+            std::vector<std::byte>& space) const {
+    Gemm g;
+    g.a = x.data(), g.a_stride = k, g.c = y.data(), g.c_stride = n;
+    g.m = m, g.n = n, g.k = k;
+    g.b = packed.data(), g.b_type = form.dtype, g.b_format = form.format, g.layout = form.layout;
+    g.scale = scale.empty() ? nullptr : scale.data();
+    g.bias = bias.data();
+    space.resize(static_cast<size_t>(rounded_bytes(g)));
+    g.rounded = space.data();
+    return g;
+  }
+  std::vector<float> product(const std::vector<float>& x, int64_t m,
+                             ThreadPool* pool = nullptr) const {
+    std::vector<float> y(static_cast<size_t>(m * n), NAN);
+    std::vector<std::byte> space;
+    gemm_parallel(gemm(x, y, m, space), pool);
+    return y;
+  }
+  std::vector<float> product(const DotKernel& kernel, const std::vector<float>& x,
+                             int64_t m) const {
+    std::vector<float> y(static_cast<size_t>(m * n), NAN);
+    std::vector<std::byte> space;
+    const Gemm g = gemm(x, y, m, space);
+    kernel.round(g, 0, m);
+    kernel.part(g, 0, m, 0, panel_count(n));
+    return y;
+  }
+};
+
+struct ArithmeticCase {
+  const char* format;
+  Arithmetic arithmetic;
+};
+constexpr ArithmeticCase kCases[] = {{"f32", kArithmeticBf16},
+                                     {"bf16", kArithmeticBf16},
+                                     {"int8", kArithmeticInt8},
+                                     {"q8_0", kArithmeticInt8}};
+
+// What an int8 product means, in integers and f32 operations that round once.
+std::vector<float> int8_oracle(const ArithmeticWeight& w, const std::vector<float>& x, int64_t m) {
+  std::vector<float> y(static_cast<size_t>(m * w.n));
+  const int64_t block = w.form.format == nullptr ? w.k : w.form.format->block;
+  for (int64_t r = 0; r < m; ++r) {
+    float top = 0;
+    for (int64_t i = 0; i < w.k; ++i) top = std::max(top, std::abs(x[r * w.k + i]));
+    const float s = top / 127.0f, inverse = 1.0f / s;
+    for (int64_t j = 0; j < w.n; ++j) {
+      const auto* row =
+          reinterpret_cast<const uint8_t*>(w.plain.data()) + j * w.format.row_bytes(w.k);
+      float total = 0;
+      for (int64_t b = 0; b < w.k; b += block) {
+        uint16_t half = 0;
+        if (w.form.format != nullptr) {
+          std::memcpy(&half, row, sizeof half);
+          row += 2;
+        }
+        int32_t sum = 0;
+        for (int64_t i = 0; i < block; ++i)
+          sum += static_cast<int32_t>(std::nearbyint(x[r * w.k + b + i] * inverse)) *
+                 static_cast<int8_t>(row[i]);
+        row += block;
+        total = w.form.format == nullptr
+                    ? static_cast<float>(sum)
+                    : std::fma(static_cast<float>(sum), f16_to_f32(half), total);
+      }
+      total *= s;
+      if (!w.scale.empty()) total *= w.scale[static_cast<size_t>(j)];
+      y[r * w.n + j] = total + w.bias[static_cast<size_t>(j)];
+    }
+  }
+  return y;
+}
+
+TEST(Int8Gemm, IsExactOnEveryInstructionSet) {
+  for (const char* format : {"int8", "q8_0"}) {
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 32},
+                               {33, 64},
+                               {150, 96},
+                               {288, 32},
+                               {40, 6400},
+                               {37, 71},
+                               {16, 1},
+                               {129, 898}}) {
+      if (!weight_format(format).fits(k)) continue;
+      const ArithmeticWeight w(format, kArithmeticInt8, n, k);
+      ASSERT_EQ(w.form.layout, PanelLayout::quads);
+      for (int64_t m : {1, 2, 3, 4, 5, 7, 9, 17, 25}) {
+        const std::vector<float> x = uniform_numbers(m * k, 11);
+        const std::vector<float> expected = int8_oracle(w, x, m);
+        for_each_simd_target([&](const char* target) {
+          for (const DotKernel& kernel : dot_kernels(PanelLayout::quads)) {
+            EXPECT_TRUE(same_row_bits(w.product(kernel, x, m), expected))
+                << target << ' ' << kernel.name << ' ' << format << ' ' << m << ' ' << n << ' '
+                << k;
+          }
+        });
+      }
+    }
+  }
+}
+
+// All numbers as large as they can be: sums of pairs of bytes in 16 bits would saturate.
+TEST(Int8Gemm, DoesNotSaturate) {
+  constexpr int64_t n = 17, k = 512;
+  ArithmeticWeight w("int8", kArithmeticInt8, n, k);
+  for (const int8_t level : {int8_t{127}, int8_t{-128}}) {
+    std::fill(w.plain.begin(), w.plain.end(), static_cast<std::byte>(level));
+    pack(w.form, w.plain.data(), n, k, w.packed.data(), nullptr);
+    std::fill(w.scale.begin(), w.scale.end(), 1.0f);
+    std::fill(w.bias.begin(), w.bias.end(), 0.0f);
+    for (const float sign : {1.0f, -1.0f}) {
+      const std::vector<float> x(static_cast<size_t>(3 * k), sign * 127.0f);
+      for_each_simd_target([&](const char* target) {
+        for (const DotKernel& kernel : dot_kernels(PanelLayout::quads)) {
+          for (const float y : w.product(kernel, x, 3))
+            ASSERT_EQ(y, sign * 127.0f * level * k) << target << ' ' << kernel.name;
+        }
+      });
+    }
+  }
+  check_int8_kernel();
+}
+
+// The bounds of docs/concepts/engine.md.
+TEST(Bf16Gemm, IsNearTheProductOfDoubles) {
+  for (const char* format : {"f32", "bf16"}) {
+    for (const auto& [n, k] :
+         {std::pair<int64_t, int64_t>{33, 64}, {40, 6401}, {37, 71}, {16, 1}}) {
+      const ArithmeticWeight w(format, kArithmeticBf16, n, k);
+      for (int64_t m : {1, 3, 8, 17}) {
+        const std::vector<float> x = uniform_numbers(m * k, 11);
+        for_each_simd_target([&](const char* target) {
+          for (const DotKernel& kernel : dot_kernels(PanelLayout::pairs)) {
+            const std::vector<float> y = w.product(kernel, x, m);
+            for (int64_t r = 0; r < m; ++r) {
+              for (int64_t j = 0; j < n; ++j) {
+                double exact = 0, rounded = 0, size = 0;
+                for (int64_t i = 0; i < k; ++i) {
+                  const double a = x[r * k + i], b = w.numbers[j * k + i];
+                  exact += a * b;
+                  size += std::abs(a * b);
+                  rounded += static_cast<double>(bf16_to_f32(f32_to_bf16(x[r * k + i]))) *
+                             bf16_to_f32(f32_to_bf16(w.numbers[j * k + i]));
+                }
+                const double got = static_cast<double>(y[r * n + j]) - w.bias[j];
+                // Sums in f32 of the rounded numbers; each number is within 2^-8 of its own.
+                ASSERT_NEAR(got, rounded, 1e-7 * (2 + std::sqrt(k)) * (size + 1))
+                    << target << ' ' << kernel.name << ' ' << k;
+                ASSERT_NEAR(got, exact, size * std::ldexp(1.01, -7) + 1e-6) << kernel.name;
+              }
+            }
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST(ArithmeticGemm, RowsDoNotKnowTheirNeighbours) {
+  for (const ArithmeticCase& c : kCases) {
+    const int64_t k = 160, n = 83, most = 300;
+    const ArithmeticWeight w(c.format, c.arithmetic, n, k);
+    const std::vector<float> x = uniform_numbers(most * k, 13);
+    const std::vector<float> all = w.product(x, most);
+    for (int64_t m = 1; m <= most; m = m < 20 ? m + 1 : m + 31) {
+      const std::vector<float> part = w.product({x.begin(), x.begin() + m * k}, m);
+      EXPECT_TRUE(same_row_bits(part, {all.begin(), all.begin() + m * n})) << c.format << ' ' << m;
+    }
+  }
+}
+
+TEST(ArithmeticGemm, ThreadsAndCutsChangeNothing) {
+  for (const ArithmeticCase& c : kCases) {
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{630, 160}, {77, 2016}}) {
+      const ArithmeticWeight w(c.format, c.arithmetic, n, k);
+      for (int64_t m : {1, 31, 129}) {
+        const std::vector<float> x = uniform_numbers(m * k, 17);
+        const std::vector<float> expected = w.product(x, m);
+        for (int threads : {1, 2, 4}) {
+          ThreadPool pool(threads);
+          EXPECT_TRUE(same_row_bits(w.product(x, m, &pool), expected))
+              << c.format << ' ' << threads;
+        }
+        std::vector<float> y(expected.size(), NAN);
+        std::vector<std::byte> space;
+        const Gemm g = w.gemm(x, y, m, space);
+        round_activations(g, m, nullptr);
+        for (int64_t row = 0; row < m; row += 13) {
+          for (int64_t p = 0; p < panel_count(n); p += 3)
+            gemm_part(g, row, std::min(m, row + 13), p, std::min(panel_count(n), p + 3));
+        }
+        EXPECT_TRUE(same_row_bits(y, expected)) << c.format << " in parts";
+      }
+    }
+  }
+}
+
+// A chain that is cut and gone on with is the same chain.
+TEST(Bf16Gemm, ChainsMayBeCut) {
+  const int64_t n = 70, k = 100, cut = 46, m = 21;
+  const ArithmeticWeight w("f32", kArithmeticBf16, n, k);
+  const std::vector<float> x = uniform_numbers(m * k, 19);
+  std::vector<float> whole(static_cast<size_t>(m * n)), parts = whole;
+  std::vector<std::byte> space;
+  Gemm g = w.gemm(x, whole, m, space);
+  g.bias = nullptr;
+  gemm_parallel(g, nullptr);
+  g.c = parts.data();
+  g.b_chain = k;
+  g.k = cut;
+  gemm_parallel(g, nullptr);
+  g.accumulate = true;
+  g.a += cut;
+  g.b = static_cast<const std::byte*>(g.b) + kPanel * line_bytes(g, cut);
+  g.k = k - cut;
+  gemm_parallel(g, nullptr);
+  EXPECT_TRUE(same_row_bits(parts, whole));
+}
+
+TEST(Bf16Gemm, ReadsATransposedA) {
+  const int64_t n = 40, k = 531, m = 45;
+  const ArithmeticWeight w("f32", kArithmeticBf16, n, k);
+  const std::vector<float> x = uniform_numbers(m * k, 23);
+  std::vector<float> turned(x.size());
+  for (int64_t r = 0; r < m; ++r) {
+    for (int64_t i = 0; i < k; ++i) turned[i * m + r] = x[r * k + i];
+  }
+  std::vector<float> y(static_cast<size_t>(m * n), NAN);
+  std::vector<std::byte> space;
+  for_each_simd_target([&](const char* target) {
+    Gemm g = w.gemm(turned, y, m, space);
+    g.a_stride = 1, g.a_step = m;
+    ThreadPool pool(2);
+    gemm_parallel(g, &pool);
+    EXPECT_TRUE(same_row_bits(y, w.product(x, m))) << target;
+  });
+}
+
+TEST(ArithmeticGemm, PassesNotANumberOn) {
+  for (const ArithmeticCase& c : kCases) {
+    const int64_t n = 20, k = 64;
+    const ArithmeticWeight w(c.format, c.arithmetic, n, k);
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      std::vector<float> x = uniform_numbers(3 * k, 29);
+      const std::vector<float> healthy = w.product(x, 3);
+      x[k + 40] = bad;
+      for_each_simd_target([&](const char* target) {
+        const std::vector<float> y = w.product(x, 3);
+        for (int64_t j = 0; j < n; ++j) {
+          EXPECT_FALSE(std::isfinite(y[n + j])) << target << ' ' << c.format;
+          EXPECT_TRUE(std::isfinite(y[j]) && std::isfinite(y[2 * n + j])) << c.format;
+        }
+      });
+      const std::vector<float> zeros(static_cast<size_t>(k), 0.0f), y = w.product(zeros, 1);
+      EXPECT_TRUE(same_row_bits(y, w.bias)) << c.format;
+    }
+  }
+}
+
+TEST(ArithmeticPanels, UnpackGivesTheSameBytes) {
+  for (const ArithmeticCase& c : kCases) {
+    const ArithmeticWeight w(c.format, c.arithmetic, 37, 96);
+    if (!w.form.is_exact()) continue;
+    std::vector<std::byte> back(w.plain.size());
+    unpack(w.form, w.packed.data(), w.n, w.k, back.data(), nullptr);
+    EXPECT_EQ(back, w.plain) << c.format;
+    if (!w.format.is_blocks()) continue;
+    std::vector<float> row(static_cast<size_t>(w.k));
+    packed_row(w.form, w.packed.data(), w.k, 36, row.data());
+    EXPECT_TRUE(same_row_bits(row, {w.numbers.begin() + 36 * w.k, w.numbers.begin() + 37 * w.k}));
+  }
+}
+
+TEST(ArithmeticPanels, OtherFormatsKeepTheirs) {
+  EXPECT_EQ(panel_form(kArithmeticInt8, DType::f32, nullptr, 64, false).layout,
+            PanelLayout::elements);
+  EXPECT_EQ(panel_form(kArithmeticInt8, DType::i8, nullptr, 64, true).layout,
+            PanelLayout::elements);
+  EXPECT_EQ(panel_form(kArithmeticInt8, DType::i8, nullptr, 200'000, false).layout,
+            PanelLayout::elements);
+  EXPECT_EQ(panel_form(kArithmeticBf16, DType::u8, &weight_format("q8_0"), 64, false).layout,
+            PanelLayout::elements);
+  EXPECT_EQ(panel_form(kArithmeticBf16, DType::f32, nullptr, 64, true).layout, PanelLayout::pairs);
+}
+
+} // namespace
+} // namespace dllm::cpu

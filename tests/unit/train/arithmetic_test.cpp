@@ -1,0 +1,53 @@
+// Training with the engine's option arithmetic.
+
+#include "tiny.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace dllm::train {
+namespace {
+
+std::unique_ptr<Trainer> trainer_in(const char* arithmetic, int64_t threads) {
+  return std::make_unique<Trainer>(tiny_model(tiny_engine(threads, "own", arithmetic)),
+                                   noise::make_objective("mdlm"), trainer_options({{"lr", 5e-3}}));
+}
+
+TEST(TrainingInBf16, LearnsATinyText) {
+  auto trainer = trainer_in("bf16", 1);
+  TextSource source, held;
+  held.seek(1000);
+  const double before = trainer->eval(held, 8);
+  trainer->run(source, 150);
+  held.seek(1000);
+  const double after = trainer->eval(held, 8);
+  EXPECT_LT(after, 0.6 * before) << "from " << before;
+}
+
+TEST(TrainingInBf16, FollowsF32OnAnyThreads) {
+  const auto trained = [](const char* arithmetic, int64_t threads) {
+    auto trainer = trainer_in(arithmetic, threads);
+    TextSource source;
+    trainer->run(source, 4);
+    return std::pair{weights_of(*trainer), trainer->metric("loss")};
+  };
+  const auto rounded = trained("bf16", 1), exact = trained("f32", 1);
+  EXPECT_EQ(rounded.first, trained("bf16", 2).first);
+  EXPECT_NE(rounded.first, exact.first);
+  EXPECT_NEAR(rounded.second, exact.second, 0.02 * exact.second);
+}
+
+// The base is f32, so nothing is multiplied in int8: the bits are those of f32.
+TEST(TrainingInInt8, FallsBackToF32) {
+  const auto trained = [](const char* arithmetic) {
+    auto trainer = trainer_in(arithmetic, 1);
+    TextSource source;
+    trainer->run(source, 3);
+    return weights_of(*trainer);
+  };
+  EXPECT_EQ(trained("int8"), trained("f32"));
+}
+
+} // namespace
+} // namespace dllm::train
