@@ -22,17 +22,29 @@ const BenchPreset& preset_named(const std::string& name) {
                      "there are " + listed(names) + "; --model takes a folder or a config.json");
 }
 
+// An option of this command that is a key of a kind: its errors name the option.
+void set_key(Context& context, const std::string& kind, const char* key, const std::string& name) {
+  try {
+    call([&](dllm_error* err) {
+      return dllm_options_set_str(context.options(kind), key, context.text(name).c_str(), err);
+    });
+  } catch (const Failure& failure) {
+    throw UsageFailure("--" + name + ": " + failure.what(), failure.hint());
+  }
+}
+
+ModelJson engine_options(const Context& context) {
+  return ModelJson::parse(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_options_to_json(context.options("engine"), out, err);
+  }));
+}
+
 // --arithmetic is the engine's option of that name. An engine without it computes in f32.
 void choose_arithmetic(Context& context) {
   if (!context.has("arithmetic")) return;
-  const auto known = ModelJson::parse(text([&](dllm_buffer* out, dllm_error* err) {
-    return dllm_options_to_json(context.options("engine"), out, err);
-  }));
-  const std::string wanted = context.text("arithmetic");
-  if (wanted == "f32" && !known.contains("arithmetic")) return;
-  call([&](dllm_error* err) {
-    return dllm_options_set_str(context.options("engine"), "arithmetic", wanted.c_str(), err);
-  });
+  if (context.text("arithmetic") == "f32" && !engine_options(context).contains("arithmetic"))
+    return;
+  set_key(context, "engine", "arithmetic", "arithmetic");
 }
 
 // A shape without a mask token gets its last one: decoding and training need one.
@@ -103,12 +115,7 @@ BenchSubject open_subject(Context& context) {
   }
   subject.random_weights = !config.empty();
   choose_arithmetic(context);
-  if (context.has("format")) {
-    call([&](dllm_error* err) {
-      return dllm_options_set_str(context.options("model"), "dtype", context.text("format").c_str(),
-                                  err);
-    });
-  }
+  if (context.has("format")) set_key(context, "model", "dtype", "format");
   subject.engine = open_engine(context);
   subject.weights = subject.random_weights ? new_weights(context, subject.engine.get(), config)
                                            : open_model(context, subject.engine.get(), path);
@@ -125,10 +132,7 @@ BenchSubject open_subject(Context& context) {
   subject.threads = engine.value("threads", int64_t{1});
   subject.simd = engine.value("simd", "");
   subject.is_cpu = engine.value("kind", "") == "cpu";
-  const auto options = ModelJson::parse(text([&](dllm_buffer* out, dllm_error* err) {
-    return dllm_options_to_json(context.options("engine"), out, err);
-  }));
-  subject.arithmetic = options.value("arithmetic", "f32");
+  subject.arithmetic = engine_options(context).value("arithmetic", "f32");
   return subject;
 }
 
