@@ -61,7 +61,7 @@ class Talker:
 
     def __init__(self, name, python, script, arguments, package):
         self.name, self.process, self.memory = name, None, 0
-        self.command = " ".join(["python3", os.path.relpath(script, ROOT), *map(str, arguments)])
+        self.command = " ".join(["python3", os.path.relpath(script, ROOT), *map(str, arguments)]).replace(f"{ROOT}/", "")
         if subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode:
             raise Absent(f"{python} has no {package}")
         self.process = subprocess.Popen([python, str(script), *map(str, arguments)], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
