@@ -62,7 +62,7 @@ cells = table.measure("C0", options)
 text = table.table_text([cells, table.memory_row(cells)], options, 3.0)
 ok("| C0 |" in text and "2.00 s (dllm, arithmetic f32)" in text and "absent: build it" in text and "50 %" in text, "a row whose peer is absent")
 ok("| T3 |" in text and "5 MB" in text and "**busy**" in text, "memory, and that the machine was busy")
-table.PAGE = SCRATCH / "page.md"
+table.PAGE = SCRATCH / "page"
 table.PAGE.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
 table.write("new")
 ok(table.PAGE.read_text() == f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n", "--write replaces what stands between the markers")
