@@ -114,6 +114,7 @@ struct Parsed {
 Parsed parse(const Command& command, int argc, char** argv); // throws UsageFailure
 
 // One function per command, each in its file of commands/; the table is in main.cpp.
+Command bench_command();
 Command chat_command();
 Command compile_command();
 Command devices_command();

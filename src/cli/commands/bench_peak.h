@@ -1,0 +1,27 @@
+#pragma once
+// The arithmetic that this chip does at best: a loop of multiply-adds in registers, on every thread.
+
+#include <cstdint>
+#include <string>
+
+namespace dllm::cli {
+
+class PeakLoop {
+public:
+  // arithmetic: f32, bf16 or int8. Without instructions for it, the best loop of f32.
+  PeakLoop(const std::string& arithmetic, int64_t threads);
+
+  // Operations per second of all threads together, over about `seconds`; a multiply-add counts as 2.
+  double measure(double seconds) const;
+  // What is multiplied: "avx512 f32", "avx512 bf16", "avx512 int8", "avx2 f32", "neon f32", "plain f32".
+  const std::string& name() const { return name_; }
+
+private:
+  using Loop = double (*)(int64_t rounds, float start); // returns a sum that depends on all results
+  Loop loop_;
+  double operations_; // of one round
+  std::string name_;
+  int64_t threads_;
+};
+
+} // namespace dllm::cli
