@@ -76,10 +76,11 @@ void run(const ShapeOfRun& shape, int64_t turns, int threads) {
   }
   std::sort(shares.begin(), shares.end());
   print_machine(threads);
-  std::printf("%s: %.1fM parameters, batch %ld x %ld, mfu %.2f, memory %.0f MB\n", shape.name,
-              static_cast<double>(model->params().parameter_count()) / 1e6,
+  std::printf("%s: %.1fM parameters, batch %ld x %ld, mfu %.2f, memory %.0f MB, at most %.0f MB\n",
+              shape.name, static_cast<double>(model->params().parameter_count()) / 1e6,
               static_cast<long>(shape.batch), static_cast<long>(shape.length),
-              shares[shares.size() / 2], trainer.metric("memory") / 1e6);
+              shares[shares.size() / 2], trainer.metric("memory") / 1e6,
+              static_cast<double>(engine->i64("memory_peak")) / 1e6);
   times.print(shape.name, static_cast<double>(shape.batch * shape.length));
 }
 
@@ -89,7 +90,9 @@ int main(int argc, char** argv) {
   const std::string wanted = argc > 1 ? argv[1] : "quickstart";
   const int64_t turns = argc > 2 ? std::max(1L, std::atol(argv[2])) : 5;
   const int threads = argc > 3 ? std::max(1, std::atoi(argv[3])) : 2;
-  for (const ShapeOfRun& shape : kShapes) {
+  for (ShapeOfRun shape : kShapes) {
+    if (argc > 4) shape.batch = std::max(1L, std::atol(argv[4]));
+    if (argc > 5) shape.length = std::max(1L, std::atol(argv[5]));
     if (wanted == shape.name || wanted == "all") run(shape, turns, threads);
   }
   return 0;

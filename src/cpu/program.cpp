@@ -22,7 +22,7 @@ std::shared_ptr<const graph::Graph> lower(const graph::Graph& source) {
     if (find_kernel(op->name) != nullptr || op->decompose == nullptr) kept.emplace_back(op->name);
   }
   const std::shared_ptr<graph::Graph> plain = graph::decompose(source, kept);
-  return graph::simplify(*plain);
+  return graph::join_loss_gradients(graph::simplify(*plain));
 }
 
 Frame plan_source(const graph::Graph& source, int threads, const graph::Placement& place,

@@ -19,6 +19,9 @@ merge_common_nodes(const Graph& graph); // common subexpressions, bodies include
 std::shared_ptr<Graph>
 fold_constants(const Graph& graph); // small integer and float arithmetic on literals
 std::shared_ptr<Graph> simplify(const Graph& graph); // the three, in a fixed order
+// linear_cross_entropy and its gradient as one operation, where the weight of a row does not depend on the loss. Nodes of
+// the outermost graph alone.
+std::shared_ptr<Graph> join_loss_gradients(std::shared_ptr<Graph> graph);
 // Every fused op replaced by its definition; `except` names ops to leave alone.
 std::shared_ptr<Graph> decompose(const Graph& graph, std::span<const std::string> except = {});
 // A node's definition in other operations, as OpDef::decompose; null leaves the node alone.

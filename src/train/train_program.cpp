@@ -2,8 +2,11 @@
 
 #include "base/error.h"
 #include "graph/engine.h"
+#include "graph/passes.h"
 #include "noise/token_ce.h"
 #include "runtime/programs.h"
+
+#include <algorithm>
 
 namespace dllm::train {
 namespace {
@@ -72,12 +75,15 @@ TrainProgram::TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batc
       donated_params_.push_back(inputs_[i].index);
   }
   if (const Tensor* rows = feed.find(noise::kHeadRows)) {
-    // The head multiplies once forward, once again for the gradients, which take two products.
+    // The head multiplies once forward, once again for the gradients, which take two products; an engine may do with
+    // less.
     constexpr double kHeadProducts = 4;
     const model::ModelConfig& config = spec.model->config();
     head_rows_ = static_cast<double>(rows->count());
+    const double saved = graph::count_flops(program_->graph()) - program_->plan().flops;
     head_flops_per_row_ =
-        kHeadProducts * 2.0 * static_cast<double>(config.vocab_size * config.hidden_size);
+        kHeadProducts * 2.0 * static_cast<double>(config.vocab_size * config.hidden_size) -
+        saved / std::max(head_rows_, 1.0);
   }
 }
 

@@ -1,38 +1,14 @@
 // Cross entropy of a head, and its gradient; the logits are never whole.
 
 #include "cpu/kernel.h"
+#include "cpu/kernels/loss_rows.h"
 #include "cpu/kernels/rows/rows.h"
 #include "cpu/kernels/weight.h"
 
-#include <vector>
+#include <algorithm>
 
 namespace dllm::cpu {
 namespace {
-
-// The rows of a cross entropy that count: row < count and 0 <= target < vocab. Only they are
-// gathered and computed.
-
-struct LossRows {
-  std::vector<int32_t> rows;    // indices in x, ascending
-  std::vector<int32_t> targets; // of those rows
-
-  LossRows(const int32_t* targets_in, int64_t count, int64_t vocab) {
-    for (int64_t row = 0; row < count; ++row) {
-      if (targets_in[row] < 0 || targets_in[row] >= vocab) continue;
-      rows.push_back(static_cast<int32_t>(row));
-      targets.push_back(targets_in[row]);
-    }
-  }
-  int64_t size() const { return static_cast<int64_t>(rows.size()); }
-
-  // to (size, n) = the rows of x (capacity, n).
-  void gather(const float* x, int64_t n, float* to, const Workers& pool) const {
-    split(pool, size(), grain_of(n), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        std::copy_n(x + rows[static_cast<size_t>(i)] * n, n, to + i * n);
-    });
-  }
-};
 
 // x, weight, [bias], [scale], targets, [count] -> nll f32(capacity), lse f32(capacity). The
 // vocabulary streams by in blocks; each row keeps its running maximum and sum.
@@ -88,65 +64,6 @@ Kernel make_linear_cross_entropy(const CompileInfo& info) {
   return kernel;
 }
 
-// Everything the blocks share; pointers are valid during one run.
-struct LossGrad {
-  const KernelCall& call;
-  const LossRows& active;
-  int64_t in;
-  const float* lse;
-  const float* dnll;
-  const float* scale; // or null
-  float softcap;      // 0: none
-
-  // z (rows, width) logits -> gradients of the logits: (softmax - onehot(target)) * dnll, of the
-  // logits before the cap where there is one
-  void logit_grads(float* z, int64_t begin, int64_t width) const {
-    const Rows& math = rows();
-    split(call.pool, active.size(), grain_of(width), [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) {
-        const size_t at = static_cast<size_t>(i);
-        const int32_t row = active.rows[at];
-        float* g = z + i * width;
-        const int64_t target = active.targets[at] - begin;
-        for (int64_t j = 0; j < width; j += kSlopes) {
-          const int64_t count = std::min(kSlopes, width - j);
-          float slopes[kSlopes];
-          if (softcap > 0) cap_slopes(g + j, count, slopes);
-          math.exp_sum(g + j, 1.0f, lse[row], count, g + j);
-          if (target >= j && target < j + count) g[target] -= 1.0f;
-          math.scale(dnll[row], count, g + j);
-          for (int64_t s = 0; softcap > 0 && s < count; ++s) g[j + s] *= slopes[s];
-        }
-      }
-    });
-  }
-
-  static constexpr int64_t kSlopes = 512;
-  // d capped / d logit = 1 - (capped / softcap)^2
-  void cap_slopes(const float* capped, int64_t count, float* slopes) const {
-    for (int64_t j = 0; j < count; ++j) {
-      const float t = capped[j] / softcap;
-      slopes[j] = 1.0f - t * t;
-    }
-  }
-
-  // dbias = sum over rows, in order.
-  void add_bias(const float* g, int64_t width, float* dbias) const {
-    const Rows& math = rows();
-    std::fill_n(dbias, width, 0.0f);
-    split(call.pool, width, grain_of(active.size()), [&](int64_t first, int64_t last) {
-      for (int64_t i = 0; i < active.size(); ++i)
-        math.add_to(g + i * width + first, last - first, dbias + first);
-    });
-  }
-
-  void apply_scale(float* g, int64_t begin, int64_t width) const {
-    for (int64_t i = 0; i < active.size(); ++i) {
-      for (int64_t j = 0; j < width; ++j) g[i * width + j] *= scale[begin + j];
-    }
-  }
-};
-
 // x, weight, [bias], [scale], targets, [count], lse, dnll -> dx, [dweight], [dbias]. Logits are
 // computed again, block by block of the vocabulary: dx is one chain over the vocabulary, dweight
 // one chain over the rows.
@@ -193,7 +110,6 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
     }
     const LossGrad loss{call,
                         active,
-                        in,
                         call.inputs[lse_input].in<float>(),
                         call.inputs[lse_input + 1].in<float>(),
                         head.scale(call),
@@ -218,9 +134,9 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
     for (int64_t begin = 0; begin < vocab; begin += block) {
       const int64_t width = std::min(block, vocab - begin);
       head.logits(call, panels, x, active.size(), begin, begin + width, z, width);
-      loss.logit_grads(z, begin, width);
-      if (want_bias) loss.add_bias(z, width, dbias + begin);
-      if (loss.scale != nullptr) loss.apply_scale(z, begin, width);
+      loss.logit_grads(z, width, 0, active.size(), begin, width);
+      if (want_bias) loss.add_bias(z, width, active.size(), width, false, dbias + begin);
+      if (loss.scale != nullptr) loss.apply_scale(z, width, active.size(), begin, width);
       to_input.a = z;
       to_input.a_stride = width;
       to_input.b = transposed_panels + kPanel * line_bytes(to_input, begin);

@@ -13,6 +13,7 @@ KernelList attention_grad_kernels();
 KernelList binary_kernels();
 KernelList collective_kernels();
 KernelList convert_kernels();
+KernelList cross_entropy_with_grad_kernels();
 KernelList expert_linear_kernels();
 KernelList gated_activation_kernels();
 KernelList generate_kernels();
@@ -32,25 +33,16 @@ KernelList unary_kernels();
 namespace {
 
 constexpr KernelList (*kLists[])() = {
-    attention_kernels,
-    attention_grad_kernels,
-    binary_kernels,
-    collective_kernels,
-    convert_kernels,
-    expert_linear_kernels,
-    gated_activation_kernels,
-    generate_kernels,
-    index_kernels,
-    linear_kernels,
-    linear_cross_entropy_kernels,
-    movement_kernels,
-    norm_kernels,
-    optimizer_kernels,
-    order_kernels,
-    reduce_kernels,
-    rope_kernels,
-    select_kernels,
-    token_statistics_kernels,
+    attention_kernels,     attention_grad_kernels,
+    binary_kernels,        collective_kernels,
+    convert_kernels,       cross_entropy_with_grad_kernels,
+    expert_linear_kernels, gated_activation_kernels,
+    generate_kernels,      index_kernels,
+    linear_kernels,        linear_cross_entropy_kernels,
+    movement_kernels,      norm_kernels,
+    optimizer_kernels,     order_kernels,
+    reduce_kernels,        rope_kernels,
+    select_kernels,        token_statistics_kernels,
     unary_kernels,
 };
 

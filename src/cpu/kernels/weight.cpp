@@ -89,7 +89,13 @@ const float* Head::scale(const KernelCall& call) const {
 
 void Head::logits(const KernelCall& call, const std::byte* panels, const float* x, int64_t rows,
                   int64_t begin, int64_t end, float* to, int64_t to_stride) const {
-  Gemm gemm = weight_.product(panels + begin / kPanel * weight_.panel_bytes());
+  block_logits(call, panels + begin / kPanel * panel_bytes(), x, rows, begin, end, to, to_stride);
+}
+
+void Head::block_logits(const KernelCall& call, const std::byte* block, const float* x,
+                        int64_t rows, int64_t begin, int64_t end, float* to,
+                        int64_t to_stride) const {
+  Gemm gemm = weight_.product(block);
   gemm.a = x;
   gemm.a_stride = in();
   gemm.rounded = weight_.rounded(call);

@@ -72,6 +72,10 @@ public:
   // multiple of 16.
   void logits(const KernelCall& call, const std::byte* panels, const float* x, int64_t rows,
               int64_t begin, int64_t end, float* to, int64_t to_stride) const;
+  // The same with the panels of these ids alone.
+  void block_logits(const KernelCall& call, const std::byte* block, const float* x, int64_t rows,
+                    int64_t begin, int64_t end, float* to, int64_t to_stride) const;
+  int64_t panel_bytes() const { return weight_.panel_bytes(); }
 
 private:
   WeightOperand weight_;

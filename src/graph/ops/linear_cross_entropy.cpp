@@ -15,20 +15,23 @@ struct Operands {
   int targets, count, lse, dnll, size;
 };
 
-Operands operands(const Attributes& attributes, bool gradient) {
+// Operands of the loss, of its gradient, or of both together.
+enum class Part { loss, gradient, both };
+
+Operands operands(const Attributes& attributes, Part part) {
   OperandOrder order(2);
   Operands at{};
   at.head = head_operands(attributes, order);
   at.targets = order.take();
   at.count = order.take(attributes.flag("has_count"));
-  at.lse = order.take(gradient);
-  at.dnll = order.take(gradient);
+  at.lse = order.take(part == Part::gradient);
+  at.dnll = order.take(part != Part::loss);
   at.size = order.count();
   return at;
 }
 
-Operands expect_operands(const OpCall& call, bool gradient) {
-  const Operands at = operands(call.attributes, gradient);
+Operands expect_operands(const OpCall& call, Part part) {
+  const Operands at = operands(call.attributes, part);
   expect_inputs(call, static_cast<size_t>(at.size));
   expect_head(call, at.head);
   const Shape rows{call.inputs[0].shape.dim(0)};
@@ -40,13 +43,12 @@ Operands expect_operands(const OpCall& call, bool gradient) {
 }
 
 Types types(const OpCall& call) {
-  expect_operands(call, false);
+  expect_operands(call, Part::loss);
   const ValueType row{Shape{call.inputs[0].shape.dim(0)}, DType::f32, {}};
   return {row, row};
 }
 
-Types grad_types(const OpCall& call) {
-  const Operands at = expect_operands(call, true);
+Types types_of_gradients(const OpCall& call, const Operands& at) {
   const ValueType& weight = call.inputs[1];
   Types results{call.inputs[0]};
   if (call.attributes.flag("want_weight")) results.push_back({weight.shape, DType::f32, {}});
@@ -54,6 +56,18 @@ Types grad_types(const OpCall& call) {
     if (at.head.bias < 0) fail_op(call, "there is no bias to have a gradient");
     results.push_back({Shape{weight.shape.dim(0)}, DType::f32, {}});
   }
+  return results;
+}
+
+Types grad_types(const OpCall& call) {
+  return types_of_gradients(call, expect_operands(call, Part::gradient));
+}
+
+Types both_types(const OpCall& call) {
+  const Operands at = expect_operands(call, Part::both);
+  const ValueType row{Shape{call.inputs[0].shape.dim(0)}, DType::f32, {}};
+  Types results{row, row};
+  for (ValueType& type : types_of_gradients(call, at)) results.push_back(std::move(type));
   return results;
 }
 
@@ -98,7 +112,7 @@ void add_gradient_of_lse(const VjpCall& call, const Operands& at, std::vector<Va
 }
 
 std::vector<Value> vjp(const VjpCall& call) {
-  const Operands at = operands(call.node.attributes, false);
+  const Operands at = operands(call.node.attributes, Part::loss);
   const Value weight = call.inputs[1];
   const bool of_lse = call.grads[1].defined();
   if (call.wanted[1]) expect_trainable("linear_cross_entropy", weight);
@@ -136,7 +150,7 @@ Rows rows_of(Graph& graph, const Operands& at, std::span<const Value> inputs) {
 }
 
 std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
-  const Rows at = rows_of(graph, operands(node.attributes, false), inputs);
+  const Rows at = rows_of(graph, operands(node.attributes, Part::loss), inputs);
   const Value lse = log_sum_exp(at.logits);
   const Value none = full_like(lse, 0);
   const Value hit = reshape(take_along(at.logits, at.target, 1), lse.shape());
@@ -145,7 +159,7 @@ std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> 
 
 // d logits = (softmax - onehot) dnll, times 1 - (logit / softcap)^2 where logits are capped
 std::vector<Value> grad_plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
-  const Operands where = operands(node.attributes, true);
+  const Operands where = operands(node.attributes, Part::gradient);
   const Rows at = rows_of(graph, where, inputs);
   const int64_t rows = at.logits.dim(0);
   const Value x = inputs[0], column = reshape(at.counts, Shape{rows, 1});
@@ -168,9 +182,25 @@ std::vector<Value> grad_plain(Graph& graph, const Node& node, std::span<const Va
   return results;
 }
 
+// The loss, then its gradient.
+std::vector<Value> both_plain(Graph&, const Node& node, std::span<const Value> inputs) {
+  const Attributes& all = node.attributes;
+  Attributes loss{{"has_bias", all.flag("has_bias")},
+                  {"has_scale", all.flag("has_scale")},
+                  {"has_count", all.flag("has_count")},
+                  {"softcap", all.number("softcap")}};
+  std::vector<Value> operands(inputs.begin(), inputs.end() - 1);
+  std::vector<Value> results = apply_all("linear_cross_entropy", operands, std::move(loss));
+  operands.push_back(results[1]);
+  operands.push_back(inputs.back());
+  for (Value grad : apply_all("linear_cross_entropy_grad", operands, all)) results.push_back(grad);
+  return results;
+}
+
 constexpr OpDef kOps[] = {
     {.name = "linear_cross_entropy", .infer = types, .vjp = vjp, .decompose = plain},
     {.name = "linear_cross_entropy_grad", .infer = grad_types, .decompose = grad_plain},
+    {.name = "linear_cross_entropy_with_grad", .infer = both_types, .decompose = both_plain},
 };
 
 } // namespace

@@ -1,7 +1,7 @@
 // The gradient of scan. The body is copied and extended by its own gradient; the added nodes become
 // the body of a scan in the other direction. What they need of the forward body is kept as extra
 // per-step results of the forward scan, or with remat only the carries are, and the backward body
-// computes the rest again.
+// computes the rest again. What is cheap to compute is never kept where its operands are.
 
 #include "graph/ops/scan.h"
 
@@ -9,6 +9,8 @@
 #include "graph/ops/build.h"
 #include "graph/passes.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 
 namespace dllm::graph::ops {
@@ -25,6 +27,57 @@ bool is_repeated(const Graph& graph, const Node& node) {
   }
   const auto size = [&](int32_t id) { return dtype_size(graph.type(id).dtype); };
   return name == "convert" && size(node.inputs[0]) < size(node.outputs[0]);
+}
+
+// Operations that cost a pass over memory and no more: elementwise ones, norms and moves. Computed again they give the
+// same bits.
+bool is_cheap(const Node& node) {
+  constexpr std::string_view kCheap[] = {"absolute",
+                                         "add",
+                                         "clamp",
+                                         "concat",
+                                         "convert",
+                                         "cos",
+                                         "divide",
+                                         "equal",
+                                         "erf",
+                                         "exp",
+                                         "expm1",
+                                         "floor",
+                                         "gated_activation",
+                                         "greater",
+                                         "greater_equal",
+                                         "is_finite",
+                                         "layer_norm",
+                                         "less",
+                                         "less_equal",
+                                         "log",
+                                         "log1p",
+                                         "logical_and",
+                                         "logical_not",
+                                         "logical_or",
+                                         "logistic",
+                                         "maximum",
+                                         "minimum",
+                                         "multiply",
+                                         "negate",
+                                         "not_equal",
+                                         "pad",
+                                         "reverse",
+                                         "rms_norm",
+                                         "rope",
+                                         "round",
+                                         "rsqrt",
+                                         "select",
+                                         "sign",
+                                         "sin",
+                                         "slice",
+                                         "sqrt",
+                                         "subtract",
+                                         "tanh",
+                                         "transpose"};
+  const std::string_view name = node.op->name;
+  return std::find(std::begin(kCheap), std::end(kCheap), name) != std::end(kCheap);
 }
 
 // The name, with as many primes as it takes to be new.
@@ -87,8 +140,18 @@ private:
     }
   }
 
-  // Decides which nodes run in the backward body and which values reach it from outside.
+  // Decides which nodes run in the backward body and which values reach it from outside: first every value of the
+  // forward body that is read is kept, then fewer bytes are, as long as that costs cheap operations alone.
   void collect() {
+    again_.assign(static_cast<size_t>(work_.value_count()), false);
+    do collect_needed();
+    while (!plan_.remat && keep_less());
+  }
+
+  void collect_needed() {
+    residuals_.clear();
+    layers_.clear();
+    consts_.clear();
     std::vector<int32_t> roots;
     for (Value grad : grads_) {
       if (grad.defined()) roots.push_back(grad.id);
@@ -112,7 +175,7 @@ private:
       need_input(id);
     } else if (static_cast<size_t>(producer) < forward_nodes_) {
       const Node& node = work_.nodes()[static_cast<size_t>(producer)];
-      if (plan_.remat || is_repeated(work_, node)) {
+      if (plan_.remat || again_[static_cast<size_t>(id)] || is_repeated(work_, node)) {
         runs_[static_cast<size_t>(producer)] = true;
         for (int32_t operand : node.inputs) need(operand);
       } else {
@@ -130,6 +193,57 @@ private:
         (plan_.is_per_layer(i) ? layers_ : consts_).push_back({id, call_.inputs[i]});
       }
     }
+  }
+
+  int64_t bytes_of(int32_t id) const {
+    const ValueType& type = work_.type(id);
+    return type.shape.count() * dtype_size(type.dtype);
+  }
+  bool is_kept(int32_t id) const {
+    return std::any_of(residuals_.begin(), residuals_.end(),
+                       [&](const Passed& kept) { return kept.work == id; });
+  }
+
+  // Bytes to keep in addition where the value is computed again of what is kept; `path`: the cheap values on the way.
+  int64_t cost_again(int32_t id, std::vector<int32_t>& path) const {
+    int64_t cost = 0;
+    path.push_back(id);
+    for (int32_t operand : work_.nodes()[static_cast<size_t>(work_.producer(id))].inputs) {
+      if (std::find(path.begin(), path.end(), operand) == path.end())
+        cost += cost_of_operand(operand, path);
+    }
+    return cost;
+  }
+  int64_t cost_of_operand(int32_t id, std::vector<int32_t>& path) const {
+    const int32_t producer = work_.producer(id);
+    if (producer < 0) {
+      const bool carried =
+          std::any_of(inputs_.begin(), inputs_.begin() + static_cast<std::ptrdiff_t>(plan_.carry),
+                      [&](Value input) { return input.id == id; });
+      return carried && !is_kept(id) ? bytes_of(id) : 0;
+    }
+    if (is_kept(id)) return 0;
+    const Node& node = work_.nodes()[static_cast<size_t>(producer)];
+    if (!is_cheap(node) && !is_repeated(work_, node)) return bytes_of(id);
+    std::vector<int32_t> longer = path;
+    const int64_t cost = cost_again(id, longer);
+    if (cost >= bytes_of(id) && !is_repeated(work_, node)) return bytes_of(id);
+    path = std::move(longer);
+    return cost;
+  }
+
+  // One residual less, or several smaller ones in its place. False: nothing is gained any more.
+  bool keep_less() {
+    for (const Passed& kept : residuals_) {
+      const int32_t producer = work_.producer(kept.work);
+      if (producer < 0 || !is_cheap(work_.nodes()[static_cast<size_t>(producer)])) continue;
+      if (kept_already(kept.work).defined()) continue;
+      std::vector<int32_t> path;
+      if (cost_again(kept.work, path) >= bytes_of(kept.work)) continue;
+      for (int32_t id : path) again_[static_cast<size_t>(id)] = true;
+      return true;
+    }
+    return false;
   }
 
   // Makes every residual a per-step result of the forward scan; one that is a result already is
@@ -204,8 +318,11 @@ private:
     for (size_t i = 0; i < layers_.size(); ++i) pass(cloner, layers_[i], i);
     for (size_t i = 0; i < residuals_.size(); ++i) pass(cloner, residuals_[i], i);
     for (size_t i = 0; i < consts_.size(); ++i) pass(cloner, consts_[i], i);
-    for (size_t n = 0; n < runs_.size(); ++n) {
-      if (runs_[n]) cloner.node(static_cast<int32_t>(n));
+    for (size_t n = forward_nodes_; n < runs_.size(); ++n) {
+      if (runs_[n]) add_node(cloner, static_cast<int32_t>(n));
+    }
+    for (Value grad : grads_) {
+      if (grad.defined()) add_producer(cloner, grad.id);
     }
     size_t next = 0;
     for (size_t i = 0; i < wrt_.size(); ++i) {
@@ -220,6 +337,16 @@ private:
     for (size_t i = 0; i < wrt_.size(); ++i) {
       if (is_stacked(i)) backward_->output(name_of("d:", i), cloner.at(grads_[i].id));
     }
+  }
+
+  // A node of the forward body is repeated just before the first one that reads it.
+  void add_node(Cloner& cloner, int32_t n) {
+    for (int32_t operand : work_.nodes()[static_cast<size_t>(n)].inputs)
+      add_producer(cloner, operand);
+    cloner.node(n);
+  }
+  void add_producer(Cloner& cloner, int32_t id) {
+    if (!cloner.has(id)) add_node(cloner, work_.producer(id));
   }
 
   // A const's gradient is a sum over the steps, in f32.
@@ -276,6 +403,7 @@ private:
   std::vector<Value> grads_;  // in work_, one per wrt_
   std::vector<bool> runs_;    // nodes of work_ the backward body has
   std::vector<bool> seen_;
+  std::vector<bool> again_; // values of the forward body that the backward body computes
   std::vector<Passed> carry_seeds_, stacked_seeds_, layers_, residuals_, consts_;
   std::shared_ptr<Graph> backward_;
 };

@@ -45,6 +45,8 @@ double node_flops(const Graph& graph, const Node& node) {
     // logits again, dx, and dweight where it is wanted
     return 2 * count(0) * last(1, 0) * (node.attributes.flag("want_weight") ? 3 : 2);
   }
+  if (name == "linear_cross_entropy_with_grad") // logits once, dx, dweight
+    return 2 * count(0) * last(1, 0) * (node.attributes.flag("want_weight") ? 3 : 2);
   if (name == "attention") return attention_pair(graph, node) * (last(0, 3) + last(2, 3));
   if (name == "attention_grad")
     return attention_pair(graph, node) * (3 * last(0, 3) + 2 * last(2, 3));

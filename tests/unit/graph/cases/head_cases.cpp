@@ -45,24 +45,28 @@ void add_head(Cases& c) {
           linear_cross_entropy_parts(x, weight, bias, scale, targets, count, form.softcap);
       return Values{made.nll, made.log_sum_exp};
     });
-    c.add("linear_cross_entropy_grad", form.label, [&](B& b) {
-      const Value x = b.fixed({6, 3});
-      const Value weight = form.weight == DType::f32 ? b.fixed({11, 3}) : weight_of(b);
-      const Value bias = form.bias ? b.fixed({11}) : Value{};
-      const Value scale = form.weight == DType::i8 ? b.fixed({11}, 0, 0.02) : Value{};
-      const Value targets = b.ints({6}, {0, 10, -1, 4, 11, 7}),
-                  count = form.count ? b.ints({}, {5}) : Value{};
-      const Value nll = linear_cross_entropy(x, weight, bias, scale, targets, count, form.softcap);
-      const Node node = b.graph().nodes()[static_cast<size_t>(b.graph().producer(nll.id))];
-      Values inputs;
-      for (int32_t id : node.inputs) inputs.push_back(b.graph().value(id));
-      inputs.push_back(b.graph().value(node.outputs[1]));
-      inputs.push_back(b.f({6}));
-      Attributes attributes = node.attributes;
-      attributes.set("want_weight", form.weight == DType::f32);
-      attributes.set("want_bias", form.bias);
-      return Cases::raw("linear_cross_entropy_grad", inputs, attributes);
-    });
+    for (const bool joined : {false, true}) {
+      const char* op = joined ? "linear_cross_entropy_with_grad" : "linear_cross_entropy_grad";
+      c.add(op, form.label, [&](B& b) {
+        const Value x = b.fixed({6, 3});
+        const Value weight = form.weight == DType::f32 ? b.fixed({11, 3}) : weight_of(b);
+        const Value bias = form.bias ? b.fixed({11}) : Value{};
+        const Value scale = form.weight == DType::i8 ? b.fixed({11}, 0, 0.02) : Value{};
+        const Value targets = b.ints({6}, {0, 10, -1, 4, 11, 7}),
+                    count = form.count ? b.ints({}, {5}) : Value{};
+        const Value nll =
+            linear_cross_entropy(x, weight, bias, scale, targets, count, form.softcap);
+        const Node node = b.graph().nodes()[static_cast<size_t>(b.graph().producer(nll.id))];
+        Values inputs;
+        for (int32_t id : node.inputs) inputs.push_back(b.graph().value(id));
+        if (!joined) inputs.push_back(b.graph().value(node.outputs[1]));
+        inputs.push_back(b.f({6}));
+        Attributes attributes = node.attributes;
+        attributes.set("want_weight", form.weight == DType::f32);
+        attributes.set("want_bias", form.bias);
+        return Cases::raw(op, inputs, attributes);
+      });
+    }
     c.add(
         "token_statistics", form.label,
         [&](B& b) {

@@ -1,0 +1,267 @@
+// Cross entropy of a head and its gradient in one pass: the logits of some rows at a time, over the whole vocabulary,
+// computed once. Three products in place of four, and the same bits.
+
+#include "cpu/kernel.h"
+#include "cpu/kernels/loss_rows.h"
+#include "cpu/kernels/rows/rows.h"
+#include "cpu/kernels/weight.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace dllm::cpu {
+namespace {
+
+constexpr int64_t kLogitFloats = int64_t{1}
+                                 << 25; // of all logits that are there at a time: 128 MiB
+constexpr int64_t kBlockFloats = int64_t{1} << 22; // of the packed part of a weight: 16 MiB
+constexpr int64_t kPieceFloats = 512;              // of OnlineSoftmax; block borders are multiples
+
+// The weight in both forms, a block of the vocabulary at a time. A trained one is packed block by block, as often as
+// there are chunks of rows: two packed copies of a head are more than the logits.
+class HeadBlocks {
+public:
+  HeadBlocks(const CompileInfo& info, ScratchLayout& layout)
+      : whole_(info.input(1).format != nullptr ||
+               (info.keeps_forms.size() > 1 && info.keeps_forms[1])),
+        head_(info, whole_ ? layout : unused_),
+        transposed_(info, 1, kPackedTransposed, whole_ ? layout : unused_),
+        dtype_(info.input(1).dtype) {
+    block_ = std::max<int64_t>(kPieceFloats, kBlockFloats / std::max<int64_t>(1, head_.in()) /
+                                                 kPieceFloats * kPieceFloats);
+    if (whole_) return;
+    const int64_t width = std::min(block_, head_.vocab());
+    scratch_ = layout.add(
+        std::max(packed_bytes(width, head_.in(), dtype_), packed_bytes(head_.in(), width, dtype_)));
+  }
+
+  const Head& head() const { return head_; }
+  int64_t block() const { return block_; }
+  FormSet wants() const { return whole_ ? head_.wants() | transposed_.wants() : FormSet{kPlain}; }
+
+  // Panels of a whole weight, made once per run: null for one that is packed in blocks.
+  struct Panels {
+    const std::byte* forward = nullptr;
+    const std::byte* transposed = nullptr;
+  };
+  Panels panels(const KernelCall& call) const {
+    if (!whole_) return {};
+    return {head_.panels(call), static_cast<const std::byte*>(transposed_.gemm(call).b)};
+  }
+
+  void logits(const KernelCall& call, const Panels& panels, const float* x, int64_t rows,
+              int64_t begin, int64_t width, float* z, int64_t stride) const {
+    if (whole_) {
+      head_.logits(call, panels.forward, x, rows, begin, begin + width, z + begin, stride);
+      return;
+    }
+    std::byte* block = call.scratch + scratch_;
+    pack(dtype_, rows_from(call, begin), head_.in(), width, head_.in(), block, call.pool);
+    head_.block_logits(call, block, x, rows, begin, begin + width, z + begin, stride);
+  }
+
+  // dx (+)= g w, over the ids of one block
+  void input_grad(const KernelCall& call, const Panels& panels, const float* g, int64_t stride,
+                  int64_t rows, int64_t begin, int64_t width, float* dx) const {
+    Gemm gemm = transposed_.product(panels.transposed);
+    if (whole_) {
+      gemm.b = panels.transposed + begin * kPanel * dtype_size(gemm.b_type);
+      gemm.b_chain = head_.vocab();
+    } else {
+      std::byte* block = call.scratch + scratch_;
+      pack_transposed(dtype_, rows_from(call, begin), head_.in(), head_.in(), width, block,
+                      call.pool);
+      gemm.b = block;
+    }
+    gemm.a = g;
+    gemm.a_stride = stride;
+    gemm.c = dx;
+    gemm.c_stride = head_.in();
+    gemm.m = rows;
+    gemm.k = width;
+    gemm.accumulate = begin > 0;
+    gemm_parallel(gemm, call.pool);
+  }
+
+private:
+  const std::byte* rows_from(const KernelCall& call, int64_t begin) const {
+    return call.inputs[1].data + begin * head_.in() * dtype_size(dtype_);
+  }
+
+  bool whole_;
+  ScratchLayout unused_;
+  Head head_;
+  WeightOperand transposed_;
+  DType dtype_;
+  int64_t block_ = 0;
+  int64_t scratch_ = -1;
+};
+
+// One run: rows in chunks; of a chunk all logits, the loss, then the gradients.
+struct LossPass {
+  const KernelCall& call;
+  const HeadBlocks& blocks;
+  const LossRows& active;
+  const HeadBlocks::Panels panels;
+  const LossGrad grads;
+  int64_t stride; // of a row of logits
+  float *x, *z, *dx;
+  std::byte* x_panels; // null: no gradient of the weight
+  float *nll, *lse, *dweight, *dbias;
+
+  template <class F> void each_block(F&& run) const {
+    const int64_t vocab = blocks.head().vocab();
+    for (int64_t begin = 0; begin < vocab; begin += blocks.block())
+      run(begin, std::min(blocks.block(), vocab - begin));
+  }
+
+  // The same pieces as a loss alone has: the same bits.
+  void row_loss(int64_t active_row, const float* logits) const {
+    const int64_t vocab = blocks.head().vocab();
+    OnlineSoftmax state;
+    float piece[kPieceFloats];
+    for (int64_t j = 0; j < vocab; j += kPieceFloats) {
+      const int64_t count = std::min(kPieceFloats, vocab - j);
+      std::copy_n(logits + j, count, piece);
+      state.add(piece, count);
+    }
+    const auto at = static_cast<size_t>(active_row);
+    const int32_t row = active.rows[at];
+    lse[row] = state.log_sum_exp();
+    nll[row] = lse[row] - logits[active.targets[at]];
+  }
+
+  void weight_grad(int64_t rows, int64_t begin, int64_t width, bool more) const {
+    const int64_t in = blocks.head().in();
+    Gemm gemm;
+    gemm.a = z + begin; // its transpose
+    gemm.a_stride = 1;
+    gemm.a_step = stride;
+    gemm.b = x_panels;
+    gemm.k = rows;
+    gemm.c = dweight + begin * in;
+    gemm.c_stride = gemm.n = in;
+    gemm.m = width;
+    gemm.accumulate = more;
+    gemm_parallel(gemm, call.pool);
+  }
+
+  void chunk(int64_t from, int64_t rows) const {
+    const int64_t in = blocks.head().in(), vocab = blocks.head().vocab();
+    active.gather(call.inputs[0].in<float>(), in, from, rows, x, call.pool);
+    if (x_panels != nullptr) pack_transposed(DType::f32, x, in, in, rows, x_panels, call.pool);
+    each_block([&](int64_t begin, int64_t width) {
+      blocks.logits(call, panels, x, rows, begin, width, z, stride);
+    });
+    split(call.pool, rows, grain_of(8 * vocab), [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        row_loss(from + i, z + i * stride);
+        grads.row_grads(z + i * stride, from + i, 0, vocab);
+      }
+    });
+    each_block([&](int64_t begin, int64_t width) {
+      const bool more = from > 0;
+      if (dbias != nullptr) grads.add_bias(z + begin, stride, rows, width, more, dbias + begin);
+      if (grads.scale != nullptr) grads.apply_scale(z + begin, stride, rows, begin, width);
+      blocks.input_grad(call, panels, z + begin, stride, rows, begin, width, dx);
+      if (x_panels != nullptr) weight_grad(rows, begin, width, more);
+    });
+    float* to = call.outputs[2].out<float>();
+    for (int64_t i = 0; i < rows; ++i)
+      std::copy_n(dx + i * in, in, to + active.rows[static_cast<size_t>(from + i)] * in);
+  }
+};
+
+// Most rows of a chunk.
+int64_t chunk_rows(int64_t capacity, int64_t stride) {
+  constexpr int64_t kFewest = 64;
+  const int64_t wanted = std::max(kFewest, kLogitFloats / std::max<int64_t>(stride, 1));
+  return std::max<int64_t>(1, std::min(capacity, wanted / kPanel * kPanel));
+}
+
+// x, weight, [bias], [scale], targets, [count], dnll -> nll, lse, dx, [dweight], [dbias]. dx is one chain over the
+// vocabulary, dweight one over the rows, as in linear_cross_entropy_grad.
+Kernel make_linear_cross_entropy_with_grad(const CompileInfo& info) {
+  const graph::Attributes& attributes = info.node.attributes;
+  ScratchLayout layout;
+  const HeadBlocks blocks(info, layout);
+  const Head& head = blocks.head();
+  const size_t targets_input = head.next_input();
+  const int count_input = attributes.flag("has_count") ? static_cast<int>(targets_input + 1) : -1;
+  const size_t dnll_input = targets_input + (count_input >= 0 ? 2 : 1);
+  const bool want_weight = attributes.flag("want_weight"), want_bias = attributes.flag("want_bias");
+  const int64_t capacity = head.capacity(), in = head.in(), vocab = head.vocab();
+  // Not a power of two: columns of the logits are read in the product for the weight.
+  const int64_t stride = (vocab + kPanel - 1) / kPanel * kPanel + kPanel;
+  const int64_t most = chunk_rows(capacity, stride);
+  const int64_t gathered = layout.add_floats(most * in);
+  const int64_t input_grads = layout.add_floats(most * in);
+  const int64_t logits = layout.add_floats(most * stride);
+  const int64_t x_panels = want_weight ? layout.add(packed_bytes(in, most, DType::f32)) : -1;
+
+  Kernel kernel;
+  kernel.scratch_bytes = layout.bytes();
+  kernel.wants.assign(info.node.inputs.size(), kPlain);
+  kernel.wants[1] = blocks.wants();
+  kernel.run = [=](const KernelCall& call) {
+    const LossRows active(call.inputs[targets_input].in<int32_t>(),
+                          rows_in_use(call, count_input, capacity), vocab);
+    const auto zero = [&](float* to, int64_t count) {
+      split(call.pool, count, grain_of(1),
+            [&](int64_t begin, int64_t end) { std::fill(to + begin, to + end, 0.0f); });
+    };
+    float* nll = call.outputs[0].out<float>();
+    float* lse = call.outputs[1].out<float>();
+    float* dweight = want_weight ? call.outputs[3].out<float>() : nullptr;
+    float* dbias = want_bias ? call.outputs[want_weight ? 4 : 3].out<float>() : nullptr;
+    zero(nll, capacity);
+    zero(lse, capacity);
+    zero(call.outputs[2].out<float>(), capacity * in);
+    if (active.size() == 0) {
+      if (want_weight) zero(dweight, vocab * in);
+      if (want_bias) zero(dbias, vocab);
+      return;
+    }
+    const auto floats = [&](int64_t offset) {
+      return reinterpret_cast<float*>(call.scratch + offset);
+    };
+    const LossGrad grads{call,
+                         active,
+                         lse,
+                         call.inputs[dnll_input].in<float>(),
+                         blocks.head().scale(call),
+                         blocks.head().softcap()};
+    const LossPass pass{call,
+                        blocks,
+                        active,
+                        blocks.panels(call),
+                        grads,
+                        stride,
+                        floats(gathered),
+                        floats(logits),
+                        floats(input_grads),
+                        want_weight ? call.scratch + x_panels : nullptr,
+                        nll,
+                        lse,
+                        dweight,
+                        dbias};
+    const int64_t chunks = (active.size() + most - 1) / most;
+    const int64_t rows =
+        std::min(most, ((active.size() + chunks - 1) / chunks + kPanel - 1) / kPanel * kPanel);
+    for (int64_t from = 0; from < active.size(); from += rows)
+      pass.chunk(from, std::min(rows, active.size() - from));
+  };
+  return kernel;
+}
+
+constexpr KernelEntry kCrossEntropyWithGradKernels[] = {
+    {"linear_cross_entropy_with_grad", make_linear_cross_entropy_with_grad},
+};
+
+} // namespace
+
+KernelList cross_entropy_with_grad_kernels() {
+  return kCrossEntropyWithGradKernels;
+}
+
+} // namespace dllm::cpu
