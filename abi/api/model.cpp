@@ -1,5 +1,6 @@
 #include "handles.h"
 
+#include "model/quantize.h"
 #include "model/save.h"
 
 #include <nlohmann/json.hpp>
@@ -47,6 +48,15 @@ dllm_status dllm_model_save(const dllm_model* model, const char* path, const dll
   return guard(err, [&] {
     const model::Model& object = *need(model, "model").object;
     model::save_model(object, need_text(path, "path"), options_of(opts, "save"), task_of(task));
+  });
+}
+
+dllm_status dllm_model_quantize(const char* path, const char* target, const dllm_options* opts,
+                                dllm_task* task, dllm_buffer* out, dllm_error* err) {
+  return guard(err, [&] {
+    need_out(out, "out");
+    fill_json(out, model::quantize_model(need_text(path, "path"), need_text(target, "target"),
+                                         options_of(opts, "quantize"), task_of(task)));
   });
 }
 

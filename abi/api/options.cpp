@@ -6,6 +6,7 @@
 #include "graph/engine.h"
 #include "model/model.h"
 #include "model/plan.h"
+#include "model/quantize.h"
 #include "noise/objective.h"
 #include "noise/schedule.h"
 #include "text/chat.h"
@@ -134,6 +135,7 @@ const std::vector<KindRow>& kinds() {
         {"lua", &lua_schema()},
         {"model", &model::model_schema()},
         {"plan", &model::plan_schema()},
+        {"quantize", &model::quantize_schema()},
         {"save", &model::save_schema()},
         {"sink", &train::sink_schema()},
         {"slot", &decode::request_schema()},

@@ -32,12 +32,14 @@ extern "C" {
  *   engine   not NULL
  *   path     not NULL, a folder with config.json and safetensors, a .gguf file, a checkpoint
  *            folder, or a run folder, which means its latest complete checkpoint
- *   opts     NULL: defaults; kind "model": dtype (auto keep f32 bf16 f16 int8 q8_0), attention,
- *            shift, mask_token, cache_dtype (auto f32 bf16), check (finite off). dtype is the weight
- *            format of matrices: keep stores every tensor in the format of the file (34 bytes for 32
- *            weights in q8_0, 2 bytes each in f16) when matrix products can read it, others as auto.
- *            Products compute in f32 and have the bits of the dequantized model. f16 and q8_0: only
- *            on the cpu engine; a matrix whose rows are not whole blocks (32 in q8_0) is f32
+ *   opts     NULL: defaults; kind "model": dtype (auto keep f32 bf16 f16 int8 q8_0 q4_0 q4_1 q5_0 q5_1
+ *            q4_k q5_k q6_k iq4_nl mxfp4), attention, shift, mask_token, cache_dtype (auto f32 bf16),
+ *            check (finite off). dtype is the weight format of matrices: keep stores every tensor in
+ *            the format of the file (34 bytes for 32 weights in q8_0, 144 for 256 in q4_k, 2 bytes each
+ *            in f16); layers of one matrix that differ in type, and q2_k, q3_k and iq4_xs, become q8_0.
+ *            Products compute in f32 and have the bits of the dequantized model. Formats of blocks and
+ *            f16: only on the cpu engine. A matrix whose rows are not whole blocks of 256 (q4_k, q5_k,
+ *            q6_k) is q8_0 where they are whole blocks of 32, else f32
  *   task     NULL, or checked every few milliseconds; progress in bytes
  *   out      not NULL
  *
@@ -114,6 +116,33 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
  */
 DLLM_API dllm_status dllm_model_save(const dllm_model *model, const char *path,
                                      const dllm_options *opts, dllm_task *task, dllm_error *err);
+
+/* Writes the weights of a model in another format: a GGUF file, or a folder of safetensors.
+ *
+ * Works tensor by tensor: no more than one is in memory. The result appears complete or not at all. Vectors and
+ * routers are f32; rows that are not whole blocks of 256 (q4_k, q5_k, q6_k) are q8_0 where they are whole blocks of 32,
+ * else f32. A GGUF file keeps its metadata; of a folder, the config and a byte-level BPE tokenizer are written as
+ * metadata.
+ *
+ *   path     not NULL, what dllm_model_load takes
+ *   target   not NULL, a path that ends in .gguf, or a folder to create (f32, bf16, f16)
+ *   opts     NULL: defaults; kind "quantize": format (q8_0 q4_k q6_k q4_0 f32 bf16 f16 int8 q4_1 q5_0 q5_1 q5_k
+ *            iq4_nl mxfp4), overwrite
+ *   task     NULL, or checked every few milliseconds; progress in bytes
+ *   out      not NULL, filled with a JSON object: format, tensors, bytes_before, bytes_after, kinds (list of name,
+ *            format, tensors, bytes_before, bytes_after, error, the largest |stored - wanted| over the largest
+ *            |wanted| of a block), notes (list of sentences)
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a damaged file; DLLM_ALREADY_EXISTS unless overwrite is 1;
+ *          DLLM_UNIMPLEMENTED for a family that GGUF has no architecture for, and for a format that the target
+ *          cannot hold (int8); DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_CANCELLED
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_model_quantize(const char *path, const char *target,
+                                         const dllm_options *opts, dllm_task *task,
+                                         dllm_buffer *out, dllm_error *err);
 
 /* Releases a model.
  *

@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "tensor/tensor.h"
+#include "tensor/weight_format.h"
 
 #include <cstdint>
 #include <map>
@@ -57,11 +58,14 @@ enum class GgmlType : uint32_t {
   q4_k = 12,
   q5_k = 13,
   q6_k = 14,
+  iq4_nl = 20,
+  iq4_xs = 23,
   i8 = 24,
   i32 = 26,
   i64 = 27,
   f64 = 28,
   bf16 = 30,
+  mxfp4 = 39,
 };
 
 struct GgmlTypeInfo {
@@ -76,6 +80,10 @@ const GgmlTypeInfo* ggml_type_info(uint32_t type);
 // Blocks of one type to f32. REQUIRES: count is a multiple of the block, src holds its bytes, the
 // type is readable.
 void dequantize_blocks(uint32_t type, const std::byte* src, float* dst, int64_t count);
+
+// The weight format that has the same bytes, and the inverse; null or empty when there is none.
+const WeightFormat* ggml_weight_format(uint32_t type);
+std::optional<uint32_t> ggml_type_of(const WeightFormat& format);
 
 struct GgufTensor {
   uint32_t type = 0;     // GgmlType, or a number we do not read
@@ -116,9 +124,9 @@ public:
   // threads.
   void dequantize(std::string_view name, std::span<float> dst, int64_t row_begin,
                   int64_t row_end) const;
-  // The bytes of a tensor as in the file. `to` holds end - begin of its tensor_info. The task is checked
-  // every MB.
-  void read_stored(std::string_view name, std::byte* to, const Task* task = nullptr) const;
+  // The bytes of rows [row_begin, row_end) as in the file. The task is checked every MB.
+  void read_stored(std::string_view name, std::byte* to, int64_t row_begin, int64_t row_end,
+                   const Task* task = nullptr) const;
   // F32, F16, BF16, F64 and integer types as they are (a view where aligned); quantized types as
   // f32.
   Tensor tensor(std::string_view name) const;

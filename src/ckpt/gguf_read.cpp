@@ -165,9 +165,11 @@ const GgufTensor& GgufFile::readable(std::string_view name) const {
   const GgufTensor& found = tensor_info(name);
   const GgmlTypeInfo* type = ggml_type_info(found.type);
   if (type == nullptr || !type->readable) {
-    fail_with_hint("dllm reads F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K",
-                   Code::unimplemented, "{}: tensor {} is stored as {}, which dllm does not read",
-                   name_, name, found.type_name);
+    fail_with_hint(
+        "dllm reads F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS "
+        "MXFP4",
+        Code::unimplemented, "{}: tensor {} is stored as {}, which dllm does not read", name_, name,
+        found.type_name);
   }
   return found;
 }
@@ -199,11 +201,21 @@ void GgufFile::dequantize(std::string_view name, std::span<float> dst, int64_t r
   }
 }
 
-void GgufFile::read_stored(std::string_view name, std::byte* to, const Task* task) const {
+void GgufFile::read_stored(std::string_view name, std::byte* to, int64_t row_begin, int64_t row_end,
+                           const Task* task) const {
   constexpr int64_t kChunk = int64_t{1} << 20;
   const GgufTensor& found = readable(name);
-  in_pieces(found.end - found.begin, kChunk, task, [&](int64_t begin, int64_t end) {
-    const Bytes part = content_->read(found.begin + begin, end - begin);
+  const GgmlTypeInfo& type = *ggml_type_info(found.type);
+  const int64_t row = found.shape.rank() > 0 ? found.shape.dim(-1) : 1;
+  const int64_t rows = row > 0 ? found.shape.count() / row : 0;
+  if (row_begin < 0 || row_end < row_begin || row_end > rows) {
+    fail(Code::out_of_range, "{}: rows {} to {} are not in tensor {} of {} rows", name_, row_begin,
+         row_end, name, rows);
+  }
+  const int64_t row_bytes = row / type.block * type.bytes;
+  const int64_t from = found.begin + row_begin * row_bytes;
+  in_pieces((row_end - row_begin) * row_bytes, kChunk, task, [&](int64_t begin, int64_t end) {
+    const Bytes part = content_->read(from + begin, end - begin);
     std::memcpy(to + begin, part.data(), static_cast<size_t>(end - begin));
   });
 }

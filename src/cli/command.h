@@ -122,6 +122,7 @@ Command generate_command();
 Command graph_command();
 Command infill_command();
 Command inspect_command();
+Command quantize_command();
 Command repl_command();
 Command replay_command();
 Command run_script_command();

@@ -177,7 +177,7 @@ struct ModelConfig {
 // expected), or unimplemented for a family or feature that is not there yet. file: for error texts.
 ModelConfig config_from_json(const Json& object, const std::string& file);
 ModelConfig config_from_text(std::string_view text, const std::string& file);
-// Architectures llama, qwen2, qwen3.
+// The architectures of the families' gguf_names.
 ModelConfig config_from_gguf(const ckpt::GgufFile& file);
 // The words of the family's config.json, plus "dllm".
 Json config_to_json(const ModelConfig& config);

@@ -4,11 +4,15 @@
 #include "ckpt/gguf.h"
 #include "model/config.h"
 #include "model/families/family.h"
+#include "model/gguf_names.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <utility>
+#include <vector>
 
 namespace dllm::model {
 namespace {
@@ -19,7 +23,7 @@ const Family& family_of_architecture(const std::string& name) {
       if (own != nullptr && name == own) return *family;
     }
   }
-  fail_with_hint("GGUF architectures: llama qwen2 qwen3", Code::unimplemented,
+  fail_with_hint("GGUF architectures: " + gguf_architectures(), Code::unimplemented,
                  "family {} is not supported yet", name.substr(0, 60));
 }
 
@@ -30,7 +34,17 @@ public:
       : file_(file), prefix_(std::move(prefix)) {}
 
   bool has(const char* key) const { return file_.has(prefix_ + key); }
-  int64_t integer(const char* key) const { return file_.integer(prefix_ + key); }
+  // A list has a number per layer: they must be equal.
+  int64_t integer(const char* key) const {
+    const std::string whole = prefix_ + key;
+    if (!file_.value(whole).is_array) return file_.integer(whole);
+    const std::vector<int64_t> list = file_.integers(whole);
+    if (list.empty() ||
+        std::adjacent_find(list.begin(), list.end(), std::not_equal_to<>()) != list.end())
+      fail(Code::unimplemented, "{}: {} differs between layers, which is not supported yet",
+           file_.name(), whole);
+    return list.front();
+  }
   void copy_integer(const char* key, const char* to) {
     if (has(key)) object[to] = integer(key);
   }
@@ -96,9 +110,101 @@ void translate_rope(const ckpt::GgufFile& file, Translation& from, int64_t head_
       scaling["original_max_position_embeddings"] =
           from.integer("rope.scaling.original_context_length");
     }
+    if (from.has("rope.scaling.yarn_beta_fast"))
+      scaling["beta_fast"] = from.number("rope.scaling.yarn_beta_fast");
+    if (from.has("rope.scaling.yarn_beta_slow"))
+      scaling["beta_slow"] = from.number("rope.scaling.yarn_beta_slow");
+    // The file's factor multiplies YaRN's own.
+    const double factor = scaling["factor"].get<double>();
+    if (from.has("rope.scaling.attn_factor") && from.number("rope.scaling.attn_factor") != 1)
+      scaling["attention_factor"] =
+          from.number("rope.scaling.attn_factor") * (factor > 1 ? 0.1 * std::log(factor) + 1 : 1);
     from.object["rope_scaling"] = scaling;
   }
   recognise_rope_divisors(file, from.object);
+}
+
+// Numbers of attention that only Gemma has. Where a file leaves the divisor of the scores out it follows from the
+// number of layers, as in llama.cpp: the 27B models divide by another number.
+void translate_gemma(Translation& from, bool is_gemma3) {
+  from.copy_integer("attention.sliding_window", "sliding_window");
+  from.copy_number("attn_logit_softcapping", "attn_logit_softcapping");
+  from.copy_number("final_logit_softcapping", "final_logit_softcapping");
+  const int64_t layers = from.integer("block_count"), large = is_gemma3 ? 62 : 46;
+  from.object["query_pre_attn_scalar"] =
+      layers == large ? from.integer("embedding_length") / from.integer("attention.head_count")
+                      : from.object["head_dim"].get<int64_t>();
+  if (!is_gemma3) return;
+  if (from.has("attention.sliding_window_pattern"))
+    from.object["sliding_window_pattern"] = from.integer("attention.sliding_window_pattern");
+  from.copy_number("rope.freq_base_swa", "rope_local_base_freq");
+}
+
+void translate_experts(const ckpt::GgufFile& file, Translation& from, bool is_llada) {
+  from.copy_integer("expert_count", "num_experts");
+  from.copy_integer("expert_used_count", "num_experts_per_tok");
+  const int64_t dense = from.has("feed_forward_length") ? from.integer("feed_forward_length") : 0;
+  const int64_t used = std::max<int64_t>(1, from.object.value("num_experts_per_tok", int64_t{1}));
+  const int64_t width = from.has("expert_feed_forward_length")
+                            ? from.integer("expert_feed_forward_length")
+                            : dense / used;
+  from.object[is_llada ? "expert_intermediate_size" : "moe_intermediate_size"] = width;
+  if (dense == 0) from.object["intermediate_size"] = width;
+  Json sparse = Json::array(), dense_layers = Json::array();
+  for (int64_t layer = 0; layer < from.integer("block_count"); ++layer) {
+    const bool has_experts = file.has_tensor(fmt::format("blk.{}.ffn_gate_exps.weight", layer));
+    sparse.push_back(has_experts ? 1 : 0);
+    if (!has_experts) dense_layers.push_back(layer);
+  }
+  if (is_llada) {
+    from.object["moe_layer_freq"] = sparse;
+    from.object["qk_layernorm"] = file.has_tensor("blk.0.attn_q_norm.weight");
+  } else {
+    from.object["mlp_only_layers"] = dense_layers;
+    from.object["norm_topk_prob"] = true;
+  }
+}
+
+// LLaDA's config has words of its own.
+void rename_for_llada(Json& object) {
+  const std::pair<const char*, const char*> words[] = {
+      {"hidden_size", "d_model"},
+      {"num_hidden_layers", "n_layers"},
+      {"num_attention_heads", "n_heads"},
+      {"num_key_value_heads", "n_kv_heads"},
+      {"intermediate_size", "mlp_hidden_size"},
+      {"max_position_embeddings", "max_sequence_length"},
+      {"tie_word_embeddings", "weight_tying"}};
+  for (const auto& [from, to] : words) {
+    if (!object.contains(from)) continue;
+    object[to] = object[from];
+    object.erase(from);
+  }
+}
+
+// What makes a network a diffusion model: what a token sees, the shift, the mask. Files of the four architectures of
+// llama.cpp that name no mask have the one their model was published with.
+void translate_diffusion(const ckpt::GgufFile& file, const Translation& from,
+                         const std::string& architecture, Json& object) {
+  const bool is_llada = architecture.starts_with("llada");
+  const bool is_diffusion = is_llada || architecture == "dream" || architecture == "rnd1";
+  const bool causal = from.has("attention.causal")
+                          ? file.boolean(architecture + ".attention.causal")
+                          : !is_diffusion;
+  Json own = Json::object();
+  if (is_diffusion || !causal) own["attention"] = "bidirectional";
+  if (file.has("diffusion.shift_logits"))
+    own["shift"] = file.boolean("diffusion.shift_logits") ? 1 : 0;
+  else if (is_diffusion)
+    own["shift"] = is_llada ? 0 : 1;
+  if (!own.empty()) object["dllm"] = own;
+
+  constexpr int64_t kLladaMask = 126336, kLladaMoeMask = 156895;
+  const int64_t usual = architecture == "llada" ? kLladaMask : kLladaMoeMask;
+  if (file.has("tokenizer.ggml.mask_token_id"))
+    object["mask_token_id"] = file.integer("tokenizer.ggml.mask_token_id");
+  else if (is_llada && usual < object["vocab_size"].get<int64_t>())
+    object["mask_token_id"] = usual;
 }
 
 } // namespace
@@ -106,6 +212,7 @@ void translate_rope(const ckpt::GgufFile& file, Translation& from, int64_t head_
 ModelConfig config_from_gguf(const ckpt::GgufFile& file) {
   const std::string architecture = file.text("general.architecture");
   const Family& family = family_of_architecture(architecture);
+  const std::string name = family.name;
   Translation from(file, architecture + ".");
   Json& object = from.object;
   object["model_type"] = family.model_types[0];
@@ -118,18 +225,29 @@ ModelConfig config_from_gguf(const ckpt::GgufFile& file) {
   from.copy_integer("attention.key_length", "head_dim");
   from.copy_integer("context_length", "max_position_embeddings");
   from.copy_number("attention.layer_norm_rms_epsilon", "rms_norm_eps");
-  if (!from.has("embedding_length") || !from.has("attention.head_count")) {
-    fail(Code::data_loss, "{}: {}.embedding_length and {}.attention.head_count are needed",
-         file.name(), architecture, architecture);
+  if (!from.has("embedding_length") || !from.has("attention.head_count") ||
+      !from.has("block_count")) {
+    fail(Code::data_loss,
+         "{}: {}.embedding_length, {}.block_count and {}.attention.head_count are needed",
+         file.name(), architecture, architecture, architecture);
   }
   const int64_t heads = std::max<int64_t>(1, from.integer("attention.head_count"));
   if (!object.contains("head_dim")) object["head_dim"] = from.integer("embedding_length") / heads;
   object["tie_word_embeddings"] = !file.has_tensor("output.weight");
-  if (file.has_tensor("blk.0.attn_q.bias") && architecture == "llama")
-    object["attention_bias"] = true;
-  if (file.has("tokenizer.ggml.mask_token_id"))
-    object["mask_token_id"] = file.integer("tokenizer.ggml.mask_token_id");
+  const bool has_bias =
+      file.has_tensor("blk.0.attn_q.bias") || file.has_tensor("blk.0.attn_qkv.bias");
+  const bool has_out_bias = file.has_tensor("blk.0.attn_output.bias");
+  if (has_bias && name != "qwen2" && name != "dream") object["attention_bias"] = true;
   translate_rope(file, from, std::max<int64_t>(1, object["head_dim"].get<int64_t>()));
+  if (name == "gemma2" || name == "gemma3") translate_gemma(from, name == "gemma3");
+  if (name == "llada-moe" || name == "qwen3-moe")
+    translate_experts(file, from, name == "llada-moe");
+  if (name == "llada") {
+    rename_for_llada(object);
+    object["include_bias"] = has_out_bias;
+    object["include_qkv_bias"] = has_bias;
+  }
+  translate_diffusion(file, from, architecture, object);
   return config_from_json(object, file.name());
 }
 

@@ -18,12 +18,6 @@ namespace {
 constexpr const char* kConfig = kConfigFile;
 constexpr int64_t kLargestF32 = int64_t{1} << 30; // above it a quantized GGUF becomes int8
 
-// The weights of a source, and where they come from.
-struct Opened {
-  ModelConfig config;
-  std::shared_ptr<const ckpt::GgufFile> gguf; // null: safetensors
-};
-
 std::string gguf_of(const Source& source) {
   for (const std::string& name : source.names()) {
     if (name.ends_with(".gguf")) return name;
@@ -31,8 +25,10 @@ std::string gguf_of(const Source& source) {
   return {};
 }
 
-Opened open_model(const Source& source) {
-  Opened opened;
+} // namespace
+
+OpenedModel open_model(const Source& source) {
+  OpenedModel opened;
   if (source.has(kConfig)) {
     opened.config =
         config_from_text(source.open(kConfig).text(), source.describe() + "/" + kConfig);
@@ -48,10 +44,28 @@ Opened open_model(const Source& source) {
   return opened;
 }
 
+std::unique_ptr<WeightSource> open_weights(const OpenedModel& opened, const Source& source) {
+  return opened.gguf ? open_gguf_weights(opened.gguf, opened.config)
+                     : open_safetensors(source, opened.config.tie_embeddings);
+}
+
+namespace {
+
 int64_t f32_bytes(const std::vector<ParamSpec>& specs) {
   int64_t bytes = 0;
   for (const ParamSpec& spec : specs) bytes += spec.shape().count() * 4;
   return bytes;
+}
+
+// Whether some tensor of a stack holds floats as they are.
+bool is_float(const WeightSource& weights, const ParamSpec& spec) {
+  for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+    for (const ParamPiece& piece : spec.pieces) {
+      const WeightFormat* found = weights.format(spec.logical_name(piece, layer));
+      if (found != nullptr && found->scales == ScalePlace::none) return true;
+    }
+  }
+  return false;
 }
 
 // The form a stack is kept in: asked for, or what its tensors are in the file (f32 when they
@@ -73,6 +87,11 @@ const WeightFormat& wanted_format(const std::string& option, const ParamSpec& sp
   const bool known = same && own != nullptr;
   const bool is_bf16 = known && own == &weight_format(DType::bf16);
   if (keep && known && engine_reads(engine, *own)) return storage_format(spec, *own);
+  // Layers of one stack in several types, and types without a lane loader: 8 bits lose little of them.
+  if (keep && weights.quantized() && !is_float(weights, spec)) {
+    const WeightFormat& packed = weight_format("q8_0");
+    if (engine_reads(engine, packed)) return storage_format(spec, packed);
+  }
   if (shrink) return storage_format(spec, weight_format(DType::i8));
   return storage_format(spec, weight_format(is_bf16 ? DType::bf16 : DType::f32));
 }
@@ -188,8 +207,8 @@ const Schema& model_schema() {
       {option_choice(
            "dtype", "auto", format_names(),
            "Format the weights are kept in; auto: f32 or bf16 as in the file, quantized "
-           "GGUF f32 up to 1 GB, else int8; keep: every tensor as it is in the file (f16, "
-           "q8_0) where products read that format, others as auto."),
+           "GGUF f32 up to 1 GB, else int8; keep: every tensor as it is in the file; layers of one "
+           "matrix that differ in type, and types that products do not read, become q8_0."),
        option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
                      "What a token sees; auto: what the config says."),
        option_i64("shift", -1, -1, 1,
@@ -208,20 +227,18 @@ const Schema& model_schema() {
 }
 
 ModelConfig read_config(const Source& source) {
-  Opened opened = open_model(source);
+  OpenedModel opened = open_model(source);
   return opened.config;
 }
 
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const Source& source,
                                   const Options& options, Task* task) {
   check_task(task);
-  Opened opened = open_model(source);
+  OpenedModel opened = open_model(source);
   const Origin origin = origin_of(opened.config, options);
   apply_model_options(opened.config, options);
   const std::vector<ParamSpec> specs = find_family(opened.config.family).params(opened.config);
-  const std::unique_ptr<WeightSource> weights =
-      opened.gguf ? open_gguf_weights(opened.gguf, opened.config)
-                  : open_safetensors(source, opened.config.tie_embeddings);
+  const std::unique_ptr<WeightSource> weights = open_weights(opened, source);
   weights->check(specs);
 
   const auto model = std::make_shared<Model>(std::move(engine), opened.config);

@@ -152,7 +152,11 @@ const WeightFormat& storage_format(const ParamSpec& spec, const WeightFormat& wa
     return plain;
   const bool quantized = wanted.scales != ScalePlace::none || wanted.is_blocks();
   if (spec.role == ParamRole::positions && quantized) return plain;
-  return wanted.fits(spec.element.dim(-1)) ? wanted : plain;
+  const int64_t width = spec.element.dim(-1);
+  if (wanted.fits(width)) return wanted;
+  // Rows that are no whole blocks of 256 often are whole blocks of 32.
+  const WeightFormat& smaller = weight_format("q8_0");
+  return wanted.block > smaller.block && smaller.fits(width) ? smaller : plain;
 }
 
 ParamForm::ParamForm(const ParamSpec& spec, const WeightFormat& own)

@@ -124,7 +124,8 @@ struct ParamForm {
 // Stored numbers as f32. scale: for int8.
 Tensor dequantize(const Tensor& values, const Tensor& scale, const Task* task = nullptr);
 // The format a parameter takes when `wanted` is asked for: norms, biases and routers are always f32, quantized
-// formats are for matrices and tables whose rows are whole blocks.
+// formats are for matrices and tables whose rows are whole blocks. Rows that are no whole blocks are q8_0 where they are
+// whole blocks of 32 and `wanted` has larger ones, else f32.
 const WeightFormat& storage_format(const ParamSpec& spec, const WeightFormat& wanted);
 
 } // namespace dllm::model

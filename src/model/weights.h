@@ -42,11 +42,16 @@ public:
 bool engine_reads(const graph::Engine& engine, const WeightFormat& format);
 void expect_engine_reads(const graph::Engine& engine, const WeightFormat& format); // unimplemented
 
+// What a source holds besides its weights.
+struct OpenedModel {
+  ModelConfig config;
+  std::shared_ptr<const ckpt::GgufFile> gguf; // null: safetensors
+};
+OpenedModel open_model(const Source& source); // config.json, or a .gguf file
+std::unique_ptr<WeightSource> open_weights(const OpenedModel& opened, const Source& source);
+
 std::unique_ptr<WeightSource> open_safetensors(const Source& source, bool tied);
 std::unique_ptr<WeightSource> open_gguf_weights(std::shared_ptr<const ckpt::GgufFile> file,
                                                 const ModelConfig& config);
-
-// The GGUF name of a Hugging Face name of the Llama kind; "" when there is none.
-std::string gguf_name(const std::string& logical);
 
 } // namespace dllm::model

@@ -1,32 +1,12 @@
 #include "base/error.h"
+#include "model/gguf_names.h"
 #include "model/weights.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 namespace dllm::model {
 namespace {
-
-struct NamePair {
-  std::string_view file;    // after "blk.<layer>." or whole
-  std::string_view logical; // after "model.layers.<layer>." or whole
-};
-
-// gguf-py, tensor_mapping.py: the names of the llama, qwen2 and qwen3 architectures.
-constexpr NamePair kLayerNames[] = {
-    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
-    {"attn_output", "self_attn.o_proj"}, {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_k_norm", "self_attn.k_norm"}, {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},
-};
-constexpr NamePair kNames[] = {
-    {"token_embd.weight", "model.embed_tokens.weight"},
-    {"output_norm.weight", "model.norm.weight"},
-    {"output.weight", "lm_head.weight"},
-};
 
 bool is_float_type(uint32_t type) {
   const auto ggml = static_cast<ckpt::GgmlType>(type);
@@ -34,35 +14,18 @@ bool is_float_type(uint32_t type) {
          ggml == ckpt::GgmlType::bf16 || ggml == ckpt::GgmlType::f64;
 }
 
-// ggml turns neighbouring pairs, Hugging Face halves: row (head, i, j) of the file is row (head, j,
-// i) of dllm's, i < dim / 2, j < 2.
-Tensor halves_from_pairs(const Tensor& pairs, int64_t head_dim) {
-  Tensor halves(pairs.dtype(), pairs.shape());
-  const int64_t rows = pairs.shape()[0];
-  const int64_t size = pairs.byte_size() / rows;
-  std::byte* to = halves.mutable_bytes();
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t head = row / head_dim, within = row % head_dim, i = within / 2, j = within % 2;
-    std::memcpy(to + (head * head_dim + j * (head_dim / 2) + i) * size, pairs.bytes() + row * size,
-                static_cast<size_t>(size));
-  }
-  return halves;
-}
-
 class GgufWeights final : public WeightSource {
 public:
   GgufWeights(std::shared_ptr<const ckpt::GgufFile> file, const ModelConfig& config)
-      : file_(std::move(file)), head_dim_(config.head_dim), tied_(config.tie_embeddings),
-        pairs_(config.family == "llama") {}
+      : file_(std::move(file)), config_(config) {}
 
   void check(const std::vector<ParamSpec>& specs) const override {
     std::set<std::string> known = {"rope_freqs.weight"}; // read with the config
-    if (tied_) known.insert("output.weight");
+    if (config_.tie_embeddings) known.insert("output.weight");
     for (const ParamSpec& spec : specs) {
       for (int64_t layer = 0; layer < spec.copies(); ++layer) {
-        for (const ParamPiece& piece : spec.pieces) {
+        for (const ParamPiece& piece : spec.pieces)
           known.insert(check_tensor(spec.logical_name(piece, layer), spec.logical_shape(piece)));
-        }
       }
     }
     for (const auto& [name, info] : file_->tensors()) {
@@ -86,35 +49,48 @@ public:
   }
 
   int64_t file_bytes(const std::string& logical) const override {
-    return info(logical).end - info(logical).begin;
+    const Rows rows = find(logical);
+    return (rows.end - rows.begin) * row_bytes(*rows.info);
   }
 
   Tensor read(const std::string& logical, const Task* task) const override {
-    const Tensor tensor = read_rows(gguf_name(logical), task);
-    return turns(logical) ? halves_from_pairs(tensor, head_dim_) : tensor;
+    const Rows rows = find(logical);
+    Tensor tensor = dtype(logical) == DType::f32 ? numbers(rows, task) : elements(rows, task);
+    if (rows.part_end > 0) tensor = tensor.rows(rows.part_begin, rows.part_end);
+    if (turns_pairs(logical, config_)) tensor = halves_from_pairs(tensor, config_.head_dim);
+    if (is_centered_norm(logical, config_)) tensor = less_one(tensor);
+    return tensor;
   }
 
   Tensor read_to(const std::string& logical, std::byte* to, const Task* task) const override {
+    const Rows rows = find(logical);
+    const bool as_it_is = stored_dtype(rows) && rows.part_end == 0 &&
+                          !turns_pairs(logical, config_) && !is_centered_norm(logical, config_);
+    if (as_it_is) {
+      file_->read_stored(rows.name, to, rows.begin, rows.end, task);
+      const Shape shape = rows.shape();
+      const auto size = static_cast<size_t>(shape.count() * dtype_size(dtype(logical)));
+      return Tensor(dtype(logical), shape, Bytes(to, size, nullptr));
+    }
     const Tensor tensor = read(logical, task).to(dtype(logical), task);
-    const auto size = static_cast<size_t>(tensor.byte_size());
     copy_in_pieces(to, tensor.bytes(), tensor.byte_size(), task);
-    return Tensor(tensor.dtype(), tensor.shape(), Bytes(to, size, nullptr));
+    return Tensor(tensor.dtype(), tensor.shape(),
+                  Bytes(to, static_cast<size_t>(tensor.byte_size()), nullptr));
   }
 
   const WeightFormat* format(const std::string& logical) const override {
-    const uint32_t type = info(logical).type;
-    if (is_float_type(type)) return WeightSource::format(logical);
-    return type == static_cast<uint32_t>(ckpt::GgmlType::q8_0) ? &weight_format("q8_0") : nullptr;
+    return ckpt::ggml_weight_format(info(logical).type);
   }
 
   Tensor read_blocks(const std::string& logical, const Shape& shape, std::byte* to,
                      const Task* task) const override {
     const WeightFormat& own = *format(logical);
+    const Rows rows = find(logical);
     Tensor blocks(DType::u8, stored_shape(own, shape),
                   Bytes(to, static_cast<size_t>(file_bytes(logical)), nullptr));
-    file_->read_stored(gguf_name(logical), to, task);
-    if (turns(logical)) {
-      const Tensor halves = halves_from_pairs(blocks, head_dim_); // rows are whole blocks
+    file_->read_stored(rows.name, to, rows.begin, rows.end, task);
+    if (turns_pairs(logical, config_)) {
+      const Tensor halves = halves_from_pairs(blocks, config_.head_dim); // rows are whole blocks
       copy_in_pieces(to, halves.bytes(), halves.byte_size(), task);
     }
     blocks.set_format(&own);
@@ -122,76 +98,121 @@ public:
   }
 
 private:
-  bool turns(const std::string& logical) const {
-    return pairs_ && (logical.find(".q_proj.") != std::string::npos ||
-                      logical.find(".k_proj.") != std::string::npos);
+  // Rows of a tensor of the file.
+  struct Rows {
+    std::string name;
+    const ckpt::GgufTensor* info;
+    int64_t begin, end;
+    int64_t part_begin = 0, part_end = 0; // of a vector that is cut; 0, 0: all of it
+
+    int64_t width() const { return info->shape.rank() > 0 ? info->shape.dim(-1) : 1; }
+    Shape shape() const {
+      return info->shape.rank() < 2 ? info->shape : Shape{end - begin, width()};
+    }
+  };
+
+  static int64_t row_bytes(const ckpt::GgufTensor& info) {
+    const ckpt::GgmlTypeInfo* type = ckpt::ggml_type_info(info.type);
+    const int64_t width = info.shape.rank() > 0 ? info.shape.dim(-1) : 1;
+    return type == nullptr ? 0 : width / type->block * type->bytes;
   }
-  // Block formats become f32 some rows at a time.
-  Tensor read_rows(const std::string& name, const Task* task) const {
-    const ckpt::GgufTensor& found = file_->tensor_info(name);
-    const ckpt::GgmlTypeInfo* type = ckpt::ggml_type_info(found.type);
-    if (type == nullptr || type->block == 1) return file_->tensor(name);
-    Tensor numbers(DType::f32, found.shape);
-    const int64_t row = found.shape.rank() > 0 ? found.shape.dim(-1) : 1;
-    const auto to = numbers.mutable_as<float>();
-    in_pieces(row > 0 ? found.shape.count() / row : 0, std::max<int64_t>(1, kPiece / row), task,
+
+  bool stored_dtype(const Rows& rows) const {
+    const auto type = static_cast<ckpt::GgmlType>(rows.info->type);
+    return type == ckpt::GgmlType::f32 || type == ckpt::GgmlType::f16 ||
+           type == ckpt::GgmlType::bf16;
+  }
+
+  // The place of a logical tensor; its own, or in a fused one.
+  GgufPlace place(const std::string& logical) const {
+    const GgufPlace own = gguf_place(logical, config_);
+    if (own.name.empty() || file_->has_tensor(own.name)) return own;
+    const GgufPlace fused = fused_place(own, config_);
+    return !fused.name.empty() && file_->has_tensor(fused.name) ? fused : own;
+  }
+
+  Rows find(const std::string& logical) const {
+    const GgufPlace at = place(logical);
+    const ckpt::GgufTensor& found = file_->tensor_info(at.name);
+    const Shape& shape = found.shape;
+    Rows rows{at.name, &found, 0, 1, 0, 0};
+    const bool is_fused = at.name.find(".attn_qkv.") != std::string::npos;
+    const int64_t fused_end =
+        is_fused ? at.row + (at.row == 0 ? config_.query_size() : config_.kv_size()) : 0;
+    if (shape.rank() < 2) {
+      if (is_fused) rows.part_begin = at.row, rows.part_end = fused_end;
+      return rows;
+    }
+    rows.begin = at.row;
+    rows.end = is_fused         ? fused_end
+               : at.expert >= 0 ? at.row + shape[1]
+                                : shape.count() / shape.dim(-1);
+    return rows;
+  }
+  const ckpt::GgufTensor& info(const std::string& logical) const { return *find(logical).info; }
+
+  // f32, some rows at a time.
+  Tensor numbers(const Rows& rows, const Task* task) const {
+    Tensor made(DType::f32, rows.shape());
+    const int64_t width = rows.width();
+    const auto to = made.mutable_as<float>();
+    in_pieces(rows.end - rows.begin, std::max<int64_t>(1, kPiece / width), task,
               [&](int64_t begin, int64_t end) {
-                file_->dequantize(name,
-                                  to.subspan(static_cast<size_t>(begin * row),
-                                             static_cast<size_t>((end - begin) * row)),
-                                  begin, end);
+                file_->dequantize(rows.name,
+                                  to.subspan(static_cast<size_t>(begin * width),
+                                             static_cast<size_t>((end - begin) * width)),
+                                  rows.begin + begin, rows.begin + end);
               });
-    return numbers;
+    return made;
   }
   static constexpr int64_t kPiece = int64_t{1} << 18; // numbers
 
-  const ckpt::GgufTensor& info(const std::string& logical) const {
-    return file_->tensor_info(gguf_name(logical));
+  Tensor elements(const Rows& rows, const Task* task) const {
+    const bool halves = static_cast<ckpt::GgmlType>(rows.info->type) == ckpt::GgmlType::f16;
+    Tensor made(halves ? DType::f16 : DType::bf16, rows.shape());
+    file_->read_stored(rows.name, made.mutable_bytes(), rows.begin, rows.end, task);
+    return made;
+  }
+
+  static Tensor less_one(const Tensor& norm) {
+    Tensor made(DType::f32, norm.shape());
+    const Tensor wide = norm.to(DType::f32);
+    std::transform(wide.as<float>().begin(), wide.as<float>().end(),
+                   made.mutable_as<float>().begin(), [](float x) { return x - 1.0f; });
+    return made;
+  }
+
+  // The shape that the file's tensor must have.
+  Shape file_shape(const GgufPlace& at, const Shape& expected) const {
+    if (at.expert >= 0) return expected.with_front(config_.experts.count);
+    if (at.name.find(".attn_qkv.") == std::string::npos) return expected;
+    return expected.with_dim(0, config_.query_size() + 2 * config_.kv_size());
   }
 
   std::string check_tensor(const std::string& logical, const Shape& expected) const {
-    const std::string name = gguf_name(logical);
-    if (name.empty() || !file_->has_tensor(name)) {
+    const GgufPlace at = place(logical);
+    if (at.name.empty() || !file_->has_tensor(at.name)) {
       fail(Code::data_loss, "{}: tensor {} {} is missing", file_->name(),
-           name.empty() ? logical : name, expected.text());
+           at.name.empty() ? logical : at.name, expected.text());
     }
-    const ckpt::GgufTensor& found = file_->tensor_info(name);
-    if (found.shape != expected) {
-      fail(Code::data_loss, "{}: tensor {} has shape {}, expected {}", file_->name(), name,
-           found.shape.text(), expected.text());
+    const ckpt::GgufTensor& found = file_->tensor_info(at.name);
+    if (found.shape != file_shape(at, expected)) {
+      fail(Code::data_loss, "{}: tensor {} has shape {}, expected {}", file_->name(), at.name,
+           found.shape.text(), file_shape(at, expected).text());
     }
     const ckpt::GgmlTypeInfo* type = ckpt::ggml_type_info(found.type);
     if (type == nullptr || !type->readable) {
       fail(Code::unimplemented, "{}: tensor {} has type {}, which is not supported yet",
-           file_->name(), name, found.type_name);
+           file_->name(), at.name, found.type_name);
     }
-    return name;
+    return at.name;
   }
 
   std::shared_ptr<const ckpt::GgufFile> file_;
-  int64_t head_dim_;
-  bool tied_, pairs_;
+  ModelConfig config_;
 };
 
 } // namespace
-
-std::string gguf_name(const std::string& logical) {
-  for (const NamePair& pair : kNames) {
-    if (pair.logical == logical) return std::string(pair.file);
-  }
-  constexpr std::string_view kLayers = "model.layers.";
-  if (!logical.starts_with(kLayers)) return {};
-  const size_t dot = logical.find('.', kLayers.size());
-  const size_t last = logical.rfind('.');
-  if (dot == std::string::npos || last <= dot) return {};
-  const std::string_view middle = std::string_view(logical).substr(dot + 1, last - dot - 1);
-  for (const NamePair& pair : kLayerNames) {
-    if (pair.logical != middle) continue;
-    return "blk." + logical.substr(kLayers.size(), dot - kLayers.size()) + "." +
-           std::string(pair.file) + logical.substr(last);
-  }
-  return {};
-}
 
 std::unique_ptr<WeightSource> open_gguf_weights(std::shared_ptr<const ckpt::GgufFile> file,
                                                 const ModelConfig& config) {

@@ -39,9 +39,9 @@ class Program:
 
 
 def words_of(options):
-    """{"--steps": "4", "--quiet": "", "--text": None, "": "PATH"} as words; None leaves an option out."""
+    """{"--steps": "4", "--quiet": "", "--text": None, "": "PATH"} as words, "": ["A", "B"] as two; None leaves an option out."""
     words = []
     for name, value in options.items():
         if value is not None:
-            words += [word for word in (name, value) if word != ""]
+            words += [name] * (name != "") + (value if isinstance(value, list) else [value] * (value != ""))
     return words

@@ -104,6 +104,8 @@ COMMANDS = {
         "--model.check": ("off", {}, SAME), "--config": ("settings_of_engine.json", {}, REFUSED), "--json": ("",)}),
     "inspect": ({"": "made"}, {
         "--tensors": ("",), "--verify": ("",), "--config": ("tensors.json",), "--json": ("",)}),
+    "quantize": ({"": ["made", "small.gguf"], "--quantize.overwrite": "true"}, {
+        "--quantize.format": ("q4_0",), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("quantized.json",), "--json": ("",)}),
 }
 TOGETHER = (  # two options that are accepted one by one
     (("generate", "--prompt", "a", "--file", "text.txt"), REFUSED),
@@ -166,7 +168,8 @@ def prepare():
     (SCRATCH / "text.txt").write_text("the dog 7")
     (SCRATCH / "holes.txt").write_text("the dog 7 <mask:20>")
     for name, text in {"settings.json": '{"decoder": {"block_length": 4}}', "text.json": '{"text": "more"}', "tensors.json": '{"tensors": true}',
-                       "trained.json": '{"tokenizer_train": {"min_count": 40}}', "settings_of_engine.json": '{"engine": {"plugin": "cpu"}}'}.items():
+                       "trained.json": '{"tokenizer_train": {"min_count": 40}}', "quantized.json": '{"quantize": {"format": "q6_k"}}',
+                       "settings_of_engine.json": '{"engine": {"plugin": "cpu"}}'}.items():
         (SCRATCH / name).write_text(text)
     (SCRATCH / "rows.jsonl").write_text("".join(json.dumps(
         {"text": line, "body": line[::-1]} if i % 2 else

@@ -161,6 +161,7 @@ PROTOTYPES = {
     "dllm_model_new": (c_int32, [
         c_void_p, c_void_p, c_int64, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_model_save": (c_int32, [c_void_p, c_char_p, c_void_p, c_void_p, c_void_p]),
+    "dllm_model_quantize": (c_int32, [c_char_p, c_char_p, c_void_p, c_void_p, c_void_p, c_void_p]),
     "dllm_model_release": (None, [c_void_p]),
     "dllm_model_config": (c_int32, [c_void_p, c_void_p, c_void_p]),
     "dllm_model_describe": (c_int32, [c_void_p, c_void_p, c_void_p]),

@@ -7,7 +7,7 @@ import os
 from ctypes import c_int64
 from typing import TYPE_CHECKING, Any, Mapping
 
-from ._base import Managed, call, from_path, make, options, path_bytes, task_of
+from ._base import Managed, call, from_path, make, options, path_bytes, read_text, task_of
 from ._lib import lib
 from .batch import Batch, as_batch
 from .engine import Engine, default_engine
@@ -56,6 +56,14 @@ class Model(Managed):
     def save(self, path: str | os.PathLike[str], task: Task | None = None, **settings: Any) -> None:
         with options("save", settings) as opts:
             call("dllm_model_save", self.pointer, path_bytes(path), opts.pointer, task_of(task))
+
+    @staticmethod
+    def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str],
+                 task: Task | None = None, **settings: Any) -> dict[str, Any]:
+        """Writes a model in another weight format: a .gguf file, or a folder. Returns the report."""
+        with options("quantize", settings) as opts:
+            return json.loads(read_text("dllm_model_quantize", path_bytes(path), path_bytes(target),
+                                        opts.pointer, task_of(task)))
 
     def config(self) -> dict[str, Any]:
         return self._json("dllm_model_config")

@@ -128,6 +128,18 @@ public:
                             handle_of(task), out, err);
     });
   }
+  // Another file or folder with the weights in another format; returns the report, JSON.
+  static std::string quantize(std::string_view path, std::string_view target,
+                              const Settings& settings = {}, const Task* task = nullptr) {
+    std::string report;
+    settings.with("quantize", [&](const dllm_options* opts) {
+      report = text([&](dllm_buffer* out, dllm_error* err) {
+        return dllm_model_quantize(zero_ended(path).c_str(), zero_ended(target).c_str(), opts,
+                                   handle_of(task), out, err);
+      });
+    });
+    return report;
+  }
   void save(std::string_view path, const Settings& settings = {},
             const Task* task = nullptr) const {
     settings.with("save", [&](const dllm_options* opts) {

@@ -1,7 +1,7 @@
 #include "bench_model.h"
 
 #include "../option_list.h"
-#include "session.h"
+#include "command.h"
 
 #include <algorithm>
 

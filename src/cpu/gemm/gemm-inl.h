@@ -53,20 +53,23 @@ HWY_INLINE void BlockChains(const TileCall<L>& t, V (&acc)[R][P * kVectors]) {
   const float* a = t.a;
   const uint8_t* b = t.b;
   for (size_t k = 0; k < t.k; k += L::kBlock, b += L::kBytes) {
-    typename L::State state[J];
-    DLLM_UNROLL for (int j = 0; j < J; ++j) {
-      state[j] = L::Begin(b + (j / kVectors) * t.panel_step, j % kVectors * kLanes);
-    }
-    for (int64_t i = 0; i < L::kBlock; ++i, a += t.a_step) {
-      DLLM_UNROLL for (int p = 0; p < P; ++p)
-          hwy::Prefetch(b + p * t.panel_step + (i + kAhead) * kLine);
-      V w[J];
+    for (int64_t group = 0; group < L::kBlock / L::kGroup; ++group) {
+      typename L::State state[J];
       DLLM_UNROLL for (int j = 0; j < J; ++j) {
-        w[j] = L::At(state[j], b + (j / kVectors) * t.panel_step, i, j % kVectors * kLanes);
+        state[j] = L::Begin(b + (j / kVectors) * t.panel_step, group, j % kVectors * kLanes);
       }
-      DLLM_UNROLL for (int r = 0; r < R; ++r) {
-        const V x = hn::Set(d, a[r * t.a_stride]);
-        DLLM_UNROLL for (int j = 0; j < J; ++j) acc[r][j] = Fma(x, w[j], acc[r][j]);
+      for (int64_t i = 0; i < L::kGroup; ++i, a += t.a_step) {
+        DLLM_UNROLL for (int p = 0; p < P; ++p)
+            hwy::Prefetch(b + p * t.panel_step + (group * L::kGroup + i + kAhead) * kLine);
+        V w[J];
+        DLLM_UNROLL for (int j = 0; j < J; ++j) {
+          w[j] =
+              L::At(state[j], b + (j / kVectors) * t.panel_step, group, i, j % kVectors * kLanes);
+        }
+        DLLM_UNROLL for (int r = 0; r < R; ++r) {
+          const V x = hn::Set(d, a[r * t.a_stride]);
+          DLLM_UNROLL for (int j = 0; j < J; ++j) acc[r][j] = Fma(x, w[j], acc[r][j]);
+        }
       }
     }
   }

@@ -46,32 +46,41 @@ template <class W> struct Lanes {
   static constexpr int64_t kUnits = kPanelRows; // units of a panel block
 };
 
-// A block format: what stays in registers during a block (State), then the vector at its i-th k. `lane` is the first
-// row of the vector.
+// A block format. Its block is cut into groups of kGroup numbers: what stays in registers during a group (State), then
+// the vector at the i-th k of the group. `lane` is the first row of the vector.
 struct F16Lanes {
   static constexpr const char* kFormat = "f16";
-  static constexpr int64_t kBlock = 1, kBytes = 2 * kPanelRows;
+  static constexpr int64_t kBlock = 1, kGroup = 1, kBytes = 2 * kPanelRows;
   using State = int;
-  static HWY_INLINE State Begin(const uint8_t*, int64_t) { return 0; }
-  static HWY_INLINE V At(State, const uint8_t* block, int64_t, int64_t lane) {
+  static HWY_INLINE State Begin(const uint8_t*, int64_t, int64_t) { return 0; }
+  static HWY_INLINE V At(State, const uint8_t* block, int64_t, int64_t, int64_t lane) {
     return LoadHalves(block + 2 * lane);
   }
 };
 
 struct Q8_0Lanes {
   static constexpr const char* kFormat = "q8_0";
-  static constexpr int64_t kBlock = 32, kBytes = 34 * kPanelRows;
+  static constexpr int64_t kBlock = 32, kGroup = 32, kBytes = 34 * kPanelRows;
   using State = V; // scales
-  static HWY_INLINE State Begin(const uint8_t* block, int64_t lane) {
+  static HWY_INLINE State Begin(const uint8_t* block, int64_t, int64_t lane) {
     return LoadHalves(block + 2 * lane);
   }
-  static HWY_INLINE V At(State scale, const uint8_t* block, int64_t i, int64_t lane) {
+  static HWY_INLINE V At(State scale, const uint8_t* block, int64_t, int64_t i, int64_t lane) {
     const uint8_t* q = block + (2 + i) * kPanelRows + lane;
     return hn::Mul(LoadWeights(reinterpret_cast<const int8_t*>(q)), scale);
   }
 };
 
-using BlockLanes = std::tuple<F16Lanes, Q8_0Lanes>;
+} // namespace dllm::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#include "cpu/gemm/lanes_nibbles-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dllm::cpu::HWY_NAMESPACE {
+
+using BlockLanes = std::tuple<F16Lanes, Q8_0Lanes, Q4_0Lanes, Q4_1Lanes, Q5_0Lanes, Q5_1Lanes,
+                              Q4_KLanes, Q5_KLanes, Q6_KLanes, Iq4NlLanes, Mxfp4Lanes>;
 
 template <class L> struct BlockUnits {
   using Unit = uint8_t;
@@ -80,6 +89,15 @@ template <class L> struct BlockUnits {
 };
 template <> struct Lanes<F16Lanes> : BlockUnits<F16Lanes> {};
 template <> struct Lanes<Q8_0Lanes> : BlockUnits<Q8_0Lanes> {};
+template <> struct Lanes<Q4_0Lanes> : BlockUnits<Q4_0Lanes> {};
+template <> struct Lanes<Q4_1Lanes> : BlockUnits<Q4_1Lanes> {};
+template <> struct Lanes<Q5_0Lanes> : BlockUnits<Q5_0Lanes> {};
+template <> struct Lanes<Q5_1Lanes> : BlockUnits<Q5_1Lanes> {};
+template <> struct Lanes<Q4_KLanes> : BlockUnits<Q4_KLanes> {};
+template <> struct Lanes<Q5_KLanes> : BlockUnits<Q5_KLanes> {};
+template <> struct Lanes<Q6_KLanes> : BlockUnits<Q6_KLanes> {};
+template <> struct Lanes<Iq4NlLanes> : BlockUnits<Iq4NlLanes> {};
+template <> struct Lanes<Mxfp4Lanes> : BlockUnits<Mxfp4Lanes> {};
 template <class W> inline constexpr bool kIsBlocks = std::is_class_v<W>;
 
 } // namespace dllm::cpu::HWY_NAMESPACE

@@ -27,6 +27,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kDream = {"dream", {"Dream"}, {}, parse, print, params};
+const Family kDream = {"dream", {"Dream"}, {"dream"}, parse, print, params};
 
 } // namespace dllm::model

@@ -156,7 +156,8 @@ void print_gemma3(const ModelConfig& config, Json& object) {
 
 } // namespace
 
-const Family kGemma2 = {"gemma2", {"gemma2"}, {}, parse_gemma2, print_gemma2, gemma_params};
-const Family kGemma3 = {"gemma3", {"gemma3_text"}, {}, parse_gemma3, print_gemma3, gemma_params};
+const Family kGemma2 = {"gemma2", {"gemma2"}, {"gemma2"}, parse_gemma2, print_gemma2, gemma_params};
+const Family kGemma3 = {"gemma3",     {"gemma3_text"}, {"gemma3"},
+                        parse_gemma3, print_gemma3,    gemma_params};
 
 } // namespace dllm::model

@@ -94,6 +94,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kLlada = {"llada", {"llada"}, {}, parse, print, params};
+const Family kLlada = {"llada", {"llada"}, {"llada"}, parse, print, params};
 
 } // namespace dllm::model

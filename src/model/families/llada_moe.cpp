@@ -83,6 +83,7 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kLladaMoe = {"llada-moe", {"lladamoe", "llada_moe"}, {}, parse, print, params};
+const Family kLladaMoe = {"llada-moe", {"lladamoe", "llada_moe"}, {"llada-moe"}, parse, print,
+                          params};
 
 } // namespace dllm::model

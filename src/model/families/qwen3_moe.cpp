@@ -65,6 +65,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kQwen3Moe = {"qwen3-moe", {"qwen3_moe"}, {}, parse, print, params};
+const Family kQwen3Moe = {"qwen3-moe", {"qwen3_moe"}, {"qwen3moe", "rnd1"}, parse, print, params};
 
 } // namespace dllm::model

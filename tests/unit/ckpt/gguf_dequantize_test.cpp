@@ -7,6 +7,7 @@
 #include "unit/ckpt/safetensors_bytes.h"
 #include "unit/test_files.h"
 
+#include <cctype>
 #include <cmath>
 
 namespace dllm::ckpt {
@@ -51,6 +52,43 @@ TEST_P(GgufBlocks, EqualReferenceBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Types, GgufBlocks,
                          ::testing::Values("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0",
                                            "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"));
+
+// Random bytes, denormal scales among them.
+TEST(GgufBlockGoldens, DecodeExactly) {
+  const std::string path = test::golden_path("families/gguf_blocks/arrays.safetensors");
+  DLLM_NEEDS_FILE(path);
+  const SafetensorsFile arrays(map_file(path), "arrays.safetensors");
+  int types = 0;
+  for (const auto& [key, info] : arrays.tensors()) {
+    if (!key.ends_with(".bytes")) continue;
+    std::string name = key.substr(0, key.size() - 6);
+    const Tensor bytes = arrays.tensor(key), wanted = arrays.tensor(name + ".values");
+    for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    const uint32_t type = type_number(name);
+    ASSERT_TRUE(ggml_type_info(type)->readable) << name;
+    Tensor values(DType::f32, wanted.shape());
+    dequantize_blocks(type, bytes.bytes(), values.mutable_as<float>().data(), wanted.count());
+    for (int64_t i = 0; i < wanted.count(); ++i)
+      ASSERT_EQ(values.as<float>()[static_cast<size_t>(i)],
+                wanted.as<float>()[static_cast<size_t>(i)])
+          << name << ' ' << i;
+    ++types;
+  }
+  EXPECT_EQ(types, 13);
+}
+
+TEST(GgufFormats, TypesAndWeightFormatsHaveTheSameBlocks) {
+  int found = 0;
+  for (uint32_t type = 0; type < 64; ++type) {
+    const WeightFormat* format = ggml_weight_format(type);
+    if (format == nullptr) continue;
+    ++found;
+    EXPECT_EQ(ggml_type_info(type)->block, format->block) << format->name;
+    EXPECT_EQ(ggml_type_info(type)->bytes, format->block_bytes) << format->name;
+    EXPECT_EQ(ggml_type_of(*format), type);
+  }
+  EXPECT_EQ(found, 13);
+}
 
 TEST(GgufSmolLM2, DequantizedSlicesEqualGolden) {
   const std::string path = test::asset_path("smollm2.gguf");

@@ -39,7 +39,7 @@ struct Blocks {
   std::vector<float> numbers, panels; // what the blocks stand for, plain and packed
 
   Blocks(const WeightFormat& own, int64_t rows, int64_t columns)
-      : format(own), n(rows), k(columns) {
+      : format(own), n(rows), k((columns + own.block - 1) / own.block * own.block) {
     numbers = block_numbers(n * k, 7);
     plain.resize(static_cast<size_t>(n * format.row_bytes(k)));
     for (int64_t r = 0; r < n; ++r) {
@@ -72,9 +72,10 @@ bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
 TEST(BlockGemm, HasTheBitsOfTheF32ProductOnEveryTarget) {
   for (const WeightFormat* format : block_formats()) {
     ASSERT_TRUE(gemm_reads(*format)) << format->name << " has no lane loader";
-    for (const auto& [n, k] :
+    for (const auto& [n, columns] :
          {std::pair<int64_t, int64_t>{1, 32}, {33, 64}, {150, 96}, {288, 32}, {40, 6400}}) {
-      const Blocks w(*format, n, k);
+      const Blocks w(*format, n, columns); // rounded up to whole blocks
+      const int64_t k = w.k;
       for (int64_t m : {1, 2, 3, 4, 5, 7, 8, 9, 17, 25}) {
         const std::vector<float> x = block_numbers(m * k, 11);
         for_each_simd_target([&, n = n, k = k](const char* target) {

@@ -49,8 +49,8 @@ TEST(Gguf, NamesWhatDoesNotFit) {
   expect_error(Code::data_loss, "unexpected tensor blk.0.attn_sinks", [&] {
     load(gguf_of(*model, {"llama", 3, "blk.0.attn_sinks"}));
   });
-  expect_error(Code::unimplemented, "family gemma3 is not supported yet", [&] {
-    load(gguf_of(*model, {"gemma3", 3, ""}));
+  expect_error(Code::unimplemented, "family diffusion-gemma is not supported yet", [&] {
+    load(gguf_of(*model, {"diffusion-gemma", 3, ""}));
   });
   const std::string bytes = gguf_of(*model, {"llama", 3, ""});
   for (size_t size = 0; size < bytes.size(); size += 97)

@@ -1,6 +1,7 @@
 #pragma once
 // A model as the bytes of a GGUF file, with matrices in a chosen weight format.
 
+#include "model/gguf_names.h"
 #include "model/model.h"
 #include "model/weights.h"
 #include "tensor/weight_format.h"
@@ -28,7 +29,7 @@ struct WrittenGguf {
   std::string arch;
   int64_t layers = 3;
   std::string extra_tensor;
-  const WeightFormat* format = nullptr; // of matrices: q8_0, f16; null: f32
+  const WeightFormat* format = nullptr; // of matrices; null: f32
 };
 
 inline std::string gguf_of(const model::Model& model, const WrittenGguf& how) {
@@ -57,8 +58,7 @@ inline std::string gguf_of(const model::Model& model, const WrittenGguf& how) {
     if (shape.rank() == 1) {
       file.tensor(name, {static_cast<uint64_t>(shape[0])}, 0, data.size());
     } else {
-      const bool is_q8 = how.format != nullptr && std::string_view(how.format->name) == "q8_0";
-      const uint32_t type = how.format == nullptr ? 0 : is_q8 ? 8 : 1; // GgmlType
+      const uint32_t type = how.format == nullptr ? 0 : *ckpt::ggml_type_of(*how.format);
       file.tensor(name, {static_cast<uint64_t>(shape[1]), static_cast<uint64_t>(shape[0])}, type,
                   data.size());
     }
@@ -80,7 +80,7 @@ inline std::string gguf_of(const model::Model& model, const WrittenGguf& how) {
     const bool turns =
         name.find("q_proj") != std::string::npos || name.find("k_proj") != std::string::npos;
     if (how.arch == "llama" && turns) tensor = pairs_from_halves(tensor, config.head_dim);
-    put(model::gguf_name(name), tensor);
+    put(model::gguf_place(name, config).name, tensor);
   }
   if (!how.extra_tensor.empty()) put(how.extra_tensor, Tensor(DType::f32, {2}));
   file.align();

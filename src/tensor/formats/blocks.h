@@ -1,0 +1,111 @@
+#pragma once
+// What the formats of ggml share. A format is a struct:
+//
+//   kBlock, kBytes       numbers and bytes of a block
+//   kHalves              where its f16 numbers lie, an array of offsets
+//   encode(x, block)     kBlock numbers to kBytes bytes
+//   decode(block, x)     the inverse; products are rounded in the order of PyPI gguf, so results are equal bit for bit
+//
+// Panel block: byte b of lane l is at 16 b + l, so that one load gives neighbouring rows at one k. The two bytes of an
+// f16 stay together: 16 of them are a row of 32 bytes.
+
+#include "tensor/weight_format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace dllm::formats {
+
+inline float load_half(const uint8_t* from) {
+  uint16_t bits;
+  std::memcpy(&bits, from, sizeof bits);
+  return f16_to_f32(bits);
+}
+
+// Returns the number that is stored.
+inline float store_half(float value, uint8_t* to) {
+  const uint16_t bits = f32_to_f16(value);
+  std::memcpy(to, &bits, sizeof bits);
+  return f16_to_f32(bits);
+}
+
+template <class B> struct BlockFunctions {
+  static double quantize(const float* row, int64_t k, std::byte* to, float*) {
+    double error = 0;
+    float stored[B::kBlock];
+    auto* block = reinterpret_cast<uint8_t*>(to);
+    for (int64_t begin = 0; begin < k; begin += B::kBlock, block += B::kBytes) {
+      B::encode(row + begin, block);
+      B::decode(block, stored);
+      double top = 0, worst = 0;
+      for (int64_t i = 0; i < B::kBlock; ++i) {
+        const double wanted = row[begin + i];
+        top = std::max(top, std::abs(wanted));
+        worst = std::max(worst, std::abs(stored[i] - wanted));
+      }
+      if (top > 0) error = std::max(error, worst / top);
+    }
+    return error;
+  }
+
+  static void dequantize(const std::byte* row, float, int64_t k, float* to) {
+    const auto* block = reinterpret_cast<const uint8_t*>(row);
+    for (int64_t begin = 0; begin < k; begin += B::kBlock, block += B::kBytes)
+      B::decode(block, to + begin);
+  }
+
+  // Where byte `at` of a lane lies.
+  static int64_t panel_place(int64_t at, int64_t lane) {
+    for (const int64_t half : B::kHalves) {
+      if (at == half || at == half + 1) return half * kPanelRows + 2 * lane + (at - half);
+    }
+    return at * kPanelRows + lane;
+  }
+
+  static void to_lane(const std::byte* block, int64_t lane, std::byte* panel_block) {
+    for (int64_t at = 0; at < B::kBytes; ++at) panel_block[panel_place(at, lane)] = block[at];
+  }
+  static void from_lane(const std::byte* panel_block, int64_t lane, std::byte* block) {
+    for (int64_t at = 0; at < B::kBytes; ++at) block[at] = panel_block[panel_place(at, lane)];
+  }
+
+  static constexpr WeightFormat format(const char* name, const char* text) {
+    return {.name = name,
+            .text = text,
+            .element = DType::u8,
+            .block_rows = 1,
+            .block = B::kBlock,
+            .block_bytes = B::kBytes,
+            .scales = ScalePlace::block,
+            .arithmetics = kArithmeticF32,
+            .quantize = quantize,
+            .dequantize = dequantize,
+            .to_lane = to_lane,
+            .from_lane = from_lane};
+  }
+};
+
+// --- blocks of 32 with 4 bits a number: the low half of byte i is number i, the high half number 16 + i ---
+
+inline int nibble(const uint8_t* packed, int i) {
+  return i < 16 ? packed[i] & 15 : packed[i - 16] >> 4;
+}
+
+inline void store_nibbles(const uint8_t* levels, uint8_t* packed) {
+  for (int i = 0; i < 16; ++i)
+    packed[i] = static_cast<uint8_t>((levels[i] & 15) | (levels[i + 16] & 15) << 4);
+}
+
+// The fifth bits of 32 numbers are one word, bit i for number i.
+inline int fifth_bit(const uint8_t* word, int i) {
+  return (word[i / 8] >> (i % 8) & 1) << 4;
+}
+
+inline void store_fifth_bits(const uint8_t* levels, uint8_t* word) {
+  std::memset(word, 0, 4);
+  for (int i = 0; i < 32; ++i)
+    word[i / 8] = static_cast<uint8_t>(word[i / 8] | (levels[i] >> 4 & 1) << (i % 8));
+}
+
+} // namespace dllm::formats
