@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from cli_options import Program
+from cli_options import LINES, Program
 
 DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
 program = Program(DLLM, SCRATCH)
@@ -79,6 +79,13 @@ shape = line_of("step", "--model", "shape.json", "--repeat", "5", "--json")
 ok(shape["random_weights"] and shape["family"] == "llama", "--model FILE.json: a shape with random weights")
 for what in ("decode", "train"):
     line_of(what, "--model", "shape.json", "--repeat", "5", "--json")
+# A causal model with weights of its own and without a mask token: all works.
+(SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
+made = program.run("train", "--objective", "ar", "--data", "corpus", "--rows", "line", "--layers", "2", "--hidden", "64", "--vocab", "300",
+                   "--length", "48", "--batch", "4", "--steps", "2", "--out", "made")
+ok(made.returncode == 0, f"a causal model: {made.stderr[-200:]}")
+loaded = line_of("--model", "made", "--repeat", "5", "--json")["works"]
+ok([line["what"] for line in loaded] == list(SIZES) and not loaded[2]["random_weights"], "a model with weights: all four works")
 everything = line_of(*TINY)
 ok([line["what"] for line in everything["works"]] == list(SIZES), "without a work: all four")
 listed = program.options_of("bench") - {"--help", "--json", "--preset", "--model", "--seconds", *CHANGES}

@@ -38,7 +38,7 @@ void predict(const Context& context, dllm_decoder* decoder) {
 
 // The pass that fills the cache: a prompt of rows - 1 tokens, and one open position behind it.
 BenchWork make_prefill(Context& context, BenchSubject& subject) {
-  const int64_t rows = size_of_work(context, "rows", "prefill");
+  const int64_t rows = size_of_work(context, subject, "rows", "prefill");
   if (rows < 2)
     throw UsageFailure("--rows of prefill takes 2 and more, not " + std::to_string(rows));
   const auto count = static_cast<double>(rows);
@@ -61,8 +61,8 @@ BenchWork make_prefill(Context& context, BenchSubject& subject) {
 // A denoising step of one block whose context is in the cache. It decides nothing, so that every
 // repetition has the same work.
 BenchWork make_decode(Context& context, BenchSubject& subject) {
-  const int64_t rows = size_of_work(context, "rows", "decode");
-  const int64_t cached = size_of_work(context, "context", "decode");
+  const int64_t rows = size_of_work(context, subject, "rows", "decode");
+  const int64_t cached = size_of_work(context, subject, "context", "decode");
   const auto count = static_cast<double>(rows);
   const double keys =
       static_cast<double>(cached) +

@@ -59,6 +59,27 @@ std::string with_mask(const std::string& config, const std::string& path) {
   return object.dump();
 }
 
+// The same for a model with weights: its file names no mask token where it is an autoregressive one.
+Owned<dllm_model> load_weights(const Context& context, dllm_engine* engine,
+                               const std::string& path) {
+  const auto checkpoint = make<dllm_checkpoint>([&](dllm_checkpoint** out, dllm_error* err) {
+    return dllm_checkpoint_open(path.c_str(), out, err);
+  });
+  const auto about = ModelJson::parse(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_checkpoint_describe(checkpoint.get(), out, err);
+  }));
+  const ModelJson model = about.value("model", ModelJson::object());
+  const int64_t last = model.value("vocab", int64_t{0}) - 1;
+  const bool has_mask = model.value("mask_token_id", int64_t{-1}) >= 0;
+  if (!has_mask && last >= 0 && !context.typed("model", "mask_token")) {
+    call([&](dllm_error* err) {
+      return dllm_options_set_str(context.options("model"), "mask_token",
+                                  std::to_string(last).c_str(), err);
+    });
+  }
+  return open_model(context, engine, path);
+}
+
 Owned<dllm_model> new_weights(const Context& context, dllm_engine* engine,
                               const std::string& config) {
   return make<dllm_model>([&](dllm_model** out, dllm_error* err) {
@@ -118,7 +139,7 @@ BenchSubject open_subject(Context& context) {
   if (context.has("format")) set_key(context, "model", "dtype", "format");
   subject.engine = open_engine(context);
   subject.weights = subject.random_weights ? new_weights(context, subject.engine.get(), config)
-                                           : open_model(context, subject.engine.get(), path);
+                                           : load_weights(context, subject.engine.get(), path);
   subject.about = ModelJson::parse(text([&](dllm_buffer* out, dllm_error* err) {
     return dllm_model_describe(subject.weights.get(), out, err);
   }));

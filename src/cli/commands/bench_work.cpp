@@ -12,7 +12,9 @@ namespace {
 using WorkClock = std::chrono::steady_clock;
 using WorkJson = nlohmann::ordered_json;
 
-// Which sizes each work has, with their defaults.
+constexpr int64_t kUsualLength = 256; // positions that the defaults need at most
+
+// Which sizes each work has, with their defaults; a model of fewer positions has smaller ones.
 struct SizeOption {
   const char* name;
   const char* work;
@@ -24,10 +26,14 @@ constexpr SizeOption kSizes[] = {{"rows", "step", 256},  {"rows", "prefill", 256
 
 } // namespace
 
-int64_t size_of_work(const Context& context, const std::string& name, const std::string& what) {
+int64_t size_of_work(const Context& context, const BenchSubject& subject, const std::string& name,
+                     const std::string& what) {
   if (context.has(name)) return context.number(name);
+  const int64_t longest = subject.about.value("max_length", kUsualLength);
   for (const SizeOption& size : kSizes) {
-    if (name == size.name && what == size.work) return size.fallback;
+    if (name != size.name || what != size.work) continue;
+    if (name == "batch" || longest >= kUsualLength) return size.fallback;
+    return std::max<int64_t>(1, size.fallback * longest / kUsualLength);
   }
   return 0;
 }
@@ -71,7 +77,7 @@ namespace {
 
 // One forward pass of all rows: a step of a model that keeps no cache.
 BenchWork make_step(Context& context, BenchSubject& subject) {
-  const int64_t rows = size_of_work(context, "rows", "step");
+  const int64_t rows = size_of_work(context, subject, "rows", "step");
   const bool logits = context.text("logits") != "none";
   const auto count = static_cast<double>(rows), heads = logits ? count : 0;
   const double keys = mean_keys(subject.about.value("attention", ""), count,
@@ -118,8 +124,8 @@ double count_targets(const dllm_batch* batch, int64_t tokens) {
 
 // Noise, forward pass, gradients and update. The backward pass has twice the products of the forward one.
 BenchWork make_train(Context& context, BenchSubject& subject) {
-  const int64_t rows = size_of_work(context, "batch", "train");
-  const int64_t length = size_of_work(context, "length", "train");
+  const int64_t rows = size_of_work(context, subject, "batch", "train");
+  const int64_t length = size_of_work(context, subject, "length", "train");
   const auto training = std::make_shared<Training>();
   training->objective = make<dllm_objective>([&](dllm_objective** out, dllm_error* err) {
     return dllm_objective_new("mdlm", nullptr, nullptr, out, err);

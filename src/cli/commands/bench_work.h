@@ -36,7 +36,8 @@ BenchWork make_prefill(Context& context, BenchSubject& subject); // bench_decode
 BenchWork make_decode(Context& context, BenchSubject& subject);
 
 // What was typed, else the work's own default.
-int64_t size_of_work(const Context& context, const std::string& name, const std::string& what);
+int64_t size_of_work(const Context& context, const BenchSubject& subject, const std::string& name,
+                     const std::string& what);
 double seconds_of(const std::function<void()>& work);
 // Token ids that repeat late, never the last one; another `turn` has another first token.
 std::vector<int32_t> made_up_ids(const BenchSubject& subject, int64_t count, int64_t turn);
