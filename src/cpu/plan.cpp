@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cpu/buffer.h"
+#include "cpu/stack_overlap.h"
 #include "cpu/storage.h"
 #include "graph/op.h"
 
@@ -131,15 +132,15 @@ private:
     storage_ = storage.arena_pieces();
   }
 
+  // Stacks that may overlap do where that makes the arena smaller.
   void place_arena() {
-    std::vector<Piece> pieces;
-    for (const ArenaPiece& piece : storage_)
-      pieces.push_back({piece.bytes, piece.begin, piece.end, -1});
-    for (size_t s = 0; s < frame_.steps.size(); ++s) {
-      const auto time = static_cast<int32_t>(s);
-      pieces.push_back({frame_.steps[s].kernel.scratch_bytes, time, time, -1});
-    }
-    frame_.arena_bytes = place_pieces(pieces);
+    const std::vector<StackPair> pairs = pair_stacks(frame_, storage_);
+    std::vector<Piece> apart = arena_of({}), paired = arena_of(pairs);
+    const int64_t apart_bytes = place_pieces(apart), paired_bytes = place_pieces(paired);
+    for (const StackPair& pair : pairs)
+      paired[pair.made].offset = paired[pair.kept].offset + pair.shift;
+    const std::vector<Piece>& pieces = paired_bytes < apart_bytes ? paired : apart;
+    frame_.arena_bytes = std::min(apart_bytes, paired_bytes);
     for (size_t i = 0; i < storage_.size(); ++i) {
       for (int32_t value : storage_[i].values)
         frame_.places[index(value)] = {Place::kArena, -1, pieces[i].offset};
@@ -147,6 +148,23 @@ private:
     for (size_t s = 0; s < frame_.steps.size(); ++s) {
       frame_.steps[s].scratch_offset = pieces[storage_.size() + s].offset;
     }
+  }
+
+  // Storage, then the scratch of each step. The second of a pair has no place of its own.
+  std::vector<Piece> arena_of(const std::vector<StackPair>& pairs) const {
+    std::vector<Piece> pieces;
+    for (const ArenaPiece& piece : storage_)
+      pieces.push_back({piece.bytes, piece.begin, piece.end, -1});
+    for (const StackPair& pair : pairs) {
+      pieces[pair.kept].bytes = pair.bytes;
+      pieces[pair.kept].end = pieces[pair.made].end;
+      pieces[pair.made].bytes = 0;
+    }
+    for (size_t s = 0; s < frame_.steps.size(); ++s) {
+      const auto time = static_cast<int32_t>(s);
+      pieces.push_back({frame_.steps[s].kernel.scratch_bytes, time, time, -1});
+    }
+    return pieces;
   }
 
   const FrameRequest& request_;

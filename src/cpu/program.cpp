@@ -16,18 +16,21 @@ namespace {
 using graph::BufferRef;
 
 // Definitions of the fused operations that have no kernel here take their place.
-std::shared_ptr<const graph::Graph> lower(const graph::Graph& source) {
+std::shared_ptr<const graph::Graph> lower(const graph::Graph& source, Arithmetic arithmetic) {
   std::vector<std::string> kept;
   for (const graph::OpDef* op : graph::all_ops()) {
     if (find_kernel(op->name) != nullptr || op->decompose == nullptr) kept.emplace_back(op->name);
   }
   const std::shared_ptr<graph::Graph> plain = graph::decompose(source, kept);
-  return graph::join_loss_gradients(graph::simplify(*plain));
+  std::shared_ptr<graph::Graph> simple = graph::simplify(*plain);
+  // The joined operation packs a head for products in f32 alone.
+  if (arithmetic != kArithmeticF32) return simple;
+  return graph::join_loss_gradients(std::move(simple));
 }
 
 Frame plan_source(const graph::Graph& source, int threads, const graph::Placement& place,
                   Arithmetic arithmetic) {
-  FrameRequest request{lower(source), threads, {}, {}, place, arithmetic};
+  FrameRequest request{lower(source, arithmetic), threads, {}, {}, place, arithmetic};
   std::vector<bool> donated(source.inputs().size(), false);
   for (const graph::GraphOutput& output : source.outputs()) {
     request.donations.push_back(output.donated_input);

@@ -25,7 +25,7 @@ public:
       : whole_(info.input(1).format != nullptr ||
                (info.keeps_forms.size() > 1 && info.keeps_forms[1])),
         head_(info, whole_ ? layout : unused_),
-        transposed_(info, 1, kPackedTransposed, whole_ ? layout : unused_),
+        transposed_(info, 1, kPackedTransposed, head_.capacity(), whole_ ? layout : unused_),
         dtype_(info.input(1).dtype) {
     block_ = std::max<int64_t>(kPieceFloats, kBlockFloats / std::max<int64_t>(1, head_.in()) /
                                                  kPieceFloats * kPieceFloats);

@@ -1,5 +1,6 @@
 // Scan and while against loops written by hand.
 
+#include "graph/gradients.h"
 #include "graph/ops.h"
 #include "unit/cpu/run_graph.h"
 #include "unit/cpu/run_kernel.h"
@@ -160,6 +161,36 @@ TEST(Scan, Nests) {
   }
   EXPECT_EQ(floats(out[0])[0], state);
   EXPECT_EQ(floats(out[1]), sums);
+}
+
+// Layers h = tanh(h w^T), the sum of the last h, and the gradients of w, squared: one number.
+std::shared_ptr<Graph> gradients_of_layers(int64_t layers, bool remat) {
+  auto body = std::make_shared<Graph>("layer");
+  const Value h = body->input("h", DType::f32, {64, 128});
+  const Value w = body->input("w", DType::f32, {128, 128});
+  body->output("h", tanh(linear(h, w)));
+  auto graph = std::make_shared<Graph>("step");
+  const Value x = graph->input("x", DType::f32, {64, 128});
+  const Value all = graph->input("w", DType::f32, {layers, 128, 128});
+  graph::ScanOptions options;
+  options.remat = remat;
+  const Value last = scan(body, {x}, {all}, {}, layers, options).carry[0];
+  const Value loss = sum(last, {0, 1});
+  graph->output("squares", sum_of_squares(graph::gradients(loss, {all})[0]));
+  return graph;
+}
+
+// Gradients of the layers begin where the kept values of later layers were.
+TEST(Scan, StacksThatAreUsedUpAndMadeOverlap) {
+  constexpr int64_t kLayers = 32, kKept = kLayers * 64 * 128 * 4, kMade = kLayers * 128 * 128 * 4;
+  auto engine = test_engine(2);
+  const auto graph = gradients_of_layers(kLayers, false);
+  EXPECT_LT(engine->compile(graph)->plan().arena_bytes, 2 * kKept + kMade);
+  const std::vector<Tensor> inputs{random_tensor({64, 128}, 1),
+                                   random_tensor({kLayers, 128, 128}, 2)};
+  const auto kept = run_graph(*engine, graph, inputs);
+  const auto again = run_graph(*engine, gradients_of_layers(kLayers, true), inputs);
+  EXPECT_EQ(floats(kept[0]), floats(again[0]));
 }
 
 // A large carry that each step changes in one row is updated in place: no second buffer.
