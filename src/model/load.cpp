@@ -148,7 +148,16 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
     done += weights.file_bytes(name);
     if (task != nullptr) task->set_progress(done, total);
   };
-  for (const ParamSpec& spec : specs) {
+  // The largest stacks first: next to what is on the engine already there is one stack on the host.
+  std::vector<std::pair<size_t, const ParamSpec*>> order; // place, specification
+  for (const ParamSpec& spec : specs)
+    order.emplace_back(model.params().reserve(spec, form_of(spec)), &spec);
+  std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+    return weight_bytes(form_of(*a.second), a.second->shape()) >
+           weight_bytes(form_of(*b.second), b.second->shape());
+  });
+  for (const auto& [index, stack] : order) {
+    const ParamSpec& spec = *stack;
     ParamForm form(spec, form_of(spec));
     for (int64_t layer = 0; layer < spec.copies(); ++layer) {
       for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
@@ -172,7 +181,7 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
         count_done(name);
       }
     }
-    model.params().add(spec, form, task);
+    model.params().fill(index, form, task);
   }
 }
 

@@ -101,7 +101,7 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
 // Programs can be built from it and compiled; what needs the numbers fails with
 // failed_precondition. Nothing is uploaded.
 std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
-                                    DType dtype);
+                                    const WeightFormat& format);
 // A copy with its own parameters on the same engine. instead(index) returns the numbers of a physical
 // parameter of type f32 where they are not the model's own; undefined: they are.
 std::shared_ptr<Model> clone_model(const Model& model,

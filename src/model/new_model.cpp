@@ -79,10 +79,10 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
 }
 
 std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
-                                    DType dtype) {
+                                    const WeightFormat& format) {
   const auto model = std::make_shared<Model>(std::move(engine), std::move(config));
   for (const ParamSpec& spec : find_family(model->config().family).params(model->config()))
-    model->params().add_sketch(spec, storage_format(spec, weight_format(dtype)));
+    model->params().add_sketch(spec, storage_format(spec, format));
   return model;
 }
 

@@ -133,6 +133,11 @@ public:
   // --- for load and new: takes a tensor of the physical layout in ---
   // An int8 form is followed by an entry for its scales.
   void add(const ParamSpec& spec, const ParamForm& form, const Task* task = nullptr);
+  // The same in two steps: the place in the list, then the numbers, in any order of places.
+  size_t reserve(const ParamSpec& spec, const WeightFormat& format) { return append(spec, format); }
+  void fill(size_t index, const ParamForm& form, const Task* task = nullptr) const {
+    store(index, form, task);
+  }
   // Shape and type without numbers: programs can be built, whatever needs the numbers fails with
   // failed_precondition. REQUIRES: an empty store, or one of such entries.
   void add_sketch(const ParamSpec& spec, const WeightFormat& format);

@@ -3,12 +3,14 @@
 #include "base/error.h"
 #include "graph/passes.h"
 #include "model/token_batch.h"
+#include "model/weights.h"
 
 #include "base/meter.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace dllm::model {
 namespace {
@@ -91,6 +93,12 @@ Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
   return made;
 }
 
+std::vector<std::string> planned_formats() {
+  std::vector<std::string> names;
+  for (const WeightFormat* format : weight_formats()) names.emplace_back(format->name);
+  return names;
+}
+
 } // namespace
 
 const Schema& plan_schema() {
@@ -112,7 +120,7 @@ const Schema& plan_schema() {
        option_i64("window", 0, 0, int64_t{1} << 30,
                   "decode: positions a step computes, the others' K and V are cached; 0: all, no "
                   "cache."),
-       option_choice("dtype", "f32", {"f32", "bf16", "int8"},
+       option_choice("dtype", "f32", planned_formats(),
                      "Form of the weights; training keeps f32 masters."),
        option_bool("remat", false,
                    "Training recomputes every layer instead of keeping what it made."),
@@ -128,12 +136,10 @@ const Schema& plan_schema() {
 
 std::shared_ptr<Model> planned_model(std::shared_ptr<graph::Engine> engine,
                                      const ModelConfig& config, const Options& options) {
-  const std::string& form = options.str("dtype");
   const bool train = options.str("what") == "train";
-  const DType dtype = train || form == "f32" ? DType::f32
-                      : form == "int8"       ? DType::i8
-                                             : DType::bf16;
-  return sketch_model(std::move(engine), config, dtype);
+  const WeightFormat& format = weight_format(train ? "f32" : options.str("dtype"));
+  expect_engine_reads(*engine, format);
+  return sketch_model(std::move(engine), config, format);
 }
 
 int64_t planned_length(const ModelConfig& config, const Options& options) {

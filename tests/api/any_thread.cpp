@@ -209,6 +209,13 @@ void Caller::add_files() {
     ok(dllm_model_save(s.w.model, (own / "saved").c_str(), opts, nullptr, err), "save");
     dllm_options_release(opts);
   };
+  calls["dllm_model_quantize"] = [this] {
+    dllm_options* opts = make_options("quantize", R"({"overwrite": true})", err);
+    ok(dllm_model_quantize((s.folder / "model").c_str(), (own / "small.gguf").c_str(), opts,
+                           nullptr, buffer, err),
+       "quantize");
+    dllm_options_release(opts);
+  };
   calls["dllm_model_load"] = [this] {
     make<dllm_model>(
         "load",

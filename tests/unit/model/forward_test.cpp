@@ -179,7 +179,7 @@ TEST(Sketch, HasShapesAndNoNumbers) {
     const std::string name = dtype == DType::i8 ? "int8" : dtype_name(dtype);
     const auto whole =
         new_model(engine, small_config("llama"), model_options({{"dtype", name.c_str()}}));
-    const auto sketch = sketch_model(engine, whole->config(), dtype);
+    const auto sketch = sketch_model(engine, whole->config(), weight_format(dtype));
     ASSERT_EQ(sketch->params().physical().size(), whole->params().physical().size()) << name;
     for (size_t i = 0; i < sketch->params().physical().size(); ++i) {
       const auto &a = sketch->params().physical()[i], &b = whole->params().physical()[i];

@@ -18,8 +18,8 @@ using test::small_engine;
 TEST(LayerKinds, CostIsThatOfTheGraph) {
   constexpr int64_t kBatch = 2, kSeq = 8;
   for (const char* family : {"llama", "gpt2", "qwen3_moe", "llada2_moe", "dllm_moe"}) {
-    const auto model =
-        sketch_model(small_engine(), config_from_json(small_config(family), "c"), DType::f32);
+    const auto model = sketch_model(small_engine(), config_from_json(small_config(family), "c"),
+                                    weight_format(DType::f32));
     const ModelConfig& config = model->config();
     graph::Graph graph("cost");
     Builder builder(graph, *model);
