@@ -17,7 +17,10 @@ class Absent(Exception):
 
 
 def output_of(words, **more):
-    done = subprocess.run([str(word) for word in words], text=True, errors="replace", capture_output=True, timeout=LIMIT, **more)
+    try:
+        done = subprocess.run([str(word) for word in words], text=True, errors="replace", capture_output=True, timeout=LIMIT, **more)
+    except subprocess.TimeoutExpired as too_long:
+        raise Absent(f"{pathlib.Path(str(words[0])).name}: not ready after {LIMIT} s") from too_long
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
         raise Absent(f"{pathlib.Path(str(words[0])).name}: {lines[0]}")
@@ -75,7 +78,10 @@ class Talker:
         for _ in range(5):
             self.process.stdin.write("go\n")
             self.process.stdin.flush()
-            seconds.append(float(self.process.stdout.readline().split()[0]))
+            answer = self.process.stdout.readline().split()
+            if not answer:
+                raise Absent(f"{self.name} ended")
+            seconds.append(float(answer[0]))
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         self.memory = 1024 * int(re.search(r"VmHWM:\s*(\d+)", status).group(1))
         return statistics.median(seconds)
