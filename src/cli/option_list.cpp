@@ -209,8 +209,6 @@ std::vector<std::string> registry_names(const std::string& registry) {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // "3:14" of a byte of a text.
 std::string place_of(const std::string& text, size_t byte) {
   const size_t end = std::min(byte, text.size());

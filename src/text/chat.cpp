@@ -171,12 +171,9 @@ ChatRow Chat::row(const Json& conversation, const Task* task) const {
   return encode_chat(*tokenizer_, text, rules, task);
 }
 
-using jinja::Mark;
-using jinja::MarkedText;
-
 namespace {
 
-struct Stretch {
+struct SpokenPart {
   size_t begin, end; // bytes
 };
 
@@ -191,8 +188,8 @@ bool is_template(const MarkedText& text, size_t begin, size_t end) {
   return true;
 }
 
-std::vector<Stretch> marked_by_template(const MarkedText& text) {
-  std::vector<Stretch> stretches;
+std::vector<SpokenPart> marked_by_template(const MarkedText& text) {
+  std::vector<SpokenPart> stretches;
   size_t begin = 0;
   for (const MarkedText::Run& run : text.runs()) {
     if (run.mark.spoken) {
@@ -229,9 +226,9 @@ size_t retreat(const MarkedText& text, const std::string& opening, size_t floor,
 }
 
 // The bytes of each answer's message, with what the template wrote between and around them.
-std::vector<Stretch> answers(const Tokenizer& tokenizer, const std::vector<TextPart>& parts,
-                             const MarkedText& text, const MaskRules& rules) {
-  std::vector<Stretch> stretches;
+std::vector<SpokenPart> answers(const Tokenizer& tokenizer, const std::vector<TextPart>& parts,
+                                const MarkedText& text, const MaskRules& rules) {
+  std::vector<SpokenPart> stretches;
   size_t begin = 0;
   size_t floor = 0;           // behind the last message with text
   int32_t last = Mark::kData; // the message of the last run since a role or another message
@@ -251,7 +248,7 @@ std::vector<Stretch> answers(const Tokenizer& tokenizer, const std::vector<TextP
     }
     begin = run.end;
   }
-  for (Stretch& stretch : stretches) stretch.end = extend(tokenizer, parts, text, stretch.end);
+  for (SpokenPart& stretch : stretches) stretch.end = extend(tokenizer, parts, text, stretch.end);
   return stretches;
 }
 
@@ -274,7 +271,7 @@ ChatRow encode_chat(const Tokenizer& tokenizer, const MarkedText& text, const Ma
   row.text = text.bytes();
   const std::vector<TextPart> parts = tokenizer.split(
       row.text, [&](size_t begin, size_t end) { return is_template(text, begin, end); }, task);
-  const std::vector<Stretch> stretches =
+  const std::vector<SpokenPart> stretches =
       rules.by_generation ? marked_by_template(text) : answers(tokenizer, parts, text, rules);
   for (const TextPart& part : parts) {
     check_task(task);
@@ -286,7 +283,7 @@ ChatRow encode_chat(const Tokenizer& tokenizer, const MarkedText& text, const Ma
         part.id >= 0 ? std::vector<int32_t>{part.id} : tokenizer.encode_part(plain, at_start, task);
     row.ids.insert(row.ids.end(), ids.begin(), ids.end());
     row.spoken.resize(row.ids.size(), 0);
-    for (const Stretch& stretch : stretches) {
+    for (const SpokenPart& stretch : stretches) {
       if (stretch.end <= part.begin || stretch.begin >= part.end) continue;
       size_t from = 0, to = ids.size();
       if (part.id < 0) {

@@ -1,4 +1,4 @@
-#include "guard.h"
+#include "check.h"
 
 int failures;
 

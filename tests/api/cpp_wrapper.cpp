@@ -1,7 +1,7 @@
 // The C++ headers (dllm/dllm.hpp) as another program uses them: a tokenizer, a model, training and decoding
 // through owners; failures as exceptions and as results; callbacks that throw; objects destroyed in any order.
 
-#include "guard.h"
+#include "check.h"
 
 #include "dllm/dllm.hpp"
 

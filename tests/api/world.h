@@ -1,7 +1,7 @@
 #ifndef DLLM_TESTS_WORLD_H
 #define DLLM_TESTS_WORLD_H
 /* A tokenizer, a little text and a tiny model, made through the public headers alone. */
-#include "guard.h"
+#include "check.h"
 
 #ifdef __cplusplus
 extern "C" {

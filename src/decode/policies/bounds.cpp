@@ -147,8 +147,6 @@ PolicyKind policy_files::frechet() {
 
 namespace {
 
-using graph::Value;
-
 // Larger is surer.
 double sureness(const Prediction& p, const std::string& order) {
   if (order == "entropy") return -static_cast<double>(p.entropy);

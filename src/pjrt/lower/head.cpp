@@ -94,9 +94,6 @@ std::vector<Value> over_vocabulary(const Head& head, int64_t rows, std::vector<V
   return step({rest, begin, outside}, state);
 }
 
-using graph::Value;
-using namespace graph::ops;
-
 LossOperands loss_operands(const graph::Attributes& attributes, bool gradient) {
   OperandOrder order(2);
   LossOperands at{};
@@ -120,9 +117,6 @@ Value target_mask(Value targets, Value begin, int64_t width) {
   const Value id = iota(*targets.graph, Shape{1, width}, DType::i32, 1);
   return equal(id, column(subtract(targets, begin)));
 }
-
-using graph::Value;
-using namespace graph::ops;
 
 namespace {
 

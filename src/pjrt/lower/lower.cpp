@@ -68,8 +68,6 @@ Results lower_linear_input_grad(graph::Graph&, const graph::Node& node, Operands
   return {reshape(dot(dy, weight), inputs[0].shape().with_dim(-1, weight.dim(1)))};
 }
 
-using graph::Value;
-
 graph::AxisSet axes_of(std::span<const Value> values) {
   graph::AxisSet axes;
   for (Value value : values) axes = axes.with(value.type().axes);

@@ -141,8 +141,6 @@ static void emit_clamp(EmitCall& call) {
 
 namespace {
 
-using build::Order;
-
 struct Division {
   Ssa x, y;
   Ssa divisor;  // y, 1 where y is 0 or -1
