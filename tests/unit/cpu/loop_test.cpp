@@ -1,7 +1,6 @@
 // Scan and while against loops written by hand.
 
 #include "graph/ops.h"
-#include "graph/ops.h"
 #include "unit/cpu/run_graph.h"
 #include "unit/cpu/run_kernel.h"
 
