@@ -54,7 +54,7 @@ dllm_status dllm_model_save(const dllm_model* model, const char* path, const dll
 dllm_status dllm_model_quantize(const char* path, const char* target, const dllm_options* opts,
                                 dllm_task* task, dllm_buffer* out, dllm_error* err) {
   return guard(err, [&] {
-    need_out(out, "out");
+    need(out, "out"); // before the work
     fill_json(out, model::quantize_model(need_text(path, "path"), need_text(target, "target"),
                                          options_of(opts, "quantize"), task_of(task)));
   });

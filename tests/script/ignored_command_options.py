@@ -138,7 +138,7 @@ baselines = {}
 def look(command, base, common, given, name, value, more=None, expected=CHANGES):
     short = "--" + name.split(".", 1)[1] if "." in name else name
     around = {**base, **(more or {})}
-    key = (command, tuple(sorted(around.items(), key=str)))
+    key = (command, str(sorted(around.items(), key=str)))
     if key not in baselines:
         done, left = result(command, around)
         if left is None:  # without the option something is missing

