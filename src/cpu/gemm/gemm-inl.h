@@ -130,8 +130,9 @@ constexpr int kWidest = kLanes == 16 ? 8 : kLanes == 1 ? 1 : 4; // for one row
 
 // The height of the next tile when `left` rows are to be done: avoids leaving one or two for the
 // end.
-HWY_INLINE int64_t NextRows(int64_t left) {
+template <class W> HWY_INLINE int64_t NextRows(int64_t left) {
   if constexpr (kTallest == 1) return 1;
+  if constexpr (kFewTiles<W>) return left >= kTallest ? kTallest : left >= 2 ? 2 : 1;
   if constexpr (kTallest == 8) {
     if (left >= 8 && left != 9 && left != 10) return 8;
   } else if (left == 8) {
@@ -143,14 +144,20 @@ HWY_INLINE int64_t NextRows(int64_t left) {
 }
 
 template <int P, class W> HWY_INLINE void AnyRows(int64_t rows, const TileCall<W>& t) {
-  switch (rows) {
-  case 1: return Tile<1, P, W>(t);
-  case 2: return Tile<std::min(2, kTallest), P, W>(t);
-  case 3: return Tile<std::min(3, kTallest), P, W>(t);
-  case 4: return Tile<std::min(4, kTallest), P, W>(t);
-  case 6: return Tile<std::min(6, kTallest), P, W>(t);
-  case 8: return Tile<std::min(8, kTallest), P, W>(t);
-  default: return; // NextRows gives no other count
+  if constexpr (kFewTiles<W>) {
+    if (rows == 1) return Tile<1, P, W>(t);
+    if (rows == 2) return Tile<std::min(2, kTallest), P, W>(t);
+    return Tile<kTallest, P, W>(t);
+  } else {
+    switch (rows) {
+    case 1: return Tile<1, P, W>(t);
+    case 2: return Tile<std::min(2, kTallest), P, W>(t);
+    case 3: return Tile<std::min(3, kTallest), P, W>(t);
+    case 4: return Tile<std::min(4, kTallest), P, W>(t);
+    case 6: return Tile<std::min(6, kTallest), P, W>(t);
+    case 8: return Tile<std::min(8, kTallest), P, W>(t);
+    default: return; // NextRows gives no other count
+    }
   }
 }
 
@@ -165,7 +172,7 @@ template <int P, class W> HWY_INLINE void FewRows(int64_t rows, const TileCall<W
 // Rows x one group of P panels, all columns real.
 template <int P, class W> HWY_INLINE void Columns(int64_t rows, TileCall<W> t) {
   while (rows > 0) {
-    const int64_t height = NextRows(rows);
+    const int64_t height = NextRows<W>(rows);
     AnyRows<P, W>(height, t);
     rows -= height;
     t.a += height * t.a_stride;
@@ -189,7 +196,7 @@ template <class W> void LastColumns(int64_t rows, int64_t columns, TileCall<W> t
   t.c = c;
   t.c_stride = kPanel;
   for (int64_t row = 0; row < rows;) {
-    const int64_t height = NextRows(rows - row);
+    const int64_t height = NextRows<W>(rows - row);
     std::fill_n(c, height * kPanel, 0.0f);
     for (int64_t r = 0; t.load && r < height; ++r)
       std::copy_n(real + (row + r) * stride, columns, c + r * kPanel);
@@ -215,13 +222,21 @@ void Panels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, TileCall<W>
     if (full <= 0) {
       LastColumns<W>(rows, g.n - p * kPanel, t);
       p += 1;
-    } else if (rows == 1 && full >= kWidest && kWidest > 1) {
-      Tile<1, kWidest, W>(t);
-      p += kWidest;
-    } else if (rows <= kFewRows && rows > 1 && full >= kWide) {
-      FewRows<kWide, W>(rows, t);
-      p += kWide;
-    } else if (full >= kGroup) {
+      continue;
+    }
+    if constexpr (!kFewTiles<W>) {
+      if (rows == 1 && full >= kWidest && kWidest > 1) {
+        Tile<1, kWidest, W>(t);
+        p += kWidest;
+        continue;
+      }
+      if (rows <= kFewRows && rows > 1 && full >= kWide) {
+        FewRows<kWide, W>(rows, t);
+        p += kWide;
+        continue;
+      }
+    }
+    if (full >= kGroup) {
       Columns<kGroup, W>(rows, t);
       p += kGroup;
     } else {

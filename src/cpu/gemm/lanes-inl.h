@@ -13,6 +13,7 @@
 #include "cpu/simd/math-inl.h"
 
 #include <tuple>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace dllm::cpu::HWY_NAMESPACE {
@@ -99,6 +100,10 @@ template <> struct Lanes<Q6_KLanes> : BlockUnits<Q6_KLanes> {};
 template <> struct Lanes<Iq4NlLanes> : BlockUnits<Iq4NlLanes> {};
 template <> struct Lanes<Mxfp4Lanes> : BlockUnits<Mxfp4Lanes> {};
 template <class W> inline constexpr bool kIsBlocks = std::is_class_v<W>;
+// Formats of fewer than 8 bits have a tile of every second kind: all of them together take minutes to compile.
+template <class W>
+inline constexpr bool kFewTiles =
+    kIsBlocks<W> && !std::is_same_v<W, F16Lanes> && !std::is_same_v<W, Q8_0Lanes>;
 
 } // namespace dllm::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
