@@ -146,7 +146,7 @@ TEST(Int8Gemm, IsExactOnEveryInstructionSet) {
       for (int64_t m : {1, 2, 3, 4, 5, 7, 9, 17, 25}) {
         const std::vector<float> x = uniform_numbers(m * k, 11);
         const std::vector<float> expected = int8_oracle(w, x, m);
-        for_each_simd_target([&](const char* target) {
+        for_each_simd_target([&, n = n, k = k](const char* target) {
           for (const DotKernel& kernel : dot_kernels(PanelLayout::quads)) {
             EXPECT_TRUE(same_row_bits(w.product(kernel, x, m), expected))
                 << target << ' ' << kernel.name << ' ' << format << ' ' << m << ' ' << n << ' '
@@ -188,7 +188,7 @@ TEST(Bf16Gemm, IsNearTheProductOfDoubles) {
       const ArithmeticWeight w(format, kArithmeticBf16, n, k);
       for (int64_t m : {1, 3, 8, 17}) {
         const std::vector<float> x = uniform_numbers(m * k, 11);
-        for_each_simd_target([&](const char* target) {
+        for_each_simd_target([&, n = n, k = k](const char* target) {
           for (const DotKernel& kernel : dot_kernels(PanelLayout::pairs)) {
             const std::vector<float> y = w.product(kernel, x, m);
             for (int64_t r = 0; r < m; ++r) {
