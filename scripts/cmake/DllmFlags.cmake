@@ -40,10 +40,6 @@ foreach(sanitizer IN LISTS DLLM_SANITIZE)
   target_link_options(dllm_flags INTERFACE -fsanitize=${sanitizer})
   if(sanitizer STREQUAL "undefined")
     target_compile_options(dllm_flags INTERFACE -fno-sanitize-recover=undefined)
-    if(CMAKE_C_COMPILER_ID MATCHES "Clang") # programs in C link our library in C++ and its checks
-      target_link_options(dllm_flags INTERFACE -fsanitize-link-c++-runtime)
-      target_link_libraries(dllm_flags INTERFACE stdc++)
-    endif()
   endif()
 endforeach()
 
