@@ -37,8 +37,8 @@ extern "C" {
  *            check (finite off). dtype is the weight format of matrices: keep stores every tensor in
  *            the format of the file (34 bytes for 32 weights in q8_0, 144 for 256 in q4_k, 2 bytes each
  *            in f16); layers of one matrix that differ in type, and types Q2_K, Q3_K, IQ4_XS, become q8_0.
- *            Products compute in f32 and have the bits of the dequantized model. Formats of blocks and
- *            f16: only on the cpu engine. A matrix whose rows are not whole blocks of 256 (q4_k, q5_k,
+ *            On an engine of arithmetic f32 products have the bits of the dequantized model. Formats of
+ *            blocks and f16: only on the cpu engine. A matrix whose rows are not whole blocks of 256 (q4_k, q5_k,
  *            q6_k) is q8_0 where they are whole blocks of 32, else f32
  *   task     NULL, or checked every few milliseconds; progress in bytes
  *   out      not NULL

@@ -151,7 +151,7 @@ DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
  * Sends TRAIN_STEP for every step and CHECKPOINT for every save into option "root". DLLM_STOP and
  * the budgets (options "tokens", "minutes") end the run without an error; steps in flight are
  * finished, and sinks get their events. With option "save_wait" off, checkpoints are written in the
- * background (see dllm_checkpoint_save), except the last: when the run returns or fails, they are on disk.
+ * background (see dllm_checkpoint_save), except the last: when the run returns or fails, these writes have ended.
  * A cancelled run discards the current step, unless the update of the weights has begun (that one is
  * finished), returns its batch to the loader, and saves a checkpoint when option root is set and it has
  * completed a step.

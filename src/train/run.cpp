@@ -39,7 +39,7 @@ public:
     runner_.on_read([this] { send_step(); });
   }
   ~Run() {
-    if (save_) state_.save.wait_until_idle(); // a run that fails has its checkpoints on disk too
+    if (save_) state_.save.wait_until_idle(); // a run that fails leaves no write of its own behind
     runner_.on_read(nullptr);
     runner_.set_clock(0);
   }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "cpu/kernel.h"
+#include "cpu/memory.h"
 
 #include <algorithm>
 #include <vector>
@@ -12,11 +13,7 @@
 namespace dllm::cpu {
 namespace {
 
-constexpr int64_t kLine = 64;
-
-int64_t round_up(int64_t value, int64_t step) {
-  return (value + step - 1) / step * step;
-}
+constexpr int64_t kLine = kAlignment;
 
 } // namespace
 
@@ -26,17 +23,17 @@ RoundedRows rounded_rows(const Gemm& g) {
   std::byte* base = g.rounded;
   const auto place = [&](int64_t bytes) {
     const int64_t offset = at;
-    at += round_up(bytes, kLine);
+    at += align_up(bytes);
     return base == nullptr ? nullptr : base + offset;
   };
   if (g.layout == PanelLayout::quads) {
     rows.blocks = g.b_format == nullptr ? 1 : g.k / g.b_format->block;
     rows.scale = reinterpret_cast<float*>(place(4 * g.m));
     rows.start = reinterpret_cast<int32_t*>(place(4 * g.m * rows.blocks));
-    rows.plane = round_up(g.k, kLine);
+    rows.plane = align_up(g.k);
     rows.stride = 2 * rows.plane + kLine; // not a power of two: rows fall on all sets of a cache
   } else {
-    rows.stride = 4 * round_up(g.k, 16) + kLine;
+    rows.stride = align_up(4 * g.k) + kLine;
   }
   rows.data = reinterpret_cast<uint8_t*>(place(g.m * rows.stride));
   rows.bytes = at;
