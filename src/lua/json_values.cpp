@@ -15,7 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr int64_t kStepsPerValue = 2;
-constexpr int64_t kBytesPerStep = 64;
 
 [[noreturn]] void raise_invalid(lua_State* L, const std::string& message) {
   raise(L, "invalid_argument", message);

@@ -78,6 +78,8 @@ inline constexpr int kResumeSteps = 50;
 // Looks at the task and the limit now; raises when the call must stop.
 void look(lua_State* L);
 
+// Bytes that a C function may copy or search for the price of one instruction.
+inline constexpr int64_t kBytesPerStep = 64;
 inline void charge(lua_State* L, int64_t steps) {
   Shared& own = shared(L);
   if ((own.credit -= steps) < 0) look(L);

@@ -7,8 +7,6 @@
 namespace dllm::lua {
 namespace {
 
-constexpr int64_t kBytesPerStep = 64;
-
 // Anything that can be indexed is a table here; what cannot fails where it is touched.
 void check_table(lua_State* L, int index) {
   if (lua_istable(L, index)) return;

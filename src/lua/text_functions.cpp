@@ -15,7 +15,6 @@ namespace dllm::lua {
 namespace {
 
 constexpr size_t kPiece = size_t{1} << 16; // bytes between two looks
-constexpr int64_t kBytesPerStep = 64;
 
 std::string_view check_text(lua_State* L, int index) {
   size_t size = 0;

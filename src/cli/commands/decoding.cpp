@@ -21,7 +21,7 @@ std::string word_of(const Context& context, const std::string& kind, const std::
 }
 
 // The requests of one command, while they are decoded.
-struct Run {
+struct Decoding {
   dllm_decoder* decoder;
   std::vector<int64_t> slots;
   const Ending& ending;
@@ -34,7 +34,7 @@ struct Run {
 };
 
 // False when Ctrl-C stopped it.
-bool step_until_done(Context& context, const Run& run, TokenTexts& texts, LiveView* view) {
+bool step_until_done(Context& context, const Decoding& run, TokenTexts& texts, LiveView* view) {
   const int64_t shown = run.slots[0];
   const int64_t planned = planned_steps(context, progress_of(run.decoder, shown).open);
   const auto show = [&] {
@@ -58,7 +58,7 @@ bool step_until_done(Context& context, const Run& run, TokenTexts& texts, LiveVi
 }
 
 // A trace with the texts of its tokens: what dllm replay needs to draw it without the model.
-void save_trace(Context& context, const Session& session, const Run& run, TokenTexts& texts) {
+void save_trace(Context& context, const Session& session, const Decoding& run, TokenTexts& texts) {
   std::string lines;
   for (int64_t slot : run.slots) {
     lines += text([&](dllm_buffer* out, dllm_error* err) {
@@ -87,7 +87,7 @@ void save_trace(Context& context, const Session& session, const Run& run, TokenT
   if (!file) throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + context.text("trace"));
 }
 
-void print_results(const Context& context, const Run& run, const dllm_tokenizer* tokenizer,
+void print_results(const Context& context, const Decoding& run, const dllm_tokenizer* tokenizer,
                    int64_t seed) {
   for (size_t i = 0; i < run.slots.size(); ++i) {
     const int64_t slot = run.slots[i], own_seed = seed + static_cast<int64_t>(i);
@@ -113,7 +113,7 @@ void print_results(const Context& context, const Run& run, const dllm_tokenizer*
 }
 
 // A greedy small model often decides for its commonest token everywhere.
-void warn_about_collapse(const Context& context, const Run& run) {
+void warn_about_collapse(const Context& context, const Decoding& run) {
   if (word_of(context, "decoder", "temperature") != "0" &&
       word_of(context, "decoder", "temperature") != "0.0")
     return;
@@ -232,7 +232,7 @@ int run_requests(Context& context, Session& session, const std::vector<Request>&
   const Ending ending(context, session.tokenizer.get(),
                       has_holes ? -1 : static_cast<int64_t>(requests[0].canvas.size()));
   const int64_t seed = std::stoll(word_of(context, "slot", "seed"));
-  Run run{decoder.get(), {}, ending};
+  Decoding run{decoder.get(), {}, ending};
   for (const Request& request : requests) {
     call([&](dllm_error* err) {
       return dllm_options_set_i64(context.options("slot"), "seed",

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kHelp =
+constexpr const char* kReplHelp =
     "  1 + 1                          an expression: its value is printed, and kept in _\n"
     "  model = dllm.model \"runs/first\"  names without \"local\" live until the end\n"
     "  dllm.decoder(model, { st<Tab>   Tab completes names, methods, option keys, choices\n"
@@ -62,7 +62,7 @@ Json schema_of(const std::string& kind) {
   }));
 }
 
-const Command* find_command(const std::string& name) {
+const Command* find_in_repl(const std::string& name) {
   for (const Command& command : commands()) {
     if (command.name == name && name != "repl") return &command;
   }
@@ -96,7 +96,7 @@ Completion complete_command(const std::string& line) {
   } else if (name == "options") {
     for (int64_t i = 0; const char* kind = dllm_registry_name("options", i); ++i)
       all.emplace_back(kind);
-  } else if (const Command* command = find_command(name)) {
+  } else if (const Command* command = find_in_repl(name)) {
     all = option_names(*command);
   }
   for (const std::string& item : all) {
@@ -198,14 +198,14 @@ private:
     const std::string name = words.empty() ? "" : words[0];
     if (name == "quit" || name == "q") return Outcome::quit;
     if (name == "help" || name.empty()) {
-      std::fputs(kHelp, stdout);
+      std::fputs(kReplHelp, stdout);
       return Outcome::done;
     }
     if (name == "options" && words.size() == 2) {
       print_options(words[1]);
       return Outcome::done;
     }
-    const Command* command = find_command(name);
+    const Command* command = find_in_repl(name);
     if (command == nullptr)
       throw Failure(DLLM_NOT_FOUND, "there is no command :" + line.substr(1),
                     ":help lists what there is");

@@ -32,7 +32,7 @@ bool begin_member(JsonScanner& json, char wanted, Member& member) {
   return member.wrong_type == nullptr;
 }
 
-void read_text(JsonScanner& json, TextMember& member) {
+void read_member(JsonScanner& json, TextMember& member) {
   member = {};
   if (begin_member(json, '"', member)) member.value = json.string();
 }
@@ -79,11 +79,11 @@ Row read_row(JsonScanner& json, std::string_view text, const RecordKeys& keys) {
   json.open_object();
   while (json.next_key(key)) {
     if (key == keys.text)
-      read_text(json, row.text);
+      read_member(json, row.text);
     else if (key == keys.prompt)
-      read_text(json, row.prompt);
+      read_member(json, row.prompt);
     else if (key == keys.response)
-      read_text(json, row.response);
+      read_member(json, row.response);
     else if (key == "ids")
       read_numbers(json, text, INT32_MAX, row.ids);
     else if (key == "keep")

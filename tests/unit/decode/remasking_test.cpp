@@ -27,12 +27,12 @@ Oracle sure() {
   return probabilities(std::vector<double>(64, 0.5));
 }
 
-struct Kind {
+struct Sampler {
   std::string name, policy;
   Json options;
 };
 
-const std::vector<Kind> kExactShares = {
+const std::vector<Sampler> kExactShares = {
     {"ancestral", "ancestral", Json::object()},
     {"ddim", "ddim", Json::object()},
     {"remdm_cap", "remdm", {{"variant", "cap"}, {"eta", 0.1}}},
@@ -45,7 +45,7 @@ double loop_alpha(double t) {
   return t > 0.05 ? 0.9 : 1 - t * 0.1 / 0.05;
 }
 
-class CleanShare : public ::testing::TestWithParam<Kind> {};
+class CleanShare : public ::testing::TestWithParam<Sampler> {};
 
 // After k of n steps a position is clean with probability alpha(1 - k / n): 4 standard errors.
 TEST_P(CleanShare, FollowsTheSchedule) {
@@ -99,7 +99,7 @@ Prediction exact(const Request& slot, int64_t position) {
   return p;
 }
 
-class ExactLaw : public ::testing::TestWithParam<Kind> {};
+class ExactLaw : public ::testing::TestWithParam<Sampler> {};
 
 // 1 % point of chi-square with 7 degrees: 18.48 (any table). Seeds are fixed.
 TEST_P(ExactLaw, IsReproducedWithAnExactDenoiser) {
@@ -123,10 +123,10 @@ TEST_P(ExactLaw, IsReproducedWithAnExactDenoiser) {
 INSTANTIATE_TEST_SUITE_P(
     Remasking, ExactLaw,
     ::testing::Values(
-        Kind{"first_hitting", "first_hitting", Json::object()},
-        Kind{"ancestral", "ancestral", {{"steps", 400}}},
-        Kind{"remdm_cap", "remdm", {{"steps", 400}, {"eta", 0.01}}},
-        Kind{"remdm_rescale", "remdm", {{"steps", 400}, {"variant", "rescale"}, {"eta", 0.02}}}),
+        Sampler{"first_hitting", "first_hitting", Json::object()},
+        Sampler{"ancestral", "ancestral", {{"steps", 400}}},
+        Sampler{"remdm_cap", "remdm", {{"steps", 400}, {"eta", 0.01}}},
+        Sampler{"remdm_rescale", "remdm", {{"steps", 400}, {"variant", "rescale"}, {"eta", 0.02}}}),
     [](const auto& info) { return info.param.name; });
 
 // Deciding all three at once does not know the joint law: the test above would see it.
