@@ -1,6 +1,12 @@
 # One library per folder of src/, one test program per folder of tests/unit/.
 include(GoogleTest OPTIONAL)
 
+# dllm_table_folder(policies): the sources of a folder that holds one entry of a table per file, so a new entry needs no line
+# in CMakeLists.txt. In ${policies}.
+macro(dllm_table_folder folder)
+  file(GLOB ${folder} RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp")
+endmacro()
+
 # dllm_folder(base SOURCES a.cpp b.cpp DEPENDS tensor LINK fmt::fmt [PRIVATE_LINK ZLIB::ZLIB])
 function(dllm_folder name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK;PRIVATE_LINK" ${ARGN})

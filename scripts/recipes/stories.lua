@@ -1,0 +1,213 @@
+-- Small stories from a grammar: a text to learn from, and a score that can be checked.
+--   dllm run scripts/recipes/stories.lua --write stories.txt [--count 20000] [--seed 1]
+--   dllm run scripts/recipes/stories.lua --check stories.txt
+--   dllm run scripts/recipes/stories.lua --score runs/quickstart [--count 16] [--length 96] [--steps 96] [--seed 1]
+-- Grammatical: share of the sentences that the grammar has. Consistent: those whose names, pronouns and things also agree
+-- with the sentences before. Different: share of the stories that no other sample repeats.
+local dllm = require "dllm"
+local settings = { write = "", check = "", score = "", count = 0, length = 96, steps = 96, seed = 1, temperature = 0.7 }
+
+-- ---- the words; _ joins those of one entry ----
+local lists = {
+  she = "anna mia lily emma rosa nora ella zoe ida clara ruth eva", he = "tom ben max leo sam jack finn otto paul hugo karl theo",
+  animal = "cat dog fox bear rabbit mouse duck frog owl horse goat hen wolf hedgehog",
+  trait = "small young clever brave shy funny lazy kind hungry curious old gentle quiet",
+  feeling = "happy sad proud angry tired afraid glad surprised", weather = "sunny windy cold warm rainy dark",
+  look = "red blue green old new big little round shiny golden wooden soft broken heavy ugly pretty",
+  object = "ball hat kite apple cake book drum lamp boat key shell stone bell coat map egg umbrella spoon",
+  many = "berries apples nuts shells flowers stones feathers carrots eggs mushrooms leaves stars",
+  number = "two three four five seven", place = "forest garden village river hill lake farm barn market beach bridge mill school",
+  home = "house cave tower hut tree boat", cover = "tree bed bridge table bush bench",
+  time = "one_morning one_day in_the_evening after_lunch the_next_day on_a_rainy_day at_night",
+  did = "washed painted lost hid dropped carried sold cleaned opened", doing = "sang danced played ran swam talked laughed",
+  verb = "eat sell paint hide wash carry keep open find",
+}
+local female = {}
+for name, text in pairs(lists) do
+  lists[name] = {}
+  for entry in text:gmatch "%S+" do table.insert(lists[name], (entry:gsub("_", " "))) end
+end
+for _, name in ipairs(lists.she) do female[name] = true end
+lists.name = table.move(lists.he, 1, #lists.he, #lists.she + 1, { table.unpack(lists.she) })
+
+-- ---- the sentences; <hero>, <friend>, <thing> stay what they are once a sentence with <hero new> has brought them ----
+local rules = {
+  where = { "in the <place>", "near the <place>", "behind the <home>" },
+  found = { "<a> <look> <thing new>", "<a> <look> , <look> <thing new>", "<a> <thing new> that was <look>" },
+  why = { "because the <thing> was <look>", "because the <thing> was too <look>", "because it was <weather>" },
+  hero_kind = { "<hero child>", "<animal>" }, friend_kind = { "<friend child>", "<animal>" },
+  opening = { "once there was <a> <trait> <hero_kind> named <hero new> .", "<hero new> was <a> <trait> <hero_kind> who lived <where> .",
+    "in <a> <look> <home> near the <place> lived <a> <trait> <hero_kind> named <hero new> ." },
+  find = { "<time> <hero> went to the <place> and found <found> .", "<time> <hero he> saw <found> under the <cover> .",
+    "<hero> had <found> and liked it very much ." },
+  middle = { "the <thing> was <look> and <look> .", "<hero he> was <feeling> <why> .", "\" i like the <thing> , \" said <hero> .",
+    "<hero he> wanted to <verb> the <thing> , but it was too <look> .", "<hero> <did> the <thing> and <doing> <where> .",
+    "there were <number> <many new> <where> , and the <many> were <look> .", "\" where is my <thing> ? \" asked <hero> .",
+    "<hero he> put the <thing> under the <cover> and forgot it .", "it was <weather> , so <hero he> took <hero his> <thing> and ran home .",
+    "<time> the <thing> was <look> again .", "<hero he> ate <number> <many new> and was <feeling> ." },
+  meeting = { "<time> <hero> met <a> <trait> <friend_kind> named <friend new> .", "then <a> <trait> <friend_kind> named <friend new> came to the <place> ." },
+  together = { "<friend> was <feeling> , so <hero> gave <friend him> the <thing> .", "they <doing> together <where> .",
+    "\" do you want to <verb> the <thing> with me ? \" asked <friend> .", "<friend> took the <thing> , but <hero> was not <feeling> .",
+    "\" thank you , <hero> , \" said <friend> .", "<hero> and <friend> <doing> until it was dark ." },
+  ending = { "then <hero he> went home and dreamed of the <thing> .", "that night <hero> was <feeling> .",
+    "<hero> kept the <thing> for many years .", "and so <hero he> <did> the <thing> and was never <feeling> again ." },
+  farewell = { "from that day on <hero> and <friend> were friends .", "they kept the <thing> and lived <where> .",
+    "then <friend> went home , and <hero> <doing> alone ." },
+}
+local kinds = { "opening", "find", "middle", "meeting", "together", "ending", "farewell" }
+local needs_friend = { together = true, farewell = true }
+local forms = { he = { "he", "she" }, his = { "his", "her" }, him = { "him", "her" }, child = { "boy", "girl" } }
+
+-- What a symbol may be in a story, and what its choice binds: the name of a role ("hero") or its sex ("hero sex").
+local function choices(symbol, story)
+  local role, form = symbol:match "^(%l+) ?(%l*)$"
+  if role == "hero" or role == "friend" or role == "thing" or role == "many" then
+    if forms[form] then
+      local name, sex = story[role], story[role .. " sex"]
+      if name then sex = female[name] and 2 or 1 end
+      return sex and { forms[form][sex] } or forms[form], not sex and role .. " sex" or nil
+    end
+    if story[role] and (form ~= "new" or story.writing and role ~= "many") then return { story[role] } end
+    if story.strict and form ~= "new" then return {} end
+    return lists[role == "thing" and "object" or role == "many" and role or "name"], role
+  end
+  return rules[symbol] or lists[symbol]
+end
+local function bind(story, key, value, index)
+  local new = {}
+  for k, v in pairs(story) do new[k] = v end
+  new[key] = key:find " " and index or value
+  local sex = story[key .. " sex"]
+  return (not sex or sex == (female[value] and 2 or 1)) and new or nil
+end
+
+local function write(pattern, story)
+  return (pattern:gsub("<([^>]+)>", function(symbol)
+    if symbol == "a" then return end
+    local list, key = choices(symbol, story)
+    local index = math.random(#list)
+    if key and story[key] == nil or symbol == "many new" then story[key] = key:find " " and index or list[index] end
+    return write(list[index], story)
+  end))
+end
+local function pretty(sentence)
+  sentence = sentence:gsub("<a> ([aeiou])", "an %1"):gsub("<a>", "a"):gsub(" ([%.,!%?])", "%1"):gsub('" (.-) "', '"%1"')
+  sentence = sentence:gsub("%a+", function(word) return (female[word] ~= nil or word == "i") and word:gsub("^%l", string.upper) or nil end)
+  return (sentence:gsub("^(\"?)(%l)", function(quote, letter) return quote .. letter:upper() end))
+end
+for _, name in ipairs(lists.he) do female[name] = false end
+
+local function new_story()
+  local function any(list) return list[math.random(#list)] end
+  local story = { writing = true, hero = any(lists.name), thing = any(lists.object) }
+  repeat story.friend = any(lists.name) until story.friend ~= story.hero
+  local plan = { "opening", "find", "middle" }
+  for _ = 1, math.random(0, 2) do plan[#plan + 1] = "middle" end
+  local rest = math.random(2) == 1 and { "ending" } or { "meeting", "together", "together", "farewell" }
+  table.move(rest, 1, #rest, #plan + 1, plan)
+  for i, kind in ipairs(plan) do plan[i] = pretty(write(any(rules[kind]), story)) end
+  return table.concat(plan, " ")
+end
+
+-- Reads a pattern from the tokens at `at`: where it ends and the story after it, or nil.
+local function read(pattern, tokens, at, story)
+  for symbol in pattern:gsub("<(%l+) (%l+)>", "<%1_+%2>"):gmatch "%S+" do
+    local name = symbol:match "^<(.+)>$"
+    if name == "a" then
+      local an = tostring(tokens[at + 1]):find "^[aeiou]"
+      if tokens[at] ~= (an and "an" or "a") then return nil end
+      at = at + 1
+    elseif name then
+      local list, key = choices((name:gsub("_%+", " ")), story)
+      local found, after
+      for index, entry in ipairs(list) do
+        found, after = read(entry, tokens, at, story)
+        if found and key then after = bind(after, key, entry, index) end
+        if found and after then break end
+      end
+      if not (found and after) then return nil end
+      at, story = found, after
+    elseif tokens[at] ~= symbol then
+      return nil
+    else
+      at = at + 1
+    end
+  end
+  return at, story
+end
+local function read_sentence(tokens, at, story)
+  for _, kind in ipairs(kinds) do
+    for _, pattern in ipairs(rules[kind]) do
+      if not (story.strict and needs_friend[kind] and not story.friend) then
+        local after, next_story = read(pattern, tokens, at, kind == "opening" and { strict = story.strict } or story)
+        if after then return after, next_story end
+      end
+    end
+  end
+end
+
+-- Counts of a text: whole sentences, those of the grammar, those that agree with the ones before.
+local function check(text, total)
+  local tokens, at, story = {}, 1, { strict = true }
+  for token in text:lower():gsub("%p", " %0 "):gmatch "%S+" do tokens[#tokens + 1] = token end
+  while at <= #tokens do
+    local after = read_sentence(tokens, at, {})
+    local agrees, next_story = read_sentence(tokens, at, story)
+    if not after then
+      after = at
+      while tokens[after] and not tokens[after]:find "^[%.!%?]$" do after = after + 1 end
+      if after > #tokens then break end -- cut at the end of the canvas
+      after = after + 1
+    else
+      total.grammatical = total.grammatical + 1
+      if agrees then total.consistent, story = total.consistent + 1, next_story end
+    end
+    total.sentences, at = total.sentences + 1, after
+  end
+  return total
+end
+local function report(total, more)
+  local out = { sentences = total.sentences, grammatical = total.grammatical / math.max(1, total.sentences),
+    consistent = total.consistent / math.max(1, total.sentences) }
+  for key, value in pairs(more or {}) do out[key] = value end
+  print(dllm.json.encode(out))
+end
+
+-- ---- what is asked ----
+local USAGE = "dllm run scripts/recipes/stories.lua --write FILE | --check FILE | --score MODEL [--count N] [--seed N]"
+for i = 1, arg and #arg or 0, 2 do
+  local key = tostring(arg[i]):match "^%-%-(.+)$"
+  if key == "help" then return print(USAGE) end
+  assert(key and settings[key] ~= nil and arg[i + 1], "unknown argument " .. tostring(arg[i]) .. "; usage: " .. USAGE)
+  settings[key] = tonumber(arg[i + 1]) or arg[i + 1]
+end
+math.randomseed(settings.seed)
+local total = { sentences = 0, grammatical = 0, consistent = 0 }
+if settings.write ~= "" then
+  local file = assert(io.open(settings.write, "w"))
+  for _ = 1, settings.count > 0 and settings.count or 20000 do assert(file:write(new_story(), "\n\n")) end
+  assert(file:close())
+elseif settings.check ~= "" then
+  for line in assert(io.open(settings.check)):lines() do check(line, total) end
+  report(total)
+elseif settings.score ~= "" then
+  local path = dllm.latest_checkpoint(settings.score)
+  path = path and path .. "/model" or settings.score
+  local model, tok = dllm.model(path), dllm.tokenizer(path)
+  local decoder = dllm.decoder(model, { steps = settings.steps, temperature = settings.temperature })
+  local canvas, fixed, slots, texts, different = {}, {}, {}, {}, 0
+  for i = 1, settings.length do canvas[i], fixed[i] = model:get "mask_id", 0 end
+  for i = 1, settings.count > 0 and settings.count or 16 do
+    slots[i] = decoder:add(canvas, fixed, { seed = settings.seed * 1000 + i })
+  end
+  decoder:run()
+  for _, slot in ipairs(slots) do
+    local text = tok:decode(decoder:ids(slot))
+    check(text, total)
+    if not texts[text] then different = different + 1 end
+    texts[text] = true
+  end
+  report(total, { different = different / #slots, first = tok:decode(decoder:ids(slots[1])) })
+else
+  print(USAGE)
+end
