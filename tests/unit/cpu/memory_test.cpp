@@ -3,9 +3,12 @@
 #include "cpu/memory.h"
 
 #include "base/error.h"
-#include "run_graph.h"
+#include "graph/ops.h"
+#include "unit/cpu/run_graph.h"
+#include "unit/cpu/run_kernel.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <cstdlib>
 #include <map>
