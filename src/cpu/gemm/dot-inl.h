@@ -43,7 +43,7 @@ HWY_INLINE void Dots(const DotCall& t, const uint8_t* x, const uint8_t* b, const
   constexpr int kBytes = S::kLanes * 4;
   for (int64_t i = 0; i < steps; ++i, x += S::kInputBytes, b += kLineBytes, next += t.next_step) {
     typename S::Weight w[J];
-    // Low tiles have no time for it, and wide ones nobody to prefetch for.
+    // Low tiles have no time for it; wide ones read their panels once.
     if constexpr (R >= 4 && P <= S::kGroup) __builtin_prefetch(next, 0, 2);
     DLLM_UNROLL for (int p = 0; p < P; ++p)
         __builtin_prefetch(b + p * t.panel_step + kLinesAhead * kLineBytes);

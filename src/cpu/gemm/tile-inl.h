@@ -48,7 +48,7 @@ constexpr int64_t kAhead = 48;
 HWY_INLINE void PrefetchNext(const char* next) {
   __builtin_prefetch(next, 0, 2);
 }
-// Wide tiles read their panels once and have nobody to prefetch for.
+// Wide tiles read their panels once: no later tile shares the work.
 template <int P> inline constexpr bool kPrefetchesNext = P* kVectors <= 2;
 
 // The chains of a tile over weights in blocks.
