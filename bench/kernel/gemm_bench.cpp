@@ -3,7 +3,7 @@
 // many short repetitions.
 //   bench_gemm [threads] [--quick] [--avx2]    (--avx2: as on a chip without AVX-512)
 //   bench_gemm --blocks ...                    block formats next to f32, int8, and dequantizing before an f32 product
-//   bench_gemm --arithmetic ...                arithmetics bf16 and int8 next to f32, each as a share of its peak
+//   bench_gemm --arithmetic ...                a table: f32, bf16, int8 and q8_0, each as a share of its peak and next to the peer
 
 #include "base/parallel.h"
 #include "cpu/gemm/dot.h"
@@ -17,6 +17,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <vector>
 
 namespace {
@@ -100,7 +102,7 @@ void measure(MatrixShape s, double peak, dllm::ThreadPool* pool, bool quick) {
           flops / best_seconds(threads, budget, [&] { dllm::cpu::gemm_parallel(g, pool); });
       std::printf("  %-4s %6.1f GF/s %3.0f%%", formats[i]->name, rate / 1e9, 100 * rate / peak);
     }
-    OtherGemm other(x.data(), w.data(), y.data(), m, s.n, s.k, threads);
+    OtherGemm other(DType::f32, x.data(), w.data(), y.data(), m, s.n, s.k, threads);
     const double rate = flops / best_seconds(threads, budget, [&] { other.run(); });
     std::printf("  %s f32 %6.1f GF/s %3.0f%%\n", OtherGemm::name(), rate / 1e9, 100 * rate / peak);
   }
@@ -183,60 +185,83 @@ private:
   std::vector<std::byte> bytes_;
 };
 
-struct ArithmeticRow {
+struct ArithmeticColumn {
   const char* name;
   dllm::Arithmetic arithmetic;
   const char* format;
+  DType peer; // with the same operands; u8: none
 };
+constexpr ArithmeticColumn kColumns[] = {{"f32", dllm::kArithmeticF32, "f32", DType::f32},
+                                         {"bf16", dllm::kArithmeticBf16, "bf16", DType::bf16},
+                                         {"int8", dllm::kArithmeticInt8, "int8", DType::i8},
+                                         {"q8_0", dllm::kArithmeticInt8, "q8_0", DType::u8}};
 
-// Products in every arithmetic over rounded activations; the rounding is part of the time.
-void measure_arithmetics(MatrixShape s, dllm::ThreadPool* pool, bool quick) {
-  constexpr ArithmeticRow rows[] = {{"f32", dllm::kArithmeticF32, "f32"},
-                                    {"bf16", dllm::kArithmeticBf16, "bf16"},
-                                    {"int8", dllm::kArithmeticInt8, "int8"},
-                                    {"q8_0", dllm::kArithmeticInt8, "q8_0"}};
-  const std::vector<float> w = numbers(s.n * s.k), scale(static_cast<size_t>(s.n), 0.01f);
-  AlignedBytes panels[4];
-  dllm::cpu::PanelForm forms[4];
-  double peaks[4];
-  for (int i = 0; i < 4; ++i) {
-    const dllm::WeightFormat& format = dllm::weight_format(rows[i].format);
+// A weight in the panels of one arithmetic.
+struct PackedWeight {
+  dllm::cpu::PanelForm form;
+  AlignedBytes panels;
+  double peak;
+
+  PackedWeight(const ArithmeticColumn& column, const std::vector<float>& w, MatrixShape s,
+               dllm::ThreadPool* pool) {
+    const dllm::WeightFormat& format = dllm::weight_format(column.format);
     std::vector<std::byte> plain(static_cast<size_t>(s.n * format.row_bytes(s.k)));
     float unused = 0;
     for (int64_t r = 0; r < s.n; ++r)
       format.quantize(w.data() + r * s.k, s.k, plain.data() + r * format.row_bytes(s.k), &unused);
     const bool blocks = format.is_blocks();
-    forms[i] = dllm::cpu::panel_form(rows[i].arithmetic, blocks ? dllm::DType::u8 : format.element,
-                                     blocks ? &format : nullptr, s.k, false);
-    panels[i].resize(static_cast<size_t>(forms[i].bytes(s.n, s.k)));
-    dllm::cpu::pack(forms[i], plain.data(), s.n, s.k, panels[i].data(), pool);
-    peaks[i] = peak_of(forms[i].layout, pool);
+    form = dllm::cpu::panel_form(column.arithmetic, blocks ? DType::u8 : format.element,
+                                 blocks ? &format : nullptr, s.k, false);
+    dllm::cpu::pack(form, plain.data(), s.n, s.k, panels.resize(form.bytes(s.n, s.k)), pool);
+    peak = peak_of(form.layout, pool);
   }
-  for (int64_t m : {1, 4, 16, 32, 64, 256}) {
+};
+
+// One cell: our share of the peak, the peer's, and the ratio of the rates. Rounding our activations is part of our time; the
+// peer's are rounded before.
+void print_cell(double flops, double peak, double ours, double theirs) {
+  std::printf(" %.0f (%.0f %%)", flops / ours / 1e9, 100 * flops / ours / peak);
+  if (theirs > 0) {
+    std::printf(", %.0f %%: %.2f |", 100 * flops / theirs / peak, theirs / ours);
+  } else {
+    std::printf(" |");
+  }
+}
+
+// A line of the table per row count: each arithmetic next to the peer, in turns.
+void measure_arithmetics(MatrixShape s, dllm::ThreadPool* pool, bool quick) {
+  const std::vector<float> w = numbers(s.n * s.k), scale(static_cast<size_t>(s.n), 0.01f);
+  std::vector<PackedWeight> weights;
+  for (const ArithmeticColumn& column : kColumns) weights.emplace_back(column, w, s, pool);
+  for (int64_t m : {1, 4, 16, 32, 256, 2048}) {
+    if (m * s.n > int64_t{1} << 26) continue; // 256 MB of results
     const std::vector<float> x = numbers(m * s.k);
     std::vector<float> y(static_cast<size_t>(m * s.n));
-    AlignedBytes space[4];
-    std::vector<std::function<void()>> calls;
-    for (int i = 0; i < 4; ++i) {
-      dllm::cpu::Gemm g = product_of(x, y, m, s);
-      g.b = panels[i].data(), g.b_type = forms[i].dtype, g.b_format = forms[i].format;
-      g.layout = forms[i].layout;
-      if (g.b_type == dllm::DType::i8) g.scale = scale.data();
-      g.rounded = space[i].resize(dllm::cpu::rounded_bytes(g));
-      calls.push_back([g, pool] { dllm::cpu::gemm_parallel(g, pool); });
-    }
-    OtherGemm other(x.data(), w.data(), y.data(), m, s.n, s.k, pool->threads());
-    calls.push_back([&] { other.run(); });
-    const std::vector<double> seconds = best_seconds_of(pool->threads(), quick ? 0.05 : 0.3, calls);
     const double flops =
         2.0 * static_cast<double>(m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-    std::printf("%6lld x %-5lld m %-4lld", static_cast<long long>(s.n), static_cast<long long>(s.k),
+    std::printf("| %lld x %lld | %lld |", static_cast<long long>(s.n), static_cast<long long>(s.k),
                 static_cast<long long>(m));
-    for (int i = 0; i < 4; ++i) {
-      const double rate = flops / seconds[static_cast<size_t>(i)];
-      std::printf("  %-4s %7.1f G/s %3.0f%%", rows[i].name, rate / 1e9, 100 * rate / peaks[i]);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      PackedWeight& weight = weights[i];
+      dllm::cpu::Gemm g = product_of(x, y, m, s);
+      g.b = weight.panels.data(), g.b_type = weight.form.dtype, g.b_format = weight.form.format;
+      g.layout = weight.form.layout;
+      if (g.b_type == DType::i8) g.scale = scale.data();
+      AlignedBytes space;
+      g.rounded = space.resize(dllm::cpu::rounded_bytes(g));
+      std::vector<std::function<void()>> calls{[g, pool] { dllm::cpu::gemm_parallel(g, pool); }};
+      std::unique_ptr<OtherGemm> other;
+      if (kColumns[i].peer != DType::u8 && OtherGemm::has(kColumns[i].peer)) {
+        other = std::make_unique<OtherGemm>(kColumns[i].peer, x.data(), w.data(), y.data(), m, s.n,
+                                            s.k, pool->threads());
+        calls.push_back([&] { other->run(); });
+      }
+      const std::vector<double> seconds =
+          best_seconds_of(pool->threads(), quick ? 0.05 : 0.3, calls);
+      print_cell(flops, weight.peak, seconds[0], other == nullptr ? 0 : seconds[1]);
     }
-    std::printf("  %s f32 %6.1f\n", OtherGemm::name(), flops / seconds[4] / 1e9);
+    std::printf("\n");
+    std::fflush(stdout);
   }
 }
 
@@ -265,6 +290,9 @@ int main(int argc, char** argv) {
   if (arithmetic) {
     for (const auto layout : {dllm::cpu::PanelLayout::pairs, dllm::cpu::PanelLayout::quads})
       std::printf("kernel %s\n", dllm::cpu::dot_kernel_name(layout));
+    std::printf("peer %s\n| weight | rows |", OtherGemm::name());
+    for (const ArithmeticColumn& column : kColumns) std::printf(" %s |", column.name);
+    std::printf("\n|---|---|---|---|---|---|\n");
     for (MatrixShape s : {MatrixShape{896, 896}, {4864, 896}, {896, 4864}, {151936, 896}})
       measure_arithmetics(s, &pool, quick);
     return 0;

@@ -11,8 +11,8 @@ struct OtherGemm::State {
   Eigen::Map<Matrix> y;
 };
 
-OtherGemm::OtherGemm(const float* x, const float* w, float* y, int64_t m, int64_t n, int64_t k,
-                     int threads)
+OtherGemm::OtherGemm(dllm::DType, const float* x, const float* w, float* y, int64_t m, int64_t n,
+                     int64_t k, int threads)
     : state_(new State{{x, m, k}, {w, n, k}, {y, m, n}}) {
   Eigen::setNbThreads(threads);
 }
@@ -22,4 +22,7 @@ void OtherGemm::run() {
 }
 const char* OtherGemm::name() {
   return "Eigen";
+}
+bool OtherGemm::has(dllm::DType dtype) {
+  return dtype == dllm::DType::f32;
 }

@@ -11,29 +11,44 @@ struct OtherGemm::State {
   dnnl::memory x, w, y;
 };
 
-OtherGemm::OtherGemm(const float* x, const float* w, float* y, int64_t m, int64_t n, int64_t k,
-                     int threads)
+namespace {
+
+using dnnl::memory;
+
+memory::data_type type_of(dllm::DType dtype) {
+  switch (dtype) {
+  case dllm::DType::bf16: return memory::data_type::bf16;
+  case dllm::DType::i8: return memory::data_type::s8;
+  default: return memory::data_type::f32;
+  }
+}
+
+} // namespace
+
+OtherGemm::OtherGemm(dllm::DType dtype, const float* x, const float* w, float* y, int64_t m,
+                     int64_t n, int64_t k, int threads)
     : state_(new State) {
-  using dnnl::memory;
   omp_set_num_threads(threads);
   State& s = *state_;
-  const auto f32 = memory::data_type::f32;
-  const memory::desc dx({m, k}, f32, memory::format_tag::ab),
-      dy({m, n}, f32, memory::format_tag::ab);
-  const memory::desc plain({k, n}, f32, memory::format_tag::ba),
-      any({k, n}, f32, memory::format_tag::any);
+  const auto f32 = memory::data_type::f32, type = type_of(dtype);
+  const memory::desc given_x({m, k}, f32, memory::format_tag::ab),
+      given_w({k, n}, f32, memory::format_tag::ba), dx({m, k}, type, memory::format_tag::ab),
+      dw({k, n}, type, memory::format_tag::any), dy({m, n}, f32, memory::format_tag::ab);
 #if DNNL_VERSION_MAJOR >= 3
-  const dnnl::matmul::primitive_desc description(s.engine, dx, any, dy);
+  const dnnl::matmul::primitive_desc description(s.engine, dx, dw, dy);
 #else
-  const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(dx, any, dy), s.engine);
+  const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(dx, dw, dy), s.engine);
 #endif
   s.product = dnnl::matmul(description);
-  s.x = memory(dx, s.engine, const_cast<float*>(x));
+  const auto converted = [&](const memory::desc& from, const memory::desc& to, const float* data) {
+    memory source(from, s.engine, const_cast<float*>(data)), made(to, s.engine);
+    dnnl::reorder(source, made).execute(s.stream, source, made);
+    s.stream.wait();
+    return made;
+  };
+  s.x = converted(given_x, dx, x);
+  s.w = converted(given_w, description.weights_desc(), w);
   s.y = memory(dy, s.engine, y);
-  memory from(plain, s.engine, const_cast<float*>(w));
-  s.w = memory(description.weights_desc(), s.engine);
-  dnnl::reorder(from, s.w).execute(s.stream, from, s.w);
-  s.stream.wait();
 }
 OtherGemm::~OtherGemm() = default;
 void OtherGemm::run() {
@@ -43,4 +58,7 @@ void OtherGemm::run() {
 }
 const char* OtherGemm::name() {
   return "oneDNN";
+}
+bool OtherGemm::has(dllm::DType) {
+  return true;
 }

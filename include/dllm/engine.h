@@ -82,7 +82,9 @@ DLLM_API int64_t dllm_engine_device_count(const dllm_engine *engine);
 DLLM_API const char *dllm_engine_device_name(const dllm_engine *engine, int64_t index);
 
 /* Writes a description of the engine as a JSON object: kind, devices, threads, thread_pool, simd,
- * arithmetic, product_kernel (what multiplies in it), memory.
+ * arithmetic, product_kernel (what multiplies in it), memory (used, peak, limit; of kind cpu also
+ * kept: freed blocks of runs that wait for the next run. They are not in "used"; with it
+ * they never exceed "peak" or "limit").
  *
  *   engine   not NULL
  *   out      not NULL
@@ -154,7 +156,7 @@ DLLM_API dllm_status dllm_engine_plan(dllm_engine *engine, const char *path,
                                       const dllm_options *opts, dllm_task *task, dllm_buffer *out,
                                       dllm_error *err);
 
-/* Frees memory that is not in use: arenas, cached plans.
+/* Frees memory that is not in use: arenas, kept blocks, cached plans.
  *
  *   engine   not NULL
  *

@@ -132,8 +132,10 @@ public:
               {"check", state_->check_finite() ? "finite" : "none"},
               {"arithmetic", arithmetic_name(state_->arithmetic())},
               {"product_kernel", product_kernel(state_->arithmetic())},
-              {"memory",
-               Json{{"used", ledger.used()}, {"peak", ledger.peak()}, {"limit", ledger.limit()}}},
+              {"memory", Json{{"used", ledger.used()},
+                              {"kept", ledger.kept()},
+                              {"peak", ledger.peak()},
+                              {"limit", ledger.limit()}}},
               {"compiles", state_->compiles().load()}};
     if (ranks() > 1) made["rank"] = rank();
     return made;
@@ -179,7 +181,10 @@ public:
     return measured_flops_;
   }
 
-  void trim() override { state_->arenas().trim(); }
+  void trim() override {
+    state_->arenas().trim();
+    state_->ledger()->drop_kept();
+  }
 
 private:
   int64_t rank() const {

@@ -35,6 +35,9 @@ public:
   EngineState(int threads, const std::string& thread_pool, int64_t memory_limit, bool check_finite,
               Arithmetic arithmetic, std::shared_ptr<comm::Communicator> communicator = nullptr,
               const Hooks& hooks = {});
+  ~EngineState() { ledger_->close(); } // results that a caller holds live on, and keep nothing
+  EngineState(const EngineState&) = delete;
+  EngineState& operator=(const EngineState&) = delete;
 
   std::shared_ptr<ThreadPool> pool() const;
   void set_threads(int threads);

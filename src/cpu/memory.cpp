@@ -24,11 +24,13 @@ std::string memory_text(int64_t bytes) {
 namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
+constexpr int64_t kLarge =
+    2 * kHugePage; // smaller blocks lie among others, whose pages malloc keeps
 
 // Large blocks begin on a huge page and ask for such pages: products that read a matrix in columns touch a page a
 // row, and the kernel clears 2 MB at a time when a block is touched first.
 std::byte* allocate_pages(int64_t bytes) {
-  const bool large = bytes >= 2 * kHugePage;
+  const bool large = bytes >= kLarge;
   const int64_t alignment = large ? kHugePage : kAlignment;
   const int64_t size = (bytes + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(size));
@@ -40,43 +42,129 @@ std::byte* allocate_pages(int64_t bytes) {
 
 } // namespace
 
-std::byte* MemoryLedger::allocate(int64_t bytes) const {
-  if (host_ != nullptr) return static_cast<std::byte*>(host_->allocate(bytes, kAlignment));
-  return allocate_pages(bytes);
+std::byte* MemoryLedger::from_system(int64_t bytes) const {
+  const int64_t size = align_up(bytes) + kAlignment;
+  if (host_ != nullptr) return static_cast<std::byte*>(host_->allocate(size, kAlignment));
+  return allocate_pages(size);
 }
 
-void MemoryLedger::free(std::byte* memory, int64_t bytes) const {
+void MemoryLedger::to_system(Piece piece) const {
   if (host_ == nullptr)
-    std::free(memory);
-  else if (memory != nullptr)
-    host_->free(memory, bytes);
+    std::free(piece.data);
+  else if (piece.data != nullptr)
+    host_->free(piece.data, align_up(piece.bytes) + kAlignment);
 }
 
-void MemoryLedger::add(int64_t bytes) {
-  const int64_t now = used_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  int64_t seen = peak_.load(std::memory_order_relaxed);
-  while (now > seen && !peak_.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
+void MemoryLedger::count_locked(int64_t bytes) {
+  used_ += bytes;
+  peak_ = std::max(peak(), used());
+}
+
+// Frees kept pieces, the oldest first, until `most` bytes are left.
+void MemoryLedger::drop_locked(int64_t most) {
+  while (!kept_.empty() && kept() > most) {
+    kept_bytes_ -= kept_.front().bytes;
+    to_system(kept_.front());
+    kept_.erase(kept_.begin());
   }
 }
 
-Block::Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* what)
-    : ledger_(std::move(ledger)), charge_(bytes), bytes_(bytes) {
+// coming: bytes that are about to be used.
+void MemoryLedger::keep_to_bound_locked(int64_t coming) {
+  const int64_t needed = used() + coming;
+  const int64_t reached = std::max(peak(), needed);
+  drop_locked((limit() == 0 ? reached : std::min(reached, limit())) - needed);
+}
+
+// The smallest that is large enough, and not more than an eighth too large.
+MemoryLedger::Piece MemoryLedger::take_kept_locked(int64_t bytes) {
+  auto best = kept_.end();
+  for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+    if (it->bytes >= bytes && it->bytes - bytes <= bytes / 8 && fits(it->bytes) &&
+        (best == kept_.end() || it->bytes < best->bytes))
+      best = it;
+  }
+  if (best == kept_.end()) return {};
+  const Piece found = *best;
+  kept_.erase(best);
+  kept_bytes_ -= found.bytes;
+  return found;
+}
+
+MemoryLedger::Piece MemoryLedger::allocate(int64_t bytes, BlockUse use) {
+  Piece piece;
+  {
+    const std::lock_guard lock(mutex_);
+    if (use == BlockUse::run) piece = take_kept_locked(bytes);
+    if (piece.data == nullptr) keep_to_bound_locked(bytes);
+    count_locked(piece.data == nullptr ? bytes : piece.bytes);
+  }
+  if (piece.data != nullptr) return piece;
+  piece = {from_system(bytes), bytes};
+  if (piece.data == nullptr && drop_kept()) piece.data = from_system(bytes);
+  if (piece.data == nullptr) remove(bytes);
+  return piece;
+}
+
+void MemoryLedger::free(Piece piece, BlockUse use) {
+  const bool keep = use == BlockUse::run && piece.bytes >= kLarge;
+  if (!keep) to_system(piece);
+  const std::lock_guard lock(mutex_);
+  used_ -= piece.bytes;
+  if (!keep) return;
+  kept_.push_back(piece);
+  kept_bytes_ += piece.bytes;
+  if (closed_) return drop_locked(0);
+  if (kept_.size() > kMostKept) drop_locked(kept() - 1);
+  keep_to_bound_locked(0);
+}
+
+void MemoryLedger::add(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  keep_to_bound_locked(bytes);
+  count_locked(bytes);
+}
+
+void MemoryLedger::remove(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  used_ -= bytes;
+}
+
+void MemoryLedger::set_limit(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  limit_ = bytes;
+  keep_to_bound_locked(0);
+}
+
+bool MemoryLedger::drop_kept() {
+  const std::lock_guard lock(mutex_);
+  const bool any = !kept_.empty();
+  drop_locked(0);
+  return any;
+}
+
+void MemoryLedger::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  drop_locked(0);
+}
+
+Block::Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* what, BlockUse use)
+    : ledger_(std::move(ledger)), charge_(bytes), bytes_(bytes), use_(use) {
   if (!ledger_->fits(bytes)) {
     fail_with_hint("raise the engine's memory_limit, or use a smaller batch",
                    Code::resource_exhausted, "{} needs {}, {} of the limit of {} are in use", what,
                    memory_text(bytes), memory_text(ledger_->used()), memory_text(ledger_->limit()));
   }
-  data_ = ledger_->allocate(align_up(bytes) + kAlignment);
-  if (data_ == nullptr) {
+  piece_ = ledger_->allocate(bytes, use);
+  if (piece_.data == nullptr) {
     fail_with_hint("use a smaller batch or model", Code::resource_exhausted,
                    "{} needs {}, which the machine refused", what, memory_text(bytes));
   }
-  ledger_->add(bytes_);
 }
 
 Block::~Block() {
-  ledger_->free(data_, align_up(bytes_) + kAlignment);
-  ledger_->remove(bytes_);
+  ledger_->free(piece_, use_);
 }
 
 std::unique_ptr<Block> ArenaStore::take(int64_t bytes) {

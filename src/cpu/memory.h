@@ -32,30 +32,63 @@ public:
   virtual void free(void* memory, int64_t bytes) = 0;           // bytes: as in allocate
 };
 
-// Counts the bytes of one engine. Any thread.
+// What a block is for: large blocks of a run are kept for the next one when they are freed.
+enum class BlockUse : uint8_t { lasting, run };
+
+// Memory of one engine, counted. Any thread.
+//
+// A freed large block goes back to the system, and the next one costs its pages anew: 6 to 8 % of a step that writes the logits
+// of 256 rows. So large blocks of runs are kept, within a bound: blocks in use and kept ones together never exceed the
+// peak that blocks in use have reached, nor the limit. So keeping takes no more memory from the machine than the engine has
+// needed already, and no allocation is refused because of it.
 class MemoryLedger {
 public:
+  struct Piece {
+    std::byte* data = nullptr;
+    int64_t bytes = 0; // counted
+  };
+
   // host: where blocks come from; null: malloc.
-  explicit MemoryLedger(std::shared_ptr<HostMemory> host = nullptr) : host_(std::move(host)) {}
+  explicit MemoryLedger(std::shared_ptr<HostMemory> host = nullptr) : host_(std::move(host)) {
+    kept_.reserve(kMostKept + 1);
+  }
+  ~MemoryLedger() { drop_kept(); }
+  MemoryLedger(const MemoryLedger&) = delete;
+  MemoryLedger& operator=(const MemoryLedger&) = delete;
 
-  std::byte* allocate(int64_t bytes) const; // null: refused
-  void free(std::byte* memory, int64_t bytes) const;
+  // At least `bytes`, a kept piece of about that size where there is one; data null: refused.
+  Piece allocate(int64_t bytes, BlockUse use);
+  void free(Piece piece, BlockUse use);
+  // Memory that others hold for the engine.
+  void add(int64_t bytes);
+  void remove(int64_t bytes);
 
-  int64_t used() const { return used_.load(std::memory_order_relaxed); }
+  int64_t used() const { return used_.load(std::memory_order_relaxed); } // without kept blocks
   int64_t peak() const { return peak_.load(std::memory_order_relaxed); }
   int64_t limit() const { return limit_.load(std::memory_order_relaxed); } // 0: none
-  void set_limit(int64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
-  void reset_peak() { peak_.store(used(), std::memory_order_relaxed); }
+  int64_t kept() const { return kept_bytes_.load(std::memory_order_relaxed); }
+  void set_limit(int64_t bytes);
   bool fits(int64_t bytes) const { return limit() == 0 || used() + bytes <= limit(); }
-
-  void add(int64_t bytes);
-  void remove(int64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  // Frees what is kept. False: nothing was.
+  bool drop_kept();
+  // From now on nothing is kept.
+  void close();
 
 private:
+  static constexpr size_t kMostKept = 8; // a run has few large results; the search stays short
+
+  std::byte* from_system(int64_t bytes) const;
+  void to_system(Piece piece) const;
+  Piece take_kept_locked(int64_t bytes);
+  void count_locked(int64_t bytes);
+  void drop_locked(int64_t most);
+  void keep_to_bound_locked(int64_t coming);
+
   std::shared_ptr<HostMemory> host_;
-  std::atomic<int64_t> used_{0};
-  std::atomic<int64_t> peak_{0};
-  std::atomic<int64_t> limit_{0};
+  std::mutex mutex_; // of changes
+  std::atomic<int64_t> used_{0}, peak_{0}, limit_{0}, kept_bytes_{0};
+  std::vector<Piece> kept_; // the oldest first
+  bool closed_ = false;
 };
 
 // One aligned piece of memory, contents undefined. Keeps its ledger alive.
@@ -63,19 +96,21 @@ class Block {
 public:
   // Fails with resource_exhausted when the ledger's limit or the machine's memory is spent; `what`
   // names the use.
-  Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* what);
+  Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* what,
+        BlockUse use = BlockUse::lasting);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  std::byte* data() const { return data_; }
+  std::byte* data() const { return piece_.data; }
   int64_t bytes() const { return bytes_; }
 
 private:
   std::shared_ptr<MemoryLedger> ledger_;
   MeterCharge charge_; // of the script whose call this is, if any
-  std::byte* data_ = nullptr;
-  int64_t bytes_ = 0;
+  MemoryLedger::Piece piece_;
+  int64_t bytes_;
+  BlockUse use_;
 };
 
 // Arenas between runs: each run takes one and returns it. All programs of an engine share them, so

@@ -141,14 +141,15 @@ std::shared_ptr<Block> CpuProgram::output_block(Binding& binding, size_t output,
                                                 const Workers& pool) const {
   const int64_t bytes = type_bytes(frame_.graph->type(frame_.graph->outputs()[output].value));
   if (frame_.takes_over[output] < 0)
-    return std::make_shared<Block>(state_->ledger(), bytes, "an output");
+    return std::make_shared<Block>(state_->ledger(), bytes, "an output", BlockUse::run);
   const auto donor = static_cast<size_t>(frame_.takes_over[output]);
   CpuBuffer& given = buffer_at(binding, donor);
   std::shared_ptr<Block> block = is_sole(binding.inputs[donor]) ? given.writable_block() : nullptr;
   if (block != nullptr) {
     binding.overwrites = true;
   } else {
-    block = std::make_shared<Block>(state_->ledger(), bytes, "a copy of a donated input");
+    block = std::make_shared<Block>(state_->ledger(), bytes, "a copy of a donated input",
+                                    BlockUse::run);
     copy_in_pieces(block->data(), given.operand(kPlain, pool).data, bytes, pool.task);
   }
   binding.in[donor].data = block->data();

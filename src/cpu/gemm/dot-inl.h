@@ -22,7 +22,10 @@ struct DotCall {
   float* c;
   int64_t c_stride;
   int64_t steps; // lines of a panel, or of one of its blocks
-  bool load;     // go on from C; f32 sums only
+  const uint8_t*
+      next; // what later tiles read, brought nearer meanwhile: next_step bytes for every line
+  int64_t next_step;
+  bool load; // go on from C; f32 sums only
   const float* scale;
   const float* bias;
 };
@@ -34,12 +37,14 @@ constexpr int64_t kLinesAhead = 48;
 
 // Adds `steps` lines of P panels to the sums of R rows.
 template <class S, int R, int P>
-HWY_INLINE void Dots(const DotCall& t, const uint8_t* x, const uint8_t* b, int64_t steps,
-                     typename S::Sum (&sums)[R][P * kVectorsOf<S>]) {
+HWY_INLINE void Dots(const DotCall& t, const uint8_t* x, const uint8_t* b, const uint8_t* next,
+                     int64_t steps, typename S::Sum (&sums)[R][P * kVectorsOf<S>]) {
   constexpr int J = P * kVectorsOf<S>;
   constexpr int kBytes = S::kLanes * 4;
-  for (int64_t i = 0; i < steps; ++i, x += S::kInputBytes, b += kLineBytes) {
+  for (int64_t i = 0; i < steps; ++i, x += S::kInputBytes, b += kLineBytes, next += t.next_step) {
     typename S::Weight w[J];
+    // Low tiles have no time for it; wide ones read their panels once.
+    if constexpr (R >= 4 && P <= S::kGroup) __builtin_prefetch(next, 0, 2);
     DLLM_UNROLL for (int p = 0; p < P; ++p)
         __builtin_prefetch(b + p * t.panel_step + kLinesAhead * kLineBytes);
     DLLM_UNROLL for (int j = 0; j < J; ++j) {
@@ -56,14 +61,14 @@ HWY_INLINE void Dots(const DotCall& t, const uint8_t* x, const uint8_t* b, int64
 template <class S, int R, int P>
 HWY_INLINE void BlockDots(const DotCall& t, typename S::F (&y)[R][P * kVectorsOf<S>]) {
   constexpr int J = P * kVectorsOf<S>;
-  const uint8_t *x = t.x, *scales = t.b, *b = t.b + t.blocks * 2 * kPanel;
+  const uint8_t *x = t.x, *scales = t.b, *b = t.b + t.blocks * 2 * kPanel, *next = t.next;
   for (int64_t block = 0; block < t.blocks; ++block) {
     typename S::Sum sums[R][J];
     DLLM_UNROLL for (int r = 0; r < R; ++r) {
       const typename S::Sum start = S::Start(t.start[r * t.blocks + block]);
       DLLM_UNROLL for (int j = 0; j < J; ++j) sums[r][j] = start;
     }
-    Dots<S, R, P>(t, x, b, t.steps, sums);
+    Dots<S, R, P>(t, x, b, next, t.steps, sums);
     DLLM_UNROLL for (int j = 0; j < J; ++j) {
       const typename S::F d =
           S::Halves(scales + j / kVectorsOf<S> * t.panel_step + j % kVectorsOf<S> * S::kLanes * 2);
@@ -71,6 +76,7 @@ HWY_INLINE void BlockDots(const DotCall& t, typename S::F (&y)[R][P * kVectorsOf
     }
     x += t.steps * S::kInputBytes;
     b += t.steps * kLineBytes;
+    next += t.steps * t.next_step;
     scales += 2 * kPanel;
   }
 }
@@ -92,12 +98,12 @@ template <class S, int R, int P, bool kBlocks> HWY_NOINLINE void DotTile(const D
     DLLM_UNROLL for (int r = 0; r < R; ++r) {
       DLLM_UNROLL for (int j = 0; j < J; ++j) sums[r][j] = S::Start(t.start[r]);
     }
-    Dots<S, R, P>(t, t.x, t.b, t.steps, sums);
+    Dots<S, R, P>(t, t.x, t.b, t.next, t.steps, sums);
     DLLM_UNROLL for (int r = 0; r < R; ++r) {
       DLLM_UNROLL for (int j = 0; j < J; ++j) y[r][j] = S::Float(sums[r][j]);
     }
   } else {
-    Dots<S, R, P>(t, t.x, t.b, t.steps, y);
+    Dots<S, R, P>(t, t.x, t.b, t.next, t.steps, y);
   }
   if constexpr (S::kInteger) {
     DLLM_UNROLL for (int r = 0; r < R; ++r) {
@@ -147,9 +153,20 @@ HWY_INLINE void SkipRows(int64_t rows, DotCall& t) {
   if (t.start != nullptr) t.start += rows * t.blocks, t.row_scale += rows;
 }
 
+// more: the next group of P panels follows. Its bytes are shared out among the tiles, which bring them into the second-level
+// cache (gemm-inl.h).
 template <class S, int P, bool kBlocks, int kLimit = kMostRows<S, kBlocks>>
-void DotColumns(int64_t rows, DotCall t) {
-  while (rows > 0) {
+void DotColumns(int64_t rows, bool more, DotCall t) {
+  const int64_t lines = t.steps * (kBlocks ? t.blocks : 1);
+  const int64_t bytes = lines * kLineBytes + (kBlocks ? t.blocks * 2 * kPanel : 0);
+  const int64_t tiles = (rows + kLimit - 1) / kLimit;
+  int64_t step = 8;
+  while (step < 64 && step * lines * tiles < P * bytes) step *= 2;
+  const uint8_t* after = t.b + P * t.panel_step;
+  for (int64_t at = 0; rows > 0; at += lines * step) {
+    const bool some = more && at < P * bytes;
+    t.next = some ? after + at / bytes * t.panel_step + at % bytes : t.b;
+    t.next_step = some ? step : 0;
     const int64_t height = NextDotRows<kLimit>(rows);
     DotRows<S, P, kBlocks, kLimit>(height, t);
     SkipRows(height, t);
@@ -186,7 +203,9 @@ template <class S, bool kBlocks> void LastDotColumns(int64_t rows, int64_t colum
 
 // C rows x panels [begin, end).
 template <class S, bool kBlocks>
-void DotPanels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, const DotCall& base) {
+void DotPanels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, DotCall base) {
+  base.next = base.b; // in the cache: no more than a busy load
+  base.next_step = 0;
   for (int64_t p = begin; p < end;) {
     DotCall t = base;
     t.b += p * t.panel_step;
@@ -201,50 +220,78 @@ void DotPanels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, const Do
       DotTile<S, 1, S::kWidest, kBlocks>(t);
       p += S::kWidest;
     } else if (rows <= kMostWideRows<S, kBlocks> && full >= S::kWide) {
-      DotColumns<S, S::kWide, kBlocks, std::max(1, kMostWideRows<S, kBlocks>)>(rows, t);
+      DotColumns<S, S::kWide, kBlocks, std::max(1, kMostWideRows<S, kBlocks>)>(
+          rows, full >= 2 * S::kWide, t);
       p += S::kWide;
     } else if (full >= S::kGroup) {
-      DotColumns<S, S::kGroup, kBlocks>(rows, t);
+      DotColumns<S, S::kGroup, kBlocks>(rows, full >= 2 * S::kGroup, t);
       p += S::kGroup;
     } else {
-      DotColumns<S, 1, kBlocks>(rows, t);
+      DotColumns<S, 1, kBlocks>(rows, false, t);
       p += 1;
     }
   }
 }
 
-constexpr int64_t kDotRowBlock = 96;            // rows of A that stay in the second-level cache
+// Rows of A stay in the second-level cache, stripes of panels in the third-level one, as in gemm-inl.h. Chains of bf16 are
+// stored and taken up again, exactly; sums of integers are not, so long ones take fewer rows.
+constexpr int64_t kDotRowBlock = 128;
+constexpr int64_t kDotStripe = 64;
+constexpr int64_t kDotRowBytes = int64_t{1} << 19;
+constexpr int64_t kDotChain = 2048;             // even
 constexpr int64_t kDotCheckFlops = 200'000'000; // between two checks of the task: below 2 ms
+
+// Whole tiles.
+template <class S, bool kBlocks> int64_t DotRowBlock(int64_t k) {
+  constexpr int64_t kStep = kMostRows<S, kBlocks>;
+  const int64_t fit = S::kInteger ? kDotRowBytes / std::max<int64_t>(1, k) : kDotRowBlock;
+  return std::clamp<int64_t>(fit, 32, kDotRowBlock) / kStep * kStep;
+}
+
+// Rows x panels [begin, end), all k.
+template <class S, bool kBlocks>
+void DotStripe(const Gemm& g, const RoundedRows& x, int64_t row, int64_t rows, int64_t begin,
+               int64_t end) {
+  DotCall t{};
+  t.x_stride = x.stride;
+  t.plane = x.plane;
+  t.blocks = x.blocks;
+  t.panel_step = kPanel * line_bytes(g, g.b_chain > 0 ? g.b_chain : g.k);
+  t.c = g.c + row * g.c_stride;
+  t.c_stride = g.c_stride;
+  if constexpr (S::kInteger) {
+    t.start = x.start + row * x.blocks;
+    t.row_scale = x.scale + row;
+  }
+  int64_t k = 0;
+  do {
+    check_task(g.task);
+    const int64_t left = g.k - k;
+    const int64_t numbers = !S::kInteger && left > kDotChain + kDotChain / 2 ? kDotChain : left;
+    const bool last = k + numbers == g.k;
+    t.steps = S::kInteger ? (g.k / x.blocks + 3) / 4 : (numbers + 1) / 2;
+    t.x = x.data + row * x.stride + k / 2 * S::kInputBytes; // k > 0: pairs
+    t.b = static_cast<const uint8_t*>(g.b) + k / 2 * kLineBytes;
+    t.load = g.accumulate || k > 0;
+    t.scale = last ? g.scale : nullptr;
+    t.bias = last ? g.bias : nullptr;
+    DotPanels<S, kBlocks>(g, rows, begin, end, t);
+    k += numbers;
+  } while (k < g.k);
+}
 
 template <class S, bool kBlocks>
 void DotPartOf(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                int64_t panel_end) {
   const RoundedRows x = rounded_rows(g);
-  DotCall t{};
-  t.x_stride = x.stride;
-  t.plane = x.plane;
-  t.blocks = x.blocks;
-  t.b = static_cast<const uint8_t*>(g.b);
-  t.panel_step = kPanel * line_bytes(g, g.b_chain > 0 ? g.b_chain : g.k);
-  t.c_stride = g.c_stride;
-  t.steps = S::kInteger ? (g.k / x.blocks + 3) / 4 : (g.k + 1) / 2;
-  t.load = g.accumulate;
-  t.scale = g.scale;
-  t.bias = g.bias;
-  for (int64_t row = row_begin; row < row_end; row += kDotRowBlock) {
-    const int64_t rows = std::min(kDotRowBlock, row_end - row);
-    t.x = x.data + row * x.stride;
-    t.c = g.c + row * g.c_stride;
-    if constexpr (S::kInteger) {
-      t.start = x.start + row * x.blocks;
-      t.row_scale = x.scale + row;
-    }
-    const int64_t work = 2 * kPanel * rows * std::max<int64_t>(1, g.k);
-    const int64_t stride = std::max<int64_t>(8, kDotCheckFlops / work / 8 * 8);
-    for (int64_t p = panel_begin; p < panel_end; p += stride) {
-      check_task(g.task);
-      DotPanels<S, kBlocks>(g, rows, p, std::min(panel_end, p + stride), t);
-    }
+  const int64_t block = DotRowBlock<S, kBlocks>(g.k), most = std::min(block, row_end - row_begin);
+  const int64_t work = 2 * kPanel * std::max<int64_t>(1, most) * std::max<int64_t>(1, g.k);
+  const int64_t stride =
+      most >= 2 * S::kTallest ? kDotStripe : std::max<int64_t>(8, kDotCheckFlops / work / 8 * 8);
+  for (int64_t p = panel_begin; p < panel_end; p += stride) {
+    for (int64_t row = row_begin; row < row_end; row += block)
+      DotStripe<S, kBlocks>(g, x, row, std::min(block, row_end - row), p,
+                            std::min(panel_end, p + stride));
   }
 }
 

@@ -103,7 +103,7 @@ namespace {
 struct Bytes {
   static constexpr int kLanes = 16;
   static constexpr bool kInteger = true;
-  static constexpr int kTallest = 8, kTallestBlocks = 4, kGroup = 2;
+  static constexpr int kTallest = 8, kTallestBlocks = 6, kGroup = 2;
   static constexpr int kWideRows = 4, kWide = 4, kWidest = 8;
   static constexpr int64_t kInputBytes = 4;
   using F = __m512;

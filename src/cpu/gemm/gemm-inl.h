@@ -1,5 +1,4 @@
-// Per-target (included once per target, inside foreach_target): the micro-kernel and the loops
-// around it.
+// Per-target (included once per target, inside foreach_target): the loops around the tiles of tile-inl.h.
 
 #if defined(DLLM_CPU_GEMM_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_GEMM_GEMM_INL_H_
@@ -10,10 +9,7 @@
 
 #include "cpu/simd/targets.h"
 
-#include "cpu/gemm/lanes-inl.h"
-#include "cpu/simd/math-inl.h"
-
-#include <hwy/cache_control.h>
+#include "cpu/gemm/tile-inl.h"
 
 #include <algorithm>
 #include <string_view>
@@ -22,100 +18,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace dllm::cpu::HWY_NAMESPACE {
-
-constexpr int kVectors = static_cast<int>(kPanel / kLanes); // of one panel row
-
-// What one call of a tile needs; k elements of every chain.
-template <class W> struct TileCall {
-  const float* a; // (rows, k)
-  size_t a_stride;
-  size_t a_step;
-  const typename Lanes<W>::Unit* b;
-  size_t panel_step; // units from one panel to the next
-  float* c;
-  size_t c_stride;
-  size_t k;
-  bool load; // go on from C
-  const float* scale;
-  const float* bias;
-};
-
-// Rows of a panel prefetched ahead of their use: 3 KB, what the third-level cache needs to deliver
-// (AVX2, 16 rows x 4864 from there: 55 % of peak without, 75 % with).
-constexpr int64_t kAhead = 48;
-
-// The chains of a tile over weights in blocks.
-template <int R, int P, class L>
-HWY_INLINE void BlockChains(const TileCall<L>& t, V (&acc)[R][P * kVectors]) {
-  constexpr int J = P * kVectors;
-  constexpr int64_t kLine = L::kBytes / L::kBlock; // bytes of one k, about
-  const D d;
-  const float* a = t.a;
-  const uint8_t* b = t.b;
-  for (size_t k = 0; k < t.k; k += L::kBlock, b += L::kBytes) {
-    for (int64_t group = 0; group < L::kBlock / L::kGroup; ++group) {
-      typename L::State state[J];
-      DLLM_UNROLL for (int j = 0; j < J; ++j) {
-        state[j] = L::Begin(b + (j / kVectors) * t.panel_step, group, j % kVectors * kLanes);
-      }
-      for (int64_t i = 0; i < L::kGroup; ++i, a += t.a_step) {
-        DLLM_UNROLL for (int p = 0; p < P; ++p)
-            hwy::Prefetch(b + p * t.panel_step + (group * L::kGroup + i + kAhead) * kLine);
-        V w[J];
-        DLLM_UNROLL for (int j = 0; j < J; ++j) {
-          w[j] =
-              L::At(state[j], b + (j / kVectors) * t.panel_step, group, i, j % kVectors * kLanes);
-        }
-        DLLM_UNROLL for (int r = 0; r < R; ++r) {
-          const V x = hn::Set(d, a[r * t.a_stride]);
-          DLLM_UNROLL for (int j = 0; j < J; ++j) acc[r][j] = Fma(x, w[j], acc[r][j]);
-        }
-      }
-    }
-  }
-}
-
-// R rows x P panels held in registers; the scalar target uses one row and one panel.
-template <int R, int P, class W> HWY_NOINLINE void Tile(const TileCall<W>& t) {
-  constexpr int J = P * kVectors;
-  const D d;
-  V acc[R][J];
-  DLLM_UNROLL for (int r = 0; r < R; ++r) {
-    DLLM_UNROLL for (int j = 0; j < J; ++j) {
-      acc[r][j] = t.load ? hn::LoadU(d, t.c + r * t.c_stride + j * kLanes) : hn::Zero(d);
-    }
-  }
-  if constexpr (kIsBlocks<W>) {
-    BlockChains<R, P, W>(t, acc);
-  } else {
-    const float* a = t.a;
-    const W* b = t.b;
-    const size_t a_step = t.a_step;
-    for (size_t k = 0; k < t.k; ++k, a += a_step, b += kPanel) {
-      DLLM_UNROLL for (int p = 0; p < P; ++p) hwy::Prefetch(b + p * t.panel_step + kAhead * kPanel);
-      V w[J];
-      DLLM_UNROLL for (int j = 0; j < J; ++j) {
-        w[j] = LoadWeights(b + (j / kVectors) * t.panel_step + j % kVectors * kLanes);
-      }
-      DLLM_UNROLL for (int r = 0; r < R; ++r) {
-        const V x = hn::Set(d, a[r * t.a_stride]);
-        DLLM_UNROLL for (int j = 0; j < J; ++j) acc[r][j] = Fma(x, w[j], acc[r][j]);
-      }
-    }
-  }
-  DLLM_UNROLL for (int j = 0; j < J; ++j) {
-    if (t.scale != nullptr) {
-      const V s = hn::LoadU(d, t.scale + j * kLanes);
-      DLLM_UNROLL for (int r = 0; r < R; ++r) acc[r][j] = hn::Mul(acc[r][j], s);
-    }
-    if (t.bias != nullptr) {
-      const V s = hn::LoadU(d, t.bias + j * kLanes);
-      DLLM_UNROLL for (int r = 0; r < R; ++r) acc[r][j] = hn::Add(acc[r][j], s);
-    }
-    DLLM_UNROLL for (int r = 0; r < R; ++r)
-        hn::StoreU(acc[r][j], d, t.c + r * t.c_stride + j * kLanes);
-  }
-}
 
 // Tile heights that exist. Eight rows x two panels want 32 vector registers of 16 lanes (twelve
 // rows were slower: their broadcasts fall on one set of the first-level cache when K is a power of
@@ -169,10 +71,36 @@ template <int P, class W> HWY_INLINE void FewRows(int64_t rows, const TileCall<W
   }
 }
 
-// Rows x one group of P panels, all columns real.
-template <int P, class W> HWY_INLINE void Columns(int64_t rows, TileCall<W> t) {
-  while (rows > 0) {
+// Shares the weights after `after` out among the tiles of `rows` rows: how many bytes each of them prefetches for every k,
+// and where the part of tile `index` begins. `bytes`: of one panel in this part of the chain.
+struct NextWeights {
+  const char* after;
+  size_t panel_step, bytes, panels, step;
+  NextWeights(const char* from, size_t panel_step, size_t bytes, size_t panels, size_t k,
+              int64_t rows)
+      : after(from), panel_step(panel_step), bytes(bytes), panels(panels), step(1) {
+    const size_t tiles = static_cast<size_t>((rows + kTallest - 1) / kTallest);
+    while (step < 64 && step * k * tiles < panels * bytes) step *= 2;
+  }
+  template <class Call> void share(size_t index, Call& t) const {
+    const size_t at = index * t.k * step;
+    const bool some = after != nullptr && at < panels * bytes;
+    t.next =
+        some ? after + at / bytes * panel_step + at % bytes : reinterpret_cast<const char*>(t.b);
+    t.next_step = some ? step : 0;
+  }
+};
+
+// Rows x one group of P panels, all columns real. more: the next group follows.
+template <int P, class W> HWY_INLINE void Columns(int64_t rows, bool more, TileCall<W> t) {
+  using L = Lanes<W>;
+  constexpr size_t kUnit = sizeof(typename L::Unit);
+  const char* after = reinterpret_cast<const char*>(t.b + P * t.panel_step);
+  const NextWeights next(more ? after : nullptr, t.panel_step * kUnit,
+                         t.k / L::kBlock * L::kUnits * kUnit, P, t.k, rows);
+  for (size_t index = 0; rows > 0; ++index) {
     const int64_t height = NextRows<W>(rows);
+    next.share(index, t);
     AnyRows<P, W>(height, t);
     rows -= height;
     t.a += height * t.a_stride;
@@ -212,6 +140,8 @@ template <class W> void LastColumns(int64_t rows, int64_t columns, TileCall<W> t
 template <class W>
 void Panels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, TileCall<W> t) {
   const auto* const b = t.b;
+  t.next = reinterpret_cast<const char*>(b); // in the cache: no more than a busy load
+  t.next_step = 0;
   const TileCall<W> base = t;
   for (int64_t p = begin; p < end;) {
     t.b = b + p * t.panel_step;
@@ -237,55 +167,69 @@ void Panels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, TileCall<W>
       }
     }
     if (full >= kGroup) {
-      Columns<kGroup, W>(rows, t);
+      Columns<kGroup, W>(rows, full >= 2 * kGroup, t);
       p += kGroup;
     } else {
-      Columns<1, W>(rows, t);
+      Columns<1, W>(rows, false, t);
       p += 1;
     }
   }
 }
 
-constexpr int64_t kRowBlock = 96;            // rows of A that stay in the second-level cache
-constexpr int64_t kChainBlock = 4096;        // longer chains are stored and taken up again, exactly
-constexpr int64_t kCheckFlops = 100'000'000; // between two checks of the task: about 2 ms
+// Rows x numbers of A that stay in the second-level cache with the panels that pass by: longer chains are stored and taken
+// up again, exactly. Stripes of panels stay in the third-level cache until all rows have met them, so that
+// weights come from memory once; a stripe is also what is done between two checks of the task, 1 ms or less.
+constexpr int64_t kRowBlock = kLanes == 16 ? 128 : 96;
+constexpr int64_t kStripe = 32;
+constexpr int64_t kLeastChain = 1024, kMostChain = 4096;
+constexpr int64_t kCheckFlops = 100'000'000;
 
-// Panels between two checks: a multiple of the widest group.
-inline int64_t panels_between_checks(int64_t rows, int64_t k) {
+inline int64_t chain_block(int64_t rows) {
+  return std::clamp<int64_t>(kRowBlock * kLeastChain / std::max<int64_t>(1, rows) / 256 * 256,
+                             kLeastChain, kMostChain);
+}
+// A multiple of the widest group.
+inline int64_t stripe_panels(int64_t rows, int64_t k) {
+  if (rows >= 2 * kTallest) return kStripe;
   return std::max<int64_t>(8, kCheckFlops / (2 * kPanel * rows * std::max<int64_t>(1, k)) / 8 * 8);
+}
+
+// Rows x a stripe of panels, all k.
+template <class W>
+void Stripe(const Gemm& g, int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end) {
+  using L = Lanes<W>;
+  static_assert(kLeastChain % L::kBlock == 0 && 256 % L::kBlock == 0 && L::kUnits >= 1);
+  const int64_t chain = chain_block(rows);
+  int64_t k = 0;
+  do {
+    check_task(g.task);
+    const int64_t left = g.k - k;
+    const int64_t step = left > chain + chain / 2 ? chain : left;
+    const bool last = k + step == g.k;
+    TileCall<W> t;
+    t.a = g.a + row * g.a_stride + k * g.a_step;
+    t.a_stride = static_cast<size_t>(g.a_stride);
+    t.a_step = static_cast<size_t>(g.a_step);
+    t.b = static_cast<const typename L::Unit*>(g.b) + k / L::kBlock * L::kUnits;
+    t.panel_step = static_cast<size_t>((g.b_chain > 0 ? g.b_chain : g.k) / L::kBlock * L::kUnits);
+    t.c = g.c + row * g.c_stride;
+    t.c_stride = static_cast<size_t>(g.c_stride);
+    t.k = static_cast<size_t>(step);
+    t.load = g.accumulate || k > 0;
+    t.scale = last ? g.scale : nullptr;
+    t.bias = last ? g.bias : nullptr;
+    Panels<W>(g, rows, panel_begin, panel_end, t);
+    k += step;
+  } while (k < g.k);
 }
 
 template <class W>
 void Part(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
           int64_t panel_end) {
-  using L = Lanes<W>;
-  static_assert(kChainBlock % L::kBlock == 0 && L::kUnits >= 1);
-  for (int64_t row = row_begin; row < row_end; row += kRowBlock) {
-    const int64_t rows = std::min(kRowBlock, row_end - row);
-    int64_t k = 0;
-    do {
-      const int64_t left = g.k - k;
-      const int64_t step = left > kChainBlock + kChainBlock / 2 ? kChainBlock : left;
-      const bool last = k + step == g.k;
-      TileCall<W> t;
-      t.a = g.a + row * g.a_stride + k * g.a_step;
-      t.a_stride = static_cast<size_t>(g.a_stride);
-      t.a_step = static_cast<size_t>(g.a_step);
-      t.b = static_cast<const typename L::Unit*>(g.b) + k / L::kBlock * L::kUnits;
-      t.panel_step = static_cast<size_t>((g.b_chain > 0 ? g.b_chain : g.k) / L::kBlock * L::kUnits);
-      t.c = g.c + row * g.c_stride;
-      t.c_stride = static_cast<size_t>(g.c_stride);
-      t.k = static_cast<size_t>(step);
-      t.load = g.accumulate || k > 0;
-      t.scale = last ? g.scale : nullptr;
-      t.bias = last ? g.bias : nullptr;
-      const int64_t stride = panels_between_checks(rows, step);
-      for (int64_t p = panel_begin; p < panel_end; p += stride) {
-        check_task(g.task);
-        Panels<W>(g, rows, p, std::min(panel_end, p + stride), t);
-      }
-      k += step;
-    } while (k < g.k);
+  const int64_t stride = stripe_panels(std::min(kRowBlock, row_end - row_begin), g.k);
+  for (int64_t p = panel_begin; p < panel_end; p += stride) {
+    for (int64_t row = row_begin; row < row_end; row += kRowBlock)
+      Stripe<W>(g, row, std::min(kRowBlock, row_end - row), p, std::min(panel_end, p + stride));
   }
 }
 

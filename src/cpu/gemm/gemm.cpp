@@ -26,6 +26,9 @@ namespace {
 constexpr double kChunkFlops = 4e6;
 constexpr double kChunkBytes = 6e5;
 constexpr int64_t kChunksPerThread = 3;
+// Chunks of more than this many times that are cut further: threads of unequal speed end together, and a stripe of panels
+// (gemm-inl.h) stays whole.
+constexpr double kLargeChunk = 128;
 constexpr int64_t kRowStep = 8; // whole tiles
 
 // Border `index` of `count` nearly equal parts of `size`, at a multiple of `step`.
@@ -68,9 +71,10 @@ void gemm_parallel(const Gemm& gemm, const Workers& pool) {
   const double bytes = static_cast<double>(panels * kPanel * line_bytes(gemm, gemm.k));
   const double worth = std::max(flops / (kChunkFlops * speed_of(gemm.layout)), bytes / kChunkBytes);
   const int64_t threads = pool.threads();
-  const int64_t wanted = threads <= 1 ? 1
-                                      : std::clamp<int64_t>(static_cast<int64_t>(worth), 1,
-                                                            threads * kChunksPerThread);
+  const int64_t most =
+      std::max(threads * kChunksPerThread, static_cast<int64_t>(worth / kLargeChunk));
+  const int64_t wanted =
+      threads <= 1 ? 1 : std::clamp<int64_t>(static_cast<int64_t>(worth), 1, most);
   if (panels == 0 || gemm.m == 0) return;
   // Panels are cut first: then every weight is read once.
   const int64_t step = panel_step(gemm.m);

@@ -81,6 +81,13 @@ MapFn find_function(std::string_view name) {
   return nullptr;
 }
 
+std::vector<std::string> compiled_targets() {
+  std::vector<std::string> names;
+  for (int64_t left = HWY_TARGETS; left != 0; left &= left - 1) // better ones have smaller numbers
+    names.emplace_back(hwy::TargetName(left & -left));
+  return names;
+}
+
 HWY_EXPORT(SumOf);
 HWY_EXPORT(MaxOf);
 float sum16(const float* x, int64_t count) {

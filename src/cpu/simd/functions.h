@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace dllm::cpu {
 
@@ -18,6 +20,9 @@ struct Function {
 std::span<const Function> functions();
 // Null for a name that is not in the table.
 MapFn find_function(std::string_view name);
+
+// The instruction sets that vector code is compiled for, the best first: those of simd/targets.h, on every compiler.
+std::vector<std::string> compiled_targets();
 
 // Sum in 16 virtual lanes and one fixed tree; largest element (-infinity when empty, NaN passed
 // over).

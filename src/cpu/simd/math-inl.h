@@ -12,13 +12,14 @@
 #define DLLM_CPU_SIMD_MATH_INL_H_
 #endif
 
+#include "cpu/simd/targets.h"
+
 #include <hwy/highway.h>
 
 #include <cmath>
 #include <cstdint>
 
 #include "cpu/simd/reduce_angle.h"
-#include "cpu/simd/targets.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dllm::cpu {
@@ -35,7 +36,7 @@ template <class V> HWY_INLINE V Fma(V a, V b, V c) {
 #if HWY_TARGET == HWY_SCALAR
   return V(std::fma(a.raw, b.raw, c.raw));
 #else
-  static_assert(HWY_TARGET != HWY_SSSE3 && HWY_TARGET != HWY_SSE4,
+  static_assert(HWY_ARCH_X86 ? HWY_TARGET <= HWY_AVX2 : HWY_TARGET != HWY_EMU128,
                 "targets without FMA give other bits");
   return hn::MulAdd(a, b, c);
 #endif

@@ -254,6 +254,24 @@ TEST(ArithmeticGemm, ThreadsAndCutsChangeNothing) {
   }
 }
 
+// More rows than a block of them, more panels than a stripe and chains that are stored in between: row by row the same bits.
+TEST(ArithmeticGemm, LargeProductsAreThoseOfSingleRows) {
+  constexpr ArithmeticCase kAll[] = {{"f32", kArithmeticF32},   {"q8_0", kArithmeticF32},
+                                     {"q4_k", kArithmeticF32},  {"bf16", kArithmeticBf16},
+                                     {"int8", kArithmeticInt8}, {"q8_0", kArithmeticInt8}};
+  for (const ArithmeticCase& c : kAll) {
+    const int64_t k = 3328, n = 1072, m = 133;
+    const ArithmeticWeight w(c.format, c.arithmetic, n, k);
+    const std::vector<float> x = uniform_numbers(m * k, 19);
+    const std::vector<float> all = w.product(x, m);
+    for (int64_t row : {0, 7, 64, 127, 128, 132}) {
+      const std::vector<float> one = w.product({x.begin() + row * k, x.begin() + (row + 1) * k}, 1);
+      EXPECT_TRUE(same_row_bits(one, {all.begin() + row * n, all.begin() + (row + 1) * n}))
+          << c.format << ' ' << row;
+    }
+  }
+}
+
 // A chain that is cut and gone on with is the same chain.
 TEST(Bf16Gemm, ChainsMayBeCut) {
   const int64_t n = 70, k = 100, cut = 46, m = 21;

@@ -5,9 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace dllm::cpu {
@@ -112,6 +114,17 @@ TEST(Math, IsTheSameOnEveryInstructionSet) {
       EXPECT_EQ(different, 0) << function.name << " on " << target;
     });
   }
+}
+
+// The scalar target is the fallback with every compiler: another one has other bits.
+TEST(Math, IsCompiledForThePromisedTargets) {
+  const std::vector<std::string> targets = compiled_targets();
+#if defined(__x86_64__)
+  EXPECT_EQ(targets, (std::vector<std::string>{"AVX3", "AVX2", "SCALAR"}));
+#else
+  EXPECT_EQ(std::count(targets.begin(), targets.end(), "EMU128"), 0);
+  EXPECT_FALSE(targets.empty());
+#endif
 }
 
 TEST(Math, SumsInOneOrderEverywhere) {

@@ -1,6 +1,7 @@
 // Cancelling, many callers at once, and a forked child. Runs under the thread sanitizer too.
 
 #include "base/task.h"
+#include "cpu/memory.h"
 #include "graph/ops.h"
 #include "unit/cpu/run_graph.h"
 #include "unit/cpu/run_kernel.h"
@@ -219,6 +220,27 @@ TEST(Callers, ArenasAreCounted) {
   EXPECT_EQ(engine->i64("memory_used"), before + 2 * arena);
   engine->trim();
   EXPECT_EQ(engine->i64("memory_used"), before);
+}
+
+// Threads take and give kept blocks while others change the limit and free what is kept.
+TEST(Callers, ShareKeptBlocks) {
+  const auto ledger = std::make_shared<MemoryLedger>();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&ledger, t] {
+      for (int i = 0; i < 200; ++i) {
+        const Block block(ledger, int64_t{4 + (i + t) % 5} << 20, "a test", BlockUse::run);
+        *block.data() = static_cast<std::byte>(i); // after the last holder's write
+        if (i % 50 == t) ledger->set_limit(i % 100 == t ? int64_t{1} << 30 : 0);
+        if (i % 70 == t) ledger->drop_kept();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ledger->used(), 0);
+  EXPECT_LE(ledger->kept(), ledger->peak());
+  ledger->close();
+  EXPECT_EQ(ledger->kept(), 0);
 }
 
 // Under a memory limit the second run waits, and its task is looked at while it does.
