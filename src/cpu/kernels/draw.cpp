@@ -53,16 +53,19 @@ int64_t nucleus(const Better& better, const float* weights, double before, doubl
 int64_t wide_nucleus(const Better& better, const float* weights, float top_p, float maximum,
                      float factor, int64_t vocab, int32_t* ids) {
   constexpr int kBuckets = 2048;
-  constexpr float kPerNat = 64.0f;          // 2048 buckets reach e^-32 of the largest weight
-  const auto bucket_of = [=](float logit) { // an id that is not allowed falls into the last one
-    return static_cast<int32_t>(
-        std::min((maximum - logit) * factor * kPerNat, static_cast<float>(kBuckets - 1)));
+  constexpr float kPerNat = 64.0f; // 2048 buckets reach e^-32 of the largest weight
+  int32_t buckets[kPieceIds]; // of one piece; an id that is not allowed falls into the last one
+  const auto fill_buckets = [&](const float* logits, int64_t size) {
+    constexpr float kLast = kBuckets - 1;
+    for (int64_t j = 0; j < size; ++j) {
+      const float gap = (maximum - logits[j]) * factor * kPerNat;
+      buckets[j] = static_cast<int32_t>(gap < kLast ? gap : kLast);
+    }
   };
   std::vector<double> sums(kBuckets, 0.0);
   for (int64_t i = 0; i < vocab; i += kPieceIds) {
-    int32_t buckets[kPieceIds];
     const int64_t size = std::min(kPieceIds, vocab - i);
-    for (int64_t j = 0; j < size; ++j) buckets[j] = bucket_of(better.logits[i + j]);
+    fill_buckets(better.logits + i, size);
     for (int64_t j = 0; j < size; ++j)
       sums[static_cast<size_t>(buckets[j])] += static_cast<double>(weights[i + j]);
   }
@@ -73,13 +76,15 @@ int64_t wide_nucleus(const Better& better, const float* weights, float top_p, fl
     before += sums[static_cast<size_t>(cut++)];
   std::vector<int32_t> border;
   int64_t kept = 0;
-  for (int64_t i = 0; i < vocab; ++i) {
-    const int bucket = bucket_of(better.logits[i]);
-    if (bucket > cut || !(better.logits[i] > kNever)) continue;
-    if (bucket < cut)
-      ids[kept++] = static_cast<int32_t>(i);
-    else
-      border.push_back(static_cast<int32_t>(i));
+  for (int64_t i = 0; i < vocab; i += kPieceIds) {
+    const int64_t size = std::min(kPieceIds, vocab - i);
+    fill_buckets(better.logits + i, size);
+    for (int64_t j = 0; j < size; ++j) { // no branch: what is kept is hard to predict
+      ids[kept] = static_cast<int32_t>(i + j);
+      kept += buckets[j] < cut;
+      if (buckets[j] == cut && better.logits[i + j] > kNever)
+        border.push_back(static_cast<int32_t>(i + j));
+    }
   }
   const int64_t more =
       nucleus(better, weights, before, limit, border.data(), static_cast<int64_t>(border.size()));
