@@ -84,7 +84,7 @@ public:
       : entries_(std::move(entries)), begun_(begun), length_(length), rounds_(rounds) {}
 
   // Positional: rows (batch, seq, ...) of the window are written; answers those of all keys (batch, keys, ...). A slot of
-  // i8 (heads, dim) has a slot "<name>.scale" of f32 (heads) beside it: numbers are rounded to multiples of the largest / 127.
+  // i8 (heads, dim) has a slot "<name>.scale" of f32 (heads) next to it: numbers are rounded to multiples of the largest / 127.
   graph::Value keep(const std::string& name, graph::Value rows);
 
   // Saved: (batch, shape...), zeros at the beginning of a request.

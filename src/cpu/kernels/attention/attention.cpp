@@ -31,7 +31,7 @@ struct TaskSpace {
   std::byte* blocks; // of each block: queries in panels of (32, dim), then sums (32, vdim)
 };
 
-// Asks the memory for the keys and values of the next tile while this one is computed: rows of a cache lie pages apart, and
+// Prefetches the keys and values of the next tile while this one is computed: rows of a cache lie pages apart, and
 // no chip follows them by itself.
 class TileAhead {
 public:

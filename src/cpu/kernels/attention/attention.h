@@ -160,7 +160,7 @@ struct KeyRows {
   int64_t row_of(int64_t batch, int64_t key) const { return row_at(batch * plan.keys + key); }
   // One key's numbers of one head; `buffer` (dim) is used when they must be widened.
   const float* row(int64_t batch, int64_t key, int64_t head, float* buffer) const;
-  // Asks the memory for the same numbers.
+  // Prefetches the same numbers.
   void prefetch(int64_t batch, int64_t key, int64_t head) const;
   // Keys [first, first + count) of one head as f32(count, dim): in place when they lie `stride`
   // apart, else in `buffer`.
