@@ -12,9 +12,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace dllm::decode {
@@ -53,9 +55,11 @@ inline Json shape_named(const std::string& name) {
 
 inline std::shared_ptr<model::Model> make_model(const std::string& shape,
                                                 const std::string& dtype = "f32",
-                                                const std::string& arithmetic = "f32") {
+                                                const std::string& arithmetic = "f32",
+                                                const std::string& cache = "f32") {
   Options engine(graph::engine_schema()), options(model::model_schema());
   options.set_str("dtype", dtype);
+  options.set_str("cache_dtype", cache);
   engine.set_str("arithmetic", arithmetic);
   return model::new_model(cpu::make_engine(engine), shape_named(shape), options);
 }
@@ -75,6 +79,28 @@ inline double pass_flops(const model::ModelConfig& c, int64_t rows, int64_t keys
   const double attention = 4.0 * static_cast<double>(rows * keys * c.query_size() * c.layers);
   const double head = 2.0 * static_cast<double>(predicted * c.vocab_size * c.hidden_size);
   return static_cast<double>(rows) * layer_flops(c) + attention + head;
+}
+
+// Bytes per second that all threads together read from memory: the best of three sums over 256 MB.
+inline double read_bandwidth(int threads) {
+  const std::vector<uint64_t> numbers(size_t{1} << 25, 1);
+  std::atomic<uint64_t> sum{0};
+  double best = 0;
+  for (int turn = 0; turn < 3; ++turn) {
+    const Seconds taken = timed([&] {
+      std::vector<std::thread> readers;
+      for (int t = 0; t < threads; ++t) {
+        readers.emplace_back([&, t] {
+          const size_t part = numbers.size() / static_cast<size_t>(threads);
+          const auto first = numbers.begin() + static_cast<int64_t>(part) * t;
+          sum += std::accumulate(first, first + static_cast<int64_t>(part), uint64_t{0});
+        });
+      }
+      for (std::thread& reader : readers) reader.join();
+    });
+    best = std::max(best, static_cast<double>(numbers.size() * sizeof(uint64_t)) / taken.wall);
+  }
+  return best;
 }
 
 // Wall and processor time, each by itself.
@@ -101,7 +127,10 @@ struct Bed {
   // `behind`: open positions behind the block.
   Bed(std::shared_ptr<model::Model> held, int64_t context, int64_t block, int64_t behind = 0,
       PassSettings settings = {})
-      : model(std::move(held)), state(model), program(model, std::move(settings)) {
+      : Bed(held, context, block, behind, std::move(settings), rounding_of(*held)) {}
+  Bed(std::shared_ptr<model::Model> held, int64_t context, int64_t block, int64_t behind,
+      PassSettings settings, const Rounding& rounding)
+      : model(std::move(held)), state(model), program(model, std::move(settings), rounding) {
     slot.span = {block, 0, false};
     for (int64_t i = 0; i < context + block + behind; ++i) {
       slot.ids.push_back(static_cast<int32_t>(i % 1000));

@@ -1,7 +1,7 @@
 // Soft parallel decoding with forced work: blocks of 32, 8 steps in each whatever the model says
 // (threshold 1 and confidence_stop 2 are never reached by random weights), prompt of 32 tokens.
 //
-//   bench_decode spd [--shape qwen3-0.6b|qwen2.5-0.5b|small] [--dtype f32|bf16|int8] [--turns 1]
+//   bench_decode spd [--shape qwen3-0.6b|qwen2.5-0.5b|small] [--dtype f32|bf16|int8] [--arithmetic f32|bf16|int8] [--turns 1]
 //                    [--lengths 128,512,1024,2048] [--only kv_fast,fast,reference] [--peer]
 //
 // 128 new tokens are decoded in full, by a decoder. For more, one step of the block in the middle
@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kPrompt = 32, kBlock = 32, kSteps = 8, kFull = 128;
 
 struct Plan {
-  std::string shape = "qwen3-0.6b", dtype = "f32";
+  std::string shape = "qwen3-0.6b", dtype = "f32", arithmetic = "f32";
   std::vector<std::string> lengths = {"128", "512", "1024", "2048"};
   std::vector<std::string> implementations = {"kv_fast", "fast", "reference"};
   int turns = 1;
@@ -48,6 +48,7 @@ Plan plan_of(const std::vector<std::string>& words) {
     const std::string value = i + 1 < words.size() ? words[i + 1] : "";
     if (words[i] == "--shape") plan.shape = value;
     if (words[i] == "--dtype") plan.dtype = value;
+    if (words[i] == "--arithmetic") plan.arithmetic = value;
     if (words[i] == "--turns") plan.turns = std::max(1, std::atoi(value.c_str()));
     if (words[i] == "--lengths") plan.lengths = parts(value);
     if (words[i] == "--only") plan.implementations = parts(value);
@@ -241,12 +242,13 @@ std::unique_ptr<Peer> start_peer(const Plan& plan, const model::ModelConfig& c) 
 
 void bench_spd(const std::vector<std::string>& words) {
   const Plan plan = plan_of(words);
-  const auto model = make_model(plan.shape, plan.dtype);
+  const auto model = make_model(plan.shape, plan.dtype, plan.arithmetic);
   const auto peer = start_peer(plan, model->config());
   print_machine(static_cast<int>(model->engine().i64("threads")));
   std::fflush(stdout);
-  fmt::print("{} with {} weights, spd: prompt {}, blocks of {}, {} forced steps in each\n",
-             plan.shape, plan.dtype, kPrompt, kBlock, kSteps);
+  fmt::print("{} with {} weights, arithmetic {}, spd: prompt {}, blocks of {}, {} forced steps in "
+             "each\n",
+             plan.shape, plan.dtype, plan.arithmetic, kPrompt, kBlock, kSteps);
   bool first = true;
   for (const std::string& length : plan.lengths) {
     if (length == std::to_string(kFull)) {

@@ -33,7 +33,7 @@ extern "C" {
  *   path     not NULL, a folder with config.json and safetensors, a .gguf file, a checkpoint
  *            folder, or a run folder, which means its latest complete checkpoint
  *   opts     NULL: defaults; kind "model": dtype (auto keep f32 bf16 f16 int8 q8_0 q4_0 q4_1 q5_0 q5_1
- *            q4_k q5_k q6_k iq4_nl mxfp4), attention, shift, mask_token, cache_dtype (auto f32 bf16),
+ *            q4_k q5_k q6_k iq4_nl mxfp4), attention, shift, mask_token, cache_dtype (auto f32 bf16 int8),
  *            check (finite off). dtype is the weight format of matrices: keep stores every tensor in
  *            the format of the file (34 bytes for 32 weights in q8_0, 144 for 256 in q4_k, 2 bytes each
  *            in f16); layers of one matrix that differ in type, and types Q2_K, Q3_K, IQ4_XS, become q8_0.

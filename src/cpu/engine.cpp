@@ -86,6 +86,7 @@ public:
             arithmetic_named(options.str("arithmetic")), std::move(communicator), hooks)) {}
 
   std::string kind() const override { return "cpu"; }
+  bool compiles_fast() const override { return true; }
 
   bool runs(const graph::Placement& place) const override {
     return place.is_single() || (place.mesh.ranks() == ranks() && place.rank == rank());

@@ -128,6 +128,8 @@ public:
   virtual std::string kind() const = 0; // "cpu" "pjrt"
   // True: run() starts work and returns, read() waits for it; every read is a trip to the device and back.
   virtual bool runs_ahead() const { return false; }
+  // True: compile() only plans, which takes about a millisecond. Then sizes need not be rounded up so that calls share programs.
+  virtual bool compiles_fast() const { return false; }
   // For a mesh of one rank.
   virtual std::shared_ptr<Program> compile(std::shared_ptr<const Graph> graph) = 0;
   // True when this engine is rank `place.rank` of a mesh that it can run. A mesh of one rank: every engine.

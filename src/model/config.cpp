@@ -192,7 +192,8 @@ void apply_model_options(ModelConfig& config, const Options& options) {
   const AttentionKind kind = attention_from_name(options.str("attention"));
   if (kind != AttentionKind::automatic) config.attention = kind;
   if (options.i64("shift") >= 0) config.shift = static_cast<int>(options.i64("shift"));
-  config.cache_dtype = options.str("cache_dtype") == "bf16" ? DType::bf16 : DType::f32;
+  const std::string& cache = options.str("cache_dtype");
+  config.cache_dtype = cache == "bf16" ? DType::bf16 : cache == "int8" ? DType::i8 : DType::f32;
 }
 
 namespace {

@@ -159,7 +159,7 @@ struct ModelConfig {
   int shift = 0;                  // 1: the hidden state before a token predicts it
   int64_t mask_token_id = -1;     // -1: none
   int64_t block_length = 0;       // of block_causal; 0: none
-  DType cache_dtype = DType::f32; // of K and V kept between decoding steps: f32 or bf16
+  DType cache_dtype = DType::f32; // of K and V kept between decoding steps: f32, bf16 or i8
   std::string source;             // the file's JSON object: keys we do not read are kept for saving
   // Rows may be longer than max_positions: what the file names is the length of training alone.
   bool allows_longer_rows = false;

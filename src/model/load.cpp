@@ -225,9 +225,10 @@ const Schema& model_schema() {
        option_str(
            "mask_token", "",
            "Token that stands for a masked one, its text or its id; empty: found by itself."),
-       option_choice(
-           "cache_dtype", "auto", {"auto", "f32", "bf16"},
-           "Form of K and V in decoding, cached or not; auto: that of the arithmetic, f32."),
+       option_choice("cache_dtype", "auto", {"auto", "f32", "bf16", "int8"},
+                     "Form of K and V in decoding, cached or not; int8: with a scale per position "
+                     "and head; auto: that of the "
+                     "arithmetic, f32."),
        option_choice("check", "finite", {"finite", "off"},
                      "finite: a weight that is NaN or infinite is an error, when it is loaded or "
                      "set."),

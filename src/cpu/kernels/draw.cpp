@@ -12,6 +12,7 @@ namespace dllm::cpu {
 namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
+constexpr int64_t kPieceIds = 512;
 
 // Larger logit first, lower id first.
 struct Better {
@@ -47,19 +48,27 @@ int64_t nucleus(const Better& better, const float* weights, double before, doubl
   return count;
 }
 
-// The same for all allowed ids of a vocabulary, given and answered in ascending order. Ids fall
-// into buckets of equal steps of the logit, so that only the bucket where the limit lies is sorted.
+// The same for all allowed ids of a vocabulary, answered in ascending order. Ids fall into buckets of equal steps of the
+// logit, so that only the bucket where the limit lies is sorted.
 int64_t wide_nucleus(const Better& better, const float* weights, float top_p, float maximum,
-                     float factor, int32_t* ids, int64_t count) {
+                     float factor, int64_t vocab, int32_t* ids) {
   constexpr int kBuckets = 2048;
   constexpr float kPerNat = 64.0f; // 2048 buckets reach e^-32 of the largest weight
-  const auto bucket_of = [&](int32_t id) {
-    const float gap = (maximum - better.logits[id]) * factor * kPerNat;
-    return gap < kBuckets - 1 ? static_cast<int>(gap) : kBuckets - 1;
+  int32_t buckets[kPieceIds]; // of one piece; an id that is not allowed falls into the last one
+  const auto fill_buckets = [&](const float* logits, int64_t size) {
+    constexpr float kLast = kBuckets - 1;
+    for (int64_t j = 0; j < size; ++j) {
+      const float gap = (maximum - logits[j]) * factor * kPerNat;
+      buckets[j] = static_cast<int32_t>(gap < kLast ? gap : kLast);
+    }
   };
   std::vector<double> sums(kBuckets, 0.0);
-  for (int64_t i = 0; i < count; ++i)
-    sums[static_cast<size_t>(bucket_of(ids[i]))] += static_cast<double>(weights[ids[i]]);
+  for (int64_t i = 0; i < vocab; i += kPieceIds) {
+    const int64_t size = std::min(kPieceIds, vocab - i);
+    fill_buckets(better.logits + i, size);
+    for (int64_t j = 0; j < size; ++j)
+      sums[static_cast<size_t>(buckets[j])] += static_cast<double>(weights[i + j]);
+  }
   const double limit = static_cast<double>(top_p) * std::accumulate(sums.begin(), sums.end(), 0.0);
   double before = 0;
   int cut = 0;
@@ -67,10 +76,15 @@ int64_t wide_nucleus(const Better& better, const float* weights, float top_p, fl
     before += sums[static_cast<size_t>(cut++)];
   std::vector<int32_t> border;
   int64_t kept = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const int bucket = bucket_of(ids[i]);
-    if (bucket == cut) border.push_back(ids[i]);
-    if (bucket < cut) ids[kept++] = ids[i];
+  for (int64_t i = 0; i < vocab; i += kPieceIds) {
+    const int64_t size = std::min(kPieceIds, vocab - i);
+    fill_buckets(better.logits + i, size);
+    for (int64_t j = 0; j < size; ++j) { // no branch: what is kept is hard to predict
+      ids[kept] = static_cast<int32_t>(i + j);
+      kept += buckets[j] < cut;
+      if (buckets[j] == cut && better.logits[i + j] > kNever)
+        border.push_back(static_cast<int32_t>(i + j));
+    }
   }
   const int64_t more =
       nucleus(better, weights, before, limit, border.data(), static_cast<int64_t>(border.size()));
@@ -83,11 +97,16 @@ int64_t wide_nucleus(const Better& better, const float* weights, float top_p, fl
 // Ids in ascending order; the first whose running weight exceeds uniform of the total, else the
 // last.
 int32_t invert(const float* weights, const int32_t* ids, int64_t count, float uniform) {
+  std::vector<double> before; // the running weight in front of every piece
   double total = 0;
-  for (int64_t i = 0; i < count; ++i) total += static_cast<double>(weights[ids[i]]);
-  const double limit = static_cast<double>(uniform) * total;
-  double running = 0;
   for (int64_t i = 0; i < count; ++i) {
+    if (i % kPieceIds == 0) before.push_back(total);
+    total += static_cast<double>(weights[ids[i]]);
+  }
+  const double limit = static_cast<double>(uniform) * total;
+  const auto piece = std::upper_bound(before.begin() + 1, before.end(), limit) - 1;
+  double running = *piece;
+  for (int64_t i = (piece - before.begin()) * kPieceIds; i < count; ++i) {
     running += static_cast<double>(weights[ids[i]]);
     if (running > limit) return ids[i];
   }
@@ -163,8 +182,7 @@ int64_t kept_ids(const DrawRequest& request, const float* logits, int64_t vocab,
   const bool few = request.top_k > 0 && request.top_k < vocab, nuclear = request.top_p < 1.0f;
   int64_t count = 0;
   if (nuclear && (!few || request.nucleus_first)) {
-    count = wide_nucleus(better, weights, request.top_p, maximum, factor, ids,
-                         allowed_ids(logits, vocab, ids));
+    count = wide_nucleus(better, weights, request.top_p, maximum, factor, vocab, ids);
     if (few && count > request.top_k) {
       std::partial_sort(ids, ids + request.top_k, ids + count, better);
       count = request.top_k;

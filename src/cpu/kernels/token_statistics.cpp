@@ -3,8 +3,11 @@
 #include "cpu/kernels/rows/rows.h"
 #include "cpu/kernels/weight.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <vector>
 
 namespace dllm::cpu {
 namespace {
@@ -18,8 +21,8 @@ struct Inputs {
   const int32_t* top_k;
   const float* top_p;
   const float* uniform;
-  const float* noise;    // (capacity, vocab) or null
-  const uint8_t* banned; // u8(vocab) or null
+  const float* noise; // (capacity, vocab) or null
+  std::span<const int32_t> banned;
   bool nucleus_first, shaped;
   bool as_softmax; // probabilities are exp(z - max) / sum
 };
@@ -62,13 +65,19 @@ struct Outputs {
   }
 };
 
+std::vector<int32_t> ids_of(const uint8_t* flags, int64_t vocab) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < vocab && flags != nullptr; ++i) {
+    if (flags[i] != 0) ids.push_back(static_cast<int32_t>(i));
+  }
+  return ids;
+}
+
 // Everything about one row of logits (vocab); weights and ids (vocab) are work space.
 void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* logits, int64_t vocab,
                     float* weights, int32_t* ids) {
   out.clear(row);
-  if (in.banned != nullptr) {
-    for (int64_t i = 0; i < vocab; ++i) logits[i] = in.banned[i] != 0 ? kNever : logits[i];
-  }
+  for (const int32_t id : in.banned) logits[id] = kNever;
   OnlineSoftmax softmax;
   softmax.add_with_entropy(logits, vocab);
   if (!std::isfinite(softmax.sum)) return out.set_nan(row); // a logit is NaN or +infinity
@@ -81,7 +90,8 @@ void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* lo
   };
   out.log_sum_exp[row] = lse;
   out.entropy[row] = softmax.entropy();
-  const int64_t best = std::find(logits, logits + vocab, softmax.maximum) - logits;
+  const float* const end = logits + vocab;
+  const int64_t best = std::find(softmax.piece, end, softmax.maximum) - logits;
   out.argmax[row] = static_cast<int32_t>(best);
   out.max_prob[row] = probability(best);
   int64_t found = 1;
@@ -138,12 +148,14 @@ Kernel make_token_statistics(const CompileInfo& info) {
   kernel.wants[1] = head.wants();
   kernel.run = [=](const KernelCall& call) {
     const auto input = [&](size_t i) -> const Operand& { return call.inputs[first + i]; };
+    const std::vector<int32_t> banned =
+        ids_of(has_banned ? input(has_noise ? 5 : 4).in<uint8_t>() : nullptr, vocab);
     const Inputs in{input(0).in<float>(),
                     input(1).in<int32_t>(),
                     input(2).in<float>(),
                     input(3).in<float>(),
                     has_noise ? input(4).in<float>() : nullptr,
-                    has_banned ? input(has_noise ? 5 : 4).in<uint8_t>() : nullptr,
+                    banned,
                     nucleus_first,
                     shaped,
                     as_softmax};

@@ -255,12 +255,24 @@ template <class D, class V> HWY_INLINE V Cos(D d, V x) {
   return cosine;
 }
 
+// One number of all lanes: halves onto halves.
+template <class D, class V, class F>
+HWY_INLINE float Fold(D, V lanes, [[maybe_unused]] const F& join) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 1) {
+    const hn::Half<D> half;
+    return Fold(half, join(hn::LowerHalf(half, lanes), hn::UpperHalf(half, lanes)), join);
+  }
+#endif
+  return hn::GetLane(lanes);
+}
+
 // The one order in which 16 lanes are added: halves onto halves.
-HWY_INLINE float Tree16(const float* lanes) {
-  float a[8];
-  for (int i = 0; i < 8; ++i) a[i] = lanes[i] + lanes[i + 8];
-  for (int i = 0; i < 4; ++i) a[i] += a[i + 4];
-  return (a[0] + a[2]) + (a[1] + a[3]);
+HWY_INLINE float Tree16(hn::Vec<F32>* sums) {
+  for (int64_t count = 16 / kLanes / 2; count > 0; count /= 2) {
+    for (int64_t j = 0; j < count; ++j) sums[j] = hn::Add(sums[j], sums[j + count]);
+  }
+  return Fold(F32(), sums[0], [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
 }
 
 // The sum of value(0..n-1): element i goes to virtual lane i modulo 16, then Tree16. value(d, i)
@@ -276,10 +288,13 @@ template <class F> HWY_INLINE float Sum16(int64_t n, const F& value) {
     DLLM_UNROLL for (int64_t j = 0; j < kVectors; ++j) sums[j] =
         hn::Add(sums[j], value(d, i + j * kLanes));
   }
-  HWY_ALIGN float lanes[16];
-  DLLM_UNROLL for (int64_t j = 0; j < kVectors; ++j) hn::Store(sums[j], d, lanes + j * kLanes);
-  for (int64_t k = 0; i < n; ++i, ++k) lanes[k] += hn::GetLane(value(one, i));
-  return Tree16(lanes);
+  if (i < n) {
+    HWY_ALIGN float lanes[16];
+    DLLM_UNROLL for (int64_t j = 0; j < kVectors; ++j) hn::Store(sums[j], d, lanes + j * kLanes);
+    for (int64_t k = 0; i < n; ++i, ++k) lanes[k] += hn::GetLane(value(one, i));
+    DLLM_UNROLL for (int64_t j = 0; j < kVectors; ++j) sums[j] = hn::Load(d, lanes + j * kLanes);
+  }
+  return Tree16(sums);
 }
 
 // The largest of value(0..n-1), -infinity when n is 0. NaN elements are passed over.
@@ -294,9 +309,8 @@ template <class F> HWY_INLINE float Max16(int64_t n, const F& value) {
       const auto v = value(d, i);
       most = hn::IfThenElse(hn::Gt(v, most), v, most);
     }
-    HWY_ALIGN float lanes[kLanes];
-    hn::Store(most, d, lanes);
-    for (float lane : lanes) best = lane > best ? lane : best;
+    best =
+        Fold(d, most, [](auto a, auto b) HWY_ATTR { return hn::IfThenElse(hn::Gt(b, a), b, a); });
   }
   for (; i < n; ++i) {
     const float v = hn::GetLane(value(one, i));

@@ -132,6 +132,7 @@ private:
                   int64_t least_rows = 0);
   void run_pass_of(const std::vector<Entry*>& owners, std::span<const PassRow> rows,
                    const Weights& weights, const Task* task, int64_t least_rows);
+  void find_pass(Entry& entry);
   void keep_final(const Entry& entry, const PassRequest& pass);
   void take_cache_row(Entry& entry);
   void move_to_snapshot(const Entry& entry, PassRequest& pass) const;

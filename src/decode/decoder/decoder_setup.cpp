@@ -175,7 +175,9 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
   CacheShape kept{static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(batch))),
                   row_capacity(planned.request.length())};
   if (model::has_saved(stacks)) kept.saved_rows = kept.rows;
-  PassShape shape = pass_shape(config, planned.rows, kept);
+  const auto loop = planned_loop(*engine, options, *policy);
+  PassShape shape =
+      pass_shape(config, planned.rows, kept, 0, loop != nullptr ? Rounding{} : rounding_of(*model));
   model::Job job;
   job.weights = model::parameter_bytes(*model);
   if (planned.pass.cached) {
@@ -184,9 +186,9 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
   }
   const PassSettings step = pass_settings(*model, settings, *policy);
   const auto block = static_cast<int64_t>(planned.pass.positions.size());
-  if (const auto rule = planned_loop(*engine, options, *policy)) {
+  if (loop != nullptr) {
     job.graph = std::make_shared<graph::Graph>("denoise_loop");
-    build_loop(*job.graph, *model, step, *rule, loop_shape(shape, step, block, block));
+    build_loop(*job.graph, *model, step, *loop, loop_shape(shape, step, block, block));
     return job;
   }
   if (block > 0 || !planned.pass.cached) shape.capacity = head_capacity(batch * block);

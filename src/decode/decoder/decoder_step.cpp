@@ -41,7 +41,7 @@ void Decoder::run_passes(const std::vector<Entry*>& requests, const Weights& wei
       positions += static_cast<int64_t>(pass.positions.size());
     }
     capacity_ = std::max(capacity_, positions);
-    for (const std::vector<size_t>& group : window_groups(rows)) {
+    for (const std::vector<size_t>& group : window_groups(rows, program_.rounding())) {
       std::vector<PassRow> own_rows;
       std::vector<Entry*> own_requests;
       for (const size_t i : group) own_rows.push_back(rows[i]), own_requests.push_back(owners[i]);
@@ -104,18 +104,16 @@ void Decoder::predict_all(const std::vector<Entry*>& requests, const Task* task)
   for (int round = 0; !waiting.empty(); ++round) {
     if (round == kMostPasses)
       fail(Code::internal, "a request took {} passes without a step", kMostPasses);
+    // Requests that fill their caches go first, so that all steps are one pass.
+    std::vector<Entry*> filling, stepping;
     for (Entry* entry : waiting) {
-      const Request& request = entry->request;
-      entry->pass = entry->session->next_pass(request, cache_view(*entry));
-      if (entry->pass.cached && entry->cache_row < 0) {
-        take_cache_row(*entry);
-        entry->pass = entry->session->next_pass(request, cache_view(*entry));
-      }
-      move_to_snapshot(*entry, entry->pass);
+      find_pass(*entry);
+      (entry->pass.kind == PassKind::step ? stepping : filling).push_back(entry);
     }
-    run_passes(waiting, weights, task);
-    std::vector<Entry*> again;
-    for (Entry* entry : waiting) {
+    const std::vector<Entry*>& now = filling.empty() ? stepping : filling;
+    run_passes(now, weights, task);
+    waiting = filling.empty() ? std::vector<Entry*>() : std::move(stepping);
+    for (Entry* entry : now) {
       if (entry->pass.kind == PassKind::step) {
         entry->predicted = true;
         continue;
@@ -123,10 +121,19 @@ void Decoder::predict_all(const std::vector<Entry*>& requests, const Task* task)
       Request& request = entry->request;
       ++(entry->pass.kind == PassKind::prefill ? request.prefills : request.commits);
       entry->session->apply(request, entry->pass, {});
-      if (request.active()) again.push_back(entry);
+      if (request.active()) waiting.push_back(entry);
     }
-    waiting = std::move(again);
   }
+}
+
+// The pass a request needs next, with a row of the cache where it uses one.
+void Decoder::find_pass(Entry& entry) {
+  entry.pass = entry.session->next_pass(entry.request, cache_view(entry));
+  if (entry.pass.cached && entry.cache_row < 0) {
+    take_cache_row(entry);
+    entry.pass = entry.session->next_pass(entry.request, cache_view(entry));
+  }
+  move_to_snapshot(entry, entry.pass);
 }
 
 // What a step that failed did to counters is published too.

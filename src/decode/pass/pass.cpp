@@ -2,7 +2,9 @@
 #include "decode/pass/pass.h"
 
 #include "base/error.h"
+#include "graph/engine.h"
 #include "graph/ops.h"
+#include "model/layers/layer_kind.h"
 
 #include <algorithm>
 #include <bit>
@@ -17,8 +19,9 @@ namespace {
 constexpr int64_t kLeastCapacity = 16, kKeyStep = 64, kWindowStep = 8;
 // A program of more positions is not padded to the rows of the whole batch.
 constexpr int64_t kMostPadded = 2048;
-// What a launch costs besides its positions (reading the weights, the trip to the engine), in positions.
-constexpr int64_t kLaunchCost = 256;
+// Where compiling is fast: flops in the time a program takes, and positions in the time weights are read.
+constexpr double kCompileFlops = 2e8;
+constexpr double kWeightReads = 32;
 
 int64_t padded_rows(int64_t count, int64_t least, int64_t window) {
   int64_t rows = std::max(count, least);
@@ -27,7 +30,12 @@ int64_t padded_rows(int64_t count, int64_t least, int64_t window) {
 }
 
 int64_t window_of(const PassRow& row) {
-  return round_up(row.pass->end - row.pass->begin, kWindowStep);
+  return row.pass->end - row.pass->begin;
+}
+
+// Whether a size stays as it is instead of the rung.
+bool is_exact(const Rounding& rounding, int64_t exact, int64_t rung) {
+  return static_cast<double>(rung - exact) > rounding.compile;
 }
 
 // The cheapest cut of windows (ascending, with their numbers of rows) into runs: the first window of each run.
@@ -62,7 +70,7 @@ int64_t head_capacity(int64_t positions) {
 }
 
 PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
-                     const CacheShape& cache, int64_t least_rows) {
+                     const CacheShape& cache, int64_t least_rows, const Rounding& rounding) {
   const PassRequest& first = *rows[0].pass;
   PassShape shape{0, 0, 0, 0, 0, !first.unconditional.empty(), !first.soft.empty()};
   int64_t keys = 0;
@@ -73,9 +81,13 @@ PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> 
     const int64_t span = pass.span_end < 0 ? row.request->length() : pass.span_end;
     keys = std::max(keys, std::min(row.request->span.limit(pass.end - 1), span));
   }
-  shape.window =
+  const auto count = static_cast<int64_t>(rows.size());
+  const int64_t rung =
       std::min(round_up(shape.window, kWindowStep), std::max(config.max_positions, shape.window));
-  shape.rows = padded_rows(static_cast<int64_t>(rows.size()), least_rows, shape.window);
+  const int64_t padded = padded_rows(count, least_rows, rung);
+  const bool exact = is_exact(rounding, count * shape.window, padded * rung);
+  shape.rows = exact ? count : padded;
+  if (!exact) shape.window = rung;
   if (first.cached) {
     shape.keys = std::min(round_up(keys, kKeyStep), cache.capacity);
     shape.cache_rows = cache.rows * cache.capacity;
@@ -84,23 +96,49 @@ PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> 
   return shape;
 }
 
-std::vector<std::vector<size_t>> window_groups(std::span<const PassRow> rows) {
-  std::map<int64_t, std::vector<size_t>> by_window;
-  for (size_t i = 0; i < rows.size(); ++i) by_window[window_of(rows[i])].push_back(i);
-  std::vector<std::pair<int64_t, std::vector<size_t>>> classes(by_window.begin(), by_window.end());
+Rounding rounding_of(const model::Model& model) {
+  if (!model.engine().compiles_fast()) return {};
+  double flops = 0; // of a position
+  for (const model::LayerRun& run : model::layer_runs(model.config()))
+    flops += model::layer_cost(model.config(), run).per_token * static_cast<double>(run.count);
+  const double compile = kCompileFlops / std::max(1.0, flops);
+  const Rounding dear;
+  const double launch = std::min(kWeightReads + compile, static_cast<double>(dear.launch));
+  return {compile, static_cast<int64_t>(launch)};
+}
+
+std::vector<std::vector<size_t>> window_groups(std::span<const PassRow> rows,
+                                               const Rounding& rounding) {
+  std::map<int64_t, std::vector<size_t>> classes; // by window, in rungs
+  for (size_t i = 0; i < rows.size(); ++i)
+    classes[round_up(window_of(rows[i]), kWindowStep)].push_back(i);
+  std::vector<std::vector<size_t>> members;
+  std::vector<int64_t> rungs, longest, before{0}; // before: rows of the classes before
+  for (auto& [rung, indices] : classes) {
+    int64_t window = 0;
+    for (const size_t i : indices) window = std::max(window, window_of(rows[i]));
+    rungs.push_back(rung);
+    longest.push_back(window);
+    before.push_back(before.back() + static_cast<int64_t>(indices.size()));
+    members.push_back(std::move(indices));
+  }
   const auto cost = [&](size_t first, size_t end) {
-    int64_t count = 0;
-    for (size_t c = first; c < end; ++c) count += static_cast<int64_t>(classes[c].second.size());
-    return round_up(count, 1) * classes[end - 1].first + kLaunchCost;
+    const int64_t count = before[end] - before[first];
+    const int64_t exact = count * longest[end - 1], rung = round_up(count, 1) * rungs[end - 1];
+    return (is_exact(rounding, exact, rung) ? exact : rung) + rounding.launch;
   };
   int64_t positions = 0;
-  std::vector<size_t> firsts = cheapest_cut(classes.size(), cost, &positions);
-  // Less than a quarter is not worth more launches and programs.
-  if (!classes.empty() && positions * 4 > cost(0, classes.size()) * 3) firsts = {0};
+  std::vector<size_t> firsts = cheapest_cut(members.size(), cost, &positions);
+  // Less than a quarter is not worth more launches and programs, where those are dear.
+  const auto saves = [&](int64_t all) {
+    return static_cast<double>(all - positions) >=
+           std::min(static_cast<double>(all) / 4, rounding.compile);
+  };
+  if (!members.empty() && !saves(cost(0, members.size()))) firsts = {0};
   std::vector<std::vector<size_t>> groups(firsts.size());
-  for (size_t c = 0, g = 0; c < classes.size(); ++c) {
+  for (size_t c = 0, g = 0; c < members.size(); ++c) {
     if (g + 1 < firsts.size() && c == firsts[g + 1]) ++g;
-    groups[g].insert(groups[g].end(), classes[c].second.begin(), classes[c].second.end());
+    groups[g].insert(groups[g].end(), members[c].begin(), members[c].end());
   }
   for (std::vector<size_t>& group : groups) std::sort(group.begin(), group.end());
   return groups;

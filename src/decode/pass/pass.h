@@ -6,9 +6,11 @@
 #include "graph/graph.h"
 #include "model/config.h"
 #include "model/layers/state.h"
+#include "model/model.h"
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -144,6 +146,16 @@ struct PassShape {
 // The next of 1, 2, 3, 4, 6, 8, 12, 16, ... steps: at most half of a program is padding.
 int64_t round_up(int64_t count, int64_t step);
 
+// What sizes are rounded up by so that passes share programs, in positions that the engine computes in the same time.
+struct Rounding {
+  // Compiling one more program. Sizes with more padding than this are left exact, others are rungs (round_up).
+  double compile = std::numeric_limits<double>::infinity();
+  // A launch, besides its positions: reading the weights, the trip to the engine.
+  int64_t launch = 256;
+};
+// Of passes of this model on its engine.
+Rounding rounding_of(const model::Model& model);
+
 // Positions of a head that predicts at least so many.
 int64_t head_capacity(int64_t positions);
 
@@ -155,11 +167,13 @@ struct CacheShape {
 // Of a pass over these rows, capacity 0. least_rows: as if there were at least so many, so that passes over any of a
 // batch's requests share a program; less than that where the padding would be large.
 PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
-                     const CacheShape& cache, int64_t least_rows = 0);
+                     const CacheShape& cache, int64_t least_rows = 0,
+                     const Rounding& rounding = {});
 
 // Every row of a program is padded to its longest window. So rows of one pass (of one kind) with windows of unlike
 // length run as several programs, short windows first: indices of the rows of each, ascending. All in one while that
 // computes few positions more, so that an ordinary batch is one launch.
-std::vector<std::vector<size_t>> window_groups(std::span<const PassRow> rows);
+std::vector<std::vector<size_t>> window_groups(std::span<const PassRow> rows,
+                                               const Rounding& rounding = {});
 
 } // namespace dllm::decode

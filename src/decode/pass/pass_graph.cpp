@@ -78,7 +78,7 @@ WindowStates window_states(model::Builder& builder, const PassSettings& settings
   if (shape.soft) inputs.embeddings = soft_embeddings(builder, inputs.ids, settings.soft_width);
   const bool cached = shape.keys > 0;
   if (cached) inputs.state = state_values(graph, config, shape);
-  inputs.round_kv = !cached && config.cache_dtype == DType::bf16;
+  inputs.round_kv = !cached && config.cache_dtype != DType::f32;
   const model::ForwardOutputs made = builder.forward(inputs);
   return {graph::reshape(made.hidden, Shape{rows * shape.window, config.hidden_size}), made.state};
 }

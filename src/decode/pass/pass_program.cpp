@@ -62,7 +62,11 @@ std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& pr
 }
 
 PassProgram::PassProgram(std::shared_ptr<model::Model> model, PassSettings settings)
-    : model_(std::move(model)), settings_(std::move(settings)) {}
+    : PassProgram(model, std::move(settings), rounding_of(*model)) {}
+
+PassProgram::PassProgram(std::shared_ptr<model::Model> model, PassSettings settings,
+                         const Rounding& rounding)
+    : model_(std::move(model)), settings_(std::move(settings)), rounding_(rounding) {}
 
 void PassProgram::set_noise(bool noise) {
   settings_.noise = noise;
@@ -104,7 +108,7 @@ std::vector<std::vector<Prediction>> PassProgram::run(std::span<const PassRow> r
                                                       DecodeState& state, const Weights& weights,
                                                       int64_t capacity, const Task* task,
                                                       int64_t least_rows) {
-  PassShape shape = pass_shape(model_->config(), rows, state.shape(), least_rows);
+  PassShape shape = pass_shape(model_->config(), rows, state.shape(), least_rows, rounding_);
   int64_t queries = 0;
   for (const PassRow& row : rows) queries += static_cast<int64_t>(row.pass->positions.size());
   const bool reads = queries > 0 || shape.keys == 0;

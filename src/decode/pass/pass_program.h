@@ -53,8 +53,10 @@ std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& pr
 class PassProgram {
 public:
   PassProgram(std::shared_ptr<model::Model> model, PassSettings settings);
+  PassProgram(std::shared_ptr<model::Model> model, PassSettings settings, const Rounding& rounding);
   void set_noise(bool noise); // forgets the programs
   int shift() const { return settings_.shift; }
+  const Rounding& rounding() const { return rounding_; }
 
   // Rows that may share a pass have equal keys.
   static int kind_of(const PassRequest& pass);
@@ -75,6 +77,7 @@ private:
 
   std::shared_ptr<model::Model> model_;
   PassSettings settings_;
+  const Rounding rounding_;
   int64_t computed_ = 0;
   runtime::ProgramCache<PassShape> programs_{kKeptPrograms};
 };

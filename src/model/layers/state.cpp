@@ -77,6 +77,7 @@ const LayerState::Entry& LayerState::entry(const std::string& name) const {
 // One gather per layer: the keys are copied, not the whole cache.
 graph::Value LayerState::keep(const std::string& name, graph::Value rows) {
   Entry& own = entry(name);
+  if (own.slot.dtype == DType::i8) return keep_rounded(own, rows);
   if (!own.stack.defined()) {
     if (!rounds_ || own.slot.dtype == DType::f32) return rows;
     return graph::convert(graph::convert(rows, own.slot.dtype), DType::f32);
@@ -86,6 +87,33 @@ graph::Value LayerState::keep(const std::string& name, graph::Value rows) {
   own.stack = graph::scatter_set(own.stack, own.write_at, graph::convert(flat, own.stack.dtype()));
   return graph::reshape(graph::take(own.stack, own.read_at),
                         row.with_front(own.read_at.dim(1)).with_front(own.read_at.dim(0)));
+}
+
+// rows (batch, seq, heads, dim). A head of a row is one row of the table that is read.
+graph::Value LayerState::keep_rounded(Entry& own, graph::Value rows) {
+  if (!own.stack.defined() && !rounds_) return rows;
+  graph::Graph& graph = *rows.graph;
+  const graph::Value scale = graph::multiply(graph::max(graph::absolute(rows), {3}, true),
+                                             graph::scalar(graph, 1.0f / 127));
+  // Of zeros the scale is 0; so is what is divided.
+  const graph::Value divisor = graph::maximum(scale, graph::scalar(graph, 1e-37f));
+  const graph::Value whole = graph::round(graph::divide(rows, divisor));
+  if (!own.stack.defined()) return graph::multiply(whole, scale);
+  Entry& scales = entry(own.slot.name + ".scale");
+  const int64_t count = own.write_at.shape().count(), heads = rows.dim(2), dim = rows.dim(3);
+  own.stack = graph::scatter_set(
+      own.stack, own.write_at,
+      graph::reshape(graph::convert(whole, DType::i8), Shape{count, heads * dim}));
+  scales.stack =
+      graph::scatter_set(scales.stack, own.write_at, graph::reshape(scale, Shape{count, heads}));
+  const int64_t batch = own.read_at.dim(0), keys = own.read_at.dim(1),
+                table = own.stack.dim(0) * heads;
+  const graph::Value first =
+      graph::multiply(own.read_at, graph::scalar_i32(graph, static_cast<int32_t>(heads)));
+  const graph::Value at = graph::add(graph::reshape(first, {batch, keys, 1}),
+                                     graph::iota(graph, {1, 1, heads}, DType::i32, 2));
+  return graph::take(graph::reshape(own.stack, {table, dim}), at,
+                     graph::reshape(scales.stack, Shape{table}));
 }
 
 graph::Value LayerState::before(graph::Graph& graph, const std::string& name, int64_t batch) const {

@@ -83,7 +83,8 @@ public:
   LayerState(std::vector<Entry> entries, graph::Value begun, graph::Value length, bool rounds)
       : entries_(std::move(entries)), begun_(begun), length_(length), rounds_(rounds) {}
 
-  // Positional: rows (batch, seq, ...) of the window are written; answers those of all keys (batch, keys, ...).
+  // Positional: rows (batch, seq, ...) of the window are written; answers those of all keys (batch, keys, ...). A slot of
+  // i8 (heads, dim) has a slot "<name>.scale" of f32 (heads) next to it: numbers are rounded to multiples of the largest / 127.
   graph::Value keep(const std::string& name, graph::Value rows);
 
   // Saved: (batch, shape...), zeros at the beginning of a request.
@@ -99,6 +100,7 @@ public:
   const std::vector<Entry>& entries() const { return entries_; }
 
 private:
+  graph::Value keep_rounded(Entry& own, graph::Value rows);
   Entry& entry(const std::string& name);
   const Entry& entry(const std::string& name) const;
 

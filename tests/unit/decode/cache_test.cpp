@@ -1,9 +1,14 @@
 // What is cached must not be seen in the tokens: exact caches give the bits of none.
 
+#include "graph/ops.h"
+#include "model/layers/state.h"
 #include "unit/cancel.h"
 #include "unit/decode/requests.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
 
 namespace dllm::decode {
 namespace {
@@ -141,12 +146,17 @@ TEST(ApproximateCache, IsRefusedWhereAnExactOneIsPossible) {
   EXPECT_THROW(make_decoder(tiny_model(), settings("random", "bidirectional", 0, "exact")), Error);
 }
 
-TEST(CacheDtype, RoundedCachesGiveTheBitsOfRoundedNone) {
-  Json config = tiny_config();
-  Options engine(graph::engine_schema());
+std::shared_ptr<model::Model> model_with_cache(const std::string& dtype) {
   Options options(model::model_schema());
-  options.set_str("cache_dtype", "bf16");
-  const auto model = model::new_model(cpu::make_engine(engine), config, options);
+  options.set_str("cache_dtype", dtype);
+  return model::new_model(cpu::make_engine(Options(graph::engine_schema())), tiny_config(),
+                          options);
+}
+
+class CacheDtype : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(CacheDtype, RoundedCachesGiveTheBitsOfRoundedNone) {
+  const auto model = model_with_cache(GetParam());
   const auto cached = make_decoder(model, settings("low_confidence", "block_causal", 0, "exact"));
   const auto plain = make_decoder(model, settings("low_confidence", "block_causal", 0, "none"));
   Json device = settings("low_confidence", "block_causal", 0, "exact");
@@ -160,6 +170,63 @@ TEST(CacheDtype, RoundedCachesGiveTheBitsOfRoundedNone) {
     EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot)) << "slot " << slot;
     EXPECT_EQ(answer_of(*looped, slot), answer_of(*plain, slot)) << "slot " << slot;
   }
+}
+
+// Of a model with large weights: K and V are off by up to 2^-9 of a number, or 1/254 of a head's largest.
+TEST_P(CacheDtype, ProbabilitiesStayNearThoseOfF32) {
+  const auto rounded = make_decoder(model_with_cache(GetParam()), {{"steps", 4}}),
+             exact = make_decoder(model_with_cache("f32"), {{"steps", 4}});
+  double difference = 0;
+  for (Decoder* decoder : {rounded.get(), exact.get()}) {
+    add(*decoder, kRequests[2]);
+    decoder->predict();
+  }
+  const Batch a = rounded->statistics(0), b = exact->statistics(0);
+  const auto p = a.at("max_probability").as<float>(), q = b.at("max_probability").as<float>();
+  ASSERT_EQ(p.size(), q.size());
+  for (size_t i = 0; i < p.size(); ++i)
+    difference = std::max(difference, std::abs(static_cast<double>(p[i] - q[i])));
+  EXPECT_GT(difference, 0);
+  EXPECT_LT(difference, 0.05);
+}
+
+INSTANTIATE_TEST_SUITE_P(Decode, CacheDtype, ::testing::Values("bf16", "int8"),
+                         [](const auto& info) { return info.param; });
+
+TEST(CacheDtype, Int8IsWithinHalfAStepAndAQuarterOfTheBytes) {
+  const auto graph = std::make_shared<graph::Graph>("round");
+  const int64_t heads = 3, dim = 8, count = 2 * 5;
+  const graph::Value x = graph->input("x", DType::f32, {2, 5, heads, dim});
+  model::LayerState::Entry entry;
+  entry.slot = {"keys", model::StateKind::positional, {heads, dim}, DType::i8};
+  model::LayerState state({entry}, {}, {}, true);
+  graph->output("y", state.keep("keys", x));
+  std::vector<float> numbers;
+  for (int64_t i = 0; i < count * heads * dim; ++i) {
+    const bool zeros = i / dim == 4; // a head of zeros stays one
+    numbers.push_back(zeros ? 0.0f
+                            : std::sin(static_cast<float>(i * i)) * static_cast<float>(i % 7));
+  }
+  const auto engine = cpu::make_engine(Options(graph::engine_schema()));
+  const auto program = engine->compile(graph);
+  const std::vector<graph::BufferRef> inputs = {
+      engine->upload(Tensor::from(Shape{2, 5, heads, dim}, numbers))};
+  const Tensor made = program->run(inputs)[0]->read();
+  for (int64_t head = 0; head < count * heads; ++head) {
+    const auto first = static_cast<size_t>(head * dim);
+    float largest = 0;
+    for (size_t i = first; i < first + dim; ++i) largest = std::max(largest, std::abs(numbers[i]));
+    for (size_t i = first; i < first + dim; ++i)
+      EXPECT_LE(std::abs(made.as<float>()[i] - numbers[i]), largest / 253.9f) << i;
+  }
+  const auto bytes = [](const std::string& dtype) {
+    int64_t sum = 0;
+    for (const model::StateStack& stack : model::state_stacks(model_with_cache(dtype)->config()))
+      sum += stack.bytes({1, 64});
+    return sum;
+  };
+  const int64_t head_dim = 6, scale = 4; // of tiny_config
+  EXPECT_EQ(bytes("int8") * 4 * head_dim, bytes("f32") * (head_dim + scale));
 }
 
 } // namespace

@@ -78,6 +78,87 @@ TEST(WindowGroups, FewRowsAreNotPaddedToTheBatchWhereThatIsMuch) {
   EXPECT_EQ(pass_shape(two.config, two.rows, {}, 32).rows, 8);
 }
 
+TEST(Rounding, SizesStayExactWherePaddingCostsMoreThanAProgram) {
+  const Rounding fast{10, 40};
+  const auto shape_of = [&](const Rows& batch, const Rounding& rounding) {
+    const PassShape shape = pass_shape(batch.config, batch.rows, {}, 0, rounding);
+    return std::pair(shape.rows, shape.window);
+  };
+  const Rows hundred({100}), sixty({60}), five(windows(5, 32));
+  EXPECT_EQ(shape_of(hundred, fast), std::pair(int64_t{1}, int64_t{100}));
+  EXPECT_EQ(shape_of(hundred, {}), std::pair(int64_t{1}, int64_t{128}));
+  EXPECT_EQ(shape_of(sixty, fast), std::pair(int64_t{1}, int64_t{64})) << "4 of padding";
+  EXPECT_EQ(shape_of(five, fast), std::pair(int64_t{5}, int64_t{32}));
+  EXPECT_EQ(shape_of(five, {}), std::pair(int64_t{6}, int64_t{32}));
+}
+
+TEST(Rounding, GroupsArePickedByWhatALaunchCosts) {
+  const Rows batch(windows(16, 96, windows(16, 128)));
+  EXPECT_EQ(window_groups(batch.rows, Rounding{10, 40}).size(), 2u);
+  EXPECT_EQ(window_groups(batch.rows, Rounding{10, 600}).size(), 1u);
+}
+
+TEST(Rounding, FollowsTheEngine) {
+  const auto small = tiny_model();
+  EXPECT_GT(rounding_of(*small).compile, 1000)
+      << "a position of a tiny model costs next to nothing";
+  Json config = tiny_config();
+  config["intermediate_size"] = 40'000;
+  EXPECT_LT(rounding_of(*tiny_model(1, config)).compile, 20);
+}
+
+bool same_bits(const Prediction& a, const Prediction& b) {
+  return a.token == b.token && a.probability == b.probability && a.argmax == b.argmax &&
+         a.max_probability == b.max_probability && a.entropy == b.entropy &&
+         a.top_ids == b.top_ids && a.top_probs == b.top_probs;
+}
+
+// Three requests behind what they keep, in programs of rungs and of exact sizes.
+TEST(Rounding, ChangesNoBit) {
+  const auto model = tiny_model(2);
+  Weights weights;
+  weights.buffers = model->params().snapshot(&weights.version);
+  const std::vector<int64_t> lengths = {37, 50, 41};
+  std::vector<Request> slots(lengths.size());
+  for (size_t i = 0; i < slots.size(); ++i) {
+    slots[i].span = {8, 0, false};
+    for (int64_t p = 0; p < lengths[i]; ++p)
+      slots[i].ids.push_back(static_cast<int32_t>((p * 7 + static_cast<int64_t>(i)) % kMask));
+    slots[i].states.assign(slots[i].ids.size(), State::fixed);
+  }
+  const auto predict = [&](const Rounding& rounding, int64_t* computed) {
+    DecodeState state(model);
+    PassProgram program(model, {}, rounding);
+    std::vector<PassRequest> asks(slots.size());
+    std::vector<PassRow> rows;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      asks[i].cached = true;
+      rows.push_back({&slots[i], &asks[i], state.acquire(lengths[i], {}, slots[i].span)});
+    }
+    std::vector<std::vector<Prediction>> all;
+    for (const int64_t begin : {0, 16, 24}) {
+      for (size_t i = 0; i < slots.size(); ++i) {
+        asks[i].begin = begin;
+        asks[i].end = begin == 24 ? lengths[i] : begin + 16;
+        asks[i].positions = {asks[i].end - 3, asks[i].end - 1};
+      }
+      for (auto& answers : program.run(rows, state, weights, 6, nullptr))
+        all.push_back(std::move(answers));
+    }
+    *computed = program.computed();
+    return all;
+  };
+  int64_t in_rungs = 0, exact = 0;
+  const auto a = predict({}, &in_rungs), b = predict({0, 32}, &exact);
+  EXPECT_LT(exact, in_rungs);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].size(), b[i].size());
+    for (size_t j = 0; j < a[i].size(); ++j)
+      EXPECT_TRUE(same_bits(a[i][j], b[i][j])) << i << " " << j;
+  }
+}
+
 struct Case {
   std::string name;
   Json options;

@@ -10,44 +10,73 @@
 namespace dllm::cpu {
 namespace {
 
-constexpr int64_t kQueryBlock = 32;
-constexpr int64_t kBlocksPerTask =
-    8; // share one packed tile of keys; also times the heads of a group
+constexpr int64_t kColumns = 32;      // queries that are computed together
+constexpr int64_t kRows = 8;          // keys of a tile whose scores are one piece of work
+constexpr int64_t kBlocksPerTask = 8; // share one packed tile of values, at most
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-// A tile of keys and values of one (batch, kv head) in panels, packed when the first block sees it.
-struct KeyTile {
-  std::byte* keys;   // of (64, dim)
-  std::byte* values; // of (vdim, 64): chains over keys
-  float* plain;      // (64, max(dim, vdim)), for rows that are not evenly spaced
+// A tile of keys and values of one (batch, kv head).
+struct Tile {
+  const float* keys = nullptr; // (width, dim), rows `stride` apart
+  int64_t stride = 0, width = 0;
+  const std::byte* values = nullptr; // in panels of (vdim, width): chains over keys
 };
 
-void pack_tile(const AttentionShape& s, const KeyRows& k, const KeyRows& v, int64_t b, int64_t head,
-               int64_t tile, const KeyTile& to) {
-  const int64_t first = tile * kKeyTile, width = std::min(kKeyTile, s.keys - first);
-  int64_t stride = 0;
-  const float* keys = k.tile(b, first, width, head, to.plain, &stride);
-  pack(DType::f32, keys, stride, width, s.dim, to.keys, nullptr);
-  const float* values = v.tile(b, first, width, head, to.plain, &stride);
-  pack_transposed(DType::f32, values, stride, s.vdim, width, to.values, nullptr);
-}
+// Work space of a task.
+struct TaskSpace {
+  std::byte* values;
+  float* keys;       // (64, dim), and
+  float* plain;      // (64, vdim): for rows that are not evenly spaced
+  float* scores;     // (64, 32)
+  std::byte* blocks; // of each block: queries in panels of (32, dim), then sums (32, vdim)
+};
 
-// One block of queries of one head: Milakov & Gimelshein 2018 (online softmax), Dao et al. 2022
-// (tiles). A masked score gives exactly 0 and a dead tile leaves maximum, sum and result as they
-// are, so a row does not depend on its block.
+// Prefetches the keys and values of the next tile while this one is computed: rows of a cache lie pages apart, and
+// no chip follows them by itself.
+class TileAhead {
+public:
+  // `steps`: calls of step() in all.
+  TileAhead(const KeyRows& k, const KeyRows& v, int64_t b, int64_t head, int64_t first,
+            int64_t last, int64_t steps)
+      : k_(k), v_(v), b_(b), head_(head), next_(first), last_(last),
+        stride_((last - first + steps - 1) / std::max<int64_t>(1, steps)) {}
+
+  void step() {
+    for (const int64_t end = std::min(last_, next_ + stride_); next_ < end; ++next_) {
+      k_.prefetch(b_, next_, head_);
+      v_.prefetch(b_, next_, head_);
+    }
+  }
+
+private:
+  const KeyRows &k_, &v_;
+  const int64_t b_, head_;
+  int64_t next_;
+  const int64_t last_, stride_;
+};
+
+// Up to 32 queries of the heads that share a kv head, head after head: Milakov & Gimelshein 2018 (online softmax), Dao et
+// al. 2022 (tiles). Scores lie key by key: the keys are read where they are, and only the queries are packed, once. A masked
+// score gives exactly 0 and a dead tile leaves maximum, sum and result as they are, so a query does not depend on its
+// block.
 class QueryBlock {
 public:
+  // `space`: work space of this block; `plain`: (32, dim) for the moment.
   QueryBlock(const AttentionShape& shape, const MaskView& mask, const KernelCall& call, int64_t b,
-             int64_t head, int64_t first)
-      : s_(shape), call_(call), b_(b), head_(head), first_(first),
-        rows_(std::min(kQueryBlock, shape.queries - first)), math_(rows()),
-        mask_(mask, b, first, rows_, find_ranges(mask)) {
-    for (int64_t r = 0; r < rows_; ++r) {
-      maximum_[r] = kMasked;
-      sum_[r] = 0.0f;
-      lost_[r] = false;
-      std::fill_n(out(r), s_.vdim, 0.0f);
-    }
+             int64_t kv_head, int64_t first, std::byte* space, float* plain)
+      : s_(shape), call_(call), b_(b), kv_head_(kv_head), first_(first),
+        count_(std::min(kColumns, shape.group() * shape.queries - first)), math_(rows()),
+        panels_(space),
+        sums_(reinterpret_cast<float*>(space + packed_bytes(kColumns, shape.dim, DType::f32))),
+        mask_(mask, b, first, count_, find_ranges(mask)) {
+    const float* q = call_.inputs[0].in<float>();
+    for (int64_t c = 0; c < count_; ++c)
+      std::copy_n(q + s_.q_at(b_, query(c), head(c)), s_.dim, plain + c * s_.dim);
+    pack(DType::f32, plain, s_.dim, count_, s_.dim, panels_, nullptr);
+    std::fill_n(sums_, count_ * s_.vdim, 0.0f);
+    std::fill_n(maximum_, kColumns, kMasked);
+    std::fill_n(sum_, kColumns, 0.0f);
+    std::fill_n(seen_, kColumns, false);
   }
   QueryBlock(const QueryBlock&) = delete;
   QueryBlock& operator=(const QueryBlock&) = delete;
@@ -59,137 +88,157 @@ public:
     return tile >= first_tile() && tile < last_tile() && mask_.bits(tile, bits_);
   }
 
-  // scores_: work space (32, 64)
-  void add_tile(const KeyTile& packed, int64_t tile, float* scores) {
-    const int64_t width = std::min(kKeyTile, s_.keys - tile * kKeyTile);
-    const float* q = call_.inputs[0].in<float>() + s_.q_at(b_, first_, head_);
+  void add_tile(const Tile& tile, float* scores, TileAhead& ahead) {
     Gemm product;
-    product.a = q;
-    product.a_stride = s_.heads * s_.dim;
-    product.b = packed.keys;
+    product.a = tile.keys;
+    product.a_stride = tile.stride;
+    product.b = panels_;
     product.c = scores;
-    product.c_stride = kKeyTile;
-    product.m = rows_;
-    product.n = panel_count(width) * kPanel; // columns beyond the last key are masked
+    product.c_stride = kColumns;
+    product.m = tile.width;
+    product.n = columns();
     product.k = s_.dim;
-    gemm_serial(product);
-    for (int64_t r = 0; r < rows_; ++r) add_scores(r, width, scores + r * kKeyTile);
-    Gemm gemm; // out += p v
+    for (int64_t key = 0; key < tile.width; key += kRows) {
+      ahead.step();
+      gemm_part(product, key, std::min(key + kRows, tile.width), 0, panel_count(product.n));
+    }
+    weigh(tile.width, scores);
+    Gemm gemm; // sums += p v
     gemm.a = scores;
-    gemm.a_stride = kKeyTile;
-    gemm.b = packed.values;
-    gemm.c = out(0);
-    gemm.c_stride = s_.heads * s_.vdim;
-    gemm.m = rows_;
+    gemm.a_stride = 1;
+    gemm.a_step = kColumns;
+    gemm.b = tile.values;
+    gemm.c = sums_;
+    gemm.c_stride = s_.vdim;
+    gemm.m = count_;
     gemm.n = s_.vdim;
-    gemm.k = width;
+    gemm.k = tile.width;
     gemm.accumulate = true;
     gemm_serial(gemm);
   }
 
   void finish(const KeyRows& v, float* buffer) const {
-    float* lse = call_.outputs[1].out<float>() + s_.lse_at(b_, head_, first_);
-    for (int64_t r = 0; r < rows_; ++r) {
-      if (sum_[r] > 0.0f) { // false for NaN
-        lse[r] = maximum_[r] + exact_log(sum_[r]);
-        math_.scale(1.0f / sum_[r], s_.vdim, out(r));
-      } else if (lost_[r] || std::isnan(sum_[r])) {
-        lse[r] = std::numeric_limits<float>::quiet_NaN();
-        std::fill_n(out(r), s_.vdim, lse[r]);
-      } else {
-        lse[r] = kMasked;
-        if (s_.empty_average) average_values(r, v, buffer);
+    for (int64_t c = 0; c < count_; ++c) {
+      float* sums = sums_ + c * s_.vdim;
+      float lse = kMasked;
+      if (sum_[c] > 0.0f) { // false for NaN
+        lse = maximum_[c] + exact_log(sum_[c]);
+        math_.scale(1.0f / sum_[c], s_.vdim, sums);
+      } else if (seen_[c] || std::isnan(sum_[c])) { // no score is a number
+        lse = std::numeric_limits<float>::quiet_NaN();
+        std::fill_n(sums, s_.vdim, lse);
+      } else if (s_.empty_average) {
+        average_values(sums, v, buffer);
       }
+      call_.outputs[1].out<float>()[s_.lse_at(b_, head(c), query(c))] = lse;
+      std::copy_n(sums, s_.vdim, call_.outputs[0].out<float>() + s_.out_at(b_, query(c), head(c)));
     }
   }
 
 private:
+  int64_t head(int64_t c) const { return kv_head_ * s_.group() + (first_ + c) / s_.queries; }
+  int64_t query(int64_t c) const { return (first_ + c) % s_.queries; }
+  int64_t columns() const { return panel_count(count_) * kPanel; } // those beyond count_ are unused
+
   const KeyRanges* find_ranges(const MaskView& mask) {
-    for (int64_t r = 0; r < rows_; ++r) ranges_[r] = mask.ranges(b_, first_ + r);
+    for (int64_t c = 0; c < count_; ++c) ranges_[c] = mask.ranges(b_, query(c));
     return ranges_;
   }
-  float* out(int64_t r) const {
-    return call_.outputs[0].out<float>() + s_.out_at(b_, first_ + r, head_);
-  }
 
-  // Scores of one row of the tile -> weights relative to the running maximum.
-  void add_scores(int64_t r, int64_t width, float* score) {
-    const uint64_t bits = bits_[r];
-    if (bits == 0) {
-      std::fill_n(score, width, 0.0f);
-      return;
-    }
+  // Scores of a tile -> weights relative to the running maximum of each query.
+  void weigh(int64_t width, float* scores) {
     // Without a cap the scale waits for the exponential; a product with it keeps the order (scale >
     // 0).
     const bool late = s_.softcap <= 0.0f && s_.scale > 0.0f;
     const float factor = late ? s_.scale : 1.0f;
-    if (!late) math_.scores(s_.scale, s_.softcap, width, score);
-    if (bits != all_bits(width)) hide(bits, width, score);
-    const float highest = math_.max(score, width) * factor;
-    if (highest > maximum_[r]) {
-      if (sum_[r] > 0.0f) {
-        const float shrink = exact_exp(maximum_[r] - highest);
-        sum_[r] *= shrink;
-        math_.scale(shrink, s_.vdim, out(r));
-      }
-      maximum_[r] = highest;
+    for (int64_t key = 0; key < width && !late; ++key)
+      math_.scores(s_.scale, s_.softcap, columns(), scores + key * kColumns);
+    for (int64_t c = 0; c < count_; ++c) {
+      if (bits_[c] != all_bits(width)) hide(bits_[c], width, kColumns, scores + c);
     }
-    if (maximum_[r] == kMasked) { // every seen score is -infinity, or NaN
-      const bool number = std::none_of(score, score + width, [](float x) { return std::isnan(x); });
-      if (!number) sum_[r] = std::numeric_limits<float>::quiet_NaN(); // and stays it
-      std::fill_n(score, width, 0.0f);
-      lost_[r] = true; // unless a later tile has a number
-      return;
+    float highest[kColumns], shift[kColumns] = {};
+    math_.column_max(scores, width, kColumns, columns(), highest);
+    for (int64_t c = 0; c < count_; ++c) {
+      seen_[c] = seen_[c] || bits_[c] != 0;
+      raise(c, highest[c] * factor);
+      // Every seen score is -infinity or NaN: weights of 0, or a sum of NaN.
+      shift[c] = maximum_[c] == kMasked ? -kMasked : maximum_[c];
     }
-    sum_[r] += math_.exp_sum(score, factor, maximum_[r], width, score);
+    math_.column_exp(scores, factor, shift, width, kColumns, columns(), sum_);
+  }
+
+  void raise(int64_t c, float highest) {
+    if (!(highest > maximum_[c])) return;
+    if (sum_[c] > 0.0f) {
+      const float shrink = exact_exp(maximum_[c] - highest);
+      sum_[c] *= shrink;
+      math_.scale(shrink, s_.vdim, sums_ + c * s_.vdim);
+    }
+    maximum_[c] = highest;
   }
 
   // The plain mean of the values of all keys, in order.
-  void average_values(int64_t r, const KeyRows& v, float* buffer) const {
+  void average_values(float* sums, const KeyRows& v, float* buffer) const {
     call_.pool.check();
     for (int64_t key = 0; key < s_.keys; ++key)
-      math_.add_to(v.row(b_, key, head_ / s_.group(), buffer), s_.vdim, out(r));
-    math_.scale(1.0f / static_cast<float>(s_.keys), s_.vdim, out(r));
+      math_.add_to(v.row(b_, key, kv_head_, buffer), s_.vdim, sums);
+    math_.scale(1.0f / static_cast<float>(s_.keys), s_.vdim, sums);
   }
 
   const AttentionShape& s_;
   const KernelCall& call_;
-  const int64_t b_, head_, first_, rows_;
+  const int64_t b_, kv_head_, first_, count_;
   const Rows& math_;
-  KeyRanges ranges_[kQueryBlock];
+  std::byte* const panels_;
+  float* const sums_;
+  KeyRanges ranges_[kColumns];
   const BlockMask mask_;
-  uint64_t bits_[kQueryBlock];
-  float maximum_[kQueryBlock];
-  float sum_[kQueryBlock];
-  bool lost_[kQueryBlock]; // saw keys, and no score that is a number
+  uint64_t bits_[kColumns];
+  float maximum_[kColumns], sum_[kColumns];
+  bool seen_[kColumns]; // a key that the mask lets through
 };
 
-// All blocks of one (batch, kv head) among [first, last) of the query blocks, heads of its group
-// included: every tile is packed once for all of them and stays in the nearest cache.
+int64_t block_bytes(const AttentionShape& s) {
+  return packed_bytes(kColumns, s.dim, DType::f32) +
+         kColumns * s.vdim * static_cast<int64_t>(sizeof(float));
+}
+
+// Blocks [first, last) of one (batch, kv head): every tile is read and packed once for all of them and stays in the near
+// caches.
 void run_task(const AttentionShape& s, const MaskView& mask, const KernelCall& call,
               const KeyRows& k, const KeyRows& v, int64_t b, int64_t kv_head, int64_t first,
-              int64_t last, const KeyTile& tile_space, float* scores) {
+              int64_t last, const TaskSpace& space) {
   std::deque<QueryBlock> blocks;
   int64_t begin = INT64_MAX, end = 0;
-  for (int64_t head = kv_head * s.group(); head < (kv_head + 1) * s.group(); ++head) {
-    for (int64_t block = first; block < last; ++block) {
-      const QueryBlock& made = blocks.emplace_back(s, mask, call, b, head, block * kQueryBlock);
-      if (made.first_tile() >= made.last_tile()) continue;
-      begin = std::min(begin, made.first_tile());
-      end = std::max(end, made.last_tile());
-    }
+  for (int64_t block = first; block < last; ++block) {
+    const QueryBlock& made =
+        blocks.emplace_back(s, mask, call, b, kv_head, block * kColumns,
+                            space.blocks + (block - first) * block_bytes(s), space.keys);
+    if (made.first_tile() >= made.last_tile()) continue;
+    begin = std::min(begin, made.first_tile());
+    end = std::max(end, made.last_tile());
   }
-  for (int64_t tile = begin; tile < end; ++tile) {
+  for (int64_t number = begin; number < end; ++number) {
     call.pool.check(); // a tile of all these blocks: about 1 ms
-    bool packed = false;
+    const int64_t at = number * kKeyTile, next = std::min(at + kKeyTile, s.keys);
+    Tile tile;
+    TileAhead ahead(k, v, b, kv_head, next,
+                    number + 1 < end && k.plan.gathered ? std::min(next + kKeyTile, s.keys) : next,
+                    (last - first) * (kKeyTile / kRows));
     for (QueryBlock& block : blocks) {
-      if (!block.sees(tile)) continue;
-      if (!packed) pack_tile(s, k, v, b, kv_head, tile, tile_space);
-      packed = true;
-      block.add_tile(tile_space, tile, scores);
+      if (!block.sees(number)) continue;
+      if (tile.keys == nullptr) {
+        tile.width = next - at;
+        tile.keys = k.tile(b, at, tile.width, kv_head, space.keys, &tile.stride);
+        int64_t stride = 0;
+        const float* values = v.tile(b, at, tile.width, kv_head, space.plain, &stride);
+        pack_transposed(DType::f32, values, stride, s.vdim, tile.width, space.values, nullptr);
+        tile.values = space.values;
+      }
+      block.add_tile(tile, space.scores, ahead);
     }
   }
-  for (const QueryBlock& block : blocks) block.finish(v, tile_space.plain);
+  for (const QueryBlock& block : blocks) block.finish(v, space.plain);
 }
 
 // q, k, v, mask params -> out, lse. A k or v that is gathered is read in its table.
@@ -197,15 +246,18 @@ Kernel make_attention(const CompileInfo& info) {
   const AttentionShape s(info);
   const MaskPlan plan(info, 3);
   const KeyPlan k_plan(info, 1), v_plan(info, 2);
-  const int64_t blocks = (s.queries + kQueryBlock - 1) / kQueryBlock;
-  const int64_t parts = (blocks + kBlocksPerTask - 1) / kBlocksPerTask;
+  const int64_t blocks = (s.group() * s.queries + kColumns - 1) / kColumns;
+  const int64_t fair = s.batch * s.kv_heads * blocks / std::max(1, info.threads);
+  const int64_t per_task = std::clamp<int64_t>(fair, 1, kBlocksPerTask);
+  const int64_t parts = (blocks + per_task - 1) / per_task;
   const int64_t tasks = s.batch * s.kv_heads * parts;
   const int64_t slots = std::min<int64_t>(tasks, 4 * info.threads);
   ScratchLayout layout; // of one slot
-  const int64_t keys = layout.add(packed_bytes(kKeyTile, s.dim, DType::f32));
   const int64_t values = layout.add(packed_bytes(s.vdim, kKeyTile, DType::f32));
-  const int64_t plain = layout.add_floats(kKeyTile * std::max(s.dim, s.vdim));
-  const int64_t scores = layout.add_floats(kQueryBlock * kKeyTile);
+  const int64_t keys = layout.add_floats(kKeyTile * s.dim);
+  const int64_t plain = layout.add_floats(kKeyTile * s.vdim);
+  const int64_t scores = layout.add_floats(kKeyTile * kColumns);
+  const int64_t own_blocks = layout.add(std::min(per_task, blocks) * block_bytes(s));
   const int64_t slot_bytes = layout.bytes();
 
   Kernel kernel;
@@ -213,27 +265,34 @@ Kernel make_attention(const CompileInfo& info) {
   kernel.reads = info.node.inputs;
   kernel.reads[1] = k_plan.value;
   kernel.reads[2] = v_plan.value;
-  const size_t k_indices = kernel.reads.size();
-  if (k_plan.gathered) kernel.reads.push_back(k_plan.indices);
-  const size_t v_indices = kernel.reads.size();
-  if (v_plan.gathered) kernel.reads.push_back(v_plan.indices);
+  const auto add_read = [&](bool wanted, int32_t value) {
+    if (wanted) kernel.reads.push_back(value);
+    return kernel.reads.size() - 1;
+  };
+  const size_t k_indices = add_read(k_plan.gathered, k_plan.indices),
+               v_indices = add_read(v_plan.gathered, v_plan.indices),
+               k_scales = add_read(k_plan.scales >= 0, k_plan.scales),
+               v_scales = add_read(v_plan.scales >= 0, v_plan.scales);
   kernel.run = [=](const KernelCall& call) {
-    const auto rows_of = [&](const KeyPlan& of, size_t operand, size_t indices) {
+    const auto rows_of = [&](const KeyPlan& of, size_t operand, size_t indices, size_t scales) {
       return KeyRows{of, call.inputs[operand].data,
-                     of.gathered ? call.inputs[indices].in<int32_t>() : nullptr};
+                     of.gathered ? call.inputs[indices].in<int32_t>() : nullptr,
+                     of.scales >= 0 ? call.inputs[scales].in<float>() : nullptr};
     };
-    const KeyRows k = rows_of(k_plan, 1, k_indices), v = rows_of(v_plan, 2, v_indices);
+    const KeyRows k = rows_of(k_plan, 1, k_indices, k_scales),
+                  v = rows_of(v_plan, 2, v_indices, v_scales);
     const MaskView mask(plan, call);
     const int64_t work = s.queries * s.keys * (s.dim + s.vdim) / 16; // of one head
     const Workers used = work * s.batch * s.heads < 60000 ? call.pool.serial() : call.pool;
     parallel(used, slots, [&](int64_t slot) {
       std::byte* own = call.scratch + slot * slot_bytes;
-      const KeyTile tile{own + keys, own + values, reinterpret_cast<float*>(own + plain)};
+      const auto floats = [own](int64_t at) { return reinterpret_cast<float*>(own + at); };
+      const TaskSpace space{own + values, floats(keys), floats(plain), floats(scores),
+                            own + own_blocks};
       for (int64_t task = slot; task < tasks; task += slots) {
         const int64_t part = task % parts, kv = task / parts;
-        run_task(s, mask, call, k, v, kv / s.kv_heads, kv % s.kv_heads, part * kBlocksPerTask,
-                 std::min(blocks, (part + 1) * kBlocksPerTask), tile,
-                 reinterpret_cast<float*>(own + scores));
+        run_task(s, mask, call, k, v, kv / s.kv_heads, kv % s.kv_heads, part * per_task,
+                 std::min(blocks, (part + 1) * per_task), space);
       }
     });
   };

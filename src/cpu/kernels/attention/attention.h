@@ -62,6 +62,7 @@ public:
 
   KeyRanges ranges(int64_t batch, int64_t query) const;
   int64_t keys() const { return plan_.keys_; }
+  int64_t queries() const { return plan_.queries_; }
   bool tests_single_keys() const { return plan_.tests_single_keys_; }
   // Bit i: key tile_begin + i is seen. `ranges` are those of the query.
   uint64_t bits(const KeyRanges& ranges, int64_t batch, int64_t query, int64_t tile_begin) const;
@@ -77,14 +78,14 @@ inline uint64_t all_bits(int64_t width) {
   return width >= kKeyTile ? ~uint64_t{0} : (uint64_t{1} << width) - 1;
 }
 
-// -infinity where the bit is 0.
-void hide(uint64_t bits, int64_t width, float* scores);
+// -infinity where the bit is 0; scores of one query, `step` apart.
+void hide(uint64_t bits, int64_t width, int64_t step, float* scores);
 
 // The mask of a block of queries, tile by tile: dead tiles are skipped, tiles that all rows see
 // whole cost nothing.
 class BlockMask {
 public:
-  // Queries [first, first + count) of row `batch`; `ranges` are theirs and must outlive this.
+  // Queries [first, first + count) of row `batch`, the first one after the last; `ranges` are theirs and must outlive this.
   BlockMask(const MaskView& mask, int64_t batch, int64_t first, int64_t count,
             const KeyRanges* ranges);
 
@@ -137,11 +138,13 @@ struct AttentionShape {
 // The places of the rows of one operand; made with the kernel.
 struct KeyPlan {
   bool gathered = false;
-  DType dtype = DType::f32; // of the table; bf16 is widened
+  DType dtype = DType::f32; // of the table; bf16 and i8 are widened
   int64_t rows = 0;         // of the table
   int64_t keys = 0;         // of one batch row
   int64_t kv_heads = 0, dim = 0;
   int32_t value = -1, indices = -1; // what to read instead of the node's input
+  // i8: a row of the table is one head of a key, `indices` (batch, keys, kv_heads) and scales f32(rows) are of those.
+  int32_t scales = -1;
 
   // operand: number of the node's input, f32(batch, keys, kv_heads, dim).
   KeyPlan(const CompileInfo& info, size_t operand);
@@ -152,17 +155,27 @@ struct KeyRows {
   const KeyPlan& plan;
   const std::byte* table;
   const int32_t* indices; // (batch, keys), or null
+  const float* scales;    // of i8
 
-  int64_t row_of(int64_t batch, int64_t key) const {
-    const int64_t at = batch * plan.keys + key;
-    return indices == nullptr ? at : std::clamp<int64_t>(indices[at], 0, plan.rows - 1);
-  }
+  int64_t row_of(int64_t batch, int64_t key) const { return row_at(batch * plan.keys + key); }
   // One key's numbers of one head; `buffer` (dim) is used when they must be widened.
   const float* row(int64_t batch, int64_t key, int64_t head, float* buffer) const;
+  // Prefetches the same numbers.
+  void prefetch(int64_t batch, int64_t key, int64_t head) const;
   // Keys [first, first + count) of one head as f32(count, dim): in place when they lie `stride`
   // apart, else in `buffer`.
   const float* tile(int64_t batch, int64_t first, int64_t count, int64_t head, float* buffer,
                     int64_t* stride) const;
+
+private:
+  int64_t row_at(int64_t at) const {
+    return indices == nullptr ? at : std::clamp<int64_t>(indices[at], 0, plan.rows - 1);
+  }
+  // The row of the table, of plan.dim numbers, that holds one head of a key.
+  int64_t head_row(int64_t batch, int64_t key, int64_t head) const {
+    if (plan.dtype == DType::i8) return row_at((batch * plan.keys + key) * plan.kv_heads + head);
+    return row_of(batch, key) * plan.kv_heads + head;
+  }
 };
 
 } // namespace dllm::cpu

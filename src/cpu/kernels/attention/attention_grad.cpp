@@ -133,7 +133,7 @@ private:
       return;
     }
     math_.scores(s_.scale, s_.softcap, width, p);
-    if (bits_[r] != all_bits(width)) hide(bits_[r], width, p);
+    if (bits_[r] != all_bits(width)) hide(bits_[r], width, 1, p);
     math_.score_grads(lse_[r], shift_[r], s_.scale, s_.softcap, width, p, ds);
   }
 

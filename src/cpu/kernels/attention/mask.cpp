@@ -144,9 +144,11 @@ uint64_t MaskView::bits(const KeyRanges& ranges, int64_t batch, int64_t query,
   return bits;
 }
 
-void hide(uint64_t bits, int64_t width, float* scores) {
+void hide(uint64_t bits, int64_t width, int64_t step, float* scores) {
   constexpr float kMasked = -std::numeric_limits<float>::infinity();
-  for (int64_t i = 0; i < width; ++i) scores[i] = bits >> i & 1 ? scores[i] : kMasked;
+  for (int64_t i = 0; i < width; ++i) {
+    if ((bits >> i & 1) == 0) scores[i * step] = kMasked;
+  }
 }
 
 BlockMask::BlockMask(const MaskView& mask, int64_t batch, int64_t first, int64_t count,
@@ -175,7 +177,7 @@ bool BlockMask::bits(int64_t tile, uint64_t* bits) const {
   }
   uint64_t live = 0;
   for (int64_t r = 0; r < count_; ++r) {
-    bits[r] = mask_.bits(ranges_[r], batch_, first_ + r, begin);
+    bits[r] = mask_.bits(ranges_[r], batch_, (first_ + r) % mask_.queries(), begin);
     live |= bits[r];
   }
   return live != 0;

@@ -2,7 +2,10 @@
 
 #include "cpu/kernels/attention/attention.h"
 
+#include "cpu/kernels/rows/rows.h"
 #include "graph/op.h"
+
+#include <hwy/cache_control.h>
 
 #include <algorithm>
 #include <cstring>
@@ -19,16 +22,18 @@ const graph::Node* producer_of(const graph::Graph& graph, int32_t value, std::st
   return std::string_view(node.op->name) == op ? &node : nullptr;
 }
 
-// The take(table (rows, kv_heads * dim), indices (batch, keys)) behind a reshape, or null.
+// The take(table (rows, kv_heads * dim), indices (batch, keys)) behind a reshape, the take(table i8(rows, dim), indices
+// (batch, keys, kv_heads), scales), or null.
 const graph::Node* gather_of(const graph::Graph& graph, int32_t value) {
   if (const graph::Node* reshape = producer_of(graph, value, "reshape")) value = reshape->inputs[0];
   const graph::Node* take = producer_of(graph, value, "take");
-  if (take == nullptr || take->inputs.size() != 2) return nullptr;
+  if (take == nullptr) return nullptr;
   const graph::ValueType& table = graph.type(take->inputs[0]);
   const graph::ValueType& indices = graph.type(take->inputs[1]);
-  const bool fits = table.shape.rank() == 2 && indices.shape.rank() == 2 &&
-                    (table.dtype == DType::f32 || table.dtype == DType::bf16);
-  return fits ? take : nullptr;
+  if (table.shape.rank() != 2) return nullptr;
+  const bool whole = table.dtype == DType::f32 || table.dtype == DType::bf16;
+  const bool by_head = table.dtype == DType::i8 && indices.shape.rank() == 3;
+  return by_head || (whole && indices.shape.rank() == 2) ? take : nullptr;
 }
 
 } // namespace
@@ -41,22 +46,32 @@ KeyPlan::KeyPlan(const CompileInfo& info, size_t operand) {
   if (take == nullptr) return;
   const graph::ValueType& table = info.graph.type(take->inputs[0]);
   const Shape& places = info.graph.type(take->inputs[1]).shape;
-  if (table.shape.dim(1) != kv_heads * dim || places.dim(0) != shape.dim(0) ||
-      places.dim(1) != keys)
+  const bool by_head = table.dtype == DType::i8;
+  if (table.shape.dim(1) != (by_head ? dim : kv_heads * dim) || places.dim(0) != shape.dim(0) ||
+      places.dim(1) != keys || (by_head && places.dim(2) != kv_heads))
     return;
   gathered = true;
   dtype = table.dtype;
   rows = table.shape.dim(0);
   value = take->inputs[0];
   indices = take->inputs[1];
+  if (by_head) scales = take->inputs[2];
 }
 
 const float* KeyRows::row(int64_t batch, int64_t key, int64_t head, float* buffer) const {
-  const int64_t at = (row_of(batch, key) * plan.kv_heads + head) * plan.dim;
+  const int64_t row = head_row(batch, key, head), at = row * plan.dim;
   if (plan.dtype == DType::f32) return reinterpret_cast<const float*>(table) + at;
-  const auto* half = reinterpret_cast<const uint16_t*>(table) + at;
-  for (int64_t i = 0; i < plan.dim; ++i) buffer[i] = bf16_to_f32(half[i]);
+  if (plan.dtype == DType::i8)
+    rows().widen_i8(reinterpret_cast<const int8_t*>(table) + at, scales[row], plan.dim, buffer);
+  else
+    rows().widen_bf16(reinterpret_cast<const uint16_t*>(table) + at, plan.dim, buffer);
   return buffer;
+}
+
+void KeyRows::prefetch(int64_t batch, int64_t key, int64_t head) const {
+  const int64_t size = dtype_size(plan.dtype) * plan.dim;
+  const std::byte* at = table + head_row(batch, key, head) * size;
+  for (int64_t byte = 0; byte < size; byte += 64) hwy::Prefetch(at + byte);
 }
 
 const float* KeyRows::tile(int64_t batch, int64_t first, int64_t count, int64_t head, float* buffer,

@@ -9,8 +9,6 @@
 namespace dllm::cpu {
 namespace {
 
-constexpr int64_t kPiece = 512;
-
 // Of a piece without a largest element: -infinity weighs nothing, and what is no number makes the
 // sum none.
 double sum_of_nothing(const float* x, int64_t n) {
@@ -33,7 +31,7 @@ float exact_log(float x) {
   return y;
 }
 
-void OnlineSoftmax::raise(float candidate) {
+void OnlineSoftmax::raise(float candidate, const float* x) {
   if (!(candidate > maximum)) return;
   if (sum > 0) {
     const double shrink = static_cast<double>(exact_exp(maximum - candidate));
@@ -41,13 +39,14 @@ void OnlineSoftmax::raise(float candidate) {
     weighted *= shrink;
   }
   maximum = candidate;
+  piece = x;
 }
 
 void OnlineSoftmax::add(float* x, int64_t n) {
   const Rows& math = rows();
   for (int64_t i = 0; i < n; i += kPiece) {
     const int64_t size = std::min(kPiece, n - i);
-    raise(math.max(x + i, size));
+    raise(math.max(x + i, size), x + i);
     if (std::isinf(maximum) && maximum < 0) {
       sum += sum_of_nothing(x + i, size);
       continue;
@@ -60,7 +59,7 @@ void OnlineSoftmax::add_with_entropy(const float* x, int64_t n) {
   const Rows& math = rows();
   for (int64_t i = 0; i < n; i += kPiece) {
     const int64_t size = std::min(kPiece, n - i);
-    raise(math.max(x + i, size));
+    raise(math.max(x + i, size), x + i);
     if (std::isinf(maximum) && maximum < 0) {
       sum += sum_of_nothing(x + i, size);
       continue;

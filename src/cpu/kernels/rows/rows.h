@@ -52,6 +52,11 @@ struct Rows {
   float (*max)(const float* x, int64_t n);
   // y = exp(x * factor - shift), also in place; returns the sum of y.
   float (*exp_sum)(const float* x, float factor, float shift, int64_t n, float* y);
+  // The same of `columns` columns (a multiple of 16) of x (n, stride), each by itself: highest[c] is the largest of column
+  // c; x = exp(x * factor - shift[c]) and sums[c] += the sum of column c, both as exp_sum has them.
+  void (*column_max)(const float* x, int64_t n, int64_t stride, int64_t columns, float* highest);
+  void (*column_exp)(float* x, float factor, const float* shift, int64_t n, int64_t stride,
+                     int64_t columns, float* sums);
   // Sums of e and of e * x for e = exp(x - shift), which is left in `e`; elements of -infinity
   // weigh nothing.
   void (*exp_moments)(const float* x, float shift, int64_t n, float* e, float* sum,
@@ -63,6 +68,10 @@ struct Rows {
   void (*score_grads)(float lse, float shift, float factor, float cap, int64_t n, float* s,
                       float* dp);
 
+  // y = x; y = x * scale
+  void (*widen_bf16)(const uint16_t* x, int64_t n, float* y);
+  void (*widen_i8)(const int8_t* x, float scale, int64_t n, float* y);
+
   // Bit i: x[i] == value; x[i] != 0. n <= 64.
   uint64_t (*equal_bits)(const int32_t* x, int32_t value, int64_t n);
   uint64_t (*nonzero_bits)(const uint8_t* x, int64_t n);
@@ -72,8 +81,11 @@ const Rows& rows();
 
 struct OnlineSoftmax {
   float maximum = -std::numeric_limits<float>::infinity();
+  const float* piece = nullptr; // where the first piece with the maximum begins
   double sum = 0;
   double weighted = 0; // sum of exp(x - maximum) x; only by add_with_entropy
+
+  static constexpr int64_t kPiece = 512;
 
   void add(float* x, int64_t n); // overwrites x with exp(x - maximum so far)
   void add_with_entropy(const float* x, int64_t n);
@@ -81,7 +93,7 @@ struct OnlineSoftmax {
   float entropy() const; // -sum p log p in nats
 
 private:
-  void raise(float candidate);
+  void raise(float candidate, const float* x);
 };
 
 // exp and log of one number by the vector functions: the same bits on every chip.

@@ -42,11 +42,66 @@ float ExpSum(const float* x, float factor, float shift, int64_t n, float* y) {
   });
 }
 
+void ColumnMax(const float* x, int64_t n, int64_t stride, int64_t columns, float* highest) {
+  const F32 d;
+  for (int64_t c = 0; c < columns; c += kLanes) {
+    auto most = hn::Set(d, -HUGE_VALF);
+    for (int64_t i = 0; i < n; ++i) {
+      const auto v = hn::LoadU(d, x + i * stride + c);
+      most = hn::IfThenElse(hn::Gt(v, most), v, most);
+    }
+    hn::StoreU(most, d, highest + c);
+  }
+}
+
+// Sum16 and Tree16 of every column.
+void ColumnExp(float* x, float factor, const float* shift, int64_t n, int64_t stride,
+               int64_t columns, float* sums) {
+  const F32 d;
+  for (int64_t c = 0; c < columns; c += kLanes) {
+    const auto start = hn::LoadU(d, shift + c);
+    hn::Vec<F32> lanes[16];
+    for (int64_t lane = 0; lane < 16; ++lane) {
+      auto sum = hn::Zero(d);
+      for (int64_t i = lane; i < n; i += 16) {
+        float* at = x + i * stride + c;
+        const auto e = Exp(d, hn::Sub(hn::Mul(hn::LoadU(d, at), hn::Set(d, factor)), start));
+        hn::StoreU(e, d, at);
+        sum = hn::Add(sum, e);
+      }
+      lanes[lane] = sum;
+    }
+    for (int64_t half = 8; half > 0; half /= 2) {
+      for (int64_t lane = 0; lane < half; ++lane)
+        lanes[lane] = hn::Add(lanes[lane], lanes[lane + half]);
+    }
+    hn::StoreU(hn::Add(hn::LoadU(d, sums + c), lanes[0]), d, sums + c);
+  }
+}
+
 void ExpMoments(const float* x, float shift, int64_t n, float* e, float* sum, float* weighted) {
   *sum = ExpSum(x, 1.0f, shift, n, e);
   *weighted = Sum16(n, [=](auto d, int64_t i) HWY_ATTR {
     const auto weight = hn::LoadU(d, e + i);
     return hn::IfThenElseZero(hn::Gt(weight, hn::Zero(d)), hn::Mul(weight, hn::LoadU(d, x + i)));
+  });
+}
+
+void WidenBf16(const uint16_t* x, int64_t n, float* y) {
+  Each(n, [=](auto d, int64_t i) HWY_ATTR {
+    const hn::Rebind<uint16_t, decltype(d)> half;
+    const hn::RebindToUnsigned<decltype(d)> bits;
+    const auto wide = hn::PromoteTo(bits, hn::LoadU(half, x + i));
+    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(wide)), d, y + i);
+  });
+}
+
+void WidenI8(const int8_t* x, float scale, int64_t n, float* y) {
+  Each(n, [=](auto d, int64_t i) HWY_ATTR {
+    const hn::Rebind<int8_t, decltype(d)> byte;
+    const hn::RebindToSigned<decltype(d)> whole;
+    const auto wide = hn::ConvertTo(d, hn::PromoteTo(whole, hn::LoadU(byte, x + i)));
+    hn::StoreU(hn::Mul(wide, hn::Set(d, scale)), d, y + i);
   });
 }
 
