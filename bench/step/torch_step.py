@@ -1,11 +1,13 @@
 """One masked-token training step in PyTorch on the CPU. Peer of train_step_bench.cpp (protocol: peer.h); random
-weights of the same shapes. Arguments: layers hidden heads inner vocab batch length threads."""
+weights of the same shapes. Arguments: layers hidden heads inner vocab batch length threads [f32|bf16].
+bf16: the forward pass and the loss under torch.autocast, weights and moments f32."""
 import sys
 import time
 
 import torch
 
 layers, hidden, heads, inner, vocab, batch, length, threads = map(int, sys.argv[1:9])
+narrow = len(sys.argv) > 9 and sys.argv[9] == "bf16"
 torch.set_num_threads(threads)
 torch.manual_seed(0)
 
@@ -35,7 +37,9 @@ def step():
     hit = torch.rand(batch, length) < times
     ids = torch.where(hit, vocab - 1, clean)
     rows = hit.reshape(-1).nonzero().squeeze(1)
-    nll = torch.nn.functional.cross_entropy(net(ids, rows), clean.reshape(-1)[rows], reduction="none")
+    with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
+        logits = net(ids, rows)
+        nll = torch.nn.functional.cross_entropy(logits, clean.reshape(-1)[rows], reduction="none")
     loss = (nll / times.expand(batch, length).reshape(-1)[rows]).sum() / clean.numel()
     optimizer.zero_grad(set_to_none=True)
     loss.backward()

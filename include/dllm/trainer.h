@@ -44,7 +44,7 @@ extern "C" {
  *   objective   not NULL
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
  *               cooldown_start, min_lr, optimizer (adamw sgd), weight_decay, decay, clip,
- *               accumulate, seed, nonfinite, ema, freeze (list), remat, tokens, root, save_every,
+ *               accumulate, seed, nonfinite, ema, freeze (list), remat, memory, tokens, root, save_every,
  *               save_wait, sync_every, keep_last, compat, beta1 (adamw), beta2 (adamw), eps (adamw),
  *               momentum (sgd), nesterov (sgd)
  *   out         not NULL
@@ -86,7 +86,9 @@ DLLM_API void dllm_trainer_release(dllm_trainer *trainer);
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array or a wrong shape;
  *          DLLM_FAILED_PRECONDITION while gradients are accumulated; the status of a device
  *          error, and DLLM_ABORTED after it; DLLM_ABORTED when the loss is not finite and option
- *          nonfinite is "stop"; DLLM_CANCELLED
+ *          nonfinite is "stop"; DLLM_RESOURCE_EXHAUSTED when the step does not fit option memory however
+ *          much is recomputed (the message names the least), DLLM_UNIMPLEMENTED for that option on an
+ *          engine that does not plan its memory; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -210,7 +212,8 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
 DLLM_API dllm_status dllm_trainer_metric(const dllm_trainer *trainer, const char *key, double *out,
                                          dllm_error *err);
 
-/* Writes all metrics, the effective options and the optimizer's state arrays as a JSON object.
+/* Writes all metrics, the effective options, the optimizer's state arrays, and "recomputed", how many values
+ * of a layer the last step computed again to fit option memory, as a JSON object.
  *
  *   trainer   not NULL
  *   out       not NULL

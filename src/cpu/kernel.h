@@ -82,6 +82,7 @@ struct CompileInfo {
   std::vector<bool> keeps_forms;
   graph::Placement place;                 // the rank the program is for
   Arithmetic arithmetic = kArithmeticF32; // of products with weights
+  bool fuses = true;                      // steps of a loop's body (FrameRequest)
 
   const graph::ValueType& input(size_t i) const { return graph.type(node.inputs[i]); }
   const graph::ValueType& output(size_t i) const { return graph.type(node.outputs[i]); }

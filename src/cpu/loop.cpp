@@ -18,7 +18,8 @@ namespace {
 // Carried values may be written in place; the other operands belong to the frame around the loop.
 Frame plan_body(const CompileInfo& info, std::shared_ptr<const graph::Graph> graph,
                 const Loop& loop, bool carries) {
-  FrameRequest request{std::move(graph), info.threads, {}, {}, info.place, info.arithmetic};
+  FrameRequest request{std::move(graph), info.threads,    {},        {},
+                       info.place,       info.arithmetic, info.fuses};
   for (size_t i = 0; i < request.graph->inputs().size(); ++i) {
     // Inputs of cond are state and consts; a loop has per-layer operands only when it is a scan.
     request.keeps_forms.push_back(static_cast<int64_t>(i) >= loop.carry && info.keeps_forms[i]);

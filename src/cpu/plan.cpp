@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cpu/buffer.h"
+#include "cpu/fused_steps.h"
 #include "cpu/stack_overlap.h"
 #include "cpu/storage.h"
 #include "graph/op.h"
@@ -40,6 +41,7 @@ public:
     }
     for (size_t n = 0; n < graph_.nodes().size(); ++n) add_node(static_cast<int32_t>(n));
     drop_unread_steps();
+    if (request_.fuses) fuse_elementwise_steps(frame_);
     collect_forms();
     assign_storage();
     place_arena();
@@ -56,7 +58,8 @@ private:
       frame_.constant_bytes += node.literal.byte_size();
       return;
     }
-    CompileInfo info{graph_, node, request_.threads, {}, request_.place, request_.arithmetic};
+    CompileInfo info{graph_,        node, request_.threads, {}, request_.place, request_.arithmetic,
+                     request_.fuses};
     for (int32_t input : node.inputs) info.keeps_forms.push_back(keeps_forms_[index(input)]);
     Step step;
     step.node = number;

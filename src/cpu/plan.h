@@ -76,6 +76,7 @@ struct FrameRequest {
   std::vector<int32_t> donations; // by output: the input it should take over, or -1
   graph::Placement place;         // the rank it is for
   Arithmetic arithmetic = kArithmeticF32;
+  bool fuses = true; // elementwise steps run as one (fused_steps.h)
 };
 
 // Fails with unimplemented when an operation has neither kernel nor definition here.

@@ -1,6 +1,7 @@
 #include "cpu/program.h"
 
 #include "base/error.h"
+#include "cpu/gemm/gemm.h"
 #include "cpu/memory.h"
 #include "graph/engine.h"
 #include "graph/op.h"
@@ -16,21 +17,19 @@ namespace {
 using graph::BufferRef;
 
 // Definitions of the fused operations that have no kernel here take their place.
-std::shared_ptr<const graph::Graph> lower(const graph::Graph& source, Arithmetic arithmetic) {
+std::shared_ptr<const graph::Graph> lower(const graph::Graph& source) {
   std::vector<std::string> kept;
   for (const graph::OpDef* op : graph::all_ops()) {
     if (find_kernel(op->name) != nullptr || op->decompose == nullptr) kept.emplace_back(op->name);
   }
   const std::shared_ptr<graph::Graph> plain = graph::decompose(source, kept);
   std::shared_ptr<graph::Graph> simple = graph::simplify(*plain);
-  // The joined operation packs a head for products in f32 alone.
-  if (arithmetic != kArithmeticF32) return simple;
   return graph::join_loss_gradients(std::move(simple));
 }
 
 Frame plan_source(const graph::Graph& source, int threads, const graph::Placement& place,
-                  Arithmetic arithmetic) {
-  FrameRequest request{lower(source, arithmetic), threads, {}, {}, place, arithmetic};
+                  Arithmetic arithmetic, bool fuses) {
+  FrameRequest request{lower(source), threads, {}, {}, place, arithmetic, fuses};
   std::vector<bool> donated(source.inputs().size(), false);
   for (const graph::GraphOutput& output : source.outputs()) {
     request.donations.push_back(output.donated_input);
@@ -64,11 +63,14 @@ bool is_sole(const BufferRef& buffer) {
 } // namespace
 
 CpuProgram::CpuProgram(std::shared_ptr<EngineState> state,
-                       std::shared_ptr<const graph::Graph> source, const graph::Placement& place)
+                       std::shared_ptr<const graph::Graph> source, const graph::Placement& place,
+                       bool fuses)
     : state_(std::move(state)), source_(std::move(source)), place_(place),
+      fuses_(fuses && !state_->check_finite()),
       communicator_(place.is_single() ? nullptr : state_->communicator()),
       all_ranks_(static_cast<size_t>(place.mesh.ranks())),
-      frame_(plan_source(*source_, state_->pool()->threads(), place, state_->arithmetic())) {
+      frame_(
+          plan_source(*source_, state_->pool()->threads(), place, state_->arithmetic(), fuses_)) {
   std::iota(all_ranks_.begin(), all_ranks_.end(), 0);
   fill_report();
   const int64_t limit = state_->ledger()->limit();
@@ -88,7 +90,13 @@ void CpuProgram::fill_report() {
       if ((frame_.input_forms[i] & form) != 0)
         report_.input_bytes += form_bytes(type, frame_.arithmetic, form);
     }
-    if (frame_.input_forms[i] == 0) report_.input_bytes += type_bytes(type);
+    const bool packed = (frame_.input_forms[i] & (kPacked | kPackedTransposed)) != 0;
+    const bool plain = (frame_.input_forms[i] & kPlain) != 0;
+    // Panels that are rounded do not give the weight back: it is kept as well.
+    const bool rounded = packed && !panel_form(frame_.arithmetic, type.dtype, type.format,
+                                               type.numbers().dim(-1), false)
+                                        .is_exact();
+    if (!plain && (!packed || rounded)) report_.input_bytes += type_bytes(type);
   }
   for (size_t o = 0; o < planned.outputs().size(); ++o) {
     if (frame_.takes_over[o] < 0)
@@ -295,6 +303,7 @@ std::vector<BufferRef> CpuProgram::run(std::span<const BufferRef> inputs, const 
 }
 
 std::string CpuProgram::find_non_finite(std::span<const BufferRef> inputs, const Task* task) {
+  if (fuses_) return CpuProgram(state_, source_, place_, false).find_non_finite(inputs, task);
   const std::shared_ptr<ThreadPool> pool = state_->pool();
   std::string finding;
   RunContext context{Workers(pool.get(), task)};

@@ -64,7 +64,7 @@ class CpuProgram final : public graph::Program {
 public:
   // Plans; fails with resource_exhausted when the peak is over the engine's limit.
   CpuProgram(std::shared_ptr<EngineState> state, std::shared_ptr<const graph::Graph> source,
-             const graph::Placement& place);
+             const graph::Placement& place, bool fuses = true);
 
   const graph::Graph& graph() const override { return *source_; }
   const graph::PlanReport& plan() const override { return report_; }
@@ -101,6 +101,7 @@ private:
   std::shared_ptr<EngineState> state_;
   std::shared_ptr<const graph::Graph> source_;
   const graph::Placement place_;
+  const bool fuses_; // elementwise steps run as one: not where each result is looked at
   comm::Communicator* const communicator_; // null for a mesh of one
   std::vector<int64_t> all_ranks_;         // of place_.mesh
   Frame frame_;

@@ -141,11 +141,13 @@ Value axis_index(Graph& graph, Axis axis); // i32 scalar
 // carry: values of any type kept from step to step. per_layer: stacked (count, ...), one element a step. Steps run over
 // begin <= i < end of the stacked axis (backward when reverse). Results: final carry..., stacked results (count, ...) (rows
 // outside [begin, end) are zero). remat: the gradient recomputes the body instead of keeping its intermediate values.
+// recompute: so many of them are computed again, those first that save most bytes for an operation.
 struct ScanOptions {
   int64_t begin = 0;
   int64_t end = -1; // -1: count
   bool reverse = false;
   bool remat = false;
+  int64_t recompute = 0;
 };
 struct ScanResult {
   std::vector<Value> carry;

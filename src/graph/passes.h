@@ -31,6 +31,8 @@ std::shared_ptr<Graph> decompose(const Graph& graph,
                                  const std::function<Definition(const OpDef&)>& definition_of);
 // Floating-point operations of one run, scans multiplied out (a multiply-add is 2).
 double count_flops(const Graph& graph);
+// Those of one node, without its bodies.
+double count_flops(const Graph& graph, const Node& node);
 
 // Copies nodes of one graph into another, value by value; passes and gradients are built on it.
 

@@ -58,6 +58,8 @@ public:
   // The gradient recomputes every layer instead of keeping what it made.
   void set_remat(bool remat) { remat_ = remat; }
   bool remat() const { return remat_; }
+  // Of the values that the layers keep for the gradient, so many are recomputed.
+  void set_recompute(int64_t values) { recompute_ = values; }
 
   ForwardOutputs forward(const ForwardInputs& inputs, bool taps = false);
   // Result = softcap(linear(hidden, weight, bias, scale), softcap). "lm": the logits of the vocabulary; others as the
@@ -94,6 +96,7 @@ private:
   std::vector<graph::Value> values_;
   std::map<std::string, size_t> index_;
   bool remat_ = false;
+  int64_t recompute_ = 0;
 };
 
 // Soft inputs: a position's embedding as a mixture of several tokens and the mask (soft parallel

@@ -64,7 +64,8 @@ void add_texts(const graph::Program& program, Json& made) {
 Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
   Json made = {{"what", options.str("what")},   {"program", job.graph->name()},
                {"batch", options.i64("batch")}, {"weights", job.weights},
-               {"moments", job.moments},        {"cache", job.cache}};
+               {"moments", job.moments},        {"cache", job.cache},
+               {"recomputed", job.recomputed}};
   std::shared_ptr<graph::Program> program;
   try {
     program = engine.compile(job.graph);
@@ -124,6 +125,9 @@ const Schema& plan_schema() {
                      "Form of the weights; training keeps f32 masters."),
        option_bool("remat", false,
                    "Training recomputes every layer instead of keeping what it made."),
+       option_i64("memory", 0, 0, INT64_MAX,
+                  "Most bytes of a training step: as few values of a layer are recomputed as make "
+                  "it fit; 0: no bound."),
        option_bool("ema", false, "Training keeps a moving average of the weights."),
        option_str("objective", "mdlm", "Objective of training, with its own defaults."),
        option_str("optimizer", "adamw", "Optimizer of training, with its own defaults."),

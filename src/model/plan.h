@@ -17,9 +17,10 @@ namespace dllm::model {
 
 struct Job {
   std::shared_ptr<graph::Graph> graph;
-  int64_t weights = 0; // bytes of the parameters, plain
-  int64_t moments = 0; // of the optimizer's state
-  int64_t cache = 0;   // of K and V kept between decoding steps
+  int64_t weights = 0;    // bytes of the parameters, plain
+  int64_t moments = 0;    // of the optimizer's state
+  int64_t cache = 0;      // of K and V kept between decoding steps
+  int64_t recomputed = 0; // values of a layer that training gives up to fit option memory
 };
 
 const Schema& plan_schema(); // "plan": what format batch length window dtype remat objective ...
@@ -35,7 +36,7 @@ Job forward_job(const std::shared_ptr<graph::Engine>& engine, const ModelConfig&
                 const Options& options);
 
 // Compiles the job and returns the text of option format. json: {"what", "program", "batch",
-// "weights", "moments", "cache"; by our own plan "inputs", "outputs", "constants", "arena", "peak",
+// "weights", "moments", "cache", "recomputed"; by our own plan "inputs", "outputs", "constants", "arena", "peak",
 // "flops"; "compiled": {"known", "fits", "argument", "output", "alias", "temporary", "code",
 // "peak", "device", "flops", "seconds", "from_cache"}, and "hint" when it does not fit}. Bytes of
 // one device. fits is null when the compiler or the device does not report it; a program that is

@@ -48,6 +48,9 @@ std::vector<OptionSpec> shared_options() {
       option_list("freeze", {}, "Tensors that stay as they are: names, * stands for any text."),
       option_bool("remat", false,
                   "Recompute each layer in the backward pass: less memory, a third more time."),
+      option_i64("memory", 0, 0, INT64_MAX,
+                 "Most bytes of a step, weights and moments included: as few values of a layer are "
+                 "recomputed as make it fit; 0: no bound, none are."),
       option_i64("tokens", 0, 0, INT64_MAX, "Budget: a run ends after so many tokens; 0: none."),
       option_str("root", "", "Folder that a run saves checkpoints into; empty: none."),
       option_i64("save_every", 0, 0, 1 << 30,

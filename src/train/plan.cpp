@@ -34,6 +34,7 @@ model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
   const noise::ObjectiveRef objective = noise::make_objective(options.str("objective"));
   Options settings(trainer_schema());
   settings.set_i64("remat", options.boolean("remat") ? 1 : 0);
+  settings.set_i64("memory", options.i64("memory"));
   settings.set_f64("ema", options.boolean("ema") ? 0.999 : 0.0);
   settings.set_str("optimizer", find_optimizer(options.str("optimizer")).name);
   model->params().make_masters();
@@ -44,7 +45,13 @@ model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
   job.moments = state_bytes(spec);
   const Batch feed = planned_feed(*objective, config, options.i64("batch"),
                                   model::planned_length(config, options));
-  job.graph = build_fused(spec, feed).graph;
+  if (spec.memory == 0) {
+    job.graph = build_fused(spec, feed).graph;
+    return job;
+  }
+  FittedStep fitted = fitted_step(spec, ProgramKind::fused, feed);
+  job.graph = std::move(fitted.built.graph);
+  job.recomputed = fitted.recompute;
   return job;
 }
 

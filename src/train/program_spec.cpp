@@ -66,6 +66,11 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
   }
   spec.ema = options.f64("ema") > 0;
   spec.remat = options.boolean("remat");
+  spec.memory = options.i64("memory");
+  if (spec.remat && spec.memory > 0) {
+    fail_with_hint("leave remat out", Code::invalid_argument,
+                   "option memory chooses what is recomputed, and remat recomputes everything");
+  }
   spec.halts = options.str("nonfinite") == "stop";
   spec.mean_of_means = divides_each_micro_batch(options.str("compat"));
   add_optimizer_state(spec, options);

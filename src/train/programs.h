@@ -43,6 +43,9 @@ struct ProgramSpec {
   std::vector<StateEntry> state;
   bool ema = false;
   bool remat = false;
+  int64_t recompute =
+      0;              // values of a layer that the gradient computes again, beyond the cheap ones
+  int64_t memory = 0; // bytes that a step may take; 0: any
   bool halts = false; // an update that is not finite leaves out all that follow
   // Option compat: each micro-batch is divided by its own count, as dllm-jax and nano-dlm do.
   bool mean_of_means = false;
@@ -109,6 +112,18 @@ StepGraph build_apply(const ProgramSpec& spec); // of the sums, which are zero a
 
 enum class ProgramKind { fused, accumulate, apply };
 
+struct FittedStep {
+  StepGraph built;
+  std::shared_ptr<graph::Program> program;
+  int64_t recompute = 0;  // ProgramSpec::recompute of the graph
+  int64_t peak_bytes = 0; // with the arrays of the trainer that the program does not read
+};
+
+// Builds and compiles for the model's engine. With spec.memory: the graph that recomputes fewest values and fits. Fails
+// with resource_exhausted when none does, and names the least that one needs; with unimplemented on an engine that
+// does not plan its memory.
+FittedStep fitted_step(const ProgramSpec& spec, ProgramKind kind, const Batch& feed);
+
 // Everything that a program may read or replace.
 struct Operands {
   model::ParamStore& params;
@@ -139,6 +154,7 @@ public:
   graph::BufferRef run(const Operands& operands, const Task* task) const;
   StepNumbers read(const graph::Buffer& numbers) const; // waits for the run
 
+  int64_t recompute() const { return recompute_; } // as FittedStep
   // Of a run on this feed: rows that the head did not have to compute are taken off.
   double flops(const Batch& feed) const;
 
@@ -150,6 +166,7 @@ private:
   std::vector<Place> inputs_, outputs_;
   std::vector<std::string> parts_;
   std::shared_ptr<graph::Program> program_;
+  int64_t recompute_ = 0;
   std::vector<bool> donated_;          // by input
   std::vector<size_t> donated_params_; // physical index of each
   double head_flops_per_row_ = 0;

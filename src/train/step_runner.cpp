@@ -181,6 +181,7 @@ void StepRunner::launch(InFlight& step, const Batch& feed, const std::vector<flo
     throw;
   }
   step.flops = step.program->flops(feed);
+  if (step.kind != ProgramKind::apply) recomputed_ = step.program->recompute();
 }
 
 void StepRunner::push(InFlight step) {

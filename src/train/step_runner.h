@@ -8,6 +8,7 @@
 #include "train/programs.h"
 #include "train/trainer.h"
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -99,6 +100,8 @@ public:
   Metrics& metrics() { return metrics_; }
   const Metrics& metrics() const { return metrics_; }
   Hyper hyper() const;
+  // Values of a layer that the program of the last step computes again to fit option memory. Any thread.
+  int64_t recomputed() const { return recomputed_; }
   void set_hyper(double Hyper::*member, double value);
   // Share of the running run's minutes that is used: the schedule follows it.
   void set_clock(double share) { clock_ = share; }
@@ -171,6 +174,7 @@ private:
   std::vector<int32_t> own_requests_, all_requests_;
   double clock_ = 0;
   double last_loss_ = 0;
+  std::atomic<int64_t> recomputed_{0};
   std::string lost_; // why the state cannot be used any more, or ""
   std::function<void()> on_read_;
   Metrics metrics_;

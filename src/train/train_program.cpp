@@ -11,15 +11,6 @@
 namespace dllm::train {
 namespace {
 
-StepGraph build_step_graph(const ProgramSpec& spec, ProgramKind kind, const Batch& feed) {
-  switch (kind) {
-  case ProgramKind::fused: return build_fused(spec, feed);
-  case ProgramKind::accumulate: return build_accumulate(spec, feed);
-  case ProgramKind::apply: return build_apply(spec);
-  }
-  fail(Code::internal, "unknown kind of program");
-}
-
 // The parameters of the model during one run: those that it writes are taken out of the store, and go back when this
 // object is destroyed, unless they are lost.
 class ParameterTurn {
@@ -61,11 +52,12 @@ private:
 
 TrainProgram::TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batch& feed)
     : kind_(kind), engine_(spec.model->engine()) {
-  StepGraph built = build_step_graph(spec, kind, feed);
-  inputs_ = std::move(built.inputs);
-  outputs_ = std::move(built.outputs);
-  parts_ = std::move(built.parts);
-  program_ = engine_.compile(std::move(built.graph));
+  FittedStep fitted = fitted_step(spec, kind, feed);
+  inputs_ = std::move(fitted.built.inputs);
+  outputs_ = std::move(fitted.built.outputs);
+  parts_ = std::move(fitted.built.parts);
+  program_ = std::move(fitted.program);
+  recompute_ = fitted.recompute;
   donated_.resize(inputs_.size());
   for (const graph::GraphOutput& output : program_->graph().outputs()) {
     if (output.donated_input >= 0) donated_[static_cast<size_t>(output.donated_input)] = true;

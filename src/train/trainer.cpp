@@ -116,6 +116,7 @@ Json Trainer::describe() const {
   made["lr"] = hyper.lr;
   made["weight_decay"] = hyper.weight_decay;
   made["clip"] = hyper.clip;
+  made["recomputed"] = runner.recomputed();
   made["options"] = runner.options().to_json();
   made["optimizer"] = describe_optimizer(runner.spec());
   made["objective"] = runner.objective()->describe();

@@ -30,6 +30,10 @@ void print_page(const Context& context, const Json& plan) {
   row("temporaries", figure("arena"), "memory that the engine reuses while it runs");
   std::printf("  %-12s %10.3g   floating-point operations of one run\n", "operations",
               figure("flops"));
+  if (figure("recomputed") > 0)
+    std::printf(
+        "  %-12s %10.0f   values of a layer that the backward pass computes again, to fit memory\n",
+        "recomputed", figure("recomputed"));
   if (plan.contains("hint"))
     std::printf("it does not fit: %s\n", plan["hint"].get<std::string>().c_str());
   std::printf("--json prints every figure, --format graph the program itself\n");

@@ -12,8 +12,8 @@
 namespace dllm::cpu {
 namespace {
 
-constexpr int64_t kLogitFloats = int64_t{1}
-                                 << 25; // of all logits that are there at a time: 128 MiB
+constexpr int64_t kLogitFloats = int64_t{22}
+                                 << 20;            // of all logits that are there at a time: 88 MiB
 constexpr int64_t kBlockFloats = int64_t{1} << 22; // of the packed part of a weight: 16 MiB
 constexpr int64_t kPieceFloats = 512;              // of OnlineSoftmax; block borders are multiples
 
@@ -21,18 +21,18 @@ constexpr int64_t kPieceFloats = 512;              // of OnlineSoftmax; block bo
 // there are chunks of rows: two packed copies of a head are more than the logits.
 class HeadBlocks {
 public:
-  HeadBlocks(const CompileInfo& info, ScratchLayout& layout)
+  // rows: most of a chunk
+  HeadBlocks(const CompileInfo& info, int64_t rows, ScratchLayout& layout)
       : whole_(info.input(1).format != nullptr ||
                (info.keeps_forms.size() > 1 && info.keeps_forms[1])),
-        head_(info, whole_ ? layout : unused_),
-        transposed_(info, 1, kPackedTransposed, head_.capacity(), whole_ ? layout : unused_),
+        block_(ids_of_block(info.input(1).numbers().dim(1))),
+        head_(info, rows, {block_, whole_}, layout),
+        transposed_(info, 1, kPackedTransposed, rows, {block_, whole_}, layout),
         dtype_(info.input(1).dtype) {
-    block_ = std::max<int64_t>(kPieceFloats, kBlockFloats / std::max<int64_t>(1, head_.in()) /
-                                                 kPieceFloats * kPieceFloats);
     if (whole_) return;
     const int64_t width = std::min(block_, head_.vocab());
-    scratch_ = layout.add(
-        std::max(packed_bytes(width, head_.in(), dtype_), packed_bytes(head_.in(), width, dtype_)));
+    scratch_ = layout.add(std::max(head_.form().bytes(width, head_.in()),
+                                   transposed_.form().bytes(width, head_.in())));
   }
 
   const Head& head() const { return head_; }
@@ -56,7 +56,7 @@ public:
       return;
     }
     std::byte* block = call.scratch + scratch_;
-    pack(dtype_, rows_from(call, begin), head_.in(), width, head_.in(), block, call.pool);
+    pack(head_.form(), rows_from(call, begin), width, head_.in(), block, call.pool);
     head_.block_logits(call, block, x, rows, begin, begin + width, z + begin, stride);
   }
 
@@ -65,14 +65,14 @@ public:
                   int64_t rows, int64_t begin, int64_t width, float* dx) const {
     Gemm gemm = transposed_.product(panels.transposed);
     if (whole_) {
-      gemm.b = panels.transposed + begin * kPanel * dtype_size(gemm.b_type);
+      gemm.b = panels.transposed + kPanel * line_bytes(gemm, begin);
       gemm.b_chain = head_.vocab();
     } else {
       std::byte* block = call.scratch + scratch_;
-      pack_transposed(dtype_, rows_from(call, begin), head_.in(), head_.in(), width, block,
-                      call.pool);
+      pack(transposed_.form(), rows_from(call, begin), width, head_.in(), block, call.pool);
       gemm.b = block;
     }
+    gemm.rounded = transposed_.rounded(call);
     gemm.a = g;
     gemm.a_stride = stride;
     gemm.c = dx;
@@ -88,12 +88,16 @@ private:
     return call.inputs[1].data + begin * head_.in() * dtype_size(dtype_);
   }
 
+  static int64_t ids_of_block(int64_t in) {
+    const int64_t pieces = kBlockFloats / std::max<int64_t>(1, in) / kPieceFloats;
+    return std::max<int64_t>(1, pieces) * kPieceFloats;
+  }
+
   bool whole_;
-  ScratchLayout unused_;
+  int64_t block_;
   Head head_;
   WeightOperand transposed_;
   DType dtype_;
-  int64_t block_ = 0;
   int64_t scratch_ = -1;
 };
 
@@ -106,7 +110,9 @@ struct LossPass {
   const LossGrad grads;
   int64_t stride; // of a row of logits
   float *x, *z, *dx;
-  std::byte* x_panels; // null: no gradient of the weight
+  const PanelForm& x_form; // of x_panels
+  std::byte* x_panels;     // null: no gradient of the weight
+  std::byte* rounded;      // of the product that gives it
   float *nll, *lse, *dweight, *dbias;
 
   template <class F> void each_block(F&& run) const {
@@ -138,6 +144,8 @@ struct LossPass {
     gemm.a_stride = 1;
     gemm.a_step = stride;
     gemm.b = x_panels;
+    gemm.layout = x_form.layout;
+    gemm.rounded = rounded;
     gemm.k = rows;
     gemm.c = dweight + begin * in;
     gemm.c_stride = gemm.n = in;
@@ -149,7 +157,7 @@ struct LossPass {
   void chunk(int64_t from, int64_t rows) const {
     const int64_t in = blocks.head().in(), vocab = blocks.head().vocab();
     active.gather(call.inputs[0].in<float>(), in, from, rows, x, call.pool);
-    if (x_panels != nullptr) pack_transposed(DType::f32, x, in, in, rows, x_panels, call.pool);
+    if (x_panels != nullptr) pack(x_form, x, rows, in, x_panels, call.pool);
     each_block([&](int64_t begin, int64_t width) {
       blocks.logits(call, panels, x, rows, begin, width, z, stride);
     });
@@ -184,20 +192,27 @@ int64_t chunk_rows(int64_t capacity, int64_t stride) {
 Kernel make_linear_cross_entropy_with_grad(const CompileInfo& info) {
   const graph::Attributes& attributes = info.node.attributes;
   ScratchLayout layout;
-  const HeadBlocks blocks(info, layout);
+  const int64_t vocab = info.input(1).numbers().dim(0);
+  // Not a power of two: columns of the logits are read in the product for the weight.
+  const int64_t stride = (vocab + kPanel - 1) / kPanel * kPanel + kPanel;
+  const int64_t most = chunk_rows(info.input(0).shape.dim(0), stride);
+  const HeadBlocks blocks(info, most, layout);
   const Head& head = blocks.head();
   const size_t targets_input = head.next_input();
   const int count_input = attributes.flag("has_count") ? static_cast<int>(targets_input + 1) : -1;
   const size_t dnll_input = targets_input + (count_input >= 0 ? 2 : 1);
   const bool want_weight = attributes.flag("want_weight"), want_bias = attributes.flag("want_bias");
-  const int64_t capacity = head.capacity(), in = head.in(), vocab = head.vocab();
-  // Not a power of two: columns of the logits are read in the product for the weight.
-  const int64_t stride = (vocab + kPanel - 1) / kPanel * kPanel + kPanel;
-  const int64_t most = chunk_rows(capacity, stride);
+  const int64_t capacity = head.capacity(), in = head.in();
   const int64_t gathered = layout.add_floats(most * in);
   const int64_t input_grads = layout.add_floats(most * in);
   const int64_t logits = layout.add_floats(most * stride);
-  const int64_t x_panels = want_weight ? layout.add(packed_bytes(in, most, DType::f32)) : -1;
+  const PanelForm x_form = panel_form(info.arithmetic, DType::f32, nullptr, in, true);
+  const int64_t x_panels = want_weight ? layout.add(x_form.bytes(most, in)) : -1;
+  Gemm largest; // of the products that give the weight's gradient
+  largest.layout = x_form.layout;
+  largest.m = std::min(blocks.block(), vocab);
+  largest.k = most;
+  const int64_t rounded = want_weight ? layout.add(rounded_bytes(largest)) : 0;
 
   Kernel kernel;
   kernel.scratch_bytes = layout.bytes();
@@ -240,7 +255,9 @@ Kernel make_linear_cross_entropy_with_grad(const CompileInfo& info) {
                         floats(gathered),
                         floats(logits),
                         floats(input_grads),
+                        x_form,
                         want_weight ? call.scratch + x_panels : nullptr,
+                        call.scratch + rounded,
                         nll,
                         lse,
                         dweight,

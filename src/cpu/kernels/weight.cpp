@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "cpu/kernels/rows/rows.h"
 
+#include <algorithm>
+
 namespace dllm::cpu {
 
 void expect_lanes(const char* op, const graph::ValueType& weight) {
@@ -12,7 +14,7 @@ void expect_lanes(const char* op, const graph::ValueType& weight) {
   fail(Code::unimplemented, "[{}] no lane loader for weights {}", op, weight.text());
 }
 
-WeightOperand::WeightOperand(const CompileInfo& info, size_t input, Form form,
+WeightOperand::WeightOperand(const CompileInfo& info, size_t input, Form form, bool packs,
                              ScratchLayout& layout)
     : input_(input), form_(form), kept_(input < info.keeps_forms.size() && info.keeps_forms[input]),
       out_(info.input(input).numbers().dim(0)), in_(info.input(input).numbers().dim(1)),
@@ -24,14 +26,20 @@ WeightOperand::WeightOperand(const CompileInfo& info, size_t input, Form form,
     panels_ = {DType::f32, nullptr, PanelLayout::elements, true};
     transposed_ = layout.add(panels_.bytes(out_, in_));
   }
-  if (!kept_) scratch_ = layout.add(stored_.bytes(out_, in_));
+  if (!kept_ && packs) scratch_ = layout.add(stored_.bytes(out_, in_));
 }
 
 WeightOperand::WeightOperand(const CompileInfo& info, size_t input, Form form, int64_t rows,
                              ScratchLayout& layout)
-    : WeightOperand(info, input, form, layout) {
+    : WeightOperand(info, input, form, rows, WeightBlocks{info.input(input).numbers().dim(0)},
+                    layout) {}
+
+WeightOperand::WeightOperand(const CompileInfo& info, size_t input, Form form, int64_t rows,
+                             const WeightBlocks& blocks, ScratchLayout& layout)
+    : WeightOperand(info, input, form, blocks.packs_itself, layout) {
   Gemm gemm = product(nullptr);
   gemm.m = rows;
+  if (panels_.transposed) gemm.k = std::min(gemm.k, blocks.most);
   rounded_ = layout.add(rounded_bytes(gemm));
 }
 
@@ -76,8 +84,11 @@ Gemm WeightOperand::product(const std::byte* panels) const {
 }
 
 Head::Head(const CompileInfo& info, ScratchLayout& layout)
-    : weight_(info, 1, kPacked, info.input(0).shape.dim(0), layout),
-      capacity_(info.input(0).shape.dim(0)),
+    : Head(info, info.input(0).shape.dim(0), WeightBlocks{info.input(1).numbers().dim(0)}, layout) {
+}
+
+Head::Head(const CompileInfo& info, int64_t rows, const WeightBlocks& blocks, ScratchLayout& layout)
+    : weight_(info, 1, kPacked, rows, blocks, layout), capacity_(info.input(0).shape.dim(0)),
       softcap_(static_cast<float>(info.node.attributes.number("softcap"))) {
   if (info.node.attributes.flag("has_bias")) bias_ = static_cast<int>(next_input_++);
   if (info.node.attributes.flag("has_scale")) scale_ = static_cast<int>(next_input_++);

@@ -9,17 +9,27 @@ namespace dllm::cpu {
 // A weight matrix as an operand of a product: packed for good when the engine keeps its forms, else
 // packed per call.
 
+// A weight that is multiplied a block of `out` at a time.
+struct WeightBlocks {
+  int64_t most = 0;         // ids of a block; even
+  bool packs_itself = true; // false: whoever multiplies packs each block
+};
+
 // How one weight (out, in) enters x w^T (kPacked) or dy w (kPackedTransposed).
 class WeightOperand {
 public:
   // input: index in the node. rows: the most that are multiplied. Adds the scratch it needs to `layout`.
   WeightOperand(const CompileInfo& info, size_t input, Form form, int64_t rows,
                 ScratchLayout& layout);
+  WeightOperand(const CompileInfo& info, size_t input, Form form, int64_t rows,
+                const WeightBlocks& blocks, ScratchLayout& layout);
 
   size_t input() const { return input_; }
   FormSet wants() const;
   int64_t out() const { return out_; }
   int64_t in() const { return in_; }
+  // How a block that the caller packs lies.
+  const PanelForm& form() const { return stored_; }
   // Bytes of one panel of the packed form: 16 rows, whole chains.
   int64_t panel_bytes() const;
   // The panels; packs them first when the operand has only its plain form.
@@ -31,7 +41,8 @@ public:
   std::byte* rounded(const KernelCall& call) const { return call.scratch + rounded_; }
 
 private:
-  WeightOperand(const CompileInfo& info, size_t input, Form form, ScratchLayout& layout);
+  WeightOperand(const CompileInfo& info, size_t input, Form form, bool packs,
+                ScratchLayout& layout);
 
   size_t input_;
   Form form_;
@@ -58,6 +69,8 @@ void expect_lanes(const char* op, const graph::ValueType& weight);
 class Head {
 public:
   Head(const CompileInfo& info, ScratchLayout& layout);
+  // Logits of at most `rows` rows and a block of ids at a time.
+  Head(const CompileInfo& info, int64_t rows, const WeightBlocks& blocks, ScratchLayout& layout);
 
   int64_t capacity() const { return capacity_; }
   int64_t vocab() const { return weight_.out(); }
@@ -68,6 +81,7 @@ public:
   FormSet wants() const { return weight_.wants(); }
 
   const std::byte* panels(const KernelCall& call) const { return weight_.panels(call); }
+  const PanelForm& form() const { return weight_.form(); }
   // to (rows, end - begin) = logits of x (rows, in) at ids [begin, end). REQUIRES: begin is a
   // multiple of 16.
   void logits(const KernelCall& call, const std::byte* panels, const float* x, int64_t rows,

@@ -1,7 +1,8 @@
 // The gradient of scan. The body is copied and extended by its own gradient; the added nodes become
 // the body of a scan in the other direction. What they need of the forward body is kept as extra
 // per-step results of the forward scan, or with remat only the carries are, and the backward body
-// computes the rest again. What is cheap to compute is never kept where its operands are.
+// computes the rest again. What is cheap to compute is never kept where its operands are. Option recompute gives up more
+// of what is kept, value by value.
 
 #include "graph/ops/scan.h"
 
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <string_view>
 
 namespace dllm::graph::ops {
@@ -141,11 +143,15 @@ private:
   }
 
   // Decides which nodes run in the backward body and which values reach it from outside: first every value of the
-  // forward body that is read is kept, then fewer bytes are, as long as that costs cheap operations alone.
+  // forward body that is read is kept, then fewer bytes are, as long as that costs cheap operations alone, then as many
+  // values less as the option says.
   void collect() {
     again_.assign(static_cast<size_t>(work_.value_count()), false);
     do collect_needed();
     while (!plan_.remat && keep_less());
+    if (!plan_.remat) keep_whole();
+    for (int64_t i = 0; !plan_.remat && i < plan_.recompute && recompute_one(); ++i) {
+    }
   }
 
   void collect_needed() {
@@ -244,6 +250,103 @@ private:
       return true;
     }
     return false;
+  }
+
+  // A value of which every number is kept in slices is kept itself: gradients find room in one large stack where they
+  // find none in several small ones (cpu/stack_overlap.h).
+  void keep_whole() {
+    std::map<int32_t, std::vector<int32_t>> slices; // by the value they are of
+    for (const Passed& kept : residuals_) {
+      const int32_t producer = work_.producer(kept.work);
+      if (producer < 0 || kept_already(kept.work).defined()) continue;
+      const Node& node = work_.nodes()[static_cast<size_t>(producer)];
+      if (std::string_view(node.op->name) == "slice") slices[node.inputs[0]].push_back(kept.work);
+    }
+    for (const auto& [whole, parts] : slices) {
+      const auto from = static_cast<size_t>(work_.producer(whole));
+      int64_t bytes = 0;
+      for (int32_t part : parts) bytes += bytes_of(part);
+      if (work_.producer(whole) < 0 || from >= forward_nodes_ || bytes < bytes_of(whole)) continue;
+      for (int32_t part : parts) again_[static_cast<size_t>(part)] = true;
+    }
+    collect_needed();
+  }
+
+  // Of one step: what is kept for it, and the operations of the forward body that the backward body repeats.
+  struct Price {
+    int64_t bytes = 0;
+    double operations = 0;
+  };
+  Price price() const {
+    constexpr double kPass = 16; // operations that a pass over one number in memory is worth
+    Price sum;
+    for (const Passed& kept : residuals_) {
+      if (!kept_already(kept.work).defined()) sum.bytes += bytes_of(kept.work);
+    }
+    for (size_t n = 0; n < forward_nodes_; ++n) {
+      if (!runs_[n]) continue;
+      const Node& node = work_.nodes()[n];
+      sum.operations += count_flops(work_, node);
+      for (int32_t id : node.outputs)
+        sum.operations += kPass * static_cast<double>(work_.type(id).shape.count());
+    }
+    return sum;
+  }
+
+  // The value and what it is made of, up to what is kept, will be computed again.
+  void mark_again(int32_t id) {
+    const int32_t producer = work_.producer(id);
+    if (producer < 0) return;
+    const Node& node = work_.nodes()[static_cast<size_t>(producer)];
+    for (int32_t made : node.outputs) again_[static_cast<size_t>(made)] = true;
+    for (int32_t operand : node.inputs) {
+      if (!is_kept(operand) && !again_[static_cast<size_t>(operand)]) mark_again(operand);
+    }
+  }
+
+  // One way to keep less: what would be computed again, and what that gives.
+  struct Choice {
+    std::vector<bool> again;
+    int64_t saved = 0;
+    double ratio = 0; // bytes for an operation
+  };
+  std::vector<Choice> choices() {
+    const std::vector<bool> before = again_;
+    const std::vector<Passed> kept = residuals_;
+    const Price old = price();
+    std::vector<Choice> made;
+    for (const Passed& value : kept) {
+      if (work_.producer(value.work) < 0 || kept_already(value.work).defined()) continue;
+      again_ = before;
+      residuals_ = kept;
+      mark_again(value.work);
+      collect_needed();
+      const Price now = price();
+      const int64_t saved = old.bytes - now.bytes;
+      const double operations = std::max(1.0, now.operations - old.operations);
+      if (saved > 0) made.push_back({again_, saved, static_cast<double>(saved) / operations});
+    }
+    again_ = before;
+    collect_needed();
+    return made;
+  }
+
+  // Gives up the kept value that saves most bytes for an operation; of about equal ones the smallest, so that no more is
+  // given up than must be. False: none saves any.
+  bool recompute_one() {
+    constexpr double kAboutEqual = 0.8;
+    const std::vector<Choice> all = choices();
+    double most = 0;
+    for (const Choice& choice : all) most = std::max(most, choice.ratio);
+    const Choice* best = nullptr;
+    for (const Choice& choice : all) {
+      if (choice.ratio < kAboutEqual * most) continue;
+      if (best == nullptr || choice.saved < best->saved) best = &choice;
+    }
+    if (best == nullptr) return false;
+    again_ = best->again;
+    collect_needed();
+    return true;
   }
 
   // Makes every residual a per-step result of the forward scan; one that is a result already is

@@ -28,7 +28,9 @@ double attention_pair(const Graph& graph, const Node& node) {
   return (half ? 0.5 : 1.0) * 2 * pairs;
 }
 
-double node_flops(const Graph& graph, const Node& node) {
+} // namespace
+
+double count_flops(const Graph& graph, const Node& node) {
   const std::string_view name = node.op->name;
   const auto count = [&](size_t i) { return count_of(graph, node.inputs[i]); };
   const auto last = [&](size_t i, int64_t axis) { return extent(graph, node.inputs[i], axis); };
@@ -53,8 +55,6 @@ double node_flops(const Graph& graph, const Node& node) {
   return 0;
 }
 
-} // namespace
-
 double count_flops(const Graph& graph) {
   double total = 0;
   for (const Node& node : graph.nodes()) {
@@ -63,7 +63,7 @@ double count_flops(const Graph& graph) {
       const ops::ScanPlan plan(node.attributes);
       times = static_cast<double>(plan.end - plan.begin);
     }
-    total += node_flops(graph, node);
+    total += count_flops(graph, node);
     for (const auto& body : node.bodies) total += times * count_flops(*body);
   }
   return total;

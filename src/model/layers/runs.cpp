@@ -320,6 +320,7 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const SharedInputs& s
   carries.insert(carries.begin(), hidden);
   graph::ScanOptions options;
   options.remat = remat_;
+  options.recompute = recompute_;
   graph::ScanResult result =
       graph::scan(body, carries, stacks, constants.outer(), run.count, options);
   own.replace(state, result);

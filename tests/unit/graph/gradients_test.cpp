@@ -240,7 +240,7 @@ TEST(Gradients, WhileHasNone) {
 struct Layers {
   Graph graph;
   Value h, w, scale, loss;
-  explicit Layers(bool remat) {
+  explicit Layers(bool remat, int64_t recompute = 0) {
     auto body = std::make_shared<Graph>("layer");
     const Value c = body->input("h", DType::f32, {2, 3}),
                 layer = body->input("w", DType::f32, {3, 3});
@@ -249,7 +249,7 @@ struct Layers {
     h = graph.input("h", DType::f32, {2, 3});
     w = graph.input("w", DType::f32, {4, 3, 3});
     scale = graph.input("scale", DType::f32, {3});
-    loss = sum(scan(body, {h}, {w}, {scale}, 4, {0, -1, false, remat}).carry[0], {0, 1});
+    loss = sum(scan(body, {h}, {w}, {scale}, 4, {0, -1, false, remat, recompute}).carry[0], {0, 1});
   }
 };
 
@@ -283,6 +283,20 @@ TEST(ScanGradient, RematKeepsOnlyCarries) {
   EXPECT_EQ(made.graph.type(scans[0]->outputs[1]).text(), "f32(4, 2, 3)");
   EXPECT_EQ(count_ops(*scans[1]->bodies[0], "tanh"), 1u);
   EXPECT_EQ(count_ops(*scans[1]->bodies[0], "linear"), 1u);
+}
+
+// With tanh given up, the product is made again of the carry, which is kept anyway.
+TEST(ScanGradient, RecomputesAsManyValuesAsItIsTold) {
+  size_t before = 4; // results of the forward scan
+  for (int64_t values = 0; values < 4; ++values) {
+    Layers made(false, values);
+    gradients(made.loss, {made.h, made.w, made.scale});
+    const auto scans = scans_of(made.graph);
+    ASSERT_EQ(scans.size(), 2u);
+    EXPECT_LE(scans[0]->outputs.size(), before) << made.graph.dump();
+    before = scans[0]->outputs.size();
+  }
+  EXPECT_EQ(before, 2u); // the carry and its stack alone are left
 }
 
 TEST(ScanGradient, NothingIsKeptForWhatIsNotAsked) {

@@ -68,5 +68,30 @@ TEST(TrainPlan, AverageAndRemat) {
   EXPECT_GT(plan(narrow)["flops"].get<double>(), plan(wide)["flops"].get<double>());
 }
 
+TEST(TrainPlan, RecomputesUntilTheStepFits) {
+  const auto engine = tiny_engine();
+  const auto model = tiny_model(engine);
+  const auto plan = [&](int64_t memory) {
+    const Options options = plan_options({{"batch", 16}, {"length", 64}, {"memory", memory}});
+    return parse_json(
+        model::plan_text(*engine, training_job(engine, model->config(), options), options), "plan");
+  };
+  const Json all = plan(0);
+  EXPECT_EQ(all["recomputed"], 0);
+  const int64_t most = all["peak"].get<int64_t>();
+  EXPECT_EQ(plan(most), all); // nothing has to be given up
+  const Json less = plan(most * 9 / 10);
+  EXPECT_GT(less["recomputed"].get<int64_t>(), 0);
+  EXPECT_LE(less["peak"].get<int64_t>(), most * 9 / 10);
+  EXPECT_GT(less["flops"].get<double>(), all["flops"].get<double>());
+  try {
+    plan(1000);
+    FAIL() << "a step in 1000 bytes";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::resource_exhausted);
+    EXPECT_NE(std::string(error.text()).find("at least"), std::string::npos) << error.text();
+  }
+}
+
 } // namespace
 } // namespace dllm::train

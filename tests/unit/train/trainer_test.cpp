@@ -82,6 +82,32 @@ TEST(Trainer, RematerializationChangesNoBit) {
   EXPECT_EQ(trained(false), trained(true));
 }
 
+// What a bound on memory makes the backward pass compute again has the bits of what was kept.
+TEST(Trainer, BoundedMemoryChangesNoBit) {
+  const auto trained = [](int64_t memory) {
+    auto trainer = tiny_trainer({{"memory", memory}});
+    TextSource source(16, 64);
+    trainer->run(source, 3);
+    return std::pair(weights_of(*trainer), trainer->describe()["recomputed"].get<int64_t>());
+  };
+  const auto free = trained(0);
+  EXPECT_EQ(free.second, 0);
+  int64_t least = 0;
+  try {
+    trained(1000);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::resource_exhausted);
+    ASSERT_EQ(std::sscanf(error.text().c_str(), "a training step needs at least %ld", &least), 1);
+  }
+  const auto bounded = trained(least);
+  EXPECT_GT(bounded.second, 0);
+  EXPECT_EQ(bounded.first, free.first);
+}
+
+TEST(Trainer, BoundedMemoryAndRematAreOneTooMany) {
+  EXPECT_THROW(tiny_trainer({{"memory", 1000000}, {"remat", true}}), Error);
+}
+
 // Two halves accumulated draw the same noise as one batch and give the same update up to rounding.
 TEST(Trainer, HalvesAccumulatedEqualOneBatch) {
   TextSource source(8);

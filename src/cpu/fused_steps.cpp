@@ -1,0 +1,291 @@
+// Groups of elementwise steps, and the kernel of a group.
+
+#include "cpu/fused_steps.h"
+
+#include "graph/op.h"
+#include "graph/ops.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dllm::cpu {
+namespace {
+
+constexpr int64_t kTileNumbers = 4096; // of one array: 16 KiB
+constexpr int64_t kTileBytes = kTileNumbers * static_cast<int64_t>(sizeof(float));
+constexpr int64_t kFewest = 4 * kTileNumbers; // smaller arrays stay in the cache anyway
+constexpr size_t kMostMembers = 64;
+
+bool is_joined(std::string_view op) {
+  constexpr std::string_view kOps[] = {"absolute", "add",      "divide", "erf",      "exp",
+                                       "expm1",    "log",      "log1p",  "logistic", "maximum",
+                                       "minimum",  "multiply", "negate", "rsqrt",    "sqrt",
+                                       "subtract", "tanh"};
+  return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
+}
+
+// Where an operand of a member is.
+struct TileOperand {
+  enum Kind : uint8_t { kInput, kScalar, kSlot } kind;
+  size_t index; // of the group's inputs, or the slot of a member's result
+};
+
+struct Member {
+  std::function<void(const KernelCall&)> whole, rest; // of a tile, of the last tile
+  std::vector<TileOperand> operands;
+  size_t slot = 0;
+};
+
+struct Fused {
+  std::vector<Member> members;
+  std::vector<size_t> outputs; // slot of each output of the group
+  size_t inputs = 0, slots = 0;
+  int64_t count = 0, tiles = 0, chunks = 0;
+
+  void run_tile(const KernelCall& call, int64_t tile, std::byte* space) const {
+    const int64_t at = tile * kTileBytes;
+    const int64_t numbers = std::min(kTileNumbers, count - tile * kTileNumbers);
+    for (const Member& member : members) {
+      Operand operands[3], result;
+      for (size_t i = 0; i < member.operands.size(); ++i) {
+        const TileOperand& from = member.operands[i];
+        if (from.kind == TileOperand::kSlot)
+          operands[i].data = space + static_cast<int64_t>(from.index) * kTileBytes;
+        else
+          operands[i].data =
+              call.inputs[from.index].data + (from.kind == TileOperand::kInput ? at : 0);
+      }
+      result.data = space + static_cast<int64_t>(member.slot) * kTileBytes;
+      const KernelCall part{operands, &result, nullptr, call.pool.serial(), nullptr};
+      (numbers == kTileNumbers ? member.whole : member.rest)(part);
+    }
+    // Results come last: an output may lie where an operand was.
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      std::memcpy(call.outputs[o].data + at, space + static_cast<int64_t>(outputs[o]) * kTileBytes,
+                  static_cast<size_t>(numbers) * sizeof(float));
+    }
+  }
+
+  void run(const KernelCall& call) const {
+    parallel(call.pool, chunks, [&](int64_t chunk) {
+      std::byte* space = call.scratch + chunk * static_cast<int64_t>(slots) * kTileBytes;
+      for (int64_t tile = tiles * chunk / chunks; tile < tiles * (chunk + 1) / chunks; ++tile) {
+        if (tile % 16 == 0) call.pool.check();
+        run_tile(call, tile, space);
+      }
+    });
+  }
+};
+
+// The kernel of one operation over `numbers` numbers, some operands scalars.
+std::function<void(const KernelCall&)>
+tile_kernel(const graph::Node& node, const std::vector<bool>& scalars, int64_t numbers) {
+  if (numbers == 0) return {};
+  graph::Graph tile("tile");
+  std::vector<graph::Value> inputs;
+  for (size_t i = 0; i < scalars.size(); ++i) {
+    const graph::Value x =
+        tile.input("x" + std::to_string(i), DType::f32, scalars[i] ? Shape{} : Shape{numbers});
+    inputs.push_back(scalars[i] ? graph::broadcast(x, Shape{numbers}) : x);
+  }
+  tile.add(*node.op, inputs, node.attributes);
+  return find_kernel(node.op->name)({tile, tile.nodes().back(), 1, {}, {}}).run;
+}
+
+class Fuser {
+public:
+  explicit Fuser(Frame& frame)
+      : frame_(frame), graph_(*frame.graph), made_at_(frame.places.size(), -1) {}
+
+  void run() {
+    std::vector<std::vector<size_t>> groups; // steps, of which the first says where it runs
+    std::vector<int32_t> group_of(frame_.steps.size(), -1);
+    for (size_t s = 0; s < frame_.steps.size(); ++s) {
+      const int32_t found = is_member(frame_.steps[s]) ? group_for(s, groups) : -1;
+      if (found >= 0) groups[static_cast<size_t>(found)].push_back(s);
+      if (found < 0 && is_member(frame_.steps[s])) {
+        group_of[s] = static_cast<int32_t>(groups.size());
+        groups.push_back({s});
+      } else {
+        group_of[s] = found;
+      }
+      // Results of a member are there where its group runs.
+      const size_t at = group_of[s] < 0 ? s : groups[static_cast<size_t>(group_of[s])].front();
+      for (int32_t value : frame_.steps[s].outputs)
+        made_at_[index(value)] = static_cast<int32_t>(at);
+    }
+    join(groups, group_of);
+  }
+
+private:
+  static size_t index(int32_t value) { return static_cast<size_t>(value); }
+  int32_t root(int32_t value) const { return frame_.source[index(value)]; }
+  int64_t count_of(int32_t value) const { return graph_.type(value).shape.count(); }
+  const graph::Node& node_of(const Step& step) const {
+    return graph_.nodes()[static_cast<size_t>(step.node)];
+  }
+
+  bool is_member(const Step& step) const {
+    if (step.loop != nullptr || !step.kernel.elementwise || step.outputs.size() != 1) return false;
+    const int64_t count = count_of(step.outputs[0]);
+    if (count < kFewest || !is_joined(node_of(step).op->name)) return false;
+    if (graph_.type(step.outputs[0]).dtype != DType::f32) return false;
+    return std::all_of(step.inputs.begin(), step.inputs.end(), [&](int32_t v) {
+      return graph_.type(v).dtype == DType::f32 && (count_of(v) == count || count_of(v) == 1);
+    });
+  }
+
+  // The newest group of the same size that may take the step: its operands are made before the group, or by it.
+  int32_t group_for(size_t s, const std::vector<std::vector<size_t>>& groups) const {
+    const Step& step = frame_.steps[s];
+    for (size_t g = groups.size(); g-- > 0;) {
+      const auto first = static_cast<int32_t>(groups[g].front());
+      if (groups[g].size() >= kMostMembers ||
+          count_of(frame_.steps[groups[g].front()].outputs[0]) != count_of(step.outputs[0]))
+        continue;
+      const bool there = std::all_of(step.inputs.begin(), step.inputs.end(), [&](int32_t v) {
+        return made_at_[index(root(v))] < first || is_made_by(groups[g], root(v));
+      });
+      if (there && shares(groups[g], step)) return static_cast<int32_t>(g);
+    }
+    return -1;
+  }
+
+  bool is_made_by(const std::vector<size_t>& group, int32_t value) const {
+    return std::any_of(group.begin(), group.end(),
+                       [&](size_t s) { return frame_.steps[s].outputs[0] == value; });
+  }
+
+  // Something is gained: the step reads what the group makes or reads.
+  bool shares(const std::vector<size_t>& group, const Step& step) const {
+    return std::any_of(step.inputs.begin(), step.inputs.end(), [&](int32_t v) {
+      if (count_of(v) == 1) return false;
+      return is_made_by(group, root(v)) || std::any_of(group.begin(), group.end(), [&](size_t s) {
+               const auto& inputs = frame_.steps[s].inputs;
+               return std::any_of(inputs.begin(), inputs.end(),
+                                  [&](int32_t w) { return root(w) == root(v); });
+             });
+    });
+  }
+
+  void join(const std::vector<std::vector<size_t>>& groups, const std::vector<int32_t>& group_of) {
+    std::vector<Step> joined(groups.size());
+    for (size_t g = 0; g < groups.size(); ++g) {
+      if (groups[g].size() > 1) joined[g] = fused(groups[g]);
+    }
+    std::vector<Step> kept;
+    for (size_t s = 0; s < frame_.steps.size(); ++s) {
+      const auto g = static_cast<size_t>(group_of[s]);
+      if (group_of[s] < 0 || groups[g].size() == 1)
+        kept.push_back(std::move(frame_.steps[s]));
+      else if (groups[g].front() == s)
+        kept.push_back(std::move(joined[g]));
+    }
+    frame_.steps = std::move(kept);
+    for (const Step& step : frame_.steps)
+      frame_.most_operands =
+          std::max(frame_.most_operands, step.inputs.size() + step.outputs.size());
+  }
+
+  bool is_read_outside(int32_t value, const std::vector<size_t>& group) const {
+    for (const graph::GraphOutput& output : graph_.outputs()) {
+      if (root(output.value) == value) return true;
+    }
+    for (size_t s = 0; s < frame_.steps.size(); ++s) {
+      if (std::find(group.begin(), group.end(), s) != group.end()) continue;
+      for (int32_t v : frame_.steps[s].inputs) {
+        if (root(v) == value) return true;
+      }
+    }
+    return false;
+  }
+
+  // The last member of the group that reads the value, or the end where it leaves the group.
+  size_t last_use(int32_t value, const std::vector<size_t>& group) const {
+    if (is_read_outside(value, group)) return group.size();
+    size_t last = 0;
+    for (size_t m = 0; m < group.size(); ++m) {
+      for (int32_t v : frame_.steps[group[m]].inputs) {
+        if (root(v) == value) last = m;
+      }
+    }
+    return last;
+  }
+
+  Step fused(const std::vector<size_t>& group) const {
+    auto made = std::make_shared<Fused>();
+    Step step;
+    step.node = frame_.steps[group.back()].node;
+    made->count = count_of(frame_.steps[group.front()].outputs[0]);
+    made->tiles = (made->count + kTileNumbers - 1) / kTileNumbers;
+    made->chunks = std::min<int64_t>(made->tiles, kChunks);
+    std::map<int32_t, size_t> slot_of;
+    std::vector<size_t> busy_until; // by slot
+    for (size_t m = 0; m < group.size(); ++m) {
+      const Step& member = frame_.steps[group[m]];
+      Member part;
+      std::vector<bool> scalars;
+      for (int32_t v : member.inputs) {
+        scalars.push_back(count_of(v) == 1 && made->count != 1);
+        part.operands.push_back(operand(root(v), scalars.back(), slot_of, step));
+      }
+      const graph::Node& node = node_of(member);
+      part.whole = tile_kernel(node, scalars, kTileNumbers);
+      part.rest = tile_kernel(node, scalars, made->count % kTileNumbers);
+      const int32_t value = member.outputs[0];
+      part.slot = free_slot(busy_until, m);
+      busy_until[part.slot] = last_use(value, group);
+      slot_of[value] = part.slot;
+      if (busy_until[part.slot] == group.size()) {
+        step.outputs.push_back(value);
+        made->outputs.push_back(part.slot);
+      }
+      made->members.push_back(std::move(part));
+    }
+    made->slots = busy_until.size();
+    step.kernel.elementwise = true;
+    step.kernel.scratch_bytes = made->chunks * static_cast<int64_t>(made->slots) * kTileBytes;
+    step.kernel.run = [made](const KernelCall& call) { made->run(call); };
+    return step;
+  }
+
+  // A slot whose value was read for the last time before member m: its result may lie there.
+  static size_t free_slot(std::vector<size_t>& busy_until, size_t m) {
+    for (size_t i = 0; i < busy_until.size(); ++i) {
+      if (busy_until[i] < m) return i;
+    }
+    busy_until.push_back(m);
+    return busy_until.size() - 1;
+  }
+
+  static TileOperand operand(int32_t value, bool scalar, const std::map<int32_t, size_t>& slot_of,
+                             Step& step) {
+    const auto slot = slot_of.find(value);
+    if (slot != slot_of.end()) return {TileOperand::kSlot, slot->second};
+    auto at = std::find(step.inputs.begin(), step.inputs.end(), value);
+    if (at == step.inputs.end()) at = step.inputs.insert(step.inputs.end(), value);
+    const auto input = static_cast<size_t>(at - step.inputs.begin());
+    return {scalar ? TileOperand::kScalar : TileOperand::kInput, input};
+  }
+
+  static constexpr int64_t kChunks = 16; // does not depend on the threads: nor does the scratch
+
+  Frame& frame_;
+  const graph::Graph& graph_;
+  std::vector<int32_t> made_at_; // by value: the step where it is made, -1: before all
+};
+
+} // namespace
+
+void fuse_elementwise_steps(Frame& frame) {
+  Fuser(frame).run();
+}
+
+} // namespace dllm::cpu
