@@ -44,6 +44,8 @@ Json family_config(const std::string& type) {
     config.erase("shared_expert_intermediate_size");
     config["moe_layer_freq"] = {1, 1, 1};
   }
+  if (type == "qwen2_moe")
+    config.update({{"moe_intermediate_size", 32}, {"shared_expert_intermediate_size", 256}});
   if (type == "qwen3_moe")
     config.update({{"moe_intermediate_size", 32},
                    {"mlp_only_layers", Json::array()},
@@ -61,8 +63,8 @@ Json family_config(const std::string& type) {
   return config;
 }
 
-constexpr const char* kFamilyTypes[] = {"llama",  "qwen2",       "qwen3", "qwen3_moe", "Dream",
-                                        "gemma2", "gemma3_text", "llada", "lladamoe"};
+constexpr const char* kFamilyTypes[] = {"llama", "qwen2",  "qwen3",       "qwen2_moe", "qwen3_moe",
+                                        "Dream", "gemma2", "gemma3_text", "llada",     "lladamoe"};
 
 std::string family_folder(const test::TempFolder& folder, const char* type) {
   const auto model = new_model(small_engine(), family_config(type), model_options({{"seed", "3"}}));
