@@ -88,7 +88,10 @@ void CpuProgram::fill_report() {
       if ((frame_.input_forms[i] & form) != 0)
         report_.input_bytes += form_bytes(type, frame_.arithmetic, form);
     }
-    if (frame_.input_forms[i] == 0) report_.input_bytes += type_bytes(type);
+    const bool rounded = planned.inputs()[i].is_parameter &&
+                         (frame_.input_forms[i] & kPlain) == 0 &&
+                         keeps_plain(type, frame_.arithmetic);
+    if (frame_.input_forms[i] == 0 || rounded) report_.input_bytes += type_bytes(type);
   }
   for (size_t o = 0; o < planned.outputs().size(); ++o) {
     if (frame_.takes_over[o] < 0)

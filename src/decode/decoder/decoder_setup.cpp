@@ -178,6 +178,7 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
   PassShape shape = pass_shape(config, planned.rows, kept);
   model::Job job;
   job.weights = model::parameter_bytes(*model);
+  job.loading = model::loading_bytes(*model);
   if (planned.pass.cached) {
     for (const model::StateStack& stack : stacks)
       job.cache += stack.bytes({kept.rows, kept.capacity});
