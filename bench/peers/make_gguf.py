@@ -1,14 +1,36 @@
-"""Writes a GGUF file of the shape of Qwen2.5-0.5B for llama.cpp: architecture dream, random weights, a vocabulary of bytes
-and made-up tokens. Speed does not depend on what weights say.   make_gguf.py FILE f32|bf16|q8_0"""
+"""Writes a GGUF file of a known shape with random weights and a vocabulary of bytes and made-up tokens. Speed does not
+depend on what weights say.   make_gguf.py FILE f32|bf16|q8_0|q4_k [0.5b|dream-7b|llada-moe-7b]
+
+0.5b: Qwen2.5-0.5B, dream-7b: Dream 7B (both of architecture dream), llada-moe-7b: LLaDA-MoE 7B-A1B.
+"""
 import array
+import dataclasses
 import os
 import random
 import struct
 import sys
 
-LAYERS, HIDDEN, INNER, HEADS, KV_HEADS, VOCAB = 24, 896, 4864, 14, 2, 151936
-HEAD = HIDDEN // HEADS
-TYPES = {"f32": (0, 1, 4), "q8_0": (8, 32, 34), "bf16": (30, 1, 2)}  # ggml's number, weights and bytes of a block
+
+@dataclasses.dataclass
+class Shape:
+    layers: int
+    hidden: int
+    inner: int  # of an expert where there are experts
+    heads: int
+    kv_heads: int
+    vocab: int
+    arch: str = "dream"
+    tied: bool = False
+    theta: float = 1e6
+    experts: int = 0
+    used: int = 0
+
+
+SHAPES = {"0.5b": Shape(24, 896, 4864, 14, 2, 151936, tied=True),
+          "dream-7b": Shape(28, 3584, 18944, 28, 4, 152064),
+          "llada-moe-7b": Shape(16, 2048, 1024, 16, 16, 157184, "llada-moe", theta=5e4, experts=64, used=8)}
+# ggml's number, weights and bytes of a block
+TYPES = {"f32": (0, 1, 4), "q8_0": (8, 32, 34), "q4_k": (12, 256, 144), "bf16": (30, 1, 2)}
 U32, F32, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
 
 
@@ -28,44 +50,70 @@ def entries(key, kind, values):
     return text(key) + struct.pack("<IIQ", ARRAY, kind, len(values)) + data
 
 
-def vocabulary():
+def vocabulary(shape):
     """The 256 bytes as GPT-2 spells them, one merged pair, then names that no text contains."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     spelled = {byte: chr(byte) for byte in plain}
     spelled.update({byte: chr(256 + i) for i, byte in enumerate(b for b in range(256) if b not in spelled)})
     names = [spelled[byte] for byte in range(256)] + ["ab"]
-    return names + [f"<made_up_{i}>" for i in range(len(names), VOCAB)]
+    return names + [f"<made_up_{i}>" for i in range(len(names), shape.vocab)]
 
 
-def header(name):
-    tokens = vocabulary()
-    keys = [entry("general.architecture", STRING, "dream"), entry("general.name", STRING, f"random {name}"),
-            entry("dream.context_length", U32, 4096), entry("dream.embedding_length", U32, HIDDEN),
-            entry("dream.block_count", U32, LAYERS), entry("dream.feed_forward_length", U32, INNER),
-            entry("dream.attention.head_count", U32, HEADS), entry("dream.attention.head_count_kv", U32, KV_HEADS),
-            entry("dream.attention.layer_norm_rms_epsilon", F32, 1e-6), entry("dream.rope.freq_base", F32, 1e6),
-            entry("dream.attention.causal", BOOL, False), entry("diffusion.shift_logits", BOOL, False),
+def header(name, shape):
+    tokens = vocabulary(shape)
+
+    def own(key, kind, value):
+        return entry(f"{shape.arch}.{key}", kind, value)
+
+    keys = [entry("general.architecture", STRING, shape.arch), entry("general.name", STRING, f"random {name}"),
+            own("context_length", U32, 4096), own("embedding_length", U32, shape.hidden),
+            own("block_count", U32, shape.layers), own("feed_forward_length", U32, shape.inner),
+            own("attention.head_count", U32, shape.heads), own("attention.head_count_kv", U32, shape.kv_heads),
+            own("attention.layer_norm_rms_epsilon", F32, 1e-6), own("rope.freq_base", F32, shape.theta),
+            own("attention.causal", BOOL, False), entry("diffusion.shift_logits", BOOL, False),
             entry("tokenizer.ggml.model", STRING, "gpt2"), entry("tokenizer.ggml.pre", STRING, "qwen2"),
             entries("tokenizer.ggml.tokens", STRING, tokens),
-            entries("tokenizer.ggml.token_type", I32, [1] * 257 + [4] * (VOCAB - 257)),
+            entries("tokenizer.ggml.token_type", I32, [1] * 257 + [4] * (shape.vocab - 257)),
             entries("tokenizer.ggml.merges", STRING, ["a b"]),
-            entry("tokenizer.ggml.bos_token_id", U32, VOCAB - 3), entry("tokenizer.ggml.eos_token_id", U32, VOCAB - 2),
-            entry("tokenizer.ggml.mask_token_id", U32, VOCAB - 1)]
+            entry("tokenizer.ggml.bos_token_id", U32, shape.vocab - 3), entry("tokenizer.ggml.eos_token_id", U32, shape.vocab - 2),
+            entry("tokenizer.ggml.mask_token_id", U32, shape.vocab - 1)]
+    if shape.experts:
+        keys += [own("expert_count", U32, shape.experts), own("expert_used_count", U32, shape.used),
+                 own("expert_feed_forward_length", U32, shape.inner)]
     return keys
 
 
-def tensors():
-    """(name, shape with the row length first); vectors stay f32."""
-    yield "token_embd.weight", (HIDDEN, VOCAB)
-    yield "output_norm.weight", (HIDDEN,)
-    kv = KV_HEADS * HEAD
-    for i in range(LAYERS):
-        for name, shape in (("attn_norm.weight", (HIDDEN,)), ("attn_q.weight", (HIDDEN, HIDDEN)), ("attn_q.bias", (HIDDEN,)),
-                            ("attn_k.weight", (HIDDEN, kv)), ("attn_k.bias", (kv,)), ("attn_v.weight", (HIDDEN, kv)),
-                            ("attn_v.bias", (kv,)), ("attn_output.weight", (HIDDEN, HIDDEN)), ("ffn_norm.weight", (HIDDEN,)),
-                            ("ffn_gate.weight", (HIDDEN, INNER)), ("ffn_up.weight", (HIDDEN, INNER)),
-                            ("ffn_down.weight", (INNER, HIDDEN))):
-            yield f"blk.{i}.{name}", shape
+def layer(shape):
+    """(name, dimensions with the row length first)."""
+    hidden, head = shape.hidden, shape.hidden // shape.heads
+    kv = shape.kv_heads * head
+    yield "attn_norm.weight", (hidden,)
+    for name, rows in (("attn_q", hidden), ("attn_k", kv), ("attn_v", kv)):
+        yield name + ".weight", (hidden, rows)
+        if not shape.experts:
+            yield name + ".bias", (rows,)
+    if shape.experts:
+        yield "attn_q_norm.weight", (head,)
+        yield "attn_k_norm.weight", (head,)
+    yield "attn_output.weight", (hidden, hidden)
+    yield "ffn_norm.weight", (hidden,)
+    if shape.experts:
+        yield "ffn_gate_inp.weight", (hidden, shape.experts)
+    suffix, experts = ("_exps", (shape.experts,)) if shape.experts else ("", ())
+    yield f"ffn_gate{suffix}.weight", (hidden, shape.inner, *experts)
+    yield f"ffn_up{suffix}.weight", (hidden, shape.inner, *experts)
+    yield f"ffn_down{suffix}.weight", (shape.inner, hidden, *experts)
+
+
+def tensors(shape):
+    """Vectors and routers stay f32."""
+    yield "token_embd.weight", (shape.hidden, shape.vocab)
+    yield "output_norm.weight", (shape.hidden,)
+    if not shape.tied:
+        yield "output.weight", (shape.hidden, shape.vocab)
+    for i in range(shape.layers):
+        for name, dimensions in layer(shape):
+            yield f"blk.{i}.{name}", dimensions
 
 
 def noise(kind):
@@ -73,19 +121,21 @@ def noise(kind):
     source = random.Random(1)
     if kind == "q8_0":
         return b"".join(struct.pack("<e", 0.0003) + source.randbytes(32) for _ in range(1 << 17))
+    if kind == "q4_k":  # d, dmin: weights about as wide as those of other types
+        return b"".join(struct.pack("<ee", 0.00013, 0.001) + source.randbytes(140) for _ in range(1 << 15))
     numbers = array.array("f", (source.gauss(0, 0.02) for _ in range(1 << 20)))
     return numbers.tobytes() if kind == "f32" else b"".join(numbers.tobytes()[i + 2:i + 4] for i in range(0, 4 << 20, 4))
 
 
-def write(path, kind):
-    keys, infos, plan, offset = header(kind), [], [], 0
-    for name, shape in tensors():
-        own = kind if len(shape) == 2 else "f32"
+def write(path, kind, shape):
+    keys, infos, plan, offset = header(kind, shape), [], [], 0
+    for name, dimensions in tensors(shape):
+        own = kind if len(dimensions) >= 2 and "ffn_gate_inp" not in name else "f32"
         number, block, size = TYPES[own]
         count = 1
-        for length in shape:
+        for length in dimensions:
             count *= length
-        infos.append(text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, number, offset))
+        infos.append(text(name) + struct.pack(f"<I{len(dimensions)}QIQ", len(dimensions), *dimensions, number, offset))
         plan.append((own, count // block * size))
         offset += -(-plan[-1][1] // 32) * 32
     made = {own: noise(own) for own in {"f32", kind}}
@@ -101,6 +151,7 @@ def write(path, kind):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[2] not in TYPES:
+    name = sys.argv[3] if len(sys.argv) == 4 else "0.5b"
+    if len(sys.argv) not in (3, 4) or sys.argv[2] not in TYPES or name not in SHAPES:
         raise SystemExit(__doc__)
-    write(sys.argv[1], sys.argv[2])
+    write(sys.argv[1], sys.argv[2], SHAPES[name])

@@ -139,7 +139,8 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
  *   engine   not NULL
  *   path     not NULL, a model folder or file, as dllm_model_load
  *   opts     NULL: defaults; kind "plan": what (train decode prefill forward), format (json: bytes
- *            per rank, with the cache of a decode with a window; graph: text; stablehlo, optimized:
+ *            per rank, with the cache of a decode with a window; "peak" of a step, "loading" while
+ *            the weights are packed; graph: text; stablehlo, optimized:
  *            the compiler's input and output), texts (both of them in the json), batch, length,
  *            window, dtype, remat, memory, ema, objective, optimizer, policy, loop
  *   task     NULL, or checked before every program

@@ -20,7 +20,9 @@ extern "C" {
  *
  *   path   not NULL, a tokenizer.json, a folder that holds one, a .gguf file, a checkpoint folder,
  *          or a run folder, which means its latest complete checkpoint
- *   opts   NULL: defaults; kind "tokenizer"
+ *   opts   NULL: defaults; kind "tokenizer": bos, eos, pad, mask (texts of tokens), add_tokens (list),
+ *          add_special, add_start (for prompts: encode begins a text as the post-processor or the
+ *          add_bos_token of the file says), parse_special, skip_special, chat_template
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a damaged file; DLLM_UNIMPLEMENTED for a

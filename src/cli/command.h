@@ -144,11 +144,17 @@ void refuse_typed(const Context& context, const std::string& kind, const std::st
 void note_typed(const Context& context, const std::string& kind, const std::string& key,
                 const std::string& reason);
 
+// An argument of this command that is a key of a kind under another name: errors name the argument.
+void set_from_argument(Context& context, const std::string& kind, const char* key,
+                       const std::string& argument);
+
 // Refuses options of one kind of engine that the chosen kind ignores.
 void check_engine(const Context& context);
 Owned<dllm_engine> open_engine(const Context& context);
 Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path);
 Owned<dllm_tokenizer> open_tokenizer(const std::string& path);
+// The same for prompts: encode begins a text as the model's files say, with bos or with nothing.
+Owned<dllm_tokenizer> open_prompt_tokenizer(const std::string& path);
 
 std::vector<int32_t> encode(const dllm_tokenizer* tokenizer, const std::string& text);
 // Ids that the model has and the tokenizer has not (rows that fill up a vocabulary, an added mask token) have no text.

@@ -1,11 +1,15 @@
 #pragma once
-// Processes: a child for what may crash, signals, standard output, and the lock of a run folder.
+// Processes: a child for what may crash, signals, standard output, a line that shows progress, and the lock of a run
+// folder.
 
 #include "dllm/task.h"
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace dllm::cli {
@@ -67,6 +71,27 @@ private:
 
 // Exit code of a program that a signal ended: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 int interrupted_code();
+
+// A line on standard error that shows how far a command is: on a terminal only, gone when it is destroyed.
+class StatusLine {
+public:
+  explicit StatusLine(bool quiet = false); // quiet: shows nothing
+  ~StatusLine();
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+
+  void show(const std::string& text); // replaces what stands there
+  void clear();
+  // While a call works on `task`: ten times a second what `text` makes of its progress (done, of how much; 0: unknown),
+  // by a thread, until stop() or the next show. The task outlives this object.
+  void follow(dllm_task* task, std::function<std::string(int64_t, int64_t)> text);
+  void stop();
+
+private:
+  const bool shown_;
+  std::atomic<bool> following_ = false;
+  std::thread thread_;
+};
 
 // Standard output is a result: when it cannot be written, the command fails.
 

@@ -76,6 +76,17 @@ void note_typed(const Context& context, const std::string& kind, const std::stri
     std::fprintf(stderr, "--%s.%s has no effect: %s\n", kind.c_str(), key.c_str(), reason.c_str());
 }
 
+void set_from_argument(Context& context, const std::string& kind, const char* key,
+                       const std::string& argument) {
+  try {
+    call([&](dllm_error* err) {
+      return dllm_options_set_str(context.options(kind), key, context.text(argument).c_str(), err);
+    });
+  } catch (const Failure& failure) {
+    throw UsageFailure("--" + argument + ": " + failure.what(), failure.hint());
+  }
+}
+
 void check_engine(const Context& context) {
   if (context.option("engine", "kind") != "\"cpu\"") return;
   const auto options = nlohmann::json::parse(text([&](dllm_buffer* out, dllm_error* err) {
@@ -105,6 +116,15 @@ Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const 
 Owned<dllm_tokenizer> open_tokenizer(const std::string& path) {
   return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
     return dllm_tokenizer_load(path.c_str(), nullptr, out, err);
+  });
+}
+
+Owned<dllm_tokenizer> open_prompt_tokenizer(const std::string& path) {
+  const auto options = make<dllm_options>(
+      [&](dllm_options** out, dllm_error* err) { return dllm_options_new("tokenizer", out, err); });
+  call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), "add_start", 1, err); });
+  return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
+    return dllm_tokenizer_load(path.c_str(), options.get(), out, err);
   });
 }
 

@@ -34,6 +34,12 @@ int64_t form_bytes(const graph::ValueType& type, Arithmetic arithmetic, Form for
              .bytes(stack.out, stack.in);
 }
 
+bool keeps_plain(const graph::ValueType& type, Arithmetic arithmetic) {
+  if (!has_forms(type.shape, type.dtype)) return true;
+  const Stack stack = stack_of(type.shape, type.format);
+  return !panel_form(arithmetic, type.dtype, type.format, stack.in, false).is_exact();
+}
+
 CpuBuffer::CpuBuffer(std::shared_ptr<MemoryLedger> ledger, const Tensor& shared,
                      Arithmetic arithmetic)
     : ledger_(std::move(ledger)), dtype_(shared.dtype()), shape_(shared.shape()),

@@ -16,6 +16,8 @@ int64_t form_bytes(const graph::ValueType& type, Arithmetic arithmetic, Form for
 // True for arrays that have packed forms at all: two axes or more, of f32, bf16 or i8, or weights in
 // blocks (u8), which have kPacked alone.
 bool has_forms(const Shape& shape, DType dtype);
+// Whether a weight keeps its plain numbers next to the packed ones, which are rounded for the arithmetic.
+bool keeps_plain(const graph::ValueType& type, Arithmetic arithmetic);
 
 // Any number of threads may read and request forms; the one that donates it must be its only holder.
 class CpuBuffer final : public graph::Buffer {

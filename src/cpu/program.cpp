@@ -90,13 +90,10 @@ void CpuProgram::fill_report() {
       if ((frame_.input_forms[i] & form) != 0)
         report_.input_bytes += form_bytes(type, frame_.arithmetic, form);
     }
-    const bool packed = (frame_.input_forms[i] & (kPacked | kPackedTransposed)) != 0;
-    const bool plain = (frame_.input_forms[i] & kPlain) != 0;
-    // Panels that are rounded do not give the weight back: it is kept as well.
-    const bool rounded = packed && !panel_form(frame_.arithmetic, type.dtype, type.format,
-                                               type.numbers().dim(-1), false)
-                                        .is_exact();
-    if (!plain && (!packed || rounded)) report_.input_bytes += type_bytes(type);
+    const bool rounded = planned.inputs()[i].is_parameter &&
+                         (frame_.input_forms[i] & kPlain) == 0 &&
+                         keeps_plain(type, frame_.arithmetic);
+    if (frame_.input_forms[i] == 0 || rounded) report_.input_bytes += type_bytes(type);
   }
   for (size_t o = 0; o < planned.outputs().size(); ++o) {
     if (frame_.takes_over[o] < 0)

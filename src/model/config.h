@@ -88,6 +88,7 @@ struct ExpertConfig {
   int64_t per_token = 0;
   int64_t intermediate = 0; // width of one expert
   int64_t shared = 0;       // width of the network that every token passes as well; 0: none
+  bool shared_gate = false; // ... times the sigmoid of a number that each token has of it
   bool sigmoid = false;     // scores are sigmoids of the router's logits, else their softmax
   bool normalize = false;   // the scores of the chosen are divided by their sum
   double scale = 1;         // and multiplied by this

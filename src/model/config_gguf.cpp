@@ -140,7 +140,8 @@ void translate_gemma(Translation& from, bool is_gemma3) {
   from.copy_number("rope.freq_base_swa", "rope_local_base_freq");
 }
 
-void translate_experts(const ckpt::GgufFile& file, Translation& from, bool is_llada) {
+void translate_experts(const ckpt::GgufFile& file, Translation& from, const std::string& family) {
+  const bool is_llada = family == "llada-moe";
   from.copy_integer("expert_count", "num_experts");
   from.copy_integer("expert_used_count", "num_experts_per_tok");
   const int64_t dense = from.has("feed_forward_length") ? from.integer("feed_forward_length") : 0;
@@ -161,8 +162,13 @@ void translate_experts(const ckpt::GgufFile& file, Translation& from, bool is_ll
     from.object["qk_layernorm"] = file.has_tensor("blk.0.attn_q_norm.weight");
   } else {
     from.object["mlp_only_layers"] = dense_layers;
-    from.object["norm_topk_prob"] = true;
+    from.object["norm_topk_prob"] = family == "qwen3-moe"; // llama.cpp follows the architecture
   }
+  if (family == "qwen2-moe")
+    from.object["shared_expert_intermediate_size"] =
+        from.has("expert_shared_feed_forward_length")
+            ? from.integer("expert_shared_feed_forward_length")
+            : dense;
 }
 
 // LLaDA's config has words of its own.
@@ -237,11 +243,14 @@ ModelConfig config_from_gguf(const ckpt::GgufFile& file) {
   const bool has_bias =
       file.has_tensor("blk.0.attn_q.bias") || file.has_tensor("blk.0.attn_qkv.bias");
   const bool has_out_bias = file.has_tensor("blk.0.attn_output.bias");
-  if (has_bias && name != "qwen2" && name != "dream") object["attention_bias"] = true;
+  if (name == "qwen2-moe")
+    object["qkv_bias"] = has_bias;
+  else if (has_bias && name != "qwen2" && name != "dream")
+    object["attention_bias"] = true;
   translate_rope(file, from, std::max<int64_t>(1, object["head_dim"].get<int64_t>()));
   if (name == "gemma2" || name == "gemma3") translate_gemma(from, name == "gemma3");
-  if (name == "llada-moe" || name == "qwen3-moe")
-    translate_experts(file, from, name == "llada-moe");
+  if (name == "llada-moe" || name == "qwen2-moe" || name == "qwen3-moe")
+    translate_experts(file, from, name);
   if (name == "llada") {
     rename_for_llada(object);
     object["include_bias"] = has_out_bias;

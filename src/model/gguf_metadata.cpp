@@ -33,7 +33,7 @@ std::string architecture_of(const ModelConfig& config) {
 void check_writable(const ModelConfig& config) {
   if (!config.other_heads.empty()) refuse(config, "the head " + config.other_heads[0].name);
   if (!config.mixers.empty()) refuse(config, "layers of other kinds");
-  if (config.experts.shared > 0) refuse(config, "a shared expert");
+  if (config.experts.shared > 0 && config.family != "qwen2-moe") refuse(config, "a shared expert");
   if (config.rope.type == "dynamic") refuse(config, "rope of type dynamic");
 }
 
@@ -62,6 +62,7 @@ void put_experts(const ModelConfig& config, const std::string& prefix, ckpt::Ggu
   to.u32(prefix + "expert_count", experts.count);
   to.u32(prefix + "expert_used_count", experts.per_token);
   to.u32(prefix + "expert_feed_forward_length", experts.intermediate);
+  if (experts.shared > 0) to.u32(prefix + "expert_shared_feed_forward_length", experts.shared);
   const bool divides = config.family == "qwen3-moe"; // llama.cpp follows the architecture
   if (experts.normalize != divides) refuse(config, "this rule of the experts' shares");
 }
@@ -180,6 +181,19 @@ TokenLists token_lists(const Json& tokenizer, const ModelConfig& config) {
   return lists;
 }
 
+// Whether the template of tokenizer.json puts a token before the text, as gguf-py reads it; -1: there is no template.
+int starts_with_token(const Json& post_processor) {
+  if (!post_processor.is_object()) return -1;
+  if (post_processor.value("type", "") == "Sequence" && post_processor.contains("processors")) {
+    for (const Json& part : post_processor["processors"]) {
+      if (const int found = starts_with_token(part); found >= 0) return found;
+    }
+  }
+  if (post_processor.value("type", "") != "TemplateProcessing") return -1;
+  const Json& single = post_processor.at("single");
+  return !single.empty() && single[0].contains("SpecialToken") ? 1 : 0;
+}
+
 // A token by its text, which may stand alone or under "content".
 int64_t token_of(const Json& settings, const char* key, const TokenLists& lists) {
   if (!settings.contains(key)) return -1;
@@ -224,7 +238,10 @@ bool put_gguf_tokenizer(std::string_view tokenizer_json, std::string_view tokeni
     const int64_t id = token_of(settings, key, lists);
     if (id >= 0) to.u32(std::string("tokenizer.ggml.") + name, id);
   }
-  if (settings.contains("add_bos_token") && settings["add_bos_token"].is_boolean())
+  const int starts = starts_with_token(tokenizer.value("post_processor", Json()));
+  if (starts >= 0)
+    to.boolean("tokenizer.ggml.add_bos_token", starts == 1);
+  else if (settings.contains("add_bos_token") && settings["add_bos_token"].is_boolean())
     to.boolean("tokenizer.ggml.add_bos_token", settings["add_bos_token"].get<bool>());
   if (settings.contains("chat_template") && settings["chat_template"].is_string())
     to.text("tokenizer.chat_template", settings["chat_template"].get<std::string>());

@@ -18,12 +18,22 @@ struct GgufName {
 
 // gguf-py, tensor_mapping.py: names of Llama, Qwen and their relatives.
 constexpr GgufName kLayerNames[] = {
-    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
-    {"attn_output", "self_attn.o_proj"}, {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_k_norm", "self_attn.k_norm"}, {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},       {"ffn_gate_inp", "mlp.gate"},
+    {"attn_norm", "input_layernorm"},
+    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},
+    {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"},
+    {"ffn_norm", "post_attention_layernorm"},
+    {"ffn_gate", "mlp.gate_proj"},
+    {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},
+    {"ffn_gate_inp", "mlp.gate"},
+    {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+    {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+    {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
+    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
 };
 // Of models with norms after a block as well, before the names above.
 constexpr GgufName kPostNormNames[] = {
@@ -154,6 +164,10 @@ Tensor halves_from_pairs(const Tensor& pairs, int64_t head_dim) {
 
 Tensor pairs_from_halves(const Tensor& halves, int64_t head_dim) {
   return move_rows(halves, head_dim, true);
+}
+
+bool is_single_row(const std::string& logical) {
+  return logical.ends_with("mlp.shared_expert_gate.weight");
 }
 
 bool is_centered_norm(const std::string& logical, const ModelConfig& config) {

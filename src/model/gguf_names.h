@@ -30,6 +30,9 @@ bool turns_pairs(const std::string& logical, const ModelConfig& config);
 Tensor halves_from_pairs(const Tensor& pairs, int64_t head_dim);
 Tensor pairs_from_halves(const Tensor& halves, int64_t head_dim);
 
+// A matrix of one row, which files hold as a vector: the gate of a shared expert.
+bool is_single_row(const std::string& logical);
+
 // Files of Gemma hold 1 + weight. Whether a logical tensor is such a norm.
 bool is_centered_norm(const std::string& logical, const ModelConfig& config);
 

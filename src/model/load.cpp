@@ -27,6 +27,19 @@ std::string gguf_of(const Source& source) {
 
 } // namespace
 
+std::vector<std::pair<size_t, const ParamSpec*>>
+reserve_largest_first(Model& model, const std::vector<ParamSpec>& specs,
+                      const std::function<const WeightFormat&(const ParamSpec&)>& form_of) {
+  std::vector<std::pair<size_t, const ParamSpec*>> order;
+  for (const ParamSpec& spec : specs)
+    order.emplace_back(model.params().reserve(spec, form_of(spec)), &spec);
+  std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+    return weight_bytes(form_of(*a.second), a.second->shape()) >
+           weight_bytes(form_of(*b.second), b.second->shape());
+  });
+  return order;
+}
+
 OpenedModel open_model(const Source& source) {
   OpenedModel opened;
   if (source.has(kConfig)) {
@@ -148,15 +161,7 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
     done += weights.file_bytes(name);
     if (task != nullptr) task->set_progress(done, total);
   };
-  // The largest stacks first: next to what is on the engine already there is one stack on the host.
-  std::vector<std::pair<size_t, const ParamSpec*>> order; // place, specification
-  for (const ParamSpec& spec : specs)
-    order.emplace_back(model.params().reserve(spec, form_of(spec)), &spec);
-  std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
-    return weight_bytes(form_of(*a.second), a.second->shape()) >
-           weight_bytes(form_of(*b.second), b.second->shape());
-  });
-  for (const auto& [index, stack] : order) {
+  for (const auto& [index, stack] : reserve_largest_first(model, specs, form_of)) {
     const ParamSpec& spec = *stack;
     ParamForm form(spec, form_of(spec));
     for (int64_t layer = 0; layer < spec.copies(); ++layer) {

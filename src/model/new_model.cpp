@@ -60,7 +60,8 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
   check_memory(model->engine(), specs, form_of);
   int64_t total = 0, done = 0;
   for (const ParamSpec& spec : specs) total += spec.shape().count() * 4;
-  for (const ParamSpec& spec : specs) {
+  for (const auto& [index, stack] : reserve_largest_first(*model, specs, form_of)) {
+    const ParamSpec& spec = *stack;
     ParamForm form(spec, form_of(spec));
     for (int64_t layer = 0; layer < spec.copies(); ++layer) {
       for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
@@ -72,7 +73,7 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
         if (task != nullptr) task->set_progress(done, total);
       }
     }
-    model->params().add(spec, form, task);
+    model->params().fill(index, form, task);
   }
   resolve_mask_token(*model, options.str("mask_token"), nullptr);
   return model;

@@ -62,9 +62,13 @@ void add_texts(const graph::Program& program, Json& made) {
 }
 
 Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
-  Json made = {{"what", options.str("what")},   {"program", job.graph->name()},
-               {"batch", options.i64("batch")}, {"weights", job.weights},
-               {"moments", job.moments},        {"cache", job.cache},
+  Json made = {{"what", options.str("what")},
+               {"program", job.graph->name()},
+               {"batch", options.i64("batch")},
+               {"weights", job.weights},
+               {"loading", job.loading},
+               {"moments", job.moments},
+               {"cache", job.cache},
                {"recomputed", job.recomputed}};
   std::shared_ptr<graph::Program> program;
   try {
@@ -157,12 +161,32 @@ int64_t parameter_bytes(const Model& model) {
   return bytes;
 }
 
+int64_t loading_bytes(const Model& model) {
+  std::vector<std::pair<int64_t, int64_t>> stacks; // what stays, what its panels are made from
+  for (const ParamStore::Physical& entry : model.params().physical()) {
+    const int64_t bytes = entry.shape.count() * dtype_size(entry.dtype);
+    const ParamRole role = entry.spec.role;
+    const bool plain = entry.scale_of >= 0 || is_vector(role) || role == ParamRole::positions ||
+                       (role == ParamRole::embedding && !entry.format->is_blocks());
+    stacks.emplace_back(bytes, plain ? 0 : bytes);
+  }
+  std::stable_sort(stacks.begin(), stacks.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  int64_t there = 0, most = 0;
+  for (const auto& [bytes, twice] : stacks) {
+    there += bytes;
+    most = std::max(most, there + twice);
+  }
+  return most;
+}
+
 Job forward_job(const std::shared_ptr<graph::Engine>& engine, const ModelConfig& config,
                 const Options& options) {
   const std::shared_ptr<Model> model = planned_model(engine, config, options);
   const int64_t batch = options.i64("batch"), length = planned_length(config, options);
   Job job;
   job.weights = parameter_bytes(*model);
+  job.loading = loading_bytes(*model);
   job.graph = std::make_shared<graph::Graph>("forward");
   Builder builder(*job.graph, *model);
   ForwardInputs inputs;

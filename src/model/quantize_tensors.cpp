@@ -198,6 +198,7 @@ std::vector<QuantizeTensor> tensors_of_model(const std::shared_ptr<const WeightS
         if (is_new) {
           Shape shape = spec.logical_shape(piece);
           const WeightFormat& format = work.fitting(place.name, shape, is_matrix);
+          if (to_gguf && is_single_row(logical)) shape = Shape{shape.dim(-1)};
           if (place.expert >= 0) shape = shape.with_front(config.experts.count);
           tensors.push_back({place.name, shape, &format, {}});
         }

@@ -10,8 +10,10 @@
 #include "model/param_map.h"
 #include "tensor/weight_format.h"
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dllm::model {
@@ -49,6 +51,14 @@ struct OpenedModel {
 };
 OpenedModel open_model(const Source& source); // config.json, or a .gguf file
 std::unique_ptr<WeightSource> open_weights(const OpenedModel& opened, const Source& source);
+
+class Model;
+
+// A place in the model for each stack, in the order in which they are filled: the largest first, so that next to what
+// is on the engine there is one stack on the host.
+std::vector<std::pair<size_t, const ParamSpec*>>
+reserve_largest_first(Model& model, const std::vector<ParamSpec>& specs,
+                      const std::function<const WeightFormat&(const ParamSpec&)>& form_of);
 
 std::unique_ptr<WeightSource> open_safetensors(const Source& source, bool tied);
 std::unique_ptr<WeightSource> open_gguf_weights(std::shared_ptr<const ckpt::GgufFile> file,

@@ -104,10 +104,11 @@ private:
     const ckpt::GgufTensor* info;
     int64_t begin, end;
     int64_t part_begin = 0, part_end = 0; // of a vector that is cut; 0, 0: all of it
+    bool single = false;                  // a vector that is the one row of a matrix
 
     int64_t width() const { return info->shape.rank() > 0 ? info->shape.dim(-1) : 1; }
     Shape shape() const {
-      return info->shape.rank() < 2 ? info->shape : Shape{end - begin, width()};
+      return info->shape.rank() < 2 && !single ? info->shape : Shape{end - begin, width()};
     }
   };
 
@@ -135,11 +136,12 @@ private:
     const GgufPlace at = place(logical);
     const ckpt::GgufTensor& found = file_->tensor_info(at.name);
     const Shape& shape = found.shape;
-    Rows rows{at.name, &found, 0, 1, 0, 0};
+    Rows rows{at.name, &found, 0, 1};
     const bool is_fused = at.name.find(".attn_qkv.") != std::string::npos;
     const int64_t fused_end =
         is_fused ? at.row + (at.row == 0 ? config_.query_size() : config_.kv_size()) : 0;
     if (shape.rank() < 2) {
+      rows.single = is_single_row(logical);
       if (is_fused) rows.part_begin = at.row, rows.part_end = fused_end;
       return rows;
     }
@@ -183,7 +185,9 @@ private:
   }
 
   // The shape that the file's tensor must have.
-  Shape file_shape(const GgufPlace& at, const Shape& expected) const {
+  Shape file_shape(const GgufPlace& at, const std::string& logical, const Shape& expected,
+                   const Shape& found) const {
+    if (is_single_row(logical) && found.rank() == 1) return Shape{expected.dim(-1)};
     if (at.expert >= 0) return expected.with_front(config_.experts.count);
     if (at.name.find(".attn_qkv.") == std::string::npos) return expected;
     return expected.with_dim(0, config_.query_size() + 2 * config_.kv_size());
@@ -196,9 +200,10 @@ private:
            at.name.empty() ? logical : at.name, expected.text());
     }
     const ckpt::GgufTensor& found = file_->tensor_info(at.name);
-    if (found.shape != file_shape(at, expected)) {
+    if (const Shape wanted = file_shape(at, logical, expected, found.shape);
+        found.shape != wanted) {
       fail(Code::data_loss, "{}: tensor {} has shape {}, expected {}", file_->name(), at.name,
-           found.shape.text(), file_shape(at, expected).text());
+           found.shape.text(), wanted.text());
     }
     const ckpt::GgmlTypeInfo* type = ckpt::ggml_type_info(found.type);
     if (type == nullptr || !type->readable) {

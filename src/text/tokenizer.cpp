@@ -21,6 +21,9 @@ const Schema& tokenizer_schema() {
        option_str("mask", "", "text of the mask token; empty: the one the file names"),
        option_list("add_tokens", {}, "special tokens to add when they are not there"),
        option_bool("add_special", false, "encode puts the file's special tokens around the text"),
+       option_bool("add_start", false,
+                   "encode puts those before the text that the file puts there (bos), and none "
+                   "behind it: how a prompt begins"),
        option_bool(
            "parse_special", false,
            "special tokens written in the text count as such; leave off for what users type"),
@@ -55,7 +58,8 @@ Tokenizer::Tokenizer(TokenizerParts parts, const Options& options)
   for (int byte = 0; byte < 256 && keeps_bytes_; ++byte) {
     keeps_bytes_ = vocabulary_->find(to_utf8(byte_char(static_cast<unsigned char>(byte)))) >= 0;
   }
-  encode_options_ = {options.boolean("add_special"), options.boolean("parse_special"), nullptr};
+  encode_options_ = {options.boolean("add_special"), options.boolean("parse_special"), nullptr,
+                     options.boolean("add_start")};
   decode_options_ = {options.boolean("skip_special"), false};
   mark_special();
   for (const std::string& token : options.list("add_tokens")) add_special_token(token);
@@ -224,7 +228,8 @@ private:
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   std::vector<int32_t> ids = Encoder(*this, options.parse_special, options.task).run(text);
-  return options.add_special ? post_processor_.single(std::move(ids)).ids : ids;
+  if (options.add_special) return post_processor_.single(std::move(ids)).ids;
+  return options.add_start ? post_processor_.begun(std::move(ids)) : ids;
 }
 
 std::vector<int32_t> Tokenizer::encode_part(std::string_view text, bool at_start,

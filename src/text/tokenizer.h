@@ -22,7 +22,7 @@ namespace dllm::text {
 
 class Dataset;
 
-// bos, eos, pad, mask (names), add_tokens, add_special, parse_special, skip_special, chat_template.
+// bos, eos, pad, mask (names), add_tokens, add_special, add_start, parse_special, skip_special, chat_template.
 const Schema& tokenizer_schema();
 
 // A text of any length may be encoded under a task: it is checked every few milliseconds.
@@ -31,6 +31,7 @@ struct EncodeOptions {
   bool parse_special =
       false; // special tokens written in the text count as such; never for what a user typed
   const Task* task = nullptr;
+  bool add_start = false; // put those before the text that the file puts there, and none behind it
 };
 
 struct DecodeOptions {
@@ -73,7 +74,9 @@ public:
   const DecodeOptions& decode_options() const { return decode_options_; }
 
   std::vector<int32_t> encode(std::string_view text, const Task* task = nullptr) const {
-    return encode(text, {encode_options_.add_special, encode_options_.parse_special, task});
+    EncodeOptions options = encode_options_;
+    options.task = task;
+    return encode(text, options);
   }
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const;
   // For texts of several authors (text/chat.h): cuts out added tokens, special ones only where

@@ -42,6 +42,7 @@ model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
 
   model::Job job;
   job.weights = model::parameter_bytes(*model);
+  job.loading = model::loading_bytes(*model);
   job.moments = state_bytes(spec);
   const Batch feed = planned_feed(*objective, config, options.i64("batch"),
                                   model::planned_length(config, options));

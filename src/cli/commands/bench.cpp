@@ -6,8 +6,6 @@
 #include "bench_peak.h"
 #include "bench_report.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -43,24 +41,18 @@ Budget budget_of(const Context& context) {
   return budget;
 }
 
-void show_progress(const std::string& what, const BenchSeries& series) {
-  if (isatty(STDERR_FILENO) == 0) return;
-  if (series.samples.empty())
-    std::fprintf(stderr, "\r\x1b[K%s: first pass", what.c_str());
-  else
-    std::fprintf(stderr, "\r\x1b[K%s: %zu, last one %.4g s", what.c_str(), series.samples.size(),
-                 series.samples.back().seconds);
-  std::fflush(stderr);
-}
-
-void clear_progress() {
-  if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "\r\x1b[K");
+std::string repetition_text(const std::string& what, const BenchSeries& series) {
+  if (series.samples.empty()) return what + ": first pass";
+  char last[32];
+  std::snprintf(last, sizeof last, "%.4g s", series.samples.back().seconds);
+  return what + ": " + std::to_string(series.samples.size()) + ", last one " + last;
 }
 
 // The first repetition compiles and packs: it is not counted. False when Ctrl-C ended it.
 bool measure(BenchWork& work, const PeakLoop* peak, const Budget& budget, BenchSeries& series) {
+  StatusLine status;
   try {
-    show_progress(work.what, series);
+    status.show(repetition_text(work.what, series));
     work.repeat();
     const auto begin = BenchClock::now();
     for (int64_t turn = 0; turn < budget.repeats; ++turn) {
@@ -69,7 +61,7 @@ bool measure(BenchWork& work, const PeakLoop* peak, const Budget& budget, BenchS
       const double rate = peak == nullptr ? 0 : peak->measure(kPeakSeconds);
       series.samples.push_back(work.repeat());
       if (peak != nullptr) series.peaks.push_back(rate);
-      show_progress(work.what, series);
+      status.show(repetition_text(work.what, series));
     }
   } catch (const Failure& failure) {
     if (failure.status() != DLLM_CANCELLED) throw;
@@ -157,7 +149,6 @@ int bench(Context& context) {
     BenchWork work = make_work(context, subject, what);
     BenchSeries series;
     finished = measure(work, peak.get(), budget, series);
-    clear_progress();
     if (!series.samples.empty()) lines.push_back(line_of(context, subject, work, series, peak_of));
     if (!finished) break;
   }

@@ -22,17 +22,6 @@ const BenchPreset& preset_named(const std::string& name) {
                      "there are " + listed(names) + "; --model takes a folder or a config.json");
 }
 
-// An option of this command that is a key of a kind: its errors name the option.
-void set_key(Context& context, const std::string& kind, const char* key, const std::string& name) {
-  try {
-    call([&](dllm_error* err) {
-      return dllm_options_set_str(context.options(kind), key, context.text(name).c_str(), err);
-    });
-  } catch (const Failure& failure) {
-    throw UsageFailure("--" + name + ": " + failure.what(), failure.hint());
-  }
-}
-
 ModelJson engine_options(const Context& context) {
   return ModelJson::parse(text([&](dllm_buffer* out, dllm_error* err) {
     return dllm_options_to_json(context.options("engine"), out, err);
@@ -44,7 +33,7 @@ void choose_arithmetic(Context& context) {
   if (!context.has("arithmetic")) return;
   if (context.text("arithmetic") == "f32" && !engine_options(context).contains("arithmetic"))
     return;
-  set_key(context, "engine", "arithmetic", "arithmetic");
+  set_from_argument(context, "engine", "arithmetic", "arithmetic");
 }
 
 // A shape without a mask token gets its last one: decoding and training need one.
@@ -136,7 +125,7 @@ BenchSubject open_subject(Context& context) {
   }
   subject.random_weights = !config.empty();
   choose_arithmetic(context);
-  if (context.has("format")) set_key(context, "model", "dtype", "format");
+  if (context.has("format")) set_from_argument(context, "model", "dtype", "format");
   subject.engine = open_engine(context);
   subject.weights = subject.random_weights ? new_weights(context, subject.engine.get(), config)
                                            : load_weights(context, subject.engine.get(), path);

@@ -5,6 +5,7 @@
 #include "../pictures/pictures.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 
 namespace dllm::cli {
@@ -14,6 +15,14 @@ constexpr const char* kBroken = "\xEF\xBF\xBD"; // U+FFFD: bytes that are no who
 
 bool is_whole(const std::string& text) {
   return text.find(kBroken) == std::string::npos;
+}
+
+// Tokens that begin every text (bos) are no part of what is printed: how many of them the ids begin with.
+ptrdiff_t count_start(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& ids) {
+  const std::vector<int32_t> start = encode(tokenizer, "");
+  const bool there =
+      start.size() <= ids.size() && std::equal(start.begin(), start.end(), ids.begin());
+  return there ? static_cast<ptrdiff_t>(start.size()) : 0;
 }
 
 } // namespace
@@ -74,7 +83,8 @@ std::vector<TokenCell> TokenTexts::cells(const Canvas& canvas) {
 std::string text_with_holes(const dllm_tokenizer* tokenizer, const Canvas& canvas) {
   std::string text;
   const auto is_open = [&](size_t i) { return canvas.states[i] == DLLM_MASKED; };
-  for (size_t begin = 0; begin < canvas.ids.size();) {
+  for (auto begin = static_cast<size_t>(count_start(tokenizer, canvas.ids));
+       begin < canvas.ids.size();) {
     size_t end = begin;
     while (end < canvas.ids.size() && is_open(end) == is_open(begin)) ++end;
     const auto at = [&](size_t i) { return canvas.ids.begin() + static_cast<std::ptrdiff_t>(i); };
@@ -122,14 +132,15 @@ bool Ending::reached(const Canvas& canvas) const {
 }
 
 std::string Ending::text(const Canvas& canvas) const {
-  if (prompt_ < 0) return decode(tokenizer_, canvas.ids);
-  std::vector<int32_t> ids = canvas.ids;
-  const auto begin = ids.begin() + prompt_;
+  const ptrdiff_t start = count_start(tokenizer_, canvas.ids);
+  std::vector<int32_t> ids(canvas.ids.begin() + start, canvas.ids.end());
+  if (prompt_ < 0) return decode(tokenizer_, ids);
+  const auto begin = ids.begin() + (prompt_ - start);
   if (end_ >= 0) ids.erase(std::find(begin, ids.end(), end_), ids.end());
   std::string all = decode(tokenizer_, ids);
   if (until_.empty()) return all;
   // Where the prompt's own text ends does not matter to the tokenizer's decoder: search behind it.
-  ids.resize(static_cast<size_t>(prompt_));
+  ids.resize(static_cast<size_t>(prompt_ - start));
   const size_t found = all.find(until_, std::min(all.size(), decode(tokenizer_, ids).size()));
   return all.substr(0, found);
 }

@@ -4,8 +4,7 @@
 #include "../process.h"
 #include "compile_report.h"
 
-#include <unistd.h>
-
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -69,25 +68,6 @@ std::vector<std::string> targets_of(const Context& context) {
   return targets;
 }
 
-// A line that counts seconds while the child compiles; on a terminal only.
-class Waiting {
-public:
-  Waiting(std::string what, bool quiet)
-      : what_(std::move(what)), shown_(!quiet && isatty(STDERR_FILENO) != 0) {}
-  ~Waiting() {
-    if (shown_) std::fprintf(stderr, "\r\x1b[K");
-  }
-  void report(double seconds) const {
-    if (!shown_) return;
-    std::fprintf(stderr, "\r%s: compiling, %.0f s", what_.c_str(), seconds);
-    std::fflush(stderr);
-  }
-
-private:
-  std::string what_;
-  bool shown_;
-};
-
 Json compile_for(const Context& context, const std::string& target) {
   Json engine = options_of(context, "engine"), plan = options_of(context, "plan");
   engine["kind"] = "pjrt";
@@ -96,7 +76,7 @@ Json compile_for(const Context& context, const std::string& target) {
   plan["texts"] = true;
 
   const std::string name = target.empty() ? engine.at("plugin").get<std::string>() : target;
-  const Waiting waiting(name, context.json());
+  StatusLine status(context.json());
   ChildRequest request;
   request.arguments = {"compile",  "--in-process", "--model", context.text("model"),
                        "--config", "/dev/stdin"};
@@ -105,7 +85,7 @@ Json compile_for(const Context& context, const std::string& target) {
   request.environment = {"TF_CPP_MIN_LOG_LEVEL=2"};
   request.most_output = size_t{1} << 30;
   request.waiting = [&](double seconds) {
-    waiting.report(seconds);
+    status.show(name + ": compiling, " + std::to_string(std::lround(seconds)) + " s");
     return dllm_task_is_cancelled(context.task()) == 0;
   };
   const ChildResult child = run_child(request);

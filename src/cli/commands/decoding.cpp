@@ -224,7 +224,7 @@ int64_t planned_steps(const Context& context, int64_t open) {
 
 Session::Session(Context& context)
     : engine(open_engine(context)), model(open_model(context, engine.get(), context.text("model"))),
-      tokenizer(open_tokenizer(context.text("model"))) {}
+      tokenizer(open_prompt_tokenizer(context.text("model"))) {}
 
 int run_requests(Context& context, Session& session, const std::vector<Request>& requests) {
   const Owned<dllm_decoder> decoder = open_decoder(context, session, context.has("trace"));

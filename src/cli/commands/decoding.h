@@ -15,7 +15,7 @@ struct Session {
   explicit Session(Context& context);
   Owned<dllm_engine> engine;
   Owned<dllm_model> model;
-  Owned<dllm_tokenizer> tokenizer;
+  Owned<dllm_tokenizer> tokenizer; // begins texts as the model's files say
 };
 
 // fixed empty: all of canvas is given and gen_length open positions follow.

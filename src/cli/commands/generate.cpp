@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <regex>
+#include <span>
 
 namespace dllm::cli {
 namespace {
@@ -16,12 +17,15 @@ namespace {
 Request parse_holes(const dllm_tokenizer* tokenizer, const std::string& text, int32_t mask_id) {
   static const std::regex kHole("<mask(?::([0-9]{1,6}))?>");
   Request request;
-  auto add_given = [&](const std::string& piece) {
-    if (piece.empty()) return;
-    for (int32_t id : encode(tokenizer, piece)) {
-      request.canvas.push_back(id);
-      request.fixed.push_back(1);
-    }
+  const auto add_ids = [&](std::span<const int32_t> ids) {
+    request.canvas.insert(request.canvas.end(), ids.begin(), ids.end());
+    request.fixed.insert(request.fixed.end(), ids.size(), 1);
+  };
+  const std::vector<int32_t> start = encode(tokenizer, ""); // once, also before a hole
+  add_ids(start);
+  const auto add_given = [&](const std::string& piece) {
+    const std::vector<int32_t> ids = encode(tokenizer, piece);
+    add_ids(std::span(ids).subspan(start.size()));
   };
   size_t from = 0;
   for (std::sregex_iterator hole(text.begin(), text.end(), kHole), end; hole != end; ++hole) {

@@ -22,6 +22,7 @@ void print_page(const Context& context, const Json& plan) {
               plan.value("what", "").c_str(), plan.value("batch", Json(1)).dump().c_str(),
               bytes_text(figure("peak")).c_str());
   row("weights", figure("weights"), "parameters of the model");
+  row("loading", figure("loading"), "most of them that is there while a model is loaded");
   row("moments", figure("moments"), "what the optimizer and a moving average keep");
   row("cache", figure("cache"), "keys and values of decided positions");
   row("inputs", figure("inputs"), "arrays that go in, weights included");

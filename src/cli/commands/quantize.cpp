@@ -1,52 +1,24 @@
 // dllm quantize: a model file in another weight format.
 
 #include "../command.h"
-#include "command.h"
+#include "../process.h"
 #include "compile_report.h"
 
 #include <nlohmann/json.hpp>
 
-#include <unistd.h>
-
-#include <atomic>
-#include <chrono>
 #include <cstdio>
-#include <thread>
 
 namespace dllm::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A line on standard error that shows how far a task is, where that is a terminal.
-class ProgressLine {
-public:
-  explicit ProgressLine(dllm_task* task) {
-    if (isatty(STDERR_FILENO) == 0) return;
-    thread_ = std::thread([this, task] {
-      while (!ended_) {
-        int64_t done = 0, total = 0;
-        dllm_task_progress(task, &done, &total);
-        if (total > 0)
-          std::fprintf(stderr, "\r%3lld %%  %s of %s ", static_cast<long long>(100 * done / total),
-                       bytes_text(static_cast<double>(done)).c_str(),
-                       bytes_text(static_cast<double>(total)).c_str());
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      }
-      std::fputs("\r\x1b[K", stderr);
-    });
-  }
-  ~ProgressLine() {
-    ended_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-
-private:
-  std::atomic<bool> ended_ = false;
-  std::thread thread_;
-};
+// "12 %  30.0 MiB of 250.0 MiB"
+std::string done_text(int64_t done, int64_t total) {
+  if (total <= 0) return "";
+  return std::to_string(100 * done / total) + " %  " + bytes_text(static_cast<double>(done)) +
+         " of " + bytes_text(static_cast<double>(total));
+}
 
 void print_report(const std::string& out, const Json& report) {
   std::printf("%-32s %-7s %7s %12s %12s %9s\n", "tensor", "format", "tensors", "before", "after",
@@ -68,7 +40,8 @@ int quantize(Context& context) {
   const std::string from = context.text("model"), to = context.text("out");
   Json report;
   {
-    const ProgressLine progress(context.task());
+    StatusLine status;
+    status.follow(context.task(), done_text);
     report = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
       return dllm_model_quantize(from.c_str(), to.c_str(), context.options("quantize"),
                                  context.task(), out, err);

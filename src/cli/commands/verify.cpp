@@ -1,6 +1,7 @@
 // dllm verify: is what lies on the disk whole? A line per check; nothing is changed.
 
 #include "../command.h"
+#include "verify_against.h"
 
 #include <nlohmann/json.hpp>
 #include <zlib.h>
@@ -295,10 +296,12 @@ void check_run(const Context& context, Report& report, const std::vector<fs::pat
 
 int verify(Context& context) {
   check_engine(context);
+  refuse_typed(context, "model", "seed", "it is for a new model");
+  check_against(context);
+  if (context.has("against")) return verify_against(context);
   for (const char* key : {"attention", "shift", "mask_token", "cache_dtype"}) {
     refuse_typed(context, "model", key, "this command loads the model and computes nothing");
   }
-  refuse_typed(context, "model", "seed", "it is for a new model");
   std::string path = context.text("path");
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (!fs::exists(path)) throw Failure(DLLM_NOT_FOUND, "there is no file or folder " + path);
@@ -321,13 +324,19 @@ int verify(Context& context) {
 
 Command verify_command() {
   using Kind = Argument::Kind;
+  std::vector<Argument> arguments = {
+      {Kind::positional, "path", "",
+       "a run, a checkpoint or a model folder, a safetensors or GGUF file", true}};
+  for (Argument& argument : against_arguments()) arguments.push_back(std::move(argument));
   return {
       "verify",
-      "check that a run, a checkpoint or a model is whole",
+      "check that a run, a checkpoint or a model is whole, or what a weight format costs it",
       "dllm verify runs/quickstart\n"
-      "  One line per check: ok, note (worth knowing) or bad. Exit code 1 when anything is bad.",
-      {{Kind::positional, "path", "",
-        "a run, a checkpoint or a model folder, a safetensors or GGUF file", true}},
+      "  One line per check: ok, note (worth knowing) or bad. Exit code 1 when anything is bad.\n"
+      "dllm verify quickstart.gguf --against f32 --reference runs/quickstart --arithmetic int8 "
+      "--format keep\n"
+      "  How far the predictions are from those of the reference in f32.",
+      std::move(arguments),
       {"engine", "model"},
       verify};
 }

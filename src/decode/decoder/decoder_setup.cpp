@@ -180,6 +180,7 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
       pass_shape(config, planned.rows, kept, 0, loop != nullptr ? Rounding{} : rounding_of(*model));
   model::Job job;
   job.weights = model::parameter_bytes(*model);
+  job.loading = model::loading_bytes(*model);
   if (planned.pass.cached) {
     for (const model::StateStack& stack : stacks)
       job.cache += stack.bytes({kept.rows, kept.capacity});

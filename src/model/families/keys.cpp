@@ -95,6 +95,31 @@ std::vector<bool> parse_layer_flags(const ConfigReader& reader, const char* key,
   return flags;
 }
 
+std::vector<bool> parse_sparse_layers(const ConfigReader& reader, int64_t layers) {
+  const int64_t step = reader.integer("decoder_sparse_step", 1, kMaxLayers, 1);
+  std::vector<bool> sparse;
+  for (int64_t layer = 0; layer < layers; ++layer) sparse.push_back((layer + 1) % step == 0);
+  if (!reader.has("mlp_only_layers")) return sparse;
+  const Json& dense = reader.object().at("mlp_only_layers");
+  const std::string expected = fmt::format("a list of layers from 0 to {}", layers - 1);
+  if (!dense.is_array()) reader.bad("mlp_only_layers", expected);
+  for (const Json& item : dense) {
+    const int64_t layer = item.is_number_integer() ? item.get<int64_t>() : -1;
+    if (layer < 0 || layer >= layers) reader.bad("mlp_only_layers", expected);
+    sparse[static_cast<size_t>(layer)] = false;
+  }
+  return sparse;
+}
+
+void print_sparse_layers(const std::vector<bool>& sparse, Json& object) {
+  object["decoder_sparse_step"] = 1;
+  Json dense = Json::array();
+  for (size_t layer = 0; layer < sparse.size(); ++layer) {
+    if (!sparse[layer]) dense.push_back(layer);
+  }
+  object["mlp_only_layers"] = dense;
+}
+
 std::vector<bool> sparse_after(int64_t dense, int64_t layers) {
   std::vector<bool> sparse(static_cast<size_t>(layers), true);
   std::fill_n(sparse.begin(), std::min(dense, layers), false);
@@ -114,6 +139,7 @@ TensorNames expert_names() {
   names["expert_gate"] = mlp + "experts.[].gate_proj.weight";
   names["expert_up"] = mlp + "experts.[].up_proj.weight";
   names["expert_down"] = mlp + "experts.[].down_proj.weight";
+  names["shared_router"] = mlp + "shared_expert_gate.weight";
   names["shared_gate"] = mlp + "shared_expert.gate_proj.weight";
   names["shared_up"] = mlp + "shared_expert.up_proj.weight";
   names["shared_down"] = mlp + "shared_expert.down_proj.weight";

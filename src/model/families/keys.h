@@ -23,6 +23,9 @@ std::string print_activation(const ModelConfig& config);
 
 // A list of `layers` numbers, 0: the layer is dense; fails naming the key.
 std::vector<bool> parse_layer_flags(const ConfigReader& reader, const char* key, int64_t layers);
+// Of Qwen's expert models: every decoder_sparse_step-th layer has experts unless mlp_only_layers lists it.
+std::vector<bool> parse_sparse_layers(const ConfigReader& reader, int64_t layers);
+void print_sparse_layers(const std::vector<bool>& sparse, Json& object);
 // Layers from `dense` on have experts.
 std::vector<bool> sparse_after(int64_t dense, int64_t layers);
 Json print_layer_flags(const std::vector<bool>& flags); // [0, 1, 1]

@@ -5,27 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-
 namespace dllm::model {
 namespace {
-
-// Hugging Face: a layer has experts unless it is listed, or is no multiple of the step.
-std::vector<bool> sparse_layers(const ConfigReader& reader, int64_t layers) {
-  const int64_t step = reader.integer("decoder_sparse_step", 1, kMaxLayers, 1);
-  std::vector<bool> sparse;
-  for (int64_t layer = 0; layer < layers; ++layer) sparse.push_back((layer + 1) % step == 0);
-  if (!reader.has("mlp_only_layers")) return sparse;
-  const Json& dense = reader.object().at("mlp_only_layers");
-  const std::string expected = fmt::format("a list of layers from 0 to {}", layers - 1);
-  if (!dense.is_array()) reader.bad("mlp_only_layers", expected);
-  for (const Json& item : dense) {
-    const int64_t layer = item.is_number_integer() ? item.get<int64_t>() : -1;
-    if (layer < 0 || layer >= layers) reader.bad("mlp_only_layers", expected);
-    sparse[static_cast<size_t>(layer)] = false;
-  }
-  return sparse;
-}
 
 void parse(const ConfigReader& reader, ModelConfig& config) {
   parse_llama_keys(reader, config);
@@ -39,7 +20,7 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   experts.per_token = reader.integer("num_experts_per_tok", 1, experts.count, 8);
   experts.intermediate = reader.integer("moe_intermediate_size", 1, kMaxSize, 768);
   experts.normalize = reader.flag("norm_topk_prob", false);
-  config.sparse = sparse_layers(reader, config.layers);
+  config.sparse = parse_sparse_layers(reader, config.layers);
 }
 
 void print(const ModelConfig& config, Json& object) {
@@ -51,12 +32,7 @@ void print(const ModelConfig& config, Json& object) {
   object["num_experts_per_tok"] = config.experts.per_token;
   object["moe_intermediate_size"] = config.experts.intermediate;
   object["norm_topk_prob"] = config.experts.normalize;
-  object["decoder_sparse_step"] = 1;
-  Json dense = Json::array();
-  for (size_t layer = 0; layer < config.sparse.size(); ++layer) {
-    if (!config.sparse[layer]) dense.push_back(layer);
-  }
-  object["mlp_only_layers"] = dense;
+  print_sparse_layers(config.sparse, object);
 }
 
 std::vector<ParamSpec> params(const ModelConfig& config) {

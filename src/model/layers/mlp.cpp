@@ -101,6 +101,14 @@ void expert_params(ParamTable& table, const ModelConfig& config) {
   table.matrix("gate", experts.shared, hidden, false, "shared_gate");
   table.matrix("up", experts.shared, hidden, false, "shared_up");
   table.matrix("down", hidden, experts.shared, false, "shared_down");
+  if (experts.shared_gate) table.add("shared_router", ParamRole::router, {1, hidden});
+}
+
+// Of Qwen2-MoE: what the shared network makes, times sigmoid(w x).
+graph::Value build_shared(const LayerInputs& inputs, graph::Value x) {
+  const graph::Value made = mlp_block(inputs, x);
+  if (!inputs.config.experts.shared_gate) return made;
+  return graph::multiply(graph::logistic(linear_param(inputs, x, "shared_router")), made);
 }
 
 graph::Value build_experts(const LayerInputs& inputs, graph::Value x) {
@@ -121,14 +129,14 @@ graph::Value build_experts(const LayerInputs& inputs, graph::Value x) {
   const graph::Value shared = graph::multiply(graph::reshape(made, {rows, chosen, hidden}),
                                               graph::reshape(choice.shares, {rows, chosen, 1}));
   const graph::Value mixed = graph::reshape(graph::sum(shared, {1}), x.shape());
-  return experts.shared > 0 ? graph::add(mixed, mlp_block(inputs, x)) : mixed;
+  return experts.shared > 0 ? graph::add(mixed, build_shared(inputs, x)) : mixed;
 }
 
 LayerCost expert_cost(const ModelConfig& config) {
   const ExpertConfig& experts = config.experts;
   const auto width = static_cast<double>(experts.per_token * experts.intermediate + experts.shared);
   return {2 * static_cast<double>(config.hidden_size) *
-              (static_cast<double>(experts.count) + 3 * width),
+              (static_cast<double>(experts.count + (experts.shared_gate ? 1 : 0)) + 3 * width),
           0};
 }
 

@@ -203,6 +203,8 @@ public:
 
   Encoding single(std::vector<int32_t> ids) const;
   Encoding pair(std::vector<int32_t> first, std::vector<int32_t> second) const;
+  // With what single() puts before the text alone, unless it begins with that already.
+  std::vector<int32_t> begun(std::vector<int32_t> ids) const;
 
 private:
   // A piece of a template: one of the two texts, or fixed ids.

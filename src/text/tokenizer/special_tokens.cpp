@@ -233,6 +233,18 @@ Encoding PostProcessor::single(std::vector<int32_t> ids) const {
   return fill(single_, ids, {});
 }
 
+std::vector<int32_t> PostProcessor::begun(std::vector<int32_t> ids) const {
+  std::vector<int32_t> start;
+  for (const Part& part : single_) {
+    if (part.text >= 0) break;
+    start.insert(start.end(), part.ids.begin(), part.ids.end());
+  }
+  const bool there =
+      start.size() <= ids.size() && std::equal(start.begin(), start.end(), ids.begin());
+  if (!there) ids.insert(ids.begin(), start.begin(), start.end());
+  return ids;
+}
+
 Encoding PostProcessor::pair(std::vector<int32_t> first, std::vector<int32_t> second) const {
   return fill(pair_, first, second);
 }

@@ -107,13 +107,18 @@ void use_sentence_piece(const GgufVocabulary& v, TokenizerParts& parts,
   parts.decoder = {{"type", "Sequence"}, {"decoders", decoders}};
 }
 
+// Where a file does not say it, llama.cpp begins texts of SentencePiece and Llama 3 with bos.
+bool begins_with_bos(const GgufVocabulary& v) {
+  return v.add_bos.value_or(v.model == "llama" || v.pre == "llama-bpe" || v.pre == "llama3");
+}
+
 TreeJson around(const GgufVocabulary& v) {
   const auto special = [&](int64_t id) {
     return TreeJson{{"SpecialToken", {{"id", v.tokens[static_cast<size_t>(id)]}, {"type_id", 0}}}};
   };
   const TreeJson text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
   std::vector<TreeJson> single;
-  if (v.add_bos.value_or(false) && v.bos) single.push_back(special(*v.bos));
+  if (begins_with_bos(v) && v.bos) single.push_back(special(*v.bos));
   single.push_back(text);
   if (v.add_eos.value_or(false) && v.eos) single.push_back(special(*v.eos));
   if (single.size() == 1) return TreeJson();

@@ -55,18 +55,19 @@ double worst_kl(const Tensor& f32, const Tensor& other, int64_t vocab) {
 
 struct ModelCase {
   const char *arithmetic, *dtype, *family;
+  double measured; // largest KL of a position (AVX-512); twice as much fails
 };
 
 TEST(Arithmetics, LogitsStayNearThoseOfF32) {
-  for (const ModelCase& c : {ModelCase{"bf16", "f32", "qwen2"},
-                             {"bf16", "bf16", "qwen3"},
-                             {"int8", "int8", "qwen2"},
-                             {"int8", "int8", "qwen3_moe"},
-                             {"int8", "q8_0", "llama"}}) {
+  for (const ModelCase& c : {ModelCase{"bf16", "f32", "qwen2", 5.7e-7},
+                             {"bf16", "bf16", "qwen3", 2.5e-7},
+                             {"int8", "int8", "qwen2", 2.6e-6},
+                             {"int8", "int8", "qwen3_moe", 2.1e-6},
+                             {"int8", "q8_0", "llama", 1.9e-6}}) {
     const Tensor f32 = logits_in("f32", c.dtype, c.family, 3, 1);
     const Tensor got = logits_in(c.arithmetic, c.dtype, c.family, 3, 1);
     const double kl = worst_kl(f32, got, 23);
-    EXPECT_LT(kl, 1e-3) << c.arithmetic << ' ' << c.dtype << ' ' << c.family;
+    EXPECT_LT(kl, 2 * c.measured) << c.arithmetic << ' ' << c.dtype << ' ' << c.family;
     EXPECT_GT(kl, 0) << c.arithmetic << ' ' << c.dtype << ' ' << c.family;
     const Tensor threads = logits_in(c.arithmetic, c.dtype, c.family, 3, 3);
     EXPECT_EQ(std::memcmp(threads.bytes(), got.bytes(), static_cast<size_t>(got.byte_size())), 0)

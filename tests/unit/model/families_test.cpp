@@ -227,8 +227,8 @@ TEST_P(Slope, OfEveryParameter) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Slope,
-                         ::testing::Values("qwen3_moe", "dllm_moe", "lladamoe", "llada2_moe",
-                                           "gemma2", "gemma3_text"),
+                         ::testing::Values("qwen2_moe", "qwen3_moe", "dllm_moe", "lladamoe",
+                                           "llada2_moe", "gemma2", "gemma3_text"),
                          [](const auto& info) { return std::string(info.param); });
 
 } // namespace

@@ -44,6 +44,8 @@ Json family_config(const std::string& type) {
     config.erase("shared_expert_intermediate_size");
     config["moe_layer_freq"] = {1, 1, 1};
   }
+  if (type == "qwen2_moe")
+    config.update({{"moe_intermediate_size", 32}, {"shared_expert_intermediate_size", 256}});
   if (type == "qwen3_moe")
     config.update({{"moe_intermediate_size", 32},
                    {"mlp_only_layers", Json::array()},
@@ -61,8 +63,8 @@ Json family_config(const std::string& type) {
   return config;
 }
 
-constexpr const char* kFamilyTypes[] = {"llama",  "qwen2",       "qwen3", "qwen3_moe", "Dream",
-                                        "gemma2", "gemma3_text", "llada", "lladamoe"};
+constexpr const char* kFamilyTypes[] = {"llama", "qwen2",  "qwen3",       "qwen2_moe", "qwen3_moe",
+                                        "Dream", "gemma2", "gemma3_text", "llada",     "lladamoe"};
 
 std::string family_folder(const test::TempFolder& folder, const char* type) {
   const auto model = new_model(small_engine(), family_config(type), model_options({{"seed", "3"}}));
@@ -159,8 +161,11 @@ TEST(GgufFamilies, LogitsStayNear) {
   const Batch batch = test::small_ids(2, 9, 20);
   const std::string from = family_folder(folder, "Dream");
   const Tensor wanted = family_logits(from, batch);
-  const std::pair<const char*, double> bounds[] = {{"q8_0", 0.02}, {"q6_k", 0.04}, {"q5_k", 0.08},
-                                                   {"q4_k", 0.25}, {"q4_0", 0.3},  {"bf16", 0.01}};
+  // Twice what was measured (0.0125, 0.0129, 0.0164, 0.0250, 0.211, 0.0031), at most what was allowed before. Only
+  // ffn_down has rows of whole blocks of 256: of q6_k, q5_k and q4_k the rest is q8_0.
+  const std::pair<const char*, double> bounds[] = {{"q8_0", 0.02},  {"q6_k", 0.026},
+                                                   {"q5_k", 0.033}, {"q4_k", 0.05},
+                                                   {"q4_0", 0.3},   {"bf16", 0.0063}};
   for (const auto& [format, bound] : bounds) {
     const std::string to = folder.path(std::string(format) + ".gguf");
     quantize_model(from, to, quantize_options(format));

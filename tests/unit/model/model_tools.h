@@ -57,9 +57,11 @@ inline Json small_config(const std::string& model_type) {
                    {"qk_layernorm", true},
                    {"shared_expert_intermediate_size", 7}});
   }
-  if (model_type == "qwen3_moe" || model_type == "dllm_moe" || model_type.starts_with("llada2")) {
+  if (model_type == "qwen2_moe" || model_type == "qwen3_moe" || model_type == "dllm_moe" ||
+      model_type.starts_with("llada2")) {
     config.update({{"num_experts", 6}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 9}});
   }
+  if (model_type == "qwen2_moe") config["shared_expert_intermediate_size"] = 7;
   if (model_type == "qwen3_moe") config["mlp_only_layers"] = {1};
   if (model_type == "dllm_moe") config["moe_layer_freq"] = {0, 1, 1};
   if (model_type.starts_with("llada2")) {

@@ -210,9 +210,53 @@ TEST(GgufVocabulary, SentencePieceMergesTheBestScoreFirst) {
   EXPECT_EQ(tokenizer->encode("abc"), (std::vector<int32_t>{wa, bc}));
   EXPECT_EQ(tokenizer->encode("bab", {.add_special = true}),
             (std::vector<int32_t>{1, tokenizer->id("\xE2\x96\x81"), tokenizer->id("b"), ab}));
+  // How a prompt begins: also an empty one; a second bos is not added.
+  EXPECT_EQ(tokenizer->encode("", {.add_start = true}), (std::vector<int32_t>{1}));
+  EXPECT_EQ(tokenizer->encode("abc", {.add_start = true}), (std::vector<int32_t>{1, wa, bc}));
+  EXPECT_EQ(tokenizer->encode("", {.add_special = true}), (std::vector<int32_t>{1}));
   const std::vector<int32_t> ids = tokenizer->encode("a \xF0\x9F\x98\x80");
   EXPECT_EQ(ids.size(), 6u);
   EXPECT_EQ(tokenizer->decode(ids), "a \xF0\x9F\x98\x80");
+}
+
+// What a file without the key begins a text with, and what the key changes.
+TEST(GgufVocabulary, PromptsBeginAsTheFileSays) {
+  GgufVocabulary v;
+  v.tokens = {"<s>", "a", "b", "ab"};
+  v.types = {3, 1, 1, 1};
+  v.scores = {0, -1, -2, -3};
+  v.bos = 0;
+  using Ids = std::vector<int32_t>;
+  const auto start = [&](const char* model, const char* pre, std::optional<bool> add_bos) {
+    v.model = model, v.pre = pre, v.add_bos = add_bos, v.merges = {"a b"};
+    v.add_space_prefix = false;
+    const auto tokenizer = Tokenizer::from_gguf(v, Options(tokenizer_schema()));
+    EXPECT_EQ(tokenizer->encode("ab", EncodeOptions{}), (Ids{3}));
+    return tokenizer->encode("ab", {.add_start = true});
+  };
+  EXPECT_EQ(start("llama", "", std::nullopt), (Ids{0, 3})); // SentencePiece: Gemma, Llama 2
+  EXPECT_EQ(start("llama", "", false), (Ids{3}));
+  EXPECT_EQ(start("gpt2", "llama-bpe", std::nullopt), (Ids{0, 3})); // Llama 3
+  EXPECT_EQ(start("gpt2", "qwen2", std::nullopt), (Ids{3}));
+  EXPECT_EQ(start("gpt2", "qwen2", true), (Ids{0, 3}));
+  v.bos.reset();
+  EXPECT_EQ(start("llama", "", std::nullopt), (Ids{3}));
+}
+
+// A template with tokens on both sides: a prompt has those in front, once.
+TEST(Tokenizer, PromptsBeginAsThePostProcessorSays) {
+  const auto id = [](std::string_view token) { return token == "<s>" ? 7 : 8; };
+  const TreeJson json = TreeJson::parse(R"({"type": "Sequence", "processors": [
+      {"type": "ByteLevel"}, {"type": "TemplateProcessing", "single": [
+        {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+        {"SpecialToken": {"id": "</s>", "type_id": 0}}]}]})");
+  const PostProcessor around(json, "post_processor", id);
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(around.begun({1, 2}), (Ids{7, 1, 2}));
+  EXPECT_EQ(around.begun({}), (Ids{7}));
+  EXPECT_EQ(around.begun({7, 1}), (Ids{7, 1}));
+  EXPECT_EQ(around.single({1}).ids, (Ids{7, 1, 8}));
+  EXPECT_EQ(PostProcessor().begun({1}), (Ids{1}));
 }
 
 TEST(GgufVocabulary, SaysWhatDoesNotFit) {
