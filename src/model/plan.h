@@ -39,11 +39,7 @@ Job forward_job(const std::shared_ptr<graph::Engine>& engine, const ModelConfig&
                 const Options& options);
 
 // Compiles the job and returns the text of option format. json: {"what", "program", "batch",
-  int64_t weights = 0;    // bytes of the parameters, plain
-  int64_t loading = 0;    // most of them that is there at a time while a model is loaded
-  int64_t moments = 0;    // of the optimizer's state
-  int64_t cache = 0;      // of K and V kept between decoding steps
-  int64_t recomputed = 0; // values of a layer that training gives up to fit option memory
+// "weights", "loading", "moments", "cache", "recomputed"; by our own plan "inputs", "outputs", "constants", "arena", "peak",
 // "flops"; "compiled": {"known", "fits", "argument", "output", "alias", "temporary", "code",
 // "peak", "device", "flops", "seconds", "from_cache"}, and "hint" when it does not fit}. Bytes of
 // one device. fits is null when the compiler or the device does not report it; a program that is
