@@ -31,13 +31,9 @@ dllm_status dllm_objective_prepare(const dllm_objective* objective, const dllm_m
     const Batch& rows = need(batch, "batch").object;
     if (step < 0) fail(Code::invalid_argument, "step is {}, not 0 or more", step);
     const dllm_model* given = optional(model, "model");
-    noise::PrepareContext context;
-    if (given != nullptr) {
-      context = noise::prepare_context(object, given->object->config());
-    } else { // mask id and shift are the objective's own options
-      context.mask_id = object.options().i64("mask_id");
-      context.shift = static_cast<int>(std::max<int64_t>(object.options().i64("shift"), 0));
-    }
+    // Without a model: what the objective's own options say.
+    const noise::PrepareContext context = noise::prepare_context(
+        object, given != nullptr ? given->object->config() : model::ModelConfig{});
     *out = new dllm_batch(object.prepare(rows, static_cast<uint64_t>(seed), step, context));
   });
 }

@@ -10,6 +10,18 @@
  *     dllm_objective_prepare(objective, model, batch, 7, step, &prepared, err);
  *     dllm_objective_loss(objective, model, prepared, 7, NULL, &loss, err);
  *
+ * The objectives:
+ *
+ *   "mdlm"       masked diffusion, a time per row
+ *   "llada_sft"  the same for answers to prompts: each answer counts once, whatever its length
+ *   "bd3lm"      block diffusion: rows [noised | clean], a time per block
+ *   "dream"      masked diffusion with shift 1, tokens weighted by their context (CART)
+ *   "dmax"       blocks at one high noise level, masks of some rows replaced by predictions
+ *   "uniform"    tokens replaced by any of the vocabulary, the continuous-time bound
+ *   "nano"       masked diffusion of nano-dlm, discrete times
+ *   "ar"         next token
+ *   "token_ce"   ids, targets and weights are the caller's
+ *
  * Lifetime   an objective keeps its schedule alive.
  * Threads    prepare may run on several threads at once; loss: one call at a time per model.
  */
@@ -18,7 +30,8 @@
 extern "C" {
 #endif
 
-/* Creates an objective by name: "mdlm", "ar", "nano", "token_ce".
+/* Creates an objective by name: "mdlm", "llada_sft", "bd3lm", "dream", "dmax", "uniform", "nano",
+ * "ar", "token_ce".
  *
  *   name       not NULL; dllm_registry_name("objective", i) lists them
  *   schedule   NULL: linear, or nano_cosine for nano; objectives without noise ignore it

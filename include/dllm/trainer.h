@@ -43,10 +43,10 @@ extern "C" {
  *   model       not NULL
  *   objective   not NULL
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
- *               cooldown_start, min_lr, optimizer (adamw sgd), weight_decay, decay, clip,
+ *               cooldown_start, min_lr, optimizer (adamw lion sgd), weight_decay, decay, clip,
  *               accumulate, seed, nonfinite, ema, freeze (list), remat, memory, tokens, root, save_every,
  *               save_wait, sync_every, keep_last, compat, beta1 (adamw), beta2 (adamw), eps (adamw),
- *               momentum (sgd), nesterov (sgd)
+ *               lion_beta1 (lion), lion_beta2 (lion), momentum (sgd), nesterov (sgd)
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when a mask token has to be added and the model's

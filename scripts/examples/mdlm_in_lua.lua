@@ -1,5 +1,6 @@
 -- An objective of your own: fill ids, targets and weights, the library does the rest (objective "token_ce").
--- This one is masked diffusion with a linear schedule, drawn from the library's own keys: it equals "mdlm" bit for bit.
+-- This one is masked diffusion with a linear schedule, drawn from the library's own keys: it equals "mdlm" bit for bit,
+-- and "llada_sft" where every answer counts once (per_answer).
 -- `require "mdlm_in_lua"` gives the function; `dllm run` trains three steps with it, and with "mdlm", side by side.
 local dllm = require "dllm"
 local random = dllm.random
@@ -8,7 +9,8 @@ local EPSILON = random.f32(1e-3)  -- smallest time
 local linear = dllm.schedule("linear")
 
 -- rows: a batch with ids (batch, seq) and, when there, keep and segments; mask_id: the token that hides one.
-local function prepare(rows, mask_id, seed, step)
+-- per_answer: each row's weights are divided by its own trainable tokens, and rows are counted.
+local function prepare(rows, mask_id, seed, step, per_answer)
   local ids, dims = rows:values("ids"), rows:dims("ids")
   local optional = {}
   for _, name in ipairs(rows:names()) do
@@ -33,7 +35,8 @@ local function prepare(rows, mask_id, seed, step)
       weights[at] = hidden and weight[1] or 0
       if hidden then ids[at] = mask_id end
     end
-    normalizer[b + 1], times[b + 1] = trainable, t
+    for i = 1, per_answer and seq or 0 do weights[b * seq + i] = weights[b * seq + i] / math.max(trainable, 1) end
+    normalizer[b + 1], times[b + 1] = per_answer and math.min(trainable, 1) or trainable, t
   end
   local made = dllm.batch()
   for name, values in pairs(optional) do made:set(name, name == "keep" and "u8" or "i32", dims, values) end
@@ -57,12 +60,14 @@ local function trainer_with(objective)
   return dllm.trainer(model, dllm.objective(objective), { lr = 1e-3, seed = seed })
 end
 
-local loader = dllm.loader(dllm.dataset_from(sentences, tok), { batch = 3, length = 24, epochs = 0 })
-local own, built_in = trainer_with "token_ce", trainer_with "mdlm"
-for step = 0, 2 do
-  local rows = loader:next()
-  local theirs = built_in:step(rows)
-  local mine = own:step(prepare(rows, mask_id, seed, step))
-  print(string.format("step %d  own %.6f  built in %.6f", step, mine, theirs))
-  assert(mine == theirs, "the two objectives differ")
+for _, name in ipairs { "mdlm", "llada_sft" } do
+  local loader = dllm.loader(dllm.dataset_from(sentences, tok), { batch = 3, length = 24, epochs = 0 })
+  local own, built_in = trainer_with "token_ce", trainer_with(name)
+  for step = 0, 2 do
+    local rows = loader:next()
+    local theirs = built_in:step(rows)
+    local mine = own:step(prepare(rows, mask_id, seed, step, name == "llada_sft"))
+    print(string.format("%-10s step %d  own %.6f  built in %.6f", name, step, mine, theirs))
+    assert(mine == theirs, "the two objectives differ")
+  end
 end

@@ -8,6 +8,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
 
 namespace dllm::noise {
 
@@ -79,13 +82,58 @@ LossGradients loss_gradients(const model::Model& model, const Objective& objecti
   return made;
 }
 
+double RowLosses::mean() const {
+  const double count = std::accumulate(counts.begin(), counts.end(), 0.0);
+  return count > 0 ? std::accumulate(sums.begin(), sums.end(), 0.0) / count : 0.0;
+}
+
+// Of a ratio of two sums over independent rows.
+double RowLosses::standard_error() const {
+  const auto rows = static_cast<double>(sums.size());
+  const double count = std::accumulate(counts.begin(), counts.end(), 0.0);
+  if (sums.size() < 2 || count <= 0) return 0;
+  double squares = 0;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const double apart = sums[i] - mean() * counts[i];
+    squares += apart * apart;
+  }
+  return std::sqrt(squares * rows / (rows - 1)) / count;
+}
+
+double RowLosses::perplexity() const {
+  return std::exp(mean());
+}
+
+double RowLosses::bits_per_byte(int64_t bytes) const {
+  if (bytes <= 0) return 0;
+  return std::accumulate(sums.begin(), sums.end(), 0.0) /
+         (std::numbers::ln2 * static_cast<double>(bytes));
+}
+
+Batch LossRunner::prepared(const Batch& batch, uint64_t seed, int64_t step) const {
+  if (objective_->is_prepared(batch)) return batch;
+  return objective_->prepare(batch, seed, step, prepare_context(*objective_, model_->config()));
+}
+
+RowLosses LossRunner::run_rows(const Batch& batch, uint64_t seed, int64_t step, const Task* task) {
+  const Batch all = prepared(batch, seed, step);
+  const int64_t rows = all.at("ids").shape()[0];
+  RowLosses made;
+  for (int64_t b = 0; b < rows; ++b) {
+    Batch row;
+    for (const auto& [name, array] : all) {
+      const bool of_rows = array.shape().rank() > 0 && array.shape()[0] == rows && name != "rows";
+      row.set(name, of_rows ? array.rows(b, b + 1) : array);
+    }
+    const LossValue value = run(row, seed, step, task);
+    made.sums.push_back(value.sum);
+    made.counts.push_back(value.normalizer);
+  }
+  return made;
+}
+
 LossValue LossRunner::run(const Batch& batch, uint64_t seed, int64_t step, const Task* task) {
-  const model::ModelConfig& config = model_->config();
-  const Batch prepared =
-      objective_->is_prepared(batch)
-          ? batch
-          : objective_->prepare(batch, seed, step, prepare_context(*objective_, config));
-  const Batch feed = objective_->feed(prepared, config);
+  const Batch feed = objective_->feed(prepared(batch, seed, step), model_->config());
   const auto program = programs_.get(runtime::feed_signature(feed),
                                      [&] { return compile_loss(*model_, *objective_, feed); });
   const auto outputs = run_on_feed(program, *model_, feed, task);

@@ -18,6 +18,16 @@ struct LossValue {
   } // max(1, n): an empty batch gives 0
 };
 
+// What each row of a batch gives, each for itself: a bound, how sure it is, and what people compare it by. In the norm
+// token of an objective a row counts its trainable tokens.
+struct RowLosses {
+  std::vector<double> sums, counts; // one of each row, nats and normalizer
+  double mean() const;              // sum of sums / sum of counts; 0 when nothing is trained
+  double standard_error() const;    // of the mean, over rows; 0 for less than two
+  double perplexity() const;        // exp(mean)
+  double bits_per_byte(int64_t bytes) const; // of the text that all rows stand for
+};
+
 // Keeps the last few compiled programs, one per shape of feed. One call at a time; keeps model and
 // objective alive.
 class LossRunner {
@@ -25,8 +35,12 @@ public:
   LossRunner(std::shared_ptr<model::Model> model, ObjectiveRef objective);
   // Prepares the batch with (seed, step) unless it is prepared already.
   LossValue run(const Batch& batch, uint64_t seed, int64_t step, const Task* task);
+  // The same noise, one pass a row.
+  RowLosses run_rows(const Batch& batch, uint64_t seed, int64_t step, const Task* task);
 
 private:
+  Batch prepared(const Batch& batch, uint64_t seed, int64_t step) const;
+
   std::shared_ptr<model::Model> model_;
   ObjectiveRef objective_;
   runtime::ProgramCache<std::string> programs_; // by feed_signature

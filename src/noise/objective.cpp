@@ -91,6 +91,24 @@ void check_unit(const char* name, const Tensor& values) {
   }
 }
 
+Key reference_batch_key(uint64_t seed, int64_t step, const PrepareContext& context) {
+  if (context.batch_key) return *context.batch_key;
+  Key running = make_key(seed), batch_key;
+  for (int64_t i = 0; i <= step; ++i) {
+    const std::vector<Key> two = split(running, 2);
+    running = two[0];
+    batch_key = two[1];
+  }
+  return batch_key;
+}
+
+void set_timesteps(Batch& batch, const Tensor& t, const PrepareContext& context) {
+  if (context.time_steps <= 0 || batch.has("timesteps")) return;
+  Tensor steps = t.clone();
+  for (float& time : steps.mutable_as<float>()) time *= static_cast<float>(context.time_steps);
+  batch.set("timesteps", steps);
+}
+
 void inject_draws(const Batch& batch, const char* name, std::vector<float>& draws) {
   const Tensor* given = batch.find(name);
   if (given == nullptr) return;
@@ -132,16 +150,21 @@ bool Objective::is_prepared(const Batch& batch) const {
   return batch.has("targets") && batch.has("weights");
 }
 
-Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) const {
+TokenCeSettings Objective::token_ce_settings(const model::ModelConfig& config) const {
   const std::string& compat = options_.str("compat");
   TokenCeSettings settings;
   settings.attention = attention(config);
-  settings.block =
-      options_.i64("block_length") > 0 ? options_.i64("block_length") : config.block_length;
+  settings.block = block_length(config);
   settings.shift = shift(config);
   settings.first_predicts_itself = compat == "dllm-jax" || compat == "dllm";
+  settings.clean_predicts_blocks = compat == "none";
+  return settings;
+}
+
+Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) const {
   return token_ce_feed(
-      model::parse_tokens(prepared, model::token_rules(model::TokenUse::loss, config)), settings);
+      model::parse_tokens(prepared, model::token_rules(model::TokenUse::loss, config)),
+      token_ce_settings(config));
 }
 
 Loss Objective::loss(model::Builder& builder,
@@ -173,6 +196,10 @@ int Objective::shift(const model::ModelConfig& config) const {
   return static_cast<int>(wanted >= 0 ? wanted : config.shift);
 }
 
+int64_t Objective::block_length(const model::ModelConfig& config) const {
+  return options_.i64("block_length") > 0 ? options_.i64("block_length") : config.block_length;
+}
+
 Json Objective::describe() const {
   Json made = options_.to_json();
   made["name"] = name();
@@ -187,6 +214,8 @@ PrepareContext prepare_context(const Objective& objective, const model::ModelCon
   const int64_t mask = objective.options().i64("mask_id");
   context.mask_id = mask >= 0 ? mask : config.mask_token_id;
   context.shift = objective.shift(config);
+  context.block_length = objective.block_length(config);
+  context.time_steps = config.time_conditioning ? config.time_steps : 0;
   return context;
 }
 

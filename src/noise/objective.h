@@ -26,11 +26,15 @@ struct PrepareContext {
   int64_t bos_id = -1;  // used by compat = dllm-jax | dllm with shift = 1 only
   int shift =
       0; // the resolved shift: an objective that always has a first position untrained needs it
+  int64_t block_length = 0; // 0: none; objectives in blocks fail with failed_precondition
+  int64_t time_steps =
+      0; // of a time-conditioned model: timesteps are t times this; 0: no such model
   std::optional<Key> batch_key; // compat = dllm-jax | nano: the key of this batch, in place of the
                                 // one of (seed, step)
 };
 class Objective;
-// vocab and mask id of a model, shift as Objective::shift says.
+struct TokenCeSettings; // token_ce.h
+// What the model says, where the objective's options do not.
 PrepareContext prepare_context(const Objective& objective, const model::ModelConfig& config);
 
 // A loss as the trainer wants it: sum / normalizer is the loss, each may be summed over
@@ -87,6 +91,7 @@ public:
   // What the loss uses for a model: option > the objective's need > the model's own.
   virtual model::AttentionKind attention(const model::ModelConfig& config) const;
   virtual int shift(const model::ModelConfig& config) const;
+  int64_t block_length(const model::ModelConfig& config) const; // option > the model's own
 
   virtual Json describe() const; // name, effective options, schedule, active quirks
   const Options& options() const { return options_; }
@@ -96,6 +101,9 @@ protected:
   // The graph: cross entropy of the targets (token_ce) unless an objective has another one.
   virtual Loss build_loss(model::Builder& builder, const LossInputs& inputs) const;
 
+  // Which hidden states predict the targets, for feed() of objectives with arrays of their own.
+  TokenCeSettings token_ce_settings(const model::ModelConfig& config) const;
+
   Objective(ScheduleRef schedule, Options options)
       : schedule_(std::move(schedule)), options_(std::move(options)) {}
 
@@ -104,7 +112,7 @@ protected:
 };
 using ObjectiveRef = std::shared_ptr<const Objective>;
 
-std::vector<std::string> objective_names(); // "ar" "mdlm" "nano" "token_ce"
+std::vector<std::string> objective_names(); // "ar", "bd3lm", ...
 // "objective:<name>"; name "" gives the keys all share ("objective").
 const Schema& objective_schema(const std::string& name);
 // schedule null: the objective's default ("linear"; nano: "nano_cosine"). Fails with not_found and

@@ -84,12 +84,14 @@ std::vector<OptionSpec> shared_schedule_options(double eps = 0.0);
 namespace schedule_files {
 
 std::vector<ScheduleEntry> cosine();
+std::vector<ScheduleEntry> geometric();
 std::vector<ScheduleEntry> kappa();
 std::vector<ScheduleEntry> linear();
 std::vector<ScheduleEntry> nano();
 std::vector<ScheduleEntry> sqrt();
 
-inline constexpr std::vector<ScheduleEntry> (*kTable[])() = {cosine, kappa, linear, nano, sqrt};
+inline constexpr std::vector<ScheduleEntry> (*kTable[])() = {cosine, geometric, kappa,
+                                                             linear, nano,      sqrt};
 
 } // namespace schedule_files
 

@@ -42,6 +42,31 @@ std::vector<ScheduleEntry> schedule_files::sqrt() {
 
 namespace {
 
+// SEDD's geometric schedule (Lou et al. 2024): sigma = sigma_min^(1 - t) sigma_max^t, alpha = exp(-sigma).
+class Geometric final : public NamedSchedule {
+public:
+  explicit Geometric(const Options& options)
+      : NamedSchedule("geometric", options), low_(options.f64("sigma_min")),
+        rate_(std::log(options.f64("sigma_max") / low_)) {}
+  double alpha(double t) const override { return std::exp(-sigma(t)); }
+  double dalpha(double t) const override { return -(1.0 - eps()) * rate_ * sigma(t) * alpha(t); }
+
+private:
+  double sigma(double t) const { return low_ * std::exp(rate_ * scaled(t)); }
+  double low_, rate_;
+};
+
+} // namespace
+
+std::vector<ScheduleEntry> schedule_files::geometric() {
+  std::vector<OptionSpec> options = shared_schedule_options();
+  options.push_back(option_f64("sigma_min", 1e-4, 1e-9, 1.0, "Noise at time 0."));
+  options.push_back(option_f64("sigma_max", 20.0, 1.0, 1e3, "Noise at time 1."));
+  return {{"geometric", std::move(options), new_schedule<Geometric>}};
+}
+
+namespace {
+
 constexpr double kHalfPi = std::numbers::pi / 2;
 
 // alpha = 1 - cos(pi/2 (1 - t')) (Beomi/dllm-jax, schedulers; Duo's cosine).

@@ -27,7 +27,12 @@ struct TokenCeSettings {
   int64_t block = 0; // of block_causal and two_stream attention
   int shift = 0;
   bool first_predicts_itself = false;
+  // two_stream with shift 1: the first token of a block is predicted by the clean token before it, as when blocks are
+  // decoded one by one; false: by the noised one.
+  bool clean_predicts_blocks = false;
 };
+// The position of the row (of seq tokens) whose hidden state predicts this one; -1: nothing stands before it.
+int64_t predicting_position(int64_t position, int64_t seq, const TokenCeSettings& settings);
 // rows: parsed for TokenUse::loss.
 Batch token_ce_feed(const model::TokenBatch& rows, const TokenCeSettings& settings);
 Loss token_ce_loss(model::Builder& builder, const LossInputs& inputs);

@@ -53,6 +53,16 @@ std::string sample(Context& context, const Run& run, bool causal) {
   return text;
 }
 
+// What decodes a model of this objective.
+const char* decoder_of(const std::string& objective) {
+  if (objective == "ar") return " --policy autoregressive";
+  if (objective == "mdlm") return " --policy random --decoder.temperature 0.8";
+  if (objective == "bd3lm") return " --policy bd3lm";
+  if (objective == "dream") return " --policy dream";
+  if (objective == "dmax") return " --policy spd";
+  return objective == "uniform" ? " --policy uniform" : "";
+}
+
 // The last output: a sample of the model, and the command to continue with.
 void print_next(Context& context, const Run& run) {
   if (context.json()) return;
@@ -66,10 +76,7 @@ void print_next(Context& context, const Run& run) {
     }
   }
   std::fprintf(stderr, "next: dllm generate --model %s --length 64%s\n",
-               context.text("out").c_str(),
-               causal                ? " --policy autoregressive"
-               : objective == "mdlm" ? " --policy random --decoder.temperature 0.8"
-                                     : "");
+               context.text("out").c_str(), decoder_of(objective));
 }
 
 using Json = nlohmann::ordered_json;
@@ -212,7 +219,8 @@ Command train_command() {
        {Kind::number, "vocab", "2048", "tokens of a tokenizer trained on the data"},
        {Kind::number, "layers", "4", "from scratch: layers"},
        {Kind::number, "hidden", "256", "from scratch: width, a multiple of 64"},
-       {Kind::text, "objective", "mdlm", "the training objective: mdlm, ar, nano"},
+       {Kind::text, "objective", "mdlm",
+        "the training objective: mdlm, llada_sft, bd3lm, dream, dmax, uniform, ar, nano"},
        {Kind::text, "schedule", "", "noise schedule: linear, cosine, sqrt, ..."},
        {Kind::number, "eval-every", "100", "held-out loss every so many steps; 0: only at the end"},
        {Kind::number, "eval-batches", "8", "batches of a held-out loss; 0: none is computed"},

@@ -38,6 +38,7 @@ PolicyKind random();
 PolicyKind remdm();
 PolicyKind spd();
 PolicyKind threshold();
+PolicyKind uniform();
 
 inline constexpr PolicyKind (*kTable[])() = {
     ancestral,   autoregressive,
@@ -49,7 +50,7 @@ inline constexpr PolicyKind (*kTable[])() = {
     llada2,      low_confidence,
     multi_block, random,
     remdm,       spd,
-    threshold,
+    threshold,   uniform,
 };
 
 } // namespace policy_files

@@ -22,6 +22,12 @@ protected:
   int32_t mask_id(const PrepareContext& context) const;
 };
 
+// compat = dllm-jax: the trainer's key splits once for every prepared batch. The key of this one.
+Key reference_batch_key(uint64_t seed, int64_t step, const PrepareContext& context);
+
+// For a time-conditioned model: timesteps (batch), the times t (batch) in its steps.
+void set_timesteps(Batch& batch, const Tensor& t, const PrepareContext& context);
+
 // Random numbers of the batch itself (array `name`, f32, as many) replace the drawn ones: so tests and scripts choose the
 // noise.
 void inject_draws(const Batch& batch, const char* name, std::vector<float>& draws);
@@ -53,11 +59,18 @@ template <class T> ObjectiveRef new_objective(ScheduleRef schedule, const Option
 namespace objective_files {
 
 ObjectiveEntry ar();
+ObjectiveEntry bd3lm();
+ObjectiveEntry dmax();
+ObjectiveEntry dream();
+ObjectiveEntry llada_sft();
 ObjectiveEntry mdlm();
 ObjectiveEntry nano();
 ObjectiveEntry token_ce();
+ObjectiveEntry uniform();
 
-inline constexpr ObjectiveEntry (*kTable[])() = {ar, mdlm, nano, token_ce};
+inline constexpr ObjectiveEntry (*kTable[])() = {
+    ar, bd3lm, dmax, dream, llada_sft, mdlm, nano, token_ce, uniform,
+};
 
 } // namespace objective_files
 } // namespace dllm::noise

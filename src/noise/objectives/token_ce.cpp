@@ -27,15 +27,12 @@ PackedRows pack_rows(const Tensor& targets, const Tensor& weights,
     for (int64_t i = 0; i < seq; ++i) {
       const auto at = static_cast<size_t>(b * seq + i);
       if (target[at] < 0 || weight[at] == 0.0f) continue;
-      int64_t source = i - settings.shift;
+      const int64_t source = predicting_position(i, seq, settings);
       if (source < 0) {
-        if (!settings.first_predicts_itself) {
-          fail_with_hint(
-              "give position 0 the target -1, or use shift = 0", Code::invalid_argument,
-              "targets[{}, {}] cannot be predicted with shift {}: nothing stands before it", b, i,
-              settings.shift);
-        }
-        source = i;
+        fail_with_hint(
+            "give position 0 the target -1, or use shift = 0", Code::invalid_argument,
+            "targets[{}, {}] cannot be predicted with shift {}: nothing stands before it", b, i,
+            settings.shift);
       }
       const auto slot = static_cast<size_t>(packed.count++);
       rows[slot] = static_cast<int32_t>(b * seq + source);
@@ -63,6 +60,15 @@ Tensor default_normalizer(const Tensor& targets) {
 }
 
 } // namespace
+
+int64_t predicting_position(int64_t position, int64_t seq, const TokenCeSettings& settings) {
+  if (settings.shift == 0) return position;
+  if (position < settings.shift) return settings.first_predicts_itself ? position : -1;
+  const bool two_stream = settings.attention == model::AttentionKind::two_stream;
+  const bool begins_block = two_stream && settings.clean_predicts_blocks && settings.block > 0 &&
+                            position < seq / 2 && position % settings.block == 0;
+  return position - settings.shift + (begins_block ? seq / 2 : 0);
+}
 
 Batch token_ce_feed(const model::TokenBatch& rows, const TokenCeSettings& settings) {
   const PackedRows packed = pack_rows(rows.targets, rows.weights, settings);

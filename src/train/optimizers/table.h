@@ -6,8 +6,9 @@
 namespace dllm::train::optimizer_files {
 
 Optimizer adamw();
+Optimizer lion();
 Optimizer sgd();
 
-inline constexpr Optimizer (*kTable[])() = {adamw, sgd}; // the first is the default
+inline constexpr Optimizer (*kTable[])() = {adamw, lion, sgd}; // the first is the default
 
 } // namespace dllm::train::optimizer_files

@@ -1,5 +1,7 @@
 #include "loss_checks.h"
 
+#include "reference_names.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -61,20 +63,40 @@ void check_gradient_norms(Case& c, const noise::LossGradients& got, const Json& 
 }
 
 void check_logits(Case& c, model::Model& model, const Batch& prepared, Tolerance tolerance,
-                  const std::string& compat, bool causal) {
-  if (!c.has("logits")) return;
+                  const LogitsForm& form) {
+  if (!c.has(form.array)) return;
   Batch batch;
   for (const char* name : {"ids", "keys", "mask", "positions", "timesteps"}) {
     if (const Tensor* array = prepared.find(name)) batch.set(name, *array);
   }
   if (!model.config().time_conditioning) batch.remove("timesteps");
   Options options(model::forward_schema());
-  options.set_json(Json{{"attention", causal ? "causal" : "bidirectional"},
+  options.set_json(Json{{"attention", form.attention},
                         {"shift", 0},
-                        {"empty_average", compat == "dllm-jax"}});
+                        {"empty_average", form.empty_average},
+                        {"block_length", form.block_length}});
   const Tensor logits = model::forward(model, batch, options).at("logits");
-  // Two-stream cases hold more columns than the loss reads; ours have the columns of the batch.
-  c.close(tolerance, logits, c.array("logits"), "logits");
+  const Tensor& golden = c.array(form.array);
+  // Of two streams some cases hold the noised half alone.
+  c.close(tolerance, first_columns(logits, golden.shape()[1]), golden, form.array);
+}
+
+void check_cart(Case& c, double geo_p, const Tensor& masked, const Tensor& weights,
+                Tolerance tolerance) {
+  Options options(noise::objective_schema("dream"));
+  options.set_json(Json{{"geo_p", geo_p}, {"shift", 0}, {"compat", "dllm"}});
+  Tensor uniform(DType::f32, masked.shape()), times(DType::f32, {masked.shape()[0]});
+  for (size_t i = 0; i < uniform.mutable_as<float>().size(); ++i)
+    uniform.mutable_as<float>()[i] = masked.as<int32_t>()[i] != 0 ? 0.0f : 1.0f;
+  std::ranges::fill(times.mutable_as<float>(), 0.5f);
+  Batch raw;
+  raw.set("ids", Tensor(DType::i32, masked.shape()));
+  raw.set("u_mask", uniform);
+  raw.set("t", times);
+  noise::PrepareContext context;
+  context.mask_id = 1;
+  const noise::ObjectiveRef dream = noise::make_objective("dream", nullptr, options);
+  c.close(tolerance, dream->prepare(raw, 0, 0, context).at("weights"), weights, "weights");
 }
 
 } // namespace dllm::parity

@@ -20,9 +20,22 @@ void check_gradients(Case& c, const noise::LossGradients& got, const LossExpecta
 // "grad_norms": {tensor: 2-norm}.
 void check_gradient_norms(Case& c, const noise::LossGradients& got, const Json& norms,
                           Tolerance tolerance);
-// Array "logits" of the case, unshifted and bidirectional unless causal.
+// Unshifted logits of the prepared rows, where the case holds them.
+struct LogitsForm {
+  std::string attention = "bidirectional";
+  int64_t block_length = 0;
+  bool empty_average = false;
+  std::string array = "logits";
+};
 void check_logits(Case& c, model::Model& model, const Batch& prepared, Tolerance tolerance,
-                  const std::string& compat, bool causal = false);
+                  const LogitsForm& form);
+
+// The CART weights (Dream) of a 0/1 array (batch, seq), through an objective whose noise is that array.
+void check_cart(Case& c, double geo_p, const Tensor& masked, const Tensor& weights,
+                Tolerance tolerance);
+
+// An array of what block_causal and two_stream ("two_stream" or "twostream" in its name) let a query see.
+void check_mask(Case& c, const std::string& array, int32_t length, int32_t block);
 
 double norm_of(const Tensor& tensor);
 

@@ -1,4 +1,4 @@
-// torch/losses: losses with injected uniforms, gradients and their norms. Kinds mdlm and ar.
+// torch/losses: losses with injected uniforms, gradients and their norms. Kinds mdlm, bd3lm, dream, cart and ar.
 
 #include "base/error.h"
 #include "handlers.h"
@@ -14,9 +14,9 @@ namespace dllm::parity {
 namespace {
 
 void check(Case& c, const Json& entry, model::Model& model, const noise::Objective& objective,
-           const Batch& prepared, bool causal) {
+           const Batch& prepared, const LogitsForm& form) {
   const Tolerance tolerance = c.topic().tolerance(entry);
-  check_logits(c, model, prepared, {1e-4, tolerance.relative}, "dllm", causal);
+  check_logits(c, model, prepared, {1e-4, tolerance.relative}, form);
   const noise::LossGradients got = noise::loss_gradients(model, objective, prepared);
   check_gradients(c, got,
                   {tolerance.relative, tolerance.relative, entry.at("value").get<double>(), {}});
@@ -31,8 +31,8 @@ Batch raw_batch(Case& c, const Json& entry) {
   return raw;
 }
 
-void run_mdlm(Case& c, const Json& entry) {
-  const noise::ObjectiveRef objective = reference_mdlm(entry, "dllm");
+void run_masked(Case& c, const Json& entry, const std::string& kind) {
+  const noise::ObjectiveRef objective = reference_objective(kind, entry, "dllm");
   const std::shared_ptr<model::Model> model = c.topic().model(entry.at("model").get<std::string>());
   Batch raw = raw_batch(c, entry);
   raw.set("u_t", c.array("u_t"));
@@ -41,8 +41,18 @@ void run_mdlm(Case& c, const Json& entry) {
   context.bos_id = entry.value("bos_id", int64_t{-1});
   const Batch prepared = objective->prepare(raw, 0, 0, context);
   c.close({1e-6, 1e-6}, prepared.at("t"), c.array("t"), "t");
-  c.equal(prepared.at("ids"), c.array("noised"), "noised");
-  check(c, entry, *model, *objective, prepared, false);
+  const Tensor& noised = c.array("noised");
+  c.equal(first_columns(prepared.at("ids"), noised.shape()[1]), noised, "noised");
+  LogitsForm form;
+  form.attention = kind == "bd3lm" ? "two_stream" : "bidirectional";
+  form.block_length = entry.value("block_size", int64_t{0});
+  check(c, entry, *model, *objective, prepared, form);
+}
+
+// CART weights of a mask alone: rows of one prepared batch whose noise is that mask.
+void run_cart(Case& c, const Json& entry) {
+  check_cart(c, entry.at("p").get<double>(), c.array("mask"), c.array("weights"),
+             c.topic().tolerance(entry));
 }
 
 void run_ar(Case& c, const Json& entry) {
@@ -51,17 +61,28 @@ void run_ar(Case& c, const Json& entry) {
   const Batch raw = raw_batch(c, entry);
   const Batch prepared =
       objective->prepare(raw, 0, 0, noise::prepare_context(*objective, model->config()));
-  check(c, entry, *model, *objective, prepared, true);
+  check(c, entry, *model, *objective, prepared, {.attention = "causal"});
 }
 
 } // namespace
 
 void run_losses(Topic& topic) {
+  for (const Json& entry : topic.list("masks")) {
+    const std::string name = entry.at("name").get<std::string>();
+    topic.run(entry, [&](Case& c) {
+      c.set_prefix("");
+      if (name.find("twostream") == std::string::npos)
+        c.skip("masks of left-padded prompts are those of a decoder's canvas");
+      check_mask(c, name, entry.at("L").get<int32_t>(), entry.at("block").get<int32_t>());
+    });
+  }
   for (const Json& entry : topic.list("cases")) {
     const std::string kind = entry.at("loss_kind").get<std::string>();
     topic.run(entry, [&](Case& c) {
-      if (kind == "mdlm")
-        run_mdlm(c, entry);
+      if (kind == "mdlm" || kind == "bd3lm" || kind == "dream")
+        run_masked(c, entry, kind);
+      else if (kind == "cart")
+        run_cart(c, entry);
       else if (kind == "ar")
         run_ar(c, entry);
       else

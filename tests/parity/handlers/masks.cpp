@@ -1,9 +1,10 @@
 // jax/masks: what the symbolic masks let a query see. Arrays block_causal_<L>_<block> (L, L),
-// two_stream_<L>_<block> (2L, 2L), 1 = visible.
+// two_stream_<L>_<block> (2L, 2L), 1 = visible; and CART weights.
 
 #include "graph/engine.h"
 #include "graph/ops.h"
 #include "handlers.h"
+#include "loss_checks.h"
 #include "model/token_batch.h"
 #include "runner.h"
 
@@ -36,9 +37,11 @@ Tensor visible(graph::Engine& engine, model::AttentionKind kind, int64_t seq, in
   return seen;
 }
 
-void run_mask(Case& c, const std::string& array, int32_t length, int32_t block) {
+} // namespace
+
+void check_mask(Case& c, const std::string& array, int32_t length, int32_t block) {
   const Tensor& want = c.array(array);
-  const bool two = array.starts_with("two_stream");
+  const bool two = array.starts_with("two_stream") || array.find("twostream") != std::string::npos;
   if (!two && !array.starts_with("block_causal")) c.skip("mask " + array + " is not supported yet");
   const model::AttentionKind kind =
       two ? model::AttentionKind::two_stream : model::AttentionKind::block_causal;
@@ -46,15 +49,19 @@ void run_mask(Case& c, const std::string& array, int32_t length, int32_t block) 
           array);
 }
 
-} // namespace
-
 void run_masks(Topic& topic) {
+  for (const Json& entry : topic.list("cart")) {
+    topic.run(entry, [&](Case& c) {
+      check_cart(c, entry.at("p").get<double>(), c.array("masked"), c.array("weight"),
+                 {topic.cases().value("cart_atol", 1e-6), 0});
+    });
+  }
   for (const Json& entry : topic.list("masks")) {
     for (const Json& array : entry.at("arrays")) {
       const std::string name = array.get<std::string>();
       topic.run(name, [&](Case& c) {
         c.set_prefix("");
-        run_mask(c, name, entry.at("L").get<int32_t>(), entry.at("block").get<int32_t>());
+        check_mask(c, name, entry.at("L").get<int32_t>(), entry.at("block").get<int32_t>());
       });
     }
   }

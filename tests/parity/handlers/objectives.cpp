@@ -27,16 +27,17 @@ Tensor masked_of(const Tensor& targets) {
   return masked;
 }
 
-void run_mdlm(Case& c, const Json& entry) {
+void run_masked(Case& c, const Json& entry, const std::string& kind) {
   c.set_prefix("");
   const Json& parameters = entry.at("parameters");
-  const noise::ObjectiveRef objective = reference_mdlm(parameters, "dllm-jax");
+  const noise::ObjectiveRef objective = reference_objective(kind, parameters, "dllm-jax");
   const std::shared_ptr<model::Model> model = c.topic().model(entry.at("model").get<std::string>());
 
   Batch raw;
   raw.set("ids", c.array("in.input_ids"));
   raw.set("labels", c.array("in.labels"));
-  if (c.has("in.attention_mask")) set_padding(raw, c.array("in.attention_mask"), true);
+  if (c.has("in.attention_mask") && kind != "bd3lm")
+    set_padding(raw, c.array("in.attention_mask"), true);
   noise::PrepareContext context = noise::prepare_context(*objective, model->config());
   context.bos_id = parameters.at("bos_id").get<int64_t>();
   context.batch_key = key_of(c.array("key"));
@@ -44,17 +45,61 @@ void run_mdlm(Case& c, const Json& entry) {
 
   c.close({1e-6, 1e-6}, prepared.at("t"), c.array("t"), "t");
   c.equal(prepared.at("ids"), c.array("batch.model_input_ids"), "model_input_ids");
-  const Tensor masked = masked_of(prepared.at("targets"));
+  const int64_t columns = c.array("batch.masked_mask").shape()[1];
+  const Tensor masked = masked_of(first_columns(prepared.at("targets"), columns));
   c.equal(masked, c.array("batch.masked_mask"), "masked_mask");
   // Under the sequence norm our weights carry the row's share already.
   if (parameters.at("loss_norm_type") != "sequence") {
-    c.close({1e-6, 1e-5}, prepared.at("weights"), c.array("batch.loss_weights"), "loss_weights",
-            masked.to(DType::u8));
+    c.close({1e-6, 1e-5}, first_columns(prepared.at("weights"), columns),
+            c.array("batch.loss_weights"), "loss_weights", masked.to(DType::u8));
   }
-  check_logits(c, *model, prepared, {1e-4, 1e-4}, "dllm-jax");
+  check_logits(c, *model, prepared, {1e-4, 1e-4},
+               {.attention = kind == "bd3lm" ? "two_stream" : "bidirectional",
+                .block_length = parameters.value("block_size", int64_t{0}),
+                .empty_average = true});
   check_gradients(c, noise::loss_gradients(*model, *objective, prepared),
                   {entry.value("rtol_loss", 2e-5), 2e-5, entry.at("loss").get<double>(),
                    entry.at("grad_norm").get<double>()});
+}
+
+// The first forward pass sees the masked rows, the second what it predicted itself.
+void run_dmax(Case& c, const Json& entry) {
+  c.set_prefix("");
+  const Json& parameters = entry.at("parameters");
+  const noise::ObjectiveRef objective = reference_dmax(parameters, "dllm-jax");
+  const std::shared_ptr<model::Model> model = c.topic().model(entry.at("model").get<std::string>());
+  Batch raw;
+  raw.set("ids", c.array("in.input_ids"));
+  if (c.has("in.labels")) raw.set("labels", c.array("in.labels"));
+  if (c.has("in.noisy_input_ids")) raw.set("noisy_ids", c.array("in.noisy_input_ids"));
+  const int64_t rows = raw.at("ids").shape()[0], seq = raw.at("ids").shape()[1];
+  if (c.has("in.flag")) raw.set("flag", c.array("in.flag").reshaped({rows}));
+  noise::PrepareContext context = noise::prepare_context(*objective, model->config());
+  context.batch_key = key_of(c.array("key"));
+  Batch prepared = objective->prepare(raw, 0, 0, context);
+  c.equal(prepared.at("ids"), c.array("batch.model_input_ids"), "model_input_ids");
+  c.equal(prepared.at("positions"), c.array("batch.position_ids"), "position_ids");
+  // Every trainable token counts; the model replaces masked ones of the rows that are flagged.
+  c.equal(masked_of(first_columns(prepared.at("targets"), seq)), c.array("batch.maskable_mask"),
+          "maskable_mask");
+  Tensor replaced = c.array("batch.masked_mask").clone();
+  for (int64_t i = 0; i < rows * seq; ++i) {
+    replaced.mutable_as<int32_t>()[static_cast<size_t>(i)] *=
+        c.array("batch.on_policy_flag").as<int32_t>()[static_cast<size_t>(i / seq)];
+  }
+  c.equal(first_columns(prepared.at("rollout"), seq).to(DType::i32), replaced, "rollout");
+
+  LogitsForm form{.attention = "two_stream",
+                  .block_length = parameters.at("block_size").get<int64_t>(),
+                  .empty_average = true,
+                  .array = "rollout.logits"};
+  check_logits(c, *model, prepared, {1e-4, 1e-4}, form);
+  check_gradients(c, noise::loss_gradients(*model, *objective, prepared),
+                  {entry.value("rtol_loss", 2e-5), 2e-5, entry.at("loss").get<double>(),
+                   entry.at("grad_norm").get<double>()});
+  prepared.set("ids", c.array("final.model_input_ids"));
+  form.array = "final.logits";
+  check_logits(c, *model, prepared, {1e-4, 1e-4}, form);
 }
 
 } // namespace
@@ -63,8 +108,12 @@ void run_objectives(Topic& topic) {
   for (const Json& entry : topic.list("cases")) {
     const std::string objective = entry.at("objective").get<std::string>();
     topic.run(entry, [&](Case& c) {
-      if (objective != "mdlm") c.skip("objective " + objective + " arrives later");
-      run_mdlm(c, entry);
+      if (objective == "mdlm" || objective == "bd3lm" || objective == "dream")
+        run_masked(c, entry, objective);
+      else if (objective == "dmax")
+        run_dmax(c, entry);
+      else
+        c.skip("objective " + objective + " arrives later");
     });
   }
 }

@@ -158,13 +158,21 @@ Batch prepared_jax(Case& c, const noise::Objective& objective, const noise::Prep
   return prepared;
 }
 
+std::string objective_of_trainer(const std::string& trainer) {
+  if (trainer == "MDLMTrainer") return "mdlm";
+  if (trainer == "BD3LMTrainer") return "bd3lm";
+  if (trainer == "DMaxTrainer") return "dmax";
+  return trainer == "DreamTrainer" ? "dream" : "";
+}
+
 } // namespace
 
 void run_jax_training(Case& c, const Json& entry) {
   c.set_prefix("");
   const Json& parameters = entry.at("parameters");
   const std::string kind = parameters.at("trainer").get<std::string>();
-  if (kind != "MDLMTrainer") c.skip("trainer " + kind + " arrives later");
+  const std::string name = objective_of_trainer(kind);
+  if (name.empty()) c.skip("trainer " + kind + " arrives later");
   const double peak = parameters.at("learning_rate").get<double>();
   const int64_t steps = parameters.at("steps").get<int64_t>();
 
@@ -181,7 +189,9 @@ void run_jax_training(Case& c, const Json& entry) {
   options.set_f64("beta1", parameters.at("adam_b1").get<double>());
   options.set_f64("beta2", parameters.at("adam_b2").get<double>());
   options.set_f64("eps", parameters.at("adam_eps").get<double>());
-  const noise::ObjectiveRef objective = reference_mdlm(parameters, "dllm-jax");
+  const noise::ObjectiveRef objective = name == "dmax"
+                                            ? reference_dmax(parameters, "dllm-jax")
+                                            : reference_objective(name, parameters, "dllm-jax");
   const std::shared_ptr<model::Model> model =
       model::clone_model(*c.topic().model(entry.at("model").get<std::string>()));
   train::Trainer trainer(model, objective, options);

@@ -34,20 +34,47 @@ noise::ScheduleRef nano_schedule(const Json& entry) {
   return noise::make_schedule(name, options);
 }
 
-noise::ObjectiveRef reference_mdlm(const Json& settings, const std::string& compat) {
-  Options options(noise::objective_schema("mdlm"));
-  const std::string weight = settings.at("loss_weight_type").get<std::string>();
-  if (weight != "scheduler" && weight != "uniform")
-    fail(Code::unimplemented, "loss weight {} arrives later", weight);
+noise::ObjectiveRef reference_objective(const std::string& name, const Json& settings,
+                                        const std::string& compat) {
+  Options options(noise::objective_schema(name));
+  std::string weight = settings.at("loss_weight_type").get<std::string>();
+  if (weight.starts_with("cart[geo_p:")) {
+    options.set_f64("geo_p", std::stod(weight.substr(weight.find(':') + 1)));
+    weight = "cart";
+  }
   options.set_str("loss_weight", weight == "uniform" ? "ones" : weight);
   options.set_str("loss_norm", settings.at("loss_norm_type").get<std::string>());
   options.set_f64("time_epsilon", settings.value("time_epsilon", 1e-3));
   options.set_i64("shift", settings.at("right_shift_logits").get<bool>() ? 1 : 0);
   options.set_i64("mask_id", settings.at("mask_id").get<int64_t>());
+  options.set_i64("block_length", settings.value("block_size", int64_t{0}));
   options.set_str("compat", compat);
   const noise::ScheduleRef schedule =
       reference_schedule(settings.at("scheduler").get<std::string>(), settings, compat);
-  return noise::make_objective("mdlm", schedule, options);
+  return noise::make_objective(name, schedule, options);
+}
+
+noise::ObjectiveRef reference_dmax(const Json& settings, const std::string& compat) {
+  Options options(noise::objective_schema("dmax"));
+  options.set_f64("noise_low", settings.at("noise_range_low").get<double>());
+  options.set_f64("noise_high", settings.at("noise_range_high").get<double>());
+  options.set_f64("on_policy", settings.at("on_policy_ratio").get<double>());
+  options.set_str("loss_norm", settings.at("loss_norm_type").get<std::string>());
+  options.set_i64("block_length", settings.at("block_size").get<int64_t>());
+  options.set_i64("mask_id", settings.at("mask_id").get<int64_t>());
+  options.set_i64("shift", 0);
+  options.set_str("compat", compat);
+  return noise::make_objective("dmax", nullptr, options);
+}
+
+Tensor first_columns(const Tensor& rows, int64_t columns) {
+  const int64_t batch = rows.shape()[0];
+  Tensor made(rows.dtype(), rows.shape().with_dim(1, columns));
+  if (batch == 0) return made;
+  const int64_t width = made.byte_size() / batch, step = rows.byte_size() / batch;
+  for (int64_t b = 0; b < batch; ++b)
+    std::copy_n(rows.bytes() + b * step, width, made.mutable_bytes() + b * width);
+  return made;
 }
 
 void set_padding(Batch& batch, const Tensor& mask, bool jax_square) {

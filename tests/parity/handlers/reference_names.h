@@ -18,9 +18,14 @@ noise::ScheduleRef reference_schedule(const std::string& class_name, const Json&
 // nano-dlm's kind, T and eps of a case.
 noise::ScheduleRef nano_schedule(const Json& entry);
 
-// The objective mdlm with the settings of a case or run (loss_weight_type, loss_norm_type,
-// right_shift_logits, ...).
-noise::ObjectiveRef reference_mdlm(const Json& settings, const std::string& compat);
+// An objective of masked diffusion (mdlm, bd3lm, dream) with the settings of a case or run (loss_weight_type,
+// loss_norm_type, right_shift_logits, block_size, ...).
+noise::ObjectiveRef reference_objective(const std::string& name, const Json& settings,
+                                        const std::string& compat);
+// The objective dmax likewise (noise_range_low, on_policy_ratio, ...).
+noise::ObjectiveRef reference_dmax(const Json& settings, const std::string& compat);
+// (batch, columns, ...) of (batch, seq, ...): the noised half of two streams.
+Tensor first_columns(const Tensor& rows, int64_t columns);
 
 // A padding mask (batch, keys) of the reference: 1 = visible. jax_square: a square one is read as
 // (queries, keys), its defect (golden README, "ambiguous_square").

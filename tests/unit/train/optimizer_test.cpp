@@ -134,6 +134,28 @@ TEST(Optimizer, SgdIsItsFormula) {
   }
 }
 
+TEST(Optimizer, LionIsItsFormula) {
+  BareUpdate bare("lion",
+                  {{"optimizer", "lion"},
+                   {"lr", 0.1},
+                   {"weight_decay", 0.25},
+                   {"lion_beta1", 0.6},
+                   {"lion_beta2", 0.8}},
+                  kStart);
+  std::vector<double> p(kStart.begin(), kStart.end()), m(kStart.size());
+  for (const Numbers& gradient : kGradients) {
+    bare.step(gradient, kTargets);
+    for (size_t i = 0; i < p.size(); ++i) {
+      const double g = gradient[i] / kTargets, mixed = 0.6 * m[i] + 0.4 * g;
+      const double direction = mixed > 0 ? 1 : mixed < 0 ? -1 : 0;
+      p[i] -= 0.1 * (direction + 0.25 * p[i]);
+      m[i] = 0.8 * m[i] + 0.2 * g;
+      EXPECT_NEAR(bare.arrays()[0][i], p[i], 1e-6) << i;
+      EXPECT_NEAR(bare.arrays()[1][i], m[i], 1e-6) << i;
+    }
+  }
+}
+
 TEST(Optimizer, AdamWIsItsFormula) {
   const Json options = {
       {"lr", 0.1}, {"beta1", 0.8}, {"beta2", 0.9}, {"eps", 1e-3}, {"weight_decay", 0.25}};

@@ -1,0 +1,172 @@
+// Ancestral sampling under uniform noise (Schiff et al. 2024, UDLM; Sahoo et al. 2025, Duo): the canvas begins as random
+// tokens, and every step draws each open position anew. With p the prediction, z the token that is there, a = alpha(t) /
+// alpha(s) and K tokens, the posterior is a mixture of three draws:
+//   from p with weight alpha(s) - alpha(t);  z with K alpha(t) p_z + a - alpha(t);
+//   any token with (1 - a)(1 - alpha(s)).
+// Given positions stay as they are. The model is one that objective uniform trained.
+
+#include "base/error.h"
+#include "decode/policies/policies.h"
+
+#include <algorithm>
+
+namespace dllm::decode {
+namespace {
+
+struct UniformSettings {
+  int64_t steps, vocab;
+  int32_t mask_id; // never noise; -1: the model has none
+  bool greedy_tail;
+  int64_t tokens() const { return vocab - (has_mask() ? 1 : 0); }
+  bool has_mask() const { return mask_id >= 0 && mask_id < vocab; }
+  int32_t token(float uniform) const { // any of the K
+    const auto wanted = static_cast<int64_t>(static_cast<double>(uniform) * tokens());
+    const int64_t index = std::min(wanted, tokens() - 1);
+    return static_cast<int32_t>(has_mask() && index >= mask_id ? index + 1 : index);
+  }
+};
+
+class UniformSession final : public Session {
+public:
+  UniformSession(const UniformSettings& settings, const noise::Schedule& schedule, Request& request)
+      : settings_(settings), schedule_(schedule) {
+    request.origin = request.prompt;
+    request.block_length = std::max<int64_t>(request.length() - request.origin, 1);
+    own_ = request.open_positions(0, request.length());
+    if (own_.empty()) request.finish = Finish::decided;
+  }
+
+  PassRequest next_pass(const Request& request, const CacheView&) const override {
+    PassRequest pass;
+    pass.end = request.length();
+    pass.ids = request.ids;
+    pass.positions = own_;
+    pass.time = time(request, 0);
+    for (const int64_t position : own_)
+      pass.ids[static_cast<size_t>(position)] = current(request, position);
+    return pass;
+  }
+
+  Outcome apply(Request& request, const PassRequest& pass,
+                std::span<const Prediction> predictions) override {
+    const bool last = request.step_in_block + 1 >= settings_.steps;
+    const double now = schedule_.alpha(time(request, 0)),
+                 next = last ? 1.0 : schedule_.alpha(time(request, 1));
+    Outcome outcome{{}, request.block, request.block_begin(), request.block_end(), last};
+    std::vector<std::pair<int32_t, float>> tokens;
+    for (const Prediction& prediction : predictions) {
+      const int32_t here = pass.ids[static_cast<size_t>(prediction.position)];
+      if (last && settings_.greedy_tail)
+        tokens.emplace_back(prediction.argmax, prediction.max_probability);
+      else
+        tokens.push_back(drawn(request, prediction, here, now, next));
+    }
+    for (size_t i = 0; i < predictions.size(); ++i) {
+      const int64_t position = predictions[i].position;
+      if (request.is_open(position)) outcome.decided.push_back(position);
+      request.decide(position, tokens[i].first, tokens[i].second,
+                     last ? State::final : State::provisional);
+    }
+    ++request.step_in_block;
+    if (last) {
+      request.finish = Finish::decided;
+      ++request.block;
+    }
+    return outcome;
+  }
+
+private:
+  // Noise level after `ahead` more steps: 1 at first, 0 at the end.
+  double time(const Request& request, int64_t ahead) const {
+    const int64_t left = settings_.steps - request.step_in_block - ahead;
+    return static_cast<double>(std::max<int64_t>(left, 0)) / static_cast<double>(settings_.steps);
+  }
+
+  // A position that was not drawn yet holds noise.
+  int32_t current(const Request& request, int64_t position) const {
+    if (!request.is_open(position)) return request.ids[static_cast<size_t>(position)];
+    return settings_.token(position_uniform(request, position, 3));
+  }
+
+  std::pair<int32_t, float> drawn(const Request& request, const Prediction& prediction,
+                                  int32_t here, double now, double next) const {
+    const double own = probability_of(prediction, here);
+    const double ratio = next > 0 ? now / next : 1.0;
+    const double from_model = next - now,
+                 stays = static_cast<double>(settings_.tokens()) * now * own + ratio - now,
+                 anew = (1 - ratio) * (1 - next);
+    const double u =
+        position_uniform(request, prediction.position, 1) * (from_model + stays + anew);
+    if (u < from_model && prediction.token != settings_.mask_id)
+      return {prediction.token, prediction.probability};
+    if (u < from_model + stays) return {here, static_cast<float>(own)};
+    const int32_t token = settings_.token(position_uniform(request, prediction.position, 2));
+    return {token, static_cast<float>(probability_of(prediction, token))};
+  }
+
+  // Of a token that is not listed: an equal part of what the listed ones leave.
+  double probability_of(const Prediction& prediction, int32_t token) const {
+    const auto found = std::ranges::find(prediction.top_ids, token);
+    if (found != prediction.top_ids.end())
+      return prediction.top_probs[static_cast<size_t>(found - prediction.top_ids.begin())];
+    double listed = 0;
+    for (const float probability : prediction.top_probs) listed += probability;
+    const int64_t others = settings_.vocab - static_cast<int64_t>(prediction.top_ids.size());
+    return others > 0 ? std::max(1 - listed, 0.0) / static_cast<double>(others) : 0.0;
+  }
+
+  UniformSettings settings_;
+  const noise::Schedule& schedule_;
+  std::vector<int64_t> own_; // positions that were open when the request began
+};
+
+class UniformPolicy final : public Policy {
+public:
+  explicit UniformPolicy(const PolicySetup& setup)
+      : Policy(setup), settings_{setup.i64("steps"), setup.config.vocab_size, setup.mask_id,
+                                 setup.options.boolean("greedy_tail")} {
+    if (setup.f64("guidance") > 0) fail(Code::invalid_argument, "policy uniform has no guidance");
+    if (setup.i64("block_length") > 0) {
+      fail_with_hint("leave block_length out", Code::invalid_argument,
+                     "policy uniform decodes the whole canvas at once, not blocks of {}",
+                     setup.i64("block_length"));
+    }
+  }
+
+  std::unique_ptr<Session> begin(Request& request) const override {
+    return std::make_unique<UniformSession>(settings_, setup().schedule, request);
+  }
+  bool needs_mask() const override { return false; }
+  int64_t top() const override { return std::min(setup().i64("listed"), settings_.vocab); }
+  std::string approximation() const override {
+    if (top() >= settings_.vocab) return "";
+    return "the probability of a token that is not among the likeliest " + std::to_string(top()) +
+           " is taken as the mean of the others";
+  }
+
+private:
+  UniformSettings settings_;
+};
+
+std::unique_ptr<Policy> make_uniform(const PolicySetup& setup) {
+  return std::make_unique<UniformPolicy>(setup);
+}
+
+std::vector<OptionSpec> uniform_keys() {
+  return {
+      option_f64("temperature", 1, 0, 100,
+                 "Divides the logits of a draw, 1e-6 at least; 0 takes the likeliest token."),
+      option_bool("greedy_tail", true,
+                  "The last step takes the likeliest tokens; false: it draws like the others."),
+      option_i64("listed", 1024, 1, 1 << 20,
+                 "Tokens whose probability is exact, the likeliest; others share what is left."),
+  };
+}
+
+} // namespace
+
+PolicyKind policy_files::uniform() {
+  return {"uniform", make_uniform, uniform_keys()};
+}
+
+} // namespace dllm::decode

@@ -1,0 +1,44 @@
+// Block diffusion (Arriola et al. 2025, BD3-LM): blocks in order, masked diffusion inside of a block, given the clean
+// blocks before it. A row is [noised | clean]; a noised token sees its own noised block and clean blocks before it, so
+// one pass computes every block as if it ran alone. Each block has a time of its own:
+//   loss = 1 / tokens * sum over blocks of -alpha'(t_b) / (1 - alpha(t_b)) * sum over masked i of CE_i.
+
+#include "base/error.h"
+#include "noise/objectives/masked.h"
+#include "noise/two_stream.h"
+
+namespace dllm::noise {
+namespace {
+
+class Bd3lm final : public MaskedDiffusion {
+public:
+  Bd3lm(ScheduleRef schedule, const Options& options)
+      : MaskedDiffusion("bd3lm", std::move(schedule), options) {}
+
+  model::AttentionKind attention(const model::ModelConfig&) const override {
+    return model::AttentionKind::two_stream;
+  }
+
+protected:
+  int64_t tokens_per_time(int64_t seq, const PrepareContext& context) const override {
+    const bool per_row = reference() || options_.str("time_per") == "row";
+    return per_row ? seq : needed_block_length(*this, context);
+  }
+
+  Batch finished(const TokenCeArrays& made, const Batch& source) const override {
+    return two_streams(made, source, options_.str("compat") == "none");
+  }
+};
+
+} // namespace
+
+ObjectiveEntry objective_files::bd3lm() {
+  std::vector<OptionSpec> keys = masked_options();
+  option_of(keys, "attention") = option_choice(
+      "attention", "auto", {"auto"}, "Always [noised | clean]: the model decodes block_causal.");
+  keys.push_back(option_choice("time_per", "block", {"block", "row"},
+                               "Whether each block or the whole row has a time of its own."));
+  return {"bd3lm", "linear", std::move(keys), new_objective<Bd3lm>};
+}
+
+} // namespace dllm::noise

@@ -1,0 +1,252 @@
+// llada_sft, bd3lm, dream, dmax and uniform: what they corrupt and count, and their losses.
+#include "base/error.h"
+#include "noise/objective.h"
+#include "noise/token_ce.h"
+#include "tiny.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace dllm::noise {
+namespace {
+
+const char* const kNames[] = {"mdlm", "llada_sft", "bd3lm", "dream", "dmax", "uniform"};
+
+Json settings_of(const std::string& name) {
+  const bool blocks = name == "bd3lm" || name == "dmax";
+  return blocks ? Json{{"block_length", 4}} : Json::object();
+}
+
+Batch prepared_by(const Objective& objective, const Batch& raw, const model::Model& model) {
+  return objective.prepare(raw, 3, 1, prepare_context(objective, model.config()));
+}
+
+TEST(Objectives, GradientsAreThoseOfTheLoss) {
+  const auto model = tiny_model();
+  for (const char* name : kNames) {
+    SCOPED_TRACE(name);
+    Json settings = settings_of(name);
+    // The tokens that a rollout replaces may change with the weights: no gradient there.
+    if (std::string(name) == "dmax") settings["on_policy"] = 0.0;
+    if (std::string(name) != "dmax" && std::string(name) != "uniform")
+      settings["min_mask_ratio"] = 0.5;
+    const ObjectiveRef objective = tiny_objective(name, settings);
+    LossRunner runner(model, objective);
+    Batch raw = tiny_rows(2, 8);
+    raw.set("u_t", Tensor::from(Shape{2, name == std::string("bd3lm") ? 2 : 1},
+                                std::vector<float>(name == std::string("bd3lm") ? 4 : 2, 0.6f)));
+    expect_gradient(*model, runner, *objective, prepared_by(*objective, raw, *model));
+  }
+}
+
+// The loss of one batch is that of its parts: sums and normalizers add up, times and masks are the same.
+TEST(Objectives, MicroBatchesMakeOneBatch) {
+  const auto model = tiny_model();
+  for (const char* name : kNames) {
+    for (const char* sampling : {"uniform", "low_discrepancy", "importance"}) {
+      SCOPED_TRACE(std::string(name) + " " + sampling);
+      Json settings = settings_of(name);
+      if (std::string(name) == "dmax") {
+        if (std::string(sampling) != "uniform") continue;
+      } else {
+        settings["time_sampling"] = sampling;
+      }
+      const ObjectiveRef objective = tiny_objective(name, settings);
+      LossRunner runner(model, objective);
+      const LossValue whole = runner.run(tiny_rows(4, 8, 0, 4), 3, 1, nullptr);
+      const LossValue first = runner.run(tiny_rows(1, 8, 0, 4), 3, 1, nullptr);
+      const LossValue rest = runner.run(tiny_rows(3, 8, 1, 4), 3, 1, nullptr);
+      EXPECT_NEAR(first.sum + rest.sum, whole.sum, 1e-4 * std::abs(whole.sum) + 1e-5);
+      EXPECT_EQ(first.normalizer + rest.normalizer, whole.normalizer);
+    }
+  }
+}
+
+// Rows one by one give what they give together, and how sure the mean is.
+TEST(Objectives, RowLossesAddUp) {
+  const auto model = tiny_model();
+  for (const char* name : kNames) {
+    SCOPED_TRACE(name);
+    const ObjectiveRef objective = tiny_objective(name, settings_of(name));
+    LossRunner runner(model, objective);
+    const LossValue whole = runner.run(tiny_rows(4, 8), 3, 1, nullptr);
+    const RowLosses rows = runner.run_rows(tiny_rows(4, 8), 3, 1, nullptr);
+    ASSERT_EQ(rows.sums.size(), 4u);
+    EXPECT_NEAR(rows.mean(), whole.mean(), 1e-4 * std::abs(whole.mean()) + 1e-6);
+    EXPECT_GT(rows.standard_error(), 0);
+    EXPECT_NEAR(rows.perplexity(), std::exp(rows.mean()), 1e-9);
+    EXPECT_NEAR(rows.bits_per_byte(16), whole.sum / 16 / std::log(2), 1e-3 * std::abs(whole.sum));
+  }
+  EXPECT_EQ((RowLosses{{3}, {0}}.mean()), 0);
+  EXPECT_NEAR((RowLosses{{1, 3}, {1, 1}}.standard_error()), 1, 1e-12);
+}
+
+TEST(LladaSft, EachAnswerCountsOnce) {
+  const ObjectiveRef objective = tiny_objective("llada_sft", {{"min_mask_ratio", 1.0}});
+  Batch raw = tiny_rows(3, 6);
+  raw.set("keep", Tensor::from(Shape{3, 6}, std::vector<uint8_t>{1, 1, 0, 0, 0, 0, //
+                                                                 1, 1, 1, 1, 1, 0, //
+                                                                 1, 1, 1, 1, 1, 1}));
+  PrepareContext context;
+  context.vocab = 23;
+  context.mask_id = kTinyMask;
+  const Batch prepared = objective->prepare(raw, 1, 0, context);
+  const auto weights = prepared.at("weights").as<float>();
+  const auto times = prepared.at("t").as<float>();
+  EXPECT_NEAR(weights[2], 1 / times[0] / 4, 1e-3);
+  EXPECT_NEAR(weights[11], 1 / times[1], 1e-2);
+  EXPECT_EQ(weights[0], 0);
+  EXPECT_EQ(prepared.at("ids").as<int32_t>()[0], raw.at("ids").as<int32_t>()[0]);
+  const auto normalizer = prepared.at("normalizer").as<float>();
+  EXPECT_EQ(std::vector<float>(normalizer.begin(), normalizer.end()),
+            (std::vector<float>{1, 1, 0})); // a row without an answer does not count
+}
+
+TEST(LladaSft, PaddingMayBePartOfTheAnswer) {
+  const auto trained = [](bool padding) {
+    const ObjectiveRef objective =
+        tiny_objective("llada_sft", {{"min_mask_ratio", 1.0}, {"answer_padding", padding}});
+    Batch raw = tiny_rows(1, 6);
+    raw.set("segments", Tensor::from(Shape{1, 6}, std::vector<int32_t>{1, 1, 1, 1, 0, 0}));
+    raw.set("keep", Tensor::from(Shape{1, 6}, std::vector<uint8_t>{1, 1, 0, 0, 1, 1}));
+    PrepareContext context;
+    context.vocab = 23;
+    context.mask_id = kTinyMask;
+    return std::ranges::count_if(objective->prepare(raw, 1, 0, context).at("targets").as<int32_t>(),
+                                 [](int32_t target) { return target >= 0; });
+  };
+  EXPECT_EQ(trained(false), 2);
+  EXPECT_EQ(trained(true), 4);
+}
+
+// One pass over [noised | clean] gives the loss of the blocks, each run alone behind its clean beginning.
+TEST(Bd3lm, EqualsBlocksThatRunOneByOne) {
+  const auto model = tiny_model();
+  for (const int64_t shift : {0, 1}) {
+    const int64_t block = 4, seq = 10;
+    const ObjectiveRef objective =
+        tiny_objective("bd3lm", {{"block_length", block}, {"shift", shift}});
+    const Batch raw = tiny_rows(1, seq), prepared = prepared_by(*objective, raw, *model);
+    ASSERT_EQ(prepared.at("ids").shape(), (Shape{1, 2 * seq}));
+    EXPECT_EQ(prepared.at("t").count(), 3);
+    const double together = LossRunner(model, objective).run(prepared, 0, 0, nullptr).sum;
+    const ObjectiveRef alone = tiny_objective(
+        "token_ce", {{"attention", "block_causal"}, {"block_length", block}, {"shift", shift}});
+    LossRunner runner(model, alone);
+    double sum = 0;
+    for (int64_t begin = 0; begin < seq; begin += block) {
+      const int64_t end = std::min(begin + block, seq);
+      Tensor ids(DType::i32, {1, end}), targets(DType::i32, {1, end}),
+          weights(DType::f32, {1, end});
+      for (int64_t i = 0; i < end; ++i) {
+        const auto at = static_cast<size_t>(i);
+        const bool own = i >= begin;
+        ids.mutable_as<int32_t>()[at] =
+            own ? prepared.at("ids").as<int32_t>()[at] : raw.at("ids").as<int32_t>()[at];
+        targets.mutable_as<int32_t>()[at] = own ? prepared.at("targets").as<int32_t>()[at] : -1;
+        weights.mutable_as<float>()[at] = own ? prepared.at("weights").as<float>()[at] : 0.0f;
+      }
+      Batch one;
+      one.set("ids", ids);
+      one.set("targets", targets);
+      one.set("weights", weights);
+      sum += runner.run(one, 0, 0, nullptr).sum;
+    }
+    EXPECT_NEAR(together, sum, 1e-4 * sum) << "shift " << shift;
+  }
+}
+
+TEST(Bd3lm, NeedsABlockLength) {
+  const auto model = tiny_model();
+  EXPECT_THROW(prepared_by(*tiny_objective("bd3lm"), tiny_rows(1, 8), *model), Error);
+  EXPECT_THROW(prepared_by(*tiny_objective("dmax"), tiny_rows(1, 8), *model), Error);
+}
+
+TEST(Dream, WeighsByContextInsideOfASegment) {
+  const ObjectiveRef objective = tiny_objective("dream", {{"geo_p", 0.5}});
+  PrepareContext context;
+  context.mask_id = kTinyMask;
+  context.shift = 1;
+  Batch raw = tiny_rows(1, 6);
+  raw.set("segments", Tensor::from(Shape{1, 6}, std::vector<int32_t>{1, 1, 1, 2, 2, 0}));
+  raw.set("u_mask", Tensor::from(Shape{1, 6}, std::vector<float>{1, 1, 0, 0, 1, 1}));
+  const Batch prepared = objective->prepare(raw, 0, 0, context);
+  const auto weights = prepared.at("weights").as<float>();
+  EXPECT_NEAR(weights[2], 0.5 * 0.5 + 0.5 * 0.5 * 0.5, 1e-6); // tokens 1 and 0
+  EXPECT_NEAR(weights[3], 0.5 * 0.5, 1e-6);                   // token 4
+}
+
+TEST(Dmax, TheModelReplacesMaskedTokensOfFlaggedRows) {
+  const auto model = tiny_model();
+  const ObjectiveRef objective = tiny_objective("dmax", {{"block_length", 4}});
+  Batch raw = tiny_rows(2, 8);
+  raw.set("flag", Tensor::from(Shape{2}, std::vector<uint8_t>{1, 0}));
+  const Batch prepared = prepared_by(*objective, raw, *model);
+  // What the loss does inside, by hand: predictions of the noised half take the places of its masks.
+  Batch input;
+  for (const char* name : {"ids", "positions"}) input.set(name, prepared.at(name));
+  Options options(model::forward_schema());
+  options.set_json(Json{{"attention", "two_stream"}, {"block_length", 4}, {"shift", 0}});
+  const Tensor logits = model::forward(*model, input, options).at("logits");
+  Tensor ids = prepared.at("ids").clone();
+  int64_t replaced = 0;
+  for (int64_t i = 0; i < 8; ++i) {
+    const auto row = logits.as<float>().subspan(static_cast<size_t>(i * 23), 22); // not the mask
+    if (ids.as<int32_t>()[static_cast<size_t>(i)] != kTinyMask) continue;
+    ids.mutable_as<int32_t>()[static_cast<size_t>(i)] =
+        static_cast<int32_t>(std::ranges::max_element(row) - row.begin());
+    ++replaced;
+  }
+  ASSERT_GT(replaced, 0);
+  Batch by_hand = prepared;
+  by_hand.set("ids", ids);
+  by_hand.set("rollout", Tensor(DType::u8, {2, 16}));
+  LossRunner runner(model, objective);
+  EXPECT_NEAR(runner.run(prepared, 0, 0, nullptr).mean(), runner.run(by_hand, 0, 0, nullptr).mean(),
+              1e-5);
+  for (const float count : prepared.at("normalizer").as<float>()) EXPECT_EQ(count, 8);
+}
+
+TEST(Uniform, NoiseIsAnyTokenButTheMask) {
+  const auto model = tiny_model();
+  const ObjectiveRef objective = tiny_objective("uniform");
+  Batch raw = tiny_rows(8, 200);
+  raw.set("u_t", Tensor::from(Shape{8}, std::vector<float>(8, 0.5f)));
+  const Batch prepared = prepared_by(*objective, raw, *model);
+  std::set<int32_t> seen;
+  int64_t changed = 0;
+  for (size_t i = 0; i < 1600; ++i) {
+    const int32_t token = prepared.at("ids").as<int32_t>()[i];
+    seen.insert(token);
+    changed += token != raw.at("ids").as<int32_t>()[i] ? 1 : 0;
+    EXPECT_GE(prepared.at("targets").as<int32_t>()[i], 0);
+  }
+  EXPECT_EQ(seen.size(), 22u);
+  EXPECT_EQ(seen.count(kTinyMask), 0u);
+  const double expected = 0.5 * 21 / 22; // 4 standard errors of a binomial
+  EXPECT_NEAR(static_cast<double>(changed) / 1600, expected, 4 * 0.5 / 40);
+}
+
+TEST(Times, ImportanceKeepsTheMeanAndTheBounds) {
+  const ObjectiveRef plain = tiny_objective("mdlm"),
+                     often = tiny_objective("mdlm", {{"time_sampling", "importance"}});
+  PrepareContext context;
+  context.vocab = 23;
+  context.mask_id = kTinyMask;
+  const auto mean_weight = [&](const Objective& objective) {
+    double sum = 0;
+    const Batch prepared = objective.prepare(tiny_rows(2000, 8), 5, 0, context);
+    for (const float weight : prepared.at("weights").as<float>()) sum += weight;
+    for (const float t : prepared.at("t").as<float>()) EXPECT_TRUE(t >= 1e-3f && t <= 1.0f) << t;
+    return sum / 16000; // E of 1/t times the chance t of a mask: 1
+  };
+  EXPECT_NEAR(mean_weight(*plain), 1, 0.15);
+  EXPECT_NEAR(mean_weight(*often), 1, 0.15);
+}
+
+} // namespace
+} // namespace dllm::noise
