@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "cpu/gemm/gemm.h"
+#include "cpu/gemm/quad.h"
 #include "cpu/kernel.h"
 
 #include <algorithm>
@@ -19,30 +20,6 @@ constexpr int64_t kTile = 64; // rows of a transposition that stay in the first-
 // Panels of one chunk: enough bytes that handing it out costs nothing.
 int64_t panels_per_chunk(int64_t k, int64_t element) {
   return std::max<int64_t>(1, (int64_t{1} << 18) / std::max<int64_t>(1, k * kPanel * element));
-}
-
-// Four numbers that the compiler keeps in one register on every target.
-using Quad = uint32_t __attribute__((vector_size(16)));
-
-Quad load(const uint32_t* from) {
-  Quad quad;
-  std::memcpy(&quad, from, sizeof quad);
-  return quad;
-}
-
-// Four numbers of four rows become a column piece of four lines of the panel.
-void transpose_quad(const uint32_t* source, int64_t stride, uint32_t* panel) {
-  const Quad a = load(source), b = load(source + stride), c = load(source + 2 * stride),
-             d = load(source + 3 * stride);
-  const Quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5),
-             cd = __builtin_shufflevector(c, d, 0, 4, 1, 5),
-             ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7),
-             cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  const Quad lines[4] = {__builtin_shufflevector(ab, cd, 0, 1, 4, 5),
-                         __builtin_shufflevector(ab, cd, 2, 3, 6, 7),
-                         __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
-                         __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
-  for (int i = 0; i < 4; ++i) std::memcpy(panel + i * kPanel, &lines[i], sizeof lines[i]);
 }
 
 // A whole panel with k a multiple of 4: attention packs its keys anew in every pass. Four rows at a

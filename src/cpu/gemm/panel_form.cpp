@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "cpu/gemm/dot.h"
+#include "cpu/gemm/quad.h"
 #include "cpu/kernel.h"
 
 #include <algorithm>
@@ -37,6 +38,43 @@ uint16_t rounded(uint16_t bits) {
   return bits;
 }
 
+// A whole panel of f32 numbers whose columns are neighbours: line i is rows 2i and 2i + 1 of the source.
+void pair_rows(const float* source, int64_t stride, int64_t k, uint16_t* panel) {
+  for (int64_t i = 0; i < k; i += 2) {
+    const float* low = source + i * stride;
+    for (int64_t j = 0; j < kPanel; j += 4) {
+      const Quad high = i + 1 < k ? load_quad(low + stride + j) : Quad{};
+      const Quad pairs = bf16_pairs(load_quad(low + j), high);
+      std::memcpy(panel + i * kPanel + 2 * j, &pairs, sizeof pairs);
+    }
+  }
+}
+
+// A whole panel of f32 numbers whose columns are rows of the source, k a multiple of 8: pairs of a piece of every row,
+// then transposed.
+void pair_columns(const float* source, int64_t stride, int64_t k, uint16_t* panel) {
+  constexpr int64_t kPairs = 32;
+  alignas(64) uint32_t made[kPanel][kPairs];
+  for (int64_t begin = 0; begin < k; begin += 2 * kPairs) {
+    const int64_t pairs = std::min(kPairs, (k - begin) / 2);
+    for (int64_t j = 0; j < kPanel; ++j) {
+      const float* row = source + j * stride + begin;
+      for (int64_t i = 0; i < pairs; i += 4) {
+        const Quad a = load_quad(row + 2 * i), b = load_quad(row + 2 * i + 4);
+        const Quad four = bf16_pairs(__builtin_shufflevector(a, b, 0, 2, 4, 6),
+                                     __builtin_shufflevector(a, b, 1, 3, 5, 7));
+        std::memcpy(&made[j][i], &four, sizeof four);
+      }
+    }
+    alignas(64) uint32_t lines[kPairs * kPanel];
+    for (int64_t j = 0; j < kPanel; j += 4) {
+      for (int64_t i = 0; i < pairs; i += 4)
+        transpose_quad(&made[j][i], kPairs, lines + i * kPanel + j);
+    }
+    std::memcpy(panel + begin * kPanel, lines, static_cast<size_t>(pairs * kLineBytes));
+  }
+}
+
 // Element (i, column) of the product's matrix, of `columns` x k, is source[column * column_step + i * step].
 template <class T>
 void pack_pairs(const T* source, int64_t column_step, int64_t step, int64_t n, int64_t k,
@@ -46,6 +84,11 @@ void pack_pairs(const T* source, int64_t column_step, int64_t step, int64_t n, i
     uint16_t* panel = to + p * kPanel * line;
     const int64_t columns = std::min(kPanel, n - p * kPanel);
     const T* from = source + p * kPanel * column_step;
+    if constexpr (std::is_same_v<T, float>) {
+      if (columns == kPanel && column_step == 1) return pair_rows(from, step, k, panel);
+      if (columns == kPanel && step == 1 && k % 8 == 0)
+        return pair_columns(from, column_step, k, panel);
+    }
     if (columns < kPanel || line != k)
       std::memset(panel, 0, static_cast<size_t>(kPanel * line * 2));
     constexpr int64_t kTile = 64; // of a transposition that stays in the first-level cache
