@@ -105,7 +105,7 @@ public:
       : frame_(frame), graph_(*frame.graph), made_at_(frame.places.size(), -1) {}
 
   void run() {
-    std::vector<std::vector<size_t>> groups; // steps, of which the first says where it runs
+    std::vector<std::vector<size_t>> groups; // steps; a group runs at the place of its first one
     std::vector<int32_t> group_of(frame_.steps.size(), -1);
     for (size_t s = 0; s < frame_.steps.size(); ++s) {
       const int32_t found = is_member(frame_.steps[s]) ? group_for(s, groups) : -1;

@@ -12,7 +12,7 @@ namespace dllm::cpu {
 // A weight that is multiplied a block of `out` at a time.
 struct WeightBlocks {
   int64_t most = 0;         // ids of a block; even
-  bool packs_itself = true; // false: whoever multiplies packs each block
+  bool packs_itself = true; // false: the caller that multiplies packs each block
 };
 
 // How one weight (out, in) enters x w^T (kPacked) or dy w (kPackedTransposed).

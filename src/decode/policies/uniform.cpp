@@ -14,8 +14,8 @@ namespace dllm::decode {
 namespace {
 
 struct UniformSettings {
-  int64_t steps, vocab;
-  int32_t mask_id; // never noise; -1: the model has none
+  int64_t steps, block_length, vocab; // steps of a whole canvas; block_length 0: one block
+  int32_t mask_id;                    // never noise; -1: the model has none
   bool greedy_tail;
   int64_t tokens() const { return vocab - (has_mask() ? 1 : 0); }
   bool has_mask() const { return mask_id >= 0 && mask_id < vocab; }
@@ -31,9 +31,11 @@ public:
   UniformSession(const UniformSettings& settings, const noise::Schedule& schedule, Request& request)
       : settings_(settings), schedule_(schedule) {
     request.origin = request.prompt;
-    request.block_length = std::max<int64_t>(request.length() - request.origin, 1);
-    own_ = request.open_positions(0, request.length());
-    if (own_.empty()) request.finish = Finish::decided;
+    const int64_t span = std::max<int64_t>(request.length() - request.origin, 1);
+    request.block_length = settings_.block_length > 0 ? settings_.block_length : span;
+    const int64_t blocks = std::max<int64_t>(request.block_count(), 1);
+    settings_.steps = (settings_.steps + blocks - 1) / blocks;
+    begin_block(request);
   }
 
   PassRequest next_pass(const Request& request, const CacheView&) const override {
@@ -42,7 +44,7 @@ public:
     pass.ids = request.ids;
     pass.positions = own_;
     pass.time = time(request, 0);
-    for (const int64_t position : own_)
+    for (int64_t position = 0; position < pass.end; ++position)
       pass.ids[static_cast<size_t>(position)] = current(request, position);
     return pass;
   }
@@ -69,14 +71,25 @@ public:
     }
     ++request.step_in_block;
     if (last) {
-      request.finish = Finish::decided;
       ++request.block;
+      request.step_in_block = 0;
+      begin_block(request);
     }
     return outcome;
   }
 
 private:
-  // Noise level after `ahead` more steps: 1 at first, 0 at the end.
+  // The next block with open positions, of which all are drawn anew in each of its steps.
+  void begin_block(Request& request) {
+    own_.clear();
+    for (; request.block < request.block_count(); ++request.block) {
+      own_ = request.open_positions(request.block_begin(), request.block_end());
+      if (!own_.empty()) return;
+    }
+    request.finish = Finish::decided;
+  }
+
+  // Noise level of the block after `ahead` more steps: 1 at first, 0 at the end.
   double time(const Request& request, int64_t ahead) const {
     const int64_t left = settings_.steps - request.step_in_block - ahead;
     return static_cast<double>(std::max<int64_t>(left, 0)) / static_cast<double>(settings_.steps);
@@ -117,20 +130,16 @@ private:
 
   UniformSettings settings_;
   const noise::Schedule& schedule_;
-  std::vector<int64_t> own_; // positions that were open when the request began
+  std::vector<int64_t> own_; // positions that were open when the block began
 };
 
 class UniformPolicy final : public Policy {
 public:
   explicit UniformPolicy(const PolicySetup& setup)
-      : Policy(setup), settings_{setup.i64("steps"), setup.config.vocab_size, setup.mask_id,
+      : Policy(setup), settings_{setup.i64("steps"), setup.i64("block_length"),
+                                 setup.config.vocab_size, setup.mask_id,
                                  setup.options.boolean("greedy_tail")} {
     if (setup.f64("guidance") > 0) fail(Code::invalid_argument, "policy uniform has no guidance");
-    if (setup.i64("block_length") > 0) {
-      fail_with_hint("leave block_length out", Code::invalid_argument,
-                     "policy uniform decodes the whole canvas at once, not blocks of {}",
-                     setup.i64("block_length"));
-    }
   }
 
   std::unique_ptr<Session> begin(Request& request) const override {

@@ -3,7 +3,7 @@
 // token, masked or not, so the model learns to correct its own mistakes, as soft parallel decoding (policy spd) needs:
 //   x~ = argmax p(. | x_t) where masked in a row that is on policy, else x_t;
 //   loss = 1 / tokens * sum over i of -log p(x_i | x~), in [x~ | x_0] as bd3lm.
-// Each row that is on policy costs a forward pass more.
+// A batch costs one forward pass more when on_policy is above 0.
 
 #include "base/error.h"
 #include "graph/ops.h"

@@ -286,7 +286,7 @@ TEST(ScanGradient, RematKeepsOnlyCarries) {
 }
 
 // With tanh given up, the product is made again of the carry, which is kept anyway.
-TEST(ScanGradient, RecomputesAsManyValuesAsItIsTold) {
+TEST(ScanGradient, RecomputesAsManyValuesAsTheAttribute) {
   size_t before = 4; // results of the forward scan
   for (int64_t values = 0; values < 4; ++values) {
     Layers made(false, values);
