@@ -1,5 +1,5 @@
 // Diffusion with uniform noise (Schiff et al. 2024, UDLM; Sahoo et al. 2025, Duo): with probability 1 - alpha(t) a token
-// becomes any of the vocabulary, so noise cannot be told from text by its id, and every position is predicted and may change
+// becomes any of the vocabulary, so an id does not show whether it is noise, and every position is predicted and may change
 // again. The loss is the continuous-time bound (noise/uniform_nelbo.h), in nats per trainable token. The mask token, where
 // a model has one, is neither noise nor prediction. The decoding policy of the same name samples it.
 
