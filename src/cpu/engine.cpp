@@ -215,12 +215,15 @@ private:
 } // namespace
 
 std::shared_ptr<graph::Engine> make_engine(const Options& options, const Hooks& hooks) {
+  const graph::Mesh mesh = mesh_of(options);
+  if (mesh.ranks() > 1) return make_ranks_engine(options, mesh, hooks);
   return std::make_shared<CpuEngine>(options, nullptr, hooks);
 }
 
-std::shared_ptr<graph::Engine> make_engine(const Options& options,
-                                           std::shared_ptr<comm::Communicator> communicator) {
-  return std::make_shared<CpuEngine>(options, std::move(communicator), Hooks{});
+std::shared_ptr<graph::Engine> make_rank_engine(const Options& options,
+                                                std::shared_ptr<comm::Communicator> communicator,
+                                                const Hooks& hooks) {
+  return std::make_shared<CpuEngine>(options, std::move(communicator), hooks);
 }
 
 } // namespace dllm::cpu

@@ -22,11 +22,18 @@ struct Hooks {
   std::shared_ptr<TaskRunner> runner;
 };
 
+// Options mesh and ranks: an engine of several ranks, each with its share of the threads and of memory_limit.
 std::shared_ptr<graph::Engine> make_engine(const Options& options, const Hooks& hooks = {});
 // One rank of a mesh: compiles for every mesh of communicator->size() ranks, as rank communicator->rank(), and for a mesh
-// of one (such programs do not communicate). Each rank has an engine of its own, in this process or another.
-std::shared_ptr<graph::Engine> make_engine(const Options& options,
-                                           std::shared_ptr<comm::Communicator> communicator);
+// of one (such programs do not communicate). Each rank has an engine of its own, in this process or another. Options mesh
+// and ranks are not read.
+std::shared_ptr<graph::Engine> make_rank_engine(const Options& options,
+                                                std::shared_ptr<comm::Communicator> communicator,
+                                                const Hooks& hooks = {});
+// All ranks of a mesh in this process (cpu/ranks/). Fails with invalid_argument where a host runs the threads.
+std::shared_ptr<graph::Engine> make_ranks_engine(const Options& options, const graph::Mesh& mesh,
+                                                 const Hooks& hooks);
+graph::Mesh mesh_of(const Options& options); // options mesh and ranks
 
 // Shared by an engine, its programs and its buffers; destroyed with the last of them.
 class EngineState {

@@ -45,6 +45,26 @@ BufferRef Engine::upload_weight(const Tensor& part, bool keep_plain, const Place
   return made;
 }
 
+const Mesh& Engine::mesh() const {
+  static const Mesh single;
+  return single;
+}
+
+BufferRef Engine::upload_cut(const Tensor& whole, bool share, const Layout&) {
+  return upload(whole, share);
+}
+
+BufferRef Engine::upload_weight_cut(const Tensor& whole, bool keep_plain, const Layout&,
+                                    const Task* task) {
+  return upload_weight(whole, keep_plain, task);
+}
+
+BufferRef Engine::upload_pieces(std::span<const Tensor> pieces, AxisSet, bool share) {
+  if (pieces.size() != 1)
+    fail(Code::invalid_argument, "{} arrays for the one rank of an engine", pieces.size());
+  return upload(pieces[0], share);
+}
+
 std::string Program::find_non_finite(std::span<const BufferRef>, const Task*) {
   return {};
 }
@@ -71,7 +91,13 @@ std::vector<OptionSpec> keys() {
       option_choice("check", "none", {"none", "finite"},
                     "cpu: finite stops at the first operation that makes a number that is not "
                     "finite, and names it."),
-      option_i64("ranks", 1, 1, 1, "Ranks of the mesh inside this process."),
+      option_i64("ranks", 0, 0, 256,
+                 "cpu: ranks inside this process, threads that exchange arrays; 0: as many as mesh "
+                 "has. Without mesh they share the rows of a batch (data)."),
+      option_str("mesh", "",
+                 "cpu: the axes that ranks are laid out on, such as fsdp=4,tensor=2. data: rows of a "
+                 "batch; fsdp: rows, with parameters and optimizer state cut too; tensor: heads, "
+                 "inner sizes of networks and the vocabulary."),
       option_str("plugin", "",
                  "pjrt: path of a plugin, or cpu, tpu, cuda for one that is found by itself."),
       option_str("target", "",

@@ -39,15 +39,15 @@ public:
 
 // Buffers, programs and engines: graphs are compiled and run, arrays are kept in forms that products read fast.
 
-// An array an engine holds, on a mesh of several ranks the part of one rank. Reads are safe from many threads; a donated
-// buffer must not be used again.
+// An array an engine holds. Of an engine that is one rank of a mesh: the part of this rank. Of an engine of several ranks:
+// the parts of all. Reads are safe from many threads; a donated buffer must not be used again.
 class Buffer {
 public:
   virtual ~Buffer() = default;
-  virtual const Shape& shape() const = 0;
+  virtual const Shape& shape() const = 0; // of the part of one rank
   virtual DType dtype() const = 0;
   // On the host; may share storage with the buffer: treat as read-only. The task is checked where numbers must be copied
-  // or converted.
+  // or converted. Of an engine of several ranks: the whole array.
   virtual Tensor read(const Task* task = nullptr) const = 0;
   virtual int64_t memory_bytes() const = 0; // all forms together
 
@@ -148,6 +148,18 @@ public:
   BufferRef upload(const Tensor& part, bool share, const Placement& place, const Layout& layout);
   BufferRef upload_weight(const Tensor& part, bool keep_plain, const Placement& place,
                           const Layout& layout, const Task* task = nullptr);
+
+  // --- an engine of several ranks ---
+  // It compiles the graph of one rank and runs it on all of them; its buffers hold the parts of all ranks. Engines of one
+  // rank have a mesh of one, where a layout changes nothing.
+  virtual const Mesh& mesh() const;
+  // Takes a whole array in, of which each rank keeps its part. Fails with invalid_argument where it cannot be cut.
+  virtual BufferRef upload_cut(const Tensor& whole, bool share, const Layout& layout);
+  virtual BufferRef upload_weight_cut(const Tensor& whole, bool keep_plain, const Layout& layout,
+                                      const Task* task = nullptr);
+  // Arrays of equal shape that differ along `axes`: one for each of their places, in the order of Mesh::groups. Such a
+  // buffer cannot be read.
+  virtual BufferRef upload_pieces(std::span<const Tensor> pieces, AxisSet axes, bool share);
 
   virtual int64_t device_count() const = 0;
   virtual std::string device_name(int64_t index) const = 0;

@@ -2,9 +2,10 @@
 #include "graph/mesh.h"
 
 #include "base/error.h"
-#include "tensor/weight_format.h"
 
-#include <cstring>
+#include <algorithm>
+#include <charconv>
+#include <system_error>
 
 namespace dllm::graph {
 
@@ -27,6 +28,53 @@ std::string AxisSet::text() const {
     text += axis_name(static_cast<Axis>(i));
   }
   return text + "}";
+}
+
+namespace {
+
+constexpr const char* kMeshForm = "write axis=ranks, such as fsdp=4,tensor=2";
+
+Axis axis_named(std::string_view name) {
+  for (int i = 0; i < kAxisCount; ++i) {
+    if (name == axis_name(static_cast<Axis>(i))) return static_cast<Axis>(i);
+  }
+  fail_with_hint("the axes are data, fsdp, tensor, sequence, expert", Code::invalid_argument,
+                 "no mesh axis named {}", name.substr(0, 40));
+}
+
+int64_t rank_count(std::string_view text) {
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size() || count < 1 || count > kMostRanks) {
+    fail_with_hint(kMeshForm, Code::invalid_argument, "'{}' ranks, expected a number from 1 to {}",
+                   text.substr(0, 40), kMostRanks);
+  }
+  return count;
+}
+
+} // namespace
+
+Mesh Mesh::parse(std::string_view text) {
+  Mesh mesh;
+  AxisSet given;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(','), text.size());
+    const std::string_view part = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const size_t equals = part.find('=');
+    if (equals == std::string_view::npos)
+      fail_with_hint(kMeshForm, Code::invalid_argument, "'{}' is no axis of a mesh",
+                     part.substr(0, 40));
+    const Axis axis = axis_named(part.substr(0, equals));
+    if (given.has(axis))
+      fail(Code::invalid_argument, "mesh axis {} is given twice", axis_name(axis));
+    given = given.with(AxisSet(axis));
+    mesh.set(axis, rank_count(part.substr(equals + 1)));
+    if (mesh.ranks() > kMostRanks)
+      fail(Code::invalid_argument, "a mesh of {} ranks, at most {} are possible", mesh.ranks(),
+           kMostRanks);
+  }
+  return mesh;
 }
 
 Mesh& Mesh::set(Axis axis, int64_t size) {
@@ -60,6 +108,23 @@ int64_t Mesh::stride(Axis axis) const {
 
 int64_t Mesh::index(int64_t rank, Axis axis) const {
   return rank / stride(axis) % size(axis);
+}
+
+int64_t Mesh::size(AxisSet axes) const {
+  int64_t count = 1;
+  for (int i = 0; i < kAxisCount; ++i) {
+    if (axes.has(static_cast<Axis>(i))) count *= sizes_[static_cast<size_t>(i)];
+  }
+  return count;
+}
+
+int64_t Mesh::index(int64_t rank, AxisSet axes) const {
+  int64_t at = 0;
+  for (int i = 0; i < kAxisCount; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (axes.has(axis)) at = at * size(axis) + index(rank, axis);
+  }
+  return at;
 }
 
 std::vector<std::vector<int64_t>> Mesh::groups(AxisSet axes) const {
@@ -110,115 +175,6 @@ std::string Mesh::text() const {
     names += axis_name(axis);
   }
   return numbers + " ranks (" + names + ")";
-}
-
-Layout& Layout::cut(Axis axis, int64_t dim) {
-  if (dim < 0 || dim > 127)
-    fail(Code::invalid_argument, "mesh axis {} cannot cut dimension {}", axis_name(axis), dim);
-  int8_t& held = dims_[static_cast<size_t>(axis)];
-  if (held >= 0 && held != dim) {
-    fail(Code::invalid_argument, "mesh axis {} cuts dimension {} already and cannot cut {} too",
-         axis_name(axis), static_cast<int>(held), dim);
-  }
-  held = static_cast<int8_t>(dim);
-  return *this;
-}
-
-AxisSet Layout::axes() const {
-  AxisSet set;
-  for (int i = 0; i < kAxisCount; ++i) {
-    if (dims_[static_cast<size_t>(i)] >= 0) set = set.with(AxisSet(static_cast<Axis>(i)));
-  }
-  return set;
-}
-
-std::string Layout::text() const {
-  std::string text;
-  for (int i = 0; i < kAxisCount; ++i) {
-    const auto axis = static_cast<Axis>(i);
-    if (dim(axis) < 0) continue;
-    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", axis_name(axis), dim(axis));
-  }
-  return text.empty() ? "whole" : "{" + text + "}";
-}
-
-void Layout::expect_dims(const Shape& shape) const {
-  for (int i = 0; i < kAxisCount; ++i) {
-    const auto axis = static_cast<Axis>(i);
-    if (dim(axis) < shape.rank()) continue;
-    fail(Code::invalid_argument, "layout {} cuts dimension {}, the array {} has {}", text(),
-         dim(axis), shape.text(), shape.rank());
-  }
-}
-
-Layout::Cut Layout::cut_of(int64_t dim, const Placement& place) const {
-  Cut cut;
-  for (int i = 0; i < kAxisCount; ++i) {
-    const auto axis = static_cast<Axis>(i);
-    if (dims_[static_cast<size_t>(i)] != dim) continue;
-    cut.parts *= place.mesh.size(axis);
-    cut.index = cut.index * place.mesh.size(axis) + place.index(axis);
-  }
-  return cut;
-}
-
-Shape Layout::part_shape(const Shape& whole, const Mesh& mesh) const {
-  expect_dims(whole);
-  Shape part = whole;
-  for (int64_t d = 0; d < whole.rank(); ++d) {
-    const int64_t parts = cut_of(d, {mesh, 0}).parts;
-    if (whole.dim(d) % parts != 0) {
-      fail_with_hint("choose a size that divides by the ranks", Code::invalid_argument,
-                     "dimension {} of {} does not divide by {} ranks (layout {})", d, whole.text(),
-                     parts, text());
-    }
-    part = part.with_dim(d, whole.dim(d) / parts);
-  }
-  return part;
-}
-
-Shape Layout::whole_shape(const Shape& part, const Mesh& mesh) const {
-  expect_dims(part);
-  Shape whole = part;
-  for (int64_t d = 0; d < part.rank(); ++d)
-    whole = whole.with_dim(d, part.dim(d) * cut_of(d, {mesh, 0}).parts);
-  return whole;
-}
-
-namespace {
-
-// A row of a weight format may be cut between two blocks only.
-void expect_whole_blocks(const Tensor& held, int64_t dim, int64_t size) {
-  const WeightFormat* format = held.format();
-  if (format == nullptr || dim != held.shape().rank() - 1 || size % format->block_bytes == 0)
-    return;
-  fail_with_hint("cut the rows, or keep the weight in another format", Code::invalid_argument,
-                 "{} bytes of a row are not whole blocks of {} bytes ({})", size,
-                 format->block_bytes, format->name);
-}
-
-} // namespace
-
-Tensor Layout::part(const Tensor& whole, const Placement& place) const {
-  const Shape shape = part_shape(whole.shape(), place.mesh);
-  Tensor held = whole;
-  for (int64_t d = 0; d < shape.rank(); ++d) {
-    const Cut cut = cut_of(d, place);
-    if (cut.parts == 1) continue;
-    int64_t outer = 1, inner = dtype_size(held.dtype());
-    for (int64_t i = 0; i < d; ++i) outer *= held.shape().dim(i);
-    for (int64_t i = d + 1; i < held.shape().rank(); ++i) inner *= held.shape().dim(i);
-    expect_whole_blocks(held, d, shape.dim(d));
-    Tensor made(held.dtype(), held.shape().with_dim(d, shape.dim(d)));
-    made.set_format(held.format());
-    const auto bytes = static_cast<size_t>(shape.dim(d) * inner);
-    for (int64_t o = 0; o < outer && bytes > 0; ++o) {
-      std::memcpy(made.mutable_bytes() + o * shape.dim(d) * inner,
-                  held.bytes() + (o * cut.parts + cut.index) * shape.dim(d) * inner, bytes);
-    }
-    held = std::move(made);
-  }
-  return held;
 }
 
 } // namespace dllm::graph

@@ -5,7 +5,9 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dllm::graph {
@@ -42,9 +44,13 @@ private:
 // The ranks of a program as a grid of named axes. Rank numbers are row-major in the order of Axis: of two axes the later
 // one changes faster, so `tensor` neighbours have neighbouring numbers.
 
+inline constexpr int64_t kMostRanks = 1 << 16;
+
 class Mesh {
 public:
   Mesh() { sizes_.fill(1); }
+  // "fsdp=4,tensor=2"; "" is one rank. Fails with invalid_argument for an unknown or repeated axis or a wrong number.
+  static Mesh parse(std::string_view text);
 
   Mesh& set(Axis axis, int64_t size); // fails with invalid_argument below 1
   int64_t size(Axis axis) const { return sizes_[static_cast<size_t>(axis)]; }
@@ -52,6 +58,9 @@ public:
   AxisSet axes() const; // of more than one rank
   // Where a rank stands along an axis.
   int64_t index(int64_t rank, Axis axis) const;
+  // Along several axes together: how many places there are, and which of them a rank has, in the order of a group.
+  int64_t size(AxisSet axes) const;
+  int64_t index(int64_t rank, AxisSet axes) const;
   // Ranks that differ along `axes` alone, one group a row; in a group the last of the axes changes fastest. Groups are
   // ordered by their first rank.
   std::vector<std::vector<int64_t>> groups(AxisSet axes) const;
@@ -98,6 +107,8 @@ public:
   Shape whole_shape(const Shape& part, const Mesh& mesh) const;
   // A copy of the part of one rank; the array itself when nothing is cut.
   Tensor part(const Tensor& whole, const Placement& place) const;
+  // The opposite: the array of which parts[rank] are the parts.
+  Tensor join(std::span<const Tensor> parts, const Mesh& mesh) const;
 
   friend bool operator==(const Layout&, const Layout&) = default;
 

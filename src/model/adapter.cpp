@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "model/partition.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,6 +24,7 @@ ParamSpec half_of(const ParamSpec& base, const char* suffix, const char* part, i
   spec.name = base.name + suffix;
   spec.role = ParamRole::adapter;
   spec.element = experts ? Shape{base.element[0], rows, columns} : Shape{rows, columns};
+  spec.partition = adapter_partition(base.partition, std::string_view(part) == "lora_A");
   spec.pieces.clear();
   for (const ParamPiece& piece : base.pieces) {
     spec.pieces.push_back({adapter_name(piece.logical, part), experts ? 1 : rows, false});

@@ -20,8 +20,30 @@ graph::Value Builder::parameter(const std::string& physical_name) {
   return found == index_.end() ? graph::Value{} : values_[found->second];
 }
 
+// Of a table whose vocabulary is cut, each rank looks up the rows that it has; the others are 0.
 graph::Value Builder::embed(graph::Value ids) {
-  const graph::Value rows = graph::take(parameter("embedding"), ids, scale("embedding"));
+  const Linear table = gathered(linear("embedding"), ids);
+  graph::Value rows;
+  if (table.partition.cuts()) {
+    const int64_t own = table.weight.dim(0);
+    const graph::AxisSet over(graph::Axis::tensor);
+    const graph::Value count = graph::scalar_i32(graph_, static_cast<int32_t>(own)),
+                       zero = graph::scalar_i32(graph_, 0);
+    const graph::Value local = graph::subtract(
+        ids, graph::multiply(graph::axis_index(graph_, graph::Axis::tensor), count));
+    const graph::Value here = graph::logical_and(graph::greater_equal(local, zero),
+                                                 graph::less(local, count)); // (batch, seq)
+    const graph::Value found = graph::take(
+        table.weight, graph::select(here, local, graph::broadcast(zero, ids.shape())), table.scale);
+    std::vector<int64_t> column = ids.shape().dims(); // (batch, seq, 1)
+    column.push_back(1);
+    rows = graph::all_reduce(
+        graph::multiply(found, graph::reshape(graph::convert(here, DType::f32),
+                                              Shape(column))),
+        over);
+  } else {
+    rows = graph::take(table.weight, ids, table.scale);
+  }
   if (config_.embedding_scale == 1) return rows;
   return graph::multiply(rows, graph::scalar(graph_, static_cast<float>(config_.embedding_scale)));
 }
@@ -49,9 +71,27 @@ Head Builder::head(const std::string& name) {
   fail_with_hint("its heads: " + names, Code::not_found, "the model has no head named {}", name);
 }
 
+Head whole(const Head& head, graph::Value x) {
+  return {whole(static_cast<const Linear&>(head), x), head.softcap};
+}
+
+graph::Value cross_entropy(const Head& given, graph::Value rows, graph::Value targets,
+                           graph::Value count) {
+  const Linear head = gathered(given, rows);
+  if (!head.partition.cuts())
+    return graph::linear_cross_entropy(rows, head.weight, head.bias, head.scale, targets, count,
+                                       given.softcap);
+  return graph::linear_cross_entropy_over(graph::Axis::tensor, head.partition.ranks, rows,
+                                          head.weight, head.bias, head.scale, targets, count,
+                                          given.softcap);
+}
+
 graph::Value Builder::logits(graph::Value hidden) {
   const Head own = head();
-  return graph::softcap(product(own, hidden), own.softcap);
+  graph::Value part = product(own, hidden);
+  if (own.partition.cuts())
+    part = graph::all_gather(part, graph::Axis::tensor, part.rank() - 1, own.partition.ranks, true);
+  return graph::softcap(part, own.softcap);
 }
 
 namespace {

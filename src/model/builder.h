@@ -43,6 +43,13 @@ struct Head : Linear { // weight (rows, hidden)
   float softcap = 0;   // of what it gives; 0: none
 };
 
+// As whole() of a linear.
+Head whole(const Head& head, graph::Value x);
+// -log softmax(head(rows))[targets], f32(rows): rows (rows, hidden), targets i32(rows), count i32(): the rows in use
+// (graph::linear_cross_entropy). The head may be cut over ranks.
+graph::Value cross_entropy(const Head& head, graph::Value rows, graph::Value targets,
+                           graph::Value count);
+
 struct LayerInputs;
 
 // Lives as long as its graph is being built. Its construction makes one input "param:<physical>"

@@ -22,27 +22,54 @@ Linear find_linear(const ParamLookup& find, const std::string& name) {
   return linear;
 }
 
-graph::Value product(const Linear& linear, graph::Value x) {
+Linear gathered(const Linear& linear, graph::Value x) {
   const Partition& cut = linear.partition;
-  const bool gathered = cut.cuts() && cut.kind == PartitionKind::gathered;
-  const bool summed = cut.cuts() && cut.kind == PartitionKind::rows;
-  if (gathered && (linear.scale.defined() || linear.weight.type().format != nullptr))
-    fail(Code::unimplemented, "a weight {} cannot be gathered from ranks",
-         linear.weight.type().text());
-  const graph::Value weight =
-      gathered ? graph::all_gather(linear.weight, cut.axis, 0, cut.ranks) : linear.weight;
-  graph::Value y = graph::linear(x, weight, summed ? graph::Value{} : linear.bias, linear.scale);
+  if (cut.gathered_ranks <= 1) return linear;
+  Linear made = linear;
+  // Where x differs from rank to rank, so do the gradients of the weight: they are summed as they are cut. Else every
+  // rank makes the same of the whole weight.
+  const bool equal = !x.type().axes.has(graph::Axis::fsdp);
+  made.weight = graph::all_gather(linear.weight, graph::Axis::fsdp, cut.gathered_dim,
+                                  cut.gathered_ranks, equal);
+  made.partition.gathered_dim = -1;
+  made.partition.gathered_ranks = 1;
+  return made;
+}
+
+Linear whole(const Linear& linear, graph::Value x) {
+  Linear made = gathered(linear, x);
+  if (!made.partition.cuts()) return made;
+  if (made.partition.kind != PartitionKind::columns || !made.adapters.empty())
+    fail(Code::internal, "a linear cut along its inputs cannot be put together");
+  const auto join = [&](graph::Value part) {
+    return part.defined()
+               ? graph::all_gather(part, graph::Axis::tensor, 0, made.partition.ranks, true)
+               : part;
+  };
+  made.weight = join(made.weight);
+  made.bias = join(made.bias);
+  made.scale = join(made.scale);
+  made.partition = {};
+  return made;
+}
+
+graph::Value product(const Linear& given, graph::Value x) {
+  const Linear linear = gathered(given, x);
+  const bool summed = linear.partition.cuts() && linear.partition.kind == PartitionKind::rows;
+  graph::Value y =
+      graph::linear(x, linear.weight, summed ? graph::Value{} : linear.bias, linear.scale);
   for (const Adapter& adapter : linear.adapters)
     y = graph::add(
         y, scaled(graph::linear(graph::linear(x, adapter.down), adapter.up), adapter.factor));
   if (!summed) return y;
-  y = graph::all_reduce(y, graph::AxisSet(cut.axis));
+  y = graph::all_reduce(y, graph::AxisSet(graph::Axis::tensor));
   return linear.bias.defined() ? graph::add(y, linear.bias) : y;
 }
 
-graph::Value expert_product(const Linear& linear, graph::Value x, graph::Value experts) {
+graph::Value expert_product(const Linear& given, graph::Value x, graph::Value experts) {
+  const Linear linear = gathered(given, x);
   if (linear.bias.defined() || linear.partition.cuts())
-    fail(Code::unimplemented, "products of experts have no bias and are not cut over ranks");
+    fail(Code::unimplemented, "products of experts have no bias and are not cut over axis tensor");
   graph::Value y = graph::expert_linear(x, experts, linear.weight, linear.scale);
   for (const Adapter& adapter : linear.adapters) {
     // Each choice of a row is a row of its own for the second product.

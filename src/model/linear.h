@@ -37,9 +37,15 @@ using ParamLookup = std::function<NamedParam(const std::string& name)>;
 // The parameters "q", "q.bias", "q.scale", "q.lora_a" and "q.lora_b" as one; weight is undefined when there is no "q".
 Linear find_linear(const ParamLookup& find, const std::string& name);
 
-// x (.., in) -> (.., out)
+// The same with its weight put together over axis fsdp, as products with x want it.
+Linear gathered(const Linear& linear, graph::Value x);
+// The same with weight, bias and scale put together over all axes: for uses that need every output on every rank.
+// REQUIRES: no adapters, not cut along the inputs.
+Linear whole(const Linear& linear, graph::Value x);
+
+// x (.., in) -> (.., out); of a linear cut by columns this rank's part of the outputs.
 graph::Value product(const Linear& linear, graph::Value x);
-// x (rows, in), experts i32(rows, choices) -> (rows, choices, out). REQUIRES: no bias, no partition.
+// x (rows, in), experts i32(rows, choices) -> (rows, choices, out). REQUIRES: no bias, not cut over axis tensor.
 graph::Value expert_product(const Linear& linear, graph::Value x, graph::Value experts);
 
 } // namespace dllm::model

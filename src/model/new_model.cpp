@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "base/random.h"
-#include "model/families/family.h"
 #include "model/model.h"
+#include "model/partition.h"
 #include "model/plan.h"
 #include "model/save.h"
 #include "model/weights.h"
@@ -53,7 +53,7 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
   const auto model = std::make_shared<Model>(std::move(engine), config);
   model->set_origin(chosen_by(options));
   model->params().set_checks(options.str("check") == "finite");
-  const std::vector<ParamSpec> specs = find_family(config.family).params(config);
+  const std::vector<ParamSpec> specs = partitioned_params(config, model->engine().mesh());
   const auto form_of = [&](const ParamSpec& spec) -> const WeightFormat& {
     return storage_format(spec, format);
   };
@@ -82,7 +82,8 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
 std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
                                     const WeightFormat& format) {
   const auto model = std::make_shared<Model>(std::move(engine), std::move(config));
-  for (const ParamSpec& spec : find_family(model->config().family).params(model->config()))
+  for (const ParamSpec& spec : 
+       partitioned_params(model->config(), model->engine().mesh()))
     model->params().add_sketch(spec, storage_format(spec, format));
   return model;
 }

@@ -26,15 +26,19 @@ enum class PartitionKind {
   none,    // every rank has all of it
   columns, // a rank has some of the outputs: y is this rank's part
   rows, // a rank has some of the inputs: x is this rank's part, products are summed over the ranks
-  gathered, // cut along the outputs where it lies, whole while it is used (FSDP)
 };
 
 struct Partition {
-  PartitionKind kind = PartitionKind::none;
-  graph::Axis axis = graph::Axis::tensor;
-  int64_t ranks = 1;
+  PartitionKind kind = PartitionKind::none; // over axis tensor
+  int64_t ranks = 1;                        // of that axis
+  // FSDP: over axis fsdp this dimension of a matrix is cut where it lies, and whole while it is used; -1: none.
+  int64_t gathered_dim = -1;
+  int64_t gathered_ranks = 1;
 
   bool cuts() const { return kind != PartitionKind::none && ranks > 1; }
+  bool is_whole() const { return !cuts() && gathered_ranks <= 1; }
+  // Of an array with these dimensions: `leading` ones of the stack, then `rank` ones of the parameter.
+  graph::Layout layout(int64_t leading, int64_t rank) const;
   friend bool operator==(const Partition&, const Partition&) = default;
 };
 
@@ -63,6 +67,7 @@ struct ParamPiece {
 
 struct ParamSpec {
   std::string name; // "layers.q"; unique
+  std::string use;  // "attention.q": kind of layer and name in it; outside of layers the name
   ParamRole role = ParamRole::weight;
   int64_t layers = 0;             // 0: not stacked
   int64_t first_layer = 0;        // "{}" counts from here
@@ -74,6 +79,7 @@ struct ParamSpec {
   Partition partition;       // how ranks share it
 
   Shape shape() const { return layers > 0 ? element.with_front(layers) : element; }
+  graph::Layout layout() const { return partition.layout(layers > 0 ? 1 : 0, element.rank()); }
   int64_t copies() const { return layers > 0 ? layers : 1; }
   std::string logical_name(const ParamPiece& piece, int64_t layer) const;
   Shape logical_shape(const ParamPiece& piece) const;

@@ -317,13 +317,13 @@ graph::BufferRef ParamStore::upload(const Physical& entry, const Tensor& tensor,
   const ParamRole role = entry.spec.role;
   const bool scale = entry.scale_of >= 0;
   if (scale || is_vector(role) || role == ParamRole::positions) {
-    return engine_->upload(tensor, true);
+    return engine_->upload_cut(tensor, true, entry.layout);
   }
   // The head of a tied model is this very table: both forms. An untied one is never multiplied. Blocks have one
   // form for both uses.
   if (role == ParamRole::embedding && !entry.format->is_blocks())
-    return engine_->upload(tensor, true);
-  return engine_->upload_weight(tensor, false, task);
+    return engine_->upload_cut(tensor, true, entry.layout);
+  return engine_->upload_weight_cut(tensor, false, entry.layout, task);
 }
 
 void ParamStore::store(size_t index, const ParamForm& form, const Task* task) const {
@@ -350,6 +350,7 @@ size_t ParamStore::append(const ParamSpec& spec, const WeightFormat& format) {
   entry.dtype = format.element;
   entry.format = &format;
   entry.decay = !is_vector(spec.role);
+  set_layout(entry);
   physical_.push_back(entry);
   if (format.scales == ScalePlace::row_array) {
     entry.name += ".scale";
@@ -358,6 +359,7 @@ size_t ParamStore::append(const ParamSpec& spec, const WeightFormat& format) {
     entry.format = &weight_format(DType::f32);
     entry.decay = entry.trainable = false;
     entry.scale_of = static_cast<int>(index);
+    set_layout(entry);
     physical_.push_back(entry);
   }
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
@@ -368,6 +370,18 @@ size_t ParamStore::append(const ParamSpec& spec, const WeightFormat& format) {
     }
   }
   return index;
+}
+
+// A weight that cannot be gathered (rows of 8 bits, blocks) is whole over axis fsdp. Scales go with the rows.
+void ParamStore::set_layout(Physical& entry) const {
+  Partition& cut = entry.spec.partition;
+  if (entry.scale_of >= 0 || entry.is_quantized()) {
+    cut.gathered_dim = -1;
+    cut.gathered_ranks = 1;
+  }
+  entry.layout = entry.spec.layout();
+  if (entry.scale_of >= 0 && cut.kind == PartitionKind::rows) entry.layout = {};
+  entry.part = entry.layout.part_shape(entry.shape, engine_->mesh());
 }
 
 void ParamStore::add(const ParamSpec& spec, const ParamForm& form, const Task* task) {
@@ -389,12 +403,16 @@ void ParamStore::reshape(size_t index, const ParamSpec& spec, const ParamForm& f
   const std::vector<Physical> before = entries(); // uploads what was written
   Physical made = before[index], scale;
   made.spec = spec;
+  Partition& cut = made.spec.partition;
+  if (cut.cuts() && spec.element[0] % cut.ranks != 0) cut.kind = PartitionKind::none;
   made.shape = stored_shape(*made.format, spec.shape());
+  set_layout(made);
   made.buffer = upload(made, form.values, nullptr);
   if (form.scale.defined()) {
     scale = before[index + 1];
-    scale.spec = spec;
+    scale.spec = made.spec;
     scale.shape = form.scale.shape();
+    set_layout(scale);
     scale.buffer = upload(scale, form.scale, nullptr);
   }
   Lock lock(mutex_);
@@ -427,11 +445,13 @@ void ParamStore::make_masters() {
       rounding[kept.size()] = rounding_.at(i);
     if (entry.trainable) {
       // A copy of our own: the optimizer writes in place.
-      if (!sketch_) entry.buffer = engine_->upload(widened(i));
+      const Tensor master = sketch_ ? Tensor() : widened(i);
       changed = changed || entry.dtype != DType::f32;
       entry.dtype = DType::f32;
       entry.format = &weight_format(DType::f32);
       entry.shape = entry.spec.shape();
+      set_layout(entry);
+      if (!sketch_) entry.buffer = engine_->upload_cut(master, false, entry.layout);
     }
     kept.push_back(std::move(entry));
   }

@@ -36,11 +36,13 @@ public:
     bool trainable = true;
     int scale_of = -1; // index of the int8 parameter whose rows this multiplies, f32 (layers, out);
                        // never trained
+    graph::Layout layout; // on the mesh of the engine
+    Shape part;           // of the part that one rank has
     graph::BufferRef buffer;
 
     // Of the input that stands for it in a graph.
     graph::ValueType type() const {
-      return {shape, dtype, {}, format->is_blocks() ? format : nullptr};
+      return {part, dtype, layout.axes(), format->is_blocks() ? format : nullptr};
     }
     // Its numbers cannot be read without the format.
     bool is_quantized() const { return format->is_blocks() || format->scales != ScalePlace::none; }
@@ -156,6 +158,7 @@ private:
   const Place& place(const std::string& name) const;
   // Entries and places of a parameter; returns the index of the first.
   size_t append(const ParamSpec& spec, const WeightFormat& format);
+  void set_layout(Physical& entry) const; // after a change of spec, shape or format
   using Lock = std::unique_lock<std::mutex>;
   void need_numbers() const;
   graph::BufferRef upload(const Physical& entry, const Tensor& tensor, const Task* task) const;

@@ -90,6 +90,7 @@ void ParamStore::cut_entry(Physical& entry, int64_t begin, int64_t end) const {
   spec.first_layer += begin;
   spec.layers = end - begin;
   entry.shape = entry.shape.with_dim(0, end - begin);
+  set_layout(entry);
   if (sketch_) return;
   // Of its own storage: the rest of the stack may go.
   entry.buffer = upload(entry, entry.buffer->read().rows(begin, end).clone(), nullptr);

@@ -97,10 +97,11 @@ std::string feed_signature(const Batch& feed) {
   return text;
 }
 
-std::map<std::string, graph::Value> feed_inputs(graph::Graph& graph, const Batch& feed) {
+std::map<std::string, graph::Value> feed_inputs(graph::Graph& graph, const Batch& feed,
+                                                graph::AxisSet axes) {
   std::map<std::string, graph::Value> arrays;
   for (const auto& [name, array] : feed) {
-    arrays[name] = graph.input("batch:" + name, array.dtype(), array.shape());
+    arrays[name] = graph.input("batch:" + name, {array.shape(), array.dtype(), axes});
   }
   return arrays;
 }

@@ -87,6 +87,8 @@ std::string feed_signature(const Batch& feed);
 
 // One graph input for every array, in the order of the batch, called "batch:<name>" so that it cannot be taken for an
 // array of the program's owner. Arguments::upload finds them again.
-std::map<std::string, graph::Value> feed_inputs(graph::Graph& graph, const Batch& feed);
+// axes: over which they differ from rank to rank.
+std::map<std::string, graph::Value> feed_inputs(graph::Graph& graph, const Batch& feed,
+                                                graph::AxisSet axes = {});
 
 } // namespace dllm::runtime

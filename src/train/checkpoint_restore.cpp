@@ -74,7 +74,8 @@ read_weights(const ckpt::WeightFiles& files, const StepRunner& runner, const Tas
   std::vector<std::pair<size_t, graph::BufferRef>> made;
   for (const size_t index : runner.spec().trained) {
     check_task(task);
-    made.emplace_back(index, runner.engine().upload(store.to_physical(index, read, task)));
+    made.emplace_back(index, runner.engine().upload_cut(store.to_physical(index, read, task), false,
+                                                        store.physical()[index].layout));
   }
   return made;
 }

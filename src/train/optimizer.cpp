@@ -131,8 +131,22 @@ namespace {
 // 2-norm of all gradients together.
 graph::Value global_norm(graph::Graph& graph, const std::vector<ParameterInputs>& parameters) {
   graph::Value squares = graph::scalar(graph, 0.0f);
-  for (const ParameterInputs& in : parameters)
-    squares = graph::add(squares, graph::sum_of_squares(in.gradient));
+  std::vector<graph::Value> cut; // sums over the parts of one rank, one for each set of axes
+  for (const ParameterInputs& in : parameters) {
+    const graph::Value own = graph::sum_of_squares(in.gradient);
+    const graph::AxisSet axes = own.type().axes;
+    if (axes.empty()) {
+      squares = graph::add(squares, own);
+      continue;
+    }
+    const auto same = std::ranges::find(cut, axes, [](graph::Value v) { return v.type().axes; });
+    if (same == cut.end())
+      cut.push_back(own);
+    else
+      *same = graph::add(*same, own);
+  }
+  for (const graph::Value& sum : cut)
+    squares = graph::add(squares, graph::all_reduce(sum, sum.type().axes));
   return graph::sqrt(squares);
 }
 

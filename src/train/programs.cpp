@@ -37,26 +37,32 @@ public:
     for (size_t i = 0; i < spec_.trained.size(); ++i) {
       const model::ParamStore::Physical& entry = trained_parameter(spec_, i);
       parameters_.push_back(input({Place::Kind::parameter, spec_.trained[i]}, "param:" + entry.name,
-                                  DType::f32, entry.shape, true));
+                                  entry.type(), true));
     }
   }
   void state_inputs(StateUse use) {
     for (size_t i = 0; i < spec_.state.size(); ++i) {
       const StateEntry& entry = spec_.state[i];
       if (entry.use != use) continue;
-      state_[i] = input({Place::Kind::state, i}, state_name(i), DType::f32, entry.layout.shape());
+      const graph::Layout cut = entry.layout.layout();
+      const Shape part = cut.part_shape(entry.layout.shape(), spec_.model->engine().mesh());
+      state_[i] =
+          input({Place::Kind::state, i}, state_name(i), {part, DType::f32, cut.axes(), nullptr});
     }
   }
   Value scalars_input() {
-    return input({Place::Kind::scalars}, "scalars", DType::f32, {scalar_count(*spec_.optimizer)});
+    return input({Place::Kind::scalars}, "scalars",
+                 {Shape{scalar_count(*spec_.optimizer)}, DType::f32, {}});
   }
-  Value halted_input() { return input({Place::Kind::halted}, "halted", DType::f32, Shape{}); }
+  Value halted_input() {
+    return input({Place::Kind::halted}, "halted", {Shape{}, DType::f32, {}});
+  }
   void control_input() {
-    control_ = input({Place::Kind::control}, "control", DType::i32, {kControlCount});
+    control_ = input({Place::Kind::control}, "control", {Shape{kControlCount}, DType::i32, {}});
   }
   std::map<std::string, Value> feed_inputs(const Batch& feed) {
     for (size_t i = 0; i < feed.size(); ++i) inputs_.push_back({Place::Kind::feed, i});
-    return runtime::feed_inputs(*graph_, feed);
+    return runtime::feed_inputs(*graph_, feed, batch_axes(spec_.model->engine().mesh()));
   }
 
   const std::vector<Value>& parameters() const { return parameters_; }
@@ -133,10 +139,10 @@ private:
     const StateEntry& entry = spec_.state[index];
     return entry.name + ":" + trained_parameter(spec_, entry.parameter).name;
   }
-  Value input(Place place, const std::string& name, DType dtype, const Shape& shape,
+  Value input(Place place, const std::string& name, const graph::ValueType& type,
               bool is_parameter = false) {
     inputs_.push_back(place);
-    return graph_->input(name, {shape, dtype, {}}, is_parameter);
+    return graph_->input(name, type, is_parameter);
   }
   void output(Place place, const std::string& name, Value value, const std::string& over = {}) {
     outputs_.push_back(place);
@@ -182,6 +188,18 @@ void set_gradients(UpdateValues& update, const std::vector<Value>& gradients) {
   for (size_t i = 0; i < gradients.size(); ++i) update.parameters[i].gradient = gradients[i];
 }
 
+// Each rank has the loss of its rows.
+noise::Loss summed_over_ranks(noise::Loss loss) {
+  const auto sum = [](Value& value) { value = graph::all_reduce(value, value.type().axes); };
+  sum(loss.sum);
+  sum(loss.normalizer);
+  for (noise::Loss::Part& part : loss.parts) {
+    sum(part.sum);
+    sum(part.count);
+  }
+  return loss;
+}
+
 // The outputs of an update and of the sums it used up.
 StepGraph finish_update(StepBuilder& step, const ProgramSpec& spec, const UpdateValues& update,
                         const std::vector<Value>& sums, const noise::Loss& loss) {
@@ -191,7 +209,8 @@ StepGraph finish_update(StepBuilder& step, const ProgramSpec& spec, const Update
   step.state_outputs(StateUse::average, next.averages);
   std::vector<Value> cleared;
   for (const Value& sum : sums)
-    cleared.push_back(graph::broadcast(graph::scalar(step.graph(), 0.0f), sum.shape()));
+    cleared.push_back(graph::vary(
+        graph::broadcast(graph::scalar(step.graph(), 0.0f), sum.shape()), sum.type().axes));
   step.state_outputs(StateUse::sum, cleared);
   const Value finite = graph::convert(next.finite, DType::f32);
   if (spec.halts) step.halted_output(finite);
@@ -207,7 +226,7 @@ StepGraph build_fused(const ProgramSpec& spec, const Batch& feed) {
   host_inputs(step, spec, update);
   const auto arrays = step.feed_inputs(feed);
 
-  const noise::Loss loss = spec.objective->loss(builder, arrays);
+  const noise::Loss loss = summed_over_ranks(spec.objective->loss(builder, arrays));
   set_gradients(update, graph::gradients(loss.sum, step.parameters()));
   update.loss_sum = loss.sum;
   update.normalizer = loss.normalizer;
@@ -221,7 +240,7 @@ StepGraph build_accumulate(const ProgramSpec& spec, const Batch& feed) {
   step.control_input();
   const auto arrays = step.feed_inputs(feed);
 
-  const noise::Loss loss = spec.objective->loss(builder, arrays);
+  const noise::Loss loss = summed_over_ranks(spec.objective->loss(builder, arrays));
   const Value objective =
       spec.mean_of_means ? graph::divide(loss.sum, at_least_one(loss.normalizer)) : loss.sum;
   const std::vector<Value> gradients = graph::gradients(objective, step.parameters());

@@ -5,6 +5,7 @@
 #include "graph/engine.h"
 #include "model/builder.h"
 #include "noise/objective.h"
+#include "train/feeds.h"
 #include "train/optimizer.h"
 
 #include <map>
@@ -101,6 +102,7 @@ struct StepGraph {
   std::vector<std::string> parts;     // of the loss, in the order of "numbers"
 };
 
+// The graph of one rank; feed: of the shapes of its rows.
 // All take control and have the output numbers; fused and apply take scalars, and halted where spec.halts, which their output
 // halted continues; fused and accumulate take all parameters and the feed. Outputs of parameters and state are written
 // over their inputs. An update that is not finite leaves every array as it was, to the bit.
@@ -131,7 +133,7 @@ struct Operands {
   graph::BufferRef& halted;             // null: 0
   const std::vector<float>& scalars;    // empty: the program takes none
   const std::vector<int32_t>& control;  // requests of this process
-  const Batch& feed;
+  const Feeds& feeds;
 };
 
 // What a run computed, read from the output "numbers".
@@ -155,10 +157,11 @@ public:
   StepNumbers read(const graph::Buffer& numbers) const; // waits for the run
 
   int64_t recompute() const { return recompute_; } // as FittedStep
-  // Of a run on this feed: rows that the head did not have to compute are taken off.
-  double flops(const Batch& feed) const;
+  // Of a run on these feeds, all ranks together: rows that the head did not have to compute are taken off.
+  double flops(const Feeds& feeds) const;
 
 private:
+  graph::BufferRef feed_array(const Feeds& feeds, size_t index) const;
   bool changes_weights() const { return kind_ != ProgramKind::accumulate; }
 
   ProgramKind kind_;
@@ -170,7 +173,8 @@ private:
   std::vector<bool> donated_;          // by input
   std::vector<size_t> donated_params_; // physical index of each
   double head_flops_per_row_ = 0;
-  double head_rows_ = 0; // of the feed, used or not
+  double head_rows_ = 0; // of a feed, used or not
+  graph::AxisSet batch_axes_;
 };
 
 } // namespace dllm::train

@@ -127,7 +127,8 @@ std::vector<graph::BufferRef> read_state(const StepRunner& runner, const std::st
       return file.tensor_copy(entry.name + "." + name, task);
     };
     arrays.back() =
-        runner.engine().upload(model::join_logical(entry.layout, DType::f32, read, task));
+        runner.engine().upload_cut(model::join_logical(entry.layout, DType::f32, read, task), false,
+                                   entry.layout.layout());
   }
   return arrays;
 }

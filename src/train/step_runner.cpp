@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "graph/engine.h"
 #include "runtime/programs.h"
+#include "train/feeds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -27,56 +28,6 @@ int64_t count_tokens(const Batch& batch) {
   return count;
 }
 
-// Where the noise of a batch starts, in an update of several micro-batches: they are rows of one large batch, and draw
-// what that would.
-struct UpdatePart {
-  int64_t batches = 0;    // before this one
-  int64_t rows = 0;       // global rows of these
-  int64_t of_batches = 1; // option accumulate
-};
-
-// Keys of the noise: it depends on these and on the global row alone.
-struct NoiseKey {
-  uint64_t seed = 0;
-  int64_t step = 0;
-};
-
-Batch as_part_of_update(const noise::Objective& objective, const Batch& batch,
-                        const UpdatePart& part) {
-  const auto [first, total] = batch.global_rows(batch.at("ids").shape()[0]);
-  int64_t all = total + part.rows;
-  if (objective.spreads_over_rows()) {
-    if (part.batches >= part.of_batches) {
-      fail_with_hint("set the trainer option accumulate to the number of batches of an update",
-                     Code::failed_precondition,
-                     "batch {} of an update of {}: objective {} spreads its times over the rows of "
-                     "the whole update",
-                     part.batches + 1, part.of_batches, objective.name());
-    }
-    if (part.rows != part.batches * total) {
-      fail_with_hint("give batches of equal size, or time_sampling = uniform",
-                     Code::invalid_argument,
-                     "batch {} of an update has {} rows, those before it have {} together: "
-                     "objective {} spreads its "
-                     "times over the rows of the whole update",
-                     part.batches + 1, total, part.rows, objective.name());
-    }
-    all = total * part.of_batches;
-  }
-  Batch moved = batch;
-  moved.set("rows", Tensor::from(Shape{2}, std::vector<int64_t>{first + part.rows, all}));
-  return moved;
-}
-
-// The arrays that Objective::loss reads: noise is drawn unless the batch is prepared. part: null for a whole update.
-Batch make_feed(const noise::Objective& objective, const model::ModelConfig& config,
-                const Batch& batch, const NoiseKey& key, const UpdatePart* part) {
-  if (objective.is_prepared(batch)) return objective.feed(batch, config);
-  const noise::PrepareContext context = noise::prepare_context(objective, config);
-  const Batch rows = part != nullptr ? as_part_of_update(objective, batch, *part) : batch;
-  return objective.feed(objective.prepare(rows, key.seed, key.step, context), config);
-}
-
 } // namespace
 
 StepRunner::StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef objective,
@@ -91,10 +42,11 @@ StepRunner::StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef 
   for (const StateEntry& entry : spec_.state) {
     switch (entry.use) {
     case StateUse::optimizer:
-      arrays_.push_back(engine().upload(Tensor(DType::f32, entry.layout.shape())));
+      arrays_.push_back(empty_array(entry.layout));
       break;
     case StateUse::average:
-      arrays_.push_back(engine().upload(weights[spec_.trained[entry.parameter]]->read()));
+      arrays_.push_back(engine().upload_cut(weights[spec_.trained[entry.parameter]]->read(), false,
+                                            entry.layout.layout()));
       break;
     case StateUse::sum: arrays_.push_back(nullptr); break;
     }
@@ -128,11 +80,16 @@ std::vector<graph::BufferRef> StepRunner::averages() const {
   return made;
 }
 
-Batch StepRunner::feed_of(const Batch& batch, bool is_part) const {
+graph::BufferRef StepRunner::empty_array(const model::ParamSpec& layout) const {
+  return engine().upload_cut(Tensor(DType::f32, layout.shape()), false, layout.layout());
+}
+
+Feeds StepRunner::feeds_of(const Batch& batch, bool is_part) const {
   const NoiseKey key{static_cast<uint64_t>(options_.i64("seed")),
                      objective_->keyed_by_batch() ? counters_.batches : counters_.step};
   const UpdatePart part{accumulated_.batches, accumulated_.rows, options_.i64("accumulate")};
-  return make_feed(*objective_, model_->config(), batch, key, is_part ? &part : nullptr);
+  return make_feeds(*objective_, model_->config(), batch, key, is_part ? &part : nullptr,
+                    engine().mesh());
 }
 
 std::vector<float> StepRunner::scalars() const {
@@ -166,21 +123,21 @@ StepRunner::InFlight StepRunner::begin(ProgramKind kind) const {
 }
 
 // The program is compiled when the feed has a new shape.
-void StepRunner::launch(InFlight& step, const Batch& feed, const std::vector<float>& scalars,
+void StepRunner::launch(InFlight& step, const Feeds& feeds, const std::vector<float>& scalars,
                         const Task* task) {
   check_task(task);
-  step.program = programs_.get({step.kind, runtime::feed_signature(feed)}, [&] {
-    return std::make_shared<const TrainProgram>(spec_, step.kind, feed);
+  step.program = programs_.get({step.kind, runtime::feed_signature(feeds[0])}, [&] {
+    return std::make_shared<const TrainProgram>(spec_, step.kind, feeds[0]);
   });
   check_task(task);
   try {
     step.numbers =
-        step.program->run({model_->params(), arrays_, halted_, scalars, own_requests_, feed}, task);
+        step.program->run({model_->params(), arrays_, halted_, scalars, own_requests_, feeds}, task);
   } catch (const graph::StateLost& error) {
     lost_ = error.text();
     throw;
   }
-  step.flops = step.program->flops(feed);
+  step.flops = step.program->flops(feeds);
   if (step.kind != ProgramKind::apply) recomputed_ = step.program->recompute();
 }
 
@@ -198,8 +155,8 @@ void StepRunner::start_step(const Batch& batch, const Task* task) {
   }
   make_room();
   InFlight step = begin(ProgramKind::fused);
-  const Batch feed = feed_of(batch, false);
-  launch(step, feed, scalars(), task);
+  const Feeds feeds = feeds_of(batch, false);
+  launch(step, feeds, scalars(), task);
   step.tokens = count_tokens(batch);
   step.after.tokens += step.tokens;
   ++step.after.batches;
@@ -212,9 +169,9 @@ void StepRunner::start_accumulate(const Batch& batch, const Task* task) {
   check_usable();
   make_room();
   InFlight step = begin(ProgramKind::accumulate);
-  const Batch feed = feed_of(batch, true);
+  const Feeds feeds = feeds_of(batch, true);
   allocate_sums();
-  launch(step, feed, {}, task);
+  launch(step, feeds, {}, task);
   ++step.after.batches;
   ++accumulated_.batches;
   accumulated_.rows += batch.global_rows(batch.at("ids").shape()[0]).second;
@@ -238,7 +195,7 @@ void StepRunner::start_apply(const Task* task) {
   }
   InFlight step = begin(ProgramKind::apply);
   step.sums = accumulated_;
-  launch(step, {}, scalars(), task);
+  launch(step, Feeds(1), scalars(), task);
   accumulated_ = {};
   step.tokens = step.sums.tokens;
   step.after.tokens += step.tokens;
@@ -250,7 +207,7 @@ void StepRunner::start_apply(const Task* task) {
 void StepRunner::allocate_sums() {
   for (size_t i = 0; i < arrays_.size(); ++i) {
     if (spec_.state[i].use == StateUse::sum && arrays_[i] == nullptr)
-      arrays_[i] = engine().upload(Tensor(DType::f32, spec_.state[i].layout.shape()));
+      arrays_[i] = empty_array(spec_.state[i].layout);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "graph/engine.h"
 #include "noise/objective.h"
 #include "runtime/programs.h"
+#include "train/feeds.h"
 #include "train/programs.h"
 #include "train/trainer.h"
 
@@ -141,7 +142,7 @@ private:
   struct Finished;
 
   InFlight begin(ProgramKind kind) const;
-  void launch(InFlight& step, const Batch& feed, const std::vector<float>& scalars,
+  void launch(InFlight& step, const Feeds& feeds, const std::vector<float>& scalars,
               const Task* task);
   void push(InFlight step);
   void wait_where_needed();
@@ -152,7 +153,8 @@ private:
   void publish(const InFlight& step, const Finished& done);
   [[noreturn]] void halt(const InFlight& step, const Finished& done);
   void add_micro_batch(const StepNumbers& numbers, double seconds, double flops);
-  Batch feed_of(const Batch& batch, bool is_part) const;
+  Feeds feeds_of(const Batch& batch, bool is_part) const;
+  graph::BufferRef empty_array(const model::ParamSpec& layout) const; // of zeros
   std::vector<float> scalars() const;
   void allocate_sums();
   void clear_sums();

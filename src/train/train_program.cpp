@@ -51,7 +51,7 @@ private:
 } // namespace
 
 TrainProgram::TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batch& feed)
-    : kind_(kind), engine_(spec.model->engine()) {
+    : kind_(kind), engine_(spec.model->engine()), batch_axes_(batch_axes(engine_.mesh())) {
   FittedStep fitted = fitted_step(spec, kind, feed);
   inputs_ = std::move(fitted.built.inputs);
   outputs_ = std::move(fitted.built.outputs);
@@ -96,7 +96,7 @@ graph::BufferRef TrainProgram::run(const Operands& operands, const Task* task) c
     case Kind::halted:
       fresh[i] = operands.halted ? operands.halted : engine_.upload(Tensor(DType::f32, Shape{}));
       break;
-    case Kind::feed: fresh[i] = engine_.upload(operands.feed.value(inputs_[i].index), true); break;
+    case Kind::feed: fresh[i] = feed_array(operands.feeds, inputs_[i].index); break;
     default: break;
     }
   }
@@ -149,10 +149,21 @@ StepNumbers TrainProgram::read(const graph::Buffer& buffer) const {
   return numbers;
 }
 
-double TrainProgram::flops(const Batch& feed) const {
-  const Tensor* used = feed.find(noise::kHeadCount);
-  const double unused = used == nullptr ? 0.0 : head_rows_ - used->as<int32_t>()[0];
-  return program_->plan().flops - head_flops_per_row_ * unused;
+graph::BufferRef TrainProgram::feed_array(const Feeds& feeds, size_t index) const {
+  if (feeds.size() == 1) return engine_.upload(feeds[0].value(index), true);
+  std::vector<Tensor> pieces;
+  for (const Batch& feed : feeds) pieces.push_back(feed.value(index));
+  return engine_.upload_pieces(pieces, batch_axes_, true);
+}
+
+double TrainProgram::flops(const Feeds& feeds) const {
+  double unused = 0;
+  for (const Batch& feed : feeds) {
+    const Tensor* used = feed.find(noise::kHeadCount);
+    unused += used == nullptr ? 0.0 : head_rows_ - used->as<int32_t>()[0];
+  }
+  const auto ranks = static_cast<double>(engine_.mesh().ranks());
+  return ranks * program_->plan().flops - head_flops_per_row_ * unused;
 }
 
 } // namespace dllm::train

@@ -85,7 +85,7 @@ WindowStates window_states(model::Builder& builder, const PassSettings& settings
 
 graph::TokenStatisticsInputs head_over(model::Builder& builder, Value hidden,
                                        const PassSettings& settings) {
-  const model::Head own = builder.head();
+  const model::Head own = model::whole(builder.head(), hidden);
   graph::TokenStatisticsInputs head;
   head.x = hidden;
   head.weight = own.weight;

@@ -41,10 +41,11 @@ AttentionHeads project(const LayerInputs& inputs, graph::Value x) {
     heads = {linear_param(inputs, x, "q"), linear_param(inputs, x, "k"),
              linear_param(inputs, x, "v")};
   }
-  const int64_t batch = x.dim(0), seq = x.dim(1);
-  heads.q = graph::reshape(heads.q, {batch, seq, config.heads, config.head_dim});
-  heads.k = graph::reshape(heads.k, {batch, seq, config.kv_heads, config.head_dim});
-  heads.v = graph::reshape(heads.v, {batch, seq, config.kv_heads, config.head_dim});
+  // Heads cut over ranks: a rank has some of them.
+  for (graph::Value* part : {&heads.q, &heads.k, &heads.v}) {
+    const int64_t count = part->dim(2) / config.head_dim;
+    *part = graph::reshape(*part, {x.dim(0), x.dim(1), count, config.head_dim});
+  }
   return heads;
 }
 
@@ -68,8 +69,8 @@ graph::Value build_attention(const LayerInputs& inputs, graph::Value x) {
   options.softcap = static_cast<float>(config.attention_softcap);
   options.empty_average = inputs.empty_average;
   const graph::Value mixed = graph::attention(heads.q, heads.k, heads.v, inputs.mask, options);
-  return linear_param(inputs, graph::reshape(mixed, {x.dim(0), x.dim(1), config.query_size()}),
-                      "out");
+  const int64_t size_of_rank = mixed.dim(2) * mixed.dim(3);
+  return linear_param(inputs, graph::reshape(mixed, {x.dim(0), x.dim(1), size_of_rank}), "out");
 }
 
 LayerCost attention_cost(const ModelConfig& config) {

@@ -166,6 +166,7 @@ void ParamTable::add(const std::string& name, ParamRole role, Shape element,
                      const std::string& file) {
   ParamSpec spec;
   spec.name = prefix_ + name;
+  spec.use = layers_ > 0 ? kind_ + "." + name : name;
   spec.role = role;
   spec.layers = layers_;
   spec.first_layer = first_layer_;

@@ -282,7 +282,7 @@ std::vector<graph::Value> Builder::layer_params(const LayerRun& run, graph::Grap
     layer.factors[name] = spec.factor;
     layer.partitions[name] = spec.partition;
     layer.params[name] =
-        body.input(name, {type.shape.without(0), type.dtype, {}, type.format}, true);
+        body.input(name, {type.shape.without(0), type.dtype, type.axes, type.format}, true);
     stacks.push_back(values_[i]);
   }
   return stacks;

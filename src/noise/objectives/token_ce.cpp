@@ -86,10 +86,8 @@ Loss token_ce_loss(model::Builder& builder, const LossInputs& inputs) {
   const graph::Value hidden = builder.forward(inputs.tokens).hidden; // (batch, seq, hidden)
   const graph::Value flat = graph::reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)});
   const graph::Value rows = graph::take(flat, inputs.head_rows); // (capacity, hidden)
-  const model::Head head = builder.head();
-  const graph::Value nll =
-      graph::linear_cross_entropy(rows, head.weight, head.bias, head.scale, inputs.head_targets,
-                                  inputs.head_count, head.softcap); // (capacity)
+  const graph::Value nll = model::cross_entropy(builder.head(), rows, inputs.head_targets,
+                                                inputs.head_count); // (capacity)
   Loss loss;
   loss.sum = graph::sum(graph::multiply(nll, inputs.head_weights), {0});
   loss.normalizer = graph::sum(inputs.normalizer, {0});

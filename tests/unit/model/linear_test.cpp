@@ -114,30 +114,29 @@ TEST(Linear, AdaptersHaveGradients) {
 // Row-parallel: the products of the ranks are summed before the bias; FSDP: the weight is gathered; column-parallel: the
 // part is the rank's own.
 TEST(Linear, PartitionsAreCollectives) {
-  const auto ops_of = [](PartitionKind kind) {
+  const auto ops_of = [](const Partition& partition, graph::Axis axis, int64_t outputs) {
     graph::Graph graph("g");
-    const graph::AxisSet cut(graph::Axis::tensor);
-    const bool rows = kind == PartitionKind::rows;
+    const graph::AxisSet cut(axis);
+    const bool rows = partition.kind == PartitionKind::rows;
     Linear linear;
     linear.weight = graph.input("w", {Shape{4, 6}, DType::f32, cut});
-    linear.bias = graph.input("b", {Shape{rows                              ? int64_t{4}
-                                          : kind == PartitionKind::gathered ? 8
-                                                                            : 4},
-                                    DType::f32,
-                                    {}});
-    linear.partition = {kind, graph::Axis::tensor, 2};
+    linear.bias = graph.input("b", {Shape{outputs}, DType::f32, {}});
+    linear.partition = partition;
     const graph::Value x =
         graph.input("x", {Shape{5, 6}, DType::f32, rows ? cut : graph::AxisSet()});
     const graph::Value y = product(linear, x);
     return std::pair(graph.dump(), y.type());
   };
-  const auto [rows, rows_type] = ops_of(PartitionKind::rows);
+  using graph::Axis;
+  const auto [rows, rows_type] = ops_of({PartitionKind::rows, 2}, Axis::tensor, 4);
   EXPECT_NE(rows.find("all_reduce"), std::string::npos) << rows;
   EXPECT_TRUE(rows_type.axes.empty());
-  const auto [gathered, gathered_type] = ops_of(PartitionKind::gathered);
+  const auto [gathered, gathered_type] =
+      ops_of({PartitionKind::none, 1, 0, 2}, Axis::fsdp, 8);
   EXPECT_NE(gathered.find("all_gather"), std::string::npos) << gathered;
   EXPECT_EQ(gathered_type.shape, (Shape{5, 8}));
-  const auto [columns, columns_type] = ops_of(PartitionKind::columns);
+  EXPECT_TRUE(gathered_type.axes.empty());
+  const auto [columns, columns_type] = ops_of({PartitionKind::columns, 2}, Axis::tensor, 4);
   EXPECT_EQ(columns.find("all_"), std::string::npos) << columns;
   EXPECT_FALSE(columns_type.axes.empty());
 }

@@ -346,7 +346,8 @@ TEST(Optimizer, FactoredMomentsAreStatedCompiledAndSaved) {
   const Numbers scalars = {0.1f, 0.5f, INFINITY, 0, 0, 0};
   const std::vector<int32_t> control(kControlCount);
   const auto before = weights_of(*model);
-  const auto run = program.run({model->params(), state, halted, scalars, control, feed}, nullptr);
+  const Feeds feeds = {feed};
+  const auto run = program.run({model->params(), state, halted, scalars, control, feeds}, nullptr);
   EXPECT_TRUE(program.read(*run).finite);
   EXPECT_NE(weights_of(*model), before);
   for (size_t i = 0; i < state.size(); ++i) {

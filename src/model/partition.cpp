@@ -1,0 +1,138 @@
+#include "model/partition.h"
+
+#include "base/error.h"
+#include "model/families/family.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace dllm::model {
+namespace {
+
+using graph::Axis;
+
+// What is cut together, or not at all.
+enum class CutGroup { attention, network, vocabulary };
+
+struct CutRule {
+  std::string_view use; // ParamSpec::use
+  PartitionKind kind;
+  CutGroup group;
+};
+
+// Column parallel, then row parallel, so that one sum over the ranks ends each half of a layer (Shoeybi et al. 2019,
+// Megatron-LM, section 3); the vocabulary is cut in table and head.
+constexpr CutRule kRules[] = {
+    {"attention.q", PartitionKind::columns, CutGroup::attention},
+    {"attention.k", PartitionKind::columns, CutGroup::attention},
+    {"attention.v", PartitionKind::columns, CutGroup::attention},
+    {"attention.out", PartitionKind::rows, CutGroup::attention},
+    {"mlp.gate", PartitionKind::columns, CutGroup::network},
+    {"mlp.up", PartitionKind::columns, CutGroup::network},
+    {"mlp.down", PartitionKind::rows, CutGroup::network},
+    {"experts.gate", PartitionKind::columns, CutGroup::network},
+    {"experts.up", PartitionKind::columns, CutGroup::network},
+    {"experts.down", PartitionKind::rows, CutGroup::network},
+    {"embedding", PartitionKind::columns, CutGroup::vocabulary},
+    {"head", PartitionKind::columns, CutGroup::vocabulary},
+};
+
+std::string_view without_bias(std::string_view use) {
+  constexpr std::string_view kBias = ".bias";
+  return use.ends_with(kBias) ? use.substr(0, use.size() - kBias.size()) : use;
+}
+
+const CutRule* rule_of(const ParamSpec& spec) {
+  const auto found = std::ranges::find(kRules, without_bias(spec.use), &CutRule::use);
+  return found == std::end(kRules) ? nullptr : &*found;
+}
+
+// The number that must divide by the ranks of axis tensor.
+int64_t extent(const ParamSpec& spec, const CutRule& rule) {
+  return rule.kind == PartitionKind::columns ? spec.element[0] : spec.element[-1];
+}
+
+bool divides(const std::vector<ParamSpec>& specs, const ModelConfig& config, CutGroup group,
+             int64_t ranks) {
+  if (group == CutGroup::attention) {
+    // Queries, keys and values in one matrix are not cut: the parts would lie apart.
+    const bool apart = std::ranges::any_of(
+        specs, [](const ParamSpec& spec) { return spec.use == "attention.q"; });
+    return apart && config.heads % ranks == 0 && config.kv_heads % ranks == 0;
+  }
+  return std::ranges::all_of(specs, [&](const ParamSpec& spec) {
+    const CutRule* rule = rule_of(spec);
+    if (rule == nullptr || rule->group != group) return true;
+    const bool bias_of_rows = is_vector(spec.role) && rule->kind == PartitionKind::rows;
+    return bias_of_rows || extent(spec, *rule) % ranks == 0;
+  });
+}
+
+// The dimension of a matrix that FSDP cuts: one that axis tensor does not; -1: none divides.
+int64_t gathered_dim(const ParamSpec& spec, PartitionKind kind, int64_t ranks) {
+  if (is_vector(spec.role) || spec.element.rank() < 2) return -1;
+  const int64_t last = spec.element.rank() - 1, first = last == 2 ? 0 : last - 1;
+  const bool tries_first = kind != PartitionKind::columns;
+  if (tries_first && spec.element[first] % ranks == 0) return first;
+  return kind != PartitionKind::rows && spec.element[last] % ranks == 0 ? last : -1;
+}
+
+Partition partition_of(const ParamSpec& spec, const CutRule* rule, const graph::Mesh& mesh) {
+  Partition made;
+  const bool vector = is_vector(spec.role);
+  if (rule != nullptr && !(vector && rule->kind == PartitionKind::rows)) {
+    made.kind = rule->kind;
+    made.ranks = mesh.size(Axis::tensor);
+  }
+  const int64_t fsdp = mesh.size(Axis::fsdp);
+  if (fsdp > 1 && spec.role != ParamRole::positions) {
+    made.gathered_dim = gathered_dim(spec, made.kind, fsdp);
+    made.gathered_ranks = made.gathered_dim >= 0 ? fsdp : 1;
+  }
+  return made;
+}
+
+} // namespace
+
+graph::Layout Partition::layout(int64_t leading, int64_t rank) const {
+  graph::Layout layout;
+  if (cuts()) layout.cut(Axis::tensor, leading + (kind == PartitionKind::columns ? 0 : rank - 1));
+  if (gathered_ranks > 1) layout.cut(Axis::fsdp, leading + gathered_dim);
+  return layout;
+}
+
+void set_partitions(std::vector<ParamSpec>& specs, const ModelConfig& config,
+                    const graph::Mesh& mesh) {
+  if (mesh.ranks() == 1) return;
+  for (const Axis axis : {Axis::sequence, Axis::expert}) {
+    if (mesh.size(axis) > 1)
+      fail_with_hint("use the axes data, fsdp and tensor", Code::unimplemented,
+                     "models are not cut over the axis {} yet", graph::axis_name(axis));
+  }
+  const int64_t tensor = mesh.size(Axis::tensor);
+  bool cut[3];
+  for (const CutGroup group : {CutGroup::attention, CutGroup::network, CutGroup::vocabulary})
+    cut[static_cast<int>(group)] = tensor > 1 && divides(specs, config, group, tensor);
+  for (ParamSpec& spec : specs) {
+    const CutRule* rule = rule_of(spec);
+    if (rule != nullptr && !cut[static_cast<int>(rule->group)]) rule = nullptr;
+    spec.partition = partition_of(spec, rule, mesh);
+  }
+}
+
+Partition adapter_partition(const Partition& base, bool down) {
+  Partition made;
+  if (base.kind == (down ? PartitionKind::rows : PartitionKind::columns)) {
+    made.kind = base.kind;
+    made.ranks = base.ranks;
+  }
+  return made;
+}
+
+std::vector<ParamSpec> partitioned_params(const ModelConfig& config, const graph::Mesh& mesh) {
+  std::vector<ParamSpec> specs = find_family(config.family).params(config);
+  set_partitions(specs, config, mesh);
+  return specs;
+}
+
+} // namespace dllm::model

@@ -1,0 +1,221 @@
+// Training on several ranks of this process gives the numbers of one rank, on every mesh.
+
+#include "base/error.h"
+#include "base/files.h"
+#include "tiny.h"
+#include "train/checkpoint.h"
+#include "unit/cancel.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <unistd.h>
+
+namespace dllm::train {
+namespace {
+
+std::shared_ptr<graph::Engine> mesh_engine(const std::string& mesh) {
+  Options options(graph::engine_schema());
+  options.set_i64("threads", 1);
+  options.set_str("mesh", mesh);
+  return cpu::make_engine(options);
+}
+
+// 4 heads over 2 of keys, a vocabulary of 32, and sizes that 2 and 4 divide.
+Json mesh_config(bool tied) {
+  Json config = tiny_config(tied);
+  config["vocab_size"] = 32;
+  config["hidden_size"] = 16;
+  config["num_key_value_heads"] = 4;
+  return config;
+}
+
+std::unique_ptr<Trainer> mesh_trainer(const std::string& mesh, bool tied = true,
+                                      const Json& values = Json::object(),
+                                      const std::string& objective = "mdlm") {
+  return std::make_unique<Trainer>(model::new_model(mesh_engine(mesh), mesh_config(tied),
+                                                    Options(model::model_schema())),
+                                   noise::make_objective(objective), trainer_options(values));
+}
+
+std::vector<double> losses_of(Trainer& trainer, TextSource& source, int64_t steps) {
+  std::vector<double> losses;
+  for (int64_t i = 0; i < steps; ++i) losses.push_back(trainer.step(*source.next()));
+  return losses;
+}
+
+void expect_near(const std::vector<double>& a, const std::vector<double>& b, double relative,
+                 const std::string& what) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i)
+    EXPECT_NEAR(a[i], b[i], relative * std::abs(b[i])) << what << " step " << i;
+}
+
+const char* const kMeshes[] = {"data=2",
+                               "data=4",
+                               "fsdp=2",
+                               "fsdp=4",
+                               "tensor=2",
+                               "tensor=4",
+                               "fsdp=2,tensor=2",
+                               "data=2,fsdp=2,tensor=2"};
+
+TEST(Mesh, TwentyStepsHaveTheLossesOfOneRank) {
+  for (const bool tied : {true, false}) {
+    TextSource source(8);
+    const auto one = mesh_trainer("", tied);
+    const std::vector<double> wanted = losses_of(*one, source, 20);
+    EXPECT_LT(wanted.back(), 0.9 * wanted.front());
+    const auto weights = weights_of(*one);
+    for (const char* mesh : kMeshes) {
+      TextSource own(8);
+      const auto trainer = mesh_trainer(mesh, tied);
+      expect_near(losses_of(*trainer, own, 20), wanted, 1e-5, mesh);
+      EXPECT_NEAR(trainer->metric("grad_norm"), one->metric("grad_norm"), 1e-4) << mesh;
+      for (const auto& [name, numbers] : weights_of(*trainer)) {
+        for (size_t i = 0; i < numbers.size(); ++i)
+          ASSERT_NEAR(numbers[i], weights.at(name)[i], 2e-4) << mesh << " " << name << " " << i;
+      }
+    }
+  }
+}
+
+// What is cut lies once on the mesh, not once on every rank.
+TEST(Mesh, PartsOfParametersAndTheirStateAreKeptOnce) {
+  const auto bytes = [](const char* mesh, const char* name) {
+    const auto trainer = mesh_trainer(mesh);
+    for (const auto& entry : trainer->model("live")->params().entries()) {
+      if (entry.name == name) return entry.buffer->memory_bytes();
+    }
+    return int64_t{0};
+  };
+  for (const char* name : {"layers.q", "layers.down", "layers.out", "embedding"}) {
+    const int64_t whole = bytes("", name);
+    EXPECT_GT(whole, 0) << name;
+    EXPECT_EQ(bytes("fsdp=4", name), whole) << name;
+    EXPECT_EQ(bytes("tensor=4", name), whole) << name;
+    EXPECT_EQ(bytes("fsdp=2,tensor=2", name), whole) << name;
+    EXPECT_EQ(bytes("data=2", name), 2 * whole) << name;
+  }
+}
+
+TEST(Mesh, EveryObjectiveAndOptimizerOfElements) {
+  for (const char* objective : {"ar", "mdlm", "llada_sft", "uniform"}) {
+    for (const char* optimizer : {"sgd", "lion"}) {
+      const Json values = {{"optimizer", optimizer}, {"lr", 1e-3}, {"ema", 0.9}};
+      TextSource source(4), own(4);
+      const auto wanted = losses_of(*mesh_trainer("", true, values, objective), source, 4);
+      const auto trainer = mesh_trainer("fsdp=2,tensor=2", true, values, objective);
+      expect_near(losses_of(*trainer, own, 4), wanted, 1e-5,
+                  std::string(objective) + " " + optimizer);
+    }
+  }
+}
+
+TEST(Mesh, MicroBatchesAreOneUpdate) {
+  const auto losses = [](const char* mesh) {
+    const auto trainer = mesh_trainer(mesh, true, {{"accumulate", 2}});
+    TextSource source(4);
+    std::vector<double> made;
+    for (int i = 0; i < 3; ++i) {
+      trainer->accumulate(*source.next());
+      trainer->accumulate(*source.next());
+      made.push_back(trainer->apply());
+    }
+    return made;
+  };
+  expect_near(losses("data=2,fsdp=2"), losses(""), 1e-5, "accumulate");
+}
+
+// A run goes on from its checkpoint on another mesh; on the same one it has the same bits.
+TEST(Mesh, ACheckpointGoesOnOnAnotherMesh) {
+  const std::string root = testing::TempDir() + "/dllm_mesh_" + std::to_string(getpid());
+  remove_all(root);
+  const auto saved = mesh_trainer("fsdp=2,tensor=2");
+  TextSource source(8);
+  losses_of(*saved, source, 3);
+  const std::string dir = save_checkpoint(*saved, &source, root, Options(checkpoint_schema()));
+  const std::vector<double> wanted = losses_of(*saved, source, 3);
+  for (const char* mesh : {"fsdp=2,tensor=2", "", "fsdp=4", "data=2,tensor=4"}) {
+    const auto resumed = mesh_trainer(mesh);
+    TextSource own(8);
+    restore_checkpoint(*resumed, &own, dir);
+    const std::vector<double> got = losses_of(*resumed, own, 3);
+    if (std::string(mesh) == "fsdp=2,tensor=2")
+      EXPECT_EQ(got, wanted);
+    else
+      expect_near(got, wanted, 1e-5, mesh);
+  }
+  remove_all(root);
+}
+
+TEST(Mesh, LogitsOfAModelAreThoseOfOneRank) {
+  Batch batch;
+  batch.set("ids", Tensor::from(Shape{2, 5},
+                                std::vector<int32_t>{3, 5, 30, 9, 1, 30, 30, 7, 11, 31}));
+  const auto logits = [&](const char* mesh) {
+    const auto model = model::new_model(mesh_engine(mesh), mesh_config(false),
+                                        Options(model::model_schema()));
+    return model::forward(*model, batch).at("logits");
+  };
+  const Tensor wanted = logits("");
+  for (const char* mesh : kMeshes) {
+    const Tensor got = logits(mesh);
+    ASSERT_EQ(got.shape(), wanted.shape());
+    for (size_t i = 0; i < wanted.as<float>().size(); ++i)
+      ASSERT_NEAR(got.as<float>()[i], wanted.as<float>()[i], 1e-5) << mesh << " " << i;
+  }
+}
+
+// A cancelled step ends all ranks and changes nothing; the next step works.
+TEST(Mesh, ACancelledStepIsAsIfItNeverWas) {
+  const auto trainer = mesh_trainer("fsdp=2,tensor=2");
+  TextSource source(8);
+  trainer->step(*source.next());
+  const auto before = weights_of(*trainer);
+  const Batch batch = *source.next();
+  for (const int64_t check : {1, 7, 40}) {
+    Task task;
+    task.cancel_at_check(check);
+    EXPECT_THROW(trainer->step(batch, &task), Error);
+    EXPECT_EQ(weights_of(*trainer), before) << check;
+  }
+  EXPECT_GT(trainer->step(batch), 0);
+}
+
+TEST(Mesh, WrongMeshesAndBatchesAreNamed) {
+  const auto message = [](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.text();
+    }
+    return "";
+  };
+  EXPECT_NE(message([] { mesh_engine("rows=2"); }).find("no mesh axis named rows"),
+            std::string::npos);
+  EXPECT_NE(message([] { mesh_engine("data"); }).find("'data' is no axis"), std::string::npos);
+  EXPECT_NE(message([] { mesh_engine("data=0"); }).find("expected a number"), std::string::npos);
+  EXPECT_NE(message([] { mesh_engine("data=2,data=2"); }).find("given twice"), std::string::npos);
+  EXPECT_NE(message([] { mesh_trainer("sequence=2"); }).find("sequence"), std::string::npos);
+  const auto trainer = mesh_trainer("data=4");
+  TextSource source(6);
+  const Batch batch = *source.next();
+  EXPECT_NE(message([&] { trainer->step(batch); }).find("6 rows does not divide by the 4 ranks"),
+            std::string::npos);
+}
+
+// Sizes that do not divide stay whole.
+TEST(Mesh, WhatDoesNotDivideStaysWhole) {
+  const auto losses = [](const char* mesh) {
+    const auto trainer = std::make_unique<Trainer>(tiny_model(mesh_engine(mesh)),
+                                                   noise::make_objective("mdlm"), trainer_options());
+    TextSource source(6);
+    return losses_of(*trainer, source, 3);
+  };
+  expect_near(losses("tensor=3"), losses(""), 1e-5, "tensor=3");
+  expect_near(losses("fsdp=3"), losses(""), 1e-5, "fsdp=3");
+}
+
+} // namespace
+} // namespace dllm::train
