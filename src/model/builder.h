@@ -62,6 +62,7 @@ public:
 
   graph::Graph& graph() const { return graph_; }
   const ModelConfig& config() const { return config_; }
+  const ParamStore& params() const { return params_; }
   // The gradient recomputes every layer instead of keeping what it made.
   void set_remat(bool remat) { remat_ = remat; }
   bool remat() const { return remat_; }

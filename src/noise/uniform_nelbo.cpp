@@ -98,7 +98,7 @@ UniformLoss uniform_nelbo(const model::Head& head, const UniformRows& rows, int3
   std::vector<graph::Value> per_part, constants;
   const auto row_input = [&](const char* name, graph::Value outer) {
     per_part.push_back(in_parts(outer, part));
-    return body->input(name, outer.dtype(), outer.shape().with_dim(0, part));
+    return body->input(name, {outer.shape().with_dim(0, part), outer.dtype(), outer.type().axes});
   };
   UniformRows inner;
   inner.hidden = row_input("hidden", rows.hidden);

@@ -206,7 +206,8 @@ void DecodeState::resize(int64_t rows, int64_t capacity) {
   }
   StateBuffers made;
   for (size_t i = 0; i < stacks_.size(); ++i)
-    made.push_back(model_->engine().upload(widened(i, rows, capacity)));
+    made.push_back(model_->engine().upload_cut(widened(i, rows, capacity), false,
+                                               stacks_[i].layout(model_->params())));
   buffers_ = std::move(made);
   rows_.resize(static_cast<size_t>(rows));
   capacity_ = capacity;

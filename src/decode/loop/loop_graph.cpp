@@ -16,7 +16,7 @@ using graph::Value;
 // What goes round, in the order of the body's inputs and outputs.
 class LoopState {
 public:
-  LoopState(Graph& body, const model::ModelConfig& config, const PassSettings& settings,
+  LoopState(Graph& body, const model::Model& model, const PassSettings& settings,
             const LoopShape& shape) {
     const int64_t rows = shape.pass.rows, window = shape.pass.window;
     const auto own = [&](const char* name, DType dtype, Shape type) {
@@ -35,8 +35,10 @@ public:
       soft_weights = own("soft_weights", DType::f32, Shape{rows, window, settings.soft_width});
     }
     if (shape.pass.keys > 0) {
-      for (const StateInput& input : state_inputs(config, shape.pass))
-        stacks.push_back(own(input.name.c_str(), input.type.dtype, input.type.shape));
+      for (const StateInput& input : state_inputs(model.config(), model.params(), shape.pass)) {
+        names_.push_back(input.name);
+        stacks.push_back(body.input(input.name, input.type));
+      }
     }
     record =
         own("record", DType::i32, Shape{shape.steps, shape.places(), record_columns(settings)});
@@ -66,7 +68,7 @@ public:
   StepBody(Graph& body, const model::Model& model, const PassSettings& settings,
            const LoopRule& rule, const LoopShape& shape)
       : graph_(body), settings_(settings), rule_(rule), shape_(shape),
-        state_(body, model.config(), settings, shape), builder_(body, model) {}
+        state_(body, model, settings, shape), builder_(body, model) {}
 
   void build() {
     const Value place = input("place", DType::i32, both());
@@ -244,7 +246,7 @@ void build_loop(Graph& graph, const model::Model& model, const PassSettings& set
     return last[static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin())];
   };
   if (shape.pass.keys > 0) {
-    for (const StateInput& input : state_inputs(model.config(), shape.pass))
+    for (const StateInput& input : state_inputs(model.config(), model.params(), shape.pass))
       graph.output(input.name, made(input.name), input.name);
   }
   const Value record = made("record");

@@ -8,17 +8,21 @@ namespace dllm::decode {
 using graph::Graph;
 using graph::Value;
 
-Value input_of(Graph& graph, const std::string& name, DType dtype, Shape shape) {
+Value input_of(Graph& graph, const std::string& name, const graph::ValueType& type) {
   const int32_t found = graph.find_input(name);
   if (found >= 0) return graph.value(graph.inputs()[static_cast<size_t>(found)].value);
-  return graph.input(name, dtype, std::move(shape));
+  return graph.input(name, type);
 }
 
-std::vector<StateInput> state_inputs(const model::ModelConfig& config, const PassShape& shape) {
+Value input_of(Graph& graph, const std::string& name, DType dtype, Shape shape) {
+  return input_of(graph, name, {std::move(shape), dtype, {}});
+}
+
+std::vector<StateInput> state_inputs(const model::ModelConfig& config,
+                                     const model::ParamStore& params, const PassShape& shape) {
   std::vector<StateInput> inputs;
   for (const model::StateStack& stack : model::state_stacks(config))
-    inputs.push_back(
-        {"state:" + stack.name, {stack.shape(shape.state_size()), stack.slot.dtype, {}}});
+    inputs.push_back({"state:" + stack.name, stack.type(shape.state_size(), params)});
   return inputs;
 }
 
@@ -36,12 +40,13 @@ Value soft_embeddings(model::Builder& builder, Value ids, int64_t width) {
   return model::embedding_mix(builder, mix);
 }
 
-model::StateValues state_values(Graph& graph, const model::ModelConfig& config,
-                                const PassShape& shape) {
+model::StateValues state_values(const model::Builder& builder, const PassShape& shape) {
+  Graph& graph = builder.graph();
+  const model::ModelConfig& config = builder.config();
   const std::vector<model::StateStack> stacks = model::state_stacks(config);
   model::StateValues state;
-  for (const StateInput& input : state_inputs(config, shape))
-    state.stacks.push_back(input_of(graph, input.name, input.type.dtype, input.type.shape));
+  for (const StateInput& input : state_inputs(config, builder.params(), shape))
+    state.stacks.push_back(input_of(graph, input.name, input.type));
   const int64_t rows = shape.all_rows();
   if (model::has_positional(stacks)) {
     state.write_at = input_of(graph, "write_at", DType::i32, Shape{rows * shape.window});
@@ -77,7 +82,7 @@ WindowStates window_states(model::Builder& builder, const PassSettings& settings
   }
   if (shape.soft) inputs.embeddings = soft_embeddings(builder, inputs.ids, settings.soft_width);
   const bool cached = shape.keys > 0;
-  if (cached) inputs.state = state_values(graph, config, shape);
+  if (cached) inputs.state = state_values(builder, shape);
   inputs.round_kv = !cached && config.cache_dtype != DType::f32;
   const model::ForwardOutputs made = builder.forward(inputs);
   return {graph::reshape(made.hidden, Shape{rows * shape.window, config.hidden_size}), made.state};
@@ -142,7 +147,7 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
   model::Builder builder(graph, model);
   const WindowStates made = window_states(builder, settings, shape);
   if (made.state.defined()) {
-    const std::vector<StateInput> inputs = state_inputs(model.config(), shape);
+    const std::vector<StateInput> inputs = state_inputs(model.config(), model.params(), shape);
     for (size_t i = 0; i < inputs.size(); ++i)
       graph.output(inputs[i].name, made.state.stacks[i], inputs[i].name);
   }

@@ -87,13 +87,15 @@ private:
 
 // The input of this name; made when the graph has none yet. A loop declares what it changes itself.
 graph::Value input_of(graph::Graph& graph, const std::string& name, DType dtype, Shape shape);
+graph::Value input_of(graph::Graph& graph, const std::string& name, const graph::ValueType& type);
 
 // Name and type of the inputs that hold the state, in the order of model::state_stacks.
 struct StateInput {
   std::string name;
   graph::ValueType type;
 };
-std::vector<StateInput> state_inputs(const model::ModelConfig& config, const PassShape& shape);
+std::vector<StateInput> state_inputs(const model::ModelConfig& config,
+                                     const model::ParamStore& params, const PassShape& shape);
 
 struct WindowStates {
   graph::Value hidden;      // f32(all_rows * window, hidden)

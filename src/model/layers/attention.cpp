@@ -82,11 +82,11 @@ LayerCost attention_cost(const ModelConfig& config) {
 
 std::vector<StateSlot> attention_state(const ModelConfig& config) {
   const Shape row{config.kv_heads, config.head_dim};
-  std::vector<StateSlot> slots = {{"keys", StateKind::positional, row, config.cache_dtype},
-                                  {"values", StateKind::positional, row, config.cache_dtype}};
+  std::vector<StateSlot> slots = {{"keys", StateKind::positional, row, config.cache_dtype, true},
+                                  {"values", StateKind::positional, row, config.cache_dtype, true}};
   if (config.cache_dtype != DType::i8) return slots;
   for (const char* name : {"keys.scale", "values.scale"})
-    slots.push_back({name, StateKind::positional, {config.kv_heads}, DType::f32});
+    slots.push_back({name, StateKind::positional, {config.kv_heads}, DType::f32, true});
   return slots;
 }
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "graph/ops.h"
 #include "model/layers/layer_kind.h"
+#include "model/param_store.h"
 
 #include <algorithm>
 
@@ -14,6 +15,21 @@ Shape StateStack::shape(const StateSize& size) const {
 
 int64_t StateStack::bytes(const StateSize& size) const {
   return shape(size).count() * dtype_size(slot.dtype);
+}
+
+graph::Layout StateStack::layout(const ParamStore& params) const {
+  graph::Layout layout;
+  const auto cuts_heads = [](const ParamStore::Physical& entry) {
+    return entry.spec.use == "attention.q" && entry.spec.partition.cuts();
+  };
+  if (slot.by_heads && std::ranges::any_of(params.physical(), cuts_heads))
+    layout.cut(graph::Axis::tensor, 1);
+  return layout;
+}
+
+graph::ValueType StateStack::type(const StateSize& size, const ParamStore& params) const {
+  const graph::Layout cut = layout(params);
+  return {cut.part_shape(shape(size), params.engine().mesh()), slot.dtype, cut.axes()};
 }
 
 std::vector<StateStack> state_stacks(const ModelConfig& config) {

@@ -11,6 +11,8 @@
 
 namespace dllm::model {
 
+class ParamStore;
+
 enum class StateKind {
   // A row of numbers per position, as K and V: a pass writes the rows of its window and reads those of all keys.
   positional,
@@ -26,6 +28,7 @@ struct StateSlot {
   StateKind kind = StateKind::positional;
   Shape shape; // of one position (positional) or of one request
   DType dtype = DType::f32;
+  bool by_heads = false; // shape[0] counts heads: cut where the heads of attention are
 
   bool is_saved() const { return kind != StateKind::positional; }
 };
@@ -50,6 +53,10 @@ struct StateStack {
   }
   Shape shape(const StateSize& size) const; // (layers * layer_rows, numbers of the slot)
   int64_t bytes(const StateSize& size) const;
+  // On the mesh of a model's engine, with parameters cut as `params` says.
+  graph::Layout layout(const ParamStore& params) const;
+  // Of the input that stands for the part of one rank in a graph.
+  graph::ValueType type(const StateSize& size, const ParamStore& params) const;
 };
 
 std::vector<StateStack> state_stacks(const ModelConfig& config);

@@ -1,0 +1,81 @@
+// Decoding on several ranks of this process gives the tokens of one rank, with caches cut by heads.
+
+#include "base/error.h"
+#include "unit/decode/requests.h"
+
+#include <gtest/gtest.h>
+
+namespace dllm::decode {
+namespace {
+
+std::shared_ptr<graph::Engine> engine_of(const std::string& mesh) {
+  Options options(graph::engine_schema());
+  options.set_i64("threads", 1);
+  options.set_str("mesh", mesh);
+  return cpu::make_engine(options);
+}
+
+// A vocabulary and sizes that 2 and 4 divide.
+Json config_of(const Json& more = Json::object()) {
+  Json config = tiny_config();
+  config["vocab_size"] = 32;
+  config["hidden_size"] = 32;
+  config["num_key_value_heads"] = 4;
+  config.update(more);
+  return config;
+}
+
+// Axis tensor adds the parts of a product in another order than one rank does. Without a prompt all positions of the tiny
+// model are nearly alike, and the last bit would decide between them.
+const std::vector<TestRequest> kAsked = {
+    {{3, 1, 4}, 11, 9}, {{8, 8, 1, 29, 4}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 13}};
+
+std::vector<std::vector<int32_t>> decoded(const std::string& mesh, const Json& policy,
+                                          const Json& config, const char* cache = "f32") {
+  Options options(model::model_schema());
+  options.set_str("cache_dtype", cache);
+  const auto decoder =
+      make_decoder(model::new_model(engine_of(mesh), config, options), policy);
+  for (const TestRequest& request : kAsked) add(*decoder, request);
+  decoder->run();
+  std::vector<std::vector<int32_t>> ids;
+  for (int64_t slot = 0; slot < static_cast<int64_t>(kAsked.size()); ++slot)
+    ids.push_back(decoder->request(slot).ids);
+  return ids;
+}
+
+TEST(MeshDecoding, TokensAreThoseOfOneRank) {
+  const Json policies[] = {
+      {{"policy", "spd"}, {"block_length", 4}, {"suppress_mask", true}, {"implementation", "fast"}},
+      {{"policy", "spd"},
+       {"block_length", 4},
+       {"suppress_mask", true},
+       {"implementation", "kv_fast"}},
+      {{"policy", "dream"}, {"temperature", 0.7}, {"top_p", 0.9}}};
+  for (const Json& policy : policies) {
+    const auto wanted = decoded("", policy, config_of());
+    for (const char* mesh : {"tensor=2", "tensor=4", "fsdp=2", "fsdp=2,tensor=2"})
+      EXPECT_EQ(decoded(mesh, policy, config_of()), wanted) << mesh << " " << policy;
+  }
+}
+
+TEST(MeshDecoding, RoundedCachesAreCutToo) {
+  const Json policy = {
+      {"policy", "spd"}, {"block_length", 4}, {"suppress_mask", true}, {"implementation", "kv_fast"}};
+  for (const char* cache : {"bf16", "int8"}) {
+    EXPECT_EQ(decoded("tensor=2", policy, config_of(), cache),
+              decoded("", policy, config_of(), cache))
+        << cache;
+  }
+}
+
+// Heads that do not divide: attention and its cache are whole on every rank.
+TEST(MeshDecoding, HeadsThatDoNotDivide) {
+  const Json policy = {
+      {"policy", "spd"}, {"block_length", 4}, {"suppress_mask", true}, {"implementation", "kv_fast"}};
+  const Json config = config_of({{"num_key_value_heads", 1}});
+  EXPECT_EQ(decoded("tensor=2", policy, config), decoded("", policy, config));
+}
+
+} // namespace
+} // namespace dllm::decode
