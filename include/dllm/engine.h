@@ -32,8 +32,15 @@ extern "C" {
  * integer sums. Products with weights of other formats, attention, norms, softmax and losses stay
  * f32. Within one arithmetic results do not depend on threads or on what else is in the batch.
  *
+ * mesh (such as "fsdp=4,tensor=2") lays ranks of this process out on named axes, each a thread of its own with its share
+ * of threads and memory_limit, on an engine of kind cpu. Models are then cut over the ranks, and arrays that are read or
+ * saved are whole: data cuts the rows of a batch; fsdp too, and parameters with their optimizer state, which are
+ * gathered layer by layer while they are used (Zhao et al. 2023, PyTorch FSDP); tensor cuts heads, inner sizes of
+ * networks and the vocabulary (Shoeybi et al. 2019, Megatron-LM). What does not divide by the ranks stays whole. The
+ * numbers are those of one rank up to the order of sums. ranks alone is mesh "data=<ranks>".
+ *
  *   opts   NULL: defaults; kind "engine": kind, threads, thread_pool (own openmp), memory_limit
- *          (bytes), ranks, check, arithmetic (f32 bf16 int8), and for kind pjrt plugin, pjrt.device, pjrt.compute and the other
+ *          (bytes), mesh, ranks, check, arithmetic (f32 bf16 int8), and for kind pjrt plugin, pjrt.device, pjrt.compute and the other
  *          pjrt keys, target (hardware that is not present: the engine plans and compiles;
  *          uploads and runs fail with DLLM_FAILED_PRECONDITION)
  *   out    not NULL

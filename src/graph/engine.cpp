@@ -94,10 +94,11 @@ std::vector<OptionSpec> keys() {
       option_i64("ranks", 0, 0, 256,
                  "cpu: ranks inside this process, threads that exchange arrays; 0: as many as mesh "
                  "has. Without mesh they share the rows of a batch (data)."),
-      option_str("mesh", "",
-                 "cpu: the axes that ranks are laid out on, such as fsdp=4,tensor=2. data: rows of a "
-                 "batch; fsdp: rows, with parameters and optimizer state cut too; tensor: heads, "
-                 "inner sizes of networks and the vocabulary."),
+      option_str(
+          "mesh", "",
+          "cpu: the axes that ranks are laid out on, such as fsdp=4,tensor=2. data: rows of a "
+          "batch; fsdp: rows, with parameters and optimizer state cut too; tensor: heads, "
+          "inner sizes of networks and the vocabulary."),
       option_str("plugin", "",
                  "pjrt: path of a plugin, or cpu, tpu, cuda for one that is found by itself."),
       option_str("target", "",

@@ -133,7 +133,8 @@ Tensor Layout::join(std::span<const Tensor> parts, const Mesh& mesh) const {
     const Placement place{mesh, static_cast<int64_t>(r)};
     if (mesh.index(place.rank, mesh.axes().without(axes())) != 0) continue; // a copy of another one
     for (int64_t n = 0; n < runs; ++n) {
-      int64_t left = n, to = 0, stride = run; // of the part's dimensions before `last`, innermost first
+      int64_t left = n, to = 0,
+              stride = run; // of the part's dimensions before `last`, innermost first
       stride *= cut_of(last, place).parts;
       to = cut_of(last, place).index * run;
       for (int64_t d = last - 1; d >= 0; --d) {

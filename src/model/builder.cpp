@@ -38,8 +38,7 @@ graph::Value Builder::embed(graph::Value ids) {
     std::vector<int64_t> column = ids.shape().dims(); // (batch, seq, 1)
     column.push_back(1);
     rows = graph::all_reduce(
-        graph::multiply(found, graph::reshape(graph::convert(here, DType::f32),
-                                              Shape(column))),
+        graph::multiply(found, graph::reshape(graph::convert(here, DType::f32), Shape(column))),
         over);
   } else {
     rows = graph::take(table.weight, ids, table.scale);

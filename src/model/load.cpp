@@ -1,8 +1,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
-#include "model/partition.h"
 #include "model/model.h"
+#include "model/partition.h"
 #include "model/plan.h"
 #include "model/save.h"
 #include "model/weights.h"
@@ -252,8 +252,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
   OpenedModel opened = open_model(source);
   const Origin origin = origin_of(opened.config, options);
   apply_model_options(opened.config, options);
-  const std::vector<ParamSpec> specs = 
-      partitioned_params(opened.config, engine->mesh());
+  const std::vector<ParamSpec> specs = partitioned_params(opened.config, engine->mesh());
   const std::unique_ptr<WeightSource> weights = open_weights(opened, source);
   weights->check(specs);
 

@@ -82,8 +82,7 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
 std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
                                     const WeightFormat& format) {
   const auto model = std::make_shared<Model>(std::move(engine), std::move(config));
-  for (const ParamSpec& spec : 
-       partitioned_params(model->config(), model->engine().mesh()))
+  for (const ParamSpec& spec : partitioned_params(model->config(), model->engine().mesh()))
     model->params().add_sketch(spec, storage_format(spec, format));
   return model;
 }

@@ -56,8 +56,8 @@ bool divides(const std::vector<ParamSpec>& specs, const ModelConfig& config, Cut
              int64_t ranks) {
   if (group == CutGroup::attention) {
     // Queries, keys and values in one matrix are not cut: the parts would lie apart.
-    const bool apart = std::ranges::any_of(
-        specs, [](const ParamSpec& spec) { return spec.use == "attention.q"; });
+    const bool apart =
+        std::ranges::any_of(specs, [](const ParamSpec& spec) { return spec.use == "attention.q"; });
     return apart && config.heads % ranks == 0 && config.kv_heads % ranks == 0;
   }
   return std::ranges::all_of(specs, [&](const ParamSpec& spec) {

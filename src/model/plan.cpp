@@ -157,14 +157,14 @@ int64_t planned_length(const ModelConfig& config, const Options& options) {
 int64_t parameter_bytes(const Model& model) {
   int64_t bytes = 0;
   for (const ParamStore::Physical& entry : model.params().physical())
-    bytes += entry.shape.count() * dtype_size(entry.dtype);
+    bytes += entry.part.count() * dtype_size(entry.dtype);
   return bytes;
 }
 
 int64_t loading_bytes(const Model& model) {
   std::vector<std::pair<int64_t, int64_t>> stacks; // what stays, what its panels are made from
   for (const ParamStore::Physical& entry : model.params().physical()) {
-    const int64_t bytes = entry.shape.count() * dtype_size(entry.dtype);
+    const int64_t bytes = entry.part.count() * dtype_size(entry.dtype);
     const ParamRole role = entry.spec.role;
     const bool plain = entry.scale_of >= 0 || is_vector(role) || role == ParamRole::positions ||
                        (role == ParamRole::embedding && !entry.format->is_blocks());

@@ -146,6 +146,10 @@ int64_t PjrtEngine::i64(std::string_view key) const {
 } // namespace
 
 std::shared_ptr<graph::Engine> make_engine(const Options& options) {
+  if (!options.str("mesh").empty() || options.i64("ranks") > 1) {
+    fail_with_hint("leave mesh and ranks out", Code::unimplemented,
+                   "an engine of kind pjrt runs on one device, not on a mesh yet");
+  }
   if (!options.str("target").empty()) return make_target_engine(options);
   return std::make_shared<PjrtEngine>(options);
 }

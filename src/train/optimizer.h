@@ -73,6 +73,8 @@ struct Optimizer {
   std::vector<OptionSpec>
       options; // rows of the schema "trainer"; rows that two optimizers share must be equal
   std::vector<StepScalar> scalars;
+  // An update needs more than its own elements of a matrix (rows, norms), so that no parameter may be cut over ranks.
+  bool whole_matrices = false;
   // Fails with invalid_argument for options that exclude each other; null: none do.
   void (*check)(const Options& options) = nullptr;
   // The arrays of one parameter; may depend on its role and shape.

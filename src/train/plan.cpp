@@ -1,5 +1,6 @@
 #include "train/plan.h"
 
+#include "base/error.h"
 #include "noise/objective.h"
 #include "train/programs.h"
 #include "train/trainer.h"
@@ -44,8 +45,15 @@ model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
   job.weights = model::parameter_bytes(*model);
   job.loading = model::loading_bytes(*model);
   job.moments = state_bytes(spec);
-  const Batch feed = planned_feed(*objective, config, options.i64("batch"),
-                                  model::planned_length(config, options));
+  const graph::Mesh& mesh = engine->mesh();
+  const int64_t parts = mesh.size(batch_axes(mesh)), batch = options.i64("batch");
+  if (batch % parts != 0) {
+    fail_with_hint("choose a batch that is a multiple of it", Code::invalid_argument,
+                   "a batch of {} rows does not divide by the {} ranks that share it", batch,
+                   parts);
+  }
+  const Batch feed =
+      planned_feed(*objective, config, batch / parts, model::planned_length(config, options));
   if (spec.memory == 0) {
     job.graph = build_fused(spec, feed).graph;
     return job;

@@ -42,6 +42,18 @@ void add_optimizer_state(ProgramSpec& spec, const Options& options) {
   }
 }
 
+// An optimizer that looks at whole matrices cannot update a part of one.
+void check_cuts(const ProgramSpec& spec) {
+  if (!spec.optimizer->whole_matrices) return;
+  for (const size_t index : spec.trained) {
+    const model::ParamStore::Physical& entry = spec.model->params().physical()[index];
+    if (entry.layout.is_whole()) continue;
+    fail_with_hint("use adamw, lion or sgd, or a mesh of the axis data alone", Code::unimplemented,
+                   "optimizer {} updates whole matrices, but {} is cut over the ranks ({})",
+                   spec.optimizer->name, entry.name, entry.layout.text());
+  }
+}
+
 } // namespace
 
 ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
@@ -78,13 +90,21 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
     spec.state.push_back({StateUse::average, "ema", i, physical[spec.trained[i]].spec});
   for (size_t i = 0; i < spec.trained.size(); ++i)
     spec.state.push_back({StateUse::sum, "sums", i, physical[spec.trained[i]].spec});
+  check_cuts(spec);
   return spec;
+}
+
+graph::ValueType part_type(const ProgramSpec& spec, const StateEntry& entry) {
+  const graph::Layout cut = entry.layout.layout();
+  return {cut.part_shape(entry.layout.shape(), spec.model->engine().mesh()), DType::f32,
+          cut.axes()};
 }
 
 int64_t state_bytes(const ProgramSpec& spec) {
   int64_t bytes = 0;
   for (const StateEntry& entry : spec.state) {
-    if (entry.use != StateUse::sum) bytes += dtype_size(DType::f32) * entry.layout.shape().count();
+    if (entry.use != StateUse::sum)
+      bytes += dtype_size(DType::f32) * part_type(spec, entry).shape.count();
   }
   return bytes;
 }

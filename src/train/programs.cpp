@@ -44,19 +44,14 @@ public:
     for (size_t i = 0; i < spec_.state.size(); ++i) {
       const StateEntry& entry = spec_.state[i];
       if (entry.use != use) continue;
-      const graph::Layout cut = entry.layout.layout();
-      const Shape part = cut.part_shape(entry.layout.shape(), spec_.model->engine().mesh());
-      state_[i] =
-          input({Place::Kind::state, i}, state_name(i), {part, DType::f32, cut.axes(), nullptr});
+      state_[i] = input({Place::Kind::state, i}, state_name(i), part_type(spec_, entry));
     }
   }
   Value scalars_input() {
     return input({Place::Kind::scalars}, "scalars",
                  {Shape{scalar_count(*spec_.optimizer)}, DType::f32, {}});
   }
-  Value halted_input() {
-    return input({Place::Kind::halted}, "halted", {Shape{}, DType::f32, {}});
-  }
+  Value halted_input() { return input({Place::Kind::halted}, "halted", {Shape{}, DType::f32, {}}); }
   void control_input() {
     control_ = input({Place::Kind::control}, "control", {Shape{kControlCount}, DType::i32, {}});
   }
@@ -209,8 +204,8 @@ StepGraph finish_update(StepBuilder& step, const ProgramSpec& spec, const Update
   step.state_outputs(StateUse::average, next.averages);
   std::vector<Value> cleared;
   for (const Value& sum : sums)
-    cleared.push_back(graph::vary(
-        graph::broadcast(graph::scalar(step.graph(), 0.0f), sum.shape()), sum.type().axes));
+    cleared.push_back(graph::vary(graph::broadcast(graph::scalar(step.graph(), 0.0f), sum.shape()),
+                                  sum.type().axes));
   step.state_outputs(StateUse::sum, cleared);
   const Value finite = graph::convert(next.finite, DType::f32);
   if (spec.halts) step.halted_output(finite);

@@ -63,7 +63,9 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
                          const Options& options);
 ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
                          const Options& options, const Optimizer& optimizer);
-// Bytes of the arrays of the optimizer and of the averages.
+// The type of a state array in a graph: the part of one rank.
+graph::ValueType part_type(const ProgramSpec& spec, const StateEntry& entry);
+// Bytes of the arrays of the optimizer and of the averages, on one rank.
 int64_t state_bytes(const ProgramSpec& spec);
 
 // Words of input and output "control" i32(kControlCount): requests of every process for the step, summed over all.

@@ -126,9 +126,8 @@ std::vector<graph::BufferRef> read_state(const StepRunner& runner, const std::st
     const auto read = [&](const std::string& name) {
       return file.tensor_copy(entry.name + "." + name, task);
     };
-    arrays.back() =
-        runner.engine().upload_cut(model::join_logical(entry.layout, DType::f32, read, task), false,
-                                   entry.layout.layout());
+    arrays.back() = runner.engine().upload_cut(
+        model::join_logical(entry.layout, DType::f32, read, task), false, entry.layout.layout());
   }
   return arrays;
 }

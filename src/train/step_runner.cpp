@@ -41,9 +41,7 @@ StepRunner::StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef 
   const std::vector<graph::BufferRef> weights = model_->params().snapshot();
   for (const StateEntry& entry : spec_.state) {
     switch (entry.use) {
-    case StateUse::optimizer:
-      arrays_.push_back(empty_array(entry.layout));
-      break;
+    case StateUse::optimizer: arrays_.push_back(empty_array(entry.layout)); break;
     case StateUse::average:
       arrays_.push_back(engine().upload_cut(weights[spec_.trained[entry.parameter]]->read(), false,
                                             entry.layout.layout()));
@@ -131,8 +129,8 @@ void StepRunner::launch(InFlight& step, const Feeds& feeds, const std::vector<fl
   });
   check_task(task);
   try {
-    step.numbers =
-        step.program->run({model_->params(), arrays_, halted_, scalars, own_requests_, feeds}, task);
+    step.numbers = step.program->run(
+        {model_->params(), arrays_, halted_, scalars, own_requests_, feeds}, task);
   } catch (const graph::StateLost& error) {
     lost_ = error.text();
     throw;

@@ -1,7 +1,7 @@
 // The engine of several ranks in one process.
+#include "cpu/engine.h"
 #include "base/error.h"
 #include "comm/thread_ranks.h"
-#include "cpu/engine.h"
 #include "cpu/ranks/ranks.h"
 
 #include <nlohmann/json.hpp>
@@ -82,9 +82,8 @@ public:
     made["devices"] = devices;
     made["mesh"] = ranks_->mesh.text();
     made["threads"] = i64("threads");
-    made["memory"] = Json{{"used", i64("memory_used")},
-                          {"peak", i64("memory_peak")},
-                          {"limit", i64("memory_limit")}};
+    made["memory"] = Json{
+        {"used", i64("memory_used")}, {"peak", i64("memory_peak")}, {"limit", i64("memory_limit")}};
     return made;
   }
 

@@ -60,8 +60,8 @@ void Ranks::each(const std::function<void(int64_t rank)>& fn) const {
   try {
     for (; started < engines.size(); ++started) threads.emplace_back(call, started);
   } catch (const std::system_error& error) {
-    communicators[0]->abort(
-        Error(Code::resource_exhausted, std::string("a thread cannot be started: ") + error.what()));
+    communicators[0]->abort(Error(Code::resource_exhausted,
+                                  std::string("a thread cannot be started: ") + error.what()));
   }
   call(0);
   // Ranks without a thread take part too, one after the other: all must have seen the failure.
@@ -88,8 +88,7 @@ DType RanksBuffer::dtype() const {
 Tensor RanksBuffer::read(const Task* task) const {
   if (!readable_)
     fail(Code::failed_precondition, "an array that differs from rank to rank cannot be read");
-  if (parts_[0] == nullptr)
-    fail(Code::failed_precondition, "the array was given up to a run");
+  if (parts_[0] == nullptr) fail(Code::failed_precondition, "the array was given up to a run");
   if (layout().is_whole()) return parts_[0]->read(task);
   std::vector<Tensor> read;
   for (const graph::BufferRef& part : parts_) read.push_back(part->read(task));
@@ -122,8 +121,7 @@ RanksBuffer& RanksProgram::buffer_at(std::span<const graph::BufferRef> inputs, s
   return *mine;
 }
 
-RanksProgram::PartLists
-RanksProgram::parts_of(std::span<const graph::BufferRef> inputs) const {
+RanksProgram::PartLists RanksProgram::parts_of(std::span<const graph::BufferRef> inputs) const {
   if (inputs.size() != donated_.size()) {
     fail(Code::invalid_argument, "graph {} has {} inputs, {} were given", graph().name(),
          donated_.size(), inputs.size());

@@ -36,7 +36,7 @@ public:
   const Shape& shape() const override;
   DType dtype() const override;
   Tensor read(const Task* task = nullptr) const override;
-  int64_t memory_bytes() const override; // of all ranks
+  int64_t memory_bytes() const override;                    // of all ranks
   std::vector<graph::BufferRef>& parts() { return parts_; } // by rank
 
 private:

@@ -149,7 +149,8 @@ Loss Uniform::build_loss(model::Builder& builder, const LossInputs& inputs) cons
                          inputs.head_targets, inputs.all.at(kTerms)};
   const auto banned = static_cast<int32_t>(left_out(builder.config()));
   const bool known = banned >= 0 && banned < builder.config().vocab_size;
-  const UniformLoss made = uniform_nelbo(model::whole(builder.head(), flat), rows, known ? banned : -1);
+  const UniformLoss made =
+      uniform_nelbo(model::whole(builder.head(), flat), rows, known ? banned : -1);
   const graph::Value zero = graph::full(builder.graph(), made.nll.shape(), 0.0f);
   const graph::Value used = graph::greater(inputs.head_weights, zero);
   Loss loss;

@@ -31,11 +31,12 @@ const std::vector<TestRequest> kAsked = {
     {{3, 1, 4}, 11, 9}, {{8, 8, 1, 29, 4}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 13}};
 
 std::vector<std::vector<int32_t>> decoded(const std::string& mesh, const Json& policy,
-                                          const Json& config, const char* cache = "f32") {
+                                          const Json& config, const char* cache = "f32",
+                                          const char* format = "f32") {
   Options options(model::model_schema());
   options.set_str("cache_dtype", cache);
-  const auto decoder =
-      make_decoder(model::new_model(engine_of(mesh), config, options), policy);
+  options.set_str("dtype", format);
+  const auto decoder = make_decoder(model::new_model(engine_of(mesh), config, options), policy);
   for (const TestRequest& request : kAsked) add(*decoder, request);
   decoder->run();
   std::vector<std::vector<int32_t>> ids;
@@ -60,8 +61,10 @@ TEST(MeshDecoding, TokensAreThoseOfOneRank) {
 }
 
 TEST(MeshDecoding, RoundedCachesAreCutToo) {
-  const Json policy = {
-      {"policy", "spd"}, {"block_length", 4}, {"suppress_mask", true}, {"implementation", "kv_fast"}};
+  const Json policy = {{"policy", "spd"},
+                       {"block_length", 4},
+                       {"suppress_mask", true},
+                       {"implementation", "kv_fast"}};
   for (const char* cache : {"bf16", "int8"}) {
     EXPECT_EQ(decoded("tensor=2", policy, config_of(), cache),
               decoded("", policy, config_of(), cache))
@@ -69,10 +72,26 @@ TEST(MeshDecoding, RoundedCachesAreCutToo) {
   }
 }
 
+// Weights in 8 bits and in blocks are cut too; their logits hang on where rows are cut no more than f32.
+TEST(MeshDecoding, WeightsInOtherFormats) {
+  const Json policy = {{"policy", "spd"},
+                       {"block_length", 4},
+                       {"suppress_mask", true},
+                       {"implementation", "kv_fast"}};
+  const Json config = config_of({{"hidden_size", 64}, {"intermediate_size", 128}});
+  for (const char* format : {"bf16", "int8", "q8_0"}) {
+    const auto wanted = decoded("", policy, config, "f32", format);
+    EXPECT_EQ(decoded("tensor=2", policy, config, "f32", format), wanted) << format;
+    EXPECT_EQ(decoded("fsdp=2", policy, config, "f32", format), wanted) << format;
+  }
+}
+
 // Heads that do not divide: attention and its cache are whole on every rank.
 TEST(MeshDecoding, HeadsThatDoNotDivide) {
-  const Json policy = {
-      {"policy", "spd"}, {"block_length", 4}, {"suppress_mask", true}, {"implementation", "kv_fast"}};
+  const Json policy = {{"policy", "spd"},
+                       {"block_length", 4},
+                       {"suppress_mask", true},
+                       {"implementation", "kv_fast"}};
   const Json config = config_of({{"num_key_value_heads", 1}});
   EXPECT_EQ(decoded("tensor=2", policy, config), decoded("", policy, config));
 }

@@ -63,6 +63,35 @@ TEST(Layout, WholeIsFree) {
   EXPECT_EQ(Layout().text(), "whole");
 }
 
+TEST(Layout, JoiningThePartsGivesTheWhole) {
+  const Mesh mesh = Mesh().set(Axis::data, 2).set(Axis::fsdp, 2).set(Axis::tensor, 3);
+  const Tensor whole = counting({3, 4, 6, 2});
+  const Layout layouts[] = {Layout(),
+                            Layout().cut(Axis::fsdp, 1),
+                            Layout().cut(Axis::tensor, 2),
+                            Layout().cut(Axis::tensor, 0).cut(Axis::fsdp, 3),
+                            Layout().cut(Axis::fsdp, 2).cut(Axis::tensor, 2),
+                            Layout().cut(Axis::data, 1).cut(Axis::fsdp, 1).cut(Axis::tensor, 2)};
+  for (const Layout& layout : layouts) {
+    std::vector<Tensor> parts;
+    for (int64_t rank = 0; rank < mesh.ranks(); ++rank)
+      parts.push_back(layout.part(whole, {mesh, rank}));
+    const Tensor joined = layout.join(parts, mesh);
+    EXPECT_EQ(joined.shape(), whole.shape());
+    EXPECT_EQ(numbers(joined), numbers(whole)) << layout.text();
+  }
+}
+
+TEST(Mesh, PlacesAlongSeveralAxes) {
+  const Mesh mesh = Mesh::parse("data=2,fsdp=2,tensor=3");
+  EXPECT_EQ(mesh, Mesh().set(Axis::data, 2).set(Axis::fsdp, 2).set(Axis::tensor, 3));
+  const AxisSet rows = AxisSet(Axis::data).with(AxisSet(Axis::fsdp));
+  EXPECT_EQ(mesh.size(rows), 4);
+  for (int64_t rank = 0; rank < 12; ++rank) EXPECT_EQ(mesh.index(rank, rows), rank / 3);
+  EXPECT_EQ(mesh.index(7, AxisSet()), 0);
+  EXPECT_EQ(Mesh::parse("").ranks(), 1);
+}
+
 TEST(Layout, WhatDoesNotFitIsAnError) {
   const Mesh mesh = Mesh().set(Axis::data, 2);
   EXPECT_EQ(error_of([&] {

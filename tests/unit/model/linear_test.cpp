@@ -131,8 +131,7 @@ TEST(Linear, PartitionsAreCollectives) {
   const auto [rows, rows_type] = ops_of({PartitionKind::rows, 2}, Axis::tensor, 4);
   EXPECT_NE(rows.find("all_reduce"), std::string::npos) << rows;
   EXPECT_TRUE(rows_type.axes.empty());
-  const auto [gathered, gathered_type] =
-      ops_of({PartitionKind::none, 1, 0, 2}, Axis::fsdp, 8);
+  const auto [gathered, gathered_type] = ops_of({PartitionKind::none, 1, 0, 2}, Axis::fsdp, 8);
   EXPECT_NE(gathered.find("all_gather"), std::string::npos) << gathered;
   EXPECT_EQ(gathered_type.shape, (Shape{5, 8}));
   EXPECT_TRUE(gathered_type.axes.empty());

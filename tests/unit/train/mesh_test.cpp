@@ -33,9 +33,9 @@ Json mesh_config(bool tied) {
 std::unique_ptr<Trainer> mesh_trainer(const std::string& mesh, bool tied = true,
                                       const Json& values = Json::object(),
                                       const std::string& objective = "mdlm") {
-  return std::make_unique<Trainer>(model::new_model(mesh_engine(mesh), mesh_config(tied),
-                                                    Options(model::model_schema())),
-                                   noise::make_objective(objective), trainer_options(values));
+  return std::make_unique<Trainer>(
+      model::new_model(mesh_engine(mesh), mesh_config(tied), Options(model::model_schema())),
+      noise::make_objective(objective), trainer_options(values));
 }
 
 std::vector<double> losses_of(Trainer& trainer, TextSource& source, int64_t steps) {
@@ -51,14 +51,8 @@ void expect_near(const std::vector<double>& a, const std::vector<double>& b, dou
     EXPECT_NEAR(a[i], b[i], relative * std::abs(b[i])) << what << " step " << i;
 }
 
-const char* const kMeshes[] = {"data=2",
-                               "data=4",
-                               "fsdp=2",
-                               "fsdp=4",
-                               "tensor=2",
-                               "tensor=4",
-                               "fsdp=2,tensor=2",
-                               "data=2,fsdp=2,tensor=2"};
+const char* const kMeshes[] = {"data=2",   "data=4",   "fsdp=2",          "fsdp=4",
+                               "tensor=2", "tensor=4", "fsdp=2,tensor=2", "data=2,fsdp=2,tensor=2"};
 
 TEST(Mesh, TwentyStepsHaveTheLossesOfOneRank) {
   for (const bool tied : {true, false}) {
@@ -151,11 +145,11 @@ TEST(Mesh, ACheckpointGoesOnOnAnotherMesh) {
 
 TEST(Mesh, LogitsOfAModelAreThoseOfOneRank) {
   Batch batch;
-  batch.set("ids", Tensor::from(Shape{2, 5},
-                                std::vector<int32_t>{3, 5, 30, 9, 1, 30, 30, 7, 11, 31}));
+  batch.set("ids",
+            Tensor::from(Shape{2, 5}, std::vector<int32_t>{3, 5, 30, 9, 1, 30, 30, 7, 11, 31}));
   const auto logits = [&](const char* mesh) {
-    const auto model = model::new_model(mesh_engine(mesh), mesh_config(false),
-                                        Options(model::model_schema()));
+    const auto model =
+        model::new_model(mesh_engine(mesh), mesh_config(false), Options(model::model_schema()));
     return model::forward(*model, batch).at("logits");
   };
   const Tensor wanted = logits("");
@@ -208,8 +202,8 @@ TEST(Mesh, WrongMeshesAndBatchesAreNamed) {
 // Sizes that do not divide stay whole.
 TEST(Mesh, WhatDoesNotDivideStaysWhole) {
   const auto losses = [](const char* mesh) {
-    const auto trainer = std::make_unique<Trainer>(tiny_model(mesh_engine(mesh)),
-                                                   noise::make_objective("mdlm"), trainer_options());
+    const auto trainer = std::make_unique<Trainer>(
+        tiny_model(mesh_engine(mesh)), noise::make_objective("mdlm"), trainer_options());
     TextSource source(6);
     return losses_of(*trainer, source, 3);
   };
