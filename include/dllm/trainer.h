@@ -43,10 +43,17 @@ extern "C" {
  *   model       not NULL
  *   objective   not NULL
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
- *               cooldown_start, min_lr, optimizer (adamw lion sgd), weight_decay, decay, clip,
- *               accumulate, seed, nonfinite, ema, freeze (list), remat, memory, tokens, root, save_every,
- *               save_wait, sync_every, keep_last, compat, beta1 (adamw), beta2 (adamw), eps (adamw),
- *               lion_beta1 (lion), lion_beta2 (lion), momentum (sgd), nesterov (sgd)
+ *               cooldown_start, min_lr, optimizer (adamw adafactor lion muon sgd), weight_decay, decay,
+ *               clip, accumulate, seed, nonfinite, ema, groups (list), freeze (list), remat, memory, tokens,
+ *               root, save_every, save_wait, sync_every, keep_last, compat, beta1 (adamw, muon),
+ *               beta2 (adamw, muon), eps (adamw, muon), factor_decay (adafactor), factor_clip (adafactor),
+ *               factor_from (adafactor), factor_relative (adafactor), lion_beta1 (lion),
+ *               lion_beta2 (lion), muon_momentum (muon), muon_nesterov (muon), muon_scale (muon),
+ *               momentum (sgd), nesterov (sgd)
+ *
+ * An entry of groups is a pattern of tensor names and what differs for them, "*embed_tokens* lr=0.001
+ * weight_decay=0". lr follows the schedule as that of the rest does, and dllm_trainer_set_f64 of lr
+ * scales it.
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when a mask token has to be added and the model's

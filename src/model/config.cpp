@@ -19,7 +19,6 @@ constexpr AttentionKind kKinds[] = {AttentionKind::automatic, AttentionKind::cau
 // "mixers": ["attention", ...]: which layer kind stands where. Names are checked with the other numbers.
 std::vector<std::string> parse_mixers(const ConfigReader& own, int64_t layers) {
   std::vector<std::string> mixers;
-  if (!own.has("mixers")) return mixers;
   const std::string expected = fmt::format("a list of {} layer kinds", layers);
   const Json& list = own.object().at("mixers");
   if (!list.is_array() || static_cast<int64_t>(list.size()) != layers) own.bad("mixers", expected);
@@ -61,7 +60,7 @@ void parse_settings(const ConfigReader& reader, ModelConfig& config) {
   config.shift = static_cast<int>(own.integer("shift", 0, 1, config.shift));
   config.mask_token_id = own.integer("mask_token_id", -1, kMaxVocab, config.mask_token_id);
   config.block_length = own.integer("block_length", 0, kMaxPositions, config.block_length);
-  config.mixers = parse_mixers(own, config.layers);
+  if (own.has("mixers")) config.mixers = parse_mixers(own, config.layers);
   config.other_heads = parse_heads(own);
 }
 

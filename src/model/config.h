@@ -97,6 +97,17 @@ struct ExpertConfig {
   bool bias = false;        // a stored bias per expert enters the choice, not the scores
 };
 
+// Layers of kind gated_delta.
+struct GatedDeltaConfig {
+  int64_t key_heads = 0, value_heads = 0; // 0: the model has none
+  int64_t key_dim = 0, value_dim = 0;     // of a head
+  int64_t width = 4;                      // of the convolution
+
+  int64_t key_size() const { return key_heads * key_dim; }
+  int64_t value_size() const { return value_heads * value_dim; }
+  int64_t conv_size() const { return 2 * key_size() + value_size(); } // channels: q, k, v
+};
+
 struct LayerKind; // layers/layer_kind.h
 
 // Neighbouring layers of the same kinds: one stack of parameters and one scan.
@@ -138,6 +149,8 @@ struct ModelConfig {
   bool out_bias = false; // of the attention's output projection
   bool mlp_bias = false;
   bool qk_norm = false;
+  bool attention_gate =
+      false; // what attention gives is multiplied by a sigmoid, of rows behind each head's q
   double embedding_scale = 1;   // of the rows that are looked up
   bool centered_norms = false;  // norms multiply by 1 + weight
   bool post_norms = false;      // what a block adds to the residual stream is normed before
@@ -148,6 +161,7 @@ struct ModelConfig {
   std::vector<bool> sliding;    // by layer; empty: no layer slides
   double sliding_theta = 0;     // rope of the sliding layers; 0: `rope`
   ExpertConfig experts;
+  GatedDeltaConfig gated_delta;
   // The pattern of layer kinds, by layer.
   std::vector<std::string> mixers; // empty: attention in every layer
   std::vector<bool> sparse;        // network is experts, else mlp; empty: no layer has experts

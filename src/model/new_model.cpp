@@ -14,6 +14,25 @@
 namespace dllm::model {
 namespace {
 
+// The middle of one of 2^24 equal steps of (0, 1): never 0 or 1.
+double uniform_at(const Key& key, size_t i) {
+  return (static_cast<double>(random_bits_at(key, i) >> 8) + 0.5) / 16777216.0;
+}
+
+// Evenly from -1 / sqrt(width) to it, as PyTorch begins convolutions; logarithms of rates evenly from 0.01 to 16, as
+// Gated DeltaNet does.
+Tensor even_values(const ParamSpec& spec, Tensor values, const Key& key) {
+  const bool is_rate = spec.role == ParamRole::decay_rate;
+  const double reach = is_rate ? 0 : 1 / std::sqrt(static_cast<double>(spec.element[1]));
+  const auto out = values.mutable_as<float>();
+  for (size_t i = 0; i < out.size(); ++i) {
+    const double uniform = uniform_at(key, i);
+    out[i] =
+        static_cast<float>(is_rate ? std::log(0.01 + 15.99 * uniform) : reach * (2 * uniform - 1));
+  }
+  return values;
+}
+
 Tensor first_values(const ParamSpec& spec, const ParamPiece& piece, const std::string& name,
                     const ModelConfig& config, uint64_t seed, const Task* task) {
   constexpr int64_t kPiece = int64_t{1} << 17; // draws between two checks of the task: about 2 ms
@@ -24,15 +43,16 @@ Tensor first_values(const ParamSpec& spec, const ParamPiece& piece, const std::s
     std::fill(out.begin(), out.end(), 1.0f);
     return values;
   }
+  if (spec.role == ParamRole::convolution || spec.role == ParamRole::decay_rate)
+    return even_values(spec, std::move(values),
+                       stream_key(seed, Stream::init, name_number(name), 0));
   const double narrow =
       spec.residual_out ? std::sqrt(2.0 * static_cast<double>(config.layers)) : 1.0;
   const double deviation = config.init_std / narrow;
   const Key key = stream_key(seed, Stream::init, name_number(name), 0);
   in_pieces(values.count(), kPiece, task, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      // The middle of one of 2^24 equal steps: never 0 or 1.
-      const double uniform = (static_cast<double>(random_bits_at(key, i) >> 8) + 0.5) / 16777216.0;
-      out[i] = static_cast<float>(deviation * normal_quantile(uniform));
+      out[i] = static_cast<float>(deviation * normal_quantile(uniform_at(key, i)));
     }
   });
   return values;

@@ -51,11 +51,14 @@ enum class ParamRole {
   bias,          // first value 0
   centered_norm, // first value 0: 1 + weight multiplies
   adapter,       // half of a low-rank product added to a weight: f32
+  convolution,   // of single channels: (channels, width), in files (channels, 1, width)
+  decay_rate,    // logarithms of rates: first values log of 0.01 to 16
   router,        // as weight, but always f32: which expert is chosen must not hang on rounding
 };
-// Vectors, not matrices: always f32, read as they are, no weight decay.
+// Vectors, not matrices of products: always f32, read as they are, no weight decay.
 inline bool is_vector(ParamRole role) {
-  return role == ParamRole::norm || role == ParamRole::bias || role == ParamRole::centered_norm;
+  return role == ParamRole::norm || role == ParamRole::bias || role == ParamRole::centered_norm ||
+         role == ParamRole::convolution || role == ParamRole::decay_rate;
 }
 
 // Part of a physical tensor that comes from one logical tensor.
@@ -63,6 +66,7 @@ struct ParamPiece {
   std::string logical;    // "{}" stands for the layer: "model.layers.{}.self_attn.q_proj.weight"
   int64_t rows = 0;       // extent of the first physical axis (of one layer); experts: 1
   bool transpose = false; // stored (in, out)
+  bool between = false;   // stored (rows, 1, columns)
 };
 
 struct ParamSpec {

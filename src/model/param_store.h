@@ -116,7 +116,9 @@ public:
   // Trainable yes or no by logical name; a pattern with '*'. Where it names some layers of a stack, the run of layers
   // is cut there: stacks, their order and names change, version + 1. Fails when it would cut the experts of a layer.
   void set_trainable(const std::string& pattern, bool trainable);
-  // First layers of the runs that set_trainable made, for layer_runs.
+  // The cut alone: a stack then matches whole or not at all. Fails with not_found where nothing matches.
+  void cut_where(const std::string& pattern);
+  // First layers of the runs that these cuts made, for layer_runs.
   const std::set<int64_t>& cuts() const { return cuts_; }
   void set_cuts(const std::set<int64_t>& cuts) {
     cuts_ = cuts;

@@ -1,4 +1,4 @@
-// Which parameters are trained. Trainability belongs to a stack; where a pattern names some layers of one, the run of
+// Which parameters are trained, and how. Trainability and rates belong to a stack; where a pattern names some layers of one, the run of
 // layers is cut there, so that each part is a stack, and a scan, of its own.
 
 #include "model/param_store.h"
@@ -26,8 +26,8 @@ std::vector<int64_t> borders_of(const std::string& pattern, const ParamSpec& spe
       hits += name_matches(pattern, spec.logical_name(piece, layer)) ? 1 : 0;
     if (hits != 0 && hits != spec.pieces.size()) {
       fail_with_hint("name all experts of a layer", Code::unimplemented,
-                     "{} matches {} of the {} tensors of layer {} of {}: freezing some of them is "
-                     "not supported yet",
+                     "{} matches {} of the {} tensors of layer {} of {}: freezing or grouping some "
+                     "of them is not supported yet",
                      pattern, hits, spec.pieces.size(), spec.first_layer + layer, spec.name);
     }
     if (layer > 0 && (hits != 0) != before) borders.push_back(spec.first_layer + layer);
@@ -96,7 +96,7 @@ void ParamStore::cut_entry(Physical& entry, int64_t begin, int64_t end) const {
   entry.buffer = upload(entry, entry.buffer->read().rows(begin, end).clone(), nullptr);
 }
 
-void ParamStore::set_trainable(const std::string& pattern, bool trainable) {
+void ParamStore::cut_where(const std::string& pattern) {
   std::set<int64_t> borders;
   bool any = false;
   for (const Physical& entry : physical_) {
@@ -106,6 +106,10 @@ void ParamStore::set_trainable(const std::string& pattern, bool trainable) {
   }
   if (!any) fail(Code::not_found, "no parameter matches {}", pattern);
   if (!borders.empty()) cut_runs(borders);
+}
+
+void ParamStore::set_trainable(const std::string& pattern, bool trainable) {
+  cut_where(pattern);
   const Lock lock(mutex_);
   for (Physical& entry : physical_) {
     if (entry.scale_of < 0 && count_matches(pattern, entry.spec) > 0) entry.trainable = trainable;

@@ -9,11 +9,15 @@
 namespace dllm::model {
 namespace {
 
-// What old checkpoints of real models have in addition to their weights: tables that follow from
-// the config.
+// What checkpoints of real models have in addition to their weights: in old ones tables that follow from the config.
 bool is_leftover(std::string_view name) {
   constexpr std::string_view kEndings[] = {".rotary_emb.inv_freq", ".attn.bias",
                                            ".attn.masked_bias"};
+  // Parts of Qwen3.5's folders that are not the language model: the vision tower, a second head of several tokens.
+  constexpr std::string_view kOtherParts[] = {"model.visual.", "mtp."};
+  if (std::any_of(std::begin(kOtherParts), std::end(kOtherParts),
+                  [&](std::string_view begin) { return name.starts_with(begin); }))
+    return true;
   return std::any_of(std::begin(kEndings), std::end(kEndings),
                      [&](std::string_view end) { return name.ends_with(end); });
 }

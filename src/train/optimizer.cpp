@@ -32,7 +32,7 @@ model::ParamSpec per_row(const model::ParamSpec& parameter) {
   check_matrix(parameter);
   model::ParamSpec made = parameter;
   made.element = parameter.element.without(parameter.element.rank() - 1);
-  for (model::ParamPiece& piece : made.pieces) piece.transpose = false;
+  for (model::ParamPiece& piece : made.pieces) piece.transpose = piece.between = false;
   return made;
 }
 
@@ -43,7 +43,7 @@ model::ParamSpec per_column(const model::ParamSpec& parameter) {
   made.element = {static_cast<int64_t>(parameter.pieces.size()), columns};
   for (model::ParamPiece& piece : made.pieces) {
     piece.rows = 1;
-    piece.transpose = false;
+    piece.transpose = piece.between = false;
   }
   return made;
 }
@@ -111,6 +111,7 @@ const Optimizer& optimizer_of(const Options& options) {
     }
   }
   if (chosen.check != nullptr) chosen.check(options);
+  parameter_groups(options);
   return chosen;
 }
 
@@ -160,6 +161,57 @@ Tensor neutral_scalars(const Optimizer& optimizer) {
 
 } // namespace
 
+namespace {
+
+// The scalars of an optimizer with the rate and weight decay of a group.
+graph::Value scalars_of_group(const Optimizer& optimizer, graph::Value scalars,
+                              const GroupRate& rate) {
+  if (rate == GroupRate{}) return scalars;
+  std::vector<graph::Value> made;
+  for (size_t i = 0; i < optimizer.scalars.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    const std::string_view name = optimizer.scalars[i].name;
+    graph::Value value = graph::slice_axis(scalars, 0, at, at + 1);
+    if (name == "lr") value = graph::multiply(value, graph::scalar(*value.graph, rate.lr_factor));
+    if (name == "weight_decay" && rate.weight_decay >= 0)
+      value = graph::full(*value.graph, {1}, rate.weight_decay);
+    made.push_back(value);
+  }
+  return graph::concat(made, 0);
+}
+
+// What the optimizer makes of the parameters, group by group; results in the order of the parameters.
+std::vector<ParameterOutputs> update_groups(const UpdateContext& context,
+                                            const Optimizer& optimizer, graph::Value finite,
+                                            const std::vector<ParameterInputs>& parameters) {
+  const graph::Value neutral = graph::constant(context.graph, neutral_scalars(optimizer));
+  std::vector<ParameterOutputs> made(parameters.size());
+  std::vector<GroupRate> done;
+  for (const ParameterInputs& first : parameters) {
+    if (std::ranges::find(done, first.rate) != done.end()) continue;
+    done.push_back(first.rate);
+    std::vector<ParameterInputs> group;
+    std::vector<size_t> places;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (parameters[i].rate != first.rate) continue;
+      group.push_back(parameters[i]);
+      places.push_back(i);
+    }
+    const graph::Value used =
+        graph::select(finite, scalars_of_group(optimizer, context.scalars, first.rate), neutral);
+    const std::vector<ParameterOutputs> next =
+        optimizer.update({context.graph, context.options, used, context.gradient_scale}, group);
+    if (next.size() != group.size()) {
+      fail(Code::internal, "optimizer {} updates {} of {} parameters", optimizer.name, next.size(),
+           group.size());
+    }
+    for (size_t i = 0; i < next.size(); ++i) made[places[i]] = next[i];
+  }
+  return made;
+}
+
+} // namespace
+
 // An update that is not finite runs with neutral scalars and gradient scale 0, which makes every array its own
 // successor: leaving it out costs no second copy of the state.
 Updated clipped_update(graph::Graph& graph, const Optimizer& optimizer, const Options& options,
@@ -178,13 +230,8 @@ Updated clipped_update(graph::Graph& graph, const Optimizer& optimizer, const Op
   const graph::Value scale = graph::select(next.finite, graph::divide(shrink, count), zero);
   const auto own = static_cast<int64_t>(optimizer.scalars.size());
   const graph::Value given = graph::slice_axis(update.scalars, 0, 0, own);
-  const graph::Value used =
-      graph::select(next.finite, given, graph::constant(graph, neutral_scalars(optimizer)));
-  next.parameters = optimizer.update({graph, options, used, scale}, update.parameters);
-  if (next.parameters.size() != update.parameters.size()) {
-    fail(Code::internal, "optimizer {} updates {} of {} parameters", optimizer.name,
-         next.parameters.size(), update.parameters.size());
-  }
+  next.parameters =
+      update_groups({graph, options, given, scale}, optimizer, next.finite, update.parameters);
 
   const graph::Value decay =
       graph::select(next.finite, shared_scalar(optimizer, update.scalars, kEmaDecay), one);

@@ -42,6 +42,21 @@ struct UpdateInfo {
   int64_t number = 1; // of the update; those left out are not counted
 };
 
+// How the rate and the weight decay of some parameters differ from those of the rest.
+struct GroupRate {
+  float lr_factor = 1;     // of the rate of this update
+  float weight_decay = -1; // in place of the trainer's; negative: that one
+  friend bool operator==(const GroupRate&, const GroupRate&) = default;
+};
+struct ParameterGroup {
+  std::string pattern; // of logical names
+  GroupRate rate;
+};
+// Option groups. Fails with invalid_argument for words that it does not know.
+std::vector<ParameterGroup> parameter_groups(const Options& options);
+// Of the first group that matches a tensor of the stack; stacks are cut where a pattern ends (ParamStore::cut_where).
+GroupRate group_rate(const std::vector<ParameterGroup>& groups, const model::ParamSpec& parameter);
+
 // The update of one parameter, as graph values.
 struct ParameterInputs {
   const model::ParamSpec* layout = nullptr;
@@ -49,6 +64,7 @@ struct ParameterInputs {
   graph::Value gradient;           // before division and clipping: scaled_gradient()
   std::vector<graph::Value> state; // in the order of Optimizer::state
   bool decay = true;               // false: without weight decay
+  GroupRate rate = {};             // optimizers read it in their scalars "lr" and "weight_decay"
 };
 struct ParameterOutputs {
   graph::Value parameter;

@@ -14,8 +14,9 @@ namespace {
 std::vector<OptionSpec> rate_options() {
   return {
       option_f64("lr", 3e-4, 0.0, 10.0, "Peak learning rate."),
-      option_choice("schedule", "constant", {"constant", "linear", "cosine", "wsd"},
-                    "How the rate goes on after warm-up; all but constant need steps or minutes."),
+      option_choice("schedule", "constant", {"constant", "linear", "cosine", "wsd", "inverse_sqrt"},
+                    "How the rate goes on after warm-up; linear, cosine and wsd need steps or "
+                    "minutes, inverse_sqrt falls as 1 / sqrt(update / warmup)."),
       option_i64("warmup", -1, -1, 1 << 30,
                  "Updates of linear warm-up; -1: warmup_ratio of steps."),
       option_f64("warmup_ratio", 0.05, 0.0, 1.0,
@@ -45,6 +46,9 @@ std::vector<OptionSpec> shared_options() {
           "A loss or gradient that is not finite: fail, or leave the update out and count it."),
       option_f64("ema", 0.0, 0.0, 0.9999999,
                  "Decay of the moving average of the weights; 0: none is kept."),
+      option_list("groups", {},
+                  "Tensors with a rate or decay of their own, 'PATTERN lr=0.001 weight_decay=0': "
+                  "the first pattern that matches counts; * stands for any text."),
       option_list("freeze", {}, "Tensors that stay as they are: names, * stands for any text."),
       option_bool("remat", false,
                   "Recompute each layer in the backward pass: less memory, a third more time."),
@@ -122,7 +126,8 @@ LearningRate learning_rate_of(const Options& options) {
   made.by_clock = made.total == 0 && options.f64("minutes") > 0;
   if (made.by_clock) check_by_clock(options);
   if (made.by_clock) made.total = LearningRate::kClockTicks;
-  if (made.kind != "constant" && made.total == 0) {
+  const bool falls_to_an_end = made.kind != "constant" && made.kind != "inverse_sqrt";
+  if (falls_to_an_end && made.total == 0) {
     fail_with_hint("set steps or minutes, or schedule = constant", Code::invalid_argument,
                    "schedule {} needs the number of steps", made.kind);
   }
@@ -137,7 +142,11 @@ LearningRate learning_rate_of(const Options& options) {
           : static_cast<int64_t>(static_cast<double>(made.total) * options.f64("warmup_ratio"));
   const int64_t cooldown = options.i64("cooldown_start");
   made.cooldown_start = cooldown > 0 ? cooldown : made.total - made.total / 5;
-  if (made.kind != "constant" && made.warmup >= made.total && made.total > 1) {
+  if (made.kind == "inverse_sqrt" && made.warmup < 1) {
+    fail_with_hint("set warmup = 1000, or warmup_ratio and steps", Code::invalid_argument,
+                   "schedule inverse_sqrt falls from the end of warm-up on, and there is none");
+  }
+  if (falls_to_an_end && made.warmup >= made.total && made.total > 1) {
     fail_with_hint("set warmup below steps", Code::invalid_argument,
                    "warmup {} leaves nothing of {} steps", made.warmup, made.total);
   }
@@ -154,6 +163,11 @@ double LearningRate::factor(int64_t updates, double clock) const {
            static_cast<double>(warmup);
   }
   if (kind == "constant") return 1.0;
+  if (kind == "inverse_sqrt") { // Vaswani et al. 2017, section 5.3
+    const double share =
+        static_cast<double>(warmup) / static_cast<double>(updates + (starts_at_zero ? 0 : 1));
+    return std::max(std::sqrt(std::min(share, 1.0)), floor_share);
+  }
   const int64_t begin = kind == "wsd" ? std::max(cooldown_start, warmup) : warmup;
   if (updates < begin) return 1.0;
   const auto length = static_cast<double>(std::max<int64_t>(total - begin, 1));

@@ -66,11 +66,14 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
   ProgramSpec spec{
       .model = &model, .objective = &objective, .optimizer = &optimizer, .options = options};
   const bool decay_all = options.str("decay") == "all";
+  const std::vector<ParameterGroup> groups = parameter_groups(options);
   const auto& physical = model.params().physical();
   for (size_t i = 0; i < physical.size(); ++i) {
     if (!physical[i].trainable || physical[i].scale_of >= 0) continue;
+    const GroupRate rate = group_rate(groups, physical[i].spec);
     spec.trained.push_back(i);
-    spec.decay.push_back(decay_all || physical[i].decay);
+    spec.decay.push_back(decay_all || physical[i].decay || rate.weight_decay >= 0);
+    spec.rates.push_back(rate);
   }
   if (spec.trained.empty()) {
     fail_with_hint("let freeze name fewer tensors", Code::invalid_argument,
@@ -142,6 +145,8 @@ void prepare_model(model::Model& model, const noise::Objective& objective, const
   set_attention(model, objective);
   for (const std::string& pattern : options.list("freeze"))
     model.params().set_trainable(pattern, false);
+  for (const ParameterGroup& group : parameter_groups(options))
+    model.params().cut_where(group.pattern);
   model.params().make_masters();
 }
 

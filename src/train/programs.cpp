@@ -167,6 +167,7 @@ UpdateValues update_inputs(StepBuilder& step, const ProgramSpec& spec) {
     in.parameter = step.parameters()[i];
     in.state = step.optimizer_state(i);
     in.decay = spec.decay[i];
+    in.rate = spec.rates[i];
     update.parameters.push_back(std::move(in));
   }
   update.averages = step.state_of(StateUse::average);

@@ -36,9 +36,10 @@ struct ProgramSpec {
   const model::Model* model = nullptr;
   const noise::Objective* objective = nullptr;
   const Optimizer* optimizer = nullptr;
-  Options options;             // of kind "trainer"
-  std::vector<size_t> trained; // indices into ParamStore::physical(), growing
-  std::vector<bool> decay;     // by trained parameter
+  Options options;              // of kind "trainer"
+  std::vector<size_t> trained;  // indices into ParamStore::physical(), growing
+  std::vector<bool> decay;      // by trained parameter
+  std::vector<GroupRate> rates; // by trained parameter
   // All arrays: those of the optimizer, name by name, averages where they are kept, sums. Of one name they are in the
   // order of the parameters, of one parameter in that of Optimizer::state.
   std::vector<StateEntry> state;

@@ -25,7 +25,7 @@ const Schema& sink_schema();    // "sink"
 
 // The learning rate by number of applied updates.
 // constant: warm-up, then flat. linear, cosine: warm-up, then down to the floor at `total`. wsd:
-// warm-up, flat to `cooldown_start`, linear to the floor at `total`.
+// warm-up, flat to `cooldown_start`, linear to the floor at `total`. inverse_sqrt: warm-up, then as sqrt(warmup / update).
 struct LearningRate {
   std::string kind = "constant";
   double floor_share = 0; // min_lr / lr

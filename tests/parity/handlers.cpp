@@ -14,6 +14,7 @@ constexpr Entry kHandlers[] = {
     {"decoding_misc", run_decoding_misc},
     {"fast_dllm", run_fast_dllm_loops},
     {"forward", run_forward},
+    {"gated_deltanet", run_gated_deltanet},
     {"loss", run_loss},
     {"losses", run_losses},
     {"masks", run_masks},

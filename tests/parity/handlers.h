@@ -13,6 +13,7 @@ void run_dmax_spd(Topic& topic);
 void run_decoding_misc(Topic& topic);
 void run_fast_dllm_loops(Topic& topic);
 void run_forward(Topic& topic);
+void run_gated_deltanet(Topic& topic);
 void run_loss(Topic& topic);
 void run_losses(Topic& topic);
 void run_masks(Topic& topic);

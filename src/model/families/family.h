@@ -33,6 +33,6 @@ family_of_model_type(const std::string& type); // unimplemented, naming the type
 
 // One per file in families/.
 extern const Family kDllmMoe, kDream, kGemma2, kGemma3, kGpt2, kLlada, kLlada2, kLladaMoe, kLlama,
-    kNanoDlm, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe;
+    kNanoDlm, kQwen2, kQwen2Moe, kQwen3, kQwen35, kQwen3Moe, kQwen3Next;
 
 } // namespace dllm::model

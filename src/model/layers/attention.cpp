@@ -14,7 +14,7 @@ void attention_params(ParamTable& table, const ModelConfig& config) {
   if (table.has("qkv")) {
     table.matrix("qkv", q + 2 * kv, hidden, config.qkv_bias);
   } else {
-    table.matrix("q", q, hidden, config.qkv_bias);
+    table.matrix("q", config.attention_gate ? 2 * q : q, hidden, config.qkv_bias);
     table.matrix("k", kv, hidden, config.qkv_bias);
     table.matrix("v", kv, hidden, config.qkv_bias);
   }
@@ -27,6 +27,7 @@ void attention_params(ParamTable& table, const ModelConfig& config) {
 
 struct AttentionHeads {
   graph::Value q, k, v; // (batch, seq, heads or kv_heads, head_dim)
+  graph::Value gate;    // as q, or undefined
 };
 
 AttentionHeads project(const LayerInputs& inputs, graph::Value x) {
@@ -35,17 +36,30 @@ AttentionHeads project(const LayerInputs& inputs, graph::Value x) {
   AttentionHeads heads;
   if (inputs.param("qkv").defined()) {
     const graph::Value all = linear_param(inputs, x, "qkv"); // (batch, seq, q + 2 kv)
-    heads = {graph::slice_axis(all, 2, 0, q), graph::slice_axis(all, 2, q, q + kv),
-             graph::slice_axis(all, 2, q + kv, q + 2 * kv)};
+    heads = {graph::slice_axis(all, 2, 0, q),
+             graph::slice_axis(all, 2, q, q + kv),
+             graph::slice_axis(all, 2, q + kv, q + 2 * kv),
+             {}};
   } else {
-    heads = {linear_param(inputs, x, "q"), linear_param(inputs, x, "k"),
-             linear_param(inputs, x, "v")};
+    heads = {linear_param(inputs, x, "q"),
+             linear_param(inputs, x, "k"),
+             linear_param(inputs, x, "v"),
+             {}};
   }
   // Heads cut over ranks: a rank has some of them.
-  for (graph::Value* part : {&heads.q, &heads.k, &heads.v}) {
-    const int64_t count = part->dim(2) / config.head_dim;
-    *part = graph::reshape(*part, {x.dim(0), x.dim(1), count, config.head_dim});
+  const int64_t batch = x.dim(0), seq = x.dim(1), dim = config.head_dim;
+  const auto by_head = [&](graph::Value rows, int64_t size) {
+    return graph::reshape(rows, {batch, seq, rows.dim(2) / size, size});
+  };
+  if (config.attention_gate) { // rows of a head: its q, then its gate
+    const graph::Value both = by_head(heads.q, 2 * dim);
+    heads.q = graph::slice_axis(both, 3, 0, dim);
+    heads.gate = graph::slice_axis(both, 3, dim, 2 * dim);
+  } else {
+    heads.q = by_head(heads.q, dim);
   }
+  heads.k = by_head(heads.k, dim);
+  heads.v = by_head(heads.v, dim);
   return heads;
 }
 
@@ -68,7 +82,8 @@ graph::Value build_attention(const LayerInputs& inputs, graph::Value x) {
   options.scale = static_cast<float>(1.0 / std::sqrt(size));
   options.softcap = static_cast<float>(config.attention_softcap);
   options.empty_average = inputs.empty_average;
-  const graph::Value mixed = graph::attention(heads.q, heads.k, heads.v, inputs.mask, options);
+  graph::Value mixed = graph::attention(heads.q, heads.k, heads.v, inputs.mask, options);
+  if (heads.gate.defined()) mixed = graph::multiply(mixed, graph::logistic(heads.gate));
   const int64_t size_of_rank = mixed.dim(2) * mixed.dim(3);
   return linear_param(inputs, graph::reshape(mixed, {x.dim(0), x.dim(1), size_of_rank}), "out");
 }
@@ -77,7 +92,8 @@ LayerCost attention_cost(const ModelConfig& config) {
   const auto hidden = static_cast<double>(config.hidden_size),
              q = static_cast<double>(config.query_size()),
              kv = static_cast<double>(config.kv_size());
-  return {2 * hidden * (2 * q + 2 * kv), 4 * q};
+  const double gate = config.attention_gate ? q : 0;
+  return {2 * hidden * (2 * q + gate + 2 * kv), 4 * q};
 }
 
 std::vector<StateSlot> attention_state(const ModelConfig& config) {

@@ -12,7 +12,7 @@ namespace {
 
 struct KindTable {
   std::mutex mutex;
-  std::vector<const LayerKind*> kinds{&kAttention, &kExperts, &kMlp};
+  std::vector<const LayerKind*> kinds{&kAttention, &kExperts, &kGatedDelta, &kMlp};
 };
 
 KindTable& kind_table() {
@@ -171,7 +171,7 @@ void ParamTable::add(const std::string& name, ParamRole role, Shape element,
   spec.layers = layers_;
   spec.first_layer = first_layer_;
   spec.pieces = {{file_of(file.empty() ? name : file), element[0],
-                  names_.transpose && role == ParamRole::weight}};
+                  names_.transpose && role == ParamRole::weight, role == ParamRole::convolution}};
   spec.element = std::move(element);
   specs_.push_back(std::move(spec));
 }

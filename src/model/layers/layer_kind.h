@@ -101,7 +101,7 @@ struct LayerKind {
   std::vector<StateSlot> (*state)(const ModelConfig& config); // null: decoding keeps nothing of it
 };
 
-extern const LayerKind kAttention, kMlp, kExperts;
+extern const LayerKind kAttention, kGatedDelta, kMlp, kExperts;
 
 // Fails with invalid_argument and the names there are.
 const LayerKind& find_layer_kind(LayerPart part, const std::string& name);

@@ -5,10 +5,16 @@
 
 namespace dllm::train::optimizer_files {
 
+Optimizer adafactor();
 Optimizer adamw();
 Optimizer lion();
+Optimizer muon();
 Optimizer sgd();
 
-inline constexpr Optimizer (*kTable[])() = {adamw, lion, sgd}; // the first is the default
+// The first is the default.
+inline constexpr Optimizer (*kTable[])() = {adamw, adafactor, lion, muon, sgd};
+
+// Places of AdamW's scalars that Muon reads too; the order of graph::adamw_update.
+enum AdamWScalar { kAdamWLr = 0, kAdamWWeightDecay = 4 };
 
 } // namespace dllm::train::optimizer_files

@@ -1,5 +1,5 @@
 // torch/models: logits and hidden states of whole checkpoints, in every attention mode that a case
-// lists. Arrays <family>.{input_ids, valid}, <family>.<mode>.{logits, hidden.<i>}.
+// lists. Arrays <family>.{input_ids, valid, leftpad.valid}, <family>.<mode>.{logits, hidden.<i>}.
 
 #include "base/error.h"
 #include "base/files.h"
@@ -86,7 +86,10 @@ void run_mode(Case& c, const Json& entry, const std::string& text) {
 
   Batch batch;
   batch.set("ids", c.array("input_ids"));
-  const Tensor valid = c.has("valid") ? c.array("valid").to(DType::u8) : Tensor{};
+  // Cases with both paddings name the left one.
+  const std::string padding =
+      mode->counts_real_tokens && c.has("leftpad.valid") ? "leftpad.valid" : "valid";
+  const Tensor valid = c.has(padding) ? c.array(padding).to(DType::u8) : Tensor{};
   if (mode->hides_padding) batch.set("keys", valid);
   if (mode->counts_real_tokens) batch.set("positions", positions_of(valid));
 

@@ -65,37 +65,47 @@ double described(const std::string& text, const std::string& word, double otherw
   return std::regex_search(text, match, form) ? std::stod(match[1]) : otherwise;
 }
 
-// The AdamW of the trainer's programs, on bare arrays.
-class BareAdamW {
+// An optimizer of the trainer's programs, on bare arrays.
+class BareOptimizer {
 public:
-  BareAdamW(graph::Engine& engine, std::vector<Tensor> params) : engine_(engine) {
-    const auto graph = std::make_shared<graph::Graph>("adamw");
-    const train::Optimizer& adamw = train::find_optimizer("adamw");
+  BareOptimizer(graph::Engine& engine, const train::Optimizer& optimizer, const Options& options,
+                const std::vector<Tensor>& params)
+      : engine_(engine) {
+    const auto graph = std::make_shared<graph::Graph>(optimizer.name);
+    std::vector<model::ParamSpec> layouts;
+    for (const Tensor& param : params) {
+      const bool is_matrix = param.shape().rank() > 1;
+      layouts.push_back({.role = is_matrix ? model::ParamRole::weight : model::ParamRole::bias,
+                         .element = param.shape(),
+                         .pieces = {{"", param.shape()[0], false}}});
+    }
     train::UpdateValues update;
-    const auto input = [&](const char* kind, size_t i) {
-      return graph->input(kind + std::to_string(i), DType::f32, params[i].shape());
-    };
     for (size_t i = 0; i < params.size(); ++i) {
+      const auto input = [&](const std::string& kind, const Shape& shape) {
+        return graph->input(kind + std::to_string(i), DType::f32, shape);
+      };
       train::ParameterInputs in;
-      in.parameter = input("p", i);
-      in.state = {input("m", i), input("v", i)};
-      in.gradient = input("g", i);
+      in.layout = &layouts[i];
+      in.parameter = input("p", params[i].shape());
+      state_.push_back({params[i]});
+      for (const train::StateArray& array : optimizer.state(options, layouts[i])) {
+        in.state.push_back(input(array.name, array.layout.shape()));
+        state_.back().emplace_back(DType::f32, array.layout.shape());
+      }
+      in.gradient = input("g", params[i].shape());
       update.parameters.push_back(in);
     }
-    update.scalars = graph->input("scalars", DType::f32, {train::scalar_count(adamw)});
+    update.scalars = graph->input("scalars", DType::f32, {train::scalar_count(optimizer)});
     update.normalizer = graph::scalar(*graph, 1.0f);
     update.loss_sum = graph::scalar(*graph, 0.0f);
-    const train::Updated next =
-        train::clipped_update(*graph, adamw, Options(train::trainer_schema()), update);
-    for (size_t i = 0; i < params.size(); ++i) {
-      graph->output("p" + std::to_string(i), next.parameters[i].parameter);
-      graph->output("m" + std::to_string(i), next.parameters[i].state[0]);
-      graph->output("v" + std::to_string(i), next.parameters[i].state[1]);
+    const train::Updated next = train::clipped_update(*graph, optimizer, options, update);
+    for (const train::ParameterOutputs& made : next.parameters) {
+      const std::string number = std::to_string(graph->outputs().size());
+      graph->output("p" + number, made.parameter);
+      for (size_t k = 0; k < made.state.size(); ++k)
+        graph->output("s" + number + "." + std::to_string(k), made.state[k]);
     }
     program_ = engine.compile(graph);
-    for (Tensor& param : params)
-      state_.push_back(
-          {param, Tensor(DType::f32, param.shape()), Tensor(DType::f32, param.shape())});
   }
 
   void step(const std::vector<Tensor>& gradients, const std::vector<float>& scalars) {
@@ -107,8 +117,9 @@ public:
     const auto count = static_cast<int64_t>(scalars.size());
     inputs.push_back(engine_.upload(Tensor::from(Shape{count}, scalars)));
     const auto outputs = program_->run(inputs);
-    for (size_t i = 0; i < state_.size(); ++i) {
-      for (size_t k = 0; k < 3; ++k) state_[i][k] = outputs[3 * i + k]->read().clone();
+    size_t next = 0;
+    for (std::vector<Tensor>& arrays : state_) {
+      for (Tensor& array : arrays) array = outputs[next++]->read().clone();
     }
   }
   const Tensor& param(size_t i) const { return state_[i][0]; }
@@ -116,37 +127,60 @@ public:
 private:
   graph::Engine& engine_;
   std::shared_ptr<graph::Program> program_;
-  std::vector<std::vector<Tensor>> state_; // parameter, first, second
+  std::vector<std::vector<Tensor>> state_; // parameter, arrays of the optimizer
 };
+
+std::vector<float> scalars_of(const train::Optimizer& optimizer, const Options& options,
+                              const train::UpdateInfo& info, double clip) {
+  std::vector<float> scalars;
+  for (const double value : optimizer.step_scalars(options, info))
+    scalars.push_back(static_cast<float>(value));
+  scalars.resize(static_cast<size_t>(train::scalar_count(optimizer)));
+  scalars[optimizer.scalars.size() + train::kClip] = static_cast<float>(clip);
+  return scalars;
+}
+
+// Gradients factored.grad times 1, 2, 3 at the rate lr[1]; only the last value is stored.
+void run_factored(Case& c, Tolerance tolerance) {
+  c.set_prefix("");
+  const train::Optimizer& adafactor = train::find_optimizer("adafactor");
+  Options options(train::trainer_schema());
+  options.set_str("compat", "dllm-jax");
+  BareOptimizer optimizer(*c.topic().engine(), adafactor, options, {c.array("init.big")});
+  const double rate = c.array("lr").as<float>()[1];
+  for (int64_t i = 0; i < 3; ++i) {
+    Tensor gradient = c.array("factored.grad").clone();
+    for (float& value : gradient.mutable_as<float>()) value *= static_cast<float>(i + 1);
+    optimizer.step({gradient}, scalars_of(adafactor, options, {rate, 0.01, i + 1}, INFINITY));
+  }
+  c.close(tolerance, optimizer.param(0), c.array("factored.after2"), "factored.after2");
+}
 
 void run_bare(Case& c, const Json& entry, Tolerance tolerance) {
   const std::string name = entry.at("name").get<std::string>(),
                     text = entry.at("description").get<std::string>();
-  if (!name.starts_with("adamw"))
-    c.skip("optimizer " + name.substr(0, name.find('_')) + " arrives later");
+  if (name == "factored") return run_factored(c, tolerance);
   c.set_prefix("");
   const std::vector<std::string> names = {"w", "norm", "b"};
   std::vector<Tensor> params;
   for (const std::string& param : names) params.push_back(c.array("init." + param));
-  BareAdamW optimizer(*c.topic().engine(), params);
-  const Tensor& rates = c.array("lr");
-  const train::Optimizer& adamw = train::find_optimizer("adamw");
+  const train::Optimizer& kind = train::find_optimizer(name.substr(0, name.find('_')));
   Options options(train::trainer_schema());
-  options.set_f64("beta1", described(text, "b1", 0.9));
-  options.set_f64("beta2", described(text, "b2", 0.999));
-  options.set_f64("eps", described(text, "eps", 1e-8));
+  options.set_str("compat", "dllm-jax");
+  if (kind.name == "adamw") {
+    options.set_f64("beta1", described(text, "b1", 0.9));
+    options.set_f64("beta2", described(text, "b2", 0.999));
+    options.set_f64("eps", described(text, "eps", 1e-8));
+  }
+  BareOptimizer optimizer(*c.topic().engine(), kind, options, params);
+  const Tensor& rates = c.array("lr");
   for (int64_t i = 0; i < rates.count(); ++i) {
     const double rate = rates.as<float>()[static_cast<size_t>(i)];
-    std::vector<float> scalars;
-    for (const double value :
-         adamw.step_scalars(options, {rate, described(text, "wd", 0.01), i + 1}))
-      scalars.push_back(static_cast<float>(value));
-    scalars.resize(static_cast<size_t>(train::scalar_count(adamw)));
-    scalars[adamw.scalars.size() + train::kClip] = static_cast<float>(described(text, "clip", 1.0));
     std::vector<Tensor> gradients;
     for (const std::string& param : names)
       gradients.push_back(c.array("grad" + std::to_string(i) + "." + param));
-    optimizer.step(gradients, scalars);
+    optimizer.step(gradients, scalars_of(kind, options, {rate, described(text, "wd", 0.01), i + 1},
+                                         described(text, "clip", 1.0)));
     for (size_t p = 0; p < names.size(); ++p) {
       const std::string after = name + ".after" + std::to_string(i) + "." + names[p];
       c.close(tolerance, optimizer.param(p), c.array(after), after);

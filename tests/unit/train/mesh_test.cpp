@@ -106,6 +106,23 @@ TEST(Mesh, EveryObjectiveAndOptimizerOfElements) {
   }
 }
 
+// Rows, columns and norms of matrices: on parts they would be others.
+TEST(Mesh, OptimizersOfWholeMatricesNeedThemWhole) {
+  for (const char* optimizer : {"adafactor", "muon"}) {
+    const Json values = {{"optimizer", optimizer}, {"lr", 1e-3}};
+    TextSource source(4), own(4);
+    const auto wanted = losses_of(*mesh_trainer("", true, values), source, 4);
+    expect_near(losses_of(*mesh_trainer("data=2", true, values), own, 4), wanted, 1e-5, optimizer);
+    try {
+      mesh_trainer("fsdp=2", true, values);
+      ADD_FAILURE() << optimizer;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::unimplemented);
+      EXPECT_NE(error.text().find("updates whole matrices"), std::string::npos) << error.text();
+    }
+  }
+}
+
 TEST(Mesh, MicroBatchesAreOneUpdate) {
   const auto losses = [](const char* mesh) {
     const auto trainer = mesh_trainer(mesh, true, {{"accumulate", 2}});

@@ -2,6 +2,7 @@
 
 #include "train/optimizer.h"
 
+#include "bare_update.h"
 #include "base/error.h"
 #include "tiny.h"
 #include "train/programs.h"
@@ -16,73 +17,6 @@
 
 namespace dllm::train {
 namespace {
-
-using Numbers = std::vector<float>;
-
-// The update of one parameter on bare arrays.
-class BareUpdate {
-public:
-  BareUpdate(const std::string& name, const Json& values, Numbers parameter)
-      : optimizer_(find_optimizer(name)), options_(trainer_options(values)),
-        engine_(tiny_engine()) {
-    const auto graph = std::make_shared<graph::Graph>("update");
-    const auto count = static_cast<int64_t>(parameter.size());
-    model::ParamSpec layout{.name = "p", .role = model::ParamRole::weight, .element = {1, count}};
-    layout.pieces = {{"p", 1, false}};
-    UpdateValues update;
-    ParameterInputs in;
-    in.layout = &layout;
-    in.parameter = graph->input("p", DType::f32, {count});
-    in.gradient = graph->input("g", DType::f32, {count});
-    arrays_.push_back(std::move(parameter));
-    for (const StateArray& array : optimizer_.state(options_, layout)) {
-      in.state.push_back(graph->input(array.name, DType::f32, {count}));
-      arrays_.emplace_back(count);
-    }
-    update.parameters.push_back(in);
-    update.scalars = graph->input("scalars", DType::f32, {scalar_count(optimizer_)});
-    update.normalizer = graph->input("normalizer", DType::f32, Shape{});
-    update.loss_sum = graph::scalar(*graph, 0.0f);
-    const Updated next = clipped_update(*graph, optimizer_, options_, update);
-    graph->output("p", next.parameters[0].parameter, "p");
-    for (size_t i = 0; i < in.state.size(); ++i)
-      graph->output("s" + std::to_string(i), next.parameters[0].state[i]);
-    graph->output("norm", next.norm);
-    program_ = engine_->compile(graph);
-  }
-
-  // Gradient of a sum over `normalizer` targets.
-  void step(const Numbers& gradient, float normalizer, float clip = INFINITY) {
-    const UpdateInfo info{options_.f64("lr"), options_.f64("weight_decay"), ++number_};
-    Numbers scalars;
-    for (const double value : optimizer_.step_scalars(options_, info))
-      scalars.push_back(static_cast<float>(value));
-    EXPECT_EQ(scalars.size(), optimizer_.scalars.size());
-    scalars.resize(static_cast<size_t>(scalar_count(optimizer_)));
-    scalars[optimizer_.scalars.size() + kClip] = clip;
-    std::vector<graph::BufferRef> inputs = {upload(arrays_[0]), upload(gradient)};
-    for (size_t i = 1; i < arrays_.size(); ++i) inputs.push_back(upload(arrays_[i]));
-    inputs.push_back(upload(scalars));
-    inputs.push_back(engine_->upload(Tensor::scalar(normalizer)));
-    const auto outputs = program_->run(inputs);
-    for (size_t i = 0; i < arrays_.size(); ++i) {
-      const Tensor read = outputs[i]->read();
-      arrays_[i].assign(read.as<float>().begin(), read.as<float>().end());
-    }
-  }
-  const std::vector<Numbers>& arrays() const { return arrays_; } // parameter, state
-
-private:
-  graph::BufferRef upload(const Numbers& values) {
-    return engine_->upload(Tensor::from(Shape{static_cast<int64_t>(values.size())}, values));
-  }
-  const Optimizer& optimizer_;
-  Options options_;
-  std::shared_ptr<graph::Engine> engine_;
-  std::shared_ptr<graph::Program> program_;
-  std::vector<Numbers> arrays_;
-  int64_t number_ = 0;
-};
 
 const Numbers kStart = {1.0f, -2.0f, 0.5f, 3.0f};
 const std::vector<Numbers> kGradients = {{4, -8, 2, 0.5f}, {-2, 6, 1, 1}, {8, 8, -8, 0}};
@@ -190,7 +124,9 @@ TEST(Optimizer, AnUpdateThatIsNotFiniteChangesNoBit) {
       {"adamw", Json::object()},
       {"sgd", {{"optimizer", "sgd"}}},
       {"sgd", {{"optimizer", "sgd"}, {"momentum", 0.9}}},
-      {"sgd", {{"optimizer", "sgd"}, {"momentum", 0.9}, {"nesterov", true}}}};
+      {"sgd", {{"optimizer", "sgd"}, {"momentum", 0.9}, {"nesterov", true}}},
+      {"adafactor", {{"optimizer", "adafactor"}}},
+      {"muon", {{"optimizer", "muon"}}}};
   for (const auto& [name, options] : all) {
     BareUpdate bare(name, options, kStart);
     for (const Numbers& gradient : kGradients) bare.step(gradient, kTargets);

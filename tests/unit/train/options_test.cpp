@@ -36,6 +36,14 @@ TEST(LearningRate, WsdIsFlatThenFalls) {
   EXPECT_NEAR(rate.factor(20), 0.0, 1e-12);
 }
 
+TEST(LearningRate, InverseSqrtFallsFromWarmUpOn) {
+  const LearningRate rate{"inverse_sqrt", 0.2, 4, 0, 0, false};
+  EXPECT_NEAR(rate.factor(1), 0.5, 1e-12);
+  EXPECT_NEAR(rate.factor(3), 1.0, 1e-12); // update 4
+  EXPECT_NEAR(rate.factor(15), 0.5, 1e-12);
+  EXPECT_NEAR(rate.factor(400), 0.2, 1e-12); // the floor
+}
+
 TEST(TrainerOptions, BadCombinationsAreNamed) {
   const auto message = [](const Json& values) -> std::string {
     Options options(trainer_schema());
@@ -53,6 +61,9 @@ TEST(TrainerOptions, BadCombinationsAreNamed) {
       message({{"schedule", "linear"}, {"steps", 10}, {"warmup", 10}}).find("leaves nothing of 10"),
       std::string::npos);
   EXPECT_EQ(message({{"schedule", "linear"}, {"steps", 10}}), "no error");
+  EXPECT_NE(message({{"schedule", "inverse_sqrt"}}).find("from the end of warm-up on"),
+            std::string::npos);
+  EXPECT_EQ(message({{"schedule", "inverse_sqrt"}, {"warmup", 10}}), "no error");
 }
 
 TEST(LearningRate, TheClockMovesTheSchedule) {

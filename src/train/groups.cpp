@@ -1,0 +1,67 @@
+// Groups of parameters with a learning rate or a weight decay of their own: option groups.
+
+#include "train/optimizer.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+namespace dllm::train {
+namespace {
+
+double group_number(const std::string& group, const std::string& word, size_t equals) {
+  const std::string text = word.substr(equals + 1);
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (!text.empty() && *end == '\0' && value >= 0 && value <= 10) return value;
+  fail(Code::invalid_argument, "group '{}': {} is not a number from 0 to 10", group, word);
+}
+
+ParameterGroup parse_group(const std::string& text, double lr) {
+  std::istringstream words(text);
+  ParameterGroup made;
+  words >> made.pattern;
+  bool any = false;
+  for (std::string word; words >> word; any = true) {
+    const size_t equals = word.find('=');
+    const std::string key = word.substr(0, equals);
+    if (equals == std::string::npos || (key != "lr" && key != "weight_decay")) {
+      fail_with_hint("write 'PATTERN lr=0.001 weight_decay=0'", Code::invalid_argument,
+                     "group '{}': {} is neither lr= nor weight_decay=", text, word);
+    }
+    const double value = group_number(text, word, equals);
+    if (key == "weight_decay") {
+      made.rate.weight_decay = static_cast<float>(value);
+    } else if (lr > 0) {
+      made.rate.lr_factor = static_cast<float>(value / lr);
+    } else {
+      fail_with_hint("set lr above 0, and freeze what is not to change", Code::invalid_argument,
+                     "group '{}' has a rate of its own, and lr is 0", text);
+    }
+  }
+  if (!any) {
+    fail_with_hint("write 'PATTERN lr=0.001 weight_decay=0'", Code::invalid_argument,
+                   "group '{}' names neither lr nor weight_decay", text);
+  }
+  return made;
+}
+
+} // namespace
+
+std::vector<ParameterGroup> parameter_groups(const Options& options) {
+  std::vector<ParameterGroup> groups;
+  for (const std::string& text : options.list("groups"))
+    groups.push_back(parse_group(text, options.f64("lr")));
+  return groups;
+}
+
+GroupRate group_rate(const std::vector<ParameterGroup>& groups, const model::ParamSpec& parameter) {
+  const auto found = std::ranges::find_if(groups, [&](const ParameterGroup& group) {
+    return model::count_matches(group.pattern, parameter) > 0;
+  });
+  return found == groups.end() ? GroupRate{} : found->rate;
+}
+
+} // namespace dllm::train
