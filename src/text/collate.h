@@ -27,7 +27,7 @@ struct Example {
 enum class PadSide { right, left };
 
 // Every row ends with learned eos tokens, up to the next multiple of `block` (AppendEOSBlockWrapper). A row that
-// has `seen` keeps it, so pad_rows() refuses what became longer: say what is seen after this.
+// has `seen` keeps it, so pad_rows() refuses what became longer: set `seen` after this.
 void extend_with_eos(std::vector<Example>& rows, int64_t block, int32_t eos);
 
 // Dream: of a response longer than `length` the tail goes.
