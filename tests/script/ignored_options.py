@@ -46,6 +46,7 @@ TRAIN = {
     "--dataset.format": ("fortunes",), "--dataset.rows": ("file",), "--dataset.text_key": ("body", JSONL),
     "--dataset.prompt_key": ("ask", JSONL), "--dataset.response_key": ("say", JSONL),
     "--dataset.append_eos": ("false",), "--dataset.prepend_bos": ("true", {}, REFUSED), "--dataset.parse_special": ("true", {"--data": "special"}),
+    "--dataset.bad_rows": ("skip", {"--data": "damaged.jsonl"}), "--dataset.token_file": ("rows.tok", {}, SAME),
     "--loader.batch": ("2",), "--loader.length": ("16",), "--loader.seed": ("5",), "--loader.split": ("all",),
     "--loader.split_fraction": ("0.4",), "--loader.pack": ("false",), "--loader.drop_tail": ("true", {"--steps": "120", "--eval-every": "0"}),
     "--loader.shuffle": ("false",), "--loader.epochs": ("1", {"--batch": "64"}), "--loader.truncate": ("left", {**UNPACKED, "--length": "16"}),
@@ -143,6 +144,7 @@ def prepare():
     (SCRATCH / "text").write_text("\n".join(lines) + "\n")
     (SCRATCH / "other").write_text("\n".join(line.upper() for line in lines) + "\n")
     (SCRATCH / "special").write_text("\n".join("<|endoftext|> " + line for line in lines) + "\n")
+    (SCRATCH / "damaged.jsonl").write_text("{oops\n" + "".join(json.dumps({"text": line}) + "\n" for line in lines[::2]))
     (SCRATCH / "rows.jsonl").write_text("".join(json.dumps(
         {"text": line, "body": line[::-1]} if i % 2 else
         {"prompt": line, "ask": line[::-1], "response": line.upper(), "say": line.title()}) + "\n"
