@@ -13,6 +13,18 @@
  *     fortunes  texts between lines of a single %, with an index NAME.dat
  *     tokens    a token file made by dllm_dataset_save
  *
+ * What is opened may be a file, a folder, or a mixture of parts joined by +:
+ *
+ *     web.jsonl*0.3+books/[:90%]+chat-*.jsonl.gz[:1000]*2.5
+ *
+ * [A:B] takes rows A to B of a part: numbers or percents, negative ones from the end. *TIMES names how often its
+ * rows come in an epoch, up to 100: 0.5 takes every second row. Parts that are patterns of the shell take every
+ * file that fits, in order of name. A token file in a mixture is read into memory with the others.
+ *
+ * Data larger than memory: option token_file names a token file to write while the data is read; batches
+ * read their ids from it. `dllm tokenize IN OUT --model MODEL` does the same ahead of training. Rows of a token
+ * file take 9 bytes of memory each, whatever their length.
+ *
  * Files other than token files may be compressed by gzip (corpus.txt.gz); they are decompressed while
  * they are read, in limited memory. Without a tokenizer a dataset holds raw text, for dllm_tokenizer_train.
  *
@@ -24,7 +36,7 @@
 extern "C" {
 #endif
 
-/* Opens a file, or all files of a folder in the order of their names.
+/* Opens a file, all files of a folder in the order of their names, or a mixture of such parts.
  *
  * The files must not change while the dataset is in use: dllm_loader_next fails after a change. A file
  * may be removed.
@@ -33,12 +45,15 @@ extern "C" {
  *          format names it
  *   tok    NULL: raw text, for dllm_tokenizer_train
  *   opts   NULL: defaults; kind "dataset": format (detect text jsonl fortunes tokens), rows,
- *          text_key, prompt_key, response_key, append_eos
+ *          text_key, prompt_key, response_key, append_eos, prepend_bos, parse_special,
+ *          bad_rows (fail skip), token_file
  *   task   NULL, or checked every few milliseconds; progress in bytes
  *   out    not NULL
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT for a pipe or a device, and for a token
- *          file that is compressed or inside an opened folder;
+ * Returns  DLLM_OK; DLLM_NOT_FOUND, the message names the part of a mixture; DLLM_INVALID_ARGUMENT for a pipe
+ *          or a device, for a token file that is compressed, inside an opened folder or of another
+ *          vocabulary, and for a slice or a number of times that cannot be read; DLLM_ALREADY_EXISTS when
+ *          something is at token_file;
  *          DLLM_DATA_LOSS for a bad line or a damaged token file, the message has file and line; for
  *          damaged or truncated gzip data, the message has file and byte;
  *          DLLM_RESOURCE_EXHAUSTED for a line of more than 64 MiB; DLLM_CANCELLED

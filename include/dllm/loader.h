@@ -22,7 +22,9 @@ extern "C" {
  *
  *   data   not NULL, holds ids
  *   opts   NULL: defaults; kind "loader": batch (rows), length (ids per row), seed, split,
- *          split_fraction, pack, drop_tail, shuffle, epochs, truncate, pad_id, segments, rank, ranks
+ *          split_fraction, pack, drop_tail, shuffle, order (keyed python), epochs, truncate, pad_id,
+ *          segments, rank, ranks, pad_side (right left), see_padding, eos_block,
+ *          response_cut (none responses columns), response_cut_ratio
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text or a split without rows

@@ -3,8 +3,10 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/task.h"
 #include "text/chat.h"
+#include "text/dataset_spec.h"
 #include "text/readers/readers.h"
 
 #include <nlohmann/json.hpp>
@@ -24,7 +26,14 @@ Schema make_dataset_schema(const ReaderTable& readers) {
       option_bool("append_eos", true,
                   "end every text with the tokenizer's eos token, if it has one"),
       option_bool("prepend_bos", false, "begin every text with the tokenizer's bos token"),
-      option_bool("parse_special", false, "special tokens written in the text count as such")};
+      option_bool("parse_special", false, "special tokens written in the text count as such"),
+      option_choice(
+          "bad_rows", "fail", {"fail", "skip"},
+          "a JSONL row that cannot be read; skip: leave it out, and log how many and the first"),
+      option_str(
+          "token_file", "",
+          "write the ids to this file while they are read, and batches from it: for data larger "
+          "than memory")};
   specs.insert(specs.end(), std::begin(common), std::end(common));
   return Schema("dataset", std::move(specs));
 }
@@ -70,20 +79,75 @@ std::shared_ptr<Dataset> Dataset::open(const std::string& path,
                                        std::shared_ptr<const Tokenizer> tokenizer,
                                        const Options& options, Task* task,
                                        const ReaderTable& readers) {
-  if (!file_exists(path) && !is_directory(path))
-    fail(Code::not_found, "there is no file or folder {}", path);
+  const std::vector<SpecPart> parts = parse_spec(path);
   auto data = std::make_shared<Dataset>(std::move(tokenizer), options);
-  const Reader* reader = reader_of(path, options, readers, task);
-  if (reader != nullptr && reader->open != nullptr) {
-    data->open_tokens(*reader, path, task);
+  const std::string& token_file = options.str("token_file");
+  if (is_plain(parts)) {
+    const Reader* reader = reader_of(parts[0].paths[0], options, readers, task);
+    if (reader != nullptr && reader->open != nullptr) {
+      if (!token_file.empty()) {
+        fail_with_hint("leave token_file out", Code::invalid_argument, "{} is a token file already",
+                       path);
+      }
+      data->open_tokens(*reader, parts[0].paths[0], task);
+      return data;
+    }
+  }
+  if (token_file.empty()) {
+    data->read(parts, options, task, readers);
+    if (data->size() == 0) fail(Code::not_found, "{} holds no rows", path);
     return data;
   }
-  data->files_ = read_records(path, options, readers, task, [&](Record&& record) {
-    data->render(record, task);
-    data->add(std::move(record), task);
-  });
-  if (data->size() == 0) fail(Code::not_found, "{} holds no rows", path);
+  if (data->is_text_) {
+    fail_with_hint("give the dataset a tokenizer", Code::failed_precondition,
+                   "token_file holds ids, the dataset is of texts");
+  }
+  if (file_exists(token_file)) {
+    fail_with_hint("open it as the data, or remove it", Code::already_exists, "{} is there already",
+                   token_file);
+  }
+  data->spill_ = std::make_unique<TokenSpill>(token_file);
+  data->read(parts, options, task, readers);
+  if (data->spilled_rows_ == 0) fail(Code::not_found, "{} holds no rows", path);
+  data->info_.vocabulary_hash = vocabulary_hash(*data->tokenizer_);
+  save_token_file(token_file, data->spill_->finish(task), data->info_, false, task);
+  data->spill_.reset();
+  const int64_t text_bytes = data->text_bytes_;
+  data->open_tokens(readers.find("tokens"), token_file, task);
+  data->text_bytes_ = text_bytes;
   return data;
+}
+
+void Dataset::read(const std::vector<SpecPart>& parts, const Options& options, Task* task,
+                   const ReaderTable& readers) {
+  int64_t rejected = 0;
+  std::string first;
+  ReadSettings settings{options, readers, task};
+  if (options.str("bad_rows") == "skip") {
+    settings.reject = [&](const Error& error) {
+      if (rejected++ == 0) first = error.text();
+    };
+  }
+  const RecordSink take = [&](Record&& record) {
+    try {
+      render(record, task);
+    } catch (const Error& error) {
+      if (!settings.reject || error.code() == Code::cancelled ||
+          error.code() == Code::deadline_exceeded)
+        throw;
+      return settings.reject(error);
+    }
+    add(std::move(record), task);
+  };
+  if (is_plain(parts)) {
+    files_ = read_records(parts[0].paths[0], settings, take);
+  } else {
+    settings.check_tokens = [&](const std::string& path, const TokenFileInfo& info) {
+      check_vocabulary(path, info);
+    };
+    files_ = read_parts(parts, settings, take);
+  }
+  if (rejected > 0) log(LogLevel::warn, "{} rows were left out, the first: {}", rejected, first);
 }
 
 void Dataset::open_tokens(const Reader& reader, const std::string& path, const Task* task) {
@@ -91,14 +155,33 @@ void Dataset::open_tokens(const Reader& reader, const std::string& path, const T
   files_ = {{path, file->stamp()}};
   TokenFileInfo info;
   rows_ = reader.open(file, info, task);
-  if (tokenizer_ != nullptr && tokenizer_->size() != info.vocabulary_size) {
-    fail_with_hint("use the tokenizer the file was made with", Code::invalid_argument,
-                   "{} was made with {} tokens, {} has {}", path, info.vocabulary_size,
-                   tokenizer_->name(), tokenizer_->size());
-  }
+  check_vocabulary(path, info);
   info_ = info;
   text_bytes_ = -1;
   is_text_ = false;
+}
+
+void Dataset::check_vocabulary(const std::string& path, const TokenFileInfo& info) const {
+  if (tokenizer_ == nullptr) return;
+  constexpr const char* kHint = "use the tokenizer the file was made with";
+  if (tokenizer_->size() != info.vocabulary_size) {
+    fail_with_hint(kHint, Code::invalid_argument, "{} was made with {} tokens, {} has {}", path,
+                   info.vocabulary_size, tokenizer_->name(), tokenizer_->size());
+  }
+  if (info.vocabulary_hash != 0 && info.vocabulary_hash != vocabulary_hash(*tokenizer_)) {
+    fail_with_hint(kHint, Code::invalid_argument,
+                   "{} was made with {} other tokens than those of {}", path, info.vocabulary_size,
+                   tokenizer_->name());
+  }
+}
+
+uint64_t vocabulary_hash(const Tokenizer& tokenizer) {
+  uint64_t hash = 0;
+  for (int32_t id = 0; id < tokenizer.size(); ++id) {
+    const std::string_view token = tokenizer.token(id);
+    hash = hash_bytes(token.data(), token.size(), hash);
+  }
+  return hash;
 }
 
 void Dataset::add(std::string_view json) {
@@ -196,7 +279,10 @@ void Dataset::add_tokens(Record&& record, const Task* task) {
     ids.push_back(info_.special.eos);
   }
   if (!keep.empty()) keep.resize(ids.size(), 0);
-  if (!ids.empty()) rows_.add(ids, keep, record.starts);
+  if (ids.empty()) return;
+  if (spill_ == nullptr) return rows_.add(ids, keep, record.starts);
+  spill_->add(ids, keep, record.starts);
+  ++spilled_rows_;
 }
 
 double Dataset::bytes_per_token() const {
@@ -214,67 +300,9 @@ void Dataset::save(const std::string& path, bool overwrite, Task* task) const {
     fail_with_hint("open it with a tokenizer", Code::failed_precondition,
                    "a dataset of texts cannot be saved as a token file");
   }
-  save_token_file(path, rows_, info_, overwrite, task);
-}
-
-TokenRows::TokenRows(std::shared_ptr<const InputFile> file, TokenPlaces places,
-                     std::vector<int64_t> offsets, std::vector<uint8_t> starts)
-    : offsets_(std::move(offsets)), starts_(std::move(starts)), file_(std::move(file)),
-      places_(places) {}
-
-TokenRow TokenRows::part(int64_t first, int64_t count) const {
-  TokenRow made;
-  const auto at = static_cast<size_t>(first), size = static_cast<size_t>(count);
-  if (file_ == nullptr) {
-    made.ids = std::span(ids_).subspan(at, size);
-    if (!keep_.empty()) made.keep = std::span(keep_).subspan(at, size);
-    return made;
-  }
-  constexpr int64_t kId = sizeof(int32_t);
-  made.own_ids = file_->read(places_.ids + first * kId, count * kId);
-  made.ids = {reinterpret_cast<const int32_t*>(made.own_ids.data()), size};
-  if (places_.keep < 0) return made;
-  made.own_keep = file_->read(places_.keep + first, count);
-  made.keep = {reinterpret_cast<const uint8_t*>(made.own_keep.data()), size};
-  return made;
-}
-
-TokenRow TokenRows::row(int64_t index) const {
-  TokenRow made = part(begin(index), length(index));
-  made.starts = starts(index);
-  return made;
-}
-
-void TokenRows::scan(const std::function<void(int64_t, const TokenRow&)>& visit) const {
-  constexpr int64_t kBlock = int64_t{1} << 20; // tokens
-  for (int64_t index = 0; index < size();) {
-    const int64_t first = begin(index);
-    int64_t last = index + 1;
-    while (last < size() && begin(last + 1) - first <= kBlock) ++last;
-    const TokenRow block = part(first, begin(last) - first);
-    for (; index < last; ++index) {
-      const auto at = static_cast<size_t>(begin(index) - first);
-      const auto count = static_cast<size_t>(length(index));
-      visit(index, {block.ids.subspan(at, count),
-                    block.keep.empty() ? block.keep : block.keep.subspan(at, count),
-                    starts(index),
-                    {},
-                    {}});
-    }
-  }
-}
-
-void TokenRows::add(std::span<const int32_t> ids, std::span<const uint8_t> keep, bool starts) {
-  if (file_ != nullptr) {
-    fail_with_hint("make a dataset in memory and save it", Code::failed_precondition,
-                   "rows cannot be added to a token file");
-  }
-  if (!keep.empty() && keep_.empty()) keep_.assign(ids_.size(), 0);
-  ids_.insert(ids_.end(), ids.begin(), ids.end());
-  keep_.insert(keep_.end(), keep.begin(), keep.end());
-  if (!keep_.empty()) keep_.resize(ids_.size(), 0);
-  offsets_.push_back(static_cast<int64_t>(ids_.size()));
-  starts_.push_back(starts);
+  TokenFileInfo info = info_;
+  if (tokenizer_ != nullptr) info.vocabulary_hash = vocabulary_hash(*tokenizer_);
+  save_token_file(path, rows_, info, overwrite, task);
 }
 
 } // namespace dllm::text

@@ -36,6 +36,7 @@ struct TokenRow {
 struct TokenPlaces {
   int64_t ids = 0;   // byte of the first id
   int64_t keep = -1; // byte of the first keep; -1: none
+  int64_t id_bytes = 4;
 };
 
 class TokenRows {
@@ -113,20 +114,42 @@ inline uint64_t hash_bytes(const void* data, size_t size, uint64_t seed = 0) {
   return hash.finish();
 }
 
+// Rows on their way into a file, for data larger than memory: 9 bytes a row stay in memory, the tokens go to
+// `path`.ids and `path`.keep, which are removed at the end.
+class TokenSpill {
+public:
+  explicit TokenSpill(const std::string& path);
+  ~TokenSpill();
+  void add(std::span<const int32_t> ids, std::span<const uint8_t> keep, bool starts);
+  // The rows, in the file. Once; valid as long as this.
+  TokenRows finish(const Task* task);
+
+private:
+  std::string ids_path_, keep_path_;
+  std::unique_ptr<FileWriter> ids_, keep_;
+  bool has_keep_ = false;
+  std::vector<int64_t> offsets_{0};
+  std::vector<uint8_t> starts_;
+};
+
 // The file a tokenized dataset is saved in; batches read their tokens from it. Little-endian:
 //
 //   0    "dllmtok1"
-//   8    u32 version (1), u32 has_keep
+//   8    u32 version (2), u32 has_keep
 //   16   i64 rows, i64 tokens
-//   32   i32 vocabulary size, bos, eos, pad, mask (-1: none), i32 0
-//   56   u64 hash of the payload, u64 hash of the 64 bytes before
-//   72   i64 offsets[rows + 1], u8 starts[rows], u8 keep[tokens] if has_keep, i32 ids[tokens]; each
+//   32   i32 vocabulary size, bos, eos, pad, mask (-1: none), i32 bytes of an id: 2 up to 65536 tokens, else 4
+//   56   u64 hash of the vocabulary, u64 hash of the payload, u64 hash of the 72 bytes before
+//   80   i64 offsets[rows + 1], u8 starts[rows], u8 keep[tokens] if has_keep, u16 or i32 ids[tokens]; each
 //   padded to 8 bytes
 
 struct TokenFileInfo {
   int64_t vocabulary_size = 0;
   SpecialIds special;
+  uint64_t vocabulary_hash = 0; // 0: not known
 };
+
+// Of the tokens in the order of their ids.
+uint64_t vocabulary_hash(const Tokenizer& tokenizer);
 
 bool is_token_file(const std::string& path);
 // already_exists when something is at `path`: overwrite replaces a token file, never another.
@@ -137,7 +160,8 @@ void save_token_file(const std::string& path, const TokenRows& rows, const Token
 TokenRows open_token_file(std::shared_ptr<const InputFile> file, TokenFileInfo& info,
                           const Task* task);
 
-// format, options of the formats (rows), text_key, prompt_key, response_key, append_eos, prepend_bos, parse_special.
+// format, options of the formats (rows), text_key, prompt_key, response_key, append_eos, prepend_bos, parse_special,
+// bad_rows, token_file.
 const Schema& dataset_schema();
 // The same with the formats of another table.
 Schema make_dataset_schema(const ReaderTable& readers);
@@ -146,11 +170,12 @@ Schema make_dataset_schema(const ReaderTable& readers);
 // many readers or one add at a time. Loaders keep it alive and see the rows that were there when
 // they were made.
 class Chat;
+struct SpecPart;
 
 class Dataset {
 public:
-  // tokenizer may be null. Fails naming file, line and what was expected; not_found when there are
-  // no rows at all.
+  // path: what parse_spec() takes. tokenizer may be null. Fails naming file, line and what was expected; not_found when
+  // there are no rows at all.
   static std::shared_ptr<Dataset> open(const std::string& path,
                                        std::shared_ptr<const Tokenizer> tokenizer,
                                        const Options& options, Task* task,
@@ -190,6 +215,9 @@ public:
 
 private:
   void open_tokens(const Reader& reader, const std::string& path, const Task* task);
+  void check_vocabulary(const std::string& path, const TokenFileInfo& info) const;
+  void read(const std::vector<SpecPart>& parts, const Options& options, Task* task,
+            const ReaderTable& readers);
   void add(Record&& record, const Task* task = nullptr);
   void add_tokens(Record&& record, const Task* task);
   // A chat with its ids and keep; other records as they are.
@@ -203,6 +231,8 @@ private:
   std::shared_ptr<const Chat> chat_; // made for the first row of messages
   TokenFileInfo info_;
   TokenRows rows_;
+  std::unique_ptr<TokenSpill> spill_; // while a token file is made
+  int64_t spilled_rows_ = 0;
   int64_t text_bytes_ = 0; // of what rows_ were made from; -1: not known
   std::vector<std::string> texts_;
   std::vector<ReadFile> files_;

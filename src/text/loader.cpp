@@ -24,12 +24,28 @@ const Schema& loader_schema() {
        option_bool("drop_tail", false,
                    "leave out the last row of a packed epoch when it is not full"),
        option_bool("shuffle", true, "another order in every epoch"),
+       option_choice("order", "keyed", {"keyed", "python"},
+                     "how rows are shuffled; python: as random.Random(seed + epoch).shuffle, with "
+                     "8 bytes a row"),
        option_i64("epochs", 1, 0, static_cast<int64_t>(kMany),
                   "times through the data; 0: without end"),
        option_choice("truncate", "right", {"right", "left", "drop"},
                      "what a row that is too long loses when rows are not packed"),
        option_i64("pad_id", -1, -1, std::numeric_limits<int32_t>::max(),
                   "token that fills rows; -1: pad of the tokenizer, else its eos, else 0"),
+       option_choice("pad_side", "right", {"right", "left"},
+                     "where rows that are not packed are filled up"),
+       option_bool(
+           "see_padding", false,
+           "tokens see the padding of rows that are not packed, as without an attention mask"),
+       option_i64("eos_block", 0, 0, 1 << 24,
+                  "rows that are not packed end with learned eos tokens, up to a multiple of this; "
+                  "0: off"),
+       option_choice(
+           "response_cut", "none", {"none", "responses", "columns"},
+           "what rows that are not packed lose (Dream): responses become as long as one of "
+           "the batch, or the last columns of the batch go"),
+       option_f64("response_cut_ratio", 0, 0, 1, "part of the batches that lose columns"),
        option_bool("segments", true, "return segments, so that packed texts do not see each other"),
        option_i64("rank", 0, 0, 1 << 20, "which of the ranks this is"),
        option_i64("ranks", 1, 1, 1 << 20, "ranks that share every batch")});
@@ -85,12 +101,44 @@ RowIndex make_index(const std::shared_ptr<const Dataset>& data, const Options& o
 
 } // namespace
 
+Loader::Collation Loader::make_collation(const Dataset& data, const Options& options) {
+  for (const char* key : {"pad_side", "see_padding", "eos_block", "response_cut"}) {
+    if (!options.is_set(key) || !options.boolean("pack")) continue;
+    fail_with_hint("set pack to false", Code::invalid_argument,
+                   "{} is for rows that are not packed", key);
+  }
+  Collation made;
+  made.side = options.str("pad_side") == "left" ? PadSide::left : PadSide::right;
+  made.see_padding = options.boolean("see_padding");
+  made.eos_block = options.i64("eos_block");
+  made.eos = data.special().eos;
+  if (made.eos_block > 0 && made.eos < 0) {
+    fail_with_hint("name it with the option eos of the tokenizer", Code::failed_precondition,
+                   "eos_block: the tokenizer has no eos token");
+  }
+  if (made.eos_block > 0 && options.i64("length") % made.eos_block != 0) {
+    fail(Code::invalid_argument, "eos_block {} does not divide length {}", made.eos_block,
+         options.i64("length"));
+  }
+  const std::string& cut = options.str("response_cut");
+  made.cut = cut == "responses" ? Collation::Cut::responses
+             : cut == "columns" ? Collation::Cut::columns
+                                : Collation::Cut::none;
+  made.cut_ratio = options.f64("response_cut_ratio");
+  if (made.cut != Collation::Cut::columns && options.is_set("response_cut_ratio")) {
+    fail_with_hint("set response_cut to columns", Code::invalid_argument,
+                   "response_cut_ratio is for response_cut columns, it is {}", cut);
+  }
+  return made;
+}
+
 Loader::Loader(std::shared_ptr<const Dataset> data, const Options& options)
     : data_(data), index_(make_index(data, options)), bytes_per_token_(data->bytes_per_token()),
       batch_(options.i64("batch")), length_(options.i64("length")), epochs_(options.i64("epochs")),
       rank_(options.i64("rank")), ranks_(options.i64("ranks")),
       seed_(static_cast<uint64_t>(options.i64("seed"))), shuffle_(options.boolean("shuffle")),
-      segments_(options.boolean("segments")) {
+      segments_(options.boolean("segments")), pack_(options.boolean("pack")),
+      python_order_(options.str("order") == "python"), collation_(make_collation(*data, options)) {
   if (rank_ >= ranks_) fail(Code::invalid_argument, "rank {} of {} ranks", rank_, ranks_);
   if (batch_ * length_ > kMostTokens) {
     fail(Code::invalid_argument, "a batch of {} rows of {} tokens has more than {}", batch_,
@@ -104,6 +152,12 @@ int64_t Loader::sequence_at(int64_t position) const {
   const int64_t epoch = position / index_.size();
   const int64_t place = position % index_.size();
   if (!shuffle_) return place;
+  if (python_order_) {
+    if (order_of_ != epoch)
+      epoch_order_ = python_order(index_.size(), seed_ + static_cast<uint64_t>(epoch));
+    order_of_ = epoch;
+    return epoch_order_[static_cast<size_t>(place)];
+  }
   return permuted(place, index_.size(),
                   stream_key(seed_, Stream::shuffle, static_cast<uint64_t>(epoch), 0));
 }
@@ -117,6 +171,44 @@ void Loader::check_files() {
   }
 }
 
+void Loader::fill_packed(Tensor& ids, Tensor& keep, Tensor& segments) const {
+  const auto width = static_cast<size_t>(length_);
+  for (int64_t r = 0; r < ids.shape()[0]; ++r) {
+    const size_t at = static_cast<size_t>(r) * width;
+    index_.fill(sequence_at(position_ + rank_ * batch_ + r),
+                ids.mutable_as<int32_t>().subspan(at, width),
+                keep.mutable_as<uint8_t>().subspan(at, width),
+                segments.mutable_as<int32_t>().subspan(at, width));
+  }
+}
+
+void Loader::cut(std::vector<Example>& rows, int64_t place) const {
+  if (collation_.cut == Collation::Cut::none) return;
+  // Keyed by the place of the batch in the stream of rows: seeking there draws the same.
+  const Key key = stream_key(seed_, Stream::shuffle, 0, static_cast<uint64_t>(place) + 1);
+  const auto [first, second] = threefry2x32(key, 0, 0);
+  if (collation_.cut == Collation::Cut::responses)
+    return cut_responses(rows, rows[first % rows.size()].response());
+  int64_t shortest = std::numeric_limits<int64_t>::max();
+  for (const Example& row : rows) shortest = std::min(shortest, row.response());
+  if (first * 0x1p-32 >= collation_.cut_ratio || shortest <= 1) return;
+  cut_columns(rows, 1 + second % (shortest - 1), collation_.side);
+}
+
+void Loader::fill_collated(Tensor& ids, Tensor& keep, Tensor& segments) const {
+  std::vector<Example> rows;
+  const int64_t place = position_ + rank_ * batch_;
+  for (int64_t r = 0; r < ids.shape()[0]; ++r)
+    rows.push_back(index_.example(sequence_at(place + r)));
+  cut(rows, place);
+  if (collation_.eos_block > 0) extend_with_eos(rows, collation_.eos_block, collation_.eos);
+  const PaddedRows padded = pad_rows(rows, length_, index_.pad(), collation_.side);
+  std::copy(padded.ids.begin(), padded.ids.end(), ids.mutable_as<int32_t>().begin());
+  std::copy(padded.keep.begin(), padded.keep.end(), keep.mutable_as<uint8_t>().begin());
+  std::copy(padded.seen.begin(), padded.seen.end(), segments.mutable_as<int32_t>().begin());
+  if (collation_.see_padding) std::ranges::fill(segments.mutable_as<int32_t>(), 1);
+}
+
 std::optional<Batch> Loader::try_next() {
   int64_t own = batch_, all = batch_ * ranks_;
   if (const int64_t left = end_ - position_; left < all) {
@@ -127,14 +219,10 @@ std::optional<Batch> Loader::try_next() {
   check_files();
   const Shape shape{own, length_};
   Tensor ids(DType::i32, shape), keep(DType::u8, shape), segments(DType::i32, shape);
-  const auto width = static_cast<size_t>(length_);
-  for (int64_t r = 0; r < own; ++r) {
-    const size_t at = static_cast<size_t>(r) * width;
-    index_.fill(sequence_at(position_ + rank_ * batch_ + r),
-                ids.mutable_as<int32_t>().subspan(at, width),
-                keep.mutable_as<uint8_t>().subspan(at, width),
-                segments.mutable_as<int32_t>().subspan(at, width));
-  }
+  if (pack_)
+    fill_packed(ids, keep, segments);
+  else
+    fill_collated(ids, keep, segments);
   position_ += all;
   Batch batch;
   batch.set("ids", std::move(ids));
@@ -159,110 +247,6 @@ void Loader::seek(int64_t position) {
          epochs_);
   }
   position_ = position;
-}
-
-bool is_held_out(const TokenRow& row, double fraction) {
-  constexpr uint64_t kSplitSeed = 0x5350'4C49'5431u; // fixed: a split never changes
-  const uint64_t hash = hash_bytes(row.ids.data(), row.ids.size_bytes(), kSplitSeed);
-  return static_cast<double>(hash >> 11) * 0x1p-53 < fraction;
-}
-
-RowIndex::RowIndex(std::shared_ptr<const Dataset> data, const RowIndexSettings& settings)
-    : data_(std::move(data)), settings_(settings) {
-  const auto take = [&](int64_t index) {
-    const int64_t count = data_->row_length(index);
-    if (!settings_.pack && settings_.truncate == Truncate::drop && count > settings_.length) return;
-    rows_.push_back(index);
-    if (settings_.pack) begins_.push_back(tokens_);
-    tokens_ += count;
-  };
-  if (settings_.split == Split::all) {
-    for (int64_t i = 0; i < data_->size(); ++i) take(i);
-  } else {
-    data_->scan([&](int64_t index, const TokenRow& row) {
-      const bool held_out = is_held_out(row, settings_.split_fraction);
-      if (held_out == (settings_.split == Split::held_out)) take(index);
-    });
-  }
-  sequences_ = static_cast<int64_t>(rows_.size());
-  if (settings_.pack) {
-    begins_.push_back(tokens_);
-    sequences_ = (tokens_ + (settings_.drop_tail ? 0 : settings_.length - 1)) / settings_.length;
-  }
-}
-
-void RowIndex::fill(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
-                    std::span<int32_t> segments) const {
-  if (settings_.pack) {
-    fill_packed(index, ids, keep, segments);
-  } else {
-    fill_single(index, ids, keep, segments);
-  }
-}
-
-namespace {
-
-// Copies row tokens [from, from + count) to `at`.
-void copy_part(const TokenRow& row, size_t from, size_t count, size_t at, int32_t segment,
-               std::span<int32_t> ids, std::span<uint8_t> keep, std::span<int32_t> segments) {
-  std::copy_n(row.ids.begin() + static_cast<std::ptrdiff_t>(from), count,
-              ids.begin() + static_cast<std::ptrdiff_t>(at));
-  for (size_t i = 0; i < count; ++i) {
-    keep[at + i] = row.keep.empty() ? 0 : row.keep[from + i];
-    segments[at + i] = segment;
-  }
-}
-
-} // namespace
-
-void RowIndex::fill_single(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
-                           std::span<int32_t> segments) const {
-  const int64_t number = rows_[static_cast<size_t>(index)];
-  const auto length = static_cast<size_t>(data_->row_length(number));
-  const size_t count = std::min(length, ids.size());
-  const size_t from = settings_.truncate == Truncate::left ? length - count : 0;
-  const TokenRow row = data_->part(data_->row_begin(number) + static_cast<int64_t>(from),
-                                   static_cast<int64_t>(count));
-  copy_part(row, 0, count, 0, 1, ids, keep, segments);
-  for (size_t i = count; i < ids.size(); ++i) {
-    ids[i] = settings_.pad;
-    keep[i] = 1;
-    segments[i] = 0;
-  }
-}
-
-void RowIndex::fill_packed(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
-                           std::span<int32_t> segments) const {
-  const int64_t begin = index * settings_.length;
-  const auto after = std::upper_bound(begins_.begin(), begins_.end(), begin);
-  auto place = static_cast<size_t>(after - begins_.begin()) - 1; // the row that holds token `begin`
-  size_t from = static_cast<size_t>(begin - begins_[place]);
-  size_t at = 0;
-  int32_t segment = 0;
-  // Rows that follow each other in the data lie end to end: one read serves them all.
-  TokenRow held;
-  int64_t held_begin = 0, held_end = 0;
-  for (; at < ids.size() && place < rows_.size(); ++place, from = 0) {
-    const int64_t row = rows_[place];
-    const auto length = static_cast<size_t>(data_->row_length(row));
-    const bool goes_on = segment > 0 && !data_->row_starts(row) && row == rows_[place - 1] + 1;
-    if (!goes_on && length > from) ++segment;
-    const size_t count = std::min(length - from, ids.size() - at);
-    const int64_t first = data_->row_begin(row) + static_cast<int64_t>(from);
-    if (first < held_begin || first + static_cast<int64_t>(count) > held_end) {
-      held_begin = first;
-      held_end = std::min(first + static_cast<int64_t>(ids.size() - at), data_->tokens());
-      held = data_->part(held_begin, held_end - held_begin);
-    }
-    copy_part(held, static_cast<size_t>(first - held_begin), count, at, segment, ids, keep,
-              segments);
-    at += count;
-  }
-  for (; at < ids.size(); ++at) {
-    ids[at] = settings_.pad;
-    keep[at] = 1;
-    segments[at] = 0;
-  }
 }
 
 int64_t permuted(int64_t index, int64_t count, Key key) {

@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "base/random.h"
 #include "tensor/batch.h"
+#include "text/collate.h"
 #include "text/dataset.h"
 
 #include <atomic>
@@ -43,16 +44,14 @@ public:
   }                                          // of the dataset, in this split
   int64_t tokens() const { return tokens_; } // of these rows
   // Fills one sequence; each span has `length` elements. keep: 1 on padding and prompts. segments:
-  // the rows of a sequence are numbered from 1, padding is 0. REQUIRES: 0 <= index < size().
+  // the rows of a sequence are numbered from 1, padding is 0. REQUIRES: pack, 0 <= index < size().
   void fill(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
             std::span<int32_t> segments) const;
+  // One row, cut to `length`. REQUIRES: not pack, 0 <= index < size().
+  Example example(int64_t index) const;
+  int32_t pad() const { return settings_.pad; }
 
 private:
-  void fill_single(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
-                   std::span<int32_t> segments) const;
-  void fill_packed(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
-                   std::span<int32_t> segments) const;
-
   std::shared_ptr<const Dataset> data_;
   RowIndexSettings settings_;
   std::vector<int64_t> rows_; // numbers in the dataset, rising
@@ -70,8 +69,8 @@ int64_t permuted(int64_t index, int64_t count, Key key);
 
 // Batches of equal length out of a dataset, in an order that depends on (seed, epoch) alone.
 
-// batch, length, seed, split, split_fraction, pack, drop_tail, shuffle, epochs, truncate, pad_id,
-// segments, rank, ranks.
+// batch, length, seed, split, split_fraction, pack, drop_tail, shuffle, order, epochs, truncate, pad_id, pad_side,
+// see_padding, eos_block, response_cut, response_cut_ratio, segments, rank, ranks.
 const Schema& loader_schema();
 
 // A batch holds `ids` i32 (batch, length), `keep` u8 (batch, length): 1 = given (a prompt,
@@ -100,6 +99,19 @@ public:
 private:
   // The sequence at a position of the endless stream of epochs.
   int64_t sequence_at(int64_t position) const;
+  // What collators do with rows that are not packed.
+  struct Collation {
+    PadSide side = PadSide::right;
+    bool see_padding = false;
+    int64_t eos_block = 0; // 0: off
+    int32_t eos = -1;
+    enum class Cut { none, responses, columns } cut = Cut::none;
+    double cut_ratio = 0; // of the batches that lose columns
+  };
+  static Collation make_collation(const Dataset& data, const Options& options);
+  void cut(std::vector<Example>& rows, int64_t place) const;
+  void fill_packed(Tensor& ids, Tensor& keep, Tensor& segments) const;
+  void fill_collated(Tensor& ids, Tensor& keep, Tensor& segments) const;
   // Looks at the files of the dataset, some of them per batch when there are many.
   void check_files();
 
@@ -108,7 +120,10 @@ private:
   double bytes_per_token_;
   int64_t batch_, length_, epochs_, rank_, ranks_;
   uint64_t seed_;
-  bool shuffle_, segments_;
+  bool shuffle_, segments_, pack_, python_order_;
+  Collation collation_;
+  mutable std::vector<int64_t> epoch_order_; // of epoch order_of_, with python_order_
+  mutable int64_t order_of_ = -1;
   int64_t end_ = 0;                  // position after the last sequence
   std::atomic<int64_t> position_{0}; // position() may be called by any thread
   int64_t next_file_ = 0;            // to check

@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     options.set_str("format", format);
     options.set_str("rows", unit);
     try {
-      read_records(path, options, record_readers(), nullptr, [&](const Record&) { ++rows; });
+      read_records(path, {options, record_readers()}, [&](const Record&) { ++rows; });
     } catch (const Error&) {
     }
   };

@@ -10,6 +10,7 @@ struct Entry {
 
 constexpr Entry kHandlers[] = {
     {"chat_templates", run_chat_templates},
+    {"data", run_data},
     {"dmax_spd", run_dmax_spd},
     {"decoding_misc", run_decoding_misc},
     {"fast_dllm", run_fast_dllm_loops},

@@ -89,13 +89,17 @@ COMMANDS = {
         "--chat.tools": ('[{"name": "find"}]',), "--chat.variables": ('{"enable_thinking": false}',)}),
     "tokenize": ({"--tokenizer": "made", "--text": "line 4"}, {
         "--tokenizer": ("small.json",), "--text": ("other",), "--file": ("text.txt", {"--text": None}), "--config": ("text.json", {"--text": None}),
-        "--json": ("",)}),
+        "--json": ("",), "--model": ("made", {"--tokenizer": None, "--text": None, "": ["corpus", "out.tok"]}),
+        **{f"--dataset.{key}": (value, {}, REFUSED) for key, value in {
+            "format": "text", "rows": "line", "text_key": "body", "prompt_key": "ask", "response_key": "say", "append_eos": "false",
+            "prepend_bos": "true", "parse_special": "true", "bad_rows": "skip", "token_file": "out.tok"}.items()}}),
     "tokenizer-train": ({"--data": "corpus", "--vocab": "300", "--out": "out.json"}, {
         "--data": ("rows.jsonl",), "--out": ("elsewhere",), "--vocab": ("280",), "--config": ("trained.json",), "--json": ("",),
         "--dataset.format": ("jsonl", {}, REFUSED), "--dataset.rows": ("line", {"--data": "gaps"}), "--dataset.text_key": ("body", ROWS),
         "--dataset.prompt_key": ("ask", ROWS), "--dataset.response_key": ("say", ROWS),
         "--dataset.append_eos": ("false", {}, REFUSED), "--dataset.prepend_bos": ("true", {}, REFUSED),
-        "--dataset.parse_special": ("true", {}, REFUSED), "--tokenizer_train.vocab_size": ("280", {"--vocab": None}),
+        "--dataset.parse_special": ("true", {}, REFUSED), "--dataset.token_file": ("out.tok", {}, REFUSED),
+        "--dataset.bad_rows": ("skip", {"--data": "damaged.jsonl"}), "--tokenizer_train.vocab_size": ("280", {"--vocab": None}),
         "--tokenizer_train.pre_tokenizer": ("qwen2",), "--tokenizer_train.normalizer": ("nfc",), "--tokenizer_train.min_count": ("50",),
         "--tokenizer_train.max_token_bytes": ("3",), "--tokenizer_train.bos": ("<s>",), "--tokenizer_train.eos": ("</s>",),
         "--tokenizer_train.pad": ("<p>",), "--tokenizer_train.mask": ("<m>",), "--tokenizer_train.special_tokens": ("<x>",)}),
@@ -131,7 +135,7 @@ TOGETHER = (  # two options that are accepted one by one
 
 
 def result(command, options):
-    for name in ("trace", "elsewhere", "out.json"):
+    for name in ("trace", "elsewhere", "out.json", "out.tok"):
         (SCRATCH / name).unlink(missing_ok=True)
     done = program.run(command, *words_of(options))
     if done.returncode != 0:
@@ -180,6 +184,7 @@ def prepare():
                        "trained.json": '{"tokenizer_train": {"min_count": 40}}', "quantized.json": '{"quantize": {"format": "q6_k"}}',
                        "settings_of_engine.json": '{"engine": {"plugin": "cpu"}}'}.items():
         (SCRATCH / name).write_text(text)
+    (SCRATCH / "damaged.jsonl").write_text("{oops\n" + "".join(json.dumps({"text": line}) + "\n" for line in lines[::2]))
     (SCRATCH / "rows.jsonl").write_text("".join(json.dumps(
         {"text": line, "body": line[::-1]} if i % 2 else
         {"prompt": line, "ask": line[::-1], "response": line.upper(), "say": line.title()}) + "\n" for i, line in enumerate(lines)))

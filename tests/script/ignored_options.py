@@ -46,10 +46,14 @@ TRAIN = {
     "--dataset.format": ("fortunes",), "--dataset.rows": ("file",), "--dataset.text_key": ("body", JSONL),
     "--dataset.prompt_key": ("ask", JSONL), "--dataset.response_key": ("say", JSONL),
     "--dataset.append_eos": ("false",), "--dataset.prepend_bos": ("true", {}, REFUSED), "--dataset.parse_special": ("true", {"--data": "special"}),
+    "--dataset.bad_rows": ("skip", {"--data": "damaged.jsonl"}), "--dataset.token_file": ("rows.tok", {}, SAME),
     "--loader.batch": ("2",), "--loader.length": ("16",), "--loader.seed": ("5",), "--loader.split": ("all",),
     "--loader.split_fraction": ("0.4",), "--loader.pack": ("false",), "--loader.drop_tail": ("true", {"--steps": "120", "--eval-every": "0"}),
     "--loader.shuffle": ("false",), "--loader.epochs": ("1", {"--batch": "64"}), "--loader.truncate": ("left", {**UNPACKED, "--length": "16"}),
     "--loader.pad_id": ("9", {**UNPACKED, "--length": "64", "--objective": "ar", "--objective.attention": "bidirectional", "--loader.segments": "false"}),
+    "--loader.order": ("python",), "--loader.pad_side": ("left", UNPACKED), "--loader.see_padding": ("true", {**UNPACKED, "--length": "64"}),
+    "--loader.eos_block": ("8", {**UNPACKED, "--length": "64"}), "--loader.response_cut": ("responses", UNPACKED),
+    "--loader.response_cut_ratio": ("1", {**UNPACKED, "--response_cut": "columns"}),
     "--loader.segments": ("false",), "--loader.rank": ("1", {"--loader.ranks": "2"}), "--loader.ranks": ("2",),
     "--objective.attention": ("causal",), "--objective.shift": ("1",), "--objective.block_length": ("8", {**BLOCKS, "--objective.block_length": "4"}),
     "--objective.mask_id": ("9",), "--objective.compat": ("dllm-jax",), "--objective.time_epsilon": ("0.4",), "--objective.time_limit": ("0.5",),
@@ -144,6 +148,7 @@ def prepare():
     (SCRATCH / "text").write_text("\n".join(lines) + "\n")
     (SCRATCH / "other").write_text("\n".join(line.upper() for line in lines) + "\n")
     (SCRATCH / "special").write_text("\n".join("<|endoftext|> " + line for line in lines) + "\n")
+    (SCRATCH / "damaged.jsonl").write_text("{oops\n" + "".join(json.dumps({"text": line}) + "\n" for line in lines[::2]))
     (SCRATCH / "rows.jsonl").write_text("".join(json.dumps(
         {"text": line, "body": line[::-1]} if i % 2 else
         {"prompt": line, "ask": line[::-1], "response": line.upper(), "say": line.title()}) + "\n"

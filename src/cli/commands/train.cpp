@@ -209,7 +209,10 @@ Command train_command() {
       "train a model on text; started again it resumes",
       "dllm train --data corpus.txt --out runs/first --steps 500",
       {{Kind::text, "data", "",
-        "a text file, a folder of text files, or JSON lines; .gz is decompressed", true},
+        "a file (text, JSON lines, a token file; .gz is decompressed), a folder, or parts joined "
+        "by +: "
+        "a.jsonl[:90%]*0.5+folder",
+        true},
        {Kind::text, "out", "runs/train",
         "the run's folder: metrics and checkpoints; one training at a time"},
        {Kind::text, "from", "",

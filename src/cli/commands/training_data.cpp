@@ -11,11 +11,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Owned<dllm_dataset> open_data(Context& context, const dllm_tokenizer* tokenizer) {
-  return make<dllm_dataset>([&](dllm_dataset** out, dllm_error* err) {
-    return dllm_dataset_open(context.text("data").c_str(), tokenizer, context.options("dataset"),
-                             context.task(), out, err);
+void set_token_file(Context& context, const std::string& path) {
+  call([&](dllm_error* err) {
+    return dllm_options_set_str(context.options("dataset"), "token_file", path.c_str(), err);
   });
+}
+
+// A token file of an attempt before is read as it is. Texts (no tokenizer) are never written to one.
+Owned<dllm_dataset> open_data(Context& context, const dllm_tokenizer* tokenizer) {
+  std::string path = context.text("data");
+  const std::string word = context.option("dataset", "token_file"); // JSON
+  const std::string file = word.substr(1, word.size() - 2);
+  const bool is_made = tokenizer != nullptr && !file.empty() && fs::exists(file);
+  if (is_made) {
+    std::fprintf(stderr, "reading %s, which is there already: remove it to read %s again\n",
+                 file.c_str(), path.c_str());
+    path = file;
+  }
+  const bool writes = tokenizer != nullptr && !is_made;
+  if (!file.empty()) set_token_file(context, writes ? file : "");
+  auto data = make<dllm_dataset>([&](dllm_dataset** out, dllm_error* err) {
+    return dllm_dataset_open(path.c_str(), tokenizer, context.options("dataset"), context.task(),
+                             out, err);
+  });
+  if (!file.empty()) set_token_file(context, file);
+  return data;
 }
 
 // Bytes that no text has: control characters, and what is not UTF-8. A character cut at the end counts for nothing much.
@@ -58,7 +78,9 @@ void warn_of_no_text(const std::string& path) {
 Owned<dllm_dataset> open_documents(Context& context, const dllm_tokenizer* tokenizer) {
   auto data = open_data(context, tokenizer);
   for (const char* rows : {"paragraph", "line"}) {
-    if (dllm_dataset_size(data.get()) > 1 || context.typed("dataset", "rows")) break;
+    if (dllm_dataset_size(data.get()) > 1 || context.typed("dataset", "rows") ||
+        context.typed("dataset", "token_file"))
+      break;
     std::fprintf(stderr, "%s is one short text: each %s is a separate text (--dataset.rows %s)\n",
                  context.text("data").c_str(), rows, rows);
     call([&](dllm_error* err) {

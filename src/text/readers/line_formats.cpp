@@ -4,6 +4,7 @@
 #include "base/task.h"
 #include "text/readers/readers.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -72,7 +73,7 @@ void read_paragraphs(TextWindow& text, const Task* task, const RecordSink& sink)
 }
 
 void read_text_file(const ReadJob& job, const RecordSink& sink) {
-  TextWindow text(open_bytes(job.file, job.task), kMaxRecord);
+  TextWindow text(open_bytes(job.file, job.task, job.at), kMaxRecord);
   const std::string& rows = job.options.str("rows");
   if (rows == "line") return read_lines(text, job.task, sink);
   if (rows == "paragraph") return read_paragraphs(text, job.task, sink);
@@ -95,7 +96,7 @@ namespace {
 
 void read_jsonl(const ReadJob& job, const RecordSink& sink) {
   const RecordKeys keys = record_keys(job.options);
-  TextWindow text(open_bytes(job.file, job.task), kMaxRecord);
+  TextWindow text(open_bytes(job.file, job.task, job.at), kMaxRecord);
   std::string where = text.path() + " line ";
   const size_t number_at = where.size();
   while (const auto raw = text.next_line()) {
@@ -104,7 +105,14 @@ void read_jsonl(const ReadJob& job, const RecordSink& sink) {
     if (is_blank(line)) continue;
     where.resize(number_at);
     where += std::to_string(text.line());
-    sink(parse_record(line, where, keys));
+    std::optional<Record> record;
+    try {
+      record = parse_record(line, where, keys);
+    } catch (const Error& error) {
+      if (!job.reject) throw;
+      job.reject(error);
+    }
+    if (record) sink(std::move(*record));
   }
 }
 
@@ -119,7 +127,7 @@ Reader jsonl_reader() {
 namespace {
 
 void read_fortunes(const ReadJob& job, const RecordSink& sink) {
-  TextWindow text(open_bytes(job.file, job.task), kMaxRecord);
+  TextWindow text(open_bytes(job.file, job.task, job.at), kMaxRecord);
   LineGroup fortune(text, "fortune");
   while (const auto raw = text.next_line()) {
     if (text.line() % 256 == 0) check_task(job.task);

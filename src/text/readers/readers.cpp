@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/task.h"
+#include "text/dataset.h"
 
 #include <fmt/ranges.h>
 
@@ -80,22 +81,26 @@ namespace {
 constexpr int kMaxFolders = 16;           // folders in folders
 constexpr int64_t kRecordsUnchecked = 64; // between two checks of the task
 
-ReadFile read_file(const std::string& path, const Options& options, const ReaderTable& readers,
-                   Task* task, const RecordSink& sink) {
-  check_task(task);
-  const auto file = std::make_shared<const InputFile>(path);
-  const std::string& format = options.str("format");
-  const Reader& reader = format == "detect" ? readers.detect(file, task) : readers.find(format);
-  if (reader.read == nullptr) {
+// Rows of a token file as records: they have their ends already.
+void give_tokens(const std::shared_ptr<const InputFile>& file, const Reader& reader,
+                 const ReadSettings& settings, const RecordSink& sink) {
+  if (!settings.check_tokens) {
     fail_with_hint("open it alone, or move it out of the folder", Code::invalid_argument,
-                   "{} is of format {}, whose rows cannot be added to others", path, reader.name);
+                   "{} is of format {}, whose rows cannot be added to others", file->path(),
+                   reader.name);
   }
-  int64_t records = 0;
-  reader.read({file, options, task}, [&](Record&& record) {
-    if (records++ % kRecordsUnchecked == 0) check_task(task);
+  TokenFileInfo info;
+  const TokenRows rows = reader.open(file, info, settings.task);
+  settings.check_tokens(file->path(), info);
+  rows.scan([&](int64_t, const TokenRow& row) {
+    Record record;
+    record.kind = Record::Kind::ids;
+    record.ids.assign(row.ids.begin(), row.ids.end());
+    record.keep.assign(row.keep.begin(), row.keep.end());
+    record.starts = row.starts;
+    record.ends = false; // no eos is added
     sink(std::move(record));
   });
-  return {path, file->stamp()};
 }
 
 void list_files(const std::string& path, int depth, std::vector<std::string>& out) {
@@ -116,23 +121,50 @@ void list_files(const std::string& path, int depth, std::vector<std::string>& ou
 
 } // namespace
 
-std::vector<ReadFile> read_records(const std::string& path, const Options& options,
-                                   const ReaderTable& readers, Task* task, const RecordSink& sink) {
+std::vector<std::string> list_record_files(const std::string& path) {
+  if (!is_directory(path)) return {path};
   std::vector<std::string> files;
-  if (is_directory(path)) {
-    list_files(path, 0, files);
-    if (files.empty()) fail(Code::not_found, "{} holds no files to read", path);
-  } else {
-    files.push_back(path);
-  }
-  int64_t total = 0, done = 0;
-  for (const std::string& file : files) total += file_stamp(file).size;
+  list_files(path, 0, files);
+  if (files.empty()) fail(Code::not_found, "{} holds no files to read", path);
+  return files;
+}
+
+ReadFile read_record_file(const std::string& path, const ReadSettings& settings,
+                          ReadProgress& progress, const RecordSink& sink) {
+  Task* task = settings.task;
+  check_task(task);
+  const auto file = std::make_shared<const InputFile>(path);
+  const std::string& format = settings.options.str("format");
+  const Reader& reader =
+      format == "detect" ? settings.readers.detect(file, task) : settings.readers.find(format);
+  const auto report = [&](int64_t done) {
+    if (task != nullptr) task->set_progress(progress.done + done, progress.total);
+  };
+  int64_t records = 0, at = 0;
+  const RecordSink counted = [&](Record&& record) {
+    if (records++ % kRecordsUnchecked == 0) {
+      check_task(task);
+      report(at);
+    }
+    sink(std::move(record));
+  };
+  if (reader.read == nullptr)
+    give_tokens(file, reader, settings, counted);
+  else
+    reader.read({file, settings.options, task, settings.reject, &at}, counted);
+  progress.done += file->size();
+  report(0);
+  return {path, file->stamp()};
+}
+
+std::vector<ReadFile> read_records(const std::string& path, const ReadSettings& settings,
+                                   const RecordSink& sink) {
+  const std::vector<std::string> files = list_record_files(path);
+  ReadProgress progress;
+  for (const std::string& file : files) progress.total += file_stamp(file).size;
   std::vector<ReadFile> read;
-  for (const std::string& file : files) {
-    read.push_back(read_file(file, options, readers, task, sink));
-    done += read.back().stamp.size;
-    if (task != nullptr) task->set_progress(done, total);
-  }
+  for (const std::string& file : files)
+    read.push_back(read_record_file(file, settings, progress, sink));
   return read;
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 namespace dllm {
+class Error;
 class Options;
 class Task;
 } // namespace dllm
@@ -72,6 +73,9 @@ struct ReadJob {
   const Options&
       options; // of dataset_schema(): those of every format, and text_key, prompt_key, response_key
   Task* task;  // may be null
+  // Takes a row that cannot be read, with the reason; empty: the error ends the reading.
+  std::function<void(const Error&)> reject = {};
+  int64_t* at = nullptr; // for open_bytes()
 };
 
 struct Reader {
@@ -119,12 +123,31 @@ struct ReadFile {
   FileStamp stamp;
 };
 
-// A file, or every file of a folder and its folders in order of name. Skipped there: hidden files, symbolic links,
-// `.dat` indices of fortunes. Each is of the format of option `format`, or of the one detected for it. Fails with
-// not_found, or as the reader of the format does. Files are read through a window: a row is in memory, never a whole
-// file. Progress of `task` counts bytes on disk. Returns the files.
-std::vector<ReadFile> read_records(const std::string& path, const Options& options,
-                                   const ReaderTable& readers, Task* task, const RecordSink& sink);
+struct ReadSettings {
+  const Options& options;
+  const ReaderTable& readers;
+  Task* task = nullptr;
+  std::function<void(const Error&)> reject = {}; // as in ReadJob
+  // Looks at a token file whose rows are added to others, and may throw. Empty: such a file is refused.
+  std::function<void(const std::string& path, const TokenFileInfo&)> check_tokens = {};
+};
+
+// Bytes on disk over all files that are to be read.
+struct ReadProgress {
+  int64_t done = 0, total = 0;
+};
+
+// The file, or every file of a folder and its folders in order of name. Skipped there: hidden files, symbolic links,
+// `.dat` indices of fortunes. not_found when there are none.
+std::vector<std::string> list_record_files(const std::string& path);
+// One file, of the format of option `format` or of the one detected for it. Fails as the reader of the format does. A file
+// is read through a window: a row is in memory, never a whole file. Adds its bytes to progress.done and reports them to
+// the task.
+ReadFile read_record_file(const std::string& path, const ReadSettings& settings,
+                          ReadProgress& progress, const RecordSink& sink);
+// Each file of list_record_files().
+std::vector<ReadFile> read_records(const std::string& path, const ReadSettings& settings,
+                                   const RecordSink& sink);
 
 // The text of a file from front to back: bytes, decompressed where they are gzip, seen through a window that moves, so
 // that a file larger than memory can be read; and what readers of lines share.
@@ -132,7 +155,9 @@ std::vector<ReadFile> read_records(const std::string& path, const Options& optio
 // The content of a file from front to back, decompressed in bounded memory: readers of records see the text alone.
 class ByteSource {
 public:
-  explicit ByteSource(std::shared_ptr<const InputFile> file) : file_(std::move(file)) {}
+  // at: null, or holds the bytes of the file that were read.
+  ByteSource(std::shared_ptr<const InputFile> file, int64_t* at)
+      : file_(std::move(file)), at_(at) {}
   virtual ~ByteSource() = default;
   // The next `size` bytes of the content; fewer only where the content ends. data_loss when the file changed.
   virtual int64_t read(char* to, int64_t size) = 0;
@@ -140,9 +165,13 @@ public:
 
 protected:
   const InputFile& file() const { return *file_; }
+  void report(int64_t at) {
+    if (at_ != nullptr) *at_ = at;
+  }
 
 private:
   std::shared_ptr<const InputFile> file_;
+  int64_t* at_;
 };
 
 // True for content that begins with the magic bytes of gzip, and for every file called NAME.gz: a damaged one is an
@@ -151,11 +180,14 @@ bool is_gzip(const InputFile& file);
 // The name that the content had before it was compressed: without ".gz".
 std::string content_name(const std::string& path);
 
-// `task` is checked between pieces of decompressed bytes; it outlives the source and may be null.
-std::unique_ptr<ByteSource> open_bytes(std::shared_ptr<const InputFile> file, const Task* task);
+// `task` is checked between pieces of decompressed bytes; it and `at` (bytes of the file that were read, for progress)
+// outlive the source and may be null.
+std::unique_ptr<ByteSource> open_bytes(std::shared_ptr<const InputFile> file, const Task* task,
+                                       int64_t* at = nullptr);
 // The implementation for gzip (RFC 1952), also of several members in a row. Fails with data_loss naming the file and
 // the byte near which it is damaged or cut.
-std::unique_ptr<ByteSource> open_gzip(std::shared_ptr<const InputFile> file, const Task* task);
+std::unique_ptr<ByteSource> open_gzip(std::shared_ptr<const InputFile> file, const Task* task,
+                                      int64_t* at = nullptr);
 
 // The text of a file seen through a window that moves from front to back, so that a file larger than memory can be
 // read; and what readers of lines share.

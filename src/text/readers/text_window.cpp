@@ -23,13 +23,14 @@ constexpr std::string_view kGzipMagic =
 
 class PlainSource final : public ByteSource {
 public:
-  PlainSource(std::shared_ptr<const InputFile> file, const Task* task)
-      : ByteSource(std::move(file)), task_(task) {}
+  PlainSource(std::shared_ptr<const InputFile> file, const Task* task, int64_t* at)
+      : ByteSource(std::move(file), at), task_(task) {}
   int64_t read(char* to, int64_t size) override {
     check_task(task_);
     const int64_t count = std::min(size, file().size() - at_);
     if (count > 0) file().read(at_, to, count);
     at_ += count;
+    report(at_);
     return count;
   }
 
@@ -52,9 +53,10 @@ std::string content_name(const std::string& path) {
   return path.ends_with(kGzipEnding) ? path.substr(0, path.size() - kGzipEnding.size()) : path;
 }
 
-std::unique_ptr<ByteSource> open_bytes(std::shared_ptr<const InputFile> file, const Task* task) {
-  if (is_gzip(*file)) return open_gzip(std::move(file), task);
-  return std::make_unique<PlainSource>(std::move(file), task);
+std::unique_ptr<ByteSource> open_bytes(std::shared_ptr<const InputFile> file, const Task* task,
+                                       int64_t* at) {
+  if (is_gzip(*file)) return open_gzip(std::move(file), task, at);
+  return std::make_unique<PlainSource>(std::move(file), task, at);
 }
 
 namespace {
@@ -143,8 +145,8 @@ constexpr const char* kGzipHint = "test it with gzip -t, copy it again";
 
 class GzipSource final : public ByteSource {
 public:
-  GzipSource(std::shared_ptr<const InputFile> file, const Task* task)
-      : ByteSource(std::move(file)), task_(task), input_(static_cast<size_t>(kGzipInput)) {
+  GzipSource(std::shared_ptr<const InputFile> file, const Task* task, int64_t* at)
+      : ByteSource(std::move(file), at), task_(task), input_(static_cast<size_t>(kGzipInput)) {
     if (inflateInit2(&stream_, kGzipFormat) != Z_OK) throw std::bad_alloc();
   }
   ~GzipSource() override { inflateEnd(&stream_); }
@@ -184,6 +186,7 @@ private:
     if (count <= 0) return false;
     file().read(read_, input_.data(), count);
     read_ += count;
+    report(read_);
     stream_.next_in = input_.data();
     stream_.avail_in = static_cast<uInt>(count);
     return true;
@@ -226,8 +229,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<ByteSource> open_gzip(std::shared_ptr<const InputFile> file, const Task* task) {
-  return std::make_unique<GzipSource>(std::move(file), task);
+std::unique_ptr<ByteSource> open_gzip(std::shared_ptr<const InputFile> file, const Task* task,
+                                      int64_t* at) {
+  return std::make_unique<GzipSource>(std::move(file), task, at);
 }
 
 } // namespace dllm::text

@@ -25,11 +25,14 @@ struct Header {
   uint32_t has_keep;
   int64_t rows;
   int64_t tokens;
-  int32_t vocabulary_size, bos, eos, pad, mask, zero;
+  int32_t vocabulary_size, bos, eos, pad, mask, id_bytes;
+  uint64_t vocabulary_hash;
   uint64_t payload_hash;
   uint64_t header_hash;
 };
-static_assert(sizeof(Header) == 72);
+static_assert(sizeof(Header) == 80);
+constexpr uint32_t kVersion = 2;
+constexpr int64_t kNarrowVocabulary = 65536;
 constexpr size_t kHashed = offsetof(Header, header_hash);
 
 constexpr uint64_t padded(uint64_t size) {
@@ -41,6 +44,7 @@ constexpr int64_t kBlock = int64_t{1} << 22; // bytes or tokens in memory at onc
 // Writes an array and the zeros up to the next multiple of 8, and folds both into the hash.
 struct Payload {
   FileWriter* file; // null: the hash alone
+  bool narrow;      // ids of 2 bytes
   uint64_t hash = 0;
 
   void add(const void* data, size_t size) {
@@ -52,7 +56,15 @@ struct Payload {
     add(rows.offsets().data(), rows.offsets().size_bytes());
     add(rows.starts().data(), rows.starts().size_bytes());
     if (rows.has_keep()) add_tokens(rows, 1, [](const TokenRow& part) { return part.keep.data(); });
-    add_tokens(rows, sizeof(int32_t), [](const TokenRow& part) { return part.ids.data(); });
+    if (!narrow)
+      return add_tokens(rows, sizeof(int32_t),
+                        [](const TokenRow& part) { return part.ids.data(); });
+    std::vector<uint16_t> small;
+    add_tokens(rows, sizeof(uint16_t), [&](const TokenRow& part) {
+      small.clear();
+      for (const int32_t id : part.ids) small.push_back(static_cast<uint16_t>(id));
+      return small.data();
+    });
   }
 
 private:
@@ -61,8 +73,9 @@ private:
     HashStream stream(size, hash);
     for (int64_t at = 0; at < rows.tokens(); at += kBlock) {
       const TokenRow part = rows.part(at, std::min(kBlock, rows.tokens() - at));
-      stream.add(select(part), part.ids.size() * width);
-      put(select(part), part.ids.size() * width);
+      const auto* data = select(part);
+      stream.add(data, part.ids.size() * width);
+      put(data, part.ids.size() * width);
     }
     pad(size);
     hash = stream.finish();
@@ -99,12 +112,17 @@ Scanned scan_payload(const InputFile& file, const Header& h, const std::vector<i
     found.hash = stream.finish();
   };
   if (places.keep >= 0) add(places.keep, h.tokens, [](const Bytes&) {});
-  add(places.ids, 4 * h.tokens, [&](const Bytes& block) {
-    const std::span ids(reinterpret_cast<const int32_t*>(block.data()), block.size() / 4);
+  const auto look = [&](auto ids) {
     for (const int32_t id : ids) {
       const bool outside = id < 0 || id >= h.vocabulary_size;
       if (outside && !found.bad_id) found.bad_id = id;
     }
+  };
+  add(places.ids, places.id_bytes * h.tokens, [&](const Bytes& block) {
+    if (places.id_bytes == 2)
+      look(std::span(reinterpret_cast<const uint16_t*>(block.data()), block.size() / 2));
+    else
+      look(std::span(reinterpret_cast<const int32_t*>(block.data()), block.size() / 4));
   });
   return found;
 }
@@ -133,23 +151,31 @@ bool is_token_file(const std::string& path) {
   return std::memcmp(magic, kMagic, sizeof kMagic) == 0;
 }
 
+namespace {
+
+void check_new_token_file(const std::string& path, bool overwrite) {
+  if (!file_exists(path) && !is_link(path)) return;
+  if (!overwrite) {
+    fail_with_hint("choose another path, or set overwrite", Code::already_exists,
+                   "{} is there already", path);
+  }
+  if (is_link(path) || !is_token_file(path)) {
+    fail_with_hint("choose another path, or move it away", Code::already_exists,
+                   "{} is not replaced: it is no token file", path);
+  }
+}
+
+} // namespace
+
 void save_token_file(const std::string& path, const TokenRows& rows, const TokenFileInfo& info,
                      bool overwrite, const Task* task) {
-  if (file_exists(path) || is_link(path)) {
-    if (!overwrite) {
-      fail_with_hint("choose another path, or set overwrite", Code::already_exists,
-                     "{} is there already", path);
-    }
-    if (is_link(path) || !is_token_file(path)) {
-      fail_with_hint("choose another path, or move it away", Code::already_exists,
-                     "{} is not replaced: it is no token file", path);
-    }
-  }
-  Payload dry{nullptr};
+  check_new_token_file(path, overwrite);
+  const bool narrow = info.vocabulary_size <= kNarrowVocabulary;
+  Payload dry{nullptr, narrow};
   dry.add(rows);
   Header h{};
   std::memcpy(h.magic, kMagic, sizeof kMagic);
-  h.version = 1;
+  h.version = kVersion;
   h.has_keep = rows.has_keep();
   h.rows = rows.size();
   h.tokens = rows.tokens();
@@ -158,6 +184,8 @@ void save_token_file(const std::string& path, const TokenRows& rows, const Token
   h.eos = info.special.eos;
   h.pad = info.special.pad;
   h.mask = info.special.mask;
+  h.id_bytes = narrow ? 2 : 4;
+  h.vocabulary_hash = info.vocabulary_hash;
   h.payload_hash = dry.hash;
   h.header_hash = hash_bytes(&h, kHashed);
   check_task(task);
@@ -165,7 +193,7 @@ void save_token_file(const std::string& path, const TokenRows& rows, const Token
   FileWriter file(partial);
   try {
     file.write(&h, sizeof h);
-    Payload{&file}.add(rows);
+    Payload{&file, narrow}.add(rows);
     file.close();
     check_task(task);
     rename_path(partial, path);
@@ -191,25 +219,30 @@ TokenRows open_token_file(std::shared_ptr<const InputFile> file, TokenFileInfo& 
   file->read(0, &h, sizeof h);
   if (std::memcmp(h.magic, kMagic, sizeof kMagic) != 0)
     fail(Code::data_loss, "{} is not a token file", path);
-  if (h.version != 1)
-    fail(Code::unimplemented, "{}: version {}, this library reads 1", path, h.version);
+  if (h.version != kVersion) {
+    fail_with_hint("make it again with dllm tokenize", Code::unimplemented,
+                   "{}: version {}, this library reads {}", path, h.version, kVersion);
+  }
   if (hash_bytes(&h, kHashed) != h.header_hash)
     fail(Code::data_loss, "{}: the header's checksum is wrong", path);
   const int64_t limit = file->size(); // every row and token takes a byte at least
   if (h.rows < 0 || h.tokens < 0 || h.rows > limit || h.tokens > limit || h.vocabulary_size < 0) {
     fail(Code::data_loss, "{}: {} rows and {} tokens in {} bytes", path, h.rows, h.tokens, limit);
   }
+  if (h.id_bytes != 2 && h.id_bytes != 4)
+    fail(Code::data_loss, "{}: {} bytes of an id, expected 2 or 4", path, h.id_bytes);
   const auto rows = static_cast<size_t>(h.rows), tokens = static_cast<size_t>(h.tokens);
   const size_t offsets_at = sizeof(Header);
   const size_t starts_at = offsets_at + 8 * (rows + 1);
   const size_t keep_at = starts_at + padded(rows);
   const size_t ids_at = keep_at + (h.has_keep != 0 ? padded(tokens) : 0);
-  if (ids_at + padded(4 * tokens) != static_cast<size_t>(file->size())) {
+  const size_t end = ids_at + padded(static_cast<size_t>(h.id_bytes) * tokens);
+  if (end != static_cast<size_t>(file->size())) {
     fail(Code::data_loss, "{}: {} rows and {} tokens need {} bytes, the file has {}", path, h.rows,
-         h.tokens, ids_at + padded(4 * tokens), file->size());
+         h.tokens, end, file->size());
   }
   const TokenPlaces places{static_cast<int64_t>(ids_at),
-                           h.has_keep != 0 ? static_cast<int64_t>(keep_at) : -1};
+                           h.has_keep != 0 ? static_cast<int64_t>(keep_at) : -1, h.id_bytes};
   auto offsets = read_array<int64_t>(*file, static_cast<int64_t>(offsets_at), h.rows + 1);
   auto starts = read_array<uint8_t>(*file, static_cast<int64_t>(starts_at), h.rows);
   const Scanned scanned = scan_payload(*file, h, offsets, starts, places, task);
@@ -221,6 +254,7 @@ TokenRows open_token_file(std::shared_ptr<const InputFile> file, TokenFileInfo& 
   }
   info.vocabulary_size = h.vocabulary_size;
   info.special = {h.bos, h.eos, h.pad, h.mask};
+  info.vocabulary_hash = h.vocabulary_hash;
   return TokenRows(std::move(file), places, std::move(offsets), std::move(starts));
 }
 

@@ -209,8 +209,8 @@ int64_t peak_of_reading(const std::string& path) {
       return int64_t{1024} * usage.ru_maxrss;
     };
     const int64_t before = peak();
-    read_records(path, options_of(dataset_schema(), R"({"format": "jsonl"})"), record_readers(),
-                 nullptr, [](Record) {});
+    read_records(path, {options_of(dataset_schema(), R"({"format": "jsonl"})"), record_readers()},
+                 [](Record) {});
     const int64_t grown = peak() - before;
     ::_exit(::write(ends[1], &grown, sizeof grown) == sizeof grown ? 0 : 1);
   }

@@ -165,7 +165,8 @@ TEST(Dataset, EveryBrokenByteOfATokenFileIsSeen) {
   const std::string good = read_text(scratch.path("rows.tok"));
   const auto padding =
       [&](size_t at) { // not covered by the hash: zeros up to the next multiple of 8
-        return (at >= 72 + 24 + 2 && at < 72 + 24 + 8) || (at >= 72 + 32 + 10 && at < 72 + 32 + 16);
+        return (at >= 80 + 24 + 2 && at < 80 + 24 + 8) ||
+               (at >= 80 + 32 + 10 && at < 80 + 32 + 16) || at >= 80 + 48 + 20;
       };
   for (size_t i = 0; i < good.size(); ++i) {
     std::string bad = good;

@@ -242,7 +242,7 @@ int64_t peak_of_opening(const std::string& path, const char* json, Code ends) {
     const int64_t before = peak();
     Code code = Code::ok;
     try {
-      read_records(path, dataset_options(json), record_readers(), nullptr, [](Record) {});
+      read_records(path, {dataset_options(json), record_readers()}, [](Record) {});
     } catch (const Error& e) {
       code = e.code();
     }
@@ -291,7 +291,7 @@ TEST(Gzip, StopsBetweenPiecesThatHoldNoRow) {
   const std::string empty =
       scratch.write("empty.jsonl.gz", members + test::gzip("{\"text\": \"a\"}\n"));
   const auto read = [](const std::string& path, Task* task) {
-    read_records(path, Options(dataset_schema()), record_readers(), task, [](Record) {});
+    read_records(path, {Options(dataset_schema()), record_readers(), task}, [](Record) {});
   };
   for (const std::string& path : {blank, empty}) {
     const auto open = [&](Task* task) { read(path, task); };

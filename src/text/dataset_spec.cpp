@@ -1,0 +1,222 @@
+#include "text/dataset_spec.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/task.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace dllm::text {
+
+namespace {
+
+constexpr double kMostTimes = 100;
+constexpr const char* kGrammarHint =
+    "write PATH, PATH[A:B] or PATH*TIMES, joined by +: a.jsonl[:1000]*2+folder";
+
+bool exists(const std::string& path) {
+  return file_exists(path) || is_directory(path);
+}
+
+std::optional<double> number_of(std::string_view text) {
+  double value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = read.ec == std::errc() && read.ptr == text.data() + text.size();
+  return whole && std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+std::optional<SliceEnd> slice_end(std::string_view text, const std::string& part) {
+  if (text.empty()) return std::nullopt;
+  const bool percent = text.back() == '%';
+  const auto value = number_of(percent ? text.substr(0, text.size() - 1) : text);
+  const double most = percent ? 100 : 1e15;
+  if (!value || std::abs(*value) > most || (!percent && *value != std::floor(*value))) {
+    fail_with_hint(
+        "ends of a slice are whole numbers or percents up to 100: [:1000], [90%:], [-50:]",
+        Code::invalid_argument, "{}: {} is no end of a slice", part, text);
+  }
+  return SliceEnd{*value, percent};
+}
+
+std::vector<std::string> paths_of(const std::string& path, const std::string& part) {
+  if (exists(path)) return {path};
+  glob_t found{};
+  const int status = ::glob(path.c_str(), 0, nullptr, &found);
+  std::vector<std::string> paths;
+  for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
+  ::globfree(&found);
+  if (!paths.empty()) return paths;
+  if (path == part)
+    fail_with_hint(kGrammarHint, Code::not_found, "there is no file or folder {}", path);
+  fail_with_hint(kGrammarHint, Code::not_found, "{}: there is no file or folder {}", part, path);
+}
+
+SpecPart parse_part(const std::string& text) {
+  SpecPart part;
+  part.text = text;
+  if (text.empty()) {
+    fail_with_hint(kGrammarHint, Code::invalid_argument, "a part of the data has no name");
+  }
+  std::string path = text;
+  if (exists(path)) {
+    part.paths = {path};
+    return part;
+  }
+  const size_t star = path.rfind('*');
+  const auto times =
+      star == std::string::npos ? std::nullopt : number_of(std::string_view(path).substr(star + 1));
+  if (times) {
+    if (*times <= 0 || *times > kMostTimes) {
+      fail_with_hint("leave the part out, or repeat it less", Code::invalid_argument,
+                     "{}: its rows come {} times, not above 0 and up to {}", text, *times,
+                     kMostTimes);
+    }
+    part.times = *times;
+    path.resize(star);
+  }
+  const size_t open = path.rfind('[');
+  const size_t colon = open == std::string::npos ? open : path.find(':', open);
+  if (path.ends_with(']') && colon != std::string::npos && !exists(path)) {
+    const std::string_view all = path;
+    part.begin = slice_end(all.substr(open + 1, colon - open - 1), text);
+    part.end = slice_end(all.substr(colon + 1, path.size() - colon - 2), text);
+    path.resize(open);
+  }
+  part.paths = paths_of(path, text);
+  return part;
+}
+
+// Thrown by a sink to leave a file when the rows of a slice are complete; caught where it is read.
+struct EndOfSlice {};
+
+class PartReader {
+public:
+  PartReader(const SpecPart& part, const ReadSettings& settings, ReadProgress& progress)
+      : part_(part), settings_(settings), progress_(progress) {
+    for (const std::string& path : part.paths) {
+      const auto inside = list_record_files(path);
+      files_.insert(files_.end(), inside.begin(), inside.end());
+    }
+    for (const std::string& file : files_) bytes_ += file_stamp(file).size;
+  }
+
+  bool counts() const {
+    const auto from_end = [](const std::optional<SliceEnd>& end) {
+      return end && (end->percent || end->value < 0);
+    };
+    return from_end(part_.begin) || from_end(part_.end);
+  }
+  int64_t rounds() const { return static_cast<int64_t>(std::ceil(part_.times)); }
+  int64_t bytes() const { return bytes_ * (rounds() + (counts() ? 1 : 0)); }
+
+  std::vector<ReadFile> read(const RecordSink& sink) {
+    int64_t count = INT64_MAX;
+    if (counts()) {
+      count = 0;
+      read_files([&](Record&&) { ++count; });
+    }
+    const RowRange range = rows_of_slice(part_, count);
+    std::vector<ReadFile> read;
+    for (int64_t round = 0; round < rounds(); ++round) {
+      int64_t index = 0;
+      bool first = true, gap = false;
+      const int64_t before = progress_.done;
+      auto files = read_files([&](Record&& record) {
+        if (index >= range.end) throw EndOfSlice{};
+        const int64_t place = index++ - range.begin;
+        if (place < 0 || !comes_in_round(part_.times, round, place)) {
+          gap = true;
+          return;
+        }
+        if (first || gap) record.starts = true; // the row before it is another one
+        first = gap = false;
+        sink(std::move(record));
+      });
+      progress_.done = before + bytes_;
+      if (round == 0 && index <= range.begin) {
+        fail(Code::not_found, "{}: no rows from {} on, it has {}", part_.text, range.begin, index);
+      }
+      if (round == 0) read = std::move(files);
+    }
+    return read;
+  }
+
+private:
+  std::vector<ReadFile> read_files(const RecordSink& sink) {
+    std::vector<ReadFile> read;
+    try {
+      for (const std::string& file : files_) {
+        read.push_back({file, file_stamp(file)});
+        read_record_file(file, settings_, progress_, sink);
+      }
+    } catch (const EndOfSlice&) {
+    }
+    return read;
+  }
+
+  const SpecPart& part_;
+  const ReadSettings& settings_;
+  ReadProgress& progress_;
+  std::vector<std::string> files_;
+  int64_t bytes_ = 0;
+};
+
+} // namespace
+
+std::vector<SpecPart> parse_spec(const std::string& spec) {
+  std::vector<SpecPart> parts;
+  if (exists(spec)) return {parse_part(spec)};
+  for (size_t begin = 0; begin <= spec.size();) {
+    const size_t end = std::min(spec.find('+', begin), spec.size());
+    parts.push_back(parse_part(spec.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+bool is_plain(const std::vector<SpecPart>& parts) {
+  return parts.size() == 1 && parts[0].paths.size() == 1 && !parts[0].is_sliced() &&
+         parts[0].times == 1;
+}
+
+RowRange rows_of_slice(const SpecPart& part, int64_t count) {
+  const auto place = [&](const std::optional<SliceEnd>& end, int64_t otherwise) {
+    if (!end) return otherwise;
+    const double all = static_cast<double>(count);
+    double at = end->percent ? std::floor(all * end->value / 100) : end->value;
+    if (end->value < 0) at += all;
+    return static_cast<int64_t>(std::clamp(at, 0.0, std::min(all, 1e18)));
+  };
+  const RowRange range{place(part.begin, 0), place(part.end, count)};
+  if (range.begin >= range.end)
+    fail(Code::not_found, "{}: no rows from {} to {}", part.text, range.begin, range.end);
+  return range;
+}
+
+bool comes_in_round(double times, int64_t round, int64_t index) {
+  const double part = std::min(times - static_cast<double>(round), 1.0);
+  const auto place = static_cast<double>(index);
+  return std::floor((place + 1) * part) > std::floor(place * part);
+}
+
+std::vector<ReadFile> read_parts(const std::vector<SpecPart>& parts, const ReadSettings& settings,
+                                 const RecordSink& sink) {
+  ReadProgress progress;
+  std::vector<PartReader> readers;
+  for (const SpecPart& part : parts) {
+    readers.emplace_back(part, settings, progress);
+    progress.total += readers.back().bytes();
+  }
+  std::vector<ReadFile> read;
+  for (PartReader& reader : readers) {
+    const auto files = reader.read(sink);
+    read.insert(read.end(), files.begin(), files.end());
+  }
+  return read;
+}
+
+} // namespace dllm::text
