@@ -170,7 +170,7 @@ void StepRunner::launch(InFlight& step, const Batch& feed, const std::vector<flo
                         const Task* task) {
   check_task(task);
   step.program = programs_.get({step.kind, runtime::feed_signature(feed)}, [&] {
-    return std::make_shared<const TrainProgram>(spec_, step.kind, feed);
+    return std::make_shared<const TrainProgram>(spec_, step.kind, feed, task);
   });
   check_task(task);
   try {
