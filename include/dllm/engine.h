@@ -30,7 +30,8 @@ extern "C" {
  * cpu: f32 not at all; bf16 (weights f32 and bf16) both operands to bf16, with sums in f32, also in
  * gradients; int8 (weights int8 and q8_0) activations to 8 bits with a scale per row, with exact
  * integer sums. Products with weights of other formats, attention, norms, softmax and losses stay
- * f32. Within one arithmetic results do not depend on threads or on what else is in the batch.
+ * f32. Within one arithmetic results do not depend on threads or on what else is in the batch. The
+ * environment variable DLLM_AMX=0 keeps bf16 and int8 from using AMX on chips that have it.
  *
  *   opts   NULL: defaults; kind "engine": kind, threads, thread_pool (own openmp), memory_limit
  *          (bytes), ranks, check, arithmetic (f32 bf16 int8), and for kind pjrt plugin, pjrt.device, pjrt.compute and the other
