@@ -30,7 +30,8 @@ extern "C" {
  * cpu: f32 not at all; bf16 (weights f32 and bf16) both operands to bf16, with sums in f32, also in
  * gradients; int8 (weights int8 and q8_0) activations to 8 bits with a scale per row, with exact
  * integer sums. Products with weights of other formats, attention, norms, softmax and losses stay
- * f32. Within one arithmetic results do not depend on threads or on what else is in the batch.
+ * f32. Within one arithmetic results do not depend on threads or on what else is in the batch. The
+ * environment variable DLLM_AMX=0 keeps bf16 and int8 from using AMX on chips that have it.
  *
  * mesh (such as "fsdp=4,tensor=2") lays ranks of this process out on named axes, each a thread of its own with its share
  * of threads and memory_limit, on an engine of kind cpu. Models are then cut over the ranks, and arrays that are read or

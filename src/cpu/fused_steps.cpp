@@ -1,108 +1,26 @@
-// Groups of elementwise steps, and the kernel of a group.
+// Groups of elementwise steps.
 
 #include "cpu/fused_steps.h"
 
+#include "cpu/fused_tiles.h"
 #include "graph/op.h"
-#include "graph/ops.h"
 
 #include <algorithm>
-#include <cstring>
-#include <functional>
-#include <iterator>
 #include <map>
 #include <memory>
-#include <string>
-#include <string_view>
 #include <vector>
 
 namespace dllm::cpu {
 namespace {
 
-constexpr int64_t kTileNumbers = 4096; // of one array: 16 KiB
-constexpr int64_t kTileBytes = kTileNumbers * static_cast<int64_t>(sizeof(float));
 constexpr int64_t kFewest = 4 * kTileNumbers; // smaller arrays stay in the cache anyway
 constexpr size_t kMostMembers = 64;
-
-bool is_joined(std::string_view op) {
-  constexpr std::string_view kOps[] = {"absolute", "add",      "divide", "erf",      "exp",
-                                       "expm1",    "log",      "log1p",  "logistic", "maximum",
-                                       "minimum",  "multiply", "negate", "rsqrt",    "sqrt",
-                                       "subtract", "tanh"};
-  return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
-}
-
-// Where an operand of a member is.
-struct TileOperand {
-  enum Kind : uint8_t { kInput, kScalar, kSlot } kind;
-  size_t index; // of the group's inputs, or the slot of a member's result
-};
-
-struct Member {
-  std::function<void(const KernelCall&)> whole, rest; // of a tile, of the last tile
-  std::vector<TileOperand> operands;
-  size_t slot = 0;
-};
-
-struct Fused {
-  std::vector<Member> members;
-  std::vector<size_t> outputs; // slot of each output of the group
-  size_t inputs = 0, slots = 0;
-  int64_t count = 0, tiles = 0, chunks = 0;
-
-  void run_tile(const KernelCall& call, int64_t tile, std::byte* space) const {
-    const int64_t at = tile * kTileBytes;
-    const int64_t numbers = std::min(kTileNumbers, count - tile * kTileNumbers);
-    for (const Member& member : members) {
-      Operand operands[3], result;
-      for (size_t i = 0; i < member.operands.size(); ++i) {
-        const TileOperand& from = member.operands[i];
-        if (from.kind == TileOperand::kSlot)
-          operands[i].data = space + static_cast<int64_t>(from.index) * kTileBytes;
-        else
-          operands[i].data =
-              call.inputs[from.index].data + (from.kind == TileOperand::kInput ? at : 0);
-      }
-      result.data = space + static_cast<int64_t>(member.slot) * kTileBytes;
-      const KernelCall part{operands, &result, nullptr, call.pool.serial(), nullptr};
-      (numbers == kTileNumbers ? member.whole : member.rest)(part);
-    }
-    // Results come last: an output may lie where an operand was.
-    for (size_t o = 0; o < outputs.size(); ++o) {
-      std::memcpy(call.outputs[o].data + at, space + static_cast<int64_t>(outputs[o]) * kTileBytes,
-                  static_cast<size_t>(numbers) * sizeof(float));
-    }
-  }
-
-  void run(const KernelCall& call) const {
-    parallel(call.pool, chunks, [&](int64_t chunk) {
-      std::byte* space = call.scratch + chunk * static_cast<int64_t>(slots) * kTileBytes;
-      for (int64_t tile = tiles * chunk / chunks; tile < tiles * (chunk + 1) / chunks; ++tile) {
-        if (tile % 16 == 0) call.pool.check();
-        run_tile(call, tile, space);
-      }
-    });
-  }
-};
-
-// The kernel of one operation over `numbers` numbers, some operands scalars.
-std::function<void(const KernelCall&)>
-tile_kernel(const graph::Node& node, const std::vector<bool>& scalars, int64_t numbers) {
-  if (numbers == 0) return {};
-  graph::Graph tile("tile");
-  std::vector<graph::Value> inputs;
-  for (size_t i = 0; i < scalars.size(); ++i) {
-    const graph::Value x =
-        tile.input("x" + std::to_string(i), DType::f32, scalars[i] ? Shape{} : Shape{numbers});
-    inputs.push_back(scalars[i] ? graph::broadcast(x, Shape{numbers}) : x);
-  }
-  tile.add(*node.op, inputs, node.attributes);
-  return find_kernel(node.op->name)({tile, tile.nodes().back(), 1, {}, {}}).run;
-}
 
 class Fuser {
 public:
   explicit Fuser(Frame& frame)
-      : frame_(frame), graph_(*frame.graph), made_at_(frame.places.size(), -1) {}
+      : frame_(frame), graph_(*frame.graph), made_at_(frame.places.size(), -1),
+        made_in_(frame.places.size(), -1), is_read_outside_(frame.places.size(), false) {}
 
   void run() {
     std::vector<std::vector<size_t>> groups; // steps; a group runs at the place of its first one
@@ -118,9 +36,12 @@ public:
       }
       // Results of a member are there where its group runs.
       const size_t at = group_of[s] < 0 ? s : groups[static_cast<size_t>(group_of[s])].front();
-      for (int32_t value : frame_.steps[s].outputs)
+      for (int32_t value : frame_.steps[s].outputs) {
         made_at_[index(value)] = static_cast<int32_t>(at);
+        made_in_[index(value)] = group_of[s];
+      }
     }
+    find_outside_readers(group_of);
     join(groups, group_of);
   }
 
@@ -135,7 +56,7 @@ private:
   bool is_member(const Step& step) const {
     if (step.loop != nullptr || !step.kernel.elementwise || step.outputs.size() != 1) return false;
     const int64_t count = count_of(step.outputs[0]);
-    if (count < kFewest || !is_joined(node_of(step).op->name)) return false;
+    if (count < kFewest || !node_of(step).op->is_elementwise) return false;
     if (graph_.type(step.outputs[0]).dtype != DType::f32) return false;
     return std::all_of(step.inputs.begin(), step.inputs.end(), [&](int32_t v) {
       return graph_.type(v).dtype == DType::f32 && (count_of(v) == count || count_of(v) == 1);
@@ -151,28 +72,40 @@ private:
           count_of(frame_.steps[groups[g].front()].outputs[0]) != count_of(step.outputs[0]))
         continue;
       const bool there = std::all_of(step.inputs.begin(), step.inputs.end(), [&](int32_t v) {
-        return made_at_[index(root(v))] < first || is_made_by(groups[g], root(v));
+        return made_at_[index(root(v))] < first || is_made_by(g, root(v));
       });
-      if (there && shares(groups[g], step)) return static_cast<int32_t>(g);
+      if (there && shares(g, groups[g], step)) return static_cast<int32_t>(g);
     }
     return -1;
   }
 
-  bool is_made_by(const std::vector<size_t>& group, int32_t value) const {
-    return std::any_of(group.begin(), group.end(),
-                       [&](size_t s) { return frame_.steps[s].outputs[0] == value; });
+  bool is_made_by(size_t group, int32_t value) const {
+    return made_in_[index(value)] == static_cast<int32_t>(group);
   }
 
   // Something is gained: the step reads what the group makes or reads.
-  bool shares(const std::vector<size_t>& group, const Step& step) const {
+  bool shares(size_t group, const std::vector<size_t>& members, const Step& step) const {
     return std::any_of(step.inputs.begin(), step.inputs.end(), [&](int32_t v) {
       if (count_of(v) == 1) return false;
-      return is_made_by(group, root(v)) || std::any_of(group.begin(), group.end(), [&](size_t s) {
+      return is_made_by(group, root(v)) ||
+             std::any_of(members.begin(), members.end(), [&](size_t s) {
                const auto& inputs = frame_.steps[s].inputs;
                return std::any_of(inputs.begin(), inputs.end(),
                                   [&](int32_t w) { return root(w) == root(v); });
              });
     });
+  }
+
+  // Marks what a group makes and others read, or the graph gives.
+  void find_outside_readers(const std::vector<int32_t>& group_of) {
+    for (const graph::GraphOutput& output : graph_.outputs())
+      is_read_outside_[index(root(output.value))] = true;
+    for (size_t s = 0; s < frame_.steps.size(); ++s) {
+      for (int32_t v : frame_.steps[s].inputs) {
+        const size_t value = index(root(v));
+        if (group_of[s] < 0 || made_in_[value] != group_of[s]) is_read_outside_[value] = true;
+      }
+    }
   }
 
   void join(const std::vector<std::vector<size_t>>& groups, const std::vector<int32_t>& group_of) {
@@ -194,22 +127,9 @@ private:
           std::max(frame_.most_operands, step.inputs.size() + step.outputs.size());
   }
 
-  bool is_read_outside(int32_t value, const std::vector<size_t>& group) const {
-    for (const graph::GraphOutput& output : graph_.outputs()) {
-      if (root(output.value) == value) return true;
-    }
-    for (size_t s = 0; s < frame_.steps.size(); ++s) {
-      if (std::find(group.begin(), group.end(), s) != group.end()) continue;
-      for (int32_t v : frame_.steps[s].inputs) {
-        if (root(v) == value) return true;
-      }
-    }
-    return false;
-  }
-
   // The last member of the group that reads the value, or the end where it leaves the group.
   size_t last_use(int32_t value, const std::vector<size_t>& group) const {
-    if (is_read_outside(value, group)) return group.size();
+    if (is_read_outside_[index(value)]) return group.size();
     size_t last = 0;
     for (size_t m = 0; m < group.size(); ++m) {
       for (int32_t v : frame_.steps[group[m]].inputs) {
@@ -220,7 +140,7 @@ private:
   }
 
   Step fused(const std::vector<size_t>& group) const {
-    auto made = std::make_shared<Fused>();
+    auto made = std::make_shared<FusedTiles>();
     Step step;
     step.node = frame_.steps[group.back()].node;
     made->count = count_of(frame_.steps[group.front()].outputs[0]);
@@ -230,7 +150,7 @@ private:
     std::vector<size_t> busy_until; // by slot
     for (size_t m = 0; m < group.size(); ++m) {
       const Step& member = frame_.steps[group[m]];
-      Member part;
+      TileMember part;
       std::vector<bool> scalars;
       for (int32_t v : member.inputs) {
         scalars.push_back(count_of(v) == 1 && made->count != 1);
@@ -251,7 +171,7 @@ private:
     }
     made->slots = busy_until.size();
     step.kernel.elementwise = true;
-    step.kernel.scratch_bytes = made->chunks * static_cast<int64_t>(made->slots) * kTileBytes;
+    step.kernel.scratch_bytes = made->scratch_bytes();
     step.kernel.run = [made](const KernelCall& call) { made->run(call); };
     return step;
   }
@@ -279,7 +199,10 @@ private:
 
   Frame& frame_;
   const graph::Graph& graph_;
-  std::vector<int32_t> made_at_; // by value: the step where it is made, -1: before all
+  // By value.
+  std::vector<int32_t> made_at_;      // the step where it is made, -1: before all
+  std::vector<int32_t> made_in_;      // the group that makes it, or -1
+  std::vector<bool> is_read_outside_; // of its group
 };
 
 } // namespace

@@ -1,11 +1,10 @@
-// Blocks, arenas, and runs that wait for memory.
+// Blocks and their ledger.
 
 #include "cpu/memory.h"
 
 #include "base/error.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 
 #include <sys/mman.h>
@@ -60,20 +59,20 @@ void MemoryLedger::count_locked(int64_t bytes) {
   peak_ = std::max(peak(), used());
 }
 
-// Frees kept pieces, the oldest first, until `most` bytes are left.
-void MemoryLedger::drop_locked(int64_t most) {
+// Kept pieces, the oldest first, until `most` bytes are left.
+void MemoryLedger::drop_locked(int64_t most, Dropped& to) {
   while (!kept_.empty() && kept() > most) {
     kept_bytes_ -= kept_.front().bytes;
-    to_system(kept_.front());
+    to.pieces[to.count++] = kept_.front();
     kept_.erase(kept_.begin());
   }
 }
 
 // coming: bytes that are about to be used.
-void MemoryLedger::keep_to_bound_locked(int64_t coming) {
+void MemoryLedger::keep_to_bound_locked(int64_t coming, Dropped& to) {
   const int64_t needed = used() + coming;
   const int64_t reached = std::max(peak(), needed);
-  drop_locked((limit() == 0 ? reached : std::min(reached, limit())) - needed);
+  drop_locked((limit() == 0 ? reached : std::min(reached, limit())) - needed, to);
 }
 
 // The smallest that is large enough, and not more than an eighth too large.
@@ -94,9 +93,10 @@ MemoryLedger::Piece MemoryLedger::take_kept_locked(int64_t bytes) {
 MemoryLedger::Piece MemoryLedger::allocate(int64_t bytes, BlockUse use) {
   Piece piece;
   {
+    Dropped dropped(*this);
     const std::lock_guard lock(mutex_);
     if (use == BlockUse::run) piece = take_kept_locked(bytes);
-    if (piece.data == nullptr) keep_to_bound_locked(bytes);
+    if (piece.data == nullptr) keep_to_bound_locked(bytes, dropped);
     count_locked(piece.data == nullptr ? bytes : piece.bytes);
   }
   if (piece.data != nullptr) return piece;
@@ -109,19 +109,21 @@ MemoryLedger::Piece MemoryLedger::allocate(int64_t bytes, BlockUse use) {
 void MemoryLedger::free(Piece piece, BlockUse use) {
   const bool keep = use == BlockUse::run && piece.bytes >= kLarge;
   if (!keep) to_system(piece);
+  Dropped dropped(*this);
   const std::lock_guard lock(mutex_);
   used_ -= piece.bytes;
   if (!keep) return;
   kept_.push_back(piece);
   kept_bytes_ += piece.bytes;
-  if (closed_) return drop_locked(0);
-  if (kept_.size() > kMostKept) drop_locked(kept() - 1);
-  keep_to_bound_locked(0);
+  if (closed_) return drop_locked(0, dropped);
+  if (kept_.size() > kMostKept) drop_locked(kept() - 1, dropped);
+  keep_to_bound_locked(0, dropped);
 }
 
 void MemoryLedger::add(int64_t bytes) {
+  Dropped dropped(*this);
   const std::lock_guard lock(mutex_);
-  keep_to_bound_locked(bytes);
+  keep_to_bound_locked(bytes, dropped);
   count_locked(bytes);
 }
 
@@ -131,22 +133,24 @@ void MemoryLedger::remove(int64_t bytes) {
 }
 
 void MemoryLedger::set_limit(int64_t bytes) {
+  Dropped dropped(*this);
   const std::lock_guard lock(mutex_);
   limit_ = bytes;
-  keep_to_bound_locked(0);
+  keep_to_bound_locked(0, dropped);
 }
 
 bool MemoryLedger::drop_kept() {
+  Dropped dropped(*this);
   const std::lock_guard lock(mutex_);
-  const bool any = !kept_.empty();
-  drop_locked(0);
-  return any;
+  drop_locked(0, dropped);
+  return dropped.count > 0;
 }
 
 void MemoryLedger::close() {
+  Dropped dropped(*this);
   const std::lock_guard lock(mutex_);
   closed_ = true;
-  drop_locked(0);
+  drop_locked(0, dropped);
 }
 
 Block::Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* what, BlockUse use)
@@ -165,85 +169,6 @@ Block::Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* wh
 
 Block::~Block() {
   ledger_->free(piece_, use_);
-}
-
-std::unique_ptr<Block> ArenaStore::take(int64_t bytes) {
-  std::unique_lock lock(mutex_);
-  // The smallest idle arena that is large enough; a new one replaces those that are too small.
-  auto best = idle_.end();
-  for (auto it = idle_.begin(); it != idle_.end(); ++it) {
-    if ((*it)->bytes() >= bytes && (best == idle_.end() || (*it)->bytes() < (*best)->bytes()))
-      best = it;
-  }
-  if (best != idle_.end()) {
-    std::unique_ptr<Block> found = std::move(*best);
-    idle_.erase(best);
-    return found;
-  }
-  idle_.clear();
-  lock.unlock();
-  return std::make_unique<Block>(ledger_, bytes, "the arena of a program");
-}
-
-void ArenaStore::give(std::unique_ptr<Block> arena) {
-  const size_t most = ledger_->limit() == 0 ? 4 : 1;
-  const std::lock_guard lock(mutex_);
-  if (idle_.size() < most) {
-    idle_.push_back(std::move(arena));
-  } else if (arena->bytes() > idle_.front()->bytes()) {
-    idle_.front() = std::move(arena);
-  }
-}
-
-int64_t ArenaStore::idle_bytes() const {
-  const std::lock_guard lock(mutex_);
-  int64_t bytes = 0;
-  for (const auto& arena : idle_) bytes += arena->bytes();
-  return bytes;
-}
-
-void ArenaStore::trim() {
-  const std::lock_guard lock(mutex_);
-  idle_.clear();
-}
-
-RunGate::Pass RunGate::enter(int64_t bytes, bool waits, const Task* task) {
-  std::unique_lock lock(mutex_);
-  const auto fits = [&] {
-    const int64_t limit = ledger_->limit();
-    return limit == 0 || running_ == 0 ||
-           ledger_->used() - arenas_.idle_bytes() + expected_ + bytes <= limit;
-  };
-  while (waits && !fits()) {
-    check_task(task);
-    // The system clock: ThreadSanitizer does not follow waits on the steady one.
-    changed_.wait_until(lock, std::chrono::system_clock::now() + std::chrono::milliseconds(10));
-  }
-  ++running_;
-  expected_ += bytes;
-  return {*this, bytes};
-}
-
-void RunGate::forget(int64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  expected_ -= bytes;
-}
-
-void RunGate::count(int64_t change) {
-  {
-    const std::lock_guard lock(mutex_);
-    running_ += change;
-  }
-  changed_.notify_all();
-}
-
-void RunGate::leave(int64_t bytes) {
-  {
-    const std::lock_guard lock(mutex_);
-    expected_ -= bytes;
-    --running_;
-  }
-  changed_.notify_all();
 }
 
 } // namespace dllm::cpu

@@ -77,12 +77,27 @@ public:
 private:
   static constexpr size_t kMostKept = 8; // a run has few large results; the search stays short
 
+  // Pieces on their way to the system. Declared before the lock, so freed after it: to unmap a large block takes
+  // milliseconds, and others wait for the lock.
+  struct Dropped {
+    explicit Dropped(const MemoryLedger& ledger) : ledger(ledger) {}
+    ~Dropped() {
+      for (size_t i = 0; i < count; ++i) ledger.to_system(pieces[i]);
+    }
+    Dropped(const Dropped&) = delete;
+    Dropped& operator=(const Dropped&) = delete;
+
+    const MemoryLedger& ledger;
+    size_t count = 0;
+    Piece pieces[kMostKept + 1];
+  };
+
   std::byte* from_system(int64_t bytes) const;
   void to_system(Piece piece) const;
   Piece take_kept_locked(int64_t bytes);
   void count_locked(int64_t bytes);
-  void drop_locked(int64_t most);
-  void keep_to_bound_locked(int64_t coming);
+  void drop_locked(int64_t most, Dropped& to);
+  void keep_to_bound_locked(int64_t coming, Dropped& to);
 
   std::shared_ptr<HostMemory> host_;
   std::mutex mutex_; // of changes

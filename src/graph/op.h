@@ -28,6 +28,13 @@ struct VjpCall {
   std::span<const bool> wanted; // per input: whether a gradient is needed
 };
 
+// Whether a backward pass computes a result of the forward pass again instead of keeping it. Computed again it has the same bits.
+enum class Repeat : uint8_t {
+  never, // kept, unless recomputation is asked for
+  cheap, // costs a pass over memory and no more (elementwise operations, norms, moves): again where that keeps fewer bytes
+  always, // moves without arithmetic, and gathered weights: kept, they would hold the whole model
+};
+
 struct OpDef {
   const char* name;
   // Types of the results. Fails through fail_op() with the shapes it saw.
@@ -41,6 +48,10 @@ struct OpDef {
   // Mesh and control operations state the axes of their results themselves; elsewhere operands are made varying over
   // the union of their axes and the results vary over the same.
   bool own_axes = false;
+  // A number of the result depends on the numbers at its place alone: an engine may run several such operations a piece at
+  // a time.
+  bool is_elementwise = false;
+  Repeat repeat = Repeat::never;
 };
 
 // All operations, sorted by name: the lists of graph/ops/, joined by registry.cpp.

@@ -35,7 +35,8 @@ double gigabytes(int64_t bytes) {
 
 } // namespace
 
-FittedStep fitted_step(const ProgramSpec& spec, ProgramKind kind, const Batch& feed) {
+FittedStep fitted_step(const ProgramSpec& spec, ProgramKind kind, const Batch& feed,
+                       const Task* task) {
   if (spec.memory == 0) return step_with(spec, kind, feed);
   const graph::Engine& engine = spec.model->engine();
   if (engine.runs_ahead()) {
@@ -45,6 +46,7 @@ FittedStep fitted_step(const ProgramSpec& spec, ProgramKind kind, const Batch& f
   int64_t least = INT64_MAX;
   ProgramSpec tried = spec;
   for (tried.recompute = 0; tried.recompute <= kMostRecomputed; ++tried.recompute) {
+    check_task(task);
     FittedStep step = step_with(tried, kind, feed);
     if (step.peak_bytes <= spec.memory) return step;
     least = std::min(least, step.peak_bytes);

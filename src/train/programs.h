@@ -2,6 +2,7 @@
 // The three programs of a trainer: the fused step, and its halves accumulate and apply. As graphs, and compiled. Private
 // to src/train.
 
+#include "base/task.h"
 #include "graph/engine.h"
 #include "model/builder.h"
 #include "noise/objective.h"
@@ -126,8 +127,9 @@ struct FittedStep {
 
 // Builds and compiles for the model's engine. With spec.memory: the graph that recomputes fewest values and fits. Fails
 // with resource_exhausted when none does, and names the least that one needs; with unimplemented on an engine that
-// does not plan its memory.
-FittedStep fitted_step(const ProgramSpec& spec, ProgramKind kind, const Batch& feed);
+// does not plan its memory. The task is checked before each plan: there may be 25.
+FittedStep fitted_step(const ProgramSpec& spec, ProgramKind kind, const Batch& feed,
+                       const Task* task = nullptr);
 
 // Everything that a program may read or replace.
 struct Operands {
@@ -149,8 +151,9 @@ struct StepNumbers {
 
 class TrainProgram {
 public:
-  // Builds and compiles; feed: of the shapes it will run with.
-  TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batch& feed);
+  // Builds and compiles; feed: of the shapes it will run with. The task is checked as by fitted_step.
+  TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batch& feed,
+               const Task* task = nullptr);
 
   // Starts one run; returns "numbers", which an engine that runs ahead computes later. Parameters and state are then
   // those after it. The task is checked until an array begins to be written: half an update would be neither the old

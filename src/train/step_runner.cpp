@@ -125,7 +125,7 @@ void StepRunner::launch(InFlight& step, const Feeds& feeds, const std::vector<fl
                         const Task* task) {
   check_task(task);
   step.program = programs_.get({step.kind, runtime::feed_signature(feeds[0])}, [&] {
-    return std::make_shared<const TrainProgram>(spec_, step.kind, feeds[0]);
+    return std::make_shared<const TrainProgram>(spec_, step.kind, feeds[0], task);
   });
   check_task(task);
   try {

@@ -50,9 +50,10 @@ private:
 
 } // namespace
 
-TrainProgram::TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batch& feed)
+TrainProgram::TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batch& feed,
+                           const Task* task)
     : kind_(kind), engine_(spec.model->engine()), batch_axes_(batch_axes(engine_.mesh())) {
-  FittedStep fitted = fitted_step(spec, kind, feed);
+  FittedStep fitted = fitted_step(spec, kind, feed, task);
   inputs_ = std::move(fitted.built.inputs);
   outputs_ = std::move(fitted.built.outputs);
   parts_ = std::move(fitted.built.parts);

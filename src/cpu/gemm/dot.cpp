@@ -8,6 +8,8 @@
 #include "cpu/memory.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 #include <vector>
 
 namespace dllm::cpu {
@@ -63,6 +65,36 @@ void round_activations(const Gemm& gemm, int64_t rows, const Workers& pool) {
 
 const char* dot_kernel_name(PanelLayout layout) {
   return layout == PanelLayout::elements ? "f32" : dot_kernel(layout).name;
+}
+
+bool same_products(const DotKernel& one, const DotKernel& other, PanelLayout layout) {
+  constexpr int64_t m = 53, n = 43, k = 203; // parts of tiles in every direction
+  const bool integer = layout == PanelLayout::quads;
+  uint32_t state = 1;
+  const auto random = [&] { return (state = state * 1664525u + 1013904223u) >> 8; };
+  std::vector<float> x(m * k), w(n * k), y(m * n), z(m * n);
+  std::vector<int8_t> levels(n * k);
+  for (float& v : x) v = static_cast<float>(random()) / (1 << 23) - 1;
+  for (float& v : w) v = static_cast<float>(random()) / (1 << 23) - 1;
+  for (int8_t& v : levels) v = static_cast<int8_t>(random() % 255 - 127);
+  const PanelForm form = integer ? PanelForm{DType::i8, nullptr, layout, false}
+                                 : PanelForm{DType::f32, nullptr, layout, false};
+  std::vector<std::byte> panels(static_cast<size_t>(form.bytes(n, k)));
+  pack(form, integer ? static_cast<const void*>(levels.data()) : w.data(), n, k, panels.data(),
+       nullptr);
+  Gemm g;
+  g.a = x.data(), g.a_stride = k, g.c_stride = n;
+  g.b = panels.data(), g.b_type = form.dtype, g.layout = layout;
+  g.m = m, g.n = n, g.k = k;
+  std::vector<std::byte> space(static_cast<size_t>(rounded_bytes(g)));
+  g.rounded = space.data();
+  for (auto [kernel, to] : {std::pair{&one, &y}, {&other, &z}}) {
+    g.c = to->data();
+    kernel->round(g, 0, m);
+    kernel->part(g, 0, m, 0, panel_count(n));
+  }
+  const float bound = integer ? 0.0f : 1e-5f * k; // sums of k numbers below 1, in another order
+  return std::ranges::equal(y, z, [&](float a, float b) { return std::abs(a - b) <= bound; });
 }
 
 void check_int8_kernel() {

@@ -49,12 +49,18 @@ DotKernel dot_kernel(PanelLayout layout);
 // All that run on this chip, the fastest first.
 std::vector<DotKernel> dot_kernels(PanelLayout layout);
 
-// Instructions that Highway's targets do not have; null where the chip lacks them (dot_x86.cpp, dot_portable.cpp).
+// Whether two kernels give about (int8: exactly) the same product of small matrices.
+bool same_products(const DotKernel& one, const DotKernel& other, PanelLayout layout);
+
+// Instructions that Highway's targets do not have; null where the chip lacks them (dot_x86.cpp, dot_amx.cpp,
+// dot_portable.cpp). Those of AMX also where the system or DLLM_AMX=0 forbids them, or where they differ from AVX-512.
+const DotKernel* amx_bf16_kernel();
+const DotKernel* amx_int8_kernel();
 const DotKernel* avx512_bf16_kernel();
 const DotKernel* avx512_vnni_kernel();
 const DotKernel* avx_vnni_kernel();
 
-// The activations of the kernels of dot_x86.cpp: bf16 pairs, and bytes.
+// The activations of those kernels: bf16 pairs, and bytes.
 void round_to_pairs(const Gemm& gemm, int64_t begin, int64_t end);
 void round_to_bytes(const Gemm& gemm, int64_t begin, int64_t end);
 

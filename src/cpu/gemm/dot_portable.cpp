@@ -4,6 +4,12 @@
 
 namespace dllm::cpu {
 
+const DotKernel* amx_bf16_kernel() {
+  return nullptr;
+}
+const DotKernel* amx_int8_kernel() {
+  return nullptr;
+}
 const DotKernel* avx512_bf16_kernel() {
   return nullptr;
 }

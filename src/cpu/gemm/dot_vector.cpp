@@ -359,12 +359,14 @@ std::vector<DotKernel> dot_kernels(PanelLayout layout) {
   const bool avx512 = HWY_ARCH_X86 && target <= HWY_AVX3; // newer targets have smaller numbers
   const bool avx2 = HWY_ARCH_X86 && target <= HWY_AVX2;
   if (layout == PanelLayout::pairs) {
+    if (avx512) add(amx_bf16_kernel());
     if (avx512) add(avx512_bf16_kernel());
     found.push_back({"f32", HWY_DYNAMIC_DISPATCH(RoundWidened),
                      HWY_DYNAMIC_DISPATCH(WidenedPairsPart),
                      HWY_DYNAMIC_DISPATCH(WidenedPairsChains)});
     return found;
   }
+  if (avx512) add(amx_int8_kernel());
   if (avx512) add(avx512_vnni_kernel());
   if (avx2) add(avx_vnni_kernel());
   found.push_back({"bytes", HWY_DYNAMIC_DISPATCH(RoundForDot), HWY_DYNAMIC_DISPATCH(BytesPart),

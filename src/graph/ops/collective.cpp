@@ -172,20 +172,32 @@ std::vector<Value> permute_vjp(const VjpCall& call) {
 }
 
 constexpr OpDef kOps[] = {
-    {.name = "vary", .infer = vary_types, .vjp = vary_vjp, .own_axes = true},
+    {.name = "vary",
+     .infer = vary_types,
+     .vjp = vary_vjp,
+     .own_axes = true,
+     .repeat = Repeat::always},
     {.name = "all_reduce", .infer = all_reduce_types, .vjp = all_reduce_vjp, .own_axes = true},
     {.name = "all_reduce_max",
      .infer = all_reduce_types,
      .vjp = all_reduce_max_vjp,
      .own_axes = true},
-    {.name = "all_gather", .infer = all_gather_types, .vjp = all_gather_vjp, .own_axes = true},
+    {.name = "all_gather",
+     .infer = all_gather_types,
+     .vjp = all_gather_vjp,
+     .own_axes = true,
+     .repeat = Repeat::always},
     {.name = "reduce_scatter",
      .infer = reduce_scatter_types,
      .vjp = reduce_scatter_vjp,
      .own_axes = true},
     {.name = "all_to_all", .infer = all_to_all_types, .vjp = all_to_all_vjp, .own_axes = true},
     {.name = "permute", .infer = permute_types, .vjp = permute_vjp, .own_axes = true},
-    {.name = "axis_index", .infer = axis_index_types, .stops_gradient = true, .own_axes = true},
+    {.name = "axis_index",
+     .infer = axis_index_types,
+     .stops_gradient = true,
+     .own_axes = true,
+     .repeat = Repeat::always},
 };
 
 int64_t number(Axis axis) {

@@ -69,14 +69,17 @@ std::vector<Value> clamp_vjp(const VjpCall& call) {
 }
 
 constexpr OpDef kOps[] = {
-    {.name = "equal", .infer = compare_types, .stops_gradient = true},
-    {.name = "not_equal", .infer = compare_types, .stops_gradient = true},
-    {.name = "less", .infer = compare_types, .stops_gradient = true},
-    {.name = "less_equal", .infer = compare_types, .stops_gradient = true},
-    {.name = "greater", .infer = compare_types, .stops_gradient = true},
-    {.name = "greater_equal", .infer = compare_types, .stops_gradient = true},
-    {.name = "select", .infer = select_types, .vjp = select_vjp},
-    {.name = "clamp", .infer = clamp_types, .vjp = clamp_vjp},
+    {.name = "equal", .infer = compare_types, .stops_gradient = true, .repeat = Repeat::cheap},
+    {.name = "not_equal", .infer = compare_types, .stops_gradient = true, .repeat = Repeat::cheap},
+    {.name = "less", .infer = compare_types, .stops_gradient = true, .repeat = Repeat::cheap},
+    {.name = "less_equal", .infer = compare_types, .stops_gradient = true, .repeat = Repeat::cheap},
+    {.name = "greater", .infer = compare_types, .stops_gradient = true, .repeat = Repeat::cheap},
+    {.name = "greater_equal",
+     .infer = compare_types,
+     .stops_gradient = true,
+     .repeat = Repeat::cheap},
+    {.name = "select", .infer = select_types, .vjp = select_vjp, .repeat = Repeat::cheap},
+    {.name = "clamp", .infer = clamp_types, .vjp = clamp_vjp, .repeat = Repeat::cheap},
 };
 
 } // namespace

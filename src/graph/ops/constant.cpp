@@ -38,8 +38,8 @@ Types random_bits_types(const OpCall& call) {
 }
 
 constexpr OpDef kOps[] = {
-    {.name = "constant", .infer = constant_types, .stops_gradient = true},
-    {.name = "iota", .infer = iota_types, .stops_gradient = true},
+    {.name = "constant", .infer = constant_types, .stops_gradient = true, .repeat = Repeat::always},
+    {.name = "iota", .infer = iota_types, .stops_gradient = true, .repeat = Repeat::always},
     {.name = "random_bits", .infer = random_bits_types, .stops_gradient = true},
 };
 

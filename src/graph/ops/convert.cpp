@@ -39,7 +39,7 @@ std::vector<Value> barrier_vjp(const VjpCall& call) {
 }
 
 constexpr OpDef kOps[] = {
-    {.name = "convert", .infer = convert_types, .vjp = convert_vjp},
+    {.name = "convert", .infer = convert_types, .vjp = convert_vjp, .repeat = Repeat::cheap},
     {.name = "bitcast", .infer = bitcast_types, .stops_gradient = true},
     {.name = "stop_gradient", .infer = same_types, .stops_gradient = true},
     {.name = "barrier", .infer = same_types, .vjp = barrier_vjp},

@@ -87,7 +87,11 @@ std::vector<Value> grad_plain(Graph&, const Node& node, std::span<const Value> i
 }
 
 constexpr OpDef kOps[] = {
-    {.name = "gated_activation", .infer = types, .vjp = vjp, .decompose = plain},
+    {.name = "gated_activation",
+     .infer = types,
+     .vjp = vjp,
+     .decompose = plain,
+     .repeat = Repeat::cheap},
     {.name = "gated_activation_grad", .infer = grad_types, .decompose = grad_plain},
 };
 

@@ -66,7 +66,8 @@ std::vector<Value> plain(Graph&, const Node& node, std::span<const Value> inputs
   return {concat({turned, slice_axis(x, 3, rotary, x.dim(3))}, 3)};
 }
 
-constexpr OpDef kOps[] = {{.name = "rope", .infer = types, .vjp = vjp, .decompose = plain}};
+constexpr OpDef kOps[] = {
+    {.name = "rope", .infer = types, .vjp = vjp, .decompose = plain, .repeat = Repeat::cheap}};
 
 } // namespace
 

@@ -87,10 +87,10 @@ std::vector<Value> reverse_vjp(const VjpCall& call) {
 }
 
 constexpr OpDef kOps[] = {
-    {.name = "broadcast", .infer = broadcast_types, .vjp = broadcast_vjp},
-    {.name = "reshape", .infer = reshape_types, .vjp = reshape_vjp},
-    {.name = "transpose", .infer = transpose_types, .vjp = transpose_vjp},
-    {.name = "reverse", .infer = reverse_types, .vjp = reverse_vjp},
+    {.name = "broadcast", .infer = broadcast_types, .vjp = broadcast_vjp, .repeat = Repeat::always},
+    {.name = "reshape", .infer = reshape_types, .vjp = reshape_vjp, .repeat = Repeat::always},
+    {.name = "transpose", .infer = transpose_types, .vjp = transpose_vjp, .repeat = Repeat::cheap},
+    {.name = "reverse", .infer = reverse_types, .vjp = reverse_vjp, .repeat = Repeat::cheap},
 };
 
 } // namespace

@@ -164,9 +164,9 @@ std::vector<Value> dynamic_update_vjp(const VjpCall& call) {
 }
 
 constexpr OpDef kOps[] = {
-    {.name = "slice", .infer = slice_types, .vjp = slice_vjp},
-    {.name = "pad", .infer = pad_types, .vjp = pad_vjp},
-    {.name = "concat", .infer = concat_types, .vjp = concat_vjp},
+    {.name = "slice", .infer = slice_types, .vjp = slice_vjp, .repeat = Repeat::cheap},
+    {.name = "pad", .infer = pad_types, .vjp = pad_vjp, .repeat = Repeat::cheap},
+    {.name = "concat", .infer = concat_types, .vjp = concat_vjp, .repeat = Repeat::cheap},
     {.name = "dynamic_slice", .infer = dynamic_slice_types, .vjp = dynamic_slice_vjp},
     {.name = "dynamic_update_slice", .infer = dynamic_update_types, .vjp = dynamic_update_vjp},
 };

@@ -185,6 +185,11 @@ const std::vector<std::string>& pre_tokenizer_schemes();
 
 TreeJson byte_level_component(bool use_regex);
 
+// The post-processor that puts these tokens before and behind a text; "": none there. Null where both are "".
+TreeJson template_around(const std::string& bos, const std::string& eos);
+// A token in tokenizer_config.json: its text, or an object with "content". "": none.
+std::string config_token(const TreeJson* value);
+
 // Puts special tokens around what the text gave: the "post_processor" part of tokenizer.json.
 
 // One token sequence with the segment each token belongs to (0 or 1, as in BERT).
@@ -269,6 +274,10 @@ struct TokenizerParts {
 
 // tokenizer.json. `name` is used in errors.
 TokenizerParts read_tokenizer_json(std::string_view text, const std::string& name);
+// add_bos_token and add_eos_token of tokenizer_config.json, where the post-processor of tokenizer.json says nothing: what it
+// says has priority, as it is what the tokenizers library does. A token that is not in the vocabulary is not put.
+void read_template_flags(const TreeJson& config, const std::string& where, TokenizerParts& parts);
+
 // GPT-2's pair of files: {"token": id} and one merge per line. `scheme`: a name for
 // pre_tokenizer_scheme.
 TokenizerParts read_vocab_and_merges(std::string_view vocab, std::string_view merges,

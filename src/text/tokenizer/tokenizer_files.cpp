@@ -40,14 +40,6 @@ const Role kRoles[] = {
      {"<|mask|>", "<mask>", "[MASK]", "<|mdm_mask|>", "<|MASK|>"}},
 };
 
-// A token in tokenizer_config.json: its text, or an object with "content".
-std::string token_text(const TreeJson* value) {
-  if (value == nullptr) return "";
-  if (value->is_string()) return value->get<std::string>();
-  const TreeJson* content = find_member(*value, "content");
-  return content != nullptr && content->is_string() ? content->get<std::string>() : "";
-}
-
 // "chat_template" of tokenizer_config.json: a text, or a list of texts with names.
 std::vector<ChatSource> read_chat_templates(const TreeJson& config, const std::string& where) {
   const TreeJson* value = find_member(config, "chat_template");
@@ -156,8 +148,9 @@ std::shared_ptr<Tokenizer> Tokenizer::finish(TokenizerParts parts, const Source&
     const std::string where = source.describe() + "/" + kConfigJson;
     const TreeJson config = parse_tree(source.open(kConfigJson).text(), where);
     parts.chat_templates = read_chat_templates(config, where);
+    read_template_flags(config, where, parts);
     for (const Role& role : kRoles) {
-      parts.role_names.emplace_back(role.id, token_text(find_member(config, role.config)));
+      parts.role_names.emplace_back(role.id, config_token(find_member(config, role.config)));
     }
   }
   // The newer of the two places wins, as it does where these files come from.

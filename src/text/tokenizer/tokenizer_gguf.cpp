@@ -113,16 +113,10 @@ bool begins_with_bos(const GgufVocabulary& v) {
 }
 
 TreeJson around(const GgufVocabulary& v) {
-  const auto special = [&](int64_t id) {
-    return TreeJson{{"SpecialToken", {{"id", v.tokens[static_cast<size_t>(id)]}, {"type_id", 0}}}};
+  const auto text = [&](bool wanted, std::optional<int64_t> id) {
+    return wanted && id ? v.tokens[static_cast<size_t>(*id)] : std::string();
   };
-  const TreeJson text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
-  std::vector<TreeJson> single;
-  if (begins_with_bos(v) && v.bos) single.push_back(special(*v.bos));
-  single.push_back(text);
-  if (v.add_eos.value_or(false) && v.eos) single.push_back(special(*v.eos));
-  if (single.size() == 1) return TreeJson();
-  return {{"type", "TemplateProcessing"}, {"single", single}};
+  return template_around(text(begins_with_bos(v), v.bos), text(v.add_eos.value_or(false), v.eos));
 }
 
 } // namespace

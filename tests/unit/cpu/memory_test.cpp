@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,8 +40,10 @@ public:
     living_.erase(memory);
     held -= bytes;
     std::free(memory);
+    if (on_free) on_free();
   }
   int64_t held = 0, calls = 0, most = INT64_MAX;
+  std::function<void()> on_free;
 
 private:
   std::mutex mutex_;
@@ -67,6 +70,24 @@ TEST(Memory, ALargeBlockOfARunIsGivenToTheNext) {
   EXPECT_EQ(memory.ledger->used(), 32 * kMiB); // what it holds
   EXPECT_EQ(memory.ledger->kept(), 0);
   EXPECT_EQ(memory.host->calls, 1);
+}
+
+// To unmap takes long: others may count blocks meanwhile. With the lock held this does not return.
+TEST(Memory, IsFreedOutsideOfTheLock) {
+  const Memory memory;
+  int64_t seen = 0;
+  memory.host->on_free = [&] {
+    memory.ledger->remove(0);
+    ++seen;
+  };
+  memory.block(32 * kMiB);
+  EXPECT_TRUE(memory.ledger->drop_kept());
+  memory.block(32 * kMiB);
+  memory.block(64 * kMiB); // drops the other one
+  memory.ledger->close();
+  EXPECT_EQ(seen, 3);
+  EXPECT_EQ(memory.host->held, 0);
+  memory.host->on_free = nullptr;
 }
 
 TEST(Memory, OtherBlocksGoBackAtOnce) {

@@ -130,6 +130,41 @@ TEST(Tokenizer, ConfigNextToTheFileNamesTheSpecialTokens) {
   }
 }
 
+// add_bos_token of the config, where tokenizer.json says nothing of it.
+TEST(Tokenizer, PromptsBeginAsTheConfigSays) {
+  const auto small = make_small(R"({"add_tokens": ["<|a|>", "<|b|>"]})");
+  const std::vector<int32_t> plain = small->encode("hello");
+  const int32_t a = small->id("<|a|>"), b = small->id("<|b|>");
+  Scratch scratch;
+  small->save(scratch.path("tokenizer.json"));
+  const auto load = [&](const std::string& config) {
+    scratch.write("tokenizer_config.json", config);
+    return Tokenizer::load(scratch.path(), Options(tokenizer_schema()));
+  };
+  const auto with = [&](std::vector<int32_t> ids, bool behind) {
+    ids.insert(behind ? ids.end() : ids.begin(), behind ? b : a);
+    return ids;
+  };
+  const auto both = load(
+      R"({"bos_token": "<|a|>", "eos_token": "<|b|>", "add_bos_token": true, "add_eos_token": true})");
+  EXPECT_EQ(both->encode("hello", EncodeOptions{}), plain);
+  EXPECT_EQ(both->encode("hello", {.add_start = true}), with(plain, false));
+  EXPECT_EQ(both->encode("hello", {.add_special = true}), with(with(plain, false), true));
+  for (const char* config :
+       {R"({"bos_token": "<|a|>", "add_bos_token": false})", R"({"bos_token": "<|a|>"})",
+        R"({"bos_token": "<|none|>", "add_bos_token": true})", R"({"add_bos_token": true})",
+        R"({"bos_token": "<|a|>", "add_bos_token": null})"}) {
+    EXPECT_EQ(load(config)->encode("hello", {.add_start = true}), plain) << config;
+  }
+  // tokenizer.json has priority, and keeps what was found when it is saved.
+  Scratch saved;
+  both->save(saved.path("tokenizer.json"));
+  saved.write("tokenizer_config.json", R"({"bos_token": "<|b|>", "add_bos_token": true})");
+  const auto again = Tokenizer::load(saved.path(), Options(tokenizer_schema()));
+  EXPECT_EQ(again->encode("hello", {.add_start = true}), with(plain, false));
+  EXPECT_THROW(load(R"({"bos_token": "<|a|>", "add_bos_token": "yes"})"), Error);
+}
+
 TEST(Tokenizer, NamesAreChecked) {
   const auto tokenizer = make_small();
   EXPECT_THROW(tokenizer->id("nothing"), Error);

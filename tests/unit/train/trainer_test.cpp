@@ -104,6 +104,22 @@ TEST(Trainer, BoundedMemoryChangesNoBit) {
   EXPECT_EQ(bounded.first, free.first);
 }
 
+// The search for a plan makes up to 25 of them.
+TEST(Trainer, ACancelledSearchForAPlanStops) {
+  auto trainer = tiny_trainer({{"memory", 1000}}); // none fits
+  TextSource source(16, 64);
+  const Batch batch = *source.next();
+  Task task;
+  task.cancel_at_check(4);
+  try {
+    trainer->step(batch, &task);
+    ADD_FAILURE() << "fits 1000 bytes";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::cancelled) << error.text();
+  }
+  EXPECT_GE(task.checks_left(), -1); // no further plan was begun
+}
+
 TEST(Trainer, BoundedMemoryAndRematAreOneTooMany) {
   EXPECT_THROW(tiny_trainer({{"memory", 1000000}, {"remat", true}}), Error);
 }
