@@ -133,9 +133,11 @@ public:
     std::vector<int64_t> low(static_cast<size_t>(x.rank()), 0), high = low;
     high[1] = count_ * size_ - seq_;
     if (high[1] == 0) return x;
-    const Value fill =
-        x.dtype() == DType::i32 ? graph::scalar_i32(*x.graph, -1) : graph::scalar(*x.graph, 0.0f);
-    return graph::pad(x, low, high, fill);
+    if (x.dtype() == DType::i32) { // segments: the last text goes on
+      const Value last = graph::slice_axis(x, 1, seq_ - 1, seq_);
+      return graph::concat({x, graph::broadcast(last, Shape{batch_, high[1]})}, 1);
+    }
+    return graph::pad(x, low, high, graph::scalar(*x.graph, 0.0f));
   }
   Value rows(Value x) const { // (batch, seq) -> (chunks, batch, size)
     return graph::transpose(graph::reshape(padded(x), {batch_, count_, size_}), {1, 0, 2});

@@ -119,7 +119,7 @@ private:
                       graph::multiply(graph::reshape(fresh, old.shape()), scalar(kFactorNew)));
   }
 
-  // (.., tensors, in), as per_column() lays them out.
+  // (.., tensors, in), in the layout of per_column().
   static Value column_means(const model::ParamSpec& layout, Value square) {
     const int64_t rank = square.rank();
     if (layout.element.rank() > 2) return graph::mean(square, {rank - 2});

