@@ -12,6 +12,7 @@ constexpr Entry kHandlers[] = {
     {"chat_templates", run_chat_templates},
     {"dmax_spd", run_dmax_spd},
     {"decoding_misc", run_decoding_misc},
+    {"editflow_sampler", run_editflow_sampler},
     {"fast_dllm", run_fast_dllm_loops},
     {"forward", run_forward},
     {"loss", run_loss},

@@ -11,6 +11,7 @@ using Handler = void (*)(Topic&);
 void run_chat_templates(Topic& topic);
 void run_dmax_spd(Topic& topic);
 void run_decoding_misc(Topic& topic);
+void run_editflow_sampler(Topic& topic);
 void run_fast_dllm_loops(Topic& topic);
 void run_forward(Topic& topic);
 void run_loss(Topic& topic);
