@@ -81,7 +81,7 @@ OTHERS = {
                               "--objective.on_policy": ("0", BLOCK), "--objective.tail_labels": ("1", {**BLOCK, **UNPACKED, "--length": "64"})},
     ("--objective", "editflow"): {"--objective.start": ("empty", EDITS), "--objective.start_length": ("3", EDITS)},
     ("--schedule", "geometric"): {"--schedule.sigma_min": ("0.01",), "--schedule.sigma_max": ("5",)},
-    ("--schedule", "nano_cosine"): {"--schedule.steps": ("7",)},
+    ("--schedule", "nano_cosine"): {"--schedule.steps": ("7", {"--steps": None, "--trainer.steps": "6"})},
     ("--schedule", "kappa_cubic"): {"--schedule.a": ("0.2", {"--objective": "editflow"}), "--schedule.b": ("0.2", {"--objective": "editflow"})},
 }
 ELSEWHERE = {"--help", "--fresh", "--seed"}  # --fresh: train_program_test.sh; --seed stands for several of the above
