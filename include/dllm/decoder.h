@@ -170,7 +170,8 @@ DLLM_API dllm_status dllm_decoder_step_for(dllm_decoder *decoder, double budget_
 DLLM_API dllm_status dllm_decoder_run(dllm_decoder *decoder, dllm_event_fn fn, void *user_data,
                                       dllm_task *task, dllm_error *err);
 
-/* Copies the canvas of a slot: prompt and answer, the mask id where a position is open.
+/* Copies the canvas of a slot: prompt and answer, the mask id where a position is open. Under policy
+ * "editflow" its length changes from step to step.
  *
  *   decoder     not NULL
  *   slot        as returned by dllm_decoder_add

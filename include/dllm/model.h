@@ -34,7 +34,9 @@ extern "C" {
  *            folder, or a run folder, which means its latest complete checkpoint
  *   opts     NULL: defaults; kind "model": dtype (auto keep f32 bf16 f16 int8 q8_0 q4_0 q4_1 q5_0 q5_1
  *            q4_k q5_k q6_k iq4_nl mxfp4), attention, shift, mask_token, cache_dtype (auto f32 bf16 int8),
- *            check (finite off). dtype is the weight format of matrices: keep stores every tensor in
+ *            check (finite off), heads (auto edit): edit adds the heads of edit flows where the
+ *            file has none, which begin as the model's own head, and rates drawn from seed.
+ *            dtype is the weight format of matrices: keep stores every tensor in
  *            the format of the file (34 bytes for 32 weights in q8_0, 144 for 256 in q4_k, 2 bytes each
  *            in f16); layers of one matrix that differ in type, and types Q2_K, Q3_K, IQ4_XS, become q8_0.
  *            On an engine of arithmetic f32 products have the bits of the dequantized model. Formats of
@@ -80,7 +82,7 @@ DLLM_API dllm_status dllm_model_load_source(dllm_engine *engine, const dllm_sour
  *   config_json   not NULL, the content of a config.json
  *   size          bytes of config_json, 0 or more
  *   opts          NULL: defaults; kind "model": seed, dtype, attention, shift, mask_token,
- *                 cache_dtype, check
+ *                 cache_dtype, check, heads (edit: with the heads of edit flows)
  *   task          NULL, or checked every few milliseconds
  *   out           not NULL
  *
@@ -288,7 +290,7 @@ DLLM_API dllm_status dllm_model_set_tokenizer(dllm_model *model, const dllm_toke
  *   model   not NULL
  *   batch   not NULL, holds ids
  *   opts    NULL: defaults; kind "forward": attention, shift, block_length, outputs (list of
- *           logits, hidden, layers), empty_average
+ *           logits, hidden, layers, heads: heads.NAME of every other head), empty_average
  *   task    NULL, or checked every few milliseconds
  *   out     not NULL
  *

@@ -18,6 +18,11 @@
  *   "dream"      masked diffusion with shift 1, tokens weighted by their context (CART)
  *   "dmax"       blocks at one high noise level, masks of some rows replaced by predictions
  *   "uniform"    tokens replaced by any of the vocabulary, the continuous-time bound
+ *   "editflow"   edit flows: rates of insertions, deletions and substitutions that lead from a
+ *                start (start masks empty, start_length) to the text, of least edits; schedule
+ *                kappa_cubic, kappa_linear or kappa_cosine; the model has the heads of edits
+ *                (dllm_model_load, heads). The batch may hold start_ids i32(batch, any), negative
+ *                behind a start's end. Decoding policy "editflow"
  *   "nano"       masked diffusion of nano-dlm, discrete times
  *   "ar"         next token
  *   "token_ce"   ids, targets and weights are the caller's
@@ -30,11 +35,11 @@
 extern "C" {
 #endif
 
-/* Creates an objective by name: "mdlm", "llada_sft", "bd3lm", "dream", "dmax", "uniform", "nano",
- * "ar", "token_ce".
+/* Creates an objective by name: "mdlm", "llada_sft", "bd3lm", "dream", "dmax", "uniform", "editflow",
+ * "nano", "ar", "token_ce".
  *
  *   name       not NULL; dllm_registry_name("objective", i) lists them
- *   schedule   NULL: linear, or nano_cosine for nano; objectives without noise ignore it
+ *   schedule   NULL: linear, kappa_cubic for editflow, nano_cosine for nano; objectives without noise ignore it
  *   opts       NULL: defaults; kind "objective" or "objective:<name>": attention, shift,
  *              block_length, mask_id, compat and the objective's own options
  *   out        not NULL

@@ -1,6 +1,7 @@
 #include "model/config.h"
 
 #include "base/error.h"
+#include "model/edit_heads.h"
 #include "model/families/family.h"
 #include "model/layers/layer_kind.h"
 
@@ -33,19 +34,26 @@ std::vector<std::string> parse_mixers(const ConfigReader& own, int64_t layers) {
   return mixers;
 }
 
-// "heads": {"score": {"rows": 1}}
+// "heads": {"score": {"rows": 1, "softcap": 0, "bias": false, "file": "score_head"}}
 std::vector<HeadConfig> parse_heads(const ConfigReader& own) {
   std::vector<HeadConfig> heads;
-  if (!own.has("heads")) return heads;
   const ConfigReader all = own.child("heads");
   for (const auto& [name, words] : all.object().items()) {
     const ConfigReader head = all.child(name.c_str());
     if (name == "lm" || name.empty() || name.find_first_of(".@{}[]") != std::string::npos)
       all.bad(name.c_str(), "another name than lm, without dots and brackets");
     heads.push_back({name, head.integer("rows", 1, kMaxVocab), "heads." + name,
-                     head.number("softcap", 0, 1e6, 0)});
+                     head.number("softcap", 0, 1e6, 0), head.flag("bias", false),
+                     head.text("file", "")});
   }
   return heads;
+}
+
+Json print_head(const HeadConfig& head) {
+  Json object = {{"rows", head.rows}, {"softcap", head.softcap}};
+  if (head.bias) object["bias"] = true;
+  if (!head.file.empty()) object["file"] = head.file;
+  return object;
 }
 
 // The settings other than the family; a file's own win over the family's.
@@ -61,7 +69,7 @@ void parse_settings(const ConfigReader& reader, ModelConfig& config) {
   config.mask_token_id = own.integer("mask_token_id", -1, kMaxVocab, config.mask_token_id);
   config.block_length = own.integer("block_length", 0, kMaxPositions, config.block_length);
   if (own.has("mixers")) config.mixers = parse_mixers(own, config.layers);
-  config.other_heads = parse_heads(own);
+  if (own.has("heads")) config.other_heads = parse_heads(own);
 }
 
 void check(bool holds, const std::string& file, const char* key, int64_t found,
@@ -121,9 +129,16 @@ ModelConfig config_from_json(const Json& object, const std::string& file) {
   if (!reader.has("model_type")) reader.bad("model_type", "the name of a family");
   ModelConfig config;
   config.model_type = reader.text("model_type", "");
-  const Family& family = family_of_model_type(config.model_type);
+  // "editflow-qwen3" (ZHZisZZ/dllm): a family with the heads of edit flows.
+  const bool edits = config.model_type.starts_with(kEditPrefix);
+  const Family& family = family_of_model_type(
+      edits ? config.model_type.substr(std::string_view(kEditPrefix).size()) : config.model_type);
   config.family = family.name;
   family.parse(reader, config);
+  if (edits) {
+    config.attention = AttentionKind::bidirectional;
+    add_edit_heads(config);
+  }
   parse_settings(reader, config);
   config.source = object.dump(-1, ' ', false, Json::error_handler_t::replace);
   check_config(config, file);
@@ -145,7 +160,7 @@ Json config_to_json(const ModelConfig& config) {
                         {"block_length", config.block_length}};
   if (!config.mixers.empty()) object["dllm"]["mixers"] = config.mixers;
   for (const HeadConfig& head : config.other_heads)
-    object["dllm"]["heads"][head.name] = {{"rows", head.rows}, {"softcap", head.softcap}};
+    object["dllm"]["heads"][head.name] = print_head(head);
   return object;
 }
 

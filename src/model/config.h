@@ -124,6 +124,8 @@ struct HeadConfig {
   int64_t rows = 0;
   std::string weight; // its parameter: "head"; "embedding" where it is tied
   double softcap = 0; // of its results; 0: none
+  bool bias = false;  // the parameter "<weight>.bias"
+  std::string file;   // of its tensors, "<file>.weight"; empty: "<weight>.weight"
 };
 
 struct ModelConfig {
@@ -165,7 +167,7 @@ struct ModelConfig {
   // The pattern of layer kinds, by layer.
   std::vector<std::string> mixers; // empty: attention in every layer
   std::vector<bool> sparse;        // network is experts, else mlp; empty: no layer has experts
-  // Heads other than "lm"; each a parameter "heads.<name>" and a tensor "heads.<name>.weight".
+  // Heads other than "lm"; each a parameter "heads.<name>" and a tensor HeadConfig::file.
   std::vector<HeadConfig> other_heads;
   bool time_conditioning = false; // adaptive norms fed by a time embedding
   int64_t time_steps = 0;         // the model is fed t / time_steps

@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
+#include "model/edit_heads.h"
 #include "model/model.h"
 #include "model/partition.h"
 #include "model/plan.h"
@@ -237,7 +238,11 @@ const Schema& model_schema() {
        option_choice("check", "finite", {"finite", "off"},
                      "finite: a weight that is NaN or infinite is an error, when it is loaded or "
                      "set."),
-       option_i64("seed", 0, 0, int64_t{1} << 53, "Seed of the first weights of a new model.")});
+       option_choice("heads", "auto", {"auto", "edit"},
+                     "edit: heads that insert, delete and substitute tokens (edit flows) are added "
+                     "where the file has none; auto: the heads of the file."),
+       option_i64("seed", 0, 0, int64_t{1} << 53,
+                  "Seed of the first weights of a new model, or of heads that are added.")});
   return schema;
 }
 
@@ -252,8 +257,10 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
   OpenedModel opened = open_model(source);
   const Origin origin = origin_of(opened.config, options);
   apply_model_options(opened.config, options);
+  const std::unique_ptr<WeightSource> weights =
+      find_edit_heads(open_weights(opened, source), opened.config, options.str("heads") == "edit",
+                      static_cast<uint64_t>(options.i64("seed")));
   const std::vector<ParamSpec> specs = partitioned_params(opened.config, engine->mesh());
-  const std::unique_ptr<WeightSource> weights = open_weights(opened, source);
   weights->check(specs);
 
   const auto model = std::make_shared<Model>(std::move(engine), opened.config);

@@ -123,7 +123,7 @@ struct Call {
   AttentionKind attention;
   int shift = 0;
   int64_t block = 0;
-  bool logits = false, hidden = false, layers = false, empty_average = false;
+  bool logits = false, hidden = false, layers = false, heads = false, empty_average = false;
 };
 
 Call resolve(const ModelConfig& config, const Options& options) {
@@ -140,8 +140,10 @@ Call resolve(const ModelConfig& config, const Options& options) {
       call.hidden = true;
     else if (name == "layers")
       call.layers = true;
+    else if (name == "heads")
+      call.heads = true;
     else
-      fail_with_hint("outputs are logits, hidden, layers", Code::invalid_argument,
+      fail_with_hint("outputs are logits, hidden, layers, heads", Code::invalid_argument,
                      "no output named {}", name);
   }
   return call;
@@ -149,9 +151,9 @@ Call resolve(const ModelConfig& config, const Options& options) {
 
 std::string key_of(const ModelConfig& config, const ParamStore& params, const Call& call,
                    const Batch& feed) {
-  std::string key =
-      fmt::format("{} {} {} {} {} {} v{}", attention_name(call.attention), call.shift, call.logits,
-                  call.hidden, call.layers, call.empty_average, config.vocab_size);
+  std::string key = fmt::format("{} {} {} {} {} {} {} v{}", attention_name(call.attention),
+                                call.shift, call.logits, call.hidden, call.layers, call.heads,
+                                call.empty_average, config.vocab_size);
   key += " " + runtime::feed_signature(feed);
   for (const ParamStore::Physical& entry : params.physical()) key += entry.format->name;
   return key;
@@ -182,6 +184,11 @@ std::shared_ptr<graph::Program> compile(Model& model, const Call& call, const Ba
       taps.push_back(graph::reshape(tap, tap.shape().with_front(1)));
     graph->output("layers", graph::concat(taps, 0));
   }
+  for (const HeadConfig& head : builder.config().other_heads) {
+    if (!call.heads) break;
+    const Head own = builder.head(head.name);
+    graph->output("heads." + head.name, graph::softcap(product(own, result.hidden), own.softcap));
+  }
   return model.engine().compile(graph);
 }
 
@@ -197,7 +204,9 @@ const Schema& forward_schema() {
                   "1: logits of row i are those of the state before it; -1: the model's own."),
        option_i64("block_length", 0, 0, 1 << 24,
                   "Block of block_causal and two_stream; 0: the model's own."),
-       option_list("outputs", {"logits"}, "Arrays of the result: logits, hidden, layers."),
+       option_list("outputs", {"logits"},
+                   "Arrays of the result: logits, hidden, layers, heads (heads.NAME of every other "
+                   "head)."),
        option_bool("empty_average", false,
                    "A token that sees nothing averages all values, as dllm-jax does.")});
   return schema;

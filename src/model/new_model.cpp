@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/random.h"
+#include "model/edit_heads.h"
 #include "model/model.h"
 #include "model/partition.h"
 #include "model/plan.h"
@@ -12,6 +13,7 @@
 #include <cmath>
 
 namespace dllm::model {
+
 namespace {
 
 // The middle of one of 2^24 equal steps of (0, 1): never 0 or 1.
@@ -32,6 +34,8 @@ Tensor even_values(const ParamSpec& spec, Tensor values, const Key& key) {
   }
   return values;
 }
+
+} // namespace
 
 Tensor first_values(const ParamSpec& spec, const ParamPiece& piece, const std::string& name,
                     const ModelConfig& config, uint64_t seed, const Task* task) {
@@ -58,12 +62,11 @@ Tensor first_values(const ParamSpec& spec, const ParamPiece& piece, const std::s
   return values;
 }
 
-} // namespace
-
 std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Json& object,
                                  const Options& options, Task* task) {
   ModelConfig config = config_from_json(object, "config");
   apply_model_options(config, options);
+  if (options.str("heads") == "edit") add_edit_heads(config);
   const std::string& wanted = options.str("dtype");
   const bool free = wanted == "auto" || wanted == "keep";
   const WeightFormat& format = free ? weight_format(DType::f32) : weight_format(wanted);

@@ -24,6 +24,8 @@ public:
   // Every tensor of the table is there in its shape and nothing else is: data_loss naming file,
   // tensor, expected, found. Called before anything is allocated.
   virtual void check(const std::vector<ParamSpec>& specs) const = 0;
+  // Whether there is a tensor of this name. GGUF files have none beside those of the table.
+  virtual bool has(const std::string& /*logical*/) const { return false; }
   virtual DType
   dtype(const std::string& logical) const = 0; // of the numbers in the file; quantized types: f32
   virtual bool quantized() const = 0;          // a GGUF whose matrices are not floats
@@ -53,6 +55,10 @@ OpenedModel open_model(const Source& source); // config.json, or a .gguf file
 std::unique_ptr<WeightSource> open_weights(const OpenedModel& opened, const Source& source);
 
 class Model;
+
+// What a new model begins with: normal numbers of (seed, name), ones of norms, zeros of biases.
+Tensor first_values(const ParamSpec& spec, const ParamPiece& piece, const std::string& name,
+                    const ModelConfig& config, uint64_t seed, const Task* task);
 
 // A place in the model for each stack, in the order in which they are filled: the largest first, so that next to what
 // is on the engine there is one stack on the host.

@@ -47,6 +47,7 @@ public:
     }
   }
 
+  bool has(const std::string& logical) const override { return !find(logical).empty(); }
   DType dtype(const std::string& logical) const override {
     return *files_.info(find(logical)).dtype;
   }

@@ -13,6 +13,7 @@ constexpr Entry kHandlers[] = {
     {"data", run_data},
     {"dmax_spd", run_dmax_spd},
     {"decoding_misc", run_decoding_misc},
+    {"editflow_sampler", run_editflow_sampler},
     {"fast_dllm", run_fast_dllm_loops},
     {"forward", run_forward},
     {"gated_deltanet", run_gated_deltanet},

@@ -12,6 +12,7 @@ void run_chat_templates(Topic& topic);
 void run_data(Topic& topic);
 void run_dmax_spd(Topic& topic);
 void run_decoding_misc(Topic& topic);
+void run_editflow_sampler(Topic& topic);
 void run_fast_dllm_loops(Topic& topic);
 void run_forward(Topic& topic);
 void run_gated_deltanet(Topic& topic);

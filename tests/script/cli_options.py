@@ -28,10 +28,10 @@ class Program:
     def run(self, *words, stdin=""):
         return subprocess.run([self.path, *words], cwd=self.folder, text=True, capture_output=True, timeout=60, input=stdin)
 
-    def options_of(self, command):
-        """The full name of every option: the last of "--bare, --kind.key"."""
+    def options_of(self, command, *words):
+        """The full name of every option: the last of "--bare, --kind.key"; words: what else stands before --help."""
         names = set()
-        for line in self.run(command, "--help").stdout.splitlines():
+        for line in self.run(command, *words, "--help").stdout.splitlines():
             found = re.match(r" {1,6}((?:-h, )?--[^ ,]+(?:, --[^ ,]+)*)", line)
             if found:
                 names.add(max(re.findall(r"--[^ ,]+", found.group(1)), key=lambda name: (name.count("."), len(name))))

@@ -39,6 +39,7 @@ MODEL = {
     "--model.dtype": ("int8",), "--model.attention": ("causal", {"--policy": "random"}), "--model.shift": ("1",),
     "--model.mask_token": ("7",), "--model.cache_dtype": ("bf16", {"--decoder.cache": "prefix", "--block_length": "8"}),
     "--model.check": ("off", {}, SAME),  # refuses weights that are not finite; there are none
+    "--model.heads": ("edit", {}, SAME),  # heads that the other policies do not read
     "--model.seed": ("5", {}, REFUSED),
 }
 DECODER = {
@@ -107,7 +108,7 @@ COMMANDS = {
         **ENGINE, **{f"--model.{key}": (value, {}, REFUSED) for key, value in {
             "attention": "causal", "shift": "1", "mask_token": "7", "cache_dtype": "bf16", "seed": "5"}.items()},
         "--model.dtype": ("q8_0", {}, SAME),  # loads in that format
-        "--model.check": ("off", {}, SAME),
+        "--model.check": ("off", {}, SAME), "--model.heads": ("edit", {}, MAY_STAY),
         "--against": ("f32", {"--json": ""}), "--reference": ("other", AGAINST), "--data": ("text.txt", {**AGAINST, "--generate": "0"}),
         "--reference-format": ("int8", AGAINST), "--format": ("int8", {"--against": "f32", "--json": ""}), "--tokens": ("40", AGAINST), "--length": ("24", AGAINST),
         "--generate": ("4", AGAINST), "--mask-seed": ("2", AGAINST), "--config": ("settings_of_engine.json", {}, REFUSED), "--json": ("",)}),

@@ -43,6 +43,7 @@ TRAIN = {
     "--engine.pjrt.client": ("a=1", {}, REFUSED), "--engine.pjrt.flags": ("a=1", {}, REFUSED),
     "--model.dtype": ("bf16",), "--model.attention": ("causal",), "--model.shift": ("1",), "--model.mask_token": ("7",),
     "--model.cache_dtype": ("bf16", {}, REFUSED), "--model.seed": ("5",), "--model.check": ("off", {}, SAME),
+    "--model.heads": ("edit",),
     "--dataset.format": ("fortunes",), "--dataset.rows": ("file",), "--dataset.text_key": ("body", JSONL),
     "--dataset.prompt_key": ("ask", JSONL), "--dataset.response_key": ("say", JSONL),
     "--dataset.append_eos": ("false",), "--dataset.prepend_bos": ("true", {}, REFUSED), "--dataset.parse_special": ("true", {"--data": "special"}),
@@ -76,6 +77,20 @@ TRAIN = {
     "--trainer.save_wait": ("true", {"--save-every": "2"}, SAME),
     "--trainer.sync_every": ("2", {"--eval-every": "0"}, SAME), "--trainer.keep_last": ("1", {"--save-every": "2"}),
     "--trainer.compat": ("nano", {"--warmup": "4"}),
+}
+# What --help lists under another objective or schedule, beyond the options above.
+BLOCK = {"--objective.block_length": "8"}
+EDITS = {"--loader.pack": "false"}
+OTHERS = {
+    ("--objective", "dream"): {"--objective.geo_p": ("0.9",)},
+    ("--objective", "llada_sft"): {"--objective.answer_padding": ("true", {**UNPACKED, "--length": "64"})},
+    ("--objective", "bd3lm"): {"--objective.time_per": ("row", BLOCK)},
+    ("--objective", "dmax"): {"--objective.noise_low": ("0.2", BLOCK), "--objective.noise_high": ("0.95", BLOCK),
+                              "--objective.on_policy": ("0", BLOCK), "--objective.tail_labels": ("1", {**BLOCK, **UNPACKED, "--length": "64"})},
+    ("--objective", "editflow"): {"--objective.start": ("empty", EDITS), "--objective.start_length": ("3", EDITS)},
+    ("--schedule", "geometric"): {"--schedule.sigma_min": ("0.01",), "--schedule.sigma_max": ("5",)},
+    ("--schedule", "nano_cosine"): {"--schedule.steps": ("7", {"--steps": None, "--trainer.steps": "6"})},
+    ("--schedule", "kappa_cubic"): {"--schedule.a": ("0.2", {"--objective": "editflow"}), "--schedule.b": ("0.2", {"--objective": "editflow"})},
 }
 ELSEWHERE = {"--help", "--fresh", "--seed"}  # --fresh: train_program_test.sh; --seed stands for several of the above
 
@@ -166,4 +181,10 @@ ok(not set(TRAIN) - listed, f"not in --help: {sorted(set(TRAIN) - listed)}")
 for option, row in TRAIN.items():
     if option in listed:
         look(option, *row)
+for (chooser, name), rows in OTHERS.items():
+    own = options_of("train", chooser, name)
+    ok(not own - set(TRAIN) - set(rows) - ELSEWHERE, f"{name}: not in the table: {sorted(own - set(TRAIN) - set(rows) - ELSEWHERE)}")
+    ok(not set(rows) - own, f"{name}: not in --help: {sorted(set(rows) - own)}")
+    for option, (value, *more) in rows.items():
+        look(option, value, {chooser: name, **(more[0] if more else {})})
 sys.exit(1 if program.failures else 0)

@@ -60,6 +60,7 @@ const char* decoder_of(const std::string& objective) {
   if (objective == "bd3lm") return " --policy bd3lm";
   if (objective == "dream") return " --policy dream";
   if (objective == "dmax") return " --policy spd";
+  if (objective == "editflow") return " --policy editflow";
   return objective == "uniform" ? " --policy uniform" : "";
 }
 
@@ -223,7 +224,8 @@ Command train_command() {
        {Kind::number, "layers", "4", "from scratch: layers"},
        {Kind::number, "hidden", "256", "from scratch: width, a multiple of 64"},
        {Kind::text, "objective", "mdlm",
-        "the training objective: mdlm, llada_sft, bd3lm, dream, dmax, uniform, ar, nano"},
+        "the training objective: mdlm, llada_sft, bd3lm, dream, dmax, uniform, editflow, ar, "
+        "nano"},
        {Kind::text, "schedule", "", "noise schedule: linear, cosine, sqrt, ..."},
        {Kind::number, "eval-every", "100", "held-out loss every so many steps; 0: only at the end"},
        {Kind::number, "eval-batches", "8", "batches of a held-out loss; 0: none is computed"},

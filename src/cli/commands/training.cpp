@@ -184,7 +184,17 @@ void set_cadence(Context& context, const std::string& out) {
   set_whole(context, "trainer", "sync_every", std::gcd(own, context.number("eval-every")));
 }
 
+// Edit flows: a model with their heads, one text a row.
+void set_edits(Context& context) {
+  if (!context.typed("loader", "pack")) set_whole(context, "loader", "pack", 0);
+  if (context.typed("model", "heads")) return;
+  call([&](dllm_error* err) {
+    return dllm_options_set_str(context.options("model"), "heads", "edit", err);
+  });
+}
+
 void open_model_and_rows(Context& context, Run& run) {
+  if (context.text("objective") == "editflow") set_edits(context);
   const bool resumed = !run.resumed_from.empty(), fresh_weights = !resumed && !context.has("from");
   if (!fresh_weights) {
     run.model = open_model(context, run.engine.get(),

@@ -81,7 +81,10 @@ bool Decoder::show(const EventFn& fn, const std::vector<Change>& changes) {
     const Outcome& outcome = change.outcome;
     std::vector<int32_t> positions;
     for (size_t i = 0; i < request.ids.size(); ++i) {
-      if (request.ids[i] != changed.shown_ids[i] || request.states[i] != changed.shown_states[i])
+      // Policy editflow changes the length.
+      const bool is_new = i >= changed.shown_ids.size();
+      if (is_new || request.ids[i] != changed.shown_ids[i] ||
+          request.states[i] != changed.shown_states[i])
         positions.push_back(static_cast<int32_t>(i));
     }
     changed.shown_ids = request.ids;

@@ -98,7 +98,8 @@ PassSettings pass_settings(const model::Model& model, const Options& options,
                            const Policy& policy) {
   PassSettings settings;
   const model::ModelConfig& config = model.config();
-  settings.shift = shift_of(config, options);
+  settings.edits = policy.edits();
+  settings.shift = settings.edits ? 0 : shift_of(config, options);
   settings.top = std::min(policy.top(), config.vocab_size);
   settings.shaped = policy.shaped();
   settings.nucleus_first = policy.nucleus_first();

@@ -169,6 +169,9 @@ Value prediction_lines(const PredictionValues& predicted, const PredictionColumn
 }
 
 bool is_finite(const Prediction& prediction) {
+  for (const float rate : prediction.edit.rates) {
+    if (!std::isfinite(rate)) return false;
+  }
   return prediction.max_probability > 0.0f && std::isfinite(prediction.entropy);
 }
 
@@ -191,6 +194,10 @@ Prediction prediction_of(std::span<const int32_t> line, const PredictionColumns&
   for (int64_t k = 0; k < columns.top; ++k) {
     p.top_ids.push_back(id(columns.top_ids + k));
     p.top_probs.push_back(number(columns.top_probs + k));
+  }
+  if (columns.edit >= 0) {
+    p.edit = {id(columns.edit), number(columns.edit + 1), {}};
+    for (int64_t k = 0; k < 3; ++k) p.edit.rates[k] = number(columns.edit + 2 + k);
   }
   return p;
 }

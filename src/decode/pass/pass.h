@@ -56,6 +56,13 @@ struct PassRequest {
   std::vector<int64_t> positions; // whose predictions are wanted, inside the window, ascending
 };
 
+// What the heads of an edit flow say of a position (model/edit_heads.h); its substitute is the token of the prediction.
+struct EditPrediction {
+  int32_t insert = 0; // the token to its right
+  float insert_probability = 0;
+  float rates[3] = {0, 0, 0}; // substitute, delete, insert
+};
+
 // What the model says about one position (graph::token_statistics).
 struct Prediction {
   int64_t position = 0;
@@ -69,6 +76,7 @@ struct Prediction {
   float shaped_probability = 0, shaped_margin = 0, shaped_entropy = 0;
   std::vector<int32_t> top_ids; // the Policy::top() likeliest tokens
   std::vector<float> top_probs;
+  EditPrediction edit; // only for policies with Policy::edits()
 };
 
 // The cache of a request for its session.
@@ -87,11 +95,14 @@ struct CacheView {
 struct PredictionColumns {
   static constexpr int64_t draw = 0, argmax = 1, draw_prob = 2, max_prob = 3, entropy = 4;
   int64_t shaped; // probability, margin, entropy; -1: not there
-  int64_t top, top_ids, top_probs, count;
+  int64_t top, top_ids, top_probs;
+  int64_t edit; // insert, its probability, rates; -1: not there
+  int64_t count;
 
-  PredictionColumns(int64_t top_count, bool has_shaped)
+  PredictionColumns(int64_t top_count, bool has_shaped, bool has_edits = false)
       : shaped(has_shaped ? 5 : -1), top(top_count), top_ids(has_shaped ? 8 : 5),
-        top_probs(top_ids + top), count(top_probs + top) {}
+        top_probs(top_ids + top), edit(has_edits ? top_probs + top : -1),
+        count(top_probs + top + (has_edits ? 5 : 0)) {}
 };
 
 // As Prediction, any shape, the same for all but the last two.
@@ -102,7 +113,8 @@ struct PredictionValues {
   graph::Value top_ids, top_probs;                                // with one more axis: top
 };
 
-// i32(places, columns.count + those of `more`, which are i32 or f32 of the same shape).
+// i32(places, columns.count + those of `more`, which are i32 or f32 of the same shape; with columns.edit the first of
+// them are those columns).
 graph::Value prediction_lines(const PredictionValues& predicted, const PredictionColumns& columns,
                               const std::vector<graph::Value>& more = {});
 // The likeliest token has a probability, the entropy is finite.

@@ -153,6 +153,7 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
   const auto capacity = static_cast<size_t>(shape.capacity);
   std::vector<int32_t> query(capacity, 0), top_k(capacity, 0);
   std::vector<float> temperature(capacity, 0), top_p(capacity, 1), uniform(capacity, 0);
+  std::vector<float> insert_uniform(settings.edits ? capacity : 0, 0);
   std::vector<float> noise(settings.noise ? capacity * vocab : 0, 0);
   size_t i = 0;
   for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
@@ -165,6 +166,7 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
       top_k[i] = row.request->settings.top_k;
       top_p[i] = row.request->settings.top_p;
       uniform[i] = position_uniform(*row.request, position, 0);
+      if (settings.edits) insert_uniform[i] = position_uniform(*row.request, position, 4);
       if (settings.noise)
         row.request->random_source->noise(*row.request, position,
                                           std::span<float>(noise).subspan(i * vocab, vocab));
@@ -177,6 +179,8 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
   feed.set("top_k", Tensor::from(Shape{shape.capacity}, top_k));
   feed.set("top_p", Tensor::from(Shape{shape.capacity}, top_p));
   feed.set("uniform", Tensor::from(Shape{shape.capacity}, uniform));
+  if (settings.edits)
+    feed.set("insert_uniform", Tensor::from(Shape{shape.capacity}, insert_uniform));
   if (settings.noise)
     feed.set("noise", Tensor::from(Shape{shape.capacity, static_cast<int64_t>(vocab)}, noise));
 }

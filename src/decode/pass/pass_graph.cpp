@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "model/builder.h"
+#include "model/edit_heads.h"
 
 namespace dllm::decode {
 
@@ -90,7 +91,8 @@ WindowStates window_states(model::Builder& builder, const PassSettings& settings
 
 graph::TokenStatisticsInputs head_over(model::Builder& builder, Value hidden,
                                        const PassSettings& settings) {
-  const model::Head own = model::whole(builder.head(), hidden);
+  const model::Head own =
+      model::whole(builder.head(settings.edits ? model::kSubstituteHead : "lm"), hidden);
   graph::TokenStatisticsInputs head;
   head.x = hidden;
   head.weight = own.weight;
@@ -136,6 +138,19 @@ graph::TokenStatisticsInputs head_inputs(model::Builder& builder, Value hidden,
   return head;
 }
 
+// The columns of EditPrediction; `head` is that of substitutes, with all its inputs.
+std::vector<Value> edit_columns(model::Builder& builder, graph::TokenStatisticsInputs head) {
+  const model::Head insert = builder.head(model::kInsertHead);
+  const Value rates = model::edit_rates(builder, head.x);
+  head.weight = insert.weight;
+  head.bias = insert.bias;
+  head.scale = insert.scale;
+  head.softcap = insert.softcap;
+  head.uniform = builder.graph().input("insert_uniform", DType::f32, head.uniform.shape());
+  const graph::TokenStatistics s = graph::token_statistics(head, 1);
+  return {s.draw, s.draw_prob, rates};
+}
+
 } // namespace
 
 void build_pass(Graph& graph, const model::Model& model, const PassSettings& settings,
@@ -160,7 +175,9 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
   const PredictionValues predicted{s.draw,    s.argmax,      s.draw_prob,     s.max_prob,
                                    s.entropy, s.shaped_prob, s.shaped_margin, s.shaped_entropy,
                                    s.top_ids, s.top_probs};
-  graph.output("answer", prediction_lines(predicted, settings.columns()));
+  const std::vector<Value> more =
+      settings.edits ? edit_columns(builder, head) : std::vector<Value>{};
+  graph.output("answer", prediction_lines(predicted, settings.columns(), more));
   if (settings.deferred.empty()) return;
   // The share of probability that is left without the deferred tokens.
   head.banned = graph.input("banned_or_deferred", DType::u8, Shape{model.config().vocab_size});

@@ -29,8 +29,9 @@ struct PassSettings {
   bool nucleus_first = false;
   int64_t soft_width = 0;
   bool noise = false; // of the slots' draw source
+  bool edits = false; // predictions of the heads of edits, which read a token's own hidden state
 
-  PredictionColumns columns() const { return {top, shaped}; }
+  PredictionColumns columns() const { return {top, shaped, edits}; }
 };
 
 // Programs of one kind that a decoder keeps.

@@ -26,6 +26,7 @@ PolicyKind confidence_remasking();
 PolicyKind credit();
 PolicyKind ddim();
 PolicyKind dream();
+PolicyKind editflow();
 PolicyKind entropy_bound();
 PolicyKind factor();
 PolicyKind first_hitting();
@@ -41,16 +42,27 @@ PolicyKind threshold();
 PolicyKind uniform();
 
 inline constexpr PolicyKind (*kTable[])() = {
-    ancestral,   autoregressive,
-    bd3lm,       confidence_remasking,
-    credit,      ddim,
-    dream,       entropy_bound,
-    factor,      first_hitting,
-    frechet,     hierarchy,
-    llada2,      low_confidence,
-    multi_block, random,
-    remdm,       spd,
-    threshold,   uniform,
+    ancestral,
+    autoregressive,
+    bd3lm,
+    confidence_remasking,
+    credit,
+    ddim,
+    dream,
+    editflow,
+    entropy_bound,
+    factor,
+    first_hitting,
+    frechet,
+    hierarchy,
+    llada2,
+    low_confidence,
+    multi_block,
+    random,
+    remdm,
+    spd,
+    threshold,
+    uniform,
 };
 
 } // namespace policy_files

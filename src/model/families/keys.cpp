@@ -168,14 +168,19 @@ TensorNames llama_names() {
 
 std::vector<ParamSpec> transformer_params(const ModelConfig& config, const TensorNames& names) {
   const int64_t hidden = config.hidden_size;
-  ParamTable table(config, names);
+  TensorNames all = names;
+  for (const HeadConfig& head : config.other_heads) {
+    if (!head.file.empty()) all[head.weight] = head.file + ".weight";
+  }
+  ParamTable table(config, std::move(all));
   table.add("embedding", ParamRole::embedding, {config.vocab_size, hidden});
   if (config.positions == PositionKind::learned)
     table.add("positions", ParamRole::positions, {config.max_positions, hidden});
   for (const LayerRun& run : layer_runs(config)) add_layer_params(table, config, run);
   table.norm("norm", hidden);
   if (!config.tie_embeddings) table.matrix("head", config.vocab_size, hidden);
-  for (const HeadConfig& head : config.other_heads) table.matrix(head.weight, head.rows, hidden);
+  for (const HeadConfig& head : config.other_heads)
+    table.matrix(head.weight, head.rows, hidden, head.bias);
   return table.take();
 }
 

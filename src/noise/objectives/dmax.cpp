@@ -3,7 +3,7 @@
 // token, masked or not, so the model learns to correct its own mistakes, as soft parallel decoding (policy spd) needs:
 //   x~ = argmax p(. | x_t) where masked in a row that is on policy, else x_t;
 //   loss = 1 / tokens * sum over i of -log p(x_i | x~), in [x~ | x_0] as bd3lm.
-// A batch costs one forward pass more when on_policy is above 0.
+// A batch costs one forward pass more when on_policy is above 0 (or its own flags put a row on policy).
 
 #include "base/error.h"
 #include "graph/ops.h"
@@ -57,6 +57,7 @@ private:
   Draws own_draws(const TokenRows& rows, int64_t first_row, uint64_t seed, int64_t step) const;
   Draws jax_draws(const TokenRows& rows, Key key) const;
   float noise_level(float uniform) const;
+  int64_t trained_end(const TokenRows& rows, int64_t row) const;
 
   std::string name_ = "dmax";
 };
@@ -97,11 +98,23 @@ float DMax::noise_level(float uniform) const {
   return low == high ? low : uniform * (high - low) + low;
 }
 
+// Where the trained tokens of a row end: rows are padded with the token that ends texts, and of that run the first
+// tail_labels are trained (czg1225/DMax: 32), so that the model learns to end a block with it.
+int64_t DMax::trained_end(const TokenRows& rows, int64_t row) const {
+  const int64_t most = options_.i64("tail_labels"), begin = row * rows.seq;
+  const auto id = [&](int64_t i) { return rows.ids[static_cast<size_t>(begin + i)]; };
+  if (most == 0 || rows.seq == 0) return rows.seq;
+  int64_t first = rows.seq - 1; // of the run
+  while (first > 0 && id(first - 1) == id(rows.seq - 1)) --first;
+  return std::min(rows.seq, first + most);
+}
+
 Batch DMax::prepare(const Batch& batch, uint64_t seed, int64_t step,
                     const PrepareContext& context) const {
   const int32_t mask = mask_id(context);
   needed_block_length(*this, context);
-  const TokenRows rows = token_rows(batch, context.vocab);
+  const Batch source = options_.i64("tail_labels") > 0 ? padding_trained(batch) : batch;
+  const TokenRows rows = token_rows(source, context.vocab);
   Draws draws = jax() ? jax_draws(rows, reference_batch_key(seed, step, context))
                       : own_draws(rows, batch.global_rows(rows.batch).first, seed, step);
   inject_draws(batch, "u_mask", draws.mask);
@@ -122,11 +135,12 @@ Batch DMax::prepare(const Batch& batch, uint64_t seed, int64_t step,
     const auto row = static_cast<size_t>(b);
     const float level = noise_level(draws.noise[row]);
     int64_t trained = 0;
+    const int64_t last = trained_end(rows, b);
     // With shift 1 nothing stands before position 0: it is given.
     for (int64_t i = context.shift; i < rows.seq; ++i) {
       const auto at = static_cast<size_t>(b * rows.seq + i);
       if (noisy.defined()) ids[at] = noisy.as<int32_t>()[at];
-      if (!rows.trainable(static_cast<int64_t>(at))) continue;
+      if (!rows.trainable(static_cast<int64_t>(at)) || i >= last) continue;
       ++trained;
       targets[at] = rows.ids[at];
       const bool hidden = noisy.defined() ? ids[at] == mask : draws.mask[at] < level;
@@ -144,7 +158,7 @@ Batch DMax::prepare(const Batch& batch, uint64_t seed, int64_t step,
     made.t.mutable_as<float>()[row] = level;
     made.normalizer.mutable_as<float>()[row] = norm == "token" ? static_cast<float>(trained) : 1.0f;
   }
-  Batch prepared = two_streams(made, batch, options_.str("compat") == "none");
+  Batch prepared = two_streams(made, source, options_.str("compat") == "none");
   prepared.set(kRollout, rollout);
   return prepared;
 }
@@ -173,6 +187,8 @@ Batch DMax::feed(const Batch& prepared, const model::ModelConfig& config) const 
     at.mutable_as<int32_t>()[count] = static_cast<int32_t>(index);
     row.mutable_as<int32_t>()[count++] = static_cast<int32_t>(index - position + source);
   }
+  // Without a row on policy the program has no first pass.
+  if (options_.f64("on_policy") == 0 && count == 0) return made;
   made.set(kRolloutAt, at);
   made.set(kRolloutRow, row);
   made.set(kRolloutCount, Tensor::scalar(static_cast<int32_t>(count)));
@@ -184,7 +200,7 @@ graph::Value predicted(model::Builder& builder, graph::Value rows, graph::Value 
                        int64_t mask_id) {
   graph::Graph& graph = builder.graph();
   const Shape all{rows.dim(0)};
-  const model::Head head = builder.head();
+  const model::Head head = model::whole(builder.head(), rows);
   graph::TokenStatisticsInputs inputs;
   inputs.x = rows;
   inputs.weight = head.weight;
@@ -205,6 +221,7 @@ graph::Value predicted(model::Builder& builder, graph::Value rows, graph::Value 
 }
 
 Loss DMax::build_loss(model::Builder& builder, const LossInputs& inputs) const {
+  if (!inputs.all.contains(kRolloutAt)) return token_ce_loss(builder, inputs);
   const graph::Value ids = inputs.tokens.ids;
   const int64_t tokens = ids.dim(0) * ids.dim(1);
   const graph::Value hidden = graph::stop_gradient(builder.forward(inputs.tokens).hidden);
@@ -246,6 +263,10 @@ ObjectiveEntry objective_files::dmax() {
       option_f64("noise_high", 0.75, 0.0, 1.0, "Highest share of masked tokens of a row."));
   keys.push_back(option_f64("on_policy", 0.5, 0.0, 1.0,
                             "Share of rows whose masked tokens the model replaces."));
+  keys.push_back(
+      option_i64("tail_labels", 0, 0, 1 << 24,
+                 "Padding is trained, of the run of equal tokens that ends a row so many; "
+                 "0: no padding. DMax has 32."));
   keys.push_back(option_choice(
       "loss_norm", "token", {"token", "sequence", "batch"},
       "What the summed loss is divided by: trainable tokens, the same per row and rows, or rows."));

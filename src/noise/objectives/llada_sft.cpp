@@ -8,9 +8,7 @@
 #include <algorithm>
 
 namespace dllm::noise {
-namespace {
 
-// Padding becomes part of the segment before it, and is neither given nor left out of the keys.
 Batch padding_trained(const Batch& batch) {
   const Tensor* given = batch.find("segments");
   if (given == nullptr || given->shape().rank() != 2) return batch;
@@ -29,6 +27,8 @@ Batch padding_trained(const Batch& batch) {
   if (has_keep) made.set("keep", keep);
   return made;
 }
+
+namespace {
 
 class LladaSft final : public MaskedDiffusion {
 public:

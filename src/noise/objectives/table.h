@@ -32,6 +32,9 @@ void set_timesteps(Batch& batch, const Tensor& t, const PrepareContext& context)
 // noise.
 void inject_draws(const Batch& batch, const char* name, std::vector<float>& draws);
 
+// Padding becomes part of the segment before it, and is neither given nor left out of the keys.
+Batch padding_trained(const Batch& batch);
+
 // Fails with invalid_argument unless 0 <= x <= 1 for all of an f32 array.
 void check_unit(const char* name, const Tensor& values);
 
@@ -62,6 +65,7 @@ ObjectiveEntry ar();
 ObjectiveEntry bd3lm();
 ObjectiveEntry dmax();
 ObjectiveEntry dream();
+ObjectiveEntry editflow();
 ObjectiveEntry llada_sft();
 ObjectiveEntry mdlm();
 ObjectiveEntry nano();
@@ -69,7 +73,7 @@ ObjectiveEntry token_ce();
 ObjectiveEntry uniform();
 
 inline constexpr ObjectiveEntry (*kTable[])() = {
-    ar, bd3lm, dmax, dream, llada_sft, mdlm, nano, token_ce, uniform,
+    ar, bd3lm, dmax, dream, editflow, llada_sft, mdlm, nano, token_ce, uniform,
 };
 
 } // namespace objective_files

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cached_forward.h"
+#include "edit_checks.h"
 #include "handlers.h"
 #include "model/model.h"
 #include "runner.h"
@@ -94,7 +95,9 @@ void run_cached_case(Case& c, const Json& entry, const std::string& model_name) 
 
 void run_jax_case(Case& c, const Json& entry, const std::string& model_name) {
   if (entry.contains("buffer")) return run_cached_case(c, entry, model_name);
-  if (!lists(entry, "outputs", "logits")) c.skip("outputs other than logits are not supported yet");
+  const bool edits = lists(entry, "outputs", "sub_logits");
+  if (!edits && !lists(entry, "outputs", "logits"))
+    c.skip("outputs other than logits are not supported yet");
   const std::shared_ptr<model::Model> model = c.topic().model(model_name);
   const DType dtype = stated_dtype(c, entry);
   Batch batch;
@@ -113,12 +116,15 @@ void run_jax_case(Case& c, const Json& entry, const std::string& model_name) {
   Json settings = {{"attention", "bidirectional"},
                    {"shift", 0},
                    {"empty_average", true},
-                   {"outputs", {"logits"}}};
-  if (hidden) settings["outputs"] = {"logits", "hidden"};
+                   {"outputs", {edits ? "heads" : "logits"}}};
+  if (hidden) settings["outputs"].push_back("hidden");
   options.set_json(settings);
   const Tolerance tolerance = c.topic().tolerance(entry);
   const Batch result = model::forward(*model, batch, options);
-  c.close(tolerance, result.at("logits"), c.array("logits"), "logits");
+  if (edits)
+    check_edit_heads(c, tolerance, result);
+  else
+    c.close(tolerance, result.at("logits"), c.array("logits"), "logits");
   if (hidden) c.close(tolerance, result.at("hidden"), c.array("hidden_states"), "hidden_states");
 }
 

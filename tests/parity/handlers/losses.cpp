@@ -1,14 +1,19 @@
-// torch/losses: losses with injected uniforms, gradients and their norms. Kinds mdlm, bd3lm, dream, cart and ar.
+// torch/losses: losses with injected uniforms, gradients and their norms. Kinds mdlm, bd3lm, dream, cart, ar, editflow and
+// mc_loglikelihood; alignments of edit flows.
 
 #include "base/error.h"
+#include "edit_checks.h"
 #include "handlers.h"
 #include "loss_checks.h"
 #include "model/model.h"
 #include "noise/evaluate.h"
+#include "noise/likelihood.h"
 #include "reference_names.h"
 #include "runner.h"
 
 #include <nlohmann/json.hpp>
+
+#include <algorithm>
 
 namespace dllm::parity {
 namespace {
@@ -64,6 +69,53 @@ void run_ar(Case& c, const Json& entry) {
   check(c, entry, *model, *objective, prepared, {.attention = "causal"});
 }
 
+// Rows of unequal length as one array, `fill` behind them.
+Tensor padded(const Json& rows, int32_t fill) {
+  size_t width = 0;
+  for (const Json& row : rows) width = std::max(width, row.size());
+  std::vector<int32_t> ids;
+  for (const Json& row : rows) {
+    for (const Json& id : row) ids.push_back(id.get<int32_t>());
+    ids.insert(ids.end(), width - row.size(), fill);
+  }
+  const auto count = static_cast<int64_t>(rows.size());
+  return Tensor::from(Shape{count, static_cast<int64_t>(width)}, ids);
+}
+
+void run_editflow(Case& c, const Json& entry) {
+  EditRows rows{padded(entry.at("x1_ids"), -1), padded(entry.at("x0_ids"), -1), c.array("t"), {}};
+  for (const Json& row : entry.at("u_col")) rows.columns.push_back(row.get<std::vector<float>>());
+  const noise::ObjectiveRef objective = reference_editflow(entry, "dllm");
+  const std::shared_ptr<model::Model> model = c.topic().model(entry.at("model").get<std::string>());
+  const Batch prepared = prepare_edits(*objective, *model, rows);
+  check_edit_rows(c, prepared, c.array("x_tok"), c.array("x_mask"));
+  check(c, entry, *model, *objective, prepared, {.attention = "bidirectional"});
+}
+
+constexpr int64_t kMaskOfSamplers = 61; // of the models torch-sampler-*
+
+// Groups of `batch` samples with recorded first counts and permutations.
+void run_likelihood(Case& c, const Json& entry) {
+  const std::shared_ptr<model::Model> model = c.topic().model(entry.at("model").get<std::string>());
+  model->set_mask_token(entry.value("mask_id", kMaskOfSamplers));
+  noise::LikelihoodRunner runner(model);
+  const auto prefix = entry.at("prefix").get<std::vector<int32_t>>();
+  const auto target = entry.at("target").get<std::vector<int32_t>>();
+  const auto orders = entry.at("permutations").get<std::vector<std::vector<int32_t>>>();
+  const auto samples = entry.at("batch").get<int64_t>();
+  double sum = 0;
+  size_t next = 0;
+  for (const Json& first : entry.at("k_draws")) {
+    noise::LikelihoodGroup group{
+        noise::spread_counts(first.get<int64_t>(), static_cast<int64_t>(target.size()), samples),
+        {}};
+    for (int64_t j = 0; j < samples; ++j) group.permutations.push_back(orders.at(next++));
+    sum += runner.run_group(prefix, target, group);
+  }
+  c.close(c.topic().tolerance(entry), sum / static_cast<double>(entry.at("k_draws").size()),
+          entry.at("value").get<double>(), "log likelihood");
+}
+
 } // namespace
 
 void run_losses(Topic& topic) {
@@ -76,6 +128,11 @@ void run_losses(Topic& topic) {
       check_mask(c, name, entry.at("L").get<int32_t>(), entry.at("block").get<int32_t>());
     });
   }
+  int64_t number = 0;
+  for (const Json& entry : topic.list("alignments")) {
+    topic.run("alignments." + std::to_string(number++),
+              [&](Case& c) { check_alignment(c, entry); });
+  }
   for (const Json& entry : topic.list("cases")) {
     const std::string kind = entry.at("loss_kind").get<std::string>();
     topic.run(entry, [&](Case& c) {
@@ -85,6 +142,10 @@ void run_losses(Topic& topic) {
         run_cart(c, entry);
       else if (kind == "ar")
         run_ar(c, entry);
+      else if (kind == "editflow")
+        run_editflow(c, entry);
+      else if (kind == "mc_loglikelihood")
+        run_likelihood(c, entry);
       else
         c.skip("objective " + kind + " arrives later");
     });

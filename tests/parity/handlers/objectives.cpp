@@ -2,6 +2,7 @@
 // the set's README.
 
 #include "base/error.h"
+#include "edit_checks.h"
 #include "handlers.h"
 #include "loss_checks.h"
 #include "model/model.h"
@@ -102,6 +103,24 @@ void run_dmax(Case& c, const Json& entry) {
   check_logits(c, *model, prepared, {1e-4, 1e-4}, form);
 }
 
+void run_editflow(Case& c, const Json& entry) {
+  c.set_prefix("");
+  const noise::ObjectiveRef objective = reference_editflow(entry.at("parameters"), "dllm-jax");
+  const std::shared_ptr<model::Model> model = c.topic().model(entry.at("model").get<std::string>());
+  EditRows rows{c.array("in.x1_ids"), c.array("in.x0_ids"), c.array("t"), {}};
+  const Tensor& mix = c.array("u_mix"); // 2: no column
+  const auto width = static_cast<size_t>(mix.shape()[1]);
+  for (size_t b = 0; b < static_cast<size_t>(mix.shape()[0]); ++b) {
+    const auto row = mix.as<float>().subspan(b * width, width);
+    rows.columns.emplace_back(row.begin(), row.end());
+  }
+  const Batch prepared = prepare_edits(*objective, *model, rows);
+  check_edit_rows(c, prepared, c.array("batch.x_tok"), c.array("batch.x_mask"));
+  check_gradients(c, noise::loss_gradients(*model, *objective, prepared),
+                  {entry.value("rtol_loss", 2e-5), 2e-5, entry.at("loss").get<double>(),
+                   entry.at("grad_norm").get<double>()});
+}
+
 } // namespace
 
 void run_objectives(Topic& topic) {
@@ -112,6 +131,8 @@ void run_objectives(Topic& topic) {
         run_masked(c, entry, objective);
       else if (objective == "dmax")
         run_dmax(c, entry);
+      else if (objective == "editflow")
+        run_editflow(c, entry);
       else
         c.skip("objective " + objective + " arrives later");
     });

@@ -22,10 +22,17 @@ Json drawing(const std::string& policy) {
           {"suppress_mask", true}, {"trace", true}}; // where it may be drawn, masks may stay
 }
 
+// One that the policy can decode.
+std::shared_ptr<model::Model> model_of(const std::string& policy, int64_t threads = 1) {
+  Json config = tiny_config();
+  if (policy == "editflow") config["model_type"] = "editflow-llama";
+  return tiny_model(threads, config);
+}
+
 class EveryPolicy : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EveryPolicy, StepAndRunGiveTheSameTokens) {
-  const auto model = tiny_model();
+  const auto model = model_of(GetParam());
   const auto pulled = make_decoder(model, drawing(GetParam()));
   const auto pushed = make_decoder(model, drawing(GetParam()));
   for (const TestRequest& request : kRequests) add(*pulled, request), add(*pushed, request);
@@ -45,7 +52,7 @@ TEST_P(EveryPolicy, StepAndRunGiveTheSameTokens) {
 }
 
 TEST_P(EveryPolicy, AloneEqualsInsideABatchOfUnequalPrompts) {
-  const auto model = tiny_model();
+  const auto model = model_of(GetParam());
   const auto batch = make_decoder(model, drawing(GetParam()));
   for (const TestRequest& request : kRequests) add(*batch, request);
   batch->run();
@@ -58,7 +65,7 @@ TEST_P(EveryPolicy, AloneEqualsInsideABatchOfUnequalPrompts) {
 }
 
 TEST_P(EveryPolicy, JoiningALateBatchChangesNothing) {
-  const auto model = tiny_model();
+  const auto model = model_of(GetParam());
   const auto alone = make_decoder(model, drawing(GetParam()));
   add(*alone, kRequests[0]);
   alone->run();
@@ -76,7 +83,7 @@ TEST_P(EveryPolicy, JoiningALateBatchChangesNothing) {
 TEST_P(EveryPolicy, ThreadsDoNotCount) {
   std::vector<Answer> answers;
   for (const int64_t threads : {1, 2, 4}) {
-    const auto decoder = make_decoder(tiny_model(threads), drawing(GetParam()));
+    const auto decoder = make_decoder(model_of(GetParam(), threads), drawing(GetParam()));
     for (const TestRequest& request : kRequests) add(*decoder, request);
     decoder->run();
     for (int64_t slot = 0; slot < 3; ++slot) answers.push_back(answer_of(*decoder, slot));
@@ -85,7 +92,7 @@ TEST_P(EveryPolicy, ThreadsDoNotCount) {
 }
 
 TEST_P(EveryPolicy, TheSeedDecidesAndTheSlotNumberDoesNot) {
-  const auto model = tiny_model();
+  const auto model = model_of(GetParam());
   const auto decoder = make_decoder(model, drawing(GetParam()));
   for (const int64_t seed : {4, 5, 4}) add(*decoder, {{1, 2}, seed, 20});
   decoder->run();
@@ -94,7 +101,8 @@ TEST_P(EveryPolicy, TheSeedDecidesAndTheSlotNumberDoesNot) {
 }
 
 TEST_P(EveryPolicy, FillsTheOpenPositionsAndNothingElse) {
-  const auto model = tiny_model();
+  if (GetParam() == "editflow") GTEST_SKIP() << "its canvas changes its length: editflow_test.cpp";
+  const auto model = model_of(GetParam());
   const auto decoder = make_decoder(model, drawing(GetParam()));
   std::vector<int32_t> canvas;
   std::vector<uint8_t> fixed;
@@ -133,7 +141,7 @@ TEST_P(EveryPolicy, FillsTheOpenPositionsAndNothingElse) {
 }
 
 TEST_P(EveryPolicy, CancellingLosesNothing) {
-  const auto model = tiny_model();
+  const auto model = model_of(GetParam());
   const auto whole = make_decoder(model, drawing(GetParam()));
   const auto cut = make_decoder(model, drawing(GetParam()));
   for (const TestRequest& request : kRequests) add(*whole, request), add(*cut, request);
@@ -159,7 +167,7 @@ TEST_P(EveryPolicy, CancellingLosesNothing) {
 }
 
 TEST_P(EveryPolicy, StoppingFromTheCallbackLosesNothing) {
-  const auto model = tiny_model();
+  const auto model = model_of(GetParam());
   const auto whole = make_decoder(model, drawing(GetParam()));
   const auto cut = make_decoder(model, drawing(GetParam()));
   add(*whole, kRequests[1]);

@@ -248,5 +248,32 @@ TEST(Times, ImportanceKeepsTheMeanAndTheBounds) {
   EXPECT_NEAR(mean_weight(*often), 1, 0.15);
 }
 
+// Of the run of equal tokens behind the text the first two are trained.
+TEST(DMax, TheTailIsTrainedInPart) {
+  const auto model = tiny_model();
+  const ObjectiveRef objective = tiny_objective("dmax", {{"block_length", 4}, {"tail_labels", 2}});
+  Batch raw;
+  raw.set("ids", Tensor::from(Shape{2, 8}, std::vector<int32_t>{1, 2, 3, 9, 9, 9, 9, 9, //
+                                                                1, 2, 3, 4, 5, 6, 7, 9}));
+  const Batch made = prepared_by(*objective, raw, *model);
+  const auto targets = made.at("targets").as<int32_t>(); // (2, 16): the noised half first
+  EXPECT_EQ(std::vector<int32_t>(targets.begin(), targets.begin() + 8),
+            (std::vector<int32_t>{1, 2, 3, 9, 9, -1, -1, -1}));
+  EXPECT_EQ(std::vector<int32_t>(targets.begin() + 16, targets.begin() + 24),
+            (std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 9}));
+}
+
+// Without a row on policy the program has no first pass; flags of the batch bring it back.
+TEST(DMax, NoRolloutWithoutARowOnPolicy) {
+  const auto model = tiny_model();
+  const ObjectiveRef objective = tiny_objective("dmax", {{"block_length", 4}, {"on_policy", 0.0}});
+  Batch raw = tiny_rows(2, 8);
+  EXPECT_FALSE(
+      objective->feed(prepared_by(*objective, raw, *model), model->config()).has("rollout_at"));
+  raw.set("flag", Tensor::from(Shape{2}, std::vector<float>{1.0f, 0.0f}));
+  EXPECT_TRUE(
+      objective->feed(prepared_by(*objective, raw, *model), model->config()).has("rollout_at"));
+}
+
 } // namespace
 } // namespace dllm::noise

@@ -1,0 +1,344 @@
+// Edit flows (Havasi et al. 2025; ZHZisZZ/dllm): a row is noised by undoing edits, and the model learns the rates of the
+// edits that lead back. x_1 is the row, x_0 a start (the prompt with mask tokens behind it, or without), both aligned with
+// blanks. At time s in [0, 1), 0 the start, each column of x_s is that of x_1 with probability kappa(s), else that of x_0.
+// With rates r and distributions q of the heads, w = kappa' / (1 - kappa) and the edits E left from x_s to x_1:
+//   loss = mean over rows of w / n (sum over tokens (r_sub + r_del + r_ins) - sum over E of log(r_kind q_kind(token))),
+//   n = tokens of x_1 (loss_norm sequence) or 1 (batch).
+// The array t is the noise level 1 - s, as in other objectives. The decoding policy of the same name samples it. The heads of
+// a token read its own hidden state, whatever the shift of the model.
+
+#include "base/error.h"
+#include "graph/ops.h"
+#include "model/edit_heads.h"
+#include "noise/edit_alignment.h"
+#include "noise/objectives/table.h"
+#include "noise/times.h"
+#include "noise/token_ce.h"
+
+#include <algorithm>
+
+namespace dllm::noise {
+namespace {
+
+// Of a prepared batch. Substitutions are `targets`; weights are w / n of every token of x_s, 0 behind it.
+constexpr const char* kInsertAt = "insert_at"; // i32(batch, width): the token to its left; -1: none
+constexpr const char* kInsertIds = "insert_ids"; // i32(batch, width)
+constexpr const char* kDeletes = "deletes";      // u8(batch, width)
+// Of a feed; capacity = batch * width.
+constexpr const char* kInsertRows = "edit_insert_rows";       // i32(capacity)
+constexpr const char* kInsertTargets = "edit_insert_targets"; // i32(capacity)
+constexpr const char* kInsertWeights = "edit_insert_weights"; // f32(capacity)
+constexpr const char* kInsertCount = "edit_insert_count";     // i32()
+constexpr const char* kRateWeights = "edit_rate_weights";     // f32(capacity, 1)
+constexpr const char* kRateEvents =
+    "edit_rate_events"; // f32(capacity, 3): weight times edits of a kind
+
+constexpr float kLeastRate = 1e-12f; // inside of the logarithm
+
+struct EditArrays {
+  EditArrays(int64_t batch, int64_t width)
+      : ids(DType::i32, {batch, width}), keys(DType::u8, {batch, width}),
+        targets(DType::i32, {batch, width}), weights(DType::f32, {batch, width}),
+        insert_at(DType::i32, {batch, width}), insert_ids(DType::i32, {batch, width}),
+        deletes(DType::u8, {batch, width}), normalizer(DType::f32, {batch}),
+        t(DType::f32, {batch}) {
+    std::ranges::fill(targets.mutable_as<int32_t>(), -1);
+    std::ranges::fill(insert_at.mutable_as<int32_t>(), -1);
+  }
+  Tensor ids, keys, targets, weights, insert_at, insert_ids, deletes, normalizer, t;
+};
+
+class EditFlow final : public Objective {
+public:
+  EditFlow(ScheduleRef schedule, const Options& options)
+      : Objective(std::move(schedule), options), times_(options_) {
+    if (options_.i64("shift") == 1) {
+      fail_with_hint("leave shift at -1", Code::invalid_argument,
+                     "objective editflow reads a token's own hidden state, shift is 1");
+    }
+  }
+  const std::string& name() const override { return name_; }
+  bool needs_mask_id() const override { return options_.str("start") == "masks"; }
+  bool spreads_over_rows() const override { return times_.spreads(); }
+  model::AttentionKind attention(const model::ModelConfig& config) const override {
+    return options_.str("attention") == "auto" ? model::AttentionKind::bidirectional
+                                               : Objective::attention(config);
+  }
+  int shift(const model::ModelConfig&) const override { return 0; }
+  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
+                const PrepareContext& context) const override;
+  bool is_prepared(const Batch& batch) const override {
+    return Objective::is_prepared(batch) && batch.has(kInsertAt);
+  }
+  Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
+
+protected:
+  Loss build_loss(model::Builder& builder, const LossInputs& inputs) const override;
+
+private:
+  std::vector<int32_t> first_row(const TokenRows& rows, int64_t row,
+                                 const std::vector<int32_t>& clean,
+                                 const PrepareContext& context) const;
+  void add_row(EditArrays& made, int64_t row, const Alignment& aligned,
+               std::span<const float> draws) const;
+
+  std::string name_ = "editflow";
+  TimeSampler times_;
+};
+
+// The text of a row without padding.
+std::vector<int32_t> clean_tokens(const TokenRows& rows, int64_t row) {
+  std::vector<int32_t> clean;
+  int32_t segment = 0;
+  for (int64_t i = row * rows.seq; i < (row + 1) * rows.seq; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const int32_t own = rows.segments.empty() ? 1 : rows.segments[at];
+    if (own == 0) continue;
+    if (segment != 0 && own != segment) {
+      fail_with_hint("set pack = false (--loader.pack false), one text a row",
+                     Code::invalid_argument,
+                     "row {} holds several texts: objective editflow "
+                     "inserts and deletes, which moves the texts behind",
+                     row);
+    }
+    segment = own;
+    clean.push_back(rows.ids[at]);
+  }
+  return clean;
+}
+
+// x_0: the tokens that are given, one at least, and masks as far as the row goes.
+std::vector<int32_t> EditFlow::first_row(const TokenRows& rows, int64_t row,
+                                         const std::vector<int32_t>& clean,
+                                         const PrepareContext& context) const {
+  size_t given = 0;
+  for (int64_t i = row * rows.seq; given < clean.size(); ++i) {
+    if (!rows.segments.empty() && rows.segments[static_cast<size_t>(i)] == 0) continue;
+    if (rows.trainable(i)) break;
+    ++given;
+  }
+  given = std::min(std::max<size_t>(given, 1), clean.size());
+  std::vector<int32_t> made(clean.begin(), clean.begin() + static_cast<std::ptrdiff_t>(given));
+  if (options_.str("start") != "masks") return made;
+  if (context.mask_id < 0) {
+    fail_with_hint("set the model option mask_token, or start = empty", Code::failed_precondition,
+                   "objective editflow with start = masks needs a mask token and the model has "
+                   "none");
+  }
+  const auto room = static_cast<size_t>(rows.seq) - made.size();
+  made.resize(made.size() + std::min(static_cast<size_t>(options_.i64("start_length")), room),
+              static_cast<int32_t>(context.mask_id));
+  return made;
+}
+
+// draws: one uniform number of each column.
+void EditFlow::add_row(EditArrays& made, int64_t row, const Alignment& aligned,
+                       std::span<const float> draws) const {
+  const int64_t width = made.ids.shape()[1];
+  const auto first = static_cast<size_t>(row * width);
+  if (static_cast<int64_t>(aligned.to.size()) > width) {
+    fail_with_hint("remove mask tokens from the text", Code::invalid_argument,
+                   "row {}: the alignment with its start has {} columns, more than {}", row,
+                   aligned.to.size(), width);
+  }
+  const double level = made.t.as<float>()[static_cast<size_t>(row)], time = 1.0 - level;
+  const auto kappa = static_cast<float>(1.0 - schedule_->alpha(time));
+  std::vector<int32_t> now(aligned.to.size());
+  for (size_t column = 0; column < now.size(); ++column)
+    now[column] = draws[column] < kappa ? aligned.to[column] : aligned.from[column];
+
+  const auto tokens = std::ranges::count_if(aligned.to, [](int32_t id) { return id != kBlank; });
+  const double limit = options_.f64("max_weight");
+  double weight = schedule_->weight(time);
+  if (limit > 0) weight = std::min(weight, limit);
+  if (options_.str("loss_norm") == "sequence")
+    weight /= static_cast<double>(std::max<std::ptrdiff_t>(tokens, 1));
+  weight *= times_.density(level);
+  size_t at = first;
+  for (const int32_t id : now) {
+    if (id == kBlank) continue;
+    made.ids.mutable_as<int32_t>()[at] = id;
+    made.keys.mutable_as<uint8_t>()[at] = 1;
+    made.weights.mutable_as<float>()[at++] = static_cast<float>(weight);
+  }
+  size_t inserts = first;
+  for (const Edit& edit : edits_between(now, aligned.to)) {
+    const size_t place = first + static_cast<size_t>(edit.position);
+    if (edit.kind == Edit::Kind::substitute) {
+      made.targets.mutable_as<int32_t>()[place] = edit.token;
+    } else if (edit.kind == Edit::Kind::remove) {
+      made.deletes.mutable_as<uint8_t>()[place] = 1;
+    } else {
+      made.insert_at.mutable_as<int32_t>()[inserts] = static_cast<int32_t>(edit.position);
+      made.insert_ids.mutable_as<int32_t>()[inserts++] = edit.token;
+    }
+  }
+  made.normalizer.mutable_as<float>()[static_cast<size_t>(row)] = tokens > 0 ? 1.0f : 0.0f;
+}
+
+// Optional arrays of a batch: start_ids i32(batch, any), x_0 of every row, negative behind its end; t; u_t; u_mask, the
+// uniform number of each column.
+Batch EditFlow::prepare(const Batch& batch, uint64_t seed, int64_t step,
+                        const PrepareContext& context) const {
+  const TokenRows rows = token_rows(batch, context.vocab);
+  const Tensor* start = batch.find("start_ids");
+  if (start != nullptr && (start->shape().rank() != 2 || start->shape()[0] != rows.batch)) {
+    fail(Code::invalid_argument, "array start_ids has shape {}, expected ({}, any)",
+         start->shape().text(), rows.batch);
+  }
+  const Tensor starts = start != nullptr ? start->to(DType::i32) : Tensor{};
+  if (start != nullptr && context.vocab > 0)
+    check_between("start_ids", starts, INT32_MIN, context.vocab - 1, "the vocabulary");
+  // No alignment is longer: both rows begin with the same token, or with a pair of tokens.
+  const int64_t width = rows.seq + (start != nullptr ? starts.shape()[1] : 0);
+  EditArrays made(rows.batch, width);
+  const std::pair<int64_t, int64_t> global = batch.global_rows(rows.batch);
+  std::vector<float> draws = times_.draws(rows.batch, 1, global, seed, step);
+  inject_draws(batch, "u_t", draws);
+  std::vector<float> levels;
+  for (const float draw : draws) levels.push_back(times_.time(draw));
+  inject_draws(batch, "t", levels);
+  std::ranges::copy(levels, made.t.mutable_as<float>().begin());
+  std::vector<float> columns(static_cast<size_t>(rows.batch * width));
+  for (int64_t b = 0; b < rows.batch; ++b) {
+    const Key key = stream_key(seed, Stream::mask, static_cast<uint64_t>(step),
+                               static_cast<uint64_t>(global.first + b));
+    for (int64_t i = 0; i < width; ++i)
+      columns[static_cast<size_t>(b * width + i)] =
+          uniform_from_bits(random_bits_at(key, static_cast<uint64_t>(i)));
+  }
+  inject_draws(batch, "u_mask", columns);
+  for (int64_t b = 0; b < rows.batch; ++b) {
+    const std::vector<int32_t> clean = clean_tokens(rows, b);
+    std::vector<int32_t> first;
+    if (start == nullptr) {
+      first = first_row(rows, b, clean, context);
+    } else {
+      for (int64_t i = 0; i < starts.shape()[1]; ++i) {
+        const int32_t id = starts.as<int32_t>()[static_cast<size_t>(b * starts.shape()[1] + i)];
+        if (id >= 0) first.push_back(id);
+      }
+    }
+    if (clean.empty() != first.empty())
+      fail(Code::invalid_argument, "row {}: one of start_ids and ids is empty", b);
+    add_row(made, b, align(first, clean),
+            std::span(columns).subspan(static_cast<size_t>(b * width)));
+  }
+  // What belongs to the tokens of the raw rows stands at other places now.
+  Batch prepared;
+  for (const auto& [name, array] : batch) {
+    const bool of_tokens = name == "keep" || name == "labels" || name == "segments" ||
+                           name == "positions" || name == "mask";
+    if (!of_tokens) prepared.set(name, array);
+  }
+  prepared.set("ids", made.ids);
+  prepared.set("keys", made.keys);
+  prepared.set("targets", made.targets);
+  prepared.set("weights", made.weights);
+  prepared.set(kInsertAt, made.insert_at);
+  prepared.set(kInsertIds, made.insert_ids);
+  prepared.set(kDeletes, made.deletes);
+  prepared.set("normalizer", made.normalizer);
+  prepared.set("t", made.t);
+  set_timesteps(prepared, made.t, context);
+  return prepared;
+}
+
+Batch EditFlow::feed(const Batch& prepared, const model::ModelConfig& config) const {
+  model::need_edit_heads(config, "objective editflow");
+  Batch made = Objective::feed(prepared, config);
+  const Shape shape = made.at("ids").shape();
+  const int64_t width = shape[1], capacity = shape.count();
+  const auto array = [&](const char* name, DType dtype) {
+    const Tensor& found = prepared.at(name);
+    if (found.shape() != shape)
+      fail(Code::invalid_argument, "array {} has shape {}, expected {}", name, found.shape().text(),
+           shape.text());
+    return found.to(dtype);
+  };
+  const Tensor at = array(kInsertAt, DType::i32), ids = array(kInsertIds, DType::i32),
+               deletes = array(kDeletes, DType::u8), targets = array("targets", DType::i32),
+               weights = array("weights", DType::f32);
+  check_between(kInsertAt, at, -1, width - 1, "the row");
+  check_between(kInsertIds, ids, 0, config.vocab_size - 1, "the vocabulary");
+  Tensor rows(DType::i32, {capacity}), tokens(DType::i32, {capacity}),
+      insert_weights(DType::f32, {capacity}), events(DType::f32, {capacity, model::kEditRates});
+  std::ranges::fill(tokens.mutable_as<int32_t>(), -1);
+  const auto event = [&](int64_t token, int64_t kind) {
+    events.mutable_as<float>()[static_cast<size_t>(token * model::kEditRates + kind)] +=
+        weights.as<float>()[static_cast<size_t>(token)];
+  };
+  size_t count = 0;
+  for (int64_t index = 0; index < capacity; ++index) {
+    const auto place = static_cast<size_t>(index);
+    if (targets.as<int32_t>()[place] >= 0) event(index, 0);
+    if (deletes.as<uint8_t>()[place] != 0) event(index, 1);
+    if (at.as<int32_t>()[place] < 0) continue;
+    const int64_t token = index / width * width + at.as<int32_t>()[place];
+    event(token, 2);
+    rows.mutable_as<int32_t>()[count] = static_cast<int32_t>(token);
+    tokens.mutable_as<int32_t>()[count] = ids.as<int32_t>()[place];
+    insert_weights.mutable_as<float>()[count++] = weights.as<float>()[static_cast<size_t>(token)];
+  }
+  made.set(kInsertRows, rows);
+  made.set(kInsertTargets, tokens);
+  made.set(kInsertWeights, insert_weights);
+  made.set(kInsertCount, Tensor::scalar(static_cast<int32_t>(count)));
+  made.set(kRateWeights, weights.reshaped({capacity, 1}));
+  made.set(kRateEvents, events);
+  return made;
+}
+
+struct EditTokens {
+  graph::Value rows, targets, weights, count;
+};
+
+// Adds the cross entropy of the tokens of one kind of edit.
+void add_tokens(Loss& loss, model::Builder& builder, const char* head_name, graph::Value hidden,
+                const EditTokens& tokens) {
+  const graph::Value nll =
+      model::cross_entropy(builder.head(head_name), graph::take(hidden, tokens.rows),
+                           tokens.targets, tokens.count);
+  loss.sum = graph::add(loss.sum, graph::sum(graph::multiply(nll, tokens.weights), {0}));
+  loss.parts.push_back({std::string("nll_") + head_name, graph::sum(graph::stop_gradient(nll), {0}),
+                        graph::convert(tokens.count, DType::f32)});
+}
+
+Loss EditFlow::build_loss(model::Builder& builder, const LossInputs& inputs) const {
+  graph::Graph& graph = builder.graph();
+  const graph::Value hidden = builder.forward(inputs.tokens).hidden;
+  const graph::Value flat = graph::reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)});
+  const graph::Value rates = model::edit_rates(builder, flat); // (capacity, 3)
+  const graph::Value all = graph::multiply(rates, inputs.all.at(kRateWeights));
+  const graph::Value logs = graph::log(graph::maximum(rates, graph::scalar(graph, kLeastRate)));
+  Loss loss;
+  loss.sum =
+      graph::sum(graph::subtract(all, graph::multiply(logs, inputs.all.at(kRateEvents))), {0, 1});
+  loss.normalizer = graph::sum(inputs.normalizer, {0});
+  add_tokens(loss, builder, model::kSubstituteHead, flat,
+             {inputs.head_rows, inputs.head_targets, inputs.head_weights, inputs.head_count});
+  add_tokens(loss, builder, model::kInsertHead, flat,
+             {inputs.all.at(kInsertRows), inputs.all.at(kInsertTargets),
+              inputs.all.at(kInsertWeights), inputs.all.at(kInsertCount)});
+  return loss;
+}
+
+} // namespace
+
+ObjectiveEntry objective_files::editflow() {
+  std::vector<OptionSpec> keys = shared_objective_options();
+  for (OptionSpec& row : time_options()) keys.push_back(std::move(row));
+  keys.push_back(option_choice("start", "masks", {"masks", "empty"},
+                               "What a row grows from, behind the given tokens (the first at "
+                               "least): mask tokens, or nothing."));
+  keys.push_back(option_i64("start_length", 64, 0, 1 << 24,
+                            "Mask tokens of a start, as many as fit into the row."));
+  keys.push_back(
+      option_f64("max_weight", 20.0, 0.0, 1e9, "Upper limit of kappa' / (1 - kappa), 0: none."));
+  keys.push_back(option_choice("loss_norm", "sequence", {"sequence", "batch"},
+                               "What the loss of a row is divided by besides the rows: its "
+                               "tokens, or nothing."));
+  return {"editflow", "kappa_cubic", std::move(keys), new_objective<EditFlow>};
+}
+
+} // namespace dllm::noise

@@ -1,0 +1,120 @@
+// Alignments, what is left to edit, the loss by its formula and its gradient.
+
+#include "base/error.h"
+#include "model/edit_heads.h"
+#include "noise/edit_alignment.h"
+#include "noise/evaluate.h"
+#include "tiny.h"
+#include "unit/test_files.h"
+
+#include <gtest/gtest.h>
+
+namespace dllm::noise {
+namespace {
+
+using Ids = std::vector<int32_t>;
+constexpr int32_t B = kBlank;
+
+std::shared_ptr<model::Model> edit_model() {
+  Json config = model::config_to_json(tiny_model()->config());
+  config["model_type"] = "editflow-qwen3";
+  const auto engine = cpu::make_engine(Options(graph::engine_schema()));
+  return model::new_model(engine, config, Options(model::model_schema()));
+}
+
+TEST(EditAlignment, PrefersPairsThenDeletions) {
+  const auto expect = [](const Ids& from, const Ids& to, const Ids& z0, const Ids& z1) {
+    const Alignment made = align(from, to);
+    EXPECT_EQ(made.from, z0);
+    EXPECT_EQ(made.to, z1);
+  };
+  expect({1, 9, 9, 9}, {1, 5, 6}, {1, 9, 9, 9}, {1, B, 5, 6});
+  expect({1, 9}, {1, 5, 6, 7}, {1, B, B, 9}, {1, 5, 6, 7});
+  expect({1}, {1, 5, 6}, {1, B, B}, {1, 5, 6});
+  expect({1, 5, 6}, {1}, {1, 5, 6}, {1, B, B});
+  expect({1, 2, 3, 4}, {1, 3, 4, 5}, {1, 2, 3, 4, B}, {1, B, 3, 4, 5});
+  expect({}, {}, {}, {});
+}
+
+TEST(EditAlignment, NamesWhatIsLeft) {
+  const auto edits = edits_between(Ids{1, B, 9, 7}, Ids{1, 5, 6, B});
+  ASSERT_EQ(edits.size(), 3u);
+  EXPECT_EQ(edits[0].kind, Edit::Kind::insert);
+  EXPECT_EQ(edits[0].position, 0);
+  EXPECT_EQ(edits[0].token, 5);
+  EXPECT_EQ(edits[1].kind, Edit::Kind::substitute);
+  EXPECT_EQ(edits[1].position, 1);
+  EXPECT_EQ(edits[2].kind, Edit::Kind::remove);
+  EXPECT_EQ(edits[2].position, 2);
+}
+
+// At noise level 1 the row is its start; at 0 it is the text, and nothing is left to do.
+TEST(EditFlow, TheRowIsItsStartOrTheText) {
+  const auto model = edit_model();
+  const ObjectiveRef objective =
+      tiny_objective("editflow", {{"start_length", 3}, {"time_epsilon", 0.0}});
+  Batch raw = tiny_rows(2, 8);
+  raw.set("t", Tensor::from(Shape{2}, std::vector<float>{1.0f, 0.0f}));
+  const Batch made = objective->prepare(raw, 3, 1, prepare_context(*objective, model->config()));
+  const auto ids = made.at("ids").as<int32_t>(), clean = raw.at("ids").as<int32_t>();
+  EXPECT_EQ(Ids(ids.begin(), ids.begin() + 5), (Ids{clean[0], kTinyMask, kTinyMask, kTinyMask, 0}));
+  EXPECT_EQ(Ids(ids.begin() + 8, ids.end()), Ids(clean.begin() + 8, clean.end()));
+  const auto keys = made.at("keys").as<uint8_t>();
+  EXPECT_EQ(std::vector<uint8_t>(keys.begin(), keys.begin() + 8),
+            (std::vector<uint8_t>{1, 1, 1, 1, 0, 0, 0, 0}));
+  int64_t substitutes = 0, inserts = 0;
+  for (size_t i = 0; i < 16; ++i) {
+    substitutes += made.at("targets").as<int32_t>()[i] >= 0 ? 1 : 0;
+    inserts += made.at("insert_at").as<int32_t>()[i] >= 0 ? 1 : 0;
+    if (i >= 8) EXPECT_EQ(made.at("targets").as<int32_t>()[i], -1);
+  }
+  EXPECT_EQ(substitutes, 3);
+  EXPECT_EQ(inserts, 4);
+}
+
+TEST(EditFlow, TheGradientIsThatOfTheLoss) {
+  const auto model = edit_model();
+  for (const char* start : {"masks", "empty"}) {
+    const ObjectiveRef objective =
+        tiny_objective("editflow", {{"start", start}, {"start_length", 5}});
+    LossRunner runner(model, objective);
+    Batch raw = tiny_rows(2, 8);
+    raw.set("u_t", Tensor::from(Shape{2}, std::vector<float>{0.6f, 0.4f}));
+    expect_gradient(*model, runner, *objective,
+                    objective->prepare(raw, 3, 1, prepare_context(*objective, model->config())));
+  }
+}
+
+TEST(EditFlow, MicroBatchesMakeOneBatch) {
+  const auto model = edit_model();
+  for (const char* sampling : {"uniform", "low_discrepancy", "importance"}) {
+    const ObjectiveRef objective = tiny_objective("editflow", {{"time_sampling", sampling}});
+    LossRunner runner(model, objective);
+    const LossValue whole = runner.run(tiny_rows(4, 8, 0, 4), 3, 1, nullptr);
+    const LossValue first = runner.run(tiny_rows(1, 8, 0, 4), 3, 1, nullptr);
+    const LossValue rest = runner.run(tiny_rows(3, 8, 1, 4), 3, 1, nullptr);
+    EXPECT_NEAR(first.sum + rest.sum, whole.sum, 1e-4 * std::abs(whole.sum) + 1e-5);
+    EXPECT_EQ(first.normalizer + rest.normalizer, whole.normalizer);
+  }
+}
+
+TEST(EditFlow, PackedRowsAreRefused) {
+  const auto model = edit_model();
+  const ObjectiveRef objective = tiny_objective("editflow");
+  Batch raw = tiny_rows(1, 4);
+  raw.set("segments", Tensor::from(Shape{1, 4}, Ids{1, 1, 2, 2}));
+  const Error error = test::error_of(
+      [&] { objective->prepare(raw, 3, 1, prepare_context(*objective, model->config())); });
+  EXPECT_EQ(error.code(), Code::invalid_argument);
+  EXPECT_NE(error.hint().find("pack = false"), std::string::npos);
+}
+
+TEST(EditFlow, AModelWithoutItsHeadsIsRefused) {
+  const auto model = tiny_model();
+  LossRunner runner(model, tiny_objective("editflow"));
+  const Error error = test::error_of([&] { runner.run(tiny_rows(1, 4), 3, 1, nullptr); });
+  EXPECT_EQ(error.code(), Code::failed_precondition);
+}
+
+} // namespace
+} // namespace dllm::noise
