@@ -30,8 +30,9 @@ extern "C" {
 /* Loads a model from a Hugging Face folder, a GGUF file, a checkpoint folder or a run folder.
  *
  *   engine   not NULL
- *   path     not NULL, a folder with config.json and safetensors, a .gguf file, a checkpoint
- *            folder, or a run folder, which means its latest complete checkpoint
+ *   path     not NULL, a folder with config.json and safetensors (or, without any, the
+ *            pytorch_model.bin of PyTorch 1.6 and later, of which tensors alone are read), a .gguf file,
+ *            a checkpoint folder, or a run folder, which means its latest complete checkpoint
  *   opts     NULL: defaults; kind "model": dtype (auto keep f32 bf16 f16 int8 q8_0 q4_0 q4_1 q5_0 q5_1
  *            q4_k q5_k q6_k iq4_nl mxfp4), attention, shift, mask_token, cache_dtype (auto f32 bf16 int8),
  *            check (finite off). dtype is the weight format of matrices: keep stores every tensor in
