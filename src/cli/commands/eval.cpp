@@ -76,6 +76,11 @@ int eval(Context& context) {
   if (task != "text" && task != "choices" && task != "programs" && task != "answers")
     throw UsageFailure("--task takes text, choices, programs or answers, not " + task);
   refuse_others(context);
+  if (!context.typed("slot", "gen_length")) {
+    call([&](dllm_error* err) {
+      return dllm_options_set_i64(context.options("slot"), "gen_length", 256, err);
+    });
+  }
   const EvalJson report = task == "text"      ? evaluate_text(context)
                           : task == "choices" ? evaluate_choices(context)
                                               : evaluate_answers(context);
@@ -127,7 +132,7 @@ Command eval_command() {
       {"engine", "model", "decoder:policy", "slot"},
       eval,
       false,
-      {{"slot", "gen_length", "256"}},
+      {},
       {"model", "data"}};
 }
 
