@@ -50,3 +50,22 @@ dllm_status dllm_objective_loss(dllm_objective* objective, dllm_model* model,
     loss = runner.run(rows, static_cast<uint64_t>(seed), 0, task_of(task)).mean();
   });
 }
+
+dllm_status dllm_objective_row_losses(dllm_objective* objective, dllm_model* model,
+                                      const dllm_batch* batch, int64_t seed, dllm_task* task,
+                                      dllm_batch** out, dllm_error* err) {
+  return guard(err, [&] {
+    need_out(out, "out");
+    const auto& object = need(objective, "objective").object;
+    const auto& on = need(model, "model").object;
+    const Batch& rows = need(batch, "batch").object;
+    noise::LossRunner runner(on, object);
+    const noise::RowLosses losses =
+        runner.run_rows(rows, static_cast<uint64_t>(seed), 0, task_of(task));
+    const Shape shape{static_cast<int64_t>(losses.sums.size())};
+    auto made = std::make_unique<dllm_batch>();
+    made->object.set("sums", Tensor::from(shape, losses.sums));
+    made->object.set("counts", Tensor::from(shape, losses.counts));
+    *out = made.release();
+  });
+}

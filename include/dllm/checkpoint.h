@@ -84,7 +84,8 @@ DLLM_API dllm_status dllm_checkpoint_restore(dllm_trainer *trainer, dllm_loader 
 DLLM_API dllm_status dllm_checkpoint_latest(const char *root, dllm_buffer *out_dir,
                                             dllm_error *err);
 
-/* Opens weights for reading: a checkpoint, a model folder, a safetensors or GGUF file.
+/* Opens weights for reading: a checkpoint, a model folder, a safetensors, PyTorch or GGUF
+ * file.
  *
  *   path   not NULL
  *   out    not NULL

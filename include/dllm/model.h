@@ -30,8 +30,9 @@ extern "C" {
 /* Loads a model from a Hugging Face folder, a GGUF file, a checkpoint folder or a run folder.
  *
  *   engine   not NULL
- *   path     not NULL, a folder with config.json and safetensors, a .gguf file, a checkpoint
- *            folder, or a run folder, which means its latest complete checkpoint
+ *   path     not NULL, a folder with config.json and safetensors (or, without any, the
+ *            pytorch_model.bin of PyTorch 1.6 and later, of which tensors alone are read), a .gguf file,
+ *            a checkpoint folder, or a run folder, which means its latest complete checkpoint
  *   opts     NULL: defaults; kind "model": dtype (auto keep f32 bf16 f16 int8 q8_0 q4_0 q4_1 q5_0 q5_1
  *            q4_k q5_k q6_k iq4_nl mxfp4), attention, shift, mask_token, cache_dtype (auto f32 bf16 int8),
  *            check (finite off), heads (auto edit): edit adds the heads of edit flows where the
@@ -128,8 +129,9 @@ DLLM_API dllm_status dllm_model_save(const dllm_model *model, const char *path,
  *
  *   path     not NULL, what dllm_model_load takes
  *   target   not NULL, a path that ends in .gguf, or a folder to create (f32, bf16, f16)
- *   opts     NULL: defaults; kind "quantize": format (q8_0 q4_k q6_k q4_0 f32 bf16 f16 int8 q4_1 q5_0 q5_1 q5_k
- *            iq4_nl mxfp4), overwrite
+ *   opts     NULL: defaults; kind "quantize": format (q8_0 q4_k q6_k q4_0 auto f32 bf16 f16 int8 q4_1 q5_0 q5_1 q5_k
+ *            iq4_nl mxfp4), overwrite; auto is the float type that most numbers of the input have, bf16 of a
+ *            quantized input
  *   task     NULL, or checked every few milliseconds; progress in bytes
  *   out      not NULL, filled with a JSON object: format, tensors, bytes_before, bytes_after, kinds (list of name,
  *            format, tensors, bytes_before, bytes_after, error, the largest |stored - wanted| over the largest

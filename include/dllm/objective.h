@@ -108,6 +108,32 @@ DLLM_API dllm_status dllm_objective_loss(dllm_objective *objective, dllm_model *
                                          const dllm_batch *batch, int64_t seed, dllm_task *task,
                                          double *out_loss, dllm_error *err);
 
+/* Computes the loss of every row of a batch for itself: bounds with a standard error, scores of answers.
+ *
+ * In the norm "token" of an objective a row counts its trained tokens: the sum of all sums over the sum of
+ * all counts is then the mean loss per token, and a row whose prompt has keep 1 gives the bound of its
+ * answer. Noise depends on seed and the global row (array rows), so equal rows of a batch draw
+ * different noise. A row runs as a batch of its own.
+ *
+ *   objective   not NULL
+ *   model       not NULL
+ *   batch       not NULL, token rows or prepared arrays
+ *   seed        any number; used when the batch is not prepared
+ *   task        NULL, or checked every few milliseconds; progress in rows
+ *   out         not NULL; "sums" f64 (rows) in nats, not normalized, and "counts" f64 (rows), their
+ *               normalizers
+ *
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array, a wrong shape or a number out of
+ *          range; DLLM_FAILED_PRECONDITION when the objective needs a mask id and there is none;
+ *          DLLM_ABORTED when the weights are lost; DLLM_CANCELLED
+ * Owns     caller owns out
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_objective_row_losses(dllm_objective *objective, dllm_model *model,
+                                               const dllm_batch *batch, int64_t seed,
+                                               dllm_task *task, dllm_batch **out, dllm_error *err);
+
 #ifdef __cplusplus
 }
 #endif

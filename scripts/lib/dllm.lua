@@ -205,6 +205,7 @@ function objective:prepare(rows, seed, step, on)
   return raw.objective_prepare(self, on, rows, seed or 0, step or 0)
 end
 function objective:loss(on, rows, seed) return raw.objective_loss(self, on, rows, seed or 0) end
+function objective:row_losses(on, rows, seed) return raw.objective_row_losses(self, on, rows, seed or 0) end
 
 -- ---- trainer ----
 local trainer = raw.class_trainer

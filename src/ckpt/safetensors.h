@@ -33,35 +33,46 @@ struct TensorInfo {
 using TensorTable = std::map<std::string, TensorInfo, std::less<>>;
 using Metadata = std::map<std::string, std::string>;
 
-// A file that was checked whole when it was opened: header, names, shapes and ranges. Reads are
-// lock-free from any thread. Errors name the file and the tensor, with expected and found numbers;
-// a file on disk that changed since it was opened is data_loss.
-class SafetensorsFile {
+// A file of tensors (safetensors here, PyTorch in torch_file.h) that was checked whole when it was opened: header, names,
+// shapes and ranges. Reads are lock-free from any thread. Errors name the file and the tensor, with
+// expected and found numbers; a file on disk that changed since it was opened is data_loss.
+class WeightFile {
 public:
-  // name: for error texts, and TensorInfo::file.
-  SafetensorsFile(ContentRef content, std::string name);
-  SafetensorsFile(Bytes bytes, std::string name);
-
+  virtual ~WeightFile() = default;
   const std::string& name() const { return name_; }
   const TensorTable& tensors() const { return tensors_; }
   const Metadata& metadata() const { return metadata_; }
   bool has(std::string_view tensor) const { return tensors_.find(tensor) != tensors_.end(); }
   const TensorInfo& info(std::string_view tensor) const; // not_found with the nearest name
   // Read-only. Over bytes in memory a view where they are aligned for the type, else a copy.
-  Tensor tensor(std::string_view tensor) const;
+  virtual Tensor tensor(std::string_view tensor) const = 0;
   // The same read into `to`, which has room for info(tensor).end - begin bytes and outlives the view.
   // The task is checked every 4 MB.
-  Tensor tensor_to(std::string_view tensor, std::byte* to, const Task* task = nullptr) const;
+  virtual Tensor tensor_to(std::string_view tensor, std::byte* to,
+                           const Task* task = nullptr) const = 0;
   // The same into memory of its own.
   Tensor tensor_copy(std::string_view tensor, const Task* task = nullptr) const;
 
-private:
-  const TensorInfo& readable(std::string_view tensor) const;
+protected:
+  // name: for error texts, and TensorInfo::file.
+  WeightFile(ContentRef content, std::string name)
+      : content_(std::move(content)), name_(std::move(name)) {}
+  const TensorInfo&
+  readable(std::string_view tensor) const; // unimplemented: a type without a dtype
 
   ContentRef content_;
   std::string name_;
   TensorTable tensors_;
   Metadata metadata_;
+};
+
+class SafetensorsFile final : public WeightFile {
+public:
+  SafetensorsFile(ContentRef content, std::string name);
+  SafetensorsFile(Bytes bytes, std::string name);
+  Tensor tensor(std::string_view tensor) const override;
+  Tensor tensor_to(std::string_view tensor, std::byte* to,
+                   const Task* task = nullptr) const override;
 };
 
 // What will be written, before any number of it exists.
@@ -99,10 +110,10 @@ inline Tensor view_or_copy(DType dtype, Shape shape, const Bytes& bytes) {
   return copy;
 }
 
-// The weights of a model, whether they lie in one safetensors file or in many with an index.
+// The weights of a model, whether they lie in one file or in many with an index.
 
 // Looks for <base>.safetensors, then <base>.safetensors.index.json, then the only *.safetensors of
-// the source. Every file is opened and checked at once; numbers are read by the functions that return them. Reads are
+// the source; without any, for pytorch_model.bin, its index, or the .bin file that is all of the source. Every file is opened and checked at once; numbers are read by the functions that return them. Reads are
 // lock-free from any thread.
 class WeightFiles {
 public:
@@ -118,16 +129,20 @@ public:
   Tensor tensor_copy(std::string_view name, const Task* task = nullptr) const {
     return file_of(name).tensor_copy(name, task);
   }
-  const Metadata& metadata() const { return files_.front().metadata(); } // of the first file
+  const Metadata& metadata() const { return files_.front()->metadata(); } // of the first file
   size_t file_count() const { return files_.size(); }
+  const char* format() const { return is_torch_ ? "pytorch" : "safetensors"; }
 
 private:
   void add_file(const Source& source, const std::string& name);
   void read_index(const Source& source, const std::string& name);
-  const SafetensorsFile& file_of(std::string_view name) const;
+  void find_torch_files(const Source& source, const std::string& base);
+  void open_file(const Source& source, const std::string& name);
+  const WeightFile& file_of(std::string_view name) const;
 
   std::string described_;
-  std::vector<SafetensorsFile> files_;
+  bool is_torch_ = false;
+  std::vector<std::unique_ptr<const WeightFile>> files_;
   std::map<std::string, size_t, std::less<>> where_; // tensor name to index in files_
 };
 

@@ -59,6 +59,7 @@ public:
     return rows;
   }
   Tensor tensor(const std::string& name) const override { return files_.tensor(name); }
+  const char* format() const { return files_.format(); }
 
 private:
   WeightFiles files_;
@@ -92,13 +93,15 @@ WeightsOnDisk::WeightsOnDisk(const std::string& path) : path_(path) {
     content_ = std::make_unique<Gguf>(path);
     return;
   }
-  kind_ = is_directory(path) ? "model" : "safetensors";
+  if (is_directory(path)) kind_ = "model";
   if (const auto latest = latest_checkpoint(path)) path_ = latest->folder;
   if (file_exists(join_path(path_, kCommitName))) {
     kind_ = "checkpoint";
     step_ = open_checkpoint(path_).step;
   }
-  content_ = std::make_unique<Files>(kind_ == "checkpoint" ? join_path(path_, "model") : path_);
+  auto files = std::make_unique<Files>(kind_ == "checkpoint" ? join_path(path_, "model") : path_);
+  if (kind_.empty()) kind_ = files->format();
+  content_ = std::move(files);
 }
 
 WeightsOnDisk::~WeightsOnDisk() = default;

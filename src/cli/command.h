@@ -117,7 +117,10 @@ Parsed parse(const Command& command, int argc, char** argv); // throws UsageFail
 Command bench_command();
 Command chat_command();
 Command compile_command();
+Command convert_command();
 Command devices_command();
+Command eval_command();
+Command export_command();
 Command generate_command();
 Command graph_command();
 Command infill_command();

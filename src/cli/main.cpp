@@ -1,6 +1,7 @@
 // The program `dllm`: a client of the shared library like any other.
 
 #include "command.h"
+#include "limited.h"
 #include "option_list.h"
 #include "process.h"
 
@@ -12,11 +13,25 @@
 namespace dllm::cli {
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> table = {
-      train_command(),   generate_command(), infill_command(),          chat_command(),
-      replay_command(),  tokenize_command(), tokenizer_train_command(), inspect_command(),
-      devices_command(), graph_command(),    compile_command(),         verify_command(),
-      bench_command(),   quantize_command(), run_script_command(),      repl_command()};
+  static const std::vector<Command> table = {train_command(),
+                                             generate_command(),
+                                             infill_command(),
+                                             chat_command(),
+                                             replay_command(),
+                                             tokenize_command(),
+                                             tokenizer_train_command(),
+                                             inspect_command(),
+                                             devices_command(),
+                                             graph_command(),
+                                             compile_command(),
+                                             verify_command(),
+                                             bench_command(),
+                                             eval_command(),
+                                             quantize_command(),
+                                             convert_command(),
+                                             export_command(),
+                                             run_script_command(),
+                                             repl_command()};
   return table;
 }
 namespace {
@@ -108,6 +123,8 @@ int run(int argc, char** argv) {
 } // namespace dllm::cli
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], dllm::cli::kLimitedWord) == 0)
+    return dllm::cli::become_limited(argc - 2, argv + 2);
   dllm_log_config(DLLM_LOG_WARN, DLLM_SINK_STDERR);
   dllm::cli::watch_standard_output();
   return dllm::cli::finish_standard_output(dllm::cli::run(argc, argv));

@@ -60,7 +60,7 @@ OpenedModel open_model(const Source& source) {
 
 std::unique_ptr<WeightSource> open_weights(const OpenedModel& opened, const Source& source) {
   return opened.gguf ? open_gguf_weights(opened.gguf, opened.config)
-                     : open_safetensors(source, opened.config.tie_embeddings);
+                     : open_weight_files(source, opened.config.tie_embeddings);
 }
 
 namespace {

@@ -85,10 +85,10 @@ const Schema& model_schema();             // "model": dtype attention shift mask
 const Schema& save_schema();              // "save": dtype max_shard_bytes overwrite
 const Schema& forward_schema(); // "forward": attention shift block_length outputs empty_average
 
-// A Hugging Face folder (config.json, safetensors whole or sharded), one .gguf file, or the same in
+// A Hugging Face folder (config.json, safetensors or PyTorch files, whole or sharded), one .gguf file, or the same in
 // memory; a checkpoint folder of dllm is found by its model/ folder. Progress in bytes. Fails with
 // not_found, data_loss (file, tensor, expected, found), unimplemented (family, tensor type,
-// pickle), resource_exhausted, cancelled.
+// a pickle of more than tensors), resource_exhausted, cancelled.
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const Source& source,
                                   const Options& options, Task* task = nullptr);
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,

@@ -14,6 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace dllm::model {
 namespace {
@@ -77,7 +79,8 @@ void add_rope_divisors(const ModelConfig& config, std::vector<QuantizeTensor>& t
       {"rope_freqs.weight", divisors.shape(), &weight_format(DType::f32), {std::move(part)}});
 }
 
-void to_gguf(const OpenedModel& opened, const Source& source, const std::string& path,
+void to_gguf(const OpenedModel& opened, const Source& source,
+             const std::shared_ptr<const WeightSource>& weights, const std::string& path,
              Quantizer& work) {
   ckpt::GgufMetadata metadata;
   std::vector<QuantizeTensor> tensors;
@@ -87,8 +90,6 @@ void to_gguf(const OpenedModel& opened, const Source& source, const std::string&
     }
     tensors = tensors_of_gguf(opened.gguf, work);
   } else {
-    const std::shared_ptr<const WeightSource> weights = open_weights(opened, source);
-    weights->check(find_family(opened.config.family).params(opened.config));
     put_gguf_config(opened.config, metadata);
     std::string why = "there is no tokenizer.json: the file has no tokenizer";
     const bool has_tokenizer = source.has("tokenizer.json") &&
@@ -124,16 +125,44 @@ void put_side_files(const OpenedModel& opened, const Source& source, const std::
   }
 }
 
-void to_folder(const OpenedModel& opened, const Source& source, const std::string& path,
+// The class of transformers that reads a family of its own; null for models whose code lies in their repository.
+const char* class_of(const std::string& model_type) {
+  const std::pair<const char*, const char*> classes[] = {
+      {"llama", "LlamaForCausalLM"},        {"qwen2", "Qwen2ForCausalLM"},
+      {"qwen3", "Qwen3ForCausalLM"},        {"qwen2_moe", "Qwen2MoeForCausalLM"},
+      {"qwen3_moe", "Qwen3MoeForCausalLM"}, {"gpt2", "GPT2LMHeadModel"},
+      {"gemma2", "Gemma2ForCausalLM"},      {"gemma3_text", "Gemma3ForCausalLM"}};
+  for (const auto& [type, name] : classes) {
+    if (model_type == type) return name;
+  }
+  return nullptr;
+}
+
+// As other programs look for it: the class, and the type of the numbers.
+std::string config_text(const ModelConfig& config, Quantizer& work) {
+  Json object = config_to_json(config);
+  const char* name = class_of(config.model_type);
+  if (name == nullptr) {
+    work.note("transformers has no class for model_type " + config.model_type +
+              ": it needs the code of the model's own repository (trust_remote_code)");
+  } else if (!object.contains("architectures")) {
+    object["architectures"] = {name};
+  }
+  const std::string format = work.format().name;
+  object.erase("dtype");
+  object["torch_dtype"] = format == "bf16" ? "bfloat16" : format == "f16" ? "float16" : "float32";
+  return object.dump(2) + "\n";
+}
+
+void to_folder(const OpenedModel& opened, const Source& source,
+               const std::shared_ptr<const WeightSource>& weights, const std::string& path,
                bool overwrite, Quantizer& work) {
-  const std::shared_ptr<const WeightSource> weights = open_weights(opened, source);
-  weights->check(find_family(opened.config.family).params(opened.config));
   FolderSave folder(path, overwrite, work.task());
   const std::vector<QuantizeTensor> tensors = tensors_of_model(weights, opened.config, false, work);
   work.set_total(total_bytes(tensors));
   write_folder(folder, tensors, work);
   put_side_files(opened, source, folder.partial(), work);
-  folder.move_into_place(config_to_json(opened.config).dump(2) + "\n");
+  folder.move_into_place(config_text(opened.config, work));
 }
 
 void check_target(const std::string& path, const WeightFormat& format, bool is_gguf,
@@ -154,9 +183,27 @@ void check_target(const std::string& path, const WeightFormat& format, bool is_g
                    Code::already_exists, "{} is there already", path);
 }
 
+// "auto": the float type that most numbers of the input have; bf16 for an input of quantized matrices.
+const WeightFormat& chosen_format(const std::string& name, const OpenedModel& opened,
+                                  const WeightSource& weights) {
+  if (name != "auto") return weight_format(name);
+  if (weights.quantized()) return weight_format(DType::bf16);
+  std::map<DType, int64_t> counts;
+  for (const ParamSpec& spec : find_family(opened.config.family).params(opened.config)) {
+    for (const ParamPiece& piece : spec.pieces)
+      counts[weights.dtype(spec.logical_name(piece, 0))] +=
+          spec.copies() * spec.logical_shape(piece).count();
+  }
+  DType most = DType::f32;
+  for (const auto& [dtype, count] : counts) {
+    if (count > counts[most]) most = dtype;
+  }
+  return weight_format(most == DType::f64 ? "f32" : dtype_name(most));
+}
+
 // Of formats that a file can hold, in the order people ask for them.
 std::vector<std::string> target_names() {
-  std::vector<std::string> names = {"q8_0", "q4_k", "q6_k", "q4_0"};
+  std::vector<std::string> names = {"q8_0", "q4_k", "q6_k", "q4_0", "auto"};
   for (const WeightFormat* format : weight_formats()) {
     if (std::find(names.begin(), names.end(), format->name) == names.end())
       names.emplace_back(format->name);
@@ -171,23 +218,28 @@ const Schema& quantize_schema() {
       "quantize",
       {option_choice("format", "q8_0", target_names(),
                      "Format of matrices; vectors and routers are f32. A folder holds f32, bf16 "
-                     "and f16."),
+                     "and f16. auto: the float type of the input, bf16 of a quantized one."),
        option_bool("overwrite", false, "A file, or a folder that a save wrote, may be replaced.")});
   return schema;
 }
 
 Json quantize_model(const std::string& from, const std::string& to, const Options& options,
                     Task* task) {
-  const WeightFormat& format = weight_format(options.str("format"));
+  const std::string& wanted = options.str("format");
   const bool is_gguf = to.ends_with(".gguf"), overwrite = options.boolean("overwrite");
-  check_target(to, format, is_gguf, overwrite);
+  if (wanted != "auto") check_target(to, weight_format(wanted), is_gguf, overwrite);
   const std::unique_ptr<Source> source = open_source(ckpt::model_folder(from));
   const OpenedModel opened = open_model(*source);
+  const std::shared_ptr<const WeightSource> weights = open_weights(opened, *source);
+  if (opened.gguf == nullptr || !is_gguf)
+    weights->check(find_family(opened.config.family).params(opened.config));
+  const WeightFormat& format = chosen_format(wanted, opened, *weights);
+  if (wanted == "auto") check_target(to, format, is_gguf, overwrite);
   Quantizer work(format, task);
   if (is_gguf)
-    to_gguf(opened, *source, to, work);
+    to_gguf(opened, *source, weights, to, work);
   else
-    to_folder(opened, *source, to, overwrite, work);
+    to_folder(opened, *source, weights, to, overwrite, work);
   return work.report();
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Where the logical tensors of a model come from: safetensors or GGUF, under the names and in the
+// Where the logical tensors of a model come from: safetensors, PyTorch files or GGUF, under the names and in the
 // row order of Hugging Face.
 
 #include "base/files.h"
@@ -49,7 +49,7 @@ void expect_engine_reads(const graph::Engine& engine, const WeightFormat& format
 // What a source holds besides its weights.
 struct OpenedModel {
   ModelConfig config;
-  std::shared_ptr<const ckpt::GgufFile> gguf; // null: safetensors
+  std::shared_ptr<const ckpt::GgufFile> gguf; // null: safetensors or PyTorch
 };
 OpenedModel open_model(const Source& source); // config.json, or a .gguf file
 std::unique_ptr<WeightSource> open_weights(const OpenedModel& opened, const Source& source);
@@ -66,7 +66,7 @@ std::vector<std::pair<size_t, const ParamSpec*>>
 reserve_largest_first(Model& model, const std::vector<ParamSpec>& specs,
                       const std::function<const WeightFormat&(const ParamSpec&)>& form_of);
 
-std::unique_ptr<WeightSource> open_safetensors(const Source& source, bool tied);
+std::unique_ptr<WeightSource> open_weight_files(const Source& source, bool tied);
 std::unique_ptr<WeightSource> open_gguf_weights(std::shared_ptr<const ckpt::GgufFile> file,
                                                 const ModelConfig& config);
 

@@ -115,7 +115,7 @@ Batch LossRunner::prepared(const Batch& batch, uint64_t seed, int64_t step) cons
   return objective_->prepare(batch, seed, step, prepare_context(*objective_, model_->config()));
 }
 
-RowLosses LossRunner::run_rows(const Batch& batch, uint64_t seed, int64_t step, const Task* task) {
+RowLosses LossRunner::run_rows(const Batch& batch, uint64_t seed, int64_t step, Task* task) {
   const Batch all = prepared(batch, seed, step);
   const int64_t rows = all.at("ids").shape()[0];
   RowLosses made;
@@ -128,6 +128,7 @@ RowLosses LossRunner::run_rows(const Batch& batch, uint64_t seed, int64_t step, 
     const LossValue value = run(row, seed, step, task);
     made.sums.push_back(value.sum);
     made.counts.push_back(value.normalizer);
+    if (task != nullptr) task->set_progress(b + 1, rows);
   }
   return made;
 }

@@ -35,8 +35,8 @@ public:
   LossRunner(std::shared_ptr<model::Model> model, ObjectiveRef objective);
   // Prepares the batch with (seed, step) unless it is prepared already.
   LossValue run(const Batch& batch, uint64_t seed, int64_t step, const Task* task);
-  // The same noise, one pass a row.
-  RowLosses run_rows(const Batch& batch, uint64_t seed, int64_t step, const Task* task);
+  // The same noise, one pass a row. Progress in rows.
+  RowLosses run_rows(const Batch& batch, uint64_t seed, int64_t step, Task* task);
 
 private:
   Batch prepared(const Batch& batch, uint64_t seed, int64_t step) const;

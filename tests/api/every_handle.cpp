@@ -80,6 +80,9 @@ void use_training(const world& w, const std::string& root) {
   NEED(dllm_objective_prepare(objective, w.model, batch, 1, 1, &prepared, err), err);
   double loss = 0;
   NEED(dllm_objective_loss(objective, w.model, prepared, 1, task, &loss, err), err);
+  dllm_batch* of_rows = nullptr;
+  NEED(dllm_objective_row_losses(objective, w.model, prepared, 1, task, &of_rows, err), err);
+  dllm_batch_release(of_rows);
   // A step that fails and one that is cancelled.
   dllm_batch* empty = nullptr;
   NEED(dllm_batch_new(&empty, err), err);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -100,6 +101,21 @@ void test_objective(struct world* w) {
   CHECK(loss > 0);
   NEED(dllm_objective_loss(objective, w->model, batch, seed, nullptr, &same, w->err), w->err);
   CHECK(loss == same); // the noise is the one the loss itself draws
+  // The rows' own sums add up to it.
+  dllm_batch* of_rows = nullptr;
+  NEED(dllm_objective_row_losses(objective, w->model, batch, seed, nullptr, &of_rows, w->err),
+       w->err);
+  double numbers[2][2] = {};
+  for (int i = 0; i < 2; ++i) {
+    dllm_tensor* array = nullptr;
+    NEED(dllm_batch_array(of_rows, i == 0 ? "sums" : "counts", &array, w->err), w->err);
+    NEED(dllm_tensor_read(array, DLLM_F64, numbers[i], sizeof numbers[i], w->err), w->err);
+    dllm_tensor_release(array);
+  }
+  const double mean = (numbers[0][0] + numbers[0][1]) / (numbers[1][0] + numbers[1][1]);
+  CHECK(numbers[1][0] == 8 && numbers[1][1] == 8);
+  CHECK(std::abs(mean - loss) < 1e-5 * loss);
+  dllm_batch_release(of_rows);
   // Without a model the objective needs the mask id of its options.
   CHECK(dllm_objective_prepare(objective, nullptr, batch, seed, step, &mine, w->err) ==
         DLLM_FAILED_PRECONDITION);

@@ -23,6 +23,8 @@ SAME_OR_REFUSED = "the result stays, or there is none"
 MAY_STAY = "probabilities change, the tokens may stay"
 DRAWS = {"--temperature": "0.9"}
 ROWS = {"--data": "rows.jsonl"}
+SCORED = {"--task": "text", "--data": "corpus", "--checker": None, "--length": None, "--steps": None, "--limit": "16"}
+PROGRAMS = {"--task": "programs", "--data": "programs.jsonl", "--checker": None}
 AGAINST = {"--against": "f32", "--json": "", "--model.dtype": "q8_0"}
 PLUGIN = {f"--engine.{key}": (value, {}, REFUSED) for key, value in {
     "plugin": "cpu", "target": "h100", "pjrt.device": "1", "pjrt.compute": "bf16", "pjrt.precision": "high",
@@ -114,6 +116,23 @@ COMMANDS = {
         "--generate": ("4", AGAINST), "--mask-seed": ("2", AGAINST), "--config": ("settings_of_engine.json", {}, REFUSED), "--json": ("",)}),
     "inspect": ({"": "made"}, {
         "--tensors": ("",), "--verify": ("",), "--config": ("tensors.json",), "--json": ("",)}),
+    "eval": ({"--model": "made", "--data": "prompts.jsonl", "--task": "answers", "--checker": "check.lua", "--length": "24", "--steps": "8",
+              "--out": "out.json", "--json": ""}, {
+        "--model": ("other",), "--data": ("other_prompts.jsonl",), "--task": ("programs", {"--data": "programs.jsonl", "--checker": None}),
+        "--out": ("elsewhere",), "--limit": ("1",), "--objective": ("uniform", SCORED), "--draws": ("2", SCORED),
+        "--noise-seed": ("3", SCORED), "--row-length": ("32", SCORED), "--samples": ("2",), "--k": ("2", {"--samples": "2"}),
+        "--solutions": ("completions.jsonl", {"--model": None, "--length": None, "--steps": None}), "--length": ("16",),
+        "--policy": ("random",), "--checker": ("other_check.lua",), "--python": ("nowhere", PROGRAMS, REFUSED), "--seconds": ("9", PROGRAMS),
+        "--memory": ("900", PROGRAMS), "--config": ("settings.json",), "--json": (None,),
+        "--quiet": ("", {}, SAME),  # no line of progress
+        **ENGINE, **MODEL, **DECODER, "--decoder.gen_length": ("16", {}, REFUSED), "--decoder.slots": ("1", {}, REFUSED),
+        "--decoder.trace": ("true", {}, REFUSED), "--decoder.trace_bytes": ("1024", {}, REFUSED),
+        "--decoder.loop": ("host",),  # the results name it
+        **SLOT, "--slot.gen_length": ("16", {"--length": None}), "--slot.prompt_length": ("3", {}, REFUSED)}),
+    "convert": ({"": ["made", "converted.gguf"], "--quantize.overwrite": "true"}, {
+        "--quantize.format": ("q4_0",), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("quantized.json",), "--json": ("",)}),
+    "export": ({"": ["made", "exported"], "--quantize.overwrite": "true"}, {
+        "--quantize.format": ("f16",), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("exported.json",), "--json": ("",)}),
     "quantize": ({"": ["made", "small.gguf"], "--quantize.overwrite": "true"}, {
         "--quantize.format": ("q4_0",), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("quantized.json",), "--json": ("",)}),
 }
@@ -183,6 +202,11 @@ def prepare():
     (SCRATCH / "holes.txt").write_text("the dog 7 <mask:20>")
     for name, text in {"settings.json": '{"decoder": {"block_length": 4}}', "text.json": '{"text": "more"}', "tensors.json": '{"tensors": true}',
                        "trained.json": '{"tokenizer_train": {"min_count": 40}}', "quantized.json": '{"quantize": {"format": "q6_k"}}',
+                       "exported.json": '{"quantize": {"format": "bf16"}}', "check.lua": "return #text > 40", "other_check.lua": "return true",
+                       "completions.jsonl": '{"task_id": "0", "completion": "a"}\n',
+                       "prompts.jsonl": '{"prompt": "line 4: the cat"}\n{"prompt": "line 5: the dog"}\n',
+                       "other_prompts.jsonl": '{"prompt": "the dog"}\n',
+                       "programs.jsonl": '{"prompt": "line 4: the cat", "entry_point": "f", "test": "def check(f): pass"}\n',
                        "settings_of_engine.json": '{"engine": {"plugin": "cpu"}}'}.items():
         (SCRATCH / name).write_text(text)
     (SCRATCH / "damaged.jsonl").write_text("{oops\n" + "".join(json.dumps({"text": line}) + "\n" for line in lines[::2]))

@@ -180,6 +180,8 @@ PROTOTYPES = {
         c_void_p, c_void_p, c_void_p, c_int64, c_int64, POINTER(c_void_p), c_void_p]),
     "dllm_objective_loss": (c_int32, [
         c_void_p, c_void_p, c_void_p, c_int64, c_void_p, POINTER(c_double), c_void_p]),
+    "dllm_objective_row_losses": (c_int32, [
+        c_void_p, c_void_p, c_void_p, c_int64, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_options_new": (c_int32, [c_char_p, POINTER(c_void_p), c_void_p]),
     "dllm_options_release": (None, [c_void_p]),
     "dllm_options_set_i64": (c_int32, [c_void_p, c_char_p, c_int64, c_void_p]),

@@ -37,3 +37,10 @@ class Objective(Managed):
         return self._number("dllm_objective_loss", c_double, model.pointer, batch.pointer,
                             index(seed),
                             task_of(task))
+
+    def row_losses(self, model: Model, rows: Batch | Mapping[str, Any], seed: int = 0,
+                   task: Task | None = None) -> Batch:
+        """The loss of every row for itself: arrays "sums" in nats and "counts" (trained tokens)."""
+        batch = as_batch(rows)
+        return Batch._wrap(make("dllm_objective_row_losses", self.pointer, model.pointer,
+                                batch.pointer, index(seed), task_of(task)))

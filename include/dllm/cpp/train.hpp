@@ -70,6 +70,14 @@ public:
       return dllm_objective_loss(get(), model.get(), batch.get(), seed, handle_of(task), out, err);
     });
   }
+  // Arrays "sums" and "counts" of every row.
+  Batch row_losses(const Model& model, const Batch& batch, int64_t seed,
+                   const Task* task = nullptr) {
+    return Batch(make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {
+      return dllm_objective_row_losses(get(), model.get(), batch.get(), seed, handle_of(task), out,
+                                       err);
+    }));
+  }
 };
 
 class Trainer : public Handle<dllm_trainer> {

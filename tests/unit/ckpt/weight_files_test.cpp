@@ -47,13 +47,30 @@ TEST(WeightFiles, OpensALoneFile) {
                [&] { WeightFiles files(folder.source); });
 }
 
-TEST(WeightFiles, SaysWhatToDoAboutPickles) {
-  const std::string folder = test::golden_path("models/torch-qwen2-bin-tiny");
-  DLLM_NEEDS_FILE(folder);
-  const Error e = test::error_of([&] { WeightFiles weights(*open_source(folder)); });
-  EXPECT_EQ(e.code(), Code::unimplemented);
-  EXPECT_NE(e.text().find("pytorch_model.bin"), std::string::npos);
-  EXPECT_NE(e.hint().find("safe_serialization"), std::string::npos);
+TEST(WeightFiles, OpensPyTorchFilesWhereThereAreNoSafetensors) {
+  const auto torch_bytes = [](const char* name) {
+    return read_text(test::data_path(std::string("torch_bin/") + name));
+  };
+  Folder one;
+  one.add("pytorch_model.bin", torch_bytes("module.bin"));
+  one.add("training_args.bin", "anything");
+  EXPECT_EQ(WeightFiles(one.source).names().size(), 4u);
+  one.add("model.safetensors", test::safetensors_bytes(kOne, "x"));
+  EXPECT_STREQ(WeightFiles(one.source).format(), "safetensors");
+
+  Folder sharded;
+  sharded.add("pytorch_model-00001-of-00002.bin", torch_bytes("module.bin"));
+  sharded.add("pytorch_model-00002-of-00002.bin", torch_bytes("types.bin"));
+  sharded.add("pytorch_model.bin.index.json", R"({"weight_map":{
+      "0.weight":"pytorch_model-00001-of-00002.bin","transposed":"pytorch_model-00002-of-00002.bin"}})");
+  const WeightFiles files(sharded.source);
+  EXPECT_EQ(files.file_count(), 2u);
+  EXPECT_EQ(files.tensor("0.weight").shape(), (Shape{3, 4}));
+  EXPECT_EQ(files.tensor("transposed").shape(), (Shape{5, 6}));
+
+  Folder lone;
+  lone.add("anything.bin", torch_bytes("types.bin"));
+  EXPECT_TRUE(WeightFiles(lone.source).has("bf16"));
 }
 
 TEST(WeightFiles, RefusesBadIndexes) {

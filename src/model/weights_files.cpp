@@ -22,9 +22,9 @@ bool is_leftover(std::string_view name) {
                      [&](std::string_view end) { return name.ends_with(end); });
 }
 
-class SafetensorsWeights final : public WeightSource {
+class WeightFilesSource final : public WeightSource {
 public:
-  SafetensorsWeights(const Source& source, bool tied)
+  WeightFilesSource(const Source& source, bool tied)
       : described_(source.describe()), files_(source), tied_(tied) {}
 
   void check(const std::vector<ParamSpec>& specs) const override {
@@ -101,24 +101,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<WeightSource> open_safetensors(const Source& source, bool tied) {
-  const std::vector<std::string> names = source.names();
-  const auto ends = [&](const char* end) {
-    return std::find_if(names.begin(), names.end(),
-                        [&](const std::string& name) { return name.ends_with(end); });
-  };
-  if (ends(".safetensors") == names.end()) {
-    if (const auto pickle = ends(".bin"); pickle != names.end()) {
-      fail_with_hint("save the model again with safetensors: model.save_pretrained(folder, "
-                     "safe_serialization=True)",
-                     Code::unimplemented,
-                     "{}: {} is a pickle, which may run any code when it is read",
-                     source.describe(), *pickle);
-    }
-    fail_with_hint("a model folder holds config.json and model.safetensors", Code::not_found,
-                   "{}: no .safetensors file", source.describe());
-  }
-  return std::make_unique<SafetensorsWeights>(source, tied);
+std::unique_ptr<WeightSource> open_weight_files(const Source& source, bool tied) {
+  return std::make_unique<WeightFilesSource>(source, tied);
 }
 
 const WeightFormat* WeightSource::format(const std::string& logical) const {

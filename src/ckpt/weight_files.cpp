@@ -1,0 +1,167 @@
+// The weights of a model in one file or many, of either format.
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/task.h"
+#include "ckpt/checkpoint_folder.h"
+#include "ckpt/safetensors.h"
+#include "ckpt/torch_file.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dllm::ckpt {
+
+const TensorInfo& WeightFile::info(std::string_view tensor) const {
+  const auto found = tensors_.find(tensor);
+  if (found != tensors_.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& entry : tensors_) names.push_back(entry.first);
+  const std::string near = nearest(std::string(tensor), names);
+  fail_with_hint(near.empty() ? "" : fmt::format("did you mean {}?", near), Code::not_found,
+                 "{} holds no tensor {}", name_, tensor);
+}
+
+const TensorInfo& WeightFile::readable(std::string_view tensor) const {
+  const TensorInfo& found = info(tensor);
+  if (!found.dtype) {
+    fail_with_hint("convert it to F32, F16 or BF16", Code::unimplemented,
+                   "{}: tensor {} has the element type {}, which dllm does not read", name_, tensor,
+                   found.type);
+  }
+  return found;
+}
+
+Tensor WeightFile::tensor_copy(std::string_view tensor, const Task* task) const {
+  const TensorInfo& found = readable(tensor);
+  Tensor made(*found.dtype, found.shape);
+  tensor_to(tensor, made.mutable_bytes(), task);
+  return made;
+}
+
+namespace {
+
+constexpr std::string_view kSuffix = ".safetensors";
+
+// The only *.safetensors file of a source; "" when there is none or more than one.
+std::string lone_file(const Source& source) {
+  std::string found;
+  for (const std::string& name : source.names()) {
+    if (!std::string_view(name).ends_with(kSuffix)) continue;
+    if (!found.empty()) return "";
+    found = name;
+  }
+  return found;
+}
+
+[[noreturn]] void fail_no_weights(const Source& source, const std::string& base) {
+  fail_with_hint(
+      "a model folder holds model.safetensors or pytorch_model.bin, or an index and its shards",
+      Code::not_found, "{} holds no {}.safetensors", source.describe(), base);
+}
+
+constexpr const char* kTorchFile = "pytorch_model.bin";
+
+// A source that is one .bin file, whatever its name. Folders hold others: training_args.bin.
+std::string lone_torch_file(const Source& source) {
+  const std::vector<std::string> names = source.names();
+  return names.size() == 1 && names[0].ends_with(".bin") ? names[0] : "";
+}
+
+} // namespace
+
+WeightFiles::WeightFiles(const Source& source, const std::string& base)
+    : described_(source.describe()) {
+  const std::string single = base + std::string(kSuffix);
+  const std::string index = ".index.json";
+  const std::string lone = lone_file(source);
+  if (source.has(single)) {
+    add_file(source, single);
+  } else if (source.has(single + index)) {
+    read_index(source, single + index);
+  } else if (!lone.empty()) {
+    add_file(source, lone);
+  } else {
+    is_torch_ = true;
+    find_torch_files(source, base);
+  }
+}
+
+void WeightFiles::find_torch_files(const Source& source, const std::string& base) {
+  const std::string index = std::string(kTorchFile) + ".index.json";
+  const std::string lone = lone_torch_file(source);
+  if (source.has(kTorchFile))
+    add_file(source, kTorchFile);
+  else if (source.has(index))
+    read_index(source, index);
+  else if (!lone.empty())
+    add_file(source, lone);
+  else
+    fail_no_weights(source, base);
+}
+
+void WeightFiles::open_file(const Source& source, const std::string& name) {
+  if (is_torch_)
+    files_.push_back(std::make_unique<TorchFile>(source.content(name), name));
+  else
+    files_.push_back(std::make_unique<SafetensorsFile>(source.content(name), name));
+}
+
+void WeightFiles::add_file(const Source& source, const std::string& name) {
+  open_file(source, name);
+  for (const auto& entry : files_.back()->tensors()) where_.emplace(entry.first, files_.size() - 1);
+}
+
+// {"metadata": {...}, "weight_map": {tensor: file}}
+void WeightFiles::read_index(const Source& source, const std::string& name) {
+  const Bytes text = source.open(name);
+  const Json index = parse_json(text.text(), name);
+  const auto map = index.find("weight_map");
+  if (!index.is_object() || map == index.end() || !map->is_object() || map->empty()) {
+    fail(Code::data_loss, "{}: there is no weight_map with tensors", name);
+  }
+  std::map<std::string, size_t> opened;
+  for (const auto& [tensor, file] : map->items()) {
+    if (!file.is_string() || !is_safe_name(file.get_ref<const std::string&>())) {
+      fail(Code::data_loss, "{}: tensor {} lies in {}, which is no file of this folder", name,
+           tensor, file.dump());
+    }
+    const auto& shard = file.get_ref<const std::string&>();
+    const auto [entry, added] = opened.emplace(shard, files_.size());
+    if (added) {
+      if (!source.has(shard)) {
+        fail_with_hint("is the download complete?", Code::not_found,
+                       "{}: {} names the file {}, which is not there", described_, name, shard);
+      }
+      open_file(source, shard);
+    }
+    if (!files_[entry->second]->has(tensor)) {
+      fail(Code::data_loss, "{}: tensor {} should lie in {}, which does not hold it", name, tensor,
+           shard);
+    }
+    where_.emplace(tensor, entry->second);
+  }
+}
+
+std::vector<std::string> WeightFiles::names() const {
+  std::vector<std::string> list;
+  for (const auto& entry : where_) list.push_back(entry.first);
+  return list;
+}
+
+const WeightFile& WeightFiles::file_of(std::string_view name) const {
+  const auto found = where_.find(name);
+  if (found != where_.end()) return *files_[found->second];
+  const std::string near = nearest(std::string(name), names());
+  fail_with_hint(near.empty() ? "" : fmt::format("did you mean {}?", near), Code::not_found,
+                 "{} holds no tensor {}", described_, name);
+}
+
+const TensorInfo& WeightFiles::info(std::string_view name) const {
+  return file_of(name).info(name);
+}
+
+Tensor WeightFiles::tensor(std::string_view name) const {
+  return file_of(name).tensor(name);
+}
+
+} // namespace dllm::ckpt

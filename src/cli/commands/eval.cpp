@@ -1,0 +1,139 @@
+// dllm eval: scores of a model, or of given completions.
+
+#include "../eval/eval.h"
+#include "decoding.h"
+
+#include <cstdio>
+
+namespace dllm::cli {
+namespace {
+
+// Every key of a kind.
+void refuse_kind(const Context& context, const std::string& kind, const std::string& why) {
+  const EvalJson keys = EvalJson::parse(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_options_to_json(context.options(kind), out, err);
+  }));
+  for (const auto& [key, value] : keys.items()) refuse_typed(context, kind, key, why);
+}
+
+// Options that only other tasks use.
+void refuse_others(const Context& context) {
+  const std::string task = context.text("task");
+  const bool scores = task == "text" || task == "choices";
+  const auto refuse = [&](const char* name, const std::string& why) {
+    if (context.typed(name)) throw UsageFailure(std::string("--") + name + ": " + why);
+  };
+  if (scores) {
+    for (const char* name : {"samples", "k", "solutions", "length", "policy"})
+      refuse(name, "--task " + task + " decodes nothing");
+    for (const char* kind : {"decoder", "slot"})
+      refuse_kind(context, kind, "--task " + task + " decodes nothing");
+  } else {
+    for (const char* name : {"objective", "draws", "noise-seed"})
+      refuse(name, "it is for --task text and choices");
+    if (context.has("solutions")) {
+      for (const char* name : {"model", "samples", "length", "policy"})
+        refuse(name, "--solutions FILE has the completions");
+      for (const char* kind : {"engine", "model", "decoder", "slot"})
+        refuse_kind(context, kind, "--solutions FILE has the completions");
+    } else if (!context.has("model")) {
+      throw UsageFailure("--model or --solutions is missing: where completions come from");
+    }
+    check_decoding(context, false);
+    refuse_typed(context, "decoder", "gen_length", "--length has the open positions");
+    refuse_typed(context, "decoder", "slots", "one completion is decoded at a time");
+  }
+  if (scores && !context.has("model")) throw UsageFailure("--model is missing");
+  if (task != "text") refuse("row-length", "it is for --task text");
+  if (task != "answers") refuse("checker", "it is for --task answers");
+  if (task != "programs") {
+    for (const char* name : {"python", "seconds", "memory"})
+      refuse(name, "it is for --task programs");
+  }
+  for (const char* name : {"draws", "samples", "seconds", "memory", "row-length"}) {
+    if (context.number(name) < 1)
+      throw UsageFailure(std::string("--") + name + " takes 1 and more, not " + context.text(name));
+  }
+  if (context.number("limit") < 0) throw UsageFailure("--limit takes 0 and more");
+}
+
+void print_report(const EvalJson& report) {
+  for (const auto& [key, value] : report.items()) {
+    if (key == "decoder" || key == "slot" || value.is_object()) continue;
+    std::printf("%-24s %s\n", key.c_str(),
+                value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+  }
+  const EvalJson rates = report.value("pass", EvalJson::object());
+  for (const auto& [name, rate] : rates.items()) {
+    std::printf("%-24s %.2f %% +- %.2f of %lld tasks\n", name.c_str(),
+                100 * rate.value("value", 0.0), 100 * rate.value("error", 0.0),
+                rate.value("tasks", 0LL));
+  }
+}
+
+int eval(Context& context) {
+  const std::string task = context.text("task");
+  if (task != "text" && task != "choices" && task != "programs" && task != "answers")
+    throw UsageFailure("--task takes text, choices, programs or answers, not " + task);
+  refuse_others(context);
+  if (!context.typed("slot", "gen_length")) {
+    call([&](dllm_error* err) {
+      return dllm_options_set_i64(context.options("slot"), "gen_length", 256, err);
+    });
+  }
+  const EvalJson report = task == "text"      ? evaluate_text(context)
+                          : task == "choices" ? evaluate_choices(context)
+                                              : evaluate_answers(context);
+  if (context.json())
+    std::printf("%s\n", report.dump(-1, ' ', false, EvalJson::error_handler_t::replace).c_str());
+  else
+    print_report(report);
+  return 0;
+}
+
+} // namespace
+
+Command eval_command() {
+  using Kind = Argument::Kind;
+  return {
+      "eval",
+      "score a model: a text, questions with choices, programs that must pass tests",
+      "dllm eval --model runs/quickstart --data corpus.txt --limit 64",
+      {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder"},
+       {Kind::text, "data", "",
+        "text: what dllm train takes; else JSON lines: prompt, choices, answer, or the files of "
+        "HumanEval, MBPP and infilling; .gz is decompressed",
+        true},
+       {Kind::text, "task", "text",
+        "text (loss, perplexity, bits per byte), choices, programs (pass@k) or answers (a Lua "
+        "checker)"},
+       {Kind::text, "out", "", "keep results in this file; the same call again goes on there"},
+       {Kind::number, "limit", "0", "only so many rows; 0: all"},
+       {Kind::text, "objective", "auto",
+        "whose loss is computed; auto: ar for a causal model, else mdlm"},
+       {Kind::number, "draws", "1", "draws of noise for a row; choices: 16 unless it is set"},
+       {Kind::number, "noise-seed", "0", "seed of this noise"},
+       {Kind::number, "row-length", "256", "tokens of a row of the text"},
+       {Kind::text, "solutions", "",
+        "completions to score instead of a model's: JSON lines with task_id and completion"},
+       {Kind::number, "samples", "1",
+        "completions of a prompt, with the seeds seed, seed + 1, ..."},
+       {Kind::text, "k", "1,10,100", "which pass@k are printed, as far as there are samples"},
+       {Kind::number, "length", "",
+        "open positions of a completion (as --slot.gen_length), 256 unless set"},
+       {Kind::text, "policy", "low_confidence", policy_sentence()},
+       {Kind::text, "checker", "",
+        "a Lua script with the globals row and text that returns true or false; it sees no "
+        "files"},
+       {Kind::text, "python", "python3", "the interpreter that runs programs"},
+       {Kind::number, "seconds", "10", "time of a program"},
+       {Kind::number, "memory", "1024", "MiB of address space of a program"},
+       {Kind::flag, "quiet", "", "do not show how far it is"}},
+      {"engine", "model", "decoder:policy", "slot"},
+      eval,
+      false,
+      {},
+      {"model", "data"}};
+}
+
+} // namespace dllm::cli

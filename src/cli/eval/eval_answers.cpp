@@ -1,0 +1,191 @@
+// dllm eval --task programs and --task answers: several completions of a prompt, each right or wrong.
+
+#include "eval.h"
+
+#include <cmath>
+#include <sstream>
+
+namespace dllm::cli {
+namespace {
+
+// Says of a completion whether it is right.
+class Judge {
+public:
+  virtual ~Judge() = default;
+  virtual ProgramTask task(const EvalJson& row, const std::string& path, size_t index) const = 0;
+  // {"passed", "result"}
+  virtual EvalJson judge(const EvalJson& row, const ProgramTask& task,
+                         const std::string& completion, dllm_task* cancel) const = 0;
+};
+
+class ProgramJudge final : public Judge {
+public:
+  explicit ProgramJudge(const Context& context)
+      : runner_(context.text("python"), {static_cast<double>(context.number("seconds")),
+                                         context.number("memory"), 256, 16}) {}
+  ProgramTask task(const EvalJson& row, const std::string& path, size_t index) const override {
+    return program_task(row, path, index);
+  }
+  EvalJson judge(const EvalJson&, const ProgramTask& task, const std::string& completion,
+                 dllm_task* cancel) const override {
+    return run_tests(runner_, task, completion, cancel);
+  }
+
+private:
+  ProgramRunner runner_;
+};
+
+// A Lua script in the sandbox "safe": globals row (of the file) and text (the completion); it returns a boolean.
+class LuaJudge final : public Judge {
+public:
+  explicit LuaJudge(std::string checker) : checker_(std::move(checker)) {}
+  ProgramTask task(const EvalJson& row, const std::string& path, size_t index) const override {
+    ProgramTask task;
+    task.id = id_of(row, index);
+    task.prompt = text_of(row, "prompt", path, index);
+    if (row.contains("suffix")) task.suffix = text_of(row, "suffix", path, index);
+    return task;
+  }
+  EvalJson judge(const EvalJson& row, const ProgramTask&, const std::string& completion,
+                 dllm_task* cancel) const override {
+    const auto options = make<dllm_options>(
+        [](dllm_options** out, dllm_error* err) { return dllm_options_new("lua", out, err); });
+    const std::string values = R"({"sandbox": "safe", "step_limit": 1000000000})";
+    call([&](dllm_error* err) {
+      return dllm_options_set_json(options.get(), values.data(),
+                                   static_cast<int64_t>(values.size()), err);
+    });
+    const auto lua = make<dllm_lua>(
+        [&](dllm_lua** out, dllm_error* err) { return dllm_lua_new(options.get(), out, err); });
+    const auto set = [&](const char* name, const EvalJson& value) {
+      const std::string json = value.dump(-1, ' ', false, EvalJson::error_handler_t::replace);
+      call([&](dllm_error* err) {
+        return dllm_lua_set_json(lua.get(), name, json.data(), static_cast<int64_t>(json.size()),
+                                 err);
+      });
+    };
+    set("row", row);
+    set("text", completion);
+    const EvalJson returned =
+        EvalJson::parse(dllm::api::text([&](dllm_buffer* out, dllm_error* err) {
+          return dllm_lua_run_file(lua.get(), checker_.c_str(), nullptr, 0, cancel, out, err);
+        }));
+    if (returned.empty() || !returned[0].is_boolean())
+      throw Failure(DLLM_SCRIPT_FAILED, checker_ + " returns no boolean",
+                    "the globals are row and text; return text == row.answer");
+    const bool passed = returned[0].get<bool>();
+    const bool says_why = returned.size() > 1 && returned[1].is_string();
+    return {{"passed", passed},
+            {"result", says_why ? returned[1].get<std::string>()
+                       : passed ? "passed"
+                                : "wrong"}};
+  }
+
+private:
+  std::string checker_;
+};
+
+std::vector<int64_t> wanted_ks(const Context& context) {
+  std::vector<int64_t> ks;
+  std::istringstream words(context.text("k"));
+  for (std::string word; std::getline(words, word, ',');) {
+    const bool digits = !word.empty() && word.size() < 8 &&
+                        word.find_first_not_of("0123456789") == std::string::npos;
+    if (!digits || std::stoll(word) < 1)
+      throw UsageFailure("--k takes numbers with commas, not " + context.text("k"));
+    ks.push_back(std::stoll(word));
+  }
+  return ks;
+}
+
+// Of the tasks with k samples and more: their mean, and its standard error over tasks.
+EvalJson pass_rates(const EvalResults& results, const std::vector<int64_t>& ks) {
+  std::map<std::string, std::pair<int64_t, int64_t>> counts; // samples, passed
+  for (const EvalJson& line : results.lines()) {
+    auto& [samples, passed] = counts[line["task"].get<std::string>()];
+    ++samples;
+    passed += line["passed"].get<bool>() ? 1 : 0;
+  }
+  EvalJson rates = EvalJson::object();
+  for (const int64_t k : ks) {
+    std::vector<double> each;
+    for (const auto& [id, count] : counts) {
+      if (count.first >= k) each.push_back(pass_at_k(count.first, count.second, k));
+    }
+    if (each.empty()) continue;
+    const Mean mean = mean_of(each);
+    rates["pass@" + std::to_string(k)] = {
+        {"value", mean.value}, {"error", mean.error}, {"tasks", each.size()}};
+  }
+  return rates;
+}
+
+EvalJson settings_of(const Context& context) {
+  EvalJson settings = {{"task", context.text("task")}, {"data", context.text("data")}};
+  if (context.text("task") == "answers") {
+    settings["checker"] = context.text("checker");
+  } else {
+    settings["seconds"] = context.number("seconds");
+    settings["memory_mib"] = context.number("memory");
+  }
+  if (context.has("solutions")) {
+    settings["solutions"] = context.text("solutions");
+    return settings;
+  }
+  settings["model"] = context.text("model");
+  if (context.has("length")) settings["length"] = context.number("length");
+  for (const char* kind : {"decoder", "slot"}) {
+    settings[kind] = EvalJson::parse(dllm::api::text([&](dllm_buffer* out, dllm_error* err) {
+      return dllm_options_to_json(context.options(kind), out, err);
+    }));
+  }
+  return settings;
+}
+
+std::unique_ptr<Judge> judge_of(const Context& context) {
+  if (context.text("task") == "programs") return std::make_unique<ProgramJudge>(context);
+  if (!context.has("checker"))
+    throw UsageFailure("--task answers needs --checker FILE.lua, which returns true or false");
+  return std::make_unique<LuaJudge>(context.text("checker"));
+}
+
+} // namespace
+
+EvalJson evaluate_answers(Context& context) {
+  const std::string path = context.text("data");
+  const std::vector<EvalJson> rows = read_rows(path, context.number("limit"));
+  const std::vector<int64_t> ks = wanted_ks(context);
+  const std::unique_ptr<Judge> judge = judge_of(context);
+  std::vector<ProgramTask> tasks;
+  for (size_t i = 0; i < rows.size(); ++i) tasks.push_back(judge->task(rows[i], path, i));
+  const EvalJson settings = settings_of(context); // before a model changes options
+  const std::unique_ptr<Completions> completions = completions_of(context);
+  int64_t total = 0, without = 0;
+  for (const ProgramTask& task : tasks) {
+    total += completions->count(task.id);
+    without += completions->count(task.id) == 0 ? 1 : 0;
+  }
+  EvalResults results(context.has("out") ? context.text("out") : "", settings, total,
+                      context.flag("quiet"));
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    for (int64_t sample = 0; sample < completions->count(tasks[i].id); ++sample) {
+      const std::string id = tasks[i].id + "#" + std::to_string(sample);
+      if (results.has(id)) continue;
+      std::string text = completions->get(tasks[i].id, tasks[i].prompt, tasks[i].suffix, sample);
+      if (completions->from_model()) text = trimmed(tasks[i], text);
+      EvalJson line = {{"id", id}, {"task", tasks[i].id}, {"sample", sample}};
+      line.update(judge->judge(rows[i], tasks[i], text, context.task()));
+      line["completion"] = text;
+      results.add(line);
+    }
+  }
+  EvalJson report = settings;
+  report.update({{"tasks", tasks.size()},
+                 {"without_completion", without},
+                 {"samples", results.lines().size()},
+                 {"pass", pass_rates(results, ks)},
+                 {"resumed", results.resumed()}});
+  return report;
+}
+
+} // namespace dllm::cli

@@ -1,0 +1,108 @@
+// dllm eval --task choices: questions with several answers.
+
+#include "eval.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dllm::cli {
+namespace {
+
+struct Question {
+  std::string id, prompt;
+  std::vector<std::string> choices;
+  size_t right = 0;
+};
+
+// "answer" is the index of a choice or its text.
+Question question_of(const EvalJson& row, const std::string& path, size_t index) {
+  Question question{id_of(row, index), text_of(row, "prompt", path, index), {}, 0};
+  const auto refuse = [&](const std::string& what) {
+    return Failure(DLLM_DATA_LOSS, path + ": row " + std::to_string(index + 1) + ": " + what,
+                   R"(a row is {"prompt": TEXT, "choices": [TEXT, ...], "answer": INDEX})");
+  };
+  const EvalJson choices = row.value("choices", EvalJson());
+  if (!choices.is_array() || choices.size() < 2) throw refuse("there are no two choices");
+  for (const EvalJson& choice : choices) {
+    if (!choice.is_string() || choice.get<std::string>().empty())
+      throw refuse("a choice is no text, or empty");
+    question.choices.push_back(choice.get<std::string>());
+  }
+  const EvalJson answer = row.value("answer", EvalJson());
+  const auto found =
+      answer.is_string()
+          ? std::find(question.choices.begin(), question.choices.end(), answer.get<std::string>())
+          : question.choices.end();
+  if (answer.is_number_unsigned() && answer.get<size_t>() < question.choices.size())
+    question.right = answer.get<size_t>();
+  else if (found != question.choices.end())
+    question.right = static_cast<size_t>(found - question.choices.begin());
+  else
+    throw refuse("answer " + answer.dump() + " is none of the choices");
+  return question;
+}
+
+size_t best_of(const std::vector<double>& scores) {
+  return static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+}
+
+// Tokens may span the border of prompt and choice: the answer is what differs from the prompt's own tokens.
+EvalJson ask(const Question& question, const ScoredModel& scored, AnswerScorer& scorer,
+             int64_t seed) {
+  const std::vector<int32_t> prompt = encode(scored.tokenizer.get(), question.prompt);
+  std::vector<double> scores, errors, per_byte;
+  for (const std::string& choice : question.choices) {
+    const std::vector<int32_t> all = encode(scored.tokenizer.get(), question.prompt + choice);
+    const auto border = std::mismatch(prompt.begin(), prompt.end(), all.begin(), all.end()).second;
+    const Mean score = scorer.score({all.begin(), border}, {border, all.end()}, seed);
+    scores.push_back(score.value);
+    errors.push_back(score.error);
+    per_byte.push_back(score.value / static_cast<double>(choice.size()));
+  }
+  return {{"id", question.id},
+          {"scores", scores},
+          {"errors", errors},
+          {"chosen", best_of(scores)},
+          {"right", best_of(scores) == question.right},
+          {"right_per_byte", best_of(per_byte) == question.right}};
+}
+
+} // namespace
+
+EvalJson evaluate_choices(Context& context) {
+  const std::string path = context.text("data");
+  const std::vector<EvalJson> rows = read_rows(path, context.number("limit"));
+  std::vector<Question> questions;
+  for (size_t i = 0; i < rows.size(); ++i) questions.push_back(question_of(rows[i], path, i));
+  const ScoredModel scored(context);
+  const int64_t draws = context.typed("draws") ? context.number("draws") : 16;
+  const EvalJson settings = {{"task", "choices"},
+                             {"model", context.text("model")},
+                             {"data", path},
+                             {"objective", scored.objective_name},
+                             {"draws", scored.objective_name == "ar" ? 1 : draws},
+                             {"seed", context.number("noise-seed")}};
+  EvalResults results(context.has("out") ? context.text("out") : "", settings,
+                      static_cast<int64_t>(questions.size()), context.flag("quiet"));
+  const auto scorer = bound_scorer(context, scored, draws);
+  for (const Question& question : questions) {
+    if (!results.has(question.id))
+      results.add(ask(question, scored, *scorer, context.number("noise-seed")));
+  }
+  std::vector<double> right, per_byte;
+  for (const EvalJson& line : results.lines()) {
+    right.push_back(line["right"].get<bool>() ? 1 : 0);
+    per_byte.push_back(line["right_per_byte"].get<bool>() ? 1 : 0);
+  }
+  const Mean accuracy = mean_of(right), normalized = mean_of(per_byte);
+  EvalJson report = settings;
+  report.update({{"questions", static_cast<int64_t>(right.size())},
+                 {"accuracy", accuracy.value},
+                 {"accuracy_error", accuracy.error},
+                 {"accuracy_per_byte", normalized.value},
+                 {"accuracy_per_byte_error", normalized.error},
+                 {"resumed", results.resumed()}});
+  return report;
+}
+
+} // namespace dllm::cli

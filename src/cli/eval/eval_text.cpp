@@ -1,0 +1,133 @@
+// dllm eval --task text: the loss of a text.
+
+#include "eval.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace dllm::cli {
+namespace {
+
+constexpr int64_t kBatchRows = 8;
+
+Owned<dllm_loader> open_rows_of(const Context& context, const ScoredModel& scored) {
+  const auto data = make<dllm_dataset>([&](dllm_dataset** out, dllm_error* err) {
+    return dllm_dataset_open(context.text("data").c_str(), scored.tokenizer.get(), nullptr,
+                             context.task(), out, err);
+  });
+  const auto options = make<dllm_options>(
+      [](dllm_options** out, dllm_error* err) { return dllm_options_new("loader", out, err); });
+  const std::string values = EvalJson{
+      {"batch", kBatchRows},
+      {"length", context.number("row-length")},
+      {"shuffle", false}}.dump();
+  call([&](dllm_error* err) {
+    return dllm_options_set_json(options.get(), values.data(), static_cast<int64_t>(values.size()),
+                                 err);
+  });
+  return make<dllm_loader>([&](dllm_loader** out, dllm_error* err) {
+    return dllm_loader_new(data.get(), options.get(), out, err);
+  });
+}
+
+// Null at the end of the data.
+Owned<dllm_batch> next_batch(dllm_loader* loader) {
+  try {
+    return make<dllm_batch>(
+        [&](dllm_batch** out, dllm_error* err) { return dllm_loader_next(loader, out, err); });
+  } catch (const Failure& failure) {
+    if (failure.status() == DLLM_OUT_OF_RANGE) return nullptr;
+    throw;
+  }
+}
+
+template <class T>
+std::vector<T> values_of(const dllm_batch* batch, const char* name, int32_t dtype) {
+  const auto array = make<dllm_tensor>(
+      [&](dllm_tensor** out, dllm_error* err) { return dllm_batch_array(batch, name, out, err); });
+  std::vector<T> values(
+      static_cast<size_t>(dllm_tensor_dim(array.get(), 0) * dllm_tensor_dim(array.get(), 1)));
+  call([&](dllm_error* err) {
+    return dllm_tensor_read(array.get(), dtype, values.data(),
+                            static_cast<int64_t>(values.size() * sizeof(T)), err);
+  });
+  return values;
+}
+
+// Of the text that the counted tokens stand for.
+int64_t text_bytes(const ScoredModel& scored, const dllm_batch* batch) {
+  const auto ids = values_of<int32_t>(batch, "ids", DLLM_I32);
+  const auto keep = values_of<uint8_t>(batch, "keep", DLLM_U8);
+  std::vector<int32_t> counted;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (keep[i] == 0) counted.push_back(ids[i]);
+  }
+  return static_cast<int64_t>(decode(scored.tokenizer.get(), counted).size());
+}
+
+// The mean over tokens with the standard error of a ratio of two sums over independent rows.
+EvalJson summary(const EvalResults& results) {
+  double sum = 0, count = 0, bytes = 0, rows = 0;
+  for (const EvalJson& line : results.lines()) {
+    bytes += line["bytes"].get<double>();
+    for (const EvalJson& value : line["sums"]) sum += value.get<double>();
+    for (const EvalJson& value : line["counts"]) count += value.get<double>();
+  }
+  const double mean = count > 0 ? sum / count : 0;
+  double squares = 0;
+  for (const EvalJson& line : results.lines()) {
+    for (size_t i = 0; i < line["sums"].size(); ++i, ++rows) {
+      const double apart = line["sums"][i].get<double>() - mean * line["counts"][i].get<double>();
+      squares += apart * apart;
+    }
+  }
+  const double error = rows > 1 && count > 0 ? std::sqrt(squares * rows / (rows - 1)) / count : 0;
+  const double to_bits = bytes > 0 ? count / bytes / std::numbers::ln2 : 0;
+  return {{"rows", static_cast<int64_t>(rows)},   {"tokens", static_cast<int64_t>(count)},
+          {"bytes", static_cast<int64_t>(bytes)}, {"nats_per_token", mean},
+          {"nats_per_token_error", error},        {"perplexity", std::exp(mean)},
+          {"bits_per_byte", mean * to_bits},      {"bits_per_byte_error", error * to_bits}};
+}
+
+} // namespace
+
+EvalJson evaluate_text(Context& context) {
+  const ScoredModel scored(context);
+  const int64_t draws = scored.objective_name == "ar" ? 1 : context.number("draws");
+  const int64_t limit = context.number("limit");
+  const EvalJson settings = {{"task", "text"},
+                             {"model", context.text("model")},
+                             {"data", context.text("data")},
+                             {"objective", scored.objective_name},
+                             {"row_length", context.number("row-length")},
+                             {"draws", draws},
+                             {"seed", context.number("noise-seed")}};
+  const Owned<dllm_loader> loader = open_rows_of(context, scored);
+  EvalResults results(context.has("out") ? context.text("out") : "", settings,
+                      (limit + kBatchRows - 1) / kBatchRows, context.flag("quiet"));
+  for (int64_t i = 0; limit == 0 || i * kBatchRows < limit; ++i) {
+    const Owned<dllm_batch> batch = next_batch(loader.get());
+    if (batch == nullptr) break;
+    const std::string id = std::to_string(i);
+    if (results.has(id)) continue;
+    RowSums all;
+    for (int64_t draw = 0; draw < draws; ++draw) {
+      const RowSums one =
+          row_sums(context, scored, batch.get(), context.number("noise-seed") + draw);
+      all.sums.resize(one.sums.size());
+      for (size_t row = 0; row < one.sums.size(); ++row)
+        all.sums[row] += one.sums[row] / static_cast<double>(draws);
+      all.counts = one.counts;
+    }
+    results.add({{"id", id},
+                 {"sums", all.sums},
+                 {"counts", all.counts},
+                 {"bytes", text_bytes(scored, batch.get())}});
+  }
+  EvalJson report = settings;
+  report.update(summary(results));
+  report["resumed"] = results.resumed();
+  return report;
+}
+
+} // namespace dllm::cli

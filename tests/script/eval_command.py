@@ -1,0 +1,161 @@
+"""dllm eval: the limits of programs, pass@k of known solutions, checkers, choices, resuming.   eval_command.py DLLM SCRATCH [HUMANEVAL]
+
+HUMANEVAL: HumanEval.jsonl.gz; where it is not there, its part is skipped.
+"""
+import gzip
+import json
+import math
+import pathlib
+import re
+import sys
+
+from cli_options import LINES, Program
+
+DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
+HUMANEVAL = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else pathlib.Path("absent")
+program = Program(DLLM, SCRATCH)
+ok = program.ok
+
+
+def write(name, rows):
+    (SCRATCH / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def evaluate(*words, code=0):
+    done = program.run("eval", "--json", "--python", sys.executable, *words) if "--task" in words and "programs" in words \
+        else program.run("eval", "--json", *words)
+    ok(done.returncode == code, f"eval {' '.join(words)}: exit {done.returncode} {done.stderr[-300:] if done.returncode != code else ''}")
+    return json.loads(done.stdout.splitlines()[-1]) if done.stdout else {}, done
+
+
+def limits():
+    """What a program must not do: each of these prints its own refusal, or is ended."""
+    outside = SCRATCH / "secret.txt"
+    outside.write_text("secret")
+    programs = {
+        "good": ("open('own.txt', 'w').write('a'); assert open('own.txt').read() == 'a'", True),
+        "threads": ("import threading\nt = threading.Thread(target=lambda: None); t.start(); t.join()", True),
+        "reads_outside": (f"open({str(outside)!r}).read()", False),
+        "writes_outside": (f"open({str(outside)!r}, 'w').write('x')", False),
+        "writes_tmp": ("open('/tmp/dllm_eval_was_here', 'w')", False),
+        "removes_outside": (f"import os\nos.remove({str(outside)!r})", False),
+        "mode_outside": (f"import os\nos.chmod({str(outside)!r}, 0)", False),
+        "lists_home": ("import os\nos.listdir('/home')", False),
+        "environment": ("import os\nassert set(os.environ) <= {'HOME', 'PATH', 'LANG', 'LC_CTYPE'}, os.environ", True),
+        "parent": ("import os\nopen(f'/proc/{os.getppid()}/environ').read()", False),
+        "network": ("import socket\nsocket.socket()", False),
+        "fork": ("import os\nos.fork()", False),
+        "shell": ("import subprocess\nsubprocess.run(['/bin/true'], check=True)", False),
+        "kills": ("import os\nos.kill(os.getppid(), 9)", False),
+        "leaves_group": ("import os\nos.setsid()", False),
+        "memory": ("x = bytearray(1 << 31)", False),
+        "time": ("while True: pass", False),
+        "sleeps": ("import time\ntime.sleep(1000)", False),
+        "floods": ("while True: print('x' * 1000)", False),
+        "big_file": ("open('big', 'wb').write(b'x' * (1 << 25))", False),
+        "leaves_early": ("import os\nos._exit(0)", False),
+        "exits": ("raise SystemExit(0)", False),
+        "crashes": ("import os\nos.abort()", False),
+    }
+    write("limits.jsonl", [{"task_id": name, "prompt": "def f():\n    pass\n", "entry_point": "f",
+                            "test": "def check(f):\n    f()\n"} for name in programs])
+    write("limits_solutions.jsonl", [{"task_id": name, "completion": code + "\n"} for name, (code, _) in programs.items()])
+    out = SCRATCH / "limits_results.jsonl"
+    report, _ = evaluate("--task", "programs", "--data", "limits.jsonl", "--solutions", "limits_solutions.jsonl",
+                         "--seconds", "3", "--memory", "512", "--out", out.name)
+    rows = {row["task"]: row for row in map(json.loads, out.read_text().splitlines()[1:])}
+    for name, (_, good) in programs.items():
+        ok(rows[name]["passed"] == good, f"program {name}: {rows[name]['result']}")
+    ok(outside.read_text() == "secret" and outside.stat().st_mode & 0o777, "the file outside is as it was")
+    ok(not pathlib.Path("/tmp/dllm_eval_was_here").exists(), "nothing was written to /tmp")
+    ok(report["samples"] == len(programs), "every program has a result")
+
+
+def human_eval():
+    if not HUMANEVAL.exists():
+        print(f"skipped: {HUMANEVAL} is not there")
+        return
+    rows = [json.loads(line) for line in gzip.open(HUMANEVAL, "rt")]
+    write("right.jsonl", [{"task_id": row["task_id"], "completion": row["canonical_solution"]} for row in rows])
+    write("wrong.jsonl", [{"task_id": row["task_id"], "completion": "    return 'no answer'\n"} for row in rows])
+    for name, expected in (("right", 1.0), ("wrong", 0.0)):
+        report, _ = evaluate("--task", "programs", "--data", str(HUMANEVAL), "--solutions", name + ".jsonl")
+        ok(report["pass"]["pass@1"]["value"] == expected and report["tasks"] == 164,
+           f"HumanEval, {name} solutions: {report['pass']}")
+    # With the true solution among three of ten, by the formula of Chen et al. 2021.
+    some = rows[:4]
+    write("ten.jsonl", [{"task_id": row["task_id"], "completion": row["canonical_solution"] if i < 3 else "    pass\n"}
+                        for row in some for i in range(10)])
+    report, _ = evaluate("--task", "programs", "--data", str(HUMANEVAL), "--limit", "4", "--solutions", "ten.jsonl", "--k", "1,5,10")
+    for k in (1, 5, 10):
+        expected = 1 - math.comb(7, k) / math.comb(10, k)
+        ok(abs(report["pass"][f"pass@{k}"]["value"] - expected) < 1e-12, f"pass@{k} is {expected}")
+
+
+def other_formats():
+    write("mbpp.jsonl", [{"task_id": 2, "text": "Write a function to add.", "code": "", "test_setup_code": "import math",
+                          "test_list": ["assert add(1, 2) == 3", "assert math.pi > add(1, 1)"], "challenge_test_list": []}])
+    write("mbpp_right.jsonl", [{"task_id": 2, "completion": "def add(a, b):\n    return a + b\n"}])
+    report, _ = evaluate("--task", "programs", "--data", "mbpp.jsonl", "--solutions", "mbpp_right.jsonl")
+    ok(report["pass"]["pass@1"]["value"] == 1, "MBPP: a solution passes")
+    write("infilling.jsonl", [{"task_id": "x", "prompt": "def twice(a):\n", "suffix": "    return b\n", "entry_point": "twice",
+                               "test": "def check(f):\n    assert f(4) == 8\n"}])
+    write("infilling_right.jsonl", [{"task_id": "x", "completion": "    b = 2 * a\n"}, {"task_id": "x", "completion": "    b = a\n"}])
+    report, _ = evaluate("--task", "programs", "--data", "infilling.jsonl", "--solutions", "infilling_right.jsonl", "--k", "1,2")
+    ok(report["pass"]["pass@1"]["value"] == 0.5 and report["pass"]["pass@2"]["value"] == 1, "infilling: one of two passes")
+
+
+def checkers():
+    write("sums.jsonl", [{"task_id": "a", "prompt": "1+1=", "answer": "2"}, {"task_id": "b", "prompt": "2+2=", "answer": "4"}])
+    write("answers.jsonl", [{"task_id": "a", "completion": " 2\n"}, {"task_id": "b", "completion": "5"}])
+    (SCRATCH / "check.lua").write_text("return text:match('^%s*(.-)%s*$') == row.answer, 'seen'\n")
+    words = ("--task", "answers", "--data", "sums.jsonl", "--solutions", "answers.jsonl")
+    report, _ = evaluate(*words, "--checker", "check.lua")
+    ok(report["pass"]["pass@1"]["value"] == 0.5, "a Lua checker accepts one of two")
+    (SCRATCH / "evil.lua").write_text("return io.open('secret.txt') ~= nil\n")
+    evaluate(*words, "--checker", "evil.lua", code=1)
+    evaluate(*words, code=2)
+
+
+def models():
+    (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
+    for out, words in (("masked", ()), ("causal", ("--objective", "ar"))):
+        done = program.run("train", "--data", "corpus", "--out", out, "--rows", "line", "--layers", "2", "--hidden", "64", "--vocab", "300",
+                           "--length", "48", "--batch", "8", "--steps", "60", "--lr", "0.003", "--loader.epochs", "0", *words)
+        ok(done.returncode == 0, f"a run to score: {done.stderr[-200:]}")
+    for model, objective in (("masked", "mdlm"), ("causal", "ar")):
+        words = (model, "corpus", "--row-length", "48", "--limit", "24", "--out", model + ".jsonl")
+        report, _ = evaluate(*words)
+        ok(report["objective"] == objective and 0 < report["nats_per_token"] < 6 and report["rows"] == 24, f"{model}: {report}")
+        ok(abs(report["perplexity"] - math.exp(report["nats_per_token"])) < 1e-9, "perplexity is exp of the loss")
+        bits = report["nats_per_token"] * report["tokens"] / report["bytes"] / math.log(2)
+        ok(abs(report["bits_per_byte"] - bits) < 1e-9 and report["bits_per_byte_error"] > 0, "bits per byte and their error")
+        # What was interrupted in the middle of a line goes on there and gives the same numbers.
+        lines = (SCRATCH / (model + ".jsonl")).read_text().splitlines(keepends=True)
+        (SCRATCH / (model + ".jsonl")).write_text("".join(lines[:2]) + lines[2][:20])
+        again, _ = evaluate(*words)
+        ok(again.pop("resumed") == 1 and report.pop("resumed") == 0 and again == report, "resumed after one of three batches")
+        _, done = evaluate(model, "corpus", "--row-length", "24", "--out", model + ".jsonl", code=1)
+        ok("row_length is 48, here 24" in done.stderr, "results of other settings are refused")
+        write("questions.jsonl", [{"prompt": f"line {i}: the cat sat on the", "choices": [" mat and dog", " zqx jvk wpf"], "answer": 0}
+                                  for i in range(6)])
+        report, _ = evaluate("--task", "choices", model, "questions.jsonl")
+        ok(report["accuracy"] == 1 and report["questions"] == 6, f"{model} chooses what it was trained on: {report}")
+    report, _ = evaluate("--task", "programs", "--model", "masked", "--data", "infilling.jsonl", "--samples", "2", "--length", "8",
+                         "--steps", "4", "--out", "of_model.jsonl")
+    ok(report["samples"] == 2 and report["pass"]["pass@1"]["value"] == 0, "a model fills a hole and is judged")
+    rows = [json.loads(line) for line in (SCRATCH / "of_model.jsonl").read_text().splitlines()[1:]]
+    ok(all(re.search(r"Error|ended|exit", row["result"]) for row in rows), f"why it fails: {[row['result'] for row in rows]}")
+    report, _ = evaluate("--task", "answers", "--model", "causal", "--data", "sums.jsonl", "--checker", "check.lua", "--length", "4",
+                         "--policy", "autoregressive")
+    ok(report["samples"] == 2, "answers of a causal model")
+
+
+program.empty_folder()
+limits()
+human_eval()
+other_formats()
+checkers()
+models()
+print(f"{program.failures} failures")
+sys.exit(program.failures > 0)
