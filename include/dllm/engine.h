@@ -28,8 +28,8 @@ extern "C" {
  *
  * arithmetic chooses what the operands of products with weights are rounded to, on an engine of kind
  * cpu: f32 not at all; bf16 (weights f32 and bf16) both operands to bf16, with sums in f32, also in
- * gradients; int8 (weights int8 and q8_0) activations to 8 bits with a scale per row, with exact
- * integer sums. Products with weights of other formats, attention, norms, softmax and losses stay
+ * gradients; int8 (weights int8 and q8_0) activations to 8 bits with a scale per row (q8_0: per 32
+ * numbers), with exact integer sums. Products with weights of other formats, attention, norms, softmax and losses stay
  * f32. Within one arithmetic results do not depend on threads or on what else is in the batch. The
  * environment variable DLLM_AMX=0 keeps bf16 and int8 from using AMX on chips that have it.
  *

@@ -86,7 +86,8 @@ std::vector<OptionSpec> keys() {
                  "cpu: most bytes of arrays and temporaries; 0: no limit."),
       option_choice("arithmetic", "f32", {"f32", "bf16", "int8"},
                     "cpu: of products with weights. bf16: both operands rounded to bf16, also in "
-                    "gradients; int8: activations rounded to 8 bits per row; weights of other "
+                    "gradients; int8: activations rounded to 8 bits, a scale per row (q8_0: per "
+                    "32); weights of other "
                     "formats are multiplied in f32."),
       option_choice("check", "none", {"none", "finite"},
                     "cpu: finite stops at the first operation that makes a number that is not "

@@ -16,7 +16,7 @@ struct DotCall {
   int64_t x_stride, plane;
   const int32_t* start; // int8: (rows, blocks)
   int64_t blocks;
-  const float* row_scale; // int8
+  const float* row_scale; // int8: (rows, blocks)
   const uint8_t* b;
   int64_t panel_step; // bytes from one panel to the next
   float* c;
@@ -57,7 +57,7 @@ HWY_INLINE void Dots(const DotCall& t, const uint8_t* x, const uint8_t* b, const
   }
 }
 
-// y = sum over blocks, in order, of (integer sum) * (scale of the block).
+// y = sum over blocks, in order, of (integer sum) * (scale of the activations) * (scale of the weight).
 template <class S, int R, int P>
 HWY_INLINE void BlockDots(const DotCall& t, typename S::F (&y)[R][P * kVectorsOf<S>]) {
   constexpr int J = P * kVectorsOf<S>;
@@ -69,10 +69,13 @@ HWY_INLINE void BlockDots(const DotCall& t, typename S::F (&y)[R][P * kVectorsOf
       DLLM_UNROLL for (int j = 0; j < J; ++j) sums[r][j] = start;
     }
     Dots<S, R, P>(t, x, b, next, t.steps, sums);
+    typename S::F s[R];
+    DLLM_UNROLL for (int r = 0; r < R; ++r) s[r] = S::SetF(t.row_scale[r * t.blocks + block]);
     DLLM_UNROLL for (int j = 0; j < J; ++j) {
       const typename S::F d =
           S::Halves(scales + j / kVectorsOf<S> * t.panel_step + j % kVectorsOf<S> * S::kLanes * 2);
-      DLLM_UNROLL for (int r = 0; r < R; ++r) y[r][j] = S::Fma(S::Float(sums[r][j]), d, y[r][j]);
+      DLLM_UNROLL for (int r = 0; r < R; ++r) y[r][j] =
+          S::Fma(S::Mul(S::Float(sums[r][j]), s[r]), d, y[r][j]);
     }
     x += t.steps * S::kInputBytes;
     b += t.steps * kLineBytes;
@@ -105,7 +108,7 @@ template <class S, int R, int P, bool kBlocks> HWY_NOINLINE void DotTile(const D
   } else {
     Dots<S, R, P>(t, t.x, t.b, t.next, t.steps, y);
   }
-  if constexpr (S::kInteger) {
+  if constexpr (S::kInteger && !kBlocks) {
     DLLM_UNROLL for (int r = 0; r < R; ++r) {
       const typename S::F s = S::SetF(t.row_scale[r]);
       DLLM_UNROLL for (int j = 0; j < J; ++j) y[r][j] = S::Mul(y[r][j], s);
@@ -150,7 +153,7 @@ template <int kLimit> HWY_INLINE int64_t NextDotRows(int64_t left) {
 HWY_INLINE void SkipRows(int64_t rows, DotCall& t) {
   t.x += rows * t.x_stride;
   t.c += rows * t.c_stride;
-  if (t.start != nullptr) t.start += rows * t.blocks, t.row_scale += rows;
+  if (t.start != nullptr) t.start += rows * t.blocks, t.row_scale += rows * t.blocks;
 }
 
 // more: the next group of P panels follows. Its bytes are shared out among the tiles, which bring them into the second-level
@@ -261,7 +264,7 @@ void DotStripe(const Gemm& g, const RoundedRows& x, int64_t row, int64_t rows, i
   t.c_stride = g.c_stride;
   if constexpr (S::kInteger) {
     t.start = x.start + row * x.blocks;
-    t.row_scale = x.scale + row;
+    t.row_scale = x.scale + row * x.blocks;
   }
   int64_t k = 0;
   do {

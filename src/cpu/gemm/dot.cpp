@@ -30,7 +30,7 @@ RoundedRows rounded_rows(const Gemm& g) {
   };
   if (g.layout == PanelLayout::quads) {
     rows.blocks = g.b_format == nullptr ? 1 : g.k / g.b_format->block;
-    rows.scale = reinterpret_cast<float*>(place(4 * g.m));
+    rows.scale = reinterpret_cast<float*>(place(4 * g.m * rows.blocks));
     rows.start = reinterpret_cast<int32_t*>(place(4 * g.m * rows.blocks));
     rows.plane = align_up(g.k);
     rows.stride = 2 * rows.plane + kLine; // not a power of two: rows fall on all sets of a cache

@@ -19,10 +19,11 @@ inline constexpr int64_t kLineBytes = 64;
 
 // What a product of activations in int8 needs to know of its rows, and where they lie in Gemm::rounded.
 //
-// A row is q = round(x / s) with s = max|x| / 127 (symmetric, ties to even). Weights are stored as w + 128, so a row
-// begins its sums with start = -128 * (q_0 + q_1 + ..), which makes them those of w: exact in 32 bits.
+// A row is q = round(x / s) with s = max|x| / 127 (symmetric, ties to even); where the weight has blocks, each block of the row
+// has its own s: a large number then widens the levels of its block alone. Weights are stored as w + 128, so a row begins
+// its sums with start = -128 * (q_0 + q_1 + ..), which makes them those of w: exact in 32 bits.
 struct RoundedRows {
-  float* scale = nullptr;   // (m) s; int8 only
+  float* scale = nullptr;   // (m, blocks) s; int8 only
   int32_t* start = nullptr; // (m, blocks); int8 only
   int64_t blocks = 1;       // of a weight's row
   uint8_t* data = nullptr;  // rows in the form of the kernel

@@ -189,9 +189,8 @@ float RowScale(const float* x, int64_t k) {
   return none + (top > kLeast ? top / 127.0f : 0.0f);
 }
 
-// q = round(x / s), padded with 0 to whole vectors; `starts` per `block` numbers.
-void QuantizeRow(const float* x, int64_t k, float scale, int64_t block, uint8_t* to,
-                 int32_t* starts) {
+// q = round(x / s), padded with 0 to whole vectors. Returns what the sums begin with.
+int32_t QuantizeRow(const float* x, int64_t k, float scale, uint8_t* to) {
   const F32 d;
   const hn::Rebind<int8_t, F32> d8;
   const auto inverse = hn::Set(d, scale > 0 ? 1.0f / scale : 0.0f);
@@ -202,29 +201,28 @@ void QuantizeRow(const float* x, int64_t k, float scale, int64_t block, uint8_t*
     hn::StoreU(hn::DemoteTo(d8, q), d8, reinterpret_cast<int8_t*>(to + i));
     return q;
   };
-  for (int64_t begin = 0; begin < k; begin += block) {
-    const int64_t end = std::min(k, begin + block);
-    auto sum = hn::Zero(I32()), other = sum;
-    int64_t i = begin;
-    for (; i + 2 * kLanes <= end; i += 2 * kLanes) {
-      sum = hn::Add(sum, quantize(hn::LoadU(d, x + i), i));
-      other = hn::Add(other, quantize(hn::LoadU(d, x + i + kLanes), i + kLanes));
-    }
-    for (; i < end; i += kLanes) sum = hn::Add(sum, quantize(LoadSome(x + i, end - i), i));
-    *starts++ = -128 * hn::GetLane(hn::SumOfLanes(I32(), hn::Add(sum, other)));
+  auto sum = hn::Zero(I32()), other = sum;
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= k; i += 2 * kLanes) {
+    sum = hn::Add(sum, quantize(hn::LoadU(d, x + i), i));
+    other = hn::Add(other, quantize(hn::LoadU(d, x + i + kLanes), i + kLanes));
   }
+  for (; i < k; i += kLanes) sum = hn::Add(sum, quantize(LoadSome(x + i, k - i), i));
+  return -128 * hn::GetLane(hn::SumOfLanes(I32(), hn::Add(sum, other)));
 }
 
 void QuantizeRows(const Gemm& g, int64_t begin, int64_t end, bool planes) {
   const RoundedRows rows = rounded_rows(g);
+  const int64_t block = g.k / std::max<int64_t>(1, rows.blocks);
   for (int64_t r = begin; r < end; ++r) {
     const float* x = g.a + r * g.a_stride;
     uint8_t* to = rows.data + r * rows.stride;
     uint8_t* bytes = planes ? to + rows.plane : to;
-    rows.scale[r] = RowScale(x, g.k);
-    std::fill_n(rows.start + r * rows.blocks, rows.blocks, 0);
-    QuantizeRow(x, g.k, rows.scale[r], g.k / std::max<int64_t>(1, rows.blocks), bytes,
-                rows.start + r * rows.blocks);
+    for (int64_t b = 0; b < rows.blocks; ++b) {
+      const int64_t at = r * rows.blocks + b;
+      rows.scale[at] = RowScale(x + b * block, block);
+      rows.start[at] = QuantizeRow(x + b * block, block, rows.scale[at], bytes + b * block);
+    }
     std::fill_n(bytes + g.k, -g.k & 3, uint8_t{0});
     if (planes) SplitPlanes(to, rows.plane);
   }

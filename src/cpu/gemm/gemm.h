@@ -90,7 +90,7 @@ void pack_dequantized(const PanelForm& form, const void* packed, int64_t out, in
 //
 // In the arithmetics bf16 and int8 the rows of A are rounded first, into `rounded`. bf16: one chain of f32 sums over pairs
 // of k; the bits are those of one kind of chip (with AMX: of chains that are cut at multiples of 32). int8: exact integer sums, times the scale of the row, then as above; with
-// blocks one chain of sums times their scales. Also there no cut changes a bit.
+// blocks one chain of sums times their two scales. Also there no cut changes a bit.
 
 struct Gemm {
   const float* a = nullptr;  // (m, k)

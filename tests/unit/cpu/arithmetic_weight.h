@@ -88,9 +88,6 @@ inline std::vector<float> int8_oracle(const ArithmeticWeight& w, const std::vect
   std::vector<float> y(static_cast<size_t>(m * w.n));
   const int64_t block = w.form.format == nullptr ? w.k : w.form.format->block;
   for (int64_t r = 0; r < m; ++r) {
-    float top = 0;
-    for (int64_t i = 0; i < w.k; ++i) top = std::max(top, std::abs(x[r * w.k + i]));
-    const float s = top / 127.0f, inverse = 1.0f / s;
     for (int64_t j = 0; j < w.n; ++j) {
       const auto* row =
           reinterpret_cast<const uint8_t*>(w.plain.data()) + j * w.format.row_bytes(w.k);
@@ -101,16 +98,18 @@ inline std::vector<float> int8_oracle(const ArithmeticWeight& w, const std::vect
           std::memcpy(&half, row, sizeof half);
           row += 2;
         }
+        float top = 0;
+        for (int64_t i = b; i < b + block; ++i) top = std::max(top, std::abs(x[r * w.k + i]));
+        const float s = top / 127.0f, inverse = 1.0f / s;
         int32_t sum = 0;
         for (int64_t i = 0; i < block; ++i)
           sum += static_cast<int32_t>(std::nearbyint(x[r * w.k + b + i] * inverse)) *
                  static_cast<int8_t>(row[i]);
         row += block;
         total = w.form.format == nullptr
-                    ? static_cast<float>(sum)
-                    : std::fma(static_cast<float>(sum), f16_to_f32(half), total);
+                    ? static_cast<float>(sum) * s
+                    : std::fma(static_cast<float>(sum) * s, f16_to_f32(half), total);
       }
-      total *= s;
       if (!w.scale.empty()) total *= w.scale[static_cast<size_t>(j)];
       y[r * w.n + j] = total + w.bias[static_cast<size_t>(j)];
     }
