@@ -296,9 +296,8 @@ struct EditTokens {
 // Adds the cross entropy of the tokens of one kind of edit.
 void add_tokens(Loss& loss, model::Builder& builder, const char* head_name, graph::Value hidden,
                 const EditTokens& tokens) {
-  const graph::Value nll =
-      model::cross_entropy(builder.head(head_name), graph::take(hidden, tokens.rows),
-                           tokens.targets, tokens.count);
+  const graph::Value nll = model::cross_entropy(
+      builder.head(head_name), graph::take(hidden, tokens.rows), tokens.targets, tokens.count);
   loss.sum = graph::add(loss.sum, graph::sum(graph::multiply(nll, tokens.weights), {0}));
   loss.parts.push_back({std::string("nll_") + head_name, graph::sum(graph::stop_gradient(nll), {0}),
                         graph::convert(tokens.count, DType::f32)});
