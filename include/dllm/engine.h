@@ -33,7 +33,7 @@ extern "C" {
  * f32. Within one arithmetic results do not depend on threads or on what else is in the batch. The
  * environment variable DLLM_AMX=0 keeps bf16 and int8 from using AMX on chips that have it.
  *
- * mesh (such as "fsdp=4,tensor=2") lays ranks of this process out on named axes, each a thread of its own with its share
+ * mesh (such as "fsdp=4,tensor=2") places ranks of this process on named axes, each a thread of its own with its share
  * of threads and memory_limit, on an engine of kind cpu. Models are then cut over the ranks, and arrays that are read or
  * saved are whole: data cuts the rows of a batch; fsdp too, and parameters with their optimizer state, which are
  * gathered layer by layer while they are used (Zhao et al. 2023, PyTorch FSDP); tensor cuts heads, inner sizes of

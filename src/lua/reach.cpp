@@ -30,7 +30,7 @@ struct OptionKey {
   std::string_view kind, key;
 };
 // Texts and lists that are paths.
-constexpr OptionKey kPaths[] = {{"trainer", "root"}};
+constexpr OptionKey kPaths[] = {{"trainer", "root"}, {"dataset", "token_file"}};
 // Texts and lists through which native code is loaded, or a compiler may write files.
 constexpr OptionKey kNative[] = {{"engine", "plugin"},
                                  {"engine", "target"},
@@ -67,6 +67,8 @@ constexpr OptionKey kPlain[] = {{"model", "mask_token"},
                                 {"decoder", "suppress"},
                                 {"decoder", "defer"},
                                 {"trainer", "freeze"},
+                                {"trainer", "groups"},
+                                {"engine", "mesh"},
                                 {"checkpoint", "script_state"}};
 
 template <size_t N>

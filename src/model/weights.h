@@ -24,7 +24,7 @@ public:
   // Every tensor of the table is there in its shape and nothing else is: data_loss naming file,
   // tensor, expected, found. Called before anything is allocated.
   virtual void check(const std::vector<ParamSpec>& specs) const = 0;
-  // Whether there is a tensor of this name. GGUF files have none beside those of the table.
+  // Whether there is a tensor of this name. GGUF files have none but those of the table.
   virtual bool has(const std::string& /*logical*/) const { return false; }
   virtual DType
   dtype(const std::string& logical) const = 0; // of the numbers in the file; quantized types: f32

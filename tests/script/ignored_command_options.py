@@ -34,7 +34,7 @@ ENGINE = {
     "--engine.threads": ("1", {}, SAME),  # the same numbers on any number of threads
     "--engine.thread_pool": ("openmp", {}, SAME if program.has_openmp else REFUSED),
     "--engine.arithmetic": ("bf16", {}, MAY_STAY),
-    "--engine.memory_limit": ("1000", {}, REFUSED), "--engine.ranks": ("2", {}, REFUSED),
+    "--engine.memory_limit": ("1000", {}, REFUSED), "--engine.ranks": ("2", {}, SAME), "--engine.mesh": ("tensor=2", {}, MAY_STAY),
     "--engine.check": ("finite", {}, SAME_OR_REFUSED),  # stops at a number that is not finite
 }
 MODEL = {
@@ -127,6 +127,7 @@ COMMANDS = {
         "--quiet": ("", {}, SAME),  # no line of progress
         **ENGINE, **MODEL, **DECODER, "--decoder.gen_length": ("16", {}, REFUSED), "--decoder.slots": ("1", {}, REFUSED),
         "--decoder.trace": ("true", {}, REFUSED), "--decoder.trace_bytes": ("1024", {}, REFUSED),
+        "--model.cache_dtype": ("bf16", {"--decoder.cache": "prefix", "--block_length": "8"}, SAME),  # too little to show in the text
         "--decoder.loop": ("host",),  # the results name it
         **SLOT, "--slot.gen_length": ("16", {"--length": None}), "--slot.prompt_length": ("3", {}, REFUSED)}),
     "convert": ({"": ["made", "converted.gguf"], "--quantize.overwrite": "true"}, {
