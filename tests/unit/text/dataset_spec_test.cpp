@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <malloc.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -151,6 +152,7 @@ int64_t growth(const Scratch& scratch, int64_t megabytes) {
   if (::pipe(ends) != 0) return -1;
   const pid_t child = ::fork();
   if (child == 0) {
+    ::mallopt(M_MMAP_THRESHOLD, 1 << 20); // freed blocks go back to the system, so that the peak is what was in use
     const auto peak = [] {
       rusage usage{};
       ::getrusage(RUSAGE_SELF, &usage);
