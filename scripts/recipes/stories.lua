@@ -7,21 +7,9 @@
 local dllm = require "dllm"
 local settings = { write = "", check = "", score = "", count = 0, length = 96, steps = 96, seed = 1, temperature = 0.7 }
 
--- ---- the words; _ joins those of one entry ----
-local lists = {
-  she = "anna mia lily emma rosa nora ella zoe ida clara ruth eva", he = "tom ben max leo sam jack finn otto paul hugo karl theo",
-  animal = "cat dog fox bear rabbit mouse duck frog owl horse goat hen wolf hedgehog",
-  trait = "small young clever brave shy funny lazy kind hungry curious old gentle quiet",
-  feeling = "happy sad proud angry tired afraid glad surprised", weather = "sunny windy cold warm rainy dark",
-  look = "red blue green old new big little round shiny golden wooden soft broken heavy ugly pretty",
-  object = "ball hat kite apple cake book drum lamp boat key shell stone bell coat map egg umbrella spoon",
-  many = "berries apples nuts shells flowers stones feathers carrots eggs mushrooms leaves stars",
-  number = "two three four five seven", place = "forest garden village river hill lake farm barn market beach bridge mill school",
-  home = "house cave tower hut tree boat", cover = "tree bed bridge table bush bench",
-  time = "one_morning one_day in_the_evening after_lunch the_next_day on_a_rainy_day at_night",
-  did = "washed painted lost hid dropped carried sold cleaned opened", doing = "sang danced played ran swam talked laughed",
-  verb = "eat sell paint hide wash carry keep open find",
-}
+local here = debug.getinfo(1, "S").source:match "^@(.*/)" or ""
+local grammar = dofile(here .. "stories_grammar.lua") -- the words and sentences
+local lists, rules, kinds, needs_friend = grammar.lists, grammar.rules, grammar.kinds, grammar.needs_friend
 local female = {}
 for name, text in pairs(lists) do
   lists[name] = {}
@@ -29,33 +17,6 @@ for name, text in pairs(lists) do
 end
 for _, name in ipairs(lists.she) do female[name] = true end
 lists.name = table.move(lists.he, 1, #lists.he, #lists.she + 1, { table.unpack(lists.she) })
-
--- ---- the sentences; <hero>, <friend>, <thing> stay what they are once a sentence with <hero new> has brought them ----
-local rules = {
-  where = { "in the <place>", "near the <place>", "behind the <home>" },
-  found = { "<a> <look> <thing new>", "<a> <look> , <look> <thing new>", "<a> <thing new> that was <look>" },
-  why = { "because the <thing> was <look>", "because the <thing> was too <look>", "because it was <weather>" },
-  hero_kind = { "<hero child>", "<animal>" }, friend_kind = { "<friend child>", "<animal>" },
-  opening = { "once there was <a> <trait> <hero_kind> named <hero new> .", "<hero new> was <a> <trait> <hero_kind> who lived <where> .",
-    "in <a> <look> <home> near the <place> lived <a> <trait> <hero_kind> named <hero new> ." },
-  find = { "<time> <hero> went to the <place> and found <found> .", "<time> <hero he> saw <found> under the <cover> .",
-    "<hero> had <found> and liked it very much ." },
-  middle = { "the <thing> was <look> and <look> .", "<hero he> was <feeling> <why> .", "\" i like the <thing> , \" said <hero> .",
-    "<hero he> wanted to <verb> the <thing> , but it was too <look> .", "<hero> <did> the <thing> and <doing> <where> .",
-    "there were <number> <many new> <where> , and the <many> were <look> .", "\" where is my <thing> ? \" asked <hero> .",
-    "<hero he> put the <thing> under the <cover> and forgot it .", "it was <weather> , so <hero he> took <hero his> <thing> and ran home .",
-    "<time> the <thing> was <look> again .", "<hero he> ate <number> <many new> and was <feeling> ." },
-  meeting = { "<time> <hero> met <a> <trait> <friend_kind> named <friend new> .", "then <a> <trait> <friend_kind> named <friend new> came to the <place> ." },
-  together = { "<friend> was <feeling> , so <hero> gave <friend him> the <thing> .", "they <doing> together <where> .",
-    "\" do you want to <verb> the <thing> with me ? \" asked <friend> .", "<friend> took the <thing> , but <hero> was not <feeling> .",
-    "\" thank you , <hero> , \" said <friend> .", "<hero> and <friend> <doing> until it was dark ." },
-  ending = { "then <hero he> went home and dreamed of the <thing> .", "that night <hero> was <feeling> .",
-    "<hero> kept the <thing> for many years .", "and so <hero he> <did> the <thing> and was never <feeling> again ." },
-  farewell = { "from that day on <hero> and <friend> were friends .", "they kept the <thing> and lived <where> .",
-    "then <friend> went home , and <hero> <doing> alone ." },
-}
-local kinds = { "opening", "find", "middle", "meeting", "together", "ending", "farewell" }
-local needs_friend = { together = true, farewell = true }
 local forms = { he = { "he", "she" }, his = { "his", "her" }, him = { "him", "her" }, child = { "boy", "girl" } }
 
 -- What a symbol may be in a story, and what its choice binds: the name of a role ("hero") or its sex ("hero sex").
@@ -197,6 +158,7 @@ elseif settings.score ~= "" then
   local decoder = dllm.decoder(model, { steps = settings.steps, temperature = settings.temperature })
   local canvas, fixed, slots, texts, different = {}, {}, {}, {}, 0
   for i = 1, settings.length do canvas[i], fixed[i] = model:get "mask_id", 0 end
+  canvas[1], fixed[1] = tok:id "eos", 1 -- behind the token that ends a story: a new one begins
   for i = 1, settings.count > 0 and settings.count or 16 do
     slots[i] = decoder:add(canvas, fixed, { seed = settings.seed * 1000 + i })
   end
