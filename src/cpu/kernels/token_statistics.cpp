@@ -12,7 +12,7 @@
 namespace dllm::cpu {
 namespace {
 
-constexpr float kNever = -std::numeric_limits<float>::infinity();
+constexpr float kBanned = -std::numeric_limits<float>::infinity();
 constexpr int64_t kTileFloats =
     int64_t{1} << 23; // logits of one tile of rows: 32 MB at most, unless one row is longer
 
@@ -77,7 +77,7 @@ std::vector<int32_t> ids_of(const uint8_t* flags, int64_t vocab) {
 void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* logits, int64_t vocab,
                     float* weights, int32_t* ids) {
   out.clear(row);
-  for (const int32_t id : in.banned) logits[id] = kNever;
+  for (const int32_t id : in.banned) logits[id] = kBanned;
   OnlineSoftmax softmax;
   softmax.add_with_entropy(logits, vocab);
   if (!std::isfinite(softmax.sum)) return out.set_nan(row); // a logit is NaN or +infinity
