@@ -27,6 +27,7 @@ void expect_same(const WeightFile& torch, const std::string& expected_name) {
     EXPECT_EQ(torch.info(name).type, info.type) << name;
     ASSERT_EQ(view.shape(), want.shape()) << name;
     const auto size = static_cast<size_t>(want.byte_size());
+    if (size == 0) continue; // no bytes, perhaps no address
     EXPECT_EQ(std::memcmp(view.bytes(), want.bytes(), size), 0) << name;
     const Tensor copy = torch.tensor_copy(name);
     EXPECT_EQ(std::memcmp(copy.bytes(), want.bytes(), size), 0) << name;

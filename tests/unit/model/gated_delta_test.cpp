@@ -231,11 +231,13 @@ TEST(GatedDelta, FirstValuesAreThoseOfTheReference) {
   for (const float value : conv.as<float>()) largest = std::max(largest, std::abs(value));
   EXPECT_GT(largest, 0.4f);
   EXPECT_LE(largest, 0.5f);
-  for (const float value : model->params().read(layer + "A_log").as<float>()) {
+  const Tensor rates = model->params().read(layer + "A_log");
+  const Tensor steps = model->params().read(layer + "dt_bias");
+  for (const float value : rates.as<float>()) {
     EXPECT_GE(value, std::log(0.01f));
     EXPECT_LE(value, std::log(16.0f));
   }
-  for (const float value : model->params().read(layer + "dt_bias").as<float>()) EXPECT_EQ(value, 1);
+  for (const float value : steps.as<float>()) EXPECT_EQ(value, 1);
 }
 
 TEST(GatedDelta, BadSizesAreNamed) {
