@@ -36,7 +36,7 @@ local rules = {
     "<hero he> put the <thing> under the <cover> and forgot it .", "it was <weather> , so <hero he> took <hero his> <thing> and ran home .",
     "<time> the <thing> was <look> again .", "<hero he> ate <number> <food> and was <feeling> .",
     "<a> <trait> <animal> saw the <thing> and laughed <loudly> .", "<hero he> put the <thing> on <hero his> <part> and <doing> .",
-    "\" this <thing> smells of <food> ! \" said <hero> .", "nobody knew why the <thing> was so <much> .",
+    "\" this <thing> smells of <food> ! \" said <hero> .", "everyone asked why the <thing> was so <much> .",
     "<hero> could not <sport> , but <hero he> <doing> very <loudly> .", "inside the <thing> there were <number> <look> <many new> ." },
   meeting = { "<time> <hero> met <a> <trait> <friend_kind> named <friend new> .",
     "then <a> <trait> <friend_kind> named <friend new> came to the <place> .",
