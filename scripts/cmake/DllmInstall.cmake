@@ -17,10 +17,10 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/scripts/recipes" "${PROJECT_SOURCE_DIR}
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/bindings/python" DESTINATION share/dllm COMPONENT dev
         PATTERN "__pycache__" EXCLUDE PATTERN "build" EXCLUDE PATTERN "*.egg-info" EXCLUDE)
 
-# The manual page and the completion are made by the program from its own options.
+# The manual page and the completions are made by the program from its own options.
 install(CODE "
   file(MAKE_DIRECTORY \"${made}\")
-  foreach(page \"--man;dllm.1\" \"--bash;dllm\")
+  foreach(page \"--man;dllm.1\" \"--bash;dllm\" \"--zsh;_dllm\" \"--fish;dllm.fish\")
     list(GET page 0 form)
     list(GET page 1 file)
     execute_process(COMMAND \"$<TARGET_FILE:dllm_cli>\" help \${form} OUTPUT_FILE \"${made}/\${file}\"
@@ -31,6 +31,8 @@ install(CODE "
   endforeach()" COMPONENT program)
 install(FILES "${made}/dllm.1" DESTINATION share/man/man1 COMPONENT program)
 install(FILES "${made}/dllm" DESTINATION share/bash-completion/completions COMPONENT program)
+install(FILES "${made}/_dllm" DESTINATION share/zsh/vendor-completions COMPONENT program)
+install(FILES "${made}/dllm.fish" DESTINATION share/fish/vendor_completions.d COMPONENT program)
 
 # Libraries that have no static form that a shared library can take in are installed next to ours, found by its $ORIGIN.
 if(DLLM_SELF_CONTAINED)

@@ -1,5 +1,4 @@
 # One library per folder of src/, one test program per folder of tests/unit/.
-include(GoogleTest OPTIONAL)
 
 # dllm_table_folder(policies): the sources of a folder that holds one entry of a table per file, so a new entry needs no line
 # in CMakeLists.txt. In ${policies}.
@@ -13,6 +12,9 @@ function(dllm_folder name)
   add_library(dllm_${name} STATIC ${ARG_SOURCES})
   target_include_directories(dllm_${name} PUBLIC "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
   target_link_libraries(dllm_${name} PUBLIC dllm_flags ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK})
+  if(NOT name STREQUAL "base") # alone in having OpenMP's option
+    dllm_precompile(dllm_${name} source)
+  endif()
   foreach(lower IN LISTS ARG_DEPENDS)
     target_link_libraries(dllm_${name} PUBLIC dllm_${lower})
   endforeach()
@@ -20,10 +22,14 @@ endfunction()
 
 # dllm_unit_test(base SOURCES x_test.cpp DEPENDS tensor): program test_base with ctest label "unit".
 # SANITIZED_FILTER: which of its tests sanitizers run, all by default; compilers are five times slower under them.
+# COST: a large number starts it early. ENVIRONMENT: one NAME=VALUE for its tests.
 function(dllm_unit_test name)
-  cmake_parse_arguments(ARG "" "LABEL;SANITIZED_FILTER" "SOURCES;DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;SANITIZED_FILTER;COST;ENVIRONMENT" "SOURCES;DEPENDS;LINK" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
+  endif()
+  if(NOT ARG_COST)
+    set(ARG_COST 0)
   endif()
   if(NOT ARG_SANITIZED_FILTER)
     set(ARG_SANITIZED_FILTER "*")
@@ -35,6 +41,7 @@ function(dllm_unit_test name)
   foreach(lower IN LISTS ARG_DEPENDS)
     target_link_libraries(${target} PRIVATE dllm_${lower})
   endforeach()
+  dllm_precompile(${target} test)
   # Tests run in the root of the checkout (WORKING_DIRECTORY below). A relative path keeps their object files
   # equal between worktrees, so that they share a compiler cache.
   target_compile_definitions(${target} PRIVATE DLLM_SOURCE_DIR=".")
@@ -45,8 +52,14 @@ function(dllm_unit_test name)
       ENVIRONMENT "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/data/leaks_of_plugins.txt")
     return()
   endif()
-  gtest_discover_tests(${target} PROPERTIES LABELS ${ARG_LABEL} DISCOVERY_MODE PRE_TEST
-                       DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+  set(include "${CMAKE_CURRENT_BINARY_DIR}/${target}_suites.cmake")
+  file(GENERATE OUTPUT "${include}" CONTENT "set(program \"$<TARGET_FILE:${target}>\")
+set(suites \"${CMAKE_CURRENT_BINARY_DIR}/${target}_suites.txt\")
+set(folder \"${PROJECT_SOURCE_DIR}\")
+set(properties LABELS \"${ARG_LABEL}\" COST \"${ARG_COST}\" ENVIRONMENT \"${ARG_ENVIRONMENT}\")
+include(\"${PROJECT_SOURCE_DIR}/scripts/cmake/DiscoverSuites.cmake\")
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${include}")
 endfunction()
 
 # Adds each listed sub-folder that has its CMakeLists.txt.

@@ -69,15 +69,6 @@ std::vector<std::string> groups_of(const OptionList& list) {
   return groups;
 }
 
-OptionList options_of(const Command& command) {
-  std::map<std::string, std::string> kinds;
-  for (const std::string& kind : command.kinds) {
-    const std::string base = kind.substr(0, kind.find(':'));
-    kinds[base] = base;
-  }
-  return OptionList(command, kinds);
-}
-
 // man(7): a dash is \-, a line may not begin with a dot.
 std::string roff(const std::string& text) {
   std::string out;
@@ -95,6 +86,15 @@ std::string roff(const std::string& text) {
 }
 
 } // namespace
+
+OptionList options_of(const Command& command) {
+  std::map<std::string, std::string> kinds;
+  for (const std::string& kind : command.kinds) {
+    const std::string base = kind.substr(0, kind.find(':'));
+    kinds[base] = base;
+  }
+  return OptionList(command, kinds);
+}
 
 std::string help_text(const Command& command, const OptionList& list) {
   std::string out = command.summary + "\n\n" + usage_line(command) + "\n";
@@ -118,7 +118,7 @@ std::string usage_text() {
            command.summary + "\n";
   }
   return out + "\n  help [COMMAND]   this, or what a command takes; --man: the manual page; "
-               "--bash: completion for bash\n"
+               "--bash, --zsh, --fish: completion\n"
                "  --version, -v    version and build\n"
                "\nA first model in a few minutes:  ./scripts/quickstart\n";
 }
@@ -139,41 +139,6 @@ std::string manual_page() {
   return out + ".SH EXIT STATUS\n0: done. 1: failed. 2: wrong usage. 130: interrupted.\n"
                ".SH ENVIRONMENT\nNO_COLOR: no colours. DLLM_PLUGINS: folders of plugins, separated "
                "by colons.\n";
-}
-
-std::string bash_completion() {
-  std::string names, cases;
-  for (const Command& command : commands()) {
-    names += (names.empty() ? "" : " ") + command.name;
-    std::string options;
-    const OptionList list = options_of(command);
-    for (const Option& option : list.all()) {
-      for (const std::string& name : option.names) options += (options.empty() ? "" : " ") + name;
-    }
-    cases += "    " + command.name + ") words=\"" + options + "\" ;;\n";
-  }
-  return "# bash completion of dllm; made by: dllm help --bash\n"
-         "_dllm() {\n"
-         "  local word=${COMP_WORDS[COMP_CWORD]} words=\n"
-         "  COMPREPLY=()\n"
-         "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-         "    COMPREPLY=($(compgen -W \"" +
-         names +
-         " help --version\" -- \"$word\"))\n"
-         "    return\n"
-         "  fi\n"
-         "  case ${COMP_WORDS[1]} in\n" +
-         cases + "    help) words=\"" + names +
-         "\" ;;\n"
-         "  esac\n"
-         "  case $word in\n"
-         "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
-         "    *) [ \"${COMP_WORDS[1]}\" = help ] && COMPREPLY=($(compgen -W \"$words\" -- "
-         "\"$word\"))\n"
-         "       [ ${#COMPREPLY[@]} -eq 0 ] && COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
-         "  esac\n"
-         "}\n"
-         "complete -o filenames -F _dllm dllm\n";
 }
 
 } // namespace dllm::cli

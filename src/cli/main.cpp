@@ -94,6 +94,10 @@ int help(const std::string& topic) {
     std::fputs(manual_page().c_str(), stdout);
   else if (topic == "--bash")
     std::fputs(bash_completion().c_str(), stdout);
+  else if (topic == "--zsh")
+    std::fputs(zsh_completion().c_str(), stdout);
+  else if (topic == "--fish")
+    std::fputs(fish_completion().c_str(), stdout);
   else if (const Command* command = find_command(topic)) {
     std::string name = topic, flag = "--help";
     char* argv[] = {name.data(), flag.data()};

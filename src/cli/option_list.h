@@ -75,12 +75,18 @@ private:
 
 // ---- help.cpp ----
 
+// What a command takes, with the options of its kinds.
+OptionList options_of(const Command& command);
 std::string help_text(const Command& command, const OptionList& list);
 // All commands with one line each.
 std::string usage_text();
 // The manual page dllm(1), in man(7)'s macros.
 std::string manual_page();
-// A script for bash that completes commands and options.
+
+// ---- completion.cpp: scripts for shells that complete commands and options ----
+
 std::string bash_completion();
+std::string zsh_completion();
+std::string fish_completion();
 
 } // namespace dllm::cli

@@ -21,7 +21,8 @@ check "cmake --install" "$cmake" --install "$build" --prefix "$work/first"
 mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 for file in bin/dllm lib/libdllm.so include/dllm/dllm.h lib/pkgconfig/dllm.pc lib/cmake/dllm/dllmConfig.cmake \
-  share/doc/dllm/LICENSE share/dllm/recipes/infill.lua share/man/man1/dllm.1 share/bash-completion/completions/dllm; do
+  share/doc/dllm/LICENSE share/dllm/recipes/infill.lua share/man/man1/dllm.1 share/bash-completion/completions/dllm \
+  share/zsh/vendor-completions/_dllm share/fish/vendor_completions.d/dllm.fish; do
   check "$file is there" test -s "$prefix/$file"
 done
 check "the program runs" "$prefix/bin/dllm" --version
@@ -84,6 +85,12 @@ complete() {  # complete WORD... : what bash offers for the last word
 }
 check "bash completes commands" sh -c "[ '$(complete dllm gen)' = generate ]"
 check "bash completes options" sh -c "[ '$(complete dllm generate --temp)' = --temperature ]"
+if command -v zsh >/dev/null; then
+  check "zsh reads its completion" zsh -n "$prefix/share/zsh/vendor-completions/_dllm"
+fi
+if command -v fish >/dev/null; then
+  check "fish reads its completion" fish -n "$prefix/share/fish/vendor_completions.d/dllm.fish"
+fi
 
 echo "# $failures failures"
 [ "$failures" -eq 0 ]

@@ -45,8 +45,50 @@ struct EditArrays {
     std::ranges::fill(targets.mutable_as<int32_t>(), -1);
     std::ranges::fill(insert_at.mutable_as<int32_t>(), -1);
   }
+  // Of `raw` what does not belong to its tokens, whose places have changed, and these.
+  Batch with(const Batch& raw) const {
+    Batch made;
+    for (const auto& [name, array] : raw) {
+      const bool of_tokens = name == "keep" || name == "labels" || name == "segments" ||
+                             name == "positions" || name == "mask";
+      if (!of_tokens) made.set(name, array);
+    }
+    made.set("ids", ids);
+    made.set("keys", keys);
+    made.set("targets", targets);
+    made.set("weights", weights);
+    made.set(kInsertAt, insert_at);
+    made.set(kInsertIds, insert_ids);
+    made.set(kDeletes, deletes);
+    made.set("normalizer", normalizer);
+    made.set("t", t);
+    return made;
+  }
   Tensor ids, keys, targets, weights, insert_at, insert_ids, deletes, normalizer, t;
 };
+
+// One uniform number for each of `width` columns of each row; the first row of all has number first_row.
+std::vector<float> column_draws(int64_t batch, int64_t width, int64_t first_row, uint64_t seed,
+                                int64_t step) {
+  std::vector<float> draws;
+  draws.reserve(static_cast<size_t>(batch * width));
+  for (int64_t b = 0; b < batch; ++b) {
+    const Key key = stream_key(seed, Stream::mask, static_cast<uint64_t>(step),
+                               static_cast<uint64_t>(first_row + b));
+    for (int64_t i = 0; i < width; ++i)
+      draws.push_back(uniform_from_bits(random_bits_at(key, static_cast<uint64_t>(i))));
+  }
+  return draws;
+}
+
+// The tokens of a row of start_ids; negative numbers are padding.
+std::vector<int32_t> given_start(const Tensor& starts, int64_t row) {
+  const auto width = static_cast<size_t>(starts.shape()[1]);
+  std::vector<int32_t> made;
+  for (const int32_t id : starts.as<int32_t>().subspan(static_cast<size_t>(row) * width, width))
+    if (id >= 0) made.push_back(id);
+  return made;
+}
 
 class EditFlow final : public Objective {
 public:
@@ -199,47 +241,18 @@ Batch EditFlow::prepare(const Batch& batch, uint64_t seed, int64_t step,
   for (const float draw : draws) levels.push_back(times_.time(draw));
   inject_draws(batch, "t", levels);
   std::ranges::copy(levels, made.t.mutable_as<float>().begin());
-  std::vector<float> columns(static_cast<size_t>(rows.batch * width));
-  for (int64_t b = 0; b < rows.batch; ++b) {
-    const Key key = stream_key(seed, Stream::mask, static_cast<uint64_t>(step),
-                               static_cast<uint64_t>(global.first + b));
-    for (int64_t i = 0; i < width; ++i)
-      columns[static_cast<size_t>(b * width + i)] =
-          uniform_from_bits(random_bits_at(key, static_cast<uint64_t>(i)));
-  }
+  std::vector<float> columns = column_draws(rows.batch, width, global.first, seed, step);
   inject_draws(batch, "u_mask", columns);
   for (int64_t b = 0; b < rows.batch; ++b) {
     const std::vector<int32_t> clean = clean_tokens(rows, b);
-    std::vector<int32_t> first;
-    if (start == nullptr) {
-      first = first_row(rows, b, clean, context);
-    } else {
-      for (int64_t i = 0; i < starts.shape()[1]; ++i) {
-        const int32_t id = starts.as<int32_t>()[static_cast<size_t>(b * starts.shape()[1] + i)];
-        if (id >= 0) first.push_back(id);
-      }
-    }
+    const std::vector<int32_t> first =
+        start == nullptr ? first_row(rows, b, clean, context) : given_start(starts, b);
     if (clean.empty() != first.empty())
       fail(Code::invalid_argument, "row {}: one of start_ids and ids is empty", b);
     add_row(made, b, align(first, clean),
             std::span(columns).subspan(static_cast<size_t>(b * width)));
   }
-  // What belongs to the tokens of the raw rows stands at other places now.
-  Batch prepared;
-  for (const auto& [name, array] : batch) {
-    const bool of_tokens = name == "keep" || name == "labels" || name == "segments" ||
-                           name == "positions" || name == "mask";
-    if (!of_tokens) prepared.set(name, array);
-  }
-  prepared.set("ids", made.ids);
-  prepared.set("keys", made.keys);
-  prepared.set("targets", made.targets);
-  prepared.set("weights", made.weights);
-  prepared.set(kInsertAt, made.insert_at);
-  prepared.set(kInsertIds, made.insert_ids);
-  prepared.set(kDeletes, made.deletes);
-  prepared.set("normalizer", made.normalizer);
-  prepared.set("t", made.t);
+  Batch prepared = made.with(batch);
   set_timesteps(prepared, made.t, context);
   return prepared;
 }
