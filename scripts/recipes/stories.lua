@@ -1,11 +1,12 @@
 -- Small stories from a grammar: a text to learn from, and a score that can be checked.
---   dllm run scripts/recipes/stories.lua --write stories.txt [--count 20000] [--seed 1]
+--   dllm run scripts/recipes/stories.lua --write stories.jsonl [--count 20000] [--seed 1]    (or .txt)
 --   dllm run scripts/recipes/stories.lua --check stories.txt
---   dllm run scripts/recipes/stories.lua --score runs/quickstart [--count 16] [--length 96] [--steps 96] [--seed 1]
+--   dllm run scripts/recipes/stories.lua --score runs/quickstart [--count 16] [--length 96] [--steps 96] [--block_length 8] [--temperature 0.4]
 -- Grammatical: share of the sentences that the grammar has. Consistent: those whose names, pronouns and things also agree
 -- with the sentences before. Different: share of the stories that no other sample repeats.
 local dllm = require "dllm"
-local settings = { write = "", check = "", score = "", count = 0, length = 96, steps = 96, seed = 1, temperature = 0.7 }
+local settings = { write = "", check = "", score = "", count = 0, length = 96, steps = 96, block_length = 8, seed = 1,
+  temperature = 0.4 }
 
 local here = debug.getinfo(1, "S").source:match "^@(.*/)" or ""
 local grammar = dofile(here .. "stories_grammar.lua") -- the words and sentences
@@ -146,7 +147,11 @@ math.randomseed(settings.seed)
 local total = { sentences = 0, grammatical = 0, consistent = 0 }
 if settings.write ~= "" then
   local file = assert(io.open(settings.write, "w"))
-  for _ = 1, settings.count > 0 and settings.count or 20000 do assert(file:write(new_story(), "\n\n")) end
+  local records = settings.write:find "%.jsonl$"
+  for _ = 1, settings.count > 0 and settings.count or 20000 do
+    local story = new_story()
+    assert(file:write(records and dllm.json.encode { text = story } .. "\n" or story .. "\n\n"))
+  end
   assert(file:close())
 elseif settings.check ~= "" then
   for line in assert(io.open(settings.check)):lines() do check(line, total) end
@@ -155,7 +160,7 @@ elseif settings.score ~= "" then
   local path = dllm.latest_checkpoint(settings.score)
   path = path and path .. "/model" or settings.score
   local model, tok = dllm.model(path), dllm.tokenizer(path)
-  local decoder = dllm.decoder(model, { steps = settings.steps, temperature = settings.temperature })
+  local decoder = dllm.decoder(model, { steps = settings.steps, block_length = settings.block_length, temperature = settings.temperature })
   local canvas, fixed, slots, texts, different = {}, {}, {}, {}, 0
   for i = 1, settings.length do canvas[i], fixed[i] = model:get "mask_id", 0 end
   canvas[1], fixed[1] = tok:id "eos", 1 -- behind the token that ends a story: a new one begins

@@ -16,7 +16,8 @@ using Json = nlohmann::ordered_json;
 // A Llama shape: rotary positions, gated MLP of about 8/3 of the width, tied embeddings.
 Json config_from_scratch(const Context& context, int64_t vocabulary, int64_t layers) {
   const int64_t hidden = context.number("hidden");
-  const int64_t heads = hidden / 64;
+  // Narrow models learn faster with more heads than the usual 64 columns give.
+  const int64_t head_dim = hidden < 512 ? 32 : 64, heads = hidden / head_dim;
   Json config = {{"model_type", "llama"},
                  {"architectures", {"LlamaForCausalLM"}},
                  {"vocab_size", vocabulary},
@@ -25,7 +26,7 @@ Json config_from_scratch(const Context& context, int64_t vocabulary, int64_t lay
                  {"num_hidden_layers", layers},
                  {"num_attention_heads", heads},
                  {"num_key_value_heads", heads},
-                 {"head_dim", 64},
+                 {"head_dim", head_dim},
                  {"hidden_act", "silu"},
                  {"max_position_embeddings", 1024},
                  {"rms_norm_eps", 1e-5},
