@@ -7,4 +7,3 @@ export const {
   defaultEngine, describePlugin, hasFeature, latestCheckpoint, logLines, logTo, names, plugins, restoreCheckpoint,
   saveCheckpoint, schema, version,
 } = dllm;
-export default dllm;

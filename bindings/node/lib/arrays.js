@@ -1,7 +1,7 @@
 // Numbers in and out: TypedArrays, or plain and nested arrays that become one.
 'use strict';
 const raw = require('./raw.js');
-const { call } = require('./call.js');
+const { attempt, call } = require('./call.js');
 
 // dtype: [constant, TypedArray]; f16 and bf16 are read as f32.
 const DTYPES = {
@@ -62,11 +62,7 @@ function typed(values, dtype) {
 function ask(name, dtype, ...args) {
   const [, Typed] = DTYPES[dtype];
   const count = new BigInt64Array(1);
-  try {
-    call(name, ...args, null, 0, count);
-  } catch (problem) {
-    if (problem.code !== 'OUT_OF_RANGE' || count[0] === 0n) throw problem;
-  }
+  attempt(raw.OUT_OF_RANGE, name, [...args, null, 0, count]);
   const room = new Typed(Number(count[0]));
   if (room.length) call(name, ...args, room, room.length, count);
   return room.subarray(0, Number(count[0]));

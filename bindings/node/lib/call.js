@@ -4,15 +4,20 @@ const koffi = require('koffi');
 const raw = require('./raw.js');
 const { lib } = require('./library.js');
 const { DllmError, fromStatus, putError, takeError } = require('./errors.js');
-const { Managed } = require('./managed.js');
+const { Managed, hold, unhold } = require('./managed.js');
 const { Options } = require('./options.js');
 const { Task } = require('./task.js');
-const { park, trampoline } = require('./event.js');
+const { callWithEvents } = require('./event.js');
 
 // The place of the task in the arguments of a long call.
 const TASK = Symbol('task');
 // The places of a callback and its user data.
-const EVENTS = [Symbol('callback'), Symbol('user data')];
+const FN = Symbol('callback');
+const EVENTS = [FN, null];
+
+// Tasks of the calls that run now. Node ends after its worker threads, so leaving the process cancels them.
+const tasks = new Set();
+process.on('exit', () => tasks.forEach((task) => task.cancel()));
 
 // Objects that calls run on now, with the number of the call; a function that a callback may call is let through.
 const running = new Map();
@@ -37,18 +42,22 @@ function closeOptions(args) {
   for (const arg of args) if (arg instanceof Options) arg.close();
 }
 
-// Calls a function whose last parameter is the error, which it throws. Options among the arguments are closed.
-function call(name, ...args) {
+// Calls a function whose last parameter is the error. Returns the status when it is OK or `expected`, else throws.
+// Options among the arguments are closed.
+function attempt(expected, name, args) {
   const error = takeError();
   try {
     guard(name, objectsOf(args));
     const status = lib[name](...args.map(plain), error);
-    if (status !== raw.OK) throw fromStatus(status, error);
+    if (status !== raw.OK && status !== expected) throw fromStatus(status, error);
+    return status;
   } finally {
     putError(error);
     closeOptions(args);
   }
 }
+
+const call = (name, ...args) => { attempt(raw.OK, name, args); };
 
 // Calls a function whose last parameters are an out handle and the error; returns the handle.
 function make(name, ...args) {
@@ -60,36 +69,42 @@ function make(name, ...args) {
 // As call, on a worker thread: the event loop goes on. `signal` or `task` cancels it, `onEvent` gets its events;
 // what onEvent throws is what the Promise rejects with.
 async function start(name, args, { signal, task, onEvent } = {}) {
+  if (onEvent !== undefined && typeof onEvent !== 'function') throw new TypeError(`onEvent is no function: ${onEvent}`);
   const error = takeError();
-  const parked = onEvent ? park(onEvent, enter) : null;
-  let own = null;
+  const own = args.includes(TASK) && !task ? new Task() : null;
+  const stoppable = task ?? own;
+  const held = [];
   let used = [];
-  const stop = () => (task ?? own).cancel();
+  const stop = () => stoppable.cancel();
   try {
     signal?.throwIfAborted();
-    own = signal && !task ? new Task() : null;
+    for (const object of [...args.filter((arg) => arg instanceof Managed), ...(task ? [task] : [])]) {
+      hold(object);
+      held.push(object);
+    }
     const values = [...args.map((arg) => {
-      if (arg === TASK) return (task ?? own)?.pointer ?? null;
-      if (arg === EVENTS[0]) return parked ? trampoline() : null;
-      if (arg === EVENTS[1]) return parked?.id ?? null;
-      return plain(arg);
+      if (arg === TASK) return stoppable.pointer;
+      return arg === FN ? null : plain(arg);
     }), error];
     used = guard(name, objectsOf(args));
     for (const object of used) running.set(object, name);
+    if (stoppable) tasks.add(stoppable);
     signal?.addEventListener('abort', stop, { once: true });
-    const status = await new Promise((resolve, reject) => {
-      lib[name].async(...values, (problem, result) => (problem ? reject(problem) : resolve(result)));
-    });
-    if (parked?.failed) throw parked.reason;
+    const status = await (onEvent
+      ? callWithEvents(name, values, args.indexOf(FN), (event) => enter(() => onEvent(event)))
+      : new Promise((resolve, reject) => {
+        lib[name].async(...values, (problem, result) => (problem ? reject(problem) : resolve(result)));
+      }));
     if (status === raw.CANCELLED && signal?.aborted) throw signal.reason;
     if (status !== raw.OK) throw fromStatus(status, error);
   } finally {
     signal?.removeEventListener('abort', stop);
     for (const object of used) running.delete(object);
+    tasks.delete(stoppable);
     putError(error);
-    parked?.end();
+    held.forEach(unhold); // the arguments stay reachable until here
     own?.close();
-    closeOptions(args); // the arguments stay reachable until here
+    closeOptions(args);
   }
 }
 
@@ -165,5 +180,5 @@ async function startWhole(name, args, control) {
 }
 
 module.exports = {
-  EVENTS, TASK, call, json, make, real, start, startMake, startReal, startText, startWhole, text, textOf, whole,
+  EVENTS, TASK, attempt, call, json, make, real, start, startMake, startReal, startText, startWhole, text, textOf, whole,
 };

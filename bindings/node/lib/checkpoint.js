@@ -2,26 +2,26 @@
 'use strict';
 const { TASK, json, make, start, startText, text } = require('./call.js');
 const { Managed, adopt } = require('./managed.js');
-const { options } = require('./options.js');
+const { options, pathOf } = require('./options.js');
 const { Tensor } = require('./tensor.js');
 
 // Saves all that is needed to resume a run bit for bit; resolves to the new folder. loader may be null; script_state
 // is any JSON value.
 function saveCheckpoint(trainer, loader, root, { signal, task, script_state: state, ...settings } = {}) {
   const given = { ...settings, script_state: state === undefined ? undefined : JSON.stringify(state) };
-  return startText('dllm_checkpoint_save', [trainer, loader, String(root), options('checkpoint', given), TASK],
+  return startText('dllm_checkpoint_save', [trainer, loader, pathOf(root), options('checkpoint', given), TASK],
     { signal, task });
 }
 
 // Restores trainer, model and loader.
 function restoreCheckpoint(trainer, loader, folder, { signal, task } = {}) {
-  return start('dllm_checkpoint_restore', [trainer, loader, String(folder), TASK], { signal, task });
+  return start('dllm_checkpoint_restore', [trainer, loader, pathOf(folder), TASK], { signal, task });
 }
 
 // The folder of a run's highest committed checkpoint, null when there is none.
 function latestCheckpoint(root) {
   try {
-    return text('dllm_checkpoint_latest', String(root));
+    return text('dllm_checkpoint_latest', pathOf(root));
   } catch (problem) {
     if (problem.code === 'NOT_FOUND') return null;
     throw problem;
@@ -34,7 +34,7 @@ class Checkpoint extends Managed {
   static release = 'dllm_checkpoint_release';
 
   constructor(path) {
-    super(make('dllm_checkpoint_open', String(path)));
+    super(make('dllm_checkpoint_open', pathOf(path)));
   }
 
   describe() {

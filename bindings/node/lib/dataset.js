@@ -3,7 +3,7 @@
 const { lib } = require('./library.js');
 const { TASK, call, make, start, startMake } = require('./call.js');
 const { Managed, adopt } = require('./managed.js');
-const { options } = require('./options.js');
+const { options, pathOf } = require('./options.js');
 
 class Dataset extends Managed {
   static noun = 'dataset';
@@ -17,7 +17,7 @@ class Dataset extends Managed {
   // Text, JSON lines or token files; without a tokenizer raw text.
   static async open(path, { tokenizer = null, signal, task, ...settings } = {}) {
     return adopt(Dataset, await startMake('dllm_dataset_open',
-      [String(path), tokenizer, options('dataset', settings), TASK], { signal, task }));
+      [pathOf(path), tokenizer, options('dataset', settings), TASK], { signal, task }));
   }
 
   // A dataset of texts, or of objects as in a line of a JSONL file.
@@ -39,7 +39,7 @@ class Dataset extends Managed {
 
   // Writes a token file; batches read their ids from it.
   save(path, { signal, task, ...settings } = {}) {
-    return start('dllm_dataset_save', [this, String(path), options('save', settings), TASK], { signal, task });
+    return start('dllm_dataset_save', [this, pathOf(path), options('save', settings), TASK], { signal, task });
   }
 }
 

@@ -3,7 +3,7 @@
 const { lib } = require('./library.js');
 const { TASK, call, json, make, startText, whole } = require('./call.js');
 const { Managed } = require('./managed.js');
-const { options } = require('./options.js');
+const { options, pathOf } = require('./options.js');
 
 class Engine extends Managed {
   static noun = 'engine';
@@ -33,7 +33,7 @@ class Engine extends Managed {
 
   // What a job on a model needs, as text of the chosen format (default JSON).
   plan(path, { signal, task, ...settings } = {}) {
-    return startText('dllm_engine_plan', [this, String(path), options('plan', settings), TASK], { signal, task });
+    return startText('dllm_engine_plan', [this, pathOf(path), options('plan', settings), TASK], { signal, task });
   }
 
   // Frees memory that is not in use.

@@ -1,61 +1,67 @@
-// Events, and the one trampoline that calls the host's functions.
+// Calls that send events: each runs on a thread of its own, and the host's function on the thread that called.
+//
+// A koffi callback out of an async call waits for the event loop, and would wait for ever in a process that ends
+// meanwhile. A worker of Node is ended with the process, and its wait with it.
 'use strict';
-const koffi = require('koffi');
+const path = require('node:path');
+const { SHARE_ENV, Worker } = require('node:worker_threads');
 const raw = require('./raw.js');
-const { lib } = require('./library.js');
-const { fromStatus, putError, takeError } = require('./errors.js');
 
-const EventFn = koffi.proto('int32', ['void *', 'void *']);
-const KINDS = new Map(Object.entries(raw).filter(([name]) => name.startsWith('EVENT_'))
-  .map(([name, number]) => [number, name.slice('EVENT_'.length).toLowerCase()]));
-const callbacks = new Map();
-let nextId = 1n;
-let registered = null;
+// What the answer's place holds until the host's function has returned.
+const WAITING = -1;
+const idle = [];
 
-// The event as a plain object: kind, and the keys of dllm/event.h.
-function described(event) {
-  const buffer = lib.dllm_buffer_new();
-  const error = takeError();
-  try {
-    const status = lib.dllm_event_describe(event, buffer, error);
-    if (status !== raw.OK) throw fromStatus(status, error);
-    const bytes = koffi.view(lib.dllm_buffer_data(buffer), lib.dllm_buffer_size(buffer));
-    const { event: _, ...values } = JSON.parse(Buffer.from(bytes).toString());
-    return { kind: KINDS.get(lib.dllm_event_kind(event)), ...values };
-  } finally {
-    putError(error);
-    lib.dllm_buffer_release(buffer);
+// A thread that makes one call at a time; kept for the next one.
+class EventThread {
+  constructor() {
+    const shared = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
+    this.answer = new Int32Array(shared).fill(WAITING);
+    this.worker = new Worker(path.join(__dirname, 'event_thread.js'), { env: SHARE_ENV, workerData: { shared } });
+  }
+
+  // Resolves to the status of the call; onEvent gives the answer to each event.
+  call(name, values, callback, onEvent) {
+    const { answer, worker } = this;
+    return new Promise((resolve, reject) => {
+      worker.ref();
+      worker.on('error', reject);
+      worker.on('message', ({ event, status, outs }) => {
+        if (event) {
+          Atomics.store(answer, 0, onEvent(event));
+          Atomics.notify(answer, 0);
+          return;
+        }
+        for (const [index, out] of outs) values[index].set(out);
+        worker.removeAllListeners('message');
+        worker.removeAllListeners('error');
+        worker.unref();
+        idle.push(this);
+        resolve(status);
+      });
+      worker.postMessage({ name, values, callback });
+    });
   }
 }
 
-// Runs on the main thread while the worker thread waits for the answer.
-function answer(event, id) {
-  const parked = callbacks.get(id);
-  try {
-    const said = parked.enter(() => parked.fn(described(event)));
-    if (typeof said?.then === 'function') {
-      throw new TypeError('onEvent returned a Promise: it is called between two steps and cannot be awaited');
+// Makes a call whose value number `callback` is the event function. What onEvent throws is what the Promise
+// rejects with.
+async function callWithEvents(name, values, callback, onEvent) {
+  let failure = null;
+  const answerTo = (event) => {
+    try {
+      const said = onEvent(event);
+      if (typeof said?.then === 'function') {
+        throw new TypeError('onEvent returned a Promise: it is called between two steps and cannot be awaited');
+      }
+      return said === undefined || said === null ? raw.CONTINUE : Number(said);
+    } catch (reason) {
+      failure = { reason };
+      return raw.FAIL;
     }
-    return said === undefined || said === null ? raw.CONTINUE : Number(said);
-  } catch (reason) {
-    parked.failed = true;
-    parked.reason = reason;
-    return raw.FAIL;
-  }
+  };
+  const status = await (idle.pop() ?? new EventThread()).call(name, values, callback, answerTo);
+  if (failure) throw failure.reason;
+  return status;
 }
 
-function trampoline() {
-  registered ??= koffi.register(answer, koffi.pointer(EventFn));
-  return registered;
-}
-
-// Keeps a function for the time of one call. What it throws is in reason once failed is true.
-function park(fn, enter) {
-  if (typeof fn !== 'function') throw new TypeError(`onEvent is no function: ${fn}`);
-  const id = nextId++;
-  const parked = { id, fn, enter, failed: false, reason: undefined, end: () => callbacks.delete(id) };
-  callbacks.set(id, parked);
-  return parked;
-}
-
-module.exports = { park, trampoline };
+module.exports = { WAITING, callWithEvents };

@@ -2,7 +2,7 @@
 'use strict';
 const { TASK, call, make, startText } = require('./call.js');
 const { Managed } = require('./managed.js');
-const { options } = require('./options.js');
+const { options, pathOf } = require('./options.js');
 
 // A runner with its own Lua state; the values that scripts return are an array.
 class Lua extends Managed {
@@ -24,7 +24,7 @@ class Lua extends Managed {
   }
 
   runFile(path, args = [], control = {}) {
-    return this.#run('dllm_lua_run_file', String(path), JSON.stringify(args), control);
+    return this.#run('dllm_lua_run_file', pathOf(path), JSON.stringify(args), control);
   }
 
   runText(code, { name = 'text', ...control } = {}) {

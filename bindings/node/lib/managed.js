@@ -3,7 +3,7 @@
 const { lib } = require('./library.js');
 const { ClosedError } = require('./errors.js');
 
-const POINTER = Symbol('pointer');
+const STATE = Symbol('state');
 const forgotten = new FinalizationRegistry(({ release, pointer }) => lib[release](pointer));
 
 // It may be closed twice; using a closed object throws ClosedError. The library keeps parents alive, so objects may
@@ -15,20 +15,18 @@ class Managed {
 
   // For calls of the library; throws when closed.
   get pointer() {
-    if (this[POINTER] === null) throw new ClosedError(this.constructor.noun);
-    return this[POINTER];
+    if (this[STATE].closed) throw new ClosedError(this.constructor.noun);
+    return this[STATE].pointer;
   }
 
   get closed() {
-    return this[POINTER] === null;
+    return this[STATE].closed;
   }
 
   close() {
-    const pointer = this[POINTER];
-    if (pointer === null) return;
-    this[POINTER] = null;
-    forgotten.unregister(this);
-    lib[this.constructor.release](pointer);
+    if (this[STATE].closed) return;
+    this[STATE].closed = true;
+    if (this[STATE].calls === 0) release(this);
   }
 
   [Symbol.dispose]() {
@@ -37,8 +35,23 @@ class Managed {
 }
 
 function own(object, pointer) {
-  Object.defineProperty(object, POINTER, { value: pointer, writable: true });
+  Object.defineProperty(object, STATE, { value: { pointer, calls: 0, closed: false } });
   forgotten.register(object, { release: object.constructor.release, pointer }, object);
+}
+
+function release(object) {
+  forgotten.unregister(object);
+  lib[object.constructor.release](object[STATE].pointer);
+}
+
+// A call on another thread uses the object: closing it releases the handle when the last such call has ended.
+function hold(object) {
+  if (object.closed) throw new ClosedError(object.constructor.noun);
+  object[STATE].calls++;
+}
+
+function unhold(object) {
+  if (--object[STATE].calls === 0 && object[STATE].closed) release(object);
 }
 
 // An object of a class for a handle that a call returned.
@@ -48,4 +61,4 @@ function adopt(type, pointer) {
   return made;
 }
 
-module.exports = { Managed, adopt };
+module.exports = { Managed, adopt, hold, unhold };

@@ -3,7 +3,7 @@
 const { lib } = require('./library.js');
 const { TASK, call, json, start, startMake, startText, whole } = require('./call.js');
 const { Managed, adopt } = require('./managed.js');
-const { options } = require('./options.js');
+const { options, pathOf } = require('./options.js');
 const { Batch, asBatch } = require('./batch.js');
 const { defaultEngine } = require('./engine.js');
 const { Source } = require('./source.js');
@@ -19,7 +19,7 @@ class Model extends Managed {
 
   // path: a model folder, a GGUF file, a run or checkpoint folder, or a Source.
   static async load(path, { engine = defaultEngine(), signal, task, ...settings } = {}) {
-    const [name, from] = path instanceof Source ? ['dllm_model_load_source', path] : ['dllm_model_load', String(path)];
+    const [name, from] = path instanceof Source ? ['dllm_model_load_source', path] : ['dllm_model_load', pathOf(path)];
     return adopt(Model, await startMake(name, [engine, from, options('model', settings), TASK], { signal, task }));
   }
 
@@ -33,11 +33,11 @@ class Model extends Managed {
   // Writes a model in another weight format: a .gguf file, or a folder. Resolves to the report.
   static async quantize(path, target, { signal, task, ...settings } = {}) {
     return JSON.parse(await startText('dllm_model_quantize',
-      [String(path), String(target), options('quantize', settings), TASK], { signal, task }));
+      [pathOf(path), pathOf(target), options('quantize', settings), TASK], { signal, task }));
   }
 
   save(path, { signal, task, ...settings } = {}) {
-    return start('dllm_model_save', [this, String(path), options('save', settings), TASK], { signal, task });
+    return start('dllm_model_save', [this, pathOf(path), options('save', settings), TASK], { signal, task });
   }
 
   config() {

@@ -1,5 +1,6 @@
 // Settings: keys and values of one kind, checked by the library.
 'use strict';
+const { fileURLToPath } = require('node:url');
 const raw = require('./raw.js');
 const { lib } = require('./library.js');
 const { fromStatus, putError, takeError } = require('./errors.js');
@@ -15,7 +16,7 @@ function checked(use) {
   }
 }
 
-// A TypedArray among the settings is a list; a path may be a URL.
+// A TypedArray among the settings is a list.
 const listed = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
 
 class Options extends Managed {
@@ -42,4 +43,7 @@ function options(kind, settings) {
   return given.length ? new Options(kind, Object.fromEntries(given)) : null;
 }
 
-module.exports = { Options, options };
+// A path as the library takes it: text, or a file: URL.
+const pathOf = (path) => (path instanceof URL ? fileURLToPath(path) : String(path));
+
+module.exports = { Options, options, pathOf };

@@ -3,7 +3,7 @@
 const { lib } = require('./library.js');
 const { TASK, call, make, startMake, text: textFrom, textOf } = require('./call.js');
 const { Managed, adopt } = require('./managed.js');
-const { options } = require('./options.js');
+const { options, pathOf } = require('./options.js');
 const { typed } = require('./arrays.js');
 const { Batch } = require('./batch.js');
 const { Source } = require('./source.js');
@@ -42,7 +42,7 @@ class Tokenizer extends Managed {
   // path: tokenizer.json, a folder that holds one, a run, a GGUF file, or a Source.
   static async load(path, settings = {}) {
     const [name, from] = path instanceof Source ? ['dllm_tokenizer_load_source', path]
-      : ['dllm_tokenizer_load', String(path)];
+      : ['dllm_tokenizer_load', pathOf(path)];
     return adopt(Tokenizer, await startMake(name, [from, options('tokenizer', settings)]));
   }
 
@@ -53,7 +53,7 @@ class Tokenizer extends Managed {
   }
 
   save(path) {
-    call('dllm_tokenizer_save', this, String(path));
+    call('dllm_tokenizer_save', this, pathOf(path));
   }
 
   get size() {

@@ -2,7 +2,7 @@
 'use strict';
 const { EVENTS, TASK, call, json, make, real, start, startReal } = require('./call.js');
 const { Managed, adopt } = require('./managed.js');
-const { options } = require('./options.js');
+const { options, pathOf } = require('./options.js');
 const { asBatch } = require('./batch.js');
 const { Model } = require('./model.js');
 
@@ -59,7 +59,7 @@ class Trainer extends Managed {
 
   // Writes every event to a "jsonl" file or to the "console".
   addSink(kind, target = null, settings = {}) {
-    call('dllm_trainer_add_sink', this, kind, target === null ? null : String(target), options('sink', settings));
+    call('dllm_trainer_add_sink', this, kind, target === null ? null : pathOf(target), options('sink', settings));
   }
 
   // The model in a role: "live", or "ema", its moving average.
