@@ -71,7 +71,9 @@ function random.generator(seed)
     if high == nil then low, high = 1, low end
     assert(low <= high, "interval is empty")
     local drawn = ffi.cast("uint64_t", first) * 4294967296ULL + ffi.cast("uint64_t", second)
-    return low + tonumber(ffi.cast("int64_t", drawn) % ffi.cast("int64_t", high - low + 1))
+    local span = high - low + 1
+    local rest = tonumber(ffi.cast("int64_t", drawn) % ffi.cast("int64_t", span))
+    return low + (rest < 0 and rest + span or rest) -- Lua's remainder, not C's
   end
 end
 

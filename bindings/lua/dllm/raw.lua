@@ -32,6 +32,7 @@ end
 
 local function box(noun, pointer)
   if pointer == nil then return nil end
+  collectgarbage "step" -- Lua does not see how much memory an object of the library has
   return setmetatable({own = host.own(pointer, releases[noun])}, classes[noun])
 end
 
