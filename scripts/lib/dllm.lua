@@ -1,12 +1,13 @@
 -- The friendly layer: objects with methods, options as tables, failures as errors {code, message, hint}.
--- Everything here is made on the raw functions of the C ABI; their contracts are in include/dllm.
+-- Everything here is made on the raw functions of the C ABI; their contracts are in include/dllm. bindings/lua runs
+-- the same file in other programs, also in LuaJIT, which lacks some of Lua 5.4.
 local raw = package.loaded["dllm.raw"]
 local random = require "dllm.random"
 
 -- Kept: a script may replace these in their tables.
 local assert, error, ipairs, pairs, pcall, tostring, type = assert, error, ipairs, pairs, pcall, tostring, type
 local encode, decode, format, packsize = raw.json.encode, raw.json.decode, string.format, string.packsize
-local unpack_bytes, unpack_list, most = string.unpack, table.unpack, math.maxinteger
+local unpack_bytes, unpack_list, most = string.unpack, table.unpack or unpack, math.maxinteger or 2 ^ 53
 
 local dllm = { json = raw.json, random = random, version = raw.version() }
 
@@ -14,9 +15,11 @@ for name, value in pairs(raw) do
   if type(value) == "number" and name:match("^%u") then dllm[name] = value end
 end
 
--- math.random repeats itself for a seed, on any machine.
-math.random = random.generator(raw.seed)
-math.randomseed = function(seed) math.random = random.generator(seed or 0) end
+-- math.random repeats itself for a seed, on any machine. In a program of its own it stays as it is.
+if raw.seed then
+  math.random = random.generator(raw.seed)
+  math.randomseed = function(seed) math.random = random.generator(seed or 0) end
+end
 
 local DTYPES = { f32 = raw.F32, f16 = raw.F16, bf16 = raw.BF16, f64 = raw.F64, i32 = raw.I32, i64 = raw.I64,
                  u8 = raw.U8, i8 = raw.I8, u32 = raw.U32 }
@@ -76,6 +79,7 @@ end
 function tensor:values()
   local dtype = raw.tensor_dtype(self)
   if dtype == raw.F16 or dtype == raw.BF16 then dtype = raw.F32 end
+  if raw.tensor_list then return raw.tensor_list(self, dtype, tensor.count(self)) end
   local packed, count = "<" .. FORMATS[dtype], tensor.count(self)
   local bytes = raw.tensor_read(self, dtype, count * packsize(packed))
   local values, at = {}, 1

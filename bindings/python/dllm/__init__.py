@@ -3,6 +3,7 @@ from . import errors
 from ._base import Managed, Options, schema
 from ._lib import abi_version, build_info, has_feature, log_lines, log_to, names, version
 from ._raw import CONTINUE, FINAL, FIXED, MASKED, PROVISIONAL, STOP
+from .asynchronous import run_async
 from .batch import Batch
 from .checkpoint import Checkpoint, latest_checkpoint, restore_checkpoint, save_checkpoint
 from .dataset import Dataset
@@ -28,6 +29,6 @@ __all__ = [
     "Options", "PROVISIONAL", "STOP", "Schedule", "Source", "Task", "Tensor", "Tokenizer",
     "Trainer", "abi_version", "build_info", "default_engine",
     "describe_plugin", "errors", "has_feature",
-    "latest_checkpoint", "log_lines", "log_to", "names", "restore_checkpoint", "save_checkpoint",
-    "schema", "version",
+    "latest_checkpoint", "log_lines", "log_to", "names", "restore_checkpoint", "run_async",
+    "save_checkpoint", "schema", "version",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import array
 import ctypes
 from ctypes import POINTER, byref, c_int64
-from typing import Any
+from typing import Any, Tuple
 
 from . import _raw
 from ._base import call, check
@@ -12,12 +12,13 @@ from ._lib import lib
 from .errors import thread_error
 
 try:
-    import numpy
+    import numpy as _numpy
+    numpy: Any = _numpy
 except ImportError:
     numpy = None
 
-# dtype: (status constant, ctypes type, code of array.array); f16 and bf16 have no list form.
-DTYPES = {
+# dtype: (constant, ctypes type, code of array.array); f16 and bf16 have no list form.
+DTYPES: dict[str, Tuple[int, Any, str]] = {
     "f32": (_raw.F32, ctypes.c_float, "f"), "f64": (_raw.F64, ctypes.c_double, "d"),
     "i32": (_raw.I32, ctypes.c_int32, "i"), "i64": (_raw.I64, ctypes.c_int64, "q"),
     "u8": (_raw.U8, ctypes.c_uint8, "B"), "i8": (_raw.I8, ctypes.c_int8, "b"),
@@ -61,16 +62,19 @@ def guess_dtype(values: Any) -> str:
     return "i32" if all(isinstance(number, int) for number in flat) else "f32"
 
 
-def to_c(values: Any, dtype: str) -> ctypes.Array:
+def to_c(values: Any, dtype: str) -> ctypes.Array[Any]:
     """A C array of the values; a value that does not fit raises OverflowError or TypeError."""
     _, ctype, code = DTYPES[dtype]
+    made: ctypes.Array[Any]
     if numpy is not None and isinstance(values, numpy.ndarray):
         fitting = numpy.ascontiguousarray(values, dtype=_NUMPY[dtype])
         if fitting.dtype.kind in "iu" and not numpy.array_equal(fitting, values):
             raise OverflowError(f"values of {values.dtype} do not fit {dtype}")
-        return (ctype * fitting.size).from_buffer_copy(fitting)
+        made = (ctype * fitting.size).from_buffer_copy(fitting)
+        return made
     flat = array.array(code, _flat(values, len(shape_of(values))))
-    return (ctype * len(flat)).from_buffer_copy(flat)
+    made = (ctype * len(flat)).from_buffer_copy(flat)
+    return made
 
 
 def from_c(pointer: Any, dtype: str, count: int) -> Any:
@@ -96,6 +100,6 @@ def ask(name: str, dtype: str, *args: Any) -> Any:
     return from_c(room, dtype, count.value)
 
 
-def dims_of(values: Any) -> tuple[ctypes.Array, int]:
+def dims_of(values: Any) -> tuple[ctypes.Array[Any], int]:
     shape = shape_of(values)
     return (c_int64 * len(shape))(*shape), len(shape)

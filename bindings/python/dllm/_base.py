@@ -4,12 +4,17 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from ctypes import byref, c_void_p
-from typing import Any
+from ctypes import byref, c_double, c_int64, c_void_p
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import errors
 from ._interrupt import TaskArgument, guard_for, resolved
 from ._lib import lib
+
+if TYPE_CHECKING:
+    from .task import Task
+
+Self = TypeVar("Self")
 
 
 def check(status: int) -> None:
@@ -41,14 +46,14 @@ class Managed:
     The library keeps parents alive, so objects may be closed in any order.
     """
 
-    _release = ""
+    _release = noun = ""
 
     def __init__(self, pointer: c_void_p):
         self._pointer: c_void_p | None = pointer
 
     @property
     def pointer(self) -> c_void_p:
-        pointer = getattr(self, "_pointer", None)
+        pointer: c_void_p | None = getattr(self, "_pointer", None)
         if pointer is None:
             raise errors.ClosedError(f"this {type(self).__name__} is closed")
         return pointer
@@ -62,8 +67,8 @@ class Managed:
         if pointer is not None:
             getattr(lib, self._release)(pointer)
 
-    def __enter__(self):
-        self.pointer
+    def __enter__(self: Self) -> Self:
+        self.pointer  # type: ignore[attr-defined]
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -76,13 +81,19 @@ class Managed:
     def __repr__(self) -> str:
         return f"<dllm.{type(self).__name__}{' (closed)' if self.closed else ''}>"
 
-    def _json(self, name: str) -> Any:
-        """The JSON that a function writes about this object."""
-        return json.loads(read_text(name, self.pointer))
+    def _json(self, name: str) -> dict[str, Any]:
+        """The JSON object that a function writes about this object."""
+        return read_object(name, self.pointer)
 
-    def _number(self, name: str, kind: type, *args: Any) -> Any:
-        """A function of this object whose last parameter before the error is one number."""
-        out = kind()
+    def _whole(self, name: str, *args: Any) -> int:
+        """A function of this object whose last parameter before the error is an int64."""
+        out = c_int64()
+        call(name, self.pointer, *args, byref(out))
+        return out.value
+
+    def _real(self, name: str, *args: Any) -> float:
+        """As _whole, for a double."""
+        out = c_double()
         call(name, self.pointer, *args, byref(out))
         return out.value
 
@@ -96,7 +107,7 @@ class Buffer(Managed):
         super().__init__(c_void_p(lib.dllm_buffer_new()))
 
     def bytes(self) -> bytes:
-        size = lib.dllm_buffer_size(self.pointer)
+        size: int = lib.dllm_buffer_size(self.pointer)
         return ctypes.string_at(lib.dllm_buffer_data(self.pointer), size)
 
     def text(self) -> str:
@@ -108,6 +119,12 @@ def read_text(name: str, *args: Any) -> str:
     with Buffer() as out:
         call(name, *args, out.pointer)
         return out.text()
+
+
+def read_object(name: str, *args: Any) -> dict[str, Any]:
+    """As read_text, for functions that write a JSON object."""
+    found: dict[str, Any] = json.loads(read_text(name, *args))
+    return found
 
 
 def _plain(value: Any) -> Any:
@@ -136,7 +153,7 @@ def pointer_of(thing: Managed | None) -> c_void_p | None:
     return None if thing is None else thing.pointer
 
 
-def task_of(task: Any) -> TaskArgument:
+def task_of(task: Task | None) -> TaskArgument:
     """The task of a long call; without one Ctrl-C still stops it (_interrupt.py)."""
     return TaskArgument(task)
 
@@ -167,13 +184,13 @@ class Options(Managed):
 
 def schema(kind: str) -> dict[str, Any]:
     """The keys of a kind of options, with types, defaults, ranges and one sentence each."""
-    return json.loads(read_text("dllm_options_schema", kind.encode()))
+    return read_object("dllm_options_schema", kind.encode())
 
 
 class _NoOptions:
     pointer = None
 
-    def __enter__(self):
+    def __enter__(self) -> _NoOptions:
         return self
 
     def __exit__(self, *_: Any) -> None:

@@ -61,16 +61,17 @@ lib = _open()
 
 
 def abi_version() -> int:
-    return lib.dllm_abi_version()
+    return int(lib.dllm_abi_version())
 
 
 def version() -> str:
-    return lib.dllm_version().decode()
+    return str(lib.dllm_version(), "utf-8")
 
 
 def build_info() -> dict[str, Any]:
     """How the library was built: compiler, simd, lua, pjrt, git."""
-    return json.loads(lib.dllm_build_info())
+    found: dict[str, Any] = json.loads(lib.dllm_build_info())
+    return found
 
 
 def has_feature(name: str) -> bool:

@@ -59,7 +59,7 @@ class Batch(Managed):
         return iter(self.names())
 
     def __len__(self) -> int:
-        return lib.dllm_batch_count(self.pointer)
+        return int(lib.dllm_batch_count(self.pointer))
 
 
 def as_batch(rows: Batch | Mapping[str, Any] | Any) -> Batch:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import Any, Union
 
 from ._base import Managed, call, from_path, make, options, path_bytes, pointer_of, read_text, task_of
 from .errors import NotFound
@@ -12,7 +12,7 @@ from .task import Task
 from .tensor import Tensor
 from .trainer import Trainer
 
-Path = "str | os.PathLike[str]"
+Path = Union[str, "os.PathLike[str]"]
 
 
 def save_checkpoint(trainer: Trainer, loader: Loader | None, root: Path,
@@ -38,7 +38,6 @@ def latest_checkpoint(root: Path) -> str | None:
         return read_text("dllm_checkpoint_latest", path_bytes(root))
     except NotFound:
         return None
-
 
 
 class Checkpoint(Managed):

@@ -41,7 +41,7 @@ class Dataset(Managed):
         call("dllm_dataset_add", self.pointer, text, len(text))
 
     def __len__(self) -> int:
-        return lib.dllm_dataset_size(self.pointer)
+        return int(lib.dllm_dataset_size(self.pointer))
 
     def save(self, path: str | os.PathLike[str], task: Task | None = None, **settings: Any) -> None:
         """Writes a token file; batches read their ids from it."""

@@ -4,14 +4,40 @@ from __future__ import annotations
 import json
 from ctypes import byref, c_double, c_int64
 from operator import index
-from typing import Any, Iterator, Sequence
+from typing import Any, AsyncIterator, Iterator, Sequence
 
 from . import _arrays
 from ._base import Managed, call, make, options, read_text, task_of
+from .asynchronous import run_async
 from .batch import Batch
 from .event import Callback, run_with
 from .model import Model
 from .task import Task
+
+
+class Steps:
+    """The results of step() until everything is decided. With `async for` each step runs on a thread."""
+
+    def __init__(self, decoder: Decoder, task: Task | None):
+        self._decoder, self._task, self._active = decoder, task, 1
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        if self._active == 0:
+            raise StopIteration
+        self._active = self._decoder.step(self._task)
+        return self._active
+
+    def __aiter__(self) -> AsyncIterator[int]:
+        return self
+
+    async def __anext__(self) -> int:
+        if self._active == 0:
+            raise StopAsyncIteration
+        self._active = await run_async(self._decoder.step, task=self._task)
+        return self._active
 
 
 class Decoder(Managed):
@@ -45,7 +71,7 @@ class Decoder(Managed):
 
     def step(self, task: Task | None = None) -> int:
         """One denoising step of every active slot; how many still have open positions."""
-        return self._number("dllm_decoder_step", c_int64, task_of(task))
+        return self._whole("dllm_decoder_step", task_of(task))
 
     def step_for(self, milliseconds: float, callback: Callback | None = None,
                  task: Task | None = None) -> int:
@@ -56,12 +82,9 @@ class Decoder(Managed):
                  after=(task_of(task), byref(active)))
         return active.value
 
-    def steps(self, task: Task | None = None) -> Iterator[int]:
-        """Steps until everything is decided, yielding the results of step()."""
-        active = 1
-        while active:
-            active = self.step(task)
-            yield active
+    def steps(self, task: Task | None = None) -> Steps:
+        """Steps until everything is decided, one for each round of `for` or `async for`."""
+        return Steps(self, task)
 
     def run(self, callback: Callback | None = None, task: Task | None = None) -> None:
         """Steps until everything is decided; callback gets every event, may return dllm.STOP."""
@@ -94,7 +117,7 @@ class Decoder(Managed):
         return _arrays.ask("dllm_decoder_confidence", "f32", self.pointer, slot)
 
     def metric(self, key: str, slot: int = -1) -> float:
-        return self._number("dllm_decoder_metric", c_double, slot, key.encode())
+        return self._real("dllm_decoder_metric", slot, key.encode())
 
     def trace(self, slot: int = 0) -> list[dict[str, Any]]:
         """The trace, one object per step: step, ids, states, confidence. The decoder is made with

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import os
 import threading
-from ctypes import c_int64
 from typing import Any
 
 from ._base import Managed, call, make, options, path_bytes, read_text, task_of
@@ -28,7 +27,7 @@ class Engine(Managed):
         return self._json("dllm_engine_describe")
 
     def __getitem__(self, key: str) -> int:
-        return self._number("dllm_engine_i64", c_int64, key.encode())
+        return self._whole("dllm_engine_i64", key.encode())
 
     def __setitem__(self, key: str, value: int) -> None:
         call("dllm_engine_set_i64", self.pointer, key.encode(), value)

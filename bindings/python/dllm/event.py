@@ -1,12 +1,11 @@
 """Events, and the trampoline that calls callbacks."""
 from __future__ import annotations
 
-import json
 from ctypes import byref, c_double, c_int64
 from typing import Any, Callable
 
 from . import _arrays, _raw
-from ._base import check, read_text
+from ._base import check, read_object
 from ._interrupt import guard_for, resolved
 from ._lib import lib
 from .errors import ClosedError, NotFound, from_status, thread_error
@@ -34,7 +33,7 @@ class Event:
 
     def values(self) -> dict[str, Any]:
         """All values of the event."""
-        return json.loads(read_text("dllm_event_describe", self.pointer))
+        return read_object("dllm_event_describe", self.pointer)
 
     def __getitem__(self, key: str) -> Any:
         name, count = key.encode(), c_int64()

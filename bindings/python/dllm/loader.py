@@ -34,7 +34,7 @@ class Loader(Managed):
 
     @property
     def position(self) -> int:
-        return lib.dllm_loader_position(self.pointer)
+        return int(lib.dllm_loader_position(self.pointer))
 
     def seek(self, position: int) -> None:
         call("dllm_loader_seek", self.pointer, position)

@@ -41,4 +41,5 @@ class Lua(Managed):
     def _run(self, function: str, name: bytes, text: bytes, task: Task | None) -> list[Any]:
         with Buffer() as out:
             call(function, self.pointer, name, text, len(text), task_of(task), out.pointer)
-            return json.loads(out.bytes() or b"[]")
+            returned: list[Any] = json.loads(out.bytes() or b"[]")
+            return returned

@@ -4,10 +4,9 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from ctypes import c_int64
 from typing import TYPE_CHECKING, Any, Mapping
 
-from ._base import Managed, call, from_path, make, options, path_bytes, read_text, task_of
+from ._base import Managed, call, from_path, make, options, path_bytes, read_object, task_of
 from ._lib import lib
 from .batch import Batch, as_batch
 from .engine import Engine, default_engine
@@ -62,8 +61,8 @@ class Model(Managed):
                  task: Task | None = None, **settings: Any) -> dict[str, Any]:
         """Writes a model in another weight format: a .gguf file, or a folder. Returns the report."""
         with options("quantize", settings) as opts:
-            return json.loads(read_text("dllm_model_quantize", path_bytes(path), path_bytes(target),
-                                        opts.pointer, task_of(task)))
+            return read_object("dllm_model_quantize", path_bytes(path), path_bytes(target), opts.pointer,
+                               task_of(task))
 
     def config(self) -> dict[str, Any]:
         return self._json("dllm_model_config")
@@ -73,11 +72,11 @@ class Model(Managed):
 
     def __getitem__(self, key: str) -> int:
         """A number: vocab hidden layers max_length mask_id params bytes."""
-        return self._number("dllm_model_i64", c_int64, key.encode())
+        return self._whole("dllm_model_i64", key.encode())
 
     @property
     def version(self) -> int:
-        return lib.dllm_model_version(self.pointer)
+        return int(lib.dllm_model_version(self.pointer))
 
     def param_names(self) -> list[str]:
         count = lib.dllm_model_param_count(self.pointer)

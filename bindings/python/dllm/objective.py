@@ -1,7 +1,6 @@
 """How a batch is corrupted and how the loss is computed."""
 from __future__ import annotations
 
-from ctypes import c_double
 from operator import index
 from typing import Any, Mapping
 
@@ -34,9 +33,8 @@ class Objective(Managed):
              task: Task | None = None) -> float:
         """The loss of one batch in nats; nothing is changed."""
         batch = as_batch(rows)
-        return self._number("dllm_objective_loss", c_double, model.pointer, batch.pointer,
-                            index(seed),
-                            task_of(task))
+        return self._real("dllm_objective_loss", model.pointer, batch.pointer, index(seed),
+                          task_of(task))
 
     def row_losses(self, model: Model, rows: Batch | Mapping[str, Any], seed: int = 0,
                    task: Task | None = None) -> Batch:

@@ -74,7 +74,8 @@ class Tensor(Managed):
         ctype, code = _arrays.DTYPES[dtype][1:]
         block = (ctype * count).from_address(address)
         block._tensor = self  # the view keeps the tensor
-        flat = memoryview(block).cast("B").cast(code)
+        flat: Any = memoryview(block).cast("B")
+        flat = flat.cast(code)
         return (flat.cast("B").cast(code, shape) if shape else flat).toreadonly()
 
 

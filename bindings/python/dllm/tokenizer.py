@@ -45,11 +45,13 @@ class Tokenizer(Managed):
         call("dllm_tokenizer_save", self.pointer, path_bytes(path))
 
     def __len__(self) -> int:
-        return lib.dllm_tokenizer_size(self.pointer)
+        return int(lib.dllm_tokenizer_size(self.pointer))
 
     def id(self, name: str) -> int:
         """The id of one token by its text, or of "mask", "bos", "eos", "pad"."""
-        return self._number("dllm_tokenizer_id", c_int32, name.encode())
+        found = c_int32()
+        call("dllm_tokenizer_id", self.pointer, name.encode(), byref(found))
+        return found.value
 
     def encode(self, text: str | bytes, task: Task | None = None) -> list[int]:
         data = text.encode() if isinstance(text, str) else bytes(text)

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import os
-from ctypes import c_double
 from operator import index
 from typing import Any, Mapping
 
@@ -28,7 +27,7 @@ class Trainer(Managed):
     def step(self, rows: Batch | Mapping[str, Any], task: Task | None = None) -> float:
         """One optimizer step; the loss before the update, in nats."""
         batch = as_batch(rows)
-        return self._number("dllm_trainer_step", c_double, batch.pointer, task_of(task))
+        return self._real("dllm_trainer_step", batch.pointer, task_of(task))
 
     def accumulate(self, rows: Batch | Mapping[str, Any], task: Task | None = None) -> None:
         batch = as_batch(rows)
@@ -36,7 +35,7 @@ class Trainer(Managed):
 
     def apply(self, task: Task | None = None) -> float:
         """Updates with the gradients summed by accumulate; their mean loss."""
-        return self._number("dllm_trainer_apply", c_double, task_of(task))
+        return self._real("dllm_trainer_apply", task_of(task))
 
     def sync(self) -> None:
         call("dllm_trainer_sync", self.pointer)
@@ -49,11 +48,10 @@ class Trainer(Managed):
 
     def eval(self, loader: Loader, max_batches: int = 8, task: Task | None = None) -> float:
         """The mean loss over batches, in nats; nothing is changed but the loader's position."""
-        return self._number("dllm_trainer_eval", c_double, loader.pointer, max_batches,
-                            task_of(task))
+        return self._real("dllm_trainer_eval", loader.pointer, max_batches, task_of(task))
 
     def metric(self, key: str) -> float:
-        return self._number("dllm_trainer_metric", c_double, key.encode())
+        return self._real("dllm_trainer_metric", key.encode())
 
     def describe(self) -> dict[str, Any]:
         return self._json("dllm_trainer_describe")

@@ -123,7 +123,7 @@ class Scenario(unittest.TestCase):
             self.assertEqual(pushed.trace()[-1]["step"], int(pushed.metric("steps", 0)))
             with self.decoder() as sliced:
                 slices, changed = 1, []
-                while sliced.step_for(0, lambda event: changed.extend(event.get("changed") or [])) > 0:
+                while sliced.step_for(0, lambda event: changed.extend(event.get("changed", []))) > 0:
                     slices += 1
                 self.assertEqual(list(sliced.ids()), list(pulled.ids()))
                 self.assertGreater(slices, 2 * len(seen))

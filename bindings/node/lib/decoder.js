@@ -1,0 +1,110 @@
+// Decode text step by step.
+'use strict';
+const { EVENTS, TASK, call, json, make, real, start, startWhole, text } = require('./call.js');
+const { Managed, adopt } = require('./managed.js');
+const { options } = require('./options.js');
+const { ask, typed } = require('./arrays.js');
+const { Batch } = require('./batch.js');
+
+class Decoder extends Managed {
+  static noun = 'decoder';
+  static release = 'dllm_decoder_release';
+
+  // settings: the options of kind "decoder": steps, gen_length, policy, temperature, ...
+  constructor(model, settings = {}) {
+    const kind = settings.policy ? `decoder:${settings.policy}` : 'decoder';
+    super(make('dllm_decoder_new', model, options(kind, settings)));
+  }
+
+  // Removes all requests and starts one in slot 0: the prompt, then gen_length open positions.
+  start(prompt = [], { seed = 0 } = {}) {
+    const ids = typed(prompt, 'i32');
+    call('dllm_decoder_start', this, ids, ids.length, seed);
+  }
+
+  // Adds a request with a given canvas (fixed 1: given, 0: open); returns its slot.
+  add(canvas, { fixed, ...settings } = {}) {
+    const ids = typed(canvas, 'i32');
+    const given = fixed === undefined ? null : typed(Array.from(fixed, Number), 'u8');
+    if (given !== null && given.length !== ids.length) {
+      throw new RangeError(`canvas has ${ids.length} positions, fixed ${given.length}`);
+    }
+    const slot = new BigInt64Array(1);
+    call('dllm_decoder_add', this, ids, given, ids.length, options('slot', settings), slot);
+    return Number(slot[0]);
+  }
+
+  remove(slot) {
+    call('dllm_decoder_remove', this, slot);
+  }
+
+  // One denoising step of every active slot; how many still have open positions.
+  step({ signal, task } = {}) {
+    return startWhole('dllm_decoder_step', [this, TASK], { signal, task });
+  }
+
+  // Runs steps for this many milliseconds; it may end inside a step, which the next call continues.
+  stepFor(milliseconds, { signal, task, onEvent } = {}) {
+    return startWhole('dllm_decoder_step_for', [this, milliseconds, ...EVENTS, TASK], { signal, task, onEvent });
+  }
+
+  // for await (const active of decoder.steps()): steps until everything is decided.
+  async* steps({ signal, task } = {}) {
+    for (let active = 1; active > 0;) {
+      active = await this.step({ signal, task });
+      yield active;
+    }
+  }
+
+  // Steps until everything is decided; onEvent gets every event and may return STOP.
+  run({ signal, task, onEvent } = {}) {
+    return start('dllm_decoder_run', [this, ...EVENTS, TASK], { signal, task, onEvent });
+  }
+
+  // Runs the model for the next step and decides nothing: see statistics and commit.
+  predict({ signal, task } = {}) {
+    return start('dllmx_decoder_predict', [this, TASK], { signal, task });
+  }
+
+  // The predictions: positions, token, probability, argmax, entropy, top_ids, ...
+  statistics(slot = 0) {
+    return adopt(Batch, make('dllmx_decoder_statistics', this, slot));
+  }
+
+  // Decides these positions and ends the slot's step.
+  commit(slot, positions, ids) {
+    const where = typed(positions, 'i64');
+    const tokens = typed(ids, 'i32');
+    if (where.length !== tokens.length) throw new RangeError(`${where.length} positions, ${tokens.length} ids`);
+    call('dllmx_decoder_commit', this, slot, where, tokens, where.length);
+  }
+
+  // The canvas: prompt and answer, the mask id where a position is open.
+  ids(slot = 0) {
+    return ask('dllm_decoder_ids', 'i32', this, slot);
+  }
+
+  // MASKED, PROVISIONAL, FINAL or FIXED for every position.
+  states(slot = 0) {
+    return ask('dllm_decoder_states', 'u8', this, slot);
+  }
+
+  confidence(slot = 0) {
+    return ask('dllm_decoder_confidence', 'f32', this, slot);
+  }
+
+  metric(key, slot = -1) {
+    return real('dllm_decoder_metric', this, slot, key);
+  }
+
+  // The trace, one object per step: step, ids, states, confidence. The decoder is made with trace: true.
+  trace(slot = 0) {
+    return text('dllm_decoder_trace', this, slot).split('\n').filter(Boolean).map((line) => JSON.parse(line));
+  }
+
+  describe() {
+    return json('dllm_decoder_describe', this);
+  }
+}
+
+module.exports = { Decoder };

@@ -1,0 +1,41 @@
+// The thread of callWithEvents: makes the calls that the main thread sends, asks it about every event, and waits.
+'use strict';
+const { parentPort, workerData } = require('node:worker_threads');
+const koffi = require('koffi');
+const raw = require('./raw.js');
+const { WAITING } = require('./event.js');
+const { lib } = require('./library.js');
+const { fromStatus, putError, takeError } = require('./errors.js');
+
+const EventFn = koffi.proto('int32', ['void *', 'void *']);
+const KINDS = new Map(Object.entries(raw).filter(([name]) => name.startsWith('EVENT_'))
+  .map(([name, number]) => [number, name.slice('EVENT_'.length).toLowerCase()]));
+const answer = new Int32Array(workerData.shared);
+
+// The event as a plain object: kind, and the keys of dllm/event.h.
+function described(event) {
+  const buffer = lib.dllm_buffer_new();
+  const error = takeError();
+  try {
+    const status = lib.dllm_event_describe(event, buffer, error);
+    if (status !== raw.OK) throw fromStatus(status, error);
+    const bytes = koffi.view(lib.dllm_buffer_data(buffer), lib.dllm_buffer_size(buffer));
+    const { event: _, ...values } = JSON.parse(Buffer.from(bytes).toString());
+    return { kind: KINDS.get(lib.dllm_event_kind(event)), ...values };
+  } finally {
+    putError(error);
+    lib.dllm_buffer_release(buffer);
+  }
+}
+
+const trampoline = koffi.register((event) => {
+  parentPort.postMessage({ event: described(event) });
+  Atomics.wait(answer, 0, WAITING);
+  return Atomics.exchange(answer, 0, WAITING);
+}, koffi.pointer(EventFn));
+
+parentPort.on('message', ({ name, values, callback }) => {
+  values[callback] = trampoline;
+  const status = lib[name](...values);
+  parentPort.postMessage({ status, outs: [...values.entries()].filter(([, value]) => ArrayBuffer.isView(value)) });
+});

@@ -1,0 +1,45 @@
+// Run Lua scripts inside the library.
+'use strict';
+const { TASK, call, make, startText } = require('./call.js');
+const { Managed } = require('./managed.js');
+const { options, pathOf } = require('./options.js');
+
+// A runner with its own Lua state; the values that scripts return are an array.
+class Lua extends Managed {
+  static noun = 'lua';
+  static release = 'dllm_lua_release';
+
+  constructor(settings) {
+    super(make('dllm_lua_new', options('lua', settings)));
+  }
+
+  // Sets a global to an object of the library, or to any JSON value.
+  set(name, value) {
+    if (value instanceof Managed) {
+      call('dllm_lua_set_object', this, name, value.constructor.noun, value);
+      return;
+    }
+    const text = Buffer.from(JSON.stringify(value));
+    call('dllm_lua_set_json', this, name, text, text.length);
+  }
+
+  runFile(path, args = [], control = {}) {
+    return this.#run('dllm_lua_run_file', pathOf(path), JSON.stringify(args), control);
+  }
+
+  runText(code, { name = 'text', ...control } = {}) {
+    return this.#run('dllm_lua_run_text', name, code, control);
+  }
+
+  // Calls a global function; dots reach into tables.
+  call(name, args = [], control = {}) {
+    return this.#run('dllm_lua_call', name, JSON.stringify(args), control);
+  }
+
+  async #run(symbol, name, text, { signal, task }) {
+    const bytes = Buffer.from(text);
+    return JSON.parse(await startText(symbol, [this, name, bytes, bytes.length, TASK], { signal, task }) || '[]');
+  }
+}
+
+module.exports = { Lua };

@@ -1,0 +1,33 @@
+// Noise schedules: how much is masked at time t, and the weight of the loss.
+'use strict';
+const { call, make } = require('./call.js');
+const { Managed, adopt } = require('./managed.js');
+const { options } = require('./options.js');
+const { typed } = require('./arrays.js');
+
+class Schedule extends Managed {
+  static noun = 'schedule';
+  static release = 'dllm_schedule_release';
+
+  constructor(name = 'linear', settings = {}) {
+    super(make('dllm_schedule_new', name, options(`schedule:${name}`, settings)));
+  }
+
+  // A schedule of points; dalpha and weight are derived when they are not given.
+  static table({ t, alpha, dalpha, weight }) {
+    const columns = [t, alpha, dalpha, weight].map((column) => (column === undefined ? null : typed(column, 'f64')));
+    const counts = new Set(columns.filter((column) => column !== null).map((column) => column.length));
+    if (counts.size !== 1) throw new RangeError(`columns of different lengths: ${[...counts].join(', ')}`);
+    return adopt(Schedule, make('dllm_schedule_table', ...columns, columns[0].length));
+  }
+
+  // {alpha, dalpha, weight}: arrays with one number per time.
+  eval(times) {
+    const t = typed(times, 'f64');
+    const [alpha, dalpha, weight] = [0, 1, 2].map(() => new Float64Array(t.length));
+    call('dllm_schedule_eval', this, t, t.length, alpha, dalpha, weight);
+    return { alpha, dalpha, weight };
+  }
+}
+
+module.exports = { Schedule };

@@ -1,0 +1,85 @@
+"""test_rock.py FOLDER HOST...: scripts/package rock, twice with equal bytes; installed as luarocks would, into a clean
+prefix, it runs the scenario in each host (lua5.4, luajit) with the library that it brought. Then the installation without
+luarocks of the README, and the README's programs."""
+import io
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import textwrap
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+HERE = pathlib.Path(__file__).resolve().parent
+README = (ROOT / "bindings/lua/README.md").read_text()
+LOADED = ("require 'dllm'; for line in io.lines '/proc/self/maps' do "
+          "if line:find 'libdllm' then print(line:match '/.*') break end end")
+
+
+def package(out):
+    run = subprocess.run([str(ROOT / "scripts/package"), "rock", "--library", os.environ["DLLM_LIBRARY"], "--out",
+                          str(out)], check=True, stdout=subprocess.PIPE, text=True)
+    return pathlib.Path(run.stdout.strip())
+
+
+def block(after):
+    text = re.search(rf"{re.escape(after)}\n\n((?:    .*\n|\n)+)", README).group(1)
+    return textwrap.dedent(text).strip() + "\n"
+
+
+def install(rock, folder, flags):
+    """The prefix into which the rock was installed."""
+    with zipfile.ZipFile(rock) as archive:
+        spec = next(name for name in archive.namelist() if name.endswith(".rockspec"))
+        archive.extract(spec, folder)
+        sources = io.BytesIO(archive.read(spec.replace(".rockspec", ".tar.gz")))
+    with tarfile.open(fileobj=sources) as archive:
+        archive.extractall(folder, filter="data") if sys.version_info >= (3, 12) else archive.extractall(folder)
+    source = next(path for path in folder.iterdir() if path.is_dir())
+    subprocess.run(["lua5.4", str(HERE / "install_rock.lua"), str(folder / spec), str(source), str(folder / "prefix")],
+                   check=True, env=dict(os.environ, LUA_CFLAGS=flags))
+    return folder / "prefix"
+
+
+def run_readme(folder, hosts):
+    """As typed, where bindings and scripts are those of the checkout."""
+    folder.mkdir()
+    for name in ("bindings", "scripts"):
+        (folder / name).symlink_to(ROOT / name)
+    with open(folder / "corpus.txt", "w") as corpus:
+        corpus.writelines(f"The wise man sat by the sea and looked at moon {i % 7}\n" for i in range(200))
+    decode, train = block("## Ten lines that decode"), block("## Fifteen lines that train")
+    assert decode.count("\n") <= 10 and train.count("\n") <= 15
+    (folder / "train.lua").write_text(train)
+    (folder / "decode.lua").write_text(decode.replace("runs/quickstart", "runs/mine"))
+    by_hand = block("`dllm.native`. Without luarocks, for PUC Lua:")
+    run = "".join(f"rm -rf runs; {host} train.lua; {host} decode.lua\n" for host in hosts)
+    subprocess.run(["sh", "-euc", by_hand + run], check=True, cwd=folder, stdout=subprocess.DEVNULL)
+
+
+def main():
+    folder, hosts = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:]
+    shutil.rmtree(folder, ignore_errors=True)
+    rock, again = package(folder / "first"), package(folder / "second")
+    assert rock.read_bytes() == again.read_bytes(), "two builds of the rock differ"
+    flags = subprocess.run(["pkg-config", "--cflags", "lua5.4", "libffi"], check=True, stdout=subprocess.PIPE,
+                           text=True).stdout
+    (folder / "rock").mkdir()
+    prefix = install(rock, folder / "rock", flags)
+    clean = {name: value for name, value in os.environ.items() if name != "DLLM_LIBRARY"}
+    clean.update(LUA_PATH=f"{prefix}/lua/?.lua", LUA_CPATH=f"{prefix}/lib/?.so")
+    status = 0
+    for host in hosts:
+        loaded = subprocess.run([host, "-e", LOADED], check=True, env=clean, stdout=subprocess.PIPE, text=True).stdout
+        assert loaded.startswith(str(prefix)), f"not the library of the rock: {loaded}"
+        status |= subprocess.run([sys.executable, "-B", str(ROOT / "tests/bindings/run_scenario.py"), host,
+                                  str(HERE / "scenario.lua")], check=False, env=clean).returncode
+    run_readme(folder / "readme", hosts)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
