@@ -7,7 +7,7 @@ use dllm::{
 use dllm_sys::{FUNCTIONS, Threads};
 use dllm_tests::Tiny;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,6 +59,12 @@ fn functions(source: &str) -> Vec<(String, String)> {
     found
 }
 
+/// The files below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the crate's sources").map(|entry| entry.expect("an entry").path());
+    entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+}
+
 /// What is `Threads owner` or `callback` in C takes its object as `&mut`, has a turn of its model, or is in the list.
 #[test]
 fn owner_functions_borrow_their_object_alone() {
@@ -82,8 +88,7 @@ fn owner_functions_borrow_their_object_alone() {
     assert!(alone.len() > 30, "{}", alone.len());
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../bindings/rust/dllm/src");
     let mut checked = 0;
-    for file in std::fs::read_dir(folder).expect("the crate's sources") {
-        let path = file.expect("a file").path();
+    for path in sources(&folder) {
         for (signature, body) in functions(&std::fs::read_to_string(&path).expect("a text")) {
             for name in alone.iter().filter(|name| body.contains(&format!("sys::{name}("))) {
                 checked += 1;
