@@ -1,0 +1,54 @@
+"""
+Train and decode diffusion language models, over the C ABI of libdllm.
+
+One file per noun, with the noun's C name; `include/dllm/<noun>.h` has the contracts. Settings are keywords, a failed call
+throws a [`DLLMError`](@ref), `close` or a `do` block frees an object at once, else the collector does.
+"""
+module DLLM
+
+include("capi.jl")
+include("json.jl")
+include("library.jl")
+include("error.jl")
+include("handle.jl")
+include("options.jl")
+include("task.jl")
+include("tensor.jl")
+include("batch.jl")
+include("event.jl")
+include("engine.jl")
+include("source.jl")
+include("tokenizer.jl")
+include("dataset.jl")
+include("loader.jl")
+include("model.jl")
+include("schedule.jl")
+include("objective.jl")
+include("trainer.jl")
+include("decoder.jl")
+include("checkpoint.jl")
+include("lua.jl")
+
+export Batch, Checkpoint, ClosedError, DLLMError, Dataset, Decoder, Engine, Event, Loader, Lua, Model, Objective, Schedule,
+    Source, Tensor, Tokenizer, Trainer
+export STOP, MASKED, PROVISIONAL, FINAL, FIXED
+export add!, apply!, canvas!, chat, commit!, confidence, decode, decode_stream, describe, encode, evaluate, ids,
+    forward, loss, metric, param, param_names, predict!, prepare, row_losses, run!, save, set!, start!, states, statistics,
+    step!, steps, sync!, trace
+
+function __init__()
+    TRAMPOLINE[] = @cfunction(trampoline, Int32, (Ptr{Cvoid}, Ref{Call}))
+    empty!(ERRORS)
+    append!(ERRORS, fill(C_NULL, Threads.nthreads()))
+    empty!(RUNNING)
+    append!(RUNNING, [ReentrantLock() for _ in 1:Threads.nthreads()])
+    try
+        load(candidates()...)
+        atexit(release_errors)
+    catch problem
+        FAILURE[] = sprint(showerror, problem)
+        @error "DLLM: $(FAILURE[])"
+    end
+end
+
+end

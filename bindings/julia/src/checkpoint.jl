@@ -1,0 +1,35 @@
+# Save a training run, resume it, read its tensors.
+
+"Saves everything needed to resume a run bit for bit; returns the new folder. Options of kind \"checkpoint\"."
+save(trainer::Trainer, root::AbstractString; loader = nothing, task = nothing, settings...) =
+    with_options("checkpoint", settings) do opts
+        text(C.dllm_checkpoint_save, trainer, maybe(loader), root, opts, maybe(task))
+    end
+
+"Restores a trainer, its model and a loader to the state of a checkpoint folder."
+restore!(trainer::Trainer, folder::AbstractString; loader = nothing, task = nothing) =
+    call(C.dllm_checkpoint_restore, trainer, maybe(loader), folder, maybe(task))
+
+"The folder of a run's highest complete checkpoint, `nothing` when there is none."
+function latest(root::AbstractString)
+    try
+        return text(C.dllm_checkpoint_latest, root)
+    catch problem
+        problem isa DLLMError && problem.code === :not_found && return nothing
+        rethrow()
+    end
+end
+
+@managed Checkpoint dllm_checkpoint_release """
+    Checkpoint(path)
+
+Weights that are open for reading: a checkpoint, a model folder, a safetensors, PyTorch or GGUF file.
+"""
+
+Checkpoint(path::AbstractString) = make(Checkpoint, C.dllm_checkpoint_open, path)
+
+describe(checkpoint::Checkpoint) = parse_json(text(C.dllm_checkpoint_describe, checkpoint))
+tensor(checkpoint::Checkpoint, name::AbstractString) = make(Tensor, C.dllm_checkpoint_tensor, checkpoint, name)
+
+"Reads every byte and compares sizes and checksums."
+verify(checkpoint::Checkpoint; task = nothing) = call(C.dllm_checkpoint_verify, checkpoint, maybe(task))

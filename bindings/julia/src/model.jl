@@ -1,0 +1,70 @@
+# Load, create, run and save a model.
+
+@managed Model dllm_model_release """
+    Model(path; engine)
+    Model(source; engine)
+    Model(config; engine)
+
+Loads a model folder, a GGUF file, a run, files in memory; of a `Dict` or named tuple, the content of a config.json, it makes
+one with random weights. Keywords are the options of kind "model".
+"""
+
+Model(path::AbstractString; engine = default_engine(), task = nothing, settings...) = with_options("model", settings) do opts
+    make(Model, C.dllm_model_load, engine, path, opts, maybe(task))
+end
+
+Model(source::Source; engine = default_engine(), task = nothing, settings...) = with_options("model", settings) do opts
+    make(Model, C.dllm_model_load_source, engine, source, opts, maybe(task))
+end
+
+function Model(config::Union{AbstractDict,NamedTuple}; engine = default_engine(), task = nothing, settings...)
+    data = json(config)
+    return with_options(opts -> make(Model, C.dllm_model_new, engine, data, sizeof(data), opts, maybe(task)), "model", settings)
+end
+
+save(model::Model, path::AbstractString; task = nothing, settings...) = with_options("save", settings) do opts
+    call(C.dllm_model_save, model, path, opts, maybe(task))
+end
+
+"Writes the weights at `path` in another format to `target`; returns the report. Options of kind \"quantize\"."
+quantize(path::AbstractString, target::AbstractString; task = nothing, settings...) =
+    with_options("quantize", settings) do opts
+        parse_json(text(C.dllm_model_quantize, path, target, opts, maybe(task)))
+    end
+
+"The config as a `Dict`."
+config(model::Model) = parse_json(text(C.dllm_model_config, model))
+describe(model::Model) = parse_json(text(C.dllm_model_describe, model))
+
+"A number: `model[\"vocab\"]`, hidden, layers, max_length, mask_id, params, bytes."
+Base.getindex(model::Model, key::AbstractString) = number(Int64, C.dllm_model_i64, model, key)
+
+"The version of the weights; it increases with every change."
+version(model::Model) = Int(C.dllm_model_version(model))
+
+"The names of the parameters."
+param_names(model::Model) =
+    [unsafe_string(C.dllm_model_param_name(model, index)) for index in 0:C.dllm_model_param_count(model)-1]
+
+"A copy of one parameter as a `Tensor`."
+param(model::Model, name::AbstractString) = make(Tensor, C.dllm_model_param, model, name)
+
+"Replaces one parameter."
+set!(model::Model, name::AbstractString, value::Tensor) = call(C.dllm_model_set_param, model, name, value)
+set!(model::Model, name::AbstractString, value::AbstractArray) =
+    with(tensor -> set!(model, name, tensor), Tensor(convert(AbstractArray{Float32}, value)))
+
+"Attaches a tokenizer: every save and checkpoint writes it too."
+set!(model::Model, tokenizer::Tokenizer) = call(C.dllm_model_set_tokenizer, model, tokenizer)
+
+"Runs the model once over a batch, or a matrix of ids (a row each): a batch with logits (rows, positions, vocabulary)."
+forward(model::Model, rows; task = nothing, settings...) = with_options("forward", settings) do opts
+    with_batch(batch -> make(Batch, C.dllm_model_forward, model, batch, opts, maybe(task)), rows)
+end
+
+function Base.show(io::IO, model::Model)
+    isopen(model) || return print(io, "DLLM.Model(closed)")
+    about = describe(model)
+    print(io, "DLLM.Model(", about["family"], ", ", model["layers"], " layers of ", about["hidden"], ", ",
+        model["params"], " parameters)")
+end
