@@ -105,3 +105,11 @@ func (p *problem) read(status int32) *Error {
 	return &Error{Code: Code(status), Message: textAt(dllm_error_message(p.pointer)),
 		Hint: textAt(dllm_error_hint(p.pointer))}
 }
+
+// Must returns value, and panics with err: for examples and for what is made once at the start of a program.
+func Must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
