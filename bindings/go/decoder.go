@@ -174,10 +174,10 @@ func (d *Decoder) Commit(slot int, positions []int64, ids []int32) error {
 	return c.err
 }
 
-// readAll calls a function that copies into room: first for the count, then for the elements. A canvas may grow
+// readAll calls a function that copies into room: once more when that is too small. A canvas may grow
 // meanwhile.
 func readAll[T any](c *call, read func(dst *T, room int64, count *int64) int32) []T {
-	var values []T
+	values := make([]T, 256)
 	for c.ok() {
 		var count int64
 		status := read((*T)(address(values)), int64(len(values)), &count)

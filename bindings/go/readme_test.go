@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -55,7 +54,7 @@ func TestTheCodeOfTheReadme(t *testing.T) {
 	write("decode/main.go", head+string(blocks[0][1])+"}\n")
 	write("train/main.go", head+string(blocks[1][1])+"}\n")
 	for _, program := range []string{"train", "decode"} { // decode loads what train saved
-		command := exec.Command(filepath.Join(runtime.GOROOT(), "bin", "go"), "run", "./"+program)
+		command := exec.Command("go", "run", "./"+program) // go test puts its own go first on PATH
 		command.Dir = folder
 		output, err := command.CombinedOutput()
 		if err != nil {
