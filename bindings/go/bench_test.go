@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	dllm "github.com/dllm/dllm/bindings/go"
+	"dllm"
 )
 
 // What a call costs: nothing but the way into the library; a call with an object, a text and a result; a callback.

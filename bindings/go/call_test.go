@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	dllm "github.com/dllm/dllm/bindings/go"
-	"github.com/dllm/dllm/bindings/go/internal/tiny"
+	"dllm"
+	"dllm/internal/tiny"
 )
 
 // shared is one of everything for tests that change no weights.

@@ -1,4 +1,4 @@
-module github.com/dllm/dllm/bindings/go
+module dllm
 
 go 1.25.0
 

@@ -45,12 +45,11 @@ func TestTheCodeOfTheReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const path = "github.com/dllm/dllm/bindings/go"
-	text := strings.Replace(string(module), "module "+path, "module readme", 1)
-	write("go.mod", text+"\nrequire "+path+" v0.0.0\n\nreplace "+path+" => "+here+"\n")
+	text := strings.Replace(string(module), "module dllm", "module readme", 1)
+	write("go.mod", text+"\nrequire dllm v0.0.0\n\nreplace dllm => "+here+"\n")
 	write("go.sum", string(sums))
 	write("corpus.txt", strings.Repeat("the cat sat by the sea\nthe old man looked at the moon\n", 100))
-	head := "package main\n\nimport (\n\t\"context\"\n\t\"fmt\"\n\n\tdllm \"" + path + "\"\n)\n\nfunc main() {\n"
+	head := "package main\n\nimport (\n\t\"context\"\n\t\"fmt\"\n\n\t\"dllm\"\n)\n\nfunc main() {\n"
 	write("decode/main.go", head+string(blocks[0][1])+"}\n")
 	write("train/main.go", head+string(blocks[1][1])+"}\n")
 	for _, program := range []string{"train", "decode"} { // decode loads what train saved

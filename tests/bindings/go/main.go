@@ -15,8 +15,8 @@ import (
 	"strconv"
 	"strings"
 
-	dllm "github.com/dllm/dllm/bindings/go"
-	"github.com/dllm/dllm/bindings/go/internal/tiny"
+	"dllm"
+	"dllm/internal/tiny"
 )
 
 var (

@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	dllm "github.com/dllm/dllm/bindings/go"
+	"dllm"
 )
 
 var errStopping = errors.New("the server stops")

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	dllm "github.com/dllm/dllm/bindings/go"
-	"github.com/dllm/dllm/bindings/go/internal/tiny"
+	"dllm"
+	"dllm/internal/tiny"
 )
 
 const patience = 30 * time.Second

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	dllm "github.com/dllm/dllm/bindings/go"
+	"dllm"
 )
 
 // request is the body of POST /decode.

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 
-	dllm "github.com/dllm/dllm/bindings/go"
+	"dllm"
 )
 
 // Tiny owns one of everything.
