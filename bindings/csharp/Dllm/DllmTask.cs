@@ -1,0 +1,59 @@
+using System;
+using System.Runtime.InteropServices;
+using System.Threading;
+
+namespace Dllm
+{
+    /// <summary>Cancels and shows the progress of a long call, from any thread. A cancelled task stays cancelled.</summary>
+    public sealed class DllmTask : Noun
+    {
+        public DllmTask() { Adopt(Library.Api.dllm_task_new(), p => Library.Api.dllm_task_release(p)); }
+
+        internal override string Kind => "task";
+
+        public void Cancel() => Library.Api.dllm_task_cancel(Open);
+
+        public bool IsCancelled => Library.Api.dllm_task_is_cancelled(Open) != 0;
+
+        /// <summary>The calls end after this time from now; null removes the deadline.</summary>
+        public void SetDeadline(TimeSpan? after) =>
+            Library.Api.dllm_task_set_deadline(Open, after == null ? -1 : (long)after.Value.TotalMilliseconds);
+
+        /// <summary>What the running call has done, and of how much; total 0: not known yet.</summary>
+        public void Progress(out long done, out long total) => Library.Api.dllm_task_progress(Open, out done, out total);
+    }
+
+    /// <summary>Ends and watches a long call: a CancellationToken, a DllmTask, or both.</summary>
+    public struct Control
+    {
+        private readonly CancellationToken token;
+        private readonly DllmTask task;
+
+        public Control(CancellationToken token, DllmTask task)
+        {
+            this.token = token;
+            this.task = task;
+        }
+
+        public static implicit operator Control(CancellationToken token) => new Control(token, null);
+
+        public static implicit operator Control(DllmTask task) => new Control(CancellationToken.None, task);
+
+        /// <summary>Calls a function with the task; OperationCanceledException when the token ended it.</summary>
+        internal void Run(Func<SafeHandle, int> function)
+        {
+            token.ThrowIfCancellationRequested();
+            DllmTask own = task == null && token.CanBeCanceled ? new DllmTask() : null;
+            DllmTask used = task ?? own;
+            int status;
+            using (own)
+            using (used == null ? default(CancellationTokenRegistration) : token.Register(used.Cancel))
+                status = function(Noun.Optional(used));
+            if (status == Raw.OK) return;
+            DllmException problem = Failure.Read(status);
+            if (problem.Code == Code.Cancelled && token.IsCancellationRequested)
+                throw new OperationCanceledException(problem.Message, problem, token);
+            throw problem;
+        }
+    }
+}

@@ -1,0 +1,196 @@
+using System;
+using System.Collections.Generic;
+using System.IO;
+using System.Runtime.InteropServices;
+
+namespace Dllm
+{
+    /// <summary>Finds and opens libdllm, and has what belongs to no object.</summary>
+    public static class Library
+    {
+        private static readonly object gate = new object();
+        private static volatile Raw raw;
+        private static string loaded;
+
+        /// <summary>The functions of the library, which is opened at the first use.</summary>
+        internal static Raw Api
+        {
+            get
+            {
+                if (raw == null) Load(null);
+                return raw;
+            }
+        }
+
+        /// <summary>Opens the library at path; with null the first of DLLM_LIBRARY, the folder of this assembly and
+        /// the folders of the system.</summary>
+        public static void Load(string path)
+        {
+            lock (gate)
+            {
+                if (raw != null)
+                {
+                    if (path == null || path == loaded) return;
+                    throw new DllmException(Code.FailedPrecondition, loaded + " is loaded, " + path + " cannot be", "");
+                }
+                var tried = new List<string>();
+                foreach (string candidate in Candidates(path))
+                {
+                    IntPtr opened = SharedLibrary.Open(candidate);
+                    if (opened == IntPtr.Zero)
+                    {
+                        tried.Add(candidate);
+                        continue;
+                    }
+                    raw = Bind(opened, candidate);
+                    loaded = candidate;
+                    return;
+                }
+                throw new DllNotFoundException("cannot load libdllm; tried " + string.Join(", ", tried) +
+                                               "; set DLLM_LIBRARY to its path");
+            }
+        }
+
+        private static IEnumerable<string> Candidates(string path)
+        {
+            string named = path ?? Environment.GetEnvironmentVariable("DLLM_LIBRARY");
+            if (!string.IsNullOrEmpty(named)) return new[] {named};
+            var found = new List<string>();
+            string folder = Path.GetDirectoryName(typeof(Library).Assembly.Location);
+            foreach (string name in SharedLibrary.Names)
+                if (!string.IsNullOrEmpty(folder) && File.Exists(Path.Combine(folder, name)))
+                    found.Add(Path.Combine(folder, name));
+            found.AddRange(SharedLibrary.Names);
+            return found;
+        }
+
+        private static Raw Bind(IntPtr opened, string path)
+        {
+            var missing = new List<string>();
+            var bound = new Raw(name => SharedLibrary.Find(opened, name), missing);
+            if (bound.dllm_abi_version == null)
+                throw new DllmException(Code.Unavailable, path + " is no libdllm: it has no dllm_abi_version", "");
+            int version = bound.dllm_abi_version();
+            if (version != Raw.ABI)
+                throw new DllmException(Code.Unavailable, path + " has ABI " + version + ", this package ABI " + Raw.ABI,
+                                        "install versions that belong together");
+            if (missing.Count > 0)
+                throw new DllmException(Code.Unavailable,
+                                        path + " is older than this package, it lacks " + string.Join(", ", missing),
+                                        "install a newer library");
+            return bound;
+        }
+
+        public static int AbiVersion => Api.dllm_abi_version();
+
+        public static string Version => Text.At(Api.dllm_version());
+
+        /// <summary>How the library was built, as JSON.</summary>
+        public static string BuildInfo => Text.At(Api.dllm_build_info());
+
+        public static bool HasFeature(string name) => Api.dllm_has_feature(Text.Z(name)) != 0;
+
+        /// <summary>Names of a registry: engine family objective options policy schedule sink.</summary>
+        public static IReadOnlyList<string> Names(string kind)
+        {
+            var names = new List<string>();
+            while (true)
+            {
+                IntPtr name = Api.dllm_registry_name(Text.Z(kind), names.Count);
+                if (name == IntPtr.Zero) return names;
+                names.Add(Text.At(name));
+            }
+        }
+
+        /// <summary>The options of a kind as JSON: name, type, default, limits, a sentence.</summary>
+        public static string Schema(string kind)
+        {
+            using (var buffer = new TextBuffer())
+            {
+                Failure.Check(Api.dllm_options_schema(Text.Z(kind), buffer.Handle, Failure.Here));
+                return buffer.Read();
+            }
+        }
+
+        /// <summary>The PJRT plugins that are found, as JSON; none is loaded.</summary>
+        public static string Plugins()
+        {
+            using (var buffer = new TextBuffer())
+            {
+                Failure.Check(Api.dllm_plugin_list(buffer.Handle, Failure.Here));
+                return buffer.Read();
+            }
+        }
+
+        /// <summary>Describes a plugin as JSON. It is loaded into this process, which a bad one may end.</summary>
+        public static string DescribePlugin(string plugin)
+        {
+            using (var buffer = new TextBuffer())
+            {
+                Failure.Check(Api.dllm_plugin_describe(Text.Z(plugin), buffer.Handle, Failure.Here));
+                return buffer.Read();
+            }
+        }
+    }
+
+    /// <summary>What the system has to open a shared library: the same in Mono, .NET and Unity.</summary>
+    internal static class SharedLibrary
+    {
+        private const int Now = 2;
+
+        internal static readonly bool Windows = Environment.OSVersion.Platform == PlatformID.Win32NT;
+
+        internal static readonly string[] Names =
+            Windows ? new[] {"dllm.dll"}
+                    : Directory.Exists("/System/Library") ? new[] {"libdllm.1.dylib", "libdllm.dylib"}
+                                                          : new[] {"libdllm.so.1", "libdllm.so"};
+
+        internal static IntPtr Open(string path) => Windows ? LoadLibrary(path) : OpenUnix(path);
+
+        internal static IntPtr Find(IntPtr opened, string name) =>
+            Windows ? GetProcAddress(opened, name) : FindUnix(opened, name);
+
+        // glibc has them in libdl.so.2, other systems in libdl, which the runtime completes.
+        private static IntPtr OpenUnix(string path)
+        {
+            try
+            {
+                return dlopen2(path, Now);
+            }
+            catch (DllNotFoundException)
+            {
+                return dlopen(path, Now);
+            }
+        }
+
+        private static IntPtr FindUnix(IntPtr opened, string name)
+        {
+            try
+            {
+                return dlsym2(opened, name);
+            }
+            catch (DllNotFoundException)
+            {
+                return dlsym(opened, name);
+            }
+        }
+
+        [DllImport("libdl.so.2", EntryPoint = "dlopen")]
+        private static extern IntPtr dlopen2(string path, int flags);
+
+        [DllImport("libdl.so.2", EntryPoint = "dlsym")]
+        private static extern IntPtr dlsym2(IntPtr opened, string name);
+
+        [DllImport("libdl")]
+        private static extern IntPtr dlopen(string path, int flags);
+
+        [DllImport("libdl")]
+        private static extern IntPtr dlsym(IntPtr opened, string name);
+
+        [DllImport("kernel32", CharSet = CharSet.Unicode)]
+        private static extern IntPtr LoadLibrary(string path);
+
+        [DllImport("kernel32", CharSet = CharSet.Ansi, ExactSpelling = true)]
+        private static extern IntPtr GetProcAddress(IntPtr opened, string name);
+    }
+}

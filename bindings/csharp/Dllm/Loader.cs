@@ -1,0 +1,48 @@
+using System;
+using System.Collections.Generic;
+
+namespace Dllm
+{
+    /// <summary>Batches of a dataset, in a reproducible order.</summary>
+    public sealed class Loader : Noun
+    {
+        public Loader(Dataset data, Options settings = null)
+        {
+            using (var options = new NativeOptions("loader", settings))
+            {
+                IntPtr made;
+                Failure.Check(Library.Api.dllm_loader_new(data.Handle, options.Handle, out made, Failure.Here));
+                Adopt(made, p => Library.Api.dllm_loader_release(p));
+            }
+        }
+
+        /// <summary>The next batch; null at the end of the data.</summary>
+        public Batch Next()
+        {
+            IntPtr made;
+            int status = Library.Api.dllm_loader_next(Handle, out made, Failure.Here);
+            if (status == Raw.OUT_OF_RANGE) return null;
+            Failure.Check(status);
+            return new Batch(made);
+        }
+
+        /// <summary>The batches to the end of the data. Each is disposed when the loop goes on.</summary>
+        public IEnumerable<Batch> Batches()
+        {
+            while (true)
+            {
+                using (Batch batch = Next())
+                {
+                    if (batch == null) yield break;
+                    yield return batch;
+                }
+            }
+        }
+
+        public long Position
+        {
+            get { return Library.Api.dllm_loader_position(Open); }
+            set { Failure.Check(Library.Api.dllm_loader_seek(Handle, value, Failure.Here)); }
+        }
+    }
+}
