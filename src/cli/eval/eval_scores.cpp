@@ -69,9 +69,9 @@ EvalJson recorded_objective(const std::string& path) {
   return objective.is_object() ? objective : EvalJson::object();
 }
 
-// Objectives whose loss bounds the likelihood of a text, in the form they were trained in. The losses of others (llada_sft,
-// dream, dmax, editflow) weigh tokens in other ways: their models are scored as masked diffusion.
-constexpr const char* kBounds[] = {"mdlm", "bd3lm", "uniform", "nano", "ar"};
+// Objectives whose loss bounds the likelihood of a text, in the form they were trained in. The losses of others (nano,
+// llada_sft, dream, dmax, editflow) count or weigh tokens in other ways: their models are scored as masked diffusion.
+constexpr const char* kBounds[] = {"mdlm", "bd3lm", "uniform", "ar"};
 // Their options that say how rows are laid out. Those of weights and times are not taken: the bound has its own.
 constexpr const char* kLayout[] = {"attention", "shift", "block_length", "mask_id"};
 
