@@ -10,6 +10,8 @@
  *     text      option rows: a document is the file, a paragraph or a line
  *     jsonl     a JSON object a line: text, prompt and response, or messages for the chat template
  *               of the tokenizer; files called NAME.jsonl or NAME.ndjson
+ *     parquet   columns of texts named like the members of jsonl, also messages as lists of structs with
+ *               role and content; files called NAME.parquet
  *     fortunes  texts between lines of a single %, with an index NAME.dat
  *     tokens    a token file made by dllm_dataset_save
  *
@@ -25,7 +27,7 @@
  * read their ids from it. `dllm tokenize IN OUT --model MODEL` does the same ahead of training. Rows of a token
  * file take 9 bytes of memory each, whatever their length.
  *
- * Files other than token files may be compressed by gzip (corpus.txt.gz); they are decompressed while
+ * Files of text, jsonl and fortunes may be compressed by gzip (corpus.txt.gz); they are decompressed while
  * they are read, in limited memory. Without a tokenizer a dataset holds raw text, for dllm_tokenizer_train.
  *
  * Lifetime   a dataset keeps its tokenizer alive; loaders keep their dataset alive.
@@ -44,7 +46,7 @@ extern "C" {
  *   path   not NULL; the format of each file is detected by its name and first bytes unless option
  *          format names it
  *   tok    NULL: raw text, for dllm_tokenizer_train
- *   opts   NULL: defaults; kind "dataset": format (detect text jsonl fortunes tokens), rows,
+ *   opts   NULL: defaults; kind "dataset": format (detect text jsonl parquet fortunes tokens), rows,
  *          text_key, prompt_key, response_key, append_eos, prepend_bos, parse_special,
  *          bad_rows (fail skip), token_file
  *   task   NULL, or checked every few milliseconds; progress in bytes
@@ -55,8 +57,11 @@ extern "C" {
  *          vocabulary, and for a slice or a number of times that cannot be read; DLLM_ALREADY_EXISTS when
  *          something is at token_file;
  *          DLLM_DATA_LOSS for a bad line or a damaged token file, the message has file and line; for
- *          damaged or truncated gzip data, the message has file and byte;
- *          DLLM_RESOURCE_EXHAUSTED for a line of more than 64 MiB; DLLM_CANCELLED
+ *          damaged or truncated gzip data, the message has file and byte; for a damaged Parquet file,
+ *          the message has file, column and row group, and for one without the columns of rows, the hint
+ *          lists those that there are; DLLM_UNIMPLEMENTED for a compression or encoding of Parquet that
+ *          this build does not read; DLLM_RESOURCE_EXHAUSTED for a line or a text of more than 64 MiB,
+ *          and for a page of Parquet of more than 256 MiB; DLLM_CANCELLED
  * Owns     caller owns out, which keeps tok
  * Threads  any
  * Since    1

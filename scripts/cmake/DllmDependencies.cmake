@@ -44,6 +44,10 @@ endif()
 if(DLLM_LIBEDIT)
   pkg_check_modules(EDIT QUIET IMPORTED_TARGET libedit)
 endif()
+# Parquet files that zstd compressed: a build without it refuses them by name. Not in a library that travels alone.
+if(DLLM_ZSTD AND NOT DLLM_SELF_CONTAINED)
+  pkg_check_modules(ZSTD QUIET IMPORTED_TARGET libzstd)
+endif()
 
 if(DLLM_ONEDNN)
   # By hand: Debian's dnnl-config.cmake stops the whole configuration when OpenCL's headers are missing.

@@ -9,20 +9,20 @@ enum class Move : uint8_t { pair, remove, insert };
 
 } // namespace
 
-Alignment align(std::span<const int32_t> from, std::span<const int32_t> to) {
+Alignment align(std::span<const int32_t> from, std::span<const int32_t> to, EditCosts costs) {
   const size_t rows = from.size(), columns = to.size(), width = columns + 1;
   std::vector<Move> moves((rows + 1) * width, Move::pair);
   std::vector<int64_t> above(width), cost(width); // of two neighbouring rows of the table
   for (size_t j = 0; j <= columns; ++j) {
-    above[j] = static_cast<int64_t>(j);
+    above[j] = static_cast<int64_t>(j) * costs.blank;
     moves[j] = Move::insert;
   }
   for (size_t i = 1; i <= rows; ++i) {
-    cost[0] = static_cast<int64_t>(i);
+    cost[0] = static_cast<int64_t>(i) * costs.blank;
     moves[i * width] = Move::remove;
     for (size_t j = 1; j <= columns; ++j) {
-      const int64_t pair = above[j - 1] + (from[i - 1] == to[j - 1] ? 0 : 1), remove = above[j] + 1,
-                    insert = cost[j - 1] + 1;
+      const int64_t pair = above[j - 1] + (from[i - 1] == to[j - 1] ? 0 : costs.substitute),
+                    remove = above[j] + costs.blank, insert = cost[j - 1] + costs.blank;
       cost[j] = std::min({pair, remove, insert});
       moves[i * width + j] = cost[j] == pair     ? Move::pair
                              : cost[j] == remove ? Move::remove

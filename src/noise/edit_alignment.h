@@ -14,9 +14,14 @@ inline constexpr int32_t kBlank = -1; // no token in this column
 struct Alignment {
   std::vector<int32_t> from, to;
 };
-// Of least cost, where a substitution and a blank cost 1 (Needleman and Wunsch 1970). Of equal ones, seen from the end:
-// a pair of tokens first, then a deletion, then an insertion.
-Alignment align(std::span<const int32_t> from, std::span<const int32_t> to);
+// What a column of an alignment costs that is no pair of equal tokens.
+struct EditCosts {
+  int64_t substitute = 1;
+  int64_t blank = 1; // a deletion or an insertion
+};
+// Of least cost (Needleman and Wunsch 1970). Of equal ones, seen from the end: a pair of tokens first, then a deletion, then
+// an insertion.
+Alignment align(std::span<const int32_t> from, std::span<const int32_t> to, EditCosts costs = {});
 
 // One edit of a row without blanks. Insertions go to the right of `position`, a token of the row.
 struct Edit {

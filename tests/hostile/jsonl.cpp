@@ -1,4 +1,4 @@
-// JSON lines: as a file that is opened, as one that gzip compressed and as documents that are added; what is accepted
+// Rows of data: a Parquet file, and JSON lines: as a file that is opened, as one that gzip compressed and as documents that are added; what is accepted
 // goes through a loader.
 
 #include "clients.h"
@@ -37,7 +37,8 @@ void load_all(dllm_dataset* data) {
 
 int main(int count, char** arguments) {
   // FAILED_PRECONDITION: rows for a chat template that is not there, or a loader over no row.
-  Harness harness("jsonl", count, arguments,
+  const std::string fixtures = arguments[1];
+  Harness harness("jsonl", count - 1, arguments + 1,
                   {DLLM_INVALID_ARGUMENT, DLLM_NOT_FOUND, DLLM_DATA_LOSS, DLLM_FAILED_PRECONDITION,
                    DLLM_RESOURCE_EXHAUSTED, DLLM_UNIMPLEMENTED});
   const Folder folder;
@@ -83,6 +84,18 @@ int main(int count, char** arguments) {
       [&](uint64_t number) {
         return number % 2 == 0 ? mutant({packed}, Form::binary, number)
                                : dllm::test::gzip(mutant({kLines}, Form::lines, number));
+      },
+      open);
+  // Parquet: damage to the footer, to headers of pages and to pages with and without a compression.
+  std::vector<std::string> columns;
+  for (const char* name :
+       {"messages-snappy", "messages-gzip-v2", "answer-delta_byte_array", "text-plain"})
+    columns.push_back(read_bytes(fixtures + "/" + name + ".parquet"));
+  for (const std::string& file : columns) harness.seed("parquet", file, open);
+  harness.mutants(
+      "parquet",
+      [&](uint64_t number) {
+        return mutant({columns[number % columns.size()]}, Form::binary, number);
       },
       open);
   return harness.finish();

@@ -151,11 +151,27 @@ def models():
     ok(report["samples"] == 2, "answers of a causal model")
 
 
+def trained_objectives():
+    """auto takes the objective and the blocks of the run; a loss that is no bound of a likelihood gives way to mdlm."""
+    for trained, scored, words in (("uniform", "uniform", ()), ("bd3lm", "bd3lm", ("--objective.block_length", "8")), ("nano", "mdlm", ()),
+                                   ("llada_sft", "mdlm", ())):
+        done = program.run("train", "--data", "corpus", "--out", trained, "--rows", "line", "--layers", "1", "--hidden", "64", "--vocab", "300",
+                           "--length", "48", "--batch", "4", "--steps", "4", "--objective", trained, *words)
+        ok(done.returncode == 0, f"a run of {trained}: {done.stderr[-200:]}")
+        words = (trained, "corpus", "--row-length", "48", "--limit", "8")
+        report, _ = evaluate(*words)
+        ok(report["objective"] == scored and 0 < report["nats_per_token"] < 20, f"{trained} is scored by {scored}: {report}")
+        other, _ = evaluate(*words, "--objective", "mdlm")
+        ok(other["objective"] == "mdlm" and (other["nats_per_token"] == report["nats_per_token"]) == (scored == "mdlm"),
+           f"{trained}: mdlm when asked for: {other['nats_per_token']}")
+
+
 program.empty_folder()
 limits()
 human_eval()
 other_formats()
 checkers()
 models()
+trained_objectives()
 print(f"{program.failures} failures")
 sys.exit(program.failures > 0)

@@ -110,7 +110,8 @@ Command eval_command() {
        {Kind::text, "out", "", "keep results in this file; the same call again goes on there"},
        {Kind::number, "limit", "0", "only so many rows; 0: all"},
        {Kind::text, "objective", "auto",
-        "whose loss is computed; auto: ar for a causal model, else mdlm"},
+        "whose loss is computed; auto: that of the training run where its loss bounds a likelihood "
+        "(mdlm, bd3lm, uniform, ar), else ar for a causal model and mdlm for others"},
        {Kind::number, "draws", "1", "draws of noise for a row; choices: 16 unless it is set"},
        {Kind::number, "noise-seed", "0", "seed of this noise"},
        {Kind::number, "row-length", "256", "tokens of a row of the text"},

@@ -81,7 +81,7 @@ public:
 
 struct ScoredModel {
   explicit ScoredModel(Context& context);
-  std::string objective_name; // "auto" resolved: ar for a causal model, else mdlm
+  std::string objective_name; // "auto" resolved
   Owned<dllm_engine> engine;
   Owned<dllm_model> model;
   Owned<dllm_tokenizer> tokenizer;

@@ -1,6 +1,7 @@
 #include "eval.h"
 
 #include <algorithm>
+#include <fstream>
 
 namespace dllm::cli {
 namespace {
@@ -53,9 +54,67 @@ private:
   int64_t draws_;
 };
 
-std::string objective_for(const Context& context, const dllm_model* model) {
+// What the checkpoint of a run says of the objective it was trained with; empty for other models.
+EvalJson recorded_objective(const std::string& path) {
+  const Owned<dllm_buffer> latest(dllm_buffer_new());
+  std::string folder = path;
+  if (dllm_checkpoint_latest(path.c_str(), latest.get(), nullptr) == DLLM_OK)
+    folder = static_cast<const char*>(dllm_buffer_data(latest.get()));
+  std::ifstream file(folder + "/trainer.json");
+  if (!file) return EvalJson::object();
+  const EvalJson trainer = EvalJson::parse(file, nullptr, false);
+  if (!trainer.is_object())
+    throw Failure(DLLM_DATA_LOSS, folder + "/trainer.json is no JSON object");
+  const EvalJson objective = trainer.value("objective", EvalJson());
+  return objective.is_object() ? objective : EvalJson::object();
+}
+
+// Objectives whose loss bounds the likelihood of a text, in the form they were trained in. The losses of others (nano,
+// llada_sft, dream, dmax, editflow) count or weigh tokens in other ways: their models are scored as masked diffusion.
+constexpr const char* kBounds[] = {"mdlm", "bd3lm", "uniform", "ar"};
+// Their options that say how rows are laid out. Those of weights and times are not taken: the bound has its own.
+constexpr const char* kLayout[] = {"attention", "shift", "block_length", "mask_id"};
+
+void set_json(dllm_options* options, const EvalJson& values) {
+  const std::string json = values.dump();
+  call([&](dllm_error* err) {
+    return dllm_options_set_json(options, json.data(), static_cast<int64_t>(json.size()), err);
+  });
+}
+
+Owned<dllm_objective> new_objective(const std::string& name, const EvalJson& recorded) {
+  if (recorded.value("name", "") != name) {
+    return make<dllm_objective>([&](dllm_objective** out, dllm_error* err) {
+      return dllm_objective_new(name.c_str(), nullptr, nullptr, out, err);
+    });
+  }
+  EvalJson layout = EvalJson::object();
+  for (const char* key : kLayout) {
+    if (recorded.contains(key)) layout[key] = recorded[key];
+  }
+  const auto options = make<dllm_options>([&](dllm_options** out, dllm_error* err) {
+    return dllm_options_new(("objective:" + name).c_str(), out, err);
+  });
+  set_json(options.get(), layout);
+  const EvalJson noise = recorded.value("schedule", EvalJson());
+  Owned<dllm_schedule> schedule;
+  if (noise.is_object() && noise.contains("name")) {
+    schedule = make<dllm_schedule>([&](dllm_schedule** out, dllm_error* err) {
+      return dllm_schedule_new(noise["name"].get<std::string>().c_str(), nullptr, out, err);
+    });
+  }
+  return make<dllm_objective>([&](dllm_objective** out, dllm_error* err) {
+    return dllm_objective_new(name.c_str(), schedule.get(), options.get(), out, err);
+  });
+}
+
+std::string objective_for(const Context& context, const dllm_model* model,
+                          const EvalJson& recorded) {
   const std::string asked = context.text("objective");
   if (asked != "auto") return asked;
+  const std::string trained = recorded.value("name", "");
+  if (std::find(std::begin(kBounds), std::end(kBounds), trained) != std::end(kBounds))
+    return trained;
   const EvalJson about = EvalJson::parse(text(
       [&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(model, out, err); }));
   return about.value("attention", "") == "causal" ? "ar" : "mdlm";
@@ -66,10 +125,9 @@ std::string objective_for(const Context& context, const dllm_model* model) {
 ScoredModel::ScoredModel(Context& context)
     : engine(open_engine(context)), model(open_model(context, engine.get(), context.text("model"))),
       tokenizer(open_prompt_tokenizer(context.text("model"))) {
-  objective_name = objective_for(context, model.get());
-  objective = make<dllm_objective>([&](dllm_objective** out, dllm_error* err) {
-    return dllm_objective_new(objective_name.c_str(), nullptr, nullptr, out, err);
-  });
+  const EvalJson recorded = recorded_objective(context.text("model"));
+  objective_name = objective_for(context, model.get(), recorded);
+  objective = new_objective(objective_name, recorded);
 }
 
 RowSums row_sums(const Context& context, const ScoredModel& scored, const dllm_batch* batch,

@@ -15,6 +15,7 @@ namespace dllm::text {
 
 // One maker a format, in its own file.
 Reader token_file_reader();
+Reader parquet_reader();
 Reader jsonl_reader();
 Reader fortunes_reader();
 Reader text_reader();
@@ -23,6 +24,7 @@ const ReaderTable& record_readers() {
   // In the order of detection; `text` takes what no other format recognizes.
   static const ReaderTable table({
       token_file_reader(),
+      parquet_reader(),
       jsonl_reader(),
       fortunes_reader(),
       text_reader(),

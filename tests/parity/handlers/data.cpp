@@ -1,8 +1,9 @@
-// jax/data: collators, the order of an epoch, packing and truncation. Exact. Labels are -100 where `keep` is 1.
+// jax/data: collators, alignments of edits, the order of an epoch, packing and truncation. Exact. Labels are -100 where `keep` is 1.
 
 #include "../../unit/text/byte_tokenizer.h"
 #include "base/error.h"
 #include "handlers.h"
+#include "noise/edit_alignment.h"
 #include "runner.h"
 #include "text/collate.h"
 #include "text/loader.h"
@@ -200,6 +201,40 @@ void check_order(Case& c, const Json& entry) {
   c.equal(loaded_rows(loader).dump(), entry.at("batches").dump(), "batches");
 }
 
+std::vector<int32_t> row_of(const Json& entry, const char* key) {
+  return entry.at(key).get<std::vector<int32_t>>();
+}
+
+void check_alignment_costs(Case& c, const Json& entry) {
+  const noise::EditCosts costs{entry.value("sub_cost", int64_t{1}),
+                               entry.value("gap_cost", int64_t{1})};
+  const auto made = noise::align(row_of(entry, "x0"), row_of(entry, "x1"), costs);
+  c.equal(Json(made.from).dump(), entry.at("z0").dump(), "z0");
+  c.equal(Json(made.to).dump(), entry.at("z1").dump(), "z1");
+}
+
+// ["SUB", position, token], as dllm-jax writes an edit; a deletion has no token.
+std::string edits_text(const std::vector<noise::Edit>& edits) {
+  using Kind = noise::Edit::Kind;
+  Json all = Json::array();
+  for (const noise::Edit& edit : edits) {
+    const char* name = edit.kind == Kind::substitute ? "SUB"
+                       : edit.kind == Kind::remove   ? "DEL"
+                                                     : "INS";
+    all.push_back({name, edit.position, edit.kind == Kind::remove ? Json() : Json(edit.token)});
+  }
+  return all.dump();
+}
+
+void check_alignment(Case& c, const Json& entry) {
+  check_alignment_costs(c, entry);
+  const auto to = row_of(entry, "z1");
+  for (const std::string now : {"z0", "zt"}) {
+    const auto edits = noise::edits_between(row_of(entry, now.c_str()), to);
+    c.equal(edits_text(edits), entry.at("edits_from_" + now).dump(), "edits from " + now);
+  }
+}
+
 } // namespace
 
 void run_data(Topic& topic) {
@@ -211,7 +246,16 @@ void run_data(Topic& topic) {
     }
   };
   each("collators", check_collator);
+  each("alignments", check_alignment);
+  each("alignment_costs", check_alignment_costs);
   each("epoch_order", check_order);
+  // Forms of dllm-jax's command line that ours has not.
+  const auto leave = [&](const char* list, const char* why) {
+    if (!topic.list(list).empty()) topic.skip(list, why);
+  };
+  leave("parse_interval", "intervals are whole numbers of steps here, not parts of a run");
+  leave("parse_spec",
+        "names of data sets on a hub with options; specs here are paths, slices and times");
   each("tokenize_and_group", check_packing);
   each("clip_row", check_clip);
 }

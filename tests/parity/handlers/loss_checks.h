@@ -36,6 +36,8 @@ void check_cart(Case& c, double geo_p, const Tensor& masked, const Tensor& weigh
 
 // An array of what block_causal and two_stream ("two_stream" or "twostream" in its name) let a query see.
 void check_mask(Case& c, const std::string& array, int32_t length, int32_t block);
+// What block_causal lets rows with padding in front see.
+void check_left_padded(Case& c, const Json& entry);
 
 double norm_of(const Tensor& tensor);
 

@@ -107,14 +107,14 @@ TEST(ReaderTable, TakesAFormatWithItsOptionsEndingsAndMagic) {
 
 TEST(ReaderTable, NamesItsFormatsWhereverTheyAreListed) {
   const std::vector<std::string> names = record_readers().names();
-  EXPECT_EQ(names, (std::vector<std::string>{"tokens", "jsonl", "fortunes", "text"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"tokens", "parquet", "jsonl", "fortunes", "text"}));
   const OptionSpec& option = dataset_schema().find("format");
   EXPECT_EQ(option.choices.size(), names.size() + 1);
   for (const std::string& name : names)
     EXPECT_NE(std::find(option.choices.begin(), option.choices.end(), name), option.choices.end())
         << name;
-  expect_failure(Code::not_found, "the formats are tokens, jsonl, fortunes, text",
-                 [] { record_readers().find("parquet"); });
+  expect_failure(Code::not_found, "the formats are tokens, parquet, jsonl, fortunes, text",
+                 [] { record_readers().find("spreadsheet"); });
   Scratch scratch;
   const auto file = std::make_shared<const InputFile>(scratch.write("a.txt", "text"));
   const ReaderTable lines_alone({record_readers().find("jsonl")});
@@ -136,6 +136,8 @@ TEST(ReaderTable, DetectsByNameIndexAndMagic) {
   EXPECT_EQ(detected("a.ndjson", ""), "jsonl");
   EXPECT_EQ(detected("wise", "a\n%\n"), "fortunes");
   EXPECT_EQ(detected("rows", "dllmtok1 and more"), "tokens");
+  EXPECT_EQ(detected("a.parquet", ""), "parquet");
+  EXPECT_EQ(detected("b", "PAR1 and more"), "parquet");
   for (const char* name : {"a.jsonl.gz", "b.jsonl"})
     EXPECT_EQ(detected(name, test::gzip("{}")), "jsonl") << name;
   EXPECT_EQ(detected("wise.gz", test::gzip("a\n%\n")), "fortunes");
