@@ -98,7 +98,7 @@ function tasks.score(new, right, model, ids, texts, s, how)
         elseif not how.inserts then canvas[#canvas + 1] = mask end
       end
       local fixed = table.move(given, 1, #canvas, 1, {})
-      rows[#rows + 1] = { text = characters, slot = decoder:add(canvas, fixed, { seed = i }) }
+      rows[#rows + 1] = { text = characters, slot = decoder:add(canvas, fixed, how.inserts and { seed = i, prompt_length = #canvas } or { seed = i }) }
     end
     decoder:run()
     for _, row in ipairs(rows) do

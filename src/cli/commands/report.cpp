@@ -27,7 +27,7 @@ std::string page_path(const Context& context) {
   return ((is_folder ? run : run.parent_path()) / "report.html").string();
 }
 
-int report(Context& context) {
+int report_run(Context& context) {
   const RunRecord record = read_run(context.text("run"));
   const std::string page = report_html(record), path = page_path(context);
   write_picture(path, page);
@@ -73,7 +73,7 @@ Command report_command() {
         "the page: one file, works without a network; default: report.html in the run's folder"},
        {Kind::text, "svg", "", "write each picture as a file into this folder too"}},
       {},
-      report};
+      report_run};
 }
 
 } // namespace dllm::cli
