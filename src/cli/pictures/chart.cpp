@@ -33,9 +33,10 @@ public:
   }
 
   double at(double value) const {
-    const double place = logarithmic_ ? std::log10(value) : value;
-    return pixel_from_ + (pixel_to_ - pixel_from_) * ((place - from_) / (to_ - from_));
+    return pixel_from_ + (pixel_to_ - pixel_from_) * ((scaled(value) - from_) / (to_ - from_));
   }
+  double scaled(double value) const { return logarithmic_ ? std::log10(value) : value; }
+  double unscaled(double place) const { return logarithmic_ ? std::pow(10.0, place) : place; }
 
   // At round numbers, about `count` of them.
   std::vector<double> ticks(double count) const {
@@ -52,8 +53,7 @@ private:
   }
 
   std::vector<double> steps(double count) const {
-    const double low = logarithmic_ ? std::pow(10.0, from_) : from_,
-                 high = logarithmic_ ? std::pow(10.0, to_) : to_;
+    const double low = unscaled(from_), high = unscaled(to_);
     const double rough = (high - low) / count,
                  power = std::pow(10.0, std::floor(std::log10(rough)));
     const double share = rough / power;
@@ -190,9 +190,9 @@ private:
     if (faint) {
       double sum = 0, weight = 0;
       line("line mean", series.kind, points, [&](const ChartPoint& point) {
-        sum = kMeanKept * sum + point.y;
+        sum = kMeanKept * sum + y_.scaled(point.y);
         weight = kMeanKept * weight + 1;
-        return sum / weight;
+        return y_.unscaled(sum / weight);
       });
     }
     if (!series.marks && points.size() > 1) return;
