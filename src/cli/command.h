@@ -128,6 +128,7 @@ Command inspect_command();
 Command quantize_command();
 Command repl_command();
 Command replay_command();
+Command report_command();
 Command run_script_command();
 Command tokenize_command();
 Command tokenizer_train_command();

@@ -7,6 +7,7 @@ change a result (threads, where steps run, quiet); the reason is next to each.
 import json
 import pathlib
 import re
+import shutil
 import sys
 
 from cli_options import LINES, Program, words_of
@@ -130,6 +131,8 @@ COMMANDS = {
         "--model.cache_dtype": ("bf16", {"--decoder.cache": "prefix", "--block_length": "8"}, SAME),  # too little to show in the text
         "--decoder.loop": ("host",),  # the results name it
         **SLOT, "--slot.gen_length": ("16", {"--length": None}), "--slot.prompt_length": ("3", {}, REFUSED)}),
+    "report": ({"": "made"}, {
+        "--out": ("elsewhere",), "--svg": ("pictures",), "--config": ("report.json",), "--json": ("",)}),
     "convert": ({"": ["made", "converted.gguf"], "--quantize.overwrite": "true"}, {
         "--quantize.format": ("q4_0",), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("quantized.json",), "--json": ("",)}),
     "export": ({"": ["made", "exported"], "--quantize.overwrite": "true"}, {
@@ -156,13 +159,15 @@ TOGETHER = (  # two options that are accepted one by one
 
 
 def result(command, options):
-    for name in ("trace", "elsewhere", "out.json", "out.tok"):
+    shutil.rmtree(SCRATCH / "pictures", ignore_errors=True)
+    for name in ("trace", "elsewhere", "out.json", "out.tok", "made/report.html"):
         (SCRATCH / name).unlink(missing_ok=True)
     done = program.run(command, *words_of(options))
     if done.returncode != 0:
         return done, None
     output = re.sub(r'"rows_per_second":\{[^}]*\}', "", done.stdout)  # of verify: a time
-    files = {name: (SCRATCH / name).read_text() for name in ("trace", "elsewhere", "out.json") if (SCRATCH / name).exists()}
+    files = {name: (SCRATCH / name).read_text() for name in ("trace", "elsewhere", "out.json", "pictures/loss.svg")
+             if (SCRATCH / name).exists()}
     return done, (output, files)
 
 
@@ -203,7 +208,7 @@ def prepare():
     (SCRATCH / "holes.txt").write_text("the dog 7 <mask:20>")
     for name, text in {"settings.json": '{"decoder": {"block_length": 4}}', "text.json": '{"text": "more"}', "tensors.json": '{"tensors": true}',
                        "trained.json": '{"tokenizer_train": {"min_count": 40}}', "quantized.json": '{"quantize": {"format": "q6_k"}}',
-                       "exported.json": '{"quantize": {"format": "bf16"}}', "check.lua": "return #text > 40", "other_check.lua": "return true",
+                       "exported.json": '{"quantize": {"format": "bf16"}}', "report.json": '{"svg": "pictures"}', "check.lua": "return #text > 40", "other_check.lua": "return true",
                        "completions.jsonl": '{"task_id": "0", "completion": "a"}\n',
                        "prompts.jsonl": '{"prompt": "line 4: the cat"}\n{"prompt": "line 5: the dog"}\n',
                        "other_prompts.jsonl": '{"prompt": "the dog"}\n',

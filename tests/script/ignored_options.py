@@ -31,6 +31,7 @@ TRAIN = {
     "--data": ("other",), "--out": ("elsewhere",), "--from": ("made", {"--layers": None, "--hidden": None, "--vocab": None}),
     "--tokenizer": ("made/tokenizer.json", {"--vocab": None}), "--vocab": ("280",), "--layers": ("2",), "--hidden": ("128",),
     "--objective": ("ar",), "--schedule": ("cosine",), "--eval-every": ("2",), "--eval-batches": ("1",),
+    "--examples": ("4",),
     "--save-every": ("2",), "--config": ("settings.json",), "--json": (None,),
     "--engine.kind": ("pjrt", {"--plugin": "nowhere"}, REFUSED), "--engine.threads": ("1", {}, SAME),
     "--engine.thread_pool": ("openmp", {}, SAME if program.has_openmp else REFUSED),
@@ -115,6 +116,8 @@ def result(options):
             event.pop(key, None)
         # When a checkpoint that is written in the background is on disk differs from run to run.
         left["saved" if event["event"] == "checkpoint" else "metrics"].append(event)
+    examples = (out / "examples.jsonl").read_text().splitlines() if (out / "examples.jsonl").exists() else []
+    left["examples"] = [{**json.loads(line), "seconds": 0} for line in examples]
     for step in sorted(out.glob("step_*")):
         for file in ("model/model.safetensors", "model/config.json", "state/rank_000.safetensors"):
             left[f"{step.name}/{file}"] = digest(step / file)

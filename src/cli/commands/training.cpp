@@ -100,7 +100,7 @@ void remove_checkpoints(const std::string& root) {
   for (const auto& entry : fs::directory_iterator(root, ignored)) {
     const std::string name = entry.path().filename();
     if (is_checkpoint(entry) || name == "tokenizer.json" || name == "metrics.jsonl" ||
-        name == "run.json") {
+        name == "examples.jsonl" || name == "run.json") {
       fs::remove_all(entry.path(), ignored);
     }
   }
@@ -262,12 +262,15 @@ Run open_run(Context& context) {
       return dllm_tokenizer_save(run.tokenizer.get(), (out + "/tokenizer.json").c_str(), err);
     });
     write_start(context, out);
+    std::error_code ignored;
+    fs::remove(examples_file(out), ignored); // of an attempt without a checkpoint
     return run;
   }
   call([&](dllm_error* err) {
     return dllm_checkpoint_restore(run.trainer.get(), run.loader.get(), run.resumed_from.c_str(),
                                    context.task(), err);
   });
+  rewind_examples(out, static_cast<int64_t>(trainer_metric(run, "step")));
   run.saved = run.resumed_from;
   std::fprintf(stderr, "resumed from %s\n", run.resumed_from.c_str());
   return run;
@@ -319,6 +322,7 @@ void print_held_out(Context& context, Run& run, int64_t step) {
     return dllm_trainer_eval(run.trainer.get(), run.held_out.get(), context.number("eval-batches"),
                              context.task(), &loss, err);
   });
+  record_examples(context, run, step);
   if (!context.json()) return;
   std::printf("{\"event\": \"eval\", \"step\": %lld, \"loss\": %.6f}\n",
               static_cast<long long>(step), loss);

@@ -32,6 +32,16 @@ double trainer_metric(const Run& run, const char* key);
 // Mean loss on the held-out split, once a step; the run's sinks get it.
 void print_held_out(Context& context, Run& run, int64_t step);
 
+// ---- what dllm report draws (training_examples.cpp) ----
+
+// A line of out/examples.jsonl, when option examples asks for it: held-out tokens that are predicted, and a sample.
+void record_examples(const Context& context, const Run& run, int64_t step);
+// Drops the lines of steps after `step`; training goes on from there.
+void rewind_examples(const std::string& out, int64_t step);
+std::string examples_file(const std::string& out);
+// What the model writes, by a policy that fits its objective.
+std::string sample_text(const Context& context, const Run& run);
+
 // ---- checks, before anything is computed or written (training_checks.cpp) ----
 
 // Values that do not fit together, and options that would do nothing.

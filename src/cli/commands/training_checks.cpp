@@ -83,6 +83,7 @@ void check_values(Context& context) {
   at_least(context, "layers", 1);
   at_least(context, "eval-every", 0);
   at_least(context, "eval-batches", 0);
+  at_least(context, "examples", 0);
   at_least(context, "save-every", 0);
   const int64_t hidden = context.number("hidden");
   if (hidden < 64 || hidden % 64 != 0) {

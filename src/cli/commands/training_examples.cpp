@@ -1,0 +1,179 @@
+// What a run records for dllm report, a line of examples.jsonl at each held-out loss: the loss of tokens by the share of a
+// row that is corrupted, some of these predictions, and a sample. The rows and their noise are the same every time.
+
+#include "training.h"
+#include "training_predictions.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+namespace dllm::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kSampleLength = 32;       // tokens
+constexpr int64_t kMostTokens = 256;        // of a row that is predicted
+constexpr int64_t kMostLogits = 16'000'000; // of one forward pass
+constexpr int64_t kStripRows = 3;
+
+Owned<dllm_options> decoding_options(const std::string& kind, const Json& values) {
+  auto options = make<dllm_options>([&](dllm_options** out, dllm_error* err) {
+    return dllm_options_new(kind.c_str(), out, err);
+  });
+  const std::string text = values.dump();
+  call([&](dllm_error* err) {
+    return dllm_options_set_json(options.get(), text.data(), static_cast<int64_t>(text.size()),
+                                 err);
+  });
+  return options;
+}
+
+Json token_texts(const Run& run, const std::vector<int32_t>& ids) {
+  Json texts = Json::array();
+  for (const int32_t id : ids) texts.push_back(decode(run.tokenizer.get(), {id}));
+  return texts;
+}
+
+// Objectives whose prepared rows are not the rows of the text with some tokens replaced.
+void check_rows(const std::string& objective) {
+  const char* reason = objective == "bd3lm" || objective == "dmax" ? " makes rows of two streams"
+                       : objective == "editflow"                   ? " edits rows of any length"
+                       : objective == "ar"                         ? " hides no token"
+                                                                   : nullptr;
+  if (reason != nullptr) throw Failure(DLLM_UNIMPLEMENTED, "objective " + objective + reason);
+}
+
+// Rows r of n at the times (r + 1/2) / n.
+void add_predictions(const Context& context, const Run& run, Json* line) {
+  check_rows(context.text("objective"));
+  const int64_t wanted = context.number("examples");
+  const int64_t vocabulary = model_number(run.model.get(), "vocab");
+  const int64_t width =
+      std::clamp<int64_t>(kMostLogits / std::max<int64_t>(vocabulary, 1), 16, kMostTokens);
+  Json share = Json::array(), loss = Json::array(), right = Json::array(), strips = Json::array();
+  int64_t next_strip = wanted / (2 * kStripRows);
+  call([&](dllm_error* err) { return dllm_loader_seek(run.held_out.get(), 0, err); });
+  for (int64_t done = 0; done < wanted;) {
+    dllm_batch* next = nullptr;
+    if (dllm_loader_next(run.held_out.get(), &next, nullptr) != DLLM_OK) break; // the data ends
+    const Owned<dllm_batch> batch(next);
+    const int64_t rows = dllm_tensor_dim(ids_array(next).get(), 0);
+    for (int64_t row = 0; row < rows && done < wanted; ++row, ++done) {
+      const auto t =
+          static_cast<float>((static_cast<double>(done) + 0.5) / static_cast<double>(wanted));
+      const PredictedRow made = predict_row(context, run, row_of(next, row, width, t, done).get());
+      if (!made.counts) continue;
+      share.push_back(made.share);
+      loss.push_back(made.loss);
+      right.push_back(made.right);
+      if (done < next_strip || strips.size() >= kStripRows) continue;
+      next_strip = done + std::max<int64_t>(wanted / kStripRows, 1);
+      strips.push_back({{"texts", token_texts(run, made.ids)},
+                        {"guesses", token_texts(run, made.guesses)},
+                        {"states", made.states}});
+    }
+  }
+  (*line)["share"] = share;
+  (*line)["loss"] = loss;
+  (*line)["right"] = right;
+  (*line)["strips"] = strips;
+}
+
+// The policy for a model of this objective, and its options.
+Json policy_of(const std::string& objective) {
+  if (objective == "ar") return {{"policy", "autoregressive"}, {"temperature", 0.8}};
+  if (objective == "bd3lm" || objective == "dream" || objective == "editflow" ||
+      objective == "uniform")
+    return {{"policy", objective}, {"steps", 16}};
+  if (objective == "dmax") return {{"policy", "spd"}};
+  return {{"policy", "random"}, {"steps", 16}, {"temperature", 0.8}};
+}
+
+// Runs `add`; where it fails, the line has the reason under `key`. Does not hide that the run was stopped.
+template <class F> void attempt_part(const char* key, Json* line, F&& add) {
+  try {
+    add();
+  } catch (const Failure& failure) {
+    if (failure.status() == DLLM_CANCELLED || failure.status() == DLLM_DEADLINE_EXCEEDED) throw;
+    (*line)[key] = failure.what();
+  }
+}
+
+} // namespace
+
+// Behind the token that ends a text: the model begins a new one.
+std::string sample_text(const Context& context, const Run& run) {
+  Json policy = policy_of(context.text("objective"));
+  const std::string name = policy["policy"];
+  policy.erase("policy");
+  const auto options = decoding_options("decoder:" + name, policy);
+  const auto decoder = make<dllm_decoder>([&](dllm_decoder** out, dllm_error* err) {
+    return dllm_decoder_new(run.model.get(), options.get(), out, err);
+  });
+  std::vector<int32_t> prompt(1);
+  if (dllm_tokenizer_id(run.tokenizer.get(), "eos", prompt.data(), nullptr) != DLLM_OK)
+    prompt.clear();
+  const auto slot = decoding_options("slot", {{"seed", 1}, {"gen_length", kSampleLength}});
+  call([&](dllm_error* err) {
+    return dllm_decoder_add(decoder.get(), prompt.data(), nullptr,
+                            static_cast<int64_t>(prompt.size()), slot.get(), nullptr, err);
+  });
+  for (int64_t active = 1; active > 0;) {
+    call([&](dllm_error* err) {
+      return dllm_decoder_step(decoder.get(), context.task(), &active, err);
+    });
+  }
+  const std::vector<int32_t> ids = canvas_of(decoder.get(), 0).ids;
+  const auto begin = static_cast<std::ptrdiff_t>(std::min(prompt.size(), ids.size()));
+  return decode(run.tokenizer.get(), {ids.begin() + begin, ids.end()});
+}
+
+void record_examples(const Context& context, const Run& run, int64_t step) {
+  if (context.number("examples") == 0) return;
+  const auto start = std::chrono::steady_clock::now();
+  Json line = {{"step", step}, {"objective", context.text("objective")}};
+  try {
+    attempt_part("no_predictions", &line, [&] { add_predictions(context, run, &line); });
+    attempt_part("no_sample", &line, [&] { line["sample"] = sample_text(context, run); });
+  } catch (const Failure&) {
+    return; // the run was stopped: it ends behind this step
+  }
+  line["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::ofstream file(examples_file(context.text("out")), std::ios::binary | std::ios::app);
+  file << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  file.close();
+  if (file) return;
+  std::fprintf(stderr, "cannot write %s: dllm report will lack step %lld\n",
+               examples_file(context.text("out")).c_str(), static_cast<long long>(step));
+}
+
+std::string examples_file(const std::string& out) {
+  return out + "/examples.jsonl";
+}
+
+void rewind_examples(const std::string& out, int64_t step) {
+  const std::string path = examples_file(out);
+  std::ifstream old(path, std::ios::binary);
+  if (!old) return;
+  std::string kept, line;
+  while (std::getline(old, line)) {
+    const Json object = Json::parse(line, nullptr, false);
+    const bool is_step =
+        object.is_object() && object.contains("step") && object["step"].is_number_integer();
+    if (is_step && object["step"].get<int64_t>() <= step) kept += line + "\n";
+  }
+  old.close();
+  std::ofstream(path + ".partial", std::ios::binary) << kept;
+  std::error_code failed;
+  std::filesystem::rename(path + ".partial", path, failed);
+  if (failed)
+    throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + path + ": " + failed.message());
+}
+
+} // namespace dllm::cli

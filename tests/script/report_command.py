@@ -1,0 +1,242 @@
+"""dllm report: the numbers of the page are those of the metrics, pictures are well-formed, damaged records are survived.
+
+report_command.py DLLM SCRATCH
+"""
+import html.parser
+import json
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+from cli_options import LINES, Program
+
+DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
+program = Program(DLLM, SCRATCH)
+ok = program.ok
+VOID = {"meta", "br", "img", "link", "hr", "input"}
+PICTURES = ["loss", "mask_ratio", "gradient_norm", "learning_rate", "throughput", "predictions_1", "predictions_2", "predictions_3", "samples"]
+HOSTILE = "</svg></style><script>alert(1)</script><b onload=x>&amp;\"'@BODY@\u0001\ud83d\ude00"
+
+
+class Page(html.parser.HTMLParser):
+    """Tags, tables of numbers, text of each figure; `balanced` where every element is closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.tables, self.figures, self.balanced = [], [], {}, {}, True
+        self.figure = self.series = None
+        self.feed(text)
+        self.balanced = self.balanced and not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "figure":
+            self.figure = dict(attributes).get("id")
+            self.figures[self.figure] = ""
+        if tag == "table":
+            self.series = self.tables[(self.figure, dict(attributes)["data-series"])] = []
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        self.balanced = self.balanced and bool(self.open) and self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.figure:
+            self.figures[self.figure] += data
+        if self.open and self.open[-1] == "td":
+            self.series.append(float(data))
+
+
+def report(run, *words):
+    done = program.run("report", run, "--svg", f"{run}_pictures", "--json", *words)
+    if done.returncode != 0:
+        return None, None, done
+    line = json.loads(done.stdout)
+    return Page((SCRATCH / line["page"]).read_text()), line, done
+
+
+def pairs(numbers):
+    return list(zip(numbers[::2], numbers[1::2]))
+
+
+def write(run, metrics, examples=None, start=None):
+    folder = SCRATCH / run
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metrics.jsonl").write_bytes(metrics if isinstance(metrics, bytes) else metrics.encode("utf-8", "surrogatepass"))
+    if examples is not None:
+        (folder / "examples.jsonl").write_bytes(examples.encode("utf-8", "surrogatepass"))
+    if start is not None:
+        (folder / "run.json").write_text(start)
+
+
+def lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def close(a, b):
+    return abs(a - b) <= 1e-5 * max(abs(a), abs(b), 1e-30)
+
+
+def same(drawn, recorded):
+    return len(drawn) == len(recorded) and all(x == step and close(y, value) for (x, y), (step, value) in zip(drawn, recorded))
+
+
+def real_run():
+    """A run of dllm train: every number that was recorded is on the page."""
+    (SCRATCH / "corpus").write_text("\n".join(LINES * 3) + "\n")
+    train = ["train", "--data", "corpus", "--out", "real", "--rows", "line", "--layers", "1", "--hidden", "64", "--vocab", "300",
+             "--length", "32", "--batch", "8", "--lr", "0.005", "--eval-every", "10", "--eval-batches", "2", "--save-every", "25"]
+    done = program.run(*train, "--steps", "40")
+    ok(done.returncode == 0, f"a run: {done.stderr[-300:] if done.returncode else ''}")
+    page, line, done = report("real")
+    ok(page is not None and line["bad_lines"] == 0 and line["examples"] == 4, f"a report of it: {done.stderr[-300:]} {line}")
+    if page is None:
+        return
+    events = [json.loads(row) for row in (SCRATCH / "real/metrics.jsonl").read_text().splitlines()]
+    steps = [event for event in events if event["event"] == "train_step"]
+    for figure, series, key in (("loss", "training batches", "loss"), ("gradient_norm", "Gradient norm", "grad_norm"),
+                                ("learning_rate", "Learning rate", "lr"), ("throughput", "Throughput", "tokens_per_second")):
+        ok(same(pairs(page.tables[(figure, series)]), [(e["step"], e[key]) for e in steps]), f"{figure}: the numbers of the metrics")
+    held_out = [(e["step"], e["loss"]) for e in events if e["event"] == "eval"]
+    ok(same(pairs(page.tables[("loss", "held out")]), held_out), "held-out losses: the numbers of the metrics")
+    examples = [json.loads(row) for row in (SCRATCH / "real/examples.jsonl").read_text().splitlines()]
+    ok([row["step"] for row in examples] == [10, 20, 30, 40], f"a line of examples at each held-out loss: {[row['step'] for row in examples]}")
+    last = examples[-1]
+    ok(0.2 < sum(last["share"]) / len(last["share"]) < 0.8 and max(last["share"]) > 0.85 and all(v > 0 for v in last["loss"]),
+       "shares cover the range, losses are positive")
+    ok(all(row["share"] == last["share"] for row in examples), "the same noise every time")
+    ok(last["share"] and sum(examples[0]["loss"]) > sum(last["loss"]), "the loss of examples falls")
+    drawn = pairs(page.tables[("mask_ratio", "step 40")])
+    ok(close(sum(x for x, _ in drawn[:1]), sum(s for s in last["share"] if s < 0.125) / max(1, sum(s < 0.125 for s in last["share"]))) or
+       min(last["share"]) >= 0.125, "mask ratio: the first mean is that of its rows")
+    strip = last["strips"][0]
+    ok(len(strip["texts"]) == len(strip["guesses"]) == len(strip["states"]) == 32, "a strip has a token for each position")
+    for text, guess, state in zip(strip["texts"], strip["guesses"], strip["states"]):
+        if state == 0 and text != guess or state == 2 and text != guess:
+            ok(False, f"state {state} of {text!r}, predicted {guess!r}")
+    ok(f"of {len(strip['texts'])} tokens hidden" in page.figures["predictions_1"], "the strip names its hidden tokens")
+    hidden = sum(state != 0 for state in strip["states"])
+    svg = (SCRATCH / "real_pictures/predictions_1.svg").read_text()
+    kinds = re.findall(r'<rect class="(hidden|right|wrong)"', svg)
+    ok(kinds.count("hidden") == hidden + 1, f"hidden tokens are drawn ({kinds.count('hidden')} of {hidden}, and the key)")
+    ok(kinds.count("right") + kinds.count("wrong") == 4 * hidden + 2, "each step has a prediction of each hidden token")
+    ok([pathlib.Path(path).stem for path in line["pictures"]] == PICTURES, f"pictures: {line['pictures']}")
+    curve = ElementTree.parse(SCRATCH / "real_pictures/learning_rate.svg").getroot().find(".//{*}polyline[@class='line line-a']")
+    points = [tuple(map(float, point.split(","))) for point in curve.get("points").split()]
+    rates = [e["lr"] for e in steps]
+    highest, lowest = rates.index(max(rates)), rates.index(min(rates))
+    ok(len(points) == 40 and points[highest][1] == min(p[1] for p in points), "the curve has a point for each step, the highest on top")
+    scale = (points[lowest][1] - points[highest][1]) / ((rates[highest] - rates[lowest]) or 1)
+    ok(all(abs(points[lowest][1] - p[1] - (r - rates[lowest]) * scale) < 0.02 for p, r in zip(points, rates)), "heights are proportional to numbers")
+    resumed(train, examples)
+
+
+def resumed(train, before):
+    """Lines of steps that a run went back over are dropped."""
+    import shutil
+    for name in ("step_000040",):
+        shutil.rmtree(SCRATCH / "real" / name)
+    done = program.run(*train, "--steps", "30")
+    after = [json.loads(row) for row in (SCRATCH / "real/examples.jsonl").read_text().splitlines()]
+    ok(done.returncode == 0 and [row["step"] for row in after] == [10, 20, 30], f"resumed at 25: {[row['step'] for row in after]}")
+    ok(after[2]["loss"] == before[2]["loss"] and after[2]["sample"] == before[2]["sample"], "the same examples again")
+    done = program.run(*train, "--steps", "5", "--fresh", "--examples", "0")
+    ok(done.returncode == 0 and not (SCRATCH / "real/examples.jsonl").exists(), "--examples 0 --fresh leaves none")
+    page, line, _ = report("real")
+    ok(page is not None and "--examples is 0" in page.figures["mask_ratio"] and "predictions_1" not in page.figures, "a sentence in place of pictures")
+
+
+def whole(name, page, line, done, bad_lines=0, bad_numbers=0):
+    """What holds of every page: well-formed, one file, no script, no address."""
+    ok(page is not None, f"{name}: a page {done.stderr[-200:] if page is None else ''}")
+    if page is None:
+        return
+    text = (SCRATCH / line["page"]).read_text()
+    ok(page.balanced, f"{name}: elements are closed")
+    ok(not any(tag == "script" or any(key.startswith("on") or key in ("src", "href") for key in found) for tag, found in page.tags),
+       f"{name}: no script, no link")
+    ok("http" not in re.sub(r'xmlns="[^"]*"', "", text) and "url(" not in text and "@import" not in text, f"{name}: no address")
+    ok(not re.search(r"\b(nan|inf)\b", re.sub(r"<text.*?</text>|<title>.*?</title>|<h1>.*?</h1>", "", text)), f"{name}: no nan in numbers")
+    ok((line["bad_lines"], line["bad_numbers"]) == (bad_lines, bad_numbers), f"{name}: bad lines and numbers {line['bad_lines']}, {line['bad_numbers']}")
+    for path in line["pictures"]:
+        root = ElementTree.parse(SCRATCH / path).getroot()
+        left, top, width, height = map(float, root.get("viewBox").split())
+        places = [float(v) for e in root.iter() for k, v in e.attrib.items() if k in ("x", "x1", "x2", "cx")]
+        places += [float(v.split(",")[0]) for e in root.iter() for v in (e.get("points") or "").split()]
+        ok(all(-60 < v < width + 60 for v in places), f"{name}: {path} is inside of its frame")
+
+
+def step(number, loss=2.0, **more):
+    return {"event": "train_step", "step": number, "loss": loss, "grad_norm": 1.0, "lr": 0.001, "tokens": 8 * number, "tokens_per_second": 100.0, **more}
+
+
+def strip(text="a", state=2):
+    return {"texts": [text] * 3, "guesses": [text] * 3, "states": [0, state, state]}
+
+
+def hostile():
+    long = lines(step(i, 5 - i / 5000) for i in range(1, 20001))
+    cases = {
+        "one": (lines([step(1)]), None, 0, 0),
+        "cut": (lines([step(1), step(2)]) + '{"event":"train_step","step":3,"lo', '{"step": 1, "sha', 0, 0),
+        "nothing_finite_later": (lines([step(1), step(2, None), step(3, None)]), None, 0, 2),
+        "nan_word": (lines([step(1)]) + '{"event":"train_step","step":2,"loss":NaN}\n', None, 1, 0),
+        "huge": (lines([step(1), step(2, 1e300), step(3, -1e300), step(4, 1e29), step(5, -1e29)]), None, 0, 2),
+        "tiny": (lines([step(1, 1e-300), step(2, 1e-12)]), None, 0, 0),
+        "negative": (lines([step(i, -i) for i in range(1, 30)]), None, 0, 0),
+        "wrong_types": (lines([step(1), step(2, "x"), {"event": 5}, {"event": "train_step", "step": "x"}, [], 7,
+                               {"event": "train_step", "step": -1}, {"event": "eval", "step": 2**63}]), None, 6, 1),
+        "bytes": (b"\xff\xfe\x00garbage\n" + lines([step(1), step(2)]).encode() + b"\x00\x01\x02\n", None, 2, 0),
+        "long_line": (lines([step(1)]) + "x" * (5 << 20) + "\n" + lines([step(2)]), None, 1, 0),
+        "deep": (lines([step(1)]) + "[" * 100000 + "\n", None, 1, 0),
+        "long": (long, None, 0, 0),
+        "backwards": (lines([step(1), step(5), step(3, 7.0), step(4)]), None, 0, 0),
+        "texts": (lines([step(1), step(2)]), lines([
+            {"step": 1, "objective": HOSTILE, "share": [0.2, 0.7], "loss": [1, 2], "right": [0, 1], "strips": [strip(HOSTILE), strip(" "), strip("")],
+             "sample": HOSTILE * 30},
+            {"step": 2, "share": [2, -1, 0.5], "loss": [1, 2, None], "right": [0, 1, 0], "strips": [strip(HOSTILE, 1)], "sample": "猫" * 400}]), 0, 1),
+        "bad_examples": (lines([step(1)]), lines([
+            {"step": 1, "share": 1, "loss": []}, {"step": 2, "strips": [{"texts": ["a"], "guesses": [], "states": []}]},
+            {"step": 3, "strips": [{"texts": ["a"], "guesses": ["a"], "states": [9]}]}, {"step": 4, "strips": "x"},
+            {"step": 5, "no_sample": HOSTILE, "no_predictions": HOSTILE}]), 4, 0),
+    }
+    for name, (metrics, examples, bad_lines, bad_numbers) in cases.items():
+        write(name, metrics, examples, start=json.dumps({"objective": HOSTILE, "layers": 2, "hidden": 64, "vocab": -3}) if name == "texts" else "{cut")
+        page, line, done = report(name)
+        whole(name, page, line, done, bad_lines, bad_numbers)
+        if page and name == "long":
+            drawn = pairs(page.tables[("loss", "training batches")])
+            ok(len(drawn) <= 300 and drawn[-1][0] == 20000, f"long: {len(drawn)} points, the last step is there")
+            width = 20000 // len(drawn)
+            ok(all(close(y, 5 - (x - (x - (drawn[i - 1][0] if i else 0) - 1) / 2) / 5000) for i, (x, y) in enumerate(drawn)),
+               f"long: each point is the mean of its {width} steps")
+            ok((SCRATCH / line["page"]).stat().st_size < 1 << 20, "long: the page stays small")
+        if page and name == "backwards":
+            ok(pairs(page.tables[("loss", "training batches")]) == [(1, 2), (3, 7), (4, 2)], "backwards: later steps are replaced")
+        if page and name == "cut":
+            ok("was cut" in (SCRATCH / line["page"]).read_text(), "cut: the page mentions it")
+        if page and name == "texts":
+            ok("alert(1)" in page.figures["samples"], "texts: the sample is text")
+    for name, words in {"nowhere": "no file", "empty": "no loss", "folder": "no file"}.items():
+        if name != "nowhere":
+            write(name, "" if name == "empty" else "x")
+        if name == "folder":
+            (SCRATCH / "folder/metrics.jsonl").unlink()
+            (SCRATCH / "folder/metrics.jsonl").mkdir()
+        _, _, done = report(name)
+        ok(done.returncode == 1 and words in done.stderr, f"{name}: refused ({done.stderr.splitlines()[:1]})")
+    done = program.run("report", "one", "--out", "nowhere/page.html")
+    ok(done.returncode == 1 and "cannot write nowhere/page.html" in done.stderr, "a page that cannot be written")
+    done = program.run("report", "one/metrics.jsonl", "--out", "elsewhere.html")
+    ok(done.returncode == 0 and (SCRATCH / "elsewhere.html").exists(), "a file of metrics, a page elsewhere")
+
+
+program.empty_folder()
+real_run()
+hostile()
+sys.exit(1 if program.failures else 0)
