@@ -65,9 +65,8 @@ void quiet_unless_first() {
 }
 
 void print_failure_of_rank(const std::string& text) {
-  // What fails on all ranks is printed by the first, which ends the job; and so are failures of which other ranks notified this one.
+  // A failure of which another rank notified this one is printed there.
   if (own_errors == nullptr || text.rfind("rank ", 0) == 0) return;
-  sleep(2);
   std::fprintf(own_errors, "dllm: rank %lld: %s\n", static_cast<long long>(job().rank),
                text.c_str());
   std::fflush(own_errors);
