@@ -40,15 +40,21 @@ extern "C" {
  * networks and the vocabulary (Shoeybi et al. 2019, Megatron-LM). What does not divide by the ranks stays whole. The
  * numbers are those of one rank up to the order of sums. ranks alone is mesh "data=<ranks>".
  *
+ * processes = mpi (one mpi): each process that mpirun started is one rank of the mesh (without mesh: of data), and its engine
+ * the one of all. Every process then makes the same calls in the same order, with the same arguments: runs, saves and reads
+ * of arrays that are cut wait for the others. The first process writes checkpoints, models and sinks for all. It needs
+ * libdllm_mpi.so next to this library, or its path in the environment variable DLLM_MPI_LIBRARY. threads and memory_limit
+ * are those of one process.
+ *
  *   opts   NULL: defaults; kind "engine": kind, threads, thread_pool (own openmp), memory_limit
- *          (bytes), mesh, ranks, check, arithmetic (f32 bf16 int8), and for kind pjrt plugin, pjrt.device, pjrt.compute and the other
+ *          (bytes), mesh, ranks, processes (one mpi), check, arithmetic (f32 bf16 int8), and for kind pjrt plugin, pjrt.device, pjrt.compute and the other
  *          pjrt keys, target (hardware that is not present: the engine plans and compiles;
  *          uploads and runs fail with DLLM_FAILED_PRECONDITION)
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_UNIMPLEMENTED for a kind or thread_pool this build does not have (see
  *          dllm_has_feature); DLLM_NOT_FOUND when there is no such plugin; DLLM_UNAVAILABLE when a
- *          plugin cannot be loaded or has no device; DLLM_FAILED_PRECONDITION when it is too old
+ *          plugin cannot be loaded or has no device, or MPI is not there; DLLM_FAILED_PRECONDITION when it is too old
  * Owns     caller owns out
  * Threads  any
  * Since    1
@@ -126,7 +132,7 @@ DLLM_API dllm_status dllm_engine_set_i64(dllm_engine *engine, const char *key, i
  *   engine   not NULL
  *   key      not NULL: "threads" "rank" "ranks" "compiles" "round_trips" (times the host waited
  *            for results of a device; all results of one run count as one), and in bytes "memory_used"
- *            "memory_peak" "memory_limit"; of kind pjrt also "cache_hits" (programs read from
+ *            "memory_peak" "memory_limit" "bytes_sent" (of arrays, to other ranks); of kind pjrt also "cache_hits" (programs read from
  *            disk) "pjrt.in_flight"
  *   out      not NULL
  *

@@ -25,6 +25,15 @@ if(DLLM_OPENMP AND OpenMP_CXX_FOUND AND NOT DLLM_SELF_CONTAINED AND NOT "thread"
   set(DLLM_HAS_OPENMP ON)
 endif()
 
+# Only libdllm_mpi.so links it; without it ranks are threads of one process.
+set(DLLM_HAS_MPI OFF)
+if(DLLM_MPI)
+  find_package(MPI QUIET COMPONENTS C)
+  if(TARGET MPI::MPI_C)
+    set(DLLM_HAS_MPI ON)
+  endif()
+endif()
+
 find_package(PkgConfig REQUIRED)
 foreach(dependency "HWY libhwy libhwy-dev" "PCRE2 libpcre2-8 libpcre2-dev" "UTF8PROC libutf8proc libutf8proc-dev"
                    "FFI libffi libffi-dev")

@@ -154,6 +154,9 @@ void set_from_argument(Context& context, const std::string& kind, const char* ke
 
 // Refuses options of one kind of engine that the chosen kind ignores.
 void check_engine(const Context& context);
+// Started by mpirun: option processes of the engine is mpi, unless it was typed. Refuses commands that would do the same
+// work in every process.
+void join_processes(const Command& command, Context& context);
 Owned<dllm_engine> open_engine(const Context& context);
 Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path);
 Owned<dllm_tokenizer> open_tokenizer(const std::string& path);

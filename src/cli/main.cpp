@@ -33,6 +33,7 @@ int report(const Failure& failure, bool json, const std::string& who, int code) 
         "%s\n",
         line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   }
+  print_failure_of_rank(failure.what());
   std::fprintf(stderr, "%s: %s\n", who.c_str(), failure.what());
   if (!failure.hint().empty()) std::fprintf(stderr, "      %s\n", failure.hint().c_str());
   return code;
@@ -45,6 +46,7 @@ int run_command(const Command& command, int argc, char** argv) {
     Parsed parsed = parse(command, argc, argv);
     if (parsed.done) return *parsed.done;
     parsed.context.give_input();
+    join_processes(command, parsed.context);
     const Interrupt interrupt(parsed.context.task());
     return command.run(parsed.context);
   } catch (const UsageFailure& failure) {
@@ -53,6 +55,7 @@ int run_command(const Command& command, int argc, char** argv) {
     return report(failure, json, "dllm",
                   failure.status() == DLLM_CANCELLED ? interrupted_code() : kFailed);
   } catch (const std::exception& e) {
+    print_failure_of_rank(e.what());
     std::fprintf(stderr, "dllm: %s\n", e.what());
     return kFailed;
   }
@@ -116,6 +119,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], dllm::cli::kLimitedWord) == 0)
     return dllm::cli::become_limited(argc - 2, argv + 2);
+  dllm::cli::quiet_unless_first();
   dllm_log_config(DLLM_LOG_WARN, DLLM_SINK_STDERR);
   dllm::cli::watch_standard_output();
   return dllm::cli::finish_standard_output(dllm::cli::run(argc, argv));

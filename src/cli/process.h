@@ -118,4 +118,14 @@ private:
   int fd_ = -1;
 };
 
+// ---- a job of several processes (launched.cpp) ----
+// mpirun and srun start this program once for every rank. The first process prints and writes files for all.
+
+int64_t job_rank(); // 0 where there is one process
+int64_t job_size();
+// From here on a process that is not the first prints nothing, on both outputs.
+void quiet_unless_first();
+// The exception: a failure of this rank alone.
+void print_failure_of_rank(const std::string& text);
+
 } // namespace dllm::cli

@@ -39,6 +39,8 @@ public:
   virtual ~Communicator() = default;
   virtual int64_t rank() const = 0;
   virtual int64_t size() const = 0;
+  // Bytes of arrays that this rank has given to other ranks, since it was made.
+  virtual int64_t bytes_sent() const = 0;
 
   // out[i] = in_0[i] op in_1[i] op ...: count elements, the same on every member.
   virtual void all_reduce(Group group, Reduction reduction, DType dtype, const void* in, void* out,
@@ -46,6 +48,8 @@ public:
   // out: one piece of `bytes` from each member.
   virtual void all_gather(Group group, const void* in, void* out, int64_t bytes,
                           const Task* task) = 0;
+  // out: on the first member one piece of `bytes` from each member; the others' is not used.
+  virtual void gather(Group group, const void* in, void* out, int64_t bytes, const Task* task) = 0;
   // in: one piece of `count` elements for each member; out: the reduction of the pieces for this rank.
   virtual void reduce_scatter(Group group, Reduction reduction, DType dtype, const void* in,
                               void* out, int64_t count, const Task* task) = 0;

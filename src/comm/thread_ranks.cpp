@@ -4,6 +4,7 @@
 #include "base/task.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -148,6 +149,7 @@ public:
 
   int64_t rank() const override { return rank_; }
   int64_t size() const override { return place_->size(); }
+  int64_t bytes_sent() const override { return bytes_sent_; }
 
   // Each member reduces its share of the elements and writes it into the array of every member.
   void all_reduce(Group group, Reduction reduction, DType dtype, const void* in, void* out,
@@ -157,6 +159,7 @@ public:
     exchange(group, what, in, out, task, [&](const RankCalls& calls, size_t member) {
       const auto members = static_cast<int64_t>(calls.size()), own = static_cast<int64_t>(member);
       const int64_t begin = count * own / members, end = count * (own + 1) / members;
+      bytes_sent_ += (count + (members - 2) * (end - begin)) * dtype_size(dtype);
       const int64_t offset = begin * dtype_size(dtype);
       std::vector<const void*> parts;
       for (const RankCall* call : calls) parts.push_back(call->in + offset);
@@ -172,7 +175,16 @@ public:
                   const Task* task) override {
     exchange(group, fmt::format("all_gather of {} bytes", bytes), in, out, task,
              [&](const RankCalls& calls, size_t) {
+               bytes_sent_ += bytes * static_cast<int64_t>(calls.size() - 1);
                for (size_t m = 0; m < calls.size(); ++m) copy_piece(out, m, calls[m]->in, 0, bytes);
+             });
+  }
+  void gather(Group group, const void* in, void* out, int64_t bytes, const Task* task) override {
+    exchange(group, fmt::format("gather of {} bytes", bytes), in, out, task,
+             [&](const RankCalls& calls, size_t member) {
+               if (member != 0) bytes_sent_ += bytes;
+               for (size_t m = 0; member == 0 && m < calls.size(); ++m)
+                 copy_piece(out, m, calls[m]->in, 0, bytes);
              });
   }
   void reduce_scatter(Group group, Reduction reduction, DType dtype, const void* in, void* out,
@@ -184,12 +196,14 @@ public:
       for (const RankCall* call : calls)
         parts.push_back(call->in + static_cast<int64_t>(member) * count * dtype_size(dtype));
       reduce(reduction, dtype, parts, out, count);
+      bytes_sent_ += count * dtype_size(dtype) * static_cast<int64_t>(calls.size() - 1);
     });
   }
   void all_to_all(Group group, const void* in, void* out, int64_t bytes,
                   const Task* task) override {
     exchange(group, fmt::format("all_to_all of {} bytes", bytes), in, out, task,
              [&](const RankCalls& calls, size_t member) {
+               bytes_sent_ += bytes * static_cast<int64_t>(calls.size() - 1);
                for (size_t m = 0; m < calls.size(); ++m)
                  copy_piece(out, m, calls[m]->in, member, bytes);
              });
@@ -198,6 +212,7 @@ public:
                int64_t bytes, const Task* task) override {
     exchange(group, fmt::format("permute of {} bytes", bytes), in, out, task,
              [&](const RankCalls& calls, size_t member) {
+               if (target[member] != static_cast<int64_t>(member)) bytes_sent_ += bytes;
                for (size_t m = 0; m < calls.size(); ++m) {
                  if (target[m] == static_cast<int64_t>(member))
                    copy_piece(out, 0, calls[m]->in, 0, bytes);
@@ -221,6 +236,7 @@ private:
 
   std::shared_ptr<MeetingPlace> place_;
   int64_t rank_;
+  std::atomic<int64_t> bytes_sent_{0}; // read by any thread
 };
 
 } // namespace

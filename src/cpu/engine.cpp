@@ -165,9 +165,11 @@ public:
     if (key == "memory_limit") return ledger.limit();
     if (key == "compiles") return state_->compiles().load();
     if (key == "round_trips") return 0;
+    if (key == "bytes_sent")
+      return state_->communicator() == nullptr ? 0 : state_->communicator()->bytes_sent();
     static const std::vector<std::string> keys{"rank",        "ranks",       "threads",
                                                "memory_used", "memory_peak", "memory_limit",
-                                               "compiles",    "round_trips"};
+                                               "compiles",    "round_trips", "bytes_sent"};
     fail_with_hint("did you mean " + nearest(std::string(key), keys), Code::not_found,
                    "an engine has no number {}", key);
   }
@@ -215,6 +217,7 @@ private:
 } // namespace
 
 std::shared_ptr<graph::Engine> make_engine(const Options& options, const Hooks& hooks) {
+  if (options.str("processes") == "mpi") return make_process_engine(options, hooks);
   const graph::Mesh mesh = mesh_of(options);
   if (mesh.ranks() > 1) return make_ranks_engine(options, mesh, hooks);
   return std::make_shared<CpuEngine>(options, nullptr, hooks);

@@ -33,6 +33,9 @@ std::shared_ptr<graph::Engine> make_rank_engine(const Options& options,
 // All ranks of a mesh in this process (cpu/ranks/). Fails with invalid_argument where a host runs the threads.
 std::shared_ptr<graph::Engine> make_ranks_engine(const Options& options, const graph::Mesh& mesh,
                                                  const Hooks& hooks);
+// One rank, this process, of a mesh of all processes that mpirun started (cpu/ranks/). Every process makes one. Fails with
+// invalid_argument where the mesh has another number of ranks, with unavailable without MPI.
+std::shared_ptr<graph::Engine> make_process_engine(const Options& options, const Hooks& hooks);
 graph::Mesh mesh_of(const Options& options); // options mesh and ranks
 
 // Shared by an engine, its programs and its buffers; destroyed with the last of them.

@@ -4,6 +4,10 @@
 
 #include "base/error.h"
 
+#include <nlohmann/json.hpp>
+
+#include <exception>
+
 namespace dllm::graph {
 
 std::string Program::text(std::string_view form) const {
@@ -65,6 +69,35 @@ BufferRef Engine::upload_pieces(std::span<const Tensor> pieces, AxisSet, bool sh
   return upload(pieces[0], share);
 }
 
+std::vector<std::string> Engine::exchange(const std::string& own, const Task*) {
+  return {own};
+}
+
+void run_on_first(Engine& engine, const std::function<void()>& work) {
+  if (engine.processes() == 1) return work();
+  std::exception_ptr failure;
+  Json report;
+  if (engine.process() == 0) {
+    try {
+      work();
+    } catch (const Error& error) {
+      failure = std::current_exception();
+      report = {
+          {"code", static_cast<int>(error.code())}, {"text", error.text()}, {"hint", error.hint()}};
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      report = {{"code", static_cast<int>(Code::internal)}, {"text", error.what()}, {"hint", ""}};
+    }
+  }
+  const std::string word = engine.exchange(report.is_null() ? "" : report.dump())[0];
+  if (failure != nullptr) std::rethrow_exception(failure);
+  if (word.empty()) return;
+  const Json failure_there = parse_json(word, "the report of rank 0");
+  throw Error(static_cast<Code>(failure_there.at("code").get<int>()),
+              "rank 0 failed: " + failure_there.at("text").get<std::string>(),
+              failure_there.at("hint").get<std::string>());
+}
+
 std::string Program::find_non_finite(std::span<const BufferRef>, const Task*) {
   return {};
 }
@@ -100,6 +133,9 @@ std::vector<OptionSpec> keys() {
           "cpu: the axes that ranks are laid out on, such as fsdp=4,tensor=2. data: rows of a "
           "batch; fsdp: rows, with parameters and optimizer state cut too; tensor: heads, "
           "inner sizes of networks and the vocabulary."),
+      option_choice("processes", "one", {"one", "mpi"},
+                    "cpu: one: all ranks are threads of this process; mpi: every process that "
+                    "mpirun started is one rank, without mesh of axis data."),
       option_str("plugin", "",
                  "pjrt: path of a plugin, or cpu, tpu, cuda for one that is found by itself."),
       option_str("target", "",

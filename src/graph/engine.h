@@ -10,6 +10,7 @@
 
 #include <fmt/core.h>
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -49,6 +50,8 @@ public:
   // On the host; may share storage with the buffer: treat as read-only. The task is checked where numbers must be copied
   // or converted. Of an engine of several ranks: the whole array.
   virtual Tensor read(const Task* task = nullptr) const = 0;
+  // As read(), for an array that only the first process needs: elsewhere the answer is not defined. All processes call it.
+  virtual Tensor read_on_first(const Task* task = nullptr) const { return read(task); }
   virtual int64_t memory_bytes() const = 0; // all forms together
 
   // The layout of the whole array on the mesh; shape() is that of this rank's part. An output that takes over an input has
@@ -161,18 +164,29 @@ public:
   // buffer cannot be read.
   virtual BufferRef upload_pieces(std::span<const Tensor> pieces, AxisSet axes, bool share);
 
+  // --- an engine whose ranks are processes ---
+  // Each process has the engine and makes the same calls in the same order: a run, a read of an array that is cut and an
+  // exchange wait for the others. The first process is the one that prints and writes files.
+  virtual int64_t processes() const { return 1; }
+  virtual int64_t process() const { return 0; }
+  // What each process gives, by process.
+  virtual std::vector<std::string> exchange(const std::string& own, const Task* task = nullptr);
+
   virtual int64_t device_count() const = 0;
   virtual std::string device_name(int64_t index) const = 0;
   virtual Json describe() const = 0;
   virtual void set_i64(std::string_view key, int64_t value) = 0; // threads memory_limit
-  virtual int64_t
-  i64(std::string_view key) const = 0; // rank ranks threads memory_used compiles round_trips
-  virtual double peak_flops() = 0;     // f32 multiply-adds x 2 per second, measured once
-  virtual void trim() = 0;             // gives cached memory and plans back
+  virtual int64_t i64(std::string_view key)
+      const = 0;                   // rank ranks threads memory_used compiles round_trips bytes_sent
+  virtual double peak_flops() = 0; // f32 multiply-adds x 2 per second, measured once
+  virtual void trim() = 0;         // gives cached memory and plans back
 
 protected:
   void
   expect_runs(const Placement& place) const; // fails with unimplemented when runs(place) is false
 };
+
+// Calls work() on the first process; returns when it has ended, or throws its error, on all.
+void run_on_first(Engine& engine, const std::function<void()>& work);
 
 } // namespace dllm::graph

@@ -14,8 +14,8 @@ namespace dllm::model {
 
 // A read of an engine that runs ahead is a transfer, and no other caller has its result.
 Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const Task* task) {
-  const Tensor shared = buffer.read(task);
-  if (engine.runs_ahead()) return shared;
+  const Tensor shared = buffer.read_on_first(task);
+  if (engine.runs_ahead() || !shared.defined()) return shared;
   Tensor copy(shared.dtype(), shared.shape());
   copy.set_format(shared.format());
   copy_in_pieces(copy.mutable_bytes(), shared.bytes(), shared.byte_size(), task);
@@ -47,6 +47,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, const Task* 
     else
       stack.frozen = entry.buffer;
     if (entry.format->scales == ScalePlace::row_array) stack.scale = entries[i + 1].buffer;
+    if (model.engine().processes() > 1 && stack.frozen != nullptr) read_frozen(stack, task);
     for (int64_t layer = 0; layer < stack.spec.copies(); ++layer) {
       for (size_t piece = 0; piece < stack.spec.pieces.size(); ++piece)
         places_[stack.spec.logical_name(stack.spec.pieces[piece], layer)] = {stacks_.size(), piece,
@@ -54,6 +55,14 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, const Task* 
     }
     stacks_.push_back(std::move(stack));
   }
+}
+
+// Of several processes the first takes the tensors later, by itself.
+void ModelSnapshot::read_frozen(Stack& stack, const Task* task) {
+  stack.values = stack.frozen->read_on_first(task);
+  const Tensor scale = stack.scale ? stack.scale->read_on_first(task) : Tensor();
+  if (stack.is_quantized && stack.values.defined())
+    stack.values = dequantize(stack.values, scale, task);
 }
 
 DType ModelSnapshot::dtype(const std::string& name) const {
@@ -160,6 +169,11 @@ void save_model(ModelSnapshot& snapshot, const std::string& path, const Options&
 
 void save_model(const Model& model, const std::string& path, const Options& options, Task* task) {
   check_task(task);
+  if (model.engine().processes() > 1) {
+    ModelSnapshot snapshot(model, SnapshotMode::copied, task);
+    graph::run_on_first(model.engine(), [&] { save_model(snapshot, path, options, task); });
+    return;
+  }
   FolderSave place(path, options.boolean("overwrite"), task);
   ModelSnapshot snapshot(model, SnapshotMode::keep_shared, task);
   fill(place, snapshot, options, task);

@@ -61,6 +61,7 @@ private:
 // stay shared.
 enum class SnapshotMode { keep_shared, copied };
 
+// Of an engine in several processes the first one has it, all make it, as copied.
 class ModelSnapshot {
 public:
   // Fails with unimplemented for a model with adapters.
@@ -83,6 +84,7 @@ private:
     bool is_quantized = false;
     int64_t left = 0; // tensors that were not taken yet
   };
+  static void read_frozen(Stack& stack, const Task* task);
   struct Place {
     size_t stack = 0;
     size_t piece = 0;

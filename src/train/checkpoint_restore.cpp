@@ -193,7 +193,8 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
                             Task* task) {
   Trainer::State& state = trainer.state();
   StepRunner& runner = state.runner;
-  state.save.wait_until_idle(task); // it may be the one that is wanted
+  // It may be the one that is wanted.
+  graph::run_on_first(runner.engine(), [&] { state.save.wait_until_idle(task); });
   ckpt::verify_checkpoint(dir, task);
   const std::unique_ptr<Source> folder = open_source(join_path(dir, "model"));
   const ckpt::WeightFiles files(*folder);

@@ -132,6 +132,12 @@ bool has_room_for_copy(const StepRunner& runner) {
   return runner.engine().i64("memory_used") + bytes <= limit;
 }
 
+// The first of several processes writes by itself: it needs a copy of what the others hold.
+model::SnapshotMode mode_of(const StepRunner& runner, bool in_background) {
+  return in_background || runner.engine().processes() > 1 ? model::SnapshotMode::copied
+                                                          : model::SnapshotMode::keep_shared;
+}
+
 } // namespace
 
 SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::string& root,
@@ -140,23 +146,27 @@ SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::str
   StepRunner& runner = state.runner;
   runner.read_all();
   const StallClock clock(state);
-  state.save.wait(task);
   SaveStart made;
   made.step = runner.counters().step;
   made.dir = join_path(root, ckpt::checkpoint_name(made.step));
-  check_is_new(runner, made.dir, options);
+  graph::run_on_first(runner.engine(), [&] {
+    state.save.wait(task);
+    check_is_new(runner, made.dir, options);
+  });
   const std::string record =
       trainer_json(runner, source, options.str("script_state")).dump(1) + "\n";
-  const bool in_background = !options.boolean("wait") && has_room_for_copy(runner);
-  const auto run = std::make_shared<RunSnapshot>(
-      runner, in_background ? model::SnapshotMode::copied : model::SnapshotMode::keep_shared, task);
+  const bool waits = options.boolean("wait"), is_first = runner.engine().process() == 0;
+  const bool in_background = !waits && (!is_first || has_room_for_copy(runner));
+  const auto run = std::make_shared<RunSnapshot>(runner, mode_of(runner, in_background), task);
   run->root = root;
   run->keep_last = options.i64("keep_last");
   run->record = record;
-  if (in_background)
+  if (waits)
+    graph::run_on_first(runner.engine(), [&] { made.dir = write_checkpoint(*run, task); });
+  else if (in_background && is_first)
     made.outcome =
         state.save.start("checkpoint " + made.dir, [run] { write_checkpoint(*run, nullptr); });
-  else
+  else if (is_first)
     made.dir = write_checkpoint(*run, task);
   made.stall_seconds = clock.seconds();
   return made;

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <exception>
 #include <numbers>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace dllm::train {
 namespace {
@@ -35,7 +38,7 @@ class Run {
 public:
   Run(Trainer& trainer, BatchSource& source, int64_t steps, const EventFn& fn, Task* task)
       : trainer_(trainer), state_(trainer.state()), runner_(state_.runner), source_(source),
-        steps_(steps), fn_(fn), task_(task) {
+        steps_(steps), fn_(fn), task_(task), step_task_(in_processes() ? nullptr : task) {
     runner_.on_read([this] { send_step(); });
   }
   ~Run() {
@@ -47,7 +50,7 @@ public:
   Run& operator=(const Run&) = delete;
 
   bool go() {
-    while (done_ < steps_ && !stopped_ && sink_error_ == nullptr && !over_budget()) {
+    while (done_ < steps_ && goes_on()) {
       make_requests();
       if (!take_step()) break;
       ++done_;
@@ -57,27 +60,67 @@ public:
       runner_.clear_requested();
       look_at_save();
       if (checkpoint) save();
-      if (enough || should_stop(task_)) break;
+      if (enough || should_stop(step_task_)) break;
     }
     runner_.read_all();
-    const bool cancelled = done_ < steps_ && should_stop(task_);
+    const bool cancelled = done_ < steps_ && (should_stop(step_task_) || cancelled_by_ >= 0);
     if (done_ > 0) save_last();
     finish_sinks();
     runner_.clear_requests();
     if (sink_error_ != nullptr) std::rethrow_exception(sink_error_);
-    if (cancelled) check_task(task_);
+    if (cancelled) fail_cancelled();
     return done_ == steps_;
   }
 
 private:
-  // Also moves the clock that the schedule follows.
-  bool over_budget() {
+  // What one process requests before a step.
+  struct StepRequest {
+    double clock = 0; // share of the budget of minutes that is used
+    int32_t ends = 0;
+    int32_t is_cancelled = 0;
+  };
+
+  bool in_processes() const { return runner_.engine().processes() > 1; }
+
+  // Of several processes all take the same steps: one that ends ends all, and the clock is that of the first. A step is not
+  // cancelled there; its end is looked at in all of them.
+  bool goes_on() {
+    StepRequest request;
+    request.clock = budget_ > 0 ? std::min(seconds() / budget_, 1.0) : 0;
+    request.ends = stopped_ || sink_error_ != nullptr ? 1 : 0;
+    if (in_processes()) {
+      request.is_cancelled = should_stop(task_) ? 1 : 0;
+      request = agreed(request);
+    }
+    if (budget_ > 0) runner_.set_clock(request.clock);
     const int64_t tokens = runner_.options().i64("tokens");
-    if (tokens > 0 && runner_.counters().tokens >= tokens) return true;
-    if (budget_ <= 0) return false;
-    const double share = std::min(seconds() / budget_, 1.0);
-    runner_.set_clock(share);
-    return share >= 1.0 && done_ > 0;
+    const bool over_budget = (tokens > 0 && runner_.counters().tokens >= tokens) ||
+                             (budget_ > 0 && request.clock >= 1.0 && done_ > 0);
+    return request.ends == 0 && request.is_cancelled == 0 && !over_budget;
+  }
+
+  StepRequest agreed(const StepRequest& own) {
+    const std::string word(reinterpret_cast<const char*>(&own), sizeof own);
+    const std::vector<std::string> all = runner_.engine().exchange(word);
+    StepRequest made = request_of(all[0]);
+    for (size_t process = 0; process < all.size(); ++process) {
+      const StepRequest request = request_of(all[process]);
+      made.ends |= request.ends;
+      made.is_cancelled |= request.is_cancelled;
+      if (request.is_cancelled != 0 && cancelled_by_ < 0)
+        cancelled_by_ = static_cast<int64_t>(process);
+    }
+    return made;
+  }
+  static StepRequest request_of(const std::string& word) {
+    StepRequest request;
+    std::memcpy(&request, word.data(), sizeof request);
+    return request;
+  }
+
+  [[noreturn]] void fail_cancelled() {
+    check_task(task_);
+    fail(Code::cancelled, "rank {} was cancelled", cancelled_by_);
   }
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -97,7 +140,7 @@ private:
   void make_requests() {
     const int64_t every = runner_.options().i64("save_every");
     const int64_t next = runner_.counters().step + 1;
-    runner_.request(kStop, should_stop(task_) ? 1 : 0);
+    runner_.request(kStop, should_stop(step_task_) ? 1 : 0);
     runner_.request(kCheckpoint, every > 0 && next % every == 0 ? 1 : 0);
     runner_.request(kError, 0);
     runner_.request(kStep, static_cast<int32_t>(next));
@@ -109,12 +152,12 @@ private:
     const int64_t batches = runner_.options().i64("accumulate");
     const bool whole = batches == 1 && trainer_.accumulated() == 0;
     while (!whole && trainer_.accumulated() < batches) {
-      if (!unless_stopped([&](const Batch& batch) { trainer_.accumulate(batch, task_); }))
+      if (!unless_stopped([&](const Batch& batch) { trainer_.accumulate(batch, step_task_); }))
         return false;
     }
     if (whole)
-      return unless_stopped([&](const Batch& batch) { trainer_.start_step(batch, task_); });
-    return finished([&] { trainer_.start_apply(task_); });
+      return unless_stopped([&](const Batch& batch) { trainer_.start_step(batch, step_task_); });
+    return finished([&] { trainer_.start_apply(step_task_); });
   }
 
   template <class F> bool unless_stopped(const F& work) {
@@ -132,7 +175,7 @@ private:
       return true;
     } catch (const Error& error) {
       const bool stop = error.code() == Code::cancelled || error.code() == Code::deadline_exceeded;
-      if (!stop || !should_stop(task_) || runner_.is_lost()) throw;
+      if (!stop || !should_stop(step_task_) || runner_.is_lost()) throw;
       return false;
     }
   }
@@ -231,6 +274,8 @@ private:
   int64_t steps_;
   const EventFn& fn_;
   Task* task_;
+  Task* step_task_;           // of the work of a step; null: it runs to its end
+  int64_t cancelled_by_ = -1; // the first process whose task was cancelled
   static constexpr int64_t kUnknown = int64_t{1} << 40;         // more steps than any run takes
   const double budget_ = 60 * runner_.options().f64("minutes"); // seconds
   Clock::time_point start_ = Clock::now();

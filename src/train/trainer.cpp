@@ -157,6 +157,7 @@ std::unique_ptr<Sink> make_sink(const std::string& kind, const std::string& targ
 }
 
 void Trainer::add_sink(const std::string& kind, const std::string& target, const Options& options) {
+  if (state_->runner.engine().process() > 0) return; // the first process writes for all
   std::unique_ptr<Sink> made = make_sink(kind, target, options);
   if (state_->restored) made->rewind(state_->runner.counters().step);
   state_->sinks.push_back(std::move(made));

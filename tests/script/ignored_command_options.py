@@ -36,6 +36,7 @@ ENGINE = {
     "--engine.thread_pool": ("openmp", {}, SAME if program.has_openmp else REFUSED),
     "--engine.arithmetic": ("bf16", {}, MAY_STAY),
     "--engine.memory_limit": ("1000", {}, REFUSED), "--engine.ranks": ("2", {}, SAME), "--engine.mesh": ("tensor=2", {}, MAY_STAY),
+    "--engine.processes": ("mpi", {"--engine.mesh": "data=2"}, REFUSED),  # one process was started
     "--engine.check": ("finite", {}, SAME_OR_REFUSED),  # stops at a number that is not finite
 }
 MODEL = {

@@ -1,5 +1,7 @@
 #include "decoding.h"
 
+#include "../process.h"
+
 #include "../pictures/pictures.h"
 
 #include <nlohmann/json.hpp>
@@ -81,6 +83,7 @@ void save_trace(Context& context, const Session& session, const Decoding& run, T
           {step.ids, step.states, step.confidence}); // puts characters of several tokens together
     }
   }
+  if (job_rank() > 0) return;
   std::ofstream file(context.text("trace"), std::ios::binary);
   file << trace_header(context.text("model"), mask_id, used, texts.joined()) << lines;
   file.close();

@@ -1,6 +1,7 @@
 // dllm generate and dllm infill: the same decoding, with open positions after the prompt or anywhere.
 
 #include "../command.h"
+#include "../process.h"
 #include "decoding.h"
 
 #include <sys/stat.h>
@@ -41,6 +42,11 @@ Request parse_holes(const dllm_tokenizer* tokenizer, const std::string& text, in
 
 // Text that another program or a file hands over; an editor's or echo's last line break is not part of it.
 std::string read_prompt(const std::string& path) {
+  if (path == "-" && job_size() > 1) {
+    throw UsageFailure("standard input reaches only the first of " + std::to_string(job_size()) +
+                           " processes",
+                       "write the prompt to a file that all can read: --file");
+  }
   std::string text = read_all(path);
   if (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
@@ -57,7 +63,8 @@ std::string prompt_of(const Context& context) {
   if (context.has("file")) return read_prompt(context.text("file"));
   if (context.text("prompt") == "-") return read_prompt("-");
   if (context.typed("prompt")) return context.text("prompt");
-  return context.has_input() && is_piped(STDIN_FILENO) ? read_prompt("-") : "";
+  const bool is_own = context.has_input() && job_size() == 1; // mpirun makes a pipe of it
+  return is_own && is_piped(STDIN_FILENO) ? read_prompt("-") : "";
 }
 
 int generate(Context& context) {

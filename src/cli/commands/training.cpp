@@ -242,11 +242,15 @@ Run open_run(Context& context) {
   Run run;
   const bool fresh = context.flag("fresh");
   if (fresh || latest_checkpoint(out).empty()) check_sources(context);
-  run.lock = std::make_unique<RunLock>(out);
-  if (fresh) remove_checkpoints(out);
+  if (job_rank() == 0) {
+    run.lock = std::make_unique<RunLock>(out);
+    if (fresh) remove_checkpoints(out);
+  }
+  // Of several processes none goes on before the first has come here: then all find the same folder.
+  if (job_size() > 1) run.engine = open_engine(context);
   run.resumed_from = latest_checkpoint(out);
   if (!run.resumed_from.empty()) check_resumed(context, out);
-  run.engine = open_engine(context);
+  if (run.engine == nullptr) run.engine = open_engine(context);
   set_cadence(context, out);
   open_objective(context, run);
   open_model_and_rows(context, run);
@@ -258,6 +262,7 @@ Run open_run(Context& context) {
   if (started_from) print_changes(context, before, model_description(run.model.get()));
   add_sinks(context, run, out);
   if (run.resumed_from.empty()) {
+    if (job_rank() > 0) return run;
     call([&](dllm_error* err) {
       return dllm_tokenizer_save(run.tokenizer.get(), (out + "/tokenizer.json").c_str(), err);
     });
@@ -302,9 +307,11 @@ std::string describe_run(Context& context, const Run& run) {
   int64_t threads = 0;
   dllm_engine_i64(run.engine.get(), "threads", &threads, nullptr);
   const char* device = dllm_engine_device_name(run.engine.get(), 0);
-  const std::string where = threads > 0
-                                ? std::to_string(threads) + " threads"
-                                : std::string("on ") + (device != nullptr ? device : "a device");
+  const std::string where =
+      threads > 0
+          ? std::to_string(threads) + " threads" +
+                (job_size() > 1 ? " in each of " + std::to_string(job_size()) + " processes" : "")
+          : std::string("on ") + (device != nullptr ? device : "a device");
   char line[240];
   std::snprintf(line, sizeof line, "%.2f M parameters, vocabulary %lld, %lld %s of text, %s",
                 static_cast<double>(parameters) / 1e6, static_cast<long long>(words),

@@ -28,7 +28,7 @@ Owned<dllm_dataset> open_data(Context& context, const dllm_tokenizer* tokenizer)
                  file.c_str(), path.c_str());
     path = file;
   }
-  const bool writes = tokenizer != nullptr && !is_made;
+  const bool writes = tokenizer != nullptr && !is_made && job_rank() == 0;
   if (!file.empty()) set_token_file(context, writes ? file : "");
   auto data = make<dllm_dataset>([&](dllm_dataset** out, dllm_error* err) {
     return dllm_dataset_open(path.c_str(), tokenizer, context.options("dataset"), context.task(),

@@ -1,6 +1,7 @@
-// The engine of several ranks in one process.
+// The engine of the ranks that this process has: all of a mesh, or one.
 #include "cpu/engine.h"
 #include "base/error.h"
+#include "comm/mpi/process_ranks.h"
 #include "comm/thread_ranks.h"
 #include "cpu/ranks/ranks.h"
 
@@ -66,12 +67,32 @@ public:
         pieces.size() == 1);
   }
 
+  int64_t processes() const override { return ranks_->is_part() ? ranks_->mesh.ranks() : 1; }
+  int64_t process() const override { return ranks_->is_part() ? ranks_->first : 0; }
+  std::vector<std::string> exchange(const std::string& own, const Task* task) override {
+    if (!ranks_->is_part()) return {own};
+    const auto turn = lock_with_task(ranks_->running, task);
+    comm::Communicator& communicator = *ranks_->communicators[0];
+    std::vector<int64_t> all(static_cast<size_t>(communicator.size())), sizes(all.size());
+    std::iota(all.begin(), all.end(), int64_t{0});
+    const int64_t size = std::ssize(own);
+    communicator.all_gather(all, &size, sizes.data(), sizeof size, task);
+    const int64_t most = *std::ranges::max_element(sizes);
+    std::string padded = own, words(all.size() * static_cast<size_t>(most), '\0');
+    padded.resize(static_cast<size_t>(most));
+    communicator.all_gather(all, padded.data(), words.data(), most, task);
+    std::vector<std::string> made;
+    for (size_t p = 0; p < all.size(); ++p)
+      made.push_back(words.substr(p * static_cast<size_t>(most), static_cast<size_t>(sizes[p])));
+    return made;
+  }
+
   int64_t device_count() const override { return ranks_->count(); }
   std::string device_name(int64_t index) const override {
     if (index < 0 || index >= ranks_->count())
       fail(Code::out_of_range, "device {} does not exist, the engine has {} ranks", index,
            ranks_->count());
-    return fmt::format("cpu:{}", index);
+    return fmt::format("cpu:{}", ranks_->first + index);
   }
 
   Json describe() const override {
@@ -81,6 +102,7 @@ public:
     for (int64_t rank = 0; rank < ranks_->count(); ++rank) devices.push_back(device_name(rank));
     made["devices"] = devices;
     made["mesh"] = ranks_->mesh.text();
+    made["processes"] = processes();
     made["threads"] = i64("threads");
     made["memory"] = Json{
         {"used", i64("memory_used")}, {"peak", i64("memory_peak")}, {"limit", i64("memory_limit")}};
@@ -96,7 +118,7 @@ public:
     }
   }
   int64_t i64(std::string_view key) const override {
-    const bool summed = key == "threads" || key.starts_with("memory_");
+    const bool summed = key == "threads" || key == "bytes_sent" || key.starts_with("memory_");
     if (!summed) return first().i64(key);
     return std::accumulate(
         ranks_->engines.begin(), ranks_->engines.end(), int64_t{0},
@@ -119,15 +141,24 @@ private:
   template <class Upload>
   graph::BufferRef of_ranks(const Upload& upload, bool readable = true) const {
     std::vector<graph::BufferRef> parts;
-    for (int64_t rank = 0; rank < ranks_->count(); ++rank) {
-      parts.push_back(upload(*ranks_->engines[static_cast<size_t>(rank)],
-                             graph::Placement{ranks_->mesh, rank}));
-    }
+    for (size_t here = 0; here < ranks_->engines.size(); ++here)
+      parts.push_back(upload(*ranks_->engines[here], ranks_->place(here)));
     return std::make_shared<RanksBuffer>(ranks_, std::move(parts), readable);
   }
 
   std::shared_ptr<Ranks> ranks_;
 };
+
+// The mesh of so many processes; without one they share the rows of a batch.
+graph::Mesh mesh_of_processes(const Options& options, int64_t processes) {
+  const graph::Mesh mesh = mesh_of(options);
+  const bool is_free = options.str("mesh").empty() && options.i64("ranks") == 0;
+  if (is_free) return graph::Mesh().set(graph::Axis::data, processes);
+  if (mesh.ranks() == processes) return mesh;
+  fail_with_hint(fmt::format("mpirun -n {}, or a mesh of {}", mesh.ranks(), processes),
+                 Code::invalid_argument, "a mesh of {} needs {} processes, {} {} started",
+                 mesh.text(), mesh.ranks(), processes, processes == 1 ? "was" : "were");
+}
 
 } // namespace
 
@@ -158,6 +189,21 @@ std::shared_ptr<graph::Engine> make_ranks_engine(const Options& options, const g
   own.set_i64("memory_limit", share_of(options.i64("memory_limit"), mesh.ranks()));
   for (const auto& communicator : ranks->communicators)
     ranks->engines.push_back(make_rank_engine(own, communicator, hooks));
+  return std::make_shared<RanksEngine>(ranks);
+}
+
+std::shared_ptr<graph::Engine> make_process_engine(const Options& options, const Hooks& hooks) {
+  const auto ranks = std::make_shared<Ranks>();
+  const std::shared_ptr<comm::Communicator> communicator = comm::make_process_rank();
+  ranks->mesh = mesh_of_processes(options, communicator->size());
+  ranks->first = communicator->rank();
+  ranks->communicators = {communicator};
+  Options own = options;
+  if (options.i64("threads") == 0) {
+    own.set_i64("threads",
+                share_of(allowed_cpus(), comm::processes_on_same_processors(*communicator)));
+  }
+  ranks->engines = {make_rank_engine(own, communicator, hooks)};
   return std::make_shared<RanksEngine>(ranks);
 }
 

@@ -46,13 +46,13 @@ bool is_state_lost(const std::exception_ptr& failure) {
 
 } // namespace
 
-void Ranks::each(const std::function<void(int64_t rank)>& fn) const {
+void Ranks::each(const std::function<void(size_t here)>& fn) const {
   std::vector<std::exception_ptr> failures(engines.size());
-  const auto call = [&](size_t rank) {
+  const auto call = [&](size_t here) {
     try {
-      fn(static_cast<int64_t>(rank));
+      fn(here);
     } catch (...) {
-      failures[rank] = std::current_exception();
+      failures[here] = std::current_exception();
     }
   };
   std::vector<std::thread> threads;
@@ -85,14 +85,49 @@ DType RanksBuffer::dtype() const {
   return dtype_;
 }
 
-Tensor RanksBuffer::read(const Task* task) const {
+void RanksBuffer::expect_readable() const {
   if (!readable_)
     fail(Code::failed_precondition, "an array that differs from rank to rank cannot be read");
   if (parts_[0] == nullptr) fail(Code::failed_precondition, "the array was given up to a run");
+}
+
+Tensor RanksBuffer::read(const Task* task) const {
+  expect_readable();
   if (layout().is_whole()) return parts_[0]->read(task);
+  if (ranks_->is_part()) return gathered(false, task);
   std::vector<Tensor> read;
   for (const graph::BufferRef& part : parts_) read.push_back(part->read(task));
   return layout().join(read, ranks_->mesh);
+}
+
+Tensor RanksBuffer::read_on_first(const Task* task) const {
+  if (!ranks_->is_part()) return read(task);
+  expect_readable();
+  const bool is_first = ranks_->first == 0;
+  if (layout().is_whole()) return is_first ? parts_[0]->read(task) : Tensor();
+  return gathered(true, task);
+}
+
+// From the ranks that hold the other parts. on_first: they go to rank 0 alone, and ranks with copies of them send nothing.
+Tensor RanksBuffer::gathered(bool on_first, const Task* task) const {
+  const auto turn = lock_with_task(ranks_->running, task);
+  const graph::Mesh& mesh = ranks_->mesh;
+  const std::vector<int64_t> group = mesh.group_of(on_first ? 0 : ranks_->first, layout().axes());
+  if (std::ranges::find(group, ranks_->first) == group.end()) return {};
+  const Tensor own = parts_[0]->read(task);
+  comm::Communicator& communicator = *ranks_->communicators[0];
+  const bool wanted = !on_first || ranks_->first == 0;
+  Tensor pieces(own.dtype(), own.shape().with_front(wanted ? std::ssize(group) : 0));
+  pieces.set_format(own.format());
+  if (on_first)
+    communicator.gather(group, own.bytes(), pieces.mutable_bytes(), own.byte_size(), task);
+  else
+    communicator.all_gather(group, own.bytes(), pieces.mutable_bytes(), own.byte_size(), task);
+  if (!wanted) return {};
+  std::vector<Tensor> parts;
+  for (int64_t rank = 0; rank < mesh.ranks(); ++rank)
+    parts.push_back(pieces.row(mesh.index(rank, layout().axes())));
+  return layout().join(parts, mesh);
 }
 
 int64_t RanksBuffer::memory_bytes() const {
@@ -103,10 +138,8 @@ int64_t RanksBuffer::memory_bytes() const {
 
 RanksProgram::RanksProgram(std::shared_ptr<Ranks> ranks, std::shared_ptr<const graph::Graph> graph)
     : ranks_(std::move(ranks)), donated_(graph->inputs().size()) {
-  for (int64_t rank = 0; rank < ranks_->count(); ++rank) {
-    programs_.push_back(ranks_->engines[static_cast<size_t>(rank)]->compile(
-        graph, graph::Placement{ranks_->mesh, rank}));
-  }
+  for (size_t here = 0; here < ranks_->engines.size(); ++here)
+    programs_.push_back(ranks_->engines[here]->compile(graph, ranks_->place(here)));
   for (const graph::GraphOutput& output : graph->outputs()) {
     if (output.donated_input >= 0) donated_[static_cast<size_t>(output.donated_input)] = true;
   }
@@ -148,10 +181,7 @@ std::vector<graph::BufferRef> RanksProgram::run(std::span<const graph::BufferRef
   }
   PartLists results(programs_.size());
   try {
-    ranks_->each([&](int64_t rank) {
-      const auto r = static_cast<size_t>(rank);
-      results[r] = programs_[r]->run(parts[r], task, rule);
-    });
+    ranks_->each([&](size_t r) { results[r] = programs_[r]->run(parts[r], task, rule); });
   } catch (const graph::StateLost&) {
     throw;
   } catch (...) {
@@ -177,10 +207,7 @@ std::string RanksProgram::find_non_finite(std::span<const graph::BufferRef> inpu
   const auto turn = lock_with_task(ranks_->running, task);
   const PartLists parts = parts_of(inputs);
   std::vector<std::string> findings(programs_.size());
-  ranks_->each([&](int64_t rank) {
-    const auto r = static_cast<size_t>(rank);
-    findings[r] = programs_[r]->find_non_finite(parts[r], task);
-  });
+  ranks_->each([&](size_t r) { findings[r] = programs_[r]->find_non_finite(parts[r], task); });
   const auto found = std::ranges::find_if(findings, [](const auto& text) { return !text.empty(); });
   return found == findings.end() ? "" : *found;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Several ranks of a mesh in one process: an engine each, that meet in collective operations. Seen from outside they are
-// one engine, which takes whole arrays in, cuts them, and gives whole arrays back.
+// The ranks of a mesh that this process has, all or one of them: an engine each, that meet in collective operations. Seen
+// from outside they are one engine, which takes whole arrays in, cuts them, and gives whole arrays back.
 
 #include "base/task.h"
 #include "comm/communicator.h"
@@ -18,13 +18,18 @@ namespace dllm::cpu {
 // Shared by the engine of several ranks and its programs.
 struct Ranks {
   graph::Mesh mesh;
-  std::vector<std::shared_ptr<graph::Engine>> engines; // by rank
+  int64_t first = 0;                                   // rank of engines[0]
+  std::vector<std::shared_ptr<graph::Engine>> engines; // of the ranks here, in their order
   std::vector<std::shared_ptr<comm::Communicator>> communicators;
-  std::timed_mutex running; // runs take turns: ranks must meet in one order
+  mutable std::timed_mutex running; // runs take turns: ranks must meet in one order
 
   int64_t count() const { return static_cast<int64_t>(engines.size()); }
-  // fn(rank), each on a thread, the first on that of the caller. Throws the failure that the others follow from.
-  void each(const std::function<void(int64_t rank)>& fn) const;
+  // True when the other ranks are in other processes.
+  bool is_part() const { return count() < mesh.ranks(); }
+  graph::Placement place(size_t here) const { return {mesh, first + static_cast<int64_t>(here)}; }
+  // fn(index into engines), each on a thread, the first on that of the caller. Throws the failure that the others follow
+  // from.
+  void each(const std::function<void(size_t here)>& fn) const;
 };
 
 class RanksBuffer final : public graph::Buffer {
@@ -36,10 +41,14 @@ public:
   const Shape& shape() const override;
   DType dtype() const override;
   Tensor read(const Task* task = nullptr) const override;
-  int64_t memory_bytes() const override;                    // of all ranks
-  std::vector<graph::BufferRef>& parts() { return parts_; } // by rank
+  Tensor read_on_first(const Task* task = nullptr) const override;
+  int64_t memory_bytes() const override;                    // of the ranks here
+  std::vector<graph::BufferRef>& parts() { return parts_; } // of the ranks here
 
 private:
+  void expect_readable() const;
+  Tensor gathered(bool on_first, const Task* task) const;
+
   std::shared_ptr<const Ranks> ranks_;
   std::vector<graph::BufferRef> parts_;
   Shape shape_;
@@ -59,12 +68,12 @@ public:
   std::string find_non_finite(std::span<const graph::BufferRef> inputs, const Task* task) override;
 
 private:
-  using PartLists = std::vector<std::vector<graph::BufferRef>>; // by rank, by input
+  using PartLists = std::vector<std::vector<graph::BufferRef>>; // by rank here, by input
   RanksBuffer& buffer_at(std::span<const graph::BufferRef> inputs, size_t input) const;
   PartLists parts_of(std::span<const graph::BufferRef> inputs) const;
 
   std::shared_ptr<Ranks> ranks_;
-  std::vector<std::shared_ptr<graph::Program>> programs_; // by rank
+  std::vector<std::shared_ptr<graph::Program>> programs_; // of the ranks here
   std::vector<bool> donated_;                             // by input
 };
 

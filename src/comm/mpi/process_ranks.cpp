@@ -1,0 +1,86 @@
+#include "comm/mpi/process_ranks.h"
+
+#include "comm/message_ranks.h"
+#include "comm/mpi/library.h"
+
+#include <fmt/core.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace dllm::comm {
+namespace {
+
+// Where a rank runs.
+struct Place {
+  std::array<char, 64> host{};
+  int64_t process = 0;
+  cpu_set_t processors{};
+};
+
+Place own_place() {
+  Place place;
+  ::gethostname(place.host.data(), place.host.size() - 1);
+  place.process = ::getpid();
+  CPU_ZERO(&place.processors);
+  ::sched_getaffinity(0, sizeof place.processors, &place.processors);
+  return place;
+}
+
+std::vector<Place> all_places(Communicator& communicator) {
+  std::vector<int64_t> ranks(static_cast<size_t>(communicator.size()));
+  std::iota(ranks.begin(), ranks.end(), int64_t{0});
+  std::vector<Place> places(ranks.size());
+  const Place own = own_place();
+  communicator.all_gather(ranks, &own, places.data(), sizeof own, nullptr);
+  return places;
+}
+
+bool exists(int64_t process) {
+  return ::kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH;
+}
+
+// Those of this machine; a process that cannot be seen from here (another container) is left out.
+std::vector<size_t> seen_from_here(const std::vector<Place>& places, int64_t rank) {
+  std::vector<size_t> seen;
+  for (size_t r = 0; r < places.size(); ++r) {
+    const bool here = places[r].host == places[static_cast<size_t>(rank)].host;
+    if (here && static_cast<int64_t>(r) != rank && exists(places[r].process)) seen.push_back(r);
+  }
+  return seen;
+}
+
+} // namespace
+
+std::shared_ptr<Communicator> make_process_rank() {
+  static std::atomic<int32_t> channels{0};
+  auto made = std::make_shared<MessageRank>(open_mpi(), channels.fetch_add(1));
+  const std::vector<Place> places = all_places(*made);
+  made->watch_processes([places, seen = seen_from_here(places, made->rank())]() -> std::string {
+    const auto gone =
+        std::ranges::find_if(seen, [&](size_t r) { return !exists(places[r].process); });
+    if (gone == seen.end()) return "";
+    return fmt::format("rank {} (process {} on {}) has ended, and other ranks wait for it", *gone,
+                       places[*gone].process, places[*gone].host.data());
+  });
+  return made;
+}
+
+int64_t processes_on_same_processors(Communicator& communicator) {
+  const std::vector<Place> places = all_places(communicator);
+  const Place& own = places[static_cast<size_t>(communicator.rank())];
+  return std::ranges::count_if(places, [&](const Place& place) {
+    return place.host == own.host && CPU_EQUAL(&place.processors, &own.processors) != 0;
+  });
+}
+
+} // namespace dllm::comm
