@@ -94,7 +94,7 @@ void run_mode(Case& c, const Json& entry, const std::string& text) {
   if (mode->counts_real_tokens) batch.set("positions", positions_of(valid));
 
   // In every other mode the frameworks got a table of who sees whom, which replaces windows.
-  if (!mode->windows && !model->config().sliding.empty()) {
+  if (!mode->windows && !model->config().sliding.empty() && !model->config().window_both_sides) {
     const int64_t seq = c.array("input_ids").shape()[1];
     batch.set("mask", Tensor::from<uint8_t>(
                           {1, seq, seq}, std::vector<uint8_t>(static_cast<size_t>(seq * seq), 1)));
