@@ -33,8 +33,8 @@ struct ForwardInputs {
 };
 
 struct ForwardOutputs {
-  graph::Value last;   // f32(batch, seq, hidden), after the last norm
-  graph::Value hidden; // the same, what heads read: in an encoder behind its prediction layer
+  graph::Value
+      hidden; // f32(batch, seq, hidden), after the last norm, in an encoder behind its prediction layer
   std::vector<graph::Value>
       taps;          // asked for: the embedding, then what each layer leaves; before the last norm
   StateValues state; // after the window was written

@@ -177,7 +177,7 @@ std::shared_ptr<graph::Program> compile(Model& model, const Call& call, const Ba
     const graph::Value logits = builder.logits(result.hidden);
     graph->output("logits", call.shift == 1 ? shifted(logits) : logits);
   }
-  if (call.hidden) graph->output("hidden", result.last);
+  if (call.hidden) graph->output("hidden", result.hidden);
   if (call.layers) {
     std::vector<graph::Value> taps;
     for (const graph::Value& tap : result.taps)

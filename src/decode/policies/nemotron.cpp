@@ -100,8 +100,9 @@ public:
   }
 
   std::unique_ptr<Session> begin(Request& request) const override {
-    request.span = settings_.causal ? AttentionSpan{1, 0, false}
-                                    : AttentionSpan{settings_.block_length, request.prompt, true};
+    request.span = settings_.causal
+                       ? AttentionSpan{1, 0, false}
+                       : AttentionSpan{settings_.block_length, request.prompt, false, true};
     return std::make_unique<NemotronSession>(settings_, request);
   }
 
@@ -121,8 +122,8 @@ std::vector<OptionSpec> nemotron_keys() {
                  "Positions at least this probable are decided, and at least the most confident "
                  "one; 1: that one alone."),
       option_choice("context_attention", "causal", {"causal", "block"},
-                    "What a decided position sees: what is before it, or its whole block (the "
-                    "prompt is one)."),
+                    "What a decided position sees: what is before it, or behind the prompt its "
+                    "whole block too."),
   };
 }
 

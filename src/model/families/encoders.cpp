@@ -189,6 +189,7 @@ std::vector<ParamSpec> modernbert_params(const ModelConfig& config) {
 
 void parse_dllm_bert(const ConfigReader& reader, ModelConfig& config) {
   parse_encoder_keys(reader, config, "layer_norm_eps", "hidden_act");
+  if (config.activation == "gelu") config.activation = "gelu_tanh"; // as jax.nn.gelu is by default
   config.positions = PositionKind::learned;
   config.gated_mlp = false;
   config.qkv_bias = config.out_bias = config.mlp_bias = config.prediction_bias = true;

@@ -351,10 +351,9 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
           graph::reshape(graph::slice_axis(result.stacked[0], 0, i, i + 1), hidden.shape()));
     }
   }
-  outputs.last = config_.norm_after ? hidden : normed(hidden, "norm");
-  outputs.hidden = outputs.last;
+  outputs.hidden = config_.norm_after ? hidden : normed(hidden, "norm");
   if (config_.prediction_layer) {
-    const graph::Value dense = product(linear("prediction"), outputs.last);
+    const graph::Value dense = product(linear("prediction"), outputs.hidden);
     outputs.hidden = normed(activate(config_.activation, dense), "prediction_norm");
   }
   return outputs;

@@ -127,10 +127,10 @@ void run_routing(Case& c, const Json& entry) {
   Ids positions(static_cast<size_t>(rows));
   std::iota(positions.begin(), positions.end(), 0);
   const auto graph = std::make_shared<graph::Graph>("routing");
-  const model::ExpertChoice choice =
-      model::choose_experts(experts, graph->input("logits", DType::f32, logits.shape()),
-                            graph->input("bias", DType::f32, bias.shape()),
-                            graph->input("positions", DType::i32, Shape{1, rows}));
+  const graph::Value scores = graph->input("logits", DType::f32, logits.shape());
+  const graph::Value shift = graph->input("bias", DType::f32, bias.shape());
+  const graph::Value at = graph->input("positions", DType::i32, Shape{1, rows});
+  const model::ExpertChoice choice = model::choose_experts(experts, scores, shift, at);
   graph->output("experts", choice.experts);
   graph->output("shares", choice.shares);
   const auto engine = c.topic().engine();
