@@ -13,7 +13,6 @@ namespace {
 struct NemotronSettings {
   int64_t block_length = 32;
   double threshold = 0.9; // 1: one token per step
-  bool causal = true;     // how decided blocks see themselves
   int32_t mask_id = 0;
   bool cached = true;
 };
@@ -85,24 +84,21 @@ class NemotronPolicy final : public Policy {
 public:
   explicit NemotronPolicy(const PolicySetup& setup) : Policy(setup) {
     if (setup.options.str("attention") != "auto")
-      fail_with_hint("leave it at auto; context_attention names what decided blocks see",
-                     Code::invalid_argument, "policy nemotron sets attention itself, not {}",
+      fail_with_hint("leave it at auto", Code::invalid_argument,
+                     "policy nemotron sets attention itself, not {}",
                      setup.options.str("attention"));
     if (setup.f64("guidance") > 0)
       fail_with_hint("set guidance to 0", Code::invalid_argument,
                      "policy nemotron has no guidance");
     settings_.block_length = block_length_of(setup);
     settings_.threshold = as_f32(setup.f64("threshold"));
-    settings_.causal = setup.options.str("context_attention") == "causal";
     settings_.mask_id = setup.mask_id;
     settings_.cached =
         cache_mode(setup.options.str("cache"), AttentionSpan{1, 0, false}) != CacheMode::none;
   }
 
   std::unique_ptr<Session> begin(Request& request) const override {
-    request.span = settings_.causal
-                       ? AttentionSpan{1, 0, false}
-                       : AttentionSpan{settings_.block_length, request.prompt, false, true};
+    request.span = {1, 0, false};
     return std::make_unique<NemotronSession>(settings_, request);
   }
 
@@ -121,9 +117,6 @@ std::vector<OptionSpec> nemotron_keys() {
       option_f64("threshold", 0.9, 0, 1,
                  "Positions at least this probable are decided, and at least the most confident "
                  "one; 1: that one alone."),
-      option_choice("context_attention", "causal", {"causal", "block"},
-                    "What a decided position sees: what is before it, or behind the prompt its "
-                    "whole block too."),
   };
 }
 

@@ -16,10 +16,9 @@ namespace dllm::decode {
 // To where a position attends. Every kind of attention a decoder needs is one rule: positions in blocks of a grid, each
 // attending to its own block and all before it.
 struct AttentionSpan {
-  int64_t block = 0;          // 0: bidirectional; 1: causal
-  int64_t origin = 0;         // a block begins here; the grid goes on to both sides
-  bool whole_prompt = false;  // positions before origin are one block
-  bool causal_prompt = false; // or each of them one of its own
+  int64_t block = 0;         // 0: bidirectional; 1: causal
+  int64_t origin = 0;        // a block begins here; the grid goes on to both sides
+  bool whole_prompt = false; // positions before origin are one block
 
   friend bool operator==(const AttentionSpan&, const AttentionSpan&) = default;
 
@@ -30,7 +29,6 @@ struct AttentionSpan {
     if (block == 0) return INT32_MAX;
     const int64_t offset = position - origin;
     if (whole_prompt && offset < 0) return origin;
-    if (causal_prompt && offset < 0) return position + 1;
     const int64_t number = offset >= 0 ? offset / block : -((-offset + block - 1) / block);
     return origin + (number + 1) * block;
   }
@@ -38,7 +36,6 @@ struct AttentionSpan {
   int64_t floor(int64_t position) const {
     if (block == 0) return 0;
     if (whole_prompt && position < origin) return 0;
-    if (causal_prompt && position < origin) return position;
     return std::max<int64_t>(0, limit(position) - block);
   }
 };

@@ -72,11 +72,12 @@ Ids tokens_before(const decode::Request& request, const Json& entry) {
 void run_block_row(Case& c, const Json& entry, const std::shared_ptr<model::Model>& model,
                    int64_t row, const char* cache) {
   const Json& p = entry.at("parameters");
+  if (!p.value("causal_context", true))
+    c.skip("decided blocks that see themselves whole are not supported yet");
   const Json& threshold = p.at("threshold");
   Options options(decode::decoder_schema("nemotron"));
   options.set_json(Json{{"block_length", entry.at("block_length")},
                         {"threshold", threshold.is_null() ? Json(1.0) : threshold},
-                        {"context_attention", p.value("causal_context", true) ? "causal" : "block"},
                         {"cache", cache},
                         {"suppress_mask", false}});
   decode::Decoder decoder(model, options);

@@ -34,13 +34,10 @@ std::string trace_of(const std::shared_ptr<model::Model>& model, Json settings) 
 
 TEST(Nemotron, KeepsTheBitsOfNone) {
   const auto model = tiny_model(2, nemotron_config());
-  for (const char* context : {"causal", "block"}) {
-    Json settings = {{"policy", "nemotron"}, {"threshold", 0.2}, {"context_attention", context}};
-    settings["cache"] = "none";
-    const std::string wanted = trace_of(model, settings);
-    settings["cache"] = "exact";
-    EXPECT_EQ(trace_of(model, settings), wanted) << context;
-  }
+  Json settings = {{"policy", "nemotron"}, {"threshold", 0.2}, {"cache", "none"}};
+  const std::string wanted = trace_of(model, settings);
+  settings["cache"] = "exact";
+  EXPECT_EQ(trace_of(model, settings), wanted);
 }
 
 TEST(Nemotron, TheFirstTokenOfABlockIsTheNextToken) {
