@@ -33,7 +33,8 @@ struct ForwardInputs {
 };
 
 struct ForwardOutputs {
-  graph::Value hidden; // f32(batch, seq, hidden), after the last norm
+  graph::Value
+      hidden; // f32(batch, seq, hidden), after the last norm, in an encoder behind its prediction layer
   std::vector<graph::Value>
       taps;          // asked for: the embedding, then what each layer leaves; before the last norm
   StateValues state; // after the window was written
@@ -89,6 +90,7 @@ public:
 private:
   struct SharedInputs; // of all layers
   SharedInputs shared_inputs(const ForwardInputs& inputs, graph::Value positions, int64_t seq);
+  graph::Value normed(graph::Value x, const std::string& name); // by a norm outside the layers
   graph::Value first_rows(int64_t layers, int64_t rows);
   std::vector<graph::Value> layer_params(const LayerRun& run, graph::Graph& body,
                                          LayerInputs& layer);

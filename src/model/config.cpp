@@ -90,7 +90,9 @@ std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64
     const LayerKind* mixer =
         config.mixers.empty() ? &kAttention : &find_layer_kind(LayerPart::mixer, config.mixers[at]);
     const LayerKind* network = !config.sparse.empty() && config.sparse[at] ? &kExperts : &kMlp;
-    const bool same = !runs.empty() && runs.back().mixer == mixer && runs.back().network == network;
+    const bool alike = config.first_norm || layer != 1; // the first layer lacks a parameter
+    const bool same =
+        !runs.empty() && alike && runs.back().mixer == mixer && runs.back().network == network;
     if (!same || cuts.contains(layer)) runs.push_back({layer, 0, mixer, network});
     ++runs.back().count;
   }

@@ -80,6 +80,8 @@ struct RopeConfig {
   double attention_factor = 0.0;                        // yarn; 0: from factor
   bool truncate = true;                                 // yarn
   int64_t original_max_positions = 0;                   // llama3, yarn; 0: max_positions
+  // q is multiplied by 1 + query_beta ln(1 + floor(position / original_max_positions)) (Llama 4).
+  double query_beta = 0;
 };
 
 // Experts: many small networks of which a router picks a few for every token.
@@ -95,6 +97,9 @@ struct ExpertConfig {
   int64_t groups = 1;       // neighbouring experts form groups ...
   int64_t kept_groups = 1;  // ... and only those of the best groups may be chosen
   bool bias = false;        // a stored bias per expert enters the choice, not the scores
+  // Positions in blocks of `block` may choose among `capacity` experts alone, those that any of the block's tokens
+  // scores highest (LLaDA2.2); 0: every token chooses by itself.
+  int64_t block = 0, capacity = 0;
 };
 
 // Layers of kind gated_delta.
@@ -153,15 +158,25 @@ struct ModelConfig {
   bool qk_norm = false;
   bool attention_gate =
       false; // what attention gives is multiplied by a sigmoid, of rows behind each head's q
-  double embedding_scale = 1;   // of the rows that are looked up
-  bool centered_norms = false;  // norms multiply by 1 + weight
-  bool post_norms = false;      // what a block adds to the residual stream is normed before
-  double query_scalar = 0;      // scores are divided by its square root; 0: head_dim
-  double attention_softcap = 0; // of scores, 0: none
-  double logit_softcap = 0;     // of logits, 0: none
-  int64_t window = 0;           // tokens that a sliding layer sees, its own included
-  std::vector<bool> sliding;    // by layer; empty: no layer slides
-  double sliding_theta = 0;     // rope of the sliding layers; 0: `rope`
+  double embedding_scale = 1;     // of the rows that are looked up
+  bool centered_norms = false;    // norms multiply by 1 + weight
+  bool post_norms = false;        // what a block adds to the residual stream is normed before
+  double query_scalar = 0;        // scores are divided by its square root; 0: head_dim
+  double attention_softcap = 0;   // of scores, 0: none
+  double logit_softcap = 0;       // of logits, 0: none
+  int64_t window = 0;             // tokens that a sliding layer sees, its own included
+  bool window_both_sides = false; // it sees as many behind it; no kind of attention turns that off
+  std::vector<bool> sliding;      // by layer; empty: no layer slides
+  double sliding_theta = 0;       // rope of the sliding layers; 0: `rope`
+  // Of encoders.
+  bool embedding_norm = false; // what goes into the first layer is normed
+  int64_t token_types = 0; // rows of a table of which the first is added to every position; 0: none
+  bool norm_after = false; // a block's sum is normed, not what it reads; no last norm then
+  bool first_norm = true;  // the first layer's mixer has a norm
+  bool prediction_layer =
+      false; // heads read norm(activation(dense(hidden))) of the last norm's hidden
+  bool prediction_bias = false; // of dense
+  bool head_bias = false;       // of the tied head
   ExpertConfig experts;
   GatedDeltaConfig gated_delta;
   // The pattern of layer kinds, by layer.
@@ -175,6 +190,8 @@ struct ModelConfig {
   AttentionKind attention = AttentionKind::causal;
   int shift = 0;                  // 1: the hidden state before a token predicts it
   int64_t mask_token_id = -1;     // -1: none
+  int64_t delete_token_id = -1;   // a position predicted to be it is removed (LLaDA2.2); -1: none
+  int64_t split_token_id = -1;    // ... gets a mask in front of it; -1: none
   int64_t block_length = 0;       // of block_causal; 0: none
   DType cache_dtype = DType::f32; // of K and V kept between decoding steps: f32, bf16 or i8
   std::string source;             // the file's JSON object: keys we do not read are kept for saving

@@ -60,6 +60,9 @@ bool divides(const std::vector<ParamSpec>& specs, const ModelConfig& config, Cut
         std::ranges::any_of(specs, [](const ParamSpec& spec) { return spec.use == "attention.q"; });
     return apart && config.heads % ranks == 0 && config.kv_heads % ranks == 0;
   }
+  const bool joined =
+      std::ranges::any_of(specs, [](const ParamSpec& spec) { return spec.use == "mlp.gate_up"; });
+  if (group == CutGroup::network && joined) return false; // as above
   return std::ranges::all_of(specs, [&](const ParamSpec& spec) {
     const CutRule* rule = rule_of(spec);
     if (rule == nullptr || rule->group != group) return true;

@@ -113,6 +113,7 @@ RopeConfig parse_rope(const ConfigReader& reader) {
   rope.truncate = scaling.flag("truncate", true);
   rope.original_max_positions =
       scaling.integer("original_max_position_embeddings", 1, kMaxPositions, 0);
+  rope.query_beta = scaling.number("llama_4_scaling_beta", 0, kMaxFactor, 0);
   if (rope.type == "llama3" && !(rope.low_freq_factor < rope.high_freq_factor)) {
     scaling.bad("high_freq_factor",
                 fmt::format("more than low_freq_factor {}", rope.low_freq_factor));
@@ -139,6 +140,7 @@ void print_rope(const ModelConfig& config, Json& object) {
     if (rope.attention_factor > 0) scaling["attention_factor"] = rope.attention_factor;
     if (!rope.truncate) scaling["truncate"] = false;
   }
+  if (rope.query_beta > 0) scaling["llama_4_scaling_beta"] = rope.query_beta;
   if (rope.original_max_positions > 0)
     scaling["original_max_position_embeddings"] = rope.original_max_positions;
 

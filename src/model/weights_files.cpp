@@ -12,14 +12,33 @@ namespace {
 // What checkpoints of real models have in addition to their weights: in old ones tables that follow from the config.
 bool is_leftover(std::string_view name) {
   constexpr std::string_view kEndings[] = {".rotary_emb.inv_freq", ".attn.bias",
-                                           ".attn.masked_bias"};
-  // Parts of Qwen3.5's folders that are not the language model: the vision tower, a second head of several tokens.
-  constexpr std::string_view kOtherParts[] = {"model.visual.", "mtp."};
+                                           ".attn.masked_bias", "embeddings.position_ids"};
+  // Parts of folders that are not the language model. Qwen3.5: the vision tower, a second head of several tokens; BERT: heads
+  // over whole texts.
+  constexpr std::string_view kOtherParts[] = {"model.visual.", "mtp.", "bert.pooler.",
+                                              "cls.seq_relationship."};
   if (std::any_of(std::begin(kOtherParts), std::end(kOtherParts),
                   [&](std::string_view begin) { return name.starts_with(begin); }))
     return true;
   return std::any_of(std::begin(kEndings), std::end(kEndings),
                      [&](std::string_view end) { return name.ends_with(end); });
+}
+
+// A second copy of the table where head and table are one.
+bool is_head(std::string_view name) {
+  return name.ends_with("lm_head.weight") || name == "decoder.weight" ||
+         name.starts_with("cls.predictions.decoder.");
+}
+
+// Old files of BERT have TensorFlow's words.
+std::string old_norm_word(std::string name) {
+  constexpr const char* kWords[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"},
+                                       {"LayerNorm.bias", "LayerNorm.beta"}};
+  for (const auto& [word, old] : kWords) {
+    const size_t at = name.rfind(word);
+    if (at != std::string::npos) return name.replace(at, std::string::npos, old);
+  }
+  return {};
 }
 
 class WeightFilesSource final : public WeightSource {
@@ -38,8 +57,7 @@ public:
       }
     }
     for (const std::string& name : files_.names()) {
-      if (known.contains(name) || is_leftover(name) || (tied_ && name.ends_with("lm_head.weight")))
-        continue;
+      if (known.contains(name) || is_leftover(name) || (tied_ && is_head(name))) continue;
       const ckpt::TensorInfo& info = files_.info(name);
       fail_with_hint("config.json and weights do not belong together, or it is another family",
                      Code::data_loss, "{}: unexpected tensor {} {}", info.file, name,
@@ -72,7 +90,8 @@ private:
     const size_t dot = logical.find('.');
     if (dot != std::string::npos && files_.has(logical.substr(dot + 1)))
       return logical.substr(dot + 1);
-    return {};
+    const std::string old = old_norm_word(logical);
+    return !old.empty() && files_.has(old) ? old : std::string();
   }
 
   std::string check_tensor(const std::string& logical, const Shape& expected) const {

@@ -17,10 +17,12 @@ constexpr Entry kHandlers[] = {
     {"fast_dllm", run_fast_dllm_loops},
     {"forward", run_forward},
     {"gated_deltanet", run_gated_deltanet},
+    {"llada22", run_llada22},
     {"loss", run_loss},
     {"losses", run_losses},
     {"masks", run_masks},
     {"models", run_models},
+    {"nemotron_labs_diffusion", run_nemotron},
     {"noise", run_noise},
     {"multi_block", run_multi_block},
     {"objectives", run_objectives},
@@ -28,9 +30,12 @@ constexpr Entry kHandlers[] = {
     {"rng", run_rng},
     {"samplers", run_samplers},
     {"schedules", run_schedules},
+    {"sdar", run_sdar},
+    {"sdar_moe", run_sdar},
     {"smollm2", run_smollm2},
     {"spd", run_spd},
     {"tokenizers", run_tokenizers},
+    {"wedlm", run_wedlm},
 };
 
 } // namespace

@@ -53,6 +53,12 @@ struct PassRequest {
   // those behind them move up. Not with a cache.
   std::vector<int64_t> left_out;
   std::vector<SoftInput> soft;
+  // The last places of the window hold these positions, each attending to the places before it and its own; RoPE
+  // turns by the position. Empty: place and position are the same. Under a causal span, without left_out.
+  std::vector<int64_t> order;
+  // Positions from here to the window's end attend to all of them, whatever the span says; -1: none do.
+  int64_t together = -1;
+  int shift = -1;                 // instead of the decoder's; -1: that one
   std::vector<int64_t> positions; // whose predictions are wanted, inside the window, ascending
 };
 

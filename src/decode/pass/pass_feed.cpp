@@ -11,6 +11,13 @@ int64_t counted(const PassRequest& pass, int64_t position) {
   return position - (behind - pass.left_out.begin());
 }
 
+// Where the window holds a position, counted from its beginning.
+int64_t place_in_window(const PassRequest& pass, int64_t position) {
+  const auto found = std::find(pass.order.begin(), pass.order.end(), position);
+  if (found == pass.order.end()) return counted(pass, position) - pass.begin;
+  return pass.end - pass.begin - (pass.order.end() - found);
+}
+
 bool is_left_out(const PassRequest& pass, int64_t position) {
   return std::binary_search(pass.left_out.begin(), pass.left_out.end(), position);
 }
@@ -28,13 +35,28 @@ struct Windows {
     const Request& request = *row.request;
     const int64_t end = row.pass->span_end < 0 ? request.length() : row.pass->span_end;
     const int64_t seen = row.pass->cached ? end : std::min(end, row.pass->end);
+    const bool joined = row.pass->together >= 0 && position >= row.pass->together;
+    const int64_t reach = joined ? row.pass->end : request.span.limit(position);
     ids[at] = id;
     positions[at] = static_cast<int32_t>(counted(*row.pass, position));
-    limit[at] =
-        static_cast<int32_t>(counted(*row.pass, std::min(request.span.limit(position), seen)));
+    limit[at] = static_cast<int32_t>(counted(*row.pass, std::min(reach, seen)));
     if (row.pass->cached) write_at[at] = first_row + static_cast<int32_t>(position);
   }
 };
+
+// The places of PassRequest::order, in the window that begins at `first`.
+void put_order(Windows& windows, int64_t first, const PassRow& row, int32_t first_row) {
+  const PassRequest& pass = *row.pass;
+  int64_t place = pass.end - static_cast<int64_t>(pass.order.size());
+  for (const int64_t position : pass.order) {
+    const auto at = static_cast<size_t>(first + place - pass.begin);
+    windows.ids[at] = row.request->ids[static_cast<size_t>(position)];
+    windows.positions[at] = static_cast<int32_t>(position);
+    windows.limit[at] = static_cast<int32_t>(place + 1);
+    if (pass.cached) windows.write_at[at] = first_row + static_cast<int32_t>(place);
+    ++place;
+  }
+}
 
 void put_window(Windows& windows, int64_t first, const PassRow& row,
                 const std::vector<int32_t>& ids, int32_t first_row) {
@@ -47,6 +69,7 @@ void put_window(Windows& windows, int64_t first, const PassRow& row,
     windows.put(static_cast<size_t>(first + counted(pass, position) - pass.begin), row, position,
                 id, first_row);
   }
+  put_order(windows, first, row, first_row);
 }
 
 // Which snapshot a request starts from, and what it saves.
@@ -101,7 +124,8 @@ void add_windows(Batch& feed, const PassShape& shape, std::span<const PassRow> r
 }
 
 // Layers with a sliding window use it where everything is causal.
-void add_slides(Batch& feed, const PassShape& shape, std::span<const PassRow> rows) {
+void add_slides(Batch& feed, const model::ModelConfig& config, const PassShape& shape,
+                std::span<const PassRow> rows) {
   std::vector<int32_t> start;
   bool causal = true;
   for (int copy = 0; copy < (shape.guided ? 2 : 1); ++copy) {
@@ -113,7 +137,8 @@ void add_slides(Batch& feed, const PassShape& shape, std::span<const PassRow> ro
   }
   const auto count = static_cast<int64_t>(start.size());
   feed.set("query_start", Tensor::from(Shape{count}, start));
-  feed.set("slides", Tensor::scalar(static_cast<int32_t>(causal ? 1 : 0)));
+  feed.set("slides",
+           Tensor::scalar(static_cast<int32_t>(causal || config.window_both_sides ? 1 : 0)));
 }
 
 void add_times(Batch& feed, const model::ModelConfig& config, const PassShape& shape,
@@ -160,7 +185,8 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
     const PassRow& row = rows[static_cast<size_t>(r)];
     for (const int64_t position : row.pass->positions) {
       const int64_t begin = row.pass->begin;
-      const int64_t from = counted(*row.pass, predicting(position, settings.shift, begin)) - begin;
+      const int shift = row.pass->shift < 0 ? settings.shift : row.pass->shift;
+      const int64_t from = place_in_window(*row.pass, predicting(position, shift, begin));
       query[i] = static_cast<int32_t>(r * shape.window + from);
       temperature[i] = row.request->settings.temperature;
       top_k[i] = row.request->settings.top_k;
@@ -195,7 +221,7 @@ void add_window_feed(Batch& feed, const model::ModelConfig& config, const PassSe
                      const PassShape& shape, std::span<const PassRow> rows,
                      const DecodeState& state) {
   add_windows(feed, shape, rows, state);
-  if (!config.sliding.empty()) add_slides(feed, shape, rows);
+  if (!config.sliding.empty()) add_slides(feed, config, shape, rows);
   if (config.time_conditioning) add_times(feed, config, shape, rows);
   if (shape.soft) add_soft(feed, settings, shape, rows);
   if (!settings.banned.empty())

@@ -18,6 +18,7 @@ struct Llada2Settings {
   int64_t num_to_transfer = 0; // 0: an even share of the block
   int64_t minimal_topk = 1;
   int64_t block_length = 32;
+  int32_t mask_id = 0;
 
   bool edits() const { return editing_threshold < 1; }
 };
@@ -52,8 +53,11 @@ public:
       if (moment.request.is_open(p.position) || confidence(p) <= settings_.editing_threshold)
         continue;
       if (moment.request.ids[static_cast<size_t>(p.position)] == p.token) continue;
-      choice.decided.push_back(i);
       edited_ = true;
+      if (p.token == settings_.mask_id)
+        choice.remask.push_back(p.position);
+      else
+        choice.decided.push_back(i);
     }
     had_open_ = !moment.open.empty();
     post_steps_ += had_open_ ? 0 : 1;
@@ -119,6 +123,7 @@ std::unique_ptr<UnmaskingRule> llada2_rule(const PolicySetup& setup) {
   settings.num_to_transfer = setup.i64("num_to_transfer");
   settings.minimal_topk = setup.i64("minimal_topk");
   settings.block_length = setup.span.block;
+  settings.mask_id = setup.mask_id;
   return std::make_unique<Llada2>(settings);
 }
 

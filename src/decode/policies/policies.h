@@ -33,36 +33,33 @@ PolicyKind first_hitting();
 PolicyKind frechet();
 PolicyKind hierarchy();
 PolicyKind llada2();
+PolicyKind llada22();
 PolicyKind low_confidence();
 PolicyKind multi_block();
+PolicyKind nemotron();
 PolicyKind random();
 PolicyKind remdm();
+PolicyKind sdar();
+PolicyKind self_speculation();
 PolicyKind spd();
 PolicyKind threshold();
 PolicyKind uniform();
+PolicyKind wedlm();
 
 inline constexpr PolicyKind (*kTable[])() = {
-    ancestral,
-    autoregressive,
-    bd3lm,
-    confidence_remasking,
-    credit,
-    ddim,
-    dream,
-    editflow,
-    entropy_bound,
-    factor,
-    first_hitting,
-    frechet,
-    hierarchy,
-    llada2,
-    low_confidence,
-    multi_block,
-    random,
-    remdm,
-    spd,
-    threshold,
-    uniform,
+    ancestral,     autoregressive,
+    bd3lm,         confidence_remasking,
+    credit,        ddim,
+    dream,         editflow,
+    entropy_bound, factor,
+    first_hitting, frechet,
+    hierarchy,     llada2,
+    llada22,       low_confidence,
+    multi_block,   nemotron,
+    random,        remdm,
+    sdar,          self_speculation,
+    spd,           threshold,
+    uniform,       wedlm,
 };
 
 } // namespace policy_files

@@ -1,5 +1,7 @@
 #include "decode/request/blockwise.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -12,7 +14,18 @@ BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, RuleMaker make_rule, 
 BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, BlockwiseSettings settings,
                                  RuleMaker make_rule, LoopMaker make_loop)
     : Policy(setup), settings_(std::move(settings)), make_rule_(std::move(make_rule)),
-      make_loop_(std::move(make_loop)) {}
+      make_loop_(std::move(make_loop)) {
+  const model::ExpertConfig& experts = setup.config.experts;
+  const bool aligned =
+      settings_.grid_at_zero && settings_.block_length % std::max<int64_t>(experts.block, 1) == 0;
+  if (experts.capacity > 0 && settings_.cache == CacheMode::exact && !aligned) {
+    fail_with_hint("set cache to none, or use policy llada22, llada2 or sdar with such blocks",
+                   Code::invalid_argument,
+                   "experts are chosen by blocks of {} positions: an exact cache needs blocks from "
+                   "position 0 whose length is a multiple, not {}",
+                   experts.block, settings_.block_length);
+  }
+}
 
 std::unique_ptr<Session> BlockwisePolicy::begin(Request& request) const {
   return std::make_unique<BlockwiseSession>(settings_, setup().schedule, make_rule_(setup()),

@@ -63,6 +63,11 @@ void parse_llama_keys(const ConfigReader& reader, ModelConfig& config) {
   reader.require_flag("use_sliding_window", false);
 }
 
+void parse_sdar_blocks(const ConfigReader& reader, ModelConfig& config) {
+  config.attention = AttentionKind::block_causal;
+  config.block_length = reader.integer("block_size", 1, kMaxPositions, 4);
+}
+
 void print_llama_keys(const ModelConfig& config, Json& object) {
   object["vocab_size"] = config.vocab_size;
   object["hidden_size"] = config.hidden_size;
@@ -176,8 +181,18 @@ std::vector<ParamSpec> transformer_params(const ModelConfig& config, const Tenso
   table.add("embedding", ParamRole::embedding, {config.vocab_size, hidden});
   if (config.positions == PositionKind::learned)
     table.add("positions", ParamRole::positions, {config.max_positions, hidden});
+  if (config.token_types > 0)
+    table.add("token_types", ParamRole::positions, {config.token_types, hidden});
+  if (config.embedding_norm) table.norm("embedding_norm", hidden);
   for (const LayerRun& run : layer_runs(config)) add_layer_params(table, config, run);
-  table.norm("norm", hidden);
+  if (!config.norm_after) table.norm("norm", hidden);
+  if (config.prediction_layer) {
+    table.matrix("prediction", hidden, hidden, config.prediction_bias);
+    table.norm("prediction_norm", hidden);
+  }
+  if (config.head_bias)
+    table.add(config.tie_embeddings ? "embedding.bias" : "head.bias", ParamRole::bias,
+              {config.vocab_size}, "head.bias");
   if (!config.tie_embeddings) table.matrix("head", config.vocab_size, hidden);
   for (const HeadConfig& head : config.other_heads)
     table.matrix(head.weight, head.rows, hidden, head.bias);

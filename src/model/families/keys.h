@@ -16,6 +16,8 @@ std::vector<ParamSpec> transformer_params(const ModelConfig& config, const Tenso
 // Keys that Llama, Qwen and their relatives share.
 void parse_llama_keys(const ConfigReader& reader, ModelConfig& config);
 void print_llama_keys(const ModelConfig& config, Json& object);
+// Of SDAR: blocks of "block_size" positions that see each other and all before.
+void parse_sdar_blocks(const ConfigReader& reader, ModelConfig& config);
 // "silu", "gelu_new" ... to our names; unimplemented for others.
 std::string parse_activation(const ConfigReader& reader, const char* key,
                              const std::string& otherwise);

@@ -1,6 +1,6 @@
-// LLaDA2.0 and 2.1 (inclusionAI 2025): blocks that see each other causally; experts by sigmoid, the
-// choice limited to the best groups and shifted by a stored bias; a shared network; q, k and v in
-// one tensor.
+// LLaDA2.0, 2.1 and 2.2 (inclusionAI 2025, 2026): blocks that see each other causally; experts by sigmoid, the
+// choice limited to the best groups (2.2: to as many experts per block as expert_capacity says) and shifted by a stored
+// bias; a shared network; q, k and v in one tensor.
 
 #include "model/families/keys.h"
 
@@ -23,7 +23,9 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   config.mlp_bias = false;
   config.qk_norm = reader.flag("use_qk_norm", true);
   config.attention = AttentionKind::block_causal;
-  config.block_length = kBlock;
+  config.block_length = reader.integer("block_size", 1, kMaxPositions, kBlock);
+  config.delete_token_id = reader.integer("delete_token_id", -1, kMaxVocab, -1);
+  config.split_token_id = reader.integer("split_token_id", -1, kMaxVocab, -1);
   ExpertConfig& experts = config.experts;
   experts.count = reader.integer("num_experts", 1, kMaxSize);
   experts.per_token = reader.integer("num_experts_per_tok", 1, experts.count);
@@ -33,8 +35,17 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   experts.sigmoid = true;
   experts.normalize = experts.per_token > 1;
   experts.scale = reader.number("routed_scaling_factor", 0, 1e6, 1.0);
-  experts.groups = reader.integer("n_group", 1, experts.count, 1);
-  experts.kept_groups = reader.integer("topk_group", 1, experts.groups, experts.groups);
+  experts.capacity = reader.integer("expert_capacity", 0, experts.count, 0);
+  if (experts.capacity > 0) {
+    // Files of 2.2 still have the words of groups.
+    experts.block = config.block_length;
+    if (experts.capacity < experts.per_token)
+      reader.bad("expert_capacity",
+                 fmt::format("at least the {} experts of a token", experts.per_token));
+  } else {
+    experts.groups = reader.integer("n_group", 1, experts.count, 1);
+    experts.kept_groups = reader.integer("topk_group", 1, experts.groups, experts.groups);
+  }
   experts.bias = reader.flag("moe_router_enable_expert_bias", true);
   config.sparse =
       sparse_after(reader.integer("first_k_dense_replace", 0, kMaxLayers, 0), config.layers);
@@ -53,8 +64,15 @@ void print(const ModelConfig& config, Json& object) {
   object["num_shared_experts"] = experts.shared / experts.intermediate;
   object["score_function"] = "sigmoid";
   object["routed_scaling_factor"] = experts.scale;
-  object["n_group"] = experts.groups;
-  object["topk_group"] = experts.kept_groups;
+  if (experts.capacity > 0) {
+    object["expert_capacity"] = experts.capacity;
+    object["block_size"] = experts.block;
+    if (config.delete_token_id >= 0) object["delete_token_id"] = config.delete_token_id;
+    if (config.split_token_id >= 0) object["split_token_id"] = config.split_token_id;
+  } else {
+    object["n_group"] = experts.groups;
+    object["topk_group"] = experts.kept_groups;
+  }
   object["moe_router_enable_expert_bias"] = experts.bias;
   object["first_k_dense_replace"] = std::count(config.sparse.begin(), config.sparse.end(), false);
 }

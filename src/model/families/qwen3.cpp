@@ -1,5 +1,5 @@
-// Qwen3, dense: an RMSNorm on every head of q and k before they turn (Hugging Face "qwen3"), and
-// "a2d-qwen3", turned into a diffusion model.
+// Qwen3, dense: an RMSNorm on every head of q and k before they turn (Hugging Face "qwen3"), and diffusion models made
+// of it: "a2d-qwen3", where every token sees every token, and "sdar" (Cheng et al. 2025), in blocks.
 
 #include "model/families/keys.h"
 
@@ -15,10 +15,12 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
   config.qk_norm = true;
   if (config.model_type == "a2d-qwen3") config.attention = AttentionKind::bidirectional;
+  if (config.model_type == "sdar") parse_sdar_blocks(reader, config);
 }
 
 void print(const ModelConfig& config, Json& object) {
   if (config.model_type == "qwen3") object["architectures"] = {"Qwen3ForCausalLM"};
+  if (config.model_type == "sdar") object["architectures"] = {"SDARForCausalLM"};
   print_llama_keys(config, object);
   object["attention_bias"] = config.qkv_bias;
 }
@@ -29,6 +31,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kQwen3 = {"qwen3", {"qwen3", "a2d-qwen3"}, {"qwen3"}, parse, print, params};
+const Family kQwen3 = {"qwen3", {"qwen3", "a2d-qwen3", "sdar"}, {"qwen3"}, parse, print, params};
 
 } // namespace dllm::model

@@ -1,5 +1,5 @@
-// Qwen3-MoE (Hugging Face "qwen3_moe"): Qwen3's attention, experts instead of the network of most
-// layers.
+// Qwen3-MoE (Hugging Face "qwen3_moe"): Qwen3's attention, experts instead of the network of most layers. Diffusion models
+// made of it: "sdar_moe" (Cheng et al. 2025), in blocks, and "rnd1" (Radical Numerics 2025), where every token sees every token.
 
 #include "model/families/keys.h"
 
@@ -21,6 +21,11 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   experts.intermediate = reader.integer("moe_intermediate_size", 1, kMaxSize, 768);
   experts.normalize = reader.flag("norm_topk_prob", false);
   config.sparse = parse_sparse_layers(reader, config.layers);
+  if (config.model_type == "sdar_moe") parse_sdar_blocks(reader, config);
+  if (config.model_type == "rnd1") {
+    config.attention = AttentionKind::bidirectional;
+    config.shift = 1;
+  }
 }
 
 void print(const ModelConfig& config, Json& object) {
@@ -41,6 +46,7 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kQwen3Moe = {"qwen3-moe", {"qwen3_moe"}, {"qwen3moe", "rnd1"}, parse, print, params};
+const Family kQwen3Moe = {
+    "qwen3-moe", {"qwen3_moe", "sdar_moe", "rnd1"}, {"qwen3moe", "rnd1"}, parse, print, params};
 
 } // namespace dllm::model

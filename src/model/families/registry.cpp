@@ -7,8 +7,9 @@ namespace dllm::model {
 namespace {
 
 const Family* const kFamilies[] = {
-    &kDllmMoe, &kDream,   &kGemma2, &kGemma3,   &kGpt2,  &kLlada,  &kLlada2,   &kLladaMoe,
-    &kLlama,   &kNanoDlm, &kQwen2,  &kQwen2Moe, &kQwen3, &kQwen35, &kQwen3Moe, &kQwen3Next};
+    &kBert,  &kDllmBert, &kDllmMoe,  &kDream,  &kGemma2,     &kGemma3,    &kGpt2,
+    &kLlada, &kLlada2,   &kLladaMoe, &kLlama,  &kModernBert, &kNanoDlm,   &kNemotronLabs,
+    &kQwen2, &kQwen2Moe, &kQwen3,    &kQwen35, &kQwen3Moe,   &kQwen3Next, &kWedlm};
 
 } // namespace
 

@@ -63,6 +63,19 @@ AttentionHeads project(const LayerInputs& inputs, graph::Value x) {
   return heads;
 }
 
+// 1 + beta ln(1 + floor(position / length)), f32(batch, seq, 1, 1): queries far behind the length of training get
+// sharper (RopeConfig::query_beta).
+graph::Value query_factor(const RopeConfig& rope, int64_t length, graph::Value positions) {
+  graph::Graph& graph = *positions.graph;
+  const graph::Value turns = graph::divide(
+      positions, graph::scalar_i32(graph, static_cast<int32_t>(length))); // rounded down
+  const graph::Value growth =
+      graph::multiply(graph::log1p(graph::convert(turns, DType::f32)),
+                      graph::scalar(graph, static_cast<float>(rope.query_beta)));
+  return graph::reshape(graph::add(growth, graph::scalar(graph, 1.0f)),
+                        {positions.dim(0), positions.dim(1), 1, 1});
+}
+
 graph::Value build_attention(const LayerInputs& inputs, graph::Value x) {
   const ModelConfig& config = inputs.config;
   AttentionHeads heads = project(inputs, x);
@@ -73,6 +86,11 @@ graph::Value build_attention(const LayerInputs& inputs, graph::Value x) {
   if (inputs.inv_freq.defined()) {
     heads.q = graph::rope(heads.q, inputs.positions, inputs.inv_freq, false, inputs.rope_amplitude);
     heads.k = graph::rope(heads.k, inputs.positions, inputs.inv_freq, false, inputs.rope_amplitude);
+  }
+  if (const RopeConfig& rope = config.rope; rope.query_beta > 0) {
+    const int64_t length =
+        rope.original_max_positions > 0 ? rope.original_max_positions : config.max_positions;
+    heads.q = graph::multiply(heads.q, query_factor(rope, length, inputs.positions));
   }
   heads.k = inputs.state->keep("keys", heads.k);
   heads.v = inputs.state->keep("values", heads.v);

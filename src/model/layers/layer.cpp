@@ -80,6 +80,7 @@ namespace {
 // Where the model is conditioned on time, (gamma, beta) = split(time W + b): y = layer_norm(x) (1 + gamma) + beta
 // (DiT, Peebles and Xie 2023).
 graph::Value block_norm(const LayerInputs& inputs, graph::Value x, const std::string& name) {
+  if (!inputs.param(name).defined()) return x; // ModelConfig::first_norm
   if (!inputs.time.defined()) return norm(inputs, x, name);
   const graph::Value normed = graph::layer_norm(x, inputs.param(name), inputs.param(name + ".bias"),
                                                 static_cast<float>(inputs.config.norm_eps));
@@ -97,6 +98,10 @@ graph::Value block_norm(const LayerInputs& inputs, graph::Value x, const std::st
 
 graph::Value build_layer(const LayerInputs& inputs, graph::Value hidden) {
   const auto half = [&](const LayerKind& kind, const char* norm_name, const char* post_norm) {
+    if (inputs.config.norm_after) {
+      hidden = norm(inputs, graph::add(hidden, kind.build(inputs, hidden)), norm_name);
+      return;
+    }
     graph::Value x = kind.build(inputs, block_norm(inputs, hidden, norm_name));
     if (inputs.config.post_norms) x = norm(inputs, x, post_norm);
     hidden = graph::add(hidden, x);
@@ -110,7 +115,8 @@ void add_layer_params(ParamTable& table, const ModelConfig& config, const LayerR
   table.begin(run);
   const auto half = [&](const LayerKind& kind, const char* norm_name, const char* post_norm) {
     table.set_kind(kind.name);
-    table.norm(norm_name, config.hidden_size);
+    const bool first_mixer = run.first == 0 && kind.part == LayerPart::mixer;
+    if (config.first_norm || !first_mixer) table.norm(norm_name, config.hidden_size);
     kind.params(table, config);
     if (config.post_norms) table.norm(post_norm, config.hidden_size);
   };

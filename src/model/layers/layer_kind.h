@@ -120,7 +120,16 @@ graph::Value norm(const LayerInputs& inputs, graph::Value x, const std::string& 
 // The factor of a norm's rows: the weight, or 1 + weight.
 graph::Value norm_weight(const ModelConfig& config, graph::Value weight);
 graph::Value linear_param(const LayerInputs& inputs, graph::Value x, const std::string& name);
-// The network of kind mlp, with the matrices up, down and, gated, gate.
+// Which experts a row goes to, and the share of each in the sum.
+struct ExpertChoice {
+  graph::Value experts; // i32(rows, per_token), the best first
+  graph::Value shares;  // f32(rows, per_token)
+};
+// logits f32(rows, count), bias f32(count) or undefined, positions i32(batch, seq) with batch x seq rows.
+ExpertChoice choose_experts(const ExpertConfig& experts, graph::Value logits, graph::Value bias,
+                            graph::Value positions);
+graph::Value activate(const std::string& kind, graph::Value x); // ModelConfig::activation
+// The network of kind mlp, with the matrices up, down and, gated, gate, or gate_up, which has the rows of both.
 graph::Value mlp_block(const LayerInputs& inputs, graph::Value x);
 
 } // namespace dllm::model

@@ -1,4 +1,5 @@
 // A network of two layers, or a gated one (Shazeer 2020).
+#include "base/error.h"
 #include "graph/ops.h"
 #include "model/layers/layer_kind.h"
 
@@ -10,15 +11,13 @@ namespace {
 
 void mlp_params(ParamTable& table, const ModelConfig& config) {
   const int64_t hidden = config.hidden_size, inner = config.intermediate_size;
-  if (config.gated_mlp) table.matrix("gate", inner, hidden, config.mlp_bias);
-  table.matrix("up", inner, hidden, config.mlp_bias);
+  if (table.has("gate_up")) {
+    table.matrix("gate_up", 2 * inner, hidden, config.mlp_bias);
+  } else {
+    if (config.gated_mlp) table.matrix("gate", inner, hidden, config.mlp_bias);
+    table.matrix("up", inner, hidden, config.mlp_bias);
+  }
   table.matrix("down", hidden, inner, config.mlp_bias);
-}
-
-graph::Value activate(const std::string& kind, graph::Value x) {
-  if (kind == "silu") return graph::silu(x);
-  if (kind == "relu") return graph::maximum(x, graph::scalar(*x.graph, 0.0f));
-  return graph::gelu(x, kind == "gelu_tanh");
 }
 
 LayerCost mlp_cost(const ModelConfig& config) {
@@ -30,8 +29,21 @@ LayerCost mlp_cost(const ModelConfig& config) {
 
 } // namespace
 
+graph::Value activate(const std::string& kind, graph::Value x) {
+  if (kind == "silu") return graph::silu(x);
+  if (kind == "relu") return graph::maximum(x, graph::scalar(*x.graph, 0.0f));
+  return graph::gelu(x, kind == "gelu_tanh");
+}
+
 graph::Value mlp_block(const LayerInputs& inputs, graph::Value x) {
   const std::string& kind = inputs.config.activation;
+  if (inputs.param("gate_up").defined()) {
+    const graph::Value both = linear_param(inputs, x, "gate_up"); // (batch, seq, 2 inner)
+    const int64_t axis = both.rank() - 1, inner = both.dim(axis) / 2;
+    const graph::Value gate = graph::slice_axis(both, axis, 0, inner);
+    const graph::Value up = graph::slice_axis(both, axis, inner, 2 * inner);
+    return linear_param(inputs, graph::gated_activation(gate, up, kind), "down");
+  }
   const graph::Value up = linear_param(inputs, x, "up");
   if (!inputs.config.gated_mlp) return linear_param(inputs, activate(kind, up), "down");
   const graph::Value gate = linear_param(inputs, x, "gate");
@@ -44,11 +56,6 @@ const LayerKind kMlp = {"mlp", LayerPart::network, mlp_params, mlp_block, mlp_co
 // token gets the weighted sum of what they make of it. All rows of one expert are one product.
 
 namespace {
-
-struct Choice {
-  graph::Value experts; // i32(rows, per_token), the best first
-  graph::Value shares;  // f32(rows, per_token)
-};
 
 // f32(rows, experts) -> the same, with -inf for the experts of all but the best groups; a group is
 // as good as its two best experts together (DeepSeek-V3).
@@ -69,11 +76,58 @@ graph::Value keep_best_groups(const ExpertConfig& experts, graph::Value merit) {
                         merit.shape());
 }
 
-Choice choose(const ExpertConfig& experts, graph::Value logits, graph::Value bias) {
+// The same, with -inf for the experts that a row's block of positions may not choose: all but the `capacity` that one of the
+// block's rows scores highest. A window may begin inside a block, and padding stands behind it at position 0.
+graph::Value keep_capacity(const ExpertConfig& experts, graph::Value merit,
+                           graph::Value positions) {
+  graph::Graph& graph = *merit.graph;
+  const auto number = [&](int64_t x) { return graph::scalar_i32(graph, static_cast<int32_t>(x)); };
+  const graph::Value never = graph::scalar(graph, -std::numeric_limits<float>::infinity());
+  const int64_t batch = positions.dim(0), seq = positions.dim(1), block = experts.block,
+                count = experts.count, blocks = (seq + 2 * block - 2) / block,
+                slots = blocks * block;
+  const graph::Value first = graph::slice_axis(positions, 1, 0, 1); // (batch, 1)
+  const graph::Value lead =
+      graph::subtract(first, graph::multiply(graph::divide(first, number(block)), number(block)));
+  const graph::Value row = graph::multiply(graph::iota(graph, {batch, 1}, DType::i32, 0),
+                                           number(seq)); // of the window's first position
+  // Rows in slots of whole blocks, (batch, slots).
+  const graph::Value place = graph::subtract(graph::iota(graph, {1, slots}, DType::i32, 1), lead);
+  const graph::Value inside = graph::minimum(graph::maximum(place, number(0)), number(seq - 1));
+  const graph::Value source = graph::add(row, inside);
+  const graph::Value stands = graph::take(graph::reshape(positions, {batch * seq}), source);
+  const graph::Value used = graph::equal(stands, graph::add(first, place));
+  const Shape laid{batch, slots, count};
+  const graph::Value scores =
+      graph::select(graph::broadcast(graph::reshape(used, {batch, slots, 1}), laid),
+                    graph::take(merit, source), graph::broadcast(never, laid));
+  const graph::Value best =
+      graph::max(graph::reshape(scores, {batch * blocks, block, count}), {1}); // (blocks, count)
+  const graph::Value chosen = graph::top_k(best, experts.capacity).indices;
+  const graph::Value hit =
+      graph::convert(graph::equal(graph::reshape(chosen, {batch * blocks, 1, experts.capacity}),
+                                  graph::iota(graph, {1, count, 1}, DType::i32, 1)),
+                     DType::i32);
+  const graph::Value allowed = graph::max(hit, {2}); // i32(blocks, count)
+  const graph::Value own_block = graph::add(
+      graph::multiply(graph::iota(graph, {batch, 1}, DType::i32, 0), number(blocks)),
+      graph::divide(graph::add(graph::iota(graph, {1, seq}, DType::i32, 1), lead), number(block)));
+  const graph::Value kept =
+      graph::greater(graph::take(allowed, graph::reshape(own_block, {batch * seq})), number(0));
+  return graph::select(kept, merit, graph::broadcast(never, merit.shape()));
+}
+
+} // namespace
+
+ExpertChoice choose_experts(const ExpertConfig& experts, graph::Value logits, graph::Value bias,
+                            graph::Value positions) {
   const graph::Value scores = experts.sigmoid ? graph::logistic(logits) : graph::softmax(logits, 1);
   graph::Value merit = bias.defined() ? graph::add(scores, bias) : scores;
-  if (experts.groups > 1) merit = keep_best_groups(experts, merit);
-  Choice choice;
+  if (experts.capacity > 0)
+    merit = keep_capacity(experts, merit, positions);
+  else if (experts.groups > 1)
+    merit = keep_best_groups(experts, merit);
+  ExpertChoice choice;
   choice.experts = graph::top_k(merit, experts.per_token).indices;
   choice.shares = graph::take_along(scores, choice.experts, 1);
   if (experts.normalize) {
@@ -88,6 +142,8 @@ Choice choose(const ExpertConfig& experts, graph::Value logits, graph::Value bia
   }
   return choice;
 }
+
+namespace {
 
 void expert_params(ParamTable& table, const ModelConfig& config) {
   const ExpertConfig& experts = config.experts;
@@ -104,6 +160,18 @@ void expert_params(ParamTable& table, const ModelConfig& config) {
   if (experts.shared_gate) table.add("shared_router", ParamRole::router, {1, hidden});
 }
 
+// Blocks of a row's positions, which choose together, must be positions that count on.
+void check_rows(const LayerInputs& inputs) {
+  if (inputs.config.experts.capacity == 0) return;
+  for (const graph::MaskTerm& term : inputs.mask.terms) {
+    if (term.kind == graph::MaskKind::two_stream || term.kind == graph::MaskKind::segments)
+      fail_with_hint("train with mdlm or llada_sft, one text to a row", Code::unimplemented,
+                     "experts with expert_capacity are chosen by blocks of positions, and these "
+                     "rows hold {}",
+                     term.kind == graph::MaskKind::segments ? "several texts" : "two streams");
+  }
+}
+
 // Of Qwen2-MoE: what the shared network makes, times sigmoid(w x).
 graph::Value build_shared(const LayerInputs& inputs, graph::Value x) {
   const graph::Value made = mlp_block(inputs, x);
@@ -112,12 +180,14 @@ graph::Value build_shared(const LayerInputs& inputs, graph::Value x) {
 }
 
 graph::Value build_experts(const LayerInputs& inputs, graph::Value x) {
+  check_rows(inputs);
   const ExpertConfig& experts = inputs.config.experts;
   const int64_t rows = x.dim(0) * x.dim(1), hidden = x.dim(2), chosen = experts.per_token;
   const graph::Value tokens = graph::reshape(x, {rows, hidden});
   Linear router = inputs.linear("router");
   router.bias = {}; // it is added to the scores of the choice, not to the logits
-  const Choice choice = choose(experts, product(router, tokens), inputs.param("router.bias"));
+  const ExpertChoice choice = choose_experts(experts, product(router, tokens),
+                                             inputs.param("router.bias"), inputs.positions);
   const auto each = [&](graph::Value from, graph::Value numbers, const std::string& name) {
     return expert_product(inputs.linear(name), from, numbers);
   };

@@ -89,14 +89,15 @@ struct Builder::SharedInputs {
 
 namespace {
 
-// A window narrows causal attention. Other masks are used as they are, and so is a table of a caller: Hugging Face's 4-D
+// A window narrows causal attention, an encoder's any. Other masks are used as they are, and so is a table of a caller: Hugging Face's 4-D
 // masks replace the window, and so does every published conversion to diffusion.
-bool slides(const graph::Mask& mask) {
+bool slides(const ModelConfig& config, const graph::Mask& mask) {
   const auto has = [&](graph::MaskKind kind) {
     return std::any_of(mask.terms.begin(), mask.terms.end(),
                        [&](const graph::MaskTerm& term) { return term.kind == kind; });
   };
-  return has(graph::MaskKind::causal) && !has(graph::MaskKind::dense);
+  const bool narrows = config.window_both_sides || has(graph::MaskKind::causal);
+  return narrows && !has(graph::MaskKind::dense);
 }
 
 constexpr int32_t kAll = int32_t{1} << 30; // a reach that covers every row
@@ -157,7 +158,7 @@ Builder::SharedInputs Builder::shared_inputs(const ForwardInputs& inputs, graph:
     else
       made.inv_freq = graph::constant(graph_, table.inv_freq);
   }
-  if (!config_.sliding.empty() && (inputs.slides.defined() || slides(inputs.mask)))
+  if (!config_.sliding.empty() && (inputs.slides.defined() || slides(config_, inputs.mask)))
     made.reaches = graph::constant(graph_, window_reaches(config_));
   if (made.reaches.defined() && inputs.slides.defined()) {
     const graph::Value off = graph::subtract(graph::scalar_i32(graph_, 1), inputs.slides);
@@ -334,6 +335,9 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
       inputs.positions.defined() ? inputs.positions : default_positions(graph_, batch, seq);
   if (config_.positions == PositionKind::learned)
     hidden = graph::add(hidden, graph::take(parameter("positions"), positions));
+  if (config_.token_types > 0)
+    hidden = graph::add(hidden, graph::slice_axis(parameter("token_types"), 0, 0, 1));
+  if (config_.embedding_norm) hidden = normed(hidden, "embedding_norm");
 
   ForwardOutputs outputs;
   outputs.state = inputs.state;
@@ -347,11 +351,19 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
           graph::reshape(graph::slice_axis(result.stacked[0], 0, i, i + 1), hidden.shape()));
     }
   }
-  const auto eps = static_cast<float>(config_.norm_eps);
-  outputs.hidden = config_.norm == NormKind::rms
-                       ? graph::rms_norm(hidden, norm_weight(config_, parameter("norm")), eps)
-                       : graph::layer_norm(hidden, parameter("norm"), parameter("norm.bias"), eps);
+  outputs.hidden = config_.norm_after ? hidden : normed(hidden, "norm");
+  if (config_.prediction_layer) {
+    const graph::Value dense = product(linear("prediction"), outputs.hidden);
+    outputs.hidden = normed(activate(config_.activation, dense), "prediction_norm");
+  }
   return outputs;
+}
+
+graph::Value Builder::normed(graph::Value x, const std::string& name) {
+  const auto eps = static_cast<float>(config_.norm_eps);
+  if (config_.norm == NormKind::rms)
+    return graph::rms_norm(x, norm_weight(config_, parameter(name)), eps);
+  return graph::layer_norm(x, parameter(name), parameter(name + ".bias"), eps);
 }
 
 } // namespace dllm::model

@@ -1,6 +1,7 @@
 #include "sampler_case.h"
 
 #include "base/error.h"
+#include "family_cases.h"
 #include "reference_names.h"
 
 #include <fmt/format.h>
@@ -46,22 +47,6 @@ std::vector<Ids> decoder_history(const std::string& trace, int64_t length) {
     begin = end + 1;
   }
   return history;
-}
-
-// Logits f32(seq, vocab) of one row under a span.
-Tensor logits_of(model::Model& model, const Ids& ids, const decode::AttentionSpan& span) {
-  const auto length = static_cast<int64_t>(ids.size());
-  Tensor mask(DType::u8, {1, length, length});
-  for (int64_t q = 0; q < length; ++q) {
-    for (int64_t k = 0; k < length; ++k)
-      mask.mutable_as<uint8_t>()[static_cast<size_t>(q * length + k)] = k < span.limit(q) ? 1 : 0;
-  }
-  Batch batch;
-  batch.set("ids", Tensor::from(Shape{1, length}, ids));
-  batch.set("mask", mask);
-  Options options(model::forward_schema());
-  options.set_json(Json{{"attention", "bidirectional"}, {"shift", 0}});
-  return model::forward(model, batch, options).at("logits").row(0);
 }
 
 // The given tokens masked, but those to keep.
@@ -173,7 +158,7 @@ void compare_first_logits(Case& c, model::Model& model, const Json& entry,
     Ids ids = columns_of(c.array("trace").row(0), r % batch, row.column, length, mask);
     if (r >= batch) ids = unconditional(entry, row, std::move(ids), mask);
     const auto first = want.as<float>().begin() + (r * width + row.column) * vocab;
-    c.close({absolute, 0}, logits_of(model, ids, sights[static_cast<size_t>(r % batch)]),
+    c.close({absolute, 0}, span_logits(model, ids, sights[static_cast<size_t>(r % batch)]),
             Tensor::from(Shape{length, vocab}, std::vector<float>(first, first + length * vocab)),
             fmt::format("first_logits of row {}", r));
   }

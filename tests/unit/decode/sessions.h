@@ -23,6 +23,7 @@ public:
         uint64_t seed = 0, const RandomSource* draws = nullptr)
       : options_(decoder_schema(policy)) {
     options_.set_json(own);
+    config_.vocab_size = kToyMask + 1;
     schedule_ = noise::make_schedule(options_.str("schedule"));
     slot.ids.assign(static_cast<size_t>(length), kToyMask);
     slot.states.assign(static_cast<size_t>(length), State::masked);

@@ -41,6 +41,72 @@ TEST(Families, TheirOwnAttention) {
   EXPECT_EQ(llada2.shift, 0);
 }
 
+TEST(Families, DiffusionModelsMadeOfOthers) {
+  Json sdar = small_config("qwen3");
+  sdar.update({{"model_type", "sdar"}, {"block_size", 8}});
+  const ModelConfig blocks = config_from_json(sdar, "config.json");
+  EXPECT_EQ(blocks.attention, AttentionKind::block_causal);
+  EXPECT_EQ(blocks.block_length, 8);
+  EXPECT_TRUE(blocks.qk_norm);
+  EXPECT_EQ(config_to_json(blocks)["architectures"][0], "SDARForCausalLM");
+  Json rnd1 = small_config("qwen3_moe");
+  rnd1["model_type"] = "rnd1";
+  EXPECT_EQ(config_from_json(rnd1, "c").attention, AttentionKind::bidirectional);
+  EXPECT_EQ(config_from_json(rnd1, "c").shift, 1);
+  const ModelConfig wedlm = with(small_config("wedlm"), "qk_norm", false);
+  EXPECT_TRUE(wedlm.qkv_bias); // as Qwen2 has it
+  EXPECT_FALSE(wedlm.out_bias);
+  EXPECT_FALSE(with(small_config("wedlm"), "qk_norm", true).qkv_bias);
+}
+
+TEST(Families, NemotronNamesItsParadigm) {
+  const Json nemotron = small_config("nemotron_labs_diffusion");
+  EXPECT_EQ(with(nemotron, "dlm_paradigm", "block_diff").attention, AttentionKind::block_causal);
+  EXPECT_EQ(with(nemotron, "dlm_paradigm", "autoregressive").attention, AttentionKind::causal);
+  EXPECT_EQ(with(nemotron, "dlm_paradigm", "bidirectional").block_length, 32);
+  expect_error(Code::unimplemented, "dlm_paradigm = \"both\"",
+               [&] { with(nemotron, "dlm_paradigm", "both"); });
+  const auto model = new_model(small_engine(), nemotron, model_options());
+  EXPECT_EQ(model->params().read("encoder.layers.1.self_attn.q_proj.weight").shape(),
+            (Shape{16, 16}));
+  EXPECT_EQ(model->params().read("diffusion_head.weight").shape(), (Shape{23, 16}));
+}
+
+// Rows before original_max_position_embeddings are those without the growth, others are not.
+TEST(Families, QueriesGrowBehindTheLengthOfTraining) {
+  Json config = small_config("nemotron_labs_diffusion");
+  config["initializer_range"] = 0.5;
+  config["rope_parameters"] = {{"rope_type", "yarn"},
+                               {"rope_theta", 1e4},
+                               {"factor", 4.0},
+                               {"original_max_position_embeddings", 6}};
+  const auto logits = [&](double beta) {
+    config["rope_parameters"]["llama_4_scaling_beta"] = beta;
+    const auto model = new_model(small_engine(), config, model_options({{"seed", "3"}}));
+    Options options(forward_schema());
+    options.set_json(Json{{"attention", "causal"}});
+    return forward(*model, small_ids(1, 9, 20), options).at("logits").row(0);
+  };
+  const Tensor plain = logits(0), grown = logits(0.5);
+  EXPECT_TRUE(test::same_bytes(plain.rows(0, 6).clone(), grown.rows(0, 6).clone()));
+  EXPECT_FALSE(test::same_bytes(plain.rows(6, 9).clone(), grown.rows(6, 9).clone()));
+  EXPECT_EQ(
+      config_to_json(with(config, "bos_token_id", 1))["rope_parameters"]["llama_4_scaling_beta"],
+      0.5);
+}
+
+TEST(Families, CapacityTakesThePlaceOfGroups) {
+  Json config = small_config("llada2_moe");
+  config.update({{"expert_capacity", 4}, {"block_size", 8}, {"n_group", 4}});
+  const ModelConfig made = config_from_json(config, "c");
+  EXPECT_EQ(made.experts.groups, 1);
+  EXPECT_EQ(made.experts.capacity, 4);
+  EXPECT_EQ(made.experts.block, 8);
+  EXPECT_EQ(config_to_json(made)["expert_capacity"], 4);
+  expect_error(Code::invalid_argument, "expert_capacity is 1, expected at least the 2 experts",
+               [&] { with(config, "expert_capacity", 1); });
+}
+
 TEST(Families, RunsAreLayersOfOneKind) {
   const ModelConfig config = config_from_json(small_config("qwen3_moe"), "config.json");
   const std::vector<LayerRun> runs = layer_runs(config);

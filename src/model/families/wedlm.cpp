@@ -1,0 +1,36 @@
+// WeDLM (Tencent 2025): Qwen2's or Qwen3's layers. Every token sees those before it in the order in which they are given;
+// decoding gives decided tokens first (src/decode/policies/wedlm.cpp).
+
+#include "model/families/keys.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dllm::model {
+namespace {
+
+constexpr int64_t kMaskToken = 151665; // of the published tokenizers
+
+void parse(const ConfigReader& reader, ModelConfig& config) {
+  parse_llama_keys(reader, config);
+  config.tie_embeddings = reader.flag("tie_word_embeddings", false);
+  config.qk_norm = reader.flag("qk_norm", false);
+  config.qkv_bias = reader.flag("attention_bias", !config.qk_norm);
+  config.mask_token_id = config.vocab_size > kMaskToken ? kMaskToken : -1;
+}
+
+void print(const ModelConfig& config, Json& object) {
+  object["architectures"] = {"WeDLMForCausalLM"};
+  print_llama_keys(config, object);
+  object["qk_norm"] = config.qk_norm;
+  object["attention_bias"] = config.qkv_bias;
+}
+
+std::vector<ParamSpec> params(const ModelConfig& config) {
+  return transformer_params(config, llama_names());
+}
+
+} // namespace
+
+const Family kWedlm = {"wedlm", {"wedlm"}, {}, parse, print, params};
+
+} // namespace dllm::model
