@@ -112,7 +112,7 @@ DLLM_API const int32_t *dllm_event_i32s(const dllm_event *event, const char *key
  */
 DLLM_API const float *dllm_event_f32s(const dllm_event *event, const char *key, int64_t *out_count);
 
-/* Writes the whole event as a JSON object; "kind" is its name in lower case.
+/* Writes the whole event as a JSON object; "event" is its name in lower case.
  *
  *   event   not NULL
  *   out     not NULL

@@ -10,7 +10,8 @@ endif()
 # (-pthread counts); the first one makes the file, the others use it.
 #   source   libraries of src/      program   the program dllm      test   programs with GoogleTest      parity   that program
 function(dllm_precompile target kind)
-  if(NOT DLLM_PCH)
+  # Clang refuses a file made with other sanitizers instead of passing it over.
+  if(NOT DLLM_PCH OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     return()
   endif()
   get_property(owner GLOBAL PROPERTY DLLM_PCH_OWNER_${kind})

@@ -522,7 +522,7 @@ functions! {
         key: *const c_char,
         out_count: *mut i64,
     ) -> *const f32;
-    /// Writes the whole event as a JSON object; "kind" is its name in lower case.
+    /// Writes the whole event as a JSON object; "event" is its name in lower case.
     #[threads(Callback)]
     fn dllm_event_describe(
         event: *const dllm_event,
