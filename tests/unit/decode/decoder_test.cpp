@@ -38,7 +38,7 @@ TEST_P(EveryPolicy, StepAndRunGiveTheSameTokens) {
   for (const TestRequest& request : kRequests) add(*pulled, request), add(*pushed, request);
   int64_t steps = 1;
   while (pulled->step() > 0) ++steps;
-  EXPECT_LE(steps, 64);
+  EXPECT_LE(steps, GetParam() == "llada22" ? 128 : 64); // it edits what it has decided
   int64_t events = 0;
   EXPECT_TRUE(pushed->run([&](const Event& event) {
     events += event.kind() == EventKind::decode_step;
@@ -102,6 +102,7 @@ TEST_P(EveryPolicy, TheSeedDecidesAndTheSlotNumberDoesNot) {
 
 TEST_P(EveryPolicy, FillsTheOpenPositionsAndNothingElse) {
   if (GetParam() == "editflow") GTEST_SKIP() << "its canvas changes its length: editflow_test.cpp";
+  if (GetParam() == "llada22") GTEST_SKIP() << "tokens move: nothing may be given behind open ones";
   const auto model = model_of(GetParam());
   const auto decoder = make_decoder(model, drawing(GetParam()));
   std::vector<int32_t> canvas;
