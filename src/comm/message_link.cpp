@@ -13,8 +13,8 @@ namespace {
 
 constexpr int32_t kTagsOfChannel = 4096;
 constexpr int64_t kNoBarrier = -1;
-constexpr std::chrono::seconds
-    kPatience(2); // with a rank that has ended: what it sent may be under way
+// With a rank that has ended: what it sent may be under way, on a machine that is busy too.
+constexpr std::chrono::seconds kPatience(5);
 constexpr std::chrono::milliseconds kLook(200);
 
 uint64_t hash_of(Group group) {
@@ -35,7 +35,7 @@ class MessageLink::Requests {
 public:
   explicit Requests(Transport& transport) : transport_(transport) {}
   ~Requests() {
-    for (const Transport::Request request : open_) transport_.drop(request);
+    for (const Open& open : open_) transport_.drop(open.request);
   }
   Requests(const Requests&) = delete;
   Requests& operator=(const Requests&) = delete;
@@ -43,28 +43,36 @@ public:
   void send(int64_t to, int32_t tag, const std::byte* from, int64_t bytes) {
     for (int64_t at = 0; at < bytes; at += Transport::kMostBytes) {
       const int64_t count = std::min(bytes - at, Transport::kMostBytes);
-      open_.push_back(transport_.send(to, tag, from + at, count));
+      open_.push_back({transport_.send(to, tag, from + at, count), to});
     }
   }
   void receive(int64_t from, int32_t tag, std::byte* to, int64_t bytes) {
     for (int64_t at = 0; at < bytes; at += Transport::kMostBytes) {
       const int64_t count = std::min(bytes - at, Transport::kMostBytes);
-      open_.push_back(transport_.receive(from, tag, to + at, count));
+      open_.push_back({transport_.receive(from, tag, to + at, count), from});
     }
   }
   bool all_done() {
-    std::erase_if(open_, [&](Transport::Request request) { return transport_.done(request); });
+    std::erase_if(open_, [&](const Open& open) { return transport_.done(open.request); });
     return open_.empty();
+  }
+  bool wait_for(int64_t rank) const {
+    return std::ranges::any_of(open_, [&](const Open& open) { return open.peer == rank; });
   }
 
 private:
+  struct Open {
+    Transport::Request request;
+    int64_t peer;
+  };
   Transport& transport_;
-  std::vector<Transport::Request> open_;
+  std::vector<Open> open_;
 };
 
 MessageLink::MessageLink(std::shared_ptr<Transport> transport, int32_t channel)
     : transport_(std::move(transport)), channel_(channel), rank_(transport_->rank()),
-      size_(transport_->size()), restarts_(static_cast<size_t>(size_)) {}
+      size_(transport_->size()), restarts_(static_cast<size_t>(size_)),
+      gone_(static_cast<size_t>(size_)) {}
 
 MessageLink::~MessageLink() {
   const std::lock_guard lock(mutex_);
@@ -164,7 +172,7 @@ void MessageLink::wait(Lock& lock, Requests& open, const Task* task, int64_t bar
   for (int64_t turn = 0; !open.all_done(); ++turn) {
     take_notices();
     fail_if_aborted(barrier);
-    if (turn % 16 == 0) check_others(start);
+    if (turn % 16 == 0) check_others(start, &open);
     check_waiting(lock, task);
     pause(lock, turn);
   }
@@ -182,17 +190,23 @@ void MessageLink::check_waiting(Lock& lock, const Task* task) {
   lock.lock();
 }
 
-// A rank whose process has ended does not reply; what it sent before may still be under way.
-void MessageLink::check_others(Clock::time_point since) {
+// A rank whose process has ended does not reply; what it sent before may still be under way. One that left after its last
+// call matters where this rank waits for it. open: null, all are waited for.
+void MessageLink::check_others(Clock::time_point since, const Requests* open) {
   const Clock::time_point now = Clock::now();
-  if (left_.empty() && find_ended_ && now - since > kLook && now - looked_at_ > kLook) {
+  if (ended_.empty() && find_ended_ && now - since > kLook && now - looked_at_ > kLook) {
     looked_at_ = now;
-    left_ = find_ended_();
-    left_at_ = now;
+    ended_ = find_ended_();
+    gone_at_ = now;
   }
-  if (left_.empty() || now - std::max(since, left_at_) < kPatience) return;
+  std::string why = ended_;
+  for (int64_t rank = 0; rank < size_ && why.empty(); ++rank) {
+    if (gone_[static_cast<size_t>(rank)] && (open == nullptr || open->wait_for(rank)))
+      why = fmt::format("rank {} has ended, and this rank waits for it", rank);
+  }
+  if (why.empty() || now - std::max(since, gone_at_) < kPatience) return;
   abort_locked(
-      Error(Code::aborted, left_, "start the job again: it goes on from its last checkpoint"));
+      Error(Code::aborted, why, "start the job again: it goes on from its last checkpoint"));
   fail_if_aborted(kNoBarrier);
 }
 
@@ -229,9 +243,8 @@ void MessageLink::take_in(int64_t from, const Notice& notice) {
     break;
   case News::restarts: restarts_[static_cast<size_t>(from)] = true; break;
   case News::leaves:
-    if (!left_.empty()) break;
-    left_ = fmt::format("rank {} has ended, and this rank waits for it", from);
-    left_at_ = Clock::now();
+    gone_[static_cast<size_t>(from)] = true;
+    gone_at_ = Clock::now();
     break;
   }
 }
@@ -287,7 +300,7 @@ void MessageLink::restart(const Task* task) {
   for (int64_t turn = 0;; ++turn) {
     take_notices();
     if (std::ranges::all_of(restarts_, [](bool is) { return is; })) break;
-    if (turn % 16 == 0) check_others(start);
+    if (turn % 16 == 0) check_others(start, nullptr);
     check_waiting(lock, task);
     pause(lock, turn);
   }

@@ -83,7 +83,7 @@ private:
   void check_heads(const std::string& what, Group group, const std::vector<Piece>& gets);
   void wait(Lock& lock, Requests& open, const Task* task, int64_t barrier);
   void check_waiting(Lock& lock, const Task* task);
-  void check_others(Clock::time_point since);
+  void check_others(Clock::time_point since, const Requests* open);
   void pause(Lock& lock, int64_t turn) const;
   void take_notices();
   void take_in(int64_t from, const Notice& notice);
@@ -99,8 +99,9 @@ private:
   std::optional<Failure> failure_;
   std::vector<bool> restarts_;                    // by rank: it has called restart() in this round
   std::vector<std::pair<int64_t, Notice>> early_; // of the next round
-  std::string left_;                              // why a rank will not reply any more
-  Clock::time_point left_at_;
+  std::vector<bool> gone_;                        // by rank: it has made its last call
+  std::string ended_;                             // the process of a rank, as a sentence
+  Clock::time_point gone_at_;
   Clock::time_point looked_at_; // for processes that ended
   std::function<std::string()> find_ended_;
   int64_t barriers_ = 0; // of all ranks, that this rank has passed in this round
