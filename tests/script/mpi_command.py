@@ -58,6 +58,12 @@ def metrics(out):
     return [(line["step"], line["loss"], line["grad_norm"]) for line in lines if "grad_norm" in line]
 
 
+def examples(out):
+    """Lines of examples.jsonl without their times."""
+    lines = [json.loads(line) for line in (SCRATCH / out / "examples.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
 def near(left, right):
     return len(left) == len(right) > 0 and all(
         a[0] == b[0] and abs(a[1] - b[1]) <= 1e-5 * abs(b[1]) for a, b in zip(left, right))
@@ -77,6 +83,7 @@ def losses_and_checkpoints():
         ok(metrics(mpi) == metrics(threads), f"{mesh}: {processes} processes have the bits of threads")
         ok(near(metrics(mpi), metrics("one")), f"{mesh}: {processes} processes have the losses of one rank within 1e-5")
         ok(arrays(f"{mpi}/step_000020") == arrays(f"{threads}/step_000020"), f"{mesh}: equal arrays in the checkpoint")
+        ok(examples(mpi) == examples(threads) != [], f"{mesh}: examples are written once, with the predictions of threads")
         ok(done.stderr.count("next: dllm generate") == 1, f"{mesh}: one process prints")
         ok(not list((SCRATCH / mpi).rglob("*.partial")) and not (SCRATCH / mpi / "LOCK").exists(), f"{mesh}: nothing is left over")
 

@@ -144,6 +144,7 @@ void record_examples(const Context& context, const Run& run, int64_t step) {
   } catch (const Failure&) {
     return; // the run was stopped: it ends behind this step
   }
+  if (job_rank() > 0) return; // all ranks predict together, the first writes
   line["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::ofstream file(examples_file(context.text("out")), std::ios::binary | std::ios::app);
   file << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
