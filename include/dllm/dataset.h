@@ -84,10 +84,11 @@ DLLM_API dllm_status dllm_dataset_open(const char *path, const dllm_tokenizer *t
 DLLM_API dllm_status dllm_dataset_new(const dllm_tokenizer *tok, const dllm_options *opts,
                                       dllm_dataset **out, dllm_error *err);
 
-/* Adds one document: a JSON object as in a line of a JSONL file.
+/* Adds one document, a JSON object as in a line of a JSONL file, or all documents of an array.
  *
  *   data   not NULL
- *   json   not NULL: {"text"}, {"prompt", "response"}, {"messages"} or {"ids"}
+ *   json   not NULL: {"text"}, {"prompt", "response"}, {"messages"} or {"ids"}, or an array of
+ *          these, one at least; where one is refused, none is added
  *   size   bytes of json, 0 or more
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for JSON that is not a document

@@ -184,11 +184,23 @@ uint64_t vocabulary_hash(const Tokenizer& tokenizer) {
   return hash;
 }
 
+// All documents or none. What is damage in a file is a wrong argument here.
 void Dataset::add(std::string_view json) {
-  std::vector<Record> records = parse_records(json, fmt::format("row {}", size()), keys_);
-  for (Record& record : records) {
-    render(record);
-    check_ids(record);
+  const std::string where = fmt::format("row {}", size());
+  std::vector<Record> records;
+  try {
+    records = parse_records(json, where, keys_);
+    for (Record& record : records) {
+      render(record);
+      check_ids(record);
+    }
+  } catch (const Error& error) {
+    if (error.code() != Code::data_loss) throw;
+    throw Error(Code::invalid_argument, error.text(), error.hint());
+  }
+  if (records.empty()) {
+    fail_with_hint(R"(pass {"text": "..."}, or an array with one such object or more)",
+                   Code::invalid_argument, "{}: the array holds no document", where);
   }
   for (Record& record : records) add(std::move(record));
 }

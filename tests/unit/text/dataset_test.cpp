@@ -199,5 +199,28 @@ TEST(Dataset, OpeningIsCancelledBetweenAndInsideOfRows) {
   }
 }
 
+TEST(Dataset, RefusesWhatIsNoDocumentAndAddsNothing) {
+  Dataset data(nullptr, Options(dataset_schema()));
+  const std::pair<const char*, const char*> cases[] = {
+      {"[]", "row 0: the array holds no document"},
+      {"7", "row 0"},
+      {"{\"text\": 7}", "row 0: \"text\" must be a string, found number"},
+      {"{}", "row 0: expected \"text\""},
+      {"{\"text\": \"a\"", "row 0 is not valid JSON"},
+      {"[{\"text\": \"a\"}, {\"prompt\": \"b\"}]", "row 0[1]: \"response\" is missing"}};
+  for (const auto& [json, message] : cases) {
+    try {
+      data.add(json);
+      ADD_FAILURE() << json << " is accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid_argument) << json;
+      EXPECT_NE(error.text().find(message), std::string::npos) << error.text();
+    }
+  }
+  EXPECT_EQ(data.size(), 0);
+  data.add(R"([{"text": "a"}, {"prompt": "b", "response": "c"}])");
+  EXPECT_EQ(data.size(), 2);
+}
+
 } // namespace
 } // namespace dllm::text

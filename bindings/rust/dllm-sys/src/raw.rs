@@ -248,7 +248,7 @@ functions! {
         out: *mut *mut dllm_dataset,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Adds one document: a JSON object as in a line of a JSONL file.
+    /// Adds one document, a JSON object as in a line of a JSONL file, or all documents of an array.
     #[threads(Owner)]
     fn dllm_dataset_add(
         data: *mut dllm_dataset,
