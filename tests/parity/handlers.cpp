@@ -17,6 +17,7 @@ constexpr Entry kHandlers[] = {
     {"fast_dllm", run_fast_dllm_loops},
     {"forward", run_forward},
     {"gated_deltanet", run_gated_deltanet},
+    {"gguf_blocks", run_gguf_blocks},
     {"llada22", run_llada22},
     {"loss", run_loss},
     {"losses", run_losses},
