@@ -142,7 +142,7 @@ HttpResponse Client::send(const Call& call, const Task* task) const {
         throw Error(error.code(), path_of(call.key) + ": " + reason, error.hint());
     }
     if (attempt + 1 >= attempts) {
-      fail_with_hint("is the server there? AWS_MAX_ATTEMPTS says how often it is tried",
+      fail_with_hint("is the server there? AWS_MAX_ATTEMPTS is the number of attempts",
                      Code::unavailable, "{}: no answer to {} in {} attempts, the last: {}",
                      path_of(call.key), call.method, attempts, reason);
     }

@@ -65,7 +65,9 @@ void list_pages(const std::string& folder, bool is_flat, int64_t most, const Tas
                   {"prefix", key.empty() ? "" : key + "/"}};
     if (is_flat) call.query.emplace_back("delimiter", "/");
     if (!token.empty()) call.query.emplace_back("continuation-token", token);
-    const ListPage list = parse_list(client.expect("list", call, task).body);
+    const HttpResponse response = client.send(call, task);
+    if (!response.is_success()) client.fail_response("list", key, response);
+    const ListPage list = parse_list(response.body);
     const bool wants_more = page(list, key.empty() ? 0 : key.size() + 1);
     token = list.next;
     if (token.empty() || !wants_more) return;

@@ -9,7 +9,8 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <map>
+#include <initializer_list>
+#include <utility>
 
 namespace dllm::store {
 namespace {
@@ -92,9 +93,11 @@ TEST(StoreAddress, Targets) {
 // The variables of a test, which has its own process or runs before and after others.
 class Variables {
 public:
-  explicit Variables(std::map<std::string, std::string> values) : values_(std::move(values)) {
+  Variables(const Variables&) = delete;
+  Variables& operator=(const Variables&) = delete;
+  Variables(std::initializer_list<std::pair<const char*, const char*>> values) {
     for (const char* name : kAll) ::unsetenv(name);
-    for (const auto& [name, value] : values_) ::setenv(name.c_str(), value.c_str(), 1);
+    for (const auto& [name, value] : values) ::setenv(name, value, 1);
   }
   ~Variables() {
     for (const char* name : kAll) ::unsetenv(name);
@@ -106,41 +109,40 @@ private:
       "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID",   "AWS_SECRET_ACCESS_KEY",
       "AWS_SESSION_TOKEN",  "AWS_MAX_ATTEMPTS",    "GS_ENDPOINT_URL",
       "GS_REGION",          "GS_ACCESS_KEY_ID",    "GS_SECRET_ACCESS_KEY"};
-  std::map<std::string, std::string> values_;
 };
 
 TEST(StoreAddress, Environment) {
   const Address s3 = parse_address("s3://bucket/x"), gs = parse_address("gs://bucket/x");
   {
-    const Variables none{std::map<std::string, std::string>()};
+    const Variables none{};
     expect_error(Code::unauthenticated, "AWS_ACCESS_KEY_ID is not set", [&] { settings_of(s3); });
     expect_error(Code::unauthenticated, "GS_ACCESS_KEY_ID is not set", [&] { settings_of(gs); });
   }
   {
-    const Variables keys({{"AWS_ACCESS_KEY_ID", "a"},
-                          {"AWS_SECRET_ACCESS_KEY", "s"},
-                          {"AWS_DEFAULT_REGION", "eu-west-1"}});
+    const Variables keys{{"AWS_ACCESS_KEY_ID", "a"},
+                         {"AWS_SECRET_ACCESS_KEY", "s"},
+                         {"AWS_DEFAULT_REGION", "eu-west-1"}};
     EXPECT_EQ(settings_of(s3).endpoint, "https://s3.eu-west-1.amazonaws.com");
     EXPECT_FALSE(settings_of(s3).bucket_in_path);
     EXPECT_TRUE(settings_of(parse_address("s3://bucket.with.dots/x")).bucket_in_path);
     EXPECT_EQ(settings_of(s3).attempts, 8);
   }
   {
-    const Variables keys(
-        {{"GS_ACCESS_KEY_ID", "a"}, {"GS_SECRET_ACCESS_KEY", "s"}, {"AWS_SESSION_TOKEN", "t"}});
+    const Variables keys{
+        {"GS_ACCESS_KEY_ID", "a"}, {"GS_SECRET_ACCESS_KEY", "s"}, {"AWS_SESSION_TOKEN", "t"}};
     EXPECT_EQ(settings_of(gs).endpoint, "https://storage.googleapis.com");
     EXPECT_EQ(settings_of(gs).region, "auto");
     EXPECT_EQ(settings_of(gs).credentials.session_token, ""); // not sent to another firm's server
   }
   {
-    const Variables bad({{"AWS_ACCESS_KEY_ID", "a"},
-                         {"AWS_SECRET_ACCESS_KEY", "s"},
-                         {"AWS_ENDPOINT_URL", "https://user:password@host"}});
+    const Variables bad{{"AWS_ACCESS_KEY_ID", "a"},
+                        {"AWS_SECRET_ACCESS_KEY", "s"},
+                        {"AWS_ENDPOINT_URL", "https://user:password@host"}};
     const Error error = test::error_of([&] { settings_of(s3); });
     EXPECT_EQ(error.code(), Code::invalid_argument);
     EXPECT_EQ(error.text().find("password"), std::string::npos);
   }
-  const Variables attempts({{"AWS_MAX_ATTEMPTS", "0"}});
+  const Variables attempts{{"AWS_MAX_ATTEMPTS", "0"}};
   expect_error(Code::invalid_argument, "AWS_MAX_ATTEMPTS is \"0\"", [&] { settings_of(s3); });
 }
 

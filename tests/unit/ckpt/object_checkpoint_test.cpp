@@ -195,7 +195,7 @@ TEST_F(ObjectCheckpoints, AStoreThatDoesNotAnswerIsNoEmptyOne) {
     server_.set_hook([dies_at](const ObjectRequest& request) {
       return request.number == dies_at ? ObjectServer::error(503, "SlowDown") : ObjectResponse{};
     });
-    expect_error(Code::unavailable, "503 SlowDown", [] { latest_checkpoint(kRoot); });
+    expect_error(Code::unavailable, "status 503", [] { latest_checkpoint(kRoot); });
   }
 }
 
