@@ -244,8 +244,8 @@ TEST_F(StoreObjects, LastingFailuresAreErrorsWithoutKeys) {
   always(drop);
   EXPECT_EQ(error().code(), Code::unavailable);
   always(ObjectServer::error(403, "AccessDenied"));
-  expect_error(Code::permission_denied, "cannot list s3://bucket/x:",
-               [] { is_directory("s3://bucket/x"); });
+  expect_error(Code::permission_denied,
+               "cannot list s3://bucket/x:", [] { is_directory("s3://bucket/x"); });
 }
 
 TEST_F(StoreObjects, NoServerIsUnavailable) {
