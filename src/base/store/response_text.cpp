@@ -30,10 +30,10 @@ std::string plain_text(std::string_view text) {
   constexpr size_t kLongest = 8;
   std::string made;
   while (!text.empty()) {
-    const size_t end = text.front() == '&' ? text.find(';') : std::string_view::npos;
-    const std::string one = end != std::string_view::npos && end <= kLongest
-                                ? referenced(text.substr(1, end - 1))
-                                : std::string();
+    const size_t end =
+        text.front() == '&' ? text.substr(0, kLongest + 1).find(';') : std::string_view::npos;
+    const std::string one =
+        end != std::string_view::npos ? referenced(text.substr(1, end - 1)) : std::string();
     if (one.empty()) {
       made += text.front();
       text.remove_prefix(1);
