@@ -199,11 +199,13 @@ std::string CheckpointWriter::commit(int64_t keep_last, const Task* task) {
   if (committed_) fail(Code::failed_precondition, "checkpoint {} is committed already", final_);
   const Commit commit = seal(partial_, step_, task);
   check_task(task);
-  write_file_atomic(join_path(partial_, kCommitName), commit_text(commit));
   if (objects_ != nullptr) { // the destructor removes the local files
-    objects_->publish(partial_, keep_last, task);
+    objects_->begin(task);
+    objects_->upload(partial_, task);
+    objects_->seal(commit_text(commit), keep_last, task);
     return objects_->folder();
   }
+  write_file_atomic(join_path(partial_, kCommitName), commit_text(commit));
   publish(partial_, final_);
   committed_ = true;
   if (keep_last <= 0) return final_;

@@ -122,37 +122,42 @@ ObjectCheckpoint::ObjectCheckpoint(std::string root, int64_t step, const Task* t
   }
 }
 
-void ObjectCheckpoint::publish(const std::string& local, int64_t keep_last, const Task* task) {
-  std::vector<std::string> files;
-  add_files(local, "", &files);
-  std::sort(files.begin(), files.end());
-  const std::string mark = join_path(folder_, kObjectMark);
+void ObjectCheckpoint::begin(const Task* task) {
   Names before;
   for (const store::Object& object : store::list_objects(folder_, task)) before.insert(object.path);
   if (!before.empty()) delete_objects(folder_, before, task);
-  store::put_text(mark, "", task);
+  store::put_text(join_path(folder_, kObjectMark), "", task);
+}
+
+void ObjectCheckpoint::upload(const std::string& local, const Task* task) {
+  std::vector<std::string> files;
+  add_files(local, "", &files);
+  std::sort(files.begin(), files.end());
   for (const std::string& file : files)
     store::put_file(join_path(folder_, file), join_path(local, file), task);
-  store::put_text(join_path(folder_, kCommitName), read_text(join_path(local, kCommitName)), task);
+}
+
+void ObjectCheckpoint::seal(const std::string& commit, int64_t keep_last, const Task* task) {
+  store::put_text(join_path(folder_, kCommitName), commit, task);
   try { // what fails from here on leaves a whole checkpoint
-    store::remove_objects({mark}, nullptr);
-    if (keep_last > 0) delete_older(keep_last, nullptr);
+    store::remove_objects({join_path(folder_, kObjectMark)});
+    if (keep_last > 0) delete_older(keep_last);
   } catch (const Error& error) {
     log(LogLevel::warn, "old objects stay in {}: {}", root_, error.text());
   }
 }
 
-void ObjectCheckpoint::delete_older(int64_t keep_last, const Task* task) {
-  std::map<int64_t, Names> steps = steps_of(root_, task);
+void ObjectCheckpoint::delete_older(int64_t keep_last) {
+  std::map<int64_t, Names> steps = steps_of(root_, nullptr);
   // A run that was set back to an earlier step keeps what it has just written, whatever lies ahead of it.
   steps.erase(step_);
   std::erase_if(steps, [](const auto& entry) { return !entry.second.contains(kCommitName); });
   for (auto it = steps.begin(); it != steps.end(); ++it) {
     if (static_cast<int64_t>(std::distance(it, steps.end())) < keep_last) return;
     const std::string folder = join_path(root_, checkpoint_name(it->first));
-    const std::string foreign = foreign_object(folder, it->second, task);
+    const std::string foreign = foreign_object(folder, it->second, nullptr);
     if (foreign.empty())
-      delete_objects(folder, it->second, task);
+      delete_objects(folder, it->second, nullptr);
     else
       log(LogLevel::warn, "{} is kept: {} was not written by a save", folder, foreign);
   }

@@ -20,14 +20,20 @@ public:
   ObjectCheckpoint(std::string root, int64_t step, const Task* task);
 
   const std::string& folder() const { return folder_; }
-  // Uploads the files of `local`, whose COMMIT is written, and COMMIT last; then deletes all but the newest `keep_last`
-  // committed checkpoints (0 or less keeps all; one that holds other objects is kept). A committed checkpoint of the same
-  // step is deleted first. A failed or cancelled upload leaves the mark and what it had written: no reader takes it for a
-  // checkpoint, and the next save removes it.
-  void publish(const std::string& local, int64_t keep_last, const Task* task);
+  // The steps of a save, in this order. Where several processes have files of their own, one begins and seals, and each uploads
+  // what it has in between. A save that ends before seal() leaves the mark and what it had written: no reader takes it for
+  // a checkpoint, and the next save removes it.
+
+  // Deletes a committed checkpoint of the same step, its COMMIT first, and puts the mark.
+  void begin(const Task* task);
+  // Every file below `local` but COMMIT and the mark.
+  void upload(const std::string& local, const Task* task);
+  // Writes COMMIT, which names the files of all. Then deletes all but the newest `keep_last` committed checkpoints (0 or less
+  // keeps all; one that holds other objects is kept); what fails of that is logged.
+  void seal(const std::string& commit, int64_t keep_last, const Task* task);
 
 private:
-  void delete_older(int64_t keep_last, const Task* task);
+  void delete_older(int64_t keep_last);
 
   std::string root_;
   std::string folder_;
