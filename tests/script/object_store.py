@@ -72,9 +72,14 @@ class Store:
 
 
 def environment(store, **more):
-    return dict({key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "GS_"))},
-                AWS_ENDPOINT_URL=f"http://127.0.0.1:{store.port}", AWS_REGION="us-east-1", AWS_ACCESS_KEY_ID=ACCESS,
-                AWS_SECRET_ACCESS_KEY=SECRET, DLLM_STAGING=str(SCRATCH / "staging"), no_proxy="127.0.0.1", **more)
+    made = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "GS_"))}
+    made.update(AWS_ENDPOINT_URL=f"http://127.0.0.1:{store.port}", AWS_REGION="us-east-1", AWS_ACCESS_KEY_ID=ACCESS,
+                AWS_SECRET_ACCESS_KEY=SECRET, DLLM_STAGING=str(SCRATCH / "staging"), no_proxy="127.0.0.1")
+    return {**made, **more}
+
+
+def why(done):
+    return done.stderr[-500:] if done.returncode else ""
 
 
 def start(store, *words, **more):
@@ -99,7 +104,7 @@ def train_words(out, steps, shape, *words):
 
 def run_and_resume(store):
     done = run(store, *train_words("s3://bucket/runs/first", 4, SMALL, "--save-every", "2"))
-    ok(done.returncode == 0, f"trains into the store {done.stderr[-500:] if done.returncode else ''}")
+    ok(done.returncode == 0, f"trains into the store {why(done)}")
     run(store, *train_words("local", 4, SMALL, "--save-every", "2"))
     local = {str(path.relative_to(SCRATCH / "local/step_000004")): path.read_bytes()
              for path in (SCRATCH / "local/step_000004").rglob("*") if path.is_file()}
@@ -110,15 +115,15 @@ def run_and_resume(store):
     generate = ["generate", "--prompt", "line 7: the", "--length", "16"]
     from_store = run(store, *generate, "--model", "s3://bucket/runs/first")
     ok(from_store.returncode == 0 and from_store.stdout == run(store, *generate, "--model", "local").stdout,
-       f"generates from the store what it does from a folder {from_store.stderr[-300:] if from_store.returncode else ''}")
+       f"generates from the store what it does from a folder {why(from_store)}")
     for place in ("runs/first/step_000004", "runs/first/step_000004/model", "runs/first/step_000004/model/model.safetensors"):
         done = run(store, "inspect", "s3://bucket/" + place, "--verify")
-        ok(done.returncode == 0 and "model.embed_tokens.weight" in done.stdout, f"inspect --verify {place} {done.stderr[-300:]}")
+        ok(done.returncode == 0 and "model.embed_tokens.weight" in done.stdout, f"inspect --verify {place} {why(done)}")
 
     for name in ("first", "local"):
         out = "s3://bucket/runs/first" if name == "first" else "local"
         done = run(store, *train_words(out, 6, SMALL, "--keep_last", "2"))
-        ok(done.returncode == 0 and f"resumed from {out}/step_000004" in done.stderr, f"{out} goes on {done.stderr[-300:]}")
+        ok(done.returncode == 0 and f"resumed from {out}/step_000004" in done.stderr, f"{out} goes on {why(done)}")
     ok(store.files("runs/first/step_000006")["state/rank_000.safetensors"] ==
        (SCRATCH / "local/step_000006/state/rank_000.safetensors").read_bytes(), "to the bits of a local run")
     ok(sorted(path.name for path in (store.objects / "bucket/runs/first").iterdir()) == ["step_000004", "step_000006"],
@@ -126,7 +131,7 @@ def run_and_resume(store):
     shutil.rmtree(SCRATCH / "staging")  # another machine
     done = run(store, *train_words("s3://bucket/runs/first", 7, SMALL))
     ok(done.returncode == 0 and "resumed from s3://bucket/runs/first/step_000006" in done.stderr,
-       f"another machine goes on {done.stderr[-300:]}")
+       f"another machine goes on {why(done)}")
 
 
 def wait_for(condition, seconds=60):
@@ -149,9 +154,9 @@ def killed_in_an_upload(store, trials):
         time.sleep(1)
         ok(store.start(), "the server is back")
         done = finish(job)
-        ok(began and done.returncode == 0, f"trial {trial}: the save ends by retries{' (it was whole)' if was_whole else ''} {done.stderr[-500:] if done.returncode else ''}")
+        ok(began and done.returncode == 0, f"trial {trial}: the save ends by retries{' (it was whole)' if was_whole else ''} {why(done)}")
         done = run(store, "inspect", f"s3://bucket/{place}/step_000002", "--verify")
-        ok(done.returncode == 0, f"trial {trial}: and is whole {done.stderr[-300:]}")
+        ok(done.returncode == 0, f"trial {trial}: and is whole {why(done)}")
 
 
 def dead_for_good(store):
@@ -168,7 +173,7 @@ def dead_for_good(store):
     ok(done.returncode != 0 and "no answer to" in done.stderr, "a store that does not answer is no empty run")
     store.start()
     done = run(store, "inspect", f"s3://bucket/{place}")
-    ok(done.returncode == 0 and "step_000001" in done.stdout, f"the former checkpoint is the latest {done.stdout[:200]}")
+    ok(done.returncode == 0 and "step_000001" in done.stdout, f"the former checkpoint is the latest")
     done = run(store, *train_words(f"s3://bucket/{place}", 2, LARGE))
     ok(done.returncode == 0 and "step_000001" in done.stderr, "and the run goes on from it")
     ok(not (store.objects / "bucket" / place / "step_000002/COMMIT.partial").exists(), "without what was left")
