@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/sha256.h"
-#include "base/store/response_text.h"
+#include "base/store/protocol.h"
 
 #include <unistd.h>
 

@@ -3,8 +3,7 @@
 
 #include "base/error.h"
 #include "base/store/client.h"
-#include "base/store/parts.h"
-#include "base/store/response_text.h"
+#include "base/store/protocol.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "base/store/parts.h"
+#include "base/store/client.h"
 
 #include "base/error.h"
 

@@ -1,4 +1,4 @@
-#include "base/store/response_text.h"
+#include "base/store/protocol.h"
 
 #include "base/error.h"
 

@@ -1,4 +1,4 @@
-#include "base/store/signature.h"
+#include "base/store/protocol.h"
 
 #include "base/sha256.h"
 

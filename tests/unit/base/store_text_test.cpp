@@ -2,9 +2,7 @@
 #include "base/sha256.h"
 #include "base/store/address.h"
 #include "base/store/client.h"
-#include "base/store/parts.h"
-#include "base/store/response_text.h"
-#include "base/store/signature.h"
+#include "base/store/protocol.h"
 #include "unit/test_files.h"
 
 #include <atomic>
