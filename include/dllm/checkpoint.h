@@ -11,6 +11,9 @@
  * every file with its size and checksum. Folders without a valid COMMIT are ignored, so a run that
  * is killed at any moment keeps its earlier checkpoints. dllm_model_load opens the model inside.
  *
+ * root and path may be places in an object store ("s3://bucket/runs/first", "gs://..."); the environment
+ * has its keys (docs/guide/scale.md). A save is written locally and uploaded, COMMIT last.
+ *
  * Lifetime   an open checkpoint stands alone; reads fail when its files change.
  * Threads    reads may run together.
  */

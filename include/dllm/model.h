@@ -32,7 +32,8 @@ extern "C" {
  *   engine   not NULL
  *   path     not NULL, a folder with config.json and safetensors (or, without any, the
  *            pytorch_model.bin of PyTorch 1.6 and later, of which tensors alone are read), a .gguf file,
- *            a checkpoint folder, or a run folder, which means its latest complete checkpoint
+ *            a checkpoint folder, or a run folder, which means its latest complete checkpoint; also one
+ *            in an object store ("s3://bucket/folder", "gs://..."), of which the needed ranges are read
  *   opts     NULL: defaults; kind "model": dtype (auto keep f32 bf16 f16 int8 q8_0 q4_0 q4_1 q5_0 q5_1
  *            q4_k q5_k q6_k iq4_nl mxfp4), attention, shift, mask_token, cache_dtype (auto f32 bf16 int8),
  *            check (finite off), heads (auto edit): edit adds the heads of edit flows where the
@@ -46,11 +47,11 @@ extern "C" {
  *   task     NULL, or checked every few milliseconds; progress in bytes
  *   out      not NULL
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND for a missing file or tensor; DLLM_DATA_LOSS for a damaged
- *          file, the message names file, tensor, expected and found, or for a weight that is not
- *          finite unless check is off, the message names tensor and index; DLLM_UNIMPLEMENTED for an
- *          unknown family or tensor type, or for a dtype the engine does not multiply;
- *          DLLM_RESOURCE_EXHAUSTED when the parameters need more
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for a missing file or tensor; DLLM_UNAVAILABLE for an object store
+ *          that does not answer; DLLM_DATA_LOSS for a damaged file, the message names file, tensor,
+ *          expected and found, or for a weight that is not finite unless check is off, the message
+ *          names tensor and index; DLLM_UNIMPLEMENTED for an unknown family or tensor type, or for a
+ *          dtype the engine does not multiply; DLLM_RESOURCE_EXHAUSTED when the parameters need more
  *          than the machine or the engine's memory_limit has, before memory is taken; DLLM_CANCELLED
  * Owns     caller owns out, which keeps engine
  * Threads  any

@@ -1,6 +1,7 @@
 #include "base/files.h"
 
 #include "base/error.h"
+#include "base/store/objects.h"
 #include "base/task.h"
 
 #include <fcntl.h>
@@ -31,16 +32,25 @@ struct OpenFile {
   ~OpenFile() { ::close(fd); }
 };
 
+// Of the functions that write: the system would make a folder of the name "s3:".
+void refuse_store_path(const std::string& path) {
+  if (!is_store_path(path)) return;
+  fail_with_hint("write to a local folder; checkpoints of a run are what an object store takes",
+                 Code::unimplemented, "cannot write {}: it is in an object store", path);
+}
+
 constexpr size_t kFlushed = size_t{8} << 20; // bytes of a piece that is written at a time
 
 } // namespace
 
 bool file_exists(const std::string& path) {
+  if (is_store_path(path)) return store::has_object(path) || store::has_folder(path);
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
 
 bool is_directory(const std::string& path) {
+  if (is_store_path(path)) return store::has_folder(path);
   std::error_code ignored;
   return fs::is_directory(path, ignored);
 }
@@ -51,6 +61,7 @@ bool is_link(const std::string& path) {
 }
 
 int64_t file_size(const std::string& path) {
+  if (is_store_path(path)) return store::object_size(path);
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) fail_errno("read", path);
   return info.st_size;
@@ -68,12 +79,12 @@ Bytes map_file(const std::string& path) {
 }
 
 Bytes read_bytes(const std::string& path, int64_t limit) {
-  const InputFile file(path);
-  if (file.size() > limit) {
-    fail(Code::resource_exhausted, "{} has {} bytes, more than the limit of {}", path, file.size(),
+  const ContentRef file = open_content(path);
+  if (file->size() > limit) {
+    fail(Code::resource_exhausted, "{} has {} bytes, more than the limit of {}", path, file->size(),
          limit);
   }
-  return file.read(0, file.size());
+  return file->read(0, file->size());
 }
 
 std::string read_text(const std::string& path, int64_t limit) {
@@ -85,6 +96,7 @@ void set_file_hook(FileHook hook) {
 }
 
 FileWriter::FileWriter(const std::string& path) : path_(path) {
+  refuse_store_path(path_);
   announce("create", path_);
   fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
                0644);
@@ -152,6 +164,7 @@ void write_file_atomic(const std::string& path, std::string_view content) {
 }
 
 void make_directories(const std::string& path) {
+  refuse_store_path(path);
   announce("create", path);
   std::error_code error;
   fs::create_directories(path, error);
@@ -191,6 +204,7 @@ void remove_all(const std::string& path) {
 }
 
 std::vector<std::string> list_directory(const std::string& path) {
+  if (is_store_path(path)) return store::object_names(path);
   std::error_code error;
   std::vector<std::string> names;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {

@@ -1,6 +1,10 @@
 #pragma once
 // Bytes and files: whole reads, and writes that survive a kill at any moment; files that a caller named, opened for reading,
 // and sources; files that grow by whole records. Errors name the path.
+//
+// Paths may be places in an object store ("s3://bucket/folder/name", base/store/objects.h) for the functions that look and
+// read: file_exists, is_directory, file_size, list_directory, read_bytes, read_text, open_content, open_source. Those that
+// write, map or keep a file open refuse them.
 
 #include <sys/types.h>
 
@@ -143,6 +147,8 @@ class Content {
 public:
   virtual ~Content() = default;
   virtual int64_t size() const = 0;
+  // Bytes that are best read at once, between two checks of a task.
+  virtual int64_t piece() const { return int64_t{4} << 20; }
   // REQUIRES: 0 <= at, at + size <= size(). A view of memory, a copy of a file's bytes.
   virtual Bytes read(int64_t at, int64_t size) const = 0;
   // The same into memory of the caller.

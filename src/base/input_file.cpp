@@ -1,6 +1,7 @@
 #include "base/files.h"
 
 #include "base/error.h"
+#include "base/store/objects.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -95,6 +96,10 @@ void check_stamp(const std::string& path, const FileStamp& stamp) {
 // The check comes first, as opening a device may already have an effect on it. Without O_NONBLOCK a pipe that takes the
 // place in between would hang here.
 InputFile::InputFile(const std::string& path) : path_(path) {
+  if (is_store_path(path)) {
+    fail_with_hint("copy it to a local folder: models and checkpoints are what is read from there",
+                   Code::unimplemented, "cannot open {}: it is in an object store", path);
+  }
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) fail_errno("open", path);
   check_regular(info, path);
@@ -148,6 +153,7 @@ Bytes InputFile::read(int64_t at, int64_t size) const {
 }
 
 ContentRef open_content(const std::string& path) {
+  if (is_store_path(path)) return store::object_content(path);
   return std::make_shared<FileContent>(path);
 }
 
@@ -204,7 +210,8 @@ private:
 std::unique_ptr<Source> open_source(const std::string& path) {
   if (is_directory(path)) return std::make_unique<FolderSource>(path);
   if (!file_exists(path)) fail(Code::not_found, "there is no file or folder {}", path);
-  file_stamp(path); // a pipe or a device is refused by its name, whatever is looked for in it
+  if (!is_store_path(path))
+    file_stamp(path); // a pipe or a device is refused by its name, whatever is looked for in it
   return std::make_unique<FileSource>(path);
 }
 

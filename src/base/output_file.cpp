@@ -1,6 +1,7 @@
 #include "base/files.h"
 
 #include "base/error.h"
+#include "base/store/address.h"
 #include "base/task.h"
 
 #include <fcntl.h>
@@ -42,6 +43,10 @@ ssize_t write_without_signal(int fd, const void* data, size_t size) {
 }
 
 AppendFile::AppendFile(const std::string& path, bool append) : path_(path) {
+  if (is_store_path(path)) {
+    fail_with_hint("name a local file", Code::unimplemented,
+                   "cannot write {}: objects in a store do not grow", path);
+  }
   // Opening a pipe for writing fails with ENXIO under O_NONBLOCK while nothing reads it.
   fd_ =
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/store/address.h"
 
 #include <algorithm>
 #include <set>
@@ -47,8 +48,8 @@ Commit seal(const std::string& folder, int64_t step, const Task* task) {
       fail(Code::invalid_argument, "the file name \"{}\" cannot stand in a checkpoint", relative);
     }
     sync_path(path);
-    const InputFile file(path);
-    commit.files.push_back({relative, file.size(), file_checksum(file, task)});
+    const ContentRef file = open_content(path);
+    commit.files.push_back({relative, file->size(), file_checksum(*file, task)});
   }
   for (const std::string& path : folders) sync_path(path);
   return commit;
@@ -161,9 +162,12 @@ CheckpointWriter::CheckpointWriter(std::string root, int64_t step, const Task* t
     : root_(std::move(root)), step_(step) {
   if (step < 0)
     fail(Code::invalid_argument, "a checkpoint's step must not be negative, got {}", step);
+  const std::string place = root_;
+  if (is_store_path(place)) root_ = staging_folder(place);
   make_directories(root_);
   sync_path(parent_path(root_));
   lock_ = std::make_unique<FolderLock>(root_, task);
+  if (is_store_path(place)) objects_ = std::make_unique<ObjectCheckpoint>(place, step, task);
   clean_leftovers(root_);
   final_ = join_path(root_, checkpoint_name(step));
   check_replaceable(final_);
@@ -195,6 +199,12 @@ std::string CheckpointWriter::commit(int64_t keep_last, const Task* task) {
   if (committed_) fail(Code::failed_precondition, "checkpoint {} is committed already", final_);
   const Commit commit = seal(partial_, step_, task);
   check_task(task);
+  if (objects_ != nullptr) { // the destructor removes the local files
+    objects_->begin(task);
+    objects_->upload(partial_, task);
+    objects_->seal(commit_text(commit), keep_last, task);
+    return objects_->folder();
+  }
   write_file_atomic(join_path(partial_, kCommitName), commit_text(commit));
   publish(partial_, final_);
   committed_ = true;

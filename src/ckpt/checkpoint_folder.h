@@ -2,9 +2,12 @@
 // Checkpoints of a run: folders step_000500 under a root. One is written as step_000500.partial, made durable, sealed by
 // COMMIT and renamed in one step, so that a kill at any moment leaves the former checkpoint or the new one. COMMIT is the
 // last file, with every other file's path, size and CRC-32 (zlib's). A folder without a valid one is no checkpoint.
+//
+// root may be a place in an object store ("s3://bucket/runs/first"): object_checkpoint.h.
 
 #include "base/files.h"
 #include "base/task.h"
+#include "ckpt/object_checkpoint.h"
 
 #include <cstdint>
 #include <memory>
@@ -60,7 +63,8 @@ inline bool is_safe_name(std::string_view name) {
   return is_safe_path(name) && name.find('/') == std::string_view::npos;
 }
 
-// Writes one checkpoint. The constructor waits until no other writer of `root`, in any process, is left (FolderLock),
+// Writes one checkpoint. Of a root in an object store the files are written to its local staging folder, and commit()
+// uploads them. The constructor waits until no other writer of `root`, in any process, is left (FolderLock),
 // then removes what a killed one left (step_000500.partial, step_000500.trash) and nothing else. It fails with
 // already_exists when the place of this step holds a file that no save wrote. Without commit() the destructor removes
 // everything again. Not synchronised.
@@ -83,7 +87,8 @@ public:
   std::string commit(int64_t keep_last, const Task* task = nullptr);
 
 private:
-  std::string root_;
+  std::unique_ptr<ObjectCheckpoint> objects_; // null: root is a local folder
+  std::string root_;                          // local; of objects the folder they come from
   std::unique_ptr<FolderLock> lock_;
   std::string final_;
   std::string partial_;
@@ -95,7 +100,7 @@ std::string checkpoint_name(int64_t step); // "step_000500"
 // The step of such a name; empty for other names.
 std::optional<int64_t> checkpoint_step(std::string_view name);
 // CRC-32 of a file, with a check of the task every 4 MB.
-uint32_t file_checksum(const InputFile& file, const Task* task);
+uint32_t file_checksum(const Content& file, const Task* task);
 
 // Reads COMMIT and compares the size of every file. data_loss names the file, expected and found,
 // or a symbolic link inside the folder; not_found when there is no COMMIT.
@@ -108,7 +113,7 @@ struct CheckpointEntry {
   std::string folder;
 };
 // Valid checkpoints of `root`, oldest first. Anything without a valid COMMIT is passed over. No
-// root: none.
+// root: none. An object store that cannot be reached is an error, not an empty list.
 std::vector<CheckpointEntry> list_checkpoints(const std::string& root);
 std::optional<CheckpointEntry> latest_checkpoint(const std::string& root);
 

@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/store/objects.h"
 
 #include <nlohmann/json.hpp>
 #include <zlib.h>
@@ -12,6 +13,8 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <map>
+#include <memory>
 
 namespace dllm::ckpt {
 
@@ -78,15 +81,16 @@ Commit parse_commit(std::string_view text, std::string_view what) {
 }
 
 // CRC-32 of a file, with a check of the task every 4 MB.
-uint32_t file_checksum(const InputFile& file, const Task* task) {
-  constexpr int64_t kChunk = int64_t{4} << 20;
-  const auto room = static_cast<size_t>(std::min(kChunk, file.size()));
+uint32_t file_checksum(const Content& file, const Task* task) {
+  const int64_t chunk = file.piece();
+  const auto room = static_cast<size_t>(std::min(chunk, file.size()));
   const auto buffer = std::make_unique<Bytef[]>(room);
+  const store::TransferTask transfers(task);
   uLong crc = crc32(0, nullptr, 0);
-  for (int64_t at = 0; at < file.size(); at += kChunk) {
+  for (int64_t at = 0; at < file.size(); at += chunk) {
     check_task(task);
-    const int64_t size = std::min(kChunk, file.size() - at);
-    file.read(at, buffer.get(), size);
+    const int64_t size = std::min(chunk, file.size() - at);
+    file.read_to(at, size, buffer.get());
     crc = crc32(crc, buffer.get(), static_cast<uInt>(size));
   }
   return static_cast<uint32_t>(crc);
@@ -115,25 +119,56 @@ void check_no_link(const std::string& folder, const std::string& relative) {
   }
 }
 
+// Sizes of the files of a checkpoint, of an object store by one list.
+class FileSizes {
+public:
+  explicit FileSizes(const std::string& folder)
+      : folder_(folder), is_local_(!is_store_path(folder)) {
+    if (is_local_) return;
+    for (store::Object& object : store::list_objects(folder, store::TransferTask::current()))
+      listed_[std::move(object.path)] = object.size;
+  }
+  // Empty when there is no such file.
+  std::optional<int64_t> find(const std::string& relative) const {
+    if (!is_local_) {
+      const auto found = listed_.find(relative);
+      return found == listed_.end() ? std::nullopt : std::optional(found->second);
+    }
+    check_no_link(folder_, relative);
+    const std::string path = join_path(folder_, relative);
+    return file_exists(path) ? std::optional(file_size(path)) : std::nullopt;
+  }
+
+private:
+  const std::string& folder_;
+  const bool is_local_;
+  std::map<std::string, int64_t> listed_;
+};
+
+// Whether a folder that cannot be read for this reason is no checkpoint. An object store that does not answer leaves that open.
+bool is_no_checkpoint(const std::string& folder, const Error& error) {
+  return !is_store_path(folder) || error.code() == Code::data_loss ||
+         error.code() == Code::not_found || error.code() == Code::unimplemented ||
+         error.code() == Code::invalid_argument;
+}
+
 } // namespace
 
 Commit open_checkpoint(const std::string& folder) {
   const std::string path = join_path(folder, kCommitName);
-  if (!file_exists(path)) {
+  const FileSizes sizes(folder);
+  if (!sizes.find(kCommitName)) {
     fail_with_hint("a checkpoint folder is named step_000500 and holds a file COMMIT",
                    Code::not_found, "{} is no finished checkpoint: it holds no COMMIT", folder);
   }
-  check_no_link(folder, kCommitName);
   Commit commit = parse_commit(read_text(path, kMaxCommitBytes), path);
   for (const CommitEntry& entry : commit.files) {
-    check_no_link(folder, entry.path);
-    const std::string file = join_path(folder, entry.path);
-    if (!file_exists(file)) {
+    const std::optional<int64_t> size = sizes.find(entry.path);
+    if (!size) {
       fail(Code::data_loss, "{}: {} is missing, expected {} bytes", folder, entry.path, entry.size);
     }
-    const int64_t size = file_size(file);
-    if (size != entry.size) {
-      fail(Code::data_loss, "{}: {} has {} bytes, expected {}", folder, entry.path, size,
+    if (*size != entry.size) {
+      fail(Code::data_loss, "{}: {} has {} bytes, expected {}", folder, entry.path, *size,
            entry.size);
     }
   }
@@ -141,14 +176,15 @@ Commit open_checkpoint(const std::string& folder) {
 }
 
 void verify_checkpoint(const std::string& folder, Task* task) {
+  const store::TransferTask transfers(task);
   const Commit commit = open_checkpoint(folder);
   int64_t done = 0, total = 0;
   for (const CommitEntry& entry : commit.files) total += entry.size;
   for (const CommitEntry& entry : commit.files) {
     if (task != nullptr) task->set_progress(done, total);
-    const InputFile file(join_path(folder, entry.path));
-    const uint32_t found = file_checksum(file, task);
-    if (found != entry.crc32 || file.size() != entry.size) {
+    const ContentRef file = open_content(join_path(folder, entry.path));
+    const uint32_t found = file_checksum(*file, task);
+    if (found != entry.crc32 || file->size() != entry.size) {
       fail(Code::data_loss, "{}: {} has the checksum {:08x}, expected {:08x}", folder, entry.path,
            found, entry.crc32);
     }
@@ -157,28 +193,42 @@ void verify_checkpoint(const std::string& folder, Task* task) {
   if (task != nullptr) task->set_progress(total, total);
 }
 
-std::vector<CheckpointEntry> list_checkpoints(const std::string& root) {
+namespace {
+
+// Valid checkpoints, newest first; no more than `most`.
+std::vector<CheckpointEntry> newest_checkpoints(const std::string& root, size_t most) {
   std::vector<CheckpointEntry> found;
   if (!is_directory(root)) return found;
+  std::vector<CheckpointEntry> named;
   for (const std::string& name : list_directory(root)) {
-    const auto step = checkpoint_step(name);
-    if (!step) continue;
-    const std::string folder = join_path(root, name);
+    if (const auto step = checkpoint_step(name)) named.push_back({*step, join_path(root, name)});
+  }
+  std::stable_sort(named.begin(), named.end(),
+                   [](const auto& a, const auto& b) { return a.step > b.step; });
+  for (CheckpointEntry& entry : named) {
+    if (found.size() >= most) break;
     try {
-      if (open_checkpoint(folder).step == *step) found.push_back({*step, folder});
+      if (open_checkpoint(entry.folder).step == entry.step) found.push_back(std::move(entry));
     } catch (const Error& e) {
-      log(LogLevel::warn, "{} is passed over: {}", folder, e.text());
+      if (!is_no_checkpoint(entry.folder, e)) throw;
+      log(LogLevel::warn, "{} is passed over: {}", entry.folder, e.text());
     }
   }
-  std::sort(found.begin(), found.end(),
-            [](const auto& a, const auto& b) { return a.step < b.step; });
+  return found;
+}
+
+} // namespace
+
+std::vector<CheckpointEntry> list_checkpoints(const std::string& root) {
+  std::vector<CheckpointEntry> found = newest_checkpoints(root, std::numeric_limits<size_t>::max());
+  std::reverse(found.begin(), found.end());
   return found;
 }
 
 std::optional<CheckpointEntry> latest_checkpoint(const std::string& root) {
-  std::vector<CheckpointEntry> all = list_checkpoints(root);
-  if (all.empty()) return std::nullopt;
-  return all.back();
+  std::vector<CheckpointEntry> newest = newest_checkpoints(root, 1);
+  if (newest.empty()) return std::nullopt;
+  return std::move(newest.front());
 }
 
 namespace {

@@ -88,10 +88,9 @@ Tensor SafetensorsFile::tensor(std::string_view tensor) const {
 }
 
 Tensor SafetensorsFile::tensor_to(std::string_view tensor, std::byte* to, const Task* task) const {
-  constexpr int64_t kPiece = int64_t{4} << 20;
   const TensorInfo& found = readable(tensor);
   const int64_t size = found.end - found.begin;
-  in_pieces(size, kPiece, task, [&](int64_t begin, int64_t end) {
+  in_pieces(size, content_->piece(), task, [&](int64_t begin, int64_t end) {
     content_->read_to(found.begin + begin, end - begin, to + begin);
   });
   return Tensor(*found.dtype, found.shape, Bytes(to, static_cast<size_t>(size), nullptr));

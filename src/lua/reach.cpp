@@ -192,6 +192,8 @@ std::string check_path(lua_State* L, const std::string& where, const char* path)
     refuse(L, "level safe reaches no files: " + what,
            "the host may choose level files, with roots, or level full");
   }
+  if (std::string_view(path).find("://") != std::string_view::npos)
+    refuse(L, "level files reaches no object stores: " + what, "the host may choose level full");
   for (const fs::path& part : fs::path(path)) {
     if (part == "..")
       refuse(L, "level files takes no \"..\" in a path: " + what, "write the path without it");

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/files.h"
+#include "base/store/objects.h"
 #include "ckpt/checkpoint_folder.h"
 #include "model/edit_heads.h"
 #include "model/model.h"
@@ -279,6 +280,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
 
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,
                                   const Options& options, Task* task) {
+  const store::TransferTask transfers(task);
   return load_model(std::move(engine), *open_source(ckpt::model_folder(path)), options, task);
 }
 

@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/store/objects.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/safetensors.h"
 #include "train/checkpoint.h"
@@ -195,6 +196,7 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   StepRunner& runner = state.runner;
   // It may be the one that is wanted.
   graph::run_on_first(runner.engine(), [&] { state.save.wait_until_idle(task); });
+  const store::TransferTask transfers(task);
   ckpt::verify_checkpoint(dir, task);
   const std::unique_ptr<Source> folder = open_source(join_path(dir, "model"));
   const ckpt::WeightFiles files(*folder);

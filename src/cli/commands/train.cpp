@@ -180,7 +180,8 @@ Command train_command() {
         "a.jsonl[:90%]*0.5+folder",
         true},
        {Kind::text, "out", "runs/train",
-        "the run's folder: metrics and checkpoints; one training at a time"},
+        "the run's folder: metrics and checkpoints; one training at a time; s3:// or gs:// for "
+        "checkpoints in an object store"},
        {Kind::text, "from", "",
         "start from this model (a folder, a GGUF file or a run) instead of from scratch"},
        {Kind::text, "tokenizer", "",

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 
@@ -65,7 +66,12 @@ Owned<dllm_model> model_from_scratch(const Context& context, const Run& run) {
 
 std::string latest_checkpoint(const std::string& root) {
   const Owned<dllm_buffer> dir(dllm_buffer_new());
-  if (dllm_checkpoint_latest(root.c_str(), dir.get(), nullptr) != DLLM_OK) return {};
+  try { // a store that does not answer is not an empty one: a run would begin again
+    call([&](dllm_error* err) { return dllm_checkpoint_latest(root.c_str(), dir.get(), err); });
+  } catch (const Failure& failure) {
+    if (failure.status() == DLLM_NOT_FOUND) return {};
+    throw;
+  }
   return static_cast<const char*>(dllm_buffer_data(dir.get()));
 }
 
@@ -230,7 +236,27 @@ void add_sinks(const Context& context, const Run& run, const std::string& out) {
   if (!context.json()) add("console", "");
 }
 
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && value[0] == '/' ? value : "";
+}
+
 } // namespace
+
+bool is_in_store(const std::string& path) {
+  return path.rfind("s3://", 0) == 0 || path.rfind("gs://", 0) == 0;
+}
+
+std::string run_folder(const Context& context) {
+  const std::string out = context.text("out");
+  if (!is_in_store(out)) return out;
+  std::string folder = environment("DLLM_STAGING");
+  if (folder.empty()) { // where the library writes checkpoints before they are uploaded
+    const std::string cache = environment("XDG_CACHE_HOME");
+    folder = (cache.empty() ? environment("HOME") + "/.cache" : cache) + "/dllm/staging";
+  }
+  return folder + "/" + out.substr(0, 2) + "/" + out.substr(5);
+}
 
 double trainer_metric(const Run& run, const char* key) {
   double value = 0;
@@ -239,21 +265,26 @@ double trainer_metric(const Run& run, const char* key) {
 }
 
 Run open_run(Context& context) {
-  const std::string out = context.text("out");
+  const std::string root = context.text("out"), out = run_folder(context);
   check_values(context);
   Run run;
-  const bool fresh = context.flag("fresh");
-  if (fresh || latest_checkpoint(out).empty()) check_sources(context);
+  const bool fresh = context.flag("fresh"), in_store = is_in_store(root);
+  if (fresh && in_store) {
+    throw UsageFailure("--fresh removes nothing in an object store: " + root,
+                       "remove it by the store's own tools, or name another place with --out");
+  }
+  if (fresh || latest_checkpoint(root).empty()) check_sources(context);
   if (job_rank() == 0) {
     run.lock = std::make_unique<RunLock>(out);
     if (fresh) remove_checkpoints(out);
+    if (in_store) std::fprintf(stderr, "metrics and settings of the run: %s\n", out.c_str());
   }
   // Of several processes none goes on before the first has come here: then all find the same folder.
   if (job_size() > 1) run.engine = open_engine(context);
-  run.resumed_from = latest_checkpoint(out);
+  run.resumed_from = latest_checkpoint(root);
   if (!run.resumed_from.empty()) check_resumed(context, out);
   if (run.engine == nullptr) run.engine = open_engine(context);
-  set_cadence(context, out);
+  set_cadence(context, root);
   open_objective(context, run);
   open_model_and_rows(context, run);
   run.steps = planned_steps(context, run);

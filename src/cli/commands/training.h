@@ -25,6 +25,12 @@ struct Run {
   int64_t last_eval = -1;   // step of the last held-out loss
 };
 
+// Where the files of a run lie that are no checkpoints (metrics, settings, tokenizer, LOCK): --out itself, or the local folder
+// of one in an object store.
+std::string run_folder(const Context& context);
+// --out names a place in an object store: "s3://bucket/runs/first".
+bool is_in_store(const std::string& path);
+
 Run open_run(Context& context);
 // A line: parameters, vocabulary, rows, threads. As JSON: that, the effective options and the model's attention.
 std::string describe_run(Context& context, const Run& run);

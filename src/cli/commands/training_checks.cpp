@@ -65,6 +65,7 @@ void check_from(const Context& context) {
 }
 
 std::string full_path(const std::string& path) {
+  if (is_in_store(path)) return path;
   std::error_code ignored;
   const fs::path full = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
   return full.empty() ? path : full.string();
@@ -106,6 +107,7 @@ void check_values(Context& context) {
 void check_sources(const Context& context) {
   for (const char* name : {"data", "from", "tokenizer"}) {
     if (!context.has(name) || fs::exists(context.text(name))) continue;
+    if (std::string(name) != "data" && is_in_store(context.text(name))) continue;
     throw Failure(DLLM_NOT_FOUND,
                   "--" + std::string(name) + ": there is no file or folder " + context.text(name));
   }
@@ -115,6 +117,8 @@ void check_resumed(const Context& context, const std::string& out) {
   if (!fs::exists(context.text("data"))) {
     throw Failure(DLLM_NOT_FOUND, "--data: there is no file or folder " + context.text("data"));
   }
+  // A run in an object store goes on on any machine; its settings are where it began.
+  if (is_in_store(context.text("out")) && !fs::exists(out + "/run.json")) return;
   std::ifstream file(out + "/run.json");
   const Json start = Json::parse(file, nullptr, false);
   const auto before = [&](const std::string& name) -> Json {

@@ -128,7 +128,7 @@ int64_t whole(const Context& context, const char* kind, const char* key) {
 } // namespace
 
 Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint) {
-  const std::string own = context.text("out") + "/tokenizer.json";
+  const std::string own = run_folder(context) + "/tokenizer.json";
   if (!checkpoint.empty()) return open_tokenizer(fs::exists(own) ? own : checkpoint + "/model");
   warn_of_no_text(context.text("data"));
   if (context.has("tokenizer") || context.has("from")) {

@@ -146,12 +146,12 @@ void record_examples(const Context& context, const Run& run, int64_t step) {
   }
   if (job_rank() > 0) return; // all ranks predict together, the first writes
   line["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::ofstream file(examples_file(context.text("out")), std::ios::binary | std::ios::app);
+  std::ofstream file(examples_file(run_folder(context)), std::ios::binary | std::ios::app);
   file << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
   file.close();
   if (file) return;
   std::fprintf(stderr, "cannot write %s: dllm report will lack step %lld\n",
-               examples_file(context.text("out")).c_str(), static_cast<long long>(step));
+               examples_file(run_folder(context)).c_str(), static_cast<long long>(step));
 }
 
 std::string examples_file(const std::string& out) {

@@ -1,6 +1,7 @@
 // dllm verify: is what lies on the disk whole? A line per check; nothing is changed.
 
 #include "../command.h"
+#include "training.h"
 #include "verify_against.h"
 
 #include <nlohmann/json.hpp>
@@ -304,6 +305,10 @@ int verify(Context& context) {
   }
   std::string path = context.text("path");
   while (path.size() > 1 && path.back() == '/') path.pop_back();
+  if (is_in_store(path)) {
+    throw Failure(DLLM_UNIMPLEMENTED, "verify reads local files: " + path,
+                  "dllm inspect --verify " + path + " compares the checksums of a checkpoint");
+  }
   if (!fs::exists(path)) throw Failure(DLLM_NOT_FOUND, "there is no file or folder " + path);
   Report report(context.json());
   const std::vector<fs::path> checkpoints =

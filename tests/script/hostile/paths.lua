@@ -57,6 +57,13 @@ loader = dllm.loader(dllm.dataset_from({ "a b c" }, dllm.train_tokenizer(dllm.da
 dllm.trainer(model, dllm.objective "mdlm"):save("@OUT@/run", loader)
 --- files: a file below a root | ok [2] | level=files
 return dllm.dataset("@IN@/rows.txt", nil, { rows = "paragraph" }):size()
+--- files: a model in an object store | error permission_denied level files reaches no object stores | level=files
+dllm.model("s3://bucket/model")
+--- files: a run in an object store | error permission_denied level files reaches no object stores | level=files
+model = dllm.new_model { model_type = "llama", vocab_size = 10, hidden_size = 16, intermediate_size = 16, num_hidden_layers = 1,
+  num_attention_heads = 1, num_key_value_heads = 1, max_position_embeddings = 16,
+  dllm = { attention = "bidirectional", shift = 0, mask_token_id = 9 } }
+dllm.trainer(model, dllm.objective "mdlm", { root = "gs://bucket/run" })
 --- files: a save below a root | ok [true] | level=files
 dllm.train_tokenizer(dllm.dataset_from { "a b c" }, { vocab_size = 300 }):save("@IN@/sub/tok")
 return dllm.tokenizer("@IN@/sub/tok"):size() > 0

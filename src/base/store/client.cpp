@@ -1,0 +1,171 @@
+#include "base/store/client.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/sha256.h"
+#include "base/store/protocol.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+#include <utility>
+
+namespace dllm::store {
+namespace {
+
+// Overload, a gateway without its server, a time-out: another attempt may succeed.
+bool is_passing_status(const HttpResponse& response) {
+  const int status = response.status;
+  return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 ||
+         status == 504 || error_code(response) == "RequestTimeout";
+}
+
+void wait(double seconds, const Task* task) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  while (Clock::now() < end) {
+    check_task(task);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+// Of a server's words: one line, not long, without keys.
+std::string reason_of(const HttpResponse& response, const Credentials& credentials) {
+  constexpr size_t kLongest = 200;
+  const std::string code = error_code(response);
+  std::string text = element_text(response.body, "Message");
+  text = fmt::format("status {}{}{}", response.status, code.empty() ? "" : " " + code,
+                     text.empty() ? "" : ": " + text);
+  for (char& c : text) c = static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  text = without_keys(text, credentials);
+  if (text.size() > kLongest) text.resize(kLongest);
+  while (text.ends_with('.') || text.ends_with(' ')) text.pop_back();
+  return text;
+}
+
+struct Meaning {
+  Code code;
+  std::string hint;
+};
+
+Meaning meaning_of(const HttpResponse& response, bool is_gs) {
+  const std::string code = error_code(response);
+  const char* keys = is_gs ? "GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY"
+                           : "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN";
+  if (code == "NoSuchBucket") return {Code::failed_precondition, "make the bucket first"};
+  if (code == "InvalidAccessKeyId" || code == "SignatureDoesNotMatch" || code == "ExpiredToken" ||
+      code == "InvalidToken" || response.status == 401)
+    return {Code::unauthenticated, fmt::format("check {}", keys)};
+  if (code == "RequestTimeTooSkewed")
+    return {Code::failed_precondition, "set this machine's clock"};
+  if (code == "AuthorizationHeaderMalformed" || response.status == 301 || response.status == 307) {
+    const std::string region = response.header("x-amz-bucket-region");
+    return {Code::failed_precondition, region.empty() ? "AWS_REGION is not the region of the bucket"
+                                                      : "set AWS_REGION=" + region};
+  }
+  switch (response.status) {
+  case 403: return {Code::permission_denied, fmt::format("check {}, and what they may do", keys)};
+  case 404: return {Code::not_found, ""};
+  case 409: return {Code::aborted, ""};
+  case 412: return {Code::data_loss, "the object was replaced while it was read"};
+  case 416: return {Code::data_loss, "the object was cut while it was read"};
+  case 507: return {Code::resource_exhausted, "the store is full"};
+  default: return {response.status >= 500 ? Code::unavailable : Code::unknown, ""};
+  }
+}
+
+} // namespace
+
+double pause_seconds(int attempt, std::string_view name, int64_t process) {
+  constexpr double kFirst = 0.25, kLongest = 20;
+  const Sha256::Digest digest = sha256(name);
+  uint64_t seed = 0;
+  for (size_t i = 0; i < sizeof seed; ++i) seed = seed << 8 | digest[i];
+  const Key key = fold_in(make_key(seed), static_cast<uint32_t>(process));
+  const double share = uniform_from_bits(random_bits_at(key, static_cast<uint64_t>(attempt)));
+  return std::min(kLongest, kFirst * std::exp2(attempt)) * (0.5 + 0.5 * share);
+}
+
+std::string error_code(const HttpResponse& response) {
+  return element_text(response.body, "Code");
+}
+
+Client::Client(const Address& address, Settings settings)
+    : bucket_{address.scheme, address.bucket, ""}, settings_(std::move(settings)) {}
+
+Client client_of(const std::string& path, std::string* key) {
+  Address address = parse_address(path);
+  *key = std::exchange(address.key, "");
+  return Client(address);
+}
+
+std::string Client::path_of(const std::string& key) const {
+  return bucket_.scheme + "://" + bucket_.bucket + (key.empty() ? "" : "/" + key);
+}
+
+HttpResponse Client::send_once(const Call& call, const Task* task) const {
+  Address address = bucket_;
+  address.key = call.key;
+  const Target target = target_of(settings_, address);
+  Unsigned request{call.method,       target.host,  target.path,
+                   call.query,        call.headers, hex(sha256(call.body)),
+                   std::time(nullptr)};
+  HttpRequest sent;
+  sent.method = call.method;
+  const std::string query = query_text(call.query);
+  sent.url = target.scheme + "://" + target.host + target.path + (query.empty() ? "" : "?" + query);
+  for (const auto& [name, value] : sign(request, settings_.credentials, settings_.region))
+    sent.headers.push_back(name + ": " + value);
+  sent.body = call.body;
+  sent.to = call.to;
+  sent.room = call.room;
+  sent.silence_seconds = call.silence_seconds;
+  return perform(sent, task);
+}
+
+HttpResponse Client::send(const Call& call, const Task* task) const {
+  const int attempts = call.attempts > 0 ? call.attempts : settings_.attempts;
+  for (int attempt = 0;; ++attempt) {
+    std::string reason;
+    try {
+      HttpResponse response = send_once(call, task);
+      if (!is_passing_status(response)) return response;
+      reason = reason_of(response, settings_.credentials);
+    } catch (const Error& error) {
+      if (error.code() == Code::cancelled || error.code() == Code::deadline_exceeded) throw;
+      reason = without_keys(error.text(), settings_.credentials);
+      if (error.code() != Code::unavailable) // not worth another attempt
+        throw Error(error.code(), path_of(call.key) + ": " + reason, error.hint());
+    }
+    if (attempt + 1 >= attempts) {
+      fail_with_hint("is the server there? AWS_MAX_ATTEMPTS is the number of attempts",
+                     Code::unavailable, "{}: no answer to {} in {} attempts, the last: {}",
+                     path_of(call.key), call.method, attempts, reason);
+    }
+    const double seconds = pause_seconds(attempt, call.method + call.key, ::getpid());
+    log(LogLevel::info, "{}: {} again in {:.1f} s: {}", path_of(call.key), call.method, seconds,
+        reason);
+    wait(seconds, task);
+  }
+}
+
+void Client::fail_response(const char* verb, const std::string& key,
+                           const HttpResponse& response) const {
+  const Meaning meaning = meaning_of(response, bucket_.scheme == "gs");
+  throw Error(meaning.code,
+              fmt::format("cannot {} {}: {}", verb, path_of(key),
+                          reason_of(response, settings_.credentials)),
+              meaning.hint);
+}
+
+HttpResponse Client::expect(const char* verb, const Call& call, const Task* task) const {
+  HttpResponse response = send(call, task);
+  if (!response.is_success()) fail_response(verb, call.key, response);
+  return response;
+}
+
+} // namespace dllm::store

@@ -1,0 +1,214 @@
+#include "base/store/http.h"
+
+#include "base/error.h"
+#include "base/store/curl_library.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+
+namespace dllm::store {
+namespace {
+
+constexpr int64_t kMaxResponse = int64_t{16} << 20; // of a list; errors are far smaller
+constexpr long kConnectMs = 10'000;
+constexpr int kLookMs = 20; // how often a transfer looks at its task
+
+struct Connection {
+  void* multi = nullptr; // keeps the socket between two transfers
+  void* easy = nullptr;
+};
+
+// Connections that wait for the next request. Never destroyed: libcurl's own clean-up at exit may have run before.
+class Pool {
+public:
+  Connection take() {
+    const CurlLibrary& curl = curl_library();
+    {
+      const std::lock_guard lock(mutex_);
+      if (process_ !=
+          ::getpid()) { // a forked child has the sockets of its parent, which it must not use
+        idle_.clear();
+        process_ = ::getpid();
+      }
+      if (!idle_.empty()) {
+        const Connection found = idle_.back();
+        idle_.pop_back();
+        return found;
+      }
+    }
+    Connection made{curl.multi_init(), curl.easy_init()};
+    if (made.multi == nullptr || made.easy == nullptr) throw std::bad_alloc();
+    return made;
+  }
+  void put(const Connection& connection) {
+    constexpr size_t kKept = 16;
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < kKept && process_ == ::getpid()) return idle_.push_back(connection);
+    curl_library().easy_cleanup(connection.easy);
+    curl_library().multi_cleanup(connection.multi);
+  }
+
+private:
+  std::mutex mutex_;
+  std::vector<Connection> idle_;
+  pid_t process_ = ::getpid();
+};
+
+Pool& pool() {
+  static Pool* const shared = new Pool;
+  return *shared;
+}
+
+// What the callbacks of a transfer fill.
+struct Receiver {
+  const HttpRequest& request;
+  HttpResponse response;
+  void* easy;
+  bool too_long = false;
+};
+
+size_t receive(char* data, size_t one, size_t count, void* user) noexcept {
+  Receiver& receiver = *static_cast<Receiver*>(user);
+  HttpResponse& response = receiver.response;
+  const size_t size = one * count;
+  long status = 0;
+  curl_library().easy_getinfo(receiver.easy, kCurlResponseCode, &status);
+  if (receiver.request.to != nullptr && status >= 200 && status < 300) {
+    receiver.too_long = static_cast<int64_t>(size) > receiver.request.room - response.received;
+    if (receiver.too_long) return 0;
+    std::memcpy(receiver.request.to + response.received, data, size);
+    response.received += static_cast<int64_t>(size);
+    return size;
+  }
+  receiver.too_long = static_cast<int64_t>(response.body.size() + size) > kMaxResponse;
+  if (receiver.too_long) return 0;
+  try {
+    response.body.append(data, size);
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+  return size;
+}
+
+// A line "Name: value" with its line end.
+size_t receive_header(char* data, size_t one, size_t count, void* user) noexcept {
+  const size_t size = one * count;
+  const std::string_view line(data, size);
+  const size_t colon = line.find(':');
+  if (colon == std::string_view::npos) return size;
+  try {
+    std::string name(line.substr(0, colon)), value(line.substr(colon + 1));
+    for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    while (!value.empty() && value.front() == ' ') value.erase(0, 1);
+    while (!value.empty() && (value.back() == '\r' || value.back() == '\n' || value.back() == ' '))
+      value.pop_back();
+    static_cast<Receiver*>(user)->response.headers[name] = value;
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+  return size;
+}
+
+// A connection of the pool with one transfer in it.
+class Transfer {
+public:
+  explicit Transfer(const HttpRequest& request)
+      : curl_(curl_library()),
+        connection_(pool().take()), receiver_{request, {}, connection_.easy} {
+    set_up(request);
+    curl_.multi_add_handle(connection_.multi, connection_.easy);
+  }
+  ~Transfer() {
+    curl_.multi_remove_handle(connection_.multi, connection_.easy);
+    curl_.easy_reset(connection_.easy); // it must not point at this
+    curl_.slist_free_all(headers_);
+    pool().put(connection_);
+  }
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+
+  HttpResponse run(const Task* task) {
+    int running = 1;
+    while (running > 0) {
+      check_task(task);
+      if (curl_.multi_perform(connection_.multi, &running) != 0)
+        fail(Code::internal, "libcurl gave the transfer up");
+      if (running > 0) curl_.multi_poll(connection_.multi, nullptr, 0, kLookMs, nullptr);
+    }
+    int left = 0;
+    const CurlMessage* message = curl_.multi_info_read(connection_.multi, &left);
+    const int result = message != nullptr && message->kind == kCurlDone ? message->data.result : 0;
+    if (result != 0) fail_result(result);
+    long status = 0;
+    curl_.easy_getinfo(connection_.easy, kCurlResponseCode, &status);
+    receiver_.response.status = static_cast<int>(status);
+    return std::move(receiver_.response);
+  }
+
+private:
+  template <class T> void set(CurlOption option, T value) {
+    curl_.easy_setopt(connection_.easy, option, value);
+  }
+
+  void set_up(const HttpRequest& request) {
+    const auto add = [this](const char* line) {
+      if (CurlList* longer = curl_.slist_append(headers_, line)) headers_ = longer;
+    };
+    for (const std::string& line : request.headers) add(line.c_str());
+    add("Expect:"); // no pause before a body
+    add("Accept:");
+    set(kCurlUrl, request.url.c_str());
+    set(kCurlErrorBuffer, error_.data());
+    set(kCurlNoSignal, 1L);
+    set(kCurlHttpVersion, kCurlHttp11);
+    set(kCurlConnectTimeoutMs, kConnectMs);
+    set(kCurlLowSpeedLimit, 1L);
+    set(kCurlLowSpeedTime, static_cast<long>(request.silence_seconds));
+    set(kCurlWriteFunction, &receive);
+    set(kCurlWriteData, static_cast<void*>(&receiver_));
+    set(kCurlHeaderFunction, &receive_header);
+    set(kCurlHeaderData, static_cast<void*>(&receiver_));
+    if (request.method == "HEAD") {
+      set(kCurlNoBody, 1L);
+    } else if (request.method == "GET") {
+      set(kCurlHttpGet, 1L);
+    } else {
+      if (request.method != "DELETE") { // a body in memory, so that libcurl can send it twice
+        add("Content-Type: application/octet-stream");
+        set(kCurlPost, 1L);
+        set(kCurlPostFieldSizeLarge, static_cast<int64_t>(request.body.size()));
+        set(kCurlPostFields, request.body.empty() ? "" : request.body.data());
+      }
+      set(kCurlCustomRequest, request.method.c_str());
+    }
+    set(kCurlHttpHeader, headers_);
+  }
+
+  [[noreturn]] void fail_result(int result) const {
+    if (receiver_.too_long) fail(Code::data_loss, "the response is longer than expected");
+    const std::string reason =
+        error_[0] != '\0' ? std::string(error_.data()) : curl_.easy_strerror(result);
+    fail(is_passing(result) ? Code::unavailable : Code::failed_precondition, "{}", reason);
+  }
+
+  const CurlLibrary& curl_;
+  Connection connection_;
+  Receiver receiver_;
+  CurlList* headers_ = nullptr;
+  std::array<char, kCurlErrorSize> error_{};
+};
+
+} // namespace
+
+HttpResponse perform(const HttpRequest& request, const Task* task) {
+  check_task(task);
+  return Transfer(request).run(task);
+}
+
+} // namespace dllm::store

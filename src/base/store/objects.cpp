@@ -1,0 +1,226 @@
+// Finding and reading objects.
+#include "base/store/objects.h"
+
+#include "base/error.h"
+#include "base/store/client.h"
+#include "base/store/protocol.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace dllm::store {
+namespace {
+
+thread_local const Task* current_task = nullptr;
+
+struct Found {
+  int64_t size = 0;
+  std::string tag; // of this state of the object
+};
+
+// Empty when there is no such object.
+std::optional<Found> find_object(const Client& client, const std::string& key) {
+  Call call;
+  call.method = "HEAD";
+  call.key = key;
+  const HttpResponse response = client.send(call, current_task);
+  if (response.status == 404) return std::nullopt;
+  if (!response.is_success()) client.fail_response("read", key, response);
+  const std::string size = response.header("content-length");
+  Found found{0, response.header("etag")};
+  const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), found.size);
+  if (error != std::errc() || end != size.data() + size.size() || found.size < 0)
+    fail(Code::unknown, "cannot read {}: the server sent no size", client.path_of(key));
+  return found;
+}
+
+std::optional<Found> find_path(const std::string& path) {
+  if (parse_address(path).key.empty()) return std::nullopt;
+  std::string key;
+  const Client client = client_of(path, &key);
+  return find_object(client, key);
+}
+
+[[noreturn]] void fail_missing(const std::string& path) {
+  fail(Code::not_found, "there is no object {}", path);
+}
+
+// Calls page(list) for every page of the objects whose key begins with "<folder>/".
+template <class Page>
+void list_pages(const std::string& folder, bool is_flat, int64_t most, const Task* task,
+                const Page& page) {
+  std::string key;
+  const Client client = client_of(folder, &key);
+  Call call;
+  call.method = "GET";
+  for (std::string token;;) {
+    call.query = {{"list-type", "2"},
+                  {"max-keys", std::to_string(most)},
+                  {"prefix", key.empty() ? "" : key + "/"}};
+    if (is_flat) call.query.emplace_back("delimiter", "/");
+    if (!token.empty()) call.query.emplace_back("continuation-token", token);
+    const HttpResponse response = client.send(call, task);
+    if (!response.is_success()) client.fail_response("list", key, response);
+    const ListPage list = parse_list(response.body);
+    const bool wants_more = page(list, key.empty() ? 0 : key.size() + 1);
+    token = list.next;
+    if (token.empty() || !wants_more) return;
+  }
+}
+
+constexpr int64_t kPage = 1000; // the most that servers send at once
+
+// Reads of one object. What lies around a small read is kept, so that the header and the small tensors of a file take one
+// request; a large read takes several requests at once.
+class ObjectContent final : public Content {
+public:
+  explicit ObjectContent(const std::string& path) : path_(path), client_(client_of(path, &key_)) {
+    const std::optional<Found> found = find_object(client_, key_);
+    if (!found) fail_missing(path);
+    found_ = *found;
+  }
+
+  int64_t size() const override { return found_.size; }
+  int64_t piece() const override { return kRange * kTransfersAtOnce; }
+  Bytes read(int64_t at, int64_t size) const override {
+    if (size == 0) return {};
+    const std::shared_ptr<char[]> memory(new char[static_cast<size_t>(size)]);
+    read_to(at, size, memory.get());
+    return {memory.get(), static_cast<size_t>(size), memory};
+  }
+  void read_to(int64_t at, int64_t size, void* to) const override {
+    char* out = static_cast<char*>(to);
+    const std::lock_guard lock(mutex_);
+    while (size > 0) {
+      const int64_t skip = at - kept_at_, left = kept_size_ - skip;
+      if (skip < 0 || left <= 0) {
+        if (size >= kRange) {
+          fetch(at, size, out);
+          kept_at_ = at + size;
+          kept_size_ = 0;
+          return;
+        }
+        keep_from(at, size);
+        continue;
+      }
+      const int64_t part = std::min(size, left);
+      std::memcpy(out, kept_.get() + skip, static_cast<size_t>(part));
+      at += part;
+      out += part;
+      size -= part;
+    }
+  }
+
+private:
+  static constexpr int64_t kRange = int64_t{8} << 20; // of one request
+  static constexpr int64_t kFirst = int64_t{1} << 20; // of a read that does not go on from the last
+
+  void keep_from(int64_t at, int64_t wanted) const {
+    const bool goes_on = at > 0 && at == kept_at_ + kept_size_;
+    const int64_t size = std::min(found_.size - at, goes_on ? kRange : std::max(wanted, kFirst));
+    if (kept_ == nullptr) kept_.reset(new char[static_cast<size_t>(std::min(kRange, found_.size))]);
+    kept_size_ = 0; // nothing, should this fail
+    fetch(at, size, kept_.get());
+    kept_at_ = at;
+    kept_size_ = size;
+  }
+
+  void fetch(int64_t at, int64_t size, char* to) const {
+    const int64_t count = (size + kRange - 1) / kRange;
+    run_transfers(count, current_task, [&](int64_t index, const Task* task) {
+      const int64_t begin = index * kRange;
+      fetch_range(at + begin, std::min(kRange, size - begin), to + begin, task);
+    });
+  }
+
+  void fetch_range(int64_t at, int64_t size, char* to, const Task* task) const {
+    Call call;
+    call.method = "GET";
+    call.key = key_;
+    call.headers["range"] = fmt::format("bytes={}-{}", at, at + size - 1);
+    if (!found_.tag.empty()) call.headers["if-match"] = found_.tag;
+    call.to = to;
+    call.room = size;
+    const HttpResponse response = client_.expect("read", call, task);
+    const bool is_range = response.status == 206 || size == found_.size;
+    if (is_range && response.received == size) return;
+    fail(Code::data_loss, "cannot read {}: {} bytes at {} were wanted, {} came", path_, size, at,
+         response.received);
+  }
+
+  std::string path_, key_;
+  Client client_;
+  Found found_;
+  mutable std::mutex mutex_; // one read at a time
+  mutable std::unique_ptr<char[]> kept_;
+  mutable int64_t kept_at_ = 0, kept_size_ = 0;
+};
+
+} // namespace
+
+TransferTask::TransferTask(const Task* task) : before_(std::exchange(current_task, task)) {}
+TransferTask::~TransferTask() {
+  current_task = before_;
+}
+const Task* TransferTask::current() {
+  return current_task;
+}
+
+bool has_object(const std::string& path) {
+  return find_path(path).has_value();
+}
+
+bool has_folder(const std::string& path) {
+  bool found = false;
+  list_pages(path, false, 1, current_task, [&](const ListPage& list, size_t) {
+    found = !list.objects.empty();
+    return false;
+  });
+  return found;
+}
+
+int64_t object_size(const std::string& path) {
+  const std::optional<Found> found = find_path(path);
+  if (!found) fail_missing(path);
+  return found->size;
+}
+
+std::vector<std::string> object_names(const std::string& folder) {
+  std::set<std::string> names;
+  list_pages(folder, true, kPage, current_task, [&](const ListPage& list, size_t skip) {
+    for (const ListedObject& object : list.objects) {
+      if (object.key.size() > skip) names.insert(object.key.substr(skip));
+    }
+    for (const std::string& prefix : list.folders) {
+      if (prefix.size() > skip + 1) names.insert(prefix.substr(skip, prefix.size() - skip - 1));
+    }
+    return true;
+  });
+  return {names.begin(), names.end()};
+}
+
+ContentRef object_content(const std::string& path) {
+  return std::make_shared<ObjectContent>(path);
+}
+
+std::vector<Object> list_objects(const std::string& folder, const Task* task) {
+  std::vector<Object> found;
+  list_pages(folder, false, kPage, task, [&](const ListPage& list, size_t skip) {
+    for (const ListedObject& object : list.objects) {
+      // A key that ends in '/' is how other programs make a folder.
+      if (object.key.size() > skip && object.key.back() != '/')
+        found.push_back({object.key.substr(skip), object.size});
+    }
+    return true;
+  });
+  std::sort(found.begin(), found.end(),
+            [](const Object& a, const Object& b) { return a.path < b.path; });
+  return found;
+}
+
+} // namespace dllm::store
