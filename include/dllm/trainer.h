@@ -208,7 +208,8 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
  *   trainer   not NULL
  *   key       not NULL: "step" "loss" "lr" "grad_norm" "tokens" "tokens_per_second" "mfu" "memory"
  *             "compiles" "skipped" "checkpoint_stall_seconds" (training stood still for saves, over
- *             the life of the trainer); "nll" when the objective has one
+ *             the life of the trainer) "input_wait" (seconds a step of a run waited for its
+ *             batches); "nll" when the objective has one
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest

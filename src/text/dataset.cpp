@@ -202,7 +202,21 @@ void Dataset::add(std::string_view json) {
     fail_with_hint(R"(pass {"text": "..."}, or an array with one such object or more)",
                    Code::invalid_argument, "{}: the array holds no document", where);
   }
+  const std::lock_guard lock(rows_mutex_);
   for (Record& record : records) add(std::move(record));
+}
+
+void Dataset::add_document(std::string_view json) {
+  try {
+    Record record = parse_record(json, fmt::format("row {}", size()), keys_);
+    render(record);
+    check_ids(record);
+    const std::lock_guard lock(rows_mutex_);
+    add(std::move(record));
+  } catch (const Error& error) { // of a file it would be data_loss
+    if (error.code() != Code::data_loss) throw;
+    throw Error(Code::invalid_argument, error.text(), error.hint());
+  }
 }
 
 namespace {

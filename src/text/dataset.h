@@ -13,6 +13,8 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -184,6 +186,12 @@ public:
 
   // One JSON object or an array of them (readers/readers.h). Adds all or nothing.
   void add(std::string_view json);
+  // One JSON object, from the host: what is wrong with it is invalid_argument, nothing is added then.
+  void add_document(std::string_view json);
+  // Held by the thread of a loader that makes batches ahead: the host may add rows in a callback.
+  [[nodiscard]] std::shared_lock<std::shared_mutex> reading() const {
+    return std::shared_lock(rows_mutex_);
+  }
 
   int64_t size() const { return is_text() ? static_cast<int64_t>(texts_.size()) : rows_.size(); }
   int64_t tokens() const { return rows_.tokens(); }
@@ -231,7 +239,8 @@ private:
   std::shared_ptr<const Chat> chat_; // made for the first row of messages
   TokenFileInfo info_;
   TokenRows rows_;
-  std::unique_ptr<TokenSpill> spill_; // while a token file is made
+  mutable std::shared_mutex rows_mutex_; // add writes under it
+  std::unique_ptr<TokenSpill> spill_;    // while a token file is made
   int64_t spilled_rows_ = 0;
   int64_t text_bytes_ = 0; // of what rows_ were made from; -1: not known
   std::vector<std::string> texts_;

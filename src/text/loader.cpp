@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <exception>
 #include <limits>
 
 namespace dllm::text {
@@ -171,12 +172,11 @@ void Loader::check_files() {
   }
 }
 
-void Loader::fill_packed(Tensor& ids, Tensor& keep, Tensor& segments) const {
+void Loader::fill_packed(int64_t place, Tensor& ids, Tensor& keep, Tensor& segments) const {
   const auto width = static_cast<size_t>(length_);
   for (int64_t r = 0; r < ids.shape()[0]; ++r) {
     const size_t at = static_cast<size_t>(r) * width;
-    index_.fill(sequence_at(position_ + rank_ * batch_ + r),
-                ids.mutable_as<int32_t>().subspan(at, width),
+    index_.fill(sequence_at(place + r), ids.mutable_as<int32_t>().subspan(at, width),
                 keep.mutable_as<uint8_t>().subspan(at, width),
                 segments.mutable_as<int32_t>().subspan(at, width));
   }
@@ -195,9 +195,8 @@ void Loader::cut(std::vector<Example>& rows, int64_t place) const {
   cut_columns(rows, 1 + second % (shortest - 1), collation_.side);
 }
 
-void Loader::fill_collated(Tensor& ids, Tensor& keep, Tensor& segments) const {
+void Loader::fill_collated(int64_t place, Tensor& ids, Tensor& keep, Tensor& segments) const {
   std::vector<Example> rows;
-  const int64_t place = position_ + rank_ * batch_;
   for (int64_t r = 0; r < ids.shape()[0]; ++r)
     rows.push_back(index_.example(sequence_at(place + r)));
   cut(rows, place);
@@ -209,27 +208,47 @@ void Loader::fill_collated(Tensor& ids, Tensor& keep, Tensor& segments) const {
   if (collation_.see_padding) std::ranges::fill(segments.mutable_as<int32_t>(), 1);
 }
 
-std::optional<Batch> Loader::try_next() {
+MadeBatch Loader::make(int64_t position) {
   int64_t own = batch_, all = batch_ * ranks_;
-  if (const int64_t left = end_ - position_; left < all) {
-    if (left <= 0 || ranks_ > 1)
-      return std::nullopt; // ranks must agree on shapes: a ragged end is left out
+  if (const int64_t left = end_ - position; left < all) {
+    if (left <= 0 || ranks_ > 1) return {}; // ranks must agree on shapes: a ragged end is left out
     own = all = left;
   }
+  const auto reading = data_->reading();
   check_files();
+  const int64_t place = position + rank_ * batch_;
   const Shape shape{own, length_};
   Tensor ids(DType::i32, shape), keep(DType::u8, shape), segments(DType::i32, shape);
   if (pack_)
-    fill_packed(ids, keep, segments);
+    fill_packed(place, ids, keep, segments);
   else
-    fill_collated(ids, keep, segments);
-  position_ += all;
+    fill_collated(place, ids, keep, segments);
   Batch batch;
   batch.set("ids", std::move(ids));
   batch.set("keep", std::move(keep));
   if (segments_) batch.set("segments", std::move(segments));
   batch.set("rows", Tensor::from(Shape{2}, std::vector<int64_t>{rank_ * batch_, all}));
-  return batch;
+  return {std::move(batch), all, nullptr};
+}
+
+void Loader::start_ahead(int64_t most) {
+  constexpr size_t kDepth = 2;
+  stop_ahead();
+  if (most < 2) return; // a single batch is needed at once
+  ahead_ = std::make_unique<Prefetch>([this](int64_t position) { return make(position); },
+                                      position(), most, kDepth);
+}
+
+std::optional<Batch> Loader::try_next() {
+  std::optional<MadeBatch> made;
+  if (ahead_ != nullptr) made = ahead_->take();
+  if (!made) {
+    stop_ahead();
+    made = make(position_);
+  }
+  if (made->error != nullptr) std::rethrow_exception(made->error);
+  position_ += made->rows;
+  return std::move(made->batch);
 }
 
 Batch Loader::next() {
@@ -246,6 +265,7 @@ void Loader::seek(int64_t position) {
     fail(Code::out_of_range, "position {} is outside the {} rows of {} epochs", position, end_,
          epochs_);
   }
+  stop_ahead();
   position_ = position;
 }
 

@@ -7,6 +7,7 @@
 #include "tensor/batch.h"
 #include "text/collate.h"
 #include "text/dataset.h"
+#include "text/prefetch.h"
 
 #include <atomic>
 #include <cstdint>
@@ -92,6 +93,12 @@ public:
   int64_t position() const { return position_; }
   void seek(int64_t position); // fails with out_of_range beyond the end
 
+  // From now on up to `most` batches are made on a thread of its own, two ahead of try_next(), which returns the same
+  // batches. An error comes with the batch it belongs to. position() counts what was returned. The
+  // thread ends with stop_ahead() and seek().
+  void start_ahead(int64_t most);
+  void stop_ahead() { ahead_.reset(); }
+
   double bytes_per_token() const { return bytes_per_token_; } // of the dataset
   int64_t sequences() const { return index_.size(); }         // of one epoch
   int64_t epoch() const { return position_ / index_.size(); }
@@ -110,8 +117,10 @@ private:
   };
   static Collation make_collation(const Dataset& data, const Options& options);
   void cut(std::vector<Example>& rows, int64_t place) const;
-  void fill_packed(Tensor& ids, Tensor& keep, Tensor& segments) const;
-  void fill_collated(Tensor& ids, Tensor& keep, Tensor& segments) const;
+  void fill_packed(int64_t place, Tensor& ids, Tensor& keep, Tensor& segments) const;
+  void fill_collated(int64_t place, Tensor& ids, Tensor& keep, Tensor& segments) const;
+  // The batch at a position of the stream; throws.
+  MadeBatch make(int64_t position);
   // Looks at the files of the dataset, some of them per batch when there are many.
   void check_files();
 
@@ -127,6 +136,7 @@ private:
   int64_t end_ = 0;                  // position after the last sequence
   std::atomic<int64_t> position_{0}; // position() may be called by any thread
   int64_t next_file_ = 0;            // to check
+  std::unique_ptr<Prefetch> ahead_;  // the last member: its thread uses the others
 };
 
 } // namespace dllm::text

@@ -178,6 +178,9 @@ std::vector<Field> fields_of(const Event& event, const Progress& progress, bool 
   fields.push_back({5, fmt::format("lr {:.2e}", number(event, "lr"))});
   fields.push_back({4, short_number(number(event, "tokens_per_second")) + " tok/s"});
   if (std::isfinite(mfu) && mfu > 0) fields.push_back({6, fmt::format("mfu {:.0f} %", 100 * mfu)});
+  constexpr double kWaitShown = 0.05; // seconds of one step
+  const double wait = number(event, "input_wait");
+  if (wait >= kWaitShown) fields.push_back({9, fmt::format("input wait {:.2f} s", wait)});
   if (left >= 0) fields.push_back({3, "eta " + duration(left)});
   return fields;
 }

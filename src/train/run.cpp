@@ -32,6 +32,18 @@ Event step_event(const Metrics& metrics) {
   return event;
 }
 
+// Batches are made ahead while this lives.
+class ReadingAhead {
+public:
+  ReadingAhead(BatchSource& source, int64_t most) : source_(source) { source_.start_ahead(most); }
+  ~ReadingAhead() { source_.stop_ahead(); }
+  ReadingAhead(const ReadingAhead&) = delete;
+  ReadingAhead& operator=(const ReadingAhead&) = delete;
+
+private:
+  BatchSource& source_;
+};
+
 // One run: sends events, acts on the requests of all processes. The event of a step may be sent later
 // than the step is started; before a checkpoint and at the end all events have been sent.
 class Run {
@@ -50,6 +62,8 @@ public:
   Run& operator=(const Run&) = delete;
 
   bool go() {
+    const int64_t batches = std::min(runner_.options().i64("accumulate"), kUnknown);
+    const ReadingAhead ahead(source_, std::min(steps_, kUnknown / batches) * batches);
     while (done_ < steps_ && goes_on()) {
       make_requests();
       if (!take_step()) break;
@@ -181,7 +195,9 @@ private:
   }
 
   Batch next_batch() {
+    const Clock::time_point begin = Clock::now();
     std::optional<Batch> batch = source_.next();
+    runner_.add_input_wait(std::chrono::duration<double>(Clock::now() - begin).count());
     if (!batch) {
       runner_.read_all();
       if (done_ > 0) save_last();
@@ -302,6 +318,7 @@ double Trainer::eval(BatchSource& source, int64_t max_batches, Task* task) {
   state.runner.read_all();
   noise::LossValue total;
   std::vector<double> means;
+  const ReadingAhead ahead(source, max_batches);
   for (int64_t i = 0; i < max_batches; ++i) {
     check_task(task);
     const int64_t position = source.position();

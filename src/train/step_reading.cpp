@@ -106,6 +106,7 @@ void StepRunner::publish(const InFlight& step, const Finished& done) {
       {"memory", static_cast<double>(engine().i64("memory_used"))},
       {"compiles", static_cast<double>(engine().i64("compiles"))},
       {"skipped", static_cast<double>(counters_.skipped)},
+      {"input_wait", step.input_wait},
   };
   for (const auto& [name, part] : done.parts)
     values[name] = part.second > 0 ? part.first / part.second : 0.0;

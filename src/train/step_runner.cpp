@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace dllm::train {
 namespace {
@@ -156,6 +157,7 @@ void StepRunner::start_step(const Batch& batch, const Task* task) {
   const Feeds feeds = feeds_of(batch, false);
   launch(step, feeds, scalars(), task);
   step.tokens = count_tokens(batch);
+  step.input_wait = std::exchange(input_wait_, 0);
   step.after.tokens += step.tokens;
   ++step.after.batches;
   ++step.after.step;
@@ -196,6 +198,7 @@ void StepRunner::start_apply(const Task* task) {
   launch(step, Feeds(1), scalars(), task);
   accumulated_ = {};
   step.tokens = step.sums.tokens;
+  step.input_wait = std::exchange(input_wait_, 0);
   step.after.tokens += step.tokens;
   ++step.after.step;
   ++step.after.updates;

@@ -25,7 +25,8 @@ namespace dllm::train {
 // The figures of a trainer, readable from any thread.
 class Metrics {
 public:
-  // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped checkpoint_stall_seconds, all 0.
+  // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped checkpoint_stall_seconds
+  // input_wait, all 0.
   Metrics();
   void set(const std::map<std::string, double>& values); // at once; others stay
   std::map<std::string, double> all() const;
@@ -104,6 +105,8 @@ public:
   // Values of a layer that the program of the last step computes again to fit option memory. Any thread.
   int64_t recomputed() const { return recomputed_; }
   void set_hyper(double Hyper::*member, double value);
+  // Seconds that the host waited for a batch of the next step.
+  void add_input_wait(double seconds) { input_wait_ += seconds; }
   // Share of the running run's minutes that is used: the schedule follows it.
   void set_clock(double share) { clock_ = share; }
 
@@ -136,6 +139,7 @@ private:
     Accumulated sums;       // apply: of its micro-batches
     double lr = 0;
     int64_t tokens = 0;
+    double input_wait = 0; // seconds
     std::chrono::steady_clock::time_point start;
     double share = 1; // of the seconds until it is read: others were in flight when it started
   };
@@ -175,6 +179,7 @@ private:
   Accumulated accumulated_;
   std::vector<int32_t> own_requests_, all_requests_;
   double clock_ = 0;
+  double input_wait_ = 0; // for the batches of the step that is not started yet
   double last_loss_ = 0;
   std::atomic<int64_t> recomputed_{0};
   std::string lost_; // why the state cannot be used any more, or ""

@@ -64,6 +64,10 @@ public:
   virtual std::optional<Batch> next() = 0; // nothing at the end of the data
   virtual int64_t position() const = 0;    // batches taken since the start, over all epochs
   virtual void seek(int64_t position) = 0; // fails with out_of_range past the end
+  // A run takes up to `most` batches next: they may be made ahead, until stop_ahead(). next(), position() and seek() go on as
+  // without it.
+  virtual void start_ahead(int64_t most) { static_cast<void>(most); }
+  virtual void stop_ahead() {}
   // Bytes of text for each token, on average; 0: not known.
   virtual double bytes_per_token() const { return 0; }
 };
@@ -75,6 +79,8 @@ public:
   std::optional<Batch> next() override { return loader_.try_next(); }
   int64_t position() const override { return loader_.position(); }
   void seek(int64_t position) override { loader_.seek(position); }
+  void start_ahead(int64_t most) override { loader_.start_ahead(most); }
+  void stop_ahead() override { loader_.stop_ahead(); }
   double bytes_per_token() const override { return loader_.bytes_per_token(); }
 
 private:
@@ -122,8 +128,8 @@ public:
   // Mean loss over at most max_batches, without an update; noise by position in the source alone.
   double eval(BatchSource& source, int64_t max_batches, Task* task = nullptr);
 
-  // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped checkpoint_stall_seconds; also the parts
-  // of the loss.
+  // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped checkpoint_stall_seconds input_wait; also the
+  // parts of the loss.
   double metric(const std::string& key) const;
   Json describe() const; // metrics, effective options, objective, quirks
   void set_f64(const std::string& key, double value); // lr weight_decay clip

@@ -249,6 +249,20 @@ void test_a_broken_tokenizer_is_reported(world& w) {
   dllm_model_release(model);
 }
 
+// A row from memory is an argument, not a file: what is wrong with it is no loss of data.
+void test_a_document_that_is_none(world& w) {
+  dllm_dataset* data = nullptr;
+  NEED(dllm_dataset_new(nullptr, nullptr, &data, w.err), w.err);
+  for (const std::string json :
+       {"[]", "[{\"text\": \"a\"}]", "{}", "{\"text\": 1}", "nonsense", ""}) {
+    CHECK(dllm_dataset_add(data, json.data(), static_cast<int64_t>(json.size()), w.err) ==
+          DLLM_INVALID_ARGUMENT);
+    CHECK(says(w.err, "row 0"));
+  }
+  CHECK(dllm_dataset_size(data) == 0);
+  dllm_dataset_release(data);
+}
+
 } // namespace
 
 int main() {
@@ -263,6 +277,7 @@ int main() {
   test_the_size_limit_of_files(w);
   test_a_config_that_does_not_fit(w);
   test_a_broken_tokenizer_is_reported(w);
+  test_a_document_that_is_none(w);
   close_world(&w);
   return failures != 0;
 }

@@ -38,6 +38,15 @@ TEST(ConsoleSink, TheLinePrintsWhatMatters) {
   }
 }
 
+TEST(ConsoleSink, AStepThatWaitedForItsInputShowsIt) {
+  Event waited = step(25);
+  waited.set("input_wait", 0.25);
+  const std::string line = progress_line(waited, {25, 100, 30.0, 25}, 0);
+  EXPECT_NE(line.find("input wait 0.25 s"), std::string::npos) << line;
+  waited.set("input_wait", 0.001);
+  EXPECT_EQ(progress_line(waited, {25, 100, 30.0, 25}, 0).find("input"), std::string::npos);
+}
+
 // At any width nothing wraps, and the step is there; the loss stays longer than the rest.
 TEST(ConsoleSink, TheLineFitsTheTerminal) {
   for (int columns = 1; columns <= 120; ++columns) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <thread>
 
@@ -379,14 +380,45 @@ TEST(Trainer, ShapesMayChangeAndCompilesStayBounded) {
   EXPECT_EQ(trainer->metric("compiles"), compiles);
 }
 
+// A source that takes a while and remembers how it was used.
+class SlowSource final : public BatchSource {
+public:
+  std::optional<Batch> next() override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return text_.next();
+  }
+  int64_t position() const override { return text_.position(); }
+  void seek(int64_t position) override { text_.seek(position); }
+  void start_ahead(int64_t most) override { most_ = most; }
+  void stop_ahead() override { ++stops_; }
+  int64_t most_ = 0, stops_ = 0;
+
+private:
+  TextSource text_;
+};
+
+TEST(Trainer, CountsTheSecondsAStepWaitedForAllItsBatches) {
+  SlowSource source;
+  auto trainer = tiny_trainer({{"accumulate", 3}});
+  trainer->run(source, 2);
+  EXPECT_GE(trainer->metric("input_wait"), 0.06);
+  EXPECT_EQ(source.most_, 6);
+  EXPECT_EQ(source.stops_, 1);
+  EXPECT_THROW(
+      trainer->run(source, 2, [](const Event&) -> Answer { fail(Code::internal, "of the host"); }),
+      Error);
+  EXPECT_EQ(source.stops_, 2);
+}
+
 TEST(Trainer, EventsStopAndFail) {
   TextSource source;
   auto trainer = tiny_trainer();
   int events = 0;
   EXPECT_FALSE(trainer->run(source, 10, [&](const Event& event) {
     EXPECT_EQ(event.kind(), EventKind::train_step);
-    for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_second", "mfu",
-                            "memory", "compiles", "skipped", "checkpoint_stall_seconds"}) {
+    for (const char* key :
+         {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_second", "mfu", "memory",
+          "compiles", "skipped", "checkpoint_stall_seconds", "input_wait"}) {
       EXPECT_NE(event.find(key), nullptr) << key;
     }
     return ++events == 3 ? Answer::stop : Answer::go_on;
