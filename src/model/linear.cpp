@@ -68,7 +68,8 @@ graph::Value product(const Linear& given, graph::Value x) {
 
 graph::Value expert_product(const Linear& given, graph::Value x, graph::Value experts) {
   const Linear linear = gathered(given, x);
-  if (linear.bias.defined() || linear.partition.cuts())
+  const bool inside = linear.partition.cuts() && linear.partition.kind != PartitionKind::experts;
+  if (linear.bias.defined() || inside)
     fail(Code::unimplemented, "products of experts have no bias and are not cut over axis tensor");
   graph::Value y = graph::expert_linear(x, experts, linear.weight, linear.scale);
   for (const Adapter& adapter : linear.adapters) {

@@ -45,7 +45,8 @@ Linear whole(const Linear& linear, graph::Value x);
 
 // x (.., in) -> (.., out); of a linear cut by columns this rank's part of the outputs.
 graph::Value product(const Linear& linear, graph::Value x);
-// x (rows, in), experts i32(rows, choices) -> (rows, choices, out). REQUIRES: no bias, not cut over axis tensor.
+// x (rows, in), experts i32(rows, choices) -> (rows, choices, out); zeros where `experts` is none of the
+// matrices here. REQUIRES: no bias, not cut over axis tensor.
 graph::Value expert_product(const Linear& linear, graph::Value x, graph::Value experts);
 
 } // namespace dllm::model

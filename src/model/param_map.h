@@ -26,10 +26,11 @@ enum class PartitionKind {
   none,    // every rank has all of it
   columns, // a rank has some of the outputs: y is this rank's part
   rows, // a rank has some of the inputs: x is this rank's part, products are summed over the ranks
+  experts, // a rank has some of the matrices of a stack: over axis expert
 };
 
 struct Partition {
-  PartitionKind kind = PartitionKind::none; // over axis tensor
+  PartitionKind kind = PartitionKind::none; // over axis tensor; experts: over expert
   int64_t ranks = 1;                        // of that axis
   // FSDP: over axis fsdp this dimension of a matrix is cut where it lies, and whole while it is used; -1: none.
   int64_t gathered_dim = -1;

@@ -12,7 +12,7 @@ namespace {
 using graph::Axis;
 
 // What is cut together, or not at all.
-enum class CutGroup { attention, network, vocabulary };
+enum class CutGroup { attention, network, vocabulary, experts };
 
 struct CutRule {
   std::string_view use; // ParamSpec::use
@@ -33,6 +33,9 @@ constexpr CutRule kRules[] = {
     {"experts.gate", PartitionKind::columns, CutGroup::network},
     {"experts.up", PartitionKind::columns, CutGroup::network},
     {"experts.down", PartitionKind::rows, CutGroup::network},
+    {"experts.expert_gate", PartitionKind::experts, CutGroup::experts},
+    {"experts.expert_up", PartitionKind::experts, CutGroup::experts},
+    {"experts.expert_down", PartitionKind::experts, CutGroup::experts},
     {"embedding", PartitionKind::columns, CutGroup::vocabulary},
     {"head", PartitionKind::columns, CutGroup::vocabulary},
 };
@@ -47,9 +50,13 @@ const CutRule* rule_of(const ParamSpec& spec) {
   return found == std::end(kRules) ? nullptr : &*found;
 }
 
-// The number that must divide by the ranks of axis tensor.
+Axis axis_of(PartitionKind kind) {
+  return kind == PartitionKind::experts ? Axis::expert : Axis::tensor;
+}
+
+// The number that must divide by the ranks of the axis.
 int64_t extent(const ParamSpec& spec, const CutRule& rule) {
-  return rule.kind == PartitionKind::columns ? spec.element[0] : spec.element[-1];
+  return rule.kind == PartitionKind::rows ? spec.element[-1] : spec.element[0];
 }
 
 bool divides(const std::vector<ParamSpec>& specs, const ModelConfig& config, CutGroup group,
@@ -71,11 +78,11 @@ bool divides(const std::vector<ParamSpec>& specs, const ModelConfig& config, Cut
   });
 }
 
-// The dimension of a matrix that FSDP cuts: one that axis tensor does not; -1: none divides.
+// The dimension of a matrix that FSDP cuts: one that no other axis does; -1: none divides.
 int64_t gathered_dim(const ParamSpec& spec, PartitionKind kind, int64_t ranks) {
   if (is_vector(spec.role) || spec.element.rank() < 2) return -1;
   const int64_t last = spec.element.rank() - 1, first = last == 2 ? 0 : last - 1;
-  const bool tries_first = kind != PartitionKind::columns;
+  const bool tries_first = kind == PartitionKind::none || kind == PartitionKind::rows;
   if (tries_first && spec.element[first] % ranks == 0) return first;
   return kind != PartitionKind::rows && spec.element[last] % ranks == 0 ? last : -1;
 }
@@ -85,7 +92,7 @@ Partition partition_of(const ParamSpec& spec, const CutRule* rule, const graph::
   const bool vector = is_vector(spec.role);
   if (rule != nullptr && !(vector && rule->kind == PartitionKind::rows)) {
     made.kind = rule->kind;
-    made.ranks = mesh.size(Axis::tensor);
+    made.ranks = mesh.size(axis_of(rule->kind));
   }
   const int64_t fsdp = mesh.size(Axis::fsdp);
   if (fsdp > 1 && spec.role != ParamRole::positions) {
@@ -99,7 +106,7 @@ Partition partition_of(const ParamSpec& spec, const CutRule* rule, const graph::
 
 graph::Layout Partition::layout(int64_t leading, int64_t rank) const {
   graph::Layout layout;
-  if (cuts()) layout.cut(Axis::tensor, leading + (kind == PartitionKind::columns ? 0 : rank - 1));
+  if (cuts()) layout.cut(axis_of(kind), leading + (kind == PartitionKind::rows ? rank - 1 : 0));
   if (gathered_ranks > 1) layout.cut(Axis::fsdp, leading + gathered_dim);
   return layout;
 }
@@ -107,15 +114,15 @@ graph::Layout Partition::layout(int64_t leading, int64_t rank) const {
 void set_partitions(std::vector<ParamSpec>& specs, const ModelConfig& config,
                     const graph::Mesh& mesh) {
   if (mesh.ranks() == 1) return;
-  for (const Axis axis : {Axis::sequence, Axis::expert}) {
-    if (mesh.size(axis) > 1)
-      fail_with_hint("use the axes data, fsdp and tensor", Code::unimplemented,
-                     "models are not cut over the axis {} yet", graph::axis_name(axis));
+  if (mesh.size(Axis::sequence) > 1)
+    fail_with_hint("use the axes data, fsdp, tensor and expert", Code::unimplemented,
+                   "models are not cut over the axis {} yet", graph::axis_name(Axis::sequence));
+  bool cut[4];
+  for (const CutGroup group :
+       {CutGroup::attention, CutGroup::network, CutGroup::vocabulary, CutGroup::experts}) {
+    const int64_t ranks = mesh.size(group == CutGroup::experts ? Axis::expert : Axis::tensor);
+    cut[static_cast<int>(group)] = ranks > 1 && divides(specs, config, group, ranks);
   }
-  const int64_t tensor = mesh.size(Axis::tensor);
-  bool cut[3];
-  for (const CutGroup group : {CutGroup::attention, CutGroup::network, CutGroup::vocabulary})
-    cut[static_cast<int>(group)] = tensor > 1 && divides(specs, config, group, tensor);
   for (ParamSpec& spec : specs) {
     const CutRule* rule = rule_of(spec);
     if (rule != nullptr && !cut[static_cast<int>(rule->group)]) rule = nullptr;
@@ -125,7 +132,8 @@ void set_partitions(std::vector<ParamSpec>& specs, const ModelConfig& config,
 
 Partition adapter_partition(const Partition& base, bool down) {
   Partition made;
-  if (base.kind == (down ? PartitionKind::rows : PartitionKind::columns)) {
+  if (base.kind == PartitionKind::experts ||
+      base.kind == (down ? PartitionKind::rows : PartitionKind::columns)) {
     made.kind = base.kind;
     made.ranks = base.ranks;
   }

@@ -12,7 +12,8 @@
 namespace dllm::model {
 
 // Sets ParamSpec::partition of all parameters of a model. What does not divide by the ranks stays whole: attention is cut
-// between heads only, together with its output product; so are the matrices of a network.
+// between heads only, together with its output product; so are the matrices of a network. Stacks of experts are cut
+// between experts.
 void set_partitions(std::vector<ParamSpec>& specs, const ModelConfig& config,
                     const graph::Mesh& mesh);
 // Of an adapter's half next to a base: `down` (rank, in) or up (out, rank).

@@ -9,7 +9,7 @@ using graph::AxisSet;
 
 graph::AxisSet batch_axes(const graph::Mesh& mesh) {
   AxisSet axes;
-  for (const Axis axis : {Axis::data, Axis::fsdp}) {
+  for (const Axis axis : {Axis::data, Axis::fsdp, Axis::expert}) {
     if (mesh.size(axis) > 1) axes = axes.with(AxisSet(axis));
   }
   return axes;

@@ -13,7 +13,7 @@ namespace dllm::train {
 
 // One batch of arrays for each place along the axes that the rows of a batch are cut over, all of equal shapes.
 using Feeds = std::vector<Batch>;
-graph::AxisSet batch_axes(const graph::Mesh& mesh); // data and fsdp, those of several ranks
+graph::AxisSet batch_axes(const graph::Mesh& mesh); // data, fsdp and expert, those of several ranks
 
 // Where the noise of a batch starts, in an update of several micro-batches: they are rows of one large batch, and draw
 // what that would.

@@ -1,6 +1,7 @@
 // A network of two layers, or a gated one (Shazeer 2020).
 #include "base/error.h"
 #include "graph/ops.h"
+#include "model/expert_rows.h"
 #include "model/layers/layer_kind.h"
 
 #include <limits>
@@ -182,8 +183,8 @@ graph::Value build_shared(const LayerInputs& inputs, graph::Value x) {
 graph::Value build_experts(const LayerInputs& inputs, graph::Value x) {
   check_rows(inputs);
   const ExpertConfig& experts = inputs.config.experts;
-  const int64_t rows = x.dim(0) * x.dim(1), hidden = x.dim(2), chosen = experts.per_token;
-  const graph::Value tokens = graph::reshape(x, {rows, hidden});
+  const int64_t hidden = x.dim(2), chosen = experts.per_token;
+  const graph::Value tokens = graph::reshape(x, {x.dim(0) * x.dim(1), hidden});
   Linear router = inputs.linear("router");
   router.bias = {}; // it is added to the scores of the choice, not to the logits
   const ExpertChoice choice = choose_experts(experts, product(router, tokens),
@@ -191,14 +192,18 @@ graph::Value build_experts(const LayerInputs& inputs, graph::Value x) {
   const auto each = [&](graph::Value from, graph::Value numbers, const std::string& name) {
     return expert_product(inputs.linear(name), from, numbers);
   };
+  const Linear stack = inputs.linear("expert_up");
+  const ExpertRows own{tokens, choice.experts, choice.shares}, sent = send_to_experts(stack, own);
+  const int64_t rows = sent.rows.dim(0);
   const graph::Value inner = graph::gated_activation(
-      each(tokens, choice.experts, "expert_gate"), each(tokens, choice.experts, "expert_up"),
+      each(sent.rows, sent.experts, "expert_gate"), each(sent.rows, sent.experts, "expert_up"),
       inputs.config.activation); // (rows, chosen, intermediate)
   const graph::Value made = each(graph::reshape(inner, {rows * chosen, experts.intermediate}),
-                                 graph::reshape(choice.experts, {rows * chosen, 1}), "expert_down");
+                                 graph::reshape(sent.experts, {rows * chosen, 1}), "expert_down");
   const graph::Value shared = graph::multiply(graph::reshape(made, {rows, chosen, hidden}),
-                                              graph::reshape(choice.shares, {rows, chosen, 1}));
-  const graph::Value mixed = graph::reshape(graph::sum(shared, {1}), x.shape());
+                                              graph::reshape(sent.shares, {rows, chosen, 1}));
+  const graph::Value mixed =
+      graph::reshape(return_from_experts(stack, graph::sum(shared, {1}), own), x.shape());
   return experts.shared > 0 ? graph::add(mixed, build_shared(inputs, x)) : mixed;
 }
 

@@ -86,6 +86,26 @@ TEST(MeshDecoding, WeightsInOtherFormats) {
   }
 }
 
+// All ranks have the same rows, and each computes its experts for them.
+TEST(MeshDecoding, ExpertsOnTheirRanks) {
+  const Json policy = {{"policy", "spd"},
+                       {"block_length", 4},
+                       {"suppress_mask", true},
+                       {"implementation", "kv_fast"}};
+  const Json config = config_of({{"model_type", "qwen3_moe"},
+                                 {"head_dim", 8},
+                                 {"num_experts", 8},
+                                 {"num_experts_per_tok", 2},
+                                 {"norm_topk_prob", true},
+                                 {"decoder_sparse_step", 1},
+                                 {"moe_intermediate_size", 12}});
+  for (const char* format : {"f32", "int8"}) {
+    const auto wanted = decoded("", policy, config, "f32", format);
+    for (const char* mesh : {"expert=2", "expert=4", "tensor=2,expert=2", "expert=3"})
+      EXPECT_EQ(decoded(mesh, policy, config, "f32", format), wanted) << mesh << " " << format;
+  }
+}
+
 // Heads that do not divide: attention and its cache are whole on every rank.
 TEST(MeshDecoding, HeadsThatDoNotDivide) {
   const Json policy = {{"policy", "spd"},

@@ -74,6 +74,67 @@ TEST(Mesh, TwentyStepsHaveTheLossesOfOneRank) {
   }
 }
 
+Json expert_config(const char* type) {
+  Json config = mesh_config(true);
+  config.update({{"model_type", type},
+                 {"num_experts", 8},
+                 {"num_experts_per_tok", 2},
+                 {"norm_topk_prob", true},
+                 {"decoder_sparse_step", 1},
+                 {"moe_intermediate_size", 12},
+                 {"shared_expert_intermediate_size", 8}});
+  return config;
+}
+
+// Experts are cut between them, the rows of a batch too; with fsdp both cut a stack of matrices.
+TEST(Mesh, ExpertsOnTheirRanksHaveTheLossesOfOneRank) {
+  for (const char* type : {"qwen2_moe", "qwen3_moe"}) {
+    const Json config = expert_config(type);
+    const auto trainer = [&](const char* mesh) {
+      return std::make_unique<Trainer>(
+          model::new_model(mesh_engine(mesh), config, Options(model::model_schema())),
+          noise::make_objective("mdlm"), trainer_options());
+    };
+    const auto stack_bytes = [](Trainer& of) {
+      for (const auto& entry : of.model("live")->params().entries()) {
+        if (entry.name == "layers.expert_up") return entry.buffer->memory_bytes();
+      }
+      return int64_t{0};
+    };
+    TextSource source(8);
+    const auto one = trainer("");
+    const std::vector<double> wanted = losses_of(*one, source, 20);
+    EXPECT_LT(wanted.back(), 0.9 * wanted.front());
+    EXPECT_GT(stack_bytes(*one), 0);
+    for (const char* mesh : {"expert=2", "expert=4", "fsdp=2,expert=2", "tensor=2,expert=2"}) {
+      TextSource own(8);
+      const auto cut = trainer(mesh);
+      expect_near(losses_of(*cut, own, 20), wanted, 1e-5, mesh);
+      EXPECT_NEAR(cut->metric("grad_norm"), one->metric("grad_norm"), 1e-4) << mesh;
+      const int64_t copies = std::string(mesh).starts_with("tensor") ? 2 : 1;
+      EXPECT_EQ(stack_bytes(*cut), copies * stack_bytes(*one)) << mesh;
+    }
+  }
+}
+
+// Where all ranks have the same rows, a layer's experts are one sum over f32(rows, hidden): each of m ranks sends
+// 2 n (m - 1) / m of its n bytes.
+TEST(Mesh, ExpertsSendTheBytesOfTheory) {
+  const Json config = expert_config("qwen3_moe");
+  Batch batch;
+  Tensor ids(DType::i32, {2, 16});
+  for (int32_t i = 0; i < 32; ++i) ids.mutable_as<int32_t>()[static_cast<size_t>(i)] = i;
+  batch.set("ids", ids);
+  for (const int64_t m : {2, 4}) {
+    const auto engine = mesh_engine("expert=" + std::to_string(m));
+    const auto model = model::new_model(engine, config, Options(model::model_schema()));
+    const int64_t before = engine->i64("bytes_sent");
+    model::forward(*model, batch);
+    const int64_t layers = 2, bytes = 32 * 16 * 4;
+    EXPECT_EQ(engine->i64("bytes_sent") - before, layers * 2 * bytes * (m - 1)) << m << " ranks";
+  }
+}
+
 // What is cut lies once on the mesh, not once on every rank.
 TEST(Mesh, PartsOfParametersAndTheirStateAreKeptOnce) {
   const auto bytes = [](const char* mesh, const char* name) {
