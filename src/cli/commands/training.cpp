@@ -308,8 +308,7 @@ Run open_run(Context& context) {
     return dllm_checkpoint_restore(run.trainer.get(), run.loader.get(), run.resumed_from.c_str(),
                                    context.task(), err);
   });
-  if (job_rank() == 0)
-    rewind_examples(out, static_cast<int64_t>(trainer_metric(run, "step")));
+  if (job_rank() == 0) rewind_examples(out, static_cast<int64_t>(trainer_metric(run, "step")));
   run.saved = run.resumed_from;
   std::fprintf(stderr, "resumed from %s\n", run.resumed_from.c_str());
   return run;
