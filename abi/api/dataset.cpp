@@ -36,7 +36,7 @@ dllm_status dllm_dataset_add(dllm_dataset* data, const char* json, int64_t size,
   return guard(err, [&] {
     text::Dataset& object = *need(data, "data").object;
     if (json == nullptr) fail(Code::invalid_argument, "json is NULL");
-    object.add_document(need_content(json, size, "json"));
+    object.add(need_content(json, size, "json"));
   });
 }
 

@@ -91,7 +91,7 @@ DLLM_API dllm_status dllm_dataset_new(const dllm_tokenizer *tok, const dllm_opti
  *          these, one at least; where one is refused, none is added
  *   size   bytes of json, 0 or more
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for JSON that is not a document, an array among others
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for JSON that is not a document
  * Owns     nothing
  * Threads  owner
  * Since    1

@@ -206,19 +206,6 @@ void Dataset::add(std::string_view json) {
   for (Record& record : records) add(std::move(record));
 }
 
-void Dataset::add_document(std::string_view json) {
-  try {
-    Record record = parse_record(json, fmt::format("row {}", size()), keys_);
-    render(record);
-    check_ids(record);
-    const std::lock_guard lock(rows_mutex_);
-    add(std::move(record));
-  } catch (const Error& error) { // of a file it would be data_loss
-    if (error.code() != Code::data_loss) throw;
-    throw Error(Code::invalid_argument, error.text(), error.hint());
-  }
-}
-
 namespace {
 
 // To train a tokenizer from: the contents of the messages, without what a template writes around them.

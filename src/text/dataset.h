@@ -184,10 +184,9 @@ public:
                                        const ReaderTable& readers = record_readers());
   Dataset(std::shared_ptr<const Tokenizer> tokenizer, const Options& options);
 
-  // One JSON object or an array of them (readers/readers.h). Adds all or nothing.
+  // One JSON object or an array of them (readers/readers.h), from the host: what is wrong with it is invalid_argument. Adds
+  // all or nothing.
   void add(std::string_view json);
-  // One JSON object, from the host: what is wrong with it is invalid_argument, nothing is added then.
-  void add_document(std::string_view json);
   // Held by the thread of a loader that makes batches ahead: the host may add rows in a callback.
   [[nodiscard]] std::shared_lock<std::shared_mutex> reading() const {
     return std::shared_lock(rows_mutex_);

@@ -254,7 +254,7 @@ void test_a_document_that_is_none(world& w) {
   dllm_dataset* data = nullptr;
   NEED(dllm_dataset_new(nullptr, nullptr, &data, w.err), w.err);
   for (const std::string json :
-       {"[]", "[{\"text\": \"a\"}]", "{}", "{\"text\": 1}", "nonsense", ""}) {
+       {"[]", "[{\"text\": \"a\"}, {}]", "{}", "{\"text\": 1}", "nonsense", ""}) {
     CHECK(dllm_dataset_add(data, json.data(), static_cast<int64_t>(json.size()), w.err) ==
           DLLM_INVALID_ARGUMENT);
     CHECK(says(w.err, "row 0"));

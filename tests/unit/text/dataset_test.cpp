@@ -129,23 +129,6 @@ TEST(Dataset, AddTakesAllOrNothing) {
   EXPECT_EQ(data.size(), 2);
 }
 
-TEST(Dataset, ADocumentThatIsNoneIsAnInvalidArgument) {
-  Dataset data(make_byte_tokenizer(), Options(dataset_schema()));
-  for (const char* json : {"[]", R"([{"text": "a"}])", "{}", "{", "", "null", R"({"text": 3})",
-                           R"({"prompt": "a"})", R"({"ids": [-1]})", R"({"text": "a"} {})"}) {
-    try {
-      data.add_document(json);
-      ADD_FAILURE() << json;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::invalid_argument) << json;
-      EXPECT_NE(error.text().find("row 0"), std::string::npos) << error.text();
-    }
-  }
-  EXPECT_EQ(data.size(), 0);
-  data.add_document(R"({"text": "a"})");
-  EXPECT_EQ(data.size(), 1);
-}
-
 TEST(Dataset, CountsTheBytesBehindATokenUntilNumbersComeIn) {
   Dataset data(make_byte_tokenizer(), Options(dataset_schema()));
   EXPECT_EQ(data.bytes_per_token(), 0);
