@@ -1,11 +1,11 @@
 -- Small stories from a grammar: a text to learn from, and a score that can be checked.
 --   dllm run scripts/recipes/stories.lua --write stories.jsonl [--count 20000] [--seed 1]    (or .txt)
 --   dllm run scripts/recipes/stories.lua --check stories.txt
---   dllm run scripts/recipes/stories.lua --score runs/quickstart [--count 16] [--length 96] [--steps 96] [--block_length 8] [--temperature 0.4]
+--   dllm run scripts/recipes/stories.lua --score runs/quickstart [--count 16] [--length 96] [--steps 96] [--block_length 1] [--temperature 0.4]
 -- Grammatical: share of the sentences that the grammar has. Consistent: those whose names, pronouns and things also agree
 -- with the sentences before. Different: share of the stories that no other sample repeats.
 local dllm = require "dllm"
-local settings = { write = "", check = "", score = "", count = 0, length = 96, steps = 96, block_length = 8, seed = 1,
+local settings = { write = "", check = "", score = "", count = 0, length = 96, steps = 96, block_length = 1, seed = 1,
   temperature = 0.4 }
 
 local here = debug.getinfo(1, "S").source:match "^@(.*/)" or ""
