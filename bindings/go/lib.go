@@ -18,7 +18,7 @@ var library struct {
 }
 
 // Load opens libdllm: the file at path, or with "" the first of DLLM_LIBRARY, the folder of the executable, its neighbour
-// lib and the system's folders. The first constructor does the same; a second Load of another path is an error.
+// lib, the module's own folder (where a package has the library) and the system's folders. The first constructor does the same; a second Load of another path is an error.
 func Load(path string) error {
 	library.Lock()
 	defer library.Unlock()
@@ -67,15 +67,26 @@ func candidates(path string) []string {
 	var found []string
 	if executable, err := os.Executable(); err == nil {
 		for _, folder := range []string{".", "../lib"} {
-			for _, name := range names {
-				near := filepath.Join(filepath.Dir(executable), folder, name)
-				if _, err := os.Stat(near); err == nil {
-					found = append(found, near)
-				}
-			}
+			found = append(found, present(filepath.Join(filepath.Dir(executable), folder), names)...)
 		}
 	}
+	// The module of scripts/package go has it; a program built with -trimpath, or moved to another machine, has no such path.
+	if _, source, _, known := runtime.Caller(0); known {
+		packaged := filepath.Join(filepath.Dir(source), "native", runtime.GOOS+"_"+runtime.GOARCH)
+		found = append(found, present(packaged, names)...)
+	}
 	return append(found, names...)
+}
+
+func present(folder string, names []string) []string {
+	var found []string
+	for _, name := range names {
+		near := filepath.Join(folder, name)
+		if _, err := os.Stat(near); err == nil {
+			found = append(found, near)
+		}
+	}
+	return found
 }
 
 // bind finds every symbol, after the ABI version was compared.

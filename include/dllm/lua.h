@@ -4,7 +4,7 @@
  *
  *     dllm_lua_new(NULL, &lua, err);
  *     dllm_lua_set_object(lua, "model", "model", model, err);
- *     dllm_lua_run_file(lua, "train.lua", "[\"--steps\", 100]", 17, task, result, err);
+ *     dllm_lua_run_file(lua, "train.lua", "[\"--steps\", 100]", 16, task, answer, err);
  *
  * Scripts use the module "dllm", which uses only the functions of these headers. The values that
  * a script returns are written as a JSON array. In a build without Lua every function here that

@@ -2,8 +2,9 @@
 -- Anything else in a header is an error: what this file cannot read, other languages cannot either.
 local header = {}
 
--- Names of the block, in order; Ranks is for functions that every process must call together.
-local tags = {Returns = true, Owns = true, Threads = true, Since = true, Ranks = true}
+-- Names of the block, in order; Ranks is for functions that every process must call together, Deprecated for those that
+-- have a successor: `Deprecated 2026-12-01: use dllm_x`.
+local tags = {Returns = true, Owns = true, Threads = true, Since = true, Ranks = true, Deprecated = true}
 
 local function trim(text) return (text:gsub("^%s+", ""):gsub("%s+$", "")) end
 local function squeeze(text) return trim((text:gsub("%s+", " "))) end
@@ -13,7 +14,7 @@ local function line_of(text, at)
   return count + 1
 end
 
--- A comment block as {summary, details, params = {{name, text}}, returns, owns, threads, since}.
+-- A comment block as {summary, details, params = {{name, text}}, returns, owns, threads, since, deprecated}.
 function header.parse_block(comment)
   local block = {prose = {}, params = {}}
   local open  -- the entry that continuation lines belong to

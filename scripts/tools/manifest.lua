@@ -8,7 +8,7 @@ local kinds = require "kinds"
 local rules = require "rules"
 local manifest = {}
 
-local order = {"name", "kind", "handle", "elem", "const", "c", "header", "since", "state",
+local order = {"name", "kind", "handle", "elem", "const", "c", "header", "since", "state", "deprecated",
                "threads", "ranks", "returns", "gives", "takes", "lends", "keeper", "keeps",
                "params", "length", "of", "dims", "dtype", "out", "null", "min", "max", "values",
                "options", "summary", "details", "doc", "value", "group", "generated", "abi", "types", "constants",
@@ -19,7 +19,7 @@ local function function_entry(fn, list, header_name)
   local entry = {
     name = fn.name, header = header_name, since = math.tointeger(tonumber(block.since)),
     state = fn.name:match("^dllmx_") and "unstable" or "stable", threads = block.threads,
-    ranks = block.ranks, returns = result, params = list, summary = block.summary,
+    deprecated = block.deprecated, ranks = block.ranks, returns = result, params = list, summary = block.summary,
     details = block.details ~= "" and block.details or nil,
   }
   result.doc = block.returns

@@ -87,6 +87,9 @@ local function check_block(fn, list, say)
   end
   if not thread_words[block.threads] then say("Threads is any, owner or callback") end
   if not block.since:match("^%d+$") then say("Since is a number") end
+  if block.deprecated and not block.deprecated:match("^%d%d%d%d%-%d%d%-%d%d: use dllm_%l[%l%d_]*$") then
+    say("Deprecated is a day and a successor: 2026-12-01: use dllm_x")
+  end
   if not kinds.ownership(block.owns) then say("cannot read Owns: %s", block.owns) end
   check_sentences(fn, list, say)
   local first = list[1]

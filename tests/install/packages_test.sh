@@ -18,6 +18,13 @@ check() {  # check WHAT COMMAND...
 package() { "$source/scripts/package" "$1" --library "$2" --out "$work/$3"; }
 same() { diff <(cd "$work/$1" && sha256sum ./*) <(cd "$work/$2" && sha256sum ./*); }
 
+run_it() {  # run_it PROGRAM FOLDER: trains a tiny model there and decodes with it
+  mkdir -p "$2"
+  for i in $(seq 200); do echo "the cat sat on the mat and looked at the moon number $((i % 7))"; done >"$2/corpus.txt"
+  (cd "$2" && "$1" train --data corpus.txt --rows line --out run --steps 2 --layers 1 --hidden 64 --vocab 300 --length 32 \
+    --batch 2 --eval-every 0 && "$1" generate --model run --prompt "the cat" --steps 4 --length 8)
+}
+
 "$cmake" --install "$build" --prefix "$work/prefix" >/dev/null
 library=$(realpath "$work/prefix/lib/libdllm.so")
 check "a tarball is made" package tar "$library" tar
@@ -26,6 +33,8 @@ check "with equal bytes" same tar tar_again
 mkdir "$work/unpacked"
 check "it unpacks into one folder" tar -xzf "$work"/tar/*.tar.gz -C "$work/unpacked" --strip-components=1
 check "its program runs" "$work/unpacked/bin/dllm" --version
+check "it trains and decodes" run_it "$work/unpacked/bin/dllm" "$work/tar_run"
+check "its library is that of the tarball" sh -c "ldd '$work/unpacked/bin/dllm' | grep -q 'libdllm.so.1 => $work/unpacked/'"
 check "a folder that is no prefix is refused" sh -c "! '$source/scripts/package' tar --library '$build/CMakeCache.txt' --out '$work/no'"
 check "an unknown kind names the kinds" sh -c "'$source/scripts/package' tarr 2>&1 | grep -q 'deb.*tar'"
 
@@ -40,6 +49,8 @@ if command -v dpkg-shlibdeps >/dev/null && ! grep -q '^DLLM_SELF_CONTAINED:.*=ON
   done
   check "the library needs libc6 of a known version" sh -c "dpkg-deb -f '$work'/deb/libdllm1_*.deb Depends | grep -q 'libc6 (>='"
   check "the program runs" env LD_LIBRARY_PATH="$work/root/usr/lib" "$work/root/usr/bin/dllm" --version
+  check "it trains and decodes" env LD_LIBRARY_PATH="$work/root/usr/lib" bash -c \
+    "$(declare -f run_it); run_it '$work/root/usr/bin/dllm' '$work/deb_run'"
   check "the manual page is compressed" test -s "$work/root/usr/share/man/man1/dllm.1.gz"
   echo 'int main(void) { return dllm_abi_version() != 1; }' | cat <(echo '#include <dllm/dllm.h>') - >"$work/app.c"
   check "a C program builds against it" cc -std=c99 -Wall -Werror -I"$work/root/usr/include" "$work/app.c" -L"$work/root/usr/lib" \

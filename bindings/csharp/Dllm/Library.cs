@@ -22,8 +22,8 @@ namespace Dllm
             }
         }
 
-        /// <summary>Opens the library at path; with null the first of DLLM_LIBRARY, the folder of this assembly and
-        /// the folders of the system.</summary>
+        /// <summary>Opens the library at path; with null the first of DLLM_LIBRARY, the folder of this assembly,
+        /// the NuGet package around it and the folders of the system.</summary>
         public static void Load(string path)
         {
             lock (gate)
@@ -51,15 +51,20 @@ namespace Dllm
             }
         }
 
+        // The folder of a NuGet package, which builds copy next to the assembly.
+        private static readonly string Packaged = Path.Combine("runtimes",
+            "linux-" + RuntimeInformation.ProcessArchitecture.ToString().ToLowerInvariant(), "native");
+
         private static IEnumerable<string> Candidates(string path)
         {
             string named = path ?? Environment.GetEnvironmentVariable("DLLM_LIBRARY");
             if (!string.IsNullOrEmpty(named)) return new[] {named};
             var found = new List<string>();
             string folder = Path.GetDirectoryName(typeof(Library).Assembly.Location);
-            foreach (string name in SharedLibrary.Names)
-                if (!string.IsNullOrEmpty(folder) && File.Exists(Path.Combine(folder, name)))
-                    found.Add(Path.Combine(folder, name));
+            if (!string.IsNullOrEmpty(folder))
+                foreach (string place in new[] {folder, Path.Combine(folder, Packaged), Path.Combine(folder, "..", "..", Packaged)})
+                    foreach (string name in SharedLibrary.Names)
+                        if (File.Exists(Path.Combine(place, name))) found.Add(Path.Combine(place, name));
             found.AddRange(SharedLibrary.Names);
             return found;
         }

@@ -1,4 +1,5 @@
 //! With feature `link`: the flags of pkg-config's package "dllm". `DLLM_LIB_DIR` names the folder of libdllm instead.
+//! Without it: the name of the folder in which a package has the library.
 
 use std::env;
 use std::process::Command;
@@ -7,6 +8,7 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=DLLM_LIB_DIR");
     println!("cargo:rerun-if-env-changed=PKG_CONFIG_PATH");
+    println!("cargo:rustc-env=DLLM_TARGET={}", target());
     if env::var_os("CARGO_FEATURE_LINK").is_none() {
         return;
     }
@@ -23,6 +25,12 @@ fn main() {
         Ok(output) => fail(&String::from_utf8_lossy(&output.stderr)),
         Err(problem) => fail(&format!("{program}: {problem}")),
     }
+}
+
+/// The folder of a package below `native`, such as linux-x86_64.
+fn target() -> String {
+    let part = |name: &str| env::var(name).unwrap_or_default();
+    format!("{}-{}", part("CARGO_CFG_TARGET_OS"), part("CARGO_CFG_TARGET_ARCH"))
 }
 
 fn pass_on(flags: &str) {

@@ -4,6 +4,7 @@ import platform
 import re
 import subprocess
 import sys
+import zipfile
 
 # On every system with glibc, as the manylinux policies of pypa/auditwheel have it.
 EVERYWHERE = re.compile(r"(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libz|ld-linux.*)\.so(\.\d+)?$")
@@ -77,3 +78,9 @@ def describe(library):
 def package_version(root):
     text = (pathlib.Path(root) / "bindings/python/dllm/_version.py").read_text()
     return re.search(r'VERSION = "(.*)"', text).group(1)
+
+
+def add_to_zip(archive, name, data):
+    entry = zipfile.ZipInfo(name)  # of 1980-01-01: two builds give equal bytes
+    entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o100644 << 16
+    archive.writestr(entry, data)

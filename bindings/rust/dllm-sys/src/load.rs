@@ -25,8 +25,8 @@ const NAMES: &[&str] =
 
 static API: OnceLock<Result<Api, LoadError>> = OnceLock::new();
 
-/// Opens the library, once per process: `DLLM_LIBRARY` alone when it is set, else the folder of the program, a build of
-/// this checkout, the system.
+/// Opens the library, once per process: `DLLM_LIBRARY` alone when it is set, else the folder of the program, the
+/// package (where `scripts/package crate` puts it), a build of this checkout, the system.
 ///
 /// # Errors
 /// [`LoadError`] names what was tried. A failure is final.
@@ -77,7 +77,9 @@ fn candidates() -> Vec<PathBuf> {
         folders.push(folder.to_path_buf());
         folders.push(folder.join("../lib"));
     }
-    folders.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../build/release/lib"));
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    folders.push(package.join(concat!("native/", env!("DLLM_TARGET"))));
+    folders.push(package.join("../../../build/release/lib"));
     let nearby = folders.iter().flat_map(|folder| NAMES.iter().map(|name| folder.join(name)));
     nearby.filter(|path| path.exists()).chain(NAMES.iter().map(PathBuf::from)).collect()
 }
