@@ -2,6 +2,7 @@
 --   lua_tool gen_csharp.lua ROOT [--check]
 local files = require "files"
 local json = require "json"
+local lines = require "lines"
 
 local target = "/bindings/csharp/Dllm/Raw.cs"
 local numbers = {i32 = "int", i64 = "long", u8 = "byte", f32 = "float", f64 = "double"}
@@ -34,16 +35,7 @@ local function delegate_of(fn)
   local words = {}
   for i, p in ipairs(fn.params) do words[i] = type_of(p, fn) .. " " .. name_of(p) end
   local head = "        internal delegate " .. result(fn.returns) .. " " .. fn.name .. "_fn("
-  local line = head .. table.concat(words, ", ") .. ");"
-  if #line <= 120 then return line end
-  local lines, current = {head}, "           "
-  for i, word in ipairs(words) do
-    word = " " .. word .. (i < #words and "," or ");")
-    if #current + #word > 120 then lines[#lines + 1], current = current, "           " end
-    current = current .. word
-  end
-  lines[#lines + 1] = current
-  return table.concat(lines, "\n")
+  return lines.fill_below(head, words, ");", 120, "            ")
 end
 
 local function generate(data)

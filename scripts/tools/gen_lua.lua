@@ -2,6 +2,7 @@
 --   lua_tool gen_lua.lua ROOT [--check]
 local files = require "files"
 local json = require "json"
+local lines = require "lines"
 
 local target = "/bindings/lua/dllm/functions.lua"
 -- What Lua cannot pass: hooks run on any thread.
@@ -35,16 +36,7 @@ local function entry(fn)
   local words = {}
   for i, p in ipairs(fn.params) do words[i] = param(p) .. (i < #fn.params and "," or "") end
   words[math.max(#words, 1)] = (words[#words] or "") .. "}},"
-  local lines, current = {}, head .. ", params = {"
-  for i, word in ipairs(words) do
-    local gap = i == 1 and "" or " "
-    if #current + #gap + #word > 100 then
-      lines[#lines + 1], current, gap = current, "    ", ""
-    end
-    current = current .. gap .. word
-  end
-  lines[#lines + 1] = current
-  return table.concat(lines, "\n")
+  return lines.fill(head .. ", params = {", words, 100, "    ")
 end
 
 local function declaration(fn)

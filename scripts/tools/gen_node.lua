@@ -2,6 +2,7 @@
 --   lua_tool gen_node.lua ROOT [--check]
 local files = require "files"
 local json = require "json"
+local lines = require "lines"
 
 local target = "/bindings/node/lib/raw.js"
 -- koffi's names. Every pointer is 'void *': a handle is a BigInt, an array or an out parameter a TypedArray.
@@ -20,16 +21,7 @@ local function entry(fn)
   local words = {}
   for i, p in ipairs(fn.params) do words[i] = type_of(p) .. (i < #fn.params and "," or "") end
   words[math.max(#words, 1)] = (words[#words] or "") .. "], '" .. fn.threads .. "'],"
-  local lines, current = {}, "  " .. fn.name .. ": [" .. type_of(fn.returns) .. ", ["
-  for i, word in ipairs(words) do
-    local gap = i == 1 and "" or " "
-    if #current + #gap + #word > 100 then
-      lines[#lines + 1], current, gap = current, "    ", ""
-    end
-    current = current .. gap .. word
-  end
-  lines[#lines + 1] = current
-  return table.concat(lines, "\n")
+  return lines.fill("  " .. fn.name .. ": [" .. type_of(fn.returns) .. ", [", words, 100, "    ")
 end
 
 local function generate(data)

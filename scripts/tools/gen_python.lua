@@ -2,6 +2,7 @@
 --   lua_tool gen_python.lua ROOT [--check]
 local files = require "files"
 local json = require "json"
+local lines = require "lines"
 
 local target = "/bindings/python/dllm/_raw.py"
 local numbers = {i32 = "c_int32", i64 = "c_int64", u8 = "c_uint8", f32 = "c_float",
@@ -30,16 +31,7 @@ local function prototype(fn)
   local types = {}
   for i, p in ipairs(fn.params) do types[i] = param_type(p) end
   local head = string.format('    "%s": (%s, [', fn.name, result_type(fn.returns))
-  local line = head .. table.concat(types, ", ") .. "]),"
-  if #line <= 100 then return line end
-  local lines, current = {head}, "       "
-  for i, word in ipairs(types) do
-    word = " " .. word .. (i < #types and "," or "]),")
-    if #current + #word > 100 then lines[#lines + 1], current = current, "       " end
-    current = current .. word
-  end
-  lines[#lines + 1] = current
-  return table.concat(lines, "\n")
+  return lines.fill_below(head, types, "]),", 100, "        ")
 end
 
 local function generate(data)
