@@ -1,6 +1,7 @@
 #include "base/parallel.h"
 
 #include "base/error.h"
+#include "base/forked_thread.h"
 
 #include <unistd.h>
 
@@ -98,7 +99,7 @@ void ThreadPool::Impl::work() {
 // Workers are made at the first job, and again in a forked child, where the parent's threads do not exist.
 void ThreadPool::Impl::start() {
   if (owner == getpid()) return;
-  for (std::thread& dead : workers) dead.detach();
+  for (std::thread& dead : workers) forget_thread(dead);
   workers.clear();
   sleepers.store(0);
   owner = getpid();
@@ -177,7 +178,7 @@ ThreadPool::~ThreadPool() {
   const bool forked = impl_->owner != 0 && impl_->owner != getpid();
   for (std::thread& worker : impl_->workers) {
     if (forked)
-      worker.detach();
+      forget_thread(worker);
     else
       worker.join();
   }

@@ -1,6 +1,7 @@
 #include "base/task.h"
 
 #include "base/error.h"
+#include "base/forked_thread.h"
 
 #include <unistd.h>
 
@@ -76,7 +77,7 @@ SlicedCall::~SlicedCall() {
 
 void SlicedCall::give_up_after_fork() {
   if (owner_ == getpid() || !thread_.joinable()) return;
-  thread_.detach();
+  forget_thread(thread_);
   in_progress_ = false;
   turn_.store(kCaller, std::memory_order_relaxed);
 }

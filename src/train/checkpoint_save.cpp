@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/forked_thread.h"
 #include "base/log.h"
 #include "ckpt/checkpoint_folder.h"
 #include "train/state.h"
@@ -223,7 +224,7 @@ void BackgroundSave::run(const std::shared_ptr<Outcome>& outcome, std::function<
 
 void BackgroundSave::wait_until_idle(const Task* task) {
   if (thread_.joinable() && process_ != ::getpid()) {
-    thread_.detach();
+    forget_thread(thread_);
     running_ = false;
     return;
   }
