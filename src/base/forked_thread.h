@@ -11,7 +11,8 @@ namespace dllm {
 // pthread_detach() on the old handle would detach that one; joining that one would then wait for whatever runs there later.
 // Afterwards `dead` is not joinable.
 inline void forget_thread(std::thread& dead) noexcept {
-  std::construct_at(&dead); // without its destructor, which ends the process for a thread that was not joined
+  std::construct_at(
+      &dead); // without its destructor, which ends the process for a thread that was not joined
 }
 
 } // namespace dllm
