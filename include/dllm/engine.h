@@ -132,7 +132,9 @@ DLLM_API dllm_status dllm_engine_set_i64(dllm_engine *engine, const char *key, i
  *   engine   not NULL
  *   key      not NULL: "threads" "rank" "ranks" "compiles" "round_trips" (times the host waited
  *            for results of a device; all results of one run count as one), and in bytes "memory_used"
- *            "memory_peak" "memory_limit" "bytes_sent" (of arrays, to other ranks); of kind pjrt also "cache_hits" (programs read from
+ *            "memory_peak" "memory_limit" "bytes_sent" (of arrays, to other ranks); of kind cpu also
+ *            "rank_wait_us" (microseconds that a rank of this process waited for others in exchanges,
+ *            the one that waited longest); of kind pjrt also "cache_hits" (programs read from
  *            disk) "pjrt.in_flight"
  *   out      not NULL
  *

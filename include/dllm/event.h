@@ -15,7 +15,8 @@
  *   PROGRESS      what s, done i, total i
  *   TRAIN_STEP    step i, loss f, grad_norm f, lr f, tokens i, tokens_per_second f, mfu f, memory
  *                 i (bytes), compiles i, skipped i, checkpoint_stall_seconds f, input_wait f
- *                 (seconds the step waited for its batches), nll f (when the objective has one)
+ *                 (seconds the step waited for its batches), rank_wait f (seconds a rank waited for
+ *                 slower ones, the longest), nll f (when the objective has one)
  *   EVAL          step i, loss f, stderr f, bits_per_byte f (when the size of the text is known)
  *   DECODE_STEP   slot i, block i, step i, nfe i, open i, ids a, states a, confidence c, changed a
  *                 (positions whose id or state differs from the slot's previous event, or from

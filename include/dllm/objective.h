@@ -24,6 +24,8 @@
  *                (dllm_model_load, heads). The batch may hold start_ids i32(batch, any), negative
  *                behind a start's end. Decoding policy "editflow"
  *   "nano"       masked diffusion of nano-dlm, discrete times
+ *   "open_dllm"  masked diffusion of Open-dLLM: tokens that the model finds already count more;
+ *                curriculum, min_snr_gamma, anti_repetition
  *   "ar"         next token
  *   "token_ce"   ids, targets and weights are the caller's
  *
@@ -36,7 +38,7 @@ extern "C" {
 #endif
 
 /* Creates an objective by name: "mdlm", "llada_sft", "bd3lm", "dream", "dmax", "uniform", "editflow",
- * "nano", "ar", "token_ce".
+ * "nano", "open_dllm", "ar", "token_ce".
  *
  *   name       not NULL; dllm_registry_name("objective", i) lists them
  *   schedule   NULL: linear, kappa_cubic for editflow, nano_cosine for nano; objectives without noise ignore it

@@ -209,7 +209,8 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
  *   key       not NULL: "step" "loss" "lr" "grad_norm" "tokens" "tokens_per_second" "mfu" "memory"
  *             "compiles" "skipped" "checkpoint_stall_seconds" (training stood still for saves, over
  *             the life of the trainer) "input_wait" (seconds a step of a run waited for its
- *             batches); "nll" when the objective has one
+ *             batches) "rank_wait" (seconds of a step that a rank of this process waited for slower
+ *             ones, the one that waited longest); "nll" when the objective has one
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest

@@ -41,6 +41,8 @@ public:
   virtual int64_t size() const = 0;
   // Bytes of arrays that this rank has given to other ranks, since it was made.
   virtual int64_t bytes_sent() const = 0;
+  // Microseconds that this rank was first at a meeting and waited for the others, since it was made. Any thread.
+  virtual int64_t waited_us() const = 0;
 
   // out[i] = in_0[i] op in_1[i] op ...: count elements, the same on every member.
   virtual void all_reduce(Group group, Reduction reduction, DType dtype, const void* in, void* out,

@@ -134,7 +134,9 @@ void MessageLink::meet(Lock& lock, Group group, const std::string& what,
     if (!is_short(give)) open.send(group[m], data_tag(), give.from, give.bytes);
     bytes_sent_ += give.bytes;
   }
+  const Clock::time_point begin = Clock::now();
   wait(lock, heads, task, barrier);
+  waited_us_ += std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin).count();
   check_heads(what, group, gets);
   for (size_t m = 0; m < group.size(); ++m) {
     const Piece& get = gets[m];

@@ -50,6 +50,7 @@ public:
     find_ended_ = std::move(find_ended);
   }
   int64_t bytes_sent() const { return bytes_sent_; }
+  int64_t waited_us() const { return waited_us_; }
 
 private:
   // The first message of a call to each member; a short piece travels in it.
@@ -105,8 +106,8 @@ private:
   Clock::time_point looked_at_; // for processes that ended
   std::function<std::string()> find_ended_;
   int64_t barriers_ = 0; // of all ranks, that this rank has passed in this round
-  std::vector<std::unique_ptr<Head>> out_, in_; // by member
-  std::atomic<int64_t> bytes_sent_{0};          // read by any thread
+  std::vector<std::unique_ptr<Head>> out_, in_;       // by member
+  std::atomic<int64_t> bytes_sent_{0}, waited_us_{0}; // read by any thread
 };
 
 } // namespace dllm::comm

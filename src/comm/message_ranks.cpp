@@ -54,6 +54,9 @@ int64_t MessageRank::size() const {
 int64_t MessageRank::bytes_sent() const {
   return link_->bytes_sent();
 }
+int64_t MessageRank::waited_us() const {
+  return link_->waited_us();
+}
 
 void MessageRank::all_gather(Group group, const void* in, void* out, int64_t bytes,
                              const Task* task) {

@@ -30,6 +30,7 @@ public:
   int64_t rank() const override;
   int64_t size() const override;
   int64_t bytes_sent() const override;
+  int64_t waited_us() const override;
   void all_reduce(Group group, Reduction reduction, DType dtype, const void* in, void* out,
                   int64_t count, const Task* task) override;
   void all_gather(Group group, const void* in, void* out, int64_t bytes, const Task* task) override;

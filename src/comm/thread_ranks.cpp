@@ -34,9 +34,10 @@ public:
   int64_t size() const { return size_; }
 
   // Waits until every member of the group is here, runs `work(calls, member)` of each at the same time, and returns when
-  // all have done theirs. work must not throw.
+  // all have done theirs. work must not throw. waited_us: how long this member waited for others is added.
   template <class Work>
-  void exchange(int64_t rank, Group group, const RankCall& call, const Task* task, Work&& work) {
+  void exchange(int64_t rank, Group group, const RankCall& call, const Task* task,
+                std::atomic<int64_t>& waited_us, Work&& work) {
     const std::vector<int64_t> members(group.begin(), group.end());
     const auto member = static_cast<size_t>(std::ranges::find(members, rank) - members.begin());
     if (member == members.size()) fail(Code::internal, "rank {} is not in its group", rank);
@@ -51,10 +52,14 @@ public:
       ++meeting.round;
       changed_.notify_all();
     }
+    const auto begin = std::chrono::steady_clock::now();
     while (meeting.round == round) {
       fail_if_aborted();
       wait_for_change(lock, rank, task);
     }
+    waited_us += std::chrono::duration_cast<std::chrono::microseconds>(
+                     std::chrono::steady_clock::now() - begin)
+                     .count();
     lock.unlock();
     work(meeting.calls, member);
     lock.lock();
@@ -150,6 +155,7 @@ public:
   int64_t rank() const override { return rank_; }
   int64_t size() const override { return place_->size(); }
   int64_t bytes_sent() const override { return bytes_sent_; }
+  int64_t waited_us() const override { return waited_us_; }
 
   // Each member reduces its share of the elements and writes it into the array of every member.
   void all_reduce(Group group, Reduction reduction, DType dtype, const void* in, void* out,
@@ -231,12 +237,12 @@ private:
                 Work&& work) {
     const RankCall call{std::move(what), static_cast<const std::byte*>(in),
                         static_cast<std::byte*>(out)};
-    place_->exchange(rank_, group, call, task, work);
+    place_->exchange(rank_, group, call, task, waited_us_, work);
   }
 
   std::shared_ptr<MeetingPlace> place_;
   int64_t rank_;
-  std::atomic<int64_t> bytes_sent_{0}; // read by any thread
+  std::atomic<int64_t> bytes_sent_{0}, waited_us_{0}; // read by any thread
 };
 
 } // namespace

@@ -167,9 +167,11 @@ public:
     if (key == "round_trips") return 0;
     if (key == "bytes_sent")
       return state_->communicator() == nullptr ? 0 : state_->communicator()->bytes_sent();
-    static const std::vector<std::string> keys{"rank",        "ranks",       "threads",
-                                               "memory_used", "memory_peak", "memory_limit",
-                                               "compiles",    "round_trips", "bytes_sent"};
+    if (key == "rank_wait_us")
+      return state_->communicator() == nullptr ? 0 : state_->communicator()->waited_us();
+    static const std::vector<std::string> keys{
+        "rank",         "ranks",    "threads",     "memory_used", "memory_peak",
+        "memory_limit", "compiles", "round_trips", "bytes_sent",  "rank_wait_us"};
     fail_with_hint("did you mean " + nearest(std::string(key), keys), Code::not_found,
                    "an engine has no number {}", key);
   }

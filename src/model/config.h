@@ -89,6 +89,7 @@ struct ExpertConfig {
   int64_t count = 0; // 0: the model has none
   int64_t per_token = 0;
   int64_t intermediate = 0; // width of one expert
+  bool joined = false;      // its gate and up are one matrix, the gate first
   int64_t shared = 0;       // width of the network that every token passes as well; 0: none
   bool shared_gate = false; // ... times the sigmoid of a number that each token has of it
   bool sigmoid = false;     // scores are sigmoids of the router's logits, else their softmax

@@ -91,7 +91,7 @@ uint64_t name_number(std::string_view name) {
 
 Shape ParamSpec::logical_shape(const ParamPiece& piece) const {
   if (element.rank() == 1) return {piece.rows};
-  if (element.rank() == 3) return element.without(0);
+  if (element.rank() == 3) return piece.stack ? element : element.without(0);
   if (piece.between) return {piece.rows, 1, element[1]};
   return piece.transpose ? Shape{element[1], piece.rows} : Shape{piece.rows, element[1]};
 }

@@ -68,6 +68,7 @@ struct ParamPiece {
   int64_t rows = 0;       // extent of the first physical axis (of one layer); experts: 1
   bool transpose = false; // stored (in, out)
   bool between = false;   // stored (rows, 1, columns)
+  bool stack = false;     // all matrices of a stack in one tensor: (experts, out, in)
 };
 
 struct ParamSpec {

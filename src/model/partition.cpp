@@ -35,6 +35,7 @@ constexpr CutRule kRules[] = {
     {"experts.down", PartitionKind::rows, CutGroup::network},
     {"experts.expert_gate", PartitionKind::experts, CutGroup::experts},
     {"experts.expert_up", PartitionKind::experts, CutGroup::experts},
+    {"experts.expert_gate_up", PartitionKind::experts, CutGroup::experts},
     {"experts.expert_down", PartitionKind::experts, CutGroup::experts},
     {"embedding", PartitionKind::columns, CutGroup::vocabulary},
     {"head", PartitionKind::columns, CutGroup::vocabulary},

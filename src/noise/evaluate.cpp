@@ -112,7 +112,9 @@ double RowLosses::bits_per_byte(int64_t bytes) const {
 
 Batch LossRunner::prepared(const Batch& batch, uint64_t seed, int64_t step) const {
   if (objective_->is_prepared(batch)) return batch;
-  return objective_->prepare(batch, seed, step, prepare_context(*objective_, model_->config()));
+  PrepareContext context = prepare_context(*objective_, model_->config());
+  context.settled = true;
+  return objective_->prepare(batch, seed, step, context);
 }
 
 RowLosses LossRunner::run_rows(const Batch& batch, uint64_t seed, int64_t step, Task* task) {

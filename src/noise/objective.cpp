@@ -150,11 +150,13 @@ bool Objective::is_prepared(const Batch& batch) const {
   return batch.has("targets") && batch.has("weights");
 }
 
-TokenCeSettings Objective::token_ce_settings(const model::ModelConfig& config) const {
+TokenCeSettings Objective::token_ce_settings(const Batch& prepared,
+                                             const model::ModelConfig& config) const {
   const std::string& compat = options_.str("compat");
   TokenCeSettings settings;
   settings.attention = attention(config);
-  settings.block = block_length(config);
+  const Tensor* block = prepared.find("block_length");
+  settings.block = block != nullptr ? block->to(DType::i32).as<int32_t>()[0] : block_length(config);
   settings.shift = shift(config);
   settings.first_predicts_itself = compat == "dllm-jax" || compat == "dllm";
   settings.clean_predicts_blocks = compat == "none";
@@ -164,7 +166,7 @@ TokenCeSettings Objective::token_ce_settings(const model::ModelConfig& config) c
 Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) const {
   return token_ce_feed(
       model::parse_tokens(prepared, model::token_rules(model::TokenUse::loss, config)),
-      token_ce_settings(config));
+      token_ce_settings(prepared, config));
 }
 
 Loss Objective::loss(model::Builder& builder,

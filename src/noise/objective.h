@@ -29,6 +29,8 @@ struct PrepareContext {
   int64_t block_length = 0; // 0: none; objectives in blocks fail with failed_precondition
   int64_t time_steps =
       0; // of a time-conditioned model: timesteps are t times this; 0: no such model
+  bool settled =
+      false; // a held-out loss: what changes with the step is as at the end of a training
   std::optional<Key> batch_key; // compat = dllm-jax | nano: the key of this batch, in place of the
                                 // one of (seed, step)
 };
@@ -101,8 +103,9 @@ protected:
   // The graph: cross entropy of the targets (token_ce) unless an objective has another one.
   virtual Loss build_loss(model::Builder& builder, const LossInputs& inputs) const;
 
-  // Which hidden states predict the targets, for feed() of objectives with arrays of their own.
-  TokenCeSettings token_ce_settings(const model::ModelConfig& config) const;
+  // Which hidden states predict the targets, for feed() of objectives with arrays of their own. Array "block_length", i32(),
+  // of the prepared rows has priority over the objective's.
+  TokenCeSettings token_ce_settings(const Batch& prepared, const model::ModelConfig& config) const;
 
   Objective(ScheduleRef schedule, Options options)
       : schedule_(std::move(schedule)), options_(std::move(options)) {}

@@ -3,6 +3,8 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <charconv>
+#include <string>
 
 namespace dllm::noise {
 namespace {
@@ -56,6 +58,54 @@ Batch two_streams(const TokenCeArrays& made, const Batch& source, bool padding_h
   if (const Tensor* keys = source.find("keys"))
     rows.set("keys", side_by_side<uint8_t>(keys->to(DType::u8), keys->to(DType::u8)));
   return rows;
+}
+
+namespace {
+
+// "1000:16".
+std::pair<int64_t, int64_t> step_and_length(const std::string& text) {
+  std::pair<int64_t, int64_t> made{-1, -1};
+  const char *begin = text.data(), *end = begin + text.size();
+  const auto first = std::from_chars(begin, end, made.first);
+  const bool two = first.ec == std::errc{} && first.ptr != end && *first.ptr == ':';
+  const auto second = two ? std::from_chars(first.ptr + 1, end, made.second) : first;
+  if (two && second.ec == std::errc{} && second.ptr == end && made.first >= 0 && made.second > 0 &&
+      made.second <= 1 << 24)
+    return made;
+  fail_with_hint("write STEP:LENGTH, such as 0:4,1000:16", Code::invalid_argument,
+                 "block_steps has '{}'", text);
+}
+
+} // namespace
+
+OptionSpec BlockSteps::option() {
+  return option_list("block_steps", {},
+                     "Block lengths from an update on, STEP:LENGTH with rising steps, such as "
+                     "0:4,1000:16; empty: block_length all the time.");
+}
+
+BlockSteps::BlockSteps(const Options& options) {
+  for (const std::string& text : options.list("block_steps")) {
+    steps_.push_back(step_and_length(text));
+    const auto count = steps_.size();
+    if (count > 1 && steps_[count - 1].first <= steps_[count - 2].first) {
+      fail(Code::invalid_argument, "block_steps has step {} behind step {}",
+           steps_[count - 1].first, steps_[count - 2].first);
+    }
+  }
+}
+
+PrepareContext BlockSteps::at(int64_t step, const PrepareContext& context) const {
+  PrepareContext made = context;
+  for (const auto& [from, length] : steps_) {
+    if (step >= from || context.settled) made.block_length = length;
+  }
+  return made;
+}
+
+void BlockSteps::note(Batch& prepared, const PrepareContext& context) const {
+  if (!steps_.empty())
+    prepared.set("block_length", Tensor::scalar(static_cast<int32_t>(context.block_length)));
 }
 
 int64_t needed_block_length(const Objective& objective, const PrepareContext& context) {

@@ -107,6 +107,7 @@ void StepRunner::publish(const InFlight& step, const Finished& done) {
       {"compiles", static_cast<double>(engine().i64("compiles"))},
       {"skipped", static_cast<double>(counters_.skipped)},
       {"input_wait", step.input_wait},
+      {"rank_wait", step.rank_wait},
   };
   for (const auto& [name, part] : done.parts)
     values[name] = part.second > 0 ? part.first / part.second : 0.0;

@@ -129,6 +129,8 @@ void StepRunner::launch(InFlight& step, const Feeds& feeds, const std::vector<fl
     return std::make_shared<const TrainProgram>(spec_, step.kind, feeds[0], task);
   });
   check_task(task);
+  const bool has_ranks = engine().mesh().ranks() > 1 && engine().kind() == "cpu";
+  const int64_t waited = has_ranks ? engine().i64("rank_wait_us") : 0;
   try {
     step.numbers = step.program->run(
         {model_->params(), arrays_, halted_, scalars, own_requests_, feeds}, task);
@@ -136,6 +138,8 @@ void StepRunner::launch(InFlight& step, const Feeds& feeds, const std::vector<fl
     lost_ = error.text();
     throw;
   }
+  if (has_ranks) // this engine runs a step before it returns
+    step.rank_wait = static_cast<double>(engine().i64("rank_wait_us") - waited) * 1e-6;
   step.flops = step.program->flops(feeds);
   if (step.kind != ProgramKind::apply) recomputed_ = step.program->recompute();
 }

@@ -139,7 +139,7 @@ private:
     Accumulated sums;       // apply: of its micro-batches
     double lr = 0;
     int64_t tokens = 0;
-    double input_wait = 0; // seconds
+    double input_wait = 0, rank_wait = 0; // seconds
     std::chrono::steady_clock::time_point start;
     double share = 1; // of the seconds until it is read: others were in flight when it started
   };

@@ -59,7 +59,7 @@ const noise::ObjectiveRef& Trainer::objective() const {
 Metrics::Metrics() {
   for (const char* key :
        {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_second", "mfu", "memory",
-        "compiles", "skipped", "checkpoint_stall_seconds", "input_wait"}) {
+        "compiles", "skipped", "checkpoint_stall_seconds", "input_wait", "rank_wait"}) {
     values_[key] = 0.0;
   }
 }

@@ -128,7 +128,7 @@ public:
   // Mean loss over at most max_batches, without an update; noise by position in the source alone.
   double eval(BatchSource& source, int64_t max_batches, Task* task = nullptr);
 
-  // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped checkpoint_stall_seconds input_wait; also the
+  // step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped checkpoint_stall_seconds input_wait rank_wait; also the
   // parts of the loss.
   double metric(const std::string& key) const;
   Json describe() const; // metrics, effective options, objective, quirks

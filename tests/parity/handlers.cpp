@@ -22,6 +22,7 @@ constexpr Entry kHandlers[] = {
     {"loss", run_loss},
     {"losses", run_losses},
     {"masks", run_masks},
+    {"mdm_loss", run_mdm_loss},
     {"models", run_models},
     {"nemotron_labs_diffusion", run_nemotron},
     {"noise", run_noise},

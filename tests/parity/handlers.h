@@ -21,6 +21,7 @@ void run_llada22(Topic& topic);
 void run_loss(Topic& topic);
 void run_losses(Topic& topic);
 void run_masks(Topic& topic);
+void run_mdm_loss(Topic& topic);
 void run_models(Topic& topic);
 void run_multi_block(Topic& topic);
 void run_nemotron(Topic& topic);

@@ -83,12 +83,17 @@ TRAIN = {
 # What --help lists under another objective or schedule, beyond the options above.
 BLOCK = {"--objective.block_length": "8"}
 EDITS = {"--loader.pack": "false"}
+DUO = {"--objective.curriculum": "1000"}
 OTHERS = {
     ("--objective", "dream"): {"--objective.geo_p": ("0.9",)},
     ("--objective", "llada_sft"): {"--objective.answer_padding": ("true", {**UNPACKED, "--length": "64"})},
-    ("--objective", "bd3lm"): {"--objective.time_per": ("row", BLOCK)},
+    ("--objective", "bd3lm"): {"--objective.time_per": ("row", BLOCK), "--objective.block_steps": ("1:4", BLOCK)},
     ("--objective", "dmax"): {"--objective.noise_low": ("0.2", BLOCK), "--objective.noise_high": ("0.95", BLOCK),
-                              "--objective.on_policy": ("0", BLOCK), "--objective.tail_labels": ("1", {**BLOCK, **UNPACKED, "--length": "64"})},
+                              "--objective.on_policy": ("0", BLOCK), "--objective.block_steps": ("1:4", BLOCK), "--objective.tail_labels": ("1", {**BLOCK, **UNPACKED, "--length": "64"})},
+    ("--objective", "open_dllm"): {"--objective.curriculum": ("1000",), "--objective.min_snr_gamma": ("1.5",),
+                                   "--objective.anti_repetition": ("0.5",)},
+    ("--objective", "uniform"): {"--objective.curriculum": ("1000",), "--objective.curriculum_temperature": ("10", DUO),
+                                 "--objective.gamma_low": ("-9", DUO), "--objective.gamma_high": ("1", DUO)},
     ("--objective", "editflow"): {"--objective.start": ("empty", EDITS), "--objective.start_length": ("3", EDITS)},
     ("--schedule", "geometric"): {"--schedule.sigma_min": ("0.01",), "--schedule.sigma_max": ("5",)},
     ("--schedule", "nano_cosine"): {"--schedule.steps": ("7", {"--steps": None, "--trainer.steps": "6"})},
@@ -113,7 +118,7 @@ def result(options):
             "tokenizer": digest(out / "tokenizer.json"), "metrics": [], "saved": []}
     for line in (out / "metrics.jsonl").read_text().splitlines():
         event = json.loads(line)
-        for key in ("tokens_per_second", "mfu", "memory", "compiles", "dir", "checkpoint_stall_seconds", "stall_seconds", "input_wait"):
+        for key in ("tokens_per_second", "mfu", "memory", "compiles", "dir", "checkpoint_stall_seconds", "stall_seconds", "input_wait", "rank_wait"):
             event.pop(key, None)
         # When a checkpoint that is written in the background is on disk differs from run to run.
         left["saved" if event["event"] == "checkpoint" else "metrics"].append(event)

@@ -191,7 +191,7 @@ Command train_command() {
        {Kind::number, "hidden", "256", "from scratch: width, a multiple of 64"},
        {Kind::text, "objective", "mdlm",
         "the training objective: mdlm, llada_sft, bd3lm, dream, dmax, uniform, editflow, ar, "
-        "nano"},
+        "nano, open_dllm"},
        {Kind::text, "schedule", "", "noise schedule: linear, cosine, sqrt, ..."},
        {Kind::number, "eval-every", "100", "held-out loss every so many steps; 0: only at the end"},
        {Kind::number, "eval-batches", "8", "batches of a held-out loss; 0: none is computed"},

@@ -70,7 +70,7 @@ EvalJson recorded_objective(const std::string& path) {
 }
 
 // Objectives whose loss bounds the likelihood of a text, in the form they were trained in. The losses of others (nano,
-// llada_sft, dream, dmax, editflow) count or weigh tokens in other ways: their models are scored as masked diffusion.
+// llada_sft, dream, dmax, editflow, open_dllm) count or weigh tokens in other ways: their models are scored as masked diffusion.
 constexpr const char* kBounds[] = {"mdlm", "bd3lm", "uniform", "ar"};
 // Their options that say how rows are laid out. Those of weights and times are not taken: the bound has its own.
 constexpr const char* kLayout[] = {"attention", "shift", "block_length", "mask_id"};

@@ -119,6 +119,11 @@ public:
   }
   int64_t i64(std::string_view key) const override {
     const bool summed = key == "threads" || key == "bytes_sent" || key.starts_with("memory_");
+    if (key == "rank_wait_us") { // the longest
+      int64_t longest = 0;
+      for (const auto& engine : ranks_->engines) longest = std::max(longest, engine->i64(key));
+      return longest;
+    }
     if (!summed) return first().i64(key);
     return std::accumulate(
         ranks_->engines.begin(), ranks_->engines.end(), int64_t{0},

@@ -29,6 +29,7 @@ PolicyKind dream();
 PolicyKind editflow();
 PolicyKind entropy_bound();
 PolicyKind factor();
+PolicyKind fast_dllm_v2();
 PolicyKind first_hitting();
 PolicyKind frechet();
 PolicyKind hierarchy();
@@ -47,19 +48,33 @@ PolicyKind uniform();
 PolicyKind wedlm();
 
 inline constexpr PolicyKind (*kTable[])() = {
-    ancestral,     autoregressive,
-    bd3lm,         confidence_remasking,
-    credit,        ddim,
-    dream,         editflow,
-    entropy_bound, factor,
-    first_hitting, frechet,
-    hierarchy,     llada2,
-    llada22,       low_confidence,
-    multi_block,   nemotron,
-    random,        remdm,
-    sdar,          self_speculation,
-    spd,           threshold,
-    uniform,       wedlm,
+    ancestral,
+    autoregressive,
+    bd3lm,
+    confidence_remasking,
+    credit,
+    ddim,
+    dream,
+    editflow,
+    entropy_bound,
+    factor,
+    fast_dllm_v2,
+    first_hitting,
+    frechet,
+    hierarchy,
+    llada2,
+    llada22,
+    low_confidence,
+    multi_block,
+    nemotron,
+    random,
+    remdm,
+    sdar,
+    self_speculation,
+    spd,
+    threshold,
+    uniform,
+    wedlm,
 };
 
 } // namespace policy_files

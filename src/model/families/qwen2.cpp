@@ -1,23 +1,36 @@
-// Qwen2 and Qwen2.5: Llama with biases on q, k and v (Hugging Face "qwen2"), and "a2d-qwen2",
-// turned into a diffusion model.
+// Qwen2 and Qwen2.5: Llama with biases on q, k and v (Hugging Face "qwen2"), and diffusion models made of them: "a2d-qwen2",
+// and Fast-dLLM v2 (Wu et al. 2025, arXiv 2509.26328) in blocks of "bd_size" positions.
 
 #include "model/families/keys.h"
 
 #include <nlohmann/json.hpp>
 
+#include <string_view>
+
 namespace dllm::model {
 namespace {
+
+constexpr std::string_view kFastDllm = "Fast_dLLM_Qwen";
+constexpr int64_t kMaskToken = 151665; // of the published tokenizers of Fast-dLLM v2
 
 void parse(const ConfigReader& reader, ModelConfig& config) {
   parse_llama_keys(reader, config);
   config.tie_embeddings = reader.flag("tie_word_embeddings", false);
   config.qkv_bias = true;
   if (config.model_type == "a2d-qwen2") config.attention = AttentionKind::bidirectional;
+  if (config.model_type != kFastDllm) return;
+  config.attention = AttentionKind::block_causal;
+  config.block_length = reader.integer("bd_size", 1, kMaxPositions, 32);
+  config.shift = 1;
+  config.mask_token_id = config.vocab_size > kMaskToken ? kMaskToken : -1;
 }
 
 void print(const ModelConfig& config, Json& object) {
   if (config.model_type == "qwen2") object["architectures"] = {"Qwen2ForCausalLM"};
   print_llama_keys(config, object);
+  if (config.model_type != kFastDllm) return;
+  object["architectures"] = {"Fast_dLLM_QwenForCausalLM"};
+  object["bd_size"] = config.block_length;
 }
 
 std::vector<ParamSpec> params(const ModelConfig& config) {
@@ -26,6 +39,7 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kQwen2 = {"qwen2", {"qwen2", "a2d-qwen2"}, {"qwen2"}, parse, print, params};
+const Family kQwen2 = {"qwen2", {"qwen2", "a2d-qwen2", "Fast_dLLM_Qwen"}, {"qwen2"}, parse, print,
+                       params};
 
 } // namespace dllm::model

@@ -1,10 +1,12 @@
-// Qwen3-Next (Hugging Face "qwen3_next") and the dense text models of Qwen3.5 ("qwen3_5_text", and "qwen3_5", whose
-// folder holds a vision tower that is not read): layers of kind gated_delta, every fourth one attention with a gate and
-// a partial rotary position; norms multiply by 1 + weight.
+// Qwen3-Next (Hugging Face "qwen3_next") and the text models of Qwen3.5, dense ("qwen3_5_text") or with experts
+// ("qwen3_5_moe_text"), also from folders that hold a vision tower, which is not read ("qwen3_5", "qwen3_5_moe"): layers of
+// kind gated_delta, every fourth one attention with a gate and a partial rotary position; norms multiply by 1 + weight.
 
 #include "model/families/keys.h"
 
 #include <nlohmann/json.hpp>
+
+#include <algorithm>
 
 namespace dllm::model {
 namespace {
@@ -80,11 +82,12 @@ void add_delta_names(TensorNames& names, const std::string& layer) {
 
 // --- Qwen3-Next: experts in every layer, the projections of linear layers in one matrix. ---
 
-void parse_qwen3_next(const ConfigReader& reader, ModelConfig& config) {
-  parse_hybrid_keys(reader, config);
+void parse_experts(const ConfigReader& reader, ModelConfig& config, int64_t count,
+                   int64_t per_token) {
   ExpertConfig& experts = config.experts;
-  experts.count = reader.integer("num_experts", 1, kMaxSize, 512);
-  experts.per_token = reader.integer("num_experts_per_tok", 1, experts.count, 10);
+  experts.count = reader.integer("num_experts", 1, kMaxSize, count);
+  experts.per_token =
+      reader.integer("num_experts_per_tok", 1, experts.count, std::min(per_token, experts.count));
   experts.intermediate = reader.integer("moe_intermediate_size", 1, kMaxSize, 512);
   experts.shared = reader.integer("shared_expert_intermediate_size", 1, kMaxSize, 512);
   experts.shared_gate = true;
@@ -92,13 +95,22 @@ void parse_qwen3_next(const ConfigReader& reader, ModelConfig& config) {
   config.sparse = parse_sparse_layers(reader, config.layers);
 }
 
-void print_qwen3_next(const ModelConfig& config, Json& object) {
-  if (!object.contains("architectures")) object["architectures"] = {"Qwen3NextForCausalLM"};
-  print_hybrid_keys(config, object);
+void parse_qwen3_next(const ConfigReader& reader, ModelConfig& config) {
+  parse_hybrid_keys(reader, config);
+  parse_experts(reader, config, 512, 10);
+}
+
+void print_experts(const ModelConfig& config, Json& object) {
   object["num_experts"] = config.experts.count;
   object["num_experts_per_tok"] = config.experts.per_token;
   object["moe_intermediate_size"] = config.experts.intermediate;
   object["shared_expert_intermediate_size"] = config.experts.shared;
+}
+
+void print_qwen3_next(const ModelConfig& config, Json& object) {
+  if (!object.contains("architectures")) object["architectures"] = {"Qwen3NextForCausalLM"};
+  print_hybrid_keys(config, object);
+  print_experts(config, object);
   object["norm_topk_prob"] = config.experts.normalize;
   print_sparse_layers(config.sparse, object);
 }
@@ -112,30 +124,46 @@ std::vector<ParamSpec> qwen3_next_params(const ModelConfig& config) {
   return transformer_params(config, names);
 }
 
-// --- Qwen3.5, dense: a matrix each. ---
+// --- Qwen3.5: a matrix for each projection of linear layers; gate and up of all experts of a layer in one tensor. ---
 
 bool is_nested(const ModelConfig& config) {
-  return config.model_type == "qwen3_5";
+  return config.model_type == "qwen3_5" || config.model_type == "qwen3_5_moe";
+}
+bool has_experts(const ModelConfig& config) {
+  return config.model_type.starts_with("qwen3_5_moe");
 }
 
 void parse_qwen3_5(const ConfigReader& reader, ModelConfig& config) {
   config.tie_embeddings = reader.flag("tie_word_embeddings", false);
-  parse_hybrid_keys(is_nested(config) ? reader.child("text_config") : reader, config);
+  const ConfigReader words = is_nested(config) ? reader.child("text_config") : reader;
+  if (!has_experts(config)) return parse_hybrid_keys(words, config);
+  Json all = words.object();
+  // The width of a dense layer, which these models do not have.
+  if (!all.contains("intermediate_size"))
+    all["intermediate_size"] = words.integer("moe_intermediate_size", 1, kMaxSize, 512);
+  parse_hybrid_keys(ConfigReader(all, words.file()), config);
+  parse_experts(words, config, 256, 8);
+  config.experts.joined = true;
 }
 
 void print_qwen3_5(const ModelConfig& config, Json& object) {
-  if (is_nested(config)) {
-    print_hybrid_keys(config, object["text_config"]);
+  if (is_nested(config))
     object["tie_word_embeddings"] = config.tie_embeddings;
-    return;
-  }
-  if (!object.contains("architectures")) object["architectures"] = {"Qwen3_5ForCausalLM"};
-  print_hybrid_keys(config, object);
+  else if (!object.contains("architectures"))
+    object["architectures"] = {has_experts(config) ? "Qwen3_5MoeForCausalLM"
+                                                   : "Qwen3_5ForCausalLM"};
+  Json& words = is_nested(config) ? object["text_config"] : object;
+  print_hybrid_keys(config, words);
+  if (has_experts(config)) print_experts(config, words);
 }
 
 std::vector<ParamSpec> qwen3_5_params(const ModelConfig& config) {
   const std::string layer = "model.layers.{}.";
-  TensorNames names = llama_names();
+  TensorNames names = has_experts(config) ? expert_names() : llama_names();
+  if (has_experts(config)) {
+    names["expert_gate_up"] = layer + "mlp.experts.gate_up_proj";
+    names["expert_down"] = layer + "mlp.experts.down_proj";
+  }
   add_delta_names(names, layer);
   names["delta_qkv"] = layer + "linear_attn.in_proj_qkv.weight";
   names["delta_z"] = layer + "linear_attn.in_proj_z.weight";
@@ -153,7 +181,11 @@ std::vector<ParamSpec> qwen3_5_params(const ModelConfig& config) {
 
 const Family kQwen3Next = {"qwen3-next",     {"qwen3_next"},   {},
                            parse_qwen3_next, print_qwen3_next, qwen3_next_params};
-const Family kQwen35 = {
-    "qwen3.5", {"qwen3_5_text", "qwen3_5"}, {}, parse_qwen3_5, print_qwen3_5, qwen3_5_params};
+const Family kQwen35 = {"qwen3.5",
+                        {"qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe"},
+                        {},
+                        parse_qwen3_5,
+                        print_qwen3_5,
+                        qwen3_5_params};
 
 } // namespace dllm::model

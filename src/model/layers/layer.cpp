@@ -203,6 +203,12 @@ void ParamTable::experts(const std::string& name, int64_t count, int64_t out, in
   const std::string file = pieces[0].logical;
   pieces.clear();
   const size_t mark = file.find("[]");
+  if (mark == std::string::npos) {
+    ParamPiece all{file, count, false};
+    all.stack = true;
+    pieces.push_back(std::move(all));
+    return;
+  }
   for (int64_t e = 0; e < count; ++e)
     pieces.push_back({file.substr(0, mark) + std::to_string(e) + file.substr(mark + 2), 1, false});
 }

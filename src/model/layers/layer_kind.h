@@ -48,7 +48,7 @@ public:
               const std::string& file = "");
   // A bias where the family names one.
   void norm(const std::string& name, int64_t size);
-  // One matrix (out, in) per expert, stacked.
+  // One matrix (out, in) per expert, stacked. "[]" in the file's name stands for the expert; without it all are one tensor.
   void experts(const std::string& name, int64_t count, int64_t out, int64_t in);
 
   std::vector<ParamSpec> take() { return std::move(specs_); }

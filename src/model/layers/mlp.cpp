@@ -151,8 +151,12 @@ void expert_params(ParamTable& table, const ModelConfig& config) {
   const int64_t hidden = config.hidden_size;
   table.add("router", ParamRole::router, {experts.count, hidden});
   if (experts.bias) table.add("router.bias", ParamRole::bias, {experts.count});
-  table.experts("expert_gate", experts.count, experts.intermediate, hidden);
-  table.experts("expert_up", experts.count, experts.intermediate, hidden);
+  if (experts.joined) {
+    table.experts("expert_gate_up", experts.count, 2 * experts.intermediate, hidden);
+  } else {
+    table.experts("expert_gate", experts.count, experts.intermediate, hidden);
+    table.experts("expert_up", experts.count, experts.intermediate, hidden);
+  }
   table.experts("expert_down", experts.count, hidden, experts.intermediate);
   if (experts.shared == 0) return;
   table.matrix("gate", experts.shared, hidden, false, "shared_gate");
@@ -180,6 +184,20 @@ graph::Value build_shared(const LayerInputs& inputs, graph::Value x) {
   return graph::multiply(graph::logistic(linear_param(inputs, x, "shared_router")), made);
 }
 
+// act(gate) * up of every chosen expert: (rows, chosen, intermediate).
+graph::Value expert_inner(const LayerInputs& inputs, const ExpertRows& sent) {
+  const auto each = [&](const char* name) {
+    return expert_product(inputs.linear(name), sent.rows, sent.experts);
+  };
+  const std::string& act = inputs.config.activation;
+  const int64_t size = inputs.config.experts.intermediate;
+  if (!inputs.config.experts.joined)
+    return graph::gated_activation(each("expert_gate"), each("expert_up"), act);
+  const graph::Value both = each("expert_gate_up");
+  return graph::gated_activation(graph::slice_axis(both, 2, 0, size),
+                                 graph::slice_axis(both, 2, size, 2 * size), act);
+}
+
 graph::Value build_experts(const LayerInputs& inputs, graph::Value x) {
   check_rows(inputs);
   const ExpertConfig& experts = inputs.config.experts;
@@ -189,17 +207,13 @@ graph::Value build_experts(const LayerInputs& inputs, graph::Value x) {
   router.bias = {}; // it is added to the scores of the choice, not to the logits
   const ExpertChoice choice = choose_experts(experts, product(router, tokens),
                                              inputs.param("router.bias"), inputs.positions);
-  const auto each = [&](graph::Value from, graph::Value numbers, const std::string& name) {
-    return expert_product(inputs.linear(name), from, numbers);
-  };
-  const Linear stack = inputs.linear("expert_up");
+  const Linear stack = inputs.linear("expert_down");
   const ExpertRows own{tokens, choice.experts, choice.shares}, sent = send_to_experts(stack, own);
   const int64_t rows = sent.rows.dim(0);
-  const graph::Value inner = graph::gated_activation(
-      each(sent.rows, sent.experts, "expert_gate"), each(sent.rows, sent.experts, "expert_up"),
-      inputs.config.activation); // (rows, chosen, intermediate)
-  const graph::Value made = each(graph::reshape(inner, {rows * chosen, experts.intermediate}),
-                                 graph::reshape(sent.experts, {rows * chosen, 1}), "expert_down");
+  const graph::Value inner = expert_inner(inputs, sent);
+  const graph::Value made = expert_product(
+      inputs.linear("expert_down"), graph::reshape(inner, {rows * chosen, experts.intermediate}),
+      graph::reshape(sent.experts, {rows * chosen, 1}));
   const graph::Value shared = graph::multiply(graph::reshape(made, {rows, chosen, hidden}),
                                               graph::reshape(sent.shares, {rows, chosen, 1}));
   const graph::Value mixed =

@@ -13,7 +13,15 @@ namespace {
 class Bd3lm final : public MaskedDiffusion {
 public:
   Bd3lm(ScheduleRef schedule, const Options& options)
-      : MaskedDiffusion("bd3lm", std::move(schedule), options) {}
+      : MaskedDiffusion("bd3lm", std::move(schedule), options), blocks_(options_) {}
+
+  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
+                const PrepareContext& context) const override {
+    const PrepareContext own = blocks_.at(step, context);
+    Batch made = MaskedDiffusion::prepare(batch, seed, step, own);
+    blocks_.note(made, own);
+    return made;
+  }
 
   model::AttentionKind attention(const model::ModelConfig&) const override {
     return model::AttentionKind::two_stream;
@@ -28,6 +36,9 @@ protected:
   Batch finished(const TokenCeArrays& made, const Batch& source) const override {
     return two_streams(made, source, options_.str("compat") == "none");
   }
+
+private:
+  BlockSteps blocks_;
 };
 
 } // namespace
@@ -38,6 +49,7 @@ ObjectiveEntry objective_files::bd3lm() {
       "attention", "auto", {"auto"}, "Always [noised | clean]: the model decodes block_causal.");
   keys.push_back(option_choice("time_per", "block", {"block", "row"},
                                "Whether each block or the whole row has a time of its own."));
+  keys.push_back(BlockSteps::option());
   return {"bd3lm", "linear", std::move(keys), new_objective<Bd3lm>};
 }
 

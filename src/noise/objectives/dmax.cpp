@@ -26,7 +26,7 @@ constexpr const char* kRolloutCount = "rollout_count"; // i32()
 class DMax final : public MaskingObjective {
 public:
   DMax(ScheduleRef schedule, const Options& options)
-      : MaskingObjective(std::move(schedule), options) {
+      : MaskingObjective(std::move(schedule), options), blocks_(options_) {
     if (options_.f64("noise_low") > options_.f64("noise_high")) {
       fail(Code::invalid_argument, "noise_low {} is above noise_high {}", options_.f64("noise_low"),
            options_.f64("noise_high"));
@@ -60,6 +60,7 @@ private:
   int64_t trained_end(const TokenRows& rows, int64_t row) const;
 
   std::string name_ = "dmax";
+  BlockSteps blocks_;
 };
 
 DMax::Draws DMax::own_draws(const TokenRows& rows, int64_t first_row, uint64_t seed,
@@ -110,7 +111,8 @@ int64_t DMax::trained_end(const TokenRows& rows, int64_t row) const {
 }
 
 Batch DMax::prepare(const Batch& batch, uint64_t seed, int64_t step,
-                    const PrepareContext& context) const {
+                    const PrepareContext& given) const {
+  const PrepareContext context = blocks_.at(step, given);
   const int32_t mask = mask_id(context);
   needed_block_length(*this, context);
   const Batch source = options_.i64("tail_labels") > 0 ? padding_trained(batch) : batch;
@@ -160,12 +162,13 @@ Batch DMax::prepare(const Batch& batch, uint64_t seed, int64_t step,
   }
   Batch prepared = two_streams(made, source, options_.str("compat") == "none");
   prepared.set(kRollout, rollout);
+  blocks_.note(prepared, context);
   return prepared;
 }
 
 Batch DMax::feed(const Batch& prepared, const model::ModelConfig& config) const {
   Batch made = Objective::feed(prepared, config);
-  const TokenCeSettings settings = token_ce_settings(config);
+  const TokenCeSettings settings = token_ce_settings(prepared, config);
   const Tensor replaced = prepared.at(kRollout).to(DType::u8);
   const Shape shape = made.at("ids").shape();
   if (replaced.shape() != shape) {
@@ -267,6 +270,7 @@ ObjectiveEntry objective_files::dmax() {
       option_i64("tail_labels", 0, 0, 1 << 24,
                  "Padding is trained, of the run of equal tokens that ends a row so many; "
                  "0: no padding. DMax has 32."));
+  keys.push_back(BlockSteps::option());
   keys.push_back(option_choice(
       "loss_norm", "token", {"token", "sequence", "batch"},
       "What the summed loss is divided by: trainable tokens, the same per row and rows, or rows."));

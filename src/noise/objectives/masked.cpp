@@ -61,9 +61,8 @@ MaskedDiffusion::Draws MaskedDiffusion::jax_draws(const TokenRows& rows, int64_t
   return draws;
 }
 
-double MaskedDiffusion::mask_probability(double t) const {
-  return std::clamp(schedule_->mask_prob(t), options_.f64("min_mask_ratio"),
-                    options_.f64("max_mask_ratio"));
+double MaskedDiffusion::mask_probability(double t, std::pair<double, double> bounds) const {
+  return std::clamp(schedule_->mask_prob(t), bounds.first, bounds.second);
 }
 
 double MaskedDiffusion::loss_weight(double t) const {
@@ -90,7 +89,8 @@ void MaskedDiffusion::corrupt_row(const TokenRows& rows, int64_t row, const Nois
   for (size_t i = noise.first_is_given ? 1 : 0; i < seq; ++i) {
     if (!rows.trainable(static_cast<int64_t>(begin + i))) continue;
     ++trainable;
-    const double probability = mask_probability(times[i / static_cast<size_t>(noise.tokens)]);
+    const double probability =
+        mask_probability(times[i / static_cast<size_t>(noise.tokens)], noise.bounds);
     if (!(noise.draws.mask[begin + i] < static_cast<float>(probability))) continue;
     ++masked;
     targets[i] = rows.ids[begin + i];
@@ -158,6 +158,7 @@ Batch MaskedDiffusion::prepare(const Batch& batch, uint64_t seed, int64_t step,
                                const PrepareContext& context) const {
   Noise noise;
   noise.mask = mask_id(context);
+  noise.bounds = mask_ratio_bounds(step, context);
   TokenRows rows = token_rows(batch, context.vocab);
   Batch source = batch;
   if (reference() && context.shift == 1 && first_column_trained(rows)) {

@@ -38,6 +38,12 @@ protected:
                                           std::span<const int32_t> /*targets*/) const {
     return {};
   }
+  // Least and largest probability of a mask at this step.
+  virtual std::pair<double, double> mask_ratio_bounds(int64_t /*step*/,
+                                                      const PrepareContext& /*context*/) const {
+    return {options_.f64("min_mask_ratio"), options_.f64("max_mask_ratio")};
+  }
+  double mask_probability(double t, std::pair<double, double> bounds) const;
   // False: a row without trainable tokens is not counted where loss_norm counts rows.
   virtual bool counts_empty_rows() const { return true; }
   // The last step of prepare: `source` with the arrays of the loss.
@@ -58,6 +64,7 @@ private:
     int64_t tokens = 1;           // of one time
     int32_t mask = 0;
     bool first_is_given = false;
+    std::pair<double, double> bounds; // mask_ratio_bounds
   };
   Draws own_draws(const TokenRows& rows, int64_t times, std::pair<int64_t, int64_t> global,
                   uint64_t seed, int64_t step) const;
@@ -65,7 +72,6 @@ private:
                   const PrepareContext& context) const;
   void corrupt_row(const TokenRows& rows, int64_t row, const Noise& noise,
                    TokenCeArrays* made) const;
-  double mask_probability(double t) const;
   double loss_weight(double t) const;
 
   std::string name_;

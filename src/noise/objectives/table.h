@@ -69,11 +69,12 @@ ObjectiveEntry editflow();
 ObjectiveEntry llada_sft();
 ObjectiveEntry mdlm();
 ObjectiveEntry nano();
+ObjectiveEntry open_dllm();
 ObjectiveEntry token_ce();
 ObjectiveEntry uniform();
 
 inline constexpr ObjectiveEntry (*kTable[])() = {
-    ar, bd3lm, dmax, dream, editflow, llada_sft, mdlm, nano, token_ce, uniform,
+    ar, bd3lm, dmax, dream, editflow, llada_sft, mdlm, nano, open_dllm, token_ce, uniform,
 };
 
 } // namespace objective_files

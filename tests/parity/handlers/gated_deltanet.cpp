@@ -1,7 +1,7 @@
 // torch/gated_deltanet: the gated delta rule from given q, k, v, in chunks and position by position, with its gradients,
 // from a state, and cut in two; the causal convolution over a row and one position more; the gated norm.
 
-#include "graph/engine.h"
+#include "bare_graph.h"
 #include "graph/ops.h"
 #include "handlers.h"
 #include "model/layers/delta_rule.h"
@@ -15,31 +15,6 @@ namespace dllm::parity {
 namespace {
 
 using graph::Value;
-
-// Inputs of a graph with their numbers.
-class BareGraph {
-public:
-  explicit BareGraph(const char* name) : graph(std::make_shared<graph::Graph>(name)) {}
-  Value input(const std::string& name, const Tensor& numbers) {
-    numbers_.push_back(numbers);
-    values.push_back(graph->input(name, numbers.dtype(), numbers.shape()));
-    return values.back();
-  }
-  std::vector<Tensor> run(graph::Engine& engine) const {
-    std::vector<graph::BufferRef> inputs;
-    for (const Tensor& numbers : numbers_) inputs.push_back(engine.upload(numbers));
-    std::vector<Tensor> results;
-    for (const graph::BufferRef& output : engine.compile(graph)->run(inputs))
-      results.push_back(output->read().clone());
-    return results;
-  }
-
-  std::shared_ptr<graph::Graph> graph;
-  std::vector<Value> values; // the inputs
-
-private:
-  std::vector<Tensor> numbers_;
-};
 
 Tensor state_of(Case& c) {
   const Shape k = c.array("k").shape(), v = c.array("v").shape();

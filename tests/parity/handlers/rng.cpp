@@ -1,9 +1,10 @@
 // jax/rng: threefry in both counter layouts. Arrays s<seed>.<what>; one case per file and kind of
-// array.
+// array. Draws that the library does not offer are made of its bits here.
 
 #include "base/error.h"
 #include "base/random.h"
 #include "handlers.h"
+#include "rng_draws.h"
 #include "runner.h"
 
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include <cmath>
 #include <map>
 #include <regex>
+#include <set>
 
 namespace dllm::parity {
 namespace {
@@ -28,7 +30,7 @@ struct Drawn {
 };
 
 bool parse(const std::string& name, Drawn* drawn) {
-  static const std::regex form("s([0-9]+)\\.([a-z_]*?[a-z])_?((?:[-._x]?-?[0-9]+)*)");
+  static const std::regex form("s([0-9]+)\\.([a-z_]*?[a-z](?:\\.[a-z]+)?)_?((?:[-._x]?-?[0-9]+)*)");
   std::smatch match;
   if (!std::regex_match(name, match, form)) return false;
   drawn->name = name;
@@ -52,21 +54,15 @@ Tensor words(const std::vector<Key>& keys, Shape shape) {
   return Tensor::from(std::move(shape), flat);
 }
 
-// jax.random.normal is the quantile of a uniform number u in (-1, 1): ours takes (u + 1) / 2.
-Tensor normal_numbers(Key key, const Shape& shape, CounterLayout layout) {
-  Tensor made(DType::f32, shape);
-  const auto numbers = made.mutable_as<float>();
-  random_uniform(key, numbers, layout);
-  const float least = std::nextafter(-1.0F, 0.0F);
-  for (float& number : numbers) {
-    const float u = std::max(least, number * (1.0F - least) + least);
-    number = static_cast<float>(normal_quantile((static_cast<double>(u) + 1) / 2));
-  }
-  return made;
+// The others go through functions of libm; the reference's erfinv is a polynomial in f32.
+bool is_exact(const std::string& kind) {
+  static const std::set<std::string> rounded{"normal", "gumbel", "exponential", "truncated_normal"};
+  return !rounded.contains(kind);
 }
 
 // Answers false for kinds the library does not draw.
-bool draw(const Drawn& what, const Tensor& want, CounterLayout layout, Tensor* got) {
+bool draw(const Drawn& what, const Tensor& want, CounterLayout layout, const DrawTables& tables,
+          Tensor* got) {
   const Key key = make_key(what.seed);
   const Shape& shape = want.shape();
   if (what.kind == "key")
@@ -88,7 +84,7 @@ bool draw(const Drawn& what, const Tensor& want, CounterLayout layout, Tensor* g
   } else if (what.kind == "normal") {
     *got = normal_numbers(key, shape, layout);
   } else {
-    return false;
+    return derived_draw(what.kind, key, shape, layout, tables, got);
   }
   return true;
 }
@@ -100,6 +96,8 @@ void run_rng(Topic& topic) {
     const bool partitionable = meaning.get<std::string>().find("=True") != std::string::npos;
     const CounterLayout layout =
         partitionable ? CounterLayout::partitionable : CounterLayout::original;
+    const DrawTables tables{topic.array("categorical_logits", file),
+                            topic.array("bernoulli_p_rows", file)};
     std::map<std::string, std::vector<Drawn>> kinds;
     for (const std::string& name : topic.array_names()) {
       Drawn drawn;
@@ -116,10 +114,9 @@ void run_rng(Topic& topic) {
         c.set_prefix("");
         for (const Drawn& what : list) {
           Tensor got;
-          if (!draw(what, c.array(what.name), layout, &got))
+          if (!draw(what, c.array(what.name), layout, tables, &got))
             c.skip("the library draws no " + what.kind);
-          // The reference's erfinv is a polynomial in f32.
-          const Tolerance tolerance = what.kind == "normal" ? Tolerance{kLibm, kLibm} : Tolerance{};
+          const Tolerance tolerance = is_exact(what.kind) ? Tolerance{} : Tolerance{kLibm, kLibm};
           c.close(tolerance, got, c.array(what.name), what.name);
         }
       });

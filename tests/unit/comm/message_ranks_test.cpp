@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -94,6 +95,20 @@ TEST(MessageRanks, HaveTheBitsOfThreadRanks) {
                 after_all_calls(make_thread_ranks(size), count))
           << size << " ranks, " << count << " numbers";
     }
+  }
+}
+
+// The ranks that are first at a meeting count how long they wait for the last one.
+TEST(MessageRanks, CountTheirWaitForSlowerRanks) {
+  for (const bool messages : {true, false}) {
+    const Ranks ranks = messages ? test::make_message_ranks(3) : make_thread_ranks(3);
+    on_threads(ranks, [&](Communicator& rank, size_t r) {
+      rank.barrier(all_of(rank), nullptr);
+      if (r == 2) std::this_thread::sleep_for(std::chrono::milliseconds(60));
+      rank.barrier(all_of(rank), nullptr);
+    });
+    for (const size_t r : {0, 1}) EXPECT_GE(ranks[r]->waited_us(), 40000) << messages << r;
+    EXPECT_LT(ranks[2]->waited_us(), std::min(ranks[0]->waited_us(), ranks[1]->waited_us()));
   }
 }
 

@@ -53,6 +53,14 @@ TEST(Families, DiffusionModelsMadeOfOthers) {
   rnd1["model_type"] = "rnd1";
   EXPECT_EQ(config_from_json(rnd1, "c").attention, AttentionKind::bidirectional);
   EXPECT_EQ(config_from_json(rnd1, "c").shift, 1);
+  Json fast = small_config("qwen2");
+  fast.update({{"model_type", "Fast_dLLM_Qwen"}, {"bd_size", 16}});
+  const ModelConfig shifted = config_from_json(fast, "config.json");
+  EXPECT_EQ(shifted.attention, AttentionKind::block_causal);
+  EXPECT_EQ(shifted.block_length, 16);
+  EXPECT_EQ(shifted.shift, 1);
+  EXPECT_TRUE(shifted.qkv_bias);
+  EXPECT_EQ(config_to_json(shifted).at("bd_size"), 16);
   const ModelConfig wedlm = with(small_config("wedlm"), "qk_norm", false);
   EXPECT_TRUE(wedlm.qkv_bias); // as Qwen2 has it
   EXPECT_FALSE(wedlm.out_bias);

@@ -200,7 +200,7 @@ Json hybrid_config(const char* type) {
                  {"linear_num_value_heads", 4},
                  {"linear_key_head_dim", 4},
                  {"linear_value_head_dim", 3}});
-  if (std::string(type) == "qwen3_next") {
+  if (std::string(type) != "qwen3_5_text") {
     config.update({{"num_experts", 4},
                    {"num_experts_per_tok", 2},
                    {"moe_intermediate_size", 6},
@@ -210,7 +210,7 @@ Json hybrid_config(const char* type) {
 }
 
 TEST(GatedDelta, EveryFourthLayerIsAttention) {
-  for (const char* type : {"qwen3_5_text", "qwen3_next"}) {
+  for (const char* type : {"qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"}) {
     const ModelConfig config = config_from_json(hybrid_config(type), "c");
     EXPECT_EQ(config.mixers,
               (std::vector<std::string>{"gated_delta", "gated_delta", "gated_delta", "attention"}));
@@ -266,6 +266,44 @@ TEST(GatedDelta, ANestedConfigIsTheSameModel) {
   EXPECT_FALSE(printed.contains("hidden_size"));
   const auto specs = find_family(config.family).params(config);
   EXPECT_EQ(specs[0].pieces[0].logical, "model.language_model.embed_tokens.weight");
+}
+
+// Qwen3.5-MoE has gate and up of all experts in one tensor: the same layers as Qwen3-Next's, which has a tensor for each.
+TEST(GatedDelta, JoinedExpertsAreThoseOfSeparateTensors) {
+  const auto of = [](const char* type) {
+    Json config = hybrid_config(type);
+    config["layer_types"] = Json::array();
+    for (int layer = 0; layer < 4; ++layer) config["layer_types"].push_back("full_attention");
+    return new_model(small_engine(), config, model_options());
+  };
+  const auto joined = of("qwen3_5_moe_text"), apart = of("qwen3_next");
+  const auto matrix_of = [&](const std::string& stack, int64_t expert, int64_t begin, int64_t end) {
+    const Tensor all = joined->params().read(stack); // (experts, out, in)
+    return all.rows(expert, expert + 1).reshaped(all.shape().without(0)).rows(begin, end);
+  };
+  for (const std::string& name : apart->params().names()) {
+    const size_t at = name.find("experts.");
+    if (at == std::string::npos) {
+      apart->params().write(name, joined->params().read(name));
+      continue;
+    }
+    const std::string prefix = name.substr(0, at + 8);
+    const int64_t expert = name[at + 8] - '0', size = 6;
+    if (name.find("gate_proj") != std::string::npos)
+      apart->params().write(name, matrix_of(prefix + "gate_up_proj", expert, 0, size));
+    else if (name.find("up_proj") != std::string::npos)
+      apart->params().write(name, matrix_of(prefix + "gate_up_proj", expert, size, 2 * size));
+    else
+      apart->params().write(
+          name, matrix_of(prefix + "down_proj", expert, 0, joined->config().hidden_size));
+  }
+  Batch rows;
+  rows.set("ids",
+           Tensor::from(Shape{2, 6}, std::vector<int32_t>{1, 2, 3, 4, 5, 6, 6, 5, 4, 3, 2, 1}));
+  const Tensor wanted = forward(*apart, rows).at("logits"),
+               got = forward(*joined, rows).at("logits");
+  for (size_t i = 0; i < wanted.as<float>().size(); ++i)
+    EXPECT_NEAR(got.as<float>()[i], wanted.as<float>()[i], 1e-6) << i;
 }
 
 } // namespace

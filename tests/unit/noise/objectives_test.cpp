@@ -1,4 +1,4 @@
-// llada_sft, bd3lm, dream, dmax and uniform: what they corrupt and count, and their losses.
+// llada_sft, bd3lm, dream, dmax, open_dllm and uniform: what they corrupt and count, and their losses.
 #include "base/error.h"
 #include "noise/objective.h"
 #include "noise/token_ce.h"
@@ -14,9 +14,11 @@
 namespace dllm::noise {
 namespace {
 
-const char* const kNames[] = {"mdlm", "llada_sft", "bd3lm", "dream", "dmax", "uniform"};
+const char* const kNames[] = {"mdlm", "llada_sft", "bd3lm",  "dream",
+                              "dmax", "open_dllm", "uniform"};
 
 Json settings_of(const std::string& name) {
+  if (name == "open_dllm") return {{"anti_repetition", 0.3}, {"min_snr_gamma", 5.0}};
   const bool blocks = name == "bd3lm" || name == "dmax";
   return blocks ? Json{{"block_length", 4}} : Json::object();
 }
@@ -29,6 +31,8 @@ TEST(Objectives, GradientsAreThoseOfTheLoss) {
   const auto model = tiny_model();
   for (const char* name : kNames) {
     SCOPED_TRACE(name);
+    // A part of this loss stops its gradient on purpose; parity compares it (castlehill/mdm_loss).
+    if (std::string(name) == "open_dllm") continue;
     Json settings = settings_of(name);
     // The tokens that a rollout replaces may change with the weights: no gradient there.
     if (std::string(name) == "dmax") settings["on_policy"] = 0.0;
@@ -166,6 +170,33 @@ TEST(Bd3lm, NeedsABlockLength) {
   EXPECT_THROW(prepared_by(*tiny_objective("dmax"), tiny_rows(1, 8), *model), Error);
 }
 
+// A step in the middle of block_steps is a step with that block_length.
+TEST(BlockSteps, ChooseTheBlocksOfAStep) {
+  const auto model = tiny_model();
+  for (const char* name : {"bd3lm", "dmax"}) {
+    SCOPED_TRACE(name);
+    const ObjectiveRef growing = tiny_objective(
+        name, {{"block_length", 8}, {"block_steps", Json::array({"0:2", "10:4", "20:8"})}});
+    for (const auto& [step, length] : {std::pair{0, 2}, {9, 2}, {10, 4}, {25, 8}}) {
+      const ObjectiveRef fixed = tiny_objective(name, {{"block_length", length}});
+      const auto loss_of = [&, at = step](const ObjectiveRef& objective) {
+        const PrepareContext context = prepare_context(*objective, model->config());
+        const Batch prepared = objective->prepare(tiny_rows(2, 16), 3, at, context);
+        return LossRunner(model, objective).run(prepared, 0, 0, nullptr).sum;
+      };
+      EXPECT_EQ(loss_of(growing), loss_of(fixed)) << step;
+    }
+    // A held-out loss has the last blocks.
+    const ObjectiveRef last = tiny_objective(name, {{"block_length", 8}});
+    EXPECT_EQ(LossRunner(model, growing).run(tiny_rows(2, 16), 3, 0, nullptr).sum,
+              LossRunner(model, last).run(tiny_rows(2, 16), 3, 0, nullptr).sum);
+  }
+  for (const char* wrong : {"4", "0:", ":4", "0:0", "-1:4", "0:4x"}) {
+    EXPECT_THROW(tiny_objective("bd3lm", {{"block_steps", Json::array({wrong})}}), Error) << wrong;
+  }
+  EXPECT_THROW(tiny_objective("bd3lm", {{"block_steps", Json::array({"5:4", "5:8"})}}), Error);
+}
+
 TEST(Dream, WeighsByContextInsideOfASegment) {
   const ObjectiveRef objective = tiny_objective("dream", {{"geo_p", 0.5}});
   PrepareContext context;
@@ -246,6 +277,61 @@ TEST(Times, ImportanceKeepsTheMeanAndTheBounds) {
   };
   EXPECT_NEAR(mean_weight(*plain), 1, 0.15);
   EXPECT_NEAR(mean_weight(*often), 1, 0.15);
+}
+
+// By hand, where every token is masked: CE (1 + p) and the chance of equal neighbours, up to min(1 / ratio, gamma).
+TEST(OpenDllm, CountsFoundTokensMore) {
+  const auto model = tiny_model();
+  const Batch raw = tiny_rows(1, 8);
+  const auto loss_of = [&](double anti, double gamma) {
+    const ObjectiveRef objective = tiny_objective("open_dllm", {{"min_mask_ratio", 0.8},
+                                                                {"max_mask_ratio", 0.8},
+                                                                {"anti_repetition", anti},
+                                                                {"min_snr_gamma", gamma}});
+    Batch all = raw;
+    all.set("u_mask", Tensor(DType::f32, {1, 8}));
+    return LossRunner(model, objective).run(prepared_by(*objective, all, *model), 0, 0, nullptr);
+  };
+  Batch input;
+  Tensor masked(DType::i32, {1, 8});
+  std::ranges::fill(masked.mutable_as<int32_t>(), kTinyMask);
+  input.set("ids", masked);
+  Options options(model::forward_schema());
+  options.set_json(Json{{"attention", "bidirectional"}, {"shift", 0}});
+  const Tensor logits = model::forward(*model, input, options).at("logits");
+  std::vector<std::vector<double>> p;
+  double want = 0, same = 0, pairs = 0;
+  for (size_t i = 0; i < 8; ++i) {
+    const auto row = logits.as<float>().subspan(i * 23, 23);
+    double sum = 0;
+    for (const float x : row) sum += std::exp(static_cast<double>(x));
+    p.emplace_back();
+    for (const float x : row) p.back().push_back(std::exp(static_cast<double>(x)) / sum);
+    const double found = p.back()[static_cast<size_t>(raw.at("ids").as<int32_t>()[i])];
+    want -= std::log(found) * (1 + found) / 8;
+    if (i == 0) continue;
+    ++pairs; // neighbours of tiny_rows differ
+    for (size_t k = 0; k < 23; ++k) same += p[i][k] * p[i - 1][k];
+  }
+  EXPECT_NEAR(loss_of(0, 0).mean(), want, 1e-4 * want);
+  EXPECT_NEAR(loss_of(0.5, 0).mean(), want + 0.5 * same / pairs, 1e-4 * want);
+  EXPECT_NEAR(loss_of(0.5, 4).mean(), 1.25 * (want + 0.5 * same / pairs), 1e-4 * want);
+}
+
+TEST(OpenDllm, MaskRatiosOpen) {
+  const ObjectiveRef objective = tiny_objective("open_dllm", {{"curriculum", 100}});
+  PrepareContext context;
+  context.mask_id = kTinyMask;
+  Batch raw = tiny_rows(2, 4);
+  raw.set("t", Tensor::from(Shape{2}, std::vector<float>{0.0f, 1.0f}));
+  const auto expect_ratios = [&](int64_t step, float low, float high) {
+    const Tensor ratios = objective->prepare(raw, 0, step, context).at("mask_ratio");
+    EXPECT_NEAR(ratios.as<float>()[0], low, 1e-6) << step;
+    EXPECT_NEAR(ratios.as<float>()[1], high, 1e-6) << step;
+  };
+  expect_ratios(0, 0.15f, 0.85f);
+  expect_ratios(50, 0.076f, 0.924f);
+  expect_ratios(100, 0.002f, 0.998f);
 }
 
 // Of the run of equal tokens behind the text the first two are trained.

@@ -418,7 +418,7 @@ TEST(Trainer, EventsStopAndFail) {
     EXPECT_EQ(event.kind(), EventKind::train_step);
     for (const char* key :
          {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_second", "mfu", "memory",
-          "compiles", "skipped", "checkpoint_stall_seconds", "input_wait"}) {
+          "compiles", "skipped", "checkpoint_stall_seconds", "input_wait", "rank_wait"}) {
       EXPECT_NE(event.find(key), nullptr) << key;
     }
     return ++events == 3 ? Answer::stop : Answer::go_on;
