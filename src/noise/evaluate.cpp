@@ -113,7 +113,7 @@ double RowLosses::bits_per_byte(int64_t bytes) const {
 Batch LossRunner::prepared(const Batch& batch, uint64_t seed, int64_t step) const {
   if (objective_->is_prepared(batch)) return batch;
   PrepareContext context = prepare_context(*objective_, model_->config());
-  context.settled = true;
+  context.held_out = true;
   return objective_->prepare(batch, seed, step, context);
 }
 

@@ -29,7 +29,7 @@ struct PrepareContext {
   int64_t block_length = 0; // 0: none; objectives in blocks fail with failed_precondition
   int64_t time_steps =
       0; // of a time-conditioned model: timesteps are t times this; 0: no such model
-  bool settled =
+  bool held_out =
       false; // a held-out loss: what changes with the step is as at the end of a training
   std::optional<Key> batch_key; // compat = dllm-jax | nano: the key of this batch, in place of the
                                 // one of (seed, step)

@@ -98,7 +98,7 @@ BlockSteps::BlockSteps(const Options& options) {
 PrepareContext BlockSteps::at(int64_t step, const PrepareContext& context) const {
   PrepareContext made = context;
   for (const auto& [from, length] : steps_) {
-    if (step >= from || context.settled) made.block_length = length;
+    if (step >= from || context.held_out) made.block_length = length;
   }
   return made;
 }

@@ -32,7 +32,7 @@ protected:
                                               const PrepareContext& context) const override {
     const auto [low, high] = MaskedDiffusion::mask_ratio_bounds(step, context);
     const int64_t steps = options_.i64("curriculum");
-    if (context.settled || step >= steps) return {low, high};
+    if (context.held_out || step >= steps) return {low, high};
     const double left = 1.0 - static_cast<double>(step) / static_cast<double>(steps);
     return {low + std::max(0.15 - low, 0.0) * left, high - std::max(high - 0.85, 0.0) * left};
   }

@@ -135,7 +135,7 @@ Batch Uniform::prepare(const Batch& batch, uint64_t seed, int64_t step,
   const auto weights = made.weights.mutable_as<float>();
   const bool per_row = options_.str("loss_norm") == "sequence";
   RowNoise noise{.tokens = noise_tokens(context.vocab, context.mask_id), .seq = rows.seq};
-  noise.soft = step < options_.i64("curriculum") && !context.settled;
+  noise.soft = step < options_.i64("curriculum") && !context.held_out;
   SoftRows soft(noise.soft ? rows.batch : 0, noise.soft ? rows.seq : 0);
   for (int64_t b = 0; b < rows.batch; ++b) {
     const auto row = static_cast<size_t>(b);

@@ -65,7 +65,7 @@ TEST(GaussianNoise, TheCurriculumOfUniform) {
   const Batch late = objective->prepare(tiny_rows(2, 8), 3, 10, context);
   ASSERT_TRUE(early.has("soft_ids"));
   EXPECT_FALSE(late.has("soft_ids"));
-  context.settled = true;
+  context.held_out = true;
   EXPECT_FALSE(objective->prepare(tiny_rows(2, 8), 3, 9, context).has("soft_ids"));
   for (size_t b = 0; b < 2; ++b) {
     const double gamma = -3.55 + 1.7 * static_cast<double>(early.at("t").as<float>()[b]);
