@@ -3,8 +3,9 @@
 
     bench/pjrt/fit_table.py build/release/bin/dllm [--models qwen3-0.6b,...] [--targets v5e:1x1,...] [--jobs train,decode]
 
-Needs the plugins (scripts/fetch-plugins tpu cuda) in DLLM_PLUGINS or build/assets/plugins. One device; nothing runs.
-  train    one step of batch 8 x 512 with AdamW: f32 masters and moments, products of bf16, every layer recomputed
+Needs the plugins (scripts/fetch-plugins tpu cuda) in DLLM_PLUGINS or build/assets/plugins. Nothing runs. A target is one device,
+or a mesh of devices behind @: v5e:2x4@fsdp=8 (+ between axes: v5e:2x4@fsdp=4+tensor=2). Bytes are those of one device.
+  train    one step of --batch (8) x 512 with AdamW: f32 masters and moments, products of bf16, every layer recomputed
   decode   one denoising step: 32 positions of a row against a cache of 2048 keys and values, bf16 weights
 Every cell is compiled in a process of its own, one after the other. Raw answers go to --raw FILE, a JSON line each.
 """
@@ -26,11 +27,16 @@ def gib(count):
     return f"{count / 2**30:.2f}" if count else "?"
 
 
-def ask(program, model, job, target, limit):
+def ask(program, model, job, target, limit, batch):
     shape = HERE / "shapes" / model / "config.json"
     folder = os.environ.get("DLLM_PLUGINS", str(HERE.parents[1] / "build/assets/plugins"))
-    done = subprocess.run([program, "compile", "--model", str(shape), *JOBS[job], "--target", target, "--json",
-                           "--time-limit", str(limit)], stdout=subprocess.PIPE, text=True, check=False,
+    hardware, _, mesh = target.partition("@")
+    words = [program, "compile", "--model", str(shape), *JOBS[job], "--target", hardware, "--json", "--time-limit", str(limit)]
+    if mesh:
+        words += ["--mesh", mesh.replace("+", ",")]
+    if job == "train":
+        words[words.index("--batch") + 1] = str(batch)
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False,
                           env=dict(os.environ, DLLM_PLUGINS=folder))
     return json.loads(done.stdout)[0]
 
@@ -57,23 +63,26 @@ def main():
     arguments.add_argument("--models", default="qwen3-0.6b,qwen3-1.7b,qwen3-8b")
     arguments.add_argument("--targets", default="v5e:1x1,v6e:1x1,v4:2x2x1,h100")
     arguments.add_argument("--jobs", default="train,decode")
+    arguments.add_argument("--batch", type=int, default=8, help="rows of a training step, of the whole mesh")
     arguments.add_argument("--limit", type=int, default=3600, help="seconds of one cell")
     arguments.add_argument("--raw", help="file that the answers are added to")
     chosen = arguments.parse_args()
-    print("| model | job | target | fits | needs GiB | of GiB | arguments | temporaries | Tflop | compile s |")
-    print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    print("| model | job | target | fits | needs GiB | of GiB | arguments | temporaries | Tflop | sent | compile s |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
     for model in chosen.models.split(","):
         for job in chosen.jobs.split(","):
             for target in chosen.targets.split(","):
-                answer = ask(chosen.program, model, job, target, chosen.limit)
+                answer = ask(chosen.program, model, job, target, chosen.limit, chosen.batch)
                 if chosen.raw:
                     with open(chosen.raw, "a", encoding="utf8") as raw:
                         raw.write(json.dumps({"model": model, "job": job, **answer}) + "\n")
                 plan = answer.get("plan", {})
                 info = plan.get("compiled", {})
                 fits, needs, device = cells(answer)
+                exchanges = plan.get("exchanges") or {}
+                sent = sum(exchange["sent"] for exchange in exchanges.values())
                 print(f"| {model} | {job} | {target} | {fits} | {needs} | {device} | {gib(info.get('argument'))} | "
-                      f"{gib(info.get('temporary'))} | {plan.get('flops', 0) / 1e12:.3g} | "
+                      f"{gib(info.get('temporary'))} | {plan.get('flops', 0) / 1e12:.3g} | {gib(sent) if exchanges else '-'} | "
                       f"{answer.get('cpu_seconds', 0):.0f} |", flush=True)
 
 

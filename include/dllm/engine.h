@@ -33,8 +33,8 @@ extern "C" {
  * f32. Within one arithmetic results do not depend on threads or on what else is in the batch. The
  * environment variable DLLM_AMX=0 keeps bf16 and int8 from using AMX on chips that have it.
  *
- * mesh (such as "fsdp=4,tensor=2") places ranks of this process on named axes, each a thread of its own with its share
- * of threads and memory_limit, on an engine of kind cpu. Models are then cut over the ranks, and arrays that are read or
+ * mesh (such as "fsdp=4,tensor=2") places ranks of this process on named axes: on an engine of kind cpu each is a thread of
+ * its own with its share of threads and memory_limit, on one of kind pjrt a device, from pjrt.device on. Models are then cut over the ranks, and arrays that are read or
  * saved are whole: data cuts the rows of a batch; fsdp too, and parameters with their optimizer state, which are
  * gathered layer by layer while they are used (Zhao et al. 2023, PyTorch FSDP); tensor cuts heads, inner sizes of
  * networks and the vocabulary (Shoeybi et al. 2019, Megatron-LM). What does not divide by the ranks stays whole. The
@@ -156,7 +156,8 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
  *   path     not NULL, a model folder or file, as dllm_model_load
  *   opts     NULL: defaults; kind "plan": what (train decode prefill forward), format (json: bytes
  *            per rank, with the cache of a decode with a window; "peak" of a step, "loading" while
- *            the weights are packed; graph: text; stablehlo, optimized:
+ *            the weights are packed; on a mesh "exchanges", calls and bytes sent by a rank for each
+ *            collective operation; graph: text; stablehlo, optimized:
  *            the compiler's input and output), texts (both of them in the json), batch, length,
  *            window, dtype, remat, memory, ema, objective, optimizer, policy, loop
  *   task     NULL, or checked before every program

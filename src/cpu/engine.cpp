@@ -6,6 +6,7 @@
 #include "cpu/gemm/gemm.h"
 #include "cpu/program.h"
 #include "graph/engine.h"
+#include "graph/mesh_options.h"
 
 #include <nlohmann/json.hpp>
 
@@ -220,7 +221,7 @@ private:
 
 std::shared_ptr<graph::Engine> make_engine(const Options& options, const Hooks& hooks) {
   if (options.str("processes") == "mpi") return make_process_engine(options, hooks);
-  const graph::Mesh mesh = mesh_of(options);
+  const graph::Mesh mesh = graph::mesh_of(options);
   if (mesh.ranks() > 1) return make_ranks_engine(options, mesh, hooks);
   return std::make_shared<CpuEngine>(options, nullptr, hooks);
 }

@@ -125,14 +125,14 @@ std::vector<OptionSpec> keys() {
       option_choice("check", "none", {"none", "finite"},
                     "cpu: finite stops at the first operation that makes a number that is not "
                     "finite, and names it."),
-      option_i64("ranks", 0, 0, 256,
-                 "cpu: ranks inside this process, threads that exchange arrays; 0: as many as mesh "
-                 "has. Without mesh they share the rows of a batch (data)."),
-      option_str(
-          "mesh", "",
-          "cpu: the axes that ranks are laid out on, such as fsdp=4,tensor=2. data: rows of a "
-          "batch; fsdp: rows, with parameters and optimizer state cut too; tensor: heads, "
-          "inner sizes of networks and the vocabulary."),
+      option_i64(
+          "ranks", 0, 0, 256,
+          "Ranks inside this process: threads that exchange arrays, devices of a plugin; 0: as "
+          "many as mesh has. Without mesh they share the rows of a batch (data)."),
+      option_str("mesh", "",
+                 "The axes that ranks are laid out on, such as fsdp=4,tensor=2. data: rows of a "
+                 "batch; fsdp: rows, with parameters and optimizer state cut too; tensor: heads, "
+                 "inner sizes of networks and the vocabulary."),
       option_choice("processes", "one", {"one", "mpi"},
                     "cpu: one: all ranks are threads of this process; mpi: every process that "
                     "mpirun started is one rank, without mesh of axis data."),
@@ -141,7 +141,8 @@ std::vector<OptionSpec> keys() {
       option_str("target", "",
                  "pjrt: hardware to compile for that is not there: v5e:1x1, v5e:2x4, v6e:1x1, "
                  "v4:2x2x4, h100, h200; such an engine runs nothing."),
-      option_i64("pjrt.device", 0, 0, 1 << 20, "Which of the plugin's devices holds the arrays."),
+      option_i64("pjrt.device", 0, 0, 1 << 20,
+                 "Which of the plugin's devices holds the arrays; the first one of a mesh."),
       option_choice("pjrt.compute", "f32", {"f32", "bf16"},
                     "Type of the operands of matrix products; sums are f32 either way."),
       option_choice("pjrt.precision", "highest", {"default", "high", "highest"},

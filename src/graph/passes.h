@@ -3,6 +3,7 @@
 // donation), copies of graphs, on which they are built, and reverse mode.
 
 #include "graph/graph.h"
+#include "graph/mesh.h"
 
 #include <functional>
 #include <map>
@@ -33,6 +34,14 @@ std::shared_ptr<Graph> decompose(const Graph& graph,
 double count_flops(const Graph& graph);
 // Those of one node, without its bodies.
 double count_flops(const Graph& graph, const Node& node);
+
+// What one kind of collective operation does in one run: scans multiplied out, the body of a while loop counted once.
+struct Exchange {
+  double calls = 0;
+  double bytes = 0; // that one rank sends
+};
+// By the name of the operation; those over a group of one rank are left out.
+std::map<std::string, Exchange> count_exchanges(const Graph& graph, const Mesh& mesh);
 
 // Copies nodes of one graph into another, value by value; passes and gradients are built on it.
 

@@ -61,6 +61,14 @@ void add_texts(const graph::Program& program, Json& made) {
   }
 }
 
+// By operation; null on a mesh of one rank.
+Json exchanges_json(const graph::Graph& graph, const graph::Mesh& mesh) {
+  Json made;
+  for (const auto& [name, exchange] : graph::count_exchanges(graph, mesh))
+    made[name] = Json{{"calls", exchange.calls}, {"sent", exchange.bytes}};
+  return made;
+}
+
 Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
   Json made = {{"what", options.str("what")},
                {"program", job.graph->name()},
@@ -69,7 +77,9 @@ Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
                {"loading", job.loading},
                {"moments", job.moments},
                {"cache", job.cache},
-               {"recomputed", job.recomputed}};
+               {"recomputed", job.recomputed},
+               {"mesh", engine.mesh().text()},
+               {"exchanges", exchanges_json(*job.graph, engine.mesh())}};
   std::shared_ptr<graph::Program> program;
   try {
     program = engine.compile(job.graph);

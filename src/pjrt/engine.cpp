@@ -22,6 +22,7 @@ public:
 
   std::string kind() const override { return "pjrt"; }
   bool runs_ahead() const override { return true; }
+  const graph::Mesh& mesh() const override { return state_->mesh(); }
 
   std::shared_ptr<graph::Program> compile(std::shared_ptr<const graph::Graph> graph) override {
     return std::make_shared<PjrtProgram>(state_, std::move(graph));
@@ -33,6 +34,18 @@ public:
   // Compilers choose the forms of weights by themselves.
   graph::BufferRef upload_weight(const Tensor& tensor, bool, const Task*) override {
     return pjrt::upload(state_, tensor, !tensor.writable());
+  }
+  graph::BufferRef upload_cut(const Tensor& whole, bool share,
+                              const graph::Layout& layout) override {
+    return pjrt::upload(state_, whole, share, layout);
+  }
+  graph::BufferRef upload_weight_cut(const Tensor& whole, bool, const graph::Layout& layout,
+                                     const Task*) override {
+    return pjrt::upload(state_, whole, !whole.writable(), layout);
+  }
+  graph::BufferRef upload_pieces(std::span<const Tensor> pieces, graph::AxisSet axes,
+                                 bool share) override {
+    return pjrt::upload_pieces(state_, pieces, axes, share);
   }
 
   int64_t device_count() const override {
@@ -53,7 +66,8 @@ public:
   double peak_flops() override {
     const std::lock_guard lock(measuring_);
     if (peak_flops_ == 0) peak_flops_ = measure_peak_flops(*state_);
-    return peak_flops_;
+    // Devices of a CPU plugin share the processors, and one of them uses all.
+    return peak_flops_ * static_cast<double>(state_->on_cpu() ? 1 : state_->ranks());
   }
   void trim() override { state_->runs().drain(); }
 
@@ -66,11 +80,20 @@ private:
   double peak_flops_ = 0;
 };
 
-// The device's own count where there is one, else that of the arrays that are alive.
+// Of the mesh. The devices' own counts where there are some, else those of the arrays that are alive.
 MemoryUse PjrtEngine::memory() const {
-  if (const auto use = state_->device().memory_use()) return *use;
-  const Counters& counters = state_->counters();
-  return {counters.live_bytes.load(), counters.peak_bytes.load(), 0};
+  MemoryUse all;
+  for (size_t rank = 0; rank < state_->ranks(); ++rank) {
+    const auto use = state_->device(rank).memory_use();
+    if (!use) {
+      const Counters& counters = state_->counters();
+      return {counters.live_bytes.load(), counters.peak_bytes.load(), 0};
+    }
+    all.used += use->used;
+    all.peak += use->peak;
+    all.limit += use->limit;
+  }
+  return all;
 }
 
 Json PjrtEngine::device_json(const Device& device) const {
@@ -102,7 +125,8 @@ Json PjrtEngine::describe() const {
               {"platform_version", client.platform_version()},
               {"device", device_name(client.index_of(state_->device().get()))},
               {"devices", std::move(devices)},
-              {"ranks", 1},
+              {"mesh", state_->mesh().text()},
+              {"ranks", state_->ranks()},
               {"compute", dtype_name(state_->emit_options().compute)},
               {"precision", state_->emit_options().precision},
               {"in_flight", state_->runs().limit()},
@@ -127,7 +151,7 @@ void PjrtEngine::set_i64(std::string_view key, int64_t value) {
 int64_t PjrtEngine::i64(std::string_view key) const {
   const Counters& counters = state_->counters();
   if (key == "rank") return 0;
-  if (key == "ranks") return 1;
+  if (key == "ranks") return state_->mesh().ranks();
   if (key == "threads") return 0; // the plugin's own affair
   if (key == "memory_used") return memory().used;
   if (key == "memory_peak") return memory().peak;
@@ -146,9 +170,10 @@ int64_t PjrtEngine::i64(std::string_view key) const {
 } // namespace
 
 std::shared_ptr<graph::Engine> make_engine(const Options& options) {
-  if (!options.str("mesh").empty() || options.i64("ranks") > 1) {
-    fail_with_hint("leave mesh and ranks out", Code::unimplemented,
-                   "an engine of kind pjrt runs on one device, not on a mesh yet");
+  if (options.str("processes") != "one") {
+    fail_with_hint(
+        "leave processes out: one process has all devices of a mesh", Code::unimplemented,
+        "an engine of kind pjrt runs in one process, not in those of {}", options.str("processes"));
   }
   if (!options.str("target").empty()) return make_target_engine(options);
   return std::make_shared<PjrtEngine>(options);

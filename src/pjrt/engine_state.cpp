@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "graph/mesh_options.h"
 #include "pjrt/cache/executable_cache.h"
 #include "pjrt/plugin/client.h"
 #include "pjrt/plugin/plugin.h"
@@ -31,27 +32,38 @@ std::shared_ptr<const Client> make_client(const Options& options) {
 
 EmitOptions read_emit_options(const Options& options) {
   EmitOptions emit;
+  emit.mesh = graph::mesh_of(options);
   emit.compute = dtype_from_name(options.str("pjrt.compute"));
   emit.precision = options.str("pjrt.precision");
   return emit;
 }
 
+// Replica r runs on the device of rank r.
 CompileOptions read_compile_options(const Options& options, const Client& client,
-                                    const Device& device) {
+                                    size_t first_device, size_t ranks) {
   CompileOptions compile;
-  compile.devices = {device.id()};
+  compile.replicas = static_cast<int64_t>(ranks);
+  for (size_t rank = 0; rank < ranks; ++rank)
+    compile.devices.push_back(client.devices()[first_device + rank].id());
   compile.flags = needed_flags(client.platform_name());
   for (const std::string& flag : options.list("pjrt.flags"))
     compile.flags.push_back(parse_flag(flag));
   return compile;
 }
 
-size_t checked_device(const Client& client, int64_t index) {
+// The first device of the mesh.
+size_t checked_device(const Client& client, int64_t index, const graph::Mesh& mesh) {
   const size_t count = client.devices().size();
   if (index < 0 || static_cast<size_t>(index) >= count) {
     fail(Code::out_of_range, "pjrt.device {} does not exist, plugin {} has {} here", index,
          client.plugin().path(), count);
   }
+  const bool cpu = client.platform_name() == "cpu";
+  graph::expect_devices(
+      mesh, static_cast<int64_t>(count) - index,
+      fmt::format("plugin {}{}", client.plugin().path(),
+                  index > 0 ? fmt::format(" from pjrt.device {} on", index) : ""),
+      cpu ? fmt::format("set pjrt.client = cpu_device_count={}", index + mesh.ranks()) : "");
   return static_cast<size_t>(index);
 }
 
@@ -65,9 +77,9 @@ void Counters::add_bytes(int64_t bytes) {
 }
 
 EngineState::EngineState(const Options& options)
-    : client_(make_client(options)), device_(checked_device(*client_, options.i64("pjrt.device"))),
-      emit_(read_emit_options(options)),
-      compile_(read_compile_options(options, *client_, device())),
+    : emit_(read_emit_options(options)), client_(make_client(options)),
+      first_device_(checked_device(*client_, options.i64("pjrt.device"), emit_.mesh)),
+      compile_(read_compile_options(options, *client_, first_device_, ranks())),
       runs_(static_cast<size_t>(options.i64("pjrt.in_flight"))),
       cache_(options.str("pjrt.cache"), options.i64("pjrt.cache_limit")) {
   if (cache_.enabled()) library_ = library_identity(client_->plugin().path());
@@ -83,9 +95,11 @@ std::string EngineState::key(std::string_view program, const CompileOptions& opt
     identity.plugin += fmt::format(" {}={}", name, value_text(value));
   identity.platform = client_->platform_name() + " " + client_->platform_version();
   identity.library = library_;
-  identity.devices = {device().facts().kind};
-  for (const auto& [name, value] : device().facts().attributes)
-    identity.devices.push_back(name + "=" + value_text(value));
+  for (size_t rank = 0; rank < options.devices.size(); ++rank) {
+    identity.devices.push_back(device(rank).facts().kind);
+    for (const auto& [name, value] : device(rank).facts().attributes)
+      identity.devices.push_back(name + "=" + value_text(value));
+  }
   identity.environment = plugin.environment();
   identity.host = on_cpu() ? host_identity() : "";
   return cache_key(identity);
@@ -104,15 +118,22 @@ std::shared_ptr<const Executable> EngineState::load_cached(const std::string& ke
   }
 }
 
-Built EngineState::build(std::string_view program) {
+Built EngineState::build_single(std::string_view program) {
+  CompileOptions options = compile_;
+  options.replicas = 1;
+  options.devices.resize(1);
+  return build_with(program, options);
+}
+
+Built EngineState::build_with(std::string_view program, const CompileOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::string name = cache_.enabled() ? key(program, compile_) : "";
+  const std::string name = cache_.enabled() ? key(program, options) : "";
   Built built;
   if (cache_.enabled()) built.executable = load_cached(name);
   built.from_cache = built.executable != nullptr;
   if (!built.from_cache) {
     built.executable =
-        compile_text(*client_, program, compile_, needed_flags(client_->platform_name()));
+        compile_text(*client_, program, options, needed_flags(client_->platform_name()));
   }
   built.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   (built.from_cache ? counters_.cache_hits : counters_.compiles).fetch_add(1);
@@ -166,14 +187,19 @@ Tensor averaging_matrix(int64_t size, DType dtype) {
 double measure_peak_flops(EngineState& state) {
   const Chain chain = state.on_cpu() ? Chain{1024, 2} : Chain{8192, 8};
   const EmitOptions& options = state.emit_options();
-  const auto program = state.build(chain_text(chain, options)).executable;
+  const auto program = state.build_single(chain_text(chain, options)).executable;
   const Array matrix =
       state.client().upload(averaging_matrix(chain.size, options.compute), state.device());
   const std::vector<const Array*> arguments{&matrix, &matrix};
   double best = 0;
   for (int run = 0; run <= kRuns; ++run) { // the first one warms up
     const auto begin = std::chrono::steady_clock::now();
-    await(program->run(std::span(&arguments, 1)).front().front().ready());
+    std::vector<std::vector<Array>> results;
+    {
+      const std::lock_guard lock(state.starting());
+      results = program->run(std::span(&arguments, 1));
+    }
+    await(results.front().front().ready());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     if (run > 0) best = std::max(best, 1 / seconds.count());
   }

@@ -9,9 +9,9 @@
 #include "pjrt/emit/emit.h"
 #include "pjrt/plugin/client.h"
 #include "pjrt/plugin/plugin.h"
+#include "pjrt/runs.h"
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,58 +21,6 @@
 #include <vector>
 
 namespace dllm::pjrt {
-
-class DeviceBuffer;
-
-// The failure of a run that took donated arguments with it.
-graph::StateLost lost_state(const Error& error);
-
-// Shared by the results of the launch. Any thread.
-class Run {
-public:
-  // took_state: arguments were donated, so a run that fails has lost them.
-  Run(EventHandle finished, std::string program, bool took_state);
-
-  // Blocks until the run is over. Never throws: check() throws how it ended.
-  void wait();
-  // Throws what the run failed with; nothing when it went well or is not known to be over.
-  void check() const;
-  // True for the first caller: the results of one run cost one trip to the device, however many are
-  // read.
-  bool begin_trip();
-  // Results that may be fetched together. REQUIRES: called before others see the results.
-  void set_results(std::vector<std::weak_ptr<DeviceBuffer>> results);
-  std::vector<std::shared_ptr<DeviceBuffer>> results() const;
-
-private:
-  std::string program_;
-  bool took_state_;
-  std::mutex waiting_; // one waiter at a time
-  mutable std::mutex mutex_;
-  EventHandle finished_;
-  std::optional<Error> failure_;
-  bool trip_begun_ = false;
-  std::vector<std::weak_ptr<DeviceBuffer>> results_;
-};
-
-// Runs of one engine that are started and perhaps not finished, at most so many. Any thread.
-class RunQueue {
-public:
-  explicit RunQueue(size_t limit) : limit_(limit) {}
-  void set_limit(size_t limit);
-  size_t limit() const;
-  // Waits for the oldest runs until one more fits. How they ended is reported by the reads of their
-  // results.
-  void make_room();
-  void add(std::shared_ptr<Run> run);
-  void drain(); // waits for all
-
-private:
-  std::shared_ptr<Run> pop_beyond(size_t kept);
-  mutable std::mutex mutex_;
-  size_t limit_;
-  std::deque<std::shared_ptr<Run>> runs_;
-};
 
 // Counts of one engine. Any thread.
 struct Counters {
@@ -93,7 +41,7 @@ struct Built {
   double seconds = 0;
 };
 
-// Any thread.
+// The devices of a mesh of ranks, consecutive ones of one client: rank r is device pjrt.device + r. Any thread.
 class EngineState {
 public:
   explicit EngineState(const Options& options);
@@ -102,58 +50,73 @@ public:
   EngineState& operator=(const EngineState&) = delete;
 
   const Client& client() const { return *client_; }
-  const Device& device() const { return client_->devices()[device_]; }
+  const graph::Mesh& mesh() const { return emit_.mesh; }
+  size_t ranks() const { return static_cast<size_t>(mesh().ranks()); }
+  const Device& device(size_t rank = 0) const { return client_->devices()[first_device_ + rank]; }
   bool on_cpu() const { return client_->platform_name() == "cpu"; }
   const EmitOptions& emit_options() const { return emit_; }
   Counters& counters() { return counters_; }
   RunQueue& runs() { return runs_; }
   const ExecutableCache& cache() const { return cache_; }
+  // Held while a run is started: all devices must meet runs in one order, or each would wait in another one's collective.
+  std::mutex& starting() { return starting_; }
 
-  // StableHLO text as an executable of this engine's device: from the cache when it is there and
-  // loads, else from the compiler. Counted.
-  Built build(std::string_view program);
+  // StableHLO text as an executable of one replica on each device of the mesh: from the cache when
+  // it is there and loads, else from the compiler. Counted.
+  Built build(std::string_view program) { return build_with(program, compile_); }
+  // The same for a program of the first device alone.
+  Built build_single(std::string_view program);
 
 private:
+  Built build_with(std::string_view program, const CompileOptions& options);
   std::string key(std::string_view program, const CompileOptions& options) const;
   std::shared_ptr<const Executable> load_cached(const std::string& key);
 
-  std::shared_ptr<const Client> client_;
-  size_t device_;
   EmitOptions emit_;
+  std::shared_ptr<const Client> client_;
+  size_t first_device_;
   CompileOptions compile_;
   Counters counters_;
   RunQueue runs_;
+  std::mutex starting_;
   ExecutableCache cache_;
   std::string library_; // library_identity of the plugin, when there is a cache
 };
 
 // Multiply-adds x 2 per second of a chain of large products with the engine's operand type and
-// precision; the best of a few runs.
+// precision, on the first device; the best of a few runs.
 double measure_peak_flops(EngineState& state);
 
-// Any number of threads may read. The one who donates it must be its only holder; the plugin's handle
-// stays until the end, so a mistake there is an error and not a crash.
+// The parts of an array, one on each device. Any number of threads may read. The one who donates it
+// must be its only holder; the plugin's handles stay until the end, so a mistake there is an error
+// and not a crash.
 class DeviceBuffer final : public graph::Buffer {
 public:
+  struct Content {
+    DType dtype = DType::f32;
+    Shape shape;              // of one part
+    std::vector<Array> parts; // by rank
+    graph::AxisSet differs;   // axes over which the parts are arrays of their own, not cut of one
+  };
   // run: the launch it is a result of; null: it was uploaded.
-  DeviceBuffer(std::shared_ptr<EngineState> state, DType dtype, Shape shape, Array array,
-               std::shared_ptr<Run> run);
+  DeviceBuffer(std::shared_ptr<EngineState> state, Content content, std::shared_ptr<Run> run);
   ~DeviceBuffer() override;
 
-  const Shape& shape() const override { return shape_; }
-  DType dtype() const override { return dtype_; }
-  // Row-major, on the host. A trip to the device: counted once for all results of one run, and once
+  const Shape& shape() const override { return content_.shape; }
+  DType dtype() const override { return content_.dtype; }
+  // Row-major, on the host, the whole array. A trip to the device: counted once for all results of one run, and once
   // for every read of an uploaded array. The first read of a result starts the transfers of the
   // run's other small results too. Fails with what the run failed with, and with
-  // failed_precondition after donation.
+  // failed_precondition after donation or where parts make no array.
   Tensor read(const Task* task = nullptr) const override;
-  int64_t memory_bytes() const override;
+  int64_t memory_bytes() const override; // of all parts
 
   const EngineState* engine() const { return state_.get(); }
-  const Array& array() const { return array_; }
+  graph::AxisSet differs() const { return content_.differs; }
+  const Array& array(size_t rank = 0) const { return content_.parts[rank]; }
   bool is_donated() const { return donated_.load(std::memory_order_acquire); }
   void mark_donated(); // a run took it over
-  // Donated, deleted by the plugin, or of unknown state.
+  // Donated, deleted by the plugin on any device, or of unknown state.
   bool is_gone() const noexcept;
   // Throws what is known of the run it comes from.
   void check_run() const;
@@ -162,35 +125,43 @@ public:
 
 private:
   struct Fetch {
-    Tensor tensor;
-    EventHandle done;
+    std::vector<Tensor> parts; // by rank; not defined where another rank has the same
+    std::vector<EventHandle> done;
   };
+  int64_t bytes() const; // of all parts
+  std::vector<size_t> ranks_to_read() const;
   Fetch start_fetch() const;
   Fetch take_fetch() const;
+  void expect_readable() const;
 
   std::shared_ptr<EngineState> state_;
-  DType dtype_;
-  Shape shape_;
-  Array array_;
+  Content content_;
   std::shared_ptr<Run> run_;
-  int64_t bytes_;
   std::atomic<bool> donated_{false};
   mutable std::mutex mutex_;
   mutable std::optional<Fetch> fetch_; // begun by prefetch, taken by the next read
 };
 
-// Shares the tensor's storage where that is possible and `share` allows it, else copies.
-std::shared_ptr<DeviceBuffer> upload(std::shared_ptr<EngineState> state, const Tensor& tensor,
-                                     bool share);
+// Those of `axes` that have several ranks.
+graph::AxisSet differing(const graph::Mesh& mesh, graph::AxisSet axes);
 
-// run() starts the work and returns; reading a result waits. A run that is cancelled was not
-// started.
+// A whole array, of which each rank gets its part. Shares the tensor's storage where that is
+// possible and `share` allows it, else copies. Fails with invalid_argument where it cannot be cut.
+std::shared_ptr<DeviceBuffer> upload(std::shared_ptr<EngineState> state, const Tensor& whole,
+                                     bool share, const graph::Layout& layout = {});
+// graph::Engine::upload_pieces.
+std::shared_ptr<DeviceBuffer> upload_pieces(std::shared_ptr<EngineState> state,
+                                            std::span<const Tensor> pieces, graph::AxisSet axes,
+                                            bool share);
+
+// run() starts the work on all devices and returns; reading a result waits. A run that is cancelled
+// was not started.
 class PjrtProgram final : public graph::Program {
 public:
   PjrtProgram(std::shared_ptr<EngineState> state, std::shared_ptr<const graph::Graph> source);
 
   const graph::Graph& graph() const override { return *source_; }
-  const graph::PlanReport& plan() const override { return report_; }
+  const graph::PlanReport& plan() const override { return report_; } // of one device
   std::vector<graph::BufferRef> run(std::span<const graph::BufferRef> inputs, const Task* task,
                                     graph::StopRule rule) override;
   std::string text(std::string_view form) const override;
@@ -198,17 +169,20 @@ public:
 private:
   // The inputs of one run as the plugin takes them.
   struct Binding {
-    std::vector<const Array*> arguments;
-    std::vector<DeviceBuffer*> taken; // given up to the run
-    std::vector<int64_t> kept;        // could be donated, but have another holder
+    std::vector<std::vector<const Array*>> arguments; // by rank, by input
+    std::vector<DeviceBuffer*> taken;                 // given up to the run
+    std::vector<int64_t> kept;                        // could be donated, but have another holder
+    std::vector<const DeviceBuffer*> inputs;
   };
 
   std::string emitted() const;
   void check_results() const;
+  void check_devices() const;
   DeviceBuffer& checked_input(const graph::BufferRef& buffer, size_t index) const;
   Binding bind(std::span<const graph::BufferRef> inputs) const;
   std::vector<graph::BufferRef> launch(const Binding& binding) const;
-  std::vector<graph::BufferRef> wrap(std::vector<Array> results, bool took_state) const;
+  std::vector<graph::BufferRef> wrap(std::vector<std::vector<Array>> results,
+                                     const Binding& binding) const;
   [[noreturn]] void fail_launch(const Binding& binding, const Error& error) const;
 
   std::shared_ptr<EngineState> state_;

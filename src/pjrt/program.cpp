@@ -1,13 +1,13 @@
-// A graph compiled by a plugin, its report, and the arrays it reads and makes.
+// A graph compiled by a plugin, and its runs.
 
 #include "pjrt/engine_state.h"
 
 #include "base/error.h"
-#include "graph/passes.h"
 #include "pjrt/lower/lower.h"
 #include "pjrt/plugin/compile.h"
 
 #include <new>
+#include <utility>
 
 namespace dllm::pjrt {
 
@@ -23,6 +23,7 @@ PjrtProgram::PjrtProgram(std::shared_ptr<EngineState> state,
   const Built built = state_->build(emitted());
   executable_ = built.executable;
   check_results();
+  check_devices();
   report_ = make_report(*source_, built, state_->device());
   check_aliases(*source_, report_.compiled);
 }
@@ -56,6 +57,18 @@ void PjrtProgram::check_results() const {
   }
 }
 
+// Arguments are given by rank: replica r must run on the device of rank r.
+void PjrtProgram::check_devices() const {
+  const std::vector<abi::Device*>& devices = executable_->devices();
+  bool same = devices.size() == state_->ranks();
+  for (size_t rank = 0; same && rank < devices.size(); ++rank)
+    same = devices[rank] == state_->device(rank).get();
+  if (same) return;
+  fail(Code::internal,
+       "the compiled form of graph {} runs on other devices than the {} of the mesh",
+       source_->name(), state_->ranks());
+}
+
 // Plugins compare the bytes of an argument and nothing else: type, shape, device and liveness are
 // checked here.
 DeviceBuffer& PjrtProgram::checked_input(const BufferRef& buffer, size_t index) const {
@@ -73,6 +86,12 @@ DeviceBuffer& PjrtProgram::checked_input(const BufferRef& buffer, size_t index) 
     fail(Code::invalid_argument, "input {} of graph {} is {}, given is {}{}", input.name, graph,
          type.text(), dtype_name(mine->dtype()), mine->shape().text());
   }
+  const graph::AxisSet differs =
+      differing(state_->mesh(), mine->layout().axes().with(mine->differs()));
+  if (!type.axes.contains(differs)) {
+    fail(Code::invalid_argument, "input {} of graph {} is {}, given are parts that differ over {}",
+         input.name, graph, type.text(), differs.text());
+  }
   if (mine->is_donated()) {
     fail_with_hint("use the output of that run, or keep another reference to the input",
                    Code::failed_precondition,
@@ -88,9 +107,12 @@ PjrtProgram::Binding PjrtProgram::bind(std::span<const BufferRef> inputs) const 
          source_->inputs().size(), inputs.size());
   }
   Binding binding;
+  binding.arguments.resize(state_->ranks());
   for (size_t i = 0; i < inputs.size(); ++i) {
     DeviceBuffer& buffer = checked_input(inputs[i], i);
-    binding.arguments.push_back(&buffer.array());
+    for (size_t rank = 0; rank < binding.arguments.size(); ++rank)
+      binding.arguments[rank].push_back(&buffer.array(rank));
+    binding.inputs.push_back(&buffer);
     if (!donated_[i]) continue;
     if (inputs[i].use_count() == 1) {
       binding.taken.push_back(&buffer);
@@ -103,9 +125,13 @@ PjrtProgram::Binding PjrtProgram::bind(std::span<const BufferRef> inputs) const 
 
 std::vector<BufferRef> PjrtProgram::launch(const Binding& binding) const {
   try {
-    auto results = executable_->run(std::span(&binding.arguments, 1), binding.kept);
+    std::vector<std::vector<Array>> results;
+    {
+      const std::lock_guard lock(state_->starting());
+      results = executable_->run(binding.arguments, binding.kept);
+    }
     for (DeviceBuffer* buffer : binding.taken) buffer->mark_donated();
-    return wrap(std::move(results.front()), !binding.taken.empty());
+    return wrap(std::move(results), binding);
   } catch (const Error& error) {
     fail_launch(binding, error);
   } catch (const std::bad_alloc&) {
@@ -129,17 +155,31 @@ void PjrtProgram::fail_launch(const Binding& binding, const Error& error) const 
   throw named;
 }
 
-std::vector<BufferRef> PjrtProgram::wrap(std::vector<Array> results, bool took_state) const {
+// results: by rank, by output.
+std::vector<BufferRef> PjrtProgram::wrap(std::vector<std::vector<Array>> results,
+                                         const Binding& binding) const {
   const auto& outputs = source_->outputs();
-  EventHandle finished = results.empty() ? EventHandle() : results.front().ready();
-  const auto run = std::make_shared<Run>(std::move(finished), source_->name(), took_state);
+  std::vector<EventHandle> finished;
+  for (const std::vector<Array>& of_rank : results) {
+    if (!of_rank.empty()) finished.push_back(of_rank.front().ready());
+  }
+  const auto run =
+      std::make_shared<Run>(std::move(finished), source_->name(), !binding.taken.empty());
   std::vector<BufferRef> made;
   std::vector<std::weak_ptr<DeviceBuffer>> plain; // state is read rarely and never with the rest
-  for (size_t o = 0; o < results.size(); ++o) {
+  for (size_t o = 0; o < outputs.size(); ++o) {
     const graph::ValueType& type = source_->type(outputs[o].value);
-    auto buffer =
-        std::make_shared<DeviceBuffer>(state_, type.dtype, type.shape, std::move(results[o]), run);
-    if (outputs[o].donated_input < 0) plain.push_back(buffer);
+    const int32_t donated = outputs[o].donated_input;
+    const DeviceBuffer* donor =
+        donated < 0 ? nullptr : binding.inputs[static_cast<size_t>(donated)];
+    DeviceBuffer::Content content{type.dtype, type.shape, {}, {}};
+    content.differs = donor != nullptr ? donor->differs() : differing(state_->mesh(), type.axes);
+    for (std::vector<Array>& of_rank : results) content.parts.push_back(std::move(of_rank[o]));
+    auto buffer = std::make_shared<DeviceBuffer>(state_, std::move(content), run);
+    if (donor != nullptr)
+      buffer->set_layout(donor->layout());
+    else
+      plain.push_back(buffer);
     made.push_back(std::move(buffer));
   }
   run->set_results(std::move(plain));
@@ -156,67 +196,6 @@ std::vector<BufferRef> PjrtProgram::run(std::span<const BufferRef> inputs, const
   check_task(task);
   const Binding binding = bind(inputs); // what was waited for may have failed
   return launch(binding);
-}
-
-namespace {
-
-int64_t type_bytes(const graph::ValueType& type) {
-  return type.shape.count() * dtype_size(type.dtype);
-}
-
-} // namespace
-
-graph::CompiledReport compiler_report(const Compiled& compiled) {
-  graph::CompiledReport report;
-  report.known = true;
-  report.fingerprint = compiled.fingerprint();
-  if (const auto memory = compiled.memory()) {
-    report.argument_bytes = memory->arguments;
-    report.output_bytes = memory->outputs;
-    report.alias_bytes = memory->aliased;
-    report.temporary_bytes = memory->temporaries;
-    report.code_bytes = memory->code;
-    report.peak_bytes = memory->peak;
-  }
-  const NamedValues costs = compiled.costs();
-  if (const float* flops = find_value<float>(costs, "flops")) report.flops = *flops;
-  return report;
-}
-
-graph::PlanReport make_report(const graph::Graph& source, graph::CompiledReport compiled) {
-  graph::PlanReport report;
-  for (const graph::GraphInput& input : source.inputs())
-    report.input_bytes += type_bytes(source.type(input.value));
-  for (const graph::GraphOutput& output : source.outputs()) {
-    if (output.donated_input < 0) report.output_bytes += type_bytes(source.type(output.value));
-  }
-  report.arena_bytes = compiled.temporary_bytes;
-  report.peak_bytes = report.input_bytes + report.output_bytes + report.arena_bytes;
-  report.flops = graph::count_flops(source);
-  report.compiled = std::move(compiled);
-  return report;
-}
-
-graph::PlanReport make_report(const graph::Graph& source, const Built& built,
-                              const Device& device) {
-  graph::CompiledReport compiled = compiler_report(built.executable->compiled());
-  compiled.from_cache = built.from_cache;
-  compiled.seconds = built.seconds;
-  if (const auto use = device.memory_use()) compiled.device_bytes = use->limit;
-  return make_report(source, std::move(compiled));
-}
-
-void check_aliases(const graph::Graph& source, const graph::CompiledReport& compiled) {
-  int64_t given_up = 0;
-  for (const graph::GraphOutput& output : source.outputs()) {
-    if (output.donated_input >= 0) given_up += type_bytes(source.type(output.value));
-  }
-  const bool reported = compiled.argument_bytes > 0 || compiled.output_bytes > 0;
-  if (!reported || compiled.alias_bytes >= given_up) return;
-  fail_with_hint("this is a mistake of the plugin's compiler or of dllm, please report it",
-                 Code::internal,
-                 "graph {} changes {} bytes of state, its compiled form changes {} in place",
-                 source.name(), given_up, compiled.alias_bytes);
 }
 
 } // namespace dllm::pjrt

@@ -49,6 +49,27 @@ std::string collectives_text(const Json& result) {
   return text.empty() ? "none" : text;
 }
 
+// Bytes that a rank sends in one run; 0 on one device.
+double sent_bytes(const Json& plan) {
+  double sent = 0;
+  const Json exchanges = plan.value("exchanges", Json());
+  for (const auto& [name, exchange] : exchanges.items()) sent += number(exchange, "sent");
+  return sent;
+}
+
+// "all_gather 56 of 1.20 GiB, all_reduce 4 of 2.0 MiB"
+std::string exchanges_text(const Json& plan) {
+  std::string text;
+  const Json exchanges = plan.value("exchanges", Json());
+  for (const auto& [name, exchange] : exchanges.items()) {
+    char calls[32];
+    std::snprintf(calls, sizeof calls, "%.0f", number(exchange, "calls"));
+    text += (text.empty() ? "" : ", ") + name + " " + calls + " of " +
+            bytes_text(number(exchange, "sent"));
+  }
+  return text;
+}
+
 void row(const char* name, const std::string& value) {
   std::printf("  %-14s %s\n", name, value.c_str());
 }
@@ -145,6 +166,8 @@ void print_result(const Json& result) {
               room.needs > 0 ? ":" : "");
   if (room.needs > 0) std::printf(" needs %s", bytes_text(room.needs).c_str());
   if (room.has > 0) std::printf(" of %s", bytes_text(room.has).c_str());
+  const std::string mesh = plan.value("mesh", "");
+  if (sent_bytes(plan) > 0) std::printf(" on each of %s", mesh.c_str());
   std::printf("\n");
   if (number(compiled, "argument") > 0) print_bytes(plan, compiled);
   if (number(plan, "flops") > 0) {
@@ -154,6 +177,8 @@ void print_result(const Json& result) {
             (theirs > 0 ? "; the compiler counts " + flops_text(theirs) + ", loops once" : ""));
   }
   if (result.contains("collectives")) row("collectives", collectives_text(result));
+  if (sent_bytes(plan) > 0)
+    row("sent", bytes_text(sent_bytes(plan)) + " by a rank in a run: " + exchanges_text(plan));
   if (result.contains("seconds")) {
     char seconds[96];
     std::snprintf(seconds, sizeof seconds, "%.1f s, %.1f of them in the compiler%s; %.1f s of CPU",
@@ -168,8 +193,8 @@ void print_result(const Json& result) {
 }
 
 void print_table_head() {
-  std::printf("%-16s %-9s %10s %10s %10s %11s %9s %8s  %s\n", "target", "fits", "needs", "device",
-              "arguments", "temporaries", "flops", "seconds", "collectives");
+  std::printf("%-16s %-9s %10s %10s %10s %11s %9s %10s %8s  %s\n", "target", "fits", "needs",
+              "device", "arguments", "temporaries", "flops", "sent", "seconds", "collectives");
 }
 
 void print_table_row(const Json& result) {
@@ -184,12 +209,12 @@ void print_table_row(const Json& result) {
   const Json& compiled = plan.at("compiled");
   const Room room = room_of(compiled);
   const auto bytes = [](double value) { return value > 0 ? bytes_text(value) : std::string("-"); };
-  std::printf("%-16s %-9s %10s %10s %10s %11s %9s %8.1f  %s\n", target.c_str(), fits.c_str(),
+  std::printf("%-16s %-9s %10s %10s %10s %11s %9s %10s %8.1f  %s\n", target.c_str(), fits.c_str(),
               bytes(room.needs).c_str(), bytes(room.has).c_str(),
               bytes(number(compiled, "argument")).c_str(),
               bytes(number(compiled, "temporary")).c_str(),
-              flops_text(number(plan, "flops")).c_str(), number(result, "seconds"),
-              collectives_text(result).c_str());
+              flops_text(number(plan, "flops")).c_str(), bytes(sent_bytes(plan)).c_str(),
+              number(result, "seconds"), collectives_text(result).c_str());
 }
 
 } // namespace dllm::cli

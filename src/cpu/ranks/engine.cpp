@@ -4,6 +4,7 @@
 #include "comm/mpi/process_ranks.h"
 #include "comm/thread_ranks.h"
 #include "cpu/ranks/ranks.h"
+#include "graph/mesh_options.h"
 
 #include <nlohmann/json.hpp>
 
@@ -156,7 +157,7 @@ private:
 
 // The mesh of so many processes; without one they share the rows of a batch.
 graph::Mesh mesh_of_processes(const Options& options, int64_t processes) {
-  const graph::Mesh mesh = mesh_of(options);
+  const graph::Mesh mesh = graph::mesh_of(options);
   const bool is_free = options.str("mesh").empty() && options.i64("ranks") == 0;
   if (is_free) return graph::Mesh().set(graph::Axis::data, processes);
   if (mesh.ranks() == processes) return mesh;
@@ -166,17 +167,6 @@ graph::Mesh mesh_of_processes(const Options& options, int64_t processes) {
 }
 
 } // namespace
-
-graph::Mesh mesh_of(const Options& options) {
-  graph::Mesh mesh = graph::Mesh::parse(options.str("mesh"));
-  const int64_t ranks = options.i64("ranks");
-  if (ranks == 0 || ranks == mesh.ranks()) return mesh;
-  if (mesh.ranks() > 1) {
-    fail_with_hint("leave ranks out", Code::invalid_argument, "ranks = {}, but the mesh {} has {}",
-                   ranks, options.str("mesh"), mesh.ranks());
-  }
-  return mesh.set(graph::Axis::data, ranks);
-}
 
 std::shared_ptr<graph::Engine> make_ranks_engine(const Options& options, const graph::Mesh& mesh,
                                                  const Hooks& hooks) {

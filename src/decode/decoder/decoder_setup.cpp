@@ -183,8 +183,10 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
   job.weights = model::parameter_bytes(*model);
   job.loading = model::loading_bytes(*model);
   if (planned.pass.cached) {
-    for (const model::StateStack& stack : stacks)
-      job.cache += stack.bytes({kept.rows, kept.capacity});
+    for (const model::StateStack& stack : stacks) { // the part of one rank
+      const graph::ValueType part = stack.type({kept.rows, kept.capacity}, model->params());
+      job.cache += part.shape.count() * dtype_size(part.dtype);
+    }
   }
   const PassSettings step = pass_settings(*model, settings, *policy);
   const auto block = static_cast<int64_t>(planned.pass.positions.size());

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "graph/engine.h"
+#include "graph/mesh_options.h"
 #include "pjrt/emit/emit.h"
 #include "pjrt/engine_state.h"
 #include "pjrt/lower/lower.h"
@@ -47,7 +48,7 @@ Compiled compile_for(const TargetState& state, const std::string& program) {
   } catch (const Error& error) {
     if (error.code() == Code::resource_exhausted) {
       throw Error(error.code(), explain_no_room(error.text()),
-                  "try a smaller batch or length, bf16, remat");
+                  "try a smaller batch or length, bf16, remat, a larger mesh");
     }
     if (error.code() == Code::unavailable && state.target.maker == Target::Maker::cuda) {
       throw Error(error.code(), error.text(),
@@ -103,6 +104,7 @@ public:
 
   std::string kind() const override { return "pjrt"; }
   bool runs_ahead() const override { return true; } // graphs are made as for a device
+  const graph::Mesh& mesh() const override { return state_->emit.mesh; }
   std::shared_ptr<graph::Program> compile(std::shared_ptr<const graph::Graph> graph) override {
     return std::make_shared<TargetProgram>(state_, std::move(graph));
   }
@@ -149,7 +151,8 @@ Json TargetEngine::describe() const {
       {"platform", topology.platform_name()},
       {"devices",
        {{{"kind", first.kind}, {"count", device_count()}, {"attributes", std::move(attributes)}}}},
-      {"ranks", 1},
+      {"mesh", mesh().text()},
+      {"ranks", mesh().ranks()},
       {"compute", dtype_name(state_->emit.compute)},
       {"precision", state_->emit.precision},
       {"memory", {{"used", 0}, {"peak", 0}, {"limit", state_->memory_limit()}}},
@@ -157,7 +160,7 @@ Json TargetEngine::describe() const {
 }
 
 int64_t TargetEngine::i64(std::string_view key) const {
-  if (key == "ranks") return 1;
+  if (key == "ranks") return mesh().ranks();
   if (key == "compiles") return state_->compiles.load();
   if (key == "memory_limit") return state_->memory_limit();
   for (const char* zero :
@@ -184,6 +187,7 @@ std::string plugin_of(const Target& target, const Options& options) {
 std::shared_ptr<graph::Engine> make_target_engine(const Options& options) {
   auto state = std::make_shared<TargetState>();
   state->target = parse_target(options.str("target"));
+  state->emit.mesh = graph::mesh_of(options);
   const Target& target = state->target;
   const std::string path = plugin_of(target, options);
   if (target.maker == Target::Maker::cuda) use_cuda_folder(cuda_folder(path));
@@ -192,7 +196,12 @@ std::shared_ptr<graph::Engine> make_target_engine(const Options& options) {
                                                      target.topology_options(path));
   state->emit.compute = dtype_from_name(options.str("pjrt.compute"));
   state->emit.precision = options.str("pjrt.precision");
-  state->compile.devices = {state->topology->devices().front().id};
+  const std::vector<DeviceFacts>& devices = state->topology->devices();
+  graph::expect_devices(state->emit.mesh, std::ssize(devices), "target " + target.text,
+                        "name a larger target");
+  state->compile.replicas = state->emit.mesh.ranks();
+  for (int64_t rank = 0; rank < state->compile.replicas; ++rank)
+    state->compile.devices.push_back(devices[static_cast<size_t>(rank)].id);
   for (const std::string& flag : options.list("pjrt.flags"))
     state->compile.flags.push_back(parse_flag(flag));
   return std::make_shared<TargetEngine>(std::move(state));

@@ -2,6 +2,7 @@
 // thread sanitizer too.
 
 #include "graph/ops.h"
+#include "graph/passes.h"
 #include "unit/cpu/run_kernel.h"
 #include "unit/cpu/run_ranks.h"
 #include "unit/graph/reference_evaluator.h"
@@ -71,6 +72,12 @@ TEST(Ranks, EveryCollectiveEqualsTheOracle) {
             << n << " " << r << " " << graph->outputs()[o].name;
       }
     }
+    double counted = 0, sent = 0; // by the graph, by the ranks
+    for (const auto& [name, exchange] :
+         graph::count_exchanges(*graph::simplify(*graph), mesh_of(Axis::data, n)))
+      counted += exchange.bytes;
+    for (int64_t r = 0; r < n; ++r) sent += static_cast<double>(ranks.engine(r).i64("bytes_sent"));
+    EXPECT_DOUBLE_EQ(sent, static_cast<double>(n) * counted);
   }
 }
 

@@ -129,6 +129,33 @@ TEST(Passes, FlopsMultiplyScansOut) {
   EXPECT_EQ(count_flops(graph), 3.0 * 2 * 5 * 4 * 4 + 2.0 * 5 * 5 * (4 + 4));
 }
 
+// Two layers, each gathers a weight of 8 rows over 2 ranks of fsdp and adds over 4 of tensor.
+TEST(Passes, CountExchangesOfARank) {
+  const AxisSet fsdp(Axis::fsdp), tensor(Axis::tensor), both = fsdp.with(tensor);
+  const Mesh mesh = Mesh::parse("fsdp=2,tensor=4");
+  auto body = std::make_shared<Graph>("layer");
+  const Value x = body->input("x", {Shape{6, 4}, DType::f32, both});
+  const Value w = body->input("w", {Shape{4, 4}, DType::bf16, both});
+  const Value whole = all_gather(w, Axis::fsdp, 0, 2);
+  const Value part = linear(x, convert(slice_axis(whole, 0, 0, 4), DType::f32));
+  body->output("x", vary(all_reduce(part, tensor), tensor));
+  Graph graph;
+  const Value y = scan(body, {graph.input("x", {Shape{6, 4}, DType::f32, both})},
+                       {graph.input("w", {Shape{2, 4, 4}, DType::bf16, both})}, {}, 2)
+                      .carry[0];
+  graph.output("y", reduce_scatter(y, Axis::fsdp, 0, 2));
+  graph.output("expert", all_reduce_max(vary(y, AxisSet(Axis::expert)), AxisSet(Axis::expert)));
+  const auto found = count_exchanges(graph, mesh);
+  ASSERT_EQ(found.size(), 3u); // the axis of one rank exchanges nothing
+  EXPECT_EQ(found.at("all_gather").calls, 2);
+  EXPECT_EQ(found.at("all_gather").bytes, 2 * 4 * 4 * 2);
+  EXPECT_EQ(found.at("all_reduce").calls, 2);
+  EXPECT_EQ(found.at("all_reduce").bytes, 2 * 2 * 6 * 4 * 4 * 3 / 4);
+  EXPECT_EQ(found.at("reduce_scatter").calls, 1);
+  EXPECT_EQ(found.at("reduce_scatter").bytes, 6 * 4 * 4 / 2);
+  EXPECT_TRUE(count_exchanges(graph, Mesh()).empty());
+}
+
 // No pass changes a single number of any operation, or of its gradient.
 class PassCase : public testing::TestWithParam<size_t> {};
 

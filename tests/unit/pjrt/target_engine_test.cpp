@@ -89,6 +89,45 @@ TEST(TargetEngine, CompilesAndRunsNothing) {
   test::expect_error(Code::failed_precondition, "v5e:2x4", [&] { program->run({}); });
 }
 
+// Weights of two layers, gathered as they are used; products cut over tensor; weights changed in place.
+std::shared_ptr<graph::Graph> step_on_mesh(int64_t rows, int64_t width) {
+  using graph::Axis;
+  const graph::AxisSet fsdp(Axis::fsdp), tensor(Axis::tensor), both = fsdp.with(tensor);
+  auto made = std::make_shared<graph::Graph>("mesh_step");
+  const Value x = made->input("x", {Shape{rows, width / 2}, DType::f32, both});
+  const Value w = made->input("w", {Shape{width / 2, width / 4}, DType::f32, both});
+  const Value whole = all_gather(w, Axis::fsdp, 1, 4);
+  const Value y = tanh(all_reduce(dot(x, whole), tensor));
+  const Value gradient = dot(transpose(x, {1, 0}), vary(y, tensor));
+  made->output("w", add(w, reduce_scatter(gradient, Axis::fsdp, 1, 4)), "w");
+  return made;
+}
+
+TEST(TargetEngine, CompilesAProgramOfAMesh) {
+  const std::string path = plugin_path("libtpu.so");
+  if (!file_exists(path)) GTEST_SKIP() << path << " is not there: scripts/fetch-plugins tpu";
+  Options options = target_options("v5e:2x4", path);
+  options.set_str("mesh", "fsdp=4,tensor=2");
+  const auto engine = make_target_engine(options);
+  EXPECT_EQ(engine->i64("ranks"), 8);
+  EXPECT_EQ(engine->describe().at("mesh"), "4 x 2 ranks (fsdp, tensor)");
+  const auto program = engine->compile(step_on_mesh(256, 512));
+  const graph::PlanReport& plan = program->plan();
+  EXPECT_EQ(plan.compiled.argument_bytes, (256 * 256 + 256 * 128) * 4); // of one device
+  EXPECT_GE(plan.compiled.alias_bytes, 256 * 128 * 4);
+  const std::string text = program->text("optimized");
+  EXPECT_NE(text.find("replica_groups"), std::string::npos);
+  for (const char* collective : {"all-gather", "all-reduce"})
+    EXPECT_NE(text.find(collective), std::string::npos) << collective;
+
+  options.set_str("mesh", "fsdp=8,tensor=2");
+  const Error few = test::error_of([&] { make_target_engine(options); });
+  EXPECT_EQ(few.code(), Code::invalid_argument);
+  EXPECT_EQ(few.text(),
+            "a mesh of 8 x 2 ranks (fsdp, tensor) needs 16 devices, target v5e:2x4 has 8");
+  EXPECT_EQ(few.hint(), "name a larger target, or use a mesh of at most 8 ranks");
+}
+
 TEST(TargetEngine, AProgramThatIsTooBigSaysWhatItNeeds) {
   const std::string path = plugin_path("libtpu.so");
   if (!file_exists(path)) GTEST_SKIP() << path << " is not there: scripts/fetch-plugins tpu";

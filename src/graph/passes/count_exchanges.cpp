@@ -1,0 +1,64 @@
+// count_exchanges: what the collective operations of a graph send. The bytes are those of a ring: of n bytes of a rank over m
+// ranks a sum is 2 n (m - 1) / m, one whose parts stay cut n (m - 1) / m (Thakur et al. 2005, Optimization of Collective
+// Communication Operations in MPICH).
+
+#include "graph/op.h"
+#include "graph/ops/scan.h"
+#include "graph/passes.h"
+
+#include <string_view>
+
+namespace dllm::graph {
+namespace {
+
+AxisSet exchanged_axes(const Node& node) {
+  const std::string_view name = node.op->name;
+  AxisSet axes;
+  if (name == "all_reduce" || name == "all_reduce_max") {
+    for (const int64_t axis : node.attributes.list("axes"))
+      axes = axes.with(AxisSet(static_cast<Axis>(axis)));
+  } else if (name == "all_gather" || name == "reduce_scatter" || name == "all_to_all" ||
+             name == "permute") {
+    axes = AxisSet(static_cast<Axis>(node.attributes.integer("axis")));
+  }
+  return axes;
+}
+
+// How many times its own bytes a rank sends to the others of its group.
+double sent_share(std::string_view name, double ranks) {
+  const double others = ranks - 1;
+  if (name == "all_gather") return others;
+  if (name == "all_reduce" || name == "all_reduce_max") return 2 * others / ranks;
+  return name == "permute" ? 1 : others / ranks;
+}
+
+void add_exchanges(const Graph& graph, const Mesh& mesh, double times,
+                   std::map<std::string, Exchange>& made) {
+  for (const Node& node : graph.nodes()) {
+    const std::string_view name = node.op->name;
+    const auto ranks = static_cast<double>(mesh.size(exchanged_axes(node)));
+    if (ranks > 1) {
+      const ValueType& own = graph.type(node.inputs[0]);
+      Exchange& exchange = made[std::string(name)];
+      exchange.calls += times;
+      exchange.bytes += times * sent_share(name, ranks) *
+                        static_cast<double>(own.shape.count() * dtype_size(own.dtype));
+    }
+    double steps = times;
+    if (name == "scan") {
+      const ops::ScanPlan plan(node.attributes);
+      steps *= static_cast<double>(plan.end - plan.begin);
+    }
+    for (const auto& body : node.bodies) add_exchanges(*body, mesh, steps, made);
+  }
+}
+
+} // namespace
+
+std::map<std::string, Exchange> count_exchanges(const Graph& graph, const Mesh& mesh) {
+  std::map<std::string, Exchange> made;
+  add_exchanges(graph, mesh, 1, made);
+  return made;
+}
+
+} // namespace dllm::graph
