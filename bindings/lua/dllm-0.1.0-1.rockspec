@@ -8,7 +8,6 @@ description = {
 }
 supported_platforms = {"unix"}
 dependencies = {"lua >= 5.1, < 5.5"} -- 5.4, or LuaJIT, which is 5.1
-external_dependencies = {FFI = {header = "ffi.h", library = "ffi"}}
 build = {
   type = "builtin",
   modules = {
@@ -19,9 +18,8 @@ build = {
     ["dllm.json"] = "dllm/json.lua",
     ["dllm.layer"] = "dllm/layer.lua",
     ["dllm.library"] = "dllm/library.lua",
-    ["dllm.native"] = {
-      sources = {"dllm/native.c"}, libraries = {"ffi"}, incdirs = {"$(FFI_INCDIR)"}, libdirs = {"$(FFI_LIBDIR)"},
-    },
+    -- No external_dependencies: luarocks looks for ffi.h in /usr/include alone, Debian has it in a folder of the architecture.
+    ["dllm.native"] = {sources = {"dllm/native.c"}, libraries = {"ffi"}},
     ["dllm.objects"] = "dllm/objects.lua",
     ["dllm.random"] = "dllm/random.lua",
     ["dllm.random_jit"] = "dllm/random_jit.lua",

@@ -1,11 +1,19 @@
 /* dllm.native -- what the Lua of dllm needs of C in a PUC Lua 5.4: loading a library, calls by libffi, memory.
  *
  * Plain C that keeps no resource of its own over a call into Lua, so that errors may leave it by longjmp.
- * LuaJIT has all this in its ffi; dllm/host_jit.lua takes the place of this file there. */
-#include <dlfcn.h>
-#include <ffi.h>
+ * LuaJIT has all this in its ffi; dllm/host_jit.lua takes the place of this file there. A rock cannot leave a file out for
+ * one Lua, so it compiles for LuaJIT too, without functions. */
 #include <lauxlib.h>
 #include <lua.h>
+
+#if LUA_VERSION_NUM < 504
+int luaopen_dllm_native(lua_State* L) {
+  return luaL_error(L, "dllm.native is for Lua 5.4");
+}
+#else
+
+#include <dlfcn.h>
+#include <ffi.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -204,3 +212,4 @@ int luaopen_dllm_native(lua_State* L) {
   luaL_newlib(L, functions);
   return 1;
 }
+#endif

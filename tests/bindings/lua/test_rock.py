@@ -1,6 +1,8 @@
-"""test_rock.py FOLDER HOST...: scripts/package rock, twice with equal bytes; installed as luarocks would, into a clean
-prefix, it runs the scenario in each host (lua5.4, luajit) with the library that it brought. Then the installation without
-luarocks of the README, and the README's programs."""
+"""test_rock.py FOLDER [--luarocks PROGRAM] HOST...: scripts/package rock, twice with equal bytes; installed as luarocks would,
+into a clean prefix, it runs the scenario in each host (lua5.4, luajit) with the library that it brought. With --luarocks it is
+installed by that program too, into a tree for each host. Then the installation without luarocks of the README, and the
+README's programs."""
+import argparse
 import io
 import os
 import pathlib
@@ -19,10 +21,13 @@ LOADED = ("require 'dllm'; for line in io.lines '/proc/self/maps' do "
           "if line:find 'libdllm' then print(line:match '/.*') break end end")
 
 
+def output(*words):
+    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
 def package(out):
-    run = subprocess.run([str(ROOT / "scripts/package"), "rock", "--library", os.environ["DLLM_LIBRARY"], "--out",
-                          str(out)], check=True, stdout=subprocess.PIPE, text=True)
-    return pathlib.Path(run.stdout.strip())
+    return pathlib.Path(output(str(ROOT / "scripts/package"), "rock", "--library", os.environ["DLLM_LIBRARY"],
+                               "--out", str(out)))
 
 
 def block(after):
@@ -44,6 +49,28 @@ def install(rock, folder, flags):
     return folder / "prefix"
 
 
+def install_by_luarocks(luarocks, rock, tree, host):
+    """The variables with which the host finds the tree."""
+    version, flags = ("5.1", ["LUA_INCDIR=" + output("pkg-config", "--variable=includedir", "luajit")]) \
+        if "luajit" in host else ("5.4", [])
+    tree.mkdir()  # also its home: no configuration of the user is read
+    modules = luarocks.parents[1] / "share/lua" / version
+    subprocess.run([host, str(luarocks), f"--lua-version={version}", f"--tree={tree}", "install", str(rock), *flags],
+                   check=True, stdout=subprocess.DEVNULL,
+                   env=dict(os.environ, HOME=str(tree), LUA_PATH=f"{modules}/?.lua;;"))
+    return {"LUA_PATH": f"{tree}/share/lua/{version}/?.lua", "LUA_CPATH": f"{tree}/lib/lua/{version}/?.so"}
+
+
+def run_scenario(host, prefix, places):
+    """The exit status, with the library below the prefix alone."""
+    clean = {name: value for name, value in os.environ.items() if name != "DLLM_LIBRARY"}
+    clean.update(places)
+    loaded = subprocess.run([host, "-e", LOADED], check=True, env=clean, stdout=subprocess.PIPE, text=True).stdout
+    assert loaded.startswith(str(prefix)), f"not the library of the rock: {loaded}"
+    return subprocess.run([sys.executable, "-B", str(ROOT / "tests/bindings/run_scenario.py"), host,
+                           str(HERE / "scenario.lua")], check=False, env=clean).returncode
+
+
 def run_readme(folder, hosts):
     """As typed, where bindings and scripts are those of the checkout."""
     folder.mkdir()
@@ -55,28 +82,29 @@ def run_readme(folder, hosts):
     assert decode.count("\n") <= 10 and train.count("\n") <= 15
     (folder / "train.lua").write_text(train)
     (folder / "decode.lua").write_text(decode.replace("runs/quickstart", "runs/mine"))
-    by_hand = block("`dllm.native`. Without luarocks, for PUC Lua:")
+    by_hand = block("never loads it. Without luarocks, for PUC Lua:")
     run = "".join(f"rm -rf runs; {host} train.lua; {host} decode.lua\n" for host in hosts)
     subprocess.run(["sh", "-euc", by_hand + run], check=True, cwd=folder, stdout=subprocess.DEVNULL)
 
 
 def main():
-    folder, hosts = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=lambda path: pathlib.Path(path).resolve())
+    parser.add_argument("--luarocks", type=lambda path: pathlib.Path(path).resolve())
+    parser.add_argument("hosts", nargs="+")
+    words = parser.parse_args()
+    folder, hosts = words.folder, words.hosts
     shutil.rmtree(folder, ignore_errors=True)
     rock, again = package(folder / "first"), package(folder / "second")
     assert rock.read_bytes() == again.read_bytes(), "two builds of the rock differ"
-    flags = subprocess.run(["pkg-config", "--cflags", "lua5.4", "libffi"], check=True, stdout=subprocess.PIPE,
-                           text=True).stdout
     (folder / "rock").mkdir()
-    prefix = install(rock, folder / "rock", flags)
-    clean = {name: value for name, value in os.environ.items() if name != "DLLM_LIBRARY"}
-    clean.update(LUA_PATH=f"{prefix}/lua/?.lua", LUA_CPATH=f"{prefix}/lib/?.so")
+    prefix = install(rock, folder / "rock", output("pkg-config", "--cflags", "lua5.4", "libffi"))
     status = 0
     for host in hosts:
-        loaded = subprocess.run([host, "-e", LOADED], check=True, env=clean, stdout=subprocess.PIPE, text=True).stdout
-        assert loaded.startswith(str(prefix)), f"not the library of the rock: {loaded}"
-        status |= subprocess.run([sys.executable, "-B", str(ROOT / "tests/bindings/run_scenario.py"), host,
-                                  str(HERE / "scenario.lua")], check=False, env=clean).returncode
+        status |= run_scenario(host, prefix, {"LUA_PATH": f"{prefix}/lua/?.lua", "LUA_CPATH": f"{prefix}/lib/?.so"})
+        if words.luarocks:
+            tree = folder / f"tree_{pathlib.Path(host).name}"
+            status |= run_scenario(host, tree, install_by_luarocks(words.luarocks, rock, tree, host))
     run_readme(folder / "readme", hosts)
     return status
 
