@@ -1,10 +1,17 @@
 #pragma once
 // Include before hwy/foreach_target.h. The instruction sets that vector code is compiled for: AVX-512, AVX2 and scalar on
 // x86-64, NEON on Arm. Chips without fused multiply-add run the scalar one (std::fma): the same bits, slowly. Vectors of SVE
-// have no size that a compiler has; they cannot be elements of arrays, which accumulators here are.
+// have no size at compile time: they cannot be elements of arrays, which accumulators here are.
 
 #define HWY_DISABLED_TARGETS                                                                       \
   (HWY_SSE4 | HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+
+// NEON is the baseline of arm64: one set, no choice at run time. With a choice Highway compiles its functions for NEON with
+// AES, and GCC does not inline them into implicit constructors of structs of vectors, which are compiled for the baseline.
+#ifdef __aarch64__
+#define TOOLCHAIN_MISS_SYS_AUXV_H                                                                  \
+  1 // Highway's name for a system on which chips cannot be told apart
+#endif
 
 // Highway's fallback is its scalar target with GCC before 12.3 and an emulation of 128-bit vectors with other compilers.
 // The emulation rounds twice in a multiply-add, so its sums are not ours: the scalar target for all.
