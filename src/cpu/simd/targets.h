@@ -10,7 +10,7 @@
 // AES, and GCC does not inline them into implicit constructors of structs of vectors, which are compiled for the baseline.
 #ifdef __aarch64__
 #define TOOLCHAIN_MISS_SYS_AUXV_H                                                                  \
-  1 // Highway's name for a system on which chips cannot be told apart
+  1 // Highway's name for a system on which chips cannot be distinguished
 #endif
 
 // Highway's fallback is its scalar target with GCC before 12.3 and an emulation of 128-bit vectors with other compilers.
