@@ -45,9 +45,10 @@ void measure_held(train::Trainer& trainer, const bench::TrainingSizes& sizes) {
   const train::StepRunner& runner = trainer.state().runner;
   step();
   const double alone = seconds_of(step);
-  const model::ModelSnapshot model(*runner.model(), model::SnapshotMode::keep_shared, nullptr);
-  const train::StateSnapshot state =
-      train::snapshot_state(runner, model::SnapshotMode::keep_shared, nullptr);
+  model::WriterShares shares(1);
+  const auto mode = model::SnapshotMode::keep_shared;
+  const model::ModelSnapshot model(*runner.model(), mode, shares, nullptr);
+  const train::StateSnapshot state = train::snapshot_state(runner, mode, shares, nullptr);
   std::printf("held        a step before %.3f s, the next %.3f s\n", alone, seconds_of(step));
 }
 

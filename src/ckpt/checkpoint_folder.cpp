@@ -6,6 +6,7 @@
 #include "base/store/address.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace dllm::ckpt {
@@ -33,13 +34,24 @@ void walk(const std::string& folder, const std::string& relative, std::vector<st
   folders->push_back(folder);
 }
 
+// What another process wrote and described, compared with what is there.
+void check_described(const CommitEntry& entry, const std::string& path) {
+  const int64_t size = file_size(path);
+  if (size == entry.size) return;
+  fail(Code::data_loss, "{} has {} bytes, the process that wrote it says {}", path, size,
+       entry.size);
+}
+
 // Makes all content durable and describes it.
-Commit seal(const std::string& folder, int64_t step, const Task* task) {
+Commit seal(const std::string& folder, int64_t step, const std::vector<CommitEntry>& described,
+            const Task* task) {
   std::vector<std::string> files, folders;
   walk(folder, "", &files, &folders);
   std::sort(files.begin(), files.end());
   Commit commit;
   commit.step = step;
+  std::map<std::string_view, const CommitEntry*> known;
+  for (const CommitEntry& entry : described) known[entry.path] = &entry;
   for (const std::string& relative : files) {
     check_task(task);
     if (relative == kMark) continue;
@@ -47,10 +59,17 @@ Commit seal(const std::string& folder, int64_t step, const Task* task) {
     if (!is_safe_path(relative) || is_link(path)) {
       fail(Code::invalid_argument, "the file name \"{}\" cannot stand in a checkpoint", relative);
     }
+    if (const auto found = known.extract(relative); !found.empty()) {
+      check_described(*found.mapped(), path);
+      commit.files.push_back(*found.mapped());
+      continue;
+    }
     sync_path(path);
     const ContentRef file = open_content(path);
     commit.files.push_back({relative, file->size(), file_checksum(*file, task)});
   }
+  if (!known.empty())
+    fail(Code::data_loss, "{} is not there any more", join_path(folder, known.begin()->first));
   for (const std::string& path : folders) sync_path(path);
   return commit;
 }
@@ -158,6 +177,10 @@ std::string checkpoint_name(int64_t step) {
   return fmt::format("step_{:06}", step);
 }
 
+std::string partial_folder(const std::string& root, int64_t step) {
+  return join_path(root, checkpoint_name(step)) + std::string(kPartial);
+}
+
 CheckpointWriter::CheckpointWriter(std::string root, int64_t step, const Task* task)
     : root_(std::move(root)), step_(step) {
   if (step < 0)
@@ -171,7 +194,7 @@ CheckpointWriter::CheckpointWriter(std::string root, int64_t step, const Task* t
   clean_leftovers(root_);
   final_ = join_path(root_, checkpoint_name(step));
   check_replaceable(final_);
-  partial_ = final_ + std::string(kPartial);
+  partial_ = partial_folder(root_, step);
   check_replaceable(partial_); // ours was removed above
   make_directories(partial_);
   FileWriter(join_path(partial_, kMark)).close();
@@ -195,9 +218,10 @@ std::string CheckpointWriter::path(const std::string& relative) const {
   return path;
 }
 
-std::string CheckpointWriter::commit(int64_t keep_last, const Task* task) {
+std::string CheckpointWriter::commit(int64_t keep_last, const Task* task,
+                                     const std::vector<CommitEntry>& described) {
   if (committed_) fail(Code::failed_precondition, "checkpoint {} is committed already", final_);
-  const Commit commit = seal(partial_, step_, task);
+  const Commit commit = seal(partial_, step_, described, task);
   check_task(task);
   if (objects_ != nullptr) { // the destructor removes the local files
     objects_->begin(task);

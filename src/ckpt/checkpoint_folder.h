@@ -84,7 +84,9 @@ public:
   // Syncs every file and folder, writes COMMIT and renames. A committed checkpoint of the same step
   // is replaced. Then deletes all but the newest `keep_last` committed checkpoints of the root (0
   // or less keeps all; one that holds other files is kept). Returns the final folder. A cancelled task leaves the root as it was.
-  std::string commit(int64_t keep_last, const Task* task = nullptr);
+  // described: files of other processes, durable and described by them (checkpoint_parts.h).
+  std::string commit(int64_t keep_last, const Task* task = nullptr,
+                     const std::vector<CommitEntry>& described = {});
 
 private:
   std::unique_ptr<ObjectCheckpoint> objects_; // null: root is a local folder
@@ -97,6 +99,8 @@ private:
 };
 
 std::string checkpoint_name(int64_t step); // "step_000500"
+// Where a checkpoint is while it is being written: CheckpointWriter::folder() of a local root.
+std::string partial_folder(const std::string& root, int64_t step);
 // The step of such a name; empty for other names.
 std::optional<int64_t> checkpoint_step(std::string_view name);
 // CRC-32 of a file, with a check of the task every 4 MB.
@@ -105,8 +109,9 @@ uint32_t file_checksum(const Content& file, const Task* task);
 // Reads COMMIT and compares the size of every file. data_loss names the file, expected and found,
 // or a symbolic link inside the folder; not_found when there is no COMMIT.
 Commit open_checkpoint(const std::string& folder);
-// open_checkpoint, and reads every byte to compare the checksums.
-void verify_checkpoint(const std::string& folder, Task* task);
+// open_checkpoint, and reads every byte to compare the checksums. Of `parts` processes that share the work, this one reads
+// the files that are its part.
+void verify_checkpoint(const std::string& folder, Task* task, int64_t part = 0, int64_t parts = 1);
 
 struct CheckpointEntry {
   int64_t step = 0;

@@ -175,12 +175,28 @@ Commit open_checkpoint(const std::string& folder) {
   return commit;
 }
 
-void verify_checkpoint(const std::string& folder, Task* task) {
-  const store::TransferTask transfers(task);
-  const Commit commit = open_checkpoint(folder);
-  int64_t done = 0, total = 0;
-  for (const CommitEntry& entry : commit.files) total += entry.size;
+namespace {
+
+// Each file goes to the part that has the fewest bytes so far.
+std::vector<CommitEntry> files_of_part(const Commit& commit, int64_t part, int64_t parts) {
+  std::vector<CommitEntry> own;
+  std::vector<int64_t> bytes(static_cast<size_t>(parts));
   for (const CommitEntry& entry : commit.files) {
+    const auto least = std::min_element(bytes.begin(), bytes.end());
+    *least += entry.size;
+    if (least - bytes.begin() == part) own.push_back(entry);
+  }
+  return own;
+}
+
+} // namespace
+
+void verify_checkpoint(const std::string& folder, Task* task, int64_t part, int64_t parts) {
+  const store::TransferTask transfers(task);
+  const std::vector<CommitEntry> files = files_of_part(open_checkpoint(folder), part, parts);
+  int64_t done = 0, total = 0;
+  for (const CommitEntry& entry : files) total += entry.size;
+  for (const CommitEntry& entry : files) {
     if (task != nullptr) task->set_progress(done, total);
     const ContentRef file = open_content(join_path(folder, entry.path));
     const uint32_t found = file_checksum(*file, task);

@@ -80,6 +80,7 @@ struct TensorSpec {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
+  int64_t writer = 0; // of several processes that write the files of one model together: its number
 };
 
 // Largest elements first, then by name: every tensor is aligned and the same tensors always give

@@ -117,21 +117,30 @@ void SafetensorsWriter::close() {
 }
 
 WeightWriter::WeightWriter(std::string folder, const std::string& base,
-                           std::vector<TensorSpec> specs, int64_t max_bytes, Metadata metadata)
-    : folder_(std::move(folder)), base_(base), metadata_(std::move(metadata)),
-      order_(file_order(std::move(specs))) {
-  check_specs(order_);
+                           std::vector<TensorSpec> specs, int64_t max_bytes, Metadata metadata,
+                           int64_t writer)
+    : folder_(std::move(folder)), base_(base), metadata_(std::move(metadata)), writer_(writer) {
+  deal(file_order(std::move(specs)), max_bytes);
+  open_next();
+}
+
+// Which tensors stand in which file: the same on every writer.
+void WeightWriter::deal(std::vector<TensorSpec> specs, int64_t max_bytes) {
+  check_specs(specs);
+  std::stable_sort(specs.begin(), specs.end(),
+                   [](const TensorSpec& a, const TensorSpec& b) { return a.writer < b.writer; });
   int64_t filled = 0;
-  for (const TensorSpec& spec : order_) {
+  for (const TensorSpec& spec : specs) {
     const int64_t bytes = spec_bytes(spec);
     const bool full = max_bytes > 0 && filled > 0 && bytes > max_bytes - filled;
-    if (shards_.empty() || full) {
-      shards_.emplace_back();
+    if (shards_.empty() || full || shards_.back().writer != spec.writer) {
+      shards_.push_back({"", {}, spec.writer});
       filled = 0;
     }
     shards_.back().specs.push_back(spec);
     filled += bytes;
     total_bytes_ += bytes;
+    if (spec.writer == writer_) order_.push_back(spec);
   }
   if (shards_.empty()) shards_.emplace_back();
   for (size_t i = 0; i < shards_.size(); ++i) {
@@ -139,10 +148,11 @@ WeightWriter::WeightWriter(std::string folder, const std::string& base,
                                           : fmt::format("{}-{:05}-of-{:05}.safetensors", base_,
                                                         i + 1, shards_.size());
   }
-  open_next();
 }
 
 void WeightWriter::open_next() {
+  while (next_shard_ < shards_.size() && shards_[next_shard_].writer != writer_) ++next_shard_;
+  if (next_shard_ == shards_.size()) return; // this writer has no more
   const Shard& shard = shards_[next_shard_++];
   Metadata metadata = metadata_;
   metadata.emplace("format", "pt"); // other readers take it as the layout of the tensors: PyTorch's
@@ -152,10 +162,11 @@ void WeightWriter::open_next() {
 }
 
 void WeightWriter::write(std::string_view name, const Tensor& tensor, const Task* task) {
-  if (shard_left_ == 0 && next_shard_ < shards_.size()) {
+  if (shard_left_ == 0 && written_ < order_.size()) {
     file_->close();
     open_next();
   }
+  if (file_ == nullptr) fail(Code::invalid_argument, "{}: no tensor is this writer's", folder_);
   file_->write(name, tensor, task);
   --shard_left_;
   ++written_;
@@ -166,9 +177,18 @@ void WeightWriter::close() {
     fail(Code::failed_precondition, "{}: {} of {} tensors are missing, the next is {}", folder_,
          order_.size() - written_, order_.size(), order_[written_].name);
   }
-  file_->close();
+  if (file_ != nullptr) file_->close();
   file_.reset();
-  if (shards_.size() > 1) write_index();
+  if (has_index()) write_index();
+}
+
+std::vector<std::string> WeightWriter::files() const {
+  std::vector<std::string> names;
+  for (const Shard& shard : shards_) {
+    if (shard.writer == writer_) names.push_back(shard.name);
+  }
+  if (has_index()) names.push_back(base_ + ".safetensors.index.json");
+  return names;
 }
 
 void WeightWriter::write_index() const {

@@ -50,8 +50,9 @@ public:
   // out: one piece of `bytes` from each member.
   virtual void all_gather(Group group, const void* in, void* out, int64_t bytes,
                           const Task* task) = 0;
-  // out: on the first member one piece of `bytes` from each member; the others' is not used.
-  virtual void gather(Group group, const void* in, void* out, int64_t bytes, const Task* task) = 0;
+  // out: on member `to` of the group one piece of `bytes` from each member; the others' is not used.
+  virtual void gather(Group group, int64_t to, const void* in, void* out, int64_t bytes,
+                      const Task* task) = 0;
   // in: one piece of `count` elements for each member; out: the reduction of the pieces for this rank.
   virtual void reduce_scatter(Group group, Reduction reduction, DType dtype, const void* in,
                               void* out, int64_t count, const Task* task) = 0;

@@ -70,14 +70,20 @@ void MessageRank::all_gather(Group group, const void* in, void* out, int64_t byt
   link_->exchange(group, fmt::format("all_gather of {} bytes", bytes), gives, gets, task);
 }
 
-void MessageRank::gather(Group group, const void* in, void* out, int64_t bytes, const Task* task) {
-  const size_t own = member_of(group, rank());
+void MessageRank::gather(Group group, int64_t to, const void* in, void* out, int64_t bytes,
+                         const Task* task) {
+  const size_t own = member_of(group, rank()), target = static_cast<size_t>(to);
   std::vector<Piece> gives(group.size()), gets(group.size());
-  if (own != 0) gives[0] = {.from = bytes_of(in, 0), .bytes = bytes};
-  for (size_t m = 1; own == 0 && m < group.size(); ++m)
-    gets[m] = {.to = bytes_of(out, static_cast<int64_t>(m) * bytes), .bytes = bytes};
-  if (own == 0) copy(bytes_of(out, 0), bytes_of(in, 0), bytes);
-  link_->exchange(group, fmt::format("gather of {} bytes", bytes), gives, gets, task);
+  if (own != target) gives[target] = {.from = bytes_of(in, 0), .bytes = bytes};
+  for (size_t m = 0; own == target && m < group.size(); ++m) {
+    std::byte* const place = bytes_of(out, static_cast<int64_t>(m) * bytes);
+    if (m == own)
+      copy(place, bytes_of(in, 0), bytes);
+    else
+      gets[m] = {.to = place, .bytes = bytes};
+  }
+  link_->exchange(group, fmt::format("gather of {} bytes to member {}", bytes, to), gives, gets,
+                  task);
 }
 
 // Of each part of the array every member reduces its share, and then all gather the shares.

@@ -34,7 +34,8 @@ public:
   void all_reduce(Group group, Reduction reduction, DType dtype, const void* in, void* out,
                   int64_t count, const Task* task) override;
   void all_gather(Group group, const void* in, void* out, int64_t bytes, const Task* task) override;
-  void gather(Group group, const void* in, void* out, int64_t bytes, const Task* task) override;
+  void gather(Group group, int64_t to, const void* in, void* out, int64_t bytes,
+              const Task* task) override;
   void reduce_scatter(Group group, Reduction reduction, DType dtype, const void* in, void* out,
                       int64_t count, const Task* task) override;
   void all_to_all(Group group, const void* in, void* out, int64_t bytes, const Task* task) override;

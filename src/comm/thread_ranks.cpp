@@ -185,11 +185,13 @@ public:
                for (size_t m = 0; m < calls.size(); ++m) copy_piece(out, m, calls[m]->in, 0, bytes);
              });
   }
-  void gather(Group group, const void* in, void* out, int64_t bytes, const Task* task) override {
-    exchange(group, fmt::format("gather of {} bytes", bytes), in, out, task,
+  void gather(Group group, int64_t to, const void* in, void* out, int64_t bytes,
+              const Task* task) override {
+    exchange(group, fmt::format("gather of {} bytes to member {}", bytes, to), in, out, task,
              [&](const RankCalls& calls, size_t member) {
-               if (member != 0) bytes_sent_ += bytes;
-               for (size_t m = 0; member == 0 && m < calls.size(); ++m)
+               const bool gets = member == static_cast<size_t>(to);
+               if (!gets) bytes_sent_ += bytes;
+               for (size_t m = 0; gets && m < calls.size(); ++m)
                  copy_piece(out, m, calls[m]->in, 0, bytes);
              });
   }

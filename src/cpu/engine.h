@@ -36,6 +36,10 @@ std::shared_ptr<graph::Engine> make_ranks_engine(const Options& options, const g
 // One rank, this process, of a mesh of all processes that mpirun started (cpu/ranks/). Every process makes one. Fails with
 // invalid_argument where the mesh has another number of ranks, with unavailable without MPI.
 std::shared_ptr<graph::Engine> make_process_engine(const Options& options, const Hooks& hooks);
+// The same of ranks that are connected already.
+std::shared_ptr<graph::Engine> make_process_engine(const Options& options,
+                                                   std::shared_ptr<comm::Communicator> communicator,
+                                                   const Hooks& hooks);
 
 // Shared by an engine, its programs and its buffers; destroyed with the last of them.
 class EngineState {

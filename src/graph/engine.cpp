@@ -49,6 +49,14 @@ BufferRef Engine::upload_weight(const Tensor& part, bool keep_plain, const Place
   return made;
 }
 
+std::vector<Tensor> Buffer::read_dealt(std::span<const int64_t> owners, const Task* task) const {
+  const Tensor whole = read(task);
+  if (owners.size() == 1) return {whole};
+  std::vector<Tensor> rows;
+  for (int64_t row = 0; row < std::ssize(owners); ++row) rows.push_back(whole.rows(row, row + 1));
+  return rows;
+}
+
 const Mesh& Engine::mesh() const {
   static const Mesh single;
   return single;
@@ -63,6 +71,14 @@ BufferRef Engine::upload_weight_cut(const Tensor& whole, bool keep_plain, const 
   return upload_weight(whole, keep_plain, task);
 }
 
+BufferRef Engine::upload_part(const Tensor&, bool, const Layout&) {
+  fail(Code::internal, "an engine of one process has no part of its own");
+}
+
+BufferRef Engine::upload_weight_part(const Tensor& part, bool, const Layout& layout, const Task*) {
+  return upload_part(part, false, layout);
+}
+
 BufferRef Engine::upload_pieces(std::span<const Tensor> pieces, AxisSet, bool share) {
   if (pieces.size() != 1)
     fail(Code::invalid_argument, "{} arrays for the one rank of an engine", pieces.size());
@@ -73,29 +89,49 @@ std::vector<std::string> Engine::exchange(const std::string& own, const Task*) {
   return {own};
 }
 
+namespace {
+
+// The error of a process as the others throw it.
+Json report_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return {
+        {"code", static_cast<int>(error.code())}, {"text", error.text()}, {"hint", error.hint()}};
+  } catch (const std::exception& error) {
+    return {{"code", static_cast<int>(Code::internal)}, {"text", error.what()}, {"hint", ""}};
+  }
+}
+
+void run_on(Engine& engine, bool here, const std::function<void()>& work) {
+  std::exception_ptr failure;
+  try {
+    if (here) work();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const std::vector<std::string> words =
+      engine.exchange(failure == nullptr ? "" : report_of(failure).dump());
+  if (failure != nullptr) std::rethrow_exception(failure);
+  for (size_t process = 0; process < words.size(); ++process) {
+    if (words[process].empty()) continue;
+    const Json report = parse_json(words[process], "the report of a rank");
+    throw Error(static_cast<Code>(report.at("code").get<int>()),
+                fmt::format("rank {} failed: {}", process, report.at("text").get<std::string>()),
+                report.at("hint").get<std::string>());
+  }
+}
+
+} // namespace
+
 void run_on_first(Engine& engine, const std::function<void()>& work) {
   if (engine.processes() == 1) return work();
-  std::exception_ptr failure;
-  Json report;
-  if (engine.process() == 0) {
-    try {
-      work();
-    } catch (const Error& error) {
-      failure = std::current_exception();
-      report = {
-          {"code", static_cast<int>(error.code())}, {"text", error.text()}, {"hint", error.hint()}};
-    } catch (const std::exception& error) {
-      failure = std::current_exception();
-      report = {{"code", static_cast<int>(Code::internal)}, {"text", error.what()}, {"hint", ""}};
-    }
-  }
-  const std::string word = engine.exchange(report.is_null() ? "" : report.dump())[0];
-  if (failure != nullptr) std::rethrow_exception(failure);
-  if (word.empty()) return;
-  const Json failure_there = parse_json(word, "the report of rank 0");
-  throw Error(static_cast<Code>(failure_there.at("code").get<int>()),
-              "rank 0 failed: " + failure_there.at("text").get<std::string>(),
-              failure_there.at("hint").get<std::string>());
+  run_on(engine, engine.process() == 0, work);
+}
+
+void run_on_all(Engine& engine, const std::function<void()>& work) {
+  if (engine.processes() == 1) return work();
+  run_on(engine, true, work);
 }
 
 std::string Program::find_non_finite(std::span<const BufferRef>, const Task*) {

@@ -50,8 +50,14 @@ public:
   // On the host; may share storage with the buffer: treat as read-only. The task is checked where numbers must be copied
   // or converted. Of an engine of several ranks: the whole array.
   virtual Tensor read(const Task* task = nullptr) const = 0;
-  // As read(), for an array that only the first process needs: elsewhere the answer is not defined. All processes call it.
-  virtual Tensor read_on_first(const Task* task = nullptr) const { return read(task); }
+  // The part of this process; of one process the whole array. May share storage as read() does.
+  virtual Tensor read_part(const Task* task = nullptr) const { return read(task); }
+  // Rows of the first dimension, dealt out to the processes: (1, ...) each, of a row that another process gets a Tensor
+  // without storage. owners: the process of each row; a single one gets the whole array. No process holds more than its
+  // part, its rows and the pieces of one row. All processes call it. REQUIRES: of several rows, that no layout cuts the first
+  // dimension.
+  virtual std::vector<Tensor> read_dealt(std::span<const int64_t> owners,
+                                         const Task* task = nullptr) const;
   virtual int64_t memory_bytes() const = 0; // all forms together
 
   // The layout of the whole array on the mesh; shape() is that of this rank's part. An output that takes over an input has
@@ -160,6 +166,10 @@ public:
   virtual BufferRef upload_cut(const Tensor& whole, bool share, const Layout& layout);
   virtual BufferRef upload_weight_cut(const Tensor& whole, bool keep_plain, const Layout& layout,
                                       const Task* task = nullptr);
+  // The same of a part that this process cut by itself. REQUIRES: processes() > 1.
+  virtual BufferRef upload_part(const Tensor& part, bool share, const Layout& layout);
+  virtual BufferRef upload_weight_part(const Tensor& part, bool keep_plain, const Layout& layout,
+                                       const Task* task = nullptr);
   // Arrays of equal shape that differ along `axes`: one for each of their places, in the order of Mesh::groups. Such a
   // buffer cannot be read.
   virtual BufferRef upload_pieces(std::span<const Tensor> pieces, AxisSet axes, bool share);
@@ -169,6 +179,8 @@ public:
   // exchange wait for the others. The first process is the one that prints and writes files.
   virtual int64_t processes() const { return 1; }
   virtual int64_t process() const { return 0; }
+  // The rank of this process. REQUIRES: processes() > 1.
+  Placement place() const { return {mesh(), process()}; }
   // What each process gives, by process.
   virtual std::vector<std::string> exchange(const std::string& own, const Task* task = nullptr);
 
@@ -186,7 +198,9 @@ protected:
   expect_runs(const Placement& place) const; // fails with unimplemented when runs(place) is false
 };
 
-// Calls work() on the first process; returns when it has ended, or throws its error, on all.
+// Calls work() on the first process, or on all; returns when it has ended, or throws the error of the first process that
+// failed, on all.
 void run_on_first(Engine& engine, const std::function<void()>& work);
+void run_on_all(Engine& engine, const std::function<void()>& work);
 
 } // namespace dllm::graph

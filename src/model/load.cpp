@@ -7,6 +7,7 @@
 #include "model/partition.h"
 #include "model/plan.h"
 #include "model/save.h"
+#include "model/stack_part.h"
 #include "model/weights.h"
 #include "tensor/batch.h"
 
@@ -163,9 +164,7 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
     done += weights.file_bytes(name);
     if (task != nullptr) task->set_progress(done, total);
   };
-  for (const auto& [index, stack] : reserve_largest_first(model, specs, form_of)) {
-    const ParamSpec& spec = *stack;
-    ParamForm form(spec, form_of(spec));
+  const auto read = [&](ParamForm& form, const ParamSpec& spec) {
     for (int64_t layer = 0; layer < spec.copies(); ++layer) {
       for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
         check_task(task);
@@ -188,8 +187,9 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
         count_done(name);
       }
     }
-    model.params().fill(index, form, task);
-  }
+  };
+  for (const auto& [index, stack] : reserve_largest_first(model, specs, form_of))
+    fill_stack(model.params(), index, *stack, form_of(*stack), read, task);
 }
 
 Origin origin_of(const ModelConfig& config, const Options& options) {

@@ -5,6 +5,7 @@
 #include "model/partition.h"
 #include "model/plan.h"
 #include "model/save.h"
+#include "model/stack_part.h"
 #include "model/weights.h"
 
 #include <nlohmann/json.hpp>
@@ -84,19 +85,19 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
   int64_t total = 0, done = 0;
   for (const ParamSpec& spec : specs) total += spec.shape().count() * 4;
   for (const auto& [index, stack] : reserve_largest_first(*model, specs, form_of)) {
-    const ParamSpec& spec = *stack;
-    ParamForm form(spec, form_of(spec));
-    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
-      for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
-        check_task(task);
-        const std::string name = spec.logical_name(spec.pieces[piece], layer);
-        form.put(spec, piece, layer,
-                 first_values(spec, spec.pieces[piece], name, config, seed, task), task);
-        done += spec.logical_shape(spec.pieces[piece]).count() * 4;
-        if (task != nullptr) task->set_progress(done, total);
+    const auto draw = [&](ParamForm& form, const ParamSpec& spec) {
+      for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+        for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
+          check_task(task);
+          const std::string name = spec.logical_name(spec.pieces[piece], layer);
+          form.put(spec, piece, layer,
+                   first_values(spec, spec.pieces[piece], name, config, seed, task), task);
+          done += spec.logical_shape(spec.pieces[piece]).count() * 4;
+          if (task != nullptr) task->set_progress(done, total);
+        }
       }
-    }
-    model->params().fill(index, form, task);
+    };
+    fill_stack(model->params(), index, *stack, form_of(*stack), draw, task);
   }
   resolve_mask_token(*model, options.str("mask_token"), nullptr);
   return model;

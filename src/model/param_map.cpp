@@ -166,6 +166,10 @@ ParamForm::ParamForm(const ParamSpec& spec, const WeightFormat& own)
   if (own.scales == ScalePlace::row_array) scale = Tensor(DType::f32, spec.shape().without(-1));
 }
 
+ParamForm::ParamForm(const WeightFormat& own, Tensor part, Tensor part_scale, double part_rounding)
+    : format(&own), values(std::move(part)), scale(std::move(part_scale)), rounding(part_rounding),
+      is_part(true) {}
+
 std::byte* ParamForm::place(const ParamSpec& spec, size_t piece, int64_t layer) {
   if (format->scales == ScalePlace::row_array || spec.pieces[piece].transpose) return nullptr;
   const int64_t begin = piece_begin(spec, piece, layer); // of a row: whole blocks

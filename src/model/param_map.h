@@ -118,12 +118,16 @@ Tensor read_piece(const ParamSpec& spec, size_t piece, int64_t layer, const Tens
 struct ParamForm {
   ParamForm(const ParamSpec& spec, const WeightFormat& format);
   ParamForm(const ParamSpec& spec, DType dtype) : ParamForm(spec, weight_format(dtype)) {}
+  // A part.
+  ParamForm(const WeightFormat& format, Tensor values, Tensor scale, double rounding);
 
   const WeightFormat* format;
   Tensor values; // stored_shape(*format, spec.shape())
   Tensor scale;  // f32(spec.shape() without the last axis); formats with ScalePlace::row_array
   double rounding =
       0; // quantized: largest |stored - wanted| / largest |wanted| so far, over rows or blocks
+  // Of an engine in several processes: what this one keeps (stack_part.h). Nothing is put into it.
+  bool is_part = false;
 
   // Where the bytes of one logical tensor lie when they lie as in the tensor itself, stored in this
   // format; null when put() has to turn or round them.

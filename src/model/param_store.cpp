@@ -1,6 +1,7 @@
 #include "model/param_store.h"
 
 #include "base/error.h"
+#include "model/stack_part.h"
 
 #include <nlohmann/json.hpp>
 
@@ -41,32 +42,26 @@ NamedTensors ParamStore::to_logical(size_t physical_index, const Tensor& tensor)
   return split_physical(physical_[physical_index].spec, tensor);
 }
 
-Tensor ParamStore::to_physical(size_t physical_index,
-                               const std::function<Tensor(const std::string&)>& read,
-                               const Task* task) const {
-  return join_logical(physical_[physical_index].spec, DType::f32, read, task);
-}
-
 // The plain form is kept where rows are looked up, or will be trained.
-graph::BufferRef ParamStore::upload(const Physical& entry, const Tensor& tensor,
+graph::BufferRef ParamStore::upload(const Physical& entry, const Tensor& tensor, bool is_part,
                                     const Task* task) const {
   const ParamRole role = entry.spec.role;
-  const bool scale = entry.scale_of >= 0;
-  if (scale || is_vector(role) || role == ParamRole::positions) {
-    return engine_->upload_cut(tensor, true, entry.layout);
-  }
   // The head of a tied model is this very table: both forms. An untied one is never multiplied. Blocks have one
   // form for both uses.
-  if (role == ParamRole::embedding && !entry.format->is_blocks())
-    return engine_->upload_cut(tensor, true, entry.layout);
-  return engine_->upload_weight_cut(tensor, false, entry.layout, task);
+  const bool is_plain = entry.scale_of >= 0 || is_vector(role) || role == ParamRole::positions ||
+                        (role == ParamRole::embedding && !entry.format->is_blocks());
+  if (is_plain)
+    return is_part ? engine_->upload_part(tensor, true, entry.layout)
+                   : engine_->upload_cut(tensor, true, entry.layout);
+  return is_part ? engine_->upload_weight_part(tensor, false, entry.layout, task)
+                 : engine_->upload_weight_cut(tensor, false, entry.layout, task);
 }
 
 void ParamStore::store(size_t index, const ParamForm& form, const Task* task) const {
   Physical& entry = physical_[index];
-  graph::BufferRef buffer = upload(entry, form.values, task);
+  graph::BufferRef buffer = upload(entry, form.values, form.is_part, task);
   graph::BufferRef scale =
-      form.scale.defined() ? upload(physical_[index + 1], form.scale, task) : nullptr;
+      form.scale.defined() ? upload(physical_[index + 1], form.scale, form.is_part, task) : nullptr;
   const std::lock_guard lock(mutex_);
   entry.buffer = std::move(buffer);
   if (scale) {
@@ -137,13 +132,13 @@ void ParamStore::reshape(size_t index, const ParamSpec& spec, const ParamForm& f
   if (cut.cuts() && spec.element[0] % cut.ranks != 0) cut.kind = PartitionKind::none;
   made.shape = stored_shape(*made.format, spec.shape());
   set_layout(made);
-  made.buffer = upload(made, form.values, nullptr);
+  made.buffer = upload(made, form.values, form.is_part, nullptr);
   if (form.scale.defined()) {
     scale = before[index + 1];
     scale.spec = made.spec;
     scale.shape = form.scale.shape();
     set_layout(scale);
-    scale.buffer = upload(scale, form.scale, nullptr);
+    scale.buffer = upload(scale, form.scale, form.is_part, nullptr);
   }
   Lock lock(mutex_);
   wait(lock, nullptr, [this] { return !turn_; }); // the lock itself is the turn from here on
@@ -175,13 +170,17 @@ void ParamStore::make_masters() {
       rounding[kept.size()] = rounding_.at(i);
     if (entry.trainable) {
       // A copy of our own: the optimizer writes in place.
-      const Tensor master = sketch_ ? Tensor() : widened(i);
+      const bool is_quantized = entry.is_quantized();
+      const Tensor master = sketch_ || !is_quantized ? Tensor() : widened(i);
       changed = changed || entry.dtype != DType::f32;
       entry.dtype = DType::f32;
       entry.format = &weight_format(DType::f32);
       entry.shape = entry.spec.shape();
       set_layout(entry);
-      if (!sketch_) entry.buffer = engine_->upload_cut(master, false, entry.layout);
+      if (is_quantized && !sketch_)
+        entry.buffer = engine_->upload_cut(master, false, entry.layout);
+      else if (!sketch_)
+        entry.buffer = upload_copy(*engine_, *entry.buffer, entry.layout, nullptr);
     }
     kept.push_back(std::move(entry));
   }

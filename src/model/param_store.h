@@ -106,9 +106,6 @@ public:
 
   // The affine map on any tensor of the physical layout (moments, EMA, gradients).
   NamedTensors to_logical(size_t physical_index, const Tensor& tensor) const;
-  Tensor to_physical(size_t physical_index, // f32
-                     const std::function<Tensor(const std::string&)>& read,
-                     const Task* task = nullptr) const;
 
   // Makes every trainable parameter an f32 master whose plain form stays (other formats are
   // widened). Version + 1 when something changed.
@@ -163,7 +160,9 @@ private:
   void set_layout(Physical& entry) const; // after a change of spec, shape or format
   using Lock = std::unique_lock<std::mutex>;
   void need_numbers() const;
-  graph::BufferRef upload(const Physical& entry, const Tensor& tensor, const Task* task) const;
+  // tensor: the whole array, or the part of this process.
+  graph::BufferRef upload(const Physical& entry, const Tensor& tensor, bool is_part,
+                          const Task* task) const;
   void store(size_t index, const ParamForm& form, const Task* task = nullptr) const;
   void cut_runs(const std::set<int64_t>& borders);
   void cut_entry(Physical& entry, int64_t begin, int64_t end) const;

@@ -93,7 +93,7 @@ void ParamStore::cut_entry(Physical& entry, int64_t begin, int64_t end) const {
   set_layout(entry);
   if (sketch_) return;
   // Of its own storage: the rest of the stack may go.
-  entry.buffer = upload(entry, entry.buffer->read().rows(begin, end).clone(), nullptr);
+  entry.buffer = upload(entry, entry.buffer->read().rows(begin, end).clone(), false, nullptr);
 }
 
 void ParamStore::cut_where(const std::string& pattern) {

@@ -8,13 +8,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <map>
 
 namespace dllm::model {
 
 // A read of an engine that runs ahead is a transfer, and no other caller has its result.
 Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const Task* task) {
-  const Tensor shared = buffer.read_on_first(task);
+  const Tensor shared = buffer.read(task);
   if (engine.runs_ahead() || !shared.defined()) return shared;
   Tensor copy(shared.dtype(), shared.shape());
   copy.set_format(shared.format());
@@ -22,13 +23,52 @@ Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const
   return copy;
 }
 
-ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, const Task* task)
-    : config_(model.config_now()), side_files_(model.side_files()), names_(model.params().names()) {
+std::vector<Tensor> read_dealt_copies(const graph::Buffer& buffer, const graph::Engine& engine,
+                                      std::span<const int64_t> owners, const Task* task) {
+  std::vector<Tensor> rows = buffer.read_dealt(owners, task);
+  if (engine.runs_ahead() || !buffer.layout().is_whole())
+    return rows; // gathered: nothing is shared
+  for (Tensor& row : rows) {
+    if (!row.defined()) continue;
+    Tensor copy(row.dtype(), row.shape());
+    copy.set_format(row.format());
+    copy_in_pieces(copy.mutable_bytes(), row.bytes(), row.byte_size(), task);
+    row = std::move(copy);
+  }
+  return rows;
+}
+
+Tensor read_piece_of(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& rows,
+                     const Task* task) {
+  if (rows.shape() == spec.shape()) return read_piece(spec, piece, layer, rows, task);
+  ParamSpec one = spec;
+  one.layers = 1;
+  return read_piece(one, piece, 0, rows, task);
+}
+
+int64_t WriterShares::writer_of(int64_t bytes) {
+  const auto least = std::min_element(bytes_.begin(), bytes_.end());
+  *least += bytes;
+  return least - bytes_.begin();
+}
+
+std::vector<int64_t> WriterShares::writers_of(const ParamSpec& spec) {
+  std::vector<int64_t> made;
+  for (int64_t layer = 0; layer < spec.copies(); ++layer)
+    made.push_back(writer_of(spec.element.count() * dtype_size(DType::f32)));
+  return made;
+}
+
+ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares& shares,
+                             const Task* task)
+    : process_(model.engine().process()), config_(model.config_now()),
+      side_files_(model.side_files()), names_(model.params().names()) {
   if (model.params().has_adapters()) {
     fail_with_hint(
         "merge them into the weights first", Code::unimplemented,
         "the model has adapters, which a Hugging Face folder of a whole model does not hold");
   }
+  const bool in_processes = model.engine().processes() > 1;
   const std::vector<ParamStore::Physical> entries = model.params().entries(task);
   for (size_t i = 0; i < entries.size(); ++i) {
     const ParamStore::Physical& entry = entries[i];
@@ -38,31 +78,43 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, const Task* 
     stack.spec = entry.spec;
     stack.is_quantized = entry.is_quantized();
     stack.dtype = stack.is_quantized ? DType::f32 : entry.buffer->dtype();
-    stack.left = entry.spec.copies() * static_cast<int64_t>(entry.spec.pieces.size());
     const bool may_change = entry.trainable && !stack.is_quantized;
-    if (may_change && mode == SnapshotMode::copied)
-      stack.values = read_copy(*entry.buffer, model.engine(), task);
-    else if (may_change)
-      stack.values = entry.buffer->read(task);
-    else
-      stack.frozen = entry.buffer;
-    if (entry.format->scales == ScalePlace::row_array) stack.scale = entries[i + 1].buffer;
-    if (model.engine().processes() > 1 && stack.frozen != nullptr) read_frozen(stack, task);
+    const bool has_scale = entry.format->scales == ScalePlace::row_array;
+    if (has_scale) stack.scale = entries[i + 1].buffer;
+    if (in_processes) {
+      deal(stack, entry.buffer, model.engine(), shares, task);
+    } else {
+      Part& all = stack.parts.emplace_back();
+      if (!may_change)
+        stack.frozen = entry.buffer;
+      else if (mode == SnapshotMode::copied)
+        all.values = read_copy(*entry.buffer, model.engine(), task);
+      else
+        all.values = entry.buffer->read(task);
+    }
     for (int64_t layer = 0; layer < stack.spec.copies(); ++layer) {
-      for (size_t piece = 0; piece < stack.spec.pieces.size(); ++piece)
+      for (size_t piece = 0; piece < stack.spec.pieces.size(); ++piece) {
+        ++stack.part(layer).left;
         places_[stack.spec.logical_name(stack.spec.pieces[piece], layer)] = {stacks_.size(), piece,
                                                                              layer};
+      }
     }
     stacks_.push_back(std::move(stack));
   }
 }
 
-// Of several processes the first takes the tensors later, by itself.
-void ModelSnapshot::read_frozen(Stack& stack, const Task* task) {
-  stack.values = stack.frozen->read_on_first(task);
-  const Tensor scale = stack.scale ? stack.scale->read_on_first(task) : Tensor();
-  if (stack.is_quantized && stack.values.defined())
-    stack.values = dequantize(stack.values, scale, task);
+// Processes take their tensors later without the others: frozen stacks are read now too.
+void ModelSnapshot::deal(Stack& stack, const graph::BufferRef& values, const graph::Engine& engine,
+                         WriterShares& shares, const Task* task) {
+  const std::vector<int64_t> writers = shares.writers_of(stack.spec);
+  std::vector<Tensor> rows = read_dealt_copies(*values, engine, writers, task), scales(rows.size());
+  if (stack.scale != nullptr) scales = stack.scale->read_dealt(writers, task);
+  for (size_t layer = 0; layer < rows.size(); ++layer) {
+    if (stack.is_quantized && rows[layer].defined())
+      rows[layer] = dequantize(rows[layer], scales[layer], task);
+    stack.parts.push_back({std::move(rows[layer]), writers[layer]});
+  }
+  stack.scale = nullptr;
 }
 
 DType ModelSnapshot::dtype(const std::string& name) const {
@@ -75,18 +127,24 @@ Shape ModelSnapshot::shape(const std::string& name) const {
   return spec.logical_shape(spec.pieces[place.piece]);
 }
 
+int64_t ModelSnapshot::writer(const std::string& name) const {
+  const Place& place = places_.at(name);
+  const Stack& stack = stacks_[place.stack];
+  return stack.parts[stack.index(place.layer)].writer;
+}
+
 Tensor ModelSnapshot::take(const std::string& name, const Task* task) {
   const Place& place = places_.at(name);
   Stack& stack = stacks_[place.stack];
-  if (!stack.values.defined()) {
-    stack.values = stack.frozen->read(task);
+  Part& part = stack.part(place.layer);
+  if (!part.values.defined()) {
+    part.values = stack.frozen->read(task);
     if (stack.is_quantized)
-      stack.values =
-          dequantize(stack.values, stack.scale ? stack.scale->read(task) : Tensor(), task);
+      part.values = dequantize(part.values, stack.scale ? stack.scale->read(task) : Tensor(), task);
   }
-  Tensor taken = read_piece(stack.spec, place.piece, place.layer, stack.values, task);
-  if (--stack.left == 0) {
-    stack.values = Tensor();
+  Tensor taken = read_piece_of(stack.spec, place.piece, place.layer, part.values, task);
+  if (--part.left == 0) {
+    part.values = Tensor();
     stack.frozen = stack.scale = nullptr;
   }
   return taken;
@@ -103,8 +161,9 @@ const char* torch_name(DType dtype) {
   }
 }
 
-void write_weights(ModelSnapshot& snapshot, const std::string& folder, const Options& options,
-                   Json& config, Task* task) {
+// Returns the names of the files; config gets the type that most numbers have.
+std::vector<std::string> write_weights(ModelSnapshot& snapshot, const std::string& folder,
+                                       const Options& options, Json& config, Task* task) {
   const std::string& wanted = options.str("dtype");
   std::vector<ckpt::TensorSpec> specs;
   int64_t total = 0, done = 0;
@@ -112,9 +171,9 @@ void write_weights(ModelSnapshot& snapshot, const std::string& folder, const Opt
   for (const std::string& name : snapshot.names()) {
     const DType dtype = wanted == "auto" ? snapshot.dtype(name) : dtype_from_name(wanted);
     const Shape shape = snapshot.shape(name);
-    specs.push_back({name, dtype, shape});
+    specs.push_back({name, dtype, shape, snapshot.writer(name)});
     counts[dtype] += shape.count();
-    total += shape.count() * dtype_size(dtype);
+    if (specs.back().writer == snapshot.process()) total += shape.count() * dtype_size(dtype);
   }
   DType most = DType::f32;
   for (const auto& [dtype, count] : counts) {
@@ -124,7 +183,7 @@ void write_weights(ModelSnapshot& snapshot, const std::string& folder, const Opt
     if (config.contains(key)) config[key] = torch_name(most);
   }
   ckpt::WeightWriter writer(folder, "model", specs, options.i64("max_shard_bytes"),
-                            {{"format", "pt"}});
+                            {{"format", "pt"}}, snapshot.process());
   for (const ckpt::TensorSpec& spec : writer.order()) {
     check_task(task);
     const Tensor tensor = snapshot.take(spec.name, task).to(spec.dtype, task);
@@ -133,6 +192,18 @@ void write_weights(ModelSnapshot& snapshot, const std::string& folder, const Opt
     if (task != nullptr) task->set_progress(done, total);
   }
   writer.close();
+  return writer.files();
+}
+
+std::vector<std::string> write_side_files(const ModelSnapshot& snapshot,
+                                          const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& [name, content] : snapshot.side_files()) {
+    if (!ckpt::is_safe_name(name)) continue;
+    write_file_atomic(join_path(folder, name), content.text());
+    names.push_back(name);
+  }
+  return names;
 }
 
 } // namespace
@@ -147,36 +218,36 @@ const Schema& save_schema() {
   return schema;
 }
 
-namespace {
-
-void fill(FolderSave& place, ModelSnapshot& snapshot, const Options& options, Task* task) {
-  Json config = config_to_json(snapshot.config());
-  write_weights(snapshot, place.partial(), options, config, task);
-  for (const auto& [name, content] : snapshot.side_files()) {
-    if (ckpt::is_safe_name(name))
-      write_file_atomic(join_path(place.partial(), name), content.text());
-  }
-  place.move_into_place(config.dump(2) + "\n");
-}
-
-} // namespace
-
 void save_model(ModelSnapshot& snapshot, const std::string& path, const Options& options,
                 Task* task) {
   FolderSave place(path, options.boolean("overwrite"), task);
-  fill(place, snapshot, options, task);
+  Json config = config_to_json(snapshot.config());
+  write_weights(snapshot, place.partial(), options, config, task);
+  write_side_files(snapshot, place.partial());
+  place.move_into_place(config.dump(2) + "\n");
+}
+
+std::vector<std::string> write_model_files(ModelSnapshot& snapshot, const std::string& folder,
+                                           const Options& options, Task* task) {
+  Json config = config_to_json(snapshot.config());
+  std::vector<std::string> names = write_weights(snapshot, folder, options, config, task);
+  if (snapshot.process() > 0) return names;
+  for (const std::string& name : write_side_files(snapshot, folder)) names.push_back(name);
+  write_file_atomic(join_path(folder, kConfigFile), config.dump(2) + "\n");
+  names.emplace_back(kConfigFile);
+  return names;
 }
 
 void save_model(const Model& model, const std::string& path, const Options& options, Task* task) {
   check_task(task);
+  WriterShares first(1);
   if (model.engine().processes() > 1) {
-    ModelSnapshot snapshot(model, SnapshotMode::copied, task);
+    ModelSnapshot snapshot(model, SnapshotMode::copied, first, task);
     graph::run_on_first(model.engine(), [&] { save_model(snapshot, path, options, task); });
     return;
   }
-  FolderSave place(path, options.boolean("overwrite"), task);
-  ModelSnapshot snapshot(model, SnapshotMode::keep_shared, task);
-  fill(place, snapshot, options, task);
+  ModelSnapshot snapshot(model, SnapshotMode::keep_shared, first, task);
+  save_model(snapshot, path, options, task);
 }
 
 } // namespace dllm::model

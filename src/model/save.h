@@ -9,6 +9,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -61,35 +62,62 @@ private:
 // stay shared.
 enum class SnapshotMode { keep_shared, copied };
 
-// Of an engine in several processes the first one has it, all make it, as copied.
+// Which of several processes writes an array: the one that has the fewest bytes so far. All processes ask for the same
+// arrays in the same order.
+class WriterShares {
+public:
+  explicit WriterShares(int64_t writers) : bytes_(static_cast<size_t>(writers)) {}
+  int64_t writers() const { return std::ssize(bytes_); }
+  int64_t writer_of(int64_t bytes);
+  // The writers of the layers of a stack, or of an array that is none: of one.
+  std::vector<int64_t> writers_of(const ParamSpec& spec);
+
+private:
+  std::vector<int64_t> bytes_; // by writer
+};
+
+// Of an engine in several processes all make it, as copied, and each holds the layers of stacks that it writes.
 class ModelSnapshot {
 public:
   // Fails with unimplemented for a model with adapters.
-  ModelSnapshot(const Model& model, SnapshotMode mode, const Task* task);
+  ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares& shares, const Task* task);
 
   const ModelConfig& config() const { return config_; }
   const Model::SideFiles& side_files() const { return side_files_; }
   const std::vector<std::string>& names() const { return names_; }
   DType dtype(const std::string& name) const; // as a save with dtype auto writes it
   Shape shape(const std::string& name) const;
-  // One logical tensor. The last tensor of a stack gives the memory of the stack back: each is taken once.
+  int64_t writer(const std::string& name) const; // the process that has it
+  int64_t process() const { return process_; }   // this one
+  // One logical tensor that this process writes. The last tensor of a stack gives the memory of the stack back: each is
+  // taken once.
   Tensor take(const std::string& name, const Task* task);
 
 private:
-  struct Stack {
-    ParamSpec spec;
-    Tensor values;                  // of a trained parameter
-    graph::BufferRef frozen, scale; // of a frozen one; scale: of int8 rows
-    DType dtype = DType::f32;
-    bool is_quantized = false;
+  // What is on the host of a stack: all of it, or of several processes one layer.
+  struct Part {
+    Tensor values;
+    int64_t writer = 0;
     int64_t left = 0; // tensors that were not taken yet
   };
-  static void read_frozen(Stack& stack, const Task* task);
+  struct Stack {
+    ParamSpec spec;
+    std::vector<Part> parts;
+    graph::BufferRef frozen, scale; // of a frozen one that is read later; scale: of int8 rows
+    DType dtype = DType::f32;
+    bool is_quantized = false;
+
+    size_t index(int64_t layer) const { return parts.size() == 1 ? 0 : static_cast<size_t>(layer); }
+    Part& part(int64_t layer) { return parts[index(layer)]; }
+  };
+  static void deal(Stack& stack, const graph::BufferRef& values, const graph::Engine& engine,
+                   WriterShares& shares, const Task* task);
   struct Place {
     size_t stack = 0;
     size_t piece = 0;
     int64_t layer = 0;
   };
+  int64_t process_ = 0;
   ModelConfig config_;
   Model::SideFiles side_files_;
   std::vector<std::string> names_;
@@ -101,8 +129,20 @@ private:
 void save_model(ModelSnapshot& snapshot, const std::string& folder, const Options& options,
                 Task* task = nullptr);
 
+// The same files in a folder that belongs to this save alone: of several processes each writes its weights, the first
+// everything else too. Returns the names of those that this process wrote. Uses the snapshot up.
+std::vector<std::string> write_model_files(ModelSnapshot& snapshot, const std::string& folder,
+                                           const Options& options, Task* task = nullptr);
+
 // The numbers of a buffer on the host, in storage of their own.
 Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const Task* task);
+// The same of several processes: rows that were dealt out (Buffer::read_dealt), those of this process in storage of their
+// own.
+std::vector<Tensor> read_dealt_copies(const graph::Buffer& buffer, const graph::Engine& engine,
+                                      std::span<const int64_t> owners, const Task* task);
+// A logical tensor of a stack of which `rows` holds all, or one layer.
+Tensor read_piece_of(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& rows,
+                     const Task* task);
 
 // The tokenizer's files that every save of a model writes.
 

@@ -4,6 +4,7 @@
 #include "base/store/objects.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/safetensors.h"
+#include "model/stack_part.h"
 #include "train/checkpoint.h"
 #include "train/state.h"
 
@@ -75,8 +76,8 @@ read_weights(const ckpt::WeightFiles& files, const StepRunner& runner, const Tas
   std::vector<std::pair<size_t, graph::BufferRef>> made;
   for (const size_t index : runner.spec().trained) {
     check_task(task);
-    made.emplace_back(index, runner.engine().upload_cut(store.to_physical(index, read, task), false,
-                                                        store.physical()[index].layout));
+    made.emplace_back(
+        index, model::upload_joined(runner.engine(), store.physical()[index].spec, read, task));
   }
   return made;
 }
@@ -197,15 +198,16 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   // It may be the one that is wanted.
   graph::run_on_first(runner.engine(), [&] { state.save.wait_until_idle(task); });
   const store::TransferTask transfers(task);
-  ckpt::verify_checkpoint(dir, task);
+  graph::Engine& engine = runner.engine();
+  graph::run_on_all(
+      engine, [&] { ckpt::verify_checkpoint(dir, task, engine.process(), engine.processes()); });
   const std::unique_ptr<Source> folder = open_source(join_path(dir, "model"));
   const ckpt::WeightFiles files(*folder);
   check_model(files, runner.model()->params());
   const Record record = read_record(dir, runner);
   check_attention(saved_config(*folder), runner.model()->config());
   RestoredState restored;
-  restored.arrays = read_state(runner, join_path(dir, "state/rank_000.safetensors"),
-                               record.accumulated.batches > 0, task);
+  restored.arrays = read_state(runner, dir, record.accumulated.batches > 0, task);
   restored.weights = read_weights(files, runner, task);
   restored.counters = record.counters;
   restored.accumulated = record.accumulated;

@@ -3,17 +3,17 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/forked_thread.h"
 #include "base/log.h"
+#include "base/store/address.h"
 #include "ckpt/checkpoint_folder.h"
+#include "ckpt/checkpoint_parts.h"
 #include "train/state.h"
 
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
-#include <system_error>
 #include <utility>
 
 namespace dllm::train {
@@ -72,30 +72,98 @@ Json trainer_json(const StepRunner& runner, const BatchSource* source,
   return made;
 }
 
+// The place of a save that several processes write together; empty: one process writes.
+struct SharedPlace {
+  std::unique_ptr<ckpt::CheckpointWriter> writer; // of the first process
+  std::unique_ptr<ckpt::CheckpointPart> part;     // of another one
+  std::string id;
+  int64_t writers = 1;
+};
+
 // A run at one moment: nothing of it is shared with the trainer when it was copied.
 struct RunSnapshot {
   std::string root;
   int64_t step = 0;
   int64_t keep_last = 0;
   std::string record; // trainer.json
+  SharedPlace place;
+  model::WriterShares shares;
   model::ModelSnapshot model;
   StateSnapshot state;
 
-  RunSnapshot(const StepRunner& runner, model::SnapshotMode mode, const Task* task)
-      : step(runner.counters().step), model(*runner.model(), mode, task),
-        state(snapshot_state(runner, mode, task)) {}
+  RunSnapshot(const StepRunner& runner, SharedPlace shared, model::SnapshotMode mode,
+              const Task* task)
+      : step(runner.counters().step), place(std::move(shared)), shares(place.writers),
+        model(*runner.model(), mode, shares, task),
+        state(snapshot_state(runner, mode, shares, task)) {}
 };
 
-std::string write_checkpoint(RunSnapshot& run, Task* task) {
-  ckpt::CheckpointWriter writer(run.root, run.step, task);
+// Weights and state of this process; returns the names of the files.
+std::vector<std::string> write_arrays(RunSnapshot& run, const std::string& folder, Task* task) {
   Options save(model::save_schema());
   save.set_str("dtype", "f32"); // the masters, bit for bit
-  model::save_model(run.model, writer.path("model"), save, task);
+  make_directories(join_path(folder, "model"));
+  make_directories(join_path(folder, "state"));
+  std::vector<std::string> names;
+  for (const std::string& name :
+       model::write_model_files(run.model, join_path(folder, "model"), save, task))
+    names.push_back("model/" + name);
+  names.push_back(state_file(run.state.process));
+  write_state(run.state, join_path(folder, names.back()), task);
+  return names;
+}
+
+// What it could not write the first process fails with.
+void write_part(RunSnapshot& run, Task* task) {
+  ckpt::CheckpointPart& part = *run.place.part;
+  try {
+    part.finish(write_arrays(run, part.folder(), task), task);
+  } catch (const Error& error) {
+    part.fail(error);
+  } catch (const std::exception& error) {
+    part.fail(Error(Code::resource_exhausted, error.what()));
+  }
+}
+
+std::string write_checkpoint(RunSnapshot& run, Task* task) {
+  std::unique_ptr<ckpt::CheckpointWriter> writer = std::move(run.place.writer);
+  if (writer == nullptr)
+    writer = std::make_unique<ckpt::CheckpointWriter>(run.root, run.step, task);
   const std::string layout = layout_text(run.state);
-  write_state(run.state, writer.path("state/rank_000.safetensors"), task);
-  write_file_atomic(writer.path("state/layout.json"), layout);
-  write_file_atomic(writer.path("trainer.json"), run.record);
-  return writer.commit(run.keep_last, task);
+  write_arrays(run, writer->folder(), task);
+  write_file_atomic(writer->path("state/layout.json"), layout);
+  write_file_atomic(writer->path("trainer.json"), run.record);
+  std::vector<ckpt::CommitEntry> parts;
+  if (run.place.writers > 1)
+    parts = ckpt::wait_for_parts(*writer, run.place.writers, run.place.id, task);
+  return writer->commit(run.keep_last, task, parts);
+}
+
+// All processes call it. In an object store, or in a folder that some process does not see, the first one writes alone.
+SharedPlace open_place(const StepRunner& runner, const std::string& root, const Task* task) {
+  graph::Engine& engine = runner.engine();
+  SharedPlace place;
+  const int64_t own = engine.process();
+  if (engine.processes() == 1 || is_store_path(root)) return place;
+  const int64_t step = runner.counters().step;
+  graph::run_on_first(engine, [&] {
+    place.writer = std::make_unique<ckpt::CheckpointWriter>(root, step, task);
+    place.id = ckpt::open_parts(*place.writer, engine.processes());
+  });
+  place.id = engine.exchange(place.id, task)[0];
+  const std::string folder = ckpt::partial_folder(root, step);
+  const bool sees = own == 0 || ckpt::sees_part(folder, own, place.id);
+  const std::vector<std::string> all = engine.exchange(sees ? "" : "blind", task);
+  const auto blind = std::find(all.begin(), all.end(), "blind");
+  if (blind != all.end()) {
+    if (own == 0)
+      log(LogLevel::warn, "rank {} does not see {}: rank 0 writes the checkpoint alone",
+          blind - all.begin(), folder);
+    return {};
+  }
+  place.writers = engine.processes();
+  if (own > 0) place.part = std::make_unique<ckpt::CheckpointPart>(folder, own, place.id);
+  return place;
 }
 
 // Adds the seconds of its life to the time that training stood still.
@@ -123,17 +191,17 @@ void check_is_new(const StepRunner& runner, const std::string& folder, const Opt
                  folder);
 }
 
-// Whether the engine's limit has room for the copy that a background save holds.
-bool has_room_for_copy(const StepRunner& runner) {
+// Whether the engine's limit has room for the copy that a background save holds, a share of each process.
+bool has_room_for_copy(const StepRunner& runner, int64_t writers) {
   const int64_t limit = runner.engine().i64("memory_limit");
   if (limit <= 0 || runner.engine().runs_ahead()) return true; // copies are host memory then
   int64_t bytes = state_bytes(runner.spec());
   for (const size_t index : runner.spec().trained)
     bytes += dtype_size(DType::f32) * runner.model()->params().physical()[index].shape.count();
-  return runner.engine().i64("memory_used") + bytes <= limit;
+  return runner.engine().i64("memory_used") + bytes / writers <= limit;
 }
 
-// The first of several processes writes by itself: it needs a copy of what the others hold.
+// Without it the writer has no copy of what the other processes hold.
 model::SnapshotMode mode_of(const StepRunner& runner, bool in_background) {
   return in_background || runner.engine().processes() > 1 ? model::SnapshotMode::copied
                                                           : model::SnapshotMode::keep_shared;
@@ -147,27 +215,36 @@ SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::str
   StepRunner& runner = state.runner;
   runner.read_all();
   const StallClock clock(state);
+  const bool is_first = runner.engine().process() == 0;
   SaveStart made;
   made.step = runner.counters().step;
   made.dir = join_path(root, ckpt::checkpoint_name(made.step));
+  if (!is_first) state.save.wait_until_idle(task);
   graph::run_on_first(runner.engine(), [&] {
     state.save.wait(task);
     check_is_new(runner, made.dir, options);
   });
   const std::string record =
       trainer_json(runner, source, options.str("script_state")).dump(1) + "\n";
-  const bool waits = options.boolean("wait"), is_first = runner.engine().process() == 0;
-  const bool in_background = !waits && (!is_first || has_room_for_copy(runner));
-  const auto run = std::make_shared<RunSnapshot>(runner, mode_of(runner, in_background), task);
+  SharedPlace place = open_place(runner, root, task);
+  const bool waits = options.boolean("wait"),
+             in_background = !waits && has_room_for_copy(runner, place.writers);
+  const auto run =
+      std::make_shared<RunSnapshot>(runner, std::move(place), mode_of(runner, in_background), task);
   run->root = root;
   run->keep_last = options.i64("keep_last");
   run->record = record;
-  if (waits)
-    graph::run_on_first(runner.engine(), [&] { made.dir = write_checkpoint(*run, task); });
-  else if (in_background && is_first)
+  if (is_first && in_background) {
     made.outcome =
         state.save.start("checkpoint " + made.dir, [run] { write_checkpoint(*run, nullptr); });
-  else if (is_first)
+  } else if (run->place.part != nullptr && in_background) {
+    made.outcome = state.save.start("part of " + made.dir, [run] { write_part(*run, nullptr); });
+  } else if (run->place.part != nullptr) {
+    write_part(*run, task);
+  }
+  if (waits)
+    graph::run_on_first(runner.engine(), [&] { made.dir = write_checkpoint(*run, task); });
+  else if (is_first && !in_background)
     made.dir = write_checkpoint(*run, task);
   made.stall_seconds = clock.seconds();
   return made;
@@ -181,86 +258,6 @@ std::exception_ptr finish_save(Trainer& trainer) {
 std::string save_checkpoint(Trainer& trainer, const BatchSource* source, const std::string& root,
                             const Options& options, Task* task) {
   return start_save(trainer, source, root, options, task).dir;
-}
-
-BackgroundSave::~BackgroundSave() {
-  try {
-    wait();
-  } catch (const std::exception& error) {
-    log(LogLevel::error, "{}", error.what());
-  }
-}
-
-std::shared_ptr<const BackgroundSave::Outcome> BackgroundSave::start(std::string what,
-                                                                     std::function<void()> write) {
-  wait();
-  what_ = std::move(what);
-  process_ = ::getpid();
-  auto outcome = std::make_shared<Outcome>(SaveState::running);
-  running_ = true;
-  try {
-    thread_ = std::thread([this, outcome, write]() mutable { run(outcome, std::move(write)); });
-  } catch (const std::system_error&) { // no thread can be made: written here
-    run(outcome, std::move(write));
-  }
-  return outcome;
-}
-
-void BackgroundSave::run(const std::shared_ptr<Outcome>& outcome, std::function<void()> write) {
-  std::exception_ptr error;
-  try {
-    write();
-  } catch (...) {
-    error = std::current_exception();
-  }
-  write = nullptr;
-  outcome->store(error == nullptr ? SaveState::written : SaveState::failed,
-                 std::memory_order_release);
-  const std::lock_guard lock(mutex_);
-  error_ = error;
-  running_ = false;
-  ended_.notify_all();
-}
-
-void BackgroundSave::wait_until_idle(const Task* task) {
-  if (thread_.joinable() && process_ != ::getpid()) {
-    forget_thread(thread_);
-    running_ = false;
-    return;
-  }
-  {
-    constexpr std::chrono::milliseconds kLook(10); // how often a waiting call looks at its task
-    std::unique_lock lock(mutex_);
-    while (running_) {
-      check_task(task);
-      if (task == nullptr)
-        ended_.wait(lock);
-      else
-        ended_.wait_for(lock, kLook);
-    }
-  }
-  if (thread_.joinable()) thread_.join();
-}
-
-std::exception_ptr BackgroundSave::take_error(const Task* task) {
-  wait_until_idle(task);
-  const std::exception_ptr error = std::exchange(error_, nullptr);
-  if (error == nullptr) return nullptr;
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& reason) {
-    return std::make_exception_ptr(
-        Error(reason.code(), what_ + " was not written: " + reason.text(), reason.hint()));
-  } catch (const std::bad_alloc&) {
-    return std::make_exception_ptr(
-        Error(Code::resource_exhausted, what_ + " was not written: out of memory"));
-  } catch (...) {
-    return error;
-  }
-}
-
-void BackgroundSave::wait(const Task* task) {
-  if (const std::exception_ptr error = take_error(task)) std::rethrow_exception(error);
 }
 
 } // namespace dllm::train

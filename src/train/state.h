@@ -133,6 +133,7 @@ struct StateTensor {
   size_t piece = 0;
   int64_t layer = 0;
   Shape shape;
+  int64_t writer = 0; // the process that writes it
 };
 
 // Everything there is to save: arrays of the optimizer, averages where they are kept, sums with `with_sums`.
@@ -142,19 +143,23 @@ std::vector<StateTensor> state_tensors(const ProgramSpec& spec, bool with_sums);
 // trainer, until it takes its next step.
 struct StateSnapshot {
   std::vector<StateTensor> tensors;
-  std::vector<StateEntry> entries;       // as ProgramSpec::state
-  std::vector<graph::BufferRef> buffers; // by entry: keep_shared
-  std::vector<Tensor> copies;            // by entry: copied
+  std::vector<StateEntry> entries;         // as ProgramSpec::state
+  std::vector<graph::BufferRef> buffers;   // by entry: keep_shared
+  std::vector<std::vector<Tensor>> copies; // by entry: copied; of several processes by layer
+  int64_t process = 0, writers = 1;
 };
-StateSnapshot snapshot_state(const StepRunner& runner, model::SnapshotMode mode, const Task* task);
-// Writes state/rank_000.safetensors. Uses the snapshot up: the arrays of a name are given back when they are written.
+StateSnapshot snapshot_state(const StepRunner& runner, model::SnapshotMode mode,
+                             model::WriterShares& shares, const Task* task);
+// The file of a writer in a checkpoint: "state/rank_003.safetensors".
+std::string state_file(int64_t writer);
+// Writes the arrays of this process. Uses the snapshot up: the arrays of a name are given back when they are written.
 void write_state(StateSnapshot& snapshot, const std::string& path, Task* task);
-// layout.json: global shapes; which slice of each a rank holds.
+// layout.json: global shapes; which file has which array.
 std::string layout_text(const StateSnapshot& snapshot);
 
-// The arrays of a state file in the order of ProgramSpec::state, in physical layout; sums are null without `with_sums`.
-// Fails with failed_precondition naming a tensor that is missing or has another shape.
-std::vector<graph::BufferRef> read_state(const StepRunner& runner, const std::string& path,
+// The arrays of the state files of a checkpoint in the order of ProgramSpec::state, in physical layout; sums are null without
+// `with_sums`. Fails with failed_precondition naming a tensor that is missing or has another shape.
+std::vector<graph::BufferRef> read_state(const StepRunner& runner, const std::string& checkpoint,
                                          bool with_sums, const Task* task);
 
 } // namespace dllm::train

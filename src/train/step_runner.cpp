@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "graph/engine.h"
+#include "model/stack_part.h"
 #include "runtime/programs.h"
 #include "train/feeds.h"
 
@@ -44,8 +45,8 @@ StepRunner::StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef 
     switch (entry.use) {
     case StateUse::optimizer: arrays_.push_back(empty_array(entry.layout)); break;
     case StateUse::average:
-      arrays_.push_back(engine().upload_cut(weights[spec_.trained[entry.parameter]]->read(), false,
-                                            entry.layout.layout()));
+      arrays_.push_back(model::upload_copy(engine(), *weights[spec_.trained[entry.parameter]],
+                                           entry.layout.layout(), nullptr));
       break;
     case StateUse::sum: arrays_.push_back(nullptr); break;
     }
@@ -80,7 +81,7 @@ std::vector<graph::BufferRef> StepRunner::averages() const {
 }
 
 graph::BufferRef StepRunner::empty_array(const model::ParamSpec& layout) const {
-  return engine().upload_cut(Tensor(DType::f32, layout.shape()), false, layout.layout());
+  return model::upload_zeros(engine(), layout);
 }
 
 Feeds StepRunner::feeds_of(const Batch& batch, bool is_part) const {

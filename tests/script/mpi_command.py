@@ -15,27 +15,10 @@ import subprocess
 import sys
 import time
 
-from cli_options import LINES
+import mpi_job
+from mpi_job import ENVIRONMENT, TRAIN, arrays, committed, metrics, ok, rank_processes, start
 
 DLLM, SCRATCH, SOURCE = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
-LIBRARY = DLLM.parent.parent / "lib" / "libdllm_mpi.so"
-ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                   OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_hwloc_base_binding_policy="none",
-                   OMPI_MCA_btl_vader_single_copy_mechanism="none", OMPI_MCA_odls_base_sigkill_timeout="5")
-TRAIN = ["train", "--data", "text", "--rows", "line", "--layers", "2", "--hidden", "128", "--vocab", "300", "--length", "32",
-         "--batch", "8", "--lr", "0.003", "--eval-every", "0", "--engine.threads", "1"]
-failures = 0
-
-
-def ok(condition, what):
-    global failures
-    print(("ok   " if condition else "FAIL ") + what, flush=True)
-    failures += not condition
-
-
-def start(words):
-    return subprocess.Popen(words, cwd=SCRATCH, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            stdin=subprocess.DEVNULL)
 
 
 def run(processes, *words):
@@ -52,12 +35,6 @@ def train(processes, out, *words):
     return done
 
 
-def metrics(out):
-    """(step, loss, gradient norm) of every step."""
-    lines = [json.loads(line) for line in (SCRATCH / out / "metrics.jsonl").read_text().splitlines()]
-    return [(line["step"], line["loss"], line["grad_norm"]) for line in lines if "grad_norm" in line]
-
-
 def examples(out):
     """Lines of examples.jsonl without their times."""
     lines = [json.loads(line) for line in (SCRATCH / out / "examples.jsonl").read_text().splitlines()]
@@ -69,10 +46,6 @@ def near(left, right):
         a[0] == b[0] and abs(a[1] - b[1]) <= 1e-5 * abs(b[1]) for a, b in zip(left, right))
 
 
-def arrays(folder):
-    return {path.name: path.read_bytes() for path in sorted((SCRATCH / folder).rglob("*.safetensors"))}
-
-
 def losses_and_checkpoints():
     train(0, "one", "--steps", "20", "--save-every", "10")
     for processes, mesh, typed in ((4, "fsdp=2,tensor=2", True), (2, "tensor=2", True), (2, "data=2", False)):
@@ -82,7 +55,9 @@ def losses_and_checkpoints():
         done = train(processes, mpi, *(["--mesh", mesh] if typed else []), *flags)
         ok(metrics(mpi) == metrics(threads), f"{mesh}: {processes} processes have the bits of threads")
         ok(near(metrics(mpi), metrics("one")), f"{mesh}: {processes} processes have the losses of one rank within 1e-5")
-        ok(arrays(f"{mpi}/step_000020") == arrays(f"{threads}/step_000020"), f"{mesh}: equal arrays in the checkpoint")
+        ok(arrays(f"{mpi}/step_000020") == arrays(f"{threads}/step_000020") != {}, f"{mesh}: equal arrays in the checkpoint")
+        sizes = [path.stat().st_size for path in (SCRATCH / mpi / "step_000020/state").glob("*.safetensors")]
+        ok(len(sizes) == processes and max(sizes) < 0.75 * sum(sizes), f"{mesh}: each process writes its share {sizes}")
         ok(examples(mpi) == examples(threads) != [], f"{mesh}: examples are written once, with the predictions of threads")
         ok(done.stderr.count("next: dllm generate") == 1, f"{mesh}: one process prints")
         ok(not list((SCRATCH / mpi).rglob("*.partial")) and not (SCRATCH / mpi / "LOCK").exists(), f"{mesh}: nothing is left over")
@@ -139,22 +114,6 @@ def a_rank_that_fails():
         ok(time.monotonic() - began < 30, f"{words[0]}: the job ends")
 
 
-def rank_processes(parent):
-    """Process numbers of the ranks of a job, by rank."""
-    found = {}
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            about = (folder / "stat").read_text().rsplit(")", 1)[1].split()
-            variables = (folder / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if int(about[1]) == parent:
-            for line in variables:
-                if line.startswith(b"OMPI_COMM_WORLD_RANK="):
-                    found[int(line.split(b"=")[1])] = int(folder.name)
-    return found
-
-
 def runs(process):
     """False for one that has ended and that its parent has not waited for."""
     try:
@@ -187,7 +146,7 @@ def a_rank_that_is_killed():
         while time.monotonic() < end and any(map(runs, ranks.values())):
             time.sleep(0.1)
         ok(not any(map(runs, ranks.values())), "no process is left")
-        last = max(int(path.parent.name[5:]) for path in (SCRATCH / out).glob("step_*/COMMIT"))
+        last = committed(out)
         done = train(2, out, "--mesh", "tensor=2", "--steps", str(last + 3))
         ok(f"step_{last:06d}" in done.stderr, f"2 processes go on from step {last}")
 
@@ -199,7 +158,7 @@ def an_interrupt():
     _, errors = job.communicate(timeout=60)
     ok(time.monotonic() - began < 20, "Ctrl-C ends the job")
     ok("interrupted; the same command continues from here" in errors, f"Ctrl-C is said once: {errors[-500:]!r}")
-    last = max(int(path.parent.name[5:]) for path in (SCRATCH / "interrupted").glob("step_*/COMMIT"))
+    last = committed("interrupted")
     taken = metrics("interrupted")[-1][0]
     ok(last == taken, f"the last step {taken} is saved ({last})")
 
@@ -213,12 +172,7 @@ def launch_scripts():
     ok(re.match(r"srun .*--kill-on-bad-exit=1 .*dllm train --steps 5 *$", done.stdout), f"dry run of Slurm {done.stdout!r}")
 
 
-if shutil.which("mpirun") is None or not LIBRARY.exists():
-    print(f"skipped: no mpirun, or no {LIBRARY}")
-    sys.exit(77)
-shutil.rmtree(SCRATCH, ignore_errors=True)
-SCRATCH.mkdir(parents=True)
-(SCRATCH / "text").write_text("\n".join(LINES) + "\n")
+mpi_job.setup(DLLM, SCRATCH)
 losses_and_checkpoints()
 resumes()
 decodes()
@@ -227,4 +181,4 @@ a_rank_that_fails()
 a_rank_that_is_killed()
 an_interrupt()
 launch_scripts()
-sys.exit(failures > 0)
+sys.exit(mpi_job.failures > 0)

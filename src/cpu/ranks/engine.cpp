@@ -54,6 +54,18 @@ public:
       return engine.upload_weight(layout.part(whole, place), keep_plain, place, layout, task);
     });
   }
+  graph::BufferRef upload_part(const Tensor& part, bool share,
+                               const graph::Layout& layout) override {
+    return of_ranks([&](graph::Engine& engine, const graph::Placement& place) {
+      return engine.upload(part, share, place, layout);
+    });
+  }
+  graph::BufferRef upload_weight_part(const Tensor& part, bool keep_plain,
+                                      const graph::Layout& layout, const Task* task) override {
+    return of_ranks([&](graph::Engine& engine, const graph::Placement& place) {
+      return engine.upload_weight(part, keep_plain, place, layout, task);
+    });
+  }
   graph::BufferRef upload_pieces(std::span<const Tensor> pieces, graph::AxisSet axes,
                                  bool share) override {
     const graph::Mesh& mesh = ranks_->mesh;
@@ -188,8 +200,13 @@ std::shared_ptr<graph::Engine> make_ranks_engine(const Options& options, const g
 }
 
 std::shared_ptr<graph::Engine> make_process_engine(const Options& options, const Hooks& hooks) {
+  return make_process_engine(options, comm::make_process_rank(), hooks);
+}
+
+std::shared_ptr<graph::Engine> make_process_engine(const Options& options,
+                                                   std::shared_ptr<comm::Communicator> communicator,
+                                                   const Hooks& hooks) {
   const auto ranks = std::make_shared<Ranks>();
-  const std::shared_ptr<comm::Communicator> communicator = comm::make_process_rank();
   ranks->mesh = mesh_of_processes(options, communicator->size());
   ranks->first = communicator->rank();
   ranks->communicators = {communicator};

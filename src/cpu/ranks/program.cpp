@@ -94,35 +94,56 @@ void RanksBuffer::expect_readable() const {
 Tensor RanksBuffer::read(const Task* task) const {
   expect_readable();
   if (layout().is_whole()) return parts_[0]->read(task);
-  if (ranks_->is_part()) return gathered(false, task);
+  if (ranks_->is_part()) {
+    const auto turn = lock_with_task(ranks_->running, task);
+    return gathered(parts_[0]->read(task), kEverywhere, task);
+  }
   std::vector<Tensor> read;
   for (const graph::BufferRef& part : parts_) read.push_back(part->read(task));
   return layout().join(read, ranks_->mesh);
 }
 
-Tensor RanksBuffer::read_on_first(const Task* task) const {
+Tensor RanksBuffer::read_part(const Task* task) const {
   if (!ranks_->is_part()) return read(task);
   expect_readable();
-  const bool is_first = ranks_->first == 0;
-  if (layout().is_whole()) return is_first ? parts_[0]->read(task) : Tensor();
-  return gathered(true, task);
+  return parts_[0]->read(task);
 }
 
-// From the ranks that hold the other parts. on_first: they go to rank 0 alone, and ranks with copies of them send nothing.
-Tensor RanksBuffer::gathered(bool on_first, const Task* task) const {
+std::vector<Tensor> RanksBuffer::read_dealt(std::span<const int64_t> owners,
+                                            const Task* task) const {
+  if (!ranks_->is_part()) return Buffer::read_dealt(owners, task);
+  expect_readable();
   const auto turn = lock_with_task(ranks_->running, task);
+  const Tensor part = parts_[0]->read(task);
+  std::vector<Tensor> rows;
+  for (int64_t row = 0; row < std::ssize(owners); ++row) {
+    const int64_t owner = owners[static_cast<size_t>(row)];
+    const Tensor own = owners.size() == 1 ? part : part.rows(row, row + 1);
+    if (!layout().is_whole())
+      rows.push_back(gathered(own, owner, task));
+    else
+      rows.push_back(ranks_->first == owner ? own : Tensor());
+  }
+  return rows;
+}
+
+// Ranks that hold copies of the parts of `process` send nothing to it.
+Tensor RanksBuffer::gathered(const Tensor& own, int64_t process, const Task* task) const {
   const graph::Mesh& mesh = ranks_->mesh;
-  const std::vector<int64_t> group = mesh.group_of(on_first ? 0 : ranks_->first, layout().axes());
+  const bool everywhere = process == kEverywhere;
+  const std::vector<int64_t> group =
+      mesh.group_of(everywhere ? ranks_->first : process, layout().axes());
   if (std::ranges::find(group, ranks_->first) == group.end()) return {};
-  const Tensor own = parts_[0]->read(task);
   comm::Communicator& communicator = *ranks_->communicators[0];
-  const bool wanted = !on_first || ranks_->first == 0;
+  const bool wanted = everywhere || ranks_->first == process;
   Tensor pieces(own.dtype(), own.shape().with_front(wanted ? std::ssize(group) : 0));
   pieces.set_format(own.format());
-  if (on_first)
-    communicator.gather(group, own.bytes(), pieces.mutable_bytes(), own.byte_size(), task);
-  else
+  if (everywhere) {
     communicator.all_gather(group, own.bytes(), pieces.mutable_bytes(), own.byte_size(), task);
+  } else {
+    const int64_t member = std::ranges::find(group, process) - group.begin();
+    communicator.gather(group, member, own.bytes(), pieces.mutable_bytes(), own.byte_size(), task);
+  }
   if (!wanted) return {};
   std::vector<Tensor> parts;
   for (int64_t rank = 0; rank < mesh.ranks(); ++rank)

@@ -41,13 +41,17 @@ public:
   const Shape& shape() const override;
   DType dtype() const override;
   Tensor read(const Task* task = nullptr) const override;
-  Tensor read_on_first(const Task* task = nullptr) const override;
+  Tensor read_part(const Task* task = nullptr) const override;
+  std::vector<Tensor> read_dealt(std::span<const int64_t> owners,
+                                 const Task* task = nullptr) const override;
   int64_t memory_bytes() const override;                    // of the ranks here
   std::vector<graph::BufferRef>& parts() { return parts_; } // of the ranks here
 
 private:
   void expect_readable() const;
-  Tensor gathered(bool on_first, const Task* task) const;
+  // The whole of which `own` is this rank's part, from the ranks that hold the others: on all processes, or on one.
+  static constexpr int64_t kEverywhere = -1;
+  Tensor gathered(const Tensor& own, int64_t process, const Task* task) const;
 
   std::shared_ptr<const Ranks> ranks_;
   std::vector<graph::BufferRef> parts_;

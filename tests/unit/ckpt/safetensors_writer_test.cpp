@@ -95,6 +95,32 @@ TEST(WeightWriter, ShardsByBytesWithAnIndex) {
     EXPECT_EQ(files.tensor(spec.name).as<float>().back(), spec.shape.count());
 }
 
+// Each of three processes writes its tensors; the second has none.
+TEST(WeightWriter, OfSeveralProcessesFillOneFolder) {
+  TempFolder folder;
+  const std::vector<TensorSpec> specs = {{"a", DType::f32, {4}, 2},
+                                         {"b", DType::f32, {8}, 0},
+                                         {"c", DType::f32, {4}, 2},
+                                         {"d", DType::f32, {2}, 0}};
+  std::vector<std::vector<std::string>> files;
+  for (const int64_t process : {2, 1, 0}) {
+    WeightWriter writer(folder.path(), "model", specs, 16 + 32, {}, process);
+    EXPECT_EQ(writer.order().size(), process == 1 ? 0u : 2u);
+    for (const TensorSpec& spec : writer.order())
+      writer.write(spec.name, counting(spec.dtype, spec.shape));
+    writer.close();
+    files.push_back(writer.files());
+  }
+  EXPECT_EQ(files[0], std::vector<std::string>{"model-00002-of-00002.safetensors"});
+  EXPECT_TRUE(files[1].empty());
+  EXPECT_EQ(files[2], (std::vector<std::string>{"model-00001-of-00002.safetensors",
+                                                "model.safetensors.index.json"}));
+  const WeightFiles read(*open_source(folder.path()));
+  EXPECT_EQ(read.names(), (std::vector<std::string>{"a", "b", "c", "d"}));
+  for (const TensorSpec& spec : specs)
+    EXPECT_EQ(read.tensor(spec.name).as<float>().back(), spec.shape.count());
+}
+
 TEST(WeightWriter, OneFileWithoutLimitAndNoTensorMissing) {
   TempFolder folder;
   WeightWriter writer(folder.path(), "model", {{"a", DType::f32, {4}}, {"b", DType::f32, {4}}}, 0);

@@ -72,16 +72,19 @@ std::vector<Floats> after_all_calls(const Ranks& ranks, int64_t count) {
       add(sum);
       add(part);
     }
-    Floats gathered(n * members), mixed(n * members), moved(n), first(n * members);
+    Floats gathered(n * members), mixed(n * members), moved(n), pieces(n * members);
     rank.all_gather(group, own.data(), gathered.data(), bytes, nullptr);
     rank.all_to_all(group, wide.data(), mixed.data(), bytes, nullptr);
     std::vector<int64_t> target(members);
     for (size_t m = 0; m < members; ++m) target[m] = static_cast<int64_t>((m + 1) % members);
     rank.permute(group, target, own.data(), moved.data(), bytes, nullptr);
-    rank.gather(group, own.data(), first.data(), bytes, nullptr);
     rank.barrier(group, nullptr);
     for (const Floats& out : {gathered, mixed, moved}) add(out);
-    if (r == 0) add(first);
+    for (const size_t to : {size_t{0}, members - 1}) {
+      rank.gather(group, static_cast<int64_t>(to), own.data(), pieces.data(), bytes, nullptr);
+      if (r == to) EXPECT_EQ(pieces, gathered);
+      if (r == to) add(pieces);
+    }
   });
   for (const Error& error : errors) EXPECT_EQ(error.code(), Code::ok) << error.text();
   return made;

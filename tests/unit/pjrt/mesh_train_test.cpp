@@ -32,12 +32,6 @@ std::unique_ptr<Trainer> trainer_on(const std::shared_ptr<graph::Engine>& engine
                                    noise::make_objective("mdlm"), train::trainer_options(values));
 }
 
-std::vector<double> losses_of(Trainer& trainer, TextSource& source, int64_t steps) {
-  std::vector<double> losses;
-  for (int64_t i = 0; i < steps; ++i) losses.push_back(trainer.step(*source.next()));
-  return losses;
-}
-
 void expect_near(const std::vector<double>& got, const std::vector<double>& wanted,
                  const std::string& what) {
   ASSERT_EQ(got.size(), wanted.size());
@@ -55,13 +49,13 @@ protected:
 TEST_P(PjrtMeshTraining, TwentyStepsHaveTheLossesOfOneRank) {
   TextSource source(kRows);
   const auto one = trainer_on(engine(""));
-  const std::vector<double> wanted = losses_of(*one, source, 20);
+  const std::vector<double> wanted = train::losses_of(*one, source, 20);
   EXPECT_LT(wanted.back(), 0.9 * wanted.front());
   const auto weights = train::weights_of(*one);
   for (const char* mesh : {"data=2", "fsdp=2,tensor=2", "data=2,fsdp=2,tensor=2"}) {
     TextSource own(kRows);
     const auto trainer = trainer_on(engine(mesh));
-    expect_near(losses_of(*trainer, own, 20), wanted, mesh);
+    expect_near(train::losses_of(*trainer, own, 20), wanted, mesh);
     EXPECT_NEAR(trainer->metric("grad_norm"), one->metric("grad_norm"), 1e-4) << mesh;
     for (const auto& [name, numbers] : train::weights_of(*trainer)) {
       for (size_t i = 0; i < numbers.size(); ++i)
@@ -80,9 +74,9 @@ TEST_P(PjrtMeshTraining, ExpertsOnTheirRanksHaveTheLossesOfOneRank) {
                  {"moe_intermediate_size", 12}});
   TextSource source(kRows), own(kRows);
   const std::vector<double> wanted =
-      losses_of(*trainer_on(engine(""), Json::object(), config), source, 5);
+      train::losses_of(*trainer_on(engine(""), Json::object(), config), source, 5);
   const auto cut = trainer_on(engine("fsdp=2,expert=2"), Json::object(), config);
-  expect_near(losses_of(*cut, own, 5), wanted, "fsdp=2,expert=2");
+  expect_near(train::losses_of(*cut, own, 5), wanted, "fsdp=2,expert=2");
 }
 
 // Layers that are computed again, micro batches, and an average of the weights.
@@ -128,16 +122,16 @@ TEST_P(PjrtMeshTraining, ACheckpointGoesOnOnAnotherMesh) {
   const test::TempFolder folder;
   const auto saved = trainer_on(engine("fsdp=2,tensor=2"));
   TextSource source(kRows);
-  losses_of(*saved, source, 3);
+  train::losses_of(*saved, source, 3);
   const std::string dir =
       train::save_checkpoint(*saved, &source, folder.path(), Options(train::checkpoint_schema()));
-  const std::vector<double> wanted = losses_of(*saved, source, 3);
+  const std::vector<double> wanted = train::losses_of(*saved, source, 3);
   for (const char* mesh : {"fsdp=2,tensor=2", "fsdp=4", ""}) {
     const auto resumed =
         trainer_on(std::string(mesh).empty() ? train::tiny_engine() : engine(mesh));
     TextSource own(kRows);
     train::restore_checkpoint(*resumed, &own, dir);
-    const std::vector<double> got = losses_of(*resumed, own, 3);
+    const std::vector<double> got = train::losses_of(*resumed, own, 3);
     if (std::string(mesh) == "fsdp=2,tensor=2")
       EXPECT_EQ(got, wanted);
     else

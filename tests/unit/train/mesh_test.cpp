@@ -14,13 +14,6 @@
 namespace dllm::train {
 namespace {
 
-std::shared_ptr<graph::Engine> mesh_engine(const std::string& mesh) {
-  Options options(graph::engine_schema());
-  options.set_i64("threads", 1);
-  options.set_str("mesh", mesh);
-  return cpu::make_engine(options);
-}
-
 // 4 heads over 2 of keys, a vocabulary of 32, and sizes that 2 and 4 divide.
 Json mesh_config(bool tied) {
   Json config = tiny_config(tied);
@@ -36,12 +29,6 @@ std::unique_ptr<Trainer> mesh_trainer(const std::string& mesh, bool tied = true,
   return std::make_unique<Trainer>(
       model::new_model(mesh_engine(mesh), mesh_config(tied), Options(model::model_schema())),
       noise::make_objective(objective), trainer_options(values));
-}
-
-std::vector<double> losses_of(Trainer& trainer, TextSource& source, int64_t steps) {
-  std::vector<double> losses;
-  for (int64_t i = 0; i < steps; ++i) losses.push_back(trainer.step(*source.next()));
-  return losses;
 }
 
 void expect_near(const std::vector<double>& a, const std::vector<double>& b, double relative,

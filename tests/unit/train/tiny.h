@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace dllm::train {
 
@@ -20,6 +21,14 @@ tiny_engine(int64_t threads = 1, const char* thread_pool = "own", const char* ar
   options.set_i64("threads", threads);
   options.set_str("thread_pool", thread_pool);
   options.set_str("arithmetic", arithmetic);
+  return cpu::make_engine(options);
+}
+
+// All ranks of a mesh on threads of this process.
+inline std::shared_ptr<graph::Engine> mesh_engine(const std::string& mesh) {
+  Options options(graph::engine_schema());
+  options.set_i64("threads", 1);
+  options.set_str("mesh", mesh);
   return cpu::make_engine(options);
 }
 
@@ -90,6 +99,12 @@ inline std::unique_ptr<Trainer> tiny_trainer(const Json& values = Json::object()
                                              const std::string& objective = "mdlm") {
   return std::make_unique<Trainer>(tiny_model(threads), noise::make_objective(objective),
                                    trainer_options(values));
+}
+
+inline std::vector<double> losses_of(Trainer& trainer, TextSource& source, int64_t steps) {
+  std::vector<double> losses;
+  for (int64_t i = 0; i < steps; ++i) losses.push_back(trainer.step(*source.next()));
+  return losses;
 }
 
 // A batch whose loss is not finite: two weights that overflow together.

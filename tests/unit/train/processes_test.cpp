@@ -1,0 +1,207 @@
+// Engines of one rank each that exchange messages, as processes do: what each of them holds, writes and reads of a run.
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/meter.h"
+#include "ckpt/checkpoint_folder.h"
+#include "ckpt/safetensors.h"
+#include "comm/communicator.h"
+#include "tiny.h"
+#include "train/checkpoint.h"
+#include "unit/comm/mailboxes.h"
+#include "unit/test_files.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <thread>
+
+namespace dllm::train {
+namespace {
+
+using test::TempFolder;
+using EngineRef = std::shared_ptr<graph::Engine>;
+using Arrays = std::map<std::string, std::vector<float>>;
+
+// work(engine) on a thread for every rank of the mesh.
+void in_processes(const std::string& mesh, const std::function<void(const EngineRef&)>& work) {
+  const auto ranks = comm::test::make_message_ranks(graph::Mesh::parse(mesh).ranks());
+  std::vector<std::thread> threads;
+  for (const auto& rank : ranks) {
+    threads.emplace_back([&, rank] {
+      try {
+        Options options(graph::engine_schema());
+        options.set_i64("threads", 1);
+        options.set_str("mesh", mesh);
+        work(cpu::make_process_engine(options, rank, {}));
+      } catch (const Error& error) {
+        rank->abort(error);
+        ADD_FAILURE() << "rank " << rank->rank() << ": " << error.text();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+Json config() {
+  Json made = tiny_config();
+  made.update({{"vocab_size", 32},
+               {"hidden_size", 16},
+               {"num_key_value_heads", 4},
+               {"num_hidden_layers", 4}});
+  return made;
+}
+
+std::unique_ptr<Trainer> trainer_of(const EngineRef& engine) {
+  return std::make_unique<Trainer>(
+      model::new_model(engine, config(), Options(model::model_schema())),
+      noise::make_objective("mdlm"), trainer_options(Json{{"ema", 0.9}}));
+}
+
+void add_arrays(const ckpt::SafetensorsFile& file, Arrays& arrays) {
+  for (const auto& [name, info] : file.tensors()) {
+    const Tensor tensor = file.tensor(name);
+    EXPECT_FALSE(arrays.contains(name)) << name << " stands in two files";
+    arrays[name].assign(tensor.as<float>().begin(), tensor.as<float>().end());
+  }
+}
+
+// Every array of a checkpoint, of all its files.
+Arrays arrays_of(const std::string& checkpoint) {
+  Arrays arrays;
+  for (const char* below : {"model", "state"}) {
+    const std::string folder = join_path(checkpoint, below);
+    for (const std::string& name : list_directory(folder)) {
+      if (!name.ends_with(".safetensors")) continue;
+      add_arrays(ckpt::SafetensorsFile(open_content(join_path(folder, name)), name), arrays);
+    }
+  }
+  return arrays;
+}
+
+Options save_options(bool wait) {
+  Options options(checkpoint_schema());
+  options.set_i64("wait", wait ? 1 : 0);
+  return options;
+}
+
+constexpr const char* kMesh = "fsdp=2,tensor=2";
+
+// Three steps of a mesh of threads; every test compares with them.
+std::string save_of_threads(const std::string& root) {
+  const auto trainer = trainer_of(mesh_engine(kMesh));
+  TextSource source(8);
+  losses_of(*trainer, source, 3);
+  return save_checkpoint(*trainer, &source, root, save_options(true));
+}
+
+TEST(Processes, WriteTheArraysOfACheckpointTogether) {
+  TempFolder root;
+  const Arrays wanted = arrays_of(save_of_threads(root.path("threads")));
+  for (const bool wait : {true, false}) {
+    const std::string place = root.path(wait ? "waits" : "background");
+    in_processes(kMesh, [&](const EngineRef& engine) {
+      const auto trainer = trainer_of(engine);
+      TextSource source(8);
+      losses_of(*trainer, source, 3);
+      save_checkpoint(*trainer, &source, place, save_options(wait));
+      losses_of(*trainer, source, 2); // a copy does not change with them
+      trainer->sync();
+    });
+    const std::string saved = join_path(place, "step_000003");
+    ckpt::verify_checkpoint(saved, nullptr);
+    EXPECT_EQ(arrays_of(saved), wanted) << wait;
+    int64_t files = 0, largest = 0, all = 0;
+    for (const std::string& name : list_directory(saved + "/state")) {
+      if (!name.ends_with(".safetensors")) continue;
+      const int64_t size = file_size(saved + "/state/" + name);
+      files += 1, all += size, largest = std::max(largest, size);
+    }
+    EXPECT_EQ(files, 4);
+    EXPECT_LT(largest, all * 3 / 8) << "one process writes more than its share";
+  }
+}
+
+// On the same mesh a run goes on with its bits, on another one nearly.
+TEST(Processes, GoOnFromTheCheckpointOfAnyMesh) {
+  TempFolder root;
+  const std::string of_threads = save_of_threads(root.path("threads"));
+  std::vector<double> wanted;
+  in_processes(kMesh, [&](const EngineRef& engine) {
+    const auto trainer = trainer_of(engine);
+    TextSource source(8);
+    losses_of(*trainer, source, 3);
+    save_checkpoint(*trainer, &source, root.path("processes"), save_options(true));
+    const std::vector<double> losses = losses_of(*trainer, source, 3);
+    if (engine->process() == 0) wanted = losses;
+  });
+  ASSERT_EQ(wanted.size(), 3u);
+  const auto go_on = [&](const EngineRef& engine, const std::string& dir, bool same) {
+    const auto trainer = trainer_of(engine);
+    TextSource source(8);
+    restore_checkpoint(*trainer, &source, dir);
+    const std::vector<double> losses = losses_of(*trainer, source, 3);
+    for (size_t i = 0; i < 3; ++i)
+      EXPECT_NEAR(losses[i], wanted[i], same ? 0 : 1e-5 * wanted[i]) << dir << " step " << i;
+  };
+  const std::string own = root.path("processes/step_000003");
+  for (const std::string& dir : {own, of_threads}) {
+    for (const char* mesh : {kMesh, "data=2", "tensor=4"})
+      in_processes(mesh, [&](const EngineRef& engine) { go_on(engine, dir, mesh == kMesh); });
+  }
+  go_on(mesh_engine(""), own, false);
+  go_on(mesh_engine("fsdp=4"), own, false);
+}
+
+// A damaged file is found by the process that reads it; all of them fail with its name.
+TEST(Processes, FailTogetherWhenACheckpointIsDamaged) {
+  TempFolder root;
+  const std::string dir = save_of_threads(root.path());
+  const std::string path = dir + "/state/rank_000.safetensors";
+  std::string text = read_text(path);
+  text.back() = static_cast<char>(text.back() ^ 1);
+  write_file_atomic(path, text);
+  std::atomic<int> failed = 0;
+  in_processes("data=2", [&](const EngineRef& engine) {
+    const auto trainer = trainer_of(engine);
+    const Error error = test::error_of([&] { restore_checkpoint(*trainer, nullptr, dir); });
+    EXPECT_EQ(error.code(), Code::data_loss) << error.text();
+    EXPECT_NE(error.text().find("rank_000"), std::string::npos) << error.text();
+    ++failed;
+  });
+  EXPECT_EQ(failed, 2);
+}
+
+// Memory of a process while it loads a model: its part of the weights, and no more of the rest than one tensor.
+TEST(Processes, LoadAModelInTheMemoryOfTheirPart) {
+  TempFolder root;
+  Json wide = config();
+  wide.update({{"hidden_size", 128}, {"intermediate_size", 384}, {"num_hidden_layers", 12}});
+  const auto model = model::new_model(mesh_engine(""), wide, Options(model::model_schema()));
+  model::save_model(*model, root.path("model"), Options(model::save_schema()));
+  int64_t all = 0, largest = 0;
+  for (const std::string& name : model->params().names()) {
+    const int64_t bytes = model->params().shape(name).count() * 4;
+    all += bytes, largest = std::max(largest, bytes);
+  }
+  const auto loads_within = [&](int64_t limit) {
+    std::atomic<int> loaded = 0;
+    in_processes("fsdp=4", [&](const EngineRef& engine) {
+      const MeterScope scope(std::make_shared<Meter>(limit));
+      try {
+        model::load_model(engine, *open_source(root.path("model")), Options(model::model_schema()));
+        ++loaded;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::resource_exhausted) << error.text();
+      }
+    });
+    return loaded.load();
+  };
+  EXPECT_EQ(loads_within(all * 3 / 10 + largest), 4); // 1.2 times the part
+  EXPECT_EQ(loads_within(all / 4), 0);                // the part alone is not enough
+}
+
+} // namespace
+} // namespace dllm::train
