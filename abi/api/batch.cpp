@@ -19,7 +19,7 @@ constexpr Reserved kReserved[] = {
     {"segments", DType::i32, 2},   {"positions", DType::i32, 2},
     {"t", DType::f32, 1},          {"flag", DType::u8, 1},
     {"embeddings", DType::f32, 3}, {"prompt_length", DType::i32, 1},
-    {"rows", DType::i64, 1},
+    {"rows", DType::i64, 1},       {"limit", DType::i32, 2},
 };
 
 void check_reserved(std::string_view name, const Tensor& array) {

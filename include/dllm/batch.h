@@ -12,11 +12,12 @@
  * Reserved names, all (batch, seq) unless said otherwise:
  *   ids i32   targets i32   weights f32   segments i32   positions i32   sample u8
  *   keep u8 (1: given, never corrupted)   t (batch) f32   flag (batch) u8
+ *   limit i32 (a token does not see this place of its row, nor those behind it)
  *   prompt_length (batch) i32   embeddings (batch, seq, hidden) f32
  *   rows (2) i64: first global row, global rows
  *
  * Functions that read a batch check it: ids are in the vocabulary, targets too or -1, positions are
- * below the model's maximum, segments are 0 or more, keep, keys and masks are 0 or 1, weights are
+ * below the model's maximum, segments are 0 or more, limits are 0 to seq, keep, keys and masks are 0 or 1, weights are
  * finite, times are in 0 to 1. The error names the array, the index, the value and the limit.
  *
  * Lifetime   stands alone.

@@ -129,7 +129,7 @@ void CheckpointPart::fail(const Error& reason) noexcept {
                        {"error", reason.text()},
                        {"hint", reason.hint()}}
                       .dump());
-  } catch (const std::exception&) { // the first process has given up, and the folder is gone
+  } catch (const std::exception&) { // the first process has given up, and removed the folder
   }
 }
 

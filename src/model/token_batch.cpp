@@ -149,6 +149,8 @@ TokenBatch parse_tokens(const Batch& batch, const TokenRules& rules) {
   if (rules.use == TokenUse::raw_rows) return made; // the rest is parsed with the noise
   parse_positions(batch, rules, made);
   made.keys = optional_between(batch, "keys", DType::u8, rows, 0, 1, "1: may be seen");
+  made.limit =
+      optional_between(batch, "limit", DType::i32, rows, 0, made.seq, "the length of a row");
   made.mask = parse_mask(batch, made);
   if (rules.time_conditioning) {
     need(batch, "timesteps");
@@ -167,6 +169,7 @@ Batch input_arrays(const TokenBatch& rows, AttentionKind attention, int64_t bloc
   add("positions", rows.positions);
   add("segments", rows.segments);
   add("keys", rows.keys);
+  add("limit", rows.limit);
   if (rows.mask.defined()) arrays.set("mask", repeated(rows.mask, rows.batch));
   add("timesteps", rows.timesteps);
   add_blocks(rows, attention, block, arrays);
@@ -211,6 +214,8 @@ ForwardInputs forward_inputs(const std::map<std::string, graph::Value>& arrays,
   if (const graph::Value segments = optional("segments"); segments.defined())
     inputs.mask.and_segments(segments, segments);
   if (const graph::Value keys = optional("keys"); keys.defined()) inputs.mask.and_key_keep(keys);
+  if (const graph::Value limit = optional("limit"); limit.defined())
+    inputs.mask.and_key_limit(limit);
   if (const graph::Value mask = optional("mask"); mask.defined()) inputs.mask.and_dense(mask);
   return inputs;
 }

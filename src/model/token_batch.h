@@ -18,6 +18,7 @@ struct TokenBatch {
   Tensor positions;  // i32
   Tensor segments;   // i32: a token sees its own segment only; 0: padding
   Tensor keys;       // u8: 1: may be seen
+  Tensor limit;      // i32: a token does not see this place of its row, nor those behind it
   Tensor
       mask; // u8(batch, seq, seq), 1: the query may see the key; also u8(1, seq, seq), for all rows
   Tensor timesteps; // f32(batch), for models with time conditioning

@@ -1,6 +1,7 @@
 #include "noise/two_stream.h"
 
 #include "base/error.h"
+#include "noise/token_ce.h"
 
 #include <algorithm>
 #include <charconv>
@@ -58,6 +59,35 @@ Batch two_streams(const TokenCeArrays& made, const Batch& source, bool padding_h
   if (const Tensor* keys = source.find("keys"))
     rows.set("keys", side_by_side<uint8_t>(keys->to(DType::u8), keys->to(DType::u8)));
   return rows;
+}
+
+void add_next_tokens(Batch& prepared, const Batch& source, double weight, int shift) {
+  const TokenRows rows = token_rows(source, 0);
+  const int64_t seq = prepared.at("ids").shape()[1] / 2;
+  const int64_t first = seq - rows.seq + 1; // a column in front (compat) is not the source's
+  Tensor limit(DType::i32, {rows.batch, 2 * seq});
+  Tensor targets = prepared.at("targets").clone(), weights = prepared.at("weights").clone();
+  const auto limits = limit.mutable_as<int32_t>(), target = targets.mutable_as<int32_t>();
+  const auto of_target = weights.mutable_as<float>();
+  for (int64_t row = 0; row < rows.batch; ++row) {
+    for (int64_t i = 0; i < seq; ++i) {
+      const int64_t noised = row * 2 * seq + i, clean = noised + seq,
+                    token = row * rows.seq + i - (first - 1);
+      limits[static_cast<size_t>(noised)] = static_cast<int32_t>(2 * seq);
+      limits[static_cast<size_t>(clean)] = static_cast<int32_t>(seq + i + 1);
+      if (weight == 0 || i < first || !rows.trainable(token)) continue;
+      const auto segment = [&](int64_t at) {
+        return rows.segments.empty() ? 1 : rows.segments[static_cast<size_t>(at)];
+      };
+      if (segment(token) != segment(token - 1)) continue;
+      const auto place = static_cast<size_t>(clean - 1 + shift); // whose state predicts the token
+      target[place] = rows.ids[static_cast<size_t>(token)];
+      of_target[place] = static_cast<float>(weight);
+    }
+  }
+  prepared.set("limit", std::move(limit));
+  prepared.set("targets", std::move(targets));
+  prepared.set("weights", std::move(weights));
 }
 
 namespace {

@@ -13,6 +13,11 @@ namespace dllm::noise {
 // do. Fails with invalid_argument for a batch with an attention mask of its own.
 Batch two_streams(const TokenCeArrays& made, const Batch& source, bool padding_hidden);
 
+// Makes the clean half causal token by token (array limit), and trains it to predict its next tokens where `weight` is not
+// 0: block diffusion and an autoregressive model in one pass (Nemotron-Labs-Diffusion, NVIDIA 2026). prepared: rows of
+// two_streams; source: the rows they were made of. shift: of the model; with 1 a token is predicted by the state before it.
+void add_next_tokens(Batch& prepared, const Batch& source, double weight, int shift);
+
 // Blocks that grow, or shrink, while a model trains (LLaDA2.0: warm-up, stable, decay): option block_steps,
 // STEP:LENGTH with rising steps. Before the first step the length is that of the context.
 class BlockSteps {

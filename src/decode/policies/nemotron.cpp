@@ -1,6 +1,7 @@
 // Nemotron-Labs-Diffusion (NVIDIA 2026): blocks whose first token is the next token of a causal pass over everything before
 // them; the rest of a block is denoised with all its positions seeing each other. The causal pass also leaves the K and V
-// that later blocks read.
+// that later blocks read. Without causal_context the decided positions of a block see each other when theirs are stored, and
+// no token of a block is predicted apart from the others.
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
@@ -15,6 +16,12 @@ struct NemotronSettings {
   double threshold = 0.9; // 1: one token per step
   int32_t mask_id = 0;
   bool cached = true;
+  bool causal_context = true;
+
+  AttentionSpan span(int64_t prompt) const {
+    if (causal_context) return {1, 0};
+    return {.block = block_length, .origin = prompt, .whole_prompt = true};
+  }
 };
 
 class NemotronSession final : public Session {
@@ -27,7 +34,7 @@ public:
 
   PassRequest next_pass(const Request& request, const CacheView& cache) const override {
     const int64_t begin = request.block_begin();
-    const bool first = request.is_open(begin);
+    const bool first = settings_.causal_context && request.is_open(begin);
     PassRequest pass;
     // The row that predicts the first token is the last of the window; where nothing is before it, its own.
     pass.end = first ? std::max<int64_t>(begin, 1) : request.block_end();
@@ -93,12 +100,12 @@ public:
     settings_.block_length = block_length_of(setup);
     settings_.threshold = as_f32(setup.f64("threshold"));
     settings_.mask_id = setup.mask_id;
-    settings_.cached =
-        cache_mode(setup.options.str("cache"), AttentionSpan{1, 0, false}) != CacheMode::none;
+    settings_.causal_context = setup.options.boolean("causal_context");
+    settings_.cached = cache_mode(setup.options.str("cache"), settings_.span(0)) != CacheMode::none;
   }
 
   std::unique_ptr<Session> begin(Request& request) const override {
-    request.span = {1, 0, false};
+    request.span = settings_.span(request.prompt);
     return std::make_unique<NemotronSession>(settings_, request);
   }
 
@@ -117,6 +124,10 @@ std::vector<OptionSpec> nemotron_keys() {
       option_f64("threshold", 0.9, 0, 1,
                  "Positions at least this probable are decided, and at least the most confident "
                  "one; 1: that one alone."),
+      option_bool("causal_context", true,
+                  "Whether the decided tokens of a block see only those before them, and its first "
+                  "one is their next token; false: they see each other, as those of the prompt do, "
+                  "and all are denoised."),
   };
 }
 

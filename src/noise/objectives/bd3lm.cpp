@@ -2,6 +2,8 @@
 // blocks before it. A row is [noised | clean]; a noised token sees its own noised block and clean blocks before it, so
 // one pass computes every block as if it ran alone. Each block has a time of its own:
 //   loss = 1 / tokens * sum over blocks of -alpha'(t_b) / (1 - alpha(t_b)) * sum over masked i of CE_i.
+// With ar_weight the clean half is causal and predicts its next tokens in the same pass (Nemotron-Labs-Diffusion):
+//   loss += ar_weight / tokens * sum over i of -log p(x_i | x_<i). A held-out loss leaves this term out.
 
 #include "base/error.h"
 #include "noise/objectives/masked.h"
@@ -19,6 +21,8 @@ public:
                 const PrepareContext& context) const override {
     const PrepareContext own = blocks_.at(step, context);
     Batch made = MaskedDiffusion::prepare(batch, seed, step, own);
+    const double weight = options_.f64("ar_weight");
+    if (weight > 0) add_next_tokens(made, batch, context.held_out ? 0 : weight, context.shift);
     blocks_.note(made, own);
     return made;
   }
@@ -50,6 +54,9 @@ ObjectiveEntry objective_files::bd3lm() {
   keys.push_back(option_choice("time_per", "block", {"block", "row"},
                                "Whether each block or the whole row has a time of its own."));
   keys.push_back(BlockSteps::option());
+  keys.push_back(option_f64("ar_weight", 0.0, 0.0, 1e3,
+                            "Weight of the loss of next tokens of the clean half, which is causal "
+                            "then (Nemotron-Labs-Diffusion); 0: there is none."));
   return {"bd3lm", "linear", std::move(keys), new_objective<Bd3lm>};
 }
 

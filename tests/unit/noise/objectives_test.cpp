@@ -164,6 +164,31 @@ TEST(Bd3lm, EqualsBlocksThatRunOneByOne) {
   }
 }
 
+// The clean half is causal then, so it adds the loss of an autoregressive model, and a held-out loss has none of it.
+TEST(Bd3lm, TrainsTheCleanHalfAsAnAutoregressiveModel) {
+  const auto model = tiny_model();
+  for (const int64_t shift : {0, 1}) {
+    SCOPED_TRACE(shift);
+    const Json settings = {{"block_length", 4}, {"shift", shift}, {"ar_weight", 0.5}};
+    const ObjectiveRef objective = tiny_objective("bd3lm", settings);
+    Batch raw = tiny_rows(2, 10);
+    raw.set("segments",
+            Tensor::from(Shape{2, 10}, std::vector<int32_t>{1, 1, 1, 1, 1, 2, 2, 2, 0, 0,
+                                                            1, 1, 1, 1, 1, 1, 1, 1, 1, 1}));
+    PrepareContext context = prepare_context(*objective, model->config());
+    const auto sum_of = [&](const Objective& of, const Batch& prepared) {
+      return loss_gradients(*model, of, prepared).loss.sum;
+    };
+    const double both = sum_of(*objective, objective->prepare(raw, 3, 1, context));
+    context.held_out = true;
+    const double blocks = sum_of(*objective, objective->prepare(raw, 3, 1, context));
+    const ObjectiveRef ar = tiny_objective("ar");
+    const double next = sum_of(*ar, ar->prepare(raw, 3, 1, prepare_context(*ar, model->config())));
+    EXPECT_GT(next, 1);
+    EXPECT_NEAR(both, blocks + 0.5 * next, 1e-4 * both);
+  }
+}
+
 TEST(Bd3lm, NeedsABlockLength) {
   const auto model = tiny_model();
   EXPECT_THROW(prepared_by(*tiny_objective("bd3lm"), tiny_rows(1, 8), *model), Error);
