@@ -87,7 +87,8 @@ DUO = {"--objective.curriculum": "1000"}
 OTHERS = {
     ("--objective", "dream"): {"--objective.geo_p": ("0.9",)},
     ("--objective", "llada_sft"): {"--objective.answer_padding": ("true", {**UNPACKED, "--length": "64"})},
-    ("--objective", "bd3lm"): {"--objective.time_per": ("row", BLOCK), "--objective.block_steps": ("1:4", BLOCK)},
+    ("--objective", "bd3lm"): {"--objective.time_per": ("row", BLOCK), "--objective.block_steps": ("1:4", BLOCK),
+                              "--objective.ar_weight": ("1", BLOCK)},
     ("--objective", "dmax"): {"--objective.noise_low": ("0.2", BLOCK), "--objective.noise_high": ("0.95", BLOCK),
                               "--objective.on_policy": ("0", BLOCK), "--objective.block_steps": ("1:4", BLOCK), "--objective.tail_labels": ("1", {**BLOCK, **UNPACKED, "--length": "64"})},
     ("--objective", "open_dllm"): {"--objective.curriculum": ("1000",), "--objective.min_snr_gamma": ("1.5",),
