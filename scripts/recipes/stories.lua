@@ -108,8 +108,9 @@ local function read_sentence(tokens, at, story)
   end
 end
 
--- Counts of a text: whole sentences, those of the grammar, those that agree with the ones before.
-local function check(text, total)
+-- Counts of a story: whole sentences, those of the grammar, those that agree with the ones before. A sentence that the canvas
+-- cuts is left out; one that the story's own end cuts (`ended`) is wrong.
+local function check(text, total, ended)
   local tokens, at, story = {}, 1, { strict = true }
   for token in text:lower():gsub("%p", " %0 "):gmatch "%S+" do tokens[#tokens + 1] = token end
   while at <= #tokens do
@@ -118,7 +119,7 @@ local function check(text, total)
     if not after then
       after = at
       while tokens[after] and not tokens[after]:find "^[%.!%?]$" do after = after + 1 end
-      if after > #tokens then break end -- cut at the end of the canvas
+      if after > #tokens and not ended then break end
       after = after + 1
     else
       total.grammatical = total.grammatical + 1
@@ -127,6 +128,16 @@ local function check(text, total)
     total.sentences, at = total.sentences + 1, after
   end
   return total
+end
+-- The same of a canvas: stories with the end token between them, the last one perhaps cut.
+local function check_all(text, mark, total)
+  local at = 1
+  while true do
+    local first, last = text:find(mark, at, true)
+    check(text:sub(at, (first or 0) - 1), total, first ~= nil)
+    if not last then return total end
+    at = last + 1
+  end
 end
 local function report(total, more)
   local out = { sentences = total.sentences, grammatical = total.grammatical / math.max(1, total.sentences),
@@ -154,7 +165,7 @@ if settings.write ~= "" then
   end
   assert(file:close())
 elseif settings.check ~= "" then
-  for line in assert(io.open(settings.check)):lines() do check(line, total) end
+  for line in assert(io.open(settings.check)):lines() do check_all(line, "<|endoftext|>", total) end
   report(total)
 elseif settings.score ~= "" then
   local path = dllm.latest_checkpoint(settings.score)
@@ -170,7 +181,7 @@ elseif settings.score ~= "" then
   decoder:run()
   for _, slot in ipairs(slots) do
     local text = tok:decode(decoder:ids(slot))
-    check(text, total)
+    check_all(text, tok:decode { canvas[1] }, total)
     if not texts[text] then different = different + 1 end
     texts[text] = true
   end
