@@ -3,7 +3,8 @@
 --   dllm run scripts/recipes/stories.lua --check stories.txt
 --   dllm run scripts/recipes/stories.lua --score runs/quickstart [--count 16] [--length 96] [--steps 96] [--block_length 1] [--temperature 0.4]
 -- Grammatical: share of the sentences that the grammar has. Consistent: those whose names, pronouns and things also agree
--- with the sentences before. Different: share of the stories that no other sample repeats.
+-- with the sentences before. Different: share of the stories that no other sample repeats. Infilled: share of new stories with a
+-- gap of three tokens, decided all together, whose sentences are all grammatical once it is filled.
 local dllm = require "dllm"
 local settings = { write = "", check = "", score = "", count = 0, length = 96, steps = 96, block_length = 1, seed = 1,
   temperature = 0.4 }
@@ -146,6 +147,29 @@ local function report(total, more)
   print(dllm.json.encode(out))
 end
 
+local function infilled(model, tok)
+  local decoder = dllm.decoder(model, { steps = settings.steps })
+  local eos, mask, slots, right = tok:id "eos", model:get "mask_id", {}, 0
+  math.randomseed(settings.seed + 1000) -- other stories than --write has by default
+  for i = 1, settings.count do
+    local ids = tok:encode(new_story())
+    table.insert(ids, 1, eos)
+    ids[#ids + 1] = eos
+    local fixed, at = {}, math.random(2, #ids - 3)
+    for k = 1, #ids do
+      fixed[k] = (k < at or k > at + 2) and 1 or 0
+      if fixed[k] == 0 then ids[k] = mask end
+    end
+    slots[i] = decoder:add(ids, fixed, { seed = settings.seed * 1000 + i })
+  end
+  decoder:run()
+  for _, slot in ipairs(slots) do
+    local found = check_all(tok:decode(decoder:ids(slot)), tok:decode { eos }, { sentences = 0, grammatical = 0, consistent = 0 })
+    if found.grammatical == found.sentences then right = right + 1 end
+  end
+  return right / #slots
+end
+
 -- ---- what is asked ----
 local USAGE = "dllm run scripts/recipes/stories.lua --write FILE | --check FILE | --score MODEL [--count N] [--seed N]"
 for i = 1, arg and #arg or 0, 2 do
@@ -175,7 +199,8 @@ elseif settings.score ~= "" then
   local canvas, fixed, slots, texts, different = {}, {}, {}, {}, 0
   for i = 1, settings.length do canvas[i], fixed[i] = model:get "mask_id", 0 end
   canvas[1], fixed[1] = tok:id "eos", 1 -- behind the token that ends a story: a new one begins
-  for i = 1, settings.count > 0 and settings.count or 16 do
+  if settings.count == 0 then settings.count = 16 end
+  for i = 1, settings.count do
     slots[i] = decoder:add(canvas, fixed, { seed = settings.seed * 1000 + i })
   end
   decoder:run()
@@ -185,7 +210,7 @@ elseif settings.score ~= "" then
     if not texts[text] then different = different + 1 end
     texts[text] = true
   end
-  report(total, { different = different / #slots, first = tok:decode(decoder:ids(slots[1])) })
+  report(total, { different = different / #slots, infilled = infilled(model, tok), first = tok:decode(decoder:ids(slots[1])) })
 else
   print(USAGE)
 end
