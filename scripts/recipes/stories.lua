@@ -3,7 +3,8 @@
 --   dllm run scripts/recipes/stories.lua --check stories.txt
 --   dllm run scripts/recipes/stories.lua --score runs/quickstart [--count 16] [--length 96] [--steps 96] [--block_length 1] [--temperature 0.4]
 -- Grammatical: share of the sentences that the grammar has. Consistent: those whose names, pronouns and things also agree
--- with the sentences before. Different: share of the stories that no other sample repeats.
+-- with the sentences before. Different: share of the stories that no other sample repeats. Infilled: share of new stories with a
+-- gap of three tokens, decided all together, whose sentences are all grammatical once it is filled.
 local dllm = require "dllm"
 local settings = { write = "", check = "", score = "", count = 0, length = 96, steps = 96, block_length = 1, seed = 1,
   temperature = 0.4 }
@@ -108,8 +109,9 @@ local function read_sentence(tokens, at, story)
   end
 end
 
--- Counts of a text: whole sentences, those of the grammar, those that agree with the ones before.
-local function check(text, total)
+-- Counts of a story: whole sentences, those of the grammar, those that agree with the ones before. A sentence that the canvas
+-- cuts is left out; one that the story's own end cuts (`ended`) is wrong.
+local function check(text, total, ended)
   local tokens, at, story = {}, 1, { strict = true }
   for token in text:lower():gsub("%p", " %0 "):gmatch "%S+" do tokens[#tokens + 1] = token end
   while at <= #tokens do
@@ -118,7 +120,7 @@ local function check(text, total)
     if not after then
       after = at
       while tokens[after] and not tokens[after]:find "^[%.!%?]$" do after = after + 1 end
-      if after > #tokens then break end -- cut at the end of the canvas
+      if after > #tokens and not ended then break end
       after = after + 1
     else
       total.grammatical = total.grammatical + 1
@@ -128,11 +130,44 @@ local function check(text, total)
   end
   return total
 end
+-- The same of a canvas: stories with the end token between them, the last one perhaps cut.
+local function check_all(text, mark, total)
+  local at = 1
+  while true do
+    local first, last = text:find(mark, at, true)
+    check(text:sub(at, (first or 0) - 1), total, first ~= nil)
+    if not last then return total end
+    at = last + 1
+  end
+end
 local function report(total, more)
   local out = { sentences = total.sentences, grammatical = total.grammatical / math.max(1, total.sentences),
     consistent = total.consistent / math.max(1, total.sentences) }
   for key, value in pairs(more or {}) do out[key] = value end
   print(dllm.json.encode(out))
+end
+
+local function infilled(model, tok)
+  local decoder = dllm.decoder(model, { steps = settings.steps })
+  local eos, mask, slots, right = tok:id "eos", model:get "mask_id", {}, 0
+  math.randomseed(settings.seed + 1000) -- other stories than --write has by default
+  for i = 1, settings.count do
+    local ids = tok:encode(new_story())
+    table.insert(ids, 1, eos)
+    ids[#ids + 1] = eos
+    local fixed, at = {}, math.random(2, #ids - 3)
+    for k = 1, #ids do
+      fixed[k] = (k < at or k > at + 2) and 1 or 0
+      if fixed[k] == 0 then ids[k] = mask end
+    end
+    slots[i] = decoder:add(ids, fixed, { seed = settings.seed * 1000 + i })
+  end
+  decoder:run()
+  for _, slot in ipairs(slots) do
+    local found = check_all(tok:decode(decoder:ids(slot)), tok:decode { eos }, { sentences = 0, grammatical = 0, consistent = 0 })
+    if found.grammatical == found.sentences then right = right + 1 end
+  end
+  return right / #slots
 end
 
 -- ---- what is asked ----
@@ -154,7 +189,7 @@ if settings.write ~= "" then
   end
   assert(file:close())
 elseif settings.check ~= "" then
-  for line in assert(io.open(settings.check)):lines() do check(line, total) end
+  for line in assert(io.open(settings.check)):lines() do check_all(line, "<|endoftext|>", total) end
   report(total)
 elseif settings.score ~= "" then
   local path = dllm.latest_checkpoint(settings.score)
@@ -164,17 +199,18 @@ elseif settings.score ~= "" then
   local canvas, fixed, slots, texts, different = {}, {}, {}, {}, 0
   for i = 1, settings.length do canvas[i], fixed[i] = model:get "mask_id", 0 end
   canvas[1], fixed[1] = tok:id "eos", 1 -- behind the token that ends a story: a new one begins
-  for i = 1, settings.count > 0 and settings.count or 16 do
+  if settings.count == 0 then settings.count = 16 end
+  for i = 1, settings.count do
     slots[i] = decoder:add(canvas, fixed, { seed = settings.seed * 1000 + i })
   end
   decoder:run()
   for _, slot in ipairs(slots) do
     local text = tok:decode(decoder:ids(slot))
-    check(text, total)
+    check_all(text, tok:decode { canvas[1] }, total)
     if not texts[text] then different = different + 1 end
     texts[text] = true
   end
-  report(total, { different = different / #slots, first = tok:decode(decoder:ids(slots[1])) })
+  report(total, { different = different / #slots, infilled = infilled(model, tok), first = tok:decode(decoder:ids(slots[1])) })
 else
   print(USAGE)
 end
