@@ -180,7 +180,7 @@ void compare_first_steps(Case& c, const Json& entry, model::Model& model) {
           "second_logits");
 }
 
-// One call of the reference against one step of ours.
+// One call of the reference against a step of the decoder.
 void compare_canvas_step(Case& c, const Json& entry, decode::Decoder& decoder, int64_t row,
                          int64_t call) {
   decoder.predict();
