@@ -29,6 +29,11 @@ struct ForwardInputs {
   // i32(), 0 or 1: whether sliding layers slide, for a mask that says causal by other terms;
   // undefined: they do where the mask has the term causal and no table of a caller.
   graph::Value slides;
+  // Of models with ModelConfig::canvas. i32(batch): the canvas begins at this key coordinate; undefined: there is none. The
+  // mask lets its positions see each other; layers with a window show them the last window - 1 keys before it.
+  graph::Value canvas_start;
+  graph::Value
+      conditioning;      // f32(batch, seq, hidden), of Builder::mean_embedding; undefined: zeros
   bool round_kv = false; // K and V are rounded to bf16, as a bf16 cache would
 };
 
@@ -76,6 +81,8 @@ public:
   Head head(const std::string& name = "lm");
   graph::Value logits(graph::Value hidden); // small uses only
   graph::Value embed(graph::Value ids);     // rows of the embedding, f32, times embedding_scale
+  // What softmax(logits) expects of embed(): logits f32(rows, vocab) -> f32(rows, hidden).
+  graph::Value mean_embedding(graph::Value logits);
 
   const std::vector<graph::Value>& parameters() const {
     return values_;
@@ -91,6 +98,11 @@ private:
   struct SharedInputs; // of all layers
   SharedInputs shared_inputs(const ForwardInputs& inputs, graph::Value positions, int64_t seq);
   graph::Value normed(graph::Value x, const std::string& name); // by a norm outside the layers
+  // Of models with a canvas: u8(batch, seq, 1), whether a position is on it; what it reads there; and u8(batch, seq, keys),
+  // the keys that layers with a window show.
+  graph::Value on_canvas(const ForwardInputs& inputs, int64_t batch, int64_t seq);
+  graph::Value canvas_input(graph::Value embedded, graph::Value conditioning);
+  graph::Value canvas_window(const ForwardInputs& inputs, int64_t batch, int64_t seq);
   graph::Value first_rows(int64_t layers, int64_t rows);
   std::vector<graph::Value> layer_params(const LayerRun& run, graph::Graph& body,
                                          LayerInputs& layer);

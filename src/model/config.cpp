@@ -89,7 +89,8 @@ std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64
     const auto at = static_cast<size_t>(layer);
     const LayerKind* mixer =
         config.mixers.empty() ? &kAttention : &find_layer_kind(LayerPart::mixer, config.mixers[at]);
-    const LayerKind* network = !config.sparse.empty() && config.sparse[at] ? &kExperts : &kMlp;
+    const bool sparse = !config.sparse.empty() && config.sparse[at];
+    const LayerKind* network = !sparse ? &kMlp : config.experts.with_mlp ? &kMlpExperts : &kExperts;
     const bool alike = config.first_norm || layer != 1; // the first layer lacks a parameter
     const bool same =
         !runs.empty() && alike && runs.back().mixer == mixer && runs.back().network == network;
@@ -166,9 +167,9 @@ Json config_to_json(const ModelConfig& config) {
   return object;
 }
 
-void check_config(const ModelConfig& config, const std::string& file) {
-  check(config.vocab_size >= 1 && config.vocab_size <= kMaxVocab, file, "vocab_size",
-        config.vocab_size, fmt::format("1 to {}", kMaxVocab));
+namespace {
+
+void check_heads(const ModelConfig& config, const std::string& file) {
   check(config.heads >= 1 && config.kv_heads >= 1 && config.heads % config.kv_heads == 0, file,
         "num_key_value_heads", config.kv_heads,
         fmt::format("a divisor of the {} attention heads", config.heads));
@@ -181,6 +182,23 @@ void check_config(const ModelConfig& config, const std::string& file) {
     if (config.rope.type == "dynamic")
       check(rotary > 2, file, "head_dim", config.head_dim, "more than 2 turning dims");
   }
+}
+
+} // namespace
+
+ModelConfig with_global_heads(const ModelConfig& config) {
+  ModelConfig made = config;
+  if (config.global_attention.head_dim == 0) return made;
+  made.kv_heads = config.global_attention.kv_heads;
+  made.head_dim = config.global_attention.head_dim;
+  return made;
+}
+
+void check_config(const ModelConfig& config, const std::string& file) {
+  check(config.vocab_size >= 1 && config.vocab_size <= kMaxVocab, file, "vocab_size",
+        config.vocab_size, fmt::format("1 to {}", kMaxVocab));
+  check_heads(config, file);
+  if (config.global_attention.head_dim > 0) check_heads(with_global_heads(config), file);
   const ExpertConfig& experts = config.experts;
   if (experts.count > 0) {
     // Each is a tensor with a name: a small file must not ask for a list of billions.

@@ -70,9 +70,10 @@ enum class PositionKind { rotary, learned };
 // Rotary positions; numbers as in config.json ("rope_theta" and "rope_scaling", or
 // "rope_parameters").
 struct RopeConfig {
-  std::string type = "default"; // default linear dynamic yarn llama3
+  std::string type = "default"; // default linear dynamic yarn llama3 proportional
   double theta = 10000.0;
-  double partial = 1.0; // part of head_dim that turns
+  double partial =
+      1.0; // part of head_dim that turns; proportional: by angles counted over all of it
   double factor = 1.0;
   double low_freq_factor = 1.0, high_freq_factor = 4.0; // llama3
   double beta_fast = 32.0, beta_slow = 1.0;             // yarn
@@ -101,6 +102,13 @@ struct ExpertConfig {
   // Positions in blocks of `block` may choose among `capacity` experts alone, those that any of the block's tokens
   // scores highest (LLaDA2.2); 0: every token chooses by itself.
   int64_t block = 0, capacity = 0;
+  bool with_mlp =
+      false; // every token passes a dense network too, each behind its own norm (layer kind mlp_experts)
+};
+
+// Layers of kind global_attention: heads of another size, and values that are the keys before their norm.
+struct GlobalAttentionConfig {
+  int64_t kv_heads = 0, head_dim = 0; // 0: the model has none
 };
 
 // Layers of kind gated_delta.
@@ -180,6 +188,11 @@ struct ModelConfig {
   bool head_bias = false;       // of the tied head
   ExpertConfig experts;
   GatedDeltaConfig gated_delta;
+  GlobalAttentionConfig global_attention;
+  bool value_norm = false; // v of every head is normed, without a weight
+  // The model reads a prefix causally and behind it a canvas whose positions see each other (ForwardInputs::canvas_start):
+  // layers are followed by a factor for each of the two, and the canvas is conditioned on earlier predictions of it.
+  bool canvas = false;
   // The pattern of layer kinds, by layer.
   std::vector<std::string> mixers; // empty: attention in every layer
   std::vector<bool> sparse;        // network is experts, else mlp; empty: no layer has experts
@@ -239,6 +252,8 @@ struct RopeTable {
 // seq: length of the rows, for "dynamic" (Hugging Face's NTK rule looks at the longest position).
 RopeTable rope_table(const ModelConfig& config, int64_t seq);
 int64_t rotary_size(const ModelConfig& config); // dims of a head that turn
+// The config as layers of kind global_attention read it; the same where there are none.
+ModelConfig with_global_heads(const ModelConfig& config);
 
 // "rope_theta", "rope_scaling", "partial_rotary_factor", or the 5.x framework's "rope_parameters".
 RopeConfig parse_rope(const ConfigReader& reader);

@@ -57,6 +57,7 @@ double yarn_amplitude(const RopeConfig& rope) {
 } // namespace
 
 int64_t rotary_size(const ModelConfig& config) {
+  if (config.rope.type == "proportional") return config.head_dim;
   return static_cast<int64_t>(static_cast<double>(config.head_dim) * config.rope.partial);
 }
 
@@ -77,6 +78,8 @@ RopeTable rope_table(const ModelConfig& config, int64_t seq) {
     frequencies[i] = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(size));
     if (rope.type == "linear") frequencies[i] /= rope.factor;
     if (rope.type == "llama3") frequencies[i] = llama3_frequency(frequencies[i], rope, original);
+    const bool turns = static_cast<double>(2 * i) < rope.partial * static_cast<double>(size);
+    if (rope.type == "proportional" && !turns) frequencies[i] = 0;
   }
   RopeTable table;
   if (rope.type == "yarn") {

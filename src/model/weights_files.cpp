@@ -14,9 +14,11 @@ bool is_leftover(std::string_view name) {
   constexpr std::string_view kEndings[] = {".rotary_emb.inv_freq", ".attn.bias",
                                            ".attn.masked_bias", "embeddings.position_ids"};
   // Parts of folders that are not the language model. Qwen3.5: the vision tower, a second head of several tokens; BERT: heads
-  // over whole texts.
-  constexpr std::string_view kOtherParts[] = {"model.visual.", "mtp.", "bert.pooler.",
-                                              "cls.seq_relationship."};
+  // over whole texts; DiffusionGemma: the vision tower.
+  constexpr std::string_view kOtherParts[] = {
+      "model.visual.",         "mtp.",
+      "bert.pooler.",          "cls.seq_relationship.",
+      "model.encoder.vision_", "model.encoder.embed_vision."};
   if (std::any_of(std::begin(kOtherParts), std::end(kOtherParts),
                   [&](std::string_view begin) { return name.starts_with(begin); }))
     return true;

@@ -11,6 +11,7 @@ struct Entry {
 constexpr Entry kHandlers[] = {
     {"chat_templates", run_chat_templates},
     {"data", run_data},
+    {"diffusion_gemma", run_diffusion_gemma},
     {"dmax_spd", run_dmax_spd},
     {"decoding_misc", run_decoding_misc},
     {"editflow_sampler", run_editflow_sampler},

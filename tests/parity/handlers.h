@@ -10,6 +10,7 @@ using Handler = void (*)(Topic&);
 
 void run_chat_templates(Topic& topic);
 void run_data(Topic& topic);
+void run_diffusion_gemma(Topic& topic);
 void run_dmax_spd(Topic& topic);
 void run_decoding_misc(Topic& topic);
 void run_editflow_sampler(Topic& topic);

@@ -99,6 +99,7 @@ PassSettings pass_settings(const model::Model& model, const Options& options,
   PassSettings settings;
   const model::ModelConfig& config = model.config();
   settings.edits = policy.edits();
+  settings.conditions = policy.conditions();
   settings.shift = settings.edits ? 0 : shift_of(config, options);
   settings.top = std::min(policy.top(), config.vocab_size);
   settings.shaped = policy.shaped();

@@ -58,7 +58,11 @@ struct PassRequest {
   std::vector<int64_t> order;
   // Positions from here to the window's end attend to all of them, whatever the span says; -1: none do.
   int64_t together = -1;
-  int shift = -1;                 // instead of the decoder's; -1: that one
+  int shift = -1;         // instead of the decoder's; -1: that one
+  float temperature = -1; // instead of the request's; negative: that one
+  // Of policies with Policy::conditions(): Prediction::mean_embedding of a step before, one behind the other for each of
+  // `positions`; empty: none.
+  std::vector<float> conditioning;
   std::vector<int64_t> positions; // whose predictions are wanted, inside the window, ascending
 };
 
@@ -83,6 +87,8 @@ struct Prediction {
   std::vector<int32_t> top_ids; // the Policy::top() likeliest tokens
   std::vector<float> top_probs;
   EditPrediction edit; // only for policies with Policy::edits()
+  // What the embedding of a draw is on average, before filters; only for policies with Policy::conditions().
+  std::vector<float> mean_embedding; // (hidden)
 };
 
 // The cache of a request for its session.

@@ -141,6 +141,43 @@ void add_slides(Batch& feed, const model::ModelConfig& config, const PassShape& 
            Tensor::scalar(static_cast<int32_t>(causal || config.window_both_sides ? 1 : 0)));
 }
 
+// Where the canvas of every row begins; a row without one has it behind all positions.
+void add_canvases(Batch& feed, const PassShape& shape, std::span<const PassRow> rows) {
+  const auto count = static_cast<size_t>(shape.rows);
+  std::vector<int32_t> start(static_cast<size_t>(shape.all_rows()), 0),
+      canvas(start.size(), INT32_MAX);
+  for (size_t i = 0; i < start.size(); ++i) {
+    if (i % count >= rows.size()) continue;
+    const PassRequest& pass = *rows[i % count].pass;
+    start[i] = static_cast<int32_t>(pass.begin);
+    if (pass.together >= 0) canvas[i] = static_cast<int32_t>(pass.together);
+  }
+  feed.set("query_start", Tensor::from(Shape{shape.all_rows()}, start));
+  feed.set("canvas_start", Tensor::from(Shape{shape.all_rows()}, canvas));
+}
+
+// The conditioning of wanted positions, where their pass has one.
+void add_conditioning(Batch& feed, const model::ModelConfig& config, const PassShape& shape,
+                      std::span<const PassRow> rows) {
+  const auto hidden = static_cast<size_t>(config.hidden_size);
+  const auto nowhere = static_cast<int32_t>(shape.positions());
+  std::vector<int32_t> at(static_cast<size_t>(shape.capacity), nowhere);
+  std::vector<float> numbers(at.size() * hidden, 0.0f);
+  size_t i = 0;
+  for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
+    const PassRequest& pass = *rows[static_cast<size_t>(r)].pass;
+    std::copy(pass.conditioning.begin(), pass.conditioning.end(),
+              numbers.begin() + static_cast<std::ptrdiff_t>(i * hidden));
+    for (const int64_t position : pass.positions) {
+      if (!pass.conditioning.empty())
+        at[i] = static_cast<int32_t>(r * shape.window + place_in_window(pass, position));
+      ++i;
+    }
+  }
+  feed.set("conditioned_at", Tensor::from(Shape{shape.capacity}, at));
+  feed.set("conditioning", Tensor::from(Shape{shape.capacity, config.hidden_size}, numbers));
+}
+
 void add_times(Batch& feed, const model::ModelConfig& config, const PassShape& shape,
                std::span<const PassRow> rows) {
   std::vector<float> times;
@@ -188,7 +225,8 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
       const int shift = row.pass->shift < 0 ? settings.shift : row.pass->shift;
       const int64_t from = place_in_window(*row.pass, predicting(position, shift, begin));
       query[i] = static_cast<int32_t>(r * shape.window + from);
-      temperature[i] = row.request->settings.temperature;
+      temperature[i] =
+          row.pass->temperature < 0 ? row.request->settings.temperature : row.pass->temperature;
       top_k[i] = row.request->settings.top_k;
       top_p[i] = row.request->settings.top_p;
       uniform[i] = position_uniform(*row.request, position, 0);
@@ -221,7 +259,10 @@ void add_window_feed(Batch& feed, const model::ModelConfig& config, const PassSe
                      const PassShape& shape, std::span<const PassRow> rows,
                      const DecodeState& state) {
   add_windows(feed, shape, rows, state);
-  if (!config.sliding.empty()) add_slides(feed, config, shape, rows);
+  if (config.canvas)
+    add_canvases(feed, shape, rows);
+  else if (!config.sliding.empty())
+    add_slides(feed, config, shape, rows);
   if (config.time_conditioning) add_times(feed, config, shape, rows);
   if (shape.soft) add_soft(feed, settings, shape, rows);
   if (!settings.banned.empty())
@@ -234,6 +275,7 @@ Batch pass_feed(const model::ModelConfig& config, const PassSettings& settings,
   add_window_feed(feed, config, settings, shape, rows, state);
   if (shape.capacity == 0) return feed;
   add_queries(feed, settings, shape, rows, static_cast<size_t>(config.vocab_size));
+  if (settings.conditions) add_conditioning(feed, config, shape, rows);
   if (!settings.deferred.empty()) {
     std::vector<uint8_t> both = settings.deferred;
     for (size_t i = 0; i < settings.banned.size(); ++i) both[i] |= settings.banned[i];

@@ -41,6 +41,16 @@ Value soft_embeddings(model::Builder& builder, Value ids, int64_t width) {
   return model::embedding_mix(builder, mix);
 }
 
+// Rows of the wanted positions, zeros elsewhere: f32(rows, window, hidden).
+Value conditioning_of(Graph& graph, const model::ModelConfig& config, const PassShape& shape) {
+  const int64_t hidden = config.hidden_size;
+  const Value given = input_of(graph, "conditioning", DType::f32, Shape{shape.capacity, hidden});
+  const Value at = input_of(graph, "conditioned_at", DType::i32, Shape{shape.capacity});
+  const Value none = graph::full(graph, {shape.positions(), hidden}, 0.0f);
+  return graph::reshape(graph::scatter_set(none, at, given),
+                        {shape.all_rows(), shape.window, hidden});
+}
+
 model::StateValues state_values(const model::Builder& builder, const PassShape& shape) {
   Graph& graph = builder.graph();
   const model::ModelConfig& config = builder.config();
@@ -73,7 +83,12 @@ WindowStates window_states(model::Builder& builder, const PassSettings& settings
   inputs.ids = input_of(graph, "ids", DType::i32, window);
   inputs.positions = input_of(graph, "positions", DType::i32, window);
   inputs.mask.and_key_limit(input_of(graph, "limit", DType::i32, window));
-  if (!config.sliding.empty()) { // windows count from a query's own place
+  if (config.canvas) {
+    inputs.canvas_start = input_of(graph, "canvas_start", DType::i32, Shape{rows});
+    inputs.mask.query_start = input_of(graph, "query_start", DType::i32, Shape{rows});
+    if (settings.conditions && shape.capacity > 0)
+      inputs.conditioning = conditioning_of(graph, config, shape);
+  } else if (!config.sliding.empty()) { // windows count from a query's own place
     inputs.slides = input_of(graph, "slides", DType::i32, Shape{});
     inputs.mask.query_start = input_of(graph, "query_start", DType::i32, Shape{rows});
   }
@@ -138,6 +153,14 @@ graph::TokenStatisticsInputs head_inputs(model::Builder& builder, Value hidden,
   return head;
 }
 
+// f32(capacity, hidden): Prediction::mean_embedding.
+Value mean_embeddings(model::Builder& builder, Value hidden, Value temperature) {
+  Graph& graph = builder.graph();
+  const Value divisor = graph::maximum(temperature, graph::scalar(graph, 1e-6f));
+  const Value logits = builder.logits(hidden);
+  return builder.mean_embedding(graph::divide(logits, graph::reshape(divisor, {logits.dim(0), 1})));
+}
+
 // The columns of EditPrediction; `head` is that of substitutes, with all its inputs.
 std::vector<Value> edit_columns(model::Builder& builder, graph::TokenStatisticsInputs head) {
   const model::Head insert = builder.head(model::kInsertHead);
@@ -178,11 +201,14 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
   const std::vector<Value> more =
       settings.edits ? edit_columns(builder, head) : std::vector<Value>{};
   graph.output("answer", prediction_lines(predicted, settings.columns(), more));
-  if (settings.deferred.empty()) return;
-  // The share of probability that is left without the deferred tokens.
-  head.banned = graph.input("banned_or_deferred", DType::u8, Shape{model.config().vocab_size});
-  const graph::TokenStatistics rest = graph::token_statistics(head, 1);
-  graph.output("rest", graph::exp(graph::subtract(rest.log_sum_exp, s.log_sum_exp)));
+  if (!settings.deferred.empty()) {
+    // The share of probability that is left without the deferred tokens.
+    head.banned = graph.input("banned_or_deferred", DType::u8, Shape{model.config().vocab_size});
+    const graph::TokenStatistics rest = graph::token_statistics(head, 1);
+    graph.output("rest", graph::exp(graph::subtract(rest.log_sum_exp, s.log_sum_exp)));
+  }
+  if (settings.conditions)
+    graph.output("mean_embedding", mean_embeddings(builder, chosen, head.temperature));
 }
 
 } // namespace dllm::decode

@@ -84,6 +84,7 @@ PassProgram::predictions(std::span<const PassRow> rows,
   const Tensor lines = outputs[0]->read();
   const bool defers = !settings_.deferred.empty();
   const Tensor rest = defers ? outputs[1]->read() : Tensor(); // probability of the not deferred
+  const Tensor means = settings_.conditions ? outputs.back()->read() : Tensor(); // (places, hidden)
   const PredictionColumns columns = settings_.columns();
   std::vector<std::vector<Prediction>> answers;
   size_t i = 0;
@@ -96,6 +97,11 @@ PassProgram::predictions(std::span<const PassRow> rows,
       if (defers) {
         const bool deferred = settings_.deferred[static_cast<size_t>(p.token)] != 0;
         p.probability = deferred ? 0.0f : p.probability / rest.as<float>()[i];
+      }
+      if (means.defined()) {
+        const auto hidden = static_cast<size_t>(means.shape()[1]);
+        const auto mean = means.as<float>().subspan(i * hidden, hidden);
+        p.mean_embedding.assign(mean.begin(), mean.end());
       }
       answer.push_back(std::move(p));
       ++i;

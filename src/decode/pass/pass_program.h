@@ -28,7 +28,8 @@ struct PassSettings {
   bool shaped = false;
   bool nucleus_first = false;
   int64_t soft_width = 0;
-  bool noise = false; // of the slots' draw source
+  bool noise = false;      // of the slots' draw source
+  bool conditions = false; // PassRequest::conditioning
   bool edits = false; // predictions of the heads of edits, which read a token's own hidden state
 
   PredictionColumns columns() const { return {top, shaped, edits}; }
@@ -103,8 +104,8 @@ struct WindowStates {
   model::StateValues state; // after the window was written; undefined where nothing is cached
 };
 
-// Inputs ids, positions, limit, and where they apply slides, query_start, timesteps, soft_*, "state:<stack>" of every
-// stack of the state, write_at, read_at, and of saved slots from, to, length. timesteps: f32(all_rows) in place of the input of that name.
+// Inputs ids, positions, limit, and where they apply slides, query_start, canvas_start, timesteps, soft_*, conditioning,
+// conditioned_at, "state:<stack>" of every stack of the state, write_at, read_at, and of saved slots from, to, length. timesteps: f32(all_rows) in place of the input of that name.
 WindowStates window_states(model::Builder& builder, const PassSettings& settings,
                            const PassShape& shape, graph::Value timesteps = {});
 
@@ -114,8 +115,8 @@ graph::TokenStatisticsInputs head_over(model::Builder& builder, graph::Value hid
                                        const PassSettings& settings);
 
 // Outputs: the stacks of the state (cached passes only, in the place of the inputs), then answer, a line of
-// numbers per wanted position (pass.h), and rest where tokens are deferred. No answer
-// where the shape's capacity is 0.
+// numbers per wanted position (pass.h), rest where tokens are deferred, and mean_embedding where
+// settings.conditions. No answer where the shape's capacity is 0.
 void build_pass(graph::Graph& graph, const model::Model& model, const PassSettings& settings,
                 const PassShape& shape);
 
@@ -126,7 +127,7 @@ void build_pass(graph::Graph& graph, const model::Model& model, const PassSettin
 int64_t predicting(int64_t position, int shift, int64_t begin);
 
 // The arrays of window_states: ids, positions, limit, and where they apply slides, query_start,
-// timesteps, soft_*, guidance, write_at, read_at, from, to, length; banned too.
+// canvas_start, timesteps, soft_*, guidance, write_at, read_at, from, to, length; banned too.
 void add_window_feed(Batch& feed, const model::ModelConfig& config, const PassSettings& settings,
                      const PassShape& shape, std::span<const PassRow> rows,
                      const DecodeState& state);

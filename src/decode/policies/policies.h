@@ -25,6 +25,7 @@ PolicyKind bd3lm();
 PolicyKind confidence_remasking();
 PolicyKind credit();
 PolicyKind ddim();
+PolicyKind diffusion_gemma();
 PolicyKind dream();
 PolicyKind editflow();
 PolicyKind entropy_bound();
@@ -54,6 +55,7 @@ inline constexpr PolicyKind (*kTable[])() = {
     confidence_remasking,
     credit,
     ddim,
+    diffusion_gemma,
     dream,
     editflow,
     entropy_bound,

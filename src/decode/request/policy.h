@@ -154,6 +154,7 @@ public:
   virtual bool shaped() const { return false; }        // wants Prediction::shaped_*
   virtual bool nucleus_first() const { return false; } // top_p before top_k
   virtual int64_t soft_width() const { return 0; }     // most tokens of a SoftInput
+  virtual bool conditions() const { return false; }    // PassRequest::conditioning
   virtual bool edits() const { return false; }         // predictions of the heads of edits
   // The graph form of its rule, where it has one; called once.
   virtual LoopOffer loop() const { return {nullptr, "this policy has no loop yet"}; }

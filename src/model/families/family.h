@@ -32,8 +32,8 @@ const Family&
 family_of_model_type(const std::string& type); // unimplemented, naming the type and what there is
 
 // One per file in families/.
-extern const Family kBert, kDllmBert, kDllmMoe, kDream, kGemma2, kGemma3, kGpt2, kLlada, kLlada2,
-    kLladaMoe, kLlama, kModernBert, kNanoDlm, kNemotronLabs, kQwen2, kQwen2Moe, kQwen3, kQwen35,
-    kQwen3Moe, kQwen3Next, kWedlm;
+extern const Family kBert, kDiffusionGemma, kDllmBert, kDllmMoe, kDream, kGemma2, kGemma3, kGpt2,
+    kLlada, kLlada2, kLladaMoe, kLlama, kModernBert, kNanoDlm, kNemotronLabs, kQwen2, kQwen2Moe,
+    kQwen3, kQwen35, kQwen3Moe, kQwen3Next, kWedlm;
 
 } // namespace dllm::model

@@ -184,6 +184,12 @@ std::vector<ParamSpec> transformer_params(const ModelConfig& config, const Tenso
   if (config.token_types > 0)
     table.add("token_types", ParamRole::positions, {config.token_types, hidden});
   if (config.embedding_norm) table.norm("embedding_norm", hidden);
+  if (config.canvas) {
+    table.norm("conditioning_norm", hidden);
+    table.matrix("conditioning_gate", config.intermediate_size, hidden);
+    table.matrix("conditioning_up", config.intermediate_size, hidden);
+    table.matrix("conditioning_down", hidden, config.intermediate_size);
+  }
   for (const LayerRun& run : layer_runs(config)) add_layer_params(table, config, run);
   if (!config.norm_after) table.norm("norm", hidden);
   if (config.prediction_layer) {

@@ -7,9 +7,10 @@ namespace dllm::model {
 namespace {
 
 const Family* const kFamilies[] = {
-    &kBert,  &kDllmBert, &kDllmMoe,  &kDream,  &kGemma2,     &kGemma3,    &kGpt2,
-    &kLlada, &kLlada2,   &kLladaMoe, &kLlama,  &kModernBert, &kNanoDlm,   &kNemotronLabs,
-    &kQwen2, &kQwen2Moe, &kQwen3,    &kQwen35, &kQwen3Moe,   &kQwen3Next, &kWedlm};
+    &kBert,       &kDiffusionGemma, &kDllmBert,     &kDllmMoe, &kDream,    &kGemma2,
+    &kGemma3,     &kGpt2,           &kLlada,        &kLlada2,  &kLladaMoe, &kLlama,
+    &kModernBert, &kNanoDlm,        &kNemotronLabs, &kQwen2,   &kQwen2Moe, &kQwen3,
+    &kQwen35,     &kQwen3Moe,       &kQwen3Next,    &kWedlm};
 
 } // namespace
 

@@ -9,14 +9,15 @@
 namespace dllm::model {
 namespace {
 
-void attention_params(ParamTable& table, const ModelConfig& config) {
+// has_values: false: the values are the keys before their norm, and have no matrix.
+void add_heads(ParamTable& table, const ModelConfig& config, bool has_values) {
   const int64_t hidden = config.hidden_size, q = config.query_size(), kv = config.kv_size();
   if (table.has("qkv")) {
     table.matrix("qkv", q + 2 * kv, hidden, config.qkv_bias);
   } else {
     table.matrix("q", config.attention_gate ? 2 * q : q, hidden, config.qkv_bias);
     table.matrix("k", kv, hidden, config.qkv_bias);
-    table.matrix("v", kv, hidden, config.qkv_bias);
+    if (has_values) table.matrix("v", kv, hidden, config.qkv_bias);
   }
   if (config.qk_norm) {
     table.norm("q_norm", config.head_dim);
@@ -25,13 +26,16 @@ void attention_params(ParamTable& table, const ModelConfig& config) {
   table.matrix("out", hidden, q, config.out_bias);
 }
 
+void attention_params(ParamTable& table, const ModelConfig& config) {
+  add_heads(table, config, true);
+}
+
 struct AttentionHeads {
   graph::Value q, k, v; // (batch, seq, heads or kv_heads, head_dim)
   graph::Value gate;    // as q, or undefined
 };
 
-AttentionHeads project(const LayerInputs& inputs, graph::Value x) {
-  const ModelConfig& config = inputs.config;
+AttentionHeads project(const LayerInputs& inputs, const ModelConfig& config, graph::Value x) {
   const int64_t q = config.query_size(), kv = config.kv_size();
   AttentionHeads heads;
   if (inputs.param("qkv").defined()) {
@@ -41,10 +45,8 @@ AttentionHeads project(const LayerInputs& inputs, graph::Value x) {
              graph::slice_axis(all, 2, q + kv, q + 2 * kv),
              {}};
   } else {
-    heads = {linear_param(inputs, x, "q"),
-             linear_param(inputs, x, "k"),
-             linear_param(inputs, x, "v"),
-             {}};
+    heads = {linear_param(inputs, x, "q"), linear_param(inputs, x, "k"), {}, {}};
+    heads.v = inputs.param("v").defined() ? linear_param(inputs, x, "v") : heads.k;
   }
   // Heads cut over ranks: a rank has some of them.
   const int64_t batch = x.dim(0), seq = x.dim(1), dim = config.head_dim;
@@ -76,16 +78,26 @@ graph::Value query_factor(const RopeConfig& rope, int64_t length, graph::Value p
                         {positions.dim(0), positions.dim(1), 1, 1});
 }
 
-graph::Value build_attention(const LayerInputs& inputs, graph::Value x) {
-  const ModelConfig& config = inputs.config;
-  AttentionHeads heads = project(inputs, x);
+// Where layers differ in their heads, all have as many frequencies as the widest.
+graph::Value frequencies(const LayerInputs& inputs, const ModelConfig& config) {
+  const int64_t count = rotary_size(config) / 2;
+  if (inputs.inv_freq.dim(0) == count) return inputs.inv_freq;
+  return graph::slice_axis(inputs.inv_freq, 0, 0, count);
+}
+
+// config: with the heads of this layer.
+graph::Value build_heads(const LayerInputs& inputs, const ModelConfig& config, graph::Value x) {
+  AttentionHeads heads = project(inputs, config, x);
+  if (config.value_norm)
+    heads.v = graph::rms_norm(heads.v, {}, static_cast<float>(config.norm_eps));
   if (config.qk_norm) {
     heads.q = norm(inputs, heads.q, "q_norm");
     heads.k = norm(inputs, heads.k, "k_norm");
   }
   if (inputs.inv_freq.defined()) {
-    heads.q = graph::rope(heads.q, inputs.positions, inputs.inv_freq, false, inputs.rope_amplitude);
-    heads.k = graph::rope(heads.k, inputs.positions, inputs.inv_freq, false, inputs.rope_amplitude);
+    const graph::Value turns = frequencies(inputs, config);
+    heads.q = graph::rope(heads.q, inputs.positions, turns, false, inputs.rope_amplitude);
+    heads.k = graph::rope(heads.k, inputs.positions, turns, false, inputs.rope_amplitude);
   }
   if (const RopeConfig& rope = config.rope; rope.query_beta > 0) {
     const int64_t length =
@@ -106,6 +118,10 @@ graph::Value build_attention(const LayerInputs& inputs, graph::Value x) {
   return linear_param(inputs, graph::reshape(mixed, {x.dim(0), x.dim(1), size_of_rank}), "out");
 }
 
+graph::Value build_attention(const LayerInputs& inputs, graph::Value x) {
+  return build_heads(inputs, inputs.config, x);
+}
+
 LayerCost attention_cost(const ModelConfig& config) {
   const auto hidden = static_cast<double>(config.hidden_size),
              q = static_cast<double>(config.query_size()),
@@ -124,9 +140,34 @@ std::vector<StateSlot> attention_state(const ModelConfig& config) {
   return slots;
 }
 
+// Of layers whose heads have a size of their own: no rank has a part of them.
+
+void global_params(ParamTable& table, const ModelConfig& config) {
+  add_heads(table, with_global_heads(config), false);
+}
+
+graph::Value build_global(const LayerInputs& inputs, graph::Value x) {
+  return build_heads(inputs, with_global_heads(inputs.config), x);
+}
+
+LayerCost global_cost(const ModelConfig& config) {
+  const ModelConfig own = with_global_heads(config);
+  LayerCost cost = attention_cost(own);
+  cost.per_token -= 2 * static_cast<double>(own.hidden_size) * static_cast<double>(own.kv_size());
+  return cost;
+}
+
+std::vector<StateSlot> global_state(const ModelConfig& config) {
+  std::vector<StateSlot> slots = attention_state(with_global_heads(config));
+  for (StateSlot& slot : slots) slot.by_heads = false;
+  return slots;
+}
+
 } // namespace
 
 const LayerKind kAttention = {"attention",     LayerPart::mixer, attention_params,
                               build_attention, attention_cost,   attention_state};
+const LayerKind kGlobalAttention = {"global_attention", LayerPart::mixer, global_params,
+                                    build_global,       global_cost,      global_state};
 
 } // namespace dllm::model

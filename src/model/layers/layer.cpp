@@ -12,7 +12,8 @@ namespace {
 
 struct KindTable {
   std::mutex mutex;
-  std::vector<const LayerKind*> kinds{&kAttention, &kExperts, &kGatedDelta, &kMlp};
+  std::vector<const LayerKind*> kinds{&kAttention,       &kExperts, &kGatedDelta,
+                                      &kGlobalAttention, &kMlp,     &kMlpExperts};
 };
 
 KindTable& kind_table() {
@@ -94,6 +95,15 @@ graph::Value block_norm(const LayerInputs& inputs, graph::Value x, const std::st
                     beta);
 }
 
+// Of what the layer leaves, f32(batch, seq, 1) or (1): one number on the canvas, another before it.
+graph::Value layer_factor(const LayerInputs& inputs) {
+  const graph::Value before = inputs.param("encoder_factor");
+  if (!inputs.on_canvas.defined()) return before;
+  const Shape shape = inputs.on_canvas.shape();
+  return graph::select(inputs.on_canvas, graph::broadcast(inputs.param("factor"), shape),
+                       graph::broadcast(before, shape));
+}
+
 } // namespace
 
 graph::Value build_layer(const LayerInputs& inputs, graph::Value hidden) {
@@ -102,13 +112,14 @@ graph::Value build_layer(const LayerInputs& inputs, graph::Value hidden) {
       hidden = norm(inputs, graph::add(hidden, kind.build(inputs, hidden)), norm_name);
       return;
     }
-    graph::Value x = kind.build(inputs, block_norm(inputs, hidden, norm_name));
+    graph::Value x =
+        kind.build(inputs, kind.norms_input ? hidden : block_norm(inputs, hidden, norm_name));
     if (inputs.config.post_norms) x = norm(inputs, x, post_norm);
     hidden = graph::add(hidden, x);
   };
   half(*inputs.run.mixer, "attention_norm", "attention_post_norm");
   half(*inputs.run.network, "mlp_norm", "mlp_post_norm");
-  return hidden;
+  return inputs.config.canvas ? graph::multiply(hidden, layer_factor(inputs)) : hidden;
 }
 
 void add_layer_params(ParamTable& table, const ModelConfig& config, const LayerRun& run) {
@@ -122,6 +133,9 @@ void add_layer_params(ParamTable& table, const ModelConfig& config, const LayerR
   };
   half(*run.mixer, "attention_norm", "attention_post_norm");
   half(*run.network, "mlp_norm", "mlp_post_norm");
+  if (config.canvas) {
+    for (const char* name : {"factor", "encoder_factor"}) table.add(name, ParamRole::norm, {1});
+  }
   table.end_layers();
 }
 

@@ -72,7 +72,8 @@ struct LayerInputs {
   graph::Value time =
       {}; // f32(batch, size): embedding of the noise level; models with time conditioning
   float rope_amplitude = 1;
-  graph::Mask mask = {}; // with this layer's window
+  graph::Mask mask = {};       // with this layer's window
+  graph::Value on_canvas = {}; // u8(batch, seq, 1); undefined: no position is (ModelConfig::canvas)
   bool empty_average = false;
   LayerState* state = nullptr;                     // never null while a layer is built
   std::map<std::string, graph::Value> params = {}; // by name in its run: "q", "q.bias", "q.scale"
@@ -99,9 +100,11 @@ struct LayerKind {
   graph::Value (*build)(const LayerInputs& inputs, graph::Value x);
   LayerCost (*cost)(const ModelConfig& config);
   std::vector<StateSlot> (*state)(const ModelConfig& config); // null: decoding keeps nothing of it
+  // build gets the residual stream as it is, and norms it as its parts want, by "mlp_norm" and norms of its own.
+  bool norms_input = false;
 };
 
-extern const LayerKind kAttention, kGatedDelta, kMlp, kExperts;
+extern const LayerKind kAttention, kGlobalAttention, kGatedDelta, kMlp, kExperts, kMlpExperts;
 
 // Fails with invalid_argument and the names there are.
 const LayerKind& find_layer_kind(LayerPart part, const std::string& name);
@@ -128,6 +131,9 @@ struct ExpertChoice {
 // logits f32(rows, count), bias f32(count) or undefined, positions i32(batch, seq) with batch x seq rows.
 ExpertChoice choose_experts(const ExpertConfig& experts, graph::Value logits, graph::Value bias,
                             graph::Value positions);
+// The parameters of the experts, and of every row of x (batch, seq, hidden) the sum of what the chosen ones make.
+void add_expert_stacks(ParamTable& table, const ModelConfig& config);
+graph::Value mix_experts(const LayerInputs& inputs, graph::Value x, const ExpertChoice& choice);
 graph::Value activate(const std::string& kind, graph::Value x); // ModelConfig::activation
 // The network of kind mlp, with the matrices up, down and, gated, gate, or gate_up, which has the rows of both.
 graph::Value mlp_block(const LayerInputs& inputs, graph::Value x);

@@ -144,13 +144,9 @@ ExpertChoice choose_experts(const ExpertConfig& experts, graph::Value logits, gr
   return choice;
 }
 
-namespace {
-
-void expert_params(ParamTable& table, const ModelConfig& config) {
+void add_expert_stacks(ParamTable& table, const ModelConfig& config) {
   const ExpertConfig& experts = config.experts;
   const int64_t hidden = config.hidden_size;
-  table.add("router", ParamRole::router, {experts.count, hidden});
-  if (experts.bias) table.add("router.bias", ParamRole::bias, {experts.count});
   if (experts.joined) {
     table.experts("expert_gate_up", experts.count, 2 * experts.intermediate, hidden);
   } else {
@@ -158,6 +154,16 @@ void expert_params(ParamTable& table, const ModelConfig& config) {
     table.experts("expert_up", experts.count, experts.intermediate, hidden);
   }
   table.experts("expert_down", experts.count, hidden, experts.intermediate);
+}
+
+namespace {
+
+void expert_params(ParamTable& table, const ModelConfig& config) {
+  const ExpertConfig& experts = config.experts;
+  const int64_t hidden = config.hidden_size;
+  table.add("router", ParamRole::router, {experts.count, hidden});
+  if (experts.bias) table.add("router.bias", ParamRole::bias, {experts.count});
+  add_expert_stacks(table, config);
   if (experts.shared == 0) return;
   table.matrix("gate", experts.shared, hidden, false, "shared_gate");
   table.matrix("up", experts.shared, hidden, false, "shared_up");
@@ -198,26 +204,34 @@ graph::Value expert_inner(const LayerInputs& inputs, const ExpertRows& sent) {
                                  graph::slice_axis(both, 2, size, 2 * size), act);
 }
 
-graph::Value build_experts(const LayerInputs& inputs, graph::Value x) {
-  check_rows(inputs);
-  const ExpertConfig& experts = inputs.config.experts;
-  const int64_t hidden = x.dim(2), chosen = experts.per_token;
+} // namespace
+
+graph::Value mix_experts(const LayerInputs& inputs, graph::Value x, const ExpertChoice& choice) {
+  const int64_t hidden = x.dim(2), chosen = inputs.config.experts.per_token;
   const graph::Value tokens = graph::reshape(x, {x.dim(0) * x.dim(1), hidden});
-  Linear router = inputs.linear("router");
-  router.bias = {}; // it is added to the scores of the choice, not to the logits
-  const ExpertChoice choice = choose_experts(experts, product(router, tokens),
-                                             inputs.param("router.bias"), inputs.positions);
   const Linear stack = inputs.linear("expert_down");
   const ExpertRows own{tokens, choice.experts, choice.shares}, sent = send_to_experts(stack, own);
   const int64_t rows = sent.rows.dim(0);
   const graph::Value inner = expert_inner(inputs, sent);
   const graph::Value made = expert_product(
-      inputs.linear("expert_down"), graph::reshape(inner, {rows * chosen, experts.intermediate}),
+      stack, graph::reshape(inner, {rows * chosen, inputs.config.experts.intermediate}),
       graph::reshape(sent.experts, {rows * chosen, 1}));
   const graph::Value shared = graph::multiply(graph::reshape(made, {rows, chosen, hidden}),
                                               graph::reshape(sent.shares, {rows, chosen, 1}));
-  const graph::Value mixed =
-      graph::reshape(return_from_experts(stack, graph::sum(shared, {1}), own), x.shape());
+  return graph::reshape(return_from_experts(stack, graph::sum(shared, {1}), own), x.shape());
+}
+
+namespace {
+
+graph::Value build_experts(const LayerInputs& inputs, graph::Value x) {
+  check_rows(inputs);
+  const ExpertConfig& experts = inputs.config.experts;
+  const graph::Value tokens = graph::reshape(x, {x.dim(0) * x.dim(1), x.dim(2)});
+  Linear router = inputs.linear("router");
+  router.bias = {}; // it is added to the scores of the choice, not to the logits
+  const ExpertChoice choice = choose_experts(experts, product(router, tokens),
+                                             inputs.param("router.bias"), inputs.positions);
+  const graph::Value mixed = mix_experts(inputs, x, choice);
   return experts.shared > 0 ? graph::add(mixed, build_shared(inputs, x)) : mixed;
 }
 

@@ -84,6 +84,7 @@ struct Builder::SharedInputs {
   // Of each stack of the state, i32(its layers): the first row of a layer. Stacks of equal layout share one value.
   std::vector<graph::Value> first_rows;
   graph::Mask mask;
+  graph::Value on_canvas, canvas_window; // of models with a canvas
   bool empty_average = false, round_kv = false;
 };
 
@@ -116,13 +117,15 @@ Tensor layer_frequencies(const ModelConfig& config, const Tensor& all, int64_t s
   ModelConfig local = config;
   local.rope = RopeConfig();
   local.rope.theta = config.sliding_theta;
-  local.rope.partial = config.rope.partial;
+  local.rope.partial = config.rope.type == "proportional" ? 1.0 : config.rope.partial;
   const Tensor own = rope_table(local, seq).inv_freq;
-  Tensor rows(DType::f32, all.shape().with_front(config.layers));
+  const int64_t width = std::max(own.shape()[0], all.shape()[0]); // shorter ones end in zeros
+  Tensor rows(DType::f32, {config.layers, width});
   float* to = rows.mutable_as<float>().data();
   for (const bool sliding : config.sliding) {
     const Tensor& from = sliding ? own : all;
-    to = std::copy(from.as<float>().begin(), from.as<float>().end(), to);
+    std::copy(from.as<float>().begin(), from.as<float>().end(), to);
+    to += width;
   }
   return rows;
 }
@@ -151,14 +154,18 @@ Builder::SharedInputs Builder::shared_inputs(const ForwardInputs& inputs, graph:
     made.first_rows.push_back(first);
   }
   if (config_.positions == PositionKind::rotary) {
-    const RopeTable table = rope_table(config_, seq);
+    const RopeTable table = rope_table(with_global_heads(config_), seq);
     made.amplitude = table.amplitude;
     if (config_.sliding_theta > 0)
       made.inv_freqs = graph::constant(graph_, layer_frequencies(config_, table.inv_freq, seq));
     else
       made.inv_freq = graph::constant(graph_, table.inv_freq);
   }
-  if (!config_.sliding.empty() && (inputs.slides.defined() || slides(config_, inputs.mask)))
+  if (inputs.canvas_start.defined()) {
+    const int64_t batch = positions.dim(0);
+    made.on_canvas = on_canvas(inputs, batch, seq);
+    if (!config_.sliding.empty()) made.canvas_window = canvas_window(inputs, batch, seq);
+  } else if (!config_.sliding.empty() && (inputs.slides.defined() || slides(config_, inputs.mask)))
     made.reaches = graph::constant(graph_, window_reaches(config_));
   if (made.reaches.defined() && inputs.slides.defined()) {
     const graph::Value off = graph::subtract(graph::scalar_i32(graph_, 1), inputs.slides);
@@ -309,6 +316,10 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const SharedInputs& s
   layer.time = constants.inner(shared.time, "time");
   layer.mask = constants.inner(shared.mask);
   if (reach.defined()) layer.mask.and_window(reach);
+  // Layers of a run slide all or none where the heads of the two differ.
+  if (shared.canvas_window.defined() && config_.sliding[static_cast<size_t>(run.first)])
+    layer.mask.and_dense(constants.inner(shared.canvas_window, "canvas_window"));
+  layer.on_canvas = constants.inner(shared.on_canvas, "on_canvas");
   LayerState kept = own.inside(constants, state, shared.round_kv);
   layer.state = &kept;
   const graph::Value next = build_layer(layer, carry);
@@ -337,6 +348,10 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
     hidden = graph::add(hidden, graph::take(parameter("positions"), positions));
   if (config_.token_types > 0)
     hidden = graph::add(hidden, graph::slice_axis(parameter("token_types"), 0, 0, 1));
+  if (inputs.canvas_start.defined()) {
+    const graph::Value on = graph::broadcast(on_canvas(inputs, batch, seq), hidden.shape());
+    hidden = graph::select(on, canvas_input(hidden, inputs.conditioning), hidden);
+  }
   if (config_.embedding_norm) hidden = normed(hidden, "embedding_norm");
 
   ForwardOutputs outputs;
