@@ -32,6 +32,20 @@ def experts_30b(kind):
                    moe_intermediate_size=768, norm_topk_prob=True, decoder_sparse_step=1)
 
 
+def diffusion_gemma():
+    """DiffusionGemma 26B-A4B: every sixth layer sees everything, with wider heads."""
+    kinds = (["sliding_attention"] * 5 + ["full_attention"]) * 5
+    text = {"model_type": "diffusion_gemma_text", "hidden_size": 2816, "num_hidden_layers": 30, "num_attention_heads": 16,
+            "num_key_value_heads": 8, "head_dim": 256, "intermediate_size": 2112, "vocab_size": 262144, "layer_types": kinds,
+            "sliding_window": 1024, "global_head_dim": 512, "num_global_key_value_heads": 2, "attention_k_eq_v": True,
+            "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704, "rms_norm_eps": 1e-6,
+            "max_position_embeddings": 262144, "final_logit_softcapping": 30.0, "tie_word_embeddings": True,
+            "hidden_activation": "gelu_pytorch_tanh", "rope_parameters": {
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+                "full_attention": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}}}
+    return {"model_type": "diffusion_gemma", "canvas_length": 256, "text_config": text}
+
+
 def llada2(layers, hidden, inner, heads, expert):
     return grouped("llada2_moe", layers, hidden, inner, heads, 4, 157184, head_dim=128, num_experts=256, num_experts_per_tok=8,
                    num_shared_experts=1, moe_intermediate_size=expert, n_group=8, topk_group=4, first_k_dense_replace=1,
@@ -60,6 +74,7 @@ PUBLISHED = {
     "nvidia/Nemotron-Labs-Diffusion-3B": grouped("nemotron_labs_diffusion", 26, 3072, 9216, 32, 8, 131072, True, head_dim=128),
     "nvidia/Nemotron-Labs-Diffusion-8B": grouped("nemotron_labs_diffusion", 34, 4096, 14336, 32, 8, 131072, head_dim=128),
     "nvidia/Nemotron-Labs-Diffusion-14B": grouped("nemotron_labs_diffusion", 40, 5120, 16384, 32, 8, 131072, head_dim=128),
+    "google/diffusiongemma-26B-A4B-it": diffusion_gemma(),
     "JetLM/SDAR-30B-A3B-Chat": experts_30b("sdar_moe"),
     "radicalnumerics/RND1-Base-0910": experts_30b("qwen3_moe"),
     "inclusionAI/LLaDA2.0-flash": llada2(32, 4096, 9216, 32, 1024),
