@@ -92,8 +92,12 @@ std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64
     const bool sparse = !config.sparse.empty() && config.sparse[at];
     const LayerKind* network = !sparse ? &kMlp : config.experts.with_mlp ? &kMlpExperts : &kExperts;
     const bool alike = config.first_norm || layer != 1; // the first layer lacks a parameter
-    const bool same =
-        !runs.empty() && alike && runs.back().mixer == mixer && runs.back().network == network;
+    // Windows next to a canvas are a mask of the whole run (canvas_window).
+    const bool slides_alike =
+        !config.canvas || runs.empty() ||
+        config.sliding[at] == config.sliding[static_cast<size_t>(runs.back().first)];
+    const bool same = !runs.empty() && alike && slides_alike && runs.back().mixer == mixer &&
+                      runs.back().network == network;
     if (!same || cuts.contains(layer)) runs.push_back({layer, 0, mixer, network});
     ++runs.back().count;
   }

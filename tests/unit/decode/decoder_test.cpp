@@ -17,15 +17,19 @@ const std::vector<TestRequest> kRequests = {
 
 // Draws with filters, so that the random numbers and the statistics all matter.
 Json drawing(const std::string& policy) {
-  return {{"policy", policy},      {"steps", 6},   {"block_length", 4},
-          {"temperature", 0.9},    {"top_k", 20},  {"top_p", 0.95},
-          {"suppress_mask", true}, {"trace", true}}; // where it may be drawn, masks may stay
+  Json settings = {
+      {"policy", policy},      {"steps", 6},   {"block_length", 4},
+      {"temperature", 0.9},    {"top_k", 20},  {"top_p", 0.95},
+      {"suppress_mask", true}, {"trace", true}}; // where it may be drawn, masks may stay
+  if (policy == "diffusion_gemma") settings["denoising_steps"] = 6;
+  return settings;
 }
 
 // One that the policy can decode.
 std::shared_ptr<model::Model> model_of(const std::string& policy, int64_t threads = 1) {
   Json config = tiny_config();
   if (policy == "editflow") config["model_type"] = "editflow-llama";
+  if (policy == "diffusion_gemma") config = canvas_config();
   return tiny_model(threads, config);
 }
 

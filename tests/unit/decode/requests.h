@@ -24,6 +24,36 @@ inline Json tiny_config() {
       {"initializer_range", 0.4},  {"mask_token_id", kMask}};
 }
 
+// Of DiffusionGemma, with windows shorter than most rows.
+inline Json canvas_config() {
+  const Json text = {
+      {"vocab_size", kVocab},
+      {"hidden_size", 24},
+      {"num_hidden_layers", 3},
+      {"num_attention_heads", 4},
+      {"num_key_value_heads", 2},
+      {"head_dim", 8},
+      {"global_head_dim", 16},
+      {"num_global_key_value_heads", 1},
+      {"intermediate_size", 20},
+      {"max_position_embeddings", 64},
+      {"initializer_range", 0.4},
+      {"final_logit_softcapping", 30.0},
+      {"sliding_window", 3},
+      {"layer_types", {"sliding_attention", "full_attention", "sliding_attention"}},
+      {"num_experts", 4},
+      {"top_k_experts", 2},
+      {"moe_intermediate_size", 8},
+      {"rope_parameters",
+       {{"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}},
+        {"full_attention",
+         {{"rope_type", "proportional"}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.25}}}}}};
+  return {{"model_type", "diffusion_gemma"},
+          {"canvas_length", 4},
+          {"mask_token_id", kMask},
+          {"text_config", text}};
+}
+
 inline std::shared_ptr<model::Model> tiny_model(int64_t threads = 1,
                                                 const Json& config = tiny_config()) {
   Options options(graph::engine_schema());
