@@ -10,6 +10,8 @@
 namespace dllm::decode {
 namespace {
 
+using test::expect_error;
+
 std::string canvas_trace(const std::shared_ptr<model::Model>& model, const char* cache) {
   const auto decoder = make_decoder(model, {{"policy", "diffusion_gemma"},
                                             {"denoising_steps", 5},
