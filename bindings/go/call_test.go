@@ -95,8 +95,8 @@ func TestOptionsOfAllForms(t *testing.T) {
 		}
 	}
 	for _, policy := range must[[]string](t)(dllm.Names("policy")) {
-		if policy == "editflow" {
-			continue // needs a model with heads that insert and delete
+		if policy == "editflow" || policy == "diffusion_gemma" {
+			continue // needs a model of its own
 		}
 		decoder := newDecoder(t, dllm.Options{"gen_length": 8, "block_length": 4}, dllm.Fields(settings{Policy: policy}))
 		if err := decoder.Run(context.Background(), nil); err != nil {
