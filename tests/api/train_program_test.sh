@@ -80,6 +80,9 @@ refuse 2 "below 1" --layers 0
 refuse 2 "multiple of 64" --hidden 100
 refuse 2 "there are" --objective foo
 refuse 1 "no file or folder" --data nope.txt
+refuse 1 "there is no file or folder nope.txt" --data 'nope.txt[:90%]'
+run train --data 'text[:80%]*0.5+tex[t]' --rows line --out parts --steps 1 "${small[@]}" --eval-batches 0
+check "--data takes parts, slices and patterns" exits 0
 refuse 1 "no file or folder" --tokenizer nope.json
 refuse 2 "for a new model" --from nope
 refuse 1 "leaves nothing of" --steps 10 --warmup 20 --trainer.schedule cosine

@@ -104,19 +104,25 @@ void check_values(Context& context) {
   check_from(context);
 }
 
+// Parts, slices and patterns of --data are read by the library, which names what it does not find.
+void check_data(const Context& context) {
+  const std::string& data = context.text("data");
+  if (fs::exists(data) || data.find_first_of("+[*?") != std::string::npos) return;
+  throw Failure(DLLM_NOT_FOUND, "--data: there is no file or folder " + data);
+}
+
 void check_sources(const Context& context) {
-  for (const char* name : {"data", "from", "tokenizer"}) {
+  check_data(context);
+  for (const char* name : {"from", "tokenizer"}) {
     if (!context.has(name) || fs::exists(context.text(name))) continue;
-    if (std::string(name) != "data" && is_in_store(context.text(name))) continue;
+    if (is_in_store(context.text(name))) continue;
     throw Failure(DLLM_NOT_FOUND,
                   "--" + std::string(name) + ": there is no file or folder " + context.text(name));
   }
 }
 
 void check_resumed(const Context& context, const std::string& out) {
-  if (!fs::exists(context.text("data"))) {
-    throw Failure(DLLM_NOT_FOUND, "--data: there is no file or folder " + context.text("data"));
-  }
+  check_data(context);
   // A run in an object store goes on on any machine; its settings are where it began.
   if (is_in_store(context.text("out")) && !fs::exists(out + "/run.json")) return;
   std::ifstream file(out + "/run.json");
