@@ -49,13 +49,24 @@ void Arguments::share_parameters(std::span<const graph::BufferRef> buffers) {
 }
 
 void Arguments::upload(graph::Engine& engine, const Batch& arrays) {
+  upload(engine, std::span(&arrays, 1), {});
+}
+
+void Arguments::upload(graph::Engine& engine, std::span<const Batch> feeds, graph::AxisSet axes) {
   constexpr std::string_view kPrefix = "batch:";
-  const auto& inputs = program_->graph().inputs();
+  const graph::Graph& graph = program_->graph();
+  const auto& inputs = graph.inputs();
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (buffers_[i] != nullptr || owners_[i] != nullptr) continue;
     std::string_view name = inputs[i].name;
     if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
-    share(i, engine.upload(arrays.at(name), true));
+    if (axes.empty() || !graph.type(inputs[i].value).axes.contains(axes)) {
+      share(i, engine.upload(feeds[0].at(name), true));
+      continue;
+    }
+    std::vector<Tensor> pieces;
+    for (const Batch& feed : feeds) pieces.push_back(feed.at(name));
+    share(i, engine.upload_pieces(pieces, axes, true));
   }
 }
 

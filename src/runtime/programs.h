@@ -65,6 +65,9 @@ public:
   // Uploads the array of its name for every input that has no buffer yet ("batch:<name>" means <name>). The arrays must
   // not change until the run is over.
   void upload(graph::Engine& engine, const Batch& arrays);
+  // Of inputs that vary over `axes`: one set of arrays for each of their places, in the order of Mesh::groups. The first
+  // set gives what does not vary.
+  void upload(graph::Engine& engine, std::span<const Batch> feeds, graph::AxisSet axes);
 
   // Runs once. Outputs in the order of the graph; null where an output went back to the owner of a donated buffer.
   std::vector<graph::BufferRef> run(const Task* task = nullptr,

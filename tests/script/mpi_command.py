@@ -88,6 +88,8 @@ def decodes():
             alone = run(0, *words, "--policy", policy).stdout
             done = run(processes, *words, *flags)
             ok(done.stdout == alone, f"{processes} processes decode the same tokens with {policy} {done.stderr[-300:]}")
+    done = run(2, *words, "--mesh", "data=2")
+    ok(done.stdout == wanted, f"a request on one of 2 processes gives the same tokens {done.stderr[-300:]}")
     done = run(2, *words, "--trace", "steps")
     ok(done.returncode == 0 and (SCRATCH / "steps").exists(), "one trace is written")
 

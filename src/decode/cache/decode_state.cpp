@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 namespace dllm::decode {
@@ -28,7 +29,15 @@ int64_t row_capacity(int64_t length) {
 
 DecodeState::DecodeState(std::shared_ptr<model::Model> model, int64_t shift)
     : model_(std::move(model)), stacks_(model::state_stacks(model_->config())),
-      saves_(model::has_saved(stacks_)), shift_(shift) {}
+      saves_(model::has_saved(stacks_)), shift_(shift),
+      shares_(model_->engine().mesh().size(model::request_axes(model_->engine().mesh()))) {}
+
+std::vector<int64_t> DecodeState::used_rows() const {
+  std::vector<int64_t> used(static_cast<size_t>(shares_), 0);
+  for (int64_t r = 0; r < rows(); ++r)
+    used[static_cast<size_t>(share_of(r))] += rows_[static_cast<size_t>(r)].used ? 1 : 0;
+  return used;
+}
 
 // The last border at most `end` from whose tokens a pass can go on.
 int64_t DecodeState::saved_edge(const Row& row, int64_t end) const {
@@ -44,13 +53,17 @@ int64_t DecodeState::best_row(std::span<const int32_t> known, const AttentionSpa
                               int64_t* common) const {
   int64_t best = -1;
   *common = 0;
+  const std::vector<int64_t> used = used_rows();
   for (int64_t r = 0; r < rows(); ++r) {
     const Row& row = rows_[static_cast<size_t>(r)];
     if (row.used) continue;
     const int64_t edge = saved_edge(row, common_edge(row.tokens, row.span, known, span));
-    const bool older =
-        best >= 0 && row.last_use < rows_[static_cast<size_t>(best)].last_use && edge == *common;
-    if (best < 0 || edge > *common || older) {
+    // Of rows that keep as much, one of the share with the fewest requests, and of its rows the oldest.
+    const auto rank = [&](int64_t number, int64_t kept) {
+      return std::tuple(-kept, used[static_cast<size_t>(share_of(number))],
+                        rows_[static_cast<size_t>(number)].last_use);
+    };
+    if (best < 0 || rank(r, edge) < rank(best, *common)) {
       best = r;
       *common = edge;
     }
@@ -65,7 +78,7 @@ int64_t DecodeState::acquire(int64_t length, std::span<const int32_t> known,
   int64_t found = best_row(known, span, &common);
   if (found < 0) {
     found = rows();
-    resize(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(found + 1))),
+    resize(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(own_rows() + 1))) * shares_,
            std::max(capacity_, wanted));
   } else if (wanted > capacity_) {
     resize(rows(), wanted);
@@ -167,7 +180,7 @@ void DecodeState::give_back(StateBuffers buffers) {
 }
 
 int64_t DecodeState::nowhere() const {
-  return model_->config().layers * rows() * std::max(capacity_, model::kSnapshots);
+  return model_->config().layers * own_rows() * std::max(capacity_, model::kSnapshots);
 }
 
 int64_t DecodeState::bytes() const {
@@ -183,13 +196,14 @@ Tensor DecodeState::widened(size_t number, int64_t rows, int64_t capacity) const
   std::memset(made.mutable_bytes(), 0, static_cast<size_t>(made.byte_size()));
   if (buffers_.empty() || buffers_[number] == nullptr) return made;
   const Tensor old = buffers_[number]->read();
-  const int64_t count = this->rows(),
+  const int64_t count = own_rows(), own = rows / shares_,
                 line = stack.slot.shape.count() * dtype_size(stack.slot.dtype);
   const int64_t from = stack.layer_rows({1, capacity_}),
                 to = stack.layer_rows({1, capacity}); // rows of a request
-  for (int64_t i = 0; i < static_cast<int64_t>(stack.layers.size()) * count; ++i) {
+  // By share, layer and row.
+  for (int64_t i = 0; i < shares_ * static_cast<int64_t>(stack.layers.size()) * count; ++i) {
     const int64_t layer = i / count, row = i % count;
-    std::memcpy(made.mutable_bytes() + (layer * rows + row) * to * line,
+    std::memcpy(made.mutable_bytes() + (layer * own + row) * to * line,
                 old.bytes() + i * from * line, static_cast<size_t>(from * line));
   }
   return made;
@@ -197,7 +211,8 @@ Tensor DecodeState::widened(size_t number, int64_t rows, int64_t capacity) const
 
 void DecodeState::resize(int64_t rows, int64_t capacity) {
   constexpr int64_t kMostRows = int64_t{1} << 30; // row numbers are i32, and a layer is added once
-  const int64_t all = model_->config().layers * rows * std::max(capacity, model::kSnapshots);
+  const int64_t all =
+      model_->config().layers * (rows / shares_) * std::max(capacity, model::kSnapshots);
   if (all >= kMostRows) {
     fail_with_hint(
         "hold fewer requests at a time, or shorter ones", Code::resource_exhausted,

@@ -2,6 +2,8 @@
 // What the layers keep of all requests between passes: their state slots (model/layers/state.h). The canvas on the host
 // is the truth and this a cache of it: whatever is lost is computed again.
 //
+// On a mesh, row r is of place r % shares along model::request_axes, which keeps it and computes its request.
+//
 // Positional slots: one row of `capacity` positions per request and layer; rows of the open window may be rewritten.
 // Saved slots (snapshot, rolling): a few snapshots per request, each behind a number of final tokens. A pass starts from
 // one and saves the state after its own final tokens in another place, so it can be repeated.
@@ -60,10 +62,13 @@ public:
   void give_back(StateBuffers buffers);
 
   const std::vector<model::StateStack>& stacks() const { return stacks_; }
-  CacheShape shape() const { return {rows(), capacity_, saves_ ? rows() : 0}; }
+  CacheShape shape() const { return {own_rows(), capacity_, saves_ ? own_rows() : 0}; } // of a rank
   int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
   int64_t capacity() const { return capacity_; }
   int64_t nowhere() const; // a write index that keeps nothing
+  // Where a row lies: the place of the mesh, and its number there.
+  int64_t share_of(int64_t row) const { return row % shares_; }
+  int64_t own_row(int64_t row) const { return row / shares_; }
   int64_t bytes() const;
   int64_t reused() const { return reused_; } // positions that were not computed again
 
@@ -80,6 +85,8 @@ private:
     uint64_t generation = 0;
     uint64_t last_use = 0;
   };
+  int64_t own_rows() const { return rows() / shares_; }
+  std::vector<int64_t> used_rows() const; // by share
   int64_t saved_edge(const Row& row, int64_t end) const;
   int64_t best_row(std::span<const int32_t> known, const AttentionSpan& span,
                    int64_t* common) const;
@@ -90,6 +97,7 @@ private:
   const std::vector<model::StateStack> stacks_;
   const bool saves_; // any of the stacks is saved
   const int64_t shift_;
+  const int64_t shares_;
   StateBuffers buffers_;
   std::vector<Row> rows_;
   int64_t capacity_ = 0;

@@ -172,14 +172,16 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
   const int64_t batch = options.i64("batch");
   planned.rows.assign(static_cast<size_t>(batch), {&planned.request, &planned.pass, 0});
 
-  // As DecodeState would lie.
+  // The part of one rank, as DecodeState and PassShares lay it out.
+  const graph::Mesh& mesh = engine->mesh();
+  const int64_t shares = mesh.size(model::request_axes(mesh)), own = (batch + shares - 1) / shares;
   const std::vector<model::StateStack> stacks = model::state_stacks(config);
-  CacheShape kept{static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(batch))),
+  CacheShape kept{static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(own))),
                   row_capacity(planned.request.length())};
   if (model::has_saved(stacks)) kept.saved_rows = kept.rows;
   const auto loop = planned_loop(*engine, options, *policy);
-  PassShape shape =
-      pass_shape(config, planned.rows, kept, 0, loop != nullptr ? Rounding{} : rounding_of(*model));
+  PassShape shape = pass_shape(config, planned.rows, kept, 0,
+                               loop != nullptr ? Rounding{} : rounding_of(*model), own);
   model::Job job;
   job.weights = model::parameter_bytes(*model);
   job.loading = model::loading_bytes(*model);
@@ -196,7 +198,7 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
     build_loop(*job.graph, *model, step, *loop, loop_shape(shape, step, block, block));
     return job;
   }
-  if (block > 0 || !planned.pass.cached) shape.capacity = head_capacity(batch * block);
+  if (block > 0 || !planned.pass.cached) shape.capacity = head_capacity(own * block);
   job.graph = std::make_shared<graph::Graph>("denoise");
   build_pass(*job.graph, *model, step, shape);
   return job;

@@ -19,11 +19,17 @@ public:
   LoopState(Graph& body, const model::Model& model, const PassSettings& settings,
             const LoopShape& shape) {
     const int64_t rows = shape.pass.rows, window = shape.pass.window;
+    const graph::AxisSet axes = model::request_axes(model.engine().mesh());
+    const auto equal = [&](const char* name) { // on all ranks
+      names_.emplace_back(name);
+      return body.input(name, DType::i32, Shape{});
+    };
     const auto own = [&](const char* name, DType dtype, Shape type) {
       names_.emplace_back(name);
-      return body.input(name, dtype, std::move(type));
+      return body.input(name, {std::move(type), dtype, axes});
     };
-    step = own("step", DType::i32, Shape{});
+    step = equal("step");
+    goes_on = equal("goes_on");
     alive = own("alive", DType::u8, Shape{rows});
     steps = own("steps", DType::i32, Shape{rows});
     carry = own("carry", DType::i32, Shape{rows});
@@ -46,16 +52,19 @@ public:
 
   const std::vector<std::string>& names() const { return names_; }
   void output(Graph& body) const {
-    std::vector<Value> all = {step, alive,   steps,    carry,       ids,
-                              open, soft_on, soft_ids, soft_weights};
+    std::vector<Value> all = {step, goes_on, alive,   steps,    carry,
+                              ids,  open,    soft_on, soft_ids, soft_weights};
     all.insert(all.end(), stacks.begin(), stacks.end());
     all.push_back(record);
     for (const Value& value : all) {
-      if (value.defined()) body.output(names_[body.outputs().size()], value);
+      if (!value.defined()) continue;
+      const size_t at = body.outputs().size(); // its input is as far
+      const graph::ValueType& type = body.type(body.inputs()[at].value);
+      body.output(names_[at], graph::vary(value, type.axes));
     }
   }
 
-  Value step, alive, steps, carry, ids, open, soft_on, soft_ids, soft_weights, record;
+  Value step, goes_on, alive, steps, carry, ids, open, soft_on, soft_ids, soft_weights, record;
   std::vector<Value> stacks; // of the state
 
 private:
@@ -102,8 +111,9 @@ public:
     next.steps = graph::add(state_.steps, graph::convert(state_.alive, DType::i32));
     next.record = write_record(predicted, graph::select(next.open, i32(-1), token));
     next.step = graph::add(state_.step, i32(1));
+    next.goes_on = any_share(graph::max(graph::convert(next.alive, DType::i32), {0}));
     next.output(graph_);
-    input("most_steps", DType::i32, Shape{}); // of the condition
+    input_of(graph_, "most_steps", DType::i32, Shape{}); // of the condition
   }
   const std::vector<std::string>& state_names() const { return state_.names(); }
 
@@ -112,7 +122,11 @@ private:
   Shape flat() const { return {shape_.places()}; }
   Value i32(int64_t value) { return graph::scalar_i32(graph_, static_cast<int32_t>(value)); }
   Value input(const char* name, DType dtype, Shape shape) {
-    return input_of(graph_, name, dtype, std::move(shape));
+    return row_input(builder_, name, dtype, std::move(shape));
+  }
+  // The ranks leave the loop at the same step: its body may exchange arrays.
+  Value any_share(Value x) const {
+    return x.type().axes.empty() ? x : graph::all_reduce_max(x, x.type().axes);
   }
 
   // (rows): this step's row of a table (steps, rows).
@@ -210,8 +224,7 @@ private:
   model::Builder builder_;
 };
 
-// Any row alive, and steps left. (On a mesh whose rows are spread over ranks `any` becomes an
-// all_reduce.)
+// Any row alive on any rank, and steps left.
 std::shared_ptr<Graph> condition_of(const Graph& body) {
   auto cond = std::make_shared<Graph>("denoise_more");
   for (const graph::GraphInput& input : body.inputs())
@@ -219,9 +232,8 @@ std::shared_ptr<Graph> condition_of(const Graph& body) {
   const auto given = [&](const char* name) {
     return cond->value(cond->inputs()[static_cast<size_t>(cond->find_input(name))].value);
   };
-  const Value alive = graph::max(graph::convert(given("alive"), DType::i32), {0});
-  cond->output("more", graph::logical_and(graph::greater(alive, graph::scalar_i32(*cond, 0)),
-                                          graph::less(given("step"), given("most_steps"))));
+  const Value alive = graph::greater(given("goes_on"), graph::scalar_i32(*cond, 0));
+  cond->output("more", graph::logical_and(alive, graph::less(given("step"), given("most_steps"))));
   return cond;
 }
 
@@ -237,8 +249,10 @@ void build_loop(Graph& graph, const model::Model& model, const PassSettings& set
   for (const graph::GraphInput& input : body->inputs()) {
     const graph::ValueType& type = body->type(input.value);
     const bool zero = input.name == "step" || input.name == "steps" || input.name == "record";
-    const Value value = zero ? graph::broadcast(graph::scalar_i32(graph, 0), type.shape)
-                             : graph.input(input.name, type, input.is_parameter);
+    const bool one = input.name == "goes_on";
+    const Value value = zero || one
+                            ? graph::broadcast(graph::scalar_i32(graph, one ? 1 : 0), type.shape)
+                            : graph.input(input.name, type, input.is_parameter);
     (state.size() < names.size() ? state : consts).push_back(value);
   }
   const std::vector<Value> last = graph::while_loop(condition_of(*body), body, state, consts);
@@ -250,9 +264,10 @@ void build_loop(Graph& graph, const model::Model& model, const PassSettings& set
       graph.output(input.name, made(input.name), input.name);
   }
   const Value record = made("record");
-  graph.output("answer", graph::concat({graph::reshape(record, {record.shape().count()}),
-                                        made("steps"), graph::convert(made("alive"), DType::i32)},
-                                       0));
+  const Value answer = graph::concat({graph::reshape(record, {record.shape().count()}),
+                                      made("steps"), graph::convert(made("alive"), DType::i32)},
+                                     0);
+  graph.output("answer", gather_shares(answer, model.engine().mesh()));
 }
 
 } // namespace dllm::decode

@@ -117,27 +117,37 @@ constexpr int64_t kMostLines = int64_t{1} << 20;
 
 } // namespace
 
-LoopRecord::LoopRecord(const PassSettings& settings, const LoopShape& shape, Tensor answer)
-    : settings_(settings), shape_(shape), answer_(std::move(answer)) {}
+LoopRecord::LoopRecord(const PassSettings& settings, const LoopShape& shape, PassShares shares,
+                       Tensor answer)
+    : settings_(settings), shape_(shape), shares_(std::move(shares)), answer_(std::move(answer)) {}
+
+std::span<const int32_t> LoopRecord::answer_of(int64_t row) const {
+  const size_t size = answer_.as<int32_t>().size() / static_cast<size_t>(shares_.count());
+  const int64_t share = shares_.places()[static_cast<size_t>(row)].share;
+  return answer_.as<int32_t>().subspan(static_cast<size_t>(share) * size, size);
+}
 
 std::span<const int32_t> LoopRecord::line(int64_t step, int64_t row, int64_t place) const {
   const int64_t columns = record_columns(settings_);
-  const int64_t at = (step * shape_.places() + row * shape_.block + place) * columns;
-  return answer_.as<int32_t>().subspan(static_cast<size_t>(at), static_cast<size_t>(columns));
+  const int64_t at = (step * shape_.places() + place_of(row) * shape_.block + place) * columns;
+  return answer_of(row).subspan(static_cast<size_t>(at), static_cast<size_t>(columns));
 }
 
 int64_t LoopRecord::steps(int64_t row) const {
-  const int64_t at = shape_.steps * shape_.places() * record_columns(settings_) + row;
-  return answer_.as<int32_t>()[static_cast<size_t>(at)];
+  const int64_t at = shape_.steps * shape_.places() * record_columns(settings_) + place_of(row);
+  return answer_of(row)[static_cast<size_t>(at)];
 }
 
 bool LoopRecord::goes_on(int64_t row) const {
-  return steps(shape_.pass.rows + row) != 0; // behind the steps
+  // Behind the steps.
+  const int64_t at = shape_.steps * shape_.places() * record_columns(settings_) + shape_.pass.rows;
+  return answer_of(row)[static_cast<size_t>(at + place_of(row))] != 0;
 }
 
 int64_t LoopRecord::most_steps() const {
   int64_t most = 0;
-  for (int64_t row = 0; row < shape_.pass.rows; ++row) most = std::max(most, steps(row));
+  for (int64_t row = 0; row < std::ssize(shares_.places()); ++row)
+    most = std::max(most, steps(row));
   return most;
 }
 
@@ -165,14 +175,16 @@ LoopProgram::LoopProgram(std::shared_ptr<model::Model> model, PassSettings setti
     : model_(std::move(model)), settings_(std::move(settings)), rule_(std::move(rule)) {}
 
 LoopShape LoopProgram::shape_of(std::span<const LoopRow> rows, std::span<const PassRow> passes,
-                                const DecodeState& state, int64_t least_rows) const {
+                                const PassShares& shares, const DecodeState& state,
+                                int64_t least_rows) const {
   int64_t block = 1, steps = 1;
   for (const LoopRow& row : rows) {
     block = std::max(block, std::min(row.request->block_length, row.request->length()));
     steps = std::max(steps, row.plan->most_steps);
   }
-  return loop_shape(pass_shape(model_->config(), passes, state.shape(), least_rows), settings_,
-                    block, steps);
+  return loop_shape(pass_shape(model_->config(), passes, state.shape(), shares.part_of(least_rows),
+                               {}, shares.most_rows()),
+                    settings_, block, steps);
 }
 
 LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state,
@@ -180,20 +192,25 @@ LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state,
                             const Task* task) {
   std::vector<PassRow> passes;
   for (const LoopRow& row : rows) passes.push_back({row.request, &row.plan->pass, row.cache_row});
-  const LoopShape shape = shape_of(rows, passes, state, least_rows);
+  PassShares shares(passes, state, model_->engine().mesh());
+  const LoopShape shape = shape_of(rows, passes, shares, state, least_rows);
   const std::shared_ptr<graph::Program> program = programs_.get(shape, [&] {
     auto graph = std::make_shared<graph::Graph>("denoise_loop");
     build_loop(*graph, *model_, settings_, *rule_, shape);
     return model_->engine().compile(std::move(graph));
   });
-  Batch arrays;
-  add_window_feed(arrays, model_->config(), settings_, shape.pass, passes, state);
-  add_loop_feed(arrays, model_->config(), settings_, *rule_, shape, rows,
-                std::min(limit, shape.steps));
+  const std::vector<Batch> feeds = shares.feeds([&](int64_t share) {
+    Batch feed;
+    add_window_feed(feed, model_->config(), settings_, shape.pass,
+                    shares.of(share, std::span<const PassRow>(passes)), state);
+    add_loop_feed(feed, model_->config(), settings_, *rule_, shape, shares.of(share, rows),
+                  std::min(limit, shape.steps));
+    return feed;
+  });
   const bool cached = shape.pass.keys > 0;
   const std::vector<graph::BufferRef> outputs =
-      run_pass(program, model_->engine(), weights, arrays, cached ? &state : nullptr, task);
-  return {settings_, shape, outputs[cached ? state.stacks().size() : 0]->read()};
+      run_pass(program, model_->engine(), weights, feeds, cached ? &state : nullptr, task);
+  return {settings_, shape, std::move(shares), outputs[cached ? state.stacks().size() : 0]->read()};
 }
 
 } // namespace dllm::decode

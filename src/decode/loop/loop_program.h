@@ -3,6 +3,7 @@
 // engine and back for a block. Nothing in the program waits for the host, which replays the record.
 
 #include "decode/pass/pass_program.h"
+#include "decode/pass/shares.h"
 #include "decode/request/policy.h"
 #include "graph/graph.h"
 
@@ -32,8 +33,9 @@ inline int64_t record_columns(const PassSettings& settings) {
 //   state that predicts it; temperature, top_p f32, top_k i32; uniform, chance f32(steps, rows,
 //   block); and of a row: alive u8, carry i32, count i32(steps, rows), level f32(steps, rows),
 //   timesteps f32(steps, rows); most_steps i32().
-// Outputs: keys, values where cached (in the place of the inputs), then answer: the record, the
-// number of steps (rows), 1 for rows whose block goes on (rows), all i32 and flat.
+// Outputs: keys, values where cached (in the place of the inputs), then answer: of every share of the
+// mesh (pass/shares.h) the record, the number of steps (rows), 1 for rows whose block goes on (rows), all
+// i32 and flat.
 void build_loop(graph::Graph& graph, const model::Model& model, const PassSettings& settings,
                 const LoopRule& rule, const LoopShape& shape);
 
@@ -48,22 +50,27 @@ struct LoopRow {
 // What happened in a loop, step by step; the host replays it.
 class LoopRecord {
 public:
-  LoopRecord(const PassSettings& settings, const LoopShape& shape, Tensor answer);
+  LoopRecord(const PassSettings& settings, const LoopShape& shape, PassShares shares,
+             Tensor answer);
 
   int64_t steps(int64_t row) const; // taken by the row
   int64_t most_steps() const;       // of all rows
   bool goes_on(int64_t row) const;  // its block was not over when the loop ended
   // place: in the block. Positions that were not wanted in this step hold zeros.
   Prediction prediction(int64_t step, int64_t row, int64_t place, int64_t position) const;
-  int32_t after(int64_t step, int64_t row, int64_t place) const;              // token, -1: masked
-  int64_t computed() const { return most_steps() * shape_.pass.positions(); } // padding included
+  int32_t after(int64_t step, int64_t row, int64_t place) const; // token, -1: masked
+  // Padding included.
+  int64_t computed() const { return shares_.count() * most_steps() * shape_.pass.positions(); }
   const std::vector<uint8_t>& banned() const { return settings_.banned; }
 
 private:
+  std::span<const int32_t> answer_of(int64_t row) const; // of its share
+  int64_t place_of(int64_t row) const { return shares_.places()[static_cast<size_t>(row)].row; }
   std::span<const int32_t> line(int64_t step, int64_t row, int64_t place) const;
 
   PassSettings settings_;
   LoopShape shape_;
+  PassShares shares_;
   Tensor answer_;
 };
 
@@ -84,7 +91,7 @@ public:
 
 private:
   LoopShape shape_of(std::span<const LoopRow> rows, std::span<const PassRow> passes,
-                     const DecodeState& state, int64_t least_rows) const;
+                     const PassShares& shares, const DecodeState& state, int64_t least_rows) const;
 
   std::shared_ptr<model::Model> model_;
   PassSettings settings_;

@@ -70,7 +70,8 @@ int64_t head_capacity(int64_t positions) {
 }
 
 PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
-                     const CacheShape& cache, int64_t least_rows, const Rounding& rounding) {
+                     const CacheShape& cache, int64_t least_rows, const Rounding& rounding,
+                     int64_t count) {
   const PassRequest& first = *rows[0].pass;
   PassShape shape{0, 0, 0, 0, 0, !first.unconditional.empty(), !first.soft.empty()};
   int64_t keys = 0;
@@ -81,7 +82,7 @@ PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> 
     const int64_t span = pass.span_end < 0 ? row.request->length() : pass.span_end;
     keys = std::max(keys, std::min(row.request->span.limit(pass.end - 1), span));
   }
-  const auto count = static_cast<int64_t>(rows.size());
+  if (count < 0) count = static_cast<int64_t>(rows.size());
   const int64_t rung =
       std::min(round_up(shape.window, kWindowStep), std::max(config.max_positions, shape.window));
   const int64_t padded = padded_rows(count, least_rows, rung);

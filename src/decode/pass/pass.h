@@ -183,16 +183,16 @@ Rounding rounding_of(const model::Model& model);
 // Positions of a head that predicts at least so many.
 int64_t head_capacity(int64_t positions);
 
-// Of the cache that cached rows lie in.
+// Of the cache that cached rows lie in, the part of one rank.
 struct CacheShape {
   int64_t rows = 0, capacity = 0;
   int64_t saved_rows = 0; // 0 where the model saves no snapshots
 };
 // Of a pass over these rows, capacity 0. least_rows: as if there were at least so many, so that passes over any of a
-// batch's requests share a program; less than that where the padding would be large.
+// batch's requests share a program; less than that where the padding would be large. count: rows of one rank; -1: all.
 PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
-                     const CacheShape& cache, int64_t least_rows = 0,
-                     const Rounding& rounding = {});
+                     const CacheShape& cache, int64_t least_rows = 0, const Rounding& rounding = {},
+                     int64_t count = -1);
 
 // Every row of a program is padded to its longest window. So rows of one pass (of one kind) with windows of unlike
 // length run as several programs, short windows first: indices of the rows of each, ascending. All in one while that

@@ -82,7 +82,7 @@ void add_state_places(Batch& feed, const PassShape& shape, std::span<const PassR
   for (size_t r = 0; r < rows.size(); ++r) {
     const SavedPass pass =
         state.saved_pass(rows[r].cache_row, rows[r].pass->begin, rows[r].pass->final_end);
-    const auto first = static_cast<int32_t>(rows[r].cache_row * model::kSnapshots);
+    const auto first = static_cast<int32_t>(state.own_row(rows[r].cache_row) * model::kSnapshots);
     if (pass.from >= 0) from[r] = first + static_cast<int32_t>(pass.from);
     if (pass.to >= 0) to[r] = first + static_cast<int32_t>(pass.to);
     length[r] = static_cast<int32_t>(pass.length);
@@ -99,7 +99,7 @@ void add_windows(Batch& feed, const PassShape& shape, std::span<const PassRow> r
   std::vector<float> guidance;
   for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
     const PassRow& row = rows[static_cast<size_t>(r)];
-    const auto first_row = static_cast<int32_t>(row.cache_row * state.capacity());
+    const auto first_row = static_cast<int32_t>(state.own_row(row.cache_row) * state.capacity());
     put_window(windows, r * shape.window, row, row.pass->ids, first_row);
     if (!shape.guided) continue;
     put_window(windows, (shape.rows + r) * shape.window, row, row.pass->unconditional, 0);
@@ -117,7 +117,8 @@ void add_windows(Batch& feed, const PassShape& shape, std::span<const PassRow> r
   std::vector<int32_t> read_at;
   for (const PassRow& row : rows) {
     for (int64_t key = 0; key < shape.keys; ++key)
-      read_at.push_back(static_cast<int32_t>(row.cache_row * state.capacity() + key));
+      read_at.push_back(
+          static_cast<int32_t>(state.own_row(row.cache_row) * state.capacity() + key));
   }
   read_at.resize(static_cast<size_t>(shape.rows * shape.keys), 0);
   feed.set("read_at", Tensor::from(Shape{shape.rows, shape.keys}, read_at));

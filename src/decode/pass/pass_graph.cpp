@@ -1,6 +1,7 @@
 #include "decode/pass/pass_program.h"
 
 #include "base/error.h"
+#include "decode/pass/shares.h"
 #include "model/builder.h"
 #include "model/edit_heads.h"
 
@@ -19,6 +20,11 @@ Value input_of(Graph& graph, const std::string& name, DType dtype, Shape shape) 
   return input_of(graph, name, {std::move(shape), dtype, {}});
 }
 
+Value row_input(model::Builder& builder, const std::string& name, DType dtype, Shape shape) {
+  const graph::AxisSet axes = model::request_axes(builder.params().engine().mesh());
+  return input_of(builder.graph(), name, {std::move(shape), dtype, axes});
+}
+
 std::vector<StateInput> state_inputs(const model::ModelConfig& config,
                                      const model::ParamStore& params, const PassShape& shape) {
   std::vector<StateInput> inputs;
@@ -31,27 +37,26 @@ namespace {
 
 // Embeddings of the window, mixed where the request says so.
 Value soft_embeddings(model::Builder& builder, Value ids, int64_t width) {
-  Graph& graph = builder.graph();
   const Shape window = ids.shape();
   model::EmbeddingMix mix;
   mix.hard = builder.embed(ids);
-  mix.ids = input_of(graph, "soft_ids", DType::i32, Shape{window[0], window[1], width});
-  mix.weights = input_of(graph, "soft_weights", DType::f32, Shape{window[0], window[1], width});
-  mix.on = input_of(graph, "soft_on", DType::u8, window);
+  mix.ids = row_input(builder, "soft_ids", DType::i32, Shape{window[0], window[1], width});
+  mix.weights = row_input(builder, "soft_weights", DType::f32, Shape{window[0], window[1], width});
+  mix.on = row_input(builder, "soft_on", DType::u8, window);
   return model::embedding_mix(builder, mix);
 }
 
 // Rows of the wanted positions, zeros elsewhere: f32(rows, window, hidden).
-Value conditioning_of(Graph& graph, const model::ModelConfig& config, const PassShape& shape) {
-  const int64_t hidden = config.hidden_size;
-  const Value given = input_of(graph, "conditioning", DType::f32, Shape{shape.capacity, hidden});
-  const Value at = input_of(graph, "conditioned_at", DType::i32, Shape{shape.capacity});
-  const Value none = graph::full(graph, {shape.positions(), hidden}, 0.0f);
+Value conditioning_of(model::Builder& builder, const PassShape& shape) {
+  const int64_t hidden = builder.config().hidden_size;
+  const Value given = row_input(builder, "conditioning", DType::f32, Shape{shape.capacity, hidden});
+  const Value at = row_input(builder, "conditioned_at", DType::i32, Shape{shape.capacity});
+  const Value none = graph::full(builder.graph(), {shape.positions(), hidden}, 0.0f);
   return graph::reshape(graph::scatter_set(none, at, given),
                         {shape.all_rows(), shape.window, hidden});
 }
 
-model::StateValues state_values(const model::Builder& builder, const PassShape& shape) {
+model::StateValues state_values(model::Builder& builder, const PassShape& shape) {
   Graph& graph = builder.graph();
   const model::ModelConfig& config = builder.config();
   const std::vector<model::StateStack> stacks = model::state_stacks(config);
@@ -60,13 +65,13 @@ model::StateValues state_values(const model::Builder& builder, const PassShape& 
     state.stacks.push_back(input_of(graph, input.name, input.type));
   const int64_t rows = shape.all_rows();
   if (model::has_positional(stacks)) {
-    state.write_at = input_of(graph, "write_at", DType::i32, Shape{rows * shape.window});
-    state.read_at = input_of(graph, "read_at", DType::i32, Shape{rows, shape.keys});
+    state.write_at = row_input(builder, "write_at", DType::i32, Shape{rows * shape.window});
+    state.read_at = row_input(builder, "read_at", DType::i32, Shape{rows, shape.keys});
   }
   if (model::has_saved(stacks)) {
-    state.from = input_of(graph, "from", DType::i32, Shape{rows});
-    state.to = input_of(graph, "to", DType::i32, Shape{rows});
-    state.length = input_of(graph, "length", DType::i32, Shape{rows});
+    state.from = row_input(builder, "from", DType::i32, Shape{rows});
+    state.to = row_input(builder, "to", DType::i32, Shape{rows});
+    state.length = row_input(builder, "length", DType::i32, Shape{rows});
   }
   return state;
 }
@@ -80,21 +85,21 @@ WindowStates window_states(model::Builder& builder, const PassSettings& settings
   const int64_t rows = shape.all_rows();
   const Shape window{rows, shape.window};
   model::ForwardInputs inputs;
-  inputs.ids = input_of(graph, "ids", DType::i32, window);
-  inputs.positions = input_of(graph, "positions", DType::i32, window);
-  inputs.mask.and_key_limit(input_of(graph, "limit", DType::i32, window));
+  inputs.ids = row_input(builder, "ids", DType::i32, window);
+  inputs.positions = row_input(builder, "positions", DType::i32, window);
+  inputs.mask.and_key_limit(row_input(builder, "limit", DType::i32, window));
   if (config.canvas) {
-    inputs.canvas_start = input_of(graph, "canvas_start", DType::i32, Shape{rows});
-    inputs.mask.query_start = input_of(graph, "query_start", DType::i32, Shape{rows});
+    inputs.canvas_start = row_input(builder, "canvas_start", DType::i32, Shape{rows});
+    inputs.mask.query_start = row_input(builder, "query_start", DType::i32, Shape{rows});
     if (settings.conditions && shape.capacity > 0)
-      inputs.conditioning = conditioning_of(graph, config, shape);
+      inputs.conditioning = conditioning_of(builder, shape);
   } else if (!config.sliding.empty()) { // windows count from a query's own place
     inputs.slides = input_of(graph, "slides", DType::i32, Shape{});
-    inputs.mask.query_start = input_of(graph, "query_start", DType::i32, Shape{rows});
+    inputs.mask.query_start = row_input(builder, "query_start", DType::i32, Shape{rows});
   }
   if (config.time_conditioning) {
     inputs.timesteps =
-        timesteps.defined() ? timesteps : input_of(graph, "timesteps", DType::f32, Shape{rows});
+        timesteps.defined() ? timesteps : row_input(builder, "timesteps", DType::f32, Shape{rows});
   }
   if (shape.soft) inputs.embeddings = soft_embeddings(builder, inputs.ids, settings.soft_width);
   const bool cached = shape.keys > 0;
@@ -127,13 +132,15 @@ namespace {
 
 // Classifier-free guidance. The head is affine, so u + (g + 1) (c - u) of the logits is that of the
 // hidden states.
-Value guide(Graph& graph, Value hidden, Value query, const PassShape& shape) {
+Value guide(model::Builder& builder, Value hidden, Value query, const PassShape& shape) {
+  Graph& graph = builder.graph();
   const auto half = static_cast<int32_t>(shape.rows * shape.window);
   const auto width = static_cast<int32_t>(shape.window);
   const Value given = graph::take(hidden, query);
   const Value plain = graph::take(hidden, graph::add(query, graph::scalar_i32(graph, half)));
   const Value row = graph::divide(query, graph::scalar_i32(graph, width));
-  const Value scale = graph::take(graph.input("guidance", DType::f32, Shape{shape.rows}), row);
+  const Value scale =
+      graph::take(row_input(builder, "guidance", DType::f32, Shape{shape.rows}), row);
   const Value factor =
       graph::reshape(graph::add(scale, graph::scalar(graph, 1.0f)), {shape.capacity, 1});
   return graph::add(plain, graph::multiply(factor, graph::subtract(given, plain)));
@@ -141,15 +148,15 @@ Value guide(Graph& graph, Value hidden, Value query, const PassShape& shape) {
 
 graph::TokenStatisticsInputs head_inputs(model::Builder& builder, Value hidden,
                                          const PassSettings& settings, int64_t capacity) {
-  Graph& graph = builder.graph();
   graph::TokenStatisticsInputs head = head_over(builder, hidden, settings);
-  head.count = graph.input("count", DType::i32, Shape{});
-  head.temperature = graph.input("temperature", DType::f32, Shape{capacity});
-  head.top_k = graph.input("top_k", DType::i32, Shape{capacity});
-  head.top_p = graph.input("top_p", DType::f32, Shape{capacity});
-  head.uniform = graph.input("uniform", DType::f32, Shape{capacity});
+  head.count = row_input(builder, "count", DType::i32, Shape{});
+  head.temperature = row_input(builder, "temperature", DType::f32, Shape{capacity});
+  head.top_k = row_input(builder, "top_k", DType::i32, Shape{capacity});
+  head.top_p = row_input(builder, "top_p", DType::f32, Shape{capacity});
+  head.uniform = row_input(builder, "uniform", DType::f32, Shape{capacity});
   if (settings.noise)
-    head.noise = graph.input("noise", DType::f32, Shape{capacity, builder.config().vocab_size});
+    head.noise =
+        row_input(builder, "noise", DType::f32, Shape{capacity, builder.config().vocab_size});
   return head;
 }
 
@@ -169,7 +176,7 @@ std::vector<Value> edit_columns(model::Builder& builder, graph::TokenStatisticsI
   head.bias = insert.bias;
   head.scale = insert.scale;
   head.softcap = insert.softcap;
-  head.uniform = builder.graph().input("insert_uniform", DType::f32, head.uniform.shape());
+  head.uniform = row_input(builder, "insert_uniform", DType::f32, head.uniform.shape());
   const graph::TokenStatistics s = graph::token_statistics(head, 1);
   return {s.draw, s.draw_prob, rates};
 }
@@ -183,6 +190,7 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
                    "guidance of a model that caps its logits is not supported yet");
   }
   model::Builder builder(graph, model);
+  const graph::Mesh& mesh = model.engine().mesh();
   const WindowStates made = window_states(builder, settings, shape);
   if (made.state.defined()) {
     const std::vector<StateInput> inputs = state_inputs(model.config(), model.params(), shape);
@@ -190,9 +198,9 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
       graph.output(inputs[i].name, made.state.stacks[i], inputs[i].name);
   }
   if (shape.capacity == 0) return; // fills the cache
-  const Value query = graph.input("query", DType::i32, Shape{shape.capacity});
+  const Value query = row_input(builder, "query", DType::i32, Shape{shape.capacity});
   const Value chosen =
-      shape.guided ? guide(graph, made.hidden, query, shape) : graph::take(made.hidden, query);
+      shape.guided ? guide(builder, made.hidden, query, shape) : graph::take(made.hidden, query);
   graph::TokenStatisticsInputs head = head_inputs(builder, chosen, settings, shape.capacity);
   const graph::TokenStatistics s = graph::token_statistics(head, settings.top);
   const PredictionValues predicted{s.draw,    s.argmax,      s.draw_prob,     s.max_prob,
@@ -200,15 +208,18 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
                                    s.top_ids, s.top_probs};
   const std::vector<Value> more =
       settings.edits ? edit_columns(builder, head) : std::vector<Value>{};
-  graph.output("answer", prediction_lines(predicted, settings.columns(), more));
+  graph.output("answer",
+               gather_shares(prediction_lines(predicted, settings.columns(), more), mesh));
   if (!settings.deferred.empty()) {
     // The share of probability that is left without the deferred tokens.
     head.banned = graph.input("banned_or_deferred", DType::u8, Shape{model.config().vocab_size});
     const graph::TokenStatistics rest = graph::token_statistics(head, 1);
-    graph.output("rest", graph::exp(graph::subtract(rest.log_sum_exp, s.log_sum_exp)));
+    graph.output("rest",
+                 gather_shares(graph::exp(graph::subtract(rest.log_sum_exp, s.log_sum_exp)), mesh));
   }
   if (settings.conditions)
-    graph.output("mean_embedding", mean_embeddings(builder, chosen, head.temperature));
+    graph.output("mean_embedding",
+                 gather_shares(mean_embeddings(builder, chosen, head.temperature), mesh));
 }
 
 } // namespace dllm::decode

@@ -13,7 +13,7 @@ namespace {
 
 // Arguments of `program`; kept: the buffers of its inputs "state:...", empty: it has none.
 void set_arguments(runtime::Arguments& arguments, const graph::Program& program,
-                   graph::Engine& engine, const Weights& weights, const Batch& arrays,
+                   graph::Engine& engine, const Weights& weights, std::span<const Batch> feeds,
                    StateBuffers& kept) {
   const auto& inputs = program.graph().inputs();
   arguments.share_parameters(weights.buffers);
@@ -21,17 +21,17 @@ void set_arguments(runtime::Arguments& arguments, const graph::Program& program,
   for (size_t i = 0; i < inputs.size() && !kept.empty(); ++i) {
     if (inputs[i].name.starts_with("state:")) arguments.donate(i, kept.at(next++));
   }
-  arguments.upload(engine, arrays);
+  arguments.upload(engine, feeds, model::request_axes(engine.mesh()));
 }
 
 // The first operation that made NaN or infinity, "" where that cannot be found: memory may be short, and the step
 // fails for its logits. A task that is over ends the search.
 std::string first_non_finite(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
-                             const Weights& weights, const Batch& arrays, StateBuffers& kept,
-                             const Task* task) {
+                             const Weights& weights, std::span<const Batch> feeds,
+                             StateBuffers& kept, const Task* task) {
   try {
     runtime::Arguments arguments(program);
-    set_arguments(arguments, *program, engine, weights, arrays, kept);
+    set_arguments(arguments, *program, engine, weights, feeds, kept);
     return arguments.find_non_finite(task);
   } catch (const Error& error) {
     if (error.code() == Code::cancelled || error.code() == Code::deadline_exceeded) throw;
@@ -44,12 +44,13 @@ std::string first_non_finite(const std::shared_ptr<graph::Program>& program, gra
 
 std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program,
                                        graph::Engine& engine, const Weights& weights,
-                                       const Batch& arrays, DecodeState* cache, const Task* task) {
+                                       std::span<const Batch> feeds, DecodeState* cache,
+                                       const Task* task) {
   StateBuffers kept = cache != nullptr ? cache->take() : StateBuffers{};
   std::vector<graph::BufferRef> outputs;
   try {
     runtime::Arguments arguments(program);
-    set_arguments(arguments, *program, engine, weights, arrays, kept);
+    set_arguments(arguments, *program, engine, weights, feeds, kept);
     outputs = arguments.run(task);
   } catch (const graph::StateLost&) {
     throw;
@@ -68,6 +69,21 @@ PassProgram::PassProgram(std::shared_ptr<model::Model> model, PassSettings setti
                          const Rounding& rounding)
     : model_(std::move(model)), settings_(std::move(settings)), rounding_(rounding) {}
 
+namespace {
+
+// Wanted positions of the share that has most.
+int64_t most_queries(std::span<const PassRow> rows, const PassShares& shares) {
+  int64_t most = 0;
+  for (int64_t share = 0; share < shares.count(); ++share) {
+    int64_t own = 0;
+    for (const size_t i : shares.numbers(share)) own += std::ssize(rows[i].pass->positions);
+    most = std::max(most, own);
+  }
+  return most;
+}
+
+} // namespace
+
 void PassProgram::set_noise(bool noise) {
   settings_.noise = noise;
   programs_.clear();
@@ -79,7 +95,7 @@ int PassProgram::kind_of(const PassRequest& pass) {
 
 // Of every row, from the outputs of build_pass in their order.
 std::vector<std::vector<Prediction>>
-PassProgram::predictions(std::span<const PassRow> rows,
+PassProgram::predictions(std::span<const PassRow> rows, const PassShares& shares, int64_t capacity,
                          std::span<const graph::BufferRef> outputs) const {
   const Tensor lines = outputs[0]->read();
   const bool defers = !settings_.deferred.empty();
@@ -87,8 +103,12 @@ PassProgram::predictions(std::span<const PassRow> rows,
   const Tensor means = settings_.conditions ? outputs.back()->read() : Tensor(); // (places, hidden)
   const PredictionColumns columns = settings_.columns();
   std::vector<std::vector<Prediction>> answers;
-  size_t i = 0;
-  for (const PassRow& row : rows) {
+  std::vector<size_t> next; // line of each share
+  for (int64_t share = 0; share < shares.count(); ++share)
+    next.push_back(static_cast<size_t>(share * capacity));
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const PassRow& row = rows[r];
+    size_t& i = next[static_cast<size_t>(shares.places()[r].share)];
     std::vector<Prediction>& answer = answers.emplace_back();
     for (const int64_t position : row.pass->positions) {
       const auto width = static_cast<size_t>(columns.count);
@@ -114,30 +134,34 @@ std::vector<std::vector<Prediction>> PassProgram::run(std::span<const PassRow> r
                                                       DecodeState& state, const Weights& weights,
                                                       int64_t capacity, const Task* task,
                                                       int64_t least_rows) {
-  PassShape shape = pass_shape(model_->config(), rows, state.shape(), least_rows, rounding_);
-  int64_t queries = 0;
-  for (const PassRow& row : rows) queries += static_cast<int64_t>(row.pass->positions.size());
+  const PassShares shares(rows, state, model_->engine().mesh());
+  PassShape shape = pass_shape(model_->config(), rows, state.shape(), shares.part_of(least_rows),
+                               rounding_, shares.most_rows());
+  const int64_t queries = most_queries(rows, shares);
   const bool reads = queries > 0 || shape.keys == 0;
-  if (reads) shape.capacity = head_capacity(std::max(capacity, queries));
+  if (reads) shape.capacity = head_capacity(std::max(shares.part_of(capacity), queries));
   const std::shared_ptr<graph::Program> program = programs_.get(shape, [&] {
     auto graph = std::make_shared<graph::Graph>(reads ? "denoise" : "fill");
     build_pass(*graph, *model_, settings_, shape);
     return model_->engine().compile(std::move(graph));
   });
-  const Batch arrays = pass_feed(model_->config(), settings_, shape, rows, state);
+  const std::vector<Batch> feeds = shares.feeds([&](int64_t share) {
+    return pass_feed(model_->config(), settings_, shape, shares.of(share, rows), state);
+  });
   const bool cached = shape.keys > 0;
   const std::vector<graph::BufferRef> outputs =
-      run_pass(program, model_->engine(), weights, arrays, cached ? &state : nullptr, task);
-  computed_ += shape.positions();
+      run_pass(program, model_->engine(), weights, feeds, cached ? &state : nullptr, task);
+  computed_ += shares.count() * shape.positions();
   if (!reads) return std::vector<std::vector<Prediction>>(rows.size());
-  auto answers = predictions(rows, std::span(outputs).subspan(cached ? state.stacks().size() : 0));
+  auto answers = predictions(rows, shares, shape.capacity,
+                             std::span(outputs).subspan(cached ? state.stacks().size() : 0));
   for (const std::vector<Prediction>& answer : answers) {
     const auto bad = std::ranges::find_if_not(answer, is_finite);
     if (bad == answer.end()) continue;
     // A state that is not finite must not stay.
     StateBuffers kept = cached ? state.take() : StateBuffers{};
     fail_not_finite(bad->position, settings_.banned, [&] {
-      return first_non_finite(program, model_->engine(), weights, arrays, kept, task);
+      return first_non_finite(program, model_->engine(), weights, feeds, kept, task);
     });
   }
   return answers;

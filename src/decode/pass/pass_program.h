@@ -4,6 +4,7 @@
 
 #include "decode/cache/decode_state.h"
 #include "decode/pass/pass.h"
+#include "decode/pass/shares.h"
 #include "graph/graph.h"
 #include "graph/ops.h"
 #include "model/builder.h"
@@ -44,12 +45,13 @@ struct Weights {
   int64_t version = 0;
 };
 
-// Runs a program once with the weights and the arrays of its inputs' names. cache: null, or the owner of the inputs
+// Runs a program once with the weights and the arrays of its inputs' names, a set for each share of the mesh (shares.h). cache: null, or the owner of the inputs
 // "state:...", which are written in place and are the first outputs. It has them back after a failure too, unless they were half
 // written (graph::StateLost); recover() then makes new ones. Outputs as runtime::Arguments::run.
 std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program,
                                        graph::Engine& engine, const Weights& weights,
-                                       const Batch& arrays, DecodeState* cache, const Task* task);
+                                       std::span<const Batch> feeds, DecodeState* cache,
+                                       const Task* task);
 
 // Keeps the last compiled programs. One call at a time.
 class PassProgram {
@@ -75,6 +77,7 @@ public:
 
 private:
   std::vector<std::vector<Prediction>> predictions(std::span<const PassRow> rows,
+                                                   const PassShares& shares, int64_t capacity,
                                                    std::span<const graph::BufferRef> outputs) const;
 
   std::shared_ptr<model::Model> model_;
@@ -90,6 +93,8 @@ private:
 // The input of this name; made when the graph has none yet. A loop declares what it changes itself.
 graph::Value input_of(graph::Graph& graph, const std::string& name, DType dtype, Shape shape);
 graph::Value input_of(graph::Graph& graph, const std::string& name, const graph::ValueType& type);
+// The same of an array of the rows, which differs between the shares of a mesh (shares.h).
+graph::Value row_input(model::Builder& builder, const std::string& name, DType dtype, Shape shape);
 
 // Name and type of the inputs that hold the state, in the order of model::state_stacks.
 struct StateInput {
@@ -115,7 +120,7 @@ graph::TokenStatisticsInputs head_over(model::Builder& builder, graph::Value hid
                                        const PassSettings& settings);
 
 // Outputs: the stacks of the state (cached passes only, in the place of the inputs), then answer, a line of
-// numbers per wanted position (pass.h), rest where tokens are deferred, and mean_embedding where
+// numbers per wanted position (pass.h) of every share, rest where tokens are deferred, and mean_embedding where
 // settings.conditions. No answer where the shape's capacity is 0.
 void build_pass(graph::Graph& graph, const model::Model& model, const PassSettings& settings,
                 const PassShape& shape);
@@ -132,6 +137,7 @@ void add_window_feed(Batch& feed, const model::ModelConfig& config, const PassSe
                      const PassShape& shape, std::span<const PassRow> rows,
                      const DecodeState& state);
 
+// Of the rows of one share.
 Batch pass_feed(const model::ModelConfig& config, const PassSettings& settings,
                 const PassShape& shape, std::span<const PassRow> rows, const DecodeState& state);
 

@@ -9,6 +9,14 @@
 
 namespace dllm::model {
 
+graph::AxisSet request_axes(const graph::Mesh& mesh) {
+  graph::AxisSet axes;
+  for (const graph::Axis axis : {graph::Axis::data, graph::Axis::fsdp}) {
+    if (mesh.size(axis) > 1) axes = axes.with(graph::AxisSet(axis));
+  }
+  return axes;
+}
+
 Shape StateStack::shape(const StateSize& size) const {
   return {static_cast<int64_t>(layers.size()) * layer_rows(size), slot.shape.count()};
 }
@@ -19,6 +27,10 @@ int64_t StateStack::bytes(const StateSize& size) const {
 
 graph::Layout StateStack::layout(const ParamStore& params) const {
   graph::Layout layout;
+  const graph::AxisSet shared = request_axes(params.engine().mesh());
+  for (const graph::Axis axis : {graph::Axis::data, graph::Axis::fsdp}) {
+    if (shared.has(axis)) layout.cut(axis, 0);
+  }
   const auto cuts_heads = [](const ParamStore::Physical& entry) {
     return entry.spec.use == "attention.q" && entry.spec.partition.cuts();
   };
@@ -29,7 +41,9 @@ graph::Layout StateStack::layout(const ParamStore& params) const {
 
 graph::ValueType StateStack::type(const StateSize& size, const ParamStore& params) const {
   const graph::Layout cut = layout(params);
-  return {cut.part_shape(shape(size), params.engine().mesh()), slot.dtype, cut.axes()};
+  const graph::Mesh& mesh = params.engine().mesh();
+  const StateSize all{size.rows * mesh.size(request_axes(mesh)), size.capacity};
+  return {cut.part_shape(shape(all), mesh), slot.dtype, cut.axes()};
 }
 
 std::vector<StateStack> state_stacks(const ModelConfig& config) {

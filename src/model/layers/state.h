@@ -33,7 +33,11 @@ struct StateSlot {
   bool is_saved() const { return kind != StateKind::positional; }
 };
 
-// Requests, and positions of each.
+// The axes of a mesh that share out requests, those of several ranks: each place along them computes its own requests,
+// and keeps their state.
+graph::AxisSet request_axes(const graph::Mesh& mesh);
+
+// Requests (of the mesh, or of one rank), and positions of each.
 struct StateSize {
   int64_t rows = 0, capacity = 0;
 };
@@ -53,9 +57,10 @@ struct StateStack {
   }
   Shape shape(const StateSize& size) const; // (layers * layer_rows, numbers of the slot)
   int64_t bytes(const StateSize& size) const;
-  // On the mesh of a model's engine, with parameters cut as `params` says.
+  // On the mesh of a model's engine, with parameters cut as `params` says: the state of all requests, those of the first
+  // place along request_axes() first.
   graph::Layout layout(const ParamStore& params) const;
-  // Of the input that stands for the part of one rank in a graph.
+  // Of the input that stands for the part of one rank in a graph; size: of its requests.
   graph::ValueType type(const StateSize& size, const ParamStore& params) const;
 };
 

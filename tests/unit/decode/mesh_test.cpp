@@ -55,7 +55,8 @@ TEST(MeshDecoding, TokensAreThoseOfOneRank) {
       {{"policy", "dream"}, {"temperature", 0.7}, {"top_p", 0.9}}};
   for (const Json& policy : policies) {
     const auto wanted = decoded("", policy, config_of());
-    for (const char* mesh : {"tensor=2", "tensor=4", "fsdp=2", "fsdp=2,tensor=2"})
+    for (const char* mesh : {"tensor=2", "tensor=4", "fsdp=2", "fsdp=2,tensor=2", "data=2",
+                             "data=4", "data=2,fsdp=2", "data=2,tensor=2"})
       EXPECT_EQ(decoded(mesh, policy, config_of()), wanted) << mesh << " " << policy;
   }
 }

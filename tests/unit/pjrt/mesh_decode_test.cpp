@@ -69,11 +69,14 @@ TEST_P(PjrtMeshDecoding, TokensAreThoseOfOneRankAndABlockIsOneTrip) {
       {"fsdp=2,tensor=2", policy_of("spd", {{"threshold", 0.3}, {"implementation", "kv_fast"}})},
       {"tensor=4",
        policy_of("bd3lm", {{"steps", 12}, {"remasking", "random"}, {"temperature", 0.7}})},
-      {"tensor=2", policy_of("threshold", {{"threshold", 0.3}, {"loop", "host"}})}};
+      {"data=2,tensor=2", policy_of("spd", {{"threshold", 0.3}, {"implementation", "kv_fast"}})},
+      {"tensor=2", policy_of("threshold", {{"threshold", 0.3}, {"loop", "host"}})},
+      {"data=2", policy_of("threshold", {{"threshold", 0.3}, {"loop", "host"}})}};
   for (const auto& [mesh, values] : cases) {
     const Decoded wanted = decoded(engine(""), values), got = decoded(engine(mesh), values);
     EXPECT_EQ(got.ids, wanted.ids) << mesh << " " << values;
-    EXPECT_EQ(got.trips, wanted.trips) << mesh << " " << values;
+    // Fewer where the ranks together begin with more rows of caches, which then do not grow.
+    EXPECT_LE(got.trips, wanted.trips) << mesh << " " << values;
     if (values.value("loop", "device") == "device") {
       EXPECT_LE(got.trips, got.blocks) << mesh << " " << values;
     }
