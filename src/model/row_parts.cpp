@@ -67,8 +67,8 @@ graph::Value dealt_rows(graph::Value x, int64_t ranks) {
       x.dtype() == DType::i32 ? graph::scalar_i32(graph, 0) : graph::scalar(graph, 0.0f);
   if (const int64_t missing = each * ranks - count; missing > 0)
     x = graph::pad(x, {0}, {missing}, zero);
-  return graph::reshape(
-      graph::own_part(graph::reshape(x, {each, ranks}), Axis::sequence, 1, ranks), {each});
+  return graph::reshape(graph::own_part(graph::reshape(x, {each, ranks}), Axis::sequence, 1, ranks),
+                        {each});
 }
 
 graph::Value dealt_count(graph::Value count, int64_t ranks) {

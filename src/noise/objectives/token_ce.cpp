@@ -100,8 +100,8 @@ Loss token_ce_loss(model::Builder& builder, const LossInputs& inputs) {
   Loss loss;
   loss.sum = total(graph::multiply(nll, own(inputs.head_weights)));
   loss.normalizer = graph::sum(inputs.normalizer, {0});
-  loss.parts.push_back({"nll", total(graph::stop_gradient(nll)),
-                        graph::convert(inputs.head_count, DType::f32)});
+  loss.parts.push_back(
+      {"nll", total(graph::stop_gradient(nll)), graph::convert(inputs.head_count, DType::f32)});
   return loss;
 }
 
