@@ -74,6 +74,10 @@ public:
   bool remat() const { return remat_; }
   // Of the values that the layers keep for the gradient, so many are recomputed.
   void set_recompute(int64_t values) { recompute_ = values; }
+  // forward() cuts the positions of its rows over so many ranks of mesh axis sequence. Its inputs and outputs are those of whole rows,
+  // equal on these ranks. 1: every rank computes all positions.
+  void set_sequence_ranks(int64_t ranks) { sequence_ranks_ = ranks; }
+  int64_t sequence_ranks() const { return sequence_ranks_; }
 
   ForwardOutputs forward(const ForwardInputs& inputs, bool taps = false);
   // Result = softcap(linear(hidden, weight, bias, scale), softcap). "lm": the logits of the vocabulary; others as the
@@ -119,6 +123,7 @@ private:
   std::map<std::string, size_t> index_;
   bool remat_ = false;
   int64_t recompute_ = 0;
+  int64_t sequence_ranks_ = 1;
 };
 
 // Soft inputs: a position's embedding as a mixture of several tokens and the mask (soft parallel

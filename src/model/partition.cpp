@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "model/families/family.h"
+#include "model/layers/layer_kind.h"
 
 #include <algorithm>
 #include <string_view>
@@ -103,6 +104,22 @@ Partition partition_of(const ParamSpec& spec, const CutRule* rule, const graph::
   return made;
 }
 
+// Fails where a layer, or the whole model, needs the positions of a row on one rank.
+void expect_cut_positions(const ModelConfig& config) {
+  constexpr const char* kHint = "use the axes data, fsdp, tensor and expert";
+  const char* axis = graph::axis_name(Axis::sequence);
+  if (config.canvas)
+    fail_with_hint(kHint, Code::unimplemented, "models of {} are not cut over the axis {}",
+                   config.family, axis);
+  for (const LayerRun& run : layer_runs(config)) {
+    if (run.mixer->cuts_positions) continue;
+    fail_with_hint(kHint, Code::unimplemented,
+                   "layers of kind {} are not cut over the axis {}: they need all positions of a "
+                   "row on one rank",
+                   run.mixer->name, axis);
+  }
+}
+
 } // namespace
 
 graph::Layout Partition::layout(int64_t leading, int64_t rank) const {
@@ -115,9 +132,7 @@ graph::Layout Partition::layout(int64_t leading, int64_t rank) const {
 void set_partitions(std::vector<ParamSpec>& specs, const ModelConfig& config,
                     const graph::Mesh& mesh) {
   if (mesh.ranks() == 1) return;
-  if (mesh.size(Axis::sequence) > 1)
-    fail_with_hint("use the axes data, fsdp, tensor and expert", Code::unimplemented,
-                   "models are not cut over the axis {} yet", graph::axis_name(Axis::sequence));
+  if (mesh.size(Axis::sequence) > 1) expect_cut_positions(config);
   bool cut[4];
   for (const CutGroup group :
        {CutGroup::attention, CutGroup::network, CutGroup::vocabulary, CutGroup::experts}) {

@@ -3,6 +3,7 @@
 
 #include "graph/ops.h"
 #include "model/layers/layer_kind.h"
+#include "model/row_parts.h"
 
 #include <cmath>
 
@@ -112,7 +113,8 @@ graph::Value build_heads(const LayerInputs& inputs, const ModelConfig& config, g
   options.scale = static_cast<float>(1.0 / std::sqrt(size));
   options.softcap = static_cast<float>(config.attention_softcap);
   options.empty_average = inputs.empty_average;
-  graph::Value mixed = graph::attention(heads.q, heads.k, heads.v, inputs.mask, options);
+  graph::Value mixed =
+      row_attention(heads.q, heads.k, heads.v, inputs.mask, options, inputs.sequence_ranks);
   if (heads.gate.defined()) mixed = graph::multiply(mixed, graph::logistic(heads.gate));
   const int64_t size_of_rank = mixed.dim(2) * mixed.dim(3);
   return linear_param(inputs, graph::reshape(mixed, {x.dim(0), x.dim(1), size_of_rank}), "out");
@@ -165,9 +167,16 @@ std::vector<StateSlot> global_state(const ModelConfig& config) {
 
 } // namespace
 
-const LayerKind kAttention = {"attention",     LayerPart::mixer, attention_params,
-                              build_attention, attention_cost,   attention_state};
-const LayerKind kGlobalAttention = {"global_attention", LayerPart::mixer, global_params,
-                                    build_global,       global_cost,      global_state};
+const LayerKind kAttention = {"attention",
+                              LayerPart::mixer,
+                              attention_params,
+                              build_attention,
+                              attention_cost,
+                              attention_state,
+                              false,
+                              true};
+const LayerKind kGlobalAttention = {
+    "global_attention", LayerPart::mixer, global_params, build_global,
+    global_cost,        global_state,     false,         true};
 
 } // namespace dllm::model

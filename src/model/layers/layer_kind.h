@@ -75,6 +75,8 @@ struct LayerInputs {
   graph::Mask mask = {};       // with this layer's window
   graph::Value on_canvas = {}; // u8(batch, seq, 1); undefined: no position is (ModelConfig::canvas)
   bool empty_average = false;
+  int64_t sequence_ranks =
+      1; // over which the positions of x are cut; the mask is that of whole rows
   LayerState* state = nullptr;                     // never null while a layer is built
   std::map<std::string, graph::Value> params = {}; // by name in its run: "q", "q.bias", "q.scale"
   std::map<std::string, float> factors = {};       // of adapters' products, by the same names
@@ -102,6 +104,8 @@ struct LayerKind {
   std::vector<StateSlot> (*state)(const ModelConfig& config); // null: decoding keeps nothing of it
   // build gets the residual stream as it is, and norms it as its parts want, by "mlp_norm" and norms of its own.
   bool norms_input = false;
+  // Of mixers: build works where the positions of x are cut over LayerInputs::sequence_ranks.
+  bool cuts_positions = false;
 };
 
 extern const LayerKind kAttention, kGlobalAttention, kGatedDelta, kMlp, kExperts, kMlpExperts;

@@ -6,6 +6,7 @@
 #include "graph/ops.h"
 #include "model/config.h"
 #include "model/layers/layer_kind.h"
+#include "model/row_parts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -303,6 +304,7 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const SharedInputs& s
   LayerInputs layer{.config = config_, .run = run};
   layer.rope_amplitude = shared.amplitude;
   layer.empty_average = shared.empty_average;
+  layer.sequence_ranks = sequence_ranks_;
   RunState own(*body, config_, run, stacks_, state);
   std::vector<graph::Value> stacks = layer_params(run, *body, layer);
   PerLayer per_layer{*body, stacks, run.count};
@@ -340,10 +342,12 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const SharedInputs& s
 }
 
 ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
-  graph::Value hidden = inputs.embeddings.defined() ? inputs.embeddings : embed(inputs.ids);
-  const int64_t batch = hidden.dim(0), seq = hidden.dim(1);
-  const graph::Value positions =
-      inputs.positions.defined() ? inputs.positions : default_positions(graph_, batch, seq);
+  const graph::Value rows = inputs.embeddings.defined() ? inputs.embeddings : inputs.ids;
+  const int64_t batch = rows.dim(0), seq = rows.dim(1), ranks = sequence_ranks_;
+  const graph::Value own = own_positions(rows, ranks);
+  graph::Value hidden = inputs.embeddings.defined() ? own : embed(own);
+  const graph::Value positions = own_positions(
+      inputs.positions.defined() ? inputs.positions : default_positions(graph_, batch, seq), ranks);
   if (config_.positions == PositionKind::learned)
     hidden = graph::add(hidden, graph::take(parameter("positions"), positions));
   if (config_.token_types > 0)
@@ -356,14 +360,14 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
 
   ForwardOutputs outputs;
   outputs.state = inputs.state;
-  if (taps) outputs.taps.push_back(hidden);
+  if (taps) outputs.taps.push_back(all_positions(hidden, ranks));
   const SharedInputs shared = shared_inputs(inputs, positions, seq);
   for (const LayerRun& run : layer_runs(config_, params_.cuts())) {
     const graph::ScanResult result = run_layers(run, shared, hidden, outputs.state, taps);
     hidden = result.carry[0];
     for (int64_t i = 0; taps && i < run.count; ++i) {
-      outputs.taps.push_back(
-          graph::reshape(graph::slice_axis(result.stacked[0], 0, i, i + 1), hidden.shape()));
+      const graph::Value left = graph::slice_axis(result.stacked[0], 0, i, i + 1);
+      outputs.taps.push_back(all_positions(graph::reshape(left, hidden.shape()), ranks));
     }
   }
   outputs.hidden = config_.norm_after ? hidden : normed(hidden, "norm");
@@ -371,6 +375,7 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
     const graph::Value dense = product(linear("prediction"), outputs.hidden);
     outputs.hidden = normed(activate(config_.activation, dense), "prediction_norm");
   }
+  outputs.hidden = all_positions(outputs.hidden, ranks);
   return outputs;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
+#include "model/row_parts.h"
 #include "noise/objectives/table.h"
 
 namespace dllm::noise {
@@ -85,14 +86,22 @@ Batch token_ce_feed(const model::TokenBatch& rows, const TokenCeSettings& settin
 Loss token_ce_loss(model::Builder& builder, const LossInputs& inputs) {
   const graph::Value hidden = builder.forward(inputs.tokens).hidden; // (batch, seq, hidden)
   const graph::Value flat = graph::reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)});
-  const graph::Value rows = graph::take(flat, inputs.head_rows); // (capacity, hidden)
-  const graph::Value nll = model::cross_entropy(builder.head(), rows, inputs.head_targets,
-                                                inputs.head_count); // (capacity)
+  // Over axis sequence all ranks have the same rows, and share them out.
+  const int64_t ranks = builder.sequence_ranks();
+  const auto own = [&](graph::Value x) { return model::dealt_rows(x, ranks); };
+  const auto total = [&](graph::Value of_rows) {
+    const graph::Value sum = graph::sum(of_rows, {0});
+    return ranks == 1 ? sum : graph::all_reduce(sum, graph::AxisSet(graph::Axis::sequence));
+  };
+  const graph::Value rows = graph::take(flat, own(inputs.head_rows)); // (capacity / ranks, hidden)
+  const graph::Value nll =
+      model::cross_entropy(builder.head(), rows, own(inputs.head_targets),
+                           model::dealt_count(inputs.head_count, ranks)); // (capacity / ranks)
   Loss loss;
-  loss.sum = graph::sum(graph::multiply(nll, inputs.head_weights), {0});
+  loss.sum = total(graph::multiply(nll, own(inputs.head_weights)));
   loss.normalizer = graph::sum(inputs.normalizer, {0});
-  loss.parts.push_back({"nll", graph::sum(graph::stop_gradient(nll), {0}),
-                        graph::convert(inputs.head_count, DType::f32)});
+  loss.parts.push_back(
+      {"nll", total(graph::stop_gradient(nll)), graph::convert(inputs.head_count, DType::f32)});
   return loss;
 }
 

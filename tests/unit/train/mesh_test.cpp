@@ -256,7 +256,11 @@ TEST(Mesh, WrongMeshesAndBatchesAreNamed) {
   EXPECT_NE(message([] { mesh_engine("data"); }).find("'data' is no axis"), std::string::npos);
   EXPECT_NE(message([] { mesh_engine("data=0"); }).find("expected a number"), std::string::npos);
   EXPECT_NE(message([] { mesh_engine("data=2,data=2"); }).find("given twice"), std::string::npos);
-  EXPECT_NE(message([] { mesh_trainer("sequence=2"); }).find("sequence"), std::string::npos);
+  const auto odd = mesh_trainer("sequence=5");
+  TextSource rows(4);
+  const Batch even = *rows.next();
+  EXPECT_NE(message([&] { odd->step(even); }).find("do not divide by the 5 ranks of axis sequence"),
+            std::string::npos);
   const auto trainer = mesh_trainer("data=4");
   TextSource source(6);
   const Batch batch = *source.next();

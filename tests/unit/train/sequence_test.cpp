@@ -1,0 +1,181 @@
+// Positions of rows cut over mesh axis sequence: the numbers of one rank, the exchanges of theory, and what is refused.
+
+#include "base/error.h"
+#include "graph/ops.h"
+#include "model/row_parts.h"
+#include "tiny.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace dllm::train {
+namespace {
+
+Json cut_config(int64_t kv_heads) {
+  Json config = tiny_config();
+  config["vocab_size"] = 32;
+  config["hidden_size"] = 16;
+  config["num_key_value_heads"] = kv_heads;
+  return config;
+}
+
+std::unique_ptr<Trainer> cut_trainer(const std::string& mesh, const Json& config,
+                                     const std::string& objective = "mdlm",
+                                     const Json& values = Json::object()) {
+  Options options(noise::objective_schema(objective));
+  if (objective == "bd3lm") options.set_i64("block_length", 4);
+  return std::make_unique<Trainer>(
+      model::new_model(mesh_engine(mesh), config, Options(model::model_schema())),
+      noise::make_objective(objective, nullptr, options), trainer_options(values));
+}
+
+void expect_losses(const std::vector<double>& got, const std::vector<double>& wanted,
+                   const std::string& what) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < got.size(); ++i)
+    EXPECT_NEAR(got[i], wanted[i], 1e-5 * std::abs(wanted[i])) << what << " step " << i;
+}
+
+// 4 heads of keys are exchanged for positions, 1 head is gathered.
+TEST(Sequence, TwentyStepsHaveTheLossesOfOneRank) {
+  for (const int64_t kv_heads : {4, 1}) {
+    TextSource source(8);
+    const auto one = cut_trainer("", cut_config(kv_heads));
+    const std::vector<double> wanted = losses_of(*one, source, 20);
+    EXPECT_LT(wanted.back(), 0.9 * wanted.front());
+    const auto weights = weights_of(*one);
+    for (const char* mesh : {"sequence=2", "sequence=4", "data=2,sequence=2", "fsdp=2,sequence=2",
+                             "tensor=2,sequence=2"}) {
+      TextSource own(8);
+      const auto trainer = cut_trainer(mesh, cut_config(kv_heads));
+      expect_losses(losses_of(*trainer, own, 20), wanted, mesh);
+      EXPECT_NEAR(trainer->metric("grad_norm"), one->metric("grad_norm"), 1e-4) << mesh;
+      for (const auto& [name, numbers] : weights_of(*trainer)) {
+        for (size_t i = 0; i < numbers.size(); ++i)
+          ASSERT_NEAR(numbers[i], weights.at(name)[i], 2e-4) << mesh << " " << name << " " << i;
+      }
+    }
+  }
+}
+
+// Causal, bidirectional and two-stream masks. 60 head rows over 4 ranks, of which any number is in use.
+TEST(Sequence, MasksAndObjectivesAreThoseOfWholeRows) {
+  for (const char* objective : {"ar", "mdlm", "llada_sft", "uniform", "bd3lm"}) {
+    for (const int64_t kv_heads : {4, 1}) {
+      TextSource source(3, 20), own(3, 20);
+      const Json config = cut_config(kv_heads);
+      const auto wanted = losses_of(*cut_trainer("", config, objective), source, 4);
+      expect_losses(losses_of(*cut_trainer("sequence=4", config, objective), own, 4), wanted,
+                    objective);
+    }
+  }
+}
+
+TEST(Sequence, SegmentsOfPackedRowsAreThoseOfWholeRows) {
+  for (const int64_t kv_heads : {4, 1}) {
+    const auto loss = [&](const char* mesh) {
+      TextSource source(2, 16);
+      Batch batch = *source.next();
+      Tensor segments(DType::i32, {2, 16});
+      for (size_t i = 0; i < 32; ++i) // 7 tokens, 6 tokens, padding
+        segments.mutable_as<int32_t>()[i] = i % 16 < 7 ? 1 : i % 16 < 13 ? 2 : 0;
+      batch.set("segments", segments);
+      const auto trainer = cut_trainer(mesh, cut_config(kv_heads));
+      std::vector<double> losses;
+      for (int i = 0; i < 3; ++i) losses.push_back(trainer->step(batch));
+      return losses;
+    };
+    expect_losses(loss("sequence=4"), loss(""), "segments");
+  }
+}
+
+TEST(Sequence, RecomputedLayersAndMicroBatches) {
+  const auto losses = [](const char* mesh) {
+    const auto trainer =
+        cut_trainer(mesh, cut_config(2), "mdlm", {{"remat", true}, {"accumulate", 2}});
+    TextSource source(4);
+    std::vector<double> made;
+    for (int i = 0; i < 3; ++i) {
+      trainer->accumulate(*source.next());
+      trainer->accumulate(*source.next());
+      made.push_back(trainer->apply());
+    }
+    return made;
+  };
+  expect_losses(losses("sequence=2"), losses(""), "accumulate");
+}
+
+// q, k, v and the result have N bytes each on m ranks together. The four exchanges send N (m - 1) / m of each, the last
+// gathering N (m - 1). The gradient sends as much again for the four, and a sum over the ranks 2 n (m - 1) for its n
+// bytes: of q, k, v and of the loss.
+TEST(Sequence, AttentionSendsTheBytesOfTheory) {
+  const Shape shape{2, 16, 4, 8};
+  const int64_t bytes = shape.count() * 4;
+  const auto sent = [&](int64_t m, bool trains) {
+    const auto engine = mesh_engine("sequence=" + std::to_string(m));
+    auto graph = std::make_shared<graph::Graph>("rows");
+    std::vector<graph::Value> whole, own;
+    std::vector<graph::BufferRef> buffers;
+    for (const char* name : {"q", "k", "v"}) {
+      whole.push_back(graph->input(name, DType::f32, shape));
+      own.push_back(model::own_positions(whole.back(), m));
+      Tensor numbers(DType::f32, shape);
+      for (float& x : numbers.mutable_as<float>()) x = 0.01f * static_cast<float>(buffers.size());
+      buffers.push_back(engine->upload(numbers));
+    }
+    const graph::Value mixed =
+        model::row_attention(own[0], own[1], own[2], graph::Mask::causal(), {}, m);
+    if (trains) {
+      const graph::Value loss =
+          graph::all_reduce(graph::sum(graph::multiply(mixed, mixed), {0, 1, 2, 3}),
+                            graph::AxisSet(graph::Axis::sequence));
+      for (const graph::Value& gradient : graph::gradients(loss, whole))
+        graph->output("gradient" + std::to_string(graph->outputs().size()), gradient);
+      graph->output("loss", loss);
+    } else {
+      graph->output("mixed", model::all_positions(mixed, m));
+    }
+    const auto program = engine->compile(graph);
+    const int64_t before = engine->i64("bytes_sent");
+    program->run(buffers);
+    return engine->i64("bytes_sent") - before;
+  };
+  for (const int64_t m : {2, 4}) {
+    EXPECT_EQ(sent(m, false), (m - 1) * (4 * bytes / m + bytes)) << m;
+    EXPECT_EQ(sent(m, true), (m - 1) * (8 * bytes / m + 6 * bytes + 2 * 4)) << m;
+  }
+}
+
+// Every rank decodes and evaluates whole rows.
+TEST(Sequence, LogitsAndHeldOutLossesAreThoseOfOneRank) {
+  const auto loss = [](const char* mesh) {
+    TextSource held(4, 15); // does not divide
+    return cut_trainer(mesh, cut_config(2))->eval(held, 2);
+  };
+  expect_losses({loss("sequence=2")}, {loss("")}, "held out");
+}
+
+TEST(Sequence, LayersThatNeedWholeRowsAreNamed) {
+  Json config = tiny_config();
+  config.update({{"model_type", "qwen3_5_text"},
+                 {"num_hidden_layers", 4},
+                 {"partial_rotary_factor", 0.5},
+                 {"head_dim", 8},
+                 {"linear_num_key_heads", 2},
+                 {"linear_num_value_heads", 4},
+                 {"linear_key_head_dim", 6},
+                 {"linear_value_head_dim", 5}});
+  try {
+    cut_trainer("sequence=2", config);
+    ADD_FAILURE() << "a recurrence was cut";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::unimplemented);
+    EXPECT_NE(error.text().find("gated_delta are not cut over the axis sequence"),
+              std::string::npos)
+        << error.text();
+  }
+}
+
+} // namespace
+} // namespace dllm::train
