@@ -37,8 +37,9 @@ extern "C" {
  * its own with its share of threads and memory_limit, on one of kind pjrt a device, from pjrt.device on. Models are then cut over the ranks, and arrays that are read or
  * saved are whole: data cuts the rows of a batch; fsdp too, and parameters with their optimizer state, which are
  * gathered layer by layer while they are used (Zhao et al. 2023, PyTorch FSDP); tensor cuts heads, inner sizes of
- * networks and the vocabulary (Shoeybi et al. 2019, Megatron-LM). What does not divide by the ranks stays whole. The
- * numbers are those of one rank up to the order of sums. ranks alone is mesh "data=<ranks>".
+ * networks and the vocabulary (Shoeybi et al. 2019, Megatron-LM); sequence cuts the positions of rows in training (Jacobs
+ * et al. 2023, DeepSpeed-Ulysses); expert cuts the rows of a batch, and experts. In decoding data and fsdp share out
+ * requests. What does not divide by the ranks stays whole. The numbers are those of one rank up to the order of sums. ranks alone is mesh "data=<ranks>".
  *
  * processes = mpi (one mpi): each process that mpirun started is one rank of the mesh (without mesh: of data), and its engine
  * the one of all. Every process then makes the same calls in the same order, with the same arguments: runs, saves and reads

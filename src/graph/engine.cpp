@@ -168,7 +168,8 @@ std::vector<OptionSpec> keys() {
       option_str("mesh", "",
                  "The axes that ranks are laid out on, such as fsdp=4,tensor=2. data: rows of a "
                  "batch; fsdp: rows, with parameters and optimizer state cut too; tensor: heads, "
-                 "inner sizes of networks and the vocabulary."),
+                 "inner sizes of networks and the vocabulary; sequence: positions of rows in "
+                 "training; expert: rows, with experts cut."),
       option_choice("processes", "one", {"one", "mpi"},
                     "cpu: one: all ranks are threads of this process; mpi: every process that "
                     "mpirun started is one rank, without mesh of axis data."),
