@@ -31,8 +31,8 @@ struct SplitFiles {
   int64_t rows = 0; // 0: all
 };
 
-// What the words choose of the folder `path`: "name" a folder inside, every other key a split and its number of rows. Without
-// a split all files. Fails with not_found or invalid_argument naming the word.
+// What the words choose of the folder `path`: "name" a folder inside, every other key a split and its number of rows, in order
+// of name. Without a split all files. Fails with not_found or invalid_argument naming the word.
 std::vector<SplitFiles> split_files(const std::string& path, const SpecWords& words);
 
 } // namespace dllm::text

@@ -162,7 +162,7 @@ std::vector<OptionSpec> spd_keys() {
       option_choice(
           "embeddings", "f32", {"f32", "bf16"},
           "bf16: embeddings and what is mixed of them are rounded to it, as dllm-jax does "
-          "unless it is told otherwise."),
+          "by default."),
       option_bool("suppress_mask", false, "The mask token is never drawn."),
       option_i64("eos", -1, -1, 1 << 30,
                  "A block that decides this token id ends the request; -1: none does."),

@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <map>
 #include <variant>
 
 namespace dllm::parity {
@@ -257,11 +258,12 @@ void check_spec(Case& c, const Json& entry) {
     return;
   }
   const text::SpecWords got = text::parse_spec_words(spec);
-  Json values = Json::object();
+  std::map<std::string, Json> want, values;
+  for (const auto& [key, value] : entry.at("options").items()) want[key] = value;
   for (const auto& [key, value] : got.values)
     std::visit([&, name = key](const auto& one) { values[name] = one; }, value);
   c.equal(got.name, entry.at("name").is_null() ? "" : entry.at("name").get<std::string>(), "name");
-  c.equal(values.dump(), entry.at("options").dump(), "options");
+  c.equal(Json(values).dump(), Json(want).dump(), "options");
 }
 
 } // namespace
