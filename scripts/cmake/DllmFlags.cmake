@@ -20,6 +20,20 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
 set(CMAKE_C_FLAGS_DEBUG "-O0 -g1")
 
+# Said by the CMakeLists.txt of a folder about all its sources, before its targets.
+# dllm_runs_seldom(): release builds optimize less, a quarter of the compile time.
+macro(dllm_runs_seldom)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    add_compile_options(-O1)
+  endif()
+endmacro()
+# dllm_has_loops(): builds with sanitizers, which have no optimization, optimize it.
+macro(dllm_has_loops)
+  if(DLLM_SANITIZE)
+    add_compile_options(-O1)
+  endif()
+endmacro()
+
 find_program(DLLM_CCACHE ccache)
 if(DLLM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER "${DLLM_CCACHE}")

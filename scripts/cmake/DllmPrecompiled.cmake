@@ -28,7 +28,7 @@ function(dllm_precompile target kind)
   endif()
   get_directory_property(options COMPILE_OPTIONS)
   if(kind STREQUAL "source" AND "-O1" IN_LIST options)
-    set(kind source_loops) # optimized folders in builds with sanitizers
+    set(kind source_o1) # folders with other optimization than the rest
   endif()
   get_property(owner GLOBAL PROPERTY DLLM_PCH_OWNER_${kind})
   if(owner)
