@@ -19,7 +19,7 @@ AxisSet communication_axes(const Graph& graph) {
       for (int64_t axis : node.attributes.list("axes"))
         axes = axes.with(AxisSet(static_cast<Axis>(axis)));
     } else if (name == "all_gather" || name == "reduce_scatter" || name == "all_to_all" ||
-               name == "permute") {
+               name == "permute" || name.starts_with("ring_attention")) {
       axes = axes.with(AxisSet(static_cast<Axis>(node.attributes.integer("axis"))));
     }
     for (const auto& body : node.bodies) axes = axes.with(communication_axes(*body));
