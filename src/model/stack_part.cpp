@@ -1,11 +1,17 @@
 #include "model/stack_part.h"
 
+#include "graph/processes.h"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 namespace dllm::model {
 namespace {
+
+graph::Placement place_of(const graph::Engine& engine) {
+  return {graph::ProcessMesh(engine.mesh(), engine.processes()).processes, engine.process()};
+}
 
 bool is_by_layers(const graph::Engine& engine, const ParamSpec& spec) {
   return engine.processes() > 1 && spec.layers > 1;
@@ -24,8 +30,8 @@ public:
   // shape: of the whole stack. No layout cuts its first dimension.
   StackPart(const graph::Engine& engine, const graph::Layout& layout, DType dtype,
             const Shape& shape)
-      : place_(engine.place()), layout_(layout),
-        values_(dtype, layout.part_shape(shape, engine.mesh())) {}
+      : place_(place_of(engine)), layout_(layout),
+        values_(dtype, layout.part_shape(shape, place_.mesh)) {}
 
   // whole: (1, ...).
   void put(int64_t layer, const Tensor& whole) {
@@ -87,8 +93,8 @@ graph::BufferRef upload_zeros(graph::Engine& engine, const ParamSpec& spec) {
   const graph::Layout layout = spec.layout();
   if (engine.processes() == 1)
     return engine.upload_cut(Tensor(DType::f32, spec.shape()), false, layout);
-  return engine.upload_part(Tensor(DType::f32, layout.part_shape(spec.shape(), engine.mesh())),
-                            false, layout);
+  return engine.upload_part(
+      Tensor(DType::f32, layout.part_shape(spec.shape(), place_of(engine).mesh)), false, layout);
 }
 
 graph::BufferRef upload_copy(graph::Engine& engine, const graph::Buffer& buffer,
