@@ -16,14 +16,14 @@
 namespace dllm::model {
 namespace {
 
-constexpr const char *kConfig = "adapter_config.json", *kTensors = "adapter_model.safetensors",
+constexpr const char *kAdapterConfig = "adapter_config.json", *kTensors = "adapter_model.safetensors",
                      *kPrefix = "base_model.model.";
 constexpr int64_t kMostRank = 1 << 16;
 
 // rank and alpha of the file; what would compute something else is refused.
 AdapterOptions options_of(const Source& source) {
-  const std::string file = source.describe() + "/" + kConfig;
-  const Json json = parse_json(source.open(kConfig).text(), file);
+  const std::string file = source.describe() + "/" + kAdapterConfig;
+  const Json json = parse_json(source.open(kAdapterConfig).text(), file);
   const ConfigReader config(json, file);
   config.require_text("peft_type", {"LORA"});
   config.require_text("bias", {"none"});

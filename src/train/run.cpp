@@ -95,6 +95,7 @@ private:
     double clock = 0; // share of the budget of minutes that is used
     int32_t ends = 0;
     int32_t is_cancelled = 0;
+    int64_t step = 0; // of the trainer: where it goes on
   };
 
   bool in_processes() const { return runner_.engine().processes() > 1; }
@@ -107,6 +108,7 @@ private:
     request.ends = stopped_ || sink_error_ != nullptr ? 1 : 0;
     if (in_processes()) {
       request.is_cancelled = should_stop(task_) ? 1 : 0;
+      request.step = runner_.counters().step;
       request = agreed(request);
     }
     if (budget_ > 0) runner_.set_clock(request.clock);
@@ -122,6 +124,11 @@ private:
     StepRequest made = request_of(all[0]);
     for (size_t process = 0; process < all.size(); ++process) {
       const StepRequest request = request_of(all[process]);
+      if (request.step != made.step) { // one that found no checkpoint, or an older one
+        fail_with_hint("all processes go on from the same checkpoint: do they see the same folder?",
+                       Code::failed_precondition, "rank {} is at step {}, rank 0 at step {}",
+                       process, request.step, made.step);
+      }
       made.ends |= request.ends;
       made.is_cancelled |= request.is_cancelled;
       if (request.is_cancelled != 0 && cancelled_by_ < 0)
@@ -131,6 +138,10 @@ private:
   }
   static StepRequest request_of(const std::string& word) {
     StepRequest request;
+    if (word.size() != sizeof request) {
+      fail_with_hint("do all processes see the same files?", Code::failed_precondition,
+                     "a rank makes another call than the others, which begin a step");
+    }
     std::memcpy(&request, word.data(), sizeof request);
     return request;
   }
