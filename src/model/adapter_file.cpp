@@ -16,8 +16,8 @@
 namespace dllm::model {
 namespace {
 
-constexpr const char *kAdapterConfig = "adapter_config.json", *kTensors = "adapter_model.safetensors",
-                     *kPrefix = "base_model.model.";
+constexpr const char *kAdapterConfig = "adapter_config.json",
+                     *kTensors = "adapter_model.safetensors", *kPrefix = "base_model.model.";
 constexpr int64_t kMostRank = 1 << 16;
 
 // rank and alpha of the file; what would compute something else is refused.
