@@ -16,8 +16,9 @@
 namespace dllm::model {
 namespace {
 
-constexpr const char *kAdapterConfig = "adapter_config.json", *kTensors = "adapter_model.safetensors",
-                     *kPrefix = "base_model.model.";
+constexpr const char *kAdapterConfig = "adapter_config.json",
+                     *kAdapterTensors = "adapter_model.safetensors",
+                     *kAdapterPrefix = "base_model.model.";
 constexpr int64_t kMostRank = 1 << 16;
 
 // rank and alpha of the file; what would compute something else is refused.
@@ -61,9 +62,9 @@ std::string all_layers(const std::string& name) {
 std::string adapted_name(const ParamStore& params, const std::string& tensor,
                          const std::string& file) {
   const size_t cut = tensor.find(".lora_");
-  const bool known = tensor.starts_with(kPrefix) &&
+  const bool known = tensor.starts_with(kAdapterPrefix) &&
                      (tensor.ends_with(".lora_A.weight") || tensor.ends_with(".lora_B.weight"));
-  const size_t start = std::char_traits<char>::length(kPrefix);
+  const size_t start = std::char_traits<char>::length(kAdapterPrefix);
   if (!known) fail(Code::unimplemented, "{}: tensor {} is no matrix of LoRA", file, tensor);
   const std::string module = tensor.substr(start, cut - start);
   for (const std::string& front : {std::string(), std::string("model.")}) {
@@ -77,8 +78,8 @@ std::string adapted_name(const ParamStore& params, const std::string& tensor,
 void load_adapters(Model& model, const std::string& folder) {
   const auto source = open_source(folder);
   AdapterOptions options = options_of(*source);
-  const std::string file = source->describe() + "/" + kTensors;
-  const ckpt::SafetensorsFile tensors(source->content(kTensors), file);
+  const std::string file = source->describe() + "/" + kAdapterTensors;
+  const ckpt::SafetensorsFile tensors(source->content(kAdapterTensors), file);
   std::map<std::string, std::string> names; // of the model, by those of the file
   std::set<std::string> targets;
   for (const auto& [tensor, info] : tensors.tensors()) {

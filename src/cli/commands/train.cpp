@@ -27,6 +27,7 @@ const char* decoder_of(const std::string& objective) {
   if (objective == "dream") return " --policy dream";
   if (objective == "dmax") return " --policy spd";
   if (objective == "editflow") return " --policy editflow";
+  if (objective == "diffusion_gemma") return " --policy diffusion_gemma";
   return objective == "uniform" ? " --policy uniform" : "";
 }
 

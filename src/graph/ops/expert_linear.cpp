@@ -120,8 +120,13 @@ std::vector<Value> weight_grad_plain(Graph& graph, const Node& node,
 }
 
 constexpr OpDef kExpertLinearOps[] = {
-    {.name = "expert_linear", .infer = expert_linear_types, .vjp = expert_linear_vjp, .decompose = expert_linear_plain},
-    {.name = "expert_linear_input_grad", .infer = expert_linear_input_grad_types, .decompose = input_grad_plain},
+    {.name = "expert_linear",
+     .infer = expert_linear_types,
+     .vjp = expert_linear_vjp,
+     .decompose = expert_linear_plain},
+    {.name = "expert_linear_input_grad",
+     .infer = expert_linear_input_grad_types,
+     .decompose = input_grad_plain},
     {.name = "expert_linear_weight_grad",
      .infer = expert_linear_weight_grad_types,
      .decompose = weight_grad_plain},

@@ -80,7 +80,8 @@ std::vector<Value> gated_activation_plain(Graph&, const Node& node, std::span<co
   return {multiply(activation(inputs[0], node.attributes.text("kind")), inputs[1])};
 }
 
-std::vector<Value> gated_activation_grad_plain(Graph&, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> gated_activation_grad_plain(Graph&, const Node& node,
+                                               std::span<const Value> inputs) {
   const std::string& kind = node.attributes.text("kind");
   const Value gate = inputs[0], up = inputs[1], dy = inputs[2];
   return {multiply(multiply(dy, up), slope(gate, kind)), multiply(dy, activation(gate, kind))};
@@ -92,7 +93,9 @@ constexpr OpDef kGatedActivationOps[] = {
      .vjp = gated_activation_vjp,
      .decompose = gated_activation_plain,
      .repeat = Repeat::cheap},
-    {.name = "gated_activation_grad", .infer = gated_activation_grad_types, .decompose = gated_activation_grad_plain},
+    {.name = "gated_activation_grad",
+     .infer = gated_activation_grad_types,
+     .decompose = gated_activation_grad_plain},
 };
 
 } // namespace

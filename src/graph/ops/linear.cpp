@@ -157,7 +157,9 @@ constexpr OpDef kLinearOps[] = {
      .infer = linear_input_grad_types,
      .vjp = input_grad_vjp,
      .decompose = input_grad_definition},
-    {.name = "linear_weight_grad", .infer = linear_weight_grad_types, .decompose = weight_grad_definition},
+    {.name = "linear_weight_grad",
+     .infer = linear_weight_grad_types,
+     .decompose = weight_grad_definition},
     {.name = "dot", .infer = dot_types, .vjp = dot_vjp},
 };
 

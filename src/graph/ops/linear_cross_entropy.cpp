@@ -93,7 +93,8 @@ Targets targets_of(Graph& graph, const CrossEntropyOperands& at, std::span<const
 
 // d logits = (softmax - onehot) dnll + softmax dlse = (softmax - onehot) (dnll + dlse) + onehot dlse. The
 // first part is linear_cross_entropy_grad; this adds the second one, which has one id a row.
-void add_gradient_of_lse(const VjpCall& call, const CrossEntropyOperands& at, std::vector<Value>& grads) {
+void add_gradient_of_lse(const VjpCall& call, const CrossEntropyOperands& at,
+                         std::vector<Value>& grads) {
   const Value x = call.inputs[0], nll = call.outputs[0], lse = call.outputs[1];
   const Targets target = targets_of(call.graph, at, call.inputs);
   Value share = select(target.counts, call.grads[1], full_like(lse, 0));
@@ -149,7 +150,8 @@ Rows rows_of(Graph& graph, const CrossEntropyOperands& at, std::span<const Value
           reshape(target.ids, Shape{target.ids.dim(0), 1})};
 }
 
-std::vector<Value> cross_entropy_plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> cross_entropy_plain(Graph& graph, const Node& node,
+                                       std::span<const Value> inputs) {
   const Rows at = rows_of(graph, cross_entropy_operands(node.attributes, Part::loss), inputs);
   const Value lse = log_sum_exp(at.logits);
   const Value none = full_like(lse, 0);
@@ -158,7 +160,8 @@ std::vector<Value> cross_entropy_plain(Graph& graph, const Node& node, std::span
 }
 
 // d logits = (softmax - onehot) dnll, times 1 - (logit / softcap)^2 where logits are capped
-std::vector<Value> cross_entropy_grad_plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> cross_entropy_grad_plain(Graph& graph, const Node& node,
+                                            std::span<const Value> inputs) {
   const CrossEntropyOperands where = cross_entropy_operands(node.attributes, Part::gradient);
   const Rows at = rows_of(graph, where, inputs);
   const int64_t rows = at.logits.dim(0);
@@ -198,8 +201,13 @@ std::vector<Value> both_plain(Graph&, const Node& node, std::span<const Value> i
 }
 
 constexpr OpDef kCrossEntropyOps[] = {
-    {.name = "linear_cross_entropy", .infer = cross_entropy_types, .vjp = cross_entropy_vjp, .decompose = cross_entropy_plain},
-    {.name = "linear_cross_entropy_grad", .infer = cross_entropy_grad_types, .decompose = cross_entropy_grad_plain},
+    {.name = "linear_cross_entropy",
+     .infer = cross_entropy_types,
+     .vjp = cross_entropy_vjp,
+     .decompose = cross_entropy_plain},
+    {.name = "linear_cross_entropy_grad",
+     .infer = cross_entropy_grad_types,
+     .decompose = cross_entropy_grad_plain},
     {.name = "linear_cross_entropy_with_grad", .infer = both_types, .decompose = both_plain},
 };
 

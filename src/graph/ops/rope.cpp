@@ -66,8 +66,11 @@ std::vector<Value> rope_plain(Graph&, const Node& node, std::span<const Value> i
   return {concat({turned, slice_axis(x, 3, rotary, x.dim(3))}, 3)};
 }
 
-constexpr OpDef kRopeOps[] = {
-    {.name = "rope", .infer = rope_types, .vjp = rope_vjp, .decompose = rope_plain, .repeat = Repeat::cheap}};
+constexpr OpDef kRopeOps[] = {{.name = "rope",
+                               .infer = rope_types,
+                               .vjp = rope_vjp,
+                               .decompose = rope_plain,
+                               .repeat = Repeat::cheap}};
 
 } // namespace
 

@@ -53,7 +53,8 @@ Types scan_types(const OpCall& call) {
   return results;
 }
 
-constexpr OpDef kScanOps[] = {{.name = "scan", .infer = scan_types, .vjp = scan_vjp, .own_axes = true}};
+constexpr OpDef kScanOps[] = {
+    {.name = "scan", .infer = scan_types, .vjp = scan_vjp, .own_axes = true}};
 
 int64_t size_of(const std::vector<Value>& values) {
   return static_cast<int64_t>(values.size());

@@ -124,7 +124,8 @@ Shaped shaped_statistics(Value z, Value kept, Value draw) {
           most < 2 ? first : subtract(first, place(1)), negate(sum(terms, {1}))};
 }
 
-std::vector<Value> token_statistics_plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> token_statistics_plain(Graph& graph, const Node& node,
+                                          std::span<const Value> inputs) {
   const TokenStatisticsOperands at = token_statistics_operands(node.attributes);
   const auto given = [&](int index) {
     return index >= 0 ? inputs[static_cast<size_t>(index)] : Value{};
@@ -183,8 +184,10 @@ std::vector<Value> token_statistics_plain(Graph& graph, const Node& node, std::s
           rows(shaped.entropy)};
 }
 
-constexpr OpDef kTokenStatisticsOps[] = {
-    {.name = "token_statistics", .infer = token_statistics_types, .stops_gradient = true, .decompose = token_statistics_plain}};
+constexpr OpDef kTokenStatisticsOps[] = {{.name = "token_statistics",
+                                          .infer = token_statistics_types,
+                                          .stops_gradient = true,
+                                          .decompose = token_statistics_plain}};
 
 } // namespace
 

@@ -167,6 +167,8 @@ std::vector<ParamSpec> diffusion_gemma_params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kDiffusionGemma = {"diffusion-gemma", {"diffusion_gemma"}, {}, parse_diffusion_gemma, print_diffusion_gemma, diffusion_gemma_params};
+const Family kDiffusionGemma = {
+    "diffusion-gemma",     {"diffusion_gemma"},   {},
+    parse_diffusion_gemma, print_diffusion_gemma, diffusion_gemma_params};
 
 } // namespace dllm::model

@@ -95,6 +95,7 @@ std::vector<ParamSpec> llada2_params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kLlada2 = {"llada2", {"llada2_moe", "llada21_moe"}, {}, parse_llada2, print_llada2, llada2_params};
+const Family kLlada2 = {"llada2",     {"llada2_moe", "llada21_moe"}, {}, parse_llada2, print_llada2,
+                        llada2_params};
 
 } // namespace dllm::model

@@ -42,7 +42,8 @@ std::vector<ParamSpec> nemotron_params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kNemotronLabs = {"nemotron-labs", {"nemotron_labs_diffusion"}, {}, parse_nemotron, print_nemotron,
-                              nemotron_params};
+const Family kNemotronLabs = {
+    "nemotron-labs", {"nemotron_labs_diffusion"}, {}, parse_nemotron, print_nemotron,
+    nemotron_params};
 
 } // namespace dllm::model

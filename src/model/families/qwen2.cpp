@@ -39,7 +39,8 @@ std::vector<ParamSpec> qwen2_params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kQwen2 = {"qwen2", {"qwen2", "a2d-qwen2", "Fast_dLLM_Qwen"}, {"qwen2"}, parse_qwen2, print_qwen2,
-                       qwen2_params};
+const Family kQwen2 = {"qwen2",     {"qwen2", "a2d-qwen2", "Fast_dLLM_Qwen"},
+                       {"qwen2"},   parse_qwen2,
+                       print_qwen2, qwen2_params};
 
 } // namespace dllm::model

@@ -83,7 +83,7 @@ void add_delta_names(TensorNames& names, const std::string& layer) {
 // --- Qwen3-Next: experts in every layer, the projections of linear layers in one matrix. ---
 
 void parse_qwen_hybrid_experts(const ConfigReader& reader, ModelConfig& config, int64_t count,
-                   int64_t per_token) {
+                               int64_t per_token) {
   ExpertConfig& experts = config.experts;
   experts.count = reader.integer("num_experts", 1, kMaxSize, count);
   experts.per_token =

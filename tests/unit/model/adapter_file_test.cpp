@@ -14,11 +14,11 @@ namespace {
 
 using test::TempFolder;
 
-const std::string kModule = "base_model.model.model.layers.1.self_attn.q_proj";
+const std::string kAdaptedModule = "base_model.model.model.layers.1.self_attn.q_proj";
 
 // A of ones, B of 0.25, rank 2, for layer 1 of `module`.
 void write_adapter(const TempFolder& folder, const Json& more = Json::object(),
-                   const std::string& module = kModule) {
+                   const std::string& module = kAdaptedModule) {
   Json config = {{"peft_type", "LORA"}, {"r", 2}, {"lora_alpha", 6}, {"bias", "none"}};
   config.update(more);
   write_file_atomic(folder.path("adapter_config.json"), config.dump());
@@ -35,7 +35,7 @@ void write_adapter(const TempFolder& folder, const Json& more = Json::object(),
   writer.close();
 }
 
-std::shared_ptr<Model> small_model() {
+std::shared_ptr<Model> adapter_base() {
   return new_model(test::small_engine(), test::small_config("qwen3"), test::model_options());
 }
 
@@ -44,7 +44,7 @@ TEST(AdapterFile, IsAddedToItsLayer) {
     SCOPED_TRACE(stabilised);
     const TempFolder folder;
     write_adapter(folder, {{"use_rslora", stabilised}});
-    const auto model = small_model();
+    const auto model = adapter_base();
     const std::string name = "model.layers.1.self_attn.q_proj.weight",
                       other = "model.layers.0.self_attn.q_proj.weight";
     const Tensor before = model->params().read(name).clone(),
@@ -64,7 +64,7 @@ TEST(AdapterFile, IsAddedToItsLayer) {
 TEST(AdapterFile, IsAnOptionOfAModel) {
   const TempFolder folder;
   write_adapter(folder);
-  const auto model = small_model();
+  const auto model = adapter_base();
   save_model(*model, folder.path("model"), Options(save_schema()));
   const auto adapted = load_model(test::small_engine(), folder.path("model"),
                                   test::model_options({{"adapter", folder.path().c_str()}}));
@@ -75,13 +75,13 @@ TEST(AdapterFile, WhatIsNotLoraIsRefused) {
   const auto code = [](const Json& more, const std::string& module) {
     const TempFolder folder;
     write_adapter(folder, more, module);
-    const auto model = small_model();
+    const auto model = adapter_base();
     return test::error_of([&] { load_adapters(*model, folder.path()); }).code();
   };
-  EXPECT_EQ(code({{"modules_to_save", {"lm_head"}}}, kModule), Code::unimplemented);
+  EXPECT_EQ(code({{"modules_to_save", {"lm_head"}}}, kAdaptedModule), Code::unimplemented);
   EXPECT_EQ(code(Json::object(), "base_model.model.model.layers.1.mlp.nothing"), Code::not_found);
   EXPECT_EQ(code(Json::object(), "model.layers.1.self_attn.q_proj"), Code::unimplemented);
-  EXPECT_NE(code({{"use_dora", true}}, kModule), Code::ok);
+  EXPECT_NE(code({{"use_dora", true}}, kAdaptedModule), Code::ok);
 }
 
 } // namespace

@@ -129,7 +129,7 @@ TEST(DiffusionGemmaObjective, GradientsAreThoseOfTheLoss) {
     LossRunner runner(model, objective);
     const Batch prepared = prepared_canvas(*objective, canvas_answers(), *model);
     if (conditioned == 0) {
-      expect_gradient(*model, runner, *objective, prepared);
+      expect_gradient(*model, runner, *objective, prepared, 1e-3); // attention of scale 1 is sharp
       continue;
     }
     // The first pass has no gradient, so differences are no measure; but the conditioning has weights of its own.

@@ -58,9 +58,10 @@ inline ObjectiveRef tiny_objective(const std::string& name, const Json& settings
   return make_objective(name, nullptr, options);
 }
 
-// Along its gradient the loss of a prepared batch rises by the gradient's norm, for every parameter.
+// Along its gradient the loss of a prepared batch rises by the gradient's norm, for every parameter. h: the step of differences of
+// fourth order; float32 rounding of the loss allows smaller ones where it is sharp alone.
 inline void expect_gradient(model::Model& model, LossRunner& runner, const Objective& objective,
-                            const Batch& prepared) {
+                            const Batch& prepared, double h = 1e-2) {
   const LossGradients got = loss_gradients(model, objective, prepared);
   for (const auto& [name, gradient] : got.gradients) {
     double norm = 0;
@@ -75,7 +76,6 @@ inline void expect_gradient(model::Model& model, LossRunner& runner, const Objec
       model.params().write(name, moved);
       return runner.run(prepared, 0, 0, nullptr).mean();
     };
-    const double h = 1e-2; // fourth order: float32 rounding of the loss allows no smaller one
     const double slope =
         (8 * (loss_at(h) - loss_at(-h)) - (loss_at(2 * h) - loss_at(-2 * h))) / (12 * h);
     model.params().write(name, kept);
