@@ -80,7 +80,7 @@ void join_processes(const Command& command, Context& context) {
                            std::to_string(job().size) + " were started",
                        "start it without mpirun; train, generate and infill share the work");
   }
-  if (context.typed("engine", "processes") || context.option("engine", "kind") != "\"cpu\"") return;
+  if (context.typed("engine", "processes")) return;
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("engine"), "processes", "mpi", err);
   });

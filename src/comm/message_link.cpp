@@ -11,7 +11,7 @@
 namespace dllm::comm {
 namespace {
 
-constexpr int32_t kTagsOfChannel = 4096;
+constexpr int32_t kTagsOfChannel = Transport::kTagsOfChannel;
 constexpr int64_t kNoBarrier = -1;
 // With a rank that has ended: what it sent may be under way, on a machine that is busy too.
 constexpr std::chrono::seconds kPatience(5);

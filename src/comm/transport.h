@@ -14,6 +14,8 @@ class Transport {
 public:
   using Request = void*; // a message under way
   static constexpr int64_t kQuickBytes = 2048, kMostBytes = int64_t{1} << 30;
+  // Those who share a transport have a channel each: the tags from channel * kTagsOfChannel on.
+  static constexpr int32_t kTagsOfChannel = 4096;
 
   virtual ~Transport() = default;
   virtual int64_t rank() const = 0;

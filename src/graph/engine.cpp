@@ -3,10 +3,9 @@
 #include "graph/engine.h"
 
 #include "base/error.h"
+#include "graph/processes.h"
 
 #include <nlohmann/json.hpp>
-
-#include <exception>
 
 namespace dllm::graph {
 
@@ -89,53 +88,15 @@ std::vector<std::string> Engine::exchange(const std::string& own, const Task*) {
   return {own};
 }
 
-namespace {
-
-// The error of a process as the others throw it.
-Json report_of(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const Error& error) {
-    return {
-        {"code", static_cast<int>(error.code())}, {"text", error.text()}, {"hint", error.hint()}};
-  } catch (const std::exception& error) {
-    return {{"code", static_cast<int>(Code::internal)}, {"text", error.what()}, {"hint", ""}};
-  }
-}
-
-void run_on(Engine& engine, bool here, const std::function<void()>& work) {
-  std::exception_ptr failure;
-  try {
-    if (here) work();
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  const std::vector<std::string> words =
-      engine.exchange(failure == nullptr ? "" : report_of(failure).dump());
-  if (failure != nullptr) std::rethrow_exception(failure);
-  for (size_t process = 0; process < words.size(); ++process) {
-    if (words[process].empty()) continue;
-    if (words[process][0] != '{') {
-      fail_with_hint("do all processes see the same files?", Code::failed_precondition,
-                     "rank {} makes another call than rank {}", process, engine.process());
-    }
-    const Json report = parse_json(words[process], "the report of a rank");
-    throw Error(static_cast<Code>(report.at("code").get<int>()),
-                fmt::format("rank {} failed: {}", process, report.at("text").get<std::string>()),
-                report.at("hint").get<std::string>());
-  }
-}
-
-} // namespace
-
 void run_on_first(Engine& engine, const std::function<void()>& work) {
   if (engine.processes() == 1) return work();
-  run_on(engine, engine.process() == 0, work);
+  run_together([&](const std::string& own) { return engine.exchange(own); }, engine.process() == 0,
+               work);
 }
 
 void run_on_all(Engine& engine, const std::function<void()>& work) {
   if (engine.processes() == 1) return work();
-  run_on(engine, true, work);
+  run_together([&](const std::string& own) { return engine.exchange(own); }, true, work);
 }
 
 std::string Program::find_non_finite(std::span<const BufferRef>, const Task*) {
@@ -175,8 +136,10 @@ std::vector<OptionSpec> keys() {
                  "inner sizes of networks and the vocabulary; sequence: positions of rows in "
                  "training; expert: rows, with experts cut."),
       option_choice("processes", "one", {"one", "mpi"},
-                    "cpu: one: all ranks are threads of this process; mpi: every process that "
-                    "mpirun started is one rank, without mesh of axis data."),
+                    "one: all ranks are in this process; mpi: they are shared out between the "
+                    "processes that mpirun started: cpu: a rank each; pjrt: as many of a plugin's "
+                    "devices as there are ranks for each. Without mesh a process is a rank of "
+                    "axis data."),
       option_str("plugin", "",
                  "pjrt: path of a plugin, or cpu, tpu, cuda for one that is found by itself."),
       option_str("target", "",

@@ -277,6 +277,10 @@ const Schema& model_schema() {
        option_choice("heads", "auto", {"auto", "edit"},
                      "edit: heads that insert, delete and substitute tokens (edit flows) are added "
                      "where the file has none; auto: the heads of the file."),
+       option_str(
+           "adapter", "",
+           "Folder of a LoRA adapter as PEFT saves it, also one inside the model's folder; a "
+           "model with one is decoded, not saved; empty: none."),
        option_i64("seed", 0, 0, int64_t{1} << 53,
                   "Seed of the first weights of a new model, or of heads that are added.")});
   return schema;
@@ -311,13 +315,20 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
   }
   resolve_mask_token(*model, options.str("mask_token"), opened.gguf.get());
   if (opened.gguf) set_gguf_tokenizer(*model, source);
+  if (const std::string& adapter = options.str("adapter"); !adapter.empty())
+    load_adapters(*model, adapter);
   return model;
 }
 
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,
                                   const Options& options, Task* task) {
   const store::TransferTask transfers(task);
-  return load_model(std::move(engine), *open_source(ckpt::model_folder(path)), options, task);
+  const std::string folder = ckpt::model_folder(path), &adapter = options.str("adapter");
+  Options own = options;
+  if (const std::string inside = join_path(folder, adapter);
+      !adapter.empty() && file_exists(join_path(inside, "adapter_config.json")))
+    own.set_str("adapter", inside);
+  return load_model(std::move(engine), *open_source(folder), own, task);
 }
 
 } // namespace dllm::model

@@ -18,7 +18,7 @@ namespace {
 
 class PjrtEngine final : public graph::Engine {
 public:
-  explicit PjrtEngine(const Options& options) : state_(std::make_shared<EngineState>(options)) {}
+  explicit PjrtEngine(std::shared_ptr<EngineState> state) : state_(std::move(state)) {}
 
   std::string kind() const override { return "pjrt"; }
   bool runs_ahead() const override { return true; }
@@ -43,9 +43,19 @@ public:
                                      const Task*) override {
     return pjrt::upload(state_, whole, !whole.writable(), layout);
   }
+  graph::BufferRef upload_part(const Tensor& part, bool share,
+                               const graph::Layout& layout) override {
+    return pjrt::upload_part(state_, part, share, layout);
+  }
   graph::BufferRef upload_pieces(std::span<const Tensor> pieces, graph::AxisSet axes,
                                  bool share) override {
     return pjrt::upload_pieces(state_, pieces, axes, share);
+  }
+
+  int64_t processes() const override { return state_->processes().count(); }
+  int64_t process() const override { return state_->processes().index(); }
+  std::vector<std::string> exchange(const std::string& own, const Task* task) override {
+    return state_->processes().exchange(own, task);
   }
 
   int64_t device_count() const override {
@@ -67,7 +77,7 @@ public:
     const std::lock_guard lock(measuring_);
     if (peak_flops_ == 0) peak_flops_ = measure_peak_flops(*state_);
     // Devices of a CPU plugin share the processors, and one of them uses all.
-    return peak_flops_ * static_cast<double>(state_->on_cpu() ? 1 : state_->ranks());
+    return peak_flops_ * static_cast<double>(state_->on_cpu() ? 1 : mesh().ranks());
   }
   void trim() override { state_->runs().drain(); }
 
@@ -80,11 +90,11 @@ private:
   double peak_flops_ = 0;
 };
 
-// Of the mesh. The devices' own counts where there are some, else those of the arrays that are alive.
+// Of the ranks here. The devices' own counts where there are some, else those of the arrays that are alive.
 MemoryUse PjrtEngine::memory() const {
   MemoryUse all;
-  for (size_t rank = 0; rank < state_->ranks(); ++rank) {
-    const auto use = state_->device(rank).memory_use();
+  for (size_t here = 0; here < state_->ranks_here(); ++here) {
+    const auto use = state_->device(here).memory_use();
     if (!use) {
       const Counters& counters = state_->counters();
       return {counters.live_bytes.load(), counters.peak_bytes.load(), 0};
@@ -126,7 +136,8 @@ Json PjrtEngine::describe() const {
               {"device", device_name(client.index_of(state_->device().get()))},
               {"devices", std::move(devices)},
               {"mesh", state_->mesh().text()},
-              {"ranks", state_->ranks()},
+              {"ranks", state_->mesh().ranks()},
+              {"processes", processes()},
               {"compute", dtype_name(state_->emit_options().compute)},
               {"precision", state_->emit_options().precision},
               {"in_flight", state_->runs().limit()},
@@ -150,7 +161,7 @@ void PjrtEngine::set_i64(std::string_view key, int64_t value) {
 
 int64_t PjrtEngine::i64(std::string_view key) const {
   const Counters& counters = state_->counters();
-  if (key == "rank") return 0;
+  if (key == "rank") return state_->processes().first_rank();
   if (key == "ranks") return state_->mesh().ranks();
   if (key == "threads") return 0; // the plugin's own affair
   if (key == "memory_used") return memory().used;
@@ -170,13 +181,19 @@ int64_t PjrtEngine::i64(std::string_view key) const {
 } // namespace
 
 std::shared_ptr<graph::Engine> make_engine(const Options& options) {
-  if (options.str("processes") != "one") {
-    fail_with_hint(
-        "leave processes out: one process has all devices of a mesh", Code::unimplemented,
-        "an engine of kind pjrt runs in one process, not in those of {}", options.str("processes"));
+  const bool is_one = options.str("processes") == "one";
+  if (!options.str("target").empty()) {
+    if (is_one) return make_target_engine(options);
+    fail_with_hint("leave processes out", Code::unimplemented,
+                   "one process compiles for target {}, not those of {}", options.str("target"),
+                   options.str("processes"));
   }
-  if (!options.str("target").empty()) return make_target_engine(options);
-  return std::make_shared<PjrtEngine>(options);
+  if (!is_one) return make_engine(options, comm::make_process_link());
+  return std::make_shared<PjrtEngine>(std::make_shared<EngineState>(options));
+}
+
+std::shared_ptr<graph::Engine> make_engine(const Options& options, comm::ProcessLink link) {
+  return std::make_shared<PjrtEngine>(std::make_shared<EngineState>(options, std::move(link)));
 }
 
 Json list_plugins() {

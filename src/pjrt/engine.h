@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/options.h"
+#include "comm/mpi/process_ranks.h"
 #include "graph/engine.h"
 
 #include <memory>
@@ -13,6 +14,8 @@ namespace dllm::pjrt {
 // Options of kind "engine". Fails with unavailable when the plugin cannot be loaded or has no
 // device, with failed_precondition when it is too old.
 std::shared_ptr<graph::Engine> make_engine(const Options& options);
+// The same of processes that are connected already: every one of them makes one.
+std::shared_ptr<graph::Engine> make_engine(const Options& options, comm::ProcessLink link);
 
 // [{platform, paths, packages, missing}]; loads nothing.
 Json list_plugins();

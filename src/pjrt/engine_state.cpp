@@ -11,60 +11,123 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <string>
 
 namespace dllm::pjrt {
 
 namespace {
 
-// Plugins report missing hardware in different words.
-std::shared_ptr<const Client> make_client(const Options& options) {
-  const NamedValues values = parse_client_options(options.list("pjrt.client"));
-  const Plugin& plugin = Plugin::load(find_plugin(options.str("plugin")));
+// Options that name the process to a plugin, and how many there are. Those that find the others by themselves (libtpu) or have one
+// process (CPUs) have none of that name.
+NamedValues with_process(NamedValues values, const Processes& processes) {
+  values.try_emplace("node_id", processes.index());
+  values.try_emplace("num_nodes", processes.count());
+  return values;
+}
+
+bool is_refused_name(const Error& error) {
+  return error.code() == Code::invalid_argument &&
+         (error.text().find("node_id") != std::string::npos ||
+          error.text().find("num_nodes") != std::string::npos);
+}
+
+std::shared_ptr<const Client> create_client(const Plugin& plugin, const NamedValues& values,
+                                            const Processes& processes) {
+  if (!processes.are_several()) return Client::create(plugin, values);
   try {
-    return Client::create(plugin, values);
+    return Client::create(plugin, with_process(values, processes), processes.store());
   } catch (const Error& error) {
+    if (!is_refused_name(error)) throw;
+    log(LogLevel::debug, "pjrt: {} has no option for processes: {}", plugin.path(), error.text());
+  }
+  return Client::create(plugin, values, processes.store());
+}
+
+// Plugins report missing hardware in different words.
+std::shared_ptr<const Client> make_client(const Plugin& plugin, const NamedValues& values,
+                                          const Processes& processes) {
+  try {
+    return create_client(plugin, values, processes);
+  } catch (const Error& error) {
+    // The others may wait for a key of this process.
+    if (processes.are_several()) processes.store()->abort(error);
     if (error.code() != Code::not_found && error.code() != Code::failed_precondition) throw;
     fail_with_hint("set target to compile for hardware that is not there", Code::unavailable,
                    "plugin {} finds no device: {}", plugin.path(), error.text());
   }
 }
 
-EmitOptions read_emit_options(const Options& options) {
+EmitOptions read_emit_options(const Options& options, const graph::Mesh& mesh) {
   EmitOptions emit;
-  emit.mesh = graph::mesh_of(options);
+  emit.mesh = mesh;
   emit.compute = dtype_from_name(options.str("pjrt.compute"));
   emit.precision = options.str("pjrt.precision");
   return emit;
 }
 
 // Replica r runs on the device of rank r.
-CompileOptions read_compile_options(const Options& options, const Client& client,
-                                    size_t first_device, size_t ranks) {
+CompileOptions read_compile_options(const Options& options, const std::string& platform,
+                                    const std::vector<int64_t>& ids) {
   CompileOptions compile;
-  compile.replicas = static_cast<int64_t>(ranks);
-  for (size_t rank = 0; rank < ranks; ++rank)
-    compile.devices.push_back(client.devices()[first_device + rank].id());
-  compile.flags = needed_flags(client.platform_name());
+  compile.replicas = std::ssize(ids);
+  compile.devices = ids;
+  compile.flags = needed_flags(platform);
   for (const std::string& flag : options.list("pjrt.flags"))
     compile.flags.push_back(parse_flag(flag));
   return compile;
 }
 
-// The first device of the mesh.
-size_t checked_device(const Client& client, int64_t index, const graph::Mesh& mesh) {
+// The first device of the ranks here.
+size_t checked_device(const Client& client, int64_t index, const Processes& processes) {
+  const graph::Mesh& mesh = processes.here();
   const size_t count = client.devices().size();
   if (index < 0 || static_cast<size_t>(index) >= count) {
     fail(Code::out_of_range, "pjrt.device {} does not exist, plugin {} has {} here", index,
          client.plugin().path(), count);
   }
   const bool cpu = client.platform_name() == "cpu";
+  const std::string which =
+      processes.are_several()
+          ? fmt::format(" in process {} of {}", processes.index(), processes.count())
+          : "";
   graph::expect_devices(
       mesh, static_cast<int64_t>(count) - index,
-      fmt::format("plugin {}{}", client.plugin().path(),
+      fmt::format("plugin {}{}{}", client.plugin().path(), which,
                   index > 0 ? fmt::format(" from pjrt.device {} on", index) : ""),
       cpu ? fmt::format("set pjrt.client = cpu_device_count={}", index + mesh.ranks()) : "");
   return static_cast<size_t>(index);
+}
+
+std::vector<int64_t> ids_of(const std::string& word) {
+  std::vector<int64_t> ids(word.size() / sizeof(int64_t));
+  std::memcpy(ids.data(), word.data(), ids.size() * sizeof(int64_t));
+  return ids;
+}
+
+// By rank. A plugin without the others' processes makes a client of its own in each of them.
+std::vector<int64_t> exchange_ids(const Client& client, const std::vector<int64_t>& own,
+                                  const Processes& processes) {
+  const std::string word(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(int64_t));
+  std::vector<int64_t> all;
+  for (const std::string& ids : processes.exchange(word)) {
+    const std::vector<int64_t> more = ids_of(ids);
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  const auto is_strange = [&](int64_t id) {
+    return std::ranges::find(client.all_ids(), id) == client.all_ids().end() ||
+           std::ranges::count(all, id) > 1;
+  };
+  if (std::ranges::any_of(all, is_strange)) {
+    fail_with_hint(
+        "start one process: it runs a mesh over all devices of this plugin here; plugins "
+        "of TPUs and NVIDIA GPUs join processes",
+        Code::unimplemented,
+        "plugin {} ({}) does not join the devices of {} processes: each has {} of its "
+        "own alone",
+        client.plugin().path(), client.platform_name(), processes.count(), client.all_ids().size());
+  }
+  return all;
 }
 
 } // namespace
@@ -76,30 +139,52 @@ void Counters::add_bytes(int64_t bytes) {
   }
 }
 
-EngineState::EngineState(const Options& options)
-    : emit_(read_emit_options(options)), client_(make_client(options)),
-      first_device_(checked_device(*client_, options.i64("pjrt.device"), emit_.mesh)),
-      compile_(read_compile_options(options, *client_, first_device_, ranks())),
+EngineState::EngineState(const Options& options, std::optional<comm::ProcessLink> link)
+    : processes_(std::move(link), options), emit_(read_emit_options(options, processes_.mesh())),
+      devices_(open_devices(options, processes_)),
+      compile_(read_compile_options(options, client().platform_name(), devices_.ids)),
       runs_(static_cast<size_t>(options.i64("pjrt.in_flight"))),
       cache_(options.str("pjrt.cache"), options.i64("pjrt.cache_limit")) {
-  if (cache_.enabled()) library_ = library_identity(client_->plugin().path());
+  if (cache_.enabled()) library_ = library_identity(client().plugin().path());
+}
+
+// Processes meet before a client is made, since a plugin may wait for all of them, and after it.
+EngineState::Devices EngineState::open_devices(const Options& options, const Processes& processes) {
+  NamedValues values;
+  const Plugin* plugin = nullptr;
+  processes.together([&] {
+    values = parse_client_options(options.list("pjrt.client"));
+    plugin = &Plugin::load(find_plugin(options.str("plugin")));
+  });
+  Devices made;
+  processes.together([&] {
+    made.client = make_client(*plugin, values, processes);
+    made.first = checked_device(*made.client, options.i64("pjrt.device"), processes);
+  });
+  std::vector<int64_t> own;
+  for (int64_t here = 0; here < processes.here().ranks(); ++here)
+    own.push_back(made.client->devices()[made.first + static_cast<size_t>(here)].id());
+  made.ids = exchange_ids(*made.client, own, processes);
+  return made;
 }
 
 std::string EngineState::key(std::string_view program, const CompileOptions& options) const {
-  const Plugin& plugin = client_->plugin();
+  const Plugin& plugin = client().plugin();
   CompileIdentity identity;
   identity.program = program;
   identity.options = serialize(options);
   identity.plugin = fmt::format("0.{}", plugin.minor());
   for (const auto& [name, value] : plugin.attributes())
     identity.plugin += fmt::format(" {}={}", name, value_text(value));
-  identity.platform = client_->platform_name() + " " + client_->platform_version();
+  identity.platform = client().platform_name() + " " + client().platform_version();
   identity.library = library_;
-  for (size_t rank = 0; rank < options.devices.size(); ++rank) {
-    identity.devices.push_back(device(rank).facts().kind);
-    for (const auto& [name, value] : device(rank).facts().attributes)
+  for (size_t here = 0; here < std::min(ranks_here(), options.devices.size()); ++here) {
+    identity.devices.push_back(device(here).facts().kind);
+    for (const auto& [name, value] : device(here).facts().attributes)
       identity.devices.push_back(name + "=" + value_text(value));
   }
+  if (processes_.are_several()) // each has the code of its own devices
+    identity.devices.push_back(fmt::format("{} of {}", processes_.index(), processes_.count()));
   identity.environment = plugin.environment();
   identity.host = on_cpu() ? host_identity() : "";
   return cache_key(identity);
@@ -111,7 +196,7 @@ std::shared_ptr<const Executable> EngineState::load_cached(const std::string& ke
   const std::optional<std::string> bytes = cache_.load(key);
   if (!bytes) return nullptr;
   try {
-    return client_->load(*bytes);
+    return client().load(*bytes);
   } catch (const Error& error) {
     log(LogLevel::warn, "pjrt: program {} of the cache is of no use: {}", key, error.text());
     return nullptr;
@@ -121,7 +206,7 @@ std::shared_ptr<const Executable> EngineState::load_cached(const std::string& ke
 Built EngineState::build_single(std::string_view program) {
   CompileOptions options = compile_;
   options.replicas = 1;
-  options.devices.resize(1);
+  options.devices = {device().id()};
   return build_with(program, options);
 }
 
@@ -130,10 +215,12 @@ Built EngineState::build_with(std::string_view program, const CompileOptions& op
   const std::string name = cache_.enabled() ? key(program, options) : "";
   Built built;
   if (cache_.enabled()) built.executable = load_cached(name);
-  built.from_cache = built.executable != nullptr;
+  // Compilers of several processes work together: all of them compile, or none.
+  built.from_cache = options.replicas > 1 ? processes_.all(built.executable != nullptr)
+                                          : built.executable != nullptr;
   if (!built.from_cache) {
     built.executable =
-        compile_text(*client_, program, options, needed_flags(client_->platform_name()));
+        compile_text(client(), program, options, needed_flags(client().platform_name()));
   }
   built.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   (built.from_cache ? counters_.cache_hits : counters_.compiles).fetch_add(1);
@@ -145,66 +232,6 @@ Built EngineState::build_with(std::string_view program, const CompileOptions& op
     }
   }
   return built;
-}
-
-namespace {
-
-constexpr int kRuns = 3;
-
-struct Chain {
-  int64_t size; // of the square matrices
-  int products; // one after the other
-};
-
-const char* precision_word(const std::string& precision) {
-  return precision == "highest" ? "HIGHEST" : precision == "high" ? "HIGH" : "DEFAULT";
-}
-
-std::string chain_text(const Chain& chain, const EmitOptions& options) {
-  const std::string element = dtype_name(options.compute);
-  const std::string type = fmt::format("tensor<{0}x{0}x{1}>", chain.size, element);
-  const std::string sum = fmt::format("tensor<{0}x{0}xf32>", chain.size);
-  const char* word = precision_word(options.precision);
-  std::string text = fmt::format("func.func public @main(%x0: {0}, %w: {0}) -> {0} {{\n", type);
-  for (int i = 0; i < chain.products; ++i) {
-    text += fmt::format(" %s{0} = stablehlo.dot_general %x{0}, %w, contracting_dims = [1] x [0], "
-                        "precision = [{1}, {1}] : ({2}, {2}) -> {3}\n"
-                        " %x{4} = stablehlo.convert %s{0} : ({3}) -> {2}\n",
-                        i, word, type, sum, i + 1);
-  }
-  return text + fmt::format(" return %x{} : {}\n}}\n", chain.products, type);
-}
-
-// Products of this matrix with itself are the matrix again.
-Tensor averaging_matrix(int64_t size, DType dtype) {
-  Tensor made(DType::f32, {size, size});
-  std::ranges::fill(made.mutable_as<float>(), 1.0f / static_cast<float>(size));
-  return made.to(dtype);
-}
-
-} // namespace
-
-double measure_peak_flops(EngineState& state) {
-  const Chain chain = state.on_cpu() ? Chain{1024, 2} : Chain{8192, 8};
-  const EmitOptions& options = state.emit_options();
-  const auto program = state.build_single(chain_text(chain, options)).executable;
-  const Array matrix =
-      state.client().upload(averaging_matrix(chain.size, options.compute), state.device());
-  const std::vector<const Array*> arguments{&matrix, &matrix};
-  double best = 0;
-  for (int run = 0; run <= kRuns; ++run) { // the first one warms up
-    const auto begin = std::chrono::steady_clock::now();
-    std::vector<std::vector<Array>> results;
-    {
-      const std::lock_guard lock(state.starting());
-      results = program->run(std::span(&arguments, 1));
-    }
-    await(results.front().front().ready());
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    if (run > 0) best = std::max(best, 1 / seconds.count());
-  }
-  const auto n = static_cast<double>(chain.size);
-  return 2 * n * n * n * chain.products * best;
 }
 
 } // namespace dllm::pjrt

@@ -9,6 +9,7 @@
 #include "pjrt/emit/emit.h"
 #include "pjrt/plugin/client.h"
 #include "pjrt/plugin/plugin.h"
+#include "pjrt/processes.h"
 #include "pjrt/runs.h"
 
 #include <atomic>
@@ -41,19 +42,22 @@ struct Built {
   double seconds = 0;
 };
 
-// The devices of a mesh of ranks, consecutive ones of one client: rank r is device pjrt.device + r. Any thread.
+// The devices of a mesh of ranks. A process has consecutive ranks on consecutive devices of its client: the first of them is
+// device pjrt.device, on every process. "Here": of this process. Any thread.
 class EngineState {
 public:
-  explicit EngineState(const Options& options);
+  explicit EngineState(const Options& options, std::optional<comm::ProcessLink> link = {});
   ~EngineState() { runs_.drain(); }
   EngineState(const EngineState&) = delete;
   EngineState& operator=(const EngineState&) = delete;
 
-  const Client& client() const { return *client_; }
-  const graph::Mesh& mesh() const { return emit_.mesh; }
-  size_t ranks() const { return static_cast<size_t>(mesh().ranks()); }
-  const Device& device(size_t rank = 0) const { return client_->devices()[first_device_ + rank]; }
-  bool on_cpu() const { return client_->platform_name() == "cpu"; }
+  const Client& client() const { return *devices_.client; }
+  const Processes& processes() const { return processes_; }
+  const graph::Mesh& mesh() const { return processes_.mesh(); } // of all ranks
+  size_t ranks_here() const { return static_cast<size_t>(processes_.here().ranks()); }
+  // Of the rank number `here` of this process.
+  const Device& device(size_t here = 0) const { return client().devices()[devices_.first + here]; }
+  bool on_cpu() const { return client().platform_name() == "cpu"; }
   const EmitOptions& emit_options() const { return emit_; }
   Counters& counters() { return counters_; }
   RunQueue& runs() { return runs_; }
@@ -62,19 +66,25 @@ public:
   std::mutex& starting() { return starting_; }
 
   // StableHLO text as an executable of one replica on each device of the mesh: from the cache when
-  // it is there and loads, else from the compiler. Counted.
+  // it is there and loads, on all processes, else from the compiler. Counted.
   Built build(std::string_view program) { return build_with(program, compile_); }
-  // The same for a program of the first device alone.
+  // The same for a program of the first device here alone.
   Built build_single(std::string_view program);
 
 private:
+  struct Devices {
+    std::shared_ptr<const Client> client;
+    size_t first = 0;         // of the ranks here
+    std::vector<int64_t> ids; // by rank, of all processes
+  };
+  static Devices open_devices(const Options& options, const Processes& processes);
   Built build_with(std::string_view program, const CompileOptions& options);
   std::string key(std::string_view program, const CompileOptions& options) const;
   std::shared_ptr<const Executable> load_cached(const std::string& key);
 
+  Processes processes_;
   EmitOptions emit_;
-  std::shared_ptr<const Client> client_;
-  size_t first_device_;
+  Devices devices_;
   CompileOptions compile_;
   Counters counters_;
   RunQueue runs_;
@@ -87,7 +97,7 @@ private:
 // precision, on the first device; the best of a few runs.
 double measure_peak_flops(EngineState& state);
 
-// The parts of an array, one on each device. Any number of threads may read. The one who donates it
+// The parts of an array, one on each device here. Any number of threads may read. The one who donates it
 // must be its only holder; the plugin's handles stay until the end, so a mistake there is an error
 // and not a crash.
 class DeviceBuffer final : public graph::Buffer {
@@ -95,7 +105,7 @@ public:
   struct Content {
     DType dtype = DType::f32;
     Shape shape;              // of one part
-    std::vector<Array> parts; // by rank
+    std::vector<Array> parts; // by rank here
     graph::AxisSet differs;   // axes over which the parts are arrays of their own, not cut of one
   };
   // run: the launch it is a result of; null: it was uploaded.
@@ -109,11 +119,14 @@ public:
   // run's other small results too. Fails with what the run failed with, and with
   // failed_precondition after donation or where parts make no array.
   Tensor read(const Task* task = nullptr) const override;
-  int64_t memory_bytes() const override; // of all parts
+  Tensor read_part(const Task* task = nullptr) const override;
+  std::vector<Tensor> read_dealt(std::span<const int64_t> owners,
+                                 const Task* task = nullptr) const override;
+  int64_t memory_bytes() const override; // of the parts here
 
   const EngineState* engine() const { return state_.get(); }
   graph::AxisSet differs() const { return content_.differs; }
-  const Array& array(size_t rank = 0) const { return content_.parts[rank]; }
+  const Array& array(size_t here = 0) const { return content_.parts[here]; }
   bool is_donated() const { return donated_.load(std::memory_order_acquire); }
   void mark_donated(); // a run took it over
   // Donated, deleted by the plugin on any device, or of unknown state.
@@ -125,10 +138,10 @@ public:
 
 private:
   struct Fetch {
-    std::vector<Tensor> parts; // by rank; not defined where another rank has the same
+    std::vector<Tensor> parts; // by rank here; not defined where another one has the same
     std::vector<EventHandle> done;
   };
-  int64_t bytes() const; // of all parts
+  int64_t bytes() const; // of the parts here
   std::vector<size_t> ranks_to_read() const;
   Fetch start_fetch() const;
   Fetch take_fetch() const;
@@ -149,6 +162,9 @@ graph::AxisSet differing(const graph::Mesh& mesh, graph::AxisSet axes);
 // possible and `share` allows it, else copies. Fails with invalid_argument where it cannot be cut.
 std::shared_ptr<DeviceBuffer> upload(std::shared_ptr<EngineState> state, const Tensor& whole,
                                      bool share, const graph::Layout& layout = {});
+// The part of this process, of which each rank here gets its part.
+std::shared_ptr<DeviceBuffer> upload_part(std::shared_ptr<EngineState> state, const Tensor& part,
+                                          bool share, const graph::Layout& layout);
 // graph::Engine::upload_pieces.
 std::shared_ptr<DeviceBuffer> upload_pieces(std::shared_ptr<EngineState> state,
                                             std::span<const Tensor> pieces, graph::AxisSet axes,
@@ -169,7 +185,7 @@ public:
 private:
   // The inputs of one run as the plugin takes them.
   struct Binding {
-    std::vector<std::vector<const Array*>> arguments; // by rank, by input
+    std::vector<std::vector<const Array*>> arguments; // by rank here, by input
     std::vector<DeviceBuffer*> taken;                 // given up to the run
     std::vector<int64_t> kept;                        // could be donated, but have another holder
     std::vector<const DeviceBuffer*> inputs;

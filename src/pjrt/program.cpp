@@ -57,16 +57,16 @@ void PjrtProgram::check_results() const {
   }
 }
 
-// Arguments are given by rank: replica r must run on the device of rank r.
+// Arguments are given by rank here: replica r must run on the device of rank r.
 void PjrtProgram::check_devices() const {
   const std::vector<abi::Device*>& devices = executable_->devices();
-  bool same = devices.size() == state_->ranks();
+  bool same = devices.size() == state_->ranks_here();
   for (size_t rank = 0; same && rank < devices.size(); ++rank)
     same = devices[rank] == state_->device(rank).get();
   if (same) return;
   fail(Code::internal,
        "the compiled form of graph {} runs on other devices than the {} of the mesh",
-       source_->name(), state_->ranks());
+       source_->name(), state_->ranks_here());
 }
 
 // Plugins compare the bytes of an argument and nothing else: type, shape, device and liveness are
@@ -107,7 +107,7 @@ PjrtProgram::Binding PjrtProgram::bind(std::span<const BufferRef> inputs) const 
          source_->inputs().size(), inputs.size());
   }
   Binding binding;
-  binding.arguments.resize(state_->ranks());
+  binding.arguments.resize(state_->ranks_here());
   for (size_t i = 0; i < inputs.size(); ++i) {
     DeviceBuffer& buffer = checked_input(inputs[i], i);
     for (size_t rank = 0; rank < binding.arguments.size(); ++rank)
@@ -151,11 +151,12 @@ void PjrtProgram::fail_launch(const Binding& binding, const Error& error) const 
   }
   const Error named(error.code(), fmt::format("graph {}: {}", source_->name(), error.text()),
                     error.hint());
+  state_->processes().abort(named);
   if (lost) throw lost_state(named);
   throw named;
 }
 
-// results: by rank, by output.
+// results: by rank here, by output.
 std::vector<BufferRef> PjrtProgram::wrap(std::vector<std::vector<Array>> results,
                                          const Binding& binding) const {
   const auto& outputs = source_->outputs();
@@ -163,8 +164,8 @@ std::vector<BufferRef> PjrtProgram::wrap(std::vector<std::vector<Array>> results
   for (const std::vector<Array>& of_rank : results) {
     if (!of_rank.empty()) finished.push_back(of_rank.front().ready());
   }
-  const auto run =
-      std::make_shared<Run>(std::move(finished), source_->name(), !binding.taken.empty());
+  const auto run = std::make_shared<Run>(std::move(finished), state_->processes().first_rank(),
+                                         source_->name(), !binding.taken.empty());
   std::vector<BufferRef> made;
   std::vector<std::weak_ptr<DeviceBuffer>> plain; // state is read rarely and never with the rest
   for (size_t o = 0; o < outputs.size(); ++o) {

@@ -15,19 +15,23 @@ graph::StateLost lost_state(const Error& error) {
   return {error.code(), error.text(), "the run had taken its inputs over", error.hint()};
 }
 
-Run::Run(std::vector<EventHandle> finished, std::string program, bool took_state)
-    : program_(std::move(program)), took_state_(took_state), finished_(std::move(finished)) {}
+Run::Run(std::vector<EventHandle> finished, int64_t first_rank, std::string program,
+         bool took_state)
+    : first_rank_(first_rank), program_(std::move(program)), took_state_(took_state),
+      finished_(std::move(finished)) {}
 
 void Run::wait() {
   const std::lock_guard one(waiting_);
   if (finished_.empty()) return;
   std::optional<Error> failure;
-  for (size_t rank = 0; rank < finished_.size(); ++rank) {
+  for (size_t here = 0; here < finished_.size(); ++here) {
     try {
-      await(finished_[rank]);
+      await(finished_[here]);
     } catch (const Error& error) {
       if (failure) continue;
-      const std::string where = finished_.size() > 1 ? fmt::format(" on rank {}", rank) : "";
+      const int64_t rank = first_rank_ + static_cast<int64_t>(here);
+      const bool is_one = finished_.size() == 1 && rank == 0;
+      const std::string where = is_one ? "" : fmt::format(" on rank {}", rank);
       failure.emplace(error.code(), fmt::format("graph {}{}: {}", program_, where, error.text()),
                       error.hint());
     }

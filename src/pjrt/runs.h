@@ -6,6 +6,7 @@
 #include "pjrt/plugin/plugin.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -23,8 +24,9 @@ graph::StateLost lost_state(const Error& error);
 // Shared by the results of the launch. Any thread.
 class Run {
 public:
-  // finished: an event of each device, by rank. took_state: arguments were donated, so a run that fails has lost them.
-  Run(std::vector<EventHandle> finished, std::string program, bool took_state);
+  // finished: an event of each device here, from that of rank first_rank on. took_state: arguments were donated, so a run
+  // that fails has lost them.
+  Run(std::vector<EventHandle> finished, int64_t first_rank, std::string program, bool took_state);
 
   // Blocks until the run is over on every device. Never throws: check() throws how it ended.
   void wait();
@@ -38,6 +40,7 @@ public:
   std::vector<std::shared_ptr<DeviceBuffer>> results() const;
 
 private:
+  int64_t first_rank_;
   std::string program_;
   bool took_state_;
   std::mutex waiting_; // one waiter at a time; guards finished_

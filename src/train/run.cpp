@@ -51,6 +51,9 @@ public:
   Run(Trainer& trainer, BatchSource& source, int64_t steps, const EventFn& fn, Task* task)
       : trainer_(trainer), state_(trainer.state()), runner_(state_.runner), source_(source),
         steps_(steps), fn_(fn), task_(task), step_task_(in_processes() ? nullptr : task) {
+    const Options& options = runner_.options();
+    save_every_ = interval_steps("save_every", options.f64("save_every"), options.i64("steps"));
+    sync_every_ = interval_steps("sync_every", options.f64("sync_every"), options.i64("steps"));
     runner_.on_read([this] { send_step(); });
   }
   ~Run() {
@@ -156,17 +159,13 @@ private:
   }
 
   // So that a callback finds the trainer at the step of its event.
-  bool wants_sync() const {
-    const int64_t every = runner_.options().i64("sync_every");
-    return every > 0 && runner_.counters().step % every == 0;
-  }
+  bool wants_sync() const { return sync_every_ > 0 && runner_.counters().step % sync_every_ == 0; }
 
   // Of this process for the coming step; all processes act on the sum after it.
   void make_requests() {
-    const int64_t every = runner_.options().i64("save_every");
     const int64_t next = runner_.counters().step + 1;
     runner_.request(kStop, should_stop(step_task_) ? 1 : 0);
-    runner_.request(kCheckpoint, every > 0 && next % every == 0 ? 1 : 0);
+    runner_.request(kCheckpoint, save_every_ > 0 && next % save_every_ == 0 ? 1 : 0);
     runner_.request(kError, 0);
     runner_.request(kStep, static_cast<int32_t>(next));
   }
@@ -307,8 +306,9 @@ private:
   const double budget_ = 60 * runner_.options().f64("minutes"); // seconds
   Clock::time_point start_ = Clock::now();
   const int64_t begin_ = runner_.counters().step;
-  int64_t done_ = 0; // started
-  int64_t read_ = 0; // read, their events sent
+  int64_t save_every_ = 0, sync_every_ = 0; // steps; 0: never
+  int64_t done_ = 0;                        // started
+  int64_t read_ = 0;                        // read, their events sent
   int64_t saved_step_ = -1;
   std::optional<SaveStart> save_; // whose event was not sent yet
   bool stopped_ = false;

@@ -10,34 +10,46 @@ bool lives(abi::Client* client, const char* call) {
   return State::get().check("client", client, call);
 }
 
+Settings settings_now() {
+  const std::lock_guard lock(State::get().mutex);
+  return State::get().settings;
+}
+
 // Like the newest plugins: unknown names and wrong types are refused.
-Error* read_option(const abi::NamedValue& option, int64_t* devices) {
+Error* read_option(const abi::NamedValue& option, bool joins, Nodes* nodes) {
   check_struct(option);
   const std::string name(option.name, option.name_size);
-  if (name != "cpu_device_count")
+  int64_t* value = name == "cpu_device_count"     ? &nodes->devices
+                   : name == "node_id" && joins   ? &nodes->own
+                   : name == "num_nodes" && joins ? &nodes->count
+                                                  : nullptr;
+  if (value == nullptr)
     return invalid("Unexpected option name passed to PJRT_Client_Create: " + name);
   if (option.type != abi::NamedValueType::i64) {
-    return invalid(
-        "Option passed to PJRT_Client_Create with name cpu_device_count has type index " +
-        std::to_string(static_cast<int>(option.type)) + " but expected type index is 1");
+    return invalid("Option passed to PJRT_Client_Create with name " + name + " has type index " +
+                   std::to_string(static_cast<int>(option.type)) + " but expected type index is 1");
   }
-  *devices = option.int64_value;
+  *value = option.int64_value;
   return nullptr;
 }
 
 } // namespace
 
 Error* client_create(abi::ClientCreateArgs* args) {
-  int64_t devices = 0;
+  const Settings settings = settings_now();
+  Nodes nodes;
+  nodes.devices = settings.devices;
+  for (size_t i = 0; i < args->num_options; ++i) {
+    if (Error* error = read_option(args->create_options[i], settings.joins != 0, &nodes))
+      return error;
+  }
+  if (Error* error = nodes.join(*args, settings)) return error;
   std::string platform;
   {
     const std::lock_guard lock(State::get().mutex);
-    devices = State::get().settings.devices;
     platform = State::get().platform;
   }
-  for (size_t i = 0; i < args->num_options; ++i)
-    if (Error* error = read_option(args->create_options[i], &devices)) return error;
-  args->client = new abi::Client(platform, devices);
+  args->client = new abi::Client(platform, std::move(nodes));
   State::get().add("client", args->client);
   return nullptr;
 }
@@ -64,7 +76,7 @@ Error* client_platform_name(abi::ClientPlatformNameArgs* args) {
 }
 
 Error* client_process_index(abi::ClientProcessIndexArgs* args) {
-  args->process_index = 0;
+  args->process_index = static_cast<int>(args->client->nodes.own);
   return nullptr;
 }
 
@@ -83,8 +95,8 @@ Error* client_devices(abi::ClientDevicesArgs* args) {
 
 Error* client_addressable_devices(abi::ClientAddressableDevicesArgs* args) {
   if (!lives(args->client, "PJRT_Client_AddressableDevices")) return invalid("no client");
-  args->addressable_devices = args->client->pointers.data();
-  args->num_addressable_devices = args->client->pointers.size();
+  args->addressable_devices = args->client->local.data();
+  args->num_addressable_devices = args->client->local.size();
   return nullptr;
 }
 
@@ -127,11 +139,15 @@ Error* client_topology_description(abi::ClientTopologyDescriptionArgs* args) {
 
 namespace dllm::pjrt::abi {
 
-Client::Client(const std::string& its_platform, int64_t count)
-    : platform(its_platform), topology("fake:" + std::to_string(count), count) {
-  for (int64_t i = 0; i < count; ++i) {
-    devices.emplace_back(static_cast<int>(i));
+Client::Client(const std::string& its_platform, fake::Nodes its_nodes)
+    : platform(its_platform), nodes(std::move(its_nodes)),
+      topology("fake:" + std::to_string(nodes.all()), nodes.all()) {
+  for (int64_t i = 0; i < nodes.all(); ++i) {
+    const int64_t process = nodes.node_of(i);
+    devices.emplace_back(static_cast<int>(i), static_cast<int>(process));
     pointers.push_back(&devices.back());
+    if (process != nodes.own) continue;
+    local.push_back(&devices.back());
     memories.push_back(&devices.back().memory);
   }
 }

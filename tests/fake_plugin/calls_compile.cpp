@@ -56,7 +56,8 @@ Error* load(abi::Client* client, std::shared_ptr<const Compiled> compiled,
     const int64_t id = compiled->devices.empty() ? i : compiled->devices[static_cast<size_t>(i)];
     if (id < 0 || id >= static_cast<int64_t>(client->devices.size()))
       return invalid("no device " + std::to_string(id) + " for replica " + std::to_string(i));
-    devices.push_back(client->pointers[static_cast<size_t>(id)]);
+    if (client->nodes.node_of(id) == client->nodes.own)
+      devices.push_back(client->pointers[static_cast<size_t>(id)]);
   }
   *out = new abi::LoadedExecutable{client, std::move(compiled), std::move(devices)};
   State::get().add("loaded executable", *out);

@@ -5,8 +5,9 @@
 
 namespace dllm::pjrt::abi {
 
-DeviceDescription::DeviceDescription(int number)
-    : id(number), text("FakeDevice(id=" + std::to_string(number) + ")"), coordinates{number, 0, 0} {
+DeviceDescription::DeviceDescription(int number, int its_process)
+    : id(number), process(its_process),
+      text("FakeDevice(id=" + std::to_string(number) + ")"), coordinates{number, 0, 0} {
   NamedValue coords{};
   coords.head.struct_size = kSize<NamedValue>;
   coords.name = "coords";
@@ -17,7 +18,7 @@ DeviceDescription::DeviceDescription(int number)
   attributes.push_back(coords);
 }
 
-Device::Device(int number) : description(number) {
+Device::Device(int number, int process) : description(number, process) {
   memory.id = number;
   memory.device = this;
 }
@@ -32,7 +33,7 @@ Error* device_description_id(abi::DeviceDescriptionIdArgs* args) {
 }
 
 Error* device_description_process_index(abi::DeviceDescriptionProcessIndexArgs* args) {
-  args->process_index = 0;
+  args->process_index = args->device_description->process;
   return nullptr;
 }
 

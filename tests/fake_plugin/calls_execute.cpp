@@ -156,6 +156,7 @@ Error* loaded_executable_execute(abi::LoadedExecutableExecuteArgs* args) {
     if (Error* e = make_results(program, used, arguments, executable.devices[d], &results[d]))
       return e;
   }
+  if (Error* e = executable.client->nodes.meet()) return e;
   for (size_t d = 0; d < args->num_devices; ++d) {
     const std::shared_ptr<Moment> ready =
         start(executable.devices[d], args->num_args > 0 ? args->argument_lists[d] : nullptr,

@@ -2,6 +2,7 @@
 // The objects behind the plugin's opaque handles.
 
 #include "moment.h"
+#include "nodes.h"
 #include "pjrt/abi/table.h"
 #include "signature.h"
 
@@ -30,12 +31,13 @@ struct Memory {
 
 struct DeviceDescription {
   int id = 0;
+  int process = 0;
   std::string kind = "fake device";
   std::string text;
   std::vector<int64_t> coordinates;
   std::vector<NamedValue> attributes;
 
-  explicit DeviceDescription(int number);
+  explicit DeviceDescription(int number, int process = 0);
   DeviceDescription(const DeviceDescription&) = delete;
 };
 
@@ -47,7 +49,7 @@ struct Device {
   fake::Clock::time_point busy_until;
   std::deque<fake::Clock::time_point> ends; // of runs that were started
 
-  explicit Device(int number);
+  explicit Device(int number, int process = 0);
 };
 
 struct TopologyDescription {
@@ -59,11 +61,12 @@ struct TopologyDescription {
 
 struct Client {
   std::string platform, version = "fake 1.0";
-  std::deque<Device> devices;
-  std::vector<abi::Device*> pointers;
-  std::vector<abi::Memory*> memories;
+  fake::Nodes nodes;
+  std::deque<Device> devices;                // of all processes
+  std::vector<abi::Device*> pointers, local; // of all, and of this one
+  std::vector<abi::Memory*> memories;        // of this one
   TopologyDescription topology;
-  explicit Client(const std::string& platform, int64_t devices);
+  explicit Client(const std::string& platform, fake::Nodes nodes);
 };
 
 // A program that was compiled; a handle of it, and one that is loaded.
@@ -73,7 +76,7 @@ struct Executable {
 struct LoadedExecutable {
   abi::Client* client;
   std::shared_ptr<const fake::Compiled> compiled;
-  std::vector<abi::Device*> devices; // one per replica
+  std::vector<abi::Device*> devices; // one per replica of this process
   bool deleted = false;
 };
 

@@ -49,6 +49,10 @@ bool set_by_name(Settings& s, const std::string& key, int64_t value) {
       {"run_ms", &s.run_ms},
       {"transfer_ms", &s.transfer_ms},
       {"donates", &s.donates},
+      {"joins", &s.joins},
+      {"store_timeout_ms", &s.store_timeout_ms},
+      {"store_bytes", &s.store_bytes},
+      {"meets", &s.meets},
       {"consumes_on_failure", &s.consumes_on_failure},
   };
   const auto found = all.find(key);

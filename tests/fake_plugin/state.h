@@ -27,7 +27,11 @@ struct Settings {
   int64_t run_ms = 0;          // a run takes that long; runs of a device follow each other
   int64_t transfer_ms = 0;     // copies from and to the host happen that late
   int64_t donates = 1;         // 0: tf.aliasing_output is ignored
-  int64_t consumes_on_failure = 0; // 1: a run that is made to fail has consumed its donated inputs
+  int64_t joins = 1;           // 0: a client has no options for processes, and no store
+  int64_t store_timeout_ms = 60000; // of a wait for a key
+  int64_t store_bytes = 0;          // of what each process puts besides
+  int64_t meets = 0;                // 1: processes meet in the store at every run
+  int64_t consumes_on_failure = 0;  // 1: a run that is made to fail has consumed its donated inputs
 };
 
 struct Failure {

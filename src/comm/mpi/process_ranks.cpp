@@ -62,17 +62,23 @@ std::vector<size_t> seen_from_here(const std::vector<Place>& places, int64_t ran
 } // namespace
 
 std::shared_ptr<Communicator> make_process_rank() {
+  return make_process_link().communicator;
+}
+
+ProcessLink make_process_link() {
   static std::atomic<int32_t> channels{0};
-  auto made = std::make_shared<MessageRank>(open_mpi(), channels.fetch_add(1));
-  const std::vector<Place> places = all_places(*made);
-  made->watch_processes([places, seen = seen_from_here(places, made->rank())]() -> std::string {
+  const int32_t channel = channels.fetch_add(2);
+  auto rank = std::make_shared<MessageRank>(open_mpi(), channel);
+  const std::vector<Place> places = all_places(*rank);
+  const auto find_ended = [places, seen = seen_from_here(places, rank->rank())]() -> std::string {
     const auto gone =
         std::ranges::find_if(seen, [&](size_t r) { return !exists(places[r].process); });
     if (gone == seen.end()) return "";
     return fmt::format("rank {} (process {} on {}) has ended, and other ranks wait for it", *gone,
                        places[*gone].process, places[*gone].host.data());
-  });
-  return made;
+  };
+  rank->watch_processes(find_ended);
+  return {rank, std::make_shared<KeyValueStore>(open_mpi(), channel + 1, find_ended)};
 }
 
 int64_t processes_on_same_processors(Communicator& communicator) {

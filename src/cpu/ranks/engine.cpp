@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "comm/mpi/process_ranks.h"
 #include "comm/thread_ranks.h"
+#include "comm/words.h"
 #include "cpu/ranks/ranks.h"
 #include "graph/mesh_options.h"
 
@@ -85,19 +86,7 @@ public:
   std::vector<std::string> exchange(const std::string& own, const Task* task) override {
     if (!ranks_->is_part()) return {own};
     const auto turn = lock_with_task(ranks_->running, task);
-    comm::Communicator& communicator = *ranks_->communicators[0];
-    std::vector<int64_t> all(static_cast<size_t>(communicator.size())), sizes(all.size());
-    std::iota(all.begin(), all.end(), int64_t{0});
-    const int64_t size = std::ssize(own);
-    communicator.all_gather(all, &size, sizes.data(), sizeof size, task);
-    const int64_t most = *std::ranges::max_element(sizes);
-    std::string padded = own, words(all.size() * static_cast<size_t>(most), '\0');
-    padded.resize(static_cast<size_t>(most));
-    communicator.all_gather(all, padded.data(), words.data(), most, task);
-    std::vector<std::string> made;
-    for (size_t p = 0; p < all.size(); ++p)
-      made.push_back(words.substr(p * static_cast<size_t>(most), static_cast<size_t>(sizes[p])));
-    return made;
+    return comm::exchange_words(*ranks_->communicators[0], own, task);
   }
 
   int64_t device_count() const override { return ranks_->count(); }

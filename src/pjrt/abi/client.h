@@ -91,11 +91,54 @@ struct EventSetArgs {
 };
 DLLM_PJRT_STRUCT(EventSetArgs, "PJRT_Event_Set", error_message_size);
 
-// Clients. The key-value store of several hosts is not offered, its callbacks stay null.
+// Clients. The three callbacks of the key-value store are ours, called by the plugin, on several of its threads at once.
+// Plugins fill in neither heads nor, of a client of one process, anything else.
 
-using KeyValueGetCallback = Unused;
-using KeyValuePutCallback = Unused;
-using KeyValueTryGetCallback = Unused;
+// Makes an error of the plugin; what a callback that fails returns.
+using CallbackError = Error* (*)(ErrorCode code, const char* message, size_t message_size);
+using KeyValueDeleter = void (*)(char* value);
+
+// Waits for the key. On success `value` is ours, and the plugin passes it to the deleter at the end.
+struct KeyValueGetCallbackArgs {
+  Head head;
+  const char* key;
+  size_t key_size;
+  int timeout_in_ms;
+  CallbackError* callback_error;
+  void* user_arg;
+  char* value;             // out
+  size_t value_size;       // out
+  KeyValueDeleter deleter; // out
+};
+DLLM_PJRT_STRUCT(KeyValueGetCallbackArgs, "PJRT_KeyValueGetCallback", deleter);
+
+// Does not wait: not_found.
+struct KeyValueTryGetCallbackArgs {
+  Head head;
+  const char* key;
+  size_t key_size;
+  CallbackError* callback_error;
+  void* user_arg;
+  char* value;             // out
+  size_t value_size;       // out
+  KeyValueDeleter deleter; // out
+};
+DLLM_PJRT_STRUCT(KeyValueTryGetCallbackArgs, "PJRT_KeyValueTryGetCallback", deleter);
+
+struct KeyValuePutCallbackArgs {
+  Head head;
+  const char* key;
+  size_t key_size;
+  const char* value;
+  size_t value_size;
+  CallbackError* callback_error;
+  void* user_arg;
+};
+DLLM_PJRT_STRUCT(KeyValuePutCallbackArgs, "PJRT_KeyValuePutCallback", user_arg);
+
+using KeyValueGetCallback = Error* (*)(KeyValueGetCallbackArgs*);
+using KeyValueTryGetCallback = Error* (*)(KeyValueTryGetCallbackArgs*);
+using KeyValuePutCallback = Error* (*)(KeyValuePutCallbackArgs*);
 
 struct ClientCreateArgs {
   Head head;

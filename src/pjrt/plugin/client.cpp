@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "pjrt/plugin/key_values.h"
 #include "pjrt/plugin/plugin.h"
 
 #include <algorithm>
@@ -10,17 +11,20 @@
 
 namespace dllm::pjrt {
 
-std::shared_ptr<const Client> Client::create(const Plugin& plugin, const NamedValues& options) {
+std::shared_ptr<const Client> Client::create(const Plugin& plugin, const NamedValues& options,
+                                             std::shared_ptr<comm::KeyValueStore> store) {
   const std::vector<abi::NamedValue> views = named_value_views(options);
   abi::ClientCreateArgs args{};
   args.create_options = views.data();
   args.num_options = views.size();
+  if (store != nullptr) give_store(*store, args);
   call(plugin.api(), &abi::Api::client_create, args);
-  return std::shared_ptr<const Client>(new Client(plugin, args.client));
+  return std::shared_ptr<const Client>(new Client(plugin, args.client, std::move(store)));
 }
 
-Client::Client(const Plugin& plugin, abi::Client* client)
-    : plugin_(&plugin), handle_(plugin.api(), client) {
+Client::Client(const Plugin& plugin, abi::Client* client,
+               std::shared_ptr<comm::KeyValueStore> store)
+    : plugin_(&plugin), store_(std::move(store)), handle_(plugin.api(), client) {
   abi::ClientPlatformNameArgs name{};
   name.client = client;
   call(plugin.api(), &abi::Api::client_platform_name, name);
@@ -39,6 +43,12 @@ Client::Client(const Plugin& plugin, abi::Client* client)
   if (devices_.empty()) {
     fail(Code::unavailable, "plugin {} ({}) has no device here", plugin.path(), platform_name_);
   }
+
+  abi::ClientDevicesArgs all{};
+  all.client = client;
+  call(plugin.api(), &abi::Api::client_devices, all);
+  for (size_t i = 0; i < all.num_devices; ++i)
+    all_ids_.push_back(Device(plugin, all.devices[i]).id());
 }
 
 int64_t Client::index_of(const abi::Device* device) const {

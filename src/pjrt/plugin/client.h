@@ -1,6 +1,7 @@
 #pragma once
 // A plugin's client, its devices, and the objects on them: arrays and programs.
 
+#include "comm/key_value_store.h"
 #include "pjrt/plugin/compile.h"
 #include "pjrt/plugin/plugin.h"
 #include "tensor/tensor.h"
@@ -146,14 +147,17 @@ class Executable;
 class Client : public std::enable_shared_from_this<Client> {
 public:
   // Fails with the plugin's error; a client without a device of this process fails with
-  // unavailable.
-  static std::shared_ptr<const Client> create(const Plugin& plugin, const NamedValues& options);
+  // unavailable. store: the key-value store of several processes, for as long as the client lives.
+  static std::shared_ptr<const Client> create(const Plugin& plugin, const NamedValues& options,
+                                              std::shared_ptr<comm::KeyValueStore> store = nullptr);
 
   const Plugin& plugin() const { return *plugin_; }
   abi::Client* get() const { return handle_.get(); }
   const std::string& platform_name() const { return platform_name_; } // "cpu" "tpu" "cuda"
   const std::string& platform_version() const { return platform_version_; }
   const std::vector<Device>& devices() const { return devices_; } // of this process
+  // Ids of the devices of all processes.
+  const std::vector<int64_t>& all_ids() const { return all_ids_; }
   // The position of a device in devices(); -1: not there.
   int64_t index_of(const abi::Device* device) const;
 
@@ -170,14 +174,16 @@ public:
                abi::HostBufferSemantics use = abi::HostBufferSemantics::during_call) const;
 
 private:
-  Client(const Plugin& plugin, abi::Client* client);
+  Client(const Plugin& plugin, abi::Client* client, std::shared_ptr<comm::KeyValueStore> store);
 
   const Plugin* plugin_;
+  std::shared_ptr<comm::KeyValueStore> store_; // goes after the client
   Handle<abi::Client, abi::ClientDestroyArgs, &abi::ClientDestroyArgs::client,
          &abi::Api::client_destroy>
       handle_;
   std::string platform_name_, platform_version_;
   std::vector<Device> devices_;
+  std::vector<int64_t> all_ids_;
 };
 
 // For CompileOptions::flags. platform: Client::platform_name(). XLA's CPU compiler drops NaN in

@@ -48,6 +48,17 @@ inline std::shared_ptr<graph::Graph> counter(int64_t size = 256) {
   return made;
 }
 
+// state + step in place, the state cut over fsdp, and a loss that is equal on all ranks: on the fake plugin the step.
+inline std::shared_ptr<graph::Graph> cut_counter() {
+  const graph::AxisSet fsdp(graph::Axis::fsdp);
+  auto made = std::make_shared<graph::Graph>("cut_counter");
+  const graph::Value state = made->input("state", {Shape{64}, DType::f32, fsdp});
+  const graph::Value step = made->input("step", DType::f32, {1});
+  made->output("state", add(state, vary(step, fsdp)), "state");
+  made->output("loss", add(step, step));
+  return made;
+}
+
 inline Tensor counting(Shape shape, float first = 0) {
   Tensor made(DType::f32, std::move(shape));
   std::iota(made.mutable_as<float>().begin(), made.mutable_as<float>().end(), first);

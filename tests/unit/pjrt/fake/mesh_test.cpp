@@ -23,17 +23,6 @@ std::shared_ptr<graph::Engine> fake_mesh(const FakePlugin& fake, int64_t in_flig
   return make_engine(options);
 }
 
-// state + step in place, the state cut over fsdp, and a loss that is equal on all ranks: on the fake plugin the step.
-std::shared_ptr<graph::Graph> cut_counter() {
-  const AxisSet fsdp(Axis::fsdp);
-  auto made = std::make_shared<graph::Graph>("cut_counter");
-  const graph::Value state = made->input("state", {Shape{64}, DType::f32, fsdp});
-  const graph::Value step = made->input("step", DType::f32, {1});
-  made->output("state", add(state, vary(step, fsdp)), "state");
-  made->output("loss", add(step, step));
-  return made;
-}
-
 std::vector<BufferRef> cut_inputs(graph::Engine& engine) {
   return {engine.upload_cut(counting({256}), false, Layout().cut(Axis::fsdp, 0)),
           engine.upload(counting({1}, 7))};

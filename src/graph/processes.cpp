@@ -1,0 +1,66 @@
+#include "graph/processes.h"
+
+#include "base/error.h"
+#include "base/json.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <exception>
+
+namespace dllm::graph {
+
+// Ranks are row-major: the last axes change fastest, so a process has whole axes from the back, then a share of one.
+ProcessMesh::ProcessMesh(const Mesh& whole, int64_t count) {
+  const int64_t ranks = whole.ranks();
+  int64_t left = count > 0 && ranks % count == 0 ? ranks / count : 0; // of the ranks of a process
+  for (int i = kAxisCount - 1; i >= 0 && left > 0; --i) {
+    const auto axis = static_cast<Axis>(i);
+    const int64_t size = whole.size(axis), share = std::min(left, size);
+    left = size % share == 0 && left % share == 0 ? left / share : 0;
+    if (left == 0) break;
+    here.set(axis, share);
+    processes.set(axis, size / share);
+  }
+  if (left == 1) return;
+  fail_with_hint("start as many processes as the ranks of the first axes, or a divisor of them",
+                 Code::invalid_argument, "a mesh of {} cannot be shared out between {} processes",
+                 whole.text(), count);
+}
+
+namespace {
+
+// The error of a process as the others throw it.
+Json report_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return {
+        {"code", static_cast<int>(error.code())}, {"text", error.text()}, {"hint", error.hint()}};
+  } catch (const std::exception& error) {
+    return {{"code", static_cast<int>(Code::internal)}, {"text", error.what()}, {"hint", ""}};
+  }
+}
+
+} // namespace
+
+void run_together(const WordExchange& exchange, bool here, const std::function<void()>& work) {
+  std::exception_ptr failure;
+  try {
+    if (here) work();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const std::vector<std::string> words =
+      exchange(failure == nullptr ? "" : report_of(failure).dump());
+  if (failure != nullptr) std::rethrow_exception(failure);
+  for (size_t process = 0; process < words.size(); ++process) {
+    if (words[process].empty()) continue;
+    const Json report = parse_json(words[process], "the report of a rank");
+    throw Error(static_cast<Code>(report.at("code").get<int>()),
+                fmt::format("rank {} failed: {}", process, report.at("text").get<std::string>()),
+                report.at("hint").get<std::string>());
+  }
+}
+
+} // namespace dllm::graph
