@@ -1,17 +1,11 @@
 #include "model/stack_part.h"
 
-#include "graph/processes.h"
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 namespace dllm::model {
 namespace {
-
-graph::Placement place_of(const graph::Engine& engine) {
-  return {graph::ProcessMesh(engine.mesh(), engine.processes()).processes, engine.process()};
-}
 
 bool is_by_layers(const graph::Engine& engine, const ParamSpec& spec) {
   return engine.processes() > 1 && spec.layers > 1;
@@ -30,7 +24,7 @@ public:
   // shape: of the whole stack. No layout cuts its first dimension.
   StackPart(const graph::Engine& engine, const graph::Layout& layout, DType dtype,
             const Shape& shape)
-      : place_(place_of(engine)), layout_(layout),
+      : place_(engine.place()), layout_(layout),
         values_(dtype, layout.part_shape(shape, place_.mesh)) {}
 
   // whole: (1, ...).
@@ -94,7 +88,7 @@ graph::BufferRef upload_zeros(graph::Engine& engine, const ParamSpec& spec) {
   if (engine.processes() == 1)
     return engine.upload_cut(Tensor(DType::f32, spec.shape()), false, layout);
   return engine.upload_part(
-      Tensor(DType::f32, layout.part_shape(spec.shape(), place_of(engine).mesh)), false, layout);
+      Tensor(DType::f32, layout.part_shape(spec.shape(), engine.place().mesh)), false, layout);
 }
 
 graph::BufferRef upload_copy(graph::Engine& engine, const graph::Buffer& buffer,
