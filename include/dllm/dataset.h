@@ -19,7 +19,9 @@
  *
  *     web.jsonl*0.3+books/[:90%]+chat-*.jsonl.gz[:1000]*2.5
  *
- * [A:B] takes rows A to B of a part: numbers or percents, negative ones from the end. *TIMES names how often its
+ * [A:B] takes rows A to B of a part: numbers or percents, negative ones from the end. FOLDER[SPLIT:ROWS] takes the
+ * first rows of the files whose name begins with that of a split, FOLDER[name:INNER,SPLIT:ROWS] those in a folder
+ * inside. *TIMES names how often its
  * rows come in an epoch, up to 100: 0.5 takes every second row. Parts that are patterns of the shell take every
  * file that fits, in order of name. A token file in a mixture is read into memory with the others.
  *

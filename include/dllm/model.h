@@ -84,7 +84,7 @@ DLLM_API dllm_status dllm_model_load_source(dllm_engine *engine, const dllm_sour
  *   config_json   not NULL, the content of a config.json
  *   size          bytes of config_json, 0 or more
  *   opts          NULL: defaults; kind "model": seed, dtype, attention, shift, mask_token,
- *                 cache_dtype, check, heads (edit: with the heads of edit flows)
+ *                 cache_dtype, check, heads (edit: with the heads of edit flows), adapter (a folder)
  *   task          NULL, or checked every few milliseconds
  *   out           not NULL
  *

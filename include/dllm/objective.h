@@ -25,7 +25,12 @@
  *                behind a start's end. Decoding policy "editflow"
  *   "nano"       masked diffusion of nano-dlm, discrete times
  *   "open_dllm"  masked diffusion of Open-dLLM: tokens that the model finds already count more;
- *                curriculum, min_snr_gamma, anti_repetition
+ *                curriculum, min_snr_gamma, anti_repetition, repetition
+ *   "diffusion_gemma"  a causal text and behind it a canvas: one block of it as uniform noise, conditioned
+ *                on its own prediction for a share of the rows; for models with a canvas. Decoding
+ *                policy "diffusion_gemma"
+ *   "grpo"       policy gradients of answers: the batch holds advantages f32(batch), and may hold
+ *                old_log_probs and reference_log_probs, f32(batch, seq)
  *   "ar"         next token
  *   "token_ce"   ids, targets and weights are the caller's
  *
@@ -38,7 +43,7 @@ extern "C" {
 #endif
 
 /* Creates an objective by name: "mdlm", "llada_sft", "bd3lm", "dream", "dmax", "uniform", "editflow",
- * "nano", "open_dllm", "ar", "token_ce".
+ * "nano", "open_dllm", "diffusion_gemma", "grpo", "ar", "token_ce".
  *
  *   name       not NULL; dllm_registry_name("objective", i) lists them
  *   schedule   NULL: linear, kappa_cubic for editflow, nano_cosine for nano; objectives without noise ignore it

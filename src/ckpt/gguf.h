@@ -3,6 +3,7 @@
 // data. Little-endian.
 
 #include "base/files.h"
+#include "tensor/box.h"
 #include "tensor/tensor.h"
 #include "tensor/weight_format.h"
 
@@ -126,6 +127,10 @@ public:
                   int64_t row_end) const;
   // The bytes of rows [row_begin, row_end) as in the file. The task is checked every MB.
   void read_stored(std::string_view name, std::byte* to, int64_t row_begin, int64_t row_end,
+                   const Task* task = nullptr) const;
+  // The bytes of some rows and columns, box (rows, columns) of all rows; columns begin and end between blocks. Of the file no
+  // more is read than that and small gaps.
+  void read_stored(std::string_view name, std::byte* to, const Box& box,
                    const Task* task = nullptr) const;
   // F32, F16, BF16, F64 and integer types as they are (a view where aligned); quantized types as
   // f32.

@@ -1,6 +1,7 @@
 // Reading from a GGUF file that is open: metadata by key, tensors by name.
 #include "base/error.h"
 #include "base/task.h"
+#include "ckpt/box_reader.h"
 #include "ckpt/gguf.h"
 #include "ckpt/safetensors.h"
 
@@ -218,6 +219,23 @@ void GgufFile::read_stored(std::string_view name, std::byte* to, int64_t row_beg
     const Bytes part = content_->read(from + begin, end - begin);
     std::memcpy(to + begin, part.data(), static_cast<size_t>(end - begin));
   });
+}
+
+void GgufFile::read_stored(std::string_view name, std::byte* to, const Box& box,
+                           const Task* task) const {
+  const GgufTensor& found = readable(name);
+  const GgmlTypeInfo& type = *ggml_type_info(found.type);
+  const int64_t row = found.shape.rank() > 0 ? found.shape.dim(-1) : 1;
+  const int64_t rows = row > 0 ? found.shape.count() / row : 0;
+  const int64_t first = box.begin[1], count = box.shape[1];
+  if (box.begin[0] < 0 || box.begin[0] + box.shape[0] > rows || first < 0 || first + count > row ||
+      first % type.block != 0 || count % type.block != 0) {
+    fail(Code::out_of_range, "{}: {} numbers at ({}, {}) are no blocks of tensor {} {}", name_,
+         box.shape.text(), box.begin[0], first, name, found.shape.text());
+  }
+  const auto bytes = [&](int64_t numbers) { return numbers / type.block * type.bytes; };
+  read_box(*content_, found.begin, 1, {rows, bytes(row)},
+           {{box.begin[0], bytes(first)}, {box.shape[0], bytes(count)}}, to, task);
 }
 
 Tensor GgufFile::tensor(std::string_view name) const {

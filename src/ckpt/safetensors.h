@@ -4,6 +4,7 @@
 // Little-endian hosts only.
 
 #include "base/files.h"
+#include "tensor/box.h"
 #include "tensor/tensor.h"
 
 #include <cstdint>
@@ -52,6 +53,10 @@ public:
                            const Task* task = nullptr) const = 0;
   // The same into memory of its own.
   Tensor tensor_copy(std::string_view tensor, const Task* task = nullptr) const;
+  // A part of it, read into `to`, which has room for the part: of the file no more than the part and small gaps.
+  virtual Tensor part_to(std::string_view tensor, const Box& box, std::byte* to,
+                         const Task* task = nullptr) const;
+  Tensor part_copy(std::string_view tensor, const Box& box, const Task* task = nullptr) const;
 
 protected:
   // name: for error texts, and TensorInfo::file.
@@ -129,6 +134,13 @@ public:
   }
   Tensor tensor_copy(std::string_view name, const Task* task = nullptr) const {
     return file_of(name).tensor_copy(name, task);
+  }
+  Tensor part_to(std::string_view name, const Box& box, std::byte* to,
+                 const Task* task = nullptr) const {
+    return file_of(name).part_to(name, box, to, task);
+  }
+  Tensor part_copy(std::string_view name, const Box& box, const Task* task = nullptr) const {
+    return file_of(name).part_copy(name, box, task);
   }
   const Metadata& metadata() const { return files_.front()->metadata(); } // of the first file
   size_t file_count() const { return files_.size(); }

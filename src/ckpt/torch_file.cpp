@@ -199,4 +199,12 @@ Tensor TorchFile::tensor_to(std::string_view tensor, std::byte* to, const Task* 
   return Tensor(*found.dtype, found.shape, Bytes(to, static_cast<size_t>(bytes), nullptr));
 }
 
+Tensor TorchFile::part_to(std::string_view tensor, const Box& box, std::byte* to,
+                          const Task* task) const {
+  if (!strided_.contains(tensor)) return WeightFile::part_to(tensor, box, to, task);
+  const Tensor part = part_of(tensor_copy(tensor, task), box);
+  copy_in_pieces(to, part.bytes(), part.byte_size(), task);
+  return Tensor(part.dtype(), box.shape, Bytes(to, static_cast<size_t>(part.byte_size()), nullptr));
+}
+
 } // namespace dllm::ckpt

@@ -20,6 +20,9 @@ public:
   Tensor tensor(std::string_view tensor) const override;
   Tensor tensor_to(std::string_view tensor, std::byte* to,
                    const Task* task = nullptr) const override;
+  // Of a tensor with strides all of it is read.
+  Tensor part_to(std::string_view tensor, const Box& box, std::byte* to,
+                 const Task* task = nullptr) const override;
 
 private:
   // Of a tensor whose numbers do not lie together. Counted in elements.

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/task.h"
+#include "ckpt/box_reader.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/torch_file.h"
@@ -35,6 +36,21 @@ Tensor WeightFile::tensor_copy(std::string_view tensor, const Task* task) const 
   const TensorInfo& found = readable(tensor);
   Tensor made(*found.dtype, found.shape);
   tensor_to(tensor, made.mutable_bytes(), task);
+  return made;
+}
+
+Tensor WeightFile::part_to(std::string_view tensor, const Box& box, std::byte* to,
+                           const Task* task) const {
+  const TensorInfo& found = readable(tensor);
+  const int64_t unit = dtype_size(*found.dtype);
+  read_box(*content_, found.begin, unit, found.shape, box, to, task);
+  return Tensor(*found.dtype, box.shape,
+                Bytes(to, static_cast<size_t>(box.shape.count() * unit), nullptr));
+}
+
+Tensor WeightFile::part_copy(std::string_view tensor, const Box& box, const Task* task) const {
+  Tensor made(*readable(tensor).dtype, box.shape);
+  part_to(tensor, box, made.mutable_bytes(), task);
   return made;
 }
 

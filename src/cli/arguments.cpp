@@ -201,6 +201,7 @@ private:
   void set_argument(Context& context, const std::string& name, const std::string& type,
                     const std::string& word, const std::string& shown) {
     if (type == "number" && !word.empty()) parse_number<int64_t>(shown, word, "a whole number");
+    if (type == "f64" && !word.empty()) parse_number<double>(shown, word, "a number");
     if (type == "flag" && word != "true") return;
     context.values_[name] = type == "flag" ? "1" : word;
     context.typed_.insert(name);
@@ -310,6 +311,10 @@ bool Context::flag(const std::string& name) const {
 
 int64_t Context::number(const std::string& name) const {
   return parse_number<int64_t>("--" + name, text(name), "a whole number");
+}
+
+double Context::real(const std::string& name) const {
+  return parse_number<double>("--" + name, text(name), "a number");
 }
 
 std::string Context::option(const std::string& kind, const std::string& key) const {

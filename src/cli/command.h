@@ -23,7 +23,7 @@ using dllm::api::text;
 
 // An argument of the command itself, in addition to the keys of the schemas.
 struct Argument {
-  enum class Kind { text, number, flag, positional } kind;
+  enum class Kind { text, number, flag, positional, real } kind;
   std::string name;     // without dashes
   std::string fallback; // "" : none
   std::string sentence;
@@ -75,6 +75,7 @@ public:
   bool has(const std::string& name) const; // typed, or with a fallback
   bool flag(const std::string& name) const;
   int64_t number(const std::string& name) const; // fails with a Failure naming the argument
+  double real(const std::string& name) const;    // likewise
   // Options of one kind with what was typed and what --config held; never null.
   dllm_options* options(const std::string& kind) const;
   // The value a key of a kind was given on the command line or in --config, else its default, as JSON.

@@ -66,7 +66,7 @@ OptionList::OptionList(const Command& command, const std::map<std::string, std::
 }
 
 void OptionList::add_argument(const Argument& argument) {
-  constexpr const char* kTypes[] = {"text", "number", "flag", "text"};
+  constexpr const char* kTypes[] = {"text", "number", "flag", "text", "f64"};
   Option option;
   if (argument.kind != Argument::Kind::positional) option.names = {"--" + argument.name};
   option.type = kTypes[static_cast<size_t>(argument.kind)];

@@ -186,6 +186,10 @@ struct AttentionParts {
 };
 AttentionParts attention_parts(Value q, Value k, Value v, const Mask& mask,
                                const AttentionOptions& options);
+// The same of rows whose positions are cut over a mesh axis: k and v are this rank's part, and go from rank to rank. mask has
+// query_start, its parameters of queries are of this rank's, those of keys of whole rows; no two_stream, no dense.
+Value ring_attention(Value q, Value k, Value v, const Mask& mask, const AttentionOptions& options,
+                     Axis axis, int64_t ranks);
 // One matrix per row, chosen by number: y[r, j] = x[r] weight[experts[r, j]]^T. x (rows, in), experts i32(rows, choices),
 // weight (experts, out, in) f32, bf16 or i8 with scale f32(experts, out) -> (rows, choices, out). Rows are grouped by expert,
 // every weight is read once. A number outside 0..experts-1 gives zeros: an expert of another rank.

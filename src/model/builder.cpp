@@ -43,8 +43,13 @@ graph::Value Builder::embed(graph::Value ids) {
   } else {
     rows = graph::take(table.weight, ids, table.scale);
   }
+  rows = rounded_embedding(rows);
   if (config_.embedding_scale == 1) return rows;
   return graph::multiply(rows, graph::scalar(graph_, static_cast<float>(config_.embedding_scale)));
+}
+
+graph::Value Builder::rounded_embedding(graph::Value x) const {
+  return bf16_embeddings_ ? graph::convert(graph::convert(x, DType::bf16), DType::f32) : x;
 }
 
 Linear Builder::linear(const std::string& physical_name) {
@@ -109,23 +114,25 @@ graph::Value embedding_mix(Builder& builder, const EmbeddingMix& mix) {
   const graph::Value mask = builder.embed(
       graph::broadcast(graph::scalar_i32(graph, mask_id), Shape{1, 1})); // (1, 1, hidden)
   const graph::Value zero = graph::scalar(graph, 0.0f), one = graph::scalar(graph, 1.0f);
-  const graph::Value rest = graph::maximum(graph::subtract(one, graph::sum(mix.weights, {2}, true)),
-                                           zero); // (batch, seq, 1)
+  const auto rounded = [&](graph::Value x) { return builder.rounded_embedding(x); };
+  const graph::Value weights = rounded(mix.weights);
+  const graph::Value rest = rounded(graph::maximum(
+      graph::subtract(one, graph::sum(weights, {2}, true)), zero)); // (batch, seq, 1)
   graph::Value v, target;
   for (int64_t k = 0; k < width; ++k) {
     const graph::Value ids = graph::reshape(graph::slice_axis(mix.ids, 2, k, k + 1), {batch, seq});
-    const graph::Value weight = graph::slice_axis(mix.weights, 2, k, k + 1);
+    const graph::Value weight = graph::slice_axis(weights, 2, k, k + 1);
     const graph::Value token = builder.embed(ids);
-    const graph::Value part = graph::multiply(weight, token);
+    const graph::Value part = rounded(graph::multiply(weight, token));
     const graph::Value length = graph::multiply(weight, norm(token));
-    v = v.defined() ? graph::add(v, part) : part;
+    v = v.defined() ? rounded(graph::add(v, part)) : part;
     target = target.defined() ? graph::add(target, length) : length;
   }
-  v = graph::add(v, graph::multiply(rest, mask));
+  v = rounded(graph::add(v, rounded(graph::multiply(rest, mask))));
   target = graph::add(target, graph::multiply(rest, norm(mask)));
   const graph::Value scale =
       graph::divide(target, graph::add(norm(v), graph::scalar(graph, 1e-6f)));
-  const graph::Value soft = graph::multiply(v, scale);
+  const graph::Value soft = rounded(graph::multiply(v, rounded(scale)));
   const graph::Value on =
       graph::broadcast(graph::reshape(mix.on, {batch, seq, 1}), Shape{batch, seq, hidden});
   return graph::select(on, soft, mix.hard);

@@ -32,6 +32,9 @@ struct ForwardInputs {
   // Of models with ModelConfig::canvas. i32(batch): the canvas begins at this key coordinate; undefined: there is none. The
   // mask lets its positions see each other; layers with a window show them the last window - 1 keys before it.
   graph::Value canvas_start;
+  // i32(batch): the canvas goes on behind so many positions of the prefix and sees no more of it. With it the prefix is
+  // causal and the canvas sees itself, whatever the mask says of places; undefined: the canvas goes on behind all.
+  graph::Value canvas_context;
   graph::Value
       conditioning;      // f32(batch, seq, hidden), of Builder::mean_embedding; undefined: zeros
   bool round_kv = false; // K and V are rounded to bf16, as a bf16 cache would
@@ -79,6 +82,11 @@ public:
   void set_sequence_ranks(int64_t ranks) { sequence_ranks_ = ranks; }
   int64_t sequence_ranks() const { return sequence_ranks_; }
 
+  // embed() and embedding_mix() round to bf16, as a model whose embeddings alone are bf16 computes (dllm-jax).
+  void round_embeddings() { bf16_embeddings_ = true; }
+  graph::Value rounded_embedding(graph::Value x) const; // x where they do not
+  void leave_out_adapters() { plain_ = true; }          // of all that is built from here on
+
   ForwardOutputs forward(const ForwardInputs& inputs, bool taps = false);
   // Result = softcap(linear(hidden, weight, bias, scale), softcap). "lm": the logits of the vocabulary; others as the
   // config lists them. Fails with not_found and the names there are.
@@ -106,6 +114,7 @@ private:
   // the keys that layers with a window show.
   graph::Value on_canvas(const ForwardInputs& inputs, int64_t batch, int64_t seq);
   graph::Value canvas_input(graph::Value embedded, graph::Value conditioning);
+  graph::Value canvas_table(const ForwardInputs& inputs, int64_t batch, int64_t seq);
   graph::Value canvas_window(const ForwardInputs& inputs, int64_t batch, int64_t seq);
   graph::Value first_rows(int64_t layers, int64_t rows);
   std::vector<graph::Value> layer_params(const LayerRun& run, graph::Graph& body,
@@ -121,6 +130,8 @@ private:
   std::vector<std::string> names_; // of the values
   std::vector<graph::Value> values_;
   std::map<std::string, size_t> index_;
+  bool plain_ = false; // without adapters
+  bool bf16_embeddings_ = false;
   bool remat_ = false;
   int64_t recompute_ = 0;
   int64_t sequence_ranks_ = 1;

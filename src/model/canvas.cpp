@@ -27,13 +27,31 @@ graph::Value Builder::on_canvas(const ForwardInputs& inputs, int64_t batch, int6
   return graph::greater_equal(places(inputs, graph_, batch, seq), start);
 }
 
+// The prefix is causal, the canvas sees itself and the prefix before its context.
+graph::Value Builder::canvas_table(const ForwardInputs& inputs, int64_t batch, int64_t seq) {
+  const Shape table{batch, seq, seq};
+  const auto wide = [&](graph::Value x) { return graph::broadcast(x, table); };
+  const graph::Value key = wide(graph::iota(graph_, {1, 1, seq}, DType::i32, 2));
+  const graph::Value last = wide(places(inputs, graph_, batch, seq));
+  const graph::Value start = wide(start_of(inputs, batch));
+  const graph::Value context = wide(graph::reshape(inputs.canvas_context, {batch, 1, 1}));
+  const graph::Value from_canvas =
+      graph::logical_or(graph::less(key, context), graph::greater_equal(key, start));
+  return graph::select(wide(on_canvas(inputs, batch, seq)), from_canvas,
+                       graph::less_equal(key, last));
+}
+
 // A position of the prefix sees window - 1 keys before it, all of the canvas see those before the canvas.
 graph::Value Builder::canvas_window(const ForwardInputs& inputs, int64_t batch, int64_t seq) {
   const graph::Value keys = inputs.state.read_at;
   const int64_t count = keys.defined() ? keys.dim(1) : seq;
-  const graph::Value from =
-      graph::minimum(places(inputs, graph_, batch, seq),
-                     graph::broadcast(start_of(inputs, batch), {batch, seq, 1}));
+  graph::Value from = graph::minimum(places(inputs, graph_, batch, seq),
+                                     graph::broadcast(start_of(inputs, batch), {batch, seq, 1}));
+  if (inputs.canvas_context.defined()) {
+    const graph::Value context = graph::reshape(inputs.canvas_context, {batch, 1, 1});
+    from = graph::select(on_canvas(inputs, batch, seq), graph::broadcast(context, {batch, seq, 1}),
+                         from);
+  }
   const graph::Value first = graph::subtract(
       from, graph::scalar_i32(graph_, static_cast<int32_t>(config_.window - 1))); // (batch, seq, 1)
   const Shape table{batch, seq, count};

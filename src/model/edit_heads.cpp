@@ -61,21 +61,29 @@ public:
   Tensor read(const std::string& logical, const Task* task) const override {
     const auto drawn = drawn_.find(logical);
     if (drawn == drawn_.end()) return file_->read(name(logical), task);
-    const ParamSpec& spec = drawn->second;
-    return first_values(spec, spec.pieces[0], logical, config_, seed_, task);
+    const Shape shape = drawn->second.logical_shape(drawn->second.pieces[0]);
+    return first_values(drawn->second, logical, shape, Box::whole(shape), config_, seed_, task);
   }
-  Tensor read_to(const std::string& logical, std::byte* to, const Task* task) const override {
-    if (!drawn_.contains(logical)) return file_->read_to(name(logical), to, task);
-    const Tensor values = read(logical, task);
+  Tensor read_part(const std::string& logical, const Box& box, const Task* task) const override {
+    const auto drawn = drawn_.find(logical);
+    if (drawn == drawn_.end()) return file_->read_part(name(logical), box, task);
+    const ParamSpec& spec = drawn->second;
+    return first_values(spec, logical, spec.logical_shape(spec.pieces[0]), box, config_, seed_,
+                        task);
+  }
+  Tensor read_part_to(const std::string& logical, const Box& box, std::byte* to,
+                      const Task* task) const override {
+    if (!drawn_.contains(logical)) return file_->read_part_to(name(logical), box, to, task);
+    const Tensor values = read_part(logical, box, task);
     std::ranges::copy(std::as_bytes(values.as<float>()), to);
     return values;
   }
   const WeightFormat* format(const std::string& logical) const override {
     return drawn_.contains(logical) ? &weight_format(DType::f32) : file_->format(name(logical));
   }
-  Tensor read_blocks(const std::string& logical, const Shape& shape, std::byte* to,
+  Tensor read_blocks(const std::string& logical, const Box& box, std::byte* to,
                      const Task* task) const override {
-    return file_->read_blocks(name(logical), shape, to, task);
+    return file_->read_blocks(name(logical), box, to, task);
   }
 
 private:

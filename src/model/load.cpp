@@ -112,8 +112,15 @@ const WeightFormat& wanted_format(const std::string& option, const ParamSpec& sp
   return storage_format(spec, weight_format(is_bf16 ? DType::bf16 : DType::f32));
 }
 
+// Where a number of a part stands in the whole tensor.
+std::string whole_place(const Shape& whole, const Box& box, int64_t at) {
+  const BoxRuns runs(whole, box);
+  return place_text(whole, runs.begin(at / runs.length()) + at % runs.length());
+}
+
 // Blocks as they stand in the file, some rows at a time.
-void check_blocks(const std::string& name, const Tensor& blocks, const Task* task) {
+void check_blocks(const std::string& name, const Tensor& blocks, const Shape& whole, const Box& box,
+                  const Task* task) {
   const Shape numbers = number_shape(blocks.format(), blocks.shape());
   const int64_t width = numbers.dim(-1), rows = blocks.shape().dim(0);
   const int64_t step = std::max<int64_t>(1, (int64_t{1} << 20) / width);
@@ -123,12 +130,13 @@ void check_blocks(const std::string& name, const Tensor& blocks, const Task* tas
     if (at < 0) continue;
     fail_with_hint("option check = off loads it all the same", Code::data_loss,
                    "tensor {} holds {} at {}", name, piece.as<float>()[static_cast<size_t>(at)],
-                   place_text(numbers, row * width + at));
+                   whole_place(whole, box, row * width + at));
   }
 }
 
-// Of one tensor of the file, in its own type: one pass that the conversion then finds in the cache.
-void check_weight(const std::string& name, const Tensor& tensor, const Task* task) {
+// Of a part of a tensor of the file, in its own type: one pass that the conversion then finds in the cache.
+void check_weight(const std::string& name, const Tensor& tensor, const Shape& whole, const Box& box,
+                  const Task* task) {
   constexpr int64_t kPiece = int64_t{1} << 20; // numbers between two checks of the task
   const Tensor flat = tensor.reshaped(Shape{tensor.count()});
   int64_t at = -1;
@@ -140,19 +148,70 @@ void check_weight(const std::string& name, const Tensor& tensor, const Task* tas
   float value;
   convert(tensor.dtype(), tensor.bytes() + at * dtype_size(tensor.dtype()), DType::f32, &value, 1);
   fail_with_hint("option check = off loads it all the same", Code::data_loss,
-                 "tensor {} holds {} at {}", name, value, place_text(tensor.shape(), at));
+                 "tensor {} holds {} at {}", name, value, whole_place(whole, box, at));
 }
+
+// Parts of the tensors of one model, read into the forms that are uploaded.
+class TensorReader {
+public:
+  TensorReader(const WeightSource& weights, bool checks, Task* task)
+      : weights_(weights), checks_(checks), task_(task) {}
+
+  void add_total(const StackPart& part) {
+    visit(part, [&](const std::string& name, size_t piece, int64_t) {
+      total_ += bytes_of(name, part, piece);
+    });
+  }
+  void read(ParamForm& form, const StackPart& part) {
+    visit(part, [&](const std::string& name, size_t piece, int64_t layer) {
+      check_task(task_);
+      read_tensor(form, part, name, piece, layer);
+      done_ += bytes_of(name, part, piece);
+      if (task_ != nullptr) task_->set_progress(std::min(done_, total_), total_);
+    });
+  }
+
+private:
+  template <class Visit> static void visit(const StackPart& part, const Visit& look) {
+    for (int64_t layer = 0; layer < part.spec.copies(); ++layer) {
+      for (size_t piece = 0; piece < part.spec.pieces.size(); ++piece)
+        look(part.spec.logical_name(part.spec.pieces[piece], layer), piece, layer);
+    }
+  }
+
+  int64_t bytes_of(const std::string& name, const StackPart& part, size_t piece) const {
+    const double share = static_cast<double>(part.boxes[piece].shape.count()) /
+                         static_cast<double>(part.whole[piece].count());
+    return static_cast<int64_t>(share * static_cast<double>(weights_.file_bytes(name)));
+  }
+
+  // Most tensors lie as in the file: they are read into their place.
+  void read_tensor(ParamForm& form, const StackPart& part, const std::string& name, size_t piece,
+                   int64_t layer) {
+    const Box& box = part.boxes[piece];
+    std::byte* place = form.place(part.spec, piece, layer);
+    if (place != nullptr && form.format->is_blocks() && weights_.format(name) == form.format) {
+      const Tensor blocks = weights_.read_blocks(name, box, place, task_);
+      if (checks_) check_blocks(name, blocks, part.whole[piece], box, task_);
+      return;
+    }
+    const bool direct = place != nullptr && !form.format->is_blocks() &&
+                        weights_.dtype(name) == form.values.dtype();
+    const Tensor tensor = direct ? weights_.read_part_to(name, box, place, task_)
+                                 : weights_.read_part(name, box, task_);
+    if (checks_) check_weight(name, tensor, part.whole[piece], box, task_);
+    if (!direct) form.put(part.spec, piece, layer, tensor, task_);
+  }
+
+  const WeightSource& weights_;
+  bool checks_;
+  Task* task_;
+  int64_t total_ = 0, done_ = 0; // bytes of the files
+};
 
 void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const WeightSource& weights,
                      const Options& options, Task* task) {
   const std::string& dtype = options.str("dtype");
-  int64_t total = 0, done = 0;
-  for (const ParamSpec& spec : specs) {
-    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
-      for (const ParamPiece& piece : spec.pieces)
-        total += weights.file_bytes(spec.logical_name(piece, layer));
-    }
-  }
   if (dtype != "auto" && dtype != "keep") expect_engine_reads(model.engine(), weight_format(dtype));
   const bool free = dtype == "auto" || dtype == "keep";
   const bool shrink = free && weights.quantized() && f32_bytes(specs) > kLargestF32;
@@ -160,36 +219,12 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
     return wanted_format(dtype, spec, weights, model.engine(), shrink);
   };
   check_memory(model.engine(), specs, form_of);
-  const auto count_done = [&](const std::string& name) {
-    done += weights.file_bytes(name);
-    if (task != nullptr) task->set_progress(done, total);
-  };
-  const auto read = [&](ParamForm& form, const ParamSpec& spec) {
-    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
-      for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
-        check_task(task);
-        const std::string name = spec.logical_name(spec.pieces[piece], layer);
-        // Most tensors lie as in the file: they are read into their place.
-        std::byte* place = form.place(spec, piece, layer);
-        if (place != nullptr && form.format->is_blocks() && weights.format(name) == form.format) {
-          const Shape shape = spec.logical_shape(spec.pieces[piece]);
-          const Tensor blocks = weights.read_blocks(name, shape, place, task);
-          if (model.params().checks()) check_blocks(name, blocks, task);
-          count_done(name);
-          continue;
-        }
-        const bool direct = place != nullptr && !form.format->is_blocks() &&
-                            weights.dtype(name) == form.values.dtype();
-        const Tensor tensor =
-            direct ? weights.read_to(name, place, task) : weights.read(name, task);
-        if (model.params().checks()) check_weight(name, tensor, task);
-        if (!direct) form.put(spec, piece, layer, tensor, task);
-        count_done(name);
-      }
-    }
-  };
-  for (const auto& [index, stack] : reserve_largest_first(model, specs, form_of))
-    fill_stack(model.params(), index, *stack, form_of(*stack), read, task);
+  ParamStore& store = model.params();
+  TensorReader reader(weights, store.checks(), task);
+  const auto order = reserve_largest_first(model, specs, form_of);
+  for (const auto& entry : order) reader.add_total(own_part(store, entry.first));
+  const auto read = [&](ParamForm& form, const StackPart& part) { reader.read(form, part); };
+  for (const auto& entry : order) fill_stack(store, entry.first, read, task);
 }
 
 Origin origin_of(const ModelConfig& config, const Options& options) {
@@ -242,6 +277,10 @@ const Schema& model_schema() {
        option_choice("heads", "auto", {"auto", "edit"},
                      "edit: heads that insert, delete and substitute tokens (edit flows) are added "
                      "where the file has none; auto: the heads of the file."),
+       option_str(
+           "adapter", "",
+           "Folder of a LoRA adapter as PEFT saves it, also one inside the model's folder; a "
+           "model with one is decoded, not saved; empty: none."),
        option_i64("seed", 0, 0, int64_t{1} << 53,
                   "Seed of the first weights of a new model, or of heads that are added.")});
   return schema;
@@ -267,7 +306,8 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
   const auto model = std::make_shared<Model>(std::move(engine), opened.config);
   model->set_origin(origin);
   model->params().set_checks(options.str("check") == "finite");
-  load_parameters(*model, specs, *weights, options, task);
+  graph::run_on_all(model->engine(), // each process reads its part
+                    [&] { load_parameters(*model, specs, *weights, options, task); });
   if (!opened.gguf) {
     for (const char* name : kSideFiles) {
       if (source.has(name)) model->set_side_file(name, source.open(name));
@@ -275,13 +315,20 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
   }
   resolve_mask_token(*model, options.str("mask_token"), opened.gguf.get());
   if (opened.gguf) set_gguf_tokenizer(*model, source);
+  if (const std::string& adapter = options.str("adapter"); !adapter.empty())
+    load_adapters(*model, adapter);
   return model;
 }
 
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,
                                   const Options& options, Task* task) {
   const store::TransferTask transfers(task);
-  return load_model(std::move(engine), *open_source(ckpt::model_folder(path)), options, task);
+  const std::string folder = ckpt::model_folder(path), &adapter = options.str("adapter");
+  Options own = options;
+  if (const std::string inside = join_path(folder, adapter);
+      !adapter.empty() && file_exists(join_path(inside, "adapter_config.json")))
+    own.set_str("adapter", inside);
+  return load_model(std::move(engine), *open_source(folder), own, task);
 }
 
 } // namespace dllm::model

@@ -135,6 +135,10 @@ struct AdapterOptions {
 // Version + 1. Fails with not_found when a pattern matches nothing, with unimplemented for embeddings, the head and part
 // of a stack, with failed_precondition when the model has adapters already.
 void add_adapters(Model& model, const AdapterOptions& options);
+// The same with the numbers of a folder as PEFT saves it (adapter_config.json, adapter_model.safetensors): LoRA, plain or
+// rank-stabilised. Fails as add_adapters, with not_found for a matrix that the model lacks, with unimplemented for other
+// adapters and settings.
+void load_adapters(Model& model, const std::string& folder);
 // W += alpha / rank B A, in the format of W; the adapters are removed. Version + 1.
 void merge_adapters(Model& model);
 

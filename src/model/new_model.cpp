@@ -22,14 +22,26 @@ double uniform_at(const Key& key, size_t i) {
   return (static_cast<double>(random_bits_at(key, i) >> 8) + 0.5) / 16777216.0;
 }
 
+// Which number of the whole array a number of a part is: each has its own random key.
+class Numbering {
+public:
+  Numbering(const Shape& whole, const Box& box) : runs_(whole, box) {}
+  size_t operator()(int64_t i) const {
+    return static_cast<size_t>(runs_.begin(i / runs_.length()) + i % runs_.length());
+  }
+
+private:
+  BoxRuns runs_;
+};
+
 // Evenly from -1 / sqrt(width) to it, as PyTorch begins convolutions; logarithms of rates evenly from 0.01 to 16, as
 // Gated DeltaNet does.
-Tensor even_values(const ParamSpec& spec, Tensor values, const Key& key) {
+Tensor even_values(const ParamSpec& spec, Tensor values, const Numbering& number, const Key& key) {
   const bool is_rate = spec.role == ParamRole::decay_rate;
   const double reach = is_rate ? 0 : 1 / std::sqrt(static_cast<double>(spec.element[1]));
   const auto out = values.mutable_as<float>();
   for (size_t i = 0; i < out.size(); ++i) {
-    const double uniform = uniform_at(key, i);
+    const double uniform = uniform_at(key, number(static_cast<int64_t>(i)));
     out[i] =
         static_cast<float>(is_rate ? std::log(0.01 + 15.99 * uniform) : reach * (2 * uniform - 1));
   }
@@ -38,26 +50,27 @@ Tensor even_values(const ParamSpec& spec, Tensor values, const Key& key) {
 
 } // namespace
 
-Tensor first_values(const ParamSpec& spec, const ParamPiece& piece, const std::string& name,
-                    const ModelConfig& config, uint64_t seed, const Task* task) {
+Tensor first_values(const ParamSpec& spec, const std::string& name, const Shape& whole,
+                    const Box& box, const ModelConfig& config, uint64_t seed, const Task* task) {
   constexpr int64_t kPiece = int64_t{1} << 17; // draws between two checks of the task: about 2 ms
-  Tensor values(DType::f32, spec.logical_shape(piece));
+  Tensor values(DType::f32, box.shape);
   const auto out = values.mutable_as<float>();
   if (spec.role == ParamRole::bias || spec.role == ParamRole::centered_norm) return values;
   if (spec.role == ParamRole::norm) {
     std::fill(out.begin(), out.end(), 1.0f);
     return values;
   }
+  const Numbering number(whole, box);
+  const Key key = stream_key(seed, Stream::init, name_number(name), 0);
   if (spec.role == ParamRole::convolution || spec.role == ParamRole::decay_rate)
-    return even_values(spec, std::move(values),
-                       stream_key(seed, Stream::init, name_number(name), 0));
+    return even_values(spec, std::move(values), number, key);
   const double narrow =
       spec.residual_out ? std::sqrt(2.0 * static_cast<double>(config.layers)) : 1.0;
   const double deviation = config.init_std / narrow;
-  const Key key = stream_key(seed, Stream::init, name_number(name), 0);
   in_pieces(values.count(), kPiece, task, [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      out[i] = static_cast<float>(deviation * normal_quantile(uniform_at(key, i)));
+    for (int64_t i = begin; i < end; ++i) {
+      const double uniform = uniform_at(key, number(i));
+      out[static_cast<size_t>(i)] = static_cast<float>(deviation * normal_quantile(uniform));
     }
   });
   return values;
@@ -83,22 +96,26 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
   };
   check_memory(model->engine(), specs, form_of);
   int64_t total = 0, done = 0;
-  for (const ParamSpec& spec : specs) total += spec.shape().count() * 4;
-  for (const auto& [index, stack] : reserve_largest_first(*model, specs, form_of)) {
-    const auto draw = [&](ParamForm& form, const ParamSpec& spec) {
-      for (int64_t layer = 0; layer < spec.copies(); ++layer) {
-        for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
-          check_task(task);
-          const std::string name = spec.logical_name(spec.pieces[piece], layer);
-          form.put(spec, piece, layer,
-                   first_values(spec, spec.pieces[piece], name, config, seed, task), task);
-          done += spec.logical_shape(spec.pieces[piece]).count() * 4;
-          if (task != nullptr) task->set_progress(done, total);
-        }
+  const auto order = reserve_largest_first(*model, specs, form_of);
+  for (const auto& entry : order)
+    total += own_part(model->params(), entry.first).spec.shape().count();
+  const auto draw = [&](ParamForm& form, const StackPart& part) {
+    const ParamSpec& spec = part.spec;
+    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+      for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
+        check_task(task);
+        const std::string name = spec.logical_name(spec.pieces[piece], layer);
+        const Tensor values =
+            first_values(spec, name, part.whole[piece], part.boxes[piece], config, seed, task);
+        form.put(spec, piece, layer, values, task);
+        done += values.count();
+        if (task != nullptr) task->set_progress(std::min(done, total), total);
       }
-    };
-    fill_stack(model->params(), index, *stack, form_of(*stack), draw, task);
-  }
+    }
+  };
+  graph::run_on_all(model->engine(), [&] { // each process makes its part
+    for (const auto& entry : order) fill_stack(model->params(), entry.first, draw, task);
+  });
   resolve_mask_token(*model, options.str("mask_token"), nullptr);
   return model;
 }

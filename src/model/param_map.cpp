@@ -136,12 +136,13 @@ NamedTensors split_physical(const ParamSpec& spec, const Tensor& physical) {
 }
 
 Tensor join_logical(const ParamSpec& spec, DType dtype,
-                    const std::function<Tensor(const std::string&)>& read, const Task* task) {
+                    const std::function<Tensor(const std::string&, size_t)>& read,
+                    const Task* task) {
   Tensor physical(dtype, spec.shape());
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
     for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
-      write_piece(spec, piece, layer, read(spec.logical_name(spec.pieces[piece], layer)), physical,
-                  task);
+      write_piece(spec, piece, layer, read(spec.logical_name(spec.pieces[piece], layer), piece),
+                  physical, task);
     }
   }
   return physical;

@@ -101,9 +101,9 @@ uint64_t name_number(std::string_view name);
 // The same map for anything of the same layout: weights, moments, gradients, averages. Any dtype.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 NamedTensors split_physical(const ParamSpec& spec, const Tensor& physical);
-// read(name) returns the logical tensor in `dtype`.
+// read(name, piece) returns the logical tensor, of any float type.
 Tensor join_logical(const ParamSpec& spec, DType dtype,
-                    const std::function<Tensor(const std::string&)>& read,
+                    const std::function<Tensor(const std::string&, size_t)>& read,
                     const Task* task = nullptr);
 // First element of a piece in the physical tensor.
 int64_t piece_begin(const ParamSpec& spec, size_t piece, int64_t layer);

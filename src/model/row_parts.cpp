@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "graph/mask.h"
 
+#include <algorithm>
+
 namespace dllm::model {
 namespace {
 
@@ -43,6 +45,13 @@ graph::Value all_positions(graph::Value own, int64_t ranks) {
   return ranks == 1 ? own : graph::all_gather(own, Axis::sequence, 1, ranks, true);
 }
 
+// Whether keys can be passed on from rank to rank: what a query sees of a part does not depend on other parts.
+bool may_pass_on(const graph::Mask& mask, const graph::AttentionOptions& options) {
+  return !options.empty_average && std::ranges::none_of(mask.terms, [](const auto& term) {
+    return term.kind == graph::MaskKind::two_stream || term.kind == graph::MaskKind::dense;
+  });
+}
+
 graph::Value row_attention(graph::Value q, graph::Value k, graph::Value v, const graph::Mask& mask,
                            const graph::AttentionOptions& options, int64_t ranks) {
   if (ranks == 1) return graph::attention(q, k, v, mask, options);
@@ -54,9 +63,11 @@ graph::Value row_attention(graph::Value q, graph::Value k, graph::Value v, const
     const graph::Value mixed = graph::attention(rows(q), rows(k), rows(v), mask, options);
     return graph::all_to_all(mixed, Axis::sequence, 1, 2, ranks);
   }
+  const graph::Mask own = of_own_queries(mask, q.dim(0), q.dim(1), ranks, *q.graph);
+  if (may_pass_on(own, options))
+    return graph::ring_attention(q, k, v, own, options, Axis::sequence, ranks);
   const auto all = [&](graph::Value x) { return graph::all_gather(x, Axis::sequence, 1, ranks); };
-  return graph::attention(q, all(k), all(v),
-                          of_own_queries(mask, q.dim(0), q.dim(1), ranks, *q.graph), options);
+  return graph::attention(q, all(k), all(v), own, options);
 }
 
 graph::Value dealt_rows(graph::Value x, int64_t ranks) {

@@ -3,7 +3,8 @@
 // needs all keys of a row: it exchanges positions for heads.
 //
 // Of n bytes of q, k, v and the result together, of the rank's positions, a rank sends n (m - 1) / m forward, and as many for the gradient
-// (Jacobs et al. 2023, DeepSpeed-Ulysses). Gathered keys and values of s bytes on each rank cost s (m - 1) instead.
+// (Jacobs et al. 2023, DeepSpeed-Ulysses). Where heads do not divide, keys and values of s bytes on each rank are passed on (Liu et al.
+// 2023, Ring Attention): s (m - 1) forward, s (2 m - 1) for the gradient. Under masks of two streams they are gathered.
 
 #include "graph/ops.h"
 

@@ -1,5 +1,7 @@
 #include "model/stack_part.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -7,8 +9,62 @@
 namespace dllm::model {
 namespace {
 
-bool is_by_layers(const graph::Engine& engine, const ParamSpec& spec) {
-  return engine.processes() > 1 && spec.layers > 1;
+struct Range {
+  int64_t begin, size;
+};
+
+// The part of one logical tensor, whose rows of the physical matrix are `rows` of it. element: where the part lies in one
+// layer.
+Box logical_box(const ParamPiece& piece, const Range& rows, const Box& element) {
+  const std::vector<int64_t>& begin = element.begin;
+  const Shape& size = element.shape;
+  if (size.rank() == 1) return {{rows.begin}, {rows.size}};
+  if (size.rank() == 3 && piece.stack) return {{rows.begin, begin[1], begin[2]}, size};
+  if (size.rank() == 3) return {{begin[1], begin[2]}, size.without(0)};
+  if (piece.between) return {{rows.begin, 0, begin[1]}, {rows.size, 1, size[1]}};
+  if (piece.transpose) return {{begin[1], rows.begin}, {size[1], rows.size}};
+  return {{rows.begin, begin[1]}, {rows.size, size[1]}};
+}
+
+// box: the part of the stack.
+StackPart part_at(const ParamSpec& spec, const Box& box) {
+  Box element = box;
+  if (spec.layers > 0) {
+    element.begin.erase(element.begin.begin());
+    element.shape = element.shape.without(0);
+  }
+  StackPart part{spec, {}, {}};
+  part.spec.element = element.shape;
+  part.spec.pieces.clear();
+  const int64_t first = element.begin[0], last = first + element.shape[0];
+  int64_t row = 0; // of the piece
+  for (const ParamPiece& piece : spec.pieces) {
+    const int64_t begin = std::max(first, row), end = std::min(last, row + piece.rows);
+    if (begin < end) {
+      part.whole.push_back(spec.logical_shape(piece));
+      part.boxes.push_back(logical_box(piece, {begin - row, end - begin}, element));
+      part.spec.pieces.push_back(piece);
+      part.spec.pieces.back().rows = end - begin;
+    }
+    row += piece.rows;
+  }
+  return part;
+}
+
+// What this process has of a whole array.
+Box own_box(const graph::Engine& engine, const graph::Layout& layout, const Shape& shape) {
+  if (engine.processes() == 1) return Box::whole(shape);
+  const graph::Placement place = engine.place();
+  Box box{{}, layout.part_shape(shape, place.mesh)};
+  for (int64_t d = 0; d < shape.rank(); ++d) {
+    graph::AxisSet axes; // that cut this dimension
+    for (int i = 0; i < graph::kAxisCount; ++i) {
+      const auto axis = static_cast<graph::Axis>(i);
+      if (layout.dim(axis) == d) axes = axes.with(graph::AxisSet(axis));
+    }
+    box.begin.push_back(place.mesh.index(place.rank, axes) * box.shape.dim(d));
+  }
+  return box;
 }
 
 ParamSpec one_layer(const ParamSpec& spec, int64_t layer) {
@@ -18,69 +74,76 @@ ParamSpec one_layer(const ParamSpec& spec, int64_t layer) {
   return one;
 }
 
-// What this process keeps of a stack (layers, ...).
-class StackPart {
-public:
-  // shape: of the whole stack. No layout cuts its first dimension.
-  StackPart(const graph::Engine& engine, const graph::Layout& layout, DType dtype,
-            const Shape& shape)
-      : place_(engine.place()), layout_(layout),
-        values_(dtype, layout.part_shape(shape, place_.mesh)) {}
-
-  // whole: (1, ...).
-  void put(int64_t layer, const Tensor& whole) {
-    const Tensor part = layout_.part(whole, place_);
-    values_.set_format(part.format());
-    std::memcpy(values_.mutable_bytes() + layer * part.byte_size(), part.bytes(),
-                static_cast<size_t>(part.byte_size()));
+// Rows of 8 bits have a scale of all their numbers: a part that has some columns is cut from whole rows, layer by layer.
+ParamForm form_of_columns(const ParamStore::Physical& entry, Box box, const ReadStack& read) {
+  const int64_t last = entry.shape.rank() - 1;
+  const Box columns{{box.begin.back()}, {box.shape[-1]}};
+  Tensor values(entry.dtype, box.shape);
+  Tensor scale(DType::f32, box.shape.without(-1));
+  box.begin.back() = 0;
+  box.shape = box.shape.with_dim(last, entry.shape[-1]);
+  double rounding = 0;
+  const bool is_stack = entry.spec.layers > 0;
+  for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
+    if (is_stack) box.shape = box.shape.with_dim(0, 1); // no layout cuts the layers
+    const StackPart wide = part_at(is_stack ? one_layer(entry.spec, layer) : entry.spec, box);
+    ParamForm form(wide.spec, *entry.format);
+    read(form, wide);
+    Box own = Box::whole(form.values.shape());
+    own.begin.back() = columns.begin[0];
+    own.shape = own.shape.with_dim(last, columns.shape[0]);
+    const Tensor cut = part_of(form.values, own);
+    std::memcpy(values.mutable_bytes() + layer * cut.byte_size(), cut.bytes(),
+                static_cast<size_t>(cut.byte_size()));
+    std::memcpy(scale.mutable_bytes() + layer * form.scale.byte_size(), form.scale.bytes(),
+                static_cast<size_t>(form.scale.byte_size()));
+    rounding = std::max(rounding, form.rounding);
   }
-  Tensor take() { return std::move(values_); }
-
-private:
-  graph::Placement place_;
-  graph::Layout layout_;
-  Tensor values_;
-};
+  return ParamForm(*entry.format, std::move(values), std::move(scale), rounding);
+}
 
 } // namespace
 
-void fill_stack(ParamStore& store, size_t index, const ParamSpec& spec, const WeightFormat& format,
-                const ReadStack& read, const Task* task) {
-  if (!is_by_layers(store.engine(), spec)) {
-    ParamForm form(spec, format);
-    read(form, spec);
-    return store.fill(index, form, task);
-  }
+StackPart own_part(const ParamStore& store, size_t index) {
   const ParamStore::Physical& entry = store.physical()[index];
-  const bool has_scale = format.scales == ScalePlace::row_array;
-  const ParamStore::Physical& scale_entry = store.physical()[index + (has_scale ? 1 : 0)];
-  StackPart values(store.engine(), entry.layout, entry.dtype, entry.shape);
-  StackPart scales(store.engine(), scale_entry.layout, scale_entry.dtype,
-                   has_scale ? scale_entry.shape : scale_entry.shape.with_dim(0, 0));
-  double rounding = 0;
-  for (int64_t layer = 0; layer < spec.layers; ++layer) {
-    const ParamSpec one = one_layer(spec, layer);
-    ParamForm form(one, format);
-    read(form, one);
-    values.put(layer, form.values);
-    if (has_scale) scales.put(layer, form.scale);
-    rounding = std::max(rounding, form.rounding);
+  const Box box = own_box(store.engine(), entry.layout, entry.spec.shape());
+  const int64_t width = box.shape[-1], block = entry.format->block;
+  if (entry.format->is_blocks() && width % block != 0) {
+    fail_with_hint("cut the rows, or keep the weight in another format", Code::invalid_argument,
+                   "{}: {} numbers of a row are not whole blocks of {} numbers ({})", entry.name,
+                   width, block, entry.format->name);
   }
-  store.fill(index,
-             ParamForm(format, values.take(), has_scale ? scales.take() : Tensor(), rounding),
-             task);
+  return part_at(entry.spec, box);
+}
+
+StackPart own_part(const graph::Engine& engine, const ParamSpec& spec) {
+  return part_at(spec, own_box(engine, spec.layout(), spec.shape()));
+}
+
+void fill_stack(ParamStore& store, size_t index, const ReadStack& read, const Task* task) {
+  const ParamStore::Physical& entry = store.physical()[index];
+  const WeightFormat& format = *entry.format;
+  const Box box = own_box(store.engine(), entry.layout, entry.spec.shape());
+  const bool has_scale = format.scales == ScalePlace::row_array;
+  if (has_scale && box.shape[-1] != entry.shape[-1])
+    return store.fill(index, form_of_columns(entry, box, read), task);
+  const StackPart part = own_part(store, index);
+  ParamForm form(part.spec, format);
+  read(form, part);
+  form.is_part = store.engine().processes() > 1;
+  store.fill(index, form, task);
 }
 
 graph::BufferRef upload_joined(graph::Engine& engine, const ParamSpec& spec,
-                               const std::function<Tensor(const std::string&)>& read,
+                               const std::function<Tensor(const std::string&, const Box&)>& read,
                                const Task* task) {
-  const graph::Layout layout = spec.layout();
-  if (!is_by_layers(engine, spec))
-    return engine.upload_cut(join_logical(spec, DType::f32, read, task), false, layout);
-  StackPart values(engine, layout, DType::f32, spec.shape());
-  for (int64_t layer = 0; layer < spec.layers; ++layer)
-    values.put(layer, join_logical(one_layer(spec, layer), DType::f32, read, task));
-  return engine.upload_part(values.take(), false, layout);
+  const StackPart part = own_part(engine, spec);
+  const auto read_own = [&](const std::string& name, size_t piece) {
+    return read(name, part.boxes[piece]);
+  };
+  const Tensor joined = join_logical(part.spec, DType::f32, read_own, task);
+  return engine.processes() == 1 ? engine.upload_cut(joined, false, spec.layout())
+                                 : engine.upload_part(joined, false, spec.layout());
 }
 
 graph::BufferRef upload_zeros(graph::Engine& engine, const ParamSpec& spec) {

@@ -32,13 +32,17 @@ public:
   virtual int64_t file_bytes(const std::string& logical) const = 0;
   // Any float type.
   virtual Tensor read(const std::string& logical, const Task* task = nullptr) const = 0;
+  // A part of it; no more of the file is read than that needs (ckpt/box_reader.h).
+  virtual Tensor read_part(const std::string& logical, const Box& box,
+                           const Task* task = nullptr) const = 0;
   // The same numbers in `to`, in dtype(), and a view of them.
-  virtual Tensor read_to(const std::string& logical, std::byte* to,
-                         const Task* task = nullptr) const = 0;
+  virtual Tensor read_part_to(const std::string& logical, const Box& box, std::byte* to,
+                              const Task* task = nullptr) const = 0;
   // The format of the file's own bytes; null when it is not in the table of weight formats.
   virtual const WeightFormat* format(const std::string& logical) const;
-  // The file's bytes in `to`, as they are, and a view of them. REQUIRES: format() is in blocks.
-  virtual Tensor read_blocks(const std::string& logical, const Shape& shape, std::byte* to,
+  // The bytes of a part in the file, as they are, in `to`, and a view of them. REQUIRES: format() is in blocks, and the part
+  // begins and ends between them.
+  virtual Tensor read_blocks(const std::string& logical, const Box& box, std::byte* to,
                              const Task* task = nullptr) const;
 };
 
@@ -57,8 +61,9 @@ std::unique_ptr<WeightSource> open_weights(const OpenedModel& opened, const Sour
 class Model;
 
 // What a new model begins with: normal numbers of (seed, name), ones of norms, zeros of biases.
-Tensor first_values(const ParamSpec& spec, const ParamPiece& piece, const std::string& name,
-                    const ModelConfig& config, uint64_t seed, const Task* task);
+// whole: the shape of the tensor, of which the values of a part are made.
+Tensor first_values(const ParamSpec& spec, const std::string& name, const Shape& whole,
+                    const Box& box, const ModelConfig& config, uint64_t seed, const Task* task);
 
 // A place in the model for each stack, in the order in which they are filled: the largest first, so that next to what
 // is on the engine there is one stack on the host.

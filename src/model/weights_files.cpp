@@ -80,8 +80,14 @@ public:
     const std::string& name = find(logical);
     return task == nullptr ? files_.tensor(name) : files_.tensor_copy(name, task);
   }
-  Tensor read_to(const std::string& logical, std::byte* to, const Task* task) const override {
-    return files_.tensor_to(find(logical), to, task);
+  Tensor read_part(const std::string& logical, const Box& box, const Task* task) const override {
+    const std::string& name = find(logical);
+    if (box.is_all_of(files_.info(name).shape)) return read(logical, task);
+    return files_.part_copy(name, box, task);
+  }
+  Tensor read_part_to(const std::string& logical, const Box& box, std::byte* to,
+                      const Task* task) const override {
+    return files_.part_to(find(logical), box, to, task);
   }
 
 private:
@@ -130,11 +136,11 @@ const WeightFormat* WeightSource::format(const std::string& logical) const {
   return find_weight_format(dtype_name(dtype(logical)));
 }
 
-Tensor WeightSource::read_blocks(const std::string& logical, const Shape& shape, std::byte* to,
+Tensor WeightSource::read_blocks(const std::string& logical, const Box& box, std::byte* to,
                                  const Task* task) const {
   const WeightFormat& own = *format(logical);
-  const Tensor elements = read_to(logical, to, task); // of a type of its own: f16
-  Tensor view(DType::u8, stored_shape(own, shape),
+  const Tensor elements = read_part_to(logical, box, to, task); // of a type of its own: f16
+  Tensor view(DType::u8, stored_shape(own, box.shape),
               Bytes(to, static_cast<size_t>(elements.byte_size()), nullptr));
   view.set_format(&own);
   return view;

@@ -62,17 +62,35 @@ public:
     return tensor;
   }
 
-  Tensor read_to(const std::string& logical, std::byte* to, const Task* task) const override {
+  Tensor read_part(const std::string& logical, const Box& box, const Task* task) const override {
     const Rows rows = find(logical);
+    if (box.shape.count() == rows.shape().count()) return read(logical, task);
+    if (!is_matrix(rows, box)) return part_of(read(logical, task), box);
+    const MatrixPart part(rows, box, turns_pairs(logical, config_) ? config_.head_dim : 1);
+    const std::vector<std::byte> stored = stored_bytes(rows, part.file, task);
+    Tensor tensor = dtype(logical) == DType::f32 ? numbers_of(rows, part.file, stored, task)
+                                                 : Tensor(dtype(logical), part.file.shape);
+    if (dtype(logical) != DType::f32)
+      copy_in_pieces(tensor.mutable_bytes(), stored.data(), tensor.byte_size(), task);
+    if (turns_pairs(logical, config_)) tensor = halves_from_pairs(tensor, config_.head_dim);
+    return part.inside.is_all_of(tensor.shape()) ? tensor : part_of(tensor, part.inside);
+  }
+
+  Tensor read_part_to(const std::string& logical, const Box& box, std::byte* to,
+                      const Task* task) const override {
+    const Rows rows = find(logical);
+    const bool whole = box.shape.count() == rows.shape().count();
     const bool as_it_is = stored_dtype(rows) && rows.part_end == 0 &&
                           !turns_pairs(logical, config_) && !is_centered_norm(logical, config_);
-    if (as_it_is) {
-      file_->read_stored(rows.name, to, rows.begin, rows.end, task);
-      const Shape shape = rows.shape();
-      const auto size = static_cast<size_t>(shape.count() * dtype_size(dtype(logical)));
-      return Tensor(dtype(logical), shape, Bytes(to, size, nullptr));
+    if (as_it_is && (whole || is_matrix(rows, box))) {
+      if (whole)
+        file_->read_stored(rows.name, to, rows.begin, rows.end, task);
+      else
+        file_->read_stored(rows.name, to, MatrixPart(rows, box, 1).file, task);
+      const auto size = static_cast<size_t>(box.shape.count() * dtype_size(dtype(logical)));
+      return Tensor(dtype(logical), box.shape, Bytes(to, size, nullptr));
     }
-    const Tensor tensor = read(logical, task).to(dtype(logical), task);
+    const Tensor tensor = read_part(logical, box, task).to(dtype(logical), task);
     copy_in_pieces(to, tensor.bytes(), tensor.byte_size(), task);
     return Tensor(tensor.dtype(), tensor.shape(),
                   Bytes(to, static_cast<size_t>(tensor.byte_size()), nullptr));
@@ -82,16 +100,24 @@ public:
     return ckpt::ggml_weight_format(info(logical).type);
   }
 
-  Tensor read_blocks(const std::string& logical, const Shape& shape, std::byte* to,
+  Tensor read_blocks(const std::string& logical, const Box& box, std::byte* to,
                      const Task* task) const override {
     const WeightFormat& own = *format(logical);
     const Rows rows = find(logical);
-    Tensor blocks(DType::u8, stored_shape(own, shape),
-                  Bytes(to, static_cast<size_t>(file_bytes(logical)), nullptr));
-    file_->read_stored(rows.name, to, rows.begin, rows.end, task);
-    if (turns_pairs(logical, config_)) {
-      const Tensor halves = halves_from_pairs(blocks, config_.head_dim); // rows are whole blocks
+    const Shape stored = stored_shape(own, box.shape);
+    Tensor blocks(DType::u8, stored, Bytes(to, static_cast<size_t>(stored.count()), nullptr));
+    if (turns_pairs(logical, config_)) { // rows are whole blocks
+      const MatrixPart part(rows, box, config_.head_dim);
+      const std::vector<std::byte> heads = stored_bytes(rows, part.file, task);
+      const Tensor pairs(DType::u8, stored_shape(own, part.file.shape),
+                         Bytes(heads.data(), heads.size(), nullptr));
+      Box inside{{part.inside.begin[0], 0}, {box.shape[0], stored[1]}};
+      const Tensor halves = part_of(halves_from_pairs(pairs, config_.head_dim), inside);
       copy_in_pieces(to, halves.bytes(), halves.byte_size(), task);
+    } else if (is_matrix(rows, box)) {
+      file_->read_stored(rows.name, to, MatrixPart(rows, box, 1).file, task);
+    } else {
+      file_->read_stored(rows.name, to, rows.begin, rows.end, task);
     }
     blocks.set_format(&own);
     return blocks;
@@ -111,6 +137,50 @@ private:
       return info->shape.rank() < 2 && !single ? info->shape : Shape{end - begin, width()};
     }
   };
+
+  // What has to be read for some rows and columns: whole blocks, and all rows of the heads that are turned together.
+  struct MatrixPart {
+    Box file;   // rows of the file's tensor, in numbers
+    Box inside; // the part in what was read
+
+    MatrixPart(const Rows& rows, const Box& box, int64_t together) {
+      const int64_t block = ckpt::ggml_type_info(rows.info->type)->block;
+      const auto wide = [](int64_t begin, int64_t size, int64_t unit) {
+        const int64_t from = begin / unit * unit;
+        return std::pair(from, (begin + size - from + unit - 1) / unit * unit);
+      };
+      const auto [row, row_count] = wide(box.begin[0], box.shape[0], together);
+      const auto [column, columns] = wide(box.begin[1], box.shape[1], block);
+      file = {{rows.begin + row, column}, {row_count, columns}};
+      inside = {{box.begin[0] - row, box.begin[1] - column}, box.shape};
+    }
+  };
+
+  // Vectors are read whole.
+  static bool is_matrix(const Rows& rows, const Box& box) {
+    return box.shape.rank() == 2 && rows.info->shape.rank() > 1;
+  }
+
+  std::vector<std::byte> stored_bytes(const Rows& rows, const Box& box, const Task* task) const {
+    const ckpt::GgmlTypeInfo* type = ckpt::ggml_type_info(rows.info->type);
+    std::vector<std::byte> stored(
+        static_cast<size_t>(box.shape.count() / type->block * type->bytes));
+    file_->read_stored(rows.name, stored.data(), box, task);
+    return stored;
+  }
+
+  static Tensor numbers_of(const Rows& rows, const Box& box, const std::vector<std::byte>& stored,
+                           const Task* task) {
+    const ckpt::GgmlTypeInfo* type = ckpt::ggml_type_info(rows.info->type);
+    Tensor made(DType::f32, box.shape);
+    in_pieces(made.count() / type->block, kPiece / type->block, task,
+              [&](int64_t begin, int64_t end) {
+                ckpt::dequantize_blocks(rows.info->type, stored.data() + begin * type->bytes,
+                                        made.mutable_as<float>().data() + begin * type->block,
+                                        (end - begin) * type->block);
+              });
+    return made;
+  }
 
   static int64_t row_bytes(const ckpt::GgufTensor& info) {
     const ckpt::GgmlTypeInfo* type = ckpt::ggml_type_info(info.type);

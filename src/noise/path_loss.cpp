@@ -32,6 +32,45 @@ graph::Value agreement(const model::Head& head, graph::Value hidden) {
   return over_head_rows("row_pairs", model::whole(head, hidden), arrays, -1, body)[0];
 }
 
+// Margin of the two largest logits of both rows of a pair, and 1 where their likeliest tokens are the same; f32(rows) each.
+std::vector<graph::Value> collisions(const model::Head& head, graph::Value hidden) {
+  const graph::Value arrays[] = {with_next(hidden)};
+  const auto body = [](graph::Value logits, std::span<const graph::Value>) {
+    graph::Graph& graph = *logits.graph;
+    const int64_t rows = logits.dim(0), vocab = logits.dim(1), pairs = rows / 2;
+    const graph::Value top = graph::argmax(logits, 1); // i32(rows)
+    const graph::Value is_top = graph::equal(
+        graph::broadcast(graph::reshape(top, {rows, 1}), {rows, vocab}),
+        graph::broadcast(graph::iota(graph, {1, vocab}, DType::i32, 1), {rows, vocab}));
+    const graph::Value others =
+        graph::select(is_top, graph::full(graph, {rows, vocab}, -1e30f), logits);
+    const graph::Value margin = graph::subtract(graph::max(logits, {1}), graph::max(others, {1}));
+    const graph::Value two = graph::reshape(top, {pairs, 2});
+    const graph::Value meet =
+        graph::equal(graph::slice_axis(two, 1, 0, 1), graph::slice_axis(two, 1, 1, 2));
+    return std::vector{graph::sum(graph::reshape(margin, {pairs, 2}), {1}),
+                       graph::convert(graph::reshape(meet, {pairs}), DType::f32)};
+  };
+  return over_head_rows("row_collisions", model::whole(head, hidden), arrays, -1, body);
+}
+
+graph::Value hard_repetition(const model::Head& head, const PathRows& rows) {
+  graph::Graph& graph = *rows.hidden.graph;
+  const std::vector<graph::Value> found = collisions(head, rows.hidden);
+  const int64_t count = rows.pairs.dim(0);
+  const graph::Value wanted =
+      graph::convert(graph::greater(rows.pairs, graph::full(graph, {count}, 0.0f)), DType::f32);
+  const graph::Value meet = graph::multiply(graph::stop_gradient(found[1]), wanted);
+  // Pairs that collide in each row of the batch, one at least.
+  const graph::Value counts =
+      graph::scatter_add(graph::full(graph, {rows.batch}, 0.0f), rows.owners, meet);
+  const graph::Value among =
+      graph::maximum(graph::take(counts, rows.owners), graph::full(graph, {count}, 1.0f));
+  const graph::Value half = graph::scalar(graph, 0.5f);
+  const graph::Value margins = graph::multiply(graph::multiply(found[0], half), meet);
+  return graph::sum(graph::multiply(rows.pairs, graph::divide(margins, among)), {0});
+}
+
 } // namespace
 
 PathLoss path_loss(const model::Head& head, const PathRows& rows) {
@@ -41,7 +80,9 @@ PathLoss path_loss(const model::Head& head, const PathRows& rows) {
   const graph::Value found = graph::stop_gradient(graph::exp(graph::negate(made.nll)));
   made.masked = graph::sum(weighted, {0});
   made.path = graph::sum(graph::multiply(weighted, found), {0});
-  if (rows.pairs.defined())
+  if (rows.pairs.defined() && rows.owners.defined())
+    made.repetition = hard_repetition(head, rows);
+  else if (rows.pairs.defined())
     made.repetition = graph::sum(graph::multiply(agreement(head, rows.hidden), rows.pairs), {0});
   return made;
 }

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/task.h"
+#include "text/spec_words.h"
 
 #include <glob.h>
 
@@ -16,7 +17,7 @@ namespace {
 
 constexpr double kMostTimes = 100;
 constexpr const char* kGrammarHint =
-    "write PATH, PATH[A:B] or PATH*TIMES, joined by +: a.jsonl[:1000]*2+folder";
+    "write PATH, PATH[A:B], FOLDER[SPLIT:ROWS] or PATH*TIMES, joined by +: a.jsonl[:1000]*2+folder";
 
 bool exists(const std::string& path) {
   return file_exists(path) || is_directory(path);
@@ -55,7 +56,27 @@ std::vector<std::string> paths_of(const std::string& path, const std::string& pa
   fail_with_hint(kGrammarHint, Code::not_found, "{}: there is no file or folder {}", part, path);
 }
 
-SpecPart parse_part(const std::string& text) {
+// "[train:100]" and not "[10:100]": what stands before the first colon is the name of something.
+bool has_words(std::string_view brackets) {
+  const size_t colon = brackets.find(':');
+  const size_t first = brackets.find_first_not_of(' ');
+  return colon != std::string_view::npos && first < colon &&
+         std::string_view("+-.0123456789").find(brackets[first]) == std::string_view::npos;
+}
+
+// One part for each split that is named.
+std::vector<SpecPart> chosen_splits(const SpecPart& whole, const std::string& words) {
+  const SpecWords parsed = parse_spec_words(words);
+  std::vector<SpecPart> made;
+  for (SplitFiles& split : split_files(parsed.name, parsed)) {
+    made.push_back(whole);
+    made.back().paths = std::move(split.paths);
+    if (split.rows > 0) made.back().end = SliceEnd{static_cast<double>(split.rows), false};
+  }
+  return made;
+}
+
+std::vector<SpecPart> parse_part(const std::string& text) {
   SpecPart part;
   part.text = text;
   if (text.empty()) {
@@ -64,7 +85,7 @@ SpecPart parse_part(const std::string& text) {
   std::string path = text;
   if (exists(path)) {
     part.paths = {path};
-    return part;
+    return {part};
   }
   const size_t star = path.rfind('*');
   const auto times =
@@ -82,12 +103,13 @@ SpecPart parse_part(const std::string& text) {
   const size_t colon = open == std::string::npos ? open : path.find(':', open);
   if (path.ends_with(']') && colon != std::string::npos && !exists(path)) {
     const std::string_view all = path;
+    if (has_words(all.substr(open + 1))) return chosen_splits(part, path);
     part.begin = slice_end(all.substr(open + 1, colon - open - 1), text);
     part.end = slice_end(all.substr(colon + 1, path.size() - colon - 2), text);
     path.resize(open);
   }
   part.paths = paths_of(path, text);
-  return part;
+  return {part};
 }
 
 // Thrown by a sink to leave a file when the rows of a slice are complete; caught where it is read.
@@ -169,10 +191,11 @@ private:
 
 std::vector<SpecPart> parse_spec(const std::string& spec) {
   std::vector<SpecPart> parts;
-  if (exists(spec)) return {parse_part(spec)};
+  if (exists(spec)) return parse_part(spec);
   for (size_t begin = 0; begin <= spec.size();) {
     const size_t end = std::min(spec.find('+', begin), spec.size());
-    parts.push_back(parse_part(spec.substr(begin, end - begin)));
+    for (SpecPart& part : parse_part(spec.substr(begin, end - begin)))
+      parts.push_back(std::move(part));
     begin = end + 1;
   }
   return parts;

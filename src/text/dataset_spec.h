@@ -2,9 +2,11 @@
 // What a dataset is made of, as one line names it:
 //
 //   SPEC   = PART, or PART + PART + ...
-//   PART   = PATH [SLICE] [* TIMES]
+//   PART   = PATH [SLICE or WORDS] [* TIMES]
 //   PATH   = a file, a folder, or a pattern of the shell: data/*.jsonl
 //   SLICE  = [A:B], rows A to B of the part; A and B are numbers or percents, negative ones count from the end
+//   WORDS  = [name:FOLDER,SPLIT:ROWS,...], of a folder laid out as model hubs publish data (spec_words.h): the first
+//            ROWS rows of each split that is named, all files without one
 //   TIMES  = how often its rows come in an epoch, above 0 and up to 100: 0.5 takes every second row
 //
 //   web.jsonl*0.3+books/[:90%]+chat.jsonl[:1000]*2.5

@@ -72,7 +72,9 @@ void check_model(const ckpt::WeightFiles& files, const model::ParamStore& store)
 std::vector<std::pair<size_t, graph::BufferRef>>
 read_weights(const ckpt::WeightFiles& files, const StepRunner& runner, const Task* task) {
   const model::ParamStore& store = runner.model()->params();
-  const auto read = [&](const std::string& name) { return files.tensor_copy(name, task); };
+  const auto read = [&](const std::string& name, const Box& box) {
+    return files.part_copy(name, box, task);
+  };
   std::vector<std::pair<size_t, graph::BufferRef>> made;
   for (const size_t index : runner.spec().trained) {
     check_task(task);
@@ -207,8 +209,10 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   const Record record = read_record(dir, runner);
   check_attention(saved_config(*folder), runner.model()->config());
   RestoredState restored;
-  restored.arrays = read_state(runner, dir, record.accumulated.batches > 0, task);
-  restored.weights = read_weights(files, runner, task);
+  graph::run_on_all(engine, [&] { // each reads its parts
+    restored.arrays = read_state(runner, dir, record.accumulated.batches > 0, task);
+    restored.weights = read_weights(files, runner, task);
+  });
   restored.counters = record.counters;
   restored.accumulated = record.accumulated;
   restored.hyper = record.hyper;

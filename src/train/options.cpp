@@ -57,15 +57,17 @@ std::vector<OptionSpec> shared_options() {
                  "recomputed as make it fit; 0: no bound, none are."),
       option_i64("tokens", 0, 0, INT64_MAX, "Budget: a run ends after so many tokens; 0: none."),
       option_str("root", "", "Folder that a run saves checkpoints into; empty: none."),
-      option_i64("save_every", 0, 0, 1 << 30,
-                 "Steps between checkpoints of a run; 0: only at its end."),
+      option_f64("save_every", 0, 0, 1 << 30,
+                 "Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: "
+                 "only at its end."),
       option_bool("save_wait", true,
                   "A run stands still until a checkpoint is on disk; false: it is written in the "
                   "background, "
                   "except at the end. dllm train sets false."),
-      option_i64("sync_every", 0, 0, 1 << 30,
+      option_f64("sync_every", 0, 0, 1 << 30,
                  "A run waits for its steps after so many of them, so that a callback can "
-                 "save or evaluate there; engines that run ahead report steps late; 0: never."),
+                 "save or evaluate there; engines that run ahead report steps late; below 1: that "
+                 "part of steps; 0: never."),
       option_i64("keep_last", 3, 0, 1 << 20, "Checkpoints to keep in root; 0: all."),
       option_choice("compat", "none", {"none", "dllm-jax", "dllm", "dmax", "nano", "open-dllm"},
                     "Reproduces the known quirks of a reference."),
@@ -98,6 +100,16 @@ const Schema& sink_schema() {
                   option_bool("append", true, "Go on writing at the end of an existing file."),
               });
   return schema;
+}
+
+int64_t interval_steps(const char* name, double every, int64_t steps) {
+  if (every == 0) return 0;
+  if (every >= 1) return static_cast<int64_t>(every);
+  if (steps <= 0) {
+    fail_with_hint("set steps, or write a number of steps", Code::invalid_argument,
+                   "{} {} is a part of a run whose number of steps is not known", name, every);
+  }
+  return static_cast<int64_t>(std::ceil(static_cast<double>(steps) * every));
 }
 
 Hyper hyper_of(const Options& options) {

@@ -51,6 +51,9 @@ public:
   Run(Trainer& trainer, BatchSource& source, int64_t steps, const EventFn& fn, Task* task)
       : trainer_(trainer), state_(trainer.state()), runner_(state_.runner), source_(source),
         steps_(steps), fn_(fn), task_(task), step_task_(in_processes() ? nullptr : task) {
+    const Options& options = runner_.options();
+    save_every_ = interval_steps("save_every", options.f64("save_every"), options.i64("steps"));
+    sync_every_ = interval_steps("sync_every", options.f64("sync_every"), options.i64("steps"));
     runner_.on_read([this] { send_step(); });
   }
   ~Run() {
@@ -92,6 +95,7 @@ private:
     double clock = 0; // share of the budget of minutes that is used
     int32_t ends = 0;
     int32_t is_cancelled = 0;
+    int64_t step = 0; // of the trainer: where it goes on
   };
 
   bool in_processes() const { return runner_.engine().processes() > 1; }
@@ -104,6 +108,7 @@ private:
     request.ends = stopped_ || sink_error_ != nullptr ? 1 : 0;
     if (in_processes()) {
       request.is_cancelled = should_stop(task_) ? 1 : 0;
+      request.step = runner_.counters().step;
       request = agreed(request);
     }
     if (budget_ > 0) runner_.set_clock(request.clock);
@@ -119,6 +124,11 @@ private:
     StepRequest made = request_of(all[0]);
     for (size_t process = 0; process < all.size(); ++process) {
       const StepRequest request = request_of(all[process]);
+      if (request.step != made.step) { // one that found no checkpoint, or an older one
+        fail_with_hint("all processes go on from the same checkpoint: do they see the same folder?",
+                       Code::failed_precondition, "rank {} is at step {}, rank 0 at step {}",
+                       process, request.step, made.step);
+      }
       made.ends |= request.ends;
       made.is_cancelled |= request.is_cancelled;
       if (request.is_cancelled != 0 && cancelled_by_ < 0)
@@ -128,6 +138,10 @@ private:
   }
   static StepRequest request_of(const std::string& word) {
     StepRequest request;
+    if (word.size() != sizeof request) {
+      fail_with_hint("do all processes see the same files?", Code::failed_precondition,
+                     "a rank makes another call than the others, which begin a step");
+    }
     std::memcpy(&request, word.data(), sizeof request);
     return request;
   }
@@ -145,17 +159,13 @@ private:
   }
 
   // So that a callback finds the trainer at the step of its event.
-  bool wants_sync() const {
-    const int64_t every = runner_.options().i64("sync_every");
-    return every > 0 && runner_.counters().step % every == 0;
-  }
+  bool wants_sync() const { return sync_every_ > 0 && runner_.counters().step % sync_every_ == 0; }
 
   // Of this process for the coming step; all processes act on the sum after it.
   void make_requests() {
-    const int64_t every = runner_.options().i64("save_every");
     const int64_t next = runner_.counters().step + 1;
     runner_.request(kStop, should_stop(step_task_) ? 1 : 0);
-    runner_.request(kCheckpoint, every > 0 && next % every == 0 ? 1 : 0);
+    runner_.request(kCheckpoint, save_every_ > 0 && next % save_every_ == 0 ? 1 : 0);
     runner_.request(kError, 0);
     runner_.request(kStep, static_cast<int32_t>(next));
   }
@@ -296,8 +306,9 @@ private:
   const double budget_ = 60 * runner_.options().f64("minutes"); // seconds
   Clock::time_point start_ = Clock::now();
   const int64_t begin_ = runner_.counters().step;
-  int64_t done_ = 0; // started
-  int64_t read_ = 0; // read, their events sent
+  int64_t save_every_ = 0, sync_every_ = 0; // steps; 0: never
+  int64_t done_ = 0;                        // started
+  int64_t read_ = 0;                        // read, their events sent
   int64_t saved_step_ = -1;
   std::optional<SaveStart> save_; // whose event was not sent yet
   bool stopped_ = false;

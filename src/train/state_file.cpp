@@ -175,9 +175,9 @@ std::vector<graph::BufferRef> read_state(const StepRunner& runner, const std::st
     arrays.push_back(nullptr);
     if (!is_saved(entry, with_sums)) continue;
     check_task(task);
-    const auto read = [&](const std::string& name) {
+    const auto read = [&](const std::string& name, const Box& box) {
       const std::string saved = entry.name + "." + name;
-      return files.file_of(saved).tensor_copy(saved, task);
+      return files.file_of(saved).part_copy(saved, box, task);
     };
     arrays.back() = model::upload_joined(runner.engine(), entry.layout, read, task);
   }

@@ -53,6 +53,9 @@ struct Hyper {
 };
 
 Hyper hyper_of(const Options& options);
+// Steps between two events, for options save_every and sync_every. Below 1 a part of the `steps` of the run, rounded up;
+// from 1 on whole steps, rounded down; 0: never. Fails with invalid_argument for a part of a run whose steps are not known (0).
+int64_t interval_steps(const char* name, double every, int64_t steps);
 // Fails with invalid_argument when the schedule lacks its total number of steps.
 LearningRate learning_rate_of(const Options& options);
 

@@ -44,7 +44,7 @@ MODEL = {
     "--model.mask_token": ("7",), "--model.cache_dtype": ("bf16", {"--decoder.cache": "prefix", "--block_length": "8"}),
     "--model.check": ("off", {}, SAME),  # refuses weights that are not finite; there are none
     "--model.heads": ("edit", {}, SAME),  # heads that the other policies do not read
-    "--model.seed": ("5", {}, REFUSED),
+    "--model.seed": ("5", {}, REFUSED), "--model.adapter": ("nowhere", {}, REFUSED),
 }
 DECODER = {
     "--decoder.policy": ("random",), "--decoder.steps": ("3",), "--decoder.block_length": ("4",),
@@ -110,7 +110,7 @@ COMMANDS = {
         "--tokenizer_train.pad": ("<p>",), "--tokenizer_train.mask": ("<m>",), "--tokenizer_train.special_tokens": ("<x>",)}),
     "verify": ({"": "made"}, {
         **ENGINE, **{f"--model.{key}": (value, {}, REFUSED) for key, value in {
-            "attention": "causal", "shift": "1", "mask_token": "7", "cache_dtype": "bf16", "seed": "5"}.items()},
+            "attention": "causal", "shift": "1", "mask_token": "7", "cache_dtype": "bf16", "seed": "5", "adapter": "nowhere"}.items()},
         "--model.dtype": ("q8_0", {}, SAME),  # loads in that format
         "--model.check": ("off", {}, SAME), "--model.heads": ("edit", {}, MAY_STAY),
         "--against": ("f32", {"--json": ""}), "--reference": ("other", AGAINST), "--data": ("text.txt", {**AGAINST, "--generate": "0"}),

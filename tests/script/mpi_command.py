@@ -48,7 +48,8 @@ def near(left, right):
 
 def losses_and_checkpoints():
     train(0, "one", "--steps", "20", "--save-every", "10")
-    for processes, mesh, typed in ((4, "fsdp=2,tensor=2", True), (2, "tensor=2", True), (2, "data=2", False)):
+    for processes, mesh, typed in ((4, "fsdp=2,tensor=2", True), (4, "fsdp=2,sequence=2", True), (2, "tensor=2", True),
+                                   (2, "data=2", False)):
         flags = ["--steps", "20", "--save-every", "10"]
         threads, mpi = f"threads_{mesh}", f"mpi_{mesh}"
         train(0, threads, "--mesh", mesh, *flags)

@@ -56,7 +56,7 @@ void put_json_line(const std::string& json) {
 class Watch {
 public:
   Watch(Context& context, Run& run)
-      : context_(context), run_(run), eval_every_(context.number("eval-every")) {}
+      : context_(context), run_(run), eval_every_(eval_every(context, run.steps)) {}
 
   static int32_t on_event(const dllm_event* event, void* user_data) {
     return static_cast<Watch*>(user_data)->look(event);
@@ -191,13 +191,15 @@ Command train_command() {
        {Kind::number, "hidden", "256", "from scratch: width, a multiple of 64"},
        {Kind::text, "objective", "mdlm",
         "the training objective: mdlm, llada_sft, bd3lm, dream, dmax, uniform, editflow, ar, "
-        "nano, open_dllm"},
+        "nano, open_dllm, diffusion_gemma"},
        {Kind::text, "schedule", "", "noise schedule: linear, cosine, sqrt, ..."},
-       {Kind::number, "eval-every", "100", "held-out loss every so many steps; 0: only at the end"},
+       {Kind::real, "eval-every", "100",
+        "held-out loss every so many steps; below 1: that part of the run; 0: only at the end"},
        {Kind::number, "eval-batches", "8", "batches of a held-out loss; 0: none is computed"},
        {Kind::number, "examples", "16",
         "rows that are predicted at each held-out loss, with a sample, for dllm report; 0: none"},
-       {Kind::number, "save-every", "250", "checkpoint every so many steps; 0: only at the end"},
+       {Kind::real, "save-every", "250",
+        "checkpoint every so many steps; below 1: that part of the run; 0: only at the end"},
        {Kind::flag, "fresh", "", "start over: remove the run's checkpoints"}},
       {"engine", "model", "dataset", "loader", "objective:objective", "schedule:schedule",
        "trainer"},

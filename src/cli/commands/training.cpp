@@ -15,33 +15,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 // A Llama shape: rotary positions, gated MLP of about 8/3 of the width, tied embeddings.
-Json config_from_scratch(const Context& context, int64_t vocabulary, int64_t layers) {
-  const int64_t hidden = context.number("hidden");
-  // Narrow models learn faster with more heads than the usual 64 columns give: at width 128 and 4 layers, 0.57 bits per byte
-  // after 1,500 steps of the quickstart's stories, against 0.64.
-  const bool is_narrow = hidden >= 128 && hidden < 512;
-  const int64_t head_dim = is_narrow ? 32 : 64, heads = hidden / head_dim;
-  Json config = {{"model_type", "llama"},
-                 {"architectures", {"LlamaForCausalLM"}},
-                 {"vocab_size", vocabulary},
-                 {"hidden_size", hidden},
-                 {"intermediate_size", (hidden * 8 / 3 + 31) / 32 * 32},
-                 {"num_hidden_layers", layers},
-                 {"num_attention_heads", heads},
-                 {"num_key_value_heads", heads},
-                 {"head_dim", head_dim},
-                 {"hidden_act", "silu"},
-                 {"max_position_embeddings", 1024},
-                 {"rms_norm_eps", 1e-5},
-                 {"rope_theta", 10000.0},
-                 {"tie_word_embeddings", true},
-                 // Products of unit variance; the usual 0.02 is meant for wider models.
-                 {"initializer_range", 1.0 / std::sqrt(static_cast<double>(hidden))}};
-  const bool causal = context.text("objective") == "ar";
-  config["dllm"] = {{"attention", causal ? "causal" : "bidirectional"}, {"shift", causal ? 1 : 0}};
-  return config;
-}
-
 Owned<dllm_model> new_model(dllm_engine* engine, const Json& json, const dllm_options* options,
                             dllm_task* task) {
   const std::string config = json.dump();
@@ -52,8 +25,8 @@ Owned<dllm_model> new_model(dllm_engine* engine, const Json& json, const dllm_op
 }
 
 Owned<dllm_model> model_from_scratch(const Context& context, const Run& run) {
-  Json config = config_from_scratch(context, dllm_tokenizer_size(run.tokenizer.get()),
-                                    context.number("layers"));
+  Json config = Json::parse(config_from_scratch(context, dllm_tokenizer_size(run.tokenizer.get()),
+                                                context.number("layers")));
   int32_t mask_id = -1;
   if (dllm_tokenizer_id(run.tokenizer.get(), "<|mask|>", &mask_id, nullptr) == DLLM_OK)
     config["dllm"]["mask_token_id"] = mask_id;
@@ -132,7 +105,7 @@ Json options_json(const Context& context, const char* kind) {
 // Training a tokenizer may take minutes: what a trainer refuses is found before, on a model of one layer.
 void try_trainer(const Context& context, const Run& run) {
   constexpr int64_t kFewTokens = 8;
-  Json config = config_from_scratch(context, kFewTokens, 1);
+  Json config = Json::parse(config_from_scratch(context, kFewTokens, 1));
   config["dllm"]["mask_token_id"] = kFewTokens - 1;
   const auto model = new_model(run.engine.get(), config, nullptr, context.task());
   Json values = options_json(context, "trainer");
@@ -181,21 +154,35 @@ void set_whole(Context& context, const char* kind, const char* key, int64_t valu
   });
 }
 
+void set_real(Context& context, const char* kind, const char* key, double value) {
+  call([&](dllm_error* err) {
+    return dllm_options_set_f64(context.options(kind), key, value, err);
+  });
+}
+
 void set_cadence(Context& context, const std::string& out) {
   if (!context.typed("loader", "epochs")) set_whole(context, "loader", "epochs", 0);
-  set_whole(context, "trainer", "save_every", save_every(context));
+  set_real(context, "trainer", "save_every", save_every(context));
   if (!context.typed("trainer", "save_wait")) set_whole(context, "trainer", "save_wait", 0);
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("trainer"), "root", out.c_str(), err);
   });
-  // Held-out losses belong to the step at which they are computed.
-  const int64_t own = std::stoll(context.option("trainer", "sync_every"));
-  set_whole(context, "trainer", "sync_every", std::gcd(own, context.number("eval-every")));
 }
 
-// Edit flows: a model with their heads, one text a row.
-void set_edits(Context& context) {
+// Held-out losses belong to the step at which they are computed.
+void set_sync(Context& context, int64_t steps) {
+  const int64_t own =
+      interval_steps("--sync_every", std::stod(context.option("trainer", "sync_every")), steps);
+  set_whole(context, "trainer", "sync_every", std::gcd(own, eval_every(context, steps)));
+}
+
+void set_one_text_a_row(Context& context) {
   if (!context.typed("loader", "pack")) set_whole(context, "loader", "pack", 0);
+}
+
+// Edit flows: a model with their heads.
+void set_edits(Context& context) {
+  set_one_text_a_row(context);
   if (context.typed("model", "heads")) return;
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("model"), "heads", "edit", err);
@@ -204,6 +191,7 @@ void set_edits(Context& context) {
 
 void open_model_and_rows(Context& context, Run& run) {
   if (context.text("objective") == "editflow") set_edits(context);
+  if (context.text("objective") == "diffusion_gemma") set_one_text_a_row(context);
   const bool resumed = !run.resumed_from.empty(), fresh_weights = !resumed && !context.has("from");
   if (!fresh_weights) {
     run.model = open_model(context, run.engine.get(),
@@ -289,6 +277,7 @@ Run open_run(Context& context) {
   open_model_and_rows(context, run);
   run.steps = planned_steps(context, run);
   set_whole(context, "trainer", "steps", run.steps);
+  set_sync(context, run.steps);
   const Json before = model_description(run.model.get());
   run.trainer = new_trainer(run.model.get(), run, context.options("trainer"));
   const bool started_from = run.resumed_from.empty() && context.has("from");

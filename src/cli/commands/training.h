@@ -59,8 +59,17 @@ void check_resumed(const Context& context, const std::string& out);
 // Writes these options to out/run.json, for the check of a later run.
 void write_start(const Context& context, const std::string& out);
 
-// Steps between checkpoints, from --save-every or --save_every.
-int64_t save_every(const Context& context);
+// Steps between checkpoints, from --save-every or --save_every; below 1: a part of the run.
+double save_every(const Context& context);
+// What an option says in steps, of a run of so many (0: not known): below 1 that part of them, rounded up; 0: never.
+int64_t interval_steps(const std::string& shown, double every, int64_t steps);
+// Steps between held-out losses of a run of so many steps; 0: only at the end.
+int64_t eval_every(const Context& context, int64_t steps);
+
+// ---- a new model (training_model.cpp) ----
+
+// The config.json of a model from scratch: width from --hidden, attention and family as the objective needs them.
+std::string config_from_scratch(const Context& context, int64_t vocabulary, int64_t layers);
 
 // ---- tokenizer, dataset, the held-out split, the number of steps (training_data.cpp) ----
 

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -15,7 +17,7 @@ constexpr const char* kNumbers[] = {"vocab", "layers", "hidden"};
 constexpr const char* kPaths[] = {"from", "tokenizer"};
 
 void at_least(const Context& context, const char* name, int64_t least) {
-  if (context.number(name) >= least) return;
+  if (context.real(name) >= static_cast<double>(least)) return;
   throw UsageFailure("--" + std::string(name) + " " + context.text(name) + " is below " +
                      std::to_string(least));
 }
@@ -37,11 +39,15 @@ void check_decided_here(const Context& context) {
         "train: all but the held-out rows (default); all: every row, without a held-out loss");
   }
   if (context.typed("save-every") && context.typed("trainer", "save_every") &&
-      context.number("save-every") != std::stoll(context.option("trainer", "save_every"))) {
+      context.real("save-every") != std::stod(context.option("trainer", "save_every"))) {
     throw UsageFailure("--save-every and --save_every are the same and differ");
   }
   if (context.typed("model", "cache_dtype")) {
     throw UsageFailure("--cache_dtype is for decoding: training keeps no K and V");
+  }
+  if (context.typed("model", "adapter")) {
+    throw UsageFailure("--adapter is for decoding: a run saves whole models, and one with an "
+                       "adapter is none");
   }
   check_engine(context);
   if (context.has("schedule")) return;
@@ -164,9 +170,23 @@ void write_start(const Context& context, const std::string& out) {
   if (!file) throw Failure(DLLM_RESOURCE_EXHAUSTED, "cannot write " + out + "/run.json");
 }
 
-int64_t save_every(const Context& context) {
+double save_every(const Context& context) {
   const bool other = context.typed("trainer", "save_every") && !context.typed("save-every");
-  return other ? std::stoll(context.option("trainer", "save_every")) : context.number("save-every");
+  return other ? std::stod(context.option("trainer", "save_every")) : context.real("save-every");
+}
+
+int64_t interval_steps(const std::string& shown, double every, int64_t steps) {
+  constexpr double kMost = 1 << 30;
+  if (every == 0 || every >= 1) return static_cast<int64_t>(std::min(every, kMost));
+  if (steps == 0) {
+    throw UsageFailure(shown + " below 1 is a part of a run, and its number of steps is not known",
+                       "set --steps, or write a number of steps");
+  }
+  return static_cast<int64_t>(std::ceil(static_cast<double>(steps) * every));
+}
+
+int64_t eval_every(const Context& context, int64_t steps) {
+  return interval_steps("--eval-every", context.real("eval-every"), steps);
 }
 
 } // namespace dllm::cli

@@ -43,6 +43,7 @@ Json token_texts(const Run& run, const std::vector<int32_t>& ids) {
 // Objectives whose prepared rows are not the rows of the text with some tokens replaced.
 void check_rows(const std::string& objective) {
   const char* reason = objective == "bd3lm" || objective == "dmax" ? " makes rows of two streams"
+                       : objective == "diffusion_gemma"            ? " has a canvas behind each row"
                        : objective == "editflow"                   ? " edits rows of any length"
                        : objective == "ar"                         ? " hides no token"
                                                                    : nullptr;
@@ -91,6 +92,7 @@ Json policy_of(const std::string& objective) {
   if (objective == "bd3lm" || objective == "dream" || objective == "editflow" ||
       objective == "uniform")
     return {{"policy", objective}, {"steps", 16}};
+  if (objective == "diffusion_gemma") return {{"policy", objective}, {"denoising_steps", 16}};
   if (objective == "dmax") return {{"policy", "spd"}};
   return {{"policy", "random"}, {"steps", 16}, {"temperature", 0.8}};
 }

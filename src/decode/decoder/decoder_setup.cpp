@@ -100,11 +100,13 @@ PassSettings pass_settings(const model::Model& model, const Options& options,
   const model::ModelConfig& config = model.config();
   settings.edits = policy.edits();
   settings.conditions = policy.conditions();
+  settings.looks_left = policy.looks_left();
   settings.shift = settings.edits ? 0 : shift_of(config, options);
   settings.top = std::min(policy.top(), config.vocab_size);
   settings.shaped = policy.shaped();
   settings.nucleus_first = policy.nucleus_first();
   settings.soft_width = policy.soft_width();
+  settings.bf16_embeddings = policy.bf16_embeddings();
   settings.banned.assign(static_cast<size_t>(config.vocab_size), 0);
   for (const std::string& text : options.list("suppress"))
     settings.banned[static_cast<size_t>(parse_id(text, config.vocab_size, "option suppress"))] = 1;

@@ -29,7 +29,7 @@ std::vector<Decoder::Entry*> Decoder::active_requests() {
 void Decoder::run_passes(const std::vector<Entry*>& requests, const Weights& weights,
                          const Task* task, int64_t least_rows) {
   check_task(task);
-  for (int kind = 0; kind < 8; ++kind) {
+  for (int kind = 0; kind < PassProgram::kKinds; ++kind) {
     std::vector<PassRow> rows;
     std::vector<Entry*> owners;
     int64_t positions = 0;

@@ -73,7 +73,7 @@ PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> 
                      const CacheShape& cache, int64_t least_rows, const Rounding& rounding,
                      int64_t count) {
   const PassRequest& first = *rows[0].pass;
-  PassShape shape{0, 0, 0, 0, 0, !first.unconditional.empty(), !first.soft.empty()};
+  PassShape shape{0, 0, 0, 0, 0, !first.unconditional.empty(), !first.soft.empty(), first.plain};
   int64_t keys = 0;
   for (const PassRow& row : rows) {
     const PassRequest& pass = *row.pass;

@@ -53,6 +53,7 @@ struct PassRequest {
   // those behind them move up. Not with a cache.
   std::vector<int64_t> left_out;
   std::vector<SoftInput> soft;
+  bool plain = false; // the model without its adapters
   // The last places of the window hold these positions, each attending to the places before it and its own; RoPE
   // turns by the position. Empty: place and position are the same. Under a causal span, without left_out.
   std::vector<int64_t> order;
@@ -86,6 +87,9 @@ struct Prediction {
   float shaped_probability = 0, shaped_margin = 0, shaped_entropy = 0;
   std::vector<int32_t> top_ids; // the Policy::top() likeliest tokens
   std::vector<float> top_probs;
+  // Of the token to its left under the distribution of max_probability; 0 where there is none or it is never predicted; only for
+  // policies with Policy::looks_left().
+  float left_probability = 0;
   EditPrediction edit; // only for policies with Policy::edits()
   // What the embedding of a draw is on average, before filters; only for policies with Policy::conditions().
   std::vector<float> mean_embedding; // (hidden)
@@ -154,6 +158,7 @@ struct PassShape {
   int64_t keys;         // of attention in a cached pass; 0: not cached
   int64_t cache_rows;   // of one layer in the state's buffers
   bool guided, soft;
+  bool plain = false;
   int64_t saved_rows =
       0; // requests with snapshots in the state; 0: not cached, or the model has none
 

@@ -211,6 +211,23 @@ void add_soft(Batch& feed, const PassSettings& settings, const PassShape& shape,
   feed.set("soft_weights", Tensor::from(Shape{shape.rows, shape.window, width}, weights));
 }
 
+// The token before each wanted position; -1: there is none, or it is never predicted.
+void add_left_tokens(Batch& feed, const PassSettings& settings, const PassShape& shape,
+                     std::span<const PassRow> rows) {
+  std::vector<int32_t> left;
+  for (const PassRow& row : rows) {
+    for (const int64_t position : row.pass->positions) {
+      const int32_t token =
+          position == 0 ? -1 : row.request->ids[static_cast<size_t>(position - 1)];
+      const bool banned = token >= 0 && !settings.banned.empty() &&
+                          settings.banned[static_cast<size_t>(token)] != 0;
+      left.push_back(banned ? -1 : token);
+    }
+  }
+  left.resize(static_cast<size_t>(shape.capacity), -1);
+  feed.set("left_token", Tensor::from(Shape{shape.capacity}, left));
+}
+
 void add_queries(Batch& feed, const PassSettings& settings, const PassShape& shape,
                  std::span<const PassRow> rows, size_t vocab) {
   const auto capacity = static_cast<size_t>(shape.capacity);
@@ -277,6 +294,7 @@ Batch pass_feed(const model::ModelConfig& config, const PassSettings& settings,
   if (shape.capacity == 0) return feed;
   add_queries(feed, settings, shape, rows, static_cast<size_t>(config.vocab_size));
   if (settings.conditions) add_conditioning(feed, config, shape, rows);
+  if (settings.looks_left) add_left_tokens(feed, settings, shape, rows);
   if (!settings.deferred.empty()) {
     std::vector<uint8_t> both = settings.deferred;
     for (size_t i = 0; i < settings.banned.size(); ++i) both[i] |= settings.banned[i];

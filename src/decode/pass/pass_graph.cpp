@@ -84,6 +84,7 @@ WindowStates window_states(model::Builder& builder, const PassSettings& settings
   const model::ModelConfig& config = builder.config();
   const int64_t rows = shape.all_rows();
   const Shape window{rows, shape.window};
+  if (settings.bf16_embeddings) builder.round_embeddings();
   model::ForwardInputs inputs;
   inputs.ids = row_input(builder, "ids", DType::i32, window);
   inputs.positions = row_input(builder, "positions", DType::i32, window);
@@ -168,6 +169,19 @@ Value mean_embeddings(model::Builder& builder, Value hidden, Value temperature) 
   return builder.mean_embedding(graph::divide(logits, graph::reshape(divisor, {logits.dim(0), 1})));
 }
 
+// f32(capacity): Prediction::left_probability, of the tokens that are not -1. Of the two likelihoods the normalization goes:
+// p(left) = p(argmax) exp(nll(argmax) - nll(left)), also where banned tokens are no part of p.
+Value left_probabilities(model::Builder& builder, Value hidden, const graph::TokenStatistics& s) {
+  const int64_t capacity = hidden.dim(0);
+  const Value left = row_input(builder, "left_token", DType::i32, Shape{capacity});
+  const Value nll = model::cross_entropy(
+      builder.head(), graph::concat({hidden, hidden}, 0), graph::concat({s.argmax, left}, 0),
+      graph::scalar_i32(builder.graph(), static_cast<int32_t>(2 * capacity)));
+  const Value apart = graph::subtract(graph::slice_axis(nll, 0, 0, capacity),
+                                      graph::slice_axis(nll, 0, capacity, 2 * capacity));
+  return graph::multiply(s.max_prob, graph::exp(apart));
+}
+
 // The columns of EditPrediction; `head` is that of substitutes, with all its inputs.
 std::vector<Value> edit_columns(model::Builder& builder, graph::TokenStatisticsInputs head) {
   const model::Head insert = builder.head(model::kInsertHead);
@@ -190,6 +204,7 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
                    "guidance of a model that caps its logits is not supported yet");
   }
   model::Builder builder(graph, model);
+  if (shape.plain) builder.leave_out_adapters();
   const graph::Mesh& mesh = model.engine().mesh();
   const WindowStates made = window_states(builder, settings, shape);
   if (made.state.defined()) {
@@ -217,6 +232,8 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
     graph.output("rest",
                  gather_shares(graph::exp(graph::subtract(rest.log_sum_exp, s.log_sum_exp)), mesh));
   }
+  if (settings.looks_left)
+    graph.output("left", gather_shares(left_probabilities(builder, chosen, s), mesh));
   if (settings.conditions)
     graph.output("mean_embedding",
                  gather_shares(mean_embeddings(builder, chosen, head.temperature), mesh));

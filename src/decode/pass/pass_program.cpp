@@ -90,7 +90,15 @@ void PassProgram::set_noise(bool noise) {
 }
 
 int PassProgram::kind_of(const PassRequest& pass) {
-  return (pass.cached ? 1 : 0) | (pass.unconditional.empty() ? 0 : 2) | (pass.soft.empty() ? 0 : 4);
+  return (pass.cached ? 1 : 0) | (pass.unconditional.empty() ? 0 : 2) |
+         (pass.soft.empty() ? 0 : 4) | (pass.plain ? 8 : 0);
+}
+
+// 0 where the pass had no token to its left to look at.
+float PassProgram::left_probability(const PassRow& row, int64_t position, float computed) const {
+  if (position == 0) return 0;
+  const auto token = static_cast<size_t>(row.request->ids[static_cast<size_t>(position - 1)]);
+  return !settings_.banned.empty() && settings_.banned[token] != 0 ? 0 : computed;
 }
 
 // Of every row, from the outputs of build_pass in their order.
@@ -100,6 +108,7 @@ PassProgram::predictions(std::span<const PassRow> rows, const PassShares& shares
   const Tensor lines = outputs[0]->read();
   const bool defers = !settings_.deferred.empty();
   const Tensor rest = defers ? outputs[1]->read() : Tensor(); // probability of the not deferred
+  const Tensor left = settings_.looks_left ? outputs[defers ? 2 : 1]->read() : Tensor();
   const Tensor means = settings_.conditions ? outputs.back()->read() : Tensor(); // (places, hidden)
   const PredictionColumns columns = settings_.columns();
   std::vector<std::vector<Prediction>> answers;
@@ -118,6 +127,7 @@ PassProgram::predictions(std::span<const PassRow> rows, const PassShares& shares
         const bool deferred = settings_.deferred[static_cast<size_t>(p.token)] != 0;
         p.probability = deferred ? 0.0f : p.probability / rest.as<float>()[i];
       }
+      if (left.defined()) p.left_probability = left_probability(row, position, left.as<float>()[i]);
       if (means.defined()) {
         const auto hidden = static_cast<size_t>(means.shape()[1]);
         const auto mean = means.as<float>().subspan(i * hidden, hidden);

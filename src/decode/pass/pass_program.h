@@ -29,9 +29,11 @@ struct PassSettings {
   bool shaped = false;
   bool nucleus_first = false;
   int64_t soft_width = 0;
-  bool noise = false;      // of the slots' draw source
-  bool conditions = false; // PassRequest::conditioning
+  bool bf16_embeddings = false; // rounded where they are read and mixed
+  bool noise = false;           // of the slots' draw source
+  bool conditions = false;      // PassRequest::conditioning
   bool edits = false; // predictions of the heads of edits, which read a token's own hidden state
+  bool looks_left = false; // Prediction::left_probability
 
   PredictionColumns columns() const { return {top, shaped, edits}; }
 };
@@ -63,7 +65,8 @@ public:
   const Rounding& rounding() const { return rounding_; }
 
   // Rows that may share a pass have equal keys.
-  static int kind_of(const PassRequest& pass);
+  static constexpr int kKinds = 16;
+  static int kind_of(const PassRequest& pass); // below kKinds
 
   // Predictions of every row, in the order of its pass.positions. A row's results depend on that row
   // alone. capacity: most positions of any step of this batch, so that its steps share a program.
@@ -79,6 +82,7 @@ private:
   std::vector<std::vector<Prediction>> predictions(std::span<const PassRow> rows,
                                                    const PassShares& shares, int64_t capacity,
                                                    std::span<const graph::BufferRef> outputs) const;
+  float left_probability(const PassRow& row, int64_t position, float computed) const;
 
   std::shared_ptr<model::Model> model_;
   PassSettings settings_;
@@ -120,8 +124,8 @@ graph::TokenStatisticsInputs head_over(model::Builder& builder, graph::Value hid
                                        const PassSettings& settings);
 
 // Outputs: the stacks of the state (cached passes only, in the place of the inputs), then answer, a line of
-// numbers per wanted position (pass.h) of every share, rest where tokens are deferred, and mean_embedding where
-// settings.conditions. No answer where the shape's capacity is 0.
+// numbers per wanted position (pass.h) of every share, rest where tokens are deferred, left where settings.looks_left, and
+// mean_embedding where settings.conditions. No answer where the shape's capacity is 0.
 void build_pass(graph::Graph& graph, const model::Model& model, const PassSettings& settings,
                 const PassShape& shape);
 

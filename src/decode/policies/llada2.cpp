@@ -1,12 +1,14 @@
 // LLaDA2 (Ant Group 2025; ZHZisZZ/dllm, LLaDA2 sampler): blocks of a grid that begins with the canvas, each
 // seeing itself and all before it. A step commits every token above a threshold, at least its
-// quota. LLaDA2.1 goes on when nothing is masked and replaces tokens the model has come to doubt.
+// quota. LLaDA2.1 goes on when nothing is masked and replaces tokens the model has come to doubt. A penalty on the logit of
+// the left neighbour's token keeps a block from repeating it (SGLang, joint_threshold, penalty_lambda).
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace dllm::decode {
 namespace {
@@ -19,6 +21,7 @@ struct Llada2Settings {
   int64_t minimal_topk = 1;
   int64_t block_length = 32;
   int32_t mask_id = 0;
+  double left_penalty = 0; // of the left neighbour's token inside a block; nats
 
   bool edits() const { return editing_threshold < 1; }
 };
@@ -46,18 +49,23 @@ public:
   Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     Choice choice;
     choice.state = settings_.edits() ? State::provisional : State::final;
-    choice.decided = most_confident(moment, predictions);
+    std::vector<Token> tokens;
+    for (const Prediction& p : predictions) tokens.push_back(token_of(moment, p));
+    choice.decided = most_confident(moment, predictions, tokens);
     edited_ = false;
     for (size_t i = 0; settings_.edits() && i < predictions.size(); ++i) {
-      const Prediction& p = predictions[i];
-      if (moment.request.is_open(p.position) || confidence(p) <= settings_.editing_threshold)
+      const int64_t position = predictions[i].position;
+      if (moment.request.is_open(position) || confidence(tokens[i]) <= settings_.editing_threshold)
         continue;
-      if (moment.request.ids[static_cast<size_t>(p.position)] == p.token) continue;
+      if (moment.request.ids[static_cast<size_t>(position)] == tokens[i].id) continue;
       edited_ = true;
-      if (p.token == settings_.mask_id)
-        choice.remask.push_back(p.position);
+      if (tokens[i].id == settings_.mask_id)
+        choice.remask.push_back(position);
       else
         choice.decided.push_back(i);
+    }
+    if (settings_.left_penalty > 0) {
+      for (const size_t i : choice.decided) choice.tokens.push_back(tokens[i]);
     }
     had_open_ = !moment.open.empty();
     post_steps_ += had_open_ ? 0 : 1;
@@ -74,8 +82,23 @@ public:
 
 private:
   // Of the distribution the token was drawn from.
-  static double confidence(const Prediction& p) {
-    return static_cast<double>(p.shaped_probability);
+  static double confidence(const Token& token) { return static_cast<double>(token.probability); }
+
+  // The token of a position and its probability. With the logit of the left neighbour's token l lower by the penalty c,
+  // p'(x) = p(x) e^(-c [x = l]) / (1 - p(l) (1 - e^-c)); one of the two likeliest tokens is the likeliest then.
+  Token token_of(const StepContext& moment, const Prediction& p) const {
+    if (settings_.left_penalty == 0 || p.position == moment.begin)
+      return {p.token, p.shaped_probability};
+    const int32_t left = moment.request.ids[static_cast<size_t>(p.position - 1)];
+    const double share = std::exp(-settings_.left_penalty);
+    const double sum = 1 - static_cast<double>(p.left_probability) * (1 - share);
+    Token best{p.token, -1};
+    for (size_t k = 0; k < p.top_ids.size(); ++k) {
+      const double own = static_cast<double>(p.top_probs[k]) * (p.top_ids[k] == left ? share : 1.0);
+      const auto probability = static_cast<float>(own / sum);
+      if (probability > best.probability) best = {p.top_ids[k], probability};
+    }
+    return best;
   }
 
   int64_t quota(const StepContext& moment) const {
@@ -87,13 +110,14 @@ private:
 
   // Open positions above the threshold, or as many of the most confident as the quota says.
   std::vector<size_t> most_confident(const StepContext& moment,
-                                     std::span<const Prediction> predictions) const {
+                                     std::span<const Prediction> predictions,
+                                     std::span<const Token> tokens) const {
     std::vector<size_t> high;
     std::vector<double> scores;
     for (size_t i = 0; i < predictions.size(); ++i) {
       const bool open = moment.request.is_open(predictions[i].position);
-      if (open && confidence(predictions[i]) > settings_.threshold) high.push_back(i);
-      scores.push_back(open ? confidence(predictions[i]) : -1.0);
+      if (open && confidence(tokens[i]) > settings_.threshold) high.push_back(i);
+      scores.push_back(open ? confidence(tokens[i]) : -1.0);
     }
     const int64_t least = std::min(quota(moment), static_cast<int64_t>(moment.open.size()));
     return static_cast<int64_t>(high.size()) >= least ? high : largest(scores, least);
@@ -124,6 +148,7 @@ std::unique_ptr<UnmaskingRule> llada2_rule(const PolicySetup& setup) {
   settings.minimal_topk = setup.i64("minimal_topk");
   settings.block_length = setup.span.block;
   settings.mask_id = setup.mask_id;
+  settings.left_penalty = setup.f64("left_penalty");
   return std::make_unique<Llada2>(settings);
 }
 
@@ -133,10 +158,18 @@ public:
       : BlockwisePolicy(setup, llada2_blocks(setup), llada2_rule) {}
 
   std::unique_ptr<Session> begin(Request& request) const override {
+    const RequestSettings& own = request.settings;
+    if (looks_left() && (own.temperature > 0 || own.top_k > 0 || own.top_p < 1)) {
+      fail_with_hint("set temperature to 0, top_k to 0 and top_p to 1", Code::invalid_argument,
+                     "left_penalty {} is for the likeliest tokens, not for draws",
+                     setup().f64("left_penalty"));
+    }
     request.span = {settings().block_length, 0, false};
     return BlockwisePolicy::begin(request);
   }
   bool shaped() const override { return true; }
+  bool looks_left() const override { return setup().f64("left_penalty") > 0; }
+  int64_t top() const override { return looks_left() ? 2 : 1; }
 };
 
 std::unique_ptr<Policy> make_llada2(const PolicySetup& setup) {
@@ -155,6 +188,9 @@ std::vector<OptionSpec> llada2_keys() {
       option_f64("editing_threshold", 1, 0, 1,
                  "A committed token of the block is replaced when another is more probable than "
                  "this (LLaDA2.1: 0.9); 1: never."),
+      option_f64("left_penalty", 0, 0, 100,
+                 "Inside a block the logit of the token to the left is lower by so much, against "
+                 "repetitions; at temperature 0 only."),
       option_i64("max_post_steps", 16, 0, 1 << 20,
                  "With editing: most steps of a block with nothing left masked."),
       option_i64("num_to_transfer", 0, 0, 1 << 24,

@@ -1,6 +1,7 @@
 // A model that decodes as a diffusion model and from left to right drafts for itself (Nemotron-Labs-Diffusion, NVIDIA 2026,
 // linear self-speculation): a pass in which a block of masks behind the last token sees itself drafts, a causal pass
-// verifies. The tokens kept are those of the causal pass, so they are what next-token decoding gives.
+// verifies. The tokens kept are those of the causal pass, so they are what next-token decoding gives. The published models have
+// an adapter that is trained to draft: with adapter = drafts causal passes leave it out.
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
@@ -15,6 +16,7 @@ struct DraftSettings {
   double threshold = 0; // 0: one pass drafts all
   int32_t mask_id = 0;
   bool cached = true;
+  bool adapter_drafts = false; // causal passes are without the model's adapters
 };
 
 enum class DraftPhase { first, draft, verify };
@@ -31,6 +33,9 @@ public:
   PassRequest next_pass(const Request& request, const CacheView& cache) const override {
     PassRequest pass;
     const bool drafts = phase_ == DraftPhase::draft;
+    const int64_t kept = kept_end(cache);
+    if (drafts && settings_.adapter_drafts && kept < known_ - 1) return refill(cache, kept);
+    pass.plain = settings_.adapter_drafts && !drafts;
     pass.shift = drafts ? 0 : 1;
     pass.end = phase_ == DraftPhase::first ? std::max<int64_t>(known_, 1) : window_end(request);
     pass.span_end = pass.end;
@@ -40,12 +45,17 @@ public:
     pass.cached = true;
     pass.generation = cache.generation;
     pass.final_end = drafts ? known_ - 1 : known_; // in a draft the last known token sees masks
-    pass.begin = std::min({cache.final_end, std::max<int64_t>(known_ - 1, 0), pass.end - 1});
+    pass.begin = std::min({kept, std::max<int64_t>(known_ - 1, 0), pass.end - 1});
     return pass;
   }
 
   Outcome apply(Request& request, const PassRequest& pass,
                 std::span<const Prediction> predictions) override {
+    if (pass.kind == PassKind::prefill) {
+      verified_end_ = pass.final_end;
+      verified_generation_ = pass.generation;
+      return {};
+    }
     std::vector<int64_t> decided;
     switch (phase_) {
     case DraftPhase::first:
@@ -53,7 +63,11 @@ public:
       decided = {known_};
       break;
     case DraftPhase::draft: decided = draft(request, predictions); break;
-    case DraftPhase::verify: decided = verify(request, pass, predictions); break;
+    case DraftPhase::verify:
+      decided = verify(request, pass, predictions);
+      verified_end_ = std::min(first_not_known(request, known_) - 1, pass.end);
+      verified_generation_ = pass.generation;
+      break;
     }
     return finish_phase(request, std::move(decided));
   }
@@ -67,6 +81,22 @@ private:
   static int64_t first_not_known(const Request& request, int64_t from) {
     while (from < request.length() && is_known(request.states[static_cast<size_t>(from)])) ++from;
     return from;
+  }
+  // K and V that causal passes left: those that the cache counts as final, and behind them those of drafts that the last
+  // causal pass confirmed.
+  int64_t kept_end(const CacheView& cache) const {
+    const bool same = verified_end_ > 0 && verified_generation_ == cache.generation;
+    return std::max(cache.final_end, same ? verified_end_ : 0);
+  }
+  // Where contents were lost: K and V of what is known, without the adapter.
+  PassRequest refill(const CacheView& cache, int64_t from) const {
+    PassRequest pass;
+    pass.kind = PassKind::prefill;
+    pass.plain = pass.cached = true;
+    pass.generation = cache.generation;
+    pass.begin = from;
+    pass.end = pass.span_end = pass.final_end = known_ - 1;
+    return pass;
   }
   // A block holds the last known token and what is drafted behind it.
   int64_t window_end(const Request& request) const {
@@ -134,6 +164,8 @@ private:
   DraftSettings settings_;
   DraftPhase phase_ = DraftPhase::first;
   int64_t known_ = 0; // tokens at the front that will not change
+  int64_t verified_end_ = 0;
+  uint64_t verified_generation_ = 0;
 };
 
 class SelfSpeculationPolicy final : public Policy {
@@ -150,6 +182,13 @@ public:
     settings_.threshold = as_f32(setup.f64("threshold"));
     settings_.mask_id = setup.mask_id;
     settings_.cached = cache_mode(setup.options.str("cache"), kCausal) != CacheMode::none;
+    settings_.adapter_drafts = setup.options.str("adapter") == "drafts";
+    if (settings_.adapter_drafts && !settings_.cached)
+      fail_with_hint("leave option cache at auto", Code::invalid_argument,
+                     "adapter = drafts needs the cache: what drafts read is computed without it");
+    if (settings_.adapter_drafts && model::has_saved(model::state_stacks(setup.config)))
+      fail_with_hint("use adapter = all", Code::unimplemented,
+                     "adapter = drafts of a model with recurrent layers is not supported");
   }
 
   std::unique_ptr<Session> begin(Request& request) const override {
@@ -174,6 +213,9 @@ std::vector<OptionSpec> self_speculation_keys() {
       option_f64("threshold", 0, 0, 1,
                  "Above 0 drafting takes several passes: each keeps what is at least this "
                  "probable, and the surest."),
+      option_choice("adapter", "all", {"all", "drafts"},
+                    "Passes that use the adapter of the model, where it has one: all, or drafts "
+                    "alone."),
   };
 }
 

@@ -135,6 +135,7 @@ public:
   LoopOffer loop() const override { return spd_loop(settings_); }
   int64_t top() const override { return settings_.mix_top_k; }
   int64_t soft_width() const override { return settings_.mix_top_k; }
+  bool bf16_embeddings() const override { return setup().options.str("embeddings") == "bf16"; }
 
 private:
   SpdSettings settings_{};
@@ -158,6 +159,10 @@ std::vector<OptionSpec> spd_keys() {
       option_i64("mix_top_k", 1, 1, 1024,
                  "Likeliest tokens that are mixed into the input of a decided position; top_k, in "
                  "contrast, limits draws."),
+      option_choice(
+          "embeddings", "f32", {"f32", "bf16"},
+          "bf16: embeddings and what is mixed of them are rounded to it, as dllm-jax does "
+          "by default."),
       option_bool("suppress_mask", false, "The mask token is never drawn."),
       option_i64("eos", -1, -1, 1 << 30,
                  "A block that decides this token id ends the request; -1: none does."),

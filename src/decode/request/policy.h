@@ -149,13 +149,15 @@ public:
   // Prepares request (its blocks, its span; finish when nothing is open) and starts on it.
   virtual std::unique_ptr<Session> begin(Request& request) const = 0;
 
-  virtual bool needs_mask() const { return true; }     // a model without mask token is refused
-  virtual int64_t top() const { return 1; }            // likeliest tokens a prediction lists
-  virtual bool shaped() const { return false; }        // wants Prediction::shaped_*
-  virtual bool nucleus_first() const { return false; } // top_p before top_k
-  virtual int64_t soft_width() const { return 0; }     // most tokens of a SoftInput
-  virtual bool conditions() const { return false; }    // PassRequest::conditioning
-  virtual bool edits() const { return false; }         // predictions of the heads of edits
+  virtual bool needs_mask() const { return true; }       // a model without mask token is refused
+  virtual int64_t top() const { return 1; }              // likeliest tokens a prediction lists
+  virtual bool shaped() const { return false; }          // wants Prediction::shaped_*
+  virtual bool nucleus_first() const { return false; }   // top_p before top_k
+  virtual int64_t soft_width() const { return 0; }       // most tokens of a SoftInput
+  virtual bool bf16_embeddings() const { return false; } // Builder::round_embeddings
+  virtual bool conditions() const { return false; }      // PassRequest::conditioning
+  virtual bool edits() const { return false; }           // predictions of the heads of edits
+  virtual bool looks_left() const { return false; }      // Prediction::left_probability
   // The graph form of its rule, where it has one; called once.
   virtual LoopOffer loop() const { return {nullptr, "this policy has no loop yet"}; }
   virtual std::string approximation() const { return ""; } // what is not exact, for describe

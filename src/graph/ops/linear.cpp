@@ -33,7 +33,7 @@ Types linear_types(const OpCall& call) {
   return {{call.inputs[0].shape.with_dim(-1, weight.dim(0)), DType::f32, {}}};
 }
 
-Types input_grad_types(const OpCall& call) {
+Types linear_input_grad_types(const OpCall& call) {
   const int scale = call.attributes.flag("has_scale") ? 2 : -1;
   expect_inputs(call, scale >= 0 ? 3 : 2);
   const Shape weight = expect_weight(call, 1, 2, scale);
@@ -41,7 +41,7 @@ Types input_grad_types(const OpCall& call) {
   return {{call.inputs[0].shape.with_dim(-1, weight.dim(1)), DType::f32, {}}};
 }
 
-Types weight_grad_types(const OpCall& call) {
+Types linear_weight_grad_types(const OpCall& call) {
   expect_inputs(call, 2);
   const Shape& dy = call.inputs[0].shape;
   const Shape& x = call.inputs[1].shape;
@@ -101,6 +101,21 @@ std::vector<Value> input_grad_definition(Graph&, const Node& node, std::span<con
   return {reshape(dot(as_rows(dy), weight), dy.shape().with_dim(-1, weight.dim(1)))};
 }
 
+// y = dy w, of which dy and w are inputs: as the mean of embeddings it is a part of a model too.
+std::vector<Value> input_grad_vjp(const VjpCall& call) {
+  const Value dy = call.inputs[0], weight = call.inputs[1], g = call.grads[0];
+  std::vector<Value> grads(call.inputs.size());
+  const bool has_scale = call.node.attributes.flag("has_scale");
+  if (call.wanted[0]) grads[0] = linear(g, weight, {}, has_scale ? call.inputs[2] : Value{});
+  if (call.wanted[1]) {
+    expect_trainable("linear_input_grad", weight);
+    grads[1] = apply("linear_weight_grad", {dy, g});
+  }
+  if (has_scale && call.wanted[2])
+    fail(Code::unimplemented, "[linear_input_grad] scale of an i8 weight has no gradient");
+  return grads;
+}
+
 std::vector<Value> weight_grad_definition(Graph&, const Node&, std::span<const Value> inputs) {
   return {dot(transpose(as_rows(inputs[0]), {1, 0}), as_rows(inputs[1]))};
 }
@@ -136,10 +151,13 @@ Value with_leading(Value x, const Shape& lead) {
   return broadcast(x, Shape(std::move(dims)));
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kLinearOps[] = {
     {.name = "linear", .infer = linear_types, .vjp = linear_vjp, .decompose = linear_definition},
-    {.name = "linear_input_grad", .infer = input_grad_types, .decompose = input_grad_definition},
-    {.name = "linear_weight_grad", .infer = weight_grad_types, .decompose = weight_grad_definition},
+    {.name = "linear_input_grad",
+     .infer = linear_input_grad_types,
+     .vjp = input_grad_vjp,
+     .decompose = input_grad_definition},
+    {.name = "linear_weight_grad", .infer = linear_weight_grad_types, .decompose = weight_grad_definition},
     {.name = "dot", .infer = dot_types, .vjp = dot_vjp},
 };
 
@@ -147,7 +165,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> linear_ops() {
-  return kOps;
+  return kLinearOps;
 }
 } // namespace ops
 

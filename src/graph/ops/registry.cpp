@@ -26,6 +26,7 @@ OpList norm_ops();
 OpList optimizer_ops();
 OpList order_ops();
 OpList reduce_ops();
+OpList ring_attention_ops();
 OpList rope_ops();
 OpList scan_ops();
 OpList shape_ops();
@@ -54,6 +55,7 @@ constexpr ops::OpList (*kLists[])() = {
     ops::optimizer_ops,
     ops::order_ops,
     ops::reduce_ops,
+    ops::ring_attention_ops,
     ops::rope_ops,
     ops::scan_ops,
     ops::shape_ops,

@@ -19,7 +19,7 @@ AxisSet communication_axes(const Graph& graph) {
       for (int64_t axis : node.attributes.list("axes"))
         axes = axes.with(AxisSet(static_cast<Axis>(axis)));
     } else if (name == "all_gather" || name == "reduce_scatter" || name == "all_to_all" ||
-               name == "permute") {
+               name == "permute" || name.starts_with("ring_attention")) {
       axes = axes.with(AxisSet(static_cast<Axis>(node.attributes.integer("axis"))));
     }
     for (const auto& body : node.bodies) axes = axes.with(communication_axes(*body));
@@ -44,7 +44,7 @@ void expect_body(const OpCall& call, const Graph& body, size_t outputs) {
   }
 }
 
-Types types(const OpCall& call) {
+Types while_types(const OpCall& call) {
   const auto state = static_cast<size_t>(call.attributes.integer("state"));
   const auto consts = static_cast<size_t>(call.attributes.integer("consts"));
   expect_inputs(call, state + consts);
@@ -88,13 +88,13 @@ Types types(const OpCall& call) {
   return results;
 }
 
-constexpr OpDef kOps[] = {{.name = "while", .infer = types, .own_axes = true}};
+constexpr OpDef kWhileOps[] = {{.name = "while", .infer = while_types, .own_axes = true}};
 
 } // namespace
 
 namespace ops {
 std::span<const OpDef> while_ops() {
-  return kOps;
+  return kWhileOps;
 }
 } // namespace ops
 

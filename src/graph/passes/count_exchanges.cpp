@@ -18,7 +18,7 @@ AxisSet exchanged_axes(const Node& node) {
     for (const int64_t axis : node.attributes.list("axes"))
       axes = axes.with(AxisSet(static_cast<Axis>(axis)));
   } else if (name == "all_gather" || name == "reduce_scatter" || name == "all_to_all" ||
-             name == "permute") {
+             name == "permute" || name.starts_with("ring_attention")) {
     axes = AxisSet(static_cast<Axis>(node.attributes.integer("axis")));
   }
   return axes;
@@ -32,12 +32,25 @@ double sent_share(std::string_view name, double ranks) {
   return name == "permute" ? 1 : others / ranks;
 }
 
+// Keys and values are passed on by all ranks but the last; in the gradient their own go all the way round.
+Exchange of_ring(const Graph& graph, const Node& node, double ranks) {
+  const double hops = node.outputs.size() == 2 ? ranks - 1 : 2 * ranks - 1;
+  double bytes = 0;
+  for (const size_t i : {size_t{1}, size_t{2}})
+    bytes += static_cast<double>(graph.type(node.inputs[i]).shape.count() * dtype_size(DType::f32));
+  return {2 * hops, hops * bytes};
+}
+
 void add_exchanges(const Graph& graph, const Mesh& mesh, double times,
                    std::map<std::string, Exchange>& made) {
   for (const Node& node : graph.nodes()) {
     const std::string_view name = node.op->name;
     const auto ranks = static_cast<double>(mesh.size(exchanged_axes(node)));
-    if (ranks > 1) {
+    if (ranks > 1 && name.starts_with("ring_attention")) {
+      const Exchange ring = of_ring(graph, node, ranks);
+      made["permute"].calls += times * ring.calls;
+      made["permute"].bytes += times * ring.bytes;
+    } else if (ranks > 1) {
       const ValueType& own = graph.type(node.inputs[0]);
       Exchange& exchange = made[std::string(name)];
       exchange.calls += times;

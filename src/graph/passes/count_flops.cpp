@@ -52,6 +52,12 @@ double count_flops(const Graph& graph, const Node& node) {
   if (name == "attention") return attention_pair(graph, node) * (last(0, 3) + last(2, 3));
   if (name == "attention_grad")
     return attention_pair(graph, node) * (3 * last(0, 3) + 2 * last(2, 3));
+  if (name.starts_with("ring_attention")) { // the keys of every rank
+    const double dims =
+        name == "ring_attention" ? last(0, 3) + last(2, 3) : 3 * last(0, 3) + 2 * last(2, 3);
+    return static_cast<double>(node.attributes.integer("ranks")) * attention_pair(graph, node) *
+           dims;
+  }
   return 0;
 }
 

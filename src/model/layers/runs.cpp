@@ -165,6 +165,7 @@ Builder::SharedInputs Builder::shared_inputs(const ForwardInputs& inputs, graph:
   if (inputs.canvas_start.defined()) {
     const int64_t batch = positions.dim(0);
     made.on_canvas = on_canvas(inputs, batch, seq);
+    if (inputs.canvas_context.defined()) made.mask.and_dense(canvas_table(inputs, batch, seq));
     if (!config_.sliding.empty()) made.canvas_window = canvas_window(inputs, batch, seq);
   } else if (!config_.sliding.empty() && (inputs.slides.defined() || slides(config_, inputs.mask)))
     made.reaches = graph::constant(graph_, window_reaches(config_));
@@ -284,10 +285,10 @@ std::vector<graph::Value> Builder::layer_params(const LayerRun& run, graph::Grap
   std::vector<graph::Value> stacks;
   const std::string prefix = run.prefix();
   for (size_t i = 0; i < values_.size(); ++i) {
-    if (!names_[i].starts_with(prefix)) continue;
+    const ParamSpec& spec = params_.physical()[i].spec;
+    if (!names_[i].starts_with(prefix) || (plain_ && spec.role == ParamRole::adapter)) continue;
     const std::string name = names_[i].substr(prefix.size());
     const graph::ValueType& type = values_[i].type();
-    const ParamSpec& spec = params_.physical()[i].spec;
     layer.factors[name] = spec.factor;
     layer.partitions[name] = spec.partition;
     layer.params[name] =

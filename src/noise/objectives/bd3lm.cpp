@@ -4,8 +4,10 @@
 //   loss = 1 / tokens * sum over blocks of -alpha'(t_b) / (1 - alpha(t_b)) * sum over masked i of CE_i.
 // With ar_weight the clean half is causal and predicts its next tokens in the same pass (Nemotron-Labs-Diffusion):
 //   loss += ar_weight / tokens * sum over i of -log p(x_i | x_<i). A held-out loss leaves this term out.
+// With complementary every row comes a second time with the other tokens masked (Fast-dLLM v2, noise/complement.h).
 
 #include "base/error.h"
+#include "noise/complement.h"
 #include "noise/objectives/masked.h"
 #include "noise/two_stream.h"
 
@@ -15,7 +17,18 @@ namespace {
 class Bd3lm final : public MaskedDiffusion {
 public:
   Bd3lm(ScheduleRef schedule, const Options& options)
-      : MaskedDiffusion("bd3lm", std::move(schedule), options), blocks_(options_) {}
+      : MaskedDiffusion("bd3lm", std::move(schedule), options), blocks_(options_) {
+    const bool plain = options_.str("loss_weight") == "ones" &&
+                       options_.str("loss_norm") != "sequence" && options_.str("compat") == "none";
+    if (options_.boolean("complementary") && !plain) {
+      fail_with_hint("set loss_weight = ones, loss_norm = token, masked or batch, compat = none",
+                     Code::invalid_argument,
+                     "complementary masks weigh all tokens alike: loss_weight is {}, loss_norm {}, "
+                     "compat {}",
+                     options_.str("loss_weight"), options_.str("loss_norm"),
+                     options_.str("compat"));
+    }
+  }
 
   Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
                 const PrepareContext& context) const override {
@@ -23,6 +36,10 @@ public:
     Batch made = MaskedDiffusion::prepare(batch, seed, step, own);
     const double weight = options_.f64("ar_weight");
     if (weight > 0) add_next_tokens(made, batch, context.held_out ? 0 : weight, context.shift);
+    if (options_.boolean("complementary") && !context.held_out) {
+      add_complements(made, token_rows(batch, context.vocab), mask_id(context), context.shift == 1,
+                      options_.str("loss_norm") == "masked");
+    }
     blocks_.note(made, own);
     return made;
   }
@@ -57,6 +74,9 @@ ObjectiveEntry objective_files::bd3lm() {
   keys.push_back(option_f64("ar_weight", 0.0, 0.0, 1e3,
                             "Weight of the loss of next tokens of the clean half, which is causal "
                             "then (Nemotron-Labs-Diffusion); 0: there is none."));
+  keys.push_back(option_bool("complementary", false,
+                             "Every row comes twice, with its mask and with the other tokens "
+                             "masked (Fast-dLLM v2); needs loss_weight = ones."));
   return {"bd3lm", "linear", std::move(keys), new_objective<Bd3lm>};
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 constexpr const char* kMaskRatio = "mask_ratio"; // f32(batch), of a prepared batch
 constexpr const char* kPairs = "row_pairs";      // f32(capacity): a row and the next one
+constexpr const char* kOwners = "row_owners";    // i32(capacity): the row of the batch
 
 class OpenDllm final : public MaskedDiffusion {
 public:
@@ -43,6 +44,7 @@ private:
     const double gamma = options_.f64("min_snr_gamma");
     return gamma > 0 ? std::min(1.0 / std::max(ratio, 1e-3), gamma) : 1.0;
   }
+  bool hard() const { return options_.str("repetition") == "hard"; }
   Tensor pairs(const Batch& prepared, const Batch& feed, int64_t shift) const;
 };
 
@@ -64,8 +66,8 @@ Batch OpenDllm::prepare(const Batch& batch, uint64_t seed, int64_t step,
   return made;
 }
 
-// A pair: masked neighbours of one row with different targets. Their weights make the mean over the pairs of each row,
-// counted as often as the row's tokens are.
+// A pair: masked neighbours of one row with different targets. Their weights make the mean over the pairs of each row (in the
+// hard form the graph divides, by pairs that collide), counted as often as the row's tokens are.
 Tensor OpenDllm::pairs(const Batch& prepared, const Batch& feed, int64_t shift) const {
   const auto rows = feed.at(kHeadRows).as<int32_t>(), targets = feed.at(kHeadTargets).as<int32_t>();
   const auto normalizer = feed.at(kNormalizer).as<float>();
@@ -88,16 +90,26 @@ Tensor OpenDllm::pairs(const Batch& prepared, const Batch& feed, int64_t shift) 
     if (!is_pair(k)) continue;
     const auto b = static_cast<size_t>(row_of(k));
     const double ratio = ratios != nullptr ? ratios->as<float>()[b] : 1.0;
+    const auto among = hard() ? 1.0 : static_cast<double>(found[b]);
     made.mutable_as<float>()[k] =
         static_cast<float>(options_.f64("anti_repetition") * row_weight(ratio) *
-                           static_cast<double>(normalizer[b]) / static_cast<double>(found[b]));
+                           static_cast<double>(normalizer[b]) / among);
   }
   return made;
 }
 
 Batch OpenDllm::feed(const Batch& prepared, const model::ModelConfig& config) const {
   Batch made = MaskedDiffusion::feed(prepared, config);
-  if (options_.f64("anti_repetition") > 0) made.set(kPairs, pairs(prepared, made, shift(config)));
+  if (options_.f64("anti_repetition") == 0) return made;
+  made.set(kPairs, pairs(prepared, made, shift(config)));
+  if (!hard()) return made;
+  Tensor owners(DType::i32, made.at(kHeadRows).shape());
+  const auto seq = static_cast<int32_t>(prepared.at("targets").shape()[1]);
+  for (int64_t k = 0; k < owners.count(); ++k) {
+    const auto at = static_cast<size_t>(k);
+    owners.mutable_as<int32_t>()[at] = made.at(kHeadRows).as<int32_t>()[at] / seq;
+  }
+  made.set(kOwners, owners);
   return made;
 }
 
@@ -108,7 +120,11 @@ Loss OpenDllm::build_loss(model::Builder& builder, const LossInputs& inputs) con
                 inputs.head_targets,
                 inputs.head_count,
                 inputs.head_weights,
-                {}};
+                {},
+                {},
+                inputs.normalizer.dim(0)};
+  if (const auto owners = inputs.all.find(kOwners); owners != inputs.all.end())
+    rows.owners = owners->second;
   if (const auto pairs = inputs.all.find(kPairs); pairs != inputs.all.end())
     rows.pairs = pairs->second;
   const PathLoss made = path_loss(builder.head(), rows);
@@ -143,6 +159,11 @@ ObjectiveEntry objective_files::open_dllm() {
   keys.push_back(option_f64("anti_repetition", 0.0, 0.0, 1e6,
                             "Weight of the chance that masked neighbours get the same token where "
                             "their targets differ; costs two more products with the head."));
+  keys.push_back(
+      option_choice("repetition", "soft", {"soft", "hard"},
+                    "Form of anti_repetition: soft as said; hard: only neighbours whose "
+                    "likeliest tokens are the same, by how far these are in front of the "
+                    "second ones."));
   return {"open_dllm", "linear", std::move(keys), new_objective<OpenDllm>};
 }
 

@@ -63,9 +63,11 @@ namespace objective_files {
 
 ObjectiveEntry ar();
 ObjectiveEntry bd3lm();
+ObjectiveEntry diffusion_gemma();
 ObjectiveEntry dmax();
 ObjectiveEntry dream();
 ObjectiveEntry editflow();
+ObjectiveEntry grpo();
 ObjectiveEntry llada_sft();
 ObjectiveEntry mdlm();
 ObjectiveEntry nano();
@@ -74,7 +76,8 @@ ObjectiveEntry token_ce();
 ObjectiveEntry uniform();
 
 inline constexpr ObjectiveEntry (*kTable[])() = {
-    ar, bd3lm, dmax, dream, editflow, llada_sft, mdlm, nano, open_dllm, token_ce, uniform,
+    ar,   bd3lm, diffusion_gemma, dmax,     dream,   editflow, grpo, llada_sft,
+    mdlm, nano,  open_dllm,       token_ce, uniform,
 };
 
 } // namespace objective_files

@@ -1,4 +1,4 @@
-// jax/data: collators, alignments of edits, the order of an epoch, packing and truncation. Exact. Labels are -100 where `keep` is 1.
+// jax/data: collators, alignments of edits, the order of an epoch, intervals, words behind names, packing and truncation. Exact. Labels are -100 where `keep` is 1.
 
 #include "../../unit/text/byte_tokenizer.h"
 #include "base/error.h"
@@ -7,8 +7,13 @@
 #include "runner.h"
 #include "text/collate.h"
 #include "text/loader.h"
+#include "text/spec_words.h"
+#include "train/trainer.h"
 
 #include <nlohmann/json.hpp>
+
+#include <map>
+#include <variant>
 
 namespace dllm::parity {
 namespace {
@@ -235,6 +240,32 @@ void check_alignment(Case& c, const Json& entry) {
   }
 }
 
+void check_interval(Case& c, const Json& entry) {
+  c.equal(train::interval_steps("interval", entry.at("value").get<double>(),
+                                entry.at("total").get<int64_t>()),
+          entry.at("result").get<int64_t>(), "steps");
+}
+
+void check_spec(Case& c, const Json& entry) {
+  const auto spec = entry.at("spec").get<std::string>();
+  if (entry.contains("error")) {
+    try {
+      text::parse_spec_words(spec);
+      c.check(false, "accepted, the reference refuses it");
+    } catch (const Error& error) {
+      c.check(error.code() == Code::invalid_argument, error.text());
+    }
+    return;
+  }
+  const text::SpecWords got = text::parse_spec_words(spec);
+  std::map<std::string, Json> want, values;
+  for (const auto& [key, value] : entry.at("options").items()) want[key] = value;
+  for (const auto& [key, value] : got.values)
+    std::visit([&, name = key](const auto& one) { values[name] = one; }, value);
+  c.equal(got.name, entry.at("name").is_null() ? "" : entry.at("name").get<std::string>(), "name");
+  c.equal(Json(values).dump(), Json(want).dump(), "options");
+}
+
 } // namespace
 
 void run_data(Topic& topic) {
@@ -249,13 +280,8 @@ void run_data(Topic& topic) {
   each("alignments", check_alignment);
   each("alignment_costs", check_alignment_costs);
   each("epoch_order", check_order);
-  // Forms of dllm-jax's command line that ours has not.
-  const auto leave = [&](const char* list, const char* why) {
-    if (!topic.list(list).empty()) topic.skip(list, why);
-  };
-  leave("parse_interval", "intervals are whole numbers of steps here, not parts of a run");
-  leave("parse_spec",
-        "names of data sets on a hub with options; specs here are paths, slices and times");
+  each("parse_interval", check_interval);
+  each("parse_spec", check_spec);
   each("tokenize_and_group", check_packing);
   each("clip_row", check_clip);
 }

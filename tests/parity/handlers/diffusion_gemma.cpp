@@ -1,12 +1,14 @@
 // families/diffusion_gemma: hidden states and logits of a prefix with a canvas behind it, with and without conditioning on the
 // logits of a step before; and decoding call by call: argmax i32(S, B, canvas), entropy f32(S, B, canvas), accepted and finished
-// by what follows from them; draws are those that the reference recorded (random_canvas, initial_canvas, u).
+// by what follows from them; the training loss with its gradients (train.*); draws are those that the reference recorded (random_canvas, initial_canvas, u).
 
 #include "base/files.h"
 #include "family_cases.h"
 #include "graph/ops.h"
 #include "handlers.h"
+#include "loss_checks.h"
 #include "model/builder.h"
+#include "noise/evaluate.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -235,6 +237,80 @@ void run_canvas_row(Case& c, const Json& entry, const std::shared_ptr<model::Mod
   c.close({1e-5, 0}, tokens / static_cast<double>(calls), rate, "tokens per call");
 }
 
+// The recorded noise as uniform numbers: a token that is noise has one below every time, and one of its own.
+Batch raw_training(Case& c, const Json& entry, int64_t vocab) {
+  const int64_t prefix = entry.at("prefix"), block = entry.at("block");
+  const Tensor &clean = c.array("clean"), &noisy = c.array("noisy");
+  const int64_t rows = clean.shape()[0], seq = clean.shape()[1], wide = seq + block;
+  std::vector<uint8_t> keep;
+  std::vector<float> mask(static_cast<size_t>(rows * wide), 1.0f), token(mask.size(), 0.0f), at;
+  for (int64_t b = 0; b < rows; ++b) {
+    for (int64_t i = 0; i < seq; ++i) keep.push_back(i < prefix ? 1 : 0);
+    for (int64_t i = prefix; i < seq; ++i) {
+      const auto from = static_cast<size_t>(i - prefix), to = static_cast<size_t>(b * wide + i);
+      if (c.array("corrupt").row(b).as<uint8_t>()[from] != 0) mask[to] = 0.0f;
+      token[to] =
+          (static_cast<float>(noisy.row(b).as<int32_t>()[from]) + 0.5f) / static_cast<float>(vocab);
+    }
+    const int64_t blocks = (seq - prefix + block - 1) / block;
+    at.push_back((entry.at("selected_block").at(static_cast<size_t>(b)).get<float>() + 0.5f) /
+                 static_cast<float>(blocks));
+  }
+  std::vector<float> coin;
+  for (const Json& heads : entry.at("sc_coin")) coin.push_back(heads.get<int>() == 1 ? 0.0f : 1.0f);
+  Batch raw;
+  raw.set("ids", clean);
+  raw.set("keep", Tensor::from(Shape{rows, seq}, keep));
+  raw.set("u_mask", Tensor::from(Shape{rows, wide}, mask));
+  raw.set("u_token", Tensor::from(Shape{rows, wide}, token));
+  raw.set("u_block", Tensor::from(Shape{rows}, at));
+  raw.set("u_condition", Tensor::from(Shape{rows}, coin));
+  return raw;
+}
+
+// The published loss has the mean of the next tokens of all rows; the objective's own weighs rows by their blocks.
+void set_published_weights(Batch& prepared, int64_t seq) {
+  double blocks = 0;
+  for (const float tokens : prepared.at("normalizer").as<float>()) blocks += tokens;
+  Tensor weights = prepared.at("weights").clone();
+  const int64_t rows = weights.shape()[0], wide = weights.shape()[1];
+  for (int64_t b = 0; b < rows; ++b) {
+    for (int64_t i = 0; i + 1 < seq; ++i) {
+      weights.mutable_as<float>()[static_cast<size_t>(b * wide + i)] =
+          static_cast<float>(blocks / static_cast<double>(rows * (seq - 1)));
+    }
+  }
+  prepared.set("weights", weights);
+}
+
+void check_training(Case& c, const Json& entry, model::Model& model) {
+  Options options(noise::objective_schema("diffusion_gemma"));
+  options.set_json(Json{{"block_length", entry.at("block")}, {"conditioned", 0.5}});
+  const noise::ObjectiveRef objective = noise::make_objective("diffusion_gemma", nullptr, options);
+  const Batch raw = raw_training(c, entry, model.config().vocab_size);
+  Batch prepared =
+      objective->prepare(raw, 0, 0, noise::prepare_context(*objective, model.config()));
+  const int64_t prefix = entry.at("prefix"), block = entry.at("block");
+  const int64_t seq = c.array("clean").shape()[1];
+  for (int64_t b = 0; b < prepared.at("ids").shape()[0]; ++b) {
+    const int64_t begin =
+        entry.at("selected_block").at(static_cast<size_t>(b)).get<int64_t>() * block;
+    const int64_t end = std::min(begin + block, seq - prefix);
+    const auto got = prepared.at("ids").row(b).as<int32_t>(),
+               want = c.array("noisy").row(b).as<int32_t>();
+    for (int64_t i = begin; i < end; ++i) {
+      c.equal(got[static_cast<size_t>(seq + i - begin)], want[static_cast<size_t>(i)],
+              fmt::format("token {} of the answer of row {}", i, b));
+    }
+  }
+  set_published_weights(prepared, seq);
+  const Tolerance tolerance = c.topic().tolerance(entry);
+  const noise::LossGradients got = noise::loss_gradients(model, *objective, prepared);
+  check_gradients(c, got,
+                  {tolerance.relative, tolerance.relative, entry.at("loss").get<double>(), {}});
+  check_gradient_norms(c, got, entry.at("grad_norms"), tolerance);
+}
+
 // The same model in the words of the published checkpoint.
 void compare_other_words(Case& c, const model::ModelConfig& config, const std::string& folder) {
   const std::string file = folder + "/config_global_keys.json";
@@ -250,13 +326,12 @@ void run_diffusion_gemma(Topic& topic) {
   const std::shared_ptr<model::Model> model = topic.model(topic.cases().at("model"));
   for (const Json& entry : topic.list("cases")) {
     const auto kind = entry.at("kind").get<std::string>();
-    const std::string name = entry.at("name");
     if (kind == "forward")
       topic.run(entry, [&](Case& c) {
         (c.has("valid") ? compare_left_padding : compare_canvases)(c, entry, *model);
       });
     else if (kind == "training")
-      topic.skip(name, "its objective (an encoder, a block of noise) is not supported yet");
+      topic.run(entry, [&](Case& c) { check_training(c, entry, *model); });
     else
       topic.run(entry, [&](Case& c) {
         compare_first_steps(c, entry, *model);

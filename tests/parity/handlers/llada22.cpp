@@ -19,8 +19,9 @@
 namespace dllm::parity {
 namespace {
 
-// What a pass would say of a position with these logits.
-decode::Prediction prediction_from(std::span<const float> logits, int64_t position, int64_t top) {
+// What a pass would say of a position with these logits; left: the token before it, -1: none.
+decode::Prediction prediction_from(std::span<const float> logits, int64_t position, int64_t top,
+                                   int32_t left) {
   const float most = *std::max_element(logits.begin(), logits.end());
   std::vector<double> chance;
   double sum = 0;
@@ -38,6 +39,7 @@ decode::Prediction prediction_from(std::span<const float> logits, int64_t positi
     p.top_ids.push_back(static_cast<int32_t>(order[k]));
     p.top_probs.push_back(static_cast<float>(chance[order[k]] / sum));
   }
+  if (left >= 0) p.left_probability = static_cast<float>(chance[static_cast<size_t>(left)] / sum);
   p.token = p.argmax = p.top_ids[0];
   p.probability = p.max_probability = p.shaped_probability = p.top_probs[0];
   return p;
@@ -55,6 +57,7 @@ Rule rule_of(const Json& cases, const Json& entry) {
   if (rule == "joint_threshold") {
     made.own["editing_threshold"] = p.at("edit_threshold");
     made.own["max_post_steps"] = p.at("max_post_edit_steps");
+    made.own["left_penalty"] = p.value("penalty_lambda", 0.0);
   } else if (rule == "joint_threshold_indel") {
     made = {"llada22",
             {{"threshold", p.at("threshold")},
@@ -81,8 +84,6 @@ decode::Request first_canvas(const Ids& ids, int64_t prompt) {
 }
 
 void run_rule(Case& c, const Json& cases, const Json& entry) {
-  if (entry.at("parameters").value("penalty_lambda", 0.0) != 0)
-    c.skip("a penalty of the left neighbour's token is not supported yet");
   const Rule rule = rule_of(cases, entry);
   Options options(decode::decoder_schema(rule.policy));
   options.set_json(rule.own);
@@ -102,9 +103,11 @@ void run_rule(Case& c, const Json& cases, const Json& entry) {
     if (request.active()) {
       const decode::PassRequest pass = session->next_pass(request, {});
       std::vector<decode::Prediction> said;
-      for (const int64_t position : pass.positions)
-        said.push_back(
-            prediction_from(logits.row(step).row(position).as<float>(), position, policy->top()));
+      for (const int64_t position : pass.positions) {
+        const int32_t left = position > 0 ? request.ids[static_cast<size_t>(position - 1)] : -1;
+        said.push_back(prediction_from(logits.row(step).row(position).as<float>(), position,
+                                       policy->top(), left));
+      }
       session->apply(request, pass, said);
       ++request.steps;
     }

@@ -1,5 +1,5 @@
 // torch/losses: losses with injected uniforms, gradients and their norms. Kinds mdlm, bd3lm, dream, cart, ar, editflow and
-// mc_loglikelihood; alignments of edit flows.
+// mc_loglikelihood and grpo_logps; alignments of edit flows.
 
 #include "base/error.h"
 #include "edit_checks.h"
@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 namespace dllm::parity {
 namespace {
@@ -116,6 +117,49 @@ void run_likelihood(Case& c, const Json& entry) {
           entry.at("value").get<double>(), "log likelihood");
 }
 
+// Log-probabilities of answers in one pass, token by token: with the recorded ones as those of the sampling model and an
+// advantage of 1 the loss of one token is -p / p_recorded.
+void run_grpo(Case& c, const Json& entry) {
+  const std::shared_ptr<model::Model> model = c.topic().model(entry.at("model").get<std::string>());
+  model->set_mask_token(entry.value("mask_id", kMaskOfSamplers));
+  Options options(noise::objective_schema("grpo"));
+  options.set_json(
+      Json{{"mask_prompt", entry.at("p_mask_prompt")}, {"guidance", entry.at("cfg_scale")}});
+  const noise::ObjectiveRef objective = noise::make_objective("grpo", nullptr, options);
+  const Tensor &ids = c.array("input_ids"), &padding = c.array("attention_mask"),
+               &log_probs = c.array("logps");
+  const int64_t rows = ids.shape()[0], seq = ids.shape()[1];
+  const int64_t prompt = seq - entry.at("logits_to_keep").get<int64_t>();
+  std::vector<uint8_t> keep;
+  std::vector<float> recorded(static_cast<size_t>(rows * seq), 0.0f);
+  for (int64_t b = 0; b < rows; ++b) {
+    for (int64_t i = 0; i < seq; ++i) keep.push_back(i < prompt ? 1 : 0);
+    std::ranges::copy(log_probs.row(b).as<float>(), recorded.begin() + b * seq + prompt);
+  }
+  Batch raw;
+  raw.set("ids", ids);
+  raw.set("segments", padding);
+  raw.set("keep", Tensor::from(Shape{rows, seq}, keep));
+  raw.set("u_mask", c.array("u_mask"));
+  raw.set("advantages",
+          Tensor::from(Shape{rows}, std::vector<float>(static_cast<size_t>(rows), 1.0f)));
+  raw.set("old_log_probs", Tensor::from(Shape{rows, seq}, recorded));
+  const Batch prepared =
+      objective->prepare(raw, 0, 0, noise::prepare_context(*objective, model->config()));
+  noise::LossRunner runner(model, objective);
+  for (int64_t at = 0; at < rows * seq; ++at) {
+    const int32_t target = prepared.at("targets").as<int32_t>()[static_cast<size_t>(at)];
+    if (target < 0) continue;
+    Batch one = prepared;
+    std::vector<int32_t> targets(static_cast<size_t>(rows * seq), -1);
+    targets[static_cast<size_t>(at)] = target;
+    one.set("targets", Tensor::from(Shape{rows, seq}, targets));
+    const double want = recorded[static_cast<size_t>(at)];
+    c.close(c.topic().tolerance(entry), want + std::log(-runner.run(one, 0, 0, nullptr).sum), want,
+            "log probability of token " + std::to_string(at));
+  }
+}
+
 } // namespace
 
 void run_losses(Topic& topic) {
@@ -145,6 +189,8 @@ void run_losses(Topic& topic) {
         run_editflow(c, entry);
       else if (kind == "mc_loglikelihood")
         run_likelihood(c, entry);
+      else if (kind == "grpo_logps")
+        run_grpo(c, entry);
       else
         c.skip("objective " + kind + " arrives later");
     });

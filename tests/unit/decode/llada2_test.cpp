@@ -1,9 +1,13 @@
 // LLaDA2: its grid, its quotas, its edits.
 
 #include "unit/decode/requests.h"
+#include "unit/decode/sessions.h"
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
 
 namespace dllm::decode {
 namespace {
@@ -122,10 +126,63 @@ TEST_F(Editing, TheHostMayDecide) {
   EXPECT_EQ(decoder->metric(0, "done"), 1);
 }
 
+TEST(Llada2, APenaltyLowersTheLeftToken) {
+  const auto model = tiny_model();
+  const std::vector<int32_t> prompt = {3, 1, 4};
+  const double penalty = 1.5;
+  Options options(model::forward_schema());
+  options.set_json({{"attention", "block_causal"}, {"block_length", 8}});
+  std::vector<int32_t> canvas = prompt;
+  canvas.resize(8, kMask);
+  Batch batch;
+  batch.set("ids", Tensor::from(Shape{1, 8}, canvas));
+  const Tensor logits = model::forward(*model, batch, options).at("logits");
+  double best = 0, sum = 0;
+  int32_t token = -1;
+  for (int32_t id = 0; id < kVocab; ++id) { // the mask token is suppressed
+    if (id == kMask) continue;
+    const double logit = logits.as<float>()[static_cast<size_t>(3 * kVocab + id)];
+    const double own = std::exp(logit - (id == prompt[2] ? penalty : 0));
+    sum += own;
+    if (own > best) token = id;
+    best = std::max(best, own);
+  }
+  const auto decoder =
+      make_decoder(model, settings({{"threshold", 0.0}, {"left_penalty", penalty}}));
+  add(*decoder, {prompt, 1, 5});
+  decoder->step();
+  EXPECT_EQ(decoder->request(0).ids[3], token);
+  EXPECT_NEAR(decoder->request(0).confidence[3], best / sum, 1e-5);
+}
+
+TEST(Llada2, APenalizedTokenIsNotRepeatedInsideABlock) {
+  Bench bench("llada2", 8,
+              {{"block_length", 4},
+               {"threshold", 1},
+               {"num_to_transfer", 1},
+               {"left_penalty", 2},
+               {"attention", "block_causal"}});
+  // Token 1 has 0.6 + position / 100 everywhere, token 2 has 0.3: behind a 1 it is 0.3 / (1 - 0.6 (1 - e^-2)) of token 2.
+  bench.run([](const Request& slot, int64_t position) {
+    Prediction p = probabilities(std::vector<double>(8, 0.6))(slot, position);
+    p.shaped_probability = p.top_probs[0] = 0.6f - 0.01f * static_cast<float>(position);
+    p.top_ids = {1, 2};
+    p.top_probs.push_back(0.3f);
+    const bool after_one = position > 0 && slot.ids[static_cast<size_t>(position - 1)] == 1;
+    p.left_probability = after_one ? p.top_probs[0] : 0.0f;
+    return p;
+  });
+  EXPECT_EQ(bench.slot.ids, (std::vector<int32_t>{1, 2, 1, 2, 1, 2, 1, 2}));
+  EXPECT_NEAR(bench.slot.confidence[1], 0.3 / (1 - 0.59 * (1 - std::exp(-2.0))), 1e-6);
+}
+
 TEST(Llada2, OptionsThatDoNotGoTogether) {
   const auto model = tiny_model();
   expect_error(Code::invalid_argument, "block_causal attention, not bidirectional", [&] {
     make_decoder(model, settings({{"attention", "bidirectional"}}));
+  });
+  expect_error(Code::invalid_argument, "left_penalty 1 is for the likeliest tokens", [&] {
+    add(*make_decoder(model, settings({{"left_penalty", 1}, {"temperature", 0.5}})), {{}, 1, 8});
   });
   expect_error(Code::invalid_argument, "eos is 31", [&] {
     make_decoder(model, settings({{"eos", 31}}));

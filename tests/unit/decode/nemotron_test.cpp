@@ -85,6 +85,37 @@ TEST(SelfSpeculation, DraftsAreProvisional) {
   for (const State state : decoder->request(0).states) EXPECT_NE(state, State::provisional);
 }
 
+// With an adapter that drafts use alone the text is that of the model without it.
+TEST(SelfSpeculation, AnAdapterOfDraftsLeavesTheText) {
+  const auto plain = tiny_model(2, nemotron_config()), adapted = tiny_model(2, nemotron_config());
+  model::add_adapters(*adapted, {{"*o_proj.weight"}, 3, 12, 1});
+  for (int layer = 0; layer < 2; ++layer) {
+    std::vector<float> up(24 * 3);
+    for (size_t i = 0; i < up.size(); ++i) up[i] = 0.3f * static_cast<float>(i % 7) - 0.9f;
+    const std::string name =
+        "encoder.layers." + std::to_string(layer) + ".self_attn.o_proj.lora_B.weight";
+    adapted->params().write(name, Tensor::from(Shape{24, 3}, up));
+  }
+  const auto decode = [](const std::shared_ptr<model::Model>& model, const Json& settings) {
+    const auto decoder = make_decoder(model, settings);
+    add(*decoder, {{3, 1, 4, 1, 5, 9}, 11, 14});
+    add(*decoder, {{}, 5, 7});
+    decoder->run();
+    return std::pair(decoder->request(0).ids, decoder->request(1).ids);
+  };
+  const auto wanted = decode(plain, {{"policy", "autoregressive"}});
+  for (const double threshold : {0.0, 0.3}) {
+    const Json settings = {
+        {"policy", "self_speculation"}, {"threshold", threshold}, {"adapter", "drafts"}};
+    EXPECT_EQ(decode(adapted, settings), wanted) << threshold;
+  }
+  EXPECT_NE(decode(adapted, {{"policy", "self_speculation"}}), wanted); // in all passes
+  test::expect_error(Code::invalid_argument, "needs the cache", [&] {
+    make_decoder(adapted,
+                 {{"policy", "self_speculation"}, {"adapter", "drafts"}, {"cache", "none"}});
+  });
+}
+
 TEST(Nemotron, RefusesAnotherAttention) {
   for (const char* policy : {"nemotron", "self_speculation"})
     test::expect_error(Code::invalid_argument, "sets attention itself, not causal", [&] {

@@ -38,8 +38,8 @@ TEST(ParamMap, ConcatenatesTransposesAndStacks) {
                                            {"h.5.kv", counted({3, 3}, 100)},
                                            {"h.6.q", counted({2, 3}, 200)},
                                            {"h.6.kv", counted({3, 3}, 300)}};
-  const Tensor physical =
-      join_logical(spec, DType::f32, [&](const std::string& name) { return logical.at(name); });
+  const Tensor physical = join_logical(
+      spec, DType::f32, [&](const std::string& name, size_t) { return logical.at(name); });
   EXPECT_EQ(physical.shape(), (Shape{2, 5, 3}));
   // layer 1, row 2 = column 0 of h.6.kv
   EXPECT_EQ(physical.as<float>()[15 + 6 + 0], 300.0f);

@@ -89,6 +89,38 @@ TEST(Objectives, RowLossesAddUp) {
   EXPECT_NEAR((RowLosses{{1, 3}, {1, 1}}.standard_error()), 1, 1e-12);
 }
 
+TEST(Bd3lm, ComplementaryRowsTrainEveryToken) {
+  const auto model = tiny_model();
+  const Json settings = {{"block_length", 4}, {"complementary", true}, {"loss_weight", "ones"}};
+  Batch raw = tiny_rows(2, 8);
+  raw.set("keep", Tensor::from(Shape{2, 8}, std::vector<uint8_t>{1, 1, 0, 0, 0, 0, 0, 0, //
+                                                                 0, 0, 0, 0, 0, 0, 0, 0}));
+  const ObjectiveRef objective = tiny_objective("bd3lm", settings);
+  const Batch prepared = prepared_by(*objective, raw, *model);
+  ASSERT_EQ(prepared.at("ids").shape(), (Shape{4, 16}));
+  for (int64_t b = 0; b < 2; ++b) {
+    const Tensor ids = prepared.at("ids").row(b), other = prepared.at("ids").row(b + 2);
+    for (size_t i = 0; i < 8; ++i) {
+      const bool given = b == 0 && i < 2;
+      const int masked =
+          (ids.as<int32_t>()[i] == kTinyMask) + (other.as<int32_t>()[i] == kTinyMask);
+      EXPECT_EQ(masked, given ? 0 : 1) << b << ' ' << i;
+      EXPECT_EQ(ids.as<int32_t>()[8 + i], other.as<int32_t>()[8 + i]); // the clean half
+    }
+  }
+  double counted = 0, weights = 0;
+  for (const float count : prepared.at("normalizer").as<float>()) counted += count;
+  for (const float weight : prepared.at("weights").as<float>()) weights += weight;
+  EXPECT_EQ(counted, 14);
+  EXPECT_EQ(weights, 14); // each token once
+  LossRunner runner(model, objective);
+  EXPECT_TRUE(std::isfinite(runner.run(prepared, 0, 0, nullptr).mean()));
+  PrepareContext held_out = prepare_context(*objective, model->config());
+  held_out.held_out = true;
+  EXPECT_EQ(objective->prepare(raw, 3, 1, held_out).at("ids").shape()[0], 2);
+  EXPECT_THROW(tiny_objective("bd3lm", {{"complementary", true}}), Error);
+}
+
 TEST(LladaSft, EachAnswerCountsOnce) {
   const ObjectiveRef objective = tiny_objective("llada_sft", {{"min_mask_ratio", 1.0}});
   Batch raw = tiny_rows(3, 6);

@@ -71,6 +71,22 @@ TEST_F(DatasetSpec, MixturesAndTimes) {
   EXPECT_EQ(rows(scratch.path("") + "*0.25"), "3 7 y ");
 }
 
+TEST_F(DatasetSpec, SplitsOfAFolder) {
+  scratch.write("hub/data/train-00000-of-00002.txt", "a\nb\n");
+  scratch.write("hub/data/train-00001-of-00002.txt", "c\nd\n");
+  scratch.write("hub/data/training.txt", "other\n");
+  scratch.write("hub/small/test/part.txt", "e\nf\n");
+  const std::string hub = scratch.path("hub");
+  EXPECT_EQ(rows(hub + "[train:3]"), "a b c ");
+  EXPECT_EQ(rows(hub + "[name:small]"), "e f ");
+  EXPECT_EQ(rows(hub + "[ name : small , test : 1 ]*2"), "e e ");
+  EXPECT_EQ(rows(hub + "[test:1,train:1_0]+" + b), "e a b c d x y ");
+  EXPECT_EQ(message_of(hub + "[dev:1]"), hub + " has no split dev");
+  EXPECT_EQ(message_of(hub + "[train:all]"),
+            "all rows of split train, expected a number from 1 on");
+  EXPECT_EQ(message_of(a + "[train:1]"), a + " is no folder");
+}
+
 TEST_F(DatasetSpec, NamesThatLookLikeASpecification) {
   EXPECT_EQ(rows(scratch.write("c+d[:1]*2", "whole\n")), "whole ");
 }

@@ -205,7 +205,7 @@ TEST(Optimizer, FactoredLayoutsFollowTheLogicalTensors) {
         parts[name] = tensor;
       EXPECT_EQ(parts.size(), 2 * spec.pieces.size());
       const Tensor joined = model::join_logical(
-          layout, DType::f32, [&](const std::string& name) { return parts.at(name); });
+          layout, DType::f32, [&](const std::string& name, size_t) { return parts.at(name); });
       EXPECT_TRUE(std::ranges::equal(joined.as<float>(), physical.as<float>()));
     }
   }

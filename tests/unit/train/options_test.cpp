@@ -44,6 +44,14 @@ TEST(LearningRate, InverseSqrtFallsFromWarmUpOn) {
   EXPECT_NEAR(rate.factor(400), 0.2, 1e-12); // the floor
 }
 
+TEST(TrainerOptions, IntervalsBelowOneArePartsOfARun) {
+  EXPECT_EQ(interval_steps("save_every", 0.1, 15), 2);
+  EXPECT_EQ(interval_steps("save_every", 0.001, 15), 1);
+  EXPECT_EQ(interval_steps("save_every", 2.7, 15), 2);
+  EXPECT_EQ(interval_steps("save_every", 0, 15), 0);
+  EXPECT_THROW(interval_steps("save_every", 0.1, 0), Error);
+}
+
 TEST(TrainerOptions, BadCombinationsAreNamed) {
   const auto message = [](const Json& values) -> std::string {
     Options options(trainer_schema());

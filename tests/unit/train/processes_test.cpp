@@ -1,49 +1,26 @@
-// Engines of one rank each that exchange messages, as processes do: what each of them holds, writes and reads of a run.
+// Engines of one rank each that exchange messages (processes.h): what each of them holds, writes and reads of a run.
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/meter.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/safetensors.h"
-#include "comm/communicator.h"
-#include "tiny.h"
+#include "processes.h"
 #include "train/checkpoint.h"
-#include "unit/comm/mailboxes.h"
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
-#include <functional>
+#include <chrono>
 #include <thread>
 
 namespace dllm::train {
 namespace {
 
 using test::TempFolder;
-using EngineRef = std::shared_ptr<graph::Engine>;
 using Arrays = std::map<std::string, std::vector<float>>;
-
-// work(engine) on a thread for every rank of the mesh.
-void in_processes(const std::string& mesh, const std::function<void(const EngineRef&)>& work) {
-  const auto ranks = comm::test::make_message_ranks(graph::Mesh::parse(mesh).ranks());
-  std::vector<std::thread> threads;
-  for (const auto& rank : ranks) {
-    threads.emplace_back([&, rank] {
-      try {
-        Options options(graph::engine_schema());
-        options.set_i64("threads", 1);
-        options.set_str("mesh", mesh);
-        work(cpu::make_process_engine(options, rank, {}));
-      } catch (const Error& error) {
-        rank->abort(error);
-        ADD_FAILURE() << "rank " << rank->rank() << ": " << error.text();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
 
 Json config() {
   Json made = tiny_config();
@@ -95,6 +72,36 @@ std::string save_of_threads(const std::string& root) {
   TextSource source(8);
   losses_of(*trainer, source, 3);
   return save_checkpoint(*trainer, &source, root, save_options(true));
+}
+
+// Sums over messages are made in the order of threads: 20 losses are equal to the bit, on every kind of exchange.
+TEST(Processes, HaveTheLossesOfThreads) {
+  Json one_head = config(), experts = config();
+  one_head["num_key_value_heads"] = 1; // keys are passed on
+  experts.update({{"model_type", "qwen3_moe"},
+                  {"num_experts", 8},
+                  {"num_experts_per_tok", 2},
+                  {"norm_topk_prob", true},
+                  {"decoder_sparse_step", 1},
+                  {"moe_intermediate_size", 12}});
+  const std::vector<std::pair<const char*, Json>> runs = {{"data=8", config()},
+                                                          {"fsdp=4,tensor=2", config()},
+                                                          {"sequence=4", config()},
+                                                          {"sequence=4", one_head},
+                                                          {"fsdp=2,tensor=2,sequence=2", config()},
+                                                          {"expert=4", experts},
+                                                          {"fsdp=2,sequence=2,expert=2", experts}};
+  for (const auto& [mesh, model_config] : runs) {
+    const auto losses = [&](const EngineRef& engine) {
+      Trainer trainer(model::new_model(engine, model_config, Options(model::model_schema())),
+                      noise::make_objective("mdlm"), trainer_options());
+      TextSource source(8);
+      return losses_of(trainer, source, 20);
+    };
+    const std::vector<double> wanted = losses(mesh_engine(mesh)), one = losses(mesh_engine(""));
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(wanted[i], one[i], 1e-5 * one[i]) << mesh;
+    in_processes(mesh, [&](const EngineRef& engine) { EXPECT_EQ(losses(engine), wanted) << mesh; });
+  }
 }
 
 TEST(Processes, WriteTheArraysOfACheckpointTogether) {
@@ -172,6 +179,137 @@ TEST(Processes, FailTogetherWhenACheckpointIsDamaged) {
     ++failed;
   });
   EXPECT_EQ(failed, 2);
+}
+
+// A disk that does not end a write of rank 2 until a test lets it.
+std::atomic<bool> disk_is_held = false;
+
+class SlowDisk {
+public:
+  SlowDisk() {
+    disk_is_held = true;
+    set_file_hook([](const char* operation, const std::string& path) {
+      const bool is_slow =
+          std::string_view(operation) == "sync" && path.ends_with("rank_002.safetensors");
+      while (is_slow && disk_is_held) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+  }
+  ~SlowDisk() {
+    release();
+    set_file_hook(nullptr);
+  }
+  static void release() { disk_is_held = false; }
+};
+
+// Training goes on while one rank still writes; nothing is committed before it has ended, and waiting means waiting.
+TEST(Processes, TrainWhileTheDiskOfARankIsSlow) {
+  TempFolder root;
+  const Arrays wanted = arrays_of(save_of_threads(root.path("threads")));
+  const std::string place = root.path("slow"), saved = join_path(place, "step_000003");
+  std::vector<double> alone, during;
+  for (std::vector<double>* losses : {&alone, &during}) {
+    const bool slow = losses == &during;
+    std::unique_ptr<SlowDisk> disk;
+    if (slow) disk = std::make_unique<SlowDisk>();
+    in_processes(kMesh, [&](const EngineRef& engine) {
+      const auto trainer = trainer_of(engine);
+      TextSource source(8);
+      losses_of(*trainer, source, 3);
+      if (slow) save_checkpoint(*trainer, &source, place, save_options(false));
+      const std::vector<double> taken = losses_of(*trainer, source, 5);
+      if (engine->process() == 0) *losses = taken;
+      if (!slow) return;
+      EXPECT_FALSE(file_exists(saved)) << "committed without the part of rank 2";
+      graph::run_on_all(*engine, [] {}); // all have looked
+      SlowDisk::release();
+      trainer->sync();
+      graph::run_on_all(*engine, [] {}); // the first one has committed
+      EXPECT_TRUE(file_exists(saved));
+    });
+  }
+  EXPECT_EQ(during, alone);
+  EXPECT_EQ(arrays_of(saved), wanted);
+}
+
+TEST(Processes, WaitForASlowDiskWhereASaveWaits) {
+  TempFolder root;
+  const SlowDisk disk;
+  std::thread later([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    SlowDisk::release();
+  });
+  in_processes(kMesh, [&](const EngineRef& engine) {
+    const auto trainer = trainer_of(engine);
+    TextSource source(8);
+    losses_of(*trainer, source, 3);
+    const std::string dir = save_checkpoint(*trainer, &source, root.path(), save_options(true));
+    EXPECT_FALSE(disk_is_held);
+    EXPECT_TRUE(file_exists(dir));
+  });
+  later.join();
+}
+
+// A node was lost in the middle of a save: what its rank wrote is still there when the job is started again.
+TEST(Processes, GoOnWhenANodeComesBack) {
+  TempFolder root;
+  const std::string place = root.path("run");
+  Arrays wanted;
+  for (const bool lost : {false, true}) {
+    in_processes(kMesh, [&](const EngineRef& engine) {
+      const auto trainer = trainer_of(engine);
+      TextSource source(8);
+      if (lost)
+        restore_checkpoint(*trainer, &source, join_path(place, "step_000003"));
+      else
+        losses_of(*trainer, source, 3);
+      if (!lost) save_checkpoint(*trainer, &source, place, save_options(true));
+      losses_of(*trainer, source, 3);
+      save_checkpoint(*trainer, &source, lost ? place : root.path("alone"), save_options(true));
+    });
+    if (lost) break;
+    wanted = arrays_of(root.path("alone/step_000006"));
+    const std::string half = join_path(place, "step_000006.partial");
+    make_directories(half + "/state");
+    make_directories(half + "/model");
+    write_file_atomic(half + "/COMMIT.partial", "");
+    write_file_atomic(half + "/part_002.open", "0123456789abcdef");
+    write_file_atomic(half + "/part_001.done", R"({"id": "0123456789abcdef", "files": []})");
+    write_file_atomic(half + "/state/rank_002.safetensors", "half of it");
+    write_file_atomic(half + "/model/model-00003-of-00004.safetensors", "");
+    ASSERT_EQ(ckpt::latest_checkpoint(place)->step, 3);
+  }
+  const std::string saved = join_path(place, "step_000006");
+  ckpt::verify_checkpoint(saved, nullptr);
+  EXPECT_EQ(arrays_of(saved), wanted);
+  EXPECT_EQ(list_directory(place), (std::vector<std::string>{"step_000003", "step_000006"}));
+  for (const std::string& name : list_directory(saved))
+    EXPECT_FALSE(name.starts_with("part_")) << name;
+}
+
+// A node that sees an older folder than the others does not train along with them.
+TEST(Processes, ThatBeginAtDifferentStepsAreNamed) {
+  TempFolder root;
+  std::string folders[2];
+  in_processes("data=2", [&](const EngineRef& engine) {
+    const auto trainer = trainer_of(engine);
+    TextSource source(8);
+    for (std::string& folder : folders) {
+      losses_of(*trainer, source, 1);
+      const std::string made = save_checkpoint(*trainer, &source, root.path(), save_options(true));
+      if (engine->process() == 0) folder = made;
+    }
+  });
+  std::atomic<int> refused = 0;
+  in_processes("data=2", [&](const EngineRef& engine) {
+    const auto trainer = trainer_of(engine);
+    TextSource source(8);
+    restore_checkpoint(*trainer, &source, folders[engine->process() == 0 ? 1 : 0]);
+    const Error error = test::error_of([&] { trainer->run(source, 2); });
+    EXPECT_NE(error.text().find("rank 1 is at step 1, rank 0 at step 2"), std::string::npos)
+        << error.text();
+    ++refused;
+  });
+  EXPECT_EQ(refused, 2);
 }
 
 // Memory of a process while it loads a model: its part of the weights, and no more of the rest than one tensor.

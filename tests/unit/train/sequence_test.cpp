@@ -37,7 +37,7 @@ void expect_losses(const std::vector<double>& got, const std::vector<double>& wa
     EXPECT_NEAR(got[i], wanted[i], 1e-5 * std::abs(wanted[i])) << what << " step " << i;
 }
 
-// 4 heads of keys are exchanged for positions, 1 head is gathered.
+// 4 heads of keys are exchanged for positions, 1 head is passed on from rank to rank.
 TEST(Sequence, TwentyStepsHaveTheLossesOfOneRank) {
   for (const int64_t kv_heads : {4, 1}) {
     TextSource source(8);
@@ -45,8 +45,9 @@ TEST(Sequence, TwentyStepsHaveTheLossesOfOneRank) {
     const std::vector<double> wanted = losses_of(*one, source, 20);
     EXPECT_LT(wanted.back(), 0.9 * wanted.front());
     const auto weights = weights_of(*one);
-    for (const char* mesh : {"sequence=2", "sequence=4", "data=2,sequence=2", "fsdp=2,sequence=2",
-                             "tensor=2,sequence=2"}) {
+    for (const char* mesh :
+         {"sequence=2", "sequence=4", "sequence=8", "data=2,sequence=2", "fsdp=2,sequence=2",
+          "tensor=2,sequence=2", "fsdp=2,tensor=2,sequence=2"}) {
       TextSource own(8);
       const auto trainer = cut_trainer(mesh, cut_config(kv_heads));
       expect_losses(losses_of(*trainer, own, 20), wanted, mesh);
@@ -106,6 +107,96 @@ TEST(Sequence, RecomputedLayersAndMicroBatches) {
   expect_losses(losses("sequence=2"), losses(""), "accumulate");
 }
 
+// Every mask that a ring takes, some of whose queries see nothing of some parts, against attention over whole rows.
+struct RingMask {
+  const char* name;
+  graph::Mask (*make)(graph::Graph& graph);
+};
+
+graph::Value ints(graph::Graph& graph, const Shape& shape, const std::vector<int32_t>& values) {
+  return graph::constant(graph, Tensor::from(shape, values));
+}
+
+const RingMask kRingMasks[] = {
+    {"full", [](graph::Graph&) { return graph::Mask::full(); }},
+    {"causal", [](graph::Graph&) { return graph::Mask::causal(); }},
+    {"block_causal",
+     [](graph::Graph& graph) { return graph::Mask::block_causal(graph::scalar_i32(graph, 3)); }},
+    {"window",
+     [](graph::Graph& graph) {
+       return graph::Mask::causal().and_window(graph::scalar_i32(graph, 2));
+     }},
+    {"key_range",
+     [](graph::Graph& graph) {
+       return graph::Mask().and_key_range(ints(graph, {2}, {3, 0}), ints(graph, {2}, {9, 16}));
+     }},
+    {"key_limit",
+     [](graph::Graph& graph) {
+       std::vector<int32_t> limits;
+       for (int32_t i = 0; i < 32; ++i) limits.push_back(i * 5 % 17);
+       return graph::Mask().and_key_limit(ints(graph, {2, 16}, limits));
+     }},
+    {"segments",
+     [](graph::Graph& graph) {
+       std::vector<int32_t> segments;
+       for (int32_t i = 0; i < 32; ++i) segments.push_back(i % 16 / 5);
+       const graph::Value of = ints(graph, {2, 16}, segments);
+       return graph::Mask().and_segments(of, of);
+     }},
+    {"key_keep",
+     [](graph::Graph& graph) {
+       std::vector<uint8_t> keep;
+       for (int i = 0; i < 32; ++i) keep.push_back(i % 3 == 0);
+       return graph::Mask().and_key_keep(graph::constant(graph, Tensor::from(Shape{2, 16}, keep)));
+     }},
+};
+
+// The result and the gradients of q, k and v for one head of keys, of whole rows.
+std::vector<Tensor> attend(const RingMask& mask, int64_t m) {
+  const auto engine = mesh_engine("sequence=" + std::to_string(m));
+  auto graph = std::make_shared<graph::Graph>("rows");
+  std::vector<graph::Value> whole, own;
+  std::vector<graph::BufferRef> buffers;
+  for (const int64_t heads : {3, 1, 1}) {
+    const Shape shape{2, 16, heads, 8};
+    whole.push_back(graph->input("x" + std::to_string(whole.size()), DType::f32, shape));
+    own.push_back(model::own_positions(whole.back(), m));
+    Tensor numbers(DType::f32, shape);
+    const auto out = numbers.mutable_as<float>();
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<float>(std::sin(static_cast<double>(i * (whole.size() + 1)) * 0.7));
+    buffers.push_back(engine->upload(numbers));
+  }
+  graph::AttentionOptions options;
+  options.scale = 0.4f;
+  options.softcap = 3.0f;
+  const graph::Value mixed = model::all_positions(
+      model::row_attention(own[0], own[1], own[2], mask.make(*graph), options, m), m);
+  graph->output("mixed", mixed);
+  const graph::Value loss = graph::sum(graph::multiply(mixed, mixed), {0, 1, 2, 3});
+  for (const graph::Value& gradient : graph::gradients(loss, whole))
+    graph->output("gradient" + std::to_string(graph->outputs().size()), gradient);
+  std::vector<Tensor> made;
+  for (const graph::BufferRef& buffer : engine->compile(graph)->run(buffers))
+    made.push_back(buffer->read().clone());
+  return made;
+}
+
+TEST(Sequence, KeysThatArePassedOnAreThoseOfWholeRows) {
+  for (const RingMask& mask : kRingMasks) {
+    const std::vector<Tensor> wanted = attend(mask, 1);
+    for (const int64_t m : {2, 4, 8}) {
+      const std::vector<Tensor> got = attend(mask, m);
+      ASSERT_EQ(got.size(), 4u);
+      for (size_t k = 0; k < got.size(); ++k) {
+        for (size_t i = 0; i < got[k].as<float>().size(); ++i)
+          ASSERT_NEAR(got[k].as<float>()[i], wanted[k].as<float>()[i], 2e-5)
+              << mask.name << ' ' << m << " output " << k << " element " << i;
+      }
+    }
+  }
+}
+
 // q, k, v and the result have N bytes each on m ranks together. The four exchanges send N (m - 1) / m of each, the last
 // gathering N (m - 1). The gradient sends as much again for the four, and a sum over the ranks 2 n (m - 1) for its n
 // bytes: of q, k, v and of the loss.
@@ -144,6 +235,43 @@ TEST(Sequence, AttentionSendsTheBytesOfTheory) {
   for (const int64_t m : {2, 4}) {
     EXPECT_EQ(sent(m, false), (m - 1) * (4 * bytes / m + bytes)) << m;
     EXPECT_EQ(sent(m, true), (m - 1) * (8 * bytes / m + 6 * bytes + 2 * 4)) << m;
+  }
+}
+
+// One head of keys and values, s bytes of both on a rank: m - 1 times s forward, and 2 m - 1 times s for the gradient.
+TEST(Sequence, ARingSendsTheBytesOfTheory) {
+  const auto sent = [&](int64_t m, bool trains) {
+    const auto engine = mesh_engine("sequence=" + std::to_string(m));
+    auto graph = std::make_shared<graph::Graph>("rows");
+    std::vector<graph::Value> own;
+    std::vector<graph::BufferRef> buffers;
+    const graph::AxisSet sequence(graph::Axis::sequence);
+    for (const int64_t heads : {3, 1, 1}) {
+      const Shape shape{2, 16 / m, heads, 8}; // of a rank
+      own.push_back(
+          graph::vary(graph->input("x" + std::to_string(own.size()), DType::f32, shape), sequence));
+      buffers.push_back(engine->upload(Tensor(DType::f32, shape)));
+    }
+    const graph::Value mixed =
+        model::row_attention(own[0], own[1], own[2], graph::Mask::causal(), {}, m);
+    const graph::Value total =
+        graph::all_reduce(graph::sum(graph::multiply(mixed, mixed), {0, 1, 2, 3}), sequence);
+    graph->output("loss", total);
+    if (trains) {
+      for (const graph::Value& gradient : graph::gradients(total, own))
+        graph->output("gradient" + std::to_string(graph->outputs().size()),
+                      graph::all_reduce(graph::sum(gradient, {0, 1, 2, 3}), sequence));
+    }
+    const auto program = engine->compile(graph);
+    const int64_t before = engine->i64("bytes_sent");
+    program->run(buffers);
+    return engine->i64("bytes_sent") - before;
+  };
+  for (const int64_t m : {2, 4}) {
+    const int64_t keys = 2 * (2 * 16 * 8) * 4; // of all ranks, and values
+    const int64_t sums = 2 * (m - 1) * 4;      // of one number
+    EXPECT_EQ(sent(m, false), (m - 1) * keys + sums) << m;
+    EXPECT_EQ(sent(m, true), (3 * m - 2) * keys + 4 * sums) << m;
   }
 }
 

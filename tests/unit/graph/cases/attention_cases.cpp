@@ -102,6 +102,37 @@ void add_attention(Cases& c) {
           attention_parts(q, k, b.fixed({2, 5, 2, 4}), Mask::causal(), options).log_sum_exp};
     });
   }
+  // On one rank nothing is passed on. Queries of a rank begin at a place of their own; every kind of mask that a ring takes.
+  const AxisSet data(Axis::data);
+  const auto ring_mask = [](B& b) {
+    Mask mask = Mask::block_causal(b.ints({}, {4}));
+    mask.query_start = b.ints({2}, {0, 1});
+    const Value reach = b.ints({}, {5}), begin = b.ints({2}, {0, 1}), end = b.ints({2}, {6, 6});
+    const Value query = b.i({2, 5}, 0, 2), key = b.i({2, 6}, 0, 2);
+    return mask.and_window(reach).and_key_range(begin, end).and_segments(query, key);
+  };
+  AttentionOptions ring_options;
+  ring_options.scale = 0.4f;
+  ring_options.softcap = 3.0f;
+  c.add("ring_attention", "", [&](B& b) {
+    const Value q = b.f({2, 5, 4, 3}), k = b.f({2, 6, 2, 3}), v = b.f({2, 6, 2, 5});
+    const Value out = ring_attention(vary(q, data), vary(k, data), vary(v, data), ring_mask(b),
+                                     ring_options, Axis::data, 1);
+    return Values{all_reduce(out, data)};
+  });
+  c.add("ring_attention_grad", "", [&](B& b) {
+    const Value q = b.fixed({2, 5, 4, 3}), k = b.fixed({2, 6, 2, 3}), v = b.fixed({2, 6, 2, 5});
+    const Value out =
+        ring_attention(vary(q, data), k, v, ring_mask(b), ring_options, Axis::data, 1);
+    const Node node = b.graph().nodes()[static_cast<size_t>(b.graph().producer(out.id))];
+    Values inputs;
+    for (const auto input : node.inputs) inputs.push_back(b.graph().value(input));
+    inputs.insert(inputs.begin() + 3,
+                  {out, b.graph().value(node.outputs[1]), vary(b.f({2, 5, 4, 5}), data)});
+    Values grads = Cases::raw("ring_attention_grad", inputs, node.attributes);
+    for (Value& grad : grads) grad = all_reduce(grad, data);
+    return grads;
+  });
   c.add("attention", "long", [](B& b) {
     AttentionOptions options;
     options.scale = 0.2f;

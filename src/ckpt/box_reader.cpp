@@ -1,0 +1,59 @@
+#include "ckpt/box_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace dllm::ckpt {
+namespace {
+
+// Fewer bytes between two runs are cheaper to read over than a second call is. An object store keeps what lies around a
+// small read by itself.
+constexpr int64_t kGap = int64_t{1} << 10;
+
+// Runs [first, last) of a box, and the range of the file that holds them.
+struct Window {
+  int64_t first, last;
+  int64_t begin, end;
+};
+
+// As many runs as are read together best.
+Window window_from(const Content& content, int64_t at, int64_t unit, const BoxRuns& runs,
+                   int64_t first) {
+  const int64_t length = runs.length() * unit, begin = at + runs.begin(first) * unit;
+  Window window{first, first + 1, begin, begin + length};
+  for (; window.last < runs.count(); ++window.last) {
+    const int64_t next = at + runs.begin(window.last) * unit;
+    const bool is_near = next - window.end < kGap;
+    if (!is_near || next + length - window.begin > content.piece()) break;
+    window.end = next + length;
+  }
+  return window;
+}
+
+} // namespace
+
+void read_box(const Content& content, int64_t at, int64_t unit, const Shape& whole, const Box& box,
+              std::byte* to, const Task* task) {
+  const BoxRuns runs(whole, box);
+  const int64_t length = runs.length() * unit;
+  for (int64_t run = 0; run < runs.count();) {
+    check_task(task);
+    const Window window = window_from(content, at, unit, runs, run);
+    const int64_t bytes = (window.last - window.first) * length;
+    if (window.end - window.begin == bytes) { // no gaps
+      in_pieces(bytes, content.piece(), task, [&](int64_t begin, int64_t end) {
+        content.read_to(window.begin + begin, end - begin, to + begin);
+      });
+    } else {
+      const Bytes held = content.read(window.begin, window.end - window.begin);
+      for (int64_t i = window.first; i < window.last; ++i)
+        std::memcpy(to + (i - window.first) * length,
+                    held.data() + (at + runs.begin(i) * unit - window.begin),
+                    static_cast<size_t>(length));
+    }
+    to += bytes;
+    run = window.last;
+  }
+}
+
+} // namespace dllm::ckpt

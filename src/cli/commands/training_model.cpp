@@ -1,0 +1,81 @@
+// The shape of a model that dllm train makes from scratch.
+
+#include "training.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+
+namespace dllm::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kCanvas = 32; // tokens of a canvas, unless the objective has a block_length
+
+// A model with a canvas of `block` tokens (DiffusionGemma) in place of a plain one: one layer in four sees the whole prefix, experts are small.
+Json canvas_config(const Json& plain, int64_t block) {
+  Json text = plain;
+  for (const char* key : {"model_type", "architectures", "hidden_act", "rope_theta", "dllm"})
+    text.erase(key);
+  Json kinds = Json::array();
+  const int64_t layers = plain["num_hidden_layers"], hidden = plain["hidden_size"];
+  for (int64_t i = 0; i < layers; ++i)
+    kinds.push_back(i % 4 == 3 || i + 1 == layers ? "full_attention" : "sliding_attention");
+  text.update({{"hidden_activation", "gelu_pytorch_tanh"},
+               {"layer_types", kinds},
+               {"sliding_window", 256},
+               {"global_head_dim", plain["head_dim"]},
+               {"num_global_key_value_heads", plain["num_key_value_heads"]},
+               {"attention_k_eq_v", true},
+               {"intermediate_size", hidden},
+               {"num_experts", 8},
+               {"top_k_experts", 2},
+               {"moe_intermediate_size", hidden / 2},
+               {"final_logit_softcapping", 30.0},
+               {"rope_parameters",
+                {{"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
+                 {"full_attention",
+                  {{"rope_type", "proportional"},
+                   {"rope_theta", 10000.0},
+                   {"partial_rotary_factor", 0.25}}}}}});
+  return {{"model_type", "diffusion_gemma"},
+          {"architectures", {"DiffusionGemmaForBlockDiffusion"}},
+          {"canvas_length", block},
+          {"text_config", text}};
+}
+
+} // namespace
+
+std::string config_from_scratch(const Context& context, int64_t vocabulary, int64_t layers) {
+  const int64_t hidden = context.number("hidden");
+  // Narrow models learn faster with more heads than the usual 64 columns give: at width 128 and 4 layers, 0.57 bits per byte
+  // after 1,500 steps of the quickstart's stories, against 0.64.
+  const bool is_narrow = hidden >= 128 && hidden < 512;
+  const int64_t head_dim = is_narrow ? 32 : 64, heads = hidden / head_dim;
+  Json config = {{"model_type", "llama"},
+                 {"architectures", {"LlamaForCausalLM"}},
+                 {"vocab_size", vocabulary},
+                 {"hidden_size", hidden},
+                 {"intermediate_size", (hidden * 8 / 3 + 31) / 32 * 32},
+                 {"num_hidden_layers", layers},
+                 {"num_attention_heads", heads},
+                 {"num_key_value_heads", heads},
+                 {"head_dim", head_dim},
+                 {"hidden_act", "silu"},
+                 {"max_position_embeddings", 1024},
+                 {"rms_norm_eps", 1e-5},
+                 {"rope_theta", 10000.0},
+                 {"tie_word_embeddings", true},
+                 // Products of unit variance; the usual 0.02 is meant for wider models.
+                 {"initializer_range", 1.0 / std::sqrt(static_cast<double>(hidden))}};
+  if (context.text("objective") == "diffusion_gemma") {
+    const int64_t block = std::stoll(context.option("objective", "block_length"));
+    return canvas_config(config, block > 0 ? block : kCanvas).dump();
+  }
+  const bool causal = context.text("objective") == "ar";
+  config["dllm"] = {{"attention", causal ? "causal" : "bidirectional"}, {"shift", causal ? 1 : 0}};
+  return config.dump();
+}
+
+} // namespace dllm::cli

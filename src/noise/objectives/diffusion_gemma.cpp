@@ -1,0 +1,299 @@
+// DiffusionGemma (Google 2026; the published scheme, NVIDIA NeMo Automodel): a causal prefix and a canvas of one block that sees
+// itself and the clean text before it. A row is [clean text | canvas]; the canvas holds one block of the answer, drawn at random,
+// whose tokens are uniform noise with probability t. The loss is the cross entropy of all tokens of the block, noise or not,
+// without a weight of t, and in the same pass that of the next tokens of the clean text:
+//   1 / tokens of the block * sum CE_block + ar_weight / next tokens * sum CE_next,  per row, rows by their tokens.
+// With probability `conditioned` the canvas is computed twice: first without a gradient, then with the mean embedding of
+// what the first pass predicts (self-conditioning, Chen et al. 2022), as decoding does from its second step on.
+
+#include "base/error.h"
+#include "graph/ops.h"
+#include "noise/objectives/table.h"
+#include "noise/times.h"
+#include "noise/token_ce.h"
+#include "noise/two_stream.h"
+
+#include <algorithm>
+#include <array>
+
+namespace dllm::noise {
+namespace {
+
+// Arrays of a prepared batch and of the graph.
+constexpr const char* kContext = "canvas_context";  // i32(batch): clean tokens that the canvas sees
+constexpr const char* kConditioned = "conditioned"; // f32(batch): 1: the canvas is computed twice
+constexpr const char* kStart = "canvas_start";      // i32(batch): the place of the canvas
+constexpr const char* kRows = "canvas_rows";        // i32(batch * block): its places in all rows
+
+// The answer of a row: places [begin, end), and the end of its text.
+struct Answer {
+  int64_t begin = 0, end = 0, text = 0;
+};
+
+Answer answer_of(const TokenRows& rows, int64_t row) {
+  Answer made;
+  bool found = false;
+  for (int64_t i = 0; i < rows.seq; ++i) {
+    const int64_t at = row * rows.seq + i;
+    const int32_t segment = rows.segments.empty() ? 1 : rows.segments[static_cast<size_t>(at)];
+    if (segment > 1) {
+      fail_with_hint("set the loader option pack to false", Code::invalid_argument,
+                     "row {} holds several texts, objective diffusion_gemma takes one a row", row);
+    }
+    if (segment == 1) made.text = i + 1;
+    if (!rows.trainable(at)) continue;
+    if (!found) made.begin = i;
+    found = true;
+    made.end = i + 1;
+  }
+  return made;
+}
+
+class DiffusionGemma final : public Objective {
+public:
+  DiffusionGemma(ScheduleRef schedule, const Options& options)
+      : Objective(std::move(schedule), options), times_(options_) {}
+  const std::string& name() const override { return name_; }
+  bool needs_mask_id() const override { return false; }
+  bool spreads_over_rows() const override { return times_.spreads(); }
+  int shift(const model::ModelConfig&) const override { return 0; }
+  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
+                const PrepareContext& context) const override;
+  Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
+
+protected:
+  Loss build_loss(model::Builder& builder, const LossInputs& inputs) const override;
+
+private:
+  // Uniform numbers of a batch; arrays of the same names in it replace them.
+  struct Draws {
+    std::vector<float> time, block, coin; // u_t, u_block, u_condition (batch)
+    std::vector<float> mask, token;       // u_mask, u_token (batch, seq + block), by place
+  };
+  Draws draws(const TokenRows& rows, int64_t block, const Batch& batch, uint64_t seed,
+              int64_t step) const;
+  // Widened arrays of the rows: clean text, then the canvas.
+  struct Widened {
+    Tensor ids, targets, weights, positions, keys; // (batch, seq + block)
+    Tensor normalizer, t, context, conditioned;    // (batch)
+  };
+  static Widened widened(const TokenRows& rows, int64_t block);
+  void add_next_tokens(const TokenRows& rows, int64_t row, const Answer& answer, double weight,
+                       Widened& made) const;
+  int64_t add_canvas(const TokenRows& rows, int64_t row, const Answer& answer, const Draws& draws,
+                     int64_t vocab, Widened& made) const;
+
+  std::string name_ = "diffusion_gemma";
+  TimeSampler times_;
+};
+
+DiffusionGemma::Draws DiffusionGemma::draws(const TokenRows& rows, int64_t block,
+                                            const Batch& batch, uint64_t seed, int64_t step) const {
+  const auto global = batch.global_rows(rows.batch);
+  Draws made;
+  made.time = times_.draws(rows.batch, 1, global, seed, step);
+  for (int64_t b = 0; b < rows.batch; ++b) {
+    const Key key = stream_key(seed, Stream::mask, static_cast<uint64_t>(step),
+                               static_cast<uint64_t>(global.first + b));
+    uint64_t next = 0;
+    const auto uniform = [&] { return uniform_from_bits(random_bits_at(key, next++)); };
+    made.block.push_back(uniform());
+    made.coin.push_back(uniform());
+    for (int64_t i = 0; i < rows.seq + block; ++i) {
+      made.mask.push_back(uniform());
+      made.token.push_back(uniform());
+    }
+  }
+  inject_draws(batch, "u_t", made.time);
+  inject_draws(batch, "u_block", made.block);
+  inject_draws(batch, "u_condition", made.coin);
+  inject_draws(batch, "u_mask", made.mask);
+  inject_draws(batch, "u_token", made.token);
+  return made;
+}
+
+DiffusionGemma::Widened DiffusionGemma::widened(const TokenRows& rows, int64_t block) {
+  const int64_t seq = rows.seq, all = seq + block;
+  const Shape wide{rows.batch, all}, one{rows.batch};
+  Widened made{Tensor(DType::i32, wide), Tensor(DType::i32, wide), Tensor(DType::f32, wide),
+               Tensor(DType::i32, wide), Tensor(DType::u8, wide),  Tensor(DType::f32, one),
+               Tensor(DType::f32, one),  Tensor(DType::i32, one),  Tensor(DType::f32, one)};
+  std::ranges::fill(made.targets.mutable_as<int32_t>(), -1);
+  for (int64_t b = 0; b < rows.batch; ++b) {
+    const auto from = rows.ids.subspan(static_cast<size_t>(b * seq), static_cast<size_t>(seq));
+    std::ranges::copy(from, made.ids.mutable_as<int32_t>().begin() + b * all);
+    for (int64_t i = 0; i < seq; ++i) {
+      const auto at = static_cast<size_t>(b * seq + i), to = static_cast<size_t>(b * all + i);
+      made.positions.mutable_as<int32_t>()[to] = static_cast<int32_t>(i);
+      made.keys.mutable_as<uint8_t>()[to] = rows.segments.empty() || rows.segments[at] != 0 ? 1 : 0;
+    }
+  }
+  return made;
+}
+
+// Every token behind the first, those of the prompt too, with equal weights whose sum is `weight`.
+void DiffusionGemma::add_next_tokens(const TokenRows& rows, int64_t row, const Answer& answer,
+                                     double weight, Widened& made) const {
+  if (weight == 0 || answer.text < 2) return;
+  const int64_t all = made.ids.shape()[1];
+  for (int64_t i = 0; i + 1 < answer.text; ++i) {
+    const auto to = static_cast<size_t>(row * all + i);
+    made.targets.mutable_as<int32_t>()[to] = rows.ids[static_cast<size_t>(row * rows.seq + i + 1)];
+    made.weights.mutable_as<float>()[to] =
+        static_cast<float>(weight / static_cast<double>(answer.text - 1));
+  }
+}
+
+// Fills the canvas of a row with its noised block; returns the tokens that count.
+int64_t DiffusionGemma::add_canvas(const TokenRows& rows, int64_t row, const Answer& answer,
+                                   const Draws& draws, int64_t vocab, Widened& made) const {
+  const int64_t all = made.ids.shape()[1], block = all - rows.seq;
+  const int64_t blocks = (answer.end - answer.begin + block - 1) / block;
+  if (blocks == 0) return 0;
+  const auto b = static_cast<size_t>(row);
+  const int64_t chosen =
+      std::min(static_cast<int64_t>(draws.block[b] * static_cast<double>(blocks)), blocks - 1);
+  const int64_t begin = answer.begin + chosen * block, fill = options_.i64("fill_token");
+  const double t = made.t.as<float>()[b];
+  made.context.mutable_as<int32_t>()[b] = static_cast<int32_t>(begin);
+  int64_t counted = 0;
+  for (int64_t j = 0; j < block; ++j) {
+    const int64_t place = begin + j;
+    if (place >= answer.end && fill < 0) break;
+    const int64_t at = row * rows.seq + place;
+    const auto draw = static_cast<size_t>(row * all + place),
+               to = static_cast<size_t>(row * all + rows.seq + j);
+    const bool filled = place >= answer.end;
+    const int32_t clean = filled ? static_cast<int32_t>(fill) : rows.ids[static_cast<size_t>(at)];
+    const bool trained = filled || rows.trainable(at);
+    const bool noised = trained && draws.mask[draw] < t;
+    const auto noise = static_cast<int32_t>(
+        std::min(static_cast<int64_t>(draws.token[draw] * static_cast<double>(vocab)), vocab - 1));
+    made.ids.mutable_as<int32_t>()[to] = noised ? noise : clean;
+    made.positions.mutable_as<int32_t>()[to] = static_cast<int32_t>(place);
+    made.keys.mutable_as<uint8_t>()[to] = 1;
+    if (!trained) continue; // given inside of an answer: stays clean
+    made.targets.mutable_as<int32_t>()[to] = clean;
+    made.weights.mutable_as<float>()[to] = 1;
+    ++counted;
+  }
+  return counted;
+}
+
+Batch DiffusionGemma::prepare(const Batch& batch, uint64_t seed, int64_t step,
+                              const PrepareContext& context) const {
+  const int64_t block = needed_block_length(*this, context);
+  const TokenRows rows = token_rows(batch, context.vocab);
+  if (context.vocab < 2 || options_.i64("fill_token") >= context.vocab) {
+    fail(Code::invalid_argument, "a vocabulary of {} tokens has no noise, or no fill_token {}",
+         context.vocab, options_.i64("fill_token"));
+  }
+  if (batch.has("mask") || batch.has("positions")) {
+    fail_with_hint("leave arrays mask and positions out", Code::invalid_argument,
+                   "rows of objective diffusion_gemma have an attention mask of their own");
+  }
+  const Draws drawn = draws(rows, block, batch, seed, step);
+  Widened made = widened(rows, block);
+  for (int64_t b = 0; b < rows.batch; ++b) {
+    const auto row = static_cast<size_t>(b);
+    const Answer answer = answer_of(rows, b);
+    made.t.mutable_as<float>()[row] = times_.time(drawn.time[row]);
+    made.conditioned.mutable_as<float>()[row] =
+        drawn.coin[row] < options_.f64("conditioned") ? 1.0f : 0.0f;
+    const int64_t counted = add_canvas(rows, b, answer, drawn, context.vocab, made);
+    made.normalizer.mutable_as<float>()[row] = static_cast<float>(counted);
+    const double next = context.held_out ? 0 : options_.f64("ar_weight");
+    add_next_tokens(rows, b, answer, next * static_cast<double>(counted), made);
+  }
+  Batch prepared = batch;
+  for (const char* name : {"keep", "labels", "segments"}) prepared.remove(name);
+  prepared.set("ids", made.ids);
+  prepared.set("targets", made.targets);
+  prepared.set("weights", made.weights);
+  prepared.set("positions", made.positions);
+  prepared.set("keys", made.keys);
+  prepared.set("normalizer", made.normalizer);
+  prepared.set("t", made.t);
+  prepared.set(kContext, made.context);
+  prepared.set(kConditioned, made.conditioned);
+  return prepared;
+}
+
+Batch DiffusionGemma::feed(const Batch& prepared, const model::ModelConfig& config) const {
+  if (!config.canvas) {
+    fail_with_hint("take a model of the family diffusion_gemma", Code::failed_precondition,
+                   "objective diffusion_gemma needs a model with a canvas");
+  }
+  Batch made = Objective::feed(prepared, config);
+  const Shape shape = made.at("ids").shape();
+  const int64_t block = block_length(config), start = shape[1] - block;
+  const Tensor context = prepared.at(kContext).to(DType::i32);
+  const Tensor conditioned = prepared.at(kConditioned).to(DType::f32);
+  if (start < 1 || context.shape() != Shape{shape[0]} || conditioned.shape() != Shape{shape[0]}) {
+    fail(Code::invalid_argument,
+         "ids {} with blocks of {}, {} {} and {} {}: expected longer rows and ({}) twice",
+         shape.text(), block, kContext, context.shape().text(), kConditioned,
+         conditioned.shape().text(), shape[0]);
+  }
+  check_between(kContext, context, 0, start, "the clean text");
+  check_unit(kConditioned, conditioned);
+  Tensor rows(DType::i32, {shape[0] * block});
+  for (int64_t i = 0; i < rows.count(); ++i) {
+    rows.mutable_as<int32_t>()[static_cast<size_t>(i)] =
+        static_cast<int32_t>(i / block * shape[1] + start + i % block);
+  }
+  made.set(kStart,
+           Tensor::from(Shape{shape[0]}, std::vector<int32_t>(static_cast<size_t>(shape[0]),
+                                                              static_cast<int32_t>(start))));
+  made.set(kRows, rows);
+  made.set(kContext, context);
+  made.set(kConditioned, conditioned);
+  return made;
+}
+
+Loss DiffusionGemma::build_loss(model::Builder& builder, const LossInputs& inputs) const {
+  if (builder.sequence_ranks() > 1) {
+    fail_with_hint("leave axis sequence out of the mesh", Code::unimplemented,
+                   "objective diffusion_gemma does not cut positions over ranks");
+  }
+  model::ForwardInputs tokens = inputs.tokens;
+  tokens.mask = graph::Mask::full(); // who sees whom follows from the canvas
+  tokens.mask.and_key_keep(inputs.all.at("keys"));
+  tokens.canvas_start = inputs.all.at(kStart);
+  tokens.canvas_context = inputs.all.at(kContext);
+  // The first pass: what the canvas predicts without conditioning.
+  const graph::Value hidden = builder.forward(tokens).hidden;
+  const int64_t batch = hidden.dim(0), seq = hidden.dim(1), width = hidden.dim(2);
+  const graph::Value canvas = inputs.all.at(kRows);
+  const int64_t block = canvas.dim(0) / batch;
+  const graph::Value logits = builder.logits(
+      graph::take(graph::reshape(hidden, {batch * seq, width}), canvas)); // (batch * block, vocab)
+  const graph::Value mean = builder.mean_embedding(graph::stop_gradient(logits));
+  const graph::Value share = graph::reshape(
+      graph::broadcast(graph::reshape(inputs.all.at(kConditioned), {batch, 1}), {batch, block}),
+      {batch * block, 1});
+  const graph::Value none = graph::full(builder.graph(), {batch * seq, width}, 0.0f);
+  tokens.conditioning = graph::reshape(
+      graph::scatter_set(none, canvas, graph::multiply(mean, share)), {batch, seq, width});
+  LossInputs second = inputs;
+  second.tokens = tokens;
+  return token_ce_loss(builder, second);
+}
+
+} // namespace
+
+ObjectiveEntry objective_files::diffusion_gemma() {
+  std::vector<OptionSpec> keys = shared_objective_options();
+  for (OptionSpec& row : time_options()) keys.push_back(std::move(row));
+  keys.push_back(option_f64("ar_weight", 1.0, 0.0, 1e3,
+                            "Weight of the next tokens of the clean text, prompt included."));
+  keys.push_back(option_f64("conditioned", 0.5, 0.0, 1.0,
+                            "Share of rows whose canvas is conditioned on what a pass without a "
+                            "gradient predicts of it."));
+  keys.push_back(option_i64("fill_token", -1, -1, 1 << 30,
+                            "Token that fills the last block of an answer, as decoding goes on to "
+                            "the end of a canvas; -1: the block ends with the answer."));
+  return {"diffusion_gemma", "linear", std::move(keys), new_objective<DiffusionGemma>};
+}
+
+} // namespace dllm::noise
