@@ -767,7 +767,7 @@ functions! {
         out: *mut *mut dllm_batch,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Creates an objective by name: "mdlm", "llada_sft", "bd3lm", "dream", "dmax", "uniform", "editflow", "nano", "open_dllm", "ar", "token_ce".
+    /// Creates an objective by name: "mdlm", "llada_sft", "bd3lm", "dream", "dmax", "uniform", "editflow", "nano", "open_dllm", "diffusion_gemma", "grpo", "ar", "token_ce".
     #[threads(Any)]
     fn dllm_objective_new(
         name: *const c_char,
