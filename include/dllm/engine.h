@@ -41,8 +41,9 @@ extern "C" {
  * et al. 2023, DeepSpeed-Ulysses); expert cuts the rows of a batch, and experts. In decoding data and fsdp share out
  * requests. What does not divide by the ranks stays whole. The numbers are those of one rank up to the order of sums. ranks alone is mesh "data=<ranks>".
  *
- * processes = mpi (one mpi): each process that mpirun started is one rank of the mesh (without mesh: of data), and its engine
- * the one of all. Every process then makes the same calls in the same order, with the same arguments: runs, saves and reads
+ * processes = mpi (one mpi): the ranks of the mesh are shared out between the processes that mpirun started (without mesh: one
+ * each, of data), and the engine of a process is the one of all. On an engine of kind cpu a process is one rank; on one of kind
+ * pjrt it has as many devices of its plugin as ranks, from pjrt.device on. Every process then makes the same calls in the same order, with the same arguments: runs, saves and reads
  * of arrays that are cut wait for the others. The first process writes checkpoints, models and sinks for all. It needs
  * libdllm_mpi.so next to this library, or its path in the environment variable DLLM_MPI_LIBRARY. threads and memory_limit
  * are those of one process.

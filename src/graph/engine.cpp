@@ -61,6 +61,10 @@ const Mesh& Engine::mesh() const {
   return single;
 }
 
+Placement Engine::place() const {
+  return {ProcessMesh(mesh(), processes()).processes, process()};
+}
+
 BufferRef Engine::upload_cut(const Tensor& whole, bool share, const Layout&) {
   return upload(whole, share);
 }

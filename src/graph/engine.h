@@ -166,7 +166,7 @@ public:
   virtual BufferRef upload_cut(const Tensor& whole, bool share, const Layout& layout);
   virtual BufferRef upload_weight_cut(const Tensor& whole, bool keep_plain, const Layout& layout,
                                       const Task* task = nullptr);
-  // The same of a part that this process cut by itself. REQUIRES: processes() > 1.
+  // The same of a part that this process cut by itself, for place(). REQUIRES: processes() > 1.
   virtual BufferRef upload_part(const Tensor& part, bool share, const Layout& layout);
   virtual BufferRef upload_weight_part(const Tensor& part, bool keep_plain, const Layout& layout,
                                        const Task* task = nullptr);
@@ -175,12 +175,13 @@ public:
   virtual BufferRef upload_pieces(std::span<const Tensor> pieces, AxisSet axes, bool share);
 
   // --- an engine whose ranks are processes ---
-  // Each process has the engine and makes the same calls in the same order: a run, a read of an array that is cut and an
-  // exchange wait for the others. The first process is the one that prints and writes files.
+  // Each process has the engine with equally many of the ranks, and makes the same calls in the same order: a run, a read
+  // of an array that is cut and an exchange wait for the others. The first process is the one that prints and writes files.
   virtual int64_t processes() const { return 1; }
   virtual int64_t process() const { return 0; }
-  // The rank of this process. REQUIRES: processes() > 1.
-  Placement place() const { return {mesh(), process()}; }
+  // This process on the mesh of processes (graph/processes.h): where a process is one rank, that rank of mesh(). The
+  // part of an array that a process has is Layout::part of this place.
+  Placement place() const;
   // What each process gives, by process.
   virtual std::vector<std::string> exchange(const std::string& own, const Task* task = nullptr);
 

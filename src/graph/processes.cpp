@@ -56,6 +56,10 @@ void run_together(const WordExchange& exchange, bool here, const std::function<v
   if (failure != nullptr) std::rethrow_exception(failure);
   for (size_t process = 0; process < words.size(); ++process) {
     if (words[process].empty()) continue;
+    if (words[process][0] != '{') {
+      fail_with_hint("do all processes see the same files?", Code::failed_precondition,
+                     "rank {} makes another call than this one", process);
+    }
     const Json report = parse_json(words[process], "the report of a rank");
     throw Error(static_cast<Code>(report.at("code").get<int>()),
                 fmt::format("rank {} failed: {}", process, report.at("text").get<std::string>()),

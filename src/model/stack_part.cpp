@@ -1,7 +1,6 @@
 #include "model/stack_part.h"
 
 #include "base/error.h"
-#include "graph/processes.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,10 +8,6 @@
 
 namespace dllm::model {
 namespace {
-
-graph::Placement place_of(const graph::Engine& engine) {
-  return {graph::ProcessMesh(engine.mesh(), engine.processes()).processes, engine.process()};
-}
 
 struct Range {
   int64_t begin, size;
@@ -59,7 +54,7 @@ StackPart part_at(const ParamSpec& spec, const Box& box) {
 // What this process has of a whole array.
 Box own_box(const graph::Engine& engine, const graph::Layout& layout, const Shape& shape) {
   if (engine.processes() == 1) return Box::whole(shape);
-  const graph::Placement place = place_of(engine);
+  const graph::Placement place = engine.place();
   Box box{{}, layout.part_shape(shape, place.mesh)};
   for (int64_t d = 0; d < shape.rank(); ++d) {
     graph::AxisSet axes; // that cut this dimension
@@ -156,7 +151,7 @@ graph::BufferRef upload_zeros(graph::Engine& engine, const ParamSpec& spec) {
   if (engine.processes() == 1)
     return engine.upload_cut(Tensor(DType::f32, spec.shape()), false, layout);
   return engine.upload_part(
-      Tensor(DType::f32, layout.part_shape(spec.shape(), place_of(engine).mesh)), false, layout);
+      Tensor(DType::f32, layout.part_shape(spec.shape(), engine.place().mesh)), false, layout);
 }
 
 graph::BufferRef upload_copy(graph::Engine& engine, const graph::Buffer& buffer,

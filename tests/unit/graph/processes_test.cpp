@@ -90,6 +90,9 @@ TEST(RunTogether, AFailureIsThrownByAll) {
   const auto second = [&](const std::string& own) { return std::vector{words[0], own}; };
   expect_error(Code::not_found, "rank 0 failed: its own",
                [&] { run_together(second, true, [] {}); });
+  words = {"a word", ""};
+  expect_error(Code::failed_precondition, "rank 0 makes another call",
+               [&] { run_together(second, true, [] {}); });
   int calls = 0;
   words = {"", ""};
   run_together(first, false, [&] { ++calls; });

@@ -73,7 +73,7 @@ TEST(FakeProcesses, StateIsCutBetweenTheDevicesOfAll) {
     const auto engine = make_engine(options, process.link);
     EXPECT_EQ(engine->processes(), kProcesses);
     EXPECT_EQ(engine->process(), process.index);
-    EXPECT_EQ(engine->process(), process.index);
+    EXPECT_EQ(engine->place(), (graph::Placement{graph::Mesh::parse("fsdp=2"), process.index}));
     EXPECT_EQ(engine->i64("ranks"), 4);
     EXPECT_EQ(engine->i64("rank"), process.index * kDevices);
     EXPECT_EQ(engine->device_count(), kDevices);
@@ -104,10 +104,7 @@ TEST(FakeProcesses, PartsGoUpAndRowsComeBackWhereTheyBelong) {
   expect_all_ok(each_process([&](const Process& process) {
     const auto engine = make_engine(options, process.link);
     const Tensor whole = counting({4, 8});
-    const BufferRef cut = engine->upload_part(
-        layout.part(whole,
-                    {graph::ProcessMesh(engine->mesh(), kProcesses).processes, process.index}),
-        false, layout);
+    const BufferRef cut = engine->upload_part(layout.part(whole, engine->place()), false, layout);
     EXPECT_EQ(cut->shape(), (Shape{4, 2}));
     EXPECT_TRUE(same_bytes(cut->read(), whole));
     const std::vector<int64_t> owners{1, 0, 1, 0};
