@@ -9,12 +9,14 @@
 enum { CALLS = 10000, ROUNDS = 100 };
 
 static const char CONFIG[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 32, \"hidden_size\": 16, \"intermediate_size\": 16,"
+    "{\"model_type\": \"llama\", \"vocab_size\": 32, \"hidden_size\": 16, \"intermediate_size\": "
+    "16,"
     " \"num_hidden_layers\": 1, \"num_attention_heads\": 1, \"num_key_value_heads\": 1,"
-    " \"max_position_embeddings\": 32, \"dllm\": {\"attention\": \"bidirectional\", \"mask_token_id\": 1}}";
+    " \"max_position_embeddings\": 32, \"dllm\": {\"attention\": \"bidirectional\", "
+    "\"mask_token_id\": 1}}";
 
-static dllm_error *err;
-static dllm_decoder *decoder;
+static dllm_error* err;
+static dllm_decoder* decoder;
 
 static void version(void) {
   dllm_abi_version();
@@ -35,14 +37,15 @@ static void task(void) {
   dllm_task_release(dllm_task_new());
 }
 
-static void measure(const char *name, void (*call)(void)) {
+static void measure(const char* name, void (*call)(void)) {
   double best = 1e30;
   for (int round = 0; round < ROUNDS; round++) {
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (int i = 0; i < CALLS; i++) call();
     clock_gettime(CLOCK_MONOTONIC, &end);
-    const double ns = (double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec);
+    const double ns =
+        (double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec);
     if (ns / CALLS < best) best = ns / CALLS;
   }
   printf("%s %.1f\n", name, best);
@@ -50,15 +53,15 @@ static void measure(const char *name, void (*call)(void)) {
 
 int main(void) {
   static const int32_t prompt[] = {2, 3};
-  dllm_engine *engine;
-  dllm_model *model;
-  dllm_options *how;
+  dllm_engine* engine;
+  dllm_model* model;
+  dllm_options* how;
   err = dllm_error_new();
   if (dllm_engine_new(NULL, &engine, err) ||
       dllm_model_new(engine, CONFIG, (int64_t)strlen(CONFIG), NULL, NULL, &model, err) ||
       dllm_options_new("decoder", &how, err) || dllm_options_set_i64(how, "steps", 2, err) ||
-      dllm_options_set_i64(how, "gen_length", 4, err) || dllm_decoder_new(model, how, &decoder, err) ||
-      dllm_decoder_start(decoder, prompt, 2, 7, err))
+      dllm_options_set_i64(how, "gen_length", 4, err) ||
+      dllm_decoder_new(model, how, &decoder, err) || dllm_decoder_start(decoder, prompt, 2, 7, err))
     return fprintf(stderr, "%s\n", dllm_error_message(err)), 1;
   measure("version", version);
   measure("metric", metric);
