@@ -17,8 +17,22 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
 endif()
 # -O3 gains nothing measurable over -O2 here and doubles compile time.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
-set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
-set(CMAKE_C_FLAGS_DEBUG "-O1 -g1")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
+set(CMAKE_C_FLAGS_DEBUG "-O0 -g1")
+
+# Said by the CMakeLists.txt of a folder about all its sources, before its targets.
+# dllm_runs_seldom(): release builds optimize less, a quarter of the compile time.
+macro(dllm_runs_seldom)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    add_compile_options(-O1)
+  endif()
+endmacro()
+# dllm_has_loops(): builds with sanitizers, which have no optimization, optimize it.
+macro(dllm_has_loops)
+  if(DLLM_SANITIZE)
+    add_compile_options(-O1)
+  endif()
+endmacro()
 
 find_program(DLLM_CCACHE ccache)
 if(DLLM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -35,25 +49,10 @@ target_compile_options(dllm_flags INTERFACE -Wall -Wextra -Wpedantic -Werror=ret
 if(DLLM_NATIVE)
   target_compile_options(dllm_flags INTERFACE -march=native)
 endif()
-# In a build for fuzzing, only folders that read untrusted bytes have checks of undefined behaviour and the fuzzer's counters;
-# the rest has DLLM_READS_NOTHING (tests/fuzz/CMakeLists.txt). It halves what clang has to do there.
-set(reads_nothing $<BOOL:$<TARGET_PROPERTY:DLLM_READS_NOTHING>>)
 foreach(sanitizer IN LISTS DLLM_SANITIZE)
-  set(option -fsanitize=${sanitizer})
-  if(sanitizer STREQUAL "undefined")
-    set(option $<$<NOT:${reads_nothing}>:-fsanitize=undefined;-fno-sanitize-recover=undefined>)
-  endif()
-  target_compile_options(dllm_flags INTERFACE "${option}" -fno-omit-frame-pointer)
+  target_compile_options(dllm_flags INTERFACE -fsanitize=${sanitizer} -fno-omit-frame-pointer)
   target_link_options(dllm_flags INTERFACE -fsanitize=${sanitizer})
-endforeach()
-
-# Several sources in one translation unit: headers (JSON, fmt, GoogleTest) take most of a build's time. Files keep their
-# own includes and distinct names, so that they compile alone too; the preset "bare" builds them so.
-# Builds with sanitizers are seldom repeated after a change of one file: larger units, a sixth less time.
-if(DLLM_UNITY)
-  set(CMAKE_UNITY_BUILD ON)
-  set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
-  if(DLLM_SANITIZE)
-    set(CMAKE_UNITY_BUILD_BATCH_SIZE 24)
+  if(sanitizer STREQUAL "undefined")
+    target_compile_options(dllm_flags INTERFACE -fno-sanitize-recover=undefined)
   endif()
-endif()
+endforeach()

@@ -1,22 +1,34 @@
-# Precompiled headers. They take a third off a first build, but a compiler cache cannot share what is made with them between
-# folders: they are for builds without a cache. Each file still includes what it uses; the preset "bare" checks that.
+# Ways to compile large headers (JSON, fmt, GoogleTest) less often: they take most of a build's time. Each file still includes
+# what it uses and has names of its own, so that it compiles alone too; the preset "bare" builds them so.
+#
+# Precompiled headers take a third off a first build, but a compiler cache cannot share what is made with them between
+# folders: they are for builds without a cache.
 if(DLLM_CCACHE)
   option(DLLM_PCH "precompile the large headers (a first build; the compiler cache is bypassed)" OFF)
 else()
   option(DLLM_PCH "precompile the large headers" ON)
 endif()
 
+# Several sources in one translation unit. First builds, and those with sanitizers, are seldom repeated after a change of one
+# file: larger units.
+if(DLLM_UNITY)
+  set(CMAKE_UNITY_BUILD ON)
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+  if(DLLM_SANITIZE OR DLLM_PCH)
+    set(CMAKE_UNITY_BUILD_BATCH_SIZE 24)
+  endif()
+endif()
+
 # dllm_precompile(TARGET KIND): headers of KIND for a target. Targets of one kind must have the same compiler options
 # (-pthread counts); the first one makes the file, the others use it.
 #   source   libraries of src/      program   the program dllm      test   programs with GoogleTest      parity   that program
 function(dllm_precompile target kind)
-  # Clang refuses a file made with other sanitizers instead of passing it over.
-  if(NOT DLLM_PCH OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(NOT DLLM_PCH)
     return()
   endif()
   get_directory_property(options COMPILE_OPTIONS)
-  if(kind STREQUAL "source" AND "-O0" IN_LIST options)
-    set(kind source_plain) # folders without optimization in builds with sanitizers
+  if(kind STREQUAL "source" AND "-O1" IN_LIST options)
+    set(kind source_o1) # folders with other optimization than the rest
   endif()
   get_property(owner GLOBAL PROPERTY DLLM_PCH_OWNER_${kind})
   if(owner)

@@ -17,5 +17,13 @@
 // The emulation rounds twice in a multiply-add, so its sums are not ours: the scalar target for all.
 #define HWY_BROKEN_EMU128 1
 
-// Loops over accumulators must be unrolled, or GCC keeps them in memory (33 % of peak instead of 93 %).
+// Loops over accumulators must be unrolled, or GCC keeps them in memory (33 % of peak instead of 93 %). Not in builds with
+// sanitizers, where each of the unrolled loads is checked and takes its time to compile.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define DLLM_UNROLL
+#endif
+#endif
+#ifndef DLLM_UNROLL
 #define DLLM_UNROLL _Pragma("GCC unroll 32")
+#endif

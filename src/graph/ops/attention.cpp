@@ -126,7 +126,7 @@ std::vector<Value> attention_grad_definition(Graph& graph, const Node& node,
           from_kv_head(dot(swap_last(ds), at.q), keys, kv_heads), from_kv_head(dv, keys, kv_heads)};
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kAttentionOps[] = {
     {.name = "attention",
      .infer = attention_types,
      .vjp = attention_vjp,
@@ -140,7 +140,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> attention_ops() {
-  return kOps;
+  return kAttentionOps;
 }
 } // namespace ops
 

@@ -19,10 +19,10 @@ Types equal_types(const OpCall& call, std::initializer_list<DType> allowed) {
   return {x};
 }
 
-Types number_types(const OpCall& call) {
+Types binary_number_types(const OpCall& call) {
   return equal_types(call, {DType::f32, DType::i32, DType::u32});
 }
-Types float_types(const OpCall& call) {
+Types binary_float_types(const OpCall& call) {
   return equal_types(call, {DType::f32});
 }
 Types bit_types(const OpCall& call) {
@@ -32,7 +32,7 @@ Types shift_types(const OpCall& call) {
   return equal_types(call, {DType::i32, DType::u32});
 }
 
-std::vector<Value> add_vjp(const VjpCall& call) {
+std::vector<Value> binary_add_vjp(const VjpCall& call) {
   return {call.grads[0], call.grads[0]};
 }
 
@@ -60,7 +60,7 @@ std::vector<Value> remainder_vjp(const VjpCall& call) {
 }
 
 // Equal operands share the gradient, half each.
-std::vector<Value> extremum_vjp(const VjpCall& call, Value x_wins) {
+std::vector<Value> binary_extremum_vjp(const VjpCall& call, Value x_wins) {
   const Value g = call.grads[0], zero = full_like(g, 0);
   const Value tie =
       select(equal(call.inputs[0], call.inputs[1]), full_like(g, 0.5), full_like(g, 1));
@@ -69,10 +69,10 @@ std::vector<Value> extremum_vjp(const VjpCall& call, Value x_wins) {
   return {select(logical_or(x_wins, equals), shared, zero), select(x_wins, zero, shared)};
 }
 std::vector<Value> minimum_vjp(const VjpCall& call) {
-  return extremum_vjp(call, less(call.inputs[0], call.inputs[1]));
+  return binary_extremum_vjp(call, less(call.inputs[0], call.inputs[1]));
 }
 std::vector<Value> maximum_vjp(const VjpCall& call) {
-  return extremum_vjp(call, greater(call.inputs[0], call.inputs[1]));
+  return binary_extremum_vjp(call, greater(call.inputs[0], call.inputs[1]));
 }
 
 // d x^y = y x^(y-1) dx + x^y log(x) dy; the second is 0 where x is 0.
@@ -88,39 +88,39 @@ std::vector<Value> power_vjp(const VjpCall& call) {
   return grads;
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kBinaryOps[] = {
     {.name = "add",
-     .infer = number_types,
-     .vjp = add_vjp,
+     .infer = binary_number_types,
+     .vjp = binary_add_vjp,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "subtract",
-     .infer = number_types,
+     .infer = binary_number_types,
      .vjp = subtract_vjp,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "multiply",
-     .infer = number_types,
+     .infer = binary_number_types,
      .vjp = multiply_vjp,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "divide",
-     .infer = number_types,
+     .infer = binary_number_types,
      .vjp = divide_vjp,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
-    {.name = "remainder", .infer = number_types, .vjp = remainder_vjp, .is_elementwise = true},
+    {.name = "remainder", .infer = binary_number_types, .vjp = remainder_vjp, .is_elementwise = true},
     {.name = "minimum",
-     .infer = number_types,
+     .infer = binary_number_types,
      .vjp = minimum_vjp,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "maximum",
-     .infer = number_types,
+     .infer = binary_number_types,
      .vjp = maximum_vjp,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
-    {.name = "power", .infer = float_types, .vjp = power_vjp, .is_elementwise = true},
+    {.name = "power", .infer = binary_float_types, .vjp = power_vjp, .is_elementwise = true},
     {.name = "logical_and", .infer = bit_types, .stops_gradient = true, .repeat = Repeat::cheap},
     {.name = "logical_or", .infer = bit_types, .stops_gradient = true, .repeat = Repeat::cheap},
     {.name = "logical_xor", .infer = bit_types, .stops_gradient = true},
@@ -141,7 +141,7 @@ Value binary(const char* op, Value x, Value y) {
 
 namespace ops {
 std::span<const OpDef> binary_ops() {
-  return kOps;
+  return kBinaryOps;
 }
 } // namespace ops
 

@@ -171,7 +171,7 @@ std::vector<Value> permute_vjp(const VjpCall& call) {
   return {permute(call.grads[0], static_cast<Axis>(call.node.attributes.integer("axis")), source)};
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kCollectiveOps[] = {
     {.name = "vary",
      .infer = vary_types,
      .vjp = vary_vjp,
@@ -208,7 +208,7 @@ int64_t number(Axis axis) {
 
 namespace ops {
 std::span<const OpDef> collective_ops() {
-  return kOps;
+  return kCollectiveOps;
 }
 } // namespace ops
 

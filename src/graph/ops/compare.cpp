@@ -32,7 +32,7 @@ Value compare(const char* op, Value x, Value y) {
 
 // select: on_true where predicate != 0, else on_false; clamp: min(max(x, low), high).
 
-void expect_equal(const OpCall& call, size_t a, size_t b) {
+void expect_compare_equal(const OpCall& call, size_t a, size_t b) {
   const ValueType& x = call.inputs[a];
   const ValueType& y = call.inputs[b];
   if (x.shape == y.shape && x.dtype == y.dtype) return;
@@ -42,7 +42,7 @@ void expect_equal(const OpCall& call, size_t a, size_t b) {
 Types select_types(const OpCall& call) {
   expect_inputs(call, 3);
   expect_dtype(call, 0, "predicate", {DType::u8});
-  expect_equal(call, 1, 2);
+  expect_compare_equal(call, 1, 2);
   expect_shape(call, 0, "predicate", call.inputs[1].shape);
   return {call.inputs[1]};
 }
@@ -50,8 +50,8 @@ Types select_types(const OpCall& call) {
 Types clamp_types(const OpCall& call) {
   expect_inputs(call, 3);
   expect_dtype(call, 1, "x", {DType::f32, DType::i32, DType::u32});
-  expect_equal(call, 0, 1);
-  expect_equal(call, 2, 1);
+  expect_compare_equal(call, 0, 1);
+  expect_compare_equal(call, 2, 1);
   return {call.inputs[1]};
 }
 
@@ -68,7 +68,7 @@ std::vector<Value> clamp_vjp(const VjpCall& call) {
           select(above, g, zero)};
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kCompareOps[] = {
     {.name = "equal", .infer = compare_types, .stops_gradient = true, .repeat = Repeat::cheap},
     {.name = "not_equal", .infer = compare_types, .stops_gradient = true, .repeat = Repeat::cheap},
     {.name = "less", .infer = compare_types, .stops_gradient = true, .repeat = Repeat::cheap},
@@ -86,7 +86,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> compare_ops() {
-  return kOps;
+  return kCompareOps;
 }
 } // namespace ops
 

@@ -37,7 +37,7 @@ Types random_bits_types(const OpCall& call) {
   return {{Shape(call.attributes.list("shape")), DType::u32, {}}};
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kConstantOps[] = {
     {.name = "constant", .infer = constant_types, .stops_gradient = true, .repeat = Repeat::always},
     {.name = "iota", .infer = iota_types, .stops_gradient = true, .repeat = Repeat::always},
     {.name = "random_bits", .infer = random_bits_types, .stops_gradient = true},
@@ -47,7 +47,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> constant_ops() {
-  return kOps;
+  return kConstantOps;
 }
 } // namespace ops
 

@@ -38,7 +38,7 @@ std::vector<Value> barrier_vjp(const VjpCall& call) {
   return {barrier(call.grads[0])};
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kConvertOps[] = {
     {.name = "convert", .infer = convert_types, .vjp = convert_vjp, .repeat = Repeat::cheap},
     {.name = "bitcast", .infer = bitcast_types, .stops_gradient = true},
     {.name = "stop_gradient", .infer = same_types, .stops_gradient = true},
@@ -49,7 +49,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> convert_ops() {
-  return kOps;
+  return kConvertOps;
 }
 } // namespace ops
 

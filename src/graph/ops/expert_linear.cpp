@@ -25,7 +25,7 @@ Shape expect_experts(const OpCall& call, size_t index) {
   return call.inputs[index].shape;
 }
 
-Types types(const OpCall& call) {
+Types expert_linear_types(const OpCall& call) {
   const int scale = call.attributes.flag("has_scale") ? 3 : -1;
   expect_inputs(call, scale >= 0 ? 4 : 3);
   const Shape experts = expect_experts(call, 1), weight = expect_matrices(call, 2, scale);
@@ -34,7 +34,7 @@ Types types(const OpCall& call) {
   return {{Shape{experts.dim(0), experts.dim(1), weight.dim(1)}, DType::f32, {}}};
 }
 
-Types input_grad_types(const OpCall& call) {
+Types expert_linear_input_grad_types(const OpCall& call) {
   const int scale = call.attributes.flag("has_scale") ? 3 : -1;
   expect_inputs(call, scale >= 0 ? 4 : 3);
   const Shape experts = expect_experts(call, 1), weight = expect_matrices(call, 2, scale);
@@ -43,7 +43,7 @@ Types input_grad_types(const OpCall& call) {
   return {{Shape{experts.dim(0), weight.dim(2)}, DType::f32, {}}};
 }
 
-Types weight_grad_types(const OpCall& call) {
+Types expert_linear_weight_grad_types(const OpCall& call) {
   expect_inputs(call, 3);
   const Shape experts = expect_experts(call, 1);
   expect_dtype(call, 0, "dy", {DType::f32});
@@ -56,7 +56,7 @@ Types weight_grad_types(const OpCall& call) {
   return {{Shape{call.attributes.integer("count"), dy.dim(2), x.dim(1)}, DType::f32, {}}};
 }
 
-std::vector<Value> vjp(const VjpCall& call) {
+std::vector<Value> expert_linear_vjp(const VjpCall& call) {
   const Value x = call.inputs[0], experts = call.inputs[1], weight = call.inputs[2],
               dy = call.grads[0];
   const bool has_scale = call.inputs.size() > 3;
@@ -97,7 +97,7 @@ Value columns(Value x, int64_t choices) {
   return reshape(x, Shape{x.dim(0) * choices, x.dim(2), 1});
 }
 
-std::vector<Value> plain(Graph&, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> expert_linear_plain(Graph&, const Node& node, std::span<const Value> inputs) {
   const int64_t rows = inputs[1].dim(0), choices = inputs[1].dim(1);
   const Value y = dot(chosen_matrices(node, inputs), columns(inputs[0], choices));
   return {reshape(y, Shape{rows, choices, inputs[2].dim(1)})};
@@ -119,11 +119,11 @@ std::vector<Value> weight_grad_plain(Graph& graph, const Node& node,
   return {scatter_add(none, reshape(inputs[1], Shape{x.dim(0)}), outer)};
 }
 
-constexpr OpDef kOps[] = {
-    {.name = "expert_linear", .infer = types, .vjp = vjp, .decompose = plain},
-    {.name = "expert_linear_input_grad", .infer = input_grad_types, .decompose = input_grad_plain},
+constexpr OpDef kExpertLinearOps[] = {
+    {.name = "expert_linear", .infer = expert_linear_types, .vjp = expert_linear_vjp, .decompose = expert_linear_plain},
+    {.name = "expert_linear_input_grad", .infer = expert_linear_input_grad_types, .decompose = input_grad_plain},
     {.name = "expert_linear_weight_grad",
-     .infer = weight_grad_types,
+     .infer = expert_linear_weight_grad_types,
      .decompose = weight_grad_plain},
 };
 
@@ -131,7 +131,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> expert_linear_ops() {
-  return kOps;
+  return kExpertLinearOps;
 }
 } // namespace ops
 

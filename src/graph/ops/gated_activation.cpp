@@ -9,7 +9,7 @@ namespace {
 
 using namespace ops;
 
-void expect_equal(const OpCall& call, size_t count) {
+void expect_gated_activation_equal(const OpCall& call, size_t count) {
   expect_inputs(call, count);
   for (size_t i = 0; i < count; ++i) {
     expect_dtype(call, i, i == 0 ? "gate" : i == 1 ? "up" : "dy", {DType::f32});
@@ -22,17 +22,17 @@ void expect_equal(const OpCall& call, size_t count) {
   }
 }
 
-Types types(const OpCall& call) {
-  expect_equal(call, 2);
+Types gated_activation_types(const OpCall& call) {
+  expect_gated_activation_equal(call, 2);
   return {call.inputs[0]};
 }
 
-Types grad_types(const OpCall& call) {
-  expect_equal(call, 3);
+Types gated_activation_grad_types(const OpCall& call) {
+  expect_gated_activation_equal(call, 3);
   return {call.inputs[0], call.inputs[0]};
 }
 
-std::vector<Value> vjp(const VjpCall& call) {
+std::vector<Value> gated_activation_vjp(const VjpCall& call) {
   return apply_all("gated_activation_grad", {call.inputs[0], call.inputs[1], call.grads[0]},
                    call.node.attributes);
 }
@@ -76,30 +76,30 @@ Value slope(Value x, const std::string& kind) {
   return kind == "gelu" ? gelu_slope(x, one) : gelu_tanh_slope(x, one);
 }
 
-std::vector<Value> plain(Graph&, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> gated_activation_plain(Graph&, const Node& node, std::span<const Value> inputs) {
   return {multiply(activation(inputs[0], node.attributes.text("kind")), inputs[1])};
 }
 
-std::vector<Value> grad_plain(Graph&, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> gated_activation_grad_plain(Graph&, const Node& node, std::span<const Value> inputs) {
   const std::string& kind = node.attributes.text("kind");
   const Value gate = inputs[0], up = inputs[1], dy = inputs[2];
   return {multiply(multiply(dy, up), slope(gate, kind)), multiply(dy, activation(gate, kind))};
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kGatedActivationOps[] = {
     {.name = "gated_activation",
-     .infer = types,
-     .vjp = vjp,
-     .decompose = plain,
+     .infer = gated_activation_types,
+     .vjp = gated_activation_vjp,
+     .decompose = gated_activation_plain,
      .repeat = Repeat::cheap},
-    {.name = "gated_activation_grad", .infer = grad_types, .decompose = grad_plain},
+    {.name = "gated_activation_grad", .infer = gated_activation_grad_types, .decompose = gated_activation_grad_plain},
 };
 
 } // namespace
 
 namespace ops {
 std::span<const OpDef> gated_activation_ops() {
-  return kOps;
+  return kGatedActivationOps;
 }
 } // namespace ops
 

@@ -122,7 +122,7 @@ Value in_range(Value indices, int64_t rows) {
                      less(indices, full_like(indices, static_cast<double>(rows))));
 }
 
-std::vector<Value> add_vjp(const VjpCall& call) {
+std::vector<Value> index_add_vjp(const VjpCall& call) {
   const Value g = call.grads[0], indices = call.inputs[1];
   return {g, {}, call.wanted[2] ? rows_where(g, indices, in_range(indices, g.dim(0))) : Value{}};
 }
@@ -144,10 +144,10 @@ std::vector<Value> set_vjp(const VjpCall& call) {
   return grads;
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kIndexOps[] = {
     {.name = "take", .infer = take_types, .vjp = take_vjp},
     {.name = "take_along", .infer = along_types, .vjp = along_vjp},
-    {.name = "scatter_add", .infer = add_types, .vjp = add_vjp},
+    {.name = "scatter_add", .infer = add_types, .vjp = index_add_vjp},
     {.name = "scatter_set", .infer = set_types, .vjp = set_vjp},
 };
 
@@ -155,7 +155,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> index_ops() {
-  return kOps;
+  return kIndexOps;
 }
 } // namespace ops
 

@@ -33,7 +33,7 @@ Types linear_types(const OpCall& call) {
   return {{call.inputs[0].shape.with_dim(-1, weight.dim(0)), DType::f32, {}}};
 }
 
-Types input_grad_types(const OpCall& call) {
+Types linear_input_grad_types(const OpCall& call) {
   const int scale = call.attributes.flag("has_scale") ? 2 : -1;
   expect_inputs(call, scale >= 0 ? 3 : 2);
   const Shape weight = expect_weight(call, 1, 2, scale);
@@ -41,7 +41,7 @@ Types input_grad_types(const OpCall& call) {
   return {{call.inputs[0].shape.with_dim(-1, weight.dim(1)), DType::f32, {}}};
 }
 
-Types weight_grad_types(const OpCall& call) {
+Types linear_weight_grad_types(const OpCall& call) {
   expect_inputs(call, 2);
   const Shape& dy = call.inputs[0].shape;
   const Shape& x = call.inputs[1].shape;
@@ -136,10 +136,10 @@ Value with_leading(Value x, const Shape& lead) {
   return broadcast(x, Shape(std::move(dims)));
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kLinearOps[] = {
     {.name = "linear", .infer = linear_types, .vjp = linear_vjp, .decompose = linear_definition},
-    {.name = "linear_input_grad", .infer = input_grad_types, .decompose = input_grad_definition},
-    {.name = "linear_weight_grad", .infer = weight_grad_types, .decompose = weight_grad_definition},
+    {.name = "linear_input_grad", .infer = linear_input_grad_types, .decompose = input_grad_definition},
+    {.name = "linear_weight_grad", .infer = linear_weight_grad_types, .decompose = weight_grad_definition},
     {.name = "dot", .infer = dot_types, .vjp = dot_vjp},
 };
 
@@ -147,7 +147,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> linear_ops() {
-  return kOps;
+  return kLinearOps;
 }
 } // namespace ops
 

@@ -10,7 +10,7 @@ namespace {
 
 using namespace ops;
 
-struct Operands {
+struct CrossEntropyOperands {
   HeadOperands head;
   int targets, count, lse, dnll, size;
 };
@@ -18,9 +18,9 @@ struct Operands {
 // Operands of the loss, of its gradient, or of both together.
 enum class Part { loss, gradient, both };
 
-Operands operands(const Attributes& attributes, Part part) {
+CrossEntropyOperands cross_entropy_operands(const Attributes& attributes, Part part) {
   OperandOrder order(2);
-  Operands at{};
+  CrossEntropyOperands at{};
   at.head = head_operands(attributes, order);
   at.targets = order.take();
   at.count = order.take(attributes.flag("has_count"));
@@ -30,8 +30,8 @@ Operands operands(const Attributes& attributes, Part part) {
   return at;
 }
 
-Operands expect_operands(const OpCall& call, Part part) {
-  const Operands at = operands(call.attributes, part);
+CrossEntropyOperands expect_cross_entropy_operands(const OpCall& call, Part part) {
+  const CrossEntropyOperands at = cross_entropy_operands(call.attributes, part);
   expect_inputs(call, static_cast<size_t>(at.size));
   expect_head(call, at.head);
   const Shape rows{call.inputs[0].shape.dim(0)};
@@ -42,13 +42,13 @@ Operands expect_operands(const OpCall& call, Part part) {
   return at;
 }
 
-Types types(const OpCall& call) {
-  expect_operands(call, Part::loss);
+Types cross_entropy_types(const OpCall& call) {
+  expect_cross_entropy_operands(call, Part::loss);
   const ValueType row{Shape{call.inputs[0].shape.dim(0)}, DType::f32, {}};
   return {row, row};
 }
 
-Types types_of_gradients(const OpCall& call, const Operands& at) {
+Types types_of_gradients(const OpCall& call, const CrossEntropyOperands& at) {
   const ValueType& weight = call.inputs[1];
   Types results{call.inputs[0]};
   if (call.attributes.flag("want_weight")) results.push_back({weight.shape, DType::f32, {}});
@@ -59,12 +59,12 @@ Types types_of_gradients(const OpCall& call, const Operands& at) {
   return results;
 }
 
-Types grad_types(const OpCall& call) {
-  return types_of_gradients(call, expect_operands(call, Part::gradient));
+Types cross_entropy_grad_types(const OpCall& call) {
+  return types_of_gradients(call, expect_cross_entropy_operands(call, Part::gradient));
 }
 
 Types both_types(const OpCall& call) {
-  const Operands at = expect_operands(call, Part::both);
+  const CrossEntropyOperands at = expect_cross_entropy_operands(call, Part::both);
   const ValueType row{Shape{call.inputs[0].shape.dim(0)}, DType::f32, {}};
   Types results{row, row};
   for (ValueType& type : types_of_gradients(call, at)) results.push_back(std::move(type));
@@ -80,7 +80,7 @@ struct Targets {
   Value ids;    // i32(rows), inside the vocabulary
 };
 
-Targets targets_of(Graph& graph, const Operands& at, std::span<const Value> inputs) {
+Targets targets_of(Graph& graph, const CrossEntropyOperands& at, std::span<const Value> inputs) {
   const Value targets = inputs[static_cast<size_t>(at.targets)];
   const auto vocab = static_cast<double>(inputs[1].dim(0));
   const Value zero = full_like(targets, 0);
@@ -93,7 +93,7 @@ Targets targets_of(Graph& graph, const Operands& at, std::span<const Value> inpu
 
 // d logits = (softmax - onehot) dnll + softmax dlse = (softmax - onehot) (dnll + dlse) + onehot dlse. The
 // first part is linear_cross_entropy_grad; this adds the second one, which has one id a row.
-void add_gradient_of_lse(const VjpCall& call, const Operands& at, std::vector<Value>& grads) {
+void add_gradient_of_lse(const VjpCall& call, const CrossEntropyOperands& at, std::vector<Value>& grads) {
   const Value x = call.inputs[0], nll = call.outputs[0], lse = call.outputs[1];
   const Targets target = targets_of(call.graph, at, call.inputs);
   Value share = select(target.counts, call.grads[1], full_like(lse, 0));
@@ -111,8 +111,8 @@ void add_gradient_of_lse(const VjpCall& call, const Operands& at, std::vector<Va
   if (bias.defined()) bias = scatter_add(bias, target.ids, share);
 }
 
-std::vector<Value> vjp(const VjpCall& call) {
-  const Operands at = operands(call.node.attributes, Part::loss);
+std::vector<Value> cross_entropy_vjp(const VjpCall& call) {
+  const CrossEntropyOperands at = cross_entropy_operands(call.node.attributes, Part::loss);
   const Value weight = call.inputs[1];
   const bool of_lse = call.grads[1].defined();
   if (call.wanted[1]) expect_trainable("linear_cross_entropy", weight);
@@ -143,14 +143,14 @@ struct Rows {
   Value target; // i32(rows, 1), inside the vocabulary
 };
 
-Rows rows_of(Graph& graph, const Operands& at, std::span<const Value> inputs) {
+Rows rows_of(Graph& graph, const CrossEntropyOperands& at, std::span<const Value> inputs) {
   const Targets target = targets_of(graph, at, inputs);
   return {head_logits(at.head, inputs), target.counts,
           reshape(target.ids, Shape{target.ids.dim(0), 1})};
 }
 
-std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
-  const Rows at = rows_of(graph, operands(node.attributes, Part::loss), inputs);
+std::vector<Value> cross_entropy_plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
+  const Rows at = rows_of(graph, cross_entropy_operands(node.attributes, Part::loss), inputs);
   const Value lse = log_sum_exp(at.logits);
   const Value none = full_like(lse, 0);
   const Value hit = reshape(take_along(at.logits, at.target, 1), lse.shape());
@@ -158,8 +158,8 @@ std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> 
 }
 
 // d logits = (softmax - onehot) dnll, times 1 - (logit / softcap)^2 where logits are capped
-std::vector<Value> grad_plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
-  const Operands where = operands(node.attributes, Part::gradient);
+std::vector<Value> cross_entropy_grad_plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
+  const CrossEntropyOperands where = cross_entropy_operands(node.attributes, Part::gradient);
   const Rows at = rows_of(graph, where, inputs);
   const int64_t rows = at.logits.dim(0);
   const Value x = inputs[0], column = reshape(at.counts, Shape{rows, 1});
@@ -197,9 +197,9 @@ std::vector<Value> both_plain(Graph&, const Node& node, std::span<const Value> i
   return results;
 }
 
-constexpr OpDef kOps[] = {
-    {.name = "linear_cross_entropy", .infer = types, .vjp = vjp, .decompose = plain},
-    {.name = "linear_cross_entropy_grad", .infer = grad_types, .decompose = grad_plain},
+constexpr OpDef kCrossEntropyOps[] = {
+    {.name = "linear_cross_entropy", .infer = cross_entropy_types, .vjp = cross_entropy_vjp, .decompose = cross_entropy_plain},
+    {.name = "linear_cross_entropy_grad", .infer = cross_entropy_grad_types, .decompose = cross_entropy_grad_plain},
     {.name = "linear_cross_entropy_with_grad", .infer = both_types, .decompose = both_plain},
 };
 
@@ -207,7 +207,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> linear_cross_entropy_ops() {
-  return kOps;
+  return kCrossEntropyOps;
 }
 } // namespace ops
 

@@ -10,7 +10,7 @@ using namespace ops;
 // rms_norm: y = x r weight, r = 1 / sqrt(mean(x^2) + eps), over the last axis (Zhang & Sennrich
 // 2019).
 
-ValueType expect_operands(const OpCall& call, size_t tensors) {
+ValueType expect_norm_operands(const OpCall& call, size_t tensors) {
   const bool has_weight = call.attributes.flag("has_weight");
   expect_inputs(call, tensors + (has_weight ? 1 : 0));
   const ValueType& x = call.inputs[0];
@@ -24,11 +24,11 @@ ValueType expect_operands(const OpCall& call, size_t tensors) {
 }
 
 Types rms_norm_types(const OpCall& call) {
-  return {expect_operands(call, 1)};
+  return {expect_norm_operands(call, 1)};
 }
 
 Types rms_norm_grad_types(const OpCall& call) {
-  const ValueType x = expect_operands(call, 2);
+  const ValueType x = expect_norm_operands(call, 2);
   expect_dtype(call, 1, "dy", {DType::f32});
   expect_shape(call, 1, "dy", x.shape);
   if (!call.attributes.flag("has_weight")) return {x};
@@ -69,13 +69,13 @@ std::vector<Value> rms_norm_grad_definition(Graph&, const Node& node,
 
 // layer_norm: y = xhat weight + bias, xhat = (x - mean) / sqrt(variance + eps), over the last axis.
 
-struct Operands {
+struct NormOperands {
   int weight, bias, count;
 };
 
-Operands layer_norm_operands(const Attributes& attributes, int tensors, bool with_bias) {
+NormOperands layer_norm_operands(const Attributes& attributes, int tensors, bool with_bias) {
   OperandOrder order(tensors);
-  Operands at{};
+  NormOperands at{};
   at.weight = order.take(attributes.flag("has_weight"));
   at.bias = order.take(with_bias && attributes.flag("has_bias"));
   at.count = order.count();
@@ -89,7 +89,7 @@ void expect_row(const OpCall& call, int index, const char* what) {
 }
 
 Types layer_norm_types(const OpCall& call) {
-  const Operands at = layer_norm_operands(call.attributes, 1, true);
+  const NormOperands at = layer_norm_operands(call.attributes, 1, true);
   expect_inputs(call, static_cast<size_t>(at.count));
   expect_dtype(call, 0, "x", {DType::f32});
   normal_axis("layer_norm", call.inputs[0].shape, -1);
@@ -99,7 +99,7 @@ Types layer_norm_types(const OpCall& call) {
 }
 
 Types layer_norm_grad_types(const OpCall& call) {
-  const Operands at = layer_norm_operands(call.attributes, 2, false);
+  const NormOperands at = layer_norm_operands(call.attributes, 2, false);
   expect_inputs(call, static_cast<size_t>(at.count));
   const ValueType& x = call.inputs[0];
   expect_dtype(call, 0, "x", {DType::f32});
@@ -115,7 +115,7 @@ Types layer_norm_grad_types(const OpCall& call) {
 }
 
 std::vector<Value> layer_norm_vjp(const VjpCall& call) {
-  const Operands at = layer_norm_operands(call.node.attributes, 1, true);
+  const NormOperands at = layer_norm_operands(call.node.attributes, 1, true);
   std::vector<Value> inputs{call.inputs[0], call.grads[0]};
   if (at.weight >= 0) inputs.push_back(call.inputs[static_cast<size_t>(at.weight)]);
   return apply_all("layer_norm_grad", inputs, call.node.attributes);
@@ -133,7 +133,7 @@ Normal normalize(Value x, double eps) {
 }
 
 std::vector<Value> layer_norm_definition(Graph&, const Node& node, std::span<const Value> inputs) {
-  const Operands at = layer_norm_operands(node.attributes, 1, true);
+  const NormOperands at = layer_norm_operands(node.attributes, 1, true);
   Value y = normalize(inputs[0], node.attributes.number("eps")).xhat;
   if (at.weight >= 0) y = multiply(y, inputs[static_cast<size_t>(at.weight)]);
   if (at.bias >= 0) y = add(y, inputs[static_cast<size_t>(at.bias)]);
@@ -143,7 +143,7 @@ std::vector<Value> layer_norm_definition(Graph&, const Node& node, std::span<con
 // dx = r (d - mean(d) - xhat mean(d xhat)) with d = dy weight
 std::vector<Value> layer_norm_grad_definition(Graph&, const Node& node,
                                               std::span<const Value> inputs) {
-  const Operands at = layer_norm_operands(node.attributes, 2, false);
+  const NormOperands at = layer_norm_operands(node.attributes, 2, false);
   const Value dy = inputs[1];
   const auto [xhat, r] = normalize(inputs[0], node.attributes.number("eps"));
   const Value d = at.weight >= 0 ? multiply(dy, inputs[static_cast<size_t>(at.weight)]) : dy;
@@ -154,7 +154,7 @@ std::vector<Value> layer_norm_grad_definition(Graph&, const Node& node,
   return results;
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kNormOps[] = {
     {.name = "rms_norm",
      .infer = rms_norm_types,
      .vjp = rms_norm_vjp,
@@ -175,7 +175,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> norm_ops() {
-  return kOps;
+  return kNormOps;
 }
 } // namespace ops
 

@@ -58,7 +58,7 @@ std::vector<Value> sum_of_squares_definition(Graph&, const Node&, std::span<cons
   return {sum(multiply(x, x), axes)};
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kOptimizerOps[] = {
     {.name = "adamw_update", .infer = adamw_update_types, .decompose = adamw_update_definition},
     {.name = "sum_of_squares",
      .infer = sum_of_squares_types,
@@ -70,7 +70,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> optimizer_ops() {
-  return kOps;
+  return kOptimizerOps;
 }
 } // namespace ops
 

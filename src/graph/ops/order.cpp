@@ -59,7 +59,7 @@ std::vector<Value> cumsum_vjp(const VjpCall& call) {
   return {reverse(cumsum(reverse(call.grads[0], axis), axis), axis)};
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kOrderOps[] = {
     {.name = "top_k", .infer = top_k_types, .vjp = order_vjp},
     {.name = "sort", .infer = sort_types, .vjp = order_vjp},
     {.name = "argmax", .infer = argmax_types, .stops_gradient = true},
@@ -70,7 +70,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> order_ops() {
-  return kOps;
+  return kOrderOps;
 }
 } // namespace ops
 

@@ -21,7 +21,7 @@ Shape kept_shape(const Shape& shape, const std::vector<int64_t>& axes) {
   return kept;
 }
 
-Types types(const OpCall& call) {
+Types reduce_types(const OpCall& call) {
   expect_inputs(call, 1);
   expect_dtype(call, 0, "x", {DType::f32, DType::i32, DType::u32});
   const ValueType& x = call.inputs[0];
@@ -45,7 +45,7 @@ Types extremum_types(const OpCall& call) {
       fail_op(call, fmt::format("axis {} of {} is empty", axis, call.inputs[0].text()));
     }
   }
-  return types(call);
+  return reduce_types(call);
 }
 
 // The result (or its gradient) spread over the shape of x again.
@@ -59,17 +59,17 @@ std::vector<Value> sum_vjp(const VjpCall& call) {
 }
 
 // All elements equal to the extremum share the gradient.
-std::vector<Value> extremum_vjp(const VjpCall& call) {
+std::vector<Value> reduce_extremum_vjp(const VjpCall& call) {
   const Value x = call.inputs[0];
   const Value hit = convert(equal(x, spread(call.outputs[0], call)), x.dtype());
   const Value hits = sum(hit, call.node.attributes.list("axes"), call.node.attributes.flag("keep"));
   return {multiply(hit, spread(divide(call.grads[0], hits), call))};
 }
 
-constexpr OpDef kOps[] = {
-    {.name = "sum", .infer = types, .vjp = sum_vjp},
-    {.name = "max", .infer = extremum_types, .vjp = extremum_vjp},
-    {.name = "min", .infer = extremum_types, .vjp = extremum_vjp},
+constexpr OpDef kReduceOps[] = {
+    {.name = "sum", .infer = reduce_types, .vjp = sum_vjp},
+    {.name = "max", .infer = extremum_types, .vjp = reduce_extremum_vjp},
+    {.name = "min", .infer = extremum_types, .vjp = reduce_extremum_vjp},
 };
 
 Value reduce(const char* op, Value x, std::vector<int64_t> axes, bool keep) {
@@ -82,7 +82,7 @@ Value reduce(const char* op, Value x, std::vector<int64_t> axes, bool keep) {
 
 namespace ops {
 std::span<const OpDef> reduce_ops() {
-  return kOps;
+  return kReduceOps;
 }
 } // namespace ops
 

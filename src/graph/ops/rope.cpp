@@ -8,7 +8,7 @@ namespace {
 
 using namespace ops;
 
-Types types(const OpCall& call) {
+Types rope_types(const OpCall& call) {
   expect_inputs(call, 3);
   expect_dtype(call, 0, "x", {DType::f32});
   expect_rank(call, 0, "x", 4);
@@ -23,7 +23,7 @@ Types types(const OpCall& call) {
   return {call.inputs[0]};
 }
 
-std::vector<Value> vjp(const VjpCall& call) {
+std::vector<Value> rope_vjp(const VjpCall& call) {
   Attributes attributes = call.node.attributes;
   attributes.set("inverse", !attributes.flag("inverse"));
   return {apply("rope", {call.grads[0], call.inputs[1], call.inputs[2]}, attributes), {}, {}};
@@ -49,7 +49,7 @@ Value join(Value a, Value b, bool interleaved) {
   return reshape(both, a.shape().with_dim(3, 2 * a.dim(3)));
 }
 
-std::vector<Value> plain(Graph&, const Node& node, std::span<const Value> inputs) {
+std::vector<Value> rope_plain(Graph&, const Node& node, std::span<const Value> inputs) {
   const Value x = inputs[0];
   const int64_t batch = x.dim(0), seq = x.dim(1), half = inputs[2].dim(0), rotary = 2 * half;
   const bool interleaved = node.attributes.flag("interleaved");
@@ -66,14 +66,14 @@ std::vector<Value> plain(Graph&, const Node& node, std::span<const Value> inputs
   return {concat({turned, slice_axis(x, 3, rotary, x.dim(3))}, 3)};
 }
 
-constexpr OpDef kOps[] = {
-    {.name = "rope", .infer = types, .vjp = vjp, .decompose = plain, .repeat = Repeat::cheap}};
+constexpr OpDef kRopeOps[] = {
+    {.name = "rope", .infer = rope_types, .vjp = rope_vjp, .decompose = rope_plain, .repeat = Repeat::cheap}};
 
 } // namespace
 
 namespace ops {
 std::span<const OpDef> rope_ops() {
-  return kOps;
+  return kRopeOps;
 }
 } // namespace ops
 

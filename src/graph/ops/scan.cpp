@@ -10,7 +10,7 @@ namespace {
 
 using namespace ops;
 
-void expect_operands(const OpCall& call, const ScanPlan& plan, const Graph& body) {
+void expect_scan_operands(const OpCall& call, const ScanPlan& plan, const Graph& body) {
   expect_inputs(call, plan.inputs());
   if (body.inputs().size() != plan.inputs()) {
     fail_op(call, fmt::format("body {} takes {} inputs, carry, per_layer and consts are {}",
@@ -26,7 +26,7 @@ void expect_operands(const OpCall& call, const ScanPlan& plan, const Graph& body
   }
 }
 
-Types types(const OpCall& call) {
+Types scan_types(const OpCall& call) {
   const ScanPlan plan(call.attributes);
   if (call.bodies.size() != 1 || call.bodies[0] == nullptr) fail_op(call, "takes one body");
   const Graph& body = *call.bodies[0];
@@ -34,7 +34,7 @@ Types types(const OpCall& call) {
     fail_op(call,
             fmt::format("range {} to {} is not inside 0 to {}", plan.begin, plan.end, plan.count));
   }
-  expect_operands(call, plan, body);
+  expect_scan_operands(call, plan, body);
   if (body.outputs().size() < plan.carry) {
     fail_op(call, fmt::format("body {} gives {} results for {} carries", body.name(),
                               body.outputs().size(), plan.carry));
@@ -53,7 +53,7 @@ Types types(const OpCall& call) {
   return results;
 }
 
-constexpr OpDef kOps[] = {{.name = "scan", .infer = types, .vjp = scan_vjp, .own_axes = true}};
+constexpr OpDef kScanOps[] = {{.name = "scan", .infer = scan_types, .vjp = scan_vjp, .own_axes = true}};
 
 int64_t size_of(const std::vector<Value>& values) {
   return static_cast<int64_t>(values.size());
@@ -63,7 +63,7 @@ int64_t size_of(const std::vector<Value>& values) {
 
 namespace ops {
 std::span<const OpDef> scan_ops() {
-  return kOps;
+  return kScanOps;
 }
 } // namespace ops
 

@@ -86,7 +86,7 @@ std::vector<Value> reverse_vjp(const VjpCall& call) {
   return {reverse(call.grads[0], call.node.attributes.integer("axis"))};
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kShapeOps[] = {
     {.name = "broadcast", .infer = broadcast_types, .vjp = broadcast_vjp, .repeat = Repeat::always},
     {.name = "reshape", .infer = reshape_types, .vjp = reshape_vjp, .repeat = Repeat::always},
     {.name = "transpose", .infer = transpose_types, .vjp = transpose_vjp, .repeat = Repeat::cheap},
@@ -97,7 +97,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> shape_ops() {
-  return kOps;
+  return kShapeOps;
 }
 } // namespace ops
 

@@ -163,7 +163,7 @@ std::vector<Value> dynamic_update_vjp(const VjpCall& call) {
   return grads;
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kSliceOps[] = {
     {.name = "slice", .infer = slice_types, .vjp = slice_vjp, .repeat = Repeat::cheap},
     {.name = "pad", .infer = pad_types, .vjp = pad_vjp, .repeat = Repeat::cheap},
     {.name = "concat", .infer = concat_types, .vjp = concat_vjp, .repeat = Repeat::cheap},
@@ -175,7 +175,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> slice_ops() {
-  return kOps;
+  return kSliceOps;
 }
 } // namespace ops
 

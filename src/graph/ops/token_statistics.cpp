@@ -11,14 +11,14 @@ namespace {
 
 using namespace ops;
 
-struct Operands {
+struct TokenStatisticsOperands {
   HeadOperands head;
   int count, temperature, top_k, top_p, uniform, noise, banned, size;
 };
 
-Operands operands(const Attributes& attributes) {
+TokenStatisticsOperands token_statistics_operands(const Attributes& attributes) {
   OperandOrder order(2);
-  Operands at{};
+  TokenStatisticsOperands at{};
   at.head = head_operands(attributes, order);
   at.count = order.take(attributes.flag("has_count"));
   at.temperature = order.take();
@@ -31,8 +31,8 @@ Operands operands(const Attributes& attributes) {
   return at;
 }
 
-Types types(const OpCall& call) {
-  const Operands at = operands(call.attributes);
+Types token_statistics_types(const OpCall& call) {
+  const TokenStatisticsOperands at = token_statistics_operands(call.attributes);
   expect_inputs(call, static_cast<size_t>(at.size));
   expect_head(call, at.head);
   const int64_t rows = call.inputs[0].shape.dim(0), vocab = call.inputs[1].shape.dim(0);
@@ -124,8 +124,8 @@ Shaped shaped_statistics(Value z, Value kept, Value draw) {
           most < 2 ? first : subtract(first, place(1)), negate(sum(terms, {1}))};
 }
 
-std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
-  const Operands at = operands(node.attributes);
+std::vector<Value> token_statistics_plain(Graph& graph, const Node& node, std::span<const Value> inputs) {
+  const TokenStatisticsOperands at = token_statistics_operands(node.attributes);
   const auto given = [&](int index) {
     return index >= 0 ? inputs[static_cast<size_t>(index)] : Value{};
   };
@@ -183,14 +183,14 @@ std::vector<Value> plain(Graph& graph, const Node& node, std::span<const Value> 
           rows(shaped.entropy)};
 }
 
-constexpr OpDef kOps[] = {
-    {.name = "token_statistics", .infer = types, .stops_gradient = true, .decompose = plain}};
+constexpr OpDef kTokenStatisticsOps[] = {
+    {.name = "token_statistics", .infer = token_statistics_types, .stops_gradient = true, .decompose = token_statistics_plain}};
 
 } // namespace
 
 namespace ops {
 std::span<const OpDef> token_statistics_ops() {
-  return kOps;
+  return kTokenStatisticsOps;
 }
 } // namespace ops
 

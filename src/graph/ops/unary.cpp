@@ -8,20 +8,20 @@ namespace {
 
 using namespace ops;
 
-Types float_types(const OpCall& call) {
+Types unary_float_types(const OpCall& call) {
   expect_inputs(call, 1);
   expect_dtype(call, 0, "x", {DType::f32});
   return {call.inputs[0]};
 }
 
-Types number_types(const OpCall& call) {
+Types unary_number_types(const OpCall& call) {
   expect_inputs(call, 1);
   expect_dtype(call, 0, "x", {DType::f32, DType::i32});
   return {call.inputs[0]};
 }
 
 Types finite_types(const OpCall& call) {
-  float_types(call);
+  unary_float_types(call);
   return {{call.inputs[0].shape, DType::u8, {}}};
 }
 
@@ -32,7 +32,7 @@ Types not_types(const OpCall& call) {
 }
 
 using Rule = Value (*)(Value g, Value x, Value y);
-template <Rule rule> std::vector<Value> vjp(const VjpCall& call) {
+template <Rule rule> std::vector<Value> unary_vjp(const VjpCall& call) {
   return {rule(call.grads[0], call.inputs[0], call.outputs[0])};
 }
 
@@ -88,85 +88,85 @@ Value d_erf_inv(Value g, Value, Value y) {
   return multiply(times(g, kSqrtPi / 2), exp(multiply(y, y)));
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kUnaryOps[] = {
     {.name = "negate",
-     .infer = number_types,
-     .vjp = vjp<d_negate>,
+     .infer = unary_number_types,
+     .vjp = unary_vjp<d_negate>,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "absolute",
-     .infer = number_types,
-     .vjp = vjp<d_absolute>,
+     .infer = unary_number_types,
+     .vjp = unary_vjp<d_absolute>,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "sign",
-     .infer = number_types,
+     .infer = unary_number_types,
      .stops_gradient = true,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "exp",
-     .infer = float_types,
-     .vjp = vjp<d_exp>,
+     .infer = unary_float_types,
+     .vjp = unary_vjp<d_exp>,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "expm1",
-     .infer = float_types,
-     .vjp = vjp<d_expm1>,
+     .infer = unary_float_types,
+     .vjp = unary_vjp<d_expm1>,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "log",
-     .infer = float_types,
-     .vjp = vjp<d_log>,
+     .infer = unary_float_types,
+     .vjp = unary_vjp<d_log>,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "log1p",
-     .infer = float_types,
-     .vjp = vjp<d_log1p>,
+     .infer = unary_float_types,
+     .vjp = unary_vjp<d_log1p>,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "tanh",
-     .infer = float_types,
-     .vjp = vjp<d_tanh>,
+     .infer = unary_float_types,
+     .vjp = unary_vjp<d_tanh>,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "logistic",
-     .infer = float_types,
-     .vjp = vjp<d_logistic>,
+     .infer = unary_float_types,
+     .vjp = unary_vjp<d_logistic>,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "sqrt",
-     .infer = float_types,
-     .vjp = vjp<d_sqrt>,
+     .infer = unary_float_types,
+     .vjp = unary_vjp<d_sqrt>,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "rsqrt",
-     .infer = float_types,
-     .vjp = vjp<d_rsqrt>,
+     .infer = unary_float_types,
+     .vjp = unary_vjp<d_rsqrt>,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "sin",
-     .infer = float_types,
-     .vjp = vjp<d_sin>,
+     .infer = unary_float_types,
+     .vjp = unary_vjp<d_sin>,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "cos",
-     .infer = float_types,
-     .vjp = vjp<d_cos>,
+     .infer = unary_float_types,
+     .vjp = unary_vjp<d_cos>,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "erf",
-     .infer = float_types,
-     .vjp = vjp<d_erf>,
+     .infer = unary_float_types,
+     .vjp = unary_vjp<d_erf>,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
-    {.name = "erf_inv", .infer = float_types, .vjp = vjp<d_erf_inv>, .is_elementwise = true},
+    {.name = "erf_inv", .infer = unary_float_types, .vjp = unary_vjp<d_erf_inv>, .is_elementwise = true},
     {.name = "floor",
-     .infer = float_types,
+     .infer = unary_float_types,
      .stops_gradient = true,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
     {.name = "round",
-     .infer = float_types,
+     .infer = unary_float_types,
      .stops_gradient = true,
      .is_elementwise = true,
      .repeat = Repeat::cheap},
@@ -178,7 +178,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> unary_ops() {
-  return kOps;
+  return kUnaryOps;
 }
 } // namespace ops
 

@@ -44,7 +44,7 @@ void expect_body(const OpCall& call, const Graph& body, size_t outputs) {
   }
 }
 
-Types types(const OpCall& call) {
+Types while_types(const OpCall& call) {
   const auto state = static_cast<size_t>(call.attributes.integer("state"));
   const auto consts = static_cast<size_t>(call.attributes.integer("consts"));
   expect_inputs(call, state + consts);
@@ -88,13 +88,13 @@ Types types(const OpCall& call) {
   return results;
 }
 
-constexpr OpDef kOps[] = {{.name = "while", .infer = types, .own_axes = true}};
+constexpr OpDef kWhileOps[] = {{.name = "while", .infer = while_types, .own_axes = true}};
 
 } // namespace
 
 namespace ops {
 std::span<const OpDef> while_ops() {
-  return kOps;
+  return kWhileOps;
 }
 } // namespace ops
 

@@ -68,7 +68,7 @@ void parse_ropes(const ConfigReader& reader, ModelConfig& config) {
   config.rope.partial = full.number("partial_rotary_factor", 1e-3, 1.0, 0.25);
 }
 
-void parse_experts(const ConfigReader& reader, ModelConfig& config) {
+void parse_diffusion_gemma_experts(const ConfigReader& reader, ModelConfig& config) {
   ExpertConfig& experts = config.experts;
   experts.count = reader.integer("num_experts", 1, kMaxSize, 128);
   experts.per_token = reader.integer("top_k_experts", 1, experts.count, 8);
@@ -77,7 +77,7 @@ void parse_experts(const ConfigReader& reader, ModelConfig& config) {
   config.sparse.assign(static_cast<size_t>(config.layers), true);
 }
 
-void parse(const ConfigReader& reader, ModelConfig& config) {
+void parse_diffusion_gemma(const ConfigReader& reader, ModelConfig& config) {
   const ConfigReader text = reader.child("text_config");
   Json words = text.object();
   words.erase("rope_parameters"); // read below, by kind of layer
@@ -94,7 +94,7 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   parse_layers(text, config);
   parse_global_heads(text, config);
   parse_ropes(text, config);
-  parse_experts(text, config);
+  parse_diffusion_gemma_experts(text, config);
   config.canvas = true;
   config.attention = AttentionKind::causal;
   config.block_length = reader.integer("canvas_length", 1, kMaxPositions, 256);
@@ -131,7 +131,7 @@ Json print_text(const ModelConfig& config, Json text) {
   return text;
 }
 
-void print(const ModelConfig& config, Json& object) {
+void print_diffusion_gemma(const ModelConfig& config, Json& object) {
   if (!object.contains("architectures"))
     object["architectures"] = {"DiffusionGemmaForBlockDiffusion"};
   object["canvas_length"] = config.block_length;
@@ -139,7 +139,7 @@ void print(const ModelConfig& config, Json& object) {
   object["text_config"] = print_text(config, object.value("text_config", Json::object()));
 }
 
-std::vector<ParamSpec> params(const ModelConfig& config) {
+std::vector<ParamSpec> diffusion_gemma_params(const ModelConfig& config) {
   TensorNames names = llama_names();
   for (auto& [name, file] : names.files) {
     if (file.starts_with("model.")) file = "model.decoder." + file.substr(6);
@@ -167,6 +167,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kDiffusionGemma = {"diffusion-gemma", {"diffusion_gemma"}, {}, parse, print, params};
+const Family kDiffusionGemma = {"diffusion-gemma", {"diffusion_gemma"}, {}, parse_diffusion_gemma, print_diffusion_gemma, diffusion_gemma_params};
 
 } // namespace dllm::model

@@ -8,7 +8,7 @@
 namespace dllm::model {
 namespace {
 
-void parse(const ConfigReader& reader, ModelConfig& config) {
+void parse_dllm_moe(const ConfigReader& reader, ModelConfig& config) {
   parse_llama_keys(reader, config);
   config.tie_embeddings = reader.flag("tie_word_embeddings", true);
   config.qk_norm = reader.flag("use_qk_norm", reader.flag("qk_layernorm", false));
@@ -28,7 +28,7 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
           : sparse_after(reader.integer("first_k_dense_replace", 0, kMaxLayers, 0), config.layers);
 }
 
-void print(const ModelConfig& config, Json& object) {
+void print_dllm_moe(const ModelConfig& config, Json& object) {
   print_llama_keys(config, object);
   object["use_qk_norm"] = config.qk_norm;
   object["num_experts"] = config.experts.count;
@@ -38,12 +38,12 @@ void print(const ModelConfig& config, Json& object) {
   object["moe_layer_freq"] = print_layer_flags(config.sparse);
 }
 
-std::vector<ParamSpec> params(const ModelConfig& config) {
+std::vector<ParamSpec> dllm_moe_params(const ModelConfig& config) {
   return transformer_params(config, expert_names());
 }
 
 } // namespace
 
-const Family kDllmMoe = {"dllm-moe", {"dllm_moe"}, {}, parse, print, params};
+const Family kDllmMoe = {"dllm-moe", {"dllm_moe"}, {}, parse_dllm_moe, print_dllm_moe, dllm_moe_params};
 
 } // namespace dllm::model

@@ -8,7 +8,7 @@
 namespace dllm::model {
 namespace {
 
-void parse(const ConfigReader& reader, ModelConfig& config) {
+void parse_dream(const ConfigReader& reader, ModelConfig& config) {
   parse_llama_keys(reader, config);
   config.tie_embeddings = reader.flag("tie_word_embeddings", false);
   config.qkv_bias = true;
@@ -16,17 +16,17 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   config.shift = 1;
 }
 
-void print(const ModelConfig& config, Json& object) {
+void print_dream(const ModelConfig& config, Json& object) {
   if (!object.contains("architectures")) object["architectures"] = {"DreamModel"};
   print_llama_keys(config, object);
 }
 
-std::vector<ParamSpec> params(const ModelConfig& config) {
+std::vector<ParamSpec> dream_params(const ModelConfig& config) {
   return transformer_params(config, llama_names());
 }
 
 } // namespace
 
-const Family kDream = {"dream", {"Dream"}, {"dream"}, parse, print, params};
+const Family kDream = {"dream", {"Dream"}, {"dream"}, parse_dream, print_dream, dream_params};
 
 } // namespace dllm::model

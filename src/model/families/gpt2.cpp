@@ -9,7 +9,7 @@
 namespace dllm::model {
 namespace {
 
-void parse(const ConfigReader& reader, ModelConfig& config) {
+void parse_gpt2(const ConfigReader& reader, ModelConfig& config) {
   config.vocab_size = reader.integer("vocab_size", 1, kMaxVocab, 50257);
   config.hidden_size = reader.integer("n_embd", 1, kMaxSize, 768);
   config.layers = reader.integer("n_layer", 1, kMaxLayers, 12);
@@ -33,7 +33,7 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   reader.require_flag("add_cross_attention", false);
 }
 
-void print(const ModelConfig& config, Json& object) {
+void print_gpt2(const ModelConfig& config, Json& object) {
   object["architectures"] = {"GPT2LMHeadModel"};
   object["vocab_size"] = config.vocab_size;
   object["n_embd"] = config.hidden_size;
@@ -47,7 +47,7 @@ void print(const ModelConfig& config, Json& object) {
   object["tie_word_embeddings"] = config.tie_embeddings;
 }
 
-std::vector<ParamSpec> params(const ModelConfig& config) {
+std::vector<ParamSpec> gpt2_params(const ModelConfig& config) {
   const std::string layer = "transformer.h.{}.";
   TensorNames names;
   names["embedding"] = "transformer.wte.weight";
@@ -75,6 +75,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kGpt2 = {"gpt2", {"gpt2"}, {}, parse, print, params};
+const Family kGpt2 = {"gpt2", {"gpt2"}, {}, parse_gpt2, print_gpt2, gpt2_params};
 
 } // namespace dllm::model

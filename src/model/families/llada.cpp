@@ -13,7 +13,7 @@ namespace dllm::model {
 namespace {
 
 // Switches of the original code that its published models leave as they are here.
-void require_published_form(const ConfigReader& reader) {
+void require_llada_published_form(const ConfigReader& reader) {
   reader.require_text("block_type", {"llama"});
   reader.require_text("layer_norm_type", {"rms"});
   reader.require_flag("alibi", false);
@@ -26,8 +26,8 @@ void require_published_form(const ConfigReader& reader) {
   reader.require_flag("layer_norm_with_affine", true);
 }
 
-void parse(const ConfigReader& reader, ModelConfig& config) {
-  require_published_form(reader);
+void parse_llada(const ConfigReader& reader, ModelConfig& config) {
+  require_llada_published_form(reader);
   const int64_t tokens = reader.integer("vocab_size", 1, kMaxVocab);
   // Rows beyond vocab_size are padding of the tables; logits have them too.
   config.vocab_size = reader.integer("embedding_size", tokens, kMaxVocab, tokens);
@@ -54,7 +54,7 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   config.attention = AttentionKind::bidirectional;
 }
 
-void print(const ModelConfig& config, Json& object) {
+void print_llada(const ModelConfig& config, Json& object) {
   if (!object.contains("architectures")) object["architectures"] = {"LLaDAModelLM"};
   const int64_t tokens = object.value("vocab_size", config.vocab_size);
   object["vocab_size"] = std::min(tokens, config.vocab_size);
@@ -74,7 +74,7 @@ void print(const ModelConfig& config, Json& object) {
   object["rope_theta"] = config.rope.theta;
 }
 
-std::vector<ParamSpec> params(const ModelConfig& config) {
+std::vector<ParamSpec> llada_params(const ModelConfig& config) {
   const std::string layer = "model.transformer.blocks.{}.";
   TensorNames names;
   names["embedding"] = "model.transformer.wte.weight";
@@ -94,6 +94,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kLlada = {"llada", {"llada"}, {"llada"}, parse, print, params};
+const Family kLlada = {"llada", {"llada"}, {"llada"}, parse_llada, print_llada, llada_params};
 
 } // namespace dllm::model

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kBlock = 32; // of training and of the published decoding loops
 
-void parse(const ConfigReader& reader, ModelConfig& config) {
+void parse_llada2(const ConfigReader& reader, ModelConfig& config) {
   reader.require_text("score_function", {"sigmoid"});
   reader.require_flag("norm_head", false);
   parse_llama_keys(reader, config);
@@ -51,7 +51,7 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
       sparse_after(reader.integer("first_k_dense_replace", 0, kMaxLayers, 0), config.layers);
 }
 
-void print(const ModelConfig& config, Json& object) {
+void print_llada2(const ModelConfig& config, Json& object) {
   if (!object.contains("architectures")) object["architectures"] = {"LLaDA2MoeModelLM"};
   print_llama_keys(config, object);
   object["use_qkv_bias"] = config.qkv_bias;
@@ -77,7 +77,7 @@ void print(const ModelConfig& config, Json& object) {
   object["first_k_dense_replace"] = std::count(config.sparse.begin(), config.sparse.end(), false);
 }
 
-std::vector<ParamSpec> params(const ModelConfig& config) {
+std::vector<ParamSpec> llada2_params(const ModelConfig& config) {
   const std::string layer = "model.layers.{}.";
   TensorNames names = expert_names();
   names["embedding"] = "model.word_embeddings.weight";
@@ -95,6 +95,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kLlada2 = {"llada2", {"llada2_moe", "llada21_moe"}, {}, parse, print, params};
+const Family kLlada2 = {"llada2", {"llada2_moe", "llada21_moe"}, {}, parse_llada2, print_llada2, llada2_params};
 
 } // namespace dllm::model

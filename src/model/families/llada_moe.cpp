@@ -9,7 +9,7 @@ namespace dllm::model {
 namespace {
 
 // Switches of the original code that its published models leave as they are here.
-void require_published_form(const ConfigReader& reader) {
+void require_llada_moe_published_form(const ConfigReader& reader) {
   reader.require_flag("moe_router_enable_expert_bias", false);
   reader.require_text("moe_router_score_function", {"softmax"});
   for (const char* key : {"clip_qkv", "router_num_group", "router_topk_group"}) {
@@ -26,8 +26,8 @@ void require_whole_heads(const ConfigReader& reader, const ModelConfig& config) 
                                      config.heads));
 }
 
-void parse(const ConfigReader& reader, ModelConfig& config) {
-  require_published_form(reader);
+void parse_llada_moe(const ConfigReader& reader, ModelConfig& config) {
+  require_llada_moe_published_form(reader);
   ExpertConfig& experts = config.experts;
   experts.intermediate = reader.integer("expert_intermediate_size", 1, kMaxSize);
   // Dense layers have a width of their own; parse_llama_keys wants one even where there is none.
@@ -55,7 +55,7 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
                       : sparse_after(0, config.layers);
 }
 
-void print(const ModelConfig& config, Json& object) {
+void print_llada_moe(const ModelConfig& config, Json& object) {
   if (!object.contains("architectures")) object["architectures"] = {"LLaDAMoEModelLM"};
   const bool plain_word = object.contains("intermediate_size");
   print_llama_keys(config, object);
@@ -72,7 +72,7 @@ void print(const ModelConfig& config, Json& object) {
   object["moe_layer_freq"] = print_layer_flags(config.sparse);
 }
 
-std::vector<ParamSpec> params(const ModelConfig& config) {
+std::vector<ParamSpec> llada_moe_params(const ModelConfig& config) {
   TensorNames names = expert_names();
   const std::string shared = "model.layers.{}.shared_expert."; // next to the MLP, not inside
   names["shared_gate"] = shared + "gate_proj.weight";
@@ -83,7 +83,7 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kLladaMoe = {"llada-moe", {"lladamoe", "llada_moe"}, {"llada-moe"}, parse, print,
-                          params};
+const Family kLladaMoe = {"llada-moe", {"lladamoe", "llada_moe"}, {"llada-moe"}, parse_llada_moe, print_llada_moe,
+                          llada_moe_params};
 
 } // namespace dllm::model

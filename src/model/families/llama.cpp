@@ -8,7 +8,7 @@
 namespace dllm::model {
 namespace {
 
-void parse(const ConfigReader& reader, ModelConfig& config) {
+void parse_llama(const ConfigReader& reader, ModelConfig& config) {
   parse_llama_keys(reader, config);
   config.tie_embeddings = reader.flag("tie_word_embeddings", false);
   config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
@@ -16,19 +16,19 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   if (config.model_type == "a2d-llama") config.attention = AttentionKind::bidirectional;
 }
 
-void print(const ModelConfig& config, Json& object) {
+void print_llama(const ModelConfig& config, Json& object) {
   if (config.model_type == "llama") object["architectures"] = {"LlamaForCausalLM"};
   print_llama_keys(config, object);
   object["attention_bias"] = config.qkv_bias;
   object["mlp_bias"] = config.mlp_bias;
 }
 
-std::vector<ParamSpec> params(const ModelConfig& config) {
+std::vector<ParamSpec> llama_params(const ModelConfig& config) {
   return transformer_params(config, llama_names());
 }
 
 } // namespace
 
-const Family kLlama = {"llama", {"llama", "a2d-llama"}, {"llama"}, parse, print, params};
+const Family kLlama = {"llama", {"llama", "a2d-llama"}, {"llama"}, parse_llama, print_llama, llama_params};
 
 } // namespace dllm::model

@@ -10,7 +10,7 @@
 namespace dllm::model {
 namespace {
 
-void parse(const ConfigReader& reader, ModelConfig& config) {
+void parse_nano(const ConfigReader& reader, ModelConfig& config) {
   config.vocab_size = reader.integer("vocab_size", 1, kMaxVocab, 50304);
   config.hidden_size = reader.integer("d_model", 1, kMaxSize, 512);
   config.layers = reader.integer("n_layers", 1, kMaxLayers, 8);
@@ -32,7 +32,7 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   config.attention = AttentionKind::bidirectional;
 }
 
-void print(const ModelConfig& config, Json& object) {
+void print_nano(const ModelConfig& config, Json& object) {
   object["vocab_size"] = config.vocab_size;
   object["seq_len"] = config.max_positions;
   object["n_layers"] = config.layers;
@@ -66,7 +66,7 @@ void use_adaptive_norm(std::vector<ParamSpec>& specs, const ModelConfig& config,
       spec(own + ".time.bias", logical + ".proj.bias", ParamRole::bias, {2 * hidden}, layers));
 }
 
-std::vector<ParamSpec> params(const ModelConfig& config) {
+std::vector<ParamSpec> nano_params(const ModelConfig& config) {
   const std::string layer = "blocks.{}.";
   TensorNames names;
   names["embedding"] = "token_emb.embedding";
@@ -98,6 +98,6 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kNanoDlm = {"nano-dlm", {"nano-dlm"}, {}, parse, print, params};
+const Family kNanoDlm = {"nano-dlm", {"nano-dlm"}, {}, parse_nano, print_nano, nano_params};
 
 } // namespace dllm::model

@@ -15,7 +15,7 @@ AttentionKind paradigm(const ConfigReader& reader) {
   return name == "block_diff" ? AttentionKind::block_causal : AttentionKind::bidirectional;
 }
 
-void parse(const ConfigReader& reader, ModelConfig& config) {
+void parse_nemotron(const ConfigReader& reader, ModelConfig& config) {
   parse_llama_keys(reader, config);
   config.tie_embeddings = reader.flag("tie_word_embeddings", false);
   config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
@@ -24,14 +24,14 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   config.block_length = reader.integer("block_size", 1, kMaxPositions, 32);
 }
 
-void print(const ModelConfig& config, Json& object) {
+void print_nemotron(const ModelConfig& config, Json& object) {
   if (!object.contains("architectures")) object["architectures"] = {"NemotronLabsDiffusionModel"};
   print_llama_keys(config, object);
   object["attention_bias"] = config.qkv_bias;
   object["mlp_bias"] = config.mlp_bias;
 }
 
-std::vector<ParamSpec> params(const ModelConfig& config) {
+std::vector<ParamSpec> nemotron_params(const ModelConfig& config) {
   TensorNames names = llama_names();
   for (auto& [name, file] : names.files) {
     if (file.starts_with("model.")) file = "encoder." + file.substr(6);
@@ -42,7 +42,7 @@ std::vector<ParamSpec> params(const ModelConfig& config) {
 
 } // namespace
 
-const Family kNemotronLabs = {"nemotron-labs", {"nemotron_labs_diffusion"}, {}, parse, print,
-                              params};
+const Family kNemotronLabs = {"nemotron-labs", {"nemotron_labs_diffusion"}, {}, parse_nemotron, print_nemotron,
+                              nemotron_params};
 
 } // namespace dllm::model

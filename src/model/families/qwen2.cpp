@@ -11,9 +11,9 @@ namespace dllm::model {
 namespace {
 
 constexpr std::string_view kFastDllm = "Fast_dLLM_Qwen";
-constexpr int64_t kMaskToken = 151665; // of the published tokenizers of Fast-dLLM v2
+constexpr int64_t kFastDllmMaskToken = 151665; // of the published tokenizers of Fast-dLLM v2
 
-void parse(const ConfigReader& reader, ModelConfig& config) {
+void parse_qwen2(const ConfigReader& reader, ModelConfig& config) {
   parse_llama_keys(reader, config);
   config.tie_embeddings = reader.flag("tie_word_embeddings", false);
   config.qkv_bias = true;
@@ -22,10 +22,10 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   config.attention = AttentionKind::block_causal;
   config.block_length = reader.integer("bd_size", 1, kMaxPositions, 32);
   config.shift = 1;
-  config.mask_token_id = config.vocab_size > kMaskToken ? kMaskToken : -1;
+  config.mask_token_id = config.vocab_size > kFastDllmMaskToken ? kFastDllmMaskToken : -1;
 }
 
-void print(const ModelConfig& config, Json& object) {
+void print_qwen2(const ModelConfig& config, Json& object) {
   if (config.model_type == "qwen2") object["architectures"] = {"Qwen2ForCausalLM"};
   print_llama_keys(config, object);
   if (config.model_type != kFastDllm) return;
@@ -33,13 +33,13 @@ void print(const ModelConfig& config, Json& object) {
   object["bd_size"] = config.block_length;
 }
 
-std::vector<ParamSpec> params(const ModelConfig& config) {
+std::vector<ParamSpec> qwen2_params(const ModelConfig& config) {
   return transformer_params(config, llama_names());
 }
 
 } // namespace
 
-const Family kQwen2 = {"qwen2", {"qwen2", "a2d-qwen2", "Fast_dLLM_Qwen"}, {"qwen2"}, parse, print,
-                       params};
+const Family kQwen2 = {"qwen2", {"qwen2", "a2d-qwen2", "Fast_dLLM_Qwen"}, {"qwen2"}, parse_qwen2, print_qwen2,
+                       qwen2_params};
 
 } // namespace dllm::model

@@ -8,7 +8,7 @@
 namespace dllm::model {
 namespace {
 
-void parse(const ConfigReader& reader, ModelConfig& config) {
+void parse_qwen2_moe(const ConfigReader& reader, ModelConfig& config) {
   parse_llama_keys(reader, config);
   config.tie_embeddings = reader.flag("tie_word_embeddings", false);
   config.qkv_bias = reader.flag("qkv_bias", true);
@@ -22,7 +22,7 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   config.sparse = parse_sparse_layers(reader, config.layers);
 }
 
-void print(const ModelConfig& config, Json& object) {
+void print_qwen2_moe(const ModelConfig& config, Json& object) {
   if (!object.contains("architectures")) object["architectures"] = {"Qwen2MoeForCausalLM"};
   print_llama_keys(config, object);
   object["qkv_bias"] = config.qkv_bias;
@@ -34,12 +34,12 @@ void print(const ModelConfig& config, Json& object) {
   print_sparse_layers(config.sparse, object);
 }
 
-std::vector<ParamSpec> params(const ModelConfig& config) {
+std::vector<ParamSpec> qwen2_moe_params(const ModelConfig& config) {
   return transformer_params(config, expert_names());
 }
 
 } // namespace
 
-const Family kQwen2Moe = {"qwen2-moe", {"qwen2_moe"}, {"qwen2moe"}, parse, print, params};
+const Family kQwen2Moe = {"qwen2-moe", {"qwen2_moe"}, {"qwen2moe"}, parse_qwen2_moe, print_qwen2_moe, qwen2_moe_params};
 
 } // namespace dllm::model

@@ -8,7 +8,7 @@
 namespace dllm::model {
 namespace {
 
-void parse(const ConfigReader& reader, ModelConfig& config) {
+void parse_qwen3(const ConfigReader& reader, ModelConfig& config) {
   parse_llama_keys(reader, config);
   config.head_dim = reader.integer("head_dim", 1, kMaxSize, 128);
   config.tie_embeddings = reader.flag("tie_word_embeddings", false);
@@ -18,19 +18,19 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   if (config.model_type == "sdar") parse_sdar_blocks(reader, config);
 }
 
-void print(const ModelConfig& config, Json& object) {
+void print_qwen3(const ModelConfig& config, Json& object) {
   if (config.model_type == "qwen3") object["architectures"] = {"Qwen3ForCausalLM"};
   if (config.model_type == "sdar") object["architectures"] = {"SDARForCausalLM"};
   print_llama_keys(config, object);
   object["attention_bias"] = config.qkv_bias;
 }
 
-std::vector<ParamSpec> params(const ModelConfig& config) {
+std::vector<ParamSpec> qwen3_params(const ModelConfig& config) {
   return transformer_params(config, llama_names());
 }
 
 } // namespace
 
-const Family kQwen3 = {"qwen3", {"qwen3", "a2d-qwen3", "sdar"}, {"qwen3"}, parse, print, params};
+const Family kQwen3 = {"qwen3", {"qwen3", "a2d-qwen3", "sdar"}, {"qwen3"}, parse_qwen3, print_qwen3, qwen3_params};
 
 } // namespace dllm::model

@@ -8,7 +8,7 @@
 namespace dllm::model {
 namespace {
 
-void parse(const ConfigReader& reader, ModelConfig& config) {
+void parse_qwen3_moe(const ConfigReader& reader, ModelConfig& config) {
   parse_llama_keys(reader, config);
   config.tie_embeddings = reader.flag("tie_word_embeddings", false);
   config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
@@ -28,7 +28,7 @@ void parse(const ConfigReader& reader, ModelConfig& config) {
   }
 }
 
-void print(const ModelConfig& config, Json& object) {
+void print_qwen3_moe(const ModelConfig& config, Json& object) {
   if (!object.contains("architectures")) object["architectures"] = {"Qwen3MoeForCausalLM"};
   print_llama_keys(config, object);
   object["attention_bias"] = config.qkv_bias;
@@ -40,13 +40,13 @@ void print(const ModelConfig& config, Json& object) {
   print_sparse_layers(config.sparse, object);
 }
 
-std::vector<ParamSpec> params(const ModelConfig& config) {
+std::vector<ParamSpec> qwen3_moe_params(const ModelConfig& config) {
   return transformer_params(config, expert_names());
 }
 
 } // namespace
 
 const Family kQwen3Moe = {
-    "qwen3-moe", {"qwen3_moe", "sdar_moe", "rnd1"}, {"qwen3moe", "rnd1"}, parse, print, params};
+    "qwen3-moe", {"qwen3_moe", "sdar_moe", "rnd1"}, {"qwen3moe", "rnd1"}, parse_qwen3_moe, print_qwen3_moe, qwen3_moe_params};
 
 } // namespace dllm::model

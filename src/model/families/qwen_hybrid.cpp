@@ -82,7 +82,7 @@ void add_delta_names(TensorNames& names, const std::string& layer) {
 
 // --- Qwen3-Next: experts in every layer, the projections of linear layers in one matrix. ---
 
-void parse_experts(const ConfigReader& reader, ModelConfig& config, int64_t count,
+void parse_qwen_hybrid_experts(const ConfigReader& reader, ModelConfig& config, int64_t count,
                    int64_t per_token) {
   ExpertConfig& experts = config.experts;
   experts.count = reader.integer("num_experts", 1, kMaxSize, count);
@@ -97,7 +97,7 @@ void parse_experts(const ConfigReader& reader, ModelConfig& config, int64_t coun
 
 void parse_qwen3_next(const ConfigReader& reader, ModelConfig& config) {
   parse_hybrid_keys(reader, config);
-  parse_experts(reader, config, 512, 10);
+  parse_qwen_hybrid_experts(reader, config, 512, 10);
 }
 
 void print_experts(const ModelConfig& config, Json& object) {
@@ -142,7 +142,7 @@ void parse_qwen3_5(const ConfigReader& reader, ModelConfig& config) {
   if (!all.contains("intermediate_size"))
     all["intermediate_size"] = words.integer("moe_intermediate_size", 1, kMaxSize, 512);
   parse_hybrid_keys(ConfigReader(all, words.file()), config);
-  parse_experts(words, config, 256, 8);
+  parse_qwen_hybrid_experts(words, config, 256, 8);
   config.experts.joined = true;
 }
 

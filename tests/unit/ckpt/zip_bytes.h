@@ -21,7 +21,9 @@ inline std::string zip_bytes(const std::vector<std::pair<std::string, std::strin
                              const ZipOptions& options = {}) {
   constexpr uint32_t kFull = 0xFFFFFFFF;
   std::string file, directory;
-  for (const auto& [name, content] : entries) {
+  for (const auto& entry : entries) {
+    const std::string& name = entry.first; // clang 14 captures no structured bindings
+    const std::string& content = entry.second;
     const auto size = static_cast<uint32_t>(content.size());
     const auto header = static_cast<uint32_t>(file.size());
     const auto fields = [&](std::string& to) { // version to size of the name
