@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Frozen releases against today's headers and library, with abidiff where it is installed: types, symbols, their version, the
-# SONAME. A client that is built from a release's own header runs with today's library. Then that changes are seen.
+# SONAME. A client that is built from a release's own header runs with today's library, and so does the program that was
+# compiled at the release and kept. Then that changes are seen.
 #   frozen_test.sh ROOT LUA_TOOL LIBRARY CC
 set -uo pipefail
 root=$1 lua_tool=$2 library=$3 cc=$4
@@ -43,6 +44,14 @@ for file in "$root"/abi/frozen/*.txt; do
   check "$name: a client is built with its header" "$cc" -std=c99 -Wall -Werror -D_XOPEN_SOURCE=700 -I "$work/$name" \
     -I "$root/tests/api" "$root"/tests/api/{client,check,world}.c "$work/$name/libdllm.so" -lm -o "$work/$name/client"
   check "$name: and runs with today's library" env LD_LIBRARY_PATH="$(dirname "$library")" "$work/$name/client"
+  kept=${file%.txt}.client.$(uname -m).gz
+  if [ -e "$kept" ]; then
+    gunzip -c "$kept" >"$work/$name/kept" && chmod +x "$work/$name/kept"
+    check "$name: the client that was compiled then runs with today's library" \
+      env LD_LIBRARY_PATH="$(dirname "$library")" "$work/$name/kept"
+  else
+    echo "skip - $name: no client was kept for $(uname -m)"
+  fi
   if command -v abidiff >/dev/null; then
     check "$name: abidiff finds the same types today" compatible "$work/$name/libdllm.so" "$work/today/libdllm.so"
     check "$name: and its symbols in today's library" compatible "$work/$name/libdllm.so" "$library"

@@ -49,13 +49,17 @@ def bundle(library):
     return dict(sorted(files.items())), sorted(missing)
 
 
+def newest(prefix, file):
+    """The last version of the symbols GLIBC or GLIBCXX that a file needs; (0,) for none."""
+    return max([(0,)] + [numbers(version) for version in re.findall(rf"Name: {prefix}_([\d.]+)", readelf(file))])
+
+
 def glibc_floor(files):
     """The oldest glibc, as (major, minor), whose systems have every symbol version that these files need."""
     floor = (2, 5)
     for file in files:
-        asked = readelf(file)
-        floor = max([floor] + [numbers(v)[:2] for v in re.findall(r"Name: GLIBC_([\d.]+)", asked)])
-        standard = max([(0,)] + [numbers(v) for v in re.findall(r"Name: GLIBCXX_([\d.]+)", asked)])
+        floor = max(floor, newest("GLIBC", file)[:2])
+        standard = newest("GLIBCXX", file)
         if standard > LIBSTDCXX[-1][0]:
             raise SystemExit(f"{file} needs GLIBCXX_{'.'.join(map(str, standard))}, which is in no manylinux "
                              "policy; build with -DDLLM_SELF_CONTAINED=ON")
@@ -73,6 +77,19 @@ def describe(library):
           file=sys.stderr)
     kind = "linux" if missing else f"manylinux_{major}_{minor}"
     return files, f"{kind}_{platform.machine()}"
+
+
+def needs(folder):
+    """Lines with what the programs and libraries below a folder need of the system: versions, then names of libraries."""
+    files = [file for file in sorted(pathlib.Path(folder).rglob("*")) if file.is_file() and not file.is_symlink()
+             and file.open("rb").read(4) == b"\x7fELF"]
+    lines = []
+    for what, prefix in (("glibc", "GLIBC"), ("libstdc++", "GLIBCXX")):
+        version = max([(0,)] + [newest(prefix, file) for file in files])
+        if version > (0,):
+            lines.append(f"{what} {prefix}_{'.'.join(map(str, version))}")
+    inside = {soname(file) for file in files if "(SONAME)" in readelf(file)}
+    return lines + sorted({name for file in files for name in needed(file)} - inside)
 
 
 def package_version(root):

@@ -1,5 +1,5 @@
-"""test_types.py FOLDER: mypy --strict over the package and over a program that uses it. mypy is this Python's, or
-comes from PyPI into FOLDER; exit status 77 where neither can be had."""
+"""test_types.py FOLDER: mypy --strict over the package, for every Python that it supports, and over a program that uses
+it. mypy is this Python's, or comes from PyPI into FOLDER; exit status 77 where neither can be had."""
 import importlib.util
 import os
 import pathlib
@@ -9,6 +9,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGE = HERE.parents[2] / "bindings/python"
 MYPY = "mypy==1.18.2"
+VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
 
 # What callers get is typed: each line with a comment must be refused for it.
 PROGRAM = """
@@ -54,8 +55,11 @@ def main():
     if python is None:
         print("mypy is not installed and cannot be fetched: types are not checked")
         return 77
-    status, said = mypy(python, folder, "-p", "dllm")
-    print(said, end="")
+    status = 0
+    for version in VERSIONS:
+        failed, said = mypy(python, folder, "--python-version", version, "-p", "dllm")
+        print(f"Python {version}: {said}", end="")
+        status |= failed
     for name, text, wanted in (("program.py", PROGRAM, 0), ("wrong.py", WRONG, 1)):
         (folder / name).write_text(text)
         found, said = mypy(python, folder, str(folder / name))

@@ -37,5 +37,6 @@ fn main() -> dllm::Result<()> {
     measure("Decoder::metric(None, \"open\")", || decoder.metric(None, "open"));
     measure("Decoder::metric, unknown key", || decoder.metric(None, "opne"));
     measure("Decoder::ids of 6 positions", || decoder.ids(0));
+    measure("Task::new and drop", Task::new);
     Ok(())
 }
