@@ -139,7 +139,7 @@ int main() {
   test_frames(model);
   test_bounds(model);
   test_release(model);
-#if !defined(__SANITIZE_THREAD__) // it does not follow threads over a fork
+#if !defined(DLLM_SANITIZES_THREAD) // it does not follow threads over a fork
   test_fork(model);
 #endif
   test_training_between(w, model);

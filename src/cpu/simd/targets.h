@@ -19,11 +19,8 @@
 
 // Loops over accumulators must be unrolled, or GCC keeps them in memory (33 % of peak instead of 93 %). Not in builds with
 // sanitizers, where each of the unrolled loads is checked and takes its time to compile.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if defined(DLLM_SANITIZES_ADDRESS) || defined(DLLM_SANITIZES_THREAD)
 #define DLLM_UNROLL
-#endif
-#endif
-#ifndef DLLM_UNROLL
+#else
 #define DLLM_UNROLL _Pragma("GCC unroll 32")
 #endif

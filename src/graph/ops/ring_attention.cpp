@@ -202,7 +202,7 @@ std::vector<Value> ring_grad_definition(Graph& graph, const Node& node,
   return {dq, dk, dv};
 }
 
-constexpr OpDef kOps[] = {
+constexpr OpDef kRingAttentionOps[] = {
     {.name = "ring_attention", .infer = ring_types, .vjp = ring_vjp, .decompose = ring_definition},
     {.name = "ring_attention_grad", .infer = ring_grad_types, .decompose = ring_grad_definition},
 };
@@ -211,7 +211,7 @@ constexpr OpDef kOps[] = {
 
 namespace ops {
 std::span<const OpDef> ring_attention_ops() {
-  return kOps;
+  return kRingAttentionOps;
 }
 } // namespace ops
 

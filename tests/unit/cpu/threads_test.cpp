@@ -266,7 +266,7 @@ TEST(Callers, ARunThatDoesNotFitWaits) {
   EXPECT_LE(engine->i64("memory_peak"), engine->i64("memory_limit"));
 }
 
-#if !defined(__SANITIZE_THREAD__)
+#if !defined(DLLM_SANITIZES_THREAD)
 TEST(Fork, AChildComputesOn) {
   auto engine = test_engine(2);
   auto program = engine->compile(layer());

@@ -191,7 +191,7 @@ TEST(LongLines, TheWindowLosesNoByte) {
   EXPECT_TRUE(back == text);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(DLLM_SANITIZES_ADDRESS) || defined(DLLM_SANITIZES_THREAD)
 constexpr bool kSanitized = true; // memory is not what it is without
 #else
 constexpr bool kSanitized = false;

@@ -190,7 +190,7 @@ int64_t growth(const Scratch& scratch, int64_t megabytes) {
   return received ? grown : -1;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(DLLM_SANITIZES_ADDRESS) || defined(DLLM_SANITIZES_THREAD)
 constexpr bool kCountsMemory = false;
 #else
 constexpr bool kCountsMemory = true;

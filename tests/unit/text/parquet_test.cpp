@@ -193,7 +193,7 @@ TEST(Parquet, RefusesWhatItDoesNotRead) {
   expect_parquet_failure(Code::unimplemented, "encrypted", [&] { parquet_rows(secret); });
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(DLLM_SANITIZES_ADDRESS) || defined(DLLM_SANITIZES_THREAD)
 constexpr bool kPeakIsPlain = false;
 #else
 constexpr bool kPeakIsPlain = true;

@@ -259,7 +259,7 @@ int64_t peak_of_opening(const std::string& path, const char* json, Code ends) {
   return got ? grown : -1;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(DLLM_SANITIZES_ADDRESS) || defined(DLLM_SANITIZES_THREAD)
 constexpr bool kMemoryIsPlain = false;
 #else
 constexpr bool kMemoryIsPlain = true;
