@@ -63,7 +63,7 @@ template <class F> Error error_of(F&& call) {
 
 // EXPECT that `call` fails with `code` and that its text holds `part`.
 template <class F> void expect_error(Code code, const std::string& part, F&& call) {
-  const Error e = error_of(call);
+  const Error e = test::error_of(call);
   EXPECT_EQ(e.code(), code) << e.text();
   EXPECT_NE(e.text().find(part), std::string::npos) << e.text();
 }

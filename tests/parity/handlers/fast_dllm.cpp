@@ -98,7 +98,7 @@ bool is_idle(Case& c, const Json& entry, size_t prompt, int64_t call) {
          first + static_cast<std::ptrdiff_t>(length);
 }
 
-void run_case(Case& c, const Json& entry) {
+void run_fast_dllm_case(Case& c, const Json& entry) {
   const std::shared_ptr<model::Model> model = sampler_model(c, entry);
   const Ids prompt = row_of(c.array("prompt"), 0);
   decode::Decoder decoder(model, options_of(c, entry));
@@ -140,7 +140,7 @@ void run_case(Case& c, const Json& entry) {
 
 void run_fast_dllm_loops(Topic& topic) {
   for (const Json& entry : topic.list("cases"))
-    topic.run(entry, [&](Case& c) { run_case(c, entry); });
+    topic.run(entry, [&](Case& c) { run_fast_dllm_case(c, entry); });
 }
 
 } // namespace dllm::parity

@@ -48,7 +48,7 @@ Batch prepared_batch(Case& c, const Json& entry, const noise::Schedule& schedule
   return made;
 }
 
-void run_case(Case& c, const Json& entry) {
+void run_loss_case(Case& c, const Json& entry) {
   const std::shared_ptr<model::Model> model = c.topic().model(entry.at("model").get<std::string>());
   const noise::ScheduleRef schedule = nano_schedule(entry);
   Options options(noise::objective_schema("token_ce"));
@@ -70,7 +70,7 @@ void run_case(Case& c, const Json& entry) {
 
 void run_loss(Topic& topic) {
   for (const Json& entry : topic.list("cases")) {
-    topic.run(entry, [&](Case& c) { run_case(c, entry); });
+    topic.run(entry, [&](Case& c) { run_loss_case(c, entry); });
   }
 }
 

@@ -55,7 +55,7 @@ Tensor unit_matrix(int64_t size) {
   return made;
 }
 
-void run_case(Case& c, const Json& entry) {
+void run_mdm_loss_case(Case& c, const Json& entry) {
   const Tensor& given = c.array("logits");
   const int64_t length = given.shape()[1], vocab = given.shape()[2];
   const Batch feed = feed_of(c, *objective_of(entry), vocab);
@@ -93,7 +93,7 @@ void run_case(Case& c, const Json& entry) {
 
 void run_mdm_loss(Topic& topic) {
   for (const Json& entry : topic.list("cases"))
-    topic.run(entry, [&](Case& c) { run_case(c, entry); });
+    topic.run(entry, [&](Case& c) { run_mdm_loss_case(c, entry); });
 }
 
 } // namespace dllm::parity

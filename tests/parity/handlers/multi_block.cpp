@@ -103,7 +103,7 @@ void compare_said(Case& c, const Batch& said, int64_t call) {
   }
 }
 
-void run_case(Case& c, const Json& entry) {
+void run_multi_block_case(Case& c, const Json& entry) {
   refuse_unknown(c, entry);
   const std::shared_ptr<model::Model> model = c.topic().model(entry.at("model").get<std::string>());
   model->set_mask_token(entry.at("mask_id").get<int64_t>());
@@ -196,7 +196,7 @@ void run_multi_block(Topic& topic) {
     topic.run(entry, [&](Case& c) { run_mask(c, entry); });
   if (topic.has("entropy_rule.logits")) topic.run(std::string("entropy_rule"), run_entropy_rule);
   for (const Json& entry : topic.list("cases"))
-    topic.run(entry, [&](Case& c) { run_case(c, entry); });
+    topic.run(entry, [&](Case& c) { run_multi_block_case(c, entry); });
 }
 
 } // namespace dllm::parity

@@ -30,7 +30,7 @@ constexpr Sampler kSamplers[] = {
     {"ddim", run_nano},
 };
 
-void run_case(Case& c, const Json& entry) {
+void run_samplers_case(Case& c, const Json& entry) {
   const auto name = entry.at("sampler").get<std::string>();
   for (const Sampler& sampler : kSamplers) {
     if (sampler.class_name == name) return sampler.run(c, entry);
@@ -58,7 +58,7 @@ void run_samplers(Topic& topic) {
     topic.run(name, [&](Case& c) { run_transfer(c, entry); });
   }
   for (const Json& entry : topic.list("cases")) {
-    topic.run(entry, [&](Case& c) { run_case(c, entry); });
+    topic.run(entry, [&](Case& c) { run_samplers_case(c, entry); });
   }
 }
 

@@ -14,9 +14,9 @@
 namespace dllm::graph {
 namespace {
 
-using test::expect_error;
+using dllm::test::expect_error;
 
-Tensor counting(const Shape& shape) {
+Tensor numbered(const Shape& shape) {
   Tensor made(DType::f32, shape);
   std::iota(made.mutable_as<float>().begin(), made.mutable_as<float>().end(), 0.0f);
   return made;
@@ -38,7 +38,7 @@ std::vector<Layout> layouts() {
 
 // The part of a rank is its part of the part of its process, and both joins make the array again.
 TEST(ProcessMesh, PartsOfProcessesAreCutAgainBetweenTheirRanks) {
-  const Tensor whole = counting({16, 32});
+  const Tensor whole = numbered({16, 32});
   int64_t meshes = 0;
   for (const char* text : {"fsdp=4", "tensor=8", "fsdp=2,tensor=8", "fsdp=8,tensor=2",
                            "data=2,fsdp=2,tensor=2", "data=2,tensor=4", "fsdp=4,expert=2"}) {

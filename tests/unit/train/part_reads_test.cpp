@@ -72,7 +72,7 @@ Json wide_config(const char* type) {
   return config;
 }
 
-Options model_options(const std::string& dtype) {
+Options options_of_mesh_part(const std::string& dtype) {
   Options options(model::model_schema());
   options.set_text("dtype", dtype);
   return options;
@@ -98,7 +98,7 @@ void expect_reads_of_parts(const std::string& path, const char* mesh) {
   std::atomic<int64_t> all = 0;
   in_processes(mesh, [&](const EngineRef& engine) {
     const CountingSource source(path);
-    const auto model = model::load_model(engine, source, model_options("keep"));
+    const auto model = model::load_model(engine, source, options_of_mesh_part("keep"));
     int64_t part = 0;
     for (const auto& entry : model->params().physical())
       part += entry.part.count() * dtype_size(entry.dtype);
@@ -129,9 +129,9 @@ TEST(PartReads, OfGgufRowsAreTheBytesOfThePart) {
 
 // Every tensor of a model in processes is that of a model in one.
 void expect_same_numbers(const std::string& path, const char* dtype, const char* mesh) {
-  const auto wanted = weights_of(*model::load_model(mesh_engine(""), path, model_options(dtype)));
+  const auto wanted = weights_of(*model::load_model(mesh_engine(""), path, options_of_mesh_part(dtype)));
   in_processes(mesh, [&](const EngineRef& engine) {
-    const auto model = model::load_model(engine, path, model_options(dtype));
+    const auto model = model::load_model(engine, path, options_of_mesh_part(dtype));
     for (const auto& [name, numbers] : weights_of(*model)) // reads are made together
       EXPECT_EQ(numbers, wanted.at(name)) << path << ' ' << dtype << ' ' << mesh << ' ' << name;
   });
