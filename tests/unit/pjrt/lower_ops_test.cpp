@@ -4,6 +4,9 @@
 #include "unit/graph/reference_evaluator.h"
 #include "unit/pjrt/lower_tools.h"
 
+#include <algorithm>
+#include <string_view>
+
 namespace dllm::pjrt {
 namespace {
 
@@ -28,10 +31,18 @@ TEST_P(EveryLoweredCase, EqualsTheOracle) {
   expect_close(run_on_cpu(lowered, c.inputs), expected, tolerance, *c.graph, c.label);
 }
 
+// The inputs of a ring are made to vary over its axis in the case itself.
+bool makes_values_vary(const graph::Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const graph::Node& node) {
+    return std::string_view(node.op->name) == "vary";
+  });
+}
+
 TEST(LowerOps, AxesAreKept) {
   for (const OpCase& c : EveryLoweredCase::cases()) {
     SCOPED_TRACE(c.label);
-    if (graph::find_op(c.op).decompose != nullptr) expect_axes_kept(*c.graph);
+    if (graph::find_op(c.op).decompose != nullptr && !makes_values_vary(*c.graph))
+      expect_axes_kept(*c.graph);
   }
 }
 

@@ -129,7 +129,8 @@ TEST(PartReads, OfGgufRowsAreTheBytesOfThePart) {
 
 // Every tensor of a model in processes is that of a model in one.
 void expect_same_numbers(const std::string& path, const char* dtype, const char* mesh) {
-  const auto wanted = weights_of(*model::load_model(mesh_engine(""), path, options_of_mesh_part(dtype)));
+  const auto wanted =
+      weights_of(*model::load_model(mesh_engine(""), path, options_of_mesh_part(dtype)));
   in_processes(mesh, [&](const EngineRef& engine) {
     const auto model = model::load_model(engine, path, options_of_mesh_part(dtype));
     for (const auto& [name, numbers] : weights_of(*model)) // reads are made together
