@@ -30,7 +30,8 @@ struct OptionKey {
   std::string_view kind, key;
 };
 // Texts and lists that are paths.
-constexpr OptionKey kPaths[] = {{"trainer", "root"}, {"dataset", "token_file"}};
+constexpr OptionKey kPaths[] = {
+    {"trainer", "root"}, {"dataset", "token_file"}, {"model", "adapter"}};
 // Texts and lists through which native code is loaded, or a compiler may write files.
 constexpr OptionKey kNative[] = {{"engine", "plugin"},
                                  {"engine", "target"},

@@ -75,7 +75,7 @@ TEST(ProcessMesh, RefusesRanksThatDoNotDivide) {
                                     {"data=3,tensor=4", 2},
                                     {"fsdp=4", 0}}) {
     expect_error(Code::invalid_argument, "between " + std::to_string(count) + " processes",
-                 [&] { ProcessMesh(Mesh::parse(text), count); });
+                 [text = text, count = count] { ProcessMesh(Mesh::parse(text), count); });
   }
 }
 

@@ -239,8 +239,6 @@ TEST_P(PjrtMesh, MeshesThatDoNotFitAreRefusedWithTheNumbers) {
   options.set_i64("ranks", 2);
   options.set_str("mesh", "");
   EXPECT_EQ(make_engine(options)->mesh().size(Axis::data), 2);
-  options.set_str("processes", "mpi");
-  expect_error(Code::unimplemented, "runs in one process", [&] { make_engine(options); });
 }
 
 TEST_P(PjrtMesh, MayBeSomeOfTheDevices) {

@@ -91,7 +91,9 @@ TEST(Processes, HaveTheLossesOfThreads) {
                                                           {"fsdp=2,tensor=2,sequence=2", config()},
                                                           {"expert=4", experts},
                                                           {"fsdp=2,sequence=2,expert=2", experts}};
-  for (const auto& [mesh, model_config] : runs) {
+  for (const auto& run : runs) {
+    const char* mesh = run.first;
+    const Json& model_config = run.second;
     const auto losses = [&](const EngineRef& engine) {
       Trainer trainer(model::new_model(engine, model_config, Options(model::model_schema())),
                       noise::make_objective("mdlm"), trainer_options());
