@@ -9,7 +9,7 @@
 using namespace dllm;
 using namespace dllm::abi;
 
-namespace {
+namespace dllm::abi {
 
 // The runner's view of the meter that its thread's arrays are charged to.
 class MeteredBytes final : public lua::LibraryBytes {
@@ -23,6 +23,10 @@ public:
 private:
   MeterRef meter_;
 };
+
+} // namespace dllm::abi
+
+namespace {
 
 dllm_status status_of_task(const dllm_task* task) {
   if (task->object.is_cancelled()) return DLLM_CANCELLED;
