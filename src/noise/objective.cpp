@@ -109,6 +109,19 @@ void set_timesteps(Batch& batch, const Tensor& t, const PrepareContext& context)
   batch.set("timesteps", steps);
 }
 
+std::vector<float> mask_draws(int64_t batch, int64_t width, int64_t first_row, uint64_t seed,
+                              int64_t step) {
+  std::vector<float> draws;
+  draws.reserve(static_cast<size_t>(batch * width));
+  for (int64_t b = 0; b < batch; ++b) {
+    const Key key = stream_key(seed, Stream::mask, static_cast<uint64_t>(step),
+                               static_cast<uint64_t>(first_row + b));
+    for (int64_t i = 0; i < width; ++i)
+      draws.push_back(uniform_from_bits(random_bits_at(key, static_cast<uint64_t>(i))));
+  }
+  return draws;
+}
+
 void inject_draws(const Batch& batch, const char* name, std::vector<float>& draws) {
   const Tensor* given = batch.find(name);
   if (given == nullptr) return;

@@ -8,13 +8,10 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
+#include "noise/canvas_rows.h"
 #include "noise/objectives/table.h"
-#include "noise/times.h"
 #include "noise/token_ce.h"
 #include "noise/two_stream.h"
-
-#include <algorithm>
-#include <array>
 
 namespace dllm::noise {
 namespace {
@@ -25,30 +22,6 @@ constexpr const char* kConditioned = "conditioned"; // f32(batch): 1: the canvas
 constexpr const char* kStart = "canvas_start";      // i32(batch): the place of the canvas
 constexpr const char* kRows = "canvas_rows";        // i32(batch * block): its places in all rows
 
-// The answer of a row: places [begin, end), and the end of its text.
-struct Answer {
-  int64_t begin = 0, end = 0, text = 0;
-};
-
-Answer answer_of(const TokenRows& rows, int64_t row) {
-  Answer made;
-  bool found = false;
-  for (int64_t i = 0; i < rows.seq; ++i) {
-    const int64_t at = row * rows.seq + i;
-    const int32_t segment = rows.segments.empty() ? 1 : rows.segments[static_cast<size_t>(at)];
-    if (segment > 1) {
-      fail_with_hint("set the loader option pack to false", Code::invalid_argument,
-                     "row {} holds several texts, objective diffusion_gemma takes one a row", row);
-    }
-    if (segment == 1) made.text = i + 1;
-    if (!rows.trainable(at)) continue;
-    if (!found) made.begin = i;
-    found = true;
-    made.end = i + 1;
-  }
-  return made;
-}
-
 class DiffusionGemma final : public Objective {
 public:
   DiffusionGemma(ScheduleRef schedule, const Options& options)
@@ -56,129 +29,18 @@ public:
   const std::string& name() const override { return name_; }
   bool needs_mask_id() const override { return false; }
   bool spreads_over_rows() const override { return times_.spreads(); }
-  int shift(const model::ModelConfig&) const override { return 0; }
   Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
                 const PrepareContext& context) const override;
+  int shift(const model::ModelConfig&) const override { return 0; }
   Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
 
 protected:
   Loss build_loss(model::Builder& builder, const LossInputs& inputs) const override;
 
 private:
-  // Uniform numbers of a batch; arrays of the same names in it replace them.
-  struct Draws {
-    std::vector<float> time, block, coin; // u_t, u_block, u_condition (batch)
-    std::vector<float> mask, token;       // u_mask, u_token (batch, seq + block), by place
-  };
-  Draws draws(const TokenRows& rows, int64_t block, const Batch& batch, uint64_t seed,
-              int64_t step) const;
-  // Widened arrays of the rows: clean text, then the canvas.
-  struct Widened {
-    Tensor ids, targets, weights, positions, keys; // (batch, seq + block)
-    Tensor normalizer, t, context, conditioned;    // (batch)
-  };
-  static Widened widened(const TokenRows& rows, int64_t block);
-  void add_next_tokens(const TokenRows& rows, int64_t row, const Answer& answer, double weight,
-                       Widened& made) const;
-  int64_t add_canvas(const TokenRows& rows, int64_t row, const Answer& answer, const Draws& draws,
-                     int64_t vocab, Widened& made) const;
-
   std::string name_ = "diffusion_gemma";
   TimeSampler times_;
 };
-
-DiffusionGemma::Draws DiffusionGemma::draws(const TokenRows& rows, int64_t block,
-                                            const Batch& batch, uint64_t seed, int64_t step) const {
-  const auto global = batch.global_rows(rows.batch);
-  Draws made;
-  made.time = times_.draws(rows.batch, 1, global, seed, step);
-  for (int64_t b = 0; b < rows.batch; ++b) {
-    const Key key = stream_key(seed, Stream::mask, static_cast<uint64_t>(step),
-                               static_cast<uint64_t>(global.first + b));
-    uint64_t next = 0;
-    const auto uniform = [&] { return uniform_from_bits(random_bits_at(key, next++)); };
-    made.block.push_back(uniform());
-    made.coin.push_back(uniform());
-    for (int64_t i = 0; i < rows.seq + block; ++i) {
-      made.mask.push_back(uniform());
-      made.token.push_back(uniform());
-    }
-  }
-  inject_draws(batch, "u_t", made.time);
-  inject_draws(batch, "u_block", made.block);
-  inject_draws(batch, "u_condition", made.coin);
-  inject_draws(batch, "u_mask", made.mask);
-  inject_draws(batch, "u_token", made.token);
-  return made;
-}
-
-DiffusionGemma::Widened DiffusionGemma::widened(const TokenRows& rows, int64_t block) {
-  const int64_t seq = rows.seq, all = seq + block;
-  const Shape wide{rows.batch, all}, one{rows.batch};
-  Widened made{Tensor(DType::i32, wide), Tensor(DType::i32, wide), Tensor(DType::f32, wide),
-               Tensor(DType::i32, wide), Tensor(DType::u8, wide),  Tensor(DType::f32, one),
-               Tensor(DType::f32, one),  Tensor(DType::i32, one),  Tensor(DType::f32, one)};
-  std::ranges::fill(made.targets.mutable_as<int32_t>(), -1);
-  for (int64_t b = 0; b < rows.batch; ++b) {
-    const auto from = rows.ids.subspan(static_cast<size_t>(b * seq), static_cast<size_t>(seq));
-    std::ranges::copy(from, made.ids.mutable_as<int32_t>().begin() + b * all);
-    for (int64_t i = 0; i < seq; ++i) {
-      const auto at = static_cast<size_t>(b * seq + i), to = static_cast<size_t>(b * all + i);
-      made.positions.mutable_as<int32_t>()[to] = static_cast<int32_t>(i);
-      made.keys.mutable_as<uint8_t>()[to] = rows.segments.empty() || rows.segments[at] != 0 ? 1 : 0;
-    }
-  }
-  return made;
-}
-
-// Every token behind the first, those of the prompt too, with equal weights whose sum is `weight`.
-void DiffusionGemma::add_next_tokens(const TokenRows& rows, int64_t row, const Answer& answer,
-                                     double weight, Widened& made) const {
-  if (weight == 0 || answer.text < 2) return;
-  const int64_t all = made.ids.shape()[1];
-  for (int64_t i = 0; i + 1 < answer.text; ++i) {
-    const auto to = static_cast<size_t>(row * all + i);
-    made.targets.mutable_as<int32_t>()[to] = rows.ids[static_cast<size_t>(row * rows.seq + i + 1)];
-    made.weights.mutable_as<float>()[to] =
-        static_cast<float>(weight / static_cast<double>(answer.text - 1));
-  }
-}
-
-// Fills the canvas of a row with its noised block; returns the tokens that count.
-int64_t DiffusionGemma::add_canvas(const TokenRows& rows, int64_t row, const Answer& answer,
-                                   const Draws& draws, int64_t vocab, Widened& made) const {
-  const int64_t all = made.ids.shape()[1], block = all - rows.seq;
-  const int64_t blocks = (answer.end - answer.begin + block - 1) / block;
-  if (blocks == 0) return 0;
-  const auto b = static_cast<size_t>(row);
-  const int64_t chosen =
-      std::min(static_cast<int64_t>(draws.block[b] * static_cast<double>(blocks)), blocks - 1);
-  const int64_t begin = answer.begin + chosen * block, fill = options_.i64("fill_token");
-  const double t = made.t.as<float>()[b];
-  made.context.mutable_as<int32_t>()[b] = static_cast<int32_t>(begin);
-  int64_t counted = 0;
-  for (int64_t j = 0; j < block; ++j) {
-    const int64_t place = begin + j;
-    if (place >= answer.end && fill < 0) break;
-    const int64_t at = row * rows.seq + place;
-    const auto draw = static_cast<size_t>(row * all + place),
-               to = static_cast<size_t>(row * all + rows.seq + j);
-    const bool filled = place >= answer.end;
-    const int32_t clean = filled ? static_cast<int32_t>(fill) : rows.ids[static_cast<size_t>(at)];
-    const bool trained = filled || rows.trainable(at);
-    const bool noised = trained && draws.mask[draw] < t;
-    const auto noise = static_cast<int32_t>(
-        std::min(static_cast<int64_t>(draws.token[draw] * static_cast<double>(vocab)), vocab - 1));
-    made.ids.mutable_as<int32_t>()[to] = noised ? noise : clean;
-    made.positions.mutable_as<int32_t>()[to] = static_cast<int32_t>(place);
-    made.keys.mutable_as<uint8_t>()[to] = 1;
-    if (!trained) continue; // given inside of an answer: stays clean
-    made.targets.mutable_as<int32_t>()[to] = clean;
-    made.weights.mutable_as<float>()[to] = 1;
-    ++counted;
-  }
-  return counted;
-}
 
 Batch DiffusionGemma::prepare(const Batch& batch, uint64_t seed, int64_t step,
                               const PrepareContext& context) const {
@@ -192,18 +54,19 @@ Batch DiffusionGemma::prepare(const Batch& batch, uint64_t seed, int64_t step,
     fail_with_hint("leave arrays mask and positions out", Code::invalid_argument,
                    "rows of objective diffusion_gemma have an attention mask of their own");
   }
-  const Draws drawn = draws(rows, block, batch, seed, step);
-  Widened made = widened(rows, block);
+  const CanvasDraws drawn = canvas_draws(rows, block, batch, times_, seed, step);
+  const CanvasNoise noise{context.vocab, options_.i64("fill_token")};
+  CanvasRows made(rows, block);
   for (int64_t b = 0; b < rows.batch; ++b) {
     const auto row = static_cast<size_t>(b);
     const Answer answer = answer_of(rows, b);
     made.t.mutable_as<float>()[row] = times_.time(drawn.time[row]);
     made.conditioned.mutable_as<float>()[row] =
         drawn.coin[row] < options_.f64("conditioned") ? 1.0f : 0.0f;
-    const int64_t counted = add_canvas(rows, b, answer, drawn, context.vocab, made);
+    const int64_t counted = made.fill_canvas(rows, b, answer, drawn, noise);
     made.normalizer.mutable_as<float>()[row] = static_cast<float>(counted);
     const double next = context.held_out ? 0 : options_.f64("ar_weight");
-    add_next_tokens(rows, b, answer, next * static_cast<double>(counted), made);
+    made.train_text(rows, b, answer, next * static_cast<double>(counted));
   }
   Batch prepared = batch;
   for (const char* name : {"keep", "labels", "segments"}) prepared.remove(name);

@@ -67,20 +67,6 @@ struct EditArrays {
   Tensor ids, keys, targets, weights, insert_at, insert_ids, deletes, normalizer, t;
 };
 
-// One uniform number for each of `width` columns of each row; the first row of all has number first_row.
-std::vector<float> column_draws(int64_t batch, int64_t width, int64_t first_row, uint64_t seed,
-                                int64_t step) {
-  std::vector<float> draws;
-  draws.reserve(static_cast<size_t>(batch * width));
-  for (int64_t b = 0; b < batch; ++b) {
-    const Key key = stream_key(seed, Stream::mask, static_cast<uint64_t>(step),
-                               static_cast<uint64_t>(first_row + b));
-    for (int64_t i = 0; i < width; ++i)
-      draws.push_back(uniform_from_bits(random_bits_at(key, static_cast<uint64_t>(i))));
-  }
-  return draws;
-}
-
 // The tokens of a row of start_ids; negative numbers are padding.
 std::vector<int32_t> given_start(const Tensor& starts, int64_t row) {
   const auto width = static_cast<size_t>(starts.shape()[1]);
@@ -241,7 +227,7 @@ Batch EditFlow::prepare(const Batch& batch, uint64_t seed, int64_t step,
   for (const float draw : draws) levels.push_back(times_.time(draw));
   inject_draws(batch, "t", levels);
   std::ranges::copy(levels, made.t.mutable_as<float>().begin());
-  std::vector<float> columns = column_draws(rows.batch, width, global.first, seed, step);
+  std::vector<float> columns = mask_draws(rows.batch, width, global.first, seed, step);
   inject_draws(batch, "u_mask", columns);
   for (int64_t b = 0; b < rows.batch; ++b) {
     const std::vector<int32_t> clean = clean_tokens(rows, b);

@@ -71,13 +71,7 @@ Batch Grpo::prepare(const Batch& batch, uint64_t seed, int64_t step,
   const int32_t mask = mask_id(context);
   const TokenRows rows = token_rows(batch, context.vocab);
   const int64_t first = batch.global_rows(rows.batch).first;
-  std::vector<float> draws;
-  for (int64_t b = 0; b < rows.batch; ++b) {
-    const Key key = stream_key(seed, Stream::mask, static_cast<uint64_t>(step),
-                               static_cast<uint64_t>(first + b));
-    for (int64_t i = 0; i < rows.seq; ++i)
-      draws.push_back(uniform_from_bits(random_bits_at(key, static_cast<uint64_t>(i))));
-  }
+  std::vector<float> draws = mask_draws(rows.batch, rows.seq, first, seed, step);
   inject_draws(batch, "u_mask", draws);
   TokenCeArrays made(rows.batch, rows.seq, rows.ids);
   Tensor unconditional = made.ids.clone();

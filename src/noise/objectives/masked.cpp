@@ -32,20 +32,11 @@ bool MaskedDiffusion::spreads_over_rows() const {
   return !jax() && times_.spreads();
 }
 
-// Every number has a key of its own (seed, stream, step, global row), so a batch may be cut
-// anywhere.
 MaskedDiffusion::Draws MaskedDiffusion::own_draws(const TokenRows& rows, int64_t times,
                                                   std::pair<int64_t, int64_t> global, uint64_t seed,
                                                   int64_t step) const {
-  Draws draws{times_.draws(rows.batch, times, global, seed, step), {}};
-  for (int64_t b = 0; b < rows.batch; ++b) {
-    const Key key = stream_key(seed, Stream::mask, static_cast<uint64_t>(step),
-                               static_cast<uint64_t>(global.first + b));
-    for (int64_t i = 0; i < rows.seq; ++i) {
-      draws.mask.push_back(uniform_from_bits(random_bits_at(key, static_cast<uint64_t>(i))));
-    }
-  }
-  return draws;
+  return {times_.draws(rows.batch, times, global, seed, step),
+          mask_draws(rows.batch, rows.seq, global.first, seed, step)};
 }
 
 // compat = dllm-jax: the trainer's key splits once per prepared batch, the

@@ -28,6 +28,11 @@ Key reference_batch_key(uint64_t seed, int64_t step, const PrepareContext& conte
 // For a time-conditioned model: timesteps (batch), the times t (batch) in its steps.
 void set_timesteps(Batch& batch, const Tensor& t, const PrepareContext& context);
 
+// One uniform number for each of `width` columns of each row; the first row of all has number first_row. Each has a key of its
+// own (seed, stream, step, global row), so a batch may be cut anywhere.
+std::vector<float> mask_draws(int64_t batch, int64_t width, int64_t first_row, uint64_t seed,
+                              int64_t step);
+
 // Random numbers of the batch itself (array `name`, f32, as many) replace the drawn ones: so tests and scripts choose the
 // noise.
 void inject_draws(const Batch& batch, const char* name, std::vector<float>& draws);
