@@ -2,9 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 
@@ -37,17 +35,6 @@ Owned<dllm_model> model_from_scratch(const Context& context, const Run& run) {
   return model;
 }
 
-std::string latest_checkpoint(const std::string& root) {
-  const Owned<dllm_buffer> dir(dllm_buffer_new());
-  try { // a store that does not answer is not an empty one: a run would begin again
-    call([&](dllm_error* err) { return dllm_checkpoint_latest(root.c_str(), dir.get(), err); });
-  } catch (const Failure& failure) {
-    if (failure.status() == DLLM_NOT_FOUND) return {};
-    throw;
-  }
-  return static_cast<const char*>(dllm_buffer_data(dir.get()));
-}
-
 void open_objective(Context& context, Run& run) {
   if (context.has("schedule")) {
     run.schedule = make<dllm_schedule>([&](dllm_schedule** out, dllm_error* err) {
@@ -67,48 +54,13 @@ Owned<dllm_trainer> new_trainer(dllm_model* model, const Run& run, const dllm_op
   });
 }
 
-// A folder that a save wrote or began: step_000500, with the file by which it is known.
-bool is_checkpoint(const fs::directory_entry& entry) {
-  std::error_code ignored;
-  const bool folder = entry.is_directory(ignored) && !entry.is_symlink(ignored);
-  return folder && entry.path().filename().string().rfind("step_", 0) == 0 &&
-         (fs::exists(entry.path() / "COMMIT", ignored) ||
-          fs::exists(entry.path() / "COMMIT.partial", ignored));
-}
-
-void remove_checkpoints(const std::string& root) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(root, ignored)) {
-    const std::string name = entry.path().filename();
-    if (is_checkpoint(entry) || name == "tokenizer.json" || name == "metrics.jsonl" ||
-        name == "examples.jsonl" || name == "run.json") {
-      fs::remove_all(entry.path(), ignored);
-    }
-  }
-}
-
-Json parsed(const std::string& json) {
-  return Json::parse(json, nullptr, false);
-}
-
-Json model_description(const dllm_model* model) {
-  return parsed(text(
-      [&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(model, out, err); }));
-}
-
-Json options_json(const Context& context, const char* kind) {
-  return parsed(text([&](dllm_buffer* out, dllm_error* err) {
-    return dllm_options_to_json(context.options(kind), out, err);
-  }));
-}
-
 // Training a tokenizer may take minutes: what a trainer refuses is found before, on a model of one layer.
 void try_trainer(const Context& context, const Run& run) {
   constexpr int64_t kFewTokens = 8;
   Json config = Json::parse(config_from_scratch(context, kFewTokens, 1));
   config["dllm"]["mask_token_id"] = kFewTokens - 1;
   const auto model = new_model(run.engine.get(), config, nullptr, context.task());
-  Json values = options_json(context, "trainer");
+  Json values = Json::parse(options_json(context, "trainer"));
   // Only the given options: those of another optimizer are refused even at their default.
   for (auto it = values.begin(); it != values.end();)
     it = context.typed("trainer", it.key()) ? std::next(it) : values.erase(it);
@@ -127,25 +79,6 @@ void try_trainer(const Context& context, const Run& run) {
                                  err);
   });
   new_trainer(model.get(), run, options.get());
-}
-
-// What the objective makes of a model that was trained otherwise.
-void print_changes(const Context& context, const Json& before, const Json& after) {
-  const std::string name = fs::path(context.text("from")).filename();
-  const auto was = before.value("attention", ""), is = after.value("attention", "");
-  const int64_t shift = after.value("shift", 0);
-  if (was != is || before.value("shift", 0) != shift) {
-    const std::string way = is == "bidirectional" ? "in both directions"
-                            : is == "causal"      ? "from left to right"
-                                                  : is;
-    std::fprintf(stderr, "%s is a %s model: trained from here on %s, shift %lld\n", name.c_str(),
-                 was.c_str(), way.c_str(), static_cast<long long>(shift));
-  }
-  const int64_t mask = after.value("mask_token_id", -1), rows = before.value("vocab", 0);
-  if (before.value("mask_token_id", -1) >= 0 || mask < 0) return;
-  std::fprintf(
-      stderr, "%s has no mask token: %s %lld becomes <|mask|>, in the model and in its tokenizer\n",
-      name.c_str(), mask < rows ? "the unused row" : "the new row", static_cast<long long>(mask));
 }
 
 void set_whole(Context& context, const char* kind, const char* key, int64_t value) {
@@ -224,33 +157,7 @@ void add_sinks(const Context& context, const Run& run, const std::string& out) {
   if (!context.json()) add("console", "");
 }
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr && value[0] == '/' ? value : "";
-}
-
 } // namespace
-
-bool is_in_store(const std::string& path) {
-  return path.rfind("s3://", 0) == 0 || path.rfind("gs://", 0) == 0;
-}
-
-std::string run_folder(const Context& context) {
-  const std::string out = context.text("out");
-  if (!is_in_store(out)) return out;
-  std::string folder = environment("DLLM_STAGING");
-  if (folder.empty()) { // where the library writes checkpoints before they are uploaded
-    const std::string cache = environment("XDG_CACHE_HOME");
-    folder = (cache.empty() ? environment("HOME") + "/.cache" : cache) + "/dllm/staging";
-  }
-  return folder + "/" + out.substr(0, 2) + "/" + out.substr(5);
-}
-
-double trainer_metric(const Run& run, const char* key) {
-  double value = 0;
-  call([&](dllm_error* err) { return dllm_trainer_metric(run.trainer.get(), key, &value, err); });
-  return value;
-}
 
 Run open_run(Context& context) {
   const std::string root = context.text("out"), out = run_folder(context);
@@ -278,7 +185,7 @@ Run open_run(Context& context) {
   run.steps = planned_steps(context, run);
   set_whole(context, "trainer", "steps", run.steps);
   set_sync(context, run.steps);
-  const Json before = model_description(run.model.get());
+  const std::string before = model_description(run.model.get());
   run.trainer = new_trainer(run.model.get(), run, context.options("trainer"));
   const bool started_from = run.resumed_from.empty() && context.has("from");
   if (started_from) print_changes(context, before, model_description(run.model.get()));
@@ -301,61 +208,6 @@ Run open_run(Context& context) {
   run.saved = run.resumed_from;
   std::fprintf(stderr, "resumed from %s\n", run.resumed_from.c_str());
   return run;
-}
-
-std::string describe_run(Context& context, const Run& run) {
-  const int64_t parameters = model_number(run.model.get(), "params"),
-                rows = dllm_dataset_size(run.data.get());
-  const int64_t words = dllm_tokenizer_size(run.tokenizer.get());
-  if (context.json()) {
-    Json line = {{"event", "start"},
-                 {"out", context.text("out")},
-                 {"resumed_from", run.resumed_from},
-                 {"parameters", parameters},
-                 {"vocabulary", words},
-                 {"rows", rows},
-                 {"held_out", run.held_out != nullptr},
-                 {"steps", run.steps},
-                 {"model", model_description(run.model.get())}};
-    line["model"].erase("storage");
-    for (const char* kind :
-         {"engine", "model", "dataset", "loader", "objective", "schedule", "trainer"}) {
-      line["options"][kind] = options_json(context, kind);
-    }
-    return line.dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
-  const std::string of = context.option("dataset", "rows");
-  const char* unit = of == "\"line\"" ? "lines" : of == "\"paragraph\"" ? "paragraphs" : "pieces";
-  int64_t threads = 0;
-  dllm_engine_i64(run.engine.get(), "threads", &threads, nullptr);
-  const char* device = dllm_engine_device_name(run.engine.get(), 0);
-  const std::string where =
-      threads > 0
-          ? std::to_string(threads) + " threads" +
-                (job_size() > 1 ? " in each of " + std::to_string(job_size()) + " processes" : "")
-          : std::string("on ") + (device != nullptr ? device : "a device");
-  char line[240];
-  std::snprintf(line, sizeof line, "%.2f M parameters, vocabulary %lld, %lld %s of text, %s",
-                static_cast<double>(parameters) / 1e6, static_cast<long long>(words),
-                static_cast<long long>(rows), unit, where.c_str());
-  return line;
-}
-
-void print_held_out(Context& context, Run& run, int64_t step) {
-  if (run.held_out == nullptr || context.number("eval-batches") == 0 || run.last_eval == step)
-    return;
-  run.last_eval = step;
-  call([&](dllm_error* err) { return dllm_loader_seek(run.held_out.get(), 0, err); });
-  double loss = 0; // the trainer sends it to the console and the metrics file
-  call([&](dllm_error* err) {
-    return dllm_trainer_eval(run.trainer.get(), run.held_out.get(), context.number("eval-batches"),
-                             context.task(), &loss, err);
-  });
-  record_examples(context, run, step);
-  if (!context.json()) return;
-  std::printf("{\"event\": \"eval\", \"step\": %lld, \"loss\": %.6f}\n",
-              static_cast<long long>(step), loss);
-  std::fflush(stdout);
 }
 
 } // namespace dllm::cli

@@ -25,13 +25,27 @@ struct Run {
   int64_t last_eval = -1;   // step of the last held-out loss
 };
 
+// ---- the run's folder (training_folder.cpp) ----
+
 // Where the files of a run lie that are no checkpoints (metrics, settings, tokenizer, LOCK): --out itself, or the local folder
 // of one in an object store.
 std::string run_folder(const Context& context);
 // --out names a place in an object store: "s3://bucket/runs/first".
 bool is_in_store(const std::string& path);
 
+// The newest checkpoint below a folder or a place in an object store; empty: there is none.
+std::string latest_checkpoint(const std::string& root);
+// Removes what a run wrote into its folder: checkpoints, tokenizer, metrics, examples, settings.
+void remove_checkpoints(const std::string& root);
+
+// ---- the run (training.cpp), and what it prints about itself (training_report.cpp) ----
+
 Run open_run(Context& context);
+// JSON of a model, and of the effective options of a kind.
+std::string model_description(const dllm_model* model);
+std::string options_json(const Context& context, const char* kind);
+// What the objective makes of a model that was trained otherwise: its description before and after.
+void print_changes(const Context& context, const std::string& from, const std::string& made);
 // A line: parameters, vocabulary, rows, threads. As JSON: that, the effective options and the model's attention.
 std::string describe_run(Context& context, const Run& run);
 double trainer_metric(const Run& run, const char* key);

@@ -1,0 +1,66 @@
+// The folder of a run: where it lies, and what an earlier run left there.
+
+#include "training.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace dllm::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder that a save wrote or began: step_000500, with the file by which it is known.
+bool is_checkpoint(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  const bool folder = entry.is_directory(ignored) && !entry.is_symlink(ignored);
+  return folder && entry.path().filename().string().rfind("step_", 0) == 0 &&
+         (fs::exists(entry.path() / "COMMIT", ignored) ||
+          fs::exists(entry.path() / "COMMIT.partial", ignored));
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && value[0] == '/' ? value : "";
+}
+
+} // namespace
+
+bool is_in_store(const std::string& path) {
+  return path.rfind("s3://", 0) == 0 || path.rfind("gs://", 0) == 0;
+}
+
+std::string run_folder(const Context& context) {
+  const std::string out = context.text("out");
+  if (!is_in_store(out)) return out;
+  std::string folder = environment("DLLM_STAGING");
+  if (folder.empty()) { // where the library writes checkpoints before they are uploaded
+    const std::string cache = environment("XDG_CACHE_HOME");
+    folder = (cache.empty() ? environment("HOME") + "/.cache" : cache) + "/dllm/staging";
+  }
+  return folder + "/" + out.substr(0, 2) + "/" + out.substr(5);
+}
+
+std::string latest_checkpoint(const std::string& root) {
+  const Owned<dllm_buffer> dir(dllm_buffer_new());
+  try { // a store that does not answer is not an empty one: a run would begin again
+    call([&](dllm_error* err) { return dllm_checkpoint_latest(root.c_str(), dir.get(), err); });
+  } catch (const Failure& failure) {
+    if (failure.status() == DLLM_NOT_FOUND) return {};
+    throw;
+  }
+  return static_cast<const char*>(dllm_buffer_data(dir.get()));
+}
+
+void remove_checkpoints(const std::string& root) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(root, ignored)) {
+    const std::string name = entry.path().filename();
+    if (is_checkpoint(entry) || name == "tokenizer.json" || name == "metrics.jsonl" ||
+        name == "examples.jsonl" || name == "run.json") {
+      fs::remove_all(entry.path(), ignored);
+    }
+  }
+}
+
+} // namespace dllm::cli

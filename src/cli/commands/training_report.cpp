@@ -1,0 +1,112 @@
+// What a training run prints about itself: what it starts with, what changes in a model, held-out losses.
+
+#include "training.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <filesystem>
+
+namespace dllm::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json parsed(const std::string& json) {
+  return Json::parse(json, nullptr, false);
+}
+
+} // namespace
+
+std::string model_description(const dllm_model* model) {
+  return text(
+      [&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(model, out, err); });
+}
+
+std::string options_json(const Context& context, const char* kind) {
+  return text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_options_to_json(context.options(kind), out, err);
+  });
+}
+
+double trainer_metric(const Run& run, const char* key) {
+  double value = 0;
+  call([&](dllm_error* err) { return dllm_trainer_metric(run.trainer.get(), key, &value, err); });
+  return value;
+}
+
+void print_changes(const Context& context, const std::string& from, const std::string& made) {
+  const Json before = parsed(from), after = parsed(made);
+  const std::string name = std::filesystem::path(context.text("from")).filename();
+  const auto was = before.value("attention", ""), is = after.value("attention", "");
+  const int64_t shift = after.value("shift", 0);
+  if (was != is || before.value("shift", 0) != shift) {
+    const std::string way = is == "bidirectional" ? "in both directions"
+                            : is == "causal"      ? "from left to right"
+                                                  : is;
+    std::fprintf(stderr, "%s is a %s model: trained from here on %s, shift %lld\n", name.c_str(),
+                 was.c_str(), way.c_str(), static_cast<long long>(shift));
+  }
+  const int64_t mask = after.value("mask_token_id", -1), rows = before.value("vocab", 0);
+  if (before.value("mask_token_id", -1) >= 0 || mask < 0) return;
+  std::fprintf(
+      stderr, "%s has no mask token: %s %lld becomes <|mask|>, in the model and in its tokenizer\n",
+      name.c_str(), mask < rows ? "the unused row" : "the new row", static_cast<long long>(mask));
+}
+
+std::string describe_run(Context& context, const Run& run) {
+  const int64_t parameters = model_number(run.model.get(), "params"),
+                rows = dllm_dataset_size(run.data.get());
+  const int64_t words = dllm_tokenizer_size(run.tokenizer.get());
+  if (context.json()) {
+    Json line = {{"event", "start"},
+                 {"out", context.text("out")},
+                 {"resumed_from", run.resumed_from},
+                 {"parameters", parameters},
+                 {"vocabulary", words},
+                 {"rows", rows},
+                 {"held_out", run.held_out != nullptr},
+                 {"steps", run.steps},
+                 {"model", parsed(model_description(run.model.get()))}};
+    line["model"].erase("storage");
+    for (const char* kind :
+         {"engine", "model", "dataset", "loader", "objective", "schedule", "trainer"}) {
+      line["options"][kind] = parsed(options_json(context, kind));
+    }
+    return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  const std::string of = context.option("dataset", "rows");
+  const char* unit = of == "\"line\"" ? "lines" : of == "\"paragraph\"" ? "paragraphs" : "pieces";
+  int64_t threads = 0;
+  dllm_engine_i64(run.engine.get(), "threads", &threads, nullptr);
+  const char* device = dllm_engine_device_name(run.engine.get(), 0);
+  const std::string where =
+      threads > 0
+          ? std::to_string(threads) + " threads" +
+                (job_size() > 1 ? " in each of " + std::to_string(job_size()) + " processes" : "")
+          : std::string("on ") + (device != nullptr ? device : "a device");
+  char line[240];
+  std::snprintf(line, sizeof line, "%.2f M parameters, vocabulary %lld, %lld %s of text, %s",
+                static_cast<double>(parameters) / 1e6, static_cast<long long>(words),
+                static_cast<long long>(rows), unit, where.c_str());
+  return line;
+}
+
+void print_held_out(Context& context, Run& run, int64_t step) {
+  if (run.held_out == nullptr || context.number("eval-batches") == 0 || run.last_eval == step)
+    return;
+  run.last_eval = step;
+  call([&](dllm_error* err) { return dllm_loader_seek(run.held_out.get(), 0, err); });
+  double loss = 0; // the trainer sends it to the console and the metrics file
+  call([&](dllm_error* err) {
+    return dllm_trainer_eval(run.trainer.get(), run.held_out.get(), context.number("eval-batches"),
+                             context.task(), &loss, err);
+  });
+  record_examples(context, run, step);
+  if (!context.json()) return;
+  std::printf("{\"event\": \"eval\", \"step\": %lld, \"loss\": %.6f}\n",
+              static_cast<long long>(step), loss);
+  std::fflush(stdout);
+}
+
+} // namespace dllm::cli
