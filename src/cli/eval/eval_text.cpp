@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 namespace dllm::cli {
 namespace {
@@ -41,6 +42,12 @@ Owned<dllm_batch> next_batch(dllm_loader* loader) {
   }
 }
 
+int64_t rows_of(const dllm_batch* batch) {
+  const auto array = make<dllm_tensor>(
+      [&](dllm_tensor** out, dllm_error* err) { return dllm_batch_array(batch, "ids", out, err); });
+  return dllm_tensor_dim(array.get(), 0);
+}
+
 template <class T>
 std::vector<T> values_of(const dllm_batch* batch, const char* name, int32_t dtype) {
   const auto array = make<dllm_tensor>(
@@ -54,15 +61,21 @@ std::vector<T> values_of(const dllm_batch* batch, const char* name, int32_t dtyp
   return values;
 }
 
-// Of the text that the counted tokens stand for.
-int64_t text_bytes(const ScoredModel& scored, const dllm_batch* batch) {
+// Of the text that the counted tokens stand for. counted: tokens of the loss; where it predicts a token from the state before
+// it there are fewer than in the rows, and the first of each text in a row is not counted.
+int64_t text_bytes(const ScoredModel& scored, const dllm_batch* batch, double counted) {
   const auto ids = values_of<int32_t>(batch, "ids", DLLM_I32);
   const auto keep = values_of<uint8_t>(batch, "keep", DLLM_U8);
-  std::vector<int32_t> counted;
+  const auto segments = values_of<int32_t>(batch, "segments", DLLM_I32);
+  const size_t length = ids.size() / static_cast<size_t>(rows_of(batch));
+  std::vector<int32_t> all, predicted;
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (keep[i] == 0) counted.push_back(ids[i]);
+    if (keep[i] != 0) continue;
+    all.push_back(ids[i]);
+    if (i % length != 0 && segments[i] == segments[i - 1]) predicted.push_back(ids[i]);
   }
-  return static_cast<int64_t>(decode(scored.tokenizer.get(), counted).size());
+  const bool is_shifted = counted < static_cast<double>(all.size());
+  return static_cast<int64_t>(decode(scored.tokenizer.get(), is_shifted ? predicted : all).size());
 }
 
 // The mean over tokens with the standard error of a ratio of two sums over independent rows.
@@ -119,10 +132,12 @@ EvalJson evaluate_text(Context& context) {
         all.sums[row] += one.sums[row] / static_cast<double>(draws);
       all.counts = one.counts;
     }
-    results.add({{"id", id},
-                 {"sums", all.sums},
-                 {"counts", all.counts},
-                 {"bytes", text_bytes(scored, batch.get())}});
+    results.add(
+        {{"id", id},
+         {"sums", all.sums},
+         {"counts", all.counts},
+         {"bytes", text_bytes(scored, batch.get(),
+                              std::accumulate(all.counts.begin(), all.counts.end(), 0.0))}});
   }
   EvalJson report = settings;
   report.update(summary(results));
