@@ -1,5 +1,6 @@
 -- Addition with carries: a masked diffusion model writes the digits of a sum, and every sum is checked exactly.
---   dllm run scripts/recipes/arithmetic.lua [--digits 5] [--steps 2000] [--out runs/arithmetic] [--score RUN] [--tiny]
+--   dllm run scripts/recipes/arithmetic.lua [--digits 5] [--steps 2000] [--out runs/arithmetic] [--from RUN] [--score RUN] [--tiny]
+--   --decode_steps N: most steps of decoding, also of --score; --from RUN: training starts from the model of a run
 --   dllm run scripts/recipes/arithmetic.lua --write sums.jsonl --count 200
 -- The file of --write is for dllm eval, with the checker check_answer.lua:
 --   dllm eval RUN sums.jsonl --task answers --checker scripts/recipes/check_answer.lua --length 6 --steps 6
@@ -7,11 +8,12 @@ local dllm = require "dllm"
 local here = debug.getinfo(1, "S").source:match "^@(.*/)" or ""
 local tasks = dofile(here .. "tasks.lua")
 
--- Other recipes train the same task another way: bd3lm.lua, uniform.lua, editflow.lua, nano_from_scratch.lua.
+-- Other recipes train the same task another way: bd3lm.lua, dmax_arithmetic.lua, uniform.lua, editflow.lua,
+-- nano_from_scratch.lua.
 local how = type(...) == "table" and ... or { name = "arithmetic" }
 local script = how.name .. ".lua"
 local USAGE = "dllm run scripts/recipes/" .. script .. " --digits N [--steps N] [--out RUN] [--score RUN] [--write FILE] [--count N] [--tiny]"
-local s = tasks.settings({ digits = 5, out = "runs/" .. how.name, score = "", write = "", count = 500, steps = 2000, batch = 64, layers = 3,
+local s = tasks.settings({ digits = 5, out = "runs/" .. how.name, from = "", score = "", write = "", count = 500, steps = 2000, batch = 64, layers = 3,
     hidden = 96, lr = 3e-3, threads = 0, decode_steps = 0, seed = 1 },
   { steps = 6, batch = 4, layers = 1, hidden = 32, count = 4 }, USAGE)
 if not s then return end
@@ -55,7 +57,8 @@ else
 end
 math.randomseed(s.seed + 1000) -- sums of the score are the same for every run
 local exact = function(filled, text) return filled == text end
-local share = tasks.score(sum, exact, model, ids, texts, s, how)
+local share, _, passes = tasks.score(sum, exact, model, ids, texts, s, how)
+print(string.format("%.2f forward passes for each sum", passes))
 local function hard() -- as many carries as there may be, but one
   while true do
     local text, which, carries = sum()

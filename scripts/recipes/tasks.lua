@@ -48,8 +48,7 @@ local function batch_of(new, ids, count)
   return dllm.batch { ids = { "i32", { count, length }, all }, keep = { "u8", { count, length }, keep } }
 end
 
--- Trains a bidirectional model on rows of new(). Metrics are those that dllm report reads.
-function tasks.train(new, characters, s, how)
+local function new_model(characters, s, how)
   local tok, ids, texts = tasks.tokenizer(characters)
   local config = { attention = "bidirectional", shift = 0, mask_token_id = tok:id "<|mask|>" }
   for key, value in pairs(how.model or {}) do config[key] = value end
@@ -60,6 +59,18 @@ function tasks.train(new, characters, s, how)
     dllm = config,
   }, { seed = s.seed, heads = how.heads }, dllm.engine { threads = s.threads })
   model:set_tokenizer(tok)
+  return model, ids, texts
+end
+
+-- Trains a bidirectional model on rows of new(), from scratch or from the model of run s.from. Metrics are those that dllm
+-- report reads.
+function tasks.train(new, characters, s, how)
+  local model, ids, texts
+  if (s.from or "") ~= "" then
+    model, ids, texts = tasks.load(s.from, characters, s, how)
+  else
+    model, ids, texts = new_model(characters, s, how)
+  end
   -- The given characters are the prompt, the others the answer. llada_sft: each answer counts once.
   local trainer = dllm.trainer(model, dllm.objective(how.objective or "llada_sft", how.objective_options),
     { lr = s.lr, schedule = "cosine", warmup = math.min(100, s.steps // 10), steps = s.steps, clip = 1, seed = s.seed })
@@ -82,9 +93,10 @@ function tasks.train(new, characters, s, how)
   return model, ids, texts
 end
 
--- Fills the open characters of `count` rows of new(); the share for which right(filled, row) holds.
+-- Fills the open characters of `count` rows of new(); the share for which right(filled, row) holds, seconds, and forward
+-- passes for each row.
 function tasks.score(new, right, model, ids, texts, s, how)
-  local mask, good, begin = model:get "mask_id", 0, os.time()
+  local mask, good, passes, begin = model:get "mask_id", 0, 0, os.time()
   local options = { policy = "low_confidence", steps = s.decode_steps }
   for key, value in pairs(how.decoder or {}) do options[key] = value end
   local decoder = dllm.decoder(model, options)
@@ -106,11 +118,12 @@ function tasks.score(new, right, model, ids, texts, s, how)
       for k, id in ipairs(decoder:ids(row.slot)) do filled[k] = texts[id] or "?" end
       row.filled = table.concat(filled)
       if right(row.filled, row.text) then good = good + 1 end
+      passes = passes + decoder:metric("nfe", row.slot)
       decoder:remove(row.slot)
     end
     if first == 1 then print("answer " .. rows[1].text .. "\nfilled " .. rows[1].filled) end
   end
-  return good / s.count, os.time() - begin
+  return good / s.count, os.time() - begin, passes / s.count
 end
 
 -- The model of an earlier run, with its characters.
@@ -132,6 +145,7 @@ function tasks.report(name, value, script, s, task_key, keys)
   keys = table.move(s.score ~= "" and { "score", "count", "seed" } or keys, 1, 9, 2, { task_key })
   local words = {}
   for _, key in ipairs(keys) do words[#words + 1] = "--" .. key .. " " .. tostring(s[key]) end
+  if (s.from or "") ~= "" and s.score == "" then words[#words + 1] = "--from " .. s.from end
   print("reproduce: dllm run scripts/recipes/" .. script .. " " .. table.concat(words, " "))
 end
 
