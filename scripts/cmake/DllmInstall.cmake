@@ -13,7 +13,7 @@ install(EXPORT dllmTargets NAMESPACE dllm:: DESTINATION lib/cmake/dllm COMPONENT
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md" DESTINATION share/doc/dllm
         COMPONENT runtime)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/scripts/recipes" "${PROJECT_SOURCE_DIR}/scripts/examples"
-        DESTINATION share/dllm COMPONENT program)
+        DESTINATION share/dllm COMPONENT program PATTERN "*.gguf" EXCLUDE)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/bindings/python" DESTINATION share/dllm COMPONENT dev
         PATTERN "__pycache__" EXCLUDE PATTERN "build" EXCLUDE PATTERN "*.egg-info" EXCLUDE)
 

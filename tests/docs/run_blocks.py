@@ -54,7 +54,8 @@ def environment(root, build):
 
 def enter_checkout(root, build, scratch, around):
     """README.md: the folders of a checkout, a small model instead of the quickstart's; nothing is installed."""
-    (scratch / "include").symlink_to(root / "include")
+    for folder in ("include", "scripts"):
+        (scratch / folder).symlink_to(root / folder)
     (scratch / "build").mkdir()
     (scratch / "build" / "release").symlink_to(build)
     subprocess.run(["dllm", "train", "--data", "corpus.txt", "--rows", "line", "--out", "runs/quickstart", "--steps", "60",
