@@ -143,6 +143,11 @@ def models():
                                   for i in range(6)])
         report, _ = evaluate("--task", "choices", model, "questions.jsonl")
         ok(report["accuracy"] == 1 and report["questions"] == 6, f"{model} chooses what it was trained on: {report}")
+    # Rows of one token again and again differ in their noise alone, also between batches.
+    (SCRATCH / "same").write_text("a" * 2000)
+    evaluate("masked", "same", "--row-length", "48", "--limit", "16", "--out", "same.jsonl")
+    first, second = (json.loads(line)["sums"] for line in (SCRATCH / "same.jsonl").read_text().splitlines()[1:3])
+    ok(len(set(first + second)) > 12, f"each row has noise of its own: {first} {second}")
     # Of the same rows and tokens: a next-token loss does not count the first token of a text, nor its bytes.
     ok(0.5 < counted["causal"] / counted["masked"] < 1, f"bytes of counted tokens: {counted}")
     report, _ = evaluate("--task", "programs", "--model", "masked", "--data", "infilling.jsonl", "--samples", "2", "--length", "8",

@@ -48,6 +48,14 @@ int64_t rows_of(const dllm_batch* batch) {
   return dllm_tensor_dim(array.get(), 0);
 }
 
+// Noise is drawn by the number of a row: that within the whole text, so that no two rows have the same.
+void number_rows(dllm_batch* batch, int64_t first) {
+  const int64_t numbers[] = {first, first + rows_of(batch)}, dims[] = {2};
+  call([&](dllm_error* err) {
+    return dllm_batch_set(batch, "rows", DLLM_I64, dims, 1, numbers, err);
+  });
+}
+
 template <class T>
 std::vector<T> values_of(const dllm_batch* batch, const char* name, int32_t dtype) {
   const auto array = make<dllm_tensor>(
@@ -123,6 +131,7 @@ EvalJson evaluate_text(Context& context) {
     if (batch == nullptr) break;
     const std::string id = std::to_string(i);
     if (results.has(id)) continue;
+    number_rows(batch.get(), i * kBatchRows);
     RowSums all;
     for (int64_t draw = 0; draw < draws; ++draw) {
       const RowSums one =
