@@ -96,7 +96,7 @@ public:
   void read_to(int64_t at, int64_t size, void* to) const override {
     char* out = static_cast<char*>(to);
     const std::lock_guard lock(mutex_);
-    const bool goes_on = at >= end_ && at - end_ < kGap;
+    const bool goes_on = at == end_;
     end_ = at + size;
     const int64_t kept = take_kept(at, size, out);
     if (kept > 0) is_useful_ = true;
@@ -117,8 +117,6 @@ private:
   static constexpr int64_t kRange = int64_t{8} << 20; // of one request
   static constexpr int64_t kFirst = int64_t{1} << 20; // the first window
   static constexpr int64_t kSmall = int64_t{64} << 10;
-  // Reads nearer to one another go on: a connection carries more while a request waits for its first byte.
-  static constexpr int64_t kGap = int64_t{256} << 10;
 
   // Copies what is kept of [at, at + size) from its front; returns how many bytes that are.
   int64_t take_kept(int64_t at, int64_t size, char* to) const {
@@ -129,8 +127,8 @@ private:
     return part;
   }
 
-  // How many bytes to fetch for a read of `wanted` bytes. Windows grow while reads go on from one another, as those of a
-  // text or of some columns of a matrix. Small reads elsewhere get one as long as the last was of use to another read.
+  // How many bytes to fetch for a read of `wanted` bytes. Windows grow while reads go on from one another. Small reads
+  // elsewhere, as those of some columns of a matrix, get the first window as long as the last was of use to another read.
   int64_t reach_of(int64_t at, int64_t wanted, bool goes_on) const {
     window_ = goes_on ? std::min(kRange, 2 * window_) : kFirst;
     if (!goes_on && (wanted >= kSmall || !is_useful_)) return wanted;
@@ -175,7 +173,7 @@ private:
   mutable std::mutex mutex_; // one read at a time
   mutable std::unique_ptr<char[]> kept_;
   mutable int64_t kept_at_ = 0, kept_size_ = 0;
-  mutable int64_t end_ = -kGap; // of the last read
+  mutable int64_t end_ = -1; // of the last read
   mutable int64_t window_ = kFirst;
   mutable bool is_useful_ = true; // a later read took from what is kept
 };
