@@ -215,10 +215,10 @@ void MessageLink::check_others(Clock::time_point since, const Requests* open) {
 // First only gives way to others; a long wait sleeps, so that ranks without a processor of their own get on.
 void MessageLink::pause(Lock& lock, int64_t turn) const {
   lock.unlock();
-  if (turn < 2000)
+  if (turn < yields_)
     sched_yield();
   else
-    std::this_thread::sleep_for(std::chrono::microseconds(turn < 4000 ? 50 : 500));
+    std::this_thread::sleep_for(std::chrono::microseconds(turn < yields_ + 2000 ? 50 : 500));
   lock.lock();
 }
 

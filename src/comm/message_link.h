@@ -49,6 +49,8 @@ public:
   void watch_processes(std::function<std::string()> find_ended) {
     find_ended_ = std::move(find_ended);
   }
+  // For ranks that share a processor: a wait sleeps almost at once, the rank that it waits for needs the processor.
+  void share_processor() { yields_ = kYieldsOfShared; }
   int64_t bytes_sent() const { return bytes_sent_; }
   int64_t waited_us() const { return waited_us_; }
 
@@ -105,7 +107,9 @@ private:
   Clock::time_point gone_at_;
   Clock::time_point looked_at_; // for processes that ended
   std::function<std::string()> find_ended_;
-  int64_t barriers_ = 0; // of all ranks, that this rank has passed in this round
+  static constexpr int64_t kYields = 2000, kYieldsOfShared = 20;
+  int64_t yields_ = kYields; // turns of a wait before it sleeps
+  int64_t barriers_ = 0;     // of all ranks, that this rank has passed in this round
   std::vector<std::unique_ptr<Head>> out_, in_;       // by member
   std::atomic<int64_t> bytes_sent_{0}, waited_us_{0}; // read by any thread
 };

@@ -187,4 +187,8 @@ void MessageRank::watch_processes(std::function<std::string()> find_ended) {
   link_->watch_processes(std::move(find_ended));
 }
 
+void MessageRank::share_processor() {
+  link_->share_processor();
+}
+
 } // namespace dllm::comm

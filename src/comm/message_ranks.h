@@ -48,6 +48,7 @@ public:
   // Asked several times a second while a call waits: which rank's process does not exist any more, and its name; "": none
   // is known. A wait then fails when nothing has come for a while.
   void watch_processes(std::function<std::string()> find_ended);
+  void share_processor(); // more ranks than processors: waits sleep soon
 
 private:
   const std::unique_ptr<MessageLink> link_;

@@ -44,8 +44,8 @@ void parse_input(const Batch& batch, const TokenRules& rules, TokenBatch& made) 
   const bool embedded = rules.use == TokenUse::model_input && batch.has("embeddings");
   const char* name = embedded ? "embeddings" : "ids";
   const Shape& shape = batch.at(name).shape();
-  if (shape.rank() != (embedded ? 3 : 2) ||
-      (rules.use == TokenUse::model_input && shape.count() == 0)) {
+  // Rows without tokens would still cost their number.
+  if (shape.rank() != (embedded ? 3 : 2) || shape.count() == 0) {
     fail(Code::invalid_argument, "array {} has shape {}, expected {} and no empty axis", name,
          shape.text(), embedded ? "(batch, seq, hidden)" : "(batch, seq)");
   }

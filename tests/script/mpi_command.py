@@ -124,9 +124,9 @@ def runs(process):
         return False
 
 
-def begin(out):
+def begin(out, stop_seconds=1):
     job = start(["mpirun", "-n", "4", str(DLLM), *TRAIN, "--mesh", "fsdp=2,tensor=2", "--out", out, "--steps", "100000",
-                 "--save-every", "5"])
+                 "--save-every", "5"], stop_seconds=stop_seconds)
     end = time.monotonic() + 60
     while time.monotonic() < end and not list((SCRATCH / out).glob("step_*/COMMIT")):
         time.sleep(0.05)
@@ -154,7 +154,7 @@ def a_rank_that_is_killed():
 
 
 def an_interrupt():
-    job = begin("interrupted")
+    job = begin("interrupted", stop_seconds=8)  # time to save
     began = time.monotonic()
     job.send_signal(signal.SIGINT)
     _, errors = job.communicate(timeout=60)

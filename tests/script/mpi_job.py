@@ -14,7 +14,7 @@ from cli_options import LINES
 
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                    OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_hwloc_base_binding_policy="none",
-                   OMPI_MCA_btl_vader_single_copy_mechanism="none", OMPI_MCA_odls_base_sigkill_timeout="5")
+                   OMPI_MCA_btl_vader_single_copy_mechanism="none")
 # A model and a text that train in a moment.
 TRAIN = ["train", "--data", "text", "--rows", "line", "--layers", "2", "--hidden", "128", "--vocab", "300", "--length", "32",
          "--batch", "8", "--lr", "0.003", "--eval-every", "0", "--engine.threads", "1"]
@@ -40,15 +40,22 @@ def ok(condition, what):
     failures += not condition
 
 
-def start(words, out=subprocess.PIPE):
-    return subprocess.Popen(words, cwd=scratch, env=ENVIRONMENT, text=True, stdout=out, stderr=subprocess.PIPE,
+def start(words, out=subprocess.PIPE, stop_seconds=1):
+    """stop_seconds: what mpirun waits before it kills the processes of a job that has failed or is interrupted; it waits so long,
+    and longer, even where none of them is left."""
+    environment = dict(ENVIRONMENT, OMPI_MCA_odls_base_sigkill_timeout=str(stop_seconds))
+    return subprocess.Popen(words, cwd=scratch, env=environment, text=True, stdout=out, stderr=subprocess.PIPE,
                             stdin=subprocess.DEVNULL)
+
+
+def text(name):
+    path = scratch / name
+    return path.read_text() if path.exists() else ""
 
 
 def metrics(out):
     """(step, loss, gradient norm) of every step. A kill may leave half a line at the end."""
-    path = scratch / out / "metrics.jsonl"
-    lines = [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
+    lines = [json.loads(line) for line in text(f"{out}/metrics.jsonl").split("\n")[:-1]]
     return [(line["step"], line["loss"], line["grad_norm"]) for line in lines if "grad_norm" in line]
 
 

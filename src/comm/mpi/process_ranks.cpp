@@ -59,6 +59,13 @@ std::vector<size_t> seen_from_here(const std::vector<Place>& places, int64_t ran
   return seen;
 }
 
+int64_t on_same_processors(const std::vector<Place>& places, int64_t rank) {
+  const Place& own = places[static_cast<size_t>(rank)];
+  return std::ranges::count_if(places, [&](const Place& place) {
+    return place.host == own.host && CPU_EQUAL(&place.processors, &own.processors) != 0;
+  });
+}
+
 } // namespace
 
 std::shared_ptr<Communicator> make_process_rank() {
@@ -78,15 +85,14 @@ ProcessLink make_process_link() {
                        places[*gone].process, places[*gone].host.data());
   };
   rank->watch_processes(find_ended);
+  if (on_same_processors(places, rank->rank()) >
+      CPU_COUNT(&places[static_cast<size_t>(rank->rank())].processors))
+    rank->share_processor();
   return {rank, std::make_shared<KeyValueStore>(open_mpi(), channel + 1, find_ended)};
 }
 
 int64_t processes_on_same_processors(Communicator& communicator) {
-  const std::vector<Place> places = all_places(communicator);
-  const Place& own = places[static_cast<size_t>(communicator.rank())];
-  return std::ranges::count_if(places, [&](const Place& place) {
-    return place.host == own.host && CPU_EQUAL(&place.processors, &own.processors) != 0;
-  });
+  return on_same_processors(all_places(communicator), communicator.rank());
 }
 
 } // namespace dllm::comm
