@@ -6,11 +6,13 @@
 Needs the plugins (scripts/fetch-plugins tpu cuda) in DLLM_PLUGINS or build/assets/plugins. Nothing runs. A target is one device,
 or a mesh of devices behind @: v5e:2x4@fsdp=8 (+ between axes: v5e:2x4@fsdp=4+tensor=2). Bytes are those of one device.
   train    one step of --batch (8) x 512 with AdamW: f32 masters and moments, products of bf16, every layer recomputed
-  decode   one denoising step: 32 positions of a row against a cache of 2048 keys and values, bf16 weights
-Every cell is compiled in a process of its own, one after the other. Raw answers go to --raw FILE, a JSON line each.
+  decode   the steps of a block: 32 positions of a row against a cache of 2048 keys and values, bf16 weights; a row for each
+           rank of data and fsdp
+"sent" has the bytes by collective; loops over layers are counted, the steps of a decoding block as one. Every cell is compiled in a process of its own, one after the other. Raw answers go to --raw FILE, a JSON line each.
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -27,6 +29,18 @@ def gib(count):
     return f"{count / 2**30:.2f}" if count else "?"
 
 
+def rows_of(mesh):
+    """Requests that a mesh decodes at a time, at the least."""
+    sizes = [axis.split("=") for axis in mesh.split("+") if axis]
+    return math.prod(int(size) for axis, size in sizes if axis in ("data", "fsdp"))
+
+
+def sent_of(exchanges):
+    """"all_gather 0.25 (1), all_reduce 0.01 (57)": GiB, and calls."""
+    parts = [f"{name} {gib(exchange['sent'])} ({exchange['calls']:.0f})" for name, exchange in sorted(exchanges.items())]
+    return ", ".join(parts) or "-"
+
+
 def ask(program, model, job, target, limit, batch):
     shape = HERE / "shapes" / model / "config.json"
     folder = os.environ.get("DLLM_PLUGINS", str(HERE.parents[1] / "build/assets/plugins"))
@@ -34,8 +48,7 @@ def ask(program, model, job, target, limit, batch):
     words = [program, "compile", "--model", str(shape), *JOBS[job], "--target", hardware, "--json", "--time-limit", str(limit)]
     if mesh:
         words += ["--mesh", mesh.replace("+", ",")]
-    if job == "train":
-        words[words.index("--batch") + 1] = str(batch)
+    words[words.index("--batch") + 1] = str(batch if job == "train" else rows_of(mesh))
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False,
                           env=dict(os.environ, DLLM_PLUGINS=folder))
     return json.loads(done.stdout)[0]
@@ -75,14 +88,13 @@ def main():
                 answer = ask(chosen.program, model, job, target, chosen.limit, chosen.batch)
                 if chosen.raw:
                     with open(chosen.raw, "a", encoding="utf8") as raw:
-                        raw.write(json.dumps({"model": model, "job": job, **answer}) + "\n")
+                        raw.write(json.dumps({"model": model, "job": job, "cell": target, **answer}) + "\n")
                 plan = answer.get("plan", {})
                 info = plan.get("compiled", {})
                 fits, needs, device = cells(answer)
-                exchanges = plan.get("exchanges") or {}
-                sent = sum(exchange["sent"] for exchange in exchanges.values())
+                sent = sent_of(plan.get("exchanges") or {})
                 print(f"| {model} | {job} | {target} | {fits} | {needs} | {device} | {gib(info.get('argument'))} | "
-                      f"{gib(info.get('temporary'))} | {plan.get('flops', 0) / 1e12:.3g} | {gib(sent) if exchanges else '-'} | "
+                      f"{gib(info.get('temporary'))} | {plan.get('flops', 0) / 1e12:.3g} | {sent} | "
                       f"{answer.get('cpu_seconds', 0):.0f} |", flush=True)
 
 

@@ -34,9 +34,11 @@ void measure(train::Trainer& trainer, const bench::TrainingSizes& sizes, const s
   const double stall = seconds_of([&] { train::save_checkpoint(trainer, nullptr, root, options); });
   const double next = seconds_of(step);
   const double rest = seconds_of([&] { trainer.sync(); });
-  std::printf("wait=%s  stood still %.3f s;  a step before %.3f s, the next %.3f s;  written after "
-              "%.3f s more\n",
-              wait ? "true " : "false", stall, alone, next, rest);
+  const double share =
+      stall / (stall + (wait ? 0 : next + rest)); // of the time until it is on disk
+  std::printf("wait=%s  stood still %.3f s (%.0f %% of the save);  a step before %.3f s, the next "
+              "%.3f s;  written after %.3f s more\n",
+              wait ? "true " : "false", stall, 100 * share, alone, next, rest);
 }
 
 // The other way to keep a moment: hold the arrays, so that the engine copies them in the next step.

@@ -25,6 +25,13 @@ struct ObjectRequest {
   std::map<std::string, std::string> headers;
   int64_t number = 0; // of all requests, from 0
   bool asks(const std::string& part) const { return query.find(part) != std::string::npos; }
+  // Of a read of a range, "bytes=FIRST-LAST"; else 0.
+  int64_t range_bytes() const {
+    const auto found = headers.find("range");
+    if (found == headers.end()) return 0;
+    const std::string text = found->second.substr(found->second.find('=') + 1);
+    return std::stoll(text.substr(text.find('-') + 1)) - std::stoll(text) + 1;
+  }
 };
 
 struct ObjectResponse {

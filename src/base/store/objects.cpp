@@ -75,8 +75,8 @@ void list_pages(const std::string& folder, bool is_flat, int64_t most, const Tas
 
 constexpr int64_t kPage = 1000; // the most that servers send at once
 
-// Reads of one object. What lies around a small read is kept, so that the header and the small tensors of a file take one
-// request; a large read takes several requests at once.
+// Reads of one object. A large read takes several requests at once. Of a file the header and the small tensors next to it
+// take one request, because what lies behind a small read is kept; parts of large arrays are fetched as they are asked for.
 class ObjectContent final : public Content {
 public:
   explicit ObjectContent(const std::string& path) : path_(path), client_(client_of(path, &key_)) {
@@ -96,38 +96,52 @@ public:
   void read_to(int64_t at, int64_t size, void* to) const override {
     char* out = static_cast<char*>(to);
     const std::lock_guard lock(mutex_);
-    while (size > 0) {
-      const int64_t skip = at - kept_at_, left = kept_size_ - skip;
-      if (skip < 0 || left <= 0) {
-        if (size >= kRange) {
-          fetch(at, size, out);
-          kept_at_ = at + size;
-          kept_size_ = 0;
-          return;
-        }
-        keep_from(at, size);
-        continue;
-      }
-      const int64_t part = std::min(size, left);
-      std::memcpy(out, kept_.get() + skip, static_cast<size_t>(part));
-      at += part;
-      out += part;
-      size -= part;
+    const bool goes_on = at == end_;
+    end_ = at + size;
+    const int64_t kept = take_kept(at, size, out);
+    if (kept > 0) is_useful_ = true;
+    at += kept;
+    size -= kept;
+    out += kept;
+    if (size == 0) return;
+    const int64_t reach = reach_of(at, size, goes_on);
+    if (reach > size) {
+      keep_from(at, reach);
+      take_kept(at, size, out);
+    } else {
+      fetch(at, size, out);
     }
   }
 
 private:
   static constexpr int64_t kRange = int64_t{8} << 20; // of one request
-  static constexpr int64_t kFirst = int64_t{1} << 20; // of a read that does not go on from the last
+  static constexpr int64_t kFirst = int64_t{1} << 20; // the first window
+  static constexpr int64_t kSmall = int64_t{64} << 10;
 
-  void keep_from(int64_t at, int64_t wanted) const {
-    const bool goes_on = at > 0 && at == kept_at_ + kept_size_;
-    const int64_t size = std::min(found_.size - at, goes_on ? kRange : std::max(wanted, kFirst));
+  // Copies what is kept of [at, at + size) from its front; returns how many bytes that are.
+  int64_t take_kept(int64_t at, int64_t size, char* to) const {
+    const int64_t skip = at - kept_at_;
+    if (skip < 0 || skip >= kept_size_) return 0;
+    const int64_t part = std::min(size, kept_size_ - skip);
+    std::memcpy(to, kept_.get() + skip, static_cast<size_t>(part));
+    return part;
+  }
+
+  // How many bytes to fetch for a read of `wanted` bytes. Windows grow while reads go on from one another. Small reads
+  // elsewhere, as those of some columns of a matrix, get the first window as long as the last was of use to another read.
+  int64_t reach_of(int64_t at, int64_t wanted, bool goes_on) const {
+    window_ = goes_on ? std::min(kRange, 2 * window_) : kFirst;
+    if (!goes_on && (wanted >= kSmall || !is_useful_)) return wanted;
+    return std::min(found_.size - at, std::max(wanted, window_));
+  }
+
+  void keep_from(int64_t at, int64_t size) const {
     if (kept_ == nullptr) kept_.reset(new char[static_cast<size_t>(std::min(kRange, found_.size))]);
     kept_size_ = 0; // nothing, should this fail
     fetch(at, size, kept_.get());
     kept_at_ = at;
     kept_size_ = size;
+    is_useful_ = false;
   }
 
   void fetch(int64_t at, int64_t size, char* to) const {
@@ -159,6 +173,9 @@ private:
   mutable std::mutex mutex_; // one read at a time
   mutable std::unique_ptr<char[]> kept_;
   mutable int64_t kept_at_ = 0, kept_size_ = 0;
+  mutable int64_t end_ = -1; // of the last read
+  mutable int64_t window_ = kFirst;
+  mutable bool is_useful_ = true; // a later read took from what is kept
 };
 
 } // namespace

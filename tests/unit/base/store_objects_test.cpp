@@ -122,6 +122,13 @@ TEST_F(StoreObjects, LargeFilesGoInParts) {
   EXPECT_EQ(parts, 3U);
 }
 
+// Bytes of the ranges that were asked for.
+int64_t fetched(ObjectServer& server) {
+  int64_t bytes = 0;
+  for (const ObjectRequest& request : server.requests()) bytes += request.range_bytes();
+  return bytes;
+}
+
 TEST_F(StoreObjects, RangesAreWhatIsRead) {
   ObjectServer server;
   const std::string content = content_of(40 * kMiB + 5);
@@ -143,14 +150,63 @@ TEST_F(StoreObjects, RangesAreWhatIsRead) {
   expect_range(0, static_cast<int64_t>(content.size()));
   for (int64_t at = 0; at < static_cast<int64_t>(content.size()); at += 3'000'000)
     expect_range(at, std::min<int64_t>(3'000'000, static_cast<int64_t>(content.size()) - at));
-  int64_t bytes = 0;
-  server.forget_requests();
   const ContentRef head = open_content("s3://bucket/large");
+  server.forget_requests();
   head->read(0, 8);
-  for (const ObjectRequest& request : server.requests()) {
-    if (request.method == "GET") bytes += std::stol(request.headers.at("range").substr(8)) + 1;
+  EXPECT_EQ(fetched(server), static_cast<int64_t>(kMiB));
+}
+
+// Rows of 1 MiB, of which a rank has a part: nothing else is fetched, but for one window around the first small read.
+TEST_F(StoreObjects, PartsOfRowsAreFetchedWithoutTheRest) {
+  ObjectServer server;
+  const std::string content = content_of(16 * kMiB);
+  server.put("rows", content);
+  for (const size_t part : {kMiB / 2, kMiB / 8, kMiB / 32}) {
+    const ContentRef file = open_content("s3://bucket/rows");
+    server.forget_requests();
+    for (size_t row = 0; row < 16; ++row) {
+      const size_t at = row * kMiB + part;
+      EXPECT_TRUE(file->read(static_cast<int64_t>(at), static_cast<int64_t>(part)).text() ==
+                  content.substr(at, part));
+    }
+    const size_t wanted = 16 * part;
+    EXPECT_LE(fetched(server), static_cast<int64_t>(wanted + kMiB)) << part;
+    EXPECT_EQ(server.requests().size(), 16U) << part;
   }
-  EXPECT_EQ(bytes, static_cast<int64_t>(kMiB));
+}
+
+// Half of the columns of a matrix of narrow rows: whole rows come, in windows of 1 MiB.
+TEST_F(StoreObjects, NarrowColumnsAreFetchedWithTheirRows) {
+  ObjectServer server;
+  const std::string content = content_of(16 * kMiB);
+  server.put("matrix", content);
+  const ContentRef file = open_content("s3://bucket/matrix");
+  server.forget_requests();
+  constexpr size_t kRow = 8192;
+  for (size_t at = 0; at < content.size(); at += kRow) {
+    ASSERT_TRUE(file->read(static_cast<int64_t>(at), kRow / 2).text() ==
+                content.substr(at, kRow / 2));
+  }
+  EXPECT_EQ(server.requests().size(), 16U);
+  EXPECT_LE(fetched(server), static_cast<int64_t>(content.size()));
+}
+
+// A text that is read in small pieces: windows of 1, 2, 4 and 8 MiB.
+TEST_F(StoreObjects, WindowsGrowWhileReadsGoOn) {
+  ObjectServer server;
+  const std::string content = content_of(23 * kMiB);
+  server.put("text", content);
+  const ContentRef file = open_content("s3://bucket/text");
+  server.forget_requests();
+  constexpr size_t kPiece = 1000;
+  for (size_t at = 0; at < content.size(); at += kPiece) {
+    const size_t size = std::min(kPiece, content.size() - at);
+    ASSERT_TRUE(file->read(static_cast<int64_t>(at), static_cast<int64_t>(size)).text() ==
+                content.substr(at, size))
+        << at;
+  }
+  EXPECT_EQ(server.requests().size(), 5U);
+  EXPECT_EQ(fetched(server), static_cast<int64_t>(content.size()));
 }
 
 TEST_F(StoreObjects, PassingFailuresAreTriedAgain) {

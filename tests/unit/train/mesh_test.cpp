@@ -2,13 +2,13 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "loss_difference.h"
 #include "tiny.h"
 #include "train/checkpoint.h"
 #include "unit/cancel.h"
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <unistd.h>
 
 namespace dllm::train {
@@ -29,13 +29,6 @@ std::unique_ptr<Trainer> mesh_trainer(const std::string& mesh, bool tied = true,
   return std::make_unique<Trainer>(
       model::new_model(mesh_engine(mesh), mesh_config(tied), Options(model::model_schema())),
       noise::make_objective(objective), trainer_options(values));
-}
-
-void expect_near(const std::vector<double>& a, const std::vector<double>& b, double relative,
-                 const std::string& what) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i)
-    EXPECT_NEAR(a[i], b[i], relative * std::abs(b[i])) << what << " step " << i;
 }
 
 const char* const kMeshes[] = {"data=2",
@@ -60,7 +53,7 @@ TEST(Mesh, TwentyStepsHaveTheLossesOfOneRank) {
     for (const char* mesh : kMeshes) {
       TextSource own(8);
       const auto trainer = mesh_trainer(mesh, tied);
-      expect_near(losses_of(*trainer, own, 20), wanted, 1e-5, mesh);
+      expect_losses(losses_of(*trainer, own, 20), wanted, mesh);
       EXPECT_NEAR(trainer->metric("grad_norm"), one->metric("grad_norm"), 1e-4) << mesh;
       for (const auto& [name, numbers] : weights_of(*trainer)) {
         for (size_t i = 0; i < numbers.size(); ++i)
@@ -106,7 +99,7 @@ TEST(Mesh, ExpertsOnTheirRanksHaveTheLossesOfOneRank) {
                              "tensor=2,expert=2", "fsdp=2,tensor=2,expert=2"}) {
       TextSource own(8);
       const auto cut = trainer(mesh);
-      expect_near(losses_of(*cut, own, 20), wanted, 1e-5, mesh);
+      expect_losses(losses_of(*cut, own, 20), wanted, std::string(mesh) + " " + type);
       EXPECT_NEAR(cut->metric("grad_norm"), one->metric("grad_norm"), 1e-4) << mesh;
       const int64_t copies = std::string(mesh).find("tensor") != std::string::npos ? 2 : 1;
       EXPECT_EQ(stack_bytes(*cut), copies * stack_bytes(*one)) << mesh;
@@ -126,7 +119,7 @@ TEST(Mesh, ExpertsAndPositionsTogether) {
   };
   const std::vector<double> wanted = losses("");
   for (const char* mesh : {"sequence=2,expert=2", "fsdp=2,sequence=2,expert=2"})
-    expect_near(losses(mesh), wanted, 1e-5, mesh);
+    expect_losses(losses(mesh), wanted, mesh);
 }
 
 // A and B of every product: parts of matrices, and their gradients over all axes.
@@ -146,7 +139,7 @@ TEST(Mesh, AdaptersHaveTheLossesOfOneRank) {
   EXPECT_LT(wanted[19], 0.95 * wanted[0]);
   for (const char* mesh : {"data=2", "fsdp=4", "tensor=2", "tensor=4", "sequence=2",
                            "fsdp=2,tensor=2", "fsdp=2,tensor=2,sequence=2"})
-    expect_near(train(mesh), wanted, 1e-5, mesh);
+    expect_losses(train(mesh), wanted, mesh);
 }
 
 // Where all ranks have the same rows, a layer's experts are one sum over f32(rows, hidden): each of m ranks sends
@@ -193,8 +186,7 @@ TEST(Mesh, EveryObjectiveAndOptimizerOfElements) {
       TextSource source(4), own(4);
       const auto wanted = losses_of(*mesh_trainer("", true, values, objective), source, 4);
       const auto trainer = mesh_trainer("fsdp=2,tensor=2", true, values, objective);
-      expect_near(losses_of(*trainer, own, 4), wanted, 1e-5,
-                  std::string(objective) + " " + optimizer);
+      expect_losses(losses_of(*trainer, own, 4), wanted, std::string(objective) + " " + optimizer);
     }
   }
 }
@@ -205,7 +197,7 @@ TEST(Mesh, OptimizersOfWholeMatricesNeedThemWhole) {
     const Json values = {{"optimizer", optimizer}, {"lr", 1e-3}};
     TextSource source(4), own(4);
     const auto wanted = losses_of(*mesh_trainer("", true, values), source, 4);
-    expect_near(losses_of(*mesh_trainer("data=2", true, values), own, 4), wanted, 1e-5, optimizer);
+    expect_losses(losses_of(*mesh_trainer("data=2", true, values), own, 4), wanted, optimizer);
     try {
       mesh_trainer("fsdp=2", true, values);
       ADD_FAILURE() << optimizer;
@@ -228,7 +220,7 @@ TEST(Mesh, MicroBatchesAreOneUpdate) {
     }
     return made;
   };
-  expect_near(losses("data=2,fsdp=2"), losses(""), 1e-5, "accumulate");
+  expect_losses(losses("data=2,fsdp=2"), losses(""), "accumulate");
 }
 
 // A run goes on from its checkpoint on another mesh; on the same one it has the same bits.
@@ -248,7 +240,7 @@ TEST(Mesh, ACheckpointGoesOnOnAnotherMesh) {
     if (std::string(mesh) == "fsdp=2,tensor=2")
       EXPECT_EQ(got, wanted);
     else
-      expect_near(got, wanted, 1e-5, mesh);
+      expect_losses(got, wanted, mesh);
   }
   remove_all(root);
 }
@@ -269,7 +261,7 @@ TEST(Mesh, ARunMovesFromMeshToMesh) {
     dir = save_checkpoint(*trainer, &own, root, Options(checkpoint_schema()));
   }
   EXPECT_TRUE(dir.ends_with("step_000012")) << dir;
-  expect_near(got, wanted, 1e-5, "moves");
+  expect_losses(got, wanted, "moves");
   remove_all(root);
 }
 
@@ -341,8 +333,8 @@ TEST(Mesh, WhatDoesNotDivideStaysWhole) {
     TextSource source(6);
     return losses_of(*trainer, source, 3);
   };
-  expect_near(losses("tensor=3"), losses(""), 1e-5, "tensor=3");
-  expect_near(losses("fsdp=3"), losses(""), 1e-5, "fsdp=3");
+  expect_losses(losses("tensor=3"), losses(""), "tensor=3");
+  expect_losses(losses("fsdp=3"), losses(""), "fsdp=3");
 }
 
 } // namespace

@@ -6,6 +6,7 @@
 #include "model/save.h"
 #include "processes.h"
 #include "train/checkpoint.h"
+#include "unit/object_server.h"
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>
@@ -114,6 +115,57 @@ TEST(PartReads, OfSafetensorsAreTheBytesOfThePart) {
   const std::string folder = save_new(wide_config("qwen3"), root.path("model"));
   for (const char* mesh : {"tensor=2", "fsdp=2", "fsdp=2,tensor=2", "tensor=4"})
     expect_reads_of_parts(folder, mesh);
+}
+
+// Of an array in an object store: the part, and for columns what lies between them, since another request for each row
+// would take longer.
+int64_t fetched_of(const model::ParamStore::Physical& entry) {
+  const int64_t rank = entry.part.rank(), unit = dtype_size(entry.dtype);
+  const bool is_columns = rank > 1 && entry.part.dim(rank - 1) < entry.shape.dim(rank - 1);
+  if (!is_columns) return entry.part.count() * unit;
+  return entry.part.count() / entry.part.dim(rank - 1) * entry.shape.dim(rank - 1) * unit;
+}
+
+TEST(PartReads, OfObjectsAreTheBytesOfThePart) {
+  TempFolder root;
+  const std::string folder = save_new(wide_config("qwen3"), root.path("model"));
+  test::ObjectServer server;
+  for (const std::string& name : list_directory(folder))
+    server.put("model/" + name, read_text(join_path(folder, name)));
+  const auto wanted =
+      weights_of(*model::load_model(mesh_engine(""), folder, Options(model::model_schema())));
+  for (const std::string mesh : {"tensor=2", "fsdp=2", "fsdp=2,tensor=2", "tensor=4"}) {
+    server.forget_requests();
+    std::atomic<int64_t> parts = 0, with_columns = 0;
+    std::atomic<bool> has_curl = true;
+    in_processes(mesh, [&](const EngineRef& engine) {
+      try {
+        const auto model =
+            model::load_model(engine, "s3://bucket/model", Options(model::model_schema()));
+        for (const auto& entry : model->params().physical()) {
+          parts += entry.part.count() * dtype_size(entry.dtype);
+          with_columns += fetched_of(entry);
+        }
+        graph::run_on_all(*engine, [] {}); // all have loaded
+        graph::run_on_first(*engine, [&] {
+          int64_t bytes = 0;
+          for (const test::ObjectRequest& request : server.requests())
+            bytes += request.range_bytes();
+          std::printf("%s: %.2f MiB of parts, %.2f with what lies between columns, %.2f fetched\n",
+                      mesh.c_str(), double(parts) / 0x1p20, double(with_columns) / 0x1p20,
+                      double(bytes) / 0x1p20);
+          const int64_t windows = engine->mesh().ranks() * (int64_t{2} << 20);
+          EXPECT_LE(bytes, with_columns + with_columns / 10 + windows) << mesh;
+        });
+        for (const auto& [name, numbers] : weights_of(*model))
+          EXPECT_EQ(numbers, wanted.at(name)) << mesh << ' ' << name;
+      } catch (const Error& error) {
+        if (error.text().find("libcurl") == std::string::npos) throw;
+        has_curl = false;
+      }
+    });
+    if (!has_curl) GTEST_SKIP() << "this system has no libcurl";
+  }
 }
 
 TEST(PartReads, OfGgufRowsAreTheBytesOfThePart) {

@@ -5,8 +5,10 @@
 #include "base/meter.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/safetensors.h"
+#include "loss_difference.h"
 #include "processes.h"
 #include "train/checkpoint.h"
+#include "train/plan.h"
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>
@@ -101,7 +103,7 @@ TEST(Processes, HaveTheLossesOfThreads) {
       return losses_of(trainer, source, 20);
     };
     const std::vector<double> wanted = losses(mesh_engine(mesh)), one = losses(mesh_engine(""));
-    for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(wanted[i], one[i], 1e-5 * one[i]) << mesh;
+    expect_losses(wanted, one, std::string(mesh) + " (threads, and as messages)");
     in_processes(mesh, [&](const EngineRef& engine) { EXPECT_EQ(losses(engine), wanted) << mesh; });
   }
 }
@@ -341,6 +343,45 @@ TEST(Processes, LoadAModelInTheMemoryOfTheirPart) {
   };
   EXPECT_EQ(loads_within(all * 3 / 10 + largest), 4); // 1.2 times the part
   EXPECT_EQ(loads_within(all / 4), 0);                // the part alone is not enough
+}
+
+// What a rank has held at most while it trained, next to the plan of `dllm graph --what train --mesh ...`.
+TEST(Processes, HoldWhatTheirPlanSays) {
+  Json wide = config();
+  wide.update({{"hidden_size", 128},
+               {"intermediate_size", 384},
+               {"vocab_size", 512},
+               {"num_attention_heads", 8},
+               {"num_key_value_heads", 8},
+               {"head_dim", 16}});
+  Options options(model::plan_schema());
+  options.set_json(Json{{"what", "train"}, {"batch", 8}, {"length", 16}});
+  for (const std::string mesh : {"", "data=2", "fsdp=2", "fsdp=4", "tensor=4", "fsdp=2,tensor=2",
+                                 "sequence=2", "fsdp=4,tensor=2"}) {
+    const EngineRef planner = mesh_engine(mesh);
+    const model::Job job = training_job(planner, model::config_from_json(wide, "config"), options);
+    const auto planned =
+        parse_json(model::plan_text(*planner, job, options), "plan").at("peak").get<int64_t>();
+    std::atomic<int64_t> held = 0;
+    const auto train = [&](const EngineRef& engine) {
+      Trainer trainer(model::new_model(engine, wide, Options(model::model_schema())),
+                      noise::make_objective("mdlm"), trainer_options());
+      TextSource source(8);
+      losses_of(trainer, source, 3);
+      const int64_t peak = engine->i64("memory_peak");
+      for (int64_t seen = held; seen < peak && !held.compare_exchange_weak(seen, peak);) {
+      }
+    };
+    if (mesh.empty())
+      train(mesh_engine(mesh));
+    else
+      in_processes(mesh, train);
+    std::printf("%s: a rank held %.3f MiB, its plan says %.3f\n",
+                mesh.empty() ? "one rank" : mesh.c_str(), double(held) / 0x1p20,
+                double(planned) / 0x1p20);
+    EXPECT_LE(held, planned * 21 / 20) << mesh;
+    EXPECT_GE(held, planned * 19 / 20) << mesh;
+  }
 }
 
 } // namespace
