@@ -14,9 +14,11 @@
 namespace dllm::model {
 
 // A read of an engine that runs ahead is a transfer, and no other caller has its result.
-Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const Task* task) {
+Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const Task* task,
+                 CopyPool* pool) {
   const Tensor shared = buffer.read(task);
   if (engine.runs_ahead() || !shared.defined()) return shared;
+  if (pool != nullptr) return pool->copy(shared, task);
   Tensor copy(shared.dtype(), shared.shape());
   copy.set_format(shared.format());
   copy_in_pieces(copy.mutable_bytes(), shared.bytes(), shared.byte_size(), task);
@@ -60,7 +62,7 @@ std::vector<int64_t> WriterShares::writers_of(const ParamSpec& spec) {
 }
 
 ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares& shares,
-                             const Task* task)
+                             const Task* task, CopyPool* pool)
     : process_(model.engine().process()), config_(model.config_now()),
       side_files_(model.side_files()), names_(model.params().names()) {
   if (model.params().has_adapters()) {
@@ -88,7 +90,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares
       if (!may_change)
         stack.frozen = entry.buffer;
       else if (mode == SnapshotMode::copied)
-        all.values = read_copy(*entry.buffer, model.engine(), task);
+        all.values = read_copy(*entry.buffer, model.engine(), task, pool);
       else
         all.values = entry.buffer->read(task);
     }

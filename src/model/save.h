@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "ckpt/gguf.h"
 #include "model/model.h"
+#include "tensor/copy_pool.h"
 #include "text/tokenizer.h"
 
 #include <map>
@@ -79,8 +80,9 @@ private:
 // Of an engine in several processes all make it, as copied, and each holds the layers of stacks that it writes.
 class ModelSnapshot {
 public:
-  // Fails with unimplemented for a model with adapters.
-  ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares& shares, const Task* task);
+  // Fails with unimplemented for a model with adapters. pool: of the copies; null: new memory.
+  ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares& shares, const Task* task,
+                CopyPool* pool = nullptr);
 
   const ModelConfig& config() const { return config_; }
   const Model::SideFiles& side_files() const { return side_files_; }
@@ -134,8 +136,9 @@ void save_model(ModelSnapshot& snapshot, const std::string& folder, const Option
 std::vector<std::string> write_model_files(ModelSnapshot& snapshot, const std::string& folder,
                                            const Options& options, Task* task = nullptr);
 
-// The numbers of a buffer on the host, in storage of their own.
-Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const Task* task);
+// The numbers of a buffer on the host, in storage of their own: of the pool, null: new.
+Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const Task* task,
+                 CopyPool* pool);
 // The same of several processes: rows that were dealt out (Buffer::read_dealt), those of this process in storage of their
 // own.
 std::vector<Tensor> read_dealt_copies(const graph::Buffer& buffer, const graph::Engine& engine,

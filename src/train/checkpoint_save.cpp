@@ -92,10 +92,10 @@ struct RunSnapshot {
   StateSnapshot state;
 
   RunSnapshot(const StepRunner& runner, SharedPlace shared, model::SnapshotMode mode,
-              const Task* task)
+              CopyPool& copies, const Task* task)
       : step(runner.counters().step), place(std::move(shared)), shares(place.writers),
-        model(*runner.model(), mode, shares, task),
-        state(snapshot_state(runner, mode, shares, task)) {}
+        model(*runner.model(), mode, shares, task, &copies),
+        state(snapshot_state(runner, mode, shares, task, &copies)) {}
 };
 
 // Weights and state of this process; returns the names of the files.
@@ -229,8 +229,8 @@ SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::str
   SharedPlace place = open_place(runner, root, task);
   const bool waits = options.boolean("wait"),
              in_background = !waits && has_room_for_copy(runner, place.writers);
-  const auto run =
-      std::make_shared<RunSnapshot>(runner, std::move(place), mode_of(runner, in_background), task);
+  const auto run = std::make_shared<RunSnapshot>(
+      runner, std::move(place), mode_of(runner, in_background), state.copies, task);
   run->root = root;
   run->keep_last = options.i64("keep_last");
   run->record = record;

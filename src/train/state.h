@@ -107,6 +107,7 @@ struct Trainer::State {
   std::vector<std::unique_ptr<Sink>> sinks;
   bool restored = false;    // from a checkpoint
   double stall_seconds = 0; // that training stood still for saves
+  CopyPool copies;          // of saves in the background
   BackgroundSave save;      // waits first when this goes
 };
 
@@ -149,7 +150,8 @@ struct StateSnapshot {
   int64_t process = 0, writers = 1;
 };
 StateSnapshot snapshot_state(const StepRunner& runner, model::SnapshotMode mode,
-                             model::WriterShares& shares, const Task* task);
+                             model::WriterShares& shares, const Task* task,
+                             CopyPool* pool = nullptr);
 // The file of a writer in a checkpoint: "state/rank_003.safetensors".
 std::string state_file(int64_t writer);
 // Writes the arrays of this process. Uses the snapshot up: the arrays of a name are given back when they are written.

@@ -81,7 +81,7 @@ std::string state_file(int64_t writer) {
 }
 
 StateSnapshot snapshot_state(const StepRunner& runner, model::SnapshotMode mode,
-                             model::WriterShares& shares, const Task* task) {
+                             model::WriterShares& shares, const Task* task, CopyPool* pool) {
   StateSnapshot made;
   const bool with_sums = runner.accumulated().batches > 0;
   graph::Engine& engine = runner.engine();
@@ -99,7 +99,7 @@ StateSnapshot snapshot_state(const StepRunner& runner, model::SnapshotMode mode,
       writers[i] = shares.writers_of(made.entries[i].layout);
       made.copies[i] = model::read_dealt_copies(*buffer, engine, writers[i], task);
     } else if (mode == model::SnapshotMode::copied) {
-      made.copies[i] = {model::read_copy(*buffer, engine, task)};
+      made.copies[i] = {model::read_copy(*buffer, engine, task, pool)};
     } else {
       made.buffers[i] = buffer;
     }

@@ -1,0 +1,54 @@
+#include "tensor/copy_pool.h"
+
+#include "base/task.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace dllm {
+
+struct CopyPool::Blocks {
+  mutable std::mutex mutex;
+  std::multimap<int64_t, Tensor> free; // by bytes; guarded by mutex
+
+  // A free block of exactly so many bytes, else a new one.
+  Tensor take(int64_t bytes) {
+    {
+      const std::lock_guard lock(mutex);
+      if (auto found = free.extract(bytes); !found.empty()) return std::move(found.mapped());
+    }
+    return Tensor(DType::u8, {bytes});
+  }
+  void give_back(Tensor block) {
+    const std::lock_guard lock(mutex);
+    const int64_t bytes = block.byte_size();
+    free.emplace(bytes, std::move(block));
+  }
+};
+
+CopyPool::CopyPool() : blocks_(std::make_shared<Blocks>()) {}
+
+Tensor CopyPool::copy(const Tensor& from, const Task* task) {
+  const int64_t bytes = from.byte_size();
+  // Returned by the last owner. A pool that was destroyed meanwhile does not get it.
+  const std::shared_ptr<Tensor> block(new Tensor(blocks_->take(bytes)),
+                                      [pool = std::weak_ptr<Blocks>(blocks_)](Tensor* used) {
+                                        const std::unique_ptr<Tensor> owned(used);
+                                        if (const auto alive = pool.lock())
+                                          alive->give_back(std::move(*owned));
+                                      });
+  copy_in_pieces(block->mutable_bytes(), from.bytes(), bytes, task);
+  Tensor made(from.dtype(), from.shape(), Bytes(block->bytes(), static_cast<size_t>(bytes), block));
+  made.set_format(from.format());
+  return made;
+}
+
+int64_t CopyPool::free_bytes() const {
+  const std::lock_guard lock(blocks_->mutex);
+  int64_t bytes = 0;
+  for (const auto& [size, block] : blocks_->free) bytes += size;
+  return bytes;
+}
+
+} // namespace dllm
