@@ -30,6 +30,13 @@ std::string error_of(const Batch& batch, const TokenRules& rules) {
   return "no error";
 }
 
+TEST(TokenBatch, RowsWithoutTokensAreRefusedInEveryUse) {
+  Batch batch;
+  batch.set("ids", Tensor(DType::i32, {241000, 0}));
+  for (const TokenUse use : {TokenUse::model_input, TokenUse::raw_rows})
+    EXPECT_NE(error_of(batch, rules_for(use)).find("no empty axis"), std::string::npos);
+}
+
 TEST(TokenBatch, EveryUseNeedsItsArraysAndIgnoresTheRest) {
   Batch batch = four_tokens();
   batch.set("weights", Tensor(DType::f32, {2, 2}));
