@@ -26,10 +26,10 @@ extern "C" {
  * position, options.
  *
  * With option "wait" off the call returns when a copy of all this is made, and a thread writes the copy
- * while training continues. A trainer has one such write at a time: the next save waits for it. Until it is
- * written the copy needs 4 bytes for every trained number and every number of the optimizer state (12 bytes
- * per parameter with "adamw", 16 with "ema"); when the engine's memory_limit has no room for it, the call
- * waits as with "wait" on. The failure of a write is returned by the first of: the next save,
+ * while training continues. A trainer has one such write at a time: the next save waits for it. The copy
+ * needs 4 bytes for every trained number and every number of the optimizer state (12 bytes per parameter with
+ * "adamw", 16 with "ema"), which the trainer keeps for the next copy until it is released; when the engine's
+ * memory_limit has no room for it, they are freed and the call waits as with "wait" on. The failure of a write is returned by the first of: the next save,
  * dllm_trainer_sync, the dllm_trainer_run that started it; else it is logged when the trainer is released.
  * The release waits for the write.
  *

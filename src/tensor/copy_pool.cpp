@@ -2,6 +2,7 @@
 
 #include "base/task.h"
 
+#include <exception>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -20,10 +21,14 @@ struct CopyPool::Blocks {
     }
     return Tensor(DType::u8, {bytes});
   }
-  void give_back(Tensor block) {
-    const std::lock_guard lock(mutex);
-    const int64_t bytes = block.byte_size();
-    free.emplace(bytes, std::move(block));
+  // A block for which there is no room in the list is freed: an owner's destructor must not throw.
+  void give_back(Tensor block) noexcept {
+    try {
+      const std::lock_guard lock(mutex);
+      const int64_t bytes = block.byte_size();
+      free.emplace(bytes, std::move(block));
+    } catch (const std::exception&) {
+    }
   }
 };
 

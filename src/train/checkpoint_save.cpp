@@ -229,6 +229,7 @@ SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::str
   SharedPlace place = open_place(runner, root, task);
   const bool waits = options.boolean("wait"),
              in_background = !waits && has_room_for_copy(runner, place.writers);
+  if (!waits && !in_background) state.copies = CopyPool(); // nor for the memory of an earlier copy
   const auto run = std::make_shared<RunSnapshot>(
       runner, std::move(place), mode_of(runner, in_background), state.copies, task);
   run->root = root;
