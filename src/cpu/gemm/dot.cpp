@@ -37,9 +37,30 @@ RoundedRows rounded_rows(const Gemm& g) {
   } else {
     rows.stride = align_up(4 * g.k) + kLine;
   }
-  rows.data = reinterpret_cast<uint8_t*>(place(g.m * rows.stride));
+  const int64_t whole =
+      (g.m + kAmxTileRows - 1) / kAmxTileRows * kAmxTileRows; // tiles need less for each row
+  rows.data = reinterpret_cast<uint8_t*>(place(whole * rows.stride));
   rows.bytes = at;
   return rows;
+}
+
+int64_t tile_steps(const Gemm& g) {
+  const int64_t numbers = g.layout == PanelLayout::quads ? kLineBytes : kLineBytes / 2;
+  return (g.k + numbers - 1) / numbers;
+}
+
+uint8_t* tile_row(const Gemm& g, const RoundedRows& rows, int64_t r) {
+  return rows.data + r / kAmxTileRows * tile_steps(g) * kAmxTileBytes +
+         r % kAmxTileRows * kLineBytes;
+}
+
+uint8_t* clear_tile_tail(const Gemm& g, const RoundedRows& rows, int64_t r) {
+  const int64_t steps = tile_steps(g), size = g.layout == PanelLayout::quads ? 1 : 2;
+  uint8_t* row = tile_row(g, rows, r);
+  const int64_t missing = steps * kLineBytes - g.k * size;
+  if (missing > 0)
+    std::fill_n(row + (steps - 1) * kAmxTileBytes + kLineBytes - missing, missing, uint8_t{0});
+  return row;
 }
 
 int64_t rounded_bytes(const Gemm& gemm) {

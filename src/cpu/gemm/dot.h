@@ -16,6 +16,9 @@
 namespace dllm::cpu {
 
 inline constexpr int64_t kLineBytes = 64;
+// A tile of AMX: 16 lines.
+inline constexpr int64_t kAmxTileRows = 16;
+inline constexpr int64_t kAmxTileBytes = kAmxTileRows * kLineBytes;
 
 // What a product of activations in int8 needs to know of its rows, and where they lie in Gemm::rounded.
 //
@@ -32,6 +35,14 @@ struct RoundedRows {
   int64_t bytes = 0;        // of all
 };
 RoundedRows rounded_rows(const Gemm& gemm);
+
+// Activations of AMX lie in tiles instead, [ceil(m / 16)][tile_steps][16][64 bytes] at `data`: what is loaded at once is one
+// kilobyte, whatever k is. The last tile of a row ends with zeros.
+int64_t tile_steps(const Gemm& gemm);
+// Row r in its first tile; the next one is kAmxTileBytes behind.
+uint8_t* tile_row(const Gemm& gemm, const RoundedRows& rows, int64_t r);
+// The same, after the numbers behind k in the last tile are set to 0.
+uint8_t* clear_tile_tail(const Gemm& gemm, const RoundedRows& rows, int64_t r);
 
 // One way to multiply. Functions of one arithmetic differ in speed; those of int8 have the same bits.
 struct DotKernel {
@@ -64,6 +75,9 @@ const DotKernel* avx_vnni_kernel();
 // The activations of those kernels: bf16 pairs, and bytes.
 void round_to_pairs(const Gemm& gemm, int64_t begin, int64_t end);
 void round_to_bytes(const Gemm& gemm, int64_t begin, int64_t end);
+// The same in tiles.
+void round_to_pair_tiles(const Gemm& gemm, int64_t begin, int64_t end);
+void round_to_byte_tiles(const Gemm& gemm, int64_t begin, int64_t end);
 
 // Compares the integer kernel of this chip with sums in plain C++, on a small matrix. Fails with internal and the name of the
 // kernel.

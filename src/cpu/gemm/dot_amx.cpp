@@ -22,7 +22,7 @@
 #include <cstring>
 #include <string_view>
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,amx-tile,amx-bf16,amx-int8")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,prfchw,amx-tile,amx-bf16,amx-int8")
 #include "cpu/gemm/amx-inl.h"
 
 namespace dllm::cpu::amx {
@@ -51,10 +51,17 @@ struct Instructions {
 };
 
 // Few rows are bound by reading weights, which the vectors do as well; and blocks of weights are theirs. The same bits.
-void integer_part(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t begin, int64_t end) {
+bool is_for_vectors(const Gemm& g) {
   constexpr int64_t kFewest = 4;
-  if (g.b_format != nullptr || row_end - row_begin < kFewest)
-    return avx512_vnni_kernel()->part(g, row_begin, row_end, begin, end);
+  return g.b_format != nullptr || g.m < kFewest;
+}
+
+void round_bytes(const Gemm& g, int64_t begin, int64_t end) {
+  is_for_vectors(g) ? round_to_bytes(g, begin, end) : round_to_byte_tiles(g, begin, end);
+}
+
+void integer_part(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t begin, int64_t end) {
+  if (is_for_vectors(g)) return avx512_vnni_kernel()->part(g, row_begin, row_end, begin, end);
   TilePart<Instructions, true>(g, row_begin, row_end, begin, end);
 }
 
@@ -96,14 +103,14 @@ bool may_use(const DotKernel& kernel, const DotKernel* vectors, PanelLayout layo
 } // namespace
 
 const DotKernel* amx_bf16_kernel() {
-  static constexpr DotKernel kernel{"amx_bf16", round_to_pairs, amx::pair_part,
+  static constexpr DotKernel kernel{"amx_bf16", round_to_pair_tiles, amx::pair_part,
                                     amx::TileChains<amx::Instructions, false>};
   static const bool use = may_use(kernel, avx512_bf16_kernel(), PanelLayout::pairs);
   return use ? &kernel : nullptr;
 }
 
 const DotKernel* amx_int8_kernel() {
-  static constexpr DotKernel kernel{"amx_int8", round_to_bytes, amx::integer_part,
+  static constexpr DotKernel kernel{"amx_int8", amx::round_bytes, amx::integer_part,
                                     amx::TileChains<amx::Instructions, true>};
   static const bool use = may_use(kernel, avx512_vnni_kernel(), PanelLayout::quads);
   return use ? &kernel : nullptr;

@@ -7,6 +7,7 @@
 #include "cpu/gemm/dot.h"
 
 #include "base/parallel.h"
+#include "cpu/gemm/quad.h"
 #include "cpu/simd/targets.h"
 
 #include <algorithm>
@@ -189,8 +190,10 @@ float RowScale(const float* x, int64_t k) {
   return none + (top > kLeast ? top / 127.0f : 0.0f);
 }
 
-// q = round(x / s), padded with 0 to whole vectors. Returns what the sums begin with.
-int32_t QuantizeRow(const float* x, int64_t k, float scale, uint8_t* to) {
+// q = round(x / s), padded with 0 to whole vectors; 64 of them lie together, `step` bytes before the next. Returns what the
+// sums begin with.
+int32_t QuantizeRow(const float* x, int64_t k, float scale, uint8_t* to,
+                    int64_t step = kLineBytes) {
   const F32 d;
   const hn::Rebind<int8_t, F32> d8;
   const auto inverse = hn::Set(d, scale > 0 ? 1.0f / scale : 0.0f);
@@ -198,7 +201,8 @@ int32_t QuantizeRow(const float* x, int64_t k, float scale, uint8_t* to) {
   const auto quantize = [&](hn::Vec<F32> v, int64_t i) HWY_ATTR {
     auto q = hn::NearestInt(hn::Mul(v, inverse));
     q = hn::Min(hn::Max(q, least), most); // of numbers that are not finite
-    hn::StoreU(hn::DemoteTo(d8, q), d8, reinterpret_cast<int8_t*>(to + i));
+    uint8_t* place = to + i / kLineBytes * step + i % kLineBytes;
+    hn::StoreU(hn::DemoteTo(d8, q), d8, reinterpret_cast<int8_t*>(place));
     return q;
   };
   auto sum = hn::Zero(I32()), other = sum;
@@ -231,6 +235,15 @@ void QuantizeRows(const Gemm& g, int64_t begin, int64_t end, bool planes) {
 void RoundBytes(const Gemm& g, int64_t begin, int64_t end) {
   QuantizeRows(g, begin, end, false);
 }
+void RoundByteTiles(const Gemm& g, int64_t begin, int64_t end) {
+  const RoundedRows rows = rounded_rows(g);
+  for (int64_t r = begin; r < end; ++r) {
+    const float* x = g.a + r * g.a_stride;
+    uint8_t* to = clear_tile_tail(g, rows, r);
+    rows.scale[r] = RowScale(x, g.k);
+    rows.start[r] = QuantizeRow(x, g.k, rows.scale[r], to, kAmxTileBytes);
+  }
+}
 void RoundForDot(const Gemm& g, int64_t begin, int64_t end) {
   QuantizeRows(g, begin, end, Bytes::kPlanes);
 }
@@ -246,55 +259,79 @@ HWY_INLINE hn::Vec<U32> RoundToBf16(hn::Vec<F32> x) {
   return hn::And(hn::IfThenElse(none, quiet, rounded), hn::Set(d, 0xFFFF0000u));
 }
 
+// How rounded numbers of a row lie: bf16, bf16 with 32 of them in a tile, or as f32.
+enum class RowForm { pairs, pair_tiles, widened };
+
 // k numbers, padded with 0 to whole vectors.
-void RoundRow(const float* x, int64_t k, bool widened, uint8_t* to) {
+void RoundRow(const float* x, int64_t k, RowForm form, uint8_t* to) {
   const hn::Rebind<uint16_t, F32> d16;
+  constexpr int64_t kTogether = kLineBytes / 2;
+  const int64_t step = form == RowForm::pair_tiles ? kAmxTileBytes : kLineBytes;
   for (int64_t i = 0; i < k; i += kLanes) {
     const auto bits = RoundToBf16(LoadSome(x + i, k - i));
-    if (widened) {
+    if (form == RowForm::widened) {
       hn::StoreU(bits, U32(), reinterpret_cast<uint32_t*>(to + 4 * i));
     } else {
       const auto halves = hn::BitCast(I32(), hn::ShiftRight<16>(bits));
-      hn::StoreU(hn::DemoteTo(d16, halves), d16, reinterpret_cast<uint16_t*>(to + 2 * i));
+      uint8_t* place = to + i / kTogether * step + 2 * (i % kTogether);
+      hn::StoreU(hn::DemoteTo(d16, halves), d16, reinterpret_cast<uint16_t*>(place));
     }
   }
 }
 
+// Where row r begins, and number k of it (a multiple of 32).
+uint8_t* RowPlace(const Gemm& g, const RoundedRows& rows, int64_t r, int64_t k, RowForm form) {
+  if (form == RowForm::pair_tiles) return tile_row(g, rows, r) + k / 32 * kAmxTileBytes;
+  return rows.data + r * rows.stride + k * (form == RowForm::widened ? 4 : 2);
+}
+
 // A transposed A comes through a copy of 16 rows x 256 numbers.
 void RoundTransposed(const Gemm& g, const RoundedRows& rows, int64_t begin, int64_t end,
-                     bool widened) {
+                     RowForm form) {
   constexpr int64_t kRows = 16, kNumbers = 256;
   float copy[kRows * kNumbers];
   for (int64_t r = begin; r < end; r += kRows) {
     const int64_t height = std::min(kRows, end - r);
     for (int64_t k = 0; k < g.k; k += kNumbers) {
       const int64_t width = std::min(kNumbers, g.k - k);
-      for (int64_t i = 0; i < width; ++i) {
-        const float* from = g.a + r * g.a_stride + (k + i) * g.a_step;
-        for (int64_t j = 0; j < height; ++j) copy[j * kNumbers + i] = from[j * g.a_stride];
+      const float* from = g.a + r * g.a_stride + k * g.a_step;
+      int64_t i = 0;
+      for (; height == kRows && g.a_stride == 1 && i + 4 <= width; i += 4) {
+        for (int64_t j = 0; j < kRows; j += 4)
+          transpose_quad(from + i * g.a_step + j, g.a_step, copy + j * kNumbers + i, kNumbers);
+      }
+      for (; i < width; ++i) {
+        for (int64_t j = 0; j < height; ++j)
+          copy[j * kNumbers + i] = from[i * g.a_step + j * g.a_stride];
       }
       for (int64_t j = 0; j < height; ++j) {
-        RoundRow(copy + j * kNumbers, width, widened,
-                 rows.data + (r + j) * rows.stride + k * (widened ? 4 : 2));
+        RoundRow(copy + j * kNumbers, width, form, RowPlace(g, rows, r + j, k, form));
       }
     }
   }
 }
 
-void RoundRows(const Gemm& g, int64_t begin, int64_t end, bool widened) {
+void RoundRows(const Gemm& g, int64_t begin, int64_t end, RowForm form) {
   const RoundedRows rows = rounded_rows(g);
-  const int64_t size = widened ? 4 : 2; // an odd k is followed by a zero
+  const int64_t size = form == RowForm::widened ? 4 : 2; // an odd k is followed by a zero
+  for (int64_t r = begin; r < end; ++r) {
+    if (form == RowForm::pair_tiles)
+      clear_tile_tail(g, rows, r);
+    else
+      std::fill_n(rows.data + r * rows.stride + g.k * size, (g.k & 1) * size, uint8_t{0});
+  }
+  if (g.a_step != 1) return RoundTransposed(g, rows, begin, end, form);
   for (int64_t r = begin; r < end; ++r)
-    std::fill_n(rows.data + r * rows.stride + g.k * size, (g.k & 1) * size, uint8_t{0});
-  if (g.a_step != 1) return RoundTransposed(g, rows, begin, end, widened);
-  for (int64_t r = begin; r < end; ++r)
-    RoundRow(g.a + r * g.a_stride, g.k, widened, rows.data + r * rows.stride);
+    RoundRow(g.a + r * g.a_stride, g.k, form, RowPlace(g, rows, r, 0, form));
 }
 void RoundPairs(const Gemm& g, int64_t begin, int64_t end) {
-  RoundRows(g, begin, end, false);
+  RoundRows(g, begin, end, RowForm::pairs);
+}
+void RoundPairTiles(const Gemm& g, int64_t begin, int64_t end) {
+  RoundRows(g, begin, end, RowForm::pair_tiles);
 }
 void RoundWidened(const Gemm& g, int64_t begin, int64_t end) {
-  RoundRows(g, begin, end, true);
+  RoundRows(g, begin, end, RowForm::widened);
 }
 
 void WidenedPairsPart(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t begin,
@@ -333,6 +370,8 @@ HWY_EXPORT(BytesChains);
 HWY_EXPORT(BytesPart);
 HWY_EXPORT(DotTargetId);
 HWY_EXPORT(RoundBytes);
+HWY_EXPORT(RoundByteTiles);
+HWY_EXPORT(RoundPairTiles);
 HWY_EXPORT(RoundForDot);
 HWY_EXPORT(RoundPairs);
 HWY_EXPORT(RoundWidened);
@@ -346,6 +385,12 @@ void round_to_pairs(const Gemm& gemm, int64_t begin, int64_t end) {
 }
 void round_to_bytes(const Gemm& gemm, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(RoundBytes)(gemm, begin, end);
+}
+void round_to_pair_tiles(const Gemm& gemm, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(RoundPairTiles)(gemm, begin, end);
+}
+void round_to_byte_tiles(const Gemm& gemm, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(RoundByteTiles)(gemm, begin, end);
 }
 
 std::vector<DotKernel> dot_kernels(PanelLayout layout) {

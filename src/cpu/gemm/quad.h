@@ -16,10 +16,12 @@ inline Quad load_quad(const void* from) {
   return quad;
 }
 
-// Four numbers of four rows become a column piece of four lines of a panel of 16.
-inline void transpose_quad(const uint32_t* source, int64_t stride, uint32_t* panel) {
-  const Quad a = load_quad(source), b = load_quad(source + stride),
-             c = load_quad(source + 2 * stride), d = load_quad(source + 3 * stride);
+// Four numbers of four rows become a column piece of four lines, `to_stride` apart: those of a panel of 16.
+inline void transpose_quad(const void* source, int64_t stride, void* to,
+                           int64_t to_stride = kPanel) {
+  const auto* from = static_cast<const uint32_t*>(source);
+  const Quad a = load_quad(from), b = load_quad(from + stride), c = load_quad(from + 2 * stride),
+             d = load_quad(from + 3 * stride);
   const Quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5),
              cd = __builtin_shufflevector(c, d, 0, 4, 1, 5),
              ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7),
@@ -28,7 +30,8 @@ inline void transpose_quad(const uint32_t* source, int64_t stride, uint32_t* pan
                          __builtin_shufflevector(ab, cd, 2, 3, 6, 7),
                          __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
                          __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
-  for (int i = 0; i < 4; ++i) std::memcpy(panel + i * kPanel, &lines[i], sizeof lines[i]);
+  for (int i = 0; i < 4; ++i)
+    std::memcpy(static_cast<uint32_t*>(to) + i * to_stride, &lines[i], sizeof lines[i]);
 }
 
 // f32 rounded to bf16 (nearest, ties to even, NaN stays NaN: the bits of f32_to_bf16) in the upper halves.

@@ -11,9 +11,10 @@ namespace {
 
 using amx::TilePart;
 
-constexpr DotKernel kTilePairs{"emulated pairs", round_to_pairs, TilePart<EmulatedTiles, false>,
+constexpr DotKernel kTilePairs{"emulated pairs", round_to_pair_tiles,
+                               TilePart<EmulatedTiles, false>,
                                amx::TileChains<EmulatedTiles, false>};
-constexpr DotKernel kTileBytes{"emulated bytes", round_to_bytes, TilePart<EmulatedTiles, true>,
+constexpr DotKernel kTileBytes{"emulated bytes", round_to_byte_tiles, TilePart<EmulatedTiles, true>,
                                amx::TileChains<EmulatedTiles, true>};
 
 // The sums of tdpbf16ps over a whole row: 32 numbers at a time, zeros behind the last.
@@ -129,8 +130,10 @@ struct BrokenTiles : EmulatedTiles {
 
 // What decides at run time whether AMX is used.
 TEST(Amx, AWrongUnitIsNoticed) {
-  constexpr DotKernel kWrongPairs{"wrong", round_to_pairs, TilePart<BrokenTiles, false>, nullptr};
-  constexpr DotKernel kWrongBytes{"wrong", round_to_bytes, TilePart<BrokenTiles, true>, nullptr};
+  constexpr DotKernel kWrongPairs{"wrong", round_to_pair_tiles, TilePart<BrokenTiles, false>,
+                                  nullptr};
+  constexpr DotKernel kWrongBytes{"wrong", round_to_byte_tiles, TilePart<BrokenTiles, true>,
+                                  nullptr};
   const DotKernel pairs = dot_kernels(PanelLayout::pairs).back(),
                   bytes = dot_kernels(PanelLayout::quads).back();
   // The portable kernels widen their activations, so each rounds for itself.
