@@ -161,12 +161,13 @@ template <class T, bool kInteger, int kTile> HWY_INLINE void BeginTile(const Til
 
 // A line of a tile of sums.
 using FloatLine = float __attribute__((vector_size(64)));
+using WordLine = uint32_t __attribute__((vector_size(64)));
 using IntegerLine = int32_t __attribute__((vector_size(64)));
 
-template <class Line> HWY_INLINE Line LoadLine(const void* from, int64_t columns) {
-  Line line = {};
+template <class Line> HWY_INLINE void LoadLine(const void* from, int64_t columns, Line& line) {
+  line = Line{};
+  if (from == nullptr) return;
   std::memcpy(&line, from, columns == kPanel ? sizeof line : static_cast<size_t>(columns) * 4);
-  return line;
 }
 
 // Whether C takes the sums as they are.
@@ -190,19 +191,19 @@ template <bool kInteger> HWY_INLINE void FinishTile(const TilePlace& p, const fl
       std::memcpy(p.c + r * p.c_stride, sums + r * kPanel, static_cast<size_t>(p.columns) * 4);
     return;
   }
-  const FloatLine scale =
-      p.scale == nullptr ? FloatLine{} : LoadLine<FloatLine>(p.scale, p.columns);
-  const FloatLine bias = p.bias == nullptr ? FloatLine{} : LoadLine<FloatLine>(p.bias, p.columns);
+  FloatLine scale, bias, y;
+  LoadLine(p.scale, p.columns, scale);
+  LoadLine(p.bias, p.columns, bias);
   for (int64_t r = 0; r < p.rows; ++r) {
-    FloatLine y;
+    const float* line = sums + r * kPanel;
     if constexpr (kInteger) {
       // Sums of u8 weights may pass 32 bits; with the start they are those of i8 weights, which do not.
-      const auto exact =
-          LoadLine<uint32_t __attribute__((vector_size(64)))>(sums + r * kPanel, kPanel) +
-          static_cast<uint32_t>(p.start[r]);
+      WordLine exact;
+      LoadLine(line, kPanel, exact);
+      exact += static_cast<uint32_t>(p.start[r]);
       y = __builtin_convertvector((IntegerLine)exact, FloatLine) * p.row_scale[r];
     } else {
-      y = LoadLine<FloatLine>(sums + r * kPanel, kPanel);
+      LoadLine(line, kPanel, y);
     }
     if (p.scale != nullptr) y *= scale;
     if (p.bias != nullptr) y += bias;
