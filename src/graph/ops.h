@@ -194,7 +194,9 @@ Value ring_attention(Value q, Value k, Value v, const Mask& mask, const Attentio
 // weight (experts, out, in) f32, bf16 or i8 with scale f32(experts, out) -> (rows, choices, out). Rows are grouped by expert,
 // every weight is read once. A number outside 0..experts-1 gives zeros: an expert of another rank.
 Value expert_linear(Value x, Value experts, Value weight, Value scale = {});
-// act(gate) * up; kind: silu | gelu | gelu_tanh | relu
+// act(x); kind: silu | gelu | gelu_tanh | relu
+Value activation(Value x, const std::string& kind);
+// act(gate) * up
 Value gated_activation(Value gate, Value up, const std::string& kind);
 // Negative log likelihood of targets under softmax(x w^T + bias), never (rows, vocab). x (capacity, in), weight (vocab, in),
 // targets i32(capacity); rows >= count (i32 scalar, may be undefined = all) and targets < 0 give 0. -> f32(capacity)

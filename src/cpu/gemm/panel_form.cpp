@@ -38,14 +38,19 @@ uint16_t rounded(uint16_t bits) {
   return bits;
 }
 
-// A whole panel of f32 numbers whose columns are neighbours: line i is rows 2i and 2i + 1 of the source.
-void pair_rows(const float* source, int64_t stride, int64_t k, uint16_t* panel) {
+// Whole panels of f32 numbers whose columns are neighbours: line i of each is rows 2i and 2i + 1 of the source, which are read
+// along several panels before the next two.
+void pair_rows(const float* source, int64_t stride, int64_t k, int64_t panels, uint16_t* to,
+               int64_t panel_step) {
   for (int64_t i = 0; i < k; i += 2) {
     const float* low = source + i * stride;
-    for (int64_t j = 0; j < kPanel; j += 4) {
-      const Quad high = i + 1 < k ? load_quad(low + stride + j) : Quad{};
-      const Quad pairs = bf16_pairs(load_quad(low + j), high);
-      std::memcpy(panel + i * kPanel + 2 * j, &pairs, sizeof pairs);
+    for (int64_t p = 0; p < panels; ++p) {
+      uint16_t* line = to + p * panel_step + i * kPanel;
+      for (int64_t j = 0; j < kPanel; j += 4) {
+        const float* at = low + p * kPanel + j;
+        const Quad pairs = bf16_pairs(load_quad(at), i + 1 < k ? load_quad(at + stride) : Quad{});
+        std::memcpy(line + 2 * j, &pairs, sizeof pairs);
+      }
     }
   }
 }
@@ -80,12 +85,24 @@ template <class T>
 void pack_pairs(const T* source, int64_t column_step, int64_t step, int64_t n, int64_t k,
                 uint16_t* to, const Workers& pool) {
   const int64_t line = (k + 1) / 2 * 2;
-  for_panels(panel_count(n), kPanel * line * 2, pool, [&](int64_t p) {
+  int64_t packed = 0; // panels
+  if constexpr (std::is_same_v<T, float>) {
+    constexpr int64_t kTogether = 8;
+    if (column_step == 1) {
+      packed = n / kPanel;
+      parallel(pool, (packed + kTogether - 1) / kTogether, [&](int64_t group) {
+        const int64_t first = group * kTogether;
+        pair_rows(source + first * kPanel, step, k, std::min(kTogether, packed - first),
+                  to + first * kPanel * line, kPanel * line);
+      });
+    }
+  }
+  for_panels(panel_count(n) - packed, kPanel * line * 2, pool, [&](int64_t index) {
+    const int64_t p = packed + index;
     uint16_t* panel = to + p * kPanel * line;
     const int64_t columns = std::min(kPanel, n - p * kPanel);
     const T* from = source + p * kPanel * column_step;
     if constexpr (std::is_same_v<T, float>) {
-      if (columns == kPanel && column_step == 1) return pair_rows(from, step, k, panel);
       if (columns == kPanel && step == 1 && k % 8 == 0)
         return pair_columns(from, column_step, k, panel);
     }

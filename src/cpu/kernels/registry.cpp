@@ -15,7 +15,7 @@ KernelList collective_kernels();
 KernelList convert_kernels();
 KernelList cross_entropy_with_grad_kernels();
 KernelList expert_linear_kernels();
-KernelList gated_activation_kernels();
+KernelList activation_kernels();
 KernelList generate_kernels();
 KernelList index_kernels();
 KernelList linear_kernels();
@@ -36,7 +36,7 @@ constexpr KernelList (*kLists[])() = {
     attention_kernels,     attention_grad_kernels,
     binary_kernels,        collective_kernels,
     convert_kernels,       cross_entropy_with_grad_kernels,
-    expert_linear_kernels, gated_activation_kernels,
+    expert_linear_kernels, activation_kernels,
     generate_kernels,      index_kernels,
     linear_kernels,        linear_cross_entropy_kernels,
     movement_kernels,      norm_kernels,

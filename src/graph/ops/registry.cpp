@@ -18,7 +18,7 @@ OpList compare_ops();
 OpList constant_ops();
 OpList convert_ops();
 OpList expert_linear_ops();
-OpList gated_activation_ops();
+OpList activation_ops();
 OpList index_ops();
 OpList linear_ops();
 OpList linear_cross_entropy_ops();
@@ -47,7 +47,7 @@ constexpr ops::OpList (*kLists[])() = {
     ops::constant_ops,
     ops::convert_ops,
     ops::expert_linear_ops,
-    ops::gated_activation_ops,
+    ops::activation_ops,
     ops::index_ops,
     ops::linear_ops,
     ops::linear_cross_entropy_ops,

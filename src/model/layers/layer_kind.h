@@ -138,7 +138,6 @@ ExpertChoice choose_experts(const ExpertConfig& experts, graph::Value logits, gr
 // The parameters of the experts, and of every row of x (batch, seq, hidden) the sum of what the chosen ones make.
 void add_expert_stacks(ParamTable& table, const ModelConfig& config);
 graph::Value mix_experts(const LayerInputs& inputs, graph::Value x, const ExpertChoice& choice);
-graph::Value activate(const std::string& kind, graph::Value x); // ModelConfig::activation
 // The network of kind mlp, with the matrices up, down and, gated, gate, or gate_up, which has the rows of both.
 graph::Value mlp_block(const LayerInputs& inputs, graph::Value x);
 

@@ -30,12 +30,6 @@ LayerCost mlp_cost(const ModelConfig& config) {
 
 } // namespace
 
-graph::Value activate(const std::string& kind, graph::Value x) {
-  if (kind == "silu") return graph::silu(x);
-  if (kind == "relu") return graph::maximum(x, graph::scalar(*x.graph, 0.0f));
-  return graph::gelu(x, kind == "gelu_tanh");
-}
-
 graph::Value mlp_block(const LayerInputs& inputs, graph::Value x) {
   const std::string& kind = inputs.config.activation;
   if (inputs.param("gate_up").defined()) {
@@ -46,7 +40,7 @@ graph::Value mlp_block(const LayerInputs& inputs, graph::Value x) {
     return linear_param(inputs, graph::gated_activation(gate, up, kind), "down");
   }
   const graph::Value up = linear_param(inputs, x, "up");
-  if (!inputs.config.gated_mlp) return linear_param(inputs, activate(kind, up), "down");
+  if (!inputs.config.gated_mlp) return linear_param(inputs, graph::activation(up, kind), "down");
   const graph::Value gate = linear_param(inputs, x, "gate");
   return linear_param(inputs, graph::gated_activation(gate, up, kind), "down");
 }

@@ -374,7 +374,7 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
   outputs.hidden = config_.norm_after ? hidden : normed(hidden, "norm");
   if (config_.prediction_layer) {
     const graph::Value dense = product(linear("prediction"), outputs.hidden);
-    outputs.hidden = normed(activate(config_.activation, dense), "prediction_norm");
+    outputs.hidden = normed(graph::activation(dense, config_.activation), "prediction_norm");
   }
   outputs.hidden = all_positions(outputs.hidden, ranks);
   return outputs;

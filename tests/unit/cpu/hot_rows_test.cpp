@@ -210,6 +210,20 @@ TEST(GatedActivation, EqualsFormulaAndDifferences) {
     expect_near(got[0], dgate, 1e-5, kind + " dgate");
     expect_near(got[1], dup, 1e-6, kind + " dup");
     expect_invariant(backward);
+
+    // Without a gate: up is 1.
+    Doubles alone(n), dx(n);
+    for (int64_t i = 0; i < n; ++i) {
+      alone[i] = activate(kind, g[i]);
+      dx[i] = dgate[i] / u[i];
+    }
+    const KernelSetup plain{find_kernel("activation"), {gate}, {f32_type({n})}, {{"kind", kind}}};
+    expect_near(run_kernel(plain)[0], alone, 1e-6, kind);
+    expect_invariant(plain);
+    const KernelSetup plain_grad{
+        find_kernel("activation_grad"), {gate, dy}, {f32_type({n})}, {{"kind", kind}}};
+    expect_near(run_kernel(plain_grad)[0], dx, 1e-5, kind + " dx");
+    expect_invariant(plain_grad);
   }
 }
 

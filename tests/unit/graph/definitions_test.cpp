@@ -100,21 +100,25 @@ TEST(Definitions, Linear) {
   });
 }
 
-TEST(Definitions, GatedActivation) {
-  check_cases("gated_activation", [](const OpCase& c, const std::vector<Numbers>& in) {
-    const std::string kind = c.label.substr(c.label.find('/') + 1);
-    Numbers y;
-    for (size_t i = 0; i < in[0].size(); ++i) {
-      const double x = in[0][i];
-      double act = std::max(x, 0.0);
-      if (kind == "silu") act = x / (1 + std::exp(-x));
-      if (kind == "gelu") act = x / 2 * std::erfc(-x / std::sqrt(2.0));
-      if (kind == "gelu_tanh")
-        act = x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-      y.push_back(act * in[1][i]);
-    }
-    return Expected{y};
-  });
+double activation_at(double x, const std::string& kind) {
+  if (kind == "silu") return x / (1 + std::exp(-x));
+  if (kind == "gelu") return x / 2 * std::erfc(-x / std::sqrt(2.0));
+  if (kind == "gelu_tanh")
+    return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  return std::max(x, 0.0);
+}
+
+TEST(Definitions, Activations) {
+  for (const bool gated : {false, true}) {
+    check_cases(gated ? "gated_activation" : "activation",
+                [&](const OpCase& c, const std::vector<Numbers>& in) {
+                  const std::string kind = c.label.substr(c.label.find('/') + 1);
+                  Numbers y;
+                  for (size_t i = 0; i < in[0].size(); ++i)
+                    y.push_back(activation_at(in[0][i], kind) * (gated ? in[1][i] : 1));
+                  return Expected{y};
+                });
+  }
 }
 
 TEST(Definitions, RopeTurnsPairs) {

@@ -1,4 +1,4 @@
-// Per-target: act(gate) * up and its gradient.
+// Per-target: act(x), act(gate) * up, and their gradients.
 
 #if defined(DLLM_CPU_KERNELS_ROWS_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_KERNELS_ROWS_ACTIVATION_INL_H_
@@ -51,10 +51,21 @@ struct GeluTanh {
 
 struct Relu {
   template <class D, class V> static HWY_INLINE ValueSlope<V> Both(D d, V x) {
-    const auto positive = hn::Gt(x, hn::Zero(d));
-    return {hn::IfThenElseZero(positive, x), hn::IfThenElseZero(positive, hn::Set(d, 1.0f))};
+    const auto cut = hn::Le(x, hn::Zero(d)); // not a number stays one
+    return {hn::IfThenZeroElse(cut, x), hn::IfThenZeroElse(cut, hn::Set(d, 1.0f))};
   }
 };
+
+template <class Act> void ActivationRow(const float* x, int64_t n, float* y) {
+  Each(n, [=](auto d, int64_t i)
+              HWY_ATTR { hn::StoreU(Act::Both(d, hn::LoadU(d, x + i)).value, d, y + i); });
+}
+
+template <class Act> void ActivationGradRow(const float* x, const float* dy, int64_t n, float* dx) {
+  Each(n, [=](auto d, int64_t i) HWY_ATTR {
+    hn::StoreU(hn::Mul(hn::LoadU(d, dy + i), Act::Both(d, hn::LoadU(d, x + i)).slope), d, dx + i);
+  });
+}
 
 template <class Act> void GatedRow(const float* gate, const float* up, int64_t n, float* y) {
   Each(n, [=](auto d, int64_t i) HWY_ATTR {
@@ -71,6 +82,24 @@ void GatedGradRow(const float* gate, const float* up, const float* dy, int64_t n
     hn::StoreU(hn::Mul(hn::Mul(vdy, vup), both.slope), d, dgate + i);
     hn::StoreU(hn::Mul(vdy, both.value), d, dup + i);
   });
+}
+
+void ActivationOf(Activation kind, const float* x, int64_t n, float* y) {
+  switch (kind) {
+  case Activation::silu: return ActivationRow<Silu>(x, n, y);
+  case Activation::gelu: return ActivationRow<Gelu>(x, n, y);
+  case Activation::gelu_tanh: return ActivationRow<GeluTanh>(x, n, y);
+  case Activation::relu: return ActivationRow<Relu>(x, n, y);
+  }
+}
+
+void ActivationGrad(Activation kind, const float* x, const float* dy, int64_t n, float* dx) {
+  switch (kind) {
+  case Activation::silu: return ActivationGradRow<Silu>(x, dy, n, dx);
+  case Activation::gelu: return ActivationGradRow<Gelu>(x, dy, n, dx);
+  case Activation::gelu_tanh: return ActivationGradRow<GeluTanh>(x, dy, n, dx);
+  case Activation::relu: return ActivationGradRow<Relu>(x, dy, n, dx);
+  }
 }
 
 void Gated(Activation kind, const float* gate, const float* up, int64_t n, float* y) {

@@ -34,6 +34,9 @@ struct Rows {
   void (*rope)(const float* x, const float* cosine, const float* sine, int64_t half,
                bool interleaved, float* y);
 
+  // y = act(x)
+  void (*activation)(Activation kind, const float* x, int64_t n, float* y);
+  void (*activation_grad)(Activation kind, const float* x, const float* dy, int64_t n, float* dx);
   // y = act(gate) * up
   void (*gated)(Activation kind, const float* gate, const float* up, int64_t n, float* y);
   void (*gated_grad)(Activation kind, const float* gate, const float* up, const float* dy,

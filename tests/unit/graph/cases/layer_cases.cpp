@@ -74,6 +74,11 @@ void add_products(Cases& c) {
     });
   }
   for (const char* kind : {"silu", "gelu", "gelu_tanh", "relu"}) {
+    c.add("activation", kind, [&](B& b) { return Values{activation(b.f({3, 37}, -4, 4), kind)}; });
+    c.add("activation_grad", kind, [&](B& b) {
+      return Cases::raw("activation_grad", {b.f({3, 37}), b.f({3, 37})},
+                        {{"kind", std::string(kind)}});
+    });
     c.add("gated_activation", kind, [&](B& b) {
       const Value gate = b.f({3, 37}, -4, 4);
       return Values{gated_activation(gate, b.f({3, 37}), kind)};

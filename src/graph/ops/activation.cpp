@@ -1,4 +1,4 @@
-// gated_activation: act(gate) * up (Shazeer 2020).
+// activation: act(x); gated_activation: act(gate) * up (Shazeer 2020).
 
 #include "graph/ops/build.h"
 
@@ -9,11 +9,13 @@ namespace {
 
 using namespace ops;
 
-void expect_gated_activation_equal(const OpCall& call, size_t count) {
-  expect_inputs(call, count);
-  for (size_t i = 0; i < count; ++i) {
-    expect_dtype(call, i, i == 0 ? "gate" : i == 1 ? "up" : "dy", {DType::f32});
-    if (!(call.inputs[i].shape == call.inputs[0].shape))
+// Inputs of one shape, called by `names`.
+void expect_activation(const OpCall& call, std::initializer_list<const char*> names) {
+  expect_inputs(call, names.size());
+  size_t i = 0;
+  for (const char* name : names) {
+    expect_dtype(call, i, name, {DType::f32});
+    if (!(call.inputs[i++].shape == call.inputs[0].shape))
       fail_op(call, types_text(call.inputs) + " differ");
   }
   const std::string& kind = call.attributes.text("kind");
@@ -22,14 +24,28 @@ void expect_gated_activation_equal(const OpCall& call, size_t count) {
   }
 }
 
+Types activation_types(const OpCall& call) {
+  expect_activation(call, {"x"});
+  return {call.inputs[0]};
+}
+
+Types activation_grad_types(const OpCall& call) {
+  expect_activation(call, {"x", "dy"});
+  return {call.inputs[0]};
+}
+
 Types gated_activation_types(const OpCall& call) {
-  expect_gated_activation_equal(call, 2);
+  expect_activation(call, {"gate", "up"});
   return {call.inputs[0]};
 }
 
 Types gated_activation_grad_types(const OpCall& call) {
-  expect_gated_activation_equal(call, 3);
+  expect_activation(call, {"gate", "up", "dy"});
   return {call.inputs[0], call.inputs[0]};
+}
+
+std::vector<Value> activation_vjp(const VjpCall& call) {
+  return {apply("activation_grad", {call.inputs[0], call.grads[0]}, call.node.attributes)};
 }
 
 std::vector<Value> gated_activation_vjp(const VjpCall& call) {
@@ -37,7 +53,7 @@ std::vector<Value> gated_activation_vjp(const VjpCall& call) {
                    call.node.attributes);
 }
 
-Value activation(Value x, const std::string& kind) {
+Value plain_activation(Value x, const std::string& kind) {
   if (kind == "silu") return silu(x);
   if (kind == "relu") return maximum(x, full_like(x, 0));
   return gelu(x, kind == "gelu_tanh");
@@ -76,18 +92,33 @@ Value slope(Value x, const std::string& kind) {
   return kind == "gelu" ? gelu_slope(x, one) : gelu_tanh_slope(x, one);
 }
 
+std::vector<Value> activation_plain(Graph&, const Node& node, std::span<const Value> inputs) {
+  return {plain_activation(inputs[0], node.attributes.text("kind"))};
+}
+
+std::vector<Value> activation_grad_plain(Graph&, const Node& node, std::span<const Value> inputs) {
+  return {multiply(inputs[1], slope(inputs[0], node.attributes.text("kind")))};
+}
+
 std::vector<Value> gated_activation_plain(Graph&, const Node& node, std::span<const Value> inputs) {
-  return {multiply(activation(inputs[0], node.attributes.text("kind")), inputs[1])};
+  return {multiply(plain_activation(inputs[0], node.attributes.text("kind")), inputs[1])};
 }
 
 std::vector<Value> gated_activation_grad_plain(Graph&, const Node& node,
                                                std::span<const Value> inputs) {
   const std::string& kind = node.attributes.text("kind");
   const Value gate = inputs[0], up = inputs[1], dy = inputs[2];
-  return {multiply(multiply(dy, up), slope(gate, kind)), multiply(dy, activation(gate, kind))};
+  return {multiply(multiply(dy, up), slope(gate, kind)),
+          multiply(dy, plain_activation(gate, kind))};
 }
 
-constexpr OpDef kGatedActivationOps[] = {
+constexpr OpDef kActivationOps[] = {
+    {.name = "activation",
+     .infer = activation_types,
+     .vjp = activation_vjp,
+     .decompose = activation_plain,
+     .repeat = Repeat::cheap},
+    {.name = "activation_grad", .infer = activation_grad_types, .decompose = activation_grad_plain},
     {.name = "gated_activation",
      .infer = gated_activation_types,
      .vjp = gated_activation_vjp,
@@ -101,10 +132,14 @@ constexpr OpDef kGatedActivationOps[] = {
 } // namespace
 
 namespace ops {
-std::span<const OpDef> gated_activation_ops() {
-  return kGatedActivationOps;
+std::span<const OpDef> activation_ops() {
+  return kActivationOps;
 }
 } // namespace ops
+
+Value activation(Value x, const std::string& kind) {
+  return apply("activation", {x}, {{"kind", kind}});
+}
 
 Value gated_activation(Value gate, Value up, const std::string& kind) {
   return apply("gated_activation", {gate, up}, {{"kind", kind}});

@@ -1,4 +1,4 @@
-// act(gate) * up, and its gradient.
+// act(x) and act(gate) * up, and their gradients.
 
 #include "base/error.h"
 #include "cpu/kernel.h"
@@ -14,7 +14,41 @@ Activation activation_from_name(const std::string& name) {
   if (name == "gelu") return Activation::gelu;
   if (name == "gelu_tanh") return Activation::gelu_tanh;
   if (name == "relu") return Activation::relu;
-  fail(Code::internal, "[gated_activation] no kernel for the activation {}", name);
+  fail(Code::internal, "[activation] no kernel for the activation {}", name);
+}
+
+Kernel make_activation(const CompileInfo& info) {
+  const Activation kind = activation_from_name(info.node.attributes.text("kind"));
+  const int64_t count = info.input(0).shape.count();
+  Kernel kernel;
+  kernel.may_overwrite = {0};
+  kernel.run = [=](const KernelCall& call) {
+    const Rows& math = rows();
+    const float* x = call.inputs[0].in<float>();
+    float* y = call.outputs[0].out<float>();
+    split(call.pool, count, grain_of(4), [&](int64_t begin, int64_t end) {
+      math.activation(kind, x + begin, end - begin, y + begin);
+    });
+  };
+  return kernel;
+}
+
+// x, dy -> dx
+Kernel make_activation_grad(const CompileInfo& info) {
+  const Activation kind = activation_from_name(info.node.attributes.text("kind"));
+  const int64_t count = info.input(0).shape.count();
+  Kernel kernel;
+  kernel.may_overwrite = {0, 1};
+  kernel.run = [=](const KernelCall& call) {
+    const Rows& math = rows();
+    const float* x = call.inputs[0].in<float>();
+    const float* dy = call.inputs[1].in<float>();
+    float* dx = call.outputs[0].out<float>();
+    split(call.pool, count, grain_of(6), [&](int64_t begin, int64_t end) {
+      math.activation_grad(kind, x + begin, dy + begin, end - begin, dx + begin);
+    });
+  };
+  return kernel;
 }
 
 Kernel make_gated_activation(const CompileInfo& info) {
@@ -55,15 +89,17 @@ Kernel make_gated_activation_grad(const CompileInfo& info) {
   return kernel;
 }
 
-constexpr KernelEntry kGatedActivationKernels[] = {
+constexpr KernelEntry kActivationKernels[] = {
+    {"activation", make_activation},
+    {"activation_grad", make_activation_grad},
     {"gated_activation", make_gated_activation},
     {"gated_activation_grad", make_gated_activation_grad},
 };
 
 } // namespace
 
-KernelList gated_activation_kernels() {
-  return kGatedActivationKernels;
+KernelList activation_kernels() {
+  return kActivationKernels;
 }
 
 } // namespace dllm::cpu
