@@ -121,9 +121,9 @@ double peak_f32_plain(int64_t rounds, float start) {
 
 PeakLoop::PeakLoop(const std::string& arithmetic, int64_t threads)
     : loop_(peak_f32_plain), operations_(2.0 * 4 * kChains), name_("plain f32"), threads_(threads) {
-  const auto use = [&](Loop loop, int lanes, const char* name) {
+  const auto use = [&](Loop loop, int lanes, const char* name, int chains = kChains) {
     loop_ = loop;
-    operations_ = 2.0 * lanes * kChains;
+    operations_ = 2.0 * lanes * chains;
     name_ = name;
   };
 #if defined(__x86_64__)
@@ -135,6 +135,9 @@ PeakLoop::PeakLoop(const std::string& arithmetic, int64_t threads)
     use(peak_bf16_avx512, 32, "avx512 bf16");
   if (arithmetic == "int8" && __builtin_cpu_supports("avx512vnni"))
     use(peak_int8_avx512, 64, "avx512 int8");
+  constexpr int kTile = 16 * 16;
+  if (arithmetic == "bf16" && has_amx_peak()) use(peak_bf16_amx, 32 * kTile, "amx bf16", 4);
+  if (arithmetic == "int8" && has_amx_peak()) use(peak_int8_amx, 64 * kTile, "amx int8", 4);
 #elif defined(__aarch64__)
   use(peak_f32_neon, 4, "neon f32");
 #endif

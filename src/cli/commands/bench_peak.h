@@ -13,7 +13,7 @@ public:
 
   // Operations per second of all threads together, over about `seconds`; a multiply-add counts as 2.
   double measure(double seconds) const;
-  // What is multiplied: "avx512 f32", "avx512 bf16", "avx512 int8", "avx2 f32", "neon f32", "plain f32".
+  // What is multiplied: "avx512 f32", "avx512 bf16", "avx512 int8", "amx bf16", "amx int8", "avx2 f32", "neon f32", "plain f32".
   const std::string& name() const { return name_; }
 
 private:
@@ -23,5 +23,10 @@ private:
   std::string name_;
   int64_t threads_;
 };
+
+// Four tiles of sums, 4 x 16 x 16 x 32 multiply-adds of bf16 (int8: 64) in a round (bench_peak_amx.cpp).
+bool has_amx_peak();
+double peak_bf16_amx(int64_t rounds, float start);
+double peak_int8_amx(int64_t rounds, float start);
 
 } // namespace dllm::cli
