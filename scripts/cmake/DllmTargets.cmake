@@ -22,9 +22,10 @@ endfunction()
 
 # dllm_unit_test(base SOURCES x_test.cpp DEPENDS tensor): program test_base with ctest label "unit".
 # SANITIZED_FILTER: which of its tests sanitizers run, all by default; compilers are five times slower under them.
+# SLOW_FILTER: which of its tests are left to one test more, <program>_slow with label "slow"; not under sanitizers.
 # COST: a large number starts it early. ENVIRONMENT: one NAME=VALUE for its tests.
 function(dllm_unit_test name)
-  cmake_parse_arguments(ARG "" "LABEL;SANITIZED_FILTER;COST;ENVIRONMENT" "SOURCES;DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;SANITIZED_FILTER;SLOW_FILTER;COST;ENVIRONMENT" "SOURCES;DEPENDS;LINK" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
@@ -62,6 +63,7 @@ function(dllm_unit_test name)
 set(suites \"${CMAKE_CURRENT_BINARY_DIR}/${target}_suites.txt\")
 set(folder \"${PROJECT_SOURCE_DIR}\")
 set(properties ${properties})
+set(slow \"${ARG_SLOW_FILTER}\")
 include(\"${PROJECT_SOURCE_DIR}/scripts/cmake/DiscoverSuites.cmake\")
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${include}")

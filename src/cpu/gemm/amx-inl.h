@@ -167,7 +167,11 @@ using IntegerLine = int32_t __attribute__((vector_size(64)));
 template <class Line> HWY_INLINE void LoadLine(const void* from, int64_t columns, Line& line) {
   line = Line{};
   if (from == nullptr) return;
-  std::memcpy(&line, from, columns == kPanel ? sizeof line : static_cast<size_t>(columns) * 4);
+  // The size of a whole line is a constant, so that this is one instruction.
+  if (columns == kPanel)
+    std::memcpy(&line, from, sizeof line);
+  else
+    std::memcpy(&line, from, static_cast<size_t>(columns) * 4);
 }
 
 // Whether C takes the sums as they are.
@@ -207,8 +211,10 @@ template <bool kInteger> HWY_INLINE void FinishTile(const TilePlace& p, const fl
     }
     if (p.scale != nullptr) y *= scale;
     if (p.bias != nullptr) y += bias;
-    std::memcpy(p.c + r * p.c_stride, &y,
-                p.columns == kPanel ? sizeof y : static_cast<size_t>(p.columns) * 4);
+    if (p.columns == kPanel)
+      std::memcpy(p.c + r * p.c_stride, &y, sizeof y);
+    else
+      std::memcpy(p.c + r * p.c_stride, &y, static_cast<size_t>(p.columns) * 4);
   }
 }
 
