@@ -15,7 +15,7 @@ namespace dllm::model {
 
 namespace {
 
-// A read of an engine that runs ahead is a transfer, one of an array that is cut joins its parts: nobody else has the result.
+// A read of an engine that runs ahead is a transfer, one of an array that is cut joins its parts: no other caller has the result.
 bool reads_are_shared(const graph::Buffer& buffer, const graph::Engine& engine) {
   return !engine.runs_ahead() && buffer.layout().is_whole();
 }
