@@ -88,6 +88,7 @@ public:
 
   std::string kind() const override { return "cpu"; }
   bool compiles_fast() const override { return true; }
+  std::shared_ptr<ThreadPool> threads() const override { return state_->pool(); }
 
   bool runs(const graph::Placement& place) const override {
     return place.is_single() || (place.mesh.ranks() == ranks() && place.rank == rank());

@@ -18,6 +18,10 @@
 #include <utility>
 #include <vector>
 
+namespace dllm {
+class ThreadPool;
+}
+
 namespace dllm::graph {
 
 // The options every engine is made from; an engine reads the keys of its kind.
@@ -139,6 +143,8 @@ public:
   virtual bool runs_ahead() const { return false; }
   // True: compile() only plans, which takes about a millisecond. Then sizes need not be rounded up so that calls share programs.
   virtual bool compiles_fast() const { return false; }
+  // For work of a caller on the host between two runs; null: the calling thread alone.
+  virtual std::shared_ptr<ThreadPool> threads() const { return nullptr; }
   // For a mesh of one rank.
   virtual std::shared_ptr<Program> compile(std::shared_ptr<const Graph> graph) = 0;
   // True when this engine is rank `place.rank` of a mesh that it can run. A mesh of one rank: every engine.

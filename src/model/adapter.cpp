@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "model/partition.h"
+#include "model/stack_part.h"
 
 #include <algorithm>
 #include <cmath>
@@ -77,6 +78,41 @@ std::vector<size_t> chosen_stacks(const ParamStore& params,
   return chosen;
 }
 
+struct Half {
+  ParamSpec spec;
+  bool is_zero_at_first; // B, so that a new adapter changes nothing
+};
+
+// A and B of each chosen stack.
+std::vector<Half> halves_of(const ParamStore& params, const AdapterOptions& options) {
+  std::vector<Half> halves;
+  for (const size_t index : chosen_stacks(params, options.targets)) {
+    const ParamSpec& base = params.physical()[index].spec;
+    const int64_t out = base.element.dim(-2), in = base.element.dim(-1);
+    halves.push_back({half_of(base, ".lora_a", "lora_A", options.rank, in), false});
+    halves.push_back({half_of(base, ".lora_b", "lora_B", out, options.rank), true});
+    halves.back().spec.factor =
+        static_cast<float>(options.alpha / static_cast<double>(options.rank));
+  }
+  return halves;
+}
+
+void fill_half(ParamForm& form, const StackPart& part, const Half& half, uint64_t seed,
+               const ReadAdapter& read, const Task* task) {
+  for (int64_t layer = 0; layer < part.spec.copies(); ++layer) {
+    for (size_t piece = 0; piece < part.spec.pieces.size(); ++piece) {
+      check_task(task);
+      const std::string name = part.spec.logical_name(part.spec.pieces[piece], layer);
+      const Shape& whole = part.whole[piece];
+      const Box& box = part.boxes[piece];
+      Tensor values = read ? read(name, whole, box) : Tensor();
+      if (!values.defined() && half.is_zero_at_first) continue; // as the form is
+      if (!values.defined()) values = part_of(first_down(whole, name, seed), box);
+      form.put(part.spec, piece, layer, values, task);
+    }
+  }
+}
+
 // base (out, in) += factor * up (out, rank) down (rank, in)
 void add_product(Tensor& base, const Tensor& down, const Tensor& up, float factor) {
   const int64_t out = base.shape()[0], in = base.shape()[1], rank = down.shape()[0];
@@ -103,32 +139,31 @@ Tensor transposed(const Tensor& matrix) {
 
 } // namespace
 
-void add_adapters(Model& model, const AdapterOptions& options) {
+void add_adapters(Model& model, const AdapterOptions& options, const ReadAdapter& read,
+                  const Task* task) {
   ParamStore& params = model.params();
   if (params.has_adapters())
     fail_with_hint("merge them first", Code::failed_precondition, "the model has adapters");
   if (options.rank < 1 || !std::isfinite(options.alpha))
     fail(Code::invalid_argument, "rank {} and alpha {} make no adapter", options.rank,
          options.alpha);
-  const std::vector<size_t> chosen = chosen_stacks(params, options.targets);
-  params.set_trainable("*", false);
-  for (const size_t index : chosen) {
-    const ParamSpec base = params.physical()[index].spec;
-    const int64_t out = base.element.dim(-2), in = base.element.dim(-1);
-    const ParamSpec down = half_of(base, ".lora_a", "lora_A", options.rank, in);
-    ParamSpec up = half_of(base, ".lora_b", "lora_B", out, options.rank);
-    up.factor = static_cast<float>(options.alpha / static_cast<double>(options.rank));
-    ParamForm first(down, DType::f32);
-    for (int64_t layer = 0; layer < down.copies(); ++layer) {
-      for (size_t piece = 0; piece < down.pieces.size(); ++piece) {
-        const std::string name = down.logical_name(down.pieces[piece], layer);
-        first.put(down, piece, layer,
-                  first_down(down.logical_shape(down.pieces[piece]), name, options.seed));
+  const std::vector<Half> halves = halves_of(params, options);
+  try {
+    graph::run_on_all(model.engine(), [&] { // each process makes its part
+      for (const Half& half : halves) {
+        const auto fill = [&](ParamForm& form, const StackPart& part) {
+          fill_half(form, part, half, options.seed, read, task);
+        };
+        fill_stack(params, params.reserve(half.spec, weight_format(DType::f32)), fill, task);
       }
-    }
-    params.add(down, first);
-    params.add(up, ParamForm(up, DType::f32));
+    });
+  } catch (...) {
+    params.drop_adapters();
+    throw;
   }
+  params.set_trainable("*", false);
+  for (const char* part : {"*.lora_A.*", "*.lora_B.*"}) params.set_trainable(part, true);
+  params.bump();
   model.forget_programs();
 }
 

@@ -1,11 +1,12 @@
 // LoRA adapters as PEFT saves them: adapter_config.json, and adapter_model.safetensors with the tensors
 // "base_model.model.<module>.lora_A.weight" (r, in) and "...lora_B.weight" (out, r).
 
+#include "model/adapter_file.h"
+
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/safetensors.h"
+#include "base/store/objects.h"
 #include "model/config.h"
-#include "model/model.h"
 
 #include <nlohmann/json.hpp>
 
@@ -73,24 +74,64 @@ std::string adapted_name(const ParamStore& params, const std::string& tensor,
   fail(Code::not_found, "{}: the model has no matrix {}", file, module);
 }
 
+void expect_matrix(const ckpt::TensorInfo& info, const std::string& tensor, const Shape& expected,
+                   const std::string& file) {
+  if (info.shape != expected) {
+    fail_with_hint("r of adapter_config.json is the rank of every matrix", Code::invalid_argument,
+                   "{}: tensor {} has shape {}, expected {}", file, tensor, info.shape.text(),
+                   expected.text());
+  }
+  if (!info.dtype || !is_float(*info.dtype)) {
+    fail(Code::invalid_argument, "{}: tensor {} has type {}, expected a float type", file, tensor,
+         info.type);
+  }
+}
+
 } // namespace
 
-void load_adapters(Model& model, const std::string& folder) {
+AdapterFile::AdapterFile(const std::string& folder) {
   const auto source = open_source(folder);
-  AdapterOptions options = options_of(*source);
+  options_ = options_of(*source);
   const std::string file = source->describe() + "/" + kAdapterTensors;
-  const ckpt::SafetensorsFile tensors(source->content(kAdapterTensors), file);
-  std::map<std::string, std::string> names; // of the model, by those of the file
+  tensors_ = std::make_unique<ckpt::SafetensorsFile>(source->content(kAdapterTensors), file);
+  if (tensors_->tensors().empty()) fail(Code::data_loss, "{} holds no tensors", file);
+}
+
+int64_t AdapterFile::bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [name, info] : tensors_->tensors()) bytes += info.end - info.begin;
+  return bytes;
+}
+
+void AdapterFile::add_to(Model& model, Task* task, int64_t done) const {
+  const int64_t total = done + bytes();
+  std::map<std::string, std::string> in_file; // names of the file, by those of the model
   std::set<std::string> targets;
-  for (const auto& [tensor, info] : tensors.tensors()) {
-    const std::string name = adapted_name(model.params(), tensor, file);
-    names[tensor] = name;
+  for (const auto& [tensor, info] : tensors_->tensors()) {
+    const std::string name = adapted_name(model.params(), tensor, tensors_->name());
+    in_file[name] = tensor;
     targets.insert(all_layers(name.substr(0, name.find(".lora_"))) + ".weight");
   }
-  if (targets.empty()) fail(Code::data_loss, "{} holds no tensors", file);
+  AdapterOptions options = options_;
   options.targets.assign(targets.begin(), targets.end());
-  add_adapters(model, options); // B is zero in layers that the file leaves out
-  for (const auto& [tensor, name] : names) model.params().write(name, tensors.tensor(tensor));
+  const bool checks = model.params().checks();
+  const auto read = [&](const std::string& name, const Shape& whole, const Box& box) {
+    const auto found = in_file.find(name);
+    if (found == in_file.end()) return Tensor(); // a layer that the file leaves out
+    const ckpt::TensorInfo& info = tensors_->info(found->second);
+    expect_matrix(info, found->second, whole, tensors_->name());
+    Tensor values = tensors_->part_copy(found->second, box, task);
+    if (checks) check_finite(name, values);
+    done += info.end - info.begin;
+    if (task != nullptr) task->set_progress(std::min(done, total), total);
+    return values;
+  };
+  add_adapters(model, options, read, task);
+}
+
+void load_adapters(Model& model, const std::string& folder, Task* task) {
+  const store::TransferTask transfers(task);
+  AdapterFile(folder).add_to(model, task, 0);
 }
 
 } // namespace dllm::model

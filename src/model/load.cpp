@@ -2,6 +2,7 @@
 #include "base/files.h"
 #include "base/store/objects.h"
 #include "ckpt/checkpoint_folder.h"
+#include "model/adapter_file.h"
 #include "model/edit_heads.h"
 #include "model/model.h"
 #include "model/partition.h"
@@ -14,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <optional>
 
 namespace dllm::model {
 namespace {
@@ -154,8 +156,9 @@ void check_weight(const std::string& name, const Tensor& tensor, const Shape& wh
 // Parts of the tensors of one model, read into the forms that are uploaded.
 class TensorReader {
 public:
-  TensorReader(const WeightSource& weights, bool checks, Task* task)
-      : weights_(weights), checks_(checks), task_(task) {}
+  // later: bytes that the task counts after these tensors.
+  TensorReader(const WeightSource& weights, bool checks, int64_t later, Task* task)
+      : weights_(weights), checks_(checks), task_(task), later_(later) {}
 
   void add_total(const StackPart& part) {
     visit(part, [&](const std::string& name, size_t piece, int64_t) {
@@ -167,9 +170,10 @@ public:
       check_task(task_);
       read_tensor(form, part, name, piece, layer);
       done_ += bytes_of(name, part, piece);
-      if (task_ != nullptr) task_->set_progress(std::min(done_, total_), total_);
+      if (task_ != nullptr) task_->set_progress(std::min(done_, total_), total_ + later_);
     });
   }
+  int64_t total() const { return total_; }
 
 private:
   template <class Visit> static void visit(const StackPart& part, const Visit& look) {
@@ -206,11 +210,14 @@ private:
   const WeightSource& weights_;
   bool checks_;
   Task* task_;
+  int64_t later_;
   int64_t total_ = 0, done_ = 0; // bytes of the files
 };
 
-void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const WeightSource& weights,
-                     const Options& options, Task* task) {
+// Returns the bytes of the files that the task counted; it counts `later` more.
+int64_t load_parameters(Model& model, const std::vector<ParamSpec>& specs,
+                        const WeightSource& weights, const Options& options, int64_t later,
+                        Task* task) {
   const std::string& dtype = options.str("dtype");
   if (dtype != "auto" && dtype != "keep") expect_engine_reads(model.engine(), weight_format(dtype));
   const bool free = dtype == "auto" || dtype == "keep";
@@ -220,11 +227,12 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
   };
   check_memory(model.engine(), specs, form_of);
   ParamStore& store = model.params();
-  TensorReader reader(weights, store.checks(), task);
+  TensorReader reader(weights, store.checks(), later, task);
   const auto order = reserve_largest_first(model, specs, form_of);
   for (const auto& entry : order) reader.add_total(own_part(store, entry.first));
   const auto read = [&](ParamForm& form, const StackPart& part) { reader.read(form, part); };
   for (const auto& entry : order) fill_stack(store, entry.first, read, task);
+  return reader.total();
 }
 
 Origin origin_of(const ModelConfig& config, const Options& options) {
@@ -293,6 +301,7 @@ ModelConfig read_config(const Source& source) {
 
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const Source& source,
                                   const Options& options, Task* task) {
+  const store::TransferTask transfers(task);
   check_task(task);
   OpenedModel opened = open_model(source);
   const Origin origin = origin_of(opened.config, options);
@@ -302,12 +311,16 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
                       static_cast<uint64_t>(options.i64("seed")));
   const std::vector<ParamSpec> specs = partitioned_params(opened.config, engine->mesh());
   weights->check(specs);
+  std::optional<AdapterFile> adapter; // before the weights, which take longer
+  if (const std::string& folder = options.str("adapter"); !folder.empty()) adapter.emplace(folder);
 
   const auto model = std::make_shared<Model>(std::move(engine), opened.config);
   model->set_origin(origin);
   model->params().set_checks(options.str("check") == "finite");
-  graph::run_on_all(model->engine(), // each process reads its part
-                    [&] { load_parameters(*model, specs, *weights, options, task); });
+  int64_t read = 0;
+  graph::run_on_all(model->engine(), [&] { // each process reads its part
+    read = load_parameters(*model, specs, *weights, options, adapter ? adapter->bytes() : 0, task);
+  });
   if (!opened.gguf) {
     for (const char* name : kSideFiles) {
       if (source.has(name)) model->set_side_file(name, source.open(name));
@@ -315,8 +328,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
   }
   resolve_mask_token(*model, options.str("mask_token"), opened.gguf.get());
   if (opened.gguf) set_gguf_tokenizer(*model, source);
-  if (const std::string& adapter = options.str("adapter"); !adapter.empty())
-    load_adapters(*model, adapter);
+  if (adapter) adapter->add_to(*model, task, read);
   return model;
 }
 

@@ -9,6 +9,7 @@
 #include "model/param_store.h"
 #include "runtime/programs.h"
 #include "tensor/batch.h"
+#include "tensor/box.h"
 
 #include <cstdint>
 #include <functional>
@@ -133,12 +134,18 @@ struct AdapterOptions {
 // "model.layers.0.self_attn.q_proj.weight" gets "model.layers.0.self_attn.q_proj.lora_A.weight" (rank, in), uniform in
 // +-1/sqrt(in), and lora_B.weight (out, rank), zero: the model computes what it did. Everything but these is frozen.
 // Version + 1. Fails with not_found when a pattern matches nothing, with unimplemented for embeddings, the head and part
-// of a stack, with failed_precondition when the model has adapters already.
-void add_adapters(Model& model, const AdapterOptions& options);
+// of a stack, with failed_precondition when the model has adapters already. Where it fails later, or is cancelled, the model
+// has no adapters, and the parameters that were trained before still are.
+// read: the numbers of a matrix by its logical name, of `whole` shape, the part in `box`; an undefined tensor, or no
+// function: the first values. It may be called on each process of an engine for the parts of that process.
+using ReadAdapter =
+    std::function<Tensor(const std::string& name, const Shape& whole, const Box& box)>;
+void add_adapters(Model& model, const AdapterOptions& options, const ReadAdapter& read = nullptr,
+                  const Task* task = nullptr);
 // The same with the numbers of a folder as PEFT saves it (adapter_config.json, adapter_model.safetensors): LoRA, plain or
 // rank-stabilised. Fails as add_adapters, with not_found for a matrix that the model lacks, with unimplemented for other
-// adapters and settings.
-void load_adapters(Model& model, const std::string& folder);
+// adapters and settings. The task is checked inside of every tensor; its progress counts bytes of the file.
+void load_adapters(Model& model, const std::string& folder, Task* task = nullptr);
 // W += alpha / rank B A, in the format of W; the adapters are removed. Version + 1.
 void merge_adapters(Model& model);
 

@@ -13,29 +13,31 @@
 
 namespace dllm::model {
 
-// A read of an engine that runs ahead is a transfer, and no other caller has its result.
+namespace {
+
+// A read of an engine that runs ahead is a transfer, one of an array that is cut joins its parts: no other caller has the result.
+bool reads_are_shared(const graph::Buffer& buffer, const graph::Engine& engine) {
+  return !engine.runs_ahead() && buffer.layout().is_whole();
+}
+
+} // namespace
+
 Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const Task* task,
                  CopyPool* pool) {
-  const Tensor shared = buffer.read(task);
-  if (engine.runs_ahead() || !shared.defined()) return shared;
-  if (pool != nullptr) return pool->copy(shared, task);
-  Tensor copy(shared.dtype(), shared.shape());
-  copy.set_format(shared.format());
-  copy_in_pieces(copy.mutable_bytes(), shared.bytes(), shared.byte_size(), task);
-  return copy;
+  Tensor read = buffer.read(task);
+  if (!reads_are_shared(buffer, engine) || !read.defined()) return read;
+  const std::shared_ptr<ThreadPool> threads = engine.threads();
+  return copy_of(read, {threads.get(), task}, pool);
 }
 
 std::vector<Tensor> read_dealt_copies(const graph::Buffer& buffer, const graph::Engine& engine,
-                                      std::span<const int64_t> owners, const Task* task) {
+                                      std::span<const int64_t> owners, const Task* task,
+                                      CopyPool* pool) {
   std::vector<Tensor> rows = buffer.read_dealt(owners, task);
-  if (engine.runs_ahead() || !buffer.layout().is_whole())
-    return rows; // gathered: nothing is shared
+  if (!reads_are_shared(buffer, engine)) return rows;
+  const std::shared_ptr<ThreadPool> threads = engine.threads();
   for (Tensor& row : rows) {
-    if (!row.defined()) continue;
-    Tensor copy(row.dtype(), row.shape());
-    copy.set_format(row.format());
-    copy_in_pieces(copy.mutable_bytes(), row.bytes(), row.byte_size(), task);
-    row = std::move(copy);
+    if (row.defined()) row = copy_of(row, {threads.get(), task}, pool);
   }
   return rows;
 }
@@ -84,7 +86,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares
     const bool has_scale = entry.format->scales == ScalePlace::row_array;
     if (has_scale) stack.scale = entries[i + 1].buffer;
     if (in_processes) {
-      deal(stack, entry.buffer, model.engine(), shares, task);
+      deal(stack, entry.buffer, model.engine(), shares, task, pool);
     } else {
       Part& all = stack.parts.emplace_back();
       if (!may_change)
@@ -107,9 +109,10 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares
 
 // Processes take their tensors later without the others: frozen stacks are read now too.
 void ModelSnapshot::deal(Stack& stack, const graph::BufferRef& values, const graph::Engine& engine,
-                         WriterShares& shares, const Task* task) {
+                         WriterShares& shares, const Task* task, CopyPool* pool) {
   const std::vector<int64_t> writers = shares.writers_of(stack.spec);
-  std::vector<Tensor> rows = read_dealt_copies(*values, engine, writers, task), scales(rows.size());
+  std::vector<Tensor> rows = read_dealt_copies(*values, engine, writers, task, pool),
+                      scales(rows.size());
   if (stack.scale != nullptr) scales = stack.scale->read_dealt(writers, task);
   for (size_t layer = 0; layer < rows.size(); ++layer) {
     if (stack.is_quantized && rows[layer].defined())

@@ -113,7 +113,7 @@ private:
     Part& part(int64_t layer) { return parts[index(layer)]; }
   };
   static void deal(Stack& stack, const graph::BufferRef& values, const graph::Engine& engine,
-                   WriterShares& shares, const Task* task);
+                   WriterShares& shares, const Task* task, CopyPool* pool);
   struct Place {
     size_t stack = 0;
     size_t piece = 0;
@@ -136,13 +136,15 @@ void save_model(ModelSnapshot& snapshot, const std::string& folder, const Option
 std::vector<std::string> write_model_files(ModelSnapshot& snapshot, const std::string& folder,
                                            const Options& options, Task* task = nullptr);
 
-// The numbers of a buffer on the host, in storage of their own: of the pool, null: new.
+// The numbers of a buffer on the host, in storage of their own: of the pool, or new (null, or parts that were joined).
+// The engine's threads copy them.
 Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const Task* task,
                  CopyPool* pool);
 // The same of several processes: rows that were dealt out (Buffer::read_dealt), those of this process in storage of their
 // own.
 std::vector<Tensor> read_dealt_copies(const graph::Buffer& buffer, const graph::Engine& engine,
-                                      std::span<const int64_t> owners, const Task* task);
+                                      std::span<const int64_t> owners, const Task* task,
+                                      CopyPool* pool);
 // A logical tensor of a stack of which `rows` holds all, or one layer.
 Tensor read_piece_of(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& rows,
                      const Task* task);

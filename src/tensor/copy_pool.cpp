@@ -1,13 +1,26 @@
 #include "tensor/copy_pool.h"
 
-#include "base/task.h"
-
+#include <algorithm>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <mutex>
 #include <utility>
 
 namespace dllm {
+
+namespace {
+
+// One thread does not fill the memory channels, and new pages are cleared by the thread that first writes to them.
+void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes, const Workers& workers) {
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  parallel(workers, (bytes + kPiece - 1) / kPiece, [&](int64_t piece) {
+    const int64_t begin = piece * kPiece, size = std::min(kPiece, bytes - begin);
+    std::memcpy(to + begin, from + begin, static_cast<size_t>(size));
+  });
+}
+
+} // namespace
 
 struct CopyPool::Blocks {
   mutable std::mutex mutex;
@@ -34,7 +47,7 @@ struct CopyPool::Blocks {
 
 CopyPool::CopyPool() : blocks_(std::make_shared<Blocks>()) {}
 
-Tensor CopyPool::copy(const Tensor& from, const Task* task) {
+Tensor CopyPool::copy(const Tensor& from, const Workers& workers) {
   const int64_t bytes = from.byte_size();
   // Returned by the last owner. A pool that was destroyed meanwhile does not get it.
   const std::shared_ptr<Tensor> block(new Tensor(blocks_->take(bytes)),
@@ -43,7 +56,7 @@ Tensor CopyPool::copy(const Tensor& from, const Task* task) {
                                         if (const auto alive = pool.lock())
                                           alive->give_back(std::move(*owned));
                                       });
-  copy_in_pieces(block->mutable_bytes(), from.bytes(), bytes, task);
+  copy_bytes(block->mutable_bytes(), from.bytes(), bytes, workers);
   Tensor made(from.dtype(), from.shape(), Bytes(block->bytes(), static_cast<size_t>(bytes), block));
   made.set_format(from.format());
   return made;
@@ -54,6 +67,14 @@ int64_t CopyPool::free_bytes() const {
   int64_t bytes = 0;
   for (const auto& [size, block] : blocks_->free) bytes += size;
   return bytes;
+}
+
+Tensor copy_of(const Tensor& from, const Workers& workers, CopyPool* pool) {
+  if (pool != nullptr) return pool->copy(from, workers);
+  Tensor made(from.dtype(), from.shape());
+  made.set_format(from.format());
+  copy_bytes(made.mutable_bytes(), from.bytes(), from.byte_size(), workers);
+  return made;
 }
 
 } // namespace dllm

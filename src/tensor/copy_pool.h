@@ -1,6 +1,7 @@
 #pragma once
 // Host memory that copies of arrays use again and again: that of a checkpoint's snapshot, made every few hundred steps.
 
+#include "base/parallel.h"
 #include "tensor/tensor.h"
 
 #include <cstdint>
@@ -14,14 +15,17 @@ namespace dllm {
 class CopyPool {
 public:
   CopyPool();
-  // Read-only, in storage of its own; the block returns to the pool with the last tensor that shares it. The task is
-  // checked between pieces.
-  Tensor copy(const Tensor& from, const Task* task);
+  // Read-only, in storage of its own; the block returns to the pool with the last tensor that shares it. The threads of
+  // `workers` copy pieces of 1 MiB, and its task is checked before each.
+  Tensor copy(const Tensor& from, const Workers& workers);
   int64_t free_bytes() const;
 
 private:
   struct Blocks;
   std::shared_ptr<Blocks> blocks_;
 };
+
+// The same in new memory. pool: may be null.
+Tensor copy_of(const Tensor& from, const Workers& workers, CopyPool* pool);
 
 } // namespace dllm

@@ -92,10 +92,10 @@ struct RunSnapshot {
   StateSnapshot state;
 
   RunSnapshot(const StepRunner& runner, SharedPlace shared, model::SnapshotMode mode,
-              CopyPool& copies, const Task* task)
+              CopyPool* copies, const Task* task)
       : step(runner.counters().step), place(std::move(shared)), shares(place.writers),
-        model(*runner.model(), mode, shares, task, &copies),
-        state(snapshot_state(runner, mode, shares, task, &copies)) {}
+        model(*runner.model(), mode, shares, task, copies),
+        state(snapshot_state(runner, mode, shares, task, copies)) {}
 };
 
 // Weights and state of this process; returns the names of the files.
@@ -230,8 +230,9 @@ SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::str
   const bool waits = options.boolean("wait"),
              in_background = !waits && has_room_for_copy(runner, place.writers);
   if (!waits && !in_background) state.copies = CopyPool(); // nor for the memory of an earlier copy
-  const auto run = std::make_shared<RunSnapshot>(
-      runner, std::move(place), mode_of(runner, in_background), state.copies, task);
+  const auto run =
+      std::make_shared<RunSnapshot>(runner, std::move(place), mode_of(runner, in_background),
+                                    in_background ? &state.copies : nullptr, task);
   run->root = root;
   run->keep_last = options.i64("keep_last");
   run->record = record;

@@ -97,7 +97,7 @@ StateSnapshot snapshot_state(const StepRunner& runner, model::SnapshotMode mode,
     const graph::BufferRef& buffer = runner.arrays()[i];
     if (engine.processes() > 1) {
       writers[i] = shares.writers_of(made.entries[i].layout);
-      made.copies[i] = model::read_dealt_copies(*buffer, engine, writers[i], task);
+      made.copies[i] = model::read_dealt_copies(*buffer, engine, writers[i], task, pool);
     } else if (mode == model::SnapshotMode::copied) {
       made.copies[i] = {model::read_copy(*buffer, engine, task, pool)};
     } else {

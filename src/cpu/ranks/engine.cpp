@@ -30,6 +30,7 @@ public:
 
   std::string kind() const override { return "cpu"; }
   bool compiles_fast() const override { return true; }
+  std::shared_ptr<ThreadPool> threads() const override { return first().threads(); }
   const graph::Mesh& mesh() const override { return ranks_->mesh; }
 
   std::shared_ptr<graph::Program> compile(std::shared_ptr<const graph::Graph> graph) override {

@@ -2,11 +2,13 @@
 
 #include "base/files.h"
 #include "ckpt/safetensors_writer.h"
+#include "unit/cancel.h"
 #include "unit/model/model_tools.h"
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace dllm::model {
@@ -69,6 +71,71 @@ TEST(AdapterFile, IsAnOptionOfAModel) {
   const auto adapted = load_model(test::small_engine(), folder.path("model"),
                                   test::model_options({{"adapter", folder.path().c_str()}}));
   EXPECT_TRUE(adapted->params().has_adapters());
+}
+
+// Cancelled at any check the call ends with cancelled, and the model is what it was.
+TEST(AdapterFile, ACancelledLoadLeavesNothingBehind) {
+  const TempFolder folder;
+  write_adapter(folder);
+  const auto model = adapter_base();
+  const auto load = [&](Task* task) { load_adapters(*model, folder.path(), task); };
+  const size_t count = model->params().physical().size();
+  const auto logits = [&] { return forward(*model, test::small_ids(1, 5, 23)).at("logits"); };
+  const Tensor before = logits().clone();
+  Task task;
+  load(&task);
+  EXPECT_EQ(task.done(), (2 * 16 + 16 * 2) * 4); // bytes of A and B
+  EXPECT_EQ(task.total(), task.done());
+  model->params().drop_adapters();
+  const int64_t checks = test::count_checks(load);
+  const int64_t tensors = 2 * 2; // A and B of two layers
+  EXPECT_GT(checks, tensors);
+  model->params().drop_adapters();
+  for (int64_t at = 1; at <= checks; ++at) {
+    SCOPED_TRACE(at);
+    model->params().set_trainable("*", true);
+    test::cancel_at(at, load);
+    EXPECT_FALSE(model->params().has_adapters());
+    EXPECT_FALSE(model->params().has("model.layers.1.self_attn.q_proj.lora_A.weight"));
+    ASSERT_EQ(model->params().physical().size(), count);
+    for (const ParamStore::Physical& entry : model->params().physical())
+      EXPECT_TRUE(entry.trainable) << entry.name;
+  }
+  const Tensor after = logits();
+  EXPECT_TRUE(std::ranges::equal(after.as<float>(), before.as<float>()));
+  load(nullptr);
+  EXPECT_TRUE(model->params().has_adapters());
+}
+
+TEST(AdapterFile, OfAModelIsCancelledAndCountedWithIt) {
+  const TempFolder folder;
+  write_adapter(folder);
+  save_model(*adapter_base(), folder.path("model"), Options(save_schema()));
+  const auto load = [&](const char* adapter, Task* task) {
+    load_model(test::small_engine(), folder.path("model"),
+               test::model_options({{"adapter", adapter}}), task);
+  };
+  const std::string place = folder.path();
+  Task plain, adapted;
+  load("", &plain);
+  load(place.c_str(), &adapted);
+  EXPECT_EQ(adapted.total(), plain.total() + (2 * 16 + 16 * 2) * 4);
+  EXPECT_EQ(adapted.done(), adapted.total());
+  const auto work = [&](Task* task) { load(place.c_str(), task); };
+  const int64_t checks = test::count_checks(work);
+  EXPECT_GT(checks, test::count_checks([&](Task* task) { load("", task); }));
+  for (int64_t last = 0; last < 8; ++last) test::cancel_at(checks - last, work); // of the adapter
+}
+
+TEST(AdapterFile, AMatrixOfAnotherShapeIsRefused) {
+  const TempFolder folder;
+  write_adapter(folder, {{"r", 3}});
+  const auto model = adapter_base();
+  const Error error = test::error_of([&] { load_adapters(*model, folder.path()); });
+  EXPECT_EQ(error.code(), Code::invalid_argument);
+  EXPECT_NE(error.text().find("has shape (2, 16), expected (3, 16)"), std::string::npos)
+      << error.text();
+  EXPECT_FALSE(model->params().has_adapters());
 }
 
 TEST(AdapterFile, WhatIsNotLoraIsRefused) {

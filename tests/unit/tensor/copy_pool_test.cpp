@@ -1,6 +1,10 @@
 #include "tensor/copy_pool.h"
 
+#include "unit/cancel.h"
+
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include <numeric>
 #include <optional>
@@ -46,6 +50,33 @@ TEST(CopyPool, FreeBlocksServeCopiesOfTheirSizeAlone) {
   EXPECT_EQ(same.bytes(), block);
   EXPECT_EQ(same.as<float>()[0], 3);
   EXPECT_EQ(pool.free_bytes(), 0);
+}
+
+// Sizes around the borders of pieces of 1 MiB.
+TEST(CopyPool, ThreadsCopyEveryPiece) {
+  ThreadPool threads(3);
+  CopyPool pool;
+  constexpr int64_t kPiece = (int64_t{1} << 20) / 4; // numbers
+  for (const int64_t count : {int64_t{0}, int64_t{1}, kPiece - 1, kPiece, 5 * kPiece + 3}) {
+    const Tensor from = counted(count, 1);
+    for (CopyPool* of : {&pool, static_cast<CopyPool*>(nullptr)}) {
+      const Tensor copy = copy_of(from, {&threads}, of);
+      EXPECT_TRUE(std::ranges::equal(copy.as<float>(), from.as<float>())) << count;
+      EXPECT_TRUE(count == 0 || copy.bytes() != from.bytes());
+    }
+  }
+}
+
+TEST(CopyPool, ACancelledCopyGivesItsBlockBack) {
+  ThreadPool threads(2);
+  CopyPool pool;
+  const Tensor from = counted(1 << 20, 1); // 4 pieces
+  const auto copy = [&](const Task* task) { pool.copy(from, {&threads, task}); };
+  EXPECT_EQ(test::count_checks(copy), 4);
+  for (const int64_t at : {1, 3, 4}) {
+    test::cancel_at(at, copy);
+    EXPECT_EQ(pool.free_bytes(), from.byte_size());
+  }
 }
 
 TEST(CopyPool, ACopyOutlivesThePool) {

@@ -123,6 +123,36 @@ TEST_F(BackgroundSaveTest, HoldsTheMomentOfTheCallWhileTrainingGoesOn) {
   remove_all(other);
 }
 
+// On a mesh: arrays that every rank has are copied, by several threads; the parts of others are joined.
+TEST_F(BackgroundSaveTest, OfAMeshHoldsTheMomentOfTheCall) {
+  const std::string other = root_ + "_waited";
+  for (const char* mesh : {"data=2", "fsdp=2"}) {
+    SCOPED_TRACE(mesh);
+    const auto trainer_of = [&] {
+      Options options(graph::engine_schema());
+      options.set_i64("threads", 4); // two of each rank
+      options.set_str("mesh", mesh);
+      return std::make_unique<Trainer>(tiny_model(cpu::make_engine(options)),
+                                       noise::make_objective("mdlm"), trainer_options(kAveraged));
+    };
+    auto plain = trainer_of(), saved = trainer_of();
+    TextSource plain_source, source;
+    plain->run(plain_source, 4);
+    saved->run(source, 4);
+    const std::string want =
+        save_checkpoint(*plain, &plain_source, other, save_options(Json::object()));
+    hold_root();
+    const std::string dir = start(*saved, &source);
+    saved->run(source, 4);
+    free_root();
+    saved->sync();
+    expect_same(dir, want,
+                {"model/model.safetensors", "state/rank_000.safetensors", "trainer.json"});
+    remove_all(other);
+    remove_all(dir);
+  }
+}
+
 TEST_F(BackgroundSaveTest, HoldsSumsOfAnUpdateThatIsNotApplied) {
   const std::string other = root_ + "_waited";
   auto plain = tiny_trainer(), saved = tiny_trainer();
