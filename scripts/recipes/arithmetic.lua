@@ -68,6 +68,8 @@ local function hard() -- as many carries as there may be, but one
 end
 local hard_share = tasks.score(hard, exact, model, ids, texts, s, how)
 local keys = { "steps", "batch", "layers", "hidden", "lr", "count", "seed" }
-for key in pairs(how.settings or {}) do keys[#keys + 1] = key end
+for key in pairs(how.settings or {}) do
+  if key ~= "lr" then keys[#keys + 1] = key end
+end
 tasks.report(how.name .. "_" .. s.digits .. "_long_carries", hard_share, script, s, "digits", keys)
 tasks.report(how.name .. "_" .. s.digits, share, script, s, "digits", keys)
