@@ -19,7 +19,8 @@
  *   "dmax"       blocks at one high noise level, masks of some rows replaced by predictions
  *   "uniform"    tokens replaced by any of the vocabulary, the continuous-time bound
  *   "editflow"   edit flows: rates of insertions, deletions and substitutions that lead from a
- *                start (start masks empty, start_length) to the text, of least edits; schedule
+ *                start (start masks empty, start_length) to the text, of least edits, the tokens
+ *                of a gap in any order, the middle or the left one first (insert_order); schedule
  *                kappa_cubic, kappa_linear or kappa_cosine; the model has the heads of edits
  *                (dllm_model_load, heads). The batch may hold start_ids i32(batch, any), negative
  *                behind a start's end. Decoding policy "editflow"

@@ -13,9 +13,10 @@ local tasks = dofile(here .. "tasks.lua")
 local how = type(...) == "table" and ... or { name = "arithmetic" }
 local script = how.name .. ".lua"
 local USAGE = "dllm run scripts/recipes/" .. script .. " --digits N [--steps N] [--out RUN] [--score RUN] [--write FILE] [--count N] [--tiny]"
-local s = tasks.settings({ digits = 5, out = "runs/" .. how.name, from = "", score = "", write = "", count = 500, steps = 2000, batch = 64, layers = 3,
-    hidden = 96, lr = 3e-3, threads = 0, decode_steps = 0, seed = 1 },
-  { steps = 6, batch = 4, layers = 1, hidden = 32, count = 4 }, USAGE)
+local defaults = { digits = 5, out = "runs/" .. how.name, from = "", score = "", write = "", count = 500, steps = 2000, batch = 64, layers = 3,
+  hidden = 96, lr = 3e-3, threads = 0, decode_steps = 0, seed = 1 }
+for key, value in pairs(how.settings or {}) do defaults[key] = value end
+local s = tasks.settings(defaults, { steps = 6, batch = 4, layers = 1, hidden = 32, count = 4 }, USAGE)
 if not s then return end
 
 if type(how.prepare) == "function" then how.prepare(s) end
@@ -67,5 +68,8 @@ local function hard() -- as many carries as there may be, but one
 end
 local hard_share = tasks.score(hard, exact, model, ids, texts, s, how)
 local keys = { "steps", "batch", "layers", "hidden", "lr", "count", "seed" }
+for key in pairs(how.settings or {}) do
+  if key ~= "lr" then keys[#keys + 1] = key end
+end
 tasks.report(how.name .. "_" .. s.digits .. "_long_carries", hard_share, script, s, "digits", keys)
 tasks.report(how.name .. "_" .. s.digits, share, script, s, "digits", keys)

@@ -1,6 +1,7 @@
 -- What the recipes with checkable answers share: rows of characters of which some are given, a model that is trained to fill
 -- the others, and a score that counts whole rows. `how` of tasks.train and tasks.score is what differs in a recipe: objective,
--- objective_options, model (config of dllm), heads, decoder (options); inserts: the answer is not there before.
+-- objective_options, model (config of dllm), heads, decoder (options), settings (of its own); inserts: the answer is not there
+-- before.
 local dllm = require "dllm"
 local tasks = {}
 

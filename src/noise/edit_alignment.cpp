@@ -1,11 +1,36 @@
 #include "noise/edit_alignment.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace dllm::noise {
 namespace {
 
 enum class Move : uint8_t { pair, remove, insert };
+
+// The column of a gap [first, end) that is there before the others.
+size_t first_of(size_t first, size_t end, InsertOrder order) {
+  return order == InsertOrder::middle ? first + (end - first - 1) / 2 : first;
+}
+
+// The end of the gap that begins at `first`.
+size_t gap_end(size_t first, std::span<const int32_t> now, std::span<const int32_t> to) {
+  while (first < now.size() && now[first] == kBlank && to[first] != kBlank) ++first;
+  return first;
+}
+
+// absent: the part of kappa in which nothing of the gap was there, 1 at first. With u uniform the least of m uniform
+// numbers is 1 - u^(1 / m).
+void order_gap(size_t first, size_t end, InsertOrder order, double absent, std::span<float> times) {
+  while (first < end) {
+    const size_t own = first_of(first, end, order);
+    const double rest = 1.0 - static_cast<double>(times[own]);
+    absent *= std::pow(rest, 1.0 / static_cast<double>(end - first));
+    times[own] = static_cast<float>(1.0 - absent);
+    order_gap(first, own, order, absent, times);
+    first = own + 1;
+  }
+}
 
 } // namespace
 
@@ -41,13 +66,28 @@ Alignment align(std::span<const int32_t> from, std::span<const int32_t> to, Edit
   return made;
 }
 
-std::vector<Edit> edits_between(std::span<const int32_t> now, std::span<const int32_t> to) {
+void order_inserts(const Alignment& aligned, InsertOrder order, std::span<float> times) {
+  if (order == InsertOrder::any) return;
+  for (size_t column = 0; column < aligned.to.size();) {
+    const size_t end = gap_end(column, aligned.from, aligned.to);
+    order_gap(column, end, order, 1.0, times);
+    column = std::max(end, column + 1);
+  }
+}
+
+std::vector<Edit> edits_between(std::span<const int32_t> now, std::span<const int32_t> to,
+                                InsertOrder order) {
   std::vector<Edit> edits;
   int64_t tokens = 0; // of `now` before the column
   for (size_t column = 0; column < now.size(); ++column) {
-    if (now[column] == kBlank && to[column] != kBlank)
-      edits.push_back({Edit::Kind::insert, std::max<int64_t>(tokens - 1, 0), to[column]});
-    else if (now[column] != kBlank && to[column] == kBlank)
+    if (now[column] == kBlank && to[column] != kBlank) {
+      const size_t end = order == InsertOrder::any ? column + 1 : gap_end(column, now, to);
+      edits.push_back({Edit::Kind::insert, std::max<int64_t>(tokens - 1, 0),
+                       to[first_of(column, end, order)], static_cast<int64_t>(end - column)});
+      column = end - 1;
+      continue;
+    }
+    if (now[column] != kBlank && to[column] == kBlank)
       edits.push_back({Edit::Kind::remove, tokens, -1});
     else if (now[column] != to[column])
       edits.push_back({Edit::Kind::substitute, tokens, to[column]});

@@ -3,6 +3,10 @@
 //   deleted or substituted with probability tau w (r_delete + r_substitute), deleted with the share of r_delete in it,
 // and with probability tau w r_insert a token is inserted to its right. Tokens come from the heads of edits. Given tokens
 // stay, and nothing is inserted between two of them. The model is one that objective editflow trained.
+//
+// A rate is the expected number of edits left at a place, and the steps above leave some of them undone: a place gets one
+// token a step, and an edit of rate r happens in the last step with a probability of about r. So `finish_steps` further
+// steps do every edit whose rate is above one half, without chance, until there is none.
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
@@ -14,9 +18,10 @@ namespace dllm::decode {
 namespace {
 
 constexpr double kMostLikely = 1 - 1e-6; // probability of an edit
+constexpr double kFinishRate = 0.5; // edits expected, from which on one is done after the last time
 
 struct EditSettings {
-  int64_t steps, most_tokens;
+  int64_t steps, finish_steps, most_tokens;
   int32_t mask_id;
   bool edit_prompt, keep_masks, reuse;
 };
@@ -67,8 +72,10 @@ public:
     last_.clear();
     const std::span<const Prediction> now = predictions.empty() ? std::span(kept) : predictions;
     bool edited = false;
+    const bool over = is_over(request);
     EditedCanvas made = edit(request, now, &edited);
-    const bool last = ++request.step_in_block >= settings_.steps;
+    const bool last =
+        ++request.step_in_block >= settings_.steps + settings_.finish_steps || (over && !edited);
     if (!edited && settings_.reuse && !last) last_.assign(now.begin(), now.end());
     if (last) finish(made);
     request.ids = std::move(made.ids);
@@ -79,8 +86,11 @@ public:
   }
 
 private:
+  // Time is over.
+  bool is_over(const Request& request) const { return request.step_in_block >= settings_.steps; }
   double time(const Request& request) const {
-    return static_cast<double>(request.step_in_block) / static_cast<double>(settings_.steps);
+    const int64_t step = std::min(request.step_in_block, settings_.steps - 1);
+    return static_cast<double>(step) / static_cast<double>(settings_.steps);
   }
   static bool is_fixed(const Request& request, int64_t position) {
     return position >= 0 && position < request.length() &&
@@ -106,7 +116,9 @@ private:
   EditedCanvas edit(const Request& request, std::span<const Prediction> predictions,
                     bool* edited) const {
     const double factor = schedule_.weight(time(request)) / static_cast<double>(settings_.steps);
+    const bool over = is_over(request);
     const auto happens = [&](double rate, int64_t position, int word) {
+      if (over) return rate > kFinishRate;
       const double probability = std::clamp(factor * rate, 0.0, kMostLikely);
       return static_cast<double>(position_uniform(request, position, word)) < probability;
     };
@@ -123,8 +135,8 @@ private:
       const Prediction& p = *next++;
       const double substitute = p.edit.rates[0], remove = p.edit.rates[1];
       const bool fires = !is_fixed(request, i) && happens(substitute + remove, i, 1);
-      const bool removes = fires && left > 1 &&
-                           position_uniform(request, i, 2) < remove / (remove + substitute + 1e-8);
+      const float dice = over ? 0.5f : position_uniform(request, i, 2);
+      const bool removes = fires && left > 1 && dice < remove / (remove + substitute + 1e-8);
       *edited = *edited || fires;
       if (removes)
         --left;
@@ -174,6 +186,7 @@ public:
       fail(Code::invalid_argument, "policy editflow compares no positions: leave defer empty");
     const int64_t most = setup.i64("max_length");
     settings_ = {setup.i64("steps"),
+                 setup.i64("finish_steps"),
                  most > 0 ? most : setup.config.max_positions,
                  setup.mask_id,
                  setup.options.boolean("edit_prompt"),
@@ -209,6 +222,9 @@ std::vector<OptionSpec> editflow_keys() {
   return {
       option_choice("schedule", "kappa_cubic", kappas,
                     "How far the text is at a time: the schedule that the model was trained with."),
+      option_i64("finish_steps", 0, 0, 1 << 20,
+                 "Most steps after the last time, in which every edit is done whose rate is above "
+                 "one half; they end when there is none."),
       option_bool(
           "edit_prompt", false,
           "Given tokens may be replaced and deleted too, and others inserted between them."),

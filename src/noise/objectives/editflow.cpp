@@ -4,6 +4,8 @@
 // With rates r and distributions q of the heads, w = kappa' / (1 - kappa) and the edits E left from x_s to x_1:
 //   loss = mean over rows of w / n (sum over tokens (r_sub + r_del + r_ins) - sum over E of log(r_kind q_kind(token))),
 //   n = tokens of x_1 (loss_norm sequence) or 1 (batch).
+// insert_order middle and left: columns that are all to be inserted do not come independently (InsertOrder), and E has the
+// first of each gap alone, as often as the gap has columns.
 // The array t is the noise level 1 - s, as in other objectives. The decoding policy of the same name samples it. The heads of
 // a token read its own hidden state, whatever the shift of the model.
 
@@ -22,8 +24,9 @@ namespace {
 
 // Of a prepared batch. Substitutions are `targets`; weights are w / n of every token of x_s, 0 behind it.
 constexpr const char* kInsertAt = "insert_at"; // i32(batch, width): the token to its left; -1: none
-constexpr const char* kInsertIds = "insert_ids"; // i32(batch, width)
-constexpr const char* kDeletes = "deletes";      // u8(batch, width)
+constexpr const char* kInsertIds = "insert_ids";       // i32(batch, width)
+constexpr const char* kInsertCounts = "insert_counts"; // i32(batch, width): edits it stands for
+constexpr const char* kDeletes = "deletes";            // u8(batch, width)
 // Of a feed; capacity = batch * width.
 constexpr const char* kInsertRows = "edit_insert_rows";       // i32(capacity)
 constexpr const char* kInsertTargets = "edit_insert_targets"; // i32(capacity)
@@ -40,8 +43,8 @@ struct EditArrays {
       : ids(DType::i32, {batch, width}), keys(DType::u8, {batch, width}),
         targets(DType::i32, {batch, width}), weights(DType::f32, {batch, width}),
         insert_at(DType::i32, {batch, width}), insert_ids(DType::i32, {batch, width}),
-        deletes(DType::u8, {batch, width}), normalizer(DType::f32, {batch}),
-        t(DType::f32, {batch}) {
+        insert_counts(DType::i32, {batch, width}), deletes(DType::u8, {batch, width}),
+        normalizer(DType::f32, {batch}), t(DType::f32, {batch}) {
     std::ranges::fill(targets.mutable_as<int32_t>(), -1);
     std::ranges::fill(insert_at.mutable_as<int32_t>(), -1);
   }
@@ -59,12 +62,13 @@ struct EditArrays {
     made.set("weights", weights);
     made.set(kInsertAt, insert_at);
     made.set(kInsertIds, insert_ids);
+    made.set(kInsertCounts, insert_counts);
     made.set(kDeletes, deletes);
     made.set("normalizer", normalizer);
     made.set("t", t);
     return made;
   }
-  Tensor ids, keys, targets, weights, insert_at, insert_ids, deletes, normalizer, t;
+  Tensor ids, keys, targets, weights, insert_at, insert_ids, insert_counts, deletes, normalizer, t;
 };
 
 // The tokens of a row of start_ids; negative numbers are padding.
@@ -76,10 +80,16 @@ std::vector<int32_t> given_start(const Tensor& starts, int64_t row) {
   return made;
 }
 
+InsertOrder order_of(const std::string& name) {
+  if (name == "any") return InsertOrder::any;
+  return name == "middle" ? InsertOrder::middle : InsertOrder::left;
+}
+
 class EditFlow final : public Objective {
 public:
   EditFlow(ScheduleRef schedule, const Options& options)
-      : Objective(std::move(schedule), options), times_(options_) {
+      : Objective(std::move(schedule), options), times_(options_),
+        order_(order_of(options_.str("insert_order"))) {
     if (options_.i64("shift") == 1) {
       fail_with_hint("leave shift at -1", Code::invalid_argument,
                      "objective editflow reads a token's own hidden state, shift is 1");
@@ -108,10 +118,11 @@ private:
                                  const std::vector<int32_t>& clean,
                                  const PrepareContext& context) const;
   void add_row(EditArrays& made, int64_t row, const Alignment& aligned,
-               std::span<const float> draws) const;
+               std::span<float> draws) const;
 
   std::string name_ = "editflow";
   TimeSampler times_;
+  InsertOrder order_;
 };
 
 // The text of a row without padding.
@@ -159,9 +170,9 @@ std::vector<int32_t> EditFlow::first_row(const TokenRows& rows, int64_t row,
   return made;
 }
 
-// draws: one uniform number of each column.
+// draws: one uniform number of each column; becomes the kappa from which on it is that of the text.
 void EditFlow::add_row(EditArrays& made, int64_t row, const Alignment& aligned,
-                       std::span<const float> draws) const {
+                       std::span<float> draws) const {
   const int64_t width = made.ids.shape()[1];
   const auto first = static_cast<size_t>(row * width);
   if (static_cast<int64_t>(aligned.to.size()) > width) {
@@ -171,6 +182,7 @@ void EditFlow::add_row(EditArrays& made, int64_t row, const Alignment& aligned,
   }
   const double level = made.t.as<float>()[static_cast<size_t>(row)], time = 1.0 - level;
   const auto kappa = static_cast<float>(1.0 - schedule_->alpha(time));
+  order_inserts(aligned, order_, draws);
   std::vector<int32_t> now(aligned.to.size());
   for (size_t column = 0; column < now.size(); ++column)
     now[column] = draws[column] < kappa ? aligned.to[column] : aligned.from[column];
@@ -190,7 +202,7 @@ void EditFlow::add_row(EditArrays& made, int64_t row, const Alignment& aligned,
     made.weights.mutable_as<float>()[at++] = static_cast<float>(weight);
   }
   size_t inserts = first;
-  for (const Edit& edit : edits_between(now, aligned.to)) {
+  for (const Edit& edit : edits_between(now, aligned.to, order_)) {
     const size_t place = first + static_cast<size_t>(edit.position);
     if (edit.kind == Edit::Kind::substitute) {
       made.targets.mutable_as<int32_t>()[place] = edit.token;
@@ -198,6 +210,7 @@ void EditFlow::add_row(EditArrays& made, int64_t row, const Alignment& aligned,
       made.deletes.mutable_as<uint8_t>()[place] = 1;
     } else {
       made.insert_at.mutable_as<int32_t>()[inserts] = static_cast<int32_t>(edit.position);
+      made.insert_counts.mutable_as<int32_t>()[inserts] = static_cast<int32_t>(edit.count);
       made.insert_ids.mutable_as<int32_t>()[inserts++] = edit.token;
     }
   }
@@ -256,28 +269,29 @@ Batch EditFlow::feed(const Batch& prepared, const model::ModelConfig& config) co
     return found.to(dtype);
   };
   const Tensor at = array(kInsertAt, DType::i32), ids = array(kInsertIds, DType::i32),
-               deletes = array(kDeletes, DType::u8), targets = array("targets", DType::i32),
-               weights = array("weights", DType::f32);
+               counts = array(kInsertCounts, DType::i32), deletes = array(kDeletes, DType::u8),
+               targets = array("targets", DType::i32), weights = array("weights", DType::f32);
   check_between(kInsertAt, at, -1, width - 1, "the row");
   check_between(kInsertIds, ids, 0, config.vocab_size - 1, "the vocabulary");
   Tensor rows(DType::i32, {capacity}), tokens(DType::i32, {capacity}),
       insert_weights(DType::f32, {capacity}), events(DType::f32, {capacity, model::kEditRates});
   std::ranges::fill(tokens.mutable_as<int32_t>(), -1);
-  const auto event = [&](int64_t token, int64_t kind) {
-    events.mutable_as<float>()[static_cast<size_t>(token * model::kEditRates + kind)] +=
-        weights.as<float>()[static_cast<size_t>(token)];
+  const auto event = [&](int64_t token, int64_t kind, float count) {
+    const float weight = count * weights.as<float>()[static_cast<size_t>(token)];
+    events.mutable_as<float>()[static_cast<size_t>(token * model::kEditRates + kind)] += weight;
+    return weight;
   };
   size_t count = 0;
   for (int64_t index = 0; index < capacity; ++index) {
     const auto place = static_cast<size_t>(index);
-    if (targets.as<int32_t>()[place] >= 0) event(index, 0);
-    if (deletes.as<uint8_t>()[place] != 0) event(index, 1);
+    if (targets.as<int32_t>()[place] >= 0) event(index, 0, 1);
+    if (deletes.as<uint8_t>()[place] != 0) event(index, 1, 1);
     if (at.as<int32_t>()[place] < 0) continue;
     const int64_t token = index / width * width + at.as<int32_t>()[place];
-    event(token, 2);
     rows.mutable_as<int32_t>()[count] = static_cast<int32_t>(token);
     tokens.mutable_as<int32_t>()[count] = ids.as<int32_t>()[place];
-    insert_weights.mutable_as<float>()[count++] = weights.as<float>()[static_cast<size_t>(token)];
+    insert_weights.mutable_as<float>()[count++] =
+        event(token, 2, static_cast<float>(counts.as<int32_t>()[place]));
   }
   made.set(kInsertRows, rows);
   made.set(kInsertTargets, tokens);
@@ -331,6 +345,10 @@ ObjectiveEntry objective_files::editflow() {
                                "least): mask tokens, or nothing."));
   keys.push_back(option_i64("start_length", 64, 0, 1 << 24,
                             "Mask tokens of a start, as many as fit into the row."));
+  keys.push_back(option_choice("insert_order", "any", {"any", "middle", "left"},
+                               "Which token of a gap comes first: any of them, so that a place has "
+                               "to name all of them at once (edit flows as published), the middle "
+                               "one, or the left one."));
   keys.push_back(
       option_f64("max_weight", 20.0, 0.0, 1e9, "Upper limit of kappa' / (1 - kappa), 0: none."));
   keys.push_back(option_choice("loss_norm", "sequence", {"sequence", "batch"},

@@ -72,6 +72,27 @@ TEST(EditFlow, TheLengthIsBounded) {
   EXPECT_EQ(longest, 10);
 }
 
+// Steps behind the last time end when no rate is above one half, or after `finish_steps` of them.
+TEST(EditFlow, StepsBehindTheLastTimeEnd) {
+  const auto run = [](int64_t most) {
+    const auto decoder =
+        make_decoder(edit_model(), editing({{"finish_steps", most}, {"steps", 3}}));
+    for (int64_t seed = 0; seed < 8; ++seed) add(*decoder, {{3, 1}, seed, 4});
+    decoder->run();
+    std::vector<int64_t> steps;
+    for (int64_t slot = 0; slot < 8; ++slot) {
+      const Request& done = decoder->request(slot);
+      EXPECT_EQ(done.open_count(0, done.length()), 0);
+      steps.push_back(done.steps);
+    }
+    return steps;
+  };
+  EXPECT_EQ(run(0), std::vector<int64_t>(8, 3));
+  const auto steps = run(5);
+  EXPECT_GT(std::ranges::min(steps), 3);
+  EXPECT_LE(std::ranges::max(steps), 8);
+}
+
 TEST(EditFlow, MasksStayWhereTheyAreWanted) {
   const Json never = {{"keep_masks", true}, {"suppress_mask", false}, {"steps", 1}};
   const auto decoder = make_decoder(edit_model(), editing(never));
