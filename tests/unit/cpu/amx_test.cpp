@@ -1,5 +1,5 @@
 // The loops of the AMX kernels over a unit in plain C++: int8 bit by bit against integers, bf16 bit by bit against its own order
-// of sums and within the bounds of the arithmetic. The instructions themselves need a chip that has them.
+// of sums and within the bounds of the arithmetic; and next to the instructions, where a chip has them.
 
 #include "unit/cpu/arithmetic_weight.h"
 #include "unit/cpu/emulated_tiles.h"
@@ -30,7 +30,7 @@ float tile_sum(const float* x, const float* w, int64_t k, float sum) {
 }
 
 constexpr std::pair<int64_t, int64_t> kShapes[] = {{1, 32},  {16, 64},  {33, 64}, {150, 96},
-                                                   {32, 32}, {40, 500}, {37, 71}, {16, 1}};
+                                                   {32, 32}, {40, 500}, {37, 71}, {16, 1},   {70, 1700}};
 
 TEST(Amx, BytesAreExact) {
   for (const auto& [n, k] : kShapes) {
@@ -141,6 +141,22 @@ TEST(Amx, AWrongUnitIsNoticed) {
   EXPECT_FALSE(same_products(kWrongPairs, pairs, PanelLayout::pairs));
   EXPECT_TRUE(same_products(kTileBytes, bytes, PanelLayout::quads));
   EXPECT_FALSE(same_products(kWrongBytes, bytes, PanelLayout::quads));
+}
+
+// On a chip that has the unit: the instructions are what the emulation says they are.
+TEST(Amx, InstructionsAreThoseOfTheEmulation) {
+  const DotKernel *pairs = amx_bf16_kernel(), *bytes = amx_int8_kernel();
+  if (pairs == nullptr || bytes == nullptr) GTEST_SKIP() << "no AMX here";
+  for (const auto& [n, k] : kShapes) {
+    const ArithmeticWeight bf16("f32", kArithmeticBf16, n, k), int8("int8", kArithmeticInt8, n, k);
+    for (const int64_t m : {4, 16, 33, 75}) {
+      const std::vector<float> x = uniform_numbers(m * k, 11);
+      EXPECT_TRUE(same_row_bits(bf16.product(*pairs, x, m), bf16.product(kTilePairs, x, m)))
+          << m << ' ' << n << ' ' << k;
+      EXPECT_TRUE(same_row_bits(int8.product(*bytes, x, m), int8.product(kTileBytes, x, m)))
+          << m << ' ' << n << ' ' << k;
+    }
+  }
 }
 
 TEST(Amx, MeasuresItsPeak) {
