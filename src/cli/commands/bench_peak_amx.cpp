@@ -37,7 +37,7 @@ struct PeakNumbers {
 constexpr PeakTiles kPeakTiles;
 
 // GCC 12 does not see that the intrinsics read and write memory.
-template <class T> void settle(T& memory) {
+template <class T> void fence(T& memory) {
   asm volatile("" ::"r"(&memory) : "memory");
 }
 
@@ -56,7 +56,7 @@ bool has_amx_peak() {
 __attribute__((target("amx-tile,amx-bf16"))) double peak_bf16_amx(int64_t rounds, float start) {
   const PeakNumbers numbers(start);
   alignas(64) float last[256] = {};
-  settle(numbers);
+  fence(numbers);
   _tile_loadconfig(&kPeakTiles);
   _tile_loadd(4, numbers.tile, 64);
   _tile_loadd(5, numbers.tile, 64);
@@ -74,14 +74,14 @@ __attribute__((target("amx-tile,amx-bf16"))) double peak_bf16_amx(int64_t rounds
   }
   _tile_stored(3, last, 64);
   _tile_release();
-  settle(last);
+  fence(last);
   return static_cast<double>(last[0]);
 }
 
 __attribute__((target("amx-tile,amx-int8"))) double peak_int8_amx(int64_t rounds, float start) {
   const PeakNumbers numbers(start);
   alignas(64) int32_t last[256] = {};
-  settle(numbers);
+  fence(numbers);
   _tile_loadconfig(&kPeakTiles);
   _tile_loadd(4, numbers.tile, 64);
   _tile_loadd(5, numbers.tile, 64);
@@ -99,7 +99,7 @@ __attribute__((target("amx-tile,amx-int8"))) double peak_int8_amx(int64_t rounds
   }
   _tile_stored(3, last, 64);
   _tile_release();
-  settle(last);
+  fence(last);
   return last[0];
 }
 
