@@ -57,9 +57,10 @@ def finished(out, reference):
 
 
 def trials(reference, seconds):
-    chance, killed, goes_on = random.Random(13), 0, 0
-    for trial in range(TRIALS):
-        before = committed("run")
+    chance, trial, killed, goes_on = random.Random(13), 0, 0, 0
+    while killed < TRIALS and trial < 4 * TRIALS:
+        trial += 1
+        before, began = committed("run"), time.monotonic()
         job = start("run")
         victim = kill_one(job, chance, seconds)
         _, errors = job.communicate(timeout=600)
@@ -70,11 +71,13 @@ def trials(reference, seconds):
         lost = (steps[-1][0] if steps else 0) - committed("run")
         ok(lost <= 2 * EVERY, f"trial {trial}: rank {victim} killed, {lost} steps after the last checkpoint")
         killed += victim is not None and job.returncode != 0
+        if victim is None:  # the machine has become faster: the next moments are sooner
+            seconds = min(seconds, time.monotonic() - began)
         if job.returncode == 0:
             finished("run", reference)
         elif victim is None:
             ok(False, f"trial {trial} failed by itself: {errors[-500:]!r}")
-    ok(killed * 2 >= TRIALS and goes_on > 0, f"{killed} of {TRIALS} jobs were killed, {goes_on} went on from a checkpoint")
+    ok(killed == TRIALS and goes_on > 0, f"{killed} of {trial} jobs were killed, {goes_on} went on from a checkpoint")
 
 
 mpi_job.setup(DLLM, SCRATCH)
