@@ -41,6 +41,40 @@ template <class T> void fence(T& memory) {
   asm volatile("" ::"r"(&memory) : "memory");
 }
 
+template <bool kInteger, class Sum>
+__attribute__((target("amx-tile,amx-bf16,amx-int8"))) double tile_chains(int64_t rounds,
+                                                                         float start) {
+  const PeakNumbers numbers(start);
+  alignas(64) Sum last[256] = {};
+  fence(numbers);
+  _tile_loadconfig(&kPeakTiles);
+  _tile_loadd(4, numbers.tile, 64);
+  _tile_loadd(5, numbers.tile, 64);
+  _tile_loadd(6, numbers.tile, 64);
+  _tile_loadd(7, numbers.tile, 64);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int64_t r = 0; r < rounds; ++r) {
+    if constexpr (kInteger) {
+      _tile_dpbsud(0, 4, 6);
+      _tile_dpbsud(1, 4, 7);
+      _tile_dpbsud(2, 5, 6);
+      _tile_dpbsud(3, 5, 7);
+    } else {
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+  _tile_stored(3, last, 64);
+  _tile_release();
+  fence(last);
+  return static_cast<double>(last[0]);
+}
+
 } // namespace
 
 bool has_amx_peak() {
@@ -53,54 +87,11 @@ bool has_amx_peak() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-__attribute__((target("amx-tile,amx-bf16"))) double peak_bf16_amx(int64_t rounds, float start) {
-  const PeakNumbers numbers(start);
-  alignas(64) float last[256] = {};
-  fence(numbers);
-  _tile_loadconfig(&kPeakTiles);
-  _tile_loadd(4, numbers.tile, 64);
-  _tile_loadd(5, numbers.tile, 64);
-  _tile_loadd(6, numbers.tile, 64);
-  _tile_loadd(7, numbers.tile, 64);
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  for (int64_t r = 0; r < rounds; ++r) {
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  }
-  _tile_stored(3, last, 64);
-  _tile_release();
-  fence(last);
-  return static_cast<double>(last[0]);
+double peak_bf16_amx(int64_t rounds, float start) {
+  return tile_chains<false, float>(rounds, start);
 }
-
-__attribute__((target("amx-tile,amx-int8"))) double peak_int8_amx(int64_t rounds, float start) {
-  const PeakNumbers numbers(start);
-  alignas(64) int32_t last[256] = {};
-  fence(numbers);
-  _tile_loadconfig(&kPeakTiles);
-  _tile_loadd(4, numbers.tile, 64);
-  _tile_loadd(5, numbers.tile, 64);
-  _tile_loadd(6, numbers.tile, 64);
-  _tile_loadd(7, numbers.tile, 64);
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  for (int64_t r = 0; r < rounds; ++r) {
-    _tile_dpbsud(0, 4, 6);
-    _tile_dpbsud(1, 4, 7);
-    _tile_dpbsud(2, 5, 6);
-    _tile_dpbsud(3, 5, 7);
-  }
-  _tile_stored(3, last, 64);
-  _tile_release();
-  fence(last);
-  return last[0];
+double peak_int8_amx(int64_t rounds, float start) {
+  return tile_chains<true, int32_t>(rounds, start);
 }
 
 } // namespace dllm::cli

@@ -273,6 +273,7 @@ Batch EditFlow::feed(const Batch& prepared, const model::ModelConfig& config) co
                targets = array("targets", DType::i32), weights = array("weights", DType::f32);
   check_between(kInsertAt, at, -1, width - 1, "the row");
   check_between(kInsertIds, ids, 0, config.vocab_size - 1, "the vocabulary");
+  check_between(kInsertCounts, counts, 0, width, "the row");
   Tensor rows(DType::i32, {capacity}), tokens(DType::i32, {capacity}),
       insert_weights(DType::f32, {capacity}), events(DType::f32, {capacity, model::kEditRates});
   std::ranges::fill(tokens.mutable_as<int32_t>(), -1);
