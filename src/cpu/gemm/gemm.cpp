@@ -36,9 +36,11 @@ int64_t border(int64_t size, int64_t index, int64_t count, int64_t step) {
   return index == count ? size : size * index / count / step * step;
 }
 
-// Panels that stay together, so that the wide tiles of few rows stay whole.
-int64_t panel_step(int64_t rows) {
-  return rows == 1 ? 8 : rows <= 4 ? 4 : 2;
+// Panels that stay together, so that the wide tiles of few rows and pairs of panels stay whole. Arrays of elements have tiles of
+// two and three panels, which fill any even share: threads that end together are worth more than groups of three.
+int64_t panel_step(const Gemm& gemm) {
+  if (gemm.m <= 4) return gemm.m == 1 ? 8 : 4;
+  return gemm.layout == PanelLayout::elements && gemm.b_format == nullptr && gemm.m >= 40 ? 1 : 2;
 }
 
 // Over f32, about.
@@ -77,7 +79,7 @@ void gemm_parallel(const Gemm& gemm, const Workers& pool) {
       threads <= 1 ? 1 : std::clamp<int64_t>(static_cast<int64_t>(worth), 1, most);
   if (panels == 0 || gemm.m == 0) return;
   // Panels are cut first: then every weight is read once.
-  const int64_t step = panel_step(gemm.m);
+  const int64_t step = panel_step(gemm);
   const int64_t across = std::clamp<int64_t>(panels / step, 1, wanted);
   const int64_t down =
       std::clamp<int64_t>(gemm.m / kRowStep, 1, std::max<int64_t>(1, wanted / across));

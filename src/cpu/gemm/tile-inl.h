@@ -49,7 +49,7 @@ HWY_INLINE void PrefetchNext(const char* next) {
   __builtin_prefetch(next, 0, 2);
 }
 // Wide tiles read their panels once: no later tile shares the work.
-template <int P> inline constexpr bool kPrefetchesNext = P* kVectors <= 2;
+template <int P> inline constexpr bool kPrefetchesNext = P* kVectors <= 3;
 
 // The chains of a tile over weights in blocks.
 template <int R, int P, class L>
@@ -89,6 +89,14 @@ HWY_INLINE void BlockChains(const TileCall<L>& t, V (&acc)[R][P * kVectors]) {
 template <int R, int P, class W> HWY_NOINLINE void Tile(const TileCall<W>& t) {
   constexpr int J = P * kVectors;
   const D d;
+  if constexpr (R >= 4) {
+    if (!t.load) {
+      DLLM_UNROLL for (int r = 0; r < R; ++r) {
+        DLLM_UNROLL for (int j = 0; j < J; j += 16 / kLanes)
+            __builtin_prefetch(t.c + r * t.c_stride + j * kLanes, 1, 3);
+      }
+    }
+  }
   V acc[R][J];
   DLLM_UNROLL for (int r = 0; r < R; ++r) {
     DLLM_UNROLL for (int j = 0; j < J; ++j) {
