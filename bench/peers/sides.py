@@ -32,7 +32,7 @@ class Own:
 
     def __init__(self, program, words, threads, arithmetic="f32"):
         self.words = [program, "bench", *words, "--threads", threads, "--repeat", 5, "--json"]
-        self.arithmetic, self.memory, self.share = arithmetic, 0, []
+        self.arithmetic, self.memory, self.share, self.at_clock = arithmetic, 0, [], []
 
     @property
     def command(self):
@@ -53,6 +53,7 @@ class Own:
             return self.turn()
         self.memory = max(self.memory, line["process_peak_bytes"])
         self.share.append(line["peak_share"] or 0)
+        self.at_clock.append(line["clock_peak_share"] or 0)
         return line["median_seconds"]
 
     def close(self):
@@ -125,12 +126,15 @@ def gguf_file(kind):
 class Spd:
     """Soft parallel decoding of 128 tokens: bench_decode runs both sides in turns itself."""
 
-    def __init__(self, build, implementation, python):
+    def __init__(self, build, implementation, python, arithmetic="f32"):
         program = pathlib.Path(build) / "bin" / "bench_decode"
         if not program.exists():
             raise Absent(f"build it: cmake --build {os.path.relpath(build, ROOT)} --target bench_decode")
         self.words = [program, "spd", "--shape", "qwen2.5-0.5b", "--lengths", 128, "--only", implementation]
-        self.env, self.share, self.memory, self.name = None, [], 0, f"dllm {implementation}"
+        if arithmetic != "f32":
+            self.words += ["--dtype", arithmetic, "--arithmetic", arithmetic]
+        self.env, self.share, self.at_clock, self.memory = None, [], [], 0
+        self.name = f"dllm {implementation}, arithmetic {arithmetic}"
         if python and not subprocess.run([python, "-c", "import jax"], capture_output=True).returncode:
             self.words.append("--peer")
             self.env = dict(os.environ, DLLM_PYTHON=python)

@@ -37,7 +37,7 @@ def check_figures(line, what):
     for key in POSITIVE:
         value = line[key]
         ok(isinstance(value, (int, float)) and math.isfinite(value) and value > 0, f"{what}: {key} = {value}")
-    for key in ("peak_gflops", "peak_share", "load"):
+    for key in ("peak_gflops", "peak_share", "clock_peak_gflops", "clock_peak_share", "load"):
         ok(math.isfinite(line[key]) and line[key] >= 0, f"{what}: {key} = {line[key]}")
     ok(line["min_seconds"] <= line["median_seconds"], f"{what}: the fastest is not slower than the median")
     ok(line["repeats"] == 5 and line["interrupted"] is False, f"{what}: 5 repetitions, all of them")

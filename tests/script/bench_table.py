@@ -38,7 +38,7 @@ def program(name, text):
 
 
 # A program in the place of dllm that has no option arithmetic, and one that is broken.
-figures = '{"median_seconds": 2.0, "process_peak_bytes": 5000000, "peak_share": 0.5}'
+figures = '{"median_seconds": 2.0, "process_peak_bytes": 5000000, "peak_share": 0.5, "clock_peak_share": 0.625}'
 dllm = program("dllm", f"case \"$*\" in *--arithmetic*) echo 'dllm bench: --arithmetic: engine has no option' >&2; exit 2;; esac\necho '{figures}'\n")
 own = sides.Own(dllm, ("step",), 2, "int8")
 ok(own.turn() == 2.0 and own.arithmetic == "f32" and "--arithmetic" not in own.command, "an engine without int8 computes in f32, and the row says so")
@@ -60,7 +60,7 @@ talker.close()
 options = types.SimpleNamespace(build=SCRATCH, llama_bench="", python=sys.executable, threads=2, turns=2)
 cells = table.measure("C0", options)
 text = table.table_text([cells, table.memory_row(cells)], options, 3.0)
-ok("| C0 |" in text and "2.00 s (dllm, arithmetic f32)" in text and "absent: build it" in text and "50 %" in text, "a row whose peer is absent")
+ok("| C0 |" in text and "2.00 s (dllm, arithmetic f32)" in text and "absent: build it" in text and "50 % (62 %)" in text, "a row whose peer is absent")
 ok("| T3 |" in text and "5 MB" in text and "**busy**" in text, "memory, and that the machine was busy")
 table.PAGE = SCRATCH / "page"
 table.PAGE.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")

@@ -60,7 +60,10 @@ bool measure(BenchWork& work, const PeakLoop* peak, const Budget& budget, BenchS
       if (turn >= kLeastRepeats && passed.count() >= budget.seconds) break;
       const double rate = peak == nullptr ? 0 : peak->measure(kPeakSeconds);
       series.samples.push_back(work.repeat());
-      if (peak != nullptr) series.peaks.push_back(rate);
+      if (peak != nullptr) {
+        series.clock_peaks.push_back(peak->measure_at_clock());
+        series.peaks.push_back(rate);
+      }
       status.show(repetition_text(work.what, series));
     }
   } catch (const Failure& failure) {
@@ -119,7 +122,8 @@ void print_lines(const std::vector<BenchJson>& lines, const std::string& peak_of
   if (has("train"))
     std::printf("train    noise, forward pass, gradients and update of one batch\n");
   if (!peak_of.empty())
-    std::printf("peak     multiply-adds in registers (%s), measured before each repetition\n",
+    std::printf("peak     multiply-adds in registers (%s), measured before each repetition;\n"
+                "         at its clock: right after it, before the chip raises its clock again\n",
                 peak_of.c_str());
 }
 

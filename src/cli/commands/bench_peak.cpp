@@ -1,5 +1,6 @@
 #include "bench_peak.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -144,20 +145,31 @@ PeakLoop::PeakLoop(const std::string& arithmetic, int64_t threads)
 }
 
 double PeakLoop::measure(double seconds) const {
-  constexpr int64_t kRounds = 1 << 14; // between looks at the clock
+  return best_of(1, seconds, 1 << 14);
+}
+
+double PeakLoop::measure_at_clock() const {
+  return best_of(4, 4e-4, 1 << 11);
+}
+
+// rounds: between looks at the clock.
+double PeakLoop::best_of(int looks, double seconds, int64_t rounds) const {
   std::vector<double> rates(static_cast<size_t>(threads_), 0.0);
   std::atomic<double> sink{0};
   const auto work = [&](size_t index) {
-    const auto begin = PeakClock::now();
-    double passed = 0, sum = 0;
-    int64_t rounds = 0;
-    while (passed < seconds) {
-      sum += loop_(kRounds, 0.999f);
-      rounds += kRounds;
-      passed = std::chrono::duration<double>(PeakClock::now() - begin).count();
+    double sum = 0;
+    for (int look = 0; look < looks; ++look) {
+      const auto begin = PeakClock::now();
+      double passed = 0;
+      int64_t done = 0;
+      while (passed < seconds) {
+        sum += loop_(rounds, 0.999f);
+        done += rounds;
+        passed = std::chrono::duration<double>(PeakClock::now() - begin).count();
+      }
+      rates[index] = std::max(rates[index], static_cast<double>(done) * operations_ / passed);
     }
     sink.store(sum);
-    rates[index] = static_cast<double>(rounds) * operations_ / passed;
   };
   std::vector<std::thread> threads;
   for (size_t i = 1; i < rates.size(); ++i) threads.emplace_back(work, i);

@@ -15,11 +15,11 @@ double median_of(std::vector<double> values);
 
 struct BenchSeries {
   std::vector<BenchSample> samples;
-  std::vector<double>
-      peaks; // operations per second, one before each repetition; empty: not measured
+  // Operations per second in registers, before each repetition and right after it; empty: not measured.
+  std::vector<double> peaks, clock_peaks;
 };
 
-// repeats median_seconds min_seconds rows_per_second flops gflops peak_gflops peak_share
+// repeats median_seconds min_seconds rows_per_second flops gflops peak_gflops peak_share clock_peak_gflops clock_peak_share
 // weight_bytes_read weight_bytes_per_second, of a work with at least one repetition.
 nlohmann::ordered_json summary_of(const BenchSeries& series, double rows, double bytes);
 

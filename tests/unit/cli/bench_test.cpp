@@ -70,19 +70,21 @@ TEST(BenchReport, TheMedianIsTheMiddle) {
 }
 
 TEST(BenchReport, RatesComeFromTheMedian) {
-  const Json line = summary_of({{{1, 4e9}, {2, 4e9}, {4, 4e9}}, {8e9, 4e9, 4e9}}, 10, 6e9);
+  const Json line = summary_of({{{1, 4e9}, {2, 4e9}, {4, 4e9}}, {8e9, 4e9, 4e9}, {2.5e9}}, 10, 6e9);
   EXPECT_EQ(line["repeats"], 3);
   EXPECT_EQ(line["median_seconds"], 2);
   EXPECT_EQ(line["min_seconds"], 1);
   EXPECT_EQ(line["rows_per_second"], 5);
   EXPECT_EQ(line["gflops"], 2);
   EXPECT_EQ(line["peak_share"], 0.5);
+  EXPECT_EQ(line["clock_peak_share"], 0.8);
   EXPECT_EQ(line["weight_bytes_per_second"], 3e9);
 }
 
 TEST(BenchReport, WithoutAPeakThereIsNoShare) {
-  const Json line = summary_of({{{1, 4e9}}, {}}, 10, 6e9);
+  const Json line = summary_of({{{1, 4e9}}, {}, {}}, 10, 6e9);
   EXPECT_TRUE(line["peak_share"].is_null());
+  EXPECT_TRUE(line["clock_peak_share"].is_null());
   EXPECT_EQ(bench_table({line}).find("peak"), std::string::npos);
 }
 
@@ -102,6 +104,8 @@ TEST(BenchPeak, EveryArithmeticHasALoop) {
     const PeakLoop loop(arithmetic, 2);
     const double rate = loop.measure(0.001);
     EXPECT_TRUE(std::isfinite(rate) && rate > 0) << loop.name();
+    const double at_clock = loop.measure_at_clock();
+    EXPECT_TRUE(std::isfinite(at_clock) && at_clock > 0) << loop.name();
   }
   EXPECT_NE(PeakLoop("f32", 1).name().find("f32"), std::string::npos);
 }
