@@ -17,6 +17,8 @@
 #define HWY_TARGET_INCLUDE "cpu/gemm/dot_vector.cpp"
 #include <hwy/foreach_target.h>
 
+#include "cpu/gemm/bf16-inl.h"
+#include "cpu/gemm/transpose-inl.h"
 #include "cpu/simd/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -248,17 +250,6 @@ void RoundForDot(const Gemm& g, int64_t begin, int64_t end) {
   QuantizeRows(g, begin, end, Bytes::kPlanes);
 }
 
-// To the nearest bf16, ties to even, as f32; NaN stays NaN.
-HWY_INLINE hn::Vec<U32> RoundToBf16(hn::Vec<F32> x) {
-  const U32 d;
-  const auto bits = hn::BitCast(d, x);
-  const auto even = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
-  const auto rounded = hn::Add(bits, hn::Add(even, hn::Set(d, 0x7FFFu)));
-  const auto quiet = hn::Or(bits, hn::Set(d, 0x00400000u));
-  const auto none = hn::RebindMask(d, hn::IsNaN(x));
-  return hn::And(hn::IfThenElse(none, quiet, rounded), hn::Set(d, 0xFFFF0000u));
-}
-
 // How rounded numbers of a row lie: bf16, bf16 with 32 of them in a tile, or as f32.
 enum class RowForm { pairs, pair_tiles, widened };
 
@@ -285,14 +276,53 @@ uint8_t* RowPlace(const Gemm& g, const RoundedRows& rows, int64_t r, int64_t k, 
   return rows.data + r * rows.stride + k * (form == RowForm::widened ? 4 : 2);
 }
 
-// A transposed A comes through a copy of 16 rows x 256 numbers.
+#if DLLM_HAS_LINES
+// 32 numbers of 16 rows of a transposed A whose rows are neighbours. `to`: rows of pairs.
+HWY_INLINE void RoundSquare(const float* from, int64_t step, uint8_t* to, int64_t to_stride) {
+  Line lines[16];
+  DLLM_UNROLL for (int i = 0; i < 16; ++i) {
+    const float* at = from + 2 * i * step;
+    const auto low = hn::ShiftRight<16>(RoundToBf16(hn::LoadU(F32(), at)));
+    const auto pairs = hn::Or(low, RoundToBf16(hn::LoadU(F32(), at + step)));
+    std::memcpy(&lines[i], &pairs, sizeof pairs);
+  }
+  Transpose(lines);
+  DLLM_UNROLL for (int i = 0; i < 16; ++i) std::memcpy(to + i * to_stride, &lines[i], sizeof(Line));
+}
+
+// Whole squares. The source is read along its rows, 32 of them at a time. Returns how many numbers of the whole 16s of rows
+// are done.
+int64_t RoundSquares(const Gemm& g, const RoundedRows& rows, int64_t begin, int64_t end,
+                     RowForm form) {
+  constexpr int64_t kNumbers = 32, kAhead = 64;
+  if (form == RowForm::widened || g.a_stride != 1) return 0;
+  const int64_t to_stride = form == RowForm::pair_tiles ? kLineBytes : rows.stride;
+  int64_t k = 0;
+  for (; k + kNumbers <= g.k; k += kNumbers) {
+    for (int64_t r = begin; r + 16 <= end; r += 16) {
+      const float* from = g.a + r + k * g.a_step;
+      DLLM_UNROLL for (int64_t i = 0; i < kNumbers; ++i)
+          __builtin_prefetch(from + i * g.a_step + kAhead);
+      RoundSquare(from, g.a_step, RowPlace(g, rows, r, k, form), to_stride);
+    }
+  }
+  return k;
+}
+#else
+int64_t RoundSquares(const Gemm&, const RoundedRows&, int64_t, int64_t, RowForm) {
+  return 0;
+}
+#endif
+
+// What RoundSquares leaves comes through a copy of 16 rows x 256 numbers.
 void RoundTransposed(const Gemm& g, const RoundedRows& rows, int64_t begin, int64_t end,
                      RowForm form) {
   constexpr int64_t kRows = 16, kNumbers = 256;
+  const int64_t done = RoundSquares(g, rows, begin, end, form);
   float copy[kRows * kNumbers];
   for (int64_t r = begin; r < end; r += kRows) {
     const int64_t height = std::min(kRows, end - r);
-    for (int64_t k = 0; k < g.k; k += kNumbers) {
+    for (int64_t k = height == kRows ? done : 0; k < g.k; k += kNumbers) {
       const int64_t width = std::min(kNumbers, g.k - k);
       const float* from = g.a + r * g.a_stride + k * g.a_step;
       int64_t i = 0;

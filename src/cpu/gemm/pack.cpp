@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "cpu/gemm/gemm.h"
-#include "cpu/gemm/quad.h"
+#include "cpu/gemm/pack_vector.h"
 #include "cpu/kernel.h"
 
 #include <algorithm>
@@ -22,23 +22,14 @@ int64_t panels_per_chunk(int64_t k, int64_t element) {
   return std::max<int64_t>(1, (int64_t{1} << 18) / std::max<int64_t>(1, k * kPanel * element));
 }
 
-// A whole panel with k a multiple of 4: attention packs its keys anew in every pass. Four rows at a
-// time: sixteen that are a page apart would push each other out of the cache.
-void pack_whole_panel(const uint32_t* source, int64_t stride, int64_t k, uint32_t* panel) {
-  for (int64_t j = 0; j < kPanel; j += 4) {
-    for (int64_t i = 0; i < k; i += 4)
-      transpose_quad(source + j * stride + i, stride, panel + i * kPanel + j);
-  }
-}
-
 template <class T>
 void pack_panel(const T* source, int64_t stride, int64_t columns, int64_t k, T* panel) {
-  if constexpr (std::is_same_v<T, uint32_t>) {
-    if (columns == kPanel && k % 4 == 0 && k <= 4 * kTile)
-      return pack_whole_panel(source, stride, k, panel);
+  int64_t done = 0;
+  if constexpr (std::is_same_v<T, float>) {
+    if (columns == kPanel) done = pack_columns(source, stride, k, panel);
   }
   if (columns < kPanel) std::fill(panel, panel + k * kPanel, T{});
-  for (int64_t k0 = 0; k0 < k; k0 += kTile) {
+  for (int64_t k0 = done; k0 < k; k0 += kTile) {
     const int64_t k1 = std::min(k, k0 + kTile);
     for (int64_t j = 0; j < columns; ++j) {
       const T* row = source + j * stride;
@@ -68,8 +59,16 @@ void pack_typed(bool transposed, const void* source, int64_t stride, int64_t n, 
   T* to = static_cast<T*>(destination);
   const int64_t panels = panel_count(n);
   const int64_t step = panels_per_chunk(k, sizeof(T));
-  parallel(pool, (panels + step - 1) / step, [&](int64_t chunk) {
-    for (int64_t p = chunk * step; p < std::min(panels, (chunk + 1) * step); ++p) {
+  int64_t packed = 0;
+  if constexpr (std::is_same_v<T, float>) {
+    if (transposed) {
+      packed = n / kPanel;
+      pack_rows(from, stride, k, packed, to, k * kPanel, pool);
+    }
+  }
+  parallel(pool, (panels - packed + step - 1) / step, [&](int64_t chunk) {
+    const int64_t first = packed + chunk * step;
+    for (int64_t p = first; p < std::min(panels, first + step); ++p) {
       const int64_t columns = std::min(kPanel, n - p * kPanel);
       T* panel = to + p * k * kPanel;
       if (transposed) {
@@ -101,7 +100,7 @@ void unpack_typed(bool transposed, const void* packed, int64_t n, int64_t k, voi
 // Calls f with a value of the storage type of `dtype`.
 template <class F> void with_storage(DType dtype, const F& f) {
   switch (dtype) {
-  case DType::f32: return f(uint32_t{});
+  case DType::f32: return f(float{});
   case DType::bf16: return f(uint16_t{});
   case DType::i8: return f(uint8_t{});
   default: fail(Code::internal, "[gemm] panels hold f32, bf16 or i8, not {}", dtype_name(dtype));

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "cpu/gemm/dot.h"
-#include "cpu/gemm/quad.h"
+#include "cpu/gemm/pack_vector.h"
 #include "cpu/kernel.h"
 
 #include <algorithm>
@@ -38,48 +38,6 @@ uint16_t rounded(uint16_t bits) {
   return bits;
 }
 
-// Whole panels of f32 numbers whose columns are neighbours: line i of each is rows 2i and 2i + 1 of the source, which are read
-// along several panels before the next two.
-void pair_rows(const float* source, int64_t stride, int64_t k, int64_t panels, uint16_t* to,
-               int64_t panel_step) {
-  for (int64_t i = 0; i < k; i += 2) {
-    const float* low = source + i * stride;
-    for (int64_t p = 0; p < panels; ++p) {
-      uint16_t* line = to + p * panel_step + i * kPanel;
-      for (int64_t j = 0; j < kPanel; j += 4) {
-        const float* at = low + p * kPanel + j;
-        const Quad pairs = bf16_pairs(load_quad(at), i + 1 < k ? load_quad(at + stride) : Quad{});
-        std::memcpy(line + 2 * j, &pairs, sizeof pairs);
-      }
-    }
-  }
-}
-
-// A whole panel of f32 numbers whose columns are rows of the source, k a multiple of 8: pairs of a piece of every row,
-// then transposed.
-void pair_columns(const float* source, int64_t stride, int64_t k, uint16_t* panel) {
-  constexpr int64_t kPairs = 32;
-  alignas(64) uint32_t made[kPanel][kPairs];
-  for (int64_t begin = 0; begin < k; begin += 2 * kPairs) {
-    const int64_t pairs = std::min(kPairs, (k - begin) / 2);
-    for (int64_t j = 0; j < kPanel; ++j) {
-      const float* row = source + j * stride + begin;
-      for (int64_t i = 0; i < pairs; i += 4) {
-        const Quad a = load_quad(row + 2 * i), b = load_quad(row + 2 * i + 4);
-        const Quad four = bf16_pairs(__builtin_shufflevector(a, b, 0, 2, 4, 6),
-                                     __builtin_shufflevector(a, b, 1, 3, 5, 7));
-        std::memcpy(&made[j][i], &four, sizeof four);
-      }
-    }
-    alignas(64) uint32_t lines[kPairs * kPanel];
-    for (int64_t j = 0; j < kPanel; j += 4) {
-      for (int64_t i = 0; i < pairs; i += 4)
-        transpose_quad(&made[j][i], kPairs, lines + i * kPanel + j);
-    }
-    std::memcpy(panel + begin * kPanel, lines, static_cast<size_t>(pairs * kLineBytes));
-  }
-}
-
 // Element (i, column) of the product's matrix, of `columns` x k, is source[column * column_step + i * step].
 template <class T>
 void pack_pairs(const T* source, int64_t column_step, int64_t step, int64_t n, int64_t k,
@@ -87,14 +45,9 @@ void pack_pairs(const T* source, int64_t column_step, int64_t step, int64_t n, i
   const int64_t line = (k + 1) / 2 * 2;
   int64_t packed = 0; // panels
   if constexpr (std::is_same_v<T, float>) {
-    constexpr int64_t kTogether = 8;
     if (column_step == 1) {
       packed = n / kPanel;
-      parallel(pool, (packed + kTogether - 1) / kTogether, [&](int64_t group) {
-        const int64_t first = group * kTogether;
-        pair_rows(source + first * kPanel, step, k, std::min(kTogether, packed - first),
-                  to + first * kPanel * line, kPanel * line);
-      });
+      pair_rows(source, step, k, packed, to, kPanel * line, pool);
     }
   }
   for_panels(panel_count(n) - packed, kPanel * line * 2, pool, [&](int64_t index) {
@@ -103,8 +56,10 @@ void pack_pairs(const T* source, int64_t column_step, int64_t step, int64_t n, i
     const int64_t columns = std::min(kPanel, n - p * kPanel);
     const T* from = source + p * kPanel * column_step;
     if constexpr (std::is_same_v<T, float>) {
-      if (columns == kPanel && step == 1 && k % 8 == 0)
-        return pair_columns(from, column_step, k, panel);
+      if (columns == kPanel && step == 1 && k % 8 == 0) {
+        pair_columns(from, column_step, k, panel);
+        return;
+      }
     }
     if (columns < kPanel || line != k)
       std::memset(panel, 0, static_cast<size_t>(kPanel * line * 2));

@@ -5,8 +5,11 @@
 #include "cpu/kernels/loss_rows.h"
 #include "cpu/kernels/rows/rows.h"
 #include "cpu/kernels/weight.h"
+#include "cpu/kernels/weight_grad.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace dllm::cpu {
@@ -110,9 +113,7 @@ struct LossPass {
   const LossGrad grads;
   int64_t stride; // of a row of logits
   float *x, *z, *dx;
-  const PanelForm& x_form; // of x_panels
-  std::byte* x_panels;     // null: no gradient of the weight
-  std::byte* rounded;      // of the product that gives it
+  const WeightGradient* weight_grad; // null: none is wanted
   float *nll, *lse, *dweight, *dbias;
 
   template <class F> void each_block(F&& run) const {
@@ -137,27 +138,10 @@ struct LossPass {
     nll[row] = lse[row] - logits[active.targets[at]];
   }
 
-  void weight_grad(int64_t rows, int64_t begin, int64_t width, bool more) const {
-    const int64_t in = blocks.head().in();
-    Gemm gemm;
-    gemm.a = z + begin; // its transpose
-    gemm.a_stride = 1;
-    gemm.a_step = stride;
-    gemm.b = x_panels;
-    gemm.layout = x_form.layout;
-    gemm.rounded = rounded;
-    gemm.k = rows;
-    gemm.c = dweight + begin * in;
-    gemm.c_stride = gemm.n = in;
-    gemm.m = width;
-    gemm.accumulate = more;
-    gemm_parallel(gemm, call.pool);
-  }
-
   void chunk(int64_t from, int64_t rows) const {
     const int64_t in = blocks.head().in(), vocab = blocks.head().vocab();
     active.gather(call.inputs[0].in<float>(), in, from, rows, x, call.pool);
-    if (x_panels != nullptr) pack(x_form, x, rows, in, x_panels, call.pool);
+    if (weight_grad != nullptr) weight_grad->set_rows(call, x, rows);
     each_block([&](int64_t begin, int64_t width) {
       blocks.logits(call, panels, x, rows, begin, width, z, stride);
     });
@@ -172,7 +156,8 @@ struct LossPass {
       if (dbias != nullptr) grads.add_bias(z + begin, stride, rows, width, more, dbias + begin);
       if (grads.scale != nullptr) grads.apply_scale(z + begin, stride, rows, begin, width);
       blocks.input_grad(call, panels, z + begin, stride, rows, begin, width, dx);
-      if (x_panels != nullptr) weight_grad(rows, begin, width, more);
+      if (weight_grad != nullptr)
+        weight_grad->add(call, z + begin, stride, rows, width, dweight + begin * in, more);
     });
     float* to = call.outputs[2].out<float>();
     for (int64_t i = 0; i < rows; ++i)
@@ -206,13 +191,10 @@ Kernel make_linear_cross_entropy_with_grad(const CompileInfo& info) {
   const int64_t gathered = layout.add_floats(most * in);
   const int64_t input_grads = layout.add_floats(most * in);
   const int64_t logits = layout.add_floats(most * stride);
-  const PanelForm x_form = panel_form(info.arithmetic, DType::f32, nullptr, in, true);
-  const int64_t x_panels = want_weight ? layout.add(x_form.bytes(most, in)) : -1;
-  Gemm largest; // of the products that give the weight's gradient
-  largest.layout = x_form.layout;
-  largest.m = std::min(blocks.block(), vocab);
-  largest.k = most;
-  const int64_t rounded = want_weight ? layout.add(rounded_bytes(largest)) : 0;
+  const auto weight_grad =
+      want_weight ? std::optional<WeightGradient>(std::in_place, info.arithmetic, most,
+                                                  std::min(blocks.block(), vocab), in, layout)
+                  : std::nullopt;
 
   Kernel kernel;
   kernel.scratch_bytes = layout.bytes();
@@ -255,9 +237,7 @@ Kernel make_linear_cross_entropy_with_grad(const CompileInfo& info) {
                         floats(gathered),
                         floats(logits),
                         floats(input_grads),
-                        x_form,
-                        want_weight ? call.scratch + x_panels : nullptr,
-                        call.scratch + rounded,
+                        weight_grad ? &*weight_grad : nullptr,
                         nll,
                         lse,
                         dweight,

@@ -2,6 +2,7 @@
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/weight.h"
+#include "cpu/kernels/weight_grad.h"
 
 namespace dllm::cpu {
 namespace {
@@ -79,37 +80,19 @@ Kernel make_linear_weight_grad(const CompileInfo& info) {
   const int64_t rows = info.input(0).shape.count() / std::max<int64_t>(1, out);
   const int64_t block = std::min(rows, kBlock);
   ScratchLayout layout;
-  const PanelForm form = panel_form(info.arithmetic, DType::f32, nullptr, in, true);
-  const int64_t panels = layout.add(form.bytes(block, in));
-  Gemm largest;
-  largest.layout = form.layout;
-  largest.m = out;
-  largest.k = block;
-  const int64_t rounded = layout.add(rounded_bytes(largest));
+  const WeightGradient gradient(info.arithmetic, block, out, in, layout);
 
   Kernel kernel;
   kernel.scratch_bytes = layout.bytes();
   kernel.run = [=](const KernelCall& call) {
     const float* dy = call.inputs[0].in<float>();
     const float* x = call.inputs[1].in<float>();
-    Gemm gemm;
-    gemm.layout = form.layout;
-    gemm.rounded = call.scratch + rounded;
-    gemm.c = call.outputs[0].out<float>();
-    if (rows == 0) std::fill_n(gemm.c, out * in, 0.0f);
+    float* dw = call.outputs[0].out<float>();
+    if (rows == 0) std::fill_n(dw, out * in, 0.0f);
     for (int64_t row = 0; row < rows; row += block) {
       const int64_t count = std::min(block, rows - row);
-      pack(form, x + row * in, count, in, call.scratch + panels, call.pool);
-      gemm.a = dy + row * out;
-      gemm.a_stride = 1;
-      gemm.a_step = out;
-      gemm.b = call.scratch + panels;
-      gemm.c_stride = in;
-      gemm.m = out;
-      gemm.n = in;
-      gemm.k = count;
-      gemm.accumulate = row > 0;
-      gemm_parallel(gemm, call.pool);
+      gradient.set_rows(call, x + row * in, count);
+      gradient.add(call, dy + row * out, out, count, out, dw, row > 0);
     }
   };
   return kernel;

@@ -4,8 +4,11 @@
 #include "cpu/kernels/loss_rows.h"
 #include "cpu/kernels/rows/rows.h"
 #include "cpu/kernels/weight.h"
+#include "cpu/kernels/weight_grad.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace dllm::cpu {
 namespace {
@@ -81,13 +84,10 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
   const int64_t gathered = layout.add_floats(capacity * in);
   const int64_t input_grads = layout.add_floats(capacity * in);
   const int64_t logits = layout.add_floats(capacity * block);
-  const PanelForm x_form = panel_form(info.arithmetic, DType::f32, nullptr, in, true);
-  const int64_t x_panels = want_weight ? layout.add(x_form.bytes(capacity, in)) : -1;
-  Gemm largest; // of the products that give the weight's gradient
-  largest.layout = x_form.layout;
-  largest.m = block;
-  largest.k = capacity;
-  const int64_t rounded = want_weight ? layout.add(rounded_bytes(largest)) : 0;
+  const auto weight_grad =
+      want_weight ? std::optional<WeightGradient>(std::in_place, info.arithmetic, capacity,
+                                                  std::min(block, vocab), in, layout)
+                  : std::nullopt;
 
   Kernel kernel;
   kernel.scratch_bytes = layout.bytes();
@@ -124,13 +124,7 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
     to_input.c_stride = in;
     to_input.m = active.size();
     const std::byte* const transposed_panels = static_cast<const std::byte*>(to_input.b);
-    Gemm to_weight;
-    if (want_weight) {
-      pack(x_form, x, active.size(), in, call.scratch + x_panels, call.pool);
-      to_weight.b = call.scratch + x_panels;
-      to_weight.layout = x_form.layout;
-      to_weight.rounded = call.scratch + rounded;
-    }
+    if (weight_grad) weight_grad->set_rows(call, x, active.size());
     for (int64_t begin = 0; begin < vocab; begin += block) {
       const int64_t width = std::min(block, vocab - begin);
       head.logits(call, panels, x, active.size(), begin, begin + width, z, width);
@@ -143,16 +137,8 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
       to_input.k = width;
       to_input.accumulate = begin > 0;
       gemm_parallel(to_input, call.pool);
-      if (want_weight) {
-        to_weight.a = z; // its transpose
-        to_weight.a_stride = 1;
-        to_weight.a_step = width;
-        to_weight.k = active.size();
-        to_weight.c = dweight + begin * in;
-        to_weight.c_stride = to_weight.n = in;
-        to_weight.m = width;
-        gemm_parallel(to_weight, call.pool);
-      }
+      if (weight_grad)
+        weight_grad->add(call, z, width, active.size(), width, dweight + begin * in, false);
     }
     for (int64_t i = 0; i < active.size(); ++i) {
       std::copy_n(to_input.c + i * in, in, dx + active.rows[static_cast<size_t>(i)] * in);

@@ -92,8 +92,9 @@ TEST(LinearInputGrad, EqualsLoops) {
 }
 
 TEST(LinearWeightGrad, EqualsLoopsBeyondOneBlockOfRows) {
-  for (int64_t rows : {0, 1, 33, 1500}) {
-    const int64_t out = 21, in = 19;
+  for (const auto& [rows, out] :
+       {std::pair<int64_t, int64_t>{0, 21}, {1, 21}, {33, 21}, {1500, 21}, {40, 1043}}) {
+    const int64_t in = 19;
     const Tensor dy = random_tensor({rows, out}, 1), x = random_tensor({rows, in}, 2);
     const std::vector<double> g = doubles(dy), v = doubles(x);
     std::vector<double> expected(static_cast<size_t>(out * in));
