@@ -4,6 +4,7 @@
 //   bench_gemm [threads] [--quick] [--avx2]    (--avx2: as on a chip without AVX-512)
 //   bench_gemm --blocks ...                    block formats next to f32, int8, and dequantizing before an f32 product
 //   bench_gemm --arithmetic ...                a table: f32, bf16, int8 and q8_0, each as a share of its peak and next to the peer
+// The engine's arrays lie in huge pages; for those of this program: GLIBC_TUNABLES=glibc.malloc.hugetlb=1 bench_gemm ...
 
 #include "base/parallel.h"
 #include "cpu/gemm/dot.h"
@@ -280,8 +281,9 @@ int main(int argc, char** argv) {
     } else if (std::strcmp(argv[i], "--avx2") == 0) {
       hwy::SetSupportedTargetsForTest(HWY_AVX2);
       hwy::GetChosenTarget().Update(HWY_AVX2);
-    } else {
-      threads = std::atoi(argv[i]);
+    } else if ((threads = std::atoi(argv[i])) < 1) {
+      std::fprintf(stderr, "bench_gemm [threads] [--quick] [--avx2] [--blocks | --arithmetic]\n");
+      return 2;
     }
   }
   dllm::ThreadPool pool(threads);

@@ -27,10 +27,13 @@ macro(dllm_runs_seldom)
     add_compile_options(-O1)
   endif()
 endmacro()
-# dllm_has_loops(): builds with sanitizers, which have no optimization, optimize it.
+# dllm_has_loops(): builds with sanitizers, which have no optimization, optimize it. GCC's -O2 leaves loops whose count is not known
+# scalar; here it vectorizes them as clang does.
 macro(dllm_has_loops)
   if(DLLM_SANITIZE)
     add_compile_options(-O1)
+  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-fvect-cost-model=dynamic)
   endif()
 endmacro()
 
