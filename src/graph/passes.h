@@ -19,9 +19,7 @@ std::shared_ptr<Graph>
 merge_common_nodes(const Graph& graph); // common subexpressions, bodies included
 std::shared_ptr<Graph>
 fold_constants(const Graph& graph); // small integer and float arithmetic on literals
-// Sums of neighbouring parts that are padded with zeros become concatenations; a zero of a part keeps its sign.
-std::shared_ptr<Graph> join_padded_parts(const Graph& graph);
-std::shared_ptr<Graph> simplify(const Graph& graph); // the four, in a fixed order
+std::shared_ptr<Graph> simplify(const Graph& graph); // the three, in a fixed order
 // linear_cross_entropy and its gradient as one operation, where the weight of a row does not depend on the loss. Nodes of
 // the outermost graph alone.
 std::shared_ptr<Graph> join_loss_gradients(std::shared_ptr<Graph> graph);

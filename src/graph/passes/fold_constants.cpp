@@ -155,7 +155,7 @@ std::shared_ptr<Graph> fold_constants(const Graph& graph) {
 }
 
 std::shared_ptr<Graph> simplify(const Graph& graph) {
-  return remove_dead_code(*merge_common_nodes(*join_padded_parts(*fold_constants(graph))));
+  return remove_dead_code(*merge_common_nodes(*fold_constants(graph)));
 }
 
 } // namespace dllm::graph

@@ -103,43 +103,6 @@ TEST(Passes, ConstantsFoldExactly) {
   EXPECT_EQ(out[3].as<uint8_t>()[0], 1);
 }
 
-// Gradients of three slices that cut one array, in the order in which reverse mode adds them, and of slices with a hole.
-TEST(Passes, PaddedNeighboursAreJoined) {
-  Graph graph;
-  const Value x = graph.input("x", DType::f32, {2, 1}), y = graph.input("y", DType::f32, {2, 3}),
-              z = graph.input("z", DType::f32, {2, 2}), zero = scalar(graph, 0),
-              one = scalar(graph, 1);
-  const auto placed = [&](Value part, int64_t low, Value fill) {
-    return pad(part, {0, low}, {0, 6 - low - part.dim(1)}, fill);
-  };
-  graph.output("whole", add(add(placed(z, 4, zero), placed(y, 1, zero)), placed(x, 0, zero)));
-  graph.output("behind", add(placed(z, 4, zero), placed(y, 1, zero)));
-  graph.output("hole", add(placed(x, 0, zero), placed(z, 4, zero)));
-  graph.output("ones", add(placed(x, 0, one), placed(y, 1, one)));
-  const auto made = simplify(graph);
-  const auto producer = [&](size_t output) {
-    return made->nodes()[static_cast<size_t>(made->producer(made->outputs()[output].value))];
-  };
-  EXPECT_STREQ(producer(0).op->name, "concat");
-  EXPECT_EQ(producer(0).inputs.size(), 3u);
-  EXPECT_STREQ(producer(1).op->name, "pad");
-  EXPECT_STREQ(producer(2).op->name, "add");
-  EXPECT_STREQ(producer(3).op->name, "add");
-  std::vector<Tensor> inputs;
-  float next = 1;
-  for (int64_t width : {1, 3, 2}) {
-    inputs.emplace_back(DType::f32, Shape{2, width});
-    for (float& number : inputs.back().mutable_as<float>()) number = next++;
-  }
-  const auto wanted = test::evaluate(graph, inputs), got = test::evaluate(*made, inputs);
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    EXPECT_EQ(
-        std::memcmp(got[i].bytes(), wanted[i].bytes(), static_cast<size_t>(wanted[i].byte_size())),
-        0)
-        << i;
-  }
-}
-
 TEST(Passes, DecomposeLeavesNoFusedOperation) {
   Graph graph;
   const Value x = graph.input("x", DType::f32, {2, 3}), w = graph.input("w", DType::f32, {3, 3});
