@@ -142,7 +142,7 @@ Value axis_index(Graph& graph, Axis axis); // i32 scalar
 // begin <= i < end of the stacked axis (backward when reverse). Results: final carry..., stacked results (count, ...) (rows
 // outside [begin, end) are zero). remat: the gradient recomputes the body instead of keeping its intermediate values.
 // recompute: so many of them are computed again, those first that save most bytes for an operation. round_kept: f32 values that
-// the gradient keeps are kept as bf16; statistics of rows, which operations give beside their result, stay f32.
+// the gradient keeps are kept as bf16; statistics of rows, which operations give in addition to their result, stay f32.
 struct ScanOptions {
   int64_t begin = 0;
   int64_t end = -1; // -1: count
