@@ -161,7 +161,7 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
  *            the weights are packed; on a mesh "exchanges", calls and bytes sent by a rank for each
  *            collective operation; graph: text; stablehlo, optimized:
  *            the compiler's input and output), texts (both of them in the json), batch, length,
- *            window, dtype, remat, memory, ema, objective, optimizer, policy, loop
+ *            window, dtype, remat, activations (f32 bf16), memory, ema, objective, optimizer, policy, loop
  *   task     NULL, or checked before every program
  *   out      not NULL
  *

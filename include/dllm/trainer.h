@@ -44,8 +44,8 @@ extern "C" {
  *   objective   not NULL
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
  *               cooldown_start, min_lr, optimizer (adamw adafactor lion muon sgd), weight_decay, decay,
- *               clip, accumulate, seed, nonfinite, ema, groups (list), freeze (list), remat, memory, tokens,
- *               root, save_every, save_wait, sync_every, keep_last, compat, beta1 (adamw, muon),
+ *               clip, accumulate, seed, nonfinite, ema, groups (list), freeze (list), remat, activations (f32 bf16),
+ *               memory, tokens, root, save_every, save_wait, sync_every, keep_last, compat, beta1 (adamw, muon),
  *               beta2 (adamw, muon), eps (adamw, muon), factor_decay (adafactor), factor_clip (adafactor),
  *               factor_from (adafactor), factor_relative (adafactor), lion_beta1 (lion),
  *               lion_beta2 (lion), muon_momentum (muon), muon_nesterov (muon), muon_scale (muon),

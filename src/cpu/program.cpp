@@ -24,7 +24,7 @@ std::shared_ptr<const graph::Graph> lower(const graph::Graph& source) {
   }
   const std::shared_ptr<graph::Graph> plain = graph::decompose(source, kept);
   std::shared_ptr<graph::Graph> simple = graph::simplify(*plain);
-  return graph::join_loss_gradients(std::move(simple));
+  return graph::join_loss_gradients(graph::join_pads(std::move(simple)));
 }
 
 Frame plan_source(const graph::Graph& source, int threads, const graph::Placement& place,

@@ -141,13 +141,15 @@ Value axis_index(Graph& graph, Axis axis); // i32 scalar
 // carry: values of any type kept from step to step. per_layer: stacked (count, ...), one element a step. Steps run over
 // begin <= i < end of the stacked axis (backward when reverse). Results: final carry..., stacked results (count, ...) (rows
 // outside [begin, end) are zero). remat: the gradient recomputes the body instead of keeping its intermediate values.
-// recompute: so many of them are computed again, those first that save most bytes for an operation.
+// recompute: so many of them are computed again, those first that save most bytes for an operation. round_kept: f32 values that
+// the gradient keeps are kept as bf16; statistics of rows, which operations give in addition to their result, stay f32.
 struct ScanOptions {
   int64_t begin = 0;
   int64_t end = -1; // -1: count
   bool reverse = false;
   bool remat = false;
   int64_t recompute = 0;
+  bool round_kept = false;
 };
 struct ScanResult {
   std::vector<Value> carry;

@@ -23,6 +23,9 @@ std::shared_ptr<Graph> simplify(const Graph& graph); // the three, in a fixed or
 // linear_cross_entropy and its gradient as one operation, where the weight of a row does not depend on the loss. Nodes of
 // the outermost graph alone.
 std::shared_ptr<Graph> join_loss_gradients(std::shared_ptr<Graph> graph);
+// Sums of arrays that zeros pad, each into a place of its own, as concatenations; bodies included. A -0 stays one, of which the sum
+// makes +0.
+std::shared_ptr<Graph> join_pads(std::shared_ptr<Graph> graph);
 // Every fused op replaced by its definition; `except` names ops to leave alone.
 std::shared_ptr<Graph> decompose(const Graph& graph, std::span<const std::string> except = {});
 // A node's definition in other operations, as OpDef::decompose; null leaves the node alone.

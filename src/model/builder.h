@@ -77,6 +77,8 @@ public:
   bool remat() const { return remat_; }
   // Of the values that the layers keep for the gradient, so many are recomputed.
   void set_recompute(int64_t values) { recompute_ = values; }
+  // What the layers keep for the gradient is kept as bf16.
+  void set_round_kept(bool round) { round_kept_ = round; }
   // forward() cuts the positions of its rows over so many ranks of mesh axis sequence. Its inputs and outputs are those of whole rows,
   // equal on these ranks. 1: every rank computes all positions.
   void set_sequence_ranks(int64_t ranks) { sequence_ranks_ = ranks; }
@@ -134,6 +136,7 @@ private:
   bool bf16_embeddings_ = false;
   bool remat_ = false;
   int64_t recompute_ = 0;
+  bool round_kept_ = false;
   int64_t sequence_ranks_ = 1;
 };
 

@@ -139,6 +139,8 @@ const Schema& plan_schema() {
                      "Form of the weights; training keeps f32 masters."),
        option_bool("remat", false,
                    "Training recomputes every layer instead of keeping what it made."),
+       option_choice("activations", "f32", {"f32", "bf16"},
+                     "What the layers keep of the forward pass of training for the backward pass."),
        option_i64("memory", 0, 0, INT64_MAX,
                   "Most bytes of a training step: as few values of a layer are recomputed as make "
                   "it fit; 0: no bound."),

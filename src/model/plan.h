@@ -24,7 +24,8 @@ struct Job {
   int64_t recomputed = 0; // values of a layer that training gives up to fit option memory
 };
 
-const Schema& plan_schema(); // "plan": what format batch length window dtype remat objective ...
+const Schema&
+plan_schema(); // "plan": what format batch length window dtype remat activations objective ...
 
 // The model a plan is about; training has f32 masters whatever option dtype says.
 std::shared_ptr<Model> planned_model(std::shared_ptr<graph::Engine> engine,

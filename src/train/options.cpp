@@ -52,6 +52,9 @@ std::vector<OptionSpec> shared_options() {
       option_list("freeze", {}, "Tensors that stay as they are: names, * stands for any text."),
       option_bool("remat", false,
                   "Recompute each layer in the backward pass: less memory, a third more time."),
+      option_choice("activations", "f32", {"f32", "bf16"},
+                    "What the layers keep of the forward pass for the backward pass; bf16: half of "
+                    "the bytes, and gradients of rounded activations."),
       option_i64("memory", 0, 0, INT64_MAX,
                  "Most bytes of a step, weights and moments included: as few values of a layer are "
                  "recomputed as make it fit; 0: no bound, none are."),

@@ -35,6 +35,7 @@ model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
   const noise::ObjectiveRef objective = noise::make_objective(options.str("objective"));
   Options settings(trainer_schema());
   settings.set_i64("remat", options.boolean("remat") ? 1 : 0);
+  settings.set_str("activations", options.str("activations"));
   settings.set_i64("memory", options.i64("memory"));
   settings.set_f64("ema", options.boolean("ema") ? 0.999 : 0.0);
   settings.set_str("optimizer", find_optimizer(options.str("optimizer")).name);

@@ -5,7 +5,7 @@
 
 namespace dllm::train {
 
-// Options of kind "plan": batch, length, objective, optimizer, remat, memory, ema.
+// Options of kind "plan": batch, length, objective, optimizer, remat, activations, memory, ema.
 model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
                         const model::ModelConfig& config, const Options& options);
 

@@ -81,10 +81,17 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
   }
   spec.ema = options.f64("ema") > 0;
   spec.remat = options.boolean("remat");
+  spec.round_kept = options.str("activations") == "bf16";
   spec.memory = options.i64("memory");
   if (spec.remat && spec.memory > 0) {
     fail_with_hint("leave remat out", Code::invalid_argument,
                    "option memory chooses what is recomputed, and remat recomputes everything");
+  }
+  if (spec.remat && spec.round_kept) {
+    fail_with_hint(
+        "leave activations or remat out", Code::invalid_argument,
+        "with remat the layers keep nothing but their inputs, so activations = bf16 saves "
+        "nothing");
   }
   spec.halts = options.str("nonfinite") == "stop";
   spec.mean_of_means = divides_each_micro_batch(options.str("compat"));

@@ -27,6 +27,7 @@ public:
     builder_ = std::make_unique<model::Builder>(*graph_, *spec_.model);
     builder_->set_remat(spec_.remat);
     builder_->set_recompute(spec_.recompute);
+    builder_->set_round_kept(spec_.round_kept);
     builder_->set_sequence_ranks(spec_.model->engine().mesh().size(graph::Axis::sequence));
     const std::vector<Value> all = builder_->parameters();
     for (size_t i = 0; i < all.size(); ++i) inputs_.push_back({Place::Kind::parameter, i});

@@ -47,9 +47,10 @@ struct ProgramSpec {
   bool ema = false;
   bool remat = false;
   int64_t recompute =
-      0;              // values of a layer that the gradient computes again, beyond the cheap ones
-  int64_t memory = 0; // bytes that a step may take; 0: any
-  bool halts = false; // an update that is not finite leaves out all that follow
+      0; // values of a layer that the gradient computes again, beyond the cheap ones
+  bool round_kept = false; // activations are kept for the gradient as bf16
+  int64_t memory = 0;      // bytes that a step may take; 0: any
+  bool halts = false;      // an update that is not finite leaves out all that follow
   // Option compat: each micro-batch is divided by its own count, as dllm-jax and nano-dlm do.
   bool mean_of_means = false;
 };

@@ -74,7 +74,7 @@ TRAIN = {
     "--trainer.nesterov": ("true", {"--trainer.optimizer": "sgd", "--trainer.momentum": "0.5"}), "--trainer.beta1": ("0.5",), "--trainer.beta2": ("0.5",),
     "--trainer.eps": ("0.1",), "--trainer.weight_decay": ("5",), "--trainer.decay": ("all", {"--weight_decay": "5"}), "--trainer.clip": ("0.001", {"--trainer.eps": "0.1"}),
     "--trainer.accumulate": ("2",), "--trainer.seed": ("5",), "--trainer.nonfinite": ("skip", {}, SAME), "--trainer.ema": ("0.5",),
-    "--trainer.freeze": ("model.layers.0.*",), "--trainer.remat": ("true", {}, SAME), "--trainer.memory": ("1000", {}, REFUSED), "--trainer.tokens": ("200",),
+    "--trainer.freeze": ("model.layers.0.*",), "--trainer.remat": ("true", {}, SAME), "--trainer.activations": ("bf16",), "--trainer.memory": ("1000", {}, REFUSED), "--trainer.tokens": ("200",),
     "--trainer.root": ("elsewhere", {}, REFUSED), "--trainer.save_every": ("2", {"--save-every": None}),
     "--trainer.save_wait": ("true", {"--save-every": "2"}, SAME),
     "--trainer.sync_every": ("2", {"--eval-every": "0"}, SAME), "--trainer.keep_last": ("1", {"--save-every": "2"}),

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cpu/kernel.h"
+#include "cpu/kernels/rows/rows.h"
 
 #include <limits>
 #include <type_traits>
@@ -39,15 +40,25 @@ template <class To, class From> To convert_one(From value) {
   }
 }
 
+// Activations that are kept for a gradient go both ways in every step.
+void convert_range(const float* x, Bf16* y, int64_t count) {
+  rows().round_bf16(x, count, &y->bits);
+}
+void convert_range(const Bf16* x, float* y, int64_t count) {
+  rows().widen_bf16(&x->bits, count, y);
+}
+template <class From, class To> void convert_range(const From* x, To* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = convert_one<To>(x[i]);
+}
+
 template <class From, class To> Kernel make_convert_of(int64_t count) {
   Kernel kernel;
   kernel.elementwise = sizeof(From) == sizeof(To);
   kernel.run = [count](const KernelCall& call) {
     const From* x = call.inputs[0].in<From>();
     To* y = call.outputs[0].out<To>();
-    split(call.pool, count, grain_of(2), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) y[i] = convert_one<To>(x[i]);
-    });
+    split(call.pool, count, grain_of(2),
+          [&](int64_t begin, int64_t end) { convert_range(x + begin, y + begin, end - begin); });
   };
   return kernel;
 }

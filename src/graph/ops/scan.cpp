@@ -79,11 +79,11 @@ ScanResult scan(std::shared_ptr<const Graph> body, const std::vector<Value>& car
     inputs[i] = vary(inputs[i], body->type(body->inputs()[i].value).axes);
   }
   Attributes attributes{
-      {"carry", size_of(carry)},       {"per_layer", size_of(per_layer)},
-      {"consts", size_of(consts)},     {"count", count},
-      {"begin", options.begin},        {"end", options.end < 0 ? count : options.end},
-      {"reverse", options.reverse},    {"remat", options.remat},
-      {"recompute", options.recompute}};
+      {"carry", size_of(carry)},        {"per_layer", size_of(per_layer)},
+      {"consts", size_of(consts)},      {"count", count},
+      {"begin", options.begin},         {"end", options.end < 0 ? count : options.end},
+      {"reverse", options.reverse},     {"remat", options.remat},
+      {"recompute", options.recompute}, {"round_kept", options.round_kept}};
   const auto made =
       inputs[0].graph->add(find_op("scan"), inputs, std::move(attributes), {std::move(body)});
   const auto middle = made.begin() + static_cast<std::ptrdiff_t>(carry.size());

@@ -15,13 +15,15 @@ struct ScanPlan {
   int64_t count, begin, end;
   bool reverse, remat;
   int64_t recompute;
+  bool round_kept;
 
   explicit ScanPlan(const Attributes& a)
       : carry(static_cast<size_t>(a.integer("carry"))),
         per_layer(static_cast<size_t>(a.integer("per_layer"))),
         consts(static_cast<size_t>(a.integer("consts"))), count(a.integer("count")),
         begin(a.integer("begin")), end(a.integer("end")), reverse(a.flag("reverse")),
-        remat(a.flag("remat")), recompute(a.integer("recompute")) {}
+        remat(a.flag("remat")), recompute(a.integer("recompute")),
+        round_kept(a.flag("round_kept")) {}
 
   size_t inputs() const { return carry + per_layer + consts; }
   bool is_carry(size_t input) const { return input < carry; }

@@ -93,8 +93,9 @@ private:
     for (size_t r = 0; r < kept_.residuals.size(); ++r) {
       kept_.residuals[r].outside = work_.kept_already(kept_.residuals[r].work);
       if (kept_.residuals[r].outside.defined()) continue;
+      const Value saved = cloner.at(in_source(kept_.residuals[r].work));
       wide->output("saved:" + std::to_string(wide->outputs().size()),
-                   cloner.at(in_source(kept_.residuals[r].work)));
+                   work_.is_rounded(kept_.residuals[r].work) ? convert(saved, DType::bf16) : saved);
       added.push_back(r);
     }
     if (added.empty()) return;
@@ -120,8 +121,11 @@ private:
       name = input.name;
       is_parameter = input.is_parameter;
     }
-    const ValueType& type = work_.work.type(value.work);
-    cloner.map(value.work, backward_->input(free_name(*backward_, name), type, is_parameter));
+    ValueType type = work_.work.type(value.work);
+    const DType computed = type.dtype;
+    if (value.outside.defined()) type.dtype = value.outside.dtype(); // kept as bf16
+    const Value given = backward_->input(free_name(*backward_, name), type, is_parameter);
+    cloner.map(value.work, convert(given, computed));
   }
 
   void build_backward() {

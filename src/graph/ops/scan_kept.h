@@ -28,9 +28,18 @@ struct ScanWork {
   std::vector<Value> grads;  // in work, one per operand that a gradient is computed of
 
   const Node& node(int32_t number) const { return work.nodes()[static_cast<size_t>(number)]; }
+  // Bytes of a value where it is kept.
   int64_t bytes_of(int32_t id) const {
     const ValueType& type = work.type(id);
-    return type.shape.count() * dtype_size(type.dtype);
+    return type.shape.count() * dtype_size(is_rounded(id) ? DType::bf16 : type.dtype);
+  }
+  // Whether it is kept as bf16. Not what the scan gives anyway, and not statistics of rows: the results of an operation after its
+  // first.
+  bool is_rounded(int32_t id) const {
+    if (!plan.round_kept || work.type(id).dtype != DType::f32 || kept_already(id).defined())
+      return false;
+    const int32_t producer = work.producer(id);
+    return producer < 0 || node(producer).outputs[0] == id;
   }
   // The result of the scan that holds a value of the forward body for every step, if there is one.
   Value kept_already(int32_t id) const {

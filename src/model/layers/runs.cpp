@@ -336,6 +336,7 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const SharedInputs& s
   graph::ScanOptions options;
   options.remat = remat_;
   options.recompute = recompute_;
+  options.round_kept = round_kept_;
   graph::ScanResult result =
       graph::scan(body, carries, stacks, constants.outer(), run.count, options);
   own.replace(state, result);

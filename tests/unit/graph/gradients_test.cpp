@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 
 namespace dllm::graph {
 namespace {
@@ -240,7 +241,7 @@ TEST(Gradients, WhileHasNone) {
 struct Layers {
   Graph graph;
   Value h, w, scale, loss;
-  explicit Layers(bool remat, int64_t recompute = 0) {
+  explicit Layers(bool remat, int64_t recompute = 0, bool round_kept = false) {
     auto body = std::make_shared<Graph>("layer");
     const Value c = body->input("h", DType::f32, {2, 3}),
                 layer = body->input("w", DType::f32, {3, 3});
@@ -249,7 +250,8 @@ struct Layers {
     h = graph.input("h", DType::f32, {2, 3});
     w = graph.input("w", DType::f32, {4, 3, 3});
     scale = graph.input("scale", DType::f32, {3});
-    loss = sum(scan(body, {h}, {w}, {scale}, 4, {0, -1, false, remat, recompute}).carry[0], {0, 1});
+    const ScanOptions options{0, -1, false, remat, recompute, round_kept};
+    loss = sum(scan(body, {h}, {w}, {scale}, 4, options).carry[0], {0, 1});
   }
 };
 
@@ -283,6 +285,39 @@ TEST(ScanGradient, RematKeepsOnlyCarries) {
   EXPECT_EQ(made.graph.type(scans[0]->outputs[1]).text(), "f32(4, 2, 3)");
   EXPECT_EQ(count_ops(*scans[1]->bodies[0], "tanh"), 1u);
   EXPECT_EQ(count_ops(*scans[1]->bodies[0], "linear"), 1u);
+}
+
+TEST(ScanGradient, KeepsRoundedValues) {
+  Layers made(false, 0, true);
+  const auto grads = gradients(made.loss, {made.h, made.w, made.scale});
+  EXPECT_EQ(grads[1].type(), made.w.type());
+  const auto scans = scans_of(made.graph);
+  ASSERT_EQ(scans.size(), 2u);
+  ASSERT_EQ(scans[0]->outputs.size(), 3u) << made.graph.dump();
+  EXPECT_EQ(made.graph.type(scans[0]->outputs[0]).text(),
+            "f32(2, 3)"); // the forward pass is as it was
+  EXPECT_EQ(made.graph.type(scans[0]->outputs[1]).text(), "bf16(4, 2, 3)");
+  EXPECT_EQ(made.graph.type(scans[0]->outputs[2]).text(), "bf16(4, 2, 3)");
+  EXPECT_EQ(count_ops(*scans[1]->bodies[0], "tanh"), 0u);
+}
+
+// Two results of one operation: the second one is a statistic of each row.
+TEST(ScanGradient, KeepsStatisticsOfRowsExactly) {
+  auto body = std::make_shared<Graph>("layer");
+  const Value c = body->input("h", DType::f32, {1, 4, 2, 8});
+  body->output("h", attention(c, c, c, Mask{}, {}));
+  Graph graph;
+  const Value h = graph.input("h", DType::f32, {1, 4, 2, 8});
+  const ScanOptions options{0, -1, false, false, 0, true};
+  gradients(sum(scan(body, {h}, {}, {}, 3, options).carry[0], {0, 1, 2, 3}), {h});
+  const auto scans = scans_of(graph);
+  ASSERT_EQ(scans.size(), 2u);
+  std::map<std::string, int> kept;
+  for (size_t i = 1; i < scans[0]->outputs.size(); ++i)
+    ++kept[graph.type(scans[0]->outputs[i]).text()];
+  EXPECT_EQ(kept["f32(3, 1, 2, 4)"], 1) << graph.dump(); // logarithms of the sums
+  EXPECT_GE(kept["bf16(3, 1, 4, 2, 8)"], 1) << graph.dump();
+  EXPECT_EQ(kept["f32(3, 1, 4, 2, 8)"], 0) << graph.dump();
 }
 
 // With tanh given up, the product is made again of the carry, which is kept anyway.

@@ -181,7 +181,7 @@ TEST_F(GraphTest, DumpIsReadable) {
                           ") {\n"
                           "  %2: f32(2, 4) = linear(x, w) [has_bias=false has_scale=false]\n"
                           "  %3: f32(2, 4) = scan(%2) [carry=1 per_layer=0 consts=0 count=3 "
-                          "begin=0 end=3 reverse=false remat=false recompute=0]\n"
+                          "begin=0 end=3 reverse=false remat=false recompute=0 round_kept=false]\n"
                           "    graph twice (\n"
                           "        c: f32(2, 4)\n"
                           "    ) {\n"

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <utility>
+#include <vector>
 
 namespace dllm::graph {
 namespace {
@@ -101,6 +103,45 @@ TEST(Passes, ConstantsFoldExactly) {
   EXPECT_EQ(static_cast<float>(out[1].as<double>()[0]), 4.0f + 0.1f);
   EXPECT_EQ(out[2].as<int32_t>()[0], -3);
   EXPECT_EQ(out[3].as<uint8_t>()[0], 1);
+}
+
+// The gradient of what is cut into slices, of which each part may be wanted.
+std::shared_ptr<Graph> gradient_of_slices(const std::vector<std::pair<int64_t, int64_t>>& cuts) {
+  auto body = std::make_shared<Graph>("layer");
+  const Value h = body->input("h", DType::f32, {2, 6});
+  Value total = multiply(h, scalar(*body, 0.0f));
+  for (const auto& [begin, end] : cuts) {
+    const Value part = slice(h, {0, begin}, {2, end});
+    total = add(total, broadcast(sum(multiply(part, part), {0, 1}), {2, 6}));
+  }
+  body->output("h", total);
+  auto graph = std::make_shared<Graph>();
+  const Value x = graph->input("x", DType::f32, {2, 6});
+  const Value loss = sum(scan(body, {x}, {}, {}, 2).carry[0], {0, 1});
+  graph->output("dx", gradients(loss, {x})[0]);
+  return simplify(*graph);
+}
+
+TEST(Passes, PadsThatFillTheirSumAreJoined) {
+  std::vector<float> numbers;
+  for (int i = 0; i < 12; ++i) numbers.push_back(0.1f * static_cast<float>(i) - 0.4f);
+  const Tensor x = Tensor::from({2, 6}, numbers);
+  const auto pads = [](const Graph& graph) { return count_ops(graph, "pad"); };
+  const auto whole = gradient_of_slices({{0, 2}, {5, 6}, {2, 5}});
+  const auto joined = join_pads(whole);
+  EXPECT_EQ(pads(*whole), 3u);
+  EXPECT_EQ(pads(*joined), 0u) << joined->dump();
+  EXPECT_EQ(count_ops(*joined, "concat"), 1u);
+  const Tensor exact = test::evaluate(*whole, {x})[0], made = test::evaluate(*joined, {x})[0];
+  EXPECT_EQ(std::memcmp(exact.bytes(), made.bytes(), static_cast<size_t>(exact.byte_size())), 0);
+  // A gap, an overlap, an end that is missing: the sum stays.
+  for (const auto& cuts : {std::vector<std::pair<int64_t, int64_t>>{{0, 2}, {3, 6}},
+                           {{0, 4}, {3, 6}},
+                           {{0, 2}, {2, 5}}}) {
+    const auto graph = gradient_of_slices(cuts);
+    EXPECT_EQ(pads(*graph), cuts.size());
+    EXPECT_EQ(join_pads(graph), graph);
+  }
 }
 
 TEST(Passes, DecomposeLeavesNoFusedOperation) {

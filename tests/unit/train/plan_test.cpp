@@ -68,6 +68,22 @@ TEST(TrainPlan, AverageAndRemat) {
   EXPECT_GT(plan(narrow)["flops"].get<double>(), plan(wide)["flops"].get<double>());
 }
 
+// What layers keep grows with their number, what one of them needs meanwhile does not.
+TEST(TrainPlan, RoundedActivationsTakeLess) {
+  const auto engine = tiny_engine();
+  Json config = tiny_config();
+  config["num_hidden_layers"] = 12;
+  const auto model = model::new_model(engine, config, Options(model::model_schema()));
+  const auto arena = [&](const char* activations) {
+    const Options options =
+        plan_options({{"batch", 16}, {"length", 64}, {"activations", activations}});
+    const Json plan = parse_json(
+        model::plan_text(*engine, training_job(engine, model->config(), options), options), "plan");
+    return plan["arena"].get<int64_t>();
+  };
+  EXPECT_LT(static_cast<double>(arena("bf16")), 0.9 * static_cast<double>(arena("f32")));
+}
+
 TEST(TrainPlan, RecomputesUntilTheStepFits) {
   const auto engine = tiny_engine();
   const auto model = tiny_model(engine);

@@ -105,6 +105,25 @@ TEST(Trainer, BoundedMemoryChangesNoBit) {
   EXPECT_EQ(bounded.first, free.first);
 }
 
+// The forward pass stays as it is, so the first loss has the same bits; later ones are near.
+TEST(Trainer, ActivationsMayBeKeptRounded) {
+  const auto trained = [](const char* activations) {
+    auto trainer = tiny_trainer({{"activations", activations}, {"lr", 0.01}});
+    TextSource source(8);
+    const std::vector<double> losses = losses_of(*trainer, source, 30);
+    return std::pair(losses, weights_of(*trainer));
+  };
+  const auto exact = trained("f32"), rounded = trained("bf16");
+  EXPECT_EQ(exact.first[0], rounded.first[0]);
+  EXPECT_NE(exact.second, rounded.second);
+  EXPECT_LT(exact.first.back(), 0.9 * exact.first[0]);
+  for (size_t i = 0; i < exact.first.size(); ++i)
+    EXPECT_NEAR(exact.first[i], rounded.first[i], 0.01 * exact.first[i]) << i;
+  EXPECT_EQ(trained("bf16"), rounded);
+  EXPECT_THROW(tiny_trainer({{"activations", "bf16"}, {"remat", true}}), Error);
+  EXPECT_THROW(tiny_trainer({{"activations", "f16"}}), Error);
+}
+
 // The search for a plan makes up to 25 of them.
 TEST(Trainer, ACancelledSearchForAPlanStops) {
   auto trainer = tiny_trainer({{"memory", 1000}}); // none fits

@@ -16,10 +16,11 @@ namespace dllm::cpu::HWY_NAMESPACE {
 
 const Rows* RowTable() {
   static constexpr Rows table = {
-      RmsNorm,        RmsNormGrad, LayerNorm, LayerNormGrad, RopeTable,    Rope,       ActivationOf,
-      ActivationGrad, Gated,       GatedGrad, AdamW,         SumOfSquares, AddTo,      Scale,
-      ProductSum,     RowMax,      ExpSum,    ColumnMax,     ColumnExp,    ExpMoments, Scores,
-      ScoreGrads,     WidenBf16,   WidenI8,   EqualBits,     NonzeroBits,
+      RmsNorm,      RmsNormGrad,    LayerNorm,   LayerNormGrad, RopeTable, Rope,
+      ActivationOf, ActivationGrad, Gated,       GatedGrad,     AdamW,     SumOfSquares,
+      AddTo,        Scale,          ProductSum,  RowMax,        ExpSum,    ColumnMax,
+      ColumnExp,    ExpMoments,     Scores,      ScoreGrads,    RoundBf16, WidenBf16,
+      WidenI8,      EqualBits,      NonzeroBits,
   };
   return &table;
 }

@@ -71,6 +71,8 @@ struct Rows {
   void (*score_grads)(float lse, float shift, float factor, float cap, int64_t n, float* s,
                       float* dp);
 
+  // To the nearest bf16, ties to even.
+  void (*round_bf16)(const float* x, int64_t n, uint16_t* y);
   // y = x; y = x * scale
   void (*widen_bf16)(const uint16_t* x, int64_t n, float* y);
   void (*widen_i8)(const int8_t* x, float scale, int64_t n, float* y);

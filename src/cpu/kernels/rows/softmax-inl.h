@@ -8,7 +8,9 @@
 #define DLLM_CPU_KERNELS_ROWS_SOFTMAX_INL_H_
 #endif
 
+#include "cpu/gemm/bf16-inl.h"
 #include "cpu/kernels/rows/rows-inl.h"
+#include "tensor/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dllm::cpu::HWY_NAMESPACE {
@@ -85,6 +87,18 @@ void ExpMoments(const float* x, float shift, int64_t n, float* e, float* sum, fl
     const auto weight = hn::LoadU(d, e + i);
     return hn::IfThenElseZero(hn::Gt(weight, hn::Zero(d)), hn::Mul(weight, hn::LoadU(d, x + i)));
   });
+}
+
+void RoundBf16(const float* x, int64_t n, uint16_t* y) {
+  const F32 d;
+  const hn::RebindToSigned<F32> words;
+  const hn::Rebind<uint16_t, F32> halves;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const auto upper = hn::ShiftRight<16>(RoundToBf16(hn::LoadU(d, x + i)));
+    hn::StoreU(hn::DemoteTo(halves, hn::BitCast(words, upper)), halves, y + i);
+  }
+  for (; i < n; ++i) y[i] = f32_to_bf16(x[i]);
 }
 
 void WidenBf16(const uint16_t* x, int64_t n, float* y) {
