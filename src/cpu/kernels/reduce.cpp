@@ -101,10 +101,11 @@ void reduce_rows(const Group& group, const T* x, T* y, T* partial, const Workers
   }
 }
 
-// Columns [begin, end) of one outer index.
+// Columns [begin, end) of one outer index. Pieces of rows lie pages apart, so no chip follows them by itself: one that is read
+// soon is asked for.
 template <class T, class Op>
 void reduce_columns(const T* x, T* y, int64_t length, int64_t inner, int64_t begin, int64_t end) {
-  constexpr int64_t kWidth = 256;
+  constexpr int64_t kWidth = 256, kAhead = 6, kLine = 64 / sizeof(T);
   T block[kWidth];
   for (int64_t c0 = begin; c0 < end; c0 += kWidth) {
     const int64_t width = std::min(kWidth, end - c0);
@@ -113,6 +114,8 @@ void reduce_columns(const T* x, T* y, int64_t length, int64_t inner, int64_t beg
       std::fill(block, block + width, Op::start());
       for (int64_t r = r0; r < std::min(length, r0 + kColumnBlock); ++r) {
         const T* row = x + r * inner + c0;
+        for (int64_t c = 0; r + kAhead < length && c < width; c += kLine)
+          __builtin_prefetch(row + kAhead * inner + c);
         for (int64_t c = 0; c < width; ++c) block[c] = Op()(block[c], row[c]);
       }
       for (int64_t c = 0; c < width; ++c) y[c0 + c] = Op()(y[c0 + c], block[c]);
