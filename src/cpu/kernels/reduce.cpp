@@ -114,7 +114,7 @@ void reduce_columns(const T* x, T* y, int64_t length, int64_t inner, int64_t beg
       std::fill(block, block + width, Op::start());
       for (int64_t r = r0; r < std::min(length, r0 + kColumnBlock); ++r) {
         const T* row = x + r * inner + c0;
-        for (int64_t c = 0; c < width; c += kLine)
+        for (int64_t c = 0; r + kAheadRows < length && c < width; c += kLine)
           __builtin_prefetch(row + kAheadRows * inner + c);
         for (int64_t c = 0; c < width; ++c) block[c] = Op()(block[c], row[c]);
       }
