@@ -9,6 +9,7 @@
 #include "cpu/kernels/rows/activation-inl.h"
 #include "cpu/kernels/rows/norm-inl.h"
 #include "cpu/kernels/rows/rows-inl.h"
+#include "cpu/kernels/rows/scores-inl.h"
 #include "cpu/kernels/rows/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,7 +19,7 @@ const Rows* RowTable() {
   static constexpr Rows table = {
       RmsNorm,        RmsNormGrad, LayerNorm, LayerNormGrad, RopeTable,    Rope,       ActivationOf,
       ActivationGrad, Gated,       GatedGrad, AdamW,         SumOfSquares, AddTo,      Scale,
-      ProductSum,     RowMax,      ExpSum,    ColumnMax,     ColumnExp,    ExpMoments, Scores,
+      ProductSum,     RowMax, KeyScores, ExpSum,    ColumnMax,     ColumnExp,    ExpMoments, Scores,
       ScoreGrads,     WidenBf16,   WidenI8,   EqualBits,     NonzeroBits,
   };
   return &table;

@@ -65,7 +65,8 @@ void ColumnExp(float* x, float factor, const float* shift, int64_t n, int64_t st
       auto sum = hn::Zero(d);
       for (int64_t i = lane; i < n; i += 16) {
         float* at = x + i * stride + c;
-        const auto e = Exp(d, hn::Sub(hn::Mul(hn::LoadU(d, at), hn::Set(d, factor)), start));
+        const auto e =
+            ExpBelowOne(d, hn::Sub(hn::Mul(hn::LoadU(d, at), hn::Set(d, factor)), start));
         hn::StoreU(e, d, at);
         sum = hn::Add(sum, e);
       }
