@@ -34,11 +34,11 @@ struct TaskSpace {
 // no chip follows them by itself.
 class TileAhead {
 public:
-  // `blocks` of queries take a share each.
+  // `shares`: calls of next() in all.
   TileAhead(const KeyRows& k, const KeyRows& v, int64_t b, int64_t head, int64_t first,
-            int64_t last, int64_t blocks)
+            int64_t last, int64_t shares)
       : k_(k), v_(v), b_(b), head_(head), next_(first), last_(last),
-        share_((last - first + blocks - 1) / std::max<int64_t>(1, blocks)) {}
+        share_((last - first + shares - 1) / std::max<int64_t>(1, shares)) {}
 
   // The next share; good until the next call.
   RowsAhead next() {
@@ -92,11 +92,33 @@ public:
   }
 
   void add_tile(const Tile& tile, float* scores, TileAhead& ahead) {
-    math_.key_scores({tile.keys, tile.stride, tile.width,
-                      reinterpret_cast<const float*>(panels_), s_.dim, columns(), scores, kColumns,
-                      ahead.next()});
+    math_.chains({.a = tile.keys,
+                  .a_stride = tile.stride,
+                  .a_step = 1,
+                  .b = reinterpret_cast<const float*>(panels_),
+                  .c = scores,
+                  .c_stride = kColumns,
+                  .rows = tile.width,
+                  .columns = columns(),
+                  .k = s_.dim,
+                  .load = false,
+                  .ahead = ahead.next()});
     weigh(tile.width, scores);
-    Gemm gemm; // sums += p v
+    if (s_.vdim % kPanel == 0) { // sums += p v
+      math_.chains({.a = scores,
+                    .a_stride = 1,
+                    .a_step = kColumns,
+                    .b = reinterpret_cast<const float*>(tile.values),
+                    .c = sums_,
+                    .c_stride = s_.vdim,
+                    .rows = count_,
+                    .columns = s_.vdim,
+                    .k = tile.width,
+                    .load = true,
+                    .ahead = ahead.next()});
+      return;
+    }
+    Gemm gemm;
     gemm.a = scores;
     gemm.a_stride = 1;
     gemm.a_step = kColumns;
@@ -217,7 +239,7 @@ void run_task(const AttentionShape& s, const MaskView& mask, const KernelCall& c
     Tile tile;
     TileAhead ahead(k, v, b, kv_head, next,
                     number + 1 < end && k.plan.gathered ? std::min(next + kKeyTile, s.keys) : next,
-                    last - first);
+                    2 * (last - first));
     for (QueryBlock& block : blocks) {
       if (!block.sees(number)) continue;
       if (tile.keys == nullptr) {

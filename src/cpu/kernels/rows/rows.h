@@ -20,15 +20,16 @@ struct RowsAhead {
   int64_t count = 0, bytes = 0;
 };
 
-// scores (count, columns) = keys (count, dim) times queries (columns, dim), which lie in panels (gemm.h).
-struct ScoreCall {
-  const float* keys;
-  int64_t key_stride, count;
-  const float* queries;
-  int64_t dim, columns; // a multiple of 16
-  float* scores;
-  int64_t score_stride;
-  RowsAhead ahead; // prefetched meanwhile
+// c (rows, columns) = a (rows, k) times b (columns, k), which lies in panels (gemm.h); or added to c.
+struct ChainCall {
+  const float* a;
+  int64_t a_stride, a_step; // one of them is 1
+  const float* b;
+  float* c;
+  int64_t c_stride;
+  int64_t rows, columns, k; // columns: a multiple of 16
+  bool load;                // the chains go on from c
+  RowsAhead ahead;          // prefetched meanwhile
 };
 
 // weight and bias may be null: ones and zeros.
@@ -71,7 +72,7 @@ struct Rows {
   float (*product_sum)(const float* x, const float* y, int64_t n);
   // Largest element, -infinity when empty.
   float (*max)(const float* x, int64_t n);
-  void (*key_scores)(const ScoreCall& call);
+  void (*chains)(const ChainCall& call);
   // y = exp(x * factor - shift), also in place; returns the sum of y.
   float (*exp_sum)(const float* x, float factor, float shift, int64_t n, float* y);
   // The same of `columns` columns (a multiple of 16) of x (n, stride), each by itself: highest[c] is the largest of column
