@@ -75,22 +75,23 @@ private:
   int64_t size_ = 0, lines_ = 0;
 };
 
-// Rows of C are made this processor's own before they are stored, four in each step of a chain. A store waits for its line else,
-// and all later ones behind it: 2048 x 3072 x 768 took 23 % longer.
-class OwnRows {
+// Rows of C come into the second-level cache before they are stored, four in each step of a chain. A store waits for its line
+// else, and all later ones behind it: 2048 x 4864 x 896 in int8 took 2.3 times as long. Not into the first-level cache: the
+// loads of tiles need its buffers for lines (256 x 896 x 896 in int8: 6 %).
+class RowsOfC {
 public:
-  OwnRows(float* c, int64_t stride, int64_t rows)
+  RowsOfC(const float* c, int64_t stride, int64_t rows)
       : at_(c), end_(c + rows * stride), stride_(stride) {}
 
   HWY_INLINE void step() {
     for (int i = 0; i < 4 && at_ < end_; ++i, at_ += stride_) {
-      __builtin_prefetch(at_, 1, 3);
-      __builtin_prefetch(at_ + kPanel, 1, 3);
+      __builtin_prefetch(at_, 0, 2);
+      __builtin_prefetch(at_ + kPanel, 0, 2);
     }
   }
 
 private:
-  float *at_, *end_;
+  const float *at_, *end_;
   int64_t stride_;
 };
 
@@ -153,7 +154,7 @@ template <class Line> HWY_INLINE void StoreLine(const Line& line, int64_t column
 }
 
 // The sums of a block on their way to C. The operations behind the sums are left to the chain of the next block, a few rows in
-// each of its steps: vectors work there while tiles are multiplied. 256 x 896 x 896 in int8: 20 % less time.
+// each of its steps: vectors work there while tiles are multiplied.
 template <bool kInteger> class BlockEnd {
 public:
   static constexpr int64_t kColumns = 2 * kPanel, kRows = 2 * kAmxTileRows;
@@ -216,7 +217,7 @@ private:
 
 // R tiles of rows x P panels. What is left of k comes through a copy of the panels with zeros behind; rows end with zeros.
 template <class T, bool kInteger, int R, int P>
-HWY_INLINE void TileChain(const TileSums& t, Ahead& ahead, OwnRows own,
+HWY_INLINE void TileChain(const TileSums& t, Ahead& ahead, RowsOfC c_rows,
                           BlockEnd<kInteger>& before) {
   // A store of a tile takes 250 ns more where none was in the last 600 ns (Xeon 6, measured): one that is not needed now and
   // then keeps it awake. Chains of 28 steps: 0.52 of the peak without, 0.68 with it.
@@ -227,7 +228,7 @@ HWY_INLINE void TileChain(const TileSums& t, Ahead& ahead, OwnRows own,
   for (int64_t i = 0; i < whole; ++i, x += kAmxTileBytes, b += kAmxTileBytes) {
     TileStep<T, kInteger, R, P>(x, t.x_step, b, t.panel_step);
     ahead.step();
-    own.step();
+    c_rows.step();
     before.step();
     if (i % kStepsAwake == kStepsAwake - 1) T::template Store<6>(unused, 0);
   }
@@ -262,13 +263,13 @@ HWY_INLINE void TileBlock(const TileSums& t, const BlockPlace& place, int64_t fi
   if constexpr (P == 2) BeginTile<T, 1>(place, 0, first, kPanel);
   if (second > 0) BeginTile<T, 2>(place, first, second, 0);
   if (second > 0 && P == 2) BeginTile<T, 3>(place, first, second, kPanel);
-  const bool straight = IsPlain<kInteger>(place) && place.columns == P * kPanel;
-  const OwnRows own(place.c, place.c_stride, straight ? place.rows : 0);
+  const RowsOfC c_rows(place.c, place.c_stride, place.rows);
   if (second > 0)
-    TileChain<T, kInteger, 2, P>(t, ahead, own, end);
+    TileChain<T, kInteger, 2, P>(t, ahead, c_rows, end);
   else
-    TileChain<T, kInteger, 1, P>(t, ahead, own, end);
+    TileChain<T, kInteger, 1, P>(t, ahead, c_rows, end);
   end.end();
+  const bool straight = IsPlain<kInteger>(place) && place.columns == P * kPanel;
   float* const to = straight ? place.c : end.sums();
   const int64_t numbers = straight ? place.c_stride : BlockEnd<kInteger>::kColumns;
   const int64_t stride = numbers * static_cast<int64_t>(sizeof(float));

@@ -257,10 +257,14 @@ void round_to_byte_tiles(const Gemm& gemm, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(RoundByteTiles)(gemm, begin, end);
 }
 
-std::vector<DotKernel> dot_kernels(PanelLayout layout) {
-  std::vector<DotKernel> found;
+namespace {
+
+// Those of this chip, the fastest first; returns how many. No memory is allocated: every product asks.
+constexpr int kMostKernels = 5;
+int find_kernels(PanelLayout layout, DotKernel (&found)[kMostKernels]) {
+  int count = 0;
   const auto add = [&](const DotKernel* kernel) {
-    if (kernel != nullptr) found.push_back(*kernel);
+    if (kernel != nullptr) found[count++] = *kernel;
   };
   const int64_t target = HWY_DYNAMIC_DISPATCH(DotTargetId)();
   const bool avx512 = HWY_ARCH_X86 && target <= HWY_AVX3; // newer targets have smaller numbers
@@ -268,19 +272,32 @@ std::vector<DotKernel> dot_kernels(PanelLayout layout) {
   if (layout == PanelLayout::pairs) {
     if (avx512) add(amx_bf16_kernel());
     if (avx512) add(avx512_bf16_kernel());
-    found.push_back({"f32", HWY_DYNAMIC_DISPATCH(RoundWidened),
-                     HWY_DYNAMIC_DISPATCH(WidenedPairsPart),
-                     HWY_DYNAMIC_DISPATCH(WidenedPairsChains)});
-    return found;
+    found[count++] = {"f32", HWY_DYNAMIC_DISPATCH(RoundWidened),
+                      HWY_DYNAMIC_DISPATCH(WidenedPairsPart),
+                      HWY_DYNAMIC_DISPATCH(WidenedPairsChains)};
+    return count;
   }
   if (avx512) add(amx_int8_kernel());
   if (avx512) add(avx512_vnni_kernel());
   if (avx2) add(avx_vnni_kernel());
-  found.push_back({"bytes", HWY_DYNAMIC_DISPATCH(RoundForDot), HWY_DYNAMIC_DISPATCH(BytesPart),
-                   HWY_DYNAMIC_DISPATCH(BytesChains)});
-  found.push_back({"wide bytes", HWY_DYNAMIC_DISPATCH(RoundBytes),
-                   HWY_DYNAMIC_DISPATCH(WideBytesPart), HWY_DYNAMIC_DISPATCH(WideBytesChains)});
-  return found;
+  found[count++] = {"bytes", HWY_DYNAMIC_DISPATCH(RoundForDot), HWY_DYNAMIC_DISPATCH(BytesPart),
+                    HWY_DYNAMIC_DISPATCH(BytesChains)};
+  found[count++] = {"wide bytes", HWY_DYNAMIC_DISPATCH(RoundBytes),
+                    HWY_DYNAMIC_DISPATCH(WideBytesPart), HWY_DYNAMIC_DISPATCH(WideBytesChains)};
+  return count;
+}
+
+} // namespace
+
+DotKernel dot_kernel(PanelLayout layout) {
+  DotKernel found[kMostKernels];
+  find_kernels(layout, found);
+  return found[0];
+}
+
+std::vector<DotKernel> dot_kernels(PanelLayout layout) {
+  DotKernel found[kMostKernels];
+  return {found, found + find_kernels(layout, found)};
 }
 
 } // namespace dllm::cpu
