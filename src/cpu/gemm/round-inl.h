@@ -60,7 +60,7 @@ HWY_INLINE hn::Vec<I32> QuantizeVector(hn::Vec<F32> v, hn::Vec<F32> inverse, uin
 }
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-// 64 numbers at once: narrowed in pairs, and put in order at the end.
+// 64 numbers at once: narrowed in pairs, put in order at the end, and added up as 16 bits.
 HWY_INLINE void QuantizeLine(const float* x, hn::Vec<F32> inverse, uint8_t* to, hn::Vec<I32>& sum,
                              hn::Vec<I32>& other) {
   const auto whole = [&](int i) HWY_ATTR {
@@ -96,7 +96,8 @@ int32_t QuantizeRow(const float* x, int64_t k, float scale, uint8_t* to,
     QuantizeLine(x + i, inverse, to, sum, other);
   for (; i < k; i += kLanes, to += kLanes)
     sum = hn::Add(sum, QuantizeVector(LoadSome(x + i, k - i), inverse, to));
-  return -128 * hn::GetLane(hn::SumOfLanes(I32(), hn::Add(sum, other)));
+  const auto all = static_cast<uint32_t>(hn::GetLane(hn::SumOfLanes(I32(), hn::Add(sum, other))));
+  return static_cast<int32_t>(0u - 128u * all); // may wrap where a number is not finite
 }
 
 // To the nearest bf16, ties to even, as f32; NaN stays NaN.
