@@ -14,7 +14,7 @@ public:
   // Operations per second of all threads together, over about `seconds`; a multiply-add counts as 2.
   double measure(double seconds) const;
   // The same in the 2 ms after a work, the best of four looks. A chip that lowers its clock under products, which load and
-  // store beside their multiply-adds, takes some 10 ms to raise it again: these are the operations it could have done.
+  // store in addition to their multiply-adds, takes some 10 ms to raise it again: these are the operations it could have done.
   double measure_at_clock() const;
   // What is multiplied: "avx512 f32", "avx512 bf16", "avx512 int8", "amx bf16", "amx int8", "avx2 f32", "neon f32", "plain f32".
   const std::string& name() const { return name_; }

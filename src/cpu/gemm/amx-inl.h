@@ -3,6 +3,7 @@
 //
 //   Configure(shape), Release()    tiles and their sizes, of the calling thread
 //   Load<t>, Zero<t>, Store<t>     a tile from and to rows that lie `stride` bytes apart
+//   LoadOnce<t>                    as Load, of what is not needed again soon: it leaves the first-level cache to others
 //   Dot<kInteger, c, a, b>         tile c += tile a x tile b: f32 sums of bf16 pairs, or int32 sums of i8 x u8
 //
 // dot_amx.cpp has the instructions, tests/unit/cpu/emulated_tiles.h the same in plain C++. Tiles 0 to 3 are sums, 4 and 5 rows
@@ -74,22 +75,23 @@ private:
   int64_t size_ = 0, lines_ = 0;
 };
 
-// Rows of C are made this processor's own before they are stored, four in each step of a chain. A store waits for its line else,
-// and all later ones behind it: 2048 x 3072 x 768 took 23 % longer.
-class OwnRows {
+// Rows of C come into the second-level cache before they are stored, four in each step of a chain. A store waits for its line
+// else, and all later ones behind it: 2048 x 4864 x 896 in int8 took 2.3 times as long. Not into the first-level cache: the
+// loads of tiles need its buffers for lines (256 x 896 x 896 in int8: 6 %).
+class RowsOfC {
 public:
-  OwnRows(float* c, int64_t stride, int64_t rows)
+  RowsOfC(const float* c, int64_t stride, int64_t rows)
       : at_(c), end_(c + rows * stride), stride_(stride) {}
 
   HWY_INLINE void step() {
     for (int i = 0; i < 4 && at_ < end_; ++i, at_ += stride_) {
-      __builtin_prefetch(at_, 1, 3);
-      __builtin_prefetch(at_ + kPanel, 1, 3);
+      __builtin_prefetch(at_, 0, 2);
+      __builtin_prefetch(at_ + kPanel, 0, 2);
     }
   }
 
 private:
-  float *at_, *end_;
+  const float *at_, *end_;
   int64_t stride_;
 };
 
@@ -105,8 +107,8 @@ struct TileSums {
 
 template <class T, bool kInteger, int R, int P>
 HWY_INLINE void TileStep(const uint8_t* x, int64_t x_step, const uint8_t* b, int64_t panel_step) {
-  T::template Load<4>(x, kLineBytes);
-  if constexpr (R == 2) T::template Load<5>(x + x_step, kLineBytes);
+  T::template LoadOnce<4>(x, kLineBytes);
+  if constexpr (R == 2) T::template LoadOnce<5>(x + x_step, kLineBytes);
   T::template Load<6>(b, kLineBytes);
   if constexpr (P == 2) T::template Load<7>(b + panel_step, kLineBytes);
   T::template Dot<kInteger, 0, 4, 6>();
@@ -115,9 +117,108 @@ HWY_INLINE void TileStep(const uint8_t* x, int64_t x_step, const uint8_t* b, int
   if constexpr (R == 2 && P == 2) T::template Dot<kInteger, 3, 5, 7>();
 }
 
+// Where the sums of a block go: up to 32 rows of C, and columns of up to two panels.
+struct BlockPlace {
+  float* c;
+  int64_t c_stride, rows, columns;
+  const float *scale, *bias; // of its first column, or null
+  const int32_t* start;      // int8: of its first row
+  const float* row_scale;    // int8
+  bool load;                 // the sums begin with C: f32, or the integers of a part of k
+  bool last;                 // the chain ends: else C takes the sums as they are
+};
+
+// Whether C takes the sums as they are.
+template <bool kInteger> HWY_INLINE bool IsPlain(const BlockPlace& p) {
+  return !p.last || (!kInteger && p.scale == nullptr && p.bias == nullptr);
+}
+
+// A line of a tile of sums.
+using FloatLine = float __attribute__((vector_size(64)));
+using WordLine = uint32_t __attribute__((vector_size(64)));
+using IntegerLine = int32_t __attribute__((vector_size(64)));
+
+template <class Line> HWY_INLINE void LoadLine(const void* from, int64_t columns, Line& line) {
+  line = Line{};
+  // The size of a whole line is a constant, so that this is one instruction.
+  if (columns >= kPanel)
+    std::memcpy(&line, from, sizeof line);
+  else
+    std::memcpy(&line, from, static_cast<size_t>(columns) * 4);
+}
+template <class Line> HWY_INLINE void StoreLine(const Line& line, int64_t columns, void* to) {
+  if (columns >= kPanel)
+    std::memcpy(to, &line, sizeof line);
+  else
+    std::memcpy(to, &line, static_cast<size_t>(columns) * 4);
+}
+
+// The sums of a block on their way to C. The operations behind the sums are left to the chain of the next block, a few rows in
+// each of its steps: vectors work there while tiles are multiplied.
+template <bool kInteger> class BlockEnd {
+public:
+  static constexpr int64_t kColumns = 2 * kPanel, kRows = 2 * kAmxTileRows;
+  static constexpr int64_t kStride = kColumns * static_cast<int64_t>(sizeof(float)); // bytes
+
+  // Where the sums go, rows kStride apart. The block before is done.
+  float* sums() { return sums_; }
+
+  // They are there; the next chain has `steps`.
+  void begin(const BlockPlace& place, int64_t steps) {
+    place_ = place;
+    next_ = 0;
+    share_ = (place.rows + steps - 1) / steps;
+  }
+  HWY_INLINE void step() {
+    for (const int64_t end = std::min(place_.rows, next_ + share_); next_ < end; ++next_)
+      finish(next_);
+  }
+  // What is left.
+  HWY_INLINE void end() {
+    for (; next_ < place_.rows; ++next_) finish(next_);
+  }
+
+private:
+  HWY_INLINE void finish(int64_t r) const {
+    for (int64_t j = 0; j < place_.columns; j += kPanel) {
+      const int64_t columns = place_.columns - j;
+      StoreLine(line(r, j, columns), columns, place_.c + r * place_.c_stride + j);
+    }
+  }
+
+  // The f32 operations behind the sums, in the order of DotTile (dot-inl.h).
+  HWY_INLINE FloatLine line(int64_t r, int64_t j, int64_t columns) const {
+    FloatLine y, factor;
+    if (!kInteger || IsPlain<kInteger>(place_)) {
+      LoadLine(sums_ + r * kColumns + j, kPanel, y);
+      if (IsPlain<kInteger>(place_)) return y;
+    } else {
+      // Sums of u8 weights may pass 32 bits; with the start they are those of i8 weights, which do not.
+      WordLine exact;
+      LoadLine(sums_ + r * kColumns + j, kPanel, exact);
+      exact += static_cast<uint32_t>(place_.start[r]);
+      y = __builtin_convertvector((IntegerLine)exact, FloatLine) * place_.row_scale[r];
+    }
+    if (place_.scale != nullptr) {
+      LoadLine(place_.scale + j, columns, factor);
+      y *= factor;
+    }
+    if (place_.bias != nullptr) {
+      LoadLine(place_.bias + j, columns, factor);
+      y += factor;
+    }
+    return y;
+  }
+
+  alignas(64) float sums_[kRows * kColumns];
+  BlockPlace place_{};
+  int64_t next_ = 0, share_ = 0;
+};
+
 // R tiles of rows x P panels. What is left of k comes through a copy of the panels with zeros behind; rows end with zeros.
 template <class T, bool kInteger, int R, int P>
-HWY_INLINE void TileChain(const TileSums& t, Ahead& ahead, OwnRows own) {
+HWY_INLINE void TileChain(const TileSums& t, Ahead& ahead, RowsOfC c_rows,
+                          BlockEnd<kInteger>& before) {
   // A store of a tile takes 250 ns more where none was in the last 600 ns (Xeon 6, measured): one that is not needed now and
   // then keeps it awake. Chains of 28 steps: 0.52 of the peak without, 0.68 with it.
   constexpr int64_t kStepsAwake = 8;
@@ -127,7 +228,8 @@ HWY_INLINE void TileChain(const TileSums& t, Ahead& ahead, OwnRows own) {
   for (int64_t i = 0; i < whole; ++i, x += kAmxTileBytes, b += kAmxTileBytes) {
     TileStep<T, kInteger, R, P>(x, t.x_step, b, t.panel_step);
     ahead.step();
-    own.step();
+    c_rows.step();
+    before.step();
     if (i % kStepsAwake == kStepsAwake - 1) T::template Store<6>(unused, 0);
   }
   if (whole == t.steps) return;
@@ -138,120 +240,46 @@ HWY_INLINE void TileChain(const TileSums& t, Ahead& ahead, OwnRows own) {
   TileStep<T, kInteger, R, P>(x, t.x_step, panels, kAmxTileBytes);
 }
 
-// Where the sums of a tile go: C, its rows and its columns.
-struct TilePlace {
-  float* c;
-  int64_t c_stride, rows, columns;
-  const float *scale, *bias; // of its first column, or null
-  const int32_t* start;      // int8: of its first row
-  const float* row_scale;    // int8
-  bool load;                 // the sums begin with C: f32, or the integers of a part of k
-  bool last;                 // the chain ends: else C takes the sums as they are
-};
-
-template <class T, bool kInteger, int kTile> HWY_INLINE void BeginTile(const TilePlace& p) {
+// A tile of sums that begins `row` rows and `column` columns into its block, as C has it or zero.
+template <class T, int kTile>
+HWY_INLINE void BeginTile(const BlockPlace& p, int64_t row, int64_t rows, int64_t column) {
   if (!p.load) return T::template Zero<kTile>();
-  if (p.columns == kPanel)
-    return T::template Load<kTile>(p.c, p.c_stride * static_cast<int64_t>(sizeof(float)));
+  const float* from = p.c + row * p.c_stride + column;
+  const int64_t columns = p.columns - column;
+  if (columns >= kPanel)
+    return T::template Load<kTile>(from, p.c_stride * static_cast<int64_t>(sizeof(float)));
   alignas(64) float c[kAmxTileRows * kPanel] = {};
-  for (int64_t r = 0; r < p.rows; ++r)
-    std::memcpy(c + r * kPanel, p.c + r * p.c_stride, static_cast<size_t>(p.columns) * 4);
+  for (int64_t r = 0; r < rows; ++r)
+    std::memcpy(c + r * kPanel, from + r * p.c_stride, static_cast<size_t>(columns) * 4);
   T::template Load<kTile>(c, kLineBytes);
-}
-
-// A line of a tile of sums.
-using FloatLine = float __attribute__((vector_size(64)));
-using WordLine = uint32_t __attribute__((vector_size(64)));
-using IntegerLine = int32_t __attribute__((vector_size(64)));
-
-template <class Line> HWY_INLINE void LoadLine(const void* from, int64_t columns, Line& line) {
-  line = Line{};
-  if (from == nullptr) return;
-  // The size of a whole line is a constant, so that this is one instruction.
-  if (columns == kPanel)
-    std::memcpy(&line, from, sizeof line);
-  else
-    std::memcpy(&line, from, static_cast<size_t>(columns) * 4);
-}
-
-// Whether C takes the sums as they are.
-template <bool kInteger> HWY_INLINE bool IsPlain(const TilePlace& p) {
-  return !p.last || (!kInteger && p.scale == nullptr && p.bias == nullptr);
-}
-
-// Sums into C, or to `sums`, where FinishTile takes them up.
-template <class T, bool kInteger, int kTile>
-HWY_INLINE void EndTile(const TilePlace& p, float* sums) {
-  if (IsPlain<kInteger>(p) && p.columns == kPanel)
-    return T::template Store<kTile>(p.c, p.c_stride * static_cast<int64_t>(sizeof(float)));
-  T::template Store<kTile>(sums, kLineBytes);
-}
-
-// The f32 operations after the sums, in the order of DotTile (dot-inl.h).
-template <bool kInteger> HWY_INLINE void FinishTile(const TilePlace& p, const float* sums) {
-  if (IsPlain<kInteger>(p)) {
-    if (p.columns == kPanel) return;
-    for (int64_t r = 0; r < p.rows; ++r)
-      std::memcpy(p.c + r * p.c_stride, sums + r * kPanel, static_cast<size_t>(p.columns) * 4);
-    return;
-  }
-  FloatLine scale, bias, y;
-  LoadLine(p.scale, p.columns, scale);
-  LoadLine(p.bias, p.columns, bias);
-  for (int64_t r = 0; r < p.rows; ++r) {
-    const float* line = sums + r * kPanel;
-    if constexpr (kInteger) {
-      // Sums of u8 weights may pass 32 bits; with the start they are those of i8 weights, which do not.
-      WordLine exact;
-      LoadLine(line, kPanel, exact);
-      exact += static_cast<uint32_t>(p.start[r]);
-      y = __builtin_convertvector((IntegerLine)exact, FloatLine) * p.row_scale[r];
-    } else {
-      LoadLine(line, kPanel, y);
-    }
-    if (p.scale != nullptr) y *= scale;
-    if (p.bias != nullptr) y += bias;
-    if (p.columns == kPanel)
-      std::memcpy(p.c + r * p.c_stride, &y, sizeof y);
-    else
-      std::memcpy(p.c + r * p.c_stride, &y, static_cast<size_t>(p.columns) * 4);
-  }
 }
 
 // A part of k of up to 32 rows, of which `first` are in the first tile, and P panels, the last of which may have fewer columns.
 template <class T, bool kInteger, int P>
-HWY_INLINE void TileBlock(const TileSums& t, const TilePlace& place, int64_t first, int64_t columns,
-                          Ahead& ahead) {
-  const bool two = place.rows > first;
-  TilePlace parts[4] = {place, place, place, place};
-  for (int i = 0; i < 4; ++i) {
-    TilePlace& part = parts[i];
-    const int64_t row = i / 2 * first, column = i % 2 * kPanel;
-    part.c += row * part.c_stride + column;
-    part.rows = i < 2 ? first : place.rows - first;
-    part.columns = std::min(kPanel, columns - column);
-    if (part.scale != nullptr) part.scale += column;
-    if (part.bias != nullptr) part.bias += column;
-    if (kInteger) part.start += row, part.row_scale += row;
-  }
-  BeginTile<T, kInteger, 0>(parts[0]);
-  if constexpr (P == 2) BeginTile<T, kInteger, 1>(parts[1]);
-  if (two) BeginTile<T, kInteger, 2>(parts[2]);
-  if (two && P == 2) BeginTile<T, kInteger, 3>(parts[3]);
-  const OwnRows own(place.c, place.c_stride, place.rows);
-  if (two)
-    TileChain<T, kInteger, 2, P>(t, ahead, own);
+HWY_INLINE void TileBlock(const TileSums& t, const BlockPlace& place, int64_t first, Ahead& ahead,
+                          BlockEnd<kInteger>& end) {
+  const int64_t second = place.rows - first;
+  BeginTile<T, 0>(place, 0, first, 0);
+  if constexpr (P == 2) BeginTile<T, 1>(place, 0, first, kPanel);
+  if (second > 0) BeginTile<T, 2>(place, first, second, 0);
+  if (second > 0 && P == 2) BeginTile<T, 3>(place, first, second, kPanel);
+  const RowsOfC c_rows(place.c, place.c_stride, place.rows);
+  if (second > 0)
+    TileChain<T, kInteger, 2, P>(t, ahead, c_rows, end);
   else
-    TileChain<T, kInteger, 1, P>(t, ahead, own);
-  alignas(64) float sums[4][kAmxTileRows * kPanel];
-  EndTile<T, kInteger, 0>(parts[0], sums[0]);
-  if constexpr (P == 2) EndTile<T, kInteger, 1>(parts[1], sums[1]);
-  if (two) EndTile<T, kInteger, 2>(parts[2], sums[2]);
-  if (two && P == 2) EndTile<T, kInteger, 3>(parts[3], sums[3]);
-  FinishTile<kInteger>(parts[0], sums[0]);
-  if constexpr (P == 2) FinishTile<kInteger>(parts[1], sums[1]);
-  if (two) FinishTile<kInteger>(parts[2], sums[2]);
-  if (two && P == 2) FinishTile<kInteger>(parts[3], sums[3]);
+    TileChain<T, kInteger, 1, P>(t, ahead, c_rows, end);
+  end.end();
+  const bool straight = IsPlain<kInteger>(place) && place.columns == P * kPanel;
+  float* const to = straight ? place.c : end.sums();
+  const int64_t numbers = straight ? place.c_stride : BlockEnd<kInteger>::kColumns;
+  const int64_t stride = numbers * static_cast<int64_t>(sizeof(float));
+  T::template Store<0>(to, stride);
+  if constexpr (P == 2) T::template Store<1>(to + kPanel, stride);
+  if (second > 0) T::template Store<2>(to + first * numbers, stride);
+  if (second > 0 && P == 2) T::template Store<3>(to + first * numbers + kPanel, stride);
+  if (straight) return;
+  end.begin(place, t.steps);
+  if (!place.last) end.end(); // the next part of k begins with it
 }
 
 // A part of k: tiles [begin, end).
@@ -262,20 +290,21 @@ struct TileSpan {
 // Rows [row_begin, row_end) and one or two panels.
 template <class T, bool kInteger>
 void TileRows(const Gemm& g, const RoundedRows& x, TileUse<T>& use, TileSpan span,
-              int64_t row_begin, int64_t row_end, int64_t p, int64_t panels, Ahead ahead) {
+              int64_t row_begin, int64_t row_end, int64_t p, int64_t panels, Ahead ahead,
+              BlockEnd<kInteger>& end) {
   TileSums t{};
   t.panel_step = kPanel * line_bytes(g, g.b_chain > 0 ? g.b_chain : g.k);
   t.lines = (kInteger ? (g.k + 3) / 4 : (g.k + 1) / 2) - span.begin * kAmxTileRows;
   t.steps = span.end - span.begin;
   t.x_step = span.all * kAmxTileBytes;
   t.b = static_cast<const uint8_t*>(g.b) + p * t.panel_step + span.begin * kAmxTileBytes;
-  TilePlace place{};
+  BlockPlace place{};
   place.c_stride = g.c_stride;
   place.load = g.accumulate || span.begin > 0;
   place.last = span.end == span.all;
   if (g.scale != nullptr) place.scale = g.scale + p * kPanel;
   if (g.bias != nullptr) place.bias = g.bias + p * kPanel;
-  const int64_t columns = std::min(g.n - p * kPanel, panels * kPanel);
+  place.columns = std::min(g.n - p * kPanel, panels * kPanel);
   for (int64_t row = row_begin; row < row_end; row += place.rows) {
     const int64_t in_tile = row % kAmxTileRows;
     place.rows = std::min(row_end - row, 2 * kAmxTileRows - in_tile);
@@ -289,9 +318,9 @@ void TileRows(const Gemm& g, const RoundedRows& x, TileUse<T>& use, TileSpan spa
     below.x_step -= in_tile * kLineBytes;
     use.shape(first, place.rows - first);
     if (panels == 2)
-      TileBlock<T, kInteger, 2>(below, place, first, columns, ahead);
+      TileBlock<T, kInteger, 2>(below, place, first, ahead, end);
     else
-      TileBlock<T, kInteger, 1>(below, place, first, columns, ahead);
+      TileBlock<T, kInteger, 1>(below, place, first, ahead, end);
   }
 }
 
@@ -302,11 +331,12 @@ void TileRows(const Gemm& g, const RoundedRows& x, TileUse<T>& use, TileSpan spa
 template <class T, bool kInteger>
 void TilePart(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
               int64_t panel_end) {
-  constexpr int64_t kRowBlock = 256, kStripe = 64, kSpan = 32, kBoth = 2 * kAmxTileRows;
+  constexpr int64_t kRowBlock = 256, kStripe = 64, kSpan = 24, kBoth = 2 * kAmxTileRows;
   const RoundedRows x = rounded_rows(g);
   const int64_t steps = tile_steps(g),
                 panel_step = kPanel * line_bytes(g, g.b_chain > 0 ? g.b_chain : g.k);
   TileUse<T> use;
+  BlockEnd<kInteger> block_end;
   for (int64_t stripe = panel_begin; stripe < panel_end; stripe += kStripe) {
     const int64_t stripe_end = std::min(panel_end, stripe + kStripe);
     for (int64_t row = row_begin; row < row_end; row += kRowBlock) {
@@ -325,12 +355,13 @@ void TilePart(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_b
             ahead = Ahead(next, next + panel_step, bytes, kBoth / blocks);
           }
           TileRows<T, kInteger>(g, x, use, {from, to, steps}, row, end, p,
-                                std::min<int64_t>(2, stripe_end - p), ahead);
+                                std::min<int64_t>(2, stripe_end - p), ahead, block_end);
         }
         from = to;
       } while (from < steps);
     }
   }
+  block_end.end();
 }
 
 // Four independent sums. Returns the multiply-adds done.

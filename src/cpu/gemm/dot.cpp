@@ -70,10 +70,6 @@ int64_t rounded_bytes(const Gemm& gemm) {
   return rounded_rows(nowhere).bytes;
 }
 
-DotKernel dot_kernel(PanelLayout layout) {
-  return dot_kernels(layout).front();
-}
-
 void round_activations(const Gemm& gemm, int64_t rows, const Workers& pool) {
   if (gemm.layout == PanelLayout::elements) return;
   const DotKernel kernel = dot_kernel(gemm.layout);

@@ -7,7 +7,6 @@
 #include "cpu/gemm/dot.h"
 
 #include "base/parallel.h"
-#include "cpu/gemm/quad.h"
 #include "cpu/simd/targets.h"
 
 #include <algorithm>
@@ -17,8 +16,7 @@
 #define HWY_TARGET_INCLUDE "cpu/gemm/dot_vector.cpp"
 #include <hwy/foreach_target.h>
 
-#include "cpu/gemm/bf16-inl.h"
-#include "cpu/gemm/transpose-inl.h"
+#include "cpu/gemm/round-inl.h"
 #include "cpu/simd/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,9 +25,6 @@ HWY_BEFORE_NAMESPACE();
 #include "cpu/gemm/dot-inl.h"
 
 namespace dllm::cpu::HWY_NAMESPACE {
-
-using I32 = hn::RebindToSigned<F32>;
-using U32 = hn::RebindToUnsigned<F32>;
 
 // What the sets of instructions share: f32 vectors, and tiles that fit the registers.
 struct FloatLanes {
@@ -157,66 +152,6 @@ void SplitPlanes(uint8_t*, int64_t) {}
 using Bytes = WideBytes;
 #endif
 
-// x[0..lanes) of k left, zero beyond.
-HWY_INLINE hn::Vec<F32> LoadSome(const float* x, int64_t left) {
-  if (left >= kLanes) return hn::LoadU(F32(), x);
-  float some[kLanes] = {};
-  std::copy_n(x, left, some);
-  return hn::LoadU(F32(), some);
-}
-
-// s = max|x| / 127; NaN when a number is not finite, 0 where all are (nearly) zero. Several maxima at a time: a row is read
-// twice, and with few columns that is a tenth of the product.
-float RowScale(const float* x, int64_t k) {
-  const F32 d;
-  constexpr int kChains = 4;
-  using V = hn::Vec<F32>;
-  V most[kChains], odd[kChains];
-  DLLM_UNROLL for (int j = 0; j < kChains; ++j) most[j] = odd[j] = hn::Zero(d);
-  const auto add = [&](int j, V v) HWY_ATTR {
-    most[j] = hn::Max(most[j], hn::Abs(v));
-    odd[j] = hn::Add(odd[j], hn::Sub(v, v)); // NaN of NaN and infinity
-  };
-  int64_t i = 0;
-  for (; i + kChains * kLanes <= k; i += kChains * kLanes) {
-    DLLM_UNROLL for (int j = 0; j < kChains; ++j) add(j, hn::LoadU(d, x + i + j * kLanes));
-  }
-  for (; i < k; i += kLanes) add(0, LoadSome(x + i, k - i));
-  DLLM_UNROLL for (int j = 1; j < kChains; ++j) {
-    most[0] = hn::Max(most[0], most[j]);
-    odd[0] = hn::Add(odd[0], odd[j]);
-  }
-  const float top = hn::GetLane(hn::MaxOfLanes(d, most[0]));
-  const float none = hn::GetLane(hn::SumOfLanes(d, odd[0]));
-  constexpr float kLeast = 1e-30f; // 127 / top stays finite
-  return none + (top > kLeast ? top / 127.0f : 0.0f);
-}
-
-// q = round(x / s), padded with 0 to whole vectors; 64 of them lie together, `step` bytes before the next. Returns what the
-// sums begin with.
-int32_t QuantizeRow(const float* x, int64_t k, float scale, uint8_t* to,
-                    int64_t step = kLineBytes) {
-  const F32 d;
-  const hn::Rebind<int8_t, F32> d8;
-  const auto inverse = hn::Set(d, scale > 0 ? 1.0f / scale : 0.0f);
-  const auto most = hn::Set(I32(), 127), least = hn::Set(I32(), -127);
-  const auto quantize = [&](hn::Vec<F32> v, int64_t i) HWY_ATTR {
-    auto q = hn::NearestInt(hn::Mul(v, inverse));
-    q = hn::Min(hn::Max(q, least), most); // of numbers that are not finite
-    uint8_t* place = to + i / kLineBytes * step + i % kLineBytes;
-    hn::StoreU(hn::DemoteTo(d8, q), d8, reinterpret_cast<int8_t*>(place));
-    return q;
-  };
-  auto sum = hn::Zero(I32()), other = sum;
-  int64_t i = 0;
-  for (; i + 2 * kLanes <= k; i += 2 * kLanes) {
-    sum = hn::Add(sum, quantize(hn::LoadU(d, x + i), i));
-    other = hn::Add(other, quantize(hn::LoadU(d, x + i + kLanes), i + kLanes));
-  }
-  for (; i < k; i += kLanes) sum = hn::Add(sum, quantize(LoadSome(x + i, k - i), i));
-  return -128 * hn::GetLane(hn::SumOfLanes(I32(), hn::Add(sum, other)));
-}
-
 void QuantizeRows(const Gemm& g, int64_t begin, int64_t end, bool planes) {
   const RoundedRows rows = rounded_rows(g);
   const int64_t block = g.k / std::max<int64_t>(1, rows.blocks);
@@ -239,10 +174,12 @@ void RoundBytes(const Gemm& g, int64_t begin, int64_t end) {
 }
 void RoundByteTiles(const Gemm& g, int64_t begin, int64_t end) {
   const RoundedRows rows = rounded_rows(g);
+  // The scale of the next row is found while this one waits for its own.
+  if (begin < end) rows.scale[begin] = RowScale(g.a + begin * g.a_stride, g.k);
   for (int64_t r = begin; r < end; ++r) {
     const float* x = g.a + r * g.a_stride;
     uint8_t* to = clear_tile_tail(g, rows, r);
-    rows.scale[r] = RowScale(x, g.k);
+    if (r + 1 < end) rows.scale[r + 1] = RowScale(x + g.a_stride, g.k);
     rows.start[r] = QuantizeRow(x, g.k, rows.scale[r], to, kAmxTileBytes);
   }
 }
@@ -250,110 +187,6 @@ void RoundForDot(const Gemm& g, int64_t begin, int64_t end) {
   QuantizeRows(g, begin, end, Bytes::kPlanes);
 }
 
-// How rounded numbers of a row lie: bf16, bf16 with 32 of them in a tile, or as f32.
-enum class RowForm { pairs, pair_tiles, widened };
-
-// k numbers, padded with 0 to whole vectors.
-void RoundRow(const float* x, int64_t k, RowForm form, uint8_t* to) {
-  const hn::Rebind<uint16_t, F32> d16;
-  constexpr int64_t kTogether = kLineBytes / 2;
-  const int64_t step = form == RowForm::pair_tiles ? kAmxTileBytes : kLineBytes;
-  for (int64_t i = 0; i < k; i += kLanes) {
-    const auto bits = RoundToBf16(LoadSome(x + i, k - i));
-    if (form == RowForm::widened) {
-      hn::StoreU(bits, U32(), reinterpret_cast<uint32_t*>(to + 4 * i));
-    } else {
-      const auto halves = hn::BitCast(I32(), hn::ShiftRight<16>(bits));
-      uint8_t* place = to + i / kTogether * step + 2 * (i % kTogether);
-      hn::StoreU(hn::DemoteTo(d16, halves), d16, reinterpret_cast<uint16_t*>(place));
-    }
-  }
-}
-
-// Where row r begins, and number k of it (a multiple of 32).
-uint8_t* RowPlace(const Gemm& g, const RoundedRows& rows, int64_t r, int64_t k, RowForm form) {
-  if (form == RowForm::pair_tiles) return tile_row(g, rows, r) + k / 32 * kAmxTileBytes;
-  return rows.data + r * rows.stride + k * (form == RowForm::widened ? 4 : 2);
-}
-
-#if DLLM_HAS_LINES
-// 32 numbers of 16 rows of a transposed A whose rows are neighbours. `to`: rows of pairs.
-HWY_INLINE void RoundSquare(const float* from, int64_t step, uint8_t* to, int64_t to_stride) {
-  Line lines[16];
-  DLLM_UNROLL for (int i = 0; i < 16; ++i) {
-    const float* at = from + 2 * i * step;
-    const auto low = hn::ShiftRight<16>(RoundToBf16(hn::LoadU(F32(), at)));
-    const auto pairs = hn::Or(low, RoundToBf16(hn::LoadU(F32(), at + step)));
-    std::memcpy(&lines[i], &pairs, sizeof pairs);
-  }
-  Transpose(lines);
-  DLLM_UNROLL for (int i = 0; i < 16; ++i) std::memcpy(to + i * to_stride, &lines[i], sizeof(Line));
-}
-
-// Whole squares. The source is read along its rows, 32 of them at a time. Returns how many numbers of the whole 16s of rows
-// are done.
-int64_t RoundSquares(const Gemm& g, const RoundedRows& rows, int64_t begin, int64_t end,
-                     RowForm form) {
-  constexpr int64_t kNumbers = 32, kAhead = 64;
-  if (form == RowForm::widened || g.a_stride != 1) return 0;
-  const int64_t to_stride = form == RowForm::pair_tiles ? kLineBytes : rows.stride;
-  int64_t k = 0;
-  for (; k + kNumbers <= g.k; k += kNumbers) {
-    for (int64_t r = begin; r + 16 <= end; r += 16) {
-      const float* from = g.a + r + k * g.a_step;
-      DLLM_UNROLL for (int64_t i = 0; i < kNumbers; ++i)
-          __builtin_prefetch(from + i * g.a_step + kAhead);
-      RoundSquare(from, g.a_step, RowPlace(g, rows, r, k, form), to_stride);
-    }
-  }
-  return k;
-}
-#else
-int64_t RoundSquares(const Gemm&, const RoundedRows&, int64_t, int64_t, RowForm) {
-  return 0;
-}
-#endif
-
-// What RoundSquares leaves comes through a copy of 16 rows x 256 numbers.
-void RoundTransposed(const Gemm& g, const RoundedRows& rows, int64_t begin, int64_t end,
-                     RowForm form) {
-  constexpr int64_t kRows = 16, kNumbers = 256;
-  const int64_t done = RoundSquares(g, rows, begin, end, form);
-  float copy[kRows * kNumbers];
-  for (int64_t r = begin; r < end; r += kRows) {
-    const int64_t height = std::min(kRows, end - r);
-    for (int64_t k = height == kRows ? done : 0; k < g.k; k += kNumbers) {
-      const int64_t width = std::min(kNumbers, g.k - k);
-      const float* from = g.a + r * g.a_stride + k * g.a_step;
-      int64_t i = 0;
-      for (; height == kRows && g.a_stride == 1 && i + 4 <= width; i += 4) {
-        for (int64_t j = 0; j < kRows; j += 4)
-          transpose_quad(from + i * g.a_step + j, g.a_step, copy + j * kNumbers + i, kNumbers);
-      }
-      for (; i < width; ++i) {
-        for (int64_t j = 0; j < height; ++j)
-          copy[j * kNumbers + i] = from[i * g.a_step + j * g.a_stride];
-      }
-      for (int64_t j = 0; j < height; ++j) {
-        RoundRow(copy + j * kNumbers, width, form, RowPlace(g, rows, r + j, k, form));
-      }
-    }
-  }
-}
-
-void RoundRows(const Gemm& g, int64_t begin, int64_t end, RowForm form) {
-  const RoundedRows rows = rounded_rows(g);
-  const int64_t size = form == RowForm::widened ? 4 : 2; // an odd k is followed by a zero
-  for (int64_t r = begin; r < end; ++r) {
-    if (form == RowForm::pair_tiles)
-      clear_tile_tail(g, rows, r);
-    else
-      std::fill_n(rows.data + r * rows.stride + g.k * size, (g.k & 1) * size, uint8_t{0});
-  }
-  if (g.a_step != 1) return RoundTransposed(g, rows, begin, end, form);
-  for (int64_t r = begin; r < end; ++r)
-    RoundRow(g.a + r * g.a_stride, g.k, form, RowPlace(g, rows, r, 0, form));
-}
 void RoundPairs(const Gemm& g, int64_t begin, int64_t end) {
   RoundRows(g, begin, end, RowForm::pairs);
 }
@@ -423,10 +256,14 @@ void round_to_byte_tiles(const Gemm& gemm, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(RoundByteTiles)(gemm, begin, end);
 }
 
-std::vector<DotKernel> dot_kernels(PanelLayout layout) {
-  std::vector<DotKernel> found;
+namespace {
+
+// Those of this chip, the fastest first; returns how many. No memory is allocated: every product asks.
+constexpr int kMostKernels = 5;
+int find_kernels(PanelLayout layout, DotKernel (&found)[kMostKernels]) {
+  int count = 0;
   const auto add = [&](const DotKernel* kernel) {
-    if (kernel != nullptr) found.push_back(*kernel);
+    if (kernel != nullptr) found[count++] = *kernel;
   };
   const int64_t target = HWY_DYNAMIC_DISPATCH(DotTargetId)();
   const bool avx512 = HWY_ARCH_X86 && target <= HWY_AVX3; // newer targets have smaller numbers
@@ -434,19 +271,32 @@ std::vector<DotKernel> dot_kernels(PanelLayout layout) {
   if (layout == PanelLayout::pairs) {
     if (avx512) add(amx_bf16_kernel());
     if (avx512) add(avx512_bf16_kernel());
-    found.push_back({"f32", HWY_DYNAMIC_DISPATCH(RoundWidened),
-                     HWY_DYNAMIC_DISPATCH(WidenedPairsPart),
-                     HWY_DYNAMIC_DISPATCH(WidenedPairsChains)});
-    return found;
+    found[count++] = {"f32", HWY_DYNAMIC_DISPATCH(RoundWidened),
+                      HWY_DYNAMIC_DISPATCH(WidenedPairsPart),
+                      HWY_DYNAMIC_DISPATCH(WidenedPairsChains)};
+    return count;
   }
   if (avx512) add(amx_int8_kernel());
   if (avx512) add(avx512_vnni_kernel());
   if (avx2) add(avx_vnni_kernel());
-  found.push_back({"bytes", HWY_DYNAMIC_DISPATCH(RoundForDot), HWY_DYNAMIC_DISPATCH(BytesPart),
-                   HWY_DYNAMIC_DISPATCH(BytesChains)});
-  found.push_back({"wide bytes", HWY_DYNAMIC_DISPATCH(RoundBytes),
-                   HWY_DYNAMIC_DISPATCH(WideBytesPart), HWY_DYNAMIC_DISPATCH(WideBytesChains)});
-  return found;
+  found[count++] = {"bytes", HWY_DYNAMIC_DISPATCH(RoundForDot), HWY_DYNAMIC_DISPATCH(BytesPart),
+                    HWY_DYNAMIC_DISPATCH(BytesChains)};
+  found[count++] = {"wide bytes", HWY_DYNAMIC_DISPATCH(RoundBytes),
+                    HWY_DYNAMIC_DISPATCH(WideBytesPart), HWY_DYNAMIC_DISPATCH(WideBytesChains)};
+  return count;
+}
+
+} // namespace
+
+DotKernel dot_kernel(PanelLayout layout) {
+  DotKernel found[kMostKernels];
+  find_kernels(layout, found);
+  return found[0];
+}
+
+std::vector<DotKernel> dot_kernels(PanelLayout layout) {
+  DotKernel found[kMostKernels];
+  return {found, found + find_kernels(layout, found)};
 }
 
 } // namespace dllm::cpu

@@ -98,6 +98,13 @@ template <class D, class V> HWY_INLINE V Exp(D d, V x) {
   return hn::IfThenZeroElse(hn::Lt(x, lowest), y);
 }
 
+// The same bits for x <= 0, with a third of the operations less: 2^n is a float there.
+template <class D, class V> HWY_INLINE V ExpBelowOne(D d, V x) {
+  hn::Vec<hn::RebindToSigned<D>> n;
+  const V grown = hn::Add(hn::Set(d, 1.0f), ReducedExpm1(d, x, &n));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365402f)), hn::Mul(grown, PowerOfTwo(d, n)));
+}
+
 // exp(x) - 1 without cancellation near 0.
 template <class D, class V> HWY_INLINE V Expm1(D d, V x) {
   const hn::RebindToSigned<D> di;

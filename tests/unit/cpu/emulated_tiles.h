@@ -58,6 +58,9 @@ struct EmulatedTiles {
       std::memcpy(s.tiles[kTile][r], static_cast<const uint8_t*>(p) + r * stride,
                   s.shape.row_bytes[kTile]);
   }
+  template <int kTile> static void LoadOnce(const void* p, int64_t stride) {
+    Load<kTile>(p, stride);
+  }
   template <int kTile> static void Store(void* p, int64_t stride) {
     State& s = state();
     ASSERT_TRUE(s.is_configured);

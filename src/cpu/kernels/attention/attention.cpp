@@ -11,7 +11,6 @@ namespace dllm::cpu {
 namespace {
 
 constexpr int64_t kColumns = 32;      // queries that are computed together
-constexpr int64_t kRows = 8;          // keys of a tile whose scores are one piece of work
 constexpr int64_t kBlocksPerTask = 8; // share one packed tile of values, at most
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
@@ -31,28 +30,32 @@ struct TaskSpace {
   std::byte* blocks; // of each block: queries in panels of (32, dim), then sums (32, vdim)
 };
 
-// Prefetches the keys and values of the next tile while this one is computed: rows of a cache lie pages apart, and
+// The keys and values of the next tile, which are prefetched while this one is computed: rows of a cache lie pages apart, and
 // no chip follows them by itself.
 class TileAhead {
 public:
-  // `steps`: calls of step() in all.
+  // `shares`: calls of next() in all.
   TileAhead(const KeyRows& k, const KeyRows& v, int64_t b, int64_t head, int64_t first,
-            int64_t last, int64_t steps)
+            int64_t last, int64_t shares)
       : k_(k), v_(v), b_(b), head_(head), next_(first), last_(last),
-        stride_((last - first + steps - 1) / std::max<int64_t>(1, steps)) {}
+        share_((last - first + shares - 1) / std::max<int64_t>(1, shares)) {}
 
-  void step() {
-    for (const int64_t end = std::min(last_, next_ + stride_); next_ < end; ++next_) {
-      k_.prefetch(b_, next_, head_);
-      v_.prefetch(b_, next_, head_);
+  // The next share; good until the next call.
+  RowsAhead next() {
+    RowsAhead ahead{rows_, 0, std::max(k_.row_bytes(), v_.row_bytes())};
+    for (const int64_t end = std::min(last_, next_ + share_); next_ < end; ++next_) {
+      rows_[ahead.count++] = k_.place(b_, next_, head_);
+      rows_[ahead.count++] = v_.place(b_, next_, head_);
     }
+    return ahead;
   }
 
 private:
   const KeyRows &k_, &v_;
   const int64_t b_, head_;
   int64_t next_;
-  const int64_t last_, stride_;
+  const int64_t last_, share_;
+  const std::byte* rows_[2 * kKeyTile];
 };
 
 // Up to 32 queries of the heads that share a kv head, head after head: Milakov & Gimelshein 2018 (online softmax), Dao et
@@ -89,21 +92,33 @@ public:
   }
 
   void add_tile(const Tile& tile, float* scores, TileAhead& ahead) {
-    Gemm product;
-    product.a = tile.keys;
-    product.a_stride = tile.stride;
-    product.b = panels_;
-    product.c = scores;
-    product.c_stride = kColumns;
-    product.m = tile.width;
-    product.n = columns();
-    product.k = s_.dim;
-    for (int64_t key = 0; key < tile.width; key += kRows) {
-      ahead.step();
-      gemm_part(product, key, std::min(key + kRows, tile.width), 0, panel_count(product.n));
-    }
+    math_.chains({.a = tile.keys,
+                  .a_stride = tile.stride,
+                  .a_step = 1,
+                  .b = reinterpret_cast<const float*>(panels_),
+                  .c = scores,
+                  .c_stride = kColumns,
+                  .rows = tile.width,
+                  .columns = columns(),
+                  .k = s_.dim,
+                  .load = false,
+                  .ahead = ahead.next()});
     weigh(tile.width, scores);
-    Gemm gemm; // sums += p v
+    if (s_.vdim % kPanel == 0) { // sums += p v
+      math_.chains({.a = scores,
+                    .a_stride = 1,
+                    .a_step = kColumns,
+                    .b = reinterpret_cast<const float*>(tile.values),
+                    .c = sums_,
+                    .c_stride = s_.vdim,
+                    .rows = count_,
+                    .columns = s_.vdim,
+                    .k = tile.width,
+                    .load = true,
+                    .ahead = ahead.next()});
+      return;
+    }
+    Gemm gemm;
     gemm.a = scores;
     gemm.a_stride = 1;
     gemm.a_step = kColumns;
@@ -224,7 +239,7 @@ void run_task(const AttentionShape& s, const MaskView& mask, const KernelCall& c
     Tile tile;
     TileAhead ahead(k, v, b, kv_head, next,
                     number + 1 < end && k.plan.gathered ? std::min(next + kKeyTile, s.keys) : next,
-                    (last - first) * (kKeyTile / kRows));
+                    2 * (last - first));
     for (QueryBlock& block : blocks) {
       if (!block.sees(number)) continue;
       if (tile.keys == nullptr) {

@@ -160,8 +160,11 @@ struct KeyRows {
   int64_t row_of(int64_t batch, int64_t key) const { return row_at(batch * plan.keys + key); }
   // One key's numbers of one head; `buffer` (dim) is used when they must be widened.
   const float* row(int64_t batch, int64_t key, int64_t head, float* buffer) const;
-  // Prefetches the same numbers.
-  void prefetch(int64_t batch, int64_t key, int64_t head) const;
+  // Where the same numbers lie in the table, and how many bytes they are.
+  const std::byte* place(int64_t batch, int64_t key, int64_t head) const {
+    return table + head_row(batch, key, head) * row_bytes();
+  }
+  int64_t row_bytes() const { return dtype_size(plan.dtype) * plan.dim; }
   // Keys [first, first + count) of one head as f32(count, dim): in place when they lie `stride`
   // apart, else in `buffer`.
   const float* tile(int64_t batch, int64_t first, int64_t count, int64_t head, float* buffer,

@@ -5,8 +5,6 @@
 #include "cpu/kernels/rows/rows.h"
 #include "graph/op.h"
 
-#include <hwy/cache_control.h>
-
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -66,12 +64,6 @@ const float* KeyRows::row(int64_t batch, int64_t key, int64_t head, float* buffe
   else
     rows().widen_bf16(reinterpret_cast<const uint16_t*>(table) + at, plan.dim, buffer);
   return buffer;
-}
-
-void KeyRows::prefetch(int64_t batch, int64_t key, int64_t head) const {
-  const int64_t size = dtype_size(plan.dtype) * plan.dim;
-  const std::byte* at = table + head_row(batch, key, head) * size;
-  for (int64_t byte = 0; byte < size; byte += 64) hwy::Prefetch(at + byte);
 }
 
 const float* KeyRows::tile(int64_t batch, int64_t first, int64_t count, int64_t head, float* buffer,

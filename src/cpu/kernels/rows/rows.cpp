@@ -7,6 +7,7 @@
 #include <hwy/foreach_target.h>
 
 #include "cpu/kernels/rows/activation-inl.h"
+#include "cpu/kernels/rows/chains-inl.h"
 #include "cpu/kernels/rows/norm-inl.h"
 #include "cpu/kernels/rows/rows-inl.h"
 #include "cpu/kernels/rows/softmax-inl.h"
@@ -16,11 +17,10 @@ namespace dllm::cpu::HWY_NAMESPACE {
 
 const Rows* RowTable() {
   static constexpr Rows table = {
-      RmsNorm,      RmsNormGrad,    LayerNorm,   LayerNormGrad, RopeTable, Rope,
-      ActivationOf, ActivationGrad, Gated,       GatedGrad,     AdamW,     SumOfSquares,
-      AddTo,        Scale,          ProductSum,  RowMax,        ExpSum,    ColumnMax,
-      ColumnExp,    ExpMoments,     Scores,      ScoreGrads,    RoundBf16, WidenBf16,
-      WidenI8,      EqualBits,      NonzeroBits,
+      RmsNorm,        RmsNormGrad, LayerNorm, LayerNormGrad, RopeTable,    Rope,      ActivationOf,
+      ActivationGrad, Gated,       GatedGrad, AdamW,         SumOfSquares, AddTo,     Scale,
+      ProductSum,     RowMax,      Chains,    ExpSum,        ColumnMax,    ColumnExp, ExpMoments,
+      Scores,         ScoreGrads,  RoundBf16, WidenBf16,     WidenI8,      EqualBits, NonzeroBits,
   };
   return &table;
 }

@@ -2,6 +2,7 @@
 // Vector bodies of the row kernels, for the best instruction set of this chip. Sums run in 16 virtual lanes and one fixed
 // tree, so every set gives the same bits. Pointers may be unaligned.
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -11,6 +12,24 @@ enum class Activation { silu, gelu, gelu_tanh, relu };
 
 struct AdamWScalars {
   float lr, beta1, beta2, eps, weight_decay, correction1, correction2, gradient_scale;
+};
+
+// Rows that are read later, of `bytes` each.
+struct RowsAhead {
+  const std::byte* const* rows = nullptr;
+  int64_t count = 0, bytes = 0;
+};
+
+// c (rows, columns) = a (rows, k) times b (columns, k), which lies in panels (gemm.h); or added to c.
+struct ChainCall {
+  const float* a;
+  int64_t a_stride, a_step; // one of them is 1
+  const float* b;
+  float* c;
+  int64_t c_stride;
+  int64_t rows, columns, k; // columns: a multiple of 16
+  bool load;                // the chains go on from c
+  RowsAhead ahead;          // prefetched meanwhile
 };
 
 // weight and bias may be null: ones and zeros.
@@ -53,10 +72,12 @@ struct Rows {
   float (*product_sum)(const float* x, const float* y, int64_t n);
   // Largest element, -infinity when empty.
   float (*max)(const float* x, int64_t n);
+  void (*chains)(const ChainCall& call);
   // y = exp(x * factor - shift), also in place; returns the sum of y.
   float (*exp_sum)(const float* x, float factor, float shift, int64_t n, float* y);
   // The same of `columns` columns (a multiple of 16) of x (n, stride), each by itself: highest[c] is the largest of column
-  // c; x = exp(x * factor - shift[c]) and sums[c] += the sum of column c, both as exp_sum has them.
+  // c; x = exp(x * factor - shift[c]) and sums[c] += the sum of column c, both as exp_sum has them. REQUIRES: no exponent
+  // above 0.
   void (*column_max)(const float* x, int64_t n, int64_t stride, int64_t columns, float* highest);
   void (*column_exp)(float* x, float factor, const float* shift, int64_t n, int64_t stride,
                      int64_t columns, float* sums);

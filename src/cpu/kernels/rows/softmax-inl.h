@@ -44,15 +44,20 @@ float ExpSum(const float* x, float factor, float shift, int64_t n, float* y) {
   });
 }
 
+// Two chains of every column: a comparison waits for the one before.
 void ColumnMax(const float* x, int64_t n, int64_t stride, int64_t columns, float* highest) {
   const F32 d;
+  const auto larger = [](hn::Vec<F32> v, hn::Vec<F32> most)
+                          HWY_ATTR { return hn::IfThenElse(hn::Gt(v, most), v, most); };
   for (int64_t c = 0; c < columns; c += kLanes) {
-    auto most = hn::Set(d, -HUGE_VALF);
-    for (int64_t i = 0; i < n; ++i) {
-      const auto v = hn::LoadU(d, x + i * stride + c);
-      most = hn::IfThenElse(hn::Gt(v, most), v, most);
+    auto most = hn::Set(d, -HUGE_VALF), other = most;
+    int64_t i = 0;
+    for (; i + 2 <= n; i += 2) {
+      most = larger(hn::LoadU(d, x + i * stride + c), most);
+      other = larger(hn::LoadU(d, x + (i + 1) * stride + c), other);
     }
-    hn::StoreU(most, d, highest + c);
+    if (i < n) most = larger(hn::LoadU(d, x + i * stride + c), most);
+    hn::StoreU(larger(other, most), d, highest + c);
   }
 }
 
@@ -67,7 +72,8 @@ void ColumnExp(float* x, float factor, const float* shift, int64_t n, int64_t st
       auto sum = hn::Zero(d);
       for (int64_t i = lane; i < n; i += 16) {
         float* at = x + i * stride + c;
-        const auto e = Exp(d, hn::Sub(hn::Mul(hn::LoadU(d, at), hn::Set(d, factor)), start));
+        const auto e =
+            ExpBelowOne(d, hn::Sub(hn::Mul(hn::LoadU(d, at), hn::Set(d, factor)), start));
         hn::StoreU(e, d, at);
         sum = hn::Add(sum, e);
       }
