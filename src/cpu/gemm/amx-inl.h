@@ -182,16 +182,18 @@ private:
   HWY_INLINE void finish(int64_t r) const {
     for (int64_t j = 0; j < place_.columns; j += kPanel) {
       const int64_t columns = place_.columns - j;
-      StoreLine(line(r, j, columns), columns, place_.c + r * place_.c_stride + j);
+      FloatLine y;
+      end_line(r, j, columns, y);
+      StoreLine(y, columns, place_.c + r * place_.c_stride + j);
     }
   }
 
   // The f32 operations behind the sums, in the order of DotTile (dot-inl.h).
-  HWY_INLINE FloatLine line(int64_t r, int64_t j, int64_t columns) const {
-    FloatLine y, factor;
+  HWY_INLINE void end_line(int64_t r, int64_t j, int64_t columns, FloatLine& y) const {
+    FloatLine factor;
     if (!kInteger || IsPlain<kInteger>(place_)) {
       LoadLine(sums_ + r * kColumns + j, kPanel, y);
-      if (IsPlain<kInteger>(place_)) return y;
+      if (IsPlain<kInteger>(place_)) return;
     } else {
       // Sums of u8 weights may pass 32 bits; with the start they are those of i8 weights, which do not.
       WordLine exact;
@@ -207,7 +209,6 @@ private:
       LoadLine(place_.bias + j, columns, factor);
       y += factor;
     }
-    return y;
   }
 
   alignas(64) float sums_[kRows * kColumns];

@@ -251,7 +251,9 @@ void BlockPart(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_
                int64_t panel_end, std::tuple<L...>) {
   const std::string_view name = g.b_format->name;
   // The one whose name it is; WeightOperand lets no format without a loader through.
-  ((name == L::kFormat && (Part<L>(g, row_begin, row_end, panel_begin, panel_end), true)) || ...);
+  static_cast<void>(
+      ((name == L::kFormat && (Part<L>(g, row_begin, row_end, panel_begin, panel_end), true)) ||
+       ...));
 }
 
 void GemmPart(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,

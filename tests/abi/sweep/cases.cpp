@@ -100,7 +100,8 @@ private:
   void garbage_text(size_t index) {
     const Param& param = function_.params[index];
     static const std::string texts[] = {
-        "", "\xff\xfe\x01 \xc3", std::string(100000, 'a'), "../../x", "%s%n", "\xed\xa0\x80"};
+        "",     "\xff\xfe\x01 \xc3", std::string(100000, 'a'), "../../dllm-sweep-has-no-such-file",
+        "%s%n", "\xed\xa0\x80"};
     for (const std::string& text : texts) {
       auto arguments = fixtures_.arguments(function_);
       arguments[index].pointer = const_cast<char*>(text.c_str());

@@ -49,14 +49,16 @@ TEST(NotFinite, AttentionPassesOneNanOn) {
     const std::vector<float> key = attend(q, with(k, {8 + 4 + 1}, value));
     for (size_t i = 0; i < healthy.size(); ++i) {
       const size_t row = i / 8, head = i % 8 / 4;
-      if (row == 1 && head == 0 && std::isnan(value))
+      if (row == 1 && head == 0 && std::isnan(value)) {
         EXPECT_TRUE(std::isnan(query[i])) << i;
-      else if (row != 1 || head != 0)
+      } else if (row != 1 || head != 0) {
         EXPECT_EQ(query[i], healthy[i]) << i;
-      if (row >= 1 && head == 1 && std::isnan(value))
+      }
+      if (row >= 1 && head == 1 && std::isnan(value)) {
         EXPECT_TRUE(std::isnan(key[i])) << i;
-      else if (row < 1 || head != 1)
+      } else if (row < 1 || head != 1) {
         EXPECT_EQ(key[i], healthy[i]) << i;
+      }
     }
   }
 }
