@@ -108,7 +108,7 @@ int64_t packed_bytes(int64_t n, int64_t k, DType dtype);
 // influence each other.
 template <class F> void split(const Workers& pool, int64_t count, int64_t grain, F&& f) {
   if (count <= 0) return;
-  constexpr int64_t kGrainsBetweenChecks = 64; // about 3 ms
+  constexpr int64_t kGrainsBetweenChecks = 512; // about 3 ms
   const int64_t threads = pool.threads();
   const int64_t most = threads == 1 ? 1 : threads * 4;
   const int64_t chunks = std::clamp<int64_t>(count / std::max<int64_t>(grain, 1), 1, most);
@@ -120,9 +120,9 @@ template <class F> void split(const Workers& pool, int64_t count, int64_t grain,
   });
 }
 
-// Items that are worth a chunk when one item costs `operations` simple operations: about 50 us.
+// Items that are worth a chunk when one item costs `operations` simple operations: about 6 us.
 inline int64_t grain_of(int64_t operations) {
-  return std::max<int64_t>(1, 100000 / std::max<int64_t>(operations, 1));
+  return std::max<int64_t>(1, 12500 / std::max<int64_t>(operations, 1));
 }
 
 // Offsets of parts of a scratch block, each 64-byte aligned.

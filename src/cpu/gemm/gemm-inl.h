@@ -192,14 +192,14 @@ void Panels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, TileCall<W>
 // Rows x numbers of A that stay in the second-level cache with the panels that pass by: longer chains are stored and taken
 // up again, exactly. Stripes of panels stay in the third-level cache until all rows have met them, so that
 // weights come from memory once; a stripe is also what is done between two checks of the task, 1 ms or less.
-constexpr int64_t kRowBlock = kLanes == 16 ? 128 : 96;
+constexpr int64_t kRowBlock = kLanes == 16 ? 160 : 96;
 constexpr int64_t kStripe = 36;
-constexpr int64_t kLeastChain = 1024, kMostChain = 4096;
+constexpr int64_t kLeastChain = 1024, kMostChain = 4096, kNumbers = 128 * kLeastChain;
 constexpr int64_t kCheckFlops = 100'000'000;
 
 inline int64_t chain_block(int64_t rows) {
-  return std::clamp<int64_t>(kRowBlock * kLeastChain / std::max<int64_t>(1, rows) / 256 * 256,
-                             kLeastChain, kMostChain);
+  return std::clamp<int64_t>(kNumbers / std::max<int64_t>(1, rows) / 256 * 256, kLeastChain,
+                             kMostChain);
 }
 // A multiple of the widest group.
 inline int64_t stripe_panels(int64_t rows, int64_t k) {
@@ -236,13 +236,17 @@ void Stripe(const Gemm& g, int64_t row, int64_t rows, int64_t panel_begin, int64
   } while (k < g.k);
 }
 
+// Rows are cut into equal blocks: few rows left over would pass all weights by again.
 template <class W>
 void Part(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
           int64_t panel_end) {
-  const int64_t stride = stripe_panels(std::min(kRowBlock, row_end - row_begin), g.k);
+  const int64_t rows = row_end - row_begin, blocks = (rows + kRowBlock - 1) / kRowBlock;
+  const int64_t tiles = (rows + 8 * blocks - 1) / std::max<int64_t>(1, 8 * blocks);
+  const int64_t block = 8 * std::max<int64_t>(1, tiles),
+                stride = stripe_panels(std::min(block, rows), g.k);
   for (int64_t p = panel_begin; p < panel_end; p += stride) {
-    for (int64_t row = row_begin; row < row_end; row += kRowBlock)
-      Stripe<W>(g, row, std::min(kRowBlock, row_end - row), p, std::min(panel_end, p + stride));
+    for (int64_t row = row_begin; row < row_end; row += block)
+      Stripe<W>(g, row, std::min(block, row_end - row), p, std::min(panel_end, p + stride));
   }
 }
 

@@ -21,15 +21,19 @@ HWY_EXPORT(FmaChains);
 
 namespace {
 
-// A chunk below this is not worth waking a thread for: about 50 us of arithmetic, or of reading
+// A chunk below this is not worth waking a thread for: 10 to 20 us of arithmetic, or of reading
 // panels from memory.
-constexpr double kChunkFlops = 4e6;
+constexpr double kChunkFlops = 3e6;
 constexpr double kChunkBytes = 6e5;
 constexpr int64_t kChunksPerThread = 3;
 // Chunks of more than this many times that are cut further: threads of unequal speed end together, and a stripe of panels
 // (gemm-inl.h) stays whole.
 constexpr double kLargeChunk = 128;
-constexpr int64_t kRowStep = 8; // whole tiles
+
+// Whole tiles: 8 rows of vectors, two times 16 of a unit that multiplies tiles.
+int64_t row_step(int64_t rows) {
+  return rows >= 64 ? 32 : 8;
+}
 
 // Border `index` of `count` nearly equal parts of `size`, at a multiple of `step`.
 int64_t border(int64_t size, int64_t index, int64_t count, int64_t step) {
@@ -66,6 +70,49 @@ void gemm_part(const Gemm& gemm, int64_t row_begin, int64_t row_end, int64_t pan
   HWY_DYNAMIC_DISPATCH(GemmPart)(gemm, row_begin, row_end, panel_begin, panel_end);
 }
 
+namespace {
+
+// Chunks of a product: `across` parts of its panels times `down` parts of its rows.
+struct Cut {
+  int64_t across = 1, down = 1;
+};
+
+// The time of a cut in panels x rows of one thread, to compare cuts: that of the thread with most chunks. Three factors, measured
+// about: panels go by threes or pairs, and a single one has half of the speed; a chunk of few rows waits for its weights; threads
+// differ in speed, so one round of chunks takes a quarter longer than an even share, three rounds a twelfth.
+double cost_of(const Cut& cut, const Gemm& gemm, int64_t panels, int64_t threads) {
+  const int64_t chunks = cut.across * cut.down, rounds = (chunks + threads - 1) / threads;
+  const int64_t rows = (gemm.m + cut.down - 1) / cut.down, least = panels / cut.across;
+  const double single = least == 1 ? 1 : least % 3 == 1 ? 0.5 : 0.2;
+  const double even = static_cast<double>(panels * cut.down) / static_cast<double>(threads);
+  const double longest = static_cast<double>(rounds * least),
+               unequal = panels % cut.across == 0 ? 0 : 0.25;
+  return (std::max(even, longest) * (1 + single / static_cast<double>(least)) + unequal) *
+         static_cast<double>(rows + 4) * (1 + 0.25 / static_cast<double>(rounds));
+}
+
+// At most `wanted` chunks. Panels are cut first, so that every weight is read once, and rows where many threads would get unequal
+// shares of panels.
+Cut cut_of(const Gemm& gemm, int64_t panels, int64_t wanted, int64_t threads) {
+  if (wanted <= 1) return {};
+  const int64_t widest = std::max<int64_t>(1, panels / panel_step(gemm));
+  const int64_t tallest = std::max<int64_t>(1, gemm.m / row_step(gemm.m));
+  Cut best{std::min(widest, wanted), 1};
+  best.down = std::clamp<int64_t>(wanted / best.across, 1, tallest);
+  double least = cost_of(best, gemm, panels, threads);
+  for (int64_t down = 1; down <= std::min<int64_t>(tallest, 8); down *= 2) {
+    for (int64_t rounds = 1; rounds <= kChunksPerThread; ++rounds) {
+      const Cut cut{std::clamp<int64_t>(rounds * threads / down, 1, widest), down};
+      if (cut.across * cut.down > wanted) continue;
+      const double cost = cost_of(cut, gemm, panels, threads);
+      if (cost < least) best = cut, least = cost;
+    }
+  }
+  return best;
+}
+
+} // namespace
+
 void gemm_parallel(const Gemm& gemm, const Workers& pool) {
   const int64_t panels = panel_count(gemm.n);
   const double flops =
@@ -78,18 +125,16 @@ void gemm_parallel(const Gemm& gemm, const Workers& pool) {
   const int64_t wanted =
       threads <= 1 ? 1 : std::clamp<int64_t>(static_cast<int64_t>(worth), 1, most);
   if (panels == 0 || gemm.m == 0) return;
-  // Panels are cut first: then every weight is read once.
-  const int64_t step = panel_step(gemm);
-  const int64_t across = std::clamp<int64_t>(panels / step, 1, wanted);
-  const int64_t down =
-      std::clamp<int64_t>(gemm.m / kRowStep, 1, std::max<int64_t>(1, wanted / across));
+  const Cut cut = cut_of(gemm, panels, wanted, threads);
+  const int64_t step = panel_step(gemm), rows = row_step(gemm.m);
   round_activations(gemm, gemm.m, pool);
   Gemm checked = gemm;
   checked.task = pool.task;
-  parallel(pool, across * down, [&](int64_t chunk) {
-    const int64_t column = chunk % across, row = chunk / across;
-    gemm_part(checked, border(gemm.m, row, down, kRowStep), border(gemm.m, row + 1, down, kRowStep),
-              border(panels, column, across, step), border(panels, column + 1, across, step));
+  parallel(pool, cut.across * cut.down, [&](int64_t chunk) {
+    const int64_t column = chunk % cut.across, row = chunk / cut.across;
+    gemm_part(checked, border(gemm.m, row, cut.down, rows), border(gemm.m, row + 1, cut.down, rows),
+              border(panels, column, cut.across, step),
+              border(panels, column + 1, cut.across, step));
   });
 }
 
