@@ -190,11 +190,12 @@ void Panels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, TileCall<W>
 }
 
 // Rows x numbers of A that stay in the second-level cache with the panels that pass by: longer chains are stored and taken
-// up again, exactly. Stripes of panels stay in the third-level cache until all rows have met them, so that
+// up again, exactly; below kNumbers they may be longer. Stripes of panels stay in the third-level cache until all rows have met them, so that
 // weights come from memory once; a stripe is also what is done between two checks of the task, 1 ms or less.
 constexpr int64_t kRowBlock = kLanes == 16 ? 160 : 96;
 constexpr int64_t kStripe = 36;
-constexpr int64_t kLeastChain = 1024, kMostChain = 4096, kNumbers = 128 * kLeastChain;
+constexpr int64_t kLeastChain = 1024, kMostChain = 4096,
+                  kNumbers = (kLanes == 16 ? 128 : 96) * kLeastChain;
 constexpr int64_t kCheckFlops = 100'000'000;
 
 inline int64_t chain_block(int64_t rows) {

@@ -5,6 +5,7 @@
 #include "cpu/gemm/dot.h"
 #include "cpu/gemm/gemm.h"
 #include "tensor/weight_format.h"
+#include "unit/cpu/uniform_numbers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,19 +13,6 @@
 #include <vector>
 
 namespace dllm::cpu {
-
-inline std::vector<float> uniform_numbers(int64_t count, uint32_t state) {
-  std::vector<float> made(static_cast<size_t>(count));
-  for (float& x : made) {
-    state = state * 1664525u + 1013904223u;
-    x = static_cast<float>(state >> 8) / 16777216.0f - 0.5f;
-  }
-  return made;
-}
-
-inline bool same_row_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 // A weight (n, k) of one format, packed for an arithmetic, and the numbers it stands for.
 struct ArithmeticWeight {

@@ -5,30 +5,17 @@
 #include "cpu/kernel.h"
 #include "cpu/kernels/rows/rows.h"
 #include "unit/cpu/simd_targets.h"
+#include "unit/cpu/uniform_numbers.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
 namespace dllm::cpu {
 namespace {
-
-std::vector<float> uniform_values(int64_t count, uint32_t state) {
-  std::vector<float> made(static_cast<size_t>(count));
-  for (float& x : made) {
-    state = state * 1664525u + 1013904223u;
-    x = static_cast<float>(state >> 8) / 16777216.0f - 0.5f;
-  }
-  return made;
-}
-
-bool have_same_bits(const std::vector<float>& x, const std::vector<float>& y) {
-  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0;
-}
 
 struct ChainSizes {
   int64_t rows, columns, k;
@@ -44,8 +31,8 @@ TEST(Chains, HaveTheBitsOfGemm) {
                                   {32, 80, 64},
                                   {13, 64, 17}}) {
       for (const bool transposed : {false, true}) {
-        const std::vector<float> a = uniform_values(m * k, 1), b = uniform_values(n * k, 2),
-                                 c = uniform_values(m * n, 3);
+        const std::vector<float> a = uniform_numbers(m * k, 1), b = uniform_numbers(n * k, 2),
+                                 c = uniform_numbers(m * n, 3);
         std::vector<std::byte> panels(static_cast<size_t>(packed_bytes(n, k, DType::f32)));
         pack(DType::f32, b.data(), k, n, k, panels.data(), nullptr);
         std::vector<const std::byte*> ahead;
@@ -71,7 +58,7 @@ TEST(Chains, HaveTheBitsOfGemm) {
                            k,
                            load,
                            {ahead.data(), lines, 200}});
-            EXPECT_TRUE(have_same_bits(got, expected))
+            EXPECT_TRUE(same_row_bits(got, expected))
                 << target << ' ' << m << ' ' << n << ' ' << k << ' ' << transposed << load << lines;
           }
         }
@@ -86,7 +73,7 @@ TEST(ColumnExp, HasTheBitsOfARow) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const float chosen[] = {0.0f, -0.0f, -1e-30f, -87.33f, -87.3365f, -87.34f, -1e30f, -kInfinity};
   for_each_simd_target([&](const char* target) {
-    std::vector<float> x = uniform_values(kColumns * kHeight, 5), sums(kColumns, 0.25f);
+    std::vector<float> x = uniform_numbers(kColumns * kHeight, 5), sums(kColumns, 0.25f);
     const std::vector<float> shift(kColumns, 0.5f);
     for (size_t i = 0; i < x.size(); ++i) x[i] = i % 3 == 0 ? x[i] : 300.0f * (x[i] - 0.5f);
     for (size_t i = 0; i < std::size(chosen); ++i) x[5 * kColumns + i] = chosen[i];

@@ -2,6 +2,7 @@
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"
 #include "unit/cpu/simd_targets.h"
+#include "unit/cpu/uniform_numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -13,15 +14,6 @@
 namespace dllm::cpu {
 namespace {
 
-std::vector<float> numbers(int64_t count, uint32_t state) {
-  std::vector<float> made(static_cast<size_t>(count));
-  for (float& x : made) {
-    state = state * 1664525u + 1013904223u;
-    x = static_cast<float>(state >> 8) / 16777216.0f - 0.5f;
-  }
-  return made;
-}
-
 // A weight matrix (n, k) in one storage type, its packed form, and the numbers it stands for.
 struct Weights {
   DType dtype;
@@ -30,19 +22,19 @@ struct Weights {
   std::vector<float> values, scale, bias;
 
   Weights(DType type, int64_t rows, int64_t columns) : dtype(type), n(rows), k(columns) {
-    values = numbers(n * k, 7);
+    values = uniform_numbers(n * k, 7);
     plain.resize(values.size() * static_cast<size_t>(dtype_size(dtype)));
     if (dtype == DType::i8) {
       for (size_t i = 0; i < values.size(); ++i) {
         values[i] = std::nearbyint(values[i] * 254.0f);
         plain[i] = static_cast<std::byte>(static_cast<int8_t>(values[i]));
       }
-      scale = numbers(n, 3);
+      scale = uniform_numbers(n, 3);
     } else {
       convert(DType::f32, values.data(), dtype, plain.data(), n * k);
       convert(dtype, plain.data(), DType::f32, values.data(), n * k);
     }
-    bias = numbers(n, 5);
+    bias = uniform_numbers(n, 5);
     packed.resize(static_cast<size_t>(packed_bytes(n, k, dtype)));
     pack(dtype, plain.data(), k, n, k, packed.data(), nullptr);
   }
@@ -83,7 +75,7 @@ TEST(Gemm, EqualsTheScalarChainOnEveryTarget) {
          {std::pair<int64_t, int64_t>{1, 1}, {16, 5}, {33, 64}, {150, 77}, {288, 31}}) {
       const Weights w(dtype, n, k);
       for (int64_t m : {1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 17, 25}) {
-        const std::vector<float> x = numbers(m * k, 11);
+        const std::vector<float> x = uniform_numbers(m * k, 11);
         const std::vector<float> expected = w.oracle(x, m);
         for_each_simd_target([&, n = n, k = k](const char* target) {
           std::vector<float> y(expected.size(), NAN);
@@ -101,7 +93,7 @@ TEST(Gemm, RowsDoNotDependOnTheBatchNorThreads) {
   const int64_t most = 64, n = 630, k = 160;
   for (DType dtype : kTypes) {
     const Weights w(dtype, n, k);
-    const std::vector<float> x = numbers(most * k, 13);
+    const std::vector<float> x = uniform_numbers(most * k, 13);
     std::vector<float> whole(static_cast<size_t>(most * n));
     gemm_serial(w.gemm(x, whole, most));
     for (int threads : {1, 2, 4}) {
@@ -125,7 +117,7 @@ TEST(Gemm, AccumulatingContinuesTheChain) {
   }
   pack(DType::f32, head.values.data(), 25, 50, 25, head.packed.data(), nullptr);
   pack(DType::f32, tail.values.data(), 15, 50, 15, tail.packed.data(), nullptr);
-  const std::vector<float> x = numbers(9 * 40, 1);
+  const std::vector<float> x = uniform_numbers(9 * 40, 1);
   std::vector<float> expected(9 * 50), y(9 * 50);
   gemm_serial(whole.gemm(x, expected, 9));
   Gemm first = head.gemm(x, y, 9), second = tail.gemm(x, y, 9);
@@ -141,7 +133,7 @@ TEST(Gemm, AccumulatingContinuesTheChain) {
 
 TEST(Gemm, ReadsATransposedAInPlace) {
   const Weights w(DType::f32, 50, 40);
-  const std::vector<float> x = numbers(9 * 40, 1);
+  const std::vector<float> x = uniform_numbers(9 * 40, 1);
   std::vector<float> turned(x.size()), expected(9 * 50), y(9 * 50);
   for (int64_t r = 0; r < 9; ++r) {
     for (int64_t i = 0; i < 40; ++i) turned[i * 9 + r] = x[r * 40 + i];
@@ -156,7 +148,7 @@ TEST(Gemm, ReadsATransposedAInPlace) {
 
 TEST(Gemm, LongChainsAreCutExactly) {
   const Weights w(DType::f32, 3, 20000);
-  const std::vector<float> x = numbers(2 * 20000, 17);
+  const std::vector<float> x = uniform_numbers(2 * 20000, 17);
   std::vector<float> y(6);
   gemm_serial(w.gemm(x, y, 2));
   EXPECT_TRUE(same_bits(y, w.oracle(x, 2)));

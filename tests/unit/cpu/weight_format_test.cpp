@@ -5,6 +5,7 @@
 #include "cpu/kernel.h"
 #include "tensor/weight_format.h"
 #include "unit/cpu/simd_targets.h"
+#include "unit/cpu/uniform_numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -14,15 +15,6 @@
 
 namespace dllm::cpu {
 namespace {
-
-std::vector<float> block_numbers(int64_t count, uint32_t state) {
-  std::vector<float> made(static_cast<size_t>(count));
-  for (float& x : made) {
-    state = state * 1664525u + 1013904223u;
-    x = static_cast<float>(state >> 8) / 16777216.0f - 0.5f;
-  }
-  return made;
-}
 
 std::vector<const WeightFormat*> block_formats() {
   std::vector<const WeightFormat*> found;
@@ -40,7 +32,7 @@ struct Blocks {
 
   Blocks(const WeightFormat& own, int64_t rows, int64_t columns)
       : format(own), n(rows), k((columns + own.block - 1) / own.block * own.block) {
-    numbers = block_numbers(n * k, 7);
+    numbers = uniform_numbers(n * k, 7);
     plain.resize(static_cast<size_t>(n * format.row_bytes(k)));
     for (int64_t r = 0; r < n; ++r) {
       std::byte* to = plain.data() + r * format.row_bytes(k);
@@ -77,7 +69,7 @@ TEST(BlockGemm, HasTheBitsOfTheF32ProductOnEveryTarget) {
       const Blocks w(*format, n, columns); // rounded up to whole blocks
       const int64_t k = w.k;
       for (int64_t m : {1, 2, 3, 4, 5, 7, 8, 9, 17, 25}) {
-        const std::vector<float> x = block_numbers(m * k, 11);
+        const std::vector<float> x = uniform_numbers(m * k, 11);
         for_each_simd_target([&, n = n, k = k](const char* target) {
           std::vector<float> y(static_cast<size_t>(m * n), NAN), expected = y;
           gemm_serial(w.gemm(x, expected, m, false));
@@ -93,7 +85,7 @@ TEST(BlockGemm, HasTheBitsOfTheF32ProductOnEveryTarget) {
 TEST(BlockGemm, ThreadsChangeNothing) {
   for (const WeightFormat* format : block_formats()) {
     const Blocks w(*format, 630, 160);
-    const std::vector<float> x = block_numbers(64 * w.k, 13);
+    const std::vector<float> x = uniform_numbers(64 * w.k, 13);
     std::vector<float> expected(static_cast<size_t>(64 * w.n));
     gemm_serial(w.gemm(x, expected, 64, false));
     for (int threads : {1, 2, 4}) {

@@ -239,7 +239,7 @@ void run_task(const AttentionShape& s, const MaskView& mask, const KernelCall& c
     Tile tile;
     TileAhead ahead(k, v, b, kv_head, next,
                     number + 1 < end && k.plan.gathered ? std::min(next + kKeyTile, s.keys) : next,
-                    2 * (last - first));
+                    (s.vdim % kPanel == 0 ? 2 : 1) * (last - first)); // as add_tile() asks
     for (QueryBlock& block : blocks) {
       if (!block.sees(number)) continue;
       if (tile.keys == nullptr) {

@@ -9,12 +9,12 @@
 #define DLLM_CPU_KERNELS_ROWS_CHAINS_INL_H_
 #endif
 
+#include "cpu/gemm/gemm.h"
 #include "cpu/kernels/rows/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dllm::cpu::HWY_NAMESPACE {
 
-constexpr int64_t kChainPanel = 16; // columns
 constexpr int kChainPanels = kLanes == 16 ? 2 : 1;
 constexpr int kChainRows = kLanes == 16 ? 8 : kLanes == 1 ? 1 : 4;
 constexpr int64_t kChainStep = 4; // numbers of a chain between two looks at what lies ahead
@@ -45,10 +45,10 @@ private:
 // R rows x P panels; kLines are prefetched in every four steps. kTransposed: a_stride is 1, else a_step.
 template <int R, int P, int kLines, bool kTransposed>
 HWY_NOINLINE void ChainTile(const ChainCall& t, int64_t row, int64_t column, LinesAhead& lines) {
-  constexpr int kVectors = static_cast<int>(kChainPanel / kLanes), J = P * kVectors;
+  constexpr int kVectors = static_cast<int>(kPanel / kLanes), J = P * kVectors;
   const F32 d;
   const int64_t stride = kTransposed ? 1 : t.a_stride, a_step = kTransposed ? t.a_step : 1;
-  const int64_t panel = t.k * kChainPanel;
+  const int64_t panel = t.k * kPanel;
   const float *a = t.a + row * stride, *b = t.b + column * t.k;
   float* const c = t.c + row * t.c_stride + column;
   hn::Vec<F32> sums[R][J];
@@ -67,7 +67,7 @@ HWY_NOINLINE void ChainTile(const ChainCall& t, int64_t row, int64_t column, Lin
       DLLM_UNROLL for (int j = 0; j < J; ++j) sums[r][j] = Fma(x, w[j], sums[r][j]);
     }
     a += a_step;
-    b += kChainPanel;
+    b += kPanel;
   };
   LinesAhead ahead = lines;
   int64_t k = 0;
@@ -87,7 +87,7 @@ HWY_NOINLINE void ChainTile(const ChainCall& t, int64_t row, int64_t column, Lin
 template <int R, int kLines, bool kTransposed>
 void ChainColumns(const ChainCall& t, int64_t row, LinesAhead& lines) {
   int64_t c = 0;
-  for (; c + kChainPanels * kChainPanel <= t.columns; c += kChainPanels * kChainPanel)
+  for (; c + kChainPanels * kPanel <= t.columns; c += kChainPanels * kPanel)
     ChainTile<R, kChainPanels, kLines, kTransposed>(t, row, c, lines);
   if (c < t.columns) ChainTile<R, 1, 0, kTransposed>(t, row, c, lines);
 }
@@ -105,7 +105,7 @@ template <int kLines, bool kTransposed> void ChainRows(const ChainCall& t) {
 template <bool kTransposed> void ChainLines(const ChainCall& t) {
   const int64_t lines = t.ahead.count * ((t.ahead.bytes + 63) / 64);
   const int64_t steps =
-      t.rows / kChainRows * (t.columns / (kChainPanels * kChainPanel)) * (t.k / kChainStep);
+      t.rows / kChainRows * (t.columns / (kChainPanels * kPanel)) * (t.k / kChainStep);
   if (lines == 0) return ChainRows<0, kTransposed>(t);
   if (lines <= steps) return ChainRows<1, kTransposed>(t);
   ChainRows<2, kTransposed>(t); // what does not fit is not prefetched
