@@ -29,7 +29,7 @@ endif()
 set(DLLM_HAS_MPI OFF)
 if(DLLM_MPI)
   find_package(MPI QUIET COMPONENTS C)
-  if(TARGET MPI::MPI_C)
+  if(MPI_C_FOUND) # FindMPI makes its targets also when it finds nothing
     set(DLLM_HAS_MPI ON)
   endif()
 endif()
