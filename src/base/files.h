@@ -55,6 +55,8 @@ Bytes map_file(const std::string& path);
 Bytes read_bytes(const std::string& path, int64_t limit = int64_t{1} << 30);
 std::string read_text(const std::string& path, int64_t limit = int64_t{1} << 30);
 
+// 16 random hex digits of the system, a part of a file's name: equal ones by chance alone. Never a number that a model sees.
+std::string unique_word();
 // Writes `path`.partial, fsyncs, renames over `path`, fsyncs the folder: a reader sees old or new, never half.
 void write_file_atomic(const std::string& path, std::string_view content);
 // Makes a file's or folder's content durable.

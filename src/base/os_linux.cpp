@@ -1,13 +1,18 @@
-// What the operating system reports about this process: CPUs and memory it may use. Linux.
+// What the operating system reports about this process (CPUs and memory that it may use), and random bytes for names. Linux.
 
+#include "base/error.h"
+#include "base/files.h"
 #include "base/meter.h"
 #include "base/parallel.h"
 
+#include <fmt/core.h>
 #include <sched.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -46,6 +51,14 @@ int64_t machine_memory() {
   int64_t limit = 0;
   if (file >> limit && limit > 0) bytes = bytes > 0 ? std::min(bytes, limit) : limit;
   return bytes;
+}
+
+// Not std::random_device: where the C++ library is linked in, it needs the arc4random of glibc 2.36.
+std::string unique_word() {
+  uint64_t bits = 0;
+  if (getentropy(&bits, sizeof bits) != 0)
+    fail(Code::unavailable, "the system gives no random bytes: {}", std::strerror(errno));
+  return fmt::format("{:016x}", bits);
 }
 
 } // namespace dllm

@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <functional>
-#include <random>
 #include <thread>
 #include <utility>
 
@@ -70,8 +69,7 @@ CommitEntry entry_of(const Json& file, int64_t process) {
 } // namespace
 
 std::string open_parts(const CheckpointWriter& writer, int64_t processes) {
-  std::random_device device;
-  const std::string id = fmt::format("{:08x}{:08x}", device(), device());
+  const std::string id = unique_word();
   for (int64_t process = 1; process < processes; ++process)
     write_file_atomic(mark(writer.folder(), process, "open"), id);
   return id;

@@ -16,7 +16,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <random>
 #include <vector>
 
 namespace dllm::pjrt {
@@ -48,9 +47,7 @@ int64_t now() {
 // folder.
 std::string partial_name(const std::string& key) {
   static std::atomic<uint64_t> count{0};
-  std::random_device random;
-  return fmt::format("{}.{}-{}-{:08x}{:08x}{}", key, ::getpid(), count.fetch_add(1), random(),
-                     random(), kPartial);
+  return fmt::format("{}.{}-{}-{}{}", key, ::getpid(), count.fetch_add(1), unique_word(), kPartial);
 }
 
 // Only names that cache_key() makes: never a path to elsewhere.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <set>
 
 namespace dllm {
 namespace {
@@ -106,6 +107,17 @@ TEST(Files, KilledAtomicWriteLeavesOldOrNew) {
       break;
     }
   }
+}
+
+TEST(Files, UniqueWordsAreHexDigitsAndDiffer) {
+  std::set<std::string> words;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string word = unique_word();
+    EXPECT_EQ(word.size(), 16u);
+    EXPECT_EQ(word.find_first_not_of("0123456789abcdef"), std::string::npos) << word;
+    words.insert(word);
+  }
+  EXPECT_EQ(words.size(), 1000u);
 }
 
 } // namespace
