@@ -46,12 +46,14 @@ foreach(dependency "HWY libhwy libhwy-dev" "PCRE2 libpcre2-8 libpcre2-dev" "UTF8
     dllm_missing(${module} ${package})
   endif()
 endforeach()
-if(DLLM_SELF_CONTAINED)
-  include(DllmSelfContained)
-endif()
 # Line editing of `dllm repl`: a build without it reads plain lines.
+set(DLLM_HAS_LIBEDIT OFF)
 if(DLLM_LIBEDIT)
   pkg_check_modules(EDIT QUIET IMPORTED_TARGET libedit)
+  set(DLLM_HAS_LIBEDIT ${EDIT_FOUND})
+endif()
+if(DLLM_SELF_CONTAINED)
+  include(DllmSelfContained)
 endif()
 # Parquet files that zstd compressed: a build without it refuses them by name. Not in a library that travels alone.
 if(DLLM_ZSTD AND NOT DLLM_SELF_CONTAINED)

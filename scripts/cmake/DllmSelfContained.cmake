@@ -1,5 +1,6 @@
-# DLLM_SELF_CONTAINED: libdllm.so that needs the C library and zlib of the system alone. What has a static form made
-# for shared libraries is linked in, the rest (DLLM_BESIDE) is installed next to it.
+# DLLM_SELF_CONTAINED: libdllm.so and the program dllm need the C library, libgcc_s and zlib of the system alone. What has a
+# static form made for shared libraries is linked in. The rest (DLLM_BESIDE) is installed next to it, and needs the system's
+# C++ library.
 set(DLLM_BESIDE "")
 foreach(dependency "PCRE2 pcre2-8" "UTF8PROC utf8proc" "FFI ffi_pic")
   separate_arguments(parts UNIX_COMMAND "${dependency}")
@@ -19,3 +20,18 @@ foreach(name IN ITEMS fmt hwy)
   find_library(DLLM_SHARED_${name} "lib${name}.so" REQUIRED)
   list(APPEND DLLM_BESIDE "${DLLM_SHARED_${name}}")
 endforeach()
+
+# libedit and what it is made on go into the program.
+if(DLLM_HAS_LIBEDIT)
+  set(archives "")
+  foreach(name IN ITEMS edit bsd md tinfo)
+    find_library(DLLM_STATIC_${name} "lib${name}.a")
+    list(APPEND archives "${DLLM_STATIC_${name}}")
+  endforeach()
+  if(archives MATCHES "NOTFOUND")
+    message(STATUS "no static libedit (${archives}): dllm repl of this build reads plain lines")
+    set(DLLM_HAS_LIBEDIT OFF)
+  else()
+    set_target_properties(PkgConfig::EDIT PROPERTIES INTERFACE_LINK_LIBRARIES "${archives}")
+  endif()
+endif()
