@@ -25,7 +25,7 @@ if [ ! -x "$program" ]; then
   fi
   # Without AMX: its product of q8_0 there ends with a segmentation fault, and its f32 and bf16 do not use it.
   no_amx="-mno-amx-int8 -mno-amx-tile"
-  cmake -S llama -B llama/build -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_CURL=OFF \
+  cmake -G Ninja -S llama -B llama/build -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_CURL=OFF \
     -DCMAKE_C_FLAGS="$no_amx" -DCMAKE_CXX_FLAGS="$no_amx" -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_SERVER=OFF -DBUILD_SHARED_LIBS=OFF >llama-configure.log 2>&1
   cmake --build llama/build -j "$jobs" --target llama-bench llama-diffusion-cli >llama-build.log 2>&1
 fi

@@ -28,11 +28,6 @@ done
 check "the program runs" "$prefix/bin/dllm" --version
 check "the program finds the installed library" sh -c "ldd '$prefix/bin/dllm' | grep -q 'libdllm.so.1 => $prefix/'"
 
-if grep -q '^DLLM_SELF_CONTAINED:.*=ON' "$build/CMakeCache.txt"; then
-  foreign() { ldd "$prefix/lib/libdllm.so" | grep -vE "$prefix/|linux-vdso|ld-linux|lib(c|m|z)\.so"; }
-  check "the library needs libc and zlib of the system alone" sh -c "[ -z '$(foreign)' ]"
-fi
-
 cat >"$work/app.c" <<'C'
 #include <dllm/dllm.h>
 #include <stdio.h>
@@ -67,7 +62,9 @@ find_package(dllm 0.1 REQUIRED)
 add_executable(app ../app.c)
 target_link_libraries(app PRIVATE dllm::dllm)
 CMAKE
-check "find_package(dllm)" "$cmake" -S "$work/project" -B "$work/project/build" -DCMAKE_PREFIX_PATH="$prefix"
+# The generator of this build is there; that cmake's own choice, make, is there too is not said.
+generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$build/CMakeCache.txt")
+check "find_package(dllm)" "$cmake" -G "$generator" -S "$work/project" -B "$work/project/build" -DCMAKE_PREFIX_PATH="$prefix"
 check "a CMake project builds" "$cmake" --build "$work/project/build"
 check "and runs" "$work/project/build/app"
 

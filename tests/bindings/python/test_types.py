@@ -33,6 +33,8 @@ def python_with_mypy(folder):
     if importlib.util.find_spec("mypy"):
         return sys.executable
     python = folder / "venv/bin/python"
+    if not importlib.util.find_spec("ensurepip"):
+        return None
     if not (folder / "venv/bin/mypy").exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
         if subprocess.run([str(python), "-m", "pip", "install", "-q", MYPY], check=False,
