@@ -37,13 +37,21 @@ macro(dllm_has_loops)
   endif()
 endmacro()
 
+# Paths below the checkout count as relative ones, so that checkouts and presets share what equal sources gave. The sloppiness is
+# what ccache's manual asks for with precompiled headers; no source here uses __TIME__ or __DATE__. A debugger may so name the
+# folder of another checkout.
 find_program(DLLM_CCACHE ccache)
 if(DLLM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER "${DLLM_CCACHE}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${DLLM_CCACHE}")
+  set(CMAKE_C_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}"
+    CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime "${DLLM_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
 endif()
 
 add_library(dllm_flags INTERFACE)
+if(DLLM_CCACHE) # without these ccache passes sources with precompiled headers on
+  target_compile_options(dllm_flags INTERFACE
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess> "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
+endif()
 # Contracting a*b+c on its own would give other bits per compiler: fused multiply-adds are written out.
 target_compile_options(dllm_flags INTERFACE -ffp-contract=off)
 # The same for consumers and developers, so that presets share a compiler cache.

@@ -1,10 +1,10 @@
 # Ways to compile large headers (JSON, fmt, GoogleTest) less often: they take most of a build's time. Each file still includes
 # what it uses and has names of its own, so that it compiles alone too; the preset "bare" builds them so.
 #
-# Precompiled headers take a third off a first build, but a compiler cache cannot share what is made with them between
-# folders: they are for builds without a cache.
+# Precompiled headers, and larger units with them, take a third off a first build and add to each later one. Where a compiler
+# cache is, who changes sources builds without them; a first build asks for them.
 if(DLLM_CCACHE)
-  option(DLLM_PCH "precompile the large headers (a first build; the compiler cache is bypassed)" OFF)
+  option(DLLM_PCH "precompile the large headers (for a first build)" OFF)
 else()
   option(DLLM_PCH "precompile the large headers" ON)
 endif()
