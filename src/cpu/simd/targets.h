@@ -3,8 +3,12 @@
 // x86-64, NEON on Arm. Chips without fused multiply-add run the scalar one (std::fma): the same bits, slowly. Vectors of SVE
 // have no size at compile time: they cannot be elements of arrays, which accumulators here are.
 
+// Newer releases of Highway (1.2 in Debian 13) have targets that 1.0 has no names for: SSE2 as the baseline of x86-64, and
+// variants of AVX-512 and NEON that would compile all kernels again. In 1.0 their bits mean nothing, or SVE2 (26).
+#define DLLM_NEWER_TARGETS                                                                         \
+  ((1LL << 4) | (1LL << 6) | (1LL << 14) | (1LL << 26)) // AVX3_SPR, AVX3_ZEN4, SSE2, NEON_BF16
 #define HWY_DISABLED_TARGETS                                                                       \
-  (HWY_SSE4 | HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+  (HWY_SSE4 | HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | DLLM_NEWER_TARGETS)
 
 // NEON is the baseline of arm64: one set, no choice at run time. With a choice Highway compiles its functions for NEON with
 // AES, and GCC does not inline them into implicit constructors of structs of vectors, which are compiled for the baseline.
