@@ -1,5 +1,5 @@
+#include "lua/allowed.h"
 #include "lua/sandbox.h"
-
 #include "lua/state.h"
 
 #include <nlohmann/json.hpp>
@@ -13,75 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-// ---- what is a path ----
-
-// Text parameters that are names in a registry, keys of an object, or text. Every other one is a path.
-constexpr std::string_view kNames[] = {"name", "key", "kind", "role", "value"};
-
-// Functions that load native code or look at the whole machine.
-constexpr std::string_view kFullOnly[] = {"dllm_plugin_list", "dllm_plugin_describe",
-                                          "dllm_log_config", "dllm_log_next"};
-
-// Functions that write to the host's standard error, or files: not at level safe.
-constexpr std::string_view kNotSafe[] = {"dllm_trainer_add_sink"};
-
-struct OptionKey {
-  std::string_view kind, key;
-};
-// Texts and lists that are paths.
-constexpr OptionKey kPaths[] = {
-    {"trainer", "root"}, {"dataset", "token_file"}, {"model", "adapter"}};
-// Texts and lists through which native code is loaded, or a compiler may write files.
-constexpr OptionKey kNative[] = {{"engine", "plugin"},
-                                 {"engine", "target"},
-                                 {"engine", "pjrt.cache"},
-                                 {"engine", "pjrt.client"},
-                                 {"engine", "pjrt.flags"}};
-// Texts and lists that are neither.
-constexpr OptionKey kPlain[] = {{"model", "mask_token"},
-                                {"forward", "outputs"},
-                                {"plan", "objective"},
-                                {"plan", "optimizer"},
-                                {"plan", "policy"},
-                                {"dataset", "text_key"},
-                                {"dataset", "prompt_key"},
-                                {"dataset", "response_key"},
-                                {"tokenizer", "bos"},
-                                {"tokenizer", "eos"},
-                                {"tokenizer", "pad"},
-                                {"tokenizer", "mask"},
-                                {"tokenizer", "add_tokens"},
-                                {"tokenizer", "chat_template"},
-                                {"tokenizer_train", "bos"},
-                                {"tokenizer_train", "eos"},
-                                {"tokenizer_train", "pad"},
-                                {"tokenizer_train", "mask"},
-                                {"tokenizer_train", "special_tokens"},
-                                {"chat", "template"},
-                                {"chat", "name"},
-                                {"chat", "tools"},
-                                {"chat", "variables"},
-                                {"slot", "stop"},
-                                {"decoder", "schedule"},
-                                {"decoder", "guidance_keep"},
-                                {"decoder", "suppress"},
-                                {"decoder", "defer"},
-                                {"objective", "block_steps"},
-                                {"trainer", "freeze"},
-                                {"trainer", "groups"},
-                                {"engine", "mesh"},
-                                {"checkpoint", "script_state"}};
-
-template <size_t N>
-bool lists(const OptionKey (&keys)[N], std::string_view kind, std::string_view key) {
-  return std::any_of(std::begin(keys), std::end(keys),
-                     [&](const OptionKey& k) { return k.kind == kind && k.key == key; });
-}
-
-template <size_t N> bool lists(const std::string_view (&names)[N], std::string_view name) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
 
 constexpr int64_t kMostThreads = 64; // of an engine, below level full
 
@@ -135,12 +66,6 @@ void check_links(lua_State* L, const fs::path& folder, const std::vector<std::st
   if (error) refuse(L, where + " cannot be looked through: " + error.message(), "");
 }
 
-bool may_be_path(const Json& value) {
-  if (value.is_string())
-    return value.get_ref<const std::string&>().find_first_of("/\\.") != std::string::npos;
-  return value.is_array() && std::any_of(value.begin(), value.end(), may_be_path);
-}
-
 bool is_empty(const Json& value) {
   return value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty()) ||
          (value.is_array() && value.empty());
@@ -166,22 +91,12 @@ Json defaults_of(const std::string& kind) {
 
 } // namespace
 
-bool is_path(const Param& param) {
-  return param.kind == ParamKind::text && !lists(kNames, param.name);
-}
-
-OptionUse option_use(const std::string& kind, const std::string& key) {
-  const std::string base = kind.substr(0, kind.find(':'));
-  if (lists(kPaths, base, key)) return OptionUse::path;
-  if (lists(kNative, base, key)) return OptionUse::native;
-  return lists(kPlain, base, key) ? OptionUse::plain : OptionUse::unlisted;
-}
-
 void check_function(lua_State* L, const Function& function) {
   const Shared& own = shared(L);
-  const bool refused = lists(kFullOnly, function.name) ||
-                       (own.level == Level::safe && lists(kNotSafe, function.name));
-  if (own.level == Level::full || !refused) return;
+  const FunctionUse use = function_use(function.name);
+  const bool allowed = own.level == Level::full || use == FunctionUse::every_level ||
+                       (own.level == Level::files && use == FunctionUse::not_safe);
+  if (allowed) return;
   refuse(L, std::string("level ") + level_name(own.level) + " does not allow " + function.name,
          "the host may choose level full");
 }
@@ -234,10 +149,6 @@ void check_options(lua_State* L, const std::string& kind, const dllm_options* op
   if (own.level == Level::full || options == nullptr) return;
   const std::string level = std::string("level ") + level_name(own.level);
   const Json values = values_of(options), defaults = defaults_of(kind);
-  if (kind == "engine" && values.value("kind", "cpu") != "cpu") {
-    refuse(L, level + " loads no native code: engine kind \"" + values.value("kind", "") + "\"",
-           "the host may hand over an engine, or choose level full");
-  }
   if (kind == "engine" && values.value("threads", int64_t{0}) > kMostThreads) {
     refuse(L, level + " allows an engine 64 threads, not " + values["threads"].dump(),
            "the host may choose level full");
@@ -245,15 +156,11 @@ void check_options(lua_State* L, const std::string& kind, const dllm_options* op
   for (const auto& [key, value] : values.items()) {
     if (is_empty(value) || (defaults.contains(key) && defaults[key] == value)) continue;
     const std::string where = "option " + key + " of " + kind;
-    switch (option_use(kind, key)) {
+    switch (option_use(kind, key, value.is_number() || value.is_boolean())) {
     case OptionUse::path: check_path(L, where, value.get<std::string>().c_str()); break;
-    case OptionUse::native:
-      refuse(L, level + " loads no native code: " + where, "the host may choose level full");
-    case OptionUse::unlisted:
-      if (may_be_path(value))
-        refuse(L, level + " does not list what " + where + " reaches",
-               "the host may choose level full");
-      break;
+    case OptionUse::default_:
+      refuse(L, level + " allows " + where + " its default alone, not " + value.dump(),
+             "it may load native code or reach files; the host may choose level full");
     case OptionUse::plain: break;
     }
   }

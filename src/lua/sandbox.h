@@ -120,13 +120,6 @@ int set_metatable(lua_State* L);
 // What a level lets a script reach through the library: the one place where paths and native code are checked.
 // safe: no path. files: paths below the host's roots. full: everything.
 
-// Is this parameter of a function a path? Texts are, unless their name says that they are a name.
-bool is_path(const Param& param);
-// How the text of an option is treated. A key of type str or list without choices has to be in one of the lists of
-// reach.cpp; one that is in none is `unlisted` and refused below full when its value may be a path.
-enum class OptionUse { plain, path, native, unlisted };
-OptionUse option_use(const std::string& kind, const std::string& key);
-
 // Raises permission_denied, naming the level, when a script may not call this function.
 void check_function(lua_State* L, const Function& function);
 // The path to hand to the library, resolved at level files; raises permission_denied, naming the level.

@@ -18,18 +18,22 @@ dllm.new_model { model_type = "llama", vocab_size = 10, hidden_size = 16, interm
 dllm.checkpoint("@IN@")
 --- latest checkpoint | error permission_denied level safe
 dllm.latest_checkpoint("@IN@")
---- plugin | error permission_denied level safe loads no native code
+--- plugin | error permission_denied level safe allows option
 dllm.engine { kind = "pjrt", plugin = "/lib/x86_64-linux-gnu/libm.so.6" }
---- plugin without kind | error permission_denied level safe loads no native code
+--- plugin without kind | error permission_denied level safe allows option
 dllm.engine { plugin = "@IN@/rows.txt" }
---- plugin through options | error permission_denied level safe loads no native code
+--- plugin through options | error permission_denied level safe allows option
 dllm.engine(dllm.options("engine", { kind = "pjrt", plugin = "cpu" }))
---- target | error permission_denied level safe loads no native code
+--- target | error permission_denied level safe allows option
 dllm.engine { target = "x" }
---- cache of compiled programs | error permission_denied level safe loads no native code
+--- cache of compiled programs | error permission_denied level safe allows option
 dllm.engine { ["pjrt.cache"] = "@OUT@" }
---- compiler flags | error permission_denied level safe loads no native code
+--- compiler flags | error permission_denied level safe allows option
 dllm.engine { ["pjrt.flags"] = { "xla_dump_to=@OUT@" } }
+--- processes | error permission_denied level safe allows option processes of engine its default alone
+dllm.engine { processes = "mpi" }
+--- files: processes | error permission_denied level files allows option processes of engine its default alone | level=files
+dllm.engine { processes = "mpi" }
 --- nothing of the machine | ok ["nil","nil","nil","nil","nil","nil","nil"]
 return type(io), type(debug), type(dofile), type(os.execute), type(package.loadlib), type(os.getenv), type(collectgarbage)
 --- not through require | error script_failed
@@ -89,7 +93,7 @@ dllm.train_tokenizer(dllm.dataset_from { "a b c" }, { vocab_size = 300 }):save("
 dllm.latest_checkpoint("@IN@side")
 --- files: a zero byte | error invalid_argument zero bytes | level=files
 dllm.dataset("@IN@/rows.txt\0/../../out")
---- files: a plugin below a root | error permission_denied level files loads no native code | level=files
+--- files: a plugin below a root | error permission_denied level files allows option | level=files
 dllm.engine { kind = "pjrt", plugin = "@IN@/rows.txt" }
 --- files: relative to nowhere | error permission_denied level files | level=files
 dllm.dataset("rows.txt")

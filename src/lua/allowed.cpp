@@ -1,0 +1,129 @@
+#include "lua/allowed.h"
+
+#include <algorithm>
+
+namespace dllm::lua {
+namespace {
+
+// Words between spaces.
+bool lists(std::string_view words, std::string_view word) {
+  if (word.empty()) return false;
+  for (size_t at = words.find(word); at != std::string_view::npos; at = words.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || words[at - 1] == ' ') && (end == words.size() || words[end] == ' '))
+      return true;
+  }
+  return false;
+}
+
+struct Row {
+  std::string_view name, words;
+};
+
+template <size_t N> std::string_view words_of(const Row (&rows)[N], std::string_view name) {
+  const auto* found = std::find_if(std::begin(rows), std::end(rows),
+                                   [&](const Row& row) { return row.name == name; });
+  return found == std::end(rows) ? std::string_view() : found->words;
+}
+
+// ---- functions, by noun ----
+
+constexpr Row kFunctions[] = {
+    {"abi", "version"},
+    {"batch", "new release set array count name"},
+    {"buffer", "new release data size"},
+    {"build", "info"},
+    {"checkpoint", "save restore latest open release describe tensor verify"},
+    {"dataset", "open new add release size save"},
+    {"decoder",
+     "new release start add remove step step_for run ids states confidence metric trace describe"},
+    {"dllmx_decoder", "predict statistics commit"},
+    {"engine", "new release device_count device_name describe set_i64 i64 plan trim"},
+    {"error", "new release code message hint"},
+    {"event", "kind i64 f64 str i32s f32s describe"},
+    {"has", "feature"},
+    {"loader", "new release next seek position"},
+    {"model", "load load_source new save quantize release config describe i64 version param_count "
+              "param_name "
+              "param set_param set_tokenizer forward"},
+    {"objective", "new release prepare loss row_losses"},
+    {"options", "new release set_i64 set_f64 set_str set_json to_json schema"},
+    {"registry", "name"},
+    {"schedule", "new table release eval"},
+    {"source", "new release add"},
+    {"status", "name"},
+    {"task", "new release cancel is_cancelled set_deadline progress"},
+    {"tensor", "new release dtype rank dim data read"},
+    {"tokenizer",
+     "load load_source train save release size id encode encode_task decode decode_stream chat "
+     "chat_task"},
+    {"trainer", "new release step accumulate apply sync run eval metric describe set_f64 model"}};
+
+constexpr std::string_view kNotSafe = "dllm_trainer_add_sink";
+
+// Text parameters that are names in a registry, keys of an object, or text. Every other one is a path.
+constexpr std::string_view kNames = "name key kind role value";
+
+// ---- options, by kind ----
+
+// Kinds whose numbers are sizes, seeds and rates.
+constexpr std::string_view kNumberKinds = "chat checkpoint dataset decoder forward loader model "
+                                          "objective plan quantize save schedule sink slot "
+                                          "tokenizer tokenizer_train trainer";
+
+// Texts, lists and choices that reach nothing; of kind engine also numbers.
+constexpr Row kPlain[] = {
+    {"chat", "template name tools variables"},
+    {"checkpoint", "script_state"},
+    {"dataset", "format rows text_key prompt_key response_key bad_rows"},
+    {"decoder",
+     "policy schedule attention cache guidance_keep suppress defer loop on_change remasking revise "
+     "masked alg plan compat order ranks variant adapter embeddings implementation ties "
+     "confidence"},
+    {"engine", "threads thread_pool memory_limit arithmetic check ranks mesh"},
+    {"forward", "attention outputs"},
+    {"loader", "split order truncate pad_side response_cut"},
+    {"model", "dtype attention mask_token cache_dtype check heads"},
+    {"objective",
+     "attention compat time_sampling loss_weight loss_norm time_per block_steps start insert_order "
+     "repetition"},
+    {"plan", "what format dtype activations objective optimizer policy loop"},
+    {"quantize", "format"},
+    {"save", "dtype"},
+    {"schedule", "compat"},
+    {"slot", "stop"},
+    {"tokenizer", "bos eos pad mask add_tokens chat_template"},
+    {"tokenizer_train", "pre_tokenizer normalizer bos eos pad mask special_tokens"},
+    {"trainer", "schedule optimizer muon_scale decay nonfinite groups freeze activations compat"}};
+
+constexpr Row kPaths[] = {{"dataset", "token_file"}, {"model", "adapter"}, {"trainer", "root"}};
+
+} // namespace
+
+FunctionUse function_use(std::string_view name) {
+  if (lists(kNotSafe, name)) return FunctionUse::not_safe;
+  if (name == "dllm_version") return FunctionUse::every_level;
+  const std::string_view expert = "dllmx_", usual = "dllm_";
+  const bool is_expert = name.starts_with(expert);
+  if (!is_expert && !name.starts_with(usual)) return FunctionUse::full_only;
+  const size_t begin =
+      is_expert ? 0 : usual.size(); // the noun of an expert function has its prefix
+  const size_t end = name.find('_', is_expert ? expert.size() : begin);
+  if (end == std::string_view::npos) return FunctionUse::full_only;
+  const bool allowed =
+      lists(words_of(kFunctions, name.substr(begin, end - begin)), name.substr(end + 1));
+  return allowed ? FunctionUse::every_level : FunctionUse::full_only;
+}
+
+bool is_path(const Param& param) {
+  return param.kind == ParamKind::text && !lists(kNames, param.name);
+}
+
+OptionUse option_use(std::string_view kind, std::string_view key, bool is_number) {
+  const std::string_view base = kind.substr(0, kind.find(':'));
+  if (lists(words_of(kPaths, base), key)) return OptionUse::path;
+  if (is_number && lists(kNumberKinds, base)) return OptionUse::plain;
+  return lists(words_of(kPlain, base), key) ? OptionUse::plain : OptionUse::default_;
+}
+
+} // namespace dllm::lua
