@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/store/objects.h"
 #include "ckpt/checkpoint_folder.h"
 #include "model/adapter_file.h"
@@ -14,14 +15,18 @@
 
 #include <nlohmann/json.hpp>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <optional>
+#include <set>
 
 namespace dllm::model {
 namespace {
 
 constexpr const char* kConfig = kConfigFile;
-constexpr int64_t kLargestF32 = int64_t{1} << 30; // above it a quantized GGUF becomes int8
+// Above it a quantized GGUF becomes int8 where an engine does not multiply its format.
+constexpr int64_t kLargestF32 = int64_t{1} << 30;
 
 std::string gguf_of(const Source& source) {
   for (const std::string& name : source.names()) {
@@ -86,13 +91,16 @@ bool is_float(const WeightSource& weights, const ParamSpec& spec) {
   return false;
 }
 
-// The form a stack is kept in: asked for, or what its tensors are in the file (f32 when they
-// differ).
+// Option dtype: "keep" is the older word for auto.
+bool as_in_file(const std::string& dtype) {
+  return dtype == "auto" || dtype == "keep";
+}
+
+// The form a stack is kept in: asked for, or what its tensors are in the file.
 const WeightFormat& wanted_format(const std::string& option, const ParamSpec& spec,
                                   const WeightSource& weights, const graph::Engine& engine,
                                   bool shrink) {
-  const bool keep = option == "keep";
-  if (option != "auto" && !keep) return storage_format(spec, weight_format(option));
+  if (!as_in_file(option)) return storage_format(spec, weight_format(option));
   const WeightFormat* own = nullptr; // of all its tensors
   bool same = true;
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
@@ -103,15 +111,46 @@ const WeightFormat& wanted_format(const std::string& option, const ParamSpec& sp
     }
   }
   const bool known = same && own != nullptr;
-  const bool is_bf16 = known && own == &weight_format(DType::bf16);
-  if (keep && known && engine_reads(engine, *own)) return storage_format(spec, *own);
+  if (known && engine_reads(engine, *own)) return storage_format(spec, *own);
   // Layers of one stack in several types, and types without a lane loader: 8 bits lose little of them.
-  if (keep && weights.quantized() && !is_float(weights, spec)) {
+  if (weights.quantized() && !is_float(weights, spec)) {
     const WeightFormat& packed = weight_format("q8_0");
     if (engine_reads(engine, packed)) return storage_format(spec, packed);
   }
   if (shrink) return storage_format(spec, weight_format(DType::i8));
-  return storage_format(spec, weight_format(is_bf16 ? DType::bf16 : DType::f32));
+  return storage_format(spec, weight_format(DType::f32));
+}
+
+// Says once what an engine that does not multiply the file's formats makes of them, and what that costs.
+void report_converted(const graph::Engine& engine, const std::vector<ParamSpec>& specs,
+                      const WeightSource& weights,
+                      const std::function<const WeightFormat&(const ParamSpec&)>& form_of) {
+  std::set<std::string> from, to;
+  int64_t before = 0, after = 0;
+  for (const ParamSpec& spec : specs) {
+    const WeightFormat& kept = form_of(spec);
+    bool converted = false;
+    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+      for (const ParamPiece& piece : spec.pieces) {
+        const std::string name = spec.logical_name(piece, layer);
+        const WeightFormat* found = weights.format(name);
+        if (found == nullptr || engine_reads(engine, *found)) continue;
+        converted = true;
+        before += weights.file_bytes(name);
+        from.insert(found->name);
+      }
+    }
+    if (!converted) continue;
+    after += weight_bytes(kept, spec.shape());
+    to.insert(kept.name);
+  }
+  if (from.empty()) return;
+  log(LogLevel::warn,
+      "the {} engine does not multiply weights of format {}: they are kept as {}, {} instead of "
+      "{}; "
+      "the option dtype chooses another form",
+      engine.kind(), fmt::join(from, ", "), fmt::join(to, ", "), bytes_text(after),
+      bytes_text(before));
 }
 
 // Where a number of a part stands in the whole tensor.
@@ -219,13 +258,13 @@ int64_t load_parameters(Model& model, const std::vector<ParamSpec>& specs,
                         const WeightSource& weights, const Options& options, int64_t later,
                         Task* task) {
   const std::string& dtype = options.str("dtype");
-  if (dtype != "auto" && dtype != "keep") expect_engine_reads(model.engine(), weight_format(dtype));
-  const bool free = dtype == "auto" || dtype == "keep";
-  const bool shrink = free && weights.quantized() && f32_bytes(specs) > kLargestF32;
+  if (!as_in_file(dtype)) expect_engine_reads(model.engine(), weight_format(dtype));
+  const bool shrink = as_in_file(dtype) && weights.quantized() && f32_bytes(specs) > kLargestF32;
   const auto form_of = [&](const ParamSpec& spec) -> const WeightFormat& {
     return wanted_format(dtype, spec, weights, model.engine(), shrink);
   };
   check_memory(model.engine(), specs, form_of);
+  if (as_in_file(dtype)) report_converted(model.engine(), specs, weights, form_of);
   ParamStore& store = model.params();
   TensorReader reader(weights, store.checks(), later, task);
   const auto order = reserve_largest_first(model, specs, form_of);
@@ -265,9 +304,10 @@ const Schema& model_schema() {
       "model",
       {option_choice(
            "dtype", "auto", format_names(),
-           "Format the weights are kept in; auto: f32 or bf16 as in the file, quantized "
-           "GGUF f32 up to 1 GB, else int8; keep: every tensor as it is in the file; layers of one "
-           "matrix that differ in type, and types that products do not read, become q8_0."),
+           "Format the weights are kept in; auto: that of the file. Layers of one matrix that "
+           "differ in type, and types that products do not read, become q8_0. An engine that does "
+           "not multiply a format keeps it as f32, from 1 GB on as int8, and says so in the log. "
+           "Training widens what it trains to f32. keep: the same as auto, an older word."),
        option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
                      "What a token sees; auto: what the config says."),
        option_i64("shift", -1, -1, 1,

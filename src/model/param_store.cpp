@@ -1,8 +1,11 @@
 #include "model/param_store.h"
 
 #include "base/error.h"
+#include "base/log.h"
+#include "model/plan.h"
 #include "model/stack_part.h"
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -154,6 +157,8 @@ void ParamStore::reshape(size_t index, const ParamSpec& spec, const ParamForm& f
 
 void ParamStore::make_masters() {
   bool changed = false;
+  std::set<std::string> widened_from; // formats in blocks or with scales
+  int64_t before = 0, after = 0;
   if (!sketch_) entries(); // waits for a step, uploads what was written
   std::vector<Physical> kept;
   std::map<size_t, double> rounding;
@@ -173,6 +178,11 @@ void ParamStore::make_masters() {
       const bool is_quantized = entry.is_quantized();
       const Tensor master = sketch_ || !is_quantized ? Tensor() : widened(i);
       changed = changed || entry.dtype != DType::f32;
+      if (is_quantized) {
+        widened_from.insert(entry.format->name);
+        before += weight_bytes(*entry.format, entry.spec.shape());
+        after += weight_bytes(weight_format(DType::f32), entry.spec.shape());
+      }
       entry.dtype = DType::f32;
       entry.format = &weight_format(DType::f32);
       entry.shape = entry.spec.shape();
@@ -189,6 +199,11 @@ void ParamStore::make_masters() {
   rounding_ = std::move(rounding);
   for (auto& [name, where] : places_) where.physical = moved[where.physical];
   if (changed) ++version_;
+  if (!widened_from.empty() && !sketch_) {
+    log(LogLevel::warn, "training widens weights of format {} to f32: {} become {}",
+        fmt::join(widened_from, ", "), bytes_text(static_cast<double>(before)),
+        bytes_text(static_cast<double>(after)));
+  }
 }
 
 int64_t ParamStore::parameter_count() const {

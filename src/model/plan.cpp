@@ -242,10 +242,6 @@ Wide bytes_of(const ParamSpec& spec, const WeightFormat& format) {
                                                 : bytes;
 }
 
-std::string gib(Wide bytes) {
-  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
-}
-
 // "embed 64.0 GiB, layers.q 12.0 GiB, ...": where the bytes are.
 std::string largest(std::vector<std::pair<Wide, std::string>> stacks) {
   constexpr size_t kShown = 3;
@@ -253,12 +249,21 @@ std::string largest(std::vector<std::pair<Wide, std::string>> stacks) {
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string text;
   for (size_t i = 0; i < std::min(kShown, stacks.size()); ++i) {
-    text += (i > 0 ? ", " : "") + stacks[i].second + " " + gib(stacks[i].first);
+    text += (i > 0 ? ", " : "") + stacks[i].second + " " +
+            bytes_text(static_cast<double>(stacks[i].first));
   }
   return text + (stacks.size() > kShown ? ", ..." : "");
 }
 
 } // namespace
+
+std::string bytes_text(double bytes) {
+  for (const auto& [size, unit] :
+       {std::pair(1 << 30, "GiB"), std::pair(1 << 20, "MiB"), std::pair(1 << 10, "KiB")}) {
+    if (bytes >= size) return fmt::format("{:.1f} {}", bytes / size, unit);
+  }
+  return fmt::format("{:.0f} B", bytes);
+}
 
 void check_memory(const graph::Engine& engine, const std::vector<ParamSpec>& specs,
                   const std::function<const WeightFormat&(const ParamSpec&)>& form_of) {
@@ -274,8 +279,9 @@ void check_memory(const graph::Engine& engine, const std::vector<ParamSpec>& spe
   const auto refuse = [&](int64_t room, const char* what) {
     if (room <= 0 || bytes <= static_cast<Wide>(room)) return;
     fail_with_hint("choose a smaller config, or dtype bf16 or int8", Code::resource_exhausted,
-                   "the model has {} parameters, {} ({}); {} {}", numbers, gib(bytes),
-                   largest(std::move(stacks)), what, gib(static_cast<Wide>(room)));
+                   "the model has {} parameters, {} ({}); {} {}", numbers,
+                   bytes_text(static_cast<double>(bytes)), largest(std::move(stacks)), what,
+                   bytes_text(static_cast<double>(room)));
   };
   refuse(limit, "the engine's memory_limit is");
   refuse(machine, "this machine has");

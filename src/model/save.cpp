@@ -81,7 +81,8 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares
     Stack stack;
     stack.spec = entry.spec;
     stack.is_quantized = entry.is_quantized();
-    stack.dtype = stack.is_quantized ? DType::f32 : entry.buffer->dtype();
+    const bool is_half = entry.format == &weight_format("f16"); // an array of bytes on the engine
+    stack.dtype = is_half ? DType::f16 : stack.is_quantized ? DType::f32 : entry.buffer->dtype();
     const bool may_change = entry.trainable && !stack.is_quantized;
     const bool has_scale = entry.format->scales == ScalePlace::row_array;
     if (has_scale) stack.scale = entries[i + 1].buffer;
@@ -215,11 +216,13 @@ std::vector<std::string> write_side_files(const ModelSnapshot& snapshot,
 
 const Schema& save_schema() {
   static const Schema schema(
-      "save", {option_choice("dtype", "auto", {"auto", "f32", "bf16", "f16"},
-                             "Type of the numbers; auto: as they are kept, int8 as f32."),
-               option_i64("max_shard_bytes", int64_t{5} << 30, 1 << 10, int64_t{1} << 50,
-                          "Larger weights are cut into several files with an index."),
-               option_bool("overwrite", false, "A folder that a save wrote may be replaced.")});
+      "save",
+      {option_choice("dtype", "auto", {"auto", "f32", "bf16", "f16"},
+                     "Type of the numbers; auto: as they are kept, those in blocks and int8 as "
+                     "f32."),
+       option_i64("max_shard_bytes", int64_t{5} << 30, 1 << 10, int64_t{1} << 50,
+                  "Larger weights are cut into several files with an index."),
+       option_bool("overwrite", false, "A folder that a save wrote may be replaced.")});
   return schema;
 }
 

@@ -1,6 +1,8 @@
 // Models whose weights stay in the format of their file: same numbers as the dequantized model, less memory.
 
 #include "base/error.h"
+#include "base/log.h"
+#include "ckpt/gguf.h"
 #include "graph/ops.h"
 #include "model/builder.h"
 #include "model/model.h"
@@ -94,9 +96,39 @@ TEST(WeightFormats, KeptModelTakesTheBytesOfItsFormat) {
   }
 }
 
-TEST(WeightFormats, AutoStaysWhatItWas) {
-  const auto model = load_as(quantized_gguf("llama", "q8_0", true), "auto");
-  for (const Json& row : model->params().describe()) EXPECT_EQ(row.at("format"), "f32");
+// Who names no format gets that of the file, whatever it is.
+TEST(WeightFormats, AutoIsTheFormatOfTheFile) {
+  Json config = block_config("llama", true);
+  config.update({{"hidden_size", 256}, {"intermediate_size", 256}, {"head_dim", 64}});
+  const auto model = new_model(small_engine(), config, model_options({{"seed", "3"}}));
+  for (const WeightFormat* format : weight_formats()) {
+    if (!ckpt::ggml_type_of(*format)) continue; // int8: GGUF has no such type
+    const std::string bytes = gguf_of(*model, {"llama", 3, "", format});
+    const auto loaded = load_as(bytes, "auto");
+    for (const Json& row : loaded->params().describe()) {
+      const bool is_vector = row.at("name").get<std::string>().find("norm") != std::string::npos;
+      EXPECT_EQ(row.at("format"), is_vector ? "f32" : format->name) << row.dump();
+    }
+  }
+}
+
+// Training widens what it trains, exactly: the masters are the numbers of the file.
+TEST(WeightFormats, MastersOfBlocksAreTheirNumbers) {
+  std::vector<std::string> lines;
+  log_hook(LogLevel::warn, [&](LogLevel, const std::string& line) { lines.push_back(line); });
+  for (const char* format : {"q8_0", "f16"}) {
+    const std::string bytes = quantized_gguf("llama", format, true);
+    const auto kept = load_as(bytes, "auto"), wide = load_as(bytes, "f32");
+    lines.clear();
+    kept->params().make_masters();
+    ASSERT_EQ(lines.size(), 1u);
+    EXPECT_NE(lines[0].find(std::string("widens weights of format ") + format), std::string::npos)
+        << lines[0];
+    for (const Json& row : kept->params().describe()) EXPECT_EQ(row.at("format"), "f32");
+    for (const std::string& name : wide->params().names())
+      EXPECT_TRUE(test::same_bytes(kept->params().read(name), wide->params().read(name))) << name;
+  }
+  log_hook(LogLevel::error, {});
 }
 
 // A format whose blocks do not fill a row, and parameters that are never quantized, are f32.
@@ -160,10 +192,14 @@ TEST(WeightFormats, KeepsHalvesOfSafetensors) {
   Options options(save_schema());
   options.set_text("dtype", "f16");
   save_model(*model, folder.path("m"), options);
-  const auto kept =
-      load_model(small_engine(), folder.path("m"), model_options({{"dtype", "keep"}}));
-  const auto wide = load_model(small_engine(), folder.path("m"), model_options());
+  const auto kept = load_model(small_engine(), folder.path("m"), model_options());
+  const auto wide = load_model(small_engine(), folder.path("m"), model_options({{"dtype", "f32"}}));
   EXPECT_EQ(storage_row(*kept, "layers.q").at("format"), "f16");
+  save_model(*kept, folder.path("again"), Options(save_schema()));
+  const auto again = load_model(small_engine(), folder.path("again"), model_options());
+  EXPECT_EQ(storage_row(*again, "layers.q").at("format"), "f16");
+  for (const std::string& name : kept->params().names())
+    EXPECT_TRUE(test::same_bytes(again->params().read(name), kept->params().read(name))) << name;
   EXPECT_EQ(storage_row(*wide, "layers.q").at("format"), "f32");
   const Batch batch = small_ids(2, 9, 23);
   EXPECT_TRUE(
