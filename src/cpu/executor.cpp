@@ -103,8 +103,9 @@ void FrameRun::run_step(const Step& step, const RunContext& context) {
   for (int32_t v : step.inputs) operands_[count++] = values_[static_cast<size_t>(v)];
   for (int32_t v : step.outputs) operands_[count++] = values_[static_cast<size_t>(v)];
   const Operand* outputs = operands_.data() + step.inputs.size();
-  const KernelCall call{operands_.data(), outputs, arena_ + step.scratch_offset, context.pool,
-                        context.communicator};
+  const KernelCall call{
+      operands_.data(),     outputs,      arena_ + step.scratch_offset, context.pool,
+      context.communicator, context.pause};
   if (step.loop != nullptr) {
     run_loop(*step.loop, frame_.graph->nodes()[static_cast<size_t>(step.node)], call, context);
   } else {
@@ -127,7 +128,7 @@ void FrameRun::run(std::span<const Operand> inputs, std::span<const Operand> out
       current.pause = nullptr;
     }
     current.pool.check();
-    if (current.pause != nullptr) current.pause->between_steps();
+    if (current.pause != nullptr) current.pause->look();
     if (step != nullptr) *step = static_cast<int32_t>(s);
     run_step(frame_.steps[s], current);
   }

@@ -5,6 +5,7 @@
 
 #include "base/parallel.h"
 #include "comm/communicator.h"
+#include "cpu/run_pause.h"
 #include "graph/graph.h"
 #include "graph/mesh.h"
 #include "tensor/weight_format.h"
@@ -44,6 +45,8 @@ struct KernelCall {
   Workers pool;       // threads, and the task that stops the run: kernels leave by its exception
   // The other ranks; null in a program of one rank. Never called inside a chunk of the pool.
   comm::Communicator* communicator = nullptr;
+  // Not null: an operation that takes more than a millisecond looks at it between its parts.
+  RunPause* pause = nullptr;
 };
 
 struct Kernel {

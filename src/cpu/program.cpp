@@ -257,7 +257,7 @@ public:
   GatedPause(PausePoint& point, RunGate::Pass& pass, const Task* task)
       : point_(point), pass_(pass), task_(task) {}
 
-  void between_steps() override {
+  void look() override {
     if (!point_.is_due()) return;
     pass_.pause();
     point_.pause();

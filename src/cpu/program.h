@@ -12,8 +12,6 @@
 
 namespace dllm::cpu {
 
-class RunPause;
-
 struct RunContext {
   Workers pool;
   bool check_finite = false;
@@ -23,14 +21,7 @@ struct RunContext {
   int64_t index = -1;                         // of the element a scan is at; -1: outside of one
   comm::Communicator* communicator = nullptr; // of a program of several ranks
   std::span<const int64_t> all_ranks = {};    // with a communicator: 0, 1, ..
-  RunPause* pause = nullptr;                  // of a run that may be left between two steps
-};
-
-// Leaves a run for a while where its caller's budget is used up. Holds nothing that others wait for.
-class RunPause {
-public:
-  virtual ~RunPause() = default;
-  virtual void between_steps() = 0; // throws when the run was cancelled meanwhile
+  RunPause* pause = nullptr;                  // of a run that may be left for a while
 };
 
 class FrameRun {

@@ -29,6 +29,8 @@ constexpr int64_t kChunksPerThread = 3;
 // Chunks of more than this many times that are cut further: threads of unequal speed end together, and a stripe of panels
 // (gemm-inl.h) stays whole.
 constexpr double kLargeChunk = 128;
+// Chunks of this many times between two looks at a pause: about half a millisecond.
+constexpr double kPauseChunks = 8;
 
 // Whole tiles: 8 rows of vectors, two times 16 of a unit that multiplies tiles.
 int64_t row_step(int64_t rows) {
@@ -111,9 +113,18 @@ Cut cut_of(const Gemm& gemm, int64_t panels, int64_t wanted, int64_t threads) {
   return best;
 }
 
+// Of a product that may be left between chunks: a chunk for each thread at a time, `slices` times.
+Cut slices_of(const Gemm& gemm, int64_t panels, double slices, int64_t threads) {
+  const int64_t widest = std::max<int64_t>(1, panels / panel_step(gemm));
+  const int64_t tallest = std::max<int64_t>(1, gemm.m / row_step(gemm.m));
+  const auto wanted = std::max<int64_t>(threads, static_cast<int64_t>(slices));
+  const int64_t across = std::min(widest, wanted);
+  return {across, std::clamp<int64_t>(wanted / across, 1, tallest)};
+}
+
 } // namespace
 
-void gemm_parallel(const Gemm& gemm, const Workers& pool) {
+void gemm_parallel(const Gemm& gemm, const Workers& pool, RunPause* pause) {
   const int64_t panels = panel_count(gemm.n);
   const double flops =
       2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
@@ -125,17 +136,25 @@ void gemm_parallel(const Gemm& gemm, const Workers& pool) {
   const int64_t wanted =
       threads <= 1 ? 1 : std::clamp<int64_t>(static_cast<int64_t>(worth), 1, most);
   if (panels == 0 || gemm.m == 0) return;
-  const Cut cut = cut_of(gemm, panels, wanted, threads);
+  const Cut cut = pause == nullptr ? cut_of(gemm, panels, wanted, threads)
+                                   : slices_of(gemm, panels, worth / kPauseChunks, threads);
   const int64_t step = panel_step(gemm), rows = row_step(gemm.m);
   round_activations(gemm, gemm.m, pool);
   Gemm checked = gemm;
   checked.task = pool.task;
-  parallel(pool, cut.across * cut.down, [&](int64_t chunk) {
+  const auto multiply = [&](int64_t chunk) {
     const int64_t column = chunk % cut.across, row = chunk / cut.across;
     gemm_part(checked, border(gemm.m, row, cut.down, rows), border(gemm.m, row + 1, cut.down, rows),
               border(panels, column, cut.across, step),
               border(panels, column + 1, cut.across, step));
-  });
+  };
+  const int64_t chunks = cut.across * cut.down;
+  if (pause == nullptr) return parallel(pool, chunks, multiply);
+  for (int64_t begin = 0; begin < chunks; begin += threads) {
+    if (begin > 0) pause->look();
+    parallel(pool, std::min(threads, chunks - begin),
+             [&](int64_t chunk) { multiply(begin + chunk); });
+  }
 }
 
 double measure_peak_flops(const Workers& pool, int threads) {

@@ -3,6 +3,7 @@
 // then plus bias: the same bits for any cut into rows, panels and threads, and on every instruction set.
 
 #include "base/parallel.h"
+#include "cpu/run_pause.h"
 #include "tensor/dtype.h"
 #include "tensor/weight_format.h"
 
@@ -131,7 +132,8 @@ inline void gemm_serial(const Gemm& gemm) {
   gemm_part(gemm, 0, gemm.m, 0, panel_count(gemm.n));
 }
 // Cut over the pool's threads.
-void gemm_parallel(const Gemm& gemm, const Workers& pool);
+// pause, when given, is looked at about every half a millisecond. Bits do not depend on it.
+void gemm_parallel(const Gemm& gemm, const Workers& pool, RunPause* pause = nullptr);
 
 // f32 multiply-adds x 2 per second of all threads together, from independent chains in registers.
 // About 50 ms.

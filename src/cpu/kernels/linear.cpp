@@ -29,7 +29,7 @@ Kernel make_linear(const CompileInfo& info) {
     gemm.m = rows;
     if (has_bias) gemm.bias = call.inputs[2].in<float>();
     if (has_scale) gemm.scale = call.inputs[has_bias ? 3 : 2].in<float>();
-    gemm_parallel(gemm, call.pool);
+    gemm_parallel(gemm, call.pool, call.pause);
   };
   return kernel;
 }

@@ -119,6 +119,27 @@ void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* lo
   out.shaped_entropy[row] = shaped.entropy;
 }
 
+// work(row, slot) of every row, with slots of work space. A run that may be left looks at its pause after a row of each thread.
+template <class Work>
+void for_rows(const KernelCall& call, int64_t rows, int64_t slots, const Work& work) {
+  if (call.pause == nullptr) {
+    const int64_t used = std::min(slots, rows);
+    parallel(call.pool, used, [&](int64_t slot) {
+      for (int64_t row = slot; row < rows; row += used) {
+        call.pool.check();
+        work(row, slot);
+      }
+    });
+    return;
+  }
+  const int64_t together = std::min<int64_t>(slots, call.pool.threads());
+  for (int64_t begin = 0; begin < rows; begin += together) {
+    call.pause->look();
+    parallel(call.pool, std::min(together, rows - begin),
+             [&](int64_t slot) { work(begin + slot, slot); });
+  }
+}
+
 // x, weight, [bias], [scale], [count], temperature, top_k, top_p, uniform, [noise],
 // [banned] -> TokenStatistics. Logits exist for one tile of rows at a time; a row is worked on by one thread,
 // alone.
@@ -169,14 +190,12 @@ Kernel make_token_statistics(const CompileInfo& info) {
     for (int64_t begin = 0; begin < count; begin += tile) {
       const int64_t height = std::min(tile, count - begin);
       head.logits(call, panels, x + begin * head.in(), height, 0, vocab, z, vocab);
-      parallel(call.pool, std::min(slots, height), [&](int64_t slot) {
+      const auto work = [&](int64_t row, int64_t slot) {
         float* w = reinterpret_cast<float*>(call.scratch + weights) + slot * vocab;
         int32_t* order = reinterpret_cast<int32_t*>(call.scratch + ids) + slot * vocab;
-        for (int64_t row = slot; row < height; row += std::min(slots, height)) {
-          call.pool.check();
-          row_statistics(in, out, begin + row, z + row * vocab, vocab, w, order);
-        }
-      });
+        row_statistics(in, out, begin + row, z + row * vocab, vocab, w, order);
+      };
+      for_rows(call, height, slots, work);
     }
   };
   return kernel;

@@ -116,12 +116,18 @@ void Head::block_logits(const KernelCall& call, const std::byte* block, const fl
   gemm.n = end - begin;
   if (bias_ >= 0) gemm.bias = call.inputs[bias_].in<float>() + begin;
   if (scale_ >= 0) gemm.scale = call.inputs[scale_].in<float>() + begin;
-  gemm_parallel(gemm, call.pool);
+  gemm_parallel(gemm, call.pool, call.pause);
   if (!(softcap_ > 0)) return;
-  split(call.pool, rows, grain_of(16 * gemm.n), [&](int64_t first, int64_t last) {
-    for (int64_t row = first; row < last; ++row)
-      dllm::cpu::rows().scores(1.0f, softcap_, gemm.n, to + row * to_stride);
-  });
+  const int64_t together =
+      call.pause == nullptr ? rows : std::min<int64_t>(rows, call.pool.threads());
+  for (int64_t begin_row = 0; begin_row < rows; begin_row += together) {
+    if (call.pause != nullptr) call.pause->look();
+    const int64_t height = std::min(together, rows - begin_row);
+    split(call.pool, height, grain_of(16 * gemm.n), [&](int64_t first, int64_t last) {
+      for (int64_t row = begin_row + first; row < begin_row + last; ++row)
+        dllm::cpu::rows().scores(1.0f, softcap_, gemm.n, to + row * to_stride);
+    });
+  }
 }
 
 int64_t rows_in_use(const KernelCall& call, int input, int64_t capacity) {

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -191,6 +192,32 @@ TEST(Gemm, PeakIsAPlausibleNumber) {
   const double peak = measure_peak_flops(nullptr, 1);
   EXPECT_GT(peak, 1e8);
   EXPECT_LT(peak, 1e12);
+}
+
+// A product that may be left between its parts: the same bits, and no part of more than some multiply-adds a thread.
+TEST(Gemm, LooksAtAPauseBetweenParts) {
+  class Counts final : public RunPause {
+  public:
+    void look() override { ++looks; }
+    int64_t looks = 0;
+  };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::i8}) {
+    for (const int threads : {1, 2}) {
+      for (const auto& [m, n, k] :
+           {std::array<int64_t, 3>{96, 1600, 576}, {1, 4096, 2048}, {7, 33, 5}}) {
+        ThreadPool pool(threads);
+        const Weights w(dtype, n, k);
+        const auto x = uniform_numbers(m * k, 9);
+        std::vector<float> whole(static_cast<size_t>(m * n)), parts(whole.size(), -1.0f);
+        Counts counts;
+        gemm_parallel(w.gemm(x, whole, m), &pool);
+        gemm_parallel(w.gemm(x, parts, m), &pool, &counts);
+        EXPECT_EQ(std::memcmp(whole.data(), parts.data(), whole.size() * sizeof(float)), 0);
+        const int64_t work = m * n * k / threads; // 6e7 multiply-adds take a few milliseconds
+        EXPECT_GE(counts.looks, work / 60000000) << m << " x " << n << " x " << k;
+      }
+    }
+  }
 }
 
 } // namespace
