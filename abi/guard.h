@@ -60,9 +60,24 @@ template <class H> H& need(H* handle, const char* name) {
   return *handle;
 }
 
+// The same of an object that one call at a time may change (Threads: owner, callback): calls of one thread nest, a call on
+// another thread is refused.
+template <class H> H& need_own(H* handle, const char* name) {
+  H& found = need(handle, name);
+  if (!CallScope::innermost().own(handle)) {
+    fail_with_hint("make one for each thread, or take turns", Code::failed_precondition,
+                   "a call on another thread uses the {}", name);
+  }
+  return found;
+}
+
 // A handle that may be NULL; then null comes back.
 template <class H> H* optional(H* handle, const char* name) {
   return handle == nullptr ? nullptr : &need(handle, name);
+}
+
+template <class H> H* optional_own(H* handle, const char* name) {
+  return handle == nullptr ? nullptr : &need_own(handle, name);
 }
 
 template <class T> T& need_out(T* out, const char* name) {

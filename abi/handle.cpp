@@ -114,17 +114,35 @@ bool retire(const HandleHead* handle, Kind kind) noexcept {
 namespace {
 
 thread_local CallScope* innermost_scope = nullptr;
+std::atomic<int32_t> running_calls{0}; // outermost scopes of all threads
+std::atomic<bool> forked_inside_calls{false};
+
+void in_child() {
+  const int32_t own = innermost_scope != nullptr ? 1 : 0; // a callback may fork
+  if (running_calls.load(std::memory_order_relaxed) > own)
+    forked_inside_calls.store(true, std::memory_order_relaxed);
+  running_calls.store(own, std::memory_order_relaxed);
+}
+
+[[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, in_child);
 
 } // namespace
 
+bool is_forked_inside_calls() noexcept {
+  return forked_inside_calls.load(std::memory_order_relaxed);
+}
+
 CallScope::CallScope() noexcept : outer_(innermost_scope) {
+  if (outer_ == nullptr) running_calls.fetch_add(1, std::memory_order_relaxed);
   innermost_scope = this;
 }
 
 CallScope::~CallScope() {
   innermost_scope = outer_;
+  if (outer_ == nullptr) running_calls.fetch_sub(1, std::memory_order_relaxed);
   while (count_ > 0) {
     const Use& last = uses_[--count_];
+    if (last.is_owned) last.handle->owner.store({}, std::memory_order_release);
     if (leave(last.handle)) last.destroy(last.handle);
   }
 }
@@ -135,9 +153,24 @@ CallScope& CallScope::innermost() {
 }
 
 bool CallScope::use(const HandleHead* handle, Kind kind, Destroy destroy) {
+  if (is_forked_inside_calls()) {
+    fail_with_hint(
+        "fork while no call is under way, or call exec in the child", Code::failed_precondition,
+        "this process was forked while another thread was inside of a call of the library");
+  }
   if (count_ == kMost) fail(Code::internal, "a call uses more than {} handles", kMost);
   if (!enter(handle, kind)) return false;
-  uses_[count_++] = {handle, destroy};
+  uses_[count_++] = {handle, destroy, false};
+  return true;
+}
+
+bool CallScope::own(const HandleHead* handle) {
+  const std::thread::id mine = std::this_thread::get_id();
+  std::thread::id now{};
+  if (!handle->owner.compare_exchange_strong(now, mine, std::memory_order_acquire))
+    return now == mine;
+  Use* const last = uses_ + count_ - 1;
+  last->is_owned = true;
   return true;
 }
 

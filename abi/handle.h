@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <thread>
 
 namespace dllm::abi {
 
@@ -37,8 +38,9 @@ struct HandleHead {
   HandleHead& operator=(const HandleHead&) = delete;
 
   static constexpr uint32_t kReleased = uint32_t{1} << 31;
-  std::atomic<uint32_t> stamp;           // the kind; 0 once destroyed
-  mutable std::atomic<uint32_t> uses{0}; // calls that use the handle, and kReleased
+  std::atomic<uint32_t> stamp;                  // the kind; 0 once destroyed
+  mutable std::atomic<uint32_t> uses{0};        // calls that use the handle, and kReleased
+  mutable std::atomic<std::thread::id> owner{}; // the thread whose call has the object for itself
 };
 
 template <Kind K> struct Handle : HandleHead {
@@ -60,6 +62,10 @@ bool leave(const HandleHead* handle) noexcept;
 // handle of this kind.
 bool retire(const HandleHead* handle, Kind kind) noexcept;
 
+// Whether this process was forked while another thread was inside of a call: locks and objects of that call stay as they
+// were, so no handle of the parent can be used.
+bool is_forked_inside_calls() noexcept;
+
 // The uses of one call of the C ABI: need() begins them, the end of the scope ends them. Scopes of one thread nest (a
 // callback calls the library again).
 class CallScope {
@@ -73,12 +79,16 @@ public:
   static CallScope& innermost();
   // False as enter().
   bool use(const HandleHead* handle, Kind kind, Destroy destroy);
+  // Has the handle for this thread until the call ends; calls of the same thread nest. REQUIRES: used by this call. False:
+  // a call on another thread has it.
+  bool own(const HandleHead* handle);
 
 private:
   static constexpr int kMost = 12; // handles in one signature, with room
   struct Use {
     const HandleHead* handle;
     Destroy destroy;
+    bool is_owned = false; // from this call on
   };
   CallScope* outer_;
   int count_ = 0;
@@ -89,7 +99,10 @@ private:
 template <class H> class Held {
 public:
   explicit Held(H* handle) noexcept
-      : handle_(handle != nullptr && enter(handle, H::kKind) ? handle : nullptr) {}
+      : handle_(handle != nullptr && (H::kKind == Kind::error || !is_forked_inside_calls()) &&
+                        enter(handle, H::kKind)
+                    ? handle
+                    : nullptr) {}
   ~Held() {
     if (handle_ != nullptr && leave(handle_)) delete handle_;
   }
@@ -104,6 +117,7 @@ private:
 
 // What every dllm_*_release does.
 template <class H> void release(H* handle) noexcept {
+  if (is_forked_inside_calls()) return; // a destructor could wait for a thread that the child lacks
   if (handle != nullptr && retire(handle, H::kKind)) delete handle;
 }
 

@@ -74,13 +74,13 @@ void dllm_loader_release(dllm_loader* loader) {
 dllm_status dllm_loader_next(dllm_loader* loader, dllm_batch** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
-    *out = new dllm_batch(need(loader, "loader").object.next());
+    *out = new dllm_batch(need_own(loader, "loader").object.next());
   });
 }
 
 dllm_status dllm_loader_seek(dllm_loader* loader, int64_t position, dllm_error* err) {
   return guard(err, [&] {
-    text::Loader& object = need(loader, "loader").object;
+    text::Loader& object = need_own(loader, "loader").object;
     if (position < 0) fail(Code::invalid_argument, "position is {}, not 0 or more", position);
     object.seek(position);
   });

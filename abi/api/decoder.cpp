@@ -25,7 +25,7 @@ void dllm_decoder_release(dllm_decoder* decoder) {
 dllm_status dllm_decoder_start(dllm_decoder* decoder, const int32_t* prompt, int64_t count,
                                int64_t seed, dllm_error* err) {
   return guard(err, [&] {
-    decode::Decoder& object = need(decoder, "decoder").object;
+    decode::Decoder& object = need_own(decoder, "decoder").object;
     object.start(need_array(prompt, count, "prompt"), static_cast<uint64_t>(seed));
   });
 }
@@ -34,7 +34,7 @@ dllm_status dllm_decoder_add(dllm_decoder* decoder, const int32_t* canvas, const
                              int64_t count, const dllm_options* opts, int64_t* out_slot,
                              dllm_error* err) {
   return guard(err, [&] {
-    decode::Decoder& object = need(decoder, "decoder").object;
+    decode::Decoder& object = need_own(decoder, "decoder").object;
     const auto ids = need_array(canvas, count, "canvas");
     const auto given =
         fixed == nullptr ? std::span<const uint8_t>() : need_array(fixed, count, "fixed");
@@ -44,13 +44,13 @@ dllm_status dllm_decoder_add(dllm_decoder* decoder, const int32_t* canvas, const
 }
 
 dllm_status dllm_decoder_remove(dllm_decoder* decoder, int64_t slot, dllm_error* err) {
-  return guard(err, [&] { need(decoder, "decoder").object.remove(slot); });
+  return guard(err, [&] { need_own(decoder, "decoder").object.remove(slot); });
 }
 
 dllm_status dllm_decoder_step(dllm_decoder* decoder, dllm_task* task, int64_t* out_active,
                               dllm_error* err) {
   return guard(err, [&] {
-    const int64_t active = need(decoder, "decoder").object.step(task_of(task));
+    const int64_t active = need_own(decoder, "decoder").object.step(task_of(task));
     if (out_active != nullptr) *out_active = active;
   });
 }
@@ -59,7 +59,7 @@ dllm_status dllm_decoder_step_for(dllm_decoder* decoder, double budget_ms, dllm_
                                   void* user_data, dllm_task* task, int64_t* out_active,
                                   dllm_error* err) {
   return guard(err, [&] {
-    decode::Decoder& object = need(decoder, "decoder").object;
+    decode::Decoder& object = need_own(decoder, "decoder").object;
     if (!(budget_ms >= 0) || !std::isfinite(budget_ms))
       fail(Code::invalid_argument, "budget_ms {} is no finite number of 0 or more", budget_ms);
     constexpr double kDay =
@@ -74,8 +74,9 @@ dllm_status dllm_decoder_step_for(dllm_decoder* decoder, double budget_ms, dllm_
 
 dllm_status dllm_decoder_run(dllm_decoder* decoder, dllm_event_fn fn, void* user_data,
                              dllm_task* task, dllm_error* err) {
-  return guard(
-      err, [&] { need(decoder, "decoder").object.run(event_fn(fn, user_data), task_of(task)); });
+  return guard(err, [&] {
+    need_own(decoder, "decoder").object.run(event_fn(fn, user_data), task_of(task));
+  });
 }
 
 dllm_status dllm_decoder_ids(const dllm_decoder* decoder, int64_t slot, int32_t* dst,
@@ -122,7 +123,7 @@ dllm_status dllm_decoder_describe(const dllm_decoder* decoder, dllm_buffer* out,
 }
 
 dllm_status dllmx_decoder_predict(dllm_decoder* decoder, dllm_task* task, dllm_error* err) {
-  return guard(err, [&] { need(decoder, "decoder").object.predict(task_of(task)); });
+  return guard(err, [&] { need_own(decoder, "decoder").object.predict(task_of(task)); });
 }
 
 dllm_status dllmx_decoder_statistics(const dllm_decoder* decoder, int64_t slot, dllm_batch** out,
@@ -136,7 +137,7 @@ dllm_status dllmx_decoder_statistics(const dllm_decoder* decoder, int64_t slot, 
 dllm_status dllmx_decoder_commit(dllm_decoder* decoder, int64_t slot, const int64_t* positions,
                                  const int32_t* ids, int64_t count, dllm_error* err) {
   return guard(err, [&] {
-    decode::Decoder& object = need(decoder, "decoder").object;
+    decode::Decoder& object = need_own(decoder, "decoder").object;
     object.commit(slot, need_array(positions, count, "positions"), need_array(ids, count, "ids"));
   });
 }

@@ -124,7 +124,7 @@ void dllm_lua_release(dllm_lua* lua) {
 dllm_status dllm_lua_set_json(dllm_lua* lua, const char* name, const char* json, int64_t size,
                               dllm_error* err) {
   return script_guard(err, [&] {
-    lua::Runner& runner = need(lua, "lua").object;
+    lua::Runner& runner = need_own(lua, "lua").object;
     if (json == nullptr) fail(Code::invalid_argument, "json is NULL");
     runner.set_json(need_text(name, "name"), need_content(json, size, "json"));
   });
@@ -133,7 +133,7 @@ dllm_status dllm_lua_set_json(dllm_lua* lua, const char* name, const char* json,
 dllm_status dllm_lua_set_object(dllm_lua* lua, const char* name, const char* kind, void* object,
                                 dllm_error* err) {
   return script_guard(err, [&] {
-    lua::Runner& runner = need(lua, "lua").object;
+    lua::Runner& runner = need_own(lua, "lua").object;
     const char* global = need_text(name, "name");
     const char* noun = need_text(kind, "kind");
     runner.set_object(global, noun, copy_handle(noun, object));
@@ -143,7 +143,7 @@ dllm_status dllm_lua_set_object(dllm_lua* lua, const char* name, const char* kin
 dllm_status dllm_lua_run_file(dllm_lua* lua, const char* path, const char* args_json, int64_t size,
                               dllm_task* task, dllm_buffer* out_json, dllm_error* err) {
   return script_guard(err, [&] {
-    lua::Runner& runner = need(lua, "lua").object;
+    lua::Runner& runner = need_own(lua, "lua").object;
     task_of(task);
     optional(out_json, "out_json");
     const MeterScope metered(lua->bytes.meter());
@@ -154,7 +154,7 @@ dllm_status dllm_lua_run_file(dllm_lua* lua, const char* path, const char* args_
 dllm_status dllm_lua_run_text(dllm_lua* lua, const char* name, const char* code, int64_t size,
                               dllm_task* task, dllm_buffer* out_json, dllm_error* err) {
   return script_guard(err, [&] {
-    lua::Runner& runner = need(lua, "lua").object;
+    lua::Runner& runner = need_own(lua, "lua").object;
     task_of(task);
     optional(out_json, "out_json");
     const MeterScope metered(lua->bytes.meter());
@@ -166,7 +166,7 @@ dllm_status dllm_lua_run_text(dllm_lua* lua, const char* name, const char* code,
 dllm_status dllm_lua_call(dllm_lua* lua, const char* function, const char* args_json, int64_t size,
                           dllm_task* task, dllm_buffer* out_json, dllm_error* err) {
   return script_guard(err, [&] {
-    lua::Runner& runner = need(lua, "lua").object;
+    lua::Runner& runner = need_own(lua, "lua").object;
     task_of(task);
     optional(out_json, "out_json");
     const MeterScope metered(lua->bytes.meter());

@@ -23,7 +23,8 @@
  *  5. The line `Threads` of each block. any: from any thread, also while other calls use
  *     the same objects, a training or decoding step for example. owner: at most one such call at a
  *     time per object, which is the first handle of the signature. callback: as owner, and also
- *     inside a callback of that object. Options, batches, tensors, buffers, errors, sources and
+ *     inside a callback of that object. A second call on a decoder, a trainer, a loader or a Lua
+ *     runner while one of another thread is under way fails with DLLM_FAILED_PRECONDITION. Options, batches, tensors, buffers, errors, sources and
  *     datasets have no lock: any number of calls may read one, none while another call writes into it
  *     (set, add, or as `out` and `err`).
  *  6. Callbacks run on your thread, inside your call, and never after it. (Hooks of dllm/host.h run on any
@@ -34,6 +35,9 @@
  *     `dllmx_` symbols may change at any time. Before release 1.0 this rule does not hold yet.
  *  9. The library never exits, never aborts on your input, never writes to standard output, never
  *     changes locale, signal handlers or floating-point modes.
+ * 10. A child of fork() goes on with the objects of its parent when no other thread was inside of a call
+ *     then. Else every call of the child that takes a handle fails with DLLM_FAILED_PRECONDITION, and
+ *     releases do nothing.
  *
  * The block of a function
  *   A sentence with what the function does; one line per parameter; then Returns, Owns, Threads,

@@ -6,8 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -76,6 +79,59 @@ std::vector<double> work_in_child(Objects& objects) {
   return numbers;
 }
 
+// A child that forks off while another thread trains: every call is refused in words, and nothing hangs.
+int refused_in_child(const Objects& objects) {
+  dllm_error* err = dllm_error_new();
+  dllm_tensor* tensor = nullptr;
+  int problems = 0;
+  const auto expect = [&](dllm_status status) {
+    const std::string message = dllm_error_message(err);
+    problems += status != DLLM_FAILED_PRECONDITION || message.find("forked") == message.npos;
+  };
+  expect(
+      dllm_model_param(objects.w.model, dllm_model_param_name(objects.w.model, 0), &tensor, err));
+  expect(dllm_model_param(objects.w.model, "lm_head.weight", &tensor, err));
+  expect(dllm_trainer_step(objects.trainer, nullptr, nullptr, nullptr, err));
+  dllm_engine* engine = nullptr;
+  dllm_options* options = nullptr;
+  dllm_options_new("engine", &options, nullptr); // needs no handle
+  expect(dllm_engine_new(options, &engine, err));
+  dllm_engine_release(engine);
+  dllm_trainer_release(objects.trainer);
+  dllm_model_release(objects.w.model);
+  dllm_error_release(err);
+  return problems;
+}
+
+int32_t count(const dllm_event*, void* steps) {
+  static_cast<std::atomic<int>*>(steps)->fetch_add(1);
+  return DLLM_CONTINUE;
+}
+
+void test_fork_inside_a_call(Objects& objects) {
+  dllm_task* task = dllm_task_new();
+  std::atomic<int> steps{0};
+  std::thread training([&] {
+    dllm_trainer_run(objects.trainer, objects.loader, 1 << 30, count, &steps, task, nullptr);
+  });
+  for (int i = 0; i < 10; ++i) { // at ten moments of a step
+    const int before = steps;
+    while (steps == before) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(137 * i));
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20); // a call that hangs ends the child by a signal
+      ::_exit(refused_in_child(objects));
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    CHECK(status == 0);
+  }
+  dllm_task_cancel(task);
+  training.join();
+  dllm_task_release(task);
+}
+
 } // namespace
 
 int main() {
@@ -91,6 +147,7 @@ int main() {
   CHECK(work_in_child(objects) == then);
   CHECK(work(objects) == then);
   CHECK(want != then);
+  test_fork_inside_a_call(objects);
   close_objects(objects);
   std::printf("# %d failures\n", failures);
   return failures != 0;
