@@ -1,6 +1,6 @@
 // Calls of the library: at once, or on a worker thread with a Promise.
 'use strict';
-const koffi = require('koffi');
+const koffi = require('./koffi.js');
 const raw = require('./raw.js');
 const { lib } = require('./library.js');
 const { DllmError, fromStatus, putError, takeError } = require('./errors.js');

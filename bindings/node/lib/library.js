@@ -2,7 +2,7 @@
 'use strict';
 const fs = require('fs');
 const path = require('path');
-const koffi = require('koffi');
+const koffi = require('./koffi.js');
 const raw = require('./raw.js');
 
 const NAMES = { darwin: ['libdllm.1.dylib', 'libdllm.dylib'], win32: ['dllm.dll'] }[process.platform] ??
