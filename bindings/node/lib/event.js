@@ -9,26 +9,40 @@ const raw = require('./raw.js');
 
 // What the answer's place holds until the host's function has returned.
 const WAITING = -1;
+// Places of the memory that a thread shares with this one.
+const ANSWER = 0;
+const LOADED = 1; // 0 until the thread has loaded koffi and the library
 const idle = [];
+const threads = [];
+
+// A thread that is ended while it loads native code takes the process down with SIGABRT: the end of the process waits
+// for it, a tenth of a second on an idle machine.
+function waitForLoading() {
+  for (const thread of threads) Atomics.wait(thread.shared, LOADED, 0, 30_000);
+}
 
 // A thread that makes one call at a time; kept for the next one.
 class EventThread {
   constructor() {
-    const shared = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
-    this.answer = new Int32Array(shared).fill(WAITING);
-    this.worker = new Worker(path.join(__dirname, 'event_thread.js'), { env: SHARE_ENV, workerData: { shared } });
+    this.shared = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
+    this.shared[ANSWER] = WAITING;
+    if (threads.length === 0) process.on('exit', waitForLoading);
+    threads.push(this);
+    this.worker = new Worker(path.join(__dirname, 'event_thread.js'),
+      { env: SHARE_ENV, workerData: { shared: this.shared.buffer } });
+    this.worker.once('exit', () => Atomics.store(this.shared, LOADED, 1)); // it could not load
   }
 
   // Resolves to the status of the call; onEvent gives the answer to each event.
   call(name, values, callback, onEvent) {
-    const { answer, worker } = this;
+    const { shared, worker } = this;
     return new Promise((resolve, reject) => {
       worker.ref();
       worker.on('error', reject);
       worker.on('message', ({ event, status, outs }) => {
         if (event) {
-          Atomics.store(answer, 0, onEvent(event));
-          Atomics.notify(answer, 0);
+          Atomics.store(shared, ANSWER, onEvent(event));
+          Atomics.notify(shared, ANSWER);
           return;
         }
         for (const [index, out] of outs) values[index].set(out);
@@ -64,4 +78,4 @@ async function callWithEvents(name, values, callback, onEvent) {
   return status;
 }
 
-module.exports = { WAITING, callWithEvents };
+module.exports = { ANSWER, LOADED, WAITING, callWithEvents };

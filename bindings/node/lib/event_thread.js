@@ -1,16 +1,16 @@
 // The thread of callWithEvents: makes the calls that the main thread sends, asks it about every event, and waits.
 'use strict';
 const { parentPort, workerData } = require('node:worker_threads');
-const koffi = require('koffi');
+const koffi = require('./koffi.js');
 const raw = require('./raw.js');
-const { WAITING } = require('./event.js');
+const { ANSWER, LOADED, WAITING } = require('./event.js');
 const { lib } = require('./library.js');
 const { fromStatus, putError, takeError } = require('./errors.js');
 
 const EventFn = koffi.proto('int32', ['void *', 'void *']);
 const KINDS = new Map(Object.entries(raw).filter(([name]) => name.startsWith('EVENT_'))
   .map(([name, number]) => [number, name.slice('EVENT_'.length).toLowerCase()]));
-const answer = new Int32Array(workerData.shared);
+const shared = new Int32Array(workerData.shared);
 
 // The event as a plain object: kind, and the keys of dllm/event.h.
 function described(event) {
@@ -30,9 +30,12 @@ function described(event) {
 
 const trampoline = koffi.register((event) => {
   parentPort.postMessage({ event: described(event) });
-  Atomics.wait(answer, 0, WAITING);
-  return Atomics.exchange(answer, 0, WAITING);
+  Atomics.wait(shared, ANSWER, WAITING);
+  return Atomics.exchange(shared, ANSWER, WAITING);
 }, koffi.pointer(EventFn));
+
+Atomics.store(shared, LOADED, 1);
+Atomics.notify(shared, LOADED);
 
 parentPort.on('message', ({ name, values, callback }) => {
   values[callback] = trampoline;
