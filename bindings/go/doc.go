@@ -10,7 +10,7 @@
 //
 // The package opens libdllm at run time, with cgo or, where cgo is off or the build tag dllm_purego is set, with
 // purego; the functions are the same. It looks at the path given to [Load], the environment variable DLLM_LIBRARY, the folder
-// of the executable and the system's folders, in this order. [Load] returns what is wrong with a library; without it
+// of the executable, the module's folder, build/release/lib of the checkout that the module lies in, and the system's folders, in this order. [Load] returns what is wrong with a library; without it
 // the first constructor does.
 //
 // # Objects

@@ -18,7 +18,8 @@ var library struct {
 }
 
 // Load opens libdllm: the file at path, or with "" the first of DLLM_LIBRARY, the folder of the executable, its neighbour
-// lib, the module's own folder (where a package has the library) and the system's folders. The first constructor does the same; a second Load of another path is an error.
+// lib, the module's own folder (where a package has the library), build/release/lib of the checkout that the module lies in
+// and the system's folders. The first constructor does the same; a second Load of another path is an error.
 func Load(path string) error {
 	library.Lock()
 	defer library.Unlock()
@@ -70,10 +71,12 @@ func candidates(path string) []string {
 			found = append(found, present(filepath.Join(filepath.Dir(executable), folder), names)...)
 		}
 	}
-	// The module of scripts/package go has it; a program built with -trimpath, or moved to another machine, has no such path.
+	// The module of scripts/package go has it, or the checkout around the module after scripts/build. A program built with
+	// -trimpath, or moved to another machine, has no such path.
 	if _, source, _, known := runtime.Caller(0); known {
-		packaged := filepath.Join(filepath.Dir(source), "native", runtime.GOOS+"_"+runtime.GOARCH)
-		found = append(found, present(packaged, names)...)
+		module := filepath.Dir(source)
+		found = append(found, present(filepath.Join(module, "native", runtime.GOOS+"_"+runtime.GOARCH), names)...)
+		found = append(found, present(filepath.Join(module, "../../build/release/lib"), names)...)
 	}
 	return append(found, names...)
 }

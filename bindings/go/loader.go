@@ -58,7 +58,7 @@ func (l *Loader) Batches() iter.Seq2[*Batch, error] {
 	}
 }
 
-// Position is how many batches were taken; 0 for a closed loader.
+// Position is how many rows were taken, not batches; 0 for a closed loader.
 func (l *Loader) Position() int64 {
 	if !l.enter() {
 		return 0

@@ -23,7 +23,7 @@ namespace Dllm
         }
 
         /// <summary>Opens the library at path; with null the first of DLLM_LIBRARY, the folder of this assembly,
-        /// the NuGet package around it and the folders of the system.</summary>
+        /// the NuGet package around it, build/release/lib of a checkout around it, and the folders of the system.</summary>
         public static void Load(string path)
         {
             lock (gate)
@@ -62,11 +62,22 @@ namespace Dllm
             var found = new List<string>();
             string folder = Path.GetDirectoryName(typeof(Library).Assembly.Location);
             if (!string.IsNullOrEmpty(folder))
-                foreach (string place in new[] {folder, Path.Combine(folder, Packaged), Path.Combine(folder, "..", "..", Packaged)})
+                foreach (string place in Places(folder))
                     foreach (string name in SharedLibrary.Names)
                         if (File.Exists(Path.Combine(place, name))) found.Add(Path.Combine(place, name));
             found.AddRange(SharedLibrary.Names);
             return found;
+        }
+
+        // Around the folder of the assembly; a checkout is known by bindings/csharp/Dllm.csproj.
+        private static IEnumerable<string> Places(string folder)
+        {
+            yield return folder;
+            yield return Path.Combine(folder, Packaged);
+            yield return Path.Combine(folder, "..", "..", Packaged);
+            for (string above = folder; !string.IsNullOrEmpty(above); above = Path.GetDirectoryName(above))
+                if (File.Exists(Path.Combine(above, "bindings", "csharp", "Dllm.csproj")))
+                    yield return Path.Combine(above, "build", "release", "lib");
         }
 
         private static Raw Bind(IntPtr opened, string path)
