@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -278,4 +279,28 @@ func TestManyGoroutines(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+func TestTheLogGoesToALogger(t *testing.T) {
+	all := must[*tiny.Tiny](t)(shared())
+	var lines strings.Builder
+	// Training widens weights in blocks, and says so.
+	widened := func() {
+		model := must[*dllm.Model](t)(all.NewModel(dllm.Set("dtype", "q8_0")))
+		defer func() { _ = model.Close() }()
+		objective := must[*dllm.Objective](t)(dllm.NewObjective("mdlm", nil))
+		_ = must[*dllm.Trainer](t)(dllm.NewTrainer(model, objective)).Close()
+	}
+	logger := slog.New(slog.NewTextHandler(&lines, nil))
+	if err := dllm.LogToLogger(logger, slog.LevelWarn); err != nil {
+		t.Fatal(err)
+	}
+	widened()
+	if err := dllm.LogTo(dllm.LogNone, slog.LevelWarn); err != nil {
+		t.Fatal(err)
+	}
+	widened()
+	if got := lines.String(); strings.Count(got, "q8_0") != 1 || !strings.Contains(got, "level=WARN") {
+		t.Fatalf("%q", got)
+	}
 }

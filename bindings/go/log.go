@@ -1,6 +1,10 @@
 package dllm
 
-import "log/slog"
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+)
 
 // LogSink is where the library's log lines go.
 type LogSink int32
@@ -17,17 +21,45 @@ func LogTo(sink LogSink, level slog.Level) error {
 	if err := ready(); err != nil {
 		return err
 	}
-	lowest := int32(dllmLogDebug)
+	dllm_log_config(lowest(level), int32(sink))
+	logger.Store(nil)
+	return nil
+}
+
+// LogToLogger sends the log lines of the process, from a level on, to a logger. Any thread of the library may call its
+// handler, one line at a time; the handler must not call this package. A panic in it is dropped.
+func LogToLogger(to *slog.Logger, level slog.Level) error {
+	if err := ready(); err != nil {
+		return err
+	}
+	logger.Store(to)
+	dllm_log_hook(lowest(level), logFunction(), 0)
+	return nil
+}
+
+var logger atomic.Pointer[slog.Logger]
+
+func lowest(level slog.Level) int32 {
 	switch {
 	case level >= slog.LevelError:
-		lowest = dllmLogError
+		return dllmLogError
 	case level >= slog.LevelWarn:
-		lowest = dllmLogWarn
+		return dllmLogWarn
 	case level >= slog.LevelInfo:
-		lowest = dllmLogInfo
+		return dllmLogInfo
 	}
-	dllm_log_config(lowest, int32(sink))
-	return nil
+	return dllmLogDebug
+}
+
+var levels = map[int32]slog.Level{dllmLogDebug: slog.LevelDebug, dllmLogInfo: slog.LevelInfo,
+	dllmLogWarn: slog.LevelWarn, dllmLogError: slog.LevelError}
+
+// logLine is where the library calls: nothing may unwind out of it.
+func logLine(level int32, text string) {
+	defer func() { _ = recover() }()
+	if to := logger.Load(); to != nil {
+		to.Log(context.Background(), levels[level], text)
+	}
 }
 
 // LogLine is one line of the log.
@@ -40,8 +72,6 @@ type LogLine struct {
 func LogLines() ([]LogLine, error) {
 	c := begin()
 	defer c.end()
-	levels := map[int32]slog.Level{dllmLogDebug: slog.LevelDebug, dllmLogInfo: slog.LevelInfo,
-		dllmLogWarn: slog.LevelWarn, dllmLogError: slog.LevelError}
 	var lines []LogLine
 	var level int32
 	out := c.room()

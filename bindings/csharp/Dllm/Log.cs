@@ -1,4 +1,6 @@
+using System;
 using System.Collections.Generic;
+using System.Runtime.InteropServices;
 
 namespace Dllm
 {
@@ -20,8 +22,39 @@ namespace Dllm
     /// <summary>The log lines of the process.</summary>
     public static class Log
     {
-        public static void To(LogSink sink, LogLevel level = LogLevel.Info) =>
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        private delegate void LineFn(int level, IntPtr line, IntPtr userData);
+
+        private static readonly LineFn function = Receive; // the library keeps its address
+        private static volatile Action<LogLevel, string> receiver;
+
+        public static void To(LogSink sink, LogLevel level = LogLevel.Info)
+        {
             Library.Api.dllm_log_config((int)level, (int)sink);
+            receiver = null;
+        }
+
+        /// <summary>Sends the lines to a function. Any thread of the library may call it, one line at a time; it must not
+        /// call this package, and what it throws is dropped.</summary>
+        public static void To(Action<LogLevel, string> lines, LogLevel level = LogLevel.Info)
+        {
+            if (lines == null) throw new ArgumentNullException(nameof(lines));
+            receiver = lines;
+            Library.Api.dllm_log_hook((int)level, Marshal.GetFunctionPointerForDelegate(function), IntPtr.Zero);
+        }
+
+        [MonoPInvokeCallback(typeof(LineFn))]
+        private static void Receive(int level, IntPtr line, IntPtr userData)
+        {
+            try
+            {
+                receiver?.Invoke((LogLevel)level, Text.At(line));
+            }
+            catch (Exception)
+            {
+                // nothing may unwind into the library
+            }
+        }
 
         /// <summary>Removes all lines from the queue, oldest first.</summary>
         public static IReadOnlyList<KeyValuePair<LogLevel, string>> Lines()

@@ -1,11 +1,15 @@
 """Finds libdllm, checks its ABI version, and has the functions of the whole library."""
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import ctypes.util
 import json
+import logging
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from . import _raw
@@ -23,9 +27,25 @@ def _candidates() -> list[str]:
     nearby = [os.path.join(here, name) for name in _NAMES]
     found = ctypes.util.find_library("dllm")
     # A checkout after ./scripts/build, and an installed prefix.
-    for folder in ("../../../build/release/lib", "../../../../lib"):
-        nearby += [os.path.normpath(os.path.join(here, folder, name)) for name in _NAMES]
+    folders = [os.path.join(here, folder) for folder in ("../../../build/release/lib", "../../../../lib")]
+    for folder in folders + _source_build():
+        nearby += [os.path.normpath(os.path.join(folder, name)) for name in _NAMES]
     return [path for path in nearby if os.path.exists(path)] + ([found] if found else []) + _NAMES
+
+
+def _source_build() -> list[str]:
+    """build/release/lib of the checkout that pip copied the package from: pip writes down where that was."""
+    import importlib.metadata
+    import urllib.parse
+    import urllib.request
+    try:
+        origin = importlib.metadata.distribution("dllm").read_text("direct_url.json")
+        address = urllib.parse.urlparse(json.loads(origin or "{}").get("url", ""))
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return []
+    if address.scheme != "file":
+        return []
+    return [os.path.join(urllib.request.url2pathname(address.path), "../../build/release/lib")]
 
 
 def _open() -> ctypes.CDLL:
@@ -91,12 +111,40 @@ _LEVELS = {"debug": _raw.LOG_DEBUG, "info": _raw.LOG_INFO, "warn": _raw.LOG_WARN
 _SINKS = {"none": _raw.SINK_NONE, "stderr": _raw.SINK_STDERR, "queue": _raw.SINK_QUEUE}
 
 
-def log_to(sink: str, level: str = "info") -> None:
-    """Sends log lines of the process to "none", "stderr" or "queue" (read by log_lines)."""
-    if sink not in _SINKS or level not in _LEVELS:
-        raise ValueError(f"log_to({sink!r}, {level!r}): sinks are {', '.join(_SINKS)}; "
+_LogFn = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p)
+_log_function: Any = None  # what the library calls; it must outlive its use
+
+
+def log_to(sink: str | logging.Logger | Callable[[str, str], Any], level: str = "info") -> None:
+    """Sends log lines of the process, from a level on ("debug", "info", "warn", "error"), to "none", "stderr", "queue" (read
+    by log_lines), a logging.Logger, or a function of (level, line). Any thread of the library may call that function, one
+    line at a time; it must not call dllm, and what it raises is dropped."""
+    global _log_function
+    if level not in _LEVELS or (isinstance(sink, str) and sink not in _SINKS):
+        raise ValueError(f"log_to({sink!r}, {level!r}): sinks are {', '.join(_SINKS)}, a logging.Logger or a function; "
                          f"levels are {', '.join(_LEVELS)}")
-    lib.dllm_log_config(_LEVELS[level], _SINKS[sink])
+    if isinstance(sink, str):
+        lib.dllm_log_config(_LEVELS[level], _SINKS[sink])
+        _log_function = None
+        return
+    names_of = {number: name for name, number in _LEVELS.items()}
+    numbers = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+
+    def hook(number: int, line: bytes, _: Any) -> None:
+        with contextlib.suppress(Exception):
+            text = line.decode("utf-8", "replace")
+            if isinstance(sink, logging.Logger):
+                sink.log(numbers[names_of[number]], "%s", text)
+            else:
+                sink(names_of[number], text)
+
+    function = _LogFn(hook)
+    lib.dllm_log_hook(_LEVELS[level], ctypes.cast(function, ctypes.c_void_p), None)
+    _log_function = function  # the one before is not called any more
+
+
+# No thread of the library may call into an interpreter that ends.
+atexit.register(lambda: log_to("none") if _log_function is not None else None)
 
 
 def log_lines() -> list[tuple[str, str]]:

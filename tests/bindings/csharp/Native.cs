@@ -114,6 +114,27 @@ internal static class Native
         Check.That(problems.Count == 0, string.Join("\n", problems));
     }
 
+    private static void TheLogGoesToAFunction()
+    {
+        var lines = new List<string>();
+        // Training widens weights in blocks, and says so.
+        Action widened = () =>
+        {
+            using (Model model = tiny.NewModel(new Options {["dtype"] = "q8_0"}))
+            using (var objective = new Objective("mdlm"))
+            using (new Trainer(model, objective)) {}
+        };
+        Log.To((level, line) =>
+        {
+            lines.Add(level + " " + line);
+            throw new InvalidOperationException("dropped");
+        }, LogLevel.Warn);
+        widened();
+        Log.To(LogSink.None);
+        widened();
+        Check.That(lines.Count == 1 && lines[0].StartsWith("Warn ") && lines[0].Contains("q8_0"), string.Join("\n", lines));
+    }
+
     private static void ArraysAndOptions()
     {
         using (var batch = new Batch())
@@ -213,7 +234,7 @@ internal static class Native
     private static int Main()
     {
         var tests = new Action[] {StepsMayBeLeft, ATokenEndsACall, EventsEndWithTheirCallback, DisposeInACallOfItsOwn,
-                                  ThreadsShareAModel, ArraysAndOptions, ScriptsSeeObjects, FinalizersRelease,
+                                  ThreadsShareAModel, TheLogGoesToAFunction, ArraysAndOptions, ScriptsSeeObjects, FinalizersRelease,
                                   AComponentOfAGame, Overhead};
         foreach (Action test in tests)
         {

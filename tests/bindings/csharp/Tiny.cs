@@ -21,7 +21,7 @@ internal sealed class Tiny
         Model = NewModel();
     }
 
-    internal Model NewModel() =>
+    internal Model NewModel(Options settings = null) =>
         Model.Create(new Options
         {
             ["model_type"] = "llama", ["vocab_size"] = Tokenizer.Count, ["hidden_size"] = 64, ["intermediate_size"] = 128,
@@ -29,7 +29,7 @@ internal sealed class Tiny
             ["max_position_embeddings"] = 64, ["tie_word_embeddings"] = true,
             ["dllm"] = new Options {["attention"] = "bidirectional", ["shift"] = 0,
                                     ["mask_token_id"] = Tokenizer.Id("<|mask|>")},
-        }, Engine);
+        }, Engine, settings);
 
     /// <summary>"the cat" with seed 7.</summary>
     internal Decoder Decoder(double temperature = 0)

@@ -1,5 +1,6 @@
 """The ten points that every binding shows: version, bad option, load, encode, decode with callback,
 cancel, a callback that raises, double close, parent first, a thousand objects."""
+import logging
 import os
 import tempfile
 import threading
@@ -260,6 +261,32 @@ class Values(unittest.TestCase):
             self.assertTrue((param.numpy() == param.read()).all())
         with tiny.model.forward(numpy.array([[1, 2, 3]])) as two, tiny.model.forward([1, 2, 3]) as one:
             self.assertEqual(two["logits"].tolist(), one["logits"].tolist())
+
+    def test_the_log_goes_to_a_function_and_a_logger(self):
+        tiny = Tiny(layers=1)
+        lines = []
+
+        def widened():  # training widens weights in blocks, and says so
+            with dllm.Model.new(tiny.config(1), tiny.engine, dtype="q8_0") as model:
+                dllm.Trainer(model, dllm.Objective("mdlm")).close()
+
+        def broken(level, line):
+            lines.append((level, line))
+            raise ValueError("dropped")
+
+        dllm.log_to(broken, "warn")
+        widened()
+        self.assertEqual([level for level, _ in lines], ["warn"])
+        self.assertIn("widens weights of format q8_0", lines[0][1])
+        with self.assertLogs("dllm.test", "WARNING") as logged:
+            dllm.log_to(logging.getLogger("dllm.test"), "warn")
+            widened()
+        self.assertIn("q8_0", logged.output[0])
+        dllm.log_to("queue", "warn")
+        widened()
+        self.assertEqual([level for level, _ in dllm.log_lines()], ["warn"])
+        self.assertEqual(len(lines), 1)
+        dllm.log_to("none")
 
     def test_schedule(self):
         values = dllm.Schedule("linear").eval([0.25, 0.5])

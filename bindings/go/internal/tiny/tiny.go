@@ -53,7 +53,7 @@ func New() (*Tiny, error) {
 }
 
 // NewModel makes another model of the same config.
-func (t *Tiny) NewModel() (*dllm.Model, error) {
+func (t *Tiny) NewModel(options ...dllm.Option) (*dllm.Model, error) {
 	mask, err := t.Tokenizer.ID("<|mask|>")
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (t *Tiny) NewModel() (*dllm.Model, error) {
 		"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 64,
 		"tie_word_embeddings": true,
 		"dllm":                map[string]any{"attention": "bidirectional", "shift": 0, "mask_token_id": mask},
-	})
+	}, options...)
 }
 
 // Decoder starts "the cat" with seed 7.
