@@ -22,6 +22,9 @@
 // Arrays     come in as std::span and std::string_view, go out as std::vector and std::string.
 // Tasks      a long call takes `const Task*`: cancel() from any thread ends it with DLLM_CANCELLED.
 // Threads    as the C functions; see the C header of each call.
+#if __cplusplus < 202002L && (!defined(_MSVC_LANG) || _MSVC_LANG < 202002L)
+#error "dllm/dllm.hpp needs C++20: compile with -std=c++20, or link dllm::cpp in CMake"
+#else
 #include "dllm/cpp/data.hpp"
 #include "dllm/cpp/decode.hpp"
 #include "dllm/cpp/event.hpp"
@@ -31,4 +34,5 @@
 #include "dllm/cpp/options.hpp"
 #include "dllm/cpp/text.hpp"
 #include "dllm/cpp/train.hpp"
+#endif
 #endif

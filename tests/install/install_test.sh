@@ -57,16 +57,21 @@ check "and runs" "$work/app_cpp"
 mkdir "$work/project"
 cat >"$work/project/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.16)
-project(app C)
+project(app C CXX)
 find_package(dllm 0.1 REQUIRED)
 add_executable(app ../app.c)
 target_link_libraries(app PRIVATE dllm::dllm)
+add_executable(app_cpp ../app.cpp) # the compiler's own default may be C++17
+target_link_libraries(app_cpp PRIVATE dllm::cpp)
 CMAKE
 # The generator of this build is there; that cmake's own choice, make, is there too is not said.
 generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$build/CMakeCache.txt")
 check "find_package(dllm)" "$cmake" -G "$generator" -S "$work/project" -B "$work/project/build" -DCMAKE_PREFIX_PATH="$prefix"
 check "a CMake project builds" "$cmake" --build "$work/project/build"
 check "and runs" "$work/project/build/app"
+check "its C++ program too" "$work/project/build/app_cpp"
+check "C++17 is refused in one line" sh -c "
+  c++ -std=c++17 -fsyntax-only '$work/app.cpp' -I'$prefix/include' 2>&1 | grep -q 'needs C++20'"
 
 if command -v python3 >/dev/null; then
   check "Python finds the installed library" env -u DLLM_LIBRARY PYTHONPATH="$prefix/share/dllm/python" \
