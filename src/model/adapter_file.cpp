@@ -5,45 +5,21 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/store/objects.h"
-#include "model/config.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
-#include <set>
 
 namespace dllm::model {
 namespace {
 
 constexpr const char *kAdapterConfig = "adapter_config.json",
-                     *kAdapterTensors = "adapter_model.safetensors",
-                     *kAdapterPrefix = "base_model.model.";
-constexpr int64_t kMostRank = 1 << 16;
-
-// rank and alpha of the file; what would compute something else is refused.
-AdapterOptions options_of(const Source& source) {
-  const std::string file = source.describe() + "/" + kAdapterConfig;
-  const Json json = parse_json(source.open(kAdapterConfig).text(), file);
-  const ConfigReader config(json, file);
-  config.require_text("peft_type", {"LORA"});
-  config.require_text("bias", {"none"});
-  for (const char* flag : {"use_dora", "fan_in_fan_out"}) {
-    if (config.has(flag)) config.require_flag(flag, false);
-  }
-  for (const char* list : {"rank_pattern", "alpha_pattern", "modules_to_save"}) {
-    if (config.has(list) && !config.object().at(list).empty())
-      fail(Code::unimplemented, "{}: {} is not supported", file, list);
-  }
-  AdapterOptions options;
-  options.rank = config.integer("r", 1, kMostRank, 8);
-  options.alpha = config.number("lora_alpha", 0, 1e9, 8);
-  // Rank-stabilised: alpha / sqrt(r) in place of alpha / r.
-  if (config.has("use_rslora") && config.object().at("use_rslora") == true)
-    options.alpha *= std::sqrt(static_cast<double>(options.rank));
-  return options;
-}
+                     *kAdapterTensors = "adapter_model.safetensors";
+constexpr std::string_view kPrefix = "base_model.model.", kDown = ".lora_A.weight",
+                           kUp = ".lora_B.weight", // as long as kDown
+    kWeight = ".weight";
 
 // "a.layers.12.b" -> "a.layers.*.b": a stack is adapted whole.
 std::string all_layers(const std::string& name) {
@@ -59,17 +35,16 @@ std::string all_layers(const std::string& name) {
   return made;
 }
 
-// "base_model.model.x.lora_A.weight" -> the tensor of the model under its name or with "model." in front; the ending behind it.
-std::string adapted_name(const ParamStore& params, const std::string& tensor,
-                         const std::string& file) {
-  const size_t cut = tensor.find(".lora_");
-  const bool known = tensor.starts_with(kAdapterPrefix) &&
-                     (tensor.ends_with(".lora_A.weight") || tensor.ends_with(".lora_B.weight"));
-  const size_t start = std::char_traits<char>::length(kAdapterPrefix);
-  if (!known) fail(Code::unimplemented, "{}: tensor {} is no matrix of LoRA", file, tensor);
-  const std::string module = tensor.substr(start, cut - start);
+// "base_model.model.<module>.lora_A.weight" -> "<module>"
+std::string module_of(const std::string& tensor) {
+  return tensor.substr(kPrefix.size(), tensor.size() - kPrefix.size() - kDown.size());
+}
+
+// The module under its name or with "model." in front.
+std::string name_in_model(const ParamStore& params, const std::string& module,
+                          const std::string& file) {
   for (const std::string& front : {std::string(), std::string("model.")}) {
-    if (params.has(front + module + ".weight")) return front + module + tensor.substr(cut);
+    if (params.has(front + module + ".weight")) return front + module;
   }
   fail(Code::not_found, "{}: the model has no matrix {}", file, module);
 }
@@ -87,14 +62,60 @@ void expect_matrix(const ckpt::TensorInfo& info, const std::string& tensor, cons
   }
 }
 
+// Whether target_modules = "all-linear" means this matrix: routers and experts are left to what each base calls them.
+bool is_linear(const ParamSpec& spec, const std::string& module) {
+  return spec.role == ParamRole::weight && spec.layers > 0 && spec.element.rank() == 2 &&
+         !module.ends_with(".gate") && !module.ends_with("_gate");
+}
+
 } // namespace
 
-AdapterFile::AdapterFile(const std::string& folder) {
-  const auto source = open_source(folder);
-  options_ = options_of(*source);
-  const std::string file = source->describe() + "/" + kAdapterTensors;
-  tensors_ = std::make_unique<ckpt::SafetensorsFile>(source->content(kAdapterTensors), file);
+AdapterConfig AdapterFile::read_config(const Source& source) {
+  const std::string file = source.describe() + "/" + kAdapterConfig;
+  return AdapterConfig(parse_json(source.open(kAdapterConfig).text(), file), file);
+}
+
+AdapterFile::AdapterFile(const std::string& folder)
+    : source_(open_source(folder)), config_(read_config(*source_)) {
+  const std::string file = source_->describe() + "/" + kAdapterTensors;
+  tensors_ = std::make_unique<ckpt::SafetensorsFile>(source_->content(kAdapterTensors), file);
   if (tensors_->tensors().empty()) fail(Code::data_loss, "{} holds no tensors", file);
+  pair_tensors();
+  check_pairs();
+}
+
+void AdapterFile::pair_tensors() {
+  for (const auto& [tensor, info] : tensors_->tensors()) {
+    const bool down = tensor.ends_with(kDown);
+    if (!tensor.starts_with(kPrefix) || (!down && !tensor.ends_with(kUp)))
+      fail(Code::unimplemented, "{}: tensor {} is no matrix of LoRA", tensors_->name(), tensor);
+    Pair& pair = pairs_[module_of(tensor)];
+    (down ? pair.down : pair.up) = tensor;
+  }
+}
+
+void AdapterFile::check_pairs() const {
+  const auto place = [&](const std::string& tensor) { return tensors_->info(tensor).begin; };
+  const std::string* half = nullptr; // the first of the file
+  for (const auto& [module, pair] : pairs_) {
+    if (!pair.down.empty() && !pair.up.empty()) continue;
+    const std::string& own = pair.down.empty() ? pair.up : pair.down;
+    if (half == nullptr || place(own) < place(*half)) half = &own;
+  }
+  if (half != nullptr) {
+    const bool down = half->ends_with(kDown);
+    fail_with_hint("the file was cut or changed: save the adapter again", Code::data_loss,
+                   "{}: {} has a lora_{} and no lora_{}", tensors_->name(), module_of(*half),
+                   down ? "A" : "B", down ? "B" : "A");
+  }
+  for (const auto& [module, pair] : pairs_) {
+    if (!config_.names(module)) {
+      fail_with_hint("target_modules, exclude_modules and layers_to_transform choose the modules",
+                     Code::invalid_argument,
+                     "{}: {} has matrices, but {} does not choose this module", tensors_->name(),
+                     module, kAdapterConfig);
+    }
+  }
 }
 
 int64_t AdapterFile::bytes() const {
@@ -103,17 +124,43 @@ int64_t AdapterFile::bytes() const {
   return bytes;
 }
 
+// Modules that the config chooses and no layer of the file has. kinds: those that it has, "model.layers.*.mlp.up_proj".
+void AdapterFile::warn_of_absent(const Model& model, const std::set<std::string>& kinds) const {
+  if (!config_.chooses()) return;
+  std::set<std::string> warned = kinds;
+  for (const ParamStore::Physical& entry : model.params().physical()) {
+    const ParamSpec& spec = entry.spec;
+    if (entry.scale_of >= 0 || spec.element.rank() < 2) continue; // norms and biases
+    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+      for (const ParamPiece& piece : spec.pieces) {
+        const std::string name = spec.logical_name(piece, layer);
+        if (!name.ends_with(kWeight)) continue;
+        const std::string module = name.substr(0, name.size() - kWeight.size());
+        if (config_.is_all_linear() && !is_linear(spec, module)) continue;
+        if (!config_.names(module) || !warned.insert(all_layers(module)).second) continue;
+        log(LogLevel::warn, "{}: target_modules names {}, and no layer of it has matrices",
+            tensors_->name(), all_layers(module));
+      }
+    }
+  }
+}
+
 void AdapterFile::add_to(Model& model, Task* task, int64_t done) const {
   const int64_t total = done + bytes();
   std::map<std::string, std::string> in_file; // names of the file, by those of the model
-  std::set<std::string> targets;
-  for (const auto& [tensor, info] : tensors_->tensors()) {
-    const std::string name = adapted_name(model.params(), tensor, tensors_->name());
-    in_file[name] = tensor;
-    targets.insert(all_layers(name.substr(0, name.find(".lora_"))) + ".weight");
+  std::set<std::string> kinds;
+  for (const auto& [module, pair] : pairs_) {
+    const std::string name = name_in_model(model.params(), module, tensors_->name());
+    kinds.insert(all_layers(name));
+    if (!in_file.emplace(name + std::string(kDown), pair.down).second)
+      fail(Code::data_loss, "{}: {} and model.{} are one module", tensors_->name(), module, module);
+    in_file.emplace(name + std::string(kUp), pair.up);
   }
-  AdapterOptions options = options_;
-  options.targets.assign(targets.begin(), targets.end());
+  warn_of_absent(model, kinds);
+  AdapterOptions options;
+  options.rank = config_.rank();
+  options.alpha = config_.alpha();
+  for (const std::string& kind : kinds) options.targets.push_back(kind + std::string(kWeight));
   const bool checks = model.params().checks();
   const auto read = [&](const std::string& name, const Shape& whole, const Box& box) {
     const auto found = in_file.find(name);

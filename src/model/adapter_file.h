@@ -2,10 +2,13 @@
 // A LoRA adapter in the files of PEFT, opened and checked before there is a model for it.
 
 #include "ckpt/safetensors.h"
+#include "model/adapter_config.h"
 #include "model/model.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 namespace dllm::model {
@@ -18,8 +21,18 @@ public:
   void add_to(Model& model, Task* task, int64_t done) const;
 
 private:
-  AdapterOptions options_; // without targets
+  struct Pair {
+    std::string down, up; // names of lora_A and lora_B in the file
+  };
+  static AdapterConfig read_config(const Source& source);
+  void pair_tensors();
+  void check_pairs() const;
+  void warn_of_absent(const Model& model, const std::set<std::string>& kinds) const;
+
+  std::unique_ptr<const Source> source_;
+  AdapterConfig config_;
   std::unique_ptr<const ckpt::SafetensorsFile> tensors_;
+  std::map<std::string, Pair> pairs_; // by module: "model.layers.0.self_attn.q_proj"
 };
 
 } // namespace dllm::model

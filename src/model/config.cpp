@@ -234,21 +234,17 @@ void apply_model_options(ModelConfig& config, const Options& options) {
   config.cache_dtype = cache == "bf16" ? DType::bf16 : cache == "int8" ? DType::i8 : DType::f32;
 }
 
-namespace {
-
-// A value of a hostile file may be large: what an error shows of it.
-std::string shown(const Json& value) {
+std::string shown_value(const Json& value) {
   constexpr size_t kLongest = 60;
   const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
 }
 
-} // namespace
-
 ConfigReader::ConfigReader(const Json& object, std::string file)
     : object_(object), file_(std::move(file)) {
   if (!object_.is_object())
-    fail(Code::invalid_argument, "{}: expected a JSON object, found {}", file_, shown(object_));
+    fail(Code::invalid_argument, "{}: expected a JSON object, found {}", file_,
+         shown_value(object_));
 }
 
 bool ConfigReader::has(const char* key) const {
@@ -260,8 +256,8 @@ void ConfigReader::bad(const char* key, const std::string& expected) const {
   const auto found = object_.find(key);
   if (found == object_.end())
     fail(Code::invalid_argument, "{}: {}{} is missing, expected {}", file_, path_, key, expected);
-  fail(Code::invalid_argument, "{}: {}{} is {}, expected {}", file_, path_, key, shown(*found),
-       expected);
+  fail(Code::invalid_argument, "{}: {}{} is {}, expected {}", file_, path_, key,
+       shown_value(*found), expected);
 }
 
 int64_t ConfigReader::integer(const char* key, int64_t low, int64_t high) const {
@@ -323,7 +319,7 @@ void ConfigReader::require_text(const char* key, std::initializer_list<const cha
     if (found == name) return;
   }
   fail(Code::unimplemented, "{}: {}{} = {} is not supported yet", file_, path_, key,
-       shown(object_.at(key)));
+       shown_value(object_.at(key)));
 }
 
 } // namespace dllm::model

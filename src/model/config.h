@@ -19,8 +19,10 @@ class GgufFile;
 
 namespace dllm::model {
 
-// Typed, checked access to the keys of a config: errors name file, key, found and expected.
+// What an error shows of a value: those of a hostile file may be large.
+std::string shown_value(const Json& value);
 
+// Typed, checked access to the keys of a config: errors name file, key, found and expected.
 class ConfigReader {
 public:
   // `object` outlives the reader.

@@ -1,6 +1,7 @@
 // LoRA adapters in the files of PEFT: their numbers reach the layers, and what cannot be computed is refused.
 
 #include "base/files.h"
+#include "base/log.h"
 #include "ckpt/safetensors_writer.h"
 #include "unit/cancel.h"
 #include "unit/model/model_tools.h"
@@ -18,18 +19,21 @@ using test::TempFolder;
 
 const std::string kAdaptedModule = "base_model.model.model.layers.1.self_attn.q_proj";
 
-// A of ones, B of 0.25, rank 2, for layer 1 of `module`.
+// A of ones, B of 0.25, rank 2, for layer 1 of `module`. halves: which of the two are written.
 void write_adapter(const TempFolder& folder, const Json& more = Json::object(),
-                   const std::string& module = kAdaptedModule) {
+                   const std::string& module = kAdaptedModule, const std::string& halves = "AB") {
   Json config = {{"peft_type", "LORA"}, {"r", 2}, {"lora_alpha", 6}, {"bias", "none"}};
   config.update(more);
   write_file_atomic(folder.path("adapter_config.json"), config.dump());
   const auto values = [](Shape shape, float value) {
     return Tensor::from(shape, std::vector<float>(static_cast<size_t>(shape.count()), value));
   };
-  ckpt::SafetensorsWriter writer(folder.path("adapter_model.safetensors"),
-                                 {{module + ".lora_A.weight", DType::f32, Shape{2, 16}, 0},
-                                  {module + ".lora_B.weight", DType::f32, Shape{16, 2}, 0}});
+  std::vector<ckpt::TensorSpec> tensors;
+  for (const char half : halves) {
+    tensors.push_back({module + ".lora_" + half + ".weight", DType::f32,
+                       half == 'A' ? Shape{2, 16} : Shape{16, 2}, 0});
+  }
+  ckpt::SafetensorsWriter writer(folder.path("adapter_model.safetensors"), tensors);
   for (const ckpt::TensorSpec& spec : writer.order()) {
     const bool down = spec.name.ends_with("A.weight");
     writer.write(spec.name, values(spec.shape, down ? 1.0f : 0.25f));
@@ -136,6 +140,63 @@ TEST(AdapterFile, AMatrixOfAnotherShapeIsRefused) {
   EXPECT_NE(error.text().find("has shape (2, 16), expected (3, 16)"), std::string::npos)
       << error.text();
   EXPECT_FALSE(model->params().has_adapters());
+}
+
+TEST(AdapterFile, HalfAPairIsRefusedBeforeTheModelChanges) {
+  for (const char* half : {"A", "B"}) {
+    const TempFolder folder;
+    write_adapter(folder, Json::object(), kAdaptedModule, half);
+    const auto model = adapter_base();
+    const Error error = test::error_of([&] { load_adapters(*model, folder.path()); });
+    EXPECT_EQ(error.code(), Code::data_loss);
+    EXPECT_NE(error.text().find(
+                  fmt::format("model.layers.1.self_attn.q_proj has a lora_{} and no", half)),
+              std::string::npos)
+        << error.text();
+    EXPECT_FALSE(model->params().has_adapters());
+  }
+}
+
+TEST(AdapterFile, TensorsThatTheConfigDoesNotChooseAreRefused) {
+  for (const Json& more : std::vector<Json>{{{"target_modules", Json::array({"k_proj"})}},
+                                            {{"target_modules", ".*k_proj"}},
+                                            {{"exclude_modules", Json::array({"q_proj"})}},
+                                            {{"layers_to_transform", Json::array({0})},
+                                             {"target_modules", Json::array({"q_proj"})}}}) {
+    const TempFolder folder;
+    write_adapter(folder, more);
+    const auto model = adapter_base();
+    const Error error = test::error_of([&] { load_adapters(*model, folder.path()); });
+    EXPECT_EQ(error.code(), Code::invalid_argument) << more;
+    EXPECT_NE(error.text().find("model.layers.1.self_attn.q_proj"), std::string::npos)
+        << error.text();
+  }
+}
+
+// The layers that a file leaves out are the base's; a module without any layer is worth a line.
+TEST(AdapterFile, AModuleThatTheFileLacksIsNamed) {
+  const std::vector<std::pair<Json, std::string>> rows = {
+      {{"q_proj"}, ""},
+      {{"q_proj", "up_proj"}, "mlp.up_proj"},
+      {{"q_proj", "nothing_of_this_family"}, ""},
+      {{"q_proj", "embed_tokens"}, "embed_tokens"},
+      {".*(q_proj|down_proj)", "mlp.down_proj"},
+      {"all-linear", "self_attn.k_proj"}};
+  for (const auto& [targets, named] : rows) {
+    const TempFolder folder;
+    write_adapter(folder, {{"target_modules", targets}});
+    std::string lines;
+    log_hook(LogLevel::warn, [&](LogLevel, const std::string& line) { lines += line; });
+    const auto model = adapter_base();
+    load_adapters(*model, folder.path());
+    log_hook(LogLevel::warn, {});
+    EXPECT_TRUE(model->params().has_adapters());
+    if (named.empty())
+      EXPECT_EQ(lines, "") << targets;
+    else
+      EXPECT_NE(lines.find(named), std::string::npos) << targets << lines;
+    EXPECT_EQ(lines.find("lm_head"), std::string::npos) << lines;
+  }
 }
 
 TEST(AdapterFile, WhatIsNotLoraIsRefused) {
