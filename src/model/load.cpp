@@ -67,9 +67,12 @@ OpenedModel open_model(const Source& source) {
   return opened;
 }
 
-std::unique_ptr<WeightSource> open_weights(const OpenedModel& opened, const Source& source) {
-  return opened.gguf ? open_gguf_weights(opened.gguf, opened.config)
-                     : open_weight_files(source, opened.config.tie_embeddings);
+std::unique_ptr<WeightSource> open_weights(OpenedModel& opened, const Source& source,
+                                           const Task* task) {
+  if (opened.gguf) return open_gguf_weights(opened.gguf, opened.config);
+  auto weights = open_weight_files(source, own_head_name(opened.config));
+  untie_own_head(opened.config, *weights, source.describe(), task);
+  return weights;
 }
 
 namespace {
@@ -347,7 +350,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
   const Origin origin = origin_of(opened.config, options);
   apply_model_options(opened.config, options);
   const std::unique_ptr<WeightSource> weights =
-      find_edit_heads(open_weights(opened, source), opened.config, options.str("heads") == "edit",
+      find_edit_heads(open_weights(opened, source, task), opened.config, options.str("heads") == "edit",
                       static_cast<uint64_t>(options.i64("seed")));
   const std::vector<ParamSpec> specs = partitioned_params(opened.config, engine->mesh());
   weights->check(specs);

@@ -229,8 +229,8 @@ Json quantize_model(const std::string& from, const std::string& to, const Option
   const bool is_gguf = to.ends_with(".gguf"), overwrite = options.boolean("overwrite");
   if (wanted != "auto") check_target(to, weight_format(wanted), is_gguf, overwrite);
   const std::unique_ptr<Source> source = open_source(ckpt::model_folder(from));
-  const OpenedModel opened = open_model(*source);
-  const std::shared_ptr<const WeightSource> weights = open_weights(opened, *source);
+  OpenedModel opened = open_model(*source);
+  const std::shared_ptr<const WeightSource> weights = open_weights(opened, *source, task);
   if (opened.gguf == nullptr || !is_gguf)
     weights->check(find_family(opened.config.family).params(opened.config));
   const WeightFormat& format = chosen_format(wanted, opened, *weights);

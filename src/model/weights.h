@@ -26,6 +26,7 @@ public:
   virtual void check(const std::vector<ParamSpec>& specs) const = 0;
   // Whether there is a tensor of this name. GGUF files have none but those of the table.
   virtual bool has(const std::string& /*logical*/) const { return false; }
+  virtual Shape shape(const std::string& logical) const; // REQUIRES: has()
   virtual DType
   dtype(const std::string& logical) const = 0; // of the numbers in the file; quantized types: f32
   virtual bool quantized() const = 0;          // a GGUF whose matrices are not floats
@@ -56,7 +57,9 @@ struct OpenedModel {
   std::shared_ptr<const ckpt::GgufFile> gguf; // null: safetensors or PyTorch
 };
 OpenedModel open_model(const Source& source); // config.json, or a .gguf file
-std::unique_ptr<WeightSource> open_weights(const OpenedModel& opened, const Source& source);
+// Unties opened.config where the file has a head of its own.
+std::unique_ptr<WeightSource> open_weights(OpenedModel& opened, const Source& source,
+                                           const Task* task = nullptr);
 
 class Model;
 
@@ -71,8 +74,17 @@ std::vector<std::pair<size_t, const ParamSpec*>>
 reserve_largest_first(Model& model, const std::vector<ParamSpec>& specs,
                       const std::function<const WeightFormat&(const ParamSpec&)>& form_of);
 
-std::unique_ptr<WeightSource> open_weight_files(const Source& source, bool tied);
+// second_head: a tensor that may be there next to the table; empty: none.
+std::unique_ptr<WeightSource> open_weight_files(const Source& source,
+                                                const std::string& second_head);
 std::unique_ptr<WeightSource> open_gguf_weights(std::shared_ptr<const ckpt::GgufFile> file,
                                                 const ModelConfig& config);
+
+// The tensor that would be the head, were it not tied; empty: it is not tied, or the family cannot.
+std::string own_head_name(const ModelConfig& config);
+// config.tie_embeddings becomes false, with a warning, where the tied head lies in the file as well and differs from the table
+// in any bit. file: for the warning.
+void untie_own_head(ModelConfig& config, const WeightSource& weights, const std::string& file,
+                    const Task* task);
 
 } // namespace dllm::model

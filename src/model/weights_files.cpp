@@ -26,11 +26,9 @@ bool is_leftover(std::string_view name) {
                      [&](std::string_view end) { return name.ends_with(end); });
 }
 
-// A second copy of the table where head and table are one.
-bool is_head(std::string_view name) {
-  return name.ends_with("lm_head.weight") || name == "decoder.weight" ||
-         name.starts_with("cls.predictions.decoder.");
-}
+// One vector of BERT under two names: since version 5 the framework's head reads the second, and saves both.
+constexpr const char *kBertBias = "cls.predictions.bias",
+                     *kBertHeadBias = "cls.predictions.decoder.bias";
 
 // Old files of BERT have TensorFlow's words.
 std::string old_norm_word(std::string name) {
@@ -45,8 +43,8 @@ std::string old_norm_word(std::string name) {
 
 class WeightFilesSource final : public WeightSource {
 public:
-  WeightFilesSource(const Source& source, bool tied)
-      : described_(source.describe()), files_(source), tied_(tied) {}
+  WeightFilesSource(const Source& source, const std::string& second_head)
+      : described_(source.describe()), files_(source), second_head_(second_head) {}
 
   void check(const std::vector<ParamSpec>& specs) const override {
     std::set<std::string> known;
@@ -58,8 +56,10 @@ public:
         }
       }
     }
+    if (has(second_head_)) known.insert(find(second_head_));
+    if (known.contains(kBertHeadBias)) known.insert(kBertBias);
     for (const std::string& name : files_.names()) {
-      if (known.contains(name) || is_leftover(name) || (tied_ && is_head(name))) continue;
+      if (known.contains(name) || is_leftover(name)) continue;
       const ckpt::TensorInfo& info = files_.info(name);
       fail_with_hint("config.json and weights do not belong together, or it is another family",
                      Code::data_loss, "{}: unexpected tensor {} {}", info.file, name,
@@ -68,6 +68,9 @@ public:
   }
 
   bool has(const std::string& logical) const override { return !find(logical).empty(); }
+  Shape shape(const std::string& logical) const override {
+    return files_.info(find(logical)).shape;
+  }
   DType dtype(const std::string& logical) const override {
     return *files_.info(find(logical)).dtype;
   }
@@ -94,7 +97,9 @@ private:
   // Some checkpoints leave the name of the whole model out: "h.0.ln_1.weight" for
   // "transformer.h.0.ln_1.weight".
   std::string find(const std::string& logical) const {
+    if (logical == kBertBias && files_.has(kBertHeadBias)) return kBertHeadBias;
     if (files_.has(logical)) return logical;
+    if (logical == kBertHeadBias && files_.has(kBertBias)) return kBertBias;
     const size_t dot = logical.find('.');
     if (dot != std::string::npos && files_.has(logical.substr(dot + 1)))
       return logical.substr(dot + 1);
@@ -123,13 +128,18 @@ private:
 
   std::string described_;
   ckpt::WeightFiles files_;
-  bool tied_;
+  std::string second_head_;
 };
 
 } // namespace
 
-std::unique_ptr<WeightSource> open_weight_files(const Source& source, bool tied) {
-  return std::make_unique<WeightFilesSource>(source, tied);
+std::unique_ptr<WeightSource> open_weight_files(const Source& source,
+                                                const std::string& second_head) {
+  return std::make_unique<WeightFilesSource>(source, second_head);
+}
+
+Shape WeightSource::shape(const std::string& logical) const {
+  fail(Code::internal, "no tensor {}", logical);
 }
 
 const WeightFormat* WeightSource::format(const std::string& logical) const {

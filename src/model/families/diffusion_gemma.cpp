@@ -84,8 +84,7 @@ void parse_diffusion_gemma(const ConfigReader& reader, ModelConfig& config) {
   parse_llama_keys(ConfigReader(words, reader.file()), config);
   config.activation = parse_activation(text, "hidden_activation", "gelu_pytorch_tanh");
   text.require_flag("attention_bias", false);
-  text.require_flag("tie_word_embeddings", true);
-  config.tie_embeddings = true;
+  config.tie_embeddings = text.flag("tie_word_embeddings", true);
   config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
   config.post_norms = config.qk_norm = config.value_norm = true;
   config.query_scalar = 1;
@@ -135,7 +134,7 @@ void print_diffusion_gemma(const ModelConfig& config, Json& object) {
   if (!object.contains("architectures"))
     object["architectures"] = {"DiffusionGemmaForBlockDiffusion"};
   object["canvas_length"] = config.block_length;
-  object["tie_word_embeddings"] = true;
+  object["tie_word_embeddings"] = config.tie_embeddings;
   object["text_config"] = print_text(config, object.value("text_config", Json::object()));
 }
 

@@ -91,7 +91,7 @@ std::vector<ParamSpec> bert_params(const ModelConfig& config) {
   names["prediction"] = head + "transform.dense.weight";
   name_norm(names, "prediction_norm", head + "transform.LayerNorm");
   names["head"] = head + "decoder.weight";
-  names["head.bias"] = head + "bias";
+  names["head.bias"] = head + (config.tie_embeddings ? "bias" : "decoder.bias");
   return transformer_params(config, names);
 }
 
