@@ -76,6 +76,30 @@ std::string lone_file(const Source& source) {
 }
 
 constexpr const char* kTorchFile = "pytorch_model.bin";
+constexpr const char* kIndex = ".index.json";
+
+// tensor -> file, as an index says.
+Json weight_map(const Source& source, const std::string& name) {
+  Json index = parse_json(source.open(name).text(), name);
+  const auto map = index.find("weight_map");
+  if (!index.is_object() || map == index.end() || !map->is_object() || map->empty())
+    fail(Code::data_loss, "{}: there is no weight_map with tensors", name);
+  return *map;
+}
+
+// A folder that was written twice has the weights of two models. An index of the one file is another matter.
+void expect_one_model(const Source& source, const std::string& single) {
+  const std::string index = single + kIndex;
+  if (!source.has(index)) return;
+  const Json map = weight_map(source, index);
+  for (const auto& [tensor, file] : map.items()) {
+    if (file == single) continue;
+    fail_with_hint("remove the weights that are old: " + single + ", or the index and its files",
+                   Code::failed_precondition,
+                   "{} holds {} and {}, whose tensors lie in other files", source.describe(),
+                   single, index);
+  }
+}
 
 // A source that is one .bin file, whatever its name. Folders hold others: training_args.bin.
 std::string lone_torch_file(const Source& source) {
@@ -88,12 +112,12 @@ std::string lone_torch_file(const Source& source) {
 WeightFiles::WeightFiles(const Source& source, const std::string& base)
     : described_(source.describe()) {
   const std::string single = base + std::string(kSuffix);
-  const std::string index = ".index.json";
   const std::string lone = lone_file(source);
   if (source.has(single)) {
+    expect_one_model(source, single);
     add_file(source, single);
-  } else if (source.has(single + index)) {
-    read_index(source, single + index);
+  } else if (source.has(single + kIndex)) {
+    read_index(source, single + kIndex);
   } else if (!lone.empty()) {
     add_file(source, lone);
   } else {
@@ -103,16 +127,18 @@ WeightFiles::WeightFiles(const Source& source, const std::string& base)
 }
 
 void WeightFiles::find_torch_files(const Source& source, const std::string& base) {
-  const std::string index = std::string(kTorchFile) + ".index.json";
+  const std::string index = std::string(kTorchFile) + kIndex;
   const std::string lone = lone_torch_file(source);
-  if (source.has(kTorchFile))
+  if (source.has(kTorchFile)) {
+    expect_one_model(source, kTorchFile);
     add_file(source, kTorchFile);
-  else if (source.has(index))
+  } else if (source.has(index)) {
     read_index(source, index);
-  else if (!lone.empty())
+  } else if (!lone.empty()) {
     add_file(source, lone);
-  else
+  } else {
     fail_no_weights(source, base);
+  }
 }
 
 void WeightFiles::open_file(const Source& source, const std::string& name) {
@@ -129,14 +155,9 @@ void WeightFiles::add_file(const Source& source, const std::string& name) {
 
 // {"metadata": {...}, "weight_map": {tensor: file}}
 void WeightFiles::read_index(const Source& source, const std::string& name) {
-  const Bytes text = source.open(name);
-  const Json index = parse_json(text.text(), name);
-  const auto map = index.find("weight_map");
-  if (!index.is_object() || map == index.end() || !map->is_object() || map->empty()) {
-    fail(Code::data_loss, "{}: there is no weight_map with tensors", name);
-  }
+  const Json map = weight_map(source, name);
   std::map<std::string, size_t> opened;
-  for (const auto& [tensor, file] : map->items()) {
+  for (const auto& [tensor, file] : map.items()) {
     if (!file.is_string() || !is_safe_name(file.get_ref<const std::string&>())) {
       fail(Code::data_loss, "{}: tensor {} lies in {}, which is no file of this folder", name,
            tensor, file.dump());

@@ -73,6 +73,27 @@ TEST(WeightFiles, OpensPyTorchFilesWhereThereAreNoSafetensors) {
   EXPECT_TRUE(WeightFiles(lone.source).has("bf16"));
 }
 
+// A folder that was written twice: which of the two models is meant cannot be known.
+TEST(WeightFiles, OneFileNextToShardsOfAnotherModelIsRefused) {
+  const std::pair<const char*, std::string> kinds[] = {
+      {"model.safetensors", test::safetensors_bytes(kOne, "x")},
+      {"pytorch_model.bin", read_text(test::data_path("torch_bin/module.bin"))}};
+  for (const auto& [single, bytes] : kinds) {
+    SCOPED_TRACE(single);
+    const auto with_index = [&, name = std::string(single)](const std::string& shard) {
+      Folder folder;
+      folder.add(name, bytes);
+      folder.add(name + ".index.json", R"({"weight_map":{"w":")" + shard + "\"}}");
+      return std::move(folder.source);
+    };
+    const MemorySource two = with_index("model-00001-of-00002.safetensors"),
+                       one = with_index(single);
+    expect_error(Code::failed_precondition, std::string(single) + ".index.json",
+                 [&] { WeightFiles files(two); });
+    EXPECT_FALSE(WeightFiles(one).names().empty()); // an index of the one file
+  }
+}
+
 TEST(WeightFiles, RefusesBadIndexes) {
   const auto open = [](const std::string& index, const std::string& shard) {
     Folder folder;
