@@ -1,6 +1,7 @@
 #include "dllm/checkpoint.h"
 
 #include "ckpt/checkpoint_folder.h"
+#include "ckpt/gguf_parts.h"
 #include "ckpt/weights_on_disk.h"
 #include "handles.h"
 #include "model/model.h"
@@ -22,7 +23,8 @@ namespace {
 // Fields of the config next to the weights; null for weights alone and for a config that cannot be read.
 Json config_of(const std::string& path) {
   try {
-    const model::ModelConfig config = model::read_config(*open_source(ckpt::model_folder(path)));
+    const model::ModelConfig config =
+        model::read_config(*ckpt::open_model_source(ckpt::model_folder(path)));
     return {{"family", config.family},
             {"attention", model::attention_name(config.attention)},
             {"shift", config.shift},

@@ -3,6 +3,7 @@
 #include "handles.h"
 
 #include "ckpt/checkpoint_folder.h"
+#include "ckpt/gguf_parts.h"
 #include "cpu/engine.h"
 #include "decode/decoder/decoder.h"
 #include "pjrt/engine.h"
@@ -75,7 +76,7 @@ dllm_status dllm_engine_plan(dllm_engine* engine, const char* path, const dllm_o
     need(out, "out");
     const Options options = options_of(opts, "plan");
     check_task(task_of(task));
-    const auto source = open_source(ckpt::model_folder(need_text(path, "path")));
+    const auto source = ckpt::open_model_source(ckpt::model_folder(need_text(path, "path")));
     const model::Job job = planned_job(object, model::read_config(*source), options);
     check_task(task_of(task));
     fill(out, model::plan_text(*object, job, options));

@@ -92,15 +92,22 @@ struct GgufTensor {
   Shape shape;           // row-major: the file's dimensions reversed
   int64_t begin = 0; // byte range in the file; end == begin when the size of the type is not known
   int64_t end = 0;
+  size_t part = 0; // of a split file
 };
 
-// A file that was checked whole when it was opened. Reads are lock-free from any thread. Errors
+// A file that was checked whole when it was opened, or several of gguf-split as one. Reads are lock-free from any thread. Errors
 // name the file, the key or tensor, and the expected and found numbers; a file on disk that changed
 // since it was opened is data_loss.
 class GgufFile {
 public:
   GgufFile(ContentRef content, std::string name);
   GgufFile(Bytes bytes, std::string name);
+
+  // The tensors of the next part; data_loss for one that is there already.
+  void append(GgufFile part);
+  // Whether the parts are those that "split.count", "split.no" and "split.tensors.count" announce: failed_precondition for a
+  // part alone, else data_loss. The keys are forgotten: the file is whole.
+  void check_parts();
 
   const std::string& name() const { return name_; }
   uint32_t version() const { return version_; }
@@ -140,7 +147,10 @@ private:
   const GgufValue& typed(std::string_view key, bool is_array, const char* wanted) const;
   const GgufTensor& readable(std::string_view name) const;
 
-  ContentRef content_;
+  const Content& content(const GgufTensor& tensor) const { return *contents_[tensor.part]; }
+
+  std::vector<ContentRef> contents_; // by part
+  std::vector<int64_t> numbers_;     // "split.no" of each part; -1: it has none
   std::string name_;
   uint32_t version_ = 0;
   std::map<std::string, GgufValue, std::less<>> metadata_;

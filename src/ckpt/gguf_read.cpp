@@ -197,7 +197,7 @@ void GgufFile::dequantize(std::string_view name, std::span<float> dst, int64_t r
   const int64_t step = std::max<int64_t>(1, kChunk / row_bytes);
   for (int64_t at = row_begin; at < row_end; at += step) {
     const int64_t take = std::min(step, row_end - at);
-    const Bytes blocks = content_->read(found.begin + at * row_bytes, take * row_bytes);
+    const Bytes blocks = content(found).read(found.begin + at * row_bytes, take * row_bytes);
     dequantize_blocks(found.type, blocks.data(), dst.data() + (at - row_begin) * row, take * row);
   }
 }
@@ -216,7 +216,7 @@ void GgufFile::read_stored(std::string_view name, std::byte* to, int64_t row_beg
   const int64_t row_bytes = row / type.block * type.bytes;
   const int64_t from = found.begin + row_begin * row_bytes;
   in_pieces((row_end - row_begin) * row_bytes, kChunk, task, [&](int64_t begin, int64_t end) {
-    const Bytes part = content_->read(from + begin, end - begin);
+    const Bytes part = content(found).read(from + begin, end - begin);
     std::memcpy(to + begin, part.data(), static_cast<size_t>(end - begin));
   });
 }
@@ -234,7 +234,7 @@ void GgufFile::read_stored(std::string_view name, std::byte* to, const Box& box,
          box.shape.text(), box.begin[0], first, name, found.shape.text());
   }
   const auto bytes = [&](int64_t numbers) { return numbers / type.block * type.bytes; };
-  read_box(*content_, found.begin, 1, {rows, bytes(row)},
+  read_box(content(found), found.begin, 1, {rows, bytes(row)},
            {{box.begin[0], bytes(first)}, {box.shape[0], bytes(count)}}, to, task);
 }
 
@@ -247,7 +247,7 @@ Tensor GgufFile::tensor(std::string_view name) const {
     dequantize(name, numbers.mutable_as<float>(), 0, row > 0 ? found.shape.count() / row : 0);
     return numbers;
   }
-  const Bytes part = content_->read(found.begin, found.end - found.begin);
+  const Bytes part = content(found).read(found.begin, found.end - found.begin);
   return view_or_copy(*dtype, found.shape, part);
 }
 

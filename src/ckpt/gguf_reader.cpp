@@ -235,9 +235,10 @@ GgufFile::GgufFile(Bytes bytes, std::string name)
     : GgufFile(memory_content(std::move(bytes)), std::move(name)) {}
 
 GgufFile::GgufFile(ContentRef content, std::string name)
-    : content_(std::move(content)), name_(std::move(name)) {
-  Cursor cursor(*content_, name_);
-  if (content_->size() < 4 || content_->read(0, 4).text() != "GGUF") {
+    : contents_{std::move(content)}, name_(std::move(name)) {
+  const Content& bytes = *contents_.front();
+  Cursor cursor(bytes, name_);
+  if (bytes.size() < 4 || bytes.read(0, 4).text() != "GGUF") {
     fail(Code::data_loss, "{}: a GGUF file begins with the letters GGUF, this one does not", name_);
   }
   cursor.skip(4, "the magic");
@@ -273,7 +274,42 @@ GgufFile::GgufFile(ContentRef content, std::string name)
     fail(Code::data_loss, "{}: tensor {} begins at byte {} of the data, expected a multiple of {}",
          name_, tensor, info.begin, alignment);
   }
-  check_ranges(tensors_, static_cast<int64_t>(data_begin), content_->size(), name_);
+  check_ranges(tensors_, static_cast<int64_t>(data_begin), bytes.size(), name_);
+  numbers_.push_back(has("split.no") ? integer("split.no") : -1);
+}
+
+void GgufFile::append(GgufFile part) {
+  for (auto& [tensor, info] : part.tensors_) {
+    info.part = contents_.size();
+    if (!tensors_.emplace(tensor, std::move(info)).second)
+      fail(Code::data_loss, "{}: the tensor {} stands in a part before it as well", part.name_,
+           tensor);
+  }
+  contents_.push_back(std::move(part.contents_.front()));
+  numbers_.push_back(part.numbers_.front());
+}
+
+void GgufFile::check_parts() {
+  const auto parts = static_cast<int64_t>(contents_.size());
+  const int64_t count = has("split.count") ? integer("split.count") : 1;
+  if (parts != std::max<int64_t>(1, count)) {
+    fail_with_hint("parts are found by their names: x-00001-of-00002.gguf, x-00002-of-00002.gguf",
+                   Code::failed_precondition, "{} is part {} of {}, found {} of the parts", name_,
+                   numbers_.front() + 1, count, parts);
+  }
+  for (int64_t i = 0; parts > 1 && i < parts; ++i) {
+    if (numbers_[static_cast<size_t>(i)] == i) continue;
+    fail(Code::data_loss, "{}: the file of part {} says that it is part {}", name_, i + 1,
+         numbers_[static_cast<size_t>(i)] + 1);
+  }
+  constexpr const char* kTensors = "split.tensors.count";
+  const auto found = static_cast<int64_t>(tensors_.size());
+  if (has(kTensors) && integer(kTensors) != found)
+    fail(Code::data_loss, "{}: its parts hold {} tensors, expected {}", name_, found,
+         integer(kTensors));
+  for (const char* key : {"split.no", "split.count", kTensors}) {
+    if (const auto at = metadata_.find(key); at != metadata_.end()) metadata_.erase(at);
+  }
 }
 
 } // namespace dllm::ckpt

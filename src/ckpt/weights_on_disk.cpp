@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
-#include "ckpt/gguf.h"
+#include "ckpt/gguf_parts.h"
 #include "ckpt/safetensors.h"
 
 #include <nlohmann/json.hpp>
@@ -20,10 +20,6 @@ public:
 };
 
 namespace {
-
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
 
 Json tensor_row(const std::string& name, const std::string& type, const Shape& shape,
                 int64_t bytes) {
@@ -67,30 +63,40 @@ private:
 
 class WeightsOnDisk::Gguf final : public Content {
 public:
-  explicit Gguf(const std::string& path) : file_(open_content(path), file_name(path)) {}
+  explicit Gguf(const Source& source) : file_(open_gguf(source, find_gguf(source))) {}
 
   Json metadata() const override {
     Json object = Json::object();
-    for (const auto& [key, value] : file_.metadata()) object[key] = value_of(file_, key, value);
+    for (const auto& [key, value] : file_->metadata()) object[key] = value_of(*file_, key, value);
     return object;
   }
   Json tensors() const override {
     Json rows = Json::array();
-    for (const auto& [name, info] : file_.tensors()) {
+    for (const auto& [name, info] : file_->tensors()) {
       rows.push_back(tensor_row(name, info.type_name, info.shape, info.end - info.begin));
     }
     return rows;
   }
-  Tensor tensor(const std::string& name) const override { return file_.tensor(name); }
+  Tensor tensor(const std::string& name) const override { return file_->tensor(name); }
 
 private:
-  GgufFile file_;
+  std::shared_ptr<const GgufFile> file_;
 };
 
+namespace {
+
+// A file, or a folder without config.json: those are models of safetensors, whatever lies next to them.
+bool is_gguf(const std::string& path, const Source& source) {
+  return is_directory(path) ? !source.has("config.json") && holds_gguf(source)
+                            : path.ends_with(".gguf");
+}
+
+} // namespace
+
 WeightsOnDisk::WeightsOnDisk(const std::string& path) : path_(path) {
-  if (!is_directory(path) && ends_with(path, ".gguf")) {
+  if (const auto source = open_model_source(path); is_gguf(path, *source)) {
     kind_ = "gguf";
-    content_ = std::make_unique<Gguf>(path);
+    content_ = std::make_unique<Gguf>(*source);
     return;
   }
   if (is_directory(path)) kind_ = "model";

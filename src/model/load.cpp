@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/store/objects.h"
 #include "ckpt/checkpoint_folder.h"
+#include "ckpt/gguf_parts.h"
 #include "model/adapter_file.h"
 #include "model/edit_heads.h"
 #include "model/model.h"
@@ -28,13 +29,6 @@ constexpr const char* kConfig = kConfigFile;
 // Above it a quantized GGUF becomes int8 where an engine does not multiply its format.
 constexpr int64_t kLargestF32 = int64_t{1} << 30;
 
-std::string gguf_of(const Source& source) {
-  for (const std::string& name : source.names()) {
-    if (name.ends_with(".gguf")) return name;
-  }
-  return {};
-}
-
 } // namespace
 
 std::vector<std::pair<size_t, const ParamSpec*>>
@@ -57,12 +51,14 @@ OpenedModel open_model(const Source& source) {
         config_from_text(source.open(kConfig).text(), source.describe() + "/" + kConfig);
     return opened;
   }
-  const std::string name = gguf_of(source);
-  if (name.empty()) {
+  if (!ckpt::holds_gguf(source)) {
     fail_with_hint("a model folder holds config.json and model.safetensors, or give one .gguf file",
                    Code::not_found, "{}: no {} and no .gguf file", source.describe(), kConfig);
   }
-  opened.gguf = std::make_shared<ckpt::GgufFile>(source.content(name), name);
+  const ckpt::GgufParts parts = ckpt::find_gguf(source);
+  for (const std::string& name : parts.left_out)
+    log(LogLevel::warn, "{}: {} is left out", source.describe(), name);
+  opened.gguf = ckpt::open_gguf(source, parts);
   opened.config = config_from_gguf(*opened.gguf);
   return opened;
 }
@@ -350,8 +346,8 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
   const Origin origin = origin_of(opened.config, options);
   apply_model_options(opened.config, options);
   const std::unique_ptr<WeightSource> weights =
-      find_edit_heads(open_weights(opened, source, task), opened.config, options.str("heads") == "edit",
-                      static_cast<uint64_t>(options.i64("seed")));
+      find_edit_heads(open_weights(opened, source, task), opened.config,
+                      options.str("heads") == "edit", static_cast<uint64_t>(options.i64("seed")));
   const std::vector<ParamSpec> specs = partitioned_params(opened.config, engine->mesh());
   weights->check(specs);
   std::optional<AdapterFile> adapter; // before the weights, which take longer
@@ -383,7 +379,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const s
   if (const std::string inside = join_path(folder, adapter);
       !adapter.empty() && file_exists(join_path(inside, "adapter_config.json")))
     own.set_str("adapter", inside);
-  return load_model(std::move(engine), *open_source(folder), own, task);
+  return load_model(std::move(engine), *ckpt::open_model_source(folder), own, task);
 }
 
 } // namespace dllm::model

@@ -45,8 +45,8 @@ public:
   // A tokenizer.json of any name, a .gguf file, a folder, or a run or checkpoint (ckpt/checkpoint_folder.h). Fails with
   // not_found or data_loss naming what is wrong in which file.
   static std::shared_ptr<Tokenizer> load(const std::string& path, const Options& options);
-  // tokenizer.json, else a .gguf file, else vocab.json + merges.txt; tokenizer_config.json names the special tokens
-  // when it is there.
+  // tokenizer.json, else a .gguf file, else vocab.json + merges.txt (those first next to a config.json); tokenizer_config.json
+  // names the special tokens when it is there.
   static std::shared_ptr<Tokenizer> load(const Source& source, const Options& options);
   static std::shared_ptr<Tokenizer> from_gguf(const ckpt::GgufVocabulary& vocabulary,
                                               const Options& options);

@@ -242,11 +242,19 @@ void check_tokenizer(Report& report, const std::string& path, int64_t vocab) {
   });
 }
 
+// A .gguf file, or a folder with config.json or with .gguf files.
+bool is_model(const fs::path& path) {
+  const auto is_gguf = [](const fs::path& file) { return file.extension() == ".gguf"; };
+  if (!fs::is_directory(path)) return is_gguf(path);
+  return fs::exists(path / "config.json") ||
+         std::any_of(fs::directory_iterator(path), fs::directory_iterator(),
+                     [&](const auto& entry) { return is_gguf(entry.path()); });
+}
+
 // Loading compares every tensor's shape with config.json and misses none.
 int64_t check_model(const Context& context, Report& report, const std::string& path) {
   int64_t vocab = -1;
-  if (fs::is_directory(path) ? !fs::exists(path + "/config.json")
-                             : fs::path(path).extension() != ".gguf") {
+  if (!is_model(path)) {
     report.note("shapes", "there is no config.json to compare with");
     return vocab;
   }

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
-#include "ckpt/gguf.h"
+#include "ckpt/gguf_parts.h"
 #include "text/tokenizer.h"
 
 #include <algorithm>
@@ -111,7 +111,8 @@ std::shared_ptr<Tokenizer> Tokenizer::load(const std::string& path, const Option
   const std::string from = ckpt::tokenizer_folder(path);
   if (!is_directory(from) && !file_exists(from))
     fail(Code::not_found, "there is no file or folder {}", from);
-  if (is_directory(from) || from.ends_with(kGgufEnding)) return load(*open_source(from), options);
+  if (is_directory(from) || from.ends_with(kGgufEnding))
+    return load(*ckpt::open_model_source(from), options);
   // A file of any name; tokenizer_config.json in the same folder counts.
   TokenizerParts parts = read_tokenizer_json(read_bytes(from).text(), from);
   const std::string folder = parent_path(from);
@@ -121,17 +122,18 @@ std::shared_ptr<Tokenizer> Tokenizer::load(const std::string& path, const Option
 std::shared_ptr<Tokenizer> Tokenizer::load(const Source& source, const Options& options) {
   std::string file = kTokenizerJson;
   const std::vector<std::string> names = source.names();
-  const auto gguf = std::find_if(names.begin(), names.end(),
-                                 [](const auto& name) { return name.ends_with(kGgufEnding); });
-  if (gguf != names.end() && !source.has(file)) {
-    return from_gguf(ckpt::read_gguf_vocabulary(ckpt::GgufFile(source.content(*gguf), *gguf)),
+  const bool has_files = source.has("vocab.json") && source.has("merges.txt");
+  const bool is_folder_of_files = source.has("config.json") && has_files;
+  if (!source.has(file) && !is_folder_of_files && ckpt::holds_gguf(source)) {
+    const std::string first = ckpt::find_gguf(source).files.front(); // it has the metadata of all
+    return from_gguf(ckpt::read_gguf_vocabulary(ckpt::GgufFile(source.content(first), first)),
                      options);
   }
   if (!source.has(file) && names.size() == 1 && names[0].ends_with(".json")) file = names[0];
   TokenizerParts parts;
   if (source.has(file)) {
     parts = read_tokenizer_json(source.open(file).text(), source.describe() + "/" + file);
-  } else if (source.has("vocab.json") && source.has("merges.txt")) {
+  } else if (has_files) {
     parts =
         read_vocab_and_merges(source.open("vocab.json").text(), source.open("merges.txt").text(),
                               source.describe(), scheme_of(source));
