@@ -186,8 +186,10 @@ struct ModelConfig {
   bool first_norm = true;  // the first layer's mixer has a norm
   bool prediction_layer =
       false; // heads read norm(activation(dense(hidden))) of the last norm's hidden
-  bool prediction_bias = false; // of dense
-  bool head_bias = false;       // of the tied head
+  bool prediction_bias = false;      // of dense
+  std::string prediction_activation; // empty: `activation`
+  bool norm_bias = false;            // of layer norms of families whose norms may lack it
+  bool head_bias = false;            // of the tied head
   ExpertConfig experts;
   GatedDeltaConfig gated_delta;
   GlobalAttentionConfig global_attention;

@@ -104,7 +104,8 @@ Json print_text(const ModelConfig& config, Json text) {
   const bool old_word = text.contains("hidden_act");
   print_llama_keys(config, text);
   if (!old_word) text.erase("hidden_act");
-  if (!text.contains("hidden_activation")) text["hidden_activation"] = print_activation(config);
+  if (!text.contains("hidden_activation"))
+    text["hidden_activation"] = print_activation(config.activation);
   text.erase("rope_theta");
   text.erase("rope_scaling");
   text.erase("partial_rotary_factor");

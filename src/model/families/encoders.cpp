@@ -13,7 +13,7 @@ namespace {
 
 // Keys and kinds that all of them share.
 void parse_encoder_keys(const ConfigReader& reader, ModelConfig& config, const char* eps,
-                        const char* activation) {
+                        double usual_eps, const char* activation) {
   config.vocab_size = reader.integer("vocab_size", 1, kMaxVocab);
   config.hidden_size = reader.integer("hidden_size", 1, kMaxSize);
   config.layers = reader.integer("num_hidden_layers", 1, kMaxLayers);
@@ -25,7 +25,7 @@ void parse_encoder_keys(const ConfigReader& reader, ModelConfig& config, const c
   config.head_dim = config.hidden_size / config.heads;
   config.intermediate_size = reader.integer("intermediate_size", 1, kMaxSize);
   config.max_positions = reader.integer("max_position_embeddings", 1, kMaxPositions, 512);
-  config.norm_eps = reader.number(eps, 0, 1, 1e-5);
+  config.norm_eps = reader.number(eps, 0, 1, usual_eps);
   config.init_std = reader.number("initializer_range", 0, 100, 0.02);
   config.activation = parse_activation(reader, activation, "gelu");
   config.norm = NormKind::layer;
@@ -57,7 +57,7 @@ void name_norm(TensorNames& names, const std::string& name, const std::string& f
 void parse_bert(const ConfigReader& reader, ModelConfig& config) {
   reader.require_text("position_embedding_type", {"absolute"});
   reader.require_flag("is_decoder", false);
-  parse_encoder_keys(reader, config, "layer_norm_eps", "hidden_act");
+  parse_encoder_keys(reader, config, "layer_norm_eps", 1e-12, "hidden_act");
   config.positions = PositionKind::learned;
   config.gated_mlp = false;
   config.qkv_bias = config.out_bias = config.mlp_bias = true;
@@ -68,7 +68,7 @@ void parse_bert(const ConfigReader& reader, ModelConfig& config) {
 void print_bert(const ModelConfig& config, Json& object) {
   object["architectures"] = {"BertForMaskedLM"};
   print_encoder_keys(config, object, "layer_norm_eps");
-  if (!object.contains("hidden_act")) object["hidden_act"] = print_activation(config);
+  if (!object.contains("hidden_act")) object["hidden_act"] = print_activation(config.activation);
   object["type_vocab_size"] = config.token_types;
 }
 
@@ -128,10 +128,9 @@ double theta_of(const ConfigReader& reader, const char* old_word, const char* ki
 }
 
 void parse_modernbert(const ConfigReader& reader, ModelConfig& config) {
-  parse_encoder_keys(reader, config, "norm_eps", "hidden_activation");
-  reader.require_text("classifier_activation", {"gelu"});
-  reader.require_flag("norm_bias", false);
-  if (config.activation != "gelu") reader.bad("hidden_activation", "gelu");
+  parse_encoder_keys(reader, config, "norm_eps", 1e-5, "hidden_activation");
+  config.prediction_activation = parse_activation(reader, "classifier_activation", "gelu");
+  config.norm_bias = reader.flag("norm_bias", false);
   config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
   config.mlp_bias = reader.flag("mlp_bias", false);
   config.prediction_bias = reader.flag("classifier_bias", false);
@@ -147,7 +146,12 @@ void parse_modernbert(const ConfigReader& reader, ModelConfig& config) {
 void print_modernbert(const ModelConfig& config, Json& object) {
   object["architectures"] = {"ModernBertForMaskedLM"};
   print_encoder_keys(config, object, "norm_eps");
-  object["hidden_activation"] = print_activation(config);
+  // Several spellings mean one function: the file's own stay.
+  if (!object.contains("hidden_activation"))
+    object["hidden_activation"] = print_activation(config.activation);
+  if (!object.contains("classifier_activation"))
+    object["classifier_activation"] = print_activation(config.prediction_activation);
+  object["norm_bias"] = config.norm_bias;
   object["attention_bias"] = config.qkv_bias;
   object["mlp_bias"] = config.mlp_bias;
   object["classifier_bias"] = config.prediction_bias;
@@ -170,16 +174,20 @@ std::vector<ParamSpec> modernbert_params(const ModelConfig& config) {
   const std::string layer = "model.layers.{}.";
   TensorNames names;
   names["embedding"] = "model.embeddings.tok_embeddings.weight";
-  names["embedding_norm"] = "model.embeddings.norm.weight";
-  names["attention_norm"] = layer + "attn_norm.weight";
+  const auto name_own = [&](const std::string& name, const std::string& file) {
+    if (config.norm_bias) return name_norm(names, name, file);
+    names[name] = file + ".weight";
+  };
+  name_own("embedding_norm", "model.embeddings.norm");
+  name_own("attention_norm", layer + "attn_norm");
   names["qkv"] = layer + "attn.Wqkv.weight";
   names["out"] = layer + "attn.Wo.weight";
-  names["mlp_norm"] = layer + "mlp_norm.weight";
+  name_own("mlp_norm", layer + "mlp_norm");
   names["gate_up"] = layer + "mlp.Wi.weight";
   names["down"] = layer + "mlp.Wo.weight";
-  names["norm"] = "model.final_norm.weight";
+  name_own("norm", "model.final_norm");
   names["prediction"] = "head.dense.weight";
-  names["prediction_norm"] = "head.norm.weight";
+  name_own("prediction_norm", "head.norm");
   names["head"] = "decoder.weight";
   names["head.bias"] = "decoder.bias";
   return transformer_params(config, names);
@@ -188,16 +196,24 @@ std::vector<ParamSpec> modernbert_params(const ModelConfig& config) {
 // --- dllm-jax ("dllm_bert") ---
 
 void parse_dllm_bert(const ConfigReader& reader, ModelConfig& config) {
-  parse_encoder_keys(reader, config, "layer_norm_eps", "hidden_act");
+  const char* eps = reader.has("layer_norm_eps") ? "layer_norm_eps" : "rms_norm_eps";
+  parse_encoder_keys(reader, config, eps, 1e-5, "hidden_act");
+  const int64_t kv_heads = reader.integer("num_key_value_heads", -kMaxSize, kMaxSize, 0);
+  if (kv_heads > 0) config.kv_heads = kv_heads;
+  config.qk_norm = reader.flag("use_qk_norm", reader.flag("qk_layernorm", false));
   if (config.activation == "gelu") config.activation = "gelu_tanh"; // as jax.nn.gelu is by default
   config.positions = PositionKind::learned;
   config.gated_mlp = false;
-  config.qkv_bias = config.out_bias = config.mlp_bias = config.prediction_bias = true;
+  config.qkv_bias = config.out_bias = reader.flag("use_bias", reader.flag("attention_bias", true));
+  config.mlp_bias = config.prediction_bias = true;
 }
 
 void print_dllm_bert(const ModelConfig& config, Json& object) {
   print_encoder_keys(config, object, "layer_norm_eps");
-  if (!object.contains("hidden_act")) object["hidden_act"] = print_activation(config);
+  object["num_key_value_heads"] = config.kv_heads;
+  object["use_bias"] = config.qkv_bias;
+  object["use_qk_norm"] = config.qk_norm;
+  if (!object.contains("hidden_act")) object["hidden_act"] = print_activation(config.activation);
 }
 
 std::vector<ParamSpec> dllm_bert_params(const ModelConfig& config) {

@@ -63,8 +63,9 @@ void print_gemma_keys(const ModelConfig& config, Json& object) {
   print_llama_keys(config, object);
   if (!old_word) object.erase("hidden_act"); // Gemma's word is another
   if (!object.contains("hidden_activation"))
-    object["hidden_activation"] =
-        config.activation == "gelu_tanh" ? "gelu_pytorch_tanh" : print_activation(config);
+    object["hidden_activation"] = config.activation == "gelu_tanh"
+                                      ? "gelu_pytorch_tanh"
+                                      : print_activation(config.activation);
   object["attention_bias"] = config.qkv_bias;
   object["query_pre_attn_scalar"] = config.query_scalar;
   object["sliding_window"] = config.window;

@@ -28,7 +28,7 @@ void parse_gpt2(const ConfigReader& reader, ModelConfig& config) {
   config.gated_mlp = false;
   config.qkv_bias = config.out_bias = config.mlp_bias = true;
   config.tie_embeddings = reader.flag("tie_word_embeddings", true);
-  reader.require_flag("scale_attn_weights", true);
+  if (!reader.flag("scale_attn_weights", true)) config.query_scalar = 1;
   reader.require_flag("scale_attn_by_inverse_layer_idx", false);
   reader.require_flag("add_cross_attention", false);
 }
@@ -43,8 +43,11 @@ void print_gpt2(const ModelConfig& config, Json& object) {
   object["n_positions"] = config.max_positions;
   object["layer_norm_epsilon"] = config.norm_eps;
   object["initializer_range"] = config.init_std;
-  if (!object.contains("activation_function")) object["activation_function"] = "gelu_new";
+  if (!object.contains("activation_function"))
+    object["activation_function"] =
+        config.activation == "gelu_tanh" ? "gelu_new" : print_activation(config.activation);
   object["tie_word_embeddings"] = config.tie_embeddings;
+  object["scale_attn_weights"] = config.query_scalar == 0;
 }
 
 std::vector<ParamSpec> gpt2_params(const ModelConfig& config) {

@@ -35,11 +35,11 @@ std::string parse_activation(const ConfigReader& reader, const char* key,
        found.substr(0, 60));
 }
 
-std::string print_activation(const ModelConfig& config) {
+std::string print_activation(const std::string& ours) {
   for (const ActivationName& name : kActivations) {
-    if (config.activation == name.ours) return name.file;
+    if (ours == name.ours) return name.file;
   }
-  return config.activation;
+  return ours;
 }
 
 void parse_llama_keys(const ConfigReader& reader, ModelConfig& config) {
@@ -80,7 +80,7 @@ void print_llama_keys(const ModelConfig& config, Json& object) {
   object["rms_norm_eps"] = config.norm_eps;
   object["initializer_range"] = config.init_std;
   // Several spellings mean one function: the file's own stays.
-  if (!object.contains("hidden_act")) object["hidden_act"] = print_activation(config);
+  if (!object.contains("hidden_act")) object["hidden_act"] = print_activation(config.activation);
   object["tie_word_embeddings"] = config.tie_embeddings;
   print_rope(config, object);
 }

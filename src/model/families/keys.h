@@ -21,7 +21,7 @@ void parse_sdar_blocks(const ConfigReader& reader, ModelConfig& config);
 // "silu", "gelu_new" ... to our names; unimplemented for others.
 std::string parse_activation(const ConfigReader& reader, const char* key,
                              const std::string& otherwise);
-std::string print_activation(const ModelConfig& config);
+std::string print_activation(const std::string& ours);
 
 // A list of `layers` numbers, 0: the layer is dense; fails naming the key.
 std::vector<bool> parse_layer_flags(const ConfigReader& reader, const char* key, int64_t layers);

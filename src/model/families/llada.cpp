@@ -67,7 +67,8 @@ void print_llada(const ModelConfig& config, Json& object) {
   object["max_sequence_length"] = config.max_positions;
   object["rms_norm_eps"] = config.norm_eps;
   object["init_std"] = config.init_std;
-  if (!object.contains("activation_type")) object["activation_type"] = print_activation(config);
+  if (!object.contains("activation_type"))
+    object["activation_type"] = print_activation(config.activation);
   object["weight_tying"] = config.tie_embeddings;
   object["include_bias"] = config.out_bias;
   object["include_qkv_bias"] = config.qkv_bias;

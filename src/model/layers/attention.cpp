@@ -86,14 +86,20 @@ graph::Value frequencies(const LayerInputs& inputs, const ModelConfig& config) {
   return graph::slice_axis(inputs.inv_freq, 0, 0, count);
 }
 
+// RMSNorm, also where the norms of blocks are another kind.
+graph::Value head_norm(const LayerInputs& inputs, graph::Value x, const char* name) {
+  return graph::rms_norm(x, norm_weight(inputs.config, inputs.param(name)),
+                         static_cast<float>(inputs.config.norm_eps));
+}
+
 // config: with the heads of this layer.
 graph::Value build_heads(const LayerInputs& inputs, const ModelConfig& config, graph::Value x) {
   AttentionHeads heads = project(inputs, config, x);
   if (config.value_norm)
     heads.v = graph::rms_norm(heads.v, {}, static_cast<float>(config.norm_eps));
   if (config.qk_norm) {
-    heads.q = norm(inputs, heads.q, "q_norm");
-    heads.k = norm(inputs, heads.k, "k_norm");
+    heads.q = head_norm(inputs, heads.q, "q_norm");
+    heads.k = head_norm(inputs, heads.k, "k_norm");
   }
   if (inputs.inv_freq.defined()) {
     const graph::Value turns = frequencies(inputs, config);

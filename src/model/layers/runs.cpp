@@ -374,8 +374,10 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
   }
   outputs.hidden = config_.norm_after ? hidden : normed(hidden, "norm");
   if (config_.prediction_layer) {
+    const std::string& own = config_.prediction_activation;
+    const std::string& kind = own.empty() ? config_.activation : own;
     const graph::Value dense = product(linear("prediction"), outputs.hidden);
-    outputs.hidden = normed(graph::activation(dense, config_.activation), "prediction_norm");
+    outputs.hidden = normed(graph::activation(dense, kind), "prediction_norm");
   }
   outputs.hidden = all_positions(outputs.hidden, ranks);
   return outputs;

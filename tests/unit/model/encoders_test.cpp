@@ -50,7 +50,15 @@ TEST(Encoders, HaveTheNamesOfTheirFiles) {
 
 TEST(Encoders, ComeBackFromAFolder) {
   const Batch batch = test::small_ids(2, 9, 20);
-  for (const Json& config : {small_config("bert"), modernbert(), small_config("dllm_bert")}) {
+  Json own = small_config("dllm_bert");
+  own.update({{"num_key_value_heads", 1},
+              {"attention_bias", false},
+              {"use_qk_norm", true},
+              {"rms_norm_eps", 0.02},
+              {"hidden_act", "relu"}});
+  const Json biased = modernbert({{"norm_bias", true}, {"classifier_activation", "relu"}});
+  for (const Json& config :
+       {small_config("bert"), modernbert(), biased, small_config("dllm_bert"), own}) {
     const test::TempFolder folder;
     const auto model = encoder(config);
     EXPECT_EQ(model->config().attention, AttentionKind::bidirectional);
@@ -94,8 +102,8 @@ TEST(Encoders, TheFirstLayerIsARunOfItsOwn) {
 }
 
 TEST(Encoders, NameWhatIsNotThere) {
-  expect_error(Code::unimplemented, "norm_bias = true", [] {
-    config_from_json(modernbert({{"norm_bias", true}}), "c");
+  expect_error(Code::unimplemented, "hidden_activation = no_function", [] {
+    config_from_json(modernbert({{"hidden_activation", "no_function"}}), "c");
   });
   expect_error(Code::invalid_argument, "layer_types is [\"full_attention\"], expected a list of 3",
                [] {
