@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "model/edit_heads.h"
+#include "model/families/config_keys.h"
 #include "model/families/family.h"
 #include "model/layers/layer_kind.h"
 
@@ -138,9 +139,13 @@ ModelConfig config_from_json(const Json& object, const std::string& file) {
   config.model_type = reader.text("model_type", "");
   // "editflow-qwen3" (ZHZisZZ/dllm): a family with the heads of edit flows.
   const bool edits = config.model_type.starts_with(kEditPrefix);
-  const Family& family = family_of_model_type(
-      edits ? config.model_type.substr(std::string_view(kEditPrefix).size()) : config.model_type);
+  const std::string own_type =
+      edits ? config.model_type.substr(std::string_view(kEditPrefix).size()) : config.model_type;
+  const Family& family = family_of_model_type(own_type);
   config.family = family.name;
+  check_config_keys(reader, own_type);
+  if (reader.has("text_config") && object.at("text_config").is_object())
+    check_config_keys(reader.child("text_config"), own_type);
   family.parse(reader, config);
   if (edits) {
     config.attention = AttentionKind::bidirectional;
