@@ -295,8 +295,11 @@ private:
     const std::string text = range->second.substr(6);
     const size_t begin = std::stoul(text), end = std::stoul(text.substr(text.find('-') + 1));
     if (begin >= made.body.size()) return error(416, "InvalidRange");
+    const std::string whole = "/" + std::to_string(made.body.size());
     made.status = 206;
     made.body = made.body.substr(begin, end - begin + 1);
+    made.headers["Content-Range"] = "bytes " + std::to_string(begin) + "-" +
+                                    std::to_string(begin + made.body.size() - 1) + whole;
     return made;
   }
 

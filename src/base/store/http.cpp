@@ -115,54 +115,78 @@ size_t receive_header(char* data, size_t one, size_t count, void* user) noexcept
   return size;
 }
 
+// A connection while a transfer has it.
+class TakenConnection {
+public:
+  TakenConnection() : connection_(pool().take()) {}
+  ~TakenConnection() {
+    const CurlLibrary& curl = curl_library();
+    curl.multi_remove_handle(connection_.multi, connection_.easy); // nothing where it was not added
+    curl.easy_reset(connection_.easy); // it must not point at the transfer
+    pool().put(connection_);
+  }
+  TakenConnection(const TakenConnection&) = delete;
+  TakenConnection& operator=(const TakenConnection&) = delete;
+  const Connection* operator->() const { return &connection_; }
+
+private:
+  Connection connection_;
+};
+
+class HeaderLines {
+public:
+  HeaderLines() = default;
+  ~HeaderLines() { curl_library().slist_free_all(list_); }
+  HeaderLines(const HeaderLines&) = delete;
+  HeaderLines& operator=(const HeaderLines&) = delete;
+  // A request without one of its lines is another request: bad_alloc where there is no memory for it.
+  void add(const char* line) {
+    CurlList* const longer = curl_library().slist_append(list_, line);
+    if (longer == nullptr) throw std::bad_alloc();
+    list_ = longer;
+  }
+  CurlList* list() const { return list_; }
+
+private:
+  CurlList* list_ = nullptr;
+};
+
 // A connection of the pool with one transfer in it.
 class Transfer {
 public:
   explicit Transfer(const HttpRequest& request)
-      : curl_(curl_library()),
-        connection_(pool().take()), receiver_{request, {}, connection_.easy} {
+      : curl_(curl_library()), receiver_{request, {}, connection_->easy} {
     set_up(request);
-    curl_.multi_add_handle(connection_.multi, connection_.easy);
+    if (curl_.multi_add_handle(connection_->multi, connection_->easy) != 0) throw std::bad_alloc();
   }
-  ~Transfer() {
-    curl_.multi_remove_handle(connection_.multi, connection_.easy);
-    curl_.easy_reset(connection_.easy); // it must not point at this
-    curl_.slist_free_all(headers_);
-    pool().put(connection_);
-  }
-  Transfer(const Transfer&) = delete;
-  Transfer& operator=(const Transfer&) = delete;
 
   HttpResponse run(const Task* task) {
     int running = 1;
     while (running > 0) {
       check_task(task);
-      if (curl_.multi_perform(connection_.multi, &running) != 0)
+      if (curl_.multi_perform(connection_->multi, &running) != 0)
         fail(Code::internal, "libcurl gave the transfer up");
-      if (running > 0) curl_.multi_poll(connection_.multi, nullptr, 0, kLookMs, nullptr);
+      if (running > 0) curl_.multi_poll(connection_->multi, nullptr, 0, kLookMs, nullptr);
     }
     int left = 0;
-    const CurlMessage* message = curl_.multi_info_read(connection_.multi, &left);
+    const CurlMessage* message = curl_.multi_info_read(connection_->multi, &left);
     const int result = message != nullptr && message->kind == kCurlDone ? message->data.result : 0;
     if (result != 0) fail_result(result);
     long status = 0;
-    curl_.easy_getinfo(connection_.easy, kCurlResponseCode, &status);
+    curl_.easy_getinfo(connection_->easy, kCurlResponseCode, &status);
     receiver_.response.status = static_cast<int>(status);
     return std::move(receiver_.response);
   }
 
 private:
   template <class T> void set(CurlOption option, T value) {
-    curl_.easy_setopt(connection_.easy, option, value);
+    curl_.easy_setopt(connection_->easy, option, value);
   }
 
   void set_up(const HttpRequest& request) {
-    const auto add = [this](const char* line) {
-      if (CurlList* longer = curl_.slist_append(headers_, line)) headers_ = longer;
-    };
-    for (const std::string& line : request.headers) add(line.c_str());
-    add("Expect:"); // no pause before a body
-    add("Accept:");
+    for (const std::string& line : request.headers) headers_.add(line.c_str());
+    headers_.add("Expect:"); // no pause before a body
+    headers_.add("Accept:");
     set(kCurlUrl, request.url.c_str());
     set(kCurlErrorBuffer, error_.data());
     set(kCurlNoSignal, 1L);
@@ -180,14 +204,14 @@ private:
       set(kCurlHttpGet, 1L);
     } else {
       if (request.method != "DELETE") { // a body in memory, so that libcurl can send it twice
-        add("Content-Type: application/octet-stream");
+        headers_.add("Content-Type: application/octet-stream");
         set(kCurlPost, 1L);
         set(kCurlPostFieldSizeLarge, static_cast<int64_t>(request.body.size()));
         set(kCurlPostFields, request.body.empty() ? "" : request.body.data());
       }
       set(kCurlCustomRequest, request.method.c_str());
     }
-    set(kCurlHttpHeader, headers_);
+    set(kCurlHttpHeader, headers_.list());
   }
 
   [[noreturn]] void fail_result(int result) const {
@@ -198,10 +222,11 @@ private:
   }
 
   const CurlLibrary& curl_;
-  Connection connection_;
-  Receiver receiver_;
-  CurlList* headers_ = nullptr;
+  // The connection lets go of the lines, the receiver and the text before they end.
+  HeaderLines headers_;
   std::array<char, kCurlErrorSize> error_{};
+  TakenConnection connection_;
+  Receiver receiver_;
 };
 
 } // namespace

@@ -23,6 +23,12 @@ struct Found {
   std::string tag; // of this state of the object
 };
 
+// A proxy that packs bodies may call the same tag a weak one: W/"x".
+std::string tag_of(const HttpResponse& response) {
+  const std::string tag = response.header("etag");
+  return tag.starts_with("W/") ? tag.substr(2) : tag;
+}
+
 // Empty when there is no such object.
 std::optional<Found> find_object(const Client& client, const std::string& key) {
   Call call;
@@ -32,7 +38,7 @@ std::optional<Found> find_object(const Client& client, const std::string& key) {
   if (response.status == 404) return std::nullopt;
   if (!response.is_success()) client.fail_response("read", key, response);
   const std::string size = response.header("content-length");
-  Found found{0, response.header("etag")};
+  Found found{0, tag_of(response)};
   const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), found.size);
   if (error != std::errc() || end != size.data() + size.size() || found.size < 0)
     fail(Code::unknown, "cannot read {}: the server sent no size", client.path_of(key));
@@ -50,6 +56,29 @@ std::optional<Found> find_path(const std::string& path) {
   fail(Code::not_found, "there is no object {}", path);
 }
 
+// Of a list that a server sends page by page: it ends, whatever the server sends.
+class ListLimit {
+public:
+  // data_loss for a token that came before, for pages with next to nothing in them, and for more than any run has.
+  void check(const std::string& shown, const ListPage& page) {
+    constexpr int64_t kMostEntries = 1'000'000, kPagesAtLeast = 100, kEntriesPerPage = 2;
+    ++pages_;
+    entries_ += static_cast<int64_t>(page.objects.size() + page.folders.size());
+    if (!page.next.empty() && !tokens_.insert(page.next).second)
+      fail(Code::data_loss, "cannot list {}: the server sent a continuation token twice", shown);
+    if (pages_ > kPagesAtLeast + entries_ / kEntriesPerPage)
+      fail(Code::data_loss, "cannot list {}: {} pages hold {} entries, and the list goes on", shown,
+           pages_, entries_);
+    if (entries_ > kMostEntries)
+      fail(Code::out_of_range, "cannot list {}: it holds more than {} entries", shown,
+           kMostEntries);
+  }
+
+private:
+  std::set<std::string> tokens_;
+  int64_t pages_ = 0, entries_ = 0;
+};
+
 // Calls page(list) for every page of the objects whose key begins with "<folder>/".
 template <class Page>
 void list_pages(const std::string& folder, bool is_flat, int64_t most, const Task* task,
@@ -58,6 +87,7 @@ void list_pages(const std::string& folder, bool is_flat, int64_t most, const Tas
   const Client client = client_of(folder, &key);
   Call call;
   call.method = "GET";
+  ListLimit limit;
   for (std::string token;;) {
     call.query = {{"list-type", "2"},
                   {"max-keys", std::to_string(most)},
@@ -67,6 +97,7 @@ void list_pages(const std::string& folder, bool is_flat, int64_t most, const Tas
     const HttpResponse response = client.send(call, task);
     if (!response.is_success()) client.fail_response("list", key, response);
     const ListPage list = parse_list(response.body);
+    limit.check(folder, list);
     const bool wants_more = page(list, key.empty() ? 0 : key.size() + 1);
     token = list.next;
     if (token.empty() || !wants_more) return;
@@ -161,10 +192,26 @@ private:
     call.to = to;
     call.room = size;
     const HttpResponse response = client_.expect("read", call, task);
-    const bool is_range = response.status == 206 || size == found_.size;
-    if (is_range && response.received == size) return;
-    fail(Code::data_loss, "cannot read {}: {} bytes at {} were wanted, {} came", path_, size, at,
-         response.received);
+    check_state(response);
+    const std::string range = response.header("content-range"),
+                      wanted = fmt::format("bytes {}-{}/", at, at + size - 1);
+    const bool is_whole = response.status == 200 && size == found_.size;
+    const bool is_range = response.status == 206 && // "*": a server that leaves the size out
+                          (range == wanted + std::to_string(found_.size) || range == wanted + "*");
+    if ((is_whole || is_range) && response.received == size) return;
+    fail_with_hint("the server does not serve ranges as HTTP has them", Code::data_loss,
+                   "cannot read {}: \"{}{}\" was wanted, {} bytes came with status {} and \"{}\"",
+                   path_, wanted, found_.size, response.received, response.status,
+                   range.substr(0, 80));
+  }
+
+  // If-match is a request: a server may ignore it.
+  void check_state(const HttpResponse& response) const {
+    const std::string tag = tag_of(response);
+    if (tag.empty() || found_.tag.empty() || tag == found_.tag) return;
+    fail_with_hint("the object was replaced while it was read", Code::data_loss,
+                   "cannot read {}: its ETag is {}, before it was {}", path_, tag.substr(0, 80),
+                   found_.tag.substr(0, 80));
   }
 
   std::string path_, key_;

@@ -346,6 +346,88 @@ TEST_F(StoreObjects, AnIgnoredRangeIsDataLoss) {
   expect_error(Code::data_loss, "s3://bucket/x", [&] { file->read(2 * kMiB, 4); });
 }
 
+// Whatever a server sends in place of the range that was wanted, a read ends with an error or the right bytes.
+TEST_F(StoreObjects, OnlyTheWantedRangeIsTaken) {
+  struct Reply {
+    const char* what;
+    bool is_right;
+    int status;
+    int64_t shift, more;
+    const char* range; // of the header: "" as the body is, "-" none, else as it stands
+    const char* tag;
+  };
+  const Reply replies[] = {
+      {"the range", true, 206, 0, 0, "", ""},
+      {"a range without the size", true, 206, 0, 0, "bytes 3000000-3999999/*", ""},
+      {"the range before", false, 206, -1'000'000, 0, "", ""},
+      {"a range four bytes off", false, 206, -4, 0, "", ""},
+      {"a range off by one, said to be right", false, 206, 0, 0, "bytes 3000001-4000000/6000000",
+       ""},
+      {"no range", false, 206, 0, 0, "-", ""},
+      {"a range of another size", false, 206, 0, 0, "bytes 3000000-3999999/7000000", ""},
+      {"another unit", false, 206, 0, 0, "items 3000000-3999999/6000000", ""},
+      {"no numbers", false, 206, 0, 0, "bytes a-b/c", ""},
+      {"a shorter body", false, 206, 0, -1, "", ""},
+      {"a longer body", false, 206, 0, 1, "", ""},
+      {"the status of a whole object", false, 200, 0, 0, "", ""},
+      {"another object", false, 206, 0, 0, "", "\"other\""}};
+  const std::string content = content_of(6'000'000);
+  for (const Reply& reply : replies) {
+    SCOPED_TRACE(reply.what);
+    ObjectServer server;
+    server.put("x", content);
+    const ContentRef file = open_content("s3://bucket/x");
+    server.set_hook([&](const ObjectRequest&) {
+      const int64_t at = 3'000'000 + reply.shift, size = 1'000'000 + reply.more;
+      ObjectResponse made;
+      made.is_forced = true;
+      made.status = reply.status;
+      made.body = content.substr(static_cast<size_t>(at), static_cast<size_t>(size));
+      const std::string own = "bytes " + std::to_string(at) + "-" + std::to_string(at + size - 1) +
+                              "/" + std::to_string(content.size());
+      if (reply.range[0] != '-') made.headers["Content-Range"] = *reply.range ? reply.range : own;
+      if (*reply.tag) made.headers["ETag"] = reply.tag;
+      return made;
+    });
+    std::string read(1'000'000, ' ');
+    const auto call = [&] { file->read_to(3'000'000, 1'000'000, read.data()); };
+    if (reply.is_right) {
+      call();
+      EXPECT_TRUE(read == content.substr(3'000'000, 1'000'000));
+    } else {
+      EXPECT_EQ(error_of(call).code(), Code::data_loss) << error_of(call).text();
+    }
+  }
+}
+
+TEST_F(StoreObjects, AListThatNeverEndsIsAnError) {
+  const auto list = [](const std::string& entries, const std::string& token) {
+    ObjectResponse made;
+    made.is_forced = true;
+    made.body = "<ListBucketResult>" + entries + "<IsTruncated>true</IsTruncated>" +
+                "<NextContinuationToken>" + token + "</NextContinuationToken></ListBucketResult>";
+    return made;
+  };
+  const auto entry = [](int64_t number) {
+    return "<Contents><Key>run/" + std::to_string(number) + "</Key><Size>1</Size></Contents>";
+  };
+  const std::pair<const char*, ObjectServer::Hook> hooks[] = {
+      {"a continuation token twice", [&](const ObjectRequest&) { return list(entry(1), "same"); }},
+      {"a continuation token twice",
+       [&](const ObjectRequest& r) { return list(entry(r.number), r.number % 2 ? "a" : "b"); }},
+      {"the list goes on",
+       [&](const ObjectRequest& r) { return list(entry(r.number), std::to_string(r.number)); }},
+      {"the list goes on",
+       [&](const ObjectRequest& r) { return list("", std::to_string(r.number)); }}};
+  for (const auto& [text, hook] : hooks) {
+    ObjectServer server;
+    server.set_hook(hook);
+    expect_error(Code::data_loss, text, [] { list_directory("s3://bucket/run"); });
+    expect_error(Code::data_loss, text, [] { list_objects("s3://bucket/run"); });
+    EXPECT_LT(server.requests().size(), 500U);
+  }
+}
+
 TEST_F(StoreObjects, ASilentServerCanBeLeft) {
   ObjectServer server;
   ObjectResponse silent;
