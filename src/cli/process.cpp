@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <iterator>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -43,6 +44,17 @@ Interrupt::Interrupt(dllm_task* task) : before_(interrupted_task) {
 Interrupt::~Interrupt() {
   for (int i = 0; i < kCount; ++i) std::signal(kSignals[i], handlers_before_[i]);
   interrupted_task = before_;
+}
+
+EndAtOnce::EndAtOnce() {
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    handlers_before_[i] = std::signal(kSignals[i], SIG_DFL);
+    if (handlers_before_[i] == SIG_IGN) std::signal(kSignals[i], SIG_IGN);
+  }
+}
+
+EndAtOnce::~EndAtOnce() {
+  for (size_t i = 0; i < std::size(kSignals); ++i) std::signal(kSignals[i], handlers_before_[i]);
 }
 
 int interrupted_code() {

@@ -1,4 +1,5 @@
 #include "command.h"
+#include "process.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -113,7 +114,15 @@ Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const 
   });
 }
 
+Owned<dllm_checkpoint> open_checkpoint(const std::string& path) {
+  const EndAtOnce signals;
+  return make<dllm_checkpoint>([&](dllm_checkpoint** out, dllm_error* err) {
+    return dllm_checkpoint_open(path.c_str(), out, err);
+  });
+}
+
 Owned<dllm_tokenizer> open_tokenizer(const std::string& path) {
+  const EndAtOnce signals;
   return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
     return dllm_tokenizer_load(path.c_str(), nullptr, out, err);
   });
@@ -123,6 +132,7 @@ Owned<dllm_tokenizer> open_prompt_tokenizer(const std::string& path) {
   const auto options = make<dllm_options>(
       [&](dllm_options** out, dllm_error* err) { return dllm_options_new("tokenizer", out, err); });
   call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), "add_start", 1, err); });
+  const EndAtOnce signals;
   return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
     return dllm_tokenizer_load(path.c_str(), options.get(), out, err);
   });

@@ -155,9 +155,7 @@ void print_description(const Context& context, const Json& about) {
 
 int inspect(Context& context) {
   const std::string path = context.text("path");
-  const auto checkpoint = make<dllm_checkpoint>([&](dllm_checkpoint** out, dllm_error* err) {
-    return dllm_checkpoint_open(path.c_str(), out, err);
-  });
+  const auto checkpoint = open_checkpoint(path);
   if (context.flag("verify")) {
     call([&](dllm_error* err) {
       return dllm_checkpoint_verify(checkpoint.get(), context.task(), err);

@@ -1,5 +1,6 @@
 // The folder of a run: where it lies, and what an earlier run left there.
 
+#include "../process.h"
 #include "training.h"
 
 #include <cstdlib>
@@ -43,6 +44,7 @@ std::string run_folder(const Context& context) {
 
 std::string latest_checkpoint(const std::string& root) {
   const Owned<dllm_buffer> dir(dllm_buffer_new());
+  const EndAtOnce signals;
   try { // a store that does not answer is not an empty one: a run would begin again
     call([&](dllm_error* err) { return dllm_checkpoint_latest(root.c_str(), dir.get(), err); });
   } catch (const Failure& failure) {

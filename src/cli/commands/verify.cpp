@@ -173,9 +173,7 @@ Figures figures_of(const dllm_tensor* tensor) {
 // Headers, ranges and the numbers themselves.
 void check_weights(const Context& context, Report& report, const std::string& path) {
   attempt(report, "weights", [&] {
-    const auto file = make<dllm_checkpoint>([&](dllm_checkpoint** out, dllm_error* err) {
-      return dllm_checkpoint_open(path.c_str(), out, err);
-    });
+    const auto file = open_checkpoint(path);
     call([&](dllm_error* err) { return dllm_checkpoint_verify(file.get(), context.task(), err); });
     const Json about = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
       return dllm_checkpoint_describe(file.get(), out, err);
