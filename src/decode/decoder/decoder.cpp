@@ -1,6 +1,7 @@
 #include "decode/decoder/decoder.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "decode/trace/published.h"
 
 #include <algorithm>
@@ -220,6 +221,20 @@ const Request& Decoder::request(int64_t number) const {
   return entry(number).request;
 }
 
+namespace {
+
+// A plan may be over before the model has a token for every position.
+void warn_of_masks(const Request& request) {
+  const int64_t open = request.open_count(0, request.length());
+  if (open == 0) return;
+  log(LogLevel::warn,
+      "slot {}: {} positions stay masked, the model answered with the mask token; set "
+      "suppress_mask to true, or take more steps",
+      request.number, open);
+}
+
+} // namespace
+
 // Counts what was done and ends the request at a stop token.
 Decoder::Change Decoder::finish(Entry& entry, Outcome outcome) {
   Request& request = entry.request;
@@ -231,7 +246,10 @@ Decoder::Change Decoder::finish(Entry& entry, Outcome outcome) {
   apply_stop(request, outcome);
   request.decided += static_cast<int64_t>(outcome.decided.size());
   if (entry.trace) entry.trace->add(request, outcome.decided);
-  if (!request.active()) drop_cache(entry);
+  if (!request.active()) {
+    drop_cache(entry);
+    warn_of_masks(request);
+  }
   return {request.number, std::move(outcome)};
 }
 

@@ -106,7 +106,9 @@ public:
     if (choice.carry.defined()) next.carry = choice.carry;
     // Finished rows stay as they are: nothing of them is committed any more.
     Value ended = choice.ended.defined() ? choice.ended : graph::logical_not(any_of(next.open));
-    if (choice.stuck.defined()) ended = graph::logical_or(ended, choice.stuck);
+    for (const Value& also : {choice.over, choice.stuck}) {
+      if (also.defined()) ended = graph::logical_or(ended, also);
+    }
     next.alive = without(state_.alive, ended);
     next.steps = graph::add(state_.steps, graph::convert(state_.alive, DType::i32));
     next.record = write_record(predicted, graph::select(next.open, i32(-1), token));

@@ -18,6 +18,7 @@ public:
   void start(const StepContext& moment) override {
     transfer_ =
         transfer_counts(moment.schedule, static_cast<int64_t>(moment.open.size()), moment.steps);
+    choices_.start(moment);
   }
 
   Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
@@ -26,11 +27,14 @@ public:
       scores.push_back(static_cast<double>(random_ ? moment.uniform(p.position) : p.probability));
     Choice choice;
     choice.decided = largest(scores, transfer_at(transfer_, moment.request.step_in_block));
+    choices_.count(choice);
     return choice;
   }
 
+  bool block_ended(const StepContext& moment) const override { return choices_.over(moment); }
+
   void fill_tables(const StepContext& moment, LoopTables& tables) const override {
-    fill_planned(transfer_, moment, tables);
+    fill_planned(transfer_, choices_, moment, tables);
   }
   int64_t most_steps(int64_t block_length, int64_t steps) const override {
     return std::min(block_length, steps);
@@ -39,6 +43,7 @@ public:
 private:
   bool random_;
   std::vector<int64_t> transfer_;
+  PlannedChoices choices_;
 };
 
 class Bd3lmSession final : public BlockwiseSession {
@@ -90,8 +95,8 @@ public:
             [](const PolicySetup& own) {
               return std::make_unique<Bd3lm>(own.options.str("remasking") == "random");
             },
-            [random = setup.options.str("remasking") == "random"] {
-              return planned_loop(random ? PlannedScore::chance : PlannedScore::probability);
+            [random = setup.options.str("remasking") == "random", mask = setup.mask_id] {
+              return planned_loop(random ? PlannedScore::chance : PlannedScore::probability, mask);
             }) {}
 
   LoopOffer loop() const override {

@@ -75,7 +75,7 @@ public:
   }
 
   bool block_ended(const StepContext& moment) const override {
-    return moment.open.empty() && moment.request.step_in_block >= moment.steps;
+    return (moment.open.empty() || moment.chosen) && moment.request.step_in_block >= moment.steps;
   }
 
 private:

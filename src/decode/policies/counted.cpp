@@ -20,6 +20,7 @@ public:
     const auto open = static_cast<int64_t>(moment.open.size());
     transfer_ = even_ ? even_counts(open, moment.steps)
                       : transfer_counts(moment.schedule, open, moment.steps);
+    choices_.start(moment);
   }
 
   Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
@@ -27,11 +28,14 @@ public:
     for (const Prediction& p : predictions) scores.push_back(static_cast<double>(p.probability));
     Choice choice;
     choice.decided = largest(scores, transfer_at(transfer_, moment.request.step_in_block));
+    choices_.count(choice);
     return choice;
   }
 
+  bool block_ended(const StepContext& moment) const override { return choices_.over(moment); }
+
   void fill_tables(const StepContext& moment, LoopTables& tables) const override {
-    fill_planned(transfer_, moment, tables);
+    fill_planned(transfer_, choices_, moment, tables);
   }
   int64_t most_steps(int64_t block_length, int64_t steps) const override {
     return std::min(block_length, steps);
@@ -40,13 +44,14 @@ public:
 private:
   bool even_;
   std::vector<int64_t> transfer_;
+  PlannedChoices choices_;
 };
 
 std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup) {
   const bool even = setup.options.str("plan") == "even";
   return std::make_unique<BlockwisePolicy>(
       setup, [even](const PolicySetup&) { return std::make_unique<LowConfidence>(even); },
-      [] { return planned_loop(PlannedScore::probability); });
+      [mask = setup.mask_id] { return planned_loop(PlannedScore::probability, mask); });
 }
 
 std::vector<OptionSpec> low_confidence_keys() {
@@ -71,6 +76,7 @@ public:
   void start(const StepContext& moment) override {
     transfer_ =
         transfer_counts(moment.schedule, static_cast<int64_t>(moment.open.size()), moment.steps);
+    choices_.start(moment);
   }
 
   std::vector<int64_t> wanted(const StepContext& moment) const override {
@@ -86,11 +92,15 @@ public:
   }
 
   Choice choose(const StepContext&, std::span<const Prediction> predictions) override {
-    return all_of(predictions);
+    Choice choice = all_of(predictions);
+    choices_.count(choice);
+    return choice;
   }
 
+  bool block_ended(const StepContext& moment) const override { return choices_.over(moment); }
+
   void fill_tables(const StepContext& moment, LoopTables& tables) const override {
-    fill_planned(transfer_, moment, tables);
+    fill_planned(transfer_, choices_, moment, tables);
   }
   int64_t most_steps(int64_t block_length, int64_t steps) const override {
     return std::min(block_length, steps);
@@ -98,25 +108,31 @@ public:
 
 private:
   std::vector<int64_t> transfer_;
+  PlannedChoices choices_;
 };
 
 // The open positions of the smallest numbers.
 class RandomLoop final : public LoopRule {
 public:
+  explicit RandomLoop(int32_t mask_id) : mask_id_(mask_id) {}
+  int32_t reopening() const override { return mask_id_; }
   bool uses_chance() const override { return true; }
   graph::Value wanted(const LoopContext& moment) const override {
     return first_of(order_of(moment.chance, moment.open, false), moment.count, moment.open);
   }
   LoopChoice choose(const LoopContext& moment, const PredictionValues&) const override {
-    return {.decided = wanted(moment)};
+    return planned_choice(moment, wanted(moment));
   }
+
+private:
+  int32_t mask_id_;
 };
 
 std::unique_ptr<Policy> make_random(const PolicySetup& setup) {
   return std::make_unique<BlockwisePolicy>(
       setup, [](const PolicySetup&) { return std::make_unique<Random>(); },
-      [] {
-        return LoopOffer{std::make_unique<RandomLoop>(), ""};
+      [mask = setup.mask_id] {
+        return LoopOffer{std::make_unique<RandomLoop>(mask), ""};
       });
 }
 

@@ -40,6 +40,7 @@ public:
   explicit DreamRule(const DreamSettings& settings) : settings_(settings) {}
 
   void start(const StepContext& moment) override {
+    choices_.start(moment);
     if (!settings_.schedule) return;
     transfer_ =
         transfer_counts(moment.schedule, static_cast<int64_t>(moment.open.size()), moment.steps);
@@ -68,12 +69,14 @@ public:
     }
     Choice choice;
     choice.decided = largest(scores, count(moment));
+    choices_.count(choice);
     return choice;
   }
 
   bool block_ended(const StepContext& moment) const override {
-    return moment.open.empty() ||
-           (!settings_.last_step && moment.request.step_in_block >= moment.steps);
+    if (settings_.schedule) return choices_.over(moment);
+    const bool planned = moment.request.step_in_block >= moment.steps;
+    return moment.open.empty() || (planned && (moment.chosen || !settings_.last_step));
   }
 
 private:
@@ -94,6 +97,7 @@ private:
 
   DreamSettings settings_;
   std::vector<int64_t> transfer_;
+  PlannedChoices choices_; // of plan schedule
 };
 
 // Path planning (P2, Peng et al. 2025, self-planning): predicts every position that was not given, keeps the most
@@ -124,6 +128,10 @@ public:
       if (!masked[i] && open) choice.decided.push_back(i);
     }
     return choice;
+  }
+
+  bool block_ended(const StepContext& moment) const override {
+    return moment.open.empty() || (moment.chosen && moment.request.step_in_block >= moment.steps);
   }
 
 private:

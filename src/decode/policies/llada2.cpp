@@ -24,6 +24,12 @@ struct Llada2Settings {
   double left_penalty = 0; // of the left neighbour's token inside a block; nats
 
   bool edits() const { return editing_threshold < 1; }
+  // Steps after which a block is over, whatever is open: a model that answers with the mask token for ever must come to
+  // an end. SGLang's joint_threshold takes as many; with an even share the source plans its steps.
+  int64_t most_steps(int64_t planned) const {
+    if (num_to_transfer > 0) return block_length + max_post_steps + 1;
+    return planned + (edits() ? max_post_steps + 1 : 0);
+  }
 };
 
 class Llada2 final : public UnmaskingRule {
@@ -33,8 +39,7 @@ public:
   void start(const StepContext& moment) override {
     const int64_t length = moment.request.length() - moment.request.prompt;
     steps_ = std::min(moment.steps, std::max<int64_t>(1, length / settings_.minimal_topk));
-    post_steps_ = 0;
-    chosen_at_ = -1;
+    post_steps_ = taken_ = 0;
   }
 
   std::vector<int64_t> wanted(const StepContext& moment) const override {
@@ -69,14 +74,15 @@ public:
     }
     had_open_ = !moment.open.empty();
     post_steps_ += had_open_ ? 0 : 1;
-    chosen_at_ = moment.request.step_in_block;
+    ++taken_;
     return choice;
   }
 
   bool block_ended(const StepContext& moment) const override {
-    if (!moment.open.empty()) return false;
+    const bool over = moment.chosen && taken_ >= settings_.most_steps(steps_);
+    if (!moment.open.empty() || over) return over;
     // When the host decided, nothing was looked at twice.
-    if (!settings_.edits() || chosen_at_ + 1 != moment.request.step_in_block) return true;
+    if (!settings_.edits() || !moment.chosen) return true;
     return post_steps_ >= settings_.max_post_steps || (!had_open_ && !edited_);
   }
 
@@ -126,7 +132,7 @@ private:
   Llada2Settings settings_;
   int64_t steps_ = 1;
   int64_t post_steps_ = 0; // taken with nothing masked
-  int64_t chosen_at_ = -1;
+  int64_t taken_ = 0;
   bool had_open_ = true, edited_ = false;
 };
 

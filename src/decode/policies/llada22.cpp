@@ -65,14 +65,12 @@ public:
       write(step);
       done_ = step.final;
     }
-    chosen_at_ = moment.request.step_in_block;
     return changes(moment.request, before, predictions);
   }
 
   bool block_ended(const StepContext& moment) const override {
     // When the host decided, nothing was looked at twice.
-    if (chosen_at_ + 1 != moment.request.step_in_block) return moment.open.empty();
-    return done_;
+    return moment.chosen ? done_ : moment.open.empty();
   }
 
 private:
@@ -225,7 +223,7 @@ private:
 
   InsertDeleteSettings settings_;
   std::vector<Cell> cells_;
-  int64_t updates_ = 0, post_steps_ = 0, chosen_at_ = -1;
+  int64_t updates_ = 0, post_steps_ = 0;
   bool done_ = false;
   std::set<std::vector<int32_t>> seen_;       // states of the block
   std::map<size_t, std::set<int32_t>> tried_; // tokens that were written, by cell

@@ -150,13 +150,28 @@ std::vector<int64_t> even_counts(int64_t open, int64_t steps);
 // Positions to decide in a step of a planned block; after the plan: all that is left.
 int64_t transfer_at(const std::vector<int64_t>& transfer, int64_t step);
 
+// How a planned block comes to its end where the model answers with the mask token: such a choice leaves its position open
+// and counts all the same, so that after as many choices as positions were open the block is over, with masks in it.
+class PlannedChoices {
+public:
+  void start(const StepContext& moment) { left_ = static_cast<int64_t>(moment.open.size()); }
+  void count(const Choice& choice) { left_ -= static_cast<int64_t>(choice.decided.size()); }
+  bool over(const StepContext& moment) const { return moment.open.empty() || left_ <= 0; }
+  int64_t left() const { return left_; }
+
+private:
+  int64_t left_ = 0;
+};
+
 // The graph form: those of the largest score.
 enum class PlannedScore { probability, chance };
 
-// LoopTables::count is how many.
-LoopOffer planned_loop(PlannedScore score);
+// LoopTables::count is how many, carry how many choices are left of the plan.
+LoopOffer planned_loop(PlannedScore score, int32_t mask_id);
 // count of the coming steps, by a plan of the block's steps.
-void fill_planned(const std::vector<int64_t>& transfer, const StepContext& moment,
-                  LoopTables& tables);
+void fill_planned(const std::vector<int64_t>& transfer, const PlannedChoices& choices,
+                  const StepContext& moment, LoopTables& tables);
+// Of the positions `decided` in a step: carry, and whether the plan is over.
+LoopChoice planned_choice(const LoopContext& moment, graph::Value decided);
 
 } // namespace dllm::decode

@@ -32,9 +32,15 @@ public:
     return all_of(predictions);
   }
 
+  // The last step reveals all that is left.
+  bool block_ended(const StepContext& moment) const override {
+    return moment.open.empty() || (moment.chosen && moment.request.step_in_block >= moment.steps);
+  }
+
   void fill_tables(const StepContext& moment, LoopTables& tables) const override {
     for_coming_steps(moment, tables.level.size(), [&](size_t i, const StepContext& coming) {
       tables.level[i] = float_from(reveal(coming));
+      tables.count[i] = static_cast<int32_t>(coming.steps - coming.request.step_in_block);
     });
   }
   int64_t most_steps(int64_t /*block_length*/, int64_t steps) const override { return steps; }
@@ -52,22 +58,31 @@ private:
   }
 };
 
+// LoopTables: count is how many steps are left.
 class AncestralLoop final : public LoopRule {
 public:
+  explicit AncestralLoop(int32_t mask_id) : mask_id_(mask_id) {}
+  int32_t reopening() const override { return mask_id_; }
   bool uses_chance() const override { return true; }
   graph::Value wanted(const LoopContext& moment) const override {
     return graph::logical_and(moment.open, graph::less(moment.chance, per_row(moment.level)));
   }
   LoopChoice choose(const LoopContext& moment, const PredictionValues&) const override {
-    return {.decided = wanted(moment)};
+    LoopChoice choice;
+    choice.decided = wanted(moment);
+    choice.over = graph::less(moment.count, graph::scalar_i32(moment.graph, 2));
+    return choice;
   }
+
+private:
+  int32_t mask_id_;
 };
 
 std::unique_ptr<Policy> make_ancestral(const PolicySetup& setup) {
   return std::make_unique<BlockwisePolicy>(
       setup, [](const PolicySetup&) { return std::make_unique<Ancestral>(); },
-      [] {
-        return LoopOffer{std::make_unique<AncestralLoop>(), ""};
+      [mask = setup.mask_id] {
+        return LoopOffer{std::make_unique<AncestralLoop>(mask), ""};
       });
 }
 
@@ -86,7 +101,10 @@ namespace {
 
 class FirstHitting final : public UnmaskingRule {
 public:
-  void start(const StepContext& moment) override { masked_ = moment.schedule.mask_prob(1); }
+  void start(const StepContext& moment) override {
+    masked_ = moment.schedule.mask_prob(1);
+    events_.start(moment);
+  }
 
   std::vector<int64_t> wanted(const StepContext& moment) const override {
     const auto count = static_cast<double>(moment.open.size());
@@ -107,8 +125,12 @@ public:
 
   Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     masked_ = next(moment);
-    return all_of(predictions);
+    Choice choice = all_of(predictions);
+    events_.count(choice);
+    return choice;
   }
+
+  bool block_ended(const StepContext& moment) const override { return events_.over(moment); }
 
 private:
   double next(const StepContext& moment) const {
@@ -117,6 +139,7 @@ private:
   }
 
   double masked_ = 1; // probability that a token is masked at the time reached
+  PlannedChoices events_;
 };
 
 std::unique_ptr<Policy> make_first_hitting(const PolicySetup& setup) {

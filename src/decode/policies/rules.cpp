@@ -111,27 +111,39 @@ namespace {
 
 class PlannedLoop final : public LoopRule {
 public:
-  explicit PlannedLoop(PlannedScore score) : score_(score) {}
+  PlannedLoop(PlannedScore score, int32_t mask_id) : score_(score), mask_id_(mask_id) {}
+  int32_t reopening() const override { return mask_id_; }
   bool uses_chance() const override { return score_ == PlannedScore::chance; }
 
   LoopChoice choose(const LoopContext& moment, const PredictionValues& predicted) const override {
     const LoopOrder order =
         order_of(uses_chance() ? moment.chance : predicted.probability, moment.open, true);
-    return {.decided = first_of(order, moment.count, moment.open)};
+    return planned_choice(moment, first_of(order, moment.count, moment.open));
   }
 
 private:
   PlannedScore score_;
+  int32_t mask_id_;
 };
 
 } // namespace
 
-LoopOffer planned_loop(PlannedScore score) {
-  return {std::make_unique<PlannedLoop>(score), ""};
+LoopOffer planned_loop(PlannedScore score, int32_t mask_id) {
+  return {std::make_unique<PlannedLoop>(score, mask_id), ""};
 }
 
-void fill_planned(const std::vector<int64_t>& transfer, const StepContext& moment,
-                  LoopTables& tables) {
+LoopChoice planned_choice(const LoopContext& moment, Value decided) {
+  const Value left = graph::subtract(moment.carry, count_of(decided));
+  LoopChoice choice;
+  choice.decided = decided;
+  choice.carry = left;
+  choice.over = graph::less(left, graph::scalar_i32(moment.graph, 1));
+  return choice;
+}
+
+void fill_planned(const std::vector<int64_t>& transfer, const PlannedChoices& choices,
+                  const StepContext& moment, LoopTables& tables) {
+  tables.carry = static_cast<int32_t>(choices.left());
   for (size_t i = 0; i < tables.count.size(); ++i) {
     tables.count[i] = static_cast<int32_t>(
         transfer_at(transfer, moment.request.step_in_block + static_cast<int64_t>(i)));

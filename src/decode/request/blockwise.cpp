@@ -174,20 +174,32 @@ Outcome BlockwiseSession::apply(Request& request, const PassRequest& pass,
                                 std::span<const Prediction> predictions) {
   Outcome outcome{{}, request.block, request.block_begin(), request.block_end(), false};
   bool exits = false;
+  const bool alone = first_alone(request, pass); // chosen without the rule
   const Choice choice = choose(request, pass, predictions, &exits);
   for (const int64_t position : choice.remask) request.reopen(position, settings_.mask_id);
   for (size_t i = 0; i < choice.decided.size(); ++i) {
     const Prediction& chosen = predictions[choice.decided[i]];
     const Token token =
         choice.tokens.empty() ? Token{chosen.token, chosen.probability} : choice.tokens[i];
-    if (request.is_open(chosen.position)) outcome.decided.push_back(chosen.position);
-    request.decide(chosen.position, token.id, token.probability, choice.state);
+    write(request, chosen.position, token, choice.state, outcome);
   }
   if (pass.cached) {
     filled_block_ = request.block;
     filled_generation_ = pass.generation;
   }
-  return finish_step(request, std::move(outcome), exits);
+  return finish_step(request, std::move(outcome), !alone, exits);
+}
+
+// Whether a position is open is a matter of its token: the mask leaves it open, or opens it again.
+void BlockwiseSession::write(Request& request, int64_t position, Token token, State state,
+                             Outcome& outcome) const {
+  const bool was_open = request.is_open(position);
+  if (token.id == settings_.mask_id) {
+    if (!was_open) request.reopen(position, settings_.mask_id);
+    return;
+  }
+  if (was_open) outcome.decided.push_back(position);
+  request.decide(position, token.id, token.probability, state);
 }
 
 Choice BlockwiseSession::choose(const Request& request, const PassRequest& pass,
@@ -195,7 +207,9 @@ Choice BlockwiseSession::choose(const Request& request, const PassRequest& pass,
   const std::vector<int64_t> open =
       request.open_positions(request.block_begin(), request.block_end());
   if (first_alone(request, pass)) return all_of(predictions);
-  const auto sure = [&](const Prediction& p) { return p.probability >= settings_.early_exit; };
+  const auto sure = [&](const Prediction& p) {
+    return p.probability >= settings_.early_exit && p.token != settings_.mask_id;
+  };
   *exits = settings_.early_exit > 0 && !open.empty() && pass.positions == open &&
            std::all_of(predictions.begin(), predictions.end(), sure);
   return *exits ? all_of(predictions) : rule_->choose(moment(request, open), predictions);
@@ -203,14 +217,17 @@ Choice BlockwiseSession::choose(const Request& request, const PassRequest& pass,
 
 Outcome BlockwiseSession::host_decided(Request& request, const std::vector<int64_t>& decided) {
   return finish_step(request,
-                     {decided, request.block, request.block_begin(), request.block_end(), false});
+                     {decided, request.block, request.block_begin(), request.block_end(), false},
+                     false, false);
 }
 
-Outcome BlockwiseSession::finish_step(Request& request, Outcome outcome, bool exits) {
+Outcome BlockwiseSession::finish_step(Request& request, Outcome outcome, bool chosen, bool exits) {
   std::sort(outcome.decided.begin(), outcome.decided.end());
   ++request.step_in_block;
   const std::vector<int64_t> open = request.open_positions(outcome.begin, outcome.end);
-  outcome.block_ended = exits || rule_->block_ended(moment(request, open));
+  StepContext now = moment(request, open);
+  now.chosen = chosen;
+  outcome.block_ended = exits || rule_->block_ended(now);
   if (!outcome.block_ended) return outcome;
   for (int64_t i = outcome.begin; i < outcome.end; ++i) {
     State& state = request.states[static_cast<size_t>(i)];

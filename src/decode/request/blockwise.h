@@ -22,6 +22,7 @@ struct StepContext {
   int64_t steps;                 // of this block, at most
   std::span<const int64_t> open; // masked positions of the block, ascending
   int64_t begin, end;            // the block
+  bool chosen = false;           // after a step: the rule chose in it, not the host
 
   // Noise levels of the coming step, from 1 down: t now, s after it.
   double t() const;
@@ -62,7 +63,8 @@ public:
   // For the same: most steps a block of so many positions takes out of `steps` planned ones.
   // Default: each decides at least one position.
   virtual int64_t most_steps(int64_t block_length, int64_t /*steps*/) const { return block_length; }
-  // Called after every step.
+  // Called after every step. A mask token that is chosen leaves its position open, so a rule that plans its steps has to
+  // end after them, whatever is open then.
   virtual bool block_ended(const StepContext& moment) const { return moment.open.empty(); }
 };
 
@@ -143,13 +145,14 @@ public:
 
 private:
   StepContext moment(const Request& request, const std::vector<int64_t>& open) const;
+  void write(Request& request, int64_t position, Token token, State state, Outcome& outcome) const;
   bool fills_cache(const Request& request, uint64_t generation) const;
   bool first_alone(const Request& request, const PassRequest& pass) const;
   Choice choose(const Request& request, const PassRequest& pass,
                 std::span<const Prediction> predictions, bool* exits);
   void set_window(const Request& request, const CacheView& cache, PassRequest& pass) const;
   void set_guidance(const Request& request, PassRequest& pass) const;
-  Outcome finish_step(Request& request, Outcome outcome, bool exits = false);
+  Outcome finish_step(Request& request, Outcome outcome, bool chosen, bool exits);
   void begin_block(Request& request);
   bool stop_at_eos(Request& request, Outcome& outcome) const;
 

@@ -40,6 +40,7 @@ struct LoopContext {
 struct LoopChoice {
   graph::Value decided; // u8(rows, block): positions that take the predicted token
   graph::Value ended;   // u8(rows): the block is over; undefined: when nothing of it is open
+  graph::Value over;    // u8(rows): the block is over with open positions; undefined: never
   graph::Value stuck;   // u8(rows): nothing can be decided, the host reports why; undefined: never
   graph::Value carry;   // i32(rows); undefined: as it was
   // i32, f32(rows, block, Policy::soft_width()): what decided positions feed to the next step.
