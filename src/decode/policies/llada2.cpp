@@ -7,6 +7,8 @@
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 
@@ -85,6 +87,8 @@ public:
     if (!settings_.edits() || !moment.chosen) return true;
     return post_steps_ >= settings_.max_post_steps || (!had_open_ && !edited_);
   }
+
+  Json memory() const override { return {{"post_steps", post_steps_}}; }
 
 private:
   // Of the distribution the token was drawn from.

@@ -6,6 +6,8 @@
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -71,6 +73,13 @@ public:
   bool block_ended(const StepContext& moment) const override {
     // When the host decided, nothing was looked at twice.
     return moment.chosen ? done_ : moment.open.empty();
+  }
+
+  // waiting: the masks of the block's start, of all cells.
+  Json memory() const override {
+    Json waiting = Json::array();
+    for (size_t i = 0; i < cells_.size(); ++i) waiting.push_back(is_mask(i) && cells_[i].original);
+    return {{"post_steps", post_steps_}, {"waiting", waiting}};
   }
 
 private:

@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <numeric>
 
@@ -258,6 +260,10 @@ bool BlockwiseSession::stop_at_eos(Request& request, Outcome& outcome) const {
   return true;
 }
 
+Json BlockwiseSession::memory() const {
+  return rule_->memory();
+}
+
 double StepContext::t() const {
   return static_cast<double>(steps - request.step_in_block) / static_cast<double>(steps);
 }
@@ -268,6 +274,10 @@ double StepContext::s() const {
 
 std::vector<int64_t> UnmaskingRule::wanted(const StepContext& moment) const {
   return {moment.open.begin(), moment.open.end()};
+}
+
+Json UnmaskingRule::memory() const {
+  return Json::object();
 }
 
 double UnmaskingRule::time(const StepContext& moment) const {

@@ -66,6 +66,7 @@ public:
   // Called after every step. A mask token that is chosen leaves its position open, so a rule that plans its steps has to
   // end after them, whatever is open then.
   virtual bool block_ended(const StepContext& moment) const { return moment.open.empty(); }
+  virtual Json memory() const; // Session::memory
 };
 
 // Everything predicted becomes final.
@@ -142,6 +143,7 @@ public:
   Outcome host_decided(Request& request, const std::vector<int64_t>& decided) override;
   LoopPlan plan_loop(const Request& request, const CacheView& cache) const override;
   LoopTables loop_tables(const Request& request, int64_t steps) const override;
+  Json memory() const override;
 
 private:
   StepContext moment(const Request& request, const std::vector<int64_t>& open) const;

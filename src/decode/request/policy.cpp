@@ -5,6 +5,8 @@
 #include "decode/request/blockwise.h"
 #include "graph/ops.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -101,6 +103,10 @@ Schema make_schema(const std::string& kind, const std::string& policy, const Pol
 Outcome Session::host_decided(Request&, const std::vector<int64_t>&) {
   fail_with_hint("make the decoder with a block-wise policy, for example low_confidence",
                  Code::unimplemented, "this policy does not let the host decide");
+}
+
+Json Session::memory() const {
+  return Json::object();
 }
 
 LoopPlan Session::plan_loop(const Request&, const CacheView&) const {

@@ -2,6 +2,7 @@
 // A policy decides which positions of a canvas become which tokens, and when. A policy is made once
 // for a decoder and read-only; what it remembers of one request is a session.
 
+#include "base/json.h"
 #include "base/options.h"
 #include "decode/pass/pass.h"
 #include "decode/request/request.h"
@@ -126,6 +127,8 @@ public:
   // behind it in the same block.
   virtual LoopPlan plan_loop(const Request& request, const CacheView& cache) const;
   virtual LoopTables loop_tables(const Request& request, int64_t steps) const;
+  // What it remembers of the block, to compare with a reference; default: nothing.
+  virtual Json memory() const;
   // Function evaluations as the policy's source counts them; default: steps with a pass.
   virtual int64_t nfe(const Request& request) const { return request.evaluations; }
 };

@@ -83,6 +83,32 @@ decode::Request first_canvas(const Ids& ids, int64_t prompt) {
   return request;
 }
 
+int64_t number_at(const Tensor& array, int64_t index) {
+  return static_cast<int64_t>(array.to(DType::f64).as<double>()[static_cast<size_t>(index)]);
+}
+
+// What the reference remembers after a step. It needs a call more than ours to see that nothing is left to do: our request
+// is over before that call, or after one that changes nothing.
+void compare_memory(Case& c, const decode::Session& session, const decode::Request& request,
+                    const Ids& before, bool was_active, int64_t step) {
+  const bool idle = before == request.ids && request.open_count(0, request.length()) == 0;
+  const bool over = !was_active || (idle && !request.active());
+  c.equal(over, number_at(c.array("done"), step), fmt::format("done after step {}", step));
+  if (!was_active) return;
+  const Json memory = session.memory();
+  c.equal(memory.at("post_steps").get<int64_t>(), number_at(c.array("post_edit_steps"), step),
+          fmt::format("steps without masks after step {}", step));
+  if (!memory.contains("waiting")) return;
+  const Tensor original = c.array("original_mask").row(step).to(DType::f64);
+  size_t cell = 0;
+  for (size_t i = 0; i < request.ids.size(); ++i) {
+    if (request.states[i] == decode::State::fixed) continue;
+    const bool open = request.is_open(static_cast<int64_t>(i));
+    c.equal(memory.at("waiting").at(cell++).get<bool>(), open && original.as<double>()[i] != 0,
+            fmt::format("mask of the start at {} after step {}", i, step));
+  }
+}
+
 void run_rule(Case& c, const Json& cases, const Json& entry) {
   const Rule rule = rule_of(cases, entry);
   Options options(decode::decoder_schema(rule.policy));
@@ -100,7 +126,9 @@ void run_rule(Case& c, const Json& cases, const Json& entry) {
       first_canvas(family_ids(block.row(0)), entry.at("prompt_tokens").get<int64_t>());
   const auto session = policy->begin(request);
   for (int64_t step = 0; step < logits.shape()[0]; ++step) {
-    if (request.active()) {
+    const Ids before = request.ids;
+    const bool was_active = request.active();
+    if (was_active) {
       const decode::PassRequest pass = session->next_pass(request, {});
       std::vector<decode::Prediction> said;
       for (const int64_t position : pass.positions) {
@@ -113,6 +141,7 @@ void run_rule(Case& c, const Json& cases, const Json& entry) {
     }
     c.equal(text_of(request.ids), text_of(family_ids(block.row(step + 1))),
             fmt::format("block after step {}", step));
+    compare_memory(c, *session, request, before, was_active, step);
   }
   c.check(!request.active(), "the block is not done after the reference's steps");
 }
