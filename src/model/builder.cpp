@@ -115,20 +115,22 @@ graph::Value embedding_mix(Builder& builder, const EmbeddingMix& mix) {
       graph::broadcast(graph::scalar_i32(graph, mask_id), Shape{1, 1})); // (1, 1, hidden)
   const graph::Value zero = graph::scalar(graph, 0.0f), one = graph::scalar(graph, 1.0f);
   const auto rounded = [&](graph::Value x) { return builder.rounded_embedding(x); };
-  const graph::Value weights = rounded(mix.weights);
-  const graph::Value rest = rounded(graph::maximum(
-      graph::subtract(one, graph::sum(weights, {2}, true)), zero)); // (batch, seq, 1)
+  // dllm-jax takes one token's weight in the type of the embeddings, several as they are; it rounds
+  // each factor of the mixture, but nothing of its length.
+  const graph::Value weights = width == 1 ? rounded(mix.weights) : mix.weights;
+  const graph::Value rest = graph::maximum(graph::subtract(one, graph::sum(weights, {2}, true)),
+                                           zero); // (batch, seq, 1)
   graph::Value v, target;
   for (int64_t k = 0; k < width; ++k) {
     const graph::Value ids = graph::reshape(graph::slice_axis(mix.ids, 2, k, k + 1), {batch, seq});
     const graph::Value weight = graph::slice_axis(weights, 2, k, k + 1);
     const graph::Value token = builder.embed(ids);
-    const graph::Value part = rounded(graph::multiply(weight, token));
+    const graph::Value part = rounded(graph::multiply(rounded(weight), token));
     const graph::Value length = graph::multiply(weight, norm(token));
-    v = v.defined() ? rounded(graph::add(v, part)) : part;
+    v = v.defined() ? graph::add(v, part) : part;
     target = target.defined() ? graph::add(target, length) : length;
   }
-  v = rounded(graph::add(v, rounded(graph::multiply(rest, mask))));
+  v = rounded(graph::add(rounded(v), rounded(graph::multiply(rounded(rest), mask))));
   target = graph::add(target, graph::multiply(rest, norm(mask)));
   const graph::Value scale =
       graph::divide(target, graph::add(norm(v), graph::scalar(graph, 1e-6f)));
