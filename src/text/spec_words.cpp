@@ -34,7 +34,8 @@ std::optional<int64_t> whole_number(std::string_view word) {
   return after_digit && read.ec == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-// Calls each(key, value) for "k:v,k:v" with this sign between key and value; empty entries are left out.
+// Calls each(key, value) for "k:v,k:v" with this sign between key and value. Empty entries are left out, and behind "="
+// those without a sign.
 template <class Each> void each_pair(std::string_view list, char sign, const Each& each) {
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
@@ -42,6 +43,7 @@ template <class Each> void each_pair(std::string_view list, char sign, const Eac
     begin = end + 1;
     if (entry.empty()) continue;
     const size_t at = entry.find(sign);
+    if (at == std::string_view::npos && sign == '=') continue;
     if (at == std::string_view::npos) {
       fail_with_hint(kWordsHint, Code::invalid_argument, "{} has no {} between a key and its value",
                      entry, sign);

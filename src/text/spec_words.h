@@ -20,7 +20,8 @@ struct SpecWords {
   std::map<std::string, SpecValue> values;
 };
 
-// NAME, NAME[KEY:VALUE,...] or KEY=VALUE,...; blanks around words do not count. Where a key comes twice a number in
+// NAME, NAME[KEY:VALUE,...] or KEY=VALUE,...; blanks around words do not count. What stands among KEY=VALUE without "="
+// is left out. Where a key comes twice a number in
 // brackets has priority over a text in brackets, and that over a value behind "=", which stays a text.
 // Fails with invalid_argument for a word without its colon.
 SpecWords parse_spec_words(std::string_view text);

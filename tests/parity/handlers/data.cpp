@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include <map>
+#include <regex>
 #include <variant>
 
 namespace dllm::parity {
@@ -22,7 +23,20 @@ using text::Example;
 using text::PaddedRows;
 using text::PadSide;
 
-constexpr int32_t kPad = 0, kBos = 1, kEos = 2, kMask = 29; // of the topic's token ids
+// Of the topic, as its description has them: "Token ids: pad 0, bos 1, eos 2, mask 29."
+struct TokenIds {
+  int32_t pad, bos, eos, mask;
+};
+
+TokenIds token_ids(const Json& cases) {
+  const auto text = cases.value("description", "");
+  static const std::regex list(
+      "Token ids: pad ([0-9]+), bos ([0-9]+), eos ([0-9]+), mask ([0-9]+)");
+  std::smatch found;
+  if (!std::regex_search(text, found, list))
+    fail(Code::invalid_argument, "the description of the topic lists no token ids");
+  return {std::stoi(found[1]), std::stoi(found[2]), std::stoi(found[3]), std::stoi(found[4])};
+}
 
 std::vector<uint8_t> keep_of(const Json& labels) {
   std::vector<uint8_t> keep;
@@ -81,11 +95,12 @@ void check_padded(Case& c, const PaddedRows& got, const Json& want) {
 
 void check_edit_collator(Case& c, const Json& entry) {
   const auto start = text::EditStart::parse(entry.at("x0_sampler").get<std::string>());
+  const TokenIds tokens = token_ids(c.topic().cases());
   Json from = Json::array(), to = Json::array();
   for (const Json& feature : entry.at("features")) {
     const auto ids = feature.at("input_ids").get<std::vector<int32_t>>();
-    const auto pair =
-        text::make_edit_pair(ids, feature.value("prompt_len", int64_t{-1}), kBos, kMask, start);
+    const auto pair = text::make_edit_pair(ids, feature.value("prompt_len", int64_t{-1}),
+                                           tokens.bos, tokens.mask, start);
     from.push_back(pair.from);
     to.push_back(pair.to);
   }
@@ -96,10 +111,11 @@ void check_edit_collator(Case& c, const Json& entry) {
 void check_collator(Case& c, const Json& entry) {
   const auto kind = entry.at("kind").get<std::string>();
   if (kind == "editflow_collator") return check_edit_collator(c, entry);
+  const TokenIds tokens = token_ids(c.topic().cases());
   const PadSide side = entry.at("padding_side") == "left" ? PadSide::left : PadSide::right;
   std::vector<Example> rows = examples_of(entry.at("features"));
   if (kind.starts_with("append_eos_block"))
-    text::extend_with_eos(rows, entry.at("block_size").get<int64_t>(), kEos);
+    text::extend_with_eos(rows, entry.at("block_size").get<int64_t>(), tokens.eos);
   else if (kind == "dream_sft_perbatch")
     text::cut_responses(rows, entry.at("kept_length").get<int64_t>());
   else if (kind == "dream_sft_resp_cutoff")
@@ -108,9 +124,9 @@ void check_collator(Case& c, const Json& entry) {
            !kind.starts_with("dmax_collator"))
     c.skip("collator " + kind + " is not known");
   if (!entry.at("output").contains("error"))
-    return check_padded(c, text::pad_rows(rows, 0, kPad, side), entry.at("output"));
+    return check_padded(c, text::pad_rows(rows, 0, tokens.pad, side), entry.at("output"));
   try {
-    text::pad_rows(rows, 0, kPad, side);
+    text::pad_rows(rows, 0, tokens.pad, side);
     c.check(false, "accepted, the reference refuses it");
   } catch (const Error& error) {
     c.check(error.code() == Code::invalid_argument, error.text());
@@ -241,7 +257,8 @@ void check_alignment(Case& c, const Json& entry) {
 }
 
 void check_interval(Case& c, const Json& entry) {
-  c.equal(train::interval_steps("interval", entry.at("value").get<double>(),
+  const Json& value = entry.at("value"); // null: off
+  c.equal(train::interval_steps("interval", value.is_null() ? 0 : value.get<double>(),
                                 entry.at("total").get<int64_t>()),
           entry.at("result").get<int64_t>(), "steps");
 }
