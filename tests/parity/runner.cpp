@@ -40,11 +40,16 @@ const Tensor& Case::array(const std::string& name) const {
 bool Case::has(const std::string& name) const {
   return topic_.has(key(name), file_);
 }
-int64_t Case::count(const std::string& start) const {
-  int64_t found = 0;
-  for (const std::string& name : topic_.array_names(file_))
-    found += name.starts_with(key(start)) ? 1 : 0;
+std::vector<std::string> Case::names(const std::string& start) const {
+  std::vector<std::string> found;
+  const size_t prefix = key("").size();
+  for (const std::string& name : topic_.array_names(file_)) {
+    if (name.starts_with(key(start))) found.push_back(name.substr(prefix));
+  }
   return found;
+}
+int64_t Case::count(const std::string& start) const {
+  return static_cast<int64_t>(names(start).size());
 }
 
 void Case::close(Tolerance tolerance, const Tensor& got, const Tensor& want,

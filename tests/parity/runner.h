@@ -43,7 +43,8 @@ public:
   // "<case name>.<array>" of the topic's files, or of the file the case names.
   const Tensor& array(const std::string& name) const;
   bool has(const std::string& name) const;
-  // How many arrays have a name that starts so.
+  // Arrays whose name starts so, without the case's name; and how many they are.
+  std::vector<std::string> names(const std::string& start) const;
   int64_t count(const std::string& start) const;
 
   void close(Tolerance tolerance, const Tensor& got, const Tensor& want, const std::string& what,

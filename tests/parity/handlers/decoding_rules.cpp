@@ -112,9 +112,8 @@ void run_select(Case& c, const Json& entry) {
     const auto want = c.array(rule.array).as<int32_t>();
     c.equal(text_of(decided), text_of({want.begin(), want.end()}), rule.array);
   }
-  for (int64_t count = 1; count < 10; ++count) { // "quota3": the 3 best
-    const std::string name = fmt::format("quota{}", count);
-    if (!c.has(name)) continue;
+  for (const std::string& name : c.names("quota")) { // "quota3": the 3 best
+    const int64_t count = std::stoll(name.substr(std::string_view("quota").size()));
     const Tensor logits = c.array("logits").row(0);
     const auto vocab = static_cast<size_t>(logits.shape()[1]);
     std::vector<double> scores;

@@ -208,8 +208,8 @@ void run_canvas_row(Case& c, const Json& entry, const std::shared_ptr<model::Mod
   decoder.set_random_source(noise);
   Options slot(decode::request_schema());
   slot.set_i64("gen_length", entry.at("parameters").at("max_new_tokens").get<int64_t>());
-  const Json& eos = entry.at("eos_token_id");
-  if (!eos.is_null()) slot.set_text("stop", std::to_string(eos.get<int32_t>()));
+  const Ids stop = case_ids(entry.at("eos_token_id")), pad = case_ids(entry.at("pad_token_id"));
+  slot.set_text("stop", list_text(stop));
   const Ids prompt = family_ids(c.array("prompt").row(row));
   decoder.add(prompt, {}, slot);
   const auto canvases = c.array("canvas_index").as<int32_t>();
@@ -224,17 +224,19 @@ void run_canvas_row(Case& c, const Json& entry, const std::shared_ptr<model::Mod
   }
   c.check(!decoder.request(0).active(), "the request is not done after the reference's calls");
   Ids want = family_ids(c.array("final").row(row));
-  if (!eos.is_null()) {
-    const auto stop = std::find(want.begin() + static_cast<std::ptrdiff_t>(prompt.size()),
-                                want.end(), eos.get<int32_t>());
-    if (stop != want.end()) want.erase(stop + 1, want.end());
-  }
+  const auto begin = static_cast<std::ptrdiff_t>(prompt.size());
+  const auto end = std::find_first_of(want.begin() + begin, want.end(), stop.begin(), stop.end());
+  if (end != want.end()) want.erase(end + 1, want.end());
   const Ids& ids = decoder.request(0).ids;
   c.equal(text_of({ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(want.size())}),
           text_of(want), "final");
-  const auto tokens = static_cast<double>(want.size() - prompt.size());
+  // The reference counts no pads, those neither that the model generates.
+  const auto tokens = std::count_if(want.begin() + begin, want.end(), [&](int32_t id) {
+    return std::find(pad.begin(), pad.end(), id) == pad.end();
+  });
   const auto rate = entry.at("tokens_per_forward").at(static_cast<size_t>(row)).get<double>();
-  c.close({1e-5, 0}, tokens / static_cast<double>(calls), rate, "tokens per call");
+  c.close({1e-5, 0}, static_cast<double>(tokens) / static_cast<double>(calls), rate,
+          "tokens per call");
 }
 
 // The recorded noise as uniform numbers: a token that is noise has one below every time, and one of its own.

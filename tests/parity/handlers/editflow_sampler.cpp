@@ -2,6 +2,7 @@
 
 #include "decode/decoder/decoder.h"
 #include "handlers.h"
+#include "reference_names.h"
 #include "sampler_case.h"
 
 #include <nlohmann/json.hpp>
@@ -33,7 +34,9 @@ void run_edits(Case& c, const Json& entry) {
   const std::shared_ptr<model::Model> model = sampler_model(c, entry);
   Options options(decode::decoder_schema("editflow"));
   options.set_str("policy", "editflow");
-  options.set_str("schedule", "kappa_linear");
+  const auto scheduler =
+      entry.value("scheduler", params.value("scheduler", "LinearKappaScheduler"));
+  options.set_str("schedule", reference_schedule(scheduler, entry, "none")->name());
   options.set_i64("steps", std::llround(std::ceil(1 / params.at("tau").get<double>() - 1e-9)));
   options.set_i64("gen_length", params.at("mask_length").get<int64_t>());
   options.set_f64("temperature", params.at("temperature").get<double>());

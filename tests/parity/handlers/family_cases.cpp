@@ -1,6 +1,7 @@
 #include "family_cases.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 namespace dllm::parity {
@@ -8,6 +9,15 @@ namespace dllm::parity {
 Ids family_ids(const Tensor& array) {
   const auto all = array.as<int32_t>();
   return {all.begin(), all.end()};
+}
+
+Ids case_ids(const Json& value) {
+  if (value.is_null()) return {};
+  return value.is_array() ? value.get<Ids>() : Ids{value.get<int32_t>()};
+}
+
+std::string list_text(const Ids& ids) {
+  return fmt::format("{}", fmt::join(ids, ","));
 }
 
 void compare_forward(Case& c, model::Model& model, const Json& entry, const Json& settings,

@@ -12,6 +12,9 @@
 namespace dllm::parity {
 
 Ids family_ids(const Tensor& array); // all its numbers in one line
+// Token ids of a case: null none, a number one, a list all of it; and the same as an option's text.
+Ids case_ids(const Json& value);
+std::string list_text(const Ids& ids);
 
 // `array` against the logits of input_ids; settings: of forward_schema, shift is 0.
 void compare_forward(Case& c, model::Model& model, const Json& entry, const Json& settings,

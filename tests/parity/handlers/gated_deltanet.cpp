@@ -2,6 +2,7 @@
 // from a state, and cut in two; the causal convolution over a row and one position more; the gated norm.
 
 #include "bare_graph.h"
+#include "base/error.h"
 #include "graph/ops.h"
 #include "handlers.h"
 #include "model/layers/delta_rule.h"
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <regex>
 
 namespace dllm::parity {
 namespace {
@@ -124,10 +126,21 @@ void run_convolution(Case& c, Tolerance tolerance) {
   c.close(tolerance, next, c.array("next_y"), "next_y");
 }
 
+// As the description of the topic has it: "gatednorm: RMS norm (eps 1e-6)".
+float gated_norm_eps(const Topic& topic) {
+  const auto text = topic.cases().value("description", "");
+  static const std::regex form("gatednorm: RMS norm \\(eps ([0-9.e-]+)\\)");
+  std::smatch found;
+  if (!std::regex_search(text, found, form))
+    fail(Code::invalid_argument, "the description of the topic has no eps of the gated norm");
+  return std::stof(found[1]);
+}
+
 void run_gated_norm(Case& c, Tolerance tolerance) {
   BareGraph bare("norm");
-  const Value normed = graph::rms_norm(bare.input("x", c.array("x")),
-                                       bare.input("weight", c.array("weight")), 1e-6f);
+  const Value normed =
+      graph::rms_norm(bare.input("x", c.array("x")), bare.input("weight", c.array("weight")),
+                      gated_norm_eps(c.topic()));
   bare.graph->output("y",
                      graph::multiply(normed, graph::silu(bare.input("gate", c.array("gate")))));
   c.close(tolerance, bare.run(*c.topic().engine())[0], c.array("y"), "y");

@@ -93,12 +93,20 @@ void run_editflow(Case& c, const Json& entry) {
   check(c, entry, *model, *objective, prepared, {.attention = "bidirectional"});
 }
 
-constexpr int64_t kMaskOfSamplers = 61; // of the models torch-sampler-*
+// Of the case, else what another case of the topic has for the same model.
+int64_t mask_id_of(Topic& topic, const Json& entry) {
+  if (entry.contains("mask_id")) return entry.at("mask_id").get<int64_t>();
+  for (const Json& other : topic.list("cases")) {
+    if (other.contains("mask_id") && other.value("model", "") == entry.at("model"))
+      return other.at("mask_id").get<int64_t>();
+  }
+  fail(Code::invalid_argument, "no case has a mask_id for model {}", entry.at("model").dump());
+}
 
 // Groups of `batch` samples with recorded first counts and permutations.
 void run_likelihood(Case& c, const Json& entry) {
   const std::shared_ptr<model::Model> model = c.topic().model(entry.at("model").get<std::string>());
-  model->set_mask_token(entry.value("mask_id", kMaskOfSamplers));
+  model->set_mask_token(mask_id_of(c.topic(), entry));
   noise::LikelihoodRunner runner(model);
   const auto prefix = entry.at("prefix").get<std::vector<int32_t>>();
   const auto target = entry.at("target").get<std::vector<int32_t>>();
@@ -121,7 +129,7 @@ void run_likelihood(Case& c, const Json& entry) {
 // advantage of 1 the loss of one token is -p / p_recorded.
 void run_grpo(Case& c, const Json& entry) {
   const std::shared_ptr<model::Model> model = c.topic().model(entry.at("model").get<std::string>());
-  model->set_mask_token(entry.value("mask_id", kMaskOfSamplers));
+  model->set_mask_token(mask_id_of(c.topic(), entry));
   Options options(noise::objective_schema("grpo"));
   options.set_json(
       Json{{"mask_prompt", entry.at("p_mask_prompt")}, {"guidance", entry.at("cfg_scale")}});

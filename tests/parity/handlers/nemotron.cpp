@@ -163,14 +163,15 @@ void run_training(Case& c, const Json& entry, model::Model& model) {
   options.set_json(Json{{"block_length", entry.at("block")}});
   const noise::ObjectiveRef objective = noise::make_objective("bd3lm", nullptr, options);
   Batch raw;
+  const int64_t rows = c.array("clean").shape()[0];
   raw.set("ids", c.array("clean"));
-  raw.set("u_t", Tensor::from(Shape{2}, entry.at("t").get<std::vector<float>>()));
+  raw.set("u_t", Tensor::from(Shape{rows}, entry.at("t").get<std::vector<float>>()));
   raw.set("u_mask", c.array("u_mask"));
   Batch prepared =
       objective->prepare(raw, 0, 0, noise::prepare_context(*objective, model.config()));
   const Tensor& masked = c.array("masked");
   const int64_t length = masked.shape()[1];
-  for (int64_t row = 0; row < 2; ++row) {
+  for (int64_t row = 0; row < rows; ++row) {
     for (int64_t i = 0; i < length; ++i) {
       const bool is_masked =
           prepared.at("targets").row(row).as<int32_t>()[static_cast<size_t>(i)] >= 0;
@@ -178,8 +179,9 @@ void run_training(Case& c, const Json& entry, model::Model& model) {
               fmt::format("whether token {} of row {} is masked", i, row));
     }
   }
-  prepared.set("normalizer",
-               Tensor::from(Shape{2}, std::vector<float>{entry.at("denominator").get<float>(), 0}));
+  std::vector<float> normalizer(static_cast<size_t>(rows), 0.0f);
+  normalizer[0] = entry.at("denominator").get<float>();
+  prepared.set("normalizer", Tensor::from(Shape{rows}, normalizer));
   const Tolerance tolerance = c.topic().tolerance(entry);
   const noise::LossGradients got = noise::loss_gradients(model, *objective, prepared);
   check_gradients(c, got,

@@ -140,28 +140,47 @@ std::vector<float> scalars_of(const train::Optimizer& optimizer, const Options& 
   return scalars;
 }
 
-// Gradients factored.grad times 1, 2, 3 at the rate lr[1]; only the last value is stored.
-void run_factored(Case& c, Tolerance tolerance) {
+// "... factored.grad * (1, 2, 3)": the numbers in brackets.
+std::vector<float> multiples_of(const std::string& text) {
+  static const std::regex list("factored\\.grad \\* \\(([0-9., ]+)\\)"), number("[0-9.]+");
+  std::smatch found;
+  if (!std::regex_search(text, found, list))
+    fail(Code::invalid_argument, "no multiples of factored.grad in: {}", text);
+  const std::string numbers = found[1];
+  std::vector<float> multiples;
+  for (auto it = std::sregex_iterator(numbers.begin(), numbers.end(), number);
+       it != std::sregex_iterator(); ++it) {
+    multiples.push_back(std::stof(it->str()));
+  }
+  return multiples;
+}
+
+// Multiples of one gradient at the rate lr[1]; only the last value is stored.
+void run_factored(Case& c, const std::string& text, Tolerance tolerance) {
   c.set_prefix("");
   const train::Optimizer& adafactor = train::find_optimizer("adafactor");
   Options options(train::trainer_schema());
   options.set_str("compat", "dllm-jax");
   BareOptimizer optimizer(*c.topic().engine(), adafactor, options, {c.array("init.big")});
   const double rate = c.array("lr").as<float>()[1];
-  for (int64_t i = 0; i < 3; ++i) {
+  int64_t step = 0;
+  for (const float multiple : multiples_of(text)) {
     Tensor gradient = c.array("factored.grad").clone();
-    for (float& value : gradient.mutable_as<float>()) value *= static_cast<float>(i + 1);
-    optimizer.step({gradient}, scalars_of(adafactor, options, {rate, 0.01, i + 1}, INFINITY));
+    for (float& value : gradient.mutable_as<float>()) value *= multiple;
+    const double decay = described(text, "wd", 0.01);
+    optimizer.step({gradient}, scalars_of(adafactor, options, {rate, decay, ++step}, INFINITY));
   }
-  c.close(tolerance, optimizer.param(0), c.array("factored.after2"), "factored.after2");
+  const std::string last = "factored.after" + std::to_string(step - 1);
+  c.close(tolerance, optimizer.param(0), c.array(last), last);
 }
 
 void run_bare(Case& c, const Json& entry, Tolerance tolerance) {
   const std::string name = entry.at("name").get<std::string>(),
                     text = entry.at("description").get<std::string>();
-  if (name == "factored") return run_factored(c, tolerance);
+  if (name == "factored") return run_factored(c, text, tolerance);
   c.set_prefix("");
-  const std::vector<std::string> names = {"w", "norm", "b"};
+  std::vector<std::string> names; // "grad0.w"
+  for (const std::string& array : c.names("grad0.")) names.push_back(array.substr(6));
   std::vector<Tensor> params;
   for (const std::string& param : names) params.push_back(c.array("init." + param));
   const train::Optimizer& kind = train::find_optimizer(name.substr(0, name.find('_')));

@@ -197,7 +197,8 @@ void run_jax_training(Case& c, const Json& entry) {
   train::Trainer trainer(model, objective, options);
 
   noise::PrepareContext context = noise::prepare_context(*objective, model->config());
-  context.bos_id = 1; // of the set's tokenizer (golden README)
+  context.bos_id =
+      parameters.value("bos_id", int64_t{1}); // 1: of the set's tokenizer (golden README)
   const auto seed = parameters.at("seed").get<uint64_t>();
   const Tolerance loss_tolerance{1e-6, entry.value("rtol_loss", 1e-4)};
   // atol_param of cases.json; the set's README allows a whole step where a gradient is near zero.

@@ -61,7 +61,7 @@ bool is_exact(const std::string& kind) {
 }
 
 // Answers false for kinds the library does not draw.
-bool draw(const Drawn& what, const Tensor& want, CounterLayout layout, const DrawTables& tables,
+bool draw(const Drawn& what, const Tensor& want, CounterLayout layout, const DrawInputs& inputs,
           Tensor* got) {
   const Key key = make_key(what.seed);
   const Shape& shape = want.shape();
@@ -84,9 +84,16 @@ bool draw(const Drawn& what, const Tensor& want, CounterLayout layout, const Dra
   } else if (what.kind == "normal") {
     *got = normal_numbers(key, shape, layout);
   } else {
-    return derived_draw(what.kind, key, shape, layout, tables, got);
+    return derived_draw(what.kind, key, shape, layout, inputs, got);
   }
   return true;
+}
+
+// Those that cases.json writes in the call which it gives for arrays of this kind.
+std::vector<double> numbers_of_kind(const Topic& topic, const std::string& kind) {
+  const auto call = topic.cases().at("arrays").find("s<seed>." + kind);
+  return call == topic.cases().at("arrays").end() ? std::vector<double>{}
+                                                  : numbers_of_draw(call->get<std::string>());
 }
 
 } // namespace
@@ -96,8 +103,8 @@ void run_rng(Topic& topic) {
     const bool partitionable = meaning.get<std::string>().find("=True") != std::string::npos;
     const CounterLayout layout =
         partitionable ? CounterLayout::partitionable : CounterLayout::original;
-    const DrawTables tables{topic.array("categorical_logits", file),
-                            topic.array("bernoulli_p_rows", file)};
+    DrawInputs inputs{
+        topic.array("categorical_logits", file), topic.array("bernoulli_p_rows", file), {}};
     std::map<std::string, std::vector<Drawn>> kinds;
     for (const std::string& name : topic.array_names()) {
       Drawn drawn;
@@ -112,9 +119,10 @@ void run_rng(Topic& topic) {
     for (const auto& [kind, list] : kinds) {
       topic.run(Json{{"name", stem + "." + kind}, {"file", file}}, [&](Case& c) {
         c.set_prefix("");
+        inputs.numbers = numbers_of_kind(topic, kind);
         for (const Drawn& what : list) {
           Tensor got;
-          if (!draw(what, c.array(what.name), layout, tables, &got))
+          if (!draw(what, c.array(what.name), layout, inputs, &got))
             c.skip("the library draws no " + what.kind);
           const Tolerance tolerance = is_exact(what.kind) ? Tolerance{} : Tolerance{kLibm, kLibm};
           c.close(tolerance, got, c.array(what.name), what.name);

@@ -1,10 +1,13 @@
 #include "rng_draws.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <regex>
 #include <utility>
 #include <vector>
 
@@ -73,16 +76,37 @@ std::vector<int32_t> permutation(Key key, int64_t n, CounterLayout layout) {
   return order;
 }
 
-// The quantile of a uniform number between the probabilities of -2 and 2.
-Tensor truncated_normals(Key key, const Shape& shape, CounterLayout layout) {
-  const auto end = static_cast<float>(std::erf(2 / std::numbers::sqrt2));
-  Tensor made = uniforms_between(key, shape, layout, -end, end);
-  for (float& u : made.mutable_as<float>())
-    u = static_cast<float>(normal_quantile((static_cast<double>(u) + 1) / 2));
+// The quantile of a uniform number between the probabilities of the ends, which themselves are never drawn.
+Tensor truncated_normals(Key key, const Shape& shape, CounterLayout layout, float lower,
+                         float upper) {
+  const auto share = [](float end) { return std::erf(end / std::numbers::sqrt2_v<float>); };
+  Tensor made = uniforms_between(key, shape, layout, share(lower), share(upper));
+  for (float& u : made.mutable_as<float>()) {
+    const auto normal = static_cast<float>(normal_quantile((static_cast<double>(u) + 1) / 2));
+    u = std::clamp(normal, std::nextafter(lower, upper), std::nextafter(upper, lower));
+  }
   return made;
 }
 
+double number_at(const DrawInputs& inputs, size_t index, const std::string& kind) {
+  if (index < inputs.numbers.size()) return inputs.numbers[index];
+  fail(Code::invalid_argument, "cases.json gives {} numbers for {}, number {} is needed",
+       inputs.numbers.size(), kind, index + 1);
+}
+
 } // namespace
+
+std::vector<double> numbers_of_draw(const std::string& text) {
+  static const std::regex shape("\\([^()]*,\\s*\\)|\\([0-9, ]*\\)"),
+      number("[,=(]\\s*(-?[0-9.]+(?:e-?[0-9]+)?)\\s*(?=[,)])");
+  const std::string bare = std::regex_replace(text, shape, "shape");
+  std::vector<double> numbers;
+  for (auto it = std::sregex_iterator(bare.begin(), bare.end(), number);
+       it != std::sregex_iterator(); ++it) {
+    numbers.push_back(std::stod((*it)[1]));
+  }
+  return numbers;
+}
 
 // Ours takes (u + 1) / 2.
 Tensor normal_numbers(Key key, const Shape& shape, CounterLayout layout) {
@@ -94,33 +118,36 @@ Tensor normal_numbers(Key key, const Shape& shape, CounterLayout layout) {
 }
 
 bool derived_draw(const std::string& kind, Key key, const Shape& shape, CounterLayout layout,
-                  const DrawTables& tables, Tensor* made) {
+                  const DrawInputs& inputs, Tensor* made) {
+  const auto number = [&](size_t index) {
+    return static_cast<float>(number_at(inputs, index, kind));
+  };
   if (kind == "gumbel") {
     *made = gumbels(key, shape, layout);
   } else if (kind == "uniform_range") {
-    *made = uniforms_between(key, shape, layout, -2.5f, 4.0f);
+    *made = uniforms_between(key, shape, layout, number(0), number(1));
   } else if (kind == "exponential") {
     *made = uniforms(key, shape, layout);
     for (float& u : made->mutable_as<float>()) u = -std::log1p(-u);
   } else if (kind == "truncated_normal") {
-    *made = truncated_normals(key, shape, layout);
+    *made = truncated_normals(key, shape, layout, number(0), number(1));
   } else if (kind == "categorical" || kind == "categorical_shape") {
-    *made = categories(key, shape, layout, tables.logits);
+    *made = categories(key, shape, layout, inputs.logits);
   } else if (kind == "bernoulli.scalar" || kind == "bernoulli.rows") {
     const Tensor u = uniforms(key, shape, layout);
     *made = Tensor(DType::i32, shape);
     const int64_t width = shape[1];
     for (int64_t i = 0; i < shape.count(); ++i) {
       const float odds = kind == "bernoulli.rows"
-                             ? tables.row_odds.as<float>()[static_cast<size_t>(i / width)]
-                             : 0.3f;
+                             ? inputs.row_odds.as<float>()[static_cast<size_t>(i / width)]
+                             : number(0);
       made->mutable_as<int32_t>()[static_cast<size_t>(i)] =
           u.as<float>()[static_cast<size_t>(i)] < odds ? 1 : 0;
     }
   } else if (kind == "permutation") {
     *made = Tensor::from(shape, permutation(key, shape.count(), layout));
   } else if (kind == "choice_no_replace") {
-    std::vector<int32_t> order = permutation(key, 20, layout);
+    std::vector<int32_t> order = permutation(key, static_cast<int64_t>(number(0)), layout);
     order.resize(static_cast<size_t>(shape.count()));
     *made = Tensor::from(shape, order);
   } else {

@@ -55,8 +55,7 @@ void run_wedlm_case(Case& c, const Json& entry, const std::shared_ptr<model::Mod
   const auto begin = static_cast<int64_t>(prompt.size());
   Options slot(decode::request_schema());
   slot.set_i64("gen_length", length + entry.at("parameters").at("window").get<int64_t>() - begin);
-  for (const Json& id : entry.at("stop_ids"))
-    slot.set_text("stop", std::to_string(id.get<int32_t>()));
+  slot.set_text("stop", list_text(case_ids(entry.at("stop_ids"))));
   decoder.add(prompt, {}, slot);
   Ids canvas = decoder.request(0).ids;
   canvas.resize(prompt.size() + static_cast<size_t>(c.array("first_logits").shape()[0]));
