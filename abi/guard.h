@@ -60,7 +60,7 @@ template <class H> H& need(H* handle, const char* name) {
   return *handle;
 }
 
-// The same of an object that one call at a time may change (Threads: owner, callback): calls of one thread nest, a call on
+// The same of an object that one call at a time may change (Threads: owner): calls of one thread nest, a call on
 // another thread is refused.
 template <class H> H& need_own(H* handle, const char* name) {
   H& found = need(handle, name);

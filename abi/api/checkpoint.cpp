@@ -45,9 +45,8 @@ dllm_status dllm_checkpoint_save(dllm_trainer* trainer, const dllm_loader* loade
                                  const dllm_options* opts, dllm_task* task, dllm_buffer* out_dir,
                                  dllm_error* err) {
   return guard(err, [&] {
-    train::Trainer& object = need_own(trainer, "trainer").object;
-    auto* from =
-        const_cast<dllm_loader*>(optional_own(loader, "loader")); // only its position is read
+    train::Trainer& object = need(trainer, "trainer").object;
+    auto* from = const_cast<dllm_loader*>(optional(loader, "loader")); // only its position is read
     std::optional<train::LoaderSource> source;
     if (from != nullptr) source.emplace(from->object);
     if (out_dir != nullptr) need(out_dir, "out_dir");

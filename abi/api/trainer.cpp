@@ -90,8 +90,7 @@ dllm_status dllm_trainer_describe(const dllm_trainer* trainer, dllm_buffer* out,
 
 dllm_status dllm_trainer_set_f64(dllm_trainer* trainer, const char* key, double value,
                                  dllm_error* err) {
-  return guard(err,
-               [&] { need_own(trainer, "trainer").object.set_f64(need_text(key, "key"), value); });
+  return guard(err, [&] { need(trainer, "trainer").object.set_f64(need_text(key, "key"), value); });
 }
 
 dllm_status dllm_trainer_add_sink(dllm_trainer* trainer, const char* kind, const char* target,

@@ -9,7 +9,6 @@ package dllm
 #include <stdlib.h>
 
 extern int32_t dllmGoEvent(uintptr_t event, uintptr_t number);
-extern void dllmGoLog(int32_t level, char *line, uintptr_t number);
 */
 import "C"
 
@@ -35,13 +34,6 @@ func findSymbol(opened uintptr, name string) uintptr {
 }
 
 func eventFunction() uintptr { return uintptr(C.dllmGoEvent) }
-
-func logFunction() uintptr { return uintptr(C.dllmGoLog) }
-
-//export dllmGoLog
-func dllmGoLog(level C.int32_t, line *C.char, _ C.uintptr_t) {
-	logLine(int32(level), C.GoString(line))
-}
 
 //export dllmGoEvent
 func dllmGoEvent(event, number C.uintptr_t) C.int32_t {

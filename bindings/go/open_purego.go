@@ -20,13 +20,6 @@ func findSymbol(opened uintptr, name string) uintptr {
 	return address
 }
 
-var logFunction = sync.OnceValue(func() uintptr {
-	return purego.NewCallback(func(level int32, line, _ uintptr) uintptr {
-		logLine(level, textAt(line))
-		return 0
-	})
-})
-
 // purego never frees a callback, so there is one for all calls.
 var eventFunction = sync.OnceValue(func() uintptr {
 	return purego.NewCallback(func(event handle, number uintptr) uintptr {

@@ -23,8 +23,9 @@
  *  5. The line `Threads` of each block. any: from any thread, also while other calls use
  *     the same objects, a training or decoding step for example. owner: at most one such call at a
  *     time per object, which is the first handle of the signature. callback: as owner, and also
- *     inside a callback of that object. A second call on a decoder, a trainer, a loader or a Lua
- *     runner while one of another thread is under way fails with DLLM_FAILED_PRECONDITION. Options, batches, tensors, buffers, errors, sources and
+ *     inside a callback of that object. A second call for owners on a decoder, a trainer, a
+ *     loader or a Lua runner, while one of another thread is under way, fails with
+ *     DLLM_FAILED_PRECONDITION. Options, batches, tensors, buffers, errors, sources and
  *     datasets have no lock: any number of calls may read one, none while another call writes into it
  *     (set, add, or as `out` and `err`).
  *  6. Callbacks run on your thread, inside your call, and never after it. (Hooks of dllm/host.h run on any
