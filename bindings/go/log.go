@@ -3,7 +3,8 @@ package dllm
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
+	"sync"
+	"time"
 )
 
 // LogSink is where the library's log lines go.
@@ -16,28 +17,74 @@ const (
 	LogQueue  LogSink = dllmSinkQueue // LogLines reads them
 )
 
-// LogTo sends the log lines of the process, from a level on, to a sink.
+// LogTo sends the log lines of the process, from a level on, to a sink. It ends LogToLogger.
 func LogTo(sink LogSink, level slog.Level) error {
 	if err := ready(); err != nil {
 		return err
 	}
+	logging.Lock()
+	defer logging.Unlock()
+	logging.end()
 	dllm_log_config(lowest(level), int32(sink))
-	logger.Store(nil)
 	return nil
 }
 
-// LogToLogger sends the log lines of the process, from a level on, to a logger. Any thread of the library may call its
-// handler, one line at a time; the handler must not call this package. A panic in it is dropped.
+// LogToLogger sends the log lines of the process, from a level on, to a logger: a goroutine reads the library's queue fifty
+// times a second, and a last time when LogTo or LogToLogger is called. LogLines finds nothing meanwhile.
 func LogToLogger(to *slog.Logger, level slog.Level) error {
-	if err := ready(); err != nil {
+	if err := LogTo(LogQueue, level); err != nil {
 		return err
 	}
-	logger.Store(to)
-	dllm_log_hook(lowest(level), logFunction(), 0)
+	logging.Lock()
+	defer logging.Unlock()
+	logging.begin(to)
 	return nil
 }
 
-var logger atomic.Pointer[slog.Logger]
+// logReader is the goroutine of LogToLogger.
+type logReader struct {
+	sync.Mutex
+	stop, stopped chan struct{} // nil: there is none
+}
+
+var logging logReader
+
+func (r *logReader) begin(to *slog.Logger) {
+	r.end()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	r.stop, r.stopped = stop, stopped
+	go func() {
+		defer close(stopped)
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-stop:
+				sendLines(to)
+				return
+			case <-ticker.C:
+				sendLines(to)
+			}
+		}
+	}()
+}
+
+// end waits until the last lines were sent.
+func (r *logReader) end() {
+	if r.stop == nil {
+		return
+	}
+	close(r.stop)
+	<-r.stopped
+	r.stop = nil
+}
+
+func sendLines(to *slog.Logger) {
+	lines, _ := LogLines()
+	for _, line := range lines {
+		to.Log(context.Background(), line.Level, line.Text)
+	}
+}
 
 func lowest(level slog.Level) int32 {
 	switch {
@@ -53,14 +100,6 @@ func lowest(level slog.Level) int32 {
 
 var levels = map[int32]slog.Level{dllmLogDebug: slog.LevelDebug, dllmLogInfo: slog.LevelInfo,
 	dllmLogWarn: slog.LevelWarn, dllmLogError: slog.LevelError}
-
-// logLine is where the library calls: nothing may unwind out of it.
-func logLine(level int32, text string) {
-	defer func() { _ = recover() }()
-	if to := logger.Load(); to != nil {
-		to.Log(context.Background(), levels[level], text)
-	}
-}
 
 // LogLine is one line of the log.
 type LogLine struct {
