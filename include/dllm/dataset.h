@@ -93,7 +93,8 @@ DLLM_API dllm_status dllm_dataset_new(const dllm_tokenizer *tok, const dllm_opti
  *          these, one at least; where one is refused, none is added
  *   size   bytes of json, 0 or more
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for JSON that is not a document
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for JSON that is not a document; DLLM_FAILED_PRECONDITION for
+ *          text without a tokenizer, and for messages without a chat template
  * Owns     nothing
  * Threads  owner
  * Since    1
