@@ -33,8 +33,8 @@ export Batch, Checkpoint, ClosedError, DLLMError, Dataset, Decoder, Engine, Even
     Source, Tensor, Tokenizer, Trainer
 export STOP, MASKED, PROVISIONAL, FINAL, FIXED
 export add!, apply!, canvas!, chat, commit!, confidence, decode, decode_stream, describe, encode, evaluate, ids,
-    forward, loss, metric, param, param_names, predict!, prepare, row_losses, run!, save, set!, start!, states, statistics,
-    step!, steps, sync!, trace
+    forward, latest, loss, metric, next!, param, param_names, predict!, prepare, restore!, row_losses, run!, save, set!,
+    start!, states, statistics, step!, steps, sync!, trace
 
 function __init__()
     TRAMPOLINE[] = @cfunction(trampoline, Int32, (Ptr{Cvoid}, Ref{Call}))
