@@ -32,9 +32,11 @@ end
 add!(decoder::Decoder, prompt::AbstractVector{<:Integer}; settings...) =
     add_request(decoder, Vector{Int32}(prompt), C_NULL, settings)
 
-"Adds a request with open positions anywhere, `nothing` where one is open; returns its slot. Options of kind \"slot\"."
+is_open(id) = id === nothing || id === missing
+
+"Adds a request with open positions anywhere, `nothing` or `missing` where one is open; returns its slot. Options of kind \"slot\"."
 canvas!(decoder::Decoder, canvas::AbstractVector; settings...) =
-    add_request(decoder, Int32[something(id, 0) for id in canvas], UInt8[id !== nothing for id in canvas], settings)
+    add_request(decoder, Int32[is_open(id) ? 0 : id for id in canvas], UInt8[!is_open(id) for id in canvas], settings)
 
 add_request(decoder, ids, fixed, settings) = with_options("slot", settings) do opts
     Int(number(Int64, C.dllm_decoder_add, decoder, ids, fixed, length(ids), opts))
