@@ -26,7 +26,7 @@ struct Llada2Settings {
   double left_penalty = 0; // of the left neighbour's token inside a block; nats
 
   bool edits() const { return editing_threshold < 1; }
-  // Steps after which a block is over, whatever is open: a model that answers with the mask token for ever must come to
+  // Steps after which a block is over, whatever is open: a model that returns the mask token for ever must come to
   // an end. SGLang's joint_threshold takes as many; with an even share the source plans its steps.
   int64_t most_steps(int64_t planned) const {
     if (num_to_transfer > 0) return block_length + max_post_steps + 1;

@@ -150,7 +150,7 @@ std::vector<int64_t> even_counts(int64_t open, int64_t steps);
 // Positions to decide in a step of a planned block; after the plan: all that is left.
 int64_t transfer_at(const std::vector<int64_t>& transfer, int64_t step);
 
-// How a planned block comes to its end where the model answers with the mask token: such a choice leaves its position open
+// How a planned block comes to its end where the model returns the mask token: such a choice leaves its position open
 // and counts all the same, so that after as many choices as positions were open the block is over, with masks in it.
 class PlannedChoices {
 public:

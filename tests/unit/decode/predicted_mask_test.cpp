@@ -1,4 +1,4 @@
-// A model that answers with the mask token: its position stays open, and every request comes to an end.
+// A model that returns the mask token: its position stays open, and every request comes to an end.
 
 #include "unit/decode/requests.h"
 #include "unit/decode/sessions.h"
