@@ -135,14 +135,42 @@ TorchFile::TorchFile(ContentRef content, std::string name)
                      "{}: tensor {} lies in the entry data/{}, which is not there", name_,
                      tensor.name, tensor.storage);
     }
-    add(tensor, storage->begin, storage->size);
+    add(tensor, *storage);
+    Storage& own = storages_[tensor.storage];
+    own.name = "data/" + tensor.storage;
+    own.entry = *storage;
+    storage_of_[tensor.name] = &own;
   }
 }
 
 TorchFile::TorchFile(Bytes bytes, std::string name)
     : TorchFile(memory_content(std::move(bytes)), std::move(name)) {}
 
-void TorchFile::add(const PickledTensor& tensor, int64_t storage_begin, int64_t storage_size) {
+void TorchFile::compare(const Storage& storage, const Task* task) const {
+  constexpr int64_t kPiece = int64_t{4} << 20;
+  const ZipEntry& entry = storage.entry;
+  if (entry.checksum == 0) return; // the writer left it out
+  uLong found = 0;
+  in_pieces(entry.size, kPiece, task, [&](int64_t begin, int64_t end) {
+    const Bytes piece = content_->read(entry.begin + begin, end - begin);
+    found = ::crc32(found, reinterpret_cast<const Bytef*>(piece.data()),
+                    static_cast<uInt>(piece.size()));
+  });
+  if (found == entry.checksum) return;
+  fail_with_hint("the file is damaged: is the download complete?", Code::data_loss,
+                 "{}: entry {} has the checksum {:08x}, expected {:08x}", name_, storage.name,
+                 found, entry.checksum);
+}
+
+const TensorInfo& TorchFile::undamaged(std::string_view tensor, const Task* task) const {
+  const TensorInfo& found = readable(tensor);
+  Storage& storage = *storage_of_.find(tensor)->second;
+  std::call_once(storage.compared, [&] { compare(storage, task); });
+  return found;
+}
+
+void TorchFile::add(const PickledTensor& tensor, const ZipEntry& storage) {
+  const int64_t storage_size = storage.size;
   TensorInfo info;
   info.type = type_of_storage(tensor.kind);
   info.dtype = safetensors_dtype(info.type);
@@ -170,7 +198,7 @@ void TorchFile::add(const PickledTensor& tensor, int64_t storage_begin, int64_t 
                    "{}: tensor {} {} repeats the numbers of a storage of {}", name_, tensor.name,
                    info.shape.text(), elements);
   }
-  info.begin = storage_begin + tensor.offset * size;
+  info.begin = storage.begin + tensor.offset * size;
   info.end = info.begin + count * size;
   if (count > 0 && !lie_together(info.shape, tensor.strides))
     strided_[tensor.name] = {tensor.strides, span};
@@ -178,7 +206,7 @@ void TorchFile::add(const PickledTensor& tensor, int64_t storage_begin, int64_t 
 }
 
 Tensor TorchFile::tensor(std::string_view tensor) const {
-  const TensorInfo& found = readable(tensor);
+  const TensorInfo& found = undamaged(tensor, nullptr);
   if (strided_.contains(tensor)) return tensor_copy(tensor);
   return view_or_copy(*found.dtype, found.shape,
                       content_->read(found.begin, found.end - found.begin));
@@ -186,7 +214,7 @@ Tensor TorchFile::tensor(std::string_view tensor) const {
 
 Tensor TorchFile::tensor_to(std::string_view tensor, std::byte* to, const Task* task) const {
   constexpr int64_t kPiece = int64_t{4} << 20;
-  const TensorInfo& found = readable(tensor);
+  const TensorInfo& found = undamaged(tensor, task);
   const int64_t bytes = found.end - found.begin, size = dtype_size(*found.dtype);
   if (const auto view = strided_.find(tensor); view != strided_.end()) {
     const Bytes span = content_->read(found.begin, view->second.span * size);
@@ -201,6 +229,7 @@ Tensor TorchFile::tensor_to(std::string_view tensor, std::byte* to, const Task* 
 
 Tensor TorchFile::part_to(std::string_view tensor, const Box& box, std::byte* to,
                           const Task* task) const {
+  undamaged(tensor, task);
   if (!strided_.contains(tensor)) return WeightFile::part_to(tensor, box, to, task);
   const Tensor part = part_of(tensor_copy(tensor, task), box);
   copy_in_pieces(to, part.bytes(), part.byte_size(), task);

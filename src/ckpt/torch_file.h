@@ -4,8 +4,10 @@
 
 #include "ckpt/pickle.h"
 #include "ckpt/safetensors.h"
+#include "ckpt/zip.h"
 
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -30,9 +32,20 @@ private:
     std::vector<int64_t> strides;
     int64_t span = 0; // from the first number to behind the last
   };
-  void add(const PickledTensor& tensor, int64_t storage_begin, int64_t storage_size);
+  // An entry of the archive, compared with its checksum once, at the first read of a tensor in it.
+  struct Storage {
+    std::string name;
+    ZipEntry entry;
+    std::once_flag compared;
+  };
+  void add(const PickledTensor& tensor, const ZipEntry& storage);
+  // readable(), of a storage without damage: data_loss.
+  const TensorInfo& undamaged(std::string_view tensor, const Task* task) const;
+  void compare(const Storage& storage, const Task* task) const;
 
   std::map<std::string, Strided, std::less<>> strided_;
+  std::map<std::string, Storage> storages_;
+  std::map<std::string, Storage*, std::less<>> storage_of_; // by tensor
 };
 
 } // namespace dllm::ckpt
