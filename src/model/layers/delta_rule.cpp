@@ -225,17 +225,22 @@ DeltaOutputs delta_rule(const DeltaInputs& inputs, int64_t chunk) {
     return {chunks.joined(graph::reshape(out, out.shape().with_front(1))), after(states)};
   }
   const auto body = std::make_shared<graph::Graph>("delta_chunk");
-  ChunkStates inner{body->input("state", states.state.type()), {}};
-  std::vector<Value> carry = {states.state}, stacks;
-  if (states.kept.defined()) {
-    inner.kept = body->input("kept", states.kept.type());
-    carry.push_back(states.kept);
+  graph::AxisSet axes; // states vary over the ranks over which any part does
+  for (const auto& [part, name] : parts) {
+    if ((all.*part).defined()) axes = axes.with((all.*part).type().axes);
   }
+  std::vector<Value> carry, stacks;
+  const auto state_input = [&](const char* name, Value first) {
+    carry.push_back(first);
+    return body->input(name, {first.shape(), first.dtype(), axes.with(first.type().axes)});
+  };
+  ChunkStates inner{state_input("state", states.state), {}};
+  if (states.kept.defined()) inner.kept = state_input("kept", states.kept);
   DeltaChunk one;
   for (const auto& [part, name] : parts) {
     const Value& stack = all.*part;
     if (!stack.defined()) continue;
-    one.*part = body->input(name, {stack.shape().without(0), stack.dtype(), {}});
+    one.*part = body->input(name, {stack.shape().without(0), stack.dtype(), stack.type().axes});
     stacks.push_back(stack);
   }
   const Value out = run_chunk(one, inner);

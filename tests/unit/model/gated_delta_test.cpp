@@ -254,6 +254,27 @@ TEST(GatedDelta, BadSizesAreNamed) {
                [&] { new_model(small_engine(), config, model_options()); });
 }
 
+// Rows longer than a chunk are a scan, whose states vary over the ranks that its rows are cut over.
+TEST(GatedDelta, LongRowsOnMeshesAreThoseOfOneRank) {
+  for (const char* type : {"qwen3_5_text", "qwen3_next", "qwen3_5_moe_text"}) {
+    Json config = hybrid_config(type);
+    config["max_position_embeddings"] = 80;
+    const auto whole = new_model(small_engine(), config, model_options());
+    for (const char* mesh : {"data=2", "fsdp=2", "expert=2", "tensor=2"}) {
+      Options options(graph::engine_schema());
+      options.set_str("mesh", mesh);
+      const auto cut = new_model(cpu::make_engine(options), config, model_options());
+      for (const int64_t seq : {31, 32, 33, 70}) {
+        const Batch rows = test::small_ids(4, seq, 20);
+        const Tensor wanted = forward(*whole, rows).at("logits"),
+                     got = forward(*cut, rows).at("logits");
+        for (size_t i = 0; i < wanted.as<float>().size(); ++i)
+          ASSERT_NEAR(got.as<float>()[i], wanted.as<float>()[i], 1e-4) << type << mesh << seq;
+      }
+    }
+  }
+}
+
 // The text model inside a folder of Qwen3.5: its names have a part more, its config lies one level deeper.
 TEST(GatedDelta, ANestedConfigIsTheSameModel) {
   Json text = hybrid_config("qwen3_5_text"), nested;
