@@ -1,0 +1,71 @@
+#include "base/cgroup.h"
+
+#include <algorithm>
+#include <fstream>
+#include <vector>
+
+namespace dllm {
+namespace {
+
+template <class T> void take_smaller(T& least, T limit) {
+  if (limit > 0 && (least == 0 || limit < least)) least = limit;
+}
+
+// Two numbers of one file: "100000 50000". "max" and -1 are no limit: then 0.
+double quotient(const std::string& quota_file, const std::string& period_file) {
+  std::ifstream quota_text(quota_file);
+  double quota = 0, period = 0;
+  if (!(quota_text >> quota) || quota <= 0) return 0;
+  if (period_file.empty()) return quota_text >> period && period > 0 ? quota / period : 0;
+  std::ifstream period_text(period_file);
+  return period_text >> period && period > 0 ? quota / period : 0;
+}
+
+int64_t bytes_in(const std::string& file) {
+  std::ifstream text(file);
+  int64_t bytes = 0;
+  return text >> bytes && bytes > 0 ? bytes : 0;
+}
+
+// Of one folder. Version 1 writes a number near 2^63 for "no limit", which no machine has.
+void add_limits(const std::string& folder, CgroupLimits& limits) {
+  take_smaller(limits.cpus, quotient(folder + "/cpu.max", ""));
+  take_smaller(limits.cpus, quotient(folder + "/cpu.cfs_quota_us", folder + "/cpu.cfs_period_us"));
+  take_smaller(limits.memory, bytes_in(folder + "/memory.max"));
+  take_smaller(limits.memory, bytes_in(folder + "/memory.limit_in_bytes"));
+}
+
+// "/a/b" under a mount: the mount itself, "/a" and "/a/b". Inside a container the path may be that of the host.
+void add_group(const std::string& mount, const std::string& path, CgroupLimits& limits) {
+  add_limits(mount, limits);
+  for (size_t at = 1; at != 0 && at <= path.size(); ++at) {
+    at = std::min(path.find('/', at), path.size());
+    add_limits(mount + path.substr(0, at), limits);
+  }
+}
+
+} // namespace
+
+CgroupLimits cgroup_limits(const std::string& root, const std::string& own) {
+  CgroupLimits limits;
+  for (const char* mount : {"", "/unified", "/cpu", "/cpu,cpuacct", "/memory"})
+    add_limits(root + mount, limits); // also where the list of groups cannot be read
+  std::ifstream list(own);
+  for (std::string line; std::getline(list, line);) { // "0::/path" or "4:cpu,cpuacct:/path"
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1),
+                      path = line.substr(second + 1);
+    if (path.empty() || path[0] != '/' || path.find("..") != std::string::npos) continue;
+    if (controllers.empty()) {
+      add_group(root, path, limits);
+      add_group(root + "/unified", path, limits);
+    } else {
+      add_group(root + "/" + controllers, path, limits);
+      if (controllers.find("cpu") != std::string::npos) add_group(root + "/cpu", path, limits);
+    }
+  }
+  return limits;
+}
+
+} // namespace dllm
