@@ -2,6 +2,8 @@
 // The memory of a handle: a head with its kind and the number of running calls, then the object. Every
 // struct of include/dllm/base.h is defined in abi/api/handles.h as a Handle.
 
+#include "base/float_mode.h"
+
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -91,6 +93,7 @@ private:
     bool is_owned = false; // from this call on
   };
   CallScope* outer_;
+  const FloatMode numbers_; // of the call: the caller may have set another
   int count_ = 0;
   Use uses_[kMost];
 };

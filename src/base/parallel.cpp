@@ -1,6 +1,7 @@
 #include "base/parallel.h"
 
 #include "base/error.h"
+#include "base/float_mode.h"
 #include "base/forked_thread.h"
 
 #include <unistd.h>
@@ -146,6 +147,7 @@ struct RunnerJob {
 
   static void chunk(void* self, int64_t index) {
     auto& job = *static_cast<RunnerJob*>(self);
+    const FloatMode numbers; // a host's thread has the host's
     const bool nested = std::exchange(inside_chunk, true);
     try {
       if (!job.failed.load(std::memory_order_relaxed)) job.fn(job.context, index);
