@@ -26,6 +26,12 @@ Target parse_target(std::string_view text) {
   static const std::regex kTpu(
       "(v[0-9]+[a-z]*|tpu[0-9]+[a-z]*):([0-9]{1,4}(?:x[0-9]{1,4}){1,2})(/cores)?");
   static const std::regex kGpu("([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?::([0-9]{1,4}))?");
+  constexpr size_t kLongest =
+      64; // the library's matcher takes a frame of the stack for every character
+  if (text.size() > kLongest) {
+    fail_with_hint(kNames, Code::invalid_argument, "[target] a name of {} characters, at most {}",
+                   text.size(), kLongest);
+  }
   Target target;
   target.text = text;
   std::smatch parts;

@@ -227,9 +227,11 @@ int64_t bytes_in(const std::string& number, const std::string& unit) {
 // libtpu: "... required for HLO temporaries (48.00G) exceeds available HBM (15.75G)", older
 // "Used 20.5G of 15.75G hbm".
 std::string explain_no_room(const std::string& text) {
+  // Of bounded length: the library's matcher takes a frame of the stack for every character of a repetition.
   static const std::regex kForms[] = {
-      std::regex("\\(([0-9.]+)([KMGT]?)\\) exceeds available \\w+ \\(([0-9.]+)([KMGT]?)\\)"),
-      std::regex("[Uu]sed ([0-9.]+)([KMGT]?) of ([0-9.]+)([KMGT]?)")};
+      std::regex("\\(([0-9.]{1,24})([KMGT]?)\\) exceeds available \\w{1,40} "
+                 "\\(([0-9.]{1,24})([KMGT]?)\\)"),
+      std::regex("[Uu]sed ([0-9.]{1,24})([KMGT]?) of ([0-9.]{1,24})([KMGT]?)")};
   std::smatch parts;
   for (const std::regex& form : kForms) {
     if (!std::regex_search(text, parts, form)) continue;

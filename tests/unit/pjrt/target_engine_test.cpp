@@ -45,6 +45,10 @@ TEST(TargetEngine, NumbersOfAProgramThatIsTooBig) {
                 .find("needs 537395200 bytes, has 262144 bytes"),
             std::string::npos);
   EXPECT_EQ(explain_no_room("no numbers here"), "no numbers here");
+  for (const char* front : {"(", "Used ", "(1G) exceeds available ", "Used 1 of "}) {
+    const std::string text = front + std::string(1'000'000, '7');
+    if (std::string_view(front) != "Used 1 of ") EXPECT_EQ(explain_no_room(text), text);
+  }
 }
 
 TEST(TargetEngine, AnAbsentPluginIsNamedWithWhatGetsIt) {

@@ -53,6 +53,20 @@ TEST(Target, OtherNamesAreRefusedWithExamples) {
   }
 }
 
+TEST(Target, ALongNameIsRefusedAsAShortOneIs) {
+  for (const char* part : {"a", "a-", "1", "v5e:1x1"}) {
+    std::string name = "h";
+    for (int i = 0; i < 200'000; ++i) name += part;
+    try {
+      parse_target(name);
+      ADD_FAILURE() << part;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid_argument) << part;
+      EXPECT_LT(error.text().size(), 200u);
+    }
+  }
+}
+
 TEST(Target, AGpuIsFoundByItsWords) {
   const std::string path = ::testing::TempDir() + "fake_cuda_plugin.so";
   const auto description = [](const char* name, const char* bandwidth, const char* platform) {
