@@ -7,6 +7,7 @@
 #include "model/adapter_file.h"
 #include "model/edit_heads.h"
 #include "model/model.h"
+#include "model/number_range.h"
 #include "model/partition.h"
 #include "model/plan.h"
 #include "model/save.h"
@@ -242,7 +243,9 @@ private:
     const Tensor tensor = direct ? weights_.read_part_to(name, box, place, task_)
                                  : weights_.read_part(name, box, task_);
     if (checks_) check_weight(name, tensor, part.whole[piece], box, task_);
-    if (!direct) form.put(part.spec, piece, layer, tensor, task_);
+    if (direct) return;
+    if (checks_) check_number_range(name, tensor, *form.format, task_);
+    form.put(part.spec, piece, layer, tensor, task_);
   }
 
   const WeightSource& weights_;

@@ -3,6 +3,7 @@
 #include "model/param_store.h"
 
 #include "base/error.h"
+#include "model/number_range.h"
 #include "tensor/batch.h"
 
 #include <chrono>
@@ -66,7 +67,10 @@ void ParamStore::write(const std::string& name, const Tensor& value) {
     fail(Code::invalid_argument, "{}: type {}, expected a float type", name,
          dtype_name(value.dtype()));
   }
-  if (checks_) check_finite(name, value);
+  if (checks_) {
+    check_finite(name, value);
+    check_number_range(name, value, *physical_[place(name).physical].format);
+  }
   need_numbers();
   Lock lock(mutex_);
   begin_turn(lock, nullptr);

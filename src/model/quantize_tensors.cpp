@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "model/families/family.h"
 #include "model/gguf_names.h"
+#include "model/number_range.h"
 #include "model/param_map.h"
 
 #include <nlohmann/json.hpp>
@@ -81,6 +82,7 @@ std::vector<std::byte> Quantizer::encode(const QuantizeTensor& tensor, const Qua
     part.stored(bytes.data(), task_);
   } else {
     const Tensor numbers = part.read(task_);
+    check_number_range(tensor.name, numbers, *tensor.format, task_);
     bytes.resize(static_cast<size_t>(weight_bytes(*tensor.format, numbers.shape())));
     error = encode_rows(*tensor.format, numbers, bytes.data());
   }

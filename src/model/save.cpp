@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/safetensors_writer.h"
+#include "model/number_range.h"
 #include "model/param_map.h"
 
 #include <nlohmann/json.hpp>
@@ -192,7 +193,9 @@ std::vector<std::string> write_weights(ModelSnapshot& snapshot, const std::strin
                             {{"format", "pt"}}, snapshot.process());
   for (const ckpt::TensorSpec& spec : writer.order()) {
     check_task(task);
-    const Tensor tensor = snapshot.take(spec.name, task).to(spec.dtype, task);
+    const Tensor numbers = snapshot.take(spec.name, task);
+    check_number_range(spec.name, numbers, weight_format(spec.dtype), task);
+    const Tensor tensor = numbers.to(spec.dtype, task);
     writer.write(spec.name, tensor, task);
     done += tensor.byte_size();
     if (task != nullptr) task->set_progress(done, total);
