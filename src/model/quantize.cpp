@@ -6,6 +6,7 @@
 #include "ckpt/gguf_parts.h"
 #include "ckpt/gguf_writer.h"
 #include "ckpt/safetensors_writer.h"
+#include "model/export_note.h"
 #include "model/families/family.h"
 #include "model/gguf_metadata.h"
 #include "model/quantize_tensors.h"
@@ -140,14 +141,15 @@ const char* class_of(const std::string& model_type) {
 }
 
 // As other programs look for it: the class, and the type of the numbers.
-std::string config_text(const ModelConfig& config, Quantizer& work) {
+std::string config_text(const ModelConfig& config, const std::string& path, Quantizer& work) {
   Json object = config_to_json(config);
   const char* name = class_of(config.model_type);
   if (name == nullptr) {
     work.note("transformers has no class for model_type " + config.model_type +
               ": it needs the code of the model's own repository (trust_remote_code)");
-  } else if (!object.contains("architectures")) {
-    object["architectures"] = {name};
+  } else {
+    if (!object.contains("architectures")) object["architectures"] = {name};
+    if (const std::string note = export_note(config, path); !note.empty()) work.note(note);
   }
   const std::string format = work.format().name;
   object.erase("dtype");
@@ -163,7 +165,7 @@ void to_folder(const OpenedModel& opened, const Source& source,
   work.set_total(total_bytes(tensors));
   write_folder(folder, tensors, work);
   put_side_files(opened, source, folder.partial(), work);
-  folder.move_into_place(config_text(opened.config, work));
+  folder.move_into_place(config_text(opened.config, path, work));
 }
 
 void check_target(const std::string& path, const WeightFormat& format, bool is_gguf,
