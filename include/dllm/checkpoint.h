@@ -94,7 +94,8 @@ DLLM_API dllm_status dllm_checkpoint_latest(const char *root, dllm_buffer *out_d
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a damaged file, the message names file and
- *          tensor
+ *          tensor; DLLM_FAILED_PRECONDITION for a folder with the weights of two models, the
+ *          message names the files
  * Owns     caller owns out
  * Threads  any
  * Since    1

@@ -50,9 +50,12 @@ extern "C" {
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a missing file or tensor; DLLM_UNAVAILABLE for an object store
  *          that does not answer; DLLM_DATA_LOSS for a damaged file, the message names file, tensor,
  *          expected and found, or for a weight that is not finite unless check is off, the message
- *          names tensor and index; DLLM_UNIMPLEMENTED for an unknown family or tensor type, or for a
- *          dtype the engine does not multiply; DLLM_RESOURCE_EXHAUSTED when the parameters need more
- *          than the machine or the engine's memory_limit has, before memory is taken; DLLM_CANCELLED
+ *          names tensor and index; DLLM_OUT_OF_RANGE for a weight that dtype makes infinite;
+ *          DLLM_FAILED_PRECONDITION for a folder with the weights of two models; DLLM_UNIMPLEMENTED
+ *          for an unknown family or tensor type, a key of the config or of the adapter's that
+ *          changes the numbers, or a dtype the engine does not multiply; DLLM_RESOURCE_EXHAUSTED
+ *          when the parameters need more than the machine or the engine's memory_limit has, before
+ *          memory is taken; DLLM_CANCELLED
  * Owns     caller owns out, which keeps engine
  * Threads  any
  * Since    1
@@ -113,7 +116,8 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS unless overwrite is 1, and when the folder holds a file that
  *          was not written by a save; the message names it; DLLM_PERMISSION_DENIED;
  *          DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_ABORTED when the weights are lost;
- *          DLLM_UNAVAILABLE when another save to this path has not ended after 30 s; DLLM_CANCELLED
+ *          DLLM_UNAVAILABLE when another save to this path has not ended after 30 s;
+ *          DLLM_OUT_OF_RANGE for a weight that dtype makes infinite; DLLM_CANCELLED
  * Owns     nothing
  * Threads  any
  * Since    1
@@ -140,7 +144,9 @@ DLLM_API dllm_status dllm_model_save(const dllm_model *model, const char *path,
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a damaged file; DLLM_ALREADY_EXISTS unless overwrite is 1;
  *          DLLM_UNIMPLEMENTED for a family that GGUF has no architecture for, and for a format that the target
- *          cannot hold (int8); DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_CANCELLED
+ *          cannot hold (int8); DLLM_OUT_OF_RANGE for a weight that the format makes infinite;
+ *          DLLM_FAILED_PRECONDITION for a folder with the weights of two models;
+ *          DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_CANCELLED
  * Owns     nothing
  * Threads  any
  * Since    1
@@ -261,8 +267,9 @@ DLLM_API dllm_status dllm_model_param(const dllm_model *model, const char *name,
  *   value   not NULL, of the parameter's shape, any float type
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT for another shape, the message has both,
- *          and for a number that is not finite, unless the model was created with check off;
- *          DLLM_ABORTED when the weights are lost
+ *          and for a number that is not finite, DLLM_OUT_OF_RANGE for one that the weight's format
+ *          makes infinite, both unless the model was created with check off; DLLM_ABORTED when the
+ *          weights are lost
  * Owns     nothing
  * Threads  owner
  * Since    1
