@@ -1,6 +1,7 @@
 #include "text/tokenizer/parts.h"
 
 #include "base/error.h"
+#include "text/tokenizer/oniguruma.h"
 #include "text/unicode.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -17,50 +18,6 @@ constexpr uint32_t kHeapLimitKib = 64 * 1024;
 constexpr size_t kJitStackStart = 32 * 1024;
 constexpr size_t kJitStackLimit = 8 * 1024 * 1024;
 constexpr size_t kPatternLimit = 64 * 1024;
-
-// White_Space as ranges. PCRE2's own \s also takes U+180E, the engines tokenizer files are written
-// for do not.
-constexpr std::string_view kSpace =
-    R"(\t-\r\x20\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
-// Their \w holds marks, letter numbers and connectors; PCRE2's only L, N and "_".
-constexpr std::string_view kWord =
-    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
-
-// Writes \s \S \w \W as explicit classes where PCRE2 means another set. Negated ones inside a class
-// are left alone.
-std::string translate(std::string_view pattern) {
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '\\' && i + 1 < pattern.size()) {
-      const char next = pattern[++i];
-      const bool space = next == 's' || next == 'S';
-      const bool known = space || next == 'w' || next == 'W';
-      const bool negated = next == 'S' || next == 'W';
-      const std::string_view set = space ? kSpace : kWord;
-      if (known && !in_class) {
-        out.append(negated ? "[^" : "[").append(set).append("]");
-      } else if (known && !negated) {
-        out.append(set);
-      } else {
-        out.append({c, next});
-      }
-      continue;
-    }
-    if (c == '[' && !in_class) {
-      in_class = true;
-      out.push_back(c);
-      // A leading "]" (after an optional "^") is a member, not the end.
-      if (i + 1 < pattern.size() && pattern[i + 1] == '^') out.push_back(pattern[++i]);
-      if (i + 1 < pattern.size() && pattern[i + 1] == ']') out.append("\\]"), ++i;
-      continue;
-    }
-    if (c == ']' && in_class) in_class = false;
-    out.push_back(c);
-  }
-  return out;
-}
 
 std::string message_of(int error) {
   PCRE2_UCHAR text[200] = {};
@@ -83,7 +40,7 @@ Regex::Regex(std::string_view pattern, std::string_view what) : impl_(std::make_
     fail(Code::invalid_argument, "{}: a pattern of {} bytes is longer than {}", what,
          pattern.size(), kPatternLimit);
   }
-  const std::string translated = translate(pattern);
+  const std::string translated = oniguruma_to_pcre2(pattern, what);
   int error = 0;
   PCRE2_SIZE offset = 0;
   // No lookbehind surprises in libraries that allow \C: it would cut a character.
