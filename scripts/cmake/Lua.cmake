@@ -77,10 +77,15 @@ dllm_lua_changed("${dllm_lua_folder}" lvm.c dllm_lua_lvm
 #define l_strcmp(l, r) compare_bytes(l, r)
 
 static int compare_by_locale (")
-set(dllm_lua_files "${dllm_lua_lgc}" "${dllm_lua_lvm}")
+# Numbers are written with a point, whatever locale the host has set.
+dllm_lua_changed("${dllm_lua_folder}" lobject.c dllm_lua_lobject
+  "#include \"lvm.h\" -> #include \"lvm.h\"\n#include \"lua/plain_numbers.h\"")
+dllm_lua_changed("${dllm_lua_folder}" lstrlib.c dllm_lua_lstrlib
+  "#include \"lualib.h\" -> #include \"lualib.h\"\n#include \"lua/plain_numbers.h\"")
+set(dllm_lua_files "${dllm_lua_lgc}" "${dllm_lua_lvm}" "${dllm_lua_lobject}" "${dllm_lua_lstrlib}")
 foreach(part IN ITEMS lapi lauxlib lbaselib lcode lcorolib lctype ldblib ldebug ldo ldump lfunc
-                      linit liolib llex lmathlib lmem loadlib lobject lopcodes loslib lparser lstate
-                      lstring lstrlib ltable ltablib ltm lundump lutf8lib lzio)
+                      linit liolib llex lmathlib lmem loadlib lopcodes loslib lparser lstate
+                      lstring ltable ltablib ltm lundump lutf8lib lzio)
   list(APPEND dllm_lua_files "${dllm_lua_folder}/${part}.c")
 endforeach()
 set_source_files_properties(${dllm_lua_files} PROPERTIES LANGUAGE CXX)
@@ -88,6 +93,7 @@ set_source_files_properties(${dllm_lua_files} PROPERTIES LANGUAGE CXX)
 add_library(dllm_lua_vm STATIC ${dllm_lua_files})
 # Include "lua.h", not "lua.hpp": Debian's headers say extern "C" themselves, upstream's mangle.
 target_include_directories(dllm_lua_vm SYSTEM PUBLIC "${dllm_lua_folder}")
+target_include_directories(dllm_lua_vm PRIVATE "${PROJECT_SOURCE_DIR}/src")
 target_compile_definitions(dllm_lua_vm PUBLIC LUA_USE_POSIX)
 # Its warnings are not ours; nor are its habits with pointers, which UBSan would stop at.
 target_compile_options(dllm_lua_vm PRIVATE -w -fno-sanitize=undefined)

@@ -3,19 +3,19 @@
 #include "train/optimizer.h"
 
 #include "base/error.h"
+#include "base/number.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <optional>
 #include <sstream>
+#include <string_view>
 
 namespace dllm::train {
 namespace {
 
 double group_number(const std::string& group, const std::string& word, size_t equals) {
-  const std::string text = word.substr(equals + 1);
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (!text.empty() && *end == '\0' && value >= 0 && value <= 10) return value;
+  const std::optional<double> value = parse_number(std::string_view(word).substr(equals + 1));
+  if (value && *value >= 0 && *value <= 10) return *value;
   fail(Code::invalid_argument, "group '{}': {} is not a number from 0 to 10", group, word);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/number.h"
 
 #include <algorithm>
 #include <cctype>
@@ -160,7 +161,7 @@ std::vector<Description> descriptions_in(const std::string& path) {
     const std::string name = value_of(text, "device_description_str");
     if (name.empty() || value_of(text, "platform_name") != "CUDA") continue;
     const std::string bandwidth = value_of(text, "  memory_bandwidth");
-    found.push_back({name, std::string(text), std::strtod(bandwidth.c_str(), nullptr)});
+    found.push_back({name, std::string(text), parse_number(bandwidth).value_or(0)});
   }
   return found;
 }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/number.h"
 #include "graph/engine.h"
 #include "graph/mesh_options.h"
 #include "pjrt/emit/emit.h"
@@ -213,7 +214,7 @@ namespace {
 
 // "48.00G" "512.5M" "1024": powers of 1024.
 int64_t bytes_in(const std::string& number, const std::string& unit) {
-  double value = std::strtod(number.c_str(), nullptr);
+  double value = parse_number(number).value_or(0);
   for (const char* larger : {"K", "M", "G", "T"}) {
     if (unit.empty()) break;
     value *= 1024;

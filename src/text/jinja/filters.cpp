@@ -1,10 +1,10 @@
 // Filters by name: the tables of all files, then filters of choice and of numbers.
 #include "base/error.h"
+#include "base/number.h"
 #include "text/jinja/evaluator.h"
 
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <optional>
 
 namespace dllm::text::jinja {
@@ -144,9 +144,7 @@ std::optional<double> parse_real(const MarkedText& text) {
   const std::string bytes = strip(text, nullptr, true, true).bytes();
   if (bytes.empty() || bytes.size() > 100) return std::nullopt;
   if (bytes.find_first_not_of("0123456789+-.eE") != std::string::npos) return std::nullopt;
-  char* end = nullptr;
-  const double value = std::strtod(bytes.c_str(), &end);
-  return end == bytes.c_str() + bytes.size() ? std::optional(value) : std::nullopt;
+  return parse_number(bytes);
 }
 
 std::optional<int64_t> truncated(double value) {
@@ -210,7 +208,8 @@ Value round_number(Evaluator&, const Value& input, Arguments& arguments) {
     if (number.is_whole() && places >= 0) return Value(number.integer());
     if (places >= 0) {
       // The decimal digits, correctly rounded, are what Python rounds to.
-      return Value(std::strtod(fmt::format("{:.{}f}", number.real(), places).c_str(), nullptr));
+      const auto rounded = parse_number(fmt::format("{:.{}f}", number.real(), places));
+      return Value(rounded.value_or(number.real())); // inf and nan stay
     }
   }
   const double unit = std::pow(10.0, static_cast<double>(places));

@@ -1,8 +1,9 @@
 #include "text/jinja/parser.h"
 
+#include "base/number.h"
+
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 
 namespace dllm::text::jinja {
 
@@ -177,7 +178,10 @@ ExpressionPtr Parser::parse_primary() {
   }
   case TokenKind::real: {
     ExpressionPtr node = make(Kind::constant);
-    node->value = Value(std::strtod(take().value.c_str(), nullptr));
+    const std::string digits = take().value;
+    const auto value = parse_number(digits);
+    if (!value) error("the number " + digits.substr(0, 40) + " is too large or too small");
+    node->value = Value(*value);
     return node;
   }
   case TokenKind::string: {
