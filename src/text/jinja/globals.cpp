@@ -1,7 +1,11 @@
 // Functions that every template has, the variable `loop` of a for statement, and macros.
 #include "text/jinja/evaluator.h"
 
+#include <locale.h>
+#include <time.h>
+
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <optional>
 
@@ -104,7 +108,40 @@ Value raise_exception(Evaluator& evaluator, Arguments& arguments) {
                           : std::string("the template refuses these messages"));
 }
 
+// The time of now by a format of strftime(3), in English whatever locale the host has set.
+Value strftime_now(Evaluator&, Arguments& arguments) {
+  const Value* given = arguments.take(0, "format");
+  if (given == nullptr) fail(Code::invalid_argument, "strftime_now takes a format");
+  const std::string format = need_text(*given, "format").bytes();
+  arguments.done("strftime_now");
+  static const locale_t english = newlocale(LC_ALL_MASK, "C", static_cast<locale_t>(nullptr));
+  const std::time_t now = std::time(nullptr);
+  std::tm local = {};
+  localtime_r(&now, &local);
+  constexpr size_t kMost = 1000; // bytes
+  char text[kMost];
+  const size_t size = strftime_l(text, sizeof text, format.c_str(), &local, english);
+  if (size == 0 && !format.empty())
+    fail(Code::invalid_argument, "strftime_now: a date of more than {} bytes", kMost);
+  return Value(std::string(text, size));
+}
+
+// Gives the same text whatever it is asked.
+class FixedText final : public Function {
+public:
+  explicit FixedText(std::string text) : text_(std::move(text)) {}
+  Value call(Evaluator&, Arguments&) override { return Value(text_); }
+  std::string describe() const override { return "<function>"; }
+
+private:
+  std::string text_;
+};
+
 } // namespace
+
+Value fixed_text_function(std::string text) {
+  return Value(std::shared_ptr<Function>(std::make_shared<FixedText>(std::move(text))));
+}
 
 const Value* find_global(std::string_view name) {
   static const std::map<std::string, Value, std::less<>> table = [] {
@@ -113,7 +150,8 @@ const Value* find_global(std::string_view name) {
                                                 {"namespace", make_namespace},
                                                 {"dict", make_dict},
                                                 {"joiner", make_joiner},
-                                                {"raise_exception", raise_exception}};
+                                                {"raise_exception", raise_exception},
+                                                {"strftime_now", strftime_now}};
     for (const auto& [key, body] : rows) {
       made.emplace(key, Value(std::shared_ptr<Function>(std::make_shared<Global>(key, body))));
     }

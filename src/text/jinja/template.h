@@ -271,6 +271,8 @@ std::string number_text(double value);
 
 // Every text in it bears the mark.
 Value from_json(const Json& json, Mark mark);
+// A function that answers this text: in place of strftime_now, for a date that does not change.
+Value fixed_text_function(std::string text);
 // A list of messages: message i's texts bear the mark of message i, its role that of data. Fails
 // with invalid_argument for anything but a list of objects with a "role" that is a string.
 Value from_messages(const Json& messages);
