@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/meter.h"
 #include "text/jinja/template.h"
+#include "text/messages.h"
 
 #include <nlohmann/json.hpp>
 
@@ -23,9 +24,11 @@ const Schema& chat_schema() {
        option_bool("add_generation_prompt", false,
                    "end where the assistant begins to speak, for decoding"),
        option_str("tools", "", "a JSON list of the functions the assistant may call"),
-       option_str("variables", "",
-                  "a JSON object of further variables of the template: {\"enable_thinking\": "
-                  "false}")});
+       option_str(
+           "variables", "",
+           "a JSON object of further variables of the template: {\"enable_thinking\": "
+           "false}; {\"strftime_now\": \"26 Nov 2026\"} gives a template that writes the date "
+           "the same tokens every day")});
   return schema;
 }
 
@@ -148,7 +151,7 @@ std::string Chat::opening(const Entries& variables, const MarkedText& text, int6
 
 ChatRow Chat::row(const Json& conversation, const Task* task) const {
   constexpr Mark kData{Mark::kData, false};
-  const Json& messages = messages_of(conversation);
+  const Json messages = plain_messages(messages_of(conversation));
   Entries variables;
   add(variables, "messages", jinja::from_messages(messages));
   Json tools = tools_;
@@ -158,7 +161,10 @@ ChatRow Chat::row(const Json& conversation, const Task* task) const {
   add_special(variables, *tokenizer_);
   if (variables_.is_object()) {
     for (const auto& [name, value] : variables_.items()) {
-      add(variables, name, jinja::from_json(value, kData));
+      const bool is_date = name == "strftime_now" && value.is_string();
+      add(variables, name,
+          is_date ? jinja::fixed_text_function(value.get<std::string>())
+                  : jinja::from_json(value, kData));
     }
   }
   const auto bytes = static_cast<int64_t>(

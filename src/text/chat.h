@@ -31,7 +31,7 @@ public:
   // Fails with failed_precondition when there is no template, else as jinja::Template.
   Chat(std::shared_ptr<const Tokenizer> tokenizer, const Options& options);
 
-  // A list of messages, or an object with "messages" and perhaps "tools". Fails with
+  // A list of messages in any form of text/messages.h, or an object with "messages" and perhaps "tools". Fails with
   // invalid_argument for anything else and for messages the template refuses.
   // The task is checked every few milliseconds.
   ChatRow row(const Json& conversation, const Task* task = nullptr) const;

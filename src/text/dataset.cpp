@@ -7,6 +7,7 @@
 #include "base/task.h"
 #include "text/chat.h"
 #include "text/dataset_spec.h"
+#include "text/messages.h"
 #include "text/readers/readers.h"
 
 #include <nlohmann/json.hpp>
@@ -147,6 +148,7 @@ void Dataset::read(const std::vector<SpecPart>& parts, const Options& options, T
     };
     files_ = read_parts(parts, settings, take);
   }
+  chats_.warn();
   if (rejected > 0) log(LogLevel::warn, "{} rows were left out, the first: {}", rejected, first);
 }
 
@@ -213,7 +215,7 @@ std::string contents_of(const Json& conversation) {
   std::string text;
   const auto messages = conversation.find("messages");
   if (messages == conversation.end() || !messages->is_array()) return text;
-  for (const Json& message : *messages) {
+  for (const Json& message : plain_messages(*messages)) {
     const bool said = message.is_object() && message.contains("content");
     if (!said || !message.at("content").is_string()) continue;
     text += (text.empty() ? "" : "\n") + message.at("content").get<std::string>();
@@ -222,6 +224,28 @@ std::string contents_of(const Json& conversation) {
 }
 
 } // namespace
+
+void ChatCounts::add(const Json& conversation, const ChatRow& row) {
+  ++rows_;
+  if (std::ranges::find(row.spoken, 1) != row.spoken.end()) return;
+  ++silent_;
+  constexpr size_t kShown = 8;
+  for (const Json& message : plain_messages(conversation.value("messages", Json::array()))) {
+    if (roles_.size() < kShown) roles_.insert(message.value("role", ""));
+  }
+}
+
+void ChatCounts::warn() const {
+  if (silent_ == 0) return;
+  std::string roles;
+  for (const std::string& role : roles_) roles += (roles.empty() ? "" : ", ") + role;
+  const bool spoke = roles_.count("assistant") != 0;
+  log(LogLevel::warn, "{} of {} conversations have nothing to learn: {} (roles there: {})", silent_,
+      rows_,
+      spoke ? "the template writes no answer of the assistant"
+            : "what the role assistant says is learned",
+      roles);
+}
 
 void Dataset::render(Record& record, const Task* task) {
   if (record.kind != Record::Kind::chat) return;
@@ -234,6 +258,7 @@ void Dataset::render(Record& record, const Task* task) {
   try {
     if (chat_ == nullptr) chat_ = std::make_shared<const Chat>(tokenizer_, Options(chat_schema()));
     ChatRow row = chat_->row(conversation, task);
+    chats_.add(conversation, row);
     record.keep = row.keep();
     record.ids = std::move(row.ids);
   } catch (const Error& error) {

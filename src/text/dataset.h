@@ -3,6 +3,7 @@
 // tokenized dataset is saved in, and the dataset itself.
 
 #include "base/files.h"
+#include "base/json.h"
 #include "base/options.h"
 #include "text/readers/readers.h"
 #include "text/tokenizer.h"
@@ -14,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -172,7 +174,19 @@ Schema make_dataset_schema(const ReaderTable& readers);
 // many readers or one add at a time. Loaders keep it alive and see the rows that were there when
 // they were made.
 class Chat;
+struct ChatRow;
 struct SpecPart;
+
+// How many conversations of a dataset teach nothing, and which roles they have.
+class ChatCounts {
+public:
+  void add(const Json& conversation, const ChatRow& row);
+  void warn() const; // a line of the log, where there are such rows
+
+private:
+  int64_t rows_ = 0, silent_ = 0;
+  std::set<std::string> roles_; // of silent rows
+};
 
 class Dataset {
 public:
@@ -209,6 +223,7 @@ public:
   std::string_view text(int64_t index) const { return texts_[static_cast<size_t>(index)]; }
 
   // Of the tokenizer, or of the one the token file was made with.
+  bool has_keep() const { return rows_.has_keep(); } // some tokens are given
   const SpecialIds& special() const { return info_.special; }
   int64_t vocabulary_size() const { return info_.vocabulary_size; }
 
@@ -236,6 +251,7 @@ private:
   bool append_eos_, prepend_bos_, parse_special_;
   RecordKeys keys_;
   std::shared_ptr<const Chat> chat_; // made for the first row of messages
+  ChatCounts chats_;
   TokenFileInfo info_;
   TokenRows rows_;
   mutable std::shared_mutex rows_mutex_; // add writes under it

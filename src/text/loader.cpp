@@ -1,6 +1,7 @@
 #include "text/loader.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "text/dataset.h"
 
@@ -16,7 +17,8 @@ const Schema& loader_schema() {
   constexpr double kMany = 1e15;
   static const Schema schema(
       "loader",
-      {option_i64("batch", 8, 1, 1 << 20, "rows of a batch (of one rank)"),
+      {option_i64("batch", 8, 1, 1 << 20,
+                  "rows of a batch: a mesh shares them out, with option ranks each has so many"),
        option_i64("length", 256, 1, 1 << 24, "tokens of a row"),
        option_i64("seed", 0, 0, static_cast<int64_t>(kMany), "chooses the order of the rows"),
        option_choice("split", "all", {"all", "train", "held_out"}, "which rows are used"),
@@ -69,6 +71,17 @@ int32_t pad_id(const Dataset& data, const Options& options) {
   return special.pad >= 0 ? special.pad : std::max(special.eos, 0);
 }
 
+// Rows of which every token is given teach nothing: their answers lie behind the cut, or are empty.
+void warn_of_silence(const RowIndex& index, const RowIndexSettings& settings) {
+  const int64_t silent = index.count_silent();
+  if (silent == 0) return;
+  log(LogLevel::warn,
+      "{} of {} {} have nothing to learn: their answers are cut away at {} tokens, or empty; try a "
+      "larger length{}",
+      silent, index.size(), settings.pack ? "packed sequences" : "rows", settings.length,
+      settings.pack ? ", or pack = false" : ", or truncate = left");
+}
+
 RowIndex make_index(const std::shared_ptr<const Dataset>& data, const Options& options) {
   if (data->is_text()) {
     fail_with_hint("open the dataset with a tokenizer", Code::failed_precondition,
@@ -97,6 +110,7 @@ RowIndex make_index(const std::shared_ptr<const Dataset>& data, const Options& o
         "split {} has {} of {} rows with {} of {} tokens: that makes no row of length {}", split,
         index.rows(), data->size(), index.tokens(), data->tokens(), settings.length);
   }
+  warn_of_silence(index, settings);
   return index;
 }
 

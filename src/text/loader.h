@@ -50,6 +50,8 @@ public:
             std::span<int32_t> segments) const;
   // One row, cut to `length`. REQUIRES: not pack, 0 <= index < size().
   Example example(int64_t index) const;
+  // Sequences in which no token is learned: all are given. One walk over the rows, none where no row gives anything.
+  int64_t count_silent() const;
   int32_t pad() const { return settings_.pad; }
 
 private:

@@ -100,4 +100,31 @@ void RowIndex::fill(int64_t index, std::span<int32_t> ids, std::span<uint8_t> ke
   }
 }
 
+int64_t RowIndex::count_silent() const {
+  if (!data_->has_keep()) return 0;
+  const auto learns = [](uint8_t given) { return given == 0; };
+  std::vector<bool> taught(static_cast<size_t>(sequences_));
+  size_t place = 0; // of rows_
+  data_->scan([&](int64_t index, const TokenRow& row) {
+    if (place >= rows_.size() || rows_[place] != index) return;
+    const auto count = static_cast<int64_t>(row.ids.size());
+    const size_t own = place++;
+    if (settings_.pack) {
+      const int64_t begin = begins_[own];
+      for (int64_t i = 0; i < count; ++i) {
+        const auto at = static_cast<size_t>((begin + i) / settings_.length);
+        if (at < taught.size() && (row.keep.empty() || learns(row.keep[static_cast<size_t>(i)])))
+          taught[at] = true;
+      }
+      return;
+    }
+    const int64_t used = std::min(count, settings_.length);
+    const int64_t from = settings_.truncate == Truncate::left ? count - used : 0;
+    const auto kept = row.keep.subspan(row.keep.empty() ? 0 : static_cast<size_t>(from),
+                                       row.keep.empty() ? 0 : static_cast<size_t>(used));
+    taught[own] = row.keep.empty() || std::any_of(kept.begin(), kept.end(), learns);
+  });
+  return std::count(taught.begin(), taught.end(), false);
+}
+
 } // namespace dllm::text

@@ -81,24 +81,24 @@ std::vector<const Leaf*> message_members(const std::vector<Leaf>& leaves, const 
 Columns choose_columns(const std::vector<Leaf>& leaves, const std::string& file,
                        const RecordKeys& keys) {
   Columns chosen;
+  const Leaf* prompt = find_column(leaves, keys.prompt);
+  const Leaf* response = find_column(leaves, keys.response);
   if (const Leaf* text = find_column(leaves, keys.text)) {
     chosen.leaves = {text};
-  } else if (const Leaf* prompt = find_column(leaves, keys.prompt)) {
-    const Leaf* response = find_column(leaves, keys.response);
-    if (response == nullptr)
-      fail_with_hint("set response_key; " + list_columns(leaves), Code::data_loss,
-                     "{} has a column {} but no column {}", file, keys.prompt, keys.response);
+  } else if (prompt != nullptr && response != nullptr) {
     chosen.kind = Record::Kind::answer;
     chosen.leaves = {prompt, response};
   } else {
     chosen.kind = Record::Kind::chat;
     chosen.leaves = message_members(leaves, file);
-    if (chosen.leaves.empty()) {
-      fail_with_hint("set text_key, or prompt_key and response_key; " + list_columns(leaves),
-                     Code::data_loss, "{} has no column {}, {} or {}", file, keys.text, keys.prompt,
-                     kMessages);
-    }
-    return chosen;
+    if (!chosen.leaves.empty()) return chosen;
+    const std::string hint =
+        "set text_key, or prompt_key and response_key; " + list_columns(leaves);
+    if (prompt != nullptr)
+      fail_with_hint(hint, Code::data_loss, "{} has a column {} but no column {} or {}", file,
+                     keys.prompt, keys.response, kMessages);
+    fail_with_hint(hint, Code::data_loss, "{} has no column {}, {} or {}", file, keys.text,
+                   keys.prompt, kMessages);
   }
   for (const Leaf* leaf : chosen.leaves) check_text(*leaf, 0, file, leaves);
   return chosen;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "text/json_reader.h"
+#include "text/unicode.h"
 
 #include <algorithm>
 
@@ -71,13 +72,18 @@ struct Row {
   NumbersMember<int32_t> ids;
   NumbersMember<uint8_t> keep;
   bool messages = false;
+  std::string keys; // all of them, for an error
 };
 
 Row read_row(JsonScanner& json, std::string_view text, const RecordKeys& keys) {
   Row row;
   std::string key;
   json.open_object();
+  size_t count = 0;
   while (json.next_key(key)) {
+    constexpr size_t kShown = 20, kLongest = 40;
+    if (++count <= kShown)
+      row.keys += (row.keys.empty() ? "" : ", ") + replace_invalid(key.substr(0, kLongest));
     if (key == keys.text)
       read_member(json, row.text);
     else if (key == keys.prompt)
@@ -112,12 +118,26 @@ void take_ids(Row& row, const std::string& where, Record& record) {
   }
 }
 
+[[noreturn]] void fail_unknown(const Row& row, const std::string& where, const RecordKeys& keys) {
+  const std::string hint = "name them with text_key, or prompt_key and response_key "
+                           "(--prompt_key, --response_key)";
+  if (row.prompt.present) {
+    fail_with_hint(hint, Code::data_loss,
+                   "{}: \"{}\" without \"{}\" or \"messages\"; the row has {}", where, keys.prompt,
+                   keys.response, row.keys);
+  }
+  fail_with_hint(
+      hint, Code::data_loss,
+      "{}: expected \"{}\", or \"{}\" and \"{}\", or \"messages\", or \"ids\"; the row has {}",
+      where, keys.text, keys.prompt, keys.response, row.keys.empty() ? "nothing" : row.keys);
+}
+
 Record record_of(Row row, const std::string& where, const RecordKeys& keys) {
   Record record;
   if (row.text.present) {
     need(row.text, keys.text, "a string", where);
     record.text = std::move(row.text.value);
-  } else if (row.prompt.present) {
+  } else if (row.prompt.present && row.response.present) {
     record.kind = Record::Kind::answer;
     need(row.prompt, keys.prompt, "a string", where);
     need(row.response, keys.response, "a string", where);
@@ -130,8 +150,7 @@ Record record_of(Row row, const std::string& where, const RecordKeys& keys) {
     record.kind = Record::Kind::chat;
     record.where = where;
   } else {
-    fail(Code::data_loss, "{}: expected \"{}\", or \"{}\" and \"{}\", or \"messages\", or \"ids\"",
-         where, keys.text, keys.prompt, keys.response);
+    fail_unknown(row, where, keys);
   }
   return record;
 }
