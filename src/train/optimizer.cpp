@@ -182,7 +182,7 @@ graph::Value scalars_of_group(const Optimizer& optimizer, graph::Value scalars,
 
 // What the optimizer makes of the parameters, group by group; results in the order of the parameters.
 std::vector<ParameterOutputs> update_groups(const UpdateContext& context,
-                                            const Optimizer& optimizer, graph::Value finite,
+                                            const Optimizer& optimizer, graph::Value changes,
                                             const std::vector<ParameterInputs>& parameters) {
   const graph::Value neutral = graph::constant(context.graph, neutral_scalars(optimizer));
   std::vector<ParameterOutputs> made(parameters.size());
@@ -198,7 +198,7 @@ std::vector<ParameterOutputs> update_groups(const UpdateContext& context,
       places.push_back(i);
     }
     const graph::Value used =
-        graph::select(finite, scalars_of_group(optimizer, context.scalars, first.rate), neutral);
+        graph::select(changes, scalars_of_group(optimizer, context.scalars, first.rate), neutral);
     const std::vector<ParameterOutputs> next =
         optimizer.update({context.graph, context.options, used, context.gradient_scale}, group);
     if (next.size() != group.size()) {
@@ -212,7 +212,8 @@ std::vector<ParameterOutputs> update_groups(const UpdateContext& context,
 
 } // namespace
 
-// An update that is not finite runs with neutral scalars and gradient scale 0, which makes every array its own
+// An update that is not finite, or that no target asks for (loss and gradients are 0: every token of the batch is given),
+// runs with neutral scalars and gradient scale 0, which makes every array its own
 // successor: leaving it out costs no second copy of the state.
 Updated clipped_update(graph::Graph& graph, const Optimizer& optimizer, const Options& options,
                        const UpdateValues& update) {
@@ -224,17 +225,21 @@ Updated clipped_update(graph::Graph& graph, const Optimizer& optimizer, const Op
   if (update.halted.defined())
     next.finite = graph::logical_and(next.finite, graph::equal(update.halted, zero));
 
+  // Weight decay and moments must not move weights that nothing was learned for.
+  const graph::Value empty =
+      graph::logical_and(graph::equal(next.norm, zero), graph::equal(update.loss_sum, zero));
+  const graph::Value used = graph::logical_and(next.finite, graph::logical_not(empty));
   const graph::Value clip = shared_scalar(optimizer, update.scalars, kClip);
   const graph::Value shrink =
       graph::select(graph::greater(next.norm, clip), graph::divide(clip, next.norm), one);
-  const graph::Value scale = graph::select(next.finite, graph::divide(shrink, count), zero);
+  const graph::Value scale = graph::select(used, graph::divide(shrink, count), zero);
   const auto own = static_cast<int64_t>(optimizer.scalars.size());
   const graph::Value given = graph::slice_axis(update.scalars, 0, 0, own);
   next.parameters =
-      update_groups({graph, options, given, scale}, optimizer, next.finite, update.parameters);
+      update_groups({graph, options, given, scale}, optimizer, used, update.parameters);
 
   const graph::Value decay =
-      graph::select(next.finite, shared_scalar(optimizer, update.scalars, kEmaDecay), one);
+      graph::select(used, shared_scalar(optimizer, update.scalars, kEmaDecay), one);
   for (size_t i = 0; i < update.averages.size(); ++i) {
     const graph::Value fresh =
         graph::multiply(next.parameters[i].parameter, graph::subtract(one, decay));

@@ -312,6 +312,24 @@ TEST(Trainer, NonFiniteStepsAreSkippedToTheBit) {
   EXPECT_EQ(weights_of(*skipping->model("ema")), weights_of(*clean->model("ema")));
 }
 
+// Every token is given: there is no target, so neither decay nor moments may move a weight.
+TEST(Trainer, ABatchWithoutATargetChangesNoWeight) {
+  TextSource source;
+  for (const char* optimizer : {"adamw", "sgd", "lion"}) {
+    auto trainer =
+        tiny_trainer({{"optimizer", optimizer}, {"weight_decay", 0.1}, {"ema", 0.9}, {"lr", 0.01}});
+    trainer->step(*source.next());
+    Batch given = *source.next();
+    given.set("keep", Tensor::from(Shape{4, 16}, std::vector<uint8_t>(64, 1)));
+    const auto before = weights_of(*trainer), average = weights_of(*trainer->model("ema"));
+    EXPECT_EQ(trainer->step(given), 0.0) << optimizer;
+    EXPECT_EQ(weights_of(*trainer), before) << optimizer;
+    EXPECT_EQ(weights_of(*trainer->model("ema")), average) << optimizer;
+    trainer->step(*source.next());
+    EXPECT_NE(weights_of(*trainer), before) << optimizer;
+  }
+}
+
 TEST(Trainer, NonFiniteStops) {
   auto trainer = tiny_trainer();
   const auto before = weights_of(*trainer);
