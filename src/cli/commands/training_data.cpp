@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <vector>
 
 namespace dllm::cli {
 namespace {
@@ -58,20 +59,73 @@ size_t strange_bytes(const std::string& bytes) {
   return strange;
 }
 
-void warn_of_no_text(const std::string& path) {
+// The share of such bytes at the begin of a file, in percent; 0 for a file whose form a reader recognizes by its first bytes.
+size_t strange_percent(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string bytes(size_t{1} << 16, '\0');
-  if (fs::is_directory(path) || !file) return;
+  if (!file) return 0;
   file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   bytes.resize(static_cast<size_t>(file.gcount()));
-  const bool is_packed = bytes.rfind("\x1F\x8B", 0) == 0; // by gzip: the reader decompresses it
-  if (bytes.empty() || is_packed || bytes.rfind("dllmtok", 0) == 0) return; // a token file
-  const size_t percent = 100 * strange_bytes(bytes) / bytes.size();
-  if (percent < 5) return;
-  std::fprintf(stderr,
-               "warning: %s does not look like text: %zu %% of its first bytes are control "
-               "characters or not UTF-8\n",
-               path.c_str(), percent);
+  for (const char* magic : {"\x1F\x8B", "dllmtok", "PAR1"}) { // gzip, a token file, Parquet
+    if (bytes.rfind(magic, 0) == 0) return 0;
+  }
+  return bytes.empty() ? 0 : 100 * strange_bytes(bytes) / bytes.size();
+}
+
+// The files of a folder that the readers look into; at most so many.
+std::vector<std::string> files_of(const std::string& path) {
+  constexpr size_t kMost = 1000;
+  if (!fs::is_directory(path)) return {path};
+  std::vector<std::string> files;
+  std::error_code ignored;
+  for (fs::recursive_directory_iterator at(path, ignored), end; at != end && files.size() < kMost;
+       at.increment(ignored)) {
+    const std::string name = at->path().filename().string();
+    if (at->is_regular_file(ignored) && !at->is_symlink(ignored) && name[0] != '.' &&
+        at->path().extension() != ".dat")
+      files.push_back(at->path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void warn_of_no_text(const std::string& path) {
+  constexpr size_t kShown = 3;
+  size_t strange = 0;
+  for (const std::string& file : files_of(path)) {
+    const size_t percent = strange_percent(file);
+    if (percent < 5 || ++strange > kShown) continue;
+    std::fprintf(stderr,
+                 "warning: %s does not look like text: %zu %% of its first bytes are control "
+                 "characters or not UTF-8\n",
+                 file.c_str(), percent);
+  }
+  if (strange > kShown)
+    std::fprintf(stderr, "warning: so do not %zu more files of %s\n", strange - kShown,
+                 path.c_str());
+}
+
+// A model that exists has its own tokens: other ones make other words of its weights.
+void warn_of_other_tokens(const Context& context, const dllm_tokenizer* tokenizer) {
+  if (!context.has("from") || !context.has("tokenizer")) return;
+  dllm_tokenizer* found = nullptr;
+  if (dllm_tokenizer_load(context.text("from").c_str(), nullptr, &found, nullptr) != DLLM_OK)
+    return;
+  const Owned<dllm_tokenizer> own(found);
+  const int64_t count = std::min(dllm_tokenizer_size(own.get()), dllm_tokenizer_size(tokenizer));
+  for (int64_t i = 0; i < count; ++i) {
+    const auto id = static_cast<int32_t>(i);
+    const std::string before = decode(own.get(), {id}), now = decode(tokenizer, {id});
+    if (before == now) continue;
+    std::fprintf(
+        stderr,
+        "warning: --tokenizer %s is not the one of --from %s: token %lld is \"%s\" there and "
+        "\"%s\" here (%lld and %lld tokens)\n",
+        context.text("tokenizer").c_str(), context.text("from").c_str(), static_cast<long long>(i),
+        before.c_str(), now.c_str(), static_cast<long long>(dllm_tokenizer_size(own.get())),
+        static_cast<long long>(dllm_tokenizer_size(tokenizer)));
+    return;
+  }
 }
 
 // A split needs several documents: one short text is cut at its blank lines, else at its line ends.

@@ -46,6 +46,54 @@ const Reader& ReaderTable::find(std::string_view name) const {
                  "no format is named {}", name);
 }
 
+namespace {
+
+constexpr const char* kSame = "; to read it as plain text all the same: --dataset.format text";
+
+std::string_view without_space(std::string_view text) {
+  while (!text.empty() && is_blank(text.substr(0, 1))) text.remove_prefix(1);
+  return text;
+}
+
+// An array of objects, whatever the file is called.
+bool is_json_array(std::string_view head) {
+  head = without_space(head);
+  if (!head.starts_with("[")) return false;
+  head = without_space(head.substr(1));
+  if (!head.starts_with("{")) return false;
+  return without_space(head.substr(1)).starts_with("\"");
+}
+
+// Tables and arrays are data in a form that is not read here; as text they would be learned with braces and commas.
+void refuse_tables(const FileHead& file) {
+  std::string_view head = file.head;
+  if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
+  const size_t slash = file.name.rfind('/');
+  const std::string name = slash == std::string::npos ? file.name : file.name.substr(slash + 1);
+  const std::string stem = name.substr(0, name.rfind('.'));
+  if (is_json_array(head)) {
+    fail_with_hint(
+        fmt::format("make JSON lines of it: jq -c '.[]' {} > {}.jsonl{}", name, stem, kSame),
+        Code::invalid_argument, "{} is an array in JSON, not one object a line", file.name);
+  }
+  if (file.name.ends_with(".json") && without_space(head).starts_with("{")) {
+    fail_with_hint(
+        fmt::format(
+            "where it has one object a line: --dataset.format jsonl; else jq -c . {} > {}.jsonl{}",
+            name, stem, kSame),
+        Code::invalid_argument, "{} is JSON, not text", file.name);
+  }
+  const bool tabs = file.name.ends_with(".tsv");
+  if (!tabs && !file.name.ends_with(".csv")) return;
+  fail_with_hint(fmt::format("make JSON lines of it: python3 -c 'import csv, json, sys; "
+                             "[print(json.dumps(row)) for row in "
+                             "csv.DictReader(sys.stdin{})]' < {} > {}.jsonl{}",
+                             tabs ? ", delimiter=\"\\t\"" : "", name, stem, kSame),
+                 Code::invalid_argument, "{} is a table, not text", file.name);
+}
+
+} // namespace
+
 const Reader& ReaderTable::detect(const std::shared_ptr<const InputFile>& file,
                                   const Task* task) const {
   const std::string& path = file->path();
@@ -53,6 +101,7 @@ const Reader& ReaderTable::detect(const std::shared_ptr<const InputFile>& file,
   std::string head(static_cast<size_t>(kHeadBytes), '\0');
   head.resize(static_cast<size_t>(open_bytes(file, task)->read(head.data(), kHeadBytes)));
   seen.head = head;
+  refuse_tables(seen);
   for (const Reader& reader : readers_) {
     const bool has_ending =
         std::any_of(reader.endings.begin(), reader.endings.end(),

@@ -218,6 +218,7 @@ private:
   void resize(int64_t capacity);
   // Reads until `size` bytes are held, or the text ends.
   void fill(int64_t size);
+  void skip_mark(); // at the begin of the text
   // Bytes up to and with the next line end, or to the end of the text.
   int64_t find_line_end();
 
@@ -226,6 +227,7 @@ private:
   std::unique_ptr<char, Free> window_;
   int64_t capacity_ = 0;
   int64_t begin_ = 0, end_ = 0; // of the held bytes, in the window
+  bool begun_ = false;          // something was read
   bool ended_ = false;          // the source gives no more
   int64_t line_ = 0;
 };

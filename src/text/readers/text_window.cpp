@@ -88,6 +88,18 @@ void TextWindow::fill(int64_t size) {
   const int64_t got = source_->read(window_.get() + held, room);
   end_ += got;
   ended_ = got < room;
+  if (!begun_) skip_mark();
+}
+
+// Editors of Windows put a byte order mark in front of UTF-8.
+void TextWindow::skip_mark() {
+  begun_ = true;
+  const std::string_view head(window_.get() + begin_, static_cast<size_t>(end_ - begin_));
+  if (head.starts_with("\xEF\xBB\xBF")) begin_ += 3;
+  if (head.starts_with("\xFF\xFE") || head.starts_with("\xFE\xFF")) {
+    fail_with_hint("convert it: iconv -f UTF-16 -t UTF-8", Code::invalid_argument,
+                   "{} is UTF-16, not UTF-8", path());
+  }
 }
 
 int64_t TextWindow::find_line_end() {
