@@ -169,6 +169,22 @@ public:
   }
 };
 
+// What NMT models of SentencePiece do to text: control characters go, and what counts as white space becomes a space.
+class NmtNormalizer final : public Normalizer {
+public:
+  void apply(std::string& text, const Task* task) const override {
+    rewrite(text, task, [](char32_t c, std::string& out) {
+      if ((c >= 0x1 && c <= 0x8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F ||
+          c == 0x9F)
+        return;
+      const bool blank = c == 0x9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 ||
+                         (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 ||
+                         c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+      append_utf8(out, blank ? U' ' : c);
+    });
+  }
+};
+
 // What BERT does to text: clean, space out Chinese characters, drop accents, lower-case.
 class BertNormalizer final : public Normalizer {
 public:
@@ -250,6 +266,7 @@ std::unique_ptr<Normalizer> read_normalizer(const TreeJson& json, const std::str
   if (type == "Lowercase") return std::make_unique<LowercaseNormalizer>();
   if (type == "StripAccents") return std::make_unique<StripAccentsNormalizer>();
   if (type == "ByteLevel") return std::make_unique<ByteLevelNormalizer>();
+  if (type == "Nmt") return std::make_unique<NmtNormalizer>();
   if (type == "BertNormalizer") return read_bert(json, where);
   if (type == "Prepend")
     return std::make_unique<PrependNormalizer>(string_member(json, "prepend", where));

@@ -237,6 +237,43 @@ std::unique_ptr<PreTokenizer> read_metaspace(const TreeJson& json, const std::st
                                                  bool_member(json, "split", where, true));
 }
 
+// Scripts of Unicode as PCRE2 names them, without Common, Han and what counts as Han.
+constexpr std::string_view kScripts =
+    "adlam ahom anatolianhieroglyphs arabic armenian avestan balinese bamum bassavah batak "
+    "bengali bhaiksuki bopomofo brahmi braille buginese buhid canadianaboriginal carian "
+    "caucasianalbanian chakma cham cherokee chorasmian coptic cuneiform cypriot cyprominoan "
+    "cyrillic deseret devanagari divesakuru dogra duployan egyptianhieroglyphs elbasan "
+    "elymaic ethiopic georgian glagolitic gothic grantha greek gujarati gunjalagondi "
+    "gurmukhi hangul hani hanifirohingya hanunoo hatran hebrew imperialaramaic inherited "
+    "inscriptionalpahlavi inscriptionalparthian javanese kaithi kannada kayahli kharoshthi "
+    "khitansmallscript khmer khojki khudawadi laoo latin lepcha limbu lineara linearb lisu "
+    "lycian lydian mahajani makasar malayalam mandaic manichaean marchen masaramgondi "
+    "medefaidrin meeteimayek mendekikakui meroiticcursive meroitichieroglyphs miao modi "
+    "mongolian mroo multani myanmar nabataean nandinagari newa newtailue nkoo nushu "
+    "nyiakengpuachuehmong ogham olchiki oldhungarian olditalic oldnortharabian oldpermic "
+    "oldpersian oldsogdian oldsoutharabian oldturkic olduyghur oriya osage osmanya "
+    "pahawhhmong palmyrene paucinhau phagspa phoenician psalterpahlavi rejang runic "
+    "samaritan saurashtra sharada shavian siddham signwriting sinhala sogdian sorasompeng "
+    "soyombo sundanese sylotinagri syriac tagalog tagbanwa taile taitham taiviet takri "
+    "tamil tangsa tangut telugu thaana thai tibetan tifinagh tirhuta toto ugaritic vaii "
+    "vithkuqi wancho warangciti yezidi yiii zanabazarsquare";
+
+// Runs of one script. Hiragana, katakana and U+30FC count as Han; spaces and characters without a script belong to the run
+// before them, and to none at the begin of a text.
+std::string script_runs() {
+  const std::string any = R"( \p{sc:unknown})";
+  const std::string han = R"(\p{sc:han}\p{sc:hiragana}\p{sc:katakana}\x{30FC})";
+  std::string runs = "[" + han + "][" + han + any + "]*";
+  runs += R"(|(?! )\p{sc:common}(?:(?!\x{30FC})[\p{sc:common})" + any + "])*";
+  for (size_t at = 0; at < kScripts.size();) {
+    const size_t end = std::min(kScripts.find(' ', at), kScripts.size());
+    const std::string script = "\\p{sc:" + std::string(kScripts.substr(at, end - at)) + "}";
+    runs += "|" + script + "[" + script + any + "]*";
+    at = end + 1;
+  }
+  return runs + "|[^" + any + "]"; // of a script that is newer than the list
+}
+
 std::unique_ptr<PreTokenizer> read_sequence(const TreeJson& json, const std::string& where) {
   std::vector<std::unique_ptr<PreTokenizer>> parts;
   for (const TreeJson& part : array_member(json, "pretokenizers", where)) {
@@ -280,6 +317,10 @@ std::unique_ptr<PreTokenizer> read_pre_tokenizer(const TreeJson& json, const std
   if (type == "Punctuation") {
     return std::make_unique<ClassPreTokenizer>(is_any_punctuation,
                                                read_behavior(json, where, Behavior::isolated));
+  }
+  if (type == "UnicodeScripts") {
+    return std::make_unique<SplitPreTokenizer>(Regex(script_runs(), where), Behavior::removed,
+                                               true);
   }
   if (type == "BertPreTokenizer") {
     std::vector<std::unique_ptr<PreTokenizer>> parts;

@@ -217,4 +217,25 @@ std::string WordPiece::to_json() const {
       json_string(unk_), json_string(prefix_), limit_, vocabulary_json(*vocabulary_));
 }
 
+WordLevel::WordLevel(std::shared_ptr<const Vocabulary> vocabulary, std::string unk)
+    : vocabulary_(std::move(vocabulary)), unk_(std::move(unk)), unk_id_(vocabulary_->find(unk_)) {}
+
+void WordLevel::encode(std::string_view word, const WordOptions& options,
+                       std::vector<int32_t>& out) const {
+  int32_t id = vocabulary_->find(word);
+  if (id >= 0 && !options.allow_special && is_special(id)) id = -1;
+  if (id < 0) id = unk_id_;
+  if (id < 0) {
+    fail_with_hint("add a token for unknown words and name it as unk_token",
+                   Code::failed_precondition, "{} is no token, and neither is the unknown word {}",
+                   replace_invalid(word.substr(0, 40)), unk_);
+  }
+  out.push_back(id);
+}
+
+std::string WordLevel::to_json() const {
+  return fmt::format(R"({{"type":"WordLevel","unk_token":{},"vocab":{}}})", json_string(unk_),
+                     vocabulary_json(*vocabulary_));
+}
+
 } // namespace dllm::text

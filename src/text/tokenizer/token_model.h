@@ -145,6 +145,23 @@ private:
   size_t longest_ = 0; // bytes of the longest token
 };
 
+// A word is a token as it stands, or unknown.
+
+class WordLevel final : public TokenModel {
+public:
+  WordLevel(std::shared_ptr<const Vocabulary> vocabulary, std::string unk);
+
+  // Fails with failed_precondition for an unknown word where the vocabulary does not hold `unk`.
+  void encode(std::string_view word, const WordOptions& options,
+              std::vector<int32_t>& out) const override;
+  std::string to_json() const override;
+
+private:
+  std::shared_ptr<const Vocabulary> vocabulary_;
+  std::string unk_;
+  int32_t unk_id_; // -1: none
+};
+
 // Byte pair encoding (Sennrich et al. 2016): a word starts as characters, and the pair with the
 // lowest rank is merged until none is left.
 

@@ -92,15 +92,18 @@ void read_model(const TreeJson& json, const std::string& where, TokenizerParts& 
   if (type.empty()) type = find_member(json, "merges") != nullptr ? "BPE" : "WordPiece";
   if (type == "Unigram") return read_unigram(json, where, parts);
   if (type != "BPE" && type != "WordPiece" && type != "WordLevel") {
-    fail_with_hint("BPE, WordPiece and Unigram are known", Code::unimplemented,
+    fail_with_hint("BPE, WordPiece, WordLevel and Unigram are known", Code::unimplemented,
                    "{}: model type {} is not known", where, type);
   }
   const TreeJson* vocab = find_member(json, "vocab");
   if (vocab == nullptr) fail(Code::data_loss, "{}: \"vocab\" is missing", where);
   parts.vocabulary = read_vocabulary(*vocab, where + ".vocab");
   if (type == "BPE") return read_bpe(json, where, parts);
-  if (type == "WordLevel")
-    fail(Code::unimplemented, "{}: model type WordLevel is not known", where);
+  if (type == "WordLevel") {
+    parts.model = std::make_unique<WordLevel>(parts.vocabulary,
+                                              string_member(json, "unk_token", where, "<unk>"));
+    return;
+  }
   parts.model = std::make_unique<WordPiece>(
       parts.vocabulary, string_member(json, "unk_token", where, "[UNK]"),
       string_member(json, "continuing_subword_prefix", where, "##"),
