@@ -178,8 +178,11 @@ DLLM_API void dllm_model_release(dllm_model *model);
  */
 DLLM_API dllm_status dllm_model_config(const dllm_model *model, dllm_buffer *out, dllm_error *err);
 
-/* Writes a description of the model as a JSON object: family, attention, shift, runs, bytes, storage (per
- * stack: name, shape, dtype, format, trainable, of quantized ones rounding_error).
+/* Writes a description of the model as a JSON object: family, attention, shift, runs, bytes, end_tokens,
+ * generation, storage (per stack: name, shape, dtype, format, trainable, of quantized ones rounding_error).
+ *
+ * end_tokens are the ids that end an answer, of all files of the model: for option stop of kind "slot".
+ * generation is generation_config.json, {} where there is none.
  *
  *   model   not NULL
  *   out     not NULL

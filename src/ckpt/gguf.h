@@ -167,7 +167,7 @@ struct GgufVocabulary {
       types; // 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte; may be empty
   std::vector<float> scores;       // may be empty
   std::vector<std::string> merges; // "left right", best first; may be empty
-  std::optional<int64_t> bos, eos, eot, unknown, padding, mask;
+  std::optional<int64_t> bos, eos, eot, eom, unknown, padding, mask;
   std::optional<bool> add_bos, add_eos, add_space_prefix;
   std::string chat_template; // may be empty
   std::string name = "gguf"; // of the file, for errors

@@ -305,6 +305,7 @@ GgufVocabulary read_gguf_vocabulary(const GgufFile& file) {
   made.bos = token_id(file, "tokenizer.ggml.bos_token_id", count);
   made.eos = token_id(file, "tokenizer.ggml.eos_token_id", count);
   made.eot = token_id(file, "tokenizer.ggml.eot_token_id", count);
+  made.eom = token_id(file, "tokenizer.ggml.eom_token_id", count);
   made.unknown = token_id(file, "tokenizer.ggml.unknown_token_id", count);
   made.padding = token_id(file, "tokenizer.ggml.padding_token_id", count);
   made.mask = token_id(file, "tokenizer.ggml.mask_token_id", count);

@@ -194,22 +194,23 @@ int starts_with_token(const Json& post_processor) {
   return !single.empty() && single[0].contains("SpecialToken") ? 1 : 0;
 }
 
-// A token by its text, which may stand alone or under "content".
-int64_t token_of(const Json& settings, const char* key, const TokenLists& lists) {
-  if (!settings.contains(key)) return -1;
-  const Json& value = settings[key];
-  const std::string name = value.is_string()   ? value.get<std::string>()
-                           : value.is_object() ? value.value("content", "")
-                                               : "";
-  const auto found = std::find(lists.tokens.begin(), lists.tokens.end(), name);
-  return name.empty() || found == lists.tokens.end() ? -1 : found - lists.tokens.begin();
+// GGUF has three keys for tokens that end an answer; llama.cpp stops at each.
+void put_ends(const text::Tokenizer& tokenizer, ckpt::GgufMetadata& to) {
+  const text::SpecialIds& special = tokenizer.special();
+  std::vector<std::string> keys = {"eom_token_id", "eot_token_id"};
+  if (special.eos >= 0) to.u32("tokenizer.ggml.eos_token_id", special.eos);
+  for (const int32_t id : tokenizer.ends()) {
+    if (id == special.eos || keys.empty()) continue;
+    to.u32("tokenizer.ggml." + keys.back(), id);
+    keys.pop_back();
+  }
 }
 
 } // namespace
 
-bool put_gguf_tokenizer(std::string_view tokenizer_json, std::string_view tokenizer_config,
+bool put_gguf_tokenizer(const text::Tokenizer& own, std::string_view tokenizer_config,
                         const ModelConfig& config, ckpt::GgufMetadata& to, std::string* why) {
-  const Json tokenizer = parse_json(tokenizer_json, "tokenizer.json");
+  const Json tokenizer = parse_json(own.to_json(), "tokenizer.json");
   const Json settings =
       tokenizer_config.empty() ? Json::object() : parse_json(tokenizer_config, "tokenizer_config");
   const Json model = tokenizer.value("model", Json::object());
@@ -231,20 +232,16 @@ bool put_gguf_tokenizer(std::string_view tokenizer_json, std::string_view tokeni
   to.texts("tokenizer.ggml.tokens", lists.tokens);
   to.integers("tokenizer.ggml.token_type", lists.types);
   to.texts("tokenizer.ggml.merges", lists.merges);
-  const std::pair<const char*, const char*> roles[] = {{"bos_token", "bos_token_id"},
-                                                       {"eos_token", "eos_token_id"},
-                                                       {"pad_token", "padding_token_id"}};
-  for (const auto& [key, name] : roles) {
-    const int64_t id = token_of(settings, key, lists);
-    if (id >= 0) to.u32(std::string("tokenizer.ggml.") + name, id);
-  }
+  if (own.special().bos >= 0) to.u32("tokenizer.ggml.bos_token_id", own.special().bos);
+  if (own.special().pad >= 0) to.u32("tokenizer.ggml.padding_token_id", own.special().pad);
+  put_ends(own, to);
   const int starts = starts_with_token(tokenizer.value("post_processor", Json()));
   if (starts >= 0)
     to.boolean("tokenizer.ggml.add_bos_token", starts == 1);
   else if (settings.contains("add_bos_token") && settings["add_bos_token"].is_boolean())
     to.boolean("tokenizer.ggml.add_bos_token", settings["add_bos_token"].get<bool>());
-  if (settings.contains("chat_template") && settings["chat_template"].is_string())
-    to.text("tokenizer.chat_template", settings["chat_template"].get<std::string>());
+  if (own.chat_templates().size() == 1)
+    to.text("tokenizer.chat_template", own.chat_templates()[0].text);
   return true;
 }
 

@@ -40,6 +40,7 @@ void Model::set_side_file(const std::string& name, Bytes content) {
     found->second = std::move(content);
   else
     side_files_.emplace_back(name, std::move(content));
+  token_facts_ = nullptr;
 }
 
 void Model::set_attention(AttentionKind attention, int shift, int64_t block_length) {
@@ -92,6 +93,8 @@ Json Model::describe() const {
                {"params", params_.parameter_count()},
                {"bytes", params_.bytes()},
                {"version", params_.version()},
+               {"end_tokens", token_facts()->ends},
+               {"generation", generation()},
                {"storage", params_.describe()}};
   if (const std::string why = params_.lost(); !why.empty()) made["lost"] = why;
   return made;

@@ -10,6 +10,7 @@
 #include "runtime/programs.h"
 #include "tensor/batch.h"
 #include "tensor/box.h"
+#include "text/token_facts.h"
 
 #include <cstdint>
 #include <functional>
@@ -47,6 +48,10 @@ public:
   // tokenizer.json, generation_config.json ...: carried from load to save. A copy, from any thread.
   SideFiles side_files() const;
   void set_side_file(const std::string& name, Bytes content); // replaces
+  // What these files and config.json say of the model's tokens; read when it is asked for, then kept. From any thread.
+  std::shared_ptr<const text::TokenFacts> token_facts() const;
+  // generation_config.json; an empty object where there is none.
+  Json generation() const;
   // config() for threads that may meet a change of the mask token.
   ModelConfig config_now() const;
 
@@ -63,7 +68,8 @@ public:
   void set_attention(AttentionKind attention, int shift, int64_t block_length);
 
   int64_t i64(const std::string& key) const; // vocab hidden layers max_length mask_id params bytes
-  Json describe() const;                     // family, attention, shift, runs, storage forms, bytes
+  // family, attention, shift, runs, storage forms, bytes, end_tokens, generation
+  Json describe() const;
 
   // The programs of forward(), by shapes and options.
   using ForwardCache = runtime::ProgramCache<std::string>;
@@ -75,8 +81,9 @@ private:
   std::shared_ptr<graph::Engine> engine_;
   ModelConfig config_;
   ParamStore params_;
-  mutable std::mutex words_; // of side_files_, and of config_ where it is written
+  mutable std::mutex words_; // of side_files_, token_facts_, and of config_ where it is written
   SideFiles side_files_;
+  mutable std::shared_ptr<const text::TokenFacts> token_facts_; // null: not read yet
   Origin origin_;
   ForwardCache forward_cache_;
 };

@@ -81,6 +81,22 @@ void add_rope_divisors(const ModelConfig& config, std::vector<QuantizeTensor>& t
       {"rope_freqs.weight", divisors.shape(), &weight_format(DType::f32), {std::move(part)}});
 }
 
+void put_tokenizer(const ModelConfig& config, const Source& source, ckpt::GgufMetadata& to,
+                   Quantizer& work) {
+  if (!source.has("tokenizer.json") && !source.has("vocab.json"))
+    return work.note("there is no tokenizer.json: the file has no tokenizer");
+  std::string why;
+  try {
+    const auto tokenizer = text::Tokenizer::load(source, Options(text::tokenizer_schema()));
+    if (put_gguf_tokenizer(*tokenizer, side_text(source, "tokenizer_config.json"), config, to,
+                           &why))
+      return;
+  } catch (const Error& error) {
+    why = "the tokenizer is left out: " + error.text();
+  }
+  work.note(why);
+}
+
 void to_gguf(const OpenedModel& opened, const Source& source,
              const std::shared_ptr<const WeightSource>& weights, const std::string& path,
              Quantizer& work) {
@@ -93,12 +109,7 @@ void to_gguf(const OpenedModel& opened, const Source& source,
     tensors = tensors_of_gguf(opened.gguf, work);
   } else {
     put_gguf_config(opened.config, metadata);
-    std::string why = "there is no tokenizer.json: the file has no tokenizer";
-    const bool has_tokenizer = source.has("tokenizer.json") &&
-                               put_gguf_tokenizer(side_text(source, "tokenizer.json"),
-                                                  side_text(source, "tokenizer_config.json"),
-                                                  opened.config, metadata, &why);
-    if (!has_tokenizer) work.note(why);
+    put_tokenizer(opened.config, source, metadata, work);
     tensors = tensors_of_model(weights, opened.config, true, work);
     add_rope_divisors(opened.config, tensors);
   }
@@ -122,6 +133,8 @@ void put_side_files(const OpenedModel& opened, const Source& source, const std::
     const auto tokenizer = text::Tokenizer::load(source, Options(text::tokenizer_schema()));
     put("tokenizer.json", tokenizer->to_json());
     put("tokenizer_config.json", tokenizer->config_json());
+    if (tokenizer->ends().size() > 1)
+      put("generation_config.json", Json{{"eos_token_id", tokenizer->ends()}}.dump(2) + "\n");
   } catch (const Error& error) {
     work.note("the tokenizer is left out: " + error.text());
   }

@@ -10,14 +10,43 @@
 
 namespace dllm::model {
 
+namespace {
+
+constexpr const char* kTokenizer = "tokenizer.json";
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+constexpr const char* kGeneration = "generation_config.json";
+constexpr const char* kUsualNames[] = {text::kMaskToken, "<|mdm_mask|>", "[MASK]", "<mask>", "<M>"};
+
+std::optional<Bytes> side_file(const Model& model, const std::string& name) {
+  for (const auto& [own, content] : model.side_files()) {
+    if (own == name) return content;
+  }
+  return std::nullopt;
+}
+
+Bytes owned(std::string text) {
+  const auto holder = std::make_shared<const std::string>(std::move(text));
+  return Bytes(holder->data(), holder->size(), holder);
+}
+
+// The end tokens of a tokenizer, where transformers looks for them; other settings stay. Without a file that
+// names some, eos of tokenizer_config.json says it where there is one alone.
+void put_ends(Model& model, const std::vector<int32_t>& ends) {
+  Json settings = model.generation();
+  if (ends.empty() || (ends.size() == 1 && !settings.contains("eos_token_id"))) return;
+  settings["eos_token_id"] = ends;
+  model.set_side_file(kGeneration, owned(settings.dump(2) + "\n"));
+}
+
+} // namespace
+
 void set_tokenizer(Model& model, const text::Tokenizer& tokenizer) {
   if (tokenizer.size() > model.config().vocab_size) {
     fail(Code::invalid_argument, "the tokenizer has {} tokens, the model's vocabulary {}",
          tokenizer.size(), model.config().vocab_size);
   }
   const auto put = [&](const char* name, std::string content) {
-    const auto text = std::make_shared<const std::string>(std::move(content));
-    model.set_side_file(name, Bytes(text->data(), text->size(), text));
+    model.set_side_file(name, owned(std::move(content)));
   };
   put("tokenizer.json", tokenizer.to_json());
   // A chat template and the like of a loaded model stay.
@@ -28,6 +57,7 @@ void set_tokenizer(Model& model, const text::Tokenizer& tokenizer) {
   // Several templates with names stay where they came from, in tokenizer_config.json.
   if (tokenizer.chat_templates().size() == 1)
     put("chat_template.jinja", tokenizer.chat_templates()[0].text);
+  put_ends(model, tokenizer.ends());
 }
 
 void set_gguf_tokenizer(Model& model, const Source& source) {
@@ -39,17 +69,6 @@ void set_gguf_tokenizer(Model& model, const Source& source) {
 }
 
 namespace {
-
-constexpr const char* kTokenizer = "tokenizer.json";
-constexpr const char* kTokenizerConfig = "tokenizer_config.json";
-constexpr const char* kUsualNames[] = {text::kMaskToken, "<|mdm_mask|>", "[MASK]", "<mask>", "<M>"};
-
-std::optional<Bytes> side_file(const Model& model, const std::string& name) {
-  for (const auto& [own, content] : model.side_files()) {
-    if (own == name) return content;
-  }
-  return std::nullopt;
-}
 
 std::optional<int64_t> find_by_text(const Model& model, const std::vector<std::string>& texts,
                                     const ckpt::GgufFile* gguf) {
@@ -98,11 +117,6 @@ void set_mean_row(ParamStore& params, size_t index, int64_t id, int64_t count) {
   params.reshape(index, spec, form);
 }
 
-Bytes owned(std::string text) {
-  const auto holder = std::make_shared<const std::string>(std::move(text));
-  return Bytes(holder->data(), holder->size(), holder);
-}
-
 } // namespace
 
 void resolve_mask_token(Model& model, const std::string& wanted, const ckpt::GgufFile* gguf) {
@@ -118,6 +132,25 @@ void resolve_mask_token(Model& model, const std::string& wanted, const ckpt::Ggu
   const std::vector<std::string> names(std::begin(kUsualNames), std::end(kUsualNames));
   const std::optional<int64_t> id = find_by_text(model, names, gguf);
   if (id && *id >= 0 && *id < model.config().vocab_size) model.set_mask_token(*id);
+}
+
+Json Model::generation() const {
+  const std::optional<Bytes> file = side_file(*this, kGeneration);
+  Json settings = file ? parse_json(file->text(), kGeneration) : Json::object();
+  if (!settings.is_object()) fail(Code::data_loss, "{} must hold an object", kGeneration);
+  return settings;
+}
+
+std::shared_ptr<const text::TokenFacts> Model::token_facts() const {
+  const std::lock_guard lock(words_);
+  if (token_facts_ != nullptr) return token_facts_;
+  MemorySource files;
+  for (const auto& [name, content] : side_files_)
+    files.add(name, content.data(), static_cast<size_t>(content.size()), false);
+  if (!config_.source.empty())
+    files.add("config.json", config_.source.data(), config_.source.size(), false);
+  token_facts_ = std::make_shared<const text::TokenFacts>(text::read_token_facts(files));
+  return token_facts_;
 }
 
 void Model::set_mask_token(int64_t id) {

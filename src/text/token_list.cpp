@@ -98,7 +98,7 @@ struct AddedPlace {
   bool has_members = false; // of the whole object
 };
 
-// visit(text, id) for every token; an id below 0 is none.
+// visit(text, id, added) for every token; an id below 0 is none. added: it stands in added_tokens.
 template <class Visit> AddedPlace visit_tokens(std::string_view text, const Visit& visit) {
   JsonScanner json(text, kListFile);
   AddedPlace place;
@@ -109,7 +109,7 @@ template <class Visit> AddedPlace visit_tokens(std::string_view text, const Visi
   while (json.next_key(key)) {
     place.has_members = true;
     if (key == "model") {
-      visit_model(json, visit);
+      visit_model(json, [&](std::string_view token, int64_t id) { visit(token, id, false); });
     } else if (key == "added_tokens") {
       place.is_array = json.next() == '[';
       place.begin = json.at();
@@ -119,7 +119,7 @@ template <class Visit> AddedPlace visit_tokens(std::string_view text, const Visi
         while (json.next_item()) {
           place.has_items = true;
           const ListedToken token = read_listed(json);
-          visit(token.text, token.id);
+          visit(token.text, token.id, true);
         }
       } else {
         json.skip();
@@ -148,7 +148,7 @@ std::optional<int64_t> find_token(std::string_view tokenizer_json,
   });
   if (!named) return std::nullopt;
   std::vector<int64_t> ids(names.size(), -1);
-  visit_tokens(tokenizer_json, [&](std::string_view text, int64_t id) {
+  visit_tokens(tokenizer_json, [&](std::string_view text, int64_t id, bool) {
     const auto at =
         static_cast<size_t>(std::find(names.begin(), names.end(), text) - names.begin());
     if (at < ids.size() && id >= 0) ids[at] = id;
@@ -159,14 +159,26 @@ std::optional<int64_t> find_token(std::string_view tokenizer_json,
   return std::nullopt;
 }
 
+void list_tokens(std::string_view tokenizer_json, const VisitToken& visit) {
+  visit_tokens(tokenizer_json, visit);
+}
+
+void list_vocabulary(std::string_view vocab_json, const VisitToken& visit) {
+  static const std::string kName = "vocab.json";
+  JsonScanner json(vocab_json, kName);
+  visit_vocabulary(json, [&](std::string_view text, int64_t id) { visit(text, id, false); });
+  json.end();
+}
+
 int64_t count_tokens(std::string_view tokenizer_json) {
   int64_t last = -1;
-  visit_tokens(tokenizer_json, [&](std::string_view, int64_t id) { last = std::max(last, id); });
+  visit_tokens(tokenizer_json,
+               [&](std::string_view, int64_t id, bool) { last = std::max(last, id); });
   return last + 1;
 }
 
 std::string add_mask_token(std::string_view tokenizer_json, int64_t id) {
-  const AddedPlace place = visit_tokens(tokenizer_json, [](std::string_view, int64_t) {});
+  const AddedPlace place = visit_tokens(tokenizer_json, [](std::string_view, int64_t, bool) {});
   const std::string entry = mask_entry(id).dump();
   std::string made(tokenizer_json);
   if (place.is_array) {

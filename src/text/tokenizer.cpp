@@ -67,6 +67,7 @@ Tokenizer::Tokenizer(TokenizerParts parts, const Options& options)
     if (const auto id = text.empty() ? std::nullopt : find(text)) special_.*role = *id;
   }
   choose_special(options);
+  choose_ends(parts);
   const std::string& chat = options.str("chat_template");
   if (!chat.empty()) chat_templates_ = {{"default", chat}};
 }

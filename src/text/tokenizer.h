@@ -7,6 +7,7 @@
 #include "text/tokenizer/parts.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -67,6 +68,9 @@ public:
   std::string_view token(int32_t id) const;
   bool is_special(int32_t id) const;
   const SpecialIds& special() const { return special_; }
+  // Every token that ends an answer as the files say, ascending: eos, and others of generation_config.json, config.json,
+  // a GGUF file (eot, eom).
+  const std::vector<int32_t>& ends() const { return ends_; }
   const std::string& name() const { return name_; }
 
   // As the options of load() set them.
@@ -123,6 +127,7 @@ private:
   static std::shared_ptr<Tokenizer> finish(TokenizerParts parts, const Source& source,
                                            const Options& options);
   void choose_special(const Options& options);
+  void choose_ends(const TokenizerParts& parts);
 
   std::string name_;
   std::shared_ptr<const Vocabulary> vocabulary_;
@@ -134,6 +139,7 @@ private:
   std::unique_ptr<TokenDecoder> decoder_;
   PostProcessor post_processor_;
   SpecialIds special_;
+  std::vector<int32_t> ends_;
   std::vector<ChatSource> chat_templates_;
   EncodeOptions encode_options_;
   DecodeOptions decode_options_;
@@ -167,6 +173,10 @@ constexpr const char* kMaskToken = "<|mask|>"; // what add_mask_token() adds
 // what is not JSON; parts that are of no known form hold no tokens.
 std::optional<int64_t> find_token(std::string_view tokenizer_json,
                                   std::span<const std::string> names);
+// visit(text, id, whether it stands in added_tokens) for every token; an id below 0 is none.
+using VisitToken = std::function<void(std::string_view text, int64_t id, bool is_added)>;
+void list_tokens(std::string_view tokenizer_json, const VisitToken& visit);
+void list_vocabulary(std::string_view vocab_json, const VisitToken& visit); // {"token": id}
 // The largest id + 1.
 int64_t count_tokens(std::string_view tokenizer_json);
 // The same file with one more special token.

@@ -178,7 +178,7 @@ std::unique_ptr<PreTokenizer> read_pre_tokenizer(const TreeJson& json, const std
 
 // How well-known families cut text into words, by the names that GGUF files use.
 
-// gpt2 (gpt-2), smollm, llama-bpe (llama3), qwen2, default: the "pre_tokenizer" component of a
+// The schemes of pre_tokenizer_schemes(), by the names of GGUF: the "pre_tokenizer" component of a
 // tokenizer.json. Fails with not_found and the nearest name.
 TreeJson pre_tokenizer_scheme(const std::string& name);
 const std::vector<std::string>& pre_tokenizer_schemes();
@@ -268,6 +268,9 @@ struct TokenizerParts {
   SpecialIds special;
   // Tokens that have a role by their text, which goes before `special`; "" and unknown texts are ignored.
   std::vector<std::pair<int32_t SpecialIds::*, std::string>> role_names;
+  // Tokens that end an answer, besides the one with the role eos; what is no token of the vocabulary is ignored.
+  std::vector<int64_t> ends;
+  std::vector<std::string> end_names;
   std::vector<ChatSource> chat_templates;
   std::string name; // for errors: "qwen3/tokenizer.json"
 };

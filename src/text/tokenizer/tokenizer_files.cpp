@@ -4,9 +4,12 @@
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/gguf_parts.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer/special_files.h"
 
 #include <algorithm>
 #include <initializer_list>
+#include <set>
+#include <span>
 
 namespace dllm::text {
 
@@ -17,28 +20,22 @@ constexpr const char* kConfigJson = "tokenizer_config.json";
 constexpr const char* kChatTemplate = "chat_template.jinja";
 constexpr std::string_view kGgufEnding = ".gguf";
 
+// Spellings in use, looked for when no option and no file names a token.
+constexpr const char* kUsualBegins[] = {"<|bos|>", "<s>", "<|begin_of_text|>", "<bos>", "[CLS]"};
+constexpr const char* kUsualPads[] = {"<|pad|>", "<pad>", "[PAD]"};
+constexpr const char* kUsualMasks[] = {"<|mask|>", "<mask>", "[MASK]", "<|mdm_mask|>", "<|MASK|>"};
+
 struct Role {
   const char* option; // key of the tokenizer schema
   const char* config; // key of tokenizer_config.json
   int32_t SpecialIds::*id;
-  std::initializer_list<const char*> names; // spellings in use, looked for when no option names one
+  std::span<const char* const> names;
 };
 
-const Role kRoles[] = {
-    {"bos",
-     "bos_token",
-     &SpecialIds::bos,
-     {"<|bos|>", "<s>", "<|begin_of_text|>", "<bos>", "[CLS]"}},
-    {"eos",
-     "eos_token",
-     &SpecialIds::eos,
-     {"<|eos|>", "</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "[SEP]"}},
-    {"pad", "pad_token", &SpecialIds::pad, {"<|pad|>", "<pad>", "[PAD]"}},
-    {"mask",
-     "mask_token",
-     &SpecialIds::mask,
-     {"<|mask|>", "<mask>", "[MASK]", "<|mdm_mask|>", "<|MASK|>"}},
-};
+const Role kRoles[] = {{"bos", "bos_token", &SpecialIds::bos, kUsualBegins},
+                       {"eos", "eos_token", &SpecialIds::eos, kUsualEnds},
+                       {"pad", "pad_token", &SpecialIds::pad, kUsualPads},
+                       {"mask", "mask_token", &SpecialIds::mask, kUsualMasks}};
 
 // "chat_template" of tokenizer_config.json: a text, or a list of texts with names.
 std::vector<ChatSource> read_chat_templates(const TreeJson& config, const std::string& where) {
@@ -94,15 +91,32 @@ template <class IsOwn> void check_replaceable(const std::string& path, IsOwn is_
                  "{} is not replaced: no save of a tokenizer wrote it", path);
 }
 
+std::string member_of(const Source& source, const char* file, const char* key) {
+  if (!source.has(file)) return "";
+  const std::string where = source.describe() + "/" + file;
+  return string_member(parse_tree(source.open(file).text(), where), key, where, "");
+}
+
+bool names_one_of(std::string text, std::initializer_list<const char*> words) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return std::any_of(words.begin(), words.end(),
+                     [&](const char* word) { return text.find(word) != std::string::npos; });
+}
+
+// How the tokenizer of vocab.json and merges.txt cuts words: its class says it, else the family of the model next to it.
 std::string scheme_of(const Source& source) {
-  if (!source.has(kConfigJson)) return "gpt2";
-  const std::string where = source.describe() + "/" + kConfigJson;
-  const std::string family = string_member(parse_tree(source.open(kConfigJson).text(), where),
-                                           "tokenizer_class", where, "GPT2Tokenizer");
-  if (family.find("Qwen2") != std::string::npos) return "qwen2";
-  if (family.find("GPT2") != std::string::npos) return "gpt2";
+  const std::string own = member_of(source, kConfigJson, "tokenizer_class");
+  const std::string family = member_of(source, "config.json", "model_type");
+  for (const std::string& name : {own, family}) {
+    if (names_one_of(name, {"qwen", "dream", "diffucoder", "sdar", "fast_dllm", "rnd1"}))
+      return "qwen2";
+    if (names_one_of(name, {"gpt2"})) return "gpt2";
+  }
+  if (own.empty() && family.empty()) return "gpt2";
   fail_with_hint("save it as tokenizer.json", Code::unimplemented,
-                 "{}: vocab.json and merges.txt of a {} say too little", source.describe(), family);
+                 "{}: vocab.json and merges.txt of a {} (model_type {}) say too little",
+                 source.describe(), own.empty() ? "tokenizer without a class" : own,
+                 family.empty() ? "unknown" : family);
 }
 
 } // namespace
@@ -146,14 +160,12 @@ std::shared_ptr<Tokenizer> Tokenizer::load(const Source& source, const Options& 
 
 std::shared_ptr<Tokenizer> Tokenizer::finish(TokenizerParts parts, const Source& source,
                                              const Options& options) {
+  add_special_files(read_special_files(source), parts.name, parts);
   if (source.has(kConfigJson)) {
     const std::string where = source.describe() + "/" + kConfigJson;
     const TreeJson config = parse_tree(source.open(kConfigJson).text(), where);
     parts.chat_templates = read_chat_templates(config, where);
     read_template_flags(config, where, parts);
-    for (const Role& role : kRoles) {
-      parts.role_names.emplace_back(role.id, config_token(find_member(config, role.config)));
-    }
   }
   // The newer of the two places wins, as it does where these files come from.
   if (source.has(kChatTemplate)) {
@@ -168,6 +180,9 @@ std::shared_ptr<Tokenizer> Tokenizer::from_gguf(const ckpt::GgufVocabulary& voca
 }
 
 void Tokenizer::choose_special(const Options& options) {
+  for (const Role& role : kRoles) { // numbers of other files may be beyond this vocabulary
+    if (token(special_.*role.id).empty()) special_.*role.id = -1;
+  }
   for (const Role& role : kRoles) {
     const std::string& wanted = options.str(role.option);
     if (!wanted.empty()) {
@@ -183,6 +198,19 @@ void Tokenizer::choose_special(const Options& options) {
       if (const AddedToken* token = added_.find(name)) special_.*role.id = token->id;
     }
   }
+}
+
+void Tokenizer::choose_ends(const TokenizerParts& parts) {
+  std::set<int32_t> ends;
+  if (special_.eos >= 0) ends.insert(special_.eos);
+  for (const int64_t id : parts.ends) {
+    if (id < size_ && !token(static_cast<int32_t>(id)).empty())
+      ends.insert(static_cast<int32_t>(id));
+  }
+  for (const std::string& text : parts.end_names) {
+    if (const auto id = find(text)) ends.insert(*id);
+  }
+  ends_.assign(ends.begin(), ends.end());
 }
 
 int32_t Tokenizer::id_of_role(std::string_view name) const {

@@ -1,5 +1,6 @@
 // A tokenizer from the vocabulary that a GGUF file carries.
 #include "base/error.h"
+#include "base/log.h"
 #include "ckpt/gguf.h"
 #include "text/tokenizer/parts.h"
 #include "text/tokenizer/token_model.h"
@@ -19,6 +20,7 @@ using ckpt::GgufVocabulary;
 constexpr int32_t kUnknown = 2;
 constexpr int32_t kControl = 3;
 constexpr int32_t kUserDefined = 4;
+constexpr int32_t kUnused = 5;
 
 constexpr const char* kMetaspace = "\xE2\x96\x81"; // U+2581
 
@@ -109,7 +111,8 @@ void use_sentence_piece(const GgufVocabulary& v, TokenizerParts& parts,
 
 // Where a file does not say it, llama.cpp begins texts of SentencePiece and Llama 3 with bos.
 bool begins_with_bos(const GgufVocabulary& v) {
-  return v.add_bos.value_or(v.model == "llama" || v.pre == "llama-bpe" || v.pre == "llama3");
+  return v.add_bos.value_or(v.model == "llama" || v.pre == "llama-bpe" || v.pre == "llama3" ||
+                            v.pre == "llama-v3");
 }
 
 TreeJson around(const GgufVocabulary& v) {
@@ -121,24 +124,42 @@ TreeJson around(const GgufVocabulary& v) {
 
 } // namespace
 
+namespace {
+
+// Converters write [PAD7] for rows of the model beyond its tokenizer: these ids have no token.
+bool fills_up(const GgufVocabulary& v, size_t id) {
+  const std::string& token = v.tokens[id];
+  return !v.types.empty() && v.types[id] == kUnused && token.starts_with("[PAD") &&
+         token.ends_with("]");
+}
+
+} // namespace
+
 TokenizerParts read_gguf_tokenizer(const GgufVocabulary& v) {
   check(v);
   TokenizerParts parts;
   parts.name = v.name;
   auto vocabulary = std::make_shared<Vocabulary>();
   for (size_t i = 0; i < v.tokens.size(); ++i) {
+    if (fills_up(v, i)) continue;
     vocabulary->add(v.tokens[i], static_cast<int64_t>(i), static_cast<int64_t>(v.tokens.size()));
   }
   parts.vocabulary = vocabulary;
   if (v.model == "gpt2") {
     BpeSettings settings;
+    if (v.pre.empty()) {
+      log(LogLevel::warn,
+          "{} does not name its pre-tokenizer (tokenizer.ggml.pre): texts may be cut into other "
+          "tokens than the model's",
+          v.name);
+    }
     const std::string pre = v.pre.empty() ? "default" : v.pre;
-    settings.ignore_merges = pre == "llama-bpe" || pre == "llama3";
+    settings.ignore_merges = pre == "llama-bpe" || pre == "llama3" || pre == "llama-v3";
     parts.model =
         std::make_unique<Bpe>(parts.vocabulary, byte_level_merges(v, *vocabulary), settings);
     parts.pre_tokenizer = pre_tokenizer_scheme(pre);
     parts.decoder = byte_level_component(true);
-    if (pre == "qwen2") parts.normalizer = {{"type", "NFC"}};
+    if (pre == "qwen2" || pre == "deepseek-r1-qwen") parts.normalizer = {{"type", "NFC"}};
   } else if (v.model == "llama") {
     use_sentence_piece(v, parts, *vocabulary);
   } else {
@@ -158,6 +179,9 @@ TokenizerParts read_gguf_tokenizer(const GgufVocabulary& v) {
     return static_cast<int32_t>(token.value_or(-1));
   };
   parts.special = {id(v.bos), id(v.eos), id(v.padding), id(v.mask)};
+  for (const std::optional<int64_t>& end : {v.eot, v.eom}) {
+    if (end) parts.ends.push_back(*end);
+  }
   if (!v.chat_template.empty()) parts.chat_templates = {{"default", v.chat_template}};
   return parts;
 }
@@ -170,6 +194,9 @@ constexpr const char* kLlama3Pattern =
 // Qwen 2: the same with single digits.
 constexpr const char* kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// LLaDA-MoE and the models of Ling, LLaDA2 among them: single digits; a line end ends a piece.
+constexpr const char* kBailingPattern =
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
 
 TreeJson split(const char* pattern) {
   return {{"type", "Split"},
@@ -192,16 +219,21 @@ TreeJson byte_level_component(bool use_regex) {
 }
 
 const std::vector<std::string>& pre_tokenizer_schemes() {
-  static const std::vector<std::string> names = {"gpt2",   "gpt-2", "smollm", "llama-bpe",
-                                                 "llama3", "qwen2", "default"};
+  static const std::vector<std::string> names = {
+      "gpt2",      "gpt-2",      "smollm",      "llama-bpe",
+      "llama3",    "llama-v3",   "qwen2",       "deepseek-r1-qwen",
+      "llada-moe", "bailingmoe", "bailingmoe2", "default"};
   return names;
 }
 
 TreeJson pre_tokenizer_scheme(const std::string& name) {
   if (name == "gpt2" || name == "gpt-2") return byte_level_component(true);
-  if (name == "llama-bpe" || name == "llama3")
+  if (name == "llama-bpe" || name == "llama3" || name == "llama-v3")
     return sequence({split(kLlama3Pattern), byte_level_component(false)});
-  if (name == "qwen2") return sequence({split(kQwen2Pattern), byte_level_component(false)});
+  if (name == "llada-moe" || name == "bailingmoe" || name == "bailingmoe2")
+    return sequence({split(kBailingPattern), byte_level_component(false)});
+  if (name == "qwen2" || name == "deepseek-r1-qwen")
+    return sequence({split(kQwen2Pattern), byte_level_component(false)});
   if (name == "smollm") {
     return sequence(
         {{{"type", "Digits"}, {"individual_digits", true}}, byte_level_component(true)});
@@ -211,7 +243,7 @@ TreeJson pre_tokenizer_scheme(const std::string& name) {
                      split("[0-9][0-9][0-9]"), byte_level_component(false)});
   }
   const std::string near = nearest(name, pre_tokenizer_schemes());
-  fail_with_hint(near.empty() ? "use gpt2, smollm, llama-bpe, qwen2 or default"
+  fail_with_hint(near.empty() ? "use gpt2, smollm, llama-bpe, qwen2, llada-moe or default"
                               : "did you mean " + near,
                  Code::not_found, "no pre-tokenizer scheme named {}", name);
 }
