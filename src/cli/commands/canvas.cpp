@@ -4,12 +4,16 @@
 
 #include "../pictures/pictures.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <map>
 
 namespace dllm::cli {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr const char* kBroken = "\xEF\xBF\xBD"; // U+FFFD: bytes that are no whole character
 
@@ -95,29 +99,46 @@ std::string text_with_holes(const dllm_tokenizer* tokenizer, const Canvas& canva
   return text;
 }
 
-Repeats most_repeated(const Canvas& canvas, int32_t end_token) {
+Repeats most_repeated(const Canvas& canvas, const std::vector<int32_t>& end_tokens) {
   std::map<int32_t, int64_t> counts;
   Repeats repeats;
   for (size_t i = 0; i < canvas.ids.size(); ++i) {
     if (canvas.states[i] != DLLM_FINAL) continue;
-    if (canvas.ids[i] == end_token) break;
+    if (std::ranges::find(end_tokens, canvas.ids[i]) != end_tokens.end()) break;
     ++repeats.tokens;
     repeats.same = std::max(repeats.same, ++counts[canvas.ids[i]]);
   }
   return repeats;
 }
 
-Ending::Ending(Context& context, const dllm_tokenizer* tokenizer, int64_t prompt)
-    : tokenizer_(tokenizer), prompt_(prompt) {
+std::vector<int32_t> choose_ends(Context& context, const Session& session,
+                                 const std::vector<int32_t>& more) {
+  std::vector<int32_t> ends;
+  const auto add = [&](int32_t id) {
+    if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+  };
+  const Json wanted = Json::parse(context.option("slot", "stop"));
+  for (const Json& id : wanted) add(std::stoi(id.get<std::string>()));
+  if (!wanted.empty()) return ends;
+  int32_t eos = -1;
+  if (dllm_tokenizer_id(session.tokenizer.get(), "eos", &eos, nullptr) == DLLM_OK) add(eos);
+  for (const Json& id : session.about.value("end_tokens", Json::array())) add(id.get<int32_t>());
+  for (const int32_t id : more) add(id);
+  Json stop = Json::array();
+  for (const int32_t id : ends) stop.push_back(std::to_string(id));
+  const std::string text = Json{{"stop", stop}}.dump();
+  call([&](dllm_error* err) {
+    return dllm_options_set_json(context.options("slot"), text.data(),
+                                 static_cast<int64_t>(text.size()), err);
+  });
+  return ends;
+}
+
+Ending::Ending(Context& context, const Session& session, int64_t prompt)
+    : tokenizer_(session.tokenizer.get()), prompt_(prompt) {
   if (prompt_ < 0) return;
   if (context.has("until")) until_ = context.text("until");
-  if (context.option("slot", "stop") != "[]") return;
-  if (dllm_tokenizer_id(tokenizer_, "eos", &end_, nullptr) != DLLM_OK) return;
-  const std::string stop = "{\"stop\": [\"" + std::to_string(end_) + "\"]}";
-  call([&](dllm_error* err) {
-    return dllm_options_set_json(context.options("slot"), stop.data(),
-                                 static_cast<int64_t>(stop.size()), err);
-  });
+  ends_ = choose_ends(context, session);
 }
 
 bool Ending::reached(const Canvas& canvas) const {
@@ -136,7 +157,7 @@ std::string Ending::text(const Canvas& canvas) const {
   std::vector<int32_t> ids(canvas.ids.begin() + start, canvas.ids.end());
   if (prompt_ < 0) return decode(tokenizer_, ids);
   const auto begin = ids.begin() + (prompt_ - start);
-  if (end_ >= 0) ids.erase(std::find(begin, ids.end(), end_), ids.end());
+  ids.erase(std::find_first_of(begin, ids.end(), ends_.begin(), ends_.end()), ids.end());
   std::string all = decode(tokenizer_, ids);
   if (until_.empty()) return all;
   // Where the prompt's own text ends does not matter to the tokenizer's decoder: search behind it.

@@ -3,6 +3,7 @@
 #include "../command.h"
 #include "../process.h"
 #include "decoding.h"
+#include "generation_defaults.h"
 
 #include <algorithm>
 #include <csignal>
@@ -44,7 +45,7 @@ private:
   Context& context_;
   Session& session_;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
-  int32_t end_; // the token that ends an answer, -1: the template has none
+  std::vector<int32_t> ends_; // the tokens that end an answer, that of the template too
 };
 
 using Json = nlohmann::ordered_json;
@@ -74,13 +75,9 @@ Conversation::Conversation(Context& context, Session& session)
     });
   }
   reset();
-  end_ = find_end();
-  if (end_ < 0 || context.option("slot", "stop") != "[]") return;
-  const std::string stop = Json{{"stop", {std::to_string(end_)}}}.dump();
-  call([&](dllm_error* err) {
-    return dllm_options_set_json(context.options("slot"), stop.data(),
-                                 static_cast<int64_t>(stop.size()), err);
-  });
+  const int32_t end = find_end();
+  ends_ =
+      choose_ends(context, session, end < 0 ? std::vector<int32_t>() : std::vector<int32_t>{end});
 }
 
 void Conversation::reset() {
@@ -154,7 +151,7 @@ Answer Conversation::say(const std::string& message) {
   const Canvas canvas = decode_answer(row.ids, answer);
   std::vector<int32_t> said(canvas.ids.begin() + static_cast<std::ptrdiff_t>(row.ids.size()),
                             canvas.ids.end());
-  said.erase(std::find(said.begin(), said.end(), end_), said.end());
+  said.erase(std::find_first_of(said.begin(), said.end(), ends_.begin(), ends_.end()), said.end());
   answer.text = decode(session_.tokenizer.get(), said);
   messages.push_back(turn("assistant", answer.text));
   messages_ = std::move(messages);
@@ -227,6 +224,7 @@ int chat(Context& context) {
   }
   Session session(context);
   choose_policy(context, session);
+  take_generation_defaults(context, session);
   Conversation conversation(context, session);
   std::signal(SIGINT, SIG_DFL); // Ctrl-C between two answers ends the program
   if (!context.has("message")) return talk(context, conversation);

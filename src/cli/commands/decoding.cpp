@@ -121,7 +121,7 @@ void warn_about_collapse(const Context& context, const Decoding& run) {
       word_of(context, "decoder", "temperature") != "0.0")
     return;
   const Repeats repeats =
-      most_repeated(canvas_of(run.decoder, run.slots[0]), run.ending.end_token());
+      most_repeated(canvas_of(run.decoder, run.slots[0]), run.ending.end_tokens());
   if (repeats.tokens < 12 || 2 * repeats.same <= repeats.tokens) return;
   const bool ordered = word_of(context, "decoder", "policy") == "autoregressive";
   std::fprintf(stderr, "%lld of %lld tokens are the same: try --temperature 0.8%s\n",
@@ -161,10 +161,7 @@ void choose_policy(Context& context, const Session& session) {
   if (context.typed("policy") || context.typed("decoder", "policy") ||
       context.typed("decoder", "attention"))
     return;
-  const Json about = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
-    return dllm_model_describe(session.model.get(), out, err);
-  }));
-  if (about.value("attention", "") != "causal") return;
+  if (session.about.value("attention", "") != "causal") return;
   context.change_kind("decoder", "decoder:autoregressive");
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("decoder"), "policy", "autoregressive", err);
@@ -227,12 +224,15 @@ int64_t planned_steps(const Context& context, int64_t open) {
 
 Session::Session(Context& context)
     : engine(open_engine(context)), model(open_model(context, engine.get(), context.text("model"))),
-      tokenizer(open_prompt_tokenizer(context.text("model"))) {}
+      tokenizer(open_prompt_tokenizer(context.text("model"))),
+      about(Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+        return dllm_model_describe(model.get(), out, err);
+      }))) {}
 
 int run_requests(Context& context, Session& session, const std::vector<Request>& requests) {
   const Owned<dllm_decoder> decoder = open_decoder(context, session, context.has("trace"));
   const bool has_holes = !requests[0].fixed.empty();
-  const Ending ending(context, session.tokenizer.get(),
+  const Ending ending(context, session,
                       has_holes ? -1 : static_cast<int64_t>(requests[0].canvas.size()));
   const int64_t seed = std::stoll(word_of(context, "slot", "seed"));
   Decoding run{decoder.get(), {}, ending};

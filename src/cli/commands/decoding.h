@@ -4,6 +4,8 @@
 #include "../command.h"
 #include "../pictures/pictures.h"
 
+#include <nlohmann/json.hpp>
+
 #include <cstdint>
 #include <map>
 #include <span>
@@ -16,6 +18,7 @@ struct Session {
   Owned<dllm_engine> engine;
   Owned<dllm_model> model;
   Owned<dllm_tokenizer> tokenizer; // begins texts as the model's files say
+  nlohmann::ordered_json about;    // dllm_model_describe
 };
 
 // fixed empty: all of canvas is given and gen_length open positions follow.
@@ -46,29 +49,34 @@ int run_requests(Context& context, Session& session, const std::vector<Request>&
 // The text of a canvas with open positions; a run of N of them is written <mask:N>, as dllm infill reads it.
 std::string text_with_holes(const dllm_tokenizer* tokenizer, const Canvas& canvas);
 
-// The number of decided tokens up to the end token, and of the most frequent one among them.
+// The number of decided tokens up to the first end token, and of the most frequent one among them.
 struct Repeats {
   int64_t tokens = 0, same = 0;
 };
-Repeats most_repeated(const Canvas& canvas, int32_t end_token);
+Repeats most_repeated(const Canvas& canvas, const std::vector<int32_t>& end_tokens);
 
-// Where an answer ends: at the tokenizer's end token, and at the text of --until.
+// The tokens that end an answer: those of slot option stop, else every end token that the model's files name and `more`,
+// which the option becomes.
+std::vector<int32_t> choose_ends(Context& context, const Session& session,
+                                 const std::vector<int32_t>& more = {});
+
+// Where an answer ends: at any end token (choose_ends), and at the text of --until.
 class Ending {
 public:
-  // A slot option stop that is not set becomes the tokenizer's end token; option "until" of the command is the text.
-  // prompt: ids in front of the answer; -1: a canvas with holes, which nothing ends.
-  Ending(Context& context, const dllm_tokenizer* tokenizer, int64_t prompt);
+  // Option "until" of the command is the text. prompt: ids in front of the answer; -1: a canvas with holes, which nothing
+  // ends.
+  Ending(Context& context, const Session& session, int64_t prompt);
 
   // True when all that comes before the text `until` is decided: the rest need not be.
   bool reached(const Canvas& canvas) const;
-  // Without the end token and what comes behind it, without `until` and what comes behind it.
+  // Without the first end token and what comes behind it, without `until` and what comes behind it.
   std::string text(const Canvas& canvas) const;
-  int32_t end_token() const { return end_; } // -1: none
+  const std::vector<int32_t>& end_tokens() const { return ends_; }
 
 private:
   const dllm_tokenizer* tokenizer_;
   int64_t prompt_;
-  int32_t end_ = -1;
+  std::vector<int32_t> ends_;
   std::string until_;
 };
 

@@ -3,6 +3,7 @@
 #include "../command.h"
 #include "../process.h"
 #include "decoding.h"
+#include "generation_defaults.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -76,6 +77,7 @@ int generate(Context& context) {
   const std::string prompt = prompt_of(context);
   Session session(context);
   choose_policy(context, session);
+  take_generation_defaults(context, session);
   Request request;
   request.canvas = encode(session.tokenizer.get(), prompt);
   return run_requests(context, session,

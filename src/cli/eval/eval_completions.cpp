@@ -35,8 +35,7 @@ public:
       : context_(context), samples_(context.number("samples")), session_(context) {
     choose_policy(context, session_);
     decoder_ = open_decoder(context, session_, false);
-    const Ending ending(context, session_.tokenizer.get(), 0); // sets the option stop
-    end_ = ending.end_token();
+    ends_ = choose_ends(context, session_);
     seed_ = EvalJson::parse(context.option("slot", "seed")).get<int64_t>();
   }
   bool from_model() const override { return true; }
@@ -76,11 +75,12 @@ public:
   }
 
 private:
-  // The text of [begin, end) as it reads behind what is in front of it, up to the end token.
+  // The text of [begin, end) as it reads behind what is in front of it, up to the first end token.
   std::string text_between(const Canvas& canvas, size_t begin, size_t end) const {
     const auto first = canvas.ids.begin();
     const auto from = first + static_cast<std::ptrdiff_t>(begin);
-    const auto to = std::find(from, first + static_cast<std::ptrdiff_t>(end), end_);
+    const auto to = std::find_first_of(from, first + static_cast<std::ptrdiff_t>(end),
+                                       ends_.begin(), ends_.end());
     const std::string before = decode(session_.tokenizer.get(), {first, from});
     const std::string all = decode(session_.tokenizer.get(), {first, to});
     return all.substr(std::min(all.size(), before.size()));
@@ -88,7 +88,7 @@ private:
 
   Context& context_;
   int64_t samples_, seed_ = 0;
-  int32_t end_ = -1;
+  std::vector<int32_t> ends_;
   Session session_;
   Owned<dllm_decoder> decoder_;
 };
