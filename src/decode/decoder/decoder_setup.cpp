@@ -76,6 +76,14 @@ int64_t most_positions(const model::ModelConfig& config, const Options& options)
 
 namespace {
 
+// Null where the model's files have no vocabulary, or any id may be drawn.
+std::shared_ptr<const text::TokenFacts> known_tokens(const model::Model& model,
+                                                     const Options& options) {
+  if (!options.boolean("suppress_unused")) return nullptr;
+  auto tokens = model.token_facts();
+  return tokens->known ? tokens : nullptr;
+}
+
 int shift_of(const model::ModelConfig& config, const Options& options) {
   const int64_t shift = options.i64("shift");
   return shift < 0 ? config.shift : static_cast<int>(shift);
@@ -91,7 +99,8 @@ PolicySetup policy_setup(const model::Model& model, const Options& options,
           model.config(),
           mask_id,
           attention_span_of(model.config(), options),
-          shift_of(model.config(), options)};
+          shift_of(model.config(), options),
+          known_tokens(model, options)};
 }
 
 PassSettings pass_settings(const model::Model& model, const Options& options,
@@ -116,6 +125,12 @@ PassSettings pass_settings(const model::Model& model, const Options& options,
     settings.deferred[static_cast<size_t>(parse_id(text, config.vocab_size, "option defer"))] = 1;
   if (options.boolean("suppress_mask") && config.mask_token_id >= 0)
     settings.banned[static_cast<size_t>(config.mask_token_id)] = 1;
+  if (const auto tokens = known_tokens(model, options)) {
+    for (int64_t id = 0; id < config.vocab_size; ++id) {
+      if (id != config.mask_token_id && !tokens->has(id))
+        settings.banned[static_cast<size_t>(id)] = 1;
+    }
+  }
   return settings;
 }
 

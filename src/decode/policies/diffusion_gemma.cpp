@@ -19,6 +19,7 @@ struct CanvasSettings {
   int64_t block_length = 256, steps = 48, stability = 1, vocab = 0;
   double entropy_bound = 0.1, t_min = 0.4, t_max = 0.8, confidence = 0.005;
   bool cached = true;
+  std::shared_ptr<const std::vector<int32_t>> drawn; // null: every id may be noise
 
   // From t_max in the first step down to t_min behind the last.
   double temperature(int64_t step) const {
@@ -26,8 +27,10 @@ struct CanvasSettings {
   }
   int32_t noise(const Request& request, int64_t position, int word) const {
     const double place = static_cast<double>(position_uniform(request, position, word));
-    const auto token = static_cast<int64_t>(place * static_cast<double>(vocab));
-    return static_cast<int32_t>(std::min(token, vocab - 1));
+    const int64_t count = drawn != nullptr ? static_cast<int64_t>(drawn->size()) : vocab;
+    const int64_t index =
+        std::min(static_cast<int64_t>(place * static_cast<double>(count)), count - 1);
+    return drawn != nullptr ? (*drawn)[static_cast<size_t>(index)] : static_cast<int32_t>(index);
   }
 };
 
@@ -168,7 +171,8 @@ public:
            setup.f64("t_max"));
     settings_ = {block_length_of(setup),  setup.i64("denoising_steps"), setup.i64("stability"),
                  setup.config.vocab_size, setup.f64("entropy_bound"),   setup.f64("t_min"),
-                 setup.f64("t_max"),      setup.f64("confidence"),      true};
+                 setup.f64("t_max"),      setup.f64("confidence"),      true,
+                 drawn_ids(setup, -1)};
     settings_.cached = cache_mode(setup.options.str("cache"), kPrefix) != CacheMode::none;
   }
 

@@ -17,11 +17,15 @@ struct UniformSettings {
   int64_t steps, block_length, vocab; // steps of a whole canvas; block_length 0: one block
   int32_t mask_id;                    // never noise; -1: the model has none
   bool greedy_tail;
-  int64_t tokens() const { return vocab - (has_mask() ? 1 : 0); }
+  std::shared_ptr<const std::vector<int32_t>> drawn; // the K; null: all but the mask token
+  int64_t tokens() const {
+    return drawn != nullptr ? static_cast<int64_t>(drawn->size()) : vocab - (has_mask() ? 1 : 0);
+  }
   bool has_mask() const { return mask_id >= 0 && mask_id < vocab; }
   int32_t token(float uniform) const { // any of the K
     const auto wanted = static_cast<int64_t>(static_cast<double>(uniform) * tokens());
     const int64_t index = std::min(wanted, tokens() - 1);
+    if (drawn != nullptr) return (*drawn)[static_cast<size_t>(index)];
     return static_cast<int32_t>(has_mask() && index >= mask_id ? index + 1 : index);
   }
 };
@@ -136,9 +140,12 @@ private:
 class UniformPolicy final : public Policy {
 public:
   explicit UniformPolicy(const PolicySetup& setup)
-      : Policy(setup), settings_{setup.i64("steps"), setup.i64("block_length"),
-                                 setup.config.vocab_size, setup.mask_id,
-                                 setup.options.boolean("greedy_tail")} {
+      : Policy(setup), settings_{setup.i64("steps"),
+                                 setup.i64("block_length"),
+                                 setup.config.vocab_size,
+                                 setup.mask_id,
+                                 setup.options.boolean("greedy_tail"),
+                                 drawn_ids(setup, setup.mask_id)} {
     if (setup.f64("guidance") > 0) fail(Code::invalid_argument, "policy uniform has no guidance");
   }
 

@@ -64,6 +64,9 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
                  "least this probable; 0: off."),
       option_list("suppress", {}, "Token ids that are never drawn."),
       option_bool("suppress_mask", true, "The mask token is never drawn."),
+      option_bool("suppress_unused", true,
+                  "Ids for which the model's tokenizer has no token, rows that fill up the "
+                  "vocabulary, are never drawn."),
       option_list("defer", {},
                   "Token ids whose probability counts as 0, and 0 in the sum of the others', when "
                   "positions are compared: they are decided last."),
@@ -164,6 +167,16 @@ int32_t parse_id(const std::string& text, int64_t vocab, const char* what) {
          vocab);
   }
   return id;
+}
+
+std::shared_ptr<const std::vector<int32_t>> drawn_ids(const PolicySetup& setup, int32_t without) {
+  if (setup.tokens == nullptr) return nullptr;
+  auto ids = std::make_shared<std::vector<int32_t>>();
+  for (int64_t id = 0; id < setup.config.vocab_size; ++id) {
+    if (id != without && setup.tokens->has(id)) ids->push_back(static_cast<int32_t>(id));
+  }
+  const bool all = static_cast<int64_t>(ids->size()) + 1 >= setup.config.vocab_size;
+  return all || ids->empty() ? nullptr : ids;
 }
 
 int32_t token_option(const PolicySetup& setup, const char* key) {

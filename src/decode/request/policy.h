@@ -9,6 +9,7 @@
 #include "graph/graph.h"
 #include "model/config.h"
 #include "noise/schedule.h"
+#include "text/token_facts.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -141,6 +142,8 @@ struct PolicySetup {
   int32_t mask_id;
   AttentionSpan span; // of the decoder's attention; sessions may set another on their request
   int shift;          // 1: hidden state of the position before predicts
+  // Ids that have a token, with option suppress_unused; null: any id may be drawn.
+  std::shared_ptr<const text::TokenFacts> tokens;
 
   int64_t i64(const char* key) const { return options.i64(key); }
   double f64(const char* key) const { return options.f64(key); }
@@ -182,6 +185,8 @@ std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& 
 int64_t block_length_of(const PolicySetup& setup);
 // The token id that the text says; what: "option stop". Fails with invalid_argument.
 int32_t parse_id(const std::string& text, int64_t vocab, const char* what);
+// Ids that a policy may draw by itself as noise, without one of them; null: all but that one.
+std::shared_ptr<const std::vector<int32_t>> drawn_ids(const PolicySetup& setup, int32_t without);
 // An option that is a token id, -1 for none; fails with invalid_argument for no token of the model.
 int32_t token_option(const PolicySetup& setup, const char* key);
 

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string_view>
 #include <thread>
 
 namespace dllm::decode {
@@ -182,6 +184,31 @@ TEST_P(EveryPolicy, StoppingFromTheCallbackLosesNothing) {
   while (!cut->run([](const Event&) { return dllm::Answer::stop; })) ++stops;
   EXPECT_GT(stops, 2);
   EXPECT_EQ(answer_of(*cut), answer_of(*whole));
+}
+
+// A tokenizer with holes in its numbers, and fewer of them than the model has rows.
+TEST_P(EveryPolicy, IdsWithoutATokenAreNeverDrawn) {
+  const auto model = model_of(GetParam());
+  static constexpr std::string_view kTokenizer =
+      R"({"model": {"type": "BPE", "vocab": {"a": 1, "b": 2, "c": 3, "d": 9, "e": 20}, "merges": []}})";
+  model->set_side_file("tokenizer.json", Bytes(kTokenizer.data(), kTokenizer.size(), nullptr));
+  Json settings = drawing(GetParam());
+  settings["temperature"] = 3.0;
+  settings["top_k"] = 0;
+  settings["top_p"] = 1.0;
+  const auto decoder = make_decoder(model, settings);
+  for (int64_t seed = 0; seed < 3; ++seed) add(*decoder, {{1, 2}, seed, 12});
+  decoder->run();
+  const std::set<int32_t> tokens = {1, 2, 3, 9, 20};
+  for (int64_t slot = 0; slot < 3; ++slot) {
+    const Request& request = decoder->request(slot);
+    for (size_t i = 0; i < request.ids.size(); ++i) {
+      if (request.states[i] == State::masked) continue;
+      EXPECT_EQ(tokens.count(request.ids[i]), 1u) << "slot " << slot << " id " << request.ids[i];
+    }
+  }
+  settings["suppress_unused"] = false;
+  make_decoder(model, settings);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryPolicy, ::testing::ValuesIn(policy_names()),
