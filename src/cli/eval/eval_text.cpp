@@ -3,8 +3,10 @@
 #include "eval.h"
 
 #include <cmath>
+#include <cstdio>
 #include <numbers>
 #include <numeric>
+#include <string_view>
 
 namespace dllm::cli {
 namespace {
@@ -112,8 +114,22 @@ EvalJson summary(const EvalResults& results) {
 
 } // namespace
 
+// The loss of a text under a model that was taught conversations is seldom what was meant.
+void note_chat_template(const Context& context, const ScoredModel& scored) {
+  constexpr std::string_view kTalk = R"([{"role": "user", "content": "a"}])";
+  dllm_batch* batch = nullptr;
+  const dllm_status status =
+      dllm_tokenizer_chat(scored.tokenizer.get(), kTalk.data(), static_cast<int64_t>(kTalk.size()),
+                          nullptr, &batch, nullptr);
+  const Owned<dllm_batch> held(batch);
+  if (status == DLLM_FAILED_PRECONDITION || context.json()) return;
+  std::fprintf(stderr, "%s has a chat template: it is scored here as a model of plain text\n",
+               context.text("model").c_str());
+}
+
 EvalJson evaluate_text(Context& context) {
   const ScoredModel scored(context);
+  note_chat_template(context, scored);
   const int64_t draws = scored.objective_name == "ar" ? 1 : context.number("draws");
   const int64_t limit = context.number("limit");
   const EvalJson settings = {{"task", "text"},
