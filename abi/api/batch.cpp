@@ -7,23 +7,8 @@ namespace {
 
 constexpr size_t kMostNameBytes = 256;
 
-struct Reserved {
-  std::string_view name;
-  DType dtype;
-  int64_t rank;
-};
-
-constexpr Reserved kReserved[] = {
-    {"ids", DType::i32, 2},        {"targets", DType::i32, 2},
-    {"weights", DType::f32, 2},    {"keep", DType::u8, 2},
-    {"segments", DType::i32, 2},   {"positions", DType::i32, 2},
-    {"t", DType::f32, 1},          {"flag", DType::u8, 1},
-    {"embeddings", DType::f32, 3}, {"prompt_length", DType::i32, 1},
-    {"rows", DType::i64, 1},       {"limit", DType::i32, 2},
-};
-
 void check_reserved(std::string_view name, const Tensor& array) {
-  for (const Reserved& row : kReserved) {
+  for (const ReservedArray& row : reserved_arrays()) {
     if (row.name != name) continue;
     if (array.dtype() == row.dtype && array.shape().rank() == row.rank) return;
     fail(Code::invalid_argument, "array {} must be {} with {} dimensions, not {} {}", name,

@@ -13,8 +13,13 @@
  *   ids i32   targets i32   weights f32   segments i32   positions i32   sample u8
  *   keep u8 (1: given, never corrupted)   t (batch) f32   flag (batch) u8
  *   limit i32 (a token does not see this place of its row, nor those behind it)
- *   prompt_length (batch) i32   embeddings (batch, seq, hidden) f32
+ *   prompt_length (batch) i32: the first tokens of each row are given, as with keep 1
+ *   embeddings (batch, seq, hidden) f32: of dllm_model_forward
  *   rows (2) i64: first global row, global rows
+ *
+ * An objective reads the arrays that its loss has a use for. Any other reserved array is an error
+ * that names it, so `sample`, which only a caller's own code reads, does not go to an objective.
+ * Arrays of a loss (targets, weights, and what an objective adds) are given together or not at all.
  *
  * Functions that read a batch check it: ids are in the vocabulary, targets too or -1, positions are
  * below the model's maximum, segments are 0 or more, limits are 0 to seq, keep, keys and masks are 0 or 1, weights are

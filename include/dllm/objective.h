@@ -3,8 +3,9 @@
 /* dllm/objective.h -- how a batch is corrupted and how the loss is computed.
  *
  * An objective has two parts: `prepare` turns token rows into named arrays on the host (ids with
- * masks, targets, weights), and a loss reads them. Arrays that a batch already holds are not
- * prepared again, so a test or a script can inject any mask, weight or target:
+ * masks, targets, weights), and a loss reads them. A batch that holds targets and weights is not
+ * prepared again, so a test or a script can inject any mask, weight or target. One of them without
+ * the other is an error:
  *
  *     dllm_objective_new("mdlm", schedule, NULL, &objective, err);
  *     dllm_objective_prepare(objective, model, batch, 7, step, &prepared, err);
@@ -74,7 +75,8 @@ DLLM_API void dllm_objective_release(dllm_objective *objective);
 
 /* Draws the noise of one step and fills the arrays that the loss reads.
  *
- * The result holds all arrays of the batch and ids (with masks), targets and weights, each
+ * A batch that holds targets and weights is returned as it is. Else
+ * the result holds all arrays of the batch (prompt_length as keep) and ids (with masks), targets and weights, each
  * (batch, seq), plus what the objective adds, such as t (batch). The draw depends only on
  * seed, step and the global row (array rows).
  *
@@ -87,7 +89,8 @@ DLLM_API void dllm_objective_release(dllm_objective *objective);
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array, a wrong shape or a number out of
- *          range; DLLM_FAILED_PRECONDITION when the objective needs a mask id and there is none
+ *          range, and for an array that the objective does not read;
+ *          DLLM_FAILED_PRECONDITION when the objective needs a mask id and there is none
  * Owns     caller owns out
  * Threads  any
  * Since    1

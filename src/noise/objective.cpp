@@ -107,8 +107,20 @@ model::AttentionKind MaskingObjective::attention(const model::ModelConfig& confi
                                              : Objective::attention(config);
 }
 
+GivenRules Objective::given_rules() const {
+  // A mask token of the text counts for compat = nano, given or not.
+  return {name(), raw_arrays(), prepared_arrays(), options_.str("compat") != "nano"};
+}
+
 bool Objective::is_prepared(const Batch& batch) const {
-  return batch.has("targets") && batch.has("weights");
+  return holds_loss_arrays(batch, given_rules());
+}
+
+Batch Objective::prepare(const Batch& batch, uint64_t seed, int64_t step,
+                         const PrepareContext& context) const {
+  const GivenRules rules = given_rules();
+  if (holds_loss_arrays(batch, rules)) return batch;
+  return prepare_rows(raw_rows(batch, rules), seed, step, context);
 }
 
 TokenCeSettings Objective::token_ce_settings(const Batch& prepared,

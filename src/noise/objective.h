@@ -8,6 +8,7 @@
 #include "base/task.h"
 #include "graph/graph.h"
 #include "model/builder.h"
+#include "noise/given_rows.h"
 #include "noise/schedule.h"
 #include "tensor/batch.h"
 
@@ -72,17 +73,18 @@ public:
   // True when a draw depends on how many rows the whole update has (array rows, its second number).
   virtual bool spreads_over_rows() const { return false; }
 
-  // Adds to the arrays of `batch` (ids i32(batch, seq); optional keep, labels, segments, positions,
-  // keys, mask, t, rows):
+  // Adds to the arrays of `batch` (ids i32(batch, seq); optional keep, prompt_length, labels,
+  // segments, rows, and those of raw_arrays()):
   //   ids i32 with masks, targets i32 (negative: none), weights f32, all (batch, seq); normalizer
   //   f32(batch); t f32(batch).
   // Depends on (seed, step, global row) alone, so any cut of a batch draws the same noise.
-  // Thread-safe.
-  virtual Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
-                        const PrepareContext& context) const = 0;
-  // True when the arrays of the loss are there already; prepare is not called then (scripts,
-  // tests).
-  virtual bool is_prepared(const Batch& batch) const;
+  // A batch that is prepared already is returned as it is. Fails with invalid_argument, naming
+  // the array, for a batch that holds some of the arrays of the loss but not all, and for a
+  // reserved array (tensor/batch.h) that the objective does not read. Thread-safe.
+  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
+                const PrepareContext& context) const;
+  // True when the arrays of the loss are there already (scripts, tests). Fails as prepare does.
+  bool is_prepared(const Batch& batch) const;
 
   // The arrays the graph of loss() reads, from a prepared batch, which is checked here. Programs depend on their names,
   // types and shapes only. An objective may add arrays to those of the base class.
@@ -100,6 +102,16 @@ public:
   const ScheduleRef& schedule() const { return schedule_; }
 
 protected:
+  // The work of prepare(). The batch holds no array of the loss, and prompt_length is part of keep.
+  virtual Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                             const PrepareContext& context) const = 0;
+  // Arrays of a prepared batch that the loss needs in addition to targets and weights.
+  virtual std::vector<std::string> prepared_arrays() const { return {}; }
+  // Arrays of raw rows that the objective reads in addition to those that every objective reads.
+  virtual std::vector<std::string> raw_arrays() const {
+    return {"positions", "limit", "mask", "keys"};
+  }
+
   // The graph: cross entropy of the targets (token_ce) unless an objective has another one.
   virtual Loss build_loss(model::Builder& builder, const LossInputs& inputs) const;
 
@@ -112,6 +124,9 @@ protected:
 
   ScheduleRef schedule_;
   Options options_;
+
+private:
+  GivenRules given_rules() const;
 };
 using ObjectiveRef = std::shared_ptr<const Objective>;
 

@@ -7,6 +7,23 @@
 #include <limits>
 
 namespace dllm {
+namespace {
+
+constexpr ReservedArray kReserved[] = {
+    {"ids", DType::i32, 2},        {"targets", DType::i32, 2},
+    {"weights", DType::f32, 2},    {"keep", DType::u8, 2},
+    {"segments", DType::i32, 2},   {"positions", DType::i32, 2},
+    {"t", DType::f32, 1},          {"flag", DType::u8, 1},
+    {"embeddings", DType::f32, 3}, {"prompt_length", DType::i32, 1},
+    {"rows", DType::i64, 1},       {"limit", DType::i32, 2},
+    {"sample", DType::u8, 2},
+};
+
+} // namespace
+
+std::span<const ReservedArray> reserved_arrays() {
+  return kReserved;
+}
 
 void Batch::set(std::string name, Tensor value) {
   for (auto& [key, array] : arrays_) {

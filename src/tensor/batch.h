@@ -1,6 +1,6 @@
 #pragma once
 // Named arrays: token rows, prepared noise, injected masks, forward results, statistics. The order of insertion is
-// kept. Reserved names: ids targets weights keep segments positions t flag embeddings prompt_length sample rows.
+// kept. Reserved names are those of reserved_arrays(), among them:
 //   ids i32 (batch, seq)       tokens
 //   keep u8 (batch, seq)       1: given (a prompt): never corrupted, never counted in a loss
 //   segments i32 (batch, seq)  documents of a packed row, from 1; 0: padding. Tokens see their own segment only
@@ -10,12 +10,21 @@
 #include "tensor/tensor.h"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 namespace dllm {
+
+// A name with a fixed type: reserved by include/dllm/batch.h.
+struct ReservedArray {
+  std::string_view name;
+  DType dtype;
+  int64_t rank;
+};
+std::span<const ReservedArray> reserved_arrays();
 
 class Batch {
 public:

@@ -18,8 +18,8 @@ public:
   const std::string& name() const override { return name_; }
   bool needs_mask_id() const override { return false; }
 
-  Batch prepare(const Batch& batch, uint64_t, int64_t,
-                const PrepareContext& context) const override {
+  Batch prepare_rows(const Batch& batch, uint64_t, int64_t,
+                     const PrepareContext& context) const override {
     const TokenRows rows = token_rows(batch, context.vocab);
     TokenCeArrays made(rows.batch, rows.seq, rows.ids);
     const auto targets = made.targets.mutable_as<int32_t>();

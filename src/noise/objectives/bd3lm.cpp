@@ -30,10 +30,10 @@ public:
     }
   }
 
-  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
-                const PrepareContext& context) const override {
+  Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                     const PrepareContext& context) const override {
     const PrepareContext own = blocks_.at(step, context);
-    Batch made = MaskedDiffusion::prepare(batch, seed, step, own);
+    Batch made = MaskedDiffusion::prepare_rows(batch, seed, step, own);
     const double weight = options_.f64("ar_weight");
     if (weight > 0) add_next_tokens(made, batch, context.held_out ? 0 : weight, context.shift);
     if (options_.boolean("complementary") && !context.held_out) {
@@ -49,6 +49,8 @@ public:
   }
 
 protected:
+  // Rows of two streams have an attention mask of their own.
+  std::vector<std::string> raw_arrays() const override { return {"positions", "keys", "t"}; }
   int64_t tokens_per_time(int64_t seq, const PrepareContext& context) const override {
     const bool per_row = reference() || options_.str("time_per") == "row";
     return per_row ? seq : needed_block_length(*this, context);

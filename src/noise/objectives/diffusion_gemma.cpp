@@ -29,12 +29,15 @@ public:
   const std::string& name() const override { return name_; }
   bool needs_mask_id() const override { return false; }
   bool spreads_over_rows() const override { return times_.spreads(); }
-  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
-                const PrepareContext& context) const override;
+  Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                     const PrepareContext& context) const override;
   int shift(const model::ModelConfig&) const override { return 0; }
   Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
 
 protected:
+  std::vector<std::string> prepared_arrays() const override { return {kContext, kConditioned}; }
+  // Rows have an attention mask and positions of their own.
+  std::vector<std::string> raw_arrays() const override { return {"t"}; }
   Loss build_loss(model::Builder& builder, const LossInputs& inputs) const override;
 
 private:
@@ -42,25 +45,24 @@ private:
   TimeSampler times_;
 };
 
-Batch DiffusionGemma::prepare(const Batch& batch, uint64_t seed, int64_t step,
-                              const PrepareContext& context) const {
+Batch DiffusionGemma::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                                   const PrepareContext& context) const {
   const int64_t block = needed_block_length(*this, context);
   const TokenRows rows = token_rows(batch, context.vocab);
   if (context.vocab < 2 || options_.i64("fill_token") >= context.vocab) {
     fail(Code::invalid_argument, "a vocabulary of {} tokens has no noise, or no fill_token {}",
          context.vocab, options_.i64("fill_token"));
   }
-  if (batch.has("mask") || batch.has("positions")) {
-    fail_with_hint("leave arrays mask and positions out", Code::invalid_argument,
-                   "rows of objective diffusion_gemma have an attention mask of their own");
-  }
   const CanvasDraws drawn = canvas_draws(rows, block, batch, times_, seed, step);
+  std::vector<float> levels;
+  for (const float draw : drawn.time) levels.push_back(times_.time(draw));
+  inject_draws(batch, "t", levels);
   const CanvasNoise noise{context.vocab, options_.i64("fill_token")};
   CanvasRows made(rows, block);
   for (int64_t b = 0; b < rows.batch; ++b) {
     const auto row = static_cast<size_t>(b);
     const Answer answer = answer_of(rows, b);
-    made.t.mutable_as<float>()[row] = times_.time(drawn.time[row]);
+    made.t.mutable_as<float>()[row] = levels[row];
     made.conditioned.mutable_as<float>()[row] =
         drawn.coin[row] < options_.f64("conditioned") ? 1.0f : 0.0f;
     const int64_t counted = made.fill_canvas(rows, b, answer, drawn, noise);

@@ -37,15 +37,15 @@ public:
   model::AttentionKind attention(const model::ModelConfig&) const override {
     return model::AttentionKind::two_stream;
   }
-  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
-                const PrepareContext& context) const override;
-  bool is_prepared(const Batch& batch) const override {
-    return Objective::is_prepared(batch) && batch.has(kRollout);
-  }
+  Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                     const PrepareContext& context) const override;
   Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
   Json describe() const override;
 
 protected:
+  std::vector<std::string> raw_arrays() const override {
+    return {"positions", "keys", "t", "flag"};
+  }
   Loss build_loss(model::Builder& builder, const LossInputs& inputs) const override;
 
 private:
@@ -110,8 +110,8 @@ int64_t DMax::trained_end(const TokenRows& rows, int64_t row) const {
   return std::min(rows.seq, first + most);
 }
 
-Batch DMax::prepare(const Batch& batch, uint64_t seed, int64_t step,
-                    const PrepareContext& given) const {
+Batch DMax::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                         const PrepareContext& given) const {
   const PrepareContext context = blocks_.at(step, given);
   const int32_t mask = mask_id(context);
   needed_block_length(*this, context);
@@ -129,13 +129,16 @@ Batch DMax::prepare(const Batch& batch, uint64_t seed, int64_t step,
   const auto ratio = static_cast<float>(options_.f64("on_policy"));
   for (float& flag : flags) flag = flag < ratio ? 1.0f : 0.0f;
   inject_draws(batch, "flag", flags);
+  std::vector<float> levels;
+  for (const float draw : draws.noise) levels.push_back(noise_level(draw));
+  inject_draws(batch, "t", levels);
   TokenCeArrays made(rows.batch, rows.seq, rows.ids);
   Tensor rollout(DType::u8, {rows.batch, 2 * rows.seq});
   const auto ids = made.ids.mutable_as<int32_t>(), targets = made.targets.mutable_as<int32_t>();
   const std::string& norm = options_.str("loss_norm");
   for (int64_t b = 0; b < rows.batch; ++b) {
     const auto row = static_cast<size_t>(b);
-    const float level = noise_level(draws.noise[row]);
+    const float level = levels[row];
     int64_t trained = 0;
     const int64_t last = trained_end(rows, b);
     // With shift 1 nothing stands before position 0: it is given.
@@ -168,6 +171,7 @@ Batch DMax::prepare(const Batch& batch, uint64_t seed, int64_t step,
 
 Batch DMax::feed(const Batch& prepared, const model::ModelConfig& config) const {
   Batch made = Objective::feed(prepared, config);
+  if (!prepared.has(kRollout)) return made; // a caller's own rows: none is on policy
   const TokenCeSettings settings = token_ce_settings(prepared, config);
   const Tensor replaced = prepared.at(kRollout).to(DType::u8);
   const Shape shape = made.at("ids").shape();

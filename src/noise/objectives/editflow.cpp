@@ -52,8 +52,7 @@ struct EditArrays {
   Batch with(const Batch& raw) const {
     Batch made;
     for (const auto& [name, array] : raw) {
-      const bool of_tokens = name == "keep" || name == "labels" || name == "segments" ||
-                             name == "positions" || name == "mask";
+      const bool of_tokens = name == "keep" || name == "labels" || name == "segments";
       if (!of_tokens) made.set(name, array);
     }
     made.set("ids", ids);
@@ -103,14 +102,15 @@ public:
                                                : Objective::attention(config);
   }
   int shift(const model::ModelConfig&) const override { return 0; }
-  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
-                const PrepareContext& context) const override;
-  bool is_prepared(const Batch& batch) const override {
-    return Objective::is_prepared(batch) && batch.has(kInsertAt);
-  }
+  Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                     const PrepareContext& context) const override;
   Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
 
 protected:
+  std::vector<std::string> prepared_arrays() const override {
+    return {kInsertAt, kInsertIds, kInsertCounts, kDeletes};
+  }
+  std::vector<std::string> raw_arrays() const override { return {"t"}; }
   Loss build_loss(model::Builder& builder, const LossInputs& inputs) const override;
 
 private:
@@ -219,8 +219,8 @@ void EditFlow::add_row(EditArrays& made, int64_t row, const Alignment& aligned,
 
 // Optional arrays of a batch: start_ids i32(batch, any), x_0 of every row, negative behind its end; t; u_t; u_mask, the
 // uniform number of each column.
-Batch EditFlow::prepare(const Batch& batch, uint64_t seed, int64_t step,
-                        const PrepareContext& context) const {
+Batch EditFlow::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                             const PrepareContext& context) const {
   const TokenRows rows = token_rows(batch, context.vocab);
   const Tensor* start = batch.find("start_ids");
   if (start != nullptr && (start->shape().rank() != 2 || start->shape()[0] != rows.batch)) {

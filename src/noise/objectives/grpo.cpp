@@ -27,11 +27,14 @@ public:
   Grpo(ScheduleRef schedule, const Options& options)
       : MaskingObjective(std::move(schedule), options) {}
   const std::string& name() const override { return name_; }
-  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
-                const PrepareContext& context) const override;
+  Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                     const PrepareContext& context) const override;
   Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
 
 protected:
+  std::vector<std::string> prepared_arrays() const override {
+    return guided() ? std::vector<std::string>{kUnconditional} : std::vector<std::string>{};
+  }
   Loss build_loss(model::Builder& builder, const LossInputs& inputs) const override;
 
 private:
@@ -66,8 +69,8 @@ void Grpo::mask_row(const TokenRows& rows, int64_t row, int32_t mask, std::span<
   made->t.mutable_as<float>()[static_cast<size_t>(row)] = 1.0f;
 }
 
-Batch Grpo::prepare(const Batch& batch, uint64_t seed, int64_t step,
-                    const PrepareContext& context) const {
+Batch Grpo::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                         const PrepareContext& context) const {
   const int32_t mask = mask_id(context);
   const TokenRows rows = token_rows(batch, context.vocab);
   const int64_t first = batch.global_rows(rows.batch).first;

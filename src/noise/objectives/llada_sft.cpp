@@ -35,10 +35,11 @@ public:
   LladaSft(ScheduleRef schedule, const Options& options)
       : MaskedDiffusion("llada_sft", std::move(schedule), options) {}
 
-  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
-                const PrepareContext& context) const override {
+  Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                     const PrepareContext& context) const override {
     const bool padding = options_.boolean("answer_padding");
-    return MaskedDiffusion::prepare(padding ? padding_trained(batch) : batch, seed, step, context);
+    return MaskedDiffusion::prepare_rows(padding ? padding_trained(batch) : batch, seed, step,
+                                         context);
   }
 
 protected:

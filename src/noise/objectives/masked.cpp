@@ -136,6 +136,25 @@ Batch with_bos_column(const Batch& batch, int64_t bos_id) {
   return wider;
 }
 
+// Array t: a time for each row, or for each of its blocks. Undefined: the batch has none.
+Tensor given_times(const Batch& batch, const Shape& shape) {
+  const Tensor* given = batch.find("t");
+  if (given == nullptr) return {};
+  const bool of_rows = given->shape() == Shape{shape[0]};
+  if (!of_rows && given->shape() != shape) {
+    fail(Code::invalid_argument, "array t has shape {}, expected {}", given->shape().text(),
+         shape.text());
+  }
+  const Tensor times = given->to(DType::f32);
+  check_unit("t", times);
+  if (shape.rank() == 1 || !of_rows) return times;
+  Tensor repeated(DType::f32, shape);
+  const auto blocks = static_cast<size_t>(shape[1]);
+  const auto all = repeated.mutable_as<float>();
+  for (size_t i = 0; i < all.size(); ++i) all[i] = times.as<float>()[i / blocks];
+  return repeated;
+}
+
 bool first_column_trained(const TokenRows& rows) {
   for (int64_t b = 0; b < rows.batch; ++b) {
     if (rows.seq > 0 && rows.trainable(b * rows.seq)) return true;
@@ -145,8 +164,8 @@ bool first_column_trained(const TokenRows& rows) {
 
 } // namespace
 
-Batch MaskedDiffusion::prepare(const Batch& batch, uint64_t seed, int64_t step,
-                               const PrepareContext& context) const {
+Batch MaskedDiffusion::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                                    const PrepareContext& context) const {
   Noise noise;
   noise.mask = mask_id(context);
   noise.bounds = mask_ratio_bounds(step, context);
@@ -164,16 +183,8 @@ Batch MaskedDiffusion::prepare(const Batch& batch, uint64_t seed, int64_t step,
   inject_draws(source, "u_mask", noise.draws.mask);
   TokenCeArrays made(rows.batch, rows.seq, rows.ids);
   if (noise.times > 1) made.t = Tensor(DType::f32, {rows.batch, noise.times});
-  const Tensor* given = source.find("t");
-  if (given != nullptr && given->shape() != made.t.shape()) {
-    fail(Code::invalid_argument, "array t has shape {}, expected {}", given->shape().text(),
-         made.t.shape().text());
-  }
-  const Tensor times = given != nullptr ? given->to(DType::f32) : Tensor{};
-  if (times.defined()) {
-    check_unit("t", times);
-    noise.given = times.as<float>();
-  }
+  const Tensor times = given_times(source, made.t.shape());
+  if (times.defined()) noise.given = times.as<float>();
   // With shift 1 nothing stands before position 0: it is given.
   noise.first_is_given = context.shift == 1 && !reference();
   for (int64_t b = 0; b < rows.batch; ++b) corrupt_row(rows, b, noise, &made);

@@ -18,11 +18,14 @@ public:
   const std::string& name() const override { return name_; }
   bool keyed_by_batch() const override { return jax(); }
   bool spreads_over_rows() const override;
-  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
-                const PrepareContext& context) const override;
+  Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                     const PrepareContext& context) const override;
   Json describe() const override;
 
 protected:
+  std::vector<std::string> raw_arrays() const override {
+    return {"positions", "limit", "mask", "keys", "t"};
+  }
   // Fails with invalid_argument for options that exclude each other.
   MaskedDiffusion(std::string name, ScheduleRef schedule, const Options& options);
 

@@ -23,8 +23,8 @@ public:
   }
   const std::string& name() const override { return name_; }
   bool keyed_by_batch() const override { return compat(); }
-  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
-                const PrepareContext& context) const override;
+  Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                     const PrepareContext& context) const override;
   Json describe() const override;
 
 private:
@@ -88,8 +88,8 @@ void Nano::inject_times(const Tensor& given, Draws* draws) const {
   }
 }
 
-Batch Nano::prepare(const Batch& batch, uint64_t seed, int64_t step,
-                    const PrepareContext& context) const {
+Batch Nano::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                         const PrepareContext& context) const {
   const int32_t mask = mask_id(context);
   const TokenRows rows = token_rows(batch, context.vocab);
   Draws draws = compat() ? reference_draws(rows, seed, step, context)

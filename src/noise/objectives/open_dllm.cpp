@@ -21,8 +21,8 @@ public:
   OpenDllm(ScheduleRef schedule, const Options& options)
       : MaskedDiffusion("open_dllm", std::move(schedule), options) {}
 
-  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
-                const PrepareContext& context) const override;
+  Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                     const PrepareContext& context) const override;
   Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
 
 protected:
@@ -48,9 +48,9 @@ private:
   Tensor pairs(const Batch& prepared, const Batch& feed, int64_t shift) const;
 };
 
-Batch OpenDllm::prepare(const Batch& batch, uint64_t seed, int64_t step,
-                        const PrepareContext& context) const {
-  Batch made = MaskedDiffusion::prepare(batch, seed, step, context);
+Batch OpenDllm::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                             const PrepareContext& context) const {
+  Batch made = MaskedDiffusion::prepare_rows(batch, seed, step, context);
   Tensor ratios(DType::f32, made.at("t").shape()), weights = made.at("weights").clone();
   const auto times = made.at("t").as<float>();
   const auto bounds = mask_ratio_bounds(step, context);

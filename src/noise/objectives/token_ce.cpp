@@ -128,7 +128,7 @@ public:
   TokenCe(ScheduleRef schedule, const Options& options) : Objective(std::move(schedule), options) {}
   const std::string& name() const override { return name_; }
   bool needs_mask_id() const override { return false; }
-  Batch prepare(const Batch&, uint64_t, int64_t, const PrepareContext&) const override {
+  Batch prepare_rows(const Batch&, uint64_t, int64_t, const PrepareContext&) const override {
     fail_with_hint("fill targets (-1: not counted) and weights, each (batch, seq)",
                    Code::invalid_argument, "objective token_ce takes prepared batches only");
   }

@@ -56,15 +56,16 @@ public:
     return options_.str("attention") == "auto" ? model::AttentionKind::bidirectional
                                                : Objective::attention(config);
   }
-  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
-                const PrepareContext& context) const override;
-  // Of prepared rows whose targets, weights and t are given too: the noised tokens are the ids.
-  bool is_prepared(const Batch& batch) const override {
-    return Objective::is_prepared(batch) && batch.has("t");
-  }
+  Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                     const PrepareContext& context) const override;
   Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
 
 protected:
+  // The noised tokens of prepared rows are the ids.
+  std::vector<std::string> prepared_arrays() const override { return {"t"}; }
+  std::vector<std::string> raw_arrays() const override {
+    return {"positions", "limit", "mask", "keys", "t"};
+  }
   Loss build_loss(model::Builder& builder, const LossInputs& inputs) const override;
 
 private:
@@ -124,12 +125,15 @@ int32_t Uniform::noised(const RowNoise& noise, int64_t place, int32_t clean, Sof
   return tokens.at(std::min(index, tokens.count() - 1));
 }
 
-Batch Uniform::prepare(const Batch& batch, uint64_t seed, int64_t step,
-                       const PrepareContext& context) const {
+Batch Uniform::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                            const PrepareContext& context) const {
   const TokenRows rows = token_rows(batch, context.vocab);
   const std::pair<int64_t, int64_t> global = batch.global_rows(rows.batch);
   std::vector<float> draws = times_.draws(rows.batch, 1, global, seed, step);
   inject_draws(batch, "u_t", draws);
+  std::vector<float> levels;
+  for (const float draw : draws) levels.push_back(times_.time(draw));
+  inject_draws(batch, "t", levels);
   TokenCeArrays made(rows.batch, rows.seq, rows.ids);
   const auto ids = made.ids.mutable_as<int32_t>(), targets = made.targets.mutable_as<int32_t>();
   const auto weights = made.weights.mutable_as<float>();
@@ -139,7 +143,7 @@ Batch Uniform::prepare(const Batch& batch, uint64_t seed, int64_t step,
   SoftRows soft(noise.soft ? rows.batch : 0, noise.soft ? rows.seq : 0);
   for (int64_t b = 0; b < rows.batch; ++b) {
     const auto row = static_cast<size_t>(b);
-    const float t = times_.time(draws[row]);
+    const float t = levels[row];
     noise.row = b;
     noise.gamma = gamma(t);
     noise.level = level(t, noise.tokens.count(), noise.soft);

@@ -209,8 +209,8 @@ public:
   model::AttentionKind attention(const model::ModelConfig&) const override {
     return model::AttentionKind::two_stream;
   }
-  Batch prepare(const Batch& batch, uint64_t, int64_t,
-                const PrepareContext& context) const override {
+  Batch prepare_rows(const Batch& batch, uint64_t, int64_t,
+                     const PrepareContext& context) const override {
     const TokenRows rows = token_rows(batch, context.vocab);
     const int64_t seq = 2 * rows.seq;
     Tensor ids(DType::i32, {rows.batch, seq}), targets(DType::i32, {rows.batch, seq}),

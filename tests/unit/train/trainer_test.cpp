@@ -178,8 +178,8 @@ public:
   const std::string& name() const override { return inner_->name(); }
   bool needs_mask_id() const override { return true; }
   bool spreads_over_rows() const override { return inner_->spreads_over_rows(); }
-  Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
-                const noise::PrepareContext& context) const override {
+  Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
+                     const noise::PrepareContext& context) const override {
     Batch made = inner_->prepare(batch, seed, step, context);
     const auto t = made.at("t").as<float>();
     times.insert(times.end(), t.begin(), t.end());
