@@ -53,10 +53,12 @@ extern "C" {
  *
  * An entry of groups is a pattern of tensor names and what differs for them, "*embed_tokens* lr=0.001
  * weight_decay=0". lr follows the schedule as that of the rest does, and dllm_trainer_set_f64 of lr
- * scales it.
+ * scales it. freeze holds for this trainer alone: the next one of the model trains what it does not
+ * name. Where the call fails, the model is what it was.
  *   out         not NULL
  *
- * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when a mask token has to be added and the model's
+ * Returns  DLLM_OK; DLLM_NOT_FOUND for a pattern of groups or freeze that matches no tensor;
+ *          DLLM_FAILED_PRECONDITION when a mask token has to be added and the model's
  *          tokenizer holds no tokens; DLLM_INVALID_ARGUMENT for an option of an optimizer that is
  *          not the chosen one, or when every tensor is frozen; DLLM_ABORTED when the model's
  *          weights are lost; DLLM_RESOURCE_EXHAUSTED

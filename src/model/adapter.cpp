@@ -143,7 +143,8 @@ void add_adapters(Model& model, const AdapterOptions& options, const ReadAdapter
                   const Task* task) {
   ParamStore& params = model.params();
   if (params.has_adapters())
-    fail_with_hint("merge them first", Code::failed_precondition, "the model has adapters");
+    fail_with_hint("load the model again for another adapter", Code::failed_precondition,
+                   "the model has an adapter already");
   if (options.rank < 1 || !std::isfinite(options.alpha))
     fail(Code::invalid_argument, "rank {} and alpha {} make no adapter", options.rank,
          options.alpha);

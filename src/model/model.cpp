@@ -62,6 +62,16 @@ void Model::forget_programs() {
   params_.bump();
 }
 
+void Model::restore(Backup before) {
+  {
+    const std::lock_guard lock(words_);
+    config_ = std::move(before.config);
+    side_files_ = std::move(before.side_files);
+  }
+  params_.restore(std::move(before.params));
+  forward_cache_.clear();
+}
+
 int64_t Model::i64(const std::string& key) const {
   const ModelConfig config = config_now();
   if (key == "vocab") return config.vocab_size;

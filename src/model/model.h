@@ -77,6 +77,15 @@ public:
   // After a change of the list of parameters. Version + 1.
   void forget_programs();
 
+  // Config, words and parameters, to be brought back when a call that changes them fails.
+  struct Backup {
+    ModelConfig config;
+    SideFiles side_files;
+    ParamStore::Backup params;
+  };
+  Backup backup() const { return {config_now(), side_files(), params_.backup()}; }
+  void restore(Backup before);
+
 private:
   std::shared_ptr<graph::Engine> engine_;
   ModelConfig config_;
@@ -142,7 +151,7 @@ struct AdapterOptions {
 // +-1/sqrt(in), and lora_B.weight (out, rank), zero: the model computes what it did. Everything but these is frozen.
 // Version + 1. Fails with not_found when a pattern matches nothing, with unimplemented for embeddings, the head and part
 // of a stack, with failed_precondition when the model has adapters already. Where it fails later, or is cancelled, the model
-// has no adapters, and the parameters that were trained before still are.
+// has no adapters.
 // read: the numbers of a matrix by its logical name, of `whole` shape, the part in `box`; an undefined tensor, or no
 // function: the first values. It may be called on each process of an engine for the parts of that process.
 using ReadAdapter =

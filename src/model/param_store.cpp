@@ -155,7 +155,10 @@ void ParamStore::reshape(size_t index, const ParamSpec& spec, const ParamForm& f
   ++version_;
 }
 
-void ParamStore::make_masters() {
+void ParamStore::make_masters(const std::function<bool(const Physical&)>& trained) {
+  const auto is_trained = [&](const Physical& entry) {
+    return trained ? trained(entry) : entry.trainable;
+  };
   bool changed = false;
   std::set<std::string> widened_from; // formats in blocks or with scales
   int64_t before = 0, after = 0;
@@ -166,14 +169,14 @@ void ParamStore::make_masters() {
   for (size_t i = 0; i < physical_.size(); ++i) {
     Physical entry = physical_[i];
     const bool widened_base =
-        entry.scale_of >= 0 && physical_[static_cast<size_t>(entry.scale_of)].trainable;
+        entry.scale_of >= 0 && is_trained(physical_[static_cast<size_t>(entry.scale_of)]);
     if (widened_base) continue;
     moved[i] = kept.size();
     if (entry.scale_of >= 0)
       entry.scale_of = static_cast<int>(moved[static_cast<size_t>(entry.scale_of)]);
-    else if (!entry.trainable && rounding_.contains(i))
+    else if (!is_trained(entry) && rounding_.contains(i))
       rounding[kept.size()] = rounding_.at(i);
-    if (entry.trainable) {
+    if (is_trained(entry)) {
       // A copy of our own: the optimizer writes in place.
       const bool is_quantized = entry.is_quantized();
       const Tensor master = sketch_ || !is_quantized ? Tensor() : widened(i);
@@ -236,7 +239,7 @@ Json ParamStore::describe() const {
                 {"shape", entry.spec.shape().dims()},
                 {"dtype", entry.format->is_blocks() ? entry.format->name : dtype_name(entry.dtype)},
                 {"format", entry.format->name},
-                {"trainable", entry.trainable}};
+                {"trainable", entry.trainable && !is_frozen(entry)}};
     if (const auto found = rounding_.find(i); found != rounding_.end())
       row["rounding_error"] = found->second;
     list.push_back(std::move(row));

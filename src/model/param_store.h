@@ -5,7 +5,7 @@
 // Readers (read, visit, snapshot, bytes, version, describe, names, shape, lost) may be called from any
 // thread. A reader of numbers waits while a training step has the buffers, and gets all of one
 // version. Writers take turns: a step (take to put), write, reshape, make_masters. What changes the
-// list of parameters (add, add_sketch, set_trainable, reshape, make_masters) must not run during
+// list of parameters (add, add_sketch, set_trainable, reshape, make_masters, restore) must not run during
 // physical() or the building of a graph.
 
 #include "graph/engine.h"
@@ -107,12 +107,17 @@ public:
   // The affine map on any tensor of the physical layout (moments, EMA, gradients).
   NamedTensors to_logical(size_t physical_index, const Tensor& tensor) const;
 
-  // Makes every trainable parameter an f32 master whose plain form stays (other formats are
-  // widened). Version + 1 when something changed.
-  void make_masters();
+  // Makes every parameter that is trained an f32 master whose plain form stays (other formats are
+  // widened). Version + 1 when something changed. No function: those that are trainable.
+  void make_masters(const std::function<bool(const Physical&)>& trained = nullptr);
   // Trainable yes or no by logical name; a pattern with '*'. Where it names some layers of a stack, the run of layers
   // is cut there: stacks, their order and names change, version + 1. Fails when it would cut the experts of a layer.
   void set_trainable(const std::string& pattern, bool trainable);
+  // Patterns of what a living trainer leaves as it is, by trainer; dropped when the trainer goes. A
+  // parameter may change while one of the trainers trains it.
+  void set_freeze(const void* trainer, std::vector<std::string> patterns);
+  void drop_freeze(const void* trainer);
+  bool may_change(const Physical& entry) const;
   // The cut alone: a stack then matches whole or not at all. Fails with not_found where nothing matches.
   void cut_where(const std::string& pattern);
   // First layers of the runs that these cuts made, for layer_runs.
@@ -123,13 +128,30 @@ public:
 
   // Entries of role adapter (model/model.h): not among names(), found by name.
   bool has_adapters() const;
-  void drop_adapters(); // version + 1
+  // Version + 1. The base, which add_adapters froze, is trainable again.
+  void drop_adapters();
+
+  // What a later restore() brings back, version and all. Holds the buffers of the moment.
+  struct Backup {
+    std::vector<Physical> physical;
+    std::map<size_t, double> rounding;
+    std::vector<std::string> names;
+    std::set<int64_t> cuts;
+    int64_t version = 0;
+  };
+  Backup backup() const;
+  void restore(Backup before);
+  // Memory of buffers that `before` holds and the store does not.
+  int64_t bytes_only_in(const Backup& before) const;
 
   int64_t parameter_count() const; // numbers, scales not counted
   int64_t bytes() const;           // all forms on the engine
   Json describe()
       const; // per physical tensor: name, shape, dtype, format, trainable; quantized: rounding error
   Tensor widened(size_t index, const Task* task = nullptr) const; // a physical tensor as f32
+
+  // The same of a quantized one among `entries`, whether the model is lost or not.
+  Tensor dequantized(size_t index, const std::vector<Physical>& entries, const Task* task) const;
 
   // --- for load and new: takes a tensor of the physical layout in ---
   // An int8 form is followed by an entry for its scales.
@@ -166,8 +188,8 @@ private:
   void store(size_t index, const ParamForm& form, const Task* task = nullptr) const;
   void cut_runs(const std::set<int64_t>& borders);
   void cut_entry(Physical& entry, int64_t begin, int64_t end) const;
+  bool is_frozen(const Physical& entry) const; // with mutex_ held
   void add_places(size_t index);
-  Tensor dequantized(size_t index, const std::vector<Physical>& entries, const Task* task) const;
   // All with mutex_ held by `lock`.
   void check_lost() const;
   void wait(Lock& lock, const Task* task, const std::function<bool()>& ready) const;
@@ -193,6 +215,7 @@ private:
   std::string lost_;
   int64_t version_ = 1;
   std::set<int64_t> cuts_;
+  std::map<const void*, std::vector<std::string>> freezes_; // by trainer
   // The host copy of a stack whose layers are being read one after the other; kept from the second to the last of them.
   struct LastRead {
     size_t index = static_cast<size_t>(-1);

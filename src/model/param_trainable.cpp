@@ -1,4 +1,4 @@
-// Which parameters are trained, and how. Trainability and rates belong to a stack; where a pattern names some layers of one, the run of
+// Which parameters are trained, and how; and the list of parameters before a change of it. Trainability and rates belong to a stack; where a pattern names some layers of one, the run of
 // layers is cut there, so that each part is a stack, and a scan, of its own.
 
 #include "model/param_store.h"
@@ -116,6 +116,64 @@ void ParamStore::set_trainable(const std::string& pattern, bool trainable) {
   }
 }
 
+void ParamStore::set_freeze(const void* trainer, std::vector<std::string> patterns) {
+  const Lock lock(mutex_);
+  freezes_[trainer] = std::move(patterns);
+}
+
+void ParamStore::drop_freeze(const void* trainer) {
+  const Lock lock(mutex_);
+  freezes_.erase(trainer);
+}
+
+bool ParamStore::is_frozen(const Physical& entry) const {
+  const auto leaves = [&](const auto& freeze) {
+    return std::ranges::any_of(freeze.second, [&](const std::string& pattern) {
+      return count_matches(pattern, entry.spec) > 0;
+    });
+  };
+  return !freezes_.empty() && std::ranges::all_of(freezes_, leaves);
+}
+
+bool ParamStore::may_change(const Physical& entry) const {
+  const Lock lock(mutex_);
+  return entry.trainable && !is_frozen(entry);
+}
+
+ParamStore::Backup ParamStore::backup() const {
+  if (!sketch_) entries(); // uploads what was written
+  const Lock lock(mutex_);
+  return {physical_, rounding_, names_, cuts_, version_};
+}
+
+void ParamStore::restore(Backup before) {
+  Lock lock(mutex_);
+  wait(lock, nullptr, [this] { return !turn_; });
+  physical_ = std::move(before.physical);
+  rounding_ = std::move(before.rounding);
+  names_ = std::move(before.names);
+  cuts_ = std::move(before.cuts);
+  version_ = before.version;
+  written_.clear();
+  last_read_ = {};
+  places_.clear();
+  for (size_t i = 0; i < physical_.size(); ++i) {
+    if (physical_[i].scale_of < 0) add_places(i);
+  }
+}
+
+int64_t ParamStore::bytes_only_in(const Backup& before) const {
+  const Lock lock(mutex_);
+  std::set<const graph::Buffer*> own;
+  for (const Physical& entry : physical_) own.insert(entry.buffer.get());
+  int64_t bytes = 0;
+  for (const Physical& entry : before.physical) {
+    if (entry.buffer != nullptr && !own.contains(entry.buffer.get()))
+      bytes += entry.buffer->memory_bytes();
+  }
+  return bytes;
+}
+
 bool ParamStore::has_adapters() const {
   const Lock lock(mutex_);
   return std::any_of(physical_.begin(), physical_.end(),
@@ -135,6 +193,7 @@ void ParamStore::drop_adapters() {
     if (const auto found = rounding_.find(i); found != rounding_.end())
       rounding[kept.size()] = found->second;
     Physical entry = physical_[i];
+    entry.trainable = entry.scale_of < 0;
     if (entry.scale_of >= 0)
       entry.scale_of = static_cast<int>(moved[static_cast<size_t>(entry.scale_of)]);
     kept.push_back(std::move(entry));

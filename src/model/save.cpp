@@ -70,7 +70,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares
       side_files_(model.side_files()), names_(model.params().names()) {
   if (model.params().has_adapters()) {
     fail_with_hint(
-        "merge them into the weights first", Code::unimplemented,
+        "save the model without the adapter: its own folder holds the rest", Code::unimplemented,
         "the model has adapters, which a Hugging Face folder of a whole model does not hold");
   }
   const bool in_processes = model.engine().processes() > 1;
@@ -84,7 +84,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares
     stack.is_quantized = entry.is_quantized();
     const bool is_half = entry.format == &weight_format("f16"); // an array of bytes on the engine
     stack.dtype = is_half ? DType::f16 : stack.is_quantized ? DType::f32 : entry.buffer->dtype();
-    const bool may_change = entry.trainable && !stack.is_quantized;
+    const bool may_change = model.params().may_change(entry) && !stack.is_quantized;
     const bool has_scale = entry.format->scales == ScalePlace::row_array;
     if (has_scale) stack.scale = entries[i + 1].buffer;
     if (in_processes) {

@@ -44,7 +44,15 @@ void Arguments::share_parameters(std::span<const graph::BufferRef> buffers) {
   }
   size_t next = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].is_parameter) share(i, buffers[next++]);
+    if (!inputs[i].is_parameter) continue;
+    const graph::BufferRef& buffer = buffers[next++];
+    const DType compiled = program_->graph().type(inputs[i].value).dtype;
+    if (buffer != nullptr && buffer->dtype() != compiled) {
+      fail_with_hint("make a new decoder after the trainer", Code::failed_precondition,
+                     "{} is {} now, was {} when the program was compiled", inputs[i].name,
+                     dtype_name(buffer->dtype()), dtype_name(compiled));
+    }
+    share(i, buffer);
   }
 }
 

@@ -60,7 +60,7 @@ public:
   // owner: outlives this object, and is null until the buffer is back. Never fails.
   void donate(size_t input, graph::BufferRef& owner) noexcept;
   // Shares one buffer with every input that is a parameter, in order. Fails with failed_precondition when the program
-  // was compiled for another number of parameters.
+  // was compiled for another number of parameters, or for other types of them.
   void share_parameters(std::span<const graph::BufferRef> buffers);
   // Uploads the array of its name for every input that has no buffer yet ("batch:<name>" means <name>). The arrays must
   // not change until the run is over.

@@ -56,6 +56,13 @@ void check_cuts(const ProgramSpec& spec) {
 
 } // namespace
 
+bool is_trained(const model::ParamStore::Physical& entry, const Options& options) {
+  if (!entry.trainable || entry.scale_of >= 0) return false;
+  return std::ranges::none_of(options.list("freeze"), [&](const std::string& pattern) {
+    return model::count_matches(pattern, entry.spec) > 0;
+  });
+}
+
 ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
                          const Options& options) {
   return program_spec(model, objective, options, optimizer_of(options));
@@ -69,7 +76,7 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
   const std::vector<ParameterGroup> groups = parameter_groups(options);
   const auto& physical = model.params().physical();
   for (size_t i = 0; i < physical.size(); ++i) {
-    if (!physical[i].trainable || physical[i].scale_of >= 0) continue;
+    if (!is_trained(physical[i], options)) continue;
     const GroupRate rate = group_rate(groups, physical[i].spec);
     spec.trained.push_back(i);
     spec.decay.push_back(decay_all || physical[i].decay || rate.weight_decay >= 0);
@@ -150,11 +157,11 @@ void prepare_model(model::Model& model, const noise::Objective& objective, const
     model.set_mask_token(mask_id);
   }
   set_attention(model, objective);
-  for (const std::string& pattern : options.list("freeze"))
-    model.params().set_trainable(pattern, false);
+  for (const std::string& pattern : options.list("freeze")) model.params().cut_where(pattern);
   for (const ParameterGroup& group : parameter_groups(options))
     model.params().cut_where(group.pattern);
-  model.params().make_masters();
+  model.params().make_masters(
+      [&](const model::ParamStore::Physical& entry) { return is_trained(entry, options); });
 }
 
 } // namespace dllm::train

@@ -56,9 +56,12 @@ struct ProgramSpec {
 };
 
 // What a trainer changes in a model before the first step: a mask token where the objective needs one, the attention and
-// shift it is trained with, frozen tensors, and f32 masters. Fails with failed_precondition when there is no place for a
-// mask token.
+// shift it is trained with, and f32 masters of what it trains. Fails with failed_precondition when there is no place for a
+// mask token, and with not_found for a pattern of freeze or groups that matches nothing.
 void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options);
+
+// Whether a trainer of these options changes a parameter: option freeze names it not.
+bool is_trained(const model::ParamStore::Physical& entry, const Options& options);
 
 // Options of kind "trainer". Fails with invalid_argument when nothing would be trained, or when an option belongs to an
 // optimizer that is not chosen.
@@ -72,7 +75,7 @@ graph::ValueType part_type(const ProgramSpec& spec, const StateEntry& entry);
 int64_t state_bytes(const ProgramSpec& spec);
 
 // Words of input and output "control" i32(kControlCount): requests of every process for the step, summed over all.
-enum Control { kStop, kCheckpoint, kError, kStep, kControlCount };
+enum Control { kStop, kCheckpoint, kControlCount };
 
 // The one output "numbers" f32(kNumberCount + 2 * parts): one trip to the device reads everything about a step. After
 // these come sum and count of each part of the loss. Words of control are exact below 2^24. What a program does not

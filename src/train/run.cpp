@@ -166,8 +166,6 @@ private:
     const int64_t next = runner_.counters().step + 1;
     runner_.request(kStop, should_stop(step_task_) ? 1 : 0);
     runner_.request(kCheckpoint, save_every_ > 0 && next % save_every_ == 0 ? 1 : 0);
-    runner_.request(kError, 0);
-    runner_.request(kStep, static_cast<int32_t>(next));
   }
 
   // False when the task stopped the step before the update began: it did not happen. Micro-batches

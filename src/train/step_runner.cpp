@@ -15,10 +15,11 @@ namespace {
 
 constexpr size_t kKeptPrograms = 8;
 
-std::shared_ptr<model::Model> prepared(std::shared_ptr<model::Model> model,
-                                       const noise::Objective& objective, const Options& options) {
-  prepare_model(*model, objective, options);
-  return model;
+// Whether arrays of so many bytes fit under the engine's limit once the state before is dropped.
+bool fits_without(const model::Model& model, const model::Model::Backup& before, int64_t bytes) {
+  const int64_t limit = model.engine().i64("memory_limit");
+  const int64_t used = model.engine().i64("memory_used");
+  return limit > 0 && used - model.params().bytes_only_in(before.params) + bytes <= limit;
 }
 
 // Tokens of a batch; padding (segment 0) is not counted.
@@ -37,9 +38,35 @@ StepRunner::StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef 
     : objective_(std::move(objective)), options_(options), rate_(learning_rate_of(options)),
       hyper_(hyper_of(options)), spec_{.options = options}, programs_(kKeptPrograms),
       own_requests_(kControlCount), all_requests_(kControlCount) {
-  optimizer_of(options); // wrong options leave the model as it is
-  model_ = prepared(std::move(model), *objective_, options);
-  spec_ = program_spec(*model_, *objective_, options);
+  optimizer_of(options);
+  model_ = std::move(model);
+  model::Model::Backup before = model_->backup();
+  try {
+    prepare_model(*model_, *objective_, options);
+    spec_ = program_spec(*model_, *objective_, options);
+  } catch (...) {
+    model_->restore(std::move(before));
+    throw;
+  }
+  try {
+    make_arrays();
+  } catch (...) {
+    arrays_.clear();
+    if (!fits_without(*model_, before, state_bytes(spec_))) {
+      model_->restore(std::move(before));
+      throw;
+    }
+    before = {};
+    make_arrays();
+  }
+  model_->params().set_freeze(this, options.list("freeze"));
+}
+
+StepRunner::~StepRunner() {
+  model_->params().drop_freeze(this);
+}
+
+void StepRunner::make_arrays() {
   const std::vector<graph::BufferRef> weights = model_->params().snapshot();
   for (const StateEntry& entry : spec_.state) {
     switch (entry.use) {

@@ -71,9 +71,12 @@ struct RestoredState {
 // read up to two steps late; on the others at once. One call at a time; metrics(), hyper() and average() at any time.
 class StepRunner {
 public:
-  // Prepares the model for training (programs.h).
+  // Prepares the model for training (programs.h). Where that fails the model is what it was.
   StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef objective,
              const Options& options);
+  ~StepRunner();
+  StepRunner(const StepRunner&) = delete;
+  StepRunner& operator=(const StepRunner&) = delete;
 
   // A step, and its halves. The counters then count it. A failure, now or when it is read, is one of Trainer::step.
   void start_step(const Batch& batch, const Task* task);
@@ -158,6 +161,7 @@ private:
   [[noreturn]] void halt(const InFlight& step, const Finished& done);
   void add_micro_batch(const StepNumbers& numbers, double seconds, double flops);
   Feeds feeds_of(const Batch& batch, bool is_part) const;
+  void make_arrays();
   graph::BufferRef empty_array(const model::ParamSpec& layout) const; // of zeros
   std::vector<float> scalars() const;
   void allocate_sums();
