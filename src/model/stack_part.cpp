@@ -134,16 +134,25 @@ void fill_stack(ParamStore& store, size_t index, const ReadStack& read, const Ta
   store.fill(index, form, task);
 }
 
-graph::BufferRef upload_joined(graph::Engine& engine, const ParamSpec& spec,
-                               const std::function<Tensor(const std::string&, const Box&)>& read,
-                               const Task* task) {
+Tensor joined_part(const graph::Engine& engine, const ParamSpec& spec,
+                   const std::function<Tensor(const std::string&, const Box&)>& read,
+                   const Task* task) {
   const StackPart part = own_part(engine, spec);
   const auto read_own = [&](const std::string& name, size_t piece) {
     return read(name, part.boxes[piece]);
   };
-  const Tensor joined = join_logical(part.spec, DType::f32, read_own, task);
-  return engine.processes() == 1 ? engine.upload_cut(joined, false, spec.layout())
-                                 : engine.upload_part(joined, false, spec.layout());
+  return join_logical(part.spec, DType::f32, read_own, task);
+}
+
+graph::BufferRef upload_own(graph::Engine& engine, const Tensor& part, const ParamSpec& spec) {
+  return engine.processes() == 1 ? engine.upload_cut(part, false, spec.layout())
+                                 : engine.upload_part(part, false, spec.layout());
+}
+
+graph::BufferRef upload_joined(graph::Engine& engine, const ParamSpec& spec,
+                               const std::function<Tensor(const std::string&, const Box&)>& read,
+                               const Task* task) {
+  return upload_own(engine, joined_part(engine, spec, read, task), spec);
 }
 
 graph::BufferRef upload_zeros(graph::Engine& engine, const ParamSpec& spec) {

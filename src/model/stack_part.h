@@ -31,7 +31,13 @@ StackPart own_part(const graph::Engine& engine, const ParamSpec& spec);
 using ReadStack = std::function<void(ParamForm& form, const StackPart& part)>;
 void fill_stack(ParamStore& store, size_t index, const ReadStack& read, const Task* task);
 
-// An f32 array of the layout of a parameter, joined from parts of logical tensors and uploaded.
+// What this process has of a parameter, f32, joined from parts of logical tensors.
+Tensor joined_part(const graph::Engine& engine, const ParamSpec& spec,
+                   const std::function<Tensor(const std::string&, const Box&)>& read,
+                   const Task* task);
+// The same as an array of that layout.
+graph::BufferRef upload_own(graph::Engine& engine, const Tensor& part, const ParamSpec& spec);
+// Both in one step.
 graph::BufferRef upload_joined(graph::Engine& engine, const ParamSpec& spec,
                                const std::function<Tensor(const std::string&, const Box&)>& read,
                                const Task* task);

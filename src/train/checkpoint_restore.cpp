@@ -10,6 +10,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cstring>
+#include <functional>
 #include <type_traits>
 
 namespace dllm::train {
@@ -30,34 +33,62 @@ template <class T> T member(const Json& record, const char* key) {
   return record.at(key).get<T>();
 }
 
+// The value of an option in a checkpoint. One that the option is newer than ran with its default.
+Json saved_value(const Json& saved, const std::string& key, const Json& defaults) {
+  return saved.value(key, defaults.value(key, Json(nullptr)));
+}
+
+// A schedule in a checkpoint, with the defaults of options that are newer than it.
+Json saved_schedule(const Json& saved) {
+  const std::string name = saved.is_object() ? saved.value("name", "") : "";
+  const std::vector<std::string> known = noise::schedule_names();
+  if (std::find(known.begin(), known.end(), name) == known.end()) return saved;
+  Json made = Options(noise::schedule_schema(name)).to_json();
+  made.update(saved);
+  return made;
+}
+
+void check_objective(const Json& saved, const noise::Objective& objective) {
+  const Json defaults = Options(noise::objective_schema(objective.name())).to_json();
+  const Json described = objective.describe();
+  for (const auto& [key, value] : described.items()) {
+    Json before = saved_value(saved, key, defaults);
+    if (key == "schedule") before = saved_schedule(before);
+    if (before != value) fail_differs("objective." + key, before.dump(), value.dump());
+  }
+}
+
 // What must be equal for the run to go on bit for bit, the optimizer's own options among it.
 void check_options(const Json& record, const StepRunner& runner) {
   const Json saved = member<Json>(record, "options"), here = runner.options().to_json();
-  // Checkpoints of before there were others hold no name.
-  const Json optimizer = saved.value("optimizer", Json("adamw"));
+  const Json defaults = Options(trainer_schema()).to_json();
+  const Json optimizer = saved_value(saved, "optimizer", defaults);
   if (optimizer != here.at("optimizer"))
     fail_differs("optimizer", optimizer.dump(), here.at("optimizer").dump());
   std::vector<std::string> keys;
   for (const OptionSpec& row : runner.spec().optimizer->options) keys.push_back(row.key);
   for (const char* key : {"decay", "seed", "ema", "compat"}) keys.emplace_back(key);
   for (const std::string& key : keys) {
-    const Json before = saved.value(key, Json(nullptr));
+    const Json before = saved_value(saved, key, defaults);
     if (before != here.at(key)) fail_differs(key, before.dump(), here.at(key).dump());
   }
-  const Json objective = member<Json>(record, "objective"), own = runner.objective()->describe();
-  for (const auto& [key, value] : own.items()) {
-    const Json before = objective.value(key, Json(nullptr));
-    if (before != value) fail_differs("objective." + key, before.dump(), value.dump());
-  }
+  check_objective(member<Json>(record, "objective"), *runner.objective());
 }
 
-// What a token sees, and which state predicts it: the objective made the model so when the run began.
-void check_attention(const model::ModelConfig& saved, const model::ModelConfig& here) {
+// What a token sees, which state predicts it, and which token is the mask: the objective made the
+// model so when the run began.
+void check_config(const model::ModelConfig& saved, const model::ModelConfig& here) {
   const std::string before = model::attention_name(saved.attention),
                     now = model::attention_name(here.attention);
   if (before != now) fail_differs("attention", before, now);
   if (saved.shift != here.shift)
     fail_differs("shift", std::to_string(saved.shift), std::to_string(here.shift));
+  if (saved.mask_token_id != here.mask_token_id)
+    fail_differs("mask token", std::to_string(saved.mask_token_id),
+                 std::to_string(here.mask_token_id));
+  if (saved.block_length != here.block_length)
+    fail_differs("block_length", std::to_string(saved.block_length),
+                 std::to_string(here.block_length));
 }
 
 void check_model(const ckpt::WeightFiles& files, const model::ParamStore& store) {
@@ -68,18 +99,61 @@ void check_model(const ckpt::WeightFiles& files, const model::ParamStore& store)
   }
 }
 
-// The weights in physical layout. Trained ones come back as the masters they were, to the bit.
+bool same_bytes(const Tensor& x, const Tensor& y) {
+  return x.byte_size() == y.byte_size() &&
+         std::memcmp(x.bytes(), y.bytes(), static_cast<size_t>(x.byte_size())) == 0;
+}
+
+using ReadLogical = std::function<Tensor(const std::string&, const Box&)>;
+
+// A parameter that is not trained, in the form it has here; null: it has the saved numbers already.
+graph::BufferRef read_frozen(const model::ParamStore::Physical& entry, graph::Engine& engine,
+                             const ReadLogical& read, const Task* task) {
+  const Tensor saved = model::joined_part(engine, entry.spec, read, task).to(entry.dtype, task);
+  const Tensor own =
+      engine.processes() == 1 ? entry.buffer->read(task) : entry.buffer->read_part(task);
+  return same_bytes(saved, own) ? nullptr : model::upload_own(engine, saved, entry.spec);
+}
+
+// Quantized parameters are never trained, and rounding their numbers again might change them.
+void check_quantized(const ckpt::WeightFiles& files, const model::ParamStore& store,
+                     const Task* task) {
+  const std::vector<model::ParamStore::Physical>& all = store.physical();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const model::ParamStore::Physical& entry = all[i];
+    if (entry.scale_of >= 0 || !entry.is_quantized()) continue;
+    check_task(task);
+    const auto read = [&](const std::string& name, size_t) {
+      return files.tensor_copy(name, task);
+    };
+    const Tensor saved = model::join_logical(entry.spec, DType::f32, read, task);
+    if (same_bytes(saved, store.dequantized(i, all, task))) continue;
+    fail_with_hint("load the model that the run began with, or the model folder of the checkpoint",
+                   Code::failed_precondition,
+                   "{} is frozen, stored as {}, and holds other numbers than the checkpoint",
+                   entry.name, entry.format->name);
+  }
+}
+
+// The weights in physical layout, where they differ. Trained ones come back as the masters they
+// were, to the bit.
 std::vector<std::pair<size_t, graph::BufferRef>>
 read_weights(const ckpt::WeightFiles& files, const StepRunner& runner, const Task* task) {
   const model::ParamStore& store = runner.model()->params();
-  const auto read = [&](const std::string& name, const Box& box) {
+  const ReadLogical read = [&](const std::string& name, const Box& box) {
     return files.part_copy(name, box, task);
   };
+  const std::vector<size_t>& trained = runner.spec().trained;
   std::vector<std::pair<size_t, graph::BufferRef>> made;
-  for (const size_t index : runner.spec().trained) {
+  for (size_t index = 0; index < store.physical().size(); ++index) {
+    const model::ParamStore::Physical& entry = store.physical()[index];
+    const bool is_trained = std::binary_search(trained.begin(), trained.end(), index);
+    if (!is_trained && (entry.scale_of >= 0 || entry.is_quantized())) continue;
     check_task(task);
-    made.emplace_back(
-        index, model::upload_joined(runner.engine(), store.physical()[index].spec, read, task));
+    graph::BufferRef buffer = is_trained
+                                  ? model::upload_joined(runner.engine(), entry.spec, read, task)
+                                  : read_frozen(entry, runner.engine(), read, task);
+    if (buffer != nullptr) made.emplace_back(index, std::move(buffer));
   }
   return made;
 }
@@ -207,12 +281,13 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   const ckpt::WeightFiles files(*folder);
   check_model(files, runner.model()->params());
   const Record record = read_record(dir, runner);
-  check_attention(saved_config(*folder), runner.model()->config());
+  check_config(saved_config(*folder), runner.model()->config());
   RestoredState restored;
   graph::run_on_all(engine, [&] { // each reads its parts
     restored.arrays = read_state(runner, dir, record.accumulated.batches > 0, task);
     restored.weights = read_weights(files, runner, task);
   });
+  check_quantized(files, runner.model()->params(), task);
   restored.counters = record.counters;
   restored.accumulated = record.accumulated;
   restored.hyper = record.hyper;
