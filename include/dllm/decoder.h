@@ -83,6 +83,9 @@ DLLM_API dllm_status dllm_decoder_start(dllm_decoder *decoder, const int32_t *pr
  *              prompt_length, stop (list)
  *   out_slot   NULL, or gets the slot's number
  *
+ * A slot without a seed has the seed 0. Slots with one canvas and one seed get one answer, so give
+ * each its own seed to sample several; a warning says so once.
+ *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for an id out of the vocabulary; DLLM_OUT_OF_RANGE when
  *          the canvas is longer than the model allows; DLLM_RESOURCE_EXHAUSTED when no slot is free
  * Owns     nothing
@@ -131,9 +134,10 @@ DLLM_API dllm_status dllm_decoder_step(dllm_decoder *decoder, dllm_task *task, i
  * of completed steps are sent as by dllm_decoder_run.
  *
  * A suspended step keeps its memory and the weights it began with, also when they change meanwhile (a training
- * step then works on copies). dllm_decoder_step and dllm_decoder_run finish it first. start, add, remove,
- * predict, commit, a cancel and a release discard it; no canvas has changed then. It does not block other
- * calls. The pass runs on a thread of the decoder while the calling thread waits.
+ * step then works on copies). dllm_decoder_step and dllm_decoder_run finish it first. A slot that is
+ * added meanwhile waits for the next step. start, predict, commit, a cancel, a release and the removal
+ * of a slot that takes part discard it; no canvas has changed then. It does not block other calls. The
+ * pass runs on a thread of the decoder while the calling thread waits.
  *
  *   decoder      not NULL, holds a slot
  *   budget_ms    0 or more, finite, in milliseconds; 0: one operation

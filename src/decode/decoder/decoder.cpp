@@ -72,8 +72,8 @@ void Decoder::open_canvas(Request& request, std::span<const int32_t> canvas,
 
 int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
                      const Options& options) {
-  drop_suspended();
   const int64_t number = add_request(canvas, fixed, options);
+  warn_of_equal(entry(number), options);
   publish({&entry(number)});
   return number;
 }
@@ -136,13 +136,36 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
   return number;
 }
 
+// Without a seed of its own each such slot draws the same numbers.
+void Decoder::warn_of_equal(const Entry& added, const Options& options) {
+  const Request& request = added.request;
+  const bool draws = request.settings.temperature > 0 && request.random_source == nullptr;
+  if (!draws || options.is_set("seed") || warned_of_equal_) return;
+  for (const auto& [number, other] : requests_) {
+    const RequestSettings& settings = other.request.settings;
+    const bool equal = number != request.number && other.shown_ids == request.ids &&
+                       other.request.steps == 0 && settings.seed == request.settings.seed &&
+                       settings.temperature == request.settings.temperature &&
+                       settings.top_k == request.settings.top_k &&
+                       settings.top_p == request.settings.top_p;
+    if (!equal) continue;
+    warned_of_equal_ = true;
+    log(LogLevel::warn,
+        "slots {} and {} have the same canvas and the same seed {}, so they get the same answer; "
+        "give each slot a seed",
+        number, request.number, request.settings.seed);
+    return;
+  }
+}
+
 void Decoder::drop_cache(Entry& entry) {
   if (entry.cache_row >= 0) state_.release(entry.cache_row);
   entry.cache_row = -1;
 }
 
 void Decoder::remove(int64_t number) {
-  drop_suspended();
+  entry(number); // fails where there is none
+  if (sliced_requests_.contains(number)) drop_suspended();
   drop_cache(entry(number));
   requests_.erase(number);
   published_.remove(number, totals());

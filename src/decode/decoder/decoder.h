@@ -22,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -58,8 +59,9 @@ public:
   int64_t step(const Task* task = nullptr);
   // Steps, with events, until `budget` is used up or none is active; returns how many are. The budget may end
   // inside of a forward pass, between two operations: the step is then suspended and goes on with the next
-  // call of this, step or run, with the weights it began with. start, add, remove, predict and commit drop
-  // it, as a cancel does: no canvas has changed. A call takes at least one operation.
+  // call of this, step or run, with the weights it began with. A request that is added meanwhile waits for the
+  // next step. start, predict, commit and the removal of a request that takes part drop the step, as a cancel does:
+  // no canvas has changed. A call takes at least one operation.
   int64_t step_for(std::chrono::nanoseconds budget, const EventFn& fn = nullptr,
                    Task* task = nullptr);
   // Whether a step is suspended; from any thread.
@@ -132,6 +134,7 @@ private:
                   int64_t least_rows = 0);
   void run_pass_of(const std::vector<Entry*>& owners, std::span<const PassRow> rows,
                    const Weights& weights, const Task* task, int64_t least_rows);
+  static void check_steps(const std::vector<Entry*>& requests);
   void find_pass(Entry& entry);
   void keep_final(const Entry& entry, const PassRequest& pass);
   void take_cache_row(Entry& entry);
@@ -153,6 +156,7 @@ private:
   void apply_stop(Request& request, Outcome& outcome);
   void open_canvas(Request& request, std::span<const int32_t> canvas,
                    std::span<const uint8_t> fixed, int64_t length);
+  void warn_of_equal(const Entry& added, const Options& options);
   void drop_cache(Entry& entry);
   // The weights of a step, all of its passes: K and V of other ones are dropped.
   Weights take_weights(const Task* task);
@@ -182,8 +186,10 @@ private:
   int64_t capacity_ = 0;      // most positions a pass predicted
   int64_t version_ = 0;       // of the weights that K and V were computed with
   Published published_;
+  bool warned_of_equal_ = false; // once is enough
   std::atomic<bool> suspended_{false};
   std::vector<Change> sliced_changes_; // of the step in sliced_
+  std::set<int64_t> sliced_requests_;  // that take part in it
   SlicedCall sliced_;                  // last: its thread uses the members above
 };
 

@@ -144,6 +144,9 @@ std::vector<Decoder::Change> Decoder::replay() {
       moved.emplace(part.slots[r], Row{&held, &part.record, row});
     }
   }
+  std::vector<Entry*> stepping;
+  for (const auto& [number, own] : moved) stepping.push_back(own.entry);
+  check_steps(stepping);
   std::vector<Change> changes;
   for (const auto& [number, own] : moved)
     changes.push_back(replay_step(*own.entry, *own.record, replay.next, own.row));

@@ -10,6 +10,10 @@ namespace dllm::decode {
 std::optional<std::vector<Decoder::Change>>
 Decoder::advance_until(SlicedCall::Clock::time_point until, const Task* task) {
   bool ended = false;
+  if (!sliced_.is_paused()) {
+    sliced_requests_.clear();
+    for (const Entry* entry : active_requests()) sliced_requests_.insert(entry->request.number);
+  }
   try {
     ended = sliced_.is_paused()
                 ? sliced_.resume(until, task)

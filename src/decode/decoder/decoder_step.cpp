@@ -4,6 +4,7 @@
 #include "decode/decoder/decoder.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace dllm::decode {
 namespace {
@@ -136,6 +137,18 @@ void Decoder::find_pass(Entry& entry) {
   move_to_snapshot(entry, entry.pass);
 }
 
+// Before any canvas of a step changes.
+void Decoder::check_steps(const std::vector<Entry*>& requests) {
+  for (const Entry* entry : requests) {
+    try {
+      entry->session->check(entry->request, entry->pass, entry->predictions);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("slot {}: {}", entry->request.number, error.text()),
+                  error.hint() + ", or remove the slot");
+    }
+  }
+}
+
 // What a step that failed did to counters is published too.
 std::vector<Decoder::Change> Decoder::advance(int64_t limit, const Task* task) {
   const std::vector<Entry*> active = active_requests();
@@ -156,6 +169,9 @@ std::vector<Decoder::Change> Decoder::advance(const std::vector<Entry*>& active,
     return replay();
   }
   predict_all(active, task);
+  std::vector<Entry*> stepping;
+  std::ranges::copy_if(active, std::back_inserter(stepping), &Entry::predicted);
+  check_steps(stepping);
   std::vector<Change> changes;
   for (Entry* entry : active) {
     if (!entry->predicted) {

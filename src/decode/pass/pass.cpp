@@ -173,7 +173,8 @@ bool is_finite(const Prediction& prediction) {
   for (const float rate : prediction.edit.rates) {
     if (!std::isfinite(rate)) return false;
   }
-  return prediction.max_probability > 0.0f && std::isfinite(prediction.entropy);
+  return prediction.max_probability > 0.0f && std::isfinite(prediction.entropy) &&
+         std::isfinite(prediction.probability) && std::isfinite(prediction.shaped_probability);
 }
 
 Prediction prediction_of(std::span<const int32_t> line, const PredictionColumns& columns,

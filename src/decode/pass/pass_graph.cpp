@@ -226,11 +226,16 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
   graph.output("answer",
                gather_shares(prediction_lines(predicted, settings.columns(), more), mesh));
   if (!settings.deferred.empty()) {
-    // The share of probability that is left without the deferred tokens.
+    // The probability of the draw among the tokens that are not deferred: its own by theirs, in logs. A draw whose
+    // own one is below the smallest float has that of the likeliest of the others, or none.
     head.banned = graph.input("banned_or_deferred", DType::u8, Shape{model.config().vocab_size});
     const graph::TokenStatistics rest = graph::token_statistics(head, 1);
-    graph.output("rest",
-                 gather_shares(graph::exp(graph::subtract(rest.log_sum_exp, s.log_sum_exp)), mesh));
+    const Value none = graph::full(graph, s.draw_prob.shape(), 0.0f);
+    const Value in_logs = graph::exp(
+        graph::add(graph::log(s.draw_prob), graph::subtract(s.log_sum_exp, rest.log_sum_exp)));
+    const Value likeliest = graph::select(graph::equal(s.draw, rest.argmax), rest.max_prob, none);
+    const Value share = graph::select(graph::greater(s.draw_prob, none), in_logs, likeliest);
+    graph.output("rest", gather_shares(graph::minimum(share, graph::scalar(graph, 1.0f)), mesh));
   }
   if (settings.looks_left)
     graph.output("left", gather_shares(left_probabilities(builder, chosen, s), mesh));

@@ -107,7 +107,7 @@ PassProgram::predictions(std::span<const PassRow> rows, const PassShares& shares
                          std::span<const graph::BufferRef> outputs) const {
   const Tensor lines = outputs[0]->read();
   const bool defers = !settings_.deferred.empty();
-  const Tensor rest = defers ? outputs[1]->read() : Tensor(); // probability of the not deferred
+  const Tensor rest = defers ? outputs[1]->read() : Tensor(); // of the draw, among the others
   const Tensor left = settings_.looks_left ? outputs[defers ? 2 : 1]->read() : Tensor();
   const Tensor means = settings_.conditions ? outputs.back()->read() : Tensor(); // (places, hidden)
   const PredictionColumns columns = settings_.columns();
@@ -125,7 +125,7 @@ PassProgram::predictions(std::span<const PassRow> rows, const PassShares& shares
           prediction_of(lines.as<int32_t>().subspan(i * width, width), columns, position);
       if (defers) {
         const bool deferred = settings_.deferred[static_cast<size_t>(p.token)] != 0;
-        p.probability = deferred ? 0.0f : p.probability / rest.as<float>()[i];
+        p.probability = deferred ? 0.0f : rest.as<float>()[i];
       }
       if (left.defined()) p.left_probability = left_probability(row, position, left.as<float>()[i]);
       if (means.defined()) {

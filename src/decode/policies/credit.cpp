@@ -51,6 +51,10 @@ public:
     }
     return choice;
   }
+  // Credit that is due decides which token is the likeliest, so a copy chooses.
+  void check(const StepContext& moment, std::span<const Prediction> predictions) const override {
+    Credit(*this).choose(moment, predictions);
+  }
 
 private:
   // The fused distribution of one position. A draw stays what it was, with its fused probability;

@@ -49,6 +49,9 @@ public:
       choice.decided.push_back(all.index[chosen]);
     return choice;
   }
+  void check(const StepContext&, std::span<const Prediction> predictions) const override {
+    eligible(predictions, settings_.mask_id);
+  }
 
 private:
   SmallBlocks settings_;

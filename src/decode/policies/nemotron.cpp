@@ -66,6 +66,11 @@ public:
     return host_decided(request, decided);
   }
 
+  void check(const Request&, const PassRequest&,
+             std::span<const Prediction> predictions) const override {
+    eligible(predictions, settings_.mask_id);
+  }
+
   Outcome host_decided(Request& request, const std::vector<int64_t>& decided) override {
     Outcome outcome{decided, request.block, request.block_begin(), request.block_end(), false};
     ++request.step_in_block;

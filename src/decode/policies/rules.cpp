@@ -20,6 +20,9 @@ public:
     for (const size_t chosen : select_(all.candidates)) choice.decided.push_back(all.index[chosen]);
     return choice;
   }
+  void check(const StepContext&, std::span<const Prediction> predictions) const override {
+    eligible(predictions, mask_id_);
+  }
 
 private:
   Select select_;

@@ -47,6 +47,9 @@ public:
     for (const size_t chosen : largest(scores, count)) choice.decided.push_back(all.index[chosen]);
     return choice;
   }
+  void check(const StepContext&, std::span<const Prediction> predictions) const override {
+    eligible(predictions, settings_.mask_id);
+  }
 
   void fill_tables(const StepContext& moment, LoopTables& tables) const override {
     for (size_t i = 0; i < tables.count.size(); ++i) {

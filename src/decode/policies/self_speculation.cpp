@@ -49,6 +49,12 @@ public:
     return pass;
   }
 
+  void check(const Request&, const PassRequest& pass,
+             std::span<const Prediction> predictions) const override {
+    if (pass.kind == PassKind::prefill || phase_ == DraftPhase::first) return;
+    eligible(phase_ == DraftPhase::draft ? predictions : first_of(predictions), settings_.mask_id);
+  }
+
   Outcome apply(Request& request, const PassRequest& pass,
                 std::span<const Prediction> predictions) override {
     if (pass.kind == PassKind::prefill) {
@@ -98,6 +104,9 @@ private:
     pass.end = pass.span_end = pass.final_end = known_ - 1;
     return pass;
   }
+  static std::span<const Prediction> first_of(std::span<const Prediction> predictions) {
+    return predictions.first(std::min<size_t>(predictions.size(), 1));
+  }
   // A block holds the last known token and what is drafted behind it.
   int64_t window_end(const Request& request) const {
     return std::min(known_ - 1 + settings_.block_length, request.length());
@@ -130,7 +139,7 @@ private:
   // Drafts stay up to the first that the causal pass contradicts; its own token takes that place.
   std::vector<int64_t> verify(Request& request, const PassRequest& pass,
                               std::span<const Prediction> predictions) const {
-    eligible(predictions.first(std::min<size_t>(predictions.size(), 1)), settings_.mask_id);
+    eligible(first_of(predictions), settings_.mask_id);
     std::vector<int64_t> decided;
     bool agrees = true;
     for (const Prediction& p : predictions) {

@@ -51,6 +51,9 @@ public:
     left_ += share_ - static_cast<int64_t>(choice.decided.size());
     return choice;
   }
+  void check(const StepContext&, std::span<const Prediction> predictions) const override {
+    eligible(predictions, settings_.mask_id);
+  }
 
 private:
   int64_t limit(const StepContext& moment) const {

@@ -64,6 +64,11 @@ public:
     return host_decided(request, decided);
   }
 
+  void check(const Request&, const PassRequest&,
+             std::span<const Prediction> predictions) const override {
+    eligible(predictions, settings_.mask_id);
+  }
+
   Outcome host_decided(Request& request, const std::vector<int64_t>& decided) override {
     ++request.step_in_block;
     const bool done = first_open(request) == request.length();

@@ -204,16 +204,29 @@ void BlockwiseSession::write(Request& request, int64_t position, Token token, St
   request.decide(position, token.id, token.probability, state);
 }
 
+bool BlockwiseSession::exits_early(const PassRequest& pass, const std::vector<int64_t>& open,
+                                   std::span<const Prediction> predictions) const {
+  const auto sure = [&](const Prediction& p) {
+    return p.probability >= settings_.early_exit && p.token != settings_.mask_id;
+  };
+  return settings_.early_exit > 0 && !open.empty() && pass.positions == open &&
+         std::all_of(predictions.begin(), predictions.end(), sure);
+}
+
+void BlockwiseSession::check(const Request& request, const PassRequest& pass,
+                             std::span<const Prediction> predictions) const {
+  const std::vector<int64_t> open =
+      request.open_positions(request.block_begin(), request.block_end());
+  if (first_alone(request, pass) || exits_early(pass, open, predictions)) return;
+  rule_->check(moment(request, open), predictions);
+}
+
 Choice BlockwiseSession::choose(const Request& request, const PassRequest& pass,
                                 std::span<const Prediction> predictions, bool* exits) {
   const std::vector<int64_t> open =
       request.open_positions(request.block_begin(), request.block_end());
   if (first_alone(request, pass)) return all_of(predictions);
-  const auto sure = [&](const Prediction& p) {
-    return p.probability >= settings_.early_exit && p.token != settings_.mask_id;
-  };
-  *exits = settings_.early_exit > 0 && !open.empty() && pass.positions == open &&
-           std::all_of(predictions.begin(), predictions.end(), sure);
+  *exits = exits_early(pass, open, predictions);
   return *exits ? all_of(predictions) : rule_->choose(moment(request, open), predictions);
 }
 

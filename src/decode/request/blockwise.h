@@ -56,6 +56,8 @@ public:
   // open ones.
   virtual std::vector<int64_t> wanted(const StepContext& moment) const;
   virtual Choice choose(const StepContext& moment, std::span<const Prediction> predictions) = 0;
+  // Fails where choose would, and changes nothing.
+  virtual void check(const StepContext&, std::span<const Prediction>) const {}
   // Noise level for a time-conditioned model. Default: t, but never below the last step's.
   virtual double time(const StepContext& moment) const;
   // For its graph form: numbers of the coming steps, as many as the tables are long.
@@ -140,6 +142,8 @@ public:
   PassRequest next_pass(const Request& request, const CacheView& cache) const override;
   Outcome apply(Request& request, const PassRequest& pass,
                 std::span<const Prediction> predictions) override;
+  void check(const Request& request, const PassRequest& pass,
+             std::span<const Prediction> predictions) const override;
   Outcome host_decided(Request& request, const std::vector<int64_t>& decided) override;
   LoopPlan plan_loop(const Request& request, const CacheView& cache) const override;
   LoopTables loop_tables(const Request& request, int64_t steps) const override;
@@ -150,6 +154,8 @@ private:
   void write(Request& request, int64_t position, Token token, State state, Outcome& outcome) const;
   bool fills_cache(const Request& request, uint64_t generation) const;
   bool first_alone(const Request& request, const PassRequest& pass) const;
+  bool exits_early(const PassRequest& pass, const std::vector<int64_t>& open,
+                   std::span<const Prediction> predictions) const;
   Choice choose(const Request& request, const PassRequest& pass,
                 std::span<const Prediction> predictions, bool* exits);
   void set_window(const Request& request, const CacheView& cache, PassRequest& pass) const;

@@ -121,6 +121,10 @@ public:
   // pass of another kind the decoder calls next_pass again before the step ends.
   virtual Outcome apply(Request& request, const PassRequest& pass,
                         std::span<const Prediction> predictions) = 0;
+  // Fails where apply would, and changes nothing. The decoder calls it for every request of a step
+  // before it applies the first, so that a step that fails changes no canvas.
+  virtual void check(const Request& /*request*/, const PassRequest& /*pass*/,
+                     std::span<const Prediction> /*predictions*/) const {}
   // The host decided instead (dllmx_decoder_commit): positions were written. Default:
   // unimplemented.
   virtual Outcome host_decided(Request& request, const std::vector<int64_t>& decided);

@@ -52,6 +52,42 @@ TEST(DecoderErrors, BadRequestsNameTokenAndPlaceAndKeepTheSlots) {
                [&] { decoder->add({}, {}, slot_options()); });
 }
 
+// One slot draws the mask token for all it has open, and the policy has nothing to decide: the error
+// names the slot, and no canvas has changed. Slot 0 is decided first where the policy can be stuck.
+TEST(DecoderErrors, AStepThatFailsChangesNoCanvasAndNamesTheSlot) {
+  const auto model = tiny_model();
+  std::vector<std::string> stuck;
+  for (const std::string& name : policy_names()) {
+    for (int seed = 0; seed < 100; ++seed) {
+      std::unique_ptr<Decoder> decoder;
+      try {
+        decoder = make_decoder(
+            model, {{"policy", name}, {"suppress_mask", false}, {"gen_length", 4}, {"steps", 4}});
+        decoder->add(std::vector<int32_t>{1, 2}, {}, slot_options());
+        decoder->add(std::vector<int32_t>{3, 4}, {},
+                     slot_options({{"gen_length", 1}, {"temperature", 5.0}, {"seed", seed}}));
+      } catch (const Error&) {
+        break; // not for this model
+      }
+      const auto ids = [&](int64_t slot) { return decoder->request(slot).ids; };
+      const std::vector<int32_t> first = ids(0), second = ids(1);
+      try {
+        decoder->step();
+      } catch (const Error& error) {
+        EXPECT_NE(error.text().find("slot 1: "), std::string::npos) << name << error.text();
+        EXPECT_EQ(ids(0), first) << name;
+        EXPECT_EQ(ids(1), second) << name;
+        decoder->remove(1);
+        decoder->step();
+        EXPECT_NE(ids(0), first) << name;
+        stuck.push_back(name);
+        break;
+      }
+    }
+  }
+  EXPECT_GE(stuck.size(), 3u);
+}
+
 TEST(DecoderErrors, UnknownNamesSuggestTheNearest) {
   const auto decoder = make_decoder(tiny_model());
   decoder->start({}, 0);

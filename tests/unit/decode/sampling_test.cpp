@@ -141,6 +141,27 @@ TEST(Sampling, DeferredTokensCountAsImpossible) {
   for (const float confidence : other->request(0).confidence) EXPECT_NEAR(confidence, p[0], 1e-5);
 }
 
+// A deferred token that leads by more than a float's range: the others' shares are numbers all the
+// same, and at a high temperature any token may be the one that is drawn.
+TEST(Sampling, ADeferredTokenMayLeadByAnyMargin) {
+  for (const float margin : {50.0f, 100.0f, 120.0f, 400.0f}) {
+    const auto model = known_model();
+    Tensor head = model->params().read("lm_head.weight").to(DType::f32).clone();
+    for (float& weight : head.mutable_as<float>().first(8)) weight += margin / 8;
+    model->params().write("lm_head.weight", head);
+    for (const double temperature : {0.0, 1.0, 500.0}) {
+      const auto decoder =
+          make_decoder(model, {{"steps", 8}, {"defer", {"0"}}, {"temperature", temperature}});
+      add(*decoder, {{}, 1, 8});
+      decoder->run();
+      for (const float confidence : decoder->request(0).confidence) {
+        EXPECT_GE(confidence, 0.0f) << margin << " " << temperature;
+        EXPECT_LE(confidence, 1.0f) << margin << " " << temperature;
+      }
+    }
+  }
+}
+
 TEST(Sampling, TemperatureAndFiltersShapeTheDraw) {
   // top_k 3 at temperature 0.5: tokens 0 to 2 with doubled logits. 2 degrees, 1 %: 9.21.
   std::vector<int64_t> counts(3);

@@ -145,13 +145,35 @@ TEST(Slices, ACancelGivesTheStepUp) {
   }
 }
 
+// A server adds a request in every slice: the steps end all the same, and nothing is computed twice.
+TEST(Slices, AnAddedRequestWaitsForTheNextStep) {
+  const auto model = tiny_model();
+  const auto whole = sliced_decoder(model, {{"slots", 64}}),
+             sliced = sliced_decoder(model, {{"slots", 64}});
+  add(*whole, kSlicedRequest), add(*sliced, kSlicedRequest);
+  suspend(*sliced, 2);
+  std::vector<int64_t> waiting;
+  for (int i = 0; i < 60 && sliced->metric(0, "steps") == 0; ++i) {
+    waiting.push_back(add(*sliced, kSlicedRequest));
+    if (waiting.size() > 3) { // it takes no part in the step
+      sliced->remove(waiting.front());
+      waiting.erase(waiting.begin());
+    }
+    sliced->step_for(kOneOperation);
+  }
+  sliced->run();
+  whole->run();
+  EXPECT_EQ(answer_of(*sliced), answer_of(*whole));
+  EXPECT_EQ(sliced->metric(0, "nfe"), whole->metric(0, "nfe"));
+  for (const int64_t slot : waiting)
+    EXPECT_EQ(sliced->request(slot).ids, whole->request(0).ids) << slot;
+}
+
 TEST(Slices, OtherCallsGiveTheStepUp) {
   const auto model = tiny_model();
   const auto whole = sliced_decoder(model), sliced = sliced_decoder(model);
   add(*whole, kSlicedRequest), add(*sliced, kSlicedRequest);
-  suspend(*sliced);
   const int64_t slot = add(*sliced, kSlicedRequest);
-  EXPECT_FALSE(sliced->is_suspended());
   suspend(*sliced);
   sliced->remove(slot);
   EXPECT_FALSE(sliced->is_suspended());
