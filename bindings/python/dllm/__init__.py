@@ -23,6 +23,8 @@ from .tensor import Tensor
 from .tokenizer import Tokenizer
 from .trainer import Trainer
 
+__version__ = version()
+
 __all__ = [
     "Batch", "CONTINUE", "Checkpoint", "ClosedError", "Dataset", "Decoder", "Engine", "Error",
     "Event", "FINAL", "FIXED", "Loader", "Lua", "MASKED", "Managed", "Model", "Objective",

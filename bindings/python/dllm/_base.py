@@ -40,6 +40,13 @@ def make(name: str, *args: Any) -> c_void_p:
     return out
 
 
+def handle(value: Any, kind: type[Managed]) -> Any:
+    """The pointer of an object of this class; TypeError for anything else."""
+    if not isinstance(value, kind):
+        raise TypeError(f"expected a dllm.{kind.__name__}, not {value!r}")
+    return value.pointer
+
+
 class Managed:
     """Owns one handle. It may be closed twice; using a closed object raises ClosedError.
 

@@ -5,7 +5,8 @@ import json
 import os
 from typing import Any, Union
 
-from ._base import Managed, call, from_path, make, options, path_bytes, pointer_of, read_text, task_of
+from ._base import (Managed, call, from_path, handle, make, options, path_bytes, pointer_of,
+                    read_text, task_of)
 from .errors import NotFound
 from .loader import Loader
 from .task import Task
@@ -21,14 +22,14 @@ def save_checkpoint(trainer: Trainer, loader: Loader | None, root: Path,
     if script_state is not None:
         settings["script_state"] = json.dumps(script_state)
     with options("checkpoint", settings) as opts:
-        return read_text("dllm_checkpoint_save", trainer.pointer, pointer_of(loader),
+        return read_text("dllm_checkpoint_save", handle(trainer, Trainer), pointer_of(loader),
                          path_bytes(root), opts.pointer, task_of(task))
 
 
 def restore_checkpoint(trainer: Trainer, loader: Loader | None, dir: Path,
                        task: Task | None = None) -> None:
     """Restores trainer, model and loader."""
-    call("dllm_checkpoint_restore", trainer.pointer, pointer_of(loader), path_bytes(dir),
+    call("dllm_checkpoint_restore", handle(trainer, Trainer), pointer_of(loader), path_bytes(dir),
          task_of(task))
 
 

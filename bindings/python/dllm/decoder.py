@@ -7,7 +7,7 @@ from operator import index
 from typing import Any, AsyncIterator, Iterator, Sequence
 
 from . import _arrays
-from ._base import Managed, call, make, options, read_text, task_of
+from ._base import Managed, call, handle, make, options, read_text, task_of
 from .asynchronous import run_async
 from .batch import Batch
 from .event import Callback, run_with
@@ -48,7 +48,7 @@ class Decoder(Managed):
     def __init__(self, model: Model, **settings: Any):
         policy = settings.get("policy")
         with options(f"decoder:{policy}" if policy else "decoder", settings) as opts:
-            super().__init__(make("dllm_decoder_new", model.pointer, opts.pointer))
+            super().__init__(make("dllm_decoder_new", handle(model, Model), opts.pointer))
 
     def start(self, prompt: Sequence[int] = (), seed: int = 0) -> None:
         """Removes all requests and starts one in slot 0: the prompt, then gen_length open positions."""

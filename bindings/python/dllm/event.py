@@ -36,6 +36,8 @@ class Event:
         return read_object("dllm_event_describe", self.pointer)
 
     def __getitem__(self, key: str) -> Any:
+        if key == "kind":
+            return self.kind
         name, count = key.encode(), c_int64()
         whole, real = c_int64(), c_double()
         status = lib.dllm_event_i64(self.pointer, name, byref(whole), thread_error())

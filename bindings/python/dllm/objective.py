@@ -4,7 +4,7 @@ from __future__ import annotations
 from operator import index
 from typing import Any, Mapping
 
-from ._base import Managed, make, options, pointer_of, task_of
+from ._base import Managed, handle, make, options, pointer_of, task_of
 from .batch import Batch, as_batch
 from .model import Model
 from .schedule import Schedule
@@ -33,12 +33,12 @@ class Objective(Managed):
              task: Task | None = None) -> float:
         """The loss of one batch in nats; nothing is changed."""
         batch = as_batch(rows)
-        return self._real("dllm_objective_loss", model.pointer, batch.pointer, index(seed),
+        return self._real("dllm_objective_loss", handle(model, Model), batch.pointer, index(seed),
                           task_of(task))
 
     def row_losses(self, model: Model, rows: Batch | Mapping[str, Any], seed: int = 0,
                    task: Task | None = None) -> Batch:
         """The loss of every row for itself: arrays "sums" in nats and "counts" (trained tokens)."""
         batch = as_batch(rows)
-        return Batch._wrap(make("dllm_objective_row_losses", self.pointer, model.pointer,
+        return Batch._wrap(make("dllm_objective_row_losses", self.pointer, handle(model, Model),
                                 batch.pointer, index(seed), task_of(task)))

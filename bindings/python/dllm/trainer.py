@@ -5,7 +5,7 @@ import os
 from operator import index
 from typing import Any, Mapping
 
-from ._base import Managed, call, make, options, path_bytes, task_of
+from ._base import Managed, call, handle, make, options, path_bytes, task_of
 from .batch import Batch, as_batch
 from .event import Callback, run_with
 from .loader import Loader
@@ -21,8 +21,8 @@ class Trainer(Managed):
 
     def __init__(self, model: Model, objective: Objective, **settings: Any):
         with options("trainer", settings) as opts:
-            super().__init__(make("dllm_trainer_new", model.pointer, objective.pointer,
-                                  opts.pointer))
+            super().__init__(make("dllm_trainer_new", handle(model, Model),
+                                  handle(objective, Objective), opts.pointer))
 
     def step(self, rows: Batch | Mapping[str, Any], task: Task | None = None) -> float:
         """One optimizer step; the loss before the update, in nats."""
@@ -43,12 +43,12 @@ class Trainer(Managed):
     def run(self, loader: Loader, steps: int, callback: Callback | None = None,
             task: Task | None = None) -> None:
         """Takes many steps; callback gets every event and may return dllm.STOP."""
-        run_with("dllm_trainer_run", callback, self.pointer, loader.pointer, index(steps),
+        run_with("dllm_trainer_run", callback, self.pointer, handle(loader, Loader), index(steps),
                  after=(task_of(task),))
 
     def eval(self, loader: Loader, max_batches: int = 8, task: Task | None = None) -> float:
         """The mean loss over batches, in nats; nothing is changed but the loader's position."""
-        return self._real("dllm_trainer_eval", loader.pointer, max_batches, task_of(task))
+        return self._real("dllm_trainer_eval", handle(loader, Loader), max_batches, task_of(task))
 
     def metric(self, key: str) -> float:
         return self._real("dllm_trainer_metric", key.encode())

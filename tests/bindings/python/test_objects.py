@@ -29,6 +29,7 @@ class Scenario(unittest.TestCase):
     def test_01_version(self):
         self.assertEqual(dllm.abi_version(), 1)
         self.assertRegex(dllm.version(), r"^\d+\.\d+\.\d+")
+        self.assertEqual(dllm.__version__, dllm.version())
         self.assertIn("compiler", dllm.build_info())
         self.assertIn("mdlm", dllm.names("objective"))
 
@@ -236,6 +237,21 @@ class Values(unittest.TestCase):
             dllm.Batch({"ids": [[2 ** 40]]})
         with self.assertRaises(TypeError):
             dllm.Batch({"ids": [[0.5]]})
+
+    def test_another_object_is_a_type_error(self):
+        objective = dllm.Objective("mdlm")
+        trainer = dllm.Trainer(self.tiny.model, objective)
+        for wrong in (lambda: dllm.Trainer("x", objective), lambda: dllm.Trainer(self.tiny.model, "mdlm"),
+                      lambda: trainer.run("x", 3), lambda: dllm.Decoder("x"),
+                      lambda: objective.loss("x", {"ids": [[1, 2]]})):
+            with self.assertRaisesRegex(TypeError, "expected a dllm[.]"):
+                wrong()
+        trainer.close()
+
+    def test_an_event_has_its_kind(self):
+        decoder, kinds = self.decoder(), []
+        decoder.run(lambda event: kinds.append(event["kind"] == event.kind))
+        self.assertTrue(kinds and all(kinds))
 
     def test_a_seed_is_a_whole_number(self):
         tiny = Tiny(layers=1)
