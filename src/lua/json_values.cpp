@@ -164,7 +164,10 @@ public:
     case LUA_TNUMBER: return number(index);
     case LUA_TSTRING: return text(index);
     case LUA_TTABLE: return table(index, depth + 1);
-    default: raise_invalid(L_, std::string("a ") + luaL_typename(L_, index) + " has no JSON form");
+    default:
+      raise_invalid(L_, std::string("a ") + luaL_typename(L_, index) +
+                            " has no JSON form: options take text, numbers, booleans and "
+                            "tables of these, and a schedule by its name");
     }
   }
   std::string take() { return std::move(out_); }
